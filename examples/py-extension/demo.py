@@ -1,0 +1,223 @@
+"""A photograph travels between Python and Rust, and its pixels never move.
+
+The Rust side is one struct with `#[derive(CudaArray)]` (src/image.rs). This program hands the memory behind that
+struct from library to library, lets each of them work on it, and compares addresses after every hop: an array that
+was copied on the way has another address. Run it with `cargo xtask demo`.
+"""
+
+import argparse
+import gc
+import os
+import sys
+import time
+from pathlib import Path
+
+# The demo is about memory that the host can reach; JAX would otherwise look for other devices and say so.
+os.environ.setdefault("JAX_PLATFORMS", "cpu")
+
+import interop_demo as rust
+import jax
+import numpy as np
+from skimage import data, io
+
+PROTOCOLS = {
+    "exchange": "DLPack exchange table",
+    "dlpack_versioned": "DLPack 1.x capsule",
+    "dlpack": "DLPack 0.x capsule",
+    "cai": "CUDA Array Interface",
+}
+
+
+class Witness:
+    """Stands before a producer and notes over which protocol a consumer takes its memory."""
+
+    def __init__(self, producer):
+        self.producer = producer
+        self.protocol = "none"
+
+    def __dlpack_device__(self):
+        return self.producer.__dlpack_device__()
+
+    def __dlpack__(self, **wishes):
+        capsule = self.producer.__dlpack__(**wishes)
+        # The name of a capsule says which struct is inside, whatever the consumer asked for.
+        self.protocol = "dlpack_versioned" if '"dltensor_versioned"' in repr(capsule) else "dlpack"
+        return capsule
+
+
+class Journey:
+    """The hops so far: where the memory was before each, where after, and how it got there."""
+
+    def __init__(self):
+        self.rows = []
+
+    def hop(self, source, target, protocol, before, after):
+        """Notes one hop and says at once whether the address survived it."""
+        copied = before != after
+        self.rows.append((source, target, PROTOCOLS.get(protocol, protocol), hex(after), "COPIED" if copied else "no"))
+        print(f"    address before {before:#x}, after {after:#x}: {'COPIED' if copied else 'the same memory'}")
+
+    def skip(self, source, target, why):
+        """Notes a hop that this computer cannot show."""
+        self.rows.append((source, target, "-", why, "-"))
+        print(f"    {why}")
+
+    def copies(self):
+        """How many hops copied."""
+        return sum(row[-1] == "COPIED" for row in self.rows)
+
+    def table(self):
+        """All hops, one a line."""
+        rows = [("from", "to", "protocol", "address", "copied?"), *self.rows]
+        widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+        lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip() for row in rows]
+        lines.insert(1, "  ".join("-" * width for width in widths))
+        return "\n".join(lines)
+
+
+def say(number, text):
+    """Announces a part of the journey."""
+    print(f"\n{number}. {text}")
+
+
+def numpy_address(array):
+    """Where the first element of a NumPy array is."""
+    return array.__array_interface__["data"][0]
+
+
+def to_numpy(journey, source, producer):
+    """Takes memory of Rust as a NumPy array."""
+    witness = Witness(producer)
+    array = np.from_dlpack(witness)
+    journey.hop(source, "NumPy", witness.protocol, rust.describe(producer)["data"], numpy_address(array))
+    return array
+
+
+def into_rust(journey, source, array, address):
+    """Lets Rust take the memory of another library, as every function of the extension does with its argument."""
+    seen = rust.describe(array)
+    journey.hop(source, "Rust", seen["protocol"], address, seen["data"])
+
+
+def paint(journey, photo):
+    """Makes memory in Rust, views it as NumPy and copies the photograph into it: the one copy of the pixels."""
+    say(1, "Rust allocates an image; NumPy writes the photograph into it")
+    canvas = rust.Array.full(photo.shape, 0.0, "<f4")
+    view = to_numpy(journey, "Rust", canvas)
+    view[...] = photo
+    return canvas, view
+
+
+def edit(journey, view):
+    """Lets Rust change the pixels that NumPy holds."""
+    say(2, "Rust takes the NumPy array as its struct `Image`, blurs it and darkens it, in place")
+    into_rust(journey, "NumPy", view, numpy_address(view))
+    before = view.mean()
+    start = time.perf_counter()
+    rust.blur_(view, 4)
+    rust.scale_(view, 0.8)
+    took = time.perf_counter() - start
+    print(f"    NumPy sees the change in its own array: mean {before:.4f} before, {view.mean():.4f} after")
+    print(f"    both passes over {view.nbytes / 1e6:.1f} MB took {took * 1e3:.1f} ms, on host threads")
+
+
+def trace_edges(journey, canvas):
+    """Lets Rust make a new image and give it away."""
+    say(3, "Rust computes the edges into a new `Image` and returns it; NumPy takes it over")
+    return to_numpy(journey, "Rust (a new image)", rust.edges(canvas))
+
+
+def through_jax(journey, canvas):
+    """Shows the memory to JAX, lets JAX compute on it, and takes it back from JAX."""
+    say(4, "JAX takes the same memory, and hands it back to Rust")
+    witness = Witness(canvas)
+    array = jax.dlpack.from_dlpack(witness)
+    address = array.unsafe_buffer_pointer()
+    journey.hop("Rust", "JAX", witness.protocol, rust.describe(canvas)["data"], address)
+    into_rust(journey, "JAX", array, address)
+    print(f"    the sum of all pixels, computed by JAX: {float(array.sum()):.1f}, by Rust: {rust.checksum(array):.1f}")
+
+
+def through_torch(journey, canvas):
+    """Shows the memory to PyTorch, where it is installed."""
+    say(5, "PyTorch takes the same memory, and hands it back to Rust")
+    try:
+        import torch
+    except ImportError:
+        return journey.skip("Rust", "PyTorch", "not installed")
+    witness = Witness(canvas)
+    tensor = torch.from_dlpack(witness)
+    journey.hop("Rust", "PyTorch", witness.protocol, rust.describe(canvas)["data"], tensor.data_ptr())
+    into_rust(journey, "PyTorch", tensor, tensor.data_ptr())
+
+
+def through_cupy(journey, photo):
+    """Puts the photograph on a GPU and shows it to CuPy, where both are there."""
+    say(6, "CuPy takes memory that Rust allocated on the GPU, and hands it back to Rust")
+    try:
+        import cupy
+    except ImportError:
+        return journey.skip("Rust (GPU)", "CuPy", "not installed")
+    try:
+        canvas = rust.Array.full(photo.shape, 0.0, "<f4", device="cuda")
+    except (BufferError, RuntimeError) as error:
+        return journey.skip("Rust (GPU)", "CuPy", f"no GPU here ({error})")
+    witness = Witness(canvas)
+    array = cupy.from_dlpack(witness)
+    journey.hop("Rust (GPU)", "CuPy", witness.protocol, rust.describe(canvas)["data"], array.data.ptr)
+    array[...] = cupy.asarray(photo)
+    into_rust(journey, "CuPy", array, array.data.ptr)
+
+
+def save(folder, name, picture):
+    """Writes a picture as a file that any program shows."""
+    path = folder / name
+    io.imsave(path, (np.clip(picture, 0, 1) * 255).round().astype(np.uint8), check_contrast=False)
+    print(f"    {path}")
+
+
+def travel(journey, folder):
+    """The whole journey. Whatever it holds is given back when it returns."""
+    photo = (data.chelsea() / 255).astype(np.float32)
+    height, width, _ = photo.shape
+    print(f"The photograph: a cat called Chelsea, {width} × {height} pixels, RGB, float32, {photo.nbytes / 1e6:.1f} MB.")
+    canvas, view = paint(journey, photo)
+    edit(journey, view)
+    edges = trace_edges(journey, canvas)
+    through_jax(journey, canvas)
+    through_torch(journey, canvas)
+    through_cupy(journey, photo)
+    print("\nThe pictures:")
+    save(folder, "before.png", photo)
+    save(folder, "after.png", view)
+    save(folder, "edges.png", edges / edges.max())
+
+
+def all_returned():
+    """Waits until every memory that left Rust has come back; JAX gives its part back on another thread."""
+    deadline = time.monotonic() + 5
+    while rust.live_exports() and time.monotonic() < deadline:
+        gc.collect()
+        time.sleep(0.01)
+    return not rust.live_exports()
+
+
+def main():
+    """Runs the journey and tells how it went; the exit status says the same to a script."""
+    parser = argparse.ArgumentParser(description="Hand a photograph from library to library without copying it.")
+    parser.add_argument("--out", type=Path, default=Path("target/demo"), help="the folder for the pictures")
+    folder = parser.parse_args().out
+    folder.mkdir(parents=True, exist_ok=True)
+
+    journey = Journey()
+    travel(journey, folder)
+    print(f"\nWhat went where:\n\n{journey.table()}\n")
+    returned = all_returned()
+    print(f"After everything was dropped: {rust.live_exports()} exports of Rust memory are still alive.")
+    if journey.copies() or not returned:
+        sys.exit(f"FAILED: {journey.copies()} hops copied, {rust.live_exports()} exports were never released.")
+    print("Every hop kept the address, and all memory was given back: nothing was copied, nothing leaked.")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,107 @@
+//! A derived struct as argument and return value of Python functions.
+
+use std::thread;
+
+use interop_core::{CudaArray, HostVec, Lease, LeaseMut};
+use pyo3::prelude::*;
+
+/// A colour image of `f32`: the storage says whose memory it is.
+#[derive(CudaArray)]
+#[cuda_array(shape = [height, width, 3], python)]
+pub(crate) struct Image<S> {
+    #[cuda_array(data)]
+    pixels: S,
+    height: usize,
+    width: usize,
+}
+
+const CHANNELS: usize = 3;
+
+/// Blurs the image in place: every pixel becomes the mean of the square of `2 * radius + 1` pixels around it.
+///
+/// The image is whatever the caller has: a NumPy array, a JAX array, an `Array` of this module.
+#[pyfunction]
+pub(crate) fn blur_(py: Python<'_>, mut image: Image<LeaseMut<f32>>, radius: usize) -> PyResult<()> {
+    let (height, width) = (image.height, image.width);
+    let view = image.view_mut::<f32, 3>()?.host_mut()?;
+    // The pass over rows reads from a copy and writes in place, and so does the pass over columns.
+    py.detach(|| -> interop_core::Result<()> {
+        let source = view.as_view().to_vec()?;
+        let mut rows = vec![0.0; source.len()];
+        in_bands(&mut rows, width * CHANNELS, |row, line| {
+            box_line(&source[row * width * CHANNELS..][..width * CHANNELS], line, CHANNELS, radius);
+        });
+        let mut view = view;
+        let mut column = vec![0.0; height * CHANNELS];
+        let mut blurred = vec![0.0; height * CHANNELS];
+        for x in 0..width {
+            for y in 0..height {
+                let pixel = (y * width + x) * CHANNELS;
+                column[y * CHANNELS..][..CHANNELS].copy_from_slice(&rows[pixel..][..CHANNELS]);
+            }
+            box_line(&column, &mut blurred, CHANNELS, radius);
+            for (at, value) in blurred.iter().enumerate() {
+                view.set([at / CHANNELS, x, at % CHANNELS], *value)?;
+            }
+        }
+        Ok(())
+    })?;
+    Ok(())
+}
+
+/// The edges of an image, in new memory that Rust owns: the length of the gradient of each channel.
+#[pyfunction]
+pub(crate) fn edges(py: Python<'_>, image: Image<Lease<f32>>) -> PyResult<Image<HostVec<f32>>> {
+    let (height, width) = (image.height, image.width);
+    let source = image.to_vec::<f32>()?;
+    let mut edges = vec![0.0; source.len()];
+    py.detach(|| {
+        let at = |y: usize, x: usize, channel: usize| source[(y * width + x) * CHANNELS + channel];
+        in_bands(&mut edges, width * CHANNELS, |y, line| {
+            for (index, edge) in line.iter_mut().enumerate() {
+                let (x, channel) = (index / CHANNELS, index % CHANNELS);
+                let across = at(y, (x + 1).min(width - 1), channel) - at(y, x.saturating_sub(1), channel);
+                let down = at((y + 1).min(height - 1), x, channel) - at(y.saturating_sub(1), x, channel);
+                *edge = across.hypot(down);
+            }
+        });
+    });
+    Ok(Image { pixels: HostVec::from_slice(&edges), height, width })
+}
+
+/// Calls `work(row, elements)` for each row of `row_length` elements, the rows shared out among the processor's cores.
+fn in_bands(elements: &mut [f32], row_length: usize, work: impl Fn(usize, &mut [f32]) + Sync) {
+    let rows = elements.len() / row_length.max(1);
+    let workers = thread::available_parallelism().map_or(1, usize::from);
+    let band = rows.div_ceil(workers).max(1);
+    thread::scope(|scope| {
+        for (worker, rows) in elements.chunks_mut((band * row_length).max(1)).enumerate() {
+            let work = &work;
+            scope.spawn(move || {
+                for (row, elements) in rows.chunks_mut(row_length).enumerate() {
+                    work(worker * band + row, elements);
+                }
+            });
+        }
+    });
+}
+
+/// The mean of the `2 * radius + 1` pixels around each pixel of a line, fewer at its ends.
+fn box_line(line: &[f32], means: &mut [f32], channels: usize, radius: usize) {
+    let pixels = line.len() / channels;
+    for channel in 0..channels {
+        let value = |pixel: usize| f64::from(line[pixel * channels + channel]);
+        let mut sum: f64 = (0..radius.min(pixels)).map(value).sum();
+        for pixel in 0..pixels {
+            if pixel + radius < pixels {
+                sum += value(pixel + radius);
+            }
+            if let Some(gone) = pixel.checked_sub(radius + 1) {
+                sum -= value(gone);
+            }
+            let first = pixel.saturating_sub(radius);
+            let count = (pixel + radius + 1).min(pixels) - first;
+            means[pixel * channels + channel] = (sum / count as f64) as f32;
+        }
+    }
+}

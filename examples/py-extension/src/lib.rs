@@ -1,0 +1,58 @@
+//! The Python module `interop_demo`: derived structs go out to Python and come back, in place.
+//!
+//! | file | what it shows |
+//! | --- | --- |
+//! | `image.rs` | `#[cuda_array(python)]`: a struct as argument and return value |
+//! | `array.rs` | `#[cuda_array(pyclass)]`: a Python class of one's own, with slicing |
+//! | `facts.rs` | imports by hand: `describe` and `parse_cai` |
+//! | `kernels.rs` | work on arrays whose element type is known at run time only |
+
+mod array;
+mod facts;
+mod image;
+mod kernels;
+
+use pyo3::prelude::*;
+
+/// Arrays that Rust structs and Python libraries share in place.
+#[pymodule]
+mod interop_demo {
+    use pyo3::prelude::*;
+
+    #[pymodule_export]
+    use super::array::{Array, asarray};
+    #[pymodule_export]
+    use super::facts::{describe, parse_cai};
+    #[pymodule_export]
+    use super::image::{blur_, edges};
+    #[pymodule_export]
+    use super::kernels::{checksum, scale_};
+    #[pymodule_export]
+    use super::{live_allocations, live_exports, pending_releases};
+
+    #[pymodule_init]
+    fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
+        let py = module.py();
+        module.add("ArrayError", interop_core::python::array_error(py)?)?;
+        interop_core::python::install::<Array>(py)
+    }
+}
+
+/// The number of allocations that Rust has made for arrays and not freed.
+#[pyfunction]
+fn live_allocations(py: Python<'_>) -> usize {
+    interop_core::python::drain(py);
+    interop_core::live_allocations()
+}
+
+/// The number of exports that their consumers have not released.
+#[pyfunction]
+fn live_exports() -> usize {
+    interop_core::live_exports()
+}
+
+/// The number of releases that wait until they can be done.
+#[pyfunction]
+fn pending_releases() -> usize {
+    interop_core::python::pending_releases()
+}

@@ -1,0 +1,118 @@
+//! What expanded code calls. No stable interface: the derive is pinned to the same version.
+
+pub use core::default::Default;
+pub use core::marker::{Copy, PhantomData, Send, Sync};
+pub use core::result::Result::Ok;
+
+pub use crate::array::{CudaArray, FromArray};
+pub use crate::arrival::{Arrival, Wanted};
+pub use crate::describe::{Describe, extent};
+pub use crate::element::{Element, ElementType};
+pub use crate::error::{Error, Result};
+pub use crate::facts::Facts;
+pub use crate::gate::{Gate, Opened, Unreached};
+pub use crate::layout::Order;
+pub use crate::raw::RawMemory;
+pub use crate::record::Field;
+pub use crate::roles::{
+    AsStream, DeviceField, Extent, FromOwner, FromStream, RawAddress, RawPointer, ShapeField, StridesField,
+};
+pub use crate::storage::{FromImport, Storage};
+
+#[cfg(feature = "python")]
+pub use crate::python::expansion as python;
+
+pub use crate::{__python_class as python_class, __python_conversions as python_conversions};
+
+/// The expansion of `#[cuda_array(python)]`.
+#[cfg(feature = "python")]
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __python_conversions {
+    (export: $export:tt, import: $import:tt, generics: [$($generics:tt)*], type: $type:ty, bounds: [$($bounds:tt)*] $(,)?) => {
+        $crate::__python_export! { $export [$($generics)*] [$type] [$($bounds)*] }
+        $crate::__python_import! { $import [$($generics)*] [$type] [$($bounds)*] }
+    };
+}
+
+/// The return value half of `python`.
+#[cfg(feature = "python")]
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __python_export {
+    (false $($rest:tt)*) => {};
+    (true [$($generics:tt)*] [$type:ty] [$($bounds:tt)*]) => {
+        #[automatically_derived]
+        impl<'py, $($generics)*> $crate::__private::python::IntoPyObject<'py> for $type
+        where
+            $($bounds)*
+            Self: $crate::CudaArray,
+        {
+            type Target = $crate::__private::python::PyAny;
+            type Output = $crate::__private::python::Bound<'py, Self::Target>;
+            type Error = $crate::__private::python::PyErr;
+
+            fn into_pyobject(
+                self,
+                py: $crate::__private::python::Python<'py>,
+            ) -> $crate::Result<Self::Output, Self::Error> {
+                $crate::__private::python::into_object(py, self)
+            }
+        }
+    };
+}
+
+/// The argument half of `python`.
+#[cfg(feature = "python")]
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __python_import {
+    (false $($rest:tt)*) => {};
+    (true [$($generics:tt)*] [$type:ty] [$($bounds:tt)*]) => {
+        #[automatically_derived]
+        impl<'a, 'py, $($generics)*> $crate::__private::python::FromPyObject<'a, 'py> for $type
+        where
+            $($bounds)*
+            Self: $crate::FromArray,
+        {
+            type Error = $crate::__private::python::PyErr;
+
+            fn extract(
+                object: $crate::__private::python::Borrowed<'a, 'py, $crate::__private::python::PyAny>,
+            ) -> $crate::Result<Self, Self::Error> {
+                $crate::__private::python::extract(&object)
+            }
+        }
+    };
+}
+
+/// The expansion of `#[cuda_array(pyclass)]`.
+#[cfg(feature = "python")]
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __python_class {
+    (export: $export:tt, type: $type:ty $(,)?) => {
+        #[automatically_derived]
+        impl $crate::__private::python::ArrayClass for $type {}
+    };
+}
+
+/// Says which feature is missing.
+#[cfg(not(feature = "python"))]
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __python_conversions {
+    ($($any:tt)*) => {
+        ::core::compile_error!("`python` needs the feature `python` of `interop-core`: write `features = [\"python\"]` in Cargo.toml");
+    };
+}
+
+/// Says which feature is missing.
+#[cfg(not(feature = "python"))]
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __python_class {
+    ($($any:tt)*) => {
+        ::core::compile_error!("`pyclass` needs the feature `python` of `interop-core`: write `features = [\"python\"]` in Cargo.toml");
+    };
+}

@@ -1,0 +1,199 @@
+//! What a derived struct can do: describe itself, lend views, be exported, and be made from an import.
+#![expect(unsafe_code, reason = "the traits are promises about memory, on which exports and views rely")]
+
+use std::sync::Arc;
+
+use crate::arrival::Arrival;
+use crate::cai::CudaArrayInterface;
+use crate::dlpack::{Abi, Access, ManagedTensor, export};
+use crate::element::Element;
+use crate::error::{Refused, Result};
+use crate::facts::Facts;
+use crate::host::HostElements;
+use crate::import::Import;
+use crate::view::{ArrayView, ArrayViewMut, check_writable};
+
+/// A struct around array memory. Derived: `#[derive(CudaArray)]`.
+///
+/// # Safety
+///
+/// 1. The memory that [`facts`](Self::facts) describe is live and initialized as long as `self` is, where they say.
+/// 2. Moving `self` does not move it, and only a method that takes `&mut self` frees or replaces it.
+/// 3. Where the facts say that whoever has the array may write, no plain reference to the elements is handed out from
+///    `&self`.
+///
+/// # Example
+///
+/// ```
+/// use std::sync::Arc;
+/// use interop_core::dlpack::Versioned;
+/// use interop_core::{CudaArray, FromArray, HostVec, Lease};
+///
+/// #[derive(CudaArray)]
+/// #[cuda_array(shape = [height, width, 3])]
+/// struct Image<S> {
+///     #[cuda_array(data)]
+///     pixels: S,
+///     height: usize,
+///     width: usize,
+/// }
+///
+/// let image = Image { pixels: HostVec::<f32>::zeroed(2 * 4 * 3), height: 2, width: 4 };
+/// let image = Arc::new(image);
+/// let tensor = image.share_dlpack::<Versioned>()?;              // a fresh export, as often as you like
+/// let borrowed: Image<Lease<f32>> = Image::from_dlpack(tensor)?; // another struct, the same memory
+/// assert_eq!((borrowed.height, borrowed.width), (2, 4));
+/// assert_eq!(borrowed.facts()?.address(), image.facts()?.address());
+/// # Ok::<(), interop_core::Error>(())
+/// ```
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a `CudaArray`",
+    label = "not a struct that describes array memory",
+    note = "write `#[derive(CudaArray)]` on the struct, with one field marked `#[cuda_array(data)]`"
+)]
+pub unsafe trait CudaArray {
+    /// What the struct holds, checked.
+    ///
+    /// # Errors
+    ///
+    /// When the fields contradict each other: [`ErrorKind::Bounds`](crate::ErrorKind::Bounds) for a shape that needs
+    /// more memory than there is, and as [`Descriptor::validate`](crate::Descriptor::validate).
+    fn facts(&self) -> Result<Facts>;
+
+    /// A view of elements `T` with `N` axes.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::DType`](crate::ErrorKind::DType) and [`ErrorKind::Rank`](crate::ErrorKind::Rank) for other elements
+    /// or axes; as [`facts`](Self::facts).
+    fn view<T: Element, const N: usize>(&self) -> Result<ArrayView<'_, T, N>> {
+        // SAFETY: rule 1, for the lifetime of the borrow.
+        unsafe { ArrayView::from_facts(&self.facts()?) }
+    }
+
+    /// A view through which elements may be written.
+    ///
+    /// # Errors
+    ///
+    /// As [`view`](Self::view); [`ErrorKind::ReadOnly`](crate::ErrorKind::ReadOnly) for read-only memory, and
+    /// [`ErrorKind::Strides`](crate::ErrorKind::Strides) for broadcast or overlapping elements.
+    fn view_mut<T: Element, const N: usize>(&mut self) -> Result<ArrayViewMut<'_, T, N>> {
+        // SAFETY: rule 1; the borrow is exclusive, so no other Rust code gets at the elements through the struct.
+        unsafe { ArrayViewMut::from_facts(&self.facts()?) }
+    }
+
+    /// The elements in row-major order of their indices, copied; any rank, any strides, host memory.
+    ///
+    /// # Errors
+    ///
+    /// As [`view`](Self::view), but for the rank, and [`ArrayView::host`].
+    fn to_vec<T: Element>(&self) -> Result<Vec<T>> {
+        // SAFETY: rule 1.
+        unsafe { HostElements::<T>::of(&self.facts()?) }?.to_vec()
+    }
+
+    /// Replaces every element by `change` of it, in row-major order; any rank, any strides, host memory.
+    ///
+    /// # Errors
+    ///
+    /// As [`view_mut`](Self::view_mut), but for the rank, and [`ArrayView::host`].
+    fn apply<T: Element>(&mut self, change: impl FnMut(T) -> T) -> Result<()> {
+        let facts = self.facts()?;
+        check_writable(&facts)?;
+        // SAFETY: rule 1; the borrow is exclusive and the array writable.
+        unsafe { HostElements::<T>::of(&facts)?.apply(change) }
+    }
+
+    /// The CUDA Array Interface of the array, as plain data. Keep the struct while it is in use: the interface owns
+    /// nothing.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Device`](crate::ErrorKind::Device) for memory that CUDA cannot reach,
+    /// [`ErrorKind::DType`](crate::ErrorKind::DType) for element types that have no typestr.
+    fn to_cai(&self) -> Result<CudaArrayInterface> {
+        CudaArrayInterface::of(&self.facts()?)
+    }
+
+    /// Exports the array with the struct as its owner. Writable unless the memory is read-only.
+    ///
+    /// # Errors
+    ///
+    /// The struct comes back with the reason; see [`dlpack::export`](crate::dlpack::export).
+    fn into_dlpack<A: Abi>(self) -> Result<ManagedTensor<A>, Refused<Self>>
+    where
+        Self: Sized + Send + 'static,
+    {
+        match self.facts() {
+            // SAFETY: rules 1 to 3 for as long as the struct is owned by the export, which lets nobody at it.
+            Ok(facts) => unsafe { export(&facts, self, Access::Owned) },
+            Err(error) => Err(Refused { value: self, error }),
+        }
+    }
+
+    /// Exports the array and keeps the struct: a fresh export each time.
+    ///
+    /// It is read-only when other Rust code could hold plain references to the elements (a `Vec`), and writable when it
+    /// could not (device memory, [`HostVec`](crate::HostVec), a writable lease).
+    ///
+    /// # Errors
+    ///
+    /// As [`facts`](Self::facts) and [`dlpack::export`](crate::dlpack::export).
+    fn share_dlpack<A: Abi>(self: &Arc<Self>) -> Result<ManagedTensor<A>>
+    where
+        Self: Sized + Send + Sync + 'static,
+    {
+        let facts = self.facts()?;
+        // SAFETY: rules 1 to 3 while the handle exists: `&mut` to the struct cannot be had then.
+        Ok(unsafe { export(&facts, Arc::clone(self), Access::Shared) }?)
+    }
+}
+
+// SAFETY: as the struct inside, which the handle keeps alive and gives no `&mut` to while it is shared. What only a sole
+// owner may write is read-only.
+unsafe impl<A: CudaArray> CudaArray for Arc<A> {
+    fn facts(&self) -> Result<Facts> {
+        let facts = A::facts(self)?;
+        let writes = if facts.is_readonly() { crate::Writes::Never } else { facts.writes() };
+        Ok(Facts { writes, ..facts })
+    }
+}
+
+/// A struct that can be made from an array of somebody else. Derived: `#[derive(CudaArray)]`.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be made from an import",
+    label = "not a struct that imports arrays",
+    note = "write `#[derive(CudaArray)]` on the struct, without `#[cuda_array(export)]`"
+)]
+pub trait FromArray: Sized {
+    /// Fills the fields from an arrival; the storage is taken last.
+    ///
+    /// # Errors
+    ///
+    /// What does not fit.
+    #[doc(hidden)]
+    fn assemble(arrival: &mut Arrival) -> Result<Self>;
+
+    /// Makes the struct from what arrived.
+    ///
+    /// # Errors
+    ///
+    /// The import comes back with the reason: element type, rank, extents, strides, device or writability are not what
+    /// the struct wants.
+    fn from_import(import: Import) -> Result<Self, Refused<Import>> {
+        let mut arrival = Arrival::new(import);
+        Self::assemble(&mut arrival).map_err(|error| match arrival.into_import() {
+            Some(value) => Refused { value, error },
+            None => unreachable!("the storage is taken last, and nothing can fail after it"),
+        })
+    }
+
+    /// Makes the struct from a managed tensor, which is released if it is refused.
+    ///
+    /// # Errors
+    ///
+    /// As [`Import::from_dlpack`] and [`from_import`](Self::from_import).
+    fn from_dlpack<A: Abi>(tensor: ManagedTensor<A>) -> Result<Self> {
+        Ok(Self::from_import(Import::from_dlpack(tensor)?)?)
+    }
+}

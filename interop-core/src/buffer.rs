@@ -1,0 +1,270 @@
+//! Host memory made to be shared: aligned to 128 bytes, and never lent as plain references while it is.
+#![expect(unsafe_code, reason = "this room allocates, and lends its memory as slices")]
+
+use core::alloc::Layout as Block;
+use core::fmt;
+use core::marker::PhantomData;
+use core::ptr::NonNull;
+use std::alloc::{alloc_zeroed, dealloc, handle_alloc_error};
+
+use crate::counters;
+use crate::descriptor::Writes;
+use crate::device::Device;
+use crate::dtype::DType;
+use crate::element::{Element, ElementType};
+use crate::error::{Error, ErrorKind, Refused, Result};
+use crate::facts::Facts;
+#[cfg(feature = "python")]
+use crate::host::copy_compact;
+use crate::import::Import;
+use crate::layout::Order;
+use crate::storage::{FromImport, Memory, Storage, check_host_copy};
+
+/// The alignment of the memory in bytes: what JAX wants before it uses an array in place (64), and two cache lines.
+const ALIGN: usize = 128;
+
+/// Zeroed host memory for elements of a type that is known at run time only.
+///
+/// Exports of it are writable, and so no Rust reference to its elements can be had: [`HostVec`] lends some to whoever
+/// has it for himself.
+pub struct HostBuffer {
+    start: NonNull<u8>,
+    bytes: usize,
+    element: ElementType,
+}
+
+// SAFETY: the buffer owns its memory, as a `Box<[u8]>` does; `&HostBuffer` gives no access to it.
+unsafe impl Send for HostBuffer {}
+// SAFETY: as above.
+unsafe impl Sync for HostBuffer {}
+
+impl HostBuffer {
+    /// `len` zeroed elements of this type.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Overflow`] when the size does not fit the address space; [`ErrorKind::DType`] for a type that cannot
+    /// be, and for types packed below the byte.
+    ///
+    /// ```
+    /// use interop_core::{DType, HostBuffer, Storage};
+    /// let buffer = HostBuffer::zeroed(DType::F32, 12)?;
+    /// assert_eq!(buffer.memory().address % 128, 0);
+    /// # Ok::<(), interop_core::Error>(())
+    /// ```
+    pub fn zeroed(dtype: DType, len: usize) -> Result<Self> {
+        dtype.check()?;
+        if dtype.packed_bits() % 8 != 0 {
+            return Err(Error::new(ErrorKind::DType, "dtype", dtype, "elements of whole bytes"));
+        }
+        Self::of(ElementType::of_bytes(dtype), len)
+    }
+
+    fn of(element: ElementType, len: usize) -> Result<Self> {
+        let bytes = len.checked_mul(element.size);
+        let sized = bytes.and_then(|bytes| Some((bytes, Block::from_size_align(bytes.max(1), ALIGN).ok()?)));
+        let Some((bytes, block)) = sized else {
+            let found = format_args!("{len} elements of {} bytes", element.size);
+            return Err(Error::new(ErrorKind::Overflow, "shape", found, "a size within the address space"));
+        };
+        // SAFETY: the block has a size.
+        let start = unsafe { alloc_zeroed(block) };
+        let Some(start) = NonNull::new(start) else { handle_alloc_error(block) };
+        counters::ALLOCATIONS.add();
+        Ok(Self { start, bytes, element })
+    }
+
+    /// A compact copy, in C order, of the elements that `facts` describe.
+    ///
+    /// # Errors
+    ///
+    /// As [`zeroed`](Self::zeroed).
+    ///
+    /// # Safety
+    ///
+    /// The memory that `facts` describe is live, initialized, and accessible to the host.
+    #[cfg(feature = "python")]
+    pub(crate) unsafe fn copy_of(facts: &Facts) -> Result<Self> {
+        let dtype = facts.dtype();
+        let bits = dtype.item_bits(facts.is_padded());
+        if bits % 8 != 0 {
+            return Err(Error::new(ErrorKind::DType, "dtype", dtype, "elements of whole bytes, for a copy"));
+        }
+        let element =
+            ElementType { size: bits / 8, padded: facts.is_padded(), ..ElementType::of_bytes(dtype) };
+        let buffer = Self::of(element, facts.numel())?;
+        // SAFETY: the source as the caller promises; the buffer is new and has room for the elements.
+        unsafe { copy_compact(facts.address(), facts.layout(), Order::C, bits / 8, buffer.start.as_ptr()) };
+        Ok(buffer)
+    }
+
+    /// The number of elements.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.bytes / self.element.size
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.bytes == 0
+    }
+}
+
+impl Drop for HostBuffer {
+    fn drop(&mut self) {
+        // SAFETY: `of` accepted this size and alignment.
+        let block = unsafe { Block::from_size_align_unchecked(self.bytes.max(1), ALIGN) };
+        // SAFETY: allocated with this layout, freed once.
+        unsafe { dealloc(self.start.as_ptr(), block) };
+        counters::ALLOCATIONS.sub();
+    }
+}
+
+// SAFETY: 1, 2: zeroed on the heap until the drop. 3: host heap. 4: `&self` lends nothing.
+unsafe impl Storage for HostBuffer {
+    fn memory(&self) -> Memory {
+        let address = self.start.as_ptr().expose_provenance();
+        Memory {
+            address,
+            range: address..address + self.bytes,
+            element: self.element,
+            record: None,
+            device: Device::CPU,
+            writes: Writes::Always,
+        }
+    }
+}
+
+impl fmt::Debug for HostBuffer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "HostBuffer({} × {})", self.len(), self.element.describe())
+    }
+}
+
+/// A vector of elements in host memory that is made to be shared with Python.
+///
+/// It is aligned to 128 bytes, so that JAX uses it in place, and its exports are writable, also when the struct around it
+/// is shared. In return it lends its elements only for `&mut self`: whoever can borrow it mutably knows that no export of
+/// it lives, because an export owns the struct or shares it.
+///
+/// ```
+/// use interop_core::HostVec;
+///
+/// let mut pixels = HostVec::from_slice(&[1.0_f32, 2.0, 3.0]);
+/// pixels.as_mut_slice()?[0] = 10.0;
+/// assert_eq!(pixels.as_slice()?, [10.0, 2.0, 3.0]);
+/// assert_eq!(pixels.as_slice()?.as_ptr().addr() % 128, 0);
+/// # Ok::<(), interop_core::Error>(())
+/// ```
+pub struct HostVec<T> {
+    buffer: HostBuffer,
+    marker: PhantomData<T>,
+}
+
+impl<T: Element> HostVec<T> {
+    /// `len` zeroed elements.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Overflow`] when the size does not fit the address space.
+    pub fn try_zeroed(len: usize) -> Result<Self> {
+        Ok(Self { buffer: HostBuffer::of(T::TYPE, len)?, marker: PhantomData })
+    }
+
+    /// `len` zeroed elements.
+    ///
+    /// # Panics
+    ///
+    /// When the size does not fit the address space, as `Vec` does.
+    #[must_use]
+    pub fn zeroed(len: usize) -> Self {
+        Self::try_zeroed(len).unwrap_or_else(|error| panic!("{error}"))
+    }
+
+    /// A copy of these elements.
+    #[must_use]
+    pub fn from_slice(elements: &[T]) -> Self {
+        let vector = Self::zeroed(elements.len());
+        // SAFETY: the source is a slice of that length, the target new, as long, and aligned for any element.
+        unsafe { vector.first().copy_from_nonoverlapping(elements.as_ptr(), elements.len()) };
+        vector
+    }
+
+    /// The number of elements.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.buffer.len()
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.buffer.is_empty()
+    }
+
+    fn first(&self) -> *mut T {
+        self.buffer.start.as_ptr().cast()
+    }
+
+    /// The elements.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::DType`] when a consumer left a byte that is no `bool` among `bool` elements.
+    pub fn as_slice(&mut self) -> Result<&[T]> {
+        self.as_mut_slice().map(|elements| &*elements)
+    }
+
+    /// The elements.
+    ///
+    /// # Errors
+    ///
+    /// As [`as_slice`](Self::as_slice).
+    pub fn as_mut_slice(&mut self) -> Result<&mut [T]> {
+        let (first, len) = (self.first(), self.len());
+        // SAFETY: `len` initialized elements; `&mut self` says that nobody else has the buffer (rule 4 of `Storage`).
+        unsafe { crate::host::check_run(first, len)? };
+        // SAFETY: as above, aligned to 128 bytes, every bit pattern a value or checked to be one.
+        Ok(unsafe { core::slice::from_raw_parts_mut(first, len) })
+    }
+}
+
+impl<T: Element> From<Vec<T>> for HostVec<T> {
+    /// Copies the elements, because a `Vec` is aligned for its element only.
+    fn from(elements: Vec<T>) -> Self {
+        Self::from_slice(&elements)
+    }
+}
+
+// SAFETY: as its buffer; slices are lent for `&mut self` only.
+unsafe impl<T: Element> Storage for HostVec<T> {
+    fn memory(&self) -> Memory {
+        self.buffer.memory()
+    }
+}
+
+impl<T: Element> FromImport for HostVec<T> {
+    const COPIES: bool = true;
+
+    fn element() -> Option<ElementType> {
+        Some(T::TYPE)
+    }
+
+    fn check(facts: &Facts) -> Result<()> {
+        check_host_copy(facts)
+    }
+
+    fn from_import(import: Import, order: Order) -> Result<Self, Refused<Import>> {
+        match import.to_vec::<T>(order) {
+            Ok(elements) => Ok(Self::from_slice(&elements)),
+            Err(error) => Err(Refused { value: import, error }),
+        }
+    }
+}
+
+impl<T> fmt::Debug for HostVec<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.buffer.fmt(f)
+    }
+}

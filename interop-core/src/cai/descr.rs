@@ -1,0 +1,131 @@
+//! The key `descr`: the fields of structured elements.
+
+use crate::dtype::DType;
+use crate::error::{Error, ErrorKind, Result};
+use crate::record::{Record, RecordField};
+
+/// The deepest nesting of records that is read.
+const MAX_DEPTH: usize = 16;
+
+/// One entry of `descr`: name, type, and the shape of a field that is an array. An entry without a name is padding.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DescrEntry {
+    /// The name; empty for padding, and for the one entry that repeats the typestr.
+    pub name: String,
+    /// The type.
+    pub dtype: DescrType,
+    /// The shape; empty for a single item.
+    pub shape: Vec<i64>,
+}
+
+/// The type of a [`DescrEntry`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum DescrType {
+    /// A typestr.
+    Typestr(String),
+    /// A record in the record.
+    Nested(Vec<DescrEntry>),
+}
+
+/// The entries for a record of `size` bytes, with its gaps as padding.
+pub(super) fn write(record: &Record, size: usize) -> Vec<DescrEntry> {
+    let padding = |bytes: usize| DescrEntry {
+        name: String::new(),
+        dtype: DescrType::Typestr(format!("|V{bytes}")),
+        shape: Vec::new(),
+    };
+    let mut entries = Vec::new();
+    let mut end = 0;
+    for field in &record.fields {
+        if field.offset > end {
+            entries.push(padding(field.offset - end));
+        }
+        let item = field.dtype.packed_bits() / 8;
+        let typestr =
+            || field.dtype.typestr().map_or_else(|| format!("|V{item}"), |typestr| typestr.to_string());
+        entries.push(DescrEntry {
+            name: field.name.clone(),
+            dtype: match &field.record {
+                Some(record) => DescrType::Nested(write(record, item)),
+                None => DescrType::Typestr(typestr()),
+            },
+            shape: field.shape.iter().map(|extent| *extent as i64).collect(),
+        });
+        end = field.offset + field.size().unwrap_or(0);
+    }
+    if end < size {
+        entries.push(padding(size - end));
+    }
+    entries
+}
+
+/// The record that the entries describe; `None` for the one entry that says no more than the typestr.
+pub(super) fn read(descr: &[DescrEntry], dtype: DType, typestr: &str) -> Result<Option<Record>> {
+    let size = dtype.packed_bits() / 8;
+    let (record, bytes) = fields(descr, MAX_DEPTH)?;
+    if bytes != size {
+        let found = format_args!("fields of {bytes} bytes");
+        let allowed = format_args!("fields of {size} bytes in all, the size in the typestr {typestr:?}");
+        return Err(Error::new(ErrorKind::DType, "descr", found, allowed));
+    }
+    if let [DescrEntry { dtype: DescrType::Typestr(only), shape, name }] = descr {
+        let plain = shape.is_empty() && DType::from_typestr(only)? == dtype;
+        if plain && (name.is_empty() || !dtype.is_opaque()) {
+            return Ok(None);
+        }
+    }
+    if !dtype.is_opaque() {
+        let allowed = format_args!("one field of type {typestr:?}, or a typestr \"|V{size}\" for a record");
+        return Err(Error::new(ErrorKind::DType, "descr", format_args!("struct {record}"), allowed));
+    }
+    Ok(Some(record))
+}
+
+/// The fields and their size together.
+fn fields(descr: &[DescrEntry], depth: usize) -> Result<(Record, usize)> {
+    let Some(depth) = depth.checked_sub(1) else {
+        let allowed = format_args!("records nested {MAX_DEPTH} deep at most");
+        return Err(Error::new(ErrorKind::DType, "descr", "records nested deeper", allowed));
+    };
+    let mut record = Record { fields: Vec::with_capacity(descr.len()) };
+    let mut end = 0_usize;
+    for entry in descr {
+        let (dtype, nested) = match &entry.dtype {
+            DescrType::Typestr(typestr) => (DType::from_typestr(typestr).map_err(in_descr)?, None),
+            DescrType::Nested(entries) => {
+                let (record, bytes) = fields(entries, depth)?;
+                let bytes =
+                    u16::try_from(bytes).ok().filter(|bytes| *bytes > 0).ok_or_else(|| size(bytes))?;
+                (DType::opaque(bytes), Some(record))
+            }
+        };
+        let shape = extents(entry)?;
+        let field = RecordField { name: entry.name.clone(), offset: end, dtype, shape, record: nested };
+        end = field.size().and_then(|bytes| end.checked_add(bytes)).ok_or_else(|| size(usize::MAX))?;
+        let padding = entry.name.is_empty() && dtype.is_opaque() && field.record.is_none();
+        if !padding {
+            record.fields.push(field);
+        }
+    }
+    Ok((record, end))
+}
+
+fn extents(entry: &DescrEntry) -> Result<Vec<usize>> {
+    let extent = |extent: &i64| {
+        usize::try_from(*extent).map_err(|_| {
+            let place = format_args!("descr field {:?}", entry.name);
+            Error::new(ErrorKind::Shape, place, format_args!("the extent {extent}"), "extents of 0 and up")
+        })
+    };
+    entry.shape.iter().map(extent).collect()
+}
+
+#[cold]
+fn size(bytes: usize) -> Error {
+    Error::new(ErrorKind::DType, "descr", format_args!("a record of {bytes} bytes"), "1 to 65535 bytes")
+}
+
+/// The error of a typestr that stands in a field.
+fn in_descr(error: Error) -> Error {
+    Error::new(error.kind(), "descr", error.found(), error.allowed())
+}

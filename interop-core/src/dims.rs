@@ -1,0 +1,120 @@
+//! A short list of extents or strides that lives in place for the usual ranks.
+
+use core::fmt;
+use core::ops::{Deref, DerefMut};
+
+/// Axes that fit without a heap allocation. Images, batches of images and attention heads have at most five.
+const INLINE: usize = 6;
+
+/// The greatest number of axes: NumPy's own limit since 2.0.
+pub const MAX_NDIM: usize = 64;
+
+/// Extents or strides, one an axis; a slice in all but name.
+///
+/// ```
+/// use interop_core::Dims;
+/// let dims = Dims::from(&[480_usize, 640, 3][..]);
+/// assert_eq!(dims.len(), 3);
+/// assert_eq!(dims[1], 640);
+/// ```
+#[derive(Clone)]
+pub struct Dims<T>(Repr<T>);
+
+#[derive(Clone)]
+enum Repr<T> {
+    Inline { len: u8, items: [T; INLINE] },
+    Heap(Box<[T]>),
+}
+
+impl<T: Copy + Default> Dims<T> {
+    /// `len` items, all zero.
+    #[inline]
+    #[must_use]
+    pub fn zeroed(len: usize) -> Self {
+        match u8::try_from(len) {
+            Ok(short) if len <= INLINE => Self(Repr::Inline { len: short, items: [T::default(); INLINE] }),
+            _ => Self(Repr::Heap(vec![T::default(); len].into_boxed_slice())),
+        }
+    }
+
+    /// These items with `tail` behind them.
+    pub(crate) fn joined(&self, tail: &[T]) -> Self {
+        let mut joined = Self::zeroed(self.len() + tail.len());
+        let (head, rest) = joined.split_at_mut(self.len());
+        head.copy_from_slice(self);
+        rest.copy_from_slice(tail);
+        joined
+    }
+
+    /// All items but the one at `axis`.
+    pub(crate) fn without(&self, axis: usize) -> Self {
+        let mut rest = Self::zeroed(self.len() - 1);
+        rest[..axis].copy_from_slice(&self[..axis]);
+        rest[axis..].copy_from_slice(&self[axis + 1..]);
+        rest
+    }
+}
+
+impl<T: Copy + Default> From<&[T]> for Dims<T> {
+    #[inline]
+    fn from(items: &[T]) -> Self {
+        let mut dims = Self::zeroed(items.len());
+        dims.copy_from_slice(items);
+        dims
+    }
+}
+
+impl<T> Deref for Dims<T> {
+    type Target = [T];
+
+    #[inline]
+    fn deref(&self) -> &[T] {
+        match &self.0 {
+            Repr::Inline { len, items } => &items[..usize::from(*len)],
+            Repr::Heap(items) => items,
+        }
+    }
+}
+
+impl<T> DerefMut for Dims<T> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut [T] {
+        match &mut self.0 {
+            Repr::Inline { len, items } => &mut items[..usize::from(*len)],
+            Repr::Heap(items) => items,
+        }
+    }
+}
+
+impl<T: PartialEq> PartialEq for Dims<T> {
+    fn eq(&self, other: &Self) -> bool {
+        **self == **other
+    }
+}
+
+impl<T: Eq> Eq for Dims<T> {}
+
+impl<T: fmt::Debug> fmt::Debug for Dims<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        (**self).fmt(f)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn short_and_long_lists_read_the_same() {
+        for len in [0, 1, INLINE, INLINE + 1, MAX_NDIM] {
+            let items: Vec<usize> = (10..10 + len).collect();
+            let dims = Dims::from(&items[..]);
+            assert_eq!(&*dims, &items[..]);
+            assert_eq!(&*dims.joined(&[7, 8]), [&items[..], &[7, 8]].concat());
+            if len > 0 {
+                assert_eq!(&*dims.without(len - 1), &items[..len - 1]);
+                assert_eq!(&*dims.without(0), &items[1..]);
+            }
+        }
+    }
+}

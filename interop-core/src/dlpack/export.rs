@@ -1,0 +1,161 @@
+//! The way out: one allocation for struct, shape, strides and owner.
+
+use core::alloc::Layout as Block;
+use core::ffi::c_void;
+use core::ptr;
+use std::alloc::{alloc, dealloc, handle_alloc_error};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use super::abi::{Abi, DLTensor, FLAG_IS_COPIED, FLAG_READ_ONLY, FLAG_SUBBYTE_PADDED};
+use super::import::ManagedTensor;
+use crate::counters;
+use crate::descriptor::Writes;
+use crate::error::{Error, ErrorKind, Refused, Result};
+use crate::facts::Facts;
+
+/// How an export holds the memory, which decides whether its consumer may write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// The export is the only one that has the array.
+    Owned,
+    /// The array is shared with others, among them Rust code that reads it.
+    Shared,
+    /// The export is the only one that has the array, a copy made for it (`DLPACK_FLAG_BITMASK_IS_COPIED`).
+    Copied,
+}
+
+/// The head of the allocation; `2 * ndim` numbers lie behind it.
+#[repr(C)]
+struct Package<A, O> {
+    managed: A,
+    ndim: usize,
+    owner: O,
+}
+
+/// Packs the array that `facts` describe into a managed tensor that owns `owner`.
+///
+/// `byte_offset` is 0 and `data` the first element, null without elements. Strides are always written when there are
+/// axes. A struct element of equal fields becomes a trailing axis.
+///
+/// # Errors
+///
+/// The owner comes back with the reason: [`ErrorKind::ReadOnly`] when the array is read-only and the form is
+/// [`Legacy`](super::Legacy), which cannot say so; [`ErrorKind::Unsupported`] for padded sub-byte elements in that form;
+/// [`ErrorKind::DType`] for struct elements of unlike fields.
+///
+/// # Safety
+///
+/// As long as `owner` is not dropped, the memory that `facts` describe is live, may be used by any thread, and obeys
+/// `facts.writes()`: where it says that whoever has the array may write, no plain Rust reference to the elements exists.
+pub unsafe fn export<A: Abi, O: Send + 'static>(
+    facts: &Facts,
+    owner: O,
+    access: Access,
+) -> Result<ManagedTensor<A>, Refused<O>> {
+    let flags = match flags::<A>(facts, access) {
+        Ok(flags) => flags,
+        Err(error) => return Err(Refused { value: owner, error }),
+    };
+    if facts.record().is_none() {
+        return Ok(pack(facts, flags, owner));
+    }
+    match facts.flattened() {
+        Ok(flat) => Ok(pack(&flat, flags, owner)),
+        Err(error) => Err(Refused { value: owner, error }),
+    }
+}
+
+fn flags<A: Abi>(facts: &Facts, access: Access) -> Result<u64> {
+    let writable = match facts.writes() {
+        Writes::Always => true,
+        Writes::WhenOwned => access != Access::Shared,
+        Writes::Never => false,
+    };
+    if !writable && !A::VERSIONED {
+        let allowed = "the versioned form (`max_version=(1, 0)` in Python), or a copy: the legacy form cannot say read-only";
+        return Err(Error::new(
+            ErrorKind::ReadOnly,
+            "readonly",
+            "a read-only array in a legacy `dltensor`",
+            allowed,
+        ));
+    }
+    if facts.is_padded() && !A::VERSIONED {
+        let found = format_args!("{} in whole bytes in a legacy `dltensor`", facts.dtype());
+        let allowed = "the versioned form: the legacy form cannot say that elements are padded";
+        return Err(Error::new(ErrorKind::Unsupported, "dtype", found, allowed));
+    }
+    let mut flags = if writable { 0 } else { FLAG_READ_ONLY };
+    if access == Access::Copied {
+        flags |= FLAG_IS_COPIED;
+    }
+    if facts.is_padded() {
+        flags |= FLAG_SUBBYTE_PADDED;
+    }
+    Ok(flags)
+}
+
+/// The allocation for `ndim` axes, and where the numbers start in it.
+fn block<A, O>(ndim: usize) -> (Block, usize) {
+    Block::array::<i64>(2 * ndim)
+        .and_then(|numbers| Block::new::<Package<A, O>>().extend(numbers))
+        .unwrap_or_else(|_| unreachable!("a layout has 64 axes at most"))
+}
+
+fn pack<A: Abi, O: Send + 'static>(facts: &Facts, flags: u64, owner: O) -> ManagedTensor<A> {
+    let ndim = facts.ndim();
+    let (block, numbers) = block::<A, O>(ndim);
+    // SAFETY: a package has a size.
+    let start = unsafe { alloc(block) };
+    if start.is_null() {
+        handle_alloc_error(block);
+    }
+    // Pointers into the block are all made from `start`, so that each may reach the whole of it.
+    let shape = start.wrapping_add(numbers).cast::<i64>();
+    let strides = shape.wrapping_add(ndim);
+    for axis in 0..ndim {
+        // SAFETY: `block` has room for `2 * ndim` numbers from `numbers` on, aligned as `extend` lays them out.
+        unsafe { shape.add(axis).write(facts.shape()[axis] as i64) };
+        // SAFETY: as above.
+        unsafe { strides.add(axis).write(facts.strides()[axis] as i64) };
+    }
+    let absent = |pointer| if ndim == 0 { ptr::null_mut() } else { pointer };
+    let tensor = DLTensor {
+        data: ptr::with_exposed_provenance_mut(facts.address()),
+        device: facts.device().normalized(),
+        ndim: ndim as i32,
+        dtype: facts.dtype(),
+        shape: absent(shape),
+        strides: absent(strides),
+        byte_offset: 0,
+    };
+    let managed = A::wrap(tensor, flags, start.cast::<c_void>(), release::<A, O>);
+    let package = start.cast::<Package<A, O>>();
+    // SAFETY: `block` starts with a package and is aligned for one.
+    unsafe { package.write(Package { managed, ndim, owner }) };
+    counters::EXPORTS.add();
+    // SAFETY: the struct is complete, its memory is live as the caller of `export` promises, and nobody else has it.
+    unsafe { ManagedTensor::from_raw(package.cast::<A>()) }
+}
+
+/// The deleter: drops the owner and frees the allocation.
+///
+/// A panic in the owner's drop stays here, because it may not cross into C; the owner's remaining parts are leaked.
+///
+/// # Safety
+///
+/// `managed` comes from `pack::<A, O>` and this is the one call for it.
+unsafe extern "C" fn release<A: Abi, O>(managed: *mut A) {
+    let package = managed.cast::<Package<A, O>>();
+    // SAFETY: the struct is the first field of the package. `ndim` is our own number, which consumers do not know.
+    let ndim = unsafe { (&raw const (*package).ndim).read() };
+    // SAFETY: as above; the owner is read once and the package freed below.
+    let owner = unsafe { (&raw const (*package).owner).read() };
+    // SAFETY: the block was allocated with this layout; what needs a drop in it has been read out.
+    unsafe { dealloc(package.cast(), block::<A, O>(ndim).0) };
+    // The payload of a panic is a value with a drop of its own, which could panic again: it is leaked.
+    if let Err(payload) = catch_unwind(AssertUnwindSafe(|| drop(owner))) {
+        core::mem::forget(payload);
+    }
+    counters::EXPORTS.sub();
+}

@@ -1,0 +1,182 @@
+//! The way in: a foreign struct, owned from the first moment, read field by field.
+
+use core::fmt;
+use core::mem::ManuallyDrop;
+use core::ptr::{self, NonNull};
+
+use super::abi::{Abi, DLTensor, FLAG_IS_COPIED, FLAG_READ_ONLY, FLAG_SUBBYTE_PADDED, MAJOR_VERSION};
+use crate::descriptor::{Descriptor, Strides, Writes};
+use crate::dims::{Dims, MAX_NDIM};
+use crate::error::{Error, ErrorKind, Refused, Result};
+use crate::facts::Facts;
+use crate::layout::Order;
+use crate::owner::Owner;
+use crate::stream::StreamHandle;
+
+const KNOWN_FLAGS: u64 = FLAG_READ_ONLY | FLAG_IS_COPIED | FLAG_SUBBYTE_PADDED;
+
+/// A managed tensor of either form, ours or foreign: dropping it calls the deleter.
+///
+/// Nothing of it is believed; [`facts`](Self::facts) checks what it says.
+pub struct ManagedTensor<A: Abi> {
+    tensor: NonNull<A>,
+}
+
+// SAFETY: a managed tensor may be released on any thread (`dlpack.h` promises consumers no thread, and exports demand an
+// owner that is `Send`); there is no other access than reading fields that do not change.
+unsafe impl<A: Abi> Send for ManagedTensor<A> {}
+
+// SAFETY: as above; `&ManagedTensor` only reads.
+unsafe impl<A: Abi> Sync for ManagedTensor<A> {}
+
+impl<A: Abi> ManagedTensor<A> {
+    /// Takes over a managed tensor, such as the pointer in a capsule that was renamed.
+    ///
+    /// # Safety
+    ///
+    /// 1. `tensor` is not null and points to a struct of the form `A`, aligned, that nobody else releases.
+    /// 2. `shape` and `strides` are null or point to `ndim` numbers; the memory that the struct describes is live until
+    ///    the deleter is called, on the device that it names, and may be written unless its flags say otherwise.
+    /// 3. The deleter may be called on any thread.
+    #[must_use]
+    pub unsafe fn from_raw(tensor: *mut A) -> Self {
+        // SAFETY: not null, by 1.
+        Self { tensor: unsafe { NonNull::new_unchecked(tensor) } }
+    }
+
+    /// Hands over the struct: whoever gets the pointer calls its deleter.
+    #[must_use]
+    pub fn into_raw(self) -> *mut A {
+        ManuallyDrop::new(self).tensor.as_ptr()
+    }
+
+    /// The struct, to be looked at.
+    #[must_use]
+    pub fn as_ptr(&self) -> *const A {
+        self.tensor.as_ptr()
+    }
+
+    /// What the struct says, checked.
+    ///
+    /// A legacy tensor cannot say whether it may be written; it counts as read-only, as in `NumPy`
+    /// (see [`Import::assume_writable`](crate::Import::assume_writable)).
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Version`] when the major version is not 1: nothing else was read then. [`ErrorKind::Rank`] and
+    /// [`ErrorKind::Null`] for a negative or huge `ndim` and for null where numbers should be; otherwise as
+    /// [`Descriptor::validate`].
+    pub fn facts(&self) -> Result<Facts> {
+        let flags = match A::version(self.tensor.as_ptr()) {
+            None => FLAG_READ_ONLY,
+            Some((version, flags)) => {
+                // SAFETY: the place of the version in a live struct (1 of `from_raw`).
+                let version = unsafe { version.read() };
+                if version.major != MAJOR_VERSION {
+                    let found = format_args!("DLPack {}.{}", version.major, version.minor);
+                    return Err(Error::new(ErrorKind::Version, "version", found, "major version 1"));
+                }
+                // SAFETY: the place of the flags, likewise; the major version says that they are there.
+                unsafe { flags.read() }
+            }
+        };
+        let place = self.tensor.as_ptr().wrapping_byte_add(A::TENSOR_OFFSET).cast::<DLTensor>();
+        // SAFETY: the place of the tensor in a live struct of a version that we know; plain numbers and pointers, of
+        // which every bit pattern is valid.
+        let tensor = unsafe { place.read() };
+        // SAFETY: 2 of `from_raw`.
+        let facts = unsafe { read(&tensor, flags) }?;
+        Ok(facts)
+    }
+
+    /// The facts together with the owner of the struct.
+    pub(crate) fn into_parts(self) -> Result<(Facts, Owner), Refused<Self>> {
+        match self.facts() {
+            Err(error) => Err(Refused { value: self, error }),
+            Ok(facts) => {
+                let value = NonNull::cast(ManuallyDrop::new(self).tensor);
+                // SAFETY: the struct is ours to release once (1 of `from_raw`), on any thread (3).
+                Ok((facts, unsafe { Owner::from_raw(value, release::<A>) }))
+            }
+        }
+    }
+}
+
+/// Reads a `DLTensor`.
+///
+/// # Safety
+///
+/// `shape` and `strides` are null or point to `ndim` numbers.
+unsafe fn read(tensor: &DLTensor, flags: u64) -> Result<Facts> {
+    let ndim = usize::try_from(tensor.ndim)
+        .ok()
+        .filter(|ndim| *ndim <= MAX_NDIM)
+        .ok_or_else(|| Error::new(ErrorKind::Rank, "ndim", tensor.ndim, format_args!("0 to {MAX_NDIM}")))?;
+    if tensor.dtype.bits() % 8 != 0 && flags & !KNOWN_FLAGS != 0 {
+        // A flag of a later minor version may change where such elements lie, as the padding flag did.
+        let allowed = "flags 1, 2 and 4 for elements of less than a byte";
+        return Err(Error::new(ErrorKind::Version, "flags", format_args!("{flags:#x}"), allowed));
+    }
+    if ndim > 0 && tensor.shape.is_null() {
+        let found = format_args!("a null pointer for {ndim} axes");
+        return Err(Error::new(ErrorKind::Null, "shape", found, "a pointer to one extent for each axis"));
+    }
+    let mut shape = Dims::zeroed(ndim);
+    let mut strides = Dims::zeroed(ndim);
+    let given = ndim > 0 && !tensor.strides.is_null();
+    // The numbers are copied out: the producer may change them, and they die with the struct.
+    if ndim > 0 {
+        // SAFETY: not null, so it points to `ndim` numbers, as the caller promises; `shape` is ours and as long.
+        unsafe { ptr::copy_nonoverlapping(tensor.shape.cast_const(), shape.as_mut_ptr(), ndim) };
+    }
+    if given {
+        // SAFETY: as above.
+        unsafe { ptr::copy_nonoverlapping(tensor.strides.cast_const(), strides.as_mut_ptr(), ndim) };
+    }
+    Descriptor {
+        address: tensor.data.expose_provenance(),
+        byte_offset: tensor.byte_offset,
+        dtype: tensor.dtype,
+        padded: flags & FLAG_SUBBYTE_PADDED != 0,
+        record: None,
+        shape: &shape,
+        strides: if given { Strides::Elements(&strides) } else { Strides::Compact(Order::C) },
+        device: Some(tensor.device.normalized()),
+        writes: if flags & FLAG_READ_ONLY == 0 { Writes::Always } else { Writes::Never },
+        stream: StreamHandle::NothingPending,
+        memory: None,
+    }
+    .validate()
+}
+
+/// Calls the deleter of a managed tensor, if it has one.
+///
+/// # Safety
+///
+/// `tensor` is a live struct of the form `A`, and this is the one release of it.
+unsafe fn release<A: Abi>(tensor: NonNull<()>) {
+    let tensor = tensor.cast::<A>().as_ptr();
+    // SAFETY: the place of the deleter in a live struct; it is where it is in every version.
+    let deleter = unsafe { A::deleter(tensor).read() };
+    if let Some(deleter) = deleter {
+        // SAFETY: the struct's own deleter, called once.
+        unsafe { deleter(tensor) };
+    }
+}
+
+impl<A: Abi> Drop for ManagedTensor<A> {
+    fn drop(&mut self) {
+        // SAFETY: the struct is ours to release (1 of `from_raw`), and this is the end of it.
+        unsafe { release::<A>(self.tensor.cast()) };
+    }
+}
+
+impl<A: Abi> fmt::Debug for ManagedTensor<A> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut shown = f.debug_tuple("ManagedTensor");
+        match self.facts() {
+            Ok(facts) => shown.field(&facts).finish(),
+            Err(error) => shown.field(&error).finish(),
+        }
+    }
+}

@@ -1,0 +1,33 @@
+//! DLPack: managed tensors in both forms, owned in both directions.
+//!
+//! An export is one allocation that holds the C struct, shape, strides and the owner of the memory; its deleter may be
+//! called on any thread. An import owns the foreign struct and calls its deleter once, on every path.
+//!
+//! ```
+//! use interop_core::dlpack::Versioned;
+//! use interop_core::{CudaArray, Error, FromArray, Import, Lease};
+//! # use interop_core::example::{Image, Picture};
+//!
+//! let image = Image::new(480, 640);
+//! let tensor = image.into_dlpack::<Versioned>()?;      // memory and struct are one package now
+//! let picture = Picture::from_dlpack(tensor)?;          // another struct uses the memory in place
+//! assert_eq!((picture.height, picture.width), (480, 640));
+//! # Ok::<(), Error>(())
+//! ```
+#![expect(unsafe_code, reason = "this room reads and writes the C structs of DLPack")]
+
+mod abi;
+mod export;
+mod import;
+
+pub use abi::{
+    Abi, DLManagedTensor, DLManagedTensorVersioned, DLPackVersion, DLTensor, FLAG_IS_COPIED, FLAG_READ_ONLY,
+    FLAG_SUBBYTE_PADDED, MAJOR_VERSION, MINOR_VERSION,
+};
+pub use export::{Access, export};
+pub use import::ManagedTensor;
+
+/// The form with version and flags, which says whether the array may be written.
+pub type Versioned = DLManagedTensorVersioned;
+/// The form from before 1.0, which cannot say that an array is read-only.
+pub type Legacy = DLManagedTensor;

@@ -1,0 +1,446 @@
+//! Element types as data: DLPack's triple, and the one table between it, typestr and names.
+
+use core::fmt;
+
+use crate::error::{Error, ErrorKind, Result};
+
+/// An element type as `DLDataType` spells it: type code, bits of one lane, lanes.
+///
+/// Plain numbers, as they come from foreign memory: a code that the table does not list stays a fact about the array and
+/// is reported by its number. Nothing typed is ever made of it.
+///
+/// A blob of `n` bytes (`|Vn` in a typestr) is the code `OpaqueHandle` with `n` lanes of 8 bits.
+///
+/// ```
+/// use interop_core::DType;
+///
+/// assert_eq!(DType::F32.typestr().unwrap().as_str(), "<f4");
+/// assert_eq!(DType::from_typestr("|b1"), Ok(DType::BOOL));
+/// assert_eq!(DType::BF16.typestr(), None); // the CUDA Array Interface has no code for it
+/// assert_eq!(DType::new(10, 8, 1).name(), "float8_e4m3fn");
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(C)]
+pub struct DType {
+    code: u8,
+    bits: u8,
+    lanes: u16,
+}
+
+/// What one type code allows, and how it is written elsewhere.
+struct Row {
+    code: u8,
+    /// The name, to which the bits are added where `sized` says so.
+    name: &'static str,
+    sized: bool,
+    /// The kind character of a typestr; `None`: the interface cannot spell it.
+    kind: Option<char>,
+    /// The bits that a lane may have. Empty: any number of whole bytes.
+    bits: &'static [u8],
+}
+
+const fn row(code: u8, name: &'static str, sized: bool, kind: Option<char>, bits: &'static [u8]) -> Row {
+    Row { code, name, sized, kind, bits }
+}
+
+/// `dlpack.h` 1.3, `DLDataTypeCode`, beside the kinds of NumPy's array interface.
+const TABLE: [Row; 18] = [
+    row(0, "int", true, Some('i'), &[8, 16, 32, 64]),
+    row(1, "uint", true, Some('u'), &[8, 16, 32, 64]),
+    row(2, "float", true, Some('f'), &[16, 32, 64]),
+    row(3, "opaque", true, Some('V'), &[]),
+    row(4, "bfloat", true, None, &[16]),
+    row(5, "complex", true, Some('c'), &[32, 64, 128]),
+    row(6, "bool", false, Some('b'), &[8]),
+    row(7, "float8_e3m4", false, None, &[8]),
+    row(8, "float8_e4m3", false, None, &[8]),
+    row(9, "float8_e4m3b11fnuz", false, None, &[8]),
+    row(10, "float8_e4m3fn", false, None, &[8]),
+    row(11, "float8_e4m3fnuz", false, None, &[8]),
+    row(12, "float8_e5m2", false, None, &[8]),
+    row(13, "float8_e5m2fnuz", false, None, &[8]),
+    row(14, "float8_e8m0fnu", false, None, &[8]),
+    row(15, "float6_e2m3fn", false, None, &[6]),
+    row(16, "float6_e3m2fn", false, None, &[6]),
+    row(17, "float4_e2m1fn", false, None, &[4]),
+];
+
+const OPAQUE: u8 = 3;
+const COMPLEX: u8 = 5;
+
+macro_rules! named {
+    ($($name:ident = ($code:literal, $bits:literal), $doc:literal;)*) => {
+        $(#[doc = $doc] pub const $name: DType = DType::new($code, $bits, 1);)*
+    };
+}
+
+/// The types that have a constant; `shared` lists every one of the table.
+impl DType {
+    named! {
+        I8 = (0, 8), "`int8`, `|i1`.";
+        I16 = (0, 16), "`int16`, `<i2`.";
+        I32 = (0, 32), "`int32`, `<i4`.";
+        I64 = (0, 64), "`int64`, `<i8`.";
+        U8 = (1, 8), "`uint8`, `|u1`.";
+        U16 = (1, 16), "`uint16`, `<u2`.";
+        U32 = (1, 32), "`uint32`, `<u4`.";
+        U64 = (1, 64), "`uint64`, `<u8`.";
+        F16 = (2, 16), "`float16`, `<f2`.";
+        F32 = (2, 32), "`float32`, `<f4`.";
+        F64 = (2, 64), "`float64`, `<f8`.";
+        BF16 = (4, 16), "`bfloat16`; DLPack only.";
+        C64 = (5, 64), "`complex64`, two `float32`, `<c8`.";
+        C128 = (5, 128), "`complex128`, two `float64`, `<c16`.";
+        BOOL = (6, 8), "`bool`, one byte, `|b1`.";
+        F8_E3M4 = (7, 8), "`float8_e3m4`; DLPack only.";
+        F8_E4M3 = (8, 8), "`float8_e4m3`; DLPack only.";
+        F8_E4M3B11FNUZ = (9, 8), "`float8_e4m3b11fnuz`; DLPack only.";
+        F8_E4M3FN = (10, 8), "`float8_e4m3fn`; DLPack only.";
+        F8_E4M3FNUZ = (11, 8), "`float8_e4m3fnuz`; DLPack only.";
+        F8_E5M2 = (12, 8), "`float8_e5m2`; DLPack only.";
+        F8_E5M2FNUZ = (13, 8), "`float8_e5m2fnuz`; DLPack only.";
+        F8_E8M0FNU = (14, 8), "`float8_e8m0fnu`; DLPack only.";
+        F6_E2M3FN = (15, 6), "`float6_e2m3fn`; DLPack only.";
+        F6_E3M2FN = (16, 6), "`float6_e3m2fn`; DLPack only.";
+        F4_E2M1FN = (17, 4), "`float4_e2m1fn`; DLPack only.";
+    }
+
+    /// The type of this code, bits of one lane, and lanes; any numbers.
+    #[must_use]
+    pub const fn new(code: u8, bits: u8, lanes: u16) -> Self {
+        Self { code, bits, lanes }
+    }
+
+    /// A blob of `bytes` bytes, `|V` in a typestr.
+    #[must_use]
+    pub const fn opaque(bytes: u16) -> Self {
+        Self::new(OPAQUE, 8, bytes)
+    }
+
+    /// The type code (`DLDataTypeCode`).
+    #[must_use]
+    pub const fn code(self) -> u8 {
+        self.code
+    }
+
+    /// The bits of one lane.
+    #[must_use]
+    pub const fn bits(self) -> u8 {
+        self.bits
+    }
+
+    /// The lanes: 1 but for vector types.
+    #[must_use]
+    pub const fn lanes(self) -> u16 {
+        self.lanes
+    }
+
+    /// The same type with other lanes.
+    #[must_use]
+    pub const fn with_lanes(self, lanes: u16) -> Self {
+        Self { lanes, ..self }
+    }
+
+    /// The bits of one element when elements are packed.
+    #[must_use]
+    pub const fn packed_bits(self) -> usize {
+        self.bits as usize * self.lanes as usize
+    }
+
+    /// The bits of one element in memory; `padded` says that each lane takes whole bytes
+    /// (`DLPACK_FLAG_BITMASK_IS_SUBBYTE_TYPE_PADDED`).
+    #[must_use]
+    pub const fn item_bits(self, padded: bool) -> usize {
+        if padded { self.bits.div_ceil(8) as usize * 8 * self.lanes as usize } else { self.packed_bits() }
+    }
+
+    /// Whether a typestr of the CUDA Array Interface counts this as opaque bytes.
+    pub(crate) const fn is_opaque(self) -> bool {
+        self.code == OPAQUE
+    }
+
+    fn row(self) -> Option<&'static Row> {
+        TABLE.iter().find(|row| row.code == self.code)
+    }
+
+    /// Refuses what no producer can mean: no bits, no lanes, bits that the code does not allow, and unknown codes whose
+    /// size in bytes cannot be told.
+    pub(crate) fn check(self) -> Result<()> {
+        let fail = |allowed: String| Err(Error::new(ErrorKind::DType, "dtype", self, allowed));
+        if self.lanes == 0 {
+            return fail("1 lane or more".into());
+        }
+        let bits = self.row().map_or(&[][..], |row| row.bits);
+        let fits =
+            if bits.is_empty() { self.bits > 0 && self.bits % 8 == 0 } else { bits.contains(&self.bits) };
+        match (fits, self.row()) {
+            (true, _) => Ok(()),
+            // Before the code for bool there was UInt with 1 bit; never taken for bool.
+            (false, Some(row)) if row.code == 1 && self.bits == 1 => {
+                fail("uint of 8, 16, 32 or 64 bits; a bool is code 6 with 8 bits".into())
+            }
+            (false, Some(row)) => fail(format!("{} of {} bits", row.name, list(row.bits))),
+            (false, None) => fail("whole bytes for a type code that is not known".into()),
+        }
+    }
+
+    /// The name: `float32`, `bfloat16`, `float8_e4m3fn`, `float32x4` for four lanes, and the numbers for an unknown code.
+    #[must_use]
+    pub fn name(self) -> String {
+        let Some(row) = self.row() else {
+            return format!("dlpack_code{}_bits{}_lanes{}", self.code, self.bits, self.lanes);
+        };
+        if self.is_opaque() {
+            return format!("opaque{}", self.packed_bits());
+        }
+        let bits = if row.sized { self.bits.to_string() } else { String::new() };
+        let lanes = if self.lanes == 1 { String::new() } else { format!("x{}", self.lanes) };
+        format!("{}{bits}{lanes}", row.name)
+    }
+
+    /// The type of this [name](Self::name), such as `bfloat16` or `float32x4`; `None` for a text that names none.
+    #[must_use]
+    pub fn from_name(name: &str) -> Option<Self> {
+        let sizes = |row: &'static Row| row.bits.iter().map(|bits| Self::new(row.code, *bits, 1));
+        let known = |text: &str| TABLE.iter().flat_map(sizes).find(|dtype| dtype.name() == text);
+        known(name).or_else(|| {
+            let (scalar, lanes) = name.rsplit_once('x')?;
+            Some(known(scalar)?.with_lanes(lanes.parse().ok().filter(|lanes| *lanes > 1)?))
+        })
+    }
+
+    /// The typestr, where the CUDA Array Interface can spell the type.
+    ///
+    /// It cannot for `bfloat16`, the small floats, half-precision complex, and vector lanes.
+    #[must_use]
+    pub fn typestr(self) -> Option<Typestr> {
+        let row = self.row()?;
+        let kind = row.kind?;
+        let bytes = self.packed_bits() / 8;
+        let spelled = self.is_opaque() || (self.lanes == 1 && !(self.code == COMPLEX && self.bits == 32));
+        (spelled && self.check().is_ok()).then(|| Typestr::new(kind, bytes))
+    }
+
+    /// Reads a typestr: byte order, kind, size in bytes.
+    ///
+    /// One-byte kinds may have any byte order character; wider ones must have the native one. Opaque bytes are `|V`.
+    /// `<V2` is refused: PyTorch writes it for `bfloat16`, which no reader can know.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::DType`], with what is allowed: NumPy's kinds `O`, `S`, `U`, `M`, `m` and `t` are no numbers, `=` is
+    /// outside the grammar, and foreign byte order is refused.
+    pub fn from_typestr(typestr: &str) -> Result<Self> {
+        let fail = |allowed: &str| {
+            Error::new(ErrorKind::DType, "typestr", format_args!("{:?}", clip(typestr)), allowed)
+        };
+        let grammar =
+            "a byte order (<, > or |), a kind (b, i, u, f, c or V) and a size in bytes, such as \"<f4\"";
+        let mut chars = typestr.chars();
+        let (Some(order), Some(kind)) = (chars.next(), chars.next()) else { return Err(fail(grammar)) };
+        let digits = chars.as_str();
+        if !matches!(order, '<' | '>' | '|')
+            || digits.is_empty()
+            || !digits.bytes().all(|b| b.is_ascii_digit())
+        {
+            return Err(fail(grammar));
+        }
+        let bytes: usize = digits.parse().map_err(|_| fail("a size that fits an address"))?;
+        let row = TABLE
+            .iter()
+            .find(|row| row.kind == Some(kind))
+            .ok_or_else(|| fail("one of the kinds b, i, u, f, c and V"))?;
+        if row.code == OPAQUE {
+            if order != '|' {
+                return Err(fail("|V for opaque bytes; a bfloat16 array goes through DLPack"));
+            }
+            let bytes = u16::try_from(bytes).ok().filter(|bytes| *bytes > 0);
+            return bytes.map(Self::opaque).ok_or_else(|| fail("1 to 65535 opaque bytes"));
+        }
+        let bits = u8::try_from(bytes.saturating_mul(8)).unwrap_or(0);
+        let dtype = Self::new(row.code, bits, 1);
+        let Some(own) = dtype.typestr() else {
+            return Err(fail(&format!("kind {kind} of {} bytes", spelled_sizes(row))));
+        };
+        if bytes > 1 && order != own.as_str().chars().next().unwrap_or('<') {
+            return Err(fail(&format!("the native byte order, \"{}\"", own.as_str())));
+        }
+        Ok(dtype)
+    }
+}
+
+/// The sizes in bytes that a typestr can give this kind.
+fn spelled_sizes(row: &Row) -> String {
+    let bytes: Vec<u8> =
+        row.bits.iter().filter(|bits| row.code != COMPLEX || **bits > 32).map(|bits| bits / 8).collect();
+    list(&bytes)
+}
+
+/// `8, 16 or 32`.
+fn list(numbers: &[u8]) -> String {
+    let words: Vec<String> = numbers.iter().map(u8::to_string).collect();
+    match words.split_last() {
+        Some((last, rest)) if !rest.is_empty() => format!("{} or {last}", rest.join(", ")),
+        Some((last, _)) => last.clone(),
+        None => "whole bytes times 8".into(),
+    }
+}
+
+/// The start of a text that somebody else wrote, short enough for a message.
+fn clip(text: &str) -> String {
+    const MOST: usize = 40;
+    if text.chars().count() <= MOST {
+        return text.into();
+    }
+    text.chars().take(MOST).chain("…".chars()).collect()
+}
+
+impl fmt::Display for DType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { code, bits, lanes } = self;
+        write!(f, "{} (code {code}, {bits} bits, lanes {lanes})", self.name())
+    }
+}
+
+/// A typestr: at most eight ASCII characters, in place.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Typestr {
+    text: [u8; 8],
+    len: u8,
+}
+
+impl Typestr {
+    /// Sizes are below 65536 (opaque bytes), so order, kind and five digits fit.
+    fn new(kind: char, bytes: usize) -> Self {
+        let order = match (bytes, kind) {
+            (1, _) | (_, 'V') => '|',
+            _ if cfg!(target_endian = "big") => '>',
+            _ => '<',
+        };
+        let mut typestr = Self { text: [0; 8], len: 0 };
+        typestr.push(order);
+        typestr.push(kind);
+        let digits = bytes.checked_ilog10().unwrap_or(0);
+        for power in (0..=digits).rev() {
+            typestr.push(char::from(b'0' + (bytes / 10_usize.pow(power) % 10) as u8));
+        }
+        typestr
+    }
+
+    fn push(&mut self, char: char) {
+        self.text[usize::from(self.len)] = char as u8;
+        self.len += 1;
+    }
+
+    /// The text.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        core::str::from_utf8(&self.text[..usize::from(self.len)]).unwrap_or_default()
+    }
+}
+
+impl fmt::Display for Typestr {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+impl fmt::Debug for Typestr {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}", self.as_str())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Every triple, code 0..24, is either in the table or refused with its numbers; the typestr reads back.
+    #[test]
+    fn every_triple_is_named_or_refused() {
+        for (code, bits, lanes) in (0..24_u8)
+            .flat_map(|c| (0..=255_u8).map(move |b| (c, b)))
+            .flat_map(|(c, b)| (0..5_u16).map(move |l| (c, b, l)))
+        {
+            let dtype = DType::new(code, bits, lanes);
+            match dtype.check() {
+                Err(error) => {
+                    assert!(error.found().contains(&format!("code {code}, {bits} bits, lanes {lanes}")))
+                }
+                Ok(()) => {
+                    assert!(lanes > 0 && bits > 0);
+                    if let Some(typestr) = dtype.typestr() {
+                        let back = DType::from_typestr(typestr.as_str()).unwrap();
+                        assert_eq!(back.packed_bits(), dtype.packed_bits(), "{dtype}");
+                        assert!(back == dtype || dtype.is_opaque());
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn known_codes_take_their_own_bits_only() {
+        let refused = [
+            (15, 8),
+            (17, 8),
+            (4, 32),
+            (6, 1),
+            (1, 1),
+            (2, 8),
+            (0, 128),
+            (2, 128),
+            (5, 16),
+            (18, 4),
+            (7, 16),
+        ];
+        for (code, bits) in refused {
+            assert!(DType::new(code, bits, 1).check().is_err(), "code {code} bits {bits}");
+        }
+        assert!(DType::new(18, 32, 1).check().is_ok(), "an unknown code of whole bytes stays a fact");
+        assert_eq!(DType::new(18, 32, 1).name(), "dlpack_code18_bits32_lanes1");
+    }
+
+    #[test]
+    fn typestr_grammar() {
+        let legal = [("<f4", DType::F32), ("|u1", DType::U8), ("<u1", DType::U8), (">i1", DType::I8)];
+        for (text, dtype) in legal {
+            assert_eq!(DType::from_typestr(text), Ok(dtype), "{text}");
+        }
+        assert_eq!(DType::from_typestr("|V12"), Ok(DType::opaque(12)));
+        let illegal = [
+            "",
+            "<",
+            "<f",
+            "f4",
+            "=f4",
+            ">f4",
+            "|f4",
+            "<f3",
+            "<f16",
+            "<c4",
+            "<V2",
+            "|V0",
+            "|V65536",
+            "|O8",
+            "|S4",
+            "<U4",
+            "<M8",
+            "<m8",
+            "|t1",
+            "<f 4",
+            "<f+4",
+            "<f-4",
+            "<f4 ",
+            "<b4",
+            "<f99999999999999999999",
+            "é4",
+            "<é4",
+        ];
+        for text in illegal {
+            let error = DType::from_typestr(text).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::DType, "{text}");
+            assert_eq!(error.place(), "typestr");
+        }
+    }
+}

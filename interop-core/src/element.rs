@@ -1,0 +1,277 @@
+//! The Rust types that array elements can be, and what each is in the protocols.
+
+#![expect(unsafe_code, reason = "this room declares an unsafe trait and implements it for the number types")]
+
+use core::mem::{align_of, size_of};
+
+use crate::dtype::DType;
+use crate::record::{Field, Record};
+
+/// A Rust type whose values can be the elements of an array.
+///
+/// The number types, `bool`, arrays `[T; N]` (which become trailing axes), and with features `f16`, `bf16` and `Complex`
+/// are elements. `#[derive(Element)]` makes one of a `#[repr(C)]` struct or a `#[repr(transparent)]` newtype.
+///
+/// # Safety
+///
+/// 1. `TYPE` describes the memory of `Self` truly: its size is `size_of::<Self>()`, and what it says lies where.
+/// 2. Where `TYPE` does not say otherwise (as it does for `bool`), every bit pattern is a valid value.
+///
+/// ```
+/// use interop_core::{DType, Element};
+///
+/// assert_eq!(<[f32; 3]>::TYPE.dtype(), DType::F32);
+/// assert_eq!(<[f32; 3]>::TYPE.axes(), [3]);
+/// ```
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not an array element",
+    label = "not a number type, an array of one, or a type with `#[derive(Element)]`",
+    note = "elements are `i8`…`i64`, `u8`…`u64`, `isize`, `usize`, `f32`, `f64`, `bool`, and `[T; N]` of an element",
+    note = "`f16` and `bf16` need the feature `half` of `interop-core`, `Complex` the feature `num-complex`",
+    note = "for a struct of your own: `#[derive(Clone, Copy, Element)] #[repr(C)]`"
+)]
+pub unsafe trait Element: Copy + Send + Sync + 'static {
+    /// What the type is in the protocols.
+    const TYPE: ElementType;
+
+    /// The fields of a struct element.
+    #[doc(hidden)]
+    const FIELDS: &'static [Field] = &[];
+}
+
+/// The greatest depth of `[[T; N]; M]` that is an element.
+const MAX_AXES: usize = 4;
+
+/// What an [`Element`] is in the protocols: an item, and the trailing axes of a `[T; N]`.
+///
+/// The item of a struct is a blob of its size, with the fields beside it.
+#[derive(Clone, Copy, Debug)]
+pub struct ElementType {
+    pub(crate) dtype: DType,
+    pub(crate) axes: [usize; MAX_AXES],
+    pub(crate) ndim: usize,
+    /// One lane takes whole bytes although it has fewer bits.
+    pub(crate) padded: bool,
+    /// Every bit pattern is a value.
+    pub(crate) any_bits: bool,
+    pub(crate) fields: Option<&'static [Field]>,
+    pub(crate) size: usize,
+    pub(crate) align: usize,
+}
+
+impl ElementType {
+    const fn scalar<T>(dtype: DType) -> Self {
+        let padded = dtype.bits() % 8 != 0 && dtype.lanes() == 1;
+        assert!(
+            dtype.item_bits(padded) == 8 * size_of::<T>(),
+            "the size of the Rust type is not that of the dtype"
+        );
+        Self {
+            dtype,
+            axes: [0; MAX_AXES],
+            ndim: 0,
+            padded,
+            any_bits: true,
+            fields: None,
+            size: size_of::<T>(),
+            align: align_of::<T>(),
+        }
+    }
+
+    /// The type of a newtype around the bits of `dtype`, for element types that this crate does not know.
+    ///
+    /// # Panics
+    ///
+    /// At compile time, when `T` has another size than the dtype.
+    ///
+    /// ```
+    /// use interop_core::{DType, Element, ElementType};
+    ///
+    /// #[derive(Clone, Copy)]
+    /// #[repr(transparent)]
+    /// struct Float8(u8);
+    ///
+    /// // SAFETY: a transparent byte has the size of float8_e4m3fn, and every bit pattern is a value.
+    /// unsafe impl Element for Float8 {
+    ///     const TYPE: ElementType = ElementType::of_dtype::<Self>(DType::F8_E4M3FN);
+    /// }
+    /// assert_eq!(Float8::TYPE.dtype().name(), "float8_e4m3fn");
+    /// ```
+    #[must_use]
+    pub const fn of_dtype<T>(dtype: DType) -> Self {
+        Self::scalar::<T>(dtype)
+    }
+
+    /// The type of elements that are known at run time only; whole bytes, no alignment demanded.
+    pub(crate) const fn of_bytes(dtype: DType) -> Self {
+        Self {
+            dtype,
+            axes: [0; MAX_AXES],
+            ndim: 0,
+            padded: false,
+            any_bits: true,
+            fields: None,
+            size: dtype.packed_bits().div_ceil(8),
+            align: 1,
+        }
+    }
+
+    /// The type of a struct, from its fields. Called by `#[derive(Element)]`.
+    #[doc(hidden)]
+    #[must_use]
+    pub const fn record<T: Element>() -> Self {
+        assert!(size_of::<T>() <= u16::MAX as usize, "a struct element has 65535 bytes at most");
+        Self { fields: Some(T::FIELDS), ..Self::scalar::<T>(DType::opaque(size_of::<T>() as u16)) }
+    }
+
+    const fn array<T: Element, const N: usize>() -> Self {
+        let item = T::TYPE;
+        assert!(item.ndim < MAX_AXES, "array elements nest four deep at most");
+        assert!(N > 0, "an array element has at least one part");
+        let mut axes = [0; MAX_AXES];
+        axes[0] = N;
+        let mut axis = 0;
+        while axis < item.ndim {
+            axes[axis + 1] = item.axes[axis];
+            axis += 1;
+        }
+        Self { axes, ndim: item.ndim + 1, size: size_of::<[T; N]>(), ..item }
+    }
+
+    /// The type of an item: one part of a `[T; N]`, or the blob that a struct is.
+    #[must_use]
+    pub const fn dtype(&self) -> DType {
+        self.dtype
+    }
+
+    /// The trailing axes that an array of this element has.
+    #[must_use]
+    pub fn axes(&self) -> &[usize] {
+        &self.axes[..self.ndim]
+    }
+
+    /// The size of an element in bytes.
+    #[must_use]
+    pub const fn size(&self) -> usize {
+        self.size
+    }
+
+    /// The alignment in bytes that host code needs.
+    #[must_use]
+    pub const fn align(&self) -> usize {
+        self.align
+    }
+
+    /// The record that the item is, for a struct.
+    pub(crate) fn to_record(self) -> Option<Record> {
+        self.fields.map(Record::of_fields)
+    }
+
+    /// What the messages call this element: `float32`, `float32 with trailing axes [3]`, a struct's descr.
+    pub(crate) fn describe(&self) -> String {
+        let item = self.to_record().map_or_else(|| self.dtype.name(), |record| format!("struct {record}"));
+        if self.ndim == 0 { item } else { format!("{item} with trailing axes {:?}", self.axes()) }
+    }
+}
+
+macro_rules! elements {
+    ($($type:ty => $dtype:expr;)*) => {
+        $(
+            // SAFETY: 1: the sizes are compared at compile time; the representation of the type is the one that the
+            // protocols give the dtype. 2: a number type has no invalid bit pattern.
+            unsafe impl Element for $type {
+                const TYPE: ElementType = ElementType::scalar::<Self>($dtype);
+            }
+        )*
+    };
+}
+
+elements! {
+    i8 => DType::I8;
+    i16 => DType::I16;
+    i32 => DType::I32;
+    i64 => DType::I64;
+    isize => DType::new(0, 8 * size_of::<isize>() as u8, 1);
+    u8 => DType::U8;
+    u16 => DType::U16;
+    u32 => DType::U32;
+    u64 => DType::U64;
+    usize => DType::new(1, 8 * size_of::<usize>() as u8, 1);
+    f32 => DType::F32;
+    f64 => DType::F64;
+}
+
+#[cfg(feature = "half")]
+elements! {
+    half::f16 => DType::F16;
+    half::bf16 => DType::BF16;
+}
+
+#[cfg(feature = "num-complex")]
+elements! {
+    num_complex::Complex<f32> => DType::C64;
+    num_complex::Complex<f64> => DType::C128;
+}
+
+// SAFETY: 1: one byte, 0 or 1, in Rust as in the protocols. 2: `any_bits` is off, so values are checked before they are
+// read as `bool`.
+unsafe impl Element for bool {
+    const TYPE: ElementType = ElementType { any_bits: false, ..ElementType::scalar::<Self>(DType::BOOL) };
+}
+
+// SAFETY: 1: an array is its items without gaps, and `array` puts its length before their axes. 2: as its items.
+unsafe impl<T: Element, const N: usize> Element for [T; N] {
+    const TYPE: ElementType = ElementType::array::<T, N>();
+}
+
+macro_rules! bit_types {
+    ($($(#[$doc:meta])* $name:ident => $dtype:expr;)*) => {
+        $(
+            $(#[$doc])*
+            ///
+            /// The bits as they travel; arithmetic is the business of a crate for such numbers.
+            #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+            #[repr(transparent)]
+            pub struct $name(pub u8);
+            elements! { $name => $dtype; }
+        )*
+    };
+}
+
+bit_types! {
+    /// A `float8_e3m4`.
+    Float8E3m4 => DType::F8_E3M4;
+    /// A `float8_e4m3`.
+    Float8E4m3 => DType::F8_E4M3;
+    /// A `float8_e4m3b11fnuz`.
+    Float8E4m3b11fnuz => DType::F8_E4M3B11FNUZ;
+    /// A `float8_e4m3fn`.
+    Float8E4m3fn => DType::F8_E4M3FN;
+    /// A `float8_e4m3fnuz`.
+    Float8E4m3fnuz => DType::F8_E4M3FNUZ;
+    /// A `float8_e5m2`.
+    Float8E5m2 => DType::F8_E5M2;
+    /// A `float8_e5m2fnuz`.
+    Float8E5m2fnuz => DType::F8_E5M2FNUZ;
+    /// A `float8_e8m0fnu`.
+    Float8E8m0fnu => DType::F8_E8M0FNU;
+    /// A `float6_e2m3fn` in a byte of its own (the padded form).
+    Float6E2m3fn => DType::F6_E2M3FN;
+    /// A `float6_e3m2fn` in a byte of its own (the padded form).
+    Float6E3m2fn => DType::F6_E3M2FN;
+    /// Two `float4_e2m1fn` in one byte, the first in the low bits: `float4_e2m1fn_x2` of `PyTorch`.
+    Float4E2m1fnX2 => DType::F4_E2M1FN.with_lanes(2);
+}
+
+/// A blob of `N` bytes, `|VN` in the CUDA Array Interface.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(transparent)]
+pub struct Opaque<const N: usize>(pub [u8; N]);
+
+// SAFETY: 1: `N` bytes, and `opaque` is checked against that size. 2: bytes.
+unsafe impl<const N: usize> Element for Opaque<N> {
+    const TYPE: ElementType = {
+        assert!(0 < N && N <= u16::MAX as usize, "a blob has 1 to 65535 bytes");
+        ElementType::scalar::<Self>(DType::opaque(N as u16))
+    };
+}

@@ -1,0 +1,193 @@
+//! The one error of the crate: what was found, what is allowed, where, and whose object it was.
+
+use core::fmt;
+
+/// What sort of rule was broken, for code that decides by the kind.
+///
+/// The Python layer turns each kind into the exception class that the array standards name for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum ErrorKind {
+    /// A required key, field or method is absent.
+    Missing,
+    /// A value is of the wrong type (a float among extents, a list where a tuple stands).
+    Type,
+    /// The version of a protocol or struct is one that cannot be read.
+    Version,
+    /// An element type that does not exist, that the protocol cannot spell, or that was not the one asked for.
+    DType,
+    /// The number of axes.
+    Rank,
+    /// An extent: negative, or not the one asked for.
+    Shape,
+    /// A stride: their number, divisibility, or a layout that was not asked for.
+    Strides,
+    /// A product or sum that does not fit the address space.
+    Overflow,
+    /// A null address of an array that has elements.
+    Null,
+    /// An address that is not aligned for the element type.
+    Alignment,
+    /// Elements outside the memory that is there.
+    Bounds,
+    /// A device or memory kind that is unknown, or that cannot serve.
+    Device,
+    /// A stream value that the protocol forbids.
+    Stream,
+    /// Write access to memory that may not be written, or a protocol form that cannot say so.
+    ReadOnly,
+    /// A masked array.
+    Mask,
+    /// A capsule that was consumed before, or that is none.
+    Capsule,
+    /// A copy that was asked for and cannot be made, or that is needed and was forbidden.
+    Copy,
+    /// Memory that is exported at the moment and therefore not to be borrowed or changed.
+    Busy,
+    /// The operation is not possible on this object.
+    Unsupported,
+}
+
+/// An error that names the place, what was found there and what is allowed.
+///
+/// It prints as one line, in lower case and without a full stop:
+///
+/// ```
+/// use interop_core::{DType, ErrorKind};
+///
+/// let error = DType::from_typestr(">f4").unwrap_err();
+/// assert_eq!(error.kind(), ErrorKind::DType);
+/// assert_eq!(error.place(), "typestr");
+/// assert!(error.to_string().starts_with("`typestr`: found \">f4\""));
+/// ```
+#[derive(Clone, PartialEq, Eq)]
+pub struct Error(Box<Parts>);
+
+#[derive(Clone, PartialEq, Eq)]
+struct Parts {
+    kind: ErrorKind,
+    place: String,
+    found: String,
+    allowed: String,
+    origin: Option<String>,
+}
+
+/// `Result` with this crate's [`Error`], unless another is named.
+pub type Result<T, E = Error> = core::result::Result<T, E>;
+
+impl Error {
+    /// An error at `place` (a key, an axis, a field), with what was found there and what is allowed.
+    #[cold]
+    #[must_use]
+    pub fn new(
+        kind: ErrorKind,
+        place: impl fmt::Display,
+        found: impl fmt::Display,
+        allowed: impl fmt::Display,
+    ) -> Self {
+        Self(Box::new(Parts {
+            kind,
+            place: place.to_string(),
+            found: found.to_string(),
+            allowed: allowed.to_string(),
+            origin: None,
+        }))
+    }
+
+    /// The same error with the object that the value came from, such as `cupy.ndarray`.
+    ///
+    /// The origin that was set first stays: it is the nearest to the fault.
+    #[must_use]
+    pub fn with_origin(mut self, origin: impl fmt::Display) -> Self {
+        if self.0.origin.is_none() {
+            self.0.origin = Some(origin.to_string());
+        }
+        self
+    }
+
+    /// The kind of rule that was broken.
+    #[must_use]
+    pub fn kind(&self) -> ErrorKind {
+        self.0.kind
+    }
+
+    /// The key, axis or field that the error is about.
+    #[must_use]
+    pub fn place(&self) -> &str {
+        &self.0.place
+    }
+
+    /// What was found there.
+    #[must_use]
+    pub fn found(&self) -> &str {
+        &self.0.found
+    }
+
+    /// What is allowed there.
+    #[must_use]
+    pub fn allowed(&self) -> &str {
+        &self.0.allowed
+    }
+
+    /// The object that the value came from, where known.
+    #[must_use]
+    pub fn origin(&self) -> Option<&str> {
+        self.0.origin.as_deref()
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Parts { place, found, allowed, origin, .. } = &*self.0;
+        write!(f, "`{place}`: found {found}, allowed: {allowed}")?;
+        origin.as_ref().map_or(Ok(()), |origin| write!(f, " (from {origin})"))
+    }
+}
+
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Error({:?}, {self})", self.kind())
+    }
+}
+
+impl core::error::Error for Error {}
+
+/// A value that was not taken, with the reason: a refusal loses nothing.
+///
+/// An export that fails gives back the struct; an import that fails gives back what arrived. Whoever has no use for the
+/// value turns the refusal into its [`Error`] with `?`, and the value is dropped (an import is then released).
+///
+/// ```
+/// use interop_core::{Error, ErrorKind, Refused};
+///
+/// let error = Error::new(ErrorKind::Rank, "shape", "3 axes", "2 axes");
+/// let refused = Refused { value: vec![1.0], error };
+/// assert_eq!(refused.value, [1.0]);
+/// assert_eq!(Error::from(refused).kind(), ErrorKind::Rank);
+/// ```
+pub struct Refused<T> {
+    /// What was to be taken.
+    pub value: T,
+    /// Why it was not.
+    pub error: Error,
+}
+
+impl<T> From<Refused<T>> for Error {
+    fn from(refused: Refused<T>) -> Self {
+        refused.error
+    }
+}
+
+impl<T> fmt::Debug for Refused<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Refused({})", self.error)
+    }
+}
+
+impl<T> fmt::Display for Refused<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.error.fmt(f)
+    }
+}
+
+impl<T> core::error::Error for Refused<T> {}

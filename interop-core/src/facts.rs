@@ -1,0 +1,195 @@
+//! What is known of an array once its claims were checked.
+
+use core::ops::Range;
+
+use crate::descriptor::Writes;
+use crate::device::Device;
+use crate::dtype::DType;
+use crate::element::ElementType;
+use crate::error::{Error, ErrorKind, Result};
+use crate::layout::{Layout, Order};
+use crate::record::Record;
+use crate::stream::StreamHandle;
+
+/// An array whose description holds together.
+///
+/// Having one means: the element type and device are such as the protocols know; extents, strides and addresses do not
+/// overflow; an array with elements has an address that is not null, and all elements lie within
+/// [`byte_range`](Self::byte_range). It does not mean that the memory is live: who made the claims vouches for that.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Facts {
+    pub(crate) address: usize,
+    pub(crate) range: Range<usize>,
+    pub(crate) dtype: DType,
+    pub(crate) padded: bool,
+    pub(crate) record: Option<Box<Record>>,
+    pub(crate) layout: Layout,
+    pub(crate) device: Device,
+    pub(crate) writes: Writes,
+    pub(crate) stream: StreamHandle,
+}
+
+impl Facts {
+    /// The address of element \[0, …, 0\]; 0 for an array without elements.
+    #[must_use]
+    pub fn address(&self) -> usize {
+        self.address
+    }
+
+    /// The addresses that the elements take. Below [`address`](Self::address) where strides are negative; empty for an
+    /// array without elements.
+    #[must_use]
+    pub fn byte_range(&self) -> Range<usize> {
+        self.range.clone()
+    }
+
+    /// The element type.
+    #[must_use]
+    pub fn dtype(&self) -> DType {
+        self.dtype
+    }
+
+    /// Whether elements of less than a byte take a byte each.
+    #[must_use]
+    pub fn is_padded(&self) -> bool {
+        self.padded
+    }
+
+    /// The fields of structured elements.
+    #[must_use]
+    pub fn record(&self) -> Option<&Record> {
+        self.record.as_deref()
+    }
+
+    /// The shape and the strides.
+    #[must_use]
+    pub fn layout(&self) -> &Layout {
+        &self.layout
+    }
+
+    /// The extents.
+    #[must_use]
+    pub fn shape(&self) -> &[usize] {
+        self.layout.shape()
+    }
+
+    /// The strides, in elements; always given.
+    #[must_use]
+    pub fn strides(&self) -> &[isize] {
+        self.layout.strides()
+    }
+
+    /// The number of axes.
+    #[must_use]
+    pub fn ndim(&self) -> usize {
+        self.layout.ndim()
+    }
+
+    /// The number of elements.
+    #[must_use]
+    pub fn numel(&self) -> usize {
+        self.layout.numel()
+    }
+
+    /// The bytes that the elements would take without gaps; packed elements are counted together and rounded up once.
+    #[must_use]
+    pub fn nbytes(&self) -> usize {
+        // An element of a strided array may repeat, so the product is not bounded by the range: saturate.
+        let bits = self.dtype.item_bits(self.padded);
+        if bits % 8 == 0 {
+            self.numel().saturating_mul(bits / 8)
+        } else {
+            self.numel().saturating_mul(bits).div_ceil(8)
+        }
+    }
+
+    /// Where the memory is.
+    #[must_use]
+    pub fn device(&self) -> Device {
+        self.device
+    }
+
+    /// Who may write.
+    #[must_use]
+    pub fn writes(&self) -> Writes {
+        self.writes
+    }
+
+    /// Whether whoever shares the array must not write.
+    #[must_use]
+    pub fn is_readonly(&self) -> bool {
+        self.writes != Writes::Always
+    }
+
+    /// Where work on the data is pending.
+    #[must_use]
+    pub fn stream(&self) -> StreamHandle {
+        self.stream
+    }
+
+    /// The byte strides, `None` when elements are packed below the byte.
+    #[must_use]
+    pub fn byte_strides(&self) -> Option<Vec<isize>> {
+        let bits = self.dtype.item_bits(self.padded);
+        (bits % 8 == 0)
+            .then(|| self.strides().iter().map(|s| s.saturating_mul((bits / 8) as isize)).collect())
+    }
+
+    /// The layout of the same memory in units of `element`: its trailing axes are taken off.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::DType`] when the elements are of another type, [`ErrorKind::Shape`] and [`ErrorKind::Strides`] when
+    /// trailing axes are missing or not compact.
+    pub(crate) fn layout_of(&self, element: &ElementType) -> Result<Layout> {
+        let wrong = || {
+            let found =
+                self.record().map_or_else(|| self.dtype.to_string(), |record| format!("struct {record}"));
+            Error::new(ErrorKind::DType, "dtype", found, element.describe())
+        };
+        let lanes = self.dtype.lanes();
+        let record = element.to_record();
+        if self.record() == record.as_ref() && self.dtype == element.dtype {
+            let whole_bytes = self.dtype.bits() % 8 == 0 || self.padded == element.padded;
+            return if whole_bytes { self.layout.join_elements(element.axes()) } else { Err(wrong()) };
+        }
+        if let (Some(record), None) = (record, self.record()) {
+            // DLPack spells a struct of equal fields as a trailing axis of scalars.
+            let (scalar, count) = record.as_scalars(element.dtype.packed_bits() / 8).map_err(|_| wrong())?;
+            if scalar != self.dtype {
+                return Err(wrong());
+            }
+            return self.layout.join_elements(&[count])?.join_elements(element.axes());
+        }
+        if lanes > 1 && element.axes() == [usize::from(lanes)] && self.dtype.with_lanes(1) == element.dtype {
+            // A vector type is one `[T; lanes]`.
+            return Ok(self.layout.clone());
+        }
+        Err(wrong())
+    }
+
+    /// The same array with records of equal fields spelled as a trailing axis, as DLPack needs it.
+    pub(crate) fn flattened(&self) -> Result<Self> {
+        let Some(record) = self.record() else { return Ok(self.clone()) };
+        let (dtype, count) = record.as_scalars(self.dtype.packed_bits() / 8)?;
+        let layout = self.layout.split_elements(&[count])?;
+        Ok(Self { dtype, record: None, layout, ..self.clone() })
+    }
+
+    /// Refuses an array that is not compact in this order, and says how to go on.
+    pub(crate) fn check_contiguous(layout: &Layout, order: Order) -> Result<()> {
+        if layout.is_contiguous(order) {
+            return Ok(());
+        }
+        let compact = Layout::compact(layout.shape(), order)?;
+        let axis = (0..layout.ndim())
+            .find(|axis| layout.shape()[*axis] > 1 && layout.strides()[*axis] != compact.strides()[*axis])
+            .unwrap_or(0);
+        let found = format_args!("{} (strides {:?})", layout.strides()[axis], layout.strides());
+        let allowed = format_args!(
+            "{}, which makes the array {order:?}-contiguous; copy the array, or give the struct a strides field",
+            compact.strides()[axis]
+        );
+        Err(Error::new(ErrorKind::Strides, format_args!("strides[{axis}]"), found, allowed))
+    }
+}

@@ -1,0 +1,87 @@
+//! What keeps a field of the wrong type one message, for structs that go both ways.
+//!
+//! The export half of the derive asks for `Storage`, the import half for `FromImport`. A type that is neither would be
+//! reported twice. So the import half asks through [`Gate`], whose functions exist only for types that have the export
+//! role; for all others rustc takes the functions of [`Unreached`], which ask for nothing.
+
+use core::marker::PhantomData;
+
+use crate::arrival::{Arrival, Wanted};
+use crate::error::Result;
+use crate::roles::{AsStream, FromStream};
+use crate::storage::{FromImport, Storage};
+
+/// The import role of a type that has the export role.
+pub struct Gate<T>(PhantomData<T>);
+
+impl<T: Storage> Gate<T> {
+    /// As [`FromImport::open`].
+    ///
+    /// # Errors
+    ///
+    /// As [`FromImport::open`].
+    pub fn open(from: &mut Arrival, wanted: &Wanted) -> Result<Opened<T>>
+    where
+        T: FromImport,
+    {
+        T::open(from, wanted)
+    }
+}
+
+impl<T: AsStream> Gate<T> {
+    /// As [`FromStream::take`].
+    ///
+    /// # Errors
+    ///
+    /// As [`FromStream::take`].
+    pub fn stream(from: &mut Arrival, field: &str) -> Result<T>
+    where
+        T: FromStream,
+    {
+        T::take(from, field)
+    }
+}
+
+/// The functions of [`Gate`] for types that have no role at all. Code that names them does not compile.
+pub trait Unreached<T> {
+    /// Never called.
+    ///
+    /// # Errors
+    ///
+    /// None.
+    fn open(_: &mut Arrival, _: &Wanted) -> Result<Opened<T>> {
+        unreachable!("the export half does not compile")
+    }
+
+    /// Never called.
+    ///
+    /// # Errors
+    ///
+    /// None.
+    fn stream(_: &mut Arrival, _: &str) -> Result<T> {
+        unreachable!("the export half does not compile")
+    }
+}
+
+impl<T> Unreached<T> for Gate<T> {}
+
+/// The proof that an arrival fits a storage, with which the storage is taken.
+#[must_use]
+pub struct Opened<T> {
+    take: fn(&mut Arrival) -> Result<T>,
+}
+
+impl<T> Opened<T> {
+    pub(crate) const fn new(take: fn(&mut Arrival) -> Result<T>) -> Self {
+        Self { take }
+    }
+
+    /// The storage. Nothing may be taken afterwards.
+    ///
+    /// # Errors
+    ///
+    /// As [`Arrival::storage`].
+    pub fn take(self, from: &mut Arrival) -> Result<T> {
+        (self.take)(from)
+    }
+}

@@ -1,0 +1,127 @@
+//! New layouts over the same memory: slices, parts of elements, and the walk over all elements.
+
+use super::{Layout, Order, numel, out_of_reach};
+use crate::dims::Dims;
+use crate::error::{Error, ErrorKind, Result};
+
+impl Layout {
+    /// Takes every `step`-th of an axis, `len` elements from `start`; also gives the offset of the new first element.
+    ///
+    /// # Panics
+    ///
+    /// When the axis does not exist or an element that is taken does not.
+    #[must_use]
+    pub fn slice(&self, axis: usize, start: usize, step: isize, len: usize) -> (Self, isize) {
+        let extent = self.shape[axis];
+        if len > 0 {
+            let last = step.checked_mul(len as isize - 1).and_then(|reach| start.checked_add_signed(reach));
+            assert!(start < extent && last.is_some_and(|last| last < extent), "slice outside axis {axis}");
+        }
+        let mut shape = self.shape.clone();
+        shape[axis] = len;
+        let mut strides = self.strides.clone();
+        strides[axis] = if len > 1 { strides[axis] * step } else { strides[axis] };
+        let numel = shape.iter().product();
+        let offset = if numel == 0 { 0 } else { self.strides[axis] * start as isize };
+        (Self { shape, strides, numel }, offset)
+    }
+
+    /// Drops an axis by taking one index of it; also gives the offset of the new first element.
+    ///
+    /// # Panics
+    ///
+    /// When the axis or the index does not exist.
+    #[must_use]
+    pub fn select(&self, axis: usize, index: usize) -> (Self, isize) {
+        assert!(index < self.shape[axis], "index {index} outside axis {axis}");
+        let (shape, strides) = (self.shape.without(axis), self.strides.without(axis));
+        let numel = shape.iter().product();
+        let offset = if numel == 0 { 0 } else { self.strides[axis] * index as isize };
+        (Self { shape, strides, numel }, offset)
+    }
+
+    /// The layout in units of one of `parts` equal parts of an element, with the parts as axes behind the others.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Overflow`] and [`ErrorKind::Rank`], as for any layout.
+    pub(crate) fn split_elements(&self, parts: &[usize]) -> Result<Self> {
+        let inner = Self::compact(parts, Order::C)?;
+        let mut outer = self.strides.clone();
+        for (axis, stride) in outer.iter_mut().enumerate() {
+            let idle = self.shape[axis] == 1 || self.is_empty();
+            *stride = match stride.checked_mul(inner.numel as isize) {
+                Some(stride) => stride,
+                None if idle => 0,
+                None => return Err(out_of_reach(&self.shape, &self.strides)),
+            };
+        }
+        Self::strided(&self.shape.joined(parts), &outer.joined(&inner.strides))
+    }
+
+    /// The layout in units of a bigger element, whose `parts` are the last axes; the reverse of `split_elements`.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Shape`] when the last axes are not `parts`; [`ErrorKind::Strides`] when they are not compact or the
+    /// other strides do not step by whole elements.
+    pub(crate) fn join_elements(&self, parts: &[usize]) -> Result<Self> {
+        let Some(outer) = self.ndim().checked_sub(parts.len()) else {
+            return Err(Error::new(
+                ErrorKind::Rank,
+                "shape",
+                format_args!("{} axes", self.ndim()),
+                format_args!("{} axes or more, the last being {parts:?}", parts.len()),
+            ));
+        };
+        if self.shape[outer..] != *parts {
+            let found = format_args!("{:?} as the last axes of {:?}", &self.shape[outer..], &*self.shape);
+            return Err(Error::new(ErrorKind::Shape, "shape", found, format_args!("{parts:?}")));
+        }
+        let count = numel(parts)?.max(1) as isize;
+        let shape = &self.shape[..outer];
+        let mut strides = Dims::from(&self.strides[..outer]);
+        let inner = Self::strided(parts, &self.strides[outer..])?;
+        if !self.is_empty() && !inner.is_contiguous(Order::C) {
+            let found = format_args!("{:?} for the last axes", &self.strides[outer..]);
+            let allowed = format_args!("compact axes {parts:?}, which are one element");
+            return Err(Error::new(ErrorKind::Strides, "strides", found, allowed));
+        }
+        for (axis, stride) in strides.iter_mut().enumerate() {
+            let idle = shape[axis] == 1 || self.is_empty();
+            if *stride % count != 0 && !idle {
+                let allowed = format_args!("a multiple of {count}, the parts of an element {parts:?}");
+                return Err(Error::new(
+                    ErrorKind::Strides,
+                    format_args!("strides[{axis}]"),
+                    *stride,
+                    allowed,
+                ));
+            }
+            *stride /= count;
+        }
+        Self::strided(shape, &strides)
+    }
+
+    /// The offsets of all elements, in the order in which a compact array of `order` holds them.
+    pub(crate) fn walk(&self, order: Order) -> impl Iterator<Item = isize> + '_ {
+        let ndim = self.ndim();
+        let mut index = Dims::zeroed(ndim);
+        let mut offset = 0_isize;
+        (0..self.numel).map(move |_| {
+            let here = offset;
+            for step in 0..ndim {
+                let axis = if order == Order::C { ndim - 1 - step } else { step };
+                // One step past the end of an axis, from where the walk goes back at once, may be out of reach.
+                index[axis] += 1;
+                offset = offset.wrapping_add(self.strides[axis]);
+                if index[axis] < self.shape[axis] {
+                    break;
+                }
+                offset = offset.wrapping_sub(self.strides[axis].wrapping_mul(self.shape[axis] as isize));
+                index[axis] = 0;
+            }
+            here
+        })
+    }
+}

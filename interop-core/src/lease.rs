@@ -1,0 +1,191 @@
+//! Storage that holds memory of somebody else: typed leases, and shared memory of any type.
+#![expect(unsafe_code, reason = "each storage vouches for its memory in an unsafe impl")]
+
+use core::fmt;
+use core::marker::PhantomData;
+use std::sync::Arc;
+
+use crate::descriptor::Writes;
+use crate::element::{Element, ElementType};
+use crate::error::{Error, ErrorKind, Refused, Result};
+use crate::facts::Facts;
+use crate::import::Import;
+use crate::layout::Order;
+use crate::owner::Owner;
+use crate::storage::{FromImport, Memory, Storage};
+
+/// Imported memory of elements `T` that is used in place, for reading.
+///
+/// The memory is released when the lease is dropped. An export of the lease is read-only.
+pub struct Lease<T> {
+    memory: Memory,
+    owner: Owner,
+    marker: PhantomData<fn() -> T>,
+}
+
+/// Imported memory of elements `T` that is used in place, for reading and writing.
+///
+/// An import of a read-only array into it is refused. Exports of the lease are writable.
+pub struct LeaseMut<T> {
+    memory: Memory,
+    owner: Owner,
+    marker: PhantomData<fn() -> T>,
+}
+
+macro_rules! lease {
+    ($lease:ident, $writes:expr, $check:path) => {
+        impl<T: Element> $lease<T> {
+            /// The owner of the memory, to be kept instead of the lease.
+            #[must_use]
+            pub fn into_owner(self) -> Owner {
+                self.owner
+            }
+        }
+
+        // SAFETY: 1 to 3: the owner keeps the imported memory as it is, which the import was made with the promise of.
+        // 4: the lease lends no reference.
+        unsafe impl<T: Element> Storage for $lease<T> {
+            #[inline]
+            fn memory(&self) -> Memory {
+                self.memory.clone()
+            }
+        }
+
+        impl<T: Element> FromImport for $lease<T> {
+            const COPIES: bool = false;
+
+            fn element() -> Option<ElementType> {
+                Some(T::TYPE)
+            }
+
+            fn check(facts: &Facts) -> Result<()> {
+                $check(facts)
+            }
+
+            fn from_import(import: Import, _order: Order) -> Result<Self, Refused<Import>> {
+                let (facts, owner) = import.into_parts();
+                let memory = Memory { element: T::TYPE, record: None, writes: $writes, ..memory_of(&facts) };
+                Ok(Self { memory, owner, marker: PhantomData })
+            }
+        }
+
+        impl<T> fmt::Debug for $lease<T> {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                let Memory { address, element, device, .. } = &self.memory;
+                let name = stringify!($lease);
+                write!(f, "{name}({} at {address:#x}, {device})", element.describe())
+            }
+        }
+    };
+}
+
+lease!(Lease, Writes::Never, anything);
+lease!(LeaseMut, Writes::Always, writable);
+
+#[expect(clippy::unnecessary_wraps, reason = "the face of `FromImport::check`")]
+fn anything(_: &Facts) -> Result<()> {
+    Ok(())
+}
+
+pub(crate) fn writable(facts: &Facts) -> Result<()> {
+    if facts.writes() != Writes::Never {
+        return Ok(());
+    }
+    let allowed =
+        "a writable array; import into `Lease<T>` to read it, or copy it into `Vec<T>` or `HostVec<T>`";
+    Err(Error::new(ErrorKind::ReadOnly, "readonly", "a read-only array", allowed))
+}
+
+fn memory_of(facts: &Facts) -> Memory {
+    Memory {
+        address: facts.address(),
+        range: facts.byte_range(),
+        element: ElementType { padded: facts.is_padded(), ..ElementType::of_bytes(facts.dtype()) },
+        record: facts.record().cloned(),
+        device: facts.device(),
+        writes: facts.writes(),
+    }
+}
+
+/// Memory of any element type that several structs share: slices of one array, or one import in many views.
+///
+/// A struct with this storage imports arrays of every element type, and its clones see the same memory.
+///
+/// ```
+/// use interop_core::{HostVec, Shared, Storage};
+///
+/// let all = Shared::new(HostVec::from_slice(&[0.0_f32, 1.0, 2.0]));
+/// let rest = all.offset(4)?;
+/// assert_eq!(rest.memory().address, all.memory().address + 4);
+/// assert!(all.offset(13).is_err());
+/// # Ok::<(), interop_core::Error>(())
+/// ```
+#[derive(Clone)]
+pub struct Shared {
+    memory: Memory,
+    /// Kept for its drop.
+    keep: Arc<dyn Send + Sync>,
+}
+
+impl Shared {
+    /// Shares this storage. What its sole owner might write (a `Vec`) is read-only from now on.
+    pub fn new(storage: impl Storage + Send + Sync + 'static) -> Self {
+        let storage = Arc::new(storage);
+        Self { memory: storage.memory(), keep: storage }
+    }
+
+    /// The same memory, with the first element `bytes` further on.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Bounds`] outside the memory.
+    pub fn offset(&self, bytes: isize) -> Result<Self> {
+        let range = self.memory.range.clone();
+        let address = self.memory.address.checked_add_signed(bytes);
+        let address =
+            address.filter(|address| (range.start..=range.end).contains(address)).ok_or_else(|| {
+                let allowed = format_args!("a place in the {} bytes of memory", range.len());
+                Error::new(ErrorKind::Bounds, "offset", format_args!("{bytes} bytes"), allowed)
+            })?;
+        Ok(Self { memory: Memory { address, ..self.memory.clone() }, keep: self.keep.clone() })
+    }
+
+    /// The same memory, not to be written through this handle or exports of it.
+    #[must_use]
+    pub fn read_only(self) -> Self {
+        Self { memory: Memory { writes: Writes::Never, ..self.memory }, ..self }
+    }
+}
+
+// SAFETY: 1 to 3: as the storage that is kept; `offset` stays within its range. 4: what is writable only when owned is
+// reported as read-only.
+unsafe impl Storage for Shared {
+    fn memory(&self) -> Memory {
+        let writes = if self.memory.writes == Writes::Always { Writes::Always } else { Writes::Never };
+        Memory { writes, ..self.memory.clone() }
+    }
+}
+
+impl FromImport for Shared {
+    const COPIES: bool = false;
+
+    fn element() -> Option<ElementType> {
+        None
+    }
+
+    fn check(_: &Facts) -> Result<()> {
+        Ok(())
+    }
+
+    fn from_import(import: Import, _order: Order) -> Result<Self, Refused<Import>> {
+        let (facts, owner) = import.into_parts();
+        Ok(Self { memory: memory_of(&facts), keep: Arc::new(owner) })
+    }
+}
+
+impl fmt::Debug for Shared {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Memory { address, element, device, .. } = &self.memory;
+        write!(f, "Shared({} at {address:#x}, {device})", element.describe())
+    }
+}

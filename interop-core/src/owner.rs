@@ -1,0 +1,81 @@
+//! Whatever keeps memory alive, in two words.
+#![expect(unsafe_code, reason = "an erased owner is a pointer and the function that releases it")]
+
+use core::fmt;
+use core::ptr::NonNull;
+
+/// A value of any type that is kept for its drop: the owner of memory that somebody else made.
+///
+/// It is dropped exactly once, on whichever thread. A `#[cuda_array(owner)]` field beside a raw pointer is filled with
+/// one by an import.
+///
+/// ```
+/// use interop_core::Owner;
+/// use std::sync::Arc;
+///
+/// let parent = Arc::new("memory");
+/// let owner = Owner::new(parent.clone());
+/// assert_eq!(Arc::strong_count(&parent), 2);
+/// drop(owner);
+/// assert_eq!(Arc::strong_count(&parent), 1);
+/// ```
+pub struct Owner {
+    value: NonNull<()>,
+    release: unsafe fn(NonNull<()>),
+}
+
+// SAFETY: the constructors only take values that may be dropped on any thread.
+unsafe impl Send for Owner {}
+
+// SAFETY: a shared `Owner` gives no access to the value.
+unsafe impl Sync for Owner {}
+
+impl Owner {
+    /// Owns `value`, in a box.
+    pub fn new<T: Send + 'static>(value: T) -> Self {
+        let value = NonNull::from(Box::leak(Box::new(value))).cast();
+        Self { value, release: drop_box::<T> }
+    }
+
+    /// Owns nothing: memory that lives as long as the program.
+    #[must_use]
+    pub fn nothing() -> Self {
+        Self { value: NonNull::dangling(), release: drop_nothing }
+    }
+
+    /// Owns what `release` releases.
+    ///
+    /// # Safety
+    ///
+    /// `release(value)` may be called once, on any thread, at any time.
+    #[must_use]
+    pub(crate) const unsafe fn from_raw(value: NonNull<()>, release: unsafe fn(NonNull<()>)) -> Self {
+        Self { value, release }
+    }
+}
+
+/// # Safety
+///
+/// `value` comes from a leaked `Box<T>` and is not used afterwards.
+unsafe fn drop_box<T>(value: NonNull<()>) {
+    // SAFETY: as the caller promises.
+    drop(unsafe { Box::from_raw(value.cast::<T>().as_ptr()) });
+}
+
+/// # Safety
+///
+/// None needed.
+unsafe fn drop_nothing(_: NonNull<()>) {}
+
+impl Drop for Owner {
+    fn drop(&mut self) {
+        // SAFETY: the pair was made together, and this is the one call.
+        unsafe { (self.release)(self.value) };
+    }
+}
+
+impl fmt::Debug for Owner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Owner")
+    }
+}

@@ -1,0 +1,108 @@
+//! Capsules: made with a destructor, taken by renaming.
+#![expect(unsafe_code, reason = "capsules hold raw pointers")]
+
+use core::ffi::{CStr, c_char};
+
+use pyo3::exceptions::PyTypeError;
+use pyo3::ffi;
+use pyo3::prelude::*;
+use pyo3::sync::critical_section::with_critical_section;
+
+use crate::dlpack::{Abi, Legacy, ManagedTensor, Versioned};
+use crate::error::{Error, ErrorKind};
+
+/// A tensor out of a capsule, in the form that its name said.
+pub(super) enum Taken {
+    Versioned(ManagedTensor<Versioned>),
+    Legacy(ManagedTensor<Legacy>),
+}
+
+/// A capsule that owns the tensor until a consumer takes it.
+pub(super) fn wrap<A: Abi>(py: Python<'_>, tensor: ManagedTensor<A>) -> PyResult<Bound<'_, PyAny>> {
+    let tensor = tensor.into_raw();
+    // SAFETY: the tensor is not null and the name is static.
+    let capsule = unsafe { ffi::PyCapsule_New(tensor.cast(), A::CAPSULE.as_ptr(), Some(destructor::<A>)) };
+    // SAFETY: a new reference, or null with an exception set.
+    let capsule = unsafe { Bound::from_owned_ptr_or_err(py, capsule) };
+    capsule.inspect_err(|_| {
+        // SAFETY: no capsule has the pointer, so it is still ours.
+        drop(unsafe { ManagedTensor::from_raw(tensor) });
+    })
+}
+
+/// Releases the tensor of a capsule that nobody took. An exception that is on its way stays as it is.
+///
+/// # Safety
+///
+/// Python calls this once for a capsule that `wrap::<A>` made, with the thread attached.
+unsafe extern "C" fn destructor<A: Abi>(capsule: *mut ffi::PyObject) {
+    // SAFETY: a capsule, as the caller promises; no exception is set by asking.
+    if unsafe { ffi::PyCapsule_IsValid(capsule, A::CAPSULE.as_ptr()) } == 0 {
+        return;
+    }
+    // SAFETY: the thread is attached.
+    let pending = PyErr::take(unsafe { Python::assume_attached() });
+    // SAFETY: the name was compared.
+    let tensor = unsafe { ffi::PyCapsule_GetPointer(capsule, A::CAPSULE.as_ptr()) };
+    // SAFETY: the name is a fresh one, so the pointer is the one of `wrap` and was not taken.
+    drop(unsafe { ManagedTensor::from_raw(tensor.cast::<A>()) });
+    if let Some(pending) = pending {
+        // SAFETY: the thread is attached.
+        pending.restore(unsafe { Python::assume_attached() });
+    }
+}
+
+/// Takes the tensor out of a capsule: it is renamed in the same step in which the pointer is read, and only then looked
+/// at, so that every way on releases it once.
+pub(super) fn take(object: &Bound<'_, PyAny>) -> PyResult<Taken> {
+    // SAFETY: any object may be asked for its type.
+    if unsafe { ffi::PyCapsule_CheckExact(object.as_ptr()) } == 0 {
+        let found = super::errors::origin(object);
+        let allowed = "a capsule named \"dltensor\" or \"dltensor_versioned\"";
+        return Err(PyTypeError::new_err(format!("`capsule`: found {found}, allowed: {allowed}")));
+    }
+    with_critical_section(object, || {
+        // SAFETY: a capsule, of which no other thread changes the name meanwhile.
+        if let Some(tensor) = unsafe { take_as::<Versioned>(object) } {
+            return Ok(Taken::Versioned(tensor));
+        }
+        // SAFETY: as above.
+        if let Some(tensor) = unsafe { take_as::<Legacy>(object) } {
+            return Ok(Taken::Legacy(tensor));
+        }
+        let found = format!("a capsule named {}", name(object));
+        let allowed = "\"dltensor\" or \"dltensor_versioned\"; a capsule can be taken once";
+        Err(Error::new(ErrorKind::Capsule, "capsule", found, allowed).into())
+    })
+}
+
+/// The tensor, if the capsule has the fresh name of this form.
+///
+/// # Safety
+///
+/// `capsule` is a capsule, of which no other thread changes the name meanwhile.
+unsafe fn take_as<A: Abi>(capsule: &Bound<'_, PyAny>) -> Option<ManagedTensor<A>> {
+    let capsule = capsule.as_ptr();
+    // SAFETY: a capsule.
+    if unsafe { ffi::PyCapsule_IsValid(capsule, A::CAPSULE.as_ptr()) } == 0 {
+        return None;
+    }
+    // SAFETY: valid under this name, so this neither fails nor gives null.
+    let tensor = unsafe { ffi::PyCapsule_GetPointer(capsule, A::CAPSULE.as_ptr()) };
+    // SAFETY: a capsule, and a static name.
+    unsafe { ffi::PyCapsule_SetName(capsule, A::USED_CAPSULE.as_ptr()) };
+    // SAFETY: the protocol says that a capsule of this name holds such a struct, and that it is ours once renamed.
+    Some(unsafe { ManagedTensor::from_raw(tensor.cast()) })
+}
+
+/// The name of a capsule, for a message.
+fn name(capsule: &Bound<'_, PyAny>) -> String {
+    // SAFETY: a capsule.
+    let name: *const c_char = unsafe { ffi::PyCapsule_GetName(capsule.as_ptr()) };
+    if name.is_null() {
+        return "NULL".into();
+    }
+    // SAFETY: capsule names are C strings.
+    let name = unsafe { CStr::from_ptr(name) };
+    format!("{name:?}")
+}

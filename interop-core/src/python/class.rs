@@ -1,0 +1,272 @@
+//! Classes whose instances are arrays: the methods that the protocols name.
+#![expect(unsafe_code, reason = "methods are C functions that Python calls")]
+
+use core::ffi::c_int;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use pyo3::PyClass;
+use pyo3::exceptions::{PyAttributeError, PyRuntimeError, PyTypeError};
+use pyo3::ffi;
+use pyo3::prelude::*;
+use pyo3::pyclass::boolean_struct::True;
+use pyo3::sync::PyOnceLock;
+use pyo3::types::PyTuple;
+
+use super::dict::dict_of;
+use super::export::{Request, export};
+use super::release::{PyOwner, drain};
+use crate::array::CudaArray;
+use crate::dlpack::Access;
+use crate::error::Result;
+use crate::facts::Facts;
+
+/// A `#[pyclass]` whose instances are arrays; `#[cuda_array(pyclass)]` makes one.
+///
+/// The class is frozen: exports keep the Python object and with it the struct, which nobody may change while consumers
+/// use its memory.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be a Python class of arrays",
+    label = "not a frozen `#[pyclass]`",
+    note = "write `#[pyclass(frozen)]` on the struct: its memory is shared with Python, so nothing may replace it"
+)]
+pub trait ArrayClass: CudaArray + PyClass<Frozen = True> + Send + Sync {
+    /// Who else can reach the elements.
+    #[doc(hidden)]
+    const ACCESS: Access = Access::Shared;
+}
+
+/// Gives the class the methods of the protocols: `__dlpack__`, `__dlpack_device__` and `__cuda_array_interface__`.
+///
+/// Call it once, where the module is made. A method of that name in your own `#[pymethods]` is kept.
+///
+/// ```
+/// use interop_core::{CudaArray, HostVec};
+/// use pyo3::prelude::*;
+///
+/// #[pyclass(frozen)]
+/// #[derive(CudaArray)]
+/// #[cuda_array(shape = [len], export, pyclass)]
+/// struct Samples { #[cuda_array(data)] values: HostVec<f32>, len: usize }
+///
+/// #[pymodule]
+/// fn samples(module: &Bound<'_, PyModule>) -> PyResult<()> {
+///     module.add_class::<Samples>()?;
+///     interop_core::python::install::<Samples>(module.py())
+/// }
+/// ```
+///
+/// # Errors
+///
+/// When Python cannot make the methods.
+pub fn install<T: ArrayClass>(py: Python<'_>) -> PyResult<()> {
+    let class = py.get_type::<T>();
+    let own = class.getattr("__dict__")?;
+    let descriptors = [
+        ("__dlpack__", method(py, class.as_type_ptr(), dlpack_def::<T>())?),
+        ("__dlpack_device__", method(py, class.as_type_ptr(), dlpack_device_def::<T>())?),
+        ("__cuda_array_interface__", interface_getter::<T>(&class)?),
+    ];
+    for (name, descriptor) in descriptors {
+        if !own.contains(name)? {
+            class.setattr(name, descriptor)?;
+        }
+    }
+    Ok(())
+}
+
+type Fast = unsafe extern "C" fn(
+    *mut ffi::PyObject,
+    *const *mut ffi::PyObject,
+    ffi::Py_ssize_t,
+    *mut ffi::PyObject,
+) -> *mut ffi::PyObject;
+
+fn dlpack_def<T: ArrayClass>() -> ffi::PyMethodDef {
+    let function: Fast = dlpack::<T>;
+    ffi::PyMethodDef {
+        ml_name: c"__dlpack__".as_ptr(),
+        ml_meth: ffi::PyMethodDefPointer { PyCFunctionFastWithKeywords: function },
+        ml_flags: ffi::METH_FASTCALL | ffi::METH_KEYWORDS,
+        // The first lines are the signature for `inspect`, in the form that CPython reads.
+        ml_doc: c"__dlpack__($self, /, *, stream=None, max_version=None, dl_device=None, copy=None)\n--\n\n\
+                  A DLPack capsule of the array; see the array API standard."
+            .as_ptr(),
+    }
+}
+
+fn dlpack_device_def<T: ArrayClass>() -> ffi::PyMethodDef {
+    ffi::PyMethodDef {
+        ml_name: c"__dlpack_device__".as_ptr(),
+        ml_meth: ffi::PyMethodDefPointer { PyCFunction: dlpack_device::<T> },
+        ml_flags: ffi::METH_NOARGS,
+        ml_doc: c"__dlpack_device__($self, /)\n--\n\nThe device type and the ordinal.".as_ptr(),
+    }
+}
+
+/// A method of the class; the definition is kept for as long as the program runs, as the class may be.
+fn method(
+    py: Python<'_>,
+    class: *mut ffi::PyTypeObject,
+    definition: ffi::PyMethodDef,
+) -> PyResult<Bound<'_, PyAny>> {
+    let definition = Box::leak(Box::new(definition));
+    // SAFETY: a class, and a definition that outlives it.
+    let descriptor = unsafe { ffi::PyDescr_NewMethod(class, definition) };
+    // SAFETY: a new reference, or null with an exception set.
+    unsafe { Bound::from_owned_ptr_or_err(py, descriptor) }
+}
+
+fn interface_getter<'py, T: ArrayClass>(
+    class: &Bound<'py, pyo3::types::PyType>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let definition = Box::leak(Box::new(ffi::PyGetSetDef {
+        name: c"__cuda_array_interface__".as_ptr(),
+        get: Some(interface::<T>),
+        set: None,
+        doc: c"The CUDA Array Interface, version 3; absent for memory that CUDA cannot reach.".as_ptr(),
+        closure: core::ptr::null_mut(),
+    }));
+    // SAFETY: a class, and a definition that outlives it.
+    let descriptor = unsafe { ffi::PyDescr_NewGetSet(class.as_type_ptr(), definition) };
+    // SAFETY: a new reference, or null with an exception set.
+    unsafe { Bound::from_owned_ptr_or_err(class.py(), descriptor) }
+}
+
+/// Runs the body of a method: an error or a panic becomes a Python exception, and null.
+///
+/// # Safety
+///
+/// `this` is an instance of `T`, and the thread is attached.
+unsafe fn body<T: ArrayClass>(
+    this: *mut ffi::PyObject,
+    run: impl FnOnce(&Bound<'_, T>) -> PyResult<Py<PyAny>>,
+) -> *mut ffi::PyObject {
+    Python::attach(|py| {
+        drain(py);
+        // SAFETY: a live object, as the caller promises.
+        let this = unsafe { Bound::from_borrowed_ptr(py, this) };
+        // SAFETY: of this class, as the caller promises.
+        let this = unsafe { this.cast_into_unchecked::<T>() };
+        let done = catch_unwind(AssertUnwindSafe(|| run(&this)));
+        match done.unwrap_or_else(|_| Err(PyRuntimeError::new_err("a panic in a `CudaArray`"))) {
+            Ok(value) => value.into_ptr(),
+            Err(error) => {
+                error.restore(py);
+                core::ptr::null_mut()
+            }
+        }
+    })
+}
+
+/// # Safety
+///
+/// Called by Python as a method of `T` with these flags.
+unsafe extern "C" fn dlpack<T: ArrayClass>(
+    this: *mut ffi::PyObject,
+    arguments: *const *mut ffi::PyObject,
+    positional: ffi::Py_ssize_t,
+    names: *mut ffi::PyObject,
+) -> *mut ffi::PyObject {
+    let run = |array: &Bound<'_, T>| {
+        let py = array.py();
+        if positional != 0 {
+            let text = format!("__dlpack__() takes no positional arguments, {positional} given");
+            return Err(PyTypeError::new_err(text));
+        }
+        let mut request = Request::default();
+        if !names.is_null() {
+            // SAFETY: a tuple of strings, by the calling convention.
+            let names = unsafe { Borrowed::from_ptr(py, names) };
+            for (at, name) in names.cast::<PyTuple>()?.iter_borrowed().enumerate() {
+                // SAFETY: there is one argument for each name.
+                let argument = unsafe { arguments.add(at).read() };
+                // SAFETY: the caller holds a reference to each argument.
+                let argument = unsafe { Borrowed::from_ptr(py, argument) };
+                request.set(name.cast::<pyo3::types::PyString>()?.to_str()?, &argument)?;
+            }
+        }
+        Ok(export(py, array.get(), PyOwner::new(array.clone().into_any().unbind()), T::ACCESS, &request)?
+            .unbind())
+    };
+    // SAFETY: as the caller promises; `Borrowed` is `Copy` and keeps nothing.
+    unsafe { body::<T>(this, run) }
+}
+
+/// # Safety
+///
+/// Called by Python as a method of `T` without arguments.
+unsafe extern "C" fn dlpack_device<T: ArrayClass>(
+    this: *mut ffi::PyObject,
+    _: *mut ffi::PyObject,
+) -> *mut ffi::PyObject {
+    let run = |array: &Bound<'_, T>| {
+        let device = array.get().facts()?.device().normalized();
+        let pair: [c_int; 2] = [device.device_type.0, device.device_id];
+        Ok(PyTuple::new(array.py(), pair)?.into_any().unbind())
+    };
+    // SAFETY: as the caller promises.
+    unsafe { body::<T>(this, run) }
+}
+
+/// # Safety
+///
+/// Called by Python as the getter of a property of `T`.
+unsafe extern "C" fn interface<T: ArrayClass>(
+    this: *mut ffi::PyObject,
+    _: *mut core::ffi::c_void,
+) -> *mut ffi::PyObject {
+    let run = |array: &Bound<'_, T>| {
+        let facts = array.get().facts()?;
+        // An array that the interface cannot express does not have the attribute, so that `hasattr` says so.
+        let absent =
+            |error: crate::Error| PyAttributeError::new_err(format!("__cuda_array_interface__: {error}"));
+        let interface = crate::cai::CudaArrayInterface::of(&facts).map_err(absent)?;
+        Ok(dict_of(array.py(), &interface)?.into_any().unbind())
+    };
+    // SAFETY: as the caller promises.
+    unsafe { body::<T>(this, run) }
+}
+
+/// The Python object that a `#[cuda_array(python)]` struct becomes when a function returns it.
+///
+/// It speaks DLPack and, for memory that CUDA can reach, the CUDA Array Interface. Nothing else has the struct, so its
+/// memory is writable unless the struct is `readonly`.
+#[pyclass(frozen, module = "interop_core")]
+pub struct ExportedArray {
+    array: Box<dyn Described>,
+}
+
+/// The part of [`CudaArray`] that needs no type parameter.
+trait Described: Send + Sync {
+    fn describe(&self) -> Result<Facts>;
+}
+
+impl<A: CudaArray + Send + Sync> Described for A {
+    fn describe(&self) -> Result<Facts> {
+        self.facts()
+    }
+}
+
+// SAFETY: as the struct inside, which nothing else has.
+unsafe impl CudaArray for ExportedArray {
+    fn facts(&self) -> Result<Facts> {
+        self.array.describe()
+    }
+}
+
+impl ArrayClass for ExportedArray {
+    const ACCESS: Access = Access::Owned;
+}
+
+/// A derived struct as the return value of a `#[pyfunction]`.
+#[doc(hidden)]
+pub fn into_object<A>(py: Python<'_>, array: A) -> PyResult<Bound<'_, PyAny>>
+where
+    A: CudaArray + Send + Sync + 'static,
+{
+    static INSTALLED: PyOnceLock<()> = PyOnceLock::new();
+    INSTALLED.get_or_try_init(py, || install::<ExportedArray>(py))?;
+    // A struct whose fields contradict each other is refused here, where it can be seen who made it.
+    array.facts()?;
+    Ok(Bound::new(py, ExportedArray { array: Box::new(array) })?.into_any())
+}

@@ -1,0 +1,36 @@
+//! Numbers and device tuples as Python objects spell them.
+
+use pyo3::prelude::*;
+use pyo3::types::{PyBool, PyTuple};
+
+use crate::device::{Device, DeviceType};
+use crate::error::{Error, ErrorKind};
+
+/// An integer: anything with `__index__` but a bool.
+///
+/// `place` names it in the message.
+pub(super) fn integer(value: &Bound<'_, PyAny>, place: &str) -> PyResult<i128> {
+    let wrong = || Error::new(ErrorKind::Type, place, super::errors::origin(value), "an int");
+    if value.is_instance_of::<PyBool>() || !value.hasattr(pyo3::intern!(value.py(), "__index__"))? {
+        return Err(wrong().into());
+    }
+    value.extract::<i128>().map_err(|_| {
+        let allowed = "an int of 64 bits at most";
+        Error::new(ErrorKind::Overflow, place, "an int of more than 128 bits", allowed).into()
+    })
+}
+
+/// `(device type, ordinal)`, of ints or of what has `__index__`, such as enum members.
+pub(super) fn device(value: &Bound<'_, PyAny>, place: &str) -> PyResult<Device> {
+    let wrong = || {
+        let found = super::errors::origin(value);
+        Error::new(ErrorKind::Type, place, found, "a tuple (device type, ordinal) of two ints")
+    };
+    let tuple = value.cast::<PyTuple>().ok().filter(|tuple| tuple.len() == 2).ok_or_else(wrong)?;
+    let number = |at: usize| {
+        let number = integer(&tuple.get_item(at)?, place)?;
+        i32::try_from(number)
+            .map_err(|_| PyErr::from(Error::new(ErrorKind::Device, place, number, "numbers of 32 bits")))
+    };
+    Ok(Device { device_type: DeviceType(number(0)?), device_id: number(1)? })
+}

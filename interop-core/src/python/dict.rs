@@ -1,0 +1,160 @@
+//! `__cuda_array_interface__` dicts.
+
+use pyo3::exceptions::PyKeyError;
+use pyo3::prelude::*;
+use pyo3::types::{PyBool, PyDict, PyList, PyMapping, PyString, PyTuple};
+
+use super::device::integer;
+use super::errors::origin;
+use crate::cai::{CudaArrayInterface, DescrEntry, DescrType};
+use crate::error::{Error, ErrorKind};
+
+/// Reads an interface dict, key by key; any mapping will do. Nothing is checked but the types of the values.
+///
+/// # Errors
+///
+/// `TypeError` for values of another type than the interface says, with the key; `ArrayError` for a missing key.
+pub fn interface_of(dict: &Bound<'_, PyAny>) -> PyResult<CudaArrayInterface> {
+    let mapping = dict.cast::<PyMapping>().map_err(|_| wrong("__cuda_array_interface__", dict, "a dict"))?;
+    let get = |key: &str| match mapping.get_item(key) {
+        Ok(value) => Ok(Some(value)),
+        Err(error) if error.is_instance_of::<PyKeyError>(dict.py()) => Ok(None),
+        Err(error) => Err(error),
+    };
+    let need = |key: &str| {
+        let missing = || {
+            let allowed = "the keys shape, typestr, data and version, which every array interface has";
+            Error::new(ErrorKind::Missing, key, "no such key", allowed)
+        };
+        get(key)?.ok_or_else(|| PyErr::from(missing()))
+    };
+    let some = |key: &str| Ok::<_, PyErr>(get(key)?.filter(|value| !value.is_none()));
+    let version = integer(&need("version")?, "version")?;
+    Ok(CudaArrayInterface {
+        shape: integers(&need("shape")?, "shape")?,
+        typestr: string(&need("typestr")?, "typestr")?,
+        data: data(&need("data")?)?,
+        version: i64::try_from(version).unwrap_or(i64::MAX),
+        strides: some("strides")?.map(|strides| integers(&strides, "strides")).transpose()?,
+        stream: some("stream")?.map(|stream| integer(&stream, "stream")).transpose()?,
+        descr: some("descr")?.map(|descr| entries(&descr, 16)).transpose()?,
+        mask: some("mask")?.is_some(),
+    })
+}
+
+/// The dict of an interface: plain tuples and ints, no key without need but `strides`.
+pub(super) fn dict_of<'py>(py: Python<'py>, interface: &CudaArrayInterface) -> PyResult<Bound<'py, PyDict>> {
+    let dict = PyDict::new(py);
+    dict.set_item(pyo3::intern!(py, "shape"), PyTuple::new(py, &interface.shape)?)?;
+    dict.set_item(pyo3::intern!(py, "typestr"), &interface.typestr)?;
+    dict.set_item(pyo3::intern!(py, "data"), interface.data)?;
+    dict.set_item(pyo3::intern!(py, "version"), interface.version)?;
+    let strides = interface.strides.as_ref().map(|strides| PyTuple::new(py, strides)).transpose()?;
+    dict.set_item(pyo3::intern!(py, "strides"), strides)?;
+    if let Some(stream) = interface.stream {
+        dict.set_item(pyo3::intern!(py, "stream"), stream)?;
+    }
+    if let Some(descr) = &interface.descr {
+        dict.set_item(pyo3::intern!(py, "descr"), list_of(py, descr)?)?;
+    }
+    Ok(dict)
+}
+
+fn wrong(place: &str, value: &Bound<'_, PyAny>, allowed: &str) -> PyErr {
+    Error::new(ErrorKind::Type, place, origin(value), allowed).into()
+}
+
+fn string(value: &Bound<'_, PyAny>, place: &str) -> PyResult<String> {
+    let text = value.cast::<PyString>().map_err(|_| wrong(place, value, "a str"))?;
+    Ok(text.to_str()?.to_owned())
+}
+
+/// A tuple of ints, or a list of them, which some producers write.
+fn integers(value: &Bound<'_, PyAny>, place: &str) -> PyResult<Vec<i64>> {
+    if !value.is_instance_of::<PyTuple>() && !value.is_instance_of::<PyList>() {
+        return Err(wrong(place, value, "a tuple of ints"));
+    }
+    let number = |(axis, item): (usize, PyResult<Bound<'_, PyAny>>)| {
+        let place = format!("{place}[{axis}]");
+        let number = integer(&item?, &place)?;
+        i64::try_from(number)
+            .map_err(|_| Error::new(ErrorKind::Overflow, &place, number, "a signed 64-bit number").into())
+    };
+    value.try_iter()?.enumerate().map(number).collect()
+}
+
+/// `(address, read-only)`.
+fn data(value: &Bound<'_, PyAny>) -> PyResult<(usize, bool)> {
+    let pair = value.cast::<PyTuple>().ok().filter(|pair| pair.len() == 2);
+    let pair = pair.ok_or_else(|| wrong("data", value, "a tuple (address, read-only)"))?;
+    let (address, readonly) = (pair.get_item(0)?, pair.get_item(1)?);
+    // Some producers write None for the address of an array without elements.
+    let address = if address.is_none() { 0 } else { integer(&address, "data[0]")? };
+    let address = usize::try_from(address)
+        .map_err(|_| PyErr::from(Error::new(ErrorKind::Overflow, "data[0]", address, "an address")))?;
+    let readonly = match readonly.cast::<PyBool>() {
+        Ok(readonly) => readonly.is_true(),
+        // A NumPy bool, or 0 and 1.
+        Err(_) => match readonly.extract::<bool>() {
+            Ok(readonly) => readonly,
+            Err(_) => match integer(&readonly, "data[1]") {
+                Ok(number @ 0..=1) => number == 1,
+                _ => return Err(wrong("data[1]", &readonly, "a bool")),
+            },
+        },
+    };
+    Ok((address, readonly))
+}
+
+const ENTRIES: &str = "a list of tuples (name, type) or (name, type, shape), nested 16 deep at most";
+
+/// The entries of `descr`; `depth` more lists may be nested in it.
+fn entries(value: &Bound<'_, PyAny>, depth: usize) -> PyResult<Vec<DescrEntry>> {
+    let list = value.cast::<PyList>().ok().zip(depth.checked_sub(1));
+    let (list, depth) = list.ok_or_else(|| wrong("descr", value, ENTRIES))?;
+    list.iter().map(|item| entry(&item, depth)).collect()
+}
+
+fn entry(item: &Bound<'_, PyAny>, depth: usize) -> PyResult<DescrEntry> {
+    let tuple = item.cast::<PyTuple>().ok().filter(|tuple| matches!(tuple.len(), 2 | 3));
+    let tuple = tuple.ok_or_else(|| wrong("descr", item, ENTRIES))?;
+    let (name, dtype) = (tuple.get_item(0)?, tuple.get_item(1)?);
+    // NumPy writes (title, name) where a field has a title.
+    let name = match name.cast::<PyTuple>() {
+        Ok(pair) if pair.len() == 2 => pair.get_item(1)?,
+        _ => name,
+    };
+    Ok(DescrEntry {
+        name: string(&name, "descr")?,
+        dtype: if dtype.is_instance_of::<PyList>() {
+            DescrType::Nested(entries(&dtype, depth)?)
+        } else {
+            DescrType::Typestr(string(&dtype, "descr")?)
+        },
+        shape: if tuple.len() == 3 { shape_of(&tuple.get_item(2)?)? } else { Vec::new() },
+    })
+}
+
+fn shape_of(value: &Bound<'_, PyAny>) -> PyResult<Vec<i64>> {
+    match value.cast::<PyTuple>() {
+        Ok(_) => integers(value, "descr"),
+        // A single extent may stand without a tuple.
+        Err(_) => Ok(vec![i64::try_from(integer(value, "descr")?).unwrap_or(i64::MAX)]),
+    }
+}
+
+fn list_of<'py>(py: Python<'py>, descr: &[DescrEntry]) -> PyResult<Bound<'py, PyList>> {
+    let list = PyList::empty(py);
+    for entry in descr {
+        let dtype = match &entry.dtype {
+            DescrType::Typestr(typestr) => PyString::new(py, typestr).into_any(),
+            DescrType::Nested(nested) => list_of(py, nested)?.into_any(),
+        };
+        if entry.shape.is_empty() {
+            list.append((&entry.name, dtype))?;
+        } else {
+            list.append((&entry.name, dtype, PyTuple::new(py, &entry.shape)?))?;
+        }
+    }
+    Ok(list)
+}

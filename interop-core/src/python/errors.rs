@@ -1,0 +1,55 @@
+//! Which Python exception an error is.
+
+use pyo3::exceptions::{PyBufferError, PyTypeError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+use pyo3::types::{PyDict, PyTuple, PyType};
+
+use crate::error::{Error, ErrorKind, Refused};
+
+static ARRAY_ERROR: PyOnceLock<Py<PyType>> = PyOnceLock::new();
+
+/// The exception class of refused arrays, `interop_core.ArrayError`: a `BufferError` and a `ValueError`.
+///
+/// The standards ask for `BufferError` where an array cannot be expressed, for `ValueError` elsewhere, and for both in
+/// one place (`copy=False` when a copy is needed); whoever catches either catches this. Values of the wrong type raise
+/// `TypeError`.
+///
+/// # Errors
+///
+/// When Python cannot make the class.
+pub fn array_error(py: Python<'_>) -> PyResult<&Bound<'_, PyType>> {
+    let class = ARRAY_ERROR.get_or_try_init(py, || {
+        let bases = PyTuple::new(py, [py.get_type::<PyBufferError>(), py.get_type::<PyValueError>()])?;
+        let namespace = PyDict::new(py);
+        namespace.set_item("__module__", "interop_core")?;
+        namespace.set_item("__doc__", "An array that cannot be exported or imported, and why.")?;
+        let class = py.get_type::<PyType>().call1(("ArrayError", bases, namespace))?;
+        Ok::<_, PyErr>(class.cast_into::<PyType>()?.unbind())
+    })?;
+    Ok(class.bind(py))
+}
+
+impl From<Error> for PyErr {
+    fn from(error: Error) -> Self {
+        Python::attach(|py| match error.kind() {
+            ErrorKind::Type => PyTypeError::new_err(error.to_string()),
+            _ => match array_error(py) {
+                Ok(class) => Self::from_type(class.clone(), error.to_string()),
+                Err(failure) => failure,
+            },
+        })
+    }
+}
+
+impl<T> From<Refused<T>> for PyErr {
+    fn from(refused: Refused<T>) -> Self {
+        refused.error.into()
+    }
+}
+
+/// The name of an object's class, for messages; never raises.
+pub(super) fn origin(object: &Bound<'_, PyAny>) -> String {
+    let name = object.get_type().fully_qualified_name();
+    name.map_or_else(|_| "an object of unknown class".into(), |name| name.to_string())
+}

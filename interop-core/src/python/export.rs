@@ -1,0 +1,124 @@
+//! What `__dlpack__` was asked for, and the capsule that answers.
+#![expect(unsafe_code, reason = "exports rely on the promises of `CudaArray` and copy host memory")]
+
+use pyo3::prelude::*;
+use pyo3::types::{PyBool, PyTuple};
+
+use super::capsule::wrap;
+use super::device::{device, integer};
+use crate::array::CudaArray;
+use crate::buffer::HostBuffer;
+use crate::describe::Describe;
+use crate::device::Device;
+use crate::dlpack::{Access, Legacy, ManagedTensor, Versioned, export as pack};
+use crate::error::{Error, ErrorKind};
+use crate::facts::Facts;
+use crate::stream::StreamHandle;
+
+/// The arguments of `__dlpack__`, read but not yet compared with an array.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Request {
+    stream: Option<i128>,
+    versioned: bool,
+    device: Option<Device>,
+    copy: Option<bool>,
+}
+
+impl Request {
+    /// Takes one keyword argument.
+    ///
+    /// # Errors
+    ///
+    /// `TypeError` for an unknown keyword and for a value of the wrong type.
+    pub fn set(&mut self, keyword: &str, value: &Bound<'_, PyAny>) -> PyResult<()> {
+        let given = !value.is_none();
+        match keyword {
+            "stream" if given => self.stream = Some(integer(value, "stream")?),
+            "max_version" if given => self.versioned = major(value)? >= 1,
+            "dl_device" if given => self.device = Some(device(value, "dl_device")?),
+            "copy" if given => {
+                let copy = value.cast::<PyBool>().map_err(|_| {
+                    Error::new(ErrorKind::Type, "copy", super::errors::origin(value), "True, False or None")
+                })?;
+                self.copy = Some(copy.is_true());
+            }
+            "stream" | "max_version" | "dl_device" | "copy" => {}
+            _ => {
+                let text = format!("__dlpack__() got an unexpected keyword argument '{keyword}'");
+                return Err(pyo3::exceptions::PyTypeError::new_err(text));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The major version in `max_version`.
+fn major(value: &Bound<'_, PyAny>) -> PyResult<i128> {
+    let pair = value.cast::<PyTuple>().ok().filter(|pair| pair.len() == 2).ok_or_else(|| {
+        let found = super::errors::origin(value);
+        Error::new(ErrorKind::Type, "max_version", found, "a tuple (major, minor) of two ints")
+    })?;
+    integer(&pair.get_item(1)?, "max_version")?;
+    integer(&pair.get_item(0)?, "max_version")
+}
+
+/// Answers `__dlpack__` for an array that `owner` keeps alive: a fresh capsule with a tensor that owns `owner`.
+///
+/// Without `max_version`, or with one below 1, the capsule is a legacy one. `copy=True` copies host memory; another
+/// device than the array's own is refused.
+///
+/// # Errors
+///
+/// `ArrayError` for a request that cannot be met: a stream that the device does not have, another device, a read-only
+/// array in the legacy form.
+pub fn export<'py, A: CudaArray>(
+    py: Python<'py>,
+    array: &A,
+    owner: impl Send + 'static,
+    access: Access,
+    request: &Request,
+) -> PyResult<Bound<'py, PyAny>> {
+    let facts = array.facts()?;
+    StreamHandle::from_dlpack(facts.device().device_type, request.stream)?;
+    if let Some(wanted) = request.device.filter(|wanted| wanted.normalized() != facts.device().normalized()) {
+        let allowed = format!("{}, where the array is", facts.device());
+        return Err(Error::new(ErrorKind::Device, "dl_device", wanted, allowed).into());
+    }
+    if request.copy == Some(true) {
+        let (facts, buffer) = copied(&facts)?;
+        // SAFETY: the buffer is what the facts describe, and nobody else has it.
+        return unsafe { capsule(py, &facts, buffer, Access::Copied, request.versioned) };
+    }
+    // SAFETY: the array vouches for its memory as long as it lives, and the caller's owner keeps it alive.
+    unsafe { capsule(py, &facts, owner, access, request.versioned) }
+}
+
+/// # Safety
+///
+/// As [`dlpack::export`](crate::dlpack::export).
+unsafe fn capsule<'py>(
+    py: Python<'py>,
+    facts: &Facts,
+    owner: impl Send + 'static,
+    access: Access,
+    versioned: bool,
+) -> PyResult<Bound<'py, PyAny>> {
+    if versioned {
+        // SAFETY: as the caller promises.
+        let tensor: ManagedTensor<Versioned> = unsafe { pack(facts, owner, access) }?;
+        return wrap(py, tensor);
+    }
+    // SAFETY: as the caller promises.
+    let tensor: ManagedTensor<Legacy> = unsafe { pack(facts, owner, access) }?;
+    wrap(py, tensor)
+}
+
+/// A compact copy of an array in host memory, in C order.
+fn copied(facts: &Facts) -> PyResult<(Facts, HostBuffer)> {
+    crate::host::check_readable(facts.device(), facts.stream())?;
+    let flat = facts.flattened()?;
+    // SAFETY: the array vouches that its memory is live, and the host can reach it.
+    let buffer = unsafe { HostBuffer::copy_of(&flat) }?;
+    let facts = Describe::storage(&buffer).shape(&flat.shape().to_vec()).finish()?;
+    Ok((facts, buffer))
+}

@@ -1,0 +1,213 @@
+//! Any object that speaks a protocol, as an [`Import`].
+
+use pyo3::exceptions::{PyAttributeError, PyTypeError};
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+
+use super::capsule::{Taken, take};
+use super::device::{device, integer};
+use super::dict::interface_of;
+use super::errors::origin;
+use super::release::drain;
+use crate::array::FromArray;
+use crate::device::{Device, DeviceType};
+use crate::dlpack::{MAJOR_VERSION, MINOR_VERSION};
+use crate::error::{Error, ErrorKind};
+use crate::import::Import;
+use crate::stream::StreamHandle;
+
+/// The protocol that an array came by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Protocol {
+    /// A `dltensor_versioned` capsule.
+    DlpackVersioned,
+    /// A `dltensor` capsule.
+    Dlpack,
+    /// A `__cuda_array_interface__`.
+    Cai,
+}
+
+impl Protocol {
+    /// The name in messages and tables.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::DlpackVersioned => "dlpack_versioned",
+            Self::Dlpack => "dlpack",
+            Self::Cai => "cai",
+        }
+    }
+}
+
+/// An array that came from Python, and how.
+#[derive(Debug)]
+pub struct Imported {
+    /// The array.
+    pub import: Import,
+    /// The protocol that it came by.
+    pub protocol: Protocol,
+}
+
+/// Imports any object that speaks a protocol, for work on `stream`.
+///
+/// `__dlpack__` is preferred to `__cuda_array_interface__`. The producer is told the stream where its memory has one:
+/// nothing for CPU memory, a number otherwise, the legacy default stream if `stream` is `None`.
+///
+/// # Errors
+///
+/// `TypeError` for an object that speaks neither protocol; `ArrayError` (a `BufferError` and a `ValueError`) for an array
+/// that cannot be used, with its class in the text; what the producer raises is passed on as it is.
+pub fn import(object: &Bound<'_, PyAny>, stream: Option<StreamHandle>) -> PyResult<Imported> {
+    let py = object.py();
+    drain(py);
+    if let Some(method) = attribute(object, pyo3::intern!(py, "__dlpack__"))? {
+        return from_dlpack(object, &method, stream);
+    }
+    if let Some(interface) = attribute(object, pyo3::intern!(py, "__cuda_array_interface__"))? {
+        return from_cai(object, &interface);
+    }
+    let found = origin(object);
+    let allowed = "an object with `__dlpack__` or `__cuda_array_interface__`";
+    Err(PyTypeError::new_err(format!("`array`: found {found}, allowed: {allowed}")))
+}
+
+/// A stream as a Python caller names it: an int (1, 2 or a handle; -1 for no ordering), or an object with
+/// `__cuda_stream__`, which every library's stream class has.
+///
+/// # Errors
+///
+/// `ArrayError` for numbers that are no stream, `TypeError` for other objects.
+pub fn consumer_stream(stream: &Bound<'_, PyAny>) -> PyResult<StreamHandle> {
+    let py = stream.py();
+    if let Some(method) = attribute(stream, pyo3::intern!(py, "__cuda_stream__"))? {
+        // The protocol's version, which is 0, and the handle.
+        let (version, handle) = method.call0()?.extract::<(i64, usize)>()?;
+        if version != 0 {
+            return Err(Error::new(ErrorKind::Version, "__cuda_stream__", version, "version 0").into());
+        }
+        return Ok(StreamHandle::from_raw(handle));
+    }
+    let number = integer(stream, "stream")?;
+    Ok(StreamHandle::from_dlpack(DeviceType::CUDA, Some(number))?)
+}
+
+/// Imports the tensor in a capsule that an older interface handed out, which is consumed.
+///
+/// The capsule carries no stream: the caller has ordered the work on it.
+///
+/// # Errors
+///
+/// `TypeError` for an object that is no capsule; `ArrayError` for a capsule of another name, such as one that was
+/// consumed, and for an array that cannot be used.
+pub fn import_capsule(capsule: &Bound<'_, PyAny>) -> PyResult<Imported> {
+    let (import, protocol) = match take(capsule)? {
+        Taken::Versioned(tensor) => (Import::from_dlpack(tensor)?, Protocol::DlpackVersioned),
+        Taken::Legacy(tensor) => (Import::from_dlpack(tensor)?, Protocol::Dlpack),
+    };
+    Ok(Imported { import, protocol })
+}
+
+/// The value of an attribute; `None` if the object has none. An exception in a property is not "none".
+fn attribute<'py>(
+    object: &Bound<'py, PyAny>,
+    name: &Bound<'py, pyo3::types::PyString>,
+) -> PyResult<Option<Bound<'py, PyAny>>> {
+    match object.getattr(name) {
+        Ok(value) => Ok(Some(value)),
+        Err(error) if error.is_instance_of::<PyAttributeError>(object.py()) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+fn from_dlpack(
+    object: &Bound<'_, PyAny>,
+    method: &Bound<'_, PyAny>,
+    stream: Option<StreamHandle>,
+) -> PyResult<Imported> {
+    let py = object.py();
+    let said = device(&object.call_method0(pyo3::intern!(py, "__dlpack_device__"))?, "__dlpack_device__")?;
+    let consumer = match (stream, said.device_type) {
+        (_, DeviceType::CPU) => StreamHandle::NothingPending,
+        (Some(stream), _) => stream,
+        // No host work waits for a stream, so a producer of pinned or managed memory is asked to have finished.
+        (None, _) => StreamHandle::LegacyDefault,
+    };
+    let capsule = request(method, consumer.to_dlpack(said.device_type))?;
+    let imported = import_capsule(&capsule).map_err(|error| with_origin(object, error))?;
+    let found = imported.import.facts().device();
+    if !same_memory(said, found) {
+        let place = "__dlpack_device__";
+        let allowed = format!("{found}, which its capsule says");
+        return Err(Error::new(ErrorKind::Device, place, said, allowed).with_origin(origin(object)).into());
+    }
+    Ok(Imported { import: imported.import.on_stream(consumer), ..imported })
+}
+
+/// Whether two statements about a device agree. Libraries name pinned and managed memory one way in
+/// `__dlpack_device__` and another in the capsule, so the host kinds are one.
+fn same_memory(said: Device, found: Device) -> bool {
+    said.normalized() == found
+        || (said.device_type.is_host_accessible() && found.device_type.is_host_accessible())
+}
+
+/// Calls `__dlpack__`, first as the current standard has it, then as producers of an older one take it.
+///
+/// The second call is made only when the first failed over its keywords, so that no error of the producer's is hidden.
+fn request<'py>(method: &Bound<'py, PyAny>, stream: Option<i64>) -> PyResult<Bound<'py, PyAny>> {
+    let py = method.py();
+    let keywords = PyDict::new(py);
+    if let Some(stream) = stream {
+        keywords.set_item(pyo3::intern!(py, "stream"), stream)?;
+    }
+    keywords.set_item(pyo3::intern!(py, "max_version"), (MAJOR_VERSION, MINOR_VERSION))?;
+    let first = match method.call((), Some(&keywords)) {
+        Err(error) if is_about_keywords(py, &error) => error,
+        done => return done,
+    };
+    keywords.del_item(pyo3::intern!(py, "max_version"))?;
+    method.call((), Some(&keywords)).map_err(|error| {
+        if error.cause(py).is_none() {
+            error.set_cause(py, Some(first));
+        }
+        error
+    })
+}
+
+/// Whether a call failed because the callee does not know a keyword. The texts are those of Python, Cython, pybind11 and
+/// nanobind; a `TypeError` about anything else is the producer's own.
+fn is_about_keywords(py: Python<'_>, error: &PyErr) -> bool {
+    let text = error.value(py).to_string();
+    error.is_instance_of::<PyTypeError>(py)
+        && (text.contains("keyword")
+            || text.contains("max_version")
+            || text.contains("incompatible function arguments"))
+}
+
+/// The same error with the class of the object that the array came from.
+fn with_origin(object: &Bound<'_, PyAny>, error: PyErr) -> PyErr {
+    let py = object.py();
+    let ours = super::errors::array_error(py).is_ok_and(|class| error.is_instance(py, class));
+    if !ours {
+        return error;
+    }
+    let named =
+        PyErr::from_type(error.get_type(py), format!("{} (from {})", error.value(py), origin(object)));
+    named.set_cause(py, error.cause(py));
+    named
+}
+
+/// Reads the interface, which is all that can be done where no CUDA driver says on which device the address is.
+fn from_cai(object: &Bound<'_, PyAny>, interface: &Bound<'_, PyAny>) -> PyResult<Imported> {
+    let facts = interface_of(interface)?.facts().map_err(|error| error.with_origin(origin(object)))?;
+    let found = format!("the address {:#x} in a `__cuda_array_interface__`", facts.address());
+    let allowed = "memory that a CUDA driver knows, and no driver is in use here";
+    Err(Error::new(ErrorKind::Device, "data", found, allowed).with_origin(origin(object)).into())
+}
+
+/// A derived struct from an argument of a `#[pyfunction]`.
+#[doc(hidden)]
+pub fn extract<T: FromArray>(object: &Bound<'_, PyAny>) -> PyResult<T> {
+    let imported = import(object, None)?;
+    T::from_import(imported.import).map_err(|refused| refused.error.with_origin(origin(object)).into())
+}

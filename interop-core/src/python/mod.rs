@@ -1,0 +1,56 @@
+//! Python objects in and out, through PyO3 (feature `python`).
+//!
+//! Three ways, by how much of the Python face is your own:
+//!
+//! * `#[cuda_array(python)]`: the struct is an argument and a return value of `#[pyfunction]`s. As an argument it is
+//!   [imported](import) from any object that speaks a protocol; as a return value it becomes an [`ExportedArray`].
+//! * `#[cuda_array(pyclass)]` on a frozen `#[pyclass]`: [`install`] gives the class the protocol's methods beside those of
+//!   your own `#[pymethods]`.
+//! * By hand: [`import`], [`import_capsule`] and [`export`].
+//!
+//! ```
+//! use interop_core::{CudaArray, HostVec, LeaseMut};
+//! use pyo3::prelude::*;
+//!
+//! #[derive(CudaArray)]
+//! #[cuda_array(shape = [height, width], python)]
+//! struct Gray<S> { #[cuda_array(data)] pixels: S, height: usize, width: usize }
+//!
+//! /// Works on the caller's memory.
+//! #[pyfunction]
+//! fn invert(mut image: Gray<LeaseMut<f32>>) -> PyResult<()> {
+//!     image.view_mut::<f32, 2>()?.host_mut()?.apply(|value| 1.0 - value)?;
+//!     Ok(())
+//! }
+//!
+//! /// Hands out memory that Rust made.
+//! #[pyfunction]
+//! fn black(height: usize, width: usize) -> Gray<HostVec<f32>> {
+//!     Gray { pixels: HostVec::zeroed(height * width), height, width }
+//! }
+//! ```
+
+mod capsule;
+mod class;
+mod device;
+mod dict;
+mod errors;
+mod export;
+mod import;
+mod release;
+
+pub use class::{ArrayClass, ExportedArray, install};
+pub use dict::interface_of;
+pub use errors::array_error;
+pub use export::{Request, export};
+pub use import::{Imported, Protocol, consumer_stream, import, import_capsule};
+pub use release::{drain, pending_releases};
+
+/// What the expansions of `python` and `pyclass` call.
+#[doc(hidden)]
+pub mod expansion {
+    pub use super::class::{ArrayClass, into_object};
+    pub use super::import::extract;
+    pub use pyo3::prelude::{Bound, FromPyObject, IntoPyObject, Python};
+    pub use pyo3::{Borrowed, PyAny, PyErr};
+}

@@ -1,0 +1,131 @@
+//! Struct elements: the fields of a `#[derive(Element)]` struct, and the `descr` of a structured array.
+
+use core::fmt;
+
+use crate::dtype::DType;
+use crate::element::ElementType;
+use crate::error::{Error, ErrorKind, Result};
+
+/// A field of a struct element, as `#[derive(Element)]` states it.
+#[doc(hidden)]
+#[derive(Clone, Copy, Debug)]
+pub struct Field {
+    name: &'static str,
+    offset: usize,
+    element: ElementType,
+}
+
+impl Field {
+    /// The field of this name and type at this offset.
+    #[must_use]
+    pub const fn new(name: &'static str, offset: usize, element: ElementType) -> Self {
+        assert!(
+            element.any_bits,
+            "a `bool` in a struct element can arrive with a value that is no bool: use `u8`"
+        );
+        Self { name, offset, element }
+    }
+}
+
+/// The layout of a structured element: named fields at byte offsets, which may be records themselves.
+///
+/// It is what the key `descr` of an interface dict says, without the unnamed padding.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Record {
+    /// The fields, by rising offset.
+    pub fields: Vec<RecordField>,
+}
+
+/// One field of a [`Record`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RecordField {
+    /// The name.
+    pub name: String,
+    /// The offset in bytes from the start of the record.
+    pub offset: usize,
+    /// The type of an item; opaque bytes where `record` says more.
+    pub dtype: DType,
+    /// The axes of a field that is an array.
+    pub shape: Vec<usize>,
+    /// The fields of the item, when it is a record.
+    pub record: Option<Record>,
+}
+
+impl RecordField {
+    /// The size of the field in bytes, `None` where it does not fit.
+    pub(crate) fn size(&self) -> Option<usize> {
+        self.shape.iter().try_fold(self.dtype.packed_bits() / 8, |size, extent| size.checked_mul(*extent))
+    }
+}
+
+impl Record {
+    pub(crate) fn of_fields(fields: &[Field]) -> Self {
+        let fields = fields.iter().map(|field| RecordField {
+            name: field.name.into(),
+            offset: field.offset,
+            dtype: field.element.dtype,
+            shape: field.element.axes().to_vec(),
+            record: field.element.to_record(),
+        });
+        Self { fields: fields.collect() }
+    }
+
+    /// The scalar type and count of a record of `size` bytes that is the same as an array of scalars: fields of one type
+    /// without gaps.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::DType`] for any other record, which DLPack cannot spell.
+    pub(crate) fn as_scalars(&self, size: usize) -> Result<(DType, usize)> {
+        let mut scalar = None;
+        let mut end = 0;
+        self.visit(0, &mut |offset, dtype, bytes| {
+            let same = *scalar.get_or_insert(dtype) == dtype && offset == end;
+            end = offset + bytes;
+            same
+        })
+        .filter(|()| end == size)
+        .and(scalar)
+        .map(|dtype| (dtype, size / (dtype.packed_bits() / 8)))
+        .ok_or_else(|| {
+            let allowed = "a struct whose fields are all of one scalar type, without padding, for DLPack; the CUDA \
+                           Array Interface takes any";
+            Error::new(ErrorKind::DType, "dtype", format_args!("struct {self}"), allowed)
+        })
+    }
+
+    /// Calls `see(offset, dtype, bytes)` for each field that is no record; stops with `None` when it says false.
+    fn visit(&self, base: usize, see: &mut impl FnMut(usize, DType, usize) -> bool) -> Option<()> {
+        for field in &self.fields {
+            let bytes = field.size()?;
+            let Some(record) = &field.record else {
+                see(base + field.offset, field.dtype, bytes).then_some(())?;
+                continue;
+            };
+            let item = field.dtype.packed_bits() / 8;
+            for at in (0..bytes).step_by(item.max(1)) {
+                record.visit(base + field.offset + at, see)?;
+            }
+        }
+        Some(())
+    }
+}
+
+impl fmt::Display for Record {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("{")?;
+        for (index, field) in self.fields.iter().enumerate() {
+            let comma = if index == 0 { "" } else { ", " };
+            write!(f, "{comma}{}: ", field.name)?;
+            match &field.record {
+                Some(record) => record.fmt(f)?,
+                None => f.write_str(&field.dtype.name())?,
+            }
+            if !field.shape.is_empty() {
+                write!(f, "{:?}", field.shape)?;
+            }
+            write!(f, " @{}", field.offset)?;
+        }
+        f.write_str("}")
+    }
+}

@@ -1,0 +1,259 @@
+//! Extents, shapes and strides.
+
+use crate::arrival::Arrival;
+use crate::describe::{Describe, extent};
+use crate::dims::Dims;
+use crate::error::{Error, ErrorKind, Result};
+
+/// An extent: a field named in `shape = [...]`.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be an extent of a shape",
+    label = "not an integer type",
+    note = "a field that `shape = [...]` names is one of `usize`, `u8`…`u64`, `isize`, `i8`…`i64`"
+)]
+pub trait Extent: Copy {
+    /// The extent as the protocols count it; `None` where it does not fit.
+    fn to_i64(self) -> Option<i64>;
+    /// The type's own form of an extent; `None` where it does not fit.
+    fn from_usize(extent: usize) -> Option<Self>;
+
+    /// The derive's call on the way out.
+    #[doc(hidden)]
+    #[inline]
+    fn tell(&self, field: &str) -> Result<i64> {
+        extent(self, field)
+    }
+
+    /// The derive's call on the way in.
+    #[doc(hidden)]
+    fn take(from: &mut Arrival, axis: usize, field: &str) -> Result<Self> {
+        from.extent(axis, field)
+    }
+}
+
+/// A stride: an item of a `strides` field.
+pub trait Stride: Copy {
+    /// The stride as the protocols count it; `None` where it does not fit.
+    fn to_i64(self) -> Option<i64>;
+    /// The type's own form of a stride; `None` where it does not fit.
+    fn from_isize(stride: isize) -> Option<Self>;
+}
+
+macro_rules! integers {
+    ($($int:ty)*) => {
+        $(
+            impl Extent for $int {
+                #[inline]
+                fn to_i64(self) -> Option<i64> {
+                    i64::try_from(self).ok()
+                }
+
+                fn from_usize(extent: usize) -> Option<Self> {
+                    Self::try_from(extent).ok()
+                }
+            }
+
+            impl Stride for $int {
+                #[inline]
+                fn to_i64(self) -> Option<i64> {
+                    i64::try_from(self).ok()
+                }
+
+                fn from_isize(stride: isize) -> Option<Self> {
+                    Self::try_from(stride).ok()
+                }
+            }
+        )*
+    };
+}
+
+integers!(u8 u16 u32 u64 usize i8 i16 i32 i64 isize);
+
+/// A list with one item an axis: what `shape` and `strides` fields are made of.
+pub trait AxisList: Sized {
+    /// The type of an item.
+    type Item: Copy;
+    /// The items.
+    fn items(&self) -> &[Self::Item];
+    /// The list of `len` items; `None` from `item`, or a length that the list cannot have, is handed on.
+    fn collect(len: usize, item: impl FnMut(usize) -> Result<Self::Item>) -> Result<Self>;
+}
+
+impl<I: Copy> AxisList for Vec<I> {
+    type Item = I;
+
+    #[inline]
+    fn items(&self) -> &[I] {
+        self
+    }
+
+    fn collect(len: usize, item: impl FnMut(usize) -> Result<I>) -> Result<Self> {
+        (0..len).map(item).collect()
+    }
+}
+
+impl<I: Copy> AxisList for Box<[I]> {
+    type Item = I;
+
+    #[inline]
+    fn items(&self) -> &[I] {
+        self
+    }
+
+    fn collect(len: usize, item: impl FnMut(usize) -> Result<I>) -> Result<Self> {
+        (0..len).map(item).collect()
+    }
+}
+
+impl<I: Copy, const N: usize> AxisList for [I; N] {
+    type Item = I;
+
+    #[inline]
+    fn items(&self) -> &[I] {
+        self
+    }
+
+    fn collect(len: usize, item: impl FnMut(usize) -> Result<I>) -> Result<Self> {
+        if len != N {
+            let found = format_args!("{len} axes");
+            return Err(Error::new(ErrorKind::Rank, "shape", found, format_args!("{N} axes")));
+        }
+        let items: Vec<I> = (0..len).map(item).collect::<Result<_>>()?;
+        Ok(Self::try_from(items).unwrap_or_else(|_| unreachable!("the length was compared")))
+    }
+}
+
+/// A `shape` field.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be the `shape` of a `CudaArray`",
+    label = "not a list of extents",
+    note = "write `[usize; N]` or `Vec<usize>` (any integer type), or name integer fields: `#[cuda_array(shape = [height, width])]`"
+)]
+pub trait ShapeField: Sized {
+    /// The extents.
+    fn extents(&self) -> Result<Dims<i64>>;
+    /// The field for these extents.
+    fn from_extents(extents: &[usize], field: &str) -> Result<Self>;
+
+    /// The derive's call on the way out.
+    #[doc(hidden)]
+    #[inline]
+    fn tell(&self, to: Describe) -> Describe {
+        to.shape(self)
+    }
+
+    /// The derive's call on the way in.
+    #[doc(hidden)]
+    fn take(from: &mut Arrival, field: &str) -> Result<Self> {
+        from.shape(field)
+    }
+}
+
+#[diagnostic::do_not_recommend]
+impl<L: AxisList<Item: Extent>> ShapeField for L {
+    #[inline]
+    fn extents(&self) -> Result<Dims<i64>> {
+        let items = self.items();
+        let mut extents = Dims::zeroed(items.len());
+        for (axis, (extent, item)) in extents.iter_mut().zip(items).enumerate() {
+            *extent = item.to_i64().ok_or_else(|| too_great("shape", axis))?;
+        }
+        Ok(extents)
+    }
+
+    fn from_extents(extents: &[usize], field: &str) -> Result<Self> {
+        Self::collect(extents.len(), |axis| extent_of(extents[axis], field))
+    }
+}
+
+/// A `strides` field.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be the `strides` of a `CudaArray`",
+    label = "not a list of strides",
+    note = "write `[isize; N]` or `Vec<isize>`, or an `Option` of one: `None` stands for compact strides"
+)]
+pub trait StridesField: Sized {
+    /// The strides, in elements or bytes as the attribute says; `None`: compact.
+    fn strides(&self) -> Result<Option<Dims<i64>>>;
+    /// The field for these strides.
+    fn from_strides(strides: &[isize], field: &str) -> Result<Self>;
+
+    /// The derive's call on the way out.
+    #[doc(hidden)]
+    #[inline]
+    fn tell(&self, to: Describe) -> Describe {
+        to.strides(self)
+    }
+
+    /// The derive's call on the way out, for `strides(bytes)`.
+    #[doc(hidden)]
+    #[inline]
+    fn tell_in_bytes(&self, to: Describe) -> Describe {
+        to.strides_in_bytes(self)
+    }
+
+    /// The derive's call on the way in.
+    #[doc(hidden)]
+    fn take(from: &mut Arrival, field: &str) -> Result<Self> {
+        from.strides(field)
+    }
+
+    /// The derive's call on the way in, for `strides(bytes)`.
+    #[doc(hidden)]
+    fn take_in_bytes(from: &mut Arrival, field: &str) -> Result<Self> {
+        from.strides_in_bytes(field)
+    }
+}
+
+#[diagnostic::do_not_recommend]
+impl<L: AxisList<Item: Stride>> StridesField for L {
+    #[inline]
+    fn strides(&self) -> Result<Option<Dims<i64>>> {
+        let items = self.items();
+        let mut strides = Dims::zeroed(items.len());
+        for (axis, (stride, item)) in strides.iter_mut().zip(items).enumerate() {
+            *stride = item.to_i64().ok_or_else(|| too_great("strides", axis))?;
+        }
+        Ok(Some(strides))
+    }
+
+    fn from_strides(strides: &[isize], field: &str) -> Result<Self> {
+        Self::collect(strides.len(), |axis| {
+            L::Item::from_isize(strides[axis]).ok_or_else(|| {
+                let place = format_args!("strides[{axis}]");
+                let allowed = format_args!("a stride that the items of the field `{field}` can hold");
+                Error::new(ErrorKind::Overflow, place, strides[axis], allowed)
+            })
+        })
+    }
+}
+
+#[diagnostic::do_not_recommend]
+impl<L: AxisList<Item: Stride>> StridesField for Option<L> {
+    #[inline]
+    fn strides(&self) -> Result<Option<Dims<i64>>> {
+        self.as_ref().map_or(Ok(None), StridesField::strides)
+    }
+
+    fn from_strides(strides: &[isize], field: &str) -> Result<Self> {
+        L::from_strides(strides, field).map(Some)
+    }
+}
+
+#[cold]
+fn too_great(what: &str, axis: usize) -> Error {
+    Error::new(
+        ErrorKind::Overflow,
+        format_args!("{what}[{axis}]"),
+        "a number above 2^63",
+        "a signed 64-bit number",
+    )
+}
+
+/// An extent in the form of a field.
+pub(crate) fn extent_of<I: Extent>(extent: usize, field: &str) -> Result<I> {
+    I::from_usize(extent).ok_or_else(|| {
+        let allowed = format_args!("an extent that its type, `{}`, can hold", core::any::type_name::<I>());
+        Error::new(ErrorKind::Overflow, field, extent, allowed)
+    })
+}

@@ -1,0 +1,87 @@
+//! Streams.
+
+use crate::arrival::Arrival;
+use crate::describe::Describe;
+use crate::error::{Error, ErrorKind, Result};
+use crate::stream::StreamHandle;
+
+/// A `stream` field, on the way out.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be the `stream` of a `CudaArray`",
+    label = "not a stream",
+    note = "write `interop_core::StreamHandle`, or an `Option` of a stream: `None` stands for nothing pending"
+)]
+pub trait AsStream {
+    /// The stream on which the data was last written.
+    fn as_stream(&self) -> StreamHandle;
+
+    /// The derive's call on the way out.
+    #[doc(hidden)]
+    #[inline]
+    fn tell(&self, to: Describe) -> Describe
+    where
+        Self: Sized,
+    {
+        to.stream(self)
+    }
+
+    /// The derive's call on the way in, for `stream, default = ...`: the struct's own stream.
+    #[doc(hidden)]
+    fn receive(self, from: &mut Arrival, field: &str) -> Result<Self>
+    where
+        Self: Sized,
+    {
+        let stream = self.as_stream();
+        let pending: StreamHandle = from.stream(field)?;
+        if pending == StreamHandle::NothingPending || pending == stream {
+            return Ok(self);
+        }
+        let allowed = format_args!("work on the {stream}, the struct's own stream");
+        Err(Error::new(ErrorKind::Stream, field, format_args!("work pending on the {pending}"), allowed))
+    }
+}
+
+/// A `stream` field that an import can fill with the caller's stream.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot hold the stream of an import",
+    label = "an import cannot fill this field",
+    note = "write `interop_core::StreamHandle`; or say how an import fills it, `#[cuda_array(stream, default = ...)]`; or write `#[cuda_array(export)]` on the struct"
+)]
+pub trait FromStream: Sized {
+    /// The field for this stream, which is not owned.
+    fn from_stream(stream: StreamHandle) -> Self;
+
+    /// The derive's call on the way in.
+    #[doc(hidden)]
+    fn take(from: &mut Arrival, field: &str) -> Result<Self> {
+        from.stream(field)
+    }
+}
+
+impl AsStream for StreamHandle {
+    #[inline]
+    fn as_stream(&self) -> StreamHandle {
+        *self
+    }
+}
+
+impl FromStream for StreamHandle {
+    fn from_stream(stream: StreamHandle) -> Self {
+        stream
+    }
+}
+
+#[diagnostic::do_not_recommend]
+impl<S: AsStream> AsStream for Option<S> {
+    #[inline]
+    fn as_stream(&self) -> StreamHandle {
+        self.as_ref().map_or(StreamHandle::NothingPending, AsStream::as_stream)
+    }
+}
+
+#[diagnostic::do_not_recommend]
+impl<S: FromStream> FromStream for Option<S> {
+    fn from_stream(stream: StreamHandle) -> Self {
+        (stream != StreamHandle::NothingPending).then(|| S::from_stream(stream))
+    }
+}

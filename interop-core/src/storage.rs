@@ -1,0 +1,250 @@
+//! What the `data` field of a derived struct can be.
+#![expect(unsafe_code, reason = "each storage vouches for its memory in an unsafe impl")]
+
+use core::mem::size_of_val;
+use core::ops::Range;
+use std::sync::Arc;
+
+use crate::arrival::{Arrival, Wanted};
+use crate::describe::Describe;
+use crate::descriptor::Writes;
+use crate::device::Device;
+use crate::element::{Element, ElementType};
+use crate::error::{Error, ErrorKind, Refused, Result};
+use crate::facts::Facts;
+use crate::gate::Opened;
+use crate::import::Import;
+use crate::layout::Order;
+use crate::record::Record;
+
+/// The memory behind a [`Storage`].
+#[derive(Clone, Debug)]
+pub struct Memory {
+    /// The address of element \[0, …, 0\].
+    pub address: usize,
+    /// The addresses that belong to the storage.
+    pub range: Range<usize>,
+    /// The type of the elements.
+    pub element: ElementType,
+    /// The fields of structured elements that no Rust type describes.
+    pub record: Option<Record>,
+    /// Where the memory is.
+    pub device: Device,
+    /// Who may write.
+    pub writes: Writes,
+}
+
+impl Memory {
+    /// `len` elements `T` from `address` on.
+    #[must_use]
+    pub fn new<T: Element>(address: usize, len: usize, device: Device, writes: Writes) -> Self {
+        // Memory that exists does not wrap around; a false length is refused when the range is compared.
+        let end = address.saturating_add(len.saturating_mul(size_of::<T>()));
+        Self { address, range: address..end, element: T::TYPE, record: None, device, writes }
+    }
+}
+
+/// Memory that a derived struct's `#[cuda_array(data)]` field holds.
+///
+/// Implemented for `Vec<T>`, `Box<[T]>`, `Arc<[T]>`, `Arc` of a storage, `&'static [T]`, [`HostVec`](crate::HostVec),
+/// [`HostBuffer`](crate::HostBuffer), [`Shared`](crate::Shared), and the leases [`Lease`](crate::Lease) and
+/// [`LeaseMut`](crate::LeaseMut), which hold imported memory.
+///
+/// # Safety
+///
+/// 1. All of `memory().range` is live and initialized as long as the storage is, and `address` lies within it.
+/// 2. Moving the storage does not move the memory, and only a method that takes `&mut self` frees or replaces it.
+/// 3. `device` is where the memory is.
+/// 4. If `writes` is [`Writes::Always`], no plain reference to the elements is ever handed out from `&self`; if it is
+///    [`Writes::WhenOwned`], none outlives a borrow of `self`.
+///
+/// # Example
+///
+/// Memory from a C allocator:
+///
+/// ```
+/// use interop_core::{CudaArray, Device, Memory, Storage, Writes};
+/// # mod c { use std::alloc::*;
+/// # pub fn malloc(n: usize) -> *mut f32 { unsafe { alloc_zeroed(Layout::array::<f32>(n).unwrap()).cast() } }
+/// # pub unsafe fn free(p: *mut f32, n: usize) { unsafe { dealloc(p.cast(), Layout::array::<f32>(n).unwrap()) } } }
+///
+/// struct CBuffer { pointer: *mut f32, len: usize }
+///
+/// // SAFETY: the buffer is the only one that has the pointer.
+/// unsafe impl Send for CBuffer {}
+///
+/// // SAFETY: 1 and 2: the memory is zeroed by the constructor and lives until `drop`; 3: the host's allocator made it;
+/// // 4: there is no method that hands out a reference.
+/// unsafe impl Storage for CBuffer {
+///     fn memory(&self) -> Memory {
+///         Memory::new::<f32>(self.pointer.expose_provenance(), self.len, Device::CPU, Writes::Always)
+///     }
+/// }
+///
+/// impl Drop for CBuffer {
+///     fn drop(&mut self) {
+///         // SAFETY: made by `malloc`, freed once.
+///         unsafe { c::free(self.pointer, self.len) }
+///     }
+/// }
+///
+/// #[derive(CudaArray)]
+/// #[cuda_array(shape = [rows, 4], export)]
+/// struct Table { #[cuda_array(data)] cells: CBuffer, rows: u32 }
+///
+/// let table = Table { cells: CBuffer { pointer: c::malloc(12), len: 12 }, rows: 3 };
+/// assert_eq!(table.facts()?.shape(), [3, 4]);
+/// # Ok::<(), interop_core::Error>(())
+/// ```
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be the `data` of a `CudaArray`",
+    label = "not memory that an array can be exported from",
+    note = "write `Vec<T>`, `Box<[T]>`, `Arc<[T]>`, `HostVec<T>`, `Lease<T>` or `LeaseMut<T>` of an array element `T`",
+    note = "for a raw pointer write `#[cuda_array(data(unsafe_raw))]`; for a type of your own implement `interop_core::Storage`"
+)]
+pub unsafe trait Storage {
+    /// Where the memory is and what it holds.
+    fn memory(&self) -> Memory;
+
+    /// The derive's call on the way out.
+    #[doc(hidden)]
+    #[inline]
+    fn describe(&self) -> Describe
+    where
+        Self: Sized,
+    {
+        Describe::storage(self)
+    }
+}
+
+/// A [`Storage`] that an import can make: by copying the elements, or by holding on to the memory in place.
+///
+/// ```
+/// use interop_core::{FromImport, Lease};
+/// assert!(Vec::<f32>::COPIES);
+/// assert!(!Lease::<f32>::COPIES);
+/// ```
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be filled by an import",
+    label = "an import cannot make this storage",
+    note = "`Vec<T>`, `Box<[T]>`, `Arc<[T]>` and `HostVec<T>` copy an import, `Lease<T>` and `LeaseMut<T>` use it in place",
+    note = "for a struct that is only exported write `#[cuda_array(export)]`"
+)]
+pub trait FromImport: Storage + Sized {
+    /// Whether the elements are copied, so that the result is compact whatever the strides of the import are.
+    const COPIES: bool;
+
+    /// The type of the elements; `None` takes any.
+    fn element() -> Option<ElementType>;
+
+    /// Refuses imports that the storage cannot be made from, before anything is taken.
+    ///
+    /// # Errors
+    ///
+    /// Such as [`ErrorKind::Device`] for memory that cannot be reached, or [`ErrorKind::ReadOnly`] for a writable lease.
+    fn check(facts: &Facts) -> Result<()>;
+
+    /// Makes the storage; compact in `order` if it copies.
+    ///
+    /// # Errors
+    ///
+    /// The import comes back with the reason.
+    fn from_import(import: Import, order: Order) -> Result<Self, Refused<Import>>;
+
+    /// The derive's call on the way in, before anything is taken.
+    #[doc(hidden)]
+    fn open(from: &mut Arrival, wanted: &Wanted) -> Result<Opened<Self>> {
+        from.open::<Self>(wanted)?;
+        Ok(Opened::new(Arrival::storage::<Self>))
+    }
+}
+
+fn host_memory<T: Element>(elements: &[T], writes: Writes) -> Memory {
+    let address = elements.as_ptr().expose_provenance();
+    debug_assert_eq!(size_of_val(elements), elements.len() * size_of::<T>());
+    Memory::new::<T>(address, elements.len(), Device::CPU, writes)
+}
+
+/// As `host_memory`, for storage whose elements an export may write: the pointer is exposed with the right to do so.
+fn owned_memory<T: Element>(first: *mut T, len: usize) -> Memory {
+    Memory::new::<T>(first.expose_provenance(), len, Device::CPU, Writes::WhenOwned)
+}
+
+// SAFETY: 1, 2: the elements of a vector live on the heap, and only `&mut self` can move them. 3: host heap. 4: a vector
+// lends its elements for a borrow of itself at most.
+unsafe impl<T: Element> Storage for Vec<T> {
+    fn memory(&self) -> Memory {
+        owned_memory(self.as_ptr().cast_mut(), self.len())
+    }
+}
+
+// SAFETY: as for a vector.
+unsafe impl<T: Element> Storage for Box<[T]> {
+    fn memory(&self) -> Memory {
+        owned_memory(self.as_ptr().cast_mut(), self.len())
+    }
+}
+
+// SAFETY: 1, 2: the elements live as long as any of the handles. 3: host heap. 4: nobody may write.
+unsafe impl<T: Element> Storage for Arc<[T]> {
+    fn memory(&self) -> Memory {
+        host_memory(self, Writes::Never)
+    }
+}
+
+// SAFETY: 1, 2: static. 3: host memory. 4: nobody may write.
+unsafe impl<T: Element> Storage for &'static [T] {
+    fn memory(&self) -> Memory {
+        host_memory(self, Writes::Never)
+    }
+}
+
+// SAFETY: 1 to 3: as the storage inside, which the handle keeps alive and gives no `&mut` to while others have one.
+// 4: whoever has another handle may read what is only writable when owned.
+unsafe impl<S: Storage> Storage for Arc<S> {
+    fn memory(&self) -> Memory {
+        let memory = S::memory(self);
+        let writes = if memory.writes == Writes::Always { Writes::Always } else { Writes::Never };
+        Memory { writes, ..memory }
+    }
+}
+
+macro_rules! copied {
+    ($($storage:ty, $from:expr;)*) => {
+        $(
+            impl<T: Element> FromImport for $storage {
+                const COPIES: bool = true;
+
+                fn element() -> Option<ElementType> {
+                    Some(T::TYPE)
+                }
+
+                fn check(facts: &Facts) -> Result<()> {
+                    check_host_copy(facts)
+                }
+
+                fn from_import(import: Import, order: Order) -> Result<Self, Refused<Import>> {
+                    match import.to_vec::<T>(order) {
+                        Ok(elements) => Ok($from(elements)),
+                        Err(error) => Err(Refused { value: import, error }),
+                    }
+                }
+            }
+        )*
+    };
+}
+
+copied! {
+    Vec<T>, core::convert::identity;
+    Box<[T]>, Vec::into_boxed_slice;
+    Arc<[T]>, Arc::from;
+}
+
+/// Refuses imports that host code cannot copy.
+pub(crate) fn check_host_copy(facts: &Facts) -> Result<()> {
+    if facts.device().device_type.is_host_accessible() {
+        return Ok(());
+    }
+    let allowed = "memory that the host can reach, for a copy into host memory; `Lease<T>` takes any device";
+    Err(Error::new(ErrorKind::Device, "device", facts.device(), allowed))
+}

@@ -1,0 +1,144 @@
+//! What a stream can be, and how the two protocols spell it.
+//!
+//! | meaning | CUDA Array Interface: the producer's stream | DLPack on CUDA: the consumer's stream |
+//! | --- | --- | --- |
+//! | [`NothingPending`](StreamHandle::NothingPending) | `None`, or no key | -1 |
+//! | [`LegacyDefault`](StreamHandle::LegacyDefault) | 1 | 1, or `None` |
+//! | [`PerThreadDefault`](StreamHandle::PerThreadDefault) | 2 | 2 |
+//! | [`Raw`](StreamHandle::Raw) | the handle | the handle |
+//! | refused | 0, negative numbers | 0, numbers below -1 |
+//!
+//! `None` means opposite things in the two protocols, which is why both are decoded here and nowhere else. On a device
+//! without streams DLPack allows `None` alone; -1 is accepted there because it asks for nothing.
+
+use core::fmt;
+use core::num::NonZeroUsize;
+
+use crate::device::DeviceType;
+use crate::error::{Error, ErrorKind, Result};
+
+/// A CUDA stream as the protocols see it, or that there is nothing to wait for.
+///
+/// A struct holds one in its `#[cuda_array(stream)]` field: the stream on which the data was last written.
+/// The handle is not owned. Whoever stores one keeps the stream alive.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum StreamHandle {
+    /// Nothing is pending: the data may be read at once, on any stream.
+    #[default]
+    NothingPending,
+    /// The legacy default stream of the current context (`CU_STREAM_LEGACY`, 1).
+    LegacyDefault,
+    /// The default stream of the calling thread (`CU_STREAM_PER_THREAD`, 2). It means another stream on another thread.
+    PerThreadDefault,
+    /// A `CUstream`, the same as a `cudaStream_t`; never 0, 1 or 2.
+    Raw(NonZeroUsize),
+}
+
+const LEGACY: usize = 1;
+const PER_THREAD: usize = 2;
+
+impl StreamHandle {
+    /// The stream behind a `CUstream` that a library handed out; null is the legacy default stream, as it is for the
+    /// driver's symbols without `_ptsz`.
+    ///
+    /// ```
+    /// use interop_core::StreamHandle;
+    /// assert_eq!(StreamHandle::from_raw(0), StreamHandle::LegacyDefault);
+    /// assert_eq!(StreamHandle::from_raw(2), StreamHandle::PerThreadDefault);
+    /// ```
+    #[must_use]
+    pub const fn from_raw(handle: usize) -> Self {
+        match handle {
+            0 | LEGACY => Self::LegacyDefault,
+            PER_THREAD => Self::PerThreadDefault,
+            _ => match NonZeroUsize::new(handle) {
+                Some(handle) => Self::Raw(handle),
+                None => Self::LegacyDefault,
+            },
+        }
+    }
+
+    /// The value for the driver; `None` when nothing is pending, which no driver call may be told.
+    #[must_use]
+    pub const fn to_raw(self) -> Option<usize> {
+        match self {
+            Self::NothingPending => None,
+            Self::LegacyDefault => Some(LEGACY),
+            Self::PerThreadDefault => Some(PER_THREAD),
+            Self::Raw(handle) => Some(handle.get()),
+        }
+    }
+
+    /// Reads the value of the key `stream` of an interface dict; `None` stands for `None` and for an absent key.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Stream`] for 0, which the interface forbids as ambiguous, and for negative numbers.
+    pub fn from_cai(value: Option<i128>) -> Result<Self> {
+        let Some(value) = value else { return Ok(Self::NothingPending) };
+        let allowed = "None, 1 (legacy default), 2 (per-thread default) or a stream handle";
+        Self::from_positive(value).ok_or_else(|| Error::new(ErrorKind::Stream, "stream", value, allowed))
+    }
+
+    /// The value of the key `stream` of an interface dict; `None` means that the key is left out.
+    ///
+    /// ```
+    /// use interop_core::StreamHandle;
+    /// // The key is left out rather than None: consumers have crashed on a None.
+    /// assert_eq!(StreamHandle::NothingPending.to_cai(), None);
+    /// assert_eq!(StreamHandle::LegacyDefault.to_cai(), Some(1));
+    /// ```
+    #[must_use]
+    pub const fn to_cai(self) -> Option<usize> {
+        self.to_raw()
+    }
+
+    /// Reads the argument `stream` of `__dlpack__`: the stream that the consumer of memory on `device` will work on.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Stream`] for a number that is forbidden on that device (see the table of the module).
+    pub fn from_dlpack(device: DeviceType, value: Option<i128>) -> Result<Self> {
+        if device == DeviceType::CPU {
+            return match value {
+                None | Some(-1) => Ok(Self::NothingPending),
+                Some(value) => Err(Error::new(ErrorKind::Stream, "stream", value, "None on CPU memory")),
+            };
+        }
+        let allowed = "None, -1 (no ordering), 1 (legacy default), 2 (per-thread default) or a stream handle";
+        match value {
+            None => Ok(Self::LegacyDefault),
+            Some(-1) => Ok(Self::NothingPending),
+            Some(value) => Self::from_positive(value)
+                .ok_or_else(|| Error::new(ErrorKind::Stream, "stream", value, allowed)),
+        }
+    }
+
+    /// The argument `stream` for the `__dlpack__` of a producer whose memory is on `device`; `None`: do not pass one.
+    ///
+    /// A CPU producer is passed nothing. A CUDA producer is always passed a number, because libraries differ in what
+    /// they take a missing one for.
+    #[must_use]
+    pub fn to_dlpack(self, device: DeviceType) -> Option<i64> {
+        if device == DeviceType::CPU {
+            return None;
+        }
+        // A handle is an address in user space; the cast keeps its bits should one have the top bit set.
+        Some(self.to_raw().map_or(-1, |handle| handle as i64))
+    }
+
+    fn from_positive(value: i128) -> Option<Self> {
+        usize::try_from(value).ok().filter(|handle| *handle != 0).map(Self::from_raw)
+    }
+}
+
+impl fmt::Display for StreamHandle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NothingPending => f.write_str("nothing pending"),
+            Self::LegacyDefault => f.write_str("legacy default stream (1)"),
+            Self::PerThreadDefault => f.write_str("per-thread default stream (2)"),
+            Self::Raw(handle) => write!(f, "stream {handle:#x}"),
+        }
+    }
+}

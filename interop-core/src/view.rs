@@ -1,0 +1,176 @@
+//! Typed views of `N` axes: element type and rank are checked, the device is known, nothing is read.
+#![expect(unsafe_code, reason = "making a view of facts is a promise about memory")]
+
+use core::marker::PhantomData;
+
+use crate::descriptor::Writes;
+use crate::device::Device;
+use crate::element::Element;
+use crate::error::{Error, ErrorKind, Result};
+use crate::facts::Facts;
+use crate::layout::Layout;
+use crate::stream::StreamHandle;
+
+/// An array of elements `T` with `N` axes, borrowed for `'a`, wherever the memory is.
+///
+/// A view hands out addresses and strides; elements in host-accessible memory are read through
+/// [`host`](Self::host).
+///
+/// ```
+/// use interop_core::{CudaArray, Error};
+/// # use interop_core::example::Image;
+///
+/// let image = Image::new(2, 3);
+/// let view = image.view::<f32, 3>()?;
+/// assert_eq!(view.shape(), [2, 3, 3]);
+/// assert_eq!(view.strides(), [9, 3, 1]);
+/// assert_eq!(view.host()?.get([1, 2, 0])?, 15.0);
+/// assert!(image.view::<f64, 3>().is_err());
+/// # Ok::<(), Error>(())
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub struct ArrayView<'a, T, const N: usize> {
+    pub(crate) raw: RawView<N>,
+    marker: PhantomData<&'a T>,
+}
+
+/// An array of elements `T` with `N` axes, borrowed for `'a` by the only Rust code that may write to it meanwhile.
+///
+/// Libraries that share the memory are not under Rust's borrow rules; nothing here makes plain references out of it
+/// without `unsafe`.
+#[derive(Debug)]
+pub struct ArrayViewMut<'a, T, const N: usize> {
+    pub(crate) raw: RawView<N>,
+    marker: PhantomData<&'a mut T>,
+}
+
+/// What both views consist of.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RawView<const N: usize> {
+    pub(crate) address: usize,
+    pub(crate) shape: [usize; N],
+    pub(crate) strides: [isize; N],
+    pub(crate) device: Device,
+    pub(crate) stream: StreamHandle,
+}
+
+impl<const N: usize> RawView<N> {
+    fn of<T: Element>(facts: &Facts) -> Result<(Self, Layout)> {
+        let layout = facts.layout_of(&T::TYPE)?;
+        let axes = |what: &[usize]| <[usize; N]>::try_from(what).ok();
+        let Some(shape) = axes(layout.shape()) else {
+            let found = format_args!("{} axes, shape {:?}", layout.ndim(), layout.shape());
+            return Err(Error::new(ErrorKind::Rank, "shape", found, format_args!("{N} axes")));
+        };
+        let mut strides = [0; N];
+        strides.copy_from_slice(layout.strides());
+        let (address, device, stream) = (facts.address(), facts.device(), facts.stream());
+        Ok((Self { address, shape, strides, device, stream }, layout))
+    }
+
+    /// The layout; its arithmetic was checked when the view was made.
+    pub(crate) fn layout(&self) -> Layout {
+        Layout::strided(&self.shape, &self.strides)
+            .unwrap_or_else(|_| unreachable!("a view has a checked layout"))
+    }
+}
+
+impl<T: Element, const N: usize> ArrayView<'_, T, N> {
+    /// A view of the array that `facts` describe.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::DType`] and [`ErrorKind::Rank`] when the array has other elements or axes; as
+    /// [`CudaArray::view`](crate::CudaArray::view).
+    ///
+    /// # Safety
+    ///
+    /// The memory that `facts` describe is live for the lifetime that the caller picks, on the device that they name.
+    pub unsafe fn from_facts(facts: &Facts) -> Result<Self> {
+        let (raw, _) = RawView::of::<T>(facts)?;
+        Ok(Self { raw, marker: PhantomData })
+    }
+}
+
+impl<T: Element, const N: usize> ArrayViewMut<'_, T, N> {
+    /// A writable view of the array that `facts` describe.
+    ///
+    /// # Errors
+    ///
+    /// As [`ArrayView::from_facts`]; [`ErrorKind::ReadOnly`] for a read-only array; [`ErrorKind::Strides`] when two
+    /// indices can meet in one element, as in a broadcast array.
+    ///
+    /// # Safety
+    ///
+    /// As for [`ArrayView::from_facts`], and no other Rust code reads or writes the elements for that lifetime.
+    pub unsafe fn from_facts(facts: &Facts) -> Result<Self> {
+        check_writable(facts)?;
+        let (raw, _) = RawView::of::<T>(facts)?;
+        Ok(Self { raw, marker: PhantomData })
+    }
+
+    /// The same view for reading.
+    #[must_use]
+    pub fn as_view(&self) -> ArrayView<'_, T, N> {
+        ArrayView { raw: self.raw, marker: PhantomData }
+    }
+}
+
+/// Refuses arrays that may not be written, and those whose elements cannot be written one by one.
+pub(crate) fn check_writable(facts: &Facts) -> Result<()> {
+    if facts.writes() == Writes::Never {
+        let allowed = "writable memory; ask for a read-only view, or copy the array";
+        return Err(Error::new(ErrorKind::ReadOnly, "readonly", "a read-only array", allowed));
+    }
+    if !facts.layout().is_injective() {
+        let found = format_args!("{:?} for shape {:?}", facts.strides(), facts.shape());
+        let allowed = "strides under which no two indices share an element; copy the array to write to it";
+        return Err(Error::new(ErrorKind::Strides, "strides", found, allowed));
+    }
+    Ok(())
+}
+
+macro_rules! getters {
+    ($view:ident) => {
+        impl<T, const N: usize> $view<'_, T, N> {
+            /// The address of element \[0, …, 0\]; 0 for a view without elements.
+            #[must_use]
+            pub fn address(&self) -> usize {
+                self.raw.address
+            }
+
+            /// The extents.
+            #[must_use]
+            pub fn shape(&self) -> [usize; N] {
+                self.raw.shape
+            }
+
+            /// The strides, in elements.
+            #[must_use]
+            pub fn strides(&self) -> [isize; N] {
+                self.raw.strides
+            }
+
+            /// The number of elements.
+            #[must_use]
+            pub fn numel(&self) -> usize {
+                self.raw.layout().numel()
+            }
+
+            /// Where the memory is.
+            #[must_use]
+            pub fn device(&self) -> Device {
+                self.raw.device
+            }
+
+            /// Where work on the data is pending.
+            #[must_use]
+            pub fn stream(&self) -> StreamHandle {
+                self.raw.stream
+            }
+        }
+    };
+}
+
+getters!(ArrayView);
+getters!(ArrayViewMut);

@@ -1,0 +1,330 @@
+//! What the attributes of a struct and of its fields say: options, each with the word that set it.
+//!
+//! Every attribute is read to its end whatever is wrong with it, and nothing is decided.
+
+use proc_macro2::{Ident, TokenStream};
+use syn::{Attribute, LitStr, Path, Type};
+
+use crate::entries::{self, Entry, Value};
+use crate::errors::Errors;
+use crate::extents::{self, Extent};
+use crate::model::Order;
+use crate::words::{self, Place};
+
+/// A value and the word that set it.
+pub(crate) struct Set<T> {
+    pub(crate) word: Ident,
+    pub(crate) value: T,
+}
+
+/// What `#[cuda_array(...)]` on the struct says.
+#[derive(Default)]
+pub(crate) struct ContainerAttrs {
+    pub(crate) shape: Option<Set<Vec<Extent>>>,
+    pub(crate) order: Option<Set<Order>>,
+    pub(crate) readonly: Option<Set<()>>,
+    pub(crate) export: Option<Set<()>>,
+    pub(crate) import: Option<Set<()>>,
+    pub(crate) python: Option<Set<()>>,
+    pub(crate) pyclass: Option<Set<()>>,
+    pub(crate) krate: Option<Set<Path>>,
+}
+
+/// What `#[cuda_array(...)]` on a field says.
+#[derive(Default)]
+pub(crate) struct FieldAttrs {
+    pub(crate) data: Option<Set<DataWord>>,
+    pub(crate) shape: Option<Set<()>>,
+    pub(crate) strides: Option<Set<Unit>>,
+    pub(crate) stream: Option<Set<()>>,
+    pub(crate) device: Option<Set<()>>,
+    pub(crate) owner: Option<Set<()>>,
+    /// `default`, or the expression of `default = expression`.
+    pub(crate) default: Option<Set<Option<TokenStream>>>,
+}
+
+/// The options of `data(...)`.
+#[derive(Default)]
+pub(crate) struct DataWord {
+    pub(crate) unsafe_raw: Option<Set<()>>,
+    pub(crate) element: Option<Set<Type>>,
+}
+
+/// What strides are counted in.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Unit {
+    Elements,
+    Bytes,
+}
+
+impl ContainerAttrs {
+    pub(crate) fn read(attrs: &[Attribute], errors: &mut Errors) -> Self {
+        let mut read = Self::default();
+        for entry in entries::read(attrs, "shape = [height, width]", errors) {
+            read.take(entry, errors);
+        }
+        read
+    }
+
+    fn take(&mut self, entry: Entry, errors: &mut Errors) {
+        match entry.word.to_string().as_str() {
+            "shape" => {
+                let value = listed(&entry, errors).and_then(|tokens| extents::read(&tokens, errors));
+                set(&mut self.shape, entry.word, value, errors);
+            }
+            "order" => {
+                let value =
+                    text(&entry, "\"C\"` or `order = \"F\"", errors).and_then(|text| order(&text, errors));
+                set(&mut self.order, entry.word, value, errors);
+            }
+            "crate" => {
+                let form = "\"path::to::interop_core\"";
+                let value = text(&entry, form, errors).and_then(|text| path(&text, errors));
+                set(&mut self.krate, entry.word, value, errors);
+            }
+            "readonly" => flag(&mut self.readonly, entry, errors),
+            "export" => flag(&mut self.export, entry, errors),
+            "import" => flag(&mut self.import, entry, errors),
+            "python" => flag(&mut self.python, entry, errors),
+            "pyclass" => flag(&mut self.pyclass, entry, errors),
+            _ => unknown(&entry.word, Place::Struct, errors),
+        }
+    }
+}
+
+impl FieldAttrs {
+    pub(crate) fn read(attrs: &[Attribute], errors: &mut Errors) -> Self {
+        let mut read = Self::default();
+        for entry in entries::read(attrs, "data", errors) {
+            read.take(entry, errors);
+        }
+        read
+    }
+
+    fn take(&mut self, entry: Entry, errors: &mut Errors) {
+        match entry.word.to_string().as_str() {
+            "data" => {
+                let value = data(&entry, errors);
+                set(&mut self.data, entry.word, Some(value), errors);
+            }
+            "shape" if matches!(entry.value, Value::Given(_)) => {
+                let help =
+                    "write `#[cuda_array(shape = [height, width])]` on the struct; on a field write `shape`";
+                errors.push(&entry.word, "`shape = [...]` belongs on the struct, not on a field", help);
+                errors.lose(Some("shape"));
+            }
+            "shape" => flag(&mut self.shape, entry, errors),
+            "strides" => {
+                let value = strides(&entry, errors);
+                set(&mut self.strides, entry.word, Some(value), errors);
+            }
+            "stream" => flag(&mut self.stream, entry, errors),
+            "device" => flag(&mut self.device, entry, errors),
+            "owner" => flag(&mut self.owner, entry, errors),
+            "default" => {
+                let value = default(&entry, errors);
+                set(&mut self.default, entry.word, Some(value), errors);
+            }
+            _ => unknown(&entry.word, Place::Field, errors),
+        }
+    }
+
+    /// The words that give the field a role, in the order of the manual.
+    pub(crate) fn roles(&self) -> impl Iterator<Item = &Ident> {
+        let (data, strides) =
+            (self.data.as_ref().map(|set| &set.word), self.strides.as_ref().map(|set| &set.word));
+        let flags = [&self.shape, &self.stream, &self.device, &self.owner];
+        let [shape, stream, device, owner] = flags.map(|flag| flag.as_ref().map(|set| &set.word));
+        [data, shape, strides, stream, device, owner].into_iter().flatten()
+    }
+}
+
+/// Reads the attributes of a struct whose derive knows the word `crate` and no other.
+pub(crate) fn read_crate(attrs: &[Attribute], errors: &mut Errors) -> Option<Path> {
+    let mut read = ContainerAttrs::default();
+    for entry in entries::read(attrs, "crate = \"path::to::interop_core\"", errors) {
+        if entry.word == "crate" {
+            read.take(entry, errors);
+        } else {
+            let found = format!("`#[derive(Element)]` does not know the word `{}`", entry.word);
+            errors.push(&entry.word, found, "remove it: the one word for an element is `crate = \"path\"`");
+        }
+    }
+    read.krate.map(|set| set.value)
+}
+
+/// Fills a slot, or reports that it was filled before.
+fn set<T>(slot: &mut Option<Set<T>>, word: Ident, value: Option<T>, errors: &mut Errors) {
+    if slot.is_some() {
+        errors.push(&word, format_args!("`{word}` is written twice"), "remove one of the two");
+    } else if let Some(value) = value {
+        *slot = Some(Set { word, value });
+    }
+}
+
+/// A word without a value. With one it is reported, and counts all the same.
+fn flag(slot: &mut Option<Set<()>>, entry: Entry, errors: &mut Errors) {
+    let Entry { word, value } = entry;
+    let found = match value {
+        Value::None => None,
+        Value::Given(_) => Some(format!("`{word}` takes no value")),
+        Value::List(_) => Some(format!("`{word}` takes no options")),
+    };
+    if let Some(found) = found {
+        errors.push(&word, found, format_args!("write `{word}`"));
+    }
+    set(slot, word, Some(()), errors);
+}
+
+fn unknown(word: &Ident, place: Place, errors: &mut Errors) {
+    let unknown = place.explain(&word.to_string());
+    errors.push(word, unknown.found, unknown.help);
+    errors.lose(unknown.meant);
+}
+
+/// The tokens after `shape =`.
+fn listed(entry: &Entry, errors: &mut Errors) -> Option<TokenStream> {
+    let (found, help) = match &entry.value {
+        Value::Given(tokens) => return Some(tokens.clone()),
+        Value::List(group) => {
+            ("the extents follow `shape =`, in brackets", format!("write `shape = [{}]`", group.stream()))
+        }
+        Value::None => (
+            "`shape` on the struct says no extents",
+            "write `shape = [height, width, 3]`, or `#[cuda_array(shape)]` on the field that holds the shape"
+                .to_string(),
+        ),
+    };
+    errors.push(&entry.word, found, help);
+    errors.lose(Some("shape"));
+    None
+}
+
+/// The string of `word = "text"`; `form` is how it is written.
+fn text(entry: &Entry, form: &str, errors: &mut Errors) -> Option<LitStr> {
+    let word = &entry.word;
+    let help = format!("write `{word} = {form}`");
+    match &entry.value {
+        Value::Given(tokens) => {
+            let text = syn::parse2(tokens.clone()).ok();
+            if text.is_none() {
+                errors.push(tokens, format_args!("`{word}` takes a string, found `{}`", words::shown(tokens)), help);
+            }
+            text
+        }
+        Value::None | Value::List(_) => {
+            errors.push(word, format_args!("`{word}` has no value"), help);
+            None
+        }
+    }
+}
+
+fn order(text: &LitStr, errors: &mut Errors) -> Option<Order> {
+    match text.value().as_str() {
+        "C" => Some(Order::C),
+        "F" => Some(Order::F),
+        other => {
+            let help =
+                "write `order = \"C\"` (the last axis is contiguous) or `order = \"F\"` (the first axis is)";
+            errors.push(text, format_args!("unknown order `{other}`"), help);
+            None
+        }
+    }
+}
+
+fn path(text: &LitStr, errors: &mut Errors) -> Option<Path> {
+    let path = text.parse_with(Path::parse_mod_style).ok();
+    if path.is_none() {
+        let help = "write the path of the crate as it is in your code, `crate = \"path::to::interop_core\"`";
+        errors.push(text, format_args!("`{}` is not a path", text.value()), help);
+        errors.lose(Some("crate"));
+    }
+    path
+}
+
+fn data(entry: &Entry, errors: &mut Errors) -> DataWord {
+    let mut read = DataWord::default();
+    let Some(options) = options(entry, "data(unsafe_raw)` for a raw pointer", errors) else {
+        return read;
+    };
+    for option in options {
+        match option.word.to_string().as_str() {
+            "unsafe_raw" => flag(&mut read.unsafe_raw, option, errors),
+            "element" => {
+                let ty = element(&option, errors);
+                set(&mut read.element, option.word, ty, errors);
+            }
+            _ => unknown_option(&option.word, "data", &words::DATA_OPTIONS, errors),
+        }
+    }
+    read
+}
+
+fn element(option: &Entry, errors: &mut Errors) -> Option<Type> {
+    if let Value::Given(tokens) = &option.value {
+        if let Ok(ty) = syn::parse2(tokens.clone()) {
+            return Some(ty);
+        }
+    }
+    errors.push(
+        &option.word,
+        "`element` names no type",
+        "write `element = f32`, with the type that is pointed to",
+    );
+    errors.lose(Some("element"));
+    None
+}
+
+fn strides(entry: &Entry, errors: &mut Errors) -> Unit {
+    let mut unit = None;
+    for option in options(entry, "strides(bytes)` when they are in bytes", errors).unwrap_or_default() {
+        match option.word.to_string().as_str() {
+            "bytes" => flag(&mut unit, option, errors),
+            "elements" => {
+                errors.push(&option.word, "strides are in elements unless `bytes` is written", "write `strides`")
+            }
+            _ => unknown_option(&option.word, "strides", &words::STRIDES_OPTIONS, errors),
+        }
+    }
+    unit.map_or(Unit::Elements, |_| Unit::Bytes)
+}
+
+/// The options in the parentheses of a word; `form` completes the help about another spelling.
+fn options(entry: &Entry, form: &str, errors: &mut Errors) -> Option<Vec<Entry>> {
+    let word = &entry.word;
+    match &entry.value {
+        Value::None => None,
+        Value::List(group) => Some(entries::entries(group.stream(), errors)),
+        Value::Given(_) => {
+            errors.push(
+                word,
+                format_args!("`{word}` takes no value"),
+                format_args!("write `{word}`, or `{form}"),
+            );
+            None
+        }
+    }
+}
+
+fn unknown_option(option: &Ident, word: &str, legal: &[&'static str], errors: &mut Errors) {
+    let meant = words::nearest(&option.to_string(), legal.iter().copied());
+    let found = format!("unknown option `{option}` of `{word}`");
+    let list = words::list(legal.iter().copied());
+    match meant {
+        Some(meant) => errors.push(option, found, format_args!("write `{word}({meant})`")),
+        None => errors.push(option, found, format_args!("the options of `{word}` are {list}")),
+    }
+    errors.lose(meant);
+}
+
+fn default(entry: &Entry, errors: &mut Errors) -> Option<TokenStream> {
+    match &entry.value {
+        Value::None => None,
+        Value::Given(expression) => Some(expression.clone()),
+        Value::List(group) => {
+            let help = format!("write `default`, or `default = {}`", group.stream());
+            errors.push(&entry.word, "`default` takes a value, not options", help);
+            None
+        }
+    }
+}

@@ -1,0 +1,122 @@
+//! The rules about `shape = [...]`:
+//!
+//! 1. [`resolve`]: a name is a field of the struct or a `usize` const generic.
+//! 2. [`extents_are_plain`]: a field that is an extent has no other role.
+
+use proc_macro2::Ident;
+use quote::ToTokens;
+use syn::ext::IdentExt;
+use syn::{ConstParam, Generics, Member};
+
+use crate::check::Claims;
+use crate::errors::Errors;
+use crate::extents::{Extent, Kind};
+use crate::fields::Field;
+use crate::model::Axis;
+use crate::words::{self, join};
+
+pub(crate) fn rules(claims: &Claims<'_>, errors: &mut Errors) {
+    for extent in claims.attrs.shape.iter().flat_map(|shape| &shape.value) {
+        if axis(extent, claims.fields, claims.generics()).is_none() {
+            resolve(extent, claims, errors);
+        }
+    }
+    const_generics_count(claims, errors);
+    extents_are_plain(claims, errors);
+}
+
+/// The field that an extent names.
+pub(crate) fn field_of<'a>(extent: &Extent, fields: &'a [Field<'a>]) -> Option<&'a Field<'a>> {
+    let named = |name: &Ident| fields.iter().find(|field| field.name() == name.unraw().to_string());
+    match &extent.kind {
+        Kind::Name(name) | Kind::Field(Member::Named(name)) => named(name),
+        Kind::Field(Member::Unnamed(index)) => fields
+            .iter()
+            .find(|field| matches!(&field.member, Member::Unnamed(other) if other.index == index.index)),
+        Kind::Literal(_) => None,
+    }
+}
+
+fn const_of<'a>(extent: &Extent, generics: &'a Generics) -> Option<&'a ConstParam> {
+    match &extent.kind {
+        Kind::Name(name) => generics.const_params().find(|constant| constant.ident == *name),
+        Kind::Field(_) | Kind::Literal(_) => None,
+    }
+}
+
+/// What an extent is; nothing when it names nothing.
+pub(crate) fn axis<'a>(extent: &Extent, fields: &'a [Field<'a>], generics: &Generics) -> Option<Axis<'a>> {
+    if let Kind::Literal(value) = extent.kind {
+        return Some(Axis::Literal(value));
+    }
+    let field = field_of(extent, fields).map(|field| Axis::Field(field.role()));
+    // The user's tokens, so that rustc blames them.
+    field.or_else(|| match (&extent.kind, const_of(extent, generics)) {
+        (Kind::Name(name), Some(_)) => Some(Axis::Const(name.clone())),
+        _ => None,
+    })
+}
+
+/// Reports an extent that names nothing, with what it could have named.
+fn resolve(extent: &Extent, claims: &Claims<'_>, errors: &mut Errors) {
+    let name = match &extent.kind {
+        Kind::Name(name) | Kind::Field(Member::Named(name)) => name.unraw().to_string(),
+        Kind::Field(Member::Unnamed(index)) => index.index.to_string(),
+        Kind::Literal(_) => return,
+    };
+    let is_tuple = claims.fields.iter().any(|field| matches!(field.member, Member::Unnamed(_)));
+    let consts = claims.generics().const_params().map(|constant| constant.ident.to_string());
+    let free = claims
+        .fields
+        .iter()
+        .filter(|field| field.attrs.roles().next().is_none() && field.attrs.default.is_none());
+    let fields = free.map(|field| if is_tuple { format!("self.{}", field.name()) } else { field.name() });
+    let legal: Vec<String> = fields.chain(consts).collect();
+    let legal = || legal.iter().map(String::as_str);
+    let help = match words::nearest(&name, legal()).filter(|_| !is_tuple) {
+        Some(meant) if matches!(extent.kind, Kind::Field(_)) => format!("write `self.{meant}`"),
+        Some(meant) => format!("write `{meant}`"),
+        None if legal().next().is_none() => "add an integer field with the extent to the struct".to_string(),
+        None => format!("write {}, or an integer literal", words::list(legal())),
+    };
+    errors.push(&extent.at, format_args!("the struct has no field `{name}`"), help);
+    // The field that was meant seems to have no role now.
+    errors.lose(Some("shape"));
+}
+
+/// What to add when a field of a tuple struct seems to be named by its number alone, which is a literal.
+pub(crate) fn hint_about_index(claims: &Claims<'_>, field: &Field<'_>) -> String {
+    let Member::Unnamed(index) = &field.member else { return String::new() };
+    let mut list = claims.attrs.shape.iter().flat_map(|shape| &shape.value);
+    match list.any(|extent| matches!(extent.kind, Kind::Literal(value) if value == u64::from(index.index))) {
+        true => format!("; for the field itself as an extent, write `self.{}`", index.index),
+        false => String::new(),
+    }
+}
+
+/// A const generic that stands for an extent counts elements.
+fn const_generics_count(claims: &Claims<'_>, errors: &mut Errors) {
+    const OTHERS: [&str; 13] =
+        ["bool", "char", "u8", "u16", "u32", "u64", "u128", "i8", "i16", "i32", "i64", "i128", "isize"];
+    for extent in claims.attrs.shape.iter().flat_map(|shape| &shape.value) {
+        let constant =
+            const_of(extent, claims.generics()).filter(|_| field_of(extent, claims.fields).is_none());
+        let Some(ConstParam { ident, ty, .. }) = constant else { continue };
+        let ty = ty.to_token_stream().to_string();
+        if OTHERS.contains(&ty.as_str()) {
+            let found = format!("the const generic `{ident}` is a `{ty}`, and extents are `usize`");
+            errors.push(&extent.at, found, format_args!("write `const {ident}: usize`"));
+        }
+    }
+}
+
+/// A field that an import fills with an extent cannot be filled with anything else.
+fn extents_are_plain(claims: &Claims<'_>, errors: &mut Errors) {
+    for field in claims.fields.iter().filter(|field| claims.is_extent(field)) {
+        let Some(role) = field.attrs.roles().next() else { continue };
+        let name = field.name();
+        let roles = join(["shape = [...]", &role.to_string()].into_iter(), "and");
+        let found = format!("the field `{name}` is in {roles} at once");
+        errors.push(role, found, format_args!("remove `{role}`, or take `{name}` out of `shape = [...]`"));
+    }
+}

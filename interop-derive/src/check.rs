@@ -1,0 +1,219 @@
+//! The rules that need more than one attribute, one function each:
+//!
+//! 1. [`data_once`]: one field is the data.
+//! 2. [`shape_once`]: the shape is said, and said once.
+//! 3. [`roles_once`]: no other role is on two fields.
+//! 4. [`one_role_each`]: no field has two roles.
+//! 5. [`default_is_needed`]: `default` is on fields that an import does not fill by itself.
+//! 6. [`directions`]: `export`, `import` and the words that go with one of them.
+//! 7. [`everything_filled`]: an import can fill every field.
+//! 8. [`python`]: what a Python class or object can be.
+//!
+//! The rules about the list of `shape = [...]` are in `axes`, those about raw pointers and owners in `raw`.
+//!
+//! A rule about an absent word asks [`Errors::is_absent`] first: a word that is there but misspelt was reported before.
+
+use syn::{DeriveInput, Generics};
+
+use crate::attrs::{ContainerAttrs, FieldAttrs};
+use crate::errors::Errors;
+use crate::fields::Field;
+use crate::words::join;
+use crate::{axes, raw, words};
+
+/// All that the user claims about a struct.
+pub(crate) struct Claims<'a> {
+    pub(crate) input: &'a DeriveInput,
+    pub(crate) attrs: &'a ContainerAttrs,
+    pub(crate) fields: &'a [Field<'a>],
+}
+
+impl<'a> Claims<'a> {
+    pub(crate) fn generics(&self) -> &'a Generics {
+        &self.input.generics
+    }
+
+    pub(crate) fn is_imported(&self) -> bool {
+        self.attrs.export.is_none()
+    }
+
+    /// The first field with this word.
+    pub(crate) fn with(&self, has: impl Fn(&FieldAttrs) -> bool) -> Option<&'a Field<'a>> {
+        self.fields.iter().find(|field| has(&field.attrs))
+    }
+
+    /// The first field with this word, if it is the only one that the field has.
+    pub(crate) fn only(&self, has: impl Fn(&FieldAttrs) -> bool) -> Option<&'a Field<'a>> {
+        self.with(has).filter(|field| field.attrs.roles().nth(1).is_none())
+    }
+
+    pub(crate) fn data(&self) -> Option<&'a Field<'a>> {
+        self.with(|attrs| attrs.data.is_some())
+    }
+
+    /// Whether `shape = [...]` names the field.
+    pub(crate) fn is_extent(&self, field: &Field<'_>) -> bool {
+        self.extents().any(|named| std::ptr::eq(named, field))
+    }
+
+    /// The fields that `shape = [...]` names.
+    pub(crate) fn extents(&self) -> impl Iterator<Item = &'a Field<'a>> {
+        let list = self.attrs.shape.iter().flat_map(|shape| &shape.value);
+        list.filter_map(|extent| axes::field_of(extent, self.fields))
+    }
+}
+
+/// Applies every rule.
+pub(crate) fn rules(claims: &Claims<'_>, errors: &mut Errors) {
+    data_once(claims, errors);
+    shape_once(claims, errors);
+    roles_once(claims, errors);
+    one_role_each(claims, errors);
+    default_is_needed(claims, errors);
+    axes::rules(claims, errors);
+    directions(claims, errors);
+    raw::rules(claims, errors);
+    everything_filled(claims, errors);
+    python(claims, errors);
+}
+
+/// A struct is one array, so one field holds its memory.
+fn data_once(claims: &Claims<'_>, errors: &mut Errors) {
+    once(claims, "data", "keep it on one: a struct is one array", errors);
+    if claims.data().is_none() && errors.is_absent("data") {
+        let help = "write `#[cuda_array(data)]` on the field that holds it";
+        errors.push(&claims.input.ident, "no field of the struct holds the memory", help);
+        // Which fields an import has to fill, and with what, depends on it.
+        errors.lose(Some("data"));
+    }
+}
+
+/// The shape is a field, or a list on the struct.
+fn shape_once(claims: &Claims<'_>, errors: &mut Errors) {
+    once(
+        claims,
+        "shape",
+        "keep it on one; for one field per extent, write `shape = [height, width]` on the struct",
+        errors,
+    );
+    let field = claims.with(|attrs| attrs.shape.is_some()).and_then(|field| field.attrs.shape.as_ref());
+    match (&claims.attrs.shape, field) {
+        (Some(_), Some(field)) => {
+            let found = "the shape is said twice: by this field and by `shape = [...]` on the struct";
+            errors.push(&field.word, found, "remove one of the two");
+        }
+        (None, None) if errors.is_absent("shape") => {
+            let help = "write `#[cuda_array(shape)]` on the field that holds it, or `#[cuda_array(shape = [height, \
+                        width])]` on the struct, with the names of its integer fields";
+            errors.push(&claims.input.ident, "nothing says the shape of the array", help);
+            errors.lose(Some("shape"));
+        }
+        _ => {}
+    }
+}
+
+fn roles_once(claims: &Claims<'_>, errors: &mut Errors) {
+    for role in ["strides", "stream", "device", "owner"] {
+        once(claims, role, "keep it on one", errors);
+    }
+}
+
+/// Reports every field but the first that has this role.
+fn once(claims: &Claims<'_>, role: &str, help: &str, errors: &mut Errors) {
+    let mut first: Option<&Field<'_>> = None;
+    for field in claims.fields {
+        let Some(word) = field.attrs.roles().find(|word| *word == role) else { continue };
+        match first {
+            None => first = Some(field),
+            Some(first) => {
+                let found = format!("`{role}` is on two fields, `{}` and `{}`", first.name(), field.name());
+                errors.push(word, found, help);
+            }
+        }
+    }
+}
+
+/// A field is one thing. Only the first pair is reported: the others have the same cause.
+fn one_role_each(claims: &Claims<'_>, errors: &mut Errors) {
+    for field in claims.fields {
+        let mut roles = field.attrs.roles();
+        if let (Some(first), Some(second)) = (roles.next(), roles.next()) {
+            let found = format!("the field `{}` is `{first}` and `{second}` at once", field.name());
+            errors.push(second, found, "keep one of the two, and give the other a field of its own");
+            // What the field is, and whether the roles have fields, is open.
+            field.attrs.roles().for_each(|role| errors.lose(words::legal_name(&role.to_string())));
+        }
+    }
+}
+
+/// What arrives brings memory, shape, strides and device. Streams and owners can be the struct's own.
+fn default_is_needed(claims: &Claims<'_>, errors: &mut Errors) {
+    for field in claims.fields {
+        let Some(default) = &field.attrs.default else { continue };
+        let filled =
+            field.attrs.roles().find(|word| !matches!(word.to_string().as_str(), "stream" | "owner"));
+        if let Some(role) = filled {
+            let found = format!("`default` on the `{role}` field, which an import fills with what arrives");
+            errors.push(&default.word, found, "remove `default`");
+        } else if claims.is_extent(field) {
+            let found = format!("`default` on `{}`, which an import fills with an extent", field.name());
+            errors.push(&default.word, found, "remove `default`");
+        }
+    }
+}
+
+/// A struct goes both ways unless it says one, and words about exports need an export.
+fn directions(claims: &Claims<'_>, errors: &mut Errors) {
+    let attrs = claims.attrs;
+    let Some(import) = &attrs.import else { return };
+    if attrs.export.is_some() {
+        let help = "remove both: a struct that says neither goes both ways";
+        errors.push(&import.word, "`export` and `import` each exclude the other", help);
+        return;
+    }
+    if let Some(readonly) = &attrs.readonly {
+        let found = "`readonly` is about exports, and the struct says `import`";
+        errors.push(&readonly.word, found, "remove `readonly`, or `import` to go both ways");
+    }
+    if let Some(pyclass) = &attrs.pyclass {
+        let found = "`pyclass` adds methods that export, and the struct says `import`";
+        errors.push(&pyclass.word, found, "remove `pyclass`, or `import` to go both ways");
+    }
+}
+
+/// An import makes a whole struct. All fields that it cannot fill have one cause, so they are one message.
+fn everything_filled(claims: &Claims<'_>, errors: &mut Errors) {
+    if !claims.is_imported() || !errors.nothing_lost() {
+        return;
+    }
+    let has_role = |field: &&Field<'_>| field.attrs.roles().next().is_some() || field.attrs.default.is_some();
+    let unfilled: Vec<&Field<'_>> =
+        claims.fields.iter().filter(|field| !has_role(field) && !claims.is_extent(field)).collect();
+    let Some(first) = unfilled.first() else { return };
+    let names: Vec<String> = unfilled.iter().map(|field| field.name()).collect();
+    let (noun, each) = if names.len() == 1 { ("field", "it") } else { ("fields", "each") };
+    let found = format!("an import cannot fill the {noun} {}", join(names.iter().map(String::as_str), "and"));
+    let help = format!(
+        "write `#[cuda_array(default)]` or `#[cuda_array(default = expression)]` on {each}, or `#[cuda_array(export)]` on \
+         a struct that is never imported{}",
+        axes::hint_about_index(claims, first)
+    );
+    errors.push(first.blame(), found, help);
+}
+
+/// Python objects live as long as Python likes, and a Python class is one type.
+fn python(claims: &Claims<'_>, errors: &mut Errors) {
+    let generics = claims.generics();
+    if let (Some(pyclass), Some(_)) = (&claims.attrs.pyclass, generics.params.first()) {
+        let found = "`pyclass` on a struct with generic parameters, and a Python class is one type";
+        errors.push(
+            &pyclass.word,
+            found,
+            "remove the parameters, for example with `DeviceBuffer<f32>` in place of `T`",
+        );
+    } else if let (Some(python), Some(lifetime)) = (&claims.attrs.python, generics.lifetimes().next()) {
+        let found = format!("`python` on a struct that borrows for `{}`", lifetime.lifetime);
+        let help = "remove `python`, or own the memory: a Python object can live longer than any borrow";
+        errors.push(&python.word, found, help);
+    }
+}

@@ -1,0 +1,124 @@
+//! Claims that passed every rule become the model. Every default is chosen here and nowhere else.
+
+use syn::Path;
+
+use crate::attrs::{DataWord, Unit};
+use crate::axes;
+use crate::check::Claims;
+use crate::fields::Field;
+use crate::generics;
+use crate::model::{
+    Access, Axis, Data, Directions, Fill, Initial, Model, OrderWord, Pointee, Python, Role, Shape, Stream,
+    Strides, With,
+};
+
+/// The model; nothing when a rule was broken.
+pub(crate) fn model<'a>(claims: &Claims<'a>) -> Option<Model<'a>> {
+    let attrs = claims.attrs;
+    let directions = match (&attrs.export, &attrs.import) {
+        (Some(_), _) => Directions::Export,
+        (None, Some(_)) => Directions::Import,
+        (None, None) => Directions::Both,
+    };
+    let fills = if directions.imports() { fills(claims)? } else { Vec::new() };
+    let raw_attrs = claims.fields.iter().flat_map(|field| field.raw_attrs);
+    Some(Model {
+        ident: &claims.input.ident,
+        generics: generics::bare(claims.generics()),
+        krate: krate(attrs.krate.as_ref().map(|set| &set.value)),
+        lints: generics::silenced(claims.input.attrs.iter().chain(raw_attrs)),
+        directions,
+        data: data(claims)?,
+        shape: shape(claims)?,
+        strides: claims
+            .with(|attrs| attrs.strides.is_some())
+            .map_or(Strides::Compact, |field| Strides::Field(field.role(), unit(field))),
+        order: attrs.order.as_ref().map_or(OrderWord::Unwritten, |set| OrderWord::Written(set.value)),
+        stream: claims
+            .with(|attrs| attrs.stream.is_some())
+            .map_or(Stream::Unsaid, |field| Stream::Field(field.role())),
+        access: attrs.readonly.as_ref().map_or(Access::AsStorage, |_| Access::Readonly),
+        fills,
+        python: Python { conversions: attrs.python.is_some(), class: attrs.pyclass.is_some() },
+    })
+}
+
+/// The path of the runtime.
+pub(crate) fn krate(written: Option<&Path>) -> Path {
+    written.cloned().unwrap_or_else(|| syn::parse_quote!(::interop_core))
+}
+
+fn data<'a>(claims: &Claims<'a>) -> Option<Data<'a>> {
+    let field = claims.data()?;
+    let word = &field.attrs.data.as_ref()?.value;
+    let Some(raw) = &word.unsafe_raw else { return Some(Data::Storage(field.role())) };
+    let device = claims.with(|attrs| attrs.device.is_some())?.role();
+    Some(Data::Raw { pointer: field.role(), pointee: pointee(word), device, vouched: raw.word.span() })
+}
+
+fn pointee(word: &DataWord) -> Pointee<'_> {
+    word.element.as_ref().map_or(Pointee::Typed, |element| Pointee::Element(&element.value))
+}
+
+fn shape<'a>(claims: &Claims<'a>) -> Option<Shape<'a>> {
+    if let Some(field) = claims.with(|attrs| attrs.shape.is_some()) {
+        return Some(Shape::Field(field.role()));
+    }
+    let list = &claims.attrs.shape.as_ref()?.value;
+    let axes: Option<Vec<Axis<'a>>> =
+        list.iter().map(|extent| axes::axis(extent, claims.fields, claims.generics())).collect();
+    axes.map(Shape::Extents)
+}
+
+fn unit(field: &Field<'_>) -> Unit {
+    field.attrs.strides.as_ref().map_or(Unit::Elements, |set| set.value)
+}
+
+/// How an import fills each field, those that take the memory over last.
+fn fills<'a>(claims: &Claims<'a>) -> Option<Vec<Fill<'a>>> {
+    let fills: Option<Vec<Fill<'a>>> = claims
+        .fields
+        .iter()
+        .map(|field| Some(Fill { member: field.member.clone(), with: with(field, claims)? }))
+        .collect();
+    let mut fills = fills?;
+    fills.sort_by_key(|fill| fill.with.turn());
+    Some(fills)
+}
+
+fn with<'a>(field: &'a Field<'a>, claims: &Claims<'a>) -> Option<With<'a>> {
+    let role = field.role();
+    let attrs = &field.attrs;
+    if let Some(data) = &attrs.data {
+        let raw = data.value.unsafe_raw.is_some();
+        return Some(if raw { With::Pointer(role, pointee(&data.value)) } else { With::Storage });
+    }
+    if attrs.shape.is_some() {
+        return Some(With::Shape(role));
+    }
+    if let Some(strides) = &attrs.strides {
+        return Some(With::Strides(role, strides.value));
+    }
+    if attrs.device.is_some() {
+        return Some(With::Device(role));
+    }
+    let initial = attrs.default.as_ref().map(|default| match &default.value {
+        None => Initial::Default(field.ty),
+        Some(expression) => Initial::Expression(expression.clone()),
+    });
+    match initial {
+        Some(initial) if attrs.stream.is_some() => Some(With::OwnStream(role, initial)),
+        Some(initial) => Some(With::Initial(initial)),
+        None if attrs.stream.is_some() => Some(With::Stream(role)),
+        None if attrs.owner.is_some() => Some(With::Owner(role)),
+        None => extent(field, role, claims),
+    }
+}
+
+/// The axis that fills the field: the first one that names it.
+fn extent<'a>(field: &Field<'a>, role: Role<'a>, claims: &Claims<'a>) -> Option<With<'a>> {
+    let list = &claims.attrs.shape.as_ref()?.value;
+    let named =
+        |extent| axes::field_of(extent, claims.fields).is_some_and(|other| std::ptr::eq(other, field));
+    list.iter().position(named).map(|axis| With::Extent(role, axis))
+}

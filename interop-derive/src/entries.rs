@@ -1,0 +1,198 @@
+//! The syntax of an attribute: `word`, `word = value`, `word(...)`, separated by commas.
+//!
+//! Nothing is known here of what a word means, except where its value ends.
+
+use proc_macro2::{Group, Ident, TokenStream, TokenTree};
+use quote::{ToTokens, quote};
+use syn::ext::IdentExt;
+use syn::parse::discouraged::Speculative;
+use syn::parse::{ParseStream, Parser};
+use syn::{Attribute, MacroDelimiter, Meta, Token, Type, Variant};
+
+use crate::errors::Errors;
+use crate::words;
+
+/// The name of the attribute.
+pub(crate) const ATTRIBUTE: &str = "cuda_array";
+
+/// One word with what follows it.
+pub(crate) struct Entry {
+    pub(crate) word: Ident,
+    pub(crate) value: Value,
+}
+
+/// What follows a word.
+pub(crate) enum Value {
+    /// Nothing.
+    None,
+    /// `= value`: the value, never empty.
+    Given(TokenStream),
+    /// `(...)`.
+    List(Group),
+}
+
+/// The entries of all `#[cuda_array(...)]` among `attrs`; `example` is what could be written in this place.
+pub(crate) fn read(attrs: &[Attribute], example: &str, errors: &mut Errors) -> Vec<Entry> {
+    let ours = attrs.iter().filter(|attr| attr.path().is_ident(ATTRIBUTE));
+    ours.flat_map(|attr| entries_of(attr, example, errors)).collect()
+}
+
+fn entries_of(attr: &Attribute, example: &str, errors: &mut Errors) -> Vec<Entry> {
+    let help = format!("write `#[{ATTRIBUTE}({example})]`");
+    let found = match &attr.meta {
+        Meta::List(list) if matches!(list.delimiter, MacroDelimiter::Paren(_)) => {
+            return entries(list.tokens.clone(), errors);
+        }
+        Meta::List(list) => {
+            errors.push(&list.path, "the words of the attribute go in parentheses", help);
+            errors.lose(None);
+            return Vec::new();
+        }
+        Meta::Path(_) => "the attribute has no words",
+        Meta::NameValue(_) => "the attribute takes words in parentheses, not a value",
+    };
+    errors.push(&attr.meta, found, help);
+    errors.lose(None);
+    Vec::new()
+}
+
+/// The entries in the parentheses of an attribute, or of a word that takes a list.
+pub(crate) fn entries(tokens: TokenStream, errors: &mut Errors) -> Vec<Entry> {
+    let mut entries = Vec::new();
+    let parser = |input: ParseStream| {
+        while !input.is_empty() {
+            match entry(input) {
+                Ok(entry) => entries.push(entry),
+                Err(slip) => slip.report(input, errors),
+            }
+            separator(input, errors);
+        }
+        Ok(())
+    };
+    // The parser takes every token and reports what it cannot read, so it never returns an error.
+    let _: syn::Result<()> = parser.parse2(tokens);
+    entries
+}
+
+/// A mistake that ends an entry.
+struct Slip {
+    at: TokenStream,
+    found: String,
+    help: String,
+    word: Option<Ident>,
+}
+
+impl Slip {
+    /// Reports the mistake and goes to where the next word can be.
+    fn report(self, input: ParseStream, errors: &mut Errors) {
+        errors.push(self.at, self.found, self.help);
+        let word = self.word.map(|word| word.to_string());
+        errors.lose(word.and_then(|word| words::legal_name(&word)));
+        while !input.is_empty() && !at_next_word(input) {
+            let _: syn::Result<TokenTree> = input.parse();
+        }
+    }
+}
+
+/// Whether the input stands at a comma that must end an entry: the last one, or one before a legal word.
+///
+/// Other commas can belong to the value that could not be read.
+fn at_next_word(input: ParseStream) -> bool {
+    let ahead = input.fork();
+    if ahead.parse::<Token![,]>().is_err() {
+        return false;
+    }
+    ahead.is_empty()
+        || ahead.call(Ident::parse_any).is_ok_and(|word| words::legal_name(&word.to_string()).is_some())
+}
+
+/// Takes the comma between two entries.
+fn separator(input: ParseStream, errors: &mut Errors) {
+    if input.is_empty() || input.parse::<Token![,]>().is_ok() {
+        return;
+    }
+    let next = input.fork().parse::<TokenTree>().map(ToTokens::into_token_stream).unwrap_or_default();
+    errors.push(&next, format_args!("no comma before `{next}`"), format_args!("write `, {next}`"));
+}
+
+fn entry(input: ParseStream) -> Result<Entry, Slip> {
+    let start = input.fork();
+    let Ok(word) = input.call(Ident::parse_any) else {
+        return Err(no_word(input));
+    };
+    let slip =
+        |at: TokenStream, found: String, help: String| Slip { at, found, help, word: Some(word.clone()) };
+    if input.is_empty() || input.peek(Token![,]) {
+        return Ok(Entry { word, value: Value::None });
+    }
+    if input.parse::<Token![=]>().is_ok() {
+        let Some(value) = value(&word, &start, input) else {
+            let example = words::example(&word.to_string());
+            let found = format!("`{word} =` is followed by no value that can be read");
+            return Err(slip(quote!(#word), found, format!("write `{word} = {example}`")));
+        };
+        return Ok(Entry { word, value: Value::Given(value) });
+    }
+    match input.parse::<TokenTree>() {
+        Ok(TokenTree::Group(group)) if group.delimiter() == proc_macro2::Delimiter::Parenthesis => {
+            Ok(Entry { word, value: Value::List(group) })
+        }
+        Ok(TokenTree::Group(group)) => {
+            let help = format!("write `{word} = {group}` for a value, `{word}(...)` for options");
+            Err(slip(
+                quote!(#group),
+                format!("`{word}` is followed by a group that is not in parentheses"),
+                help,
+            ))
+        }
+        Ok(TokenTree::Ident(next)) => Err(slip(
+            quote!(#next),
+            format!("no comma between `{word}` and `{next}`"),
+            format!("write `{word}, {next}`"),
+        )),
+        other => {
+            let at = other.map(ToTokens::into_token_stream).unwrap_or_default();
+            let found = format!("`{word}` is followed by `{at}`");
+            Err(slip(at, found, format!("write `{word}`, `{word} = value` or `{word}(...)`, then a comma")))
+        }
+    }
+}
+
+/// The mistake of an entry that starts with no word.
+fn no_word(input: ParseStream) -> Slip {
+    let at = input.parse::<TokenTree>().map(ToTokens::into_token_stream).unwrap_or_default();
+    let shown = at.to_string();
+    let bare = shown.trim_matches('"');
+    let help = match words::legal_name(bare) {
+        Some(word) => format!("write `{word}`, without quotes"),
+        None if shown == "," => "remove the comma".to_string(),
+        None => "the attribute takes words, such as `data` or `shape = [height, width]`".to_string(),
+    };
+    Slip { at, found: format!("expected a word, found `{shown}`"), help, word: None }
+}
+
+/// The value after `word =`, or nothing when there is none. `start` stands before the word.
+fn value(word: &Ident, start: ParseStream, input: ParseStream) -> Option<TokenStream> {
+    if word == "element" {
+        return input.parse().ok().map(|ty: Type| ty.into_token_stream());
+    }
+    if word == "default" {
+        return expression(start, input);
+    }
+    let mut value = TokenStream::new();
+    while !input.is_empty() && !input.peek(Token![,]) {
+        value.extend(input.parse::<TokenTree>());
+    }
+    (!value.is_empty()).then_some(value)
+}
+
+/// The expression after `default =`.
+///
+/// Where an expression ends is hard to tell (`f::<A, B>()`, `|a, b| a`), and syn reads only part of the grammar without
+/// its feature `full`, which would double the build time of everyone. But it reads any expression as the discriminant of
+/// an enum variant, and `default = expression` has the form of one.
+fn expression(start: ParseStream, input: ParseStream) -> Option<TokenStream> {
+    let variant: Variant = start.parse().ok()?;
+    input.advance_to(start);
+    variant.discriminant.map(|(_, value)| value.into_token_stream())
+}

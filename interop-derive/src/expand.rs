@@ -1,0 +1,318 @@
+//! The model becomes code. Nothing fails and nothing is decided here.
+//!
+//! The code is a list of calls into `__private`, one for each role:
+//!
+//! ```text
+//! const _: () = {
+//!     use ::interop_core::__private as __p;
+//!     unsafe impl __p::CudaArray for Image {
+//!         fn facts(&self) -> __p::Result<__p::Facts> {
+//!             let __d = <Vec<f32> as __p::Storage>::describe(&self.pixels);
+//!             let __d = __d.extents(&[<usize as __p::Extent>::tell(&self.height, "height")?, 3]);
+//!             __d.finish()
+//!         }
+//!     }
+//!     impl __p::FromArray for Image { .. }
+//! };
+//! ```
+//!
+//! Each call names the field's type as `<Type as __p::Role>`, with the user's tokens. When the type does not have the
+//! role, rustc blames that type, once: the two halves name the same bound, and equal errors are printed once.
+
+use proc_macro2::{Delimiter, Group, Ident, Literal, Span, TokenStream};
+use quote::{ToTokens, quote_spanned};
+use syn::Type;
+
+use crate::generics;
+use crate::hygiene::own;
+use crate::model::{
+    Access, Axis, Data, Demand, Directions, Fill, Initial, Model, Order, OrderWord, Pointee, Role, Shape,
+    Stream, Strides, Unit, With,
+};
+use crate::python;
+
+/// The impls for a struct.
+pub(crate) fn expand(model: &Model<'_>) -> TokenStream {
+    let krate = &model.krate;
+    let export = model.directions.exports().then(|| export(model));
+    let import = model.directions.imports().then(|| import(model));
+    let python = python::calls(
+        model.ident,
+        &model.generics,
+        &model.python,
+        model.directions.exports(),
+        model.directions.imports(),
+    );
+    own! {
+        const _: () = {
+            use #krate::__private as __p;
+            #export
+            #import
+            #python
+        };
+    }
+}
+
+/// `unsafe impl CudaArray`.
+fn export(model: &Model<'_>) -> TokenStream {
+    let Model { ident, lints, .. } = model;
+    let generics = generics::bounded(&model.generics, &generics::export_bounds(model));
+    let (parameters, arguments, clause) = generics.split_for_impl();
+    let describe = describe(&model.data);
+    let shape = tell_shape(&model.shape);
+    let strides = tell_strides(&model.strides);
+    let order = tell_order(&model.order);
+    let stream = tell_stream(&model.stream);
+    let access = tell_access(&model.access);
+    own! {
+        #[automatically_derived]
+        #lints
+        unsafe impl #parameters __p::CudaArray for #ident #arguments #clause {
+            fn facts(&self) -> __p::Result<__p::Facts> {
+                #describe
+                #shape
+                #strides
+                #order
+                #stream
+                #access
+                __d.finish()
+            }
+        }
+    }
+}
+
+/// `impl FromArray`.
+fn import(model: &Model<'_>) -> TokenStream {
+    let Model { ident, lints, .. } = model;
+    let generics = generics::bounded(&model.generics, &generics::import_bounds(model));
+    let (parameters, arguments, clause) = generics.split_for_impl();
+    let open = open(model, &wanted(model));
+    let checks = checks(&model.shape);
+    let fills = model.fills.iter().map(|fill| self::fill(fill, model.directions));
+    own! {
+        #[automatically_derived]
+        #lints
+        impl #parameters __p::FromArray for #ident #arguments #clause {
+            fn assemble(__a: &mut __p::Arrival) -> __p::Result<Self> {
+                #open
+                #checks
+                __p::Ok(Self { #(#fills,)* })
+            }
+        }
+    }
+}
+
+/// The description as the data begins it.
+///
+/// The `unsafe` of a raw pointer takes the place of the user's word `unsafe_raw`: whoever forbids unsafe code is told
+/// so there, and only there.
+fn describe(data: &Data<'_>) -> TokenStream {
+    match data {
+        Data::Storage(Role { member, ty, .. }) => {
+            own!(let __d = <#ty as __p::Storage>::describe(&self.#member);)
+        }
+        Data::Raw { pointer: Role { member, ty, .. }, pointee, device, vouched } => {
+            let vouch = Ident::new("unsafe", *vouched);
+            let memory = match pointee {
+                Pointee::Typed => own!(<#ty as __p::RawPointer>::memory),
+                Pointee::Element(element) => own!(<#ty as __p::RawAddress>::memory::<#element>),
+            };
+            let memory = own!(#vouch { #memory(&self.#member) });
+            let Role { member, ty, .. } = device;
+            own!(let __d = <#ty as __p::DeviceField>::describe(&self.#member, #memory);)
+        }
+    }
+}
+
+/// `let __d = <Type as __p::Role>::verb(&self.field, __d);`
+fn tell(field: &Role<'_>, role: &str, verb: &str) -> TokenStream {
+    let Role { member, ty, .. } = field;
+    let (role, verb) = (word(role), word(verb));
+    own!(let __d = <#ty as __p::#role>::#verb(&self.#member, __d);)
+}
+
+fn tell_shape(shape: &Shape<'_>) -> TokenStream {
+    let axes = match shape {
+        Shape::Field(field) => return tell(field, "ShapeField", "tell"),
+        Shape::Extents(axes) => axes.iter().map(|axis| match axis {
+            Axis::Field(Role { member, ty, name }) => own!(<#ty as __p::Extent>::tell(&self.#member, #name)?),
+            Axis::Const(constant) => {
+                let name = constant.to_string();
+                own!(<usize as __p::Extent>::tell(&#constant, #name)?)
+            }
+            Axis::Literal(extent) => self::extent(*extent),
+        }),
+    };
+    own!(let __d = __d.extents(&[#(#axes),*]);)
+}
+
+fn tell_strides(strides: &Strides<'_>) -> TokenStream {
+    match strides {
+        Strides::Compact => TokenStream::new(),
+        Strides::Field(field, Unit::Elements) => tell(field, "StridesField", "tell"),
+        Strides::Field(field, Unit::Bytes) => tell(field, "StridesField", "tell_in_bytes"),
+    }
+}
+
+fn tell_order(order: &OrderWord) -> TokenStream {
+    match order {
+        OrderWord::Unwritten => TokenStream::new(),
+        OrderWord::Written(order) => {
+            let order = self::order(*order);
+            own!(let __d = __d.order(#order);)
+        }
+    }
+}
+
+fn tell_stream(stream: &Stream<'_>) -> TokenStream {
+    match stream {
+        Stream::Unsaid => TokenStream::new(),
+        Stream::Field(field) => tell(field, "AsStream", "tell"),
+    }
+}
+
+fn tell_access(access: &Access) -> TokenStream {
+    match access {
+        Access::AsStorage => TokenStream::new(),
+        Access::Readonly => own!(let __d = __d.readonly();),
+    }
+}
+
+/// What an import demands: `__p::Wanted::new()` and calls on it.
+fn wanted(model: &Model<'_>) -> TokenStream {
+    let rank = match &model.shape {
+        Shape::Field(_) => TokenStream::new(),
+        Shape::Extents(axes) => {
+            let rank = Literal::usize_unsuffixed(axes.len());
+            own!(.rank(#rank))
+        }
+    };
+    let strides = match model.demand() {
+        Demand::Any => own!(.any_strides()),
+        Demand::Order(order) => {
+            let order = self::order(order);
+            own!(.order(#order))
+        }
+    };
+    own!(__p::Wanted::new() #rank #strides)
+}
+
+/// The call that refuses what cannot be the data of this struct.
+fn open(model: &Model<'_>, wanted: &TokenStream) -> TokenStream {
+    match (&model.data, model.directions) {
+        (Data::Storage(Role { ty, .. }), Directions::Both) => {
+            let open = gated(ty, "open", own!(__a, &#wanted));
+            own!(let __s = #open;)
+        }
+        (Data::Storage(Role { ty, .. }), _) => {
+            own!(let __s = <#ty as __p::FromImport>::open(__a, &#wanted)?;)
+        }
+        (Data::Raw { pointer: Role { ty, .. }, pointee: Pointee::Typed, .. }, _) => {
+            own!(<#ty as __p::RawPointer>::open(__a, &#wanted)?;)
+        }
+        (Data::Raw { pointer: Role { ty, .. }, pointee: Pointee::Element(element), .. }, _) => {
+            own!(<#ty as __p::RawAddress>::open::<#element>(__a, &#wanted)?;)
+        }
+    }
+}
+
+/// `<__p::Gate<Type>>::verb(arguments)?`, all of it placed on the type.
+///
+/// `Gate<T>` has this function twice. One asks for the import role, and is there only when `T` has the export role. The
+/// other is always there, asks for nothing and is never called: it is chosen when `T` has no export role either, which
+/// the export half reports. So a wrong type is one message, and a type that only exports is told how to say so.
+fn gated(ty: &Type, verb: &str, arguments: TokenStream) -> TokenStream {
+    let (start, end) = generics::ends(ty);
+    let verb = Ident::new(verb, end);
+    let mut arguments = Group::new(Delimiter::Parenthesis, arguments);
+    arguments.set_span(end);
+    let head = quote_spanned!(start=> <__p::Gate<);
+    let tail = quote_spanned!(end=> >>::#verb #arguments ?);
+    own!({ use __p::Unreached as _; #head #ty #tail })
+}
+
+/// The extents that an import does not store in a field.
+fn checks(shape: &Shape<'_>) -> TokenStream {
+    let Shape::Extents(axes) = shape else { return TokenStream::new() };
+    let is_named = |other: &Axis<'_>, name: &str| matches!(other, Axis::Field(field) if field.name == name);
+    let checks = axes.iter().enumerate().map(|(at, axis)| {
+        let index = Literal::usize_unsuffixed(at);
+        match axis {
+            Axis::Literal(extent) => {
+                let extent = self::extent(*extent);
+                own!(__a.literal(#index, #extent)?;)
+            }
+            Axis::Const(name) => own!(__a.literal(#index, #name)?;),
+            Axis::Field(Role { name, .. }) => match axes[..at].iter().position(|other| is_named(other, name))
+            {
+                None => TokenStream::new(),
+                Some(first) => {
+                    let first = Literal::usize_unsuffixed(first);
+                    own!(__a.same_extent(#first, #index, #name)?;)
+                }
+            },
+        }
+    });
+    checks.collect()
+}
+
+/// `field: value`.
+fn fill(fill: &Fill<'_>, directions: Directions) -> TokenStream {
+    let value = match &fill.with {
+        With::Extent(Role { ty, name, .. }, axis) => {
+            let axis = Literal::usize_unsuffixed(*axis);
+            own!(<#ty as __p::Extent>::take(__a, #axis, #name)?)
+        }
+        With::Shape(field) => take(field, "ShapeField", "take"),
+        With::Strides(field, Unit::Elements) => take(field, "StridesField", "take"),
+        With::Strides(field, Unit::Bytes) => take(field, "StridesField", "take_in_bytes"),
+        With::Stream(Role { ty, name, .. }) if directions == Directions::Both => {
+            gated(ty, "stream", own!(__a, #name))
+        }
+        With::Stream(field) => take(field, "FromStream", "take"),
+        With::OwnStream(Role { ty, name, .. }, value) => {
+            let value = initial(value);
+            own!(<#ty as __p::AsStream>::receive(#value, __a, #name)?)
+        }
+        With::Device(field) => take(field, "DeviceField", "take"),
+        With::Initial(value) => initial(value),
+        With::Storage => own!(__s.take(__a)?),
+        With::Pointer(field, Pointee::Typed) => take(field, "RawPointer", "take"),
+        With::Pointer(field, Pointee::Element(_)) => take(field, "RawAddress", "take"),
+        With::Owner(field) => take(field, "FromOwner", "take"),
+    };
+    let member = &fill.member;
+    own!(#member: #value)
+}
+
+/// `<Type as __p::Role>::verb(__a, "field")?`
+fn take(field: &Role<'_>, role: &str, verb: &str) -> TokenStream {
+    let Role { ty, name, .. } = field;
+    let (role, verb) = (word(role), word(verb));
+    own!(<#ty as __p::#role>::#verb(__a, #name)?)
+}
+
+fn initial(initial: &Initial<'_>) -> TokenStream {
+    match initial {
+        Initial::Default(ty) => own!(<#ty as __p::Default>::default()),
+        Initial::Expression(expression) => expression.clone(),
+    }
+}
+
+fn order(order: Order) -> TokenStream {
+    match order {
+        Order::C => own!(__p::Order::C),
+        Order::F => own!(__p::Order::F),
+    }
+}
+
+/// A literal extent, with a span of ours: a lint about long numbers has nothing to say about it.
+fn extent(extent: u64) -> TokenStream {
+    let mut literal = Literal::u64_unsuffixed(extent);
+    literal.set_span(Span::mixed_site());
+    literal.into_token_stream()
+}
+
+fn word(word: &str) -> Ident {
+    Ident::new(word, Span::mixed_site())
+}

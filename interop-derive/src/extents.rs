@@ -1,0 +1,151 @@
+//! The list of `shape = [height, width, 3]`.
+
+use proc_macro2::{Ident, TokenStream, TokenTree};
+use quote::ToTokens;
+use syn::parse::{ParseStream, Parser};
+use syn::{Expr, Lit, LitInt, Member, UnOp};
+
+use crate::errors::Errors;
+
+/// One extent as it is written; whether a name is that of a field is not known here.
+pub(crate) struct Extent {
+    pub(crate) at: TokenStream,
+    pub(crate) kind: Kind,
+}
+
+/// The forms of an extent.
+pub(crate) enum Kind {
+    /// `height`: a field or a const generic.
+    Name(Ident),
+    /// `self.0` or `self.height`: a field.
+    Field(Member),
+    /// `3`.
+    Literal(u64),
+}
+
+/// What the list takes, for messages.
+const TAKES: &str =
+    "an extent is the name of an integer field, an integer literal, or a `usize` const generic";
+
+/// Reads the tokens after `shape =`; nothing when they are no list.
+///
+/// Extents that cannot be read are reported and left out.
+pub(crate) fn read(tokens: &TokenStream, errors: &mut Errors) -> Option<Vec<Extent>> {
+    let parser = |input: ParseStream| {
+        let content;
+        syn::bracketed!(content in input);
+        content.parse::<TokenStream>()
+    };
+    if let Ok(list) = parser.parse2(tokens.clone()) {
+        return Some(split(list).into_iter().filter_map(|tokens| extent(tokens, errors)).collect());
+    }
+    let help = if tokens.clone().into_iter().count() == 1 {
+        format!("write `shape = [{tokens}]`")
+    } else {
+        "write `shape = [height, width, 3]`, with the extents in brackets".to_string()
+    };
+    errors.push(tokens, "the extents are not in brackets", help);
+    errors.lose(Some("shape"));
+    None
+}
+
+/// The parts between commas, without empty ones: a trailing comma says nothing.
+fn split(list: TokenStream) -> Vec<TokenStream> {
+    let mut parts = vec![TokenStream::new()];
+    for token in list {
+        match (token, parts.last_mut()) {
+            (TokenTree::Punct(comma), _) if comma.as_char() == ',' => parts.push(TokenStream::new()),
+            (token, Some(part)) => part.extend([token]),
+            (_, None) => {}
+        }
+    }
+    parts.retain(|part| !part.is_empty());
+    parts
+}
+
+fn extent(tokens: TokenStream, errors: &mut Errors) -> Option<Extent> {
+    let read = match syn::parse2::<Expr>(tokens.clone()) {
+        Ok(expression) => classify(bare(expression)),
+        Err(_) => None,
+    };
+    match read {
+        Some(Ok(kind)) => Some(Extent { at: tokens, kind }),
+        refused => {
+            let (found, help) = match refused {
+                Some(Err(refusal)) => refusal,
+                _ => (
+                    format!("`{tokens}` is an expression"),
+                    format!("{TAKES}; store what you compute in a field"),
+                ),
+            };
+            errors.push(tokens, found, help);
+            errors.lose(Some("shape"));
+            None
+        }
+    }
+}
+
+/// The expression without parentheses and without the invisible groups that macro variables come in.
+fn bare(expression: Expr) -> Expr {
+    match expression {
+        Expr::Group(group) => bare(*group.expr),
+        Expr::Paren(paren) => bare(*paren.expr),
+        other => other,
+    }
+}
+
+type Refusal = (String, String);
+
+/// What extent an expression is; the reason when it is a near miss; nothing for any other expression.
+fn classify(expression: Expr) -> Option<Result<Kind, Refusal>> {
+    match expression {
+        Expr::Path(path) if path.qself.is_none() && !path.path.is_ident("self") => {
+            path.path.get_ident().map(|name| Ok(Kind::Name(name.clone())))
+        }
+        Expr::Field(field) => match bare(*field.base) {
+            Expr::Path(base) if base.path.is_ident("self") => Some(Ok(Kind::Field(field.member))),
+            _ => None,
+        },
+        Expr::Lit(literal) => Some(self::literal(&literal.lit)),
+        Expr::Unary(unary) if matches!(unary.op, UnOp::Neg(_)) => match bare(*unary.expr) {
+            Expr::Lit(literal) => {
+                let found = format!("the extent `-{}` is negative", literal.lit.to_token_stream());
+                Some(Err((
+                    found,
+                    "an extent is 0 or more; to walk backwards, write a negative stride".to_string(),
+                )))
+            }
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+fn literal(literal: &Lit) -> Result<Kind, Refusal> {
+    let shown = literal.to_token_stream().to_string();
+    match literal {
+        Lit::Int(integer) => self::integer(integer),
+        Lit::Str(text) if syn::parse_str::<Ident>(&text.value()).is_ok() => Err((
+            format!("the extent {shown} is a string"),
+            format!("write `{}`, without quotes", text.value()),
+        )),
+        Lit::Float(float) if float.base10_digits().ends_with(".0") && float.suffix().is_empty() => {
+            let help = format!("write `{}`", float.base10_digits().trim_end_matches(".0"));
+            Err((format!("the extent `{shown}` is no integer"), help))
+        }
+        _ => Err((format!("the extent `{shown}` is no integer"), TAKES.to_string())),
+    }
+}
+
+fn integer(integer: &LitInt) -> Result<Kind, Refusal> {
+    let suffix = integer.suffix();
+    if !matches!(suffix, "" | "usize") {
+        let help = format!("write `{}`", integer.base10_digits());
+        return Err((format!("the extent `{integer}` has the suffix `{suffix}`"), help));
+    }
+    // Both protocols carry extents as signed 64-bit integers.
+    match integer.base10_parse::<u64>() {
+        Ok(extent) if i64::try_from(extent).is_ok() => Ok(Kind::Literal(extent)),
+        _ => Err((format!("the extent `{integer}` is too big"), format!("write `{}` at most", i64::MAX))),
+    }
+}

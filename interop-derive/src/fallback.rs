@@ -1,0 +1,53 @@
+//! What a struct with mistakes gets: the messages, and impls that are never run.
+//!
+//! With the impls the struct can be used as if it were right, so that rustc does not add an error at every use.
+
+use proc_macro2::TokenStream;
+use syn::{DeriveInput, Path};
+
+use crate::generics;
+use crate::hygiene::own;
+use crate::model::Python;
+use crate::python;
+
+/// `impl CudaArray` and `impl FromArray` that say nothing; with the Python macros, where those can be called.
+pub(crate) fn array(input: &DeriveInput, krate: &Path, python: &Python) -> TokenStream {
+    let generics = generics::bare(&input.generics);
+    let (parameters, arguments, clause) = generics.split_for_impl();
+    let ident = &input.ident;
+    let python = python::calls(ident, &generics, python, true, true);
+    own! {
+        const _: () = {
+            use #krate::__private as __p;
+            #[automatically_derived]
+            unsafe impl #parameters __p::CudaArray for #ident #arguments #clause {
+                fn facts(&self) -> __p::Result<__p::Facts> {
+                    ::core::unreachable!()
+                }
+            }
+            #[automatically_derived]
+            impl #parameters __p::FromArray for #ident #arguments #clause {
+                fn assemble(_: &mut __p::Arrival) -> __p::Result<Self> {
+                    ::core::unreachable!()
+                }
+            }
+            #python
+        };
+    }
+}
+
+/// `impl Element` that says nothing.
+pub(crate) fn element(input: &DeriveInput, krate: &Path) -> TokenStream {
+    let generics = generics::bare(&input.generics);
+    let (parameters, arguments, clause) = generics.split_for_impl();
+    let ident = &input.ident;
+    own! {
+        const _: () = {
+            use #krate::__private as __p;
+            #[automatically_derived]
+            unsafe impl #parameters __p::Element for #ident #arguments #clause {
+                const TYPE: __p::ElementType = <u8 as __p::Element>::TYPE;
+            }
+        };
+    }
+}

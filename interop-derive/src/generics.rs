@@ -1,0 +1,194 @@
+//! Generic parameters and where-clauses of what is generated.
+
+use proc_macro2::{Ident, Span, TokenStream, TokenTree};
+use quote::{ToTokens, quote, quote_spanned};
+use syn::{Attribute, GenericParam, Generics, Type, WherePredicate};
+
+use crate::model::{Axis, Data, Initial, Model, Pointee, Shape, Stream, Strides, With};
+
+/// The generics of the struct as an impl repeats them: without attributes, which belong to other macros.
+pub(crate) fn bare(generics: &Generics) -> Generics {
+    let mut generics = generics.clone();
+    for parameter in &mut generics.params {
+        match parameter {
+            GenericParam::Lifetime(lifetime) => lifetime.attrs.clear(),
+            GenericParam::Type(ty) => ty.attrs.clear(),
+            GenericParam::Const(constant) => constant.attrs.clear(),
+        }
+    }
+    generics
+}
+
+/// The names of type and const parameters.
+fn names(generics: &Generics) -> impl Iterator<Item = &Ident> {
+    generics.params.iter().filter_map(|parameter| match parameter {
+        GenericParam::Lifetime(_) => None,
+        GenericParam::Type(ty) => Some(&ty.ident),
+        GenericParam::Const(constant) => Some(&constant.ident),
+    })
+}
+
+/// Whether a type depends on a type or const parameter of the struct.
+///
+/// Judged by its tokens: a false alarm, such as `module::T`, only makes a bound that holds anyway.
+pub(crate) fn is_generic(ty: &Type, generics: &Generics) -> bool {
+    let names: Vec<&Ident> = names(generics).collect();
+    !names.is_empty() && mentions(ty.to_token_stream(), &names)
+}
+
+/// Whether one of the names, or `Self`, is among the tokens.
+pub(crate) fn mentions(tokens: TokenStream, names: &[&Ident]) -> bool {
+    tokens.into_iter().any(|token| match token {
+        TokenTree::Group(group) => mentions(group.stream(), names),
+        TokenTree::Ident(ident) => ident == "Self" || names.iter().any(|name| **name == ident),
+        TokenTree::Punct(_) | TokenTree::Literal(_) => false,
+    })
+}
+
+/// A bound that a generic type needs: the type, and the trait in `__private`.
+pub(crate) type Bound<'a> = (&'a Type, &'static str);
+
+/// What the export half asks of the types of the fields.
+pub(crate) fn export_bounds<'a>(model: &Model<'a>) -> Vec<Bound<'a>> {
+    let mut bounds = data_bounds(&model.data, "Storage");
+    bounds.extend(shape_bounds(&model.shape));
+    if let Strides::Field(field, _) = &model.strides {
+        bounds.push((field.ty, "StridesField"));
+    }
+    if let Stream::Field(field) = &model.stream {
+        bounds.push((field.ty, "AsStream"));
+    }
+    bounds
+}
+
+/// What the import half asks of the types of the fields.
+pub(crate) fn import_bounds<'a>(model: &Model<'a>) -> Vec<Bound<'a>> {
+    let mut bounds = data_bounds(&model.data, "FromImport");
+    for fill in &model.fills {
+        bounds.extend(fill_bounds(&fill.with));
+    }
+    bounds
+}
+
+fn data_bounds<'a>(data: &Data<'a>, role: &'static str) -> Vec<Bound<'a>> {
+    match data {
+        Data::Storage(field) => vec![(field.ty, role)],
+        Data::Raw { pointer, pointee: Pointee::Typed, device, .. } => {
+            vec![(pointer.ty, "RawPointer"), (device.ty, "DeviceField")]
+        }
+        Data::Raw { pointer, pointee: Pointee::Element(element), device, .. } => {
+            vec![(pointer.ty, "RawAddress"), (*element, "Element"), (device.ty, "DeviceField")]
+        }
+    }
+}
+
+fn shape_bounds<'a>(shape: &Shape<'a>) -> Vec<Bound<'a>> {
+    let axes = match shape {
+        Shape::Field(field) => return vec![(field.ty, "ShapeField")],
+        Shape::Extents(axes) => axes.iter(),
+    };
+    let fields = axes.filter_map(|axis| match axis {
+        Axis::Field(field) => Some((field.ty, "Extent")),
+        Axis::Const(_) | Axis::Literal(_) => None,
+    });
+    fields.collect()
+}
+
+fn fill_bounds<'a>(with: &With<'a>) -> Vec<Bound<'a>> {
+    match with {
+        With::Extent(field, _) => vec![(field.ty, "Extent")],
+        With::Shape(field) => vec![(field.ty, "ShapeField")],
+        With::Strides(field, _) => vec![(field.ty, "StridesField")],
+        With::Stream(field) => vec![(field.ty, "FromStream")],
+        With::OwnStream(field, Initial::Default(_)) => vec![(field.ty, "AsStream"), (field.ty, "Default")],
+        With::OwnStream(field, Initial::Expression(_)) => vec![(field.ty, "AsStream")],
+        With::Initial(Initial::Default(ty)) => vec![(*ty, "Default")],
+        With::Owner(field) => vec![(field.ty, "FromOwner")],
+        With::Device(_) | With::Storage | With::Pointer(..) | With::Initial(Initial::Expression(_)) => {
+            Vec::new()
+        }
+    }
+}
+
+/// The generics with `Type: __p::Role` for each pair whose type is generic.
+///
+/// Types that are not generic get no bound: rustc would report a bound that is false once here and again at every use of
+/// the struct. They are checked in the bodies, which name them as `<Type as __p::Role>`.
+pub(crate) fn bounded(generics: &Generics, bounds: &[Bound<'_>]) -> Generics {
+    let mut bounded = generics.clone();
+    let mut seen = Vec::new();
+    for (ty, role) in bounds.iter().filter(|(ty, _)| is_generic(ty, generics)) {
+        let predicate = predicate(ty, role);
+        let text = predicate.to_token_stream().to_string();
+        if !seen.contains(&text) {
+            seen.push(text);
+            bounded.make_where_clause().predicates.push(predicate);
+        }
+    }
+    bounded
+}
+
+/// The first and the last place of a type: with both, rustc underlines all of it.
+pub(crate) fn ends(ty: &Type) -> (Span, Span) {
+    let spans: Vec<Span> = ty.to_token_stream().into_iter().map(|token| token.span()).collect();
+    let place =
+        |span: Option<&Span>| span.map_or_else(Span::mixed_site, |span| Span::mixed_site().located_at(*span));
+    (place(spans.first()), place(spans.last()))
+}
+
+/// `Type: __p::Role`, placed on the type.
+fn predicate(ty: &Type, role: &str) -> WherePredicate {
+    let (span, _) = ends(ty);
+    let role = Ident::new(role, span);
+    syn::parse_quote_spanned!(span=> #ty: __p::#role)
+}
+
+/// The lints that the user silenced for a deprecated struct or a struct with deprecated parts.
+///
+/// The generated code names the struct, its fields and their types again, with the user's tokens, outside the reach of
+/// the user's `#[allow(deprecated)]`. Nothing else is silenced: under `#![forbid(..)]` an `allow` is an error itself.
+pub(crate) fn silenced<'a>(attrs: impl IntoIterator<Item = &'a Attribute>) -> TokenStream {
+    if attrs.into_iter().any(is_about_deprecation) {
+        quote!(#[allow(deprecated)])
+    } else {
+        TokenStream::new()
+    }
+}
+
+fn is_about_deprecation(attr: &Attribute) -> bool {
+    let mut found = attr.path().is_ident("deprecated");
+    if attr.path().is_ident("allow") || attr.path().is_ident("expect") {
+        let _: syn::Result<()> = attr.parse_nested_meta(|lint| {
+            found |= lint.path.is_ident("deprecated");
+            Ok(())
+        });
+    }
+    found
+}
+
+/// The parameters without bounds and defaults, as the Python macros take them.
+pub(crate) fn parameters(generics: &Generics) -> TokenStream {
+    let parameters = generics.params.iter().map(|parameter| match parameter {
+        GenericParam::Lifetime(lifetime) => lifetime.lifetime.to_token_stream(),
+        GenericParam::Type(ty) => ty.ident.to_token_stream(),
+        GenericParam::Const(constant) => {
+            let (name, ty) = (&constant.ident, &constant.ty);
+            quote_spanned!(name.span()=> const #name: #ty)
+        }
+    });
+    quote!(#(#parameters),*)
+}
+
+/// The bounds of the user as predicates, each followed by a comma, then those that Python needs of type parameters.
+pub(crate) fn python_bounds(generics: &Generics) -> TokenStream {
+    let own = generics.type_params().filter(|ty| !ty.bounds.is_empty()).map(|ty| {
+        let (name, bounds) = (&ty.ident, &ty.bounds);
+        quote!(#name: #bounds,)
+    });
+    let clause = generics.where_clause.iter().flat_map(|clause| &clause.predicates);
+    let needed = generics.type_params().map(|ty| {
+        let name = &ty.ident;
+        quote_spanned!(Span::mixed_site()=> #name: 'static + __p::Send + __p::Sync,)
+    });
+    quote!(#(#own)* #(#clause,)* #(#needed)*)
+}

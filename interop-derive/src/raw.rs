@@ -1,0 +1,147 @@
+//! The rules about raw pointers, and about what keeps memory alive:
+//!
+//! 1. [`pointers_are_vouched_for`]: a pointer or an address as the data takes `unsafe_raw`.
+//! 2. [`pointee_is_said_once`]: by the type of the pointer, or by `element`.
+//! 3. [`device_with_raw`]: a raw pointer needs a device, a storage knows it.
+//! 4. [`owner_is_filled`]: an import puts the owner of the memory somewhere, in one place.
+
+use syn::{Type, TypePtr};
+
+use crate::attrs::DataWord;
+use crate::check::Claims;
+use crate::errors::Errors;
+use crate::fields::Field;
+use crate::words::shown;
+
+pub(crate) fn rules(claims: &Claims<'_>, errors: &mut Errors) {
+    let Some((field, data)) =
+        claims.data().and_then(|field| Some((field, &field.attrs.data.as_ref()?.value)))
+    else {
+        return;
+    };
+    pointers_are_vouched_for(field, data, errors);
+    pointee_is_said_once(field, data, errors);
+    device_with_raw(claims, field, data, errors);
+    owner_is_filled(claims, data, errors);
+}
+
+/// What a field type is, as far as its tokens tell; an alias is a `Storage`, and rustc judges it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Look {
+    /// `*mut f32`, `NonNull<f32>`.
+    Pointer,
+    /// `*mut c_void`, `usize`, `u64`, `CUdeviceptr`: where, but not what.
+    Address,
+    Storage,
+}
+
+impl Look {
+    fn of(ty: &Type) -> Self {
+        match ty {
+            Type::Group(group) => Self::of(&group.elem),
+            Type::Paren(paren) => Self::of(&paren.elem),
+            Type::Ptr(TypePtr { elem, .. }) if last_name(elem).is_some_and(|name| name == "c_void") => {
+                Self::Address
+            }
+            Type::Ptr(_) => Self::Pointer,
+            _ => match last_name(ty).as_deref() {
+                Some("NonNull") => Self::Pointer,
+                Some("usize" | "u64" | "i64" | "isize" | "CUdeviceptr") => Self::Address,
+                _ => Self::Storage,
+            },
+        }
+    }
+}
+
+/// The last name of a path: `NonNull` of `core::ptr::NonNull<f32>`.
+fn last_name(ty: &Type) -> Option<String> {
+    match ty {
+        Type::Group(group) => last_name(&group.elem),
+        Type::Path(path) => path.path.segments.last().map(|segment| segment.ident.to_string()),
+        _ => None,
+    }
+}
+
+/// Nobody can check a pointer, so the user's file says that somebody vouches for it, in a word with `unsafe` in it.
+fn pointers_are_vouched_for(field: &Field<'_>, data: &DataWord, errors: &mut Errors) {
+    let look = Look::of(field.ty);
+    if data.unsafe_raw.is_none() && look != Look::Storage && errors.is_absent("unsafe_raw") {
+        let form = if look == Look::Address { "data(unsafe_raw, element = f32)" } else { "data(unsafe_raw)" };
+        let found = format!("a `{}` does not say whether its memory is there", shown(field.ty));
+        let help = format!(
+            "write `{form}` if you vouch for it, and `#[cuda_array(device)]` on a field that says where it is; or use a \
+             type that owns its memory"
+        );
+        errors.push(field.ty, found, help);
+    }
+}
+
+fn pointee_is_said_once(field: &Field<'_>, data: &DataWord, errors: &mut Errors) {
+    let shown = shown(field.ty);
+    match (&data.unsafe_raw, &data.element, Look::of(field.ty)) {
+        (None, Some(element), Look::Storage) if errors.is_absent("unsafe_raw") => {
+            let help = "remove it: the element type is that of the storage; for an address, write `data(unsafe_raw, \
+                        element = f32)`";
+            errors.push(&element.word, "`element` without `unsafe_raw`", help);
+        }
+        (Some(_), Some(element), Look::Pointer) => {
+            let found = format!("`element` beside a `{shown}`, which says what it points to");
+            errors.push(&element.word, found, "remove `element`, or change the type of the pointer");
+        }
+        (Some(raw), None, Look::Address) if errors.is_absent("element") => {
+            let found = format!("a `{shown}` does not say what it points to");
+            errors.push(&raw.word, found, "write `data(unsafe_raw, element = f32)`, with the element type");
+        }
+        _ => {}
+    }
+}
+
+fn device_with_raw(claims: &Claims<'_>, data_field: &Field<'_>, data: &DataWord, errors: &mut Errors) {
+    let device = claims.only(|attrs| attrs.device.is_some()).and_then(|field| field.attrs.device.as_ref());
+    match (&data.unsafe_raw, device) {
+        (Some(raw), None) if errors.is_absent("device") => {
+            let found = "nothing says which device the raw pointer belongs to";
+            let help = "write `#[cuda_array(device)]` on a field of type `Device`";
+            errors.push(&raw.word, found, help);
+            errors.lose(Some("device"));
+        }
+        (None, Some(device))
+            if Look::of(data_field.ty) == Look::Storage && errors.is_absent("unsafe_raw") =>
+        {
+            let found =
+                format!("`device` beside the storage `{}`, which knows its device", data_field.name());
+            let help = "remove `device`; only a raw pointer, `data(unsafe_raw)`, takes one";
+            errors.push(&device.word, found, help);
+        }
+        _ => {}
+    }
+}
+
+/// A storage takes the owner of what arrives. A raw pointer cannot, so a field beside it does.
+fn owner_is_filled(claims: &Claims<'_>, data: &DataWord, errors: &mut Errors) {
+    if !claims.is_imported() {
+        return;
+    }
+    let owner = claims.only(|attrs| attrs.owner.is_some());
+    let word = owner.and_then(|field| field.attrs.owner.as_ref());
+    let default = owner.and_then(|field| field.attrs.default.as_ref());
+    match (&data.unsafe_raw, word, default) {
+        (Some(raw), None, _) if errors.is_absent("owner") && errors.is_absent("export") => {
+            let found = "nothing would keep the memory of an import alive";
+            let help = "add a field `#[cuda_array(owner)] owner: Owner`, or write `#[cuda_array(export)]` on a struct that \
+                        is never imported";
+            errors.push(&raw.word, found, help);
+        }
+        (Some(_), Some(_), Some(default)) => {
+            let found = "`default` on the owner of a raw pointer, which keeps the memory of an import alive";
+            errors.push(&default.word, found, "remove `default`");
+        }
+        (None, Some(owner), None) if errors.is_absent("unsafe_raw") && errors.is_absent("export") => {
+            let found = "an import gives the memory to the `data` field and has nothing for `owner`";
+            let help = "write `owner, default` or `owner, default = expression`, or `#[cuda_array(export)]` on a struct that \
+                        is never imported";
+            errors.push(&owner.word, found, help);
+        }
+        _ => {}
+    }
+}

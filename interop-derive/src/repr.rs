@@ -1,0 +1,53 @@
+//! The layout that `#[repr(...)]` fixes for an element.
+
+use syn::spanned::Spanned;
+use syn::{Attribute, DeriveInput, Path, Token};
+
+use crate::errors::Errors;
+
+/// A layout that is the same for every compiler.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Repr {
+    /// Fields in the order in which they are written.
+    C,
+    /// As the one field that is not empty.
+    Transparent,
+}
+
+/// The layout; reported and nothing when it is not fixed.
+pub(crate) fn read(input: &DeriveInput, errors: &mut Errors) -> Option<Repr> {
+    let words =
+        input.attrs.iter().filter(|attr| attr.path().is_ident("repr")).flat_map(words).collect::<Vec<Path>>();
+    let find = |name: &str| words.iter().find(|word| word.is_ident(name));
+    if let Some(packed) = find("packed") {
+        let help = "remove `packed`; fields that are ordered from large to small have no gaps";
+        errors.push(packed, "`#[derive(Element)]` on a packed struct, whose fields are not aligned", help);
+        return None;
+    }
+    if find("transparent").is_some() {
+        return Some(Repr::Transparent);
+    }
+    if find("C").is_some() {
+        return Some(Repr::C);
+    }
+    let help = "write `#[repr(C)]`, or `#[repr(transparent)]` on a newtype";
+    errors.push(&input.ident, "`#[derive(Element)]` on a struct whose layout rustc may change", help);
+    None
+}
+
+/// The words of one `#[repr(...)]`. What is wrong with them, rustc reports.
+fn words(attr: &Attribute) -> Vec<Path> {
+    let mut words = Vec::new();
+    let _: syn::Result<()> = attr.parse_nested_meta(|word| {
+        if word.input.peek(syn::token::Paren) {
+            let content;
+            syn::parenthesized!(content in word.input);
+            content.parse::<proc_macro2::TokenStream>()?;
+        } else if word.input.peek(Token![=]) {
+            return Err(syn::Error::new(word.path.span(), "no word of `repr` takes a value"));
+        }
+        words.push(word.path);
+        Ok(())
+    });
+    words
+}

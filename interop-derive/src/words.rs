@@ -1,0 +1,273 @@
+//! The legal words, where each belongs, and what a word that is not legal was probably meant to be.
+
+use quote::ToTokens;
+
+/// Where a `#[cuda_array(...)]` attribute stands.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Place {
+    Struct,
+    Field,
+}
+
+/// One legal word of one place.
+struct Word {
+    name: &'static str,
+    /// How it is written.
+    form: &'static str,
+    /// Which struct or field it is written on.
+    on: &'static str,
+}
+
+const STRUCT: [Word; 8] = [
+    Word { name: "shape", form: "shape = [height, width, 3]", on: "the struct" },
+    Word { name: "order", form: "order = \"C\"", on: "the struct" },
+    Word { name: "readonly", form: "readonly", on: "the struct" },
+    Word { name: "export", form: "export", on: "the struct" },
+    Word { name: "import", form: "import", on: "the struct" },
+    Word { name: "python", form: "python", on: "the struct" },
+    Word { name: "pyclass", form: "pyclass", on: "the struct" },
+    Word { name: "crate", form: "crate = \"path\"", on: "the struct" },
+];
+
+const FIELD: [Word; 7] = [
+    Word { name: "data", form: "data", on: "the field that holds the memory" },
+    Word { name: "shape", form: "shape", on: "the field that holds the shape" },
+    Word { name: "strides", form: "strides", on: "the field that holds the strides" },
+    Word { name: "stream", form: "stream", on: "the field that holds the stream" },
+    Word { name: "device", form: "device", on: "the field that says which device the memory is on" },
+    Word { name: "owner", form: "owner", on: "the field that keeps the memory alive" },
+    Word { name: "default", form: "default", on: "the field that an import fills with a default" },
+];
+
+/// What people write who know other libraries.
+const SYNONYMS: [(&str, &str); 16] = [
+    ("buffer", "data"),
+    ("context", "owner"),
+    ("cuda_stream", "stream"),
+    ("device_id", "device"),
+    ("dim", "shape"),
+    ("dims", "shape"),
+    ("extents", "shape"),
+    ("ignore", "default"),
+    ("keep_alive", "owner"),
+    ("layout", "order"),
+    ("memory", "data"),
+    ("ordinal", "device"),
+    ("pointer", "data"),
+    ("ptr", "data"),
+    ("skip", "default"),
+    ("storage", "data"),
+];
+
+/// What a word that is not legal was found to be, and what to write.
+pub(crate) struct Unknown {
+    pub(crate) found: String,
+    pub(crate) help: String,
+    /// The word that was probably meant.
+    pub(crate) meant: Option<&'static str>,
+}
+
+impl Place {
+    fn words(self) -> &'static [Word] {
+        match self {
+            Self::Struct => &STRUCT,
+            Self::Field => &FIELD,
+        }
+    }
+
+    const fn other(self) -> Self {
+        match self {
+            Self::Struct => Self::Field,
+            Self::Field => Self::Struct,
+        }
+    }
+
+    const fn noun(self) -> &'static str {
+        match self {
+            Self::Struct => "the struct",
+            Self::Field => "a field",
+        }
+    }
+
+    fn find(self, name: &str) -> Option<&'static Word> {
+        self.words().iter().find(|word| word.name == name)
+    }
+
+    fn nearest(self, name: &str) -> Option<&'static Word> {
+        nearest(name, self.words().iter().map(|word| word.name)).and_then(|name| self.find(name))
+    }
+
+    fn synonym(self, name: &str) -> Option<&'static Word> {
+        let (_, meant) = SYNONYMS.iter().find(|(other, _)| *other == name)?;
+        self.find(meant)
+    }
+
+    /// Explains a word that is not legal in this place.
+    pub(crate) fn explain(self, name: &str) -> Unknown {
+        let other = self.other();
+        let (here, there) = (self.noun(), other.noun());
+        let list = list(self.words().iter().map(|word| word.name));
+        if let Some(Word { form, on, name: meant }) = other.find(name) {
+            let found = format!("`{name}` belongs on {there}, not on {here}");
+            return Unknown {
+                found,
+                help: format!("write `#[cuda_array({form})]` on {on}"),
+                meant: Some(meant),
+            };
+        }
+        if name == "dtype" || name == "typestr" {
+            let help =
+                "remove it: the element type is that of the storage, as `f32` is of `Vec<f32>`".to_string();
+            return Unknown { found: format!("unknown word `{name}`"), help, meant: None };
+        }
+        let found = format!("unknown word `{name}` on {here}");
+        if let Some(word) = self.nearest(name).or_else(|| self.synonym(name)) {
+            let help = format!("write `{}`; {here} takes {list}", word.form);
+            return Unknown { found, help, meant: Some(word.name) };
+        }
+        if let Some(Word { form, on, name: meant }) = other.nearest(name).or_else(|| other.synonym(name)) {
+            return Unknown {
+                found,
+                help: format!("write `#[cuda_array({form})]` on {on}"),
+                meant: Some(meant),
+            };
+        }
+        Unknown { found, help: format!("{here} takes {list}"), meant: None }
+    }
+}
+
+/// The options inside the parentheses of `data(...)` and `strides(...)`.
+pub(crate) const DATA_OPTIONS: [&str; 2] = ["unsafe_raw", "element"];
+pub(crate) const STRIDES_OPTIONS: [&str; 1] = ["bytes"];
+
+/// The name, if it is a word or an option of any place.
+pub(crate) fn legal_name(name: &str) -> Option<&'static str> {
+    let words = STRUCT.iter().chain(&FIELD).map(|word| word.name);
+    words.chain(DATA_OPTIONS).chain(STRIDES_OPTIONS).find(|word| *word == name)
+}
+
+/// A value that the word takes.
+pub(crate) fn example(name: &str) -> &'static str {
+    match name {
+        "shape" => "[height, width, 3]",
+        "order" => "\"C\"",
+        "crate" => "\"path::to::interop_core\"",
+        "element" => "f32",
+        "default" => "expression",
+        _ => "value",
+    }
+}
+
+/// Tokens as they are written by hand, without the spaces that a token stream has between all of them.
+pub(crate) fn shown(tokens: impl ToTokens) -> String {
+    let mut text = tokens.to_token_stream().to_string();
+    for (spaced, written) in [(" :: ", "::"), (" < ", "<"), (" >", ">"), (" ,", ","), ("* ", "*"), ("& ", "&"), (" . ", ".")] {
+        text = text.replace(spaced, written);
+    }
+    text
+}
+
+/// `a`, `a` or `b`, `a`, `b` or `c`; each in backticks.
+pub(crate) fn list<'a>(names: impl Iterator<Item = &'a str>) -> String {
+    join(names, "or")
+}
+
+/// Names in backticks with commas, the last two joined by `last`.
+pub(crate) fn join<'a>(names: impl Iterator<Item = &'a str>, last: &str) -> String {
+    let names: Vec<String> = names.map(|name| format!("`{name}`")).collect();
+    match names.split_last() {
+        Some((end, rest)) if !rest.is_empty() => format!("{} {last} {end}", rest.join(", ")),
+        _ => names.concat(),
+    }
+}
+
+/// The one of `legal` that `name` is a misspelling of: at most one edit in three letters.
+pub(crate) fn nearest<'a>(name: &str, legal: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+    let name = name.to_lowercase();
+    legal
+        .map(|word| (distance(&name, &word.to_lowercase()), word))
+        .filter(|(edits, word)| *edits <= word.chars().count().max(name.chars().count()).div_ceil(3))
+        .filter(|(edits, word)| *edits < word.chars().count())
+        .min_by_key(|(edits, _)| *edits)
+        .map(|(_, word)| word)
+}
+
+/// How many letters must be inserted, removed, replaced or swapped with the next to turn `a` into `b`.
+fn distance(a: &str, b: &str) -> usize {
+    let (a, b): (Vec<char>, Vec<char>) = (a.chars().collect(), b.chars().collect());
+    let mut before: Vec<usize> = Vec::new();
+    let mut above: Vec<usize> = (0..=b.len()).collect();
+    for (row, left) in a.iter().enumerate() {
+        let mut line = vec![row + 1];
+        for (column, right) in b.iter().enumerate() {
+            let replaced = above[column] + usize::from(left != right);
+            let mut best = replaced.min(above[column + 1] + 1).min(line[column] + 1);
+            if row > 0 && column > 0 && *left == b[column - 1] && a[row - 1] == *right {
+                best = best.min(before[column - 1] + 1);
+            }
+            line.push(best);
+        }
+        before = std::mem::replace(&mut above, line);
+    }
+    above[b.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Place, distance, join, nearest, shown};
+
+    #[test]
+    fn distance_counts_edits_and_swaps() {
+        for (a, b, edits) in
+            [("", "", 0), ("", "abc", 3), ("data", "data", 0), ("daat", "data", 1), ("abc", "ca", 3)]
+        {
+            assert_eq!(distance(a, b), edits, "{a} {b}");
+        }
+    }
+
+    #[test]
+    fn nearest_finds_misspellings_and_nothing_else() {
+        let words = ["height", "width", "n"];
+        assert_eq!(nearest("heigth", words.into_iter()), Some("height"));
+        assert_eq!(nearest("Width", words.into_iter()), Some("width"));
+        assert_eq!(nearest("channels", words.into_iter()), None);
+        assert_eq!(nearest("m", words.into_iter()), None);
+    }
+
+    #[test]
+    fn every_misspelling_by_one_letter_is_understood() {
+        for place in [Place::Struct, Place::Field] {
+            for word in place.words() {
+                for cut in 0..word.name.len() {
+                    let name = format!("{}{}", &word.name[..cut], &word.name[cut + 1..]);
+                    if place.find(&name).is_none() && place.other().find(&name).is_none() {
+                        assert_eq!(place.explain(&name).meant, Some(word.name), "{name}");
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn synonyms_lead_to_legal_words_and_are_none_themselves() {
+        for (name, meant) in super::SYNONYMS {
+            assert!(super::legal_name(meant).is_some() && super::legal_name(name).is_none(), "{name}");
+        }
+    }
+
+    #[test]
+    fn tokens_are_shown_as_they_are_written() {
+        for written in ["*mut f32", "std::ptr::NonNull<f32>", "HashMap<String, Vec<u8>>", "&'static [f32]", "self.height"] {
+            let tokens: proc_macro2::TokenStream = written.parse().unwrap();
+            assert_eq!(shown(tokens), written);
+        }
+    }
+
+    #[test]
+    fn lists_read_as_english() {
+        assert_eq!(join([].into_iter(), "and"), "");
+        assert_eq!(join(["a"].into_iter(), "and"), "`a`");
+        assert_eq!(join(["a", "b"].into_iter(), "and"), "`a` and `b`");
+        assert_eq!(join(["a", "b", "c"].into_iter(), "or"), "`a`, `b` or `c`");
+    }
+}

@@ -1,0 +1,13 @@
+use interop_core::CudaArray;
+
+#[derive(CudaArray)]
+#[cuda_array(shape = [height, 3])]
+struct Image {
+    #[cuda_array(data)]
+    pixels: Vec<f32>,
+    #[cuda_array(shape)]
+    shape: [usize; 2],
+    height: usize,
+}
+
+fn main() {}

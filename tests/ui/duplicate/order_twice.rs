@@ -1,0 +1,13 @@
+use interop_core::CudaArray;
+
+#[derive(CudaArray)]
+#[cuda_array(order = "C")]
+#[cuda_array(order = "F")]
+struct Image {
+    #[cuda_array(data)]
+    pixels: Vec<f32>,
+    #[cuda_array(shape)]
+    shape: [usize; 2],
+}
+
+fn main() {}

@@ -1,0 +1,16 @@
+use interop_core::CudaArray;
+
+#[derive(CudaArray)]
+#[cuda_array(export)]
+struct Image {
+    #[cuda_array(data)]
+    pixels: Vec<f32>,
+    #[cuda_array(shape)]
+    shape: [usize; 2],
+    #[cuda_array(owner)]
+    first: interop_core::Owner,
+    #[cuda_array(owner)]
+    second: interop_core::Owner,
+}
+
+fn main() {}

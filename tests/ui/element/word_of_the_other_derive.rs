@@ -1,0 +1,10 @@
+use interop_core::Element;
+
+#[derive(Clone, Copy, Element)]
+#[repr(C)]
+#[cuda_array(readonly)]
+struct Point {
+    x: f32,
+}
+
+fn main() {}

@@ -1,0 +1,14 @@
+use interop_core::CudaArray;
+
+#[derive(CudaArray)]
+struct Image {
+    #[cuda_array(data)]
+    pixels: Vec<f32>,
+    #[cuda_array(shape)]
+    shape: [usize; 2],
+    name: String,
+    count: u32,
+    labels: Vec<String>,
+}
+
+fn main() {}

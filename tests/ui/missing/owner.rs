@@ -1,0 +1,13 @@
+use interop_core::CudaArray;
+
+#[derive(CudaArray)]
+struct Image {
+    #[cuda_array(data(unsafe_raw))]
+    pixels: *mut f32,
+    #[cuda_array(shape)]
+    shape: [usize; 2],
+    #[cuda_array(device)]
+    device: interop_core::Device,
+}
+
+fn main() {}

@@ -1,0 +1,10 @@
+use interop_core::CudaArray;
+
+#[derive(CudaArray)]
+struct Image {
+    #[cuda_array(data)]
+    pixels: Vec<f32>,
+    height: usize,
+}
+
+fn main() {}

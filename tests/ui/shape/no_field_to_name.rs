@@ -1,0 +1,10 @@
+use interop_core::CudaArray;
+
+#[derive(CudaArray)]
+#[cuda_array(shape = [height])]
+struct Image {
+    #[cuda_array(data)]
+    pixels: Vec<f32>,
+}
+
+fn main() {}

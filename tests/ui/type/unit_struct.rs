@@ -1,0 +1,6 @@
+use interop_core::CudaArray;
+
+#[derive(CudaArray)]
+struct Image;
+
+fn main() {}

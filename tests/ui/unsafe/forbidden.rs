@@ -1,0 +1,16 @@
+#![forbid(unsafe_code)]
+
+use interop_core::{CudaArray, Device};
+
+#[derive(CudaArray)]
+#[cuda_array(export)]
+struct Image {
+    #[cuda_array(data(unsafe_raw))]
+    pixels: *mut f32,
+    #[cuda_array(shape)]
+    shape: [usize; 2],
+    #[cuda_array(device)]
+    device: Device,
+}
+
+fn main() {}

@@ -1,0 +1,56 @@
+//! `cargo xtask ci`: everything that a change must pass, in one report.
+
+use crate::failure::{Failure, no_arguments};
+use crate::report::Report;
+use crate::{step, suites, workspace};
+
+/// Runs every check and every suite, also after one has failed.
+pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
+    no_arguments("ci", arguments)?;
+    let mut report = Report::default();
+    report.check("Format", "The code is laid out by rustfmt, so that a diff shows what changed.", format);
+    report.check("Lints", "All targets of all packages, every warning an error.", lints);
+    report.check(
+        "Documentation",
+        "Builds without a warning: no broken link, nothing public without a page.",
+        docs,
+    );
+    report.check("Packages", "What would be published builds from its own archive alone.", packages);
+    suites::run_into(&mut report, |_| true);
+    report.close()
+}
+
+/// The layout of the sources.
+fn format() -> Result<(), Failure> {
+    step::run(&mut workspace::cargo(["fmt", "--all", "--check"]))
+}
+
+/// The lints of the compiler and of clippy: everything at once, then the core with each of its parts alone, because
+/// what one part needs must not come from another.
+fn lints() -> Result<(), Failure> {
+    let mut all = workspace::cargo(["clippy", "--workspace", "--all-targets", "--locked"]);
+    step::run(all.arg(workspace::all_features()).args(["--", "-D", "warnings"]))?;
+    for part in ["derive", "python"].iter().chain(&workspace::FEATURES) {
+        let mut core =
+            workspace::cargo(["clippy", "--package=interop-core", "--no-default-features", "--locked"]);
+        step::run(core.arg(format!("--features={part}")).args(["--", "-D", "warnings"]))?;
+    }
+    Ok(())
+}
+
+/// The pages of the workspace's own packages.
+fn docs() -> Result<(), Failure> {
+    let mut docs = workspace::cargo(["doc", "--workspace", "--no-deps", "--locked"]);
+    step::run(docs.arg(workspace::all_features()).env("RUSTDOCFLAGS", "-D warnings"))
+}
+
+/// The two published packages.
+fn packages() -> Result<(), Failure> {
+    let mut cargo =
+        workspace::cargo(["package", "--package=interop-derive", "--package=interop-core", "--locked"]);
+    if !workspace::unattended() {
+        // Somebody who is still at work may ask before committing.
+        cargo.arg("--allow-dirty");
+    }
+    step::run(&mut cargo)
+}

@@ -1,0 +1,16 @@
+//! `cargo xtask demo`: the main job, on a photograph.
+
+use crate::failure::{Failure, no_arguments};
+use crate::python::{Environment, Requirements};
+use crate::{extension, step, workspace};
+
+/// Prepares what the demo needs and runs it.
+pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
+    no_arguments("demo", arguments)?;
+    let environment = Environment::prepare(Requirements::Demo)?;
+    extension::build(&environment)?;
+    step::announce("Demo", "A photograph travels between Python and Rust; its pixels stay where they are.");
+    let mut python = environment.python();
+    python.arg("examples/py-extension/demo.py").arg("--out").arg(workspace::target().join("demo"));
+    step::run(&mut python)
+}

@@ -1,0 +1,49 @@
+//! The example extension: built by cargo, put where Python finds it.
+
+use std::path::Path;
+use std::{env, fs};
+
+use crate::failure::{Failure, no_arguments};
+use crate::python::{Environment, Requirements};
+use crate::{step, workspace};
+
+/// `cargo xtask python`: the environment with the extension in it, and how to enter it.
+pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
+    no_arguments("python", arguments)?;
+    let environment = Environment::prepare(Requirements::Tests)?;
+    build(&environment)?;
+    let python = environment.python().get_program().to_string_lossy().into_owned();
+    println!("\nReady. Try:\n    {python} -c 'import interop_demo; help(interop_demo)'");
+    Ok(())
+}
+
+/// Builds the extension and copies it into the environment.
+pub(crate) fn build(environment: &Environment) -> Result<(), Failure> {
+    step::announce(
+        "Example extension",
+        "The Python module `interop_demo`, optimised, for any Python from 3.10 on.",
+    );
+    let mut cargo =
+        workspace::cargo(["rustc", "--release", "--package=interop-demo-extension", "--lib", "--locked"]);
+    // A folder of its own: an extension module is built against PyO3 with other settings than tests are, and each
+    // would otherwise undo what the other has built.
+    let folder = workspace::target().join("extension");
+    cargo.arg("--target-dir").arg(&folder).env("PYO3_BUILD_EXTENSION_MODULE", "1");
+    cargo.env("PYO3_PYTHON", environment.python().get_program());
+    if cfg!(target_os = "macos") {
+        // Python's own symbols are there only once it has loaded the module.
+        cargo.args(["--", "-C", "link-arg=-undefined", "-C", "link-arg=dynamic_lookup"]);
+    }
+    step::run(&mut cargo)?;
+    let library = format!("{}interop_demo{}", env::consts::DLL_PREFIX, env::consts::DLL_SUFFIX);
+    let module = if cfg!(windows) { "interop_demo.pyd" } else { "interop_demo.abi3.so" };
+    install(&folder.join("release").join(library), &environment.site_packages()?.join(module))
+}
+
+/// Copies the library in one step: a Python that runs meanwhile keeps the file it has loaded.
+fn install(library: &Path, module: &Path) -> Result<(), Failure> {
+    let fresh = module.with_extension("new");
+    fs::copy(library, &fresh)
+        .and_then(|_| fs::rename(&fresh, module))
+        .map_err(|error| Failure::new(format!("{} to {}: {error}", library.display(), module.display())))
+}

@@ -1,0 +1,98 @@
+//! The workspace's own commands, run as `cargo xtask <command>`.
+//!
+//! One mechanism serves people and automation: what the automation runs is `cargo xtask ci`, and anybody can run it too.
+
+mod bless;
+mod ci;
+mod counts;
+mod demo;
+mod extension;
+mod failure;
+mod python;
+mod report;
+mod step;
+mod suites;
+mod workspace;
+
+use std::env;
+use std::process::ExitCode;
+
+use failure::Failure;
+
+/// One line of the command table.
+struct Command {
+    /// The word that follows `cargo xtask`.
+    name: &'static str,
+    /// What it takes after its name, for the list.
+    arguments: &'static str,
+    /// What it does, in one line.
+    help: &'static str,
+    /// Does it, with the arguments that followed the name.
+    run: fn(&[String]) -> Result<(), Failure>,
+}
+
+/// Every command there is.
+const COMMANDS: [Command; 5] = [
+    Command {
+        name: "demo",
+        arguments: "",
+        help: "a photograph goes through Rust, NumPy and JAX, and no pixel is copied on the way",
+        run: demo::run,
+    },
+    Command {
+        name: "test",
+        arguments: "[SUITE]...",
+        help: "every test, or those of some suites: debug, release, doc, python",
+        run: suites::run,
+    },
+    Command {
+        name: "ci",
+        arguments: "",
+        help: "everything that a change must pass: format, lints, documentation, packages, every test",
+        run: ci::run,
+    },
+    Command {
+        name: "python",
+        arguments: "",
+        help: "the example extension in a virtual environment, to try it by hand",
+        run: extension::run,
+    },
+    Command {
+        name: "bless",
+        arguments: "",
+        help: "rewrite the expected messages and expansions of the derive",
+        run: bless::run,
+    },
+];
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = env::args().skip(1).collect();
+    let Some((name, rest)) = arguments.split_first() else {
+        return list("a command is missing");
+    };
+    if matches!(name.as_str(), "help" | "--help" | "-h") {
+        println!("{}", table());
+        return ExitCode::SUCCESS;
+    }
+    let Some(command) = COMMANDS.iter().find(|command| command.name == name) else {
+        return list(&format!("there is no command `{name}`"));
+    };
+    match (command.run)(rest) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => failure.exit(),
+    }
+}
+
+/// Refuses a command line: says why, lists what there is, and returns the exit code for wrong usage.
+fn list(why: &str) -> ExitCode {
+    Failure::usage(format!("{why}\n\n{}", table())).exit()
+}
+
+/// The commands with one line of help each.
+fn table() -> String {
+    let line = |Command { name, arguments, help, .. }: &Command| {
+        format!("  {:<18}{help}", format!("{name} {arguments}"))
+    };
+    let lines: Vec<_> = COMMANDS.iter().map(line).collect();
+    format!("usage: cargo xtask <command>\n\n{}", lines.join("\n"))
+}

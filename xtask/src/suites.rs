@@ -1,0 +1,114 @@
+//! `cargo xtask test`: the test suites and how each is run.
+
+use crate::counts::Counts;
+use crate::failure::Failure;
+use crate::python::{Environment, Requirements};
+use crate::report::Report;
+use crate::{extension, step, workspace};
+
+/// Everything but the Python extension, which is tested from Python.
+const ALL: [&str; 2] = ["--workspace", "--exclude=interop-demo-extension"];
+
+/// What computes at run time.
+const RUNTIME: [&str; 2] = ["--package=interop-core", "--package=interop-tests"];
+
+/// One suite.
+struct Suite {
+    /// What selects it on the command line.
+    word: &'static str,
+    /// Its name in the report.
+    name: &'static str,
+    /// What it is there for.
+    why: &'static str,
+    /// Runs it and counts its tests.
+    run: fn(&mut Counts) -> Result<(), Failure>,
+}
+
+/// Every suite, in the order in which they run.
+const SUITES: [Suite; 4] = [
+    Suite {
+        word: "debug",
+        name: "Rust tests, debug build",
+        why: "The whole workspace with overflow checks and debug assertions, and the messages of the derive.",
+        run: |counts| rust(&ALL, &["--tests"], counts),
+    },
+    Suite {
+        word: "release",
+        name: "Rust tests, release build",
+        why: "The runtime without those: a number that would wrap must be caught by a check of our own.",
+        run: |counts| {
+            // The test named `ui` asks the compiler, whose answers are the same in both builds.
+            rust(&RUNTIME, &["--tests", "--release", "--", "--exact", "--skip", "ui"], counts)
+        },
+    },
+    Suite {
+        word: "doc",
+        name: "Rust doc tests",
+        why: "Every example in the documentation and the README compiles and does what it says.",
+        run: |counts| rust(&ALL, &["--doc"], counts),
+    },
+    Suite {
+        word: "python",
+        name: "Python tests",
+        why: "The example extension, against the libraries that people use, in a virtual environment of its own.",
+        run: python,
+    },
+];
+
+/// Runs the suites named in `arguments`, or all.
+pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
+    if let Some(unknown) = arguments.iter().find(|word| SUITES.iter().all(|suite| suite.word != **word)) {
+        let words = SUITES.map(|suite| suite.word).join(", ");
+        return Err(Failure::usage(format!("there is no test suite `{unknown}`; there are: {words}")));
+    }
+    let mut report = Report::default();
+    run_into(&mut report, |word| arguments.is_empty() || arguments.iter().any(|argument| argument == word));
+    report.close()
+}
+
+/// Runs the suites whose word is `wanted` into a report.
+pub(crate) fn run_into(report: &mut Report, wanted: impl Fn(&str) -> bool) {
+    for suite in SUITES.iter().filter(|suite| wanted(suite.word)) {
+        report.suite(suite.name, suite.why, suite.run);
+    }
+}
+
+/// Runs `cargo test` over some packages, with the features that add tests, and past a program that fails.
+fn rust(packages: &[&str], arguments: &[&str], counts: &mut Counts) -> Result<(), Failure> {
+    let mut command = workspace::cargo(["test", "--no-fail-fast", "--locked"]);
+    command.args(packages).arg(workspace::all_features()).args(arguments);
+    let mut failed = Vec::new();
+    let outcome = step::follow(&mut command, |line| {
+        // One closing line for each test program.
+        if let Some(result) = Counts::from_libtest(line) {
+            *counts += result;
+        } else if line.starts_with("test ") && line.ends_with(" ... FAILED") {
+            failed.push(format!("\n    {line}"));
+        }
+    });
+    // The names again at the end, where thousands of lines do not hide them.
+    outcome.map_err(|failure| Failure::new(format!("{failure}{}", failed.concat())))
+}
+
+/// Builds the extension and runs pytest over it.
+fn python(counts: &mut Counts) -> Result<(), Failure> {
+    let environment = Environment::prepare(Requirements::Tests)?;
+    extension::build(&environment)?;
+    let mut pytest = environment.python();
+    // No cache folder among the sources; every skipped test with its reason; a misspelt mark is an error; a deadlock
+    // ends with the stack of every thread instead of never.
+    pytest.args(["-m", "pytest", "-p", "no:cacheprovider", "-ra", "--color=no", "--strict-markers"]);
+    pytest.args([
+        "-o",
+        "faulthandler_timeout=300",
+        "-o",
+        "faulthandler_exit_on_timeout=true",
+        "tests/python",
+    ]);
+    step::follow(&mut pytest, |line| {
+        // The last such line counts: one before it can only be the captured output of a test.
+        if let Some(result) = Counts::from_pytest(line) {
+            *counts = result;
+        }
+    })
+}
