@@ -100,8 +100,10 @@ pub unsafe trait CudaArray {
     fn apply<T: Element>(&mut self, change: impl FnMut(T) -> T) -> Result<()> {
         let facts = self.facts()?;
         check_writable(&facts)?;
-        // SAFETY: rule 1; the borrow is exclusive and the array writable.
-        unsafe { HostElements::<T>::of(&facts)?.apply(change) }
+        // SAFETY: rule 1.
+        let elements = unsafe { HostElements::<T>::of(&facts) }?;
+        // SAFETY: the borrow is exclusive and the array writable.
+        unsafe { elements.apply(change) }
     }
 
     /// The CUDA Array Interface of the array, as plain data. Keep the struct while it is in use: the interface owns
@@ -151,9 +153,9 @@ pub unsafe trait CudaArray {
 
 // SAFETY: as the struct inside, which the handle keeps alive and gives no `&mut` to while it is shared. What only a sole
 // owner may write is read-only.
-unsafe impl<A: CudaArray> CudaArray for Arc<A> {
+unsafe impl<T: CudaArray> CudaArray for Arc<T> {
     fn facts(&self) -> Result<Facts> {
-        let facts = A::facts(self)?;
+        let facts = T::facts(self)?;
         let writes = if facts.is_readonly() { crate::Writes::Never } else { facts.writes() };
         Ok(Facts { writes, ..facts })
     }

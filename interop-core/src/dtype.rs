@@ -22,21 +22,21 @@ use crate::error::{Error, ErrorKind, Result};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(C)]
 pub struct DType {
-    code: u8,
-    bits: u8,
-    lanes: u16,
+    pub(crate) code: u8,
+    pub(crate) bits: u8,
+    pub(crate) lanes: u16,
 }
 
 /// What one type code allows, and how it is written elsewhere.
-struct Row {
-    code: u8,
+pub(crate) struct Row {
+    pub(crate) code: u8,
     /// The name, to which the bits are added where `sized` says so.
     name: &'static str,
     sized: bool,
     /// The kind character of a typestr; `None`: the interface cannot spell it.
-    kind: Option<char>,
+    pub(crate) kind: Option<char>,
     /// The bits that a lane may have. Empty: any number of whole bytes.
-    bits: &'static [u8],
+    pub(crate) bits: &'static [u8],
 }
 
 const fn row(code: u8, name: &'static str, sized: bool, kind: Option<char>, bits: &'static [u8]) -> Row {
@@ -44,7 +44,7 @@ const fn row(code: u8, name: &'static str, sized: bool, kind: Option<char>, bits
 }
 
 /// `dlpack.h` 1.3, `DLDataTypeCode`, beside the kinds of NumPy's array interface.
-const TABLE: [Row; 18] = [
+pub(crate) const TABLE: [Row; 18] = [
     row(0, "int", true, Some('i'), &[8, 16, 32, 64]),
     row(1, "uint", true, Some('u'), &[8, 16, 32, 64]),
     row(2, "float", true, Some('f'), &[16, 32, 64]),
@@ -65,8 +65,8 @@ const TABLE: [Row; 18] = [
     row(17, "float4_e2m1fn", false, None, &[4]),
 ];
 
-const OPAQUE: u8 = 3;
-const COMPLEX: u8 = 5;
+pub(crate) const OPAQUE: u8 = 3;
+pub(crate) const COMPLEX: u8 = 5;
 
 macro_rules! named {
     ($($name:ident = ($code:literal, $bits:literal), $doc:literal;)*) => {
@@ -159,7 +159,7 @@ impl DType {
         self.code == OPAQUE
     }
 
-    fn row(self) -> Option<&'static Row> {
+    pub(crate) fn row(self) -> Option<&'static Row> {
         TABLE.iter().find(|row| row.code == self.code)
     }
 
@@ -208,76 +208,10 @@ impl DType {
             Some(known(scalar)?.with_lanes(lanes.parse().ok().filter(|lanes| *lanes > 1)?))
         })
     }
-
-    /// The typestr, where the CUDA Array Interface can spell the type.
-    ///
-    /// It cannot for `bfloat16`, the small floats, half-precision complex, and vector lanes.
-    #[must_use]
-    pub fn typestr(self) -> Option<Typestr> {
-        let row = self.row()?;
-        let kind = row.kind?;
-        let bytes = self.packed_bits() / 8;
-        let spelled = self.is_opaque() || (self.lanes == 1 && !(self.code == COMPLEX && self.bits == 32));
-        (spelled && self.check().is_ok()).then(|| Typestr::new(kind, bytes))
-    }
-
-    /// Reads a typestr: byte order, kind, size in bytes.
-    ///
-    /// One-byte kinds may have any byte order character; wider ones must have the native one. Opaque bytes are `|V`.
-    /// `<V2` is refused: PyTorch writes it for `bfloat16`, which no reader can know.
-    ///
-    /// # Errors
-    ///
-    /// [`ErrorKind::DType`], with what is allowed: NumPy's kinds `O`, `S`, `U`, `M`, `m` and `t` are no numbers, `=` is
-    /// outside the grammar, and foreign byte order is refused.
-    pub fn from_typestr(typestr: &str) -> Result<Self> {
-        let fail = |allowed: &str| {
-            Error::new(ErrorKind::DType, "typestr", format_args!("{:?}", clip(typestr)), allowed)
-        };
-        let grammar =
-            "a byte order (<, > or |), a kind (b, i, u, f, c or V) and a size in bytes, such as \"<f4\"";
-        let mut chars = typestr.chars();
-        let (Some(order), Some(kind)) = (chars.next(), chars.next()) else { return Err(fail(grammar)) };
-        let digits = chars.as_str();
-        if !matches!(order, '<' | '>' | '|')
-            || digits.is_empty()
-            || !digits.bytes().all(|b| b.is_ascii_digit())
-        {
-            return Err(fail(grammar));
-        }
-        let bytes: usize = digits.parse().map_err(|_| fail("a size that fits an address"))?;
-        let row = TABLE
-            .iter()
-            .find(|row| row.kind == Some(kind))
-            .ok_or_else(|| fail("one of the kinds b, i, u, f, c and V"))?;
-        if row.code == OPAQUE {
-            if order != '|' {
-                return Err(fail("|V for opaque bytes; a bfloat16 array goes through DLPack"));
-            }
-            let bytes = u16::try_from(bytes).ok().filter(|bytes| *bytes > 0);
-            return bytes.map(Self::opaque).ok_or_else(|| fail("1 to 65535 opaque bytes"));
-        }
-        let bits = u8::try_from(bytes.saturating_mul(8)).unwrap_or(0);
-        let dtype = Self::new(row.code, bits, 1);
-        let Some(own) = dtype.typestr() else {
-            return Err(fail(&format!("kind {kind} of {} bytes", spelled_sizes(row))));
-        };
-        if bytes > 1 && order != own.as_str().chars().next().unwrap_or('<') {
-            return Err(fail(&format!("the native byte order, \"{}\"", own.as_str())));
-        }
-        Ok(dtype)
-    }
-}
-
-/// The sizes in bytes that a typestr can give this kind.
-fn spelled_sizes(row: &Row) -> String {
-    let bytes: Vec<u8> =
-        row.bits.iter().filter(|bits| row.code != COMPLEX || **bits > 32).map(|bits| bits / 8).collect();
-    list(&bytes)
 }
 
 /// `8, 16 or 32`.
-fn list(numbers: &[u8]) -> String {
+pub(crate) fn list(numbers: &[u8]) -> String {
     let words: Vec<String> = numbers.iter().map(u8::to_string).collect();
     match words.split_last() {
         Some((last, rest)) if !rest.is_empty() => format!("{} or {last}", rest.join(", ")),
@@ -286,68 +220,10 @@ fn list(numbers: &[u8]) -> String {
     }
 }
 
-/// The start of a text that somebody else wrote, short enough for a message.
-fn clip(text: &str) -> String {
-    const MOST: usize = 40;
-    if text.chars().count() <= MOST {
-        return text.into();
-    }
-    text.chars().take(MOST).chain("…".chars()).collect()
-}
-
 impl fmt::Display for DType {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { code, bits, lanes } = self;
         write!(f, "{} (code {code}, {bits} bits, lanes {lanes})", self.name())
-    }
-}
-
-/// A typestr: at most eight ASCII characters, in place.
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Typestr {
-    text: [u8; 8],
-    len: u8,
-}
-
-impl Typestr {
-    /// Sizes are below 65536 (opaque bytes), so order, kind and five digits fit.
-    fn new(kind: char, bytes: usize) -> Self {
-        let order = match (bytes, kind) {
-            (1, _) | (_, 'V') => '|',
-            _ if cfg!(target_endian = "big") => '>',
-            _ => '<',
-        };
-        let mut typestr = Self { text: [0; 8], len: 0 };
-        typestr.push(order);
-        typestr.push(kind);
-        let digits = bytes.checked_ilog10().unwrap_or(0);
-        for power in (0..=digits).rev() {
-            typestr.push(char::from(b'0' + (bytes / 10_usize.pow(power) % 10) as u8));
-        }
-        typestr
-    }
-
-    fn push(&mut self, char: char) {
-        self.text[usize::from(self.len)] = char as u8;
-        self.len += 1;
-    }
-
-    /// The text.
-    #[must_use]
-    pub fn as_str(&self) -> &str {
-        core::str::from_utf8(&self.text[..usize::from(self.len)]).unwrap_or_default()
-    }
-}
-
-impl fmt::Display for Typestr {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
-    }
-}
-
-impl fmt::Debug for Typestr {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:?}", self.as_str())
     }
 }
 
@@ -363,18 +239,15 @@ mod tests {
             .flat_map(|(c, b)| (0..5_u16).map(move |l| (c, b, l)))
         {
             let dtype = DType::new(code, bits, lanes);
-            match dtype.check() {
-                Err(error) => {
-                    assert!(error.found().contains(&format!("code {code}, {bits} bits, lanes {lanes}")))
-                }
-                Ok(()) => {
-                    assert!(lanes > 0 && bits > 0);
-                    if let Some(typestr) = dtype.typestr() {
-                        let back = DType::from_typestr(typestr.as_str()).unwrap();
-                        assert_eq!(back.packed_bits(), dtype.packed_bits(), "{dtype}");
-                        assert!(back == dtype || dtype.is_opaque());
-                    }
-                }
+            if let Err(error) = dtype.check() {
+                assert!(error.found().contains(&format!("code {code}, {bits} bits, lanes {lanes}")));
+                continue;
+            }
+            assert!(lanes > 0 && bits > 0);
+            if let Some(typestr) = dtype.typestr() {
+                let back = DType::from_typestr(typestr.as_str()).unwrap();
+                assert_eq!(back.packed_bits(), dtype.packed_bits(), "{dtype}");
+                assert!(back == dtype || dtype.is_opaque());
             }
         }
     }
@@ -399,48 +272,5 @@ mod tests {
         }
         assert!(DType::new(18, 32, 1).check().is_ok(), "an unknown code of whole bytes stays a fact");
         assert_eq!(DType::new(18, 32, 1).name(), "dlpack_code18_bits32_lanes1");
-    }
-
-    #[test]
-    fn typestr_grammar() {
-        let legal = [("<f4", DType::F32), ("|u1", DType::U8), ("<u1", DType::U8), (">i1", DType::I8)];
-        for (text, dtype) in legal {
-            assert_eq!(DType::from_typestr(text), Ok(dtype), "{text}");
-        }
-        assert_eq!(DType::from_typestr("|V12"), Ok(DType::opaque(12)));
-        let illegal = [
-            "",
-            "<",
-            "<f",
-            "f4",
-            "=f4",
-            ">f4",
-            "|f4",
-            "<f3",
-            "<f16",
-            "<c4",
-            "<V2",
-            "|V0",
-            "|V65536",
-            "|O8",
-            "|S4",
-            "<U4",
-            "<M8",
-            "<m8",
-            "|t1",
-            "<f 4",
-            "<f+4",
-            "<f-4",
-            "<f4 ",
-            "<b4",
-            "<f99999999999999999999",
-            "é4",
-            "<é4",
-        ];
-        for text in illegal {
-            let error = DType::from_typestr(text).unwrap_err();
-            assert_eq!(error.kind(), ErrorKind::DType, "{text}");
-            assert_eq!(error.place(), "typestr");
-        }
     }
 }

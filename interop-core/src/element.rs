@@ -120,8 +120,15 @@ impl ElementType {
     #[doc(hidden)]
     #[must_use]
     pub const fn record<T: Element>() -> Self {
-        assert!(size_of::<T>() <= u16::MAX as usize, "a struct element has 65535 bytes at most");
-        Self { fields: Some(T::FIELDS), ..Self::scalar::<T>(DType::opaque(size_of::<T>() as u16)) }
+        Self { fields: Some(T::FIELDS), ..Self::blob::<T>() }
+    }
+
+    /// Opaque bytes, as many as `T` has.
+    #[expect(clippy::cast_possible_truncation, reason = "compared with the most that fits")]
+    const fn blob<T>() -> Self {
+        assert!(size_of::<T>() > 0, "an element has at least one byte");
+        assert!(size_of::<T>() <= u16::MAX as usize, "an element of opaque bytes has 65535 at most");
+        Self::scalar::<T>(DType::opaque(size_of::<T>() as u16))
     }
 
     const fn array<T: Element, const N: usize>() -> Self {
@@ -130,10 +137,10 @@ impl ElementType {
         assert!(N > 0, "an array element has at least one part");
         let mut axes = [0; MAX_AXES];
         axes[0] = N;
-        let mut axis = 0;
-        while axis < item.ndim {
-            axes[axis + 1] = item.axes[axis];
-            axis += 1;
+        let mut inner = 0;
+        while inner < item.ndim {
+            axes[inner + 1] = item.axes[inner];
+            inner += 1;
         }
         Self { axes, ndim: item.ndim + 1, size: size_of::<[T; N]>(), ..item }
     }
@@ -174,6 +181,8 @@ impl ElementType {
     }
 }
 
+const POINTER_BITS: u8 = if cfg!(target_pointer_width = "64") { 64 } else { 32 };
+
 macro_rules! elements {
     ($($type:ty => $dtype:expr;)*) => {
         $(
@@ -191,12 +200,12 @@ elements! {
     i16 => DType::I16;
     i32 => DType::I32;
     i64 => DType::I64;
-    isize => DType::new(0, 8 * size_of::<isize>() as u8, 1);
+    isize => DType::new(DType::I64.code(), POINTER_BITS, 1);
     u8 => DType::U8;
     u16 => DType::U16;
     u32 => DType::U32;
     u64 => DType::U64;
-    usize => DType::new(1, 8 * size_of::<usize>() as u8, 1);
+    usize => DType::new(DType::U64.code(), POINTER_BITS, 1);
     f32 => DType::F32;
     f64 => DType::F64;
 }
@@ -270,8 +279,5 @@ pub struct Opaque<const N: usize>(pub [u8; N]);
 
 // SAFETY: 1: `N` bytes, and `opaque` is checked against that size. 2: bytes.
 unsafe impl<const N: usize> Element for Opaque<N> {
-    const TYPE: ElementType = {
-        assert!(0 < N && N <= u16::MAX as usize, "a blob has 1 to 65535 bytes");
-        ElementType::scalar::<Self>(DType::opaque(N as u16))
-    };
+    const TYPE: ElementType = ElementType::blob::<Self>();
 }

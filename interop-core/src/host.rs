@@ -165,13 +165,14 @@ impl<const N: usize> RawView<N> {
     /// The pointer to the element at `index`.
     fn element<T>(&self, index: [usize; N]) -> Result<*mut T> {
         let mut offset = 0;
-        for axis in 0..N {
-            if index[axis] >= self.shape[axis] {
-                let place = format_args!("index[{axis}]");
-                let allowed = format_args!("less than the extent {}", self.shape[axis]);
-                return Err(Error::new(ErrorKind::Bounds, place, index[axis], allowed));
+        for (axis, (at, (extent, stride))) in
+            index.iter().zip(self.shape.iter().zip(&self.strides)).enumerate()
+        {
+            if at >= extent {
+                let allowed = format_args!("less than the extent {extent}");
+                return Err(Error::new(ErrorKind::Bounds, format_args!("index[{axis}]"), at, allowed));
             }
-            offset += index[axis] as isize * self.strides[axis];
+            offset += *at as isize * stride;
         }
         Ok(ptr::with_exposed_provenance_mut::<T>(self.address).wrapping_offset(offset))
     }
@@ -211,7 +212,7 @@ unsafe fn read<T: Element>(element: *const T) -> Result<T> {
 unsafe fn check_bools(bytes: *const u8, count: usize) -> Result<()> {
     for at in 0..count {
         // SAFETY: `at` is below `count`, for which the caller vouches.
-        let byte = unsafe { bytes.add(at).read() };
+        let byte = unsafe { bytes.wrapping_add(at).read() };
         if byte > 1 {
             let found = format_args!("the byte {byte} in a bool");
             return Err(Error::new(ErrorKind::DType, "data", found, "0 and 1; view the array as u8"));

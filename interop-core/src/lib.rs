@@ -18,7 +18,7 @@
 //! }
 //!
 //! // Out: the memory and the struct become one DLPack tensor, of one allocation.
-//! let image = Image { pixels: HostVec::zeroed(480 * 640 * 3), height: 480, width: 640 };
+//! let image = Image { pixels: HostVec::<f32>::zeroed(480 * 640 * 3), height: 480, width: 640 };
 //! let address = image.facts()?.address();
 //! let tensor = image.into_dlpack::<Versioned>()?;
 //!
@@ -80,6 +80,7 @@ mod record;
 mod roles;
 mod storage;
 mod stream;
+mod typestr;
 mod view;
 
 pub use array::{CudaArray, FromArray};
@@ -89,7 +90,7 @@ pub use counters::{live_allocations, live_exports};
 pub use descriptor::{Descriptor, Strides, Writes};
 pub use device::{Device, DeviceType};
 pub use dims::{Dims, MAX_NDIM};
-pub use dtype::{DType, Typestr};
+pub use dtype::DType;
 pub use element::{
     Element, ElementType, Float4E2m1fnX2, Float6E2m3fn, Float6E3m2fn, Float8E3m4, Float8E4m3,
     Float8E4m3b11fnuz, Float8E4m3fn, Float8E4m3fnuz, Float8E5m2, Float8E5m2fnuz, Float8E8m0fnu, Opaque,
@@ -105,6 +106,7 @@ pub use record::{Record, RecordField};
 pub use roles::{AsStream, FromStream};
 pub use storage::{FromImport, Memory, Storage};
 pub use stream::StreamHandle;
+pub use typestr::Typestr;
 pub use view::{ArrayView, ArrayViewMut};
 
 #[cfg(feature = "derive")]

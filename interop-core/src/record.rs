@@ -17,6 +17,10 @@ pub struct Field {
 
 impl Field {
     /// The field of this name and type at this offset.
+    ///
+    /// # Panics
+    ///
+    /// At compile time, for a type with invalid bit patterns.
     #[must_use]
     pub const fn new(name: &'static str, offset: usize, element: ElementType) -> Self {
         assert!(

@@ -17,16 +17,27 @@ use crate::stream::StreamHandle;
 /// [`host`](Self::host).
 ///
 /// ```
-/// use interop_core::{CudaArray, Error};
-/// # use interop_core::example::Image;
+/// use interop_core::CudaArray;
 ///
-/// let image = Image::new(2, 3);
-/// let view = image.view::<f32, 3>()?;
-/// assert_eq!(view.shape(), [2, 3, 3]);
-/// assert_eq!(view.strides(), [9, 3, 1]);
-/// assert_eq!(view.host()?.get([1, 2, 0])?, 15.0);
-/// assert!(image.view::<f64, 3>().is_err());
-/// # Ok::<(), Error>(())
+/// #[derive(CudaArray)]
+/// #[cuda_array(shape = [rows, 3])]
+/// struct Points {
+///     #[cuda_array(data)]
+///     coordinates: Vec<f32>,
+///     rows: usize,
+/// }
+///
+/// let points = Points { coordinates: (0..6).map(|at| at as f32).collect(), rows: 2 };
+/// let view = points.view::<f32, 2>()?;
+/// assert_eq!((view.shape(), view.strides()), ([2, 3], [3, 1]));
+/// assert_eq!(view.host()?.get([1, 2])?, 5.0);
+///
+/// // The trailing axis may be taken as one element.
+/// assert_eq!(points.view::<[f32; 3], 1>()?.host()?.get([1])?, [3.0, 4.0, 5.0]);
+///
+/// let error = points.view::<f64, 2>().unwrap_err();
+/// assert_eq!(error.to_string(), "`dtype`: found float32 (code 2, 32 bits, lanes 1), allowed: float64");
+/// # Ok::<(), interop_core::Error>(())
 /// ```
 #[derive(Clone, Copy, Debug)]
 pub struct ArrayView<'a, T, const N: usize> {

@@ -208,7 +208,11 @@ fn text(entry: &Entry, form: &str, errors: &mut Errors) -> Option<LitStr> {
         Value::Given(tokens) => {
             let text = syn::parse2(tokens.clone()).ok();
             if text.is_none() {
-                errors.push(tokens, format_args!("`{word}` takes a string, found `{}`", words::shown(tokens)), help);
+                errors.push(
+                    tokens,
+                    format_args!("`{word}` takes a string, found `{}`", words::shown(tokens)),
+                    help,
+                );
             }
             text
         }
@@ -280,9 +284,11 @@ fn strides(entry: &Entry, errors: &mut Errors) -> Unit {
     for option in options(entry, "strides(bytes)` when they are in bytes", errors).unwrap_or_default() {
         match option.word.to_string().as_str() {
             "bytes" => flag(&mut unit, option, errors),
-            "elements" => {
-                errors.push(&option.word, "strides are in elements unless `bytes` is written", "write `strides`")
-            }
+            "elements" => errors.push(
+                &option.word,
+                "strides are in elements unless `bytes` is written",
+                "write `strides`",
+            ),
             _ => unknown_option(&option.word, "strides", &words::STRIDES_OPTIONS, errors),
         }
     }

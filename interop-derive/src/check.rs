@@ -13,7 +13,7 @@
 //!
 //! A rule about an absent word asks [`Errors::is_absent`] first: a word that is there but misspelt was reported before.
 
-use syn::{DeriveInput, Generics};
+use syn::{DeriveInput, GenericParam, Generics};
 
 use crate::attrs::{ContainerAttrs, FieldAttrs};
 use crate::errors::Errors;
@@ -204,13 +204,13 @@ fn everything_filled(claims: &Claims<'_>, errors: &mut Errors) {
 /// Python objects live as long as Python likes, and a Python class is one type.
 fn python(claims: &Claims<'_>, errors: &mut Errors) {
     let generics = claims.generics();
-    if let (Some(pyclass), Some(_)) = (&claims.attrs.pyclass, generics.params.first()) {
+    if let (Some(pyclass), Some(parameter)) = (&claims.attrs.pyclass, generics.params.first()) {
+        let help = match parameter {
+            GenericParam::Lifetime(_) => "own the memory in place of borrowing it",
+            _ => "name the types in place of the parameters, as in `Vec<f32>` for `Vec<T>`",
+        };
         let found = "`pyclass` on a struct with generic parameters, and a Python class is one type";
-        errors.push(
-            &pyclass.word,
-            found,
-            "remove the parameters, for example with `DeviceBuffer<f32>` in place of `T`",
-        );
+        errors.push(&pyclass.word, found, help);
     } else if let (Some(python), Some(lifetime)) = (&claims.attrs.python, generics.lifetimes().next()) {
         let found = format!("`python` on a struct that borrows for `{}`", lifetime.lifetime);
         let help = "remove `python`, or own the memory: a Python object can live longer than any borrow";

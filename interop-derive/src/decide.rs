@@ -1,8 +1,9 @@
 //! Claims that passed every rule become the model. Every default is chosen here and nowhere else.
 
+use proc_macro2::Span;
 use syn::Path;
 
-use crate::attrs::{DataWord, Unit};
+use crate::attrs::{DataWord, Set, Unit};
 use crate::axes;
 use crate::check::Claims;
 use crate::fields::Field;
@@ -39,8 +40,16 @@ pub(crate) fn model<'a>(claims: &Claims<'a>) -> Option<Model<'a>> {
             .map_or(Stream::Unsaid, |field| Stream::Field(field.role())),
         access: attrs.readonly.as_ref().map_or(Access::AsStorage, |_| Access::Readonly),
         fills,
-        python: Python { conversions: attrs.python.is_some(), class: attrs.pyclass.is_some() },
+        python: Python {
+            conversions: attrs.python.as_ref().map(place),
+            class: attrs.pyclass.as_ref().map(place),
+        },
     })
+}
+
+/// Where a word is written.
+pub(crate) fn place(set: &Set<()>) -> Span {
+    set.word.span()
 }
 
 /// The path of the runtime.

@@ -32,9 +32,9 @@ pub(crate) fn derive(input: &DeriveInput) -> TokenStream {
 
 /// The Python words that can be obeyed in spite of the mistakes.
 fn stub_python(claims: &Claims<'_>) -> Python {
+    let Claims { attrs, .. } = claims;
     let generics = claims.generics();
-    Python {
-        conversions: claims.attrs.python.is_some() && generics.lifetimes().next().is_none(),
-        class: claims.attrs.pyclass.is_some() && generics.params.is_empty(),
-    }
+    let conversions = attrs.python.as_ref().filter(|_| generics.lifetimes().next().is_none());
+    let class = attrs.pyclass.as_ref().filter(|_| generics.params.is_empty() && attrs.import.is_none());
+    Python { conversions: conversions.map(decide::place), class: class.map(decide::place) }
 }

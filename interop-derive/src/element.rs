@@ -7,6 +7,7 @@
 //! 3. [`no_lifetimes`]: an element borrows nothing.
 //! 4. [`newtype_of_one`]: a transparent struct has one field that counts.
 //! 5. [`record_of_some`]: a `#[repr(C)]` struct has fields that count, and no `bool`.
+//! 6. [`no_pointers`]: an address means nothing where the element goes.
 //!
 //! That fields are elements, and that the struct is `Copy`, rustc checks.
 
@@ -20,6 +21,7 @@ use crate::entries::ATTRIBUTE;
 use crate::errors::Errors;
 use crate::hygiene::own;
 use crate::repr::{self, Repr};
+use crate::words::shown;
 use crate::{decide, fallback, fields, generics};
 
 /// A field of the struct.
@@ -63,7 +65,7 @@ pub(crate) fn derive(input: &DeriveInput) -> TokenStream {
     let parts = parts(input, &mut errors);
     let repr = if parts.is_empty() { None } else { repr::read(input, &mut errors) };
     no_attributes(&parts, &mut errors);
-    no_lifetimes(&input.generics, &mut errors);
+    let borrows = no_lifetimes(&input.generics, &mut errors) | no_pointers(&parts, &mut errors);
     match repr {
         Some(Repr::Transparent) => newtype_of_one(input, &parts, &mut errors),
         Some(Repr::C) => record_of_some(input, &parts, &mut errors),
@@ -79,7 +81,8 @@ pub(crate) fn derive(input: &DeriveInput) -> TokenStream {
             expand(&Model { ident: &input.ident, generics, krate, lints, parts, repr })
         }
         (None, None) => unreachable!("a layout that is not fixed was reported"),
-        (Some(messages), _) if krate_is_known => {
+        // An element is `'static`, `Send` and `Sync`: without that, the stub would add an error.
+        (Some(messages), _) if krate_is_known && !borrows => {
             let mut stub = fallback::element(input, &krate);
             stub.extend(messages);
             stub
@@ -105,8 +108,9 @@ fn no_attributes(parts: &[Part<'_>], errors: &mut Errors) {
 }
 
 /// Elements lie in memory of somebody else, where a borrow means nothing.
-fn no_lifetimes(generics: &Generics, errors: &mut Errors) {
-    if let Some(parameter) = generics.lifetimes().next() {
+fn no_lifetimes(generics: &Generics, errors: &mut Errors) -> bool {
+    let lifetime = generics.lifetimes().next();
+    if let Some(parameter) = lifetime {
         let found = format!("an element that borrows for `{}`", parameter.lifetime);
         errors.push(
             parameter,
@@ -114,6 +118,27 @@ fn no_lifetimes(generics: &Generics, errors: &mut Errors) {
             "remove the lifetime: an element holds numbers, and outlives every borrow",
         );
     }
+    lifetime.is_some()
+}
+
+/// Addresses are those of this process and this device. References with a lifetime were reported with the lifetime.
+fn no_pointers(parts: &[Part<'_>], errors: &mut Errors) -> bool {
+    let mut found = false;
+    for Part { field, .. } in parts {
+        let is_pointer = match &field.ty {
+            Type::Ptr(_) | Type::FnPtr(_) => true,
+            Type::Reference(reference) => {
+                reference.lifetime.as_ref().is_some_and(|lifetime| lifetime.ident == "static")
+            }
+            _ => false,
+        };
+        if is_pointer {
+            let message = format!("the pointer `{}` in an element", shown(&field.ty));
+            errors.push(&field.ty, message, "write `u64` for an address that somebody else reads");
+            found = true;
+        }
+    }
+    found
 }
 
 /// The newtype is what its one field is.

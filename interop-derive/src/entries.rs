@@ -7,7 +7,8 @@ use quote::{ToTokens, quote};
 use syn::ext::IdentExt;
 use syn::parse::discouraged::Speculative;
 use syn::parse::{ParseStream, Parser};
-use syn::{Attribute, MacroDelimiter, Meta, Token, Type, Variant};
+use syn::token::Bracket;
+use syn::{Attribute, Lit, MacroDelimiter, Meta, Token, Type, Variant};
 
 use crate::errors::Errors;
 use crate::words;
@@ -44,6 +45,7 @@ fn entries_of(attr: &Attribute, example: &str, errors: &mut Errors) -> Vec<Entry
             return entries(list.tokens.clone(), errors);
         }
         Meta::List(list) => {
+            let help = format!("write `#[{ATTRIBUTE}({})]`", words::shown(&list.tokens));
             errors.push(&list.path, "the words of the attribute go in parentheses", help);
             errors.lose(None);
             return Vec::new();
@@ -133,6 +135,14 @@ fn entry(input: ParseStream) -> Result<Entry, Slip> {
         };
         return Ok(Entry { word, value: Value::Given(value) });
     }
+    if input.peek(Token![::]) {
+        let found = format!("a path that starts with `{word}`, and the words of the attribute are single");
+        return Err(slip(
+            quote!(#word),
+            found,
+            "write `data`, `shape` or another word of the attribute".to_string(),
+        ));
+    }
     match input.parse::<TokenTree>() {
         Ok(TokenTree::Group(group)) if group.delimiter() == proc_macro2::Delimiter::Parenthesis => {
             Ok(Entry { word, value: Value::List(group) })
@@ -178,6 +188,10 @@ fn value(word: &Ident, start: ParseStream, input: ParseStream) -> Option<TokenSt
     }
     if word == "default" {
         return expression(start, input);
+    }
+    if input.peek(Lit) || input.peek(Bracket) {
+        // Whole already. What follows without a comma is the next word.
+        return input.parse::<TokenTree>().ok().map(ToTokens::into_token_stream);
     }
     let mut value = TokenStream::new();
     while !input.is_empty() && !input.peek(Token![,]) {

@@ -104,20 +104,20 @@ fn import(model: &Model<'_>) -> TokenStream {
 
 /// The description as the data begins it.
 ///
-/// The `unsafe` of a raw pointer takes the place of the user's word `unsafe_raw`: whoever forbids unsafe code is told
-/// so there, and only there.
+/// The `unsafe` block of a raw pointer takes the place of the user's word `unsafe_raw`: whoever forbids unsafe code is
+/// told so there, and only there.
 fn describe(data: &Data<'_>) -> TokenStream {
     match data {
         Data::Storage(Role { member, ty, .. }) => {
             own!(let __d = <#ty as __p::Storage>::describe(&self.#member);)
         }
         Data::Raw { pointer: Role { member, ty, .. }, pointee, device, vouched } => {
-            let vouch = Ident::new("unsafe", *vouched);
             let memory = match pointee {
                 Pointee::Typed => own!(<#ty as __p::RawPointer>::memory),
                 Pointee::Element(element) => own!(<#ty as __p::RawAddress>::memory::<#element>),
             };
-            let memory = own!(#vouch { #memory(&self.#member) });
+            let memory = own!(#memory(&self.#member));
+            let memory = quote_spanned!(*vouched=> unsafe { #memory });
             let Role { member, ty, .. } = device;
             own!(let __d = <#ty as __p::DeviceField>::describe(&self.#member, #memory);)
         }

@@ -6,6 +6,7 @@ use syn::parse::{ParseStream, Parser};
 use syn::{Expr, Lit, LitInt, Member, UnOp};
 
 use crate::errors::Errors;
+use crate::words::shown;
 
 /// One extent as it is written; whether a name is that of a field is not known here.
 pub(crate) struct Extent {
@@ -39,10 +40,11 @@ pub(crate) fn read(tokens: &TokenStream, errors: &mut Errors) -> Option<Vec<Exte
     if let Ok(list) = parser.parse2(tokens.clone()) {
         return Some(split(list).into_iter().filter_map(|tokens| extent(tokens, errors)).collect());
     }
-    let help = if tokens.clone().into_iter().count() == 1 {
-        format!("write `shape = [{tokens}]`")
-    } else {
-        "write `shape = [height, width, 3]`, with the extents in brackets".to_string()
+    let mut parts = tokens.clone().into_iter();
+    let help = match (parts.next(), parts.next()) {
+        (Some(TokenTree::Group(group)), None) => format!("write `shape = [{}]`", shown(group.stream())),
+        (Some(TokenTree::Ident(name)), None) => format!("write `shape = [{name}]`"),
+        _ => "write `shape = [height, width, 3]`".to_string(),
     };
     errors.push(tokens, "the extents are not in brackets", help);
     errors.lose(Some("shape"));
@@ -74,7 +76,7 @@ fn extent(tokens: TokenStream, errors: &mut Errors) -> Option<Extent> {
             let (found, help) = match refused {
                 Some(Err(refusal)) => refusal,
                 _ => (
-                    format!("`{tokens}` is an expression"),
+                    format!("`{}` is an expression", shown(&tokens)),
                     format!("{TAKES}; store what you compute in a field"),
                 ),
             };
@@ -131,9 +133,9 @@ fn literal(literal: &Lit) -> Result<Kind, Refusal> {
         )),
         Lit::Float(float) if float.base10_digits().ends_with(".0") && float.suffix().is_empty() => {
             let help = format!("write `{}`", float.base10_digits().trim_end_matches(".0"));
-            Err((format!("the extent `{shown}` is no integer"), help))
+            Err((format!("the extent `{shown}` is not an integer"), help))
         }
-        _ => Err((format!("the extent `{shown}` is no integer"), TAKES.to_string())),
+        _ => Err((format!("the extent `{shown}` is not an integer"), TAKES.to_string())),
     }
 }
 

@@ -2,9 +2,11 @@
 
 use proc_macro2::{Ident, Span, TokenStream, TokenTree};
 use quote::{ToTokens, quote, quote_spanned};
-use syn::{Attribute, GenericParam, Generics, Type, WherePredicate};
+use syn::{Attribute, GenericParam, Generics, Path, Type, WherePredicate};
 
+use crate::hygiene::own;
 use crate::model::{Axis, Data, Initial, Model, Pointee, Shape, Stream, Strides, With};
+use crate::words;
 
 /// The generics of the struct as an impl repeats them: without attributes, which belong to other macros.
 pub(crate) fn bare(generics: &Generics) -> Generics {
@@ -143,27 +145,34 @@ fn predicate(ty: &Type, role: &str) -> WherePredicate {
     syn::parse_quote_spanned!(span=> #ty: __p::#role)
 }
 
-/// The lints that the user silenced for a deprecated struct or a struct with deprecated parts.
+/// The lints that can fire on generated code: it names what the user deprecated, and has the `unsafe` of `unsafe_raw`.
+const LINTS: [&str; 3] = ["deprecated", "unsafe_code", "clippy::undocumented_unsafe_blocks"];
+
+/// An `#[allow]` of those lints that the user silenced on the struct or on a field.
 ///
-/// The generated code names the struct, its fields and their types again, with the user's tokens, outside the reach of
-/// the user's `#[allow(deprecated)]`. Nothing else is silenced: under `#![forbid(..)]` an `allow` is an error itself.
+/// The impls are items of their own, which an `#[allow]` on the struct does not reach. Nothing else is silenced: what is
+/// not written by the user may be forbidden, and under `#![forbid]` an `#[allow]` is an error itself.
 pub(crate) fn silenced<'a>(attrs: impl IntoIterator<Item = &'a Attribute>) -> TokenStream {
-    if attrs.into_iter().any(is_about_deprecation) {
-        quote!(#[allow(deprecated)])
-    } else {
-        TokenStream::new()
-    }
+    let lints: Vec<Path> = attrs.into_iter().flat_map(silenced_by).collect();
+    if lints.is_empty() { TokenStream::new() } else { own!(#[allow(#(#lints),*)]) }
 }
 
-fn is_about_deprecation(attr: &Attribute) -> bool {
-    let mut found = attr.path().is_ident("deprecated");
-    if attr.path().is_ident("allow") || attr.path().is_ident("expect") {
-        let _: syn::Result<()> = attr.parse_nested_meta(|lint| {
-            found |= lint.path.is_ident("deprecated");
-            Ok(())
-        });
+fn silenced_by(attr: &Attribute) -> Vec<Path> {
+    if attr.path().is_ident("deprecated") {
+        return vec![attr.path().clone()];
     }
-    found
+    if !attr.path().is_ident("allow") && !attr.path().is_ident("expect") {
+        return Vec::new();
+    }
+    let mut lints = Vec::new();
+    // An entry that is no lint, such as `reason = "..."`, ends the list; rustc accepts it only there.
+    let _: syn::Result<()> = attr.parse_nested_meta(|lint| {
+        if LINTS.contains(&words::shown(&lint.path).as_str()) {
+            lints.push(lint.path);
+        }
+        Ok(())
+    });
+    lints
 }
 
 /// The parameters without bounds and defaults, as the Python macros take them.

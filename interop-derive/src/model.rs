@@ -181,7 +181,9 @@ pub(crate) enum Initial<'a> {
 }
 
 /// What is generated for Python.
+///
+/// Each is the place of the user's word, where a missing feature is reported.
 pub(crate) struct Python {
-    pub(crate) conversions: bool,
-    pub(crate) class: bool,
+    pub(crate) conversions: Option<Span>,
+    pub(crate) class: Option<Span>,
 }

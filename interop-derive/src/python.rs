@@ -2,7 +2,8 @@
 //!
 //! Both macros are always there. Without the feature `python` of the runtime they expand to one message that names it.
 
-use proc_macro2::{Ident, TokenStream};
+use proc_macro2::{Delimiter, Group, Ident, Span, TokenStream};
+use quote::quote_spanned;
 use syn::Generics;
 
 use crate::generics;
@@ -18,15 +19,22 @@ pub(crate) fn calls(
     import: bool,
 ) -> TokenStream {
     let (_, arguments, _) = generics.split_for_impl();
-    let conversions = python.conversions.then(|| {
+    let conversions = python.conversions.map(|place| {
         let parameters = generics::parameters(generics);
         let bounds = generics::python_bounds(generics);
-        own! {
-            __p::python_conversions! {
-                export: #export, import: #import, generics: [#parameters], type: #ident #arguments, bounds: [#bounds]
-            }
-        }
+        let input = own! {
+            export: #export, import: #import, generics: [#parameters], type: #ident #arguments, bounds: [#bounds]
+        };
+        call(place, "python_conversions", input)
     });
-    let class = python.class.then(|| own!(__p::python_class! { export: #export, type: #ident }));
+    let class = python.class.map(|place| call(place, "python_class", own!(export: #export, type: #ident)));
     own!(#conversions #class)
+}
+
+/// `__p::name! { input }`, placed on the user's word, so that what the macro has to say is said there.
+fn call(place: Span, name: &str, input: TokenStream) -> TokenStream {
+    let name = Ident::new(name, place);
+    let mut input = Group::new(Delimiter::Brace, input);
+    input.set_span(place);
+    quote_spanned!(place=> __p::#name! #input)
 }

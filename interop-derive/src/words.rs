@@ -161,7 +161,9 @@ pub(crate) fn example(name: &str) -> &'static str {
 /// Tokens as they are written by hand, without the spaces that a token stream has between all of them.
 pub(crate) fn shown(tokens: impl ToTokens) -> String {
     let mut text = tokens.to_token_stream().to_string();
-    for (spaced, written) in [(" :: ", "::"), (" < ", "<"), (" >", ">"), (" ,", ","), ("* ", "*"), ("& ", "&"), (" . ", ".")] {
+    for (spaced, written) in
+        [(" :: ", "::"), (" < ", "<"), (" >", ">"), (" ,", ","), ("* ", "*"), ("& ", "&"), (" . ", ".")]
+    {
         text = text.replace(spaced, written);
     }
     text
@@ -257,7 +259,13 @@ mod tests {
 
     #[test]
     fn tokens_are_shown_as_they_are_written() {
-        for written in ["*mut f32", "std::ptr::NonNull<f32>", "HashMap<String, Vec<u8>>", "&'static [f32]", "self.height"] {
+        for written in [
+            "*mut f32",
+            "std::ptr::NonNull<f32>",
+            "HashMap<String, Vec<u8>>",
+            "&'static [f32]",
+            "self.height",
+        ] {
             let tokens: proc_macro2::TokenStream = written.parse().unwrap();
             assert_eq!(shown(tokens), written);
         }

@@ -91,7 +91,9 @@ fn fields(descr: &[DescrEntry], depth: usize) -> Result<(Record, usize)> {
     let mut end = 0_usize;
     for entry in descr {
         let (dtype, nested) = match &entry.dtype {
-            DescrType::Typestr(typestr) => (DType::from_typestr(typestr).map_err(in_descr)?, None),
+            DescrType::Typestr(typestr) => {
+                (DType::from_typestr(typestr).map_err(|error| in_descr(&error))?, None)
+            }
             DescrType::Nested(entries) => {
                 let (record, bytes) = fields(entries, depth)?;
                 let bytes =
@@ -126,6 +128,6 @@ fn size(bytes: usize) -> Error {
 }
 
 /// The error of a typestr that stands in a field.
-fn in_descr(error: Error) -> Error {
+fn in_descr(error: &Error) -> Error {
     Error::new(error.kind(), "descr", error.found(), error.allowed())
 }

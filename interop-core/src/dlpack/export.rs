@@ -2,6 +2,7 @@
 
 use core::alloc::Layout as Block;
 use core::ffi::c_void;
+use core::mem::offset_of;
 use core::ptr;
 use std::alloc::{alloc, dealloc, handle_alloc_error};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -111,15 +112,20 @@ fn pack<A: Abi, O: Send + 'static>(facts: &Facts, flags: u64, owner: O) -> Manag
         handle_alloc_error(block);
     }
     // Pointers into the block are all made from `start`, so that each may reach the whole of it.
+    #[expect(
+        clippy::cast_ptr_alignment,
+        reason = "`extend` puts the numbers at an offset that is aligned for them"
+    )]
     let shape = start.wrapping_add(numbers).cast::<i64>();
     let strides = shape.wrapping_add(ndim);
     for axis in 0..ndim {
         // SAFETY: `block` has room for `2 * ndim` numbers from `numbers` on, aligned as `extend` lays them out.
-        unsafe { shape.add(axis).write(facts.shape()[axis] as i64) };
+        unsafe { shape.wrapping_add(axis).write(facts.shape()[axis] as i64) };
         // SAFETY: as above.
-        unsafe { strides.add(axis).write(facts.strides()[axis] as i64) };
+        unsafe { strides.wrapping_add(axis).write(facts.strides()[axis] as i64) };
     }
     let absent = |pointer| if ndim == 0 { ptr::null_mut() } else { pointer };
+    #[expect(clippy::cast_possible_truncation, reason = "a layout has 64 axes at most")]
     let tensor = DLTensor {
         data: ptr::with_exposed_provenance_mut(facts.address()),
         device: facts.device().normalized(),
@@ -138,6 +144,11 @@ fn pack<A: Abi, O: Send + 'static>(facts: &Facts, flags: u64, owner: O) -> Manag
     unsafe { ManagedTensor::from_raw(package.cast::<A>()) }
 }
 
+/// The place of a field of a package.
+fn at<A, O, F>(package: *mut Package<A, O>, offset: usize) -> *const F {
+    package.wrapping_byte_add(offset).cast()
+}
+
 /// The deleter: drops the owner and frees the allocation.
 ///
 /// A panic in the owner's drop stays here, because it may not cross into C; the owner's remaining parts are leaked.
@@ -148,9 +159,9 @@ fn pack<A: Abi, O: Send + 'static>(facts: &Facts, flags: u64, owner: O) -> Manag
 unsafe extern "C" fn release<A: Abi, O>(managed: *mut A) {
     let package = managed.cast::<Package<A, O>>();
     // SAFETY: the struct is the first field of the package. `ndim` is our own number, which consumers do not know.
-    let ndim = unsafe { (&raw const (*package).ndim).read() };
+    let ndim = unsafe { at::<A, O, usize>(package, offset_of!(Package<A, O>, ndim)).read() };
     // SAFETY: as above; the owner is read once and the package freed below.
-    let owner = unsafe { (&raw const (*package).owner).read() };
+    let owner = unsafe { at::<A, O, O>(package, offset_of!(Package<A, O>, owner)).read() };
     // SAFETY: the block was allocated with this layout; what needs a drop in it has been read out.
     unsafe { dealloc(package.cast(), block::<A, O>(ndim).0) };
     // The payload of a panic is a value with a drop of its own, which could panic again: it is leaked.

@@ -5,14 +5,22 @@
 //!
 //! ```
 //! use interop_core::dlpack::Versioned;
-//! use interop_core::{CudaArray, Error, FromArray, Import, Lease};
-//! # use interop_core::example::{Image, Picture};
+//! use interop_core::{CudaArray, FromArray, Lease};
 //!
-//! let image = Image::new(480, 640);
-//! let tensor = image.into_dlpack::<Versioned>()?;      // memory and struct are one package now
-//! let picture = Picture::from_dlpack(tensor)?;          // another struct uses the memory in place
-//! assert_eq!((picture.height, picture.width), (480, 640));
-//! # Ok::<(), Error>(())
+//! #[derive(CudaArray)]
+//! #[cuda_array(shape = [rows, 4])]
+//! struct Table<S> {
+//!     #[cuda_array(data)]
+//!     cells: S,
+//!     rows: usize,
+//! }
+//!
+//! let table = Table { cells: vec![0_i64; 12], rows: 3 };
+//! let tensor = table.into_dlpack::<Versioned>()?;                 // memory and struct are one package now
+//! let borrowed: Table<Lease<i64>> = Table::from_dlpack(tensor)?;  // another struct uses the memory in place
+//! assert_eq!(borrowed.rows, 3);
+//! drop(borrowed);                                                 // the deleter runs, and frees the vector
+//! # Ok::<(), interop_core::Error>(())
 //! ```
 #![expect(unsafe_code, reason = "this room reads and writes the C structs of DLPack")]
 

@@ -39,7 +39,7 @@ pub trait ArrayClass: CudaArray + PyClass<Frozen = True> + Send + Sync {
 ///
 /// Call it once, where the module is made. A method of that name in your own `#[pymethods]` is kept.
 ///
-/// ```
+/// ```no_run
 /// use interop_core::{CudaArray, HostVec};
 /// use pyo3::prelude::*;
 ///
@@ -179,7 +179,7 @@ unsafe extern "C" fn dlpack<T: ArrayClass>(
             let names = unsafe { Borrowed::from_ptr(py, names) };
             for (at, name) in names.cast::<PyTuple>()?.iter_borrowed().enumerate() {
                 // SAFETY: there is one argument for each name.
-                let argument = unsafe { arguments.add(at).read() };
+                let argument = unsafe { arguments.wrapping_add(at).read() };
                 // SAFETY: the caller holds a reference to each argument.
                 let argument = unsafe { Borrowed::from_ptr(py, argument) };
                 request.set(name.cast::<pyo3::types::PyString>()?.to_str()?, &argument)?;

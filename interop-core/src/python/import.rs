@@ -166,11 +166,10 @@ fn request<'py>(method: &Bound<'py, PyAny>, stream: Option<i64>) -> PyResult<Bou
         done => return done,
     };
     keywords.del_item(pyo3::intern!(py, "max_version"))?;
-    method.call((), Some(&keywords)).map_err(|error| {
+    method.call((), Some(&keywords)).inspect_err(|error| {
         if error.cause(py).is_none() {
             error.set_cause(py, Some(first));
         }
-        error
     })
 }
 

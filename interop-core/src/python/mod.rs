@@ -8,7 +8,7 @@
 //!   your own `#[pymethods]`.
 //! * By hand: [`import`], [`import_capsule`] and [`export`].
 //!
-//! ```
+//! ```no_run
 //! use interop_core::{CudaArray, HostVec, LeaseMut};
 //! use pyo3::prelude::*;
 //!

@@ -84,9 +84,9 @@ fn lookup(name: *const c_char) -> *mut c_void {
         fn dlsym(handle: *mut c_void, name: *const c_char) -> *mut c_void;
     }
     // `RTLD_DEFAULT`: all libraries of the program, in the order in which they were loaded.
-    let everywhere = if cfg!(target_vendor = "apple") { -2_isize } else { 0 };
+    let everywhere = if cfg!(target_vendor = "apple") { usize::MAX - 1 } else { 0 };
     // SAFETY: a constant of the platform and a C string.
-    unsafe { dlsym(core::ptr::without_provenance_mut(everywhere as usize), name) }
+    unsafe { dlsym(core::ptr::without_provenance_mut(everywhere), name) }
 }
 
 #[cfg(not(unix))]

@@ -131,8 +131,16 @@ impl<I: Copy, const N: usize> AxisList for [I; N] {
 )]
 pub trait ShapeField: Sized {
     /// The extents.
+    ///
+    /// # Errors
+    ///
+    /// When one does not fit 64 bits with a sign.
     fn extents(&self) -> Result<Dims<i64>>;
     /// The field for these extents.
+    ///
+    /// # Errors
+    ///
+    /// When the field cannot hold their number, or one of them.
     fn from_extents(extents: &[usize], field: &str) -> Result<Self>;
 
     /// The derive's call on the way out.
@@ -174,8 +182,16 @@ impl<L: AxisList<Item: Extent>> ShapeField for L {
 )]
 pub trait StridesField: Sized {
     /// The strides, in elements or bytes as the attribute says; `None`: compact.
+    ///
+    /// # Errors
+    ///
+    /// When one does not fit 64 bits with a sign.
     fn strides(&self) -> Result<Option<Dims<i64>>>;
     /// The field for these strides.
+    ///
+    /// # Errors
+    ///
+    /// When the field cannot hold their number, or one of them.
     fn from_strides(strides: &[isize], field: &str) -> Result<Self>;
 
     /// The derive's call on the way out.

@@ -1,0 +1,241 @@
+//! What handing an array over costs: `cargo bench --package interop-benches`, `-- <words>` for a part of it.
+//!
+//! Nothing here depends on the size of an array, because nothing is copied. What a producer hands to a consumer passes a
+//! [`black_box`], so that the two are compiled as if they were in different libraries.
+#![expect(unsafe_code, reason = "the floor is what C would do: an allocation, stores, loads, a free")]
+
+use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
+use std::ffi::c_void;
+use std::hint::black_box;
+use std::mem::{offset_of, size_of};
+use std::ptr;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU32;
+use std::time::Duration;
+
+use criterion::Criterion;
+use interop_core::cai::CudaArrayInterface;
+use interop_core::dlpack::{
+    Abi, DLManagedTensorVersioned, DLPackVersion, DLTensor, FLAG_READ_ONLY, Legacy, MAJOR_VERSION,
+    MINOR_VERSION, ManagedTensor, Versioned,
+};
+use interop_core::{CudaArray, DType, Device, FromArray, Import, Lease, Memory, Storage, Writes};
+
+const HEIGHT: usize = 3;
+const WIDTH: usize = 4;
+
+/// Elements that nobody may write.
+static CONSTANTS: [f32; HEIGHT * WIDTH] = [0.5; HEIGHT * WIDTH];
+/// Elements that everybody may write.
+static VARIABLES: [AtomicU32; HEIGHT * WIDTH] = [const { AtomicU32::new(0) }; HEIGHT * WIDTH];
+
+/// An array of two axes. Its storage is static, so that no bench measures the allocation of elements.
+#[derive(CudaArray)]
+#[cuda_array(shape = [height, width])]
+struct Grid<S> {
+    #[cuda_array(data)]
+    data: S,
+    height: usize,
+    width: usize,
+}
+
+impl<S> Grid<S> {
+    /// The grid, of which the compiler knows no number.
+    fn around(data: S) -> Self {
+        black_box(Self { data, height: HEIGHT, width: WIDTH })
+    }
+}
+
+/// The storage of [`VARIABLES`].
+struct Variables {
+    device: Device,
+}
+
+// SAFETY: 1, 2: static. 3: host memory; a bench that calls it pinned starts no kernel. 4: atomics, of which there are no
+// plain references.
+unsafe impl Storage for Variables {
+    fn memory(&self) -> Memory {
+        let address = VARIABLES.as_ptr().expose_provenance();
+        Memory::new::<u32>(address, VARIABLES.len(), self.device, Writes::Always)
+    }
+}
+
+/// The tensor as a consumer gets it.
+fn handed_over<A: Abi>(tensor: ManagedTensor<A>) -> ManagedTensor<A> {
+    black_box(tensor)
+}
+
+/// An export of the grid that most benches have.
+fn exported() -> ManagedTensor<Versioned> {
+    handed_over(Grid::around(&CONSTANTS[..]).into_dlpack().expect("a compact array is exported"))
+}
+
+fn imported<A: Abi>(tensor: ManagedTensor<A>) -> Import {
+    Import::from_dlpack(tensor).expect("an export is imported")
+}
+
+/// The block of an export, as C would declare it.
+#[repr(C)]
+struct Block {
+    managed: DLManagedTensorVersioned,
+    ndim: usize,
+    owner: Grid<&'static [f32]>,
+    shape: [i64; 2],
+    strides: [i64; 2],
+}
+
+// As large as the block of the export beside which it is measured.
+const _: () = assert!(size_of::<Block>() == 80 + size_of::<usize>() + size_of::<Grid<&[f32]>>() + 32);
+
+/// A block with every field filled.
+fn filled() -> *mut Block {
+    let layout = Layout::new::<Block>();
+    // SAFETY: a block has a size.
+    let block = unsafe { alloc(layout) }.cast::<Block>();
+    if block.is_null() {
+        handle_alloc_error(layout);
+    }
+    let owner = Grid::around(&CONSTANTS[..]);
+    let (height, width) = (owner.height as i64, owner.width as i64);
+    let tensor = DLTensor {
+        data: ptr::with_exposed_provenance_mut(owner.data.as_ptr().expose_provenance()),
+        device: Device::CPU,
+        ndim: 2,
+        dtype: DType::F32,
+        shape: block.wrapping_byte_add(offset_of!(Block, shape)).cast(),
+        strides: block.wrapping_byte_add(offset_of!(Block, strides)).cast(),
+        byte_offset: 0,
+    };
+    let managed = DLManagedTensorVersioned {
+        version: DLPackVersion { major: MAJOR_VERSION, minor: MINOR_VERSION },
+        manager_ctx: block.cast::<c_void>(),
+        deleter: Some(free_managed),
+        flags: FLAG_READ_ONLY,
+        dl_tensor: tensor,
+    };
+    let content = Block { managed, ndim: 2, owner, shape: [height, width], strides: [width, 1] };
+    // SAFETY: the allocation has the layout of a block.
+    unsafe { block.write(content) };
+    black_box(block)
+}
+
+/// Reads what a consumer wants to know.
+///
+/// # Safety
+///
+/// `block` comes from [`filled`] and was not freed.
+unsafe fn read(block: *const Block) -> (DLManagedTensorVersioned, [i64; 2], [i64; 2]) {
+    // SAFETY: the block starts with the struct, of plain numbers and pointers.
+    let managed = unsafe { block.cast::<DLManagedTensorVersioned>().read() };
+    // SAFETY: two extents are there.
+    let shape = unsafe { managed.dl_tensor.shape.cast::<[i64; 2]>().read() };
+    // SAFETY: two strides are there.
+    let strides = unsafe { managed.dl_tensor.strides.cast::<[i64; 2]>().read() };
+    (managed, shape, strides)
+}
+
+/// The deleter of the floor's block. Its owner needs no drop.
+///
+/// # Safety
+///
+/// `managed` is the start of a block from [`filled`] and is not used afterwards.
+unsafe extern "C" fn free_managed(managed: *mut DLManagedTensorVersioned) {
+    // SAFETY: as the caller promises.
+    unsafe { dealloc(managed.cast(), Layout::new::<Block>()) };
+}
+
+fn round_trip(criterion: &mut Criterion) {
+    let mut group = criterion.benchmark_group("round trip 2-d");
+    group.bench_function("floor: malloc, fill, free", |bencher| {
+        bencher.iter(|| {
+            // SAFETY: the block was filled a moment ago and nobody else has it.
+            unsafe { free_managed(filled().cast()) }
+        });
+    });
+    group.bench_function("floor: malloc, fill, read, free", |bencher| {
+        bencher.iter(|| {
+            let block = filled();
+            // SAFETY: the block was filled a moment ago.
+            black_box(unsafe { read(block) });
+            // SAFETY: nobody else has the block.
+            unsafe { free_managed(block.cast()) };
+        });
+    });
+    group.bench_function("export, import, drop", |bencher| {
+        bencher.iter(|| {
+            let import = imported(exported());
+            black_box(import.facts());
+        });
+    });
+    group.finish();
+}
+
+fn export_forms(criterion: &mut Criterion) {
+    let mut group = criterion.benchmark_group("export and drop 2-d");
+    group.bench_function("versioned", |bencher| bencher.iter(exported));
+    group.bench_function("legacy", |bencher| {
+        bencher.iter(|| {
+            let grid = Grid::around(Variables { device: Device::CPU });
+            handed_over(grid.into_dlpack::<Legacy>().expect("a writable array is exported"))
+        });
+    });
+    group.bench_function("shared: an Arc of the struct", |bencher| {
+        let grid = Arc::new(Grid::around(&CONSTANTS[..]));
+        bencher.iter(|| handed_over(grid.share_dlpack::<Versioned>().expect("a compact array is exported")));
+    });
+    group.finish();
+}
+
+fn imports(criterion: &mut Criterion) {
+    let mut group = criterion.benchmark_group("export, import, drop 2-d");
+    group.bench_function("into a struct with a lease", |bencher| {
+        bencher.iter(|| Grid::<Lease<f32>>::from_import(imported(exported())).expect("the struct takes it"));
+    });
+    group.bench_function("legacy", |bencher| {
+        bencher.iter(|| {
+            let grid = Grid::around(Variables { device: Device::CPU });
+            imported(handed_over(grid.into_dlpack::<Legacy>().expect("a writable array is exported")))
+        });
+    });
+    group.finish();
+}
+
+fn descriptions(criterion: &mut Criterion) {
+    let grid = Grid::around(&CONSTANTS[..]);
+    let mut group = criterion.benchmark_group("describe 2-d");
+    group.bench_function("facts", |bencher| bencher.iter(|| black_box(&grid).facts()));
+    group.bench_function("typed view of two axes", |bencher| {
+        bencher.iter(|| black_box(&grid).view::<f32, 2>().expect("of this type and rank").shape());
+    });
+    group.finish();
+}
+
+fn cuda_array_interface(criterion: &mut Criterion) {
+    let grid = Grid::around(Variables { device: Device::CUDA_HOST });
+    let interface = grid.to_cai().expect("pinned memory has the interface");
+    let mut group = criterion.benchmark_group("CUDA Array Interface 2-d");
+    group.bench_function("export", |bencher| bencher.iter(|| black_box(&grid).to_cai()));
+    group.bench_function("import and drop", |bencher| {
+        bencher.iter(|| {
+            let interface: &CudaArrayInterface = black_box(&interface);
+            // SAFETY: static memory, pinned by name only: no kernel is started.
+            unsafe { Import::from_cai(interface, Device::CUDA_HOST, ()) }.expect("an export is imported")
+        });
+    });
+    group.finish();
+}
+
+fn main() {
+    // A block is made in a hundred nanoseconds: seconds of it add nothing but heat.
+    let mut criterion = Criterion::default()
+        .without_plots()
+        .warm_up_time(Duration::from_secs(1))
+        .measurement_time(Duration::from_secs(3))
+        .configure_from_args();
+    round_trip(&mut criterion);
+    export_forms(&mut criterion);
+    imports(&mut criterion);
+    descriptions(&mut criterion);
+    cuda_array_interface(&mut criterion);
+    criterion.final_summary();
+}

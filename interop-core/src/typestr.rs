@@ -1,0 +1,180 @@
+//! Typestrs: how the CUDA Array Interface spells element types.
+
+use core::fmt;
+
+use crate::dtype::{COMPLEX, DType, OPAQUE, Row, TABLE, list};
+use crate::error::{Error, ErrorKind, Result};
+
+/// A typestr: at most eight ASCII characters, in place.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Typestr {
+    text: [u8; 8],
+    len: u8,
+}
+
+impl Typestr {
+    /// Sizes are below 65536 (opaque bytes), so order, kind and five digits fit.
+    fn new(kind: char, bytes: usize) -> Self {
+        let order = match (bytes, kind) {
+            (1, _) | (_, 'V') => '|',
+            _ if cfg!(target_endian = "big") => '>',
+            _ => '<',
+        };
+        let mut typestr = Self { text: [0; 8], len: 0 };
+        typestr.push(order);
+        typestr.push(kind);
+        let digits = bytes.checked_ilog10().unwrap_or(0);
+        for power in (0..=digits).rev() {
+            typestr.push(char::from(b"0123456789"[bytes / 10_usize.pow(power) % 10]));
+        }
+        typestr
+    }
+
+    fn push(&mut self, char: char) {
+        self.text[usize::from(self.len)] = char as u8;
+        self.len += 1;
+    }
+
+    /// The text.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        core::str::from_utf8(&self.text[..usize::from(self.len)]).unwrap_or_default()
+    }
+}
+
+impl fmt::Display for Typestr {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+impl fmt::Debug for Typestr {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}", self.as_str())
+    }
+}
+
+impl DType {
+    /// The typestr, where the CUDA Array Interface can spell the type.
+    ///
+    /// It cannot for `bfloat16`, the small floats, half-precision complex, and vector lanes.
+    #[must_use]
+    pub fn typestr(self) -> Option<Typestr> {
+        let row = self.row()?;
+        let kind = row.kind?;
+        let bytes = self.packed_bits() / 8;
+        let spelled = self.is_opaque() || (self.lanes == 1 && !(self.code == COMPLEX && self.bits == 32));
+        (spelled && self.check().is_ok()).then(|| Typestr::new(kind, bytes))
+    }
+
+    /// Reads a typestr: byte order, kind, size in bytes.
+    ///
+    /// One-byte kinds may have any byte order character; wider ones must have the native one. Opaque bytes are `|V`.
+    /// `<V2` is refused: PyTorch writes it for `bfloat16`, which no reader can know.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::DType`], with what is allowed: NumPy's kinds `O`, `S`, `U`, `M`, `m` and `t` are no numbers, `=` is
+    /// outside the grammar, and foreign byte order is refused.
+    pub fn from_typestr(typestr: &str) -> Result<Self> {
+        let fail = |allowed: &str| {
+            Error::new(ErrorKind::DType, "typestr", format_args!("{:?}", clip(typestr)), allowed)
+        };
+        let grammar =
+            "a byte order (<, > or |), a kind (b, i, u, f, c or V) and a size in bytes, such as \"<f4\"";
+        let mut chars = typestr.chars();
+        let (Some(order), Some(kind)) = (chars.next(), chars.next()) else { return Err(fail(grammar)) };
+        let digits = chars.as_str();
+        if !matches!(order, '<' | '>' | '|')
+            || digits.is_empty()
+            || !digits.bytes().all(|b| b.is_ascii_digit())
+        {
+            return Err(fail(grammar));
+        }
+        let bytes: usize = digits.parse().map_err(|_| fail("a size that fits an address"))?;
+        let row = TABLE
+            .iter()
+            .find(|row| row.kind == Some(kind))
+            .ok_or_else(|| fail("one of the kinds b, i, u, f, c and V"))?;
+        if row.code == OPAQUE {
+            if order != '|' {
+                return Err(fail("|V for opaque bytes; a bfloat16 array goes through DLPack"));
+            }
+            let bytes = u16::try_from(bytes).ok().filter(|bytes| *bytes > 0);
+            return bytes.map(Self::opaque).ok_or_else(|| fail("1 to 65535 opaque bytes"));
+        }
+        let bits = u8::try_from(bytes.saturating_mul(8)).unwrap_or(0);
+        let dtype = Self::new(row.code, bits, 1);
+        let Some(own) = dtype.typestr() else {
+            return Err(fail(&format!("kind {kind} of {} bytes", spelled_sizes(row))));
+        };
+        if bytes > 1 && order != own.as_str().chars().next().unwrap_or('<') {
+            return Err(fail(&format!("the native byte order, \"{}\"", own.as_str())));
+        }
+        Ok(dtype)
+    }
+}
+
+/// The sizes in bytes that a typestr can give this kind.
+fn spelled_sizes(row: &Row) -> String {
+    let bytes: Vec<u8> =
+        row.bits.iter().filter(|bits| row.code != COMPLEX || **bits > 32).map(|bits| bits / 8).collect();
+    list(&bytes)
+}
+
+/// The start of a text that somebody else wrote, short enough for a message.
+fn clip(text: &str) -> String {
+    const MOST: usize = 40;
+    if text.chars().count() <= MOST {
+        return text.into();
+    }
+    text.chars().take(MOST).chain("…".chars()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn typestr_grammar() {
+        let legal = [("<f4", DType::F32), ("|u1", DType::U8), ("<u1", DType::U8), (">i1", DType::I8)];
+        for (text, dtype) in legal {
+            assert_eq!(DType::from_typestr(text), Ok(dtype), "{text}");
+        }
+        assert_eq!(DType::from_typestr("|V12"), Ok(DType::opaque(12)));
+        let illegal = [
+            "",
+            "<",
+            "<f",
+            "f4",
+            "=f4",
+            ">f4",
+            "|f4",
+            "<f3",
+            "<f16",
+            "<c4",
+            "<V2",
+            "|V0",
+            "|V65536",
+            "|O8",
+            "|S4",
+            "<U4",
+            "<M8",
+            "<m8",
+            "|t1",
+            "<f 4",
+            "<f+4",
+            "<f-4",
+            "<f4 ",
+            "<b4",
+            "<f99999999999999999999",
+            "é4",
+            "<é4",
+        ];
+        for text in illegal {
+            let error = DType::from_typestr(text).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::DType, "{text}");
+            assert_eq!(error.place(), "typestr");
+        }
+    }
+}
