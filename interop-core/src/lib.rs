@@ -111,3 +111,8 @@ pub use view::{ArrayView, ArrayViewMut};
 
 #[cfg(feature = "derive")]
 pub use interop_derive::{CudaArray, Element};
+
+/// The examples in the README, compiled as tests.
+#[cfg(all(doctest, feature = "derive", feature = "python"))]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -146,12 +146,10 @@ fn newtype_of_one(input: &DeriveInput, parts: &[Part<'_>], errors: &mut Errors) 
     let mut counting = parts.iter().filter(|part| !part.is_marker());
     match (counting.next(), counting.next()) {
         (Some(_), None) => {}
-        (Some(first), Some(second)) => {
-            let found =
-                format!("a transparent element with two fields, `{}` and `{}`", first.name(), second.name());
+        (Some(_), Some(second)) => {
             errors.push(
                 &second.field.ty,
-                found,
+                "a transparent element with a second field",
                 "keep one field, or write `#[repr(C)]`; `PhantomData` does not count",
             );
         }
@@ -251,7 +249,10 @@ fn whole(parts: &[Part<'_>]) -> TokenStream {
         false => part.field.ty.to_token_stream(),
     });
     let members: Vec<&Member> = parts.iter().map(|part| &part.member).collect();
-    let locals: Vec<Ident> =
-        (0..parts.len()).map(|index| Ident::new(&format!("__f{index}"), Span::mixed_site())).collect();
+    // Placed on the types, so that rustc blames the one that is not what it says.
+    let local = |(index, part): (usize, &Part<'_>)| {
+        Ident::new(&format!("__f{index}"), generics::ends(&part.field.ty).0)
+    };
+    let locals: Vec<Ident> = parts.iter().enumerate().map(local).collect();
     own!(let _: fn(Self) -> (#(#types,)*) = |Self { #(#members: #locals),* }| (#(#locals,)*);)
 }
