@@ -138,7 +138,7 @@ fn tell_shape(shape: &Shape<'_>) -> TokenStream {
             Axis::Field(Role { member, ty, name }) => own!(<#ty as __p::Extent>::tell(&self.#member, #name)?),
             Axis::Const(constant) => {
                 let name = constant.to_string();
-                own!(<usize as __p::Extent>::tell(&#constant, #name)?)
+                own!(__p::Extent::tell(&#constant, #name)?)
             }
             Axis::Literal(extent) => self::extent(*extent),
         }),

@@ -46,7 +46,7 @@ pub(crate) fn element(input: &DeriveInput, krate: &Path) -> TokenStream {
             use #krate::__private as __p;
             #[automatically_derived]
             unsafe impl #parameters __p::Element for #ident #arguments #clause {
-                const TYPE: __p::ElementType = <u8 as __p::Element>::TYPE;
+                const TYPE: __p::ElementType = <::core::primitive::u8 as __p::Element>::TYPE;
             }
         };
     }

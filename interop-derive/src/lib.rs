@@ -13,6 +13,8 @@ mod extents;
 mod fallback;
 mod fields;
 mod generics;
+#[cfg(test)]
+mod golden;
 mod hygiene;
 mod model;
 mod python;
