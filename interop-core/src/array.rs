@@ -5,12 +5,14 @@ use std::sync::Arc;
 
 use crate::arrival::Arrival;
 use crate::cai::CudaArrayInterface;
-use crate::dlpack::{Abi, Access, ManagedTensor, export};
+use crate::dlpack::{Abi, Access, ManagedTensor, export, export_parked};
 use crate::element::Element;
 use crate::error::{Refused, Result};
 use crate::facts::Facts;
 use crate::host::HostElements;
 use crate::import::Import;
+use crate::layout::Order;
+use crate::owner::Parked;
 use crate::view::{ArrayView, ArrayViewMut, check_writable};
 
 /// A struct around array memory. Derived: `#[derive(CudaArray)]`.
@@ -89,7 +91,17 @@ pub unsafe trait CudaArray {
     /// As [`view`](Self::view), but for the rank, and [`ArrayView::host`].
     fn to_vec<T: Element>(&self) -> Result<Vec<T>> {
         // SAFETY: rule 1.
-        unsafe { HostElements::<T>::of(&self.facts()?) }?.to_vec()
+        unsafe { HostElements::<T>::of(&self.facts()?, false) }?.to_vec(Order::C)
+    }
+
+    /// Calls `see` with every element, in row-major order; any rank, any strides, host memory.
+    ///
+    /// # Errors
+    ///
+    /// As [`to_vec`](Self::to_vec).
+    fn for_each<T: Element>(&self, see: impl FnMut(T)) -> Result<()> {
+        // SAFETY: rule 1.
+        unsafe { HostElements::<T>::of(&self.facts()?, false) }?.for_each(see)
     }
 
     /// Replaces every element by `change` of it, in row-major order; any rank, any strides, host memory.
@@ -101,7 +113,7 @@ pub unsafe trait CudaArray {
         let facts = self.facts()?;
         check_writable(&facts)?;
         // SAFETY: rule 1.
-        let elements = unsafe { HostElements::<T>::of(&facts) }?;
+        let elements = unsafe { HostElements::<T>::of(&facts, true) }?;
         // SAFETY: the borrow is exclusive and the array writable.
         unsafe { elements.apply(change) }
     }
@@ -126,10 +138,11 @@ pub unsafe trait CudaArray {
     where
         Self: Sized + Send + 'static,
     {
-        match self.facts() {
+        let parked = Parked::new(self);
+        match parked.get().facts() {
             // SAFETY: rules 1 to 3 for as long as the struct is owned by the export, which lets nobody at it.
-            Ok(facts) => unsafe { export(&facts, self, Access::Owned) },
-            Err(error) => Err(Refused { value: self, error }),
+            Ok(facts) => unsafe { export_parked(&facts, parked, Access::Owned) },
+            Err(error) => Err(Refused { value: parked.into_inner(), error }),
         }
     }
 
@@ -148,16 +161,6 @@ pub unsafe trait CudaArray {
         let facts = self.facts()?;
         // SAFETY: rules 1 to 3 while the handle exists: `&mut` to the struct cannot be had then.
         Ok(unsafe { export(&facts, Arc::clone(self), Access::Shared) }?)
-    }
-}
-
-// SAFETY: as the struct inside, which the handle keeps alive and gives no `&mut` to while it is shared. What only a sole
-// owner may write is read-only.
-unsafe impl<T: CudaArray> CudaArray for Arc<T> {
-    fn facts(&self) -> Result<Facts> {
-        let facts = T::facts(self)?;
-        let writes = if facts.is_readonly() { crate::Writes::Never } else { facts.writes() };
-        Ok(Facts { writes, ..facts })
     }
 }
 

@@ -194,13 +194,7 @@ impl Arrival {
             let allowed = "elements of whole bytes, for a field that holds strides in bytes";
             return Err(Error::new(ErrorKind::Strides, field, found, allowed));
         }
-        let bytes = |stride: &isize| {
-            stride.checked_mul(self.item_bytes as isize).ok_or_else(|| {
-                Error::new(ErrorKind::Overflow, field, stride, "strides that fit the address space in bytes")
-            })
-        };
-        let strides: Vec<isize> = self.layout.strides().iter().map(bytes).collect::<Result<_>>()?;
-        F::from_strides(&strides, field)
+        F::from_strides(&self.layout.strides_in_bytes(self.item_bytes), field)
     }
 
     /// The `stream` field: the stream on which the import is ready.

@@ -5,7 +5,7 @@ use core::alloc::Layout as Block;
 use core::fmt;
 use core::marker::PhantomData;
 use core::ptr::NonNull;
-use std::alloc::{alloc_zeroed, dealloc, handle_alloc_error};
+use std::alloc::{alloc_zeroed, dealloc};
 
 use crate::counters;
 use crate::descriptor::Writes;
@@ -22,6 +22,11 @@ use crate::storage::{FromImport, Memory, Storage, check_host_copy};
 
 /// The alignment of the memory in bytes: what JAX wants before it uses an array in place (64), and two cache lines.
 const ALIGN: usize = 128;
+
+/// The allocation for this many bytes of elements; `None` where it does not fit.
+fn block(bytes: usize, element: &ElementType) -> Option<Block> {
+    Block::from_size_align(bytes.max(1), ALIGN.max(element.align)).ok()
+}
 
 /// Zeroed host memory for elements of a type that is known at run time only.
 ///
@@ -43,7 +48,8 @@ impl HostBuffer {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Overflow`] when the size does not fit the address space; [`ErrorKind::DType`] for a type that cannot
+    /// [`ErrorKind::Overflow`] when the size does not fit the address space, [`ErrorKind::Memory`] when there is not so
+    /// much memory; [`ErrorKind::DType`] for a type that cannot
     /// be, and for types packed below the byte.
     ///
     /// ```
@@ -62,14 +68,14 @@ impl HostBuffer {
 
     fn of(element: ElementType, len: usize) -> Result<Self> {
         let bytes = len.checked_mul(element.size);
-        let sized = bytes.and_then(|bytes| Some((bytes, Block::from_size_align(bytes.max(1), ALIGN).ok()?)));
+        let sized = bytes.and_then(|bytes| Some((bytes, block(bytes, &element)?)));
         let Some((bytes, block)) = sized else {
             let found = format_args!("{len} elements of {} bytes", element.size);
             return Err(Error::new(ErrorKind::Overflow, "shape", found, "a size within the address space"));
         };
         // SAFETY: the block has a size.
         let start = unsafe { alloc_zeroed(block) };
-        let Some(start) = NonNull::new(start) else { handle_alloc_error(block) };
+        let start = NonNull::new(start).ok_or_else(|| Error::no_memory(bytes))?;
         counters::ALLOCATIONS.add();
         Ok(Self { start, bytes, element })
     }
@@ -113,10 +119,10 @@ impl HostBuffer {
 
 impl Drop for HostBuffer {
     fn drop(&mut self) {
-        // SAFETY: `of` accepted this size and alignment.
-        let block = unsafe { Block::from_size_align_unchecked(self.bytes.max(1), ALIGN) };
-        // SAFETY: allocated with this layout, freed once.
-        unsafe { dealloc(self.start.as_ptr(), block) };
+        if let Some(block) = block(self.bytes, &self.element) {
+            // SAFETY: allocated with this layout, freed once.
+            unsafe { dealloc(self.start.as_ptr(), block) };
+        }
         counters::ALLOCATIONS.sub();
     }
 }
@@ -167,7 +173,8 @@ impl<T: Element> HostVec<T> {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Overflow`] when the size does not fit the address space.
+    /// [`ErrorKind::Overflow`] when the size does not fit the address space, [`ErrorKind::Memory`] when there is not so
+    /// much memory.
     pub fn try_zeroed(len: usize) -> Result<Self> {
         Ok(Self { buffer: HostBuffer::of(T::TYPE, len)?, marker: PhantomData })
     }
@@ -176,7 +183,7 @@ impl<T: Element> HostVec<T> {
     ///
     /// # Panics
     ///
-    /// When the size does not fit the address space, as `Vec` does.
+    /// When there is not so much memory.
     #[must_use]
     pub fn zeroed(len: usize) -> Self {
         Self::try_zeroed(len).unwrap_or_else(|error| panic!("{error}"))
@@ -186,7 +193,7 @@ impl<T: Element> HostVec<T> {
     #[must_use]
     pub fn from_slice(elements: &[T]) -> Self {
         let vector = Self::zeroed(elements.len());
-        // SAFETY: the source is a slice of that length, the target new, as long, and aligned for any element.
+        // SAFETY: the source is a slice of that length, the target new, as long, and aligned for `T`.
         unsafe { vector.first().copy_from_nonoverlapping(elements.as_ptr(), elements.len()) };
         vector
     }
@@ -225,7 +232,7 @@ impl<T: Element> HostVec<T> {
         let (first, len) = (self.first(), self.len());
         // SAFETY: `len` initialized elements; `&mut self` says that nobody else has the buffer (rule 4 of `Storage`).
         unsafe { crate::host::check_run(first, len)? };
-        // SAFETY: as above, aligned to 128 bytes, every bit pattern a value or checked to be one.
+        // SAFETY: as above, aligned for `T`, every bit pattern a value or checked to be one.
         Ok(unsafe { core::slice::from_raw_parts_mut(first, len) })
     }
 }

@@ -111,6 +111,7 @@ impl<'a> Descriptor<'a> {
     pub fn validate(self) -> Result<Facts> {
         self.dtype.check()?;
         self.device.map_or(Ok(()), Device::check)?;
+        self.record.as_ref().map_or(Ok(()), |record| record.check(self.dtype))?;
         let layout = self.layout(self.dtype.item_bits(self.padded))?;
         let padded = self.padded && self.dtype.bits() % 8 != 0;
         let (address, range) = if layout.is_empty() {
@@ -164,7 +165,7 @@ impl<'a> Descriptor<'a> {
             return Err(Error::new(ErrorKind::Null, "data", "a null pointer", allowed));
         }
         let address =
-            usize::try_from(self.byte_offset).ok().and_then(|offset| self.address.checked_add(offset));
+            isize::try_from(self.byte_offset).ok().and_then(|offset| self.address.checked_add_signed(offset));
         address.ok_or_else(|| {
             let found = format_args!("{} on top of address {:#x}", self.byte_offset, self.address);
             Error::new(ErrorKind::Overflow, "byte_offset", found, "an offset within the address space")

@@ -203,9 +203,17 @@ impl DType {
     pub fn from_name(name: &str) -> Option<Self> {
         let sizes = |row: &'static Row| row.bits.iter().map(|bits| Self::new(row.code, *bits, 1));
         let known = |text: &str| TABLE.iter().flat_map(sizes).find(|dtype| dtype.name() == text);
+        let number = |text: &str| {
+            let plain = !text.starts_with('0') && text.bytes().all(|digit| digit.is_ascii_digit());
+            text.parse::<u32>().ok().filter(|_| plain)
+        };
+        if let Some(bits) = name.strip_prefix("opaque").and_then(number) {
+            return u16::try_from(bits / 8).ok().filter(|_| bits % 8 == 0).map(Self::opaque);
+        }
         known(name).or_else(|| {
             let (scalar, lanes) = name.rsplit_once('x')?;
-            Some(known(scalar)?.with_lanes(lanes.parse().ok().filter(|lanes| *lanes > 1)?))
+            let lanes = u16::try_from(number(lanes)?).ok().filter(|lanes| *lanes > 1)?;
+            Some(known(scalar)?.with_lanes(lanes))
         })
     }
 }

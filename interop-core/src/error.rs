@@ -42,6 +42,8 @@ pub enum ErrorKind {
     Capsule,
     /// A copy that was asked for and cannot be made, or that is needed and was forbidden.
     Copy,
+    /// Memory that could not be allocated.
+    Memory,
     /// Memory that is exported at the moment and therefore not to be borrowed or changed.
     Busy,
     /// The operation is not possible on this object.
@@ -92,6 +94,17 @@ impl Error {
             allowed: allowed.to_string(),
             origin: None,
         }))
+    }
+
+    /// Memory that could not be allocated.
+    #[cold]
+    pub(crate) fn no_memory(bytes: usize) -> Self {
+        Self::new(
+            ErrorKind::Memory,
+            "memory",
+            format_args!("no {bytes} bytes"),
+            "memory for a copy of the elements",
+        )
     }
 
     /// The same error with the object that the value came from, such as `cupy.ndarray`.

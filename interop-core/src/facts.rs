@@ -131,8 +131,7 @@ impl Facts {
     #[must_use]
     pub fn byte_strides(&self) -> Option<Vec<isize>> {
         let bits = self.dtype.item_bits(self.padded);
-        (bits % 8 == 0)
-            .then(|| self.strides().iter().map(|s| s.saturating_mul((bits / 8) as isize)).collect())
+        (bits % 8 == 0).then(|| self.layout.strides_in_bytes(bits / 8))
     }
 
     /// The layout of the same memory in units of `element`: its trailing axes are taken off.
@@ -161,11 +160,22 @@ impl Facts {
             }
             return self.layout.join_elements(&[count])?.join_elements(element.axes());
         }
-        if lanes > 1 && element.axes() == [usize::from(lanes)] && self.dtype.with_lanes(1) == element.dtype {
+        let vector =
+            lanes > 1 && !self.dtype.is_opaque() && self.dtype.item_bits(self.padded) == 8 * element.size;
+        if vector && element.axes() == [usize::from(lanes)] && self.dtype.with_lanes(1) == element.dtype {
             // A vector type is one `[T; lanes]`.
             return Ok(self.layout.clone());
         }
         Err(wrong())
+    }
+
+    /// Refuses an array whose elements are of another type than `element`.
+    pub(crate) fn check_element(&self, element: &ElementType) -> Result<()> {
+        let scalar = self.record.is_none() && element.fields.is_none() && element.ndim == 0;
+        if scalar && self.dtype == element.dtype && self.padded == element.padded {
+            return Ok(());
+        }
+        self.layout_of(element).map(drop)
     }
 
     /// The same array with records of equal fields spelled as a trailing axis, as DLPack needs it.

@@ -3,22 +3,26 @@
 
 use core::marker::PhantomData;
 use core::ptr;
+use std::sync::Arc;
 
+use crate::borrow::Borrow;
 use crate::device::Device;
 use crate::element::Element;
 use crate::error::{Error, ErrorKind, Result};
 use crate::facts::Facts;
 use crate::layout::{Layout, Order};
 use crate::stream::StreamHandle;
-use crate::view::{ArrayView, ArrayViewMut, RawView};
+use crate::view::{ArrayView, ArrayViewMut, RawView, shared};
 
 /// A view whose elements host code can read: the memory is host-accessible, aligned, and nothing is pending on it.
 ///
 /// Elements are read by value. A library that shares the memory may write to it between two reads, so plain references
-/// are only handed out by [`as_slice`](Self::as_slice), under a promise.
-#[derive(Clone, Copy, Debug)]
+/// are only handed out by [`as_slice`](Self::as_slice), under a promise. Rust code that shares it, through another struct,
+/// cannot write while the view lives.
+#[derive(Clone, Debug)]
 pub struct HostView<'a, T, const N: usize> {
     raw: RawView<N>,
+    _access: Access,
     marker: PhantomData<&'a T>,
 }
 
@@ -26,6 +30,7 @@ pub struct HostView<'a, T, const N: usize> {
 #[derive(Debug)]
 pub struct HostViewMut<'a, T, const N: usize> {
     raw: RawView<N>,
+    access: Access,
     marker: PhantomData<&'a mut T>,
 }
 
@@ -35,10 +40,11 @@ impl<'a, T: Element, const N: usize> ArrayView<'a, T, N> {
     /// # Errors
     ///
     /// [`ErrorKind::Device`] for memory that the host cannot reach, [`ErrorKind::Stream`] when work on the data is still
-    /// pending, [`ErrorKind::Alignment`] when the address is not aligned for `T`.
+    /// pending, [`ErrorKind::Alignment`] when the address is not aligned for `T`, [`ErrorKind::Busy`] while Rust code writes
+    /// to the memory through another struct.
     pub fn host(&self) -> Result<HostView<'a, T, N>> {
         check_host::<T, N>(&self.raw)?;
-        Ok(HostView { raw: self.raw, marker: PhantomData })
+        Ok(HostView { raw: self.raw, _access: access(self.raw.shared, false)?, marker: PhantomData })
     }
 }
 
@@ -47,11 +53,18 @@ impl<'a, T: Element, const N: usize> ArrayViewMut<'a, T, N> {
     ///
     /// # Errors
     ///
-    /// As [`ArrayView::host`].
+    /// As [`ArrayView::host`]; [`ErrorKind::Busy`] also while Rust code reads the memory through another struct.
     pub fn host_mut(self) -> Result<HostViewMut<'a, T, N>> {
         check_host::<T, N>(&self.raw)?;
-        Ok(HostViewMut { raw: self.raw, marker: PhantomData })
+        Ok(HostViewMut { raw: self.raw, access: access(self.raw.shared, true)?, marker: PhantomData })
     }
+}
+
+/// Held while memory that others may have is read or written.
+type Access = Option<Arc<Borrow>>;
+
+fn access(shared: Option<(usize, usize)>, writes: bool) -> Result<Access> {
+    shared.map(|(start, end)| Ok(Arc::new(Borrow::new(start..end, writes)?))).transpose()
 }
 
 fn check_host<T: Element, const N: usize>(raw: &RawView<N>) -> Result<()> {
@@ -82,6 +95,7 @@ pub(crate) fn check_readable(device: Device, stream: StreamHandle) -> Result<()>
 pub(crate) struct HostElements<T> {
     address: usize,
     layout: Layout,
+    _access: Option<Borrow>,
     marker: PhantomData<T>,
 }
 
@@ -89,14 +103,25 @@ impl<T: Element> HostElements<T> {
     /// # Safety
     ///
     /// The memory that `facts` describe is live and initialized while the value is used.
-    pub(crate) unsafe fn of(facts: &Facts) -> Result<Self> {
+    pub(crate) unsafe fn of(facts: &Facts, writes: bool) -> Result<Self> {
         check_readable(facts.device(), facts.stream())?;
-        Ok(Self { address: facts.address(), layout: facts.layout_of(&T::TYPE)?, marker: PhantomData })
+        let layout = facts.layout_of(&T::TYPE)?;
+        let access = shared(facts).map(|(start, end)| Borrow::new(start..end, writes)).transpose()?;
+        Ok(Self { address: facts.address(), layout, _access: access, marker: PhantomData })
     }
 
-    pub(crate) fn to_vec(&self) -> Result<Vec<T>> {
+    pub(crate) fn to_vec(&self, order: Order) -> Result<Vec<T>> {
         // SAFETY: live and initialized (contract of `of`), and host memory.
-        unsafe { gather(self.address, &self.layout, Order::C) }
+        unsafe { gather(self.address, &self.layout, order) }
+    }
+
+    pub(crate) fn for_each(&self, mut see: impl FnMut(T)) -> Result<()> {
+        let first = ptr::with_exposed_provenance::<T>(self.address);
+        for offset in self.layout.walk(Order::C) {
+            // SAFETY: an element of the layout, live and initialized (contract of `of`).
+            see(unsafe { read(first.wrapping_offset(offset))? });
+        }
+        Ok(())
     }
 
     /// # Safety
@@ -120,9 +145,10 @@ impl<T: Element> HostElements<T> {
 /// # Safety
 ///
 /// The elements of `layout`, from `address` on, are live, initialized host memory; any alignment will do.
-pub(crate) unsafe fn gather<T: Element>(address: usize, layout: &Layout, order: Order) -> Result<Vec<T>> {
+unsafe fn gather<T: Element>(address: usize, layout: &Layout, order: Order) -> Result<Vec<T>> {
     let count = layout.numel();
-    let mut elements = Vec::<T>::with_capacity(count);
+    let mut elements = Vec::<T>::new();
+    elements.try_reserve_exact(count).map_err(|_| Error::no_memory(count.saturating_mul(size_of::<T>())))?;
     // SAFETY: as the caller promises; the vector has room for `count` elements.
     unsafe { copy_compact(address, layout, order, size_of::<T>(), elements.as_mut_ptr().cast()) };
     // SAFETY: the bytes of `count` elements have been written.
@@ -286,7 +312,7 @@ impl<'a, T: Element, const N: usize> HostViewMut<'a, T, N> {
     /// The same view for reading.
     #[must_use]
     pub fn as_view(&self) -> HostView<'_, T, N> {
-        HostView { raw: self.raw, marker: PhantomData }
+        HostView { raw: self.raw, _access: self.access.clone(), marker: PhantomData }
     }
 
     /// Writes the element at `index`.
@@ -308,8 +334,8 @@ impl<'a, T: Element, const N: usize> HostViewMut<'a, T, N> {
     ///
     /// [`ErrorKind::DType`] for a byte that is no `bool`; what came before it has been changed.
     pub fn apply(&mut self, change: impl FnMut(T) -> T) -> Result<()> {
-        let elements =
-            HostElements { address: self.raw.address, layout: self.raw.layout(), marker: PhantomData };
+        let layout = self.raw.layout();
+        let elements = HostElements { address: self.raw.address, layout, _access: None, marker: PhantomData };
         // SAFETY: the view's memory is live and initialized, writable, and unshared among Rust code (contract of
         // `from_facts`).
         unsafe { elements.apply(change) }
@@ -329,7 +355,8 @@ impl<'a, T: Element, const N: usize> HostViewMut<'a, T, N> {
         if tail.layout().numel() > 0 {
             tail.address = tail.address.wrapping_add_signed(tail.strides[0] * (at * size_of::<T>()) as isize);
         }
-        (Self { raw: head, marker: PhantomData }, Self { raw: tail, marker: PhantomData })
+        let part = |raw| Self { raw, access: self.access.clone(), marker: PhantomData };
+        (part(head), part(tail))
     }
 
     /// The elements as a slice.

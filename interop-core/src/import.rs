@@ -10,6 +10,7 @@ use crate::dlpack::{Abi, ManagedTensor};
 use crate::element::Element;
 use crate::error::{Refused, Result};
 use crate::facts::Facts;
+use crate::host::HostElements;
 use crate::layout::Order;
 use crate::owner::Owner;
 #[cfg(feature = "python")]
@@ -121,10 +122,8 @@ impl Import {
     ///
     /// As [`ArrayView::host`](crate::ArrayView::host), but any alignment will do.
     pub(crate) fn to_vec<T: Element>(&self, order: Order) -> Result<Vec<T>> {
-        let layout = self.facts.layout_of(&T::TYPE)?;
-        crate::host::check_readable(self.facts.device(), self.facts.stream())?;
-        // SAFETY: the memory is live while `self` is (contract of both constructors) and the host can reach it.
-        unsafe { crate::host::gather(self.facts.address(), &layout, order) }
+        // SAFETY: the memory is live while `self` is (contract of the constructors).
+        unsafe { HostElements::of(&self.facts, false) }?.to_vec(order)
     }
 }
 

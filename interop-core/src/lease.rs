@@ -63,6 +63,10 @@ macro_rules! lease {
             }
 
             fn from_import(import: Import, _order: Order) -> Result<Self, Refused<Import>> {
+                let fits = $check(import.facts()).and_then(|()| import.facts().check_element(&T::TYPE));
+                if let Err(error) = fits {
+                    return Err(Refused { value: import, error });
+                }
                 let (facts, owner) = import.into_parts();
                 let memory = Memory { element: T::TYPE, record: None, writes: $writes, ..memory_of(&facts) };
                 Ok(Self { memory, owner, marker: PhantomData })

@@ -55,6 +55,7 @@ extern crate self as interop_core;
 pub mod __private;
 mod array;
 mod arrival;
+mod borrow;
 mod buffer;
 pub mod cai;
 mod counters;

@@ -2,6 +2,7 @@
 #![expect(unsafe_code, reason = "an erased owner is a pointer and the function that releases it")]
 
 use core::fmt;
+use core::mem::{ManuallyDrop, MaybeUninit};
 use core::ptr::NonNull;
 
 /// A value of any type that is kept for its drop: the owner of memory that somebody else made.
@@ -51,6 +52,36 @@ impl Owner {
     #[must_use]
     pub(crate) const unsafe fn from_raw(value: NonNull<()>, release: unsafe fn(NonNull<()>)) -> Self {
         Self { value, release }
+    }
+}
+
+/// A value that is moved as bytes.
+///
+/// Moving a `Box` says that nothing else points into it. A struct that is described first and moved into an export
+/// afterwards is moved in this, so that the address in its description stays good.
+pub(crate) struct Parked<T>(MaybeUninit<T>);
+
+impl<T> Parked<T> {
+    pub(crate) const fn new(value: T) -> Self {
+        Self(MaybeUninit::new(value))
+    }
+
+    pub(crate) fn get(&self) -> &T {
+        // SAFETY: initialized by `new`, taken only by value.
+        unsafe { self.0.assume_init_ref() }
+    }
+
+    pub(crate) fn into_inner(self) -> T {
+        let this = ManuallyDrop::new(self);
+        // SAFETY: initialized by `new`, and not dropped after it was read.
+        unsafe { this.0.assume_init_read() }
+    }
+}
+
+impl<T> Drop for Parked<T> {
+    fn drop(&mut self) {
+        // SAFETY: initialized by `new`, dropped once.
+        unsafe { self.0.assume_init_drop() };
     }
 }
 

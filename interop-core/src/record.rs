@@ -24,6 +24,10 @@ impl Field {
     #[must_use]
     pub const fn new(name: &'static str, offset: usize, element: ElementType) -> Self {
         assert!(
+            !element.padded,
+            "a 6-bit float in a byte of its own cannot be a field of a struct element: use `u8`"
+        );
+        assert!(
             element.any_bits,
             "a `bool` in a struct element can arrive with a value that is no bool: use `u8`"
         );
@@ -72,6 +76,26 @@ impl Record {
             record: field.element.to_record(),
         });
         Self { fields: fields.collect() }
+    }
+
+    /// Refuses a record that is not what `dtype`, opaque bytes of its size, holds.
+    pub(crate) fn check(&self, dtype: DType) -> Result<()> {
+        let fail = |found: &str| {
+            let allowed = format_args!("fields of whole bytes within {dtype}, which is opaque bytes");
+            Err(Error::new(ErrorKind::DType, "record", format_args!("{found} in struct {self}"), allowed))
+        };
+        if !dtype.is_opaque() {
+            return fail("other elements than opaque bytes");
+        }
+        for field in &self.fields {
+            field.dtype.check()?;
+            let end = field.size().and_then(|size| size.checked_add(field.offset));
+            if field.dtype.packed_bits() % 8 != 0 || end.is_none_or(|end| end > dtype.packed_bits() / 8) {
+                return fail(&format!("the field {:?}", field.name));
+            }
+            field.record.as_ref().map_or(Ok(()), |record| record.check(field.dtype))?;
+        }
+        Ok(())
     }
 
     /// The scalar type and count of a record of `size` bytes that is the same as an array of scalars: fields of one type

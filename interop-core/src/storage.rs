@@ -176,10 +176,12 @@ unsafe impl<T: Element> Storage for Vec<T> {
     }
 }
 
-// SAFETY: as for a vector.
+// SAFETY: as for a vector. Exports move the box as bytes (`Parked`), so the address stays good.
 unsafe impl<T: Element> Storage for Box<[T]> {
     fn memory(&self) -> Memory {
-        owned_memory(self.as_ptr().cast_mut(), self.len())
+        // The box's own pointer, which may write, and not one that went through a shared reference.
+        let elements = &raw const **self;
+        owned_memory(elements.cast::<T>().cast_mut(), self.len())
     }
 }
 

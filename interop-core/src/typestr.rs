@@ -63,7 +63,12 @@ impl DType {
         let row = self.row()?;
         let kind = row.kind?;
         let bytes = self.packed_bits() / 8;
-        let spelled = self.is_opaque() || (self.lanes == 1 && !(self.code == COMPLEX && self.bits == 32));
+        let spelled = if self.is_opaque() {
+            // More could not be read back.
+            bytes <= usize::from(u16::MAX)
+        } else {
+            self.lanes == 1 && !(self.code == COMPLEX && self.bits == 32)
+        };
         (spelled && self.check().is_ok()).then(|| Typestr::new(kind, bytes))
     }
 

@@ -63,6 +63,8 @@ pub(crate) struct RawView<const N: usize> {
     pub(crate) strides: [isize; N],
     pub(crate) device: Device,
     pub(crate) stream: StreamHandle,
+    /// The addresses of the elements, where somebody else may have them too.
+    pub(crate) shared: Option<(usize, usize)>,
 }
 
 impl<const N: usize> RawView<N> {
@@ -76,7 +78,7 @@ impl<const N: usize> RawView<N> {
         let mut strides = [0; N];
         strides.copy_from_slice(layout.strides());
         let (address, device, stream) = (facts.address(), facts.device(), facts.stream());
-        Ok((Self { address, shape, strides, device, stream }, layout))
+        Ok((Self { address, shape, strides, device, stream, shared: shared(facts) }, layout))
     }
 
     /// The layout; its arithmetic was checked when the view was made.
@@ -125,6 +127,13 @@ impl<T: Element, const N: usize> ArrayViewMut<'_, T, N> {
     pub fn as_view(&self) -> ArrayView<'_, T, N> {
         ArrayView { raw: self.raw, marker: PhantomData }
     }
+}
+
+/// The addresses of the elements, unless the compiler sees to it that nobody else has them: what only a sole owner may
+/// write is borrowed like any Rust value.
+pub(crate) fn shared(facts: &Facts) -> Option<(usize, usize)> {
+    let range = facts.byte_range();
+    (facts.writes() != Writes::WhenOwned && !range.is_empty()).then_some((range.start, range.end))
 }
 
 /// Refuses arrays that may not be written, and those whose elements cannot be written one by one.

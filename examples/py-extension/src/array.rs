@@ -1,15 +1,15 @@
 //! A Python class of one's own whose instances are arrays.
 
 use interop_core::{CudaArray, DType, Error, ErrorKind, FromArray, Layout, Order, Shared, StreamHandle};
-use pyo3::exceptions::{PyIndexError, PyTypeError};
+use pyo3::exceptions::{PyIndexError, PyOverflowError, PyTypeError};
 use pyo3::prelude::*;
-use pyo3::types::{PyEllipsis, PyInt, PySlice, PyTuple};
+use pyo3::types::{PyBool, PyEllipsis, PyList, PySlice, PyTuple};
 
 use crate::facts::import_any;
 use crate::kernels::{Value, filled};
 
 /// An array of any element type, shape and strides, in memory that it shares with whoever imports it.
-#[pyclass(frozen, module = "interop_demo")]
+#[pyclass(frozen, weakref, module = "interop_demo")]
 #[derive(CudaArray)]
 #[cuda_array(pyclass)]
 pub(crate) struct Array {
@@ -35,9 +35,8 @@ impl Array {
     /// A new array, all of whose elements are `value`.
     #[staticmethod]
     #[pyo3(signature = (shape, value, dtype="<f4", *, device="cpu", ordinal=0, order="C", readonly=false))]
-    #[expect(clippy::too_many_arguments, reason = "keywords in Python")]
     fn full(
-        shape: Shape,
+        shape: &Bound<'_, PyAny>,
         value: Value,
         dtype: &str,
         device: &str,
@@ -55,7 +54,7 @@ impl Array {
             let found = format!("{device:?}, ordinal {ordinal}");
             return Err(Error::new(ErrorKind::Device, "device", found, "\"cpu\", ordinal 0").into());
         }
-        let layout = Layout::compact(&shape.extents(), order)?;
+        let layout = Layout::compact(&extents(shape)?, order)?;
         let memory = filled(dtype, layout.numel(), value)?;
         let memory = if readonly { memory.read_only() } else { memory };
         Ok(Self::of(memory, &layout, StreamHandle::NothingPending))
@@ -68,7 +67,7 @@ impl Array {
             Err(_) => vec![key.clone()],
         };
         let facts = self.facts()?;
-        let item = facts.dtype().item_bits(facts.is_padded()) / 8;
+        let item = facts.dtype().item_bits(facts.is_padded()) as isize;
         let (mut layout, mut offset) = (facts.layout().clone(), 0);
         let mut axis = 0;
         let ellipses = items.iter().filter(|item| item.is_instance_of::<PyEllipsis>()).count();
@@ -85,7 +84,13 @@ impl Array {
             axis += usize::from(view.ndim() == layout.ndim());
             (layout, offset) = (view, offset + further);
         }
-        let memory = self.memory.offset(offset * item as isize)?;
+        if offset * item % 8 != 0 {
+            let found = format!("an element that starts within a byte, {} bits on", offset * item);
+            return Err(
+                Error::new(ErrorKind::Alignment, "index", found, "elements at the start of a byte").into()
+            );
+        }
+        let memory = self.memory.offset(offset * item / 8)?;
         Ok(Self::of(memory, &layout, self.stream))
     }
 }
@@ -101,36 +106,39 @@ fn taken(layout: &Layout, axis: usize, index: &Bound<'_, PyAny>) -> PyResult<(La
     let extent = layout.shape()[axis];
     if let Ok(slice) = index.cast::<PySlice>() {
         let indices = slice.indices(extent as isize)?;
-        // An empty slice may start one past the end, where there is no element.
-        let start = if indices.slicelength == 0 { 0 } else { indices.start };
-        return Ok(layout.slice(axis, start as usize, indices.step, indices.slicelength));
+        // An empty slice may start one outside the axis, on either side, where there is no element.
+        let start = usize::try_from(indices.start).ok().filter(|start| *start < extent).unwrap_or(0);
+        return Ok(layout.slice(axis, start, indices.step, indices.slicelength));
     }
-    if !index.is_instance_of::<PyInt>() {
+    let outside = |found: &dyn std::fmt::Display| {
+        PyIndexError::new_err(format!("index {found} is outside axis {axis} of extent {extent}"))
+    };
+    if index.is_instance_of::<PyBool>() || !index.hasattr("__index__")? {
         let text = format!("indices are integers, slices and `...`, not {}", index.get_type().name()?);
-        return Err(PyTypeError::new_err(text));
+        return Err(PyIndexError::new_err(text));
     }
-    let number: isize = index.extract()?;
+    let number: isize = index.extract().map_err(|error: PyErr| {
+        if error.is_instance_of::<PyOverflowError>(index.py()) { outside(index) } else { error }
+    })?;
     let place = if number < 0 { number + extent as isize } else { number };
     match usize::try_from(place).ok().filter(|place| *place < extent) {
         Some(place) => Ok(layout.select(axis, place)),
-        None => {
-            Err(PyIndexError::new_err(format!("index {number} is outside axis {axis} of extent {extent}")))
-        }
+        None => Err(outside(&number)),
     }
 }
 
-/// A shape as Python writes it: an extent or a tuple of extents.
-#[derive(FromPyObject)]
-enum Shape {
-    Extent(usize),
-    Extents(Vec<usize>),
-}
-
-impl Shape {
-    fn extents(self) -> Vec<usize> {
-        match self {
-            Self::Extent(extent) => vec![extent],
-            Self::Extents(extents) => extents,
+/// A shape as Python writes it: an extent, or a tuple or list of extents.
+fn extents(shape: &Bound<'_, PyAny>) -> PyResult<Vec<usize>> {
+    let extent = |extent: Bound<'_, PyAny>| {
+        if extent.is_instance_of::<PyBool>() {
+            return Err(PyTypeError::new_err("`shape`: found bool, allowed: ints"));
         }
+        let number: i128 = extent.extract()?;
+        usize::try_from(number)
+            .map_err(|_| Error::new(ErrorKind::Shape, "shape", number, "extents from 0 up").into())
+    };
+    if shape.is_instance_of::<PyTuple>() || shape.is_instance_of::<PyList>() {
+        return shape.try_iter()?.map(|item| extent(item?)).collect();
     }
+    Ok(vec![extent(shape.clone())?])
 }

@@ -1,6 +1,6 @@
 //! What is known of an array, as a dict.
 
-use interop_core::python::{Imported, import, import_capsule, interface_of};
+use interop_core::python::{Imported, consumer_stream, import, import_capsule, interface_of};
 use interop_core::{DeviceType, Facts, StreamHandle};
 use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyDict, PyTuple};
@@ -24,10 +24,11 @@ pub(crate) fn parse_cai<'py>(d: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyDic
 
 /// An import of an object or of a raw capsule.
 pub(crate) fn import_any(object: &Bound<'_, PyAny>, stream: Option<Bound<'_, PyAny>>) -> PyResult<Imported> {
+    let stream = stream.map(|stream| consumer_stream(&stream)).transpose()?;
     if object.is_instance_of::<PyCapsule>() {
         return import_capsule(object);
     }
-    import(object, stream.map(|stream| interop_core::python::consumer_stream(&stream)).transpose()?)
+    import(object, stream)
 }
 
 fn dict_of<'py>(py: Python<'py>, facts: &Facts, protocol: &str) -> PyResult<Bound<'py, PyDict>> {

@@ -1,4 +1,9 @@
 //! A derived struct as argument and return value of Python functions.
+#![expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_precision_loss,
+    reason = "a mean is computed in double"
+)]
 
 use std::thread;
 
@@ -51,6 +56,7 @@ pub(crate) fn blur_(py: Python<'_>, mut image: Image<LeaseMut<f32>>, radius: usi
 
 /// The edges of an image, in new memory that Rust owns: the length of the gradient of each channel.
 #[pyfunction]
+#[expect(clippy::needless_pass_by_value, reason = "the lease ends when the call does")]
 pub(crate) fn edges(py: Python<'_>, image: Image<Lease<f32>>) -> PyResult<Image<HostVec<f32>>> {
     let (height, width) = (image.height, image.width);
     let source = image.to_vec::<f32>()?;
@@ -89,6 +95,8 @@ fn in_bands(elements: &mut [f32], row_length: usize, work: impl Fn(usize, &mut [
 /// The mean of the `2 * radius + 1` pixels around each pixel of a line, fewer at its ends.
 fn box_line(line: &[f32], means: &mut [f32], channels: usize, radius: usize) {
     let pixels = line.len() / channels;
+    // A greater radius covers the whole line too.
+    let radius = radius.min(pixels);
     for channel in 0..channels {
         let value = |pixel: usize| f64::from(line[pixel * channels + channel]);
         let mut sum: f64 = (0..radius.min(pixels)).map(value).sum();

@@ -1,4 +1,9 @@
 //! Work on arrays whose element type is known at run time only.
+#![expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_precision_loss,
+    reason = "numbers are computed in double"
+)]
 
 use half::{bf16, f16};
 use interop_core::{CudaArray, DType, Element, Error, ErrorKind, FromArray, HostVec, Shared};
@@ -19,8 +24,7 @@ macro_rules! integers {
     ($($type:ty)*) => {
         $(
             #[expect(clippy::allow_attributes, reason = "which lints a cast meets depends on the type")]
-            #[allow(clippy::cast_lossless, clippy::cast_precision_loss, clippy::cast_possible_truncation)]
-            #[allow(clippy::cast_sign_loss, reason = "a checksum is a double; a scaled integer is rounded towards zero")]
+            #[allow(clippy::cast_lossless, clippy::cast_sign_loss, reason = "a scaled integer is rounded towards zero")]
             impl Number for $type {
                 fn to_f64(self) -> f64 {
                     self as f64
@@ -107,12 +111,16 @@ pub(crate) fn scale_(obj: &Bound<'_, PyAny>, factor: f64) -> PyResult<()> {
 #[pyfunction]
 pub(crate) fn checksum(obj: &Bound<'_, PyAny>) -> PyResult<f64> {
     fn sum<T: Number>(array: &Array) -> interop_core::Result<f64> {
-        Ok(array.to_vec::<T>()?.into_iter().map(T::to_f64).sum())
+        let mut sum = 0.0;
+        array.for_each::<T>(|value| sum += value.to_f64())?;
+        Ok(sum)
     }
     let array = Array::from_import(import_any(obj, None)?.import)?;
     let dtype = array.facts()?.dtype();
     if dtype == DType::BOOL {
-        return Ok(array.to_vec::<bool>()?.into_iter().map(f64::from).sum());
+        let mut count = 0.0;
+        array.for_each::<bool>(|value| count += f64::from(value))?;
+        return Ok(count);
     }
     Ok(with_number!(dtype, sum(&array))?)
 }

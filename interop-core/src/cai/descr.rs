@@ -28,7 +28,11 @@ pub enum DescrType {
 }
 
 /// The entries for a record of `size` bytes, with its gaps as padding.
-pub(super) fn write(record: &Record, size: usize) -> Vec<DescrEntry> {
+///
+/// # Errors
+///
+/// [`ErrorKind::DType`] for a field whose type has no typestr.
+pub(super) fn write(record: &Record, size: usize) -> Result<Vec<DescrEntry>> {
     let padding = |bytes: usize| DescrEntry {
         name: String::new(),
         dtype: DescrType::Typestr(format!("|V{bytes}")),
@@ -41,13 +45,16 @@ pub(super) fn write(record: &Record, size: usize) -> Vec<DescrEntry> {
             entries.push(padding(field.offset - end));
         }
         let item = field.dtype.packed_bits() / 8;
-        let typestr =
-            || field.dtype.typestr().map_or_else(|| format!("|V{item}"), |typestr| typestr.to_string());
+        let typestr = || {
+            let allowed = "a type that the CUDA Array Interface has a typestr for; use DLPack";
+            let place = format_args!("descr field {:?}", field.name);
+            field.dtype.typestr().ok_or_else(|| Error::new(ErrorKind::DType, place, field.dtype, allowed))
+        };
         entries.push(DescrEntry {
             name: field.name.clone(),
             dtype: match &field.record {
-                Some(record) => DescrType::Nested(write(record, item)),
-                None => DescrType::Typestr(typestr()),
+                Some(record) => DescrType::Nested(write(record, item)?),
+                None => DescrType::Typestr(typestr()?.to_string()),
             },
             shape: field.shape.iter().map(|extent| *extent as i64).collect(),
         });
@@ -56,7 +63,7 @@ pub(super) fn write(record: &Record, size: usize) -> Vec<DescrEntry> {
     if end < size {
         entries.push(padding(size - end));
     }
-    entries
+    Ok(entries)
 }
 
 /// The record that the entries describe; `None` for the one entry that says no more than the typestr.
@@ -106,6 +113,10 @@ fn fields(descr: &[DescrEntry], depth: usize) -> Result<(Record, usize)> {
         end = field.size().and_then(|bytes| end.checked_add(bytes)).ok_or_else(|| size(usize::MAX))?;
         let padding = entry.name.is_empty() && dtype.is_opaque() && field.record.is_none();
         if !padding {
+            if record.fields.iter().any(|other| other.name == field.name) {
+                let found = format_args!("two fields named {:?}", field.name);
+                return Err(Error::new(ErrorKind::DType, "descr", found, "names that differ"));
+            }
             record.fields.push(field);
         }
     }

@@ -16,7 +16,7 @@ use crate::layout::Order;
 use crate::stream::StreamHandle;
 
 /// The version that exports state, and the newest that is read without further ado.
-pub const VERSION: i64 = 3;
+pub const VERSION: i128 = 3;
 
 /// What an object says in its `__cuda_array_interface__`: one field a key, nothing checked.
 ///
@@ -46,7 +46,7 @@ pub struct CudaArrayInterface {
     /// `data`: the address of the first element, and whether writing is forbidden.
     pub data: (usize, bool),
     /// `version`.
-    pub version: i64,
+    pub version: i128,
     /// `strides`, in bytes; `None` for `None` and for an absent key.
     pub strides: Option<Vec<i64>>,
     /// `stream`; `None` for `None` and for an absent key. An export with nothing pending leaves the key out: consumers
@@ -82,7 +82,7 @@ impl CudaArrayInterface {
             version: VERSION,
             strides: strides.map(|strides| strides.iter().map(|stride| *stride as i64).collect()),
             stream: facts.stream().to_cai().map(|stream| stream as i128),
-            descr: facts.record().map(|record| descr::write(record, size)),
+            descr: facts.record().map(|record| descr::write(record, size)).transpose()?,
             mask: false,
         })
     }
@@ -109,7 +109,7 @@ impl CudaArrayInterface {
     /// # Errors
     ///
     /// As [`facts`](Self::facts).
-    pub fn facts_up_to(&self, newest: i64) -> Result<Facts> {
+    pub fn facts_up_to(&self, newest: i128) -> Result<Facts> {
         if !(0..=newest).contains(&self.version) {
             let allowed = format_args!("0 to {newest}");
             return Err(Error::new(ErrorKind::Version, "version", self.version, allowed));

@@ -13,6 +13,7 @@ use crate::counters;
 use crate::descriptor::Writes;
 use crate::error::{Error, ErrorKind, Refused, Result};
 use crate::facts::Facts;
+use crate::owner::Parked;
 
 /// How an export holds the memory, which decides whether its consumer may write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,7 +31,7 @@ pub enum Access {
 struct Package<A, O> {
     managed: A,
     ndim: usize,
-    owner: O,
+    owner: Parked<O>,
 }
 
 /// Packs the array that `facts` describe into a managed tensor that owns `owner`.
@@ -53,16 +54,30 @@ pub unsafe fn export<A: Abi, O: Send + 'static>(
     owner: O,
     access: Access,
 ) -> Result<ManagedTensor<A>, Refused<O>> {
+    // SAFETY: as the caller promises.
+    unsafe { export_parked(facts, Parked::new(owner), access) }
+}
+
+/// As [`export`], for an owner that was parked before it was described.
+///
+/// # Safety
+///
+/// As [`export`].
+pub(crate) unsafe fn export_parked<A: Abi, O: Send + 'static>(
+    facts: &Facts,
+    owner: Parked<O>,
+    access: Access,
+) -> Result<ManagedTensor<A>, Refused<O>> {
     let flags = match flags::<A>(facts, access) {
         Ok(flags) => flags,
-        Err(error) => return Err(Refused { value: owner, error }),
+        Err(error) => return Err(Refused { value: owner.into_inner(), error }),
     };
     if facts.record().is_none() {
         return Ok(pack(facts, flags, owner));
     }
     match facts.flattened() {
         Ok(flat) => Ok(pack(&flat, flags, owner)),
-        Err(error) => Err(Refused { value: owner, error }),
+        Err(error) => Err(Refused { value: owner.into_inner(), error }),
     }
 }
 
@@ -103,7 +118,7 @@ fn block<A, O>(ndim: usize) -> (Block, usize) {
         .unwrap_or_else(|_| unreachable!("a layout has 64 axes at most"))
 }
 
-fn pack<A: Abi, O: Send + 'static>(facts: &Facts, flags: u64, owner: O) -> ManagedTensor<A> {
+fn pack<A: Abi, O: Send + 'static>(facts: &Facts, flags: u64, owner: Parked<O>) -> ManagedTensor<A> {
     let ndim = facts.ndim();
     let (block, numbers) = block::<A, O>(ndim);
     // SAFETY: a package has a size.
@@ -161,7 +176,7 @@ unsafe extern "C" fn release<A: Abi, O>(managed: *mut A) {
     // SAFETY: the struct is the first field of the package. `ndim` is our own number, which consumers do not know.
     let ndim = unsafe { at::<A, O, usize>(package, offset_of!(Package<A, O>, ndim)).read() };
     // SAFETY: as above; the owner is read once and the package freed below.
-    let owner = unsafe { at::<A, O, O>(package, offset_of!(Package<A, O>, owner)).read() };
+    let owner = unsafe { at::<A, O, Parked<O>>(package, offset_of!(Package<A, O>, owner)).read() };
     // SAFETY: the block was allocated with this layout; what needs a drop in it has been read out.
     unsafe { dealloc(package.cast(), block::<A, O>(ndim).0) };
     // The payload of a panic is a value with a drop of its own, which could panic again: it is leaked.

@@ -25,6 +25,7 @@
 #![expect(unsafe_code, reason = "this room reads and writes the C structs of DLPack")]
 
 mod abi;
+mod exchange;
 mod export;
 mod import;
 
@@ -32,6 +33,8 @@ pub use abi::{
     Abi, DLManagedTensor, DLManagedTensorVersioned, DLPackVersion, DLTensor, FLAG_IS_COPIED, FLAG_READ_ONLY,
     FLAG_SUBBYTE_PADDED, MAJOR_VERSION, MINOR_VERSION,
 };
+pub use exchange::{DLPackExchangeAPI, DLPackExchangeAPIHeader, SetError};
+pub(crate) use export::export_parked;
 pub use export::{Access, export};
 pub use import::ManagedTensor;
 

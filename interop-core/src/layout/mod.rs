@@ -110,13 +110,19 @@ impl Layout {
         if self.strides.iter().all(|stride| *stride >= 0) {
             return;
         }
-        let mut compact = Dims::zeroed(self.shape.len());
-        fill_compact(&mut compact, &self.shape, Order::C);
+        let compact = self.compact_strides();
         for axis in 0..self.shape.len() {
             if self.strides[axis] < 0 && (self.shape[axis] == 1 || self.numel == 0) {
                 self.strides[axis] = compact[axis];
             }
         }
+    }
+
+    /// The strides that a compact array of this shape has, in C order.
+    fn compact_strides(&self) -> Dims<isize> {
+        let mut compact = Dims::zeroed(self.shape.len());
+        fill_compact(&mut compact, &self.shape, Order::C);
+        compact
     }
 
     /// The extents.

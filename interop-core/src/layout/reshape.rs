@@ -5,6 +5,15 @@ use crate::dims::Dims;
 use crate::error::{Error, ErrorKind, Result};
 
 impl Layout {
+    /// The strides counted in bytes, for elements of `item` bytes. Where that does not fit, which can only be on an idle
+    /// axis, the stride of a compact array stands in.
+    pub(crate) fn strides_in_bytes(&self, item: usize) -> Vec<isize> {
+        let compact = self.compact_strides();
+        let bytes = |stride: isize| stride.checked_mul(item as isize);
+        let strides = self.strides.iter().zip(&*compact);
+        strides.map(|(stride, compact)| bytes(*stride).or_else(|| bytes(*compact)).unwrap_or(0)).collect()
+    }
+
     /// Takes every `step`-th of an axis, `len` elements from `start`; also gives the offset of the new first element.
     ///
     /// # Panics
@@ -13,15 +22,20 @@ impl Layout {
     #[must_use]
     pub fn slice(&self, axis: usize, start: usize, step: isize, len: usize) -> (Self, isize) {
         let extent = self.shape[axis];
-        if len > 0 {
-            let last = step.checked_mul(len as isize - 1).and_then(|reach| start.checked_add_signed(reach));
-            assert!(start < extent && last.is_some_and(|last| last < extent), "slice outside axis {axis}");
+        if let Some(steps) = len.checked_sub(1) {
+            let steps = isize::try_from(steps).ok();
+            let last = steps.and_then(|steps| start.checked_add_signed(step.checked_mul(steps)?));
+            let inside = start < extent && last.is_some_and(|last| last < extent);
+            assert!(inside, "slice outside axis {axis}");
         }
         let mut shape = self.shape.clone();
         shape[axis] = len;
+        let numel = product(&shape);
         let mut strides = self.strides.clone();
-        strides[axis] = if len > 1 { strides[axis] * step } else { strides[axis] };
-        let numel = shape.iter().product();
+        // A step that reaches nothing says nothing; one that does stays within the reach of the axis.
+        if len > 1 && numel > 0 {
+            strides[axis] *= step;
+        }
         let offset = if numel == 0 { 0 } else { self.strides[axis] * start as isize };
         (Self { shape, strides, numel }, offset)
     }
@@ -35,7 +49,7 @@ impl Layout {
     pub fn select(&self, axis: usize, index: usize) -> (Self, isize) {
         assert!(index < self.shape[axis], "index {index} outside axis {axis}");
         let (shape, strides) = (self.shape.without(axis), self.strides.without(axis));
-        let numel = shape.iter().product();
+        let numel = product(&shape);
         let offset = if numel == 0 { 0 } else { self.strides[axis] * index as isize };
         (Self { shape, strides, numel }, offset)
     }
@@ -124,4 +138,9 @@ impl Layout {
             here
         })
     }
+}
+
+/// The number of elements of part of a checked layout; 0 as soon as an extent is, whatever the others are.
+fn product(shape: &[usize]) -> usize {
+    if shape.contains(&0) { 0 } else { shape.iter().product() }
 }

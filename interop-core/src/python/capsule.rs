@@ -2,6 +2,7 @@
 #![expect(unsafe_code, reason = "capsules hold raw pointers")]
 
 use core::ffi::{CStr, c_char};
+use core::ptr::null_mut;
 
 use pyo3::exceptions::PyTypeError;
 use pyo3::ffi;
@@ -40,16 +41,16 @@ unsafe extern "C" fn destructor<A: Abi>(capsule: *mut ffi::PyObject) {
     if unsafe { ffi::PyCapsule_IsValid(capsule, A::CAPSULE.as_ptr()) } == 0 {
         return;
     }
-    // SAFETY: the thread is attached.
-    let pending = PyErr::take(unsafe { Python::assume_attached() });
+    let (mut class, mut value, mut traceback) = (null_mut(), null_mut(), null_mut());
+    // Not through PyO3, which lets a panic that travels as an exception loose.
+    // SAFETY: the thread is attached; three places for three references.
+    unsafe { ffi::PyErr_Fetch(&raw mut class, &raw mut value, &raw mut traceback) };
     // SAFETY: the name was compared.
     let tensor = unsafe { ffi::PyCapsule_GetPointer(capsule, A::CAPSULE.as_ptr()) };
     // SAFETY: the name is a fresh one, so the pointer is the one of `wrap` and was not taken.
     drop(unsafe { ManagedTensor::from_raw(tensor.cast::<A>()) });
-    if let Some(pending) = pending {
-        // SAFETY: the thread is attached.
-        pending.restore(unsafe { Python::assume_attached() });
-    }
+    // SAFETY: the references that were fetched; null for no exception.
+    unsafe { ffi::PyErr_Restore(class, value, traceback) };
 }
 
 /// Takes the tensor out of a capsule: it is renamed in the same step in which the pointer is read, and only then looked

@@ -10,7 +10,7 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::pyclass::boolean_struct::True;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::PyTuple;
+use pyo3::types::{PyString, PyTuple};
 
 use super::dict::dict_of;
 use super::export::{Request, export};
@@ -182,7 +182,7 @@ unsafe extern "C" fn dlpack<T: ArrayClass>(
                 let argument = unsafe { arguments.wrapping_add(at).read() };
                 // SAFETY: the caller holds a reference to each argument.
                 let argument = unsafe { Borrowed::from_ptr(py, argument) };
-                request.set(name.cast::<pyo3::types::PyString>()?.to_str()?, &argument)?;
+                request.set(&name.cast::<PyString>()?.to_string_lossy(), &argument)?;
             }
         }
         Ok(export(py, array.get(), PyOwner::new(array.clone().into_any().unbind()), T::ACCESS, &request)?
@@ -231,7 +231,7 @@ unsafe extern "C" fn interface<T: ArrayClass>(
 ///
 /// It speaks DLPack and, for memory that CUDA can reach, the CUDA Array Interface. Nothing else has the struct, so its
 /// memory is writable unless the struct is `readonly`.
-#[pyclass(frozen, module = "interop_core")]
+#[pyclass(frozen, weakref, module = "interop_core")]
 pub struct ExportedArray {
     array: Box<dyn Described>,
 }

@@ -1,7 +1,8 @@
 //! Numbers and device tuples as Python objects spell them.
 
+use pyo3::exceptions::{PyAttributeError, PyTypeError};
 use pyo3::prelude::*;
-use pyo3::types::{PyBool, PyTuple};
+use pyo3::types::{PyBool, PyInt, PyTuple};
 
 use crate::device::{Device, DeviceType};
 use crate::error::{Error, ErrorKind};
@@ -10,13 +11,28 @@ use crate::error::{Error, ErrorKind};
 ///
 /// `place` names it in the message.
 pub(super) fn integer(value: &Bound<'_, PyAny>, place: &str) -> PyResult<i128> {
-    let wrong = || Error::new(ErrorKind::Type, place, super::errors::origin(value), "an int");
-    if value.is_instance_of::<PyBool>() || !value.hasattr(pyo3::intern!(value.py(), "__index__"))? {
-        return Err(wrong().into());
+    let py = value.py();
+    let wrong = || PyErr::from(Error::new(ErrorKind::Type, place, super::errors::origin(value), "an int"));
+    if value.is_instance_of::<PyBool>() {
+        return Err(wrong());
     }
-    value.extract::<i128>().map_err(|_| {
-        let allowed = "an int of 64 bits at most";
-        Error::new(ErrorKind::Overflow, place, "an int of more than 128 bits", allowed).into()
+    let index = if value.is_instance_of::<PyInt>() {
+        value.clone()
+    } else {
+        let index = match value.call_method0(pyo3::intern!(py, "__index__")) {
+            Err(error)
+                if error.is_instance_of::<PyTypeError>(py)
+                    || error.is_instance_of::<PyAttributeError>(py) =>
+            {
+                return Err(wrong());
+            }
+            index => index?,
+        };
+        index.cast_into::<PyInt>().map_err(|_| wrong())?.into_any()
+    };
+    index.extract::<i128>().map_err(|_| {
+        Error::new(ErrorKind::Overflow, place, "an int of more than 128 bits", "an int of 64 bits at most")
+            .into()
     })
 }
 

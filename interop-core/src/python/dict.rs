@@ -1,6 +1,5 @@
 //! `__cuda_array_interface__` dicts.
 
-use pyo3::exceptions::PyKeyError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyDict, PyList, PyMapping, PyString, PyTuple};
 
@@ -16,10 +15,11 @@ use crate::error::{Error, ErrorKind};
 /// `TypeError` for values of another type than the interface says, with the key; `ArrayError` for a missing key.
 pub fn interface_of(dict: &Bound<'_, PyAny>) -> PyResult<CudaArrayInterface> {
     let mapping = dict.cast::<PyMapping>().map_err(|_| wrong("__cuda_array_interface__", dict, "a dict"))?;
-    let get = |key: &str| match mapping.get_item(key) {
-        Ok(value) => Ok(Some(value)),
-        Err(error) if error.is_instance_of::<PyKeyError>(dict.py()) => Ok(None),
-        Err(error) => Err(error),
+    // Never `mapping[key]` for a key that is not there: a `defaultdict` would make one up.
+    let get = |key: &str| match dict.cast::<PyDict>() {
+        Ok(dict) => dict.get_item(key),
+        Err(_) if mapping.contains(key)? => mapping.get_item(key).map(Some),
+        Err(_) => Ok(None),
     };
     let need = |key: &str| {
         let missing = || {
@@ -29,15 +29,14 @@ pub fn interface_of(dict: &Bound<'_, PyAny>) -> PyResult<CudaArrayInterface> {
         get(key)?.ok_or_else(|| PyErr::from(missing()))
     };
     let some = |key: &str| Ok::<_, PyErr>(get(key)?.filter(|value| !value.is_none()));
-    let version = integer(&need("version")?, "version")?;
     Ok(CudaArrayInterface {
         shape: integers(&need("shape")?, "shape")?,
         typestr: string(&need("typestr")?, "typestr")?,
         data: data(&need("data")?)?,
-        version: i64::try_from(version).unwrap_or(i64::MAX),
+        version: integer(&need("version")?, "version")?,
         strides: some("strides")?.map(|strides| integers(&strides, "strides")).transpose()?,
         stream: some("stream")?.map(|stream| integer(&stream, "stream")).transpose()?,
-        descr: some("descr")?.map(|descr| entries(&descr, 16)).transpose()?,
+        descr: some("descr")?.map(|descr| entries(&descr, 16, &mut { MOST_ENTRIES })).transpose()?,
         mask: some("mask")?.is_some(),
     })
 }
@@ -66,7 +65,8 @@ fn wrong(place: &str, value: &Bound<'_, PyAny>, allowed: &str) -> PyErr {
 
 fn string(value: &Bound<'_, PyAny>, place: &str) -> PyResult<String> {
     let text = value.cast::<PyString>().map_err(|_| wrong(place, value, "a str"))?;
-    Ok(text.to_str()?.to_owned())
+    // A lone surrogate is replaced, and refused for what it is in its place.
+    Ok(text.to_string_lossy().into_owned())
 }
 
 /// A tuple of ints, or a list of them, which some producers write.
@@ -108,14 +108,21 @@ fn data(value: &Bound<'_, PyAny>) -> PyResult<(usize, bool)> {
 
 const ENTRIES: &str = "a list of tuples (name, type) or (name, type, shape), nested 16 deep at most";
 
-/// The entries of `descr`; `depth` more lists may be nested in it.
-fn entries(value: &Bound<'_, PyAny>, depth: usize) -> PyResult<Vec<DescrEntry>> {
+/// The most entries that a record of 65535 bytes can have, nested ones counted: a few lists that name each other many
+/// times would otherwise be more than fits the memory.
+const MOST_ENTRIES: usize = 65535;
+
+/// The entries of `descr`; `depth` more lists may be nested in it, with `budget` more entries in all.
+fn entries(value: &Bound<'_, PyAny>, depth: usize, budget: &mut usize) -> PyResult<Vec<DescrEntry>> {
     let list = value.cast::<PyList>().ok().zip(depth.checked_sub(1));
     let (list, depth) = list.ok_or_else(|| wrong("descr", value, ENTRIES))?;
-    list.iter().map(|item| entry(&item, depth)).collect()
+    *budget = budget.checked_sub(list.len()).ok_or_else(|| {
+        Error::new(ErrorKind::DType, "descr", "more entries", format_args!("{MOST_ENTRIES} entries at most"))
+    })?;
+    list.iter().map(|item| entry(&item, depth, budget)).collect()
 }
 
-fn entry(item: &Bound<'_, PyAny>, depth: usize) -> PyResult<DescrEntry> {
+fn entry(item: &Bound<'_, PyAny>, depth: usize, budget: &mut usize) -> PyResult<DescrEntry> {
     let tuple = item.cast::<PyTuple>().ok().filter(|tuple| matches!(tuple.len(), 2 | 3));
     let tuple = tuple.ok_or_else(|| wrong("descr", item, ENTRIES))?;
     let (name, dtype) = (tuple.get_item(0)?, tuple.get_item(1)?);
@@ -127,7 +134,7 @@ fn entry(item: &Bound<'_, PyAny>, depth: usize) -> PyResult<DescrEntry> {
     Ok(DescrEntry {
         name: string(&name, "descr")?,
         dtype: if dtype.is_instance_of::<PyList>() {
-            DescrType::Nested(entries(&dtype, depth)?)
+            DescrType::Nested(entries(&dtype, depth, budget)?)
         } else {
             DescrType::Typestr(string(&dtype, "descr")?)
         },

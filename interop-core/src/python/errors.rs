@@ -1,6 +1,6 @@
 //! Which Python exception an error is.
 
-use pyo3::exceptions::{PyBufferError, PyTypeError, PyValueError};
+use pyo3::exceptions::{PyBufferError, PyMemoryError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyDict, PyTuple, PyType};
@@ -13,7 +13,7 @@ static ARRAY_ERROR: PyOnceLock<Py<PyType>> = PyOnceLock::new();
 ///
 /// The standards ask for `BufferError` where an array cannot be expressed, for `ValueError` elsewhere, and for both in
 /// one place (`copy=False` when a copy is needed); whoever catches either catches this. Values of the wrong type raise
-/// `TypeError`.
+/// `TypeError`, and memory that cannot be had `MemoryError`.
 ///
 /// # Errors
 ///
@@ -34,6 +34,7 @@ impl From<Error> for PyErr {
     fn from(error: Error) -> Self {
         Python::attach(|py| match error.kind() {
             ErrorKind::Type => PyTypeError::new_err(error.to_string()),
+            ErrorKind::Memory => PyMemoryError::new_err(error.to_string()),
             _ => match array_error(py) {
                 Ok(class) => Self::from_type(class.clone(), error.to_string()),
                 Err(failure) => failure,

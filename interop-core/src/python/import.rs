@@ -2,13 +2,17 @@
 
 use pyo3::exceptions::{PyAttributeError, PyTypeError};
 use pyo3::prelude::*;
-use pyo3::types::PyDict;
+use pyo3::sync::PyOnceLock;
+use pyo3::types::{PyDict, PyString, PyTuple};
 
 use super::capsule::{Taken, take};
 use super::device::{device, integer};
 use super::dict::interface_of;
 use super::errors::origin;
+use super::exchange::tensor_of;
+use super::interpreter::call_with_keywords;
 use super::release::drain;
+use super::types::{Table, with_type};
 use crate::array::FromArray;
 use crate::device::{Device, DeviceType};
 use crate::dlpack::{MAJOR_VERSION, MINOR_VERSION};
@@ -20,6 +24,8 @@ use crate::stream::StreamHandle;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Protocol {
+    /// The C exchange table of the object's type.
+    Exchange,
     /// A `dltensor_versioned` capsule.
     DlpackVersioned,
     /// A `dltensor` capsule.
@@ -33,6 +39,7 @@ impl Protocol {
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
+            Self::Exchange => "exchange",
             Self::DlpackVersioned => "dlpack_versioned",
             Self::Dlpack => "dlpack",
             Self::Cai => "cai",
@@ -61,8 +68,14 @@ pub struct Imported {
 pub fn import(object: &Bound<'_, PyAny>, stream: Option<StreamHandle>) -> PyResult<Imported> {
     let py = object.py();
     drain(py);
-    if let Some(method) = attribute(object, pyo3::intern!(py, "__dlpack__"))? {
-        return from_dlpack(object, &method, stream);
+    let (table, host_only) = with_type(object, |known| (known.exchange, known.host_only))?;
+    if let Some(table) = table {
+        if let Some(imported) = from_table(object, table)? {
+            return Ok(imported);
+        }
+    }
+    if host_only || attribute(object, pyo3::intern!(py, "__dlpack__"))?.is_some() {
+        return from_method(object, host_only, stream);
     }
     if let Some(interface) = attribute(object, pyo3::intern!(py, "__cuda_array_interface__"))? {
         return from_cai(object, &interface);
@@ -101,17 +114,13 @@ pub fn consumer_stream(stream: &Bound<'_, PyAny>) -> PyResult<StreamHandle> {
 /// `TypeError` for an object that is no capsule; `ArrayError` for a capsule of another name, such as one that was
 /// consumed, and for an array that cannot be used.
 pub fn import_capsule(capsule: &Bound<'_, PyAny>) -> PyResult<Imported> {
-    let (import, protocol) = match take(capsule)? {
-        Taken::Versioned(tensor) => (Import::from_dlpack(tensor)?, Protocol::DlpackVersioned),
-        Taken::Legacy(tensor) => (Import::from_dlpack(tensor)?, Protocol::Dlpack),
-    };
-    Ok(Imported { import, protocol })
+    from_capsule(capsule, capsule)
 }
 
 /// The value of an attribute; `None` if the object has none. An exception in a property is not "none".
 fn attribute<'py>(
     object: &Bound<'py, PyAny>,
-    name: &Bound<'py, pyo3::types::PyString>,
+    name: &Bound<'py, PyString>,
 ) -> PyResult<Option<Bound<'py, PyAny>>> {
     match object.getattr(name) {
         Ok(value) => Ok(Some(value)),
@@ -120,21 +129,38 @@ fn attribute<'py>(
     }
 }
 
-fn from_dlpack(
+/// Through the exchange table of the type, for host memory: nothing has to be ordered there.
+fn from_table(object: &Bound<'_, PyAny>, table: Table) -> PyResult<Option<Imported>> {
+    let Some(tensor) = tensor_of(table, object)? else { return Ok(None) };
+    let import = Import::from_dlpack(tensor).map_err(|refused| refused.error.with_origin(origin(object)))?;
+    // The table orders nothing; `__dlpack__`, which is told our stream, does.
+    let host = import.facts().device().device_type == DeviceType::CPU;
+    Ok(host.then_some(Imported { import, protocol: Protocol::Exchange }))
+}
+
+/// Through `__dlpack__`, which is told the stream of our work where the memory has one.
+fn from_method(
     object: &Bound<'_, PyAny>,
-    method: &Bound<'_, PyAny>,
+    host_only: bool,
     stream: Option<StreamHandle>,
 ) -> PyResult<Imported> {
+    if host_only {
+        let imported = from_capsule(object, &request(object, None)?)?;
+        if imported.import.facts().device().device_type == DeviceType::CPU {
+            return Ok(imported);
+        }
+        // The class promised host memory and broke it; it is asked like any other.
+    }
     let py = object.py();
     let said = device(&object.call_method0(pyo3::intern!(py, "__dlpack_device__"))?, "__dlpack_device__")?;
+    // Before a capsule is asked for: other kinds of device have other rules about streams.
+    said.check().map_err(|error| error.with_origin(origin(object)))?;
     let consumer = match (stream, said.device_type) {
         (_, DeviceType::CPU) => StreamHandle::NothingPending,
         (Some(stream), _) => stream,
-        // No host work waits for a stream, so a producer of pinned or managed memory is asked to have finished.
         (None, _) => StreamHandle::LegacyDefault,
     };
-    let capsule = request(method, consumer.to_dlpack(said.device_type))?;
-    let imported = import_capsule(&capsule).map_err(|error| with_origin(object, error))?;
+    let imported = from_capsule(object, &request(object, consumer.to_dlpack(said.device_type))?)?;
     let found = imported.import.facts().device();
     if !same_memory(said, found) {
         let place = "__dlpack_device__";
@@ -142,6 +168,20 @@ fn from_dlpack(
         return Err(Error::new(ErrorKind::Device, place, said, allowed).with_origin(origin(object)).into());
     }
     Ok(Imported { import: imported.import.on_stream(consumer), ..imported })
+}
+
+/// The tensor in a capsule that `object` handed out.
+fn from_capsule(object: &Bound<'_, PyAny>, capsule: &Bound<'_, PyAny>) -> PyResult<Imported> {
+    let named = |error: Error| error.with_origin(origin(object));
+    let (import, protocol) = match take(capsule)? {
+        Taken::Versioned(tensor) => {
+            (Import::from_dlpack(tensor).map_err(|refused| named(refused.error))?, Protocol::DlpackVersioned)
+        }
+        Taken::Legacy(tensor) => {
+            (Import::from_dlpack(tensor).map_err(|refused| named(refused.error))?, Protocol::Dlpack)
+        }
+    };
+    Ok(Imported { import, protocol })
 }
 
 /// Whether two statements about a device agree. Libraries name pinned and managed memory one way in
@@ -154,23 +194,51 @@ fn same_memory(said: Device, found: Device) -> bool {
 /// Calls `__dlpack__`, first as the current standard has it, then as producers of an older one take it.
 ///
 /// The second call is made only when the first failed over its keywords, so that no error of the producer's is hidden.
-fn request<'py>(method: &Bound<'py, PyAny>, stream: Option<i64>) -> PyResult<Bound<'py, PyAny>> {
-    let py = method.py();
+fn request<'py>(object: &Bound<'py, PyAny>, stream: Option<i64>) -> PyResult<Bound<'py, PyAny>> {
+    static KEYWORDS: PyOnceLock<Keywords> = PyOnceLock::new();
+    let py = object.py();
+    let Keywords { version, without_stream, with_stream } =
+        KEYWORDS.get_or_try_init(py, || Keywords::new(py))?;
+    let method = pyo3::intern!(py, "__dlpack__");
+    let version = version.bind(py).as_any();
+    let first = match stream {
+        None => call_with_keywords(object, method, without_stream.bind(py), &[version]),
+        Some(stream) => {
+            let stream = stream.into_pyobject(py)?;
+            call_with_keywords(object, method, with_stream.bind(py), &[version, stream.as_any()])
+        }
+    };
+    let first = match first {
+        Err(error) if is_about_keywords(py, &error) => error,
+        done => return done,
+    };
     let keywords = PyDict::new(py);
     if let Some(stream) = stream {
         keywords.set_item(pyo3::intern!(py, "stream"), stream)?;
     }
-    keywords.set_item(pyo3::intern!(py, "max_version"), (MAJOR_VERSION, MINOR_VERSION))?;
-    let first = match method.call((), Some(&keywords)) {
-        Err(error) if is_about_keywords(py, &error) => error,
-        done => return done,
-    };
-    keywords.del_item(pyo3::intern!(py, "max_version"))?;
-    method.call((), Some(&keywords)).inspect_err(|error| {
+    object.call_method(method, (), Some(&keywords)).inspect_err(|error| {
         if error.cause(py).is_none() {
             error.set_cause(py, Some(first));
         }
     })
+}
+
+/// The keyword arguments of `__dlpack__`, made once.
+struct Keywords {
+    version: Py<PyTuple>,
+    without_stream: Py<PyTuple>,
+    with_stream: Py<PyTuple>,
+}
+
+impl Keywords {
+    fn new(py: Python<'_>) -> PyResult<Self> {
+        let (stream, version) = (PyString::intern(py, "stream"), PyString::intern(py, "max_version"));
+        Ok(Self {
+            version: PyTuple::new(py, [MAJOR_VERSION, MINOR_VERSION])?.unbind(),
+            without_stream: PyTuple::new(py, [&version])?.unbind(),
+            with_stream: PyTuple::new(py, [&version, &stream])?.unbind(),
+        })
+    }
 }
 
 /// Whether a call failed because the callee does not know a keyword. The texts are those of Python, Cython, pybind11 and
@@ -181,19 +249,6 @@ fn is_about_keywords(py: Python<'_>, error: &PyErr) -> bool {
         && (text.contains("keyword")
             || text.contains("max_version")
             || text.contains("incompatible function arguments"))
-}
-
-/// The same error with the class of the object that the array came from.
-fn with_origin(object: &Bound<'_, PyAny>, error: PyErr) -> PyErr {
-    let py = object.py();
-    let ours = super::errors::array_error(py).is_ok_and(|class| error.is_instance(py, class));
-    if !ours {
-        return error;
-    }
-    let named =
-        PyErr::from_type(error.get_type(py), format!("{} (from {})", error.value(py), origin(object)));
-    named.set_cause(py, error.cause(py));
-    named
 }
 
 /// Reads the interface, which is all that can be done where no CUDA driver says on which device the address is.

@@ -35,9 +35,12 @@ mod class;
 mod device;
 mod dict;
 mod errors;
+mod exchange;
 mod export;
 mod import;
+mod interpreter;
 mod release;
+mod types;
 
 pub use class::{ArrayClass, ExportedArray, install};
 pub use dict::interface_of;

@@ -1,13 +1,14 @@
 //! Python objects that own exported memory, released on whichever thread the consumer lets go.
-#![expect(unsafe_code, reason = "asks the interpreter for the state of the thread, past PyO3")]
+#![expect(unsafe_code, reason = "gives up references past PyO3, which would defer them")]
 
-use core::ffi::{c_char, c_int, c_void};
 use core::mem::ManuallyDrop;
 use core::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::{Mutex, PoisonError};
 
 use pyo3::ffi;
 use pyo3::prelude::*;
+
+use super::interpreter::is_attached;
 
 /// A reference to a Python object that any thread may drop.
 ///
@@ -59,37 +60,4 @@ pub fn drain(py: Python<'_>) {
     for object in objects {
         object.drop_ref(py);
     }
-}
-
-/// Whether this thread may use Python objects.
-///
-/// The stable ABI has no function that says so. `PyGILState_Check` does, and every `CPython` exports it; where it cannot
-/// be found the answer is no, and releases are parked.
-fn is_attached() -> bool {
-    type Check = unsafe extern "C" fn() -> c_int;
-    static CHECK: OnceLock<Option<Check>> = OnceLock::new();
-    let check = CHECK.get_or_init(|| {
-        let symbol = lookup(c"PyGILState_Check".as_ptr());
-        // SAFETY: the function has this type in every version of CPython; null becomes `None`.
-        unsafe { core::mem::transmute::<*mut c_void, Option<Check>>(symbol) }
-    });
-    // SAFETY: it may be called on any thread, before, during and after the life of the interpreter.
-    check.is_some_and(|check| unsafe { check() } == 1)
-}
-
-/// The address of a symbol of the running program.
-#[cfg(unix)]
-fn lookup(name: *const c_char) -> *mut c_void {
-    unsafe extern "C" {
-        fn dlsym(handle: *mut c_void, name: *const c_char) -> *mut c_void;
-    }
-    // `RTLD_DEFAULT`: all libraries of the program, in the order in which they were loaded.
-    let everywhere = if cfg!(target_vendor = "apple") { usize::MAX - 1 } else { 0 };
-    // SAFETY: a constant of the platform and a C string.
-    unsafe { dlsym(core::ptr::without_provenance_mut(everywhere), name) }
-}
-
-#[cfg(not(unix))]
-fn lookup(_: *const c_char) -> *mut c_void {
-    core::ptr::null_mut()
 }

@@ -1,0 +1,83 @@
+//! Which host memory Rust code is reading and writing at the moment.
+//!
+//! Two structs can share memory without the compiler knowing: clones of an `Arc`, two imports of one array. So host
+//! access to memory that may be shared is written down here while it lasts: one writer, or any number of readers. Whoever
+//! comes too late is refused, and told so. What other libraries do with the memory is not seen.
+
+use core::ops::Range;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use crate::error::{Error, ErrorKind, Result};
+
+struct Held {
+    range: Range<usize>,
+    writes: bool,
+    ticket: u64,
+}
+
+struct Table {
+    held: Vec<Held>,
+    next: u64,
+}
+
+static TABLE: Mutex<Table> = Mutex::new(Table { held: Vec::new(), next: 0 });
+
+fn table() -> MutexGuard<'static, Table> {
+    // Nothing in here panics halfway.
+    TABLE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Access to host memory, until it is dropped.
+#[derive(Debug)]
+pub(crate) struct Borrow {
+    ticket: u64,
+}
+
+impl Borrow {
+    /// Writes down access to these addresses.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Busy`] when somebody else has access that does not go with it.
+    pub(crate) fn new(range: Range<usize>, writes: bool) -> Result<Self> {
+        let mut table = table();
+        let meets = |held: &&Held| held.range.start < range.end && range.start < held.range.end;
+        if let Some(other) = table.held.iter().filter(meets).find(|held| writes || held.writes) {
+            let what = if other.writes { "a writer" } else { "a reader" };
+            let found = format!("{what} of {:#x} to {:#x}", other.range.start, other.range.end);
+            let allowed =
+                "one writer, or any number of readers, of the same memory: drop the other view first";
+            return Err(Error::new(ErrorKind::Busy, "data", found, allowed));
+        }
+        let ticket = table.next;
+        table.next += 1;
+        table.held.push(Held { range, writes, ticket });
+        Ok(Self { ticket })
+    }
+}
+
+impl Drop for Borrow {
+    fn drop(&mut self) {
+        let mut table = table();
+        if let Some(at) = table.held.iter().position(|held| held.ticket == self.ticket) {
+            table.held.swap_remove(at);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_writer_or_many_readers() {
+        // Addresses that no allocator hands out.
+        let reader = Borrow::new(8..16, false).unwrap();
+        let other = Borrow::new(12..20, false).unwrap();
+        assert_eq!(Borrow::new(0..9, true).unwrap_err().kind(), ErrorKind::Busy);
+        let writer = Borrow::new(0..8, true).unwrap();
+        assert_eq!(Borrow::new(7..8, false).unwrap_err().kind(), ErrorKind::Busy);
+        drop((reader, other, writer));
+        drop(Borrow::new(0..20, true).unwrap());
+    }
+}

@@ -1,0 +1,112 @@
+//! Functions of the interpreter that every CPython exports and the stable ABI of 3.10 does not list.
+//!
+//! They are looked up once, by name. Each has a way to do without.
+#![expect(unsafe_code, reason = "calls C functions that were looked up by name")]
+
+use core::ffi::{CStr, c_char, c_void};
+use core::mem::transmute;
+use std::sync::OnceLock;
+
+use pyo3::ffi;
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyString, PyTuple};
+
+type CurrentState = unsafe extern "C" fn() -> *mut ffi::PyThreadState;
+type VectorcallMethod = unsafe extern "C" fn(
+    name: *mut ffi::PyObject,
+    arguments: *const *mut ffi::PyObject,
+    count: usize,
+    names: *mut ffi::PyObject,
+) -> *mut ffi::PyObject;
+
+/// What was found.
+#[derive(Clone, Copy)]
+struct Functions {
+    current_state: Option<CurrentState>,
+    vectorcall_method: Option<VectorcallMethod>,
+}
+
+fn functions() -> Functions {
+    static FUNCTIONS: OnceLock<Functions> = OnceLock::new();
+    *FUNCTIONS.get_or_init(|| {
+        let state = match lookup(c"PyThreadState_GetUnchecked") {
+            state if state.is_null() => lookup(c"_PyThreadState_UncheckedGet"),
+            state => state,
+        };
+        let method = lookup(c"PyObject_VectorcallMethod");
+        Functions {
+            // SAFETY: the type of the function since 3.13, and up to 3.12 under the other name; null is `None`.
+            current_state: unsafe { transmute::<*mut c_void, Option<CurrentState>>(state) },
+            // SAFETY: the type of the function since 3.9.
+            vectorcall_method: unsafe { transmute::<*mut c_void, Option<VectorcallMethod>>(method) },
+        }
+    })
+}
+
+/// Whether this thread may use Python objects. No, where that cannot be found out.
+///
+/// The thread has a state and it is the current one. `PyGILState_Check` says yes without looking once the interpreter has
+/// ended, or once there was a second one.
+pub(super) fn is_attached() -> bool {
+    // SAFETY: it may be called on any thread, before, during and after the life of the interpreter.
+    if unsafe { ffi::Py_IsInitialized() } == 0 {
+        return false;
+    }
+    // SAFETY: likewise; null when the thread has no state.
+    let own = unsafe { ffi::PyGILState_GetThisThreadState() };
+    // SAFETY: likewise; null when no thread state is current.
+    let current = functions().current_state.map(|current| unsafe { current() });
+    !own.is_null() && current == Some(own)
+}
+
+/// Calls a method with one keyword argument for each of `names`.
+///
+/// # Errors
+///
+/// What the method raises.
+pub(super) fn call_with_keywords<'py>(
+    object: &Bound<'py, PyAny>,
+    method: &Bound<'py, PyString>,
+    names: &Bound<'py, PyTuple>,
+    values: &[&Bound<'py, PyAny>],
+) -> PyResult<Bound<'py, PyAny>> {
+    const MOST: usize = 4;
+    let Some(call) = functions().vectorcall_method.filter(|_| values.len() < MOST) else {
+        let keywords = PyDict::new(object.py());
+        for (name, value) in names.iter_borrowed().zip(values) {
+            keywords.set_item(name, value)?;
+        }
+        return object.getattr(method)?.call((), Some(&keywords));
+    };
+    // The object stands where a positional argument would; the first place is the callee's to write to.
+    let mut arguments = [core::ptr::null_mut(); MOST + 1];
+    arguments[1] = object.as_ptr();
+    for (argument, value) in arguments[2..].iter_mut().zip(values) {
+        *argument = value.as_ptr();
+    }
+    let scratch = 1_usize << (usize::BITS - 1);
+    let first = arguments.as_mut_ptr().wrapping_add(1);
+    // SAFETY: live objects, one value for each name, and a writable place before the first argument, as the flag says.
+    let value = unsafe { call(method.as_ptr(), first, 1 | scratch, names.as_ptr()) };
+    // SAFETY: a new reference, or null with an exception set.
+    unsafe { Bound::from_owned_ptr_or_err(object.py(), value) }
+}
+
+/// The address of a symbol of the running program, or null.
+fn lookup(name: &CStr) -> *mut c_void {
+    #[cfg(unix)]
+    {
+        unsafe extern "C" {
+            fn dlsym(handle: *mut c_void, name: *const c_char) -> *mut c_void;
+        }
+        // `RTLD_DEFAULT`: all libraries of the program, in the order in which they were loaded.
+        let everywhere = if cfg!(target_vendor = "apple") { usize::MAX - 1 } else { 0 };
+        // SAFETY: a constant of the platform and a C string.
+        unsafe { dlsym(core::ptr::without_provenance_mut(everywhere), name.as_ptr()) }
+    }
+    #[cfg(not(unix))]
+    {
+        let _ = name;
+        core::ptr::null_mut()
+    }
+}

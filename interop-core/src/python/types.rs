@@ -1,0 +1,130 @@
+//! What is known of a Python type, looked up once a type.
+#![expect(unsafe_code, reason = "reads the exchange table that a type points to")]
+
+use core::ffi::c_void;
+use core::ptr::NonNull;
+use core::sync::atomic::{AtomicPtr, Ordering};
+use std::collections::HashMap;
+use std::sync::{Mutex, PoisonError};
+
+use pyo3::exceptions::PyAttributeError;
+use pyo3::ffi;
+use pyo3::prelude::*;
+use pyo3::types::{PyCapsule, PyInt, PyString, PyType};
+
+use crate::dlpack::{DLPackExchangeAPI, DLPackExchangeAPIHeader, MAJOR_VERSION};
+
+/// A type whose objects have been imported.
+pub(super) struct TypeFacts {
+    /// Held, so that no other type takes its address.
+    class: Py<PyType>,
+    /// Its C exchange table.
+    pub(super) exchange: Option<Table>,
+    /// Whether its arrays are in host memory, so that no stream has to be named.
+    pub(super) host_only: bool,
+}
+
+/// A table of a major version that we know; it lives as long as the program.
+#[derive(Clone, Copy)]
+pub(super) struct Table(pub(super) NonNull<DLPackExchangeAPI>);
+
+// SAFETY: the table does not change.
+unsafe impl Send for Table {}
+// SAFETY: as above.
+unsafe impl Sync for Table {}
+
+/// The most types that are remembered; a program that makes classes without end is served, but not remembered.
+const MOST: usize = 512;
+
+static KNOWN: Mutex<Option<HashMap<usize, &'static TypeFacts>>> = Mutex::new(None);
+static LAST: AtomicPtr<TypeFacts> = AtomicPtr::new(core::ptr::null_mut());
+
+/// Calls `with` with what is known of the object's type.
+pub(super) fn with_type<R>(object: &Bound<'_, PyAny>, with: impl FnOnce(&TypeFacts) -> R) -> PyResult<R> {
+    // SAFETY: a live object.
+    let class = unsafe { ffi::Py_TYPE(object.as_ptr()) };
+    // SAFETY: null, or remembered for ever.
+    let last = unsafe { LAST.load(Ordering::Acquire).as_ref() };
+    match last {
+        Some(last) if last.class.as_ptr() == class.cast() => Ok(with(last)),
+        _ => recall(object, with),
+    }
+}
+
+#[cold]
+fn recall<R>(object: &Bound<'_, PyAny>, with: impl FnOnce(&TypeFacts) -> R) -> PyResult<R> {
+    let class = object.get_type();
+    let key = class.as_ptr().addr();
+    let known = || KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
+    let found = known().as_ref().and_then(|known| known.get(&key).copied());
+    let facts = if let Some(facts) = found {
+        facts
+    } else {
+        // Looked up without the lock: attributes of a type can run code.
+        let facts = look_up(&class)?;
+        let mut guard = known();
+        let known = guard.get_or_insert_with(HashMap::new);
+        if known.len() >= MOST {
+            drop(guard);
+            return Ok(with(&facts));
+        }
+        *known.entry(key).or_insert_with(|| Box::leak(Box::new(facts)))
+    };
+    LAST.store(core::ptr::from_ref(facts).cast_mut(), Ordering::Release);
+    Ok(with(facts))
+}
+
+fn look_up(class: &Bound<'_, PyType>) -> PyResult<TypeFacts> {
+    let py = class.py();
+    // The spelling of 1.3, then that of 1.2.
+    let mut exchange = None;
+    for name in ["__dlpack_c_exchange_api__", "__c_dlpack_exchange_api__"] {
+        let value = match class.getattr(PyString::intern(py, name)) {
+            Ok(value) => value,
+            Err(error) if error.is_instance_of::<PyAttributeError>(py) => continue,
+            Err(error) => return Err(error),
+        };
+        exchange = table(&value);
+        if exchange.is_some() {
+            break;
+        }
+    }
+    // An object with an array interface of NumPy's kind is in host memory by the definition of that interface; a class
+    // for both kinds of memory has the CUDA one as well.
+    let host_only = class.hasattr("__array_interface__")? && !class.hasattr("__cuda_array_interface__")?;
+    Ok(TypeFacts { class: class.clone().unbind(), exchange, host_only })
+}
+
+/// The table in an attribute: a capsule since 1.3, the address as an int before. Anything else is no table.
+fn table(value: &Bound<'_, PyAny>) -> Option<Table> {
+    let header = if value.is_instance_of::<PyCapsule>() {
+        let name = c"dlpack_exchange_api".as_ptr();
+        // SAFETY: a capsule.
+        if unsafe { ffi::PyCapsule_IsValid(value.as_ptr(), name) } == 0 {
+            return None;
+        }
+        // SAFETY: valid under this name.
+        unsafe { ffi::PyCapsule_GetPointer(value.as_ptr(), name) }
+    } else if value.is_exact_instance_of::<PyInt>() {
+        let address = value.extract::<usize>().ok().filter(|address| *address >= 4096 && address % 8 == 0)?;
+        core::ptr::with_exposed_provenance_mut::<c_void>(address)
+    } else {
+        return None;
+    };
+    known_version(header.cast())
+}
+
+/// The first table of our major version, following the chain of older ones.
+fn known_version(header: *mut DLPackExchangeAPIHeader) -> Option<Table> {
+    let mut header = NonNull::new(header);
+    // A chain has one table a major version; a circle must end too.
+    for _ in 0..16 {
+        // SAFETY: not null, so a table, as the protocol says of what the attribute holds.
+        let DLPackExchangeAPIHeader { version, prev_api } = unsafe { header?.read() };
+        if version.major == MAJOR_VERSION {
+            return header.map(|header| Table(header.cast()));
+        }
+        header = NonNull::new(prev_api);
+    }
+    None
+}
