@@ -65,7 +65,7 @@ impl DType {
         let bytes = self.packed_bits() / 8;
         let spelled = if self.is_opaque() {
             // More could not be read back.
-            bytes <= usize::from(u16::MAX)
+            u16::try_from(bytes).is_ok()
         } else {
             self.lanes == 1 && !(self.code == COMPLEX && self.bits == 32)
         };
