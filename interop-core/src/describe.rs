@@ -13,8 +13,8 @@ use crate::stream::StreamHandle;
 
 /// Collects what the fields of a struct say; `finish` checks it.
 #[must_use]
-pub struct Describe {
-    memory: Memory,
+pub struct Describe<'a> {
+    memory: Memory<'a>,
     /// Whether `memory.range` says what is there; not so behind a raw pointer.
     bounded: bool,
     shape: Dims<i64>,
@@ -37,9 +37,9 @@ pub fn extent<I: Extent>(extent: &I, field: &str) -> Result<i64> {
     })
 }
 
-impl Describe {
+impl<'a> Describe<'a> {
     #[inline]
-    fn new(memory: Memory, bounded: bool) -> Self {
+    fn new(memory: Memory<'a>, bounded: bool) -> Self {
         Self {
             memory,
             bounded,
@@ -54,7 +54,7 @@ impl Describe {
 
     /// The `data` field.
     #[inline]
-    pub fn storage<S: Storage>(storage: &S) -> Self {
+    pub fn storage<S: Storage>(storage: &'a S) -> Self {
         Self::new(storage.memory(), true)
     }
 
@@ -139,7 +139,7 @@ impl Describe {
             byte_offset: 0,
             dtype: element.dtype,
             padded: element.padded,
-            record: record.or_else(|| element.to_record()),
+            record: record.cloned().or_else(|| element.to_record()),
             shape: &self.shape,
             strides,
             device: Some(device),
@@ -147,7 +147,7 @@ impl Describe {
             stream: self.stream,
             memory: self.bounded.then_some(range),
         };
-        if element.ndim == 0 { claims.validate() } else { with_axes(claims, &element) }
+        if element.ndim == 0 { claims.validate() } else { with_axes(claims, element) }
     }
 }
 
