@@ -168,9 +168,12 @@ fn first_element(address: usize, byte_offset: u64) -> Result<usize> {
 fn check_reach(facts: &Facts, memory: Option<Range<usize>>) -> Result<()> {
     let Some(range) = facts.reach() else {
         let Facts { address, layout, .. } = facts;
+        // A compact array is too big; another one reaches too far.
+        let compact = layout.is_contiguous(Order::C) || layout.is_contiguous(Order::F);
+        let place = if compact { "shape" } else { "strides" };
         let found =
             format_args!("shape {:?} and strides {:?} at {address:#x}", layout.shape(), layout.strides());
-        return Err(Error::new(ErrorKind::Overflow, "strides", found, "elements within the address space"));
+        return Err(Error::new(ErrorKind::Overflow, place, found, "elements within the address space"));
     };
     match memory {
         Some(memory) if range.start < memory.start || range.end > memory.end => {

@@ -1,5 +1,6 @@
 //! The key `descr`: the fields of structured elements.
 
+use crate::dims::MAX_NDIM;
 use crate::dtype::DType;
 use crate::error::{Error, ErrorKind, Result};
 use crate::record::{Record, RecordField};
@@ -124,6 +125,11 @@ fn fields(descr: &[DescrEntry], depth: usize) -> Result<(Record, usize)> {
 }
 
 fn extents(entry: &DescrEntry) -> Result<Vec<usize>> {
+    if entry.shape.len() > MAX_NDIM {
+        let place = format_args!("descr field {:?}", entry.name);
+        let found = format_args!("{} axes", entry.shape.len());
+        return Err(Error::new(ErrorKind::Rank, place, found, format_args!("{MAX_NDIM} axes at most")));
+    }
     let extent = |extent: &i64| {
         usize::try_from(*extent).map_err(|_| {
             let place = format_args!("descr field {:?}", entry.name);

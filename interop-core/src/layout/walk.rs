@@ -49,6 +49,7 @@ pub(crate) enum Spacing<'a, S> {
 /// What the walk has seen so far. Nothing branches on an overflow until all axes were seen: an array without elements
 /// may overflow as it likes.
 #[derive(Clone, Copy)]
+#[expect(clippy::struct_excessive_bools, reason = "flags of one pass, read together at its end")]
 struct Walk {
     /// The stride that a compact array has on the next axis.
     running: isize,
@@ -75,15 +76,15 @@ impl Walk {
     };
 
     /// Takes in one axis: its extent, and its stride unless it is that of a compact array.
-    #[inline(always)]
-    fn axis<E: Claimed>(&mut self, claimed: E, stride: Option<isize>, out: (&mut usize, &mut isize)) {
+    #[inline]
+    fn axis<E: Claimed>(&mut self, claimed: E, stride: Option<isize>, (to, at): (&mut usize, &mut isize)) {
         let extent = claimed.signed();
         let stride = match stride {
             // A negative number on an axis of one element says nothing, and consumers trip over it.
             Some(stride) if stride >= 0 || extent != 1 => stride,
             _ => self.running,
         };
-        (*out.0, *out.1) = (claimed.extent().unwrap_or(0), stride);
+        (*to, *at) = (claimed.extent().unwrap_or(0), stride);
         self.invalid |= extent < 0;
         self.empty |= extent == 0;
         let (running, beyond) = self.running.overflowing_mul(extent);

@@ -6,6 +6,7 @@ use pyo3::types::{PyBool, PyDict, PyList, PyMapping, PyString, PyTuple};
 use super::device::integer;
 use super::errors::origin;
 use crate::cai::{CudaArrayInterface, DescrEntry, DescrType};
+use crate::dims::MAX_NDIM;
 use crate::error::{Error, ErrorKind};
 
 /// Reads an interface dict, key by key; any mapping will do. Nothing is checked but the types of the values.
@@ -15,8 +16,9 @@ use crate::error::{Error, ErrorKind};
 /// `TypeError` for values of another type than the interface says, with the key; `ArrayError` for a missing key.
 pub fn interface_of(dict: &Bound<'_, PyAny>) -> PyResult<CudaArrayInterface> {
     let mapping = dict.cast::<PyMapping>().map_err(|_| wrong("__cuda_array_interface__", dict, "a dict"))?;
-    // Never `mapping[key]` for a key that is not there: a `defaultdict` would make one up.
-    let get = |key: &str| match dict.cast::<PyDict>() {
+    // Never `mapping[key]` for a key that is not there: a `defaultdict` would make one up. A subclass of `dict` is asked
+    // by its own methods.
+    let get = |key: &str| match dict.cast_exact::<PyDict>() {
         Ok(dict) => dict.get_item(key),
         Err(_) if mapping.contains(key)? => mapping.get_item(key).map(Some),
         Err(_) => Ok(None),
@@ -80,7 +82,8 @@ fn integers(value: &Bound<'_, PyAny>, place: &str) -> PyResult<Vec<i64>> {
         i64::try_from(number)
             .map_err(|_| Error::new(ErrorKind::Overflow, &place, number, "a signed 64-bit number").into())
     };
-    value.try_iter()?.enumerate().map(number).collect()
+    // One more than an array can have is enough to be refused, should the list grow while it is read.
+    value.try_iter()?.take(MAX_NDIM + 1).enumerate().map(number).collect()
 }
 
 /// `(address, read-only)`.

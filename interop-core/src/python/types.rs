@@ -33,8 +33,9 @@ unsafe impl Send for Table {}
 // SAFETY: as above.
 unsafe impl Sync for Table {}
 
-/// The most types that are remembered; a program that makes classes without end is served, but not remembered.
-const MOST: usize = 512;
+/// The most types that are remembered, and kept alive for it; a program that makes classes without end is served, but
+/// they are not remembered.
+const MOST: usize = 128;
 
 static KNOWN: Mutex<Option<HashMap<usize, &'static TypeFacts>>> = Mutex::new(None);
 static LAST: AtomicPtr<TypeFacts> = AtomicPtr::new(core::ptr::null_mut());
