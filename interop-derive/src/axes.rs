@@ -27,7 +27,7 @@ pub(crate) fn rules(claims: &Claims<'_>, errors: &mut Errors) {
 
 /// The field that an extent names.
 pub(crate) fn field_of<'a>(extent: &Extent, fields: &'a [Field<'a>]) -> Option<&'a Field<'a>> {
-    let named = |name: &Ident| fields.iter().find(|field| field.name() == name.unraw().to_string());
+    let named = |name: &Ident| fields.iter().find(|field| name.unraw() == field.name());
     match &extent.kind {
         Kind::Name(name) | Kind::Field(Member::Named(name)) => named(name),
         Kind::Field(Member::Unnamed(index)) => fields
@@ -88,10 +88,12 @@ fn resolve(extent: &Extent, claims: &Claims<'_>, errors: &mut Errors) {
 pub(crate) fn hint_about_index(claims: &Claims<'_>, field: &Field<'_>) -> String {
     let Member::Unnamed(index) = &field.member else { return String::new() };
     let mut list = claims.attrs.shape.iter().flat_map(|shape| &shape.value);
-    match list.any(|extent| matches!(extent.kind, Kind::Literal(value) if value == u64::from(index.index))) {
-        true => format!("; for the field itself as an extent, write `self.{}`", index.index),
-        false => String::new(),
-    }
+    let is_index =
+        |extent: &Extent| matches!(extent.kind, Kind::Literal(value) if value == u64::from(index.index));
+    let hint = list.find(|extent| is_index(extent));
+    hint.map_or_else(String::new, |_| {
+        format!("; for the field itself as an extent, write `self.{}`", index.index)
+    })
 }
 
 /// A const generic that stands for an extent counts elements.

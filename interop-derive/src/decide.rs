@@ -9,8 +9,8 @@ use crate::check::Claims;
 use crate::fields::Field;
 use crate::generics;
 use crate::model::{
-    Access, Axis, Data, Directions, Fill, Initial, Model, OrderWord, Pointee, Python, Role, Shape, Stream,
-    Strides, With,
+    Access, Asks, Axis, Data, Directions, Fill, Initial, Model, OrderWord, Owner, Pointee, Python, Role,
+    Shape, Stream, Strides, With,
 };
 
 /// The model; nothing when a rule was broken.
@@ -39,6 +39,9 @@ pub(crate) fn model<'a>(claims: &Claims<'a>) -> Option<Model<'a>> {
             .with(|attrs| attrs.stream.is_some())
             .map_or(Stream::Unsaid, |field| Stream::Field(field.role())),
         access: attrs.readonly.as_ref().map_or(Access::AsStorage, |_| Access::Readonly),
+        owner: claims
+            .with(|attrs| attrs.owner.is_some())
+            .map_or(Owner::Nobody, |field| Owner::Field(field.role())),
         fills,
         python: Python {
             conversions: attrs.python.as_ref().map(place),
@@ -60,9 +63,19 @@ pub(crate) fn krate(written: Option<&Path>) -> Path {
 fn data<'a>(claims: &Claims<'a>) -> Option<Data<'a>> {
     let field = claims.data()?;
     let word = &field.attrs.data.as_ref()?.value;
-    let Some(raw) = &word.unsafe_raw else { return Some(Data::Storage(field.role())) };
+    let Some(raw) = &word.unsafe_raw else { return Some(Data::Storage(field.role(), asks(field, claims))) };
     let device = claims.with(|attrs| attrs.device.is_some())?.role();
     Some(Data::Raw { pointer: field.role(), pointee: pointee(word), device, vouched: raw.word.span() })
+}
+
+/// Generic types must not go through the gate: without a bound for their export role it would ask for nothing.
+fn asks(field: &Field<'_>, claims: &Claims<'_>) -> Asks {
+    let has_export_half = claims.attrs.import.is_none();
+    if has_export_half && !generics::is_generic(field.ty, claims.generics()) {
+        Asks::ThroughGate
+    } else {
+        Asks::Directly
+    }
 }
 
 fn pointee(word: &DataWord) -> Pointee<'_> {
@@ -118,7 +131,7 @@ fn with<'a>(field: &'a Field<'a>, claims: &Claims<'a>) -> Option<With<'a>> {
     match initial {
         Some(initial) if attrs.stream.is_some() => Some(With::OwnStream(role, initial)),
         Some(initial) => Some(With::Initial(initial)),
-        None if attrs.stream.is_some() => Some(With::Stream(role)),
+        None if attrs.stream.is_some() => Some(With::Stream(role, asks(field, claims))),
         None if attrs.owner.is_some() => Some(With::Owner(role)),
         None => extent(field, role, claims),
     }

@@ -244,9 +244,8 @@ fn inner_type(parts: &[Part<'_>]) -> TokenStream {
 /// It compiles only if the struct has these fields of these types and no others, so what is said here is true of it,
 /// whatever an attribute macro below the derive made of the struct; and only if each marker is that of `core`.
 fn whole(parts: &[Part<'_>]) -> TokenStream {
-    let types = parts.iter().map(|part| match part.is_marker() {
-        true => own!(__p::PhantomData<_>),
-        false => part.field.ty.to_token_stream(),
+    let types = parts.iter().map(|part| {
+        if part.is_marker() { own!(__p::PhantomData<_>) } else { part.field.ty.to_token_stream() }
     });
     let members: Vec<&Member> = parts.iter().map(|part| &part.member).collect();
     // Placed on the types, so that rustc blames the one that is not what it says.

@@ -2,7 +2,7 @@
 //!
 //! Nothing is known here of what a word means, except where its value ends.
 
-use proc_macro2::{Group, Ident, TokenStream, TokenTree};
+use proc_macro2::{Delimiter, Group, Ident, Spacing, TokenStream, TokenTree};
 use quote::{ToTokens, quote};
 use syn::ext::IdentExt;
 use syn::parse::discouraged::Speculative;
@@ -122,50 +122,67 @@ fn entry(input: ParseStream) -> Result<Entry, Slip> {
     let Ok(word) = input.call(Ident::parse_any) else {
         return Err(no_word(input));
     };
-    let slip =
-        |at: TokenStream, found: String, help: String| Slip { at, found, help, word: Some(word.clone()) };
     if input.is_empty() || input.peek(Token![,]) {
         return Ok(Entry { word, value: Value::None });
     }
     if input.parse::<Token![=]>().is_ok() {
-        let Some(value) = value(&word, &start, input) else {
-            let example = words::example(&word.to_string());
-            let found = format!("`{word} =` is followed by no value that can be read");
-            return Err(slip(quote!(#word), found, format!("write `{word} = {example}`")));
+        return match value(&word, &start, input) {
+            Some(value) => Ok(Entry { word, value: Value::Given(value) }),
+            None => Err(no_value(word)),
         };
-        return Ok(Entry { word, value: Value::Given(value) });
-    }
-    if input.peek(Token![::]) {
-        let found = format!("a path that starts with `{word}`, and the words of the attribute are single");
-        return Err(slip(
-            quote!(#word),
-            found,
-            "write `data`, `shape` or another word of the attribute".to_string(),
-        ));
     }
     match input.parse::<TokenTree>() {
-        Ok(TokenTree::Group(group)) if group.delimiter() == proc_macro2::Delimiter::Parenthesis => {
+        Ok(TokenTree::Group(group)) if group.delimiter() == Delimiter::Parenthesis => {
             Ok(Entry { word, value: Value::List(group) })
         }
-        Ok(TokenTree::Group(group)) => {
-            let help = format!("write `{word} = {group}` for a value, `{word}(...)` for options");
-            Err(slip(
-                quote!(#group),
-                format!("`{word}` is followed by a group that is not in parentheses"),
-                help,
-            ))
-        }
-        Ok(TokenTree::Ident(next)) => Err(slip(
-            quote!(#next),
-            format!("no comma between `{word}` and `{next}`"),
-            format!("write `{word}, {next}`"),
-        )),
-        other => {
-            let at = other.map(ToTokens::into_token_stream).unwrap_or_default();
-            let found = format!("`{word}` is followed by `{at}`");
-            Err(slip(at, found, format!("write `{word}`, `{word} = value` or `{word}(...)`, then a comma")))
-        }
+        next => Err(misfit(word, next.ok().as_ref())),
     }
+}
+
+/// The mistake of an entry that ends with `=`, or with half a value.
+fn no_value(word: Ident) -> Slip {
+    let example = words::example(&word.to_string());
+    Slip {
+        at: word.to_token_stream(),
+        found: format!("`{word} =` is followed by no value that can be read"),
+        help: format!("write `{word} = {example}`"),
+        word: Some(word),
+    }
+}
+
+/// The mistake of an entry in which something follows the word that never does.
+fn misfit(word: Ident, next: Option<&TokenTree>) -> Slip {
+    let shown = words::shown(next);
+    let (at, found, help) = match next {
+        Some(TokenTree::Ident(_)) => (
+            quote!(#next),
+            format!("no comma between `{word}` and `{shown}`"),
+            format!("write `{word}, {shown}`"),
+        ),
+        Some(TokenTree::Group(group)) => {
+            let inner = words::shown(group.stream());
+            let help = match word.to_string().as_str() {
+                "data" | "strides" => format!("write `{word}({inner})`"),
+                "shape" => format!("write `shape = [{inner}]`"),
+                _ => format!("write `{word}`"),
+            };
+            (quote!(#next), format!("no `=` and no parentheses after `{word}`"), help)
+        }
+        Some(TokenTree::Punct(colon)) if colon.as_char() == ':' && colon.spacing() == Spacing::Joint => {
+            let help = "write `data`, `shape` or another word of the attribute".to_string();
+            (quote!(#word), format!("expected a word, found a path that starts with `{word}`"), help)
+        }
+        Some(TokenTree::Punct(colon)) if colon.as_char() == ':' => (
+            quote!(#next),
+            format!("`{word}` is followed by `:`"),
+            format!("write `{word} = {}`", words::example(&word.to_string())),
+        ),
+        _ => {
+            let help = format!("write `{word}`, `{word} = value` or `{word}(...)`, then a comma");
+            (quote!(#next), format!("`{word}` is followed by `{shown}`"), help)
+        }
+    };
+    Slip { at, found, help, word: Some(word) }
 }
 
 /// The mistake of an entry that starts with no word.

@@ -62,3 +62,38 @@ impl Drop for Errors {
         );
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::Errors;
+    use quote::quote;
+
+    #[test]
+    #[should_panic(expected = "never reported")]
+    fn mistakes_cannot_be_forgotten() {
+        let mut errors = Errors::new();
+        errors.push(quote!(here), "found", "help");
+    }
+
+    #[test]
+    fn all_mistakes_are_reported() {
+        let mut errors = Errors::new();
+        errors.push(quote!(here), "found", "write `this`");
+        errors.push(quote!(there), "more", "write `that`");
+        let reports = errors.finish().unwrap().to_string();
+        assert_eq!(reports.matches("compile_error").count(), 2);
+        assert!(reports.contains(r"found\n= help: write `this`"), "{reports}");
+        assert!(Errors::new().finish().is_none());
+    }
+
+    #[test]
+    fn a_word_that_may_be_there_is_not_absent() {
+        let mut errors = Errors::new();
+        assert!(errors.is_absent("data") && errors.nothing_lost());
+        errors.lose(Some("data"));
+        assert!(!errors.is_absent("data") && errors.is_absent("shape") && !errors.nothing_lost());
+        errors.lose(None);
+        assert!(!errors.is_absent("shape"));
+        assert!(errors.finish().is_none());
+    }
+}

@@ -26,7 +26,7 @@ use syn::Type;
 use crate::generics;
 use crate::hygiene::own;
 use crate::model::{
-    Access, Axis, Data, Demand, Directions, Fill, Initial, Model, Order, OrderWord, Pointee, Role, Shape,
+    Access, Asks, Axis, Data, Demand, Fill, Initial, Model, Order, OrderWord, Owner, Pointee, Role, Shape,
     Stream, Strides, Unit, With,
 };
 use crate::python;
@@ -64,6 +64,7 @@ fn export(model: &Model<'_>) -> TokenStream {
     let order = tell_order(&model.order);
     let stream = tell_stream(&model.stream);
     let access = tell_access(&model.access);
+    let owner = see_owner(&model.owner);
     own! {
         #[automatically_derived]
         #lints
@@ -75,6 +76,7 @@ fn export(model: &Model<'_>) -> TokenStream {
                 #order
                 #stream
                 #access
+                #owner
                 __d.finish()
             }
         }
@@ -88,7 +90,7 @@ fn import(model: &Model<'_>) -> TokenStream {
     let (parameters, arguments, clause) = generics.split_for_impl();
     let open = open(model, &wanted(model));
     let checks = checks(&model.shape);
-    let fills = model.fills.iter().map(|fill| self::fill(fill, model.directions));
+    let fills = model.fills.iter().map(fill);
     own! {
         #[automatically_derived]
         #lints
@@ -108,7 +110,7 @@ fn import(model: &Model<'_>) -> TokenStream {
 /// told so there, and only there.
 fn describe(data: &Data<'_>) -> TokenStream {
     match data {
-        Data::Storage(Role { member, ty, .. }) => {
+        Data::Storage(Role { member, ty, .. }, _) => {
             own!(let __d = <#ty as __p::Storage>::describe(&self.#member);)
         }
         Data::Raw { pointer: Role { member, ty, .. }, pointee, device, vouched } => {
@@ -118,8 +120,9 @@ fn describe(data: &Data<'_>) -> TokenStream {
             };
             let memory = own!(#memory(&self.#member));
             let memory = quote_spanned!(*vouched=> unsafe { #memory });
+            let element = check_element(*pointee);
             let Role { member, ty, .. } = device;
-            own!(let __d = <#ty as __p::DeviceField>::describe(&self.#member, #memory);)
+            own!(#element let __d = <#ty as __p::DeviceField>::describe(&self.#member, #memory);)
         }
     }
 }
@@ -178,6 +181,14 @@ fn tell_access(access: &Access) -> TokenStream {
     }
 }
 
+/// The field is there to be dropped. That it is named here keeps rustc from calling it dead code.
+fn see_owner(owner: &Owner<'_>) -> TokenStream {
+    match owner {
+        Owner::Nobody => TokenStream::new(),
+        Owner::Field(Role { member, .. }) => own!(let _ = &self.#member;),
+    }
+}
+
 /// What an import demands: `__p::Wanted::new()` and calls on it.
 fn wanted(model: &Model<'_>) -> TokenStream {
     let rank = match &model.shape {
@@ -199,20 +210,30 @@ fn wanted(model: &Model<'_>) -> TokenStream {
 
 /// The call that refuses what cannot be the data of this struct.
 fn open(model: &Model<'_>, wanted: &TokenStream) -> TokenStream {
-    match (&model.data, model.directions) {
-        (Data::Storage(Role { ty, .. }), Directions::Both) => {
+    match &model.data {
+        Data::Storage(Role { ty, .. }, Asks::ThroughGate) => {
             let open = gated(ty, "open", own!(__a, &#wanted));
             own!(let __s = #open;)
         }
-        (Data::Storage(Role { ty, .. }), _) => {
+        Data::Storage(Role { ty, .. }, Asks::Directly) => {
             own!(let __s = <#ty as __p::FromImport>::open(__a, &#wanted)?;)
         }
-        (Data::Raw { pointer: Role { ty, .. }, pointee: Pointee::Typed, .. }, _) => {
+        Data::Raw { pointer: Role { ty, .. }, pointee: Pointee::Typed, .. } => {
             own!(<#ty as __p::RawPointer>::open(__a, &#wanted)?;)
         }
-        (Data::Raw { pointer: Role { ty, .. }, pointee: Pointee::Element(element), .. }, _) => {
-            own!(<#ty as __p::RawAddress>::open::<#element>(__a, &#wanted)?;)
+        Data::Raw { pointer: Role { ty, .. }, pointee: Pointee::Element(element), .. } => {
+            let check = check_element(Pointee::Element(element));
+            own!(#check <#ty as __p::RawAddress>::open::<#element>(__a, &#wanted)?;)
         }
+    }
+}
+
+/// Names the `element` of an address as every other type is named, before a call asks for it in its own words: the error
+/// about a wrong one is then the same in both halves.
+fn check_element(pointee: Pointee<'_>) -> TokenStream {
+    match pointee {
+        Pointee::Typed => TokenStream::new(),
+        Pointee::Element(element) => own!(let _ = <#element as __p::Element>::TYPE;),
     }
 }
 
@@ -240,15 +261,15 @@ fn checks(shape: &Shape<'_>) -> TokenStream {
         match axis {
             Axis::Literal(extent) => {
                 let extent = self::extent(*extent);
-                own!(__a.literal(#index, #extent)?;)
+                own!(__p::Arrival::literal(__a, #index, #extent)?;)
             }
-            Axis::Const(name) => own!(__a.literal(#index, #name)?;),
+            Axis::Const(name) => own!(__p::Arrival::literal(__a, #index, #name)?;),
             Axis::Field(Role { name, .. }) => match axes[..at].iter().position(|other| is_named(other, name))
             {
                 None => TokenStream::new(),
                 Some(first) => {
                     let first = Literal::usize_unsuffixed(first);
-                    own!(__a.same_extent(#first, #index, #name)?;)
+                    own!(__p::Arrival::same_extent(__a, #first, #index, #name)?;)
                 }
             },
         }
@@ -257,7 +278,7 @@ fn checks(shape: &Shape<'_>) -> TokenStream {
 }
 
 /// `field: value`.
-fn fill(fill: &Fill<'_>, directions: Directions) -> TokenStream {
+fn fill(fill: &Fill<'_>) -> TokenStream {
     let value = match &fill.with {
         With::Extent(Role { ty, name, .. }, axis) => {
             let axis = Literal::usize_unsuffixed(*axis);
@@ -266,10 +287,8 @@ fn fill(fill: &Fill<'_>, directions: Directions) -> TokenStream {
         With::Shape(field) => take(field, "ShapeField", "take"),
         With::Strides(field, Unit::Elements) => take(field, "StridesField", "take"),
         With::Strides(field, Unit::Bytes) => take(field, "StridesField", "take_in_bytes"),
-        With::Stream(Role { ty, name, .. }) if directions == Directions::Both => {
-            gated(ty, "stream", own!(__a, #name))
-        }
-        With::Stream(field) => take(field, "FromStream", "take"),
+        With::Stream(Role { ty, name, .. }, Asks::ThroughGate) => gated(ty, "stream", own!(__a, #name)),
+        With::Stream(field, Asks::Directly) => take(field, "FromStream", "take"),
         With::OwnStream(Role { ty, name, .. }, value) => {
             let value = initial(value);
             own!(<#ty as __p::AsStream>::receive(#value, __a, #name)?)

@@ -74,7 +74,7 @@ pub(crate) fn import_bounds<'a>(model: &Model<'a>) -> Vec<Bound<'a>> {
 
 fn data_bounds<'a>(data: &Data<'a>, role: &'static str) -> Vec<Bound<'a>> {
     match data {
-        Data::Storage(field) => vec![(field.ty, role)],
+        Data::Storage(field, _) => vec![(field.ty, role)],
         Data::Raw { pointer, pointee: Pointee::Typed, device, .. } => {
             vec![(pointer.ty, "RawPointer"), (device.ty, "DeviceField")]
         }
@@ -101,7 +101,7 @@ fn fill_bounds<'a>(with: &With<'a>) -> Vec<Bound<'a>> {
         With::Extent(field, _) => vec![(field.ty, "Extent")],
         With::Shape(field) => vec![(field.ty, "ShapeField")],
         With::Strides(field, _) => vec![(field.ty, "StridesField")],
-        With::Stream(field) => vec![(field.ty, "FromStream")],
+        With::Stream(field, _) => vec![(field.ty, "FromStream")],
         With::OwnStream(field, Initial::Default(_)) => vec![(field.ty, "AsStream"), (field.ty, "Default")],
         With::OwnStream(field, Initial::Expression(_)) => vec![(field.ty, "AsStream")],
         With::Initial(Initial::Default(ty)) => vec![(*ty, "Default")],

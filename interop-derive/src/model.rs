@@ -21,6 +21,7 @@ pub(crate) struct Model<'a> {
     pub(crate) order: OrderWord,
     pub(crate) stream: Stream<'a>,
     pub(crate) access: Access,
+    pub(crate) owner: Owner<'a>,
     /// How an import fills the fields, in the order in which it must happen; empty when there is no import.
     pub(crate) fills: Vec<Fill<'a>>,
     pub(crate) python: Python,
@@ -56,9 +57,20 @@ pub(crate) struct Role<'a> {
 /// Where the memory is.
 pub(crate) enum Data<'a> {
     /// In a storage, which knows its address, size, element type and device.
-    Storage(Role<'a>),
+    Storage(Role<'a>, Asks),
     /// Behind a pointer that the user vouches for.
     Raw { pointer: Role<'a>, pointee: Pointee<'a>, device: Role<'a>, vouched: Span },
+}
+
+/// How the import half asks for the import role of a type that needs an export role too.
+///
+/// A type that has neither should be one message, that of the export half.
+#[derive(Clone, Copy)]
+pub(crate) enum Asks {
+    /// `<Type as Role>`: there is no export half, or the type is generic, so that its roles are bounds of the impl.
+    Directly,
+    /// Through the gate of the runtime, which asks for nothing where the export half has complained.
+    ThroughGate,
 }
 
 /// What a raw pointer points to.
@@ -138,6 +150,12 @@ pub(crate) enum Access {
     Readonly,
 }
 
+/// Who keeps the memory alive beside the data.
+pub(crate) enum Owner<'a> {
+    Nobody,
+    Field(Role<'a>),
+}
+
 /// How an import fills one field.
 pub(crate) struct Fill<'a> {
     pub(crate) member: Member,
@@ -150,7 +168,7 @@ pub(crate) enum With<'a> {
     Shape(Role<'a>),
     Strides(Role<'a>, Unit),
     /// The stream of the caller.
-    Stream(Role<'a>),
+    Stream(Role<'a>, Asks),
     /// A stream of the struct's own, on which the import is ordered.
     OwnStream(Role<'a>, Initial<'a>),
     Device(Role<'a>),

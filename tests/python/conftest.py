@@ -40,6 +40,12 @@ def pytest_collection_modifyitems(items):
             item.add_marker(pytest.mark.skip(reason=f"no GPU: {gpu}"))
 
 
+def pytest_collection_finish():
+    """Takes what the imports made out of the sight of the garbage collector, which runs after every test."""
+    gc.collect()
+    gc.freeze()
+
+
 def counters():
     """What is alive: exports that somebody still holds, allocations, releases that wait for a stream."""
     return {

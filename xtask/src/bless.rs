@@ -10,7 +10,8 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
     step::run(workspace::cargo(["test", "--package=interop-derive", "--lib"]).env("BLESS", "1"))?;
     step::announce("Messages", "tests/ui/**/*.stderr: what the compiler says about each mistake.");
     step::run(
-        workspace::cargo(["test", "--package=interop-tests", "--test=ui"]).env("TRYBUILD", "overwrite"),
+        workspace::cargo(["test", "--package=interop-tests", "--test=ui", "--", "--exact", "messages"])
+            .env("TRYBUILD", "overwrite"),
     )?;
     println!("\nNow read `git diff`: every changed line must be one that you meant to change.");
     Ok(())

@@ -2,7 +2,7 @@
 
 use crate::failure::{Failure, no_arguments};
 use crate::python::{Environment, Requirements};
-use crate::{extension, step, workspace};
+use crate::{extension, step};
 
 /// Prepares what the demo needs and runs it.
 pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
@@ -11,6 +11,6 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
     extension::build(&environment)?;
     step::announce("Demo", "A photograph travels between Python and Rust; its pixels stay where they are.");
     let mut python = environment.python();
-    python.arg("examples/py-extension/demo.py").arg("--out").arg(workspace::target().join("demo"));
+    python.arg("examples/py-extension/demo.py").args(["--out", "target/demo"]);
     step::run(&mut python)
 }

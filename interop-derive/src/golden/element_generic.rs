@@ -1,0 +1,38 @@
+#[derive(Clone, Copy, Element)]
+#[repr(C)]
+#[cuda_array(crate = "renamed")]
+struct Vector<T, const N: usize> {
+    parts: [T; N],
+    norm: T,
+}
+
+// ---- expands to ----
+
+const _: () = {
+    use renamed::__private as __p;
+    #[automatically_derived]
+    unsafe impl<T, const N: usize> __p::Element for Vector<T, N>
+    where
+        T: __p::Element,
+    {
+        const FIELDS: &'static [__p::Field] = &[
+            __p::Field::new(
+                "parts",
+                ::core::mem::offset_of!(Self, parts),
+                <[T; N] as __p::Element>::TYPE,
+            ),
+            __p::Field::new(
+                "norm",
+                ::core::mem::offset_of!(Self, norm),
+                <T as __p::Element>::TYPE,
+            ),
+        ];
+        const TYPE: __p::ElementType = {
+            let _: fn(Self) -> ([T; N], T) = |Self { parts: __f0, norm: __f1 }| (
+                __f0,
+                __f1,
+            );
+            __p::ElementType::record::<Self>()
+        };
+    }
+};

@@ -1,0 +1,23 @@
+#[derive(Clone, Copy, Element)]
+#[repr(transparent)]
+struct Meters<U>(f32, core::marker::PhantomData<U>);
+
+// ---- expands to ----
+
+const _: () = {
+    use ::interop_core::__private as __p;
+    #[automatically_derived]
+    unsafe impl<U> __p::Element for Meters<U>
+    where
+        U: 'static,
+        Self: __p::Copy + __p::Send + __p::Sync,
+    {
+        const TYPE: __p::ElementType = {
+            let _: fn(Self) -> (f32, __p::PhantomData<_>) = |Self { 0: __f0, 1: __f1 }| (
+                __f0,
+                __f1,
+            );
+            <f32 as __p::Element>::TYPE
+        };
+    }
+};

@@ -1,0 +1,34 @@
+#[derive(Clone, Copy, Element)]
+#[repr(C)]
+struct Particle {
+    position: [f32; 3],
+    r#type: u32,
+}
+
+// ---- expands to ----
+
+const _: () = {
+    use ::interop_core::__private as __p;
+    #[automatically_derived]
+    unsafe impl __p::Element for Particle {
+        const FIELDS: &'static [__p::Field] = &[
+            __p::Field::new(
+                "position",
+                ::core::mem::offset_of!(Self, position),
+                <[f32; 3] as __p::Element>::TYPE,
+            ),
+            __p::Field::new(
+                "type",
+                ::core::mem::offset_of!(Self, r#type),
+                <u32 as __p::Element>::TYPE,
+            ),
+        ];
+        const TYPE: __p::ElementType = {
+            let _: fn(Self) -> ([f32; 3], u32) = |Self { position: __f0, r#type: __f1 }| (
+                __f0,
+                __f1,
+            );
+            __p::ElementType::record::<Self>()
+        };
+    }
+};

@@ -1,0 +1,28 @@
+#[derive(Clone, Copy, Element)]
+#[repr(C, align(8))]
+struct Pair(f32, f32);
+
+// ---- expands to ----
+
+const _: () = {
+    use ::interop_core::__private as __p;
+    #[automatically_derived]
+    unsafe impl __p::Element for Pair {
+        const FIELDS: &'static [__p::Field] = &[
+            __p::Field::new(
+                "f0",
+                ::core::mem::offset_of!(Self, 0),
+                <f32 as __p::Element>::TYPE,
+            ),
+            __p::Field::new(
+                "f1",
+                ::core::mem::offset_of!(Self, 1),
+                <f32 as __p::Element>::TYPE,
+            ),
+        ];
+        const TYPE: __p::ElementType = {
+            let _: fn(Self) -> (f32, f32) = |Self { 0: __f0, 1: __f1 }| (__f0, __f1);
+            __p::ElementType::record::<Self>()
+        };
+    }
+};

@@ -1,0 +1,30 @@
+#[derive(CudaArray)]
+#[cuda_array(export, readonly)]
+struct Table<'a> {
+    #[cuda_array(data)]
+    cells: &'static [f32],
+    #[cuda_array(shape)]
+    shape: [usize; 2],
+    #[cuda_array(stream)]
+    stream: Stream,
+    #[cuda_array(owner)]
+    context: Arc<Context>,
+    name: &'a str,
+}
+
+// ---- expands to ----
+
+const _: () = {
+    use ::interop_core::__private as __p;
+    #[automatically_derived]
+    unsafe impl<'a> __p::CudaArray for Table<'a> {
+        fn facts(&self) -> __p::Result<__p::Facts> {
+            let __d = <&'static [f32] as __p::Storage>::describe(&self.cells);
+            let __d = <[usize; 2] as __p::ShapeField>::tell(&self.shape, __d);
+            let __d = <Stream as __p::AsStream>::tell(&self.stream, __d);
+            let __d = __d.readonly();
+            let _ = &self.context;
+            __d.finish()
+        }
+    }
+};

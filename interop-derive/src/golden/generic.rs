@@ -1,0 +1,66 @@
+#[derive(CudaArray)]
+#[cuda_array(shape = [n, n, C, len])]
+pub struct Generic<'a, T: Element, L, M = (), const C: usize = 3>
+where
+    L: Copy,
+{
+    #[cuda_array(data)]
+    values: Lease<T>,
+    n: L,
+    len: usize,
+    #[cuda_array(default)]
+    marker: PhantomData<&'a M>,
+}
+
+// ---- expands to ----
+
+const _: () = {
+    use ::interop_core::__private as __p;
+    #[automatically_derived]
+    unsafe impl<'a, T: Element, L, M, const C: usize> __p::CudaArray
+    for Generic<'a, T, L, M, C>
+    where
+        L: Copy,
+        Lease<T>: __p::Storage,
+        L: __p::Extent,
+    {
+        fn facts(&self) -> __p::Result<__p::Facts> {
+            let __d = <Lease<T> as __p::Storage>::describe(&self.values);
+            let __d = __d
+                .extents(
+                    &[
+                        <L as __p::Extent>::tell(&self.n, "n")?,
+                        <L as __p::Extent>::tell(&self.n, "n")?,
+                        __p::Extent::tell(&C, "C")?,
+                        <usize as __p::Extent>::tell(&self.len, "len")?,
+                    ],
+                );
+            __d.finish()
+        }
+    }
+    #[automatically_derived]
+    impl<'a, T: Element, L, M, const C: usize> __p::FromArray for Generic<'a, T, L, M, C>
+    where
+        L: Copy,
+        Lease<T>: __p::FromImport,
+        L: __p::Extent,
+        PhantomData<&'a M>: __p::Default,
+    {
+        fn assemble(__a: &mut __p::Arrival) -> __p::Result<Self> {
+            let __s = <Lease<
+                T,
+            > as __p::FromImport>::open(
+                __a,
+                &__p::Wanted::new().rank(4).order(__p::Order::C),
+            )?;
+            __p::Arrival::same_extent(__a, 0, 1, "n")?;
+            __p::Arrival::literal(__a, 2, C)?;
+            __p::Ok(Self {
+                n: <L as __p::Extent>::take(__a, 0, "n")?,
+                len: <usize as __p::Extent>::take(__a, 3, "len")?,
+                marker: <PhantomData<&'a M> as __p::Default>::default(),
+                values: __s.take(__a)?,
+            })
+        }
+    }
+};

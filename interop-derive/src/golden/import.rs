@@ -1,0 +1,32 @@
+#[derive(CudaArray)]
+#[cuda_array(import)]
+struct Batch {
+    #[cuda_array(data)]
+    values: Lease<f32>,
+    #[cuda_array(shape)]
+    shape: Vec<usize>,
+    #[cuda_array(strides)]
+    strides: Vec<isize>,
+    #[cuda_array(stream)]
+    stream: StreamHandle,
+}
+
+// ---- expands to ----
+
+const _: () = {
+    use ::interop_core::__private as __p;
+    #[automatically_derived]
+    impl __p::FromArray for Batch {
+        fn assemble(__a: &mut __p::Arrival) -> __p::Result<Self> {
+            let __s = <Lease<
+                f32,
+            > as __p::FromImport>::open(__a, &__p::Wanted::new().any_strides())?;
+            __p::Ok(Self {
+                shape: <Vec<usize> as __p::ShapeField>::take(__a, "shape")?,
+                strides: <Vec<isize> as __p::StridesField>::take(__a, "strides")?,
+                stream: <StreamHandle as __p::FromStream>::take(__a, "stream")?,
+                values: __s.take(__a)?,
+            })
+        }
+    }
+};

@@ -1,0 +1,33 @@
+#[derive(CudaArray)]
+#[cuda_array(python)]
+struct Samples<T: Clone> {
+    #[cuda_array(dta)]
+    values: Vec<T>,
+    #[cuda_array(shape)]
+    shape: Vec<usize>,
+}
+
+// ---- expands to ----
+
+const _: () = {
+    use ::interop_core::__private as __p;
+    #[automatically_derived]
+    unsafe impl<T: Clone> __p::CudaArray for Samples<T> {
+        fn facts(&self) -> __p::Result<__p::Facts> {
+            ::core::unreachable!()
+        }
+    }
+    #[automatically_derived]
+    impl<T: Clone> __p::FromArray for Samples<T> {
+        fn assemble(_: &mut __p::Arrival) -> __p::Result<Self> {
+            ::core::unreachable!()
+        }
+    }
+    __p::python_conversions! {
+        export : true, import : true, generics : [T], type : Samples < T >, bounds : [T :
+        Clone, T : 'static + __p::Send + __p::Sync,]
+    }
+};
+::core::compile_error! {
+    "unknown word `dta` on a field\n= help: write `data`; a field takes `data`, `shape`, `strides`, `stream`, `device`, `owner` or `default`"
+}

@@ -1,0 +1,28 @@
+#[derive(CudaArray)]
+#[cuda_array(pyclass, python, export)]
+struct Samples {
+    #[cuda_array(data)]
+    values: Vec<f32>,
+    #[cuda_array(shape)]
+    shape: Vec<usize>,
+}
+
+// ---- expands to ----
+
+const _: () = {
+    use ::interop_core::__private as __p;
+    #[automatically_derived]
+    unsafe impl __p::CudaArray for Samples {
+        fn facts(&self) -> __p::Result<__p::Facts> {
+            let __d = <Vec<f32> as __p::Storage>::describe(&self.values);
+            let __d = <Vec<usize> as __p::ShapeField>::tell(&self.shape, __d);
+            __d.finish()
+        }
+    }
+    __p::python_conversions! {
+        export : true, import : false, generics : [], type : Samples, bounds : []
+    }
+    __p::python_class! {
+        export : true, type : Samples
+    }
+};

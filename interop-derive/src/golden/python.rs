@@ -1,0 +1,53 @@
+#[derive(CudaArray)]
+#[cuda_array(python)]
+struct Samples<S: Clone, const N: usize>
+where
+    Vec<S>: Default,
+{
+    #[cuda_array(data)]
+    values: S,
+    #[cuda_array(shape)]
+    shape: [usize; N],
+}
+
+// ---- expands to ----
+
+const _: () = {
+    use ::interop_core::__private as __p;
+    #[automatically_derived]
+    unsafe impl<S: Clone, const N: usize> __p::CudaArray for Samples<S, N>
+    where
+        Vec<S>: Default,
+        S: __p::Storage,
+        [usize; N]: __p::ShapeField,
+    {
+        fn facts(&self) -> __p::Result<__p::Facts> {
+            let __d = <S as __p::Storage>::describe(&self.values);
+            let __d = <[usize; N] as __p::ShapeField>::tell(&self.shape, __d);
+            __d.finish()
+        }
+    }
+    #[automatically_derived]
+    impl<S: Clone, const N: usize> __p::FromArray for Samples<S, N>
+    where
+        Vec<S>: Default,
+        S: __p::FromImport,
+        [usize; N]: __p::ShapeField,
+    {
+        fn assemble(__a: &mut __p::Arrival) -> __p::Result<Self> {
+            let __s = <S as __p::FromImport>::open(
+                __a,
+                &__p::Wanted::new().order(__p::Order::C),
+            )?;
+            __p::Ok(Self {
+                shape: <[usize; N] as __p::ShapeField>::take(__a, "shape")?,
+                values: __s.take(__a)?,
+            })
+        }
+    }
+    __p::python_conversions! {
+        export : true, import : true, generics : [S, const N : usize], type : Samples <
+        S, N >, bounds : [S : Clone, Vec < S > : Default, S : 'static + __p::Send +
+        __p::Sync,]
+    }
+};

@@ -1,0 +1,45 @@
+#[derive(CudaArray)]
+#[cuda_array(shape = [len])]
+struct Raw {
+    #[cuda_array(data(unsafe_raw, element = f32))]
+    address: CUdeviceptr,
+    len: usize,
+    #[cuda_array(device)]
+    device: Device,
+    #[cuda_array(owner)]
+    owner: Owner,
+}
+
+// ---- expands to ----
+
+const _: () = {
+    use ::interop_core::__private as __p;
+    #[automatically_derived]
+    unsafe impl __p::CudaArray for Raw {
+        fn facts(&self) -> __p::Result<__p::Facts> {
+            let _ = <f32 as __p::Element>::TYPE;
+            let __d = <Device as __p::DeviceField>::describe(
+                &self.device,
+                unsafe { <CUdeviceptr as __p::RawAddress>::memory::<f32>(&self.address) },
+            );
+            let __d = __d.extents(&[<usize as __p::Extent>::tell(&self.len, "len")?]);
+            let _ = &self.owner;
+            __d.finish()
+        }
+    }
+    #[automatically_derived]
+    impl __p::FromArray for Raw {
+        fn assemble(__a: &mut __p::Arrival) -> __p::Result<Self> {
+            let _ = <f32 as __p::Element>::TYPE;
+            <CUdeviceptr as __p::RawAddress>::open::<
+                f32,
+            >(__a, &__p::Wanted::new().rank(1).order(__p::Order::C))?;
+            __p::Ok(Self {
+                len: <usize as __p::Extent>::take(__a, 0, "len")?,
+                device: <Device as __p::DeviceField>::take(__a, "device")?,
+                address: <CUdeviceptr as __p::RawAddress>::take(__a, "address")?,
+                owner: <Owner as __p::FromOwner>::take(__a, "owner")?,
+            })
+        }
+    }
+};

@@ -1,0 +1,44 @@
+#[derive(CudaArray)]
+struct Raw {
+    #[cuda_array(owner)]
+    owner: Owner,
+    #[cuda_array(data(unsafe_raw))]
+    pointer: *mut f32,
+    #[cuda_array(shape)]
+    shape: [usize; 1],
+    #[cuda_array(device)]
+    device: Device,
+}
+
+// ---- expands to ----
+
+const _: () = {
+    use ::interop_core::__private as __p;
+    #[automatically_derived]
+    unsafe impl __p::CudaArray for Raw {
+        fn facts(&self) -> __p::Result<__p::Facts> {
+            let __d = <Device as __p::DeviceField>::describe(
+                &self.device,
+                unsafe { <*mut f32 as __p::RawPointer>::memory(&self.pointer) },
+            );
+            let __d = <[usize; 1] as __p::ShapeField>::tell(&self.shape, __d);
+            let _ = &self.owner;
+            __d.finish()
+        }
+    }
+    #[automatically_derived]
+    impl __p::FromArray for Raw {
+        fn assemble(__a: &mut __p::Arrival) -> __p::Result<Self> {
+            <*mut f32 as __p::RawPointer>::open(
+                __a,
+                &__p::Wanted::new().order(__p::Order::C),
+            )?;
+            __p::Ok(Self {
+                shape: <[usize; 1] as __p::ShapeField>::take(__a, "shape")?,
+                device: <Device as __p::DeviceField>::take(__a, "device")?,
+                pointer: <*mut f32 as __p::RawPointer>::take(__a, "pointer")?,
+                owner: <Owner as __p::FromOwner>::take(__a, "owner")?,
+            })
+        }
+    }
+};

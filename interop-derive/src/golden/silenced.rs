@@ -1,0 +1,30 @@
+#[derive(CudaArray)]
+#[allow(dead_code, unsafe_code, reason = "the memory is that of a C library")]
+#[cuda_array(export)]
+struct Raw {
+    #[allow(deprecated)]
+    #[cuda_array(data(unsafe_raw))]
+    pointer: *const f32,
+    #[cuda_array(shape)]
+    shape: [usize; 1],
+    #[cuda_array(device)]
+    device: Device,
+}
+
+// ---- expands to ----
+
+const _: () = {
+    use ::interop_core::__private as __p;
+    #[automatically_derived]
+    #[allow(unsafe_code, deprecated)]
+    unsafe impl __p::CudaArray for Raw {
+        fn facts(&self) -> __p::Result<__p::Facts> {
+            let __d = <Device as __p::DeviceField>::describe(
+                &self.device,
+                unsafe { <*const f32 as __p::RawPointer>::memory(&self.pointer) },
+            );
+            let __d = <[usize; 1] as __p::ShapeField>::tell(&self.shape, __d);
+            __d.finish()
+        }
+    }
+};

@@ -1,0 +1,42 @@
+#[derive(CudaArray)]
+#[cuda_array(order = "F")]
+struct Strided {
+    #[cuda_array(data)]
+    values: Vec<f64>,
+    #[cuda_array(shape)]
+    shape: [usize; 2],
+    #[cuda_array(strides(bytes))]
+    strides: [i64; 2],
+}
+
+// ---- expands to ----
+
+const _: () = {
+    use ::interop_core::__private as __p;
+    #[automatically_derived]
+    unsafe impl __p::CudaArray for Strided {
+        fn facts(&self) -> __p::Result<__p::Facts> {
+            let __d = <Vec<f64> as __p::Storage>::describe(&self.values);
+            let __d = <[usize; 2] as __p::ShapeField>::tell(&self.shape, __d);
+            let __d = <[i64; 2] as __p::StridesField>::tell_in_bytes(&self.strides, __d);
+            let __d = __d.order(__p::Order::F);
+            __d.finish()
+        }
+    }
+    #[automatically_derived]
+    impl __p::FromArray for Strided {
+        fn assemble(__a: &mut __p::Arrival) -> __p::Result<Self> {
+            let __s = {
+                use __p::Unreached as _;
+                <__p::Gate<
+                    Vec<f64>,
+                >>::open(__a, &__p::Wanted::new().order(__p::Order::F))?
+            };
+            __p::Ok(Self {
+                shape: <[usize; 2] as __p::ShapeField>::take(__a, "shape")?,
+                strides: <[i64; 2] as __p::StridesField>::take_in_bytes(__a, "strides")?,
+                values: __s.take(__a)?,
+            })
+        }
+    }
+};

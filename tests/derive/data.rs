@@ -1,0 +1,113 @@
+//! `data`: the storage says who owns the memory, where it is, and who may write.
+
+use std::sync::Arc;
+
+use interop_core::dlpack::Versioned;
+use interop_core::{CudaArray, Device, FromArray, HostVec, Lease, LeaseMut, Shared, Writes};
+
+use crate::support::{Foreign, count};
+
+#[derive(CudaArray)]
+struct Samples<S> {
+    #[cuda_array(data)]
+    values: S,
+    #[cuda_array(shape)]
+    shape: Vec<usize>,
+}
+
+#[test]
+fn facts_are_those_of_the_fields() {
+    let samples = Samples { values: count(6), shape: vec![2, 3] };
+    let facts = samples.facts().unwrap();
+    assert_eq!(facts.shape(), [2, 3]);
+    assert_eq!(facts.strides(), [3, 1]);
+    assert_eq!(facts.address(), samples.values.as_ptr().addr());
+    assert_eq!(facts.byte_range().len(), 24);
+    assert_eq!(facts.dtype(), interop_core::DType::F32);
+    assert_eq!(facts.device(), Device::CPU);
+    assert_eq!(facts.stream(), interop_core::StreamHandle::NothingPending);
+}
+
+#[test]
+fn a_shape_beyond_the_storage_is_refused() {
+    let error = Samples { values: count(5), shape: vec![2, 3] }.facts().unwrap_err();
+    assert_eq!(error.kind(), interop_core::ErrorKind::Bounds);
+}
+
+#[test]
+fn who_may_write_depends_on_the_storage() {
+    let writes = |samples: &dyn Fn() -> Writes| samples();
+    let vec = Samples { values: count(2), shape: vec![2] };
+    assert_eq!(writes(&|| vec.facts().unwrap().writes()), Writes::WhenOwned);
+    let host = Samples { values: HostVec::from_slice(&count(2)), shape: vec![2] };
+    assert_eq!(writes(&|| host.facts().unwrap().writes()), Writes::Always);
+    let shared: Samples<Arc<[f32]>> = Samples { values: count(2).into(), shape: vec![2] };
+    assert_eq!(writes(&|| shared.facts().unwrap().writes()), Writes::Never);
+    let fixed = Samples { values: &[1.0_f32, 2.0][..], shape: vec![2] };
+    assert_eq!(writes(&|| fixed.facts().unwrap().writes()), Writes::Never);
+}
+
+#[test]
+fn an_owned_storage_copies_an_import_and_releases_it() {
+    let (import, receipt) = Foreign::new(&count(6), &[2, 3]).send();
+    let samples = Samples::<Vec<f32>>::from_import(import).unwrap();
+    assert_eq!(receipt.releases(), 1, "the copy needs the memory no more");
+    assert_eq!(samples.values, count(6));
+    assert_eq!(samples.shape, [2, 3]);
+    assert_ne!(samples.facts().unwrap().address(), receipt.address);
+    drop(samples);
+    assert_eq!(receipt.releases(), 1);
+}
+
+#[test]
+fn a_lease_keeps_an_import_in_place_until_it_is_dropped() {
+    let (import, receipt) = Foreign::new(&count(6), &[6]).send();
+    let samples = Samples::<Lease<f32>>::from_import(import).unwrap();
+    assert_eq!(samples.facts().unwrap().address(), receipt.address);
+    assert!(samples.facts().unwrap().is_readonly());
+    assert_eq!(receipt.releases(), 0);
+    drop(samples);
+    assert_eq!(receipt.releases(), 1);
+}
+
+#[test]
+fn a_refused_import_comes_back_whole() {
+    let (import, receipt) = Foreign::new(&count(6), &[6]).send();
+    let refused = Samples::<Vec<f64>>::from_import(import).err().unwrap();
+    assert_eq!(refused.error.kind(), interop_core::ErrorKind::DType);
+    assert_eq!(receipt.releases(), 0, "nothing was taken");
+    let samples = Samples::<Vec<f32>>::from_import(refused.value).unwrap();
+    assert_eq!(samples.values, count(6));
+    assert_eq!(receipt.releases(), 1);
+}
+
+#[test]
+fn a_writable_lease_refuses_read_only_memory() {
+    let (import, receipt) = Foreign { writes: Writes::Never, ..Foreign::new(&count(2), &[2]) }.send();
+    let refused = Samples::<LeaseMut<f32>>::from_import(import).err().unwrap();
+    assert_eq!(refused.error.kind(), interop_core::ErrorKind::ReadOnly);
+    drop(refused);
+    assert_eq!(receipt.releases(), 1);
+}
+
+#[test]
+fn a_storage_of_any_type_takes_what_comes() {
+    let (import, receipt) = Foreign::new(&[1_u16, 2, 3], &[3]).send();
+    let samples = Samples::<Shared>::from_import(import).unwrap();
+    assert_eq!(samples.facts().unwrap().dtype(), interop_core::DType::U16);
+    assert_eq!(samples.facts().unwrap().address(), receipt.address);
+}
+
+#[test]
+fn one_array_goes_out_and_back_without_a_copy() {
+    let samples = Arc::new(Samples { values: HostVec::from_slice(&count(6)), shape: vec![3, 2] });
+    let address = samples.facts().unwrap().address();
+    let first = Samples::<Lease<f32>>::from_dlpack(samples.share_dlpack::<Versioned>().unwrap()).unwrap();
+    let second = Samples::<LeaseMut<f32>>::from_dlpack(samples.share_dlpack::<Versioned>().unwrap()).unwrap();
+    assert_eq!(first.facts().unwrap().address(), address);
+    assert_eq!(second.facts().unwrap().address(), address);
+    assert_eq!(second.shape, [3, 2]);
+    assert_eq!(Arc::strong_count(&samples), 3);
+    drop((first, second));
+    assert_eq!(Arc::strong_count(&samples), 1);
+}

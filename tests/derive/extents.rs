@@ -1,0 +1,153 @@
+//! `shape = [...]`: extents from fields, literals and const generics, both ways.
+
+use interop_core::{CudaArray, ErrorKind, FromArray, Lease};
+
+use crate::support::{Foreign, count};
+
+#[derive(CudaArray)]
+#[cuda_array(shape = [height, self.width, 3])]
+struct Image {
+    #[cuda_array(data)]
+    pixels: Vec<f32>,
+    height: usize,
+    width: u8,
+}
+
+#[derive(CudaArray)]
+#[cuda_array(shape = [n, n, 2usize, n])]
+struct Cube {
+    #[cuda_array(data)]
+    cells: Vec<f32>,
+    n: i16,
+}
+
+#[derive(CudaArray)]
+#[cuda_array(shape = [rows, COLUMNS])]
+struct Table<const COLUMNS: usize> {
+    #[cuda_array(data)]
+    cells: Lease<f32>,
+    rows: usize,
+}
+
+#[derive(CudaArray)]
+#[cuda_array(shape = [])]
+struct Scalar {
+    #[cuda_array(data)]
+    value: Vec<f32>,
+}
+
+#[derive(CudaArray, Debug)]
+#[cuda_array(shape = [self.1, 2, self.2])]
+struct Tuple(#[cuda_array(data)] Vec<f32>, usize, u64, #[cuda_array(default = "new".into())] String);
+
+#[derive(CudaArray)]
+#[cuda_array(shape = [r#type, self.r#in, r#while,])]
+struct RawNames {
+    #[cuda_array(data)]
+    r#data: Vec<f32>,
+    r#type: usize,
+    r#in: usize,
+    r#while: usize,
+}
+
+#[test]
+fn fields_and_literals_make_the_shape() {
+    let image = Image { pixels: count(24), height: 2, width: 4 };
+    assert_eq!(image.facts().unwrap().shape(), [2, 4, 3]);
+    assert_eq!(image.facts().unwrap().strides(), [12, 3, 1]);
+}
+
+#[test]
+fn an_import_fills_the_fields() {
+    let (import, receipt) = Foreign::new(&count(24), &[4, 2, 3]).send();
+    let image = Image::from_import(import).unwrap();
+    assert_eq!((image.height, image.width), (4, 2));
+    assert_eq!(image.pixels, count(24));
+    assert_eq!(receipt.releases(), 1);
+}
+
+#[test]
+fn an_import_is_compared_with_the_literals() {
+    let (import, receipt) = Foreign::new(&count(24), &[3, 2, 4]).send();
+    let refused = Image::from_import(import).err().unwrap();
+    assert_eq!(refused.error.kind(), ErrorKind::Shape);
+    assert_eq!(refused.error.place(), "shape[2]");
+    assert_eq!(receipt.releases(), 0);
+}
+
+#[test]
+fn the_number_of_extents_is_the_rank() {
+    let (import, _) = Foreign::new(&count(24), &[8, 3]).send();
+    assert_eq!(Image::from_import(import).err().unwrap().error.kind(), ErrorKind::Rank);
+}
+
+#[test]
+fn an_extent_beyond_its_field_is_refused_by_name() {
+    let (import, receipt) = Foreign::new(&vec![0.0_f32; 900], &[1, 300, 3]).send();
+    let refused = Image::from_import(import).err().unwrap();
+    assert_eq!(refused.error.kind(), ErrorKind::Overflow);
+    assert_eq!(refused.error.place(), "width");
+    assert_eq!(receipt.releases(), 0);
+}
+
+#[test]
+fn a_negative_extent_is_refused() {
+    let error = Cube { cells: count(8), n: -2 }.facts().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Shape);
+}
+
+#[test]
+fn a_field_named_twice_is_two_equal_extents() {
+    let cube = Cube { cells: count(16), n: 2 };
+    assert_eq!(cube.facts().unwrap().shape(), [2, 2, 2, 2]);
+    let (import, _) = Foreign::new(&count(54), &[3, 3, 2, 3]).send();
+    assert_eq!(Cube::from_import(import).unwrap().n, 3);
+    for shape in [[3, 2, 2, 3], [3, 3, 2, 2]] {
+        let (import, receipt) = Foreign::new(&count(54), &shape).send();
+        assert_eq!(Cube::from_import(import).err().unwrap().error.kind(), ErrorKind::Shape);
+        assert_eq!(receipt.releases(), 1, "the refused import was dropped");
+    }
+}
+
+#[test]
+fn const_generics_are_extents() {
+    let (import, receipt) = Foreign::new(&count(6), &[2, 3]).send();
+    let refused = Table::<4>::from_import(import).err().unwrap();
+    assert_eq!(refused.error.kind(), ErrorKind::Shape);
+    let table = Table::<3>::from_import(refused.value).unwrap();
+    assert_eq!(table.rows, 2);
+    assert_eq!(table.facts().unwrap().shape(), [2, 3]);
+    assert_eq!(table.facts().unwrap().address(), receipt.address);
+    drop(table.cells);
+    assert_eq!(receipt.releases(), 1);
+}
+
+#[test]
+fn no_extents_are_an_array_of_one_element() {
+    let scalar = Scalar { value: vec![7.0] };
+    let facts = scalar.facts().unwrap();
+    assert_eq!((facts.ndim(), facts.numel()), (0, 1));
+    let (import, _) = Foreign::new(&[7.0_f32], &[]).send();
+    assert_eq!(Scalar::from_import(import).unwrap().value, [7.0]);
+    let (import, _) = Foreign::new(&[7.0_f32], &[1]).send();
+    assert_eq!(Scalar::from_import(import).err().unwrap().error.kind(), ErrorKind::Rank);
+}
+
+#[test]
+fn tuple_structs_have_numbers_for_names() {
+    let tuple = Tuple(count(12), 3, 2, String::new());
+    assert_eq!(tuple.facts().unwrap().shape(), [3, 2, 2]);
+    let (import, _) = Foreign::new(&count(4), &[1, 2, 2]).send();
+    let tuple = Tuple::from_import(import).unwrap();
+    assert_eq!((tuple.1, tuple.2, tuple.3.as_str()), (1, 2, "new"));
+    assert_eq!(tuple.0, count(4));
+}
+
+#[test]
+fn keywords_are_names_of_fields() {
+    let names = RawNames { r#data: count(6), r#type: 1, r#in: 2, r#while: 3 };
+    assert_eq!(names.facts().unwrap().shape(), [1, 2, 3]);
+    let (import, _) = Foreign::new(&count(6), &[3, 2, 1]).send();
+    let names = RawNames::from_import(import).unwrap();
+    assert_eq!((names.r#type, names.r#in, names.r#while), (3, 2, 1));
+}

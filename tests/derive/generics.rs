@@ -1,0 +1,111 @@
+//! Generic parameters, lifetimes, where-clauses, and what is asked of whom.
+
+use std::marker::PhantomData;
+use std::sync::Arc;
+
+use interop_core::{AsStream, CudaArray, Element, FromArray, FromStream, Lease, Storage, StreamHandle};
+
+use crate::support::{Foreign, count, handle};
+
+/// Everything at once; no bound is written that the struct does not need for itself.
+#[derive(CudaArray)]
+#[cuda_array(shape = [n, N, 1])]
+struct All<'a, T, I, H, M = (), const N: usize = 2, const UNUSED: bool = true>
+where
+    I: Copy,
+{
+    #[cuda_array(data)]
+    values: Lease<T>,
+    n: I,
+    #[cuda_array(stream)]
+    stream: H,
+    #[cuda_array(default)]
+    marker: PhantomData<(&'a (), M)>,
+}
+
+trait Backend {
+    type Buffer;
+    type Stream;
+}
+
+struct Host;
+
+impl Backend for Host {
+    type Buffer = Vec<f32>;
+    type Stream = Option<StreamHandle>;
+}
+
+/// Fields whose types are projections.
+#[derive(CudaArray)]
+struct Tensor<B: Backend, const RANK: usize> {
+    #[cuda_array(data)]
+    buffer: B::Buffer,
+    #[cuda_array(shape)]
+    shape: [usize; RANK],
+    #[cuda_array(strides)]
+    strides: Option<[isize; RANK]>,
+    #[cuda_array(stream)]
+    stream: <B as Backend>::Stream,
+}
+
+/// A default type, and a bound that the derive does not know.
+#[derive(CudaArray)]
+struct Defaulted<S: Storage + Send = Arc<[u8]>> {
+    #[cuda_array(data)]
+    bytes: S,
+    #[cuda_array(shape)]
+    shape: [usize; 1],
+}
+
+#[test]
+fn all_parameters_at_once() {
+    let (import, receipt) = Foreign { stream: handle(0x40), ..Foreign::new(&count(6), &[3, 2, 1]) }.send();
+    let all = All::<f32, u8, StreamHandle>::from_import(import).unwrap();
+    assert_eq!((all.n, all.stream, all.marker), (3, handle(0x40), PhantomData));
+    assert_eq!(all.facts().unwrap().shape(), [3, 2, 1]);
+    assert_eq!(all.facts().unwrap().address(), receipt.address);
+    drop(all.values);
+    assert_eq!(receipt.releases(), 1);
+}
+
+#[test]
+fn a_half_asks_only_for_what_it_needs() {
+    // The stream of this one cannot be filled by an import, and exports do not care.
+    struct Own;
+
+    impl AsStream for Own {
+        fn as_stream(&self) -> StreamHandle {
+            handle(0x50)
+        }
+    }
+
+    fn stream_of<T: Element, H: AsStream>(all: &All<'_, T, u8, H>) -> StreamHandle {
+        all.facts().unwrap().stream()
+    }
+
+    fn import<T: Element, H: FromStream + AsStream>(from: interop_core::Import) -> All<'static, T, u8, H> {
+        All::from_import(from).unwrap()
+    }
+
+    let (from, _) = Foreign::new(&count(2), &[1, 2, 1]).send();
+    let All { values, n, stream, marker } = import::<f32, Option<StreamHandle>>(from);
+    assert_eq!(stream, None);
+    assert_eq!(stream_of(&All { values, n, stream: Own, marker }), handle(0x50));
+}
+
+#[test]
+fn projections_are_fields() {
+    let (import, _) = Foreign::new(&count(6), &[2, 3]).send();
+    let tensor = Tensor::<Host, 2>::from_import(import).unwrap();
+    assert_eq!((&tensor.buffer, tensor.shape), (&count(6), [2, 3]));
+    assert_eq!((tensor.strides, tensor.stream), (Some([3, 1]), None));
+    assert_eq!(tensor.facts().unwrap().shape(), [2, 3]);
+}
+
+#[test]
+fn default_types_are_those_of_the_struct_alone() {
+    let defaulted: Defaulted = Defaulted { bytes: [1, 2, 3].into(), shape: [3] };
+    assert_eq!(defaulted.facts().unwrap().numel(), 3);
+    let other = Defaulted { bytes: vec![1_u8], shape: [1] };
+    assert_eq!(other.facts().unwrap().numel(), 1);
+}

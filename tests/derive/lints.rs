@@ -1,0 +1,182 @@
+//! Derived code is silent where every lint is an error. `cargo clippy --all-targets` covers it.
+#![deny(
+    warnings,
+    clippy::all,
+    clippy::pedantic,
+    clippy::nursery,
+    nonstandard_style,
+    rust_2018_idioms,
+    unused,
+    let_underscore,
+    missing_debug_implementations,
+    single_use_lifetimes,
+    trivial_casts,
+    trivial_numeric_casts,
+    unit_bindings,
+    unnameable_types,
+    unused_import_braces,
+    unused_lifetimes,
+    unused_qualifications,
+    unused_results,
+    variant_size_differences,
+    clippy::allow_attributes,
+    clippy::allow_attributes_without_reason,
+    clippy::absolute_paths,
+    clippy::arithmetic_side_effects,
+    clippy::as_conversions,
+    clippy::default_numeric_fallback,
+    clippy::exhaustive_structs,
+    clippy::expect_used,
+    clippy::impl_trait_in_params,
+    clippy::indexing_slicing,
+    clippy::min_ident_chars,
+    clippy::missing_inline_in_public_items,
+    clippy::missing_trait_methods,
+    clippy::multiple_inherent_impl,
+    clippy::multiple_unsafe_ops_per_block,
+    clippy::panic,
+    clippy::pattern_type_mismatch,
+    clippy::pub_use,
+    clippy::question_mark_used,
+    clippy::shadow_reuse,
+    clippy::shadow_same,
+    clippy::shadow_unrelated,
+    clippy::single_call_fn,
+    clippy::std_instead_of_core,
+    clippy::todo,
+    clippy::undocumented_unsafe_blocks,
+    clippy::unreachable,
+    clippy::unwrap_used,
+    clippy::wildcard_imports
+)]
+// What derived code must never do.
+#![forbid(unsafe_op_in_unsafe_fn, private_interfaces, private_bounds, elided_lifetimes_in_paths)]
+
+use core::marker::PhantomData;
+use core::ptr::null;
+
+use interop_core::{CudaArray, Device, Element, FromArray, Lease, StreamHandle};
+
+use crate::support::Foreign;
+
+mod strict {
+    #![forbid(unsafe_code)]
+
+    use super::{CudaArray, Element, Lease, PhantomData, StreamHandle};
+
+    #[derive(CudaArray, Debug)]
+    #[cuda_array(shape = [_height, width, 1000000, N], order = "C", readonly)]
+    pub(super) struct Image<'tag, S, M, const N: usize>
+    where
+        S: Send,
+    {
+        #[cuda_array(data)]
+        pub(super) pixels: S,
+        pub(super) _height: usize,
+        pub(super) width: u16,
+        #[cuda_array(stream)]
+        pub(super) stream: Option<StreamHandle>,
+        #[cuda_array(owner, default)]
+        pub(super) owner: Option<String>,
+        #[cuda_array(default = PhantomData)]
+        pub(super) marker: PhantomData<(&'tag (), M)>,
+    }
+
+    #[derive(CudaArray, Debug)]
+    #[cuda_array(shape = [self.1, self.1])]
+    pub(super) struct Tuple(
+        #[cuda_array(data)] pub(super) Lease<f32>,
+        pub(super) u8,
+        #[cuda_array(strides(bytes))] pub(super) Option<[isize; 2]>,
+    );
+
+    #[derive(Clone, Copy, Debug, Element)]
+    #[repr(C)]
+    pub(super) struct Particle<T, M> {
+        pub(super) position: [T; 3],
+        pub(super) charge: f32,
+        pub(super) marker: PhantomData<M>,
+    }
+
+    #[derive(Clone, Copy, Debug, Element)]
+    #[repr(transparent)]
+    pub(super) struct Meters(pub(super) f32);
+}
+
+/// A struct of which everything is deprecated, and which says that it knows.
+mod outdated {
+    use super::{CudaArray, Element};
+
+    #[deprecated]
+    pub(super) type Buffer = Vec<f32>;
+
+    #[deprecated = "as a whole"]
+    #[derive(CudaArray)]
+    #[cuda_array(export)]
+    #[expect(deprecated, reason = "a field has an old type, and the derived code names it once more")]
+    pub(super) struct Samples {
+        #[cuda_array(data)]
+        pub(super) values: Buffer,
+        #[deprecated]
+        #[cuda_array(shape)]
+        pub(super) shape: [usize; 1],
+    }
+
+    #[deprecated]
+    #[derive(Clone, Copy, Element)]
+    #[repr(C)]
+    pub(super) struct Point {
+        #[deprecated]
+        pub(super) x: f32,
+    }
+}
+
+/// A raw pointer under lints against unsafe code, allowed on the struct alone.
+mod vouched {
+    #![deny(unsafe_code)]
+
+    use interop_core::{CudaArray, Device};
+
+    #[derive(CudaArray)]
+    #[cuda_array(export)]
+    #[allow(unsafe_code, reason = "the memory is that of the program")]
+    #[expect(clippy::allow_attributes, reason = "an `expect` would have to be met on the struct itself")]
+    pub(super) struct Raw {
+        // SAFETY: whoever makes the struct vouches for the pointer.
+        #[cuda_array(data(unsafe_raw))]
+        pub(super) pointer: *const f32,
+        #[cuda_array(shape)]
+        pub(super) shape: [usize; 1],
+        #[cuda_array(device)]
+        pub(super) device: Device,
+    }
+}
+
+#[test]
+fn derived_code_is_silent() {
+    let image = strict::Image::<'_, Vec<f32>, u8, 2> {
+        pixels: vec![],
+        _height: 0,
+        width: 1,
+        stream: None,
+        owner: None,
+        marker: PhantomData,
+    };
+    assert_eq!(image.facts().map(|facts| facts.numel()), Ok(0), "{image:?}");
+    let (import, _) = Foreign::new(&[0.0_f32; 4], &[2, 2]).send();
+    let tuple = strict::Tuple::from_import(import).map(|tuple| (tuple.1, tuple.2));
+    assert!(matches!(tuple, Ok((2, Some([8, 4])))), "{tuple:?}");
+    assert_eq!((strict::Meters::TYPE.size(), strict::Particle::<f32, u8>::TYPE.size()), (4, 16));
+    let raw = vouched::Raw { pointer: null(), shape: [0], device: Device::CPU };
+    assert_eq!(raw.facts().map(|facts| facts.ndim()), Ok(1));
+    assert_eq!((raw.shape, raw.device, raw.pointer.is_null()), ([0], Device::CPU, true));
+}
+
+#[test]
+#[expect(deprecated, reason = "to use what was derived")]
+fn deprecated_structs_are_silent() {
+    let samples = outdated::Samples { values: vec![1.0], shape: [1] };
+    assert_eq!(samples.facts().map(|facts| facts.numel()), Ok(1));
+    let point = outdated::Point { x: 1.0 };
+    assert_eq!((outdated::Point::TYPE.size(), point.x.to_bits()), (4, 1.0_f32.to_bits()));
+}

@@ -1,0 +1,88 @@
+//! Arrays of somebody else, made up: what a struct is filled with can be compared, and releases are counted.
+#![expect(unsafe_code, reason = "an import is a promise about memory")]
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use interop_core::{Descriptor, Device, Element, Import, Owner, StreamHandle, Strides, Writes};
+
+/// An array that another library is about to hand over.
+pub(crate) struct Foreign<T> {
+    pub(crate) elements: Vec<T>,
+    pub(crate) shape: Vec<i64>,
+    pub(crate) strides: Option<Vec<i64>>,
+    pub(crate) device: Device,
+    pub(crate) writes: Writes,
+    pub(crate) stream: StreamHandle,
+}
+
+/// What the other library still knows of the array.
+pub(crate) struct Receipt {
+    pub(crate) address: usize,
+    releases: Arc<AtomicUsize>,
+}
+
+impl Receipt {
+    /// How often the memory was released.
+    pub(crate) fn releases(&self) -> usize {
+        self.releases.load(Ordering::SeqCst)
+    }
+}
+
+/// Keeps the elements, and counts its own end.
+struct Keeper<T> {
+    _elements: Vec<T>,
+    releases: Arc<AtomicUsize>,
+}
+
+impl<T> Drop for Keeper<T> {
+    fn drop(&mut self) {
+        self.releases.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+impl<T: Element> Foreign<T> {
+    /// A compact, writable array on the host with nothing pending.
+    pub(crate) fn new(elements: &[T], shape: &[i64]) -> Self {
+        Self {
+            elements: elements.to_vec(),
+            shape: shape.to_vec(),
+            strides: None,
+            device: Device::CPU,
+            writes: Writes::Always,
+            stream: StreamHandle::NothingPending,
+        }
+    }
+
+    pub(crate) fn send(self) -> (Import, Receipt) {
+        let Self { elements, shape, strides, device, writes, stream } = self;
+        let backwards = |(extent, stride): (&i64, &i64)| (extent - 1) * -stride.min(&0);
+        let first: i64 = shape.iter().zip(strides.iter().flatten()).map(backwards).sum();
+        let address = elements[usize::try_from(first).unwrap()..].as_ptr().expose_provenance();
+        let claims = Descriptor {
+            dtype: T::TYPE.dtype(),
+            strides: strides.as_deref().map_or(Strides::Compact(interop_core::Order::C), Strides::Elements),
+            writes,
+            stream,
+            ..Descriptor::new(address, device, &shape)
+        };
+        let facts = claims.validate().unwrap();
+        let releases = Arc::new(AtomicUsize::new(0));
+        let owner = Owner::new(Keeper { _elements: elements, releases: releases.clone() });
+        // SAFETY: the owner keeps the elements, whose heap memory does not move with the vector.
+        (unsafe { Import::from_parts(facts, owner) }, Receipt { address, releases })
+    }
+}
+
+/// 0, 1, 2, …
+pub(crate) fn count(len: u8) -> Vec<f32> {
+    (0..len).map(f32::from).collect()
+}
+
+/// A stream handle that nobody follows.
+pub(crate) fn handle(value: usize) -> StreamHandle {
+    StreamHandle::from_raw(value)
+}
+
+/// A name that macros reach as `$crate::support::Stream`.
+pub(crate) type Stream = StreamHandle;

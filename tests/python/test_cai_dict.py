@@ -1,0 +1,338 @@
+"""`parse_cai`: the keys shape, data, version, stream and mask, and what a dict may be (R25 to R49, bugs 1, 2, 77, 154 to 156).
+
+The types of elements are in test_cai_types.py, strides in test_cai_strides.py.
+"""
+
+import collections
+import enum
+import sys
+import types
+
+import interop_demo
+import numpy as np
+import pytest
+from interfaces import ABSENT, DICT, ArrayError, assert_facts, assert_refused, dict_with, table
+from scripts import run
+
+Pair = collections.namedtuple("Pair", "rows columns")
+Number = enum.IntEnum("Number", {"TWO": 2, "THREE": 3})
+HUGE = 2**62
+
+
+class Index:
+    """An int in all but name."""
+
+    def __init__(self, number):
+        self.number = number
+
+    def __index__(self):
+        return self.number
+
+
+class Subclass(dict):
+    """A dict of one's own class."""
+
+
+EMPTY = {"data": 0, "nbytes": 0}
+
+LEGAL = table(
+    ("plain", {}, {}),
+    # shape (R2, bug 167)
+    ("shape-0d", {"shape": ()}, {"shape": (), "strides": (), "nbytes": 4}),
+    ("shape-list", {"shape": [2, 3]}, {}),
+    ("shape-numpy-ints", {"shape": (np.int32(2), np.uint64(3))}, {}),
+    ("shape-index-objects", {"shape": (Index(2), np.array(3))}, {}),
+    ("shape-enum", {"shape": (Number.TWO, Number.THREE)}, {}),
+    ("shape-namedtuple", {"shape": Pair(2, 3)}, {}),
+    ("shape-ones", {"shape": (1, 1)}, {"shape": (1, 1), "strides": (1, 1), "nbytes": 4}),
+    ("shape-64-axes", {"shape": (1,) * 64}, {"shape": (1,) * 64, "strides": (1,) * 64, "nbytes": 4}),
+    ("shape-5d", {"shape": (2, 3, 4, 5, 6)},
+     {"shape": (2, 3, 4, 5, 6), "strides": (360, 120, 30, 6, 1), "nbytes": 2880}),
+    # more than 2 GiB (bug 166)
+    ("shape-above-2**31", {"shape": (2**31 + 5,)}, {"shape": (2**31 + 5,), "strides": (1,), "nbytes": 4 * (2**31 + 5)}),
+    ("shape-2d-above-2**32", {"shape": (2**20, 2**20)},
+     {"shape": (2**20, 2**20), "strides": (2**20, 1), "nbytes": 2**42}),
+    # empty (R32, R33, bugs 76, 77, 165)
+    ("empty", {"shape": (0,)}, {"shape": (0,), "strides": (1,), **EMPTY}),
+    ("empty-null", {"shape": (0, 3), "data": (0, False)}, {"shape": (0, 3), "strides": (3, 1), **EMPTY}),
+    ("empty-none", {"shape": (3, 0), "data": (None, False)}, {"shape": (3, 0), "strides": (1, 1), **EMPTY}),
+    ("empty-dangling", {"shape": (3, 0, 2), "data": (0xDEADBEEF, True)},
+     {"shape": (3, 0, 2), "strides": (2, 2, 1), "readonly": True, **EMPTY}),
+    ("empty-huge-first", {"shape": (0, HUGE)}, {"shape": (0, HUGE), "strides": (HUGE, 1), **EMPTY}),
+    ("empty-huge-around", {"shape": (HUGE, 0, HUGE)}, {"shape": (HUGE, 0, HUGE), "strides": (HUGE, HUGE, 1), **EMPTY}),
+    ("empty-last-address", {"shape": (0,), "data": (2**64 - 1, False)}, {"shape": (0,), "strides": (1,), **EMPTY}),
+    # data (R3, R37)
+    ("readonly", {"data": (0x1000, True)}, {"readonly": True}),
+    ("readonly-numpy-bool", {"data": (0x1000, np.True_)}, {"readonly": True}),
+    ("readonly-one", {"data": (0x1000, 1)}, {"readonly": True}),
+    ("readonly-zero", {"data": (0x1000, 0)}, {}),
+    ("address-numpy", {"data": (np.uint64(2**63 + 8), False)}, {"data": 2**63 + 8}),
+    ("address-index-object", {"data": (Index(0x2000), False)}, {"data": 0x2000}),
+    ("address-odd", {"data": (0x1001, False)}, {"data": 0x1001}),
+    ("address-highest", {"data": (2**64 - 25, False)}, {"data": 2**64 - 25}),
+    # version (R26, bugs 156, 161)
+    *((f"version-{version}", {"version": version}, {}) for version in range(4)),
+    ("version-numpy", {"version": np.int64(2)}, {}),
+    ("version-enum", {"version": Number.THREE}, {}),
+    # stream (R43, R45, bugs 1, 2)
+    ("stream-none", {"stream": None}, {}),
+    *((f"stream-{stream:#x}-version-{version}", {"stream": stream, "version": version}, {"stream": stream})
+      for version in range(4) for stream in (1, 2, 0x7F00_1234_5670)),
+    ("stream-highest", {"stream": 2**64 - 1}, {"stream": 2**64 - 1}),
+    ("stream-numpy", {"stream": np.int64(2)}, {"stream": 2}),
+    # mask (R39)
+    ("mask-none", {"mask": None}, {}),
+    # what is not ours
+    ("unknown-key", {"gpu": 1, "owner": object()}, {}),
+)
+
+MAPPINGS = table(
+    ("dict", dict),
+    ("proxy", types.MappingProxyType),
+    ("ordered", collections.OrderedDict),
+    ("subclass", Subclass),
+    ("user-dict", collections.UserDict),
+    ("chain-map", collections.ChainMap),
+    ("defaultdict", lambda keys: collections.defaultdict(lambda: pytest.fail("asked for a key that is not there"), keys)),
+    ("backwards", lambda keys: dict(reversed(keys.items()))),
+    ("keys-of-all-kinds", lambda keys: {1: 2, None: 3, **keys, ("shape",): 4}),
+)
+
+
+@pytest.mark.parametrize(("changes", "facts"), LEGAL)
+def test_legal(changes, facts):
+    assert_facts(interop_demo.parse_cai(dict_with(**changes)), **facts)
+
+
+@pytest.mark.parametrize("mapping", MAPPINGS)
+def test_any_mapping_will_do_and_stays_as_it_is(mapping):
+    """Bug 154."""
+    value = mapping(dict(DICT))
+    before = dict(value)
+    assert_facts(interop_demo.parse_cai(value))
+    assert dict(value) == before
+
+
+def test_reading_leaves_no_trace():
+    """A dict is as it was, and so are the numbers of references to what is in it; a refusal changes nothing either."""
+    values = {"shape": (2000, 3000), "typestr": "<f4 or not"[:3], "data": (0x123456, False), "version": 3, "strides": None}
+    kept = [values[key] for key in ("shape", "typestr", "data")]
+    counts = [sys.getrefcount(value) for value in kept]
+    for _ in range(100):
+        interop_demo.parse_cai(values)
+        with pytest.raises(ArrayError):
+            interop_demo.parse_cai({**values, "stream": 0})
+    assert [sys.getrefcount(value) for value in kept] == counts
+    assert list(values) == ["shape", "typestr", "data", "version", "strides"]
+
+
+NOT_DICTS = table(
+    ("none", None),
+    ("list", []),
+    ("pairs", [("shape", (2, 3))]),
+    ("tuple", ((2, 3), "<f4")),
+    ("str", "shape"),
+    ("int", 4096),
+    ("class", dict),
+    ("getitem-only", type("GetItem", (), {"__getitem__": lambda self, key: DICT[key]})()),
+    ("object-with-the-attribute", type("Producer", (), {"__cuda_array_interface__": DICT})()),
+)
+
+
+@pytest.mark.parametrize("value", NOT_DICTS)
+def test_not_a_dict(value):
+    assert_refused(value, TypeError, "__cuda_array_interface__")
+
+
+@pytest.mark.parametrize("key", ["shape", "typestr", "data", "version"])
+@pytest.mark.parametrize("mapping", [dict, types.MappingProxyType, collections.UserDict])
+def test_missing_key(key, mapping):
+    """R25, R26: no KeyError, but an error that names the key."""
+    assert_refused(mapping(dict_with(**{key: ABSENT})), ArrayError, key)
+
+
+def test_nothing_in_the_dict():
+    with pytest.raises(ArrayError, match="shape, typestr, data and version"):
+        interop_demo.parse_cai({})
+
+
+BAD_INTS = [
+    ("bool", True, TypeError),
+    ("float", 2.0, TypeError),
+    ("numpy-float", np.float64(2), TypeError),
+    ("numpy-bool", np.True_, TypeError),
+    ("str", "3", TypeError),
+    ("bytes", b"3", TypeError),
+    ("nested", (3,), TypeError),
+    ("int-class", int, TypeError),
+    ("numpy-vector", np.array([2, 3]), TypeError),
+    ("index-none", type("None_", (), {"__index__": None})(), TypeError),
+    ("index-float", Index(2.5), TypeError),
+    ("2**200", 2**200, ArrayError),
+]
+
+ILLEGAL = table(
+    # shape (R84, bugs 165, 173)
+    *((f"shape-{name}", {"shape": (2, value)}, error, "shape[1]") for name, value, error in BAD_INTS),
+    ("shape-none-in", {"shape": (2, None)}, TypeError, "shape[1]"),
+    ("shape-negative", {"shape": (2, -1)}, ArrayError, "shape[1]"),
+    ("shape-lowest", {"shape": (-(2**63), 2)}, ArrayError, "shape[0]"),
+    ("shape-2**63", {"shape": (2**63,)}, ArrayError, "shape[0]"),
+    ("shape-2**64", {"shape": (2**64,)}, ArrayError, "shape[0]"),
+    ("shape-negative-2**64", {"shape": (-(2**64),)}, ArrayError, "shape[0]"),
+    ("shape-negative-beside-zero", {"shape": (0, -1)}, ArrayError, "shape[1]"),
+    ("shape-65-axes", {"shape": (1,) * 65}, ArrayError, "shape"),
+    ("shape-product-wraps-to-0", {"shape": (2**32, 2**32, 16)}, ArrayError, "shape"),
+    ("shape-product-2**63", {"shape": (HUGE, 2)}, ArrayError, "shape"),
+    ("shape-bytes-2**64", {"shape": (HUGE,)}, ArrayError, "shape"),
+    ("shape-bytes-2**63", {"shape": (2**30, 2**31)}, ArrayError, "shape"),
+    ("shape-none", {"shape": None}, TypeError, "shape"),
+    ("shape-int", {"shape": 6}, TypeError, "shape"),
+    ("shape-str", {"shape": "23"}, TypeError, "shape"),
+    ("shape-bytes", {"shape": b"\2\3"}, TypeError, "shape"),
+    ("shape-set", {"shape": {2, 3}}, TypeError, "shape"),
+    ("shape-dict", {"shape": {2: 3}}, TypeError, "shape"),
+    ("shape-array", {"shape": np.array([2, 3])}, TypeError, "shape"),
+    ("shape-range", {"shape": range(2, 4)}, TypeError, "shape"),
+    ("shape-generator", {"shape": (n for n in (2, 3))}, TypeError, "shape"),
+    # data (R3, R32)
+    *((f"address-{name}", {"data": (value, False)}, error, "data[0]") for name, value, error in BAD_INTS),
+    ("address-negative", {"data": (-4096, False)}, ArrayError, "data[0]"),
+    ("address-2**64", {"data": (2**64, False)}, ArrayError, "data[0]"),
+    ("address-null", {"data": (0, False)}, ArrayError, "data"),
+    ("address-none", {"data": (None, False)}, ArrayError, "data"),
+    ("readonly-none", {"data": (4096, None)}, TypeError, "data[1]"),
+    ("readonly-str", {"data": (4096, "False")}, TypeError, "data[1]"),
+    ("readonly-two", {"data": (4096, 2)}, TypeError, "data[1]"),
+    ("readonly-float", {"data": (4096, 0.0)}, TypeError, "data[1]"),
+    ("readonly-list", {"data": (4096, [])}, TypeError, "data[1]"),
+    ("data-one", {"data": (4096,)}, TypeError, "data"),
+    ("data-three", {"data": (4096, False, None)}, TypeError, "data"),
+    ("data-empty", {"data": ()}, TypeError, "data"),
+    ("data-int", {"data": 4096}, TypeError, "data"),
+    ("data-none", {"data": None}, TypeError, "data"),
+    ("data-list", {"data": [4096, False]}, TypeError, "data"),
+    ("data-buffer", {"data": b"\0" * 24}, TypeError, "data"),
+    # version (R27)
+    *((f"version-{name}", {"version": value}, error, "version") for name, value, error in BAD_INTS),
+    ("version-none", {"version": None}, TypeError, "version"),
+    ("version-negative", {"version": -1}, ArrayError, "version"),
+    ("version-4", {"version": 4}, ArrayError, "version"),
+    ("version-2**64", {"version": 2**64}, ArrayError, "version"),
+    # stream (R44, R48)
+    *((f"stream-{name}", {"stream": value}, error, "stream") for name, value, error in BAD_INTS),
+    ("stream-false", {"stream": False}, TypeError, "stream"),
+    ("stream-object", {"stream": object()}, TypeError, "stream"),
+    *((f"stream-0-version-{version}", {"stream": 0, "version": version}, ArrayError, "stream") for version in range(4)),
+    ("stream-minus-1", {"stream": -1}, ArrayError, "stream"),
+    ("stream-minus-2", {"stream": -2}, ArrayError, "stream"),
+    ("stream-2**64", {"stream": 2**64}, ArrayError, "stream"),
+    # mask (R38, bug 155): anything but None
+    ("mask-dict", {"mask": dict(DICT)}, ArrayError, "mask"),
+    ("mask-array", {"mask": np.ones((2, 3), bool)}, ArrayError, "mask"),
+    ("mask-false", {"mask": False}, ArrayError, "mask"),
+    ("mask-empty", {"mask": {}}, ArrayError, "mask"),
+    ("mask-version-1", {"mask": object(), "version": 1}, ArrayError, "mask"),
+)
+
+
+@pytest.mark.parametrize(("changes", "error", "place"), ILLEGAL)
+def test_illegal(changes, error, place):
+    assert_refused(dict_with(**changes), error, place)
+
+
+@pytest.mark.parametrize("number", [4, -1, 2**63, 2**100, -(2**100)])
+def test_a_refused_version_is_in_the_message(number):
+    with pytest.raises(ArrayError, match=f"found {number},"):
+        interop_demo.parse_cai(dict_with(version=number))
+
+
+@pytest.mark.parametrize("key", ["shape", "typestr", "data", "version", "strides", "stream", "descr", "mask"])
+@pytest.mark.parametrize("error", [RuntimeError, ZeroDivisionError, LookupError, KeyboardInterrupt])
+def test_an_error_in_a_lookup_is_passed_on(key, error):
+    """R52, bug 152: only a KeyError means that there is no such key."""
+
+    class Raising(dict):
+        def __getitem__(self, name):
+            if name == key:
+                raise error("from the lookup")
+            return super().__getitem__(name)
+
+        def __contains__(self, name):
+            return name == key or super().__contains__(name)
+
+        def get(self, name, default=None):
+            return self[name] if name in self else default
+
+    with pytest.raises(error, match="from the lookup"):
+        interop_demo.parse_cai(Raising(DICT))
+
+
+@pytest.mark.parametrize("key", ["shape", "data", "version", "stream"])
+def test_an_error_in_an_index_is_passed_on(key):
+    class Raising:
+        def __index__(self):
+            raise RuntimeError("from the index")
+
+    value = {"shape": (Raising(),), "data": (Raising(), False)}.get(key, Raising())
+    with pytest.raises(RuntimeError, match="from the index"):
+        interop_demo.parse_cai(dict_with(**{key: value}))
+
+
+@pytest.mark.parametrize("key", ["shape", "strides"])
+def test_a_list_that_grows_while_it_is_read(key):
+    """Ends with an error, not with the memory."""
+    run(
+        f"""
+        import interop_demo
+
+        class Grows:
+            def __index__(self):
+                numbers.append(self)
+                return 4
+
+        numbers = [Grows()]
+        try:
+            interop_demo.parse_cai({{"shape": (2,), "typestr": "<f4", "data": (4096, False), "version": 3, "{key}": numbers}})
+        except interop_demo.ArrayError as error:
+            assert "{key}" in str(error), error
+        assert len(numbers) < 1000
+        """,
+        limited=True, timeout=10,
+    )
+
+
+def test_an_error_in_the_comparison_of_keys():
+    class Key:
+        def __hash__(self):
+            return hash("mask")
+
+        def __eq__(self, other):
+            raise RuntimeError("from the comparison")
+
+    with pytest.raises(RuntimeError, match="from the comparison"):
+        interop_demo.parse_cai({**DICT, Key(): None})
+
+
+def test_a_dict_that_computes_its_values():
+    class Lazy(dict):
+        def __missing__(self, key):
+            return pytest.fail("asked for a key that is not there")
+
+        def __contains__(self, key):
+            return key in DICT
+
+        def __getitem__(self, key):
+            return DICT[key]
+
+    assert_facts(interop_demo.parse_cai(Lazy()))
+
+
+def test_the_class_of_refusals():
+    """Bug 149: whoever catches BufferError or ValueError catches it; it says what was found and what is allowed."""
+    assert issubclass(ArrayError, BufferError)
+    assert issubclass(ArrayError, ValueError)
+    assert not issubclass(ArrayError, TypeError)
+    with pytest.raises(ArrayError) as caught:
+        interop_demo.parse_cai(dict_with(shape=(2, -3)))
+    assert str(caught.value) == "`shape[1]`: found -3, allowed: 0 and up"
