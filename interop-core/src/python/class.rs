@@ -1,7 +1,7 @@
 //! Classes whose instances are arrays: the methods that the protocols name.
 #![expect(unsafe_code, reason = "methods are C functions that Python calls")]
 
-use core::ffi::c_int;
+use core::ffi::{CStr, c_int};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use pyo3::PyClass;
@@ -12,6 +12,7 @@ use pyo3::pyclass::boolean_struct::True;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyString, PyTuple};
 
+use super::attributes::{ATTRIBUTES, getter, methods};
 use super::dict::dict_of;
 use super::export::{Request, export};
 use super::release::{PyOwner, drain};
@@ -35,9 +36,11 @@ pub trait ArrayClass: CudaArray + PyClass<Frozen = True> + Send + Sync {
     const ACCESS: Access = Access::Shared;
 }
 
-/// Gives the class the methods of the protocols: `__dlpack__`, `__dlpack_device__` and `__cuda_array_interface__`.
+/// Gives the class the methods of the protocols, `__dlpack__`, `__dlpack_device__` and `__cuda_array_interface__`, and
+/// what people expect of an array: `shape`, `ndim`, `size`, `nbytes`, `strides` (bytes), `dtype`, `device`, `len()`, a
+/// `repr`, and `__array__` for `NumPy`.
 ///
-/// Call it once, where the module is made. A method of that name in your own `#[pymethods]` is kept.
+/// Call it once, where the module is made. What has one of these names in your own `#[pymethods]` is kept.
 ///
 /// ```no_run
 /// use interop_core::{CudaArray, HostVec};
@@ -61,15 +64,18 @@ pub trait ArrayClass: CudaArray + PyClass<Frozen = True> + Send + Sync {
 pub fn install<T: ArrayClass>(py: Python<'_>) -> PyResult<()> {
     let class = py.get_type::<T>();
     let own = class.getattr("__dict__")?;
-    let descriptors = [
-        ("__dlpack__", method(py, class.as_type_ptr(), dlpack_def::<T>())?),
-        ("__dlpack_device__", method(py, class.as_type_ptr(), dlpack_device_def::<T>())?),
-        ("__cuda_array_interface__", interface_getter::<T>(&class)?),
-    ];
-    for (name, descriptor) in descriptors {
-        if !own.contains(name)? {
-            class.setattr(name, descriptor)?;
-        }
+    let set = |name: &CStr, descriptor: Bound<'_, PyAny>| {
+        let name = name.to_string_lossy();
+        if own.contains(&*name)? { Ok(()) } else { class.setattr(&*name, descriptor) }
+    };
+    set(c"__dlpack__", method(py, class.as_type_ptr(), dlpack_def::<T>())?)?;
+    set(c"__dlpack_device__", method(py, class.as_type_ptr(), dlpack_device_def::<T>())?)?;
+    set(c"__cuda_array_interface__", interface_getter::<T>(&class)?)?;
+    for attribute in &ATTRIBUTES {
+        set(attribute.name, getter::<T>(&class, attribute)?)?;
+    }
+    for (name, descriptor) in methods::<T>(py, class.as_type_ptr())? {
+        set(name, descriptor)?;
     }
     Ok(())
 }
@@ -104,7 +110,7 @@ fn dlpack_device_def<T: ArrayClass>() -> ffi::PyMethodDef {
 }
 
 /// A method of the class; the definition is kept for as long as the program runs, as the class may be.
-fn method(
+pub(super) fn method(
     py: Python<'_>,
     class: *mut ffi::PyTypeObject,
     definition: ffi::PyMethodDef,
@@ -137,7 +143,7 @@ fn interface_getter<'py, T: ArrayClass>(
 /// # Safety
 ///
 /// `this` is an instance of `T`, and the thread is attached.
-unsafe fn body<T: ArrayClass>(
+pub(super) unsafe fn body<T: ArrayClass>(
     this: *mut ffi::PyObject,
     run: impl FnOnce(&Bound<'_, T>) -> PyResult<Py<PyAny>>,
 ) -> *mut ffi::PyObject {

@@ -30,6 +30,7 @@
 //! }
 //! ```
 
+mod attributes;
 mod capsule;
 mod class;
 mod device;

@@ -1,0 +1,189 @@
+//! What people expect of an array object besides the protocols: `shape`, `dtype`, `len()` and their like.
+#![expect(unsafe_code, reason = "getters and methods are C functions that Python calls")]
+
+use core::ffi::{CStr, c_void};
+
+use pyo3::exceptions::PyTypeError;
+use pyo3::ffi;
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyString, PyTuple};
+
+use super::class::{ArrayClass, body, method};
+use crate::device::{Device, DeviceType};
+use crate::facts::Facts;
+
+/// A read-only attribute: its name, its documentation, and its value for what is known of the array.
+pub(super) struct Attribute {
+    pub(super) name: &'static CStr,
+    doc: &'static CStr,
+    value: fn(Python<'_>, &Facts) -> PyResult<Py<PyAny>>,
+}
+
+/// The names are NumPy's, and so is what they mean.
+pub(super) static ATTRIBUTES: [Attribute; 7] = [
+    Attribute {
+        name: c"shape",
+        doc: c"The extents, a tuple of ints.",
+        value: |py, facts| Ok(PyTuple::new(py, facts.shape())?.into_any().unbind()),
+    },
+    Attribute { name: c"ndim", doc: c"The number of axes.", value: |py, facts| number(py, facts.ndim()) },
+    Attribute { name: c"size", doc: c"The number of elements.", value: |py, facts| number(py, facts.numel()) },
+    Attribute {
+        name: c"nbytes",
+        doc: c"The bytes that the elements take without gaps.",
+        value: |py, facts| number(py, facts.nbytes()),
+    },
+    Attribute {
+        name: c"strides",
+        doc: c"The strides in bytes, a tuple of ints; None for elements packed below the byte.",
+        value: |py, facts| match facts.byte_strides() {
+            Some(strides) => Ok(PyTuple::new(py, strides)?.into_any().unbind()),
+            None => Ok(py.None()),
+        },
+    },
+    Attribute {
+        name: c"dtype",
+        doc: c"The element type, a str: NumPy's code where there is one, such as '<f4', otherwise DLPack's name.",
+        value: |py, facts| Ok(PyString::new(py, &dtype(facts)).into_any().unbind()),
+    },
+    Attribute {
+        name: c"device",
+        doc: c"Where the memory is, a str: 'cpu', 'cuda:0', 'cuda_host' or 'cuda_managed'.",
+        value: |py, facts| Ok(PyString::new(py, &device(facts.device())).into_any().unbind()),
+    },
+];
+
+fn number(py: Python<'_>, number: usize) -> PyResult<Py<PyAny>> {
+    Ok(number.into_pyobject(py)?.into_any().unbind())
+}
+
+fn dtype(facts: &Facts) -> String {
+    facts.dtype().typestr().map_or_else(|| facts.dtype().name(), |typestr| typestr.to_string())
+}
+
+fn device(device: Device) -> String {
+    match device.device_type {
+        DeviceType::CUDA => format!("cuda:{}", device.device_id),
+        DeviceType::CUDA_HOST => "cuda_host".into(),
+        DeviceType::CUDA_MANAGED => "cuda_managed".into(),
+        _ => "cpu".into(),
+    }
+}
+
+/// The descriptor of an attribute of the class.
+pub(super) fn getter<'py, T: ArrayClass>(
+    class: &Bound<'py, pyo3::types::PyType>,
+    attribute: &'static Attribute,
+) -> PyResult<Bound<'py, PyAny>> {
+    let definition = Box::leak(Box::new(ffi::PyGetSetDef {
+        name: attribute.name.as_ptr(),
+        get: Some(get::<T>),
+        set: None,
+        doc: attribute.doc.as_ptr(),
+        closure: core::ptr::from_ref(attribute).cast_mut().cast(),
+    }));
+    // SAFETY: a class, and a definition that is kept for as long as the program runs.
+    let descriptor = unsafe { ffi::PyDescr_NewGetSet(class.as_type_ptr(), definition) };
+    // SAFETY: a new reference, or null with an exception set.
+    unsafe { Bound::from_owned_ptr_or_err(class.py(), descriptor) }
+}
+
+/// # Safety
+///
+/// Called by Python as the getter of a property of `T` that `getter` made.
+unsafe extern "C" fn get<T: ArrayClass>(
+    this: *mut ffi::PyObject,
+    closure: *mut c_void,
+) -> *mut ffi::PyObject {
+    // SAFETY: the closure is the attribute that `getter` put there, which is static.
+    let attribute = unsafe { &*closure.cast::<Attribute>() };
+    // SAFETY: as the caller promises.
+    unsafe { body::<T>(this, |array| (attribute.value)(array.py(), &array.get().facts()?)) }
+}
+
+/// The methods `__len__`, `__repr__` and `__array__`, each with its name.
+pub(super) fn methods<T: ArrayClass>(
+    py: Python<'_>,
+    class: *mut ffi::PyTypeObject,
+) -> PyResult<[(&'static CStr, Bound<'_, PyAny>); 3]> {
+    let plain = |name: &'static CStr, function: ffi::PyCFunction, doc: &'static CStr| ffi::PyMethodDef {
+        ml_name: name.as_ptr(),
+        ml_meth: ffi::PyMethodDefPointer { PyCFunction: function },
+        ml_flags: ffi::METH_NOARGS,
+        ml_doc: doc.as_ptr(),
+    };
+    let len = plain(c"__len__", len::<T>, c"__len__($self, /)\n--\n\nThe extent of the first axis.");
+    let repr =
+        plain(c"__repr__", repr::<T>, c"__repr__($self, /)\n--\n\nWhat the array is, without its elements.");
+    let array = ffi::PyMethodDef {
+        ml_name: c"__array__".as_ptr(),
+        ml_meth: ffi::PyMethodDefPointer { PyCFunctionWithKeywords: array::<T> },
+        ml_flags: ffi::METH_VARARGS | ffi::METH_KEYWORDS,
+        ml_doc: c"__array__($self, /, dtype=None, *, copy=None)\n--\n\nThe array for NumPy, in place where it can be."
+            .as_ptr(),
+    };
+    Ok([
+        (c"__len__", method(py, class, len)?),
+        (c"__repr__", method(py, class, repr)?),
+        (c"__array__", method(py, class, array)?),
+    ])
+}
+
+/// # Safety
+///
+/// Called by Python as a method of `T` without arguments.
+unsafe extern "C" fn len<T: ArrayClass>(
+    this: *mut ffi::PyObject,
+    _: *mut ffi::PyObject,
+) -> *mut ffi::PyObject {
+    let run = |array: &Bound<'_, T>| match array.get().facts()?.shape().first() {
+        Some(extent) => number(array.py(), *extent),
+        None => Err(PyTypeError::new_err("len() of an array without axes")),
+    };
+    // SAFETY: as the caller promises.
+    unsafe { body::<T>(this, run) }
+}
+
+/// # Safety
+///
+/// Called by Python as a method of `T` without arguments.
+unsafe extern "C" fn repr<T: ArrayClass>(
+    this: *mut ffi::PyObject,
+    _: *mut ffi::PyObject,
+) -> *mut ffi::PyObject {
+    let run = |array: &Bound<'_, T>| {
+        let facts = array.get().facts()?;
+        let class = array.as_any().get_type().qualname()?;
+        let shape = PyTuple::new(array.py(), facts.shape())?.repr()?;
+        let (dtype, device) = (dtype(&facts), device(facts.device()));
+        let text = format!("<{class} shape={shape} dtype={dtype} device={device} at {:#x}>", facts.address());
+        Ok(PyString::new(array.py(), &text).into_any().unbind())
+    };
+    // SAFETY: as the caller promises.
+    unsafe { body::<T>(this, run) }
+}
+
+/// # Safety
+///
+/// Called by Python as a method of `T` with a tuple and a dict or null.
+unsafe extern "C" fn array<T: ArrayClass>(
+    this: *mut ffi::PyObject,
+    arguments: *mut ffi::PyObject,
+    keywords: *mut ffi::PyObject,
+) -> *mut ffi::PyObject {
+    let run = |array: &Bound<'_, T>| {
+        let py = array.py();
+        // SAFETY: a tuple, by the calling convention.
+        let arguments = unsafe { Bound::from_borrowed_ptr(py, arguments) };
+        // SAFETY: a dict or null, by the calling convention.
+        let keywords = unsafe { Bound::from_borrowed_ptr_or_opt(py, keywords) };
+        let keywords = keywords.map(Bound::cast_into::<PyDict>).transpose()?;
+        let numpy = py.import("numpy")?;
+        let view = numpy.call_method1("from_dlpack", (array,))?;
+        let arguments: Vec<Bound<'_, PyAny>> =
+            core::iter::once(Ok(view)).chain(arguments.try_iter()?).collect::<PyResult<_>>()?;
+        Ok(numpy.call_method("asarray", PyTuple::new(py, arguments)?, keywords.as_ref())?.unbind())
+    };
+    // SAFETY: as the caller promises.
+    unsafe { body::<T>(this, run) }
+}
