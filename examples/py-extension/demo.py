@@ -161,7 +161,8 @@ def through_cupy(journey, photo):
     try:
         canvas = rust.Array.full(photo.shape, 0.0, "<f4", device="cuda")
     except (BufferError, RuntimeError) as error:
-        return journey.skip("Rust (GPU)", "CuPy", f"no GPU here ({error})")
+        print(f"    {error}")
+        return journey.skip("Rust (GPU)", "CuPy", "no GPU here")
     witness = Witness(canvas)
     array = cupy.from_dlpack(witness)
     journey.hop("Rust (GPU)", "CuPy", witness.protocol, rust.describe(canvas)["data"], array.data.ptr)

@@ -14,6 +14,9 @@ import pytest
 PATIENCE = 5.0
 
 
+pytest.register_assert_rewrite("interfaces", "scripts")
+
+
 def pytest_configure(config):
     """Declares the marks."""
     config.addinivalue_line("markers", "needs(name): the test uses a library that may not be installed")
@@ -63,6 +66,7 @@ def nothing_leaks(request):
     yield
     if request.session.testsfailed > failures:
         return  # the traceback of a failed test keeps its variables alive
+    request.node.funcargs.clear()  # and so does the test what its fixtures made
     deadline = time.monotonic() + PATIENCE
     while (after := released()) != before and time.monotonic() < deadline:
         time.sleep(0.01)

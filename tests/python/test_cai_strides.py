@@ -44,15 +44,16 @@ LEGAL = table(
     ("one-c-order-4d", {"shape": (1, 1, 768, 768), "strides": (2359296, 2359296, 3072, 4)}, (589824, 589824, 768, 1)),
 )
 
-# Nothing in an empty array has a place, so any strides will do (bugs 74, 76); shape (100, 0, 20).
+# Nothing in an empty array has a place, so any strides will do (bugs 74, 76); shape (100, 0, 20). A stride that cannot be
+# counted in elements, and one that runs backwards, comes back as some other: `...` below.
 EMPTY = table(
     ("compact", (80, 80, 4), (20, 20, 1)),
     ("zero", (0, 0, 0), (0, 0, 0)),
-    ("no-multiples", (7, -3, 5), (20, 20, 1)),
-    ("some-multiples", (20, 20, 1), (5, 5, 1)),
-    ("negative", (-80, -80, -4), (20, 20, 1)),
+    ("no-multiples", (7, -3, 5), (..., ..., ...)),
+    ("some-multiples", (20, 20, 1), (5, 5, ...)),
+    ("negative", (-80, -80, -4), (..., ..., ...)),
     ("huge", (HUGE, HUGE, HUGE), (HUGE // 4,) * 3),
-    ("lowest", (LOWEST, LOWEST, LOWEST), (20, 20, 1)),
+    ("lowest", (LOWEST, LOWEST, LOWEST), (..., ..., ...)),
 )
 
 
@@ -72,6 +73,8 @@ def test_legal(changes, strides):
 @pytest.mark.parametrize("address", [0, 0x1000])
 def test_empty(given, strides, address):
     found = interop_demo.parse_cai(dict_with(shape=(100, 0, 20), strides=given, data=(address, False)))
+    assert all(step >= 0 for step in found["strides"])
+    strides = tuple(step if known is ... else known for step, known in zip(found["strides"], strides, strict=True))
     assert_facts(found, shape=(100, 0, 20), strides=strides, data=0, nbytes=0)
 
 
@@ -113,7 +116,7 @@ ILLEGAL = table(
     ("reach-above-2**63", {"strides": (HUGE, 4)}, ArrayError, "strides"),
     ("reach-sums-up", {"typestr": "|u1", "strides": (HUGE, HUGE // 2)}, ArrayError, "strides"),
     ("reach-lowest", {"strides": (LOWEST, 4)}, ArrayError, "strides"),
-    ("reach-above-the-last-address", {"data": (2**64 - 16, False), "strides": (12, 4)}, ArrayError, "strides"),
+    ("reach-above-the-last-address", {"data": (2**64 - 16, False), "strides": (16, 4)}, ArrayError, "strides"),
     ("reach-below-the-first-address", {"strides": (-8192, 4)}, ArrayError, "strides"),
     ("reach-products-wrap", {"shape": (2**31, 2**31), "strides": (2**33, 1), "typestr": "|u1"}, ArrayError, "strides"),
 )

@@ -200,7 +200,7 @@ ILLEGAL = [
     ("strides-sum-up", {"strides": (2**61, 2**61)}, "strides"),
     ("reach-below-address-0", {"strides": (-HUGE // 16, 1), "data": 4096}, "strides"),
     ("reach-above-last-address", {"strides": (2, 1), "data": 2**64 - 16}, "strides"),
-    ("reach-wraps-to-address-0", {**vector(4), "data": 2**64 - 16}, "strides"),
+    ("reach-wraps-to-address-0", {**vector(4), "data": 2**64 - 16}, "shape"),
     # data (R77, R80, bug 170)
     ("null", {"data": 0}, "data"),
     ("null-0d", {"data": 0, "shape": (), "strides": ()}, "data"),
