@@ -119,12 +119,11 @@ impl StreamHandle {
     /// A CPU producer is passed nothing. A CUDA producer is always passed a number, because libraries differ in what
     /// they take a missing one for.
     #[must_use]
-    pub fn to_dlpack(self, device: DeviceType) -> Option<i64> {
+    pub fn to_dlpack(self, device: DeviceType) -> Option<i128> {
         if device == DeviceType::CPU {
             return None;
         }
-        // A handle is an address in user space; the cast keeps its bits should one have the top bit set.
-        Some(self.to_raw().map_or(-1, |handle| handle as i64))
+        Some(self.to_raw().map_or(-1, |handle| handle as i128))
     }
 
     fn from_positive(value: i128) -> Option<Self> {

@@ -90,7 +90,7 @@ impl Walk {
         let (running, beyond) = self.running.overflowing_mul(extent);
         self.running = running;
         self.uncountable |= beyond;
-        let (reach, beyond) = (extent - 1).overflowing_mul(if extent == 1 { 0 } else { stride });
+        let (reach, beyond) = extent.wrapping_sub(1).overflowing_mul(if extent == 1 { 0 } else { stride });
         let (low, under) = self.low.overflowing_add(reach.min(0));
         let (high, over) = self.high.overflowing_add(reach.max(0));
         (self.low, self.high) = (low, high);

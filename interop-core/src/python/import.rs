@@ -194,7 +194,7 @@ fn same_memory(said: Device, found: Device) -> bool {
 /// Calls `__dlpack__`, first as the current standard has it, then as producers of an older one take it.
 ///
 /// The second call is made only when the first failed over its keywords, so that no error of the producer's is hidden.
-fn request<'py>(object: &Bound<'py, PyAny>, stream: Option<i64>) -> PyResult<Bound<'py, PyAny>> {
+fn request<'py>(object: &Bound<'py, PyAny>, stream: Option<i128>) -> PyResult<Bound<'py, PyAny>> {
     static KEYWORDS: PyOnceLock<Keywords> = PyOnceLock::new();
     let py = object.py();
     let Keywords { version, without_stream, with_stream } =
