@@ -54,7 +54,7 @@ struct Variables {
 // SAFETY: 1, 2: static. 3: host memory; a bench that calls it pinned starts no kernel. 4: atomics, of which there are no
 // plain references.
 unsafe impl Storage for Variables {
-    fn memory(&self) -> Memory {
+    fn memory(&self) -> Memory<'_> {
         let address = VARIABLES.as_ptr().expose_provenance();
         Memory::new::<u32>(address, VARIABLES.len(), self.device, Writes::Always)
     }
@@ -91,7 +91,9 @@ const _: () = assert!(size_of::<Block>() == 80 + size_of::<usize>() + size_of::<
 fn filled() -> *mut Block {
     let layout = Layout::new::<Block>();
     // SAFETY: a block has a size.
-    let block = unsafe { alloc(layout) }.cast::<Block>();
+    let start = unsafe { alloc(layout) };
+    #[expect(clippy::cast_ptr_alignment, reason = "allocated with the layout of a block")]
+    let block = start.cast::<Block>();
     if block.is_null() {
         handle_alloc_error(layout);
     }

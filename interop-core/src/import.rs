@@ -1,12 +1,13 @@
 //! An array that has arrived: facts, and the owner that keeps the memory.
-#![expect(unsafe_code, reason = "elements of imported memory are copied here")]
+#![expect(unsafe_code, reason = "an import is a promise about memory")]
 
 use core::fmt;
+use core::ptr::NonNull;
 
 use crate::cai::CudaArrayInterface;
 use crate::descriptor::Writes;
 use crate::device::Device;
-use crate::dlpack::{Abi, ManagedTensor};
+use crate::dlpack::{Abi, ManagedTensor, release};
 use crate::element::Element;
 use crate::error::{Refused, Result};
 use crate::facts::Facts;
@@ -47,7 +48,21 @@ impl Import {
     /// ```
     #[inline]
     pub fn from_dlpack<A: Abi>(tensor: ManagedTensor<A>) -> Result<Self, Refused<ManagedTensor<A>>> {
-        let (facts, owner) = tensor.into_parts()?;
+        // SAFETY: the release of such a tensor.
+        unsafe { Self::from_dlpack_with(tensor, release::<A>) }
+    }
+
+    /// As [`from_dlpack`](Self::from_dlpack), with a release of one's own.
+    ///
+    /// # Safety
+    ///
+    /// `release` releases a struct of the form `A`, on any thread.
+    #[inline]
+    pub(crate) unsafe fn from_dlpack_with<A: Abi>(
+        tensor: ManagedTensor<A>,
+        release: unsafe fn(NonNull<()>),
+    ) -> Result<Self, Refused<ManagedTensor<A>>> {
+        let (facts, owner) = tensor.into_parts(release)?;
         Ok(Self { facts, owner })
     }
 

@@ -133,7 +133,8 @@ fn extents(shape: &Bound<'_, PyAny>) -> PyResult<Vec<usize>> {
         if extent.is_instance_of::<PyBool>() {
             return Err(PyTypeError::new_err("`shape`: found bool, allowed: ints"));
         }
-        let number: i128 = extent.extract()?;
+        // An exact int: extraction takes nothing that only has `__index__`.
+        let number: i128 = extent.call_method0("__index__")?.extract()?;
         usize::try_from(number)
             .map_err(|_| Error::new(ErrorKind::Shape, "shape", number, "extents from 0 up").into())
     };

@@ -16,9 +16,16 @@ use crate::facts::import_any;
 trait Number: Element {
     fn to_f64(self) -> f64;
     fn from_f64(value: f64) -> Self;
+    /// The product; exact for integers where the factor is one.
+    fn times(self, factor: f64) -> Self {
+        Self::from_f64(self.to_f64() * factor)
+    }
     /// `None` outside the range of an integer type.
     fn from_int(value: i128) -> Option<Self>;
 }
+
+/// Up to here every integer is a double.
+const EXACT: f64 = 9_007_199_254_740_992.0;
 
 macro_rules! integers {
     ($($type:ty)*) => {
@@ -32,6 +39,14 @@ macro_rules! integers {
 
                 fn from_f64(value: f64) -> Self {
                     value as Self
+                }
+
+                fn times(self, factor: f64) -> Self {
+                    if factor.fract() != 0.0 || factor.abs() > EXACT {
+                        return Self::from_f64(self.to_f64() * factor);
+                    }
+                    let product = self as i128 * factor as i128;
+                    product.clamp(Self::MIN as i128, Self::MAX as i128) as Self
                 }
 
                 fn from_int(value: i128) -> Option<Self> {
@@ -100,7 +115,7 @@ macro_rules! with_number {
 #[pyfunction]
 pub(crate) fn scale_(obj: &Bound<'_, PyAny>, factor: f64) -> PyResult<()> {
     fn scale<T: Number>(array: &mut Array, factor: f64) -> interop_core::Result<()> {
-        array.apply::<T>(|value| T::from_f64(value.to_f64() * factor))
+        array.apply::<T>(|value| value.times(factor))
     }
     let mut array = Array::from_import(import_any(obj, None)?.import)?;
     let dtype = array.facts()?.dtype();

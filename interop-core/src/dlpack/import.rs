@@ -89,14 +89,14 @@ impl<A: Abi> ManagedTensor<A> {
         Ok(facts)
     }
 
-    /// The facts together with the owner of the struct.
-    pub(crate) fn into_parts(self) -> Result<(Facts, Owner), Refused<Self>> {
+    /// The facts together with the owner of the struct, which `release` releases.
+    pub(crate) fn into_parts(self, release: unsafe fn(NonNull<()>)) -> Result<(Facts, Owner), Refused<Self>> {
         match self.facts() {
             Err(error) => Err(Refused { value: self, error }),
             Ok(facts) => {
                 let value = NonNull::cast(ManuallyDrop::new(self).tensor);
                 // SAFETY: the struct is ours to release once (1 of `from_raw`), on any thread (3).
-                Ok((facts, unsafe { Owner::from_raw(value, release::<A>) }))
+                Ok((facts, unsafe { Owner::from_raw(value, release) }))
             }
         }
     }
@@ -156,7 +156,7 @@ unsafe fn read(tensor: &DLTensor, flags: u64) -> Result<Facts> {
 /// # Safety
 ///
 /// `tensor` is a live struct of the form `A`, and this is the one release of it.
-unsafe fn release<A: Abi>(tensor: NonNull<()>) {
+pub(crate) unsafe fn release<A: Abi>(tensor: NonNull<()>) {
     let tensor = tensor.cast::<A>().as_ptr();
     // SAFETY: the place of the deleter in a live struct; it is where it is in every version.
     let deleter = unsafe { A::deleter(tensor).read() };

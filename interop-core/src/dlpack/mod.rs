@@ -37,6 +37,7 @@ pub use exchange::{DLPackExchangeAPI, DLPackExchangeAPIHeader, SetError};
 pub(crate) use export::export_parked;
 pub use export::{Access, export};
 pub use import::ManagedTensor;
+pub(crate) use import::release;
 
 /// The form with version and flags, which says whether the array may be written.
 pub type Versioned = DLManagedTensorVersioned;

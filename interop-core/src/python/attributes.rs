@@ -101,11 +101,11 @@ unsafe extern "C" fn get<T: ArrayClass>(
     unsafe { body::<T>(this, |array| (attribute.value)(array.py(), &array.get().facts()?)) }
 }
 
-/// The methods `__len__`, `__repr__` and `__array__`, each with its name.
+/// The methods `__len__`, `__repr__`, `__array__` and `__reduce__`, each with its name.
 pub(super) fn methods<T: ArrayClass>(
     py: Python<'_>,
     class: *mut ffi::PyTypeObject,
-) -> PyResult<[(&'static CStr, Bound<'_, PyAny>); 3]> {
+) -> PyResult<[(&'static CStr, Bound<'_, PyAny>); 4]> {
     let plain = |name: &'static CStr, function: ffi::PyCFunction, doc: &'static CStr| ffi::PyMethodDef {
         ml_name: name.as_ptr(),
         ml_meth: ffi::PyMethodDefPointer { PyCFunction: function },
@@ -122,10 +122,13 @@ pub(super) fn methods<T: ArrayClass>(
         ml_doc: c"__array__($self, /, dtype=None, *, copy=None)\n--\n\nThe array for NumPy, in place where it can be."
             .as_ptr(),
     };
+    let reduce =
+        plain(c"__reduce__", reduce::<T>, c"__reduce__($self, /)\n--\n\nRefused: memory cannot be pickled.");
     Ok([
         (c"__len__", method(py, class, len)?),
         (c"__repr__", method(py, class, repr)?),
         (c"__array__", method(py, class, array)?),
+        (c"__reduce__", method(py, class, reduce)?),
     ])
 }
 
@@ -158,6 +161,23 @@ unsafe extern "C" fn repr<T: ArrayClass>(
         let (dtype, device) = (dtype(&facts), device(facts.device()));
         let text = format!("<{class} shape={shape} dtype={dtype} device={device} at {:#x}>", facts.address());
         Ok(PyString::new(array.py(), &text).into_any().unbind())
+    };
+    // SAFETY: as the caller promises.
+    unsafe { body::<T>(this, run) }
+}
+
+/// # Safety
+///
+/// Called by Python as a method of `T` without arguments.
+unsafe extern "C" fn reduce<T: ArrayClass>(
+    this: *mut ffi::PyObject,
+    _: *mut ffi::PyObject,
+) -> *mut ffi::PyObject {
+    let run = |array: &Bound<'_, T>| {
+        let class = array.as_any().get_type().qualname()?;
+        let text =
+            format!("cannot pickle '{class}', which shares memory; pickle a copy, such as numpy.array(x)");
+        Err(PyTypeError::new_err(text))
     };
     // SAFETY: as the caller promises.
     unsafe { body::<T>(this, run) }

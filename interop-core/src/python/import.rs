@@ -11,7 +11,7 @@ use super::dict::interface_of;
 use super::errors::origin;
 use super::exchange::tensor_of;
 use super::interpreter::call_with_keywords;
-use super::release::drain;
+use super::release::{self, drain};
 use super::types::{Table, with_type};
 use crate::array::FromArray;
 use crate::device::{Device, DeviceType};
@@ -132,7 +132,7 @@ fn attribute<'py>(
 /// Through the exchange table of the type, for host memory: nothing has to be ordered there.
 fn from_table(object: &Bound<'_, PyAny>, table: Table) -> PyResult<Option<Imported>> {
     let Some(tensor) = tensor_of(table, object)? else { return Ok(None) };
-    let import = Import::from_dlpack(tensor).map_err(|refused| refused.error.with_origin(origin(object)))?;
+    let import = release::import(tensor).map_err(|error| error.with_origin(origin(object)))?;
     // The table orders nothing; `__dlpack__`, which is told our stream, does.
     let host = import.facts().device().device_type == DeviceType::CPU;
     Ok(host.then_some(Imported { import, protocol: Protocol::Exchange }))
@@ -174,12 +174,8 @@ fn from_method(
 fn from_capsule(object: &Bound<'_, PyAny>, capsule: &Bound<'_, PyAny>) -> PyResult<Imported> {
     let named = |error: Error| error.with_origin(origin(object));
     let (import, protocol) = match take(capsule)? {
-        Taken::Versioned(tensor) => {
-            (Import::from_dlpack(tensor).map_err(|refused| named(refused.error))?, Protocol::DlpackVersioned)
-        }
-        Taken::Legacy(tensor) => {
-            (Import::from_dlpack(tensor).map_err(|refused| named(refused.error))?, Protocol::Dlpack)
-        }
+        Taken::Versioned(tensor) => (release::import(tensor).map_err(named)?, Protocol::DlpackVersioned),
+        Taken::Legacy(tensor) => (release::import(tensor).map_err(named)?, Protocol::Dlpack),
     };
     Ok(Imported { import, protocol })
 }

@@ -2,6 +2,7 @@
 #![expect(unsafe_code, reason = "gives up references past PyO3, which would defer them")]
 
 use core::mem::ManuallyDrop;
+use core::ptr::{NonNull, null_mut};
 use core::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
@@ -9,6 +10,8 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 
 use super::interpreter::is_attached;
+use crate::dlpack::{Abi, ManagedTensor, release};
+use crate::import::Import;
 
 /// A reference to a Python object that any thread may drop.
 ///
@@ -60,4 +63,29 @@ pub fn drain(py: Python<'_>) {
     for object in objects {
         object.drop_ref(py);
     }
+}
+
+/// An import of a tensor that came from Python.
+pub(super) fn import<A: Abi>(tensor: ManagedTensor<A>) -> crate::Result<Import> {
+    // SAFETY: the release of such a tensor, which spares the exception that may be on its way.
+    Ok(unsafe { Import::from_dlpack_with(tensor, release_foreign::<A>) }?)
+}
+
+/// Releases a foreign tensor. Its deleter can be Python code, which an exception that is on its way must survive.
+///
+/// # Safety
+///
+/// As [`release`].
+unsafe fn release_foreign<A: Abi>(tensor: NonNull<()>) {
+    if !is_attached() {
+        // SAFETY: as the caller promises.
+        return unsafe { release::<A>(tensor) };
+    }
+    let (mut class, mut value, mut traceback) = (null_mut(), null_mut(), null_mut());
+    // SAFETY: the thread is attached; three places for three references.
+    unsafe { ffi::PyErr_Fetch(&raw mut class, &raw mut value, &raw mut traceback) };
+    // SAFETY: as the caller promises.
+    unsafe { release::<A>(tensor) };
+    // SAFETY: the references that were fetched; null for no exception.
+    unsafe { ffi::PyErr_Restore(class, value, traceback) };
 }
