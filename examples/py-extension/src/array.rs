@@ -1,5 +1,6 @@
 //! A Python class of one's own whose instances are arrays.
 
+use interop_core::python::integer;
 use interop_core::{CudaArray, DType, Error, ErrorKind, FromArray, Layout, Order, Shared, StreamHandle};
 use pyo3::exceptions::{PyIndexError, PyOverflowError, PyTypeError};
 use pyo3::prelude::*;
@@ -130,11 +131,7 @@ fn taken(layout: &Layout, axis: usize, index: &Bound<'_, PyAny>) -> PyResult<(La
 /// A shape as Python writes it: an extent, or a tuple or list of extents.
 fn extents(shape: &Bound<'_, PyAny>) -> PyResult<Vec<usize>> {
     let extent = |extent: Bound<'_, PyAny>| {
-        if extent.is_instance_of::<PyBool>() {
-            return Err(PyTypeError::new_err("`shape`: found bool, allowed: ints"));
-        }
-        // An exact int: extraction takes nothing that only has `__index__`.
-        let number: i128 = extent.call_method0("__index__")?.extract()?;
+        let number = integer(&extent, "shape")?;
         usize::try_from(number)
             .map_err(|_| Error::new(ErrorKind::Shape, "shape", number, "extents from 0 up").into())
     };

@@ -7,10 +7,12 @@ use pyo3::types::{PyBool, PyInt, PyTuple};
 use crate::device::{Device, DeviceType};
 use crate::error::{Error, ErrorKind};
 
-/// An integer: anything with `__index__` but a bool.
+/// An integer: anything with `__index__` but a bool. `place` names it in the message.
 ///
-/// `place` names it in the message.
-pub(super) fn integer(value: &Bound<'_, PyAny>, place: &str) -> PyResult<i128> {
+/// # Errors
+///
+/// `TypeError` for other objects, `ArrayError` for an int of more than 128 bits; what `__index__` raises is passed on.
+pub fn integer(value: &Bound<'_, PyAny>, place: &str) -> PyResult<i128> {
     let py = value.py();
     let wrong = || PyErr::from(Error::new(ErrorKind::Type, place, super::errors::origin(value), "an int"));
     if value.is_instance_of::<PyBool>() {

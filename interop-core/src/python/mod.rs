@@ -44,6 +44,7 @@ mod release;
 mod types;
 
 pub use class::{ArrayClass, ExportedArray, install};
+pub use device::integer;
 pub use dict::interface_of;
 pub use errors::array_error;
 pub use export::{Request, export};
