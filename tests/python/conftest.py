@@ -43,12 +43,6 @@ def pytest_collection_modifyitems(items):
             item.add_marker(pytest.mark.skip(reason=f"no GPU: {gpu}"))
 
 
-def pytest_collection_finish():
-    """Takes what the imports made out of the sight of the garbage collector, which runs after every test."""
-    gc.collect()
-    gc.freeze()
-
-
 def counters():
     """What is alive: exports that somebody still holds, allocations, releases that wait for a stream."""
     return {
@@ -62,6 +56,8 @@ def counters():
 def nothing_leaks(request):
     """After every test everything that it exported or allocated has been released."""
     gc.collect()
+    # What is alive now is no business of this test: the collector need not look at it again.
+    gc.freeze()
     before, failures = counters(), request.session.testsfailed
     yield
     if request.session.testsfailed > failures:

@@ -93,7 +93,8 @@ MAPPINGS = table(
     ("subclass", Subclass),
     ("user-dict", collections.UserDict),
     ("chain-map", collections.ChainMap),
-    ("defaultdict", lambda keys: collections.defaultdict(lambda: pytest.fail("asked for a key that is not there"), keys)),
+    ("defaultdict",
+        lambda keys: collections.defaultdict(lambda: pytest.fail("asked for a key that is not there"), keys)),
     ("backwards", lambda keys: dict(reversed(keys.items()))),
     ("keys-of-all-kinds", lambda keys: {1: 2, None: 3, **keys, ("shape",): 4}),
 )
@@ -115,7 +116,8 @@ def test_any_mapping_will_do_and_stays_as_it_is(mapping):
 
 def test_reading_leaves_no_trace():
     """A dict is as it was, and so are the numbers of references to what is in it; a refusal changes nothing either."""
-    values = {"shape": (2000, 3000), "typestr": "<f4 or not"[:3], "data": (0x123456, False), "version": 3, "strides": None}
+    values = {"shape": (2000, 3000), "typestr": "<f4 or not"[:3], "data": (0x123456, False), "version": 3,
+        "strides": None}
     kept = [values[key] for key in ("shape", "typestr", "data")]
     counts = [sys.getrefcount(value) for value in kept]
     for _ in range(100):

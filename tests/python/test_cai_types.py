@@ -21,26 +21,33 @@ LEGAL = [
 
 @pytest.mark.parametrize(
     ("typestr", "dtype", "size"),
-    [pytest.param(text, dtype, size, id=f"{type(text).__name__} {text}") for texts, dtype, size in LEGAL for text in texts],
+    [pytest.param(text, dtype, size, id=f"{type(text).__name__} {text}") for texts, dtype,
+        size in LEGAL for text in texts],
 )
 def test_legal(typestr, dtype, size):
     assert_facts(interop_demo.parse_cai(dict_with(typestr=typestr)), dtype=dtype, nbytes=6 * size)
 
 
 NONSENSE = [
-    "", "<", "<f", "f4", "4", "4f<", "<<f4", "<ff4", "<f4<f4", "<f4 ", " <f4", "< f4", "<f 4", "<f4\n", "\t<f4", "<f4\0", "\0",
-    "<f-4", "<f+4", "<f4.0", "<f4e0", "<f0x4", "<f1_6", "<fN", "!f4", "@f4", "~f4", "-f4", "<F4", "<I4", "<B1", "|B1", "<f٤",
-    "<ｆ4", "<f４", "＜f4", "é", "\U0001f600", "<\U0001f6004", "float32", "bfloat16", "f32", "int", "<f4,<f4", "(2,)<f4", "<2f4",
+    "", "<", "<f", "f4", "4", "4f<", "<<f4", "<ff4", "<f4<f4", "<f4 ", " <f4", "< f4", "<f 4", "<f4\n", "\t<f4",
+    "<f4\0", "\0",
+    "<f-4", "<f+4", "<f4.0", "<f4e0", "<f0x4", "<f1_6", "<fN", "!f4", "@f4", "~f4", "-f4", "<F4", "<I4", "<B1", "|B1",
+    "<f٤",
+    "<ｆ4", "<f４", "＜f4", "é", "\U0001f600", "<\U0001f6004", "float32", "bfloat16", "f32", "int", "<f4,<f4", "(2,)<f4",
+    "<2f4",
 ]
 # `=` is outside the grammar of the interface; everything else is what NumPy writes on other machines.
 FOREIGN = ["=f4", "=u1", "=b1", "=V8", ">i2", ">i4", ">i8", ">u2", ">u8", ">f2", ">f4", ">f8", ">c8", ">c16"]
 NO_ORDER = ["|i2", "|i4", "|u8", "|f2", "|f4", "|f8", "|c8"]
 SIZES = [
-    "<b0", "|b2", "<b4", "<i0", "<i3", "<i16", "<u0", "<u5", "<u16", "<f0", "<f1", "<f3", "<f10", "<f12", "<f16", "<f32",
-    "<c0", "<c2", "<c4", "<c24", "<c32", "<f256", "<i264", "<f260", "<f8589934592", "<f18446744073709551620", "<f" + "9" * 400,
+    "<b0", "|b2", "<b4", "<i0", "<i3", "<i16", "<u0", "<u5", "<u16", "<f0", "<f1", "<f3", "<f10", "<f12", "<f16",
+    "<f32",
+    "<c0", "<c2", "<c4", "<c24", "<c32", "<f256", "<i264", "<f260", "<f8589934592", "<f18446744073709551620",
+    "<f" + "9" * 400,
 ]
 KINDS = [
-    "|O8", "<O8", "|S4", "|S0", "<S4", "<U4", "|U4", "<M8", "<M8[ns]", "<m8", "<m8[us]", "|t1", "|t8", "|?1", "|g8", "<e2", "|a4",
+    "|O8", "<O8", "|S4", "|S0", "<S4", "<U4", "|U4", "<M8", "<M8[ns]", "<m8", "<m8[us]", "|t1", "|t8", "|?1", "|g8",
+    "<e2", "|a4",
 ]
 OPAQUE = ["<V1", "<V2", "<V8", ">V8", "|V0", "|V65536", "|V131070", "|V" + "9" * 30, "|V", "|V-1"]
 
@@ -55,7 +62,9 @@ def test_text_that_is_no_unicode(typestr):
     assert_refused(dict_with(typestr=typestr), ArrayError, "typestr")
 
 
-@pytest.mark.parametrize("typestr", [None, b"<f4", bytearray(b"<f4"), 4, 4.0, True, ("<f4",), ["<f4"], np.dtype("<f4"), np.float32, float, {}], ids=repr)
+@pytest.mark.parametrize("typestr",
+    [None, b"<f4", bytearray(b"<f4"), 4, 4.0, True, ("<f4",), ["<f4"], np.dtype("<f4"), np.float32, float, {}],
+    ids=repr)
 def test_no_text(typestr):
     assert_refused(dict_with(typestr=typestr), TypeError, "typestr")
 

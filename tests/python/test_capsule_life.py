@@ -118,7 +118,8 @@ def test_no_capsule_at_all(value):
 
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize(("consume", "fields", "error"), [
-    pytest.param(lambda c: interop_demo.scale_(c, 2.0), {"strides": (0, 0), "flags": 0}, ArrayError, id="scale-overlapping"),
+    pytest.param(lambda c: interop_demo.scale_(c, 2.0), {"strides": (0, 0), "flags": 0}, ArrayError,
+        id="scale-overlapping"),
     pytest.param(lambda c: interop_demo.scale_(c, 2.0), {"dtype": (6, 8, 1)}, ArrayError, id="scale-bool"),
     pytest.param(lambda c: interop_demo.scale_(c, 2.0), {"device": (2, 0)}, ArrayError, id="scale-cuda"),
     pytest.param(lambda c: interop_demo.scale_(c, "two"), {}, TypeError, id="scale-by-a-text"),
@@ -246,21 +247,21 @@ def test_the_struct_is_copied_out(form):
     assert tensor.released == 1
 
 
+def consume(capsule, start, taken):
+    """Takes the capsule when all are there, if nobody else was faster."""
+    start.wait()
+    with contextlib.suppress(ArrayError):
+        taken.append(interop_demo.asarray(capsule))
+
+
 @pytest.mark.parametrize("form", FORMS)
 def test_many_threads_and_one_capsule(form):
     """Two threads cannot both take it."""
     for _ in range(50):
         tensor = Tensor(form)
         capsule = tensor.capsule()
-        start = threading.Barrier(4)
-        taken = []
-
-        def consume():
-            start.wait()
-            with contextlib.suppress(ArrayError):
-                taken.append(interop_demo.asarray(capsule))
-
-        threads = [threading.Thread(target=consume) for _ in range(4)]
+        start, taken = threading.Barrier(4), []
+        threads = [threading.Thread(target=consume, args=(capsule, start, taken)) for _ in range(4)]
         for thread in threads:
             thread.start()
         for thread in threads:

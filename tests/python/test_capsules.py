@@ -78,7 +78,8 @@ LEGAL = [
     ("gaps", {"strides": (16, 4)}, {"strides": (16, 4)}, 0),
     ("backwards", {"strides": (-3, -1), "byte_offset": 20}, {"strides": (-3, -1)}, 20),
     ("broadcast", {"strides": (0, 0)}, {"strides": (0, 0)}, 0),
-    ("broadcast-huge", {"shape": (HUGE, 1), "strides": (0, 0)}, {"shape": (HUGE, 1), "strides": (0, 0), "nbytes": 2**64 - 1}, 0),
+    ("broadcast-huge", {"shape": (HUGE, 1), "strides": (0, 0)},
+        {"shape": (HUGE, 1), "strides": (0, 0), "nbytes": 2**64 - 1}, 0),
     ("overlapping", {"strides": (1, 1)}, {"strides": (1, 1)}, 0),
     ("one-odd-stride", {"shape": (1, 3), "strides": (77, 1)}, {"shape": (1, 3), "strides": (77, 1), "nbytes": 12}, 0),
     ("one-lowest-stride", {"shape": (1, 3), "strides": (LOWEST, 1)}, {"shape": (1, 3), "nbytes": 12}, 0),
@@ -214,7 +215,8 @@ ILLEGAL = [
     # types (R63 to R65, bugs 98, 102, 110)
     *((f"dtype-{dtype}", {"dtype": dtype}, "dtype") for dtype in [
         (2, 32, 0), (18, 32, 0), (3, 8, 0), (17, 4, 0), (0, 0, 1), (2, 0, 1), (3, 0, 1), (18, 0, 1), (255, 0, 65535),
-        (0, 1, 1), (0, 4, 1), (0, 24, 1), (0, 128, 1), (1, 1, 1), (1, 4, 1), (1, 128, 1), (2, 8, 1), (2, 80, 1), (2, 128, 1),
+        (0, 1, 1), (0, 4, 1), (0, 24, 1), (0, 128, 1), (1, 1, 1), (1, 4, 1), (1, 128, 1), (2, 8, 1), (2, 80, 1),
+        (2, 128, 1),
         (3, 4, 1), (3, 12, 1), (4, 8, 1), (4, 32, 1), (5, 16, 1), (5, 256 - 8, 1), (6, 1, 1), (6, 16, 1), (6, 32, 1),
         *((code, bits, 1) for code in range(7, 15) for bits in (4, 16)),
         (15, 4, 1), (15, 8, 1), (16, 8, 1), (17, 8, 1), (17, 6, 1), (18, 12, 1), (200, 1, 8), (200, 4, 2),

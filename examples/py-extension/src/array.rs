@@ -2,7 +2,7 @@
 
 use interop_core::python::integer;
 use interop_core::{CudaArray, DType, Error, ErrorKind, FromArray, Layout, Order, Shared, StreamHandle};
-use pyo3::exceptions::{PyIndexError, PyOverflowError, PyTypeError};
+use pyo3::exceptions::{PyIndexError, PyOverflowError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyEllipsis, PyList, PySlice, PyTuple};
 

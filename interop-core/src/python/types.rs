@@ -10,18 +10,24 @@ use std::sync::{Mutex, PoisonError};
 use pyo3::exceptions::PyAttributeError;
 use pyo3::ffi;
 use pyo3::prelude::*;
-use pyo3::types::{PyCapsule, PyInt, PyString, PyType};
+use pyo3::types::{PyCapsule, PyInt, PyString, PyType, PyWeakrefMethods, PyWeakrefReference};
 
 use crate::dlpack::{DLPackExchangeAPI, DLPackExchangeAPIHeader, MAJOR_VERSION};
 
 /// A type whose objects have been imported.
 pub(super) struct TypeFacts {
-    /// Held, so that no other type takes its address.
-    class: Py<PyType>,
+    /// The type, which is not kept alive: another one may come to have its address.
+    class: Py<PyWeakrefReference>,
     /// Its C exchange table.
     pub(super) exchange: Option<Table>,
     /// Whether its arrays are in host memory, so that no stream has to be named.
     pub(super) host_only: bool,
+}
+
+impl TypeFacts {
+    fn is_of(&self, class: &Bound<'_, PyAny>) -> bool {
+        self.class.bind(class.py()).upgrade().is_some_and(|own| own.is(class))
+    }
 }
 
 /// A table of a major version that we know; it lives as long as the program.
@@ -33,43 +39,43 @@ unsafe impl Send for Table {}
 // SAFETY: as above.
 unsafe impl Sync for Table {}
 
-/// The most types that are remembered, and kept alive for it; a program that makes classes without end is served, but
-/// they are not remembered.
-const MOST: usize = 128;
+/// The most types that are remembered; a program that makes classes without end is served, but they are not remembered.
+const MOST: usize = 512;
 
 static KNOWN: Mutex<Option<HashMap<usize, &'static TypeFacts>>> = Mutex::new(None);
+/// The one that was asked for last, which is nearly always the one that is asked for next.
 static LAST: AtomicPtr<TypeFacts> = AtomicPtr::new(core::ptr::null_mut());
 
 /// Calls `with` with what is known of the object's type.
 pub(super) fn with_type<R>(object: &Bound<'_, PyAny>, with: impl FnOnce(&TypeFacts) -> R) -> PyResult<R> {
-    // SAFETY: a live object.
-    let class = unsafe { ffi::Py_TYPE(object.as_ptr()) };
+    let class = object.get_type();
     // SAFETY: null, or remembered for ever.
     let last = unsafe { LAST.load(Ordering::Acquire).as_ref() };
     match last {
-        Some(last) if last.class.as_ptr() == class.cast() => Ok(with(last)),
-        _ => recall(object, with),
+        Some(last) if last.is_of(&class) => Ok(with(last)),
+        _ => recall(&class, with),
     }
 }
 
 #[cold]
-fn recall<R>(object: &Bound<'_, PyAny>, with: impl FnOnce(&TypeFacts) -> R) -> PyResult<R> {
-    let class = object.get_type();
+fn recall<R>(class: &Bound<'_, PyType>, with: impl FnOnce(&TypeFacts) -> R) -> PyResult<R> {
     let key = class.as_ptr().addr();
     let known = || KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
     let found = known().as_ref().and_then(|known| known.get(&key).copied());
-    let facts = if let Some(facts) = found {
+    let facts = if let Some(facts) = found.filter(|facts| facts.is_of(class)) {
         facts
     } else {
         // Looked up without the lock: attributes of a type can run code.
-        let facts = look_up(&class)?;
+        let facts = look_up(class)?;
         let mut guard = known();
         let known = guard.get_or_insert_with(HashMap::new);
         if known.len() >= MOST {
             drop(guard);
             return Ok(with(&facts));
         }
-        *known.entry(key).or_insert_with(|| Box::leak(Box::new(facts)))
+        let facts = &*Box::leak(Box::new(facts));
+        known.insert(key, facts);
+        facts
     };
     LAST.store(core::ptr::from_ref(facts).cast_mut(), Ordering::Release);
     Ok(with(facts))
@@ -93,7 +99,8 @@ fn look_up(class: &Bound<'_, PyType>) -> PyResult<TypeFacts> {
     // An object with an array interface of NumPy's kind is in host memory by the definition of that interface; a class
     // for both kinds of memory has the CUDA one as well.
     let host_only = class.hasattr("__array_interface__")? && !class.hasattr("__cuda_array_interface__")?;
-    Ok(TypeFacts { class: class.clone().unbind(), exchange, host_only })
+    let class = PyWeakrefReference::new(class)?.unbind();
+    Ok(TypeFacts { class, exchange, host_only })
 }
 
 /// The table in an attribute: a capsule since 1.3, the address as an int before. Anything else is no table.

@@ -1,0 +1,205 @@
+"""What people expect of an array object besides the protocols: attributes, `len`, `repr`, NumPy functions, weak references."""
+
+import copy
+import gc
+import pickle
+import weakref
+
+import interop_demo
+import numpy as np
+import pytest
+from capsules import PADDED, Tensor
+from interfaces import types_of
+
+Array = interop_demo.Array
+
+CASES = {
+    "plain": lambda: np.ones((2, 3), "<f4"),
+    "0d": lambda: np.array(3.0),
+    "empty": lambda: np.ones((3, 0, 2), "<i2"),
+    "fortran": lambda: np.ones((4, 5), "<c16", order="F"),
+    "backwards": lambda: np.ones((4, 6), "|u1")[::-2, ::3],
+    "broadcast": lambda: np.broadcast_to(np.int64(4), (5, 6)),
+    "bool": lambda: np.ones(7, "?"),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_attributes_are_those_of_numpy(case):
+    theirs = CASES[case]()
+    ours = interop_demo.asarray(theirs)
+    for name in ("shape", "ndim", "size", "nbytes"):
+        assert getattr(ours, name) == getattr(theirs, name)
+        assert types_of(getattr(ours, name)) == types_of(getattr(theirs, name))
+    assert ours.dtype == theirs.dtype.str
+    assert ours.device == "cpu"
+    assert theirs.size == 0 or ours.strides == theirs.strides
+    if theirs.ndim:
+        assert len(ours) == len(theirs)
+    else:
+        with pytest.raises(TypeError, match="len"):
+            len(ours)
+
+
+@pytest.mark.parametrize("name", ["shape", "ndim", "size", "nbytes", "strides", "dtype", "device", "__dlpack__", "new"])
+def test_nothing_can_be_set(name):
+    """The class is frozen: consumers rely on the memory that they were shown."""
+    for made in (Array.full((2, 3), 0), interop_demo.edges(Array.full((2, 3, 3), 0))):
+        with pytest.raises(AttributeError):
+            setattr(made, name, None)
+        with pytest.raises(AttributeError):
+            delattr(made, name)
+
+
+def test_devices_and_types_without_a_code_of_numpy():
+    def made(**fields):
+        return interop_demo.asarray(Tensor(**fields).capsule())
+
+    assert [made(device=(kind, 1)).device for kind in (1, 2, 3, 13)] == ["cpu", "cuda:1", "cuda_host", "cuda_managed"]
+    assert made(dtype=(4, 16, 1)).dtype == "bfloat16"
+    assert made(dtype=(2, 32, 4)).dtype == "float32x4"
+    assert made(dtype=(17, 4, 1)).strides is None
+    assert made(dtype=(17, 4, 1), flags=PADDED).strides == (3, 1)
+
+
+def test_repr():
+    array = Array.full((2, 3), 0)
+    text = repr(array)
+    assert all(part in text for part in ("Array", "(2, 3)", "<f4", "cpu"))
+    assert str(array) == text
+    assert "shape=(4,)" in repr(Array.full(4, 0))
+    assert "ExportedArray" in repr(interop_demo.edges(Array.full((2, 3, 3), 0)))
+
+
+def test_iteration():
+    """Over the first axis, as any sequence."""
+    array = Array.full((3, 2), 1.0)
+    np.from_dlpack(array)[...] = [[1, 2], [3, 4], [5, 6]]
+    assert [interop_demo.checksum(row) for row in array] == [3, 7, 11]
+    assert [interop_demo.checksum(row) for row in reversed(array)] == [11, 7, 3]
+    assert [row.shape for row in Array.full((2, 0), 1.0)] == [(0,), (0,)]
+    assert list(Array.full((0, 2), 1.0)) == []
+
+
+def test_numpy_functions():
+    """`__array__`: in place where it can be, a copy where one is asked for."""
+    array = Array.full((2, 3), 2.0)
+    where = interop_demo.describe(array)["data"]
+    assert np.asarray(array).__array_interface__["data"][0] == where
+    assert np.asarray(array).flags.writeable
+    assert np.array(array, copy=False).__array_interface__["data"][0] == where
+    for copied in (np.array(array), np.array(array, copy=True), np.asarray(array, dtype="f8"),
+        np.asarray(array, copy=True)):
+        assert copied.__array_interface__["data"][0] != where
+        copied[...] = 7
+    assert interop_demo.checksum(array) == 12
+    assert np.asarray(array, "f8").dtype == np.dtype("f8")
+    with pytest.raises(ValueError, match="copy"):
+        np.asarray(array, dtype="f8", copy=False)
+    assert np.sum(array) == 12
+    assert np.add(array, 1).tolist() == [[3, 3, 3], [3, 3, 3]]
+    assert np.asarray(Array.full((2,), 1, readonly=True)).flags.writeable is False
+    assert np.asarray(Array.full((), 4.0))[()] == 4
+    assert np.asarray(Array.full((0, 3), 4.0)).shape == (0, 3)
+    assert np.testing.assert_array_equal(array, np.full((2, 3), 2.0)) is None
+
+
+def test_numpy_functions_on_what_numpy_does_not_have():
+    for fields in ({"dtype": (4, 16, 1)}, {"device": (2, 0)}):
+        with pytest.raises((BufferError, RuntimeError, ValueError, TypeError)):
+            np.asarray(interop_demo.asarray(Tensor(**fields).capsule()))
+
+
+def test_wrong_calls_of_array():
+    array = Array.full((2,), 0)
+    for arguments, keywords in [(("f4", None, None, 1, 2, 3), {}), ((), {"kopy": True}), (("no dtype",), {})]:
+        with pytest.raises(TypeError):
+            array.__array__(*arguments, **keywords)
+
+
+@pytest.mark.parametrize("make", [lambda: Array.full((2,), 0), lambda: interop_demo.edges(Array.full((2, 3, 3), 0))],
+                         ids=["Array", "returned"])
+def test_weak_references(make):
+    """Bug 164."""
+    made = make()
+    gone = []
+    reference = weakref.ref(made, gone.append)
+    assert reference() is made
+    capsule = made.__dlpack__()
+    del made
+    assert reference() is not None, "the capsule keeps the object"
+    del capsule
+    assert reference() is None
+    assert len(gone) == 1
+
+
+@pytest.mark.parametrize("make", [lambda: Array.full((2,), 0), lambda: interop_demo.edges(Array.full((2, 3, 3), 0))],
+                         ids=["Array", "returned"])
+def test_no_pickling(make):
+    """Bug 162: memory that is shared in place does not travel in a pickle; a TypeError says so."""
+    for protocol in range(pickle.HIGHEST_PROTOCOL + 1):
+        with pytest.raises(TypeError, match="pickle"):
+            pickle.dumps(make(), protocol)
+    for function in (copy.copy, copy.deepcopy):
+        with pytest.raises(TypeError):
+            function(make())
+
+
+def test_no_subclass():
+    with pytest.raises(TypeError):
+        type("Mine", (Array,), {})
+
+
+def test_names_and_texts():
+    """The module says where its parts come from and what they do."""
+    assert Array.__module__ == "interop_demo"
+    assert interop_demo.ArrayError.__name__ == "ArrayError"
+    for name in ("Array", "asarray", "describe", "parse_cai", "scale_", "checksum", "blur_", "edges",
+        "live_allocations",
+                 "live_exports", "pending_releases"):
+        assert getattr(interop_demo, name).__doc__
+    for name in ("__dlpack__", "__dlpack_device__", "shape", "full", "__array__"):
+        assert getattr(Array, name).__doc__
+
+
+def test_a_class_that_was_imported_is_let_go():
+    """What is remembered of types must not keep every class alive that was ever seen, nor all that it holds."""
+
+    def once():
+        class Local(np.ndarray):
+            payload = bytearray(1 << 20)
+
+        class Producer:
+            def __init__(self):
+                self.tensor = Tensor()
+
+            def __dlpack_device__(self):
+                return (1, 0)
+
+            def __dlpack__(self, **wishes):
+                return self.tensor.capsule()
+
+        interop_demo.describe(np.ones(3).view(Local))
+        interop_demo.describe(Producer())
+        return weakref.ref(Local), weakref.ref(Producer)
+
+    references = once()
+    interop_demo.describe(np.ones(3))
+    gc.collect()
+    assert [reference() for reference in references] == [None, None]
+
+
+def test_a_type_is_not_taken_for_another():
+    """Classes come and go at the same address: what is remembered of one is not said of the next."""
+    for number in range(300):
+        kind = {"__array_interface__": np.ones(2).__array_interface__} if number % 2 else {}
+        tensor = Tensor("legacy", device=(1 if number % 2 else 2, 0))
+        made = type("Made", (), {
+            "__dlpack_device__": lambda self, tensor=tensor: tensor.device,
+            "__dlpack__": lambda self, tensor=tensor, **wishes: tensor.capsule(), **kind,
+        })
+        facts = interop_demo.describe(made())
+        assert facts["device"] == tensor.device
+        assert facts["stream"] == (None if number % 2 else 1)
+        del made
+        gc.collect(0)

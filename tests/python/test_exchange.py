@@ -1,0 +1,216 @@
+"""Import through the C exchange table of a type (R158 to R171, bugs 159, 163). The tables are made here, of ctypes functions."""
+
+import ctypes
+
+import interop_demo
+import numpy as np
+import pytest
+from capsules import CUDA, READ_ONLY, Producer, Tensor, new_capsule
+
+ArrayError = interop_demo.ArrayError
+NAME = b"dlpack_exchange_api"
+FROM_OBJECT = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.POINTER(ctypes.c_void_p))
+
+
+class Table(ctypes.Structure):
+    """`DLPackExchangeAPI`."""
+
+    _fields_ = [
+        ("major", ctypes.c_uint32),
+        ("minor", ctypes.c_uint32),
+        ("previous", ctypes.c_void_p),
+        ("allocator", ctypes.c_void_p),
+        ("from_object", ctypes.c_void_p),
+        ("to_object", ctypes.c_void_p),
+        ("borrow", ctypes.c_void_p),
+        ("stream", ctypes.c_void_p),
+    ]
+
+
+# A table is there for as long as the program runs.
+kept = []
+
+
+def table(major=1, minor=3, previous=0, from_object=True):
+    """The table of `Fast`; gives its address."""
+    function = ctypes.cast(hand_over, ctypes.c_void_p).value if from_object else None
+    kept.append(Table(major, minor, previous, None, function, None, None, None))
+    return ctypes.addressof(kept[-1])
+
+
+def in_capsule(address, name=NAME):
+    return new_capsule(address, ctypes.cast(name, ctypes.c_void_p), None)
+
+
+@FROM_OBJECT
+def hand_over(address, out):
+    """`managed_tensor_from_py_object_no_sync`."""
+    producer = ctypes.cast(address, ctypes.py_object).value
+    producer.asked.append("table")
+    if producer.fails:
+        return -1
+    out[0] = producer.fast.address if producer.fast else None
+    return 0
+
+
+class Fast(Producer):
+    """A producer that may have a table; it notes by which way it was asked."""
+
+    fails = False
+
+    def __init__(self, fast=None, tensor=None, **members):
+        super().__init__(tensor or Tensor())
+        self.fast = fast
+        self.__class__ = type("Fast", (type(self),), members)
+
+
+def make(fast=None, value=None, name="__dlpack_c_exchange_api__", **fields):
+    """A producer whose type offers a table."""
+    return Fast(fast or Tensor(**fields), **{name: value if value is not None else in_capsule(table())})
+
+
+@pytest.mark.parametrize("name", ["__dlpack_c_exchange_api__", "__c_dlpack_exchange_api__"])
+@pytest.mark.parametrize("value", [lambda: in_capsule(table()), lambda: table()], ids=["capsule", "int"])
+def test_both_names_and_both_kinds_of_value(name, value):
+    """R159: 1.2 had an int under one name, 1.3 a capsule under the other."""
+    producer = make(value=value(), name=name)
+    facts = interop_demo.describe(producer)
+    assert facts["protocol"] == "exchange"
+    assert facts["data"] == producer.fast.memory
+    assert producer.asked == ["table"]
+    assert (producer.fast.released, producer.tensor.released) == (1, 0)
+
+
+def test_the_facts_of_a_table():
+    tensor = Tensor(shape=(4, 5), strides=(1, 4), dtype=(4, 16, 1), flags=READ_ONLY, byte_offset=8)
+    assert interop_demo.describe(make(tensor)) == {
+        "protocol": "exchange", "device": (1, 0), "dtype": "bfloat16", "shape": (4, 5), "strides": (1, 4),
+        "readonly": True,
+        "data": tensor.memory + 8, "nbytes": 40, "stream": None,
+    }
+    assert tensor.released == 1
+
+
+def test_every_function_imports_by_the_table():
+    producer = make()
+    producer.fast.floats(6)[:] = range(6)
+    assert interop_demo.checksum(producer) == 15
+    interop_demo.scale_(make(producer.fast), 2)
+    assert list(producer.fast.floats(6)) == [0, 2, 4, 6, 8, 10]
+    array = interop_demo.asarray(make(producer.fast))
+    assert producer.fast.released == 2
+    assert np.from_dlpack(array).tolist() == [[0, 2, 4], [6, 8, 10]]
+    del array
+    assert producer.fast.released == 3
+
+
+def test_subclasses_have_the_table_as_well():
+    base = type("Base", (Fast,), {"__dlpack_c_exchange_api__": in_capsule(table())})
+    producer = type("Derived", (base,), {})(Tensor())
+    assert interop_demo.describe(producer)["protocol"] == "exchange"
+
+
+@pytest.mark.parametrize("major", [2, 3, 2**32 - 1])
+def test_older_tables_are_looked_for(major):
+    """R160: by the chain of `prev_api`."""
+    chain = table(major, previous=table(major, previous=table(1, 2)))
+    assert interop_demo.describe(make(value=in_capsule(chain)))["protocol"] == "exchange"
+
+
+@pytest.mark.parametrize("value", [
+    lambda: in_capsule(table(2)), lambda: in_capsule(table(0)), lambda: in_capsule(table(2, previous=table(3))),
+    lambda: in_capsule(table(from_object=False)), lambda: in_capsule(table(), b"dlpack_exchange"),
+    lambda: in_capsule(8, b"dltensor"),
+    lambda: None, lambda: "table", lambda: 1.5, lambda: True, lambda: 0, lambda: -1, lambda: 8, lambda: table() + 1,
+    lambda: 2**64,
+    lambda: 2**200, lambda: object(), lambda: property(lambda self: in_capsule(table())),
+],
+ids=["major-2", "major-0", "no-major-1", "null-function", "name", "tensor-capsule", "none", "str", "float", "bool",
+    "zero",
+        "negative", "small", "unaligned", "2**64", "2**200", "object", "property"])
+def test_what_is_no_table_is_ignored(value):
+    """R160, R162, bug 159: the method of the object is asked."""
+    producer = Fast(Tensor(), __dlpack_c_exchange_api__=value())
+    assert interop_demo.describe(producer)["protocol"] == "dlpack_versioned"
+    assert producer.asked == [{"max_version": (1, 3)}]
+    assert (producer.fast.released, producer.tensor.released) == (0, 1)
+
+
+def test_a_chain_without_end():
+    first, second = table(2), table(3)
+    kept[-2].previous, kept[-1].previous = second, first
+    assert interop_demo.describe(make(value=in_capsule(first)))["protocol"] == "dlpack_versioned"
+
+
+def test_the_table_of_an_instance_is_none():
+    """R159, bug 163: a proxy that forwards attributes does not have the table of what it stands for."""
+
+    class Proxy:
+        def __init__(self, target):
+            self.target = target
+
+        def __getattr__(self, name):
+            return getattr(self.target, name)
+
+    producer = make()
+    assert interop_demo.describe(Proxy(producer))["protocol"] == "dlpack_versioned"
+    other = Fast(Tensor())
+    other.__dlpack_c_exchange_api__ = in_capsule(table())
+    assert interop_demo.describe(other)["protocol"] == "dlpack_versioned"
+
+
+@pytest.mark.parametrize("stream", [None, 7])
+def test_memory_of_a_device_goes_by_the_method(stream):
+    """A table orders nothing, so what a stream works on is asked for with the stream; the first tensor is given back."""
+    fast, tensor = Tensor(device=(CUDA, 0)), Tensor(device=(CUDA, 0))
+    producer = Fast(fast, tensor, __dlpack_c_exchange_api__=in_capsule(table()))
+    facts = interop_demo.describe(producer, stream=stream)
+    assert (facts["protocol"], facts["stream"], facts["data"]) == ("dlpack_versioned", stream or 1, tensor.memory)
+    assert producer.asked[-1] == {"stream": stream or 1, "max_version": (1, 3)}
+    assert fast.released == producer.asked.count("table")
+    assert tensor.released == 1
+
+
+@pytest.mark.parametrize(("fields", "place"), [
+    ({"ndim": -1}, "ndim"), ({"data": 0}, "data"), ({"shape": (2, -3)}, "shape"), ({"dtype": (2, 8, 1)}, "dtype"),
+    ({"version": (2, 0)}, "version"), ({"device": (77, 0)}, "device"), ({"strides": (2**62, 1)}, "strides"),
+])
+def test_illegal_structs(fields, place):
+    """As in a capsule: refused with the place and the class, and released once."""
+    fast = Tensor(**fields)
+    with pytest.raises(ArrayError, match=f"`{place}.*Fast"):
+        interop_demo.describe(make(fast))
+    assert fast.released == 1
+
+
+def test_no_deleter():
+    assert interop_demo.describe(make(deleter=False))["protocol"] == "exchange"
+
+
+def test_failures_without_an_exception():
+    """R163: a table that fails and does not say why, or says that it worked and gives nothing."""
+    for fails, fast in ((True, Tensor()), (False, None)):
+        producer = Fast(fast, __dlpack_c_exchange_api__=in_capsule(table()))
+        producer.fails = fails
+        try:
+            facts = interop_demo.describe(producer)
+        except (SystemError, BufferError, RuntimeError):
+            pass
+        else:
+            assert facts["protocol"] == "dlpack_versioned"
+
+
+def test_a_table_gives_what_the_type_says_and_no_keywords_matter():
+    """Bad streams are refused before the table is asked."""
+    for stream in (0, -2, "s"):
+        producer = make()
+        with pytest.raises((ArrayError, TypeError)):
+            interop_demo.describe(producer, stream=stream)
+        assert producer.asked == []
+
+
+def test_ten_thousand_imports_leave_nothing():
+    producer = make()
+    for _ in range(10_000):
+        interop_demo.asarray(producer)
+    assert producer.fast.released == 10_000

@@ -1,0 +1,90 @@
+"""JAX and Rust on one memory, both ways: JAX uses memory in place that is aligned to 64 bytes (bug 88)."""
+
+import os
+
+import interop_demo
+import numpy as np
+import pytest
+
+os.environ.setdefault("JAX_PLATFORMS", "cpu")
+jax = pytest.importorskip("jax")
+
+Array = interop_demo.Array
+DTYPES = ["|b1", "|i1", "<i2", "<i4", "|u1", "<u2", "<u4", "<f2", "<f4", "bfloat16"]
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("shape", [(), (1,), (7,), (2, 3), (3, 1, 5)], ids=repr)
+def test_rust_to_jax(dtype, shape):
+    array = Array.full(shape, 1, dtype)
+    seen = jax.dlpack.from_dlpack(array)
+    assert seen.shape == shape
+    assert seen.dtype == (jax.numpy.bfloat16 if dtype == "bfloat16" else np.dtype(dtype))
+    assert seen.unsafe_buffer_pointer() == interop_demo.describe(array)["data"]
+    assert float(seen.astype("float32").sum()) == interop_demo.checksum(array) == seen.size
+    del seen
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("shape", [(), (1,), (7,), (2, 3), (3, 1, 5)], ids=repr)
+def test_jax_to_rust(dtype, shape):
+    """JAX never says that memory may be written, and its arrays must not be."""
+    source = jax.numpy.ones(shape, "bfloat16" if dtype == "bfloat16" else np.dtype(dtype))
+    facts = interop_demo.describe(source)
+    assert facts["data"] == source.unsafe_buffer_pointer()
+    assert (facts["dtype"], facts["shape"], facts["device"]) == (dtype, shape, (1, 0))
+    assert facts["nbytes"] == source.nbytes
+    assert facts["readonly"] is True
+    assert interop_demo.checksum(source) == source.size
+    with pytest.raises(interop_demo.ArrayError):
+        interop_demo.scale_(source, 2.0)
+
+
+def test_there_and_back_again():
+    source = jax.numpy.arange(24, dtype="float32").reshape(4, 6)
+    array = interop_demo.asarray(source)
+    assert interop_demo.describe(array)["data"] == source.unsafe_buffer_pointer()
+    again = np.from_dlpack(array[1:, ::2])
+    assert again.flags.writeable is False
+    assert np.array_equal(again, np.asarray(source)[1:, ::2])
+    del array, source
+    assert again.sum() == sum(6 * row + column for row in (1, 2, 3) for column in (0, 2, 4))
+
+
+@pytest.mark.parametrize("dtype",
+    ["float8_e3m4", "float8_e4m3", "float8_e4m3b11fnuz", "float8_e4m3fn", "float8_e4m3fnuz",
+                                   "float8_e5m2", "float8_e5m2fnuz", "float8_e8m0fnu", "complex64"])
+def test_types_that_numpy_does_not_exchange(dtype):
+    """Bug 103: they go through Rust and back to JAX."""
+    if not hasattr(jax.numpy, dtype):
+        pytest.skip(f"this JAX has no {dtype}")
+    source = jax.numpy.ones((4,), dtype)
+    try:
+        facts = interop_demo.describe(source)
+    except (BufferError, RuntimeError, TypeError, ValueError) as error:
+        pytest.skip(f"this JAX does not export {dtype}: {error}")
+    assert facts["dtype"] == ("<c8" if dtype == "complex64" else dtype)
+    assert facts["nbytes"] == source.nbytes
+    assert facts["data"] == source.unsafe_buffer_pointer()
+
+
+def test_empty_arrays():
+    assert interop_demo.describe(jax.numpy.zeros((0, 3)))["data"] == 0
+    assert jax.dlpack.from_dlpack(Array.full((0, 3), 0.0)).shape == (0, 3)
+
+
+def test_jax_copies_what_it_cannot_use_in_place():
+    """A strided view is refused or copied by JAX; either way the numbers are right and nothing is left."""
+    array = Array.full((8, 8), 3.0)[1::2, ::3]
+    try:
+        seen = jax.dlpack.from_dlpack(array)
+    except Exception as error:  # which class is JAX's affair
+        assert "stride" in str(error).lower() or "layout" in str(error).lower()
+    else:
+        assert float(seen.sum()) == interop_demo.checksum(array)
+
+
+def test_a_thousand_trips_leave_nothing():
+    array = Array.full((64,), 1.0)
+    for _ in range(1000):
+        interop_demo.asarray(jax.dlpack.from_dlpack(array))

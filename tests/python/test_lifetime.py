@@ -1,0 +1,374 @@
+"""Threads, the garbage collector, the end of the interpreter (R96 to R98, bugs 43, 47, 50 to 57)."""
+
+import ctypes
+import gc
+import os
+import queue
+import sys
+import threading
+
+import interop_demo
+import numpy as np
+import pytest
+from capsules import Tensor, release, release_attached, take
+from scripts import run
+
+Array = interop_demo.Array
+
+
+def in_threads(count, work):
+    """Runs `work(number)` in so many threads at once, and passes on what any of them raises."""
+    failures, start = [], threading.Barrier(count)
+
+    def body(number):
+        start.wait()
+        try:
+            work(number)
+        except BaseException as error:  # noqa: BLE001
+            failures.append(error)
+
+    threads = [threading.Thread(target=body, args=(number,)) for number in range(count)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
+    assert not any(thread.is_alive() for thread in threads), "a thread hangs"
+    if failures:
+        raise failures[0]
+
+
+# Threads
+
+
+def test_work_in_many_threads():
+    outside, inside = np.ones((16, 16)), Array.full((16, 16), 1.0)
+
+    def work(number):
+        for _ in range(300):
+            assert interop_demo.describe(outside)["shape"] == (16, 16)
+            assert np.from_dlpack(inside)[number, number] == 1
+            assert interop_demo.checksum(interop_demo.asarray(outside)[number]) == 16
+            inside.__dlpack__(), inside.__dlpack__(max_version=(1, 0), copy=True)
+
+    in_threads(8, work)
+
+
+def test_what_one_thread_imports_another_drops():
+    """Bugs 43, 53."""
+    handed = queue.Queue()
+
+    def work(number):
+        for step in range(200):
+            if number % 2:
+                handed.put(interop_demo.asarray(np.full(10, step)))
+                handed.put(np.from_dlpack(Array.full((10,), step)))
+                handed.put(Array.full((10,), step).__dlpack__())
+            else:
+                for _ in range(3):
+                    handed.get()
+
+    in_threads(8, work)
+    assert handed.empty()
+
+
+@pytest.mark.parametrize("version", [None, (1, 0)], ids=["legacy", "versioned"])
+def test_deleters_in_threads_without_the_lock(version):
+    """R96, bug 51: many at once, each on memory that others share."""
+    array = Array.full((10, 10), 1.0)
+    before = sys.getrefcount(array)
+    structs = [[take(array[number:].__dlpack__(max_version=version)) for _ in range(100)] for number in range(8)]
+    structs += [[take(array.__dlpack__(max_version=version)) for _ in range(100)]]
+    assert interop_demo.live_exports() == 900
+
+    def work(number):
+        for struct in structs[number]:
+            release(struct)
+
+    in_threads(9, work)
+    assert interop_demo.live_exports() == 0
+    interop_demo.live_allocations()  # releases what had to wait
+    assert interop_demo.pending_releases() == 0
+    assert sys.getrefcount(array) == before
+
+
+def raw_thread(struct):
+    """Releases a struct in a thread that Python knows nothing of, and waits for it with the lock held."""
+    python = ctypes.PyDLL(None)  # whose functions are called without letting go of the lock
+    thread = ctypes.c_ulong()
+    start, join = python.pthread_create, python.pthread_join
+    start.argtypes = [ctypes.POINTER(ctypes.c_ulong), ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p]
+    join.argtypes = [ctypes.c_ulong, ctypes.c_void_p]
+    assert start(thread, None, struct.deleter, ctypes.addressof(struct)) == 0
+    assert join(thread, None) == 0
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="pthread_create by its name in libc")
+def test_a_deleter_never_waits_for_the_lock():
+    """Bug 54: this thread holds the lock and waits for the one that releases. It would wait for ever."""
+    before = interop_demo.live_allocations()
+    array = Array.full((1000,), 1.0)
+    struct = take(array.__dlpack__())
+    del array
+    raw_thread(struct)
+    assert interop_demo.live_exports() == 0
+    assert interop_demo.pending_releases() == 1
+    assert interop_demo.live_allocations() == before
+    assert interop_demo.pending_releases() == 0
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="pthread_create by its name in libc")
+@pytest.mark.parametrize("drain", [
+    lambda: interop_demo.live_allocations(), lambda: interop_demo.describe(np.ones(2)),
+    lambda: Array.full((2,), 0).__dlpack__(),
+    lambda: Array.full((2,), 0).__dlpack_device__(), lambda: interop_demo.asarray(np.ones(2)),
+    lambda: Array.full((2,), 0).shape,
+], ids=["live_allocations", "describe", "__dlpack__", "__dlpack_device__", "asarray", "shape"])
+def test_what_had_to_wait_is_released_soon(drain):
+    array = Array.full((1000,), 1.0)
+    references = sys.getrefcount(array)
+    raw_thread(take(array.__dlpack__(max_version=(1, 0))))
+    assert interop_demo.pending_releases() == 1
+    assert sys.getrefcount(array) == references + 1
+    drain()
+    assert interop_demo.pending_releases() == 0
+    assert sys.getrefcount(array) == references
+
+
+def test_the_lock_and_a_foreign_deleter():
+    """The memory of somebody else, exported again and released without the lock: his deleter runs all the same."""
+    tensor = Tensor()
+    struct = take(interop_demo.asarray(tensor.capsule()).__dlpack__(max_version=(1, 0)))
+    assert tensor.released == 0
+    release(struct)
+    interop_demo.live_allocations()
+    assert tensor.released == 1
+
+
+def test_two_interpreters():
+    """`PyGILState_Check` always says yes once there was a second interpreter; deleters must not believe it."""
+    run(
+        """
+        import interop_demo
+        from capsules import release, take
+
+        try:
+            import _xxsubinterpreters as interpreters
+        except ImportError:
+            import _interpreters as interpreters
+        other = interpreters.create()
+        for round in range(20):
+            array = interop_demo.Array.full((4,), 1.0)
+            struct = take(array.__dlpack__())
+            del array
+            release(struct)
+            assert interop_demo.pending_releases() == 1
+            assert interop_demo.live_allocations() == 0
+        """
+    )
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+def test_a_fork():
+    run(
+        """
+        import os, numpy as np, interop_demo
+        from capsules import release, take
+        array = interop_demo.Array.full((10,), 1.0)
+        struct = take(array.__dlpack__())
+        child = os.fork()
+        assert interop_demo.checksum(array) == 10
+        np.from_dlpack(array)[...] = 2
+        release(struct)
+        del array
+        assert interop_demo.live_allocations() == 0
+        if child:
+            assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        """
+    )
+
+
+# The garbage collector
+
+
+def test_under_a_busy_collector():
+    """Bug 47: wrappers and tensors go in either order while the collector runs at every step."""
+    threshold = gc.get_threshold()
+    gc.set_threshold(1)
+    try:
+        for step in range(300):
+            tensor = np.arange(6.0)
+            wrapper = interop_demo.asarray(tensor)
+            view = np.from_dlpack(wrapper)
+            if step % 2:
+                del tensor, wrapper
+            else:
+                del wrapper, tensor
+            assert view.sum() == 15
+    finally:
+        gc.set_threshold(*threshold)
+
+
+def test_cycles_through_python_are_collected():
+    """Bug 50: an object that holds an array, and that the array's consumer holds, goes with the collector."""
+
+    class Node:
+        pass
+
+    node = Node()
+    node.itself = node
+    node.array = Array.full((10,), 1.0)
+    node.view = np.from_dlpack(node.array)
+    node.again = interop_demo.asarray(node.view)
+    node.capsule = node.again.__dlpack__(max_version=(1, 0))
+    assert interop_demo.live_exports() == 2
+    del node
+    gc.collect()
+    assert interop_demo.live_exports() == 0
+
+
+def test_references_are_let_go_at_once():
+    """Without a cycle nothing waits for the collector."""
+    gc.disable()
+    try:
+        before = interop_demo.live_allocations()
+        array = Array.full((10,), 1.0)
+        view = np.from_dlpack(array)[2:]
+        capsule = interop_demo.asarray(view).__dlpack__(max_version=(1, 0))
+        interop_demo.describe(capsule)
+        del array, view, capsule
+        assert interop_demo.live_allocations() == before
+    finally:
+        gc.enable()
+
+
+def test_references_to_modules_and_singletons_stay_as_they_are():
+    """Bug 37."""
+    watched = [None, True, False, (), "", 0, 1, Ellipsis, sys, np, interop_demo, ctypes, sys.modules, Array, np.ndarray,
+        BufferError,
+               interop_demo.ArrayError, "max_version", "__dlpack__", "stream"]
+    source, array = np.ones((2, 3)), Array.full((2, 3), 1.0)
+
+    def everything():
+        interop_demo.describe(source)
+        interop_demo.asarray(source)[0].__dlpack__(max_version=(1, 0), copy=None, stream=None, dl_device=(1, 0))
+        release_attached(take(array.__dlpack__()))
+        np.from_dlpack(array)
+        interop_demo.parse_cai({"shape": (2,), "typestr": "<f4", "data": (4096, False), "version": 3, "strides": None})
+        for wrong in (lambda: interop_demo.describe(3), lambda: array.__dlpack__(dl_device=(2, 0)),
+            lambda: array.__dlpack__(copied=1)):
+            try:
+                wrong()
+            except (TypeError, BufferError):
+                pass
+        hasattr(array, "__cuda_array_interface__")
+
+    everything()
+    gc.collect()
+    before = [sys.getrefcount(value) for value in watched]
+    for _ in range(1000):
+        everything()
+    gc.collect()
+    after = [sys.getrefcount(value) for value in watched]
+    grown = {repr(value)[:40]: (was, now) for value, was,
+        now in zip(watched, before, after, strict=True) if abs(now - was) > 100}
+    assert not grown
+
+
+# The end of the interpreter: exit status 0 (R97, bugs 55 to 57)
+
+ENDINGS = {
+    "live-objects": """
+        array = interop_demo.Array.full((10,), 1.0)
+        view, capsule, again = np.from_dlpack(array), array.__dlpack__(), interop_demo.asarray(np.ones(3))
+    """,
+    "a-cycle": """
+        class Node: pass
+        node = Node(); node.itself = node
+        node.array = interop_demo.Array.full((10,), 1.0)
+        node.view = np.from_dlpack(node.array)
+        np.kept = node
+    """,
+    "kept-by-a-builtin-module": """
+        import builtins
+        builtins.kept = [np.from_dlpack(interop_demo.Array.full((10,), 1.0)), interop_demo.asarray(np.ones(3))[1:].__dlpack__(max_version=(1, 0))]
+    """,
+    "never-released": """
+        kept = [take(interop_demo.Array.full((10,), 1.0).__dlpack__(max_version=version)) for version in (None, (1, 0))]
+    """,
+    "released-after-the-end": """
+        # As a static object of a C++ library does: from a function that runs when the process exits.
+        for version in (None, (1, 0)):
+            struct = take(interop_demo.Array.full((10,), 1.0).__dlpack__(max_version=version))
+            at_exit(struct.deleter, ctypes.addressof(struct), None)
+            struct = take(interop_demo.asarray(np.ones(3)).__dlpack__(max_version=version or (1, 0)))
+            at_exit(struct.deleter, ctypes.addressof(struct), None)
+    """,
+    "released-after-the-end-image": """
+        struct = take(interop_demo.edges(interop_demo.Array.full((4, 5, 3), 1.0)).__dlpack__(max_version=(1, 0)))
+        at_exit(struct.deleter, ctypes.addressof(struct), None)
+    """,
+    "parked": """
+        import threading
+        struct = take(interop_demo.Array.full((10,), 1.0).__dlpack__())
+        release(struct)
+        assert interop_demo.pending_releases() == 1
+    """,
+    "atexit": """
+        import atexit
+        array = interop_demo.Array.full((10,), 1.0)
+        struct = take(array.__dlpack__())
+        atexit.register(lambda: (release(struct), interop_demo.describe(array)))
+    """,
+    "weakref-finalize": """
+        import weakref
+        array = interop_demo.Array.full((10,), 1.0)
+        weakref.finalize(array, print)
+        class Last:
+            def __del__(self):
+                np.from_dlpack(array), interop_demo.checksum(array)
+        last = Last()
+    """,
+    "daemon-threads": """
+        import threading, time
+        def work():
+            while True:
+                array = interop_demo.Array.full((10,), 1.0)
+                np.from_dlpack(array), interop_demo.asarray(np.ones(3))
+                release(take(array.__dlpack__()))
+        for _ in range(4):
+            threading.Thread(target=work, daemon=True).start()
+        time.sleep(0.05)
+    """,
+    "sys-exit": """
+        array = interop_demo.Array.full((10,), 1.0)
+        view = np.from_dlpack(array)
+        sys.exit(0)
+    """,
+    "second-interpreter": """
+        try:
+            import _xxsubinterpreters as interpreters
+        except ImportError:
+            import _interpreters as interpreters
+        other = interpreters.create()
+        struct = take(interop_demo.Array.full((10,), 1.0).__dlpack__())
+        at_exit(struct.deleter, ctypes.addressof(struct), None)
+        kept = np.from_dlpack(interop_demo.Array.full((10,), 1.0))
+    """,
+}
+
+
+@pytest.mark.parametrize("ending", ENDINGS)
+@pytest.mark.parametrize("attempt", range(2))
+def test_the_end_of_the_interpreter(ending, attempt):
+    if "at_exit" in ENDINGS[ending] and sys.platform != "linux":
+        pytest.skip("__cxa_atexit by its name in libc")
+    beginning = """
+        import ctypes, sys
+        import numpy as np
+        import interop_demo
+        from capsules import release, take
+        at_exit = getattr(ctypes.CDLL(None), "__cxa_atexit", None)
+        if at_exit:
+            at_exit.argtypes = [ctypes.c_void_p] * 3
+    """
+    run(beginning + ENDINGS[ending])

@@ -1,0 +1,226 @@
+"""NumPy and Rust on one memory, both ways (R128, R175, R176, bugs 79 to 84, 99, 131 to 136)."""
+
+import os
+
+import interop_demo
+import numpy as np
+import pytest
+from interfaces import types_of
+
+Array = interop_demo.Array
+ArrayError = interop_demo.ArrayError
+
+NUMBERS = ["|i1", "<i2", "<i4", "<i8", "|u1", "<u2", "<u4", "<u8", "<f2", "<f4", "<f8"]
+DTYPES = ["|b1", *NUMBERS, "<c8", "<c16"]
+
+# Views of NumPy, made of 24 elements in a (4, 6) array that may be written.
+LAYOUTS = {
+    "plain": lambda a: a,
+    "0d": lambda a: a[1, 2, ...],
+    "1d": lambda a: a[1],
+    "column": lambda a: a[:, 3],
+    "empty": lambda a: a[2:2],
+    "empty-middle": lambda a: a[:, 3:3][:, :, None],
+    "fortran": lambda a: a.T,
+    "fortran-copy": lambda a: np.asfortranarray(a),
+    "every-other": lambda a: a[::2, ::3],
+    "backwards": lambda a: a[::-1, ::-1],
+    "backwards-rows": lambda a: a[::-1],
+    "ones": lambda a: a[1:2, None, 3:4],
+    "ones-between": lambda a: a[:, None, :, None],
+    "5d": lambda a: a.reshape(2, 2, 1, 3, 2).transpose(3, 0, 4, 2, 1),
+    "overlapping": lambda a: np.lib.stride_tricks.as_strided(a, (3, 4), (a.itemsize, a.itemsize)),
+}
+
+
+def numbered(dtype, shape=(4, 6)):
+    return np.arange(24).reshape(shape).astype(dtype)
+
+
+def address(array):
+    return array.__array_interface__["data"][0]
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_there_and_back(dtype, layout):
+    """What NumPy has, Rust describes; what Rust shares, NumPy gets, the same memory."""
+    array = LAYOUTS[layout](numbered(dtype))
+    facts = interop_demo.describe(array)
+    assert facts["device"] == (1, 0)
+    assert facts["dtype"] == array.dtype.str
+    assert facts["shape"] == array.shape
+    assert facts["nbytes"] == array.nbytes
+    assert facts["readonly"] is False
+    assert facts["stream"] is None
+    assert facts["protocol"] == "dlpack_versioned"
+    assert facts["data"] == (address(array) if array.size else 0)
+    strides = facts["strides"]
+    assert all(extent == 1 or array.size == 0 or step * array.itemsize == real
+               for extent, step, real in zip(array.shape, strides, array.strides, strict=True))
+    assert {name: types_of(facts[name]) for name in ("shape", "strides", "data", "nbytes", "readonly")} == {
+        "shape": (tuple, *[int] * array.ndim), "strides": (tuple, *[int] * array.ndim), "data": int, "nbytes": int,
+        "readonly": bool,
+    }
+    back = np.from_dlpack(interop_demo.asarray(array))
+    assert back.dtype == array.dtype
+    assert back.shape == array.shape
+    assert np.array_equal(back, array)
+    assert back.flags.writeable
+    if array.size:
+        assert address(back) == address(array)
+        back[...] = 0
+        assert not array.any()
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_read_only_stays_read_only(dtype):
+    array = numbered(dtype)
+    array.flags.writeable = False
+    for source in (array, array[::2], array.T, array[1, 1, ...], array[:0], np.broadcast_to(array[0], (7, 6))):
+        assert interop_demo.describe(source)["readonly"] is True
+        again = interop_demo.asarray(interop_demo.asarray(source))
+        assert interop_demo.describe(again)["readonly"] is True
+        again = np.from_dlpack(again)
+        # For an array without elements NumPy makes one of its own, which may be written.
+        assert again.flags.writeable is (source.size == 0)
+        assert np.array_equal(again, source)
+        with pytest.raises(ArrayError):
+            interop_demo.scale_(source, 2.0)
+
+
+@pytest.mark.parametrize("dtype", ["|b1", *NUMBERS])
+@pytest.mark.parametrize("order", ["C", "F"])
+@pytest.mark.parametrize("shape", [(), (5,), (0,), (2, 3), (2, 0, 3), (2, 3, 4)], ids=repr)
+def test_full(dtype, order, shape):
+    array = Array.full(shape, 1, dtype, order=order)
+    seen = np.from_dlpack(array)
+    expected = np.full(shape, 1, dtype, order=order)
+    assert seen.dtype == expected.dtype
+    assert np.array_equal(seen, expected)
+    assert seen.size == 0 or seen.strides == expected.strides
+    assert seen.flags.writeable
+    assert seen.size == 0 or address(seen) == interop_demo.describe(array)["data"]
+    assert interop_demo.checksum(array) == expected.size
+    seen[...] = 0
+    assert interop_demo.checksum(array) == 0
+
+
+def test_numpy_asks_as_it_likes():
+    """The keywords that `np.from_dlpack` passes on."""
+    array = Array.full((2, 3), 1.5)
+    where = interop_demo.describe(array)["data"]
+    assert address(np.from_dlpack(array, device="cpu")) == where
+    assert address(np.from_dlpack(array, copy=False)) == where
+    assert address(np.from_dlpack(array, copy=None)) == where
+    copied = np.from_dlpack(array, copy=True)
+    assert address(copied) != where
+    copied[...] = 7
+    assert interop_demo.checksum(array) == 9
+    assert address(np.asarray(np.from_dlpack(array))) == where
+
+
+def test_what_numpy_refuses_is_passed_on():
+    """Bugs 73, 106, 149: foreign byte order, texts, objects, dates, records."""
+    for dtype in (">f4", ">i8", "S4", "U4", "O", "M8[s]", "m8[s]", "V8", "f4,f4"):
+        with pytest.raises(BufferError) as caught:
+            interop_demo.describe(np.zeros(3, dtype))
+        assert not isinstance(caught.value, ArrayError)
+    with pytest.raises(BufferError):
+        interop_demo.describe(np.zeros(3, np.longdouble))
+
+
+@pytest.mark.filterwarnings("ignore::PendingDeprecationWarning")
+def test_numpy_classes():
+    """Subclasses, masked arrays, scalars of NumPy."""
+    assert interop_demo.describe(np.matrix([[1.0, 2.0]]))["shape"] == (1, 2)
+    assert interop_demo.checksum(np.ma.array([1.0, 2.0])) == 3
+    assert interop_demo.checksum(type("Mine", (np.ndarray,), {})((2,), "f8", np.array([1.0, 2.0]))) == 3
+    with pytest.raises((TypeError, AttributeError)):
+        interop_demo.describe(np.float32(3))
+
+
+def test_broadcast_arrays_cannot_be_scaled():
+    """Bug 91: two indices on one element; reading is fine."""
+    base = np.arange(4.0)
+    overlapping = np.lib.stride_tricks.as_strided(base, (2, 3), (8, 8), writeable=True)
+    assert interop_demo.checksum(overlapping) == 0 + 1 + 2 + 1 + 2 + 3
+    with pytest.raises(ArrayError, match="strides"):
+        interop_demo.scale_(overlapping, 2.0)
+    zero = np.lib.stride_tricks.as_strided(base, (5,), (0,), writeable=True)
+    assert interop_demo.describe(zero)["strides"] == (0,)
+    with pytest.raises(ArrayError, match="strides"):
+        interop_demo.scale_(zero, 2.0)
+    assert np.array_equal(base, np.arange(4.0))
+
+
+def test_a_big_broadcast_array_is_described_and_no_more():
+    array = np.broadcast_to(np.float32(1), (2**40, 2**10))
+    facts = interop_demo.describe(array)
+    assert (facts["shape"], facts["strides"], facts["nbytes"]) == ((2**40, 2**10), (0, 0), 2**52)
+    assert np.from_dlpack(interop_demo.asarray(array)).shape == array.shape
+
+
+@pytest.mark.parametrize("offset", range(8))
+def test_any_alignment(offset):
+    """R76, bug 87: a view needs no alignment, and kernels that read element by element neither."""
+    array = np.frombuffer(bytearray(8 * 4 + 8), "|u1")[offset : offset + 32].view("<f8")
+    array[...] = [1, 2, 3, 4]
+    assert interop_demo.describe(array)["data"] == address(array)
+    assert interop_demo.checksum(array) == 10
+    interop_demo.scale_(array, 2.0)
+    assert array.tolist() == [2, 4, 6, 8]
+    assert np.array_equal(np.from_dlpack(interop_demo.asarray(array)), array)
+
+
+def test_the_source_may_go():
+    """Bugs 41, 42, 45: the import keeps the memory of a temporary array."""
+    array = interop_demo.asarray(np.arange(1000.0))
+    others = [np.full(1000, 7.0) for _ in range(100)]
+    assert interop_demo.checksum(array) == 499500
+    view = np.from_dlpack(array)[10:20]
+    del array
+    assert view.sum() == sum(range(10, 20))
+    del others
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/self/statm"), reason="the size of the process is read from /proc")
+@pytest.mark.parametrize("trip", ["there", "back", "both", "unused", "refused", "sliced"])
+def test_ten_thousand_trips_leave_nothing(trip):
+    """Bugs 21, 28, 32, 61: no export, no allocation, no memory."""
+    outside = np.ones((64, 64), "<f4")
+    inside = Array.full((64, 64), 1.0)
+    trips = {
+        "there": lambda: interop_demo.describe(outside),
+        "back": lambda: np.from_dlpack(inside),
+        "both": lambda: np.from_dlpack(interop_demo.asarray(outside)),
+        "unused": lambda: (inside.__dlpack__(), inside.__dlpack__(max_version=(1, 0), copy=True)),
+        "refused": lambda: refuse(inside),
+        "sliced": lambda: inside[1:, ::2].__dlpack__(max_version=(1, 0)),
+    }
+    go = trips[trip]
+    for _ in range(1000):
+        go()
+    before = counters(), resident()
+    for _ in range(10_000):
+        go()
+    assert counters() == before[0]
+    assert resident() - before[1] < 2 << 20
+
+
+def refuse(array):
+    try:
+        array.__dlpack__(dl_device=(2, 0))
+    except BufferError:
+        return
+    raise AssertionError("not refused")
+
+
+def counters():
+    return interop_demo.live_exports(), interop_demo.live_allocations(), interop_demo.pending_releases()
+
+
+def resident():
+    """The memory of the process, in bytes."""
+    with open("/proc/self/statm") as file:
+        return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")

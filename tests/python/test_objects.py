@@ -1,0 +1,290 @@
+"""What an object can be: none at all, on which device, with an interface (R25, R49 to R53, R117 to R119, bugs 41, 153, 157)."""
+
+import collections
+import enum
+import inspect
+import itertools
+
+import interop_demo
+import numpy as np
+import pytest
+from capsules import CPU, CUDA, CUDA_HOST, CUDA_MANAGED, ROCM, Producer, Tensor
+from interfaces import DICT, dict_with
+
+ArrayError = interop_demo.ArrayError
+describe = interop_demo.describe
+Device = enum.IntEnum("Device", {"CPU": CPU, "CUDA": CUDA, "PINNED": CUDA_HOST})
+
+
+def raising(error):
+    def method(self, *arguments, **wishes):
+        raise error
+
+    return method
+
+
+@pytest.mark.parametrize(("function", "signature"), [
+    ("describe", "(obj, *, stream=None)"), ("asarray", "(obj, *, stream=None)"), ("parse_cai", "(d)"),
+    ("scale_", "(obj, factor)"), ("checksum", "(obj)"),
+    ("live_allocations", "()"), ("live_exports", "()"), ("pending_releases", "()"),
+])
+def test_signatures(function, signature):
+    """The contract of the module, design section 9."""
+    assert str(inspect.signature(getattr(interop_demo, function))) == signature
+
+
+def test_the_stream_is_a_keyword():
+    for function in (describe, interop_demo.asarray):
+        with pytest.raises(TypeError):
+            function(np.ones(3), None)
+        assert function(obj=np.ones(3), stream=None) is not None
+
+
+def test_half_a_producer():
+    """R119: a missing method is an AttributeError, as the standard says."""
+
+    class Half:
+        def __dlpack__(self, **wishes):
+            return Tensor().capsule()
+
+    with pytest.raises(AttributeError, match="__dlpack_device__"):
+        describe(Half())
+
+
+NOTHING = {
+    "none": None, "int": 3, "float": 1.5, "str": "array", "bytes": b"\0" * 16, "list": [1.0, 2.0],
+    "memoryview": memoryview(b"ab"),
+    "dict": {"shape": (2,)}, "interface-dict": dict_with(), "object": object(), "class": Producer,
+    "module": interop_demo,
+    "array-class": interop_demo.Array, "numpy-class": np.ndarray, "dtype": np.dtype("f4"),
+    "device-only": type("D", (), {"__dlpack_device__": lambda self: (1, 0)})(),
+    "module-none": type("M", (), {"__module__": None})(),
+    "module-raises": type("M", (), {"__module__": property(raising(RuntimeError("no")))})(),
+    "weird-name": type("größe \ud800"[:5], (), {})(),
+    "numpy-interface": type("N", (), {"__array_interface__": np.zeros(2).__array_interface__})(),
+}
+
+
+@pytest.mark.parametrize("value", NOTHING.values(), ids=NOTHING)
+def test_no_producer(value):
+    """Bug 153, 157: a TypeError for every function, and nothing worse."""
+    for consumer in (describe, interop_demo.asarray, interop_demo.checksum, interop_demo.edges):
+        with pytest.raises((TypeError, AttributeError)) as caught:
+            consumer(value)
+        assert not isinstance(caught.value, ArrayError)
+    with pytest.raises((TypeError, AttributeError)):
+        interop_demo.scale_(value, 1.0)
+
+
+def test_the_message_names_class_and_protocols():
+    with pytest.raises(TypeError, match="list.*__dlpack__.*__cuda_array_interface__"):
+        describe([1.0])
+
+
+# Devices (R117, R118)
+
+
+@pytest.mark.parametrize("device", [(Device.CPU, 0), (1, 3), (np.int64(1), np.int32(0)), (Device.CPU, Device.CPU)],
+    ids=repr)
+def test_spellings_of_the_device(device):
+    assert describe(Producer(Tensor(), device))["device"] == (1, 0)
+
+
+@pytest.mark.parametrize("device", [
+    None, 1, "cpu", (), (1,), (1, 0, 0), [1, 0], (1.0, 0), ("cpu", 0), (None, 0), (True, 0), (1, False), (1, None),
+    {1: 0},
+], ids=repr)
+def test_bad_devices(device):
+    producer = Producer(Tensor(), device)
+    producer.device = device
+    with pytest.raises(TypeError, match="__dlpack_device__"):
+        describe(producer)
+    assert producer.asked == []
+
+
+@pytest.mark.parametrize("device", [(0, 0), (ROCM, 0), (77, 0), (-1, 0), (2, -1), (2**31, 0), (2**200, 0), (1, 2**40)],
+    ids=repr)
+def test_devices_that_are_of_no_use(device):
+    """Refused before a capsule is asked for: other devices have other rules about streams."""
+    producer = Producer(Tensor(), device)
+    with pytest.raises(ArrayError, match="device"):
+        describe(producer)
+    assert producer.asked == []
+
+
+HOST = (CPU, CUDA_HOST, CUDA_MANAGED)
+
+
+@pytest.mark.parametrize("said", [(CPU, 0), (CUDA, 0), (CUDA, 1), (CUDA_HOST, 0), (CUDA_MANAGED, 2)], ids=repr)
+@pytest.mark.parametrize("found", [(CPU, 0), (CPU, 1), (CUDA, 0), (CUDA, 1), (CUDA_HOST, 0), (CUDA_MANAGED, 0)],
+    ids=repr)
+def test_two_statements_about_the_device(said, found):
+    """R118: PyTorch calls pinned memory one thing here and another there, so the kinds that the host reaches are one."""
+    tensor = Tensor(device=found)
+    producer = Producer(tensor, said)
+    if said == found or (said[0] in HOST and found[0] in HOST):
+        assert describe(producer)["device"] == (found[0], found[1] if found[0] == CUDA else 0)
+    else:
+        with pytest.raises(ArrayError, match="__dlpack_device__"):
+            describe(producer)
+    assert tensor.released == 1
+
+
+# The CUDA Array Interface of objects (R25, R49, R51, R53, bug 41)
+
+
+class Interface:
+    """An object with an interface; it counts how often it is asked."""
+
+    def __init__(self, interface):
+        self.interface, self.asked = interface, 0
+
+    @property
+    def __cuda_array_interface__(self):
+        self.asked += 1
+        return self.interface
+
+
+def test_an_interface_without_a_driver():
+    """Nothing here can tell whose address that is; the error says so, names the object, and looked once."""
+    producer = Interface(dict_with())
+    with pytest.raises(ArrayError, match="driver.*Interface"):
+        describe(producer)
+    assert producer.asked == 1
+
+
+@pytest.mark.parametrize(("changes", "error", "place"), [
+    ({"mask": {}}, ArrayError, "mask"), ({"stream": 0}, ArrayError, "stream"), ({"shape": (2.0,)}, TypeError, "shape"),
+    ({"typestr": "<V2"}, ArrayError, "DLPack"), ({"version": 4}, ArrayError, "version"),
+])
+def test_an_interface_is_checked_like_a_dict(changes, error, place):
+    with pytest.raises(error, match=place):
+        describe(Interface(dict_with(**changes)))
+
+
+@pytest.mark.parametrize("value", [None, 3, "x", []], ids=repr)
+def test_an_interface_that_is_no_dict(value):
+    with pytest.raises(TypeError, match="__cuda_array_interface__"):
+        describe(Interface(value))
+
+
+def test_dlpack_is_preferred():
+    """R53: the interface is not even looked at."""
+
+    class Both(Producer):
+        @property
+        def __cuda_array_interface__(self):
+            return pytest.fail("asked for the interface")
+
+    assert describe(Both(Tensor()))["protocol"] == "dlpack_versioned"
+
+
+def test_an_error_of_dlpack_does_not_lead_to_the_interface():
+    """Bug 130: what a producer refuses is not tried another way."""
+
+    class Both(Producer):
+        __cuda_array_interface__ = property(lambda self: pytest.fail("asked for the interface"))
+
+        def __dlpack__(self, **wishes):
+            raise BufferError("requires grad")
+
+    with pytest.raises(BufferError, match="requires grad"):
+        describe(Both(Tensor()))
+
+
+# Objects that change while they are read
+
+
+class Index:
+    """An index that does something first."""
+
+    def __init__(self, number, action):
+        self.number, self.action = number, action
+
+    def __index__(self):
+        self.action()
+        return self.number
+
+
+def test_lists_that_shrink_while_they_are_read():
+    numbers = [4, 4, 4]
+    numbers[0] = Index(4, numbers.clear)
+    assert interop_demo.parse_cai(dict_with(shape=numbers))["shape"] == (4,)
+    numbers[:] = [Index(12, numbers.clear), 4]
+    with pytest.raises(ArrayError, match="`strides`: found 1"):
+        interop_demo.parse_cai(dict_with(strides=numbers))
+    descr = [("x", "<f4"), ("y", "<f4")]
+    descr[0] = ("x", "<f4", Index(1, descr.clear))
+    with pytest.raises(ArrayError, match="`descr`: found fields of 4 bytes"):
+        interop_demo.parse_cai(dict_with(typestr="|V8", descr=descr))
+
+
+def test_tuples_that_iterate_as_they_like():
+    """What counts is what is in the tuple, or it is refused; never what has no end."""
+
+    class Endless(tuple):
+        def __iter__(self):
+            return itertools.repeat(1)
+
+        def __len__(self):
+            return 2**62
+
+    for key in ("shape", "strides"):
+        try:
+            facts = interop_demo.parse_cai(dict_with(**{key: Endless((4, 4) if key == "strides" else (2, 3))}))
+        except (ArrayError, TypeError) as error:
+            assert key in str(error)
+        else:
+            assert facts["shape"] == (2, 3)
+
+
+def test_a_dict_that_changes_while_it_is_read():
+    changing = dict(DICT)
+    changing["shape"] = (Index(2, lambda: changing.pop("data")), 3)
+    with pytest.raises(ArrayError, match="`data`"):
+        interop_demo.parse_cai(changing)
+    changing = collections.UserDict(DICT)
+    changing["shape"] = (Index(2, lambda: changing.update(data=(8192, True))), 3)
+    assert interop_demo.parse_cai(changing)["data"] == 8192
+
+
+def test_an_import_within_an_import():
+    """A producer that uses the library while it is asked."""
+
+    class Nested(Producer):
+        def __dlpack__(self, **wishes):
+            inner = Tensor()
+            assert describe(Producer(inner))["shape"] == (2, 3)
+            assert interop_demo.checksum(np.from_dlpack(interop_demo.Array.full((2,), 1.0))) == 2
+            assert inner.released == 1
+            return super().__dlpack__(**wishes)
+
+        def __dlpack_device__(self):
+            describe(np.ones(3))
+            return super().__dlpack_device__()
+
+    tensor = Tensor()
+    assert describe(Nested(tensor))["data"] == tensor.memory
+    assert tensor.released == 1
+
+
+def test_recursion_without_end():
+    class Itself:
+        @property
+        def __dlpack__(self):
+            return describe(self)
+
+    with pytest.raises(RecursionError):
+        describe(Itself())
+
+
+@pytest.mark.parametrize("device", ["cuda", "pinned", "managed"])
+def test_memory_of_a_gpu_that_may_not_be_there(device):
+    """An array, or an error that says what is missing; whatever is there, the next call works."""
+    try:
+        array = interop_demo.Array.full((2, 3), 1.0, device=device)
+    except (BufferError, RuntimeError) as error:
+        assert device in str(error) or "driver" in str(error) or "CUDA" in str(error)
+    else:
+        assert describe(array)["shape"] == (2, 3)
+    assert interop_demo.checksum(interop_demo.Array.full((2, 3), 1.0)) == 6

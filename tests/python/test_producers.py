@@ -1,0 +1,249 @@
+"""How producers are asked: streams, old signatures, errors of their own (R52, R113 to R116, R129, R142, R156).
+
+What else an object can be is in test_objects.py.
+"""
+
+import functools
+
+import interop_demo
+import numpy as np
+import pytest
+from capsules import CPU, CUDA, CUDA_HOST, CUDA_MANAGED, Producer, Tensor
+
+ArrayError = interop_demo.ArrayError
+describe = interop_demo.describe
+
+
+def producer_with(**members):
+    """A producer of a fresh tensor whose class has these members as well."""
+    return type("Odd", (Producer,), members)(Tensor())
+
+
+# What it is asked (R113, R129, R142, bugs 4, 7, 9)
+
+
+@pytest.mark.parametrize("stream", [None, -1, 1, 2, 0x7F00_1234_5670], ids=repr)
+def test_a_cpu_producer_is_asked_for_a_version_and_nothing_else(stream):
+    producer = Producer(Tensor())
+    assert describe(producer, stream=stream)["stream"] is None
+    assert producer.asked == [{"max_version": (1, 3)}]
+    version = producer.asked[0]["max_version"]
+    assert type(version) is tuple
+    assert [type(number) for number in version] == [int, int]
+
+
+@pytest.mark.parametrize("kind", [CUDA, CUDA_HOST, CUDA_MANAGED])
+@pytest.mark.parametrize(("stream", "passed", "known"), [
+    (None, 1, 1), (-1, -1, None), (1, 1, 1), (2, 2, 2), (0x7F00_1234_5670,) * 3, (np.int64(2), 2, 2), (2**63 + 8,) * 3,
+    (2**64 - 1,) * 3,
+], ids=repr)
+def test_a_cuda_producer_is_told_the_stream(kind, stream, passed, known):
+    """R141, R144: always, as an exact int; None is the legacy default stream, never 0."""
+    tensor = Tensor(device=(kind, 0))
+    producer = Producer(tensor)
+    assert describe(producer, stream=stream)["stream"] == known
+    assert producer.asked == [{"stream": passed, "max_version": (1, 3)}]
+    assert type(producer.asked[0]["stream"]) is int
+    assert tensor.released == 1
+
+
+class Stream:
+    """A stream of another library."""
+
+    def __init__(self, *answer):
+        self.answer = answer
+
+    def __cuda_stream__(self):
+        return self.answer
+
+
+@pytest.mark.parametrize(("handle", "passed"), [(0, 1), (1, 1), (2, 2), (0x7F00_1234_5670, 0x7F00_1234_5670)])
+def test_stream_objects(handle, passed):
+    """R156, R169: a null handle is the legacy default stream, and never passed on as 0."""
+    producer = Producer(Tensor(device=(CUDA, 0)))
+    assert describe(producer, stream=Stream(0, handle))["stream"] == passed
+    assert producer.asked[0]["stream"] == passed
+    assert describe(Producer(Tensor()), stream=Stream(0, handle))["stream"] is None
+
+
+class RaisingStream:
+    def __cuda_stream__(self):
+        raise RuntimeError("from the stream")
+
+
+@pytest.mark.parametrize(("stream", "error"), [
+    (0, ArrayError), (-2, ArrayError), (2**64, ArrayError), (2**200, ArrayError), (True, TypeError), (False, TypeError),
+    (1.0, TypeError), ("1", TypeError), ((), TypeError), (object(), TypeError), (Stream(1, 7), ArrayError),
+    (Stream(), (TypeError, ValueError)), (Stream(0), (TypeError, ValueError)),
+    (Stream(0, 1, 2), (TypeError, ValueError)),
+    (Stream("0", 7), TypeError), (Stream(0, None), TypeError), (Stream(0, -1), (ValueError, OverflowError)),
+    (Stream(0, 2**64), (ValueError, OverflowError)), (Stream(0, 1.0), TypeError), (RaisingStream(), RuntimeError),
+], ids=lambda value: getattr(value, "answer", None) and repr(value.answer))
+@pytest.mark.parametrize("kind", [CPU, CUDA])
+def test_bad_streams(stream, error, kind):
+    """Refused before the producer is asked, whatever its device."""
+    for consumer in (describe, interop_demo.asarray):
+        producer = Producer(Tensor(device=(kind, 0)))
+        with pytest.raises(error):
+            consumer(producer, stream=stream)
+        assert producer.asked == []
+
+
+# Old producers (R113, R114, R116)
+
+
+def stream_only(self, stream=None):
+    self.asked.append({} if stream is None else {"stream": stream})
+    return self.tensor.capsule()
+
+
+def keyword_stream_only(self, *, stream=None):
+    return stream_only(self, stream)
+
+
+def nothing(self):
+    return stream_only(self)
+
+
+def cython(self, **wishes):
+    """As Cython and pybind11 say it."""
+    if wishes:
+        raise TypeError("__dlpack__(): incompatible function arguments. The following argument types are supported: ...")
+    return stream_only(self)
+
+
+OLD = [stream_only, keyword_stream_only, nothing, cython]
+
+
+@pytest.mark.parametrize("method", OLD)
+@pytest.mark.parametrize("form", ["legacy", "versioned"])
+def test_old_signatures(method, form):
+    producer = type("Old", (Producer,), {"__dlpack__": method})(Tensor(form))
+    assert describe(producer)["protocol"] == {"legacy": "dlpack", "versioned": "dlpack_versioned"}[form]
+    assert producer.asked == [{}]
+    assert producer.tensor.released == 1
+
+
+@pytest.mark.parametrize("method", OLD[:2])
+@pytest.mark.parametrize("stream", [None, 7])
+def test_old_signatures_are_told_the_stream(method, stream):
+    """`stream` is dropped last, and on CUDA not at all."""
+    producer = type("Old", (Producer,), {"__dlpack__": method})(Tensor("legacy", device=(CUDA, 0)))
+    assert describe(producer, stream=stream)["stream"] == (stream or 1)
+    assert producer.asked == [{"stream": stream or 1}]
+
+
+@pytest.mark.parametrize("make", [
+    lambda capsule: staticmethod(lambda stream=None: capsule),
+    lambda capsule: staticmethod(lambda: capsule),
+    lambda capsule: staticmethod(functools.partial(lambda capsule, **wishes: capsule, capsule)),
+    lambda capsule: property(lambda self: lambda max_version=None: capsule),
+    lambda capsule: classmethod(lambda cls, *, max_version, stream=None: capsule),
+], ids=["stream", "nothing", "partial", "property", "classmethod"])
+def test_other_callables(make):
+    tensor = Tensor("legacy")
+    assert describe(producer_with(__dlpack__=make(tensor.capsule())))["data"] == tensor.memory
+    assert tensor.released == 1
+
+
+def test_methods_of_the_instance():
+    """An object that forwards, such as a proxy."""
+
+    class Proxy:
+        def __init__(self, target):
+            self.target = target
+
+        def __getattr__(self, name):
+            return getattr(self.target, name)
+
+    tensor = Tensor()
+    assert describe(Proxy(Producer(tensor)))["data"] == tensor.memory
+    assert tensor.released == 1
+
+
+# Errors of the producer's own (R52, R120, bugs 130, 144, 152)
+
+ERRORS = [
+    TypeError("bad dtype"), TypeError(), TypeError(7), ValueError("no"), BufferError("not exportable"),
+    RuntimeError("grad"),
+    AttributeError("inner"), KeyError("key"), OverflowError("big"), MemoryError(), StopIteration(), KeyboardInterrupt(),
+    SystemExit(3),
+    NotImplementedError(), UnicodeDecodeError("utf-8", b"\xff", 0, 1, "no"),
+]
+
+
+def raising(error, notes=None):
+    def method(self, *arguments, **wishes):
+        if notes is not None:
+            notes.append(wishes)
+        raise error
+
+    return method
+
+
+@pytest.mark.parametrize("error", ERRORS, ids=repr)
+def test_an_error_in_dlpack_is_passed_on(error):
+    """As it is, after one call: `TypeError('bad dtype')` is not about the keywords (bug 144)."""
+    calls = []
+    producer = producer_with(__dlpack__=raising(error, calls))
+    with pytest.raises(BaseException) as caught:
+        describe(producer)
+    assert caught.value is error
+    assert len(calls) == 1
+
+
+@pytest.mark.parametrize("error", ERRORS, ids=repr)
+def test_an_error_in_dlpack_device_is_passed_on(error):
+    producer = producer_with(__dlpack_device__=raising(error))
+    with pytest.raises(BaseException) as caught:
+        describe(producer)
+    assert caught.value is error
+    assert producer.asked == []
+
+
+@pytest.mark.parametrize("error", [error for error in ERRORS if not isinstance(error, AttributeError)], ids=repr)
+@pytest.mark.parametrize("name", ["__dlpack__", "__cuda_array_interface__"])
+def test_an_error_in_a_property_is_passed_on(error, name):
+    """R52, bug 152: only an AttributeError means that there is no such attribute."""
+    producer = type("Odd", (), {name: property(raising(error))})()
+    with pytest.raises(BaseException) as caught:
+        describe(producer)
+    assert caught.value is error
+
+
+@pytest.mark.parametrize("name", ["__dlpack__", "__cuda_array_interface__"])
+def test_an_attribute_error_in_a_property_is_no_attribute(name):
+    producer = type("Odd", (), {name: property(raising(AttributeError("none")))})()
+    with pytest.raises(TypeError, match="__dlpack__"):
+        describe(producer)
+
+
+def test_the_first_error_is_kept():
+    """R114: where the second call fails as well, the first error is its cause."""
+
+    def method(self, stream=None):
+        raise ValueError("in the old method")
+
+    with pytest.raises(ValueError, match="in the old method") as caught:
+        describe(producer_with(__dlpack__=method))
+    assert isinstance(caught.value.__cause__, TypeError)
+    assert "max_version" in str(caught.value.__cause__)
+
+
+def test_a_cause_of_the_producer_is_kept():
+    def method(self, stream=None):
+        raise ValueError("outer") from RuntimeError("inner")
+
+    with pytest.raises(ValueError, match="outer") as caught:
+        describe(producer_with(__dlpack__=method))
+    assert isinstance(caught.value.__cause__, RuntimeError)
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_an_error_that_cannot_be_printed():
+    class Mute(TypeError):
+        def __str__(self):
+            raise RuntimeError("no text")
+
+    with pytest.raises(Mute):
+        describe(producer_with(__dlpack__=raising(Mute())))

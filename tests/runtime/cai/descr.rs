@@ -1,0 +1,185 @@
+//! The key `descr`: structs of fields, nested and padded.
+
+use interop_core::cai::{CudaArrayInterface, DescrEntry, DescrType};
+use interop_core::{
+    CudaArray, DType, Device, Element, ErrorKind, Float8E4m3fn, FromArray, Import, Lease, Record, RecordField,
+};
+
+use crate::support::arrays::{Array, Claimed};
+use crate::support::{Told, assert_told};
+
+fn entry(name: &str, typestr: &str, shape: &[i64]) -> DescrEntry {
+    DescrEntry { name: name.into(), dtype: DescrType::Typestr(typestr.into()), shape: shape.to_vec() }
+}
+
+fn nested(name: &str, entries: Vec<DescrEntry>, shape: &[i64]) -> DescrEntry {
+    DescrEntry { name: name.into(), dtype: DescrType::Nested(entries), shape: shape.to_vec() }
+}
+
+fn with_descr(typestr: &str, descr: Vec<DescrEntry>) -> CudaArrayInterface {
+    CudaArrayInterface {
+        shape: vec![2],
+        typestr: typestr.into(),
+        data: (0x7000, false),
+        version: 3,
+        descr: Some(descr),
+        ..CudaArrayInterface::default()
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Element)]
+#[repr(C)]
+struct Inner {
+    tag: u8,
+    value: i32,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Element)]
+#[repr(C)]
+struct Outer {
+    name: [u8; 3],
+    inner: [Inner; 2],
+    weight: f64,
+    last: i16,
+}
+
+/// R23: the fields with their gaps, whose sizes sum to the size in the typestr; and back again, field by field.
+#[test]
+fn structs_are_written_and_read() {
+    let array = Array::new(Claimed::gpu::<Outer>(4, 0), &[2, 2]);
+    let interface = array.to_cai().unwrap();
+    let inner = vec![entry("tag", "|u1", &[]), entry("", "|V3", &[]), entry("value", "<i4", &[])];
+    let fields = vec![
+        entry("name", "|u1", &[3]),
+        entry("", "|V1", &[]),
+        nested("inner", inner, &[2]),
+        entry("", "|V4", &[]),
+        entry("weight", "<f8", &[]),
+        entry("last", "<i2", &[]),
+        entry("", "|V6", &[]),
+    ];
+    assert_eq!((interface.typestr.as_str(), interface.descr.as_ref()), ("|V40", Some(&fields)));
+    let back = interface.facts().unwrap();
+    assert_eq!(back.record(), array.facts().unwrap().record());
+    assert_eq!((back.dtype(), back.nbytes()), (DType::opaque(40), 160));
+}
+
+/// R42: one plain field says no more than the typestr (CuPy always sends it).
+#[test]
+fn one_plain_field_is_no_record() {
+    for (typestr, descr) in [
+        ("<f4", entry("", "<f4", &[])),
+        ("<f4", entry("x", "<f4", &[])),
+        ("|b1", entry("", "|b1", &[])),
+        ("|V12", entry("", "|V12", &[])),
+    ] {
+        let facts = with_descr(typestr, vec![descr]).facts().unwrap();
+        assert_eq!((facts.record(), facts.dtype()), (None, DType::from_typestr(typestr).unwrap()));
+    }
+    let facts = with_descr("|V12", vec![entry("blob", "|V12", &[])]).facts().unwrap();
+    let blob =
+        RecordField { name: "blob".into(), offset: 0, dtype: DType::opaque(12), shape: vec![], record: None };
+    assert_eq!(facts.record(), Some(&Record { fields: vec![blob] }));
+}
+
+/// Padding is where no name is; it moves the fields behind it.
+#[test]
+fn padding_has_no_name() {
+    let descr =
+        vec![entry("", "|V2", &[2]), entry("a", "<i2", &[]), entry("", "|V1", &[]), entry("b", "|u1", &[])];
+    let facts = with_descr("|V8", descr).facts().unwrap();
+    let offsets: Vec<_> =
+        facts.record().unwrap().fields.iter().map(|field| (field.name.as_str(), field.offset)).collect();
+    assert_eq!(offsets, [("a", 4), ("b", 7)]);
+}
+
+/// What does not sum up, and what cannot be read.
+#[test]
+fn refusals() {
+    let deep = (0..20).fold(vec![entry("x", "<f4", &[])], |inner, _| vec![nested("n", inner, &[])]);
+    let rows: Vec<(CudaArrayInterface, Told)> = vec![
+        (with_descr("|V8", vec![]), (ErrorKind::DType, "descr", "fields of 0 bytes", "8 bytes in all")),
+        (
+            with_descr("|V8", vec![entry("a", "<f4", &[])]),
+            (ErrorKind::DType, "descr", "fields of 4 bytes", "\"|V8\""),
+        ),
+        (
+            with_descr("|V8", vec![entry("a", "<f4", &[3])]),
+            (ErrorKind::DType, "descr", "12 bytes", "8 bytes"),
+        ),
+        (
+            with_descr("<f8", vec![entry("a", "<f4", &[]), entry("b", "<f4", &[])]),
+            (
+                ErrorKind::DType,
+                "descr",
+                "struct {a: float32 @0, b: float32 @4}",
+                "a typestr \"|V8\" for a record",
+            ),
+        ),
+        (with_descr("<f4", vec![entry("", "<i4", &[])]), (ErrorKind::DType, "descr", "int32", "\"<f4\"")),
+        (
+            with_descr("|V4", vec![entry("a", ">f4", &[])]),
+            (ErrorKind::DType, "descr", "\">f4\"", "native byte order"),
+        ),
+        (with_descr("|V2", vec![entry("a", "<V2", &[])]), (ErrorKind::DType, "descr", "\"<V2\"", "DLPack")),
+        (with_descr("|V8", vec![entry("a", "|O8", &[])]), (ErrorKind::DType, "descr", "\"|O8\"", "")),
+        (
+            with_descr("|V4", vec![entry("a", "|u1", &[-4])]),
+            (ErrorKind::Shape, "descr field \"a\"", "the extent -4", "0 and up"),
+        ),
+        (
+            with_descr("|V4", vec![entry("a", "<f8", &[1 << 62])]),
+            (ErrorKind::DType, "descr", "record of", "65535 bytes"),
+        ),
+        (
+            with_descr("|V4", vec![entry("a", "<f8", &[i64::MAX, i64::MAX])]),
+            (ErrorKind::DType, "descr", "", "65535"),
+        ),
+        (
+            with_descr("|V4", vec![nested("a", vec![], &[])]),
+            (ErrorKind::DType, "descr", "record of 0 bytes", "1 to"),
+        ),
+        (with_descr("|V4", deep), (ErrorKind::DType, "descr", "records nested deeper", "16 deep")),
+    ];
+    for (interface, told) in rows {
+        assert_told(&interface.facts().unwrap_err(), told);
+    }
+}
+
+/// R17, fault F11: a field that has no typestr is refused like an array of its type; nothing else is written for it.
+#[test]
+fn fields_without_a_typestr_are_refused() {
+    #[derive(Clone, Copy, Element)]
+    #[repr(C)]
+    struct Scaled {
+        scale: f32,
+        values: [Float8E4m3fn; 4],
+    }
+    let error = Array::new(Claimed::gpu::<Scaled>(2, 0), &[2]).to_cai().unwrap_err();
+    assert_told(&error, (ErrorKind::DType, "descr field \"values\"", "float8_e4m3fn", "use DLPack"));
+}
+
+/// An imported struct array fits the Rust struct with the same fields, and no other.
+#[test]
+#[expect(unsafe_code, reason = "an interface owns nothing, so importing it is a promise")]
+fn records_are_compared_field_by_field() {
+    let import = |descr: Vec<DescrEntry>| {
+        // SAFETY: nothing is read at the address.
+        unsafe { Import::from_cai(&with_descr("|V8", descr), Device::cuda(0), ()) }.unwrap()
+    };
+    let right = vec![entry("tag", "|u1", &[]), entry("", "|V3", &[]), entry("value", "<i4", &[])];
+    let array: Array<Lease<Inner>> = Array::from_import(import(right.clone())).unwrap();
+    assert_eq!(array.to_cai().unwrap().descr, Some(right.clone()));
+    let mut renamed = right.clone();
+    renamed[2].name = "valve".into();
+    let mut retyped = right.clone();
+    retyped[2] = entry("value", "<f4", &[]);
+    let moved = vec![entry("tag", "|u1", &[]), entry("value", "<i4", &[]), entry("", "|V3", &[])];
+    for descr in [renamed, retyped, moved, vec![entry("", "|V8", &[])]] {
+        let refused = Array::<Lease<Inner>>::from_import(import(descr)).unwrap_err();
+        assert_told(
+            &refused.error,
+            (ErrorKind::DType, "dtype", "", "struct {tag: uint8 @0, value: int32 @4}"),
+        );
+    }
+}

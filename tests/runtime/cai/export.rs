@@ -1,0 +1,190 @@
+//! What a struct says in its `__cuda_array_interface__`.
+
+use interop_core::cai::CudaArrayInterface;
+use interop_core::{
+    CudaArray, DType, Descriptor, Device, Element, ErrorKind, Facts, Float4E2m1fnX2, Float6E2m3fn,
+    Float8E4m3fn, HostVec, Opaque, StreamHandle, Strides, Writes,
+};
+use proptest::prelude::*;
+
+use crate::support::arrays::{Array, Claimed, GPU_ADDRESS, Pinned};
+use crate::support::assert_told;
+use crate::support::brute::{settings, small_layouts};
+use crate::support::signed;
+
+/// R1 to R5, R11: a compact array.
+#[test]
+fn a_compact_array_says_little() {
+    let interface = Array::new(Claimed::gpu::<f32>(6, 0), &[2, 3]).to_cai().unwrap();
+    let expected = CudaArrayInterface {
+        shape: vec![2, 3],
+        typestr: "<f4".into(),
+        data: (GPU_ADDRESS, false),
+        version: 3,
+        strides: None,
+        stream: None,
+        descr: None,
+        mask: false,
+    };
+    assert_eq!(interface, expected);
+}
+
+/// Shape and strides in elements, and the strides that the interface says.
+type Row = (&'static [usize], &'static [isize], Option<&'static [i64]>);
+
+/// R6, R8, bugs 66, 67, 73, 83, 84: strides in bytes where they say something, the address of the first element.
+#[test]
+fn strides_are_bytes() {
+    let rows: [Row; 7] = [
+        (&[2, 3], &[3, 1], None),
+        (&[2, 3], &[1, 2], Some(&[8, 16])),
+        (&[2, 2], &[0, 1], Some(&[0, 8])),
+        (&[2, 1, 3], &[4, 999, 1], Some(&[32, 7992, 8])),
+        (&[1, 1, 5], &[7, 5, 1], None),
+        (&[3, 0], &[-1, 77], None),
+        (&[], &[], None),
+    ];
+    for (shape, strides, expected) in rows {
+        let array = Array::strided(Claimed::gpu::<f64>(6000, 0), shape, strides);
+        let said = array.to_cai().unwrap().strides;
+        assert_eq!(said.as_deref(), expected, "{shape:?} {strides:?}");
+    }
+    let claims =
+        Descriptor { strides: Strides::Elements(&[-1]), ..Descriptor::new(0x1010, Device::cuda(0), &[3]) };
+    let reversed = CudaArrayInterface::of(&claims.validate().unwrap()).unwrap();
+    assert_eq!((reversed.data.0, reversed.strides), (0x1010, Some(vec![-4])));
+}
+
+/// Fault F13: the stride of an idle axis says nothing; it may not spoil the dict (R6: a multiple of the item size).
+#[test]
+fn strides_of_idle_axes_fit() {
+    let strides = Strides::Elements(&[i64::MAX / 2, 1, 5]);
+    let claims = Descriptor { strides, ..Descriptor::new(0x1000, Device::cuda(0), &[1, 3, 4]) };
+    let said = CudaArrayInterface::of(&claims.validate().unwrap()).unwrap().strides.unwrap();
+    assert_eq!(said[1..], [4, 20]);
+    assert_eq!(said[0] % 4, 0, "{said:?}");
+}
+
+/// R7, R77's kind: no address without elements.
+#[test]
+fn an_empty_array_has_address_0() {
+    let interface = Array::new(Claimed::gpu::<f32>(6, 0), &[2, 0]).to_cai().unwrap();
+    assert_eq!((interface.data, interface.strides, interface.shape), ((0, false), None, vec![2, 0]));
+}
+
+/// R9, R10, R11, R14: the stream on which the data was written, and none in version 2.
+#[test]
+fn streams_and_versions() {
+    let rows = [
+        (StreamHandle::NothingPending, None),
+        (StreamHandle::LegacyDefault, Some(1)),
+        (StreamHandle::PerThreadDefault, Some(2)),
+        (StreamHandle::from_raw(usize::MAX), Some(usize::MAX as i128)),
+    ];
+    for (stream, said) in rows {
+        let array = Array { stream, ..Array::new(Claimed::gpu::<u8>(4, 0), &[4]) };
+        let interface = array.to_cai().unwrap();
+        assert_eq!((interface.version, interface.stream), (3, said));
+        let legacy = interface.clone().legacy();
+        assert_eq!(legacy, CudaArrayInterface { version: 2, stream: None, ..interface });
+    }
+}
+
+/// R19, bugs 131, 140: whoever shares the array may write, or not.
+#[test]
+fn the_readonly_flag() {
+    for (writes, readonly) in [(Writes::Always, false), (Writes::WhenOwned, true), (Writes::Never, true)] {
+        let claims = Descriptor { writes, ..Descriptor::new(0x1000, Device::cuda(0), &[1]) };
+        assert_eq!(
+            CudaArrayInterface::of(&claims.validate().unwrap()).unwrap().data.1,
+            readonly,
+            "{writes:?}"
+        );
+    }
+}
+
+/// R18, R21, bugs 118, 128: memory that CUDA can reach, and no other.
+#[test]
+fn memory_kinds() {
+    let pinned = Array::new(Pinned(HostVec::from_slice(&[1_i32, 2])), &[2]);
+    assert_eq!(pinned.to_cai().unwrap().data.0, pinned.facts().unwrap().address());
+    let managed = Descriptor::new(0x1000, Device::CUDA_MANAGED, &[1]).validate().unwrap();
+    assert!(CudaArrayInterface::of(&managed).is_ok());
+    let told = (ErrorKind::Device, "device", "CPU (1)", "host memory goes through DLPack");
+    assert_told(&Array::new(vec![1_i32; 2], &[2]).to_cai().unwrap_err(), told);
+    let unknown =
+        Descriptor { device: None, ..Descriptor::new(0x1000, Device::CPU, &[1]) }.validate().unwrap();
+    assert_eq!(CudaArrayInterface::of(&unknown).unwrap_err().kind(), ErrorKind::Device);
+}
+
+fn facts_of<T: Element>() -> Facts {
+    Array::new(Claimed::gpu::<T>(2, 0), &[2]).facts().unwrap()
+}
+
+/// R17, bugs 101, 102: types without a typestr are refused, with the way that they can go.
+#[test]
+fn types_without_a_typestr() {
+    let vector = DType::F32.with_lanes(4);
+    let claimed =
+        |dtype| Descriptor { dtype, ..Descriptor::new(0x1000, Device::cuda(0), &[2]) }.validate().unwrap();
+    let rows = [
+        (claimed(DType::BF16), "bfloat16 (code 4, 16 bits"),
+        (claimed(DType::new(5, 32, 1)), "complex32"),
+        (claimed(vector), "float32x4"),
+        (claimed(DType::new(18, 32, 1)), "code 18"),
+        (facts_of::<Float8E4m3fn>(), "float8_e4m3fn"),
+        (facts_of::<Float6E2m3fn>(), "float6_e2m3fn"),
+        (facts_of::<Float4E2m1fnX2>(), "float4_e2m1fnx2"),
+    ];
+    for (facts, found) in rows {
+        let error = CudaArrayInterface::of(&facts).unwrap_err();
+        assert_told(&error, (ErrorKind::DType, "typestr", found, "DLPack"));
+    }
+}
+
+/// Trailing axes of `[T; N]` are axes here too.
+#[test]
+fn parts_are_axes() {
+    let pixels = Array::strided(Claimed::gpu::<[u8; 3]>(100, 0), &[4, 5], &[10, 1]).to_cai().unwrap();
+    assert_eq!((pixels.shape, pixels.typestr), (vec![4, 5, 3], "|u1".to_string()));
+    assert_eq!(pixels.strides, Some(vec![30, 3, 1]));
+    let blobs = Array::new(Claimed::gpu::<Opaque<12>>(4, 0), &[4]).to_cai().unwrap();
+    assert_eq!((blobs.typestr.as_str(), blobs.descr), ("|V12", None));
+}
+
+proptest! {
+    #![proptest_config(settings())]
+
+    /// Export, import: every layout of every type that can be spelled comes back as it was.
+    #[test]
+    fn what_goes_out_comes_back(
+        (shape, strides) in small_layouts(),
+        typestr in prop::sample::select(vec![
+            "|b1", "|i1", "|u1", "<i2", "<u2", "<f2", "<f4", "<i8", "<f8", "<c8", "<c16", "|V3", "|V12",
+        ]),
+        stream in prop::sample::select(vec![0_usize, 1, 2, 3, 0x7F00_0000]),
+        writable in any::<bool>(),
+    ) {
+        let shape: Vec<i64> = shape.iter().copied().map(signed).collect();
+        let strides: Vec<i64> = strides.iter().map(|stride| *stride as i64).collect();
+        let stream = if stream == 0 { StreamHandle::NothingPending } else { StreamHandle::from_raw(stream) };
+        let claims = Descriptor {
+            dtype: DType::from_typestr(typestr).unwrap(),
+            strides: Strides::Elements(&strides),
+            stream,
+            writes: if writable { Writes::Always } else { Writes::Never },
+            ..Descriptor::new(0x1_0000, Device::cuda(0), &shape)
+        };
+        let facts = claims.validate().unwrap();
+        let interface = CudaArrayInterface::of(&facts).unwrap();
+        prop_assert_eq!(&interface.typestr, typestr);
+        let back = interface.facts().unwrap();
+        prop_assert_eq!((back.address(), back.byte_range()), (facts.address(), facts.byte_range()));
+        prop_assert_eq!((back.dtype(), back.shape(), back.writes()), (facts.dtype(), facts.shape(), facts.writes()));
+        prop_assert_eq!(back.stream(), facts.stream());
+        if interface.strides.is_some() {
+            prop_assert_eq!(back.strides(), facts.strides());
+        }
+        prop_assert_eq!(CudaArrayInterface::of(&Facts::clone(&facts)).unwrap(), interface);
+    }
+}

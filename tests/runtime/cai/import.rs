@@ -1,0 +1,200 @@
+//! What a `__cuda_array_interface__` says becomes facts, or an error that names the key.
+
+use interop_core::cai::{CudaArrayInterface, VERSION};
+use interop_core::{
+    CudaArray, DType, Device, ErrorKind, FromArray, Import, Lease, LeaseMut, StreamHandle, Writes,
+};
+
+use crate::support::arrays::Array;
+use crate::support::owners::{Count, Counted};
+use crate::support::{Told, assert_told};
+
+const ADDRESS: usize = 0x7F00_0000_0000;
+
+/// The interface of a compact `float32` array.
+fn plain(shape: &[i64]) -> CudaArrayInterface {
+    CudaArrayInterface {
+        shape: shape.to_vec(),
+        typestr: "<f4".into(),
+        data: (ADDRESS, false),
+        version: 3,
+        ..CudaArrayInterface::default()
+    }
+}
+
+/// R26, R27: versions 0 to 3, and a newer one only for those who say so.
+#[test]
+fn versions() {
+    assert_eq!(VERSION, 3);
+    for version in 0..=3 {
+        let facts = CudaArrayInterface { version, ..plain(&[2, 3]) }.facts().unwrap();
+        assert_eq!(facts, plain(&[2, 3]).facts().unwrap(), "version {version}");
+    }
+    for version in [-1, 4, i128::MIN, i128::MAX] {
+        let interface = CudaArrayInterface { version, ..plain(&[2, 3]) };
+        let error = interface.facts().unwrap_err();
+        assert_told(&error, (ErrorKind::Version, "version", "", "0 to 3"));
+        assert_eq!(error.found(), version.to_string());
+        assert_eq!(interface.facts_up_to(i128::MAX).is_ok(), version > 3, "version {version}");
+    }
+    let error = CudaArrayInterface { version: 6, ..plain(&[1]) }.facts_up_to(5).unwrap_err();
+    assert_told(&error, (ErrorKind::Version, "version", "6", "0 to 5"));
+    assert!(plain(&[1]).facts_up_to(2).is_err(), "the caller may allow less too");
+}
+
+/// R38, bug 111's kind: a mask is refused, whatever else is right.
+#[test]
+fn masks() {
+    let error = CudaArrayInterface { mask: true, ..plain(&[2]) }.facts().unwrap_err();
+    assert_told(&error, (ErrorKind::Mask, "mask", "a mask", "None"));
+}
+
+/// R43, R44, R45, R48: the stream is part of the facts.
+#[test]
+fn streams() {
+    let facts = |stream| CudaArrayInterface { stream, ..plain(&[2]) }.facts();
+    assert_eq!(facts(None).unwrap().stream(), StreamHandle::NothingPending);
+    assert_eq!(facts(Some(1)).unwrap().stream(), StreamHandle::LegacyDefault);
+    assert_eq!(facts(Some(2)).unwrap().stream(), StreamHandle::PerThreadDefault);
+    assert_eq!(facts(Some(0x5555)).unwrap().stream(), StreamHandle::from_raw(0x5555));
+    for stream in [0, -1, i128::MAX, i128::MIN] {
+        let found = stream.to_string();
+        assert_told(&facts(Some(stream)).unwrap_err(), (ErrorKind::Stream, "stream", &found, "None"));
+    }
+}
+
+/// Shape, typestr and strides of an interface, and the strides in elements.
+type Row = (&'static [i64], &'static str, Option<&'static [i64]>, &'static [isize]);
+
+/// R28, R29, bugs 62, 64, 67: no strides are C order, counted with the item size of the source.
+#[test]
+fn strides() {
+    let rows: [Row; 7] = [
+        (&[2, 3], "<f4", None, &[3, 1]),
+        (&[2, 3], "<c16", None, &[3, 1]),
+        (&[2, 3], "|V12", None, &[3, 1]),
+        (&[2, 3], "<f8", Some(&[24, 8]), &[3, 1]),
+        (&[2, 3], "<f4", Some(&[4, 8]), &[1, 2]),
+        (&[2, 3], "<f4", Some(&[0, -4]), &[0, -1]),
+        (&[1, 10], "<f8", Some(&[4, 8]), &[10, 1]),
+    ];
+    for (shape, typestr, strides, expected) in rows {
+        let interface = CudaArrayInterface {
+            typestr: typestr.into(),
+            strides: strides.map(<[i64]>::to_vec),
+            ..plain(shape)
+        };
+        assert_eq!(interface.facts().unwrap().strides(), expected, "{interface:?}");
+    }
+}
+
+/// R25 and the others: what is wrong is refused with the name of the key.
+#[test]
+fn refusals() {
+    let strides = |strides: &[i64]| CudaArrayInterface { strides: Some(strides.to_vec()), ..plain(&[2, 3]) };
+    let typed = |typestr: &str| CudaArrayInterface { typestr: typestr.into(), ..plain(&[2, 3]) };
+    let rows: Vec<(CudaArrayInterface, Told)> = vec![
+        (plain(&[2, -3]), (ErrorKind::Shape, "shape[1]", "-3", "0 and up")),
+        (plain(&[1; 65]), (ErrorKind::Rank, "shape", "65", "64")),
+        (plain(&[1 << 32, 1 << 32, 16]), (ErrorKind::Overflow, "shape", "4294967296", "address space")),
+        (strides(&[12]), (ErrorKind::Strides, "strides", "1 strides", "2, one for each axis")),
+        (strides(&[]), (ErrorKind::Strides, "strides", "0 strides", "2, one for each axis")),
+        (strides(&[12, 6]), (ErrorKind::Strides, "strides[1]", "6 bytes", "4 bytes")),
+        (strides(&[i64::MAX - 3, 4]), (ErrorKind::Overflow, "strides", "", "address space")),
+        (typed(""), (ErrorKind::DType, "typestr", "\"\"", "such as \"<f4\"")),
+        (typed(">f4"), (ErrorKind::DType, "typestr", "\">f4\"", "native byte order")),
+        (typed("<V2"), (ErrorKind::DType, "typestr", "\"<V2\"", "DLPack")),
+        (typed("|O8"), (ErrorKind::DType, "typestr", "\"|O8\"", "kinds b, i, u, f, c and V")),
+        (
+            CudaArrayInterface { data: (0, false), ..plain(&[2]) },
+            (ErrorKind::Null, "data", "null", "an address"),
+        ),
+        (
+            CudaArrayInterface { data: (usize::MAX - 2, false), ..plain(&[2]) },
+            (ErrorKind::Overflow, "shape", "", ""),
+        ),
+    ];
+    for (interface, told) in rows {
+        assert_told(&interface.facts().unwrap_err(), told);
+    }
+}
+
+/// R32, R33, R83: empty arrays have no address, scalars have one element.
+#[test]
+fn empty_arrays_and_scalars() {
+    for address in [0, 1, 0xDEAD_BEEF, usize::MAX] {
+        let facts = CudaArrayInterface { data: (address, false), ..plain(&[3, 0]) }.facts().unwrap();
+        assert_eq!((facts.address(), facts.numel(), facts.shape()), (0, 0, &[3, 0][..]));
+    }
+    let scalar = plain(&[]).facts().unwrap();
+    assert_eq!((scalar.numel(), scalar.nbytes(), scalar.address()), (1, 4, ADDRESS));
+}
+
+/// R19, R37, bug 140: the flag becomes the right to write.
+#[test]
+fn the_readonly_flag() {
+    assert_eq!(plain(&[2]).facts().unwrap().writes(), Writes::Always);
+    let readonly = CudaArrayInterface { data: (ADDRESS, true), ..plain(&[2]) };
+    assert_eq!(readonly.facts().unwrap().writes(), Writes::Never);
+}
+
+/// The interface names no device: the caller does, and only one that CUDA reaches (R34, R36, bug 119).
+#[test]
+#[expect(unsafe_code, reason = "an interface owns nothing, so importing it is a promise")]
+fn the_caller_knows_the_device() {
+    let import = |interface: CudaArrayInterface, device, owner: Counted| {
+        // SAFETY: nothing is read at the address.
+        unsafe { Import::from_cai(&interface, device, owner) }
+    };
+    assert!(
+        !plain(&[2]).facts().unwrap().device().device_type.is_cuda_accessible(),
+        "nobody asked the driver"
+    );
+    for device in [Device::cuda(0), Device::cuda(3), Device::CUDA_HOST, Device::CUDA_MANAGED] {
+        let dropped = Count::default();
+        let imported = import(plain(&[2]), device, Counted(dropped.clone(), ())).unwrap();
+        assert_eq!((imported.facts().device(), dropped.get()), (device, 0));
+        drop(imported);
+        assert_eq!(dropped.get(), 1, "R49: the owner is kept as long as the import");
+    }
+    let told = (ErrorKind::Device, "device", "CPU (1)", "CUDA, CUDAHost or CUDAManaged");
+    assert_told(&import(plain(&[2]), Device::CPU, Counted::default()).unwrap_err(), told);
+    let told = (ErrorKind::Device, "device_id", "-1", "0 and up");
+    assert_told(&import(plain(&[2]), Device::cuda(-1), Counted::default()).unwrap_err(), told);
+    let dropped = Count::default();
+    assert!(import(plain(&[-2]), Device::cuda(0), Counted(dropped.clone(), ())).is_err());
+    assert_eq!(dropped.get(), 1, "a refused import drops its owner");
+}
+
+/// A struct around an imported interface has its memory, its strides and its stream; what is pending is not read.
+#[test]
+#[expect(unsafe_code, reason = "an interface owns nothing, so importing it is a promise")]
+fn an_interface_becomes_a_struct() {
+    let interface = CudaArrayInterface {
+        stream: Some(0x77),
+        strides: Some(vec![4, 8]),
+        typestr: "<i4".into(),
+        ..plain(&[2, 3])
+    };
+    // SAFETY: nothing is read at the address.
+    let import = || unsafe { Import::from_cai(&interface, Device::cuda(1), ()) }.unwrap();
+    let array: Array<LeaseMut<i32>> = Array::from_import(import()).unwrap();
+    assert_eq!((array.shape.as_slice(), array.strides.as_deref()), (&[2, 3][..], Some(&[1, 2][..])));
+    assert_eq!(array.stream, StreamHandle::from_raw(0x77));
+    let facts = array.facts().unwrap();
+    assert_eq!((facts.address(), facts.device(), facts.dtype()), (ADDRESS, Device::cuda(1), DType::I32));
+    assert_eq!(array.to_cai().unwrap(), interface, "out again as it came in");
+
+    let refused = Array::<Vec<i32>>::from_import(import()).unwrap_err();
+    assert_told(
+        &refused.error,
+        (ErrorKind::Device, "device", "CUDA (2), ordinal 1", "`Lease<T>` takes any device"),
+    );
+    let readonly = CudaArrayInterface { data: (ADDRESS, true), ..interface.clone() };
+    // SAFETY: nothing is read at the address.
+    let import = unsafe { Import::from_cai(&readonly, Device::cuda(1), ()) }.unwrap();
+    let refused = Array::<LeaseMut<i32>>::from_import(import).unwrap_err();
+    assert_told(&refused.error, (ErrorKind::ReadOnly, "readonly", "a read-only array", "`Lease<T>`"));
+    let lease: Array<Lease<i32>> = Array::from_import(refused.value).unwrap();
+    assert!(lease.to_cai().unwrap().data.1, "R72: still read-only");
+}

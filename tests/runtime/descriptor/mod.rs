@@ -1,0 +1,5 @@
+//! Claims and facts: what is accepted, what is refused, and what the refusal says.
+
+mod facts;
+mod refusals;
+mod subbyte;

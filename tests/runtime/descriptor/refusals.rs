@@ -1,0 +1,192 @@
+//! Every false claim is an error that names the place, what was found there and what is allowed.
+
+use interop_core::{DType, Descriptor, Device, DeviceType, ErrorKind, Order, Record, RecordField, Strides};
+
+use crate::support::{Told, assert_told};
+
+const ADDRESS: usize = 0x1000;
+
+/// A compact `float32` array of this shape, with one claim or more replaced.
+macro_rules! claims {
+    ($shape:expr $(, $field:ident: $value:expr)*) => {
+        Descriptor { $($field: $value,)* ..Descriptor::new(ADDRESS, Device::cuda(0), $shape) }
+    };
+}
+
+/// Each of these claims is refused so.
+fn refused(rows: Vec<(Descriptor<'_>, Told)>) {
+    for (claims, told) in rows {
+        let shown = format!("{claims:?}");
+        match claims.validate() {
+            Ok(facts) => panic!("{shown} became {facts:?}"),
+            Err(error) => assert_told(&error, told),
+        }
+    }
+}
+
+/// R84: the number of axes and their extents.
+#[test]
+fn shapes() {
+    let negative = |place, found| (ErrorKind::Shape, place, found, "0 and up");
+    refused(vec![
+        (claims!(&[-1]), negative("shape[0]", "-1")),
+        (claims!(&[2, 3, i64::MIN]), negative("shape[2]", "-9223372036854775808")),
+        // Bug 165: not even next to an extent of 0.
+        (claims!(&[0, -1]), negative("shape[1]", "-1")),
+        (claims!(&[1; 65]), (ErrorKind::Rank, "shape", "65 axes", "64 axes at most")),
+        (claims!(&[-1; 1000]), (ErrorKind::Rank, "shape", "1000 axes", "64 axes at most")),
+    ]);
+}
+
+/// R30, R85, bugs 75, 81, 82: strides.
+#[test]
+fn strides() {
+    let count = |found, allowed| (ErrorKind::Strides, "strides", found, allowed);
+    let split = |place, found| (ErrorKind::Strides, place, found, "a multiple of the item size, 4 bytes");
+    refused(vec![
+        (claims!(&[2, 3], strides: Strides::Elements(&[1])), count("1 strides", "2, one for each axis")),
+        (claims!(&[2, 3], strides: Strides::Bytes(&[12, 4, 4])), count("3 strides", "2, one for each axis")),
+        (claims!(&[], strides: Strides::Elements(&[1])), count("1 strides", "0, one for each axis")),
+        (claims!(&[0, 3], strides: Strides::Elements(&[])), count("0 strides", "2, one for each axis")),
+        (claims!(&[2, 3], strides: Strides::Bytes(&[14, 4])), split("strides[0]", "14 bytes")),
+        (claims!(&[1, 3], strides: Strides::Bytes(&[14, -6])), split("strides[1]", "-6 bytes")),
+        (
+            claims!(&[4], dtype: DType::F4_E2M1FN, strides: Strides::Bytes(&[1])),
+            count("strides in bytes", "strides in elements"),
+        ),
+    ]);
+}
+
+/// Bugs 98, 165, 168, R77: sizes, offsets and addresses that do not fit.
+#[test]
+fn overflow() {
+    let told = |place, found| (ErrorKind::Overflow, place, found, "the address space");
+    let wide = DType::opaque(u16::MAX);
+    refused(vec![
+        (claims!(&[1 << 32, 1 << 32, 16], dtype: DType::I32), told("shape", "[4294967296, 4294967296, 16]")),
+        (claims!(&[i64::MAX, 2]), told("shape", "9223372036854775807")),
+        // The product fits, its bytes do not.
+        (claims!(&[1 << 61]), told("shape", "2305843009213693952")),
+        (claims!(&[1 << 47, 2], dtype: wide), told("shape", "140737488355328")),
+        (claims!(&[2], strides: Strides::Elements(&[i64::MAX])), told("strides", "9223372036854775807")),
+        (claims!(&[2], strides: Strides::Elements(&[i64::MAX / 8])), told("strides", "1152921504606846975")),
+        (claims!(&[2], strides: Strides::Elements(&[i64::MIN])), told("strides", "-9223372036854775808")),
+        // Below address 0, and beyond the last.
+        (claims!(&[2], strides: Strides::Bytes(&[-0x1004])), told("strides", "at 0x1000")),
+        (claims!(&[2], address: usize::MAX - 6), told("shape", "at 0xfffffffffffffff9")),
+    ]);
+}
+
+/// R77: `byte_offset` is a number of its own, with its own end.
+#[test]
+fn byte_offset() {
+    let told = |found| (ErrorKind::Overflow, "byte_offset", found, "an offset within the address space");
+    refused(vec![
+        (claims!(&[1], byte_offset: u64::MAX), told("18446744073709551615 on top of address 0x1000")),
+        (claims!(&[1], address: usize::MAX, byte_offset: 1), told("1 on top of address 0xffffffffffffffff")),
+        (claims!(&[1], byte_offset: 1 << 63), told("9223372036854775808")),
+    ]);
+}
+
+/// R32, R80: no address for elements.
+#[test]
+fn null() {
+    let told = (ErrorKind::Null, "data", "a null pointer", "the array has elements");
+    refused(vec![
+        (claims!(&[1], address: 0), told),
+        (claims!(&[], address: 0), told),
+        // An offset does not make an address of null.
+        (claims!(&[2, 3], address: 0, byte_offset: 64), told),
+    ]);
+}
+
+/// R56, R57, bugs 112, 127: devices that cannot be served, by name and number.
+#[test]
+fn devices() {
+    let on = |device_type, device_id| Some(Device { device_type: DeviceType(device_type), device_id });
+    let told = |found| {
+        (ErrorKind::Device, "device_type", found, "CPU (1), CUDA (2), CUDAHost (3) and CUDAManaged (13)")
+    };
+    refused(vec![
+        (claims!(&[1], device: on(0, 0)), told("unknown (0)")),
+        (claims!(&[1], device: on(4, 0)), told("OpenCL (4)")),
+        (claims!(&[1], device: on(5, 0)), told("unknown (5)")),
+        (claims!(&[1], device: on(10, 0)), told("ROCM (10)")),
+        (claims!(&[1], device: on(18, 0)), told("Trn (18)")),
+        (claims!(&[1], device: on(19, 0)), told("(19)")),
+        (claims!(&[1], device: on(21, 0)), told("(21)")),
+        (claims!(&[1], device: on(i32::MIN, 0)), told("(-2147483648)")),
+        (claims!(&[0], device: on(7, 0)), told("Vulkan (7)")),
+        (claims!(&[1], device: on(2, -1)), (ErrorKind::Device, "device_id", "-1", "0 and up")),
+    ]);
+}
+
+/// Bug 89: memory that is known to end.
+#[test]
+fn bounds() {
+    let told = |found, allowed| (ErrorKind::Bounds, "shape", found, allowed);
+    let memory = || Some(0x1000..0x1018);
+    let whole = "0x1000 to 0x1018, the 24 bytes of memory";
+    refused(vec![
+        (claims!(&[7], memory: memory()), told("elements from 0x1000 to 0x101c", whole)),
+        (claims!(&[2, 3], memory: Some(0x1000..0x1017)), told("0x1000 to 0x1018", "the 23 bytes")),
+        (claims!(&[2, 3], byte_offset: 4, memory: memory()), told("0x1004 to 0x101c", whole)),
+        (claims!(&[2, 3], strides: Strides::Elements(&[4, 1]), memory: memory()), told("to 0x101c", whole)),
+        (
+            claims!(&[2], strides: Strides::Bytes(&[-4]), memory: memory()),
+            told("from 0xffc to 0x1004", whole),
+        ),
+        (claims!(&[1], memory: Some(0x2000..0x3000)), told("0x1000", "0x2000 to 0x3000")),
+        (claims!(&[1], memory: Some(0..0)), told("0x1000", "the 0 bytes")),
+    ]);
+}
+
+/// Fault F10: the fields of a record lie in its bytes, and its type is such bytes.
+#[test]
+fn records() {
+    let field = |offset, dtype| RecordField { name: "a".into(), offset, dtype, shape: vec![], record: None };
+    let record = |fields: Vec<RecordField>| Some(Record { fields });
+    let blob = DType::opaque(8);
+    let shaped = |shape: &[usize]| RecordField { shape: shape.to_vec(), ..field(0, DType::F32) };
+    let inner = RecordField { record: record(vec![field(4, DType::F64)]), ..field(0, blob) };
+    let rows = vec![
+        claims!(&[1], dtype: DType::F4_E2M1FN, record: record(vec![field(0, DType::F4_E2M1FN)])),
+        claims!(&[1], dtype: DType::F64, record: record(vec![field(0, DType::F64)])),
+        claims!(&[1], dtype: blob, record: record(vec![field(4, DType::F64)])),
+        claims!(&[1], dtype: blob, record: record(vec![field(usize::MAX, DType::U8)])),
+        claims!(&[1], dtype: blob, record: record(vec![shaped(&[3])])),
+        claims!(&[1], dtype: blob, record: record(vec![shaped(&[1 << 62, 4])])),
+        claims!(&[1], dtype: blob, record: record(vec![inner])),
+    ];
+    for claims in rows {
+        let shown = format!("{:?}", claims.record);
+        let error = claims.validate().expect_err(&shown);
+        assert_eq!(error.kind(), ErrorKind::DType, "{shown}: {error}");
+    }
+}
+
+/// Errors come in an order, so that the first one is about the first thing that is wrong.
+#[test]
+fn the_error_is_the_one_that_explains_the_others() {
+    let all_wrong = claims!(&[-1], dtype: DType::new(4, 32, 1), address: 0, strides: Strides::Elements(&[]));
+    assert_eq!(all_wrong.clone().validate().unwrap_err().kind(), ErrorKind::DType);
+    let typed = Descriptor { dtype: DType::F32, ..all_wrong };
+    assert_eq!(typed.clone().validate().unwrap_err().kind(), ErrorKind::Strides);
+    let counted = Descriptor { strides: Strides::Elements(&[i64::MAX]), ..typed };
+    assert_eq!(counted.clone().validate().unwrap_err().kind(), ErrorKind::Shape);
+    let shaped = Descriptor { shape: &[2], ..counted };
+    assert_eq!(shaped.clone().validate().unwrap_err().kind(), ErrorKind::Overflow);
+    let strided = Descriptor { strides: Strides::Compact(Order::F), ..shaped };
+    assert_eq!(strided.validate().unwrap_err().kind(), ErrorKind::Null);
+}
+
+/// The message of an error is one line, which says everything; the first origin stays.
+#[test]
+fn messages_are_one_line() {
+    let error = claims!(&[2, -3]).validate().unwrap_err().with_origin("cupy.ndarray").with_origin("dict");
+    assert_eq!(error.to_string(), "`shape[1]`: found -3, allowed: 0 and up (from cupy.ndarray)");
+    assert_eq!(error.origin(), Some("cupy.ndarray"));
+    assert_eq!(format!("{error:?}"), format!("Error(Shape, {error})"));
+    let source: &dyn std::error::Error = &error;
+    assert!(source.source().is_none());
+}

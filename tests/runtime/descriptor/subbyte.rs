@@ -1,0 +1,86 @@
+//! R66, R67: elements of less than a byte, packed and padded.
+
+use interop_core::{DType, Descriptor, Device, Strides};
+use proptest::prelude::*;
+
+use crate::support::brute::{offsets, settings, small_layouts};
+use crate::support::signed;
+
+const ADDRESS: usize = 0x1_0000;
+const F4: DType = DType::F4_E2M1FN;
+const F6: DType = DType::F6_E2M3FN;
+
+/// Bytes of all elements without gaps: packed elements are counted together and rounded up once.
+#[test]
+fn bytes_are_rounded_once() {
+    let rows: [(DType, bool, &[i64], usize); 12] = [
+        (F4, false, &[10], 5),
+        (F4, false, &[3, 3], 5),
+        (F4, false, &[], 1),
+        (F4, true, &[3, 3], 9),
+        (F6, false, &[4], 3),
+        (F6, false, &[5], 4),
+        (F6, true, &[5], 5),
+        (F4.with_lanes(2), false, &[5], 5),
+        (F4.with_lanes(2), true, &[5], 10),
+        (F6.with_lanes(4), false, &[5], 15),
+        (F6.with_lanes(4), true, &[5], 20),
+        (F4, false, &[0, 7], 0),
+    ];
+    for (dtype, padded, shape, nbytes) in rows {
+        let claims = Descriptor { dtype, padded, ..Descriptor::new(ADDRESS, Device::CPU, shape) };
+        let facts = claims.validate().unwrap();
+        assert_eq!(
+            (facts.nbytes(), facts.byte_range().len()),
+            (nbytes, nbytes),
+            "{dtype} {padded} {shape:?}"
+        );
+        assert_eq!(facts.is_padded(), padded, "{dtype}");
+        let in_bytes = padded || dtype == F4.with_lanes(2) || dtype == F6.with_lanes(4);
+        assert_eq!(facts.byte_strides().is_some(), in_bytes, "{dtype} {padded}");
+    }
+}
+
+/// Whole bytes need no padding, so the flag says nothing about them.
+#[test]
+fn whole_bytes_are_never_padded() {
+    for dtype in [DType::F32, DType::U8, DType::F8_E4M3, DType::BOOL] {
+        let plain = Descriptor { dtype, ..Descriptor::new(ADDRESS, Device::CPU, &[3]) };
+        let padded = Descriptor { padded: true, ..plain.clone() }.validate().unwrap();
+        assert_eq!((padded.is_padded(), &padded), (false, &plain.validate().unwrap()), "{dtype}");
+    }
+}
+
+/// Byte strides of padded elements are fine: each has its bytes.
+#[test]
+fn padded_elements_have_byte_strides() {
+    let claims = Descriptor { dtype: F6, padded: true, ..Descriptor::new(ADDRESS, Device::CPU, &[2, 3]) };
+    let facts = Descriptor { strides: Strides::Bytes(&[8, 2]), ..claims }.validate().unwrap();
+    assert_eq!((facts.strides(), facts.byte_strides()), (&[8, 2][..], Some(vec![8, 2])));
+    assert_eq!(facts.byte_range().len(), 13);
+}
+
+proptest! {
+    #![proptest_config(settings())]
+
+    /// The range has every byte that holds a bit of an element, and no more; also below the first element.
+    #[test]
+    fn packed_elements_reach_the_bytes_of_their_bits(
+        (shape, strides) in small_layouts(),
+        (dtype, bits) in prop::sample::select(vec![(F4, 4), (F6, 6), (F6.with_lanes(3), 18)]),
+    ) {
+        let visited = offsets(&shape, &strides);
+        let shape: Vec<i64> = shape.iter().copied().map(signed).collect();
+        let strides: Vec<i64> = strides.iter().map(|stride| *stride as i64).collect();
+        let strides = Strides::Elements(&strides);
+        let claims = Descriptor { dtype, strides, ..Descriptor::new(ADDRESS, Device::CPU, &shape) };
+        let facts = claims.validate().unwrap();
+        let first = visited.iter().map(|at| (at * bits).div_euclid(8)).min();
+        let end = visited.iter().map(|at| ((at + 1) * bits + 7).div_euclid(8)).max();
+        let expected = first.zip(end).map_or(0..0, |(first, end)| {
+            let at = |byte: i128| usize::try_from(ADDRESS as i128 + byte).unwrap();
+            at(first)..at(end)
+        });
+        prop_assert_eq!(facts.byte_range(), expected);
+    }
+}

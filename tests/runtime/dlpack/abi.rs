@@ -1,0 +1,69 @@
+//! R54, R55: the structs and constants of `dlpack.h` 1.3.
+
+use std::mem::{align_of, offset_of, size_of};
+
+use interop_core::dlpack::{
+    Abi, DLManagedTensor, DLManagedTensorVersioned, DLPackVersion, DLTensor, FLAG_IS_COPIED, FLAG_READ_ONLY,
+    FLAG_SUBBYTE_PADDED, Legacy, MAJOR_VERSION, MINOR_VERSION, Versioned,
+};
+use interop_core::{DType, Device};
+
+/// Sizes and offsets, as a C compiler printed them for the header.
+#[test]
+#[cfg(target_pointer_width = "64")]
+fn structs_lie_as_in_c() {
+    let sizes = [
+        (size_of::<DLPackVersion>(), align_of::<DLPackVersion>(), 8, 4),
+        (size_of::<Device>(), align_of::<Device>(), 8, 4),
+        (size_of::<DType>(), align_of::<DType>(), 4, 2),
+        (size_of::<DLTensor>(), align_of::<DLTensor>(), 48, 8),
+        (size_of::<DLManagedTensor>(), align_of::<DLManagedTensor>(), 64, 8),
+        (size_of::<DLManagedTensorVersioned>(), align_of::<DLManagedTensorVersioned>(), 80, 8),
+    ];
+    for (size, align, c_size, c_align) in sizes {
+        assert_eq!((size, align), (c_size, c_align));
+    }
+    let offsets = [
+        (offset_of!(DLPackVersion, minor), 4),
+        (offset_of!(Device, device_id), 4),
+        (offset_of!(DLTensor, device), 8),
+        (offset_of!(DLTensor, ndim), 16),
+        (offset_of!(DLTensor, dtype), 20),
+        (offset_of!(DLTensor, shape), 24),
+        (offset_of!(DLTensor, strides), 32),
+        (offset_of!(DLTensor, byte_offset), 40),
+        (offset_of!(DLManagedTensor, manager_ctx), 48),
+        (offset_of!(DLManagedTensor, deleter), 56),
+        (offset_of!(DLManagedTensorVersioned, manager_ctx), 8),
+        (offset_of!(DLManagedTensorVersioned, deleter), 16),
+        (offset_of!(DLManagedTensorVersioned, flags), 24),
+        (offset_of!(DLManagedTensorVersioned, dl_tensor), 32),
+    ];
+    for (ours, c) in offsets {
+        assert_eq!(ours, c);
+    }
+}
+
+/// The bytes of a type are those that a C compiler writes.
+#[test]
+#[expect(unsafe_code, reason = "the bytes of a type are looked at")]
+fn a_type_is_its_four_bytes() {
+    let dtype = DType::new(5, 128, 0x0102);
+    // SAFETY: both are four bytes without padding, and any bytes are numbers.
+    let bytes = unsafe { std::mem::transmute::<DType, [u8; 4]>(dtype) };
+    assert_eq!(bytes[..2], [5, 128]);
+    assert_eq!(u16::from_ne_bytes([bytes[2], bytes[3]]), 0x0102);
+}
+
+/// Versions, flags, and the names of capsules.
+#[test]
+fn constants_are_those_of_the_header() {
+    assert_eq!((MAJOR_VERSION, MINOR_VERSION), (1, 3));
+    assert_eq!((FLAG_READ_ONLY, FLAG_IS_COPIED, FLAG_SUBBYTE_PADDED), (1, 2, 4));
+    assert_eq!(
+        (Versioned::CAPSULE, Versioned::USED_CAPSULE),
+        (c"dltensor_versioned", c"used_dltensor_versioned")
+    );
+    assert_eq!((Legacy::CAPSULE, Legacy::USED_CAPSULE), (c"dltensor", c"used_dltensor"));
+    assert_eq!((Versioned::VERSIONED, Legacy::VERSIONED), (true, false));
+}

@@ -1,0 +1,280 @@
+//! What a C consumer finds in our structs.
+#![expect(unsafe_code, reason = "facts are exported with an owner that has nothing to do with them")]
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use interop_core::dlpack::{
+    Access, FLAG_IS_COPIED, FLAG_READ_ONLY, FLAG_SUBBYTE_PADDED, Legacy, ManagedTensor, Versioned, export,
+};
+use interop_core::{
+    CudaArray, DType, Descriptor, Device, DeviceType, Element, ErrorKind, Facts, Float4E2m1fnX2,
+    Float6E2m3fn, FromArray, HostVec, Import, Lease, LeaseMut, Opaque, Strides, Writes,
+};
+use proptest::prelude::*;
+
+use crate::support::arrays::{Array, Claimed, Fortran, GPU_ADDRESS, Matrix};
+use crate::support::assert_told;
+use crate::support::brute::{settings, small_layouts};
+use crate::support::foreign::{Form, Seen, flags, look};
+use crate::support::owners::{Count, Counted};
+use crate::support::signed;
+
+/// The head of the versioned form, with these flags.
+fn head<A: Form>(flags: u64) -> Option<(u32, u32, u64)> {
+    A::VERSIONED.then_some((1, 3, flags))
+}
+
+/// R58, R69, R75, R81, R93: a plain array, field by field.
+#[test]
+fn a_plain_array() {
+    fn case<A: Form>() {
+        let array = Matrix { data: Claimed::gpu::<f32>(6, 3), rows: 2, columns: 3 };
+        let expected = Seen {
+            data: GPU_ADDRESS,
+            device: Device::cuda(3),
+            dtype: DType::F32,
+            shape: Some(vec![2, 3]),
+            strides: Some(vec![3, 1]),
+            byte_offset: 0,
+            head: head::<A>(0),
+            has_deleter: true,
+        };
+        assert_eq!(look(&array.into_dlpack::<A>().unwrap()), expected);
+        let fortran = Fortran { data: Claimed::gpu::<f32>(6, 3), rows: 2, columns: 3 };
+        let expected = Seen { strides: Some(vec![1, 2]), ..expected };
+        assert_eq!(look(&fortran.into_dlpack::<A>().unwrap()), expected);
+    }
+    case::<Versioned>();
+    case::<Legacy>();
+}
+
+/// R83, bugs 68, 69, 80: any number of axes. Numbers are never null where there are axes, and null where there are none.
+#[test]
+fn any_number_of_axes() {
+    fn case<A: Form>() {
+        for ndim in [0, 1, 2, 5, 6, 7, 63, 64] {
+            let mut shape = vec![1; ndim];
+            if let Some(last) = shape.last_mut() {
+                *last = 6;
+            }
+            let seen = look(&Array::new(vec![7_i16; 6], &shape).into_dlpack::<A>().unwrap());
+            let numbers = |numbers: Vec<usize>| {
+                (ndim > 0).then(|| numbers.into_iter().map(signed).collect::<Vec<i64>>())
+            };
+            let mut strides = vec![6; ndim];
+            if let Some(last) = strides.last_mut() {
+                *last = 1;
+            }
+            assert_eq!((seen.shape, seen.strides), (numbers(shape), numbers(strides)), "{ndim} axes");
+        }
+        let told = (ErrorKind::Rank, "shape", "65 axes", "64");
+        assert_told(&Array::new(vec![1_u8], &[1; 65]).into_dlpack::<A>().unwrap_err().error, told);
+    }
+    case::<Versioned>();
+    case::<Legacy>();
+}
+
+/// R78, bugs 40, 79: no address without elements.
+#[test]
+fn an_empty_array_has_no_address() {
+    fn case<A: Form>() {
+        for (data, shape) in
+            [(Vec::new(), &[0][..]), (vec![1_u8; 9], &[3, 0, 2]), (Vec::with_capacity(4), &[0, 1])]
+        {
+            let array = Array::new(data, shape);
+            let tensor = array.into_dlpack::<A>().unwrap();
+            let seen = look(&tensor);
+            assert_eq!((seen.data, seen.byte_offset), (0, 0), "{shape:?}");
+            let back: Array<Vec<u8>> = Array::from_dlpack(tensor).unwrap();
+            assert_eq!((back.shape.as_slice(), back.data.len()), (shape, 0));
+        }
+    }
+    case::<Versioned>();
+    case::<Legacy>();
+}
+
+/// R72, R74, R75, bugs 84, 85, 86, 91: an offset is part of the address, also when the array is exported again.
+#[test]
+fn offsets_are_folded_into_the_address() {
+    let array = Array::strided(HostVec::from_slice(&[0_u32, 1, 2, 3, 4, 5]), &[3], &[2]);
+    let base = array.facts().unwrap().address();
+    let import = Import::from_dlpack(array.into_dlpack::<Versioned>().unwrap()).unwrap();
+    let (facts, owner) = import.into_parts();
+    let claims = Descriptor {
+        byte_offset: 20,
+        dtype: DType::U32,
+        strides: Strides::Elements(&[-2]),
+        ..Descriptor::new(base, Device::CPU, &[3])
+    };
+    // SAFETY: the owner keeps six elements, of which these are three.
+    let flipped = unsafe { Import::from_parts(claims.validate().unwrap(), owner) };
+    assert_eq!(facts.address(), base);
+    let lease: Array<LeaseMut<u32>> = Array::from_import(flipped).unwrap();
+    assert_eq!(lease.to_vec::<u32>().unwrap(), [5, 3, 1]);
+    let tensor = lease.into_dlpack::<Legacy>().unwrap();
+    let seen = look(&tensor);
+    assert_eq!((seen.data, seen.byte_offset, seen.strides), (base + 20, 0, Some(vec![-2])));
+    assert_eq!(Array::<Vec<u32>>::from_dlpack(tensor).unwrap().data, [5, 3, 1]);
+}
+
+/// R90, bug 115: the ordinal goes out where it says something.
+#[test]
+fn ordinals() {
+    for (device_type, id) in [(1, 0), (2, 9), (3, 0), (13, 0)] {
+        let device = Device { device_type: DeviceType(device_type), device_id: 9 };
+        let facts = Descriptor::new(0x1000, device, &[2]).validate().unwrap();
+        // SAFETY: nothing is read at the address.
+        let tensor = unsafe { export::<Versioned, ()>(&facts, (), Access::Shared) }.unwrap();
+        assert_eq!((look(&tensor).device.device_type.0, look(&tensor).device.device_id), (device_type, id));
+    }
+}
+
+/// R70, R73, bug 136: the flags say who may write, that a copy was made, and nothing else.
+#[test]
+fn flags_say_how_it_is_held() {
+    let rows = [
+        (Writes::Always, Access::Owned, 0),
+        (Writes::Always, Access::Shared, 0),
+        (Writes::Always, Access::Copied, FLAG_IS_COPIED),
+        (Writes::WhenOwned, Access::Owned, 0),
+        (Writes::WhenOwned, Access::Shared, FLAG_READ_ONLY),
+        (Writes::WhenOwned, Access::Copied, FLAG_IS_COPIED),
+        (Writes::Never, Access::Owned, FLAG_READ_ONLY),
+        (Writes::Never, Access::Shared, FLAG_READ_ONLY),
+        (Writes::Never, Access::Copied, FLAG_READ_ONLY | FLAG_IS_COPIED),
+    ];
+    for (writes, access, expected) in rows {
+        let facts = Descriptor { writes, ..Descriptor::new(0x1000, Device::CPU, &[2]) }.validate().unwrap();
+        // SAFETY: nothing is read at the address.
+        let tensor = unsafe { export::<Versioned, ()>(&facts, (), access) }.unwrap();
+        assert_eq!(flags(&tensor), Some(expected), "{writes:?} {access:?}");
+        // SAFETY: as above.
+        let legacy = unsafe { export::<Legacy, ()>(&facts, (), access) };
+        assert_eq!(legacy.is_ok(), expected & FLAG_READ_ONLY == 0, "{writes:?} {access:?}");
+    }
+}
+
+/// R66, R67: small floats keep their form; the legacy form cannot say that they are padded.
+#[test]
+fn small_floats() {
+    let padded = Array::new(vec![Float6E2m3fn(1); 4], &[4]);
+    let refused = padded.into_dlpack::<Legacy>().unwrap_err();
+    let told = (ErrorKind::Unsupported, "dtype", "float6_e2m3fn", "the versioned form");
+    assert_told(&refused.error, told);
+    let tensor = refused.value.into_dlpack::<Versioned>().unwrap();
+    assert_eq!((flags(&tensor), look(&tensor).dtype), (Some(FLAG_SUBBYTE_PADDED), DType::F6_E2M3FN));
+    let back: Array<Vec<Float6E2m3fn>> = Array::from_dlpack(tensor).unwrap();
+    assert_eq!(back.data, [Float6E2m3fn(1); 4]);
+
+    let torch = Array::new(vec![Float4E2m1fnX2(0x21); 4], &[4]).into_dlpack::<Legacy>().unwrap();
+    let seen = look(&torch);
+    assert_eq!((seen.dtype, seen.shape), (DType::F4_E2M1FN.with_lanes(2), Some(vec![4])));
+    assert_eq!(Array::<Vec<Float4E2m1fnX2>>::from_dlpack(torch).unwrap().data, [Float4E2m1fnX2(0x21); 4]);
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Element)]
+#[repr(C)]
+struct Vertex {
+    position: [f32; 3],
+    uv: Uv,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Element)]
+#[repr(C)]
+struct Uv {
+    u: f32,
+    v: f32,
+}
+
+#[derive(Clone, Copy, Debug, Element)]
+#[repr(C)]
+struct Mixed {
+    a: f32,
+    b: i32,
+}
+
+/// A struct of equal fields is a trailing axis, and comes back as the struct; others are refused with the way to go.
+#[test]
+fn structs_of_equal_fields_are_flattened() {
+    let vertex = |n: u8| {
+        let n = f32::from(n);
+        Vertex { position: [n, n + 0.25, n + 0.5], uv: Uv { u: -n, v: n * 2.0 } }
+    };
+    let vertices: Vec<Vertex> = (0..6).map(vertex).collect();
+    let tensor = Array::strided(vertices.clone(), &[3], &[2]).into_dlpack::<Versioned>().unwrap();
+    let seen = look(&tensor);
+    assert_eq!((seen.dtype, seen.shape, seen.strides), (DType::F32, Some(vec![3, 5]), Some(vec![10, 1])));
+    let back: Array<Lease<Vertex>> = Array::from_dlpack(tensor).unwrap();
+    assert_eq!((back.shape.as_slice(), back.strides.as_deref()), (&[3][..], Some(&[2][..])));
+    assert_eq!(back.to_vec::<Vertex>().unwrap(), [vertices[0], vertices[2], vertices[4]]);
+
+    let dropped = Count::default();
+    let facts = Array::new(vec![Mixed { a: 0.0, b: 0 }], &[1]).facts().unwrap();
+    // SAFETY: nothing is exported.
+    let refused =
+        unsafe { export::<Versioned, _>(&facts, Counted(dropped.clone(), ()), Access::Owned) }.unwrap_err();
+    let told = (ErrorKind::DType, "dtype", "struct {a: float32 @0, b: int32 @4}", "all of one scalar type");
+    assert_told(&refused.error, told);
+    assert_eq!(dropped.get(), 0, "the owner comes back");
+}
+
+/// Blobs travel as `OpaqueHandle` with a lane for each byte.
+#[test]
+fn blobs() {
+    let blobs = vec![Opaque(*b"abc"), Opaque(*b"def")];
+    let tensor = Array::new(blobs.clone(), &[2]).into_dlpack::<Legacy>().unwrap();
+    assert_eq!(look(&tensor).dtype, DType::new(3, 8, 3));
+    assert_eq!(Array::<Vec<Opaque<3>>>::from_dlpack(tensor).unwrap().data, blobs);
+}
+
+/// R99, bugs 20, 21, 31: exports are repeatable; each is a struct of its own over the same memory.
+#[test]
+fn exports_are_repeatable() {
+    let array = Arc::new(Array::new(HostVec::from_slice(&[1_i64, 2, 3, 4]), &[2, 2]));
+    let address = array.facts().unwrap().address();
+    let exports: Vec<ManagedTensor<Versioned>> = (0..1000).map(|_| array.share_dlpack().unwrap()).collect();
+    assert_eq!(Arc::strong_count(&array), 1001);
+    assert_eq!(exports.iter().map(ManagedTensor::as_ptr).collect::<HashSet<_>>().len(), 1000);
+    assert!(exports.iter().all(|tensor| look(tensor).data == address));
+    let first = look(&exports[0]);
+    drop(array);
+    for (at, tensor) in exports.into_iter().enumerate() {
+        assert_eq!(look(&tensor), first, "export {at}: the numbers stay as long as it does");
+    }
+}
+
+fn same(a: &Facts, b: &Facts) -> bool {
+    (a.address(), a.byte_range(), a.dtype(), a.device())
+        == (b.address(), b.byte_range(), b.dtype(), b.device())
+        && (a.layout(), a.writes(), a.is_padded()) == (b.layout(), b.writes(), b.is_padded())
+}
+
+proptest! {
+    #![proptest_config(settings())]
+
+    /// Export, import: every layout of every type comes back as it was (R72).
+    #[test]
+    fn what_goes_out_comes_back(
+        (shape, strides) in small_layouts(),
+        dtype in prop::sample::select(vec![
+            DType::BOOL, DType::U8, DType::F16, DType::BF16, DType::F32, DType::C128, DType::F8_E5M2,
+            DType::F4_E2M1FN, DType::F4_E2M1FN.with_lanes(2), DType::F32.with_lanes(4), DType::opaque(12),
+            DType::new(18, 32, 1),
+        ]),
+        device in prop::sample::select(vec![Device::CPU, Device::cuda(0), Device::cuda(5), Device::CUDA_MANAGED]),
+        writable in any::<bool>(),
+        padded in any::<bool>(),
+    ) {
+        let shape: Vec<i64> = shape.iter().copied().map(signed).collect();
+        let strides: Vec<i64> = strides.iter().map(|stride| *stride as i64).collect();
+        let writes = if writable { Writes::Always } else { Writes::Never };
+        let strides = Strides::Elements(&strides);
+        let claims = Descriptor { dtype, padded, strides, writes, ..Descriptor::new(0x1_0000, device, &shape) };
+        let facts = claims.validate().unwrap();
+        // SAFETY: nothing is read at the address.
+        let tensor = unsafe { export::<Versioned, ()>(&facts, (), Access::Shared) }.unwrap();
+        let back = Import::from_dlpack(tensor).unwrap();
+        prop_assert!(same(back.facts(), &facts), "{:?} {:?}", back.facts(), facts);
+    }
+}

@@ -1,0 +1,244 @@
+//! Foreign structs that are what they should be, and those that are only a little odd.
+#![expect(unsafe_code, reason = "an import is made writable, which is a promise")]
+
+use interop_core::dlpack::{FLAG_IS_COPIED, FLAG_READ_ONLY, FLAG_SUBBYTE_PADDED, Legacy, Versioned};
+use interop_core::{
+    ArrayView, CudaArray, DType, Device, DeviceType, ErrorKind, Facts, Float4E2m1fnX2, Float6E2m3fn,
+    FromArray, Import, Lease, LeaseMut, Writes,
+};
+
+use crate::support::arrays::Array;
+use crate::support::assert_told;
+use crate::support::foreign::{Claims, Form, look};
+
+/// What an import of these claims knows.
+fn facts<A: Form>(claims: Claims) -> Facts {
+    let (ledger, tensor) = claims.send::<A>();
+    let facts = Import::from_dlpack(tensor).unwrap().facts().clone();
+    assert_eq!(ledger.released(), 1);
+    facts
+}
+
+/// The elements of these claims, in row-major order of their indices.
+fn elements<A: Form>(claims: Claims) -> Vec<i16> {
+    let (_ledger, tensor) = claims.send::<A>();
+    Array::<Lease<i16>>::from_dlpack(tensor).unwrap().to_vec().unwrap()
+}
+
+/// A tensor with nothing odd in it.
+#[test]
+fn a_plain_tensor() {
+    fn case<A: Form>(writes: Writes) {
+        let (_ledger, tensor) = Claims { strides: Some(vec![3, 1]), ..Claims::new(&[2, 3]) }.send::<A>();
+        let data = look(&tensor).data;
+        let facts = Import::from_dlpack(tensor).unwrap().facts().clone();
+        assert_eq!((facts.address(), facts.byte_range()), (data, data..data + 12));
+        assert_eq!((facts.shape(), facts.strides()), (&[2, 3][..], &[3, 1][..]));
+        assert_eq!((facts.dtype(), facts.device(), facts.writes()), (DType::I16, Device::CPU, writes));
+    }
+    case::<Versioned>(Writes::Always);
+    case::<Legacy>(Writes::Never);
+}
+
+/// R82, bugs 68, 69: null strides are compact, whatever the version says.
+#[test]
+fn null_strides_are_compact() {
+    fn case<A: Form>(version: (u32, u32)) {
+        let rows: [(&[i64], &[isize]); 5] = [
+            (&[], &[]),
+            (&[4], &[1]),
+            (&[2, 3], &[3, 1]),
+            (&[2, 3, 4], &[12, 4, 1]),
+            (&[2, 1, 2, 2], &[4, 4, 2, 1]),
+        ];
+        for (shape, strides) in rows {
+            let claims = Claims { version, strides: None, ..Claims::new(shape) };
+            assert_eq!(facts::<A>(claims).strides(), strides, "{shape:?} {version:?}");
+        }
+    }
+    for version in [(1, 0), (1, 1), (1, 2), (1, 3)] {
+        case::<Versioned>(version);
+    }
+    case::<Legacy>((0, 0));
+}
+
+/// R60: a larger minor version only adds values; each is looked at for itself.
+#[test]
+fn larger_minor_versions_are_read() {
+    for minor in [4, 99, u32::MAX] {
+        let claims = Claims { version: (1, minor), ..Claims::new(&[3]) };
+        assert_eq!(elements::<Versioned>(claims), [0, 1, 2], "1.{minor}");
+    }
+}
+
+/// R31, R74, R87, bugs 84, 85: `byte_offset` is added, and strides go in any direction from there.
+#[test]
+fn elements_are_where_they_are_said_to_be() {
+    fn case<A: Form>() {
+        let whole = Claims::new(&[4, 3]);
+        let part = |shape: &[i64], strides: &[i64], byte_offset| Claims {
+            shape: Some(shape.to_vec()),
+            strides: Some(strides.to_vec()),
+            byte_offset,
+            ..whole.clone()
+        };
+        assert_eq!(elements::<A>(part(&[11], &[1], 2)), [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11]);
+        assert_eq!(elements::<A>(part(&[2, 2], &[6, 2], 2)), [1, 3, 7, 9]);
+        assert_eq!(elements::<A>(part(&[3, 4], &[1, 3], 0)), [0, 3, 6, 9, 1, 4, 7, 10, 2, 5, 8, 11]);
+        assert_eq!(elements::<A>(part(&[4], &[-3], 22)), [11, 8, 5, 2]);
+        assert_eq!(elements::<A>(part(&[2, 3], &[-6, 1], 18)), [9, 10, 11, 3, 4, 5]);
+        assert_eq!(elements::<A>(part(&[2, 3], &[0, 5], 0)), [0, 5, 10, 0, 5, 10]);
+        assert_eq!(elements::<A>(part(&[], &[], 14)), [7]);
+        assert_eq!(elements::<A>(part(&[1, 2], &[-99, 1], 4)), [2, 3]);
+    }
+    case::<Versioned>();
+    case::<Legacy>();
+}
+
+/// R83, bug 80: no axes, no numbers; one element.
+#[test]
+fn a_scalar_has_null_pointers() {
+    fn case<A: Form>() {
+        let scalar = Claims { shape: None, strides: None, ..Claims::new(&[]) };
+        assert_eq!(elements::<A>(scalar), [0]);
+        // Pointers that are there are not followed: there is nothing behind them.
+        let (_ledger, tensor) =
+            Claims { ndim: Some(0), shape: Some(vec![]), strides: Some(vec![]), ..Claims::new(&[]) }
+                .send::<A>();
+        assert_eq!(Import::from_dlpack(tensor).unwrap().facts().numel(), 1);
+    }
+    case::<Versioned>();
+    case::<Legacy>();
+}
+
+/// R79, bugs 25, 76, 79: an empty array has any address and any strides, none of which is used.
+#[test]
+fn an_empty_tensor_has_any_address() {
+    fn case<A: Form>() {
+        for address in [0, 1, 0xDEAD_BEEF, usize::MAX] {
+            for strides in
+                [None, Some(vec![20, 20, 1]), Some(vec![7, -3, 5]), Some(vec![i64::MAX, i64::MIN, 0])]
+            {
+                let claims = Claims { strides, byte_offset: u64::MAX, ..Claims::at(address, &[100, 0, 20]) };
+                assert_eq!(elements::<A>(claims.clone()), [0_i16; 0]);
+                let facts = facts::<A>(claims);
+                assert_eq!((facts.address(), facts.shape()), (0, &[100, 0, 20][..]));
+            }
+        }
+    }
+    case::<Versioned>();
+    case::<Legacy>();
+}
+
+/// R76, bugs 87, 170: odd addresses are imported and read by value; a view whose elements are used in place refuses them.
+#[test]
+fn alignment_is_checked_when_it_matters() {
+    let odd = || Claims { shape: Some(vec![2]), byte_offset: 1, ..Claims::new(&[3]) };
+    let (_ledger, tensor) = odd().send::<Versioned>();
+    let array: Array<Lease<i16>> = Array::from_dlpack(tensor).unwrap();
+    assert_eq!(array.to_vec::<i16>().unwrap(), [0x0100, 0x0200].map(i16::from_le));
+    let error = array.view::<i16, 1>().unwrap().host().unwrap_err();
+    assert_told(&error, (ErrorKind::Alignment, "data", "address 0x", "a multiple of 2"));
+    let (_ledger, tensor) = odd().send::<Versioned>();
+    let copied: Array<Vec<i16>> = Array::from_dlpack(tensor).unwrap();
+    assert_eq!(copied.data, [0x0100, 0x0200].map(i16::from_le));
+}
+
+/// R90, R91, bug 127: the ordinal of host, pinned and managed memory is dropped, that of a GPU is kept.
+#[test]
+fn ordinals_count_on_gpus_only() {
+    let on = |device_type, device_id| {
+        let device = Device { device_type, device_id };
+        facts::<Versioned>(Claims { device, ..Claims::at(0x1000, &[2]) }).device()
+    };
+    for id in [0, 1, 5, -1] {
+        assert_eq!(on(DeviceType::CPU, id), Device::CPU);
+        assert_eq!(on(DeviceType::CUDA_HOST, id), Device::CUDA_HOST);
+        assert_eq!(on(DeviceType::CUDA_MANAGED, id), Device::CUDA_MANAGED);
+    }
+    assert_eq!((on(DeviceType::CUDA, 0), on(DeviceType::CUDA, 7)), (Device::cuda(0), Device::cuda(7)));
+}
+
+/// R71, R127, bugs 131, 132, 135, 139: the flag is obeyed, and the form that has none counts as read-only.
+#[test]
+fn the_readonly_flag() {
+    let writes = |flags| facts::<Versioned>(Claims { flags, ..Claims::new(&[2]) }).writes();
+    assert_eq!((writes(0), writes(FLAG_IS_COPIED)), (Writes::Always, Writes::Always));
+    assert_eq!(
+        (writes(FLAG_READ_ONLY), writes(FLAG_READ_ONLY | FLAG_IS_COPIED)),
+        (Writes::Never, Writes::Never)
+    );
+    // Unknown flags mean nothing for whole bytes (R69).
+    assert_eq!((writes(1 << 63), writes(u64::MAX)), (Writes::Always, Writes::Never));
+
+    let (_ledger, tensor) = Claims::new(&[2]).send::<Legacy>();
+    let refused = Array::<LeaseMut<i16>>::from_import(Import::from_dlpack(tensor).unwrap()).unwrap_err();
+    assert_eq!(refused.error.kind(), ErrorKind::ReadOnly);
+    // SAFETY: the test's own memory, which nobody else uses.
+    let import = unsafe { refused.value.assume_writable() };
+    let mut array: Array<LeaseMut<i16>> = Array::from_import(import).unwrap();
+    array.apply(|element: i16| element + 40).unwrap();
+    assert_eq!(array.to_vec::<i16>().unwrap(), [40, 41]);
+}
+
+/// R66, R67: packed and padded small floats, and the form in which PyTorch sends them.
+#[test]
+fn small_floats() {
+    let padded = |dtype, flags| facts::<Versioned>(Claims { dtype, flags, ..Claims::at(0x1000, &[5]) });
+    let (f4, f6) = (DType::F4_E2M1FN, DType::F6_E2M3FN);
+    assert_eq!((padded(f4, 0).nbytes(), padded(f4, FLAG_SUBBYTE_PADDED).nbytes()), (3, 5));
+    assert_eq!((padded(f6, 0).nbytes(), padded(f6, FLAG_SUBBYTE_PADDED).nbytes()), (4, 5));
+    assert!(!padded(DType::I16, FLAG_SUBBYTE_PADDED).is_padded(), "whole bytes need no padding");
+    let torch = padded(f4.with_lanes(2), 0);
+    // SAFETY: nothing is read at the address.
+    assert!(unsafe { ArrayView::<Float4E2m1fnX2, 1>::from_facts(&torch) }.is_ok());
+    // SAFETY: as above.
+    assert!(unsafe { ArrayView::<Float6E2m3fn, 1>::from_facts(&padded(f6, FLAG_SUBBYTE_PADDED)) }.is_ok());
+    // SAFETY: as above.
+    let packed = unsafe { ArrayView::<Float6E2m3fn, 1>::from_facts(&padded(f6, 0)) };
+    assert_eq!(packed.unwrap_err().kind(), ErrorKind::DType, "a byte each is not how they lie");
+}
+
+/// R64, bug 110: lanes are the parts of an element, and no axis.
+#[test]
+fn vector_types_are_array_elements() {
+    let dtype = DType::I16.with_lanes(3);
+    let (_ledger, tensor) =
+        Claims { dtype, shape: Some(vec![2, 2]), strides: None, ..Claims::new(&[12]) }.send::<Versioned>();
+    let array: Array<Lease<[i16; 3]>> = Array::from_dlpack(tensor).unwrap();
+    assert_eq!(array.shape, [2, 2]);
+    assert_eq!(array.to_vec::<[i16; 3]>().unwrap(), [[0, 1, 2], [3, 4, 5], [6, 7, 8], [9, 10, 11]]);
+    for other in [array.view::<i16, 2>().map(|_| ()), array.view::<[i16; 2], 2>().map(|_| ())] {
+        // The struct has the elements of its storage, three parts each.
+        assert!(other.is_err());
+    }
+}
+
+/// Fault F1: lanes that share bytes are not the parts of an element that have a byte each.
+#[test]
+fn packed_lanes_are_not_padded_parts() {
+    let dtype = DType::F6_E2M3FN.with_lanes(4);
+    let lanes = |flags| facts::<Versioned>(Claims { dtype, flags, ..Claims::at(0x1000, &[5]) });
+    assert_eq!((lanes(0).nbytes(), lanes(FLAG_SUBBYTE_PADDED).nbytes()), (15, 20));
+    // SAFETY: nothing is read at the address.
+    let packed = unsafe { ArrayView::<[Float6E2m3fn; 4], 1>::from_facts(&lanes(0)) };
+    assert_eq!(packed.map(|view| view.shape()).unwrap_err().kind(), ErrorKind::DType);
+    // SAFETY: as above.
+    let padded = unsafe { ArrayView::<[Float6E2m3fn; 4], 1>::from_facts(&lanes(FLAG_SUBBYTE_PADDED)) };
+    assert_eq!(padded.unwrap().shape(), [5]);
+}
+
+/// Bug 70: the producer's numbers are read and left alone.
+#[test]
+fn the_struct_is_not_written() {
+    fn case<A: Form>() {
+        let claims = Claims { strides: Some(vec![-7, 3, 1]), byte_offset: 4, ..Claims::new(&[1, 2, 3]) };
+        let (_ledger, tensor) = Claims { shape: Some(vec![1, 1, 3]), ..claims }.send::<A>();
+        let before = look(&tensor);
+        let facts = tensor.facts().unwrap();
+        assert_eq!(facts.strides(), [3, 3, 1], "an idle axis runs forward in the facts");
+        assert_eq!(look(&tensor), before);
+    }
+    case::<Versioned>();
+    case::<Legacy>();
+}

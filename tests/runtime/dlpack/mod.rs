@@ -1,0 +1,10 @@
+//! DLPack: structs of our own and of others, in both forms.
+
+mod abi;
+mod allocations;
+mod export;
+mod import;
+mod panics;
+mod refusals;
+mod release;
+mod writes;

@@ -1,0 +1,143 @@
+//! R98, bug 184: no panic of an owner crosses into C; the process goes on, and the struct is freed.
+#![expect(unsafe_code, reason = "deleters are called as C code calls them")]
+
+use std::panic;
+
+use interop_core::dlpack::{Access, DLManagedTensor, DLManagedTensorVersioned, Legacy, Versioned, export};
+use interop_core::{
+    CudaArray, Descriptor, Device, FromArray, HostVec, Import, Lease, Memory, Owner, Shared, Storage,
+    live_exports,
+};
+
+use crate::support::allocator::watch;
+use crate::support::alone;
+use crate::support::arrays::Array;
+use crate::support::foreign::Form;
+use crate::support::owners::{Count, Counted, Panicking, PanickingTwice, elsewhere};
+
+/// Exports with this owner, and releases the struct.
+fn released<A: Form, O: Send + 'static>(owner: O) {
+    let facts = Descriptor::new(0x1000, Device::CPU, &[2, 3]).validate().unwrap();
+    let ((), tally) = watch(|| {
+        // SAFETY: nothing is read at the address.
+        let tensor = unsafe { export::<A, O>(&facts, owner, Access::Owned) }.unwrap();
+        drop(tensor);
+    });
+    assert_eq!((tally.made - tally.freed, tally.mismatched), (0, 0), "the block is freed all the same");
+    assert!(tally.made > 0);
+}
+
+/// An owner that panics, and one whose panic panics when it is dropped.
+#[test]
+fn a_panic_in_a_drop_stays_inside() {
+    let count = Count::default();
+    released::<Versioned, _>(Panicking(count.clone()));
+    released::<Legacy, _>(Panicking(count.clone()));
+    released::<Versioned, _>(PanickingTwice(count.clone()));
+    released::<Legacy, _>(PanickingTwice(count.clone()));
+    assert_eq!(count.get(), 4, "each was dropped once");
+}
+
+/// What an owner has beside the part that panics is dropped as well.
+#[test]
+fn the_other_parts_of_the_owner_are_dropped() {
+    let (panicked, dropped) = (Count::default(), Count::default());
+    let parts =
+        (Counted(dropped.clone(), 1_u8), Panicking(panicked.clone()), Counted(dropped.clone(), [0_u64; 9]));
+    released::<Versioned, _>(parts);
+    assert_eq!((panicked.get(), dropped.get()), (1, 2));
+}
+
+/// As a C consumer does it: the function in the struct, on a thread of its own.
+#[test]
+fn a_deleter_that_is_called_from_c_returns() {
+    let count = Count::default();
+    let facts = Descriptor::new(0x1000, Device::CPU, &[2, 3]).validate().unwrap();
+    // SAFETY: nothing is read at the address.
+    let versioned =
+        unsafe { export::<Versioned, _>(&facts, Panicking(count.clone()), Access::Owned) }.unwrap();
+    // SAFETY: as above.
+    let legacy = unsafe { export::<Legacy, _>(&facts, Panicking(count.clone()), Access::Owned) }.unwrap();
+    let addresses = (versioned.into_raw().expose_provenance(), legacy.into_raw().expose_provenance());
+    let (returned, _) = elsewhere(move || {
+        let versioned = std::ptr::with_exposed_provenance_mut::<DLManagedTensorVersioned>(addresses.0);
+        let legacy = std::ptr::with_exposed_provenance_mut::<DLManagedTensor>(addresses.1);
+        // SAFETY: a live struct.
+        let deleter = unsafe { (*versioned).deleter }.unwrap();
+        // SAFETY: its own deleter, called once.
+        unsafe { deleter(versioned) };
+        // SAFETY: a live struct.
+        let deleter = unsafe { (*legacy).deleter }.unwrap();
+        // SAFETY: its own deleter, called once.
+        unsafe { deleter(legacy) };
+        true
+    });
+    assert_eq!((returned, count.get()), (true, 2));
+}
+
+/// A storage that panics when it is dropped, behind every kind of import.
+#[derive(Debug)]
+struct Grenade(HostVec<i16>, Count);
+
+// SAFETY: as for the vector inside.
+unsafe impl Storage for Grenade {
+    fn memory(&self) -> Memory<'_> {
+        self.0.memory()
+    }
+}
+
+impl Drop for Grenade {
+    fn drop(&mut self) {
+        self.1.add();
+        panic::resume_unwind(Box::new(()));
+    }
+}
+
+/// Importers do not notice: the deleter ends well, wherever the import was.
+#[test]
+fn importers_do_not_notice() {
+    let count = Count::default();
+    let send = || {
+        let array = Array::new(Grenade(HostVec::from_slice(&[1, 2, 3]), count.clone()), &[3]);
+        array.into_dlpack::<Versioned>().unwrap()
+    };
+    drop(Import::from_dlpack(send()).unwrap());
+    assert_eq!(Array::<Vec<i16>>::from_dlpack(send()).unwrap().data, [1, 2, 3]);
+    drop(Array::<Lease<f32>>::from_dlpack(send()).unwrap_err());
+    drop(Array::<Shared>::from_dlpack(send()).unwrap());
+    let lease: Array<Lease<i16>> = Array::from_dlpack(send()).unwrap();
+    elsewhere(move || drop(lease));
+    assert_eq!(count.get(), 5);
+}
+
+/// A Rust owner that panics is not hidden from Rust code: an `Owner` of our own passes the panic on, and drops once.
+#[test]
+fn a_rust_owner_panics_as_any_value() {
+    let count = Count::default();
+    let owner = Owner::new(Panicking(count.clone()));
+    assert!(panic::catch_unwind(panic::AssertUnwindSafe(move || drop(owner))).is_err());
+    assert_eq!(count.get(), 1);
+}
+
+/// A panic that is under way meets the panic of an owner: the first goes on, and nothing aborts.
+#[test]
+fn a_panic_under_way_goes_on() {
+    let count = Count::default();
+    let facts = Descriptor::new(0x1000, Device::CPU, &[2]).validate().unwrap();
+    // SAFETY: nothing is read at the address.
+    let tensor = unsafe { export::<Versioned, _>(&facts, Panicking(count.clone()), Access::Owned) }.unwrap();
+    let caught = panic::catch_unwind(panic::AssertUnwindSafe(move || {
+        let _dropped_on_the_way = tensor;
+        panic::resume_unwind(Box::new("first"));
+    }));
+    assert_eq!((caught.unwrap_err().downcast_ref(), count.get()), (Some(&"first"), 1));
+}
+
+/// The export that panicked is not counted as live.
+#[test]
+fn the_counter_is_right_after_a_panic() {
+    alone("dlpack::panics::the_counter_is_right_after_a_panic", || {
+        released::<Versioned, _>(Panicking(Count::default()));
+        assert_eq!(live_exports(), 0);
+    });
+}

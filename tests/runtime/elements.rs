@@ -1,0 +1,156 @@
+//! Rust types as elements: numbers, arrays of numbers, structs, blobs.
+
+use std::mem::{align_of, size_of};
+
+use interop_core::{
+    CudaArray, DType, Element, ElementType, ErrorKind, Float4E2m1fnX2, Float6E2m3fn, Float6E3m2fn,
+    Float8E3m4, Float8E4m3, Float8E4m3b11fnuz, Float8E4m3fn, Float8E4m3fnuz, Float8E5m2, Float8E5m2fnuz,
+    Float8E8m0fnu, HostVec, Opaque, Record, RecordField,
+};
+
+use crate::support::arrays::Array;
+use crate::support::assert_told;
+
+/// Compares what a type says with the type.
+fn check<T: Element>(dtype: DType, axes: &[usize]) {
+    let name = std::any::type_name::<T>();
+    let said: ElementType = T::TYPE;
+    assert_eq!((said.dtype(), said.axes()), (dtype, axes), "{name}");
+    assert_eq!((said.size(), said.align()), (size_of::<T>(), align_of::<T>()), "{name}");
+    // Alone, an element of less than a byte has a byte.
+    let items: usize = axes.iter().product();
+    assert_eq!(items * dtype.item_bits(dtype.lanes() == 1), 8 * size_of::<T>(), "{name}");
+}
+
+/// Bugs 103, 111: size, type and trailing axes of every element type.
+#[test]
+fn every_element_is_what_it_says() {
+    check::<i8>(DType::I8, &[]);
+    check::<i16>(DType::I16, &[]);
+    check::<i32>(DType::I32, &[]);
+    check::<i64>(DType::I64, &[]);
+    check::<isize>(DType::I64, &[]);
+    check::<u8>(DType::U8, &[]);
+    check::<u16>(DType::U16, &[]);
+    check::<u32>(DType::U32, &[]);
+    check::<u64>(DType::U64, &[]);
+    check::<usize>(DType::U64, &[]);
+    check::<f32>(DType::F32, &[]);
+    check::<f64>(DType::F64, &[]);
+    check::<bool>(DType::BOOL, &[]);
+    check::<Float8E3m4>(DType::F8_E3M4, &[]);
+    check::<Float8E4m3>(DType::F8_E4M3, &[]);
+    check::<Float8E4m3b11fnuz>(DType::F8_E4M3B11FNUZ, &[]);
+    check::<Float8E4m3fn>(DType::F8_E4M3FN, &[]);
+    check::<Float8E4m3fnuz>(DType::F8_E4M3FNUZ, &[]);
+    check::<Float8E5m2>(DType::F8_E5M2, &[]);
+    check::<Float8E5m2fnuz>(DType::F8_E5M2FNUZ, &[]);
+    check::<Float8E8m0fnu>(DType::F8_E8M0FNU, &[]);
+    check::<Float6E2m3fn>(DType::F6_E2M3FN, &[]);
+    check::<Float6E3m2fn>(DType::F6_E3M2FN, &[]);
+    check::<Float4E2m1fnX2>(DType::F4_E2M1FN.with_lanes(2), &[]);
+    check::<[f32; 3]>(DType::F32, &[3]);
+    check::<[[[[u8; 5]; 4]; 3]; 2]>(DType::U8, &[2, 3, 4, 5]);
+    check::<[Float6E2m3fn; 4]>(DType::F6_E2M3FN, &[4]);
+    check::<Opaque<1>>(DType::opaque(1), &[]);
+    check::<[Opaque<65_535>; 2]>(DType::opaque(65_535), &[2]);
+    check::<Particle>(DType::opaque(32), &[]);
+    check::<[Particle; 2]>(DType::opaque(32), &[2]);
+    check::<Metres>(DType::F32, &[]);
+    check::<Pair>(DType::U16, &[2]);
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Element)]
+#[repr(C)]
+struct Particle {
+    position: [f32; 3],
+    kind: u8,
+    mass: f64,
+    spin: Spin,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Element)]
+#[repr(C)]
+struct Spin {
+    up: i16,
+    down: i16,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Element)]
+#[repr(transparent)]
+struct Metres(f32);
+
+#[derive(Clone, Copy, Debug, PartialEq, Element)]
+#[repr(transparent)]
+struct Pair([u16; 2]);
+
+fn field(name: &str, offset: usize, dtype: DType) -> RecordField {
+    RecordField { name: name.into(), offset, dtype, shape: Vec::new(), record: None }
+}
+
+/// A struct is a blob with its fields beside it, at the offsets that rustc gave them.
+#[test]
+fn a_struct_is_a_record() {
+    let nothing = Particle { position: [0.0; 3], kind: 0, mass: 0.0, spin: Spin { up: 0, down: 0 } };
+    let facts = Array::new(vec![nothing; 6], &[2, 3]).facts().unwrap();
+    let spin = Record { fields: vec![field("up", 0, DType::I16), field("down", 2, DType::I16)] };
+    let fields = vec![
+        RecordField { shape: vec![3], ..field("position", 0, DType::F32) },
+        field("kind", 12, DType::U8),
+        field("mass", 16, DType::F64),
+        RecordField { record: Some(spin), ..field("spin", 24, DType::opaque(4)) },
+    ];
+    assert_eq!(facts.record(), Some(&Record { fields }));
+    assert_eq!((facts.dtype(), facts.shape(), facts.nbytes()), (DType::opaque(32), &[2, 3][..], 192));
+}
+
+/// Parts of an element are the last axes, and count in the strides.
+#[test]
+fn parts_are_trailing_axes() {
+    let pixels = Array::strided(vec![[0_u8; 4]; 12], &[3, 2], &[-4, 2]);
+    // The first element lies behind the others, which are then outside the vector.
+    assert_eq!(pixels.facts().unwrap_err().kind(), ErrorKind::Bounds);
+    let pixels = Array::strided(vec![[[0_u16; 2]; 5]; 12], &[3, 2], &[4, 2]);
+    let facts = pixels.facts().unwrap();
+    assert_eq!((facts.shape(), facts.strides()), (&[3, 2, 5, 2][..], &[40, 20, 2, 1][..]));
+    assert_eq!((facts.dtype(), facts.nbytes()), (DType::U16, 120));
+    assert_eq!(facts.byte_range().len(), (2 * 4 + 2 + 1) * 20);
+    // 64 axes hold for the parts too.
+    let told = (ErrorKind::Rank, "shape", "65 axes", "64");
+    assert_told(&Array::new(vec![[1_u8; 1]], &[1; 64]).facts().unwrap_err(), told);
+    assert_eq!(Array::new(vec![[1_u8; 1]], &[1; 63]).facts().unwrap().ndim(), 64);
+}
+
+/// A struct whose fields fill it is exported through both protocols; padding is nobody's business (fault F2).
+#[test]
+fn padding_is_never_read() {
+    let spins = Array::new(vec![Spin { up: 1, down: -2 }; 3], &[3]);
+    assert_eq!(spins.to_vec::<Spin>().unwrap(), [Spin { up: 1, down: -2 }; 3]);
+    for bytes in [
+        spins.view::<[Opaque<1>; 4], 1>().map(|_| ()),
+        spins.view::<Opaque<4>, 1>().map(|_| ()),
+        spins.view::<u32, 1>().map(|_| ()),
+        spins.view::<[u8; 4], 1>().map(|_| ()),
+    ] {
+        assert_told(
+            &bytes.unwrap_err(),
+            (ErrorKind::DType, "dtype", "struct {up: int16 @0, down: int16 @2}", ""),
+        );
+    }
+}
+
+/// Elements of more than 128 bytes of alignment find their place in a `HostVec` (fault F3).
+#[test]
+fn over_aligned_elements_are_aligned() {
+    #[derive(Clone, Copy, Element)]
+    #[repr(C, align(512))]
+    struct Block {
+        words: [u64; 64],
+    }
+    for len in 0..9 {
+        let mut blocks = HostVec::<Block>::zeroed(len);
+        let first = blocks.as_mut_slice().unwrap();
+        assert_eq!((first.as_ptr().addr() % 512, first.len()), (0, len));
+        assert!(first.iter().all(|block| block.words == [0; 64]));
+    }
+}

@@ -1,0 +1,17 @@
+//! The runtime alone: pure rooms, both protocols, storages and views, with good input and bad.
+//!
+//! Names such as R54 and bug 72 are those of the project's reference pages: requirements of the protocols, and faults
+//! that other libraries had.
+
+mod cai;
+mod descriptor;
+mod device;
+mod dlpack;
+mod dtype;
+mod elements;
+mod layout;
+mod storage;
+mod stream;
+#[path = "../support/mod.rs"]
+mod support;
+mod views;

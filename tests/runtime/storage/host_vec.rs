@@ -1,0 +1,123 @@
+//! Host memory made for sharing.
+
+use interop_core::{
+    CudaArray, DType, ErrorKind, FromArray, HostBuffer, HostVec, LeaseMut, Storage, dlpack::Versioned,
+    live_allocations,
+};
+
+use crate::support::arrays::Array;
+use crate::support::{alone, assert_told};
+
+/// Bug 88: aligned to 128 bytes, whatever the element and the number of them.
+#[test]
+fn memory_is_aligned() {
+    fn case<T: interop_core::Element>() {
+        let kept: Vec<HostVec<T>> = (0..40).map(HostVec::<T>::zeroed).collect();
+        for (len, vector) in kept.iter().enumerate() {
+            let memory = vector.memory();
+            assert_eq!((memory.address % 128, vector.len()), (0, len));
+            assert_eq!(memory.range, memory.address..memory.address + len * size_of::<T>());
+        }
+    }
+    case::<u8>();
+    case::<f64>();
+    case::<[u8; 3]>();
+    for len in 0..40 {
+        let buffer = HostBuffer::zeroed(DType::opaque(7), len).unwrap();
+        assert_eq!((buffer.memory().address % 128, buffer.len(), buffer.is_empty()), (0, len, len == 0));
+    }
+}
+
+/// Elements in, elements out, and zeros where nobody wrote.
+#[test]
+fn elements_are_kept() {
+    let mut vector = HostVec::from(vec![1_u32, 2, 3]);
+    vector.as_mut_slice().unwrap()[1] = 20;
+    assert_eq!(vector.as_slice().unwrap(), [1, 20, 3]);
+    assert_eq!((vector.len(), vector.is_empty()), (3, false));
+    assert_eq!(HostVec::<u16>::zeroed(3).as_slice().unwrap(), [0; 3]);
+    assert_eq!(HostVec::<u16>::zeroed(0).as_slice().unwrap(), [0; 0]);
+    assert_eq!(HostVec::from_slice(&[[1_u8, 2], [3, 4]]).as_slice().unwrap(), [[1, 2], [3, 4]]);
+    let buffer = Array::new(HostBuffer::zeroed(DType::I16, 3).unwrap(), &[3]);
+    assert_eq!(buffer.to_vec::<i16>().unwrap(), [0; 3]);
+}
+
+/// Bug 99: a consumer may leave anything in a `bool`.
+#[test]
+fn bytes_that_are_no_bool() {
+    let array = Array::new(HostVec::from_slice(&[true, false, true]), &[3]);
+    let shared = std::sync::Arc::new(array);
+    let tensor = shared.share_dlpack::<Versioned>().unwrap();
+    let address = shared.facts().unwrap().address();
+    write_byte(address + 1, 2);
+    drop(tensor);
+    let mut array = std::sync::Arc::try_unwrap(shared).expect("the export is gone");
+    let told = (ErrorKind::DType, "data", "the byte 2 in a bool", "0 and 1");
+    assert_told(&array.data.as_slice().unwrap_err(), told);
+    assert_told(&array.data.as_mut_slice().unwrap_err(), told);
+    assert_told(&array.to_vec::<bool>().unwrap_err(), told);
+    assert_told(&array.apply(|element: bool| !element).unwrap_err(), told);
+    write_byte(address + 1, 1);
+    // The first one had been changed before the bad one was met.
+    assert_eq!(array.data.as_slice().unwrap(), [false, true, true]);
+}
+
+/// Writes as a consumer of an export does.
+#[expect(unsafe_code, reason = "a consumer writes by address")]
+fn write_byte(address: usize, byte: u8) {
+    let place = std::ptr::with_exposed_provenance_mut::<u8>(address);
+    // SAFETY: a byte of exported memory, of which no Rust reference exists.
+    unsafe { place.write(byte) };
+}
+
+/// Bugs 165, 168: sizes that do not fit are errors, as is memory that is not there.
+#[test]
+fn sizes_that_do_not_fit() {
+    let told = |found| (ErrorKind::Overflow, "shape", found, "within the address space");
+    let error = HostVec::<u64>::try_zeroed(usize::MAX).unwrap_err();
+    assert_told(&error, told("18446744073709551615 elements of 8 bytes"));
+    assert_told(&HostVec::<u64>::try_zeroed(1 << 61).unwrap_err(), told("2305843009213693952 elements"));
+    assert_told(&HostVec::<u8>::try_zeroed((1 << 63) - 1).unwrap_err(), told("elements of 1 bytes"));
+    assert_told(&HostBuffer::zeroed(DType::C128, 1 << 60).unwrap_err(), told("elements of 16 bytes"));
+    assert!(std::panic::catch_unwind(|| HostVec::<u64>::zeroed(usize::MAX)).is_err());
+}
+
+/// Memory that no machine has is an error and no abort. (Sanitizers abort by themselves, unless told otherwise.)
+#[test]
+#[cfg_attr(miri, ignore = "Miri stops where memory ends")]
+fn memory_that_is_not_there() {
+    let error = HostVec::<u8>::try_zeroed(1 << 60).unwrap_err();
+    assert_told(&error, (ErrorKind::Memory, "memory", "1152921504606846976 bytes", ""));
+}
+
+/// Types that a buffer cannot have.
+#[test]
+fn types_without_bytes() {
+    let told = |found, allowed| (ErrorKind::DType, "dtype", found, allowed);
+    let refused = |dtype| HostBuffer::zeroed(dtype, 4).unwrap_err();
+    assert_told(&refused(DType::F4_E2M1FN), told("float4_e2m1fn", "elements of whole bytes"));
+    assert_told(&refused(DType::F6_E3M2FN), told("float6_e3m2fn", "elements of whole bytes"));
+    assert_told(&refused(DType::new(2, 32, 0)), told("lanes 0", "1 lane or more"));
+    assert_told(&refused(DType::new(1, 1, 1)), told("1 bits", "a bool is code 6"));
+    let torch = HostBuffer::zeroed(DType::F4_E2M1FN.with_lanes(2), 4).unwrap();
+    assert_eq!(Array::new(torch, &[4]).facts().unwrap().nbytes(), 4);
+}
+
+/// Allocations are counted, and end with the last export.
+#[test]
+fn allocations_are_counted() {
+    alone("storage::host_vec::allocations_are_counted", || {
+        assert_eq!(live_allocations(), 0);
+        let array = Array::new(HostVec::<f32>::zeroed(4), &[4]);
+        let empty = HostBuffer::zeroed(DType::F32, 0).unwrap();
+        assert_eq!(live_allocations(), 2);
+        let lease: Array<LeaseMut<f32>> =
+            Array::from_dlpack(array.into_dlpack::<Versioned>().unwrap()).unwrap();
+        drop(empty);
+        assert_eq!(live_allocations(), 1);
+        drop(lease);
+        assert_eq!(live_allocations(), 0);
+        assert!(HostVec::<u64>::try_zeroed(usize::MAX).is_err());
+        assert_eq!(live_allocations(), 0);
+    });
+}

@@ -1,0 +1,136 @@
+//! What each storage says of its memory.
+
+use std::sync::Arc;
+
+use interop_core::{
+    CudaArray, DType, Device, Element, ErrorKind, FromImport, HostBuffer, HostVec, Lease, LeaseMut, Memory,
+    Order, Shared, Storage, Writes,
+};
+
+use crate::support::arrays::{Array, Borrowable, Claimed, Fortran, GPU_ADDRESS, Matrix, Pinned};
+use crate::support::assert_told;
+
+/// Compares what a storage of six `u16` says with where they are.
+#[track_caller]
+fn check(storage: &impl Storage, address: usize, device: Device, writes: Writes) {
+    let Memory { address: said, range, element, record, device: on, writes: who } = storage.memory();
+    assert_eq!((said, range), (address, address..address + 12));
+    assert_eq!((element.dtype(), element.axes(), record), (DType::U16, &[][..], None));
+    assert_eq!((on, who), (device, writes));
+}
+
+const SIX: [u16; 6] = [0, 1, 2, 3, 4, 5];
+
+/// Bugs 112, 129: address, extent, device and the right to write, as the storage is and not as somebody guesses.
+#[test]
+fn every_storage_says_where_it_is() {
+    let vector = SIX.to_vec();
+    check(&vector, vector.as_ptr().addr(), Device::CPU, Writes::WhenOwned);
+    let boxed: Box<[u16]> = SIX.into();
+    check(&boxed, boxed.as_ptr().addr(), Device::CPU, Writes::WhenOwned);
+    let counted: Arc<[u16]> = SIX.into();
+    check(&counted, counted.as_ptr().addr(), Device::CPU, Writes::Never);
+    let fixed: &'static [u16] = &[0, 1, 2, 3, 4, 5];
+    check(&fixed, fixed.as_ptr().addr(), Device::CPU, Writes::Never);
+    let mut host = HostVec::from_slice(&SIX);
+    let address = host.as_mut_slice().unwrap().as_ptr().addr();
+    check(&host, address, Device::CPU, Writes::Always);
+    check(&Shared::new(host), address, Device::CPU, Writes::Always);
+    let shared = Arc::new(vector);
+    check(&shared, shared.as_ptr().addr(), Device::CPU, Writes::Never);
+    let own = Borrowable(SIX.to_vec());
+    check(&own, own.0.as_ptr().addr(), Device::CPU, Writes::WhenOwned);
+    let pinned = Pinned(HostVec::from_slice(&SIX));
+    check(&pinned, pinned.0.memory().address, Device::CUDA_HOST, Writes::Always);
+    check(&Claimed::gpu::<u16>(6, 2), GPU_ADDRESS, Device::cuda(2), Writes::Always);
+    check(&Arc::new(Claimed::gpu::<u16>(6, 2)), GPU_ADDRESS, Device::cuda(2), Writes::Always);
+}
+
+/// Room that a vector has beyond its length is not initialized, and not part of the memory.
+#[test]
+fn capacity_is_no_memory() {
+    let mut vector = Vec::with_capacity(100);
+    vector.extend(SIX);
+    check(&vector, vector.as_ptr().addr(), Device::CPU, Writes::WhenOwned);
+    assert_eq!(Array::new(vector, &[7]).facts().unwrap_err().kind(), ErrorKind::Bounds);
+}
+
+/// Nothing at all is an empty array.
+#[test]
+fn storages_may_be_empty() {
+    fn case<S: Storage>(storage: S) {
+        let facts = Array::new(storage, &[0, 5]).facts().unwrap();
+        assert_eq!((facts.address(), facts.numel(), facts.byte_range()), (0, 0, 0..0));
+    }
+    case(Vec::<f64>::new());
+    case(Box::<[f64]>::default());
+    case(Arc::<[f64]>::from([]));
+    case(&[] as &'static [f64]);
+    case(HostVec::<f64>::zeroed(0));
+    case(HostBuffer::zeroed(DType::F64, 0).unwrap());
+    case(Shared::new(Vec::<f64>::new()));
+    let told = (ErrorKind::Bounds, "shape", "", "the 0 bytes of memory");
+    assert_told(&Array::new(Vec::<f64>::new(), &[1]).facts().unwrap_err(), told);
+    assert_told(&Array::new(Vec::<f64>::new(), &[]).facts().unwrap_err(), told);
+}
+
+/// Bugs 89, 91, 107: shapes and strides that need more than the storage has, in every order.
+#[test]
+fn shapes_stay_within_the_storage() {
+    let refused = |array: Array<Vec<u16>>, bytes: &str| {
+        assert_told(&array.facts().unwrap_err(), (ErrorKind::Bounds, "shape", "elements from 0x", bytes));
+    };
+    let vector = || SIX.to_vec();
+    refused(Array::new(vector(), &[7]), "the 12 bytes");
+    refused(Array::new(vector(), &[2, 4]), "the 12 bytes");
+    refused(Array::strided(vector(), &[2, 3], &[4, 1]), "the 12 bytes");
+    refused(Array::strided(vector(), &[2], &[-1]), "the 12 bytes");
+    refused(Array::strided(vector(), &[2, 2], &[1, 5]), "the 12 bytes");
+    refused(Array::new(vec![1; 3], &[4]), "the 6 bytes");
+    let fits =
+        [(&[2, 3][..], &[3, 1][..]), (&[2, 3], &[1, 2]), (&[3, 2], &[0, 5]), (&[1, 6], &[99, 1]), (&[], &[])];
+    for (shape, strides) in fits {
+        assert!(Array::strided(vector(), shape, strides).facts().is_ok(), "{shape:?} {strides:?}");
+    }
+    assert!(Array::new(vector(), &[5]).facts().is_ok(), "less than all is fine");
+
+    let told = (ErrorKind::Overflow, "shape", "18446744073709551615", "");
+    assert_eq!(Array::new(vector(), &[usize::MAX]).facts().unwrap_err().kind(), told.0);
+    let told = (ErrorKind::Strides, "strides", "1 strides", "2, one for each axis");
+    assert_told(&Array::strided(vector(), &[2, 3], &[3]).facts().unwrap_err(), told);
+}
+
+/// The order of the struct is that of its strides.
+#[test]
+fn orders_are_strides() {
+    let matrix = Matrix { data: SIX.to_vec(), rows: 2, columns: 3 }.facts().unwrap();
+    let fortran = Fortran { data: SIX.to_vec(), rows: 2, columns: 3 };
+    assert_eq!((matrix.strides(), fortran.facts().unwrap().strides()), (&[3, 1][..], &[1, 2][..]));
+    assert_eq!(fortran.to_vec::<u16>().unwrap(), [0, 2, 4, 1, 3, 5], "rows first, whatever the memory is");
+    assert!(fortran.facts().unwrap().layout().is_contiguous(Order::F));
+}
+
+/// Which imports copy and which hold on to the memory, and the elements that they want.
+#[test]
+fn imports_copy_or_hold() {
+    fn copies<S: FromImport>() -> (bool, Option<DType>) {
+        (S::COPIES, S::element().map(|element| element.dtype()))
+    }
+    let f32 = Some(f32::TYPE.dtype());
+    assert_eq!(copies::<Vec<f32>>(), (true, f32));
+    assert_eq!(copies::<Box<[f32]>>(), (true, f32));
+    assert_eq!(copies::<Arc<[f32]>>(), (true, f32));
+    assert_eq!(copies::<HostVec<f32>>(), (true, f32));
+    assert_eq!(copies::<Lease<f32>>(), (false, f32));
+    assert_eq!(copies::<LeaseMut<f32>>(), (false, f32));
+    assert_eq!(copies::<Shared>(), (false, None));
+}
+
+/// What a storage prints says what and where it is, and no element.
+#[test]
+fn storages_can_be_shown() {
+    let host = HostVec::<[f32; 3]>::zeroed(4);
+    assert_eq!(format!("{host:?}"), "HostBuffer(4 × float32 with trailing axes [3])");
+    let shared = format!("{:?}", Shared::new(Claimed::gpu::<f32>(6, 1)));
+    assert_eq!(shared, format!("Shared(float32 at {GPU_ADDRESS:#x}, CUDA (2), ordinal 1)"));
+}

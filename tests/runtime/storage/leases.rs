@@ -1,0 +1,167 @@
+//! Imports that use the memory in place.
+
+use interop_core::dlpack::{FLAG_READ_ONLY, Versioned};
+use interop_core::{
+    CudaArray, DType, Device, Element, ErrorKind, FromArray, FromImport, HostVec, Import, Lease, LeaseMut,
+    Order, Refused, Shared, Storage, Writes,
+};
+
+use crate::support::arrays::{Array, Fortran, Matrix};
+use crate::support::assert_told;
+use crate::support::foreign::{Claims, look};
+
+fn import(claims: Claims) -> Import {
+    let (ledger, tensor) = claims.send::<Versioned>();
+    drop(ledger);
+    Import::from_dlpack(tensor).unwrap()
+}
+
+/// The memory is the producer's, before and after.
+#[test]
+fn memory_is_used_in_place() {
+    let (_ledger, tensor) = Claims::new(&[2, 3]).send::<Versioned>();
+    let address = look(&tensor).data;
+    let mut lease: Matrix<LeaseMut<i16>> = Matrix::from_dlpack(tensor).unwrap();
+    assert_eq!(lease.facts().unwrap().address(), address);
+    lease.apply(|element: i16| -element).unwrap();
+    let again = lease.into_dlpack::<Versioned>().unwrap();
+    assert_eq!(look(&again).data, address);
+    let shared: Array<Shared> = Array::from_dlpack(again).unwrap();
+    assert_eq!(shared.to_vec::<i16>().unwrap(), [0, -1, -2, -3, -4, -5]);
+}
+
+/// Any device, any strides, any memory kind: nothing is read.
+#[test]
+fn leases_take_memory_from_anywhere() {
+    let on = |device| Claims {
+        device,
+        dtype: DType::F32,
+        strides: Some(vec![1, 2]),
+        ..Claims::at(0x1_0000, &[2, 3])
+    };
+    for device in [Device::CPU, Device::cuda(4), Device::CUDA_HOST, Device::CUDA_MANAGED] {
+        let lease: Array<Lease<f32>> = Array::from_import(import(on(device))).unwrap();
+        assert_eq!((lease.data.memory().device, lease.strides.as_deref()), (device, Some(&[1, 2][..])));
+        assert_eq!(lease.facts().unwrap().device(), device);
+        assert!(Fortran::<Lease<f32>>::from_import(import(on(device))).is_ok());
+        let refused = Matrix::<Lease<f32>>::from_import(import(on(device))).unwrap_err();
+        let told =
+            (ErrorKind::Strides, "strides[0]", "1 (strides [1, 2])", "3, which makes the array C-contiguous");
+        assert_told(&refused.error, told);
+        assert!(
+            refused.error.allowed().contains("copy the array, or give the struct a strides field"),
+            "bug 97"
+        );
+    }
+}
+
+/// A lease reaches what the import reached, and a struct around it cannot reach further.
+#[test]
+fn leases_end_where_the_import_ends() {
+    let part =
+        Claims { shape: Some(vec![3]), strides: Some(vec![-2]), byte_offset: 10, ..Claims::new(&[12]) };
+    let mut lease: Array<Lease<i16>> = Array::from_import(import(part)).unwrap();
+    assert_eq!(lease.to_vec::<i16>().unwrap(), [5, 3, 1]);
+    assert_eq!(lease.data.memory().range.len(), 10);
+    for (shape, strides) in [(vec![4], vec![-2]), (vec![2], vec![1]), (vec![6], vec![-1])] {
+        (lease.shape, lease.strides) = (shape, Some(strides));
+        let told = (ErrorKind::Bounds, "shape", "elements from", "the 10 bytes of memory");
+        assert_told(&lease.facts().unwrap_err(), told);
+    }
+    (lease.shape, lease.strides) = (vec![5], Some(vec![-1]));
+    assert_eq!(lease.to_vec::<i16>().unwrap(), [5, 4, 3, 2, 1]);
+}
+
+/// Fault F6, bugs 140, 141: a storage checks for itself, also when no struct asks it to.
+#[test]
+fn leases_check_for_themselves() {
+    let refused = |claims, kind, make: fn(Import) -> Result<(), Refused<Import>>| {
+        let (ledger, tensor) = Claims::send::<Versioned>(claims);
+        let import = Import::from_dlpack(tensor).unwrap();
+        let facts = import.facts().clone();
+        let refused = make(import).unwrap_err();
+        assert_eq!((refused.error.kind(), refused.value.facts(), ledger.released()), (kind, &facts, 0));
+    };
+    let readonly = || Claims { flags: FLAG_READ_ONLY, ..Claims::new(&[4]) };
+    refused(readonly(), ErrorKind::ReadOnly, |import| {
+        LeaseMut::<i16>::from_import(import, Order::C).map(drop)
+    });
+    refused(readonly(), ErrorKind::DType, |import| Lease::<f64>::from_import(import, Order::C).map(drop));
+    refused(Claims::new(&[4]), ErrorKind::DType, |import| {
+        LeaseMut::<u16>::from_import(import, Order::C).map(drop)
+    });
+    refused(Claims::new(&[4]), ErrorKind::Shape, |import| {
+        Lease::<[i16; 3]>::from_import(import, Order::C).map(drop)
+    });
+    let lease = Lease::<i16>::from_import(import(readonly()), Order::C).unwrap();
+    assert_eq!(lease.memory().writes, Writes::Never);
+    let lease = LeaseMut::<[i16; 2]>::from_import(import(Claims::new(&[3, 2])), Order::F).unwrap();
+    assert_eq!((lease.memory().writes, lease.memory().range.len()), (Writes::Always, 12));
+}
+
+/// Trailing axes become the parts of an element, where they lie as such.
+#[test]
+fn leases_of_parts() {
+    #[derive(Clone, Copy, Debug, PartialEq, Element)]
+    #[repr(C)]
+    struct Pair {
+        a: i16,
+        b: i16,
+    }
+    let lease: Array<Lease<[i16; 2]>> = Array::from_import(import(Claims::new(&[3, 2]))).unwrap();
+    assert_eq!(lease.to_vec::<[i16; 2]>().unwrap(), [[0, 1], [2, 3], [4, 5]]);
+    let pairs: Array<Lease<Pair>> = Array::from_import(import(Claims::new(&[3, 2]))).unwrap();
+    assert_eq!(pairs.to_vec::<Pair>().unwrap()[2], Pair { a: 4, b: 5 });
+    let gapped = || Claims { shape: Some(vec![2, 2]), strides: Some(vec![4, 1]), ..Claims::new(&[8]) };
+    let lease: Array<Lease<[i16; 2]>> = Array::from_import(import(gapped())).unwrap();
+    assert_eq!(
+        (lease.strides.as_deref(), lease.to_vec::<[i16; 2]>().unwrap()),
+        (Some(&[2][..]), vec![[0, 1], [4, 5]])
+    );
+
+    let refused = |claims, told| {
+        let error = Array::<Lease<[i16; 2]>>::from_import(import(claims)).unwrap_err().error;
+        assert_told(&error, told);
+        let error = Array::<Lease<Pair>>::from_import(import(Claims { byte_offset: 0, ..Claims::new(&[5]) }))
+            .unwrap_err();
+        assert_told(&error.error, (ErrorKind::Shape, "shape", "[5] as the last axes", "[2]"));
+    };
+    let odd = Claims { shape: Some(vec![2, 2]), strides: Some(vec![3, 1]), ..Claims::new(&[8]) };
+    refused(odd, (ErrorKind::Strides, "strides[0]", "3", "a multiple of 2"));
+    let turned = Claims { shape: Some(vec![2, 2]), strides: Some(vec![1, 2]), ..Claims::new(&[8]) };
+    refused(turned, (ErrorKind::Strides, "strides", "[2] for the last axes", "compact axes [2]"));
+    refused(Claims::new(&[2, 3]), (ErrorKind::Shape, "shape", "[3] as the last axes of [2, 3]", "[2]"));
+    refused(Claims::new(&[]), (ErrorKind::Rank, "shape", "0 axes", "1 axes or more, the last being [2]"));
+}
+
+/// A lease says what and where it is, and no element.
+#[test]
+fn leases_can_be_shown() {
+    let claims = || Claims { device: Device::cuda(1), ..Claims::at(0x1000, &[3]) };
+    let lease = Lease::<i16>::from_import(import(claims()), Order::C).unwrap();
+    assert_eq!(format!("{lease:?}"), "Lease(int16 at 0x1000, CUDA (2), ordinal 1)");
+    let lease = LeaseMut::<i16>::from_import(import(claims()), Order::C).unwrap();
+    assert_eq!(format!("{lease:?}"), "LeaseMut(int16 at 0x1000, CUDA (2), ordinal 1)");
+    assert!(format!("{:?}", import(claims())).starts_with("Import(Facts"));
+}
+
+/// The owner of a lease may be kept instead of it.
+#[test]
+fn owners_outlive_leases() {
+    let (ledger, tensor) = Claims::new(&[3]).send::<Versioned>();
+    let lease = Lease::<i16>::from_import(Import::from_dlpack(tensor).unwrap(), Order::C).unwrap();
+    let owner = lease.into_owner();
+    assert_eq!((ledger.released(), format!("{owner:?}").as_str()), (0, "Owner"));
+    drop(owner);
+    assert_eq!(ledger.released(), 1);
+    drop(interop_core::Owner::nothing());
+}
+
+/// An empty import is a lease of nothing.
+#[test]
+fn empty_leases() {
+    let lease: Array<LeaseMut<i16>> = Array::from_import(import(Claims::at(0xDEAD_BEEF, &[0, 3]))).unwrap();
+    assert_eq!((lease.data.memory().range, lease.to_vec::<i16>().unwrap()), (0..0, vec![]));
+    let host = Array::new(HostVec::<i16>::zeroed(0), &[0]);
+    assert!(Array::<LeaseMut<i16>>::from_dlpack(host.into_dlpack::<Versioned>().unwrap()).is_ok());
+}

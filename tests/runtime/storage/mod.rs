@@ -1,0 +1,8 @@
+//! What the `data` field can be: what each storage says, and what an import makes of it.
+
+mod copies;
+mod host_vec;
+mod kinds;
+mod leases;
+mod raw;
+mod shared;

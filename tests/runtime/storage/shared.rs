@@ -1,0 +1,116 @@
+//! Memory of any type that several structs share.
+
+use interop_core::dlpack::Versioned;
+use interop_core::{
+    CudaArray, DType, Device, Element, ErrorKind, FromArray, HostVec, Record, RecordField, Shared, Storage,
+    Writes,
+};
+
+use crate::support::arrays::Array;
+use crate::support::assert_told;
+use crate::support::foreign::Claims;
+use crate::support::owners::Count;
+
+/// Parts are views of the same memory, at byte offsets within it.
+#[test]
+fn parts_stay_inside() {
+    let all = Shared::new(HostVec::from_slice(&[0_u32, 1, 2, 3]));
+    let start = all.memory().address;
+    for bytes in [0, 4, 8, 16, 3] {
+        assert_eq!(all.offset(bytes).unwrap().memory().address, start.checked_add_signed(bytes).unwrap());
+    }
+    let back = all.offset(12).unwrap().offset(-12).unwrap();
+    assert_eq!(back.memory().address, start);
+    for bytes in [-1, 17, isize::MAX, isize::MIN] {
+        let told = (ErrorKind::Bounds, "offset", "", "a place in the 16 bytes of memory");
+        let error = all.offset(bytes).unwrap_err();
+        assert_told(&error, told);
+        assert_eq!(error.found(), format!("{bytes} bytes"));
+    }
+    let tail = Array::new(all.offset(8).unwrap(), &[2]);
+    assert_eq!(tail.to_vec::<u32>().unwrap(), [2, 3]);
+    assert_eq!(Array::new(all.offset(8).unwrap(), &[3]).facts().unwrap_err().kind(), ErrorKind::Bounds);
+    assert_eq!(Array::new(all.offset(16).unwrap(), &[0]).facts().unwrap().numel(), 0);
+    assert_eq!(Array::new(all.offset(16).unwrap(), &[1]).facts().unwrap_err().kind(), ErrorKind::Bounds);
+}
+
+/// The last handle releases the memory, whichever it is.
+#[test]
+fn the_last_handle_releases() {
+    #[derive(Debug)]
+    struct Noted(HostVec<u8>, Count);
+    impl Drop for Noted {
+        fn drop(&mut self) {
+            self.1.add();
+        }
+    }
+    // SAFETY: as the vector inside.
+    #[expect(unsafe_code, reason = "a storage vouches for its memory")]
+    unsafe impl Storage for Noted {
+        fn memory(&self) -> interop_core::Memory<'_> {
+            self.0.memory()
+        }
+    }
+    let dropped = Count::default();
+    let all = Shared::new(Noted(HostVec::zeroed(8), dropped.clone()));
+    let part = all.offset(4).unwrap();
+    let readonly = all.clone().read_only();
+    drop(all);
+    let export = Array::new(readonly, &[8]).into_dlpack::<Versioned>().unwrap();
+    drop(part);
+    assert_eq!(dropped.get(), 0);
+    drop(export);
+    assert_eq!(dropped.get(), 1);
+}
+
+#[derive(Clone, Copy, Element)]
+#[repr(C)]
+struct Mixed {
+    a: u8,
+    b: i32,
+}
+
+/// Any element type goes through, and keeps what it is: structs, small floats, types of tomorrow.
+#[test]
+fn any_type_goes_through() {
+    for (dtype, flags) in [
+        (DType::BF16, 0),
+        (DType::F4_E2M1FN, 0),
+        (DType::F6_E2M3FN, 4),
+        (DType::F32.with_lanes(4), 0),
+        (DType::opaque(12), 0),
+        (DType::new(18, 32, 1), 0),
+    ] {
+        let claims = Claims { dtype, flags, device: Device::cuda(2), ..Claims::at(0x1000, &[5, 4]) };
+        let (_ledger, tensor) = claims.send::<Versioned>();
+        let facts = tensor.facts().unwrap();
+        let array: Array<Shared> = Array::from_dlpack(tensor).unwrap();
+        let again = array.into_dlpack::<Versioned>().unwrap();
+        assert_eq!(again.facts().unwrap(), facts, "{dtype}");
+    }
+
+    let shared = Array::new(Shared::new(vec![Mixed { a: 1, b: 2 }; 3]), &[3]);
+    let field = |name: &str, offset, dtype| RecordField {
+        name: name.into(),
+        offset,
+        dtype,
+        shape: vec![],
+        record: None,
+    };
+    let fields = vec![field("a", 0, DType::U8), field("b", 4, DType::I32)];
+    assert_eq!(shared.facts().unwrap().record(), Some(&Record { fields }));
+    let read = shared.to_vec::<Mixed>().unwrap();
+    assert_eq!((read.len(), read[2].a, read[2].b), (3, 1, 2));
+}
+
+/// What only a sole owner may write is read-only as soon as it is shared.
+#[test]
+fn sharing_takes_the_right_of_a_sole_owner() {
+    assert_eq!(Shared::new(vec![1_u8]).memory().writes, Writes::Never);
+    assert_eq!(Shared::new(HostVec::from_slice(&[1_u8])).memory().writes, Writes::Always);
+    assert_eq!(Shared::new(HostVec::from_slice(&[1_u8])).read_only().memory().writes, Writes::Never);
+    let mut array = Array::new(Shared::new(vec![1_u8]), &[1]);
+    let told = (ErrorKind::ReadOnly, "readonly", "a read-only array", "writable memory");
+    assert_told(&array.view_mut::<u8, 1>().unwrap_err(), told);
+    assert_told(&array.apply(|element: u8| element).unwrap_err(), told);
+}

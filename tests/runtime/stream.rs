@@ -1,0 +1,148 @@
+//! What a stream can be, and both protocols' integers for it.
+
+use std::num::NonZeroUsize;
+
+use interop_core::{AsStream, DeviceType, ErrorKind, FromStream, StreamHandle};
+use proptest::prelude::*;
+
+use crate::support::assert_told;
+use crate::support::brute::settings;
+
+use StreamHandle::{LegacyDefault, NothingPending, PerThreadDefault};
+
+const CPU: DeviceType = DeviceType::CPU;
+/// Devices with streams: host memory that a GPU works on has them too (R137, R138).
+const WITH_STREAMS: [DeviceType; 3] = [DeviceType::CUDA, DeviceType::CUDA_HOST, DeviceType::CUDA_MANAGED];
+
+fn raw(handle: usize) -> StreamHandle {
+    StreamHandle::Raw(NonZeroUsize::new(handle).unwrap())
+}
+
+/// Numbers that no stream can have in any protocol.
+const NEVER: [i128; 7] = [0, -2, -3, i64::MIN as i128, i128::MIN, i128::MAX, usize::MAX as i128 + 1];
+
+/// Numbers that are streams in both protocols.
+fn streams() -> [(i128, StreamHandle); 6] {
+    [
+        (1, LegacyDefault),
+        (2, PerThreadDefault),
+        (3, raw(3)),
+        (0x7F00_1234_5678, raw(0x7F00_1234_5678)),
+        (i128::from(i64::MAX), raw(usize::MAX / 2)),
+        (usize::MAX as i128, raw(usize::MAX)),
+    ]
+}
+
+/// R9, R43, R44, R45, R48, bug 5's kind: the key `stream` of an interface dict.
+#[test]
+fn cai_streams() {
+    assert_eq!(StreamHandle::from_cai(None), Ok(NothingPending));
+    for (number, stream) in streams() {
+        assert_eq!(StreamHandle::from_cai(Some(number)), Ok(stream));
+        assert_eq!(stream.to_cai().map(|number| number as i128), Some(number));
+    }
+    assert_eq!(NothingPending.to_cai(), None, "R11: the key is left out");
+    for number in NEVER.into_iter().chain([-1]) {
+        let error = StreamHandle::from_cai(Some(number)).unwrap_err();
+        assert_told(
+            &error,
+            (ErrorKind::Stream, "stream", "", "None, 1 (legacy default), 2 (per-thread default)"),
+        );
+        assert_eq!(error.found(), number.to_string());
+    }
+}
+
+/// R131 to R135, R141: the argument of `__dlpack__` for memory that a GPU works on.
+#[test]
+fn dlpack_streams_of_devices_with_streams() {
+    for device in WITH_STREAMS {
+        assert_eq!(StreamHandle::from_dlpack(device, None), Ok(LegacyDefault), "{device}");
+        assert_eq!(StreamHandle::from_dlpack(device, Some(-1)), Ok(NothingPending), "{device}");
+        assert_eq!(NothingPending.to_dlpack(device), Some(-1), "R144: always explicit");
+        for (number, stream) in streams() {
+            assert_eq!(StreamHandle::from_dlpack(device, Some(number)), Ok(stream), "{device}");
+            // Also those with the top bit set, which are no negative numbers.
+            assert_eq!(stream.to_dlpack(device), Some(number), "{device}");
+        }
+        for number in NEVER {
+            let error = StreamHandle::from_dlpack(device, Some(number)).unwrap_err();
+            assert_told(
+                &error,
+                (ErrorKind::Stream, "stream", "", "None, -1 (no ordering), 1 (legacy default)"),
+            );
+            assert_eq!(error.found(), number.to_string());
+        }
+    }
+}
+
+/// R136, R142: host memory has no streams. -1 asks for nothing and is let through.
+#[test]
+fn dlpack_streams_of_the_host() {
+    assert_eq!(StreamHandle::from_dlpack(CPU, None), Ok(NothingPending));
+    assert_eq!(StreamHandle::from_dlpack(CPU, Some(-1)), Ok(NothingPending));
+    for number in NEVER.into_iter().chain(streams().map(|(number, _)| number)) {
+        let error = StreamHandle::from_dlpack(CPU, Some(number)).unwrap_err();
+        assert_told(&error, (ErrorKind::Stream, "stream", "", "None on CPU memory"));
+        assert_eq!(error.found(), number.to_string());
+    }
+    for (_, stream) in streams() {
+        assert_eq!(stream.to_dlpack(CPU), None, "a CPU producer is passed nothing");
+    }
+    assert_eq!(NothingPending.to_dlpack(CPU), None);
+}
+
+/// R169: a null handle is the legacy default stream, and never goes out as 0.
+#[test]
+fn raw_handles() {
+    assert_eq!(StreamHandle::from_raw(0), LegacyDefault);
+    for (number, stream) in streams() {
+        let handle = usize::try_from(number).unwrap();
+        assert_eq!((StreamHandle::from_raw(handle), stream.to_raw()), (stream, Some(handle)));
+    }
+    assert_eq!(NothingPending.to_raw(), None, "no driver call is told that nothing is pending");
+    assert_eq!(StreamHandle::default(), NothingPending);
+}
+
+/// What messages call a stream.
+#[test]
+fn streams_have_names() {
+    let rows = [
+        (NothingPending, "nothing pending"),
+        (LegacyDefault, "legacy default stream (1)"),
+        (PerThreadDefault, "per-thread default stream (2)"),
+        (raw(0xAB), "stream 0xab"),
+    ];
+    for (stream, name) in rows {
+        assert_eq!(stream.to_string(), name);
+    }
+}
+
+/// A field may be an `Option` of a stream: `None` is nothing pending, in both directions.
+#[test]
+fn optional_streams() {
+    assert_eq!(None::<StreamHandle>.as_stream(), NothingPending);
+    assert_eq!(Option::<StreamHandle>::from_stream(NothingPending), None);
+    for (_, stream) in streams() {
+        assert_eq!(Some(stream).as_stream(), stream);
+        assert_eq!(Option::<StreamHandle>::from_stream(stream), Some(stream));
+        assert_eq!(StreamHandle::from_stream(stream), stream);
+    }
+}
+
+proptest! {
+    #![proptest_config(settings())]
+
+    /// Whatever the number is, both protocols agree on what a stream is, and what is read is written again.
+    #[test]
+    fn numbers_read_back(number in prop_oneof![any::<i128>(), -5_i128..5, any::<i64>().prop_map(i128::from)]) {
+        let cai = StreamHandle::from_cai(Some(number));
+        let dlpack = StreamHandle::from_dlpack(DeviceType::CUDA, Some(number));
+        prop_assert_eq!(cai.is_ok(), number > 0 && usize::try_from(number).is_ok());
+        prop_assert_eq!(dlpack.is_ok(), cai.is_ok() || number == -1);
+        if let Ok(stream) = cai {
+            prop_assert_eq!(dlpack, Ok(stream));
+            prop_assert_eq!(stream.to_cai().map(|back| back as i128), Some(number));
+            prop_assert_ne!(stream.to_dlpack(DeviceType::CUDA), Some(0), "R169: 0 is never sent");
+        }
+    }
+}

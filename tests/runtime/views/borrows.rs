@@ -1,0 +1,186 @@
+//! Fault F5: memory that several structs share has one writer or many readers, whoever they are.
+
+use std::panic::{self, AssertUnwindSafe};
+use std::sync::Arc;
+use std::thread;
+
+use interop_core::dlpack::Versioned;
+use interop_core::{CudaArray, Error, ErrorKind, FromArray, HostVec, Lease, LeaseMut, Shared};
+
+use crate::support::arrays::Array;
+use crate::support::assert_told;
+use crate::support::foreign::Claims;
+
+fn host(len: usize) -> HostVec<u32> {
+    HostVec::zeroed(len)
+}
+
+/// Two structs over one memory: while the one is written the other is not touched, and the other way round.
+#[track_caller]
+fn exclusive<A: CudaArray, B: CudaArray>(mut a: A, mut b: B) {
+    let busy = |error: &Error, found| {
+        assert_told(error, (ErrorKind::Busy, "data", found, "one writer, or any number of readers"));
+    };
+    let writer = a.view_mut::<u32, 1>().unwrap().host_mut().unwrap();
+    busy(&b.view_mut::<u32, 1>().unwrap().host_mut().unwrap_err(), "a writer of 0x");
+    busy(&b.view::<u32, 1>().unwrap().host().unwrap_err(), "a writer of 0x");
+    busy(&b.apply(|element: u32| element).unwrap_err(), "a writer of 0x");
+    busy(&b.to_vec::<u32>().unwrap_err(), "a writer of 0x");
+    busy(&b.for_each(|_: u32| ()).unwrap_err(), "a writer of 0x");
+    drop(writer);
+
+    let reader = a.view::<u32, 1>().unwrap().host().unwrap();
+    assert!(b.view::<u32, 1>().unwrap().host().is_ok() && b.to_vec::<u32>().is_ok());
+    busy(&b.view_mut::<u32, 1>().unwrap().host_mut().unwrap_err(), "a reader of 0x");
+    busy(&b.apply(|element: u32| element).unwrap_err(), "a reader of 0x");
+    drop(reader);
+    b.apply(|element: u32| element + 1).unwrap();
+    assert_eq!(a.to_vec::<u32>().unwrap()[0], 1);
+}
+
+/// Every way in which two structs come to share writable memory.
+#[test]
+fn sharers_exclude_each_other() {
+    let all = Arc::new(host(4));
+    exclusive(Array::new(all.clone(), &[4]), Array::new(all, &[4]));
+    let all = Shared::new(host(4));
+    exclusive(Array::new(all.clone(), &[4]), Array::new(all, &[2]));
+    let array = Arc::new(Array::new(host(4), &[4]));
+    let lease = || -> Array<LeaseMut<u32>> {
+        Array::from_dlpack(array.share_dlpack::<Versioned>().unwrap()).unwrap()
+    };
+    exclusive(lease(), lease());
+    let (_ledger, tensor) = Claims {
+        dtype: interop_core::DType::U32,
+        shape: Some(vec![2]),
+        memory: Some(vec![0; 5]),
+        ..Claims::new(&[])
+    }
+    .send::<Versioned>();
+    // Host memory of this producer may lie at any even address.
+    let import: Array<Shared> = Array::from_dlpack(tensor).unwrap();
+    let again = Array::new(import.data.clone(), &[2]);
+    if import.facts().unwrap().address() % 4 == 0 {
+        exclusive(import, again);
+    }
+}
+
+/// The struct that was exported is read under the same rule as those who import it.
+#[test]
+fn an_exporter_reads_what_importers_write() {
+    let array = Arc::new(Array::new(host(4), &[4]));
+    let mut lease: Array<LeaseMut<u32>> =
+        Array::from_dlpack(array.share_dlpack::<Versioned>().unwrap()).unwrap();
+    let reader = array.view::<u32, 1>().unwrap().host().unwrap();
+    assert_eq!(lease.apply(|element: u32| element).unwrap_err().kind(), ErrorKind::Busy);
+    let copy = reader.clone();
+    drop(reader);
+    assert_eq!(
+        lease.apply(|element: u32| element).unwrap_err().kind(),
+        ErrorKind::Busy,
+        "the copy still reads"
+    );
+    drop(copy);
+    lease.apply(|element: u32| element + 7).unwrap();
+    assert_eq!(array.to_vec::<u32>().unwrap(), [7; 4]);
+}
+
+/// The parts of a cut view hold the whole until the last is gone.
+#[test]
+fn parts_of_a_view_hold_the_memory() {
+    let all = Shared::new(host(4));
+    let (mut a, b) = (Array::new(all.clone(), &[4]), Array::new(all, &[4]));
+    let (head, tail) = a.view_mut::<u32, 1>().unwrap().host_mut().unwrap().split_at(2);
+    drop(head);
+    assert_eq!(b.to_vec::<u32>().unwrap_err().kind(), ErrorKind::Busy);
+    drop(tail);
+    assert!(b.to_vec::<u32>().is_ok());
+}
+
+/// Memory apart is not in the way: neither parts that do not meet, nor neighbours that touch, nor nothing at all.
+#[test]
+fn memory_apart_is_apart() {
+    let all = Shared::new(host(8));
+    let mut first = Array::new(all.clone(), &[4]);
+    let mut second = Array::new(all.offset(16).unwrap(), &[4]);
+    let mut empty = Array::new(all.clone(), &[0]);
+    let one = first.view_mut::<u32, 1>().unwrap().host_mut().unwrap();
+    let two = second.view_mut::<u32, 1>().unwrap().host_mut().unwrap();
+    let none = empty.view_mut::<u32, 1>().unwrap().host_mut().unwrap();
+    assert_eq!(
+        Array::new(all.offset(12).unwrap(), &[1]).to_vec::<u32>().unwrap_err().kind(),
+        ErrorKind::Busy
+    );
+    drop((one, two, none));
+}
+
+/// What Rust's own borrow rules see to is not asked for again: readers of a `Vec`, and its one writer.
+#[test]
+fn a_vector_is_borrowed_by_the_compiler() {
+    let mut array = Array::new(vec![1_u32, 2, 3], &[3]);
+    let (a, b) =
+        (array.view::<u32, 1>().unwrap().host().unwrap(), array.view::<u32, 1>().unwrap().host().unwrap());
+    assert_eq!(a.to_vec().unwrap(), b.to_vec().unwrap());
+    array.view_mut::<u32, 1>().unwrap().host_mut().unwrap().set([0], 9).unwrap();
+    assert_eq!(array.data, [9, 2, 3]);
+}
+
+/// A panic while elements are changed lets go of them; so does an error.
+#[test]
+fn panics_and_errors_let_go() {
+    let all = Shared::new(host(4));
+    let (mut a, b) = (Array::new(all.clone(), &[4]), Array::new(all, &[4]));
+    let mut seen = 0;
+    let caught = panic::catch_unwind(AssertUnwindSafe(|| {
+        a.apply(|_: u32| {
+            seen += 1;
+            if seen == 3 {
+                panic::resume_unwind(Box::new(()));
+            }
+            seen
+        })
+    }));
+    assert!(caught.is_err());
+    assert_eq!(b.to_vec::<u32>().unwrap(), [1, 2, 0, 0]);
+    // Whoever asks for the memory that it is changing is refused, and does not wait for himself for ever.
+    a.apply(|_: u32| b.to_vec::<u32>().unwrap_err().kind() as u32).unwrap();
+    assert!(b.to_vec::<u32>().unwrap().iter().all(|kind| *kind == ErrorKind::Busy as u32));
+}
+
+/// Imports that copy read under the rule too.
+#[test]
+fn copies_are_readers() {
+    let array = Arc::new(Array::new(host(4), &[4]));
+    let send = || array.share_dlpack::<Versioned>().unwrap();
+    let mut lease: Array<LeaseMut<u32>> = Array::from_dlpack(send()).unwrap();
+    let writer = lease.view_mut::<u32, 1>().unwrap().host_mut().unwrap();
+    assert_eq!(Array::<Vec<u32>>::from_dlpack(send()).unwrap_err().kind(), ErrorKind::Busy);
+    assert!(Array::<Lease<u32>>::from_dlpack(send()).is_ok(), "holding on to memory reads nothing");
+    drop(writer);
+    assert!(Array::<Vec<u32>>::from_dlpack(send()).is_ok());
+}
+
+/// Threads that insist get their turn, and no count is lost.
+#[test]
+fn threads_take_turns() {
+    const ROUNDS: u32 = if cfg!(miri) { 5 } else { 500 };
+    let all = Shared::new(host(3));
+    thread::scope(|scope| {
+        for _ in 0..4 {
+            let mut mine = Array::new(all.clone(), &[3]);
+            scope.spawn(move || {
+                let mut done = 0;
+                while done < ROUNDS {
+                    match mine.apply(|element: u32| element + 1) {
+                        Ok(()) => done += 1,
+                        Err(error) => {
+                            assert_eq!(error.kind(), ErrorKind::Busy);
+                            thread::yield_now();
+                        }
+                    }
+                }
+            });
+        }
+    });
+    assert_eq!(Array::new(all, &[3]).to_vec::<u32>().unwrap(), [4 * ROUNDS; 3]);
+}

@@ -1,0 +1,6 @@
+//! Typed views: what they show, what they refuse, and who may have them at the same time.
+
+mod borrows;
+mod reading;
+mod slices;
+mod writing;

@@ -1,0 +1,201 @@
+//! Views for reading: rank and element type are checked, and elements are where the indices say.
+
+use interop_core::dlpack::Versioned;
+use interop_core::{
+    CudaArray, DType, Device, Element, ErrorKind, FromArray, HostVec, Lease, Opaque, Shared, StreamHandle,
+};
+use proptest::prelude::*;
+
+use crate::support::arrays::{Array, Claimed, GPU_ADDRESS, Pinned};
+use crate::support::brute::{indices, offset, offsets, settings};
+use crate::support::foreign::Claims;
+use crate::support::{Told, assert_told};
+
+#[derive(Clone, Copy, Debug, PartialEq, Element)]
+#[repr(C)]
+struct Point {
+    x: f32,
+    y: f32,
+    id: u32,
+}
+
+/// The claims of a view are those of its struct.
+#[test]
+fn a_view_is_what_its_struct_is() {
+    let array = Array {
+        stream: StreamHandle::PerThreadDefault,
+        ..Array::strided(Claimed::gpu::<f64>(100, 2), &[4, 3], &[5, 1])
+    };
+    let view = array.view::<f64, 2>().unwrap();
+    assert_eq!((view.address(), view.shape(), view.strides()), (GPU_ADDRESS, [4, 3], [5, 1]));
+    assert_eq!(
+        (view.numel(), view.device(), view.stream()),
+        (12, Device::cuda(2), StreamHandle::PerThreadDefault)
+    );
+    let copy = view;
+    assert_eq!(copy.shape(), view.shape(), "a view for reading may be copied");
+}
+
+/// Bugs 63, 71, 107: other elements, other axes.
+#[test]
+fn element_and_rank_are_compared() {
+    let words = Array::new(vec![0_u16; 12], &[2, 6]);
+    let dtype =
+        |allowed| -> Told { (ErrorKind::DType, "dtype", "uint16 (code 1, 16 bits, lanes 1)", allowed) };
+    assert_told(&words.view::<i16, 2>().unwrap_err(), dtype("int16"));
+    assert_told(&words.view::<u32, 2>().unwrap_err(), dtype("uint32"));
+    assert_told(&words.view::<[i16; 6], 1>().unwrap_err(), dtype("int16 with trailing axes [6]"));
+    assert_told(
+        &words.view::<Point, 1>().unwrap_err(),
+        dtype("struct {x: float32 @0, y: float32 @4, id: uint32 @8}"),
+    );
+    let rank = |allowed| -> Told { (ErrorKind::Rank, "shape", "2 axes, shape [2, 6]", allowed) };
+    assert_told(&words.view::<u16, 0>().unwrap_err(), rank("0 axes"));
+    assert_told(&words.view::<u16, 1>().unwrap_err(), rank("1 axes"));
+    assert_told(&words.view::<u16, 3>().unwrap_err(), rank("3 axes"));
+    let told = (ErrorKind::Rank, "shape", "1 axes, shape [2]", "2 axes");
+    assert_told(&words.view::<[u16; 6], 2>().unwrap_err(), told);
+    // Whatever the rank is, all elements can be had, and their type is compared all the same.
+    assert_eq!(words.to_vec::<u16>().unwrap(), [0; 12]);
+    assert_told(&words.to_vec::<i16>().unwrap_err(), dtype("int16"));
+}
+
+/// The last axes may be the parts of an element, where they lie as such.
+#[test]
+fn trailing_axes_are_parts() {
+    let cells = Array::new((0..24_u16).collect::<Vec<_>>(), &[2, 3, 4]);
+    let rows = cells.view::<[u16; 4], 2>().unwrap();
+    assert_eq!((rows.shape(), rows.strides()), ([2, 3], [3, 1]));
+    assert_eq!(rows.host().unwrap().get([1, 2]).unwrap(), [20, 21, 22, 23]);
+    let planes = cells.view::<[[u16; 4]; 3], 1>().unwrap().host().unwrap();
+    assert_eq!(planes.get([1]).unwrap(), [[12, 13, 14, 15], [16, 17, 18, 19], [20, 21, 22, 23]]);
+    let all = cells.view::<[[[u16; 4]; 3]; 2], 0>().unwrap().host().unwrap();
+    assert_eq!(all.get([]).unwrap()[1][0][3], 15);
+    let told = (ErrorKind::Shape, "shape", "[4] as the last axes of [2, 3, 4]", "[3]");
+    assert_told(&cells.view::<[u16; 3], 2>().unwrap_err(), told);
+    let told = (ErrorKind::Rank, "shape", "3 axes", "4 axes or more, the last being [2, 2, 3, 4]");
+    assert_told(&cells.view::<[[[[u16; 4]; 3]; 2]; 2], 0>().unwrap_err(), told);
+
+    let turned = Array::strided(vec![0_u16; 24], &[6, 4], &[1, 6]);
+    let told =
+        (ErrorKind::Strides, "strides", "[6] for the last axes", "compact axes [4], which are one element");
+    assert_told(&turned.view::<[u16; 4], 1>().unwrap_err(), told);
+    let stepped = Array::strided(vec![0_u16; 24], &[3, 4], &[6, 1]);
+    let told = (ErrorKind::Strides, "strides[0]", "6", "a multiple of 4, the parts of an element [4]");
+    assert_told(&stepped.view::<[u16; 4], 1>().unwrap_err(), told);
+    // Axes that say nothing do not stand in the way.
+    assert!(Array::strided(vec![0_u16; 4], &[1, 4], &[7, 1]).view::<[u16; 4], 1>().is_ok());
+    assert!(Array::strided(vec![0_u16; 4], &[3, 1], &[1, 9]).view::<[u16; 1], 1>().is_ok());
+    assert!(Array::strided(vec![0_u16; 4], &[0, 4], &[7, 3]).view::<[u16; 4], 1>().is_ok());
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Element)]
+#[repr(C)]
+struct Renamed {
+    x: f32,
+    z: f32,
+    id: u32,
+}
+
+/// Structs are read whole, and only as what they are.
+#[test]
+fn structs_are_elements() {
+    let point = |id: u8| Point { x: f32::from(id), y: -f32::from(id), id: id.into() };
+    let points = Array::strided((0..6).map(point).collect::<Vec<_>>(), &[3], &[2]);
+    let view = points.view::<Point, 1>().unwrap().host().unwrap();
+    assert_eq!(view.to_vec().unwrap(), [point(0), point(2), point(4)]);
+    assert_eq!(view.get([1]).unwrap(), point(2));
+
+    let told =
+        (ErrorKind::DType, "dtype", "struct {x: float32 @0, y: float32 @4, id: uint32 @8}", "z: float32");
+    assert_told(&points.view::<Renamed, 1>().unwrap_err(), told);
+    for bytes in [points.view::<Opaque<12>, 1>().map(drop), points.view::<f32, 2>().map(drop)] {
+        assert_eq!(bytes.unwrap_err().kind(), ErrorKind::DType);
+    }
+    let pairs = Array::new(vec![[point(1), point(2)]; 3], &[3]);
+    let told = (ErrorKind::Rank, "shape", "2 axes, shape [3, 2]", "1 axes");
+    assert_told(&pairs.view::<Point, 1>().unwrap_err(), told);
+    assert_eq!(pairs.view::<[Point; 2], 1>().unwrap().host().unwrap().get([2]).unwrap()[1], point(2));
+}
+
+/// Bugs 114, 117, 118, 119: the host reads host memory, and nothing else.
+#[test]
+fn the_host_reads_what_it_reaches() {
+    let gpu = Array::new(Claimed::gpu::<f32>(4, 1), &[4]);
+    let told = (ErrorKind::Device, "device", "CUDA (2), ordinal 1", "CPU, CUDAHost or CUDAManaged");
+    assert_told(&gpu.view::<f32, 1>().unwrap().host().unwrap_err(), told);
+    assert_told(&gpu.to_vec::<f32>().unwrap_err(), told);
+    assert_told(&gpu.for_each(|_: f32| ()).unwrap_err(), told);
+    let pinned = Array::new(Pinned(HostVec::from_slice(&[1_i16, 2])), &[2]);
+    assert_eq!(pinned.view::<i16, 1>().unwrap().host().unwrap().to_vec().unwrap(), [1, 2]);
+    let (_ledger, tensor) = Claims { device: Device::CUDA_MANAGED, ..Claims::new(&[2]) }.send::<Versioned>();
+    let managed: Array<Lease<i16>> = Array::from_dlpack(tensor).unwrap();
+    assert_eq!(managed.view::<i16, 1>().unwrap().host().unwrap().get([1]).unwrap(), 1);
+}
+
+/// What is still being written is not read.
+#[test]
+fn pending_work_is_not_overtaken() {
+    for stream in [StreamHandle::LegacyDefault, StreamHandle::PerThreadDefault, StreamHandle::from_raw(0xAB)]
+    {
+        let array = Array { stream, ..Array::new(Pinned(HostVec::from_slice(&[1_i16, 2])), &[2]) };
+        let error = array.view::<i16, 1>().unwrap().host().unwrap_err();
+        assert_told(
+            &error,
+            (ErrorKind::Stream, "stream", &format!("work pending on the {stream}"), "synchronize"),
+        );
+    }
+}
+
+/// Indices outside are errors that name the axis; an empty view has none inside.
+#[test]
+fn indices_are_checked() {
+    let array = Array::new((0..6_u8).collect::<Vec<_>>(), &[2, 3]);
+    let view = array.view::<u8, 2>().unwrap().host().unwrap();
+    let told = |place, found, allowed| (ErrorKind::Bounds, place, found, allowed);
+    assert_told(&view.get([2, 0]).unwrap_err(), told("index[0]", "2", "less than the extent 2"));
+    assert_told(&view.get([1, 3]).unwrap_err(), told("index[1]", "3", "less than the extent 3"));
+    assert_told(&view.get([usize::MAX; 2]).unwrap_err(), told("index[0]", "18446744073709551615", "2"));
+    let empty = Array::new(Vec::<u8>::new(), &[2, 0]);
+    let view = empty.view::<u8, 2>().unwrap().host().unwrap();
+    assert_told(&view.get([0, 0]).unwrap_err(), told("index[1]", "0", "less than the extent 0"));
+    assert_eq!((view.to_vec().unwrap(), view.shape()), (vec![], [2, 0]));
+    let scalar = Array::new(vec![7_u8], &[]);
+    assert_eq!(scalar.view::<u8, 0>().unwrap().host().unwrap().get([]).unwrap(), 7);
+}
+
+/// Bug 87: an address between two elements is no place for a reference, and no place for a view that could lend one.
+#[test]
+fn odd_addresses() {
+    let words = Shared::new(HostVec::from_slice(&[0x0201_u16, 0x0403, 0x0605]));
+    let odd = Array::new(words.offset(1).unwrap(), &[2]);
+    let told = (ErrorKind::Alignment, "data", "address 0x", "a multiple of 2, the alignment of the element");
+    assert_told(&odd.view::<u16, 1>().unwrap().host().unwrap_err(), told);
+    assert_eq!(odd.to_vec::<u16>().unwrap(), [0x0302, 0x0504].map(u16::from_le));
+    assert_eq!(odd.facts().unwrap().dtype(), DType::U16);
+}
+
+proptest! {
+    #![proptest_config(settings())]
+
+    /// Every index of a strided view is where brute force says, also backwards and with repeated elements.
+    #[test]
+    fn elements_are_where_the_indices_say(
+        shape in prop::array::uniform3(0_usize..5),
+        strides in prop::array::uniform3(-9_isize..10),
+    ) {
+        let visited = offsets(&shape, &strides);
+        let low = visited.iter().min().copied().unwrap_or(0);
+        let len = usize::try_from(visited.iter().max().copied().unwrap_or(0) - low + 1).unwrap();
+        let all: Vec<u32> = (0..).take(len).collect();
+        let first = Shared::new(HostVec::from_slice(&all)).offset(isize::try_from(-low).unwrap() * 4).unwrap();
+        let array = Array::strided(first, &shape, &strides);
+        let view = array.view::<u32, 3>().unwrap().host().unwrap();
+        let value = |offset: i128| u32::try_from(offset - low).unwrap();
+        for index in indices(&shape) {
+            let expected = value(offset(&index, &strides));
+            prop_assert_eq!(view.get(index.try_into().unwrap()).unwrap(), expected);
+        }
+        prop_assert_eq!(view.to_vec().unwrap(), visited.into_iter().map(value).collect::<Vec<_>>());
+    }
+}

@@ -1,0 +1,230 @@
+//! Views for writing: only of memory that may be written, element by element.
+
+use std::panic;
+use std::thread;
+
+use interop_core::dlpack::{Legacy, Versioned};
+use interop_core::{CudaArray, Device, ErrorKind, FromArray, HostVec, Lease, LeaseMut, Shared, StreamHandle};
+use proptest::prelude::*;
+
+use crate::support::arrays::{Array, Claimed};
+use crate::support::assert_told;
+use crate::support::brute::{indices, offset, offsets, settings, small_layouts};
+use crate::support::foreign::Claims;
+
+/// One element, all elements, nothing else.
+#[test]
+fn elements_are_written() {
+    let mut array = Array::strided(vec![0_i32; 8], &[2, 2], &[4, 2]);
+    let mut view = array.view_mut::<i32, 2>().unwrap().host_mut().unwrap();
+    view.set([0, 1], 5).unwrap();
+    view.set([1, 0], -7).unwrap();
+    assert_eq!((view.as_view().get([1, 0]).unwrap(), view.as_view().shape()), (-7, [2, 2]));
+    view.apply(|element| element + 1).unwrap();
+    drop(view);
+    assert_eq!(array.data, [1, 0, 6, 0, -6, 0, 1, 0], "what lies between is left alone");
+    array.apply(|element: i32| element * 10).unwrap();
+    assert_eq!(array.data, [10, 0, 60, 0, -60, 0, 10, 0]);
+}
+
+/// Elements of parts are written whole.
+#[test]
+fn parts_are_written_whole() {
+    let mut array = Array::new(HostVec::<u8>::zeroed(12), &[2, 2, 3]);
+    let mut view = array.view_mut::<[u8; 3], 2>().unwrap().host_mut().unwrap();
+    view.set([1, 0], [1, 2, 3]).unwrap();
+    drop(view);
+    assert_eq!(array.data.as_slice().unwrap(), [0, 0, 0, 0, 0, 0, 1, 2, 3, 0, 0, 0]);
+}
+
+/// Elements are changed in row-major order of their indices, whatever lies where.
+#[test]
+fn elements_are_changed_in_order() {
+    let mut array = Array::strided(vec![0_u8; 6], &[2, 3], &[1, 2]);
+    let mut count = 0;
+    array
+        .apply(|_: u8| {
+            count += 1;
+            count
+        })
+        .unwrap();
+    assert_eq!((array.to_vec::<u8>().unwrap(), array.data), (vec![1, 2, 3, 4, 5, 6], vec![1, 4, 2, 5, 3, 6]));
+}
+
+/// R37, R71, bugs 131, 133, 134, 140: read-only memory.
+#[test]
+fn readonly_memory_is_not_written() {
+    fn refused<S>(mut array: Array<S>)
+    where
+        Array<S>: CudaArray,
+    {
+        let told = (ErrorKind::ReadOnly, "readonly", "a read-only array", "writable memory");
+        assert_told(&array.view_mut::<i16, 1>().unwrap_err(), told);
+        assert_told(&array.apply(|element: i16| element).unwrap_err(), told);
+        assert!(array.view::<i16, 1>().is_ok());
+    }
+    refused(Array::new(std::sync::Arc::<[i16]>::from([1, 2]), &[2]));
+    refused(Array::new(&[1_i16, 2][..], &[2]));
+    refused(Array::new(Shared::new(vec![1_i16, 2]), &[2]));
+    let (_ledger, tensor) = Claims { flags: 1, ..Claims::new(&[2]) }.send::<Versioned>();
+    refused::<Lease<i16>>(Array::from_dlpack(tensor).unwrap());
+    let (_ledger, tensor) = Claims::new(&[2]).send::<Legacy>();
+    refused::<Shared>(Array::from_dlpack(tensor).unwrap());
+}
+
+/// R88, bug 91: where two indices meet in an element, writing one is writing the other.
+#[test]
+fn elements_that_meet_are_not_written() {
+    let rows: [(&[usize], &[isize]); 5] =
+        [(&[3], &[0]), (&[2, 3], &[0, 1]), (&[3, 3], &[1, 1]), (&[2, 3], &[2, 1]), (&[4, 2], &[-1, 3])];
+    for (shape, strides) in rows {
+        let first = Shared::new(HostVec::<i16>::zeroed(20)).offset(20).unwrap();
+        let mut array = Array::strided(first, shape, strides);
+        let error = array.apply(|element: i16| element).unwrap_err();
+        let found = format!("{strides:?} for shape {shape:?}");
+        assert_told(&error, (ErrorKind::Strides, "strides", &found, "no two indices share an element"));
+        assert!(array.view_mut::<i16, 1>().is_err() && array.view_mut::<i16, 2>().is_err());
+        assert!(array.to_vec::<i16>().is_ok(), "reading is fine");
+    }
+    // A stride of 0 on an axis that does not step says nothing.
+    assert!(Array::strided(vec![1_u8; 3], &[1, 3], &[0, 1]).view_mut::<u8, 2>().is_ok());
+}
+
+/// Bug 118: neither is memory that the host cannot reach, nor what a GPU still works on.
+#[test]
+fn device_memory_is_not_written() {
+    let mut gpu = Array::new(Claimed::gpu::<f32>(4, 0), &[4]);
+    let told = (ErrorKind::Device, "device", "CUDA (2), ordinal 0", "memory that the host can reach");
+    assert_eq!(gpu.view_mut::<f32, 1>().unwrap().device(), Device::cuda(0), "a view hands out the address");
+    assert_told(&gpu.view_mut::<f32, 1>().unwrap().host_mut().unwrap_err(), told);
+    assert_told(&gpu.apply(|element: f32| element).unwrap_err(), told);
+    let mut busy = Array { stream: StreamHandle::from_raw(9), ..Array::new(vec![1_u8; 4], &[4]) };
+    let told = (ErrorKind::Stream, "stream", "work pending on the stream 0x9", "synchronize with the stream");
+    assert_told(&busy.view_mut::<u8, 1>().unwrap().host_mut().unwrap_err(), told);
+    assert_told(&busy.apply(|element: u8| element).unwrap_err(), told);
+}
+
+/// An address between two elements: by value yes, in place no.
+#[test]
+fn odd_addresses() {
+    let bytes = Shared::new(HostVec::from_slice(&[1_u16, 2, 3]));
+    let mut odd = Array::new(bytes.offset(1).unwrap(), &[2]);
+    let error = odd.view_mut::<u16, 1>().unwrap().host_mut().unwrap_err();
+    assert_told(&error, (ErrorKind::Alignment, "data", "address 0x", "a multiple of 2"));
+    odd.apply(|element: u16| !element).unwrap();
+    let all = Array::new(bytes, &[3]).to_vec::<u16>().unwrap();
+    let flipped = [1_u16, 2, 3].map(u16::to_le_bytes).concat();
+    let expected: Vec<u8> = flipped
+        .iter()
+        .enumerate()
+        .map(|(at, byte)| if (1..5).contains(&at) { !byte } else { *byte })
+        .collect();
+    assert_eq!(all.iter().flat_map(|word| word.to_le_bytes()).collect::<Vec<_>>(), expected);
+}
+
+/// Two threads write to the parts of a view at the same time.
+#[test]
+fn parts_are_written_by_two_threads() {
+    let mut array = Array::new(HostVec::<u32>::zeroed(1000), &[100, 10]);
+    let view = array.view_mut::<u32, 2>().unwrap().host_mut().unwrap();
+    let (head, tail) = view.split_at(37);
+    assert_eq!((head.as_view().shape(), tail.as_view().shape()), ([37, 10], [63, 10]));
+    let fill = |first: u32| {
+        move |part: &mut interop_core::HostViewMut<'_, u32, 2>| {
+            let mut next = first;
+            part.apply(|_| {
+                next += 1;
+                next
+            })
+        }
+    };
+    thread::scope(|scope| {
+        let (mut head, mut tail) = (head, tail);
+        scope.spawn(move || fill(0)(&mut head).unwrap());
+        scope.spawn(move || fill(370)(&mut tail).unwrap());
+    });
+    assert!(array.data.as_slice().unwrap().iter().zip(1..).all(|(element, expected)| *element == expected));
+}
+
+/// Cuts at the ends, of strided and of empty views; beyond the end is a panic.
+#[test]
+fn views_are_cut_anywhere() {
+    let mut array = Array::strided(
+        Shared::new(HostVec::from_slice(&[0_i16, 1, 2, 3, 4, 5])).offset(10).unwrap(),
+        &[3],
+        &[-2],
+    );
+    for at in 0..=3 {
+        let (head, tail) = array.view_mut::<i16, 1>().unwrap().host_mut().unwrap().split_at(at);
+        let parts = [head.as_view().to_vec().unwrap(), tail.as_view().to_vec().unwrap()];
+        assert_eq!((parts[0].len(), parts.concat()), (at, vec![5, 3, 1]));
+    }
+    let cut = panic::catch_unwind(panic::AssertUnwindSafe(|| {
+        drop(array.view_mut::<i16, 1>().unwrap().host_mut().unwrap().split_at(4));
+    }));
+    assert!(cut.is_err());
+    assert!(array.view_mut::<i16, 1>().unwrap().host_mut().is_ok(), "the panic let go of the memory");
+    let mut empty = Array::new(Vec::<i16>::new(), &[0, 5]);
+    let (head, tail) = empty.view_mut::<i16, 2>().unwrap().host_mut().unwrap().split_at(0);
+    assert_eq!((head.as_view().shape(), tail.as_view().shape()), ([0, 5], [0, 5]));
+    let mut scalar = Array::new(vec![1_i16], &[]);
+    let cut = panic::catch_unwind(panic::AssertUnwindSafe(|| {
+        drop(scalar.view_mut::<i16, 0>().unwrap().host_mut().unwrap().split_at(0));
+    }));
+    assert!(cut.is_err(), "there is no axis to cut");
+}
+
+/// Writes outside are errors that name the axis, and change nothing.
+#[test]
+fn indices_are_checked() {
+    let mut array = Array::new(vec![0_u8; 6], &[2, 3]);
+    let mut view = array.view_mut::<u8, 2>().unwrap().host_mut().unwrap();
+    assert_told(
+        &view.set([0, 3], 1).unwrap_err(),
+        (ErrorKind::Bounds, "index[1]", "3", "less than the extent 3"),
+    );
+    assert_told(
+        &view.set([2, 0], 1).unwrap_err(),
+        (ErrorKind::Bounds, "index[0]", "2", "less than the extent 2"),
+    );
+    drop(view);
+    assert_eq!(array.data, [0; 6]);
+}
+
+proptest! {
+    #![proptest_config(settings())]
+
+    /// Writing through a view writes what its indices name and nothing else, or is refused because two indices meet.
+    #[test]
+    fn writes_go_where_the_indices_say((shape, strides) in small_layouts()) {
+        let visited = offsets(&shape, &strides);
+        let low = visited.iter().min().copied().unwrap_or(0);
+        let len = usize::try_from(visited.iter().max().copied().unwrap_or(0) - low + 1).unwrap();
+        let memory = Shared::new(HostVec::<u32>::zeroed(len));
+        let first = memory.offset(isize::try_from(-low).unwrap() * 4).unwrap();
+        let mut array = Array::strided(first, &shape, &strides);
+        let mut next = 0_u32;
+        let written = array.apply(|element: u32| {
+            next += 1;
+            element + next
+        });
+        prop_assert_eq!(written.is_ok(), array.facts().unwrap().layout().is_injective());
+        let mut expected = vec![0; len];
+        if written.is_ok() {
+            for (index, value) in indices(&shape).iter().zip(1..) {
+                expected[usize::try_from(offset(index, &strides) - low).unwrap()] = value;
+            }
+        }
+        prop_assert_eq!(Array::new(memory, &[len]).to_vec::<u32>().unwrap(), expected);
+    }
+}
+
+/// A lease writes into the producer's memory.
+#[test]
+fn leases_are_written_in_place() {
+    let (_ledger, tensor) = Claims::new(&[3, 2]).send::<Versioned>();
+    let mut lease: Array<LeaseMut<i16>> = Array::from_dlpack(tensor).unwrap();
+    lease.view_mut::<[i16; 2], 1>().unwrap().host_mut().unwrap().set([1], [-2, -3]).unwrap();
+    let again = lease.into_dlpack::<Versioned>().unwrap();
+    assert_eq!(Array::<Vec<i16>>::from_dlpack(again).unwrap().data, [0, 1, -2, -3, 4, 5]);
+}

@@ -1,0 +1,128 @@
+//! The allocator of the test binary: the system's, with a tally for the thread that asks for one.
+#![expect(unsafe_code, reason = "a global allocator is an unsafe trait")]
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::RefCell;
+
+/// What a thread allocated and freed while it was watched.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Tally {
+    /// Allocations.
+    pub(crate) made: usize,
+    /// Blocks of these that were freed.
+    pub(crate) freed: usize,
+    /// Blocks that were freed with another size or alignment than they were allocated with.
+    pub(crate) mismatched: usize,
+}
+
+/// The most blocks that may be live in a watch.
+const MOST: usize = 64;
+
+struct Watch {
+    on: bool,
+    tally: Tally,
+    /// Address, size and alignment of live blocks; address 0 is a free place.
+    blocks: [(usize, usize, usize); MOST],
+}
+
+impl Watch {
+    const OFF: Self =
+        Self { on: false, tally: Tally { made: 0, freed: 0, mismatched: 0 }, blocks: [(0, 0, 0); MOST] };
+
+    fn made(&mut self, block: (usize, usize, usize)) {
+        self.tally.made += 1;
+        if let Some(place) = self.blocks.iter_mut().find(|place| place.0 == 0) {
+            *place = block;
+        } else {
+            self.tally.mismatched += 1;
+        }
+    }
+
+    fn freed(&mut self, block: (usize, usize, usize)) {
+        // A block from before the watch is not known.
+        if let Some(place) = self.blocks.iter_mut().find(|place| place.0 == block.0) {
+            self.tally.freed += 1;
+            self.tally.mismatched += usize::from(*place != block);
+            *place = (0, 0, 0);
+        }
+    }
+}
+
+thread_local! {
+    static WATCH: RefCell<Watch> = const { RefCell::new(Watch::OFF) };
+}
+
+/// Runs `work` on this thread and counts its allocations.
+pub(crate) fn watch<R>(work: impl FnOnce() -> R) -> (R, Tally) {
+    WATCH.with_borrow_mut(|watch| *watch = Watch { on: true, ..Watch::OFF });
+    let result = work();
+    let tally = WATCH.with_borrow_mut(|watch| std::mem::replace(watch, Watch::OFF).tally);
+    (result, tally)
+}
+
+struct Watching;
+
+#[global_allocator]
+static ALLOCATOR: Watching = Watching;
+
+fn tell(address: usize, layout: Layout, event: fn(&mut Watch, (usize, usize, usize))) {
+    let told = |watch: &RefCell<Watch>| {
+        if let Ok(mut watch) = watch.try_borrow_mut() {
+            if watch.on {
+                event(&mut watch, (address, layout.size(), layout.align()));
+            }
+        }
+    };
+    // Threads that end free what they have after their variables are gone.
+    let _ = WATCH.try_with(told);
+}
+
+// SAFETY: as the system's allocator, to which every call goes.
+unsafe impl GlobalAlloc for Watching {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        // SAFETY: as the caller promises.
+        let block = unsafe { System.alloc(layout) };
+        tell(block.addr(), layout, Watch::made);
+        block
+    }
+
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        // SAFETY: as the caller promises.
+        let block = unsafe { System.alloc_zeroed(layout) };
+        tell(block.addr(), layout, Watch::made);
+        block
+    }
+
+    unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
+        tell(block.addr(), layout, Watch::freed);
+        // SAFETY: as the caller promises.
+        unsafe { System.dealloc(block, layout) };
+    }
+
+    unsafe fn realloc(&self, block: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        tell(block.addr(), layout, Watch::freed);
+        // SAFETY: as the caller promises.
+        let moved = unsafe { System.realloc(block, layout, size) };
+        if let Ok(layout) = Layout::from_size_align(size, layout.align()) {
+            tell(moved.addr(), layout, Watch::made);
+        }
+        moved
+    }
+}
+
+/// The tally sees sizes, alignments, growth, and what is left.
+#[test]
+fn the_tally_is_right() {
+    let (kept, tally) = watch(|| {
+        let mut grown = Vec::<u8>::with_capacity(1);
+        grown.extend([1, 2, 3, 4, 5, 6, 7, 8, 9]);
+        drop(grown);
+        Box::new(7_u64)
+    });
+    assert_eq!((*kept, tally), (7, Tally { made: 3, freed: 2, mismatched: 0 }));
+
+    let mut watch = Watch::OFF;
+    watch.made((64, 8, 8));
+    watch.freed((64, 8, 4));
+    assert_eq!(watch.tally, Tally { made: 1, freed: 1, mismatched: 1 });
+}
