@@ -13,8 +13,8 @@ use crate::stream::StreamHandle;
 
 /// Collects what the fields of a struct say; `finish` checks it.
 #[must_use]
-pub struct Describe<'a> {
-    memory: Memory<'a>,
+pub struct Describe {
+    memory: Memory,
     /// Whether `memory.range` says what is there; not so behind a raw pointer.
     bounded: bool,
     shape: Dims<i64>,
@@ -37,9 +37,9 @@ pub fn extent<I: Extent>(extent: &I, field: &str) -> Result<i64> {
     })
 }
 
-impl<'a> Describe<'a> {
+impl Describe {
     #[inline]
-    fn new(memory: Memory<'a>, bounded: bool) -> Self {
+    fn new(memory: Memory, bounded: bool) -> Self {
         Self {
             memory,
             bounded,
@@ -54,7 +54,7 @@ impl<'a> Describe<'a> {
 
     /// The `data` field.
     #[inline]
-    pub fn storage<S: Storage>(storage: &'a S) -> Self {
+    pub fn storage<S: Storage>(storage: &S) -> Self {
         Self::new(storage.memory(), true)
     }
 
@@ -139,7 +139,7 @@ impl<'a> Describe<'a> {
             byte_offset: 0,
             dtype: element.dtype,
             padded: element.padded,
-            record: record.cloned().or_else(|| element.to_record()),
+            record: record.or_else(|| element.to_record()),
             shape: &self.shape,
             strides,
             device: Some(device),
@@ -147,7 +147,7 @@ impl<'a> Describe<'a> {
             stream: self.stream,
             memory: self.bounded.then_some(range),
         };
-        if element.ndim == 0 { claims.validate() } else { with_axes(claims, element) }
+        if element.ndim == 0 { claims.validate() } else { with_axes(claims, &element) }
     }
 }
 

@@ -4,7 +4,7 @@ use core::fmt;
 use core::ops::{Deref, DerefMut};
 
 /// Axes that fit without a heap allocation. Images, batches of images and attention heads have at most five.
-const INLINE: usize = 5;
+const INLINE: usize = 6;
 
 /// The greatest number of axes: NumPy's own limit since 2.0.
 pub const MAX_NDIM: usize = 64;

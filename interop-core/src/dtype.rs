@@ -165,18 +165,7 @@ impl DType {
 
     /// Refuses what no producer can mean: no bits, no lanes, bits that the code does not allow, and unknown codes whose
     /// size in bytes cannot be told.
-    #[inline]
     pub(crate) fn check(self) -> Result<()> {
-        // The number types, which nearly all arrays have, without a look at the table.
-        let known = match self.code {
-            0 | 1 => matches!(self.bits, 8 | 16 | 32 | 64),
-            2 => matches!(self.bits, 16 | 32 | 64),
-            _ => false,
-        };
-        if known && self.lanes == 1 { Ok(()) } else { self.check_table() }
-    }
-
-    fn check_table(self) -> Result<()> {
         let fail = |allowed: String| Err(Error::new(ErrorKind::DType, "dtype", self, allowed));
         if self.lanes == 0 {
             return fail("1 lane or more".into());

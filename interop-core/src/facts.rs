@@ -19,6 +19,7 @@ use crate::stream::StreamHandle;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Facts {
     pub(crate) address: usize,
+    pub(crate) range: Range<usize>,
     pub(crate) dtype: DType,
     pub(crate) padded: bool,
     pub(crate) record: Option<Box<Record>>,
@@ -39,19 +40,7 @@ impl Facts {
     /// array without elements.
     #[must_use]
     pub fn byte_range(&self) -> Range<usize> {
-        // Checked when the facts were made.
-        self.reach().unwrap_or(0..0)
-    }
-
-    /// The addresses that the elements take, where they fit the address space.
-    #[inline]
-    pub(crate) fn reach(&self) -> Option<Range<usize>> {
-        let offsets = self.layout.offsets();
-        let bits = self.dtype.item_bits(self.padded) as isize;
-        // Packed elements can begin and end within a byte.
-        let low = offsets.start.checked_mul(bits)?.div_euclid(8);
-        let high = offsets.end.checked_mul(bits)?.checked_add(7)?.div_euclid(8);
-        Some(self.address.checked_add_signed(low)?..self.address.checked_add_signed(high)?)
+        self.range.clone()
     }
 
     /// The element type.

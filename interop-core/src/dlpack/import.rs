@@ -2,7 +2,7 @@
 
 use core::fmt;
 use core::mem::ManuallyDrop;
-use core::ptr::NonNull;
+use core::ptr::{self, NonNull};
 
 use super::abi::{Abi, DLTensor, FLAG_IS_COPIED, FLAG_READ_ONLY, FLAG_SUBBYTE_PADDED, MAJOR_VERSION};
 use crate::descriptor::{Descriptor, Strides, Writes};
@@ -125,15 +125,13 @@ unsafe fn read(tensor: &DLTensor, flags: u64) -> Result<Facts> {
     let mut strides = Dims::zeroed(ndim);
     let given = ndim > 0 && !tensor.strides.is_null();
     // The numbers are copied out: the producer may change them, and they die with the struct.
-    for (axis, extent) in shape.iter_mut().enumerate() {
-        // SAFETY: not null, so it points to `ndim` numbers, as the caller promises.
-        *extent = unsafe { tensor.shape.wrapping_add(axis).read() };
+    if ndim > 0 {
+        // SAFETY: not null, so it points to `ndim` numbers, as the caller promises; `shape` is ours and as long.
+        unsafe { ptr::copy_nonoverlapping(tensor.shape.cast_const(), shape.as_mut_ptr(), ndim) };
     }
     if given {
-        for (axis, stride) in strides.iter_mut().enumerate() {
-            // SAFETY: as above.
-            *stride = unsafe { tensor.strides.wrapping_add(axis).read() };
-        }
+        // SAFETY: as above.
+        unsafe { ptr::copy_nonoverlapping(tensor.strides.cast_const(), strides.as_mut_ptr(), ndim) };
     }
     Descriptor {
         address: tensor.data.expose_provenance(),

@@ -146,7 +146,7 @@ pub trait ShapeField: Sized {
     /// The derive's call on the way out.
     #[doc(hidden)]
     #[inline]
-    fn tell<'a>(&self, to: Describe<'a>) -> Describe<'a> {
+    fn tell(&self, to: Describe) -> Describe {
         to.shape(self)
     }
 
@@ -197,14 +197,14 @@ pub trait StridesField: Sized {
     /// The derive's call on the way out.
     #[doc(hidden)]
     #[inline]
-    fn tell<'a>(&self, to: Describe<'a>) -> Describe<'a> {
+    fn tell(&self, to: Describe) -> Describe {
         to.strides(self)
     }
 
     /// The derive's call on the way out, for `strides(bytes)`.
     #[doc(hidden)]
     #[inline]
-    fn tell_in_bytes<'a>(&self, to: Describe<'a>) -> Describe<'a> {
+    fn tell_in_bytes(&self, to: Describe) -> Describe {
         to.strides_in_bytes(self)
     }
 

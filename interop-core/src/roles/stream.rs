@@ -18,7 +18,7 @@ pub trait AsStream {
     /// The derive's call on the way out.
     #[doc(hidden)]
     #[inline]
-    fn tell<'a>(&self, to: Describe<'a>) -> Describe<'a>
+    fn tell(&self, to: Describe) -> Describe
     where
         Self: Sized,
     {
