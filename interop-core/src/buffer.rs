@@ -135,7 +135,6 @@ unsafe impl Storage for HostBuffer {
             address,
             range: address..address + self.bytes,
             element: self.element,
-            record: None,
             device: Device::CPU,
             writes: Writes::Always,
         }

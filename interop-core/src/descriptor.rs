@@ -3,7 +3,8 @@
 use core::ops::Range;
 
 use crate::device::Device;
-use crate::dims::{Dims, MAX_NDIM};
+use crate::claims::{Claims, in_elements, layout};
+use crate::dims::Dims;
 use crate::dtype::DType;
 use crate::error::{Error, ErrorKind, Result};
 use crate::facts::Facts;
@@ -66,7 +67,7 @@ pub struct Descriptor<'a> {
     /// Whether lanes of less than a byte take whole bytes.
     pub padded: bool,
     /// The fields of structured elements; `dtype` is then opaque bytes of the record's size.
-    pub record: Option<Record>,
+    pub record: Option<&'a Record>,
     /// The extents.
     pub shape: &'a [i64],
     /// The strides.
@@ -105,113 +106,42 @@ impl<'a> Descriptor<'a> {
     /// # Errors
     ///
     /// By [`ErrorKind`]: `DType` and `Device` for what cannot be understood; `Rank` and `Shape` for more than
-    /// [`MAX_NDIM`] axes and negative extents; `Strides` for a wrong number or byte strides between elements; `Overflow`
+    /// [`MAX_NDIM`](crate::MAX_NDIM) axes and negative extents; `Strides` for a wrong number or byte strides between elements; `Overflow`
     /// when sizes or addresses do not fit; `Null` for an array with elements at address 0; `Bounds` when elements lie
     /// outside `memory`.
     pub fn validate(self) -> Result<Facts> {
-        self.dtype.check()?;
-        self.device.map_or(Ok(()), Device::check)?;
-        self.record.as_ref().map_or(Ok(()), |record| record.check(self.dtype))?;
-        let layout = self.layout(self.dtype.item_bits(self.padded))?;
-        let padded = self.padded && self.dtype.bits() % 8 != 0;
-        let (address, range) = if layout.is_empty() {
-            (0, 0..0)
-        } else {
-            let address = self.first_element()?;
-            (address, self.reach(address, &layout, padded)?)
-        };
-        Ok(Facts {
-            address,
-            range,
-            dtype: self.dtype,
-            padded,
-            record: self.record.map(Box::new),
-            layout,
-            device: self.device.unwrap_or(Device::UNKNOWN),
-            writes: self.writes,
-            stream: self.stream,
-        })
-    }
-
-    /// The layout, for elements of this many bits.
-    pub(crate) fn layout(&self, item_bits: usize) -> Result<Layout> {
-        if self.shape.len() > MAX_NDIM {
-            let found = format_args!("{} axes", self.shape.len());
-            return Err(Error::new(ErrorKind::Rank, "shape", found, format_args!("{MAX_NDIM} axes at most")));
-        }
-        let mut shape = Dims::zeroed(self.shape.len());
-        for (axis, (extent, claimed)) in shape.iter_mut().zip(self.shape).enumerate() {
-            *extent = usize::try_from(*claimed).map_err(|_| {
-                Error::new(ErrorKind::Shape, format_args!("shape[{axis}]"), claimed, "0 and up")
-            })?;
-        }
         match self.strides {
-            Strides::Compact(order) => Layout::compact(&shape, order),
-            Strides::Elements(strides) => Layout::strided(&shape, &narrow(strides)?),
+            Strides::Compact(order) => self.with(order).validate(),
+            Strides::Elements(strides) => self.with(strides).validate(),
             Strides::Bytes(strides) => {
-                if item_bits % 8 != 0 {
-                    let allowed = "strides in elements, for a type that is packed below the byte";
-                    return Err(Error::new(ErrorKind::Strides, "strides", "strides in bytes", allowed));
-                }
-                Layout::strided_in_bytes(&shape, &narrow(strides)?, item_bits / 8)
+                let strides = self.in_elements(strides)?;
+                self.with(&*strides).validate()
             }
         }
     }
 
-    /// The address of element \[0, …, 0\] of an array that has elements.
-    fn first_element(&self) -> Result<usize> {
-        if self.address == 0 {
-            let allowed = "an address, because the array has elements";
-            return Err(Error::new(ErrorKind::Null, "data", "a null pointer", allowed));
-        }
-        let address =
-            isize::try_from(self.byte_offset).ok().and_then(|offset| self.address.checked_add_signed(offset));
-        address.ok_or_else(|| {
-            let found = format_args!("{} on top of address {:#x}", self.byte_offset, self.address);
-            Error::new(ErrorKind::Overflow, "byte_offset", found, "an offset within the address space")
-        })
+    fn with<S>(self, strides: S) -> Claims<'a, [i64], S> {
+        let Self { address, byte_offset, dtype, padded, record, shape, device, writes, stream, memory, .. } = self;
+        Claims { address, byte_offset, dtype, padded, record, shape, strides, device, writes, stream, memory }
     }
 
-    /// The addresses that the elements take, from the lowest to one past the highest.
-    fn reach(&self, address: usize, layout: &Layout, padded: bool) -> Result<Range<usize>> {
-        let bits = self.dtype.item_bits(padded) as isize;
-        let offsets = layout.offsets();
-        let bytes = |elements: isize, round_up: isize| {
-            Some(elements.checked_mul(bits)?.checked_add(round_up)?.div_euclid(8))
-        };
-        let start = bytes(offsets.start, 0).and_then(|low| address.checked_add_signed(low));
-        let end = bytes(offsets.end, 7).and_then(|high| address.checked_add_signed(high));
-        let Some((start, end)) = start.zip(end) else {
-            let found =
-                format_args!("shape {:?} and strides {:?} at {address:#x}", layout.shape(), layout.strides());
-            return Err(Error::new(
-                ErrorKind::Overflow,
-                "strides",
-                found,
-                "elements within the address space",
-            ));
-        };
-        match &self.memory {
-            Some(memory) if start < memory.start || end > memory.end => {
-                let found = format_args!("elements from {start:#x} to {end:#x}");
-                let bytes = memory.len();
-                let allowed =
-                    format_args!("{:#x} to {:#x}, the {bytes} bytes of memory", memory.start, memory.end);
-                Err(Error::new(ErrorKind::Bounds, "shape", found, allowed))
-            }
-            _ => Ok(start..end),
+    /// Strides in elements for strides in bytes.
+    fn in_elements(&self, strides: &[i64]) -> Result<Dims<i64>> {
+        self.dtype.check()?;
+        let bits = self.dtype.item_bits(self.padded);
+        if bits % 8 != 0 {
+            let allowed = "strides in elements, for a type that is packed below the byte";
+            return Err(Error::new(ErrorKind::Strides, "strides", "strides in bytes", allowed));
+        }
+        in_elements(self.shape, strides, bits / 8)
+    }
+
+    /// The layout, for elements of this many bytes.
+    pub(crate) fn layout(&self, item: usize) -> Result<Layout> {
+        match self.strides {
+            Strides::Compact(order) => layout(self.shape, order),
+            Strides::Elements(strides) => layout(self.shape, strides),
+            Strides::Bytes(strides) => layout(self.shape, &*in_elements(self.shape, strides, item)?),
         }
     }
-}
-
-/// Strides as they are counted on this machine.
-fn narrow(strides: &[i64]) -> Result<Dims<isize>> {
-    let mut narrowed = Dims::zeroed(strides.len());
-    for (axis, (stride, claimed)) in narrowed.iter_mut().zip(strides).enumerate() {
-        *stride = isize::try_from(*claimed).map_err(|_| {
-            let allowed = "a stride that fits the address space";
-            Error::new(ErrorKind::Overflow, format_args!("strides[{axis}]"), claimed, allowed)
-        })?;
-    }
-    Ok(narrowed)
 }

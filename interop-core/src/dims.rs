@@ -37,6 +37,26 @@ impl<T: Copy + Default> Dims<T> {
         }
     }
 
+    /// `len` items, written by `fill` over zeros.
+    #[inline]
+    pub(crate) fn filled(len: usize, mut fill: impl FnMut(&mut [T])) -> Self {
+        match u8::try_from(len) {
+            Ok(short) if len <= INLINE => {
+                let mut items = [T::default(); INLINE];
+                fill(&mut items[..len]);
+                Self(Repr::Inline { len: short, items })
+            }
+            _ => Self::filled_on_heap(len, &mut fill),
+        }
+    }
+
+    #[cold]
+    fn filled_on_heap(len: usize, fill: &mut dyn FnMut(&mut [T])) -> Self {
+        let mut items = vec![T::default(); len].into_boxed_slice();
+        fill(&mut items);
+        Self(Repr::Heap(items))
+    }
+
     /// These items with `tail` behind them.
     pub(crate) fn joined(&self, tail: &[T]) -> Self {
         let mut joined = Self::zeroed(self.len() + tail.len());
@@ -73,6 +93,13 @@ impl<T> Deref for Dims<T> {
             Repr::Inline { len, items } => &items[..usize::from(*len)],
             Repr::Heap(items) => items,
         }
+    }
+}
+
+impl<T> AsRef<[T]> for Dims<T> {
+    #[inline]
+    fn as_ref(&self) -> &[T] {
+        self
     }
 }
 

@@ -12,6 +12,7 @@ use crate::facts::Facts;
 use crate::import::Import;
 use crate::layout::Order;
 use crate::owner::Owner;
+use crate::record::Record;
 use crate::storage::{FromImport, Memory, Storage};
 
 /// Imported memory of elements `T` that is used in place, for reading.
@@ -68,7 +69,7 @@ macro_rules! lease {
                     return Err(Refused { value: import, error });
                 }
                 let (facts, owner) = import.into_parts();
-                let memory = Memory { element: T::TYPE, record: None, writes: $writes, ..memory_of(&facts) };
+                let memory = Memory { element: T::TYPE, writes: $writes, ..memory_of(&facts) };
                 Ok(Self { memory, owner, marker: PhantomData })
             }
         }
@@ -105,7 +106,6 @@ fn memory_of(facts: &Facts) -> Memory {
         address: facts.address(),
         range: facts.byte_range(),
         element: ElementType { padded: facts.is_padded(), ..ElementType::of_bytes(facts.dtype()) },
-        record: facts.record().cloned(),
         device: facts.device(),
         writes: facts.writes(),
     }
@@ -127,6 +127,7 @@ fn memory_of(facts: &Facts) -> Memory {
 #[derive(Clone)]
 pub struct Shared {
     memory: Memory,
+    record: Option<Arc<Record>>,
     /// Kept for its drop.
     keep: Arc<dyn Send + Sync>,
 }
@@ -135,7 +136,7 @@ impl Shared {
     /// Shares this storage. What its sole owner might write (a `Vec`) is read-only from now on.
     pub fn new(storage: impl Storage + Send + Sync + 'static) -> Self {
         let storage = Arc::new(storage);
-        Self { memory: storage.memory(), keep: storage }
+        Self { memory: storage.memory(), record: storage.record().cloned().map(Arc::new), keep: storage }
     }
 
     /// The same memory, with the first element `bytes` further on.
@@ -151,7 +152,7 @@ impl Shared {
                 let allowed = format_args!("a place in the {} bytes of memory", range.len());
                 Error::new(ErrorKind::Bounds, "offset", format_args!("{bytes} bytes"), allowed)
             })?;
-        Ok(Self { memory: Memory { address, ..self.memory.clone() }, keep: self.keep.clone() })
+        Ok(Self { memory: Memory { address, ..self.memory.clone() }, ..self.clone() })
     }
 
     /// The same memory, not to be written through this handle or exports of it.
@@ -168,6 +169,10 @@ unsafe impl Storage for Shared {
         let writes = if self.memory.writes == Writes::Always { Writes::Always } else { Writes::Never };
         Memory { writes, ..self.memory.clone() }
     }
+
+    fn record(&self) -> Option<&Record> {
+        self.record.as_deref()
+    }
 }
 
 impl FromImport for Shared {
@@ -183,7 +188,8 @@ impl FromImport for Shared {
 
     fn from_import(import: Import, _order: Order) -> Result<Self, Refused<Import>> {
         let (facts, owner) = import.into_parts();
-        Ok(Self { memory: memory_of(&facts), keep: Arc::new(owner) })
+        let record = facts.record().cloned().map(Arc::new);
+        Ok(Self { memory: memory_of(&facts), record, keep: Arc::new(owner) })
     }
 }
 

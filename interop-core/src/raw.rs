@@ -40,6 +40,6 @@ impl RawMemory {
     /// The memory on this device, of unknown extent.
     pub(crate) fn on(self, device: Device) -> Memory {
         let Self { address, element, writes } = self;
-        Memory { address, range: address..address, element, record: None, device, writes }
+        Memory { address, range: address..address, element, device, writes }
     }
 }

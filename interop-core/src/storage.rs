@@ -25,8 +25,6 @@ pub struct Memory {
     pub range: Range<usize>,
     /// The type of the elements.
     pub element: ElementType,
-    /// The fields of structured elements that no Rust type describes.
-    pub record: Option<Record>,
     /// Where the memory is.
     pub device: Device,
     /// Who may write.
@@ -39,7 +37,7 @@ impl Memory {
     pub fn new<T: Element>(address: usize, len: usize, device: Device, writes: Writes) -> Self {
         // Memory that exists does not wrap around; a false length is refused when the range is compared.
         let end = address.saturating_add(len.saturating_mul(size_of::<T>()));
-        Self { address, range: address..end, element: T::TYPE, record: None, device, writes }
+        Self { address, range: address..end, element: T::TYPE, device, writes }
     }
 }
 
@@ -105,10 +103,16 @@ pub unsafe trait Storage {
     /// Where the memory is and what it holds.
     fn memory(&self) -> Memory;
 
+    /// The fields of structured elements that no Rust type describes.
+    #[inline]
+    fn record(&self) -> Option<&Record> {
+        None
+    }
+
     /// The derive's call on the way out.
     #[doc(hidden)]
     #[inline]
-    fn describe(&self) -> Describe
+    fn describe(&self) -> Describe<'_>
     where
         Self: Sized,
     {
@@ -206,6 +210,10 @@ unsafe impl<S: Storage> Storage for Arc<S> {
         let memory = S::memory(self);
         let writes = if memory.writes == Writes::Always { Writes::Always } else { Writes::Never };
         Memory { writes, ..memory }
+    }
+
+    fn record(&self) -> Option<&Record> {
+        S::record(self)
     }
 }
 

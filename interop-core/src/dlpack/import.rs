@@ -5,7 +5,8 @@ use core::mem::ManuallyDrop;
 use core::ptr::{self, NonNull};
 
 use super::abi::{Abi, DLTensor, FLAG_IS_COPIED, FLAG_READ_ONLY, FLAG_SUBBYTE_PADDED, MAJOR_VERSION};
-use crate::descriptor::{Descriptor, Strides, Writes};
+use crate::claims::Claims;
+use crate::descriptor::Writes;
 use crate::dims::{Dims, MAX_NDIM};
 use crate::error::{Error, ErrorKind, Refused, Result};
 use crate::facts::Facts;
@@ -81,12 +82,8 @@ impl<A: Abi> ManagedTensor<A> {
             }
         };
         let place = self.tensor.as_ptr().wrapping_byte_add(A::TENSOR_OFFSET).cast::<DLTensor>();
-        // SAFETY: the place of the tensor in a live struct of a version that we know; plain numbers and pointers, of
-        // which every bit pattern is valid.
-        let tensor = unsafe { place.read() };
-        // SAFETY: 2 of `from_raw`.
-        let facts = unsafe { read(&tensor, flags) }?;
-        Ok(facts)
+        // SAFETY: the place of the tensor in a live struct of a version that we know; 2 of `from_raw`.
+        unsafe { read(place, flags) }
     }
 
     /// The facts together with the owner of the struct, which `release` releases.
@@ -107,7 +104,8 @@ impl<A: Abi> ManagedTensor<A> {
 /// # Safety
 ///
 /// `shape` and `strides` are null or point to `ndim` numbers.
-unsafe fn read(tensor: &DLTensor, flags: u64) -> Result<Facts> {
+unsafe fn read(place: *const DLTensor, flags: u64) -> Result<Facts> {
+    let tensor = unsafe { place.read() };
     let ndim = usize::try_from(tensor.ndim)
         .ok()
         .filter(|ndim| *ndim <= MAX_NDIM)
@@ -121,32 +119,58 @@ unsafe fn read(tensor: &DLTensor, flags: u64) -> Result<Facts> {
         let found = format_args!("a null pointer for {ndim} axes");
         return Err(Error::new(ErrorKind::Null, "shape", found, "a pointer to one extent for each axis"));
     }
-    let mut shape = Dims::zeroed(ndim);
-    let mut strides = Dims::zeroed(ndim);
-    let given = ndim > 0 && !tensor.strides.is_null();
+    // With the rank known to the compiler, the usual ranks need no loop.
+    match ndim {
+        // SAFETY: not null, so each list has `ndim` numbers, as the caller promises.
+        1 => unsafe { with_axes::<1>(place, flags) },
+        2 => unsafe { with_axes::<2>(place, flags) },
+        3 => unsafe { with_axes::<3>(place, flags) },
+        4 => unsafe { with_axes::<4>(place, flags) },
+        _ => unsafe { with_any_axes(place, flags, ndim) },
+    }
+}
+
+unsafe fn with_axes<const N: usize>(place: *const DLTensor, flags: u64) -> Result<Facts> {
+    let tensor = &unsafe { place.read() };
     // The numbers are copied out: the producer may change them, and they die with the struct.
-    if ndim > 0 {
-        // SAFETY: not null, so it points to `ndim` numbers, as the caller promises; `shape` is ours and as long.
-        unsafe { ptr::copy_nonoverlapping(tensor.shape.cast_const(), shape.as_mut_ptr(), ndim) };
+    let shape = unsafe { tensor.shape.cast::<[i64; N]>().read() };
+    if tensor.strides.is_null() {
+        return claims(tensor, flags, &shape, Order::C).validate();
     }
-    if given {
-        // SAFETY: as above.
-        unsafe { ptr::copy_nonoverlapping(tensor.strides.cast_const(), strides.as_mut_ptr(), ndim) };
+    let strides = unsafe { tensor.strides.cast::<[i64; N]>().read() };
+    claims(tensor, flags, &shape, &strides).validate()
+}
+
+#[cold]
+unsafe fn with_any_axes(place: *const DLTensor, flags: u64, ndim: usize) -> Result<Facts> {
+    let tensor = &unsafe { place.read() };
+    let numbers = |list: *mut i64| Dims::filled(ndim, |items| {
+        if ndim > 0 {
+            unsafe { ptr::copy_nonoverlapping(list.cast_const(), items.as_mut_ptr(), ndim) };
+        }
+    });
+    let shape = numbers(tensor.shape);
+    if ndim == 0 || tensor.strides.is_null() {
+        return claims(tensor, flags, &*shape, Order::C).validate();
     }
-    Descriptor {
+    claims(tensor, flags, &*shape, &*numbers(tensor.strides)).validate()
+}
+
+#[inline]
+fn claims<'a, L: ?Sized, S>(tensor: &DLTensor, flags: u64, shape: &'a L, strides: S) -> Claims<'a, L, S> {
+    Claims {
         address: tensor.data.expose_provenance(),
         byte_offset: tensor.byte_offset,
         dtype: tensor.dtype,
         padded: flags & FLAG_SUBBYTE_PADDED != 0,
         record: None,
-        shape: &shape,
-        strides: if given { Strides::Elements(&strides) } else { Strides::Compact(Order::C) },
+        shape,
+        strides,
         device: Some(tensor.device.normalized()),
         writes: if flags & FLAG_READ_ONLY == 0 { Writes::Always } else { Writes::Never },
         stream: StreamHandle::NothingPending,
         memory: None,
     }
-    .validate()
 }
 
 /// Calls the deleter of a managed tensor, if it has one.

@@ -48,8 +48,7 @@ impl Layout {
     #[inline]
     pub fn compact(shape: &[usize], order: Order) -> Result<Self> {
         let numel = numel(shape)?;
-        let mut strides = Dims::zeroed(shape.len());
-        fill_compact(&mut strides, shape, order);
+        let strides = Dims::filled(shape.len(), |strides| fill_compact(strides, |axis| shape[axis], order));
         Ok(Self { shape: shape.into(), strides, numel })
     }
 
@@ -65,10 +64,25 @@ impl Layout {
         if strides.len() != shape.len() {
             return Err(count_mismatch(strides.len(), shape.len()));
         }
-        let mut layout = Self { shape: shape.into(), strides: strides.into(), numel };
-        layout.settle_idle_strides();
-        layout.offsets_checked().ok_or_else(|| out_of_reach(&layout.shape, &layout.strides))?;
+        let layout = Self::new(shape.into(), strides.into(), numel).settled();
+        if layout.offsets_checked().is_none() {
+            return Err(out_of_reach(&layout.shape, &layout.strides));
+        }
         Ok(layout)
+    }
+
+    /// The layout of which product and sums have been checked.
+    #[inline]
+    pub(crate) const fn new(shape: Dims<usize>, strides: Dims<isize>, numel: usize) -> Self {
+        Self { shape, strides, numel }
+    }
+
+    #[cold]
+    pub(crate) fn settled(mut self) -> Self {
+        if self.strides.iter().any(|stride| *stride < 0) {
+            self.settle_idle_strides();
+        }
+        self
     }
 
     /// An array of this shape whose strides are counted in bytes, for elements of `item` bytes.
@@ -106,10 +120,8 @@ impl Layout {
 
     /// Gives idle axes that run backwards the stride of a compact array: a negative number there says nothing, and
     /// consumers trip over it. Other strides of idle axes are kept, because some consumers read an order from them.
+    #[cold]
     fn settle_idle_strides(&mut self) {
-        if self.strides.iter().all(|stride| *stride >= 0) {
-            return;
-        }
         let compact = self.compact_strides();
         for axis in 0..self.shape.len() {
             if self.strides[axis] < 0 && (self.shape[axis] == 1 || self.numel == 0) {
@@ -121,7 +133,7 @@ impl Layout {
     /// The strides that a compact array of this shape has, in C order.
     fn compact_strides(&self) -> Dims<isize> {
         let mut compact = Dims::zeroed(self.shape.len());
-        fill_compact(&mut compact, &self.shape, Order::C);
+        fill_compact(&mut compact, |axis| self.shape[axis], Order::C);
         compact
     }
 
@@ -175,16 +187,7 @@ impl Layout {
         if self.is_empty() {
             return Some(0..0);
         }
-        let (mut low, mut high) = (0_isize, 0_isize);
-        for (&extent, &stride) in self.shape.iter().zip(&*self.strides) {
-            if extent > 1 {
-                // An extent is at most `numel`, which fits.
-                let reach = (extent as isize - 1).checked_mul(stride)?;
-                let end = if reach < 0 { &mut low } else { &mut high };
-                *end = end.checked_add(reach)?;
-            }
-        }
-        Some(low..high.checked_add(1)?)
+        offsets(self.shape.iter().copied().zip(self.strides.iter().copied()))
     }
 
     /// Whether the elements lie without gaps in this order. True for an empty array.
@@ -237,46 +240,81 @@ impl Layout {
 #[inline]
 fn numel(shape: &[usize]) -> Result<usize> {
     if shape.len() > MAX_NDIM {
-        let found = format_args!("{} axes", shape.len());
-        return Err(Error::new(ErrorKind::Rank, "shape", found, format_args!("{MAX_NDIM} axes at most")));
+        return Err(too_many(shape.len()));
     }
-    let mut product = Some(1_usize);
-    for &extent in shape {
+    match product(shape.iter().copied()) {
+        Some(numel) => Ok(numel),
+        None => Err(too_large(&shape)),
+    }
+}
+
+/// The product of the extents, `None` where it does not fit `isize`; 0 as soon as one extent is 0.
+#[inline]
+pub(crate) fn product(extents: impl Iterator<Item = usize>) -> Option<usize> {
+    let (mut product, mut fits) = (1_usize, true);
+    for extent in extents {
         if extent == 0 {
-            return Ok(0);
+            return Some(0);
         }
-        product = product.and_then(|product| product.checked_mul(extent));
+        let (next, overflows) = product.overflowing_mul(extent);
+        product = next;
+        fits &= !overflows;
     }
-    product.filter(|product| isize::try_from(*product).is_ok()).ok_or_else(|| {
-        let found = format_args!("{shape:?}");
-        Error::new(ErrorKind::Overflow, "shape", found, "extents whose product fits the address space")
-    })
+    (fits && isize::try_from(product).is_ok()).then_some(product)
+}
+
+/// The offsets of the lowest and of one past the highest of some elements, `None` where one does not fit. The product of
+/// the extents fits `isize` and is not 0.
+#[inline]
+pub(crate) fn offsets(axes: impl Iterator<Item = (usize, isize)>) -> Option<Range<isize>> {
+    let (mut low, mut high) = (0_isize, 0_isize);
+    for (extent, stride) in axes {
+        // An axis of extent 1 reaches nowhere, whatever its stride is.
+        let reach = (extent as isize - 1).checked_mul(stride)?;
+        low = low.checked_add(reach.min(0))?;
+        high = high.checked_add(reach.max(0))?;
+    }
+    Some(low..high.checked_add(1)?)
+}
+
+#[cold]
+pub(crate) fn too_many(ndim: usize) -> Error {
+    let found = format_args!("{ndim} axes");
+    Error::new(ErrorKind::Rank, "shape", found, format_args!("{MAX_NDIM} axes at most"))
+}
+
+#[cold]
+pub(crate) fn too_large(shape: &dyn core::fmt::Debug) -> Error {
+    let found = format_args!("{shape:?}");
+    Error::new(ErrorKind::Overflow, "shape", found, "extents whose product fits the address space")
 }
 
 /// Writes the strides of a compact array. An extent of 0 counts as 1, as in NumPy; where the product of an empty array's
 /// other extents does not fit, its strides are 0, which is as good as any.
 #[inline]
-fn fill_compact(strides: &mut [isize], shape: &[usize], order: Order) {
-    let mut running = Some(1_isize);
+pub(crate) fn fill_compact(strides: &mut [isize], extent: impl Fn(usize) -> usize, order: Order) {
+    let ndim = strides.len();
+    let (mut running, mut fits) = (1_isize, true);
     let mut step = |axis: usize| {
-        strides[axis] = running.unwrap_or(0);
-        let extent = isize::try_from(shape[axis].max(1)).ok();
-        running = running.zip(extent).and_then(|(running, extent)| running.checked_mul(extent));
+        strides[axis] = if fits { running } else { 0 };
+        let (next, overflows) = running.overflowing_mul(extent(axis).max(1) as isize);
+        running = next;
+        fits &= !overflows && next > 0;
     };
     match order {
-        Order::C => (0..shape.len()).rev().for_each(&mut step),
-        Order::F => (0..shape.len()).for_each(&mut step),
+        Order::C => (0..ndim).rev().for_each(&mut step),
+        Order::F => (0..ndim).for_each(&mut step),
     }
 }
 
 #[cold]
-fn count_mismatch(found: usize, expected: usize) -> Error {
+pub(crate) fn count_mismatch(found: usize, expected: usize) -> Error {
     let allowed = format_args!("{expected}, one for each axis");
     Error::new(ErrorKind::Strides, "strides", format_args!("{found} strides"), allowed)
 }
 
 #[cold]
-fn out_of_reach(shape: &[usize], strides: &[isize]) -> Error {
+pub(crate) fn out_of_reach(shape: &dyn core::fmt::Debug, strides: &dyn core::fmt::Debug) -> Error {
     let found = format_args!("{strides:?} for shape {shape:?}");
     Error::new(ErrorKind::Overflow, "strides", found, "offsets that fit the address space")
 }

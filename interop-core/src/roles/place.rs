@@ -21,7 +21,7 @@ pub trait DeviceField: Sized {
 
     /// The derive's call on the way out.
     #[doc(hidden)]
-    fn describe(&self, memory: RawMemory) -> Describe {
+    fn describe(&self, memory: RawMemory) -> Describe<'static> {
         Describe::raw(memory, self)
     }
 
