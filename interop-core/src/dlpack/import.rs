@@ -10,6 +10,7 @@ use crate::descriptor::Writes;
 use crate::dims::{Dims, MAX_NDIM};
 use crate::error::{Error, ErrorKind, Refused, Result};
 use crate::facts::Facts;
+use crate::import::Import;
 use crate::layout::Order;
 use crate::owner::Owner;
 use crate::stream::StreamHandle;
@@ -86,14 +87,17 @@ impl<A: Abi> ManagedTensor<A> {
         unsafe { read(place, flags) }
     }
 
-    /// The facts together with the owner of the struct, which `release` releases.
-    pub(crate) fn into_parts(self, release: unsafe fn(NonNull<()>)) -> Result<(Facts, Owner), Refused<Self>> {
+    /// The import that owns the struct, which `release` releases.
+    #[inline]
+    pub(crate) fn into_import(self, release: unsafe fn(NonNull<()>)) -> Result<Import, Refused<Self>> {
         match self.facts() {
             Err(error) => Err(Refused { value: self, error }),
             Ok(facts) => {
                 let value = NonNull::cast(ManuallyDrop::new(self).tensor);
                 // SAFETY: the struct is ours to release once (1 of `from_raw`), on any thread (3).
-                Ok((facts, unsafe { Owner::from_raw(value, release) }))
+                let owner = unsafe { Owner::from_raw(value, release) };
+                // SAFETY: 2 of `from_raw`, and the facts were read from the struct.
+                Ok(unsafe { Import::from_parts(facts, owner) })
             }
         }
     }
