@@ -2,6 +2,11 @@
 //!
 //! It is generic over the list of extents, `[i64; N]` or `[i64]`, and over strides or none: with the rank in the type, no
 //! loop and no heap list is left in the code for it.
+#![expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "numbers are cast after they were seen to fit, in `numel` and in `Steps::offsets`"
+)]
 
 use core::fmt::Debug;
 use core::ops::Range;
@@ -36,7 +41,7 @@ pub(crate) struct Claims<'a, L: ?Sized, S> {
 }
 
 /// A list of numbers.
-pub(crate) trait List: AsRef<[i64]> + ToOwned<Owned: AsRef<[i64]> + Debug> {}
+pub trait List: AsRef<[i64]> + ToOwned<Owned: AsRef<[i64]> + Debug> {}
 
 impl<const N: usize> List for [i64; N] {}
 impl List for [i64] {}
@@ -105,6 +110,7 @@ impl<S: List + ?Sized> Steps for &S {
 impl<L: List + ?Sized, S: Steps> Claims<'_, L, S> {
     /// Turns the claims into facts, or says which is wrong.
     #[inline(always)]
+    #[expect(clippy::inline_always, reason = "the checks of a constant type vanish where it is known")]
     pub(crate) fn validate(self) -> Result<Facts> {
         // Where the type is a constant, this is nothing.
         self.dtype.check()?;
@@ -161,7 +167,11 @@ impl<L: List + ?Sized, S: Steps> Claims<'_, L, S> {
         let start = bytes(low, 0).and_then(|low| address.checked_add_signed(low));
         let end = bytes(high, 7).and_then(|high| address.checked_add_signed(high));
         let (Some(start), Some(end)) = (start, end) else {
-            return Err(beyond(address, self.shape.to_owned(), self.strides.keep(self.shape, 1)));
+            let (shape, numel) = (self.shape.to_owned(), (high - low) as usize);
+            let strides = self.strides.keep(self.shape, numel);
+            let layout = Layout::new(kept(self.shape.as_ref()), strides.clone(), numel);
+            let compact = layout.is_contiguous(Order::C) || layout.is_contiguous(Order::F);
+            return Err(beyond(address, &shape, &strides, compact));
         };
         match &self.memory {
             Some(memory) if start < memory.start || end > memory.end => {
@@ -254,9 +264,11 @@ fn no_first_element(address: usize, byte_offset: u64) -> Error {
 }
 
 #[cold]
-fn beyond(address: usize, shape: impl Debug, strides: Dims<isize>) -> Error {
+fn beyond(address: usize, shape: &impl Debug, strides: &Dims<isize>, compact: bool) -> Error {
     let found = format_args!("shape {shape:?} and strides {strides:?} at {address:#x}");
-    Error::new(ErrorKind::Overflow, "strides", found, "elements within the address space")
+    // A compact array is too big; another one reaches too far.
+    let place = if compact { "shape" } else { "strides" };
+    Error::new(ErrorKind::Overflow, place, found, "elements within the address space")
 }
 
 #[cold]

@@ -153,7 +153,10 @@ impl<'a, E> Describe<'a, E> {
 
     /// The `strides(bytes)` field.
     #[inline]
-    pub fn strides_in_bytes<F: StridesField>(self, strides: &F) -> Describe<'a, E, Result<Option<Dims<i64>>>> {
+    pub fn strides_in_bytes<F: StridesField>(
+        self,
+        strides: &F,
+    ) -> Describe<'a, E, Result<Option<Dims<i64>>>> {
         self.with_strides(strides.strides(), true)
     }
 }
@@ -186,6 +189,7 @@ impl<E, S> Describe<'_, E, S> {
     ///
     /// As [`Descriptor::validate`]; [`ErrorKind::Bounds`] when the shape needs more memory than the storage has.
     #[inline(always)]
+    #[expect(clippy::inline_always, reason = "the checks of a constant type vanish where it is known")]
     pub fn finish(self) -> Result<Facts>
     where
         E: Extents,
@@ -199,8 +203,19 @@ impl<E, S> Describe<'_, E, S> {
         if strides.is_none() && element.ndim == 0 && element.fields.is_none() {
             // What most structs are, without a detour.
             let strides = order;
-            let claims =
-                Claims { address, byte_offset: 0, dtype, padded, record, shape, strides, device, writes, stream, memory };
+            let claims = Claims {
+                address,
+                byte_offset: 0,
+                dtype,
+                padded,
+                record,
+                shape,
+                strides,
+                device,
+                writes,
+                stream,
+                memory,
+            };
             return claims.validate();
         }
         let strides = match (strides, in_bytes) {
@@ -209,8 +224,19 @@ impl<E, S> Describe<'_, E, S> {
             (Some(strides), true) => Strides::Bytes(strides),
         };
         let shape = shape.as_ref();
-        let claims =
-            Descriptor { address, byte_offset: 0, dtype, padded, record, shape, strides, device, writes, stream, memory };
+        let claims = Descriptor {
+            address,
+            byte_offset: 0,
+            dtype,
+            padded,
+            record,
+            shape,
+            strides,
+            device,
+            writes,
+            stream,
+            memory,
+        };
         in_parts(claims, element)
     }
 }

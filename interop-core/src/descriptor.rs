@@ -2,8 +2,8 @@
 
 use core::ops::Range;
 
-use crate::device::Device;
 use crate::claims::{Claims, in_elements, layout};
+use crate::device::Device;
 use crate::dims::Dims;
 use crate::dtype::DType;
 use crate::error::{Error, ErrorKind, Result};
@@ -121,7 +121,9 @@ impl<'a> Descriptor<'a> {
     }
 
     fn with<S>(self, strides: S) -> Claims<'a, [i64], S> {
-        let Self { address, byte_offset, dtype, padded, record, shape, device, writes, stream, memory, .. } = self;
+        let Self {
+            address, byte_offset, dtype, padded, record, shape, device, writes, stream, memory, ..
+        } = self;
         Claims { address, byte_offset, dtype, padded, record, shape, strides, device, writes, stream, memory }
     }
 

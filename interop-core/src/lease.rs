@@ -129,14 +129,14 @@ pub struct Shared {
     memory: Memory,
     record: Option<Arc<Record>>,
     /// Kept for its drop.
-    keep: Arc<dyn Send + Sync>,
+    _keep: Arc<dyn Send + Sync>,
 }
 
 impl Shared {
     /// Shares this storage. What its sole owner might write (a `Vec`) is read-only from now on.
     pub fn new(storage: impl Storage + Send + Sync + 'static) -> Self {
         let storage = Arc::new(storage);
-        Self { memory: storage.memory(), record: storage.record().cloned().map(Arc::new), keep: storage }
+        Self { memory: storage.memory(), record: storage.record().cloned().map(Arc::new), _keep: storage }
     }
 
     /// The same memory, with the first element `bytes` further on.
@@ -189,7 +189,7 @@ impl FromImport for Shared {
     fn from_import(import: Import, _order: Order) -> Result<Self, Refused<Import>> {
         let (facts, owner) = import.into_parts();
         let record = facts.record().cloned().map(Arc::new);
-        Ok(Self { memory: memory_of(&facts), record, keep: Arc::new(owner) })
+        Ok(Self { memory: memory_of(&facts), record, _keep: Arc::new(owner) })
     }
 }
 

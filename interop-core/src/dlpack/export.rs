@@ -125,7 +125,12 @@ fn flags<A: Abi>(facts: &Facts, access: Access) -> Result<u64> {
 fn unsayable(writable: bool, dtype: DType) -> Error {
     if !writable {
         let allowed = "the versioned form (`max_version=(1, 0)` in Python), or a copy: the legacy form cannot say read-only";
-        return Error::new(ErrorKind::ReadOnly, "readonly", "a read-only array in a legacy `dltensor`", allowed);
+        return Error::new(
+            ErrorKind::ReadOnly,
+            "readonly",
+            "a read-only array in a legacy `dltensor`",
+            allowed,
+        );
     }
     let found = format_args!("{dtype} in whole bytes in a legacy `dltensor`");
     let allowed = "the versioned form: the legacy form cannot say that elements are padded";

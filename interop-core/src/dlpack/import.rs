@@ -2,7 +2,7 @@
 
 use core::fmt;
 use core::mem::ManuallyDrop;
-use core::ptr::{self, NonNull};
+use core::ptr::NonNull;
 
 use super::abi::{Abi, DLTensor, FLAG_IS_COPIED, FLAG_READ_ONLY, FLAG_SUBBYTE_PADDED, MAJOR_VERSION};
 use crate::claims::Claims;
@@ -107,8 +107,9 @@ impl<A: Abi> ManagedTensor<A> {
 ///
 /// # Safety
 ///
-/// `shape` and `strides` are null or point to `ndim` numbers.
+/// `place` points to a live tensor, whose `shape` and `strides` are null or point to `ndim` numbers.
 unsafe fn read(place: *const DLTensor, flags: u64) -> Result<Facts> {
+    // SAFETY: live, as the caller promises; plain numbers and pointers, of which every bit pattern is valid.
     let tensor = unsafe { place.read() };
     let ndim = usize::try_from(tensor.ndim)
         .ok()
@@ -125,34 +126,50 @@ unsafe fn read(place: *const DLTensor, flags: u64) -> Result<Facts> {
     }
     // With the rank known to the compiler, the usual ranks need no loop.
     match ndim {
-        // SAFETY: not null, so each list has `ndim` numbers, as the caller promises.
-        1 => unsafe { with_axes::<1>(place, flags) },
-        2 => unsafe { with_axes::<2>(place, flags) },
-        3 => unsafe { with_axes::<3>(place, flags) },
-        4 => unsafe { with_axes::<4>(place, flags) },
-        _ => unsafe { with_any_axes(place, flags, ndim) },
+        // SAFETY: the shape is not null, so it has as many numbers, as the caller promises.
+        1 => unsafe { with_axes::<1>(&tensor, flags) },
+        // SAFETY: as above.
+        2 => unsafe { with_axes::<2>(&tensor, flags) },
+        // SAFETY: as above.
+        3 => unsafe { with_axes::<3>(&tensor, flags) },
+        // SAFETY: as above.
+        4 => unsafe { with_axes::<4>(&tensor, flags) },
+        // SAFETY: as above, or there are no axes.
+        _ => unsafe { with_any_axes(&tensor, flags, ndim) },
     }
 }
 
-unsafe fn with_axes<const N: usize>(place: *const DLTensor, flags: u64) -> Result<Facts> {
-    let tensor = &unsafe { place.read() };
-    // The numbers are copied out: the producer may change them, and they die with the struct.
+/// Reads a tensor of `N` axes. The numbers are copied out: the producer may change them, and they die with the struct.
+///
+/// # Safety
+///
+/// `shape` points to `N` numbers, and so does `strides`, unless it is null.
+unsafe fn with_axes<const N: usize>(tensor: &DLTensor, flags: u64) -> Result<Facts> {
+    // SAFETY: as the caller promises.
     let shape = unsafe { tensor.shape.cast::<[i64; N]>().read() };
     if tensor.strides.is_null() {
         return claims(tensor, flags, &shape, Order::C).validate();
     }
+    // SAFETY: not null, otherwise as the caller promises.
     let strides = unsafe { tensor.strides.cast::<[i64; N]>().read() };
     claims(tensor, flags, &shape, &strides).validate()
 }
 
+/// As [`with_axes`], for any number of axes, also none.
+///
+/// # Safety
+///
+/// As [`with_axes`], for `ndim` numbers; without axes both pointers may be anything.
 #[cold]
-unsafe fn with_any_axes(place: *const DLTensor, flags: u64, ndim: usize) -> Result<Facts> {
-    let tensor = &unsafe { place.read() };
-    let numbers = |list: *mut i64| Dims::filled(ndim, |items| {
-        if ndim > 0 {
-            unsafe { ptr::copy_nonoverlapping(list.cast_const(), items.as_mut_ptr(), ndim) };
-        }
-    });
+unsafe fn with_any_axes(tensor: &DLTensor, flags: u64, ndim: usize) -> Result<Facts> {
+    let numbers = |list: *mut i64| {
+        Dims::filled(ndim, |items| {
+            for (axis, item) in items.iter_mut().enumerate() {
+                // SAFETY: one of `ndim` numbers, as the caller promises.
+                *item = unsafe { list.wrapping_add(axis).read() };
+            }
+        })
+    };
     let shape = numbers(tensor.shape);
     if ndim == 0 || tensor.strides.is_null() {
         return claims(tensor, flags, &*shape, Order::C).validate();
