@@ -116,8 +116,22 @@ class Tensor:
     # What a struct points to must outlive it, whoever holds it, so nothing is ever freed.
     alive = {}
 
-    def __init__(self, form="versioned", *, shape=(2, 3), strides=(3, 1), ndim=None, dtype=FLOAT32, device=(CPU, 0),
-                 data=None, byte_offset=0, version=(1, 0), flags=0, deleter=True, sealed=True):
+    def __init__(
+        self,
+        form="versioned",
+        *,
+        shape=(2, 3),
+        strides=(3, 1),
+        ndim=None,
+        dtype=FLOAT32,
+        device=(CPU, 0),
+        data=None,
+        byte_offset=0,
+        version=(1, 0),
+        flags=0,
+        deleter=True,
+        sealed=True,
+    ):
         self.form, self.device, self.released = form, device, 0
         self.room = ctypes.create_string_buffer(1024)
         # 256 bytes before the first element are there for strides that go backwards.

@@ -17,7 +17,11 @@ def run(program, *, timeout=60, limited=False):
     environment = {**os.environ, "PYTHONPATH": str(HERE), "RUST_BACKTRACE": "0"}
     done = subprocess.run(
         [sys.executable, "-X", "faulthandler", "-c", program],
-        env=environment, capture_output=True, text=True, timeout=timeout, check=False,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=timeout,
+        check=False,
     )
     assert done.returncode == 0, f"exit status {done.returncode}\n{done.stdout}{done.stderr}"
     return done.stdout

@@ -1,4 +1,4 @@
-"""What people expect of an array object besides the protocols: attributes, `len`, `repr`, NumPy functions, weak references."""
+"""What people expect of an array object besides the protocols: attributes, `len`, `repr`, NumPy, weak references."""
 
 import copy
 import gc
@@ -88,8 +88,12 @@ def test_numpy_functions():
     assert np.asarray(array).__array_interface__["data"][0] == where
     assert np.asarray(array).flags.writeable
     assert np.array(array, copy=False).__array_interface__["data"][0] == where
-    for copied in (np.array(array), np.array(array, copy=True), np.asarray(array, dtype="f8"),
-        np.asarray(array, copy=True)):
+    for copied in (
+        np.array(array),
+        np.array(array, copy=True),
+        np.asarray(array, dtype="f8"),
+        np.asarray(array, copy=True),
+    ):
         assert copied.__array_interface__["data"][0] != where
         copied[...] = 7
     assert interop_demo.checksum(array) == 12
@@ -117,8 +121,11 @@ def test_wrong_calls_of_array():
             array.__array__(*arguments, **keywords)
 
 
-@pytest.mark.parametrize("make", [lambda: Array.full((2,), 0), lambda: interop_demo.edges(Array.full((2, 3, 3), 0))],
-                         ids=["Array", "returned"])
+@pytest.mark.parametrize(
+    "make",
+    [lambda: Array.full((2,), 0), lambda: interop_demo.edges(Array.full((2, 3, 3), 0))],
+    ids=["Array", "returned"],
+)
 def test_weak_references(make):
     """Bug 164."""
     made = make()
@@ -133,8 +140,11 @@ def test_weak_references(make):
     assert len(gone) == 1
 
 
-@pytest.mark.parametrize("make", [lambda: Array.full((2,), 0), lambda: interop_demo.edges(Array.full((2, 3, 3), 0))],
-                         ids=["Array", "returned"])
+@pytest.mark.parametrize(
+    "make",
+    [lambda: Array.full((2,), 0), lambda: interop_demo.edges(Array.full((2, 3, 3), 0))],
+    ids=["Array", "returned"],
+)
 def test_no_pickling(make):
     """Bug 162: memory that is shared in place does not travel in a pickle; a TypeError says so."""
     for protocol in range(pickle.HIGHEST_PROTOCOL + 1):
@@ -154,9 +164,19 @@ def test_names_and_texts():
     """The module says where its parts come from and what they do."""
     assert Array.__module__ == "interop_demo"
     assert interop_demo.ArrayError.__name__ == "ArrayError"
-    for name in ("Array", "asarray", "describe", "parse_cai", "scale_", "checksum", "blur_", "edges",
+    for name in (
+        "Array",
+        "asarray",
+        "describe",
+        "parse_cai",
+        "scale_",
+        "checksum",
+        "blur_",
+        "edges",
         "live_allocations",
-                 "live_exports", "pending_releases"):
+        "live_exports",
+        "pending_releases",
+    ):
         assert getattr(interop_demo, name).__doc__
     for name in ("__dlpack__", "__dlpack_device__", "shape", "full", "__array__"):
         assert getattr(Array, name).__doc__
@@ -194,10 +214,15 @@ def test_a_type_is_not_taken_for_another():
     for number in range(300):
         kind = {"__array_interface__": np.ones(2).__array_interface__} if number % 2 else {}
         tensor = Tensor("legacy", device=(1 if number % 2 else 2, 0))
-        made = type("Made", (), {
-            "__dlpack_device__": lambda self, tensor=tensor: tensor.device,
-            "__dlpack__": lambda self, tensor=tensor, **wishes: tensor.capsule(), **kind,
-        })
+        made = type(
+            "Made",
+            (),
+            {
+                "__dlpack_device__": lambda self, tensor=tensor: tensor.device,
+                "__dlpack__": lambda self, tensor=tensor, **wishes: tensor.capsule(),
+                **kind,
+            },
+        )
         facts = interop_demo.describe(made())
         assert facts["device"] == tensor.device
         assert facts["stream"] == (None if number % 2 else 1)

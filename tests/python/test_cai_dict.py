@@ -1,4 +1,4 @@
-"""`parse_cai`: the keys shape, data, version, stream and mask, and what a dict may be (R25 to R49, bugs 1, 2, 77, 154 to 156).
+"""`parse_cai`: the keys shape, data, version, stream and mask, and what a dict may be (R25 to R49, bugs 1, 2, 77, 154).
 
 The types of elements are in test_cai_types.py, strides in test_cai_strides.py.
 """
@@ -46,18 +46,27 @@ LEGAL = table(
     ("shape-namedtuple", {"shape": Pair(2, 3)}, {}),
     ("shape-ones", {"shape": (1, 1)}, {"shape": (1, 1), "strides": (1, 1), "nbytes": 4}),
     ("shape-64-axes", {"shape": (1,) * 64}, {"shape": (1,) * 64, "strides": (1,) * 64, "nbytes": 4}),
-    ("shape-5d", {"shape": (2, 3, 4, 5, 6)},
-     {"shape": (2, 3, 4, 5, 6), "strides": (360, 120, 30, 6, 1), "nbytes": 2880}),
+    (
+        "shape-5d",
+        {"shape": (2, 3, 4, 5, 6)},
+        {"shape": (2, 3, 4, 5, 6), "strides": (360, 120, 30, 6, 1), "nbytes": 2880},
+    ),
     # more than 2 GiB (bug 166)
     ("shape-above-2**31", {"shape": (2**31 + 5,)}, {"shape": (2**31 + 5,), "strides": (1,), "nbytes": 4 * (2**31 + 5)}),
-    ("shape-2d-above-2**32", {"shape": (2**20, 2**20)},
-     {"shape": (2**20, 2**20), "strides": (2**20, 1), "nbytes": 2**42}),
+    (
+        "shape-2d-above-2**32",
+        {"shape": (2**20, 2**20)},
+        {"shape": (2**20, 2**20), "strides": (2**20, 1), "nbytes": 2**42},
+    ),
     # empty (R32, R33, bugs 76, 77, 165)
     ("empty", {"shape": (0,)}, {"shape": (0,), "strides": (1,), **EMPTY}),
     ("empty-null", {"shape": (0, 3), "data": (0, False)}, {"shape": (0, 3), "strides": (3, 1), **EMPTY}),
     ("empty-none", {"shape": (3, 0), "data": (None, False)}, {"shape": (3, 0), "strides": (1, 1), **EMPTY}),
-    ("empty-dangling", {"shape": (3, 0, 2), "data": (0xDEADBEEF, True)},
-     {"shape": (3, 0, 2), "strides": (2, 2, 1), "readonly": True, **EMPTY}),
+    (
+        "empty-dangling",
+        {"shape": (3, 0, 2), "data": (0xDEADBEEF, True)},
+        {"shape": (3, 0, 2), "strides": (2, 2, 1), "readonly": True, **EMPTY},
+    ),
     ("empty-huge-first", {"shape": (0, HUGE)}, {"shape": (0, HUGE), "strides": (HUGE, 1), **EMPTY}),
     ("empty-huge-around", {"shape": (HUGE, 0, HUGE)}, {"shape": (HUGE, 0, HUGE), "strides": (HUGE, HUGE, 1), **EMPTY}),
     ("empty-last-address", {"shape": (0,), "data": (2**64 - 1, False)}, {"shape": (0,), "strides": (1,), **EMPTY}),
@@ -76,8 +85,11 @@ LEGAL = table(
     ("version-enum", {"version": Number.THREE}, {}),
     # stream (R43, R45, bugs 1, 2)
     ("stream-none", {"stream": None}, {}),
-    *((f"stream-{stream:#x}-version-{version}", {"stream": stream, "version": version}, {"stream": stream})
-      for version in range(4) for stream in (1, 2, 0x7F00_1234_5670)),
+    *(
+        (f"stream-{stream:#x}-version-{version}", {"stream": stream, "version": version}, {"stream": stream})
+        for version in range(4)
+        for stream in (1, 2, 0x7F00_1234_5670)
+    ),
     ("stream-highest", {"stream": 2**64 - 1}, {"stream": 2**64 - 1}),
     ("stream-numpy", {"stream": np.int64(2)}, {"stream": 2}),
     # mask (R39)
@@ -93,8 +105,10 @@ MAPPINGS = table(
     ("subclass", Subclass),
     ("user-dict", collections.UserDict),
     ("chain-map", collections.ChainMap),
-    ("defaultdict",
-        lambda keys: collections.defaultdict(lambda: pytest.fail("asked for a key that is not there"), keys)),
+    (
+        "defaultdict",
+        lambda keys: collections.defaultdict(lambda: pytest.fail("asked for a key that is not there"), keys),
+    ),
     ("backwards", lambda keys: dict(reversed(keys.items()))),
     ("keys-of-all-kinds", lambda keys: {1: 2, None: 3, **keys, ("shape",): 4}),
 )
@@ -116,8 +130,13 @@ def test_any_mapping_will_do_and_stays_as_it_is(mapping):
 
 def test_reading_leaves_no_trace():
     """A dict is as it was, and so are the numbers of references to what is in it; a refusal changes nothing either."""
-    values = {"shape": (2000, 3000), "typestr": "<f4 or not"[:3], "data": (0x123456, False), "version": 3,
-        "strides": None}
+    values = {
+        "shape": (2000, 3000),
+        "typestr": "<f4 or not"[:3],
+        "data": (0x123456, False),
+        "version": 3,
+        "strides": None,
+    }
     kept = [values[key] for key in ("shape", "typestr", "data")]
     counts = [sys.getrefcount(value) for value in kept]
     for _ in range(100):
@@ -287,6 +306,7 @@ def test_a_list_that_grows_while_it_is_read(key):
     run(
         f"""
         import interop_demo
+        from interfaces import DICT
 
         class Grows:
             def __index__(self):
@@ -295,12 +315,13 @@ def test_a_list_that_grows_while_it_is_read(key):
 
         numbers = [Grows()]
         try:
-            interop_demo.parse_cai({{"shape": (2,), "typestr": "<f4", "data": (4096, False), "version": 3, "{key}": numbers}})
+            interop_demo.parse_cai({{**DICT, "{key}": numbers}})
         except interop_demo.ArrayError as error:
             assert "{key}" in str(error), error
         assert len(numbers) < 1000
         """,
-        limited=True, timeout=10,
+        limited=True,
+        timeout=10,
     )
 
 

@@ -44,8 +44,8 @@ LEGAL = table(
     ("one-c-order-4d", {"shape": (1, 1, 768, 768), "strides": (2359296, 2359296, 3072, 4)}, (589824, 589824, 768, 1)),
 )
 
-# Nothing in an empty array has a place, so any strides will do (bugs 74, 76); shape (100, 0, 20). A stride that cannot be
-# counted in elements, and one that runs backwards, comes back as some other: `...` below.
+# Nothing in an empty array has a place, so any strides will do (bugs 74, 76); shape (100, 0, 20). A stride that cannot
+# be counted in elements, and one that runs backwards, comes back as some other: `...` below.
 EMPTY = table(
     ("compact", (80, 80, 4), (20, 20, 1)),
     ("zero", (0, 0, 0), (0, 0, 0)),
@@ -148,15 +148,19 @@ def test_the_three_spellings_of_c_order():
 def test_views_of_numpy_arrays(seed):
     """R31: what NumPy says of a random view is what comes back."""
     random = np.random.default_rng(seed)
-    array = np.zeros(random.integers(1, 5, size=random.integers(1, 5)),
-        dtype=random.choice(["<f4", "<i8", "|u1", "<c16"]))
+    array = np.zeros(
+        random.integers(1, 5, size=random.integers(1, 5)), dtype=random.choice(["<f4", "<i8", "|u1", "<c16"])
+    )
     for axis in range(array.ndim):
         step = random.choice([-2, -1, 1, 2, 3])
         array = array[(slice(None),) * axis + (slice(None, None, step),)]
     array = array.transpose(random.permutation(array.ndim))
     interface = array.__array_interface__
-    given = {**dict_with(typestr=array.dtype.str, strides=array.strides), "shape": array.shape,
-        "data": interface["data"]}
+    given = {
+        **dict_with(typestr=array.dtype.str, strides=array.strides),
+        "shape": array.shape,
+        "data": interface["data"],
+    }
     facts = interop_demo.parse_cai(given)
     assert facts["dtype"] == array.dtype.str
     assert facts["shape"] == array.shape

@@ -21,33 +21,114 @@ LEGAL = [
 
 @pytest.mark.parametrize(
     ("typestr", "dtype", "size"),
-    [pytest.param(text, dtype, size, id=f"{type(text).__name__} {text}") for texts, dtype,
-        size in LEGAL for text in texts],
+    [
+        pytest.param(text, dtype, size, id=f"{type(text).__name__} {text}")
+        for texts, dtype, size in LEGAL
+        for text in texts
+    ],
 )
 def test_legal(typestr, dtype, size):
     assert_facts(interop_demo.parse_cai(dict_with(typestr=typestr)), dtype=dtype, nbytes=6 * size)
 
 
 NONSENSE = [
-    "", "<", "<f", "f4", "4", "4f<", "<<f4", "<ff4", "<f4<f4", "<f4 ", " <f4", "< f4", "<f 4", "<f4\n", "\t<f4",
-    "<f4\0", "\0",
-    "<f-4", "<f+4", "<f4.0", "<f4e0", "<f0x4", "<f1_6", "<fN", "!f4", "@f4", "~f4", "-f4", "<F4", "<I4", "<B1", "|B1",
+    "",
+    "<",
+    "<f",
+    "f4",
+    "4",
+    "4f<",
+    "<<f4",
+    "<ff4",
+    "<f4<f4",
+    "<f4 ",
+    " <f4",
+    "< f4",
+    "<f 4",
+    "<f4\n",
+    "\t<f4",
+    "<f4\0",
+    "\0",
+    "<f-4",
+    "<f+4",
+    "<f4.0",
+    "<f4e0",
+    "<f0x4",
+    "<f1_6",
+    "<fN",
+    "!f4",
+    "@f4",
+    "~f4",
+    "-f4",
+    "<F4",
+    "<I4",
+    "<B1",
+    "|B1",
     "<f٤",
-    "<ｆ4", "<f４", "＜f4", "é", "\U0001f600", "<\U0001f6004", "float32", "bfloat16", "f32", "int", "<f4,<f4", "(2,)<f4",
+    "<ｆ4",
+    "<f４",
+    "＜f4",
+    "é",
+    "\U0001f600",
+    "<\U0001f6004",
+    "float32",
+    "bfloat16",
+    "f32",
+    "int",
+    "<f4,<f4",
+    "(2,)<f4",
     "<2f4",
 ]
 # `=` is outside the grammar of the interface; everything else is what NumPy writes on other machines.
 FOREIGN = ["=f4", "=u1", "=b1", "=V8", ">i2", ">i4", ">i8", ">u2", ">u8", ">f2", ">f4", ">f8", ">c8", ">c16"]
 NO_ORDER = ["|i2", "|i4", "|u8", "|f2", "|f4", "|f8", "|c8"]
 SIZES = [
-    "<b0", "|b2", "<b4", "<i0", "<i3", "<i16", "<u0", "<u5", "<u16", "<f0", "<f1", "<f3", "<f10", "<f12", "<f16",
+    "<b0",
+    "|b2",
+    "<b4",
+    "<i0",
+    "<i3",
+    "<i16",
+    "<u0",
+    "<u5",
+    "<u16",
+    "<f0",
+    "<f1",
+    "<f3",
+    "<f10",
+    "<f12",
+    "<f16",
     "<f32",
-    "<c0", "<c2", "<c4", "<c24", "<c32", "<f256", "<i264", "<f260", "<f8589934592", "<f18446744073709551620",
+    "<c0",
+    "<c2",
+    "<c4",
+    "<c24",
+    "<c32",
+    "<f256",
+    "<i264",
+    "<f260",
+    "<f8589934592",
+    "<f18446744073709551620",
     "<f" + "9" * 400,
 ]
 KINDS = [
-    "|O8", "<O8", "|S4", "|S0", "<S4", "<U4", "|U4", "<M8", "<M8[ns]", "<m8", "<m8[us]", "|t1", "|t8", "|?1", "|g8",
-    "<e2", "|a4",
+    "|O8",
+    "<O8",
+    "|S4",
+    "|S0",
+    "<S4",
+    "<U4",
+    "|U4",
+    "<M8",
+    "<M8[ns]",
+    "<m8",
+    "<m8[us]",
+    "|t1",
+    "|t8",
+    "|?1",
+    "|g8",
+    "<e2",
+    "|a4",
 ]
 OPAQUE = ["<V1", "<V2", "<V8", ">V8", "|V0", "|V65536", "|V131070", "|V" + "9" * 30, "|V", "|V-1"]
 
@@ -62,15 +143,17 @@ def test_text_that_is_no_unicode(typestr):
     assert_refused(dict_with(typestr=typestr), ArrayError, "typestr")
 
 
-@pytest.mark.parametrize("typestr",
+@pytest.mark.parametrize(
+    "typestr",
     [None, b"<f4", bytearray(b"<f4"), 4, 4.0, True, ("<f4",), ["<f4"], np.dtype("<f4"), np.float32, float, {}],
-    ids=repr)
+    ids=repr,
+)
 def test_no_text(typestr):
     assert_refused(dict_with(typestr=typestr), TypeError, "typestr")
 
 
 def test_messages_help():
-    """R17, bug 101: `<V2`, PyTorch's bfloat16, is told to use DLPack; `>f4` what the native spelling is; a text is cut."""
+    """R17, bug 101: `<V2`, PyTorch's bfloat16, is told to use DLPack; `>f4` the native spelling; a text is cut."""
     with pytest.raises(ArrayError, match="bfloat16 array goes through DLPack"):
         interop_demo.parse_cai(dict_with(typestr="<V2"))
     with pytest.raises(ArrayError, match='found ">f4", allowed: the native byte order, "<f4"'):
@@ -83,8 +166,13 @@ def test_messages_help():
 def test_every_text_of_two_and_three_characters():
     """R40: the ones that are taken are the ones in the table, and nothing else happens (bug 109)."""
     characters = "<>|= bBiufcVOSUMmt0123456789"
-    accepted = {order + kind + size for order in characters for kind in characters for size in ["", *characters]
-                if accepts(order + kind + size)}
+    accepted = {
+        order + kind + size
+        for order in characters
+        for kind in characters
+        for size in ["", *characters]
+        if accepts(order + kind + size)
+    }
     expected = {text for texts, *_ in LEGAL for text in texts if len(text) == 3}
     expected |= {f"|V{size}" for size in range(1, 10)}
     assert accepted == expected
@@ -140,12 +228,16 @@ def test_descr_that_says_no_more_than_the_typestr(descr):
     assert_facts(interop_demo.parse_cai(dict_with(descr=descr)))
 
 
-@pytest.mark.parametrize("dtype", [
-    np.dtype([("a", "u1"), ("b", "<f4")], align=True),
-    np.dtype([("a", "<f4", (2, 2)), ("b", [("c", "<i8"), ("d", "u1", 3)])]),
-    np.dtype({"names": ["x", "y"], "formats": ["<f4", "<f8"], "offsets": [4, 16], "itemsize": 32}),
-    np.dtype([(("title", "name"), "<i4"), ("other", "?")]),
-], ids=str)
+@pytest.mark.parametrize(
+    "dtype",
+    [
+        np.dtype([("a", "u1"), ("b", "<f4")], align=True),
+        np.dtype([("a", "<f4", (2, 2)), ("b", [("c", "<i8"), ("d", "u1", 3)])]),
+        np.dtype({"names": ["x", "y"], "formats": ["<f4", "<f8"], "offsets": [4, 16], "itemsize": 32}),
+        np.dtype([(("title", "name"), "<i4"), ("other", "?")]),
+    ],
+    ids=str,
+)
 def test_descr_of_numpy(dtype):
     """What NumPy writes for its own records."""
     found = interop_demo.parse_cai(dict_with(typestr=dtype.str, descr=dtype.descr))
@@ -213,15 +305,19 @@ def test_bad_records(size, descr, error):
     assert caught.type is error
 
 
-@pytest.mark.parametrize(("typestr", "descr"), [
-    ("<f4", [("", "<i4")]),
-    ("<f4", [("x", "<f2"), ("y", "<f2")]),
-    ("<f4", [("", "|V4")]),
-    ("<c8", [("re", "<f4"), ("im", "<f4")]),
-    ("|b1", [("", "|u1")]),
-    ("<f8", [("x", "<f4", (2,))]),
-    ("<f8", [("x", [("y", "<f8")])]),
-], ids=repr)
+@pytest.mark.parametrize(
+    ("typestr", "descr"),
+    [
+        ("<f4", [("", "<i4")]),
+        ("<f4", [("x", "<f2"), ("y", "<f2")]),
+        ("<f4", [("", "|V4")]),
+        ("<c8", [("re", "<f4"), ("im", "<f4")]),
+        ("|b1", [("", "|u1")]),
+        ("<f8", [("x", "<f4", (2,))]),
+        ("<f8", [("x", [("y", "<f8")])]),
+    ],
+    ids=repr,
+)
 def test_descr_that_contradicts_the_typestr(typestr, descr):
     assert_refused(dict_with(typestr=typestr, descr=descr), ArrayError, "descr")
 
@@ -265,5 +361,6 @@ def test_few_lists_that_say_much():
         else:
             raise SystemExit("taken")
         """,
-        limited=True, timeout=20,
+        limited=True,
+        timeout=20,
     )

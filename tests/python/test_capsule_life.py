@@ -1,4 +1,4 @@
-"""How capsules live: their names, who takes them, and that each struct is released once (R59, R94, R107 to R112, bugs 20 to 31)."""
+"""How capsules live: names, who takes them, that each is released once (R59, R94, R107 to R112, bugs 20 to 31)."""
 
 import contextlib
 import gc
@@ -49,10 +49,23 @@ def test_never_taken(form):
     assert tensor.released == 0
 
 
-@pytest.mark.parametrize("name", [
-    b"", b"dltensor_", b"dltensor_versioned_", b"DLTENSOR", b"used_dltensor", b"used_dltensor_versioned", b"foo",
-    b"dlpack_exchange_api", b"\xff\xfe", b"x" * 4096, None,
-], ids=lambda name: repr(name)[:30])
+@pytest.mark.parametrize(
+    "name",
+    [
+        b"",
+        b"dltensor_",
+        b"dltensor_versioned_",
+        b"DLTENSOR",
+        b"used_dltensor",
+        b"used_dltensor_versioned",
+        b"foo",
+        b"dlpack_exchange_api",
+        b"\xff\xfe",
+        b"x" * 4096,
+        None,
+    ],
+    ids=lambda name: repr(name)[:30],
+)
 @pytest.mark.parametrize("way", ["capsule", "producer"])
 def test_other_names(name, way):
     """Bug 142: not taken, not looked into, not renamed; the pointer leads nowhere."""
@@ -117,19 +130,23 @@ def test_no_capsule_at_all(value):
 
 
 @pytest.mark.parametrize("form", FORMS)
-@pytest.mark.parametrize(("consume", "fields", "error"), [
-    pytest.param(lambda c: interop_demo.scale_(c, 2.0), {"strides": (0, 0), "flags": 0}, ArrayError,
-        id="scale-overlapping"),
-    pytest.param(lambda c: interop_demo.scale_(c, 2.0), {"dtype": (6, 8, 1)}, ArrayError, id="scale-bool"),
-    pytest.param(lambda c: interop_demo.scale_(c, 2.0), {"device": (2, 0)}, ArrayError, id="scale-cuda"),
-    pytest.param(lambda c: interop_demo.scale_(c, "two"), {}, TypeError, id="scale-by-a-text"),
-    pytest.param(interop_demo.checksum, {"dtype": (5, 64, 1)}, ArrayError, id="checksum-complex"),
-    pytest.param(interop_demo.checksum, {"dtype": (17, 4, 1)}, ArrayError, id="checksum-4-bits"),
-    pytest.param(interop_demo.checksum, {"device": (2, 1), "data": 0x1000}, ArrayError, id="checksum-cuda"),
-    pytest.param(lambda c: interop_demo.describe(c, stream=0), {}, ArrayError, id="stream-0"),
-    pytest.param(lambda c: interop_demo.describe(c, stream="s"), {}, TypeError, id="stream-text"),
-    pytest.param(lambda c: interop_demo.describe(c, strean=1), {}, TypeError, id="wrong-keyword"),
-])
+@pytest.mark.parametrize(
+    ("consume", "fields", "error"),
+    [
+        pytest.param(
+            lambda c: interop_demo.scale_(c, 2.0), {"strides": (0, 0), "flags": 0}, ArrayError, id="scale-overlapping"
+        ),
+        pytest.param(lambda c: interop_demo.scale_(c, 2.0), {"dtype": (6, 8, 1)}, ArrayError, id="scale-bool"),
+        pytest.param(lambda c: interop_demo.scale_(c, 2.0), {"device": (2, 0)}, ArrayError, id="scale-cuda"),
+        pytest.param(lambda c: interop_demo.scale_(c, "two"), {}, TypeError, id="scale-by-a-text"),
+        pytest.param(interop_demo.checksum, {"dtype": (5, 64, 1)}, ArrayError, id="checksum-complex"),
+        pytest.param(interop_demo.checksum, {"dtype": (17, 4, 1)}, ArrayError, id="checksum-4-bits"),
+        pytest.param(interop_demo.checksum, {"device": (2, 1), "data": 0x1000}, ArrayError, id="checksum-cuda"),
+        pytest.param(lambda c: interop_demo.describe(c, stream=0), {}, ArrayError, id="stream-0"),
+        pytest.param(lambda c: interop_demo.describe(c, stream="s"), {}, TypeError, id="stream-text"),
+        pytest.param(lambda c: interop_demo.describe(c, strean=1), {}, TypeError, id="wrong-keyword"),
+    ],
+)
 def test_errors_half_way(form, consume, fields, error):
     """Bug 22: released once when an import is of no use, not at all when it was not taken."""
     if form == "legacy":
@@ -145,8 +162,11 @@ def test_errors_half_way(form, consume, fields, error):
 
 
 @pytest.mark.parametrize("form", FORMS)
-@pytest.mark.parametrize("fields", [{"shape": (0,), "strides": (1,)}, {"shape": (3, 0, 2), "strides": None, "data": 0}],
-                         ids=["empty", "empty-null"])
+@pytest.mark.parametrize(
+    "fields",
+    [{"shape": (0,), "strides": (1,)}, {"shape": (3, 0, 2), "strides": None, "data": 0}],
+    ids=["empty", "empty-null"],
+)
 def test_empty_tensors_are_released(form, fields):
     """Bug 25."""
     tensor = Tensor(form, **fields)
@@ -234,7 +254,7 @@ def test_a_hidden_struct_is_not_read_before_it_is_taken(form):
 
 @pytest.mark.parametrize("form", FORMS)
 def test_the_struct_is_copied_out(form):
-    """Bug 31: shape and strides are not looked at again after the import, and neither is the rest but for the deleter."""
+    """Bug 31: shape and strides are not looked at again after the import, nor anything else but the deleter."""
     tensor = Tensor(form, sealed=False)
     tensor.floats(6)[:] = range(6)
     array = interop_demo.asarray(tensor.capsule())

@@ -1,4 +1,4 @@
-"""Import through the C exchange table of a type (R158 to R171, bugs 159, 163). The tables are made here, of ctypes functions."""
+"""Import through the C exchange table of a type, made here of ctypes functions (R158 to R171, bugs 159, 163)."""
 
 import ctypes
 
@@ -84,9 +84,15 @@ def test_both_names_and_both_kinds_of_value(name, value):
 def test_the_facts_of_a_table():
     tensor = Tensor(shape=(4, 5), strides=(1, 4), dtype=(4, 16, 1), flags=READ_ONLY, byte_offset=8)
     assert interop_demo.describe(make(tensor)) == {
-        "protocol": "exchange", "device": (1, 0), "dtype": "bfloat16", "shape": (4, 5), "strides": (1, 4),
+        "protocol": "exchange",
+        "device": (1, 0),
+        "dtype": "bfloat16",
+        "shape": (4, 5),
+        "strides": (1, 4),
         "readonly": True,
-        "data": tensor.memory + 8, "nbytes": 40, "stream": None,
+        "data": tensor.memory + 8,
+        "nbytes": 40,
+        "stream": None,
     }
     assert tensor.released == 1
 
@@ -117,17 +123,49 @@ def test_older_tables_are_looked_for(major):
     assert interop_demo.describe(make(value=in_capsule(chain)))["protocol"] == "exchange"
 
 
-@pytest.mark.parametrize("value", [
-    lambda: in_capsule(table(2)), lambda: in_capsule(table(0)), lambda: in_capsule(table(2, previous=table(3))),
-    lambda: in_capsule(table(from_object=False)), lambda: in_capsule(table(), b"dlpack_exchange"),
-    lambda: in_capsule(8, b"dltensor"),
-    lambda: None, lambda: "table", lambda: 1.5, lambda: True, lambda: 0, lambda: -1, lambda: 8, lambda: table() + 1,
-    lambda: 2**64,
-    lambda: 2**200, lambda: object(), lambda: property(lambda self: in_capsule(table())),
-],
-ids=["major-2", "major-0", "no-major-1", "null-function", "name", "tensor-capsule", "none", "str", "float", "bool",
-    "zero",
-        "negative", "small", "unaligned", "2**64", "2**200", "object", "property"])
+@pytest.mark.parametrize(
+    "value",
+    [
+        lambda: in_capsule(table(2)),
+        lambda: in_capsule(table(0)),
+        lambda: in_capsule(table(2, previous=table(3))),
+        lambda: in_capsule(table(from_object=False)),
+        lambda: in_capsule(table(), b"dlpack_exchange"),
+        lambda: in_capsule(8, b"dltensor"),
+        lambda: None,
+        lambda: "table",
+        lambda: 1.5,
+        lambda: True,
+        lambda: 0,
+        lambda: -1,
+        lambda: 8,
+        lambda: table() + 1,
+        lambda: 2**64,
+        lambda: 2**200,
+        lambda: object(),
+        lambda: property(lambda self: in_capsule(table())),
+    ],
+    ids=[
+        "major-2",
+        "major-0",
+        "no-major-1",
+        "null-function",
+        "name",
+        "tensor-capsule",
+        "none",
+        "str",
+        "float",
+        "bool",
+        "zero",
+        "negative",
+        "small",
+        "unaligned",
+        "2**64",
+        "2**200",
+        "object",
+        "property",
+    ],
+)
 def test_what_is_no_table_is_ignored(value):
     """R160, R162, bug 159: the method of the object is asked."""
     producer = Fast(Tensor(), __dlpack_c_exchange_api__=value())
@@ -161,7 +199,7 @@ def test_the_table_of_an_instance_is_none():
 
 @pytest.mark.parametrize("stream", [None, 7])
 def test_memory_of_a_device_goes_by_the_method(stream):
-    """A table orders nothing, so what a stream works on is asked for with the stream; the first tensor is given back."""
+    """A table orders nothing: the memory of a device is asked for with the stream, and the first tensor given back."""
     fast, tensor = Tensor(device=(CUDA, 0)), Tensor(device=(CUDA, 0))
     producer = Fast(fast, tensor, __dlpack_c_exchange_api__=in_capsule(table()))
     facts = interop_demo.describe(producer, stream=stream)
@@ -171,10 +209,18 @@ def test_memory_of_a_device_goes_by_the_method(stream):
     assert tensor.released == 1
 
 
-@pytest.mark.parametrize(("fields", "place"), [
-    ({"ndim": -1}, "ndim"), ({"data": 0}, "data"), ({"shape": (2, -3)}, "shape"), ({"dtype": (2, 8, 1)}, "dtype"),
-    ({"version": (2, 0)}, "version"), ({"device": (77, 0)}, "device"), ({"strides": (2**62, 1)}, "strides"),
-])
+@pytest.mark.parametrize(
+    ("fields", "place"),
+    [
+        ({"ndim": -1}, "ndim"),
+        ({"data": 0}, "data"),
+        ({"shape": (2, -3)}, "shape"),
+        ({"dtype": (2, 8, 1)}, "dtype"),
+        ({"version": (2, 0)}, "version"),
+        ({"device": (77, 0)}, "device"),
+        ({"strides": (2**62, 1)}, "strides"),
+    ],
+)
 def test_illegal_structs(fields, place):
     """As in a capsule: refused with the place and the class, and released once."""
     fast = Tensor(**fields)

@@ -51,9 +51,20 @@ def test_there_and_back_again():
     assert again.sum() == sum(6 * row + column for row in (1, 2, 3) for column in (0, 2, 4))
 
 
-@pytest.mark.parametrize("dtype",
-    ["float8_e3m4", "float8_e4m3", "float8_e4m3b11fnuz", "float8_e4m3fn", "float8_e4m3fnuz",
-                                   "float8_e5m2", "float8_e5m2fnuz", "float8_e8m0fnu", "complex64"])
+@pytest.mark.parametrize(
+    "dtype",
+    [
+        "float8_e3m4",
+        "float8_e4m3",
+        "float8_e4m3b11fnuz",
+        "float8_e4m3fn",
+        "float8_e4m3fnuz",
+        "float8_e5m2",
+        "float8_e5m2fnuz",
+        "float8_e8m0fnu",
+        "complex64",
+    ],
+)
 def test_types_that_numpy_does_not_exchange(dtype):
     """Bug 103: they go through Rust and back to JAX."""
     if not hasattr(jax.numpy, dtype):

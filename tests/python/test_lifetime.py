@@ -1,4 +1,4 @@
-"""Threads, the garbage collector, the end of the interpreter (R96 to R98, bugs 43, 47, 50 to 57)."""
+"""Threads, the interpreter's lock, the garbage collector (R96, R98, bugs 37, 43, 47, 50 to 54)."""
 
 import ctypes
 import gc
@@ -117,12 +117,18 @@ def test_a_deleter_never_waits_for_the_lock():
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="pthread_create by its name in libc")
-@pytest.mark.parametrize("drain", [
-    lambda: interop_demo.live_allocations(), lambda: interop_demo.describe(np.ones(2)),
-    lambda: Array.full((2,), 0).__dlpack__(),
-    lambda: Array.full((2,), 0).__dlpack_device__(), lambda: interop_demo.asarray(np.ones(2)),
-    lambda: Array.full((2,), 0).shape,
-], ids=["live_allocations", "describe", "__dlpack__", "__dlpack_device__", "asarray", "shape"])
+@pytest.mark.parametrize(
+    "drain",
+    [
+        lambda: interop_demo.live_allocations(),
+        lambda: interop_demo.describe(np.ones(2)),
+        lambda: Array.full((2,), 0).__dlpack__(),
+        lambda: Array.full((2,), 0).__dlpack_device__(),
+        lambda: interop_demo.asarray(np.ones(2)),
+        lambda: Array.full((2,), 0).shape,
+    ],
+    ids=["live_allocations", "describe", "__dlpack__", "__dlpack_device__", "asarray", "shape"],
+)
 def test_what_had_to_wait_is_released_soon(drain):
     array = Array.full((1000,), 1.0)
     references = sys.getrefcount(array)
@@ -243,9 +249,28 @@ def test_references_are_let_go_at_once():
 
 def test_references_to_modules_and_singletons_stay_as_they_are():
     """Bug 37."""
-    watched = [None, True, False, (), "", 0, 1, Ellipsis, sys, np, interop_demo, ctypes, sys.modules, Array, np.ndarray,
+    watched = [
+        None,
+        True,
+        False,
+        (),
+        "",
+        0,
+        1,
+        Ellipsis,
+        sys,
+        np,
+        interop_demo,
+        ctypes,
+        sys.modules,
+        Array,
+        np.ndarray,
         BufferError,
-               interop_demo.ArrayError, "max_version", "__dlpack__", "stream"]
+        interop_demo.ArrayError,
+        "max_version",
+        "__dlpack__",
+        "stream",
+    ]
     source, array = np.ones((2, 3)), Array.full((2, 3), 1.0)
 
     def everything():
@@ -254,8 +279,11 @@ def test_references_to_modules_and_singletons_stay_as_they_are():
         release_attached(take(array.__dlpack__()))
         np.from_dlpack(array)
         interop_demo.parse_cai({"shape": (2,), "typestr": "<f4", "data": (4096, False), "version": 3, "strides": None})
-        for wrong in (lambda: interop_demo.describe(3), lambda: array.__dlpack__(dl_device=(2, 0)),
-            lambda: array.__dlpack__(copied=1)):
+        for wrong in (
+            lambda: interop_demo.describe(3),
+            lambda: array.__dlpack__(dl_device=(2, 0)),
+            lambda: array.__dlpack__(copied=1),
+        ):
             try:
                 wrong()
             except (TypeError, BufferError):
@@ -269,106 +297,9 @@ def test_references_to_modules_and_singletons_stay_as_they_are():
         everything()
     gc.collect()
     after = [sys.getrefcount(value) for value in watched]
-    grown = {repr(value)[:40]: (was, now) for value, was,
-        now in zip(watched, before, after, strict=True) if abs(now - was) > 100}
+    grown = {
+        repr(value)[:40]: (was, now)
+        for value, was, now in zip(watched, before, after, strict=True)
+        if abs(now - was) > 100
+    }
     assert not grown
-
-
-# The end of the interpreter: exit status 0 (R97, bugs 55 to 57)
-
-ENDINGS = {
-    "live-objects": """
-        array = interop_demo.Array.full((10,), 1.0)
-        view, capsule, again = np.from_dlpack(array), array.__dlpack__(), interop_demo.asarray(np.ones(3))
-    """,
-    "a-cycle": """
-        class Node: pass
-        node = Node(); node.itself = node
-        node.array = interop_demo.Array.full((10,), 1.0)
-        node.view = np.from_dlpack(node.array)
-        np.kept = node
-    """,
-    "kept-by-a-builtin-module": """
-        import builtins
-        builtins.kept = [np.from_dlpack(interop_demo.Array.full((10,), 1.0)), interop_demo.asarray(np.ones(3))[1:].__dlpack__(max_version=(1, 0))]
-    """,
-    "never-released": """
-        kept = [take(interop_demo.Array.full((10,), 1.0).__dlpack__(max_version=version)) for version in (None, (1, 0))]
-    """,
-    "released-after-the-end": """
-        # As a static object of a C++ library does: from a function that runs when the process exits.
-        for version in (None, (1, 0)):
-            struct = take(interop_demo.Array.full((10,), 1.0).__dlpack__(max_version=version))
-            at_exit(struct.deleter, ctypes.addressof(struct), None)
-            struct = take(interop_demo.asarray(np.ones(3)).__dlpack__(max_version=version or (1, 0)))
-            at_exit(struct.deleter, ctypes.addressof(struct), None)
-    """,
-    "released-after-the-end-image": """
-        struct = take(interop_demo.edges(interop_demo.Array.full((4, 5, 3), 1.0)).__dlpack__(max_version=(1, 0)))
-        at_exit(struct.deleter, ctypes.addressof(struct), None)
-    """,
-    "parked": """
-        import threading
-        struct = take(interop_demo.Array.full((10,), 1.0).__dlpack__())
-        release(struct)
-        assert interop_demo.pending_releases() == 1
-    """,
-    "atexit": """
-        import atexit
-        array = interop_demo.Array.full((10,), 1.0)
-        struct = take(array.__dlpack__())
-        atexit.register(lambda: (release(struct), interop_demo.describe(array)))
-    """,
-    "weakref-finalize": """
-        import weakref
-        array = interop_demo.Array.full((10,), 1.0)
-        weakref.finalize(array, print)
-        class Last:
-            def __del__(self):
-                np.from_dlpack(array), interop_demo.checksum(array)
-        last = Last()
-    """,
-    "daemon-threads": """
-        import threading, time
-        def work():
-            while True:
-                array = interop_demo.Array.full((10,), 1.0)
-                np.from_dlpack(array), interop_demo.asarray(np.ones(3))
-                release(take(array.__dlpack__()))
-        for _ in range(4):
-            threading.Thread(target=work, daemon=True).start()
-        time.sleep(0.05)
-    """,
-    "sys-exit": """
-        array = interop_demo.Array.full((10,), 1.0)
-        view = np.from_dlpack(array)
-        sys.exit(0)
-    """,
-    "second-interpreter": """
-        try:
-            import _xxsubinterpreters as interpreters
-        except ImportError:
-            import _interpreters as interpreters
-        other = interpreters.create()
-        struct = take(interop_demo.Array.full((10,), 1.0).__dlpack__())
-        at_exit(struct.deleter, ctypes.addressof(struct), None)
-        kept = np.from_dlpack(interop_demo.Array.full((10,), 1.0))
-    """,
-}
-
-
-@pytest.mark.parametrize("ending", ENDINGS)
-@pytest.mark.parametrize("attempt", range(2))
-def test_the_end_of_the_interpreter(ending, attempt):
-    if "at_exit" in ENDINGS[ending] and sys.platform != "linux":
-        pytest.skip("__cxa_atexit by its name in libc")
-    beginning = """
-        import ctypes, sys
-        import numpy as np
-        import interop_demo
-        from capsules import release, take
-        at_exit = getattr(ctypes.CDLL(None), "__cxa_atexit", None)
-        if at_exit:
-            at_exit.argtypes = [ctypes.c_void_p] * 3
-    """
-    run(beginning + ENDINGS[ending])

@@ -56,10 +56,15 @@ def test_there_and_back(dtype, layout):
     assert facts["protocol"] == "dlpack_versioned"
     assert facts["data"] == (address(array) if array.size else 0)
     strides = facts["strides"]
-    assert all(extent == 1 or array.size == 0 or step * array.itemsize == real
-               for extent, step, real in zip(array.shape, strides, array.strides, strict=True))
+    assert all(
+        extent == 1 or array.size == 0 or step * array.itemsize == real
+        for extent, step, real in zip(array.shape, strides, array.strides, strict=True)
+    )
     assert {name: types_of(facts[name]) for name in ("shape", "strides", "data", "nbytes", "readonly")} == {
-        "shape": (tuple, *[int] * array.ndim), "strides": (tuple, *[int] * array.ndim), "data": int, "nbytes": int,
+        "shape": (tuple, *[int] * array.ndim),
+        "strides": (tuple, *[int] * array.ndim),
+        "data": int,
+        "nbytes": int,
         "readonly": bool,
     }
     back = np.from_dlpack(interop_demo.asarray(array))

@@ -1,4 +1,4 @@
-"""What an object can be: none at all, on which device, with an interface (R25, R49 to R53, R117 to R119, bugs 41, 153, 157)."""
+"""What an object can be: none at all, on which device, with an interface (R49 to R53, R117 to R119, bugs 153, 157)."""
 
 import collections
 import enum
@@ -23,11 +23,19 @@ def raising(error):
     return method
 
 
-@pytest.mark.parametrize(("function", "signature"), [
-    ("describe", "(obj, *, stream=None)"), ("asarray", "(obj, *, stream=None)"), ("parse_cai", "(d)"),
-    ("scale_", "(obj, factor)"), ("checksum", "(obj)"),
-    ("live_allocations", "()"), ("live_exports", "()"), ("pending_releases", "()"),
-])
+@pytest.mark.parametrize(
+    ("function", "signature"),
+    [
+        ("describe", "(obj, *, stream=None)"),
+        ("asarray", "(obj, *, stream=None)"),
+        ("parse_cai", "(d)"),
+        ("scale_", "(obj, factor)"),
+        ("checksum", "(obj)"),
+        ("live_allocations", "()"),
+        ("live_exports", "()"),
+        ("pending_releases", "()"),
+    ],
+)
 def test_signatures(function, signature):
     """The contract of the module, design section 9."""
     assert str(inspect.signature(getattr(interop_demo, function))) == signature
@@ -52,11 +60,21 @@ def test_half_a_producer():
 
 
 NOTHING = {
-    "none": None, "int": 3, "float": 1.5, "str": "array", "bytes": b"\0" * 16, "list": [1.0, 2.0],
+    "none": None,
+    "int": 3,
+    "float": 1.5,
+    "str": "array",
+    "bytes": b"\0" * 16,
+    "list": [1.0, 2.0],
     "memoryview": memoryview(b"ab"),
-    "dict": {"shape": (2,)}, "interface-dict": dict_with(), "object": object(), "class": Producer,
+    "dict": {"shape": (2,)},
+    "interface-dict": dict_with(),
+    "object": object(),
+    "class": Producer,
     "module": interop_demo,
-    "array-class": interop_demo.Array, "numpy-class": np.ndarray, "dtype": np.dtype("f4"),
+    "array-class": interop_demo.Array,
+    "numpy-class": np.ndarray,
+    "dtype": np.dtype("f4"),
     "device-only": type("D", (), {"__dlpack_device__": lambda self: (1, 0)})(),
     "module-none": type("M", (), {"__module__": None})(),
     "module-raises": type("M", (), {"__module__": property(raising(RuntimeError("no")))})(),
@@ -84,16 +102,33 @@ def test_the_message_names_class_and_protocols():
 # Devices (R117, R118)
 
 
-@pytest.mark.parametrize("device", [(Device.CPU, 0), (1, 3), (np.int64(1), np.int32(0)), (Device.CPU, Device.CPU)],
-    ids=repr)
+@pytest.mark.parametrize(
+    "device", [(Device.CPU, 0), (1, 3), (np.int64(1), np.int32(0)), (Device.CPU, Device.CPU)], ids=repr
+)
 def test_spellings_of_the_device(device):
     assert describe(Producer(Tensor(), device))["device"] == (1, 0)
 
 
-@pytest.mark.parametrize("device", [
-    None, 1, "cpu", (), (1,), (1, 0, 0), [1, 0], (1.0, 0), ("cpu", 0), (None, 0), (True, 0), (1, False), (1, None),
-    {1: 0},
-], ids=repr)
+@pytest.mark.parametrize(
+    "device",
+    [
+        None,
+        1,
+        "cpu",
+        (),
+        (1,),
+        (1, 0, 0),
+        [1, 0],
+        (1.0, 0),
+        ("cpu", 0),
+        (None, 0),
+        (True, 0),
+        (1, False),
+        (1, None),
+        {1: 0},
+    ],
+    ids=repr,
+)
 def test_bad_devices(device):
     producer = Producer(Tensor(), device)
     producer.device = device
@@ -102,8 +137,9 @@ def test_bad_devices(device):
     assert producer.asked == []
 
 
-@pytest.mark.parametrize("device", [(0, 0), (ROCM, 0), (77, 0), (-1, 0), (2, -1), (2**31, 0), (2**200, 0), (1, 2**40)],
-    ids=repr)
+@pytest.mark.parametrize(
+    "device", [(0, 0), (ROCM, 0), (77, 0), (-1, 0), (2, -1), (2**31, 0), (2**200, 0), (1, 2**40)], ids=repr
+)
 def test_devices_that_are_of_no_use(device):
     """Refused before a capsule is asked for: other devices have other rules about streams."""
     producer = Producer(Tensor(), device)
@@ -116,10 +152,11 @@ HOST = (CPU, CUDA_HOST, CUDA_MANAGED)
 
 
 @pytest.mark.parametrize("said", [(CPU, 0), (CUDA, 0), (CUDA, 1), (CUDA_HOST, 0), (CUDA_MANAGED, 2)], ids=repr)
-@pytest.mark.parametrize("found", [(CPU, 0), (CPU, 1), (CUDA, 0), (CUDA, 1), (CUDA_HOST, 0), (CUDA_MANAGED, 0)],
-    ids=repr)
+@pytest.mark.parametrize(
+    "found", [(CPU, 0), (CPU, 1), (CUDA, 0), (CUDA, 1), (CUDA_HOST, 0), (CUDA_MANAGED, 0)], ids=repr
+)
 def test_two_statements_about_the_device(said, found):
-    """R118: PyTorch calls pinned memory one thing here and another there, so the kinds that the host reaches are one."""
+    """R118: PyTorch calls pinned memory one thing here and another there, so all that the host reaches is one."""
     tensor = Tensor(device=found)
     producer = Producer(tensor, said)
     if said == found or (said[0] in HOST and found[0] in HOST):
@@ -153,10 +190,16 @@ def test_an_interface_without_a_driver():
     assert producer.asked == 1
 
 
-@pytest.mark.parametrize(("changes", "error", "place"), [
-    ({"mask": {}}, ArrayError, "mask"), ({"stream": 0}, ArrayError, "stream"), ({"shape": (2.0,)}, TypeError, "shape"),
-    ({"typestr": "<V2"}, ArrayError, "DLPack"), ({"version": 4}, ArrayError, "version"),
-])
+@pytest.mark.parametrize(
+    ("changes", "error", "place"),
+    [
+        ({"mask": {}}, ArrayError, "mask"),
+        ({"stream": 0}, ArrayError, "stream"),
+        ({"shape": (2.0,)}, TypeError, "shape"),
+        ({"typestr": "<V2"}, ArrayError, "DLPack"),
+        ({"version": 4}, ArrayError, "version"),
+    ],
+)
 def test_an_interface_is_checked_like_a_dict(changes, error, place):
     with pytest.raises(error, match=place):
         describe(Interface(dict_with(**changes)))

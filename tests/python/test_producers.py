@@ -33,10 +33,20 @@ def test_a_cpu_producer_is_asked_for_a_version_and_nothing_else(stream):
 
 
 @pytest.mark.parametrize("kind", [CUDA, CUDA_HOST, CUDA_MANAGED])
-@pytest.mark.parametrize(("stream", "passed", "known"), [
-    (None, 1, 1), (-1, -1, None), (1, 1, 1), (2, 2, 2), (0x7F00_1234_5670,) * 3, (np.int64(2), 2, 2), (2**63 + 8,) * 3,
-    (2**64 - 1,) * 3,
-], ids=repr)
+@pytest.mark.parametrize(
+    ("stream", "passed", "known"),
+    [
+        (None, 1, 1),
+        (-1, -1, None),
+        (1, 1, 1),
+        (2, 2, 2),
+        (0x7F00_1234_5670,) * 3,
+        (np.int64(2), 2, 2),
+        (2**63 + 8,) * 3,
+        (2**64 - 1,) * 3,
+    ],
+    ids=repr,
+)
 def test_a_cuda_producer_is_told_the_stream(kind, stream, passed, known):
     """R141, R144: always, as an exact int; None is the legacy default stream, never 0."""
     tensor = Tensor(device=(kind, 0))
@@ -71,14 +81,32 @@ class RaisingStream:
         raise RuntimeError("from the stream")
 
 
-@pytest.mark.parametrize(("stream", "error"), [
-    (0, ArrayError), (-2, ArrayError), (2**64, ArrayError), (2**200, ArrayError), (True, TypeError), (False, TypeError),
-    (1.0, TypeError), ("1", TypeError), ((), TypeError), (object(), TypeError), (Stream(1, 7), ArrayError),
-    (Stream(), (TypeError, ValueError)), (Stream(0), (TypeError, ValueError)),
-    (Stream(0, 1, 2), (TypeError, ValueError)),
-    (Stream("0", 7), TypeError), (Stream(0, None), TypeError), (Stream(0, -1), (ValueError, OverflowError)),
-    (Stream(0, 2**64), (ValueError, OverflowError)), (Stream(0, 1.0), TypeError), (RaisingStream(), RuntimeError),
-], ids=lambda value: getattr(value, "answer", None) and repr(value.answer))
+@pytest.mark.parametrize(
+    ("stream", "error"),
+    [
+        (0, ArrayError),
+        (-2, ArrayError),
+        (2**64, ArrayError),
+        (2**200, ArrayError),
+        (True, TypeError),
+        (False, TypeError),
+        (1.0, TypeError),
+        ("1", TypeError),
+        ((), TypeError),
+        (object(), TypeError),
+        (Stream(1, 7), ArrayError),
+        (Stream(), (TypeError, ValueError)),
+        (Stream(0), (TypeError, ValueError)),
+        (Stream(0, 1, 2), (TypeError, ValueError)),
+        (Stream("0", 7), TypeError),
+        (Stream(0, None), TypeError),
+        (Stream(0, -1), (ValueError, OverflowError)),
+        (Stream(0, 2**64), (ValueError, OverflowError)),
+        (Stream(0, 1.0), TypeError),
+        (RaisingStream(), RuntimeError),
+    ],
+    ids=lambda value: getattr(value, "answer", None) and repr(value.answer),
+)
 @pytest.mark.parametrize("kind", [CPU, CUDA])
 def test_bad_streams(stream, error, kind):
     """Refused before the producer is asked, whatever its device."""
@@ -108,7 +136,9 @@ def nothing(self):
 def cython(self, **wishes):
     """As Cython and pybind11 say it."""
     if wishes:
-        raise TypeError("__dlpack__(): incompatible function arguments. The following argument types are supported: ...")
+        raise TypeError(
+            "__dlpack__(): incompatible function arguments. The following argument types are supported: ..."
+        )
     return stream_only(self)
 
 
@@ -133,13 +163,17 @@ def test_old_signatures_are_told_the_stream(method, stream):
     assert producer.asked == [{"stream": stream or 1}]
 
 
-@pytest.mark.parametrize("make", [
-    lambda capsule: staticmethod(lambda stream=None: capsule),
-    lambda capsule: staticmethod(lambda: capsule),
-    lambda capsule: staticmethod(functools.partial(lambda capsule, **wishes: capsule, capsule)),
-    lambda capsule: property(lambda self: lambda max_version=None: capsule),
-    lambda capsule: classmethod(lambda cls, *, max_version, stream=None: capsule),
-], ids=["stream", "nothing", "partial", "property", "classmethod"])
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda capsule: staticmethod(lambda stream=None: capsule),
+        lambda capsule: staticmethod(lambda: capsule),
+        lambda capsule: staticmethod(functools.partial(lambda capsule, **wishes: capsule, capsule)),
+        lambda capsule: property(lambda self: lambda max_version=None: capsule),
+        lambda capsule: classmethod(lambda cls, *, max_version, stream=None: capsule),
+    ],
+    ids=["stream", "nothing", "partial", "property", "classmethod"],
+)
 def test_other_callables(make):
     tensor = Tensor("legacy")
     assert describe(producer_with(__dlpack__=make(tensor.capsule())))["data"] == tensor.memory
@@ -164,11 +198,21 @@ def test_methods_of_the_instance():
 # Errors of the producer's own (R52, R120, bugs 130, 144, 152)
 
 ERRORS = [
-    TypeError("bad dtype"), TypeError(), TypeError(7), ValueError("no"), BufferError("not exportable"),
+    TypeError("bad dtype"),
+    TypeError(),
+    TypeError(7),
+    ValueError("no"),
+    BufferError("not exportable"),
     RuntimeError("grad"),
-    AttributeError("inner"), KeyError("key"), OverflowError("big"), MemoryError(), StopIteration(), KeyboardInterrupt(),
+    AttributeError("inner"),
+    KeyError("key"),
+    OverflowError("big"),
+    MemoryError(),
+    StopIteration(),
+    KeyboardInterrupt(),
     SystemExit(3),
-    NotImplementedError(), UnicodeDecodeError("utf-8", b"\xff", 0, 1, "no"),
+    NotImplementedError(),
+    UnicodeDecodeError("utf-8", b"\xff", 0, 1, "no"),
 ]
 
 

@@ -41,8 +41,9 @@ def assert_same(array, twin):
 
 
 def random_number(generator, extent):
-    return generator.choice([None, generator.randint(-2 * extent - 2, 2 * extent + 2), 0, extent, -extent, 10**30,
-        -(10**30)])
+    return generator.choice(
+        [None, generator.randint(-2 * extent - 2, 2 * extent + 2), 0, extent, -extent, 10**30, -(10**30)]
+    )
 
 
 def random_key(generator, shape):
@@ -82,12 +83,29 @@ def test_slices_of_slices(seed):
 
 
 KEYS = [
-    (), ..., slice(None), (...,), (slice(None), ...), (..., slice(None)), (0, ...), (..., 0), (0, ..., 0),
+    (),
+    ...,
+    slice(None),
+    (...,),
+    (slice(None), ...),
+    (..., slice(None)),
+    (0, ...),
+    (..., 0),
+    (0, ..., 0),
     (..., 0, 0, 0),
-    (slice(None, None, -1),) * 3, (slice(0, 0), 1), (slice(5, 2), ...), (-1, -1, -1), (slice(-1, None, -1), 0),
-    (slice(0, 1, -1),), (slice(2, 0, -1),), (slice(None, None, 100), 1), (slice(10**30, None, -1),),
+    (slice(None, None, -1),) * 3,
+    (slice(0, 0), 1),
+    (slice(5, 2), ...),
+    (-1, -1, -1),
+    (slice(-1, None, -1), 0),
+    (slice(0, 1, -1),),
+    (slice(2, 0, -1),),
+    (slice(None, None, 100), 1),
+    (slice(10**30, None, -1),),
     (slice(-(10**30), 10**30),),
-    (slice(True, None),), (slice(np.int64(1), np.uint8(3), np.int16(1)),), (..., slice(1, 2), 3),
+    (slice(True, None),),
+    (slice(np.int64(1), np.uint8(3), np.int16(1)),),
+    (..., slice(1, 2), 3),
 ]
 
 
@@ -121,10 +139,29 @@ def test_objects_with_an_index():
 
 
 BAD_KEYS = [
-    3, -4, (0, 4), (0, -5), (0, 0, 0), (slice(None),) * 3, (..., ...), (0, ..., ...), 10**30, -(10**30),
-    1.0, "x", b"x", object(), {}, (0, 1.5), (0, "x"), slice(None, None, 0), (0, slice(0, 1, 0)), slice(1.0),
+    3,
+    -4,
+    (0, 4),
+    (0, -5),
+    (0, 0, 0),
+    (slice(None),) * 3,
+    (..., ...),
+    (0, ..., ...),
+    10**30,
+    -(10**30),
+    1.0,
+    "x",
+    b"x",
+    object(),
+    {},
+    (0, 1.5),
+    (0, "x"),
+    slice(None, None, 0),
+    (0, slice(0, 1, 0)),
+    slice(1.0),
     slice("a", "b"),
-    slice(None, None, 1.5), (0, slice(None, None, "x")),
+    slice(None, None, 1.5),
+    (0, slice(None, None, "x")),
 ]
 
 
@@ -138,8 +175,9 @@ def test_errors_are_of_the_classes_of_numpy(key):
     assert ours.type is theirs.type
 
 
-@pytest.mark.parametrize("key",
-    [True, False, None, [0], [True, False, True], np.array([0, 1]), np.array([True] * 3), (None, 0)], ids=repr)
+@pytest.mark.parametrize(
+    "key", [True, False, None, [0], [True, False, True], np.array([0, 1]), np.array([True] * 3), (None, 0)], ids=repr
+)
 def test_what_numpy_calls_advanced_is_refused(key):
     """Such keys copy or add axes; taking them for a number would be wrong."""
     array, _ = numbered((3, 4))
@@ -203,8 +241,13 @@ def test_packed_elements():
     """Two elements of 4 bits share a byte: a view may start at the first of them, not at the second."""
     tensor = Tensor(dtype=(17, 4, 1), shape=(4, 4), strides=(4, 1))
     array = interop_demo.asarray(tensor.capsule())
-    for key,
-    byte in [(slice(2, None), 4), (1, 2), ((2, slice(2, None)), 5), ((3, 2), 7), ((slice(None, None, -1), 0), 6)]:
+    for key, byte in [
+        (slice(2, None), 4),
+        (1, 2),
+        ((2, slice(2, None)), 5),
+        ((3, 2), 7),
+        ((slice(None, None, -1), 0), 6),
+    ]:
         assert interop_demo.describe(array[key])["data"] == tensor.memory + byte
     for key in [(0, 1), (slice(None), slice(1, None)), (3, slice(None, None, -1))]:
         with pytest.raises(ValueError, match="byte"):

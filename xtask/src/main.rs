@@ -4,6 +4,7 @@
 
 mod bless;
 mod ci;
+mod compile_time;
 mod counts;
 mod demo;
 mod extension;
@@ -32,7 +33,7 @@ struct Command {
 }
 
 /// Every command there is.
-const COMMANDS: [Command; 5] = [
+const COMMANDS: [Command; 6] = [
     Command {
         name: "demo",
         arguments: "",
@@ -62,6 +63,12 @@ const COMMANDS: [Command; 5] = [
         arguments: "",
         help: "rewrite the expected messages and expansions of the derive",
         run: bless::run,
+    },
+    Command {
+        name: "compile-time",
+        arguments: "",
+        help: "how long it takes to build the core and to check 500 structs, beside serde",
+        run: compile_time::run,
     },
 ];
 

@@ -1,0 +1,156 @@
+"""`blur_` and `edges`: structs as arguments and return values, what they compute, and what they refuse."""
+
+import threading
+
+import interop_demo
+import numpy as np
+import pytest
+from capsules import Tensor
+
+Array = interop_demo.Array
+ArrayError = interop_demo.ArrayError
+INTEGERS = ["|i1", "<i2", "<i4", "<i8", "|u1", "<u2", "<u4", "<u8"]
+FLOATS = ["<f2", "<f4", "<f8"]
+
+
+class Index:
+    def __init__(self, number):
+        self.number = number
+
+    def __index__(self):
+        return self.number
+
+
+def picture(height, width):
+    return np.random.default_rng(height * 100 + width).random((height, width, 3), dtype="f4")
+
+
+def blurred(image, radius):
+    """The mean over the square around each pixel, cut at the borders."""
+    height, width, _ = image.shape
+    out = np.empty_like(image)
+    for y in range(height):
+        for x in range(width):
+            window = image[max(0, y - radius) : y + radius + 1, max(0, x - radius) : x + radius + 1]
+            out[y, x] = window.mean(axis=(0, 1), dtype="f8")
+    return out
+
+
+@pytest.mark.parametrize("shape", [(1, 1), (1, 5), (5, 1), (4, 7), (16, 9)], ids=repr)
+@pytest.mark.parametrize("radius", [0, 1, 2, 5, 100, 2**31, 2**32 - 1, 2**63 - 1, 2**63, 2**64 - 2, 2**64 - 1])
+def test_blur(shape, radius):
+    image = picture(*shape)
+    expected = blurred(image, min(radius, 1000))
+    assert interop_demo.blur_(image, radius) is None
+    assert np.allclose(image, expected, atol=1e-5)
+
+
+@pytest.mark.parametrize("shape", [(0, 5, 3), (5, 0, 3), (0, 0, 3)], ids=repr)
+def test_empty_images(shape):
+    interop_demo.blur_(np.zeros(shape, "f4"), 3)
+    assert interop_demo.describe(interop_demo.edges(np.zeros(shape, "f4")))["shape"] == shape
+
+
+@pytest.mark.parametrize("shape", [(1, 1), (1, 5), (5, 1), (2, 2), (16, 9)], ids=repr)
+def test_edges(shape):
+    image = picture(*shape)
+    padded = np.pad(image, ((1, 1), (1, 1), (0, 0)), mode="edge")
+    expected = np.hypot(padded[1:-1, 2:] - padded[1:-1, :-2], padded[2:, 1:-1] - padded[:-2, 1:-1])
+    found = interop_demo.edges(image)
+    seen = np.from_dlpack(found)
+    assert np.allclose(seen, expected, atol=1e-6)
+    assert seen.flags.writeable
+    assert not np.shares_memory(seen, image)
+    seen[...] = 2
+    assert interop_demo.checksum(found) == 2 * image.size
+    assert type(found).__name__ == "ExportedArray"
+
+
+BAD_IMAGES = [
+    (lambda: np.ones((4, 5, 4), "f4"), r"shape\[2\]"),
+    (lambda: np.ones((4, 5), "f4"), "shape"),
+    (lambda: np.ones((1, 4, 5, 3), "f4"), "shape"),
+    (lambda: np.ones((4, 5, 3), "f8"), "dtype"),
+    (lambda: np.ones((4, 5, 3), "|u1"), "dtype"),
+    (lambda: np.ones((4, 5, 6), "f4")[:, :, ::2], "strides"),
+    (lambda: np.ones((4, 5, 3), "f4")[::-1], "strides"),
+    (lambda: np.ones((3, 5, 4), "f4").T, "strides"),
+    (lambda: np.broadcast_to(np.float32(1), (4, 5, 3)), "strides|readonly"),
+    (lambda: Tensor(shape=(1, 2, 3), strides=None, device=(2, 0)).capsule(), "array|device"),
+]
+
+
+@pytest.mark.parametrize(("make", "place"), BAD_IMAGES)
+def test_bad_images(make, place):
+    """What cannot be read as the struct is refused, with the axis or the word."""
+    for call in (lambda image: interop_demo.blur_(image, 1), interop_demo.edges):
+        with pytest.raises((ArrayError, TypeError), match=place):
+            call(make())
+
+
+def test_a_read_only_image():
+    image = picture(4, 5)
+    image.flags.writeable = False
+    with pytest.raises(ArrayError, match="read-only"):
+        interop_demo.blur_(image, 1)
+    assert interop_demo.describe(interop_demo.edges(image))["readonly"] is False
+
+
+@pytest.mark.parametrize(
+    ("radius", "error"),
+    [
+        (-1, (OverflowError, ValueError)),
+        (2**64, (OverflowError, ValueError)),
+        (1.0, TypeError),
+        ("1", TypeError),
+        (None, TypeError),
+    ],
+    ids=repr,
+)
+def test_bad_radius(radius, error):
+    image = picture(4, 5)
+    before = image.copy()
+    with pytest.raises(error):
+        interop_demo.blur_(image, radius)
+    assert np.array_equal(image, before)
+
+
+def test_an_image_that_is_not_aligned():
+    data = np.zeros(4 * 60 + 1, "|u1")[1:].view("<f4").reshape(4, 5, 3)
+    data[...] = 1
+    try:
+        interop_demo.blur_(data, 1)
+    except ArrayError as error:
+        assert "aligned" in str(error) or "alignment" in str(error)
+    assert interop_demo.checksum(data) == 60
+
+
+def test_many_threads_on_one_image():
+    """Readers work at the same time; a writer has the image for itself or is refused."""
+    image = np.ones((64, 64, 3), "f4")
+    errors = []
+
+    def read():
+        for _ in range(20):
+            interop_demo.edges(view)
+            interop_demo.checksum(view)
+
+    def write():
+        for _ in range(20):
+            try:
+                interop_demo.blur_(view, 3)
+                interop_demo.scale_(view, 1.0)
+            except ArrayError as error:
+                errors.append(str(error))
+
+    view = image
+    for work in ([read] * 4, [write] * 4):
+        threads = [threading.Thread(target=function) for function in work]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        if work[0] is read:
+            assert not errors
+    assert all("`data`" in error for error in errors)
+    assert np.allclose(image, 1)

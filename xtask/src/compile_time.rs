@@ -1,0 +1,224 @@
+//! `cargo xtask compile-time`: what the crate costs whoever compiles it.
+//!
+//! Crates are counted against limits, and too many fail. Times are only printed: they depend on the computer and on what
+//! else it does.
+
+use std::fmt::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+use std::{fs, io};
+
+use crate::failure::{Failure, no_arguments};
+use crate::{step, workspace};
+
+/// The most crates in the tree of `interop-core` with default features, itself among them.
+const MAX_CRATES: usize = 8;
+/// How many structs a crate derives.
+const STRUCTS: usize = 500;
+/// How often each crate is checked.
+const RUNS: usize = 5;
+
+/// A crate of many structs with one derive.
+struct Subject {
+    /// The package.
+    name: &'static str,
+    /// Its dependency, as a line of `Cargo.toml`.
+    dependency: fn() -> String,
+    /// What the file starts with.
+    head: &'static str,
+    /// One of the structs, with this number.
+    item: fn(usize) -> String,
+}
+
+/// Ours, and the one that everybody knows. The same fields; serde knows no stream handle, so there it is the number.
+const SUBJECTS: [Subject; 2] = [
+    Subject {
+        name: "derives-ours",
+        dependency: || {
+            format!(
+                "interop-core = {{ path = {:?} }}",
+                workspace::root().join("interop-core").display().to_string()
+            )
+        },
+        head: "use interop_core::{CudaArray, StreamHandle};",
+        item: |number| {
+            format!(
+                "#[derive(CudaArray)]\n#[cuda_array(shape = [height, width])]\npub struct Image{number} {{\n    \
+                 #[cuda_array(data)]\n    pub pixels: Vec<f32>,\n    pub height: usize,\n    pub width: usize,\n    \
+                 #[cuda_array(stream)]\n    pub stream: StreamHandle,\n}}\n"
+            )
+        },
+    },
+    Subject {
+        name: "derives-serde",
+        dependency: || "serde = { version = \"1\", features = [\"derive\"] }".into(),
+        head: "use serde::Serialize;",
+        item: |number| {
+            format!(
+                "#[derive(Serialize)]\npub struct Image{number} {{\n    pub pixels: Vec<f32>,\n    pub height: \
+                 usize,\n    pub width: usize,\n    pub stream: usize,\n}}\n"
+            )
+        },
+    },
+];
+
+/// Counts crates, then measures.
+pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
+    no_arguments("compile-time", arguments)?;
+    let folder = workspace::target().join("compile-time");
+    let counted = count();
+    cold_build(&folder.join("cold"))?;
+    many_structs(&folder.join("structs"))?;
+    counted
+}
+
+/// The crates that somebody builds, with default features and without any.
+fn count() -> Result<(), Failure> {
+    step::announce("Crates", "What is built for `interop-core`, and that its core needs no macros.");
+    let crates = tree(&[])?;
+    println!("    default features: {} crates, {MAX_CRATES} at most: {}", crates.len(), crates.join(", "));
+    let bare = tree(&["--no-default-features"])?;
+    println!("    no features: {}", bare.join(", "));
+    let macros: Vec<_> = bare.iter().filter(|name| name.contains("proc-macro")).collect();
+    if crates.len() > MAX_CRATES {
+        return Err(Failure::new(format!(
+            "{} crates with default features, {MAX_CRATES} at most",
+            crates.len()
+        )));
+    }
+    if !macros.is_empty() {
+        return Err(Failure::new(format!("macros without the feature `derive`: {macros:?}")));
+    }
+    Ok(())
+}
+
+/// The crates in the tree of `interop-core`, each once; macros are marked.
+fn tree(arguments: &[&str]) -> Result<Vec<String>, Failure> {
+    let mut tree = workspace::cargo(["tree", "--package=interop-core", "--edges=normal,build", "--locked"]);
+    tree.args(["--prefix=none", "--no-dedupe"]).args(arguments);
+    let lines = step::ask(&mut tree).ok_or_else(|| Failure::new("`cargo tree` failed"))?;
+    // `quote v1.0.47`, `interop-derive v0.1.0 (proc-macro) (/path)`
+    let name = |line: &str| {
+        let mut words = line.split(' ');
+        let name = words.next().unwrap_or_default();
+        if words.any(|word| word == "(proc-macro)") { format!("{name} (proc-macro)") } else { name.into() }
+    };
+    let mut crates: Vec<String> = lines.lines().map(name).collect();
+    crates.sort();
+    crates.dedup();
+    Ok(crates)
+}
+
+/// Builds `interop-core` where nothing has been built before.
+fn cold_build(folder: &Path) -> Result<(), Failure> {
+    step::announce(
+        "Cold build",
+        "`cargo build -p interop-core` with default features, into an empty folder.",
+    );
+    quietly(&mut workspace::cargo(["fetch", "--locked"]))?;
+    let mut times = Vec::new();
+    for _ in 0..RUNS {
+        clear(folder)?;
+        let mut build = workspace::cargo(["build", "--package=interop-core", "--locked", "--target-dir"]);
+        times.push(quietly(build.arg(folder))?);
+    }
+    println!("    {}", spread(&mut times));
+    clear(folder)
+}
+
+/// Checks both crates in turn.
+fn many_structs(folder: &Path) -> Result<(), Failure> {
+    let why =
+        format!("`cargo check` of {STRUCTS} structs, dependencies built: ours beside serde's `Serialize`.");
+    step::announce("Many structs", &why);
+    let files = generate(folder).map_err(|error| Failure::new(format!("{}: {error}", folder.display())))?;
+    let mut times = SUBJECTS.map(|_| Vec::new());
+    // One run more than is counted: the first one builds the dependencies.
+    for run in 0..=RUNS {
+        for ((subject, file), times) in SUBJECTS.iter().zip(&files).zip(&mut times) {
+            let time = check(folder, subject, file)?;
+            if run > 0 {
+                times.push(time);
+            }
+        }
+    }
+    for (subject, times) in SUBJECTS.iter().zip(&mut times) {
+        println!("    {:<15}{}", subject.name, spread(times));
+    }
+    let [ours, serde] = times.map(|times| median(&times).as_secs_f64());
+    println!("    ratio          {:.2}", ours / serde);
+    Ok(())
+}
+
+/// Writes a workspace of both crates and returns their files.
+fn generate(folder: &Path) -> io::Result<Vec<PathBuf>> {
+    let mut files = Vec::new();
+    for Subject { name, dependency, head, item } in &SUBJECTS {
+        let package = folder.join(name);
+        fs::create_dir_all(&package)?;
+        let manifest = format!(
+            "[package]\nname = {name:?}\nversion = \"0.0.0\"\nedition = \"2024\"\npublish = false\n\n[lib]\npath = \
+             \"lib.rs\"\n\n[dependencies]\n{}\n",
+            dependency()
+        );
+        fs::write(package.join("Cargo.toml"), manifest)?;
+        let mut code = format!("{head}\n");
+        for number in 0..STRUCTS {
+            // Writing to a string never fails.
+            let _ = write!(code, "\n{}", item(number));
+        }
+        fs::write(package.join("lib.rs"), code)?;
+        files.push(package.join("lib.rs"));
+    }
+    let names = SUBJECTS.map(|Subject { name, .. }| format!("{name:?}")).join(", ");
+    fs::write(folder.join("Cargo.toml"), format!("[workspace]\nresolver = \"3\"\nmembers = [{names}]\n"))?;
+    // The same versions as here; cargo drops what is not needed.
+    fs::copy(workspace::root().join("Cargo.lock"), folder.join("Cargo.lock"))?;
+    Ok(files)
+}
+
+/// Checks one crate again, and nothing else.
+fn check(folder: &Path, subject: &Subject, file: &Path) -> Result<Duration, Failure> {
+    // Written again, the file is new to cargo; without incremental builds it is to rustc.
+    let rewritten = fs::read(file).and_then(|code| fs::write(file, code));
+    rewritten.map_err(|error| Failure::new(format!("{}: {error}", file.display())))?;
+    let mut check = workspace::cargo(["check", "--package", subject.name, "--target-dir"]);
+    check.arg(folder.join("target")).current_dir(folder).env("CARGO_INCREMENTAL", "0");
+    quietly(&mut check)
+}
+
+/// Runs a command and tells how long it took; its output is shown when it fails.
+fn quietly(command: &mut Command) -> Result<Duration, Failure> {
+    let start = Instant::now();
+    let output = command.stdin(Stdio::null()).output();
+    let time = start.elapsed();
+    match output {
+        Ok(output) if output.status.success() => Ok(time),
+        Ok(output) => Err(Failure::new(format!("{command:?}\n{}", String::from_utf8_lossy(&output.stderr)))),
+        Err(error) => Err(Failure::new(format!("{command:?}: {error}"))),
+    }
+}
+
+/// Removes a folder and all in it, if it is there.
+fn clear(folder: &Path) -> Result<(), Failure> {
+    match fs::remove_dir_all(folder) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            Err(Failure::new(format!("{}: {error}", folder.display())))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// The one in the middle of sorted times.
+fn median(sorted: &[Duration]) -> Duration {
+    sorted[sorted.len() / 2]
+}
+
+/// The median, and between what it lies; the times are sorted.
+fn spread(times: &mut [Duration]) -> String {
+    times.sort();
+    let seconds = |time: Duration| time.as_secs_f64();
+    let (least, most) = (seconds(times[0]), seconds(times[times.len() - 1]));
+    format!("{:.2} s, the median of {} runs ({least:.2} to {most:.2})", seconds(median(times)), times.len())
+}
