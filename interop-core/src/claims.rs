@@ -167,9 +167,9 @@ impl<L: List + ?Sized, S: Steps> Claims<'_, L, S> {
         let start = bytes(low, 0).and_then(|low| address.checked_add_signed(low));
         let end = bytes(high, 7).and_then(|high| address.checked_add_signed(high));
         let (Some(start), Some(end)) = (start, end) else {
-            let (shape, numel) = (self.shape.to_owned(), (high - low) as usize);
-            let strides = self.strides.keep(self.shape, numel);
-            let layout = Layout::new(kept(self.shape.as_ref()), strides.clone(), numel);
+            // The array has elements, however many; the layout is for the message only.
+            let (shape, strides) = (self.shape.to_owned(), self.strides.keep(self.shape, 1));
+            let layout = Layout::new(kept(self.shape.as_ref()), strides.clone(), 1);
             let compact = layout.is_contiguous(Order::C) || layout.is_contiguous(Order::F);
             return Err(beyond(address, &shape, &strides, compact));
         };

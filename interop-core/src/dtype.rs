@@ -181,8 +181,9 @@ impl DType {
         let fits = if bits.is_empty() {
             self.bits > 0 && self.bits % 8 == 0
         } else {
-            // Not `contains`, which is made for long lists of bytes.
-            bits.iter().any(|bits| *bits == self.bits)
+            #[expect(clippy::manual_contains, reason = "`contains` is made for long lists of bytes")]
+            let listed = bits.iter().any(|bits| *bits == self.bits);
+            listed
         };
         if fits && self.lanes > 0 { Ok(()) } else { Err(self.refusal()) }
     }
