@@ -54,7 +54,7 @@ struct Variables {
 // SAFETY: 1, 2: static. 3: host memory; a bench that calls it pinned starts no kernel. 4: atomics, of which there are no
 // plain references.
 unsafe impl Storage for Variables {
-    fn memory(&self) -> Memory<'_> {
+    fn memory(&self) -> Memory {
         let address = VARIABLES.as_ptr().expose_provenance();
         Memory::new::<u32>(address, VARIABLES.len(), self.device, Writes::Always)
     }

@@ -129,13 +129,12 @@ impl Drop for HostBuffer {
 
 // SAFETY: 1, 2: zeroed on the heap until the drop. 3: host heap. 4: `&self` lends nothing.
 unsafe impl Storage for HostBuffer {
-    fn memory(&self) -> Memory<'_> {
+    fn memory(&self) -> Memory {
         let address = self.start.as_ptr().expose_provenance();
         Memory {
             address,
             range: address..address + self.bytes,
-            element: &self.element,
-            record: None,
+            element: self.element,
             device: Device::CPU,
             writes: Writes::Always,
         }
@@ -246,7 +245,7 @@ impl<T: Element> From<Vec<T>> for HostVec<T> {
 
 // SAFETY: as its buffer; slices are lent for `&mut self` only.
 unsafe impl<T: Element> Storage for HostVec<T> {
-    fn memory(&self) -> Memory<'_> {
+    fn memory(&self) -> Memory {
         self.buffer.memory()
     }
 }

@@ -2,11 +2,13 @@
 
 use core::ops::Range;
 
+use crate::claims::{Claims, in_elements, layout};
 use crate::device::Device;
+use crate::dims::Dims;
 use crate::dtype::DType;
 use crate::error::{Error, ErrorKind, Result};
 use crate::facts::Facts;
-use crate::layout::{Layout, Order, Spacing};
+use crate::layout::{Layout, Order};
 use crate::record::Record;
 use crate::stream::StreamHandle;
 
@@ -65,7 +67,7 @@ pub struct Descriptor<'a> {
     /// Whether lanes of less than a byte take whole bytes.
     pub padded: bool,
     /// The fields of structured elements; `dtype` is then opaque bytes of the record's size.
-    pub record: Option<Record>,
+    pub record: Option<&'a Record>,
     /// The extents.
     pub shape: &'a [i64],
     /// The strides.
@@ -108,81 +110,40 @@ impl<'a> Descriptor<'a> {
     /// when sizes or addresses do not fit; `Null` for an array with elements at address 0; `Bounds` when elements lie
     /// outside `memory`.
     pub fn validate(self) -> Result<Facts> {
-        self.dtype.check()?;
-        if let Some(device) = self.device {
-            device.check()?;
-        }
-        if let Some(record) = &self.record {
-            record.check(self.dtype)?;
-        }
-        let padded = self.padded && self.dtype.bits() % 8 != 0;
-        let mut facts = Facts {
-            address: 0,
-            dtype: self.dtype,
-            padded,
-            layout: self.layout(self.dtype.item_bits(padded))?,
-            record: self.record.map(Box::new),
-            device: self.device.unwrap_or(Device::UNKNOWN),
-            writes: self.writes,
-            stream: self.stream,
-        };
-        if !facts.layout.is_empty() {
-            facts.address = first_element(self.address, self.byte_offset)?;
-            check_reach(&facts, self.memory)?;
-        }
-        Ok(facts)
-    }
-
-    /// The layout, for elements of this many bits.
-    #[inline]
-    pub(crate) fn layout(&self, item_bits: usize) -> Result<Layout> {
-        let spacing = match self.strides {
-            Strides::Compact(order) => Spacing::Compact(order),
-            Strides::Elements(strides) => Spacing::Elements(strides),
-            Strides::Bytes(strides) if item_bits % 8 == 0 => Spacing::Bytes(strides, item_bits / 8),
-            Strides::Bytes(_) => {
-                let allowed = "strides in elements, for a type that is packed below the byte";
-                return Err(Error::new(ErrorKind::Strides, "strides", "strides in bytes", allowed));
+        match self.strides {
+            Strides::Compact(order) => self.with(order).validate(),
+            Strides::Elements(strides) => self.with(strides).validate(),
+            Strides::Bytes(strides) => {
+                let strides = self.in_elements(strides)?;
+                self.with(&*strides).validate()
             }
-        };
-        Layout::claimed(self.shape, spacing)
-    }
-}
-
-/// The address of element \[0, …, 0\] of an array that has elements.
-#[inline]
-fn first_element(address: usize, byte_offset: u64) -> Result<usize> {
-    if address == 0 {
-        let allowed = "an address, because the array has elements";
-        return Err(Error::new(ErrorKind::Null, "data", "a null pointer", allowed));
-    }
-    let offset = isize::try_from(byte_offset).ok();
-    offset.and_then(|offset| address.checked_add_signed(offset)).ok_or_else(|| {
-        let found = format_args!("{byte_offset} on top of address {address:#x}");
-        Error::new(ErrorKind::Overflow, "byte_offset", found, "an offset within the address space")
-    })
-}
-
-/// Refuses elements beyond the address space, or outside the memory where that is known.
-#[inline]
-fn check_reach(facts: &Facts, memory: Option<Range<usize>>) -> Result<()> {
-    let Some(range) = facts.reach() else {
-        let Facts { address, layout, .. } = facts;
-        // A compact array is too big; another one reaches too far.
-        let compact = layout.is_contiguous(Order::C) || layout.is_contiguous(Order::F);
-        let place = if compact { "shape" } else { "strides" };
-        let found =
-            format_args!("shape {:?} and strides {:?} at {address:#x}", layout.shape(), layout.strides());
-        return Err(Error::new(ErrorKind::Overflow, place, found, "elements within the address space"));
-    };
-    match memory {
-        Some(memory) if range.start < memory.start || range.end > memory.end => {
-            let found = format_args!("elements from {:#x} to {:#x}", range.start, range.end);
-            let bytes = memory.len();
-            let allowed =
-                format_args!("{:#x} to {:#x}, the {bytes} bytes of memory", memory.start, memory.end);
-            Err(Error::new(ErrorKind::Bounds, "shape", found, allowed))
         }
-        _ => Ok(()),
+    }
+
+    fn with<S>(self, strides: S) -> Claims<'a, [i64], S> {
+        let Self {
+            address, byte_offset, dtype, padded, record, shape, device, writes, stream, memory, ..
+        } = self;
+        Claims { address, byte_offset, dtype, padded, record, shape, strides, device, writes, stream, memory }
+    }
+
+    /// Strides in elements for strides in bytes.
+    fn in_elements(&self, strides: &[i64]) -> Result<Dims<i64>> {
+        self.dtype.check()?;
+        let bits = self.dtype.item_bits(self.padded);
+        if bits % 8 != 0 {
+            let allowed = "strides in elements, for a type that is packed below the byte";
+            return Err(Error::new(ErrorKind::Strides, "strides", "strides in bytes", allowed));
+        }
+        in_elements(self.shape, strides, bits / 8)
+    }
+
+    /// The layout, for elements of this many bytes.
+    pub(crate) fn layout(&self, item: usize) -> Result<Layout> {
+        match self.strides {
+            Strides::Compact(order) => layout(self.shape, order),
+            Strides::Elements(strides) => layout(self.shape, strides),
+            Strides::Bytes(strides) => layout(self.shape, &*in_elements(self.shape, strides, item)?),
+        }
     }
 }

@@ -125,16 +125,20 @@ impl Device {
     }
 
     /// Refuses devices whose addresses this crate cannot serve, by name and number.
+    #[inline]
     pub(crate) fn check(self) -> Result<()> {
         let known = self.device_type.is_host_accessible() || self.device_type.is_cuda_accessible();
-        if !known {
-            let allowed = "CPU (1), CUDA (2), CUDAHost (3) and CUDAManaged (13)";
-            return Err(Error::new(ErrorKind::Device, "device_type", self.device_type, allowed));
+        let counted = self.device_type != DeviceType::CUDA || self.device_id >= 0;
+        if known && counted { Ok(()) } else { Err(self.refusal(known)) }
+    }
+
+    #[cold]
+    fn refusal(self, known: bool) -> Error {
+        if known {
+            return Error::new(ErrorKind::Device, "device_id", self.device_id, "0 and up");
         }
-        if self.device_type == DeviceType::CUDA && self.device_id < 0 {
-            return Err(Error::new(ErrorKind::Device, "device_id", self.device_id, "0 and up"));
-        }
-        Ok(())
+        let allowed = "CPU (1), CUDA (2), CUDAHost (3) and CUDAManaged (13)";
+        Error::new(ErrorKind::Device, "device_type", self.device_type, allowed)
     }
 }
 

@@ -4,7 +4,7 @@ use core::fmt;
 use core::ops::{Deref, DerefMut};
 
 /// Axes that fit without a heap allocation. Images, batches of images and attention heads have at most five.
-const INLINE: usize = 5;
+const INLINE: usize = 6;
 
 /// The greatest number of axes: NumPy's own limit since 2.0.
 pub const MAX_NDIM: usize = 64;
@@ -35,6 +35,26 @@ impl<T: Copy + Default> Dims<T> {
             Ok(short) if len <= INLINE => Self(Repr::Inline { len: short, items: [T::default(); INLINE] }),
             _ => Self(Repr::Heap(vec![T::default(); len].into_boxed_slice())),
         }
+    }
+
+    /// `len` items, written by `fill` over zeros.
+    #[inline]
+    pub(crate) fn filled(len: usize, mut fill: impl FnMut(&mut [T])) -> Self {
+        match u8::try_from(len) {
+            Ok(short) if len <= INLINE => {
+                let mut items = [T::default(); INLINE];
+                fill(&mut items[..len]);
+                Self(Repr::Inline { len: short, items })
+            }
+            _ => Self::filled_on_heap(len, &mut fill),
+        }
+    }
+
+    #[cold]
+    fn filled_on_heap(len: usize, fill: &mut dyn FnMut(&mut [T])) -> Self {
+        let mut items = vec![T::default(); len].into_boxed_slice();
+        fill(&mut items);
+        Self(Repr::Heap(items))
     }
 
     /// These items with `tail` behind them.
@@ -73,6 +93,13 @@ impl<T> Deref for Dims<T> {
             Repr::Inline { len, items } => &items[..usize::from(*len)],
             Repr::Heap(items) => items,
         }
+    }
+}
+
+impl<T> AsRef<[T]> for Dims<T> {
+    #[inline]
+    fn as_ref(&self) -> &[T] {
+        self
     }
 }
 

@@ -65,6 +65,14 @@ pub(crate) const TABLE: [Row; 18] = [
     row(17, "float4_e2m1fn", false, None, &[4]),
 ];
 
+const _: () = {
+    let mut code = 0;
+    while code < TABLE.len() {
+        assert!(TABLE[code].code as usize == code, "a code is the index of its row");
+        code += 1;
+    }
+};
+
 pub(crate) const OPAQUE: u8 = 3;
 pub(crate) const COMPLEX: u8 = 5;
 
@@ -159,40 +167,39 @@ impl DType {
         self.code == OPAQUE
     }
 
+    #[inline]
     pub(crate) fn row(self) -> Option<&'static Row> {
-        TABLE.iter().find(|row| row.code == self.code)
+        // The codes count from 0 without a gap (asserted below the table), so each is the index of its row.
+        TABLE.get(usize::from(self.code))
     }
 
     /// Refuses what no producer can mean: no bits, no lanes, bits that the code does not allow, and unknown codes whose
     /// size in bytes cannot be told.
     #[inline]
     pub(crate) fn check(self) -> Result<()> {
-        // The number types, which nearly all arrays have, without a look at the table.
-        let known = match self.code {
-            0 | 1 => matches!(self.bits, 8 | 16 | 32 | 64),
-            2 => matches!(self.bits, 16 | 32 | 64),
-            _ => false,
+        let bits = self.row().map_or(&[][..], |row| row.bits);
+        let fits = if bits.is_empty() {
+            self.bits > 0 && self.bits % 8 == 0
+        } else {
+            #[expect(clippy::manual_contains, reason = "`contains` is made for long lists of bytes")]
+            let listed = bits.iter().any(|bits| *bits == self.bits);
+            listed
         };
-        if known && self.lanes == 1 { Ok(()) } else { self.check_table() }
+        if fits && self.lanes > 0 { Ok(()) } else { Err(self.refusal()) }
     }
 
-    fn check_table(self) -> Result<()> {
-        let fail = |allowed: String| Err(Error::new(ErrorKind::DType, "dtype", self, allowed));
-        if self.lanes == 0 {
-            return fail("1 lane or more".into());
-        }
-        let bits = self.row().map_or(&[][..], |row| row.bits);
-        let fits =
-            if bits.is_empty() { self.bits > 0 && self.bits % 8 == 0 } else { bits.contains(&self.bits) };
-        match (fits, self.row()) {
-            (true, _) => Ok(()),
+    #[cold]
+    fn refusal(self) -> Error {
+        let allowed = match self.row() {
+            _ if self.lanes == 0 => "1 lane or more".into(),
             // Before the code for bool there was UInt with 1 bit; never taken for bool.
-            (false, Some(row)) if row.code == 1 && self.bits == 1 => {
-                fail("uint of 8, 16, 32 or 64 bits; a bool is code 6 with 8 bits".into())
+            Some(row) if row.code == 1 && self.bits == 1 => {
+                "uint of 8, 16, 32 or 64 bits; a bool is code 6 with 8 bits".into()
             }
-            (false, Some(row)) => fail(format!("{} of {} bits", row.name, list(row.bits))),
-            (false, None) => fail("whole bytes for a type code that is not known".into()),
-        }
+            Some(row) => format!("{} of {} bits", row.name, list(row.bits)),
+            None => "whole bytes for a type code that is not known".into(),
+        };
+        Error::new(ErrorKind::DType, "dtype", self, allowed)
     }
 
     /// The name: `float32`, `bfloat16`, `float8_e4m3fn`, `float32x4` for four lanes, and the numbers for an unknown code.

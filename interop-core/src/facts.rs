@@ -1,6 +1,7 @@
 //! What is known of an array once its claims were checked.
 
 use core::ops::Range;
+use std::sync::Arc;
 
 use crate::descriptor::Writes;
 use crate::device::Device;
@@ -19,9 +20,10 @@ use crate::stream::StreamHandle;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Facts {
     pub(crate) address: usize,
+    pub(crate) range: Range<usize>,
     pub(crate) dtype: DType,
     pub(crate) padded: bool,
-    pub(crate) record: Option<Box<Record>>,
+    pub(crate) record: Option<Arc<Record>>,
     pub(crate) layout: Layout,
     pub(crate) device: Device,
     pub(crate) writes: Writes,
@@ -30,6 +32,7 @@ pub struct Facts {
 
 impl Facts {
     /// The address of element \[0, …, 0\]; 0 for an array without elements.
+    #[inline]
     #[must_use]
     pub fn address(&self) -> usize {
         self.address
@@ -37,72 +40,70 @@ impl Facts {
 
     /// The addresses that the elements take. Below [`address`](Self::address) where strides are negative; empty for an
     /// array without elements.
+    #[inline]
     #[must_use]
     pub fn byte_range(&self) -> Range<usize> {
-        // Checked when the facts were made.
-        self.reach().unwrap_or(0..0)
-    }
-
-    /// The addresses that the elements take, where they fit the address space.
-    #[inline]
-    pub(crate) fn reach(&self) -> Option<Range<usize>> {
-        let offsets = self.layout.offsets();
-        let bits = self.dtype.item_bits(self.padded) as isize;
-        // Packed elements can begin and end within a byte.
-        let low = offsets.start.checked_mul(bits)?.div_euclid(8);
-        let high = offsets.end.checked_mul(bits)?.checked_add(7)?.div_euclid(8);
-        Some(self.address.checked_add_signed(low)?..self.address.checked_add_signed(high)?)
+        self.range.clone()
     }
 
     /// The element type.
+    #[inline]
     #[must_use]
     pub fn dtype(&self) -> DType {
         self.dtype
     }
 
     /// Whether elements of less than a byte take a byte each.
+    #[inline]
     #[must_use]
     pub fn is_padded(&self) -> bool {
         self.padded
     }
 
     /// The fields of structured elements.
+    #[inline]
     #[must_use]
     pub fn record(&self) -> Option<&Record> {
         self.record.as_deref()
     }
 
     /// The shape and the strides.
+    #[inline]
     #[must_use]
     pub fn layout(&self) -> &Layout {
         &self.layout
     }
 
     /// The extents.
+    #[inline]
     #[must_use]
     pub fn shape(&self) -> &[usize] {
         self.layout.shape()
     }
 
     /// The strides, in elements; always given.
+    #[inline]
     #[must_use]
     pub fn strides(&self) -> &[isize] {
         self.layout.strides()
     }
 
     /// The number of axes.
+    #[inline]
     #[must_use]
     pub fn ndim(&self) -> usize {
         self.layout.ndim()
     }
 
     /// The number of elements.
+    #[inline]
     #[must_use]
     pub fn numel(&self) -> usize {
         self.layout.numel()
     }
 
     /// The bytes that the elements would take without gaps; packed elements are counted together and rounded up once.
+    #[inline]
     #[must_use]
     pub fn nbytes(&self) -> usize {
         // An element of a strided array may repeat, so the product is not bounded by the range: saturate.
@@ -115,30 +116,35 @@ impl Facts {
     }
 
     /// Where the memory is.
+    #[inline]
     #[must_use]
     pub fn device(&self) -> Device {
         self.device
     }
 
     /// Who may write.
+    #[inline]
     #[must_use]
     pub fn writes(&self) -> Writes {
         self.writes
     }
 
     /// Whether whoever shares the array must not write.
+    #[inline]
     #[must_use]
     pub fn is_readonly(&self) -> bool {
         self.writes != Writes::Always
     }
 
     /// Where work on the data is pending.
+    #[inline]
     #[must_use]
     pub fn stream(&self) -> StreamHandle {
         self.stream
     }
 
     /// The byte strides, `None` when elements are packed below the byte.
+    #[inline]
     #[must_use]
     pub fn byte_strides(&self) -> Option<Vec<isize>> {
         let bits = self.dtype.item_bits(self.padded);

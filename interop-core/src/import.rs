@@ -62,8 +62,7 @@ impl Import {
         tensor: ManagedTensor<A>,
         release: unsafe fn(NonNull<()>),
     ) -> Result<Self, Refused<ManagedTensor<A>>> {
-        let (facts, owner) = tensor.into_parts(release)?;
-        Ok(Self { facts, owner })
+        tensor.into_import(release)
     }
 
     /// The array that `facts` describe and `owner` keeps alive.
@@ -73,6 +72,7 @@ impl Import {
     /// As long as `owner` is not dropped, the memory that `facts` describe is live and initialized, on the device that
     /// they name, and may be written if they say so.
     #[must_use]
+    #[inline]
     pub unsafe fn from_parts(facts: Facts, owner: Owner) -> Self {
         Self { facts, owner }
     }

@@ -3,11 +3,9 @@
 
 use core::fmt;
 use core::marker::PhantomData;
-use core::ops::Range;
 use std::sync::Arc;
 
 use crate::descriptor::Writes;
-use crate::device::Device;
 use crate::element::{Element, ElementType};
 use crate::error::{Error, ErrorKind, Refused, Result};
 use crate::facts::Facts;
@@ -21,7 +19,7 @@ use crate::storage::{FromImport, Memory, Storage};
 ///
 /// The memory is released when the lease is dropped. An export of the lease is read-only.
 pub struct Lease<T> {
-    held: Held,
+    memory: Memory,
     owner: Owner,
     marker: PhantomData<fn() -> T>,
 }
@@ -30,7 +28,7 @@ pub struct Lease<T> {
 ///
 /// An import of a read-only array into it is refused. Exports of the lease are writable.
 pub struct LeaseMut<T> {
-    held: Held,
+    memory: Memory,
     owner: Owner,
     marker: PhantomData<fn() -> T>,
 }
@@ -49,8 +47,8 @@ macro_rules! lease {
         // 4: the lease lends no reference.
         unsafe impl<T: Element> Storage for $lease<T> {
             #[inline]
-            fn memory(&self) -> Memory<'_> {
-                self.held.memory()
+            fn memory(&self) -> Memory {
+                self.memory.clone()
             }
         }
 
@@ -71,14 +69,14 @@ macro_rules! lease {
                     return Err(Refused { value: import, error });
                 }
                 let (facts, owner) = import.into_parts();
-                let held = Held { element: T::TYPE, record: None, writes: $writes, ..Held::of(&facts) };
-                Ok(Self { held, owner, marker: PhantomData })
+                let memory = Memory { element: T::TYPE, writes: $writes, ..memory_of(&facts) };
+                Ok(Self { memory, owner, marker: PhantomData })
             }
         }
 
         impl<T> fmt::Debug for $lease<T> {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                let Held { address, element, device, .. } = &self.held;
+                let Memory { address, element, device, .. } = &self.memory;
                 let name = stringify!($lease);
                 write!(f, "{name}({} at {address:#x}, {device})", element.describe())
             }
@@ -103,40 +101,13 @@ pub(crate) fn writable(facts: &Facts) -> Result<()> {
     Err(Error::new(ErrorKind::ReadOnly, "readonly", "a read-only array", allowed))
 }
 
-/// What a [`Memory`] says, for storage that has to remember it.
-#[derive(Clone)]
-struct Held {
-    address: usize,
-    range: Range<usize>,
-    element: ElementType,
-    record: Option<Box<Record>>,
-    device: Device,
-    writes: Writes,
-}
-
-impl Held {
-    fn of(facts: &Facts) -> Self {
-        Self {
-            address: facts.address(),
-            range: facts.byte_range(),
-            element: ElementType { padded: facts.is_padded(), ..ElementType::of_bytes(facts.dtype()) },
-            record: facts.record().cloned().map(Box::new),
-            device: facts.device(),
-            writes: facts.writes(),
-        }
-    }
-
-    #[inline]
-    fn memory(&self) -> Memory<'_> {
-        let Self { address, range, element, record, device, writes } = self;
-        Memory {
-            address: *address,
-            range: range.clone(),
-            element,
-            record: record.as_deref(),
-            device: *device,
-            writes: *writes,
-        }
+fn memory_of(facts: &Facts) -> Memory {
+    Memory {
+        address: facts.address(),
+        range: facts.byte_range(),
+        element: ElementType { padded: facts.is_padded(), ..ElementType::of_bytes(facts.dtype()) },
+        device: facts.device(),
+        writes: facts.writes(),
     }
 }
 
@@ -155,20 +126,17 @@ impl Held {
 /// ```
 #[derive(Clone)]
 pub struct Shared {
-    held: Held,
+    memory: Memory,
+    record: Option<Arc<Record>>,
     /// Kept for its drop.
-    keep: Arc<dyn Send + Sync>,
+    _keep: Arc<dyn Send + Sync>,
 }
 
 impl Shared {
     /// Shares this storage. What its sole owner might write (a `Vec`) is read-only from now on.
     pub fn new(storage: impl Storage + Send + Sync + 'static) -> Self {
         let storage = Arc::new(storage);
-        let Memory { address, range, element, record, device, writes } = storage.memory();
-        let record = record.cloned().map(Box::new);
-        // What is writable only when owned is not writable when shared.
-        let writes = if writes == Writes::Always { writes } else { Writes::Never };
-        Self { held: Held { address, range, element: *element, record, device, writes }, keep: storage }
+        Self { memory: storage.memory(), record: storage.record().cloned().map(Arc::new), _keep: storage }
     }
 
     /// The same memory, with the first element `bytes` further on.
@@ -177,28 +145,33 @@ impl Shared {
     ///
     /// [`ErrorKind::Bounds`] outside the memory.
     pub fn offset(&self, bytes: isize) -> Result<Self> {
-        let range = self.held.range.clone();
-        let address = self.held.address.checked_add_signed(bytes);
+        let range = self.memory.range.clone();
+        let address = self.memory.address.checked_add_signed(bytes);
         let address =
             address.filter(|address| (range.start..=range.end).contains(address)).ok_or_else(|| {
                 let allowed = format_args!("a place in the {} bytes of memory", range.len());
                 Error::new(ErrorKind::Bounds, "offset", format_args!("{bytes} bytes"), allowed)
             })?;
-        Ok(Self { held: Held { address, ..self.held.clone() }, keep: self.keep.clone() })
+        Ok(Self { memory: Memory { address, ..self.memory.clone() }, ..self.clone() })
     }
 
     /// The same memory, not to be written through this handle or exports of it.
     #[must_use]
     pub fn read_only(self) -> Self {
-        Self { held: Held { writes: Writes::Never, ..self.held }, ..self }
+        Self { memory: Memory { writes: Writes::Never, ..self.memory }, ..self }
     }
 }
 
 // SAFETY: 1 to 3: as the storage that is kept; `offset` stays within its range. 4: what is writable only when owned is
 // reported as read-only.
 unsafe impl Storage for Shared {
-    fn memory(&self) -> Memory<'_> {
-        self.held.memory()
+    fn memory(&self) -> Memory {
+        let writes = if self.memory.writes == Writes::Always { Writes::Always } else { Writes::Never };
+        Memory { writes, ..self.memory.clone() }
+    }
+
+    fn record(&self) -> Option<&Record> {
+        self.record.as_deref()
     }
 }
 
@@ -215,13 +188,14 @@ impl FromImport for Shared {
 
     fn from_import(import: Import, _order: Order) -> Result<Self, Refused<Import>> {
         let (facts, owner) = import.into_parts();
-        Ok(Self { held: Held::of(&facts), keep: Arc::new(owner) })
+        let record = facts.record().cloned().map(Arc::new);
+        Ok(Self { memory: memory_of(&facts), record, _keep: Arc::new(owner) })
     }
 }
 
 impl fmt::Debug for Shared {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Held { address, element, device, .. } = &self.held;
+        let Memory { address, element, device, .. } = &self.memory;
         write!(f, "Shared({} at {address:#x}, {device})", element.describe())
     }
 }

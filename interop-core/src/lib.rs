@@ -58,6 +58,7 @@ mod arrival;
 mod borrow;
 mod buffer;
 pub mod cai;
+mod claims;
 mod counters;
 mod describe;
 mod descriptor;

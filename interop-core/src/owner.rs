@@ -99,6 +99,7 @@ unsafe fn drop_box<T>(value: NonNull<()>) {
 unsafe fn drop_nothing(_: NonNull<()>) {}
 
 impl Drop for Owner {
+    #[inline]
     fn drop(&mut self) {
         // SAFETY: the pair was made together, and this is the one call.
         unsafe { (self.release)(self.value) };

@@ -11,7 +11,7 @@ use crate::storage::Memory;
 #[derive(Clone, Copy, Debug)]
 pub struct RawMemory {
     address: usize,
-    element: &'static ElementType,
+    element: ElementType,
     writes: Writes,
 }
 
@@ -24,7 +24,7 @@ impl RawMemory {
     /// `device` field names, for every element that shape and strides reach; and to memory that may be written, unless
     /// the pointer is a `*const` or the struct `readonly`. Only `&mut self` frees or replaces it.
     pub unsafe fn new<P: RawPointer>(pointer: &P) -> Self {
-        Self { address: pointer.address(), element: &P::Element::TYPE, writes: P::WRITES }
+        Self { address: pointer.address(), element: P::Element::TYPE, writes: P::WRITES }
     }
 
     /// The memory at an address; null where the address does not fit, which an array with elements refuses.
@@ -34,12 +34,12 @@ impl RawMemory {
     /// As [`new`](Self::new), for elements `T`.
     pub unsafe fn at_address<T: Element, A: RawAddress>(address: &A) -> Self {
         let address = address.address().unwrap_or(0);
-        Self { address, element: &T::TYPE, writes: Writes::Always }
+        Self { address, element: T::TYPE, writes: Writes::Always }
     }
 
     /// The memory on this device, of unknown extent.
-    pub(crate) fn on(self, device: Device) -> Memory<'static> {
+    pub(crate) fn on(self, device: Device) -> Memory {
         let Self { address, element, writes } = self;
-        Memory { address, range: address..address, element, record: None, device, writes }
+        Memory { address, range: address..address, element, device, writes }
     }
 }

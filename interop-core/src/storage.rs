@@ -18,29 +18,26 @@ use crate::record::Record;
 
 /// The memory behind a [`Storage`].
 #[derive(Clone, Debug)]
-pub struct Memory<'a> {
+pub struct Memory {
     /// The address of element \[0, …, 0\].
     pub address: usize,
     /// The addresses that belong to the storage.
     pub range: Range<usize>,
     /// The type of the elements.
-    pub element: &'a ElementType,
-    /// The fields of structured elements that no Rust type describes.
-    pub record: Option<&'a Record>,
+    pub element: ElementType,
     /// Where the memory is.
     pub device: Device,
     /// Who may write.
     pub writes: Writes,
 }
 
-impl Memory<'_> {
+impl Memory {
     /// `len` elements `T` from `address` on.
-    #[inline]
     #[must_use]
     pub fn new<T: Element>(address: usize, len: usize, device: Device, writes: Writes) -> Self {
         // Memory that exists does not wrap around; a false length is refused when the range is compared.
         let end = address.saturating_add(len.saturating_mul(size_of::<T>()));
-        Self { address, range: address..end, element: &T::TYPE, record: None, device, writes }
+        Self { address, range: address..end, element: T::TYPE, device, writes }
     }
 }
 
@@ -76,7 +73,7 @@ impl Memory<'_> {
 /// // SAFETY: 1 and 2: the memory is zeroed by the constructor and lives until `drop`; 3: the host's allocator made it;
 /// // 4: there is no method that hands out a reference.
 /// unsafe impl Storage for CBuffer {
-///     fn memory(&self) -> Memory<'_> {
+///     fn memory(&self) -> Memory {
 ///         Memory::new::<f32>(self.pointer.expose_provenance(), self.len, Device::CPU, Writes::Always)
 ///     }
 /// }
@@ -104,7 +101,13 @@ impl Memory<'_> {
 )]
 pub unsafe trait Storage {
     /// Where the memory is and what it holds.
-    fn memory(&self) -> Memory<'_>;
+    fn memory(&self) -> Memory;
+
+    /// The fields of structured elements that no Rust type describes.
+    #[inline]
+    fn record(&self) -> Option<&Record> {
+        None
+    }
 
     /// The derive's call on the way out.
     #[doc(hidden)]
@@ -159,29 +162,27 @@ pub trait FromImport: Storage + Sized {
     }
 }
 
-#[inline]
-fn host_memory<T: Element>(elements: &[T], writes: Writes) -> Memory<'static> {
+fn host_memory<T: Element>(elements: &[T], writes: Writes) -> Memory {
     let address = elements.as_ptr().expose_provenance();
     Memory::new::<T>(address, elements.len(), Device::CPU, writes)
 }
 
 /// As `host_memory`, for storage whose elements an export may write: the pointer is exposed with the right to do so.
-#[inline]
-fn owned_memory<T: Element>(first: *mut T, len: usize) -> Memory<'static> {
+fn owned_memory<T: Element>(first: *mut T, len: usize) -> Memory {
     Memory::new::<T>(first.expose_provenance(), len, Device::CPU, Writes::WhenOwned)
 }
 
 // SAFETY: 1, 2: the elements of a vector live on the heap, and only `&mut self` can move them. 3: host heap. 4: a vector
 // lends its elements for a borrow of itself at most.
 unsafe impl<T: Element> Storage for Vec<T> {
-    fn memory(&self) -> Memory<'_> {
+    fn memory(&self) -> Memory {
         owned_memory(self.as_ptr().cast_mut(), self.len())
     }
 }
 
 // SAFETY: as for a vector. Exports move the box as bytes (`Parked`), so the address stays good.
 unsafe impl<T: Element> Storage for Box<[T]> {
-    fn memory(&self) -> Memory<'_> {
+    fn memory(&self) -> Memory {
         // The box's own pointer, which may write, and not one that went through a shared reference.
         let elements = &raw const **self;
         owned_memory(elements.cast::<T>().cast_mut(), self.len())
@@ -190,15 +191,14 @@ unsafe impl<T: Element> Storage for Box<[T]> {
 
 // SAFETY: 1, 2: the elements live as long as any of the handles. 3: host heap. 4: nobody may write.
 unsafe impl<T: Element> Storage for Arc<[T]> {
-    fn memory(&self) -> Memory<'_> {
+    fn memory(&self) -> Memory {
         host_memory(self, Writes::Never)
     }
 }
 
 // SAFETY: 1, 2: static. 3: host memory. 4: nobody may write.
 unsafe impl<T: Element> Storage for &'static [T] {
-    #[inline]
-    fn memory(&self) -> Memory<'_> {
+    fn memory(&self) -> Memory {
         host_memory(self, Writes::Never)
     }
 }
@@ -206,10 +206,14 @@ unsafe impl<T: Element> Storage for &'static [T] {
 // SAFETY: 1 to 3: as the storage inside, which the handle keeps alive and gives no `&mut` to while others have one.
 // 4: whoever has another handle may read what is only writable when owned.
 unsafe impl<S: Storage> Storage for Arc<S> {
-    fn memory(&self) -> Memory<'_> {
+    fn memory(&self) -> Memory {
         let memory = S::memory(self);
         let writes = if memory.writes == Writes::Always { Writes::Always } else { Writes::Never };
         Memory { writes, ..memory }
+    }
+
+    fn record(&self) -> Option<&Record> {
+        S::record(self)
     }
 }
 

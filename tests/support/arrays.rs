@@ -50,7 +50,7 @@ pub(crate) struct Fortran<S> {
 
 /// A storage that says what it is told to say. Nothing may follow its address.
 #[derive(Clone, Debug)]
-pub(crate) struct Claimed(Memory<'static>);
+pub(crate) struct Claimed(Memory);
 
 impl Claimed {
     /// `len` elements `T` on a GPU, at an address that no test reads.
@@ -64,7 +64,7 @@ pub(crate) const GPU_ADDRESS: usize = 0x7F00_0000_0000;
 
 // SAFETY: the tests that use it read nothing at the address; see there.
 unsafe impl Storage for Claimed {
-    fn memory(&self) -> Memory<'_> {
+    fn memory(&self) -> Memory {
         self.0.clone()
     }
 }
@@ -75,7 +75,7 @@ pub(crate) struct Pinned<T>(pub(crate) HostVec<T>);
 
 // SAFETY: as for a `HostVec`, but for 3: the host reaches the memory, and no test brings a GPU.
 unsafe impl<T: Element> Storage for Pinned<T> {
-    fn memory(&self) -> Memory<'_> {
+    fn memory(&self) -> Memory {
         Memory { device: Device::CUDA_HOST, ..self.0.memory() }
     }
 }
@@ -86,7 +86,7 @@ pub(crate) struct Borrowable(pub(crate) Vec<u16>);
 
 // SAFETY: as for the vector inside.
 unsafe impl Storage for Borrowable {
-    fn memory(&self) -> Memory<'_> {
+    fn memory(&self) -> Memory {
         self.0.memory()
     }
 }

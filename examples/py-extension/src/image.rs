@@ -26,9 +26,9 @@ const CHANNELS: usize = 3;
 ///
 /// The image is whatever the caller has: a NumPy array, a JAX array, an `Array` of this module.
 #[pyfunction]
-pub(crate) fn blur_(py: Python<'_>, mut image: Image<LeaseMut<f32>>, radius: usize) -> PyResult<()> {
-    let (height, width) = (image.height, image.width);
-    let view = image.view_mut::<f32, 3>()?.host_mut()?;
+pub(crate) fn blur_(py: Python<'_>, mut obj: Image<LeaseMut<f32>>, radius: usize) -> PyResult<()> {
+    let (height, width) = (obj.height, obj.width);
+    let view = obj.view_mut::<f32, 3>()?.host_mut()?;
     // The pass over rows reads from a copy and writes in place, and so does the pass over columns.
     py.detach(|| -> interop_core::Result<()> {
         let source = view.as_view().to_vec()?;
@@ -57,9 +57,9 @@ pub(crate) fn blur_(py: Python<'_>, mut image: Image<LeaseMut<f32>>, radius: usi
 /// The edges of an image, in new memory that Rust owns: the length of the gradient of each channel.
 #[pyfunction]
 #[expect(clippy::needless_pass_by_value, reason = "the lease ends when the call does")]
-pub(crate) fn edges(py: Python<'_>, image: Image<Lease<f32>>) -> PyResult<Image<HostVec<f32>>> {
-    let (height, width) = (image.height, image.width);
-    let source = image.to_vec::<f32>()?;
+pub(crate) fn edges(py: Python<'_>, obj: Image<Lease<f32>>) -> PyResult<Image<HostVec<f32>>> {
+    let (height, width) = (obj.height, obj.width);
+    let source = obj.to_vec::<f32>()?;
     let mut edges = vec![0.0; source.len()];
     py.detach(|| {
         let at = |y: usize, x: usize, channel: usize| source[(y * width + x) * CHANNELS + channel];

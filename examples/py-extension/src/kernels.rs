@@ -141,7 +141,7 @@ pub(crate) fn checksum(obj: &Bound<'_, PyAny>) -> PyResult<f64> {
 }
 
 /// A Python number: integers keep all their digits.
-#[derive(Clone, Copy, FromPyObject)]
+#[derive(Clone, Copy)]
 pub(crate) enum Value {
     /// `True` and `False`.
     Bool(bool),
@@ -149,6 +149,26 @@ pub(crate) enum Value {
     Int(i128),
     /// Any other real number.
     Float(f64),
+}
+
+impl<'py> FromPyObject<'_, 'py> for Value {
+    type Error = PyErr;
+
+    fn extract(object: Borrowed<'_, 'py, PyAny>) -> PyResult<Self> {
+        if let Ok(value) = object.extract::<bool>() {
+            return Ok(Self::Bool(value));
+        }
+        if let Ok(value) = object.extract::<i128>() {
+            return Ok(Self::Int(value));
+        }
+        object.extract::<f64>().map(Self::Float).map_err(|_| {
+            let found = object
+                .get_type()
+                .fully_qualified_name()
+                .map_or_else(|_| "an object".into(), |n| n.to_string());
+            Error::new(ErrorKind::Type, "value", found, "a bool, an int or a float").into()
+        })
+    }
 }
 
 /// New host memory of `len` elements, all `value`.

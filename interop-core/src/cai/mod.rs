@@ -128,7 +128,7 @@ impl CudaArrayInterface {
             byte_offset: 0,
             dtype,
             padded: false,
-            record,
+            record: record.as_ref(),
             shape: &self.shape,
             strides: self.strides.as_deref().map_or(Strides::Compact(Order::C), Strides::Bytes),
             device: None,

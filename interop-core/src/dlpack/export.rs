@@ -11,6 +11,7 @@ use super::abi::{Abi, DLTensor, FLAG_IS_COPIED, FLAG_READ_ONLY, FLAG_SUBBYTE_PAD
 use super::import::ManagedTensor;
 use crate::counters;
 use crate::descriptor::Writes;
+use crate::dtype::DType;
 use crate::error::{Error, ErrorKind, Refused, Result};
 use crate::facts::Facts;
 use crate::owner::Parked;
@@ -49,6 +50,7 @@ struct Package<A, O> {
 ///
 /// As long as `owner` is not dropped, the memory that `facts` describe is live, may be used by any thread, and obeys
 /// `facts.writes()`: where it says that whoever has the array may write, no plain Rust reference to the elements exists.
+#[inline]
 pub unsafe fn export<A: Abi, O: Send + 'static>(
     facts: &Facts,
     owner: O,
@@ -63,6 +65,7 @@ pub unsafe fn export<A: Abi, O: Send + 'static>(
 /// # Safety
 ///
 /// As [`export`].
+#[inline]
 pub(crate) unsafe fn export_parked<A: Abi, O: Send + 'static>(
     facts: &Facts,
     owner: Parked<O>,
@@ -72,34 +75,40 @@ pub(crate) unsafe fn export_parked<A: Abi, O: Send + 'static>(
         Ok(flags) => flags,
         Err(error) => return Err(Refused { value: owner.into_inner(), error }),
     };
-    if facts.record().is_none() {
-        return Ok(pack(facts, flags, owner));
+    if facts.record().is_some() {
+        // SAFETY: as the caller promises.
+        return unsafe { export_record(facts, owner, access) };
     }
+    Ok(pack(facts, flags, owner))
+}
+
+/// As [`export`], for struct elements.
+///
+/// # Safety
+///
+/// As [`export`].
+#[cold]
+unsafe fn export_record<A: Abi, O: Send + 'static>(
+    facts: &Facts,
+    owner: Parked<O>,
+    access: Access,
+) -> Result<ManagedTensor<A>, Refused<O>> {
     match facts.flattened() {
-        Ok(flat) => Ok(pack(&flat, flags, owner)),
+        // SAFETY: as the caller promises: it is the same memory.
+        Ok(flat) => unsafe { export_parked(&flat, owner, access) },
         Err(error) => Err(Refused { value: owner.into_inner(), error }),
     }
 }
 
+#[inline]
 fn flags<A: Abi>(facts: &Facts, access: Access) -> Result<u64> {
     let writable = match facts.writes() {
         Writes::Always => true,
         Writes::WhenOwned => access != Access::Shared,
         Writes::Never => false,
     };
-    if !writable && !A::VERSIONED {
-        let allowed = "the versioned form (`max_version=(1, 0)` in Python), or a copy: the legacy form cannot say read-only";
-        return Err(Error::new(
-            ErrorKind::ReadOnly,
-            "readonly",
-            "a read-only array in a legacy `dltensor`",
-            allowed,
-        ));
-    }
-    if facts.is_padded() && !A::VERSIONED {
-        let found = format_args!("{} in whole bytes in a legacy `dltensor`", facts.dtype());
-        let allowed = "the versioned form: the legacy form cannot say that elements are padded";
-        return Err(Error::new(ErrorKind::Unsupported, "dtype", found, allowed));
+    if !A::VERSIONED && (!writable || facts.is_padded()) {
+        return Err(unsayable(writable, facts.dtype()));
     }
     let mut flags = if writable { 0 } else { FLAG_READ_ONLY };
     if access == Access::Copied {
@@ -111,15 +120,35 @@ fn flags<A: Abi>(facts: &Facts, access: Access) -> Result<u64> {
     Ok(flags)
 }
 
+/// What the legacy form cannot say.
+#[cold]
+fn unsayable(writable: bool, dtype: DType) -> Error {
+    if !writable {
+        let allowed = "the versioned form (`max_version=(1, 0)` in Python), or a copy: the legacy form cannot say read-only";
+        return Error::new(
+            ErrorKind::ReadOnly,
+            "readonly",
+            "a read-only array in a legacy `dltensor`",
+            allowed,
+        );
+    }
+    let found = format_args!("{dtype} in whole bytes in a legacy `dltensor`");
+    let allowed = "the versioned form: the legacy form cannot say that elements are padded";
+    Error::new(ErrorKind::Unsupported, "dtype", found, allowed)
+}
+
 /// The allocation for `ndim` axes, and where the numbers start in it.
+#[inline]
 fn block<A, O>(ndim: usize) -> (Block, usize) {
     Block::array::<i64>(2 * ndim)
         .and_then(|numbers| Block::new::<Package<A, O>>().extend(numbers))
         .unwrap_or_else(|_| unreachable!("a layout has 64 axes at most"))
 }
 
+#[inline]
 fn pack<A: Abi, O: Send + 'static>(facts: &Facts, flags: u64, owner: Parked<O>) -> ManagedTensor<A> {
-    let ndim = facts.ndim();
+    let (extents, steps) = (facts.shape(), facts.strides());
+    let ndim = extents.len();
     let (block, numbers) = block::<A, O>(ndim);
     // SAFETY: a package has a size.
     let start = unsafe { alloc(block) };
@@ -133,11 +162,11 @@ fn pack<A: Abi, O: Send + 'static>(facts: &Facts, flags: u64, owner: Parked<O>) 
     )]
     let shape = start.wrapping_add(numbers).cast::<i64>();
     let strides = shape.wrapping_add(ndim);
-    for axis in 0..ndim {
+    for (axis, (extent, step)) in extents.iter().zip(steps).enumerate() {
         // SAFETY: `block` has room for `2 * ndim` numbers from `numbers` on, aligned as `extend` lays them out.
-        unsafe { shape.wrapping_add(axis).write(facts.shape()[axis] as i64) };
+        unsafe { shape.wrapping_add(axis).write(*extent as i64) };
         // SAFETY: as above.
-        unsafe { strides.wrapping_add(axis).write(facts.strides()[axis] as i64) };
+        unsafe { strides.wrapping_add(axis).write(*step as i64) };
     }
     let absent = |pointer| if ndim == 0 { ptr::null_mut() } else { pointer };
     #[expect(clippy::cast_possible_truncation, reason = "a layout has 64 axes at most")]

@@ -5,10 +5,12 @@ use core::mem::ManuallyDrop;
 use core::ptr::NonNull;
 
 use super::abi::{Abi, DLTensor, FLAG_IS_COPIED, FLAG_READ_ONLY, FLAG_SUBBYTE_PADDED, MAJOR_VERSION};
-use crate::descriptor::{Descriptor, Strides, Writes};
+use crate::claims::Claims;
+use crate::descriptor::Writes;
 use crate::dims::{Dims, MAX_NDIM};
 use crate::error::{Error, ErrorKind, Refused, Result};
 use crate::facts::Facts;
+use crate::import::Import;
 use crate::layout::Order;
 use crate::owner::Owner;
 use crate::stream::StreamHandle;
@@ -81,22 +83,21 @@ impl<A: Abi> ManagedTensor<A> {
             }
         };
         let place = self.tensor.as_ptr().wrapping_byte_add(A::TENSOR_OFFSET).cast::<DLTensor>();
-        // SAFETY: the place of the tensor in a live struct of a version that we know; plain numbers and pointers, of
-        // which every bit pattern is valid.
-        let tensor = unsafe { place.read() };
-        // SAFETY: 2 of `from_raw`.
-        let facts = unsafe { read(&tensor, flags) }?;
-        Ok(facts)
+        // SAFETY: the place of the tensor in a live struct of a version that we know; 2 of `from_raw`.
+        unsafe { read(place, flags) }
     }
 
-    /// The facts together with the owner of the struct, which `release` releases.
-    pub(crate) fn into_parts(self, release: unsafe fn(NonNull<()>)) -> Result<(Facts, Owner), Refused<Self>> {
+    /// The import that owns the struct, which `release` releases.
+    #[inline]
+    pub(crate) fn into_import(self, release: unsafe fn(NonNull<()>)) -> Result<Import, Refused<Self>> {
         match self.facts() {
             Err(error) => Err(Refused { value: self, error }),
             Ok(facts) => {
                 let value = NonNull::cast(ManuallyDrop::new(self).tensor);
                 // SAFETY: the struct is ours to release once (1 of `from_raw`), on any thread (3).
-                Ok((facts, unsafe { Owner::from_raw(value, release) }))
+                let owner = unsafe { Owner::from_raw(value, release) };
+                // SAFETY: 2 of `from_raw`, and the facts were read from the struct.
+                Ok(unsafe { Import::from_parts(facts, owner) })
             }
         }
     }
@@ -106,8 +107,10 @@ impl<A: Abi> ManagedTensor<A> {
 ///
 /// # Safety
 ///
-/// `shape` and `strides` are null or point to `ndim` numbers.
-unsafe fn read(tensor: &DLTensor, flags: u64) -> Result<Facts> {
+/// `place` points to a live tensor, whose `shape` and `strides` are null or point to `ndim` numbers.
+unsafe fn read(place: *const DLTensor, flags: u64) -> Result<Facts> {
+    // SAFETY: live, as the caller promises; plain numbers and pointers, of which every bit pattern is valid.
+    let tensor = unsafe { place.read() };
     let ndim = usize::try_from(tensor.ndim)
         .ok()
         .filter(|ndim| *ndim <= MAX_NDIM)
@@ -121,34 +124,74 @@ unsafe fn read(tensor: &DLTensor, flags: u64) -> Result<Facts> {
         let found = format_args!("a null pointer for {ndim} axes");
         return Err(Error::new(ErrorKind::Null, "shape", found, "a pointer to one extent for each axis"));
     }
-    let mut shape = Dims::zeroed(ndim);
-    let mut strides = Dims::zeroed(ndim);
-    let given = ndim > 0 && !tensor.strides.is_null();
-    // The numbers are copied out: the producer may change them, and they die with the struct.
-    for (axis, extent) in shape.iter_mut().enumerate() {
-        // SAFETY: not null, so it points to `ndim` numbers, as the caller promises.
-        *extent = unsafe { tensor.shape.wrapping_add(axis).read() };
+    // With the rank known to the compiler, the usual ranks need no loop.
+    match ndim {
+        // SAFETY: the shape is not null, so it has as many numbers, as the caller promises.
+        1 => unsafe { with_axes::<1>(&tensor, flags) },
+        // SAFETY: as above.
+        2 => unsafe { with_axes::<2>(&tensor, flags) },
+        // SAFETY: as above.
+        3 => unsafe { with_axes::<3>(&tensor, flags) },
+        // SAFETY: as above.
+        4 => unsafe { with_axes::<4>(&tensor, flags) },
+        // SAFETY: as above, or there are no axes.
+        _ => unsafe { with_any_axes(&tensor, flags, ndim) },
     }
-    if given {
-        for (axis, stride) in strides.iter_mut().enumerate() {
-            // SAFETY: as above.
-            *stride = unsafe { tensor.strides.wrapping_add(axis).read() };
-        }
+}
+
+/// Reads a tensor of `N` axes. The numbers are copied out: the producer may change them, and they die with the struct.
+///
+/// # Safety
+///
+/// `shape` points to `N` numbers, and so does `strides`, unless it is null.
+unsafe fn with_axes<const N: usize>(tensor: &DLTensor, flags: u64) -> Result<Facts> {
+    // SAFETY: as the caller promises.
+    let shape = unsafe { tensor.shape.cast::<[i64; N]>().read() };
+    if tensor.strides.is_null() {
+        return claims(tensor, flags, &shape, Order::C).validate();
     }
-    Descriptor {
+    // SAFETY: not null, otherwise as the caller promises.
+    let strides = unsafe { tensor.strides.cast::<[i64; N]>().read() };
+    claims(tensor, flags, &shape, &strides).validate()
+}
+
+/// As [`with_axes`], for any number of axes, also none.
+///
+/// # Safety
+///
+/// As [`with_axes`], for `ndim` numbers; without axes both pointers may be anything.
+#[cold]
+unsafe fn with_any_axes(tensor: &DLTensor, flags: u64, ndim: usize) -> Result<Facts> {
+    let numbers = |list: *mut i64| {
+        Dims::filled(ndim, |items| {
+            for (axis, item) in items.iter_mut().enumerate() {
+                // SAFETY: one of `ndim` numbers, as the caller promises.
+                *item = unsafe { list.wrapping_add(axis).read() };
+            }
+        })
+    };
+    let shape = numbers(tensor.shape);
+    if ndim == 0 || tensor.strides.is_null() {
+        return claims(tensor, flags, &*shape, Order::C).validate();
+    }
+    claims(tensor, flags, &*shape, &*numbers(tensor.strides)).validate()
+}
+
+#[inline]
+fn claims<'a, L: ?Sized, S>(tensor: &DLTensor, flags: u64, shape: &'a L, strides: S) -> Claims<'a, L, S> {
+    Claims {
         address: tensor.data.expose_provenance(),
         byte_offset: tensor.byte_offset,
         dtype: tensor.dtype,
         padded: flags & FLAG_SUBBYTE_PADDED != 0,
         record: None,
-        shape: &shape,
-        strides: if given { Strides::Elements(&strides) } else { Strides::Compact(Order::C) },
+        shape,
+        strides,
         device: Some(tensor.device.normalized()),
         writes: if flags & FLAG_READ_ONLY == 0 { Writes::Always } else { Writes::Never },
         stream: StreamHandle::NothingPending,
         memory: None,
     }
-    .validate()
 }
 
 /// Calls the deleter of a managed tensor, if it has one.

@@ -1,15 +1,11 @@
 //! Shapes and strides: defaults, contiguity, reachable range, slicing. All arithmetic is checked.
 
 mod reshape;
-mod walk;
 
 use core::ops::Range;
 
-pub(crate) use walk::Spacing;
-use walk::walk;
-
-use crate::dims::Dims;
-use crate::error::Result;
+use crate::dims::{Dims, MAX_NDIM};
+use crate::error::{Error, ErrorKind, Result};
 
 /// The order in which the elements of a compact array lie in memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -23,7 +19,7 @@ pub enum Order {
 
 /// A shape with strides in elements, of which the products and sums are known not to overflow.
 ///
-/// Having one means: at most [`MAX_NDIM`](crate::MAX_NDIM) axes; the number of elements fits `isize`; the lowest and highest element offset
+/// Having one means: at most [`MAX_NDIM`] axes; the number of elements fits `isize`; the lowest and highest element offset
 /// fit `isize`. An axis of extent 1, and every axis of an array without elements, puts no condition on its stride.
 ///
 /// ```
@@ -41,9 +37,6 @@ pub struct Layout {
     shape: Dims<usize>,
     strides: Dims<isize>,
     numel: usize,
-    /// The offset of the lowest element, and of one past the highest.
-    low: isize,
-    high: isize,
 }
 
 impl Layout {
@@ -51,53 +44,96 @@ impl Layout {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Rank`](crate::ErrorKind::Rank) above [`MAX_NDIM`](crate::MAX_NDIM) axes,
-    /// [`ErrorKind::Overflow`](crate::ErrorKind::Overflow) when the number of elements does not fit.
+    /// [`ErrorKind::Rank`] above [`MAX_NDIM`] axes, [`ErrorKind::Overflow`] when the number of elements does not fit.
+    #[inline]
     pub fn compact(shape: &[usize], order: Order) -> Result<Self> {
-        walk::<_, isize>(shape, Spacing::Compact(order))
+        let numel = numel(shape)?;
+        let strides = Dims::filled(shape.len(), |strides| fill_compact(strides, |axis| shape[axis], order));
+        Ok(Self { shape: shape.into(), strides, numel })
     }
 
     /// An array of this shape and these strides, in elements.
     ///
     /// # Errors
     ///
-    /// As [`compact`](Self::compact); [`ErrorKind::Strides`](crate::ErrorKind::Strides) when there is not one stride for
-    /// each axis; [`ErrorKind::Overflow`](crate::ErrorKind::Overflow) when an element would be out of reach of `isize`.
+    /// As [`compact`](Self::compact); [`ErrorKind::Strides`] when there is not one stride for each axis;
+    /// [`ErrorKind::Overflow`] when an element would be out of reach of `isize`.
+    #[inline]
     pub fn strided(shape: &[usize], strides: &[isize]) -> Result<Self> {
-        walk(shape, Spacing::Elements(strides))
+        let numel = numel(shape)?;
+        if strides.len() != shape.len() {
+            return Err(count_mismatch(strides.len(), shape.len()));
+        }
+        let layout = Self::new(shape.into(), strides.into(), numel).settled();
+        if layout.offsets_checked().is_none() {
+            return Err(out_of_reach(&layout.shape, &layout.strides));
+        }
+        Ok(layout)
+    }
+
+    /// The layout of which product and sums have been checked.
+    #[inline]
+    pub(crate) const fn new(shape: Dims<usize>, strides: Dims<isize>, numel: usize) -> Self {
+        Self { shape, strides, numel }
+    }
+
+    #[cold]
+    pub(crate) fn settled(mut self) -> Self {
+        if self.strides.iter().any(|stride| *stride < 0) {
+            self.settle_idle_strides();
+        }
+        self
     }
 
     /// An array of this shape whose strides are counted in bytes, for elements of `item` bytes.
     ///
     /// # Errors
     ///
-    /// As [`strided`](Self::strided); [`ErrorKind::Strides`](crate::ErrorKind::Strides), with the axis, for a stride that
-    /// is no multiple of `item` on an axis where it matters.
+    /// As [`strided`](Self::strided); [`ErrorKind::Strides`], with the axis, for a stride that is no multiple of `item`
+    /// on an axis where it matters.
     pub fn strided_in_bytes(shape: &[usize], strides: &[isize], item: usize) -> Result<Self> {
-        walk(shape, Spacing::Bytes(strides, item))
-    }
-
-    /// An array as it is claimed.
-    #[inline]
-    pub(crate) fn claimed(shape: &[i64], spacing: Spacing<'_, i64>) -> Result<Self> {
-        walk(shape, spacing)
-    }
-
-    /// The strides that a compact array of this shape has. An extent of 0 counts as 1, as in `NumPy`; where the product of
-    /// an empty array's other extents does not fit, the stride is 0, which is as good as any.
-    fn compact_strides(&self, order: Order) -> Dims<isize> {
-        let mut compact = Dims::zeroed(self.shape.len());
-        let mut running = Some(1_isize);
-        let mut step = |(stride, extent): (&mut isize, &usize)| {
-            *stride = running.unwrap_or(0);
-            let extent = isize::try_from((*extent).max(1)).ok();
-            running = running.zip(extent).and_then(|(running, extent)| running.checked_mul(extent));
-        };
-        let axes = compact.iter_mut().zip(&*self.shape);
-        match order {
-            Order::C => axes.rev().for_each(&mut step),
-            Order::F => axes.for_each(&mut step),
+        if strides.len() != shape.len() {
+            return Err(count_mismatch(strides.len(), shape.len()));
         }
+        let empty = shape.contains(&0);
+        let item = isize::try_from(item.max(1)).unwrap_or(isize::MAX);
+        let mut elements = Dims::zeroed(strides.len());
+        for (axis, (&extent, &stride)) in shape.iter().zip(strides).enumerate() {
+            elements[axis] = match (stride % item, empty || extent == 1) {
+                (0, _) => stride / item,
+                // A negative stride on an idle axis is replaced by the compact one.
+                (_, true) => -1,
+                (_, false) => {
+                    let allowed = format!("a multiple of the item size, {item} bytes");
+                    let found = format!("{stride} bytes");
+                    return Err(Error::new(
+                        ErrorKind::Strides,
+                        format_args!("strides[{axis}]"),
+                        found,
+                        allowed,
+                    ));
+                }
+            };
+        }
+        Self::strided(shape, &elements)
+    }
+
+    /// Gives idle axes that run backwards the stride of a compact array: a negative number there says nothing, and
+    /// consumers trip over it. Other strides of idle axes are kept, because some consumers read an order from them.
+    #[cold]
+    fn settle_idle_strides(&mut self) {
+        let compact = self.compact_strides();
+        for axis in 0..self.shape.len() {
+            if self.strides[axis] < 0 && (self.shape[axis] == 1 || self.numel == 0) {
+                self.strides[axis] = compact[axis];
+            }
+        }
+    }
+
+    /// The strides that a compact array of this shape has, in C order.
+    fn compact_strides(&self) -> Dims<isize> {
+        let mut compact = Dims::zeroed(self.shape.len());
+        fill_compact(&mut compact, |axis| self.shape[axis], Order::C);
         compact
     }
 
@@ -142,7 +178,16 @@ impl Layout {
     #[inline]
     #[must_use]
     pub fn offsets(&self) -> Range<isize> {
-        self.low..self.high
+        // Every constructor refuses what does not fit.
+        self.offsets_checked().unwrap_or(0..0)
+    }
+
+    #[inline]
+    fn offsets_checked(&self) -> Option<Range<isize>> {
+        if self.is_empty() {
+            return Some(0..0);
+        }
+        offsets(self.shape.iter().copied().zip(self.strides.iter().copied()))
     }
 
     /// Whether the elements lie without gaps in this order. True for an empty array.
@@ -189,4 +234,87 @@ impl Layout {
             apart
         })
     }
+}
+
+/// The product of the extents, which must fit `isize`; 0 as soon as one extent is 0.
+#[inline]
+fn numel(shape: &[usize]) -> Result<usize> {
+    if shape.len() > MAX_NDIM {
+        return Err(too_many(shape.len()));
+    }
+    match product(shape.iter().copied()) {
+        Some(numel) => Ok(numel),
+        None => Err(too_large(&shape)),
+    }
+}
+
+/// The product of the extents, `None` where it does not fit `isize`; 0 as soon as one extent is 0.
+#[inline]
+pub(crate) fn product(extents: impl Iterator<Item = usize>) -> Option<usize> {
+    let (mut product, mut fits) = (1_usize, true);
+    for extent in extents {
+        if extent == 0 {
+            return Some(0);
+        }
+        let (next, overflows) = product.overflowing_mul(extent);
+        product = next;
+        fits &= !overflows;
+    }
+    (fits && isize::try_from(product).is_ok()).then_some(product)
+}
+
+/// The offsets of the lowest and of one past the highest of some elements, `None` where one does not fit. The product of
+/// the extents fits `isize` and is not 0.
+#[inline]
+pub(crate) fn offsets(axes: impl Iterator<Item = (usize, isize)>) -> Option<Range<isize>> {
+    let (mut low, mut high) = (0_isize, 0_isize);
+    for (extent, stride) in axes {
+        // An axis of extent 1 reaches nowhere, whatever its stride is.
+        let reach = (extent as isize - 1).checked_mul(stride)?;
+        low = low.checked_add(reach.min(0))?;
+        high = high.checked_add(reach.max(0))?;
+    }
+    Some(low..high.checked_add(1)?)
+}
+
+#[cold]
+pub(crate) fn too_many(ndim: usize) -> Error {
+    let found = format_args!("{ndim} axes");
+    Error::new(ErrorKind::Rank, "shape", found, format_args!("{MAX_NDIM} axes at most"))
+}
+
+#[cold]
+pub(crate) fn too_large(shape: &dyn core::fmt::Debug) -> Error {
+    let found = format_args!("{shape:?}");
+    Error::new(ErrorKind::Overflow, "shape", found, "extents whose product fits the address space")
+}
+
+/// Writes the strides of a compact array. An extent of 0 counts as 1, as in NumPy; where the product of an empty array's
+/// other extents does not fit, its strides are 0, which is as good as any.
+#[inline]
+pub(crate) fn fill_compact(strides: &mut [isize], extent: impl Fn(usize) -> usize, order: Order) {
+    let ndim = strides.len();
+    let (mut running, mut fits) = (1_isize, true);
+    let mut step = |axis: usize| {
+        strides[axis] = if fits { running } else { 0 };
+        let (next, overflows) = running.overflowing_mul(extent(axis).max(1) as isize);
+        running = next;
+        fits &= !overflows && next > 0;
+    };
+    match order {
+        Order::C => (0..ndim).rev().for_each(&mut step),
+        Order::F => (0..ndim).for_each(&mut step),
+    }
+}
+
+#[cold]
+pub(crate) fn count_mismatch(found: usize, expected: usize) -> Error {
+    let allowed = format_args!("{expected}, one for each axis");
+    Error::new(ErrorKind::Strides, "strides", format_args!("{found} strides"), allowed)
+}
+
+#[cold]
+pub(crate) fn out_of_reach(shape: &dyn core::fmt::Debug, strides: &dyn core::fmt::Debug) -> Error {
+    let found = format_args!("{strides:?} for shape {shape:?}");
+    Error::new(ErrorKind::Overflow, "strides", found, "offsets that fit the address space")
 }

@@ -1,7 +1,6 @@
 //! New layouts over the same memory: slices, parts of elements, and the walk over all elements.
 
-use super::walk::out_of_reach;
-use super::{Layout, Order};
+use super::{Layout, Order, numel, out_of_reach};
 use crate::dims::Dims;
 use crate::error::{Error, ErrorKind, Result};
 
@@ -9,7 +8,7 @@ impl Layout {
     /// The strides counted in bytes, for elements of `item` bytes. Where that does not fit, which can only be on an idle
     /// axis, the stride of a compact array stands in.
     pub(crate) fn strides_in_bytes(&self, item: usize) -> Vec<isize> {
-        let compact = self.compact_strides(Order::C);
+        let compact = self.compact_strides();
         let bytes = |stride: isize| stride.checked_mul(item as isize);
         let strides = self.strides.iter().zip(&*compact);
         strides.map(|(stride, compact)| bytes(*stride).or_else(|| bytes(*compact)).unwrap_or(0)).collect()
@@ -29,20 +28,16 @@ impl Layout {
             let inside = start < extent && last.is_some_and(|last| last < extent);
             assert!(inside, "slice outside axis {axis}");
         }
-        let (mut shape, mut strides) = (self.shape.clone(), self.strides.clone());
+        let mut shape = self.shape.clone();
         shape[axis] = len;
+        let numel = product(&shape);
+        let mut strides = self.strides.clone();
         // A step that reaches nothing says nothing; one that does stays within the reach of the axis.
-        let empty = shape.contains(&0);
-        if len > 1 && !empty {
+        if len > 1 && numel > 0 {
             strides[axis] *= step;
         }
-        let offset = if empty { 0 } else { self.strides[axis] * start as isize };
-        (Self::part(&shape, &strides), offset)
-    }
-
-    /// A layout that reaches no element which another does not.
-    fn part(shape: &[usize], strides: &[isize]) -> Self {
-        Self::strided(shape, strides).unwrap_or_else(|_| unreachable!("part of a layout that was checked"))
+        let offset = if numel == 0 { 0 } else { self.strides[axis] * start as isize };
+        (Self { shape, strides, numel }, offset)
     }
 
     /// Drops an axis by taking one index of it; also gives the offset of the new first element.
@@ -54,8 +49,9 @@ impl Layout {
     pub fn select(&self, axis: usize, index: usize) -> (Self, isize) {
         assert!(index < self.shape[axis], "index {index} outside axis {axis}");
         let (shape, strides) = (self.shape.without(axis), self.strides.without(axis));
-        let offset = if shape.contains(&0) { 0 } else { self.strides[axis] * index as isize };
-        (Self::part(&shape, &strides), offset)
+        let numel = product(&shape);
+        let offset = if numel == 0 { 0 } else { self.strides[axis] * index as isize };
+        (Self { shape, strides, numel }, offset)
     }
 
     /// The layout in units of one of `parts` equal parts of an element, with the parts as axes behind the others.
@@ -96,7 +92,7 @@ impl Layout {
             let found = format_args!("{:?} as the last axes of {:?}", &self.shape[outer..], &*self.shape);
             return Err(Error::new(ErrorKind::Shape, "shape", found, format_args!("{parts:?}")));
         }
-        let count = Self::compact(parts, Order::C)?.numel.max(1) as isize;
+        let count = numel(parts)?.max(1) as isize;
         let shape = &self.shape[..outer];
         let mut strides = Dims::from(&self.strides[..outer]);
         let inner = Self::strided(parts, &self.strides[outer..])?;
@@ -142,4 +138,9 @@ impl Layout {
             here
         })
     }
+}
+
+/// The number of elements of part of a checked layout; 0 as soon as an extent is, whatever the others are.
+fn product(shape: &[usize]) -> usize {
+    if shape.contains(&0) { 0 } else { shape.iter().product() }
 }

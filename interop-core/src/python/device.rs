@@ -15,7 +15,9 @@ use crate::error::{Error, ErrorKind};
 pub fn integer(value: &Bound<'_, PyAny>, place: &str) -> PyResult<i128> {
     let py = value.py();
     let wrong = || PyErr::from(Error::new(ErrorKind::Type, place, super::errors::origin(value), "an int"));
-    if value.is_instance_of::<PyBool>() {
+    // Bools of NumPy too, which have `__index__` in older versions.
+    let boolean = value.is_instance_of::<PyBool>();
+    if boolean || (!value.is_instance_of::<PyInt>() && value.extract::<bool>().is_ok()) {
         return Err(wrong());
     }
     let index = if value.is_instance_of::<PyInt>() {

@@ -146,7 +146,7 @@ pub trait ShapeField: Sized {
     /// The derive's call on the way out.
     #[doc(hidden)]
     #[inline]
-    fn tell<'a>(&self, to: Describe<'a>) -> Describe<'a> {
+    fn tell<'a, S>(&self, to: Describe<'a, (), S>) -> Describe<'a, Result<Dims<i64>>, S> {
         to.shape(self)
     }
 
@@ -197,14 +197,14 @@ pub trait StridesField: Sized {
     /// The derive's call on the way out.
     #[doc(hidden)]
     #[inline]
-    fn tell<'a>(&self, to: Describe<'a>) -> Describe<'a> {
+    fn tell<'a, E>(&self, to: Describe<'a, E>) -> Describe<'a, E, Result<Option<Dims<i64>>>> {
         to.strides(self)
     }
 
     /// The derive's call on the way out, for `strides(bytes)`.
     #[doc(hidden)]
     #[inline]
-    fn tell_in_bytes<'a>(&self, to: Describe<'a>) -> Describe<'a> {
+    fn tell_in_bytes<'a, E>(&self, to: Describe<'a, E>) -> Describe<'a, E, Result<Option<Dims<i64>>>> {
         to.strides_in_bytes(self)
     }
 

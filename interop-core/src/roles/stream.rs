@@ -18,7 +18,7 @@ pub trait AsStream {
     /// The derive's call on the way out.
     #[doc(hidden)]
     #[inline]
-    fn tell<'a>(&self, to: Describe<'a>) -> Describe<'a>
+    fn tell<'a, E, S>(&self, to: Describe<'a, E, S>) -> Describe<'a, E, S>
     where
         Self: Sized,
     {

@@ -81,7 +81,7 @@ struct Grenade(HostVec<i16>, Count);
 
 // SAFETY: as for the vector inside.
 unsafe impl Storage for Grenade {
-    fn memory(&self) -> Memory<'_> {
+    fn memory(&self) -> Memory {
         self.0.memory()
     }
 }

@@ -49,8 +49,8 @@ proptest! {
         prop_assert!(runs(&offsets_in_f_order(&shape, f.strides())));
         for axis in 0..shape.len() {
             let product = |extents: &[usize]| extents.iter().map(|extent| extent.max(&1)).product::<usize>();
-            prop_assert_eq!(c.strides()[axis], signed(product(&shape[axis + 1..])));
-            prop_assert_eq!(f.strides()[axis], signed(product(&shape[..axis])));
+            prop_assert_eq!(c.strides()[axis], signed::<_, isize>(product(&shape[axis + 1..])));
+            prop_assert_eq!(f.strides()[axis], signed::<_, isize>(product(&shape[..axis])));
         }
         prop_assert_eq!(Layout::strided(&shape, c.strides()), Ok(c));
     }

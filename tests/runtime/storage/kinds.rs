@@ -13,9 +13,9 @@ use crate::support::assert_told;
 /// Compares what a storage of six `u16` says with where they are.
 #[track_caller]
 fn check(storage: &impl Storage, address: usize, device: Device, writes: Writes) {
-    let Memory { address: said, range, element, record, device: on, writes: who } = storage.memory();
+    let Memory { address: said, range, element, device: on, writes: who } = storage.memory();
     assert_eq!((said, range), (address, address..address + 12));
-    assert_eq!((element.dtype(), element.axes(), record), (DType::U16, &[][..], None));
+    assert_eq!((element.dtype(), element.axes(), storage.record()), (DType::U16, &[][..], None));
     assert_eq!((on, who), (device, writes));
 }
 

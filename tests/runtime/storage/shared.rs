@@ -47,7 +47,7 @@ fn the_last_handle_releases() {
     // SAFETY: as the vector inside.
     #[expect(unsafe_code, reason = "a storage vouches for its memory")]
     unsafe impl Storage for Noted {
-        fn memory(&self) -> interop_core::Memory<'_> {
+        fn memory(&self) -> interop_core::Memory {
             self.0.memory()
         }
     }

@@ -1,0 +1,280 @@
+//! The one door between claims and facts.
+//!
+//! It is generic over the list of extents, `[i64; N]` or `[i64]`, and over strides or none: with the rank in the type, no
+//! loop and no heap list is left in the code for it.
+#![expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "numbers are cast after they were seen to fit, in `numel` and in `Steps::offsets`"
+)]
+
+use core::fmt::Debug;
+use core::ops::Range;
+use std::borrow::ToOwned;
+use std::sync::Arc;
+
+use crate::descriptor::Writes;
+use crate::device::Device;
+use crate::dims::{Dims, MAX_NDIM};
+use crate::dtype::DType;
+use crate::error::{Error, ErrorKind, Result};
+use crate::facts::Facts;
+use crate::layout::{
+    Layout, Order, count_mismatch, fill_compact, offsets, out_of_reach, product, too_large, too_many,
+};
+use crate::record::Record;
+use crate::stream::StreamHandle;
+
+/// As [`Descriptor`](crate::Descriptor), without strides in bytes.
+pub(crate) struct Claims<'a, L: ?Sized, S> {
+    pub(crate) address: usize,
+    pub(crate) byte_offset: u64,
+    pub(crate) dtype: DType,
+    pub(crate) padded: bool,
+    pub(crate) record: Option<&'a Record>,
+    pub(crate) shape: &'a L,
+    pub(crate) strides: S,
+    pub(crate) device: Option<Device>,
+    pub(crate) writes: Writes,
+    pub(crate) stream: StreamHandle,
+    pub(crate) memory: Option<Range<usize>>,
+}
+
+/// A list of numbers.
+pub trait List: AsRef<[i64]> + ToOwned<Owned: AsRef<[i64]> + Debug> {}
+
+impl<const N: usize> List for [i64; N] {}
+impl List for [i64] {}
+
+/// Strides in elements, or an [`Order`] for those of a compact array.
+pub(crate) trait Steps: Copy {
+    /// The offsets of the lowest and of one past the highest of `numel` elements.
+    fn offsets<L: List + ?Sized>(self, shape: &L, numel: usize) -> Result<(isize, isize)>;
+
+    /// The strides, which have been checked.
+    fn keep<L: List + ?Sized>(self, shape: &L, numel: usize) -> Dims<isize>;
+}
+
+impl Steps for Order {
+    #[inline]
+    fn offsets<L: List + ?Sized>(self, _shape: &L, numel: usize) -> Result<(isize, isize)> {
+        Ok((0, numel as isize))
+    }
+
+    #[inline]
+    fn keep<L: List + ?Sized>(self, shape: &L, _numel: usize) -> Dims<isize> {
+        let shape = shape.as_ref();
+        Dims::filled(shape.len(), |strides| {
+            fill_compact(strides, |axis| shape[axis] as usize, self);
+        })
+    }
+}
+
+impl<S: List + ?Sized> Steps for &S {
+    #[inline]
+    fn offsets<L: List + ?Sized>(self, shape: &L, numel: usize) -> Result<(isize, isize)> {
+        let (extents, strides) = (shape.as_ref(), self.as_ref());
+        for (axis, stride) in strides.iter().enumerate() {
+            if isize::try_from(*stride).is_err() {
+                return Err(too_wide(axis, *stride));
+            }
+        }
+        if strides.len() != extents.len() {
+            return Err(count_mismatch(strides.len(), extents.len()));
+        }
+        if numel == 0 {
+            return Ok((0, 0));
+        }
+        let axes = extents.iter().zip(strides).map(|(extent, stride)| (*extent as usize, *stride as isize));
+        match offsets(axes) {
+            Some(offsets) => Ok((offsets.start, offsets.end)),
+            None => Err(out_of_reach(&shape.to_owned(), &self.to_owned())),
+        }
+    }
+
+    #[inline]
+    fn keep<L: List + ?Sized>(self, shape: &L, numel: usize) -> Dims<isize> {
+        let (extents, strides) = (shape.as_ref(), self.as_ref());
+        Dims::filled(strides.len(), |items| {
+            for (axis, item) in items.iter_mut().enumerate() {
+                // A negative number on an axis that is never stepped along says nothing, and consumers trip over it.
+                // Other strides of such axes are kept, because some consumers read an order from them.
+                let idle = extents[axis] == 1 || numel == 0;
+                let (stride, inner) = (strides[axis] as isize, &extents[axis + 1..]);
+                *item = if stride < 0 && idle { compact_stride(inner) } else { stride };
+            }
+        })
+    }
+}
+
+impl<L: List + ?Sized, S: Steps> Claims<'_, L, S> {
+    /// Turns the claims into facts, or says which is wrong.
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "the checks of a constant type vanish where it is known")]
+    pub(crate) fn validate(self) -> Result<Facts> {
+        // Where the type is a constant, this is nothing.
+        self.dtype.check()?;
+        if let Some(device) = self.device {
+            device.check()?;
+        }
+        if let Some(record) = self.record {
+            record.check(self.dtype)?;
+        }
+        self.locate()
+    }
+
+    #[inline]
+    fn locate(self) -> Result<Facts> {
+        let padded = self.padded && self.dtype.bits() % 8 != 0;
+        let numel = numel(self.shape)?;
+        let (low, high) = self.strides.offsets(self.shape, numel)?;
+        let (address, range) = if numel == 0 {
+            (0, 0..0)
+        } else {
+            let address = self.first_element()?;
+            (address, self.reach(address, low, high, padded)?)
+        };
+        Ok(Facts {
+            address,
+            range,
+            dtype: self.dtype,
+            padded,
+            record: self.record.cloned().map(Arc::new),
+            layout: Layout::new(kept(self.shape.as_ref()), self.strides.keep(self.shape, numel), numel),
+            device: self.device.unwrap_or(Device::UNKNOWN),
+            writes: self.writes,
+            stream: self.stream,
+        })
+    }
+
+    /// The address of element \[0, …, 0\] of an array that has elements.
+    #[inline]
+    fn first_element(&self) -> Result<usize> {
+        let offset = isize::try_from(self.byte_offset).ok();
+        match offset.and_then(|offset| self.address.checked_add_signed(offset)) {
+            Some(address) if self.address != 0 => Ok(address),
+            _ => Err(no_first_element(self.address, self.byte_offset)),
+        }
+    }
+
+    /// The addresses that the elements take, from the lowest to one past the highest.
+    #[inline]
+    fn reach(&self, address: usize, low: isize, high: isize, padded: bool) -> Result<Range<usize>> {
+        let bits = self.dtype.item_bits(padded) as isize;
+        let bytes = |elements: isize, round_up: isize| {
+            Some(elements.checked_mul(bits)?.checked_add(round_up)?.div_euclid(8))
+        };
+        let start = bytes(low, 0).and_then(|low| address.checked_add_signed(low));
+        let end = bytes(high, 7).and_then(|high| address.checked_add_signed(high));
+        let (Some(start), Some(end)) = (start, end) else {
+            // The array has elements, however many; the layout is for the message only.
+            let (shape, strides) = (self.shape.to_owned(), self.strides.keep(self.shape, 1));
+            let layout = Layout::new(kept(self.shape.as_ref()), strides.clone(), 1);
+            let compact = layout.is_contiguous(Order::C) || layout.is_contiguous(Order::F);
+            return Err(beyond(address, &shape, &strides, compact));
+        };
+        match &self.memory {
+            Some(memory) if start < memory.start || end > memory.end => {
+                Err(outside(start..end, memory.clone()))
+            }
+            _ => Ok(start..end),
+        }
+    }
+}
+
+/// The layout that extents and strides describe.
+pub(crate) fn layout(shape: &[i64], strides: impl Steps) -> Result<Layout> {
+    let numel = numel(shape)?;
+    strides.offsets(shape, numel)?;
+    Ok(Layout::new(kept(shape), strides.keep(shape, numel), numel))
+}
+
+/// Strides in elements, for strides in bytes.
+pub(crate) fn in_elements(shape: &[i64], strides: &[i64], item: usize) -> Result<Dims<i64>> {
+    numel(shape)?;
+    let mut narrow = Dims::zeroed(strides.len());
+    for (axis, stride) in strides.iter().enumerate() {
+        narrow[axis] = isize::try_from(*stride).map_err(|_| too_wide(axis, *stride))?;
+    }
+    let layout = Layout::strided_in_bytes(&kept(shape), &narrow, item)?;
+    let mut elements = Dims::zeroed(strides.len());
+    for (axis, stride) in layout.strides().iter().enumerate() {
+        elements[axis] = *stride as i64;
+    }
+    Ok(elements)
+}
+
+/// The number of elements.
+#[inline]
+fn numel<L: List + ?Sized>(shape: &L) -> Result<usize> {
+    let extents = shape.as_ref();
+    if extents.len() > MAX_NDIM {
+        return Err(too_many(extents.len()));
+    }
+    for (axis, extent) in extents.iter().enumerate() {
+        if usize::try_from(*extent).is_err() {
+            return Err(negative(axis, *extent));
+        }
+    }
+    match product(extents.iter().map(|extent| *extent as usize)) {
+        Some(numel) => Ok(numel),
+        None => Err(too_large(&shape.to_owned())),
+    }
+}
+
+/// Checked extents.
+#[inline]
+fn kept(shape: &[i64]) -> Dims<usize> {
+    Dims::filled(shape.len(), |items| {
+        for (item, extent) in items.iter_mut().zip(shape) {
+            *item = *extent as usize;
+        }
+    })
+}
+
+/// The stride of an axis of a compact array, in front of these axes.
+#[inline]
+fn compact_stride(inner: &[i64]) -> isize {
+    let mut product = 1_isize;
+    for extent in inner {
+        product = product.saturating_mul((*extent).max(1) as isize);
+    }
+    if product == isize::MAX { 0 } else { product }
+}
+
+#[cold]
+fn negative(axis: usize, claimed: i64) -> Error {
+    Error::new(ErrorKind::Shape, format_args!("shape[{axis}]"), claimed, "0 and up")
+}
+
+#[cold]
+fn too_wide(axis: usize, claimed: i64) -> Error {
+    let allowed = "a stride that fits the address space";
+    Error::new(ErrorKind::Overflow, format_args!("strides[{axis}]"), claimed, allowed)
+}
+
+#[cold]
+fn no_first_element(address: usize, byte_offset: u64) -> Error {
+    if address == 0 {
+        let allowed = "an address, because the array has elements";
+        return Error::new(ErrorKind::Null, "data", "a null pointer", allowed);
+    }
+    let found = format_args!("{byte_offset} on top of address {address:#x}");
+    Error::new(ErrorKind::Overflow, "byte_offset", found, "an offset within the address space")
+}
+
+#[cold]
+fn beyond(address: usize, shape: &impl Debug, strides: &Dims<isize>, compact: bool) -> Error {
+    let found = format_args!("shape {shape:?} and strides {strides:?} at {address:#x}");
+    // A compact array is too big; another one reaches too far.
+    let place = if compact { "shape" } else { "strides" };
+    Error::new(ErrorKind::Overflow, place, found, "elements within the address space")
+}
+
+#[cold]
+fn outside(elements: Range<usize>, memory: Range<usize>) -> Error {
+    let found = format_args!("elements from {:#x} to {:#x}", elements.start, elements.end);
+    let bytes = memory.len();
+    let allowed = format_args!("{:#x} to {:#x}, the {bytes} bytes of memory", memory.start, memory.end);
+    Error::new(ErrorKind::Bounds, "shape", found, allowed)
+}
