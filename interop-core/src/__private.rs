@@ -80,7 +80,7 @@ macro_rules! __python_import {
             fn extract(
                 object: $crate::__private::python::Borrowed<'a, 'py, $crate::__private::python::PyAny>,
             ) -> $crate::Result<Self, Self::Error> {
-                $crate::__private::python::extract(&object)
+                $crate::__private::python::import_as(&object)
             }
         }
     };

@@ -99,12 +99,8 @@ impl Error {
     /// Memory that could not be allocated.
     #[cold]
     pub(crate) fn no_memory(bytes: usize) -> Self {
-        Self::new(
-            ErrorKind::Memory,
-            "memory",
-            format_args!("no {bytes} bytes"),
-            "memory for a copy of the elements",
-        )
+        let found = format_args!("no room for {bytes} bytes");
+        Self::new(ErrorKind::Memory, "memory", found, "elements that fit the memory")
     }
 
     /// The same error with the object that the value came from, such as `cupy.ndarray`.

@@ -204,7 +204,14 @@ fn everything_filled(claims: &Claims<'_>, errors: &mut Errors) {
 /// Python objects live as long as Python likes, and a Python class is one type.
 fn python(claims: &Claims<'_>, errors: &mut Errors) {
     let generics = claims.generics();
-    if let (Some(pyclass), Some(parameter)) = (&claims.attrs.pyclass, generics.params.first()) {
+    if let (Some(_), Some(python)) = (&claims.attrs.pyclass, &claims.attrs.python) {
+        let found = "`python` and `pyclass` on one struct, and PyO3 converts a class already";
+        errors.push(
+            &python.word,
+            found,
+            "write `pyclass` for a class, or `python` for conversions of any struct",
+        );
+    } else if let (Some(pyclass), Some(parameter)) = (&claims.attrs.pyclass, generics.params.first()) {
         let help = match parameter {
             GenericParam::Lifetime(_) => "own the memory in place of borrowing it",
             _ => "name the types in place of the parameters, as in `Vec<f32>` for `Vec<T>`",

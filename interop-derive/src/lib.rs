@@ -118,6 +118,11 @@ use syn::{DeriveInput, parse_macro_input};
 ///     #[cuda_array(owner)]
 ///     owner: Owner,
 /// }
+///
+/// // An export can be dropped on any thread, and a raw pointer is `Send` only when somebody says so. For `share_dlpack` and
+/// // `python` it takes `Sync` too.
+/// // SAFETY: the memory may be used and released on any thread.
+/// unsafe impl Send for Samples {}
 /// ```
 ///
 /// The word `unsafe_raw` is where the `unsafe` of the generated code is: with `#![forbid(unsafe_code)]` rustc rejects that

@@ -73,6 +73,8 @@ fn pointers_are_vouched_for(field: &Field<'_>, data: &DataWord, errors: &mut Err
              type that owns its memory"
         );
         errors.push(field.ty, found, help);
+        // The rules below would judge the struct by a storage that it has not.
+        errors.lose(Some("unsafe_raw"));
     }
 }
 

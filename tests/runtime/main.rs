@@ -9,6 +9,7 @@ mod device;
 mod dlpack;
 mod dtype;
 mod elements;
+mod errors;
 mod layout;
 mod storage;
 mod stream;

@@ -67,7 +67,7 @@ impl<A: Abi> ManagedTensor<A> {
     ///
     /// [`ErrorKind::Version`] when the major version is not 1: nothing else was read then. [`ErrorKind::Rank`] and
     /// [`ErrorKind::Null`] for a negative or huge `ndim` and for null where numbers should be; otherwise as
-    /// [`Descriptor::validate`].
+    /// [`Descriptor::validate`](crate::Descriptor::validate).
     pub fn facts(&self) -> Result<Facts> {
         let flags = match A::version(self.tensor.as_ptr()) {
             None => FLAG_READ_ONLY,

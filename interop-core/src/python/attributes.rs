@@ -27,7 +27,11 @@ pub(super) static ATTRIBUTES: [Attribute; 7] = [
         value: |py, facts| Ok(PyTuple::new(py, facts.shape())?.into_any().unbind()),
     },
     Attribute { name: c"ndim", doc: c"The number of axes.", value: |py, facts| number(py, facts.ndim()) },
-    Attribute { name: c"size", doc: c"The number of elements.", value: |py, facts| number(py, facts.numel()) },
+    Attribute {
+        name: c"size",
+        doc: c"The number of elements.",
+        value: |py, facts| number(py, facts.numel()),
+    },
     Attribute {
         name: c"nbytes",
         doc: c"The bytes that the elements take without gaps.",
@@ -43,8 +47,16 @@ pub(super) static ATTRIBUTES: [Attribute; 7] = [
     },
     Attribute {
         name: c"dtype",
-        doc: c"The element type, a str: NumPy's code where there is one, such as '<f4', otherwise DLPack's name.",
-        value: |py, facts| Ok(PyString::new(py, &dtype(facts)).into_any().unbind()),
+        doc: c"The element type: a numpy.dtype where NumPy has one; otherwise DLPack's name, a str.",
+        value: |py, facts| {
+            let name = PyString::new(py, &dtype(facts));
+            match py.import("numpy") {
+                Ok(numpy) if facts.dtype().typestr().is_some() => {
+                    Ok(numpy.call_method1("dtype", (name,))?.unbind())
+                }
+                _ => Ok(name.into_any().unbind()),
+            }
+        },
     },
     Attribute {
         name: c"device",
@@ -98,7 +110,7 @@ unsafe extern "C" fn get<T: ArrayClass>(
     // SAFETY: the closure is the attribute that `getter` put there, which is static.
     let attribute = unsafe { &*closure.cast::<Attribute>() };
     // SAFETY: as the caller promises.
-    unsafe { body::<T>(this, |array| (attribute.value)(array.py(), &array.get().facts()?)) }
+    unsafe { body::<T>(this, |array| (attribute.value)(array.py(), &array.borrow().facts()?)) }
 }
 
 /// The methods `__len__`, `__repr__`, `__array__` and `__reduce__`, each with its name.
@@ -139,7 +151,7 @@ unsafe extern "C" fn len<T: ArrayClass>(
     this: *mut ffi::PyObject,
     _: *mut ffi::PyObject,
 ) -> *mut ffi::PyObject {
-    let run = |array: &Bound<'_, T>| match array.get().facts()?.shape().first() {
+    let run = |array: &Bound<'_, T>| match array.borrow().facts()?.shape().first() {
         Some(extent) => number(array.py(), *extent),
         None => Err(PyTypeError::new_err("len() of an array without axes")),
     };
@@ -155,7 +167,7 @@ unsafe extern "C" fn repr<T: ArrayClass>(
     _: *mut ffi::PyObject,
 ) -> *mut ffi::PyObject {
     let run = |array: &Bound<'_, T>| {
-        let facts = array.get().facts()?;
+        let facts = array.borrow().facts()?;
         let class = array.as_any().get_type().qualname()?;
         let shape = PyTuple::new(array.py(), facts.shape())?.repr()?;
         let (dtype, device) = (dtype(&facts), device(facts.device()));

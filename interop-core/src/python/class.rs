@@ -21,16 +21,27 @@ use crate::dlpack::Access;
 use crate::error::Result;
 use crate::facts::Facts;
 
+/// `#[pyclass(frozen)]`, as `PyO3` says it in types.
+#[doc(hidden)]
+#[diagnostic::on_unimplemented(
+    message = "a Python class of arrays is frozen",
+    label = "the class is not frozen",
+    note = "write `#[pyclass(frozen)]`: its memory is shared with Python, so nothing may replace it"
+)]
+pub trait IsFrozen {}
+
+impl IsFrozen for True {}
+
 /// A `#[pyclass]` whose instances are arrays; `#[cuda_array(pyclass)]` makes one.
 ///
 /// The class is frozen: exports keep the Python object and with it the struct, which nobody may change while consumers
 /// use its memory.
 #[diagnostic::on_unimplemented(
-    message = "`{Self}` cannot be a Python class of arrays",
-    label = "not a frozen `#[pyclass]`",
-    note = "write `#[pyclass(frozen)]` on the struct: its memory is shared with Python, so nothing may replace it"
+    message = "`{Self}` has no methods of an array for Python",
+    label = "not a class of arrays",
+    note = "write `#[pyclass(frozen)]`, `#[derive(CudaArray)]` and `#[cuda_array(pyclass)]` on the struct"
 )]
-pub trait ArrayClass: CudaArray + PyClass<Frozen = True> + Send + Sync {
+pub trait ArrayClass: CudaArray + PyClass<Frozen: IsFrozen> + Send + Sync {
     /// Who else can reach the elements.
     #[doc(hidden)]
     const ACCESS: Access = Access::Shared;
@@ -147,21 +158,24 @@ pub(super) unsafe fn body<T: ArrayClass>(
     this: *mut ffi::PyObject,
     run: impl FnOnce(&Bound<'_, T>) -> PyResult<Py<PyAny>>,
 ) -> *mut ffi::PyObject {
-    Python::attach(|py| {
+    // Not `Python::attach`, which gives up on an interpreter that is ending and still runs code.
+    // SAFETY: the thread is attached, as the caller promises.
+    let py = unsafe { Python::assume_attached() };
+    // SAFETY: a live object, as the caller promises.
+    let this = unsafe { Bound::from_borrowed_ptr(py, this) };
+    // SAFETY: of this class, as the caller promises.
+    let this = unsafe { this.cast_into_unchecked::<T>() };
+    let done = catch_unwind(AssertUnwindSafe(|| {
         drain(py);
-        // SAFETY: a live object, as the caller promises.
-        let this = unsafe { Bound::from_borrowed_ptr(py, this) };
-        // SAFETY: of this class, as the caller promises.
-        let this = unsafe { this.cast_into_unchecked::<T>() };
-        let done = catch_unwind(AssertUnwindSafe(|| run(&this)));
-        match done.unwrap_or_else(|_| Err(PyRuntimeError::new_err("a panic in a `CudaArray`"))) {
-            Ok(value) => value.into_ptr(),
-            Err(error) => {
-                error.restore(py);
-                core::ptr::null_mut()
-            }
+        run(&this)
+    }));
+    match done.unwrap_or_else(|_| Err(PyRuntimeError::new_err("a panic in a `CudaArray`"))) {
+        Ok(value) => value.into_ptr(),
+        Err(error) => {
+            error.restore(py);
+            core::ptr::null_mut()
         }
-    })
+    }
 }
 
 /// # Safety
@@ -191,8 +205,14 @@ unsafe extern "C" fn dlpack<T: ArrayClass>(
                 request.set(&name.cast::<PyString>()?.to_string_lossy(), &argument)?;
             }
         }
-        Ok(export(py, array.get(), PyOwner::new(array.clone().into_any().unbind()), T::ACCESS, &request)?
-            .unbind())
+        Ok(export(
+            py,
+            &*array.borrow(),
+            PyOwner::new(array.clone().into_any().unbind()),
+            T::ACCESS,
+            &request,
+        )?
+        .unbind())
     };
     // SAFETY: as the caller promises; `Borrowed` is `Copy` and keeps nothing.
     unsafe { body::<T>(this, run) }
@@ -206,7 +226,7 @@ unsafe extern "C" fn dlpack_device<T: ArrayClass>(
     _: *mut ffi::PyObject,
 ) -> *mut ffi::PyObject {
     let run = |array: &Bound<'_, T>| {
-        let device = array.get().facts()?.device().normalized();
+        let device = array.borrow().facts()?.device().normalized();
         let pair: [c_int; 2] = [device.device_type.0, device.device_id];
         Ok(PyTuple::new(array.py(), pair)?.into_any().unbind())
     };
@@ -222,7 +242,7 @@ unsafe extern "C" fn interface<T: ArrayClass>(
     _: *mut core::ffi::c_void,
 ) -> *mut ffi::PyObject {
     let run = |array: &Bound<'_, T>| {
-        let facts = array.get().facts()?;
+        let facts = array.borrow().facts()?;
         // An array that the interface cannot express does not have the attribute, so that `hasattr` says so.
         let absent =
             |error: crate::Error| PyAttributeError::new_err(format!("__cuda_array_interface__: {error}"));

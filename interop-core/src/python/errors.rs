@@ -5,6 +5,7 @@ use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyDict, PyTuple, PyType};
 
+use super::interpreter::with_attached;
 use crate::error::{Error, ErrorKind, Refused};
 
 static ARRAY_ERROR: PyOnceLock<Py<PyType>> = PyOnceLock::new();
@@ -32,7 +33,7 @@ pub fn array_error(py: Python<'_>) -> PyResult<&Bound<'_, PyType>> {
 
 impl From<Error> for PyErr {
     fn from(error: Error) -> Self {
-        Python::attach(|py| match error.kind() {
+        with_attached(|py| match error.kind() {
             ErrorKind::Type => PyTypeError::new_err(error.to_string()),
             ErrorKind::Memory => PyMemoryError::new_err(error.to_string()),
             _ => match array_error(py) {

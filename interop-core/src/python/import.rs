@@ -255,9 +255,13 @@ fn from_cai(object: &Bound<'_, PyAny>, interface: &Bound<'_, PyAny>) -> PyResult
     Err(Error::new(ErrorKind::Device, "data", found, allowed).with_origin(origin(object)).into())
 }
 
-/// A derived struct from an argument of a `#[pyfunction]`.
-#[doc(hidden)]
-pub fn extract<T: FromArray>(object: &Bound<'_, PyAny>) -> PyResult<T> {
+/// Imports any object as a derived struct: what `#[cuda_array(python)]` does with an argument, for whoever does it by hand,
+/// such as a `#[new]` method of a class.
+///
+/// # Errors
+///
+/// As [`import`], and `ArrayError` for an array that is not what the struct wants.
+pub fn import_as<T: FromArray>(object: &Bound<'_, PyAny>) -> PyResult<T> {
     let imported = import(object, None)?;
     T::from_import(imported.import).map_err(|refused| refused.error.with_origin(origin(object)).into())
 }

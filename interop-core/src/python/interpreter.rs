@@ -59,6 +59,16 @@ pub(super) fn is_attached() -> bool {
     !own.is_null() && current == Some(own)
 }
 
+/// Runs `run` on a thread that is attached: this one if it is, also while the interpreter ends.
+pub(super) fn with_attached<R>(run: impl FnOnce(Python<'_>) -> R) -> R {
+    if is_attached() {
+        // SAFETY: so it is.
+        run(unsafe { Python::assume_attached() })
+    } else {
+        Python::attach(run)
+    }
+}
+
 /// Calls a method with one keyword argument for each of `names`.
 ///
 /// # Errors

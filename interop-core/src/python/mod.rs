@@ -6,7 +6,9 @@
 //!   [imported](import) from any object that speaks a protocol; as a return value it becomes an [`ExportedArray`].
 //! * `#[cuda_array(pyclass)]` on a frozen `#[pyclass]`: [`install`] gives the class the protocol's methods beside those of
 //!   your own `#[pymethods]`.
-//! * By hand: [`import`], [`import_capsule`] and [`export`].
+//! * By hand: [`import_as`], [`import`], [`import_capsule`] and [`export`].
+//!
+//! Take an argument by value: the struct is a handle, not the elements.
 //!
 //! ```no_run
 //! use interop_core::{CudaArray, HostVec, LeaseMut};
@@ -25,8 +27,9 @@
 //!
 //! /// Hands out memory that Rust made.
 //! #[pyfunction]
-//! fn black(height: usize, width: usize) -> Gray<HostVec<f32>> {
-//!     Gray { pixels: HostVec::zeroed(height * width), height, width }
+//! fn black(height: usize, width: usize) -> PyResult<Gray<HostVec<f32>>> {
+//!     let pixels = HostVec::try_zeroed(height.saturating_mul(width))?;
+//!     Ok(Gray { pixels, height, width })
 //! }
 //! ```
 
@@ -48,14 +51,14 @@ pub use device::integer;
 pub use dict::interface_of;
 pub use errors::array_error;
 pub use export::{Request, export};
-pub use import::{Imported, Protocol, consumer_stream, import, import_capsule};
+pub use import::{Imported, Protocol, consumer_stream, import, import_as, import_capsule};
 pub use release::{drain, pending_releases};
 
 /// What the expansions of `python` and `pyclass` call.
 #[doc(hidden)]
 pub mod expansion {
     pub use super::class::{ArrayClass, into_object};
-    pub use super::import::extract;
+    pub use super::import::import_as;
     pub use pyo3::prelude::{Bound, FromPyObject, IntoPyObject, Python};
     pub use pyo3::{Borrowed, PyAny, PyErr};
 }

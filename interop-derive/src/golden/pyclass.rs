@@ -1,5 +1,5 @@
 #[derive(CudaArray)]
-#[cuda_array(pyclass, python, export)]
+#[cuda_array(pyclass, export)]
 struct Samples {
     #[cuda_array(data)]
     values: Vec<f32>,
@@ -18,9 +18,6 @@ const _: () = {
             let __d = <Vec<usize> as __p::ShapeField>::tell(&self.shape, __d);
             __d.finish()
         }
-    }
-    __p::python_conversions! {
-        export : true, import : false, generics : [], type : Samples, bounds : []
     }
     __p::python_class! {
         export : true, type : Samples

@@ -2,11 +2,15 @@
 
 use interop_core::cai::{CudaArrayInterface, DescrEntry, DescrType};
 use interop_core::{
-    CudaArray, DType, Device, Element, ErrorKind, Float8E4m3fn, FromArray, Import, Lease, Record, RecordField,
+    CudaArray, DType, Device, Element, ErrorKind, Float8E4m3fn, FromArray, Import, Lease, Record,
+    RecordField, Shared,
 };
 
+use proptest::prelude::*;
+
 use crate::support::arrays::{Array, Claimed};
-use crate::support::{Told, assert_told};
+use crate::support::brute::settings;
+use crate::support::{Told, assert_told, signed};
 
 fn entry(name: &str, typestr: &str, shape: &[i64]) -> DescrEntry {
     DescrEntry { name: name.into(), dtype: DescrType::Typestr(typestr.into()), shape: shape.to_vec() }
@@ -181,5 +185,46 @@ fn records_are_compared_field_by_field() {
             &refused.error,
             (ErrorKind::DType, "dtype", "", "struct {tag: uint8 @0, value: int32 @4}"),
         );
+    }
+}
+
+/// A struct of any fields with gaps of any size: its entries, and the bytes that they take.
+fn structs() -> impl Strategy<Value = (Vec<DescrEntry>, usize)> {
+    let sized = [("|b1", 1), ("|u1", 1), ("<i2", 2), ("<f4", 4), ("<c8", 8), ("|V3", 3)];
+    let plain = prop::sample::select(sized.to_vec())
+        .prop_map(|(typestr, bytes)| (DescrType::Typestr(typestr.into()), bytes));
+    let fields = |item: BoxedStrategy<(DescrType, usize)>| {
+        let field = (0_usize..4, item, prop::collection::vec(1_i64..4, 0..3));
+        prop::collection::vec(field, 1..5).prop_map(|fields| {
+            let (mut entries, mut end) = (Vec::new(), 0);
+            for (number, (gap, (dtype, bytes), shape)) in fields.into_iter().enumerate() {
+                if gap > 0 {
+                    entries.push(entry("", &format!("|V{gap}"), &[]));
+                }
+                end += gap + bytes * signed::<i64, usize>(shape.iter().product());
+                entries.push(DescrEntry { name: format!("f{number}"), dtype, shape });
+            }
+            (entries, end)
+        })
+    };
+    let inner =
+        fields(plain.clone().boxed()).prop_map(|(entries, bytes)| (DescrType::Nested(entries), bytes));
+    fields(prop_oneof![plain, inner].boxed())
+}
+
+proptest! {
+    #![proptest_config(settings())]
+
+    /// R23: whatever is read is written again, field by field and gap by gap.
+    #[test]
+    fn structs_of_any_fields_come_back((entries, bytes) in structs()) {
+        let interface = with_descr(&format!("|V{bytes}"), entries);
+        let facts = interface.facts().unwrap();
+        prop_assert_eq!(facts.nbytes(), 2 * bytes);
+        // SAFETY: nothing is read at the address.
+        #[expect(unsafe_code, reason = "an interface owns nothing, so importing it is a promise")]
+        let import = unsafe { Import::from_cai(&interface, Device::cuda(0), ()) }.unwrap();
+        let array: Array<Shared> = Array::from_import(import).unwrap();
+        prop_assert_eq!(array.to_cai().unwrap(), interface);
     }
 }

@@ -1,5 +1,6 @@
 //! Claims and facts: what is accepted, what is refused, and what the refusal says.
 
 mod facts;
+mod oracle;
 mod refusals;
 mod subbyte;

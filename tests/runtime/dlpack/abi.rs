@@ -3,8 +3,9 @@
 use std::mem::{align_of, offset_of, size_of};
 
 use interop_core::dlpack::{
-    Abi, DLManagedTensor, DLManagedTensorVersioned, DLPackVersion, DLTensor, FLAG_IS_COPIED, FLAG_READ_ONLY,
-    FLAG_SUBBYTE_PADDED, Legacy, MAJOR_VERSION, MINOR_VERSION, Versioned,
+    Abi, DLManagedTensor, DLManagedTensorVersioned, DLPackExchangeAPI, DLPackExchangeAPIHeader,
+    DLPackVersion, DLTensor, FLAG_IS_COPIED, FLAG_READ_ONLY, FLAG_SUBBYTE_PADDED, Legacy, MAJOR_VERSION,
+    MINOR_VERSION, Versioned,
 };
 use interop_core::{DType, Device};
 
@@ -38,6 +39,26 @@ fn structs_lie_as_in_c() {
         (offset_of!(DLManagedTensorVersioned, deleter), 16),
         (offset_of!(DLManagedTensorVersioned, flags), 24),
         (offset_of!(DLManagedTensorVersioned, dl_tensor), 32),
+    ];
+    for (ours, c) in offsets {
+        assert_eq!(ours, c);
+    }
+}
+
+/// The table of C functions (dlpack.h 1.3, `DLPackExchangeAPI`).
+#[test]
+#[cfg(target_pointer_width = "64")]
+fn the_exchange_table_lies_as_in_c() {
+    type Header = DLPackExchangeAPIHeader;
+    type Table = DLPackExchangeAPI;
+    assert_eq!((size_of::<Header>(), align_of::<Header>(), offset_of!(Header, prev_api)), (16, 8, 8));
+    assert_eq!((size_of::<Table>(), align_of::<Table>()), (56, 8));
+    let offsets = [
+        (offset_of!(Table, managed_tensor_allocator), 16),
+        (offset_of!(Table, managed_tensor_from_py_object_no_sync), 24),
+        (offset_of!(Table, managed_tensor_to_py_object_no_sync), 32),
+        (offset_of!(Table, dltensor_from_py_object_no_sync), 40),
+        (offset_of!(Table, current_work_stream), 48),
     ];
     for (ours, c) in offsets {
         assert_eq!(ours, c);

@@ -130,6 +130,18 @@ fn ordinals() {
     }
 }
 
+/// Bug 112: nobody knows where it is, so nobody is told that it is somewhere.
+#[test]
+fn an_unknown_device_is_not_exported() {
+    let facts = Descriptor { device: None, ..Descriptor::new(0x1000, Device::CPU, &[2]) }.validate().unwrap();
+    let dropped = Count::default();
+    let owner = Counted(dropped.clone(), ());
+    // SAFETY: nothing is read at the address.
+    let refused = unsafe { export::<Versioned, _>(&facts, owner, Access::Owned) }.unwrap_err();
+    assert_told(&refused.error, (ErrorKind::Device, "device", "unknown (0)", "CPU (1), CUDA (2)"));
+    assert_eq!(dropped.get(), 0, "the owner comes back");
+}
+
 /// R70, R73, bug 136: the flags say who may write, that a copy was made, and nothing else.
 #[test]
 fn flags_say_how_it_is_held() {
@@ -217,6 +229,11 @@ fn structs_of_equal_fields_are_flattened() {
     let told = (ErrorKind::DType, "dtype", "struct {a: float32 @0, b: int32 @4}", "all of one scalar type");
     assert_told(&refused.error, told);
     assert_eq!(dropped.get(), 0, "the owner comes back");
+
+    // The trailing axis is one axis too many.
+    let refused = Array::new(vertices, &[1; 64]).into_dlpack::<Versioned>().unwrap_err();
+    assert_told(&refused.error, (ErrorKind::Rank, "shape", "65 axes", "64"));
+    assert_eq!(refused.value.data.len(), 6);
 }
 
 /// Blobs travel as `OpaqueHandle` with a lane for each byte.

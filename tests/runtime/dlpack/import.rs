@@ -44,12 +44,14 @@ fn a_plain_tensor() {
 #[test]
 fn null_strides_are_compact() {
     fn case<A: Form>(version: (u32, u32)) {
-        let rows: [(&[i64], &[isize]); 5] = [
+        let rows: [(&[i64], &[isize]); 7] = [
             (&[], &[]),
             (&[4], &[1]),
             (&[2, 3], &[3, 1]),
             (&[2, 3, 4], &[12, 4, 1]),
             (&[2, 1, 2, 2], &[4, 4, 2, 1]),
+            (&[2, 1, 1, 2, 2], &[4, 4, 4, 2, 1]),
+            (&[1, 2, 1, 2, 1, 2, 2], &[16, 8, 8, 4, 4, 2, 1]),
         ];
         for (shape, strides) in rows {
             let claims = Claims { version, strides: None, ..Claims::new(shape) };

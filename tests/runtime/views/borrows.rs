@@ -3,6 +3,7 @@
 use std::panic::{self, AssertUnwindSafe};
 use std::sync::Arc;
 use std::thread;
+use std::time::{Duration, Instant};
 
 use interop_core::dlpack::Versioned;
 use interop_core::{CudaArray, Error, ErrorKind, FromArray, HostVec, Lease, LeaseMut, Shared};
@@ -164,7 +165,9 @@ fn copies_are_readers() {
 #[test]
 fn threads_take_turns() {
     const ROUNDS: u32 = if cfg!(miri) { 5 } else { 500 };
+    const PATIENCE: Duration = Duration::from_secs(60);
     let all = Shared::new(host(3));
+    let start = Instant::now();
     thread::scope(|scope| {
         for _ in 0..4 {
             let mut mine = Array::new(all.clone(), &[3]);
@@ -175,6 +178,7 @@ fn threads_take_turns() {
                         Ok(()) => done += 1,
                         Err(error) => {
                             assert_eq!(error.kind(), ErrorKind::Busy);
+                            assert!(start.elapsed() < PATIENCE, "after {done} rounds nobody gives way");
                             thread::yield_now();
                         }
                     }

@@ -1,7 +1,7 @@
 use interop_core::CudaArray;
 
 #[derive(CudaArray)]
-#[cuda_array(pyclass, python, export)]
+#[cuda_array(pyclass, export)]
 struct Image<'a> {
     #[cuda_array(data)]
     pixels: Vec<f32>,

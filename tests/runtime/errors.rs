@@ -1,0 +1,60 @@
+//! Errors, and refusals that lose nothing.
+
+use std::error::Error as _;
+
+use interop_core::dlpack::Versioned;
+use interop_core::{Dims, Error, ErrorKind, FromArray, Import, Lease, Refused};
+
+use crate::support::arrays::Array;
+use crate::support::foreign::Claims;
+use crate::support::owners::{Count, Counted};
+
+/// A refusal shows its error, and is one; its value waits inside.
+#[test]
+fn a_refusal_is_an_error_with_a_value() {
+    let error = Error::new(ErrorKind::Rank, "shape", "3 axes", "2 axes");
+    let count = Count::default();
+    let refused = Refused { value: Counted(count.clone(), ()), error: error.clone() };
+    assert_eq!(refused.to_string(), "`shape`: found 3 axes, allowed: 2 axes");
+    assert_eq!(format!("{refused:?}"), format!("Refused({error})"));
+    assert!(refused.source().is_none(), "the message says it all, once");
+    assert_eq!(count.get(), 0);
+    assert_eq!((Error::from(refused), count.get()), (error, 1));
+}
+
+/// Whoever has no use for what was refused writes `?`, and it is released at once.
+#[test]
+fn a_question_mark_releases() {
+    fn wanted(import: Import) -> interop_core::Result<Array<Lease<f32>>> {
+        Ok(Array::from_import(import)?)
+    }
+    let (ledger, tensor) = Claims::new(&[2]).send::<Versioned>();
+    let error = wanted(Import::from_dlpack(tensor).unwrap()).unwrap_err();
+    assert_eq!((error.kind(), ledger.released()), (ErrorKind::DType, 1));
+}
+
+/// Errors are compared by all that they say, and go from thread to thread.
+#[test]
+fn errors_are_values() {
+    fn portable<T: Send + Sync + 'static>(_: &T) {}
+    let error = |found: &str| Error::new(ErrorKind::Shape, "shape[0]", found, "0 and up");
+    portable(&error("-1"));
+    assert_eq!(error("-1"), error("-1"));
+    assert_ne!(error("-1"), error("-2"));
+    assert_ne!(error("-1"), error("-1").with_origin("torch.Tensor"));
+    assert_eq!((error("-1").origin(), error("-1").found(), error("-1").allowed()), (None, "-1", "0 and up"));
+}
+
+/// Lists of extents are slices, in place or not.
+#[test]
+fn lists_are_slices() {
+    for len in [0, 1, 5, 6, 7, 64] {
+        let numbers: Vec<usize> = (0..len).collect();
+        let mut dims = Dims::from(&numbers[..]);
+        assert_eq!((&*dims, dims.len(), format!("{dims:?}")), (&numbers[..], len, format!("{numbers:?}")));
+        assert_eq!(dims, dims.clone());
+        dims.iter_mut().for_each(|number| *number += 1);
+        assert!(dims.iter().copied().eq(1..=len));
+        assert_eq!(Dims::<isize>::zeroed(len).iter().sum::<isize>(), 0);
+    }
+}
