@@ -2,6 +2,7 @@
 #![expect(unsafe_code, reason = "this room reads and writes array elements on the host")]
 
 use core::marker::PhantomData;
+use core::mem::MaybeUninit;
 use core::ptr;
 use std::sync::Arc;
 
@@ -222,12 +223,14 @@ impl<const N: usize> RawView<N> {
 ///
 /// `element` points to `size_of::<T>()` live, initialized bytes; any alignment will do.
 unsafe fn read<T: Element>(element: *const T) -> Result<T> {
-    if !T::TYPE.any_bits {
-        // SAFETY: as the caller promises; bytes need no alignment.
-        unsafe { check_bools(element.cast(), size_of::<T>())? };
-    }
-    // SAFETY: as the caller promises; the bits are a `T`, either because all are or because they were checked.
-    Ok(unsafe { element.read_unaligned() })
+    // Copied first and looked at afterwards: another library may write to the element meanwhile.
+    let mut copy = MaybeUninit::<T>::uninit();
+    // SAFETY: live, initialized bytes, as the caller promises, and a place for as many.
+    unsafe { ptr::copy_nonoverlapping(element.cast::<u8>(), copy.as_mut_ptr().cast::<u8>(), size_of::<T>()) };
+    // SAFETY: the bytes of one element have been written.
+    unsafe { check_run(copy.as_ptr(), 1)? };
+    // SAFETY: and they are a `T`, either because all are or because they were checked.
+    Ok(unsafe { copy.assume_init() })
 }
 
 /// Refuses bytes that are no `bool`, the one element with invalid bit patterns.

@@ -30,7 +30,7 @@ pub enum StreamHandle {
     LegacyDefault,
     /// The default stream of the calling thread (`CU_STREAM_PER_THREAD`, 2). It means another stream on another thread.
     PerThreadDefault,
-    /// A `CUstream`, the same as a `cudaStream_t`; never 0, 1 or 2.
+    /// A `CUstream`, the same as a `cudaStream_t`; never 1 or 2, for which [`from_raw`](Self::from_raw) gives their names.
     Raw(NonZeroUsize),
 }
 

@@ -44,7 +44,7 @@ struct Package<A, O> {
 ///
 /// The owner comes back with the reason: [`ErrorKind::ReadOnly`] when the array is read-only and the form is
 /// [`Legacy`](super::Legacy), which cannot say so; [`ErrorKind::Unsupported`] for padded sub-byte elements in that form;
-/// [`ErrorKind::DType`] for struct elements of unlike fields.
+/// [`ErrorKind::DType`] for struct elements of unlike fields; [`ErrorKind::Device`] when nobody knows the device.
 ///
 /// # Safety
 ///
@@ -102,6 +102,7 @@ unsafe fn export_record<A: Abi, O: Send + 'static>(
 
 #[inline]
 fn flags<A: Abi>(facts: &Facts, access: Access) -> Result<u64> {
+    facts.device().check()?;
     let writable = match facts.writes() {
         Writes::Always => true,
         Writes::WhenOwned => access != Access::Shared,
@@ -195,7 +196,7 @@ fn at<A, O, F>(package: *mut Package<A, O>, offset: usize) -> *const F {
 
 /// The deleter: drops the owner and frees the allocation.
 ///
-/// A panic in the owner's drop stays here, because it may not cross into C; the owner's remaining parts are leaked.
+/// A panic in the owner's drop stays here, because it may not cross into C; the owner's other parts are dropped all the same.
 ///
 /// # Safety
 ///

@@ -33,7 +33,7 @@ pub trait AsStream {
     {
         let stream = self.as_stream();
         let pending: StreamHandle = from.stream(field)?;
-        if pending == StreamHandle::NothingPending || pending == stream {
+        if pending == StreamHandle::NothingPending || pending.to_raw() == stream.to_raw() {
             return Ok(self);
         }
         let allowed = format_args!("work on the {stream}, the struct's own stream");
