@@ -138,7 +138,7 @@ fn an_unknown_device_is_not_exported() {
     let owner = Counted(dropped.clone(), ());
     // SAFETY: nothing is read at the address.
     let refused = unsafe { export::<Versioned, _>(&facts, owner, Access::Owned) }.unwrap_err();
-    assert_told(&refused.error, (ErrorKind::Device, "device", "unknown (0)", "CPU (1), CUDA (2)"));
+    assert_told(&refused.error, (ErrorKind::Device, "device_type", "unknown (0)", "CPU (1), CUDA (2)"));
     assert_eq!(dropped.get(), 0, "the owner comes back");
 }
 
