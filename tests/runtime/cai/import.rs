@@ -1,5 +1,8 @@
 //! What a `__cuda_array_interface__` says becomes facts, or an error that names the key.
 
+use std::cell::Cell;
+use std::num::NonZeroUsize;
+
 use interop_core::cai::{CudaArrayInterface, VERSION};
 use interop_core::{
     CudaArray, DType, Device, ErrorKind, FromArray, Import, Lease, LeaseMut, StreamHandle, Writes,
@@ -197,4 +200,41 @@ fn an_interface_becomes_a_struct() {
     assert_told(&refused.error, (ErrorKind::ReadOnly, "readonly", "a read-only array", "`Lease<T>`"));
     let lease: Array<Lease<i32>> = Array::from_import(refused.value).unwrap();
     assert!(lease.to_cai().unwrap().data.1, "R72: still read-only");
+}
+
+/// A struct with a stream of its own takes what is ready there, or everywhere; it cannot promise more.
+#[test]
+#[expect(unsafe_code, reason = "an interface owns nothing, so importing it is a promise")]
+fn a_struct_with_its_own_stream_takes_what_is_ready_there() {
+    // However the stream is spelled: 1 is the legacy default stream.
+    let own = [StreamHandle::LegacyDefault, StreamHandle::Raw(NonZeroUsize::MIN)];
+    let import = |stream| {
+        let interface = CudaArrayInterface { stream, ..plain(&[2]) };
+        // SAFETY: nothing is read at the address.
+        unsafe { Import::from_cai(&interface, Device::cuda(0), ()) }.unwrap()
+    };
+    for own in own {
+        OWN.set(own);
+        for ready in [None, Some(1)] {
+            assert_eq!(OnItsOwnStream::from_import(import(ready)).unwrap().stream, own);
+        }
+        let refused = OnItsOwnStream::from_import(import(Some(7))).unwrap_err();
+        let told = (ErrorKind::Stream, "stream", "work pending on the stream 0x7", "the struct's own stream");
+        assert_told(&refused.error, told);
+        assert_eq!(refused.value.facts().stream(), StreamHandle::from_raw(7));
+    }
+}
+
+thread_local! {
+    static OWN: Cell<StreamHandle> = const { Cell::new(StreamHandle::NothingPending) };
+}
+
+#[derive(Debug, CudaArray)]
+struct OnItsOwnStream {
+    #[cuda_array(data)]
+    data: Lease<f32>,
+    #[cuda_array(shape)]
+    shape: [usize; 1],
+    #[cuda_array(stream, default = OWN.get())]
+    stream: StreamHandle,
 }

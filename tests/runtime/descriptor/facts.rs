@@ -126,7 +126,7 @@ fn great_arrays_are_arrays() {
     assert_eq!((facts.byte_range().len(), facts.nbytes()), (16, usize::MAX));
 }
 
-/// R90, R91, bugs 112, 115, 127: the ordinal of host memory says nothing and may be anything; a device may be unknown.
+/// R90, R91, bugs 112, 115, 127: the ordinal of host memory may be anything; a device may be unknown.
 #[test]
 fn devices() {
     for device_type in [DeviceType::CPU, DeviceType::CUDA_HOST, DeviceType::CUDA_MANAGED] {
@@ -146,7 +146,7 @@ fn devices() {
 proptest! {
     #![proptest_config(settings())]
 
-    /// R89, bugs 89, 95: the range is that of the bytes of all elements, and memory is compared with it, not less, not more.
+    /// R89, bugs 89, 95: the range is that of the bytes of all elements, and memory is compared with all of it.
     #[test]
     fn memory_is_compared_with_the_visited_bytes(
         (shape, strides) in small_layouts(),

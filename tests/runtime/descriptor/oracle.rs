@@ -1,4 +1,4 @@
-//! Claims of any numbers, judged by wide arithmetic: what fits is accepted, what does not is refused, and both doors agree.
+//! Claims of any numbers, judged by wide arithmetic: what fits is accepted, what does not is refused.
 
 use interop_core::dlpack::Versioned;
 use interop_core::{DType, Descriptor, Device, ErrorKind, Import, Order, Strides};
@@ -72,7 +72,8 @@ proptest! {
         given in any::<bool>(),
         address in prop::sample::select(&ADDRESSES[..]),
         (dtype, bits) in prop::sample::select(vec![
-            (DType::U8, 8), (DType::F32, 32), (DType::F4_E2M1FN, 4), (DType::F6_E2M3FN, 6), (DType::opaque(u16::MAX), 524_280),
+            (DType::U8, 8), (DType::F32, 32), (DType::F4_E2M1FN, 4), (DType::F6_E2M3FN, 6),
+            (DType::opaque(u16::MAX), 524_280),
         ]),
     ) {
         let (shape, strides): (Vec<i64>, Vec<i64>) = axes.into_iter().unzip();

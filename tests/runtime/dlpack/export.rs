@@ -49,7 +49,8 @@ fn a_plain_array() {
     case::<Legacy>();
 }
 
-/// R83, bugs 68, 69, 80: any number of axes. Numbers are never null where there are axes, and null where there are none.
+/// R83, bugs 68, 69, 80: any number of axes. Where there are axes their numbers are not null, where there are none they
+/// are.
 #[test]
 fn any_number_of_axes() {
     fn case<A: Form>() {

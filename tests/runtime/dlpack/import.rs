@@ -132,7 +132,7 @@ fn an_empty_tensor_has_any_address() {
     case::<Legacy>();
 }
 
-/// R76, bugs 87, 170: odd addresses are imported and read by value; a view whose elements are used in place refuses them.
+/// R76, bugs 87, 170: odd addresses are imported and read by value; a view of elements in place refuses them.
 #[test]
 fn alignment_is_checked_when_it_matters() {
     let odd = || Claims { shape: Some(vec![2]), byte_offset: 1, ..Claims::new(&[3]) };

@@ -132,7 +132,8 @@ fn unknown_flags() {
     assert!(tensor.facts().is_ok());
 }
 
-/// The refusal of a struct gives the import back: nothing is released until it is dropped, and another struct may have it.
+/// The refusal of a struct gives the import back: nothing is released before it is dropped, and another struct may have
+/// it.
 #[test]
 fn what_a_struct_does_not_want_comes_back() {
     fn case<T: FromArray + std::fmt::Debug>(claims: Claims, told: Told) {

@@ -129,8 +129,8 @@ fn an_empty_array_has_any_strides() {
     }
 }
 
-/// Bugs 72, 73, 75, 83: an axis of extent 1 puts no condition on its stride; where the stride says something a consumer
-/// could read (a positive number), it is kept, and where it says nothing, it is the compact one.
+/// Bugs 72, 73, 75, 83: an axis of extent 1 puts no condition on its stride. A number that a consumer could read an
+/// order from is kept; a negative one, which says nothing, becomes the compact one.
 #[test]
 fn an_axis_of_one_has_any_stride() {
     let rows: [(&[usize], &[isize], &[isize]); 8] = [

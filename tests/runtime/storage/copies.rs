@@ -78,7 +78,8 @@ proptest! {
         let first = Shared::new(all.clone()).offset(3 * start).unwrap();
         let array = Array::strided(first, &[len], &[step]);
         let copy: Array<Vec<[u8; 3]>> = Array::from_dlpack(array.into_dlpack::<Versioned>().unwrap()).unwrap();
-        let expected: Vec<[u8; 3]> = (0..signed(len)).map(|at| all[signed::<isize, usize>(start + at * step)]).collect();
+        let element = |at: isize| all[signed::<isize, usize>(start + at * step)];
+        let expected: Vec<[u8; 3]> = (0..signed(len)).map(element).collect();
         prop_assert_eq!(copy.data, expected);
     }
 }

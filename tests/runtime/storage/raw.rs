@@ -42,7 +42,8 @@ by_address!(Void, *mut c_void, , element = i16);
 macro_rules! check {
     ($($name:ident => $writes:expr),*) => {
         $(
-            let (ledger, tensor) = Claims { device: Device::cuda(1), ..Claims::at(0x1000, &[2, 3]) }.send::<Versioned>();
+            let claims = Claims { device: Device::cuda(1), ..Claims::at(0x1000, &[2, 3]) };
+            let (ledger, tensor) = claims.send::<Versioned>();
             let array = $name::from_dlpack(tensor).unwrap();
             let facts = array.facts().unwrap();
             assert_eq!((facts.address(), facts.shape()), (0x1000, &[2, 3][..]), stringify!($name));
