@@ -1,0 +1,94 @@
+//! Extents and strides on their way into the fields of a struct, whose types may be too small for them.
+
+use interop_core::dlpack::Versioned;
+use interop_core::{CudaArray, DType, ErrorKind, FromArray, Import, Lease, Shared};
+
+use crate::support::assert_told;
+use crate::support::foreign::{Claims, look};
+
+#[derive(Debug, CudaArray)]
+struct InBytes<S> {
+    #[cuda_array(data)]
+    data: S,
+    #[cuda_array(shape)]
+    shape: Vec<u64>,
+    #[cuda_array(strides(bytes))]
+    strides: Vec<i64>,
+}
+
+#[derive(Debug, CudaArray)]
+struct Narrow {
+    #[cuda_array(data)]
+    data: Lease<i16>,
+    #[cuda_array(shape)]
+    shape: [u8; 2],
+    #[cuda_array(strides)]
+    strides: Option<[i8; 2]>,
+}
+
+fn import(shape: &[i64], strides: &[i64], dtype: DType) -> Import {
+    let strides = Some(strides.to_vec());
+    let (ledger, tensor) = Claims { dtype, strides, ..Claims::at(0x10_0000, shape) }.send::<Versioned>();
+    drop(ledger);
+    Import::from_dlpack(tensor).unwrap()
+}
+
+/// Shape, strides in elements, type, and strides in bytes.
+type Row = (&'static [i64], &'static [i64], DType, &'static [i64]);
+
+/// Strides in bytes are those in elements times the size of an element, out and in again.
+#[test]
+fn strides_in_bytes_make_the_round_trip() {
+    let rows: [Row; 6] = [
+        (&[2, 3], &[1, 2], DType::I16, &[2, 4]),
+        (&[2, 3], &[-3, 0], DType::F64, &[-24, 0]),
+        (&[4], &[2], DType::opaque(12), &[24]),
+        (&[4], &[2], DType::F4_E2M1FN.with_lanes(2), &[2]),
+        (&[], &[], DType::U8, &[]),
+        (&[0, 2], &[9, 1], DType::I16, &[18, 2]),
+    ];
+    for (shape, strides, dtype, bytes) in rows {
+        let array: InBytes<Shared> = InBytes::from_import(import(shape, strides, dtype)).unwrap();
+        assert_eq!(array.strides, bytes, "{shape:?} {strides:?}");
+        let again = look(&array.into_dlpack::<Versioned>().unwrap());
+        assert_eq!(again.strides.unwrap_or_default(), strides, "{shape:?} {strides:?}");
+    }
+}
+
+/// Fault F13: a stride that says nothing is no reason to refuse, even if it does not fit in bytes.
+#[test]
+fn idle_strides_fit_in_bytes() {
+    let array: InBytes<Lease<f64>> =
+        InBytes::from_import(import(&[1, 3], &[i64::MAX / 2, 1], DType::F64)).unwrap();
+    assert_eq!(array.strides, [24, 8]);
+    assert!(array.facts().is_ok());
+}
+
+/// Elements that share bytes have no strides in bytes.
+#[test]
+fn packed_elements_have_no_byte_strides() {
+    let refused = InBytes::<Shared>::from_import(import(&[4], &[1], DType::F4_E2M1FN)).unwrap_err();
+    let told = (ErrorKind::Strides, "strides", "packed below the byte", "elements of whole bytes");
+    assert_told(&refused.error, told);
+    assert_eq!(refused.value.facts().shape(), [4]);
+}
+
+/// Numbers that a field cannot hold are refused, and nothing is cut off.
+#[test]
+fn numbers_that_do_not_fit_their_field() {
+    let refused = |shape: &[i64], strides: &[i64], told| {
+        let refused = Narrow::from_import(import(shape, strides, DType::I16)).unwrap_err();
+        assert_told(&refused.error, told);
+        assert_eq!(refused.value.facts().ndim(), shape.len(), "the import comes back");
+    };
+    refused(&[256, 1], &[1, 1], (ErrorKind::Overflow, "shape", "256", "`u8`"));
+    refused(&[2, 2], &[128, 1], (ErrorKind::Overflow, "strides[0]", "128", "`strides`"));
+    refused(&[2, 2], &[1, -129], (ErrorKind::Overflow, "strides[1]", "-129", "`strides`"));
+    refused(&[2, 2, 2], &[4, 2, 1], (ErrorKind::Rank, "shape", "3 axes", "2 axes"));
+    let fits = Narrow::from_import(import(&[255, 2], &[127, -128], DType::I16)).unwrap();
+    assert_eq!((fits.shape, fits.strides), ([255, 2], Some([127, -128])));
+
+    let far = InBytes { data: vec![1_u8], shape: vec![1 << 63], strides: vec![1] };
+    let told = (ErrorKind::Overflow, "shape[0]", "above 2^63", "64-bit");
+    assert_told(&far.facts().unwrap_err(), told);
+}
