@@ -11,6 +11,7 @@ use crate::error::{Refused, Result};
 use crate::facts::Facts;
 use crate::host::HostElements;
 use crate::import::Import;
+use crate::kernel::{KernelView, KernelViewMut};
 use crate::layout::Order;
 use crate::owner::Parked;
 use crate::view::{ArrayView, ArrayViewMut, check_writable};
@@ -82,6 +83,24 @@ pub unsafe trait CudaArray {
     fn view_mut<T: Element, const N: usize>(&mut self) -> Result<ArrayViewMut<'_, T, N>> {
         // SAFETY: rule 1; the borrow is exclusive, so no other Rust code gets at the elements through the struct.
         unsafe { ArrayViewMut::from_facts(&self.facts()?) }
+    }
+
+    /// The array as an argument of a kernel that reads it.
+    ///
+    /// # Errors
+    ///
+    /// As [`view`](Self::view) and [`ArrayView::kernel_view`].
+    fn kernel_view<T: Element, const N: usize>(&self) -> Result<KernelView<'_, T, N>> {
+        self.view::<T, N>()?.kernel_view()
+    }
+
+    /// The array as an argument of a kernel that writes it.
+    ///
+    /// # Errors
+    ///
+    /// As [`view_mut`](Self::view_mut) and [`ArrayView::kernel_view`].
+    fn kernel_view_mut<T: Element, const N: usize>(&mut self) -> Result<KernelViewMut<'_, T, N>> {
+        self.view_mut::<T, N>()?.into_kernel_view()
     }
 
     /// The elements in row-major order of their indices, copied; any rank, any strides, host memory.

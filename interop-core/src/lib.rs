@@ -40,6 +40,7 @@
 //! | make a struct from an array | [`FromArray`], [`Import`] |
 //! | choose who owns the memory | `Vec<T>`, [`HostVec`], [`Lease`], [`LeaseMut`], [`Shared`], your own [`Storage`] |
 //! | read and write elements on the host | [`ArrayView`], [`HostView`] |
+//! | launch a kernel over an array | [`KernelView`], [`KernelViewMut`], [`KERNEL_HEADER`] |
 //! | declare an element type | [`Element`](trait@Element) |
 //!
 //! # Features
@@ -72,6 +73,7 @@ mod facts;
 mod gate;
 mod host;
 mod import;
+mod kernel;
 mod layout;
 mod lease;
 mod owner;
@@ -101,6 +103,7 @@ pub use error::{Error, ErrorKind, Refused, Result};
 pub use facts::Facts;
 pub use host::{HostView, HostViewMut};
 pub use import::Import;
+pub use kernel::{KERNEL_HEADER, KernelView, KernelViewMut};
 pub use layout::{Layout, Order};
 pub use lease::{Lease, LeaseMut, Shared};
 pub use owner::Owner;

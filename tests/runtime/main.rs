@@ -10,6 +10,7 @@ mod dlpack;
 mod dtype;
 mod elements;
 mod errors;
+mod kernel_view;
 mod layout;
 mod storage;
 mod stream;

@@ -1,0 +1,115 @@
+//! `interop.cuh` against the Rust side: a C++ program gets the bytes of a view and the memory it looks at, and prints what
+//! it sees. The compiler of the host stands in for the one of the device, which reads the same header.
+#![expect(unsafe_code, reason = "the bytes of a view are read as bytes")]
+
+use std::env;
+use std::ffi::OsString;
+use std::fmt::Write as _;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::slice;
+
+use interop_core::{CudaArray, HostVec, KERNEL_HEADER, KernelView, Order, Shared};
+
+use crate::support::arrays::{Array, Pinned};
+use crate::support::brute::{indices, offsets};
+use crate::support::signed;
+
+/// The compiler in `CXX`, else the first that runs.
+fn compiler() -> Option<OsString> {
+    let runs =
+        |name: &OsString| Command::new(name).arg("--version").output().is_ok_and(|it| it.status.success());
+    match env::var_os("CXX") {
+        Some(chosen) => Some(chosen),
+        None => ["c++", "g++", "clang++"].map(OsString::from).into_iter().find(runs),
+    }
+}
+
+/// Compiles `header.cpp`, or tells that there is no compiler: on a developer's machine that is a gap, on a server that
+/// checks changes it is a failure.
+fn compile(folder: &Path) -> Option<PathBuf> {
+    let Some(compiler) = compiler() else {
+        let told = "no C++ compiler: install g++ or clang++, or name one with CXX=<path>";
+        assert!(env::var_os("CI").is_none_or(|it| it.is_empty() || it == "false"), "{told}");
+        println!("not tested that C++ and Rust see the same elements: {told}");
+        return None;
+    };
+    // The header as it is published, so that the constant is what is tested.
+    std::fs::write(folder.join("interop.cuh"), KERNEL_HEADER).expect("the folder is ours");
+    let program = folder.join("header.exe");
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("runtime/kernel_view/header.cpp");
+    let mut command = Command::new(&compiler);
+    command.args(["-std=c++17", "-Wall", "-Wextra", "-Wpedantic", "-Wconversion", "-Werror", "-I"]);
+    let output =
+        command.arg(folder).arg(source).arg("-o").arg(&program).output().expect("the compiler starts");
+    assert!(output.status.success(), "{command:?}\n{}", String::from_utf8_lossy(&output.stderr));
+    Some(program)
+}
+
+/// What goes to the program: the rank, the address and the values of the memory, then the bytes of the view.
+fn question<const N: usize>(view: &KernelView<'_, i32, N>, memory: usize, values: &[i32]) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    for number in [N as u64, memory as u64, values.len() as u64] {
+        bytes.extend(number.to_ne_bytes());
+    }
+    bytes.extend(values.iter().flat_map(|value| value.to_ne_bytes()));
+    // SAFETY: a view is integers without padding, as is asserted where it is defined, and borrowed meanwhile.
+    bytes.extend(unsafe { slice::from_raw_parts((&raw const *view).cast::<u8>(), size_of_val(view)) });
+    bytes
+}
+
+/// What the program has to print, from the extents and strides alone.
+fn answer(array: &Array<Shared>, first: isize) -> String {
+    let (shape, facts) = (&array.shape, array.facts().expect("the arrays of the table are sound"));
+    let mut text = String::new();
+    let contiguous = u8::from(facts.layout().is_contiguous(Order::C));
+    writeln!(text, "size {} contiguous {contiguous}", facts.numel()).expect("a string takes it");
+    for (index, offset) in indices(shape).iter().zip(offsets(shape, facts.strides())) {
+        write!(text, "{}", first as i128 + offset).expect("a string takes it");
+        for index in index {
+            write!(text, " {index}").expect("a string takes it");
+        }
+        text.push('\n');
+    }
+    text
+}
+
+fn check<const N: usize>(program: &Path, shape: [usize; N], strides: [isize; N], first: isize) {
+    let values: Vec<i32> = (0..120).collect();
+    let whole = Shared::new(Pinned(HostVec::from_slice(&values)));
+    let memory = Array::new(whole.clone(), &[120]).facts().expect("sound").address();
+    let array = Array::strided(whole.offset(first * 4).expect("within the memory"), &shape, &strides);
+    let view = array.kernel_view::<i32, N>().expect("pinned memory");
+    let mut child = Command::new(program)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("the program starts");
+    let question = question(&view, memory, &values);
+    child.stdin.take().expect("a pipe").write_all(&question).expect("the program reads");
+    let output = child.wait_with_output().expect("the program ends");
+    assert!(output.status.success(), "{shape:?} {strides:?}: {}", output.status);
+    let said = String::from_utf8(output.stdout).expect("text");
+    assert_eq!(said.replace('\r', ""), answer(&array, signed(first)), "{shape:?} {strides:?}");
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "starts processes")]
+fn rust_and_cpp_see_the_same_elements() {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("header");
+    std::fs::create_dir_all(&folder).expect("the folder for tests is ours");
+    let Some(program) = compile(&folder) else { return };
+    check(&program, [], [], 7);
+    check(&program, [5], [1], 0);
+    check(&program, [5], [-3], 119);
+    check(&program, [0], [1], 0);
+    check(&program, [2, 3], [3, 1], 0);
+    check(&program, [3, 2], [1, 3], 4);
+    check(&program, [3, 4], [0, 1], 0);
+    check(&program, [1, 6], [77, 1], 2);
+    check(&program, [2, 0], [1, 1], 0);
+    check(&program, [4, 3, 2], [-8, 2, 1], 60);
+    check(&program, [2, 3, 4, 5], [60, 20, 5, 1], 0);
+    check(&program, [2, 3, 4, 5], [1, -2, 6, 24], 4);
+}

@@ -1,0 +1,4 @@
+//! Views as kernels take them: which arrays become one, what is in it, and that C++ reads the same elements.
+
+mod header;
+mod values;

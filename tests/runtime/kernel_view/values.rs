@@ -1,0 +1,165 @@
+//! What is in a kernel view, and which arrays become none.
+
+use core::mem::{align_of, size_of};
+
+use interop_core::dlpack::Versioned;
+use interop_core::{
+    CudaArray, Device, Element, ErrorKind, FromArray, HostVec, KernelView, KernelViewMut, Lease, LeaseMut,
+    Shared,
+};
+use proptest::prelude::*;
+
+use crate::support::arrays::{Array, Claimed, GPU_ADDRESS, Pinned};
+use crate::support::assert_told;
+use crate::support::brute::settings;
+use crate::support::foreign::Claims;
+
+#[derive(Clone, Copy, Debug, PartialEq, Element)]
+#[repr(C)]
+struct Pixel {
+    rgb: [u8; 3],
+    alpha: u8,
+}
+
+fn gpu(shape: &[usize], strides: &[isize]) -> Array<Claimed> {
+    Array::strided(Claimed::gpu::<f32>(1000, 0), shape, strides)
+}
+
+/// Address, extents and strides are those of the view, which counts strides in elements.
+#[test]
+fn it_holds_what_the_view_holds() {
+    let mut array = gpu(&[4, 3], &[5, 1]);
+    let view = array.kernel_view::<f32, 2>().unwrap();
+    assert_eq!((view.address(), view.shape(), view.strides()), (GPU_ADDRESS as u64, [4, 3], [5, 1]));
+    assert_eq!(view.numel(), 12);
+    let pairs = Array::new(Claimed::gpu::<[f32; 2]>(10, 0), &[10]);
+    assert_eq!(pairs.kernel_view::<f32, 2>().unwrap().strides(), [2, 1]);
+    assert_eq!(pairs.kernel_view::<[f32; 2], 1>().unwrap().strides(), [1]);
+
+    let target = array.kernel_view_mut::<f32, 2>().unwrap();
+    let copy = target;
+    assert_eq!((copy.address(), copy.shape()), (target.address(), target.shape()), "launches take copies");
+    let read = target.as_view();
+    assert_eq!((read.address(), read.shape(), read.strides()), (GPU_ADDRESS as u64, [4, 3], [5, 1]));
+}
+
+/// The bytes that `interop.cuh` expects, whatever the element is.
+#[test]
+fn the_size_depends_on_the_rank_alone() {
+    fn check<T: Element, const N: usize>() {
+        assert_eq!(size_of::<KernelView<'_, T, N>>(), 8 + 16 * N);
+        assert_eq!(size_of::<KernelViewMut<'_, T, N>>(), 8 + 16 * N);
+        assert_eq!((align_of::<KernelView<'_, T, N>>(), align_of::<KernelViewMut<'_, T, N>>()), (8, 8));
+    }
+    check::<u8, 0>();
+    check::<bool, 1>();
+    check::<f64, 3>();
+    check::<Pixel, 5>();
+    check::<[f32; 4], 64>();
+}
+
+/// Views can be sent to the thread that launches, as any plain value.
+#[test]
+fn views_are_plain_values() {
+    fn check<T: Copy + Send + Sync + core::fmt::Debug>() {}
+    check::<KernelView<'static, f32, 2>>();
+    check::<KernelViewMut<'static, f32, 2>>();
+}
+
+/// Pinned and managed memory is reached by kernels as device memory is, and so is memory of somebody else.
+#[test]
+fn every_memory_that_a_device_reaches() {
+    let pinned = Array::new(Pinned(HostVec::from_slice(&[1_i16, 2])), &[2]);
+    let address = pinned.facts().unwrap().address() as u64;
+    assert_eq!(pinned.kernel_view::<i16, 1>().unwrap().address(), address);
+
+    for device in [Device::cuda(1), Device::CUDA_HOST, Device::CUDA_MANAGED] {
+        let (_ledger, tensor) = Claims { device, ..Claims::new(&[2, 3]) }.send::<Versioned>();
+        let mut import: Array<LeaseMut<i16>> = Array::from_dlpack(tensor).unwrap();
+        let address = import.facts().unwrap().address() as u64;
+        assert_eq!(import.kernel_view_mut::<i16, 2>().unwrap().address(), address, "{device}");
+        assert_eq!(import.kernel_view::<i16, 2>().unwrap().strides(), [3, 1]);
+    }
+}
+
+/// A kernel cannot follow an address of plain host memory.
+#[test]
+fn host_memory_is_refused() {
+    let mut array = Array::new(HostVec::from_slice(&[1.0_f32, 2.0]), &[2]);
+    let told = (ErrorKind::Device, "device", "CPU (1)", "CUDA (2), CUDAHost (3) or CUDAManaged (13); copy");
+    assert_told(&array.kernel_view::<f32, 1>().unwrap_err(), told);
+    assert_told(&array.kernel_view_mut::<f32, 1>().unwrap_err(), told);
+    // Not even where there is nothing to follow: the next array of the same struct would have elements.
+    let empty = Array::new(HostVec::<f32>::zeroed(0), &[0]);
+    assert_told(&empty.kernel_view::<f32, 1>().unwrap_err(), told);
+}
+
+/// Other elements and other axes are refused, with the words of a view.
+#[test]
+fn element_and_rank_are_compared() {
+    let mut array = gpu(&[2, 6], &[6, 1]);
+    let dtype = (ErrorKind::DType, "dtype", "float32 (code 2, 32 bits, lanes 1)", "float64");
+    assert_told(&array.kernel_view::<f64, 2>().unwrap_err(), dtype);
+    assert_told(&array.kernel_view_mut::<f64, 2>().unwrap_err(), dtype);
+    let rank = (ErrorKind::Rank, "shape", "2 axes, shape [2, 6]", "3 axes");
+    assert_told(&array.kernel_view::<f32, 3>().unwrap_err(), rank);
+    assert_told(&array.kernel_view_mut::<f32, 3>().unwrap_err(), rank);
+    let rank = (ErrorKind::Rank, "shape", "2 axes, shape [2, 6]", "0 axes");
+    assert_told(&array.kernel_view::<f32, 0>().unwrap_err(), rank);
+}
+
+/// What is read-only stays so, and where indices meet in one element a kernel would race with itself.
+#[test]
+fn a_writable_view_needs_writable_elements() {
+    let (_ledger, tensor) = Claims { device: Device::cuda(0), ..Claims::new(&[2]) }.send::<Versioned>();
+    let mut lease: Array<Lease<i16>> = Array::from_dlpack(tensor).unwrap();
+    let told = (ErrorKind::ReadOnly, "readonly", "a read-only array", "writable memory");
+    assert_told(&lease.kernel_view_mut::<i16, 1>().unwrap_err(), told);
+    assert_eq!(lease.kernel_view::<i16, 1>().unwrap().shape(), [2]);
+
+    let mut broadcast = gpu(&[4, 3], &[0, 1]);
+    let told = (ErrorKind::Strides, "strides", "[0, 1] for shape [4, 3]", "no two indices share an element");
+    assert_told(&broadcast.kernel_view_mut::<f32, 2>().unwrap_err(), told);
+    assert_eq!(broadcast.kernel_view::<f32, 2>().unwrap().strides(), [0, 1]);
+}
+
+/// A load from an odd address ends a context on the device; it is refused before.
+#[test]
+fn odd_addresses_are_refused() {
+    let words = Shared::new(Pinned(HostVec::from_slice(&[0_u16; 3])));
+    let mut odd = Array::new(words.offset(1).unwrap(), &[2]);
+    let told = (ErrorKind::Alignment, "data", "0x", "a multiple of 2, the alignment of the element; copy");
+    assert_told(&odd.kernel_view::<u16, 1>().unwrap_err(), told);
+    assert_told(&odd.kernel_view_mut::<u16, 1>().unwrap_err(), told);
+}
+
+/// No axes and no elements are arrays too.
+#[test]
+fn scalars_and_empty_arrays() {
+    let scalar = gpu(&[], &[]);
+    let view = scalar.kernel_view::<f32, 0>().unwrap();
+    assert_eq!((view.address(), view.numel(), view.shape()), (GPU_ADDRESS as u64, 1, []));
+
+    let mut empty = gpu(&[3, 0, 2], &[0, 7, 1]);
+    let view = empty.kernel_view_mut::<f32, 3>().unwrap();
+    assert_eq!((view.address(), view.numel(), view.shape()), (0, 0, [3, 0, 2]));
+}
+
+proptest! {
+    #![proptest_config(settings())]
+
+    /// Any extents and strides arrive as they are, negative strides too.
+    #[test]
+    fn extents_and_strides_arrive(
+        shape in prop::array::uniform3(2_usize..6),
+        strides in prop::array::uniform3(-9_isize..10),
+    ) {
+        let words = Shared::new(Pinned(HostVec::from_slice(&[0_u16; 300])));
+        let array = Array::strided(words.offset(2 * 150).unwrap(), &shape, &strides);
+        let view = array.kernel_view::<u16, 3>().unwrap();
+        prop_assert_eq!(view.shape().map(|extent| usize::try_from(extent).unwrap()), shape);
+        prop_assert_eq!(view.strides().map(|stride| isize::try_from(stride).unwrap()), strides);
+        prop_assert_eq!(view.numel(), shape.iter().product::<usize>());
+        prop_assert_eq!(view.address(), array.facts().unwrap().address() as u64);
+    }
+}
