@@ -2,6 +2,7 @@
 //!
 //! One mechanism serves people and automation: what the automation runs is `cargo xtask ci`, and anybody can run it too.
 
+mod bench_python;
 mod bless;
 mod ci;
 mod compile_time;
@@ -33,7 +34,7 @@ struct Command {
 }
 
 /// Every command there is.
-const COMMANDS: [Command; 6] = [
+const COMMANDS: [Command; 8] = [
     Command {
         name: "demo",
         arguments: "",
@@ -57,6 +58,18 @@ const COMMANDS: [Command; 6] = [
         arguments: "",
         help: "the example extension in a virtual environment, to try it by hand",
         run: extension::run,
+    },
+    Command {
+        name: "bench-python",
+        arguments: "",
+        help: "what an exchange with Python costs, beside hand-written C and nanobind",
+        run: bench_python::run,
+    },
+    Command {
+        name: "soak-python",
+        arguments: "",
+        help: "ten million exchanges with Python; the memory of the process stays what it was",
+        run: bench_python::soak,
     },
     Command {
         name: "bless",

@@ -1,5 +1,6 @@
 //! A virtual environment for the demo and the Python tests, under `target/` and made when it is needed.
 
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::{env, fs};
@@ -34,6 +35,14 @@ impl Requirements {
             Self::Demo => "examples/py-extension/requirements.txt",
             Self::Tests => "tests/python/requirements.txt",
         })
+    }
+
+    /// The file with packages for a folder of their own, and that folder: versions that cannot stand beside the others.
+    fn apart(self) -> Option<(PathBuf, PathBuf)> {
+        match self {
+            Self::Demo => None,
+            Self::Tests => Some((workspace::root().join("tests/python/oldest.txt"), folder().join("oldest"))),
+        }
     }
 
     /// The file that tells what was installed.
@@ -116,16 +125,33 @@ impl Environment {
     /// Installs the packages of a requirements file, unless the stamp says that exactly these are installed.
     fn install(&self, requirements: Requirements, base: &Interpreter) -> Result<(), Failure> {
         let file = requirements.file();
-        let wanted = format!("{}\n{}", base.probe, with_included(&file)?);
+        let mut wanted = format!("{}\n{}", base.probe, with_included(&file)?);
+        if let Some((file, _)) = requirements.apart() {
+            wanted.push_str(&with_included(&file)?);
+        }
         let stamp = requirements.stamp();
         if fs::read_to_string(&stamp).is_ok_and(|installed| installed == wanted) {
             return Ok(());
         }
-        step::announce("Python packages", "From PyPI, in fixed versions; about 160 MB, the first time only.");
+        step::announce("Python packages", "From PyPI, in fixed versions; up to 400 MB, the first time only.");
+        self.pip(&file, &[], base)?;
+        if let Some((file, folder)) = requirements.apart() {
+            let folder = folder.as_os_str();
+            self.pip(
+                &file,
+                &["--upgrade".as_ref(), "--no-warn-conflicts".as_ref(), "--target".as_ref(), folder],
+                base,
+            )?;
+        }
+        fs::write(&stamp, wanted).map_err(|error| Failure::new(format!("{}: {error}", stamp.display())))
+    }
+
+    /// Installs the packages of one file.
+    fn pip(&self, file: &Path, options: &[&OsStr], base: &Interpreter) -> Result<(), Failure> {
         let mut pip = self.python();
-        pip.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check"]);
+        pip.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check"]).args(options);
         // A package without a wheel for this Python would be compiled, which takes an hour and then fails.
-        pip.args(["--only-binary", ":all:", "--requirement"]).arg(&file);
+        pip.args(["--only-binary", ":all:", "--requirement"]).arg(file);
         step::run(&mut pip).map_err(|failure| {
             Failure::new(format!(
                 "{failure}: the packages could not be installed. If pip could not reach PyPI, connect and run this \
@@ -133,8 +159,7 @@ impl Environment {
                  `{}`, {})",
                 base.program, base.probe
             ))
-        })?;
-        fs::write(&stamp, wanted).map_err(|error| Failure::new(format!("{}: {error}", stamp.display())))
+        })
     }
 }
 

@@ -5,12 +5,14 @@
 //! | `image.rs` | `#[cuda_array(python)]`: a struct as argument and return value |
 //! | `array.rs` | `#[cuda_array(pyclass)]`: a Python class of one's own, with slicing |
 //! | `facts.rs` | imports by hand: `describe` and `parse_cai` |
+//! | `matrix.rs` | the least that a function can do with an array |
 //! | `kernels.rs` | work on arrays whose element type is known at run time only |
 
 mod array;
 mod facts;
 mod image;
 mod kernels;
+mod matrix;
 
 use pyo3::prelude::*;
 
@@ -27,6 +29,8 @@ mod interop_demo {
     use super::image::{blur_, edges};
     #[pymodule_export]
     use super::kernels::{checksum, scale_};
+    #[pymodule_export]
+    use super::matrix::{interface_nbytes, is_square};
     #[pymodule_export]
     use super::{live_allocations, live_exports, pending_releases};
 

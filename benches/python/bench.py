@@ -1,0 +1,156 @@
+"""What Python pays for an exchange with Rust, beside the same in hand-written C, in nanobind and in NumPy.
+
+    cargo xtask bench-python
+
+Every number of a row is taken in turns in one run: a round of each column, again and again, and then the median of a
+column's rounds. A limit compares columns of the same row; the last column says whether it holds.
+"""
+
+import argparse
+import statistics
+import sys
+import time
+from itertools import repeat
+from pathlib import Path
+
+import interop_demo
+import numpy as np
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests/python/native"))
+import native
+
+ROUNDS, CALLS = 60, 3000
+
+
+class Interface:
+    """An object with a ready interface dict, of an array that nobody looks at."""
+
+    __cuda_array_interface__ = {
+        "shape": (4, 4),
+        "typestr": "<f4",
+        "data": (0x7F0000000000, False),
+        "version": 3,
+        "strides": None,
+        "stream": 1,
+    }
+
+
+def calls(function, *arguments):
+    """A round: `function(*arguments)` in a loop that costs nothing itself."""
+
+    def run():
+        for _ in repeat(None, CALLS):
+            function(*arguments)
+
+    return run
+
+
+def exports(array):
+    """A round of `array.__dlpack__(max_version=(1, 0))`, as consumers written in Python call it."""
+
+    def run():
+        for _ in repeat(None, CALLS):
+            array.__dlpack__(max_version=(1, 0))
+
+    return run
+
+
+def interfaces(array):
+    """A round of `array.__cuda_array_interface__`."""
+
+    def run():
+        for _ in repeat(None, CALLS):
+            array.__cuda_array_interface__
+
+    return run
+
+
+def trips(asarray, array):
+    """A round of NumPy to somebody and back."""
+
+    def run():
+        for _ in repeat(None, CALLS):
+            np.from_dlpack(asarray(array))
+
+    return run
+
+
+def rows(c, nanobind):
+    """`(what, {column: round}, limit, beside)`: ours is at most `limit` times `beside`, a column or a nanosecond."""
+    array = np.arange(16, dtype=np.float32).reshape(4, 4)
+    ours = interop_demo.asarray(array)
+    on_gpu = interop_demo.asarray(c.imagined())
+    offered = c.Array()
+    yield (
+        "import of a NumPy array, typed 2-d view",
+        {
+            "C": calls(c.is_square, array),
+            "nanobind": calls(nanobind.is_square, array),
+            "ours": calls(interop_demo.is_square, array),
+        },
+        1.15,
+        "C",
+    )
+    yield (
+        "__dlpack__(max_version=(1, 0))",
+        {"C": exports(offered), "NumPy": exports(array), "ours": exports(ours)},
+        1.3,
+        "C",
+    )
+    yield (
+        "NumPy, somebody, NumPy",
+        {
+            "C": trips(c.asarray, array),
+            "nanobind": trips(nanobind.asarray, array),
+            "ours": trips(interop_demo.asarray, array),
+        },
+        1.15,
+        "nanobind",
+    )
+    yield "__cuda_array_interface__", {"ours": interfaces(on_gpu)}, 250, 1
+    yield "a ready interface dict, validated", {"ours": calls(interop_demo.interface_nbytes, Interface())}, 400, 1
+    by_table = {
+        "C": calls(c.is_square_by_table, offered),
+        "nanobind": calls(nanobind.is_square, offered),
+        "ours": calls(interop_demo.is_square, offered),
+    }
+    yield "import by exchange table, typed 2-d view", by_table, 1.2, "C"
+    yield "the same, in nanoseconds", {"ours": by_table["ours"]}, 100, 1
+
+
+def measure(columns):
+    """The median nanoseconds of a call, for each column."""
+    times = {name: [] for name in columns}
+    for _ in range(ROUNDS):
+        for name, run in columns.items():
+            start = time.perf_counter_ns()
+            run()
+            times[name].append((time.perf_counter_ns() - start) / CALLS)
+    return {name: statistics.median(rounds) for name, rounds in times.items()}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("only", nargs="?", default="", help="rows whose name contains this")
+    only = parser.parse_args().only
+    if why := native.missing():
+        sys.exit(f"the benchmarks compile two modules to compare with: {why}")
+    c, nanobind = native.load("handwritten"), native.load("nanobind_arrays")
+    names = ["C", "nanobind", "NumPy", "ours"]
+    print(f"{'nanoseconds':<42}" + "".join(f"{name:>10}" for name in names) + f"{'limit':>18}")
+    late = 0
+    for what, columns, limit, beside in rows(c, nanobind):
+        if only not in what:
+            continue
+        found = measure(columns)
+        most = limit * found[beside] if isinstance(beside, str) else limit
+        cells = "".join(f"{found[name]:>10.0f}" if name in found else f"{'':>10}" for name in names)
+        rule = f"{limit} x {beside}" if isinstance(beside, str) else f"{limit} ns"
+        late += found["ours"] > most
+        print(f"{what:<42}{cells}{rule:>18} {'holds' if found['ours'] <= most else 'MISSED'}")
+    if late:
+        print(f"\n{late} limits missed")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,315 @@
+/* What somebody writes who needs one kind of array and the whole of CPython's interface: the floor that the benchmarks
+   measure against, and a partner for the tests. Nothing that arrives is checked beyond what cannot be left out. */
+
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+#include <stdint.h>
+#include <stdlib.h>
+
+typedef struct { uint32_t major, minor; } Version;
+typedef struct {
+    void *data;
+    struct { int32_t type, id; } device;
+    int32_t ndim;
+    struct { uint8_t code, bits; uint16_t lanes; } dtype;
+    int64_t *shape, *strides;
+    uint64_t byte_offset;
+} Tensor;
+typedef struct Managed {
+    Version version;
+    void *context;
+    void (*deleter)(struct Managed *);
+    uint64_t flags;
+    Tensor tensor;
+} Managed;
+typedef struct Table {
+    struct { Version version; struct Table *previous; } header;
+    int (*allocate)(Tensor *, Managed **, void *, void (*)(void *, const char *, const char *));
+    int (*from_object)(void *, Managed **);
+    int (*to_object)(Managed *, void **);
+    int (*borrow)(void *, Tensor *);
+    int (*stream)(int, int32_t, void **);
+} Table;
+
+static const char FRESH[] = "dltensor_versioned", USED[] = "used_dltensor_versioned";
+static PyObject *name_dlpack, *name_max_version, *names_max_version, *version_1_3;
+
+/* A 4x4 array of float32, or a view of an imported one. */
+typedef struct {
+    PyObject_HEAD
+    Managed *source;
+    float own[16];
+} Array;
+static PyTypeObject ArrayType;
+
+typedef struct { Managed managed; int64_t numbers[4]; } Package;
+
+static void release(Managed *managed) {
+    PyGILState_STATE state = PyGILState_Ensure();
+    Py_DECREF((PyObject *)managed->context);
+    PyGILState_Release(state);
+    free(managed);
+}
+
+static void destroy(PyObject *capsule) {
+    if (PyCapsule_IsValid(capsule, FRESH)) {
+        Managed *managed = PyCapsule_GetPointer(capsule, FRESH);
+        managed->deleter(managed);
+    }
+}
+
+static Managed *pack(Array *array) {
+    Package *package = malloc(sizeof(Package));
+    Managed *managed = &package->managed;
+    managed->version = (Version){1, 3};
+    managed->context = Py_NewRef((PyObject *)array);
+    managed->deleter = release;
+    managed->flags = 0;
+    if (array->source) {
+        managed->tensor = array->source->tensor;
+        managed->flags = array->source->flags & 1;
+    } else {
+        managed->tensor = (Tensor){array->own, {1, 0}, 2, {2, 32, 1}, NULL, NULL, 0};
+        package->numbers[0] = package->numbers[1] = package->numbers[2] = 4;
+        package->numbers[3] = 1;
+        managed->tensor.shape = package->numbers;
+        managed->tensor.strides = package->numbers + 2;
+    }
+    return managed;
+}
+
+static PyObject *dlpack(PyObject *self, PyObject *const *arguments, Py_ssize_t count, PyObject *names) {
+    Py_ssize_t keywords = names ? PyTuple_GET_SIZE(names) : 0;
+    for (Py_ssize_t at = 0; at < keywords; at++) {
+        PyObject *name = PyTuple_GET_ITEM(names, at), *value = arguments[count + at];
+        if (name == name_max_version && value != Py_None
+            && (!PyTuple_Check(value) || PyTuple_GET_SIZE(value) != 2
+                || PyLong_AsLong(PyTuple_GET_ITEM(value, 0)) < 1)) {
+            PyErr_SetString(PyExc_BufferError, "only versioned capsules");
+            return NULL;
+        }
+    }
+    Managed *managed = pack((Array *)self);
+    return PyCapsule_New(managed, FRESH, destroy);
+}
+
+static PyObject *dlpack_device(PyObject *self, PyObject *unused) {
+    return Py_BuildValue("(ii)", 1, 0);
+}
+
+static int table_from_object(void *object, Managed **out) {
+    *out = pack(object);
+    return 0;
+}
+static Table table = {{{1, 3}, NULL}, NULL, table_from_object, NULL, NULL, NULL};
+
+static Managed *take(PyObject *object) {
+    PyObject *arguments[] = {NULL, object, version_1_3};
+    PyObject *capsule =
+        PyObject_VectorcallMethod(name_dlpack, arguments + 1, 1 | PY_VECTORCALL_ARGUMENTS_OFFSET, names_max_version);
+    if (!capsule) return NULL;
+    Managed *managed = PyCapsule_GetPointer(capsule, FRESH);
+    if (managed) PyCapsule_SetName(capsule, USED);
+    Py_DECREF(capsule);
+    return managed;
+}
+
+/* Imports a typed view of two axes. */
+static PyObject *is_square(PyObject *module, PyObject *object) {
+    Managed *managed = take(object);
+    if (!managed) return NULL;
+    int square = managed->tensor.shape[0] == managed->tensor.shape[1];
+    managed->deleter(managed);
+    return PyBool_FromLong(square);
+}
+
+static PyObject *asarray(PyObject *module, PyObject *object) {
+    Managed *managed = take(object);
+    if (!managed) return NULL;
+    Array *array = PyObject_New(Array, &ArrayType);
+    array->source = managed;
+    return (PyObject *)array;
+}
+
+static Table *table_of(PyObject *object) {
+    PyObject *capsule = PyObject_GetAttrString((PyObject *)Py_TYPE(object), "__dlpack_c_exchange_api__");
+    if (!capsule) return NULL;
+    Table *found = PyCapsule_GetPointer(capsule, "dlpack_exchange_api");
+    Py_DECREF(capsule);
+    return found;
+}
+
+/* Imports through the table of the type, which is looked up once. */
+static PyObject *is_square_by_table(PyObject *module, PyObject *object) {
+    static PyTypeObject *type;
+    static Table *known;
+    if (Py_TYPE(object) != type) {
+        known = table_of(object);
+        if (!known) return NULL;
+        type = Py_TYPE(object);
+    }
+    Managed *managed;
+    if (known->from_object(object, &managed)) return NULL;
+    int square = managed->tensor.shape[0] == managed->tensor.shape[1];
+    managed->deleter(managed);
+    return PyBool_FromLong(square);
+}
+
+static PyObject *array_new(PyTypeObject *type, PyObject *arguments, PyObject *keywords) {
+    return type->tp_alloc(type, 0);
+}
+
+static void array_free(PyObject *self) {
+    Managed *source = ((Array *)self)->source;
+    if (source && source->deleter) source->deleter(source);
+    Py_TYPE(self)->tp_free(self);
+}
+
+/* What a foreign table answers, each function called once: a dict, or the exception that the function set. */
+static void set_error(void *context, const char *kind, const char *message) {
+    PyList_Append(context, Py_BuildValue("(ss)", kind, message));
+}
+
+static PyObject *facts_of(const Tensor *tensor) {
+    PyObject *shape = PyList_New(0), *strides = PyList_New(0);
+    for (int axis = 0; axis < tensor->ndim; axis++) {
+        PyList_Append(shape, PyLong_FromLongLong(tensor->shape[axis]));
+        if (tensor->strides) PyList_Append(strides, PyLong_FromLongLong(tensor->strides[axis]));
+    }
+    return Py_BuildValue(
+        "{s:K,s:(ii),s:(iii),s:N,s:N,s:K}", "data", (unsigned long long)(uintptr_t)tensor->data, "device",
+        tensor->device.type, tensor->device.id, "dtype", tensor->dtype.code, tensor->dtype.bits, tensor->dtype.lanes,
+        "shape", PyList_AsTuple(shape), "strides", PyList_AsTuple(strides), "byte_offset",
+        (unsigned long long)tensor->byte_offset);
+}
+
+static PyObject *table_members(PyObject *module, PyObject *object) {
+    Table *found = table_of(object);
+    if (!found) return NULL;
+    return Py_BuildValue(
+        "{s:(II),s:O,s:(NNNNN)}", "version", found->header.version.major, found->header.version.minor, "previous",
+        found->header.previous ? Py_True : Py_False, "functions", PyBool_FromLong(found->allocate != NULL),
+        PyBool_FromLong(found->from_object != NULL), PyBool_FromLong(found->to_object != NULL),
+        PyBool_FromLong(found->borrow != NULL), PyBool_FromLong(found->stream != NULL));
+}
+
+/* table_borrow(type_owner, object): the facts of a borrowed tensor. */
+static PyObject *table_borrow(PyObject *module, PyObject *arguments) {
+    PyObject *owner, *object;
+    Tensor tensor;
+    if (!PyArg_ParseTuple(arguments, "OO", &owner, &object)) return NULL;
+    Table *found = table_of(owner);
+    if (!found || found->borrow(object, &tensor)) return NULL;
+    return facts_of(&tensor);
+}
+
+/* table_import(type_owner, object): the facts of an owned tensor, its version and flags; it is released again. */
+static PyObject *table_import(PyObject *module, PyObject *arguments) {
+    PyObject *owner, *object;
+    Managed *managed;
+    if (!PyArg_ParseTuple(arguments, "OO", &owner, &object)) return NULL;
+    Table *found = table_of(owner);
+    if (!found || found->from_object(object, &managed)) return NULL;
+    PyObject *facts = Py_BuildValue("(N(II)K)", facts_of(&managed->tensor), managed->version.major,
+                                    managed->version.minor, (unsigned long long)managed->flags);
+    managed->deleter(managed);
+    return facts;
+}
+
+/* table_wrap(type_owner, object): a new object of the first one's type, around memory of the second's. */
+static PyObject *table_wrap(PyObject *module, PyObject *arguments) {
+    PyObject *owner, *object;
+    void *wrapped;
+    if (!PyArg_ParseTuple(arguments, "OO", &owner, &object)) return NULL;
+    Table *found = table_of(owner);
+    Managed *managed = found ? take(object) : NULL;
+    if (!managed || found->to_object(managed, &wrapped)) return NULL;
+    return wrapped;
+}
+
+/* table_allocate(type_owner, shape, code, bits, lanes, device type, device id): facts, or the errors that were told. */
+static PyObject *table_allocate(PyObject *module, PyObject *arguments) {
+    PyObject *owner, *shape;
+    Tensor prototype = {0};
+    int code, bits, lanes;
+    int64_t numbers[64];
+    if (!PyArg_ParseTuple(arguments, "OO!iiiii", &owner, &PyTuple_Type, &shape, &code, &bits, &lanes,
+                          &prototype.device.type, &prototype.device.id))
+        return NULL;
+    Table *found = table_of(owner);
+    if (!found) return NULL;
+    prototype.ndim = (int32_t)PyTuple_GET_SIZE(shape);
+    for (int axis = 0; axis < prototype.ndim; axis++) numbers[axis] = PyLong_AsLongLong(PyTuple_GET_ITEM(shape, axis));
+    prototype.dtype.code = code, prototype.dtype.bits = bits, prototype.dtype.lanes = lanes;
+    prototype.shape = numbers;
+    /* Neither may be read. */
+    prototype.data = (void *)8, prototype.strides = (int64_t *)8;
+    PyObject *errors = PyList_New(0);
+    Managed *managed;
+    if (found->allocate(&prototype, &managed, errors, set_error)) return errors;
+    Py_DECREF(errors);
+    PyObject *facts = facts_of(&managed->tensor);
+    managed->deleter(managed);
+    return facts;
+}
+
+/* table_stream(type_owner, device type, device id): the stream as a number. */
+static PyObject *table_stream(PyObject *module, PyObject *arguments) {
+    PyObject *owner;
+    int type, id;
+    void *stream = (void *)8;
+    if (!PyArg_ParseTuple(arguments, "Oii", &owner, &type, &id)) return NULL;
+    Table *found = table_of(owner);
+    if (!found || found->stream(type, id, &stream)) return NULL;
+    return PyLong_FromVoidPtr(stream);
+}
+
+/* A capsule of an array on a GPU that is not there, at an address that nobody looks at. */
+static PyObject *imagined(PyObject *module, PyObject *unused) {
+    static int64_t numbers[] = {4, 4, 4, 1};
+    static Managed managed = {{1, 3}, NULL, NULL, 0, {(void *)0x7f0000000000, {2, 0}, 2, {2, 32, 1}, numbers, numbers + 2, 0}};
+    return PyCapsule_New(&managed, FRESH, NULL);
+}
+
+static PyMethodDef array_methods[] = {
+    {"__dlpack__", (PyCFunction)(void (*)(void))dlpack, METH_FASTCALL | METH_KEYWORDS, NULL},
+    {"__dlpack_device__", dlpack_device, METH_NOARGS, NULL},
+    {NULL},
+};
+static PyTypeObject ArrayType = {
+    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "handwritten.Array",
+    .tp_basicsize = sizeof(Array),
+    .tp_flags = Py_TPFLAGS_DEFAULT,
+    .tp_methods = array_methods,
+    .tp_new = array_new,
+    .tp_dealloc = array_free,
+};
+static PyMethodDef functions[] = {
+    {"is_square", is_square, METH_O, NULL},
+    {"is_square_by_table", is_square_by_table, METH_O, NULL},
+    {"asarray", asarray, METH_O, NULL},
+    {"imagined", imagined, METH_NOARGS, NULL},
+    {"table_members", table_members, METH_O, NULL},
+    {"table_borrow", table_borrow, METH_VARARGS, NULL},
+    {"table_import", table_import, METH_VARARGS, NULL},
+    {"table_wrap", table_wrap, METH_VARARGS, NULL},
+    {"table_allocate", table_allocate, METH_VARARGS, NULL},
+    {"table_stream", table_stream, METH_VARARGS, NULL},
+    {NULL},
+};
+static struct PyModuleDef module = {PyModuleDef_HEAD_INIT, "handwritten", NULL, -1, functions};
+
+PyMODINIT_FUNC PyInit_handwritten(void) {
+    name_dlpack = PyUnicode_InternFromString("__dlpack__");
+    name_max_version = PyUnicode_InternFromString("max_version");
+    names_max_version = PyTuple_Pack(1, name_max_version);
+    version_1_3 = Py_BuildValue("(ii)", 1, 3);
+    PyObject *capsule = PyCapsule_New(&table, "dlpack_exchange_api", NULL);
+    if (PyType_Ready(&ArrayType) || !capsule
+        || PyDict_SetItemString(ArrayType.tp_dict, "__dlpack_c_exchange_api__", capsule))
+        return NULL;
+    PyType_Modified(&ArrayType);
+    PyObject *self = PyModule_Create(&module);
+    if (self) PyModule_AddObjectRef(self, "Array", (PyObject *)&ArrayType);
+    return self;
+}

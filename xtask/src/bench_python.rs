@@ -1,0 +1,29 @@
+//! `cargo xtask bench-python` and `cargo xtask soak-python`: what an exchange costs, and that it leaves nothing behind.
+
+use crate::failure::{Failure, no_arguments};
+use crate::python::{Environment, Requirements};
+use crate::{extension, step};
+
+/// The table of times, with the limits that they are held against.
+pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
+    no_arguments("bench-python", arguments)?;
+    script("Benchmarks", "One table, every column of a row in one run.", "benches/python/bench.py")
+}
+
+/// Ten million round trips; what the process holds may not grow.
+pub(crate) fn soak(arguments: &[String]) -> Result<(), Failure> {
+    no_arguments("soak-python", arguments)?;
+    script(
+        "Soak",
+        "Ten million round trips, while the memory of the process is watched.",
+        "benches/python/soak.py",
+    )
+}
+
+/// Runs a Python script in the environment of the tests.
+fn script(what: &str, why: &str, script: &str) -> Result<(), Failure> {
+    let environment = Environment::prepare(Requirements::Tests)?;
+    extension::build(&environment)?;
+    step::announce(what, why);
+    step::run(environment.python().arg(script))
+}
