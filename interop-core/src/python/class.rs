@@ -47,11 +47,12 @@ pub trait ArrayClass: CudaArray + PyClass<Frozen: IsFrozen> + Send + Sync {
     const ACCESS: Access = Access::Shared;
 }
 
-/// Gives the class the methods of the protocols, `__dlpack__`, `__dlpack_device__` and `__cuda_array_interface__`, and
-/// what people expect of an array: `shape`, `ndim`, `size`, `nbytes`, `strides` (bytes), `dtype`, `device`, `len()`, a
+/// Gives the class the methods of the protocols, `__dlpack__`, `__dlpack_device__` and `__cuda_array_interface__`, the C
+/// exchange table (`__dlpack_c_exchange_api__`), and what people expect of an array: `shape`, `ndim`, `size`, `nbytes`, `strides` (bytes), `dtype`, `device`, `len()`, a
 /// `repr`, and `__array__` for `NumPy`.
 ///
-/// Call it once, where the module is made. What has one of these names in your own `#[pymethods]` is kept.
+/// Call it once, where the module is made. What has one of these names in your own `#[pymethods]` is kept. With
+/// `INTEROP_SKIP_DLPACK_C_EXCHANGE_API=1` in the environment no class offers a table, and none is used.
 ///
 /// ```no_run
 /// use interop_core::{CudaArray, HostVec};
@@ -82,6 +83,9 @@ pub fn install<T: ArrayClass>(py: Python<'_>) -> PyResult<()> {
     set(c"__dlpack__", method(py, class.as_type_ptr(), dlpack_def::<T>())?)?;
     set(c"__dlpack_device__", method(py, class.as_type_ptr(), dlpack_device_def::<T>())?)?;
     set(c"__cuda_array_interface__", interface_getter::<T>(&class)?)?;
+    if super::table::in_use() {
+        set(c"__dlpack_c_exchange_api__", super::table::capsule::<T>(py)?)?;
+    }
     for attribute in &ATTRIBUTES {
         set(attribute.name, getter::<T>(&class, attribute)?)?;
     }

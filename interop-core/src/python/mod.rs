@@ -44,6 +44,7 @@ mod export;
 mod import;
 mod interpreter;
 mod release;
+mod table;
 mod types;
 
 pub use class::{ArrayClass, ExportedArray, install};

@@ -85,7 +85,8 @@ fn look_up(class: &Bound<'_, PyType>) -> PyResult<TypeFacts> {
     let py = class.py();
     // The spelling of 1.3, then that of 1.2.
     let mut exchange = None;
-    for name in ["__dlpack_c_exchange_api__", "__c_dlpack_exchange_api__"] {
+    let names = ["__dlpack_c_exchange_api__", "__c_dlpack_exchange_api__"];
+    for name in names.into_iter().filter(|_| super::table::in_use()) {
         let value = match class.getattr(PyString::intern(py, name)) {
             Ok(value) => value,
             Err(error) if error.is_instance_of::<PyAttributeError>(py) => continue,
@@ -106,7 +107,7 @@ fn look_up(class: &Bound<'_, PyType>) -> PyResult<TypeFacts> {
 /// The table in an attribute: a capsule since 1.3, the address as an int before. Anything else is no table.
 fn table(value: &Bound<'_, PyAny>) -> Option<Table> {
     let header = if value.is_instance_of::<PyCapsule>() {
-        let name = c"dlpack_exchange_api".as_ptr();
+        let name = super::table::CAPSULE.as_ptr();
         // SAFETY: a capsule.
         if unsafe { ffi::PyCapsule_IsValid(value.as_ptr(), name) } == 0 {
             return None;

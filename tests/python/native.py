@@ -9,24 +9,34 @@ import sys
 import sysconfig
 from pathlib import Path
 
-HERE = Path(__file__).parent
+SOURCES = Path(__file__).parent / "modules"
+C, CPLUSPLUS = shlex.split(os.environ.get("CC", "cc")), shlex.split(os.environ.get("CXX", "c++"))
 # Beside the packages of the environment, so that every Python has its own.
 BUILT = Path(sys.prefix) / "native"
 
 
 def missing():
     """What this computer lacks for compiling modules, or `None`."""
-    for compiler in ("cc", "c++"):
-        if shutil.which(os.environ.get(compiler.upper().replace("C++", "CXX"), compiler)) is None:
-            return f"no compiler `{compiler}`"
+    for compiler in (C, CPLUSPLUS):
+        if shutil.which(compiler[0]) is None:
+            return f"no compiler `{compiler[0]}`"
     if not (Path(sysconfig.get_path("include")) / "Python.h").exists():
         return "no Python.h; Debian and Ubuntu have it in the package `python3-dev`"
     return None
 
 
+def required(name):
+    """As `load`, for tests, which are skipped where nothing can be compiled."""
+    import pytest
+
+    if why := missing():
+        pytest.skip(f"modules cannot be compiled: {why}", allow_module_level=True)
+    return load(name)
+
+
 def load(name):
     """The module of this name, compiled if it is not, or if its source has changed since."""
-    source = next(HERE.glob(f"{name}.c*"))
+    source = next(SOURCES.glob(f"{name}.c*"))
     module = BUILT / (name + sysconfig.get_config_var("EXT_SUFFIX"))
     if not module.exists() or module.stat().st_mtime < source.stat().st_mtime:
         BUILT.mkdir(exist_ok=True)
@@ -45,10 +55,10 @@ def compile_command(source):
     if sys.platform == "darwin":
         options += ["-undefined", "dynamic_lookup"]
     if source.suffix == ".c":
-        return [*shlex.split(os.environ.get("CC", "cc")), "-std=c11", *options, str(source)]
+        return [*C, "-std=c11", *options, str(source)]
     import nanobind
 
     folder = Path(nanobind.source_dir())
     options += ["-std=c++17", "-fno-strict-aliasing", f"-I{nanobind.include_dir()}"]
     options.append(f"-I{folder.parent / 'ext/robin_map/include'}")
-    return [*shlex.split(os.environ.get("CXX", "c++")), *options, str(folder / "nb_combined.cpp"), str(source)]
+    return [*CPLUSPLUS, *options, str(folder / "nb_combined.cpp"), str(source)]

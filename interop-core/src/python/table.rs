@@ -1,0 +1,330 @@
+//! The C exchange table that an array class offers, `__dlpack_c_exchange_api__`.
+#![expect(unsafe_code, reason = "the table is made of functions that foreign C code calls")]
+
+use core::ffi::{CStr, c_int, c_void};
+use core::ptr::{NonNull, null_mut, with_exposed_provenance_mut};
+use std::collections::HashSet;
+use std::ffi::CString;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Mutex, OnceLock, PoisonError};
+
+use pyo3::exceptions::{PyRuntimeError, PyTypeError};
+use pyo3::ffi;
+use pyo3::prelude::*;
+
+use super::class::{ArrayClass, into_object};
+use super::errors::origin;
+use super::interpreter::is_attached;
+use super::release::{self, PyOwner};
+use crate::array::CudaArray;
+use crate::buffer::HostBuffer;
+use crate::describe::Describe;
+use crate::device::{Device, DeviceType};
+use crate::dims::MAX_NDIM;
+use crate::dlpack::{
+    Access, DLPackExchangeAPI, DLPackExchangeAPIHeader, DLPackVersion, DLTensor, MAJOR_VERSION,
+    MINOR_VERSION, ManagedTensor, SetError, Versioned, export,
+};
+use crate::dtype::DType;
+use crate::error::{Error, ErrorKind, Result};
+use crate::facts::Facts;
+use crate::import::Import;
+
+/// The name of the capsule around a table.
+pub(super) const CAPSULE: &CStr = c"dlpack_exchange_api";
+
+/// Whether tables are offered and used: unless the environment says `INTEROP_SKIP_DLPACK_C_EXCHANGE_API=1`, which is read
+/// once.
+pub(super) fn in_use() -> bool {
+    static IN_USE: OnceLock<bool> = OnceLock::new();
+    *IN_USE.get_or_init(|| {
+        std::env::var_os("INTEROP_SKIP_DLPACK_C_EXCHANGE_API")
+            .is_none_or(|skip| skip.is_empty() || skip == "0")
+    })
+}
+
+/// The table of a class, which is the same for as long as the program runs.
+struct TableOf<T>(core::marker::PhantomData<T>);
+
+impl<T: ArrayClass> TableOf<T> {
+    const TABLE: DLPackExchangeAPI = DLPackExchangeAPI {
+        header: DLPackExchangeAPIHeader {
+            version: DLPackVersion { major: MAJOR_VERSION, minor: MINOR_VERSION },
+            prev_api: null_mut(),
+        },
+        managed_tensor_allocator: Some(allocate),
+        managed_tensor_from_py_object_no_sync: Some(own::<T>),
+        managed_tensor_to_py_object_no_sync: Some(wrap),
+        dltensor_from_py_object_no_sync: Some(borrow::<T>),
+        current_work_stream: Some(work_stream),
+    };
+    /// Constants of this kind are promoted to statics.
+    const PLACE: &'static DLPackExchangeAPI = &Self::TABLE;
+}
+
+/// The capsule with the table of a class.
+pub(super) fn capsule<T: ArrayClass>(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
+    let table = core::ptr::from_ref(TableOf::<T>::PLACE).cast_mut().cast();
+    // SAFETY: a static table, never null, and a static name; the capsule owns nothing.
+    let capsule = unsafe { ffi::PyCapsule_New(table, CAPSULE.as_ptr(), None) };
+    // SAFETY: a new reference, or null with an exception set.
+    unsafe { Bound::from_owned_ptr_or_err(py, capsule) }
+}
+
+/// Runs the body of a function of the table: an error or a panic becomes a Python exception, and -1.
+///
+/// # Safety
+///
+/// The thread is attached.
+unsafe fn answer(run: impl FnOnce(Python<'_>) -> PyResult<()>) -> c_int {
+    debug_assert!(is_attached(), "functions of the exchange table are called with the thread state attached");
+    // SAFETY: as the caller promises.
+    let py = unsafe { Python::assume_attached() };
+    let done = catch_unwind(AssertUnwindSafe(|| run(py)));
+    match done.unwrap_or_else(|_| Err(PyRuntimeError::new_err("a panic in a `CudaArray`"))) {
+        Ok(()) => 0,
+        Err(error) => {
+            error.restore(py);
+            -1
+        }
+    }
+}
+
+/// The object as an instance of the class.
+///
+/// # Safety
+///
+/// `object` is a live object.
+unsafe fn instance<T: ArrayClass>(py: Python<'_>, object: *mut c_void) -> PyResult<Bound<'_, T>> {
+    // SAFETY: live, as the caller promises.
+    let object = unsafe { Bound::from_borrowed_ptr(py, object.cast()) };
+    if !object.is_instance_of::<T>() {
+        let (found, class) = (origin(&object), py.get_type::<T>().fully_qualified_name()?);
+        let text = format!("`py_object`: found {found}, allowed: {class}, whose exchange table this is");
+        return Err(PyTypeError::new_err(text));
+    }
+    // SAFETY: so it is.
+    Ok(unsafe { object.cast_into_unchecked() })
+}
+
+/// `managed_tensor_from_py_object_no_sync`.
+///
+/// # Safety
+///
+/// Called with the thread attached, a live object, and a place for the tensor.
+unsafe extern "C" fn own<T: ArrayClass>(object: *mut c_void, out: *mut *mut Versioned) -> c_int {
+    let run = |py: Python<'_>| {
+        // SAFETY: as the caller promises.
+        let array = unsafe { instance::<T>(py, object) }?;
+        let facts = array.borrow().facts()?;
+        let owner = PyOwner::new(array.into_any().unbind());
+        // SAFETY: the array vouches for its memory as long as it lives, and the owner keeps it alive.
+        let tensor: ManagedTensor<Versioned> = unsafe { export(&facts, owner, T::ACCESS) }?;
+        // SAFETY: a place for the tensor, as the caller promises.
+        unsafe { out.write(tensor.into_raw()) };
+        Ok(())
+    };
+    // SAFETY: as the caller promises.
+    unsafe { answer(run) }
+}
+
+/// `dltensor_from_py_object_no_sync`.
+///
+/// # Safety
+///
+/// As [`own`].
+unsafe extern "C" fn borrow<T: ArrayClass>(object: *mut c_void, out: *mut DLTensor) -> c_int {
+    let run = |py: Python<'_>| {
+        // SAFETY: as the caller promises.
+        let array = unsafe { instance::<T>(py, object) }?;
+        let facts = array.borrow().facts()?;
+        facts.device().check()?;
+        let tensor = if facts.record().is_some() { view(&facts.flattened()?) } else { view(&facts) }?;
+        // SAFETY: a place for the tensor, as the caller promises.
+        unsafe { out.write(tensor) };
+        Ok(())
+    };
+    // SAFETY: as the caller promises.
+    unsafe { answer(run) }
+}
+
+/// A tensor whose shape and strides stay where they are.
+fn view(facts: &Facts) -> Result<DLTensor> {
+    let ndim = facts.ndim();
+    let numbers = kept(facts)?;
+    let strides = if ndim == 0 { null_mut() } else { numbers.as_ptr().wrapping_add(ndim).cast_mut() };
+    #[expect(clippy::cast_possible_truncation, reason = "a layout has 64 axes at most")]
+    Ok(DLTensor {
+        data: with_exposed_provenance_mut(facts.address()),
+        device: facts.device().normalized(),
+        ndim: ndim as i32,
+        dtype: facts.dtype(),
+        shape: if ndim == 0 { null_mut() } else { numbers.as_ptr().cast_mut() },
+        strides,
+        byte_offset: 0,
+    })
+}
+
+/// Shape and strides as numbers that are kept for ever, those of each layout once.
+///
+/// A borrowed tensor points to numbers that nobody frees, and it is not known how long it is in use; the classes have no
+/// room for them. A program works with few layouts; one that comes with more than [`MOST_LAYOUTS`] is told to take
+/// owned tensors for the others.
+fn kept(facts: &Facts) -> Result<&'static [i64]> {
+    static KEPT: Mutex<Option<HashSet<&'static [i64]>>> = Mutex::new(None);
+    let mut room = [0_i64; 2 * MAX_NDIM];
+    let extents = facts.shape().iter().map(|extent| *extent as i64);
+    let numbers = extents.chain(facts.strides().iter().map(|step| *step as i64));
+    for (place, number) in room.iter_mut().zip(numbers) {
+        *place = number;
+    }
+    let numbers = &room[..2 * facts.ndim()];
+    let mut kept = KEPT.lock().unwrap_or_else(PoisonError::into_inner);
+    let kept = kept.get_or_insert_default();
+    if let Some(known) = kept.get(numbers) {
+        return Ok(known);
+    }
+    if kept.len() >= MOST_LAYOUTS {
+        let found = format_args!("more than {MOST_LAYOUTS} layouts of borrowed tensors");
+        let allowed = "managed_tensor_from_py_object_no_sync, for this array";
+        return Err(Error::new(ErrorKind::Memory, "dltensor_from_py_object_no_sync", found, allowed));
+    }
+    let numbers: &'static [i64] = Box::leak(numbers.into());
+    kept.insert(numbers);
+    Ok(numbers)
+}
+
+const MOST_LAYOUTS: usize = 65536;
+
+/// `managed_tensor_to_py_object_no_sync`. The tensor is ours from the start: it is released when it is refused.
+///
+/// # Safety
+///
+/// Called with the thread attached, an owned tensor, and a place for the object.
+unsafe extern "C" fn wrap(tensor: *mut Versioned, out: *mut *mut c_void) -> c_int {
+    let run = |py: Python<'_>| {
+        let Some(tensor) = NonNull::new(tensor) else {
+            return Err(PyTypeError::new_err("`tensor`: found a null pointer, allowed: an owned tensor"));
+        };
+        // SAFETY: an owned tensor, which the caller hands over.
+        let tensor = unsafe { ManagedTensor::<Versioned>::from_raw(tensor.as_ptr()) };
+        let object = into_object(py, Adopted(release::import(tensor)?))?;
+        // SAFETY: a place for the object, as the caller promises.
+        unsafe { out.write(object.into_ptr().cast()) };
+        Ok(())
+    };
+    // SAFETY: as the caller promises.
+    unsafe { answer(run) }
+}
+
+/// An import as an array of its own.
+struct Adopted(Import);
+
+// SAFETY: 1: the import keeps its memory. 2: which is not its own. 3: it lends nothing.
+unsafe impl CudaArray for Adopted {
+    fn facts(&self) -> Result<Facts> {
+        Ok(self.0.facts().clone())
+    }
+}
+
+/// `managed_tensor_allocator`: zeroed host memory. The one function that is called without a thread state.
+///
+/// # Safety
+///
+/// Called with a prototype, of which element type, device, rank and shape can be read; a place for the tensor; and a
+/// function for errors with its context.
+unsafe extern "C" fn allocate(
+    prototype: *mut DLTensor,
+    out: *mut *mut Versioned,
+    context: *mut c_void,
+    set_error: Option<SetError>,
+) -> c_int {
+    // SAFETY: as the caller promises.
+    let made = catch_unwind(AssertUnwindSafe(|| unsafe { zeroed(prototype) }));
+    let (class, text) = match made {
+        Ok(Ok(tensor)) => {
+            // SAFETY: a place for the tensor, as the caller promises.
+            unsafe { out.write(tensor.into_raw()) };
+            return 0;
+        }
+        Ok(Err(error)) if error.kind() == ErrorKind::Memory => (c"MemoryError", error.to_string()),
+        Ok(Err(error)) => (c"BufferError", error.to_string()),
+        Err(_) => (c"RuntimeError", "a panic in an allocation".to_owned()),
+    };
+    let text = CString::new(text).unwrap_or_default();
+    if let Some(set_error) = set_error {
+        // SAFETY: the caller's own function and context; C strings that live during the call.
+        unsafe { set_error(context, class.as_ptr(), text.as_ptr()) };
+    }
+    -1
+}
+
+/// A new tensor like the prototype, of which data and strides are not read.
+///
+/// # Safety
+///
+/// As [`allocate`].
+unsafe fn zeroed(prototype: *const DLTensor) -> Result<ManagedTensor<Versioned>> {
+    // SAFETY: plain numbers and pointers, of which every bit pattern is valid.
+    let DLTensor { device, ndim, dtype, shape: extents, .. } = unsafe { prototype.read() };
+    if device.normalized() != Device::CPU {
+        let allowed = format!("{}, where Rust allocates", Device::CPU);
+        return Err(Error::new(ErrorKind::Device, "prototype", device, allowed));
+    }
+    let rank =
+        usize::try_from(ndim).ok().filter(|rank| *rank <= MAX_NDIM && (*rank == 0 || !extents.is_null()));
+    let Some(rank) = rank else {
+        let allowed = format_args!("0 to {MAX_NDIM} axes, and their extents");
+        return Err(Error::new(ErrorKind::Rank, "ndim", ndim, allowed));
+    };
+    let mut shape = Vec::with_capacity(rank);
+    for axis in 0..rank {
+        // SAFETY: one of `ndim` numbers, as the caller promises.
+        let extent = unsafe { extents.wrapping_add(axis).read() };
+        let extent = usize::try_from(extent).map_err(|_| {
+            Error::new(ErrorKind::Shape, format_args!("shape[{axis}]"), extent, "extents from 0 up")
+        })?;
+        shape.push(extent);
+    }
+    let buffer = HostBuffer::zeroed(dtype, numel(&shape, dtype)?)?;
+    let facts = Describe::storage(&buffer).shape(&shape).finish()?;
+    // SAFETY: the buffer is what the facts describe, and nobody else has it.
+    Ok(unsafe { export(&facts, buffer, Access::Owned) }?)
+}
+
+/// The number of elements.
+fn numel(shape: &[usize], dtype: DType) -> Result<usize> {
+    let some = shape.iter().all(|extent| *extent > 0);
+    let product = shape.iter().try_fold(1_usize, |product, extent| product.checked_mul(*extent));
+    let found = || format!("{dtype} elements of shape {shape:?}");
+    let allowed = "a size within the address space";
+    if some {
+        product.ok_or_else(|| Error::new(ErrorKind::Overflow, "shape", found(), allowed))
+    } else {
+        Ok(0)
+    }
+}
+
+/// `current_work_stream`: the legacy default stream, which is null, and no stream for host memory.
+///
+/// # Safety
+///
+/// Called with a place for the stream.
+unsafe extern "C" fn work_stream(device_type: c_int, _: i32, out: *mut *mut c_void) -> c_int {
+    let device_type = DeviceType(device_type);
+    if device_type.is_host_accessible() || device_type.is_cuda_accessible() {
+        // SAFETY: a place for the stream, as the caller promises.
+        unsafe { out.write(null_mut()) };
+        return 0;
+    }
+    let run = |_: Python<'_>| {
+        let allowed = "cpu, cuda, cuda_host and cuda_managed";
+        let found = Device { device_type, device_id: 0 };
+        Err(Error::new(ErrorKind::Device, "device_type", found, allowed).into())
+    };
+    if is_attached() {
+        // SAFETY: so it is.
+        return unsafe { answer(run) };
+    }
+    -1
+}
