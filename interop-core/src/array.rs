@@ -5,6 +5,8 @@ use std::sync::Arc;
 
 use crate::arrival::Arrival;
 use crate::cai::CudaArrayInterface;
+use crate::cuda;
+use crate::device::DeviceType;
 use crate::dlpack::{Abi, Access, ManagedTensor, export, export_parked};
 use crate::element::Element;
 use crate::error::{Refused, Result};
@@ -14,6 +16,7 @@ use crate::import::Import;
 use crate::kernel::{KernelView, KernelViewMut};
 use crate::layout::Order;
 use crate::owner::Parked;
+use crate::stream::StreamHandle;
 use crate::view::{ArrayView, ArrayViewMut, check_writable};
 
 /// A struct around array memory. Derived: `#[derive(CudaArray)]`.
@@ -103,14 +106,22 @@ pub unsafe trait CudaArray {
         self.view_mut::<T, N>()?.into_kernel_view()
     }
 
-    /// The elements in row-major order of their indices, copied; any rank, any strides, host memory.
+    /// The elements in row-major order of their indices, copied; any rank, any strides, any memory. Work that is pending on
+    /// memory of CUDA is waited for.
     ///
     /// # Errors
     ///
     /// As [`view`](Self::view), but for the rank, and [`ArrayView::host`].
     fn to_vec<T: Element>(&self) -> Result<Vec<T>> {
+        let facts = self.facts()?;
+        if facts.device().device_type != DeviceType::CUDA {
+            // SAFETY: rule 1.
+            return unsafe { HostElements::<T>::of(&facts, false) }?.to_vec(Order::C);
+        }
         // SAFETY: rule 1.
-        unsafe { HostElements::<T>::of(&self.facts()?, false) }?.to_vec(Order::C)
+        let staged = unsafe { cuda::stage(&facts) }?;
+        // SAFETY: the bytes live in `staged`.
+        unsafe { HostElements::<T>::of(&staged.facts, false) }?.to_vec(Order::C)
     }
 
     /// Calls `see` with every element, in row-major order; any rank, any strides, host memory.
@@ -148,7 +159,20 @@ pub unsafe trait CudaArray {
         CudaArrayInterface::of(&self.facts()?)
     }
 
+    /// Makes work that is queued later on `stream` wait for the work that is pending on the array: to be called before a
+    /// kernel is launched on another stream than the array's own.
+    ///
+    /// # Errors
+    ///
+    /// As [`facts`](Self::facts) and [`cuda::order`](crate::cuda::order).
+    fn order_before(&self, stream: StreamHandle) -> Result<()> {
+        cuda::hand_over(&self.facts()?, stream)
+    }
+
     /// Exports the array with the struct as its owner. Writable unless the memory is read-only.
+    ///
+    /// The consumer is taken to work on the legacy default stream, as the DLPack standard has it for a consumer that names
+    /// none: see [`into_dlpack_for`](Self::into_dlpack_for).
     ///
     /// # Errors
     ///
@@ -157,8 +181,21 @@ pub unsafe trait CudaArray {
     where
         Self: Sized + Send + 'static,
     {
+        self.into_dlpack_for(StreamHandle::LegacyDefault)
+    }
+
+    /// As [`into_dlpack`](Self::into_dlpack), for a consumer that works on `stream`: it waits for the work that is pending
+    /// on the array. [`NothingPending`](StreamHandle::NothingPending): the caller has ordered the work.
+    ///
+    /// # Errors
+    ///
+    /// As [`into_dlpack`](Self::into_dlpack) and [`cuda::order`](crate::cuda::order).
+    fn into_dlpack_for<A: Abi>(self, stream: StreamHandle) -> Result<ManagedTensor<A>, Refused<Self>>
+    where
+        Self: Sized + Send + 'static,
+    {
         let parked = Parked::new(self);
-        let facts = parked.get().facts();
+        let facts = parked.get().facts().and_then(|facts| cuda::hand_over(&facts, stream).map(|()| facts));
         match facts {
             // By reference: facts are some two hundred bytes, of which the export reads a few.
             // SAFETY: rules 1 to 3 for as long as the struct is owned by the export, which lets nobody at it.
@@ -170,7 +207,8 @@ pub unsafe trait CudaArray {
     /// Exports the array and keeps the struct: a fresh export each time.
     ///
     /// It is read-only when other Rust code could hold plain references to the elements (a `Vec`), and writable when it
-    /// could not (device memory, [`HostVec`](crate::HostVec), a writable lease).
+    /// could not (device memory, [`HostVec`](crate::HostVec), a writable lease). The consumer is taken to work on the
+    /// legacy default stream.
     ///
     /// # Errors
     ///
@@ -179,7 +217,20 @@ pub unsafe trait CudaArray {
     where
         Self: Sized + Send + Sync + 'static,
     {
+        self.share_dlpack_for(StreamHandle::LegacyDefault)
+    }
+
+    /// As [`share_dlpack`](Self::share_dlpack), for a consumer that works on `stream`.
+    ///
+    /// # Errors
+    ///
+    /// As [`share_dlpack`](Self::share_dlpack) and [`cuda::order`](crate::cuda::order).
+    fn share_dlpack_for<A: Abi>(self: &Arc<Self>, stream: StreamHandle) -> Result<ManagedTensor<A>>
+    where
+        Self: Sized + Send + Sync + 'static,
+    {
         let facts = self.facts()?;
+        cuda::hand_over(&facts, stream)?;
         // SAFETY: rules 1 to 3 while the handle exists: `&mut` to the struct cannot be had then.
         Ok(unsafe { export(&facts, Arc::clone(self), Access::Shared) }?)
     }

@@ -1,5 +1,6 @@
 //! The import half of the derive: what arrived is compared with what the struct wants, then taken apart.
 
+use crate::cuda::hand_over;
 use crate::device::Device;
 use crate::element::{Element, ElementType};
 use crate::error::{Error, ErrorKind, Refused, Result};
@@ -12,6 +13,7 @@ use crate::roles::{
     DeviceField, Extent, FromOwner, FromStream, RawAddress, RawPointer, ShapeField, StridesField, extent_of,
 };
 use crate::storage::FromImport;
+use crate::stream::StreamHandle;
 
 /// What a struct demands of an import beside the type of its elements.
 #[derive(Clone, Copy, Debug, Default)]
@@ -204,6 +206,16 @@ impl Arrival {
     /// None; the signature is that of its siblings.
     pub fn stream<F: FromStream>(&self, _field: &str) -> Result<F> {
         Ok(F::from_stream(self.facts()?.stream()))
+    }
+
+    /// Makes the struct's own stream wait for the work that is pending on the import.
+    ///
+    /// # Errors
+    ///
+    /// As [`cuda::order`](crate::cuda::order), with the field.
+    pub fn order_before(&self, stream: StreamHandle, field: &str) -> Result<()> {
+        hand_over(self.facts()?, stream)
+            .map_err(|error| error.with_origin(format_args!("the field `{field}`")))
     }
 
     /// The `device` field.

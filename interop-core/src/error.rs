@@ -44,6 +44,10 @@ pub enum ErrorKind {
     Copy,
     /// Memory that could not be allocated.
     Memory,
+    /// A call of the CUDA driver that failed, or a machine without a driver.
+    Driver,
+    /// An order between streams of which one captures a graph.
+    Capture,
     /// Memory that is exported at the moment and therefore not to be borrowed or changed.
     Busy,
     /// The operation is not possible on this object.

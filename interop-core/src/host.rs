@@ -7,7 +7,8 @@ use core::ptr;
 use std::sync::Arc;
 
 use crate::borrow::Borrow;
-use crate::device::Device;
+use crate::cuda::wait_for_host;
+use crate::device::{Device, DeviceType};
 use crate::element::Element;
 use crate::error::{Error, ErrorKind, Result};
 use crate::facts::Facts;
@@ -78,18 +79,21 @@ fn check_host<T: Element, const N: usize>(raw: &RawView<N>) -> Result<()> {
     Ok(())
 }
 
-/// Refuses memory that the host cannot reach, and memory with work pending.
+/// Refuses memory that the host cannot reach, and waits for the work that is pending on pinned and managed memory.
 pub(crate) fn check_readable(device: Device, stream: StreamHandle) -> Result<()> {
     if !device.device_type.is_host_accessible() {
         let allowed = "memory that the host can reach: CPU, CUDAHost or CUDAManaged";
         return Err(Error::new(ErrorKind::Device, "device", device, allowed));
     }
-    if stream != StreamHandle::NothingPending {
+    if stream == StreamHandle::NothingPending {
+        return Ok(());
+    }
+    if device.device_type == DeviceType::CPU {
         let found = format_args!("work pending on the {stream}");
-        let allowed = "nothing pending: synchronize with the stream before the host reads";
+        let allowed = "nothing pending: no stream works on memory that is the host's alone";
         return Err(Error::new(ErrorKind::Stream, "stream", found, allowed));
     }
-    Ok(())
+    wait_for_host(stream, device)
 }
 
 /// Elements in host-accessible memory, of any rank, at any alignment.

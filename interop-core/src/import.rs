@@ -5,6 +5,7 @@ use core::fmt;
 use core::ptr::NonNull;
 
 use crate::cai::CudaArrayInterface;
+use crate::cuda::{self, Trust};
 use crate::descriptor::Writes;
 use crate::device::Device;
 use crate::dlpack::{Abi, ManagedTensor, release};
@@ -14,7 +15,6 @@ use crate::facts::Facts;
 use crate::host::HostElements;
 use crate::layout::Order;
 use crate::owner::Owner;
-#[cfg(feature = "python")]
 use crate::stream::StreamHandle;
 
 /// Memory of somebody else, described and owned: what every protocol turns an arriving array into.
@@ -49,7 +49,26 @@ impl Import {
     #[inline]
     pub fn from_dlpack<A: Abi>(tensor: ManagedTensor<A>) -> Result<Self, Refused<ManagedTensor<A>>> {
         // SAFETY: the release of such a tensor.
-        unsafe { Self::from_dlpack_with(tensor, release::<A>) }
+        unsafe { Self::from_dlpack_with(tensor, release::<A>, Trust::Nothing) }
+    }
+
+    /// As [`from_dlpack`](Self::from_dlpack), but what the tensor says of its memory is believed: the driver is not asked
+    /// where the address is and how far it goes. It saves one driver call for memory of CUDA.
+    ///
+    /// # Errors
+    ///
+    /// As [`from_dlpack`](Self::from_dlpack), for what can be seen without the driver.
+    ///
+    /// # Safety
+    ///
+    /// The tensor tells the truth about its device and extent. (Elsewhere that is the promise of whoever made the
+    /// [`ManagedTensor`], and here nothing stands behind it.)
+    #[inline]
+    pub unsafe fn from_dlpack_trusted<A: Abi>(
+        tensor: ManagedTensor<A>,
+    ) -> Result<Self, Refused<ManagedTensor<A>>> {
+        // SAFETY: the release of such a tensor.
+        unsafe { Self::from_dlpack_with(tensor, release::<A>, Trust::Memory) }
     }
 
     /// As [`from_dlpack`](Self::from_dlpack), with a release of one's own.
@@ -61,8 +80,9 @@ impl Import {
     pub(crate) unsafe fn from_dlpack_with<A: Abi>(
         tensor: ManagedTensor<A>,
         release: unsafe fn(NonNull<()>),
+        trust: Trust,
     ) -> Result<Self, Refused<ManagedTensor<A>>> {
-        tensor.into_import(release)
+        tensor.into_import(release, trust)
     }
 
     /// The array that `facts` describe and `owner` keeps alive.
@@ -98,6 +118,33 @@ impl Import {
         Ok(Self { facts: interface.facts_on(device)?, owner: Owner::new(owner) })
     }
 
+    /// The array in an interface dict, for work on `consumer`.
+    ///
+    /// The driver says on which device the address is and how far the allocation goes. Work that is pending on the stream
+    /// of the interface is ordered before later work on `consumer`; of an interface of an earlier version than 3, which
+    /// names none, see [`UnstatedStream`](crate::cuda::UnstatedStream).
+    ///
+    /// # Errors
+    ///
+    /// As [`CudaArrayInterface::facts`]; [`ErrorKind::Driver`](crate::ErrorKind::Driver) without a driver,
+    /// [`ErrorKind::Device`](crate::ErrorKind::Device) for an address that is not CUDA's,
+    /// [`ErrorKind::Bounds`](crate::ErrorKind::Bounds) for elements outside the allocation, and as
+    /// [`cuda::order`](crate::cuda::order).
+    ///
+    /// # Safety
+    ///
+    /// As [`from_parts`](Self::from_parts), for the address in the interface; its stream is live.
+    pub unsafe fn from_cai_for(
+        interface: &CudaArrayInterface,
+        consumer: StreamHandle,
+        owner: impl Send + 'static,
+    ) -> Result<Self> {
+        let mut facts = interface.facts()?;
+        let stated = interface.version >= 3 || interface.stream.is_some();
+        let fence = cuda::arrive(&mut facts, stated, consumer)?;
+        Ok(Self { facts, owner: Owner::new(owner).after(fence) })
+    }
+
     /// The facts and the owner.
     #[must_use]
     pub fn into_parts(self) -> (Facts, Owner) {
@@ -110,11 +157,17 @@ impl Import {
         &self.facts
     }
 
-    /// The same array, ready on another stream: work that was pending on it has been ordered before that stream.
-    #[cfg(feature = "python")]
+    /// The same array, ready on another stream: the producer has ordered the work that was pending before that stream.
+    ///
+    /// An import of a DLPack tensor is ready on the legacy default stream unless the producer was told another. The stream
+    /// is live; what is imported for work on a stream that captures a graph is released at once when it is dropped.
     #[must_use]
-    pub(crate) fn on_stream(mut self, stream: StreamHandle) -> Self {
+    pub fn on_stream(mut self, stream: StreamHandle) -> Self {
         self.facts.stream = stream;
+        if self.facts.device != Device::CPU && cuda::captures(stream) {
+            // Its work is ordered by the capture, which an event of the release would spoil.
+            self.owner = self.owner.unordered();
+        }
         self
     }
 

@@ -61,6 +61,7 @@ mod buffer;
 pub mod cai;
 mod claims;
 mod counters;
+pub mod cuda;
 mod describe;
 mod descriptor;
 mod device;

@@ -5,6 +5,8 @@ use core::fmt;
 use core::mem::{ManuallyDrop, MaybeUninit};
 use core::ptr::NonNull;
 
+use crate::cuda::{Fence, after_work};
+
 /// A value of any type that is kept for its drop: the owner of memory that somebody else made.
 ///
 /// It is dropped exactly once, on whichever thread. A `#[cuda_array(owner)]` field beside a raw pointer is filled with
@@ -23,6 +25,8 @@ use core::ptr::NonNull;
 pub struct Owner {
     value: NonNull<()>,
     release: unsafe fn(NonNull<()>),
+    /// What the release comes after, for memory that devices work on.
+    fence: Option<Fence>,
 }
 
 // SAFETY: the constructors only take values that may be dropped on any thread.
@@ -35,13 +39,13 @@ impl Owner {
     /// Owns `value`, in a box.
     pub fn new<T: Send + 'static>(value: T) -> Self {
         let value = NonNull::from(Box::leak(Box::new(value))).cast();
-        Self { value, release: drop_box::<T> }
+        Self { value, release: drop_box::<T>, fence: None }
     }
 
     /// Owns nothing: memory that lives as long as the program.
     #[must_use]
     pub fn nothing() -> Self {
-        Self { value: NonNull::dangling(), release: drop_nothing }
+        Self { value: NonNull::dangling(), release: drop_nothing, fence: None }
     }
 
     /// Owns what `release` releases.
@@ -51,7 +55,20 @@ impl Owner {
     /// `release(value)` may be called once, on any thread, at any time.
     #[must_use]
     pub(crate) const unsafe fn from_raw(value: NonNull<()>, release: unsafe fn(NonNull<()>)) -> Self {
-        Self { value, release }
+        Self { value, release, fence: None }
+    }
+
+    /// The same owner, dropped at once.
+    #[must_use]
+    pub(crate) fn unordered(self) -> Self {
+        self.after(None)
+    }
+
+    /// The same owner, dropped when the work that may use its memory is done.
+    #[must_use]
+    pub(crate) fn after(mut self, fence: Option<Fence>) -> Self {
+        self.fence = fence;
+        self
     }
 }
 
@@ -101,7 +118,11 @@ unsafe fn drop_nothing(_: NonNull<()>) {}
 impl Drop for Owner {
     #[inline]
     fn drop(&mut self) {
-        // SAFETY: the pair was made together, and this is the one call.
+        if let Some(fence) = self.fence {
+            // The same owner without a fence: it is dropped when nobody works on its memory any more.
+            return after_work(Self { fence: None, ..*self }, fence);
+        }
+        // SAFETY: the pair was made together, and this is the one call: a fenced owner hands the pair on.
         unsafe { (self.release)(self.value) };
     }
 }

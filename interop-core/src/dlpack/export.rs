@@ -10,11 +10,13 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use super::abi::{Abi, DLTensor, FLAG_IS_COPIED, FLAG_READ_ONLY, FLAG_SUBBYTE_PADDED};
 use super::import::ManagedTensor;
 use crate::counters;
+use crate::cuda::{self, Fence};
 use crate::descriptor::Writes;
+use crate::device::Device;
 use crate::dtype::DType;
 use crate::error::{Error, ErrorKind, Refused, Result};
 use crate::facts::Facts;
-use crate::owner::Parked;
+use crate::owner::{Owner, Parked};
 
 /// How an export holds the memory, which decides whether its consumer may write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,6 +34,8 @@ pub enum Access {
 struct Package<A, O> {
     managed: A,
     ndim: usize,
+    /// What the release comes after, for memory that devices work on.
+    fence: Option<Fence>,
     owner: Parked<O>,
 }
 
@@ -180,10 +184,11 @@ fn pack<A: Abi, O: Send + 'static>(facts: &Facts, flags: u64, owner: Parked<O>) 
         strides: absent(strides),
         byte_offset: 0,
     };
+    let fence = if facts.device() == Device::CPU { None } else { cuda::fence_of(facts) };
     let managed = A::wrap(tensor, flags, start.cast::<c_void>(), release::<A, O>);
     let package = start.cast::<Package<A, O>>();
     // SAFETY: `block` starts with a package and is aligned for one.
-    unsafe { package.write(Package { managed, ndim, owner }) };
+    unsafe { package.write(Package { managed, ndim, fence, owner }) };
     counters::EXPORTS.add();
     // SAFETY: the struct is complete, its memory is live as the caller of `export` promises, and nobody else has it.
     unsafe { ManagedTensor::from_raw(package.cast::<A>()) }
@@ -201,16 +206,22 @@ fn at<A, O, F>(package: *mut Package<A, O>, offset: usize) -> *const F {
 /// # Safety
 ///
 /// `managed` comes from `pack::<A, O>` and this is the one call for it.
-unsafe extern "C" fn release<A: Abi, O>(managed: *mut A) {
+unsafe extern "C" fn release<A: Abi, O: Send + 'static>(managed: *mut A) {
     let package = managed.cast::<Package<A, O>>();
     // SAFETY: the struct is the first field of the package. `ndim` is our own number, which consumers do not know.
     let ndim = unsafe { at::<A, O, usize>(package, offset_of!(Package<A, O>, ndim)).read() };
+    // SAFETY: as above.
+    let fence = unsafe { at::<A, O, Option<Fence>>(package, offset_of!(Package<A, O>, fence)).read() };
     // SAFETY: as above; the owner is read once and the package freed below.
     let owner = unsafe { at::<A, O, Parked<O>>(package, offset_of!(Package<A, O>, owner)).read() };
     // SAFETY: the block was allocated with this layout; what needs a drop in it has been read out.
     unsafe { dealloc(package.cast(), block::<A, O>(ndim).0) };
     // The payload of a panic is a value with a drop of its own, which could panic again: it is leaked.
-    if let Err(payload) = catch_unwind(AssertUnwindSafe(|| drop(owner))) {
+    let let_go = AssertUnwindSafe(|| match fence {
+        None => drop(owner),
+        Some(_) => drop(Owner::new(owner.into_inner()).after(fence)),
+    });
+    if let Err(payload) = catch_unwind(let_go) {
         core::mem::forget(payload);
     }
     counters::EXPORTS.sub();

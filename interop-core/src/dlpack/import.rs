@@ -6,7 +6,9 @@ use core::ptr::NonNull;
 
 use super::abi::{Abi, DLTensor, FLAG_IS_COPIED, FLAG_READ_ONLY, FLAG_SUBBYTE_PADDED, MAJOR_VERSION};
 use crate::claims::Claims;
+use crate::cuda::{self, Trust};
 use crate::descriptor::Writes;
+use crate::device::Device;
 use crate::dims::{Dims, MAX_NDIM};
 use crate::error::{Error, ErrorKind, Refused, Result};
 use crate::facts::Facts;
@@ -87,15 +89,24 @@ impl<A: Abi> ManagedTensor<A> {
         unsafe { read(place, flags) }
     }
 
-    /// The import that owns the struct, which `release` releases.
+    /// The import that owns the struct, which `release` releases when the work that may use the memory is done.
     #[inline]
-    pub(crate) fn into_import(self, release: unsafe fn(NonNull<()>)) -> Result<Import, Refused<Self>> {
-        match self.facts() {
+    pub(crate) fn into_import(
+        self,
+        release: unsafe fn(NonNull<()>),
+        trust: Trust,
+    ) -> Result<Import, Refused<Self>> {
+        let checked = self.facts().and_then(|facts| Ok((cuda::check(&facts, trust)?, facts)));
+        match checked {
             Err(error) => Err(Refused { value: self, error }),
-            Ok(facts) => {
+            Ok((fence, mut facts)) => {
+                if facts.device != Device::CPU {
+                    // What a producer orders for that is told no other stream.
+                    facts.stream = StreamHandle::LegacyDefault;
+                }
                 let value = NonNull::cast(ManuallyDrop::new(self).tensor);
                 // SAFETY: the struct is ours to release once (1 of `from_raw`), on any thread (3).
-                let owner = unsafe { Owner::from_raw(value, release) };
+                let owner = unsafe { Owner::from_raw(value, release) }.after(fence);
                 // SAFETY: 2 of `from_raw`, and the facts were read from the struct.
                 Ok(unsafe { Import::from_parts(facts, owner) })
             }

@@ -8,8 +8,9 @@ use super::capsule::wrap;
 use super::device::{device, integer};
 use crate::array::CudaArray;
 use crate::buffer::HostBuffer;
+use crate::cuda;
 use crate::describe::Describe;
-use crate::device::Device;
+use crate::device::{Device, DeviceType};
 use crate::dlpack::{Access, Legacy, ManagedTensor, Versioned, export as pack};
 use crate::error::{Error, ErrorKind};
 use crate::facts::Facts;
@@ -64,8 +65,9 @@ fn major(value: &Bound<'_, PyAny>) -> PyResult<i128> {
 
 /// Answers `__dlpack__` for an array that `owner` keeps alive: a fresh capsule with a tensor that owns `owner`.
 ///
-/// Without `max_version`, or with one below 1, the capsule is a legacy one. `copy=True` copies host memory; another
-/// device than the array's own is refused.
+/// Without `max_version`, or with one below 1, the capsule is a legacy one. Work that is pending on the array is ordered
+/// before the consumer's stream, or waited for where the consumer is the host. `dl_device` may name the array's own device
+/// or CPU: pinned and managed memory is handed out in place then, memory of a device is copied. `copy=True` copies.
 ///
 /// # Errors
 ///
@@ -78,19 +80,44 @@ pub fn export<'py, A: CudaArray>(
     access: Access,
     request: &Request,
 ) -> PyResult<Bound<'py, PyAny>> {
-    let facts = array.facts()?;
-    StreamHandle::from_dlpack(facts.device().device_type, request.stream)?;
-    if let Some(wanted) = request.device.filter(|wanted| wanted.normalized() != facts.device().normalized()) {
-        let allowed = format!("{}, where the array is", facts.device());
+    let mut facts = array.facts()?;
+    let (own, versioned) = (facts.device().normalized(), request.versioned);
+    let wanted = request.device.map_or(own, Device::normalized);
+    if wanted != own && wanted != Device::CPU {
+        let allowed = format!("{own}, where the array is, or CPU (1)");
         return Err(Error::new(ErrorKind::Device, "dl_device", wanted, allowed).into());
     }
-    if request.copy == Some(true) {
-        let (facts, buffer) = copied(&facts)?;
-        // SAFETY: the buffer is what the facts describe, and nobody else has it.
-        return unsafe { capsule(py, &facts, buffer, Access::Copied, request.versioned) };
+    let reachable = wanted == own || own.device_type.is_host_accessible();
+    if request.copy == Some(true) || !reachable {
+        if request.copy == Some(false) {
+            let allowed = "None or True, because the array has to be copied to get there";
+            let found = format!("False with dl_device {wanted} for an array on {own}");
+            return Err(Error::new(ErrorKind::Copy, "copy", found, allowed).into());
+        }
+        if wanted == Device::CPU {
+            let (facts, buffer) = copied(&facts)?;
+            // SAFETY: the buffer is what the facts describe, and nobody else has it.
+            return unsafe { capsule(py, &facts, buffer, Access::Copied, versioned) };
+        }
+        let consumer = StreamHandle::from_dlpack(own.device_type, request.stream)?;
+        // SAFETY: the array vouches that its memory is live.
+        let (buffer, facts) = unsafe { cuda::duplicate(&facts) }?;
+        cuda::hand_over(&facts, consumer)?;
+        // SAFETY: as above.
+        return unsafe { capsule(py, &facts, buffer, Access::Copied, versioned) };
+    }
+    if wanted == own {
+        let consumer = StreamHandle::from_dlpack(own.device_type, request.stream)?;
+        // A consumer on the host names no stream, and starts to read at once.
+        let on_host = own.device_type.is_host_accessible() && request.stream.is_none();
+        if on_host { cuda::hand_to_host(&facts)? } else { cuda::hand_over(&facts, consumer)? }
+    } else {
+        // Pinned or managed memory, for a consumer that takes host memory only.
+        cuda::hand_to_host(&facts)?;
+        facts = Facts { device: Device::CPU, stream: StreamHandle::NothingPending, ..facts };
     }
     // SAFETY: the array vouches for its memory as long as it lives, and the caller's owner keeps it alive.
-    unsafe { capsule(py, &facts, owner, access, request.versioned) }
+    unsafe { capsule(py, &facts, owner, access, versioned) }
 }
 
 /// # Safety
@@ -115,9 +142,16 @@ unsafe fn capsule<'py>(
 
 /// A compact copy of an array in host memory, in C order.
 fn copied(facts: &Facts) -> PyResult<(Facts, HostBuffer)> {
-    crate::host::check_readable(facts.device(), facts.stream())?;
-    let flat = facts.flattened()?;
-    // SAFETY: the array vouches that its memory is live, and the host can reach it.
+    let mut flat = facts.flattened()?;
+    let staged;
+    if flat.device().device_type == DeviceType::CUDA {
+        // SAFETY: the array vouches that its memory is live.
+        staged = unsafe { cuda::stage(&flat) }?;
+        flat = staged.facts.clone();
+    } else {
+        crate::host::check_readable(flat.device(), flat.stream())?;
+    }
+    // SAFETY: the array vouches that its memory is live, or it is in `staged`; and the host can reach it.
     let buffer = unsafe { HostBuffer::copy_of(&flat) }?;
     let facts = Describe::storage(&buffer).shape(&flat.shape().to_vec()).finish()?;
     Ok((facts, buffer))

@@ -1,4 +1,5 @@
 //! Any object that speaks a protocol, as an [`Import`].
+#![expect(unsafe_code, reason = "believes what an object says of its memory")]
 
 use pyo3::exceptions::{PyAttributeError, PyTypeError};
 use pyo3::prelude::*;
@@ -11,7 +12,7 @@ use super::dict::interface_of;
 use super::errors::origin;
 use super::exchange::tensor_of;
 use super::interpreter::call_with_keywords;
-use super::release::{self, drain};
+use super::release::{self, PyOwner, drain};
 use super::types::{Table, with_type};
 use crate::array::FromArray;
 use crate::device::{Device, DeviceType};
@@ -78,7 +79,7 @@ pub fn import(object: &Bound<'_, PyAny>, stream: Option<StreamHandle>) -> PyResu
         return from_method(object, host_only, stream);
     }
     if let Some(interface) = attribute(object, pyo3::intern!(py, "__cuda_array_interface__"))? {
-        return from_cai(object, &interface);
+        return from_cai(object, &interface, stream);
     }
     let found = origin(object);
     let allowed = "an object with `__dlpack__` or `__cuda_array_interface__`";
@@ -247,12 +248,19 @@ fn is_about_keywords(py: Python<'_>, error: &PyErr) -> bool {
             || text.contains("incompatible function arguments"))
 }
 
-/// Reads the interface, which is all that can be done where no CUDA driver says on which device the address is.
-fn from_cai(object: &Bound<'_, PyAny>, interface: &Bound<'_, PyAny>) -> PyResult<Imported> {
-    let facts = interface_of(interface)?.facts().map_err(|error| error.with_origin(origin(object)))?;
-    let found = format!("the address {:#x} in a `__cuda_array_interface__`", facts.address());
-    let allowed = "memory that a CUDA driver knows, and no driver is in use here";
-    Err(Error::new(ErrorKind::Device, "data", found, allowed).with_origin(origin(object)).into())
+/// Through the interface dict: the driver says where the address is, and the producer's stream is ordered before ours.
+fn from_cai(
+    object: &Bound<'_, PyAny>,
+    interface: &Bound<'_, PyAny>,
+    stream: Option<StreamHandle>,
+) -> PyResult<Imported> {
+    let interface = interface_of(interface)?;
+    let owner = PyOwner::new(object.clone().unbind());
+    let consumer = stream.unwrap_or(StreamHandle::LegacyDefault);
+    // SAFETY: the object vouches for the memory that it describes, as long as it lives, and for its stream now.
+    let import = unsafe { Import::from_cai_for(&interface, consumer, owner) };
+    let import = import.map_err(|error| error.with_origin(origin(object)))?;
+    Ok(Imported { import, protocol: Protocol::Cai })
 }
 
 /// Imports any object as a derived struct: what `#[cuda_array(python)]` does with an argument, for whoever does it by hand,

@@ -10,6 +10,7 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 
 use super::interpreter::is_attached;
+use crate::cuda::Trust;
 use crate::dlpack::{Abi, ManagedTensor, release};
 use crate::import::Import;
 
@@ -68,7 +69,7 @@ pub fn drain(py: Python<'_>) {
 /// An import of a tensor that came from Python.
 pub(super) fn import<A: Abi>(tensor: ManagedTensor<A>) -> crate::Result<Import> {
     // SAFETY: the release of such a tensor, which spares the exception that may be on its way.
-    Ok(unsafe { Import::from_dlpack_with(tensor, release_foreign::<A>) }?)
+    Ok(unsafe { Import::from_dlpack_with(tensor, release_foreign::<A>, Trust::Nothing) }?)
 }
 
 /// Releases a foreign tensor. Its deleter can be Python code, which an exception that is on its way must survive.

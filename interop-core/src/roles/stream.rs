@@ -2,7 +2,7 @@
 
 use crate::arrival::Arrival;
 use crate::describe::Describe;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::Result;
 use crate::stream::StreamHandle;
 
 /// A `stream` field, on the way out.
@@ -31,13 +31,9 @@ pub trait AsStream {
     where
         Self: Sized,
     {
-        let stream = self.as_stream();
-        let pending: StreamHandle = from.stream(field)?;
-        if pending == StreamHandle::NothingPending || pending.to_raw() == stream.to_raw() {
-            return Ok(self);
-        }
-        let allowed = format_args!("work on the {stream}, the struct's own stream");
-        Err(Error::new(ErrorKind::Stream, field, format_args!("work pending on the {pending}"), allowed))
+        // The struct's own stream waits for the work that is pending on what arrives.
+        from.order_before(self.as_stream(), field)?;
+        Ok(self)
     }
 }
 

@@ -1,0 +1,84 @@
+//! Arrays that name no device, as those of the CUDA Array Interface: the driver names it, and their work is ordered.
+
+use core::sync::atomic::{AtomicU8, Ordering};
+
+use super::context::Context;
+use super::driver::driver;
+use super::order::{order_all, order_in};
+use super::pointer::{PointerFacts, located};
+use super::release::{Fence, drain_releases};
+use crate::device::Device;
+use crate::error::Result;
+use crate::facts::Facts;
+use crate::stream::StreamHandle;
+
+/// What an import orders before the consumer's work when a producer says nothing of streams.
+///
+/// The CUDA Array Interface has a `stream` since version 3. PyTorch, JAX, Warp and DALI write version 2, and work may be
+/// pending on what they hand out.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(u8)]
+pub enum UnstatedStream {
+    /// All work of the memory's context, whatever the stream: one event, nothing waits on the host. It cannot be had while
+    /// a graph is captured in the context.
+    #[default]
+    OrderAll,
+    /// The work on the legacy default stream, and so on every blocking stream.
+    LegacyDefault,
+    /// Nothing: the caller has synchronized.
+    NothingPending,
+}
+
+static UNSTATED: AtomicU8 = AtomicU8::new(UnstatedStream::OrderAll as u8);
+
+/// Sets what is ordered before work on arrays whose producer says nothing of streams, for the whole program.
+pub fn set_unstated_stream(policy: UnstatedStream) {
+    UNSTATED.store(policy as u8, Ordering::Relaxed);
+}
+
+/// What is ordered before work on arrays whose producer says nothing of streams.
+#[must_use]
+pub fn unstated_stream() -> UnstatedStream {
+    match UNSTATED.load(Ordering::Relaxed) {
+        0 => UnstatedStream::OrderAll,
+        1 => UnstatedStream::LegacyDefault,
+        _ => UnstatedStream::NothingPending,
+    }
+}
+
+/// Completes the facts of an array that named no device: the driver says which, the work that is pending on its stream is
+/// ordered before work on `consumer`, and what its release has to come after is given back. `stated`: whether the
+/// producer said which stream that is, or that there is none.
+///
+/// # Errors
+///
+/// [`ErrorKind::Device`](crate::ErrorKind::Device) for an address that is not CUDA's,
+/// [`ErrorKind::Bounds`](crate::ErrorKind::Bounds) for elements outside the allocation, and as [`order`](super::order).
+pub(crate) fn arrive(facts: &mut Facts, stated: bool, consumer: StreamHandle) -> Result<Option<Fence>> {
+    drain_releases();
+    let known = located(facts)?;
+    facts.device = match &known {
+        Some(known) => known.device(),
+        None => current_device()?,
+    };
+    let context = known.as_ref().and_then(PointerFacts::context);
+    let fence = known.map(|known| known.fence()).transpose()?;
+    let pending = core::mem::replace(&mut facts.stream, consumer);
+    match (fence, stated, unstated_stream()) {
+        // No elements, no work.
+        (None, ..) | (_, false, UnstatedStream::NothingPending) => {}
+        (_, true, _) => order_in(pending, consumer, facts.device, context)?,
+        (_, false, UnstatedStream::LegacyDefault) => {
+            order_in(StreamHandle::LegacyDefault, consumer, facts.device, context)?;
+        }
+        (_, false, UnstatedStream::OrderAll) => order_all(consumer, facts.device, context)?,
+    }
+    Ok(fence)
+}
+
+/// The device of an array without elements, which has no address to ask for: the one that is current.
+fn current_device() -> Result<Device> {
+    let Ok(driver) = driver() else { return Ok(Device::cuda(0)) };
+    let Some(_) = Context::current(driver)? else { return Ok(Device::cuda(0)) };
+    Ok(Device::cuda(Context::current_ordinal(driver)?))
+}

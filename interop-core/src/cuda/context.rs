@@ -1,0 +1,129 @@
+//! Contexts: made current for a few calls, and put back.
+
+use core::num::NonZeroUsize;
+use std::sync::{Mutex, PoisonError};
+
+use super::driver::{Driver, Outcome, driver};
+use crate::error::Result;
+
+/// A `CUcontext`. It is not owned: whoever has memory or a stream in it keeps it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(transparent)]
+pub struct Context(NonZeroUsize);
+
+impl Context {
+    /// The context behind a `CUcontext` that a library handed out; `None` for null.
+    ///
+    /// # Safety
+    ///
+    /// The handle comes from the driver.
+    #[must_use]
+    pub unsafe fn from_raw(handle: usize) -> Option<Self> {
+        Self::answered(handle)
+    }
+
+    /// A handle that the driver answered.
+    pub(super) fn answered(handle: usize) -> Option<Self> {
+        NonZeroUsize::new(handle).map(Self)
+    }
+
+    /// The `CUcontext`.
+    #[must_use]
+    pub const fn to_raw(self) -> NonZeroUsize {
+        self.0
+    }
+
+    /// The primary context of a device, which every library that uses the CUDA runtime works in. It is kept until the
+    /// end of the program.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Driver`](crate::ErrorKind::Driver) without a driver, or for an ordinal that is none.
+    pub fn primary(ordinal: i32) -> Result<Self> {
+        Self::primary_of(driver()?, ordinal).map_err(|failure| {
+            failure.expecting(format_args!("a device of this machine, not number {ordinal}"))
+        })
+    }
+
+    pub(super) fn primary_of(driver: &Driver, ordinal: i32) -> Outcome<Self> {
+        static KEPT: Mutex<Vec<(i32, Context)>> = Mutex::new(Vec::new());
+        let mut kept = KEPT.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, context)) = kept.iter().find(|(of, _)| *of == ordinal) {
+            return Ok(*context);
+        }
+        // The driver's ordinals are its device handles.
+        let mut context = 0;
+        // SAFETY: any number may be asked for; a place for a context.
+        unsafe { driver.primary_retain(&raw mut context, ordinal) }?;
+        let context =
+            Self::answered(context).unwrap_or_else(|| unreachable!("a retained context is not null"));
+        kept.push((ordinal, context));
+        Ok(context)
+    }
+
+    /// The context that is current on this thread.
+    pub(super) fn current(driver: &Driver) -> Outcome<Option<Self>> {
+        let mut context = 0;
+        // SAFETY: a place for a context.
+        unsafe { driver.context_current(&raw mut context) }?;
+        Ok(Self::answered(context))
+    }
+
+    /// The ordinal of the device of the context that is current.
+    pub(super) fn current_ordinal(driver: &Driver) -> Outcome<i32> {
+        let mut ordinal = 0;
+        // SAFETY: a place for a number.
+        unsafe { driver.context_device(&raw mut ordinal) }?;
+        Ok(ordinal)
+    }
+
+    /// Makes the context current as long as the guard lives; nothing is called when it is already.
+    pub(super) fn enter(self, driver: &Driver) -> Outcome<Entered<'_>> {
+        if Self::current(driver)? == Some(self) {
+            return Ok(Entered { pushed_on: None });
+        }
+        // SAFETY: a context from the driver; for one that was destroyed the call fails.
+        unsafe { driver.context_push(self.0.get()) }?;
+        Ok(Entered { pushed_on: Some(driver) })
+    }
+}
+
+/// A context that is current until this is dropped.
+pub(super) struct Entered<'d> {
+    pushed_on: Option<&'d Driver>,
+}
+
+impl Drop for Entered<'_> {
+    fn drop(&mut self) {
+        if let Some(driver) = self.pushed_on {
+            let mut popped = 0;
+            // SAFETY: a place for a context. It cannot fail after a push, and there is nothing to be done if it does.
+            let _ = unsafe { driver.context_pop(&raw mut popped) };
+        }
+    }
+}
+
+/// The thread's capture mode is `RELAXED` until this is dropped: freeing, querying and waiting on streams that capture
+/// nothing do not spoil a capture that goes on elsewhere.
+pub(super) struct Relaxed<'d> {
+    driver: &'d Driver,
+    before: i32,
+}
+
+const RELAXED: i32 = 2;
+
+impl<'d> Relaxed<'d> {
+    pub(super) fn new(driver: &'d Driver) -> Self {
+        let mut mode = RELAXED;
+        // SAFETY: a place with a mode. It cannot fail with a mode that exists.
+        let _ = unsafe { driver.exchange_capture_mode(&raw mut mode) };
+        Self { driver, before: mode }
+    }
+}
+
+impl Drop for Relaxed<'_> {
+    fn drop(&mut self) {
+        // SAFETY: the place holds the mode that the driver answered.
+        let _ = unsafe { self.driver.exchange_capture_mode(&raw mut self.before) };
+    }
+}

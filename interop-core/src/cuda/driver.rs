@@ -1,0 +1,231 @@
+//! The driver's functions, found at run time.
+//!
+//! `libcuda` is opened at the first call that needs it and stays open. Nothing of this crate links to it: a program
+//! with this crate in it starts on a machine without a driver, and only what needs one fails there.
+//!
+//! The plain symbols are taken, never those with `_ptsz`: stream 0 and 1 are the legacy default stream here.
+
+use core::ffi::{CStr, c_char, c_int, c_uint, c_ulonglong, c_void};
+use core::ptr::null;
+use std::sync::OnceLock;
+
+use libloading::Library;
+
+use crate::error::{Error, ErrorKind, Result};
+
+/// A `CUcontext`, as a number: it is passed on and compared, never followed.
+pub(super) type RawContext = usize;
+/// A `CUevent`.
+pub(super) type RawEvent = usize;
+/// A `CUstream`.
+pub(super) type RawStream = usize;
+
+/// The names under which the driver's library is looked for.
+const LIBRARIES: &[&str] = if cfg!(windows) { &["nvcuda.dll"] } else { &["libcuda.so.1", "libcuda.so"] };
+
+/// A driver call that did not succeed: its name and the `CUresult`. It becomes an [`Error`] where somebody is to read it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Failure {
+    pub(super) symbol: &'static str,
+    pub(super) code: c_int,
+}
+
+/// The driver call went well, or which one did not.
+pub(super) type Outcome<T = ()> = core::result::Result<T, Failure>;
+
+/// `CUresult` values that decide something here.
+pub(super) mod code {
+    pub(crate) const INVALID_VALUE: i32 = 1;
+    pub(crate) const INVALID_HANDLE: i32 = 400;
+    pub(crate) const NOT_FOUND: i32 = 500;
+    pub(crate) const NOT_READY: i32 = 600;
+    pub(crate) const CONTEXT_IS_DESTROYED: i32 = 709;
+    pub(crate) const CAPTURE_UNSUPPORTED: i32 = 900;
+    pub(crate) const CAPTURE_IMPLICIT: i32 = 906;
+    pub(crate) const CAPTURE_WRONG_THREAD: i32 = 908;
+}
+
+macro_rules! table {
+    ($($(#[$doc:meta])* $method:ident = $symbol:ident($($argument:ident: $type:ty),*);)*) => {
+        /// One place for each function; empty where the driver is too old to have it.
+        pub(crate) struct Driver {
+            $($method: Option<unsafe extern "C" fn($($type),*) -> c_int>,)*
+        }
+
+        impl Driver {
+            fn find(library: &Library) -> Self {
+                // SAFETY: the symbols are functions of these types in every driver that has them (`cuda.h`).
+                $(let $method = unsafe { library.get(concat!(stringify!($symbol), "\0").as_bytes()) }.ok().map(|found| *found);)*
+                Self { $($method,)* }
+            }
+
+            $(
+                $(#[$doc])*
+                ///
+                /// # Safety
+                ///
+                /// Handles are live or were made by the driver, pointers point to what the function writes.
+                #[inline]
+                pub(super) unsafe fn $method(&self, $($argument: $type),*) -> Outcome {
+                    let symbol = stringify!($symbol);
+                    let Some(function) = self.$method else { return Err(Failure { symbol, code: code::NOT_FOUND }) };
+                    // SAFETY: the function's own conditions, which are the caller's.
+                    match unsafe { function($($argument),*) } {
+                        0 => Ok(()),
+                        code => Err(Failure { symbol, code }),
+                    }
+                }
+            )*
+        }
+    };
+}
+
+table! {
+    /// Starts the driver.
+    init = cuInit(flags: c_uint);
+    /// The name of a `CUresult`.
+    error_name = cuGetErrorName(code: c_int, text: *mut *const c_char);
+    /// What a `CUresult` means.
+    error_text = cuGetErrorString(code: c_int, text: *mut *const c_char);
+    /// The number of devices.
+    device_count = cuDeviceGetCount(count: *mut c_int);
+    /// The primary context of a device, which is kept.
+    primary_retain = cuDevicePrimaryCtxRetain(context: *mut RawContext, device: c_int);
+    /// Whether a device's primary context is in use.
+    primary_state = cuDevicePrimaryCtxGetState(device: c_int, flags: *mut c_uint, active: *mut c_int);
+    /// The context that is current on this thread.
+    context_current = cuCtxGetCurrent(context: *mut RawContext);
+    /// Makes a context current until it is popped.
+    context_push = cuCtxPushCurrent_v2(context: RawContext);
+    /// Makes the context before it current again.
+    context_pop = cuCtxPopCurrent_v2(context: *mut RawContext);
+    /// The device of the current context.
+    context_device = cuCtxGetDevice(device: *mut c_int);
+    /// Waits for all work of the current context.
+    context_synchronize = cuCtxSynchronize();
+    /// Records an event after all work of a context, whatever the stream (12.5 and later).
+    context_record = cuCtxRecordEvent(context: RawContext, event: RawEvent);
+    /// The context of a stream. It answers an error for a stream that was destroyed.
+    stream_context = cuStreamGetCtx(stream: RawStream, context: *mut RawContext);
+    /// Whether a stream captures a graph. A handle that is no stream ends the process.
+    stream_is_capturing = cuStreamIsCapturing(stream: RawStream, status: *mut c_int);
+    /// Which capture a stream takes part in.
+    stream_capture = cuStreamGetCaptureInfo_v2(
+        stream: RawStream, status: *mut c_int, id: *mut c_ulonglong, graph: *mut usize, dependencies: *mut usize,
+        count: *mut usize
+    );
+    /// Makes later work of a stream wait for an event.
+    stream_wait = cuStreamWaitEvent(stream: RawStream, event: RawEvent, flags: c_uint);
+    /// Waits on the host for all work of a stream.
+    stream_synchronize = cuStreamSynchronize(stream: RawStream);
+    /// An event of the current context.
+    event_create = cuEventCreate(event: *mut RawEvent, flags: c_uint);
+    /// Records an event after the work of a stream so far.
+    event_record = cuEventRecord(event: RawEvent, stream: RawStream);
+    /// Whether the work before an event is done.
+    event_query = cuEventQuery(event: RawEvent);
+    /// Waits on the host for the work before an event.
+    event_synchronize = cuEventSynchronize(event: RawEvent);
+    /// Gives an event back.
+    event_destroy = cuEventDestroy_v2(event: RawEvent);
+    /// Several facts of an address in one call.
+    pointer_attributes = cuPointerGetAttributes(
+        count: c_uint, attributes: *mut c_int, values: *mut *mut c_void, address: c_ulonglong
+    );
+    /// One fact of an address.
+    pointer_attribute = cuPointerGetAttribute(value: *mut c_void, attribute: c_int, address: c_ulonglong);
+    /// Sets what captures mean to this thread, and says what was set.
+    exchange_capture_mode = cuThreadExchangeStreamCaptureMode(mode: *mut c_int);
+    /// Memory of the current context's device.
+    memory_alloc = cuMemAlloc_v2(address: *mut c_ulonglong, bytes: usize);
+    /// Frees such memory, or managed memory, once all work is done.
+    memory_free = cuMemFree_v2(address: c_ulonglong);
+    /// Host memory that devices can reach.
+    memory_host_alloc = cuMemHostAlloc(address: *mut *mut c_void, bytes: usize, flags: c_uint);
+    /// Frees such memory, once all work is done.
+    memory_host_free = cuMemFreeHost(address: *mut c_void);
+    /// Memory that host and devices share.
+    memory_managed_alloc = cuMemAllocManaged(address: *mut c_ulonglong, bytes: usize, flags: c_uint);
+    /// Memory from the device's pool, in the order of a stream.
+    memory_pool_alloc = cuMemAllocAsync(address: *mut c_ulonglong, bytes: usize, stream: RawStream);
+    /// Gives memory back to its pool, in the order of a stream.
+    memory_pool_free = cuMemFreeAsync(address: c_ulonglong, stream: RawStream);
+    /// Copies between any two places that the driver knows.
+    copy = cuMemcpyAsync(to: c_ulonglong, from: c_ulonglong, bytes: usize, stream: RawStream);
+    /// Sets bytes.
+    set = cuMemsetD8Async(address: c_ulonglong, value: u8, bytes: usize, stream: RawStream);
+}
+
+/// The driver, opened and started at the first call.
+///
+/// # Errors
+///
+/// [`ErrorKind::Driver`] when there is none, or when it cannot start.
+pub(crate) fn driver() -> Result<&'static Driver> {
+    DRIVER.get_or_init(open).as_ref().map_err(Error::clone)
+}
+
+/// The driver, if it was opened before.
+pub(crate) fn opened() -> Option<&'static Driver> {
+    DRIVER.get()?.as_ref().ok()
+}
+
+static DRIVER: OnceLock<Result<Driver>> = OnceLock::new();
+
+fn open() -> Result<Driver> {
+    let mut missing = Vec::new();
+    let library = LIBRARIES.iter().find_map(|name| {
+        // SAFETY: the driver's library may be loaded at any time; its initializers have no conditions.
+        unsafe { Library::new(*name) }.map_err(|error| missing.push(error.to_string())).ok()
+    });
+    let library = library.ok_or_else(|| {
+        let allowed = "an installed NVIDIA driver, for memory and streams of CUDA";
+        Error::new(ErrorKind::Driver, LIBRARIES[0], missing.join("; "), allowed)
+    })?;
+    let driver = Driver::find(&library);
+    // The functions are used until the end of the program.
+    core::mem::forget(library);
+    // SAFETY: no conditions.
+    match unsafe { driver.init(0) } {
+        Ok(()) => Ok(driver),
+        // Its texts can be had from the driver at hand: `From<Failure>` asks the one that is not there yet.
+        Err(failure) => Err(failure.explain(Some(&driver), "a driver that can start, and a device")),
+    }
+}
+
+impl Failure {
+    /// The error for a call that is expected to go well under the condition `allowed`.
+    #[cold]
+    pub(super) fn expecting(self, allowed: impl core::fmt::Display) -> Error {
+        self.explain(opened(), allowed)
+    }
+
+    #[cold]
+    fn explain(self, driver: Option<&Driver>, allowed: impl core::fmt::Display) -> Error {
+        let Self { symbol, code } = self;
+        if code == code::NOT_FOUND {
+            return Error::new(ErrorKind::Driver, symbol, "a driver without this function", "a newer driver");
+        }
+        let text = |ask: unsafe fn(&Driver, c_int, *mut *const c_char) -> Outcome| {
+            let mut text = null();
+            // SAFETY: a place for a pointer.
+            unsafe { ask(driver?, code, &raw mut text) }.ok()?;
+            // SAFETY: on success the driver's own text, which is never freed.
+            Some(unsafe { CStr::from_ptr(text) }.to_string_lossy())
+        };
+        let name = text(Driver::error_name).unwrap_or("an unknown error".into());
+        let meaning = text(Driver::error_text).unwrap_or_default();
+        Error::new(ErrorKind::Driver, symbol, format_args!("{name} ({code}): {meaning}"), allowed)
+    }
+
+    /// Whether the call was refused because a stream captures a graph.
+    pub(super) fn is_about_capture(self) -> bool {
+        (code::CAPTURE_UNSUPPORTED..=code::CAPTURE_WRONG_THREAD).contains(&self.code)
+    }
+}
+
+impl From<Failure> for Error {
+    fn from(failure: Failure) -> Self {
+        failure.expecting("success")
+    }
+}

@@ -1,0 +1,108 @@
+//! Events: a pool for each context, because making one costs as much as recording and waiting.
+
+use std::sync::{Mutex, PoisonError};
+
+use super::context::Context;
+use super::driver::{Driver, Outcome, RawEvent, RawStream, code};
+
+const DISABLE_TIMING: u32 = 2;
+
+/// The events that nobody uses, by context.
+static POOL: Mutex<Vec<(Context, Vec<RawEvent>)>> = Mutex::new(Vec::new());
+
+/// An event without timing, back in the pool when it is dropped.
+///
+/// It may go back as soon as a wait for it is queued: a wait is for the last record before it.
+pub(super) struct Event<'d> {
+    driver: &'d Driver,
+    context: Context,
+    raw: RawEvent,
+}
+
+impl<'d> Event<'d> {
+    /// An event recorded after the work of a stream so far.
+    pub(super) fn of_stream(driver: &'d Driver, context: Context, stream: RawStream) -> Outcome<Self> {
+        // SAFETY: an event of the driver's; the stream is live, as everybody promises who names one (`StreamHandle`).
+        Self::recorded(driver, context, |event| unsafe { driver.event_record(event, stream) })
+    }
+
+    /// An event recorded after all work of a context so far, whatever the stream.
+    pub(super) fn of_context(driver: &'d Driver, context: Context) -> Outcome<Self> {
+        // SAFETY: an event of the context, and a context of the driver's.
+        Self::recorded(driver, context, |event| unsafe {
+            driver.context_record(context.to_raw().get(), event)
+        })
+    }
+
+    fn recorded(driver: &'d Driver, context: Context, record: impl Fn(RawEvent) -> Outcome) -> Outcome<Self> {
+        let event = Self::take(driver, context)?;
+        match record(event.raw) {
+            Ok(()) => Ok(event),
+            // The pooled event was of a context that is gone, and whose handle another one has now.
+            Err(failure) if matches!(failure.code, code::INVALID_HANDLE | code::CONTEXT_IS_DESTROYED) => {
+                event.destroy();
+                let event = Self::create(driver, context)?;
+                record(event.raw)?;
+                Ok(event)
+            }
+            Err(failure) => Err(failure),
+        }
+    }
+
+    fn take(driver: &'d Driver, context: Context) -> Outcome<Self> {
+        let mut pool = POOL.lock().unwrap_or_else(PoisonError::into_inner);
+        let free = pool.iter_mut().find(|(of, _)| *of == context).and_then(|(_, free)| free.pop());
+        drop(pool);
+        match free {
+            Some(event) => Ok(Self { driver, context, raw: event }),
+            None => Self::create(driver, context),
+        }
+    }
+
+    fn create(driver: &'d Driver, context: Context) -> Outcome<Self> {
+        let _entered = context.enter(driver)?;
+        let mut event = 0;
+        // SAFETY: a place for an event.
+        unsafe { driver.event_create(&raw mut event, DISABLE_TIMING) }?;
+        Ok(Self { driver, context, raw: event })
+    }
+
+    /// Not back into the pool.
+    fn destroy(self) {
+        // SAFETY: nobody else has the event. Should it fail, the event went with its context.
+        let _ = unsafe { self.driver.event_destroy(self.raw) };
+        core::mem::forget(self);
+    }
+
+    /// Makes later work of `stream` wait for the event.
+    pub(super) fn hold_back(&self, stream: RawStream) -> Outcome {
+        // SAFETY: as for `of_stream`.
+        unsafe { self.driver.stream_wait(stream, self.raw, 0) }
+    }
+
+    /// Whether the work before the event is done.
+    pub(super) fn is_done(&self) -> Outcome<bool> {
+        // SAFETY: an event of the driver's.
+        match unsafe { self.driver.event_query(self.raw) } {
+            Ok(()) => Ok(true),
+            Err(failure) if failure.code == code::NOT_READY => Ok(false),
+            Err(failure) => Err(failure),
+        }
+    }
+
+    /// Waits on the host for the work before the event.
+    pub(super) fn wait(&self) -> Outcome {
+        // SAFETY: an event of the driver's.
+        unsafe { self.driver.event_synchronize(self.raw) }
+    }
+}
+
+impl Drop for Event<'_> {
+    fn drop(&mut self) {
+        let mut pool = POOL.lock().unwrap_or_else(PoisonError::into_inner);
+        match pool.iter_mut().find(|(of, _)| *of == self.context) {
+            Some((_, free)) => free.push(self.raw),
+            None => pool.push((self.context, vec![self.raw])),
+        }
+    }
+}

@@ -1,0 +1,278 @@
+//! Memory of every kind that CUDA has, owned: device, pinned, managed, and from the device's pool.
+
+use core::fmt;
+use core::ptr::{null_mut, with_exposed_provenance_mut};
+
+use super::context::{Context, Relaxed};
+use super::driver::{Driver, Outcome, RawStream, driver};
+use super::order::{LEGACY, wait};
+use crate::descriptor::Writes;
+use crate::device::Device;
+#[cfg(feature = "python")]
+use crate::device::DeviceType;
+use crate::dtype::DType;
+use crate::element::{Element, ElementType};
+use crate::error::{Error, ErrorKind, Result};
+use crate::facts::Facts;
+use crate::storage::{Memory, Storage};
+use crate::stream::StreamHandle;
+
+/// The kinds of memory that CUDA has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum MemoryKind {
+    /// Memory of one device (`cuMemAlloc`).
+    Device,
+    /// Memory of one device from its stream-ordered pool (`cuMemAllocAsync`).
+    Pool,
+    /// Host memory that all devices reach (`cuMemHostAlloc`, portable).
+    Pinned,
+    /// Memory that the driver moves between host and devices (`cuMemAllocManaged`).
+    Managed,
+}
+
+/// Owned memory of any of CUDA's kinds, zeroed, for elements of a type that is known at run time.
+///
+/// One type, and one kind of address, for all kinds of memory: what takes one takes all. It is freed in its context, from
+/// any thread, whatever context is current there.
+///
+/// ```no_run
+/// use interop_core::cuda::{CudaBuffer, MemoryKind};
+/// use interop_core::{CudaArray, DType};
+///
+/// #[derive(CudaArray)]
+/// #[cuda_array(shape = [rows, 4], export)]
+/// struct Table { #[cuda_array(data)] cells: CudaBuffer, rows: usize }
+///
+/// let cells = CudaBuffer::zeroed(MemoryKind::Device, 0, DType::F32, 12)?;
+/// let table = Table { cells, rows: 3 };
+/// assert_eq!(table.facts()?.device().to_string(), "CUDA (2), ordinal 0");
+/// # Ok::<(), interop_core::Error>(())
+/// ```
+pub struct CudaBuffer {
+    address: usize,
+    bytes: usize,
+    element: ElementType,
+    kind: MemoryKind,
+    device: Device,
+    context: Context,
+}
+
+impl CudaBuffer {
+    /// `len` zeroed elements, in the primary context of the device `ordinal`. For pinned and managed memory the device is
+    /// the one whose context allocates.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Driver`] without a driver, for an ordinal that is none, and when the memory is used up;
+    /// [`ErrorKind::Overflow`] when the size does not fit the address space; [`ErrorKind::DType`] for types packed below
+    /// the byte.
+    pub fn zeroed(kind: MemoryKind, ordinal: i32, dtype: DType, len: usize) -> Result<Self> {
+        dtype.check()?;
+        if dtype.packed_bits() % 8 != 0 {
+            return Err(Error::new(ErrorKind::DType, "dtype", dtype, "elements of whole bytes"));
+        }
+        Self::of(kind, ordinal, ElementType::of_bytes(dtype), len)
+    }
+
+    /// A copy of these elements.
+    ///
+    /// # Errors
+    ///
+    /// As [`zeroed`](Self::zeroed).
+    pub fn from_slice<T: Element>(kind: MemoryKind, ordinal: i32, elements: &[T]) -> Result<Self> {
+        let buffer = Self::of(kind, ordinal, T::TYPE, elements.len())?;
+        let from = elements.as_ptr().expose_provenance();
+        // SAFETY: as many bytes on both sides, both live until the copy is waited for.
+        unsafe { copy_now(driver()?, buffer.context, buffer.address, from, buffer.bytes) }?;
+        Ok(buffer)
+    }
+
+    fn of(kind: MemoryKind, ordinal: i32, element: ElementType, len: usize) -> Result<Self> {
+        let bytes = len.checked_mul(element.size).ok_or_else(|| {
+            let found = format_args!("{len} elements of {} bytes", element.size);
+            Error::new(ErrorKind::Overflow, "shape", found, "a size within the address space")
+        })?;
+        let context = Context::primary(ordinal)?;
+        let device = match kind {
+            MemoryKind::Device | MemoryKind::Pool => Device::cuda(ordinal),
+            MemoryKind::Pinned => Device::CUDA_HOST,
+            MemoryKind::Managed => Device::CUDA_MANAGED,
+        };
+        let mut buffer = Self { address: 0, bytes, element, kind, device, context };
+        if bytes != 0 {
+            let lacking = format_args!("{bytes} bytes of free memory");
+            buffer.allocate(driver()?).map_err(|failure| failure.expecting(lacking))?;
+        }
+        Ok(buffer)
+    }
+
+    fn allocate(&mut self, driver: &Driver) -> Outcome {
+        const PORTABLE: u32 = 1;
+        const GLOBAL: u32 = 1;
+        let _entered = self.context.enter(driver)?;
+        let _relaxed = Relaxed::new(driver);
+        let (mut address, mut host, bytes) = (0, null_mut(), self.bytes);
+        let place = &raw mut address;
+        match self.kind {
+            // SAFETY: a place for an address; a context is current.
+            MemoryKind::Device => unsafe { driver.memory_alloc(place, bytes) }?,
+            // SAFETY: as above; a default stream.
+            MemoryKind::Pool => unsafe { driver.memory_pool_alloc(place, bytes, LEGACY) }?,
+            // SAFETY: as above.
+            MemoryKind::Managed => unsafe { driver.memory_managed_alloc(place, bytes, GLOBAL) }?,
+            // SAFETY: as above.
+            MemoryKind::Pinned => unsafe { driver.memory_host_alloc(&raw mut host, bytes, PORTABLE) }?,
+        }
+        self.address =
+            if self.kind == MemoryKind::Pinned { host.expose_provenance() } else { to_usize(address) };
+        // From here on the drop frees it.
+        // SAFETY: this many bytes were allocated.
+        unsafe { driver.set(self.address as u64, 0, bytes, LEGACY) }?;
+        // SAFETY: a default stream.
+        unsafe { driver.stream_synchronize(LEGACY) }
+    }
+
+    /// The kind of memory.
+    #[must_use]
+    pub fn kind(&self) -> MemoryKind {
+        self.kind
+    }
+
+    fn free(&self, driver: &Driver) -> Outcome {
+        let _entered = self.context.enter(driver)?;
+        let _relaxed = Relaxed::new(driver);
+        match self.kind {
+            // SAFETY: the buffer's own memory, freed once.
+            MemoryKind::Device | MemoryKind::Managed => unsafe { driver.memory_free(self.address as u64) },
+            // SAFETY: as above; a default stream.
+            MemoryKind::Pool => unsafe { driver.memory_pool_free(self.address as u64, LEGACY) },
+            // SAFETY: as above.
+            MemoryKind::Pinned => unsafe {
+                driver.memory_host_free(with_exposed_provenance_mut(self.address))
+            },
+        }
+    }
+}
+
+/// A device address of the driver's; CUDA has no 32-bit machines any more.
+#[expect(clippy::cast_possible_truncation, reason = "as wide as an address")]
+const fn to_usize(address: u64) -> usize {
+    address as usize
+}
+
+impl Drop for CudaBuffer {
+    fn drop(&mut self) {
+        if self.address != 0 {
+            if let Ok(driver) = driver() {
+                // A context that is gone took the memory with it.
+                let _ = self.free(driver);
+            }
+        }
+    }
+}
+
+// SAFETY: 1, 2: allocated and zeroed until the drop. 3: as it was allocated. 4: `&self` lends nothing.
+unsafe impl Storage for CudaBuffer {
+    fn memory(&self) -> Memory {
+        Memory {
+            address: self.address,
+            range: self.address..self.address + self.bytes,
+            element: self.element,
+            device: self.device,
+            writes: Writes::Always,
+        }
+    }
+}
+
+impl fmt::Debug for CudaBuffer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { address, element, device, kind, .. } = self;
+        write!(f, "CudaBuffer({kind:?}, {} at {address:#x}, {device})", element.describe())
+    }
+}
+
+/// Copies bytes between any two places, and waits for it.
+///
+/// # Safety
+///
+/// Both places have so many bytes, and nobody writes to the source or uses the target meanwhile.
+unsafe fn copy_now(driver: &Driver, context: Context, to: usize, from: usize, bytes: usize) -> Outcome {
+    if bytes == 0 {
+        return Ok(());
+    }
+    let _entered = context.enter(driver)?;
+    let _relaxed = Relaxed::new(driver);
+    let stream: RawStream = LEGACY;
+    // SAFETY: as the caller promises; a default stream.
+    unsafe { driver.copy(to as u64, from as u64, bytes, stream) }?;
+    // SAFETY: a default stream.
+    unsafe { driver.stream_synchronize(stream) }
+}
+
+/// A copy in host memory of all bytes that the elements of an array span, after the work that is pending on it.
+pub(crate) struct Staged {
+    /// Aligned for any element; kept while the facts are in use.
+    _bytes: Vec<u128>,
+    pub(crate) facts: Facts,
+}
+
+/// Copies the bytes of an array to the host: the same layout, at another address.
+///
+/// # Errors
+///
+/// As [`wait`], and [`ErrorKind::Memory`] for more than fits the host's memory.
+///
+/// # Safety
+///
+/// The memory that `facts` describe is live.
+pub(crate) unsafe fn stage(facts: &Facts) -> Result<Staged> {
+    let (driver, range) = (driver()?, facts.byte_range());
+    wait(facts.stream(), facts.device())?;
+    let words = range.len().div_ceil(size_of::<u128>());
+    let mut bytes = Vec::new();
+    bytes.try_reserve_exact(words).map_err(|_| Error::no_memory(range.len()))?;
+    bytes.resize(words, 0_u128);
+    let start = bytes.as_mut_ptr().expose_provenance();
+    let context = super::order::context_for(driver, facts.device())?;
+    // SAFETY: the array's own range, live as the caller promises; the vector is new and as long.
+    unsafe { copy_now(driver, context, start, range.start, range.len()) }?;
+    Ok(Staged { _bytes: bytes, facts: moved(facts, start, Device::CPU) })
+}
+
+/// Copies an array on its device: the same layout, in memory of its own of the same kind, which is ready.
+///
+/// # Errors
+///
+/// As [`wait`] and [`CudaBuffer::zeroed`].
+///
+/// # Safety
+///
+/// As [`stage`].
+#[cfg(feature = "python")]
+pub(crate) unsafe fn duplicate(facts: &Facts) -> Result<(CudaBuffer, Facts)> {
+    let (driver, range) = (driver()?, facts.byte_range());
+    wait(facts.stream(), facts.device())?;
+    let kind = match facts.device().device_type {
+        DeviceType::CUDA_HOST => MemoryKind::Pinned,
+        DeviceType::CUDA_MANAGED => MemoryKind::Managed,
+        _ => MemoryKind::Device,
+    };
+    let ordinal = if kind == MemoryKind::Device { facts.device().device_id } else { 0 };
+    let buffer = CudaBuffer::of(kind, ordinal, ElementType::of_bytes(DType::U8), range.len())?;
+    // SAFETY: the array's own range, live as the caller promises; the buffer is new and as long.
+    unsafe { copy_now(driver, buffer.context, buffer.address, range.start, range.len()) }?;
+    let facts = moved(facts, buffer.address, buffer.device);
+    Ok((buffer, facts))
+}
+
+/// The facts of the same bytes elsewhere, where nothing is pending on them.
+fn moved(facts: &Facts, start: usize, device: Device) -> Facts {
+    let range = facts.byte_range();
+    Facts {
+        address: if facts.numel() == 0 { 0 } else { start + (facts.address() - range.start) },
+        range: start..start + range.len(),
+        device,
+        stream: StreamHandle::NothingPending,
+        ..facts.clone()
+    }
+}

@@ -1,0 +1,57 @@
+//! CUDA at run time: what the driver knows of an address, order between streams, and releases that come after the work.
+//!
+//! Nothing here links to CUDA. The driver is opened at the first call that needs it; where there is none, that call fails
+//! with [`ErrorKind::Driver`](crate::ErrorKind::Driver) and everything else works.
+//!
+//! # Order
+//!
+//! Two streams are ordered by an event edge ([`order`]): an event is recorded on the one and waited for on the other.
+//! Nothing waits on the host, and nothing at all is called when both are the same stream. A host reader of pinned or
+//! managed memory waits ([`wait`]).
+//!
+//! # Release
+//!
+//! Dropping an import, or a consumer's call of the deleter of an export, releases memory that kernels may still be reading.
+//! The release therefore comes after all work of the context: see [`ReleasePolicy`] for what that costs and where it ends.
+//!
+//! # Streams are trusted
+//!
+//! A [`StreamHandle`](crate::StreamHandle) with a handle in it is passed to the driver. Like every library that takes a
+//! stream as a number, this one cannot tell a stream from another number: the driver may end the process over one.
+#![expect(unsafe_code, reason = "calls the driver")]
+
+mod arrive;
+mod context;
+mod driver;
+mod event;
+mod memory;
+mod order;
+mod pointer;
+mod release;
+
+pub use arrive::{UnstatedStream, set_unstated_stream, unstated_stream};
+pub use context::Context;
+pub use memory::{CudaBuffer, MemoryKind};
+pub use order::{order, wait};
+pub use pointer::{PointerFacts, device_address, is_from_pool, pointer_facts};
+pub use release::{
+    HoldReleases, ReleasePolicy, drain_releases, finish_releases, pending_releases, release_policy,
+    set_release_policy,
+};
+
+pub(crate) use arrive::arrive;
+#[cfg(feature = "python")]
+pub(crate) use memory::duplicate;
+pub(crate) use memory::stage;
+pub(crate) use order::captures;
+#[cfg(feature = "python")]
+pub(crate) use order::hand_to_host;
+pub(crate) use order::{hand_over, wait_for_host};
+pub(crate) use pointer::{Trust, check, fence_of};
+pub(crate) use release::{Fence, after_work};
+
+/// Whether there is a driver that can start.
+#[must_use]
+pub fn is_available() -> bool {
+    driver::driver().is_ok()
+}

@@ -1,0 +1,245 @@
+//! Order between streams: an event edge, or a wait of the host.
+
+use super::context::{Context, Entered, Relaxed};
+use super::driver::{Driver, Failure, Outcome, RawStream, code, driver};
+use super::event::Event;
+use super::{drain_releases, is_available};
+use crate::device::{Device, DeviceType};
+use crate::error::{Error, ErrorKind, Result};
+use crate::facts::Facts;
+use crate::stream::StreamHandle;
+
+/// Makes work that is queued later on `to` wait for the work that is on `from` now. Nothing waits on the host.
+///
+/// The default streams are those of the context in which memory of `device` is used: the current one where it is of
+/// that device, else the device's primary context. Nothing is called when both are the same stream, or when one is
+/// [`NothingPending`](StreamHandle::NothingPending).
+///
+/// # Errors
+///
+/// [`ErrorKind::Capture`] when one of the streams captures a graph and the other is not part of the capture: the driver
+/// would spoil the capture, so it is not called. [`ErrorKind::Driver`] without a driver, and with the driver's answer for
+/// a stream that was destroyed.
+///
+/// ```
+/// use interop_core::{cuda, Device, StreamHandle};
+///
+/// // The same stream orders its work itself; no driver is needed.
+/// cuda::order(StreamHandle::LegacyDefault, StreamHandle::LegacyDefault, Device::cuda(0))?;
+/// cuda::order(StreamHandle::NothingPending, StreamHandle::LegacyDefault, Device::cuda(0))?;
+/// # Ok::<(), interop_core::Error>(())
+/// ```
+pub fn order(from: StreamHandle, to: StreamHandle, device: Device) -> Result<()> {
+    order_in(from, to, device, None)
+}
+
+/// As [`order`], for memory of a context that is known.
+pub(crate) fn order_in(
+    from: StreamHandle,
+    to: StreamHandle,
+    device: Device,
+    context: Option<Context>,
+) -> Result<()> {
+    let (Some(source), Some(target)) = (from.to_raw(), to.to_raw()) else { return Ok(()) };
+    if source == target {
+        return Ok(());
+    }
+    let driver = driver()?;
+    let place = Place::new(driver, device, context)?;
+    let source = place.stream(from, source)?;
+    let target = place.stream(to, target)?;
+    if source.capture != target.capture {
+        let (who, other) = if source.capture.is_some() { (from, to) } else { (to, from) };
+        return Err(capturing(
+            who,
+            format_args!("an order with the {other}, which is not part of the capture"),
+        ));
+    }
+    let event =
+        Event::of_stream(driver, source.context, source.raw).map_err(|failure| lost(failure, from))?;
+    event.hold_back(target.raw).map_err(|failure| lost(failure, to))
+}
+
+/// Waits on the host until the work that is on `stream` now is done: what a reader on the host needs.
+///
+/// # Errors
+///
+/// As [`order`].
+pub fn wait(stream: StreamHandle, device: Device) -> Result<()> {
+    let Some(raw) = stream.to_raw() else { return Ok(()) };
+    let driver = driver()?;
+    let place = Place::new(driver, device, None)?;
+    let source = place.stream(stream, raw)?;
+    if source.capture.is_some() {
+        return Err(capturing(stream, "a wait of the host"));
+    }
+    let _relaxed = Relaxed::new(driver);
+    let event = Event::of_stream(driver, source.context, raw).map_err(|failure| lost(failure, stream))?;
+    Ok(event.wait()?)
+}
+
+/// Orders the work that is pending on an array before a consumer's stream.
+///
+/// # Errors
+///
+/// As [`order`].
+#[inline]
+pub(crate) fn hand_over(facts: &Facts, consumer: StreamHandle) -> Result<()> {
+    if facts.device().device_type == DeviceType::CPU {
+        return Ok(());
+    }
+    drain_releases();
+    order(facts.stream(), consumer, facts.device())
+}
+
+/// Waits for the work that is pending on an array that a consumer on the host is about to get.
+///
+/// # Errors
+///
+/// As [`wait`].
+#[cfg(feature = "python")]
+#[inline]
+pub(crate) fn hand_to_host(facts: &Facts) -> Result<()> {
+    if facts.device().device_type == DeviceType::CPU {
+        return Ok(());
+    }
+    drain_releases();
+    wait(facts.stream(), facts.device())
+}
+
+/// Waits for the work that is pending on memory that the host is about to read or write. Without a driver there is none.
+///
+/// # Errors
+///
+/// As [`wait`].
+pub(crate) fn wait_for_host(stream: StreamHandle, device: Device) -> Result<()> {
+    if is_available() { wait(stream, device) } else { Ok(()) }
+}
+
+/// Whether a stream that is live captures a graph.
+pub(crate) fn captures(stream: StreamHandle) -> bool {
+    let (StreamHandle::Raw(raw), Ok(driver)) = (stream, driver()) else { return false };
+    capture_of(driver, raw.get()).is_ok_and(|capture| capture.is_some())
+}
+
+/// Makes work that is queued later on `to` wait for all work of the context that memory of `device` is used in: the edge
+/// for a producer that names no stream.
+///
+/// # Errors
+///
+/// As [`order`].
+pub(crate) fn order_all(to: StreamHandle, device: Device, context: Option<Context>) -> Result<()> {
+    let Some(target) = to.to_raw() else { return Ok(()) };
+    let driver = driver()?;
+    let place = Place::new(driver, device, context)?;
+    let stream = place.stream(to, target)?;
+    if stream.capture.is_some() {
+        return Err(capturing(to, "an order with all other work, which is not part of the capture"));
+    }
+    place.refuse_captures(to)?;
+    match Event::of_context(driver, place.context) {
+        Ok(event) => event.hold_back(target).map_err(|failure| lost(failure, to)),
+        // Before 12.5 there is no such event.
+        Err(failure) if failure.code == code::NOT_FOUND => {
+            // SAFETY: no conditions; the context is current.
+            Ok(unsafe { driver.context_synchronize() }?)
+        }
+        Err(failure) => Err(failure.into()),
+    }
+}
+
+/// Where the default streams are looked up.
+struct Place<'d> {
+    driver: &'d Driver,
+    context: Context,
+    _entered: Entered<'d>,
+}
+
+/// A stream with what the driver says of it.
+struct Known {
+    raw: RawStream,
+    context: Context,
+    /// The capture that it takes part in.
+    capture: Option<u64>,
+}
+
+impl<'d> Place<'d> {
+    fn new(driver: &'d Driver, device: Device, context: Option<Context>) -> Result<Self> {
+        let context = match context {
+            Some(context) => context,
+            None => context_for(driver, device)?,
+        };
+        Ok(Self { driver, context, _entered: context.enter(driver)? })
+    }
+
+    fn stream(&self, handle: StreamHandle, raw: RawStream) -> Result<Known> {
+        let driver = self.driver;
+        let context = match handle {
+            // Asked first: for a stream that was destroyed it answers an error, and every other question would be fatal.
+            StreamHandle::Raw(_) => {
+                let mut context = 0;
+                // SAFETY: the handle is or was a stream, as everybody promises who names one; a place for a context.
+                unsafe { driver.stream_context(raw, &raw mut context) }
+                    .map_err(|failure| lost(failure, handle))?;
+                Context::answered(context).unwrap_or(self.context)
+            }
+            _ => self.context,
+        };
+        let capture = capture_of(driver, raw).map_err(|failure| match failure.code {
+            code::CAPTURE_IMPLICIT => {
+                capturing(handle, "the legacy default stream while a stream that joins with it captures")
+            }
+            _ => lost(failure, handle),
+        })?;
+        Ok(Known { raw, context, capture })
+    }
+
+    /// Refuses while a blocking stream of the context captures. A capture on a non-blocking stream cannot be seen.
+    fn refuse_captures(&self, to: StreamHandle) -> Result<()> {
+        match capture_of(self.driver, LEGACY) {
+            Err(failure) if failure.code == code::CAPTURE_IMPLICIT => {
+                Err(capturing(to, "an order with all work of the context, in which a stream captures"))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// `CU_STREAM_LEGACY`.
+pub(super) const LEGACY: RawStream = 1;
+
+/// The capture that a stream takes part in.
+pub(super) fn capture_of(driver: &Driver, stream: RawStream) -> Outcome<Option<u64>> {
+    let mut status = 0;
+    // SAFETY: a stream whose context the driver knows, or a default stream; a place for a status.
+    unsafe { driver.stream_is_capturing(stream, &raw mut status) }?;
+    if status == 0 {
+        return Ok(None);
+    }
+    let (mut id, null) = (0, core::ptr::null_mut());
+    // SAFETY: as above; a place for the id, and null for what is not asked.
+    unsafe { driver.stream_capture(stream, &raw mut status, &raw mut id, null, null, null) }?;
+    Ok(Some(id))
+}
+
+/// The context in which memory of a device is used: the current one where it is of that device, else the primary one.
+pub(super) fn context_for(driver: &Driver, device: Device) -> Result<Context> {
+    let anywhere = device.device_type != DeviceType::CUDA;
+    if let Some(current) = Context::current(driver)? {
+        if anywhere || Context::current_ordinal(driver)? == device.device_id {
+            return Ok(current);
+        }
+    }
+    Context::primary(if anywhere { 0 } else { device.device_id })
+}
+
+fn lost(failure: Failure, stream: StreamHandle) -> Error {
+    failure.expecting(format_args!("a live stream of this process, not the {stream}"))
+}
+
+#[cold]
+fn capturing(stream: StreamHandle, what: impl core::fmt::Display) -> Error {
+    let found = format_args!("{what}, while the {stream} is about a capture");
+    let allowed = "the same stream on both sides, or no ordering (-1), while a graph is captured";
+    Error::new(ErrorKind::Capture, "stream", found, allowed)
+}

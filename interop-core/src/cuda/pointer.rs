@@ -1,0 +1,289 @@
+//! What the driver knows of an address, and the comparison of that with what an array says of itself.
+
+use core::ffi::c_void;
+use core::ops::Range;
+
+use super::context::Context;
+use super::driver::{Driver, Outcome, code, driver, opened};
+use super::release::Fence;
+use crate::device::{Device, DeviceType};
+use crate::error::{Error, ErrorKind, Result};
+use crate::facts::Facts;
+
+/// `CU_POINTER_ATTRIBUTE_...`: memory type, ordinal, managed, context, start and size of the range.
+const ASKED: [i32; 6] = [2, 9, 8, 1, 11, 12];
+const COUNT: u32 = 6;
+const _: () = assert!(ASKED.len() == COUNT as usize);
+const DEVICE_POINTER: i32 = 3;
+const MEMPOOL_HANDLE: i32 = 17;
+
+/// `CU_MEMORYTYPE_...`
+const HOST: usize = 1;
+const DEVICE: usize = 2;
+
+/// What the driver knows of an address (`cuPointerGetAttributes`, one call).
+///
+/// ```no_run
+/// use interop_core::{cuda, Device};
+///
+/// # let address = 0x7f00_0000_0000;
+/// match cuda::pointer_facts(address)? {
+///     Some(known) if known.device() == Device::cuda(0) => println!("{} bytes of GPU 0", known.range().len()),
+///     Some(known) => println!("{}", known.device()),
+///     None => println!("not memory of CUDA: a plain host address, or one that was freed"),
+/// }
+/// # Ok::<(), interop_core::Error>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PointerFacts {
+    device: Device,
+    ordinal: i32,
+    context: Option<Context>,
+    range: Range<usize>,
+}
+
+impl PointerFacts {
+    /// The kind of memory, as an export names it: CUDA with its ordinal, pinned (also registered) or managed.
+    #[must_use]
+    pub fn device(&self) -> Device {
+        self.device
+    }
+
+    /// The ordinal of the device that the memory was allocated for. Of managed and pinned memory it says nothing about
+    /// where the bytes are.
+    #[must_use]
+    pub fn ordinal(&self) -> i32 {
+        self.ordinal
+    }
+
+    /// The context that the memory was allocated in; `None` for memory from a pool, which belongs to a device.
+    #[must_use]
+    pub fn context(&self) -> Option<Context> {
+        self.context
+    }
+
+    /// The addresses of the allocation. For memory from a caching allocator that is the allocator's block.
+    #[must_use]
+    pub fn range(&self) -> Range<usize> {
+        self.range.clone()
+    }
+}
+
+/// Asks the driver what memory an address is in; `None` for an address that is not CUDA's.
+///
+/// # Errors
+///
+/// [`ErrorKind::Driver`] without a driver.
+pub fn pointer_facts(address: usize) -> Result<Option<PointerFacts>> {
+    Ok(ask(driver()?, address)?)
+}
+
+fn ask(driver: &Driver, address: usize) -> Outcome<Option<PointerFacts>> {
+    // A word for each answer, of which some take the lower half: all machines with CUDA are little-endian. They stay zero
+    // for an address that the driver does not know.
+    let mut answers = [0_usize; ASKED.len()];
+    let first = (&raw mut answers).cast::<usize>();
+    let mut places: [*mut c_void; ASKED.len()] = core::array::from_fn(|at| first.wrapping_add(at).cast());
+    let mut attributes = ASKED;
+    let attributes = attributes.as_mut_ptr();
+    // SAFETY: as many attributes as places, none of them larger than a word (`cuda.h`). Any address may be asked for:
+    // nothing is read from it.
+    unsafe { driver.pointer_attributes(COUNT, attributes, places.as_mut_ptr(), address as u64) }?;
+    let [memory_type, ordinal, managed, context, start, size] = answers;
+    #[expect(clippy::cast_possible_truncation, reason = "the driver wrote an `int`")]
+    let ordinal = ordinal as i32;
+    let device = match (memory_type, managed) {
+        (_, 1..) => Device::CUDA_MANAGED,
+        (HOST, _) => Device::CUDA_HOST,
+        (DEVICE, _) => Device::cuda(ordinal),
+        _ => return Ok(None),
+    };
+    let context = Context::answered(context);
+    Ok(Some(PointerFacts { device, ordinal, context, range: start..start.saturating_add(size) }))
+}
+
+/// Whether memory is from a stream-ordered pool, whose release waits for nothing by itself.
+///
+/// # Errors
+///
+/// As [`pointer_facts`].
+pub fn is_from_pool(address: usize) -> Result<bool> {
+    Ok(one(driver()?, address, MEMPOOL_HANDLE)?.is_some_and(|pool| pool != 0))
+}
+
+/// The address under which devices reach memory: another than the host's for some registered memory, the same for all
+/// other.
+///
+/// # Errors
+///
+/// As [`pointer_facts`]; [`ErrorKind::Device`] for memory that no device can reach.
+pub fn device_address(address: usize) -> Result<usize> {
+    one(driver()?, address, DEVICE_POINTER)?
+        .ok_or_else(|| not_cuda(address, "memory that a device can reach"))
+}
+
+/// One attribute of the size of a pointer; `None` for an address that is not CUDA's.
+fn one(driver: &Driver, address: usize, attribute: i32) -> Outcome<Option<usize>> {
+    let mut value = 0_usize;
+    // SAFETY: a place for a pointer, which these attributes are.
+    match unsafe { driver.pointer_attribute((&raw mut value).cast(), attribute, address as u64) } {
+        Ok(()) => Ok(Some(value)),
+        Err(failure) if failure.code == code::INVALID_VALUE => Ok(None),
+        Err(failure) => Err(failure),
+    }
+}
+
+/// Whether the driver is asked about the memory of an array that arrives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Trust {
+    /// What the array says of its memory is compared with what the driver knows.
+    Nothing,
+    /// What the array says of its memory is believed.
+    Memory,
+}
+
+/// Checks the memory of an array that arrives, and says what its release has to come after.
+///
+/// # Errors
+///
+/// As [`compare`] and [`compare_host`].
+#[inline]
+pub(crate) fn check(facts: &Facts, trust: Trust) -> Result<Option<Fence>> {
+    match (facts.device().device_type, trust) {
+        (DeviceType::CPU, Trust::Nothing) => compare_host(facts).map(|()| None),
+        (DeviceType::CPU, Trust::Memory) => Ok(None),
+        (_, Trust::Nothing) => compare(facts),
+        (_, Trust::Memory) => Ok(fence_for(facts.device())),
+    }
+}
+
+/// What the release of memory comes after that nobody asked the driver about.
+fn fence_for(device: Device) -> Option<Fence> {
+    match device.device_type {
+        DeviceType::CUDA => Context::primary(device.device_id).ok().map(Fence::of_device),
+        _ => Some(Fence::of_all(None)),
+    }
+}
+
+/// What the release of exported memory comes after: the context that the driver knows it in.
+#[cold]
+pub(crate) fn fence_of(facts: &Facts) -> Option<Fence> {
+    if facts.numel() == 0 {
+        return None;
+    }
+    let known = ask(driver().ok()?, facts.address()).ok()??;
+    known.fence().ok()
+}
+
+/// Compares what an array says of its memory with what the driver knows of the address, and says what its release has to
+/// come after.
+///
+/// An array without elements has no memory. Where there is no driver there is nobody to ask, and no device that could
+/// follow the address either: the claim stands.
+///
+/// # Errors
+///
+/// [`ErrorKind::Device`] when the address is not CUDA's, or of another kind or device than claimed; [`ErrorKind::Bounds`]
+/// when elements lie outside the allocation.
+#[cold]
+fn compare(facts: &Facts) -> Result<Option<Fence>> {
+    super::drain_releases();
+    if facts.numel() == 0 {
+        return Ok(None);
+    }
+    let Ok(driver) = driver() else { return Ok(None) };
+    let claimed = facts.device();
+    let known = ask(driver, facts.address())?.ok_or_else(|| not_cuda(facts.address(), claimed))?;
+    if !agree(claimed, &known) {
+        let found = format_args!("memory of {claimed}");
+        let allowed = format_args!("{}, where the driver says that {:#x} is", known.device, facts.address());
+        return Err(Error::new(ErrorKind::Device, "device", found, allowed));
+    }
+    known.check_range(&facts.byte_range())?;
+    Ok(Some(match known.device.device_type {
+        // Memory from a pool has no context of its own.
+        DeviceType::CUDA => {
+            Fence::of_device(known.context.map_or_else(|| Context::primary(known.ordinal), Ok)?)
+        }
+        _ => Fence::of_all(known.context),
+    }))
+}
+
+/// The memory of an array that named no device; `None` for an array without elements.
+///
+/// # Errors
+///
+/// [`ErrorKind::Device`] when the address is not CUDA's, [`ErrorKind::Bounds`] when elements lie outside the allocation,
+/// [`ErrorKind::Driver`] without a driver.
+pub(super) fn located(facts: &Facts) -> Result<Option<PointerFacts>> {
+    if facts.numel() == 0 {
+        return Ok(None);
+    }
+    let known = ask(driver()?, facts.address())?;
+    let known = known.ok_or_else(|| not_cuda(facts.address(), "memory that CUDA can reach"))?;
+    known.check_range(&facts.byte_range())?;
+    Ok(Some(known))
+}
+
+/// Refuses memory of a device that was handed out as host memory.
+///
+/// Only asked where the driver is in use: an array of host memory does not load it.
+#[inline]
+fn compare_host(facts: &Facts) -> Result<()> {
+    match opened() {
+        Some(driver) if facts.numel() != 0 => refuse_device_memory(driver, facts),
+        _ => Ok(()),
+    }
+}
+
+#[cold]
+fn refuse_device_memory(driver: &Driver, facts: &Facts) -> Result<()> {
+    match ask(driver, facts.address())? {
+        Some(known) if known.device.device_type == DeviceType::CUDA => {
+            let allowed =
+                format_args!("{}, where the driver says that {:#x} is", known.device, facts.address());
+            Err(Error::new(ErrorKind::Device, "device", "memory of CPU (1)", allowed))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Whether memory that the driver knows may be called `claimed`. Managed memory may be called memory of the device that
+/// it was allocated for, which is how it gets into libraries that do not know managed memory.
+fn agree(claimed: Device, known: &PointerFacts) -> bool {
+    claimed.normalized() == known.device
+        || (claimed == Device::cuda(known.ordinal) && known.device == Device::CUDA_MANAGED)
+}
+
+impl PointerFacts {
+    pub(super) fn fence(&self) -> Result<Fence> {
+        Ok(match self.device.device_type {
+            // Memory from a pool has no context of its own.
+            DeviceType::CUDA => {
+                Fence::of_device(self.context.map_or_else(|| Context::primary(self.ordinal), Ok)?)
+            }
+            _ => Fence::of_all(self.context),
+        })
+    }
+
+    fn check_range(&self, claimed: &Range<usize>) -> Result<()> {
+        if self.range.start <= claimed.start && claimed.end <= self.range.end {
+            return Ok(());
+        }
+        let found = format_args!("elements at {:#x} to {:#x}", claimed.start, claimed.end);
+        let allowed = format_args!(
+            "{:#x} to {:#x}, the allocation of {} bytes that the driver knows there",
+            self.range.start,
+            self.range.end,
+            self.range.len()
+        );
+        Err(Error::new(ErrorKind::Bounds, "data", found, allowed))
+    }
+}
+
+#[cold]
+fn not_cuda(address: usize, claimed: impl core::fmt::Display) -> Error {
+    let found =
+        format_args!("{address:#x}, which the driver does not know: a plain host address, or freed memory");
+    Error::new(ErrorKind::Device, "data", found, format_args!("an address of {claimed}"))
+}
