@@ -86,10 +86,11 @@ fn a_stream_of_the_struct_itself_is_kept() {
 
 #[test]
 fn work_on_another_stream_is_never_forgotten() {
-    // Without a driver nobody can order one stream before the other, so the import is refused and comes back.
+    // The struct's own stream would have to wait for the other. Without a driver nobody can make it, so the import is
+    // refused and comes back.
     let (import, receipt) = on(handle(0x200)).send();
     let refused = OnItsOwn::from_import(import).err().unwrap();
-    assert_eq!(refused.error.kind(), ErrorKind::Stream);
+    assert_eq!(refused.error.kind(), ErrorKind::Driver);
     assert_eq!(receipt.releases(), 0);
     assert_eq!(refused.value.facts().stream(), handle(0x200));
 }

@@ -180,7 +180,7 @@ fn open() -> Result<Driver> {
     });
     let library = library.ok_or_else(|| {
         let allowed = "an installed NVIDIA driver, for memory and streams of CUDA";
-        Error::new(ErrorKind::Driver, LIBRARIES[0], missing.join("; "), allowed)
+        Error::new(ErrorKind::Driver, "libcuda", missing.join("; "), allowed)
     })?;
     let driver = Driver::find(&library);
     // The functions are used until the end of the program.

@@ -109,13 +109,14 @@ fn copies_come_from_memory_that_the_host_reaches() {
     refused::<HostVec<i16>>();
 }
 
-/// Work that is pending is waited for by somebody else: a copy that would not see it is refused.
+/// No stream works on memory that is the host's alone: a struct that says so is not believed, and not copied.
 #[test]
 #[expect(unsafe_code, reason = "facts with a pending stream are put together by hand")]
 fn copies_do_not_overtake_pending_work() {
     let array =
         Array { stream: StreamHandle::LegacyDefault, ..Array::new(HostVec::from_slice(&[1_i16, 2]), &[2]) };
-    let told = (ErrorKind::Stream, "stream", "work pending on the legacy default stream (1)", "synchronize");
+    let told =
+        (ErrorKind::Stream, "stream", "work pending on the legacy default stream (1)", "nothing pending");
     assert_told(&array.to_vec::<i16>().unwrap_err(), told);
     assert_told(&array.for_each(|_: i16| ()).unwrap_err(), told);
     let facts = array.facts().unwrap();

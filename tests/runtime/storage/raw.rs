@@ -48,7 +48,8 @@ macro_rules! check {
             let facts = array.facts().unwrap();
             assert_eq!((facts.address(), facts.shape()), (0x1000, &[2, 3][..]), stringify!($name));
             assert_eq!((facts.device(), facts.writes(), facts.dtype()), (Device::cuda(1), $writes, DType::I16));
-            assert_eq!((array.rows, array.stream, ledger.released()), (2, None, 0));
+            let ready = Some(StreamHandle::LegacyDefault);
+            assert_eq!((array.rows, array.stream, ledger.released()), (2, ready, 0));
             drop(array.owner);
             assert_eq!(ledger.released(), 1, "the owner is what holds the memory");
         )*

@@ -99,7 +99,7 @@ fn device_memory_is_not_written() {
     assert_told(&gpu.view_mut::<f32, 1>().unwrap().host_mut().unwrap_err(), told);
     assert_told(&gpu.apply(|element: f32| element).unwrap_err(), told);
     let mut busy = Array { stream: StreamHandle::from_raw(9), ..Array::new(vec![1_u8; 4], &[4]) };
-    let told = (ErrorKind::Stream, "stream", "work pending on the stream 0x9", "synchronize with the stream");
+    let told = (ErrorKind::Stream, "stream", "work pending on the stream 0x9", "nothing pending");
     assert_told(&busy.view_mut::<u8, 1>().unwrap().host_mut().unwrap_err(), told);
     assert_told(&busy.apply(|element: u8| element).unwrap_err(), told);
 }
