@@ -1,0 +1,158 @@
+//! What order and checks cost on a GPU, beside the bare driver calls: `cargo bench --package interop-benches --bench cuda`.
+//!
+//! It needs a driver, and says so where there is none.
+#![expect(unsafe_code, reason = "the floor is bare driver calls")]
+
+use std::ffi::c_void;
+use std::hint::black_box;
+use std::num::NonZeroUsize;
+use std::sync::Arc;
+use std::time::Duration;
+
+use criterion::Criterion;
+use interop_core::cuda::{self, CudaBuffer, MemoryKind};
+use interop_core::dlpack::Versioned;
+use interop_core::{CudaArray, DType, Device, FromArray, Import, LeaseMut, StreamHandle};
+use libloading::{Library, Symbol};
+
+#[derive(CudaArray)]
+#[cuda_array(shape = [height, width])]
+struct Grid<S> {
+    #[cuda_array(data)]
+    data: S,
+    height: usize,
+    width: usize,
+    #[cuda_array(stream)]
+    stream: StreamHandle,
+}
+
+/// The driver's functions as C code would call them.
+struct Bare {
+    record: unsafe extern "C" fn(usize, usize) -> i32,
+    wait: unsafe extern "C" fn(usize, usize, u32) -> i32,
+    attributes: unsafe extern "C" fn(u32, *mut i32, *mut *mut c_void, u64) -> i32,
+    context_event: Option<unsafe extern "C" fn(usize, usize) -> i32>,
+    query: unsafe extern "C" fn(usize) -> i32,
+    event: usize,
+    context: usize,
+    streams: [usize; 2],
+}
+
+impl Bare {
+    fn open() -> Self {
+        // SAFETY: the driver's library may be opened at any time.
+        let library = unsafe { Library::new("libcuda.so.1") }.expect("a driver");
+        let library: &'static Library = Box::leak(Box::new(library));
+        // SAFETY: the functions have these types (`cuda.h`).
+        unsafe fn get<T: Copy>(library: &Library, name: &str) -> Option<T> {
+            // SAFETY: as the caller promises.
+            unsafe { library.get::<T>(name.as_bytes()) }.ok().map(|found: Symbol<'_, T>| *found)
+        }
+        macro_rules! find {
+            ($name:literal) => {
+                // SAFETY: the type is the function's own (`cuda.h`).
+                unsafe { get(library, $name) }
+            };
+        }
+        let push: unsafe extern "C" fn(usize) -> i32 = find!("cuCtxPushCurrent_v2").expect("old");
+        let create_stream: unsafe extern "C" fn(*mut usize, u32) -> i32 =
+            find!("cuStreamCreate").expect("old");
+        let create_event: unsafe extern "C" fn(*mut usize, u32) -> i32 = find!("cuEventCreate").expect("old");
+        let context = cuda::Context::primary(0).expect("a GPU").to_raw().get();
+        let (mut event, mut streams) = (0, [0; 2]);
+        // SAFETY: a context of the driver's.
+        assert_eq!(unsafe { push(context) }, 0);
+        // SAFETY: a place for an event.
+        assert_eq!(unsafe { create_event(&raw mut event, 2) }, 0);
+        for stream in &mut streams {
+            // SAFETY: a place for a stream.
+            assert_eq!(unsafe { create_stream(stream, 1) }, 0);
+        }
+        Self {
+            record: find!("cuEventRecord").expect("old"),
+            wait: find!("cuStreamWaitEvent").expect("old"),
+            attributes: find!("cuPointerGetAttributes").expect("old"),
+            context_event: find!("cuCtxRecordEvent"),
+            query: find!("cuEventQuery").expect("old"),
+            event,
+            context,
+            streams,
+        }
+    }
+
+    fn edge(&self) {
+        // SAFETY: an event and streams of one context.
+        assert_eq!(unsafe { (self.record)(self.event, self.streams[0]) }, 0);
+        // SAFETY: as above.
+        assert_eq!(unsafe { (self.wait)(self.streams[1], self.event, 0) }, 0);
+    }
+
+    fn fence(&self) {
+        let Some(record) = self.context_event else { return };
+        // SAFETY: an event of the context.
+        assert_eq!(unsafe { record(self.context, self.event) }, 0);
+        // SAFETY: an event.
+        black_box(unsafe { (self.query)(self.event) });
+    }
+
+    fn six(&self, address: usize) -> [usize; 6] {
+        let mut answers = [0_usize; 6];
+        let first = (&raw mut answers).cast::<usize>();
+        let mut places: [*mut c_void; 6] = std::array::from_fn(|at| first.wrapping_add(at).cast());
+        let mut asked = [2, 9, 8, 1, 11, 12];
+        // SAFETY: six attributes, six places of a word.
+        let code = unsafe { (self.attributes)(6, asked.as_mut_ptr(), places.as_mut_ptr(), address as u64) };
+        assert_eq!(code, 0);
+        answers
+    }
+}
+
+fn handle(stream: usize) -> StreamHandle {
+    StreamHandle::Raw(NonZeroUsize::new(stream).expect("a stream"))
+}
+
+fn main() {
+    if !cuda::is_available() {
+        println!("skipped: no CUDA driver on this machine");
+        return;
+    }
+    let bare = Bare::open();
+    let mut criterion = Criterion::default()
+        .sample_size(50)
+        .warm_up_time(Duration::from_millis(300))
+        .measurement_time(Duration::from_secs(1))
+        .configure_from_args();
+    let buffer = CudaBuffer::zeroed(MemoryKind::Device, 0, DType::F32, 12).expect("memory");
+    let stream = handle(bare.streams[0]);
+    let other = handle(bare.streams[1]);
+    let grid = Arc::new(Grid { data: buffer, height: 3, width: 4, stream });
+    let address = grid.facts().expect("a grid").address();
+
+    criterion.bench_function("pointer facts: six attributes, bare", |b| {
+        b.iter(|| black_box(bare.six(black_box(address))))
+    });
+    criterion.bench_function("pointer facts: ours", |b| b.iter(|| cuda::pointer_facts(black_box(address))));
+    criterion.bench_function("edge: record and wait, bare", |b| b.iter(|| bare.edge()));
+    criterion.bench_function("edge: ours", |b| b.iter(|| cuda::order(stream, other, Device::cuda(0))));
+    criterion.bench_function("edge: ours, from the legacy default stream", |b| {
+        b.iter(|| cuda::order(StreamHandle::LegacyDefault, other, Device::cuda(0)));
+    });
+    criterion.bench_function("edge: ours, same stream", |b| {
+        b.iter(|| cuda::order(stream, stream, Device::cuda(0)))
+    });
+    criterion.bench_function("release: context event and query, bare", |b| b.iter(|| bare.fence()));
+    let share = || grid.share_dlpack_for::<Versioned>(StreamHandle::NothingPending).expect("an export");
+    criterion.bench_function("device memory: export, drop", |b| b.iter(|| drop(black_box(share()))));
+    criterion.bench_function("device memory: export, import, drop", |b| {
+        b.iter(|| Grid::<LeaseMut<f32>>::from_dlpack(black_box(share())).expect("an import"));
+    });
+    criterion.bench_function("device memory: export, trusted import, drop", |b| {
+        // SAFETY: our own export.
+        b.iter(|| unsafe { Import::from_dlpack_trusted(black_box(share())) }.expect("an import"));
+    });
+    cuda::set_release_policy(cuda::ReleasePolicy::Immediate);
+    criterion.bench_function("device memory: export, import, drop, released at once", |b| {
+        b.iter(|| Grid::<LeaseMut<f32>>::from_dlpack(black_box(share())).expect("an import"));
+    });
+    criterion.final_summary();
+}
