@@ -89,7 +89,7 @@ impl Context {
 }
 
 /// A context that is current until this is dropped.
-pub(super) struct Entered<'d> {
+pub(crate) struct Entered<'d> {
     pushed_on: Option<&'d Driver>,
 }
 

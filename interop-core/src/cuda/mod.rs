@@ -45,7 +45,7 @@ pub(crate) use memory::duplicate;
 pub(crate) use memory::stage;
 pub(crate) use order::captures;
 #[cfg(feature = "python")]
-pub(crate) use order::hand_to_host;
+pub(crate) use order::{current_while, hand_to_host};
 pub(crate) use order::{hand_over, wait_for_host};
 pub(crate) use pointer::{Trust, check, fence_of};
 pub(crate) use release::{Fence, after_work};

@@ -116,6 +116,21 @@ pub(crate) fn wait_for_host(stream: StreamHandle, device: Device) -> Result<()> 
     if is_available() { wait(stream, device) } else { Ok(()) }
 }
 
+/// Makes a context of the memory's device current as long as the guard lives, if another is. Without a driver, or for
+/// host memory, there is nothing to do.
+///
+/// # Errors
+///
+/// [`ErrorKind::Driver`] for a device that does not exist.
+#[cfg(feature = "python")]
+pub(crate) fn current_while(device: Device) -> Result<Option<Entered<'static>>> {
+    if device.device_type != DeviceType::CUDA {
+        return Ok(None);
+    }
+    let Ok(driver) = driver() else { return Ok(None) };
+    Ok(Some(context_for(driver, device)?.enter(driver)?))
+}
+
 /// Whether a stream that is live captures a graph.
 pub(crate) fn captures(stream: StreamHandle) -> bool {
     let (StreamHandle::Raw(raw), Ok(driver)) = (stream, driver()) else { return false };

@@ -10,11 +10,12 @@ use super::capsule::{Taken, take};
 use super::device::{device, integer};
 use super::dict::interface_of;
 use super::errors::origin;
-use super::exchange::tensor_of;
+use super::exchange::{tensor_of, work_stream};
 use super::interpreter::call_with_keywords;
 use super::release::{self, PyOwner, drain};
-use super::types::{Table, with_type};
+use super::types::{Asked, Table, with_type};
 use crate::array::FromArray;
+use crate::cuda;
 use crate::device::{Device, DeviceType};
 use crate::dlpack::{MAJOR_VERSION, MINOR_VERSION};
 use crate::error::{Error, ErrorKind};
@@ -69,14 +70,14 @@ pub struct Imported {
 pub fn import(object: &Bound<'_, PyAny>, stream: Option<StreamHandle>) -> PyResult<Imported> {
     let py = object.py();
     drain(py);
-    let (table, host_only) = with_type(object, |known| (known.exchange, known.host_only))?;
+    let (table, asked) = with_type(object, |known| (known.exchange, known.asked()))?;
     if let Some(table) = table {
-        if let Some(imported) = from_table(object, table)? {
+        if let Some(imported) = from_table(object, table, stream)? {
             return Ok(imported);
         }
     }
-    if host_only || attribute(object, pyo3::intern!(py, "__dlpack__"))?.is_some() {
-        return from_method(object, host_only, stream);
+    if asked.host_only || attribute(object, pyo3::intern!(py, "__dlpack__"))?.is_some() {
+        return from_method(object, asked, stream);
     }
     if let Some(interface) = attribute(object, pyo3::intern!(py, "__cuda_array_interface__"))? {
         return from_cai(object, &interface, stream);
@@ -130,22 +131,29 @@ fn attribute<'py>(
     }
 }
 
-/// Through the exchange table of the type, for host memory: nothing has to be ordered there.
-fn from_table(object: &Bound<'_, PyAny>, table: Table) -> PyResult<Option<Imported>> {
+/// Through the exchange table of the type. It orders nothing: work on the stream that its library says is ordered here,
+/// and where it says none, `__dlpack__` is asked, which is told our stream.
+fn from_table(
+    object: &Bound<'_, PyAny>,
+    table: Table,
+    stream: Option<StreamHandle>,
+) -> PyResult<Option<Imported>> {
     let Some(tensor) = tensor_of(table, object)? else { return Ok(None) };
-    let import = release::import(tensor).map_err(|error| error.with_origin(origin(object)))?;
-    // The table orders nothing; `__dlpack__`, which is told our stream, does.
-    let host = import.facts().device().device_type == DeviceType::CPU;
-    Ok(host.then_some(Imported { import, protocol: Protocol::Exchange }))
+    let named = |error: Error| error.with_origin(origin(object));
+    let import = release::import(tensor).map_err(named)?;
+    let device = import.facts().device();
+    if device.device_type == DeviceType::CPU {
+        return Ok(Some(Imported { import, protocol: Protocol::Exchange }));
+    }
+    let Some(current) = work_stream(table, object.py(), device) else { return Ok(None) };
+    let consumer = stream.unwrap_or(StreamHandle::LegacyDefault);
+    cuda::order(current, consumer, device).map_err(named)?;
+    Ok(Some(Imported { import: import.on_stream(consumer), protocol: Protocol::Exchange }))
 }
 
 /// Through `__dlpack__`, which is told the stream of our work where the memory has one.
-fn from_method(
-    object: &Bound<'_, PyAny>,
-    host_only: bool,
-    stream: Option<StreamHandle>,
-) -> PyResult<Imported> {
-    if host_only {
+fn from_method(object: &Bound<'_, PyAny>, asked: Asked, stream: Option<StreamHandle>) -> PyResult<Imported> {
+    if asked.host_only {
         let imported = from_capsule(object, &request(object, None)?)?;
         if imported.import.facts().device().device_type == DeviceType::CPU {
             return Ok(imported);
@@ -158,9 +166,13 @@ fn from_method(
     said.check().map_err(|error| error.with_origin(origin(object)))?;
     let consumer = match (stream, said.device_type) {
         (_, DeviceType::CPU) => StreamHandle::NothingPending,
+        // Ordered more than was asked for, because this producer takes -1 for the handle of a stream.
+        (Some(StreamHandle::NothingPending), _) if !asked.takes_unordered => StreamHandle::LegacyDefault,
         (Some(stream), _) => stream,
         (None, _) => StreamHandle::LegacyDefault,
     };
+    // Producers look at the device that is current, and the default streams are those of its context.
+    let _entered = cuda::current_while(said).map_err(|error| error.with_origin(origin(object)))?;
     let imported = from_capsule(object, &request(object, consumer.to_dlpack(said.device_type))?)?;
     let found = imported.import.facts().device();
     if !same_memory(said, found) {

@@ -18,6 +18,7 @@ use super::interpreter::is_attached;
 use super::release::{self, PyOwner};
 use crate::array::CudaArray;
 use crate::buffer::HostBuffer;
+use crate::cuda;
 use crate::describe::Describe;
 use crate::device::{Device, DeviceType};
 use crate::dims::MAX_NDIM;
@@ -29,6 +30,7 @@ use crate::dtype::DType;
 use crate::error::{Error, ErrorKind, Result};
 use crate::facts::Facts;
 use crate::import::Import;
+use crate::stream::StreamHandle;
 
 /// The name of the capsule around a table.
 pub(super) const CAPSULE: &CStr = c"dlpack_exchange_api";
@@ -117,6 +119,8 @@ unsafe extern "C" fn own<T: ArrayClass>(object: *mut c_void, out: *mut *mut Vers
         // SAFETY: as the caller promises.
         let array = unsafe { instance::<T>(py, object) }?;
         let facts = array.borrow().facts()?;
+        // What `work_stream` answers: who works on that stream needs no other order.
+        cuda::hand_over(&facts, StreamHandle::LegacyDefault)?;
         let owner = PyOwner::new(array.into_any().unbind());
         // SAFETY: the array vouches for its memory as long as it lives, and the owner keeps it alive.
         let tensor: ManagedTensor<Versioned> = unsafe { export(&facts, owner, T::ACCESS) }?;
@@ -139,6 +143,7 @@ unsafe extern "C" fn borrow<T: ArrayClass>(object: *mut c_void, out: *mut DLTens
         let array = unsafe { instance::<T>(py, object) }?;
         let facts = array.borrow().facts()?;
         facts.device().check()?;
+        cuda::hand_over(&facts, StreamHandle::LegacyDefault)?;
         let tensor = if facts.record().is_some() { view(&facts.flattened()?) } else { view(&facts) }?;
         // SAFETY: a place for the tensor, as the caller promises.
         unsafe { out.write(tensor) };
