@@ -12,6 +12,7 @@ mod extension;
 mod failure;
 mod python;
 mod report;
+mod sim;
 mod step;
 mod suites;
 mod workspace;
@@ -34,7 +35,7 @@ struct Command {
 }
 
 /// Every command there is.
-const COMMANDS: [Command; 8] = [
+const COMMANDS: [Command; 9] = [
     Command {
         name: "demo",
         arguments: "",
@@ -70,6 +71,12 @@ const COMMANDS: [Command; 8] = [
         arguments: "",
         help: "ten million exchanges with Python; the memory of the process stays what it was",
         run: bench_python::soak,
+    },
+    Command {
+        name: "sim",
+        arguments: "",
+        help: "the simulated CUDA driver in target/sim/lib64, for tests without a GPU",
+        run: sim::run,
     },
     Command {
         name: "bless",

@@ -4,7 +4,7 @@ use crate::counts::Counts;
 use crate::failure::Failure;
 use crate::python::{Environment, Requirements};
 use crate::report::Report;
-use crate::{extension, step, workspace};
+use crate::{extension, sim, step, workspace};
 
 /// Everything but the Python extension, which is tested from Python.
 const ALL: [&str; 2] = ["--workspace", "--exclude=interop-demo-extension"];
@@ -73,10 +73,12 @@ pub(crate) fn run_into(report: &mut Report, wanted: impl Fn(&str) -> bool) {
     }
 }
 
-/// Runs `cargo test` over some packages, with the features that add tests, and past a program that fails.
+/// Runs `cargo test` over some packages, with the features that add tests, on the simulated driver, and past a
+/// program that fails.
 fn rust(packages: &[&str], arguments: &[&str], counts: &mut Counts) -> Result<(), Failure> {
+    sim::build()?;
     let mut command = workspace::cargo(["test", "--no-fail-fast", "--locked"]);
-    command.args(packages).arg(workspace::all_features()).args(arguments);
+    sim::on_path(&mut command).args(packages).arg(workspace::all_features()).args(arguments);
     let mut failed = Vec::new();
     let outcome = step::follow(&mut command, |line| {
         // One closing line for each test program.

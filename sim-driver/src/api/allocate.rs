@@ -1,0 +1,250 @@
+//! Memory: device, managed, pinned, registered and from the pool.
+
+#![allow(unsafe_code, reason = "the names are exported")]
+
+use crate::entry::{Code, Out, call};
+use crate::memory::{Kind, Life, Memory};
+use crate::queue::Work;
+use crate::state::{Handle, Sim};
+use crate::status::{Answer, Status};
+
+/// The bit that tells the handle of a device's pool from its ordinal.
+pub(super) const POOL: Handle = 0x7b00_0000_0000_0000;
+
+/// Makes an allocation for the current context.
+fn allocate(sim: &mut Sim, kind: Kind, bytes: usize, flags: u32) -> Answer<u64> {
+    let owner = sim.current_owner()?;
+    sim.check_capture_mode()?;
+    sim.memory.allocate(kind, bytes as u64, owner, flags)
+}
+
+/// Waits for all work of the device that an allocation belongs to, and frees it.
+fn free_after_work(sim: &mut Sim, first: u64, device: usize) {
+    let work = sim.work_of_device(device);
+    sim.wait(&work);
+    sim.memory.free(first);
+}
+
+/// Why memory cannot be freed by this address: a second free is an error of the program.
+fn unknown(sim: &mut Sim, function: &str, address: u64) -> Status {
+    if sim.memory.was_freed(address) {
+        sim.error(format!("{function}: {address:#x} was freed before"));
+    }
+    Status::INVALID_VALUE
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn cuMemAlloc_v2(out: Out<u64>, bytes: usize) -> Code {
+    call("cuMemAlloc_v2", |sim| out.set(allocate(sim, Kind::Device, bytes, 0)?))
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn cuMemAllocPitch_v2(
+    out: Out<u64>,
+    pitch: Out<usize>,
+    width: usize,
+    height: usize,
+    _size: u32,
+) -> Code {
+    call("cuMemAllocPitch_v2", |sim| {
+        let row = width.checked_next_multiple_of(512).ok_or(Status::OUT_OF_MEMORY)?;
+        let bytes = row.checked_mul(height).ok_or(Status::OUT_OF_MEMORY)?;
+        out.set(allocate(sim, Kind::Device, bytes, 0)?)?;
+        pitch.set(row)
+    })
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn cuMemFree_v2(address: u64) -> Code {
+    call("cuMemFree_v2", |sim| {
+        sim.current()?;
+        sim.check_capture_mode()?;
+        let found = sim.memory.at(address).filter(|known| known.free_queued.is_none());
+        match found.map(|known| (known.kind, known.device)) {
+            // Memory of the pool goes back at once, whoever still uses it.
+            Some((Kind::Pool, _)) => sim.memory.free(address),
+            Some((Kind::Device | Kind::Managed, device)) => free_after_work(sim, address, device),
+            _ => return Err(unknown(sim, "cuMemFree_v2", address)),
+        }
+        Ok(())
+    })
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn cuMemAllocManaged(out: Out<u64>, bytes: usize, flags: u32) -> Code {
+    call("cuMemAllocManaged", |sim| {
+        // CU_MEM_ATTACH_GLOBAL or CU_MEM_ATTACH_HOST.
+        if !matches!(flags, 1 | 2) {
+            return Err(Status::INVALID_VALUE);
+        }
+        out.set(allocate(sim, Kind::Managed, bytes, flags)?)
+    })
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn cuMemAllocHost_v2(out: Out<u64>, bytes: usize) -> Code {
+    call("cuMemAllocHost_v2", |sim| out.set(allocate(sim, Kind::Pinned, bytes, 0)?))
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn cuMemHostAlloc(out: Out<u64>, bytes: usize, flags: u32) -> Code {
+    call("cuMemHostAlloc", |sim| out.set(allocate(sim, Kind::Pinned, bytes, flags)?))
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn cuMemFreeHost(address: u64) -> Code {
+    call("cuMemFreeHost", |sim| {
+        sim.current()?;
+        sim.check_capture_mode()?;
+        match sim.memory.at(address).map(|known| (known.kind, known.device)) {
+            Some((Kind::Pinned, device)) => free_after_work(sim, address, device),
+            _ => return Err(unknown(sim, "cuMemFreeHost", address)),
+        }
+        Ok(())
+    })
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn cuMemHostRegister_v2(address: u64, bytes: usize, flags: u32) -> Code {
+    call("cuMemHostRegister_v2", |sim| {
+        let owner = sim.current_owner()?;
+        sim.memory.register(address, bytes as u64, owner, flags)
+    })
+}
+
+/// Waits for nothing: an operation that still uses the memory finds it unknown.
+#[unsafe(no_mangle)]
+extern "C" fn cuMemHostUnregister(address: u64) -> Code {
+    call("cuMemHostUnregister", |sim| {
+        sim.current()?;
+        match sim.memory.at(address) {
+            Some(known) if known.kind == Kind::Registered => sim.memory.free(address),
+            _ => return Err(Status::HOST_MEMORY_NOT_REGISTERED),
+        }
+        Ok(())
+    })
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn cuMemHostGetDevicePointer_v2(out: Out<u64>, address: u64, _flags: u32) -> Code {
+    call("cuMemHostGetDevicePointer_v2", |sim| {
+        sim.current()?;
+        match sim.memory.find_live(address) {
+            Some((_, known)) if matches!(known.kind, Kind::Pinned | Kind::Registered) => out.set(address),
+            _ => Err(Status::INVALID_VALUE),
+        }
+    })
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn cuMemHostGetFlags(out: Out<u32>, address: u64) -> Code {
+    call("cuMemHostGetFlags", |sim| match sim.memory.find_live(address) {
+        Some((_, known)) if matches!(known.kind, Kind::Pinned | Kind::Registered) => out.set(known.flags),
+        _ => Err(Status::INVALID_VALUE),
+    })
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn cuMemGetInfo_v2(free: Out<usize>, total: Out<usize>) -> Code {
+    call("cuMemGetInfo_v2", |sim| {
+        let (_, device) = sim.current_owner()?;
+        let left = Memory::TOTAL - sim.memory.used(device);
+        free.set(usize::try_from(left).unwrap_or(usize::MAX))?;
+        total.set(usize::try_from(Memory::TOTAL).unwrap_or(usize::MAX))
+    })
+}
+
+/// Memory from the pool, in the order of a stream.
+fn allocate_async(sim: &mut Sim, out: &Out<u64>, bytes: usize, raw: Handle, function: &str) -> Answer {
+    let stream = sim.stream(raw, function)?;
+    let context = sim.streams[&stream].context;
+    let owner = (context, sim.context(context)?.device);
+    if sim.streams[&stream].capture.is_some() {
+        // Allocations that belong to a graph are not simulated.
+        return Err(Status::NOT_SUPPORTED);
+    }
+    sim.check_capture_mode()?;
+    if out.is_null() {
+        return Err(Status::INVALID_VALUE);
+    }
+    let address = sim.memory.allocate(Kind::Pool, bytes as u64, owner, 0)?;
+    sim.submit(stream, Work::Alloc(address))?;
+    out.set(address)
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn cuMemAllocAsync(out: Out<u64>, bytes: usize, stream: Handle) -> Code {
+    call("cuMemAllocAsync", |sim| allocate_async(sim, &out, bytes, stream, "cuMemAllocAsync"))
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn cuMemAllocFromPoolAsync(out: Out<u64>, bytes: usize, pool: Handle, stream: Handle) -> Code {
+    call("cuMemAllocFromPoolAsync", |sim| {
+        if pool < POOL || pool - POOL >= sim.devices.len() as u64 {
+            return Err(Status::INVALID_VALUE);
+        }
+        allocate_async(sim, &out, bytes, stream, "cuMemAllocFromPoolAsync")
+    })
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn cuMemFreeAsync(address: u64, raw: Handle) -> Code {
+    call("cuMemFreeAsync", |sim| {
+        let stream = sim.stream(raw, "cuMemFreeAsync")?;
+        if sim.streams[&stream].capture.is_some() {
+            return Err(Status::NOT_SUPPORTED);
+        }
+        sim.check_capture_mode()?;
+        let known = sim.memory.at(address).map(|known| (known.kind, known.free_queued.is_some()));
+        if known.is_some_and(|(_, queued)| queued) {
+            sim.error(format!("cuMemFreeAsync: {address:#x} is being freed already"));
+        }
+        match known {
+            // `cuMemFreeAsync` also takes memory of `cuMemAlloc`, and frees it in the order of the stream.
+            Some((Kind::Pool | Kind::Device, false)) => {}
+            _ => return Err(unknown(sim, "cuMemFreeAsync", address)),
+        }
+        let queued = sim.submit(stream, Work::Free(address))?;
+        if let Some(known) = sim.memory.at(address) {
+            known.free_queued = queued;
+        }
+        Ok(())
+    })
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn cuDeviceGetDefaultMemPool(out: Out<Handle>, device: i32) -> Code {
+    call("cuDeviceGetDefaultMemPool", |sim| out.set(POOL + sim.device(device)?.0 as u64))
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn cuDeviceGetMemPool(out: Out<Handle>, device: i32) -> Code {
+    call("cuDeviceGetMemPool", |sim| out.set(POOL + sim.device(device)?.0 as u64))
+}
+
+/// A pool gives everything back at once, whatever is set.
+#[unsafe(no_mangle)]
+extern "C" fn cuMemPoolSetAttribute(_pool: Handle, _attribute: i32, _value: u64) -> Code {
+    call("cuMemPoolSetAttribute", |_| Ok(()))
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn cuMemPoolTrimTo(_pool: Handle, _keep: usize) -> Code {
+    call("cuMemPoolTrimTo", |_| Ok(()))
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn cuMemPoolGetAttribute(pool: Handle, attribute: i32, out: Out<u64>) -> Code {
+    call("cuMemPoolGetAttribute", |sim| match attribute {
+        // CU_MEMPOOL_ATTR_RELEASE_THRESHOLD.
+        4 => out.set(0),
+        // CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT and _USED_MEM_CURRENT.
+        5 | 7 => {
+            let device = usize::try_from(pool - POOL).map_err(|_| Status::INVALID_VALUE)?;
+            let used =
+                sim.memory.live().filter(|(_, known)| known.device == device && known.kind == Kind::Pool);
+            out.set(used.filter(|(_, known)| known.life == Life::Live).map(|(_, known)| known.bytes).sum())
+        }
+        _ => Err(Status::NOT_SUPPORTED),
+    })
+}

@@ -1,0 +1,141 @@
+//! Events.
+
+#![allow(unsafe_code, reason = "the names are exported")]
+
+use crate::entry::{Code, Out, call};
+use crate::queue::{OpId, Operation, Work};
+use crate::state::{Handle, Sim};
+use crate::status::{Answer, Status};
+use crate::stream::{DISABLE_TIMING, Event};
+
+/// How long one operation takes, in the milliseconds that events tell.
+const OPERATION: f32 = 0.001;
+
+#[unsafe(no_mangle)]
+extern "C" fn cuEventCreate(out: Out<Handle>, flags: u32) -> Code {
+    call("cuEventCreate", |sim| {
+        let context = sim.current()?;
+        // BLOCKING_SYNC, DISABLE_TIMING and INTERPROCESS, which demands DISABLE_TIMING.
+        if flags > 7 || (flags & 4 != 0 && flags & DISABLE_TIMING == 0) {
+            return Err(Status::INVALID_VALUE);
+        }
+        let event = sim.fresh_handle();
+        sim.events.insert(event, Event { context, flags, last: None, reached: None, captured: None });
+        out.set(event)
+    })
+}
+
+/// The event is gone at once; waits that were queued still hold.
+#[unsafe(no_mangle)]
+extern "C" fn cuEventDestroy_v2(event: Handle) -> Code {
+    call("cuEventDestroy_v2", |sim| {
+        sim.event(event, "cuEventDestroy_v2")?;
+        sim.events.remove(&event);
+        Ok(())
+    })
+}
+
+/// Records an event on a stream.
+fn record(name: &'static str, event: Handle, stream: Handle, flags: u32) -> Code {
+    call(name, |sim| {
+        let handle = sim.stream_or_destroyed(stream, name)?;
+        // CU_EVENT_RECORD_EXTERNAL adds a node to a graph, which is not simulated.
+        match flags {
+            0 => sim.record(event, handle),
+            1 => Err(Status::NOT_SUPPORTED),
+            _ => Err(Status::INVALID_VALUE),
+        }
+    })
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn cuEventRecord(event: Handle, stream: Handle) -> Code {
+    record("cuEventRecord", event, stream, 0)
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn cuEventRecordWithFlags(event: Handle, stream: Handle, flags: u32) -> Code {
+    record("cuEventRecordWithFlags", event, stream, flags)
+}
+
+/// Records an event after all work of a context, whatever the stream.
+#[unsafe(no_mangle)]
+extern "C" fn cuCtxRecordEvent(context: Handle, event: Handle) -> Code {
+    call("cuCtxRecordEvent", |sim| {
+        sim.context(context)?;
+        if sim.event(event, "cuCtxRecordEvent")?.context != context {
+            return Err(Status::INVALID_HANDLE);
+        }
+        sim.check_context_capture(context)?;
+        let after = sim.queue.select(|operation| operation.context == context);
+        let work = Work::Record(event);
+        let last = sim.queue.push(Operation { work, stream: 0, context, after, accesses: Vec::new() });
+        let event = sim.event(event, "cuCtxRecordEvent")?;
+        (event.captured, event.last, event.reached) = (None, Some(last), None);
+        Ok(())
+    })
+}
+
+/// Makes later work on every stream of a context wait for an event.
+#[unsafe(no_mangle)]
+extern "C" fn cuCtxWaitEvent(context: Handle, event: Handle) -> Code {
+    call("cuCtxWaitEvent", |sim| {
+        sim.context(context)?;
+        sim.check_context_capture(context)?;
+        sim.check_not_captured(event, "cuCtxWaitEvent")?;
+        let streams = sim.streams.iter().filter(|(_, stream)| stream.context == context && !stream.dead);
+        let streams: Vec<_> = streams.map(|(handle, _)| *handle).collect();
+        streams.into_iter().try_for_each(|stream| sim.wait_event(stream, event))
+    })
+}
+
+/// The record that a question about an event is about, if there was one.
+fn latest(sim: &mut Sim, event: Handle, name: &str) -> Answer<Vec<OpId>> {
+    sim.check_not_captured(event, name)?;
+    sim.check_capture_mode()?;
+    Ok(sim.event(event, name)?.last.into_iter().collect())
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn cuEventQuery(event: Handle) -> Code {
+    call("cuEventQuery", |sim| {
+        let record = latest(sim, event, "cuEventQuery")?;
+        if sim.poll(&record) { Ok(()) } else { Err(Status::NOT_READY) }
+    })
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn cuEventSynchronize(event: Handle) -> Code {
+    call("cuEventSynchronize", |sim| {
+        let record = latest(sim, event, "cuEventSynchronize")?;
+        sim.wait(&record);
+        Ok(())
+    })
+}
+
+/// Time is counted in operations.
+fn elapsed(name: &'static str, out: &Out<f32>, start: Handle, end: Handle) -> Code {
+    call(name, |sim| {
+        let mut times = [0; 2];
+        for (time, event) in times.iter_mut().zip([start, end]) {
+            let event = sim.event(event, name)?;
+            if event.flags & DISABLE_TIMING != 0 || (event.last.is_none() && event.captured.is_none()) {
+                return Err(Status::INVALID_HANDLE);
+            }
+            *time = event.reached.ok_or(Status::NOT_READY)?;
+        }
+        let [start, end] = times.map(|time| i64::try_from(time).unwrap_or(i64::MAX));
+        let operations = i16::try_from(end - start).unwrap_or(i16::MAX);
+        out.set(f32::from(operations) * OPERATION)
+    })
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn cuEventElapsedTime(out: Out<f32>, start: Handle, end: Handle) -> Code {
+    elapsed("cuEventElapsedTime", &out, start, end)
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn cuEventElapsedTime_v2(out: Out<f32>, start: Handle, end: Handle) -> Code {
+    elapsed("cuEventElapsedTime_v2", &out, start, end)
+}

@@ -1,0 +1,96 @@
+//! Questions about addresses.
+
+#![allow(unsafe_code, reason = "the names are exported")]
+
+use crate::entry::{Code, In, Out, call};
+use crate::memory::Kind;
+use crate::state::State;
+use crate::status::{Answer, Status};
+
+use super::allocate::POOL;
+
+/// What an attribute is, in the size that the driver writes.
+enum Value {
+    Word(u64),
+    Half(u32),
+}
+
+/// The attribute that `CUpointer_attribute` numbers, of an address. An address that is none of the driver's is an
+/// invalid argument, and so is a question that makes no sense for its memory.
+fn attribute(state: &State, number: i32, address: u64) -> Answer<Value> {
+    let (first, known) = state.memory.find_live(address).ok_or(Status::INVALID_VALUE)?;
+    let flag = |yes: bool| Ok(Value::Half(yes.into()));
+    match number {
+        // CONTEXT: memory of a pool has none.
+        1 => Ok(Value::Word(if known.kind == Kind::Pool { 0 } else { known.context })),
+        // MEMORY_TYPE: host, or device, which managed memory counts as.
+        2 => Ok(Value::Half(if matches!(known.kind, Kind::Pinned | Kind::Registered) { 1 } else { 2 })),
+        // DEVICE_POINTER.
+        3 => Ok(Value::Word(address)),
+        // HOST_POINTER.
+        4 if known.on_host() => Ok(Value::Word(address)),
+        // BUFFER_ID.
+        7 => Ok(Value::Word(known.id)),
+        // IS_MANAGED.
+        8 => flag(known.kind == Kind::Managed),
+        // DEVICE_ORDINAL.
+        9 => Ok(Value::Half(u32::try_from(known.device).unwrap_or(u32::MAX))),
+        // RANGE_START_ADDR, RANGE_SIZE, MAPPED.
+        11 => Ok(Value::Word(first)),
+        12 => Ok(Value::Word(known.bytes)),
+        13 => flag(true),
+        // SYNC_MEMOPS, and whether other processes and devices may reach it: none of these is simulated.
+        6 | 10 | 15 => flag(false),
+        // ACCESS_FLAGS: read and write.
+        16 => Ok(Value::Half(3)),
+        // MEMPOOL_HANDLE.
+        17 if known.kind == Kind::Pool => Ok(Value::Word(POOL + known.device as u64)),
+        // ALLOWED_HANDLE_TYPES, and the pool of memory that is of none.
+        14 | 17 => Ok(Value::Word(0)),
+        _ => Err(Status::INVALID_VALUE),
+    }
+}
+
+/// Whether an attribute is written as eight bytes; the others are four.
+const fn is_word(number: i32) -> bool {
+    matches!(number, 1 | 3 | 4 | 7 | 11 | 12 | 14 | 17)
+}
+
+/// Writes an attribute in its size.
+fn write(out: u64, value: &Value) -> Answer {
+    match value {
+        Value::Word(word) => Out::<u64>::at(out).set(*word),
+        Value::Half(half) => Out::<u32>::at(out).set(*half),
+    }
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn cuPointerGetAttribute(out: u64, number: i32, address: u64) -> Code {
+    call("cuPointerGetAttribute", |sim| write(out, &attribute(sim, number, address)?))
+}
+
+/// Unlike the singular, this answers zeros for addresses that it does not know.
+#[unsafe(no_mangle)]
+extern "C" fn cuPointerGetAttributes(count: u32, numbers: In<i32>, outs: In<u64>, address: u64) -> Code {
+    call("cuPointerGetAttributes", |sim| {
+        for index in 0..count as usize {
+            let number = numbers.get(index)?;
+            if !(1..=20).contains(&number) {
+                return Err(Status::INVALID_VALUE);
+            }
+            let none = if is_word(number) { Value::Word(0) } else { Value::Half(0) };
+            write(outs.get(index)?, &attribute(sim, number, address).unwrap_or(none))?;
+        }
+        Ok(())
+    })
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn cuMemGetAddressRange_v2(base: Out<u64>, size: Out<usize>, address: u64) -> Code {
+    call("cuMemGetAddressRange_v2", |sim| {
+        let (first, known) = sim.memory.find_live(address).ok_or(Status::NOT_FOUND)?;
+        base.set_if_wanted(first);
+        size.set_if_wanted(usize::try_from(known.bytes).unwrap_or(usize::MAX));
+        Ok(())
+    })
+}

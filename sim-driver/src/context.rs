@@ -1,0 +1,110 @@
+//! Devices and contexts, and which context is current on a thread.
+
+use std::cell::RefCell;
+
+use crate::state::{Handle, Sim, State};
+use crate::status::{Answer, Status};
+use crate::stream::Stream;
+
+thread_local! {
+    /// The contexts that were pushed on this thread, the current one last.
+    static STACK: RefCell<Vec<Handle>> = const { RefCell::new(Vec::new()) };
+}
+
+/// A device, which is its primary context and the number of those who keep it.
+#[derive(Debug, Default)]
+pub(crate) struct Device {
+    pub(crate) primary: Option<Handle>,
+    pub(crate) retained: u32,
+    pub(crate) flags: u32,
+}
+
+/// A living context.
+#[derive(Debug)]
+pub(crate) struct Context {
+    pub(crate) device: usize,
+    pub(crate) flags: u32,
+    /// Unique, for `cuCtxGetId`.
+    pub(crate) id: u64,
+    /// Its legacy default stream.
+    pub(crate) legacy: Handle,
+}
+
+/// Works on the stack of contexts of this thread.
+pub(crate) fn with_stack<R>(work: impl FnOnce(&mut Vec<Handle>) -> R) -> R {
+    STACK.with_borrow_mut(work)
+}
+
+/// The handle of the current context, which may have been destroyed; zero if there is none.
+pub(crate) fn current_handle() -> Handle {
+    with_stack(|stack| stack.last().copied().unwrap_or(0))
+}
+
+impl State {
+    /// The current context, alive.
+    pub(crate) fn current(&self) -> Answer<Handle> {
+        self.context(current_handle()).map(|_| current_handle())
+    }
+
+    /// The current context and its device.
+    pub(crate) fn current_owner(&self) -> Answer<(Handle, usize)> {
+        let handle = self.current()?;
+        Ok((handle, self.context(handle)?.device))
+    }
+
+    /// A context by its handle.
+    pub(crate) fn context(&self, handle: Handle) -> Answer<&Context> {
+        match self.contexts.get(&handle) {
+            Some(context) => Ok(context),
+            None if handle == 0 => Err(Status::INVALID_CONTEXT),
+            None => Err(Status::CONTEXT_IS_DESTROYED),
+        }
+    }
+
+    /// A device by its ordinal.
+    pub(crate) fn device(&mut self, ordinal: i32) -> Answer<(usize, &mut Device)> {
+        let index = usize::try_from(ordinal).map_err(|_| Status::INVALID_DEVICE)?;
+        self.devices.get_mut(index).map(|device| (index, device)).ok_or(Status::INVALID_DEVICE)
+    }
+
+    /// Makes a context on a device.
+    pub(crate) fn create_context(&mut self, device: usize, flags: u32) -> Handle {
+        let handle = self.fresh_handle();
+        let legacy = self.add_stream(Stream::legacy(handle));
+        self.contexts.insert(handle, Context { device, flags, id: handle >> 4, legacy });
+        handle
+    }
+}
+
+impl Sim {
+    /// Lets all work of a context end and gives back everything that belongs to it, but not the context itself.
+    pub(crate) fn empty_context(&mut self, context: Handle) {
+        let work = self.queue.select(|operation| operation.context == context);
+        self.wait(&work);
+        self.captures.retain(|_, capture| capture.context != context);
+        for stream in self.streams.values_mut().filter(|stream| stream.context == context) {
+            stream.capture = None;
+            stream.dead |= !stream.implicit;
+        }
+        self.events.retain(|_, event| event.context != context);
+        self.modules.retain(|_, module| module.context != context);
+        let modules: Vec<_> = self.modules.keys().copied().collect();
+        self.functions.retain(|_, function| modules.contains(&function.module));
+        // Memory of the pool belongs to the device and outlives the context.
+        let own = self.memory.live().filter(|(_, known)| known.context == context);
+        let own: Vec<_> = own.map(|(first, _)| first).collect();
+        for first in own {
+            self.memory.free(first);
+        }
+    }
+
+    /// Destroys a context.
+    pub(crate) fn destroy_context(&mut self, context: Handle) {
+        self.empty_context(context);
+        self.contexts.remove(&context);
+        for stream in self.streams.values_mut().filter(|stream| stream.context == context) {
+            stream.dead = true;
+        }
+        self.per_thread.retain(|(owner, _), _| *owner != context);
+    }
+}

@@ -1,0 +1,130 @@
+//! What every function of the driver does before and after its own work.
+
+#![expect(unsafe_code, reason = "results go where the caller of a C function says")]
+
+use std::cell::Cell;
+use std::ffi::{CStr, c_char};
+
+use crate::state::{Sim, lock};
+use crate::status::{Answer, Status};
+
+/// A `CUresult` on its way out.
+pub(crate) type Code = i32;
+
+thread_local! {
+    /// Whether this thread runs an operation that is code of the program, which may not call the driver.
+    static IN_CALLBACK: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Runs code of the program that is an operation.
+pub(crate) fn as_callback(callback: impl FnOnce()) {
+    IN_CALLBACK.set(true);
+    callback();
+    IN_CALLBACK.set(false);
+}
+
+/// The body of a driver function called `name`, after `cuInit`.
+pub(crate) fn call(name: &'static str, body: impl FnOnce(&mut Sim) -> Answer) -> Code {
+    call_early(name, |sim| if sim.initialized { body(sim) } else { Err(Status::NOT_INITIALIZED) })
+}
+
+/// The body of a driver function that may be called before `cuInit`.
+pub(crate) fn call_early(name: &'static str, body: impl FnOnce(&mut Sim) -> Answer) -> Code {
+    let mut sim = lock();
+    *sim.calls.entry(name).or_default() += 1;
+    let injected = sim.take_fault(name);
+    let answer = match injected {
+        Some(status) => Err(status),
+        None if IN_CALLBACK.get() => {
+            sim.error(format!("{name} was called from a host function or a kernel"));
+            Err(Status::NOT_PERMITTED)
+        }
+        None => body(&mut sim),
+    };
+    sim.settle();
+    answer.err().map_or(0, |status| status.0)
+}
+
+/// Where the caller of a driver function wants a result.
+#[repr(transparent)]
+pub(crate) struct Out<T>(*mut T);
+
+impl<T> Out<T> {
+    /// A place whose type another argument tells.
+    pub(crate) fn at(address: u64) -> Self {
+        Self(std::ptr::with_exposed_provenance_mut(address as usize))
+    }
+
+    /// Whether the caller wants none.
+    pub(crate) fn is_null(&self) -> bool {
+        self.0.is_null()
+    }
+
+    /// Writes the result; a null pointer is an invalid argument.
+    pub(crate) fn set(&self, value: T) -> Answer {
+        self.set_at(0, value)
+    }
+
+    /// Writes the result, unless the caller wants none.
+    pub(crate) fn set_if_wanted(&self, value: T) {
+        // A null pointer is the caller's way to say so.
+        let _ = self.set(value);
+    }
+
+    /// Writes the element `index` of a result that is an array.
+    pub(crate) fn set_at(&self, index: usize, value: T) -> Answer {
+        if self.0.is_null() {
+            return Err(Status::INVALID_VALUE);
+        }
+        let place = self.0.wrapping_add(index);
+        // SAFETY: a caller of the C function promises that a pointer to a result that is not null is aligned and points
+        // to as many values as the function writes; `Out` exists only as the type of such arguments.
+        unsafe { place.write(value) };
+        Ok(())
+    }
+
+    /// What the caller has put there.
+    pub(crate) fn get(&self) -> Answer<T>
+    where
+        T: Copy,
+    {
+        if self.0.is_null() {
+            return Err(Status::INVALID_VALUE);
+        }
+        // SAFETY: as in `set_at`; functions that also read the value say so, and then the caller has written it.
+        Ok(unsafe { self.0.read() })
+    }
+}
+
+/// An array or struct that the caller of a driver function passes in.
+#[repr(transparent)]
+pub(crate) struct In<T>(*const T);
+
+impl<T: Copy> In<T> {
+    /// The element `index`; a null pointer is an invalid argument.
+    pub(crate) fn get(&self, index: usize) -> Answer<T> {
+        if self.0.is_null() {
+            return Err(Status::INVALID_VALUE);
+        }
+        let place = self.0.wrapping_add(index);
+        // SAFETY: a caller of the C function promises that the array has the length that the function documents, and
+        // callers of this method stay within it; `In` exists only as the type of such arguments.
+        Ok(unsafe { place.read_unaligned() })
+    }
+
+    /// Whether the caller passes nothing.
+    pub(crate) fn is_null(&self) -> bool {
+        self.0.is_null()
+    }
+}
+
+impl In<c_char> {
+    /// The text, with whatever is not Unicode replaced.
+    pub(crate) fn text(&self) -> Answer<String> {
+        if self.0.is_null() {
+            return Err(Status::INVALID_VALUE);
+        }
+        // SAFETY: a caller of the C function promises that a text ends with a zero.
+        Ok(unsafe { CStr::from_ptr(self.0) }.to_string_lossy().into_owned())
+    }
+}

@@ -1,0 +1,31 @@
+//! A CUDA driver that needs no GPU: a shared library with libcuda's C ABI and soname, for tests only.
+//!
+//! Device memory is host memory behind addresses that fault when the host touches them, kernels are registered host
+//! functions, and streams are queues of which a scheduler runs what it must, in any order that the program has
+//! allowed. What is simulated, what is not and how a test uses it: `README.md`.
+//!
+//! Everything lives in one [`state::State`] behind one lock. A function of the driver is a few lines in `api/`; the
+//! rules are in the rooms beside it.
+
+#![expect(
+    clippy::cast_possible_truncation,
+    reason = "addresses and sizes have 64 bits, as the next line demands"
+)]
+
+#[cfg(not(all(target_os = "linux", target_pointer_width = "64")))]
+compile_error!("the simulated driver is for 64-bit Linux");
+
+mod api;
+mod capture;
+mod context;
+mod entry;
+mod exec;
+mod graph;
+mod hooks;
+mod kernels;
+mod memory;
+mod queue;
+mod state;
+mod status;
+mod stream;
+mod unsupported;

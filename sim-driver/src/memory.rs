@@ -1,0 +1,272 @@
+//! Allocations: addresses that are never used twice, and the bytes behind them.
+
+#![expect(unsafe_code, reason = "addresses are reserved and opened by the system")]
+
+use std::collections::BTreeMap;
+use std::ptr;
+
+use crate::queue::OpId;
+use crate::state::Handle;
+use crate::status::{Answer, Status};
+
+/// What fresh memory holds: no number that a computation would take for a good one.
+const FRESH: u8 = 0xcd;
+/// How much address space is reserved at a time.
+const CHUNK: u64 = 64 << 30;
+/// Host pages, on every machine that the simulation serves.
+const PAGE: u64 = 4096;
+/// The alignment that the driver promises for device memory.
+const ALIGNMENT: u64 = 512;
+
+/// How memory came to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// `cuMemAlloc`.
+    Device,
+    /// `cuMemAllocAsync`.
+    Pool,
+    /// `cuMemAllocManaged`.
+    Managed,
+    /// `cuMemHostAlloc`.
+    Pinned,
+    /// `cuMemHostRegister`: the program's own memory.
+    Registered,
+}
+
+/// Whether memory may be used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Life {
+    /// Its stream-ordered allocation has not run.
+    Promised,
+    Live,
+    Freed,
+}
+
+/// One allocation, which stays known after it was freed.
+#[derive(Debug)]
+pub(crate) struct Allocation {
+    pub(crate) kind: Kind,
+    pub(crate) life: Life,
+    pub(crate) bytes: u64,
+    pub(crate) context: Handle,
+    pub(crate) device: usize,
+    /// Unique, for `CU_POINTER_ATTRIBUTE_BUFFER_ID`.
+    pub(crate) id: u64,
+    pub(crate) flags: u32,
+    /// The operation that will free it.
+    pub(crate) free_queued: Option<OpId>,
+    /// The bytes of memory that the host cannot reach by its address.
+    hidden: Option<Box<[u8]>>,
+}
+
+impl Allocation {
+    /// Whether the host can use the address.
+    pub(crate) fn on_host(&self) -> bool {
+        !matches!(self.kind, Kind::Device | Kind::Pool)
+    }
+}
+
+/// Address space that faults until a part of it is opened, given out from the start to the end and never again.
+#[derive(Debug, Default)]
+struct Reserve {
+    next: u64,
+    end: u64,
+}
+
+impl Reserve {
+    /// Addresses for `bytes` and a gap behind them, so that whoever runs over the end is seen.
+    fn take(&mut self, bytes: u64, alignment: u64) -> Answer<u64> {
+        let needed = bytes.checked_next_multiple_of(alignment).and_then(|bytes| bytes.checked_add(alignment));
+        let needed = needed.ok_or(Status::OUT_OF_MEMORY)?;
+        if self.end - self.next < needed {
+            let size = needed.max(CHUNK);
+            self.next = map(0, size, libc::PROT_NONE, 0)?;
+            self.end = self.next + size;
+        }
+        let address = self.next;
+        self.next += needed;
+        Ok(address)
+    }
+}
+
+/// Maps fresh pages at `address`, or anywhere for zero.
+fn map(address: u64, bytes: u64, protection: i32, flags: i32) -> Answer<u64> {
+    let flags = flags | libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+    let bytes = usize::try_from(bytes).map_err(|_| Status::OUT_OF_MEMORY)?;
+    let place = ptr::with_exposed_provenance_mut(address as usize);
+    // SAFETY: `MAP_FIXED` is passed only for pages of a `Reserve`, which nothing but this module maps.
+    let mapped = unsafe { libc::mmap(place, bytes, protection, flags, -1, 0) };
+    if mapped == libc::MAP_FAILED {
+        Err(Status::OUT_OF_MEMORY)
+    } else {
+        Ok(mapped.expose_provenance() as u64)
+    }
+}
+
+/// All allocations.
+#[derive(Debug, Default)]
+pub(crate) struct Memory {
+    device: Reserve,
+    host: Reserve,
+    /// By first address.
+    allocations: BTreeMap<u64, Allocation>,
+    /// Freed bytes that a running kernel may still have a pointer to.
+    graveyard: Vec<Box<[u8]>>,
+    next_id: u64,
+}
+
+impl Memory {
+    /// The bytes that a device has.
+    pub(crate) const TOTAL: u64 = 8 << 30;
+
+    /// Makes an allocation and returns its address.
+    pub(crate) fn allocate(
+        &mut self,
+        kind: Kind,
+        bytes: u64,
+        owner: (Handle, usize),
+        flags: u32,
+    ) -> Answer<u64> {
+        if bytes == 0 {
+            return Err(Status::INVALID_VALUE);
+        }
+        if bytes > Self::TOTAL - self.used(owner.1) {
+            return Err(Status::OUT_OF_MEMORY);
+        }
+        let (address, hidden) = if matches!(kind, Kind::Device | Kind::Pool) {
+            let size = usize::try_from(bytes).map_err(|_| Status::OUT_OF_MEMORY)?;
+            // Room to align the bytes as the address is aligned.
+            let room = size + usize::try_from(ALIGNMENT).unwrap_or(0);
+            (self.device.take(bytes, ALIGNMENT)?, Some(vec![FRESH; room].into_boxed_slice()))
+        } else {
+            let address = self.host.take(bytes, PAGE)?;
+            let size = bytes.next_multiple_of(PAGE);
+            (map(address, size, libc::PROT_READ | libc::PROT_WRITE, libc::MAP_FIXED)?, None)
+        };
+        let life = if kind == Kind::Pool { Life::Promised } else { Life::Live };
+        self.insert(address, kind, bytes, owner, flags, life, hidden);
+        Ok(address)
+    }
+
+    /// Makes memory of the program known.
+    pub(crate) fn register(
+        &mut self,
+        address: u64,
+        bytes: u64,
+        owner: (Handle, usize),
+        flags: u32,
+    ) -> Answer {
+        if address == 0 || bytes == 0 || address.checked_add(bytes).is_none() {
+            return Err(Status::INVALID_VALUE);
+        }
+        let overlaps = |(first, known): (&u64, &Allocation)| {
+            known.life != Life::Freed && *first < address + bytes && address < first + known.bytes
+        };
+        if self.allocations.iter().any(overlaps) {
+            return Err(Status::HOST_MEMORY_ALREADY_REGISTERED);
+        }
+        self.insert(address, Kind::Registered, bytes, owner, flags, Life::Live, None);
+        Ok(())
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "the fields of the record, in one place")]
+    fn insert(
+        &mut self,
+        address: u64,
+        kind: Kind,
+        bytes: u64,
+        (context, device): (Handle, usize),
+        flags: u32,
+        life: Life,
+        hidden: Option<Box<[u8]>>,
+    ) {
+        self.next_id += 1;
+        let (id, free_queued) = (self.next_id, None);
+        let allocation = Allocation { kind, life, bytes, context, device, id, flags, free_queued, hidden };
+        self.allocations.insert(address, allocation);
+    }
+
+    /// The allocation that an address lies in, freed or not, with its first address.
+    pub(crate) fn find(&self, address: u64) -> Option<(u64, &Allocation)> {
+        let (first, allocation) = self.allocations.range(..=address).next_back()?;
+        (address - first < allocation.bytes).then_some((*first, allocation))
+    }
+
+    /// The allocation that an address lies in, unless it was freed.
+    pub(crate) fn find_live(&self, address: u64) -> Option<(u64, &Allocation)> {
+        self.find(address).filter(|(_, allocation)| allocation.life != Life::Freed)
+    }
+
+    /// The allocation that starts at an address and was not freed.
+    pub(crate) fn at(&mut self, address: u64) -> Option<&mut Allocation> {
+        self.allocations.get_mut(&address).filter(|allocation| allocation.life != Life::Freed)
+    }
+
+    /// Whether memory that was freed starts at an address.
+    pub(crate) fn was_freed(&self, address: u64) -> bool {
+        self.allocations.get(&address).is_some_and(|allocation| allocation.life == Life::Freed)
+    }
+
+    /// The usable address of `bytes` at an address, or why there is none.
+    pub(crate) fn translate(&mut self, address: u64, bytes: u64) -> Result<*mut u8, String> {
+        let Some((first, allocation)) = self.find(address) else {
+            return Err(format!("{address:#x} is in no allocation"));
+        };
+        let offset = address - first;
+        match allocation.life {
+            Life::Freed => return Err(format!("{address:#x} was freed")),
+            Life::Promised => {
+                return Err(format!("{address:#x} is used before its stream-ordered allocation has run"));
+            }
+            Life::Live => {}
+        }
+        if bytes > allocation.bytes - offset {
+            let size = allocation.bytes;
+            return Err(format!(
+                "{bytes} bytes at {address:#x} end beyond the allocation of {size} bytes at {first:#x}"
+            ));
+        }
+        let Some(hidden) = self.allocations.get_mut(&first).and_then(|allocation| allocation.hidden.as_mut())
+        else {
+            return Ok(ptr::with_exposed_provenance_mut(address as usize));
+        };
+        let start = hidden.as_mut_ptr();
+        let aligned = start.align_offset(512);
+        Ok(start.wrapping_add(aligned + usize::try_from(offset).unwrap_or(0)))
+    }
+
+    /// Frees the allocation that starts at an address. The address stays reserved, and faults.
+    pub(crate) fn free(&mut self, first: u64) {
+        let Some(allocation) = self.allocations.get_mut(&first) else { return };
+        if allocation.kind == Kind::Registered {
+            // The program may use these addresses again, so nothing is to be remembered of them.
+            self.allocations.remove(&first);
+            return;
+        }
+        allocation.life = Life::Freed;
+        self.graveyard.extend(allocation.hidden.take());
+        if matches!(allocation.kind, Kind::Managed | Kind::Pinned) {
+            let size = allocation.bytes.next_multiple_of(PAGE);
+            // If it fails, the pages stay readable, and only the fault of a later use is lost.
+            let _ = map(first, size, libc::PROT_NONE, libc::MAP_FIXED);
+        }
+    }
+
+    /// No operation runs: nothing points to freed bytes any more.
+    pub(crate) fn bury(&mut self) {
+        self.graveyard.clear();
+    }
+
+    /// The allocations that were not freed, by first address.
+    pub(crate) fn live(&self) -> impl Iterator<Item = (u64, &Allocation)> {
+        let live = self.allocations.iter().filter(|(_, allocation)| allocation.life != Life::Freed);
+        live.map(|(first, allocation)| (*first, allocation))
+    }
+
+    /// The bytes of a device that are in use.
+    pub(crate) fn used(&self, device: usize) -> u64 {
+        let on_device = |kind| !matches!(kind, Kind::Pinned | Kind::Registered);
+        let here = self.live().filter(|(_, known)| known.device == device && on_device(known.kind));
+        here.map(|(_, known)| known.bytes).sum()
+    }
+}

@@ -1,0 +1,171 @@
+//! Operations: what was queued, what each must come after, and which runs next.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use crate::kernels::Launch;
+use crate::state::Handle;
+
+/// An operation, by the order in which operations were queued; never used twice.
+pub(crate) type OpId = u64;
+
+/// Where a copy reads or writes.
+#[derive(Clone, Debug)]
+pub(crate) enum Place {
+    /// Memory that the driver knows, by the address that the program uses.
+    Cuda(u64),
+    /// Host memory that the driver does not know.
+    Host(u64),
+    /// Bytes that were copied when the operation was queued.
+    Staged(Arc<[u8]>),
+}
+
+/// A host function of a stream.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Callback {
+    /// Of `cuLaunchHostFunc`.
+    Plain(extern "C" fn(u64), u64),
+    /// Of `cuStreamAddCallback`, which also gets the stream and a result.
+    WithStream(extern "C" fn(u64, i32, u64), Handle, u64),
+}
+
+/// What an operation does.
+#[derive(Clone, Debug)]
+pub(crate) enum Work {
+    /// Nothing: it only orders (waits, joins, records without a place).
+    Nothing,
+    /// The event's latest record is reached.
+    Record(Handle),
+    Copy {
+        to: Place,
+        from: Place,
+        bytes: u64,
+    },
+    /// `pattern` repeated over `bytes`.
+    Set {
+        to: u64,
+        pattern: [u8; 4],
+        width: u8,
+        bytes: u64,
+    },
+    Kernel(Launch),
+    Host(Callback),
+    /// Memory of the pool becomes usable.
+    Alloc(u64),
+    /// Memory goes back to the pool.
+    Free(u64),
+    /// Ends when the test, or a wait, says so.
+    Spin,
+}
+
+/// Bytes that an operation has touched.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Access {
+    pub(crate) address: u64,
+    pub(crate) bytes: u64,
+    pub(crate) write: bool,
+}
+
+/// A queued operation.
+#[derive(Debug)]
+pub(crate) struct Operation {
+    pub(crate) work: Work,
+    /// The stream, or zero for a record on a whole context.
+    pub(crate) stream: Handle,
+    pub(crate) context: Handle,
+    /// The operations it must come after; those that have ended do not matter.
+    pub(crate) after: Vec<OpId>,
+    /// What it has read and written, filled in while it runs: what a check for races needs.
+    pub(crate) accesses: Vec<Access>,
+}
+
+/// The operations that have not ended.
+#[derive(Debug)]
+pub(crate) struct Queue {
+    pending: BTreeMap<OpId, Operation>,
+    /// The operation that runs now; one at a time.
+    pub(crate) running: Option<OpId>,
+    next: OpId,
+    /// The number of operations that have ended, which serves as the time.
+    pub(crate) ended: u64,
+    random: u64,
+}
+
+impl Queue {
+    pub(crate) fn new(seed: u64) -> Self {
+        Self { pending: BTreeMap::new(), running: None, next: 0, ended: 0, random: seed }
+    }
+
+    /// Starts the choices of the scheduler again.
+    pub(crate) fn seed(&mut self, seed: u64) {
+        self.random = seed;
+    }
+
+    pub(crate) fn push(&mut self, operation: Operation) -> OpId {
+        self.next += 1;
+        self.pending.insert(self.next, operation);
+        self.next
+    }
+
+    pub(crate) fn is_pending(&self, id: OpId) -> bool {
+        self.pending.contains_key(&id)
+    }
+
+    pub(crate) fn get(&self, id: OpId) -> Option<&Operation> {
+        self.pending.get(&id)
+    }
+
+    pub(crate) fn get_mut(&mut self, id: OpId) -> Option<&mut Operation> {
+        self.pending.get_mut(&id)
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.pending.len()
+    }
+
+    /// The pending operations for which `wanted` holds.
+    pub(crate) fn select(&self, wanted: impl Fn(&Operation) -> bool) -> Vec<OpId> {
+        self.pending.iter().filter(|(_, operation)| wanted(operation)).map(|(id, _)| *id).collect()
+    }
+
+    /// The operation has ended.
+    pub(crate) fn end(&mut self, id: OpId) -> Option<Operation> {
+        self.ended += 1;
+        self.pending.remove(&id)
+    }
+
+    /// Whether everything that an operation must come after has ended.
+    pub(crate) fn is_runnable(&self, id: OpId) -> bool {
+        let ready = |operation: &Operation| operation.after.iter().all(|before| !self.is_pending(*before));
+        self.running != Some(id) && self.pending.get(&id).is_some_and(ready)
+    }
+
+    /// The pending ones among `targets` with everything that must come before them.
+    pub(crate) fn with_predecessors(&self, targets: &[OpId]) -> BTreeSet<OpId> {
+        let mut found = BTreeSet::new();
+        let mut open = targets.to_vec();
+        while let Some(id) = open.pop() {
+            if let Some(operation) = self.pending.get(&id)
+                && found.insert(id)
+            {
+                open.extend(&operation.after);
+            }
+        }
+        found
+    }
+
+    /// One of `choices`, by the seed.
+    pub(crate) fn choose(&mut self, choices: &[OpId]) -> Option<OpId> {
+        if choices.len() < 2 {
+            return choices.first().copied();
+        }
+        // Splitmix64: a fixed sequence for a seed, on every machine.
+        self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.random;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^= mixed >> 31;
+        let count = choices.len() as u64;
+        usize::try_from(mixed % count).ok().and_then(|index| choices.get(index)).copied()
+    }
+}

@@ -1,0 +1,171 @@
+//! The one state of the driver, behind one lock.
+
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+use std::ops::{Deref, DerefMut};
+use std::sync::{Condvar, LazyLock, Mutex, MutexGuard, PoisonError};
+use std::thread::ThreadId;
+
+use crate::capture::Capture;
+use crate::context::{Context, Device};
+use crate::graph::Graph;
+use crate::kernels::{Function, Kernel, Module};
+use crate::memory::Memory;
+use crate::queue::Queue;
+use crate::status::Status;
+use crate::stream::{Event, Stream};
+
+/// A handle as the driver gives it out: an opaque number, never used twice and never the address of anything.
+pub(crate) type Handle = u64;
+
+/// When operations run that nobody has to wait for yet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Policy {
+    /// Only when a call waits for them, and then nothing else; frees at the first moment that is allowed.
+    Late,
+    /// As late, but a wait may also run any other operation that could run.
+    Random,
+    /// At once.
+    Eager,
+}
+
+/// Everything that the driver knows.
+pub(crate) struct State {
+    pub(crate) initialized: bool,
+    pub(crate) policy: Policy,
+    pub(crate) devices: Vec<Device>,
+    pub(crate) contexts: BTreeMap<Handle, Context>,
+    pub(crate) streams: BTreeMap<Handle, Stream>,
+    /// The default streams of threads, by context.
+    pub(crate) per_thread: HashMap<(Handle, ThreadId), Handle>,
+    pub(crate) events: BTreeMap<Handle, Event>,
+    pub(crate) modules: BTreeMap<Handle, Module>,
+    pub(crate) functions: BTreeMap<Handle, Function>,
+    pub(crate) kernels: BTreeMap<String, Kernel>,
+    pub(crate) captures: BTreeMap<u64, Capture>,
+    pub(crate) graphs: BTreeMap<Handle, Graph>,
+    pub(crate) memory: Memory,
+    pub(crate) queue: Queue,
+    /// How often each function was called, by its exported name.
+    pub(crate) calls: HashMap<&'static str, u64>,
+    /// Answers that were ordered for the next calls of a function.
+    pub(crate) faults: HashMap<String, VecDeque<Status>>,
+    /// What the program did wrong.
+    pub(crate) errors: Vec<String>,
+    /// Spins that the test has ended.
+    pub(crate) released: HashSet<u64>,
+    /// How often somebody asked in vain whether work is done.
+    pub(crate) polls: u64,
+    next_handle: Handle,
+}
+
+impl State {
+    fn new() -> Self {
+        let number = |name: &str, default| {
+            std::env::var(name).ok().and_then(|value| value.parse::<u64>().ok()).unwrap_or(default)
+        };
+        let devices = number("INTEROP_SIM_DEVICES", 2);
+        let policy = match std::env::var("INTEROP_SIM_POLICY").as_deref() {
+            Ok("random") => Policy::Random,
+            Ok("eager") => Policy::Eager,
+            _ => Policy::Late,
+        };
+        Self {
+            initialized: false,
+            policy,
+            devices: (0..devices).map(|_| Device::default()).collect(),
+            contexts: BTreeMap::new(),
+            streams: BTreeMap::new(),
+            per_thread: HashMap::new(),
+            events: BTreeMap::new(),
+            modules: BTreeMap::new(),
+            functions: BTreeMap::new(),
+            kernels: BTreeMap::new(),
+            captures: BTreeMap::new(),
+            graphs: BTreeMap::new(),
+            memory: Memory::default(),
+            queue: Queue::new(number("INTEROP_SIM_SEED", 1)),
+            calls: HashMap::new(),
+            faults: HashMap::new(),
+            errors: Vec::new(),
+            released: HashSet::new(),
+            polls: 0,
+            // Far from small numbers, from ordinals and from user addresses.
+            next_handle: 0x7a00_0000_0000_0000,
+        }
+    }
+
+    /// A handle that was never given out before.
+    pub(crate) fn fresh_handle(&mut self) -> Handle {
+        self.next_handle += 0x10;
+        self.next_handle
+    }
+
+    /// Notes something that the program did wrong.
+    pub(crate) fn error(&mut self, text: String) {
+        self.errors.push(text);
+    }
+
+    /// The answer that was ordered for this call of a function: by its exported name, or by that without the version.
+    pub(crate) fn take_fault(&mut self, name: &str) -> Option<Status> {
+        if self.faults.is_empty() {
+            return None;
+        }
+        let plain = name.split("_v").next().unwrap_or(name);
+        let known = if self.faults.contains_key(name) { name } else { plain };
+        let ordered = self.faults.get_mut(known)?;
+        let status = ordered.pop_front();
+        if ordered.is_empty() {
+            self.faults.remove(known);
+        }
+        status
+    }
+}
+
+static STATE: LazyLock<Mutex<State>> = LazyLock::new(|| Mutex::new(State::new()));
+/// Told whenever an operation has ended or may now be run.
+static CHANGED: Condvar = Condvar::new();
+
+/// The locked state. Host code of the program runs with the lock open.
+pub(crate) struct Sim {
+    /// Empty only inside [`Sim::unlocked`] and [`Sim::sleep`].
+    guard: Option<MutexGuard<'static, State>>,
+}
+
+/// Locks the state.
+pub(crate) fn lock() -> Sim {
+    Sim { guard: Some(STATE.lock().unwrap_or_else(PoisonError::into_inner)) }
+}
+
+impl Sim {
+    /// Runs host code of the program with the lock open.
+    pub(crate) fn unlocked(&mut self, run: impl FnOnce()) {
+        self.guard = None;
+        run();
+        *self = lock();
+    }
+
+    /// Waits, with the lock open, until another thread has changed something.
+    pub(crate) fn sleep(&mut self) {
+        self.guard =
+            self.guard.take().map(|guard| CHANGED.wait(guard).unwrap_or_else(PoisonError::into_inner));
+    }
+}
+
+/// Wakes the threads that sleep.
+pub(crate) fn wake() {
+    CHANGED.notify_all();
+}
+
+impl Deref for Sim {
+    type Target = State;
+
+    fn deref(&self) -> &State {
+        self.guard.as_ref().expect("the lock is open only while no reference to the state exists")
+    }
+}
+
+impl DerefMut for Sim {
+    fn deref_mut(&mut self) -> &mut State {
+        self.guard.as_mut().expect("the lock is open only while no reference to the state exists")
+    }
+}

@@ -1,0 +1,1 @@
+//! Nothing: this package is there for its tests.

@@ -1,0 +1,76 @@
+//! `cargo xtask sim`: the simulated CUDA driver, laid out as programs look for the real one.
+
+use std::ffi::OsString;
+#[cfg(unix)]
+use std::os::unix::fs::symlink;
+#[cfg(windows)]
+use std::os::windows::fs::symlink_file as symlink;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::{env, fs};
+
+use crate::failure::{Failure, no_arguments};
+use crate::{step, workspace};
+
+/// What programs that run call the library.
+const NAME: &str = "libcuda.so.1";
+/// What the linker calls it, and some programs. It must lead to the same file: a second one would be loaded as a second
+/// driver.
+const LINK: &str = "libcuda.so";
+
+/// Builds the simulated driver, to try things by hand.
+pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
+    no_arguments("sim", arguments)?;
+    build()?;
+    println!("    Programs use it with LD_LIBRARY_PATH=target/sim/lib64");
+    Ok(())
+}
+
+/// Builds the simulated driver and puts it into `target/sim/lib64`, where `cust` finds it when it is compiled.
+pub(crate) fn build() -> Result<(), Failure> {
+    step::announce(
+        "Simulated CUDA driver",
+        "In target/sim/lib64, so that programs for CUDA link and run without a GPU.",
+    );
+    step::run(&mut workspace::cargo(["build", "--package=interop-sim-driver", "--locked"]))?;
+    // The folder that cargo builds into may be another than `target`.
+    let built = env::var_os("CARGO_TARGET_DIR")
+        .map_or_else(workspace::target, |folder| workspace::root().join(folder));
+    let library = built.join("debug/libinterop_sim_driver.so");
+    let folder = folder();
+    fs::create_dir_all(&folder).map_err(|error| Failure::new(format!("{}: {error}", folder.display())))?;
+    install(&library, &folder.join(NAME))?;
+    let link = folder.join(LINK);
+    if fs::read_link(&link).is_ok_and(|target| target == Path::new(NAME)) {
+        return Ok(());
+    }
+    // Whatever is there instead is replaced.
+    let _ = fs::remove_file(&link);
+    symlink(NAME, &link).map_err(|error| Failure::new(format!("{}: {error}", link.display())))
+}
+
+/// Lets a command load the simulated driver, before any other.
+pub(crate) fn on_path(command: &mut Command) -> &mut Command {
+    let mut folders = vec![folder()];
+    folders.extend(env::split_paths(&env::var_os("LD_LIBRARY_PATH").unwrap_or_default()));
+    // A folder with a colon in its name cannot be listed; then only ours is.
+    let path = env::join_paths(folders).unwrap_or_else(|_| OsString::from(folder()));
+    command.env("LD_LIBRARY_PATH", path)
+}
+
+/// Where the library is put.
+fn folder() -> PathBuf {
+    workspace::target().join("sim/lib64")
+}
+
+/// Copies the library in one step: a program that runs meanwhile keeps the file it has loaded. A file that is the same
+/// already stays, so that nothing is linked anew.
+fn install(library: &Path, place: &Path) -> Result<(), Failure> {
+    let fail = |error| Failure::new(format!("{} to {}: {error}", library.display(), place.display()));
+    let bytes = fs::read(library).map_err(fail)?;
+    if fs::read(place).is_ok_and(|present| present == bytes) {
+        return Ok(());
+    }
+    let fresh = place.with_extension("new");
+    fs::write(&fresh, bytes).and_then(|()| fs::rename(&fresh, place)).map_err(fail)
+}
