@@ -2,11 +2,12 @@
 
 pub use core::default::Default;
 pub use core::marker::{Copy, PhantomData, Send, Sync};
+pub use core::option::Option::{None, Some};
 pub use core::result::Result::Ok;
 
 pub use crate::array::{CudaArray, FromArray};
 pub use crate::arrival::{Arrival, Wanted};
-pub use crate::describe::{Describe, extent};
+pub use crate::describe::Describe;
 pub use crate::element::{Element, ElementType};
 pub use crate::error::{Error, Result};
 pub use crate::facts::Facts;

@@ -1,6 +1,7 @@
 //! The import half of the derive: what arrived is compared with what the struct wants, then taken apart.
 
 use crate::cuda::hand_over;
+use crate::descriptor::Writes;
 use crate::device::Device;
 use crate::element::{Element, ElementType};
 use crate::error::{Error, ErrorKind, Refused, Result};
@@ -9,61 +10,38 @@ use crate::import::Import;
 use crate::layout::{Layout, Order};
 use crate::lease::writable;
 use crate::owner::Owner;
-use crate::roles::{
-    DeviceField, Extent, FromOwner, FromStream, RawAddress, RawPointer, ShapeField, StridesField, extent_of,
-};
+use crate::roles::{Extent, FromOwner, RawPointer, ShapeField, StridesField, extent_of};
 use crate::storage::FromImport;
 use crate::stream::StreamHandle;
 
 /// What a struct demands of an import beside the type of its elements.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 pub struct Wanted {
-    rank: Option<usize>,
-    order: Option<Order>,
-}
-
-impl Wanted {
-    /// No demands: any rank, any strides.
-    #[must_use]
-    pub const fn new() -> Self {
-        Self { rank: None, order: None }
-    }
-
-    /// This many axes.
-    #[must_use]
-    pub const fn rank(self, rank: usize) -> Self {
-        Self { rank: Some(rank), ..self }
-    }
-
-    /// Compact, in this order.
-    #[must_use]
-    pub const fn order(self, order: Order) -> Self {
-        Self { order: Some(order), ..self }
-    }
-
-    /// Any strides, because the struct has a field for them.
-    #[must_use]
-    pub const fn any_strides(self) -> Self {
-        Self { order: None, ..self }
-    }
+    /// How many axes; `None`: any number.
+    pub axes: Option<usize>,
+    /// Compact, in this order; `None`: any strides, because the struct has a field for them.
+    pub order: Option<Order>,
 }
 
 /// An import on its way into a struct. Until its storage or owner is taken it can be given back whole.
+///
+/// What does not fit is noted here, the first of it, and [`storage`](Self::storage) or [`owner`](Self::owner), the last
+/// step of every struct, says so. The steps between return some value then, of a struct that is not made. So the
+/// expansion of a derive branches once and not at every field, which a compiler is done with sooner.
 #[derive(Debug)]
 pub struct Arrival {
     import: Option<Import>,
+    refusal: Option<Error>,
     layout: Layout,
     order: Order,
     item_bytes: usize,
-    device: Device,
 }
 
 impl Arrival {
     /// The import before anything was compared.
     pub(crate) fn new(import: Import) -> Self {
-        let facts = import.facts();
-        let (layout, device) = (facts.layout().clone(), facts.device());
-        Self { import: Some(import), layout, order: Order::C, item_bytes: 0, device }
+        let layout = import.facts().layout().clone();
+        Self { import: Some(import), refusal: None, layout, order: Order::C, item_bytes: 0 }
     }
 
     /// The import, unless it was taken.
@@ -75,46 +53,58 @@ impl Arrival {
         self.import.as_ref().map(Import::facts).ok_or_else(taken)
     }
 
-    /// Compares the import with what a struct with this storage wants.
+    /// Takes a step, unless something was refused before.
+    fn step<T>(&mut self, step: impl FnOnce(&mut Self) -> Result<T>) -> Option<T> {
+        if self.refusal.is_some() {
+            return None;
+        }
+        step(self).map_err(|error| self.refusal = Some(error)).ok()
+    }
+
+    /// Goes on if nothing was refused so far: what comes next is code of the user.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::DType`], [`ErrorKind::Rank`], [`ErrorKind::Strides`], [`ErrorKind::ReadOnly`],
-    /// [`ErrorKind::Device`]: what does not fit.
-    pub fn open<S: FromImport>(&mut self, wanted: &Wanted) -> Result<()> {
-        let facts = self.facts()?;
-        S::check(facts)?;
-        self.settle(S::element(), wanted, S::COPIES)
+    /// What did not fit.
+    pub fn check(&mut self) -> Result<()> {
+        self.refusal.take().map_or(Ok(()), Err)
+    }
+
+    /// Compares the import with what a struct with this storage wants.
+    ///
+    /// Refuses by [`ErrorKind::DType`], [`ErrorKind::Rank`], [`ErrorKind::Strides`], [`ErrorKind::ReadOnly`],
+    /// [`ErrorKind::Device`].
+    pub fn open<S: FromImport>(&mut self, wanted: Wanted) {
+        self.step(|this| {
+            S::check(this.facts()?)?;
+            this.settle(S::element(), wanted, S::COPIES)
+        });
     }
 
     /// As [`open`](Self::open), for a struct with a raw pointer.
-    ///
-    /// # Errors
-    ///
-    /// As [`open`](Self::open).
-    pub fn open_raw<P: RawPointer>(&mut self, wanted: &Wanted) -> Result<()> {
-        if P::WRITES != crate::descriptor::Writes::Never {
-            writable(self.facts()?)?;
-        }
-        self.settle(Some(P::Element::TYPE), wanted, false)
+    pub fn open_raw<P: RawPointer>(&mut self, wanted: Wanted) {
+        self.step(|this| {
+            if P::WRITES != Writes::Never {
+                writable(this.facts()?)?;
+            }
+            this.settle(Some(P::Element::TYPE), wanted, false)
+        });
     }
 
     /// As [`open`](Self::open), for a struct with an address.
-    ///
-    /// # Errors
-    ///
-    /// As [`open`](Self::open).
-    pub fn open_address<T: Element, A: RawAddress>(&mut self, wanted: &Wanted) -> Result<()> {
-        writable(self.facts()?)?;
-        self.settle(Some(T::TYPE), wanted, false)
+    pub fn open_address<T: Element>(&mut self, wanted: Wanted) {
+        self.step(|this| {
+            writable(this.facts()?)?;
+            this.settle(Some(T::TYPE), wanted, false)
+        });
     }
 
-    fn settle(&mut self, element: Option<ElementType>, wanted: &Wanted, copies: bool) -> Result<()> {
+    fn settle(&mut self, element: Option<ElementType>, wanted: Wanted, copies: bool) -> Result<()> {
         let facts = self.facts()?;
         let layout =
             element.map_or_else(|| Ok(facts.layout().clone()), |element| facts.layout_of(&element))?;
         let item_bits = element.map_or_else(|| facts.dtype().item_bits(facts.is_padded()), |e| e.size * 8);
-        if let Some(rank) = wanted.rank.filter(|rank| *rank != layout.ndim()) {
+        if let Some(rank) = wanted.axes.filter(|rank| *rank != layout.ndim()) {
             let found = format_args!("{} axes, shape {:?}", layout.ndim(), layout.shape());
             return Err(Error::new(ErrorKind::Rank, "shape", found, format_args!("{rank} axes")));
         }
@@ -133,106 +123,99 @@ impl Arrival {
 
     /// Compares an extent with a literal of `shape = [...]`.
     ///
-    /// # Errors
-    ///
-    /// [`ErrorKind::Shape`], with the axis.
-    pub fn literal(&self, axis: usize, extent: usize) -> Result<()> {
-        if self.layout.shape()[axis] == extent {
-            return Ok(());
-        }
-        let place = format_args!("shape[{axis}]");
-        Err(Error::new(ErrorKind::Shape, place, self.layout.shape()[axis], extent))
+    /// Refuses by [`ErrorKind::Shape`], with the axis.
+    pub fn literal(&mut self, axis: usize, extent: usize) {
+        self.step(|this| {
+            let found = this.layout.shape()[axis];
+            if found == extent {
+                return Ok(());
+            }
+            Err(Error::new(ErrorKind::Shape, format_args!("shape[{axis}]"), found, extent))
+        });
     }
 
     /// Compares two extents that one field stands for.
     ///
-    /// # Errors
-    ///
-    /// [`ErrorKind::Shape`], with the axis.
-    pub fn same_extent(&self, axis: usize, other: usize, field: &str) -> Result<()> {
-        let shape = self.layout.shape();
-        if shape[axis] == shape[other] {
-            return Ok(());
-        }
-        let allowed = format_args!("{}, as on axis {axis}: the field `{field}` is both extents", shape[axis]);
-        Err(Error::new(ErrorKind::Shape, format_args!("shape[{other}]"), shape[other], allowed))
+    /// Refuses by [`ErrorKind::Shape`], with the axis.
+    pub fn same_extent(&mut self, axis: usize, other: usize, field: &'static str) {
+        self.step(|this| {
+            let (extent, found) = (this.layout.shape()[axis], this.layout.shape()[other]);
+            if extent == found {
+                return Ok(());
+            }
+            let allowed = format_args!("{extent}, as on axis {axis}: the field `{field}` is both extents");
+            Err(Error::new(ErrorKind::Shape, format_args!("shape[{other}]"), found, allowed))
+        });
     }
 
     /// The field for an extent.
     ///
-    /// # Errors
-    ///
-    /// [`ErrorKind::Overflow`] when its type cannot hold the extent.
-    pub fn extent<I: Extent>(&self, axis: usize, field: &str) -> Result<I> {
-        extent_of(self.layout.shape()[axis], field)
+    /// Refuses by [`ErrorKind::Overflow`] when its type cannot hold the extent.
+    pub fn extent<I: Extent>(&mut self, axis: usize, field: &'static str) -> I {
+        self.step(|this| extent_of(this.layout.shape()[axis], field)).unwrap_or_default()
     }
 
     /// The `shape` field.
     ///
-    /// # Errors
-    ///
-    /// [`ErrorKind::Rank`] and [`ErrorKind::Overflow`] when its type cannot hold the extents.
-    pub fn shape<F: ShapeField>(&self, field: &str) -> Result<F> {
-        F::from_extents(self.layout.shape(), field)
+    /// Refuses by [`ErrorKind::Rank`] and [`ErrorKind::Overflow`] when its type cannot hold the extents.
+    pub fn shape<F: ShapeField>(&mut self, field: &'static str) -> F {
+        self.step(|this| F::from_extents(this.layout.shape(), field)).unwrap_or_else(F::blank)
     }
 
     /// The `strides` field.
     ///
-    /// # Errors
-    ///
-    /// [`ErrorKind::Rank`] and [`ErrorKind::Overflow`] when its type cannot hold the strides.
-    pub fn strides<F: StridesField>(&self, field: &str) -> Result<F> {
-        F::from_strides(self.layout.strides(), field)
+    /// Refuses by [`ErrorKind::Rank`] and [`ErrorKind::Overflow`] when its type cannot hold the strides.
+    pub fn strides<F: StridesField>(&mut self, field: &'static str) -> F {
+        self.step(|this| F::from_strides(this.layout.strides(), field)).unwrap_or_else(F::blank)
     }
 
     /// The `strides(bytes)` field.
     ///
-    /// # Errors
-    ///
-    /// As [`strides`](Self::strides); [`ErrorKind::Strides`] for elements packed below the byte.
-    pub fn strides_in_bytes<F: StridesField>(&self, field: &str) -> Result<F> {
-        if self.item_bytes == 0 {
-            let found = "elements packed below the byte";
-            let allowed = "elements of whole bytes, for a field that holds strides in bytes";
-            return Err(Error::new(ErrorKind::Strides, field, found, allowed));
-        }
-        F::from_strides(&self.layout.strides_in_bytes(self.item_bytes), field)
+    /// Refuses as [`strides`](Self::strides), and by [`ErrorKind::Strides`] for elements packed below the byte.
+    pub fn strides_in_bytes<F: StridesField>(&mut self, field: &'static str) -> F {
+        let strides = self.step(|this| {
+            if this.item_bytes == 0 {
+                let found = "elements packed below the byte";
+                let allowed = "elements of whole bytes, for a field that holds strides in bytes";
+                return Err(Error::new(ErrorKind::Strides, field, found, allowed));
+            }
+            F::from_strides(&this.layout.strides_in_bytes(this.item_bytes), field)
+        });
+        strides.unwrap_or_else(F::blank)
     }
 
-    /// The `stream` field: the stream on which the import is ready.
-    ///
-    /// # Errors
-    ///
-    /// None; the signature is that of its siblings.
-    pub fn stream<F: FromStream>(&self, _field: &str) -> Result<F> {
-        Ok(F::from_stream(self.facts()?.stream()))
+    /// The stream on which the import is ready.
+    pub(crate) fn stream(&mut self) -> StreamHandle {
+        self.step(|this| Ok(this.facts()?.stream())).unwrap_or(StreamHandle::NothingPending)
     }
 
     /// Makes the struct's own stream wait for the work that is pending on the import.
     ///
-    /// # Errors
-    ///
-    /// As [`cuda::order`](crate::cuda::order), with the field.
-    pub fn order_before(&self, stream: StreamHandle, field: &str) -> Result<()> {
-        hand_over(self.facts()?, stream)
-            .map_err(|error| error.with_origin(format_args!("the field `{field}`")))
+    /// Refuses as [`cuda::order`](crate::cuda::order), with the field.
+    pub(crate) fn order_before(&mut self, stream: StreamHandle, field: &'static str) {
+        self.step(|this| {
+            hand_over(this.facts()?, stream)
+                .map_err(|error| error.with_origin(format_args!("the field `{field}`")))
+        });
     }
 
-    /// The `device` field.
-    ///
-    /// # Errors
-    ///
-    /// None; the signature is that of its siblings.
-    pub fn device<F: DeviceField>(&self) -> Result<F> {
-        Ok(F::from_device(self.device))
+    /// Where the memory is.
+    pub(crate) fn device(&mut self) -> Device {
+        self.step(|this| Ok(this.facts()?.device())).unwrap_or(Device::UNKNOWN)
+    }
+
+    /// The address of the first element, for a `data(unsafe_raw)` field.
+    pub(crate) fn address(&mut self) -> usize {
+        self.step(|this| Ok(this.facts()?.address())).unwrap_or(0)
     }
 
     /// The `data` field. Nothing may be taken afterwards.
     ///
     /// # Errors
     ///
-    /// What the storage says; the arrival has the import again then.
+    /// What did not fit; what the storage says. The arrival has the import again then.
     pub fn storage<S: FromImport>(&mut self) -> Result<S> {
+        self.check()?;
         let import = self.import.take().ok_or_else(taken)?;
         S::from_import(import, self.order).map_err(|Refused { value, error }| {
             self.import = Some(value);
@@ -240,30 +223,13 @@ impl Arrival {
         })
     }
 
-    /// The `data(unsafe_raw)` field.
-    ///
-    /// # Errors
-    ///
-    /// None; the signature is that of its siblings.
-    pub fn raw_pointer<P: RawPointer>(&self, _field: &str) -> Result<P> {
-        Ok(P::from_address(self.facts()?.address()))
-    }
-
-    /// The `data(unsafe_raw, element = T)` field.
-    ///
-    /// # Errors
-    ///
-    /// None; the signature is that of its siblings.
-    pub fn raw_address<A: RawAddress>(&self, _field: &str) -> Result<A> {
-        Ok(A::from_address(self.facts()?.address()))
-    }
-
     /// The `owner` field beside a raw pointer. Nothing may be taken afterwards.
     ///
     /// # Errors
     ///
-    /// When the import was taken before, which a derived struct never does.
+    /// What did not fit.
     pub fn owner<F: FromOwner>(&mut self) -> Result<F> {
+        self.check()?;
         let (_, owner): (_, Owner) = self.import.take().ok_or_else(taken)?.into_parts();
         Ok(F::from_owner(owner))
     }

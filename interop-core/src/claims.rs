@@ -41,7 +41,7 @@ pub(crate) struct Claims<'a, L: ?Sized, S> {
 }
 
 /// A list of numbers.
-pub trait List: AsRef<[i64]> + ToOwned<Owned: AsRef<[i64]> + Debug> {}
+pub(crate) trait List: AsRef<[i64]> + ToOwned<Owned: AsRef<[i64]> + Debug> {}
 
 impl<const N: usize> List for [i64; N] {}
 impl List for [i64] {}

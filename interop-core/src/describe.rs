@@ -4,68 +4,26 @@ use crate::claims::{Claims, List};
 use crate::descriptor::{Descriptor, Strides, Writes};
 use crate::dims::Dims;
 use crate::element::ElementType;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::Result;
 use crate::facts::Facts;
 use crate::layout::Order;
 use crate::raw::RawMemory;
 use crate::record::Record;
-use crate::roles::{AsStream, DeviceField, Extent, ShapeField, StridesField};
+use crate::roles::{AsStream, DeviceField, StridesField, signed};
 use crate::storage::{Memory, Storage};
 use crate::stream::StreamHandle;
 
-/// Collects what the fields of a struct say; `finish` checks it.
+/// Collects what the fields of a struct say; the shape comes last, and with it the check.
 #[must_use]
-pub struct Describe<'a, E = (), S = ()> {
+pub struct Describe<'a, S = ()> {
     memory: Memory,
     record: Option<&'a Record>,
     /// Whether `memory.range` says what is there; not so behind a raw pointer.
     bounded: bool,
-    shape: E,
     strides: S,
     in_bytes: bool,
     order: Order,
     stream: StreamHandle,
-}
-
-/// An extent from a field.
-///
-/// # Errors
-///
-/// When the number does not fit 64 bits with a sign.
-#[inline]
-pub fn extent<I: Extent>(extent: &I, field: &str) -> Result<i64> {
-    extent.to_i64().ok_or_else(|| {
-        Error::new(ErrorKind::Overflow, field, "a number above 2^63", "an extent that fits the address space")
-    })
-}
-
-/// Extents as the fields of a struct give them: an array, or a list that may have been refused.
-pub trait Extents {
-    /// The numbers.
-    type List: List + ?Sized;
-    /// The numbers, or why there are none.
-    fn list(&self) -> Result<&Self::List>;
-}
-
-impl<const N: usize> Extents for [i64; N] {
-    type List = Self;
-
-    #[inline]
-    fn list(&self) -> Result<&Self> {
-        Ok(self)
-    }
-}
-
-impl Extents for Result<Dims<i64>> {
-    type List = [i64];
-
-    #[inline]
-    fn list(&self) -> Result<&[i64]> {
-        match self {
-            Ok(list) => Ok(list),
-            Err(error) => Err(error.clone()),
-        }
-    }
 }
 
 /// Strides as the fields of a struct give them.
@@ -98,7 +56,6 @@ impl<'a> Describe<'a> {
             memory,
             record,
             bounded,
-            shape: (),
             strides: (),
             in_bytes: false,
             order: Order::C,
@@ -116,52 +73,27 @@ impl<'a> Describe<'a> {
     pub fn raw<D: DeviceField>(memory: RawMemory, device: &D) -> Self {
         Self::new(memory.on(device.device()), None, false)
     }
-}
 
-impl<'a, S> Describe<'a, (), S> {
     #[inline]
-    fn with_shape<E>(self, shape: E) -> Describe<'a, E, S> {
-        let Self { memory, record, bounded, shape: (), strides, in_bytes, order, stream } = self;
-        Describe { memory, record, bounded, shape, strides, in_bytes, order, stream }
-    }
-
-    /// `shape = [...]`.
-    #[inline]
-    pub fn extents<const N: usize>(self, extents: &[i64; N]) -> Describe<'a, [i64; N], S> {
-        self.with_shape(*extents)
-    }
-
-    /// The `shape` field.
-    #[inline]
-    pub fn shape<F: ShapeField>(self, shape: &F) -> Describe<'a, Result<Dims<i64>>, S> {
-        self.with_shape(shape.extents())
-    }
-}
-
-impl<'a, E> Describe<'a, E> {
-    #[inline]
-    fn with_strides<S>(self, strides: S, in_bytes: bool) -> Describe<'a, E, S> {
-        let Self { memory, record, bounded, shape, strides: (), in_bytes: _, order, stream } = self;
-        Describe { memory, record, bounded, shape, strides, in_bytes, order, stream }
+    fn with_strides<S>(self, strides: S, in_bytes: bool) -> Describe<'a, S> {
+        let Self { memory, record, bounded, strides: (), in_bytes: _, order, stream } = self;
+        Describe { memory, record, bounded, strides, in_bytes, order, stream }
     }
 
     /// The `strides` field.
     #[inline]
-    pub fn strides<F: StridesField>(self, strides: &F) -> Describe<'a, E, Result<Option<Dims<i64>>>> {
+    pub fn strides<F: StridesField>(self, strides: &F) -> Describe<'a, Result<Option<Dims<i64>>>> {
         self.with_strides(strides.strides(), false)
     }
 
     /// The `strides(bytes)` field.
     #[inline]
-    pub fn strides_in_bytes<F: StridesField>(
-        self,
-        strides: &F,
-    ) -> Describe<'a, E, Result<Option<Dims<i64>>>> {
+    pub fn strides_in_bytes<F: StridesField>(self, strides: &F) -> Describe<'a, Result<Option<Dims<i64>>>> {
         self.with_strides(strides.strides(), true)
     }
 }
 
-impl<E, S> Describe<'_, E, S> {
+impl<S> Describe<'_, S> {
     /// `order = "..."`.
     #[inline]
     pub fn order(mut self, order: Order) -> Self {
@@ -183,20 +115,39 @@ impl<E, S> Describe<'_, E, S> {
         self
     }
 
-    /// The facts.
+    /// `shape = [...]`, and the facts.
     ///
     /// # Errors
     ///
-    /// As [`Descriptor::validate`]; [`ErrorKind::Bounds`] when the shape needs more memory than the storage has.
+    /// [`ErrorKind::Overflow`](crate::ErrorKind::Overflow) for an extent that does not fit 64 bits with a sign; as
+    /// [`finish`](Self::finish).
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "the checks of a constant type vanish where it is known")]
-    pub fn finish(self) -> Result<Facts>
+    pub fn extents<const N: usize>(self, extents: [i128; N]) -> Result<Facts>
     where
-        E: Extents,
         S: Steps,
     {
-        let Self { memory, record, bounded, shape, strides, in_bytes, order, stream } = self;
-        let (shape, strides) = (shape.list()?, strides.list()?);
+        let mut shape = [0; N];
+        for (axis, extent) in extents.into_iter().enumerate() {
+            shape[axis] = signed("shape", axis, extent)?;
+        }
+        self.finish(&shape)
+    }
+
+    /// The facts of an array of this shape.
+    ///
+    /// # Errors
+    ///
+    /// As [`Descriptor::validate`]; [`ErrorKind::Bounds`](crate::ErrorKind::Bounds) when the shape needs more memory
+    /// than the storage has.
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "the checks of a constant type vanish where it is known")]
+    pub(crate) fn finish<L: List + ?Sized>(self, shape: &L) -> Result<Facts>
+    where
+        S: Steps,
+    {
+        let Self { memory, record, bounded, strides, in_bytes, order, stream } = self;
+        let strides = strides.list()?;
         let Memory { address, range, element, device, writes } = memory;
         let (device, memory) = (Some(device), bounded.then_some(range));
         let (dtype, padded) = (element.dtype, element.padded);

@@ -16,11 +16,7 @@ pub struct Gate<T>(PhantomData<T>);
 
 impl<T: Storage> Gate<T> {
     /// As [`FromImport::open`].
-    ///
-    /// # Errors
-    ///
-    /// As [`FromImport::open`].
-    pub fn open(from: &mut Arrival, wanted: &Wanted) -> Result<Opened<T>>
+    pub fn open(from: &mut Arrival, wanted: Wanted) -> Opened<T>
     where
         T: FromImport,
     {
@@ -30,42 +26,31 @@ impl<T: Storage> Gate<T> {
 
 impl<T: AsStream> Gate<T> {
     /// As [`FromStream::take`].
-    ///
-    /// # Errors
-    ///
-    /// As [`FromStream::take`].
-    pub fn stream(from: &mut Arrival, field: &str) -> Result<T>
+    pub fn stream(from: &mut Arrival) -> T
     where
         T: FromStream,
     {
-        T::take(from, field)
+        T::take(from)
     }
 }
 
 /// The functions of [`Gate`] for types that have no role at all. Code that names them does not compile.
 pub trait Unreached<T> {
     /// Never called.
-    ///
-    /// # Errors
-    ///
-    /// None.
-    fn open(_: &mut Arrival, _: &Wanted) -> Result<Opened<T>> {
+    fn open(_: &mut Arrival, _: Wanted) -> Opened<T> {
         unreachable!("the export half does not compile")
     }
 
     /// Never called.
-    ///
-    /// # Errors
-    ///
-    /// None.
-    fn stream(_: &mut Arrival, _: &str) -> Result<T> {
+    #[must_use]
+    fn stream(_: &mut Arrival) -> T {
         unreachable!("the export half does not compile")
     }
 }
 
 impl<T> Unreached<T> for Gate<T> {}
 
-/// The proof that an arrival fits a storage, with which the storage is taken.
+/// The storage of an arrival that was compared with it.
 #[must_use]
 pub struct Opened<T> {
     take: fn(&mut Arrival) -> Result<T>,

@@ -156,9 +156,9 @@ pub trait FromImport: Storage + Sized {
 
     /// The derive's call on the way in, before anything is taken.
     #[doc(hidden)]
-    fn open(from: &mut Arrival, wanted: &Wanted) -> Result<Opened<Self>> {
-        from.open::<Self>(wanted)?;
-        Ok(Opened::new(Arrival::storage::<Self>))
+    fn open(from: &mut Arrival, wanted: Wanted) -> Opened<Self> {
+        from.open::<Self>(wanted);
+        Opened::new(Arrival::storage::<Self>)
     }
 }
 

@@ -8,13 +8,15 @@
 //!     unsafe impl __p::CudaArray for Image {
 //!         fn facts(&self) -> __p::Result<__p::Facts> {
 //!             let __d = <Vec<f32> as __p::Storage>::describe(&self.pixels);
-//!             let __d = __d.extents(&[<usize as __p::Extent>::tell(&self.height, "height")?, 3]);
-//!             __d.finish()
+//!             __d.extents([<usize as __p::Extent>::tell(&self.height), 3])
 //!         }
 //!     }
 //!     impl __p::FromArray for Image { .. }
 //! };
 //! ```
+//!
+//! The runtime keeps what does not fit until the last call, so no other call branches: a compiler is done sooner with
+//! code that does not.
 //!
 //! Each call names the field's type as `<Type as __p::Role>`, with the user's tokens. When the type does not have the
 //! role, rustc blames that type, once: the two halves name the same bound, and equal errors are printed once.
@@ -43,9 +45,15 @@ pub(crate) fn expand(model: &Model<'_>) -> TokenStream {
         model.directions.exports(),
         model.directions.imports(),
     );
+    let unreached = model.asks_through_gate().then(|| {
+        own!(
+            use __p::Unreached as _;
+        )
+    });
     own! {
         const _: () = {
             use #krate::__private as __p;
+            #unreached
             #export
             #import
             #python
@@ -59,7 +67,7 @@ fn export(model: &Model<'_>) -> TokenStream {
     let generics = generics::bounded(&model.generics, &generics::export_bounds(model));
     let (parameters, arguments, clause) = generics.split_for_impl();
     let describe = describe(&model.data);
-    let shape = tell_shape(&model.shape);
+    let facts = facts(&model.shape);
     let strides = tell_strides(&model.strides);
     let order = tell_order(&model.order);
     let stream = tell_stream(&model.stream);
@@ -71,13 +79,12 @@ fn export(model: &Model<'_>) -> TokenStream {
         unsafe impl #parameters __p::CudaArray for #ident #arguments #clause {
             fn facts(&self) -> __p::Result<__p::Facts> {
                 #describe
-                #shape
                 #strides
                 #order
                 #stream
                 #access
                 #owner
-                __d.finish()
+                #facts
             }
         }
     }
@@ -89,7 +96,8 @@ fn import(model: &Model<'_>) -> TokenStream {
     let generics = generics::bounded(&model.generics, &generics::import_bounds(model));
     let (parameters, arguments, clause) = generics.split_for_impl();
     let open = open(model, &wanted(model));
-    let checks = checks(&model.shape);
+    let literals = literals(&model.shape);
+    let check = model.runs_user_code().then(|| own!(__p::Arrival::check(__a)?;));
     let fills = model.fills.iter().map(fill);
     own! {
         #[automatically_derived]
@@ -97,7 +105,8 @@ fn import(model: &Model<'_>) -> TokenStream {
         impl #parameters __p::FromArray for #ident #arguments #clause {
             fn assemble(__a: &mut __p::Arrival) -> __p::Result<Self> {
                 #open
-                #checks
+                #literals
+                #check
                 __p::Ok(Self { #(#fills,)* })
             }
         }
@@ -134,19 +143,19 @@ fn tell(field: &Role<'_>, role: &str, verb: &str) -> TokenStream {
     own!(let __d = <#ty as __p::#role>::#verb(&self.#member, __d);)
 }
 
-fn tell_shape(shape: &Shape<'_>) -> TokenStream {
-    let axes = match shape {
-        Shape::Field(field) => return tell(field, "ShapeField", "tell"),
-        Shape::Extents(axes) => axes.iter().map(|axis| match axis {
-            Axis::Field(Role { member, ty, name }) => own!(<#ty as __p::Extent>::tell(&self.#member, #name)?),
-            Axis::Const(constant) => {
-                let name = constant.to_string();
-                own!(__p::Extent::tell(&#constant, #name)?)
-            }
-            Axis::Literal(extent) => self::extent(*extent),
-        }),
-    };
-    own!(let __d = __d.extents(&[#(#axes),*]);)
+/// The last call, which has the shape.
+fn facts(shape: &Shape<'_>) -> TokenStream {
+    match shape {
+        Shape::Field(Role { member, ty, .. }) => own!(<#ty as __p::ShapeField>::finish(&self.#member, __d)),
+        Shape::Extents(axes) => {
+            let axes = axes.iter().map(|axis| match axis {
+                Axis::Field(Role { member, ty, .. }) => own!(<#ty as __p::Extent>::tell(&self.#member)),
+                Axis::Const(constant) => own!(__p::Extent::tell(&#constant)),
+                Axis::Literal(extent) => self::extent(*extent),
+            });
+            own!(__d.extents([#(#axes),*]))
+        }
+    }
 }
 
 fn tell_strides(strides: &Strides<'_>) -> TokenStream {
@@ -189,41 +198,41 @@ fn see_owner(owner: &Owner<'_>) -> TokenStream {
     }
 }
 
-/// What an import demands: `__p::Wanted::new()` and calls on it.
+/// What an import demands.
 fn wanted(model: &Model<'_>) -> TokenStream {
-    let rank = match &model.shape {
-        Shape::Field(_) => TokenStream::new(),
+    let axes = match &model.shape {
+        Shape::Field(_) => own!(__p::None),
         Shape::Extents(axes) => {
-            let rank = Literal::usize_unsuffixed(axes.len());
-            own!(.rank(#rank))
+            let count = Literal::usize_unsuffixed(axes.len());
+            own!(__p::Some(#count))
         }
     };
-    let strides = match model.demand() {
-        Demand::Any => own!(.any_strides()),
+    let order = match model.demand() {
+        Demand::Any => own!(__p::None),
         Demand::Order(order) => {
             let order = self::order(order);
-            own!(.order(#order))
+            own!(__p::Some(#order))
         }
     };
-    own!(__p::Wanted::new() #rank #strides)
+    own!(__p::Wanted { axes: #axes, order: #order })
 }
 
 /// The call that refuses what cannot be the data of this struct.
 fn open(model: &Model<'_>, wanted: &TokenStream) -> TokenStream {
     match &model.data {
         Data::Storage(Role { ty, .. }, Asks::ThroughGate) => {
-            let open = gated(ty, "open", own!(__a, &#wanted));
+            let open = gated(ty, "open", own!(__a, #wanted));
             own!(let __s = #open;)
         }
         Data::Storage(Role { ty, .. }, Asks::Directly) => {
-            own!(let __s = <#ty as __p::FromImport>::open(__a, &#wanted)?;)
+            own!(let __s = <#ty as __p::FromImport>::open(__a, #wanted);)
         }
         Data::Raw { pointer: Role { ty, .. }, pointee: Pointee::Typed, .. } => {
-            own!(<#ty as __p::RawPointer>::open(__a, &#wanted)?;)
+            own!(<#ty as __p::RawPointer>::open(__a, #wanted);)
         }
         Data::Raw { pointer: Role { ty, .. }, pointee: Pointee::Element(element), .. } => {
             let check = check_element(Pointee::Element(element));
-            own!(#check <#ty as __p::RawAddress>::open::<#element>(__a, &#wanted)?;)
+            own!(#check <#ty as __p::RawAddress>::open::<#element>(__a, #wanted);)
         }
     }
 }
@@ -237,7 +246,7 @@ fn check_element(pointee: Pointee<'_>) -> TokenStream {
     }
 }
 
-/// `<__p::Gate<Type>>::verb(arguments)?`, all of it placed on the type.
+/// `<__p::Gate<Type>>::verb(arguments)`, all of it placed on the type.
 ///
 /// `Gate<T>` has this function twice. One asks for the import role, and is there only when `T` has the export role. The
 /// other is always there, asks for nothing and is never called: it is chosen when `T` has no export role either, which
@@ -248,33 +257,33 @@ fn gated(ty: &Type, verb: &str, arguments: TokenStream) -> TokenStream {
     let mut arguments = Group::new(Delimiter::Parenthesis, arguments);
     arguments.set_span(end);
     let head = quote_spanned!(start=> <__p::Gate<);
-    let tail = quote_spanned!(end=> >>::#verb #arguments ?);
-    own!({ use __p::Unreached as _; #head #ty #tail })
+    let tail = quote_spanned!(end=> >>::#verb #arguments);
+    own!(#head #ty #tail)
 }
 
 /// The extents that an import does not store in a field.
-fn checks(shape: &Shape<'_>) -> TokenStream {
+fn literals(shape: &Shape<'_>) -> TokenStream {
     let Shape::Extents(axes) = shape else { return TokenStream::new() };
     let is_named = |other: &Axis<'_>, name: &str| matches!(other, Axis::Field(field) if field.name == name);
-    let checks = axes.iter().enumerate().map(|(at, axis)| {
+    let literals = axes.iter().enumerate().map(|(at, axis)| {
         let index = Literal::usize_unsuffixed(at);
         match axis {
             Axis::Literal(extent) => {
                 let extent = self::extent(*extent);
-                own!(__p::Arrival::literal(__a, #index, #extent)?;)
+                own!(__p::Arrival::literal(__a, #index, #extent);)
             }
-            Axis::Const(name) => own!(__p::Arrival::literal(__a, #index, #name)?;),
+            Axis::Const(name) => own!(__p::Arrival::literal(__a, #index, #name);),
             Axis::Field(Role { name, .. }) => match axes[..at].iter().position(|other| is_named(other, name))
             {
                 None => TokenStream::new(),
                 Some(first) => {
                     let first = Literal::usize_unsuffixed(first);
-                    own!(__p::Arrival::same_extent(__a, #first, #index, #name)?;)
+                    own!(__p::Arrival::same_extent(__a, #first, #index, #name);)
                 }
             },
         }
     });
-    checks.collect()
+    literals.collect()
 }
 
 /// `field: value`.
@@ -282,33 +291,38 @@ fn fill(fill: &Fill<'_>) -> TokenStream {
     let value = match &fill.with {
         With::Extent(Role { ty, name, .. }, axis) => {
             let axis = Literal::usize_unsuffixed(*axis);
-            own!(<#ty as __p::Extent>::take(__a, #axis, #name)?)
+            own!(<#ty as __p::Extent>::take(__a, #axis, #name))
         }
-        With::Shape(field) => take(field, "ShapeField", "take"),
-        With::Strides(field, Unit::Elements) => take(field, "StridesField", "take"),
-        With::Strides(field, Unit::Bytes) => take(field, "StridesField", "take_in_bytes"),
-        With::Stream(Role { ty, name, .. }, Asks::ThroughGate) => gated(ty, "stream", own!(__a, #name)),
-        With::Stream(field, Asks::Directly) => take(field, "FromStream", "take"),
+        With::Shape(Role { ty, name, .. }) => own!(<#ty as __p::ShapeField>::take(__a, #name)),
+        With::Strides(Role { ty, name, .. }, unit) => {
+            let verb = match unit {
+                Unit::Elements => word("take"),
+                Unit::Bytes => word("take_in_bytes"),
+            };
+            own!(<#ty as __p::StridesField>::#verb(__a, #name))
+        }
+        With::Stream(Role { ty, .. }, Asks::ThroughGate) => gated(ty, "stream", own!(__a)),
+        With::Stream(field, Asks::Directly) => take(field, "FromStream"),
         With::OwnStream(Role { ty, name, .. }, value) => {
             let value = initial(value);
-            own!(<#ty as __p::AsStream>::receive(#value, __a, #name)?)
+            own!(<#ty as __p::AsStream>::receive(#value, __a, #name))
         }
-        With::Device(field) => take(field, "DeviceField", "take"),
+        With::Device(field) => take(field, "DeviceField"),
         With::Initial(value) => initial(value),
         With::Storage => own!(__s.take(__a)?),
-        With::Pointer(field, Pointee::Typed) => take(field, "RawPointer", "take"),
-        With::Pointer(field, Pointee::Element(_)) => take(field, "RawAddress", "take"),
-        With::Owner(field) => take(field, "FromOwner", "take"),
+        With::Pointer(field, Pointee::Typed) => take(field, "RawPointer"),
+        With::Pointer(field, Pointee::Element(_)) => take(field, "RawAddress"),
+        With::Owner(Role { ty, .. }) => own!(<#ty as __p::FromOwner>::take(__a)?),
     };
     let member = &fill.member;
     own!(#member: #value)
 }
 
-/// `<Type as __p::Role>::verb(__a, "field")?`
-fn take(field: &Role<'_>, role: &str, verb: &str) -> TokenStream {
-    let Role { ty, name, .. } = field;
-    let (role, verb) = (word(role), word(verb));
-    own!(<#ty as __p::#role>::#verb(__a, #name)?)
+/// `<Type as __p::Role>::take(__a)`
+fn take(field: &Role<'_>, role: &str) -> TokenStream {
+    let Role { ty, .. } = field;
+    let role = word(role);
+    own!(<#ty as __p::#role>::take(__a))
 }
 
 fn initial(initial: &Initial<'_>) -> TokenStream {

@@ -136,6 +136,23 @@ impl Model<'_> {
     }
 }
 
+impl Model<'_> {
+    /// Whether an import asks for a role through the gate.
+    pub(crate) fn asks_through_gate(&self) -> bool {
+        let gated = |fill: &Fill<'_>| match fill.with {
+            With::Stream(_, asks) => matches!(asks, Asks::ThroughGate),
+            With::Storage => matches!(self.data, Data::Storage(_, Asks::ThroughGate)),
+            _ => false,
+        };
+        self.fills.iter().any(gated)
+    }
+
+    /// Whether an import calls for a value that has nothing to do with it, which a refused import should not.
+    pub(crate) fn runs_user_code(&self) -> bool {
+        self.fills.iter().any(|fill| matches!(fill.with, With::OwnStream(..) | With::Initial(_)))
+    }
+}
+
 /// Where work on the data is pending.
 pub(crate) enum Stream<'a> {
     /// Nobody says: nothing is.

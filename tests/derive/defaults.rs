@@ -81,3 +81,27 @@ fn a_default_is_not_asked_for_when_the_import_is_refused() {
     let pair = Pair::from_import(import).unwrap();
     assert_eq!((pair.asked, pair.values), (0, count(2)));
 }
+
+#[derive(CudaArray)]
+#[cuda_array(shape = [len, 2])]
+struct Pairs {
+    #[cuda_array(data)]
+    values: Vec<f32>,
+    len: u8,
+    #[cuda_array(default = never())]
+    label: String,
+}
+
+fn never() -> String {
+    unreachable!("the import was refused")
+}
+
+/// An import that does not fit runs no code of the user.
+#[test]
+fn a_refused_import_calls_for_no_default() {
+    for (shape, place) in [(&[6][..], "shape"), (&[2, 3], "shape[1]")] {
+        let (import, _) = Foreign::new(&count(6), shape).send();
+        let refused = Pairs::from_import(import).map(|pairs| pairs.label).unwrap_err();
+        assert_eq!((refused.error.place(), refused.value.facts().ndim()), (place, shape.len()));
+    }
+}

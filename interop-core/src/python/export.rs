@@ -14,6 +14,7 @@ use crate::device::{Device, DeviceType};
 use crate::dlpack::{Access, Legacy, ManagedTensor, Versioned, export as pack};
 use crate::error::{Error, ErrorKind};
 use crate::facts::Facts;
+use crate::roles::ShapeField;
 use crate::stream::StreamHandle;
 
 /// The arguments of `__dlpack__`, read but not yet compared with an array.
@@ -153,6 +154,6 @@ fn copied(facts: &Facts) -> PyResult<(Facts, HostBuffer)> {
     }
     // SAFETY: the array vouches that its memory is live, or it is in `staged`; and the host can reach it.
     let buffer = unsafe { HostBuffer::copy_of(&flat) }?;
-    let facts = Describe::storage(&buffer).shape(&flat.shape().to_vec()).finish()?;
+    let facts = flat.shape().to_vec().finish(Describe::storage(&buffer))?;
     Ok((facts, buffer))
 }

@@ -30,6 +30,7 @@ use crate::dtype::DType;
 use crate::error::{Error, ErrorKind, Result};
 use crate::facts::Facts;
 use crate::import::Import;
+use crate::roles::ShapeField;
 use crate::stream::StreamHandle;
 
 /// The name of the capsule around a table.
@@ -292,7 +293,7 @@ unsafe fn zeroed(prototype: *const DLTensor) -> Result<ManagedTensor<Versioned>>
         shape.push(extent);
     }
     let buffer = HostBuffer::zeroed(dtype, numel(&shape, dtype)?)?;
-    let facts = Describe::storage(&buffer).shape(&shape).finish()?;
+    let facts = shape.finish(Describe::storage(&buffer))?;
     // SAFETY: the buffer is what the facts describe, and nobody else has it.
     Ok(unsafe { export(&facts, buffer, Access::Owned) }?)
 }

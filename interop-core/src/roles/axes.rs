@@ -1,9 +1,10 @@
 //! Extents, shapes and strides.
 
 use crate::arrival::Arrival;
-use crate::describe::{Describe, extent};
+use crate::describe::{Describe, Steps};
 use crate::dims::Dims;
 use crate::error::{Error, ErrorKind, Result};
+use crate::facts::Facts;
 
 /// An extent: a field named in `shape = [...]`.
 #[diagnostic::on_unimplemented(
@@ -11,30 +12,23 @@ use crate::error::{Error, ErrorKind, Result};
     label = "not an integer type",
     note = "a field that `shape = [...]` names is one of `usize`, `u8`…`u64`, `isize`, `i8`…`i64`"
 )]
-pub trait Extent: Copy {
-    /// The extent as the protocols count it; `None` where it does not fit.
-    fn to_i64(self) -> Option<i64>;
+pub trait Extent: Copy + Default {
+    /// The derive's call on the way out: the extent, in a type that holds all others.
+    fn tell(&self) -> i128;
     /// The type's own form of an extent; `None` where it does not fit.
     fn from_usize(extent: usize) -> Option<Self>;
 
-    /// The derive's call on the way out.
-    #[doc(hidden)]
-    #[inline]
-    fn tell(&self, field: &str) -> Result<i64> {
-        extent(self, field)
-    }
-
     /// The derive's call on the way in.
     #[doc(hidden)]
-    fn take(from: &mut Arrival, axis: usize, field: &str) -> Result<Self> {
+    fn take(from: &mut Arrival, axis: usize, field: &'static str) -> Self {
         from.extent(axis, field)
     }
 }
 
 /// A stride: an item of a `strides` field.
-pub trait Stride: Copy {
-    /// The stride as the protocols count it; `None` where it does not fit.
-    fn to_i64(self) -> Option<i64>;
+pub trait Stride: Copy + Default {
+    /// The stride, in a type that holds all others.
+    fn to_i128(self) -> i128;
     /// The type's own form of a stride; `None` where it does not fit.
     fn from_isize(stride: isize) -> Option<Self>;
 }
@@ -44,8 +38,9 @@ macro_rules! integers {
         $(
             impl Extent for $int {
                 #[inline]
-                fn to_i64(self) -> Option<i64> {
-                    i64::try_from(self).ok()
+                #[allow(clippy::cast_lossless, reason = "`usize` has no `From` into `i128`")]
+                fn tell(&self) -> i128 {
+                    *self as i128
                 }
 
                 fn from_usize(extent: usize) -> Option<Self> {
@@ -55,8 +50,9 @@ macro_rules! integers {
 
             impl Stride for $int {
                 #[inline]
-                fn to_i64(self) -> Option<i64> {
-                    i64::try_from(self).ok()
+                #[allow(clippy::cast_lossless, reason = "`usize` has no `From` into `i128`")]
+                fn to_i128(self) -> i128 {
+                    self as i128
                 }
 
                 fn from_isize(stride: isize) -> Option<Self> {
@@ -72,14 +68,16 @@ integers!(u8 u16 u32 u64 usize i8 i16 i32 i64 isize);
 /// A list with one item an axis: what `shape` and `strides` fields are made of.
 pub trait AxisList: Sized {
     /// The type of an item.
-    type Item: Copy;
+    type Item: Copy + Default;
     /// The items.
     fn items(&self) -> &[Self::Item];
     /// The list of `len` items; `None` from `item`, or a length that the list cannot have, is handed on.
     fn collect(len: usize, item: impl FnMut(usize) -> Result<Self::Item>) -> Result<Self>;
+    /// A list of zeros, of any length.
+    fn blank() -> Self;
 }
 
-impl<I: Copy> AxisList for Vec<I> {
+impl<I: Copy + Default> AxisList for Vec<I> {
     type Item = I;
 
     #[inline]
@@ -90,9 +88,13 @@ impl<I: Copy> AxisList for Vec<I> {
     fn collect(len: usize, item: impl FnMut(usize) -> Result<I>) -> Result<Self> {
         (0..len).map(item).collect()
     }
+
+    fn blank() -> Self {
+        Self::default()
+    }
 }
 
-impl<I: Copy> AxisList for Box<[I]> {
+impl<I: Copy + Default> AxisList for Box<[I]> {
     type Item = I;
 
     #[inline]
@@ -103,9 +105,13 @@ impl<I: Copy> AxisList for Box<[I]> {
     fn collect(len: usize, item: impl FnMut(usize) -> Result<I>) -> Result<Self> {
         (0..len).map(item).collect()
     }
+
+    fn blank() -> Self {
+        Self::default()
+    }
 }
 
-impl<I: Copy, const N: usize> AxisList for [I; N] {
+impl<I: Copy + Default, const N: usize> AxisList for [I; N] {
     type Item = I;
 
     #[inline]
@@ -120,6 +126,10 @@ impl<I: Copy, const N: usize> AxisList for [I; N] {
         }
         let items: Vec<I> = (0..len).map(item).collect::<Result<_>>()?;
         Ok(Self::try_from(items).unwrap_or_else(|_| unreachable!("the length was compared")))
+    }
+
+    fn blank() -> Self {
+        [I::default(); N]
     }
 }
 
@@ -142,17 +152,19 @@ pub trait ShapeField: Sized {
     ///
     /// When the field cannot hold their number, or one of them.
     fn from_extents(extents: &[usize], field: &str) -> Result<Self>;
+    /// Some field, for a struct that is not made in the end.
+    fn blank() -> Self;
 
-    /// The derive's call on the way out.
+    /// The derive's last call on the way out.
     #[doc(hidden)]
     #[inline]
-    fn tell<'a, S>(&self, to: Describe<'a, (), S>) -> Describe<'a, Result<Dims<i64>>, S> {
-        to.shape(self)
+    fn finish<S: Steps>(&self, of: Describe<'_, S>) -> Result<Facts> {
+        of.finish(&*self.extents()?)
     }
 
     /// The derive's call on the way in.
     #[doc(hidden)]
-    fn take(from: &mut Arrival, field: &str) -> Result<Self> {
+    fn take(from: &mut Arrival, field: &'static str) -> Self {
         from.shape(field)
     }
 }
@@ -164,13 +176,17 @@ impl<L: AxisList<Item: Extent>> ShapeField for L {
         let items = self.items();
         let mut extents = Dims::zeroed(items.len());
         for (axis, (extent, item)) in extents.iter_mut().zip(items).enumerate() {
-            *extent = item.to_i64().ok_or_else(|| too_great("shape", axis))?;
+            *extent = signed("shape", axis, item.tell())?;
         }
         Ok(extents)
     }
 
     fn from_extents(extents: &[usize], field: &str) -> Result<Self> {
         Self::collect(extents.len(), |axis| extent_of(extents[axis], field))
+    }
+
+    fn blank() -> Self {
+        AxisList::blank()
     }
 }
 
@@ -193,30 +209,32 @@ pub trait StridesField: Sized {
     ///
     /// When the field cannot hold their number, or one of them.
     fn from_strides(strides: &[isize], field: &str) -> Result<Self>;
+    /// Some field, for a struct that is not made in the end.
+    fn blank() -> Self;
 
     /// The derive's call on the way out.
     #[doc(hidden)]
     #[inline]
-    fn tell<'a, E>(&self, to: Describe<'a, E>) -> Describe<'a, E, Result<Option<Dims<i64>>>> {
+    fn tell<'a>(&self, to: Describe<'a>) -> Describe<'a, Result<Option<Dims<i64>>>> {
         to.strides(self)
     }
 
     /// The derive's call on the way out, for `strides(bytes)`.
     #[doc(hidden)]
     #[inline]
-    fn tell_in_bytes<'a, E>(&self, to: Describe<'a, E>) -> Describe<'a, E, Result<Option<Dims<i64>>>> {
+    fn tell_in_bytes<'a>(&self, to: Describe<'a>) -> Describe<'a, Result<Option<Dims<i64>>>> {
         to.strides_in_bytes(self)
     }
 
     /// The derive's call on the way in.
     #[doc(hidden)]
-    fn take(from: &mut Arrival, field: &str) -> Result<Self> {
+    fn take(from: &mut Arrival, field: &'static str) -> Self {
         from.strides(field)
     }
 
     /// The derive's call on the way in, for `strides(bytes)`.
     #[doc(hidden)]
-    fn take_in_bytes(from: &mut Arrival, field: &str) -> Result<Self> {
+    fn take_in_bytes(from: &mut Arrival, field: &'static str) -> Self {
         from.strides_in_bytes(field)
     }
 }
@@ -228,7 +246,7 @@ impl<L: AxisList<Item: Stride>> StridesField for L {
         let items = self.items();
         let mut strides = Dims::zeroed(items.len());
         for (axis, (stride, item)) in strides.iter_mut().zip(items).enumerate() {
-            *stride = item.to_i64().ok_or_else(|| too_great("strides", axis))?;
+            *stride = signed("strides", axis, item.to_i128())?;
         }
         Ok(Some(strides))
     }
@@ -242,6 +260,10 @@ impl<L: AxisList<Item: Stride>> StridesField for L {
             })
         })
     }
+
+    fn blank() -> Self {
+        AxisList::blank()
+    }
 }
 
 #[diagnostic::do_not_recommend]
@@ -254,16 +276,22 @@ impl<L: AxisList<Item: Stride>> StridesField for Option<L> {
     fn from_strides(strides: &[isize], field: &str) -> Result<Self> {
         L::from_strides(strides, field).map(Some)
     }
+
+    fn blank() -> Self {
+        None
+    }
+}
+
+/// An extent or stride as the protocols count it.
+#[inline]
+pub(crate) fn signed(what: &str, axis: usize, number: i128) -> Result<i64> {
+    i64::try_from(number).map_err(|_| too_great(what, axis, number))
 }
 
 #[cold]
-fn too_great(what: &str, axis: usize) -> Error {
-    Error::new(
-        ErrorKind::Overflow,
-        format_args!("{what}[{axis}]"),
-        "a number above 2^63",
-        "a signed 64-bit number",
-    )
+fn too_great(what: &str, axis: usize, number: i128) -> Error {
+    let allowed = "a number that fits 64 bits with a sign";
+    Error::new(ErrorKind::Overflow, format_args!("{what}[{axis}]"), number, allowed)
 }
 
 /// An extent in the form of a field.

@@ -8,8 +8,8 @@ mod place;
 mod pointer;
 mod stream;
 
-pub(crate) use axes::extent_of;
 pub use axes::{Extent, ShapeField, StridesField};
+pub(crate) use axes::{extent_of, signed};
 pub use place::{DeviceField, FromOwner};
 pub use pointer::{RawAddress, RawPointer};
 pub use stream::{AsStream, FromStream};

@@ -27,8 +27,8 @@ pub trait DeviceField: Sized {
 
     /// The derive's call on the way in.
     #[doc(hidden)]
-    fn take(from: &mut Arrival, _field: &str) -> Result<Self> {
-        from.device()
+    fn take(from: &mut Arrival) -> Self {
+        Self::from_device(from.device())
     }
 }
 
@@ -54,7 +54,7 @@ pub trait FromOwner: Sized {
 
     /// The derive's call on the way in.
     #[doc(hidden)]
-    fn take(from: &mut Arrival, _field: &str) -> Result<Self> {
+    fn take(from: &mut Arrival) -> Result<Self> {
         from.owner()
     }
 }

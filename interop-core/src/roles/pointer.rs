@@ -7,7 +7,6 @@ use core::ptr::NonNull;
 use crate::arrival::{Arrival, Wanted};
 use crate::descriptor::Writes;
 use crate::element::Element;
-use crate::error::Result;
 use crate::raw::RawMemory;
 
 /// A raw pointer: the type of a `data(unsafe_raw)` field.
@@ -40,14 +39,14 @@ pub trait RawPointer: Copy {
 
     /// The derive's call on the way in, before anything is taken.
     #[doc(hidden)]
-    fn open(from: &mut Arrival, wanted: &Wanted) -> Result<()> {
-        from.open_raw::<Self>(wanted)
+    fn open(from: &mut Arrival, wanted: Wanted) {
+        from.open_raw::<Self>(wanted);
     }
 
     /// The derive's call on the way in.
     #[doc(hidden)]
-    fn take(from: &mut Arrival, field: &str) -> Result<Self> {
-        from.raw_pointer(field)
+    fn take(from: &mut Arrival) -> Self {
+        Self::from_address(from.address())
     }
 }
 
@@ -115,14 +114,14 @@ pub trait RawAddress: Copy {
 
     /// The derive's call on the way in, before anything is taken.
     #[doc(hidden)]
-    fn open<T: Element>(from: &mut Arrival, wanted: &Wanted) -> Result<()> {
-        from.open_address::<T, Self>(wanted)
+    fn open<T: Element>(from: &mut Arrival, wanted: Wanted) {
+        from.open_address::<T>(wanted);
     }
 
     /// The derive's call on the way in.
     #[doc(hidden)]
-    fn take(from: &mut Arrival, field: &str) -> Result<Self> {
-        from.raw_address(field)
+    fn take(from: &mut Arrival) -> Self {
+        Self::from_address(from.address())
     }
 }
 

@@ -2,7 +2,6 @@
 
 use crate::arrival::Arrival;
 use crate::describe::Describe;
-use crate::error::Result;
 use crate::stream::StreamHandle;
 
 /// A `stream` field, on the way out.
@@ -18,7 +17,7 @@ pub trait AsStream {
     /// The derive's call on the way out.
     #[doc(hidden)]
     #[inline]
-    fn tell<'a, E, S>(&self, to: Describe<'a, E, S>) -> Describe<'a, E, S>
+    fn tell<'a, S>(&self, to: Describe<'a, S>) -> Describe<'a, S>
     where
         Self: Sized,
     {
@@ -27,13 +26,14 @@ pub trait AsStream {
 
     /// The derive's call on the way in, for `stream, default = ...`: the struct's own stream.
     #[doc(hidden)]
-    fn receive(self, from: &mut Arrival, field: &str) -> Result<Self>
+    #[must_use]
+    fn receive(self, from: &mut Arrival, field: &'static str) -> Self
     where
         Self: Sized,
     {
         // The struct's own stream waits for the work that is pending on what arrives.
-        from.order_before(self.as_stream(), field)?;
-        Ok(self)
+        from.order_before(self.as_stream(), field);
+        self
     }
 }
 
@@ -49,8 +49,8 @@ pub trait FromStream: Sized {
 
     /// The derive's call on the way in.
     #[doc(hidden)]
-    fn take(from: &mut Arrival, field: &str) -> Result<Self> {
-        from.stream(field)
+    fn take(from: &mut Arrival) -> Self {
+        Self::from_stream(from.stream())
     }
 }
 

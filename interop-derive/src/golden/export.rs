@@ -20,11 +20,10 @@ const _: () = {
     unsafe impl<'a> __p::CudaArray for Table<'a> {
         fn facts(&self) -> __p::Result<__p::Facts> {
             let __d = <&'static [f32] as __p::Storage>::describe(&self.cells);
-            let __d = <[usize; 2] as __p::ShapeField>::tell(&self.shape, __d);
             let __d = <Stream as __p::AsStream>::tell(&self.stream, __d);
             let __d = __d.readonly();
             let _ = &self.context;
-            __d.finish()
+            <[usize; 2] as __p::ShapeField>::finish(&self.shape, __d)
         }
     }
 };

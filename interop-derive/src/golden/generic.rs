@@ -26,16 +26,12 @@ const _: () = {
     {
         fn facts(&self) -> __p::Result<__p::Facts> {
             let __d = <Lease<T> as __p::Storage>::describe(&self.values);
-            let __d = __d
-                .extents(
-                    &[
-                        <L as __p::Extent>::tell(&self.n, "n")?,
-                        <L as __p::Extent>::tell(&self.n, "n")?,
-                        __p::Extent::tell(&C, "C")?,
-                        <usize as __p::Extent>::tell(&self.len, "len")?,
-                    ],
-                );
-            __d.finish()
+            __d.extents([
+                <L as __p::Extent>::tell(&self.n),
+                <L as __p::Extent>::tell(&self.n),
+                __p::Extent::tell(&C),
+                <usize as __p::Extent>::tell(&self.len),
+            ])
         }
     }
     #[automatically_derived]
@@ -51,13 +47,17 @@ const _: () = {
                 T,
             > as __p::FromImport>::open(
                 __a,
-                &__p::Wanted::new().rank(4).order(__p::Order::C),
-            )?;
-            __p::Arrival::same_extent(__a, 0, 1, "n")?;
-            __p::Arrival::literal(__a, 2, C)?;
+                __p::Wanted {
+                    axes: __p::Some(4),
+                    order: __p::Some(__p::Order::C),
+                },
+            );
+            __p::Arrival::same_extent(__a, 0, 1, "n");
+            __p::Arrival::literal(__a, 2, C);
+            __p::Arrival::check(__a)?;
             __p::Ok(Self {
-                n: <L as __p::Extent>::take(__a, 0, "n")?,
-                len: <usize as __p::Extent>::take(__a, 3, "len")?,
+                n: <L as __p::Extent>::take(__a, 0, "n"),
+                len: <usize as __p::Extent>::take(__a, 3, "len"),
                 marker: <PhantomData<&'a M> as __p::Default>::default(),
                 values: __s.take(__a)?,
             })

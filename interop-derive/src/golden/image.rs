@@ -17,6 +17,7 @@ struct Image<S = Vec<f32>> {
 
 const _: () = {
     use ::interop_core::__private as __p;
+    use __p::Unreached as _;
     #[automatically_derived]
     unsafe impl<S> __p::CudaArray for Image<S>
     where
@@ -24,16 +25,12 @@ const _: () = {
     {
         fn facts(&self) -> __p::Result<__p::Facts> {
             let __d = <S as __p::Storage>::describe(&self.pixels);
-            let __d = __d
-                .extents(
-                    &[
-                        <usize as __p::Extent>::tell(&self.height, "height")?,
-                        <u32 as __p::Extent>::tell(&self.width, "width")?,
-                        3,
-                    ],
-                );
             let __d = <StreamHandle as __p::AsStream>::tell(&self.stream, __d);
-            __d.finish()
+            __d.extents([
+                <usize as __p::Extent>::tell(&self.height),
+                <u32 as __p::Extent>::tell(&self.width),
+                3,
+            ])
         }
     }
     #[automatically_derived]
@@ -44,16 +41,17 @@ const _: () = {
         fn assemble(__a: &mut __p::Arrival) -> __p::Result<Self> {
             let __s = <S as __p::FromImport>::open(
                 __a,
-                &__p::Wanted::new().rank(3).order(__p::Order::C),
-            )?;
-            __p::Arrival::literal(__a, 2, 3)?;
-            __p::Ok(Self {
-                height: <usize as __p::Extent>::take(__a, 0, "height")?,
-                width: <u32 as __p::Extent>::take(__a, 1, "width")?,
-                stream: {
-                    use __p::Unreached as _;
-                    <__p::Gate<StreamHandle>>::stream(__a, "stream")?
+                __p::Wanted {
+                    axes: __p::Some(3),
+                    order: __p::Some(__p::Order::C),
                 },
+            );
+            __p::Arrival::literal(__a, 2, 3);
+            __p::Arrival::check(__a)?;
+            __p::Ok(Self {
+                height: <usize as __p::Extent>::take(__a, 0, "height"),
+                width: <u32 as __p::Extent>::take(__a, 1, "width"),
+                stream: <__p::Gate<StreamHandle>>::stream(__a),
                 title: <String as __p::Default>::default(),
                 taken: Instant::now(),
                 pixels: __s.take(__a)?,

@@ -20,11 +20,17 @@ const _: () = {
         fn assemble(__a: &mut __p::Arrival) -> __p::Result<Self> {
             let __s = <Lease<
                 f32,
-            > as __p::FromImport>::open(__a, &__p::Wanted::new().any_strides())?;
+            > as __p::FromImport>::open(
+                __a,
+                __p::Wanted {
+                    axes: __p::None,
+                    order: __p::None,
+                },
+            );
             __p::Ok(Self {
-                shape: <Vec<usize> as __p::ShapeField>::take(__a, "shape")?,
-                strides: <Vec<isize> as __p::StridesField>::take(__a, "strides")?,
-                stream: <StreamHandle as __p::FromStream>::take(__a, "stream")?,
+                shape: <Vec<usize> as __p::ShapeField>::take(__a, "shape"),
+                strides: <Vec<isize> as __p::StridesField>::take(__a, "strides"),
+                stream: <StreamHandle as __p::FromStream>::take(__a),
                 values: __s.take(__a)?,
             })
         }

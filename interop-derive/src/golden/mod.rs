@@ -74,8 +74,9 @@ fn expansions_depend_on_no_name_in_scope() {
     }
 }
 
-/// What an expansion may name without a path: keywords, what it defines itself, attributes, keys of the Python macros.
-const NAMES: [&str; 27] = [
+/// What an expansion may name without a path: keywords, what it defines itself, attributes, fields of the runtime, keys of the
+/// Python macros.
+const NAMES: [&str; 29] = [
     "Self",
     "self",
     "as",
@@ -98,6 +99,8 @@ const NAMES: [&str; 27] = [
     "FIELDS",
     "automatically_derived",
     "allow",
+    "axes",
+    "order",
     "export",
     "import",
     "generics",

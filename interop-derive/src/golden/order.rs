@@ -11,33 +11,33 @@ struct Matrix {
 
 const _: () = {
     use ::interop_core::__private as __p;
+    use __p::Unreached as _;
     #[automatically_derived]
     unsafe impl __p::CudaArray for Matrix {
         fn facts(&self) -> __p::Result<__p::Facts> {
             let __d = <Vec<f64> as __p::Storage>::describe(&self.values);
-            let __d = __d
-                .extents(
-                    &[
-                        <usize as __p::Extent>::tell(&self.rows, "rows")?,
-                        <usize as __p::Extent>::tell(&self.columns, "columns")?,
-                    ],
-                );
             let __d = __d.order(__p::Order::F);
-            __d.finish()
+            __d.extents([
+                <usize as __p::Extent>::tell(&self.rows),
+                <usize as __p::Extent>::tell(&self.columns),
+            ])
         }
     }
     #[automatically_derived]
     impl __p::FromArray for Matrix {
         fn assemble(__a: &mut __p::Arrival) -> __p::Result<Self> {
-            let __s = {
-                use __p::Unreached as _;
-                <__p::Gate<
-                    Vec<f64>,
-                >>::open(__a, &__p::Wanted::new().rank(2).order(__p::Order::F))?
-            };
+            let __s = <__p::Gate<
+                Vec<f64>,
+            >>::open(
+                __a,
+                __p::Wanted {
+                    axes: __p::Some(2),
+                    order: __p::Some(__p::Order::F),
+                },
+            );
             __p::Ok(Self {
-                rows: <usize as __p::Extent>::take(__a, 0, "rows")?,
-                columns: <usize as __p::Extent>::take(__a, 1, "columns")?,
+                rows: <usize as __p::Extent>::take(__a, 0, "rows"),
+                columns: <usize as __p::Extent>::take(__a, 1, "columns"),
                 values: __s.take(__a)?,
             })
         }

@@ -15,8 +15,7 @@ const _: () = {
     unsafe impl __p::CudaArray for Samples {
         fn facts(&self) -> __p::Result<__p::Facts> {
             let __d = <Vec<f32> as __p::Storage>::describe(&self.values);
-            let __d = <Vec<usize> as __p::ShapeField>::tell(&self.shape, __d);
-            __d.finish()
+            <Vec<usize> as __p::ShapeField>::finish(&self.shape, __d)
         }
     }
     __p::python_class! {

@@ -23,8 +23,7 @@ const _: () = {
     {
         fn facts(&self) -> __p::Result<__p::Facts> {
             let __d = <S as __p::Storage>::describe(&self.values);
-            let __d = <[usize; N] as __p::ShapeField>::tell(&self.shape, __d);
-            __d.finish()
+            <[usize; N] as __p::ShapeField>::finish(&self.shape, __d)
         }
     }
     #[automatically_derived]
@@ -37,10 +36,13 @@ const _: () = {
         fn assemble(__a: &mut __p::Arrival) -> __p::Result<Self> {
             let __s = <S as __p::FromImport>::open(
                 __a,
-                &__p::Wanted::new().order(__p::Order::C),
-            )?;
+                __p::Wanted {
+                    axes: __p::None,
+                    order: __p::Some(__p::Order::C),
+                },
+            );
             __p::Ok(Self {
-                shape: <[usize; N] as __p::ShapeField>::take(__a, "shape")?,
+                shape: <[usize; N] as __p::ShapeField>::take(__a, "shape"),
                 values: __s.take(__a)?,
             })
         }

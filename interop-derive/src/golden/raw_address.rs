@@ -22,9 +22,8 @@ const _: () = {
                 &self.device,
                 unsafe { <CUdeviceptr as __p::RawAddress>::memory::<f32>(&self.address) },
             );
-            let __d = __d.extents(&[<usize as __p::Extent>::tell(&self.len, "len")?]);
             let _ = &self.owner;
-            __d.finish()
+            __d.extents([<usize as __p::Extent>::tell(&self.len)])
         }
     }
     #[automatically_derived]
@@ -33,12 +32,18 @@ const _: () = {
             let _ = <f32 as __p::Element>::TYPE;
             <CUdeviceptr as __p::RawAddress>::open::<
                 f32,
-            >(__a, &__p::Wanted::new().rank(1).order(__p::Order::C))?;
+            >(
+                __a,
+                __p::Wanted {
+                    axes: __p::Some(1),
+                    order: __p::Some(__p::Order::C),
+                },
+            );
             __p::Ok(Self {
-                len: <usize as __p::Extent>::take(__a, 0, "len")?,
-                device: <Device as __p::DeviceField>::take(__a, "device")?,
-                address: <CUdeviceptr as __p::RawAddress>::take(__a, "address")?,
-                owner: <Owner as __p::FromOwner>::take(__a, "owner")?,
+                len: <usize as __p::Extent>::take(__a, 0, "len"),
+                device: <Device as __p::DeviceField>::take(__a),
+                address: <CUdeviceptr as __p::RawAddress>::take(__a),
+                owner: <Owner as __p::FromOwner>::take(__a)?,
             })
         }
     }

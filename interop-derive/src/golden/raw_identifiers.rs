@@ -11,32 +11,32 @@ struct r#Struct {
 
 const _: () = {
     use ::interop_core::__private as __p;
+    use __p::Unreached as _;
     #[automatically_derived]
     unsafe impl __p::CudaArray for r#Struct {
         fn facts(&self) -> __p::Result<__p::Facts> {
             let __d = <Vec<f32> as __p::Storage>::describe(&self.r#type);
-            let __d = __d
-                .extents(
-                    &[
-                        <usize as __p::Extent>::tell(&self.r#loop, "loop")?,
-                        <usize as __p::Extent>::tell(&self.r#in, "in")?,
-                    ],
-                );
-            __d.finish()
+            __d.extents([
+                <usize as __p::Extent>::tell(&self.r#loop),
+                <usize as __p::Extent>::tell(&self.r#in),
+            ])
         }
     }
     #[automatically_derived]
     impl __p::FromArray for r#Struct {
         fn assemble(__a: &mut __p::Arrival) -> __p::Result<Self> {
-            let __s = {
-                use __p::Unreached as _;
-                <__p::Gate<
-                    Vec<f32>,
-                >>::open(__a, &__p::Wanted::new().rank(2).order(__p::Order::C))?
-            };
+            let __s = <__p::Gate<
+                Vec<f32>,
+            >>::open(
+                __a,
+                __p::Wanted {
+                    axes: __p::Some(2),
+                    order: __p::Some(__p::Order::C),
+                },
+            );
             __p::Ok(Self {
-                r#loop: <usize as __p::Extent>::take(__a, 0, "loop")?,
-                r#in: <usize as __p::Extent>::take(__a, 1, "in")?,
+                r#loop: <usize as __p::Extent>::take(__a, 0, "loop"),
+                r#in: <usize as __p::Extent>::take(__a, 1, "in"),
                 r#type: __s.take(__a)?,
             })
         }

@@ -21,9 +21,8 @@ const _: () = {
                 &self.device,
                 unsafe { <*mut f32 as __p::RawPointer>::memory(&self.pointer) },
             );
-            let __d = <[usize; 1] as __p::ShapeField>::tell(&self.shape, __d);
             let _ = &self.owner;
-            __d.finish()
+            <[usize; 1] as __p::ShapeField>::finish(&self.shape, __d)
         }
     }
     #[automatically_derived]
@@ -31,13 +30,16 @@ const _: () = {
         fn assemble(__a: &mut __p::Arrival) -> __p::Result<Self> {
             <*mut f32 as __p::RawPointer>::open(
                 __a,
-                &__p::Wanted::new().order(__p::Order::C),
-            )?;
+                __p::Wanted {
+                    axes: __p::None,
+                    order: __p::Some(__p::Order::C),
+                },
+            );
             __p::Ok(Self {
-                shape: <[usize; 1] as __p::ShapeField>::take(__a, "shape")?,
-                device: <Device as __p::DeviceField>::take(__a, "device")?,
-                pointer: <*mut f32 as __p::RawPointer>::take(__a, "pointer")?,
-                owner: <Owner as __p::FromOwner>::take(__a, "owner")?,
+                shape: <[usize; 1] as __p::ShapeField>::take(__a, "shape"),
+                device: <Device as __p::DeviceField>::take(__a),
+                pointer: <*mut f32 as __p::RawPointer>::take(__a),
+                owner: <Owner as __p::FromOwner>::take(__a)?,
             })
         }
     }

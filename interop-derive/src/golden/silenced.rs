@@ -23,8 +23,7 @@ const _: () = {
                 &self.device,
                 unsafe { <*const f32 as __p::RawPointer>::memory(&self.pointer) },
             );
-            let __d = <[usize; 1] as __p::ShapeField>::tell(&self.shape, __d);
-            __d.finish()
+            <[usize; 1] as __p::ShapeField>::finish(&self.shape, __d)
         }
     }
 };

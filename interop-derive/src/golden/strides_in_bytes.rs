@@ -13,28 +13,31 @@ struct Strided {
 
 const _: () = {
     use ::interop_core::__private as __p;
+    use __p::Unreached as _;
     #[automatically_derived]
     unsafe impl __p::CudaArray for Strided {
         fn facts(&self) -> __p::Result<__p::Facts> {
             let __d = <Vec<f64> as __p::Storage>::describe(&self.values);
-            let __d = <[usize; 2] as __p::ShapeField>::tell(&self.shape, __d);
             let __d = <[i64; 2] as __p::StridesField>::tell_in_bytes(&self.strides, __d);
             let __d = __d.order(__p::Order::F);
-            __d.finish()
+            <[usize; 2] as __p::ShapeField>::finish(&self.shape, __d)
         }
     }
     #[automatically_derived]
     impl __p::FromArray for Strided {
         fn assemble(__a: &mut __p::Arrival) -> __p::Result<Self> {
-            let __s = {
-                use __p::Unreached as _;
-                <__p::Gate<
-                    Vec<f64>,
-                >>::open(__a, &__p::Wanted::new().order(__p::Order::F))?
-            };
+            let __s = <__p::Gate<
+                Vec<f64>,
+            >>::open(
+                __a,
+                __p::Wanted {
+                    axes: __p::None,
+                    order: __p::Some(__p::Order::F),
+                },
+            );
             __p::Ok(Self {
-                shape: <[usize; 2] as __p::ShapeField>::take(__a, "shape")?,
-                strides: <[i64; 2] as __p::StridesField>::take_in_bytes(__a, "strides")?,
+                shape: <[usize; 2] as __p::ShapeField>::take(__a, "shape"),
+                strides: <[i64; 2] as __p::StridesField>::take_in_bytes(__a, "strides"),
                 values: __s.take(__a)?,
             })
         }

@@ -6,32 +6,33 @@ struct Grid(#[cuda_array(data)] Vec<u8>, usize, usize, #[cuda_array(default = (1
 
 const _: () = {
     use ::interop_core::__private as __p;
+    use __p::Unreached as _;
     #[automatically_derived]
     unsafe impl __p::CudaArray for Grid {
         fn facts(&self) -> __p::Result<__p::Facts> {
             let __d = <Vec<u8> as __p::Storage>::describe(&self.0);
-            let __d = __d
-                .extents(
-                    &[
-                        <usize as __p::Extent>::tell(&self.1, "1")?,
-                        <usize as __p::Extent>::tell(&self.2, "2")?,
-                    ],
-                );
-            __d.finish()
+            __d.extents([
+                <usize as __p::Extent>::tell(&self.1),
+                <usize as __p::Extent>::tell(&self.2),
+            ])
         }
     }
     #[automatically_derived]
     impl __p::FromArray for Grid {
         fn assemble(__a: &mut __p::Arrival) -> __p::Result<Self> {
-            let __s = {
-                use __p::Unreached as _;
-                <__p::Gate<
-                    Vec<u8>,
-                >>::open(__a, &__p::Wanted::new().rank(2).order(__p::Order::C))?
-            };
+            let __s = <__p::Gate<
+                Vec<u8>,
+            >>::open(
+                __a,
+                __p::Wanted {
+                    axes: __p::Some(2),
+                    order: __p::Some(__p::Order::C),
+                },
+            );
+            __p::Arrival::check(__a)?;
             __p::Ok(Self {
-                1: <usize as __p::Extent>::take(__a, 0, "1")?,
-                2: <usize as __p::Extent>::take(__a, 1, "2")?,
+                1: <usize as __p::Extent>::take(__a, 0, "1"),
+                2: <usize as __p::Extent>::take(__a, 1, "2"),
                 3: (1, 2),
                 0: __s.take(__a)?,
             })

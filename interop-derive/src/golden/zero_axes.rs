@@ -9,23 +9,26 @@ struct Scalar {
 
 const _: () = {
     use ::interop_core::__private as __p;
+    use __p::Unreached as _;
     #[automatically_derived]
     unsafe impl __p::CudaArray for Scalar {
         fn facts(&self) -> __p::Result<__p::Facts> {
             let __d = <Box<[f32]> as __p::Storage>::describe(&self.value);
-            let __d = __d.extents(&[]);
-            __d.finish()
+            __d.extents([])
         }
     }
     #[automatically_derived]
     impl __p::FromArray for Scalar {
         fn assemble(__a: &mut __p::Arrival) -> __p::Result<Self> {
-            let __s = {
-                use __p::Unreached as _;
-                <__p::Gate<
-                    Box<[f32]>,
-                >>::open(__a, &__p::Wanted::new().rank(0).order(__p::Order::C))?
-            };
+            let __s = <__p::Gate<
+                Box<[f32]>,
+            >>::open(
+                __a,
+                __p::Wanted {
+                    axes: __p::Some(0),
+                    order: __p::Some(__p::Order::C),
+                },
+            );
             __p::Ok(Self { value: __s.take(__a)? })
         }
     }

@@ -26,6 +26,15 @@ struct Narrow {
     strides: Option<[i8; 2]>,
 }
 
+#[derive(Debug, CudaArray)]
+#[cuda_array(shape = [rows, columns], export)]
+struct Table {
+    #[cuda_array(data)]
+    data: Vec<u8>,
+    rows: usize,
+    columns: u64,
+}
+
 fn import(shape: &[i64], strides: &[i64], dtype: DType) -> Import {
     let strides = Some(strides.to_vec());
     let (ledger, tensor) = Claims { dtype, strides, ..Claims::at(0x10_0000, shape) }.send::<Versioned>();
@@ -89,6 +98,9 @@ fn numbers_that_do_not_fit_their_field() {
     assert_eq!((fits.shape, fits.strides), ([255, 2], Some([127, -128])));
 
     let far = InBytes { data: vec![1_u8], shape: vec![1 << 63], strides: vec![1] };
-    let told = (ErrorKind::Overflow, "shape[0]", "above 2^63", "64-bit");
+    let told = (ErrorKind::Overflow, "shape[0]", "9223372036854775808", "64 bits");
+    assert_told(&far.facts().unwrap_err(), told);
+    let far = Table { data: vec![1], rows: 1, columns: u64::MAX };
+    let told = (ErrorKind::Overflow, "shape[1]", "18446744073709551615", "64 bits");
     assert_told(&far.facts().unwrap_err(), told);
 }
