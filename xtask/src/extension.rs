@@ -23,8 +23,13 @@ pub(crate) fn build(environment: &Environment) -> Result<(), Failure> {
         "Example extension",
         "The Python module `interop_demo`, optimised, for any Python from 3.10 on.",
     );
-    let mut cargo =
-        workspace::cargo(["rustc", "--release", "--package=interop-demo-extension", "--lib", "--locked"]);
+    let mut cargo = workspace::cargo([
+        "rustc",
+        "--profile=extension",
+        "--package=interop-demo-extension",
+        "--lib",
+        "--locked",
+    ]);
     // A folder of its own: an extension module is built against PyO3 with other settings than tests are, and each
     // would otherwise undo what the other has built.
     let folder = workspace::target().join("extension");
@@ -37,7 +42,7 @@ pub(crate) fn build(environment: &Environment) -> Result<(), Failure> {
     step::run(&mut cargo)?;
     let library = format!("{}interop_demo{}", env::consts::DLL_PREFIX, env::consts::DLL_SUFFIX);
     let module = if cfg!(windows) { "interop_demo.pyd" } else { "interop_demo.abi3.so" };
-    install(&folder.join("release").join(library), &environment.site_packages()?.join(module))
+    install(&folder.join("extension").join(library), &environment.site_packages()?.join(module))
 }
 
 /// Copies the library in one step: a Python that runs meanwhile keeps the file it has loaded.

@@ -41,14 +41,25 @@ unsafe extern "C" fn destructor<A: Abi>(capsule: *mut ffi::PyObject) {
     if unsafe { ffi::PyCapsule_IsValid(capsule, A::CAPSULE.as_ptr()) } == 0 {
         return;
     }
+    // SAFETY: the name was compared.
+    let tensor = unsafe { ffi::PyCapsule_GetPointer(capsule, A::CAPSULE.as_ptr()) };
+    // SAFETY: the name is a fresh one, so the pointer is the one of `wrap` and was not taken.
+    let tensor = unsafe { ManagedTensor::from_raw(tensor.cast::<A>()) };
+    // SAFETY: the thread is attached.
+    unsafe { sparing_exceptions(|| drop(tensor)) };
+}
+
+/// Runs what may run Python code; an exception that is on its way survives it.
+///
+/// # Safety
+///
+/// The thread is attached.
+pub(super) unsafe fn sparing_exceptions(run: impl FnOnce()) {
     let (mut class, mut value, mut traceback) = (null_mut(), null_mut(), null_mut());
     // Not through PyO3, which lets a panic that travels as an exception loose.
     // SAFETY: the thread is attached; three places for three references.
     unsafe { ffi::PyErr_Fetch(&raw mut class, &raw mut value, &raw mut traceback) };
-    // SAFETY: the name was compared.
-    let tensor = unsafe { ffi::PyCapsule_GetPointer(capsule, A::CAPSULE.as_ptr()) };
-    // SAFETY: the name is a fresh one, so the pointer is the one of `wrap` and was not taken.
-    drop(unsafe { ManagedTensor::from_raw(tensor.cast::<A>()) });
+    run();
     // SAFETY: the references that were fetched; null for no exception.
     unsafe { ffi::PyErr_Restore(class, value, traceback) };
 }

@@ -165,10 +165,10 @@ pub(super) unsafe fn body<T: ArrayClass>(
     // Not `Python::attach`, which gives up on an interpreter that is ending and still runs code.
     // SAFETY: the thread is attached, as the caller promises.
     let py = unsafe { Python::assume_attached() };
-    // SAFETY: a live object, as the caller promises.
-    let this = unsafe { Bound::from_borrowed_ptr(py, this) };
+    // SAFETY: a live object, to which Python holds a reference during the call.
+    let this = unsafe { Borrowed::from_ptr(py, this) };
     // SAFETY: of this class, as the caller promises.
-    let this = unsafe { this.cast_into_unchecked::<T>() };
+    let this = unsafe { this.cast_unchecked::<T>() };
     let done = catch_unwind(AssertUnwindSafe(|| {
         drain(py);
         run(&this)
@@ -206,7 +206,8 @@ unsafe extern "C" fn dlpack<T: ArrayClass>(
                 let argument = unsafe { arguments.wrapping_add(at).read() };
                 // SAFETY: the caller holds a reference to each argument.
                 let argument = unsafe { Borrowed::from_ptr(py, argument) };
-                request.set(&name.cast::<PyString>()?.to_string_lossy(), &argument)?;
+                let name = name.cast::<PyString>()?;
+                request.set_interned(&name, &argument)?;
             }
         }
         Ok(export(

@@ -14,6 +14,12 @@ use crate::error::{Error, ErrorKind};
 /// `TypeError` for other objects, `ArrayError` for an int of more than 128 bits; what `__index__` raises is passed on.
 pub fn integer(value: &Bound<'_, PyAny>, place: &str) -> PyResult<i128> {
     let py = value.py();
+    // By far the most are plain and small; what does not fit is looked at again below.
+    if value.is_exact_instance_of::<PyInt>() {
+        if let Ok(number) = value.extract::<i64>() {
+            return Ok(number.into());
+        }
+    }
     let wrong = || PyErr::from(Error::new(ErrorKind::Type, place, super::errors::origin(value), "an int"));
     // Bools of NumPy too, which have `__index__` in older versions.
     let boolean = value.is_instance_of::<PyBool>();

@@ -1,11 +1,13 @@
 //! `__cuda_array_interface__` dicts.
 
+use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::{PyBool, PyDict, PyList, PyMapping, PyString, PyTuple};
+use pyo3::sync::PyOnceLock;
+use pyo3::types::{PyBool, PyDict, PyInt, PyList, PyMapping, PyString, PyTuple};
 
 use super::device::integer;
 use super::errors::origin;
-use crate::cai::{CudaArrayInterface, DescrEntry, DescrType};
+use crate::cai::{CudaArrayInterface, DescrEntry, DescrType, VERSION};
 use crate::dims::MAX_NDIM;
 use crate::error::{Error, ErrorKind};
 
@@ -14,51 +16,82 @@ use crate::error::{Error, ErrorKind};
 /// # Errors
 ///
 /// `TypeError` for values of another type than the interface says, with the key; `ArrayError` for a missing key.
-pub fn interface_of(dict: &Bound<'_, PyAny>) -> PyResult<CudaArrayInterface> {
+pub fn interface_of<'py>(dict: &Bound<'py, PyAny>) -> PyResult<CudaArrayInterface> {
+    let py = dict.py();
     let mapping = dict.cast::<PyMapping>().map_err(|_| wrong("__cuda_array_interface__", dict, "a dict"))?;
+    let plain = dict.cast_exact::<PyDict>();
     // Never `mapping[key]` for a key that is not there: a `defaultdict` would make one up. A subclass of `dict` is asked
     // by its own methods.
-    let get = |key: &str| match dict.cast_exact::<PyDict>() {
+    let get = |key: &Bound<'py, PyString>| match plain {
         Ok(dict) => dict.get_item(key),
         Err(_) if mapping.contains(key)? => mapping.get_item(key).map(Some),
         Err(_) => Ok(None),
     };
-    let need = |key: &str| {
+    let need = |key: &Bound<'py, PyString>| {
         let missing = || {
             let allowed = "the keys shape, typestr, data and version, which every array interface has";
             Error::new(ErrorKind::Missing, key, "no such key", allowed)
         };
         get(key)?.ok_or_else(|| PyErr::from(missing()))
     };
-    let some = |key: &str| Ok::<_, PyErr>(get(key)?.filter(|value| !value.is_none()));
+    let some = |key: &Bound<'py, PyString>| Ok::<_, PyErr>(get(key)?.filter(|value| !value.is_none()));
     Ok(CudaArrayInterface {
-        shape: integers(&need("shape")?, "shape")?,
-        typestr: string(&need("typestr")?, "typestr")?,
-        data: data(&need("data")?)?,
-        version: integer(&need("version")?, "version")?,
-        strides: some("strides")?.map(|strides| integers(&strides, "strides")).transpose()?,
-        stream: some("stream")?.map(|stream| integer(&stream, "stream")).transpose()?,
-        descr: some("descr")?.map(|descr| entries(&descr, 16, &mut { MOST_ENTRIES })).transpose()?,
-        mask: some("mask")?.is_some(),
+        shape: integers(&need(intern!(py, "shape"))?, "shape")?,
+        typestr: string(&need(intern!(py, "typestr"))?, "typestr")?,
+        data: data(&need(intern!(py, "data"))?)?,
+        version: integer(&need(intern!(py, "version"))?, "version")?,
+        strides: some(intern!(py, "strides"))?.map(|strides| integers(&strides, "strides")).transpose()?,
+        stream: some(intern!(py, "stream"))?.map(|stream| integer(&stream, "stream")).transpose()?,
+        descr: some(intern!(py, "descr"))?
+            .map(|descr| entries(&descr, 16, &mut { MOST_ENTRIES }))
+            .transpose()?,
+        mask: some(intern!(py, "mask"))?.is_some(),
     })
 }
 
 /// The dict of an interface: plain tuples and ints, no key without need but `strides`.
 pub(super) fn dict_of<'py>(py: Python<'py>, interface: &CudaArrayInterface) -> PyResult<Bound<'py, PyDict>> {
-    let dict = PyDict::new(py);
-    dict.set_item(pyo3::intern!(py, "shape"), PyTuple::new(py, &interface.shape)?)?;
-    dict.set_item(pyo3::intern!(py, "typestr"), &interface.typestr)?;
-    dict.set_item(pyo3::intern!(py, "data"), interface.data)?;
-    dict.set_item(pyo3::intern!(py, "version"), interface.version)?;
-    let strides = interface.strides.as_ref().map(|strides| PyTuple::new(py, strides)).transpose()?;
-    dict.set_item(pyo3::intern!(py, "strides"), strides)?;
+    static USUAL: PyOnceLock<Py<PyDict>> = PyOnceLock::new();
+    // A copy of a dict is made in one piece, so most arrays only lack two values.
+    let usual = USUAL.get_or_try_init(py, || {
+        let dict = PyDict::new(py);
+        dict.set_item(intern!(py, "shape"), py.None())?;
+        dict.set_item(intern!(py, "typestr"), USUAL_TYPESTR)?;
+        dict.set_item(intern!(py, "data"), py.None())?;
+        dict.set_item(intern!(py, "version"), VERSION)?;
+        dict.set_item(intern!(py, "strides"), py.None())?;
+        Ok::<_, PyErr>(dict.unbind())
+    })?;
+    let dict = usual.bind(py).copy()?;
+    dict.set_item(intern!(py, "shape"), PyTuple::new(py, &interface.shape)?)?;
+    if interface.typestr != USUAL_TYPESTR {
+        dict.set_item(intern!(py, "typestr"), &interface.typestr)?;
+    }
+    dict.set_item(intern!(py, "data"), interface.data)?;
+    if interface.version != VERSION {
+        dict.set_item(intern!(py, "version"), int_of(py, interface.version)?)?;
+    }
+    if let Some(strides) = &interface.strides {
+        dict.set_item(intern!(py, "strides"), PyTuple::new(py, strides)?)?;
+    }
     if let Some(stream) = interface.stream {
-        dict.set_item(pyo3::intern!(py, "stream"), stream)?;
+        dict.set_item(intern!(py, "stream"), int_of(py, stream)?)?;
     }
     if let Some(descr) = &interface.descr {
-        dict.set_item(pyo3::intern!(py, "descr"), list_of(py, descr)?)?;
+        dict.set_item(intern!(py, "descr"), list_of(py, descr)?)?;
     }
     Ok(dict)
+}
+
+/// The element type that most arrays on a GPU have.
+const USUAL_TYPESTR: &str = "<f4";
+
+/// An int; Python's way for 128 bits is a slow one, and 64 nearly always do.
+fn int_of(py: Python<'_>, number: i128) -> PyResult<Bound<'_, PyInt>> {
+    match i64::try_from(number) {
+        Ok(number) => Ok(number.into_pyobject(py)?),
+        Err(_) => Ok(number.into_pyobject(py)?),
+    }
 }
 
 fn wrong(place: &str, value: &Bound<'_, PyAny>, allowed: &str) -> PyErr {
@@ -73,17 +106,28 @@ fn string(value: &Bound<'_, PyAny>, place: &str) -> PyResult<String> {
 
 /// A tuple of ints, or a list of them, which some producers write.
 fn integers(value: &Bound<'_, PyAny>, place: &str) -> PyResult<Vec<i64>> {
-    if !value.is_instance_of::<PyTuple>() && !value.is_instance_of::<PyList>() {
-        return Err(wrong(place, value, "a tuple of ints"));
-    }
+    // One more than an array can have is enough to be refused, should a list grow while it is read.
+    const MOST: usize = MAX_NDIM + 1;
     let number = |(axis, item): (usize, PyResult<Bound<'_, PyAny>>)| {
+        let item = item?;
+        // Most are plain and small, and need no name for a message.
+        if item.is_exact_instance_of::<PyInt>() {
+            if let Ok(number) = item.extract() {
+                return Ok(number);
+            }
+        }
         let place = format!("{place}[{axis}]");
-        let number = integer(&item?, &place)?;
+        let number = integer(&item, &place)?;
         i64::try_from(number)
             .map_err(|_| Error::new(ErrorKind::Overflow, &place, number, "a signed 64-bit number").into())
     };
-    // One more than an array can have is enough to be refused, should the list grow while it is read.
-    value.try_iter()?.take(MAX_NDIM + 1).enumerate().map(number).collect()
+    if let Ok(tuple) = value.cast_exact::<PyTuple>() {
+        return tuple.iter().map(Ok).take(MOST).enumerate().map(number).collect();
+    }
+    if !value.is_instance_of::<PyTuple>() && !value.is_instance_of::<PyList>() {
+        return Err(wrong(place, value, "a tuple of ints"));
+    }
+    value.try_iter()?.take(MOST).enumerate().map(number).collect()
 }
 
 /// `(address, read-only)`.

@@ -1,8 +1,11 @@
 //! What `__dlpack__` was asked for, and the capsule that answers.
 #![expect(unsafe_code, reason = "exports rely on the promises of `CudaArray` and copy host memory")]
 
+use core::sync::atomic::{AtomicPtr, Ordering};
+
+use pyo3::ffi;
 use pyo3::prelude::*;
-use pyo3::types::{PyBool, PyTuple};
+use pyo3::types::{PyBool, PyString, PyTuple};
 
 use super::capsule::wrap;
 use super::device::{device, integer};
@@ -16,6 +19,10 @@ use crate::error::{Error, ErrorKind};
 use crate::facts::Facts;
 use crate::roles::ShapeField;
 use crate::stream::StreamHandle;
+
+/// The last tuple that asked for a versioned capsule, kept alive: consumers come with the same constant again and again.
+/// Whoever compares it holds a reference of his own, so an equal address is the same tuple.
+static VERSIONED: AtomicPtr<ffi::PyObject> = AtomicPtr::new(core::ptr::null_mut());
 
 /// The arguments of `__dlpack__`, read but not yet compared with an array.
 #[derive(Clone, Copy, Debug, Default)]
@@ -33,26 +40,67 @@ impl Request {
     ///
     /// `TypeError` for an unknown keyword and for a value of the wrong type.
     pub fn set(&mut self, keyword: &str, value: &Bound<'_, PyAny>) -> PyResult<()> {
-        let given = !value.is_none();
-        match keyword {
-            "stream" if given => self.stream = Some(integer(value, "stream")?),
-            "max_version" if given => self.versioned = major(value)? >= 1,
-            "dl_device" if given => self.device = Some(device(value, "dl_device")?),
-            "copy" if given => {
-                let copy = value.cast::<PyBool>().map_err(|_| {
-                    Error::new(ErrorKind::Type, "copy", super::errors::origin(value), "True, False or None")
-                })?;
-                self.copy = Some(copy.is_true());
-            }
-            "stream" | "max_version" | "dl_device" | "copy" => {}
-            _ => {
+        let known = KEYWORDS.iter().find(|(name, _)| *name == keyword);
+        match known {
+            Some((_, take)) if !value.is_none() => take(self, value),
+            Some(_) => Ok(()),
+            None => {
                 let text = format!("__dlpack__() got an unexpected keyword argument '{keyword}'");
-                return Err(pyo3::exceptions::PyTypeError::new_err(text));
+                Err(pyo3::exceptions::PyTypeError::new_err(text))
             }
+        }
+    }
+
+    /// As [`set`](Self::set), for a keyword as Python calls bring it: interned, nearly always.
+    pub(super) fn set_interned(
+        &mut self,
+        keyword: &Bound<'_, PyString>,
+        value: &Bound<'_, PyAny>,
+    ) -> PyResult<()> {
+        if keyword.is(pyo3::intern!(keyword.py(), "max_version")) && !value.is_none() {
+            return self.take_version(value);
+        }
+        self.set(&keyword.to_string_lossy(), value)
+    }
+
+    fn take_version(&mut self, value: &Bound<'_, PyAny>) -> PyResult<()> {
+        if value.as_ptr() == VERSIONED.load(Ordering::Acquire) {
+            self.versioned = true;
+            return Ok(());
+        }
+        self.versioned = major(value)? >= 1;
+        if self.versioned && value.is_exact_instance_of::<PyTuple>() {
+            let last = VERSIONED.swap(value.clone().into_ptr(), Ordering::AcqRel);
+            // SAFETY: null, or the reference that was put there.
+            drop(unsafe { Bound::from_owned_ptr_or_opt(value.py(), last) });
         }
         Ok(())
     }
+
+    fn take_copy(&mut self, value: &Bound<'_, PyAny>) -> PyResult<()> {
+        let copy = value.cast::<PyBool>().map_err(|_| {
+            Error::new(ErrorKind::Type, "copy", super::errors::origin(value), "True, False or None")
+        })?;
+        self.copy = Some(copy.is_true());
+        Ok(())
+    }
 }
+
+type Take = fn(&mut Request, &Bound<'_, PyAny>) -> PyResult<()>;
+
+/// The keywords of `__dlpack__`, and who takes the value that is not `None`.
+const KEYWORDS: [(&str, Take); 4] = [
+    ("stream", |request, value| {
+        request.stream = Some(integer(value, "stream")?);
+        Ok(())
+    }),
+    ("max_version", Request::take_version),
+    ("dl_device", |request, value| {
+        request.device = Some(device(value, "dl_device")?);
+        Ok(())
+    }),
+    ("copy", Request::take_copy),
+];
 
 /// The major version in `max_version`.
 fn major(value: &Bound<'_, PyAny>) -> PyResult<i128> {
@@ -60,8 +108,9 @@ fn major(value: &Bound<'_, PyAny>) -> PyResult<i128> {
         let found = super::errors::origin(value);
         Error::new(ErrorKind::Type, "max_version", found, "a tuple (major, minor) of two ints")
     })?;
-    integer(&pair.get_item(1)?, "max_version")?;
-    integer(&pair.get_item(0)?, "max_version")
+    let (major, minor) = (pair.get_borrowed_item(0)?, pair.get_borrowed_item(1)?);
+    integer(&minor, "max_version")?;
+    integer(&major, "max_version")
 }
 
 /// Answers `__dlpack__` for an array that `owner` keeps alive: a fresh capsule with a tensor that owns `owner`.

@@ -2,13 +2,14 @@
 #![expect(unsafe_code, reason = "gives up references past PyO3, which would defer them")]
 
 use core::mem::ManuallyDrop;
-use core::ptr::{NonNull, null_mut};
+use core::ptr::NonNull;
 use core::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use pyo3::ffi;
 use pyo3::prelude::*;
 
+use super::capsule::sparing_exceptions;
 use super::interpreter::is_attached;
 use crate::cuda::Trust;
 use crate::dlpack::{Abi, ManagedTensor, release};
@@ -82,11 +83,8 @@ unsafe fn release_foreign<A: Abi>(tensor: NonNull<()>) {
         // SAFETY: as the caller promises.
         return unsafe { release::<A>(tensor) };
     }
-    let (mut class, mut value, mut traceback) = (null_mut(), null_mut(), null_mut());
-    // SAFETY: the thread is attached; three places for three references.
-    unsafe { ffi::PyErr_Fetch(&raw mut class, &raw mut value, &raw mut traceback) };
     // SAFETY: as the caller promises.
-    unsafe { release::<A>(tensor) };
-    // SAFETY: the references that were fetched; null for no exception.
-    unsafe { ffi::PyErr_Restore(class, value, traceback) };
+    let let_go = || unsafe { release::<A>(tensor) };
+    // SAFETY: the thread is attached.
+    unsafe { sparing_exceptions(let_go) };
 }

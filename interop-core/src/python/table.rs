@@ -120,8 +120,7 @@ unsafe extern "C" fn own<T: ArrayClass>(object: *mut c_void, out: *mut *mut Vers
         // SAFETY: as the caller promises.
         let array = unsafe { instance::<T>(py, object) }?;
         let facts = array.borrow().facts()?;
-        // What `work_stream` answers: who works on that stream needs no other order.
-        cuda::hand_over(&facts, StreamHandle::LegacyDefault)?;
+        ready(&facts)?;
         let owner = PyOwner::new(array.into_any().unbind());
         // SAFETY: the array vouches for its memory as long as it lives, and the owner keeps it alive.
         let tensor: ManagedTensor<Versioned> = unsafe { export(&facts, owner, T::ACCESS) }?;
@@ -144,7 +143,7 @@ unsafe extern "C" fn borrow<T: ArrayClass>(object: *mut c_void, out: *mut DLTens
         let array = unsafe { instance::<T>(py, object) }?;
         let facts = array.borrow().facts()?;
         facts.device().check()?;
-        cuda::hand_over(&facts, StreamHandle::LegacyDefault)?;
+        ready(&facts)?;
         let tensor = if facts.record().is_some() { view(&facts.flattened()?) } else { view(&facts) }?;
         // SAFETY: a place for the tensor, as the caller promises.
         unsafe { out.write(tensor) };
@@ -152,6 +151,11 @@ unsafe extern "C" fn borrow<T: ArrayClass>(object: *mut c_void, out: *mut DLTens
     };
     // SAFETY: as the caller promises.
     unsafe { answer(run) }
+}
+
+/// Orders the work that is pending on an array before the stream that [`work_stream`] names.
+fn ready(facts: &Facts) -> Result<()> {
+    cuda::hand_over(facts, StreamHandle::LegacyDefault)
 }
 
 /// A tensor whose shape and strides stay where they are.

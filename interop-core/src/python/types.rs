@@ -16,8 +16,10 @@ use crate::dlpack::{DLPackExchangeAPI, DLPackExchangeAPIHeader, MAJOR_VERSION};
 
 /// A type whose objects have been imported.
 pub(super) struct TypeFacts {
-    /// The type, which is not kept alive: another one may come to have its address.
-    class: Py<PyWeakrefReference>,
+    /// Its address.
+    address: usize,
+    /// The type itself, unless it is a static one: it is not kept alive, and another may come to have its address.
+    class: Option<Py<PyWeakrefReference>>,
     /// Its C exchange table.
     pub(super) exchange: Option<Table>,
     /// How its `__dlpack__` is asked.
@@ -41,8 +43,9 @@ impl TypeFacts {
         self.asked
     }
 
-    fn is_of(&self, class: &Bound<'_, PyAny>) -> bool {
-        self.class.bind(class.py()).upgrade().is_some_and(|own| own.is(class))
+    fn is_of(&self, py: Python<'_>, class: *mut ffi::PyTypeObject) -> bool {
+        let alive = |weak: &Py<PyWeakrefReference>| weak.bind(py).upgrade().is_some();
+        self.address == class.addr() && self.class.as_ref().is_none_or(alive)
     }
 }
 
@@ -64,12 +67,11 @@ static LAST: AtomicPtr<TypeFacts> = AtomicPtr::new(core::ptr::null_mut());
 
 /// Calls `with` with what is known of the object's type.
 pub(super) fn with_type<R>(object: &Bound<'_, PyAny>, with: impl FnOnce(&TypeFacts) -> R) -> PyResult<R> {
-    let class = object.get_type();
     // SAFETY: null, or remembered for ever.
     let last = unsafe { LAST.load(Ordering::Acquire).as_ref() };
     match last {
-        Some(last) if last.is_of(&class) => Ok(with(last)),
-        _ => recall(&class, with),
+        Some(last) if last.is_of(object.py(), object.get_type_ptr()) => Ok(with(last)),
+        _ => recall(&object.get_type(), with),
     }
 }
 
@@ -78,7 +80,7 @@ fn recall<R>(class: &Bound<'_, PyType>, with: impl FnOnce(&TypeFacts) -> R) -> P
     let key = class.as_ptr().addr();
     let known = || KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
     let found = known().as_ref().and_then(|known| known.get(&key).copied());
-    let facts = if let Some(facts) = found.filter(|facts| facts.is_of(class)) {
+    let facts = if let Some(facts) = found.filter(|facts| facts.is_of(class.py(), class.as_type_ptr())) {
         facts
     } else {
         // Looked up without the lock: attributes of a type can run code.
@@ -121,8 +123,11 @@ fn look_up(class: &Bound<'_, PyType>) -> PyResult<TypeFacts> {
         class.module().map_or_else(|_| String::new(), |module| module.to_string_lossy().into_owned());
     let package = module.split('.').next().unwrap_or_default();
     let asked = Asked { host_only, takes_unordered: !TAKES_HANDLES_ONLY.contains(&package) };
-    let class = PyWeakrefReference::new(class)?.unbind();
-    Ok(TypeFacts { class, exchange, asked })
+    let address = class.as_ptr().addr();
+    // SAFETY: a type.
+    let heap = unsafe { ffi::PyType_HasFeature(class.as_type_ptr(), ffi::Py_TPFLAGS_HEAPTYPE) } != 0;
+    let class = if heap { Some(PyWeakrefReference::new(class)?.unbind()) } else { None };
+    Ok(TypeFacts { address, class, exchange, asked })
 }
 
 /// The table in an attribute: a capsule since 1.3, the address as an int before. Anything else is no table.
