@@ -4,6 +4,7 @@
 use core::fmt;
 use core::mem::{ManuallyDrop, MaybeUninit};
 use core::ptr::NonNull;
+use core::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::cuda::{Fence, after_work};
 
@@ -25,8 +26,8 @@ use crate::cuda::{Fence, after_work};
 pub struct Owner {
     value: NonNull<()>,
     release: unsafe fn(NonNull<()>),
-    /// What the release comes after, for memory that devices work on.
-    fence: Option<Fence>,
+    /// What the release comes after, for memory that devices work on; 0 for nothing. See [`Fence`].
+    fence: AtomicUsize,
 }
 
 // SAFETY: the constructors only take values that may be dropped on any thread.
@@ -39,13 +40,13 @@ impl Owner {
     /// Owns `value`, in a box.
     pub fn new<T: Send + 'static>(value: T) -> Self {
         let value = NonNull::from(Box::leak(Box::new(value))).cast();
-        Self { value, release: drop_box::<T>, fence: None }
+        Self { value, release: drop_box::<T>, fence: AtomicUsize::new(0) }
     }
 
     /// Owns nothing: memory that lives as long as the program.
     #[must_use]
     pub fn nothing() -> Self {
-        Self { value: NonNull::dangling(), release: drop_nothing, fence: None }
+        Self { value: NonNull::dangling(), release: drop_nothing, fence: AtomicUsize::new(0) }
     }
 
     /// Owns what `release` releases.
@@ -55,7 +56,7 @@ impl Owner {
     /// `release(value)` may be called once, on any thread, at any time.
     #[must_use]
     pub(crate) const unsafe fn from_raw(value: NonNull<()>, release: unsafe fn(NonNull<()>)) -> Self {
-        Self { value, release, fence: None }
+        Self { value, release, fence: AtomicUsize::new(0) }
     }
 
     /// The same owner, dropped at once.
@@ -66,9 +67,28 @@ impl Owner {
 
     /// The same owner, dropped when the work that may use its memory is done.
     #[must_use]
-    pub(crate) fn after(mut self, fence: Option<Fence>) -> Self {
-        self.fence = fence;
+    pub(crate) fn after(self, fence: Option<Fence>) -> Self {
+        let fence = fence.map_or(0, Fence::to_word);
+        let this = ManuallyDrop::new(self);
+        Self { value: this.value, release: this.release, fence: AtomicUsize::new(fence) }
+    }
+
+    /// The same owner, whose memory nobody knows the address of yet: no work can be at it before
+    /// [`hand_out`](Self::hand_out).
+    #[must_use]
+    pub(crate) fn unused(mut self) -> Self {
+        *self.fence.get_mut() &= !Fence::HANDED_OUT;
         self
+    }
+
+    /// Somebody is told the address of the memory.
+    #[inline]
+    pub(crate) fn hand_out(&self) {
+        let fence = self.fence.load(Ordering::Relaxed);
+        if fence != 0 && fence & Fence::HANDED_OUT == 0 {
+            // The drop comes after it, as whoever drops has the owner to himself.
+            self.fence.store(fence | Fence::HANDED_OUT, Ordering::Relaxed);
+        }
     }
 }
 
@@ -118,9 +138,10 @@ unsafe fn drop_nothing(_: NonNull<()>) {}
 impl Drop for Owner {
     #[inline]
     fn drop(&mut self) {
-        if let Some(fence) = self.fence {
+        if let Some(fence) = Fence::from_word(*self.fence.get_mut()) {
             // The same owner without a fence: it is dropped when nobody works on its memory any more.
-            return after_work(Self { fence: None, ..*self }, fence);
+            let unfenced = Self { value: self.value, release: self.release, fence: AtomicUsize::new(0) };
+            return after_work(unfenced, fence);
         }
         // SAFETY: the pair was made together, and this is the one call: a fenced owner hands the pair on.
         unsafe { (self.release)(self.value) };

@@ -193,6 +193,19 @@ fn open() -> Result<Driver> {
     }
 }
 
+impl Driver {
+    /// The number of devices.
+    pub(super) fn devices(&self) -> i32 {
+        static COUNT: OnceLock<i32> = OnceLock::new();
+        *COUNT.get_or_init(|| {
+            let mut count = 0;
+            // SAFETY: a place for a number. Without an answer there is no device.
+            let _ = unsafe { self.device_count(&raw mut count) };
+            count
+        })
+    }
+}
+
 impl Failure {
     /// The error for a call that is expected to go well under the condition `allowed`.
     #[cold]
@@ -216,6 +229,11 @@ impl Failure {
         let name = text(Driver::error_name).unwrap_or("an unknown error".into());
         let meaning = text(Driver::error_text).unwrap_or_default();
         Error::new(ErrorKind::Driver, symbol, format_args!("{name} ({code}): {meaning}"), allowed)
+    }
+
+    /// Whether a handle was of another context, or of one that is gone.
+    pub(super) fn is_about_handles(self) -> bool {
+        matches!(self.code, code::INVALID_HANDLE | code::CONTEXT_IS_DESTROYED)
     }
 
     /// Whether the call was refused because a stream captures a graph.

@@ -1,14 +1,25 @@
 //! Events: a pool for each context, because making one costs as much as recording and waiting.
 
+use core::cell::Cell;
 use std::sync::{Mutex, PoisonError};
 
 use super::context::Context;
-use super::driver::{Driver, Outcome, RawEvent, RawStream, code};
+use super::driver::{Driver, Failure, Outcome, RawEvent, RawStream, code};
+use super::order::context_of;
 
 const DISABLE_TIMING: u32 = 2;
 
 /// The events that nobody uses, by context.
 static POOL: Mutex<Vec<(Context, Vec<RawEvent>)>> = Mutex::new(Vec::new());
+
+thread_local! {
+    /// The event that this thread used last: nearly always the one that it needs next.
+    static LAST: Cell<Option<(Context, RawEvent)>> = const { Cell::new(None) };
+}
+
+fn last() -> Option<(Context, RawEvent)> {
+    LAST.try_with(Cell::get).ok().flatten()
+}
 
 /// An event without timing, back in the pool when it is dropped.
 ///
@@ -20,29 +31,49 @@ pub(super) struct Event<'d> {
 }
 
 impl<'d> Event<'d> {
-    /// An event recorded after the work of a stream so far.
-    pub(super) fn of_stream(driver: &'d Driver, context: Context, stream: RawStream) -> Outcome<Self> {
+    /// An event recorded after the work of a stream so far. A stream without a context to look for it is taken to be of the
+    /// context that the thread's last event was of; the driver says if it is not.
+    pub(super) fn of_stream(
+        driver: &'d Driver,
+        context: Option<Context>,
+        stream: RawStream,
+    ) -> Outcome<Self> {
         // SAFETY: an event of the driver's; the stream is live, as everybody promises who names one (`StreamHandle`).
-        Self::recorded(driver, context, |event| unsafe { driver.event_record(event, stream) })
+        let record = |event: &Self| unsafe { driver.event_record(event.raw, stream) };
+        if let Some(context) = context {
+            return Self::recorded(driver, context, record);
+        }
+        if let Some((likely, _)) = last() {
+            let event = Self::take(driver, likely)?;
+            match record(&event) {
+                Ok(()) => return Ok(event),
+                // Of another context after all, or destroyed, which the question for the context finds out.
+                Err(failure) if failure.is_about_handles() => {}
+                Err(failure) => return Err(failure),
+            }
+        }
+        let own = context_of(driver, stream)?;
+        let own = own.ok_or(Failure { symbol: "cuStreamGetCtx", code: code::INVALID_HANDLE })?;
+        Self::recorded(driver, own, record)
     }
 
     /// An event recorded after all work of a context so far, whatever the stream.
     pub(super) fn of_context(driver: &'d Driver, context: Context) -> Outcome<Self> {
         // SAFETY: an event of the context, and a context of the driver's.
         Self::recorded(driver, context, |event| unsafe {
-            driver.context_record(context.to_raw().get(), event)
+            driver.context_record(context.to_raw().get(), event.raw)
         })
     }
 
-    fn recorded(driver: &'d Driver, context: Context, record: impl Fn(RawEvent) -> Outcome) -> Outcome<Self> {
+    fn recorded(driver: &'d Driver, context: Context, record: impl Fn(&Self) -> Outcome) -> Outcome<Self> {
         let event = Self::take(driver, context)?;
-        match record(event.raw) {
+        match record(&event) {
             Ok(()) => Ok(event),
-            // The pooled event was of a context that is gone, and whose handle another one has now.
-            Err(failure) if matches!(failure.code, code::INVALID_HANDLE | code::CONTEXT_IS_DESTROYED) => {
+            // The pooled event may be of a context that is gone, and whose handle another one has now.
+            Err(failure) if failure.is_about_handles() => {
                 event.destroy();
                 let event = Self::create(driver, context)?;
-                record(event.raw)?;
+                record(&event)?;
                 Ok(event)
             }
             Err(failure) => Err(failure),
@@ -50,11 +81,15 @@ impl<'d> Event<'d> {
     }
 
     fn take(driver: &'d Driver, context: Context) -> Outcome<Self> {
+        if let Some((_, raw)) = last().filter(|(of, _)| *of == context) {
+            let _ = LAST.try_with(|last| last.set(None));
+            return Ok(Self { driver, context, raw });
+        }
         let mut pool = POOL.lock().unwrap_or_else(PoisonError::into_inner);
         let free = pool.iter_mut().find(|(of, _)| *of == context).and_then(|(_, free)| free.pop());
         drop(pool);
         match free {
-            Some(event) => Ok(Self { driver, context, raw: event }),
+            Some(raw) => Ok(Self { driver, context, raw }),
             None => Self::create(driver, context),
         }
     }
@@ -99,10 +134,15 @@ impl<'d> Event<'d> {
 
 impl Drop for Event<'_> {
     fn drop(&mut self) {
-        let mut pool = POOL.lock().unwrap_or_else(PoisonError::into_inner);
-        match pool.iter_mut().find(|(of, _)| *of == self.context) {
-            Some((_, free)) => free.push(self.raw),
-            None => pool.push((self.context, vec![self.raw])),
+        // Where the thread is at its end there is no such place any more.
+        let before = LAST.try_with(|last| last.replace(Some((self.context, self.raw))));
+        let spare = before.unwrap_or(Some((self.context, self.raw)));
+        if let Some((context, raw)) = spare {
+            let mut pool = POOL.lock().unwrap_or_else(PoisonError::into_inner);
+            match pool.iter_mut().find(|(of, _)| *of == context) {
+                Some((_, free)) => free.push(raw),
+                None => pool.push((context, vec![raw])),
+            }
         }
     }
 }

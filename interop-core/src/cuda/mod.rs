@@ -48,7 +48,15 @@ pub(crate) use order::captures;
 pub(crate) use order::{current_while, hand_to_host};
 pub(crate) use order::{hand_over, wait_for_host};
 pub(crate) use pointer::{Trust, check, fence_of};
+#[cfg(feature = "python")]
+pub(crate) use release::watch_captures;
 pub(crate) use release::{Fence, after_work};
+
+/// The number of devices, 0 without a driver.
+#[must_use]
+pub fn device_count() -> i32 {
+    driver::driver().map_or(0, driver::Driver::devices)
+}
 
 /// Whether there is a driver that can start.
 #[must_use]

@@ -44,20 +44,42 @@ pub(crate) fn order_in(
     if source == target {
         return Ok(());
     }
-    let driver = driver()?;
-    let place = Place::new(driver, device, context)?;
-    let source = place.stream(from, source)?;
-    let target = place.stream(to, target)?;
-    if source.capture != target.capture {
-        let (who, other) = if source.capture.is_some() { (from, to) } else { (to, from) };
-        return Err(capturing(
-            who,
-            format_args!("an order with the {other}, which is not part of the capture"),
-        ));
+    edge(driver()?, (from, source), (to, target), device, context)
+}
+
+/// The edge itself. With the event, which is from a pool, it takes five driver calls: record and wait, and three that make
+/// sure of the streams. A stream that was destroyed has to be found out by a call that answers an error for it, before the
+/// question whether it captures, which would be fatal: recording is such a call, `cuStreamGetCtx` another.
+fn edge(
+    driver: &'static Driver,
+    (from, source): (StreamHandle, RawStream),
+    (to, target): (StreamHandle, RawStream),
+    device: Device,
+    context: Option<Context>,
+) -> Result<()> {
+    let handles = [from, to].map(|stream| matches!(stream, StreamHandle::Raw(_)));
+    // Only the default streams depend on what is current.
+    let place = if handles == [true, true] { None } else { Some(Place::new(driver, device, context)?) };
+    let context = place.as_ref().map(|place| place.context);
+    let record = || Event::of_stream(driver, context, source).map_err(|failure| lost(failure, from));
+    let (event, begun) = if let StreamHandle::Raw(_) = from {
+        let event = record()?;
+        (event, capture(driver, from, source)?)
+    } else {
+        // Recorded on a default stream while a blocking stream captures, an event would spoil the capture.
+        let begun = capture(driver, from, source)?;
+        (record()?, begun)
+    };
+    if let StreamHandle::Raw(_) = to {
+        context_of(driver, target).map_err(|failure| lost(failure, to))?;
     }
-    let event =
-        Event::of_stream(driver, source.context, source.raw).map_err(|failure| lost(failure, from))?;
-    event.hold_back(target.raw).map_err(|failure| lost(failure, to))
+    let joined = capture(driver, to, target)?;
+    if begun != joined {
+        let (who, other) = if begun.is_some() { (from, to) } else { (to, from) };
+        let what = format_args!("an order with the {other}, which is not part of the capture");
+        return Err(capturing(who, what));
+    }
+    event.hold_back(target).map_err(|failure| lost(failure, to))
 }
 
 /// Waits on the host until the work that is on `stream` now is done: what a reader on the host needs.
@@ -74,7 +96,8 @@ pub fn wait(stream: StreamHandle, device: Device) -> Result<()> {
         return Err(capturing(stream, "a wait of the host"));
     }
     let _relaxed = Relaxed::new(driver);
-    let event = Event::of_stream(driver, source.context, raw).map_err(|failure| lost(failure, stream))?;
+    let event =
+        Event::of_stream(driver, Some(source.context), raw).map_err(|failure| lost(failure, stream))?;
     Ok(event.wait()?)
 }
 
@@ -172,7 +195,6 @@ struct Place<'d> {
 
 /// A stream with what the driver says of it.
 struct Known {
-    raw: RawStream,
     context: Context,
     /// The capture that it takes part in.
     capture: Option<u64>,
@@ -191,22 +213,11 @@ impl<'d> Place<'d> {
         let driver = self.driver;
         let context = match handle {
             // Asked first: for a stream that was destroyed it answers an error, and every other question would be fatal.
-            StreamHandle::Raw(_) => {
-                let mut context = 0;
-                // SAFETY: the handle is or was a stream, as everybody promises who names one; a place for a context.
-                unsafe { driver.stream_context(raw, &raw mut context) }
-                    .map_err(|failure| lost(failure, handle))?;
-                Context::answered(context).unwrap_or(self.context)
-            }
-            _ => self.context,
+            StreamHandle::Raw(_) => context_of(driver, raw).map_err(|failure| lost(failure, handle))?,
+            _ => None,
         };
-        let capture = capture_of(driver, raw).map_err(|failure| match failure.code {
-            code::CAPTURE_IMPLICIT => {
-                capturing(handle, "the legacy default stream while a stream that joins with it captures")
-            }
-            _ => lost(failure, handle),
-        })?;
-        Ok(Known { raw, context, capture })
+        let context = context.unwrap_or(self.context);
+        Ok(Known { context, capture: capture(driver, handle, raw)? })
     }
 
     /// Refuses while a blocking stream of the context captures. A capture on a non-blocking stream cannot be seen.
@@ -222,6 +233,24 @@ impl<'d> Place<'d> {
 
 /// `CU_STREAM_LEGACY`.
 pub(super) const LEGACY: RawStream = 1;
+
+/// The context of a stream; an error for one that was destroyed.
+pub(super) fn context_of(driver: &Driver, stream: RawStream) -> Outcome<Option<Context>> {
+    let mut context = 0;
+    // SAFETY: the handle is or was a stream, as everybody promises who names one; a place for a context.
+    unsafe { driver.stream_context(stream, &raw mut context) }?;
+    Ok(Context::answered(context))
+}
+
+/// As [`capture_of`], with the error that a user reads.
+fn capture(driver: &Driver, handle: StreamHandle, raw: RawStream) -> Result<Option<u64>> {
+    capture_of(driver, raw).map_err(|failure| match failure.code {
+        code::CAPTURE_IMPLICIT => {
+            capturing(handle, "the legacy default stream while a stream that joins with it captures")
+        }
+        _ => lost(failure, handle),
+    })
+}
 
 /// The capture that a stream takes part in.
 pub(super) fn capture_of(driver: &Driver, stream: RawStream) -> Outcome<Option<u64>> {

@@ -21,7 +21,7 @@
 use core::num::NonZeroUsize;
 use core::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, OnceLock, PoisonError};
 
 use super::context::{Context, Relaxed};
 use super::driver::{Driver, Failure, Outcome, code, driver, opened};
@@ -62,6 +62,7 @@ pub fn release_policy() -> ReleasePolicy {
 
 /// The contexts in which memory may be in use when it is released. One word, because every owner carries one: the
 /// memory's context, with the lowest bit set where other contexts use the memory too (a `CUcontext` is an aligned address).
+/// In the owner the bit above says whether the address was handed out, without which no work can be at the memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Fence(NonZeroUsize);
 
@@ -73,15 +74,33 @@ impl Fence {
 
     /// For memory that every device reaches, pinned or managed.
     pub(crate) fn of_all(own: Option<Context>) -> Self {
-        Self(own.map_or(NonZeroUsize::MIN, |context| context.to_raw() | 1))
+        Self(own.map_or(NonZeroUsize::MIN, |context| context.to_raw() | Self::EVERYWHERE))
+    }
+
+    const EVERYWHERE: usize = 1;
+    pub(crate) const HANDED_OUT: usize = 2;
+
+    /// The word for an owner whose memory's address is known.
+    pub(crate) const fn to_word(self) -> usize {
+        self.0.get() | Self::HANDED_OUT
+    }
+
+    /// The fence of an owner that is dropped; `None` where nothing has to be waited for.
+    #[inline]
+    pub(crate) fn from_word(word: usize) -> Option<Self> {
+        if word & Self::HANDED_OUT == 0 {
+            None
+        } else {
+            NonZeroUsize::new(word & !Self::HANDED_OUT).map(Self)
+        }
     }
 
     fn own(self) -> Option<Context> {
-        Context::answered(self.0.get() & !1)
+        Context::answered(self.0.get() & !Self::EVERYWHERE)
     }
 
     fn is_everywhere(self) -> bool {
-        self.0.get() & 1 != 0
+        self.0.get() & Self::EVERYWHERE != 0
     }
 }
 
@@ -129,6 +148,20 @@ impl HoldReleases {
     }
 }
 
+/// Says whether a stream that is at work captures a graph, for libraries that can be asked for theirs.
+static WATCH: OnceLock<fn() -> bool> = OnceLock::new();
+
+/// Has releases ask `captures` first: they are parked undecided while it says so.
+#[cfg(feature = "python")]
+pub(crate) fn watch_captures(captures: fn() -> bool) {
+    // The first one stays.
+    let _ = WATCH.set(captures);
+}
+
+fn is_held() -> bool {
+    HELD.load(Ordering::Acquire) != 0 || WATCH.get().is_some_and(|captures| captures())
+}
+
 impl Drop for HoldReleases {
     fn drop(&mut self) {
         HELD.fetch_sub(1, Ordering::AcqRel);
@@ -162,7 +195,7 @@ struct Undecided;
 
 /// Events after all work of the contexts, without those that are done.
 fn events_after(driver: &'static Driver, fence: Fence) -> Result<Vec<Event<'static>>, Undecided> {
-    if HELD.load(Ordering::Acquire) != 0 {
+    if is_held() {
         return Err(Undecided);
     }
     let _relaxed = Relaxed::new(driver);
@@ -190,21 +223,22 @@ fn event_after(driver: &'static Driver, context: Context) -> Outcome<Option<Even
     Ok(if event.is_done()? { None } else { Some(event) })
 }
 
-fn contexts(driver: &Driver, fence: Fence) -> Vec<Context> {
+fn contexts(driver: &Driver, fence: Fence) -> impl Iterator<Item = Context> {
     let own = fence.own();
-    let mut all: Vec<Context> = own.into_iter().collect();
-    if !fence.is_everywhere() && release_policy() == ReleasePolicy::AfterContext {
-        return all;
-    }
-    let mut count = 0;
-    // SAFETY: a place for a number. Without an answer there is no device.
-    let _ = unsafe { driver.device_count(&raw mut count) };
-    for ordinal in 0..count {
+    let alone = !fence.is_everywhere() && release_policy() == ReleasePolicy::AfterContext;
+    let others = if alone { Vec::new() } else { contexts_in_use(driver) };
+    own.into_iter().chain(others.into_iter().filter(move |context| own != Some(*context)))
+}
+
+/// The primary contexts that somebody uses.
+fn contexts_in_use(driver: &Driver) -> Vec<Context> {
+    let mut all = Vec::new();
+    for ordinal in 0..driver.devices() {
         let (mut flags, mut active) = (0, 0);
         // SAFETY: an ordinal of this machine; two places for numbers.
         let answer = unsafe { driver.primary_state(ordinal, &raw mut flags, &raw mut active) };
         if answer.is_ok() && active != 0 {
-            all.extend(Context::primary_of(driver, ordinal).ok().filter(|context| own != Some(*context)));
+            all.extend(Context::primary_of(driver, ordinal).ok());
         }
     }
     all
@@ -274,7 +308,7 @@ impl Parked {
 
 /// Waits for all contexts where no event can be had of them; `None` while a graph is captured.
 fn synchronized(driver: &Driver, fence: Fence) -> Option<Vec<Event<'static>>> {
-    if HELD.load(Ordering::Acquire) != 0 {
+    if is_held() {
         return None;
     }
     for context in contexts(driver, fence) {

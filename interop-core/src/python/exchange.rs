@@ -3,11 +3,14 @@
 
 use core::ffi::{c_int, c_void};
 use core::mem::offset_of;
+use std::sync::{Mutex, PoisonError};
 
 use pyo3::exceptions::PyBufferError;
 use pyo3::prelude::*;
 
+use super::interpreter::is_attached;
 use super::types::Table;
+use crate::cuda;
 use crate::device::Device;
 use crate::dlpack::{DLPackExchangeAPI, ManagedTensor, Versioned};
 use crate::stream::StreamHandle;
@@ -27,6 +30,32 @@ pub(super) fn work_stream(table: Table, py: Python<'_>, device: Device) -> Optio
     }
     // Null is the legacy default stream.
     Some(StreamHandle::from_raw(stream.addr()))
+}
+
+/// The tables that were met, whose libraries can be asked for the stream that they work on.
+static MET: Mutex<Vec<Table>> = Mutex::new(Vec::new());
+
+/// Has releases of CUDA memory look whether the library of this table captures a graph at the time.
+pub(super) fn watch(table: Table) {
+    let mut met = MET.lock().unwrap_or_else(PoisonError::into_inner);
+    if !met.iter().any(|known| known.0 == table.0) {
+        met.push(table);
+    }
+    cuda::watch_captures(captures);
+}
+
+/// Whether a stream that a library works on, on this thread, captures a graph.
+fn captures() -> bool {
+    if !is_attached() {
+        return false;
+    }
+    // SAFETY: so it is.
+    let py = unsafe { Python::assume_attached() };
+    let met = MET.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    met.into_iter().any(|table| {
+        let at_work = |ordinal| work_stream(table, py, Device::cuda(ordinal));
+        (0..cuda::device_count()).filter_map(at_work).any(cuda::captures)
+    })
 }
 
 /// An owned tensor of the object; `None` when the table does not offer one, or refuses this object with a `BufferError`:

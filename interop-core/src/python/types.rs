@@ -115,6 +115,9 @@ fn look_up(class: &Bound<'_, PyType>) -> PyResult<TypeFacts> {
             break;
         }
     }
+    if let Some(table) = exchange {
+        super::exchange::watch(table);
+    }
     // An object with an array interface of NumPy's kind is in host memory by the definition of that interface; a class
     // for both kinds of memory has the CUDA one as well.
     let host_only = class.hasattr("__array_interface__")? && !class.hasattr("__cuda_array_interface__")?;
