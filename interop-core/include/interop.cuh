@@ -148,12 +148,10 @@ namespace detail {
 
 // A kernel's argument is copied as bytes, which the Rust side has filled.
 template <typename T, int N>
-constexpr bool is_plain() {
-    return sizeof(view<T, N>) == 8 + 16 * N && alignof(view<T, N>) == 8 && __is_standard_layout(view<T, N>) &&
-           __is_trivially_copyable(view<T, N>);
-}
+constexpr bool is_plain = sizeof(view<T, N>) == 8 + 16 * N && alignof(view<T, N>) == 8 &&
+                          __is_standard_layout(view<T, N>) && __is_trivially_copyable(view<T, N>);
 
-static_assert(is_plain<char, 0>() && is_plain<const float, 1>() && is_plain<double, 4>() && is_plain<int, 64>(),
+static_assert(is_plain<char, 0> && is_plain<const float, 1> && is_plain<double, 4> && is_plain<int, 64>,
               "the layout is that of the Rust struct");
 
 }  // namespace detail

@@ -10,6 +10,7 @@ mod counts;
 mod demo;
 mod extension;
 mod failure;
+mod ptx;
 mod python;
 mod report;
 mod sim;
@@ -35,7 +36,7 @@ struct Command {
 }
 
 /// Every command there is.
-const COMMANDS: [Command; 9] = [
+const COMMANDS: [Command; 10] = [
     Command {
         name: "demo",
         arguments: "",
@@ -45,7 +46,7 @@ const COMMANDS: [Command; 9] = [
     Command {
         name: "test",
         arguments: "[SUITE]...",
-        help: "every test, or those of some suites: debug, release, doc, python",
+        help: "every test, or those of some suites: debug, release, doc, ptx, python",
         run: suites::run,
     },
     Command {
@@ -83,6 +84,12 @@ const COMMANDS: [Command; 9] = [
         arguments: "",
         help: "rewrite the expected messages and expansions of the derive",
         run: bless::run,
+    },
+    Command {
+        name: "ptx",
+        arguments: "[--check]",
+        help: "compile the CUDA kernels of the examples, or check that their PTX is what they compile to",
+        run: ptx::run,
     },
     Command {
         name: "compile-time",

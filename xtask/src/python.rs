@@ -26,6 +26,8 @@ pub(crate) enum Requirements {
     Demo,
     /// What the Python tests need, which includes what the demo needs.
     Tests,
+    /// The compiler of the kernels.
+    Kernels,
 }
 
 impl Requirements {
@@ -34,13 +36,14 @@ impl Requirements {
         workspace::root().join(match self {
             Self::Demo => "examples/py-extension/requirements.txt",
             Self::Tests => "tests/python/requirements.txt",
+            Self::Kernels => "examples/kernels/requirements.txt",
         })
     }
 
     /// The file with packages for a folder of their own, and that folder: versions that cannot stand beside the others.
     fn apart(self) -> Option<(PathBuf, PathBuf)> {
         match self {
-            Self::Demo => None,
+            Self::Demo | Self::Kernels => None,
             Self::Tests => Some((workspace::root().join("tests/python/oldest.txt"), folder().join("oldest"))),
         }
     }
@@ -50,7 +53,16 @@ impl Requirements {
         folder().join(match self {
             Self::Demo => "demo.installed",
             Self::Tests => "tests.installed",
+            Self::Kernels => "kernels.installed",
         })
+    }
+
+    /// What has to be fetched for it at most, roughly.
+    fn megabytes(self) -> u32 {
+        match self {
+            Self::Demo | Self::Tests => 400,
+            Self::Kernels => 23,
+        }
     }
 }
 
@@ -133,7 +145,11 @@ impl Environment {
         if fs::read_to_string(&stamp).is_ok_and(|installed| installed == wanted) {
             return Ok(());
         }
-        step::announce("Python packages", "From PyPI, in fixed versions; up to 400 MB, the first time only.");
+        let megabytes = requirements.megabytes();
+        step::announce(
+            "Python packages",
+            &format!("From PyPI, in fixed versions; up to {megabytes} MB, the first time only."),
+        );
         self.pip(&file, &[], base)?;
         if let Some((file, folder)) = requirements.apart() {
             let folder = folder.as_os_str();
@@ -258,10 +274,12 @@ mod tests {
 
     #[test]
     fn every_package_is_pinned_to_one_version() {
-        let text = with_included(&Requirements::Tests.file()).expect("the file is part of the repository");
-        let packages = text.lines().filter(|line| !line.is_empty() && !line.starts_with(['#', '-']));
-        for line in packages {
-            assert!(line.contains("=="), "{line:?} names no exact version");
+        for requirements in [Requirements::Tests, Requirements::Kernels] {
+            let text = with_included(&requirements.file()).expect("the file is part of the repository");
+            let packages = text.lines().filter(|line| !line.is_empty() && !line.starts_with(['#', '-']));
+            for line in packages {
+                assert!(line.contains("=="), "{line:?} names no exact version");
+            }
         }
     }
 }

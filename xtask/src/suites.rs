@@ -4,13 +4,14 @@ use crate::counts::Counts;
 use crate::failure::Failure;
 use crate::python::{Environment, Requirements};
 use crate::report::Report;
-use crate::{extension, sim, step, workspace};
+use crate::{extension, ptx, sim, step, workspace};
 
 /// Everything but the Python extension, which is tested from Python.
 const ALL: [&str; 2] = ["--workspace", "--exclude=interop-demo-extension"];
 
 /// What computes at run time.
-const RUNTIME: [&str; 2] = ["--package=interop-core", "--package=interop-tests"];
+const RUNTIME: [&str; 3] =
+    ["--package=interop-core", "--package=interop-tests", "--package=interop-demo-kernels"];
 
 /// One suite.
 struct Suite {
@@ -25,7 +26,7 @@ struct Suite {
 }
 
 /// Every suite, in the order in which they run.
-const SUITES: [Suite; 4] = [
+const SUITES: [Suite; 5] = [
     Suite {
         word: "debug",
         name: "Rust tests, debug build",
@@ -46,6 +47,12 @@ const SUITES: [Suite; 4] = [
         name: "Rust doc tests",
         why: "Every example in the documentation and the README compiles and does what it says.",
         run: |counts| rust(&ALL, &["--doc"], counts),
+    },
+    Suite {
+        word: "ptx",
+        name: "PTX of the kernels",
+        why: "What drivers get is what the CUDA sources compile to.",
+        run: ptx::check,
     },
     Suite {
         word: "python",

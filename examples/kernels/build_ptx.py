@@ -1,0 +1,99 @@
+"""Compiles the kernels beside it to `ptx/`, with the NVRTC that is installed in this Python.
+
+    python build_ptx.py            writes every ptx/<name>.ptx
+    python build_ptx.py --check    writes nothing, and fails where a file is not what its source compiles to
+
+`cargo xtask ptx` runs it with the one version of NVRTC that the files are made with.
+"""
+
+import ctypes
+import importlib.metadata
+import pathlib
+import sys
+
+HERE = pathlib.Path(__file__).resolve().parent
+HEADERS = [HERE.parent.parent / "interop-core" / "include" / "interop.cuh", HERE / "elements.cuh"]
+PACKAGE = "nvidia-cuda-nvrtc-cu12"
+# The oldest target of CUDA 13's drivers is older, but this one has independent threads and all that the kernels use.
+OPTIONS = ["--gpu-architecture=compute_70", "--std=c++17"]
+HEAD = (".version 8.2\n", ".target sm_70\n")
+
+
+def library():
+    """NVRTC itself, of the wheel and not of a toolkit that may be installed as well."""
+    names = ("libnvrtc.so", "nvrtc64_")
+    for file in importlib.metadata.files(PACKAGE) or ():
+        if file.name.startswith(names) and "builtins" not in file.name and "alt" not in file.name:
+            return ctypes.CDLL(str(file.locate()))
+    sys.exit(f"{PACKAGE} is installed without its library")
+
+
+class Nvrtc:
+    """The calls that compile one source; every other answer than success ends the script."""
+
+    def __init__(self):
+        self.library = library()
+        self.library.nvrtcGetErrorString.restype = ctypes.c_char_p
+
+    def call(self, name, *arguments):
+        code = getattr(self.library, name)(*arguments)
+        return None if code == 0 else self.library.nvrtcGetErrorString(code).decode()
+
+    def must(self, name, *arguments):
+        error = self.call(name, *arguments)
+        if error is not None:
+            sys.exit(f"{name}: {error}")
+
+    def text(self, program, what):
+        size = ctypes.c_size_t()
+        self.must(f"nvrtcGet{what}Size", program, ctypes.byref(size))
+        buffer = ctypes.create_string_buffer(size.value)
+        self.must(f"nvrtcGet{what}", program, buffer)
+        return buffer.value.decode()
+
+    def compile(self, source):
+        """The PTX of a file."""
+        program = ctypes.c_void_p()
+        texts = strings([header.read_text(encoding="utf-8") for header in HEADERS])
+        names = strings([header.name for header in HEADERS])
+        code = source.read_text(encoding="utf-8").encode()
+        self.must("nvrtcCreateProgram", ctypes.byref(program), code, source.name.encode(), len(HEADERS), texts, names)
+        error = self.call("nvrtcCompileProgram", program, len(OPTIONS), strings(OPTIONS))
+        log = self.text(program, "ProgramLog").strip()
+        # A warning is one too many: nobody would see it again until the source changes.
+        if error is not None or log:
+            sys.exit(f"{source.name}: {error or 'compiled with warnings'}\n{log}")
+        ptx = self.text(program, "PTX")
+        self.must("nvrtcDestroyProgram", ctypes.byref(program))
+        return ptx
+
+
+def strings(items):
+    return (ctypes.c_char_p * len(items))(*(item.encode() for item in items))
+
+
+def main(arguments):
+    if arguments not in ([], ["--check"]):
+        sys.exit(__doc__)
+    check = arguments == ["--check"]
+    nvrtc = Nvrtc()
+    folder = HERE / "ptx"
+    sources = sorted(HERE.glob("*.cu"))
+    wrong = sorted({file.stem for file in folder.glob("*.ptx")} - {source.stem for source in sources})
+    wrong = [f"ptx/{name}.ptx has no source" for name in wrong]
+    for source in sources:
+        ptx = nvrtc.compile(source)
+        if not all(line in ptx for line in HEAD):
+            wrong.append(f"{source.name} does not compile to{' and'.join(HEAD)}".replace("\n", ""))
+        file = folder / f"{source.stem}.ptx"
+        if not check:
+            file.write_text(ptx, encoding="utf-8", newline="\n")
+        elif not file.exists() or file.read_text(encoding="utf-8") != ptx:
+            wrong.append(f"ptx/{file.name} is not what {source.name} compiles to")
+        print(f"{source.name:<16}{ptx.count('.entry '):>4} kernels")
+    if wrong:
+        sys.exit("\n".join([*wrong, "`cargo xtask ptx` writes these files anew"]))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

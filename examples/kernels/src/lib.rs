@@ -1,0 +1,121 @@
+//! The CUDA kernels of the examples, for a driver that runs them and for a computer that has none.
+//!
+//! The sources are the `.cu` files beside this package; `cargo xtask ptx` compiles them to the PTX that is built in here,
+//! so a build needs no toolkit. Arrays are arguments by value, [`KernelView`](interop_core::KernelView) and
+//! [`KernelViewMut`](interop_core::KernelViewMut). Every kernel has a reference on the host of the same name, in
+//! [`host::find`], with which tests compare it and by which a simulated driver runs it.
+//!
+//! | kernel | arguments | what it does |
+//! | --- | --- | --- |
+//! | `vector_add` | `f32` of 1 axis: in, in, out | adds |
+//! | `scale_T_N` | `T` of `N` axes: in and out; factor `f64` | multiplies in place, rounds integers towards zero |
+//! | `fill_T_N` | `T` of `N` axes: out; value `T` | fills |
+//! | `sum_T_N` | `T` of `N` axes: in; `f64` of 1 axis: out | one partial sum for each block of the grid |
+//! | `blur_f32`, `blur_u8` | height × width × channels: in, out | the mean of 3 × 3 pixels, edges repeated |
+//! | `spin` | cycles `u64` | keeps the device busy |
+//! | `produce` | `u32` of 1 axis: out; value `u32` | element `i` becomes `value + i` |
+//! | `consume` | `u32` of 1 axis: in; value `u32`; `u64` of no axis: in and out | counts the elements that are not |
+//!
+//! `T` is `f32`, `f64`, `i32` or `u8`, and `N` is 1 to 4.
+
+pub mod host;
+
+/// A grid and its blocks, as launch functions take them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Launch {
+    /// The blocks along x, y and z.
+    pub grid: (u32, u32, u32),
+    /// The threads of a block along x, y and z.
+    pub block: (u32, u32, u32),
+}
+
+/// The PTX of a source file, which is one module of the driver.
+#[derive(Clone, Copy, Debug)]
+pub struct Module {
+    /// The name of the source without `.cu`.
+    pub name: &'static str,
+    /// The text that the driver compiles (`cuModuleLoadData`).
+    pub ptx: &'static str,
+}
+
+macro_rules! modules {
+    ($($(#[$doc:meta])* $constant:ident = $name:literal;)*) => {
+        $(
+            $(#[$doc])*
+            pub const $constant: &str = include_str!(concat!("../ptx/", $name, ".ptx"));
+        )*
+
+        /// All of them.
+        pub const MODULES: &[Module] = &[$(Module { name: $name, ptx: $constant }),*];
+    };
+}
+
+modules! {
+    /// `blur_f32` and `blur_u8`.
+    BLUR_PTX = "blur";
+    /// `fill_f32_1` to `fill_u8_4`.
+    FILL_PTX = "fill";
+    /// `spin`, `produce` and `consume`.
+    ORDER_PTX = "order";
+    /// `scale_f32_1` to `scale_u8_4`.
+    SCALE_PTX = "scale";
+    /// `sum_f32_1` to `sum_u8_4`.
+    SUM_PTX = "sum";
+    /// `vector_add`.
+    VECTOR_ADD_PTX = "vector_add";
+}
+
+const THREADS: u32 = 256;
+/// The greatest grid along x and y (CUDA C++ Programming Guide, "Compute Capabilities").
+const MOST_X: u64 = 0x7FFF_FFFF;
+const MOST_Y: u64 = 65_535;
+
+fn blocks(wanted: u64, most: u64) -> u32 {
+    u32::try_from(wanted.clamp(1, most)).unwrap_or(u32::MAX)
+}
+
+/// The launch of a kernel over `len` elements, in which a thread has one piece of 16 bytes of `f32`. Any other grid is
+/// right, too; and so is this one for an empty array, of which every thread sees that there is nothing to do.
+///
+/// ```
+/// use interop_demo_kernels::elementwise;
+/// assert_eq!(elementwise(1_000_000).grid, (977, 1, 1));
+/// assert_eq!(elementwise(0).grid, (1, 1, 1));
+/// ```
+#[must_use]
+pub fn elementwise(len: usize) -> Launch {
+    let wanted = (len as u64).div_ceil(4 * u64::from(THREADS));
+    Launch { grid: (blocks(wanted, MOST_X), 1, 1), block: (THREADS, 1, 1) }
+}
+
+/// The launch of a `sum` over `len` elements; `parts` has one element for each of its blocks.
+#[must_use]
+pub fn reduction(len: usize) -> Launch {
+    /// Enough to keep the largest devices busy, and few enough to be added up in no time.
+    const MOST: u64 = 2048;
+    let wanted = (len as u64).div_ceil(4 * u64::from(THREADS));
+    Launch { grid: (blocks(wanted, MOST), 1, 1), block: (THREADS, 1, 1) }
+}
+
+/// The launch of a blur over an image of `height` × `width` × `channels` elements of `item` bytes.
+///
+/// A warp walks down a strip as wide as its lanes hold 16 bytes each, but for the lanes at either end.
+///
+/// ```
+/// use interop_demo_kernels::blur;
+/// assert_eq!(blur(1080, 1920, 3, 4).grid, (12, 68, 1));
+/// ```
+#[must_use]
+pub fn blur(height: usize, width: usize, channels: usize, item: usize) -> Launch {
+    /// Rows for each warp: more share the rows at the ends of a strip among them, fewer keep more of the device busy.
+    const ROWS: u64 = 16;
+    const WARPS: u64 = 4;
+    let held = 16 / item.clamp(1, 16) as u64;
+    let lending = (channels as u64).div_ceil(held).min(8);
+    let strip = (32 - 2 * lending) * held;
+    let strips = (width as u64).saturating_mul(channels as u64).div_ceil(strip);
+    Launch {
+        grid: (blocks(strips.div_ceil(WARPS), MOST_X), blocks((height as u64).div_ceil(ROWS), MOST_Y), 1),
+        block: (32 * 4, 1, 1),
+    }
+}

@@ -1,0 +1,188 @@
+//! That PTX and references are of the same kernels, and that the references compute what the table says.
+#![expect(unsafe_code, reason = "kernels are launched")]
+
+use core::ffi::c_void;
+
+use interop_core::{CudaArray, Device, HostVec, KernelView, KernelViewMut, Memory, Storage};
+use interop_demo_kernels::{MODULES, Module, blur, elementwise, host, reduction};
+
+/// Host memory that says that it is pinned.
+struct Pinned<T>(HostVec<T>);
+
+// SAFETY: as for a `HostVec`: the kernels of these tests run on the host.
+unsafe impl<T: interop_core::Element> Storage for Pinned<T> {
+    fn memory(&self) -> Memory {
+        Memory { device: Device::CUDA_HOST, ..self.0.memory() }
+    }
+}
+
+#[derive(CudaArray)]
+#[cuda_array(export)]
+struct Array<T> {
+    #[cuda_array(data)]
+    data: Pinned<T>,
+    #[cuda_array(shape)]
+    shape: Vec<usize>,
+    #[cuda_array(strides)]
+    strides: Option<Vec<isize>>,
+}
+
+impl<T: interop_core::Element> Array<T> {
+    fn new(items: &[T], shape: &[usize]) -> Self {
+        Self { data: Pinned(HostVec::from_slice(items)), shape: shape.to_vec(), strides: None }
+    }
+
+    fn strided(items: &[T], shape: &[usize], strides: &[isize]) -> Self {
+        Self { strides: Some(strides.to_vec()), ..Self::new(items, shape) }
+    }
+
+    fn read<const N: usize>(&self) -> KernelView<'_, T, N> {
+        self.kernel_view().expect("pinned memory of this rank")
+    }
+
+    fn write<const N: usize>(&mut self) -> KernelViewMut<'_, T, N> {
+        self.kernel_view_mut().expect("pinned memory of this rank")
+    }
+}
+
+/// The pointer to an argument.
+fn pass<A>(argument: &A) -> *const c_void {
+    (&raw const *argument).cast()
+}
+
+fn launch(name: &str, grid: u32, threads: u32, params: &[*const c_void]) {
+    let kernel = host::find(name).expect(name);
+    // SAFETY: 1: every test passes what the table of kernels says. 2: the arrays are its own. 3: as in each test.
+    unsafe { kernel([grid, 1, 1], [threads, 1, 1], 0, params.as_ptr()) };
+}
+
+fn entries(module: &Module) -> Vec<&'static str> {
+    let after = module.ptx.split(".entry ").skip(1);
+    after.map(|text| text.split('(').next().unwrap_or(text).trim()).collect()
+}
+
+#[test]
+fn every_kernel_has_a_reference_and_no_name_is_lost() {
+    let found: Vec<_> = MODULES.iter().flat_map(entries).collect();
+    for name in &found {
+        assert!(host::find(name).is_some(), "{name} has no reference");
+    }
+    let mut expected: Vec<String> =
+        ["blur_f32", "blur_u8", "consume", "produce", "spin", "vector_add"].map(String::from).to_vec();
+    for stem in ["fill", "scale", "sum"] {
+        for element in ["f32", "f64", "i32", "u8"] {
+            expected.extend((1..=4).map(|rank| format!("{stem}_{element}_{rank}")));
+        }
+    }
+    let mut found: Vec<_> = found.into_iter().map(String::from).collect();
+    found.sort();
+    expected.sort();
+    assert_eq!(found, expected);
+    for name in ["", "scale", "scale_f32", "scale_f32_0", "scale_f16_1", "blur_f32_3", "sum_f32_11"] {
+        assert!(host::find(name).is_none(), "{name}");
+    }
+}
+
+/// Drivers from 535 on take this PTX, for devices from Volta on.
+#[test]
+fn the_ptx_is_old_enough() {
+    for Module { name, ptx } in MODULES {
+        assert!(ptx.contains("\n.version 8.2\n") && ptx.contains("\n.target sm_70\n"), "{name}");
+    }
+}
+
+#[test]
+fn vector_add_adds() {
+    let (left, right) = (
+        Array::new(&[1.0_f32, 2.0, 3.0], &[3]),
+        Array::strided(&[10.0, 0.0, 20.0, 0.0, 30.0_f32], &[3], &[2]),
+    );
+    let mut sum = Array::new(&[0.0_f32; 3], &[3]);
+    let (a, b, to) = (left.read::<1>(), right.read::<1>(), sum.write::<1>());
+    launch("vector_add", 1, 32, &[pass(&a), pass(&b), pass(&to)]);
+    assert_eq!(sum.to_vec::<f32>().unwrap(), [11.0, 22.0, 33.0]);
+}
+
+#[test]
+fn scale_rounds_towards_zero_and_to_the_limits() {
+    let mut bytes = Array::strided(&[1_u8, 9, 3, 9, 200, 9], &[3, 1], &[2, 1]);
+    launch("scale_u8_2", 1, 32, &[pass(&bytes.write::<2>()), pass(&1.5_f64)]);
+    assert_eq!(bytes.to_vec::<u8>().unwrap(), [1, 4, 255]);
+    assert_eq!(
+        bytes.data.0.as_slice().unwrap(),
+        [1, 9, 4, 9, 255, 9],
+        "nothing between the elements is touched"
+    );
+    let mut words = Array::new(&[-3_i32, i32::MAX], &[2]);
+    launch("scale_i32_1", 1, 32, &[pass(&words.write::<1>()), pass(&-1.5_f64)]);
+    assert_eq!(words.to_vec::<i32>().unwrap(), [4, i32::MIN]);
+    launch("scale_i32_1", 1, 32, &[pass(&words.write::<1>()), pass(&f64::NAN)]);
+    assert_eq!(words.to_vec::<i32>().unwrap(), [0, 0]);
+}
+
+#[test]
+fn fill_fills_the_elements_alone() {
+    let mut array = Array::strided(&[0.0_f64; 9], &[2, 2, 1, 1], &[4, 2, 1, 1]);
+    launch("fill_f64_4", 1, 32, &[pass(&array.write::<4>()), pass(&7.0_f64)]);
+    let expected = [7.0, 0.0, 7.0, 0.0, 7.0, 0.0, 7.0, 0.0, 0.0];
+    assert_eq!(array.data.0.as_slice().unwrap(), expected);
+}
+
+#[test]
+fn sum_leaves_a_part_for_each_block() {
+    let items: Vec<i32> = (0..100).collect();
+    let array = Array::new(&items, &[10, 10]);
+    let mut parts = Array::new(&[-1.0_f64; 3], &[3]);
+    let (from, to) = (array.read::<2>(), parts.write::<1>());
+    launch("sum_i32_2", 3, 16, &[pass(&from), pass(&to)]);
+    assert!(parts.to_vec::<f64>().unwrap().iter().all(|part| *part > 0.0));
+    let mut sum = Array::new(&[-1.0_f64], &[1]);
+    let (from, to) = (parts.read::<1>(), sum.write::<1>());
+    launch("sum_f64_1", 1, 32, &[pass(&from), pass(&to)]);
+    assert_eq!(sum.to_vec::<f64>().unwrap(), [4950.0]);
+}
+
+#[test]
+fn blur_repeats_the_edges() {
+    let image = Array::new(&[0_u8, 90, 0, 0, 0, 0], &[2, 3, 1]);
+    let mut blurred = Array::new(&[7_u8; 6], &[2, 3, 1]);
+    let (from, to) = (image.read::<3>(), blurred.write::<3>());
+    launch("blur_u8", 1, 32, &[pass(&from), pass(&to)]);
+    // The row above the first is the first, so its 90 counts twice there.
+    assert_eq!(blurred.to_vec::<u8>().unwrap(), [20, 20, 20, 10, 10, 10]);
+    let channels = Array::new(&[1.0_f32, 100.0, 2.0, 200.0, 3.0, 300.0], &[1, 3, 2]);
+    let mut blurred = Array::new(&[0.0_f32; 6], &[1, 3, 2]);
+    let (from, to) = (channels.read::<3>(), blurred.write::<3>());
+    launch("blur_f32", 1, 32, &[pass(&from), pass(&to)]);
+    for (found, expected) in blurred.to_vec::<f32>().unwrap().iter().zip([4.0, 400.0, 6.0, 600.0, 8.0, 800.0])
+    {
+        assert!((found * 3.0 - expected).abs() < 1e-3, "{found} is not a third of {expected}");
+    }
+}
+
+#[test]
+fn a_consumer_counts_what_is_missing() {
+    let mut values = Array::new(&[0_u32; 5], &[5]);
+    launch("spin", 1, 1, &[pass(&1000_u64)]);
+    launch("produce", 1, 32, &[pass(&values.write::<1>()), pass(&(u32::MAX - 1))]);
+    assert_eq!(values.to_vec::<u32>().unwrap(), [u32::MAX - 1, u32::MAX, 0, 1, 2]);
+    let mut mismatches = Array::new(&[10_u64], &[]);
+    for (value, expected) in [(u32::MAX - 1, 10), (u32::MAX, 15)] {
+        let (from, count) = (values.read::<1>(), mismatches.write::<0>());
+        launch("consume", 1, 32, &[pass(&from), pass(&value), pass(&count)]);
+        assert_eq!(mismatches.to_vec::<u64>().unwrap(), [expected]);
+    }
+}
+
+#[test]
+fn launches_cover_the_array_and_fit_the_device() {
+    assert_eq!(elementwise(1024).grid, (1, 1, 1));
+    assert_eq!(elementwise(1025).grid, (2, 1, 1));
+    assert_eq!(reduction(usize::MAX).grid, (2048, 1, 1));
+    assert_eq!(blur(0, 0, 0, 1).grid, (1, 1, 1));
+    let huge = blur(10_000_000, usize::MAX / 4, 4, 1);
+    assert_eq!(huge.grid, (0x7FFF_FFFF, 65_535, 1));
+    // 30 of 32 lanes of 16 bytes, in 4 warps.
+    assert_eq!(blur(16, 30 * 16 * 4, 1, 1).grid, (1, 1, 1));
+    assert_eq!(blur(17, 30 * 16 * 4 + 1, 1, 1).grid, (2, 2, 1));
+}
