@@ -80,6 +80,17 @@ unsafe impl<T: Element> Storage for Pinned<T> {
     }
 }
 
+/// Host memory that says that it is managed: the driver is asked nothing about its address.
+#[derive(Debug)]
+pub(crate) struct Managed<T>(pub(crate) HostVec<T>);
+
+// SAFETY: as for [`Pinned`].
+unsafe impl<T: Element> Storage for Managed<T> {
+    fn memory(&self) -> Memory {
+        Memory { device: Device::CUDA_MANAGED, ..self.0.memory() }
+    }
+}
+
 /// Elements that a storage lends to whoever has it for himself: an own type with [`Writes::WhenOwned`].
 #[derive(Debug)]
 pub(crate) struct Borrowable(pub(crate) Vec<u16>);

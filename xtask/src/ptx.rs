@@ -7,7 +7,7 @@ use crate::step;
 
 const SCRIPT: &str = "examples/kernels/build_ptx.py";
 
-/// Whether there is an NVRTC for this system (the wheels on PyPI are for these).
+/// Whether there is an NVRTC for this system (for these there are wheels).
 const THERE_IS_A_COMPILER: bool = cfg!(any(target_os = "linux", all(windows, target_arch = "x86_64")));
 
 /// Writes the PTX anew, or with `--check` tells where it is not what the sources compile to.

@@ -48,7 +48,9 @@ impl Report {
         let start = Instant::now();
         let mut counts = Counts::default();
         let outcome = match work(&mut counts) {
-            Ok(()) if !counts.ran() && counts.skipped == 0 => Err(Failure::new("it ended well but ran no test")),
+            Ok(()) if !counts.ran() && counts.skipped == 0 => {
+                Err(Failure::new("it ended well but ran no test"))
+            }
             outcome => outcome,
         };
         if outcome.is_err() {

@@ -3,70 +3,102 @@
 #![expect(unsafe_code, reason = "a kernel gets addresses, and untyped pointers to its arguments")]
 
 use core::ffi::c_void;
+use core::mem::size_of;
 use core::ptr;
 use std::thread;
 use std::time::Duration;
 
-use interop_core::{Element, KernelView, KernelViewMut};
+use interop_core::{Element, KernelView};
 
-/// A kernel on the host: the grid, the threads of a block, the bytes of dynamic shared memory, and, as for
-/// `cuLaunchKernel`, an array of pointers to the arguments. A call does the work of the whole grid.
-///
-/// # Safety
-///
-/// 1. `params` points to as many pointers as the kernel has arguments, each to a live value of the argument's type; the
-///    types are in the table of [the crate](crate).
-/// 2. The arrays in the views are live host memory for the call; what is written is accessed by nobody else meanwhile,
-///    what is read is written by nobody else.
-/// 3. Arrays that are compared or combined have one shape, and `parts` of a sum has an element for each block.
-pub type HostKernel = unsafe fn(grid: [u32; 3], block: [u32; 3], shared: u32, params: *const *const c_void);
+/// A kernel as a function of the host.
+#[derive(Clone, Debug)]
+pub struct Kernel {
+    /// Does the work of a whole grid. Takes the three extents of the grid, those of a block, the bytes of dynamic shared
+    /// memory, and, as `cuLaunchKernel`, an array of pointers to the arguments; reads the memory of the arrays that they
+    /// describe, and writes to it.
+    ///
+    /// Not `unsafe`, because tables of kernels hold plain functions, but whoever calls it promises what a launch does: all
+    /// these pointers are live and of the types in the table of [the crate](crate); nobody else writes to the memory, or
+    /// reads what the kernel writes; arrays that are combined have one shape, and the sums of parts an element for each
+    /// block.
+    pub run: extern "C" fn(grid: *const u32, block: *const u32, shared: u32, params: *const *const c_void),
+    /// The bytes of each argument.
+    pub sizes: Vec<usize>,
+}
+
+/// Where memory is that a kernel knows by its address on the device.
+pub trait Memory: 'static {
+    /// The place on the host of `bytes` bytes from `address` on; `None` for memory that a kernel may not touch, upon
+    /// which it does nothing.
+    fn place(address: u64, bytes: usize, writes: bool) -> Option<*mut u8>;
+}
+
+/// Memory of the host itself: pinned memory, of which the addresses are those of the device.
+#[derive(Clone, Copy, Debug)]
+pub struct Host;
+
+impl Memory for Host {
+    fn place(address: u64, _bytes: usize, _writes: bool) -> Option<*mut u8> {
+        // Arguments name memory by number, so a number is all that there is to make the pointer of.
+        usize::try_from(address).ok().map(ptr::with_exposed_provenance_mut)
+    }
+}
 
 /// The kernel of this name, `None` for a name that no module has.
 ///
 /// ```
-/// use interop_demo_kernels::host;
-/// assert!(host::find("scale_u8_3").is_some() && host::find("scale_u8_5").is_none());
+/// use interop_demo_kernels::host::{Host, find};
+/// assert_eq!(find::<Host>("scale_u8_3").unwrap().sizes, [56, 8]);
+/// assert!(find::<Host>("scale_u8_5").is_none());
 /// ```
 #[must_use]
-pub fn find(name: &str) -> Option<HostKernel> {
+pub fn find<M: Memory>(name: &str) -> Option<Kernel> {
+    let kernel = |run, sizes: &[usize]| Some(Kernel { run, sizes: sizes.to_vec() });
     match name {
-        "vector_add" => Some(vector_add),
-        "blur_f32" => Some(blur::<f32>),
-        "blur_u8" => Some(blur::<u8>),
-        "spin" => Some(spin),
-        "produce" => Some(produce),
-        "consume" => Some(consume),
+        "vector_add" => kernel(vector_add::<M>, &[view(1), view(1), view(1)]),
+        "blur_f32" => kernel(blur::<M, f32>, &[view(3), view(3)]),
+        "blur_u8" => kernel(blur::<M, u8>, &[view(3), view(3)]),
+        "spin" => kernel(spin, &[size_of::<u64>()]),
+        "produce" => kernel(produce::<M>, &[view(1), size_of::<u32>()]),
+        "consume" => kernel(consume::<M>, &[view(1), size_of::<u32>(), view(0)]),
         _ => {
             let (rest, rank) = name.rsplit_once('_')?;
             let (stem, element) = rest.rsplit_once('_')?;
             match element {
-                "f32" => of_rank::<f32>(stem, rank),
-                "f64" => of_rank::<f64>(stem, rank),
-                "i32" => of_rank::<i32>(stem, rank),
-                "u8" => of_rank::<u8>(stem, rank),
+                "f32" => of_rank::<M, f32>(stem, rank),
+                "f64" => of_rank::<M, f64>(stem, rank),
+                "i32" => of_rank::<M, i32>(stem, rank),
+                "u8" => of_rank::<M, u8>(stem, rank),
                 _ => None,
             }
         }
     }
 }
 
-fn of_rank<T: Number>(stem: &str, rank: &str) -> Option<HostKernel> {
+fn of_rank<M: Memory, T: Number>(stem: &str, rank: &str) -> Option<Kernel> {
     match rank {
-        "1" => of_stem::<T, 1>(stem),
-        "2" => of_stem::<T, 2>(stem),
-        "3" => of_stem::<T, 3>(stem),
-        "4" => of_stem::<T, 4>(stem),
+        "1" => of_stem::<M, T, 1>(stem),
+        "2" => of_stem::<M, T, 2>(stem),
+        "3" => of_stem::<M, T, 3>(stem),
+        "4" => of_stem::<M, T, 4>(stem),
         _ => None,
     }
 }
 
-fn of_stem<T: Number, const N: usize>(stem: &str) -> Option<HostKernel> {
+fn of_stem<M: Memory, T: Number, const N: usize>(stem: &str) -> Option<Kernel> {
+    let kernel = |run, second| Some(Kernel { run, sizes: vec![view(N), second] });
     match stem {
-        "scale" => Some(scale::<T, N>),
-        "fill" => Some(fill::<T, N>),
-        "sum" => Some(sum::<T, N>),
+        "scale" => kernel(scale::<M, T, N>, size_of::<f64>()),
+        "fill" => kernel(fill::<M, T, N>, size_of::<T>()),
+        "sum" => kernel(sum::<M, T, N>, view(1)),
         _ => None,
     }
+}
+
+/// The size of a view of so many axes.
+const fn view(ndim: usize) -> usize {
+    size_of::<KernelView<'_, u8, 0>>()
+        + ndim * (size_of::<KernelView<'_, u8, 1>>() - size_of::<KernelView<'_, u8, 0>>())
 }
 
 /// The element types of the kernels, as they compute with them.
@@ -133,166 +165,195 @@ impl Blurred for u8 {
     }
 }
 
-/// An argument.
-///
-/// # Safety
-///
-/// `params` has more than `at` pointers, and this one points to a live `A`.
-unsafe fn argument<A: Copy>(params: *const *const c_void, at: usize) -> A {
-    // SAFETY: there are more than `at` pointers.
-    let argument = unsafe { params.add(at) };
-    // SAFETY: as above; it is one of them.
-    let argument = unsafe { argument.read() };
-    // SAFETY: it points to a live `A`. A caller may have packed its arguments, so no alignment is taken for granted.
-    unsafe { argument.cast::<A>().read_unaligned() }
+/// The arguments of a kernel.
+#[derive(Clone, Copy)]
+struct Arguments(*const *const c_void);
+
+impl Arguments {
+    /// The argument of this number, which is an `A`.
+    fn get<A: Copy>(self, at: usize) -> A {
+        // SAFETY: there are more than `at` pointers (`Kernel::run`: the kernel's own list of arguments).
+        let argument = unsafe { self.0.wrapping_add(at).read() };
+        // SAFETY: it points to a live `A`, as above. A caller may have packed them, so no alignment is taken for granted.
+        unsafe { argument.cast::<A>().read_unaligned() }
+    }
+
+    /// The array of this number, `None` if the kernel may not touch its memory. A view to write has the bytes of one to
+    /// read.
+    fn array<M: Memory, T: Element, const N: usize>(self, at: usize, writes: bool) -> Option<Array<T, N>> {
+        let view: KernelView<'_, T, N> = self.get(at);
+        let (shape, strides) = (view.shape(), view.strides());
+        if view.numel() == 0 {
+            return Some(Array { first: ptr::null_mut(), shape, strides });
+        }
+        let ends = shape.iter().zip(strides).map(|(extent, stride)| (extent - 1) * stride);
+        let (low, high) = ends.fold((0, 0), |(low, high), end| (low + end.min(0), high + end.max(0)));
+        let item = size_of::<T>() as i64;
+        let bytes = usize::try_from((high - low + 1) * item).ok()?;
+        let lowest = M::place(view.address().wrapping_add_signed(low * item), bytes, writes)?;
+        Some(Array {
+            first: lowest.wrapping_offset(isize::try_from(-low * item).ok()?).cast(),
+            shape,
+            strides,
+        })
+    }
 }
 
-/// The address of an element; valid where the index is within the extents.
-fn element<T, const N: usize>(view: &KernelView<'_, T, N>, index: [i64; N]) -> *mut T {
-    let offset: i64 = index.iter().zip(view.strides()).map(|(index, stride)| index * stride).sum();
-    // The driver and the kernels name memory by number, so a number is all that there is to make the pointer of.
-    let first = ptr::with_exposed_provenance_mut::<T>(usize::try_from(view.address()).unwrap_or(0));
-    first.wrapping_offset(isize::try_from(offset).unwrap_or(0))
+/// An array in memory of the host.
+struct Array<T, const N: usize> {
+    first: *mut T,
+    shape: [i64; N],
+    strides: [i64; N],
 }
 
-/// Calls `see` with the address of every element, in row-major order.
-fn for_each<T, const N: usize>(view: &KernelView<'_, T, N>, mut see: impl FnMut(*mut T)) {
-    let mut index = [0; N];
-    for _ in 0..view.numel() {
-        see(element(view, index));
-        for (axis, extent) in view.shape().iter().enumerate().rev() {
-            index[axis] += 1;
-            if index[axis] < *extent {
-                break;
+impl<T: Element, const N: usize> Array<T, N> {
+    #[expect(clippy::cast_possible_truncation, reason = "the offsets of a view fit the host that made it")]
+    fn place(&self, index: [i64; N]) -> *mut T {
+        let offset: i64 = index.iter().zip(self.strides).map(|(index, stride)| index * stride).sum();
+        self.first.wrapping_offset(offset as isize)
+    }
+
+    /// The element at an index within the extents.
+    fn get(&self, index: [i64; N]) -> T {
+        // SAFETY: `Arguments::array` has placed all elements of these extents, which are aligned (a view's promise), live
+        // and not written meanwhile (`Kernel::run`).
+        unsafe { self.place(index).read() }
+    }
+
+    /// Replaces the element at an index within the extents.
+    fn set(&self, index: [i64; N], value: T) {
+        // SAFETY: as in `get`, and nobody else accesses what the kernel writes.
+        unsafe { self.place(index).write(value) };
+    }
+
+    /// Calls `see` with every index, in row-major order.
+    fn for_each(&self, mut see: impl FnMut([i64; N])) {
+        let mut index = [0; N];
+        for _ in 0..self.shape.iter().product::<i64>() {
+            see(index);
+            for (place, extent) in index.iter_mut().zip(self.shape).rev() {
+                *place += 1;
+                if *place < extent {
+                    break;
+                }
+                *place = 0;
             }
-            index[axis] = 0;
         }
     }
 }
 
-unsafe fn vector_add(_: [u32; 3], _: [u32; 3], _: u32, params: *const *const c_void) {
-    // SAFETY: rule 1 of `HostKernel`.
-    let left: KernelView<'_, f32, 1> = unsafe { argument(params, 0) };
-    // SAFETY: as above.
-    let right: KernelView<'_, f32, 1> = unsafe { argument(params, 1) };
-    // SAFETY: as above.
-    let sum: KernelViewMut<'_, f32, 1> = unsafe { argument(params, 2) };
-    for at in 0..sum.shape()[0] {
-        // SAFETY: rules 2 and 3: `at` is within the extent that the three share.
-        let left = unsafe { element(&left, [at]).read() };
-        // SAFETY: as above.
-        let right = unsafe { element(&right, [at]).read() };
-        // SAFETY: as above.
-        unsafe { element(&sum.as_view(), [at]).write(left + right) };
-    }
+type Params = *const *const c_void;
+
+extern "C" fn vector_add<M: Memory>(_: *const u32, _: *const u32, _: u32, params: Params) {
+    let arguments = Arguments(params);
+    let (Some(left), Some(right), Some(sum)) = (
+        arguments.array::<M, f32, 1>(0, false),
+        arguments.array::<M, f32, 1>(1, false),
+        arguments.array::<M, f32, 1>(2, true),
+    ) else {
+        return;
+    };
+    sum.for_each(|at| sum.set(at, left.get(at) + right.get(at)));
 }
 
-unsafe fn scale<T: Number, const N: usize>(_: [u32; 3], _: [u32; 3], _: u32, params: *const *const c_void) {
-    // SAFETY: rule 1 of `HostKernel`.
-    let array: KernelViewMut<'_, T, N> = unsafe { argument(params, 0) };
-    // SAFETY: as above.
-    let factor: f64 = unsafe { argument(params, 1) };
-    for_each(&array.as_view(), |element| {
-        // SAFETY: rule 2.
-        let value = unsafe { element.read() };
-        // SAFETY: rule 2.
-        unsafe { element.write(T::from_f64(value.to_f64() * factor)) };
-    });
-}
-
-unsafe fn fill<T: Number, const N: usize>(_: [u32; 3], _: [u32; 3], _: u32, params: *const *const c_void) {
-    // SAFETY: rule 1 of `HostKernel`.
-    let array: KernelViewMut<'_, T, N> = unsafe { argument(params, 0) };
-    // SAFETY: as above.
-    let value: T = unsafe { argument(params, 1) };
-    // SAFETY: rule 2.
-    for_each(&array.as_view(), |element| unsafe { element.write(value) });
-}
-
-unsafe fn sum<T: Number, const N: usize>(
-    grid: [u32; 3],
-    block: [u32; 3],
+extern "C" fn scale<M: Memory, T: Number, const N: usize>(
+    _: *const u32,
+    _: *const u32,
     _: u32,
-    params: *const *const c_void,
+    params: Params,
 ) {
-    // SAFETY: rule 1 of `HostKernel`.
-    let array: KernelView<'_, T, N> = unsafe { argument(params, 0) };
-    // SAFETY: as above.
-    let parts: KernelViewMut<'_, f64, 1> = unsafe { argument(params, 1) };
-    let (blocks, threads) = (grid[0] as usize, block[0] as usize);
+    let arguments = Arguments(params);
+    let factor: f64 = arguments.get(1);
+    let Some(array) = arguments.array::<M, T, N>(0, true) else { return };
+    array.for_each(|at| array.set(at, T::from_f64(array.get(at).to_f64() * factor)));
+}
+
+extern "C" fn fill<M: Memory, T: Number, const N: usize>(
+    _: *const u32,
+    _: *const u32,
+    _: u32,
+    params: Params,
+) {
+    let arguments = Arguments(params);
+    let value: T = arguments.get(1);
+    let Some(array) = arguments.array::<M, T, N>(0, true) else { return };
+    array.for_each(|at| array.set(at, value));
+}
+
+extern "C" fn sum<M: Memory, T: Number, const N: usize>(
+    grid: *const u32,
+    block: *const u32,
+    _: u32,
+    params: Params,
+) {
+    let arguments = Arguments(params);
+    let (Some(array), Some(parts)) =
+        (arguments.array::<M, T, N>(0, false), arguments.array::<M, f64, 1>(1, true))
+    else {
+        return;
+    };
+    // SAFETY: the three extents of a grid (`Kernel::run`).
+    let blocks = unsafe { grid.read() } as usize;
+    // SAFETY: those of a block.
+    let threads = unsafe { block.read() } as usize;
     let mut sums = vec![0.0; blocks];
     let mut number = 0;
-    for_each(&array, |element| {
-        // Each block has the elements of its threads, as in a kernel that loads one element at a time.
-        // SAFETY: rule 2.
-        sums[number / threads % blocks] += unsafe { element.read() }.to_f64();
+    // Each block has the elements of its threads, as in a kernel that loads one element at a time.
+    array.for_each(|at| {
+        sums[number / threads % blocks] += array.get(at).to_f64();
         number += 1;
     });
     for (block, sum) in (0..).zip(sums) {
-        // SAFETY: rules 2 and 3: there is an element for each block.
-        unsafe { element(&parts.as_view(), [block]).write(sum) };
+        parts.set([block], sum);
     }
 }
 
-unsafe fn blur<T: Blurred>(_: [u32; 3], _: [u32; 3], _: u32, params: *const *const c_void) {
-    // SAFETY: rule 1 of `HostKernel`.
-    let from: KernelView<'_, T, 3> = unsafe { argument(params, 0) };
-    // SAFETY: as above.
-    let to: KernelViewMut<'_, T, 3> = unsafe { argument(params, 1) };
-    let [height, width, channels] = to.shape();
-    let pixel = |y: i64, x: i64, channel: i64| {
-        let index = [y.clamp(0, height - 1), x.clamp(0, width - 1), channel];
-        // SAFETY: rules 2 and 3: the index is within the extents that both share.
-        unsafe { element(&from, index).read() }.widen()
+extern "C" fn blur<M: Memory, T: Blurred>(_: *const u32, _: *const u32, _: u32, params: Params) {
+    let arguments = Arguments(params);
+    let (Some(from), Some(to)) = (arguments.array::<M, T, 3>(0, false), arguments.array::<M, T, 3>(1, true))
+    else {
+        return;
     };
+    let [height, width, _] = from.shape;
     // First down, then across, as the kernel adds: sums of floats depend on the order.
-    let column = |y, x, channel| pixel(y - 1, x, channel) + pixel(y, x, channel) + pixel(y + 1, x, channel);
-    for y in 0..height {
-        for x in 0..width {
-            for channel in 0..channels {
-                let sum = column(y, x - 1, channel) + column(y, x, channel) + column(y, x + 1, channel);
-                // SAFETY: rule 2.
-                unsafe { element(&to.as_view(), [y, x, channel]).write(T::mean(sum)) };
-            }
-        }
-    }
+    let column = |y: i64, x: i64, channel| {
+        let x = x.clamp(0, width - 1);
+        let pixel = |y: i64| from.get([y.clamp(0, height - 1), x, channel]).widen();
+        pixel(y - 1) + pixel(y) + pixel(y + 1)
+    };
+    to.for_each(|[y, x, channel]| {
+        let sum = column(y, x - 1, channel) + column(y, x, channel) + column(y, x + 1, channel);
+        to.set([y, x, channel], T::mean(sum));
+    });
 }
 
 /// A cycle takes a nanosecond here.
-unsafe fn spin(_: [u32; 3], _: [u32; 3], _: u32, params: *const *const c_void) {
-    // SAFETY: rule 1 of `HostKernel`.
-    let cycles: u64 = unsafe { argument(params, 0) };
-    thread::sleep(Duration::from_nanos(cycles));
+extern "C" fn spin(_: *const u32, _: *const u32, _: u32, params: Params) {
+    thread::sleep(Duration::from_nanos(Arguments(params).get(0)));
 }
 
-unsafe fn produce(_: [u32; 3], _: [u32; 3], _: u32, params: *const *const c_void) {
-    // SAFETY: rule 1 of `HostKernel`.
-    let to: KernelViewMut<'_, u32, 1> = unsafe { argument(params, 0) };
-    // SAFETY: as above.
-    let mut value: u32 = unsafe { argument(params, 1) };
-    for_each(&to.as_view(), |element| {
-        // SAFETY: rule 2.
-        unsafe { element.write(value) };
-        value = value.wrapping_add(1);
-    });
+/// Element `i` of what is produced.
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "values wrap around")]
+fn produced(value: u32, at: i64) -> u32 {
+    value.wrapping_add(at as u32)
 }
 
-unsafe fn consume(_: [u32; 3], _: [u32; 3], _: u32, params: *const *const c_void) {
-    // SAFETY: rule 1 of `HostKernel`.
-    let from: KernelView<'_, u32, 1> = unsafe { argument(params, 0) };
-    // SAFETY: as above.
-    let mut value: u32 = unsafe { argument(params, 1) };
-    // SAFETY: as above.
-    let mismatches: KernelViewMut<'_, u64, 0> = unsafe { argument(params, 2) };
+extern "C" fn produce<M: Memory>(_: *const u32, _: *const u32, _: u32, params: Params) {
+    let arguments = Arguments(params);
+    let value = arguments.get(1);
+    let Some(to) = arguments.array::<M, u32, 1>(0, true) else { return };
+    to.for_each(|at| to.set(at, produced(value, at[0])));
+}
+
+extern "C" fn consume<M: Memory>(_: *const u32, _: *const u32, _: u32, params: Params) {
+    let arguments = Arguments(params);
+    let value = arguments.get(1);
+    let (Some(from), Some(mismatches)) =
+        (arguments.array::<M, u32, 1>(0, false), arguments.array::<M, u64, 0>(2, true))
+    else {
+        return;
+    };
     let mut wrong = 0;
-    for_each(&from, |element| {
-        // SAFETY: rule 2.
-        wrong += u64::from(unsafe { element.read() } != value);
-        value = value.wrapping_add(1);
-    });
-    let count = element(&mismatches.as_view(), []);
-    // SAFETY: rule 2.
-    let before = unsafe { count.read() };
-    // SAFETY: rule 2.
-    unsafe { count.write(before + wrong) };
+    from.for_each(|at| wrong += u64::from(from.get(at) != produced(value, at[0])));
+    mismatches.set([], mismatches.get([]) + wrong);
 }

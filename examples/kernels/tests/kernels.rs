@@ -1,10 +1,11 @@
 //! That PTX and references are of the same kernels, and that the references compute what the table says.
-#![expect(unsafe_code, reason = "kernels are launched")]
+#![expect(unsafe_code, reason = "a storage vouches for its memory in an unsafe impl")]
 
 use core::ffi::c_void;
 
 use interop_core::{CudaArray, Device, HostVec, KernelView, KernelViewMut, Memory, Storage};
-use interop_demo_kernels::{MODULES, Module, blur, elementwise, host, reduction};
+use interop_demo_kernels::host::{self, Host};
+use interop_demo_kernels::{MODULES, Module, blur, elementwise, reduction};
 
 /// Host memory that says that it is pinned.
 struct Pinned<T>(HostVec<T>);
@@ -51,9 +52,23 @@ fn pass<A>(argument: &A) -> *const c_void {
 }
 
 fn launch(name: &str, grid: u32, threads: u32, params: &[*const c_void]) {
-    let kernel = host::find(name).expect(name);
-    // SAFETY: 1: every test passes what the table of kernels says. 2: the arrays are its own. 3: as in each test.
-    unsafe { kernel([grid, 1, 1], [threads, 1, 1], 0, params.as_ptr()) };
+    let kernel = host::find::<Host>(name).expect(name);
+    assert_eq!(kernel.sizes.len(), params.len(), "{name}");
+    // Every test passes what the table of kernels says, over arrays of its own.
+    (kernel.run)([grid, 1, 1].as_ptr(), [threads, 1, 1].as_ptr(), 0, params.as_ptr());
+}
+
+/// The sizes of the parameters of a kernel, as its PTX declares them: `.param .align 8 .b8 name[24]` or `.param .f64 name`.
+fn parameters(module: &Module, name: &str) -> Vec<usize> {
+    let (_, rest) = module.ptx.split_once(&format!(".entry {name}(")).expect("the PTX has the kernel");
+    let (list, _) = rest.split_once(')').expect("a list of parameters ends");
+    let size = |parameter: &str| {
+        let words: Vec<_> = parameter.split_whitespace().collect();
+        let count = parameter.split_once('[').and_then(|(_, count)| count.trim_end_matches(']').parse().ok());
+        let bits = words.iter().find_map(|word| word.strip_prefix(['.'])?.get(1..)?.parse::<usize>().ok());
+        bits.expect("a type of so many bits") / 8 * count.unwrap_or(1)
+    };
+    list.split(',').map(|parameter| size(parameter.trim())).collect()
 }
 
 fn entries(module: &Module) -> Vec<&'static str> {
@@ -63,10 +78,13 @@ fn entries(module: &Module) -> Vec<&'static str> {
 
 #[test]
 fn every_kernel_has_a_reference_and_no_name_is_lost() {
-    let found: Vec<_> = MODULES.iter().flat_map(entries).collect();
-    for name in &found {
-        assert!(host::find(name).is_some(), "{name} has no reference");
+    for module in MODULES {
+        for name in entries(module) {
+            let kernel = host::find::<Host>(name).unwrap_or_else(|| panic!("{name} has no reference"));
+            assert_eq!(kernel.sizes, parameters(module, name), "{name}");
+        }
     }
+    let found: Vec<_> = MODULES.iter().flat_map(entries).collect();
     let mut expected: Vec<String> =
         ["blur_f32", "blur_u8", "consume", "produce", "spin", "vector_add"].map(String::from).to_vec();
     for stem in ["fill", "scale", "sum"] {
@@ -79,7 +97,7 @@ fn every_kernel_has_a_reference_and_no_name_is_lost() {
     expected.sort();
     assert_eq!(found, expected);
     for name in ["", "scale", "scale_f32", "scale_f32_0", "scale_f16_1", "blur_f32_3", "sum_f32_11"] {
-        assert!(host::find(name).is_none(), "{name}");
+        assert!(host::find::<Host>(name).is_none(), "{name}");
     }
 }
 

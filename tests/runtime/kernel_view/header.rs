@@ -12,7 +12,7 @@ use std::slice;
 
 use interop_core::{CudaArray, HostVec, KERNEL_HEADER, KernelView, Order, Shared};
 
-use crate::support::arrays::{Array, Pinned};
+use crate::support::arrays::{Array, Managed};
 use crate::support::brute::{indices, offsets};
 use crate::support::signed;
 
@@ -77,10 +77,10 @@ fn answer(array: &Array<Shared>, first: isize) -> String {
 
 fn check<const N: usize>(program: &Path, shape: [usize; N], strides: [isize; N], first: isize) {
     let values: Vec<i32> = (0..120).collect();
-    let whole = Shared::new(Pinned(HostVec::from_slice(&values)));
+    let whole = Shared::new(Managed(HostVec::from_slice(&values)));
     let memory = Array::new(whole.clone(), &[120]).facts().expect("sound").address();
     let array = Array::strided(whole.offset(first * 4).expect("within the memory"), &shape, &strides);
-    let view = array.kernel_view::<i32, N>().expect("pinned memory");
+    let view = array.kernel_view::<i32, N>().expect("managed memory");
     let mut child = Command::new(program)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())

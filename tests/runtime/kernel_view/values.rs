@@ -5,11 +5,11 @@ use core::mem::{align_of, size_of};
 use interop_core::dlpack::Versioned;
 use interop_core::{
     CudaArray, Device, Element, ErrorKind, FromArray, HostVec, KernelView, KernelViewMut, Lease, LeaseMut,
-    Shared,
+    Shared, cuda,
 };
 use proptest::prelude::*;
 
-use crate::support::arrays::{Array, Claimed, GPU_ADDRESS, Pinned};
+use crate::support::arrays::{Array, Claimed, GPU_ADDRESS, Managed, Pinned};
 use crate::support::assert_told;
 use crate::support::brute::settings;
 use crate::support::foreign::Claims;
@@ -69,16 +69,24 @@ fn views_are_plain_values() {
 /// Pinned and managed memory is reached by kernels as device memory is, and so is memory of somebody else.
 #[test]
 fn every_memory_that_a_device_reaches() {
-    let pinned = Array::new(Pinned(HostVec::from_slice(&[1_i16, 2])), &[2]);
-    let address = pinned.facts().unwrap().address() as u64;
-    assert_eq!(pinned.kernel_view::<i16, 1>().unwrap().address(), address);
-
-    for device in [Device::cuda(1), Device::CUDA_HOST, Device::CUDA_MANAGED] {
+    for device in [Device::cuda(1), Device::CUDA_MANAGED] {
         let (_ledger, tensor) = Claims { device, ..Claims::new(&[2, 3]) }.send::<Versioned>();
         let mut import: Array<LeaseMut<i16>> = Array::from_dlpack(tensor).unwrap();
         let address = import.facts().unwrap().address() as u64;
         assert_eq!(import.kernel_view_mut::<i16, 2>().unwrap().address(), address, "{device}");
         assert_eq!(import.kernel_view::<i16, 2>().unwrap().strides(), [3, 1]);
+    }
+}
+
+/// Where there is a driver, it is asked what the address of pinned memory is for devices, and knows which memory is pinned.
+#[test]
+fn the_driver_knows_pinned_memory() {
+    let claimed = Array::new(Pinned(HostVec::from_slice(&[1_i16, 2])), &[2]);
+    let view = claimed.kernel_view::<i16, 1>();
+    if cuda::is_available() {
+        assert_eq!(view.unwrap_err().kind(), ErrorKind::Device, "the memory was never pinned");
+    } else {
+        assert_eq!(view.unwrap().address(), claimed.facts().unwrap().address() as u64);
     }
 }
 
@@ -126,7 +134,7 @@ fn a_writable_view_needs_writable_elements() {
 /// A load from an odd address ends a context on the device; it is refused before.
 #[test]
 fn odd_addresses_are_refused() {
-    let words = Shared::new(Pinned(HostVec::from_slice(&[0_u16; 3])));
+    let words = Shared::new(Managed(HostVec::from_slice(&[0_u16; 3])));
     let mut odd = Array::new(words.offset(1).unwrap(), &[2]);
     let told = (ErrorKind::Alignment, "data", "0x", "a multiple of 2, the alignment of the element; copy");
     assert_told(&odd.kernel_view::<u16, 1>().unwrap_err(), told);
@@ -154,7 +162,7 @@ proptest! {
         shape in prop::array::uniform3(2_usize..6),
         strides in prop::array::uniform3(-9_isize..10),
     ) {
-        let words = Shared::new(Pinned(HostVec::from_slice(&[0_u16; 300])));
+        let words = Shared::new(Managed(HostVec::from_slice(&[0_u16; 300])));
         let array = Array::strided(words.offset(2 * 150).unwrap(), &shape, &strides);
         let view = array.kernel_view::<u16, 3>().unwrap();
         prop_assert_eq!(view.shape().map(|extent| usize::try_from(extent).unwrap()), shape);
