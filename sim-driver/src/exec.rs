@@ -41,14 +41,15 @@ impl Sim {
         done(self)
     }
 
-    /// Runs what the policy wants to run now: frees, or everything.
+    /// Runs what the policy wants to run now: frees and released spins, or everything.
     pub(crate) fn settle(&mut self) {
         if self.queue.running.is_some() {
             return;
         }
         loop {
             let eager = self.policy == Policy::Eager;
-            let wanted = self.queue.select(|operation| eager || matches!(operation.work, Work::Free(_)));
+            let wanted =
+                self.queue.select(|operation| eager || matches!(operation.work, Work::Free(_) | Work::Spin));
             let Some(id) = wanted.into_iter().find(|id| self.is_free_to_run(*id)) else { return };
             self.run_one(id);
         }

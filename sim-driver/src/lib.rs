@@ -4,7 +4,7 @@
 //! functions, and streams are queues of which a scheduler runs what it must, in any order that the program has
 //! allowed. What is simulated, what is not and how a test uses it: `README.md`.
 //!
-//! Everything lives in one [`state::State`] behind one lock. A function of the driver is a few lines in `api/`; the
+//! Everything lives in one `State` (`state.rs`) behind one lock. A function of the driver is a few lines in `api/`; the
 //! rules are in the rooms beside it.
 
 #![expect(

@@ -27,7 +27,9 @@ fn free_after_work(sim: &mut Sim, first: u64, device: usize) {
 
 /// Why memory cannot be freed by this address: a second free is an error of the program.
 fn unknown(sim: &mut Sim, function: &str, address: u64) -> Status {
-    if sim.memory.was_freed(address) {
+    if sim.memory.at(address).is_some_and(|known| known.free_queued.is_some()) {
+        sim.error(format!("{function}: {address:#x} is being freed already"));
+    } else if sim.memory.was_freed(address) {
         sim.error(format!("{function}: {address:#x} was freed before"));
     }
     Status::INVALID_VALUE
@@ -196,9 +198,6 @@ extern "C" fn cuMemFreeAsync(address: u64, raw: Handle) -> Code {
         }
         sim.check_capture_mode()?;
         let known = sim.memory.at(address).map(|known| (known.kind, known.free_queued.is_some()));
-        if known.is_some_and(|(_, queued)| queued) {
-            sim.error(format!("cuMemFreeAsync: {address:#x} is being freed already"));
-        }
         match known {
             // `cuMemFreeAsync` also takes memory of `cuMemAlloc`, and frees it in the order of the stream.
             Some((Kind::Pool | Kind::Device, false)) => {}

@@ -1,0 +1,18 @@
+//! The simulated driver through its C ABI, as a program sees it.
+
+#![expect(unsafe_code, reason = "functions are found by name and kernels get raw parameters")]
+
+mod capture;
+mod contexts;
+mod copies;
+mod devices;
+mod driver;
+mod events;
+mod handles;
+mod hooks;
+mod kernels;
+mod memory;
+mod pointers;
+mod releases;
+mod room;
+mod streams;
