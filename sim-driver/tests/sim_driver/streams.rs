@@ -204,3 +204,34 @@ fn under_the_eager_policy_work_runs_at_once() {
     assert_eq!(room.peek(memory), 1);
     ok(cuStreamQuery(stream));
 }
+
+static COUNTED: AtomicU64 = AtomicU64::new(0);
+
+extern "C" fn count(_: u64) {
+    COUNTED.fetch_add(1, Ordering::SeqCst);
+    // Long enough for other threads to come along while the lock is open.
+    thread::yield_now();
+}
+
+#[test]
+fn threads_share_the_driver() {
+    let room = Room::new();
+    let context = room.context;
+    let memory = room.memory(4);
+    let work = move |offset: u64| {
+        ok(cuCtxSetCurrent(context));
+        let stream = get(|out| cuStreamCreate(out, 1));
+        for value in 0..200 {
+            ok(cuMemsetD8Async(memory + offset, value, 1, stream));
+            ok(cuLaunchHostFunc(stream, count, 0));
+            ok(cuStreamSynchronize(stream));
+        }
+        ok(cuStreamDestroy_v2(stream));
+    };
+    let threads: Vec<_> = (0..4).map(|offset| thread::spawn(move || work(offset))).collect();
+    for thread in threads {
+        thread.join().expect("a thread");
+    }
+    assert_eq!(COUNTED.load(Ordering::SeqCst), 800);
+    assert_eq!([0, 1, 2, 3].map(|offset| room.peek(memory + offset)), [199; 4]);
+}
