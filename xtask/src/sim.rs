@@ -40,6 +40,13 @@ pub(crate) fn build() -> Result<(), Failure> {
     let folder = folder();
     fs::create_dir_all(&folder).map_err(|error| Failure::new(format!("{}: {error}", folder.display())))?;
     install(&library, &folder.join(NAME))?;
+    // A file that is no library ends the search.
+    let none = workspace::target().join("sim/none");
+    let fail = |error| Failure::new(format!("{}: {error}", none.display()));
+    fs::create_dir_all(&none).map_err(fail)?;
+    for name in [NAME, LINK] {
+        fs::write(none.join(name), "").map_err(fail)?;
+    }
     let link = folder.join(LINK);
     if fs::read_link(&link).is_ok_and(|target| target == Path::new(NAME)) {
         return Ok(());
@@ -51,10 +58,20 @@ pub(crate) fn build() -> Result<(), Failure> {
 
 /// Lets a command load the simulated driver, before any other.
 pub(crate) fn on_path(command: &mut Command) -> &mut Command {
-    let mut folders = vec![folder()];
+    first_on_path(command, folder())
+}
+
+/// Lets a command find no driver, not even that of this machine: arrays that tests make up are no real memory, and their
+/// streams no real streams. A test that wants the simulated one loads it by its place.
+pub(crate) fn hidden(command: &mut Command) -> &mut Command {
+    first_on_path(command, workspace::target().join("sim/none"))
+}
+
+fn first_on_path(command: &mut Command, first: PathBuf) -> &mut Command {
+    let mut folders = vec![first.clone()];
     folders.extend(env::split_paths(&env::var_os("LD_LIBRARY_PATH").unwrap_or_default()));
     // A folder with a colon in its name cannot be listed; then only ours is.
-    let path = env::join_paths(folders).unwrap_or_else(|_| OsString::from(folder()));
+    let path = env::join_paths(folders).unwrap_or_else(|_| OsString::from(first));
     command.env("LD_LIBRARY_PATH", path)
 }
 

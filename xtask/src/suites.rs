@@ -1,13 +1,23 @@
 //! `cargo xtask test`: the test suites and how each is run.
 
+use std::process::Command;
+
 use crate::counts::Counts;
 use crate::failure::Failure;
 use crate::python::{Environment, Requirements};
 use crate::report::Report;
 use crate::{extension, ptx, sim, step, workspace};
 
-/// Everything but the Python extension, which is tested from Python.
-const ALL: [&str; 2] = ["--workspace", "--exclude=interop-demo-extension"];
+/// Everything but the Python extension, which is tested from Python, and what is linked to a driver.
+const ALL: [&str; 4] = [
+    "--workspace",
+    "--exclude=interop-demo-extension",
+    "--exclude=interop-sim-driver",
+    "--exclude=cuda-smoke",
+];
+
+/// What runs on the simulated driver, and is linked to it where `cust` is in it.
+const SIMULATED: [&str; 2] = ["--package=interop-sim-driver", "--package=cuda-smoke"];
 
 /// What computes at run time.
 const RUNTIME: [&str; 3] =
@@ -31,7 +41,13 @@ const SUITES: [Suite; 5] = [
         word: "debug",
         name: "Rust tests, debug build",
         why: "The whole workspace with overflow checks and debug assertions, and the messages of the derive.",
-        run: |counts| rust(&ALL, &["--tests"], counts),
+        run: |counts| rust(&ALL, &["--tests"], sim::hidden, counts),
+    },
+    Suite {
+        word: "cuda",
+        name: "Rust tests, simulated CUDA driver",
+        why: "The adapters and everything else that is linked to a driver, on one that needs no GPU.",
+        run: |counts| rust(&SIMULATED, &["--tests"], sim::on_path, counts),
     },
     Suite {
         word: "release",
@@ -39,14 +55,15 @@ const SUITES: [Suite; 5] = [
         why: "The runtime without those: a number that would wrap must be caught by a check of our own.",
         run: |counts| {
             // The test `messages` asks the compiler, whose answers are the same in both builds.
-            rust(&RUNTIME, &["--tests", "--release", "--", "--exact", "--skip", "messages"], counts)
+            let arguments = ["--tests", "--release", "--", "--exact", "--skip", "messages"];
+            rust(&RUNTIME, &arguments, sim::hidden, counts)
         },
     },
     Suite {
         word: "doc",
         name: "Rust doc tests",
         why: "Every example in the documentation and the README compiles and does what it says.",
-        run: |counts| rust(&ALL, &["--doc"], counts),
+        run: |counts| rust(&ALL, &["--doc"], sim::hidden, counts),
     },
     Suite {
         word: "ptx",
@@ -80,12 +97,17 @@ pub(crate) fn run_into(report: &mut Report, wanted: impl Fn(&str) -> bool) {
     }
 }
 
-/// Runs `cargo test` over some packages, with the features that add tests, on the simulated driver, and past a
-/// program that fails.
-fn rust(packages: &[&str], arguments: &[&str], counts: &mut Counts) -> Result<(), Failure> {
+/// Runs `cargo test` over some packages, with the features that add tests, with the driver that `with` lets it find, and
+/// past a program that fails.
+fn rust(
+    packages: &[&str],
+    arguments: &[&str],
+    with: fn(&mut Command) -> &mut Command,
+    counts: &mut Counts,
+) -> Result<(), Failure> {
     sim::build()?;
     let mut command = workspace::cargo(["test", "--no-fail-fast", "--locked"]);
-    sim::on_path(&mut command).args(packages).arg(workspace::all_features()).args(arguments);
+    with(&mut command).args(packages).arg(workspace::all_features()).args(arguments);
     let mut failed = Vec::new();
     let outcome = step::follow(&mut command, |line| {
         // One closing line for each test program.
@@ -104,6 +126,7 @@ fn python(counts: &mut Counts) -> Result<(), Failure> {
     let environment = Environment::prepare(Requirements::Tests)?;
     extension::build(&environment)?;
     let mut pytest = environment.python();
+    sim::hidden(&mut pytest);
     // No cache folder among the sources; every skipped test with its reason; a misspelt mark is an error; a deadlock
     // ends with the stack of every thread instead of never.
     pytest.args(["-m", "pytest", "-p", "no:cacheprovider", "-ra", "--color=no", "--strict-markers"]);

@@ -220,7 +220,7 @@ fn a_struct_with_its_own_stream_takes_what_is_ready_there() {
             assert_eq!(OnItsOwnStream::from_import(import(ready)).unwrap().stream, own);
         }
         let refused = OnItsOwnStream::from_import(import(Some(7))).unwrap_err();
-        let told = (ErrorKind::Driver, "libcuda", "cannot open", "an installed NVIDIA driver");
+        let told = (ErrorKind::Driver, "libcuda", "libcuda", "an installed NVIDIA driver");
         assert_told(&refused.error, told);
         assert_eq!(refused.value.facts().stream(), StreamHandle::from_raw(7));
     }

@@ -14,11 +14,4 @@ fn freed_before_the_launch(samples: Samples) {
     println!("{view:?}");
 }
 
-fn read_beside_a_writer(samples: &mut Samples) {
-    let target = samples.kernel_view_mut::<f32, 1>().unwrap();
-    let copy = target;
-    let view = samples.kernel_view::<f32, 1>().unwrap();
-    println!("{copy:?} {view:?}");
-}
-
 fn main() {}

@@ -1,0 +1,18 @@
+use interop_core::{CudaArray, LeaseMut};
+
+#[derive(CudaArray)]
+#[cuda_array(shape = [len])]
+struct Samples {
+    #[cuda_array(data)]
+    data: LeaseMut<f32>,
+    len: usize,
+}
+
+fn read_beside_a_writer(samples: &mut Samples) {
+    let target = samples.kernel_view_mut::<f32, 1>().unwrap();
+    let copy = target;
+    let view = samples.kernel_view::<f32, 1>().unwrap();
+    println!("{copy:?} {view:?}");
+}
+
+fn main() {}
