@@ -8,6 +8,7 @@ use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
 use std::ffi::c_void;
 use std::hint::black_box;
 use std::mem::{offset_of, size_of};
+use std::num::NonZeroUsize;
 use std::ptr;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
@@ -79,13 +80,14 @@ fn imported<A: Abi>(tensor: ManagedTensor<A>) -> Import {
 struct Block {
     managed: DLManagedTensorVersioned,
     ndim: usize,
+    fence: Option<NonZeroUsize>,
     owner: Grid<&'static [f32]>,
     shape: [i64; 2],
     strides: [i64; 2],
 }
 
 // As large as the block of the export beside which it is measured.
-const _: () = assert!(size_of::<Block>() == 80 + size_of::<usize>() + size_of::<Grid<&[f32]>>() + 32);
+const _: () = assert!(size_of::<Block>() == 80 + 2 * size_of::<usize>() + size_of::<Grid<&[f32]>>() + 32);
 
 /// A block with every field filled.
 fn filled() -> *mut Block {
@@ -115,7 +117,7 @@ fn filled() -> *mut Block {
         flags: FLAG_READ_ONLY,
         dl_tensor: tensor,
     };
-    let content = Block { managed, ndim: 2, owner, shape: [height, width], strides: [width, 1] };
+    let content = Block { managed, ndim: 2, fence: None, owner, shape: [height, width], strides: [width, 1] };
     // SAFETY: the allocation has the layout of a block.
     unsafe { block.write(content) };
     black_box(block)

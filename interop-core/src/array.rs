@@ -195,13 +195,16 @@ pub unsafe trait CudaArray {
         Self: Sized + Send + 'static,
     {
         let parked = Parked::new(self);
-        let facts = parked.get().facts().and_then(|facts| cuda::hand_over(&facts, stream).map(|()| facts));
-        match facts {
+        let error = match parked.get().facts() {
             // By reference: facts are some two hundred bytes, of which the export reads a few.
-            // SAFETY: rules 1 to 3 for as long as the struct is owned by the export, which lets nobody at it.
-            Ok(ref facts) => unsafe { export_parked(facts, parked, Access::Owned) },
-            Err(error) => Err(Refused { value: parked.into_inner(), error }),
-        }
+            Ok(ref facts) => match cuda::hand_over(facts, stream) {
+                // SAFETY: rules 1 to 3 for as long as the struct is owned by the export, which lets nobody at it.
+                Ok(()) => return unsafe { export_parked(facts, parked, Access::Owned) },
+                Err(error) => error,
+            },
+            Err(error) => error,
+        };
+        Err(Refused { value: parked.into_inner(), error })
     }
 
     /// Exports the array and keeps the struct: a fresh export each time.

@@ -123,7 +123,8 @@ impl<L: List + ?Sized, S: Steps> Claims<'_, L, S> {
         self.locate()
     }
 
-    #[inline]
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "as above")]
     fn locate(self) -> Result<Facts> {
         let padded = self.padded && self.dtype.bits() % 8 != 0;
         let numel = numel(self.shape)?;

@@ -96,21 +96,24 @@ impl<A: Abi> ManagedTensor<A> {
         release: unsafe fn(NonNull<()>),
         trust: Trust,
     ) -> Result<Import, Refused<Self>> {
-        let checked = self.facts().and_then(|facts| Ok((cuda::check(&facts, trust)?, facts)));
-        match checked {
-            Err(error) => Err(Refused { value: self, error }),
-            Ok((fence, mut facts)) => {
-                if facts.device != Device::CPU {
-                    // What a producer orders for that is told no other stream.
-                    facts.stream = StreamHandle::LegacyDefault;
-                }
-                let value = NonNull::cast(ManuallyDrop::new(self).tensor);
-                // SAFETY: the struct is ours to release once (1 of `from_raw`), on any thread (3).
-                let owner = unsafe { Owner::from_raw(value, release) }.after(fence);
-                // SAFETY: 2 of `from_raw`, and the facts were read from the struct.
-                Ok(unsafe { Import::from_parts(facts, owner) })
-            }
+        // Step by step: a closure would move facts, some two hundred bytes, once more.
+        let mut facts = match self.facts() {
+            Ok(facts) => facts,
+            Err(error) => return Err(Refused { value: self, error }),
+        };
+        let fence = match cuda::check(&facts, trust) {
+            Ok(fence) => fence,
+            Err(error) => return Err(Refused { value: self, error }),
+        };
+        if facts.device != Device::CPU {
+            // What a producer orders for that is told no other stream.
+            facts.stream = StreamHandle::LegacyDefault;
         }
+        let value = NonNull::cast(ManuallyDrop::new(self).tensor);
+        // SAFETY: the struct is ours to release once (1 of `from_raw`), on any thread (3).
+        let owner = unsafe { Owner::from_raw(value, release) }.after(fence);
+        // SAFETY: 2 of `from_raw`, and the facts were read from the struct.
+        Ok(unsafe { Import::from_parts(facts, owner) })
     }
 }
 
