@@ -16,6 +16,7 @@ use crate::import::Import;
 use crate::kernel::{KernelView, KernelViewMut};
 use crate::layout::Order;
 use crate::owner::Parked;
+use crate::recast::Recast;
 use crate::stream::StreamHandle;
 use crate::view::{ArrayView, ArrayViewMut, check_writable};
 
@@ -167,6 +168,50 @@ pub unsafe trait CudaArray {
     /// As [`facts`](Self::facts) and [`cuda::order`](crate::cuda::order).
     fn order_before(&self, stream: StreamHandle) -> Result<()> {
         cuda::hand_over(&self.facts()?, stream)
+    }
+
+    /// The array with its managed memory called memory of the device that it was allocated for, on which kernels use it in
+    /// place: for libraries that do not take `CUDAManaged` (13), such as `PyTorch`.
+    ///
+    /// # Errors
+    ///
+    /// The struct comes back with the reason: [`ErrorKind::Device`](crate::ErrorKind::Device) for memory of other kinds,
+    /// [`ErrorKind::Driver`](crate::ErrorKind::Driver) without a driver.
+    ///
+    /// ```no_run
+    /// use interop_core::cuda::{CudaBuffer, MemoryKind};
+    /// use interop_core::dlpack::Versioned;
+    /// use interop_core::{CudaArray, DType};
+    ///
+    /// #[derive(Debug, CudaArray)]
+    /// #[cuda_array(shape = [len], export)]
+    /// struct Samples { #[cuda_array(data)] values: CudaBuffer, len: usize }
+    ///
+    /// let values = CudaBuffer::zeroed(MemoryKind::Managed, 0, DType::F32, 8)?;
+    /// let tensor = Samples { values, len: 8 }.as_device()?.into_dlpack::<Versioned>()?;
+    /// # Ok::<(), interop_core::Error>(())
+    /// ```
+    #[expect(clippy::wrong_self_convention, reason = "takes the struct, as every export does")]
+    fn as_device(self) -> Result<Recast<Self>, Refused<Self>>
+    where
+        Self: Sized,
+    {
+        Recast::to_device(self)
+    }
+
+    /// The array with its pinned or managed memory called host memory: for libraries that do not take `CUDAHost` (3) or
+    /// `CUDAManaged` (13). Work that is pending on it is waited for whenever it is exported.
+    ///
+    /// # Errors
+    ///
+    /// The struct comes back with the reason: [`ErrorKind::Device`](crate::ErrorKind::Device) for memory that the host
+    /// cannot reach.
+    #[expect(clippy::wrong_self_convention, reason = "takes the struct, as every export does")]
+    fn as_host(self) -> Result<Recast<Self>, Refused<Self>>
+    where
+        Self: Sized,
+    {
+        Recast::to_host(self)
     }
 
     /// Exports the array with the struct as its owner. Writable unless the memory is read-only.

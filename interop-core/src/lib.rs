@@ -81,6 +81,7 @@ mod owner;
 #[cfg(feature = "python")]
 pub mod python;
 mod raw;
+mod recast;
 mod record;
 mod roles;
 mod storage;
@@ -108,6 +109,7 @@ pub use kernel::{KERNEL_HEADER, KernelView, KernelViewMut};
 pub use layout::{Layout, Order};
 pub use lease::{Lease, LeaseMut, Shared};
 pub use owner::Owner;
+pub use recast::Recast;
 pub use record::{Record, RecordField};
 pub use roles::{AsStream, FromStream};
 pub use storage::{FromImport, Memory, Storage};

@@ -35,8 +35,8 @@ pub use memory::{CudaBuffer, MemoryKind};
 pub use order::{order, wait};
 pub use pointer::{PointerFacts, device_address, is_from_pool, pointer_facts};
 pub use release::{
-    HoldReleases, ReleasePolicy, drain_releases, finish_releases, pending_releases, release_policy,
-    set_release_policy,
+    HoldReleases, ReleasePolicy, drain_releases, finish_releases, pending_releases, release_in_background,
+    release_policy, set_release_policy,
 };
 
 pub(crate) use arrive::arrive;

@@ -21,13 +21,14 @@
 use core::num::NonZeroUsize;
 use core::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::{Condvar, Mutex, OnceLock, PoisonError};
+use std::time::Duration;
 
 use super::context::{Context, Relaxed};
 use super::driver::{Driver, Failure, Outcome, code, driver, opened};
 use super::event::Event;
 use super::order::{LEGACY, capture_of};
-use crate::error::Result;
+use crate::error::{Error, ErrorKind, Result};
 use crate::owner::Owner;
 
 /// What the release of CUDA memory comes after.
@@ -113,6 +114,8 @@ struct Parked {
 }
 
 static PARKED: Mutex<Vec<Parked>> = Mutex::new(Vec::new());
+/// Notified when something is parked.
+static SOMETHING: Condvar = Condvar::new();
 static PENDING: AtomicUsize = AtomicUsize::new(0);
 static HELD: AtomicUsize = AtomicUsize::new(0);
 
@@ -188,6 +191,8 @@ fn park(parked: Parked) {
     let mut list = PARKED.lock().unwrap_or_else(PoisonError::into_inner);
     list.push(parked);
     PENDING.store(list.len(), Ordering::Release);
+    drop(list);
+    SOMETHING.notify_one();
 }
 
 /// A release that cannot be decided while a graph is captured.
@@ -257,6 +262,32 @@ pub fn drain_releases() -> usize {
 #[expect(clippy::must_use_candidate, reason = "called for what it does")]
 pub fn finish_releases() -> usize {
     if pending_releases() == 0 { 0 } else { drain(true) }
+}
+
+/// Releases what was parked from a thread of its own, which looks about once a millisecond while there is something, for
+/// programs that import and export too rarely to do it by the way. It runs until the program ends.
+///
+/// # Errors
+///
+/// [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) when no thread can be made.
+pub fn release_in_background() -> Result<()> {
+    static STARTED: Mutex<bool> = Mutex::new(false);
+    let mut started = STARTED.lock().unwrap_or_else(PoisonError::into_inner);
+    if *started {
+        return Ok(());
+    }
+    let look = || loop {
+        let list = PARKED.lock().unwrap_or_else(PoisonError::into_inner);
+        drop(SOMETHING.wait_while(list, |list| list.is_empty()).unwrap_or_else(PoisonError::into_inner));
+        drain_releases();
+        std::thread::sleep(Duration::from_millis(1));
+    };
+    let thread = std::thread::Builder::new().name("interop-release".to_owned()).spawn(look);
+    thread.map_err(|error| {
+        Error::new(ErrorKind::Unsupported, "thread", error, "a thread that releases memory")
+    })?;
+    *started = true;
+    Ok(())
 }
 
 #[cold]

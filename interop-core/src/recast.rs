@@ -1,0 +1,82 @@
+//! Memory called by another device type, for libraries that do not know its own.
+#![expect(unsafe_code, reason = "passes on the promises of the array inside")]
+
+use crate::array::CudaArray;
+use crate::cuda;
+use crate::device::{Device, DeviceType};
+use crate::error::{Error, ErrorKind, Refused, Result};
+use crate::facts::Facts;
+use crate::stream::StreamHandle;
+
+/// An array whose memory is exported under another device type: see [`CudaArray::as_device`] and [`CudaArray::as_host`].
+///
+/// It is an array itself, with everything that arrays can do.
+#[derive(Clone, Debug)]
+pub struct Recast<A> {
+    array: A,
+    device: Device,
+}
+
+impl<A> Recast<A> {
+    /// The array under its own device type.
+    #[must_use]
+    pub fn into_inner(self) -> A {
+        self.array
+    }
+}
+
+impl<A: CudaArray> Recast<A> {
+    /// Managed memory as memory of the device that the driver says it was allocated for.
+    pub(crate) fn to_device(array: A) -> Result<Self, Refused<A>> {
+        let device = array.facts().and_then(|facts| {
+            let own = facts.device();
+            if own.device_type != DeviceType::CUDA_MANAGED {
+                let allowed = "CUDAManaged (13): all other memory is of one device, or is the host's";
+                return Err(Error::new(ErrorKind::Device, "device", own, allowed));
+            }
+            match cuda::pointer_facts(facts.address())? {
+                Some(known) => Ok(Device::cuda(known.ordinal())),
+                // Without elements there is no memory, and nobody's device is wrong.
+                None if facts.numel() == 0 => Ok(Device::cuda(0)),
+                None => {
+                    let found = format_args!("{:#x}, which the driver does not know", facts.address());
+                    Err(Error::new(ErrorKind::Device, "data", found, "managed memory"))
+                }
+            }
+        });
+        Self::under(array, device)
+    }
+
+    /// Pinned or managed memory as host memory.
+    pub(crate) fn to_host(array: A) -> Result<Self, Refused<A>> {
+        let device = array.facts().and_then(|facts| {
+            if facts.device().device_type.is_host_accessible() {
+                return Ok(Device::CPU);
+            }
+            let allowed = "memory that the host can reach: CUDAHost (3) or CUDAManaged (13)";
+            Err(Error::new(ErrorKind::Device, "device", facts.device(), allowed))
+        });
+        Self::under(array, device)
+    }
+
+    fn under(array: A, device: Result<Device>) -> Result<Self, Refused<A>> {
+        match device {
+            Ok(device) => Ok(Self { array, device }),
+            Err(error) => Err(Refused { value: array, error }),
+        }
+    }
+}
+
+// SAFETY: 1 to 3: as the array inside. The host reaches what is called host memory, and a device what is called its own.
+unsafe impl<A: CudaArray> CudaArray for Recast<A> {
+    /// The facts of the array inside, with the other device. Work that is pending on what is called host memory is waited
+    /// for, because whoever gets host memory reads it at once.
+    fn facts(&self) -> Result<Facts> {
+        let facts = self.array.facts()?;
+        if self.device != Device::CPU || facts.device() == Device::CPU {
+            return Ok(Facts { device: self.device, ..facts });
+        }
+        cuda::wait_for_host(facts.stream(), facts.device())?;
+        Ok(Facts { device: self.device, stream: StreamHandle::NothingPending, ..facts })
+    }
+}
