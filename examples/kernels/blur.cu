@@ -54,13 +54,14 @@ struct Floats {
         }
     };
 
-    // The channels of a pixel over and over, from one of them on.
+    // What lies beyond an edge: the pixel at that end of these elements, over and over.
     template <int C>
-    static __device__ Raw repeat(const float* pixel, int channel) {
-        float items[COUNT];
+    static __device__ Raw beyond(const Raw& raw, bool left) {
+        const float items[COUNT] = {raw.x, raw.y, raw.z, raw.w};
+        float repeated[COUNT];
         #pragma unroll
-        for (int item = 0; item < COUNT; ++item) items[item] = pixel[(channel + item) % C];
-        return make_float4(items[0], items[1], items[2], items[3]);
+        for (int item = 0; item < COUNT; ++item) repeated[item] = left ? items[(item + (C - COUNT % C)) % C] : items[COUNT - C + item % C];
+        return make_float4(repeated[0], repeated[1], repeated[2], repeated[3]);
     }
 
     static __device__ float mean(float sum) { return sum * (1.0f / (TAPS * TAPS)); }
@@ -123,18 +124,20 @@ struct Bytes {
         }
     };
 
-    // As for floats; each channel is loaded once.
+    // As for floats; the pixel is in the first or in the last word.
     template <int C>
-    static __device__ Raw repeat(const unsigned char* pixel, int channel) {
-        unsigned items[C];
-        #pragma unroll
-        for (int item = 0; item < C; ++item) items[item] = pixel[(channel + item) % C];
+    static __device__ Raw beyond(const Raw& raw, bool left) {
         unsigned words[4];
         #pragma unroll
         for (int word = 0; word < 4; ++word) {
-            words[word] = 0;
+            unsigned first = 0, last = 0;
             #pragma unroll
-            for (int byte = 0; byte < 4; ++byte) words[word] |= items[(4 * word + byte) % C] << (8 * byte);
+            for (int byte = 0; byte < 4; ++byte) {
+                const int item = 4 * word + byte;
+                first |= (item + (C - COUNT % C)) % C << (4 * byte);
+                last |= (4 - C + item % C) << (4 * byte);
+            }
+            words[word] = left ? __byte_perm(raw.x, 0, first) : __byte_perm(raw.w, 0, last);
         }
         return make_uint4(words[0], words[1], words[2], words[3]);
     }
@@ -190,9 +193,9 @@ __device__ bool has_wide_rows(const view<T, 3>& image) {
 template <typename A, int C>
 __device__ void blur_strips(const view<const typename A::Element, 3>& from, const view<typename A::Element, 3>& to) {
     using Raw = typename A::Raw;
-    // Lanes at either end of a warp that only lend their sums.
-    constexpr int LENDING = (RADIUS * C + A::COUNT - 1) / A::COUNT;
-    constexpr int STEP = (LANES - 2 * LENDING) * A::COUNT;
+    // The lanes at either end of a warp only lend their sums.
+    static_assert(RADIUS * C <= A::COUNT, "one lane has all that its neighbour needs");
+    constexpr int STEP = (LANES - 2) * A::COUNT;
     const int lane = threadIdx.x % LANES;
     // No image has 2^31 rows.
     const int height = static_cast<int>(from.shape(0));
@@ -203,22 +206,22 @@ __device__ void blur_strips(const view<const typename A::Element, 3>& from, cons
 
     const index_t warps = blockDim.x / LANES;
     for (index_t strip = blockIdx.x * warps + threadIdx.x / LANES; strip * STEP < width; strip += gridDim.x * warps) {
-        const index_t first = strip * STEP + (lane - LENDING) * A::COUNT;
-        const bool inside = first >= 0 && first < width;
-        const bool stores = lane >= LENDING && lane < LANES - LENDING && inside;
-        // A lane beyond an edge repeats the pixel there, from the channel on that it begins with.
-        const index_t start = inside ? first : first < 0 ? 0 : width - C;
-        const int channel = static_cast<int>((first % C + C) % C);
+        const index_t first = strip * STEP + (lane - 1) * A::COUNT;
+        const bool left = first < 0, inside = !left && first < width;
+        const bool stores = lane > 0 && lane < LANES - 1 && inside;
+        // A lane beyond an edge has the elements at the edge, and makes of them what it needs when they have come: what
+        // waited for them here would keep other rows from being loaded.
+        const bool at_edge = __any_sync(ALL_LANES, !inside);
+        const index_t start = left ? 0 : inside ? first : width - A::COUNT;
+        const auto sums_with = [&](typename A::Column& column, Raw raw) {
+            if (at_edge && !inside) raw = A::template beyond<C>(raw, left);
+            return column.push(raw);
+        };
 
         int next = top - RADIUS;
         const typename A::Element* row = from.data() + max(next, 0) * from.stride(0) + start;
         const auto load_next = [&] {
-            Raw raw;
-            if (inside) {
-                raw = __ldg(reinterpret_cast<const Raw*>(row));
-            } else {
-                raw = A::template repeat<C>(row, channel);
-            }
+            const Raw raw = __ldg(reinterpret_cast<const Raw*>(row));
             ++next;
             if (next > 0 && next < height) row += from.stride(0);
             return raw;
@@ -228,7 +231,7 @@ __device__ void blur_strips(const view<const typename A::Element, 3>& from, cons
         for (Raw& raw : ahead) raw = load_next();
         typename A::Column column;
         #pragma unroll
-        for (int at = 0; at < TAPS - 1; ++at) column.push(ahead[at]);
+        for (int at = 0; at < TAPS - 1; ++at) sums_with(column, ahead[at]);
         #pragma unroll
         for (int at = 0; at < AHEAD; ++at) ahead[at] = ahead[TAPS - 1 + at];
 
@@ -238,8 +241,9 @@ __device__ void blur_strips(const view<const typename A::Element, 3>& from, cons
         #pragma unroll (TAPS)
         for (int y = top; y < bottom; ++y, target += to.stride(0)) {
             const Raw fresh = load_next();
-            const Raw means = A::template across<C>(column.push(ahead[0]));
-            if (stores) *reinterpret_cast<Raw*>(target) = means;
+            const Raw means = A::template across<C>(sums_with(column, ahead[0]));
+            // Written once and not read again here: the cache is for rows that the next strip down needs.
+            if (stores) __stcs(reinterpret_cast<Raw*>(target), means);
             #pragma unroll
             for (int at = 0; at < AHEAD - 1; ++at) ahead[at] = ahead[at + 1];
             ahead[AHEAD - 1] = fresh;
@@ -281,11 +285,12 @@ __device__ void blur(const view<const typename A::Element, 3>& from, const view<
 
 }  // namespace
 
-extern "C" __global__ void __launch_bounds__(256) blur_f32(view<const float, 3> from, view<float, 3> to) {
+// Three blocks on a multiprocessor: more registers for each thread were measured slower, and so were fewer.
+extern "C" __global__ void __launch_bounds__(256, 3) blur_f32(view<const float, 3> from, view<float, 3> to) {
     blur<Floats, float>(from, to);
 }
 
-extern "C" __global__ void __launch_bounds__(256)
+extern "C" __global__ void __launch_bounds__(256, 3)
 blur_u8(view<const unsigned char, 3> from, view<unsigned char, 3> to) {
     blur<Bytes, unsigned>(from, to);
 }

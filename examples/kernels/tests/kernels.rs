@@ -201,6 +201,6 @@ fn launches_cover_the_array_and_fit_the_device() {
     let huge = blur(10_000_000, usize::MAX / 4, 4, 1);
     assert_eq!(huge.grid, (0x7FFF_FFFF, 65_535, 1));
     // 30 of 32 lanes of 16 bytes, in 4 warps.
-    assert_eq!(blur(16, 30 * 16 * 4, 1, 1).grid, (1, 1, 1));
-    assert_eq!(blur(17, 30 * 16 * 4 + 1, 1, 1).grid, (2, 2, 1));
+    assert_eq!(blur(12, 30 * 16 * 4, 1, 1).grid, (1, 1, 1));
+    assert_eq!(blur(13, 30 * 16 * 4 + 1, 1, 1).grid, (2, 2, 1));
 }
