@@ -76,6 +76,7 @@ struct Parts {
     found: String,
     allowed: String,
     origin: Option<String>,
+    advice: Option<&'static str>,
 }
 
 /// `Result` with this crate's [`Error`], unless another is named.
@@ -97,6 +98,7 @@ impl Error {
             found: found.to_string(),
             allowed: allowed.to_string(),
             origin: None,
+            advice: None,
         }))
     }
 
@@ -116,6 +118,21 @@ impl Error {
             self.0.origin = Some(origin.to_string());
         }
         self
+    }
+
+    /// The same error with what the author of the Rust code may do about it. Python callers are not told: it is not their
+    /// code.
+    #[must_use]
+    pub(crate) fn with_advice(mut self, advice: &'static str) -> Self {
+        self.0.advice = Some(advice);
+        self
+    }
+
+    /// The text without advice to Rust authors.
+    #[cfg(feature = "python")]
+    pub(crate) fn for_callers(mut self) -> String {
+        self.0.advice = None;
+        self.to_string()
     }
 
     /// The kind of rule that was broken.
@@ -151,8 +168,9 @@ impl Error {
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Parts { place, found, allowed, origin, .. } = &*self.0;
+        let Parts { place, found, allowed, origin, advice, .. } = &*self.0;
         write!(f, "`{place}`: found {found}, allowed: {allowed}")?;
+        advice.map_or(Ok(()), |advice| write!(f, "; {advice}"))?;
         origin.as_ref().map_or(Ok(()), |origin| write!(f, " (from {origin})"))
     }
 }

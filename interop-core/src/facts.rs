@@ -214,9 +214,10 @@ impl Facts {
             .unwrap_or(0);
         let found = format_args!("{} (strides {:?})", layout.strides()[axis], layout.strides());
         let allowed = format_args!(
-            "{}, which makes the array {order:?}-contiguous; copy the array, or give the struct a strides field",
+            "{}, which makes the array {order:?}-contiguous; copy the array",
             compact.strides()[axis]
         );
-        Err(Error::new(ErrorKind::Strides, format_args!("strides[{axis}]"), found, allowed))
+        let error = Error::new(ErrorKind::Strides, format_args!("strides[{axis}]"), found, allowed);
+        Err(error.with_advice("or give the struct a strides field"))
     }
 }

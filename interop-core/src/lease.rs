@@ -98,9 +98,9 @@ pub(crate) fn writable(facts: &Facts) -> Result<()> {
     if facts.writes() != Writes::Never {
         return Ok(());
     }
-    let allowed =
-        "a writable array; import into `Lease<T>` to read it, or copy it into `Vec<T>` or `HostVec<T>`";
-    Err(Error::new(ErrorKind::ReadOnly, "readonly", "a read-only array", allowed))
+    let error =
+        Error::new(ErrorKind::ReadOnly, "readonly", "a read-only array", "a writable array, or a copy");
+    Err(error.with_advice("import into `Lease<T>` to read it, or copy it into `Vec<T>` or `HostVec<T>`"))
 }
 
 fn memory_of(facts: &Facts) -> Memory {

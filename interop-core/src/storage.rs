@@ -253,6 +253,7 @@ pub(crate) fn check_host_copy(facts: &Facts) -> Result<()> {
     if facts.device().device_type.is_host_accessible() {
         return Ok(());
     }
-    let allowed = "memory that the host can reach, for a copy into host memory; `Lease<T>` takes any device";
-    Err(Error::new(ErrorKind::Device, "device", facts.device(), allowed))
+    let allowed = "memory that the host can reach, for a copy into host memory";
+    Err(Error::new(ErrorKind::Device, "device", facts.device(), allowed)
+        .with_advice("`Lease<T>` takes any device"))
 }

@@ -139,8 +139,13 @@ pub(crate) fn shared(facts: &Facts) -> Option<(usize, usize)> {
 /// Refuses arrays that may not be written, and those whose elements cannot be written one by one.
 pub(crate) fn check_writable(facts: &Facts) -> Result<()> {
     if facts.writes() == Writes::Never {
-        let allowed = "writable memory; ask for a read-only view, or copy the array";
-        return Err(Error::new(ErrorKind::ReadOnly, "readonly", "a read-only array", allowed));
+        let error = Error::new(
+            ErrorKind::ReadOnly,
+            "readonly",
+            "a read-only array",
+            "writable memory, or a copy of the array",
+        );
+        return Err(error.with_advice("ask for a read-only view"));
     }
     if !facts.layout().is_injective() {
         let found = format_args!("{:?} for shape {:?}", facts.strides(), facts.shape());

@@ -60,9 +60,13 @@ class Versioned(ctypes.Structure):
 STRUCTS = {"legacy": Legacy, "versioned": Versioned}
 
 
+# A handle of our own: `ctypes.pythonapi` is everybody's, and Warp gives its functions other signatures.
+interpreter = ctypes.PyDLL(None) if os.name == "posix" else ctypes.pythonapi
+
+
 def python_function(name, result, *arguments):
     """A function of Python's C API; a capsule that is being destroyed is passed as a number."""
-    function = getattr(ctypes.pythonapi, name)
+    function = getattr(interpreter, name)
     function.restype, function.argtypes = result, arguments
     return function
 

@@ -42,10 +42,15 @@ pub(crate) fn build(environment: &Environment) -> Result<(), Failure> {
     step::run(&mut cargo)?;
     let library = format!("{}interop_demo{}", env::consts::DLL_PREFIX, env::consts::DLL_SUFFIX);
     let module = if cfg!(windows) { "interop_demo.pyd" } else { "interop_demo.abi3.so" };
-    install(&folder.join("extension").join(library), &environment.site_packages()?.join(module))
+    let packages = environment.site_packages()?;
+    install(&folder.join("extension").join(library), &packages.join(module))?;
+    // Type checkers look for the types of a module without a folder of its own in a package of this name.
+    let stubs = packages.join("interop_demo-stubs");
+    fs::create_dir_all(&stubs).map_err(|error| Failure::new(format!("{}: {error}", stubs.display())))?;
+    install(&workspace::root().join("examples/py-extension/interop_demo.pyi"), &stubs.join("__init__.pyi"))
 }
 
-/// Copies the library in one step: a Python that runs meanwhile keeps the file it has loaded.
+/// Copies a file in one step: a Python that runs meanwhile keeps what it has loaded.
 fn install(library: &Path, module: &Path) -> Result<(), Failure> {
     let fresh = module.with_extension("new");
     fs::copy(library, &fresh)

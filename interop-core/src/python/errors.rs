@@ -33,11 +33,12 @@ pub fn array_error(py: Python<'_>) -> PyResult<&Bound<'_, PyType>> {
 
 impl From<Error> for PyErr {
     fn from(error: Error) -> Self {
-        with_attached(|py| match error.kind() {
-            ErrorKind::Type => PyTypeError::new_err(error.to_string()),
-            ErrorKind::Memory => PyMemoryError::new_err(error.to_string()),
+        let (kind, text) = (error.kind(), error.for_callers());
+        with_attached(|py| match kind {
+            ErrorKind::Type => PyTypeError::new_err(text),
+            ErrorKind::Memory => PyMemoryError::new_err(text),
             _ => match array_error(py) {
-                Ok(class) => Self::from_type(class.clone(), error.to_string()),
+                Ok(class) => Self::from_type(class.clone(), text),
                 Err(failure) => failure,
             },
         })

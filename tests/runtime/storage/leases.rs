@@ -49,7 +49,7 @@ fn leases_take_memory_from_anywhere() {
             (ErrorKind::Strides, "strides[0]", "1 (strides [1, 2])", "3, which makes the array C-contiguous");
         assert_told(&refused.error, told);
         assert!(
-            refused.error.allowed().contains("copy the array, or give the struct a strides field"),
+            refused.error.to_string().contains("copy the array; or give the struct a strides field"),
             "bug 97"
         );
     }

@@ -1,0 +1,90 @@
+"""The oldest NumPy that the Python at hand has a wheel of: 1.23, the first with `from_dlpack`, up to Python 3.11.
+
+It asks for capsules without a version, and takes `stream` as the only keyword.
+"""
+
+import sys
+from pathlib import Path
+
+import pytest
+from scripts import run
+
+FOLDER = Path(sys.prefix) / "oldest"
+
+if not FOLDER.exists():
+    pytest.skip("the oldest NumPy is not installed; `cargo xtask test python` does so", allow_module_level=True)
+
+HEAD = f"""
+import sys
+sys.path.insert(0, {str(FOLDER)!r})
+import interop_demo
+import numpy as np
+assert np.__file__.startswith({str(FOLDER)!r}), np.__file__
+V2 = np.lib.NumpyVersion(np.__version__) >= "2.1.0"
+"""
+
+
+def oldest(body):
+    """Runs a program with that NumPy."""
+    run(HEAD + body)
+
+
+def test_numpy_to_rust():
+    oldest("""
+array = np.arange(12.0).reshape(3, 4)[::-1, ::2]
+facts = interop_demo.describe(array)
+assert facts["protocol"] == ("dlpack_versioned" if V2 else "dlpack"), facts
+assert facts["data"] == array.__array_interface__["data"][0]
+assert facts["strides"] == (-4, 2) and facts["shape"] == (3, 2)
+assert interop_demo.checksum(array) == array.sum() == 30
+# The legacy form cannot say that writing is allowed.
+assert facts["readonly"] == (not V2)
+""")
+
+
+def test_rust_to_numpy():
+    oldest("""
+for dtype in ("|i1", "<i2", "<i4", "<i8", "|u1", "<u2", "<u4", "<u8", "<f2", "<f4", "<f8"):
+    ours = interop_demo.Array.full((2, 3), 2, dtype)
+    theirs = np.from_dlpack(ours)
+    assert theirs.__array_interface__["data"][0] == interop_demo.describe(ours)["data"]
+    assert theirs.dtype.str == dtype and theirs.sum() == 12
+    assert np.shares_memory(np.asarray(ours), theirs)
+    assert theirs.flags.writeable == V2
+strided = np.from_dlpack(interop_demo.Array.full((4, 6), 1.0)[1:, ::-2])
+assert strided.strides == (24, -8) and strided.sum() == 9
+""")
+
+
+def test_read_only_arrays():
+    """Rust's are refused in a legacy capsule, which says so; NumPy's are refused by NumPy."""
+    oldest("""
+def refused(function, argument):
+    try:
+        function(argument)
+    except (BufferError, TypeError) as error:
+        return "read-only" in str(error) or "writeable" in str(error)
+
+ours, theirs = interop_demo.Array.full((2,), 1.0, readonly=True), np.zeros(2)
+theirs.flags.writeable = False
+if V2:
+    assert not np.from_dlpack(ours).flags.writeable and interop_demo.describe(theirs)["readonly"]
+else:
+    assert refused(np.from_dlpack, ours) and refused(interop_demo.describe, theirs)
+    # A capsule without a version came from somebody who may not write: it goes on as read-only.
+    assert refused(np.from_dlpack, interop_demo.asarray(np.ones(2)))
+""")
+
+
+def test_imports_leave_nothing():
+    oldest("""
+import gc
+array = np.ones((4, 4), np.float32)
+references = sys.getrefcount(array)
+for _ in range(10_000):
+    interop_demo.asarray(array)
+    np.from_dlpack(interop_demo.Array.full((4,), 1.0))
+gc.collect()
+assert sys.getrefcount(array) == references
+assert interop_demo.live_exports() == interop_demo.pending_releases() == 0
+""")

@@ -1,0 +1,150 @@
+"""Warp, PyArrow, nanobind and hand-written C on the same memory; with NumPy, JAX and tvm-ffi they have files of their own."""
+
+import gc
+
+import interop_demo
+import native
+import numpy as np
+import pytest
+from capsules import READ_ONLY, Producer, Tensor, look
+
+Array = interop_demo.Array
+ArrayError = interop_demo.ArrayError
+DTYPES = ["|i1", "<i2", "<i4", "<i8", "|u1", "<u2", "<u4", "<u8", "<f2", "<f4", "<f8"]
+
+
+# Warp, whose arrays are asked for a capsule with `stream` as the only keyword (R116), and which wants `len()`.
+
+
+@pytest.fixture(scope="module")
+def warp():
+    warp = pytest.importorskip("warp")
+    warp.config.quiet = True
+    warp.init()
+    return warp
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_warp_uses_our_memory(warp, dtype):
+    array = Array.full((2, 3), 2, dtype)
+    theirs = warp.from_dlpack(array)
+    assert (theirs.ptr, theirs.shape) == (interop_demo.describe(array)["data"], (2, 3))
+    theirs.numpy()[:] = 3
+    assert interop_demo.checksum(array) == 18
+    assert theirs.strides == array.strides
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_we_use_the_memory_of_warp(warp, dtype):
+    source = np.arange(6, dtype=dtype).reshape(2, 3)
+    theirs = warp.from_numpy(source, device="cpu", dtype=warp.dtype_from_numpy(np.dtype(dtype)))
+    facts = interop_demo.describe(theirs)
+    assert (facts["data"], facts["shape"], facts["dtype"]) == (theirs.ptr, (2, 3), dtype)
+    assert interop_demo.checksum(theirs) == 15
+    assert np.array_equal(np.from_dlpack(interop_demo.asarray(theirs)), source)
+
+
+def test_strided_arrays_of_warp(warp):
+    array = Array.full((6, 4), 1.0)[::2, 1:]
+    theirs = warp.from_dlpack(array)
+    assert (theirs.strides, theirs.ptr) == (array.strides, interop_demo.describe(array)["data"])
+    assert interop_demo.describe(theirs[1:])["strides"] == (8, 1)
+
+
+def test_warp_lets_go(warp):
+    theirs = warp.from_dlpack(Array.full((2, 3), 1.0))
+    assert interop_demo.live_allocations() >= 1
+    del theirs
+    gc.collect()
+
+
+# PyArrow, whose arrays are columns that nobody may write, in a legacy capsule.
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_columns_of_arrow(dtype):
+    arrow = pytest.importorskip("pyarrow")
+    column = arrow.array(np.arange(6, dtype=dtype))
+    facts = interop_demo.describe(column)
+    assert (facts["data"], facts["shape"], facts["dtype"]) == (column.buffers()[1].address, (6,), dtype)
+    assert facts["readonly"]
+    assert interop_demo.checksum(column[2:]) == 14
+    with pytest.raises(ArrayError, match="read-only"):
+        interop_demo.blur_(column, 1) if dtype == "<f4" else interop_demo.scale_(column, 2.0)
+
+
+def test_columns_that_arrow_refuses():
+    """R120: what the producer raises is passed on."""
+    arrow = pytest.importorskip("pyarrow")
+    for column, kind in ((arrow.array([1, None]), "null"), (arrow.array(["a"]), "type"), (arrow.array([True]), "")):
+        with pytest.raises((arrow.ArrowException, ArrayError, TypeError, ValueError), match=f"(?i){kind}"):
+            interop_demo.describe(column)
+
+
+# nanobind, whose functions take `max_version=(1, 1)` capsules, and whose arrays do not rename them.
+
+
+@pytest.fixture(scope="module")
+def nanobind():
+    return native.required("nanobind_arrays")
+
+
+def test_nanobind_uses_our_memory(nanobind):
+    array = Array.full((3, 3), 2.0)
+    assert nanobind.is_square(array)
+    assert not nanobind.is_square(Array.full((3, 4), 2.0))
+    theirs = nanobind.asarray(array)
+    facts = interop_demo.describe(array)
+    del array
+    found = interop_demo.describe(theirs)
+    assert {**found, "protocol": None} == {**facts, "protocol": None}
+    interop_demo.scale_(theirs, 2.0)
+    assert interop_demo.checksum(theirs) == 36
+
+
+@pytest.mark.parametrize("wrong", [Array.full((3,), 1.0), Array.full((3, 3), 1.0, "<f8")], ids=["rank", "dtype"])
+def test_nanobind_refuses_what_its_functions_do_not_take(nanobind, wrong):
+    with pytest.raises(TypeError, match="incompatible function arguments"):
+        nanobind.is_square(wrong)
+
+
+def test_keywords_that_nanobind_does_not_know(nanobind):
+    """Its own errors are not taken for an old producer's."""
+    theirs = nanobind.asarray(np.zeros((2, 2)))
+    with pytest.raises(TypeError):
+        theirs.__dlpack__(unknown=1)
+    assert interop_demo.describe(theirs)["protocol"] == "dlpack_versioned"
+
+
+# C
+
+
+def test_an_array_of_c():
+    c = native.required("handwritten")
+    array = c.Array()
+    assert interop_demo.describe(array)["shape"] == (4, 4)
+    interop_demo.scale_(array, 2.0)
+    back = c.asarray(interop_demo.asarray(array))
+    assert np.shares_memory(np.from_dlpack(back), np.from_dlpack(array))
+    assert c.is_square(interop_demo.asarray(np.zeros((2, 2), np.float32)))
+
+
+def test_a_capsule_of_c_without_a_deleter():
+    c = native.required("handwritten")
+    assert interop_demo.describe(c.imagined())["device"] == (2, 0)
+
+
+# An owner that changes hands between all of them
+
+
+def test_a_chain_through_every_partner(nanobind, warp):
+    tvm_ffi = pytest.importorskip("tvm_ffi")
+    c = native.required("handwritten")
+    source = np.arange(16, dtype=np.float32).reshape(4, 4)
+    value = source
+    for step in (c.asarray, nanobind.asarray, tvm_ffi.from_dlpack, warp.from_dlpack, np.from_dlpack):
+        value = step(interop_demo.asarray(value))
+    assert interop_demo.describe(value)["data"] == source.__array_interface__["data"][0]
+    assert interop_demo.checksum(value) == 120
+    tensor = Tensor(flags=READ_ONLY)
+    assert look(interop_demo.asarray(Producer(tensor)).__dlpack__(max_version=(1, 0))).flags == READ_ONLY
