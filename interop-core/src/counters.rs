@@ -11,7 +11,8 @@ pub(crate) struct Counter {
 
 /// Exports of which the deleter has not run.
 pub(crate) static EXPORTS: Counter = Counter::new();
-/// Allocations of [`HostVec`](crate::HostVec) and [`HostBuffer`](crate::HostBuffer).
+/// Allocations of [`HostVec`](crate::HostVec), [`HostBuffer`](crate::HostBuffer) and
+/// [`CudaBuffer`](crate::cuda::CudaBuffer).
 pub(crate) static ALLOCATIONS: Counter = Counter::new();
 
 #[cfg(feature = "counters")]
@@ -50,7 +51,8 @@ pub fn live_exports() -> usize {
     EXPORTS.live.load(Ordering::Relaxed)
 }
 
-/// The number of live allocations of [`HostVec`](crate::HostVec) and [`HostBuffer`](crate::HostBuffer).
+/// The number of live allocations of [`HostVec`](crate::HostVec), [`HostBuffer`](crate::HostBuffer) and
+/// [`CudaBuffer`](crate::cuda::CudaBuffer).
 #[cfg(feature = "counters")]
 #[must_use]
 pub fn live_allocations() -> usize {

@@ -1,11 +1,12 @@
 //! A Python class of one's own whose instances are arrays.
 
 use interop_core::python::integer;
-use interop_core::{CudaArray, DType, Error, ErrorKind, FromArray, Layout, Order, Shared, StreamHandle};
+use interop_core::{CudaArray, DType, Error, ErrorKind, FromArray, Layout, Order, Shared};
 use pyo3::exceptions::{PyIndexError, PyOverflowError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyEllipsis, PyList, PySlice, PyTuple};
 
+use crate::cuda::{LastStream, Place};
 use crate::facts::import_any;
 use crate::kernels::{Value, filled};
 
@@ -21,7 +22,7 @@ pub(crate) struct Array {
     #[cuda_array(strides)]
     strides: Vec<isize>,
     #[cuda_array(stream)]
-    stream: StreamHandle,
+    pub(crate) stream: LastStream,
 }
 
 /// Uses the memory of any object that speaks a protocol, without a copy.
@@ -33,7 +34,7 @@ pub(crate) fn asarray(obj: &Bound<'_, PyAny>, stream: Option<Bound<'_, PyAny>>) 
 
 #[pymethods]
 impl Array {
-    /// A new array, all of whose elements are `value`.
+    /// A new array, all of whose elements are `value`; `device` is "cpu", "cuda", "pool", "pinned" or "managed".
     #[staticmethod]
     #[pyo3(signature = (shape, value, dtype="<f4", *, device="cpu", ordinal=0, order="C", readonly=false))]
     fn full(
@@ -51,14 +52,11 @@ impl Array {
             "F" => Order::F,
             _ => return Err(Error::new(ErrorKind::Strides, "order", order, "\"C\" or \"F\"").into()),
         };
-        if (device, ordinal) != ("cpu", 0) {
-            let found = format!("{device:?}, ordinal {ordinal}");
-            return Err(Error::new(ErrorKind::Device, "device", found, "\"cpu\", ordinal 0").into());
-        }
+        let place = Place::named(device, ordinal)?;
         let layout = Layout::compact(&extents(shape)?, order)?;
-        let memory = filled(dtype, layout.numel(), value)?;
+        let memory = filled(dtype, layout.numel(), value, place)?;
         let memory = if readonly { memory.read_only() } else { memory };
-        Ok(Self::of(memory, &layout, StreamHandle::NothingPending))
+        Ok(Self::of(memory, &layout, LastStream::default()))
     }
 
     /// A view of the same memory: integers, slices and an ellipsis, as in `NumPy`.
@@ -92,12 +90,19 @@ impl Array {
             );
         }
         let memory = self.memory.offset(offset * item / 8)?;
-        Ok(Self::of(memory, &layout, self.stream))
+        Ok(Self::of(memory, &layout, self.stream.clone()))
     }
 }
 
 impl Array {
-    fn of(memory: Shared, layout: &Layout, stream: StreamHandle) -> Self {
+    /// Another handle of the same memory and stream.
+    pub(crate) fn alias(&self) -> Self {
+        let Self { memory, shape, strides, stream } = self;
+        let (shape, strides) = (shape.clone(), strides.clone());
+        Self { memory: memory.clone(), shape, strides, stream: stream.clone() }
+    }
+
+    fn of(memory: Shared, layout: &Layout, stream: LastStream) -> Self {
         Self { memory, shape: layout.shape().to_vec(), strides: layout.strides().to_vec(), stream }
     }
 }

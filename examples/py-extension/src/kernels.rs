@@ -1,4 +1,5 @@
-//! Work on arrays whose element type is known at run time only.
+//! Work on arrays whose element type is known at run time only: on the host here, on a GPU by way of `launch.rs`.
+#![expect(unsafe_code, reason = "vouches for the memory that kernels are launched on")]
 #![expect(
     clippy::cast_possible_truncation,
     clippy::cast_precision_loss,
@@ -6,11 +7,16 @@
 )]
 
 use half::{bf16, f16};
-use interop_core::{CudaArray, DType, Element, Error, ErrorKind, FromArray, HostVec, Shared};
+use interop_core::python::consumer_stream;
+use interop_core::{
+    CudaArray, DType, Element, Error, ErrorKind, Facts, FromArray, HostVec, Shared, StreamHandle, cuda,
+};
 use pyo3::prelude::*;
 
 use crate::array::Array;
+use crate::cuda::Place;
 use crate::facts::import_any;
+use crate::launch;
 
 /// Number types that the kernels compute with.
 trait Number: Element {
@@ -112,32 +118,93 @@ macro_rules! with_number {
 
 /// Multiplies every element by `factor`, in place, whatever the array is; integers are rounded towards zero and kept
 /// within their range.
+///
+/// In memory that CUDA reaches a kernel does it. It goes to `stream`, or to the one where the array is ready. An array of
+/// this module knows then where it was last written; no other library does, so without a `stream` its kernel is waited for.
 #[pyfunction]
-pub(crate) fn scale_(obj: &Bound<'_, PyAny>, factor: f64) -> PyResult<()> {
+#[pyo3(signature = (obj, factor, *, stream=None))]
+pub(crate) fn scale_(obj: &Bound<'_, PyAny>, factor: f64, stream: Option<Bound<'_, PyAny>>) -> PyResult<()> {
     fn scale<T: Number>(array: &mut Array, factor: f64) -> interop_core::Result<()> {
         array.apply::<T>(|value| value.times(factor))
     }
-    let mut array = Array::from_import(import_any(obj, None)?.import)?;
-    let dtype = array.facts()?.dtype();
-    Ok(with_number!(dtype, scale(&mut array, factor))?)
+    let mut work = Work::on(obj, stream)?;
+    if work.is_for_devices() {
+        return Ok(obj.py().detach(|| work.scale(factor))?);
+    }
+    Ok(with_number!(work.facts.dtype(), scale(&mut work.array, factor))?)
 }
 
-/// The sum of the elements, as a double.
+/// The sum of the elements, as a double; computed where the array is.
 #[pyfunction]
-pub(crate) fn checksum(obj: &Bound<'_, PyAny>) -> PyResult<f64> {
+#[pyo3(signature = (obj, *, stream=None))]
+pub(crate) fn checksum(obj: &Bound<'_, PyAny>, stream: Option<Bound<'_, PyAny>>) -> PyResult<f64> {
     fn sum<T: Number>(array: &Array) -> interop_core::Result<f64> {
         let mut sum = 0.0;
         array.for_each::<T>(|value| sum += value.to_f64())?;
         Ok(sum)
     }
-    let array = Array::from_import(import_any(obj, None)?.import)?;
-    let dtype = array.facts()?.dtype();
-    if dtype == DType::BOOL {
+    let Work { array, facts, stream, .. } = &Work::on(obj, stream)?;
+    if facts.device().device_type.is_cuda_accessible() {
+        // SAFETY: the array keeps the memory, which is ready on this stream.
+        return Ok(obj.py().detach(|| unsafe { launch::sum(facts, *stream) })?);
+    }
+    if facts.dtype() == DType::BOOL {
         let mut count = 0.0;
         array.for_each::<bool>(|value| count += f64::from(value))?;
         return Ok(count);
     }
-    Ok(with_number!(dtype, sum(&array))?)
+    Ok(with_number!(facts.dtype(), sum(array))?)
+}
+
+/// An array on its way to a kernel, and the stream that the kernel goes to.
+struct Work {
+    array: Array,
+    facts: Facts,
+    stream: StreamHandle,
+    /// Whether the array is of a library that does not learn of the stream.
+    is_silent: bool,
+}
+
+impl Work {
+    /// The array behind an object, ready on `stream`; on one of our choice if that is `None`.
+    fn on(obj: &Bound<'_, PyAny>, stream: Option<Bound<'_, PyAny>>) -> PyResult<Self> {
+        let (mut is_silent, mut array) = (stream.is_none(), None);
+        if let Ok(own) = obj.cast::<Array>()
+            && own.get().facts()?.device().device_type.is_cuda_accessible()
+        {
+            (is_silent, array) = (false, Some(own.get().alias()));
+        }
+        let array = match (array, stream) {
+            (Some(array), Some(stream)) => {
+                let stream = consumer_stream(&stream)?;
+                array.order_before(stream)?;
+                array.stream.set(stream);
+                array
+            }
+            (Some(array), None) => array,
+            (None, stream) => Array::from_import(import_any(obj, stream)?.import)?,
+        };
+        let facts = array.facts()?;
+        let stream = match facts.stream() {
+            // What is ready may be worked on anywhere.
+            StreamHandle::NothingPending => StreamHandle::LegacyDefault,
+            stream => stream,
+        };
+        Ok(Self { array, facts, stream, is_silent })
+    }
+
+    fn is_for_devices(&self) -> bool {
+        self.facts.device().device_type.is_cuda_accessible()
+    }
+
+    /// Queues the kernel.
+    fn scale(&self, factor: f64) -> interop_core::Result<()> {
+        // SAFETY: the array is ready on this stream, and its memory is released after the work of the context: by the
+        // driver, which waits before it frees, or by the ordered release of imports and of memory from a pool.
+        unsafe { launch::scale(&self.facts, factor, self.stream) }?;
+        self.array.stream.set(self.stream);
+        if self.is_silent { cuda::wait(self.stream, self.facts.device()) } else { Ok(()) }
+    }
 }
 
 /// A Python number: integers keep all their digits.
@@ -171,9 +238,9 @@ impl<'py> FromPyObject<'_, 'py> for Value {
     }
 }
 
-/// New host memory of `len` elements, all `value`.
-pub(crate) fn filled(dtype: DType, len: usize, value: Value) -> interop_core::Result<Shared> {
-    fn fill<T: Number>(len: usize, value: Value) -> interop_core::Result<Shared> {
+/// New memory of `len` elements, all `value`.
+pub(crate) fn filled(dtype: DType, len: usize, value: Value, place: Place) -> interop_core::Result<Shared> {
+    fn fill<T: Number>(len: usize, value: Value, place: Place) -> interop_core::Result<Shared> {
         let value = match value {
             Value::Bool(value) => T::from_f64(f64::from(value)),
             Value::Float(value) => T::from_f64(value),
@@ -184,7 +251,7 @@ pub(crate) fn filled(dtype: DType, len: usize, value: Value) -> interop_core::Re
         };
         let mut elements = HostVec::<T>::try_zeroed(len)?;
         elements.as_mut_slice()?.fill(value);
-        Ok(Shared::new(elements))
+        place.keep(elements)
     }
     if dtype == DType::BOOL {
         let mut elements = HostVec::<bool>::try_zeroed(len)?;
@@ -193,7 +260,7 @@ pub(crate) fn filled(dtype: DType, len: usize, value: Value) -> interop_core::Re
             Value::Int(value) => value != 0,
             Value::Float(value) => value != 0.0,
         });
-        return Ok(Shared::new(elements));
+        return place.keep(elements);
     }
-    with_number!(dtype, fill(len, value))
+    with_number!(dtype, fill(len, value, place))
 }

@@ -7,11 +7,15 @@
 //! | `facts.rs` | imports by hand: `describe` and `parse_cai` |
 //! | `matrix.rs` | the least that a function can do with an array |
 //! | `kernels.rs` | work on arrays whose element type is known at run time only |
+//! | `cuda.rs` | memory of CUDA's kinds, the stream that last wrote it, order and release |
+//! | `launch.rs` | kernels on whatever arrives |
 
 mod array;
+mod cuda;
 mod facts;
 mod image;
 mod kernels;
+mod launch;
 mod matrix;
 
 use pyo3::prelude::*;
@@ -24,6 +28,11 @@ mod interop_demo {
     #[pymodule_export]
     use super::array::{Array, asarray};
     #[pymodule_export]
+    use super::cuda::{
+        HoldReleases, drain_releases, finish_releases, order, pending_releases, set_release_policy,
+        set_unstated_stream,
+    };
+    #[pymodule_export]
     use super::facts::{describe, parse_cai};
     #[pymodule_export]
     use super::image::{blur_, edges};
@@ -32,7 +41,7 @@ mod interop_demo {
     #[pymodule_export]
     use super::matrix::{interface_nbytes, is_square};
     #[pymodule_export]
-    use super::{live_allocations, live_exports, pending_releases};
+    use super::{live_allocations, live_exports};
 
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
@@ -45,6 +54,7 @@ mod interop_demo {
 /// The number of allocations that Rust has made for arrays and not freed.
 #[pyfunction]
 fn live_allocations(py: Python<'_>) -> usize {
+    interop_core::cuda::drain_releases();
     interop_core::python::drain(py);
     interop_core::live_allocations()
 }
@@ -53,10 +63,4 @@ fn live_allocations(py: Python<'_>) -> usize {
 #[pyfunction]
 fn live_exports() -> usize {
     interop_core::live_exports()
-}
-
-/// The number of releases that wait until they can be done.
-#[pyfunction]
-fn pending_releases() -> usize {
-    interop_core::python::pending_releases()
 }

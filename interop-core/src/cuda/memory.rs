@@ -6,6 +6,8 @@ use core::ptr::{null_mut, with_exposed_provenance_mut};
 use super::context::{Context, Relaxed};
 use super::driver::{Driver, Outcome, RawStream, driver};
 use super::order::{LEGACY, wait};
+use super::release::{Fence, after_work};
+use crate::counters;
 use crate::descriptor::Writes;
 use crate::device::Device;
 #[cfg(feature = "python")]
@@ -14,6 +16,7 @@ use crate::dtype::DType;
 use crate::element::{Element, ElementType};
 use crate::error::{Error, ErrorKind, Result};
 use crate::facts::Facts;
+use crate::owner::Owner;
 use crate::storage::{Memory, Storage};
 use crate::stream::StreamHandle;
 
@@ -33,7 +36,8 @@ pub enum MemoryKind {
 /// Owned memory of any of CUDA's kinds, zeroed, for elements of a type that is known at run time.
 ///
 /// One type, and one kind of address, for all kinds of memory: what takes one takes all. It is freed in its context, from
-/// any thread, whatever context is current there.
+/// any thread, whatever context is current there. The driver frees after all work of the device, and waits for it; memory
+/// from the pool, which the driver would free at once, is released as [`ReleasePolicy`](super::ReleasePolicy) says.
 ///
 /// ```no_run
 /// use interop_core::cuda::{CudaBuffer, MemoryKind};
@@ -126,6 +130,7 @@ impl CudaBuffer {
         self.address =
             if self.kind == MemoryKind::Pinned { host.expose_provenance() } else { to_usize(address) };
         // From here on the drop frees it.
+        counters::ALLOCATIONS.add();
         // SAFETY: this many bytes were allocated.
         unsafe { driver.set(self.address as u64, 0, bytes, LEGACY) }?;
         // SAFETY: a default stream.
@@ -137,12 +142,41 @@ impl CudaBuffer {
     pub fn kind(&self) -> MemoryKind {
         self.kind
     }
+}
 
+/// A device address of the driver's; CUDA has no 32-bit machines any more.
+#[expect(clippy::cast_possible_truncation, reason = "as wide as an address")]
+const fn to_usize(address: u64) -> usize {
+    address as usize
+}
+
+impl Drop for CudaBuffer {
+    fn drop(&mut self) {
+        if self.address == 0 {
+            return;
+        }
+        let block = Block { address: self.address, kind: self.kind, context: self.context };
+        match self.kind {
+            // Freeing it waits for nothing: the next owner would write while kernels still read.
+            MemoryKind::Pool => after_work(Owner::new(block), Fence::of_device(self.context)),
+            _ => drop(block),
+        }
+    }
+}
+
+/// Allocated memory, freed by its drop.
+struct Block {
+    address: usize,
+    kind: MemoryKind,
+    context: Context,
+}
+
+impl Block {
     fn free(&self, driver: &Driver) -> Outcome {
         let _entered = self.context.enter(driver)?;
         let _relaxed = Relaxed::new(driver);
         match self.kind {
-            // SAFETY: the buffer's own memory, freed once.
+            // SAFETY: the block's own memory, freed once.
             MemoryKind::Device | MemoryKind::Managed => unsafe { driver.memory_free(self.address as u64) },
             // SAFETY: as above; a default stream.
             MemoryKind::Pool => unsafe { driver.memory_pool_free(self.address as u64, LEGACY) },
@@ -154,20 +188,13 @@ impl CudaBuffer {
     }
 }
 
-/// A device address of the driver's; CUDA has no 32-bit machines any more.
-#[expect(clippy::cast_possible_truncation, reason = "as wide as an address")]
-const fn to_usize(address: u64) -> usize {
-    address as usize
-}
-
-impl Drop for CudaBuffer {
+impl Drop for Block {
     fn drop(&mut self) {
-        if self.address != 0 {
-            if let Ok(driver) = driver() {
-                // A context that is gone took the memory with it.
-                let _ = self.free(driver);
-            }
+        if let Ok(driver) = driver() {
+            // A context that is gone took the memory with it.
+            let _ = self.free(driver);
         }
+        counters::ALLOCATIONS.sub();
     }
 }
 

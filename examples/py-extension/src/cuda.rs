@@ -1,0 +1,190 @@
+//! Memory that CUDA reaches: where a new array goes, the stream that last wrote it, and the switches of order and release.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use interop_core::cuda::{self, CudaBuffer, MemoryKind, ReleasePolicy, UnstatedStream};
+use interop_core::python::consumer_stream;
+use interop_core::{
+    AsStream, CudaArray, Element, Error, ErrorKind, FromStream, HostVec, Result, Shared, StreamHandle,
+};
+use pyo3::prelude::*;
+
+use crate::array::Array;
+
+/// Where a new array goes: `device` and `ordinal` of `Array.full`.
+#[derive(Clone, Copy)]
+pub(crate) struct Place {
+    /// `None` for host memory that CUDA knows nothing of.
+    kind: Option<MemoryKind>,
+    ordinal: i32,
+}
+
+/// The words for kinds of memory.
+const KINDS: [(&str, Option<MemoryKind>); 5] = [
+    ("cpu", None),
+    ("cuda", Some(MemoryKind::Device)),
+    ("pool", Some(MemoryKind::Pool)),
+    ("pinned", Some(MemoryKind::Pinned)),
+    ("managed", Some(MemoryKind::Managed)),
+];
+
+impl Place {
+    /// The place that the arguments `device` and `ordinal` name.
+    pub(crate) fn named(device: &str, ordinal: i32) -> Result<Self> {
+        let known = KINDS.iter().find(|(word, _)| *word == device).map(|(_, kind)| *kind);
+        match known {
+            Some(kind) if kind.is_some() || ordinal == 0 => Ok(Self { kind, ordinal }),
+            _ => {
+                let found = format!("{device:?}, ordinal {ordinal}");
+                let allowed = format!("{}; an ordinal of a GPU for all but \"cpu\"", words(&KINDS));
+                Err(Error::new(ErrorKind::Device, "device", found, allowed))
+            }
+        }
+    }
+
+    /// These elements there; copied where there is not host memory.
+    pub(crate) fn keep<T: Element>(self, elements: HostVec<T>) -> Result<Shared> {
+        match self.kind {
+            None => Ok(Shared::new(elements)),
+            Some(kind) => {
+                let mut elements = elements;
+                Ok(Shared::new(CudaBuffer::from_slice(kind, self.ordinal, elements.as_mut_slice()?)?))
+            }
+        }
+    }
+}
+
+fn words<T>(table: &[(&str, T)]) -> String {
+    table.iter().map(|(word, _)| format!("\"{word}\"")).collect::<Vec<_>>().join(", ")
+}
+
+/// The stream on which memory was last written, one for an array and all its views: whoever gets the memory through
+/// any of them waits for the kernel that was launched through another.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct LastStream(Arc<AtomicUsize>);
+
+/// No stream has this handle.
+const NOTHING_PENDING: usize = 0;
+
+impl LastStream {
+    /// The memory has been written on `stream`.
+    pub(crate) fn set(&self, stream: StreamHandle) {
+        self.0.store(stream.to_raw().unwrap_or(NOTHING_PENDING), Ordering::Release);
+    }
+}
+
+impl AsStream for LastStream {
+    fn as_stream(&self) -> StreamHandle {
+        match self.0.load(Ordering::Acquire) {
+            NOTHING_PENDING => StreamHandle::NothingPending,
+            handle => StreamHandle::from_raw(handle),
+        }
+    }
+}
+
+impl FromStream for LastStream {
+    fn from_stream(stream: StreamHandle) -> Self {
+        let this = Self::default();
+        this.set(stream);
+        this
+    }
+}
+
+/// Makes later work on `stream` wait for the work that is pending on the array.
+#[pyfunction]
+pub(crate) fn order(array: &Bound<'_, Array>, stream: &Bound<'_, PyAny>) -> PyResult<()> {
+    Ok(array.get().order_before(consumer_stream(stream)?)?)
+}
+
+/// The number of releases that wait: for a thread that has the interpreter, or for work on a device.
+#[pyfunction]
+pub(crate) fn pending_releases() -> usize {
+    interop_core::python::pending_releases() + cuda::pending_releases()
+}
+
+/// Releases what is due, and says how many releases still wait.
+#[pyfunction]
+pub(crate) fn drain_releases(py: Python<'_>) -> usize {
+    cuda::drain_releases();
+    interop_core::python::drain(py);
+    pending_releases()
+}
+
+/// Waits for the devices until everything can be released, releases it, and says how many releases still wait: those that
+/// are held, or that a capture keeps from being decided.
+#[pyfunction]
+pub(crate) fn finish_releases(py: Python<'_>) -> usize {
+    // Without the interpreter's lock: work on a device may wait for a host function that needs it.
+    py.detach(cuda::finish_releases);
+    drain_releases(py)
+}
+
+const POLICIES: [(&str, ReleasePolicy); 3] = [
+    ("after_context", ReleasePolicy::AfterContext),
+    ("after_all_contexts", ReleasePolicy::AfterAllContexts),
+    ("immediate", ReleasePolicy::Immediate),
+];
+
+const UNSTATED: [(&str, UnstatedStream); 3] = [
+    ("order_all", UnstatedStream::OrderAll),
+    ("legacy_default", UnstatedStream::LegacyDefault),
+    ("nothing_pending", UnstatedStream::NothingPending),
+];
+
+/// Sets what releases of CUDA memory come after (`"after_context"`, `"after_all_contexts"`, `"immediate"`), and says what
+/// it was.
+#[pyfunction]
+pub(crate) fn set_release_policy(name: &str) -> PyResult<&'static str> {
+    let policy = value_of(&POLICIES, name)?;
+    let before = word_of(&POLICIES, &cuda::release_policy());
+    cuda::set_release_policy(policy);
+    Ok(before)
+}
+
+/// Sets what is ordered before work on arrays whose producer names no stream (`"order_all"`, `"legacy_default"`,
+/// `"nothing_pending"`), and says what it was.
+#[pyfunction]
+pub(crate) fn set_unstated_stream(name: &str) -> PyResult<&'static str> {
+    let policy = value_of(&UNSTATED, name)?;
+    let before = word_of(&UNSTATED, &cuda::unstated_stream());
+    cuda::set_unstated_stream(policy);
+    Ok(before)
+}
+
+fn value_of<T: Copy>(table: &[(&str, T)], name: &str) -> Result<T> {
+    let known = table.iter().find(|(word, _)| *word == name).map(|(_, value)| *value);
+    known.ok_or_else(|| Error::new(ErrorKind::Type, "name", format!("{name:?}"), words(table)))
+}
+
+/// The tables have every value of their type.
+fn word_of<T: PartialEq>(table: &[(&'static str, T)], value: &T) -> &'static str {
+    table.iter().find(|(_, known)| known == value).map_or("", |(word, _)| word)
+}
+
+/// Holds releases while a graph is captured on a stream that the driver does not show: a context manager.
+#[pyclass(frozen, module = "interop_demo")]
+pub(crate) struct HoldReleases(std::sync::Mutex<Option<cuda::HoldReleases>>);
+
+#[pymethods]
+impl HoldReleases {
+    #[new]
+    fn new() -> Self {
+        Self(std::sync::Mutex::new(None))
+    }
+
+    fn __enter__(this: PyRef<'_, Self>) -> PyRef<'_, Self> {
+        this.replace(Some(cuda::HoldReleases::new()));
+        this
+    }
+
+    fn __exit__(&self, _class: &Bound<'_, PyAny>, _error: &Bound<'_, PyAny>, _traceback: &Bound<'_, PyAny>) {
+        self.replace(None);
+    }
+}
+
+impl HoldReleases {
+    fn replace(&self, guard: Option<cuda::HoldReleases>) {
+        *self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = guard;
+    }
+}
