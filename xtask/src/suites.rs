@@ -121,26 +121,36 @@ fn rust(
     outcome.map_err(|failure| Failure::new(format!("{failure}{}", failed.concat())))
 }
 
+/// The tests for the simulated driver, in a process of its own: other libraries would take the driver for a GPU.
+const ON_SIMULATION: &str = "tests/python/test_cuda_sim.py";
+
 /// Builds the extension and runs pytest over it.
 fn python(counts: &mut Counts) -> Result<(), Failure> {
     let environment = Environment::prepare(Requirements::Tests)?;
     extension::build(&environment)?;
-    let mut pytest = environment.python();
-    sim::hidden(&mut pytest);
+    let ignoring = ["tests/python", "--ignore", ON_SIMULATION];
+    let everything = pytest(sim::hidden(&mut environment.python()), &ignoring, counts);
+    if !cfg!(target_os = "linux") {
+        return everything;
+    }
+    sim::build()?;
+    let simulated = pytest(sim::on_path(&mut environment.python()), &[ON_SIMULATION], counts);
+    everything.and(simulated)
+}
+
+/// Runs pytest and adds up its tests.
+fn pytest(python: &mut Command, what: &[&str], counts: &mut Counts) -> Result<(), Failure> {
     // No cache folder among the sources; every skipped test with its reason; a misspelt mark is an error; a deadlock
     // ends with the stack of every thread instead of never.
-    pytest.args(["-m", "pytest", "-p", "no:cacheprovider", "-ra", "--color=no", "--strict-markers"]);
-    pytest.args([
-        "-o",
-        "faulthandler_timeout=120",
-        "-o",
-        "faulthandler_exit_on_timeout=true",
-        "tests/python",
-    ]);
-    step::follow(&mut pytest, |line| {
+    python.args(["-m", "pytest", "-p", "no:cacheprovider", "-ra", "--color=no", "--strict-markers"]);
+    python.args(["-o", "faulthandler_timeout=120", "-o", "faulthandler_exit_on_timeout=true"]).args(what);
+    let mut last = Counts::default();
+    let outcome = step::follow(python, |line| {
         // The last such line counts: one before it can only be the captured output of a test.
         if let Some(result) = Counts::from_pytest(line) {
-            *counts = result;
+            last = result;
         }
-    })
+    });
+    *counts += last;
+    outcome
 }

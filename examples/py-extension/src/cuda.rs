@@ -8,6 +8,7 @@ use interop_core::python::consumer_stream;
 use interop_core::{
     AsStream, CudaArray, Element, Error, ErrorKind, FromStream, HostVec, Result, Shared, StreamHandle,
 };
+use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
 use crate::array::Array;
@@ -115,9 +116,16 @@ pub(crate) fn drain_releases(py: Python<'_>) -> usize {
 /// are held, or that a capture keeps from being decided.
 #[pyfunction]
 pub(crate) fn finish_releases(py: Python<'_>) -> usize {
-    // Without the interpreter's lock: work on a device may wait for a host function that needs it.
-    py.detach(cuda::finish_releases);
-    drain_releases(py)
+    // What is released may own what is to be released in its turn, such as a view of a view.
+    const LONGEST_CHAIN: usize = 16;
+    for _ in 0..LONGEST_CHAIN {
+        // Without the interpreter's lock: work on a device may wait for a host function that needs it.
+        py.detach(cuda::finish_releases);
+        if drain_releases(py) == 0 {
+            break;
+        }
+    }
+    pending_releases()
 }
 
 const POLICIES: [(&str, ReleasePolicy); 3] = [
@@ -152,9 +160,12 @@ pub(crate) fn set_unstated_stream(name: &str) -> PyResult<&'static str> {
     Ok(before)
 }
 
-fn value_of<T: Copy>(table: &[(&str, T)], name: &str) -> Result<T> {
+fn value_of<T: Copy>(table: &[(&str, T)], name: &str) -> PyResult<T> {
     let known = table.iter().find(|(word, _)| *word == name).map(|(_, value)| *value);
-    known.ok_or_else(|| Error::new(ErrorKind::Type, "name", format!("{name:?}"), words(table)))
+    known.ok_or_else(|| {
+        let allowed = words(table);
+        PyValueError::new_err(format!("`name`: found {name:?}, allowed: {allowed}"))
+    })
 }
 
 /// The tables have every value of their type.

@@ -9,11 +9,9 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 
 use interop_core::cuda::{self, Context, CudaBuffer, MemoryKind};
 use interop_core::{
-    CudaArray, DType, Error, ErrorKind, Facts, MAX_NDIM, Order, Result, Shared, StreamHandle,
+    CudaArray, DType, Device, DeviceType, Error, ErrorKind, Facts, MAX_NDIM, Order, Result, StreamHandle,
 };
 use libloading::Library;
-
-use crate::cuda::LastStream;
 
 /// The kernels, as text that ends in a zero.
 const PTX: &str = concat!(include_str!("../kernels/dynamic.ptx"), "\0");
@@ -129,7 +127,7 @@ pub(crate) unsafe fn sum(facts: &Facts, stream: StreamHandle) -> Result<f64> {
     let mut arguments = [(&raw mut array).cast(), (&raw mut address).cast()];
     // SAFETY: the kernel's parameters, of its types; there is one part for each block.
     unsafe { launch(facts, SUM, stream, blocks, &mut arguments) }?;
-    parts.stream.set(stream);
+    cuda::wait(stream, facts.device())?;
     Ok(parts.to_vec::<f64>()?.iter().sum())
 }
 
@@ -138,16 +136,14 @@ pub(crate) unsafe fn sum(facts: &Facts, stream: StreamHandle) -> Result<f64> {
 #[cuda_array(shape = [len], export)]
 struct Parts {
     #[cuda_array(data)]
-    sums: Shared,
+    sums: CudaBuffer,
     len: u32,
-    #[cuda_array(stream)]
-    stream: LastStream,
 }
 
 impl Parts {
     fn new(len: u32) -> Result<Self> {
         let sums = CudaBuffer::zeroed(MemoryKind::Pinned, 0, DType::F64, len as usize)?;
-        Ok(Self { sums: Shared::new(sums), len, stream: LastStream::default() })
+        Ok(Self { sums, len })
     }
 }
 
@@ -164,7 +160,7 @@ fn blocks(facts: &Facts) -> u32 {
     u32::try_from(blocks).unwrap_or(u32::MAX)
 }
 
-/// Queues a kernel on a stream, in the context of the array's memory.
+/// Queues a kernel on a stream.
 ///
 /// # Safety
 ///
@@ -177,7 +173,7 @@ unsafe fn launch(
     arguments: &mut [*mut c_void],
 ) -> Result<()> {
     let driver = Driver::get()?;
-    let context = context_of(facts)?;
+    let context = driver.context_for(facts.device())?;
     driver.within(context, || {
         let function = driver.function(context, kernel)?;
         // An array that is ready may be worked on anywhere.
@@ -193,14 +189,6 @@ unsafe fn launch(
 
 /// `CU_STREAM_LEGACY`.
 const LEGACY: usize = 1;
-
-/// The context that the memory was made in; memory of a pool belongs to a device only.
-fn context_of(facts: &Facts) -> Result<Context> {
-    let known = cuda::pointer_facts(facts.address())?;
-    let context = known.as_ref().and_then(cuda::PointerFacts::context);
-    let ordinal = known.map_or(0, |known| known.ordinal());
-    context.map_or_else(|| Context::primary(ordinal), Ok)
-}
 
 type Launch = unsafe extern "C" fn(
     usize,
@@ -218,6 +206,8 @@ type Launch = unsafe extern "C" fn(
 
 /// The functions that a launch takes. Those for order and memory are the library's.
 struct Driver {
+    current: unsafe extern "C" fn(*mut usize) -> c_int,
+    device: unsafe extern "C" fn(*mut c_int) -> c_int,
     push: unsafe extern "C" fn(usize) -> c_int,
     pop: unsafe extern "C" fn(*mut usize) -> c_int,
     load: unsafe extern "C" fn(*mut usize, *const c_void) -> c_int,
@@ -242,6 +232,10 @@ impl Driver {
         // SAFETY: the driver's library may be loaded at any time.
         let library = unsafe { Library::new(name) }?;
         // SAFETY: of this type in every driver (`cuda.h`).
+        let current = *unsafe { library.get(b"cuCtxGetCurrent\0") }?;
+        // SAFETY: as above.
+        let device = *unsafe { library.get(b"cuCtxGetDevice\0") }?;
+        // SAFETY: as above.
         let push = *unsafe { library.get(b"cuCtxPushCurrent_v2\0") }?;
         // SAFETY: as above.
         let pop = *unsafe { library.get(b"cuCtxPopCurrent_v2\0") }?;
@@ -253,7 +247,26 @@ impl Driver {
         let launch = *unsafe { library.get(b"cuLaunchKernel\0") }?;
         // The functions are used until the end of the program.
         core::mem::forget(library);
-        Ok(Self { push, pop, load, find, launch })
+        Ok(Self { current, device, push, pop, load, find, launch })
+    }
+
+    /// The context in which memory of a device is worked on, and whose default streams are meant: as `cuda::order` has it,
+    /// the current one where it is of that device, else the device's primary context.
+    fn context_for(&self, device: Device) -> Result<Context> {
+        let (mut current, mut ordinal) = (0, 0);
+        // SAFETY: a place for a context.
+        answer("cuCtxGetCurrent", unsafe { (self.current)(&raw mut current) })?;
+        // SAFETY: the driver's answer.
+        let current = unsafe { Context::from_raw(current) };
+        let wanted = (device.device_type == DeviceType::CUDA).then_some(device.device_id);
+        if current.is_some() {
+            // SAFETY: a place for a number; a context is current.
+            answer("cuCtxGetDevice", unsafe { (self.device)(&raw mut ordinal) })?;
+        }
+        match current {
+            Some(context) if wanted.is_none_or(|wanted| wanted == ordinal) => Ok(context),
+            _ => Context::primary(wanted.unwrap_or(0)),
+        }
     }
 
     /// Runs `work` while `context` is current.

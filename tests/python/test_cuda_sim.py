@@ -1,0 +1,201 @@
+"""The extension's arrays in memory of CUDA's kinds, on the simulated driver: what no GPU is needed for."""
+
+import gc
+
+import interop_demo
+import numpy as np
+import pytest
+from capsules import CUDA, CUDA_HOST, CUDA_MANAGED
+from simulation import Simulation
+
+SIM = Simulation()
+pytestmark = pytest.mark.skipif(
+    SIM.library is None, reason="the simulated driver is not found; `cargo xtask test python` runs this file with it"
+)
+Array = interop_demo.Array
+KINDS = {"cuda": (CUDA, 0), "pool": (CUDA, 0), "pinned": (CUDA_HOST, 0), "managed": (CUDA_MANAGED, 0)}
+each_kind = pytest.mark.parametrize("kind", KINDS)
+
+
+@pytest.fixture(autouse=True)
+def nothing_wrong(nothing_leaks):
+    """No test does anything that the driver has to complain about, and no memory of the driver's is left."""
+    live = SIM.library.interop_sim_live(0)
+    yield
+    gc.collect()
+    assert interop_demo.finish_releases() == 0
+    assert SIM.errors() == []
+    assert SIM.library.interop_sim_live(0) == live
+
+
+def full(kind, shape=(3, 4), value=2.5, dtype="<f4", **options):
+    return Array.full(shape, value, dtype, device=kind, **options)
+
+
+def on_host(array):
+    return np.from_dlpack(array, device="cpu")
+
+
+@each_kind
+def test_a_new_array_has_its_values(kind):
+    array = full(kind)
+    assert array.__dlpack_device__() == KINDS[kind]
+    assert on_host(array).tolist() == [[2.5] * 4] * 3
+
+
+@each_kind
+def test_both_protocols_describe_it(kind):
+    array = full(kind)
+    facts = interop_demo.describe(array)
+    assert (facts["device"], facts["shape"], facts["strides"]) == (KINDS[kind], (3, 4), (4, 1))
+    interface = array.__cuda_array_interface__
+    assert interface["data"] == (facts["data"], False)
+    assert "stream" not in interface  # nothing is pending on a new array
+
+    class ByInterface:
+        __cuda_array_interface__ = interface
+
+    by_interface = interop_demo.describe(ByInterface())
+    assert by_interface["protocol"] == "cai"
+    assert (by_interface["data"], by_interface["device"]) == (facts["data"], KINDS[kind])
+
+
+@each_kind
+def test_an_import_shares_the_memory(kind):
+    array = full(kind)
+    again = interop_demo.asarray(array)
+    assert interop_demo.describe(again)["data"] == interop_demo.describe(array)["data"]
+    del array
+    gc.collect()
+    assert on_host(again).tolist() == [[2.5] * 4] * 3
+
+
+@each_kind
+@pytest.mark.parametrize("dtype", ["<f4", "<f8", "<f2", "<i4", "<i8", "|u1"])
+def test_a_kernel_changes_it_in_place(kind, dtype):
+    array = full(kind, value=4, dtype=dtype)
+    before = interop_demo.describe(array)["data"]
+    interop_demo.scale_(array[1:, ::2], 3)
+    assert interop_demo.describe(array)["data"] == before
+    expected = np.full((3, 4), 4.0)
+    expected[1:, ::2] *= 3
+    assert on_host(array).tolist() == expected.tolist()
+    assert interop_demo.checksum(array) == expected.sum()
+
+
+@each_kind
+def test_views_go_backwards(kind):
+    array = full(kind)
+    interop_demo.scale_(array[::-1, ::-2], 2)
+    assert on_host(array)[:, 1].tolist() == [5.0] * 3
+    assert interop_demo.checksum(array[::-1]) == 2.5 * 6 + 5 * 6
+
+
+@pytest.mark.parametrize("shape", [(), (0,), (3, 0, 2), (5,)])
+def test_ranks_without_axes_and_without_elements(shape):
+    array = full("cuda", shape)
+    interop_demo.scale_(array, 2)
+    assert interop_demo.checksum(array) == 5.0 * np.prod(shape, dtype=int)
+    assert on_host(array).shape == shape
+
+
+def test_an_array_knows_where_it_was_written():
+    array, stream = full("cuda"), SIM.stream()
+    row = array[0]
+    interop_demo.scale_(row, 2, stream=stream)
+    # The view and the array are the same memory.
+    assert array.__cuda_array_interface__["stream"] == stream
+    before = SIM.calls("cuEventRecord"), SIM.calls("cuStreamWaitEvent"), SIM.calls("cuStreamSynchronize")
+    array.__dlpack__(stream=1, max_version=(1, 0))
+    after = SIM.calls("cuEventRecord"), SIM.calls("cuStreamWaitEvent"), SIM.calls("cuStreamSynchronize")
+    assert [b - a for a, b in zip(before, after, strict=True)] == [1, 1, 0]
+    assert interop_demo.checksum(array) == 2.5 * 8 + 5 * 4
+
+
+def test_no_order_is_asked_for_and_none_is_made():
+    array, stream = full("cuda"), SIM.stream()
+    interop_demo.scale_(array, 2, stream=stream)
+    before = SIM.calls("cuEventRecord")
+    array.__dlpack__(stream=-1, max_version=(1, 0))
+    array.__dlpack__(stream=stream, max_version=(1, 0))
+    assert SIM.calls("cuEventRecord") == before
+
+
+def test_order_by_hand():
+    array, first, second = full("cuda"), SIM.stream(), SIM.stream()
+    interop_demo.scale_(array, 2, stream=first)
+    before = SIM.calls("cuStreamWaitEvent")
+    interop_demo.order(array, second)
+    assert SIM.calls("cuStreamWaitEvent") == before + 1
+
+
+@each_kind
+def test_memory_is_released_after_the_work_that_uses_it(kind):
+    array, stream = full(kind), SIM.stream()
+    spin = SIM.library.interop_sim_spin(stream)
+    interop_demo.scale_(array, 2, stream=stream)
+    capsule = array.__dlpack__(stream=stream, max_version=(1, 0))
+    imported = interop_demo.asarray(capsule)
+    del array, capsule, imported
+    gc.collect()
+    assert interop_demo.pending_releases() > 0
+    SIM.library.interop_sim_release_spin(spin)
+    assert interop_demo.finish_releases() == 0
+
+
+def test_memory_of_devices_is_not_for_the_host():
+    array = full("cuda", (2,))
+
+    class Liar:
+        __dlpack_device__ = staticmethod(lambda: (1, 0))
+        __cuda_array_interface__ = {**full("cuda").__cuda_array_interface__, "data": (id(array), False)}
+
+    with pytest.raises(interop_demo.ArrayError, match="driver"):
+        interop_demo.describe(Liar())
+
+
+@pytest.mark.parametrize(("device", "ordinal"), [("gpu", 0), ("cpu", 1), ("cuda", 99), ("cuda", -1)])
+def test_places_that_are_none(device, ordinal):
+    with pytest.raises(interop_demo.ArrayError):
+        Array.full((2,), 0.0, device=device, ordinal=ordinal)
+
+
+def test_the_second_device():
+    array = full("cuda", ordinal=1)
+    assert interop_demo.describe(array)["device"] == (CUDA, 1)
+    interop_demo.scale_(array, 2)
+    assert interop_demo.checksum(array) == 60
+
+
+def test_read_only_arrays_stay_as_they_are():
+    array = full("cuda", readonly=True)
+    with pytest.raises(interop_demo.ArrayError, match="read-only"):
+        interop_demo.scale_(array, 2)
+    assert interop_demo.checksum(array) == 30
+
+
+def test_the_switches_say_what_they_were():
+    for switch, names in (
+        (interop_demo.set_release_policy, ["immediate", "after_all_contexts", "after_context"]),
+        (interop_demo.set_unstated_stream, ["legacy_default", "nothing_pending", "order_all"]),
+    ):
+        assert [switch(name) for name in names] == [names[-1], *names[:-1]]
+        with pytest.raises(ValueError, match=names[0]):
+            switch("never")
+
+
+def test_releases_can_be_held():
+    with interop_demo.HoldReleases():
+        array = full("cuda")
+        imported = interop_demo.asarray(array.__dlpack__(max_version=(1, 0)))
+        del array, imported
+        gc.collect()
+        assert interop_demo.finish_releases() > 0
+    assert interop_demo.finish_releases() == 0
+
+
+def test_ten_thousand_trips_leave_nothing():
+    array = full("cuda")
+    for _ in range(10_000):
+        interop_demo.asarray(array)
+    del array
