@@ -1,4 +1,4 @@
-"""Compiles the kernels beside it to `ptx/`, with the NVRTC that is installed in this Python.
+"""Compiles the kernels beside it, and those of the Python extension, to `ptx/`, with the NVRTC of this Python.
 
     python build_ptx.py            writes every ptx/<name>.ptx
     python build_ptx.py --check    writes nothing, and fails where a file is not what its source compiles to
@@ -12,6 +12,7 @@ import pathlib
 import sys
 
 HERE = pathlib.Path(__file__).resolve().parent
+FOLDERS = [HERE, HERE.parent / "py-extension" / "kernels"]
 HEADERS = [HERE.parent.parent / "interop-core" / "include" / "interop.cuh", HERE / "elements.cuh"]
 PACKAGE = "nvidia-cuda-nvrtc-cu12"
 # The oldest target of CUDA 13's drivers is older, but this one has independent threads and all that the kernels use.
@@ -72,20 +73,25 @@ def strings(items):
     return (ctypes.c_char_p * len(items))(*(item.encode() for item in items))
 
 
+def place(source):
+    """Where the PTX of a source lies."""
+    return source.parent / "ptx" / f"{source.stem}.ptx"
+
+
 def main(arguments):
     if arguments not in ([], ["--check"]):
         sys.exit(__doc__)
     check = arguments == ["--check"]
     nvrtc = Nvrtc()
-    folder = HERE / "ptx"
-    sources = sorted(HERE.glob("*.cu"))
-    wrong = sorted({file.stem for file in folder.glob("*.ptx")} - {source.stem for source in sources})
-    wrong = [f"ptx/{name}.ptx has no source" for name in wrong]
+    sources = [source for folder in FOLDERS for source in sorted(folder.glob("*.cu"))]
+    written = {file for folder in FOLDERS for file in folder.glob("ptx/*.ptx")}
+    wrong = sorted(written - {place(source) for source in sources})
+    wrong = [f"{file} has no source" for file in wrong]
     for source in sources:
         ptx = nvrtc.compile(source)
         if not all(line in ptx for line in HEAD):
             wrong.append(f"{source.name} does not compile to{' and'.join(HEAD)}".replace("\n", ""))
-        file = folder / f"{source.stem}.ptx"
+        file = place(source)
         if not check:
             file.write_text(ptx, encoding="utf-8", newline="\n")
         elif not file.exists() or file.read_text(encoding="utf-8") != ptx:

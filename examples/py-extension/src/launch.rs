@@ -14,7 +14,7 @@ use interop_core::{
 use libloading::Library;
 
 /// The kernels, as text that ends in a zero.
-const PTX: &str = concat!(include_str!("../kernels/dynamic.ptx"), "\0");
+const PTX: &str = concat!(include_str!("../kernels/ptx/dynamic.ptx"), "\0");
 const SCALE: &str = "dynamic_scale\0";
 const SUM: &str = "dynamic_sum\0";
 
