@@ -158,6 +158,9 @@ impl Facts {
     /// [`ErrorKind::DType`] when the elements are of another type, [`ErrorKind::Shape`] and [`ErrorKind::Strides`] when
     /// trailing axes are missing or not compact.
     pub(crate) fn layout_of(&self, element: &ElementType) -> Result<Layout> {
+        if self.is_of_scalars(element) {
+            return Ok(self.layout.clone());
+        }
         let wrong = || {
             let found =
                 self.record().map_or_else(|| self.dtype.to_string(), |record| format!("struct {record}"));
@@ -188,11 +191,14 @@ impl Facts {
 
     /// Refuses an array whose elements are of another type than `element`.
     pub(crate) fn check_element(&self, element: &ElementType) -> Result<()> {
+        if self.is_of_scalars(element) { Ok(()) } else { self.layout_of(element).map(drop) }
+    }
+
+    /// Whether the elements are exactly these scalars, as they nearly always are: the layout is the array's own then.
+    #[inline]
+    fn is_of_scalars(&self, element: &ElementType) -> bool {
         let scalar = self.record.is_none() && element.fields.is_none() && element.ndim == 0;
-        if scalar && self.dtype == element.dtype && self.padded == element.padded {
-            return Ok(());
-        }
-        self.layout_of(element).map(drop)
+        scalar && self.dtype == element.dtype && self.padded == element.padded
     }
 
     /// The same array with records of equal fields spelled as a trailing axis, as DLPack needs it.
