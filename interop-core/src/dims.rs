@@ -4,7 +4,7 @@ use core::fmt;
 use core::ops::{Deref, DerefMut};
 
 /// Axes that fit without a heap allocation. Images, batches of images and attention heads have at most five.
-const INLINE: usize = 6;
+const INLINE: usize = 5;
 
 /// The greatest number of axes: NumPy's own limit since 2.0.
 pub const MAX_NDIM: usize = 64;
@@ -20,9 +20,11 @@ pub const MAX_NDIM: usize = 64;
 #[derive(Clone)]
 pub struct Dims<T>(Repr<T>);
 
+/// A length of one byte would save eight of them, and have the items moved by loads that lie across the stores before
+/// them, which costs a processor more than all checks of a layout.
 #[derive(Clone)]
 enum Repr<T> {
-    Inline { len: u8, items: [T; INLINE] },
+    Inline { len: usize, items: [T; INLINE] },
     Heap(Box<[T]>),
 }
 
@@ -31,23 +33,21 @@ impl<T: Copy + Default> Dims<T> {
     #[inline]
     #[must_use]
     pub fn zeroed(len: usize) -> Self {
-        match u8::try_from(len) {
-            Ok(short) if len <= INLINE => Self(Repr::Inline { len: short, items: [T::default(); INLINE] }),
-            _ => Self(Repr::Heap(vec![T::default(); len].into_boxed_slice())),
+        if len <= INLINE {
+            return Self(Repr::Inline { len, items: [T::default(); INLINE] });
         }
+        Self(Repr::Heap(vec![T::default(); len].into_boxed_slice()))
     }
 
     /// `len` items, written by `fill` over zeros.
     #[inline]
     pub(crate) fn filled(len: usize, mut fill: impl FnMut(&mut [T])) -> Self {
-        match u8::try_from(len) {
-            Ok(short) if len <= INLINE => {
-                let mut items = [T::default(); INLINE];
-                fill(&mut items[..len]);
-                Self(Repr::Inline { len: short, items })
-            }
-            _ => Self::filled_on_heap(len, &mut fill),
+        if len > INLINE {
+            return Self::filled_on_heap(len, &mut fill);
         }
+        let mut items = [T::default(); INLINE];
+        fill(&mut items[..len]);
+        Self(Repr::Inline { len, items })
     }
 
     #[cold]
@@ -90,7 +90,7 @@ impl<T> Deref for Dims<T> {
     #[inline]
     fn deref(&self) -> &[T] {
         match &self.0 {
-            Repr::Inline { len, items } => &items[..usize::from(*len)],
+            Repr::Inline { len, items } => &items[..*len],
             Repr::Heap(items) => items,
         }
     }
@@ -107,7 +107,7 @@ impl<T> DerefMut for Dims<T> {
     #[inline]
     fn deref_mut(&mut self) -> &mut [T] {
         match &mut self.0 {
-            Repr::Inline { len, items } => &mut items[..usize::from(*len)],
+            Repr::Inline { len, items } => &mut items[..*len],
             Repr::Heap(items) => items,
         }
     }

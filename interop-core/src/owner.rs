@@ -54,6 +54,7 @@ impl Owner {
     /// # Safety
     ///
     /// `release(value)` may be called once, on any thread, at any time.
+    #[inline]
     #[must_use]
     pub(crate) const unsafe fn from_raw(value: NonNull<()>, release: unsafe fn(NonNull<()>)) -> Self {
         Self { value, release, fence: AtomicUsize::new(0) }
@@ -66,6 +67,7 @@ impl Owner {
     }
 
     /// The same owner, dropped when the work that may use its memory is done.
+    #[inline]
     #[must_use]
     pub(crate) fn after(self, fence: Option<Fence>) -> Self {
         let fence = fence.map_or(0, Fence::to_word);
