@@ -1,12 +1,11 @@
 // Work on arrays whose element type and rank are known at run time only, as Python's are: one kernel for all of them. Where
 // the type is known a kernel is shorter and faster: see `examples/kernels`.
 
-namespace {
-
 typedef long long index_t;
 typedef unsigned long long word_t;
 
-// An array as `launch.rs` passes it, by value.
+// An array as `launch.rs` passes it, by value. Not in the namespace below: NVRTC would give what is in there
+// another name in every run.
 struct Dynamic {
     word_t address;
     index_t size;
@@ -16,6 +15,8 @@ struct Dynamic {
     index_t shape[64], strides[64];
 };
 static_assert(sizeof(Dynamic) == 1056, "launch.rs says the same");
+
+namespace {
 
 enum Code { INT = 0, UINT = 1, FLOAT = 2, BFLOAT = 4, BOOL = 6 };
 
