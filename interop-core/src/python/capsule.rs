@@ -54,6 +54,7 @@ unsafe extern "C" fn destructor<A: Abi>(capsule: *mut ffi::PyObject) {
 /// # Safety
 ///
 /// The thread is attached.
+#[allow(deprecated, reason = "what replaces the two since 3.12 is not in the stable ABI of 3.10")]
 pub(super) unsafe fn sparing_exceptions(run: impl FnOnce()) {
     let (mut class, mut value, mut traceback) = (null_mut(), null_mut(), null_mut());
     // Not through PyO3, which lets a panic that travels as an exception loose.
