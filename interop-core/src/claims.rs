@@ -110,7 +110,10 @@ impl<S: List + ?Sized> Steps for &S {
 impl<L: List + ?Sized, S: Steps> Claims<'_, L, S> {
     /// Turns the claims into facts, or says which is wrong.
     #[inline(always)]
-    #[expect(clippy::inline_always, reason = "the checks of a constant type vanish where it is known")]
+    #[expect(
+        clippy::inline_always,
+        reason = "the checks of a constant type vanish where it is known, and the claims with them"
+    )]
     pub(crate) fn validate(self) -> Result<Facts> {
         // Where the type is a constant, this is nothing.
         self.dtype.check()?;
@@ -149,7 +152,8 @@ impl<L: List + ?Sized, S: Steps> Claims<'_, L, S> {
     }
 
     /// The address of element \[0, …, 0\] of an array that has elements.
-    #[inline]
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "as above")]
     fn first_element(&self) -> Result<usize> {
         let offset = isize::try_from(self.byte_offset).ok();
         match offset.and_then(|offset| self.address.checked_add_signed(offset)) {
@@ -159,7 +163,8 @@ impl<L: List + ?Sized, S: Steps> Claims<'_, L, S> {
     }
 
     /// The addresses that the elements take, from the lowest to one past the highest.
-    #[inline]
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "as above")]
     fn reach(&self, address: usize, low: isize, high: isize, padded: bool) -> Result<Range<usize>> {
         let bits = self.dtype.item_bits(padded) as isize;
         let bytes = |elements: isize, round_up: isize| {
