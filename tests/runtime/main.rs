@@ -4,6 +4,7 @@
 //! that other libraries had.
 
 mod cai;
+mod conformance;
 mod descriptor;
 mod device;
 mod dlpack;

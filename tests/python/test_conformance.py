@@ -1,0 +1,194 @@
+"""The published corpus in `conformance/`: every case through the import, and what the host can hold on to NumPy and JAX.
+
+`conformance/README.md` says what a case is. Where a case is refused, the class of the error and its place are compared.
+"""
+
+import ctypes
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import interop_demo
+import numpy as np
+import pytest
+from capsules import CPU, Producer, Tensor
+
+CORPUS = Path(__file__).resolve().parents[2] / "conformance"
+sys.path.insert(0, str(CORPUS))
+from reader import BEFORE, BEHIND, read, value  # noqa: E402
+
+ArrayError = interop_demo.ArrayError
+PROTOCOLS = {"versioned": "dlpack_versioned", "legacy": "dlpack"}
+BOOL = 6
+KINDS_OF_NUMPY = {0: "i", 1: "u", 2: "f", 5: "c", BOOL: "?"}
+
+
+def cases(name):
+    """The cases of a file as parameters."""
+    return [pytest.param(case, id=case["id"]) for case in read(name)]
+
+
+def fields(coded):
+    """A dict of coded values, decoded."""
+    return {key: value(item) for key, item in coded.items()}
+
+
+def assert_refused(error, call):
+    """The error is of the class that its kind has, and names the place."""
+    expected = TypeError if error["kind"] == "type" else ArrayError
+    # The entries of `descr` are named one by one.
+    end = "" if error["place"] == "descr" else "`"
+    with pytest.raises(expected, match=re.escape(f"`{error['place']}{end}")) as caught:
+        call()
+    assert caught.type is expected
+
+
+def assert_facts(found, facts, **others):
+    """What was found is what the facts say, but for strides that mean nothing."""
+    strides = zip(found["strides"], facts["strides"], strict=True)
+    assert all(known in (None, step) for step, known in strides), (found["strides"], facts["strides"])
+    expected = {"shape": facts["shape"], "nbytes": facts["nbytes"], "readonly": facts["readonly"], **others}
+    assert {key: found[key] for key in expected} == expected
+
+
+@pytest.mark.parametrize("arguments", [["reader.py"], ["generate.py", "--check"]], ids=lambda words: words[0])
+def test_the_corpus_is_well_formed_and_what_its_tables_say(arguments):
+    done = subprocess.run(
+        [sys.executable, "-S", *arguments], cwd=CORPUS, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("case", cases("cai.json"))
+def test_dicts(case):
+    given = fields(case["dict"])
+    if "error" in case:
+        assert_refused(case["error"], lambda: interop_demo.parse_cai(given))
+        return
+    facts = fields(case["facts"])
+    assert_facts(
+        interop_demo.parse_cai(given),
+        facts,
+        protocol="cai",
+        dtype=facts["typestr"],
+        data=facts["data"] or 0,
+        stream=facts["stream"],
+        device=None,
+    )
+
+
+def tensor_of(case):
+    """The struct of a case."""
+    given = fields(case["tensor"])
+    data = given.pop("data")
+    return Tensor(given.pop("form"), data=None if data == "memory" else data, **given)
+
+
+@pytest.mark.parametrize("case", cases("dlpack.json"))
+def test_tensors(case):
+    """Each is released once, unless its deleter is null."""
+    tensor = tensor_of(case)
+    if "error" in case:
+        assert_refused(case["error"], lambda: interop_demo.describe(tensor.capsule()))
+    else:
+        facts = fields(case["facts"])
+        kind, ordinal = facts["device"]
+        data = tensor.memory if case["tensor"]["data"] == "memory" else fields(case["tensor"])["data"]
+        # The legacy form cannot say whether an array may be written; here it may not.
+        facts["readonly"] = facts["readonly"] is not False
+        assert_facts(
+            interop_demo.describe(tensor.capsule()),
+            facts,
+            protocol=PROTOCOLS[tensor.form],
+            device=(kind, ordinal or 0),
+            data=0 if facts["offset"] is None else data + facts["offset"],
+        )
+    assert tensor.released == int(case["tensor"]["deleter"])
+
+
+def elements_of(tensor, facts):
+    """The elements as NumPy reads them in memory, without any protocol."""
+    code, bits, _ = facts["dtype"]
+    dtype = np.dtype("?" if code == 6 else f"{KINDS_OF_NUMPY[code]}{bits // 8}")
+    if facts["offset"] is None:
+        return np.empty(facts["shape"], dtype)
+    # NumPy looks at strides that mean nothing as well.
+    strides = [(step or 0) * dtype.itemsize for step in facts["strides"]]
+    memory = (ctypes.c_char * (BEFORE + BEHIND)).from_address(tensor.memory - BEFORE)
+    return np.ndarray(facts["shape"], dtype, memory, BEFORE + facts["offset"], strides)
+
+
+def in_host_memory():
+    """The legal cases that the host can read, of element types that NumPy has."""
+    for case in read("dlpack.json"):
+        if "facts" in case:
+            facts = fields(case["facts"])
+            code, _, lanes = facts["dtype"]
+            small = max(facts["shape"], default=0) < 1000
+            if facts["device"][0] == CPU and code in KINDS_OF_NUMPY and lanes == 1 and small:
+                yield pytest.param(case, id=case["id"])
+
+
+def filled(case):
+    """The struct with numbers in its memory, its facts, and its elements."""
+    tensor, facts = tensor_of(case), fields(case["facts"])
+    below = 2 if facts["dtype"][0] == BOOL else 128
+    memory = (ctypes.c_uint8 * (BEFORE + BEHIND)).from_address(tensor.memory - BEFORE)
+    memory[:] = [(place * 7 + place // 16) % below for place in range(BEFORE + BEHIND)]
+    return tensor, facts, elements_of(tensor, facts)
+
+
+def assert_same_elements(found, expected):
+    """They are equal to the bit."""
+    assert (found.dtype, found.shape) == (expected.dtype, expected.shape)
+    assert found.tobytes() == expected.tobytes()
+
+
+@pytest.mark.parametrize("case", in_host_memory())
+def test_handed_on_to_numpy(case):
+    """NumPy takes every one, in place."""
+    tensor, facts, expected = filled(case)
+    handed = np.from_dlpack(interop_demo.asarray(Producer(tensor)))
+    assert_same_elements(handed, expected)
+    if handed.size:
+        assert handed.ctypes.data == tensor.memory + facts["offset"]
+        assert handed.flags.writeable == (facts["readonly"] is False)
+    del handed
+    assert tensor.released == int(case["tensor"]["deleter"])
+
+
+def is_compact(facts):
+    """Whether the elements lie without gaps, in any order of the axes."""
+    expected = 1
+    steps = [(step, extent) for step, extent in zip(facts["strides"], facts["shape"], strict=True) if step is not None]
+    for step, extent in sorted(steps):
+        if step != expected:
+            return False
+        expected *= extent
+    return True
+
+
+def refusal_by_jax(facts):
+    """What JAX does not take, and how it says so: it asks for the legacy form, and reads compact arrays only."""
+    if facts["readonly"] is not False:
+        return ArrayError, "read-only array in a legacy"
+    if not is_compact(facts):
+        return RuntimeError, "compact"
+    return None
+
+
+@pytest.mark.needs("jax")
+@pytest.mark.parametrize("case", in_host_memory())
+def test_handed_on_to_jax(case):
+    import jax
+
+    tensor, facts, expected = filled(case)
+    refusal = refusal_by_jax(facts)
+    with jax.enable_x64(True):
+        array = interop_demo.asarray(Producer(tensor))
+        if refusal:
+            with pytest.raises(refusal[0], match=refusal[1]):
+                jax.dlpack.from_dlpack(array)
+        else:
+            assert_same_elements(np.asarray(jax.dlpack.from_dlpack(array)), expected)

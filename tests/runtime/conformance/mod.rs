@@ -1,0 +1,118 @@
+//! The published corpus in `conformance/`: every case through the import (spec and faults as each case names them).
+//!
+//! `conformance/README.md` says what a case is.
+
+mod dicts;
+mod tensors;
+
+use std::fs;
+use std::path::Path;
+
+use interop_core::{Error, ErrorKind, Facts};
+use serde_json::{Map, Value};
+
+/// A number, whichever way it is written: plain, beyond what JSON readers hold, or in all but type.
+fn integer(value: &Value) -> Option<i128> {
+    match value {
+        Value::Number(number) => number.as_i64().map(i128::from),
+        Value::Object(tagged) => {
+            let big = tagged.get("$int").and_then(Value::as_str).and_then(|digits| digits.parse().ok());
+            big.or_else(|| integer(tagged.get("$index")?))
+        }
+        _ => None,
+    }
+}
+
+/// The items of a tuple, or of a list.
+fn items(value: &Value) -> Option<&[Value]> {
+    let items = value.as_object().map_or(Some(value), |tagged| tagged.get("$list"))?;
+    items.as_array().map(Vec::as_slice)
+}
+
+/// A number of the type that a field has.
+fn fit<T: TryFrom<i128>>(value: &Value) -> Option<T> {
+    T::try_from(integer(value)?).ok()
+}
+
+/// The numbers of a tuple.
+fn numbers<T: TryFrom<i128>>(value: &Value) -> Option<Vec<T>> {
+    items(value)?.iter().map(fit).collect()
+}
+
+/// What a key holds if it is there and not null.
+fn some<'a>(map: &'a Map<String, Value>, key: &str) -> Option<&'a Value> {
+    map.get(key).filter(|value| !value.is_null())
+}
+
+/// Runs `judge` over every case of a file, with the id, the input and what is expected of it; counts the cases.
+fn run(
+    file: &str,
+    input: &str,
+    mut judge: impl FnMut(&str, &Map<String, Value>, Result<&Value, &Value>),
+) -> usize {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../conformance").join(file);
+    let text = fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    let corpus: Value = serde_json::from_str(&text).expect("the corpus is JSON");
+    let cases = corpus["cases"].as_array().expect("a list of cases");
+    for case in cases {
+        let given = case[input].as_object().expect("an input");
+        let expected = case.get("facts").ok_or_else(|| &case["error"]);
+        judge(case["id"].as_str().expect("an id"), given, expected);
+    }
+    cases.len()
+}
+
+/// The kind of an error as the corpus spells it.
+fn kind(error: &Error) -> &'static str {
+    match error.kind() {
+        ErrorKind::Missing => "missing",
+        ErrorKind::Type => "type",
+        ErrorKind::Version => "version",
+        ErrorKind::DType => "dtype",
+        ErrorKind::Rank => "rank",
+        ErrorKind::Shape => "shape",
+        ErrorKind::Strides => "strides",
+        ErrorKind::Overflow => "overflow",
+        ErrorKind::Null => "null",
+        ErrorKind::Device => "device",
+        ErrorKind::Stream => "stream",
+        ErrorKind::Mask => "mask",
+        _ => "no kind of the corpus",
+    }
+}
+
+/// Compares an error with kind and place.
+#[track_caller]
+fn assert_refused(id: &str, error: &Error, expected: &Value) {
+    // The fields of a record are named one by one.
+    let place = error.place().split(' ').next().unwrap_or_default();
+    assert_eq!((kind(error), place), (text(expected, "kind"), text(expected, "place")), "{id}: {error}");
+}
+
+/// Compares what both protocols say, with element \[0, …, 0\] counted from `base`.
+#[track_caller]
+fn assert_facts(id: &str, facts: &Facts, expected: &Value, base: i128) {
+    let shape: Vec<usize> = numbers(&expected["shape"]).expect("extents");
+    assert_eq!(facts.shape(), shape, "{id}");
+    for (found, expected) in facts.strides().iter().zip(items(&expected["strides"]).expect("strides")) {
+        // A stride that means nothing is null.
+        assert!(
+            expected.is_null() || integer(expected) == Some(*found as i128),
+            "{id}: {:?}",
+            facts.strides()
+        );
+    }
+    assert_eq!(Some(facts.nbytes() as i128), integer(&expected["nbytes"]), "{id}");
+    let reach = numbers::<i128>(&expected["reach"]).map(|ends| (ends[0] + base, ends[1] + base));
+    let found = facts.byte_range();
+    assert_eq!((found.start as i128, found.end as i128), reach.unwrap_or_default(), "{id}");
+    for (order, key) in [(interop_core::Order::C, "c_contiguous"), (interop_core::Order::F, "f_contiguous")] {
+        assert_eq!(Some(facts.layout().is_contiguous(order)), expected[key].as_bool(), "{id}: {key}");
+    }
+}
+
+/// A text of a case.
+#[track_caller]
+fn text<'a>(value: &'a Value, key: &str) -> &'a str {
+    value[key].as_str().unwrap_or_else(|| panic!("no text {key} in {value}"))
+}
