@@ -57,10 +57,19 @@ impl Request {
         keyword: &Bound<'_, PyString>,
         value: &Bound<'_, PyAny>,
     ) -> PyResult<()> {
-        if keyword.is(pyo3::intern!(keyword.py(), "max_version")) && !value.is_none() {
-            return self.take_version(value);
+        let py = keyword.py();
+        // In the order of `KEYWORDS`.
+        let interned = [
+            pyo3::intern!(py, "stream"),
+            pyo3::intern!(py, "max_version"),
+            pyo3::intern!(py, "dl_device"),
+            pyo3::intern!(py, "copy"),
+        ];
+        match interned.iter().zip(&KEYWORDS).find(|(name, _)| keyword.is(name)) {
+            Some(_) if value.is_none() => Ok(()),
+            Some((_, (_, take))) => take(self, value),
+            None => self.set(&keyword.to_string_lossy(), value),
         }
-        self.set(&keyword.to_string_lossy(), value)
     }
 
     fn take_version(&mut self, value: &Bound<'_, PyAny>) -> PyResult<()> {
