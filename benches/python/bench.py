@@ -3,7 +3,8 @@
     cargo xtask bench-python
 
 Every number of a row is taken in turns in one run: a round of each column, again and again, and then the median of a
-column's rounds: time of the processor, so that other programs do not count. A limit compares columns of the same row; the last column says whether it holds.
+column's rounds, in time of the processor, so that other programs do not count. A limit compares columns of the same
+row; the last column says whether it holds.
 """
 
 import argparse
