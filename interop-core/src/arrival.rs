@@ -35,13 +35,16 @@ pub struct Arrival {
     layout: Layout,
     order: Order,
     item_bytes: usize,
+    /// What the `stream` field says.
+    kept: StreamHandle,
 }
 
 impl Arrival {
     /// The import before anything was compared.
     pub(crate) fn new(import: Import) -> Self {
         let layout = import.facts().layout().clone();
-        Self { import: Some(import), refusal: None, layout, order: Order::C, item_bytes: 0 }
+        let kept = StreamHandle::NothingPending;
+        Self { import: Some(import), refusal: None, layout, order: Order::C, item_bytes: 0, kept }
     }
 
     /// The import, unless it was taken.
@@ -184,9 +187,17 @@ impl Arrival {
         strides.unwrap_or_else(F::blank)
     }
 
-    /// The stream on which the import is ready.
-    pub(crate) fn stream(&mut self) -> StreamHandle {
-        self.step(|this| Ok(this.facts()?.stream())).unwrap_or(StreamHandle::NothingPending)
+    /// The stream on which the import is ready, which the struct keeps beside it, and where the memory is.
+    ///
+    /// # Errors
+    ///
+    /// What did not fit.
+    pub(crate) fn stream(&mut self) -> Result<(StreamHandle, Device)> {
+        self.check()?;
+        let facts = self.facts()?;
+        let (stream, device) = (facts.stream(), facts.device());
+        self.kept = stream;
+        Ok((stream, device))
     }
 
     /// Makes the struct's own stream wait for the work that is pending on the import.
@@ -194,6 +205,7 @@ impl Arrival {
     /// Refuses as [`cuda::order`](crate::cuda::order), with the field.
     pub(crate) fn order_before(&mut self, stream: StreamHandle, field: &'static str) {
         self.step(|this| {
+            this.kept = stream;
             hand_over(this.facts()?, stream)
                 .map_err(|error| error.with_origin(format_args!("the field `{field}`")))
         });
@@ -217,7 +229,7 @@ impl Arrival {
     pub fn storage<S: FromImport>(&mut self) -> Result<S> {
         self.check()?;
         let import = self.import.take().ok_or_else(taken)?;
-        S::from_import(import, self.order).map_err(|Refused { value, error }| {
+        S::from_import(import.beside(self.kept), self.order).map_err(|Refused { value, error }| {
             self.import = Some(value);
             error
         })

@@ -51,7 +51,7 @@ impl Steps for Result<Option<Dims<i64>>> {
 
 impl<'a> Describe<'a> {
     #[inline]
-    fn new(memory: Memory, record: Option<&'a Record>, bounded: bool) -> Self {
+    fn new(memory: Memory, record: Option<&'a Record>, bounded: bool, stream: StreamHandle) -> Self {
         Self {
             memory,
             record,
@@ -59,19 +59,19 @@ impl<'a> Describe<'a> {
             strides: (),
             in_bytes: false,
             order: Order::C,
-            stream: StreamHandle::NothingPending,
+            stream,
         }
     }
 
     /// The `data` field.
     #[inline]
     pub fn storage<S: Storage>(storage: &'a S) -> Self {
-        Self::new(storage.memory(), storage.record(), true)
+        Self::new(storage.memory(), storage.record(), true, storage.stream())
     }
 
     /// The `data(unsafe_raw)` field, with the `device` field.
     pub fn raw<D: DeviceField>(memory: RawMemory, device: &D) -> Self {
-        Self::new(memory.on(device.device()), None, false)
+        Self::new(memory.on(device.device()), None, false, StreamHandle::NothingPending)
     }
 
     #[inline]

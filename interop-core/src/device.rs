@@ -134,6 +134,10 @@ impl Device {
 
     #[cold]
     fn refusal(self, known: bool) -> Error {
+        if self == Self::UNKNOWN {
+            let found = "memory of which nobody knows the device: the driver does not know the address, or there is none";
+            return Error::new(ErrorKind::Device, "device", found, "memory that the driver knows");
+        }
         if known {
             return Error::new(ErrorKind::Device, "device_id", self.device_id, "0 and up");
         }

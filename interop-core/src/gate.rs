@@ -26,7 +26,11 @@ impl<T: Storage> Gate<T> {
 
 impl<T: AsStream> Gate<T> {
     /// As [`FromStream::take`].
-    pub fn stream(from: &mut Arrival) -> T
+    ///
+    /// # Errors
+    ///
+    /// As [`FromStream::take`].
+    pub fn stream(from: &mut Arrival) -> Result<T>
     where
         T: FromStream,
     {
@@ -42,8 +46,11 @@ pub trait Unreached<T> {
     }
 
     /// Never called.
-    #[must_use]
-    fn stream(_: &mut Arrival) -> T {
+    ///
+    /// # Errors
+    ///
+    /// None.
+    fn stream(_: &mut Arrival) -> Result<T> {
         unreachable!("the export half does not compile")
     }
 }

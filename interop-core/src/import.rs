@@ -24,6 +24,12 @@ use crate::stream::StreamHandle;
 pub struct Import {
     facts: Facts,
     owner: Owner,
+    /// The stream that the struct keeps beside the memory it takes, if it does: work may be pending there.
+    #[cfg_attr(
+        not(any(feature = "cust", feature = "cudarc")),
+        expect(dead_code, reason = "only copies to devices are pending when they are handed out")
+    )]
+    kept: StreamHandle,
 }
 
 impl Import {
@@ -94,7 +100,7 @@ impl Import {
     #[must_use]
     #[inline]
     pub unsafe fn from_parts(facts: Facts, owner: Owner) -> Self {
-        Self { facts, owner }
+        Self { facts, owner, kept: StreamHandle::NothingPending }
     }
 
     /// The array in an interface dict, on the device where its address is.
@@ -115,7 +121,7 @@ impl Import {
         device: Device,
         owner: impl Send + 'static,
     ) -> Result<Self> {
-        Ok(Self { facts: interface.facts_on(device)?, owner: Owner::new(owner) })
+        Ok(Self { facts: interface.facts_on(device)?, owner: Owner::new(owner), kept: StreamHandle::NothingPending })
     }
 
     /// The array in an interface dict, for work on `consumer`.
@@ -142,7 +148,22 @@ impl Import {
         let mut facts = interface.facts()?;
         let stated = interface.version >= 3 || interface.stream.is_some();
         let fence = cuda::arrive(&mut facts, stated, consumer)?;
-        Ok(Self { facts, owner: Owner::new(owner).after(fence) })
+        Ok(Self { facts, owner: Owner::new(owner).after(fence), kept: StreamHandle::NothingPending })
+    }
+
+    /// The same array, for a struct that keeps this stream, after which the array is ready.
+    pub(crate) fn beside(self, kept: StreamHandle) -> Self {
+        Self { kept, ..self }
+    }
+
+    /// The stream on which a copy is made, and whether the copy may be pending there when it is handed out: the struct
+    /// says so then, and the release of what is copied comes after the copy.
+    #[cfg(any(feature = "cust", feature = "cudarc"))]
+    pub(crate) fn copied_on(&self) -> (StreamHandle, bool) {
+        match self.kept {
+            StreamHandle::NothingPending => (self.facts.stream, false),
+            kept => (kept, self.owner.is_fenced()),
+        }
     }
 
     /// The facts and the owner.

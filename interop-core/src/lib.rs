@@ -54,6 +54,8 @@ extern crate self as interop_core;
 
 #[doc(hidden)]
 pub mod __private;
+#[cfg(any(feature = "cust", feature = "cudarc"))]
+pub mod adapters;
 mod array;
 mod arrival;
 mod borrow;

@@ -60,6 +60,12 @@ impl Owner {
         Self { value, release, fence: AtomicUsize::new(0) }
     }
 
+    /// Whether the release comes after the work that may use the memory.
+    #[cfg(any(feature = "cust", feature = "cudarc"))]
+    pub(crate) fn is_fenced(&self) -> bool {
+        self.fence.is_some()
+    }
+
     /// The same owner, dropped at once.
     #[must_use]
     pub(crate) fn unordered(self) -> Self {

@@ -15,6 +15,7 @@ use crate::gate::Opened;
 use crate::import::Import;
 use crate::layout::Order;
 use crate::record::Record;
+use crate::stream::StreamHandle;
 
 /// The memory behind a [`Storage`].
 #[derive(Clone, Debug)]
@@ -107,6 +108,12 @@ pub unsafe trait Storage {
     #[inline]
     fn record(&self) -> Option<&Record> {
         None
+    }
+
+    /// Where work on the memory is pending, if the storage knows. A struct's `stream` field says it instead.
+    #[inline]
+    fn stream(&self) -> StreamHandle {
+        StreamHandle::NothingPending
     }
 
     /// The derive's call on the way out.
@@ -214,6 +221,10 @@ unsafe impl<S: Storage> Storage for Arc<S> {
 
     fn record(&self) -> Option<&Record> {
         S::record(self)
+    }
+
+    fn stream(&self) -> StreamHandle {
+        S::stream(self)
     }
 }
 

@@ -301,8 +301,11 @@ fn fill(fill: &Fill<'_>) -> TokenStream {
             };
             own!(<#ty as __p::StridesField>::#verb(__a, #name))
         }
-        With::Stream(Role { ty, .. }, Asks::ThroughGate) => gated(ty, "stream", own!(__a)),
-        With::Stream(field, Asks::Directly) => take(field, "FromStream"),
+        With::Stream(Role { ty, .. }, Asks::ThroughGate) => {
+            let stream = gated(ty, "stream", own!(__a));
+            own!(#stream?)
+        }
+        With::Stream(Role { ty, .. }, Asks::Directly) => own!(<#ty as __p::FromStream>::take(__a)?),
         With::OwnStream(Role { ty, name, .. }, value) => {
             let value = initial(value);
             own!(<#ty as __p::AsStream>::receive(#value, __a, #name))

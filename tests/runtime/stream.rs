@@ -2,7 +2,7 @@
 
 use std::num::NonZeroUsize;
 
-use interop_core::{AsStream, DeviceType, ErrorKind, FromStream, StreamHandle};
+use interop_core::{AsStream, Device, DeviceType, ErrorKind, FromStream, StreamHandle};
 use proptest::prelude::*;
 
 use crate::support::assert_told;
@@ -121,11 +121,11 @@ fn streams_have_names() {
 #[test]
 fn optional_streams() {
     assert_eq!(None::<StreamHandle>.as_stream(), NothingPending);
-    assert_eq!(Option::<StreamHandle>::from_stream(NothingPending), None);
+    assert_eq!(Option::<StreamHandle>::from_stream(NothingPending, Device::CPU), Ok(None));
     for (_, stream) in streams() {
         assert_eq!(Some(stream).as_stream(), stream);
-        assert_eq!(Option::<StreamHandle>::from_stream(stream), Some(stream));
-        assert_eq!(StreamHandle::from_stream(stream), stream);
+        assert_eq!(Option::<StreamHandle>::from_stream(stream, Device::CPU), Ok(Some(stream)));
+        assert_eq!(StreamHandle::from_stream(stream, Device::CPU), Ok(stream));
     }
 }
 

@@ -77,7 +77,7 @@ pub(crate) fn arrive(facts: &mut Facts, stated: bool, consumer: StreamHandle) ->
 }
 
 /// The device of an array without elements, which has no address to ask for: the one that is current.
-fn current_device() -> Result<Device> {
+pub(crate) fn current_device() -> Result<Device> {
     let Ok(driver) = driver() else { return Ok(Device::cuda(0)) };
     let Some(_) = Context::current(driver)? else { return Ok(Device::cuda(0)) };
     Ok(Device::cuda(Context::current_ordinal(driver)?))

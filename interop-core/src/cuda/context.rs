@@ -1,6 +1,7 @@
 //! Contexts: made current for a few calls, and put back.
 
 use core::num::NonZeroUsize;
+use core::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use super::driver::{Driver, Outcome, driver};
@@ -59,6 +60,22 @@ impl Context {
             Self::answered(context).unwrap_or_else(|| unreachable!("a retained context is not null"));
         kept.push((ordinal, context));
         Ok(context)
+    }
+
+    /// Keeps the primary context of a device that is in use until the end of the program.
+    pub(super) fn keep_primary(driver: &Driver, ordinal: i32) {
+        static KEPT: AtomicU64 = AtomicU64::new(0);
+        let bit = u32::try_from(ordinal).ok().and_then(|ordinal| 1_u64.checked_shl(ordinal)).unwrap_or(0);
+        if KEPT.load(Ordering::Relaxed) & bit != 0 {
+            return;
+        }
+        let (mut flags, mut active) = (0, 0);
+        // SAFETY: an ordinal of the driver's; two places for numbers.
+        let state = unsafe { driver.primary_state(ordinal, &raw mut flags, &raw mut active) };
+        // One that is not in use would be made: hundreds of megabytes, for memory of another context.
+        if state.is_ok() && active != 0 && Self::primary_of(driver, ordinal).is_ok() {
+            KEPT.fetch_or(bit, Ordering::Relaxed);
+        }
     }
 
     /// The context that is current on this thread.

@@ -96,7 +96,21 @@ impl CudaBuffer {
             let found = format_args!("{len} elements of {} bytes", element.size);
             Error::new(ErrorKind::Overflow, "shape", found, "a size within the address space")
         })?;
-        let context = Context::primary(ordinal)?;
+        let buffer = Self::uninitialized(kind, Context::primary(ordinal)?, ordinal, element, bytes)?;
+        if bytes != 0 {
+            buffer.zero(driver()?)?;
+        }
+        Ok(buffer)
+    }
+
+    /// Memory that nothing was written to, in a context of the device `ordinal`.
+    pub(super) fn uninitialized(
+        kind: MemoryKind,
+        context: Context,
+        ordinal: i32,
+        element: ElementType,
+        bytes: usize,
+    ) -> Result<Self> {
         let device = match kind {
             MemoryKind::Device | MemoryKind::Pool => Device::cuda(ordinal),
             MemoryKind::Pinned => Device::CUDA_HOST,
@@ -127,14 +141,27 @@ impl CudaBuffer {
             // SAFETY: as above.
             MemoryKind::Pinned => unsafe { driver.memory_host_alloc(&raw mut host, bytes, PORTABLE) }?,
         }
+        // From here on the drop frees it.
         self.address =
             if self.kind == MemoryKind::Pinned { host.expose_provenance() } else { to_usize(address) };
-        // From here on the drop frees it.
         counters::ALLOCATIONS.add();
+        Ok(())
+    }
+
+    fn zero(&self, driver: &Driver) -> Outcome {
+        let _entered = self.context.enter(driver)?;
+        let _relaxed = Relaxed::new(driver);
         // SAFETY: this many bytes were allocated.
-        unsafe { driver.set(self.address as u64, 0, bytes, LEGACY) }?;
+        unsafe { driver.set(self.address as u64, 0, self.bytes, LEGACY) }?;
         // SAFETY: a default stream.
         unsafe { driver.stream_synchronize(LEGACY) }
+    }
+
+    /// The address; whoever takes it frees the memory.
+    #[cfg(feature = "cust")]
+    pub(super) fn into_address(self) -> usize {
+        counters::ALLOCATIONS.sub();
+        core::mem::ManuallyDrop::new(self).address
     }
 
     /// The kind of memory.
@@ -223,7 +250,7 @@ impl fmt::Debug for CudaBuffer {
 /// # Safety
 ///
 /// Both places have so many bytes, and nobody writes to the source or uses the target meanwhile.
-unsafe fn copy_now(driver: &Driver, context: Context, to: usize, from: usize, bytes: usize) -> Outcome {
+pub(super) unsafe fn copy_now(driver: &Driver, context: Context, to: usize, from: usize, bytes: usize) -> Outcome {
     if bytes == 0 {
         return Ok(());
     }

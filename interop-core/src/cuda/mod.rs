@@ -22,6 +22,8 @@
 
 mod arrive;
 mod context;
+#[cfg(any(feature = "cust", feature = "cudarc"))]
+mod copy;
 mod driver;
 mod event;
 mod memory;
@@ -40,10 +42,20 @@ pub use release::{
 };
 
 pub(crate) use arrive::arrive;
+#[cfg(feature = "cust")]
+pub(crate) use arrive::current_device;
+#[cfg(feature = "cust")]
+pub(crate) use copy::copied;
+#[cfg(feature = "cudarc")]
+pub(crate) use copy::{copy_on_default_stream, ordinal_of};
 #[cfg(feature = "python")]
 pub(crate) use memory::duplicate;
 pub(crate) use memory::stage;
 pub(crate) use order::captures;
+#[cfg(feature = "cust")]
+pub(crate) use order::current_for;
+#[cfg(feature = "cudarc")]
+pub(crate) use order::{current_in, primary_while};
 #[cfg(feature = "python")]
 pub(crate) use order::{current_while, hand_to_host};
 pub(crate) use order::{hand_over, wait_for_host};

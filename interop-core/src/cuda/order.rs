@@ -154,6 +154,31 @@ pub(crate) fn current_while(device: Device) -> Result<Option<Entered<'static>>> 
     Ok(Some(context_for(driver, device)?.enter(driver)?))
 }
 
+/// Makes the context of the memory at an address current as long as the guard lives, for whoever is about to free it.
+#[cfg(feature = "cust")]
+pub(crate) fn current_for(address: usize) -> Option<Entered<'static>> {
+    let driver = driver().ok()?;
+    let known = super::pointer_facts(address).ok()??;
+    let context = known.context().map_or_else(|| Context::primary(known.ordinal()), Ok);
+    context.ok()?.enter(driver).ok()
+}
+
+/// Makes a context current as long as the guard lives.
+#[cfg(feature = "cudarc")]
+pub(crate) fn current_in(context: Context) -> Option<Entered<'static>> {
+    context.enter(driver().ok()?).ok()
+}
+
+/// Makes the primary context of a device current as long as the guard lives.
+///
+/// # Errors
+///
+/// [`ErrorKind::Driver`] without a driver, and for an ordinal that is none.
+#[cfg(feature = "cudarc")]
+pub(crate) fn primary_while(ordinal: i32) -> Result<Entered<'static>> {
+    Ok(Context::primary(ordinal)?.enter(driver()?)?)
+}
+
 /// Whether a stream that is live captures a graph.
 pub(crate) fn captures(stream: StreamHandle) -> bool {
     let (StreamHandle::Raw(raw), Ok(driver)) = (stream, driver()) else { return false };

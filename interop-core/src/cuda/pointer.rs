@@ -171,7 +171,10 @@ pub(crate) fn fence_of(facts: &Facts) -> Option<Fence> {
     if facts.numel() == 0 {
         return None;
     }
-    let known = ask(driver().ok()?, facts.address()).ok()??;
+    let driver = driver().ok()?;
+    let known = ask(driver, facts.address()).ok()??;
+    // The export outlives whatever handle of the context its maker has.
+    Context::keep_primary(driver, known.ordinal);
     known.fence().ok()
 }
 

@@ -176,15 +176,24 @@ impl Drop for HoldReleases {
 pub(crate) fn after_work(owner: Owner, fence: Fence) {
     drain_releases();
     if release_policy() == ReleasePolicy::Immediate {
-        return drop(owner);
+        return let_go(owner, fence);
     }
     // Without a driver nothing can be at work.
     let Ok(driver) = driver() else { return drop(owner) };
     match events_after(driver, fence) {
-        Ok(events) if events.is_empty() => drop(owner),
+        Ok(events) if events.is_empty() => let_go(owner, fence),
         Ok(events) => park(Parked { owner, fence, events: Some(events) }),
         Err(Undecided) => park(Parked { owner, fence, events: None }),
     }
+}
+
+/// Drops an owner with the context of its memory current.
+///
+/// Some libraries free in whatever context is current (`cust`; `cudarc` on a default stream), some leave their own
+/// current (`cudarc`), and whoever has an array last drops it on any thread. Afterwards the thread has its own again.
+fn let_go(owner: Owner, fence: Fence) {
+    let _entered = opened().and_then(|driver| fence.own()?.enter(driver).ok());
+    drop(owner);
 }
 
 fn park(parked: Parked) {
@@ -305,8 +314,8 @@ fn drain(wait: bool) -> usize {
     PENDING.store(list.len(), Ordering::Release);
     drop(list);
     // Outside the lock: an owner's drop is anybody's code, which may come back here, or panic.
-    for Parked { owner, .. } in due {
-        if let Err(payload) = catch_unwind(AssertUnwindSafe(|| drop(owner))) {
+    for Parked { owner, fence, .. } in due {
+        if let Err(payload) = catch_unwind(AssertUnwindSafe(|| let_go(owner, fence))) {
             // Its drop could panic again.
             core::mem::forget(payload);
         }

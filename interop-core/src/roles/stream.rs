@@ -1,7 +1,12 @@
 //! Streams.
 
+use std::rc::Rc;
+use std::sync::Arc;
+
 use crate::arrival::Arrival;
 use crate::describe::Describe;
+use crate::device::Device;
+use crate::error::Result;
 use crate::stream::StreamHandle;
 
 /// A `stream` field, on the way out.
@@ -44,13 +49,18 @@ pub trait AsStream {
     note = "write `interop_core::StreamHandle`; or say how an import fills it, `#[cuda_array(stream, default = ...)]`; or write `#[cuda_array(export)]` on the struct"
 )]
 pub trait FromStream: Sized {
-    /// The field for this stream, which is not owned.
-    fn from_stream(stream: StreamHandle) -> Self;
+    /// The field for this stream, which is not owned, and for memory of this device.
+    ///
+    /// # Errors
+    ///
+    /// When the type cannot stand for the stream, such as a stream of another context.
+    fn from_stream(stream: StreamHandle, device: Device) -> Result<Self>;
 
     /// The derive's call on the way in.
     #[doc(hidden)]
-    fn take(from: &mut Arrival) -> Self {
-        Self::from_stream(from.stream())
+    fn take(from: &mut Arrival) -> Result<Self> {
+        let (stream, device) = from.stream()?;
+        Self::from_stream(stream, device)
     }
 }
 
@@ -62,8 +72,8 @@ impl AsStream for StreamHandle {
 }
 
 impl FromStream for StreamHandle {
-    fn from_stream(stream: StreamHandle) -> Self {
-        stream
+    fn from_stream(stream: StreamHandle, _device: Device) -> Result<Self> {
+        Ok(stream)
     }
 }
 
@@ -75,9 +85,25 @@ impl<S: AsStream> AsStream for Option<S> {
     }
 }
 
+macro_rules! pointers {
+    ($($pointer:ty),*) => {
+        $(
+            #[diagnostic::do_not_recommend]
+            impl<S: AsStream + ?Sized> AsStream for $pointer {
+                #[inline]
+                fn as_stream(&self) -> StreamHandle {
+                    S::as_stream(self)
+                }
+            }
+        )*
+    };
+}
+
+pointers!(&S, Rc<S>, Arc<S>);
+
 #[diagnostic::do_not_recommend]
 impl<S: FromStream> FromStream for Option<S> {
-    fn from_stream(stream: StreamHandle) -> Self {
-        (stream != StreamHandle::NothingPending).then(|| S::from_stream(stream))
+    fn from_stream(stream: StreamHandle, device: Device) -> Result<Self> {
+        (stream != StreamHandle::NothingPending).then(|| S::from_stream(stream, device)).transpose()
     }
 }

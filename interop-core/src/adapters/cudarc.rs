@@ -1,0 +1,257 @@
+//! `cudarc` 0.19: its slices and streams as fields, [`KernelView`] as an argument of its launch builder.
+//!
+//! | field | as | an import | exports are writable |
+//! | --- | --- | --- | --- |
+//! | `CudaSlice<T>` | `data` | copies, on the default stream of its device, between the work before and after it | always |
+//! | `CudaViewMut<'_, T>` | `data`, for views and launches: it is borrowed | – | – |
+//! | `CudaView<'_, T>` | the same, for reading | – | – |
+//! | `PinnedHostSlice<T>` | `data` | – | when they consume the struct |
+//! | `UnifiedSlice<T>` | `data` | – | when they consume the struct |
+//! | `CudaStream` in an `Arc` | `stream` | the caller's stream, borrowed | |
+//!
+//! A slice knows its device and its stream. Where a struct has no `stream` field, an export is ordered after the slice's
+//! own stream, and that after the last write that `cudarc` keeps track of. What is launched on a [`KernelView`] `cudarc`
+//! does not see: name its stream in a field.
+//!
+//! The application chooses the CUDA version of `cudarc`, by a feature of `cudarc` or by `CUDARC_CUDA_VERSION`.
+//!
+//! ```no_run
+//! use std::sync::Arc;
+//!
+//! use cudarc::driver::{CudaContext, CudaSlice, CudaStream, LaunchConfig, PushKernelArg};
+//! use interop_core::dlpack::Versioned;
+//! use interop_core::{CudaArray, FromArray};
+//!
+//! #[derive(CudaArray)]
+//! #[cuda_array(shape = [height, width, 3])]
+//! struct Image<S = CudaSlice<f32>> {
+//!     #[cuda_array(data)]
+//!     pixels: S,
+//!     height: usize,
+//!     width: usize,
+//!     #[cuda_array(stream)]
+//!     stream: Arc<CudaStream>,
+//! }
+//!
+//! # let kernel: cudarc::driver::CudaFunction = unimplemented!();
+//! let stream = CudaContext::new(0)?.new_stream()?;
+//! let pixels = stream.alloc_zeros::<f32>(480 * 640 * 3)?;
+//! let mut image = Image { pixels, height: 480, width: 640, stream: stream.clone() };
+//!
+//! let view = image.kernel_view_mut::<f32, 3>()?;
+//! // SAFETY: the kernel takes an `interop::view<float, 3>`; the image lives until the stream has been waited for.
+//! unsafe { stream.launch_builder(&kernel).arg(&view).launch(LaunchConfig::for_num_elems(480 * 640 * 3))? };
+//! let tensor = image.into_dlpack::<Versioned>()?;      // to torch, CuPy, ...: its consumer waits for the kernel
+//! let copy: Image = Image::from_dlpack(tensor)?;       // into memory of one's own
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+#![expect(unsafe_code, reason = "vouches for the memory of cudarc's slices, and borrows streams for it")]
+
+use core::mem::forget;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use ::cudarc::driver::{
+    CudaContext, CudaSlice, CudaStream, CudaView, CudaViewMut, DevicePtr, DevicePtrMut, DeviceRepr, DeviceSlice,
+    DriverError,
+    HostSlice, PinnedHostSlice, SyncOnDrop, UnifiedSlice,
+};
+
+use crate::cuda::{self, copy_on_default_stream, ordinal_of, primary_while};
+use crate::descriptor::Writes;
+use crate::device::Device;
+use crate::element::{Element, ElementType};
+use crate::error::{Error, ErrorKind, Refused, Result};
+use crate::facts::Facts;
+use crate::import::Import;
+use crate::kernel::{KernelView, KernelViewMut};
+use crate::layout::Order;
+use crate::roles::{AsStream, FromStream};
+use crate::storage::{FromImport, Memory, Storage};
+use crate::stream::StreamHandle;
+
+/// The context in which imports into `cudarc`'s types work: the primary one of a device, kept until the end of the program.
+///
+/// `cudarc` orders the uses of a slice by events once it knows of more than one stream of a `CudaContext`. A program that
+/// takes its streams from this one has one of them.
+///
+/// # Errors
+///
+/// [`ErrorKind::Driver`] without a driver, and for an ordinal that is none.
+pub fn context(ordinal: usize) -> Result<Arc<CudaContext>> {
+    static KEPT: Mutex<Vec<Arc<CudaContext>>> = Mutex::new(Vec::new());
+    let mut kept = KEPT.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(context) = kept.iter().find(|context| context.ordinal() == ordinal) {
+        return Ok(context.clone());
+    }
+    // Asked first: without a driver `cudarc` panics. It leaves its context current on the thread.
+    let _entered = primary_while(i32::try_from(ordinal).unwrap_or(i32::MAX))?;
+    let context = CudaContext::new(ordinal).map_err(|error| failed("CudaContext", error))?;
+    kept.push(context.clone());
+    Ok(context)
+}
+
+#[cold]
+fn failed(call: &str, error: DriverError) -> Error {
+    Error::new(ErrorKind::Driver, call, format_args!("{error:?}"), "success")
+}
+
+/// The address of a slice, whose stream waits for what `cudarc` knows to be pending on it.
+fn address<T, S: DevicePtr<T>>(slice: &S) -> usize {
+    let stream = slice.stream();
+    // `cudarc` leaves its context current on the thread.
+    let _entered = current(stream.context());
+    let (address, read) = slice.device_ptr(stream);
+    // It would record an event as if the reading were over; who reads comes later, and is ordered by the export.
+    forget(read);
+    address as usize
+}
+
+/// Makes a context current as long as the guard lives, where `cudarc` would make it current for good.
+fn current(context: &CudaContext) -> Option<impl Drop> {
+    // SAFETY: a context that `cudarc` keeps.
+    let context = unsafe { cuda::Context::from_raw(context.cu_ctx() as usize) };
+    cuda::current_in(context?)
+}
+
+fn device_of(context: &CudaContext) -> Device {
+    // The driver counts devices with an `int`.
+    Device::cuda(i32::try_from(context.ordinal()).unwrap_or(i32::MAX))
+}
+
+// SAFETY: 1: `cudarc` calls a slice that nobody wrote to unsafe to make. 2: the slice frees its memory when it is dropped.
+// 3: on the device of its context. 4: device memory, of which there are no references.
+unsafe impl<T: Element> Storage for CudaSlice<T> {
+    fn memory(&self) -> Memory {
+        Memory::new::<T>(address(self), self.len(), device_of(self.context()), Writes::Always)
+    }
+
+    fn stream(&self) -> StreamHandle {
+        CudaSlice::stream(self).as_stream()
+    }
+}
+
+macro_rules! views {
+    ($($view:ident, $writes:expr;)*) => {
+        $(
+            // SAFETY: as for the slice that is borrowed.
+            unsafe impl<T: Element> Storage for $view<'_, T> {
+                fn memory(&self) -> Memory {
+                    let device = device_of(DeviceSlice::stream(self).context());
+                    Memory::new::<T>(address(self), self.len(), device, $writes)
+                }
+
+                fn stream(&self) -> StreamHandle {
+                    DeviceSlice::stream(self).as_stream()
+                }
+            }
+        )*
+    };
+}
+
+views! {
+    CudaView, Writes::Never;
+    CudaViewMut, Writes::Always;
+}
+
+// SAFETY: 1, 2: as for `CudaSlice`. 3: `cuMemAllocManaged`. 4: `&self` lends a slice for a borrow of itself at most.
+unsafe impl<T: Element> Storage for UnifiedSlice<T> {
+    fn memory(&self) -> Memory {
+        Memory::new::<T>(address(self), self.len(), Device::CUDA_MANAGED, Writes::WhenOwned)
+    }
+
+    fn stream(&self) -> StreamHandle {
+        DeviceSlice::stream(self).as_stream()
+    }
+}
+
+// SAFETY: 1, 2: as for `CudaSlice`. 3: `cuMemHostAlloc`. 4: `&self` lends a slice for a borrow of itself at most.
+unsafe impl<T: Element> Storage for PinnedHostSlice<T> {
+    fn memory(&self) -> Memory {
+        let _entered = current(self.context());
+        let stream = self.context().default_stream();
+        // SAFETY: of the slice only the address is used.
+        let (elements, read) = unsafe { self.stream_synced_slice(&stream) };
+        let address = elements.as_ptr().expose_provenance();
+        // As in `address`.
+        forget(read);
+        Memory::new::<T>(address, self.len(), Device::CUDA_HOST, Writes::WhenOwned)
+    }
+
+    /// The stream that `memory` made wait for what is pending.
+    fn stream(&self) -> StreamHandle {
+        StreamHandle::LegacyDefault
+    }
+}
+
+impl<T: Element + DeviceRepr> FromImport for CudaSlice<T> {
+    const COPIES: bool = true;
+
+    fn element() -> Option<ElementType> {
+        Some(T::TYPE)
+    }
+
+    fn check(_: &Facts) -> Result<()> {
+        Ok(())
+    }
+
+    fn from_import(import: Import, order: Order) -> Result<Self, Refused<Import>> {
+        match copied(&import, order) {
+            Ok(copy) => Ok(copy),
+            Err(error) => Err(Refused { value: import, error }),
+        }
+    }
+}
+
+/// A slice of the default stream, which outlives all others: a slice is freed on its stream.
+fn copied<T: Element + DeviceRepr>(import: &Import, order: Order) -> Result<CudaSlice<T>> {
+    let facts = import.facts();
+    let count = facts.layout_of(&T::TYPE)?.numel();
+    let context = context(ordinal_of(import.copied_on().0, facts.device())?)?;
+    let _entered = current(&context);
+    let stream = context.default_stream();
+    if count == 0 {
+        return stream.null().map_err(|error| failed("null", error));
+    }
+    if count.checked_mul(size_of::<T>()).is_none() {
+        let found = format_args!("{count} elements");
+        return Err(Error::new(ErrorKind::Overflow, "shape", found, "a size within the address space"));
+    }
+    // SAFETY: all of it is written before it is read.
+    let mut slice = unsafe { stream.alloc::<T>(count) }.map_err(|error| failed("alloc", error))?;
+    let (target, written) = slice.device_ptr_mut(&stream);
+    // SAFETY: new memory of the context with room for the elements.
+    let outcome = unsafe { copy_on_default_stream::<T>(import, order, device_of(&context), target as usize) };
+    if let SyncOnDrop::Record(Some((event, stream))) = &written {
+        // `cudarc` records it only where the context has several streams. They may be of another `CudaContext`.
+        event.record(stream).map_err(|error| failed("record", error))?;
+    }
+    forget(written);
+    outcome.map(|()| slice)
+}
+
+impl AsStream for CudaStream {
+    fn as_stream(&self) -> StreamHandle {
+        StreamHandle::from_raw(self.cu_stream() as usize)
+    }
+}
+
+/// The stream is borrowed: as with a [`StreamHandle`], whoever named it keeps it as long as the struct is in use.
+impl FromStream for Arc<CudaStream> {
+    fn from_stream(stream: StreamHandle, device: Device) -> Result<Self> {
+        let ordinal = ordinal_of(stream, device)?;
+        let context = context(ordinal)?;
+        Ok(match stream {
+            StreamHandle::NothingPending | StreamHandle::LegacyDefault => context.default_stream(),
+            StreamHandle::PerThreadDefault => context.per_thread_stream(),
+            // SAFETY: a stream of the device, live as everybody promises who names one; it is not destroyed.
+            StreamHandle::Raw(raw) => unsafe {
+                context.wrap_borrowed_stream(core::ptr::with_exposed_provenance_mut(raw.get()))
+            },
+        })
+    }
+}
+
+// SAFETY: plain numbers in the layout that `interop.cuh` declares.
+unsafe impl<T, const N: usize> DeviceRepr for KernelView<'_, T, N> {}
+// SAFETY: as above.
+unsafe impl<T, const N: usize> DeviceRepr for KernelViewMut<'_, T, N> {}

@@ -1,0 +1,303 @@
+//! `cust` 0.3: its buffers and streams as fields, [`KernelView`] as an argument of `launch!`.
+//!
+//! | field | as | an import | exports are writable |
+//! | --- | --- | --- | --- |
+//! | `DeviceBuffer<T>` | `data` | copies, on the import's stream | always |
+//! | `DeviceBox<T>` | `data` | – | always |
+//! | `LockedBuffer<T>` | `data` | copies, and waits: it lends slices | when they consume the struct |
+//! | `UnifiedBuffer<T>` | `data`; not for exports that own it, as it is not `Send` | copies, and waits | – |
+//! | [`InContext`] of one of these | `data` | as the buffer | always |
+//! | `Stream`, and `&`, `Rc`, `Arc` and `Option` of one | `stream` | with `default = ...`: a `Stream` cannot hold the caller's | |
+//!
+//! The elements are those that are an [`Element`] and a `DeviceCopy`.
+//!
+//! A `cust` buffer does not know its device or context: the driver is asked. It frees in whatever context is current, so
+//! an export makes that of the memory current for the drop, on whichever thread, and keeps the device's primary context
+//! alive, in which `cust` works. A struct that is dropped otherwise is dropped as `cust` does it; see [`InContext`].
+//!
+//! ```no_run
+//! use cust::memory::DeviceBuffer;
+//! use cust::prelude::*;
+//! use interop_core::dlpack::Versioned;
+//! use interop_core::{CudaArray, FromArray, StreamHandle};
+//!
+//! #[derive(CudaArray)]
+//! #[cuda_array(shape = [height, width, 3])]
+//! struct Image<S = DeviceBuffer<f32>> {
+//!     #[cuda_array(data)]
+//!     pixels: S,
+//!     height: usize,
+//!     width: usize,
+//!     #[cuda_array(stream)]
+//!     stream: StreamHandle,
+//! }
+//!
+//! # static PTX: &str = "";
+//! let _context = cust::quick_init()?;
+//! let module = Module::from_ptx(PTX, &[])?;
+//! let stream = Stream::new(StreamFlags::DEFAULT, None)?;
+//! let pixels = DeviceBuffer::from_slice(&[0.5_f32; 480 * 640 * 3])?;
+//! let written = StreamHandle::from_raw(stream.as_inner() as usize);
+//! let mut image = Image { pixels, height: 480, width: 640, stream: written };
+//!
+//! let view = image.kernel_view_mut::<f32, 3>()?;
+//! // SAFETY: `brighten` takes an `interop::view<float, 3>`; the image lives until the stream has been waited for.
+//! unsafe { launch!(module.brighten<<<3600, 256, 0, stream>>>(view))? };
+//! let tensor = image.into_dlpack::<Versioned>()?;      // to torch, CuPy, ...: its consumer waits for the kernel
+//! let copy: Image = Image::from_dlpack(tensor)?;       // into memory of one's own
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+#![expect(unsafe_code, reason = "vouches for the memory of cust's buffers, and makes some of memory it has copied to")]
+
+use core::fmt;
+use core::mem::ManuallyDrop;
+
+use ::cust::memory::{
+    DeviceBox, DeviceBuffer, DeviceCopy, DevicePointer, LockedBuffer, UnifiedBuffer, UnifiedPointer,
+};
+use ::cust::stream::Stream;
+
+use crate::cuda::{self, MemoryKind, copied, current_device};
+use crate::descriptor::Writes;
+use crate::device::Device;
+use crate::element::{Element, ElementType};
+use crate::error::{Refused, Result};
+use crate::facts::Facts;
+use crate::import::Import;
+use crate::kernel::{KernelView, KernelViewMut};
+use crate::layout::Order;
+use crate::roles::AsStream;
+use crate::storage::{FromImport, Memory, Storage};
+use crate::stream::StreamHandle;
+
+/// Device memory of `cust`, on the device that the driver names.
+fn device_memory<T: Element>(address: u64, len: usize) -> Memory {
+    let address = address as usize;
+    let device = if len == 0 { current_device() } else { located(address) };
+    Memory::new::<T>(address, len, device.unwrap_or(Device::UNKNOWN), Writes::Always)
+}
+
+/// Where the driver knows an address to be.
+fn located(address: usize) -> Result<Device> {
+    Ok(cuda::pointer_facts(address)?.map_or(Device::UNKNOWN, |known| known.device()))
+}
+
+// SAFETY: 1: `cust` calls a buffer that nobody wrote to unsafe to make. 2: the buffer frees its memory when it is
+// dropped. 3: the driver says where it is. 4: device memory, of which there are no references.
+unsafe impl<T: Element + DeviceCopy> Storage for DeviceBuffer<T> {
+    fn memory(&self) -> Memory {
+        device_memory::<T>(self.as_device_ptr().as_raw(), self.len())
+    }
+}
+
+// SAFETY: as for `DeviceBuffer`.
+unsafe impl<T: Element + DeviceCopy> Storage for DeviceBox<T> {
+    fn memory(&self) -> Memory {
+        device_memory::<T>(self.as_device_ptr().as_raw(), 1)
+    }
+}
+
+// SAFETY: 1, 2: as for `DeviceBuffer`. 3: `cuMemAllocHost`. 4: `&self` lends a slice for a borrow of itself at most.
+unsafe impl<T: Element + DeviceCopy> Storage for LockedBuffer<T> {
+    fn memory(&self) -> Memory {
+        let address = self.as_ptr().expose_provenance();
+        Memory::new::<T>(address, self.len(), Device::CUDA_HOST, Writes::WhenOwned)
+    }
+}
+
+// SAFETY: 1, 2: as for `DeviceBuffer`. 3: `cuMemAllocManaged`. 4: as for `LockedBuffer`.
+unsafe impl<T: Element + DeviceCopy> Storage for UnifiedBuffer<T> {
+    fn memory(&self) -> Memory {
+        let address = self.as_ptr().expose_provenance();
+        Memory::new::<T>(address, self.len(), Device::CUDA_MANAGED, Writes::WhenOwned)
+    }
+}
+
+macro_rules! imported {
+    ($($buffer:ident, $kind:expr, $make:expr;)*) => {
+        $(
+            impl<T: Element + DeviceCopy> FromImport for $buffer<T> {
+                const COPIES: bool = true;
+
+                fn element() -> Option<ElementType> {
+                    Some(T::TYPE)
+                }
+
+                fn check(_: &Facts) -> Result<()> {
+                    Ok(())
+                }
+
+                fn from_import(import: Import, order: Order) -> Result<Self, Refused<Import>> {
+                    match copied::<T>(&import, $kind, order) {
+                        // SAFETY: new memory of this kind for so many elements, which nobody else frees. On the host
+                        // they were written and are values of `T`.
+                        Ok((address, len)) => Ok(unsafe { $make(address, len) }),
+                        Err(error) => Err(Refused { value: import, error }),
+                    }
+                }
+            }
+        )*
+    };
+}
+
+imported! {
+    DeviceBuffer, MemoryKind::Device, device_buffer;
+    LockedBuffer, MemoryKind::Pinned, locked_buffer;
+    UnifiedBuffer, MemoryKind::Managed, unified_buffer;
+}
+
+/// # Safety
+///
+/// `address` is null, or memory of `cuMemAlloc` for `len` elements that nobody else frees.
+unsafe fn device_buffer<T: DeviceCopy>(address: usize, len: usize) -> DeviceBuffer<T> {
+    // SAFETY: as the caller promises; a buffer does not free null.
+    unsafe { DeviceBuffer::from_raw_parts(DevicePointer::from_raw(address as u64), len) }
+}
+
+/// # Safety
+///
+/// `len` is 0, or `address` pinned memory for `len` elements that are values of `T`, which nobody else frees. `cust` frees
+/// it with `cuMemFreeHost`, which is for all memory that the driver pinned.
+unsafe fn locked_buffer<T: DeviceCopy>(address: usize, len: usize) -> LockedBuffer<T> {
+    // SAFETY: as the caller promises; a buffer without elements frees nothing.
+    unsafe { LockedBuffer::from_raw_parts(first(address, len), len) }
+}
+
+/// # Safety
+///
+/// As [`locked_buffer`], for memory of `cuMemAllocManaged`.
+unsafe fn unified_buffer<T: DeviceCopy>(address: usize, len: usize) -> UnifiedBuffer<T> {
+    // SAFETY: a pointer that a buffer is about to own.
+    let first = unsafe { UnifiedPointer::wrap(first(address, len)) };
+    // SAFETY: as the caller promises; a buffer without elements frees nothing.
+    unsafe { UnifiedBuffer::from_raw_parts(first, len) }
+}
+
+/// The first element; dangling, as slices need it, for none.
+fn first<T>(address: usize, len: usize) -> *mut T {
+    if len == 0 { core::ptr::dangling_mut() } else { core::ptr::with_exposed_provenance_mut(address) }
+}
+
+/// A buffer of `cust`: memory that nothing ties to a thread but the context in which it is freed.
+///
+/// # Safety
+///
+/// The buffer may be dropped on any thread on which the context of its memory is current, and `&self` of an
+/// [`InContext`] lends nothing of it.
+pub unsafe trait Buffer: Storage + sealed::Sealed {}
+
+mod sealed {
+    /// Only what is listed below is a buffer.
+    pub trait Sealed {}
+}
+
+macro_rules! buffers {
+    ($($buffer:ident)*) => {
+        $(
+            impl<T: Element + DeviceCopy> sealed::Sealed for $buffer<T> {}
+
+            // SAFETY: a pointer to memory of the driver's that nobody else has, and elements that are `Send`.
+            unsafe impl<T: Element + DeviceCopy> Buffer for $buffer<T> {}
+        )*
+    };
+}
+
+buffers! { DeviceBuffer DeviceBox LockedBuffer UnifiedBuffer }
+
+/// A buffer of `cust` that is freed in its own context wherever it is dropped, and may go to any thread.
+///
+/// An export does that for every struct by itself. This is for structs that are dropped otherwise on foreign threads, such
+/// as those in a `#[pyclass]`; and for `UnifiedBuffer`, which `cust` leaves without `Send` and `Sync` because it holds a raw
+/// pointer. The elements are lent for `&mut self` only, and so all exports are writable.
+///
+/// ```no_run
+/// use cust::memory::UnifiedBuffer;
+/// use interop_core::adapters::cust::InContext;
+/// use interop_core::dlpack::Versioned;
+/// use interop_core::CudaArray;
+///
+/// #[derive(CudaArray)]
+/// #[cuda_array(shape = [len])]
+/// struct Samples { #[cuda_array(data)] values: InContext<UnifiedBuffer<f32>>, len: usize }
+///
+/// let _context = cust::quick_init()?;
+/// let mut values = InContext::new(UnifiedBuffer::new(&0.0_f32, 100)?);
+/// values.get_mut()[0] = 1.0;
+/// let tensor = Samples { values, len: 100 }.into_dlpack::<Versioned>()?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct InContext<B: Buffer>(ManuallyDrop<B>);
+
+// SAFETY: a `Buffer` may be dropped on any thread in its context, which the drop makes current.
+unsafe impl<B: Buffer> Send for InContext<B> {}
+// SAFETY: a shared handle tells the address and lends nothing.
+unsafe impl<B: Buffer> Sync for InContext<B> {}
+
+impl<B: Buffer> InContext<B> {
+    /// Takes the buffer.
+    pub fn new(buffer: B) -> Self {
+        Self(ManuallyDrop::new(buffer))
+    }
+
+    /// The buffer, for whoever has it alone.
+    pub fn get_mut(&mut self) -> &mut B {
+        &mut self.0
+    }
+
+    /// The buffer, to be dropped as `cust` does it.
+    #[must_use]
+    pub fn into_inner(self) -> B {
+        let mut this = ManuallyDrop::new(self);
+        // SAFETY: taken once: the drop of `self` does not run.
+        unsafe { ManuallyDrop::take(&mut this.0) }
+    }
+}
+
+impl<B: Buffer> Drop for InContext<B> {
+    fn drop(&mut self) {
+        let _entered = cuda::current_for(self.0.memory().address);
+        // SAFETY: dropped once.
+        unsafe { ManuallyDrop::drop(&mut self.0) };
+    }
+}
+
+// SAFETY: 1 to 3: as the buffer inside. 4: references to elements are lent for `&mut self` only.
+unsafe impl<B: Buffer> Storage for InContext<B> {
+    fn memory(&self) -> Memory {
+        Memory { writes: Writes::Always, ..self.0.memory() }
+    }
+}
+
+impl<B: Buffer + FromImport> FromImport for InContext<B> {
+    const COPIES: bool = true;
+
+    fn element() -> Option<ElementType> {
+        B::element()
+    }
+
+    fn check(facts: &Facts) -> Result<()> {
+        B::check(facts)
+    }
+
+    fn from_import(import: Import, order: Order) -> Result<Self, Refused<Import>> {
+        B::from_import(import, order).map(Self::new)
+    }
+}
+
+impl<B: Buffer> fmt::Debug for InContext<B> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Memory { address, device, .. } = self.0.memory();
+        write!(f, "InContext({address:#x}, {device})")
+    }
+}
+
+impl AsStream for Stream {
+    fn as_stream(&self) -> StreamHandle {
+        StreamHandle::from_raw(self.as_inner() as usize)
+    }
+}
+
+// SAFETY: plain numbers; the address in them is one of the device's.
+unsafe impl<T: Copy, const N: usize> DeviceCopy for KernelView<'_, T, N> {}
+// SAFETY: as above.
+unsafe impl<T: Copy, const N: usize> DeviceCopy for KernelViewMut<'_, T, N> {}

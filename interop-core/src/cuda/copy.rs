@@ -1,0 +1,261 @@
+//! Copies of arrays into compact memory of CUDA: what an import into a buffer of another library is.
+
+use super::context::{Context, Relaxed};
+use super::driver::{Driver, RawStream, driver};
+#[cfg(feature = "cust")]
+use super::memory::{CudaBuffer, MemoryKind};
+use super::memory::{copy_now, stage};
+#[cfg(feature = "cudarc")]
+use super::order::order_in;
+use super::order::{LEGACY, captures, context_for};
+use crate::device::{Device, DeviceType};
+use crate::element::Element;
+use crate::error::{Error, ErrorKind, Result};
+use crate::facts::Facts;
+use crate::host::HostElements;
+use crate::import::Import;
+use crate::layout::{Layout, Order};
+#[cfg(feature = "cust")]
+use crate::storage::Storage;
+use crate::stream::StreamHandle;
+
+/// The most runs of elements that are copied one by one, at about a microsecond each. Arrays in smaller pieces are put
+/// together on the host.
+const MOST_RUNS: usize = 4096;
+
+/// A context and a stream of it in which a copy is made.
+struct Site {
+    driver: &'static Driver,
+    context: Context,
+    ordinal: i32,
+    stream: RawStream,
+}
+
+impl Site {
+    /// The place of a stream: its context; for a default stream the one in which memory of the device is used.
+    fn of(stream: StreamHandle, device: Device) -> Result<Self> {
+        let driver = driver()?;
+        let context = match stream {
+            StreamHandle::Raw(raw) => {
+                let mut context = 0;
+                // SAFETY: a stream that is live, as everybody promises who names one; a place for a context.
+                unsafe { driver.stream_context(raw.get(), &raw mut context) }?;
+                Context::answered(context)
+            }
+            _ => None,
+        };
+        let context = context.map_or_else(|| context_for(driver, device), Ok)?;
+        let _entered = context.enter(driver)?;
+        let ordinal = Context::current_ordinal(driver)?;
+        Ok(Self { driver, context, ordinal, stream: stream.to_raw().unwrap_or(LEGACY) })
+    }
+
+    /// Copies the elements of an import, compact in `order`, to `target`. Whether it may still be pending on the stream.
+    ///
+    /// # Safety
+    ///
+    /// `target` has room for as many elements, in memory that the driver can reach, and nobody else uses it.
+    unsafe fn copy<T: Element>(&self, import: &Import, order: Order, target: usize) -> Result<bool> {
+        let facts = import.facts();
+        let runs = Runs::of(&facts.layout_of(&T::TYPE)?, order, size_of::<T>());
+        let of_the_driver = facts.device().device_type != DeviceType::CPU;
+        if of_the_driver && T::TYPE.any_bits && runs.count() <= MOST_RUNS {
+            let _entered = self.context.enter(self.driver)?;
+            for (offset, place) in runs.walk() {
+                let (to, from) = (target + place, facts.address().wrapping_add_signed(offset));
+                // SAFETY: a run of elements of the import, live while it is, and its place in the target.
+                unsafe { self.driver.copy(to as u64, from as u64, runs.bytes, self.stream) }?;
+            }
+            return Ok(true);
+        }
+        let elements = gathered::<T>(import, order)?;
+        let from = elements.as_ptr().expose_provenance();
+        // SAFETY: as many bytes on both sides, both live until the copy is waited for.
+        unsafe { copy_now(self.driver, self.context, target, from, size_of_val(&*elements)) }?;
+        Ok(false)
+    }
+
+    /// Waits on the host for the work on the stream.
+    fn finish(&self) -> Result<()> {
+        let _entered = self.context.enter(self.driver)?;
+        let _relaxed = Relaxed::new(self.driver);
+        // SAFETY: the stream is live, as for `of`.
+        Ok(unsafe { self.driver.stream_synchronize(self.stream) }?)
+    }
+
+    /// Whether what guards the release of the source sees work in this context.
+    fn is_guarded(&self, source: &Facts) -> bool {
+        let source = source.device();
+        source.device_type != DeviceType::CUDA || source.device_id == self.ordinal
+    }
+}
+
+/// Refuses to copy on a stream that captures a graph.
+fn refuse_capture(stream: StreamHandle) -> Result<()> {
+    if !captures(stream) {
+        return Ok(());
+    }
+    let found = format_args!("{stream}, which captures a graph");
+    let allowed = "an import in place (`Lease`, `LeaseMut`) meanwhile: a copy needs new memory";
+    Err(Error::new(ErrorKind::Capture, "stream", found, allowed))
+}
+
+/// The device of a stream; of a default stream the one in which memory of `device` is used.
+///
+/// # Errors
+///
+/// [`ErrorKind::Driver`] without a driver.
+#[cfg(feature = "cudarc")]
+pub(crate) fn ordinal_of(stream: StreamHandle, device: Device) -> Result<usize> {
+    Ok(Site::of(stream, device)?.ordinal.unsigned_abs() as usize)
+}
+
+/// The elements on the host, in compact order, when the work that is pending on them is done.
+fn gathered<T: Element>(import: &Import, order: Order) -> Result<Vec<T>> {
+    let facts = import.facts();
+    if facts.device().device_type.is_host_accessible() {
+        return import.to_vec(order);
+    }
+    // SAFETY: the memory is live while the import is (contract of its constructors).
+    let staged = unsafe { stage(facts) }?;
+    // SAFETY: the copy is live while `staged` is.
+    unsafe { HostElements::<T>::of(&staged.facts, false) }?.to_vec(order)
+}
+
+/// Copies the elements of an import, compact in `order`, into new memory: its address, which the caller frees, and the
+/// number of elements. Without elements there is no memory, and no driver is needed.
+///
+/// Device memory is on the device of the stream. It may be written by the copy until the stream that the import is kept
+/// beside has come so far; host-accessible memory is complete.
+///
+/// # Errors
+///
+/// [`ErrorKind::Driver`] without a driver and with its answer when memory is used up, [`ErrorKind::Capture`] for a stream
+/// that captures a graph, [`ErrorKind::DType`] for other elements and for a `bool` that is none.
+#[cfg(feature = "cust")]
+pub(crate) fn copied<T: Element>(import: &Import, kind: MemoryKind, order: Order) -> Result<(usize, usize)> {
+    let facts = import.facts();
+    let count = facts.layout_of(&T::TYPE)?.numel();
+    if count == 0 {
+        return Ok((0, 0));
+    }
+    let (stream, may_be_pending) = import.copied_on();
+    refuse_capture(stream)?;
+    let site = Site::of(stream, facts.device())?;
+    // The compact copy of a broadcast array can be larger than what the array spans.
+    let bytes = count.checked_mul(size_of::<T>()).ok_or_else(|| too_large(count))?;
+    let target = CudaBuffer::uninitialized(kind, site.context, site.ordinal, T::TYPE, bytes)?;
+    // SAFETY: new memory of the driver's, with room for the elements.
+    let pending = unsafe { site.copy::<T>(import, order, target.memory().address) }?;
+    if pending && !(may_be_pending && kind == MemoryKind::Device && site.is_guarded(facts)) {
+        site.finish()?;
+    }
+    Ok((target.into_address(), count))
+}
+
+/// Copies the elements of an import, compact in `order`, to `target` on the legacy default stream of a device, after
+/// what is pending on the import and before later work of the stream that is kept beside it.
+///
+/// # Errors
+///
+/// As [`copied`] and [`order`](super::order()).
+///
+/// # Safety
+///
+/// `target` has room for as many elements, in memory of the device, and nobody else uses it.
+#[cfg(feature = "cudarc")]
+pub(crate) unsafe fn copy_on_default_stream<T: Element>(
+    import: &Import,
+    order: Order,
+    device: Device,
+    target: usize,
+) -> Result<()> {
+    let (stream, may_be_pending) = import.copied_on();
+    refuse_capture(stream)?;
+    let context = Context::primary(device.device_id)?;
+    let here = Some(context);
+    let site = Site { driver: driver()?, context, ordinal: device.device_id, stream: LEGACY };
+    order_in(stream, StreamHandle::LegacyDefault, device, here)?;
+    // SAFETY: as the caller promises.
+    let pending = unsafe { site.copy::<T>(import, order, target) }?;
+    if pending && !(may_be_pending && site.is_guarded(import.facts())) {
+        site.finish()?;
+    }
+    order_in(StreamHandle::LegacyDefault, stream, device, here)
+}
+
+#[cfg(feature = "cust")]
+#[cold]
+fn too_large(count: usize) -> Error {
+    let found = format_args!("{count} elements");
+    Error::new(ErrorKind::Overflow, "shape", found, "a size within the address space")
+}
+
+/// An array as runs of bytes without gaps, in the order of the elements of a compact copy.
+struct Runs {
+    outer: Layout,
+    item: usize,
+    /// The bytes of one run.
+    bytes: usize,
+}
+
+impl Runs {
+    fn of(layout: &Layout, order: Order, item: usize) -> Self {
+        let mut axes: Vec<(usize, isize)> =
+            layout.shape().iter().copied().zip(layout.strides().iter().copied()).collect();
+        if order == Order::F {
+            axes.reverse();
+        }
+        axes.retain(|(extent, _)| *extent != 1);
+        let mut run = 1;
+        while let Some((extent, stride)) = axes.last().copied() {
+            if usize::try_from(stride) != Ok(run) {
+                break;
+            }
+            run *= extent;
+            axes.pop();
+        }
+        let (shape, strides): (Vec<usize>, Vec<isize>) = axes.into_iter().unzip();
+        // Some of the axes of a layout reach no further than all of them.
+        let outer = Layout::strided(&shape, &strides)
+            .unwrap_or_else(|_| unreachable!("axes of a layout are a layout"));
+        Self { outer, item, bytes: run * item }
+    }
+
+    fn count(&self) -> usize {
+        self.outer.numel()
+    }
+
+    /// The offset of each run from the first element, and its place in the copy, in bytes.
+    fn walk(&self) -> impl Iterator<Item = (isize, usize)> + '_ {
+        let offsets = self.outer.walk(Order::C).enumerate();
+        offsets.map(|(at, offset)| (offset * self.item as isize, at * self.bytes))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn runs(shape: &[usize], strides: &[isize], order: Order) -> (usize, Vec<(isize, usize)>) {
+        let runs = Runs::of(&Layout::strided(shape, strides).unwrap(), order, 4);
+        (runs.bytes, runs.walk().collect())
+    }
+
+    #[test]
+    fn runs_are_as_long_as_can_be() {
+        assert_eq!(runs(&[2, 3], &[3, 1], Order::C), (24, vec![(0, 0)]), "compact");
+        assert_eq!(runs(&[2, 3], &[8, 1], Order::C), (12, vec![(0, 0), (32, 12)]), "padded rows");
+        assert_eq!(runs(&[2, 1, 3], &[3, 99, 1], Order::C), (24, vec![(0, 0)]), "an idle axis");
+        assert_eq!(runs(&[2], &[-1], Order::C), (4, vec![(0, 0), (-4, 4)]), "backwards");
+        assert_eq!(runs(&[2, 2], &[0, 1], Order::C), (8, vec![(0, 0), (0, 8)]), "broadcast");
+        assert_eq!(runs(&[2, 3], &[1, 2], Order::F), (24, vec![(0, 0)]), "compact, the other order");
+        assert_eq!(runs(&[], &[], Order::C), (4, vec![(0, 0)]), "a single element");
+    }
+
+    #[test]
+    fn the_other_order_is_element_by_element() {
+        let (bytes, walk) = runs(&[2, 2], &[2, 1], Order::F);
+        assert_eq!((bytes, walk), (4, vec![(0, 0), (8, 4), (4, 8), (12, 12)]));
+    }
+}
