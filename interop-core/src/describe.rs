@@ -52,15 +52,7 @@ impl Steps for Result<Option<Dims<i64>>> {
 impl<'a> Describe<'a> {
     #[inline]
     fn new(memory: Memory, record: Option<&'a Record>, bounded: bool, stream: StreamHandle) -> Self {
-        Self {
-            memory,
-            record,
-            bounded,
-            strides: (),
-            in_bytes: false,
-            order: Order::C,
-            stream,
-        }
+        Self { memory, record, bounded, strides: (), in_bytes: false, order: Order::C, stream }
     }
 
     /// The `data` field.

@@ -134,14 +134,15 @@ impl Device {
 
     #[cold]
     fn refusal(self, known: bool) -> Error {
-        if self == Self::UNKNOWN {
-            let found = "memory of which nobody knows the device: the driver does not know the address, or there is none";
-            return Error::new(ErrorKind::Device, "device", found, "memory that the driver knows");
-        }
         if known {
             return Error::new(ErrorKind::Device, "device_id", self.device_id, "0 and up");
         }
         let allowed = "CPU (1), CUDA (2), CUDAHost (3) and CUDAManaged (13)";
+        if self.device_type == DeviceType::UNKNOWN {
+            // Of a library's buffer only the driver can say where it is.
+            let found = format_args!("{}, memory that nobody could place", self.device_type);
+            return Error::new(ErrorKind::Device, "device_type", found, allowed);
+        }
         Error::new(ErrorKind::Device, "device_type", self.device_type, allowed)
     }
 }

@@ -121,7 +121,11 @@ impl Import {
         device: Device,
         owner: impl Send + 'static,
     ) -> Result<Self> {
-        Ok(Self { facts: interface.facts_on(device)?, owner: Owner::new(owner), kept: StreamHandle::NothingPending })
+        Ok(Self {
+            facts: interface.facts_on(device)?,
+            owner: Owner::new(owner),
+            kept: StreamHandle::NothingPending,
+        })
     }
 
     /// The array in an interface dict, for work on `consumer`.

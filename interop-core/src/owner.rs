@@ -63,7 +63,7 @@ impl Owner {
     /// Whether the release comes after the work that may use the memory.
     #[cfg(any(feature = "cust", feature = "cudarc"))]
     pub(crate) fn is_fenced(&self) -> bool {
-        self.fence.is_some()
+        Fence::from_word(self.fence.load(Ordering::Relaxed)).is_some()
     }
 
     /// The same owner, dropped at once.

@@ -38,7 +38,7 @@ fn format() -> Result<(), Failure> {
 fn lints() -> Result<(), Failure> {
     let mut all = workspace::cargo(["clippy", "--workspace", "--all-targets", "--locked"]);
     step::run(all.arg(workspace::all_features()).args(["--", "-D", "warnings"]))?;
-    for part in ["derive", "python"].iter().chain(&workspace::FEATURES) {
+    for part in ["derive", "python", "cust"].iter().chain(&workspace::FEATURES) {
         let mut core =
             workspace::cargo(["clippy", "--package=interop-core", "--no-default-features", "--locked"]);
         step::run(core.arg(format!("--features={part}")).args(["--", "-D", "warnings"]))?;
@@ -49,7 +49,10 @@ fn lints() -> Result<(), Failure> {
 /// The pages of the workspace's own packages.
 fn docs() -> Result<(), Failure> {
     let mut docs = workspace::cargo(["doc", "--workspace", "--no-deps", "--locked"]);
-    step::run(docs.arg(workspace::all_features()).env("RUSTDOCFLAGS", "-D warnings"))
+    step::run(
+        docs.args([&workspace::all_features(), "--features=interop-core/cust"])
+            .env("RUSTDOCFLAGS", "-D warnings"),
+    )
 }
 
 /// The two published packages.

@@ -9,15 +9,17 @@ use crate::report::Report;
 use crate::{extension, ptx, sim, step, workspace};
 
 /// Everything but the Python extension, which is tested from Python, and what is linked to a driver.
-const ALL: [&str; 4] = [
+const ALL: [&str; 5] = [
     "--workspace",
     "--exclude=interop-demo-extension",
     "--exclude=interop-sim-driver",
     "--exclude=cuda-smoke",
+    "--exclude=interop-cuda-tests",
 ];
 
 /// What runs on the simulated driver, and is linked to it where `cust` is in it.
-const SIMULATED: [&str; 2] = ["--package=interop-sim-driver", "--package=cuda-smoke"];
+const SIMULATED: [&str; 3] =
+    ["--package=interop-sim-driver", "--package=cuda-smoke", "--package=interop-cuda-tests"];
 
 /// What computes at run time.
 const RUNTIME: [&str; 3] =
@@ -47,7 +49,10 @@ const SUITES: [Suite; 6] = [
         word: "cuda",
         name: "Rust tests, simulated CUDA driver",
         why: "The adapters and everything else that is linked to a driver, on one that needs no GPU.",
-        run: |counts| rust(&SIMULATED, &["--tests"], sim::on_path, counts),
+        run: |counts| {
+            rust(&SIMULATED, &["--tests"], sim::on_path, counts)?;
+            rust(&["--package=interop-core"], &["--doc", "--features=cust", "adapters"], sim::on_path, counts)
+        },
     },
     Suite {
         word: "release",

@@ -51,12 +51,11 @@ use core::mem::forget;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use ::cudarc::driver::{
-    CudaContext, CudaSlice, CudaStream, CudaView, CudaViewMut, DevicePtr, DevicePtrMut, DeviceRepr, DeviceSlice,
-    DriverError,
-    HostSlice, PinnedHostSlice, SyncOnDrop, UnifiedSlice,
+    CudaContext, CudaSlice, CudaStream, CudaView, CudaViewMut, DevicePtr, DevicePtrMut, DeviceRepr,
+    DeviceSlice, DriverError, HostSlice, PinnedHostSlice, SyncOnDrop, UnifiedSlice,
 };
 
-use crate::cuda::{self, copy_on_default_stream, ordinal_of, primary_while};
+use crate::cuda::{self, copy_on_default_stream, ordinal_of, primary_while, to_usize};
 use crate::descriptor::Writes;
 use crate::device::Device;
 use crate::element::{Element, ElementType};
@@ -71,8 +70,8 @@ use crate::stream::StreamHandle;
 
 /// The context in which imports into `cudarc`'s types work: the primary one of a device, kept until the end of the program.
 ///
-/// `cudarc` orders the uses of a slice by events once it knows of more than one stream of a `CudaContext`. A program that
-/// takes its streams from this one has one of them.
+/// `cudarc` orders the uses of a slice, and its release, by events once it knows of a second stream of the `CudaContext`;
+/// this one has two from the beginning. Slices of it may be used on streams of any other `CudaContext` of the device.
 ///
 /// # Errors
 ///
@@ -86,6 +85,9 @@ pub fn context(ordinal: usize) -> Result<Arc<CudaContext>> {
     // Asked first: without a driver `cudarc` panics. It leaves its context current on the thread.
     let _entered = primary_while(i32::try_from(ordinal).unwrap_or(i32::MAX))?;
     let context = CudaContext::new(ordinal).map_err(|error| failed("CudaContext", error))?;
+    // Kept for good: without it a slice would be freed without regard to streams of other contexts, and not at all on a
+    // thread without a context.
+    forget(context.default_stream().fork().map_err(|error| failed("fork", error))?);
     kept.push(context.clone());
     Ok(context)
 }
@@ -103,7 +105,7 @@ fn address<T, S: DevicePtr<T>>(slice: &S) -> usize {
     let (address, read) = slice.device_ptr(stream);
     // It would record an event as if the reading were over; who reads comes later, and is ordered by the export.
     forget(read);
-    address as usize
+    to_usize(address)
 }
 
 /// Makes a context current as long as the guard lives, where `cudarc` would make it current for good.
@@ -209,18 +211,21 @@ fn copied<T: Element + DeviceRepr>(import: &Import, order: Order) -> Result<Cuda
     let context = context(ordinal_of(import.copied_on().0, facts.device())?)?;
     let _entered = current(&context);
     let stream = context.default_stream();
-    if count == 0 {
-        return stream.null().map_err(|error| failed("null", error));
-    }
     if count.checked_mul(size_of::<T>()).is_none() {
         let found = format_args!("{count} elements");
         return Err(Error::new(ErrorKind::Overflow, "shape", found, "a size within the address space"));
     }
+    // The driver does not allocate nothing, and `cudarc` would free it.
     // SAFETY: all of it is written before it is read.
-    let mut slice = unsafe { stream.alloc::<T>(count) }.map_err(|error| failed("alloc", error))?;
+    let mut slice = unsafe { stream.alloc::<T>(count.max(1)) }.map_err(|error| failed("alloc", error))?;
+    if count == 0 {
+        // SAFETY: the slice's own address, which is freed once.
+        return Ok(unsafe { stream.upgrade_device_ptr(slice.leak(), 0) });
+    }
     let (target, written) = slice.device_ptr_mut(&stream);
     // SAFETY: new memory of the context with room for the elements.
-    let outcome = unsafe { copy_on_default_stream::<T>(import, order, device_of(&context), target as usize) };
+    let outcome =
+        unsafe { copy_on_default_stream::<T>(import, order, device_of(&context), to_usize(target)) };
     if let SyncOnDrop::Record(Some((event, stream))) = &written {
         // `cudarc` records it only where the context has several streams. They may be of another `CudaContext`.
         event.record(stream).map_err(|error| failed("record", error))?;

@@ -47,7 +47,10 @@
 //! let copy: Image = Image::from_dlpack(tensor)?;       // into memory of one's own
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
-#![expect(unsafe_code, reason = "vouches for the memory of cust's buffers, and makes some of memory it has copied to")]
+#![expect(
+    unsafe_code,
+    reason = "vouches for the memory of cust's buffers, and makes some of memory it has copied to"
+)]
 
 use core::fmt;
 use core::mem::ManuallyDrop;
@@ -57,7 +60,7 @@ use ::cust::memory::{
 };
 use ::cust::stream::Stream;
 
-use crate::cuda::{self, MemoryKind, copied, current_device};
+use crate::cuda::{self, MemoryKind, copied, current_device, to_usize};
 use crate::descriptor::Writes;
 use crate::device::Device;
 use crate::element::{Element, ElementType};
@@ -72,7 +75,7 @@ use crate::stream::StreamHandle;
 
 /// Device memory of `cust`, on the device that the driver names.
 fn device_memory<T: Element>(address: u64, len: usize) -> Memory {
-    let address = address as usize;
+    let address = to_usize(address);
     let device = if len == 0 { current_device() } else { located(address) };
     Memory::new::<T>(address, len, device.unwrap_or(Device::UNKNOWN), Writes::Always)
 }

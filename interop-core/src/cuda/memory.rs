@@ -173,7 +173,7 @@ impl CudaBuffer {
 
 /// A device address of the driver's; CUDA has no 32-bit machines any more.
 #[expect(clippy::cast_possible_truncation, reason = "as wide as an address")]
-const fn to_usize(address: u64) -> usize {
+pub(crate) const fn to_usize(address: u64) -> usize {
     address as usize
 }
 
@@ -250,7 +250,13 @@ impl fmt::Debug for CudaBuffer {
 /// # Safety
 ///
 /// Both places have so many bytes, and nobody writes to the source or uses the target meanwhile.
-pub(super) unsafe fn copy_now(driver: &Driver, context: Context, to: usize, from: usize, bytes: usize) -> Outcome {
+pub(super) unsafe fn copy_now(
+    driver: &Driver,
+    context: Context,
+    to: usize,
+    from: usize,
+    bytes: usize,
+) -> Outcome {
     if bytes == 0 {
         return Ok(());
     }

@@ -51,6 +51,8 @@ pub(crate) use copy::{copy_on_default_stream, ordinal_of};
 #[cfg(feature = "python")]
 pub(crate) use memory::duplicate;
 pub(crate) use memory::stage;
+#[cfg(any(feature = "cust", feature = "cudarc"))]
+pub(crate) use memory::to_usize;
 pub(crate) use order::captures;
 #[cfg(feature = "cust")]
 pub(crate) use order::current_for;

@@ -51,7 +51,7 @@ const _: () = {
             __p::Ok(Self {
                 height: <usize as __p::Extent>::take(__a, 0, "height"),
                 width: <u32 as __p::Extent>::take(__a, 1, "width"),
-                stream: <__p::Gate<StreamHandle>>::stream(__a),
+                stream: <__p::Gate<StreamHandle>>::stream(__a)?,
                 title: <String as __p::Default>::default(),
                 taken: Instant::now(),
                 pixels: __s.take(__a)?,

@@ -30,7 +30,7 @@ const _: () = {
             __p::Ok(Self {
                 shape: <Vec<usize> as __p::ShapeField>::take(__a, "shape"),
                 strides: <Vec<isize> as __p::StridesField>::take(__a, "strides"),
-                stream: <StreamHandle as __p::FromStream>::take(__a),
+                stream: <StreamHandle as __p::FromStream>::take(__a)?,
                 values: __s.take(__a)?,
             })
         }

@@ -1,0 +1,215 @@
+//! What is `cudarc`'s own: exports of its slices, its streams, and the launch builder.
+
+use std::sync::Arc;
+
+use cudarc::driver::{
+    CudaContext, CudaSlice, CudaStream, CudaView, CudaViewMut, LaunchConfig, PushKernelArg,
+};
+use cudarc::nvrtc::Ptx;
+use interop_core::cuda::MemoryKind;
+use interop_core::dlpack::Versioned;
+use interop_core::{
+    AsStream, CudaArray, Device, ErrorKind, FromArray, FromStream, Import, Storage, StreamHandle, Writes,
+};
+use interop_demo_kernels as kernels;
+
+use crate::support::{Matrix, Streamed, current_context, no_context, numbers, read, send, source, turn};
+
+fn handle(stream: &CudaStream) -> StreamHandle {
+    StreamHandle::from_raw(stream.cu_stream() as usize)
+}
+
+/// A stream of the context that imports work in.
+fn stream() -> Arc<CudaStream> {
+    interop_core::adapters::cudarc::context(0).unwrap().new_stream().unwrap()
+}
+
+#[test]
+fn every_slice_is_exported_in_place() {
+    fn check<S: Storage + Send + 'static>(data: S, device: Device, writes: Writes) {
+        let memory = data.memory();
+        assert_eq!((memory.device, memory.writes), (device, writes));
+        let import = send(Matrix { data, rows: 2, columns: 3 });
+        assert_eq!((import.facts().address(), import.facts().device()), (memory.address, device));
+        assert_eq!(read(import), numbers(6));
+    }
+    let _turn = turn();
+    let context = CudaContext::new(0).unwrap();
+    check(context.default_stream().clone_htod(&numbers(6)).unwrap(), Device::cuda(0), Writes::Always);
+    check(context.new_stream().unwrap().clone_htod(&numbers(6)).unwrap(), Device::cuda(0), Writes::Always);
+    // SAFETY: written before it is read.
+    let mut pinned = unsafe { context.alloc_pinned_with_flags::<f32>(6, 0) }.unwrap();
+    pinned.as_mut_slice().unwrap().copy_from_slice(&numbers(6));
+    check(pinned, Device::CUDA_HOST, Writes::WhenOwned);
+    // SAFETY: as above.
+    let mut unified = unsafe { context.alloc_unified::<f32>(6, true) }.unwrap();
+    unified.as_mut_slice().unwrap().copy_from_slice(&numbers(6));
+    check(unified, Device::CUDA_MANAGED, Writes::WhenOwned);
+}
+
+/// A slice says what is pending on it where the struct does not.
+#[test]
+fn the_stream_of_a_slice_stands_in_for_the_field() {
+    let _turn = turn();
+    let stream = CudaContext::new(0).unwrap().new_stream().unwrap();
+    let data = stream.clone_htod(&numbers(6)).unwrap();
+    let matrix = Matrix { data, rows: 2, columns: 3 };
+    assert_eq!(matrix.facts().unwrap().stream(), handle(&stream));
+    let Matrix { data, .. } = matrix;
+    let said = Streamed { data, rows: 2, columns: 3, stream: StreamHandle::LegacyDefault };
+    assert_eq!(said.facts().unwrap().stream(), StreamHandle::LegacyDefault);
+}
+
+/// Describing a slice asks `cudarc`, which makes its context current for good; here it is put back.
+#[test]
+fn the_context_of_the_caller_is_left_alone() {
+    let _turn = turn();
+    let stream = CudaContext::new(0).unwrap().new_stream().unwrap();
+    let data = stream.clone_htod(&numbers(6)).unwrap();
+    let matrix = Streamed { data, rows: 2, columns: 3, stream };
+    no_context();
+    matrix.facts().unwrap();
+    assert_eq!(current_context(), 0);
+    let import = Import::from_dlpack(matrix.into_dlpack::<Versioned>().unwrap()).unwrap();
+    let copy: Streamed<CudaSlice<f32>, Arc<CudaStream>> = Streamed::from_import(import).unwrap();
+    assert_eq!(current_context(), 0);
+    assert_eq!(copy.to_vec::<f32>().unwrap(), numbers(6));
+    drop(copy.into_dlpack::<Versioned>().unwrap());
+    interop_core::cuda::finish_releases();
+    assert_eq!(current_context(), 0);
+}
+
+/// Parts of a slice are borrowed: they can be looked at and launched with, and not exported.
+#[test]
+fn views_are_described() {
+    let _turn = turn();
+    let stream = CudaContext::new(0).unwrap().new_stream().unwrap();
+    let mut slice = stream.clone_htod(&numbers(12)).unwrap();
+    let first = Storage::memory(&slice).address;
+    {
+        let part: CudaView<'_, f32> = slice.slice(6..);
+        let matrix = Matrix { data: part, rows: 2, columns: 3 };
+        let facts = matrix.facts().unwrap();
+        assert_eq!(
+            (facts.address(), facts.device(), facts.stream()),
+            (first + 24, Device::cuda(0), handle(&stream))
+        );
+        assert_eq!(facts.writes(), Writes::Never);
+        assert_eq!(matrix.kernel_view::<f32, 2>().unwrap().address(), first as u64 + 24);
+        assert_eq!(matrix.to_vec::<f32>().unwrap(), numbers(12)[6..]);
+    }
+    let part: CudaViewMut<'_, f32> = slice.slice_mut(..6);
+    let mut matrix = Matrix { data: part, rows: 2, columns: 3 };
+    assert_eq!(matrix.kernel_view_mut::<f32, 2>().unwrap().address(), first as u64);
+}
+
+#[test]
+fn empty_slices_have_no_address() {
+    let _turn = turn();
+    let import = send(Matrix { data: Vec::<f32>::new(), rows: 0, columns: 3 });
+    let empty: Matrix<CudaSlice<f32>> = Matrix::from_import(import).unwrap();
+    assert!(empty.data.is_empty());
+    assert_eq!((empty.facts().unwrap().address(), empty.facts().unwrap().device()), (0, Device::cuda(0)));
+    assert_eq!(read(send(empty)), [0.0; 0]);
+}
+
+#[test]
+fn streams_are_borrowed_both_ways() {
+    let _turn = turn();
+    let stream = stream();
+    assert_eq!(stream.as_stream(), handle(&stream));
+    let device = Device::cuda(0);
+    let back: Arc<CudaStream> = FromStream::from_stream(handle(&stream), device).unwrap();
+    assert_eq!(back, stream);
+    drop(back);
+    stream.synchronize().unwrap();
+    let names = [
+        (StreamHandle::NothingPending, StreamHandle::LegacyDefault),
+        (StreamHandle::LegacyDefault, StreamHandle::LegacyDefault),
+        (StreamHandle::PerThreadDefault, StreamHandle::PerThreadDefault),
+    ];
+    for (name, read_back) in names {
+        let back: Arc<CudaStream> = FromStream::from_stream(name, device).unwrap();
+        assert_eq!(back.as_stream(), read_back);
+    }
+    let error = <Arc<CudaStream>>::from_stream(StreamHandle::LegacyDefault, Device::cuda(77)).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Driver);
+}
+
+/// The example of the documentation, run; and the same through what arrived.
+#[test]
+fn a_kernel_takes_views_of_every_kind() {
+    fn scaled(stream: &CudaStream, kernel: &cudarc::driver::CudaFunction, matrix: &mut impl CudaArray) {
+        let view = matrix.kernel_view_mut::<f32, 2>().unwrap();
+        let launch = kernels::elementwise(view.numel());
+        let config = LaunchConfig { grid_dim: launch.grid, block_dim: launch.block, shared_mem_bytes: 0 };
+        // SAFETY: the kernel takes a view of two axes and a factor; the matrix lives until the stream was waited for.
+        unsafe { stream.launch_builder(kernel).arg(&view).arg(&2.0_f64).launch(config) }.unwrap();
+        stream.synchronize().unwrap();
+    }
+
+    let _turn = turn();
+    let stream = stream();
+    let module = stream.context().load_module(Ptx::from_src(kernels::SCALE_PTX)).unwrap();
+    let kernel = module.load_function("scale_f32_2").unwrap();
+    let twice: Vec<f32> = numbers(12).iter().map(|value| 2.0 * value).collect();
+    let data = stream.clone_htod(&numbers(12)).unwrap();
+    let mut matrix = Streamed { data, rows: 3, columns: 4, stream: stream.clone() };
+    scaled(&stream, &kernel, &mut matrix);
+    assert_eq!(stream.clone_dtoh(&matrix.data).unwrap(), twice);
+    for kind in crate::support::KINDS {
+        let mut matrix = source(kind, 0, 3, 4);
+        scaled(&stream, &kernel, &mut matrix);
+        assert_eq!(matrix.to_vec::<f32>().unwrap(), twice, "{kind:?}");
+    }
+}
+
+/// `cudarc` orders uses of a slice by events: a slice that was imported is ready on any stream of it.
+#[test]
+fn an_imported_slice_is_ready_on_every_stream() {
+    let _turn = turn();
+    // Another handle of the context than that of the import.
+    let context = CudaContext::new(0).unwrap();
+    let module = context.load_module(Ptx::from_src(kernels::SCALE_PTX)).unwrap();
+    let kernel = module.load_function("scale_f32_2").unwrap();
+    let (writer, reader) = (context.new_stream().unwrap(), context.new_stream().unwrap());
+    for _ in 0..20 {
+        let data = writer.clone_htod(&vec![1.0_f32; 1 << 16]).unwrap();
+        let mut matrix = Streamed { data, rows: 256, columns: 256, stream: writer.clone() };
+        let view = matrix.kernel_view_mut::<f32, 2>().unwrap();
+        let config = LaunchConfig::for_num_elems(1 << 16);
+        for _ in 0..4 {
+            // SAFETY: as above; the export keeps the matrix until the work of the context is done.
+            unsafe { writer.launch_builder(&kernel).arg(&view).arg(&2.0_f64).launch(config) }.unwrap();
+        }
+        let copy: Matrix<CudaSlice<f32>> = Matrix::from_import(send(matrix)).unwrap();
+        assert_eq!(reader.clone_dtoh(&copy.data).unwrap(), vec![16.0; 1 << 16]);
+    }
+}
+
+/// Host memory is copied, too, to the device of the stream.
+#[test]
+fn pinned_memory_becomes_a_slice() {
+    let _turn = turn();
+    let stream = stream();
+    let import = send(source(MemoryKind::Pinned, 0, 2, 3)).on_stream(handle(&stream));
+    let copy: Streamed<CudaSlice<f32>, Arc<CudaStream>> = Streamed::from_import(import).unwrap();
+    assert_eq!((copy.stream.as_stream(), copy.data.ordinal()), (handle(&stream), 0));
+    assert_eq!(copy.to_vec::<f32>().unwrap(), numbers(6));
+}
+
+/// A slice that was imported is freed wherever it is dropped, after the work on streams of other contexts.
+#[test]
+fn an_imported_slice_is_freed_on_any_thread() {
+    let _turn = turn();
+    let import = || send(Matrix { data: numbers(6), rows: 2, columns: 3 });
+    let copy: Matrix<CudaSlice<f32>> = Matrix::from_import(import()).unwrap();
+    let address = copy.facts().unwrap().address();
+    std::thread::scope(|scope| {
+        scope.spawn(|| drop(copy));
+    });
+    let context = interop_core::adapters::cudarc::context(0).unwrap();
+    context.synchronize().unwrap();
+    assert_eq!(context.check_err(), Ok(()));
+    assert_eq!(interop_core::cuda::pointer_facts(address).unwrap(), None);
+}

@@ -1,0 +1,216 @@
+//! What is `cust`'s own: exports of its buffers, its streams, and `launch!`.
+
+use std::rc::Rc;
+use std::sync::Arc;
+
+use cust::launch;
+use cust::memory::{DeviceBox, DeviceBuffer, LockedBuffer, UnifiedBuffer};
+use cust::module::Module;
+use cust::stream::{Stream, StreamFlags};
+use interop_core::adapters::cust::InContext;
+use interop_core::cuda::MemoryKind;
+use interop_core::dlpack::Versioned;
+use interop_core::{
+    AsStream, CudaArray, Device, ErrorKind, FromArray, Import, LeaseMut, Storage, StreamHandle, Writes,
+};
+use interop_demo_kernels as kernels;
+use interop_sim_client::Policy;
+
+use crate::support::{Matrix, Streamed, Strided, numbers, read, send, simulated, source, turn};
+
+fn stream() -> Stream {
+    Stream::new(StreamFlags::DEFAULT, None).unwrap()
+}
+
+fn handle(stream: &Stream) -> StreamHandle {
+    StreamHandle::from_raw(stream.as_inner() as usize)
+}
+
+#[test]
+fn every_buffer_is_exported_in_place() {
+    fn check<S: Storage + Send + 'static>(data: S, device: Device, writes: Writes) {
+        let memory = data.memory();
+        assert_eq!((memory.device, memory.writes), (device, writes));
+        let import = send(Matrix { data, rows: 2, columns: 3 });
+        assert_eq!((import.facts().address(), import.facts().device()), (memory.address, device));
+        assert_eq!(read(import), numbers(6));
+    }
+    let _turn = turn();
+    let _context = cust::quick_init().unwrap();
+    let values = numbers(6);
+    check(DeviceBuffer::from_slice(&values).unwrap(), Device::cuda(0), Writes::Always);
+    check(LockedBuffer::from_slice(&values).unwrap(), Device::CUDA_HOST, Writes::WhenOwned);
+    let unified = UnifiedBuffer::from_slice(&values).unwrap();
+    check(InContext::new(unified), Device::CUDA_MANAGED, Writes::Always);
+    let unified = Matrix { data: UnifiedBuffer::from_slice(&values).unwrap(), rows: 2, columns: 3 };
+    assert_eq!(unified.facts().unwrap().device(), Device::CUDA_MANAGED);
+    assert_eq!(unified.to_vec::<f32>().unwrap(), values);
+    let boxed = Matrix { data: DeviceBox::new(&2.5_f32).unwrap(), rows: 1, columns: 1 };
+    assert_eq!(read(send(boxed)), [2.5]);
+}
+
+/// Plain slices of a `LockedBuffer` may exist while it is shared; there are none of device memory.
+#[test]
+fn shared_exports_are_writable_unless_rust_may_read_meanwhile() {
+    let _turn = turn();
+    let _context = cust::quick_init().unwrap();
+    let device = Matrix { data: DeviceBuffer::from_slice(&numbers(6)).unwrap(), rows: 2, columns: 3 };
+    let import = Import::from_dlpack(Arc::new(device).share_dlpack::<Versioned>().unwrap()).unwrap();
+    assert!(!import.facts().is_readonly());
+    let pinned = Matrix { data: LockedBuffer::from_slice(&numbers(6)).unwrap(), rows: 2, columns: 3 };
+    let import = Import::from_dlpack(Arc::new(pinned).share_dlpack::<Versioned>().unwrap()).unwrap();
+    assert!(import.facts().is_readonly());
+}
+
+#[test]
+fn empty_buffers_have_no_address() {
+    let _turn = turn();
+    let _context = cust::quick_init().unwrap();
+    let empty = Matrix { data: DeviceBuffer::<f32>::from_slice(&[]).unwrap(), rows: 0, columns: 3 };
+    assert_eq!(empty.facts().unwrap().address(), 0);
+    assert_eq!(send(empty).facts().shape(), [0, 3]);
+    let empty = Matrix { data: LockedBuffer::<f32>::from_slice(&[]).unwrap(), rows: 0, columns: 3 };
+    assert_eq!(read(send(empty)), [0.0; 0]);
+}
+
+/// A buffer over an address that is not CUDA's is described, and goes nowhere.
+#[test]
+fn an_address_that_nobody_knows_is_not_exported() {
+    let _turn = turn();
+    let _context = cust::quick_init().unwrap();
+    let host = [0.0_f32; 6];
+    let address = host.as_ptr().addr() as u64;
+    // SAFETY: the buffer is forgotten below, and nothing follows the address.
+    let data =
+        unsafe { DeviceBuffer::<f32>::from_raw_parts(cust::memory::DevicePointer::from_raw(address), 6) };
+    let matrix = Matrix { data, rows: 2, columns: 3 };
+    let refused = matrix.into_dlpack::<Versioned>().unwrap_err();
+    assert_eq!(refused.error.kind(), ErrorKind::Device);
+    assert!(refused.error.found().contains("nobody could place"), "{}", refused.error);
+    std::mem::forget(refused);
+}
+
+#[test]
+fn streams_are_named_by_their_handle() {
+    let _turn = turn();
+    let _context = cust::quick_init().unwrap();
+    let stream = stream();
+    let named = handle(&stream);
+    assert_eq!(<&Stream>::as_stream(&&stream), named);
+    let data = DeviceBuffer::from_slice(&numbers(6)).unwrap();
+    let streamed = Streamed { data, rows: 2, columns: 3, stream: Rc::new(stream) };
+    assert_eq!(streamed.facts().unwrap().stream(), named);
+    let Streamed { data, stream, .. } = streamed;
+    let stream = Arc::new(Rc::into_inner(stream).unwrap());
+    assert_eq!(
+        Streamed { data, rows: 2, columns: 3, stream: stream.clone() }.facts().unwrap().stream(),
+        named
+    );
+    assert_eq!(None::<Stream>.as_stream(), StreamHandle::NothingPending);
+}
+
+/// A `cust` stream cannot be the caller's: the struct brings its own, which waits for what is pending.
+#[test]
+fn an_import_into_a_struct_with_its_own_stream() {
+    #[derive(CudaArray)]
+    #[cuda_array(shape = [len])]
+    struct Own {
+        #[cuda_array(data)]
+        data: DeviceBuffer<f32>,
+        len: usize,
+        #[cuda_array(stream, default = stream())]
+        stream: Stream,
+    }
+
+    let _turn = turn();
+    let _context = cust::quick_init().unwrap();
+    let data = DeviceBuffer::from_slice(&numbers(6)).unwrap();
+    let first = Own { data, len: 6, stream: stream() };
+    let second = Own::from_import(send(first)).unwrap();
+    assert_eq!(second.facts().unwrap().stream(), handle(&second.stream));
+    assert_eq!((second.len, second.to_vec::<f32>().unwrap()), (6, numbers(6)));
+}
+
+/// The example of the documentation, run.
+#[test]
+fn a_kernel_takes_views_of_every_kind() {
+    fn scaled(stream: &Stream, module: &Module, matrix: &mut impl CudaArray) {
+        let view = matrix.kernel_view_mut::<f32, 2>().unwrap();
+        let launch = kernels::elementwise(view.numel());
+        let (grid, block) = (launch.grid, launch.block);
+        // SAFETY: the kernel takes a view of two axes and a factor; the matrix lives until the stream was waited for.
+        unsafe { launch!(module.scale_f32_2<<<grid, block, 0, stream>>>(view, 2.0_f64)) }.unwrap();
+        stream.synchronize().unwrap();
+    }
+
+    let _turn = turn();
+    let _context = cust::quick_init().unwrap();
+    let module = Module::from_ptx(kernels::SCALE_PTX, &[]).unwrap();
+    let stream = stream();
+    let twice: Vec<f32> = numbers(12).iter().map(|value| 2.0 * value).collect();
+    let mut matrix = Matrix { data: DeviceBuffer::from_slice(&numbers(12)).unwrap(), rows: 3, columns: 4 };
+    scaled(&stream, &module, &mut matrix);
+    assert_eq!(matrix.to_vec::<f32>().unwrap(), twice);
+    let mut matrix = Matrix { data: LockedBuffer::from_slice(&numbers(12)).unwrap(), rows: 3, columns: 4 };
+    scaled(&stream, &module, &mut matrix);
+    assert_eq!(*matrix.data, *twice);
+    let mut matrix = Matrix { data: UnifiedBuffer::from_slice(&numbers(12)).unwrap(), rows: 3, columns: 4 };
+    scaled(&stream, &module, &mut matrix);
+    assert_eq!(*matrix.data, *twice);
+    // What arrived is an argument, too; here with its columns for rows.
+    let (facts, owner) = send(source(MemoryKind::Device, 0, 3, 4)).into_parts();
+    // SAFETY: the facts are those of the memory that the owner keeps.
+    let import = unsafe { Import::from_parts(facts, owner) };
+    let mut lease: Strided<LeaseMut<f32>> = Strided::from_import(import).unwrap();
+    (lease.shape, lease.strides) = (vec![4, 3], vec![1, 4]);
+    scaled(&stream, &module, &mut lease);
+    (lease.shape, lease.strides) = (vec![3, 4], vec![4, 1]);
+    assert_eq!(lease.to_vec::<f32>().unwrap(), twice);
+}
+
+/// An export after a kernel on one stream, and a copy of it on another: the copy sees what the kernel wrote.
+#[test]
+fn pending_work_comes_before_the_copy() {
+    let _turn = turn();
+    let _context = cust::quick_init().unwrap();
+    let module = Module::from_ptx(kernels::SCALE_PTX, &[]).unwrap();
+    let (writer, reader) = (stream(), stream());
+    for _ in 0..20 {
+        let data = DeviceBuffer::from_slice(&vec![1.0_f32; 1 << 16]).unwrap();
+        let mut matrix = Streamed { data, rows: 256, columns: 256, stream: handle(&writer) };
+        let view = matrix.kernel_view_mut::<f32, 2>().unwrap();
+        let launch = kernels::elementwise(view.numel());
+        let (grid, block) = (launch.grid, launch.block);
+        for _ in 0..4 {
+            // SAFETY: as above; the export keeps the matrix until the work of the context is done.
+            unsafe { launch!(module.scale_f32_2<<<grid, block, 0, writer>>>(view, 2.0_f64)) }.unwrap();
+        }
+        let tensor = matrix.into_dlpack_for::<Versioned>(handle(&reader)).unwrap();
+        let import = Import::from_dlpack(tensor).unwrap().on_stream(handle(&reader));
+        let copy: Streamed<DeviceBuffer<f32>, StreamHandle> = Streamed::from_import(import).unwrap();
+        assert_eq!(copy.stream, handle(&reader));
+        assert_eq!(copy.to_vec::<f32>().unwrap(), vec![16.0; 1 << 16]);
+    }
+}
+
+/// A struct with a `stream` field gets its copy while the work is still pending; one without gets it done.
+#[test]
+fn sim_only_a_copy_without_a_stream_is_waited_for() {
+    let _turn = turn();
+    let Some(sim) = simulated() else { return };
+    let _context = cust::quick_init().unwrap();
+    let stream = stream();
+    sim.set_policy(Policy::Late);
+    let import = || {
+        let import = send(source(MemoryKind::Device, 0, 2, 3)).on_stream(handle(&stream));
+        (sim.spin(stream.as_inner() as u64), import)
+    };
+    let (spin, from) = import();
+    let copy: Streamed<DeviceBuffer<f32>, StreamHandle> = Streamed::from_import(from).unwrap();
+    assert!(sim.is_pending(spin), "the import waited on the host");
+    assert_eq!(copy.to_vec::<f32>().unwrap(), numbers(6));
+    let (spin, from) = import();
+    let copy: Matrix<DeviceBuffer<f32>> = Matrix::from_import(from).unwrap();
+    assert!(!sim.is_pending(spin), "nothing says that the copy is pending");
+    assert_eq!(copy.data.as_host_vec().unwrap(), numbers(6));
+}

@@ -1,0 +1,189 @@
+//! Imports into owned buffers: from every kind of memory, of every layout, complete and in order.
+
+use cudarc::driver::CudaSlice;
+use cust::memory::{DeviceBuffer, LockedBuffer, UnifiedBuffer};
+use interop_core::adapters::cust::InContext;
+use interop_core::cuda::{CudaBuffer, MemoryKind};
+use interop_core::{CudaArray, ErrorKind, FromArray, FromImport, Import, Shared, Storage};
+
+use crate::support::{ColumnMajor, KINDS, Matrix, Strided, has_second_device, numbers, send, source, turn};
+
+/// Runs a check for every storage that an import copies into.
+macro_rules! for_each_storage {
+    ($check:ident $(, $argument:expr)*) => {
+        $check::<DeviceBuffer<f32>>($($argument),*);
+        $check::<LockedBuffer<f32>>($($argument),*);
+        $check::<UnifiedBuffer<f32>>($($argument),*);
+        $check::<InContext<DeviceBuffer<f32>>>($($argument),*);
+        $check::<InContext<UnifiedBuffer<f32>>>($($argument),*);
+        $check::<CudaSlice<f32>>($($argument),*);
+    };
+}
+
+fn context() -> cust::context::Context {
+    cust::quick_init().unwrap()
+}
+
+#[test]
+fn every_kind_of_memory_is_copied() {
+    fn check<S: Storage + FromImport>() {
+        for kind in KINDS {
+            let from = source(kind, 0, 3, 4);
+            let address = from.facts().unwrap().address();
+            let copy: Matrix<S> = Matrix::from_import(send(from)).unwrap();
+            assert_eq!((copy.rows, copy.columns), (3, 4));
+            assert_ne!(copy.facts().unwrap().address(), address);
+            assert_eq!(copy.to_vec::<f32>().unwrap(), numbers(12), "{kind:?}");
+        }
+        let host = Matrix { data: numbers(12), rows: 3, columns: 4 };
+        let copy: Matrix<S> = Matrix::from_import(send(host)).unwrap();
+        assert_eq!(copy.to_vec::<f32>().unwrap(), numbers(12));
+    }
+    let _turn = turn();
+    let _context = context();
+    for_each_storage!(check);
+}
+
+/// What an array of these extents and strides, counted from `first`, holds in row-major order of its indices.
+fn expected(shape: [usize; 2], strides: [isize; 2], first: isize) -> Vec<f32> {
+    let mut values = Vec::new();
+    for row in 0..shape[0] as isize {
+        for column in 0..shape[1] as isize {
+            let at = first + row * strides[0] + column * strides[1];
+            values.push(f32::from(u16::try_from(at).unwrap()));
+        }
+    }
+    values
+}
+
+#[test]
+fn strides_are_followed() {
+    fn check<S: Storage + FromImport>(
+        kind: MemoryKind,
+        shape: [usize; 2],
+        strides: [isize; 2],
+        first: isize,
+    ) {
+        let of = || {
+            let buffer = CudaBuffer::from_slice(kind, 0, &numbers(60)).unwrap();
+            let data = Shared::new(buffer).offset(4 * first).unwrap();
+            send(Strided { data, shape: shape.to_vec(), strides: strides.to_vec() })
+        };
+        let wanted = expected(shape, strides, first);
+        let rows: Matrix<S> = Matrix::from_import(of()).unwrap();
+        assert_eq!(rows.to_vec::<f32>().unwrap(), wanted, "{kind:?} {strides:?}");
+        let columns: ColumnMajor<S> = ColumnMajor::from_import(of()).unwrap();
+        assert_eq!(columns.facts().unwrap().strides(), [1, shape[0] as isize]);
+        assert_eq!(columns.to_vec::<f32>().unwrap(), wanted, "{kind:?} {strides:?}");
+    }
+    let _turn = turn();
+    let _context = context();
+    let cases = [
+        ([6, 10], [10, 1], 0),
+        ([10, 6], [1, 10], 0),
+        ([3, 4], [20, 2], 5),
+        ([6, 10], [-10, 1], 50),
+        ([6, 10], [-10, -1], 59),
+        ([4, 3], [0, 1], 7),
+        ([1, 5], [99, 1], 3),
+    ];
+    for kind in KINDS {
+        for (shape, strides, first) in cases {
+            for_each_storage!(check, kind, shape, strides, first);
+        }
+    }
+}
+
+/// More pieces than are copied one by one.
+#[test]
+fn arrays_in_small_pieces_are_put_together() {
+    let _turn = turn();
+    let _context = context();
+    let values: Vec<f32> = (0..20_000_u16).map(f32::from).collect();
+    let data = CudaBuffer::from_slice(MemoryKind::Device, 0, &values).unwrap();
+    let array = Strided { data, shape: vec![100, 200], strides: vec![1, 100] };
+    let wanted = array.to_vec::<f32>().unwrap();
+    let copy: Matrix<DeviceBuffer<f32>> = Matrix::from_import(send(array)).unwrap();
+    assert_eq!(copy.to_vec::<f32>().unwrap(), wanted);
+}
+
+#[test]
+fn empty_arrays_are_copied() {
+    fn check<S: Storage + FromImport>() {
+        let copy: Matrix<S> = Matrix::from_import(send(source(MemoryKind::Device, 0, 0, 4))).unwrap();
+        assert_eq!((copy.rows, copy.columns), (0, 4));
+        assert_eq!(copy.facts().unwrap().address(), 0);
+        let copy: Matrix<S> =
+            Matrix::from_import(send(Matrix { data: Vec::<f32>::new(), rows: 3, columns: 0 })).unwrap();
+        assert_eq!(copy.to_vec::<f32>().unwrap(), [0.0; 0]);
+    }
+    let _turn = turn();
+    let _context = context();
+    for_each_storage!(check);
+}
+
+/// An array of another device is copied to that device, and its ordinal is nobody's guess.
+#[test]
+fn memory_of_the_second_device() {
+    fn check<S: Storage + FromImport>() {
+        let copy: Matrix<S> = Matrix::from_import(send(source(MemoryKind::Device, 1, 2, 3))).unwrap();
+        let device = copy.facts().unwrap().device();
+        assert!(device.device_id == 1 || device.device_type.is_host_accessible(), "{device}");
+        assert_eq!(copy.to_vec::<f32>().unwrap(), numbers(6));
+    }
+    let _turn = turn();
+    let _context = context();
+    if has_second_device() {
+        for_each_storage!(check);
+    }
+}
+
+#[test]
+fn what_does_not_fit_comes_back() {
+    fn check<S: Storage + FromImport>() {
+        let data = CudaBuffer::from_slice(MemoryKind::Device, 0, &[1_i32, 2]).unwrap();
+        let import = send(Matrix { data, rows: 1, columns: 2 });
+        let address = import.facts().address();
+        let refused = Matrix::<S>::from_import(import).err().unwrap();
+        assert_eq!(refused.error.kind(), ErrorKind::DType);
+        assert_eq!(refused.value.facts().address(), address);
+    }
+    let _turn = turn();
+    let _context = context();
+    for_each_storage!(check);
+}
+
+/// A byte that is no `bool` does not become one.
+#[test]
+fn bools_are_looked_at() {
+    /// As a library would write it whose booleans are bytes.
+    #[derive(CudaArray)]
+    #[cuda_array(shape = [2])]
+    struct Flags<S> {
+        #[cuda_array(data)]
+        data: S,
+    }
+
+    fn flags(bytes: [bool; 2]) -> Import {
+        let data = CudaBuffer::from_slice(MemoryKind::Device, 0, &bytes).unwrap();
+        let address = data.memory().address as u64;
+        if bytes[1] {
+            // SAFETY: the second of two bytes of the buffer.
+            let answer = unsafe { cust::sys::cuMemsetD8_v2(address + 1, 7, 1) };
+            assert_eq!(answer as u32, 0);
+        }
+        send(Flags { data })
+    }
+
+    let _turn = turn();
+    let _context = context();
+    let good: Flags<DeviceBuffer<bool>> = Flags::from_import(flags([true, false])).unwrap();
+    assert_eq!(good.data.as_host_vec().unwrap(), [true, false]);
+    for error in [
+        Flags::<DeviceBuffer<bool>>::from_import(flags([true, true])).err().unwrap().error,
+        Flags::<LockedBuffer<bool>>::from_import(flags([true, true])).err().unwrap().error,
+        Flags::<CudaSlice<bool>>::from_import(flags([true, true])).err().unwrap().error,
+    ] {
+        assert_eq!(error.kind(), ErrorKind::DType, "{error}");
+    }
+}

@@ -1,0 +1,116 @@
+//! Exports of buffers that free in whatever context is current: dropped elsewhere, they are freed in their own.
+
+use std::thread;
+
+use cudarc::driver::CudaContext;
+use cust::context::{Context, CurrentContext};
+use cust::device::Device as CustDevice;
+use cust::memory::{DeviceBox, DeviceBuffer, LockedBuffer, UnifiedBuffer};
+use interop_core::adapters::cust::InContext;
+use interop_core::cuda::{finish_releases, pending_releases, pointer_facts};
+use interop_core::dlpack::Versioned;
+use interop_core::{CudaArray, Storage};
+
+use crate::support::{Matrix, current_context, has_second_device, no_context, numbers, turn};
+
+/// Exports the storage, drops the export on another thread on which `elsewhere` was called, and sees that the memory is
+/// freed and the thread's context is what it was.
+fn freed_elsewhere<S: Storage + Send + 'static>(data: S, columns: usize, elsewhere: fn()) {
+    let tensor = Matrix { data, rows: 1, columns }.into_dlpack::<Versioned>().unwrap();
+    let address = tensor.facts().unwrap().address();
+    assert!(pointer_facts(address).unwrap().is_some());
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            elsewhere();
+            let before = current_context();
+            drop(tensor);
+            assert_eq!(finish_releases(), 0);
+            assert_eq!(current_context(), before);
+        });
+    });
+    assert_eq!(pointer_facts(address).unwrap(), None, "the memory was not freed");
+}
+
+fn every_buffer(elsewhere: fn()) {
+    let _context = cust::quick_init().unwrap();
+    freed_elsewhere(DeviceBuffer::from_slice(&numbers(6)).unwrap(), 6, elsewhere);
+    freed_elsewhere(DeviceBox::new(&1.0_f32).unwrap(), 1, elsewhere);
+    freed_elsewhere(LockedBuffer::from_slice(&numbers(6)).unwrap(), 6, elsewhere);
+    freed_elsewhere(InContext::new(UnifiedBuffer::from_slice(&numbers(6)).unwrap()), 6, elsewhere);
+    let context = CudaContext::new(0).unwrap();
+    // On the default stream `cudarc` frees in the current context; on one of its own it does not care.
+    freed_elsewhere(context.default_stream().clone_htod(&numbers(6)).unwrap(), 6, elsewhere);
+    freed_elsewhere(context.new_stream().unwrap().clone_htod(&numbers(6)).unwrap(), 6, elsewhere);
+    // SAFETY: both are written below, or never read.
+    let pinned = unsafe { context.alloc_pinned_with_flags::<f32>(6, 0) }.unwrap();
+    freed_elsewhere(pinned, 6, elsewhere);
+    // SAFETY: as above.
+    let unified = unsafe { context.alloc_unified::<f32>(6, true) }.unwrap();
+    freed_elsewhere(unified, 6, elsewhere);
+}
+
+#[test]
+fn freed_where_no_context_is_current() {
+    let _turn = turn();
+    every_buffer(no_context);
+}
+
+#[test]
+fn freed_where_the_context_of_another_device_is_current() {
+    let _turn = turn();
+    let _context = cust::quick_init().unwrap();
+    if has_second_device() {
+        every_buffer(|| cudarc::driver::CudaContext::new(1).unwrap().bind_to_thread().unwrap());
+    }
+}
+
+/// The export keeps the primary context, which the last handle would destroy.
+#[test]
+fn an_export_outlives_the_handles_of_its_context() {
+    let _turn = turn();
+    let context = cust::quick_init().unwrap();
+    let data = DeviceBuffer::from_slice(&numbers(6)).unwrap();
+    let tensor = Matrix { data, rows: 2, columns: 3 }.into_dlpack::<Versioned>().unwrap();
+    drop(context);
+    no_context();
+    let address = tensor.facts().unwrap().address();
+    assert!(pointer_facts(address).unwrap().is_some(), "the memory went with the context");
+    drop(tensor);
+    assert_eq!((finish_releases(), pending_releases()), (0, 0));
+    assert_eq!(pointer_facts(address).unwrap(), None);
+}
+
+/// Without an export, too, if it is asked for.
+#[test]
+fn a_buffer_in_its_context_is_freed_anywhere() {
+    let _turn = turn();
+    let _context = cust::quick_init().unwrap();
+    let buffer = InContext::new(DeviceBuffer::from_slice(&numbers(6)).unwrap());
+    let address = buffer.memory().address;
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            no_context();
+            drop(buffer);
+            assert_eq!(current_context(), 0);
+        });
+    });
+    assert_eq!(pointer_facts(address).unwrap(), None);
+}
+
+/// The ordinal is the driver's answer and not that of the context that is current.
+#[test]
+fn a_buffer_of_another_device_than_the_current_one() {
+    let _turn = turn();
+    let first = cust::quick_init().unwrap();
+    if !has_second_device() {
+        return;
+    }
+    let second = Context::new(CustDevice::get_device(1).unwrap()).unwrap();
+    let data = DeviceBuffer::from_slice(&numbers(6)).unwrap();
+    CurrentContext::set_current(&first).unwrap();
+    let matrix = Matrix { data, rows: 2, columns: 3 };
+    assert_eq!(matrix.facts().unwrap().device(), interop_core::Device::cuda(1));
+    assert_eq!(current_context(), first.as_raw() as usize);
+    CurrentContext::set_current(&second).unwrap();
+    drop(matrix);
+}
