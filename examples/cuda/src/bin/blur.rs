@@ -1,0 +1,7 @@
+//! See `interop_cuda_examples::blur`; the number on the command line is how large or slow.
+
+use interop_cuda_examples::{argument, blur, show};
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    show(|| blur::run(argument(1080), 1920))
+}

@@ -1,0 +1,89 @@
+//! A blur with `cudarc`, over strided views: a region of a larger picture, upside down, into a compact picture.
+#![expect(unsafe_code, reason = "a kernel does what its source says")]
+
+use std::sync::Arc;
+
+use cudarc::driver::{CudaSlice, CudaStream, LaunchConfig, PushKernelArg};
+use cudarc::nvrtc::Ptx;
+use interop_core::{CudaArray, Shared};
+use interop_demo_kernels::{BLUR_PTX, Launch, blur};
+
+use crate::Outcome;
+
+/// A picture; its rows need not follow each other.
+#[derive(CudaArray)]
+#[cuda_array(export)]
+struct Picture<S = CudaSlice<f32>> {
+    #[cuda_array(data)]
+    pixels: S,
+    #[cuda_array(shape)]
+    shape: [usize; 3],
+    #[cuda_array(strides)]
+    strides: Option<[isize; 3]>,
+    #[cuda_array(stream)]
+    stream: Arc<CudaStream>,
+}
+
+const CHANNELS: usize = 3;
+
+/// Blurs the lower half of a picture of `height` × `width` pixels, its last row first.
+///
+/// # Errors
+///
+/// Those of the driver.
+pub fn run(height: usize, width: usize) -> Outcome {
+    let context = interop_core::adapters::cudarc::context(0)?;
+    let stream = context.new_stream()?;
+    let kernel = context.load_module(Ptx::from_src(BLUR_PTX))?.load_function("blur_f32")?;
+
+    let row = width * CHANNELS;
+    let source: Vec<f32> = (0..height * row).map(|index| (index % 251) as f32).collect();
+    let pixels = stream.clone_htod(&source)?;
+    let half = height / 2;
+    // The view begins at the first pixel of the last row, and its rows go backwards.
+    let pixels = Shared::new(pixels).offset(((height - 1) * row * size_of::<f32>()) as isize)?;
+    let turned = Picture {
+        pixels,
+        shape: [half, width, CHANNELS],
+        strides: Some([-(row as isize), CHANNELS as isize, 1]),
+        stream: stream.clone(),
+    };
+    let mut blurred = Picture {
+        pixels: stream.alloc_zeros::<f32>(half * row)?,
+        shape: [half, width, CHANNELS],
+        strides: None,
+        stream: stream.clone(),
+    };
+
+    let Launch { grid, block } = blur(half, width, CHANNELS, size_of::<f32>());
+    let config = LaunchConfig { grid_dim: grid, block_dim: block, shared_mem_bytes: 0 };
+    let (from, to) = (turned.kernel_view::<f32, 3>()?, blurred.kernel_view_mut::<f32, 3>()?);
+    // SAFETY: `blur_f32` takes these two views; both pictures live until the result was read, which waits for it.
+    unsafe { stream.launch_builder(&kernel).arg(&from).arg(&to).launch(config)? };
+
+    let picture = blurred.to_vec::<f32>()?;
+    let expected = reference(&source, height, width);
+    let farthest = picture.iter().zip(&expected).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
+    assert!(farthest < 1e-3, "{farthest}");
+    Ok(format!("blur: {half} x {width} x {CHANNELS} of {height} rows, upside down, as on the host to 0.001\n"))
+}
+
+/// The same on the host.
+fn reference(source: &[f32], height: usize, width: usize) -> Vec<f32> {
+    let half = height / 2;
+    let at = |y: isize, x: isize, channel: usize| {
+        let y = y.clamp(0, half as isize - 1) as usize;
+        let x = x.clamp(0, width as isize - 1) as usize;
+        source[((height - 1 - y) * width + x) * CHANNELS + channel]
+    };
+    let mut mean = Vec::with_capacity(half * width * CHANNELS);
+    for y in 0..half as isize {
+        for x in 0..width as isize {
+            for channel in 0..CHANNELS {
+                let around = (-1..=1).flat_map(|dy| (-1..=1).map(move |dx| (dy, dx)));
+                mean.push(around.map(|(dy, dx)| at(y + dy, x + dx, channel)).sum::<f32>() / 9.0);
+            }
+        }
+    }
+    mean
+}

@@ -1,0 +1,47 @@
+//! A kernel on pinned memory: the device reads and writes the host's memory in place, and nothing is copied.
+#![expect(unsafe_code, reason = "a kernel does what its source says")]
+
+use cust::memory::LockedBuffer;
+use cust::prelude::{Module, Stream, StreamFlags, launch};
+use interop_core::{AsStream, CudaArray, StreamHandle};
+use interop_demo_kernels::{Launch, SCALE_PTX, elementwise};
+
+use crate::Outcome;
+
+/// Samples in host memory that devices reach.
+#[derive(CudaArray)]
+#[cuda_array(shape = [len], export)]
+struct Samples {
+    #[cuda_array(data)]
+    values: LockedBuffer<f32>,
+    len: usize,
+    #[cuda_array(stream)]
+    stream: StreamHandle,
+}
+
+/// Doubles `len` elements.
+///
+/// # Errors
+///
+/// Those of the driver.
+pub fn run(len: usize) -> Outcome {
+    let _context = cust::quick_init()?;
+    let module = Module::from_ptx(SCALE_PTX, &[])?;
+    let stream = Stream::new(StreamFlags::NON_BLOCKING, None)?;
+
+    let numbers: Vec<f32> = (0..len).map(|index| (index % 1000) as f32).collect();
+    let values = LockedBuffer::from_slice(&numbers)?;
+    let mut samples = Samples { values, len, stream: StreamHandle::NothingPending };
+
+    let Launch { grid, block } = elementwise(len);
+    let view = samples.kernel_view_mut::<f32, 1>()?;
+    // SAFETY: `scale_f32_1` takes this view and a factor; the samples live until they were read, which waits for it.
+    unsafe { launch!(module.scale_f32_1<<<grid, block, 0, stream>>>(view, 2.0_f64))? };
+    samples.stream = stream.as_stream();
+
+    // A view for the host waits for the stream that the struct names.
+    let device = samples.facts()?.device();
+    let view = samples.view::<f32, 1>()?.host()?;
+    let wrong = view.to_vec()?.iter().zip(&numbers).filter(|(now, before)| **now != 2.0 * **before).count();
+    Ok(format!("pinned: {len} elements doubled in {device}, {wrong} of them wrong\n"))
+}

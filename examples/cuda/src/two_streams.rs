@@ -1,0 +1,91 @@
+//! A producer and a consumer on two streams: the export makes the one wait for the other, and nothing waits on the host.
+#![expect(unsafe_code, reason = "a kernel does what its source says")]
+
+use std::sync::Arc;
+
+use cudarc::driver::{CudaFunction, CudaSlice, CudaStream, LaunchConfig, PushKernelArg};
+use cudarc::nvrtc::Ptx;
+use interop_core::dlpack::Versioned;
+use interop_core::{AsStream, CudaArray, FromArray, Import, LeaseMut};
+use interop_demo_kernels::ORDER_PTX;
+
+use crate::Outcome;
+
+/// Numbers, and the stream on which they were last written.
+#[derive(CudaArray)]
+#[cuda_array(shape = [len])]
+struct Numbers<S = CudaSlice<u32>> {
+    #[cuda_array(data)]
+    data: S,
+    len: usize,
+    #[cuda_array(stream)]
+    stream: Arc<CudaStream>,
+}
+
+/// A count, which is an array of no axis.
+#[derive(CudaArray)]
+#[cuda_array(shape = [], export)]
+struct Count {
+    #[cuda_array(data)]
+    count: CudaSlice<u64>,
+}
+
+/// The kernels: `spin` delays the producer, so that a consumer who does not wait sees old numbers.
+struct Kernels {
+    spin: CudaFunction,
+    produce: CudaFunction,
+    consume: CudaFunction,
+}
+
+/// Has a consumer read what a slow producer writes, `rounds` times; `cycles` is how slow.
+///
+/// # Errors
+///
+/// Those of the driver.
+pub fn run(len: usize, rounds: u32, cycles: u64) -> Outcome {
+    let context = interop_core::adapters::cudarc::context(0)?;
+    let module = context.load_module(Ptx::from_src(ORDER_PTX))?;
+    let function = |name| module.load_function(name);
+    let kernels = Kernels { spin: function("spin")?, produce: function("produce")?, consume: function("consume")? };
+    let (producer, consumer) = (context.new_stream()?, context.new_stream()?);
+    let mut mismatches = 0;
+    for round in 1..=rounds {
+        let data = producer.alloc_zeros::<u32>(len)?;
+        let mut numbers = Numbers { data, len, stream: producer.clone() };
+        kernels.write(&mut numbers, round, cycles)?;
+        // The export queues one event on the producer's stream and one wait on the consumer's.
+        let tensor = numbers.into_dlpack_for::<Versioned>(consumer.as_ref().as_stream())?;
+        let import = Import::from_dlpack(tensor)?.on_stream(consumer.as_ref().as_stream());
+        let borrowed = Numbers::<LeaseMut<u32>>::from_import(import)?;
+        mismatches += kernels.count(&borrowed, round)?;
+        // Released after the work that is queued on it, whenever that is done.
+        drop(borrowed);
+    }
+    interop_core::cuda::finish_releases();
+    let pending = interop_core::cuda::pending_releases();
+    Ok(format!("two streams: {rounds} hand-overs, {mismatches} old numbers seen, {pending} releases pending\n"))
+}
+
+impl Kernels {
+    fn write(&self, numbers: &mut Numbers, value: u32, cycles: u64) -> Result<(), Box<dyn std::error::Error>> {
+        let stream = numbers.stream.clone();
+        let config = LaunchConfig::for_num_elems(u32::try_from(numbers.len)?);
+        let single = LaunchConfig { grid_dim: (1, 1, 1), block_dim: (1, 1, 1), shared_mem_bytes: 0 };
+        // SAFETY: `spin` takes a number of cycles.
+        unsafe { stream.launch_builder(&self.spin).arg(&cycles).launch(single)? };
+        let view = numbers.kernel_view_mut::<u32, 1>()?;
+        // SAFETY: `produce` takes this view and a number; the export keeps the numbers until the work is done.
+        unsafe { stream.launch_builder(&self.produce).arg(&view).arg(&value).launch(config)? };
+        Ok(())
+    }
+
+    fn count(&self, numbers: &Numbers<LeaseMut<u32>>, value: u32) -> Result<u64, Box<dyn std::error::Error>> {
+        let stream = &numbers.stream;
+        let mut count = Count { count: stream.alloc_zeros::<u64>(1)? };
+        let config = LaunchConfig::for_num_elems(u32::try_from(numbers.len)?);
+        let (view, total) = (numbers.kernel_view::<u32, 1>()?, count.kernel_view_mut::<u64, 0>()?);
+        // SAFETY: `consume` takes these two views and the number; both live until the count was read.
+        unsafe { stream.launch_builder(&self.consume).arg(&view).arg(&value).arg(&total).launch(config)? };
+        Ok(count.to_vec::<u64>()?[0])
+    }
+}

@@ -1,0 +1,68 @@
+//! Every example on the simulated driver, or on a GPU where this is carried to one: what it prints is in the README.
+
+use std::sync::{Mutex, MutexGuard, Once, PoisonError};
+
+use interop_cuda_examples::{Outcome, blur, pinned, two_streams, vector_add};
+use interop_demo_kernels::host;
+use interop_sim_client::find;
+
+/// Gives the simulated driver, where it is, the kernels as functions of the host; and one test its turn.
+fn turn() -> MutexGuard<'static, ()> {
+    static TURN: Mutex<()> = Mutex::new(());
+    static KERNELS: Once = Once::new();
+    KERNELS.call_once(|| {
+        let Ok(sim) = find() else { return };
+        for name in ["vector_add", "scale_f32_1", "blur_f32", "spin", "produce", "consume"] {
+            let kernel = host::find::<Device>(name).expect("a kernel of the examples");
+            sim.register_kernel(name, &kernel.sizes, kernel.run);
+        }
+    });
+    TURN.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Memory of the simulated devices.
+struct Device;
+
+impl host::Memory for Device {
+    fn place(address: u64, bytes: usize, writes: bool) -> Option<*mut u8> {
+        let sim = find().ok()?;
+        if writes { sim.write(address, bytes) } else { sim.read(address, bytes).map(<*const u8>::cast_mut) }
+    }
+}
+
+/// What an example prints stands in the README of the examples.
+#[track_caller]
+fn prints(outcome: Outcome) {
+    let text = outcome.unwrap();
+    if let Ok(sim) = find() {
+        assert_eq!(sim.take_errors(), [""; 0]);
+    }
+    let readme = include_str!("../../README.md");
+    for line in text.lines() {
+        assert!(readme.contains(line), "not in examples/README.md: {line}");
+    }
+}
+
+#[test]
+fn vector_add_prints() {
+    let _turn = turn();
+    prints(vector_add::run(1 << 20));
+}
+
+#[test]
+fn blur_prints() {
+    let _turn = turn();
+    prints(blur::run(1080, 1920));
+}
+
+#[test]
+fn pinned_prints() {
+    let _turn = turn();
+    prints(pinned::run(1 << 20));
+}
+
+#[test]
+fn two_streams_print() {
+    let _turn = turn();
+    prints(two_streams::run(1 << 16, 100, 2_000_000));
+}
