@@ -5,7 +5,9 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 use std::time::Instant;
 
-use cudarc::driver::{CudaContext, CudaFunction, CudaSlice, CudaStream, DevicePtr, LaunchConfig, PushKernelArg, sys};
+use cudarc::driver::{
+    CudaContext, CudaFunction, CudaSlice, CudaStream, DevicePtr, LaunchConfig, PushKernelArg, sys,
+};
 use cudarc::nvrtc::Ptx;
 use interop_core::CudaArray;
 use interop_demo_kernels::{BLUR_PTX, FILL_PTX, Launch, VECTOR_ADD_PTX, blur, elementwise};
@@ -72,14 +74,24 @@ pub fn run(len: usize) -> Outcome {
         Ok(())
     })?;
     let copied = 2.0 * bytes / copy;
-    let mut line = |what: &str, rate: f64| writeln!(text, "| {what} | {:.0} | {:.0} % |", rate / 1e9, 100.0 * rate / copied);
+    let mut line = |what: &str, rate: f64| {
+        writeln!(text, "| {what} | {:.0} | {:.0} % |", rate / 1e9, 100.0 * rate / copied)
+    };
     line("copy by the driver", copied)?;
 
     let add = load(VECTOR_ADD_PTX, "vector_add")?;
-    let (a, b, c) = (left.kernel_view::<f32, 1>()?, right.kernel_view::<f32, 1>()?, sum.kernel_view_mut::<f32, 1>()?);
+    let (left_view, right_view, sum_view) =
+        (left.kernel_view::<f32, 1>()?, right.kernel_view::<f32, 1>()?, sum.kernel_view_mut::<f32, 1>()?);
     let added = seconds(&context, &stream, || {
         // SAFETY: `vector_add` takes these three views, which live until the time was taken.
-        unsafe { stream.launch_builder(&add).arg(&a).arg(&b).arg(&c).launch(config(elementwise(len)))? };
+        unsafe {
+            stream
+                .launch_builder(&add)
+                .arg(&left_view)
+                .arg(&right_view)
+                .arg(&sum_view)
+                .launch(config(elementwise(len)))?
+        };
         Ok(())
     })?;
     line("vector_add", 3.0 * bytes / added)?;
@@ -92,14 +104,17 @@ pub fn run(len: usize) -> Outcome {
     };
     let (from, mut to) = (picture()?, picture()?);
     let kernel = load(BLUR_PTX, "blur_f32")?;
-    let (p, q) = (from.kernel_view::<f32, 3>()?, to.kernel_view_mut::<f32, 3>()?);
+    let (from_view, to_view) = (from.kernel_view::<f32, 3>()?, to.kernel_view_mut::<f32, 3>()?);
     let blurred = seconds(&context, &stream, || {
         let launch = config(blur(height, width, 3, size_of::<f32>()));
         // SAFETY: `blur_f32` takes these two views, which live until the time was taken.
-        unsafe { stream.launch_builder(&kernel).arg(&p).arg(&q).launch(launch)? };
+        unsafe { stream.launch_builder(&kernel).arg(&from_view).arg(&to_view).launch(launch)? };
         Ok(())
     })?;
-    line(&format!("blur, {height} x {width} x 3"), 2.0 * (height * width * 3 * size_of::<f32>()) as f64 / blurred)?;
+    line(
+        &format!("blur, {height} x {width} x 3"),
+        2.0 * (height * width * 3 * size_of::<f32>()) as f64 / blurred,
+    )?;
     text.push_str(&launches(&stream, &load(FILL_PTX, "fill_f32_1")?, &load(FILL_PTX, "fill_f32_1")?)?);
     Ok(text)
 }
@@ -110,7 +125,7 @@ fn launches(stream: &Arc<CudaStream>, kernel: &CudaFunction, plain: &CudaFunctio
     const LAUNCHES: u32 = 1000;
     let mut vector = Vector { values: stream.alloc_zeros::<f32>(256)?, len: 256 };
     let address = vector.values.device_ptr(stream).0;
-    let raw: [u64; 3] = [address, 256, 1];
+    let bytes = Bytes([address, 256, 1]);
     let view = vector.kernel_view_mut::<f32, 1>()?;
     let value = 1.0_f32;
     let one = LaunchConfig::for_num_elems(256);
@@ -120,13 +135,12 @@ fn launches(stream: &Arc<CudaStream>, kernel: &CudaFunction, plain: &CudaFunctio
             stream.synchronize()?;
             let start = Instant::now();
             for _ in 0..LAUNCHES {
-                // SAFETY: `fill_f32_1` takes a view of one axis, which is an address, an extent and a stride, and a value.
-                unsafe {
-                    if which == 0 {
-                        stream.launch_builder(plain).arg(&Bytes(raw)).arg(&value).launch(one)?;
-                    } else {
-                        stream.launch_builder(kernel).arg(&view).arg(&value).launch(one)?;
-                    }
+                if which == 0 {
+                    // SAFETY: `fill_f32_1` takes an address, an extent and a stride, which a view is, and a value.
+                    unsafe { stream.launch_builder(plain).arg(&bytes).arg(&value).launch(one)? };
+                } else {
+                    // SAFETY: `fill_f32_1` takes this view and a value.
+                    unsafe { stream.launch_builder(kernel).arg(&view).arg(&value).launch(one)? };
                 }
             }
             times.push(start.elapsed().as_nanos() as f64 / f64::from(LAUNCHES));
@@ -136,7 +150,10 @@ fn launches(stream: &Arc<CudaStream>, kernel: &CudaFunction, plain: &CudaFunctio
         times.sort_by(f64::total_cmp);
         times[0]
     });
-    Ok(format!("launch: {bare:.0} ns with plain numbers, {viewed:.0} ns with a view, ratio {:.3}\n", viewed / bare))
+    Ok(format!(
+        "launch: {bare:.0} ns with plain numbers, {viewed:.0} ns with a view, ratio {:.3}\n",
+        viewed / bare
+    ))
 }
 
 /// The bytes of a view without its type.

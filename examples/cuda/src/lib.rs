@@ -1,4 +1,10 @@
 //! The examples as functions, which the programs in `src/bin` print and the tests compare.
+#![expect(
+    clippy::cast_precision_loss,
+    clippy::cast_sign_loss,
+    clippy::float_cmp,
+    reason = "small numbers, of which all sums are exact"
+)]
 
 pub mod bandwidth;
 pub mod blur;

@@ -46,7 +46,8 @@ pub fn run(len: usize, rounds: u32, cycles: u64) -> Outcome {
     let context = interop_core::adapters::cudarc::context(0)?;
     let module = context.load_module(Ptx::from_src(ORDER_PTX))?;
     let function = |name| module.load_function(name);
-    let kernels = Kernels { spin: function("spin")?, produce: function("produce")?, consume: function("consume")? };
+    let kernels =
+        Kernels { spin: function("spin")?, produce: function("produce")?, consume: function("consume")? };
     let (producer, consumer) = (context.new_stream()?, context.new_stream()?);
     let mut mismatches = 0;
     for round in 1..=rounds {
@@ -63,11 +64,18 @@ pub fn run(len: usize, rounds: u32, cycles: u64) -> Outcome {
     }
     interop_core::cuda::finish_releases();
     let pending = interop_core::cuda::pending_releases();
-    Ok(format!("two streams: {rounds} hand-overs, {mismatches} old numbers seen, {pending} releases pending\n"))
+    Ok(format!(
+        "two streams: {rounds} hand-overs, {mismatches} old numbers seen, {pending} releases pending\n"
+    ))
 }
 
 impl Kernels {
-    fn write(&self, numbers: &mut Numbers, value: u32, cycles: u64) -> Result<(), Box<dyn std::error::Error>> {
+    fn write(
+        &self,
+        numbers: &mut Numbers,
+        value: u32,
+        cycles: u64,
+    ) -> Result<(), Box<dyn std::error::Error>> {
         let stream = numbers.stream.clone();
         let config = LaunchConfig::for_num_elems(u32::try_from(numbers.len)?);
         let single = LaunchConfig { grid_dim: (1, 1, 1), block_dim: (1, 1, 1), shared_mem_bytes: 0 };

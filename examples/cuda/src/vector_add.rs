@@ -46,7 +46,8 @@ pub fn run(len: usize) -> Outcome {
         vector.order_before(stream.as_stream())?;
     }
     let Launch { grid, block } = elementwise(len);
-    let (a, b, c) = (left.kernel_view::<f32, 1>()?, right.kernel_view::<f32, 1>()?, sum.kernel_view_mut::<f32, 1>()?);
+    let (a, b, c) =
+        (left.kernel_view::<f32, 1>()?, right.kernel_view::<f32, 1>()?, sum.kernel_view_mut::<f32, 1>()?);
     // SAFETY: `vector_add` takes these three views; all vectors live until the sum was read, which waits for it.
     unsafe { launch!(module.vector_add<<<grid, block, 0, stream>>>(a, b, c))? };
     sum.stream = stream.as_stream();
@@ -54,7 +55,12 @@ pub fn run(len: usize) -> Outcome {
     // To another library, and back: the same memory, ordered after the kernel, released when `borrowed` is dropped.
     let address = sum.facts()?.address();
     let borrowed: Vector<Lease<f32>> = Vector::from_dlpack(sum.into_dlpack::<Versioned>()?)?;
-    assert_eq!(borrowed.facts()?.address(), address, "in place");
-    let wrong = borrowed.to_vec::<f32>()?.iter().zip(&numbers).filter(|(sum, number)| **sum != 2.0 * **number).count();
-    Ok(format!("vector_add: {len} sums, {wrong} of them wrong, in place through DLPack\n"))
+    let place = if borrowed.facts()?.address() == address { "in place" } else { "copied" };
+    let wrong = borrowed
+        .to_vec::<f32>()?
+        .iter()
+        .zip(&numbers)
+        .filter(|(sum, number)| **sum != 2.0 * **number)
+        .count();
+    Ok(format!("vector_add: {len} sums, {wrong} of them wrong, {place} through DLPack\n"))
 }

@@ -9,6 +9,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString, PyTuple};
 
 use super::class::{ArrayClass, body, method};
+use super::recast::{as_device, as_host};
 use crate::device::{Device, DeviceType};
 use crate::facts::Facts;
 
@@ -117,7 +118,7 @@ unsafe extern "C" fn get<T: ArrayClass>(
 pub(super) fn methods<T: ArrayClass>(
     py: Python<'_>,
     class: *mut ffi::PyTypeObject,
-) -> PyResult<[(&'static CStr, Bound<'_, PyAny>); 4]> {
+) -> PyResult<[(&'static CStr, Bound<'_, PyAny>); 6]> {
     let plain = |name: &'static CStr, function: ffi::PyCFunction, doc: &'static CStr| ffi::PyMethodDef {
         ml_name: name.as_ptr(),
         ml_meth: ffi::PyMethodDefPointer { PyCFunction: function },
@@ -136,7 +137,19 @@ pub(super) fn methods<T: ArrayClass>(
     };
     let reduce =
         plain(c"__reduce__", reduce::<T>, c"__reduce__($self, /)\n--\n\nRefused: memory cannot be pickled.");
+    let as_device = plain(
+        c"as_device",
+        as_device::<T>,
+        c"as_device($self, /)\n--\n\nManaged memory as memory of its device, for libraries that take nothing else.",
+    );
+    let as_host = plain(
+        c"as_host",
+        as_host::<T>,
+        c"as_host($self, /)\n--\n\nPinned or managed memory as host memory, for libraries that take nothing else.",
+    );
     Ok([
+        (c"as_device", method(py, class, as_device)?),
+        (c"as_host", method(py, class, as_host)?),
         (c"__len__", method(py, class, len)?),
         (c"__repr__", method(py, class, repr)?),
         (c"__array__", method(py, class, array)?),

@@ -43,6 +43,7 @@ mod exchange;
 mod export;
 mod import;
 mod interpreter;
+mod recast;
 mod release;
 mod table;
 mod types;

@@ -1,0 +1,63 @@
+//! `as_device()` and `as_host()` of array classes: the same memory for libraries that do not know its kind.
+#![expect(
+    unsafe_code,
+    reason = "a method is a C function that Python calls; passes on the promises of the array inside"
+)]
+
+use pyo3::ffi;
+use pyo3::prelude::*;
+
+use super::class::{ArrayClass, body, into_object};
+use crate::array::CudaArray;
+use crate::descriptor::Writes;
+use crate::dlpack::Access;
+use crate::error::{Error, ErrorKind, Refused, Result};
+use crate::facts::Facts;
+use crate::recast::Recast;
+
+/// An instance of an array class that is kept by its Python object.
+struct Instance<T: ArrayClass>(Py<T>);
+
+// SAFETY: 1 to 3: as the instance, which lives as long as its object and which nobody changes, because the class is frozen.
+unsafe impl<T: ArrayClass> CudaArray for Instance<T> {
+    fn facts(&self) -> Result<Facts> {
+        // Where a consumer asks from, a thread is attached already.
+        let facts = Python::try_attach(|py| self.0.borrow(py).facts()).unwrap_or_else(|| {
+            let allowed = "an interpreter that runs";
+            Err(Error::new(ErrorKind::Unsupported, "python", "an interpreter at its end", allowed))
+        })?;
+        // The object stays in other hands: what only its sole owner may write is read-only here.
+        let shared = facts.writes() == Writes::WhenOwned && T::ACCESS == Access::Shared;
+        Ok(if shared { Facts { writes: Writes::Never, ..facts } } else { facts })
+    }
+}
+
+/// # Safety
+///
+/// Called by Python as a method of `T` without arguments.
+pub(super) unsafe extern "C" fn as_device<T: ArrayClass>(
+    this: *mut ffi::PyObject,
+    _: *mut ffi::PyObject,
+) -> *mut ffi::PyObject {
+    // SAFETY: as the caller promises.
+    unsafe { body::<T>(this, |array| recast(array, CudaArray::as_device)) }
+}
+
+/// # Safety
+///
+/// As [`as_device`].
+pub(super) unsafe extern "C" fn as_host<T: ArrayClass>(
+    this: *mut ffi::PyObject,
+    _: *mut ffi::PyObject,
+) -> *mut ffi::PyObject {
+    // SAFETY: as the caller promises.
+    unsafe { body::<T>(this, |array| recast(array, CudaArray::as_host)) }
+}
+
+type Cast<A> = fn(A) -> Result<Recast<A>, Refused<A>>;
+
+fn recast<T: ArrayClass>(array: &Bound<'_, T>, cast: Cast<Instance<T>>) -> PyResult<Py<PyAny>> {
+    let instance = Instance(array.clone().unbind());
+    let recast = cast(instance).map_err(|refused| refused.error)?;
+    Ok(into_object(array.py(), recast)?.unbind())
+}
