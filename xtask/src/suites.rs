@@ -9,17 +9,22 @@ use crate::report::Report;
 use crate::{extension, ptx, sim, step, workspace};
 
 /// Everything but the Python extension, which is tested from Python, and what is linked to a driver.
-const ALL: [&str; 5] = [
+const ALL: [&str; 6] = [
     "--workspace",
     "--exclude=interop-demo-extension",
     "--exclude=interop-sim-driver",
     "--exclude=cuda-smoke",
+    "--exclude=interop-cuda-examples",
     "--exclude=interop-cuda-tests",
 ];
 
 /// What runs on the simulated driver, and is linked to it where `cust` is in it.
-const SIMULATED: [&str; 3] =
-    ["--package=interop-sim-driver", "--package=cuda-smoke", "--package=interop-cuda-tests"];
+const SIMULATED: [&str; 4] = [
+    "--package=interop-sim-driver",
+    "--package=cuda-smoke",
+    "--package=interop-cuda-examples",
+    "--package=interop-cuda-tests",
+];
 
 /// What computes at run time.
 const RUNTIME: [&str; 3] =

@@ -262,7 +262,10 @@ fn contexts_in_use(driver: &Driver) -> Vec<Context> {
 #[inline]
 #[expect(clippy::must_use_candidate, reason = "called for what it does")]
 pub fn drain_releases() -> usize {
-    if pending_releases() == 0 { 0 } else { drain(false) }
+    if pending_releases() != 0 {
+        drain(false);
+    }
+    pending_releases()
 }
 
 /// Waits on the host until everything that was parked can be released, and releases it.
@@ -270,7 +273,9 @@ pub fn drain_releases() -> usize {
 /// What was parked during a capture, or is held, stays. Says how many still wait.
 #[expect(clippy::must_use_candidate, reason = "called for what it does")]
 pub fn finish_releases() -> usize {
-    if pending_releases() == 0 { 0 } else { drain(true) }
+    // One release may lead to another: that of an import to that of the export it came from.
+    while pending_releases() != 0 && drain(true) {}
+    pending_releases()
 }
 
 /// Releases what was parked from a thread of its own, which looks about once a millisecond while there is something, for
@@ -299,9 +304,10 @@ pub fn release_in_background() -> Result<()> {
     Ok(())
 }
 
+/// Releases what is due, and says whether there was something.
 #[cold]
-fn drain(wait: bool) -> usize {
-    let Some(driver) = opened() else { return pending_releases() };
+fn drain(wait: bool) -> bool {
+    let Some(driver) = opened() else { return false };
     let mut list = PARKED.lock().unwrap_or_else(PoisonError::into_inner);
     let parked = core::mem::take(&mut *list);
     drop(list);
@@ -313,6 +319,7 @@ fn drain(wait: bool) -> usize {
     list.extend(still);
     PENDING.store(list.len(), Ordering::Release);
     drop(list);
+    let some = !due.is_empty();
     // Outside the lock: an owner's drop is anybody's code, which may come back here, or panic.
     for Parked { owner, fence, .. } in due {
         if let Err(payload) = catch_unwind(AssertUnwindSafe(|| let_go(owner, fence))) {
@@ -320,7 +327,7 @@ fn drain(wait: bool) -> usize {
             core::mem::forget(payload);
         }
     }
-    pending_releases()
+    some
 }
 
 impl Parked {
