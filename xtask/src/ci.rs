@@ -4,13 +4,18 @@ use std::fs;
 
 use crate::failure::{Failure, no_arguments};
 use crate::report::Report;
-use crate::{sim, step, suites, workspace};
+use crate::{sim, step, suites, trace, workspace};
 
 /// Runs every check and every suite, also after one has failed.
 pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
     no_arguments("ci", arguments)?;
     let mut report = Report::default();
     report.check("Format", "The code is laid out by rustfmt, so that a diff shows what changed.", format);
+    report.check(
+        "Traceability",
+        "Every rule names tests that exist, or why there is none, and the table says so.",
+        trace::check_table,
+    );
     report.check("Simulated driver", "What links libcuda is compiled against it.", sim::build);
     report.check("Lints", "All targets of all packages, every warning an error.", lints);
     report.check(

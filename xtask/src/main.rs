@@ -16,6 +16,7 @@ mod report;
 mod sim;
 mod step;
 mod suites;
+mod trace;
 mod workspace;
 
 use std::env;
@@ -36,7 +37,7 @@ struct Command {
 }
 
 /// Every command there is.
-const COMMANDS: [Command; 10] = [
+const COMMANDS: [Command; 11] = [
     Command {
         name: "demo",
         arguments: "",
@@ -90,6 +91,12 @@ const COMMANDS: [Command; 10] = [
         arguments: "[--check]",
         help: "compile the CUDA kernels of the examples, or check that their PTX is what they compile to",
         run: ptx::run,
+    },
+    Command {
+        name: "trace",
+        arguments: "[--check]",
+        help: "write the table from each rule of the protocols to its tests, or check that it is up to date",
+        run: trace::run,
     },
     Command {
         name: "compile-time",

@@ -1,0 +1,223 @@
+//! `cargo xtask trace`: the table from each rule of the protocols, and each fault that other libraries had, to its tests.
+
+mod ledger;
+
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+use std::fs;
+use std::path::Path;
+
+use crate::failure::Failure;
+use crate::workspace;
+use ledger::{Entry, Proof, Section};
+
+const LEDGER: &str = "conformance/traceability.toml";
+const TABLE: &str = "conformance/TRACEABILITY.md";
+
+/// Writes the table anew, or with `--check` tells whether it is what the ledger says.
+pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
+    match arguments {
+        [] => write(),
+        [check] if check == "--check" => check_table(),
+        _ => {
+            let found = arguments.join(" ");
+            Err(Failure::usage(format!("`trace` takes `--check` or nothing, found `{found}`")))
+        }
+    }
+}
+
+fn write() -> Result<(), Failure> {
+    let table = table(&checked()?);
+    fs::write(workspace::root().join(TABLE), table).map_err(|error| Failure::new(format!("{TABLE}: {error}")))
+}
+
+/// The check of `cargo xtask ci`.
+pub(crate) fn check_table() -> Result<(), Failure> {
+    let table = table(&checked()?);
+    if read(TABLE)? == table {
+        return Ok(());
+    }
+    Err(Failure::new(format!("{TABLE} is not what {LEDGER} says: run `cargo xtask trace`")))
+}
+
+/// The entries, of which every id is known and there once, and every test exists.
+fn checked() -> Result<Vec<Entry>, Failure> {
+    let entries =
+        ledger::parse(&read(LEDGER)?).map_err(|error| Failure::new(format!("{LEDGER}: {error}")))?;
+    let mut faults = faults_of_ids(&entries);
+    for entry in &entries {
+        for proof in &entry.proofs {
+            if let Proof::Test { file, function } = proof {
+                if let Err(why) = exists(file, function.as_deref()) {
+                    faults.push(format!("{}: {file}: {why}", entry.id));
+                }
+            }
+        }
+    }
+    if !faults.is_empty() {
+        return Err(Failure::new(format!("{LEDGER}:\n    {}", faults.join("\n    "))));
+    }
+    println!("    {}", summary(&entries));
+    for entry in entries.iter().filter(|entry| state(entry) == State::Open) {
+        println!("    open: {}, {}", entry.id, entry.rule);
+    }
+    Ok(entries)
+}
+
+/// Ids that are missing, there twice, or of no section.
+fn faults_of_ids(entries: &[Entry]) -> Vec<String> {
+    let mut missing: BTreeSet<(Section, u32)> = Section::ALL
+        .into_iter()
+        .flat_map(|section| (1..=section.last()).map(move |number| (section, number)))
+        .collect();
+    let mut faults = Vec::new();
+    for entry in entries {
+        let Entry { section, id, .. } = entry;
+        let number = id.strip_prefix(section.letter()).and_then(|number| number.parse().ok());
+        if !number.is_some_and(|number| missing.remove(&(*section, number))) {
+            faults.push(format!("{id}: unknown in this section, or there twice"));
+        }
+    }
+    faults.extend(missing.iter().map(|(section, number)| format!("{}{number}: missing", section.letter())));
+    faults
+}
+
+/// Whether there is such a test; otherwise what is wrong.
+fn exists(file: &str, function: Option<&str>) -> Result<(), String> {
+    let path = workspace::root().join(file);
+    let text = fs::read_to_string(&path).map_err(|error| error.to_string())?;
+    let extension = path.extension().and_then(|extension| extension.to_str());
+    match (extension, function) {
+        (Some("rs"), None) if path.with_extension("stderr").exists() => Ok(()),
+        (Some("rs"), None) => Err("no message of the derive, so it needs `::function`".into()),
+        (Some("rs"), Some(name)) if is_rust_test(&text, name) => Ok(()),
+        (Some("py"), Some(name)) if text.contains(&format!("\ndef {name}(")) => Ok(()),
+        (_, name) => Err(format!("no test `{}` in it", name.unwrap_or_default())),
+    }
+}
+
+/// Whether a source has a function of this name with `#[test]` among the lines above it.
+fn is_rust_test(text: &str, name: &str) -> bool {
+    let head = format!("fn {name}(");
+    let lines: Vec<&str> = text.lines().map(str::trim).collect();
+    lines.iter().enumerate().filter(|(_, line)| line.starts_with(&head)).any(|(at, _)| {
+        let above = lines[..at].iter().rev().take_while(|line| !line.is_empty() && !line.ends_with('}'));
+        above.clone().any(|line| *line == "#[test]")
+    })
+}
+
+/// How far an entry is proven.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum State {
+    Proven,
+    InPart,
+    Open,
+    NotApplicable,
+}
+
+impl State {
+    const ALL: [Self; 4] = [Self::Proven, Self::InPart, Self::Open, Self::NotApplicable];
+
+    fn word(self) -> &'static str {
+        match self {
+            Self::Proven => "proven",
+            Self::InPart => "in part",
+            Self::Open => "open",
+            Self::NotApplicable => "cannot apply",
+        }
+    }
+}
+
+fn state(entry: &Entry) -> State {
+    let tests = entry.proofs.iter().any(|proof| matches!(proof, Proof::Test { .. }));
+    let open = entry.proofs.iter().any(|proof| matches!(proof, Proof::Open(_)));
+    match (tests, open) {
+        (true, false) => State::Proven,
+        (true, true) => State::InPart,
+        (false, true) => State::Open,
+        (false, false) => State::NotApplicable,
+    }
+}
+
+/// How many entries are in each state.
+fn summary(entries: &[Entry]) -> String {
+    let count = |wanted| entries.iter().filter(|entry| state(entry) == wanted).count();
+    let words = State::ALL.map(|state| format!("{} {}", count(state), state.word()));
+    format!("{} rules: {}", entries.len(), words.join(", "))
+}
+
+/// The table for people.
+fn table(entries: &[Entry]) -> String {
+    let mut text = format!(
+        "# Traceability\n\nWhat proves each rule. Written by `cargo xtask trace` from `traceability.toml`; do not edit it here.\n\n\
+         {}. \"In part\" and \"open\" say what proof is missing.\n",
+        summary(entries),
+    );
+    for section in Section::ALL {
+        let _ =
+            write!(text, "\n## {}\n\n| id | rule | state | proof |\n|---|---|---|---|\n", section.title());
+        for entry in entries.iter().filter(|entry| entry.section == section) {
+            let proofs: Vec<String> = entry.proofs.iter().map(cell).collect();
+            let (rule, state) = (escaped(&entry.rule), state(entry).word());
+            let _ = writeln!(text, "| {} | {rule} | {state} | {} |", entry.id, proofs.join("<br>"));
+        }
+    }
+    text
+}
+
+/// A proof as it stands in the table: a link to the file of a test.
+fn cell(proof: &Proof) -> String {
+    match proof {
+        Proof::Test { file, function } => {
+            let path = Path::new(file);
+            // The name of a file says little where it is one of a folder of rooms.
+            let name = path.strip_prefix("tests").unwrap_or(path).display();
+            let function = function.as_ref().map(|name| format!("::{name}")).unwrap_or_default();
+            format!("[`{name}{function}`](../{file})")
+        }
+        Proof::NotApplicable(why) => escaped(why),
+        Proof::Open(what) => format!("*open:* {}", escaped(what)),
+    }
+}
+
+fn escaped(text: &str) -> String {
+    text.replace('|', "\\|")
+}
+
+fn read(file: &str) -> Result<String, Failure> {
+    fs::read_to_string(workspace::root().join(file)).map_err(|error| Failure::new(format!("{file}: {error}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_table_is_that_of_the_ledger() {
+        check_table().expect("the committed table");
+    }
+
+    #[test]
+    fn ids_are_there_once() {
+        let entries = |text: &str| ledger::parse(text).expect("a ledger");
+        let whole: String = (1..=180).fold("[requirements]\n".into(), |text, number| {
+            format!("{text}R{number} = [\"a rule\", \"open: a test\"]\n")
+        });
+        let faults = faults_of_ids(&entries(&whole));
+        assert_eq!((faults.len(), faults[0].as_str()), (189, "B1: missing"));
+        let faults = faults_of_ids(&entries(&format!("{whole}R7 = [\"again\", \"open: a test\"]\n")));
+        assert_eq!(faults[0], "R7: unknown in this section, or there twice");
+        assert_eq!(faults_of_ids(&entries(&format!("{whole}R181 = [\"x\", \"n/a: y\"]"))).len(), 190);
+    }
+
+    #[test]
+    fn tests_are_found_by_name() {
+        assert!(exists("xtask/src/trace.rs", Some("tests_are_found_by_name")).is_ok());
+        assert!(exists("xtask/src/trace.rs", Some("exists")).is_err(), "no test");
+        assert!(exists("xtask/src/trace.rs", None).is_err(), "no message");
+        assert!(exists("xtask/src/no_such_file.rs", Some("tests_are_found_by_name")).is_err());
+        assert!(exists("tests/ui/missing/owner.rs", None).is_ok());
+        assert!(exists("tests/python/test_numpy.py", Some("test_there_and_back")).is_ok());
+        assert!(exists("tests/python/test_numpy.py", Some("there_and_back")).is_err());
+    }
+}
