@@ -35,6 +35,9 @@ pub(crate) fn with_stack<R>(work: impl FnOnce(&mut Vec<Handle>) -> R) -> R {
     STACK.with_borrow_mut(work)
 }
 
+/// Set in the handle of a context that was destroyed before it was pushed.
+pub(crate) const PUSHED_DEAD: Handle = 1;
+
 /// The handle of the current context, which may have been destroyed; zero if there is none.
 pub(crate) fn current_handle() -> Handle {
     with_stack(|stack| stack.last().copied().unwrap_or(0))
@@ -86,7 +89,8 @@ impl Sim {
             stream.capture = None;
             stream.dead |= !stream.implicit;
         }
-        self.events.retain(|_, event| event.context != context);
+        let State { events, lost_events, .. } = &mut **self;
+        lost_events.extend(events.extract_if(.., |_, event| event.context == context).map(|(lost, _)| lost));
         self.modules.retain(|_, module| module.context != context);
         let modules: Vec<_> = self.modules.keys().copied().collect();
         self.functions.retain(|_, function| modules.contains(&function.module));

@@ -38,6 +38,8 @@ pub(crate) struct State {
     /// The default streams of threads, by context.
     pub(crate) per_thread: HashMap<(Handle, ThreadId), Handle>,
     pub(crate) events: BTreeMap<Handle, Event>,
+    /// The events that went with their contexts.
+    pub(crate) lost_events: HashSet<Handle>,
     pub(crate) modules: BTreeMap<Handle, Module>,
     pub(crate) functions: BTreeMap<Handle, Function>,
     pub(crate) kernels: BTreeMap<String, Kernel>,
@@ -77,6 +79,7 @@ impl State {
             streams: BTreeMap::new(),
             per_thread: HashMap::new(),
             events: BTreeMap::new(),
+            lost_events: HashSet::new(),
             modules: BTreeMap::new(),
             functions: BTreeMap::new(),
             kernels: BTreeMap::new(),

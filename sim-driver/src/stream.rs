@@ -62,7 +62,7 @@ pub(crate) struct Event {
 }
 
 /// Ends the process as the real driver does when it follows a handle that leads nowhere.
-fn die(function: &str, raw: Handle, what: &str) -> ! {
+pub(crate) fn die(function: &str, raw: Handle, what: &str) -> ! {
     eprintln!("simulated CUDA driver: {function}({raw:#x}): {what}; the real driver crashes here");
     std::process::abort()
 }
@@ -107,8 +107,12 @@ impl State {
         }
     }
 
-    /// An event by its handle. The real driver promises nothing for others; here it is an error of the program.
+    /// An event by its handle. One that went with its context is known to be gone; for others the real driver promises
+    /// nothing, and here it is an error of the program.
     pub(crate) fn event(&mut self, handle: Handle, function: &str) -> Answer<&mut Event> {
+        if self.lost_events.contains(&handle) {
+            return Err(Status::CONTEXT_IS_DESTROYED);
+        }
         if !self.events.contains_key(&handle) {
             self.error(format!("{function}: {handle:#x} is no event, or one that was destroyed"));
         }

@@ -2,10 +2,11 @@
 
 #![allow(unsafe_code, reason = "the names are exported")]
 
-use crate::context::{current_handle, with_stack};
+use crate::context::{PUSHED_DEAD, current_handle, with_stack};
 use crate::entry::{Code, Out, call};
 use crate::state::{Handle, Sim};
 use crate::status::{Answer, Status};
+use crate::stream::die;
 
 /// The version of the interface that a context has.
 const API_VERSION: u32 = 3020;
@@ -50,11 +51,15 @@ extern "C" fn cuCtxDestroy_v2(context: Handle) -> Code {
     })
 }
 
+/// A context that was destroyed is pushed as if nothing were the matter.
 #[unsafe(no_mangle)]
 extern "C" fn cuCtxPushCurrent_v2(context: Handle) -> Code {
     call("cuCtxPushCurrent_v2", |sim| {
-        sim.context(context)?;
-        with_stack(|stack| stack.push(context));
+        let pushed = match sim.context(context) {
+            Err(Status::CONTEXT_IS_DESTROYED) => context | PUSHED_DEAD,
+            known => known.map(|_| context)?,
+        };
+        with_stack(|stack| stack.push(pushed));
         Ok(())
     })
 }
@@ -63,6 +68,9 @@ extern "C" fn cuCtxPushCurrent_v2(context: Handle) -> Code {
 extern "C" fn cuCtxPopCurrent_v2(out: Out<Handle>) -> Code {
     call("cuCtxPopCurrent_v2", |_| {
         let context = with_stack(Vec::pop).ok_or(Status::INVALID_CONTEXT)?;
+        if context & PUSHED_DEAD != 0 {
+            die("cuCtxPopCurrent_v2", context, "the context was destroyed before it was pushed");
+        }
         out.set_if_wanted(context);
         Ok(())
     })
