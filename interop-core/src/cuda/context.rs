@@ -94,12 +94,20 @@ impl Context {
         Ok(ordinal)
     }
 
-    /// Makes the context current as long as the guard lives; nothing is called when it is already.
+    /// Whether the context was not destroyed: to be asked before one is entered that nobody promises to keep. The driver
+    /// pushes a destroyed context as if nothing were the matter, and the process dies when it is popped.
+    pub(super) fn is_alive(self, driver: &Driver) -> bool {
+        let mut version = 0;
+        // SAFETY: a context from the driver, for which the call fails if it was destroyed; a place for a number.
+        unsafe { driver.context_version(self.0.get(), &raw mut version) }.is_ok()
+    }
+
+    /// Makes the context, which is alive, current as long as the guard lives; nothing is called when it is already.
     pub(super) fn enter(self, driver: &Driver) -> Outcome<Entered<'_>> {
         if Self::current(driver)? == Some(self) {
             return Ok(Entered { pushed_on: None });
         }
-        // SAFETY: a context from the driver; for one that was destroyed the call fails.
+        // SAFETY: a context from the driver, alive as the caller knows.
         unsafe { driver.context_push(self.0.get()) }?;
         Ok(Entered { pushed_on: Some(driver) })
     }
@@ -124,7 +132,8 @@ impl Drop for Entered<'_> {
 /// nothing do not spoil a capture that goes on elsewhere.
 pub(super) struct Relaxed<'d> {
     driver: &'d Driver,
-    before: i32,
+    /// `None` where the mode could not be set.
+    before: Option<i32>,
 }
 
 const RELAXED: i32 = 2;
@@ -132,15 +141,17 @@ const RELAXED: i32 = 2;
 impl<'d> Relaxed<'d> {
     pub(super) fn new(driver: &'d Driver) -> Self {
         let mut mode = RELAXED;
-        // SAFETY: a place with a mode. It cannot fail with a mode that exists.
-        let _ = unsafe { driver.exchange_capture_mode(&raw mut mode) };
-        Self { driver, before: mode }
+        // SAFETY: a place with a mode.
+        let exchanged = unsafe { driver.exchange_capture_mode(&raw mut mode) };
+        Self { driver, before: exchanged.is_ok().then_some(mode) }
     }
 }
 
 impl Drop for Relaxed<'_> {
     fn drop(&mut self) {
-        // SAFETY: the place holds the mode that the driver answered.
-        let _ = unsafe { self.driver.exchange_capture_mode(&raw mut self.before) };
+        if let Some(before) = &mut self.before {
+            // SAFETY: the place holds the mode that the driver answered.
+            let _ = unsafe { self.driver.exchange_capture_mode(before) };
+        }
     }
 }

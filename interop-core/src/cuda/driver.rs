@@ -36,6 +36,7 @@ pub(super) type Outcome<T = ()> = core::result::Result<T, Failure>;
 /// `CUresult` values that decide something here.
 pub(super) mod code {
     pub(crate) const INVALID_VALUE: i32 = 1;
+    pub(crate) const OUT_OF_MEMORY: i32 = 2;
     pub(crate) const INVALID_HANDLE: i32 = 400;
     pub(crate) const NOT_FOUND: i32 = 500;
     pub(crate) const NOT_READY: i32 = 600;
@@ -101,6 +102,8 @@ table! {
     context_pop = cuCtxPopCurrent_v2(context: *mut RawContext);
     /// The device of the current context.
     context_device = cuCtxGetDevice(device: *mut c_int);
+    /// The version of the interface that a context was made for. It answers an error for one that was destroyed.
+    context_version = cuCtxGetApiVersion(context: RawContext, version: *mut c_uint);
     /// Waits for all work of the current context.
     context_synchronize = cuCtxSynchronize();
     /// Records an event after all work of a context, whatever the stream (12.5 and later).
@@ -116,6 +119,10 @@ table! {
     );
     /// Makes later work of a stream wait for an event.
     stream_wait = cuStreamWaitEvent(stream: RawStream, event: RawEvent, flags: c_uint);
+    /// A stream of the current context.
+    stream_create = cuStreamCreate(stream: *mut RawStream, flags: c_uint);
+    /// Gives a stream back; its work goes on.
+    stream_destroy = cuStreamDestroy_v2(stream: RawStream);
     /// Waits on the host for all work of a stream.
     stream_synchronize = cuStreamSynchronize(stream: RawStream);
     /// An event of the current context.

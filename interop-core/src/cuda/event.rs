@@ -12,13 +12,32 @@ const DISABLE_TIMING: u32 = 2;
 /// The events that nobody uses, by context.
 static POOL: Mutex<Vec<(Context, Vec<RawEvent>)>> = Mutex::new(Vec::new());
 
+/// The event that a thread used last: nearly always the one that it needs next.
+struct Last(Cell<Option<(Context, RawEvent)>>);
+
 thread_local! {
-    /// The event that this thread used last: nearly always the one that it needs next.
-    static LAST: Cell<Option<(Context, RawEvent)>> = const { Cell::new(None) };
+    static LAST: Last = const { Last(Cell::new(None)) };
 }
 
 fn last() -> Option<(Context, RawEvent)> {
-    LAST.try_with(Cell::get).ok().flatten()
+    LAST.try_with(|last| last.0.get()).ok().flatten()
+}
+
+impl Drop for Last {
+    fn drop(&mut self) {
+        // Programs start threads for ever, each of which would take an event with it.
+        if let Some((context, raw)) = self.0.take() {
+            into_pool(context, raw);
+        }
+    }
+}
+
+fn into_pool(context: Context, raw: RawEvent) {
+    let mut pool = POOL.lock().unwrap_or_else(PoisonError::into_inner);
+    match pool.iter_mut().find(|(of, _)| *of == context) {
+        Some((_, free)) => free.push(raw),
+        None => pool.push((context, vec![raw])),
+    }
 }
 
 /// An event without timing, back in the pool when it is dropped.
@@ -82,7 +101,7 @@ impl<'d> Event<'d> {
 
     fn take(driver: &'d Driver, context: Context) -> Outcome<Self> {
         if let Some((_, raw)) = last().filter(|(of, _)| *of == context) {
-            let _ = LAST.try_with(|last| last.set(None));
+            let _ = LAST.try_with(|last| last.0.set(None));
             return Ok(Self { driver, context, raw });
         }
         let mut pool = POOL.lock().unwrap_or_else(PoisonError::into_inner);
@@ -135,14 +154,10 @@ impl<'d> Event<'d> {
 impl Drop for Event<'_> {
     fn drop(&mut self) {
         // Where the thread is at its end there is no such place any more.
-        let before = LAST.try_with(|last| last.replace(Some((self.context, self.raw))));
+        let before = LAST.try_with(|last| last.0.replace(Some((self.context, self.raw))));
         let spare = before.unwrap_or(Some((self.context, self.raw)));
         if let Some((context, raw)) = spare {
-            let mut pool = POOL.lock().unwrap_or_else(PoisonError::into_inner);
-            match pool.iter_mut().find(|(of, _)| *of == context) {
-                Some((_, free)) => free.push(raw),
-                None => pool.push((context, vec![raw])),
-            }
+            into_pool(context, raw);
         }
     }
 }

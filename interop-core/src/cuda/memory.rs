@@ -5,7 +5,7 @@ use core::ptr::{null_mut, with_exposed_provenance_mut};
 
 use super::context::{Context, Relaxed};
 use super::driver::{Driver, Outcome, RawStream, driver};
-use super::order::{LEGACY, wait};
+use super::order::{LEGACY, capture_of, wait};
 use super::release::{Fence, after_work};
 use crate::counters;
 use crate::descriptor::Writes;
@@ -131,30 +131,32 @@ impl CudaBuffer {
         let _relaxed = Relaxed::new(driver);
         let (mut address, mut host, bytes) = (0, null_mut(), self.bytes);
         let place = &raw mut address;
-        match self.kind {
+        let allocated = match self.kind {
             // SAFETY: a place for an address; a context is current.
-            MemoryKind::Device => unsafe { driver.memory_alloc(place, bytes) }?,
-            // SAFETY: as above; a default stream.
-            MemoryKind::Pool => unsafe { driver.memory_pool_alloc(place, bytes, LEGACY) }?,
+            MemoryKind::Device => unsafe { driver.memory_alloc(place, bytes) },
+            MemoryKind::Pool => {
+                // SAFETY: as above; the stream is live.
+                finished(driver, |stream| unsafe { driver.memory_pool_alloc(place, bytes, stream) })
+            }
             // SAFETY: as above.
-            MemoryKind::Managed => unsafe { driver.memory_managed_alloc(place, bytes, GLOBAL) }?,
+            MemoryKind::Managed => unsafe { driver.memory_managed_alloc(place, bytes, GLOBAL) },
             // SAFETY: as above.
-            MemoryKind::Pinned => unsafe { driver.memory_host_alloc(&raw mut host, bytes, PORTABLE) }?,
-        }
-        // From here on the drop frees it.
+            MemoryKind::Pinned => unsafe { driver.memory_host_alloc(&raw mut host, bytes, PORTABLE) },
+        };
         self.address =
             if self.kind == MemoryKind::Pinned { host.expose_provenance() } else { to_usize(address) };
-        counters::ALLOCATIONS.add();
-        Ok(())
+        // From here on the drop frees it, also if the pool has given memory and failed afterwards.
+        if self.address != 0 {
+            counters::ALLOCATIONS.add();
+        }
+        allocated
     }
 
     fn zero(&self, driver: &Driver) -> Outcome {
         let _entered = self.context.enter(driver)?;
         let _relaxed = Relaxed::new(driver);
         // SAFETY: this many bytes were allocated.
-        unsafe { driver.set(self.address as u64, 0, self.bytes, LEGACY) }?;
-        // SAFETY: a default stream.
-        unsafe { driver.stream_synchronize(LEGACY) }
+        finished(driver, |stream| unsafe { driver.set(self.address as u64, 0, self.bytes, stream) })
     }
 
     /// The address; whoever takes it frees the memory.
@@ -205,8 +207,10 @@ impl Block {
         match self.kind {
             // SAFETY: the block's own memory, freed once.
             MemoryKind::Device | MemoryKind::Managed => unsafe { driver.memory_free(self.address as u64) },
-            // SAFETY: as above; a default stream.
-            MemoryKind::Pool => unsafe { driver.memory_pool_free(self.address as u64, LEGACY) },
+            MemoryKind::Pool => {
+                // SAFETY: as above; the stream is live.
+                on_a_stream(driver, |stream| unsafe { driver.memory_pool_free(self.address as u64, stream) })
+            }
             // SAFETY: as above.
             MemoryKind::Pinned => unsafe {
                 driver.memory_host_free(with_exposed_provenance_mut(self.address))
@@ -262,11 +266,33 @@ pub(super) unsafe fn copy_now(
     }
     let _entered = context.enter(driver)?;
     let _relaxed = Relaxed::new(driver);
-    let stream: RawStream = LEGACY;
-    // SAFETY: as the caller promises; a default stream.
-    unsafe { driver.copy(to as u64, from as u64, bytes, stream) }?;
-    // SAFETY: a default stream.
-    unsafe { driver.stream_synchronize(stream) }
+    // SAFETY: as the caller promises; the stream is live.
+    finished(driver, |stream| unsafe { driver.copy(to as u64, from as u64, bytes, stream) })
+}
+
+/// Queues work on a stream of the current context and waits for it.
+fn finished(driver: &Driver, work: impl FnOnce(RawStream) -> Outcome) -> Outcome {
+    on_a_stream(driver, |stream| {
+        work(stream)?;
+        // SAFETY: the stream is live.
+        unsafe { driver.stream_synchronize(stream) }
+    })
+}
+
+/// Runs `work` with the legacy default stream of the current context. While a stream that joins with it captures a graph,
+/// which it would spoil, with a stream that is there for this work alone.
+fn on_a_stream(driver: &Driver, work: impl FnOnce(RawStream) -> Outcome) -> Outcome {
+    const NON_BLOCKING: u32 = 1;
+    if capture_of(driver, LEGACY).is_ok() {
+        return work(LEGACY);
+    }
+    let mut stream = 0;
+    // SAFETY: a place for a stream.
+    unsafe { driver.stream_create(&raw mut stream, NON_BLOCKING) }?;
+    let done = work(stream);
+    // SAFETY: created above, used no more.
+    let _ = unsafe { driver.stream_destroy(stream) };
+    done
 }
 
 /// A copy in host memory of all bytes that the elements of an array span, after the work that is pending on it.

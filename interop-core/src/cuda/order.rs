@@ -61,14 +61,15 @@ fn edge(
     // Only the default streams depend on what is current.
     let place = if handles == [true, true] { None } else { Some(Place::new(driver, device, context)?) };
     let context = place.as_ref().map(|place| place.context);
-    let record = || Event::of_stream(driver, context, source).map_err(|failure| lost(failure, from));
+    let record = |of| Event::of_stream(driver, of, source).map_err(|failure| lost(failure, from));
     let (event, begun) = if let StreamHandle::Raw(_) = from {
-        let event = record()?;
+        // Whatever the default stream on the other side is one of: the stream has its own context.
+        let event = record(None)?;
         (event, capture(driver, from, source)?)
     } else {
         // Recorded on a default stream while a blocking stream captures, an event would spoil the capture.
         let begun = capture(driver, from, source)?;
-        (record()?, begun)
+        (record(context)?, begun)
     };
     if let StreamHandle::Raw(_) = to {
         context_of(driver, target).map_err(|failure| lost(failure, to))?;

@@ -172,7 +172,11 @@ pub(crate) fn fence_of(facts: &Facts) -> Option<Fence> {
         return None;
     }
     let driver = driver().ok()?;
-    let known = ask(driver, facts.address()).ok()??;
+    let known = match ask(driver, facts.address()) {
+        Ok(known) => known?,
+        // A question that failed says nothing of the memory.
+        Err(_) => return fence_for(facts.device()),
+    };
     // The export outlives whatever handle of the context its maker has.
     Context::keep_primary(driver, known.ordinal);
     known.fence().ok()
@@ -203,13 +207,7 @@ fn compare(facts: &Facts) -> Result<Option<Fence>> {
         return Err(Error::new(ErrorKind::Device, "device", found, allowed));
     }
     known.check_range(&facts.byte_range())?;
-    Ok(Some(match known.device.device_type {
-        // Memory from a pool has no context of its own.
-        DeviceType::CUDA => {
-            Fence::of_device(known.context.map_or_else(|| Context::primary(known.ordinal), Ok)?)
-        }
-        _ => Fence::of_all(known.context),
-    }))
+    known.fence().map(Some)
 }
 
 /// The memory of an array that named no device; `None` for an array without elements.

@@ -217,7 +217,11 @@ fn events_after(driver: &'static Driver, fence: Fence) -> Result<Vec<Event<'stat
     for context in contexts(driver, fence) {
         match event_after(driver, context) {
             Ok(Some(event)) => events.push(event),
-            Err(failure) if failure.is_about_capture() || failure.code == code::NOT_FOUND => {
+            // Nothing is known of the work then, and it may go better at the next look.
+            Err(failure)
+                if failure.is_about_capture()
+                    || matches!(failure.code, code::NOT_FOUND | code::OUT_OF_MEMORY) =>
+            {
                 return Err(Undecided);
             }
             // Done; or the context is gone or broken, and with it the work.
@@ -229,6 +233,9 @@ fn events_after(driver: &'static Driver, fence: Fence) -> Result<Vec<Event<'stat
 
 /// An event after all work of a context, unless that is done.
 fn event_after(driver: &'static Driver, context: Context) -> Outcome<Option<Event<'static>>> {
+    if !context.is_alive(driver) {
+        return Ok(None);
+    }
     {
         let _entered = context.enter(driver)?;
         capture_of(driver, LEGACY)?;
@@ -358,7 +365,7 @@ fn synchronized(driver: &Driver, fence: Fence) -> Option<Vec<Event<'static>>> {
     if is_held() {
         return None;
     }
-    for context in contexts(driver, fence) {
+    for context in contexts(driver, fence).filter(|context| context.is_alive(driver)) {
         let Ok(_entered) = context.enter(driver) else { continue };
         if capture_of(driver, LEGACY).is_err_and(Failure::is_about_capture) {
             return None;
