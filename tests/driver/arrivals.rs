@@ -1,0 +1,31 @@
+//! Arrays that arrive from a producer that counts its releases.
+
+use interop_core::cuda::drain_releases;
+use interop_core::dlpack::{ManagedTensor, Versioned};
+use interop_core::{Device, Import};
+
+use crate::gpu::Bytes;
+use crate::support::foreign::{Claims, Ledger};
+use crate::support::signed;
+
+/// All of `data` as a tensor of `int16` on `device`, which may be a lie.
+pub(crate) fn tell(data: &Bytes, device: Device) -> (Ledger, ManagedTensor<Versioned>) {
+    claim(data.at(), data.count / 2, device).send()
+}
+
+/// As many elements at an address.
+pub(crate) fn claim(address: usize, count: usize, device: Device) -> Claims {
+    Claims { device, ..Claims::at(address, &[signed(count)]) }
+}
+
+/// The same, imported.
+#[track_caller]
+pub(crate) fn arrive(data: &Bytes, device: Device) -> (Ledger, Import) {
+    let (ledger, tensor) = tell(data, device);
+    (ledger, Import::from_dlpack(tensor).expect("the claims are true"))
+}
+
+/// Looks often enough for the driver to say that idle streams are idle, and ends no spin. How many releases still wait.
+pub(crate) fn drained() -> usize {
+    (0..8).map(|_| drain_releases()).min().unwrap_or(0)
+}

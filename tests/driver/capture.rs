@@ -1,0 +1,260 @@
+//! R151 to R153: while a graph is captured nothing is called that would spoil the capture.
+
+use interop_core::cuda::{
+    CudaBuffer, HoldReleases, MemoryKind, drain_releases, finish_releases, order, pending_releases, wait,
+};
+use interop_core::{CudaArray, DType, Device, ErrorKind, Import, StreamHandle};
+use interop_sim_client::Live;
+
+use crate::arrivals::{arrive, drained, tell};
+use crate::gpu::{Place, Stream, current};
+use crate::support::arrays::Array;
+use crate::support::assert_told;
+use crate::turn::turn;
+
+const GPU: Device = Device::cuda(0);
+
+/// What a stream may be on the other side of a stream that captures.
+fn others(place: Place) -> [StreamHandle; 4] {
+    [
+        StreamHandle::LegacyDefault,
+        StreamHandle::PerThreadDefault,
+        place.blocking().handle(),
+        place.non_blocking().handle(),
+    ]
+}
+
+/// Both sorts of stream, each in every mode of capture.
+fn captured(place: Place) -> Vec<Stream> {
+    let both = (0..3).flat_map(|mode| [(mode, place.blocking()), (mode, place.non_blocking())]);
+    both.map(|(mode, stream)| {
+        stream.begin_in(mode);
+        // One at a time: the next begins when this one has ended.
+        assert!(stream.end());
+        stream
+    })
+    .collect()
+}
+
+#[test]
+fn an_edge_out_of_a_capture_or_into_one_is_refused_and_the_capture_stays_good() {
+    let turn = turn();
+    let place = Place::primary(0);
+    for (mode, stream) in captured(place).into_iter().enumerate().map(|(at, stream)| (at / 2, stream)) {
+        for other in others(place) {
+            for into in [false, true] {
+                stream.begin_in(u32::try_from(mode).unwrap());
+                let (from, to) = if into { (other, stream.handle()) } else { (stream.handle(), other) };
+                let error = order(from, to, GPU).unwrap_err();
+                let said = "or no ordering (-1), while a graph is captured";
+                assert_told(&error, (ErrorKind::Capture, "stream", "capture", said));
+                assert_eq!((turn.calls("cuStreamWaitEvent"), current()), (0, None), "{from} to {to}");
+                assert!(stream.end(), "mode {mode}: {from} to {to} spoils the capture");
+            }
+        }
+    }
+}
+
+#[test]
+fn within_one_capture_an_edge_is_made() {
+    let turn = turn();
+    let place = Place::primary(0);
+    let (origin, branch) = (place.non_blocking(), place.non_blocking());
+    origin.begin();
+    origin.fork(branch);
+    turn.reset_calls();
+    order(branch.handle(), origin.handle(), GPU).unwrap();
+    assert_eq!(turn.calls_of(["cuEventRecord", "cuStreamWaitEvent"]), [1, 1]);
+    assert!(origin.end(), "the branch has come back by the edge");
+}
+
+#[test]
+fn without_the_edge_the_branch_does_not_come_back() {
+    let _turn = turn();
+    let place = Place::primary(0);
+    let (origin, branch, data) = (place.non_blocking(), place.non_blocking(), place.bytes(0, 8));
+    origin.begin();
+    origin.fork(branch);
+    branch.fill(&data, 1);
+    order(StreamHandle::NothingPending, origin.handle(), GPU).unwrap();
+    assert!(!origin.end());
+}
+
+#[test]
+fn two_captures_are_not_merged() {
+    let turn = turn();
+    let place = Place::primary(0);
+    let streams = [place.non_blocking(), place.non_blocking()];
+    for stream in streams {
+        stream.begin();
+    }
+    let error = order(streams[0].handle(), streams[1].handle(), GPU).unwrap_err();
+    assert_told(&error, (ErrorKind::Capture, "stream", "not part of the capture", "the same stream"));
+    assert_eq!(turn.calls("cuStreamWaitEvent"), 0);
+    assert_eq!(streams.map(Stream::end), [true; 2]);
+}
+
+#[test]
+fn the_same_stream_and_no_ordering_are_fine() {
+    let turn = turn();
+    let place = Place::primary(0);
+    for stream in [place.blocking(), place.non_blocking()] {
+        stream.begin();
+        let this = stream.handle();
+        let nothing = StreamHandle::NothingPending;
+        let pairs = [(this, this), (nothing, this), (this, nothing)];
+        let ((), calls) =
+            turn.count(|| pairs.map(|(from, to)| order(from, to, GPU).unwrap()).into_iter().collect());
+        assert_eq!(calls, 0);
+        assert!(stream.end());
+    }
+}
+
+#[test]
+fn streams_beside_a_capture_are_ordered() {
+    let _turn = turn();
+    let place = Place::primary(0);
+    let (captures, producer, consumer) = (place.blocking(), place.non_blocking(), place.non_blocking());
+    let data = place.bytes(1, 8);
+    captures.begin();
+    producer.fill(&data, 7);
+    order(producer.handle(), consumer.handle(), GPU).unwrap();
+    assert!(captures.end());
+    assert_eq!(consumer.reads(&data), 7);
+}
+
+#[test]
+fn the_legacy_stream_is_not_touched_while_a_stream_that_joins_with_it_captures() {
+    let turn = turn();
+    let place = Place::primary(0);
+    let (captures, other) = (place.blocking(), place.non_blocking());
+    captures.begin();
+    let legacy = StreamHandle::LegacyDefault;
+    for (from, to) in [(legacy, other.handle()), (other.handle(), legacy)] {
+        let error = order(from, to, GPU).unwrap_err();
+        assert_told(&error, (ErrorKind::Capture, "stream", "joins with it captures", "the same stream"));
+    }
+    let error = wait(legacy, GPU).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Capture, "{error}");
+    turn.assert_no_host_wait();
+    assert!(captures.end());
+}
+
+#[test]
+fn the_host_waits_for_no_stream_that_captures_and_for_all_others() {
+    let turn = turn();
+    let place = Place::primary(0);
+    let (captures, other, data) = (place.non_blocking(), place.non_blocking(), place.pinned(1, 8));
+    captures.begin();
+    turn.reset_calls();
+    let error = wait(captures.handle(), Device::CUDA_HOST).unwrap_err();
+    assert_told(&error, (ErrorKind::Capture, "stream", "a wait of the host", "the same stream"));
+    turn.assert_no_host_wait();
+    other.fill(&data, 7);
+    wait(other.handle(), Device::CUDA_HOST).unwrap();
+    assert_eq!(data.value(), 7);
+    assert!(captures.end());
+}
+
+#[test]
+fn a_release_beside_a_blocking_capture_is_parked_until_the_capture_is_over() {
+    let turn = turn();
+    let place = Place::primary(0);
+    let (data, captures) = (place.bytes(0, 64), place.blocking());
+    let (ledger, import) = arrive(&data, GPU);
+    captures.begin();
+    drop(import);
+    assert_eq!((ledger.released(), pending_releases(), turn.calls("cuCtxRecordEvent")), (0, 1, 0));
+    assert_eq!((drain_releases(), finish_releases()), (1, 1), "it cannot be decided");
+    assert!(captures.end(), "the release spoils the capture");
+    assert_eq!((drained(), ledger.released()), (0, 1));
+}
+
+/// The documented limit: the capture is spoiled, loudly, and not passed over in silence.
+#[test]
+fn a_release_beside_a_non_blocking_capture_spoils_it() {
+    let _turn = turn();
+    let place = Place::primary(0);
+    let (data, captures) = (place.bytes(0, 64), place.non_blocking());
+    let (ledger, import) = arrive(&data, GPU);
+    captures.begin();
+    drop(import);
+    assert_eq!((ledger.released(), pending_releases()), (0, 1));
+    assert!(!captures.end());
+    assert_eq!((drained(), ledger.released()), (0, 1));
+}
+
+#[test]
+fn held_releases_leave_every_capture_alone() {
+    let turn = turn();
+    let place = Place::primary(0);
+    let (data, captures) = (place.bytes(0, 64), place.non_blocking());
+    let (ledger, import) = arrive(&data, GPU);
+    let (held, also) = (HoldReleases::new(), HoldReleases::new());
+    captures.begin();
+    let ((), calls) = turn.count(|| drop(import));
+    assert_eq!((calls, pending_releases()), (0, 1));
+    assert_eq!((drain_releases(), finish_releases()), (1, 1));
+    assert!(captures.end());
+    drop(held);
+    assert_eq!((drain_releases(), ledger.released()), (1, 0), "one still holds");
+    drop(also);
+    assert_eq!((drained(), ledger.released()), (0, 1));
+}
+
+#[test]
+fn what_is_imported_for_a_stream_that_captures_is_released_at_once() {
+    let turn = turn();
+    let place = Place::primary(0);
+    let (data, captures) = (place.bytes(0, 64), place.non_blocking());
+    captures.begin();
+    let (ledger, import) = arrive(&data, GPU);
+    let import = import.on_stream(captures.handle());
+    let ((), calls) = turn.count(|| drop(import));
+    assert_eq!((ledger.released(), pending_releases(), calls), (1, 0, 0));
+    assert!(captures.end());
+}
+
+#[test]
+fn imports_and_exports_on_a_stream_that_captures_leave_it_good() {
+    let turn = turn();
+    let place = Place::primary(0);
+    let (data, captures) = (place.bytes(0, 64), place.non_blocking());
+    captures.begin();
+    turn.reset_calls();
+    let (ledger, tensor) = tell(&data, GPU);
+    let import = Import::from_dlpack(tensor).unwrap().on_stream(captures.handle());
+    let array = <Array<interop_core::LeaseMut<i16>> as interop_core::FromArray>::from_import(import).unwrap();
+    captures.fill(&data, 9);
+    let tensor = array.into_dlpack_for::<interop_core::dlpack::Versioned>(captures.handle()).unwrap();
+    turn.assert_no_host_wait();
+    assert!(captures.end());
+    drop(tensor);
+    assert_eq!(drained(), 0);
+    assert_eq!(ledger.released(), 1);
+}
+
+/// Memory is set up, copied and freed without the legacy stream then, which would spoil the capture.
+#[test]
+fn buffers_are_made_read_and_freed_while_streams_capture() {
+    let turn = turn();
+    let place = Place::primary(0);
+    let kinds = [MemoryKind::Device, MemoryKind::Pool, MemoryKind::Pinned, MemoryKind::Managed];
+    for (kind, captures) in kinds.iter().flat_map(|kind| captured(place).into_iter().map(move |s| (*kind, s)))
+    {
+        let before = turn.live(Live::Streams);
+        let outlived = CudaBuffer::zeroed(kind, 0, DType::F32, 4).unwrap();
+        // Pool memory is released as imports are, which non-blocking captures do not bear.
+        let held = HoldReleases::new();
+        captures.begin();
+        let zeroed = Array::new(CudaBuffer::zeroed(kind, 0, DType::U8, 3).unwrap(), &[3]);
+        let copied = Array::new(CudaBuffer::from_slice(kind, 0, &[1_u8, 2, 3]).unwrap(), &[3]);
+        assert_eq!(zeroed.to_vec::<u8>().unwrap(), [0; 3]);
+        assert_eq!(copied.to_vec::<u8>().unwrap(), [1, 2, 3], "{kind:?} beside {captures:?}");
+        drop((zeroed, copied, outlived));
+        assert!(captures.end(), "{kind:?}: the capture is spoiled");
+        assert_eq!(turn.live(Live::Streams), before, "{kind:?}");
+        drop(held);
+        assert_eq!(finish_releases(), 0);
+    }
+}

@@ -1,0 +1,148 @@
+//! What was destroyed: streams, contexts, and the events and memory that went with them.
+
+use interop_core::cuda::{drain_releases, order, pending_releases, wait};
+use interop_core::{Device, ErrorKind, StreamHandle};
+use interop_sim_client::Live;
+
+use crate::arrivals::{arrive, drained};
+use crate::gpu::{Bytes, Place, current};
+use crate::support::assert_told;
+use crate::support::owners::elsewhere;
+use crate::turn::turn;
+
+const GPU: Device = Device::cuda(0);
+
+#[test]
+fn a_destroyed_stream_is_an_error_on_either_side() {
+    let turn = turn();
+    let place = Place::primary(0);
+    for dead in [place.blocking(), place.non_blocking()] {
+        dead.destroy();
+        let others =
+            [StreamHandle::LegacyDefault, StreamHandle::PerThreadDefault, place.non_blocking().handle()];
+        for other in others {
+            for (from, to) in [(dead.handle(), other), (other, dead.handle())] {
+                let error = order(from, to, GPU).unwrap_err();
+                assert_eq!(error.kind(), ErrorKind::Driver, "{from} to {to}: {error}");
+                assert!(error.found().contains("CUDA_ERROR_CONTEXT_IS_DESTROYED (709)"), "{error}");
+                assert!(error.allowed().contains(&format!("not the {}", dead.handle())), "{error}");
+                assert_eq!((current(), turn.calls("cuStreamWaitEvent")), (None, 0));
+            }
+        }
+        let error = wait(dead.handle(), Device::CUDA_HOST).unwrap_err();
+        let live = "a live stream of this process";
+        assert_told(&error, (ErrorKind::Driver, "cuStreamGetCtx", "(709)", live));
+    }
+}
+
+#[test]
+fn after_an_error_edges_are_made_as_before() {
+    let turn = turn();
+    let place = Place::primary(0);
+    let (dead, one, two) = (place.non_blocking(), place.non_blocking(), place.non_blocking());
+    dead.destroy();
+    for _ in 0..3 {
+        order(dead.handle(), one.handle(), GPU).unwrap_err();
+        order(one.handle(), dead.handle(), GPU).unwrap_err();
+    }
+    order(one.handle(), two.handle(), GPU).unwrap();
+    let events = turn.live(Live::Events);
+    for _ in 0..10 {
+        order(dead.handle(), one.handle(), GPU).unwrap_err();
+        order(one.handle(), two.handle(), GPU).unwrap();
+    }
+    assert_eq!(turn.live(Live::Events), events, "an error costs no event");
+}
+
+#[test]
+fn the_streams_of_a_destroyed_context_are_errors_and_its_events_are_forgotten() {
+    let _turn = turn();
+    for _ in 0..3 {
+        let (own, primary) = (Place::foreign(0), Place::primary(0));
+        let (inside, other, outside) = (own.non_blocking(), own.non_blocking(), primary.non_blocking());
+        // The event that this thread used last is one of the context that goes.
+        order(inside.handle(), other.handle(), GPU).unwrap();
+        own.destroy();
+        order(inside.handle(), outside.handle(), GPU).unwrap_err();
+        order(outside.handle(), inside.handle(), GPU).unwrap_err();
+        let data = primary.bytes(1, 8);
+        let producer = primary.non_blocking();
+        producer.fill(&data, 7);
+        order(producer.handle(), outside.handle(), GPU).unwrap();
+        assert_eq!(outside.reads(&data), 7);
+    }
+}
+
+/// The real driver pushes a destroyed context, and the process dies when it is popped.
+#[test]
+fn a_context_that_goes_before_the_release_takes_no_one_with_it() {
+    let turn = turn();
+    let own = Place::foreign(0);
+    let (ledger, import) = arrive(&memory_of(own), GPU);
+    own.destroy();
+    turn.reset_calls();
+    drop(import);
+    assert_eq!((ledger.released(), pending_releases(), current()), (1, 0, None));
+    assert_eq!(turn.calls("cuCtxPushCurrent_v2"), 0);
+}
+
+#[test]
+fn a_context_that_goes_while_a_release_waits_for_it_releases_once() {
+    let turn = turn();
+    let own = Place::foreign(0);
+    let (ledger, import) = arrive(&memory_of(own), GPU);
+    own.non_blocking().spin();
+    drop(import);
+    assert_eq!((ledger.released(), pending_releases()), (0, 1));
+    own.destroy();
+    assert_eq!((drain_releases(), ledger.released()), (0, 1));
+    assert_eq!(turn.live(Live::Operations), 0);
+}
+
+#[test]
+fn a_context_that_goes_while_a_release_is_undecided_releases_once() {
+    let _turn = turn();
+    let own = Place::foreign(0);
+    let (ledger, import) = arrive(&memory_of(own), GPU);
+    let stream = own.blocking();
+    stream.begin();
+    drop(import);
+    assert_eq!((drained(), ledger.released()), (1, 0));
+    own.with(|| assert!(stream.end()));
+    own.destroy();
+    assert_eq!((drained(), ledger.released()), (0, 1));
+}
+
+/// Memory that goes with its context, so that nobody frees it.
+fn memory_of(place: Place) -> Bytes {
+    let bytes = place.bytes(0, 64);
+    Bytes::lost_with_its_context(bytes)
+}
+
+#[test]
+fn threads_that_end_leave_no_event_behind() {
+    let turn = turn();
+    let place = Place::primary(0);
+    let (from, to) = (place.non_blocking().handle(), place.non_blocking().handle());
+    let edge = move || order(from, to, GPU).unwrap();
+    elsewhere(edge);
+    let before = turn.live(Live::Events);
+    for _ in 0..50 {
+        elsewhere(edge);
+    }
+    assert_eq!(turn.live(Live::Events), before);
+}
+
+#[test]
+fn a_thread_that_ends_with_an_import_of_its_own_releases_it() {
+    use std::cell::RefCell;
+    thread_local! {
+        static KEPT: RefCell<Option<interop_core::Import>> = const { RefCell::new(None) };
+    }
+    let _turn = turn();
+    let place = Place::primary(0);
+    let data = place.bytes(0, 64);
+    let (ledger, import) = arrive(&data, GPU);
+    elsewhere(move || KEPT.set(Some(import)));
+    assert_eq!((drained(), ledger.released()), (0, 1));
+}

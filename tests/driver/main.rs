@@ -1,0 +1,17 @@
+//! The driver room: contexts, events, order, waits, pointer facts, memory and releases, on the simulated driver.
+//!
+//! `cargo xtask sim` builds the driver; the tests load it by its place. They take turns, because a process has one
+//! driver (`turn`), and at the end of each nothing may be left. Names such as R150 and bug 72 are those of the project's
+//! reference pages.
+
+mod arrivals;
+mod capture;
+mod claims;
+mod facts;
+mod gpu;
+mod lost;
+mod order;
+#[path = "../support/mod.rs"]
+#[allow(dead_code, reason = "each test program uses its part")]
+mod support;
+mod turn;

@@ -1,0 +1,99 @@
+//! One driver for all tests of a process: each takes its turn, and leaves it as it was.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use interop_core::cuda::{
+    ReleasePolicy, UnstatedStream, finish_releases, pending_releases, set_release_policy, set_unstated_stream,
+};
+use interop_core::live_exports;
+use interop_sim_client::{Live, Policy, Sim, sim};
+
+use crate::gpu::{Place, current, end_captures, set_current, thread_mode};
+
+static TURN: Mutex<()> = Mutex::new(());
+
+/// The driver for one test. At its end nothing may be left: no allocation, no work, no parked release, no export, no
+/// context that is still current, no error of the program that the test has not asked for.
+#[derive(Debug)]
+pub(crate) struct Turn {
+    _guard: MutexGuard<'static, ()>,
+    before: [u64; 4],
+}
+
+/// What may not grow from test to test: live streams are taken as they are, because handles are not given back by tests.
+const KEPT: [Live; 4] = [Live::Allocations, Live::Contexts, Live::Captures, Live::Graphs];
+
+/// Waits for this test's turn. The primary contexts of both devices are in use, as they are in any program that has
+/// libraries for CUDA in it, and none is current.
+pub(crate) fn turn() -> Turn {
+    let guard = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    let sim = sim();
+    // The core starts the driver, as it does in a program that has only the core.
+    assert!(interop_core::cuda::is_available(), "the simulated driver starts");
+    for ordinal in [1, 0] {
+        let place = Place::primary(ordinal);
+        // Each pool has an event, so that what is counted does not depend on which test comes first.
+        place.with(|| warm(place, ordinal));
+    }
+    sim.run_all();
+    sim.set_policy(Policy::Late);
+    sim.set_seed(1);
+    sim.reset_calls();
+    Turn { _guard: guard, before: KEPT.map(|what| sim.live(what)) }
+}
+
+fn warm(place: Place, ordinal: i32) {
+    let stream = place.non_blocking();
+    let device = interop_core::Device::cuda(ordinal);
+    interop_core::cuda::order(stream.handle(), interop_core::StreamHandle::LegacyDefault, device)
+        .expect("an edge");
+    stream.destroy();
+}
+
+impl std::ops::Deref for Turn {
+    type Target = Sim;
+
+    fn deref(&self) -> &Sim {
+        sim()
+    }
+}
+
+impl Turn {
+    /// How often `work` calls the driver, and its result.
+    pub(crate) fn count<R>(&self, work: impl FnOnce() -> R) -> (R, u64) {
+        self.reset_calls();
+        let result = work();
+        (result, self.all_calls())
+    }
+
+    /// How often the functions were called since the last count began.
+    pub(crate) fn calls_of<const N: usize>(&self, names: [&str; N]) -> [u64; N] {
+        names.map(|name| self.calls(name))
+    }
+
+    /// Waits on the host were there none.
+    #[track_caller]
+    pub(crate) fn assert_no_host_wait(&self) {
+        let waits = ["cuEventSynchronize", "cuStreamSynchronize", "cuCtxSynchronize"];
+        assert_eq!(self.calls_of(waits), [0; 3], "the host waits");
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        let sim = sim();
+        let found = (sim.take_errors(), pending_releases(), live_exports(), current(), thread_mode());
+        sim.clear_faults();
+        end_captures();
+        set_release_policy(ReleasePolicy::AfterContext);
+        set_unstated_stream(UnstatedStream::OrderAll);
+        set_current(None);
+        sim.run_all();
+        finish_releases();
+        if std::thread::panicking() {
+            return;
+        }
+        assert_eq!(found, (vec![], 0, 0, None, 0), "errors, releases, exports, context, mode that are left");
+        assert_eq!(KEPT.map(|what| sim.live(what)), self.before, "what is left of {KEPT:?}");
+    }
+}
