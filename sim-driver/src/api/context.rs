@@ -129,7 +129,7 @@ extern "C" fn cuCtxGetId(context: Handle, out: Out<u64>) -> Code {
 extern "C" fn cuCtxGetApiVersion(context: Handle, out: Out<u32>) -> Code {
     call("cuCtxGetApiVersion", |sim| {
         let context = if context == 0 { current_handle() } else { context };
-        sim.context(context)?;
+        sim.context(context).map_err(|_| Status::INVALID_CONTEXT)?;
         out.set(API_VERSION)
     })
 }

@@ -38,6 +38,7 @@ functions! {
     cuCtxSetCurrent(context: u64);
     cuCtxGetCurrent(context: &mut u64);
     cuCtxGetDevice(device: &mut i32);
+    cuCtxGetApiVersion(context: u64, version: &mut u32);
     cuCtxGetId(context: u64, id: &mut u64);
     cuCtxSynchronize();
     cuCtxRecordEvent(context: u64, event: u64);

@@ -35,6 +35,19 @@ fn asking_whether_a_destroyed_stream_captures_ends_the_process() {
 }
 
 #[test]
+fn leaving_a_context_that_was_destroyed_before_it_was_entered_ends_the_process() {
+    let words = "the context was destroyed before it was pushed";
+    let name = "handles::leaving_a_context_that_was_destroyed_before_it_was_entered_ends_the_process";
+    dies(name, words, |_| {
+        let other = get(|out| cuCtxCreate_v2(out, 0, 0));
+        ok(cuCtxDestroy_v2(other));
+        ok(cuCtxPushCurrent_v2(other));
+        assert_eq!(cuCtxSynchronize(), code::DESTROYED);
+        cuCtxPopCurrent_v2(None);
+    });
+}
+
+#[test]
 fn asking_whether_a_destroyed_stream_is_done_ends_the_process() {
     let words = "the stream was destroyed";
     dies("handles::asking_whether_a_destroyed_stream_is_done_ends_the_process", words, |room| {
