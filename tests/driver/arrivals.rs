@@ -27,5 +27,5 @@ pub(crate) fn arrive(data: &Bytes, device: Device) -> (Ledger, Import) {
 
 /// Looks often enough for the driver to say that idle streams are idle, and ends no spin. How many releases still wait.
 pub(crate) fn drained() -> usize {
-    (0..8).map(|_| drain_releases()).min().unwrap_or(0)
+    (0..64).map(|_| drain_releases()).min().unwrap_or(0)
 }

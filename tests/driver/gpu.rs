@@ -173,6 +173,10 @@ impl Stream {
         StreamHandle::from_raw(signed(self.raw))
     }
 
+    pub(crate) fn number(self) -> i128 {
+        i128::from(self.raw)
+    }
+
     /// Work that lasts until the test says so, or somebody waits for it.
     pub(crate) fn spin(self) -> Spin {
         self.place.with(|| sim().spin(self.raw))
@@ -259,6 +263,11 @@ pub(crate) struct Bytes {
 impl Bytes {
     pub(crate) fn at(&self) -> usize {
         signed(self.address)
+    }
+
+    /// As many bytes at another address, which somebody else frees.
+    pub(crate) fn like(&self, address: usize) -> Self {
+        Self { address: address as u64, free: "", ..*self }
     }
 
     /// The same, for the context to free.

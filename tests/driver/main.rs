@@ -4,13 +4,19 @@
 //! driver (`turn`), and at the end of each nothing may be left. Names such as R150 and bug 72 are those of the project's
 //! reference pages.
 
+mod absent;
 mod arrivals;
+mod cai;
 mod capture;
 mod claims;
+mod exports;
 mod facts;
+mod faults;
 mod gpu;
 mod lost;
+mod memory;
 mod order;
+mod release;
 #[path = "../support/mod.rs"]
 #[allow(dead_code, reason = "each test program uses its part")]
 mod support;

@@ -3,7 +3,8 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use interop_core::cuda::{
-    ReleasePolicy, UnstatedStream, finish_releases, pending_releases, set_release_policy, set_unstated_stream,
+    Context, ReleasePolicy, UnstatedStream, finish_releases, pending_releases, set_release_policy,
+    set_unstated_stream,
 };
 use interop_core::live_exports;
 use interop_sim_client::{Live, Policy, Sim, sim};
@@ -32,6 +33,7 @@ pub(crate) fn turn() -> Turn {
     assert!(interop_core::cuda::is_available(), "the simulated driver starts");
     for ordinal in [1, 0] {
         let place = Place::primary(ordinal);
+        Context::primary(ordinal).expect("a device that is there");
         // Each pool has an event, so that what is counted does not depend on which test comes first.
         place.with(|| warm(place, ordinal));
     }

@@ -1,0 +1,254 @@
+//! CAI R43 to R60: an interface dict names no device, and perhaps no stream; the driver and the policy say the rest.
+#![expect(unsafe_code, reason = "an import is a promise about memory")]
+
+use interop_core::cai::CudaArrayInterface;
+use interop_core::cuda::{UnstatedStream, pending_releases, set_unstated_stream, unstated_stream};
+use interop_core::{CudaArray, Device, ErrorKind, FromArray, Import, LeaseMut, Result, StreamHandle};
+
+use crate::arrivals::drained;
+use crate::gpu::{Bytes, Place, Stream, current};
+use crate::support::arrays::Array;
+use crate::support::assert_told;
+use crate::support::owners::{Count, Counted};
+use crate::turn::turn;
+
+/// All of `bytes`, in this version.
+fn dict(bytes: &Bytes, version: i128, stream: Option<Stream>) -> CudaArrayInterface {
+    CudaArrayInterface {
+        shape: vec![crate::support::signed(bytes.count)],
+        typestr: "|u1".into(),
+        data: (bytes.at(), false),
+        version,
+        stream: stream.map(Stream::number),
+        ..CudaArrayInterface::default()
+    }
+}
+
+/// The import, and the count of its owner's drops.
+fn arrive(dict: &CudaArrayInterface, consumer: StreamHandle) -> (Count, Result<Import>) {
+    let count = Count::default();
+    // SAFETY: the memory outlives the import, in every test.
+    let import = unsafe { Import::from_cai_for(dict, consumer, Counted(count.clone(), ())) };
+    (count, import)
+}
+
+#[test]
+fn the_driver_names_the_device() {
+    let turn = turn();
+    let place = Place::primary(1);
+    let nothing = StreamHandle::NothingPending;
+    for (bytes, device) in [
+        (place.bytes(0, 8), Device::cuda(1)),
+        (place.pool(0, 8), Device::cuda(1)),
+        (place.pinned(0, 8), Device::CUDA_HOST),
+        (place.managed(0, 8), Device::CUDA_MANAGED),
+    ] {
+        let ((count, import), calls) = turn.count(|| arrive(&dict(&bytes, 3, None), nothing));
+        assert_eq!((import.as_ref().unwrap().facts().device(), calls), (device, 1));
+        drop(import);
+        assert_eq!((drained(), count.get()), (0, 1), "{device}");
+    }
+}
+
+#[test]
+fn every_stated_stream_is_ordered_before_every_consumer() {
+    let turn = turn();
+    let place = Place::primary(0);
+    let streams = || [place.legacy(), place.per_thread(), place.blocking(), place.non_blocking()];
+    for version in [0, 1, 2, 3] {
+        for (producer, consumer) in streams().into_iter().flat_map(|from| streams().map(|to| (from, to))) {
+            let data = place.bytes(1, 8);
+            let spin = producer.spin();
+            producer.fill(&data, 7);
+            turn.reset_calls();
+            let (count, import) = arrive(&dict(&data, version, Some(producer)), consumer.handle());
+            let same = producer.number() == consumer.number();
+            let edges = u64::from(!same);
+            assert_eq!(turn.calls_of(["cuEventRecord", "cuStreamWaitEvent"]), [edges; 2]);
+            turn.assert_no_host_wait();
+            assert!(turn.is_pending(spin));
+            assert_eq!(import.as_ref().unwrap().facts().stream(), consumer.handle());
+            assert_eq!(consumer.reads(&data), 7, "version {version}");
+            drop(import);
+            assert_eq!((drained(), count.get(), current()), (0, 1, None));
+        }
+    }
+}
+
+#[test]
+fn version_three_without_a_stream_has_nothing_pending() {
+    let turn = turn();
+    let place = Place::primary(0);
+    let data = place.bytes(0, 8);
+    for policy in [UnstatedStream::OrderAll, UnstatedStream::LegacyDefault, UnstatedStream::NothingPending] {
+        set_unstated_stream(policy);
+        assert_eq!(unstated_stream(), policy);
+        let ((count, import), calls) =
+            turn.count(|| arrive(&dict(&data, 3, None), place.non_blocking().handle()));
+        import.unwrap();
+        // The stream of the consumer is made in the count, and its context is looked up.
+        assert_eq!(turn.calls_of(["cuEventRecord", "cuCtxRecordEvent", "cuStreamWaitEvent"]), [0, 1, 0]);
+        assert!(calls > 0);
+        assert_eq!((drained(), count.get()), (0, 1));
+    }
+}
+
+#[test]
+fn an_earlier_version_follows_the_policy() {
+    let turn = turn();
+    let place = Place::primary(0);
+    let producers = [("non-blocking", place.non_blocking()), ("blocking", place.blocking())];
+    let policies = [
+        (UnstatedStream::OrderAll, [7, 7]),
+        (UnstatedStream::LegacyDefault, [1, 7]),
+        (UnstatedStream::NothingPending, [1, 1]),
+    ];
+    for (policy, expected) in policies {
+        set_unstated_stream(policy);
+        for ((name, producer), expected) in producers.into_iter().zip(expected) {
+            for version in [0, 1, 2] {
+                let (data, consumer) = (place.bytes(1, 8), place.non_blocking());
+                producer.spin();
+                producer.fill(&data, 7);
+                turn.reset_calls();
+                let (count, import) = arrive(&dict(&data, version, None), consumer.handle());
+                turn.assert_no_host_wait();
+                let seen = consumer.reads(&data);
+                assert_eq!(seen, expected, "{policy:?}, {name}, version {version}");
+                drop(import.unwrap());
+                turn.run_all();
+                assert_eq!((drained(), count.get()), (0, 1));
+            }
+        }
+    }
+}
+
+#[test]
+fn a_consumer_that_wants_no_order_gets_none() {
+    let turn = turn();
+    let place = Place::primary(0);
+    let (data, producer) = (place.bytes(1, 8), place.non_blocking());
+    producer.fill(&data, 7);
+    for version in [2, 3] {
+        let stated = (version == 3).then_some(producer);
+        let (dict, nothing) = (dict(&data, version, stated), StreamHandle::NothingPending);
+        let ((_, import), calls) = turn.count(|| arrive(&dict, nothing));
+        assert_eq!((calls, import.unwrap().facts().stream()), (1, nothing), "version {version}");
+        turn.run_all();
+        assert_eq!(drained(), 0);
+    }
+}
+
+#[test]
+fn streams_of_another_context_and_device_are_ordered() {
+    let turn = turn();
+    let own = Place::foreign(0);
+    {
+        let primary = Place::primary(0);
+        let data = primary.bytes(1, 8);
+        let producers = [own.non_blocking(), own.blocking(), Place::primary(1).non_blocking()];
+        for producer in producers {
+            for consumer in
+                [primary.legacy(), primary.non_blocking(), primary.per_thread(), own.non_blocking()]
+            {
+                primary.legacy().fill(&data, 1);
+                turn.run_all();
+                producer.spin();
+                producer.fill(&data, 7);
+                let (count, import) = arrive(&dict(&data, 3, Some(producer)), consumer.handle());
+                let import = import.unwrap();
+                assert_eq!(consumer.reads(&data), 7);
+                drop(import);
+                turn.run_all();
+                assert_eq!((drained(), count.get(), current()), (0, 1, None));
+            }
+        }
+    }
+    own.destroy();
+}
+
+#[test]
+fn bad_dicts_are_refused_with_the_driver_s_answer_and_their_owner_goes_once() {
+    let _turn = turn();
+    let place = Place::primary(0);
+    let (data, host, dead) = (place.bytes(0, 8), [0_u8; 8], place.non_blocking());
+    let freed = place.bytes(0, 8).at();
+    dead.destroy();
+    let good = dict(&data, 3, None);
+    let at = |address| CudaArrayInterface { data: (address, false), ..good.clone() };
+    let outside = "the allocation of 8 bytes";
+    let cases = [
+        (at(host.as_ptr().addr()), ErrorKind::Device, "memory that CUDA can reach"),
+        (at(freed), ErrorKind::Device, "memory that CUDA can reach"),
+        (at(data.at() + 1), ErrorKind::Bounds, outside),
+        (CudaArrayInterface { shape: vec![9], ..good.clone() }, ErrorKind::Bounds, outside),
+        (CudaArrayInterface { strides: Some(vec![-1]), ..good.clone() }, ErrorKind::Bounds, outside),
+        (
+            CudaArrayInterface { stream: Some(dead.number()), ..good.clone() },
+            ErrorKind::Driver,
+            "a live stream",
+        ),
+        (CudaArrayInterface { stream: Some(0), ..good.clone() }, ErrorKind::Stream, "1 (legacy default)"),
+        (CudaArrayInterface { version: 4, ..good.clone() }, ErrorKind::Version, "0 to 3"),
+    ];
+    for (dict, kind, allowed) in cases {
+        let (count, import) = arrive(&dict, StreamHandle::LegacyDefault);
+        let error = import.unwrap_err();
+        assert_eq!(error.kind(), kind, "{error}");
+        assert!(error.allowed().contains(allowed), "{error}");
+        assert_eq!((count.get(), pending_releases(), current()), (1, 0, None), "{error}");
+    }
+}
+
+#[test]
+fn a_capture_is_seen_before_the_order_of_all_work() {
+    let turn = turn();
+    let place = Place::primary(0);
+    let (data, consumer) = (place.bytes(0, 8), place.non_blocking());
+    for (captures, to) in [(place.blocking(), consumer), (consumer, consumer)] {
+        captures.begin();
+        let (count, import) = arrive(&dict(&data, 2, None), to.handle());
+        let error = import.unwrap_err();
+        assert_told(&error, (ErrorKind::Capture, "stream", "an order with all", "while a graph is captured"));
+        assert_eq!((count.get(), turn.calls("cuCtxRecordEvent")), (1, 0));
+        assert!(captures.end());
+    }
+}
+
+#[test]
+fn an_empty_array_is_on_the_device_that_is_current() {
+    let turn = turn();
+    let empty = |address| CudaArrayInterface {
+        shape: vec![2, 0],
+        typestr: "<f4".into(),
+        data: (address, false),
+        version: 2,
+        ..CudaArrayInterface::default()
+    };
+    for (place, device) in [(None, 0), (Some(Place::primary(0)), 0), (Some(Place::primary(1)), 1)] {
+        let import = || arrive(&empty(0xDEAD), StreamHandle::LegacyDefault);
+        let (count, import) = place.map_or_else(import, |place| place.with(import));
+        assert_eq!(import.as_ref().unwrap().facts().device(), Device::cuda(device));
+        turn.reset_calls();
+        drop(import);
+        assert_eq!((count.get(), turn.all_calls()), (1, 0));
+    }
+}
+
+#[test]
+fn what_we_write_we_read() {
+    let _turn = turn();
+    let place = Place::primary(0);
+    let (data, producer, consumer) = (place.bytes(1, 8), place.non_blocking(), place.non_blocking());
+    producer.spin();
+    producer.fill(&data, 7);
+    let (count, import) = arrive(&dict(&data, 3, Some(producer)), producer.handle());
+    let array: Array<LeaseMut<u8>> = Array::from_import(import.unwrap()).unwrap();
+    let again = array.to_cai().unwrap();
+    assert_eq!((again.version, again.stream), (3, Some(producer.number())));
+    assert_eq!(array.to_cai().unwrap().legacy().stream, None);
+    let (_, import) = arrive(&again, consumer.handle());
+    assert_eq!(consumer.reads(&data), 7);
+    drop((array, import));
+    assert_eq!((drained(), count.get()), (0, 1));
+}

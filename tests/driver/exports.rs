@@ -1,0 +1,204 @@
+//! R97, R132, R139, R150: exports are ordered before their consumers, and their owners outlive the consumers' work.
+
+use std::sync::Arc;
+
+use interop_core::cuda::{CudaBuffer, MemoryKind, finish_releases, pending_releases};
+use interop_core::dlpack::{Legacy, Versioned};
+use interop_core::{CudaArray, Device, ErrorKind, FromArray, Import, LeaseMut, StreamHandle, live_exports};
+use interop_sim_client::Live;
+
+use crate::arrivals::drained;
+use crate::gpu::{Place, Stream, current};
+use crate::support::arrays::{Array, Claimed};
+use crate::support::foreign::look;
+use crate::support::owners::elsewhere;
+use crate::turn::turn;
+
+const GPU: Device = Device::cuda(0);
+const KINDS: [MemoryKind; 4] =
+    [MemoryKind::Device, MemoryKind::Pool, MemoryKind::Pinned, MemoryKind::Managed];
+
+/// An array of the core's own memory, with work pending on a stream.
+fn array(kind: MemoryKind, stream: StreamHandle) -> Array<CudaBuffer> {
+    Array { stream, ..Array::new(CudaBuffer::from_slice(kind, 0, &[1_i16, 2, 3, 4]).unwrap(), &[4]) }
+}
+
+#[test]
+fn an_export_costs_the_edge_that_its_streams_need() {
+    let turn = turn();
+    let place = Place::primary(0);
+    let (mine, other) = (place.non_blocking().handle(), place.non_blocking().handle());
+    let (legacy, nothing) = (StreamHandle::LegacyDefault, StreamHandle::NothingPending);
+    let cases = [
+        (nothing, legacy, 0),
+        (nothing, nothing, 0),
+        (mine, nothing, 0),
+        (mine, mine, 0),
+        (legacy, legacy, 0),
+        (mine, other, 1),
+        (mine, legacy, 1),
+        (mine, StreamHandle::PerThreadDefault, 1),
+        (legacy, other, 1),
+    ];
+    for (pending, consumer, edges) in cases {
+        let array = array(MemoryKind::Device, pending);
+        turn.reset_calls();
+        let tensor = array.into_dlpack_for::<Versioned>(consumer).unwrap();
+        let calls = turn.calls_of(["cuEventRecord", "cuStreamWaitEvent", "cuEventCreate"]);
+        assert_eq!(calls, [edges, edges, 0], "{pending} for {consumer}");
+        turn.assert_no_host_wait();
+        drop(tensor);
+        // A release that waits has an event of the pool.
+        assert_eq!(finish_releases(), 0);
+    }
+}
+
+#[test]
+fn a_consumer_that_names_no_stream_works_on_the_legacy_one() {
+    let _turn = turn();
+    let place = Place::primary(0);
+    let (data, producer) = (place.bytes(1, 8), place.non_blocking());
+    let array = Array { stream: producer.handle(), ..array(MemoryKind::Device, producer.handle()) };
+    producer.spin();
+    producer.fill(&data, 7);
+    let tensor = array.into_dlpack::<Versioned>().unwrap();
+    assert_eq!(place.legacy().reads(&data), 7);
+    drop(tensor);
+    assert_eq!(finish_releases(), 0);
+}
+
+#[test]
+fn the_consumers_work_comes_before_the_memory_goes() {
+    let turn = turn();
+    let place = Place::primary(0);
+    for kind in KINDS {
+        let tensor = array(kind, StreamHandle::NothingPending).into_dlpack::<Versioned>().unwrap();
+        let before = turn.live(Live::Allocations);
+        let spin = place.non_blocking().spin();
+        let ((), _) = turn.count(|| drop(tensor));
+        turn.assert_no_host_wait();
+        assert_eq!((drained(), turn.live(Live::Allocations)), (1, before), "{kind:?}");
+        turn.release(spin);
+        for _ in 0..3 {
+            drained();
+        }
+        assert_eq!((pending_releases(), turn.live(Live::Allocations)), (0, before - 1), "{kind:?}");
+    }
+}
+
+#[test]
+fn the_deleter_may_be_called_on_a_thread_without_a_context() {
+    let turn = turn();
+    let before = turn.live(Live::Allocations);
+    for kind in KINDS {
+        let tensor = array(kind, StreamHandle::NothingPending).into_dlpack::<Legacy>().unwrap();
+        elsewhere(move || {
+            drop(tensor);
+            assert_eq!(current(), None);
+        });
+        let tensor = array(kind, StreamHandle::NothingPending).into_dlpack::<Versioned>().unwrap();
+        Place::primary(1).with(|| drop(tensor));
+        while finish_releases() > 0 {}
+        assert_eq!(turn.live(Live::Allocations), before, "{kind:?}");
+    }
+}
+
+#[test]
+fn shared_exports_are_fresh_and_keep_the_struct() {
+    let turn = turn();
+    let before = turn.live(Live::Allocations);
+    for kind in KINDS {
+        let shared = Arc::new(array(kind, StreamHandle::NothingPending));
+        let exports = [(); 5].map(|()| shared.share_dlpack::<Versioned>().unwrap());
+        assert_eq!(live_exports(), 5);
+        let places = exports.each_ref().map(|tensor| (tensor.as_ptr().addr(), look(tensor).data));
+        for (at, (package, data)) in places.iter().enumerate() {
+            assert!(places[..at].iter().all(|(other, _)| other != package), "the same struct twice");
+            assert_eq!(*data, shared.facts().unwrap().address());
+        }
+        let import: Array<LeaseMut<i16>> =
+            Array::from_dlpack(shared.share_dlpack::<Versioned>().unwrap()).unwrap();
+        assert_eq!(import.to_vec::<i16>().unwrap(), [1, 2, 3, 4]);
+        drop((exports, import, shared));
+        while finish_releases() > 0 {}
+        assert_eq!((live_exports(), turn.live(Live::Allocations)), (0, before), "{kind:?}");
+    }
+}
+
+#[test]
+fn an_export_that_is_refused_gives_the_struct_back() {
+    let turn = turn();
+    let place = Place::primary(0);
+    let dead = place.non_blocking();
+    dead.destroy();
+    let array = array(MemoryKind::Device, dead.handle());
+    let refused = array.into_dlpack_for::<Versioned>(place.non_blocking().handle()).unwrap_err();
+    assert_eq!(refused.error.kind(), ErrorKind::Driver);
+    let again = Array { stream: StreamHandle::NothingPending, ..refused.value };
+    assert_eq!(again.to_vec::<i16>().unwrap(), [1, 2, 3, 4]);
+    drop(again);
+    assert_eq!((live_exports(), turn.live(Live::Operations)), (0, 0));
+}
+
+#[test]
+fn memory_that_the_driver_does_not_know_is_exported_and_released_unordered() {
+    let turn = turn();
+    let place = Place::primary(0);
+    let tensor = Array::new(Claimed::gpu::<f32>(4, 0), &[4]).into_dlpack::<Versioned>().unwrap();
+    let spin = place.non_blocking().spin();
+    let ((), calls) = turn.count(|| drop(tensor));
+    assert_eq!((calls, pending_releases()), (0, 0));
+    turn.release(spin);
+}
+
+#[test]
+fn an_empty_export_is_asked_about_by_nobody() {
+    let turn = turn();
+    for kind in KINDS {
+        let empty = CudaBuffer::from_slice::<f32>(kind, 0, &[]).unwrap();
+        let ((), calls) = turn.count(|| {
+            let tensor = Array::new(empty, &[0, 3]).into_dlpack::<Versioned>().unwrap();
+            assert_eq!(look(&tensor).data, 0);
+            drop(Import::from_dlpack(tensor).unwrap());
+        });
+        assert_eq!(calls, 0, "{kind:?}");
+    }
+}
+
+#[test]
+fn a_chain_of_imports_and_exports_is_ordered_from_end_to_end() {
+    let _turn = turn();
+    let place = Place::primary(0);
+    let data = place.bytes(0, 8);
+    let streams: [Stream; 4] = core::array::from_fn(|_| place.non_blocking());
+    streams[0].spin();
+    streams[0].fill(&data, 7);
+    let (ledger, import) = crate::arrivals::arrive(&data, GPU);
+    let mut array: Array<LeaseMut<i16>> = Array::from_import(import.on_stream(streams[0].handle())).unwrap();
+    for stream in &streams[1..] {
+        let tensor = array.into_dlpack_for::<Versioned>(stream.handle()).unwrap();
+        let import = Import::from_dlpack(tensor).unwrap().on_stream(stream.handle());
+        array = Array::from_import(import).unwrap();
+    }
+    assert_eq!(array.stream, streams[3].handle());
+    assert_eq!(streams[3].reads(&data), 7);
+    drop(array);
+    while finish_releases() > 0 {}
+    assert_eq!(ledger.released(), 1);
+}
+
+#[test]
+fn order_before_is_an_edge_from_the_arrays_own_stream() {
+    let turn = turn();
+    let place = Place::primary(0);
+    let (data, producer, consumer) = (place.bytes(1, 8), place.non_blocking(), place.non_blocking());
+    let array = array(MemoryKind::Device, producer.handle());
+    producer.spin();
+    producer.fill(&data, 7);
+    turn.reset_calls();
+    array.order_before(producer.handle()).unwrap();
+    assert_eq!(turn.all_calls(), 0);
+    array.order_before(consumer.handle()).unwrap();
+    turn.assert_no_host_wait();
+    assert_eq!(consumer.reads(&data), 7);
+}

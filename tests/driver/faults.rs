@@ -1,0 +1,231 @@
+//! Every driver call fails once, wherever it is made: the caller learns of it, and nothing is lost or left.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use interop_core::cuda::{CudaBuffer, MemoryKind, finish_releases, order, pending_releases, wait};
+use interop_core::dlpack::Versioned;
+use interop_core::{CudaArray, DType, Device, Error, Import, StreamHandle};
+use interop_sim_client::Live;
+
+use crate::arrivals::{arrive, drained, tell};
+use crate::gpu::{Place, current, thread_mode};
+use crate::support::arrays::Array;
+use crate::turn::{Turn, turn};
+
+const GPU: Device = Device::cuda(0);
+
+/// `CUDA_ERROR_OUT_OF_MEMORY`, `CUDA_ERROR_NOT_PERMITTED` and `CUDA_ERROR_UNKNOWN`: one that may pass, one that may not,
+/// and one that nobody knows anything about.
+const CODES: [i32; 3] = [2, 800, 999];
+
+/// The functions that the core may call, by the names under which they are exported.
+const FUNCTIONS: [&str; 30] = [
+    "cuCtxGetApiVersion",
+    "cuCtxGetCurrent",
+    "cuCtxGetDevice",
+    "cuCtxPushCurrent_v2",
+    "cuCtxRecordEvent",
+    "cuCtxSynchronize",
+    "cuDevicePrimaryCtxGetState",
+    "cuDevicePrimaryCtxRetain",
+    "cuEventCreate",
+    "cuEventDestroy_v2",
+    "cuEventQuery",
+    "cuEventRecord",
+    "cuEventSynchronize",
+    "cuMemAllocAsync",
+    "cuMemAllocManaged",
+    "cuMemAlloc_v2",
+    "cuMemFreeAsync",
+    "cuMemFreeHost",
+    "cuMemFree_v2",
+    "cuMemHostAlloc",
+    "cuMemcpyAsync",
+    "cuMemsetD8Async",
+    "cuPointerGetAttribute",
+    "cuPointerGetAttributes",
+    "cuStreamCreate",
+    "cuStreamDestroy_v2",
+    "cuStreamGetCtx",
+    "cuStreamIsCapturing",
+    "cuStreamSynchronize",
+    "cuStreamWaitEvent",
+];
+
+/// Frees are not tried: what the driver does not take back is lost.
+fn is_a_free(name: &str) -> bool {
+    name.starts_with("cuMemFree")
+}
+
+/// Runs `work` once for every call of the driver in it, of which that one fails. `matters` names the functions whose
+/// failure must be told.
+fn fail_each(turn: &Turn, what: &str, matters: &[&str], work: &dyn Fn() -> Result<(), Error>) {
+    work().unwrap_or_else(|error| panic!("{what}, undisturbed: {error}"));
+    assert_eq!(finish_releases(), 0);
+    turn.reset_calls();
+    work().unwrap_or_else(|error| panic!("{what}, undisturbed: {error}"));
+    let called = FUNCTIONS.map(|name| (name, turn.calls(name)));
+    assert_eq!(finish_releases(), 0);
+    assert!(
+        matters.iter().all(|name| called.contains(&(name, 1)) || turn.calls(name) > 0),
+        "{what}: {called:?}"
+    );
+    let kept = [Live::Allocations, Live::Contexts, Live::Streams].map(|kind| turn.live(kind));
+    for (name, code) in called
+        .into_iter()
+        .filter(|(name, count)| *count > 0 && !is_a_free(name))
+        .flat_map(|(name, _)| CODES.map(|code| (name, code)))
+    {
+        turn.fail_next(name, code);
+        let answer = catch_unwind(AssertUnwindSafe(work));
+        turn.clear_faults();
+        let answer = answer.unwrap_or_else(|_| panic!("{what}: {name} fails with {code}: a panic"));
+        if matters.contains(&name) {
+            let error = answer.expect_err(&format!("{what}: the failure of {name} is kept secret"));
+            assert!(error.to_string().contains(&format!("({code})")), "{what}: {error}");
+            assert_eq!(error.place(), name, "{what}: {error}");
+        }
+        turn.run_all();
+        assert_eq!(finish_releases(), 0, "{what}: {name} fails with {code}");
+        let left = [Live::Allocations, Live::Contexts, Live::Streams].map(|kind| turn.live(kind));
+        assert_eq!(left, kept, "{what}: {name} fails with {code}");
+        assert_eq!((current(), thread_mode()), (None, 0), "{what}: {name} fails with {code}");
+    }
+}
+
+#[test]
+fn an_edge() {
+    let turn = turn();
+    let place = Place::primary(0);
+    let (one, two) = (place.non_blocking().handle(), place.non_blocking().handle());
+    let between = ["cuEventRecord", "cuStreamWaitEvent", "cuStreamIsCapturing", "cuStreamGetCtx"];
+    fail_each(&turn, "between handles", &between, &|| order(one, two, GPU));
+    let legacy = StreamHandle::LegacyDefault;
+    let default = [
+        "cuEventRecord",
+        "cuStreamWaitEvent",
+        "cuStreamIsCapturing",
+        "cuCtxPushCurrent_v2",
+        "cuCtxGetCurrent",
+    ];
+    fail_each(&turn, "from a default stream", &default, &|| order(legacy, two, GPU));
+    fail_each(&turn, "to a default stream", &default, &|| order(one, legacy, GPU));
+    fail_each(&turn, "between default streams", &default, &|| {
+        order(StreamHandle::PerThreadDefault, legacy, GPU)
+    });
+    order(one, two, GPU).unwrap();
+}
+
+#[test]
+fn an_event_that_cannot_be_made() {
+    let turn = turn();
+    // A context for each try, in which nobody has an event yet.
+    for code in CODES {
+        let own = Place::foreign(0);
+        let (one, two) = (own.non_blocking().handle(), own.non_blocking().handle());
+        turn.fail_next("cuEventCreate", code);
+        let error = order(one, two, GPU).unwrap_err();
+        assert!(error.found().contains(&format!("({code})")), "{error}");
+        turn.clear_faults();
+        order(one, two, GPU).unwrap();
+        own.destroy();
+    }
+}
+
+#[test]
+fn a_wait_of_the_host() {
+    let turn = turn();
+    let place = Place::primary(0);
+    let stream = place.non_blocking().handle();
+    let matters = ["cuEventRecord", "cuEventSynchronize", "cuStreamIsCapturing", "cuStreamGetCtx"];
+    fail_each(&turn, "a wait", &matters, &|| wait(stream, Device::CUDA_HOST));
+}
+
+#[test]
+fn an_import_and_its_release() {
+    let turn = turn();
+    let place = Place::primary(0);
+    let cases = [
+        (place.bytes(0, 64), GPU),
+        (place.pool(0, 64), GPU),
+        (place.pinned(0, 64), Device::CUDA_HOST),
+        (place.managed(0, 64), Device::CUDA_MANAGED),
+    ];
+    for (bytes, device) in cases {
+        fail_each(&turn, &device.to_string(), &["cuPointerGetAttributes"], &|| {
+            let (ledger, tensor) = tell(&bytes, device);
+            let import = Import::from_dlpack(tensor).map(drop).map_err(Error::from);
+            turn.run_all();
+            finish_releases();
+            assert_eq!(ledger.released(), 1, "{device}");
+            import
+        });
+    }
+}
+
+/// Whatever fails while a release is decided, the work that is pending is never forgotten because of it.
+#[test]
+fn a_release_beside_pending_work_waits_although_a_call_fails() {
+    let turn = turn();
+    let place = Place::primary(0);
+    let data = place.bytes(0, 64);
+    for name in ["cuCtxRecordEvent", "cuEventCreate", "cuEventQuery", "cuThreadExchangeStreamCaptureMode"] {
+        let (ledger, import) = arrive(&data, GPU);
+        let spin = place.non_blocking().spin();
+        turn.fail_next(name, 2);
+        drop(import);
+        turn.clear_faults();
+        assert_eq!((drained(), ledger.released()), (1, 0), "{name}");
+        turn.release(spin);
+        assert_eq!((drained(), ledger.released(), thread_mode()), (0, 1, 0), "{name}");
+    }
+}
+
+#[test]
+fn an_export_whose_pointer_cannot_be_asked_about_is_released_in_order() {
+    let turn = turn();
+    let place = Place::primary(0);
+    let data = place.bytes(0, 64);
+    let (ledger, import) = arrive(&data, GPU);
+    let array = <Array<interop_core::LeaseMut<i16>> as interop_core::FromArray>::from_import(import).unwrap();
+    turn.fail_next("cuPointerGetAttributes", 999);
+    let tensor = array.into_dlpack::<Versioned>().unwrap();
+    let spin = place.non_blocking().spin();
+    drop(tensor);
+    assert_eq!((drained() > 0, ledger.released()), (true, 0));
+    turn.release(spin);
+    assert_eq!((drained(), ledger.released()), (0, 1));
+}
+
+#[test]
+fn a_buffer_of_each_kind() {
+    let turn = turn();
+    let kinds = [
+        (MemoryKind::Device, "cuMemAlloc_v2"),
+        (MemoryKind::Pool, "cuMemAllocAsync"),
+        (MemoryKind::Pinned, "cuMemHostAlloc"),
+        (MemoryKind::Managed, "cuMemAllocManaged"),
+    ];
+    for (kind, allocates) in kinds {
+        let made = [allocates, "cuMemsetD8Async", "cuStreamSynchronize", "cuCtxPushCurrent_v2"];
+        fail_each(&turn, &format!("{kind:?}"), &made, &|| {
+            CudaBuffer::zeroed(kind, 0, DType::F32, 16).map(drop)
+        });
+        let copied = [allocates, "cuMemcpyAsync"];
+        fail_each(&turn, &format!("{kind:?} of a slice"), &copied, &|| {
+            CudaBuffer::from_slice(kind, 0, &[1_u8, 2, 3]).map(drop)
+        });
+    }
+}
+
+#[test]
+fn a_copy_to_the_host() {
+    let turn = turn();
+    for kind in [MemoryKind::Device, MemoryKind::Pool] {
+        let array = Array::new(CudaBuffer::from_slice(kind, 1, &[1_u8, 2, 3]).unwrap(), &[3]);
+        fail_each(&turn, &format!("{kind:?}"), &["cuMemcpyAsync", "cuStreamSynchronize"], &|| {
+            array.to_vec::<u8>().map(|elements| assert_eq!(elements, [1, 2, 3]))
+        });
+    }
+    assert_eq!((finish_releases(), pending_releases()), (0, 0));
+}

@@ -1,0 +1,240 @@
+//! `CudaBuffer`: every kind, made, copied, read and freed.
+
+use interop_core::cuda::{CudaBuffer, MemoryKind, finish_releases, order};
+use interop_core::{CudaArray, DType, Device, ErrorKind, Memory, Storage, StreamHandle, live_allocations};
+use interop_sim_client::Live;
+
+use crate::gpu::{Place, current};
+use crate::support::arrays::Array;
+use crate::support::assert_told;
+use crate::support::owners::elsewhere;
+use crate::turn::turn;
+
+const KINDS: [MemoryKind; 4] =
+    [MemoryKind::Device, MemoryKind::Pool, MemoryKind::Pinned, MemoryKind::Managed];
+
+#[test]
+fn every_kind_is_zeroed_and_on_its_device() {
+    let _turn = turn();
+    for (kind, ordinal) in KINDS.into_iter().flat_map(|kind| [(kind, 0), (kind, 1)]) {
+        let buffer = CudaBuffer::zeroed(kind, ordinal, DType::F32, 33).unwrap();
+        let device = match kind {
+            MemoryKind::Device | MemoryKind::Pool => Device::cuda(ordinal),
+            MemoryKind::Pinned => Device::CUDA_HOST,
+            MemoryKind::Managed => Device::CUDA_MANAGED,
+        };
+        assert_eq!((buffer.kind(), buffer.memory().device, live_allocations()), (kind, device, 1));
+        assert_eq!(Array::new(buffer, &[33]).to_vec::<f32>().unwrap(), [0.0; 33], "{kind:?}");
+        assert_eq!((finish_releases(), live_allocations(), current()), (0, 0, None));
+    }
+}
+
+#[test]
+fn what_is_copied_in_comes_out_whatever_the_strides() {
+    let _turn = turn();
+    let all: Vec<i32> = (0..24).collect();
+    let shapes: [(&[usize], &[isize], &[i32]); 7] = [
+        (&[2, 3], &[3, 1], &[0, 1, 2, 3, 4, 5]),
+        (&[2, 3], &[1, 2], &[0, 2, 4, 1, 3, 5]),
+        (&[3], &[7], &[0, 7, 14]),
+        (&[2, 2], &[12, 5], &[0, 5, 12, 17]),
+        (&[3], &[0], &[0, 0, 0]),
+        (&[], &[], &[0]),
+        (&[0, 4], &[4, 1], &[]),
+    ];
+    for kind in KINDS {
+        for (shape, strides, expected) in shapes {
+            let buffer = CudaBuffer::from_slice(kind, 0, &all).unwrap();
+            let array = Array::strided(buffer, shape, strides);
+            assert_eq!(array.to_vec::<i32>().unwrap(), expected, "{kind:?} {shape:?} {strides:?}");
+        }
+    }
+    assert_eq!(finish_releases(), 0);
+}
+
+/// An import that starts at the last element and goes back.
+#[test]
+fn negative_strides_are_read_from_the_device() {
+    use crate::arrivals::claim;
+    use crate::support::foreign::Claims;
+    use interop_core::dlpack::Versioned;
+    use interop_core::{FromArray, Lease};
+
+    let _turn = turn();
+    for kind in KINDS {
+        let buffer = CudaBuffer::from_slice(kind, 1, &[10_i16, 11, 12, 13, 14, 15]).unwrap();
+        let Memory { address, device, .. } = buffer.memory();
+        for (start, strides, shape, expected) in [
+            (10, vec![-1], vec![6], vec![15_i16, 14, 13, 12, 11, 10]),
+            (10, vec![-2], vec![3], vec![15, 13, 11]),
+            (4, vec![3, -1], vec![2, 3], vec![12, 11, 10, 15, 14, 13]),
+        ] {
+            let claims =
+                Claims { shape: Some(shape), strides: Some(strides), ..claim(address + start, 0, device) };
+            let (ledger, tensor) = claims.send::<Versioned>();
+            let array: Array<Lease<i16>> = Array::from_dlpack(tensor).unwrap();
+            assert_eq!(array.to_vec::<i16>().unwrap(), expected, "{kind:?}");
+            drop(array);
+            assert_eq!((finish_releases(), ledger.released()), (0, 1));
+        }
+    }
+    assert_eq!(finish_releases(), 0);
+}
+
+#[test]
+fn empty_buffers_are_no_memory() {
+    let turn = turn();
+    let before = turn.live(Live::Allocations);
+    for kind in KINDS {
+        let buffer = CudaBuffer::zeroed(kind, 0, DType::F64, 0).unwrap();
+        assert_eq!((buffer.memory().address, turn.live(Live::Allocations)), (0, before), "{kind:?}");
+        assert_eq!(Array::new(buffer, &[3, 0]).to_vec::<f64>().unwrap(), [0.0; 0]);
+    }
+}
+
+#[test]
+fn what_cannot_be_made_says_why_and_leaves_nothing() {
+    let turn = turn();
+    let before = turn.live(Live::Allocations);
+    // Device memory is used up at 8 GiB; that of the host is not counted.
+    for kind in [MemoryKind::Device, MemoryKind::Pool, MemoryKind::Managed] {
+        let error = CudaBuffer::zeroed(kind, 0, DType::U8, 9 << 30).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Driver, "{error}");
+        assert!(error.found().contains("CUDA_ERROR_OUT_OF_MEMORY (2): out of memory"), "{error}");
+        assert_eq!(error.allowed(), "9663676416 bytes of free memory");
+    }
+    let error = CudaBuffer::zeroed(MemoryKind::Device, 0, DType::F64, usize::MAX / 4).unwrap_err();
+    assert_told(&error, (ErrorKind::Overflow, "shape", "elements of 8 bytes", "the address space"));
+    let error = CudaBuffer::zeroed(MemoryKind::Device, 2, DType::F64, 1).unwrap_err();
+    let found = "CUDA_ERROR_INVALID_DEVICE";
+    assert_told(&error, (ErrorKind::Driver, "cuDevicePrimaryCtxRetain", found, "not number 2"));
+    let error = CudaBuffer::zeroed(MemoryKind::Device, 0, DType::F4_E2M1FN, 1).unwrap_err();
+    assert_told(&error, (ErrorKind::DType, "dtype", "", "elements of whole bytes"));
+    assert_eq!((turn.live(Live::Allocations), live_allocations(), current()), (before, 0, None));
+}
+
+#[test]
+fn a_buffer_is_freed_in_its_context_wherever_it_is_dropped() {
+    let turn = turn();
+    let before = turn.live(Live::Allocations);
+    let own = Place::foreign(1);
+    for kind in KINDS {
+        for ordinal in [0, 1] {
+            let make = || CudaBuffer::zeroed(kind, ordinal, DType::U8, 64).unwrap();
+            let (one, two) = (make(), make());
+            drop(make());
+            elsewhere(move || {
+                drop(one);
+                assert_eq!(current(), None);
+            });
+            own.with(|| {
+                drop(two);
+                assert_eq!(current(), Some(own));
+            });
+            assert_eq!(finish_releases(), 0);
+            assert_eq!(turn.live(Live::Allocations), before, "{kind:?} on {ordinal}");
+        }
+    }
+    own.destroy();
+}
+
+#[test]
+fn the_drop_of_pool_memory_waits_for_kernels_that_may_use_it() {
+    let turn = turn();
+    let place = Place::primary(0);
+    let before = turn.live(Live::Allocations);
+    let buffer = CudaBuffer::zeroed(MemoryKind::Pool, 0, DType::U8, 64).unwrap();
+    let spin = place.non_blocking().spin();
+    drop(buffer);
+    assert_eq!((turn.live(Live::Allocations), turn.is_pending(spin)), (before + 1, true));
+    turn.release(spin);
+    assert_eq!((finish_releases(), turn.live(Live::Allocations)), (0, before));
+}
+
+/// The array's stream is waited for, and no other.
+#[test]
+fn reading_waits_for_the_work_that_is_pending_on_the_array() {
+    let turn = turn();
+    let place = Place::primary(0);
+    for kind in KINDS {
+        let (producer, other) = (place.non_blocking(), place.non_blocking());
+        let source = place.bytes(7, 64);
+        let buffer = CudaBuffer::zeroed(kind, 0, DType::U8, 64).unwrap();
+        let target = source.like(buffer.memory().address);
+        let (busy, slow) = (other.spin(), producer.spin());
+        producer.copy(&target, &source);
+        let array = Array { stream: producer.handle(), ..Array::new(buffer, &[64]) };
+        assert_eq!(array.to_vec::<u8>().unwrap(), [7; 64], "{kind:?}");
+        assert_eq!((turn.is_pending(slow), turn.is_pending(busy)), (false, true), "{kind:?}");
+        turn.run_all();
+        drop(array);
+        assert_eq!(finish_releases(), 0);
+    }
+}
+
+/// The negative control: who says that nothing is pending reads what is there.
+#[test]
+fn without_a_stream_the_old_bytes_are_read() {
+    let turn = turn();
+    let place = Place::primary(0);
+    let producer = place.non_blocking();
+    let buffer = CudaBuffer::zeroed(MemoryKind::Pinned, 0, DType::U8, 8).unwrap();
+    let source = place.bytes(7, 8);
+    producer.spin();
+    producer.copy(&source.like(buffer.memory().address), &source);
+    let array = Array::new(buffer, &[8]);
+    assert_eq!(array.to_vec::<u8>().unwrap(), [0; 8]);
+    turn.run_all();
+    assert_eq!(array.to_vec::<u8>().unwrap(), [7; 8]);
+}
+
+#[test]
+fn host_views_of_pinned_and_managed_memory_wait() {
+    let turn = turn();
+    let place = Place::primary(0);
+    for kind in [MemoryKind::Pinned, MemoryKind::Managed] {
+        for producer in [place.non_blocking(), place.legacy(), place.per_thread(), place.blocking()] {
+            let source = place.bytes(9, 16);
+            let buffer = CudaBuffer::zeroed(kind, 0, DType::U8, 16).unwrap();
+            producer.spin();
+            producer.copy(&source.like(buffer.memory().address), &source);
+            let mut array = Array { stream: producer.handle(), ..Array::new(buffer, &[16]) };
+            {
+                let view = array.view::<u8, 1>().unwrap().host().unwrap();
+                assert_eq!((view.get([0]).unwrap(), view.get([15]).unwrap()), (9, 9), "{kind:?}");
+            }
+            producer.fill(&source.like(array.facts().unwrap().address()), 11);
+            let mut view = array.view_mut::<u8, 1>().unwrap().host_mut().unwrap();
+            view.apply(|byte| byte + 1).unwrap();
+            assert_eq!(view.as_view().to_vec().unwrap(), [12; 16], "{kind:?}");
+            assert_eq!(current(), None);
+        }
+    }
+    turn.run_all();
+}
+
+#[test]
+fn host_views_of_device_memory_are_refused_without_a_call() {
+    let turn = turn();
+    for kind in [MemoryKind::Device, MemoryKind::Pool] {
+        let array = Array::new(CudaBuffer::zeroed(kind, 0, DType::U8, 4).unwrap(), &[4]);
+        let (error, calls) = turn.count(|| array.view::<u8, 1>().unwrap().host().unwrap_err());
+        assert_told(&error, (ErrorKind::Device, "device", "CUDA (2), ordinal 0", "that the host can reach"));
+        assert_eq!(calls, 0);
+    }
+    assert_eq!(finish_releases(), 0);
+}
+
+#[test]
+fn the_host_writes_and_the_device_reads() {
+    let _turn = turn();
+    let place = Place::primary(0);
+    for kind in [MemoryKind::Pinned, MemoryKind::Managed] {
+        let mut array = Array::new(CudaBuffer::zeroed(kind, 0, DType::U8, 8).unwrap(), &[8]);
+        array.view_mut::<u8, 1>().unwrap().host_mut().unwrap().apply(|_| 5).unwrap();
+        let consumer = place.non_blocking();
+        order(StreamHandle::NothingPending, consumer.handle(), Device::CUDA_HOST).unwrap();
+        let seen = place.bytes(0, 8);
+        assert_eq!(consumer.reads(&seen.like(array.facts().unwrap().address())), 5, "{kind:?}");
+    }
+}

@@ -1,0 +1,328 @@
+//! R150: memory goes back to its producer when the work that may use it is done, and never before.
+
+use std::any::Any;
+use std::sync::Arc;
+
+use interop_core::cuda::{
+    ReleasePolicy, drain_releases, finish_releases, order, pending_releases, release_policy,
+    set_release_policy,
+};
+use interop_core::dlpack::Versioned;
+use interop_core::{CudaArray, Device, FromArray, Import, Lease, LeaseMut, Owner, Shared};
+
+use crate::arrivals::{arrive, drained};
+use crate::gpu::{Place, current};
+use crate::support::arrays::Array;
+use crate::support::foreign::Ledger;
+use crate::support::owners::{Count, Panicking, elsewhere};
+use crate::turn::{Turn, turn};
+
+const GPU: Device = Device::cuda(0);
+
+/// What becomes of an import.
+type Way<R> = fn(Import) -> R;
+
+/// A release that waits for `spin`: nobody releases until it ends, and then somebody does, once.
+#[track_caller]
+fn assert_waits(turn: &Turn, ledger: &Ledger, place: Place, release: impl FnOnce()) {
+    let spin = place.non_blocking().spin();
+    turn.reset_calls();
+    release();
+    turn.assert_no_host_wait();
+    assert_eq!((ledger.released(), pending_releases()), (0, 1), "released while the work is pending");
+    assert_eq!((drained(), ledger.released()), (1, 0), "to look again changes nothing");
+    assert!(turn.is_pending(spin));
+    turn.release(spin);
+    assert_eq!((drained(), ledger.released()), (0, 1));
+}
+
+#[test]
+fn an_import_waits_for_every_stream_of_its_context() {
+    let turn = turn();
+    let place = Place::primary(0);
+    let data = place.bytes(0, 64);
+    let (ledger, import) = arrive(&data, GPU);
+    assert_waits(&turn, &ledger, place, || drop(import));
+}
+
+#[test]
+fn every_way_that_an_import_goes_waits() {
+    let turn = turn();
+    let place = Place::primary(0);
+    let data = place.bytes(0, 64);
+    let ways: [(&str, Way<()>); 6] = [
+        ("taken apart", |import| drop(import.into_parts())),
+        ("leased and looked at", |import| drop(Array::<Lease<i16>>::from_import(import).unwrap().facts())),
+        ("owner kept", |import| drop(Array::<LeaseMut<i16>>::from_import(import).unwrap().data.into_owner())),
+        ("shared and exported", |import| {
+            let array = Arc::new(Array::<Shared>::from_import(import).unwrap());
+            drop((array.share_dlpack::<Versioned>().unwrap(), array));
+        }),
+        ("exported again", |import| {
+            let array = Array::<LeaseMut<i16>>::from_import(import).unwrap();
+            drop(array.into_dlpack::<Versioned>().unwrap());
+        }),
+        ("refused", |import| drop(Array::<Lease<f64>>::from_import(import).unwrap_err())),
+    ];
+    for (name, way) in ways {
+        let (ledger, import) = arrive(&data, GPU);
+        let spin = place.non_blocking().spin();
+        way(import);
+        assert_eq!((drained() > 0, ledger.released()), (true, 0), "{name}");
+        turn.release(spin);
+        // An export of an import waits for both.
+        assert_eq!((drained(), ledger.released()), (0, 1), "{name}");
+    }
+}
+
+#[test]
+fn what_comes_next_releases_what_is_due() {
+    let turn = turn();
+    let place = Place::primary(0);
+    let data = place.bytes(0, 64);
+    let (one, two) = (place.non_blocking().handle(), place.non_blocking().handle());
+    let exported = Arc::new(Array::new(interop_core::HostVec::<u8>::zeroed(1), &[1]));
+    let next: [(&str, &dyn Fn()); 4] = [
+        ("an import", &|| drop(tell_and_import(&data))),
+        ("an array that is handed over", &|| {
+            let array = Array::<LeaseMut<i16>>::from_import(arrive(&data, GPU).1).unwrap();
+            array.order_before(one).unwrap();
+        }),
+        ("another release", &|| drop(arrive(&data, GPU))),
+        ("drain_releases", &|| {
+            drain_releases();
+        }),
+    ];
+    for (name, next) in next {
+        let (ledger, import) = arrive(&data, GPU);
+        let spin = place.non_blocking().spin();
+        drop(import);
+        next();
+        assert_eq!(ledger.released(), 0, "{name}");
+        turn.release(spin);
+        for _ in 0..64 {
+            next();
+        }
+        assert_eq!(ledger.released(), 1, "{name}");
+        drop(exported.share_dlpack::<Versioned>());
+        order(one, two, GPU).unwrap();
+        assert_eq!(drained(), 0, "{name}");
+    }
+}
+
+fn tell_and_import(data: &crate::gpu::Bytes) -> Import {
+    arrive(data, GPU).1
+}
+
+#[test]
+fn to_finish_is_to_wait() {
+    let turn = turn();
+    let place = Place::primary(0);
+    let data = place.bytes(0, 64);
+    let all = [(); 5].map(|()| arrive(&data, GPU));
+    let spin = place.non_blocking().spin();
+    let ledgers = all.map(|(ledger, import)| {
+        drop(import);
+        ledger
+    });
+    assert_eq!((pending_releases(), drained()), (5, 5));
+    assert_eq!(finish_releases(), 0);
+    assert_eq!(ledgers.map(|ledger| ledger.released()), [1; 5]);
+    assert!(!turn.is_pending(spin), "the host has waited for it");
+}
+
+#[test]
+fn a_lease_whose_address_nobody_was_told_goes_at_once_and_calls_nobody() {
+    let turn = turn();
+    let place = Place::primary(0);
+    let data = place.bytes(0, 64);
+    let spin = place.non_blocking().spin();
+    let ways: [(&str, Way<Box<dyn Any>>); 3] = [
+        ("Lease", |import| Box::new(Array::<Lease<i16>>::from_import(import).unwrap())),
+        ("LeaseMut", |import| Box::new(Array::<LeaseMut<i16>>::from_import(import).unwrap())),
+        ("Shared", |import| Box::new(Array::<Shared>::from_import(import).unwrap())),
+    ];
+    for (name, way) in ways {
+        let (ledger, import) = arrive(&data, GPU);
+        let array = way(import);
+        let ((), calls) = turn.count(|| drop(array));
+        assert_eq!((ledger.released(), calls, pending_releases()), (1, 0, 0), "{name}");
+    }
+    turn.release(spin);
+}
+
+#[test]
+fn work_that_is_queued_after_the_drop_is_not_waited_for() {
+    let turn = turn();
+    let place = Place::primary(0);
+    let (data, early, late) = (place.bytes(0, 64), place.non_blocking(), place.non_blocking());
+    let (ledger, import) = arrive(&data, GPU);
+    let before = early.spin();
+    drop(import);
+    let after = late.spin();
+    turn.release(before);
+    assert_eq!((drained(), ledger.released(), turn.is_pending(after)), (0, 1, true));
+    turn.release(after);
+}
+
+#[test]
+fn work_of_another_device_is_not_waited_for_unless_the_policy_says_so() {
+    let turn = turn();
+    let (place, other) = (Place::primary(0), Place::primary(1));
+    let data = place.bytes(0, 64);
+    for (policy, waits) in [(ReleasePolicy::AfterContext, 0), (ReleasePolicy::AfterAllContexts, 1)] {
+        set_release_policy(policy);
+        assert_eq!(release_policy(), policy);
+        let (ledger, import) = arrive(&data, GPU);
+        let spin = other.non_blocking().spin();
+        drop(import);
+        assert_eq!((drained(), ledger.released()), (waits, 1 - waits), "{policy:?}");
+        turn.release(spin);
+        assert_eq!((drained(), ledger.released()), (0, 1), "{policy:?}");
+    }
+}
+
+#[test]
+fn memory_that_all_devices_reach_waits_for_all_contexts_in_use() {
+    let turn = turn();
+    let place = Place::primary(0);
+    for (data, device) in
+        [(place.pinned(0, 64), Device::CUDA_HOST), (place.managed(0, 64), Device::CUDA_MANAGED)]
+    {
+        for busy in [0, 1] {
+            let (ledger, import) = arrive(&data, device);
+            assert_waits(&turn, &ledger, Place::primary(busy), || drop(import));
+        }
+    }
+    // A context of a library's own: that of the memory is among them.
+    let own = Place::foreign(0);
+    {
+        let data = own.pinned(0, 64);
+        let (ledger, import) = arrive(&data, Device::CUDA_HOST);
+        assert_waits(&turn, &ledger, own, || drop(import));
+    }
+    own.destroy();
+}
+
+#[test]
+fn immediate_is_what_it_says() {
+    let turn = turn();
+    set_release_policy(ReleasePolicy::Immediate);
+    let place = Place::primary(0);
+    let data = place.bytes(0, 64);
+    let (ledger, import) = arrive(&data, GPU);
+    let spin = place.non_blocking().spin();
+    let ((), calls) = turn.count(|| drop(import));
+    assert_eq!((ledger.released(), calls), (1, 0));
+    turn.release(spin);
+}
+
+#[test]
+fn pool_memory_is_fenced_like_all_other() {
+    let turn = turn();
+    let place = Place::primary(0);
+    let data = place.pool(0, 64);
+    let (ledger, import) = arrive(&data, GPU);
+    assert_waits(&turn, &ledger, place, || drop(import));
+}
+
+#[test]
+fn memory_of_a_context_of_its_own_waits_there_and_nowhere_else() {
+    let turn = turn();
+    let own = Place::foreign(0);
+    {
+        let data = own.bytes(0, 64);
+        let elsewhere = Place::primary(0).non_blocking().spin();
+        let (ledger, import) = arrive(&data, GPU);
+        assert_waits(&turn, &ledger, own, || drop(import));
+        assert!(turn.is_pending(elsewhere));
+        turn.release(elsewhere);
+    }
+    own.destroy();
+}
+
+#[test]
+fn a_drop_on_a_thread_without_a_context_is_the_same() {
+    let turn = turn();
+    let place = Place::primary(0);
+    let data = place.bytes(0, 64);
+    let (ledger, import) = arrive(&data, GPU);
+    assert_waits(&turn, &ledger, place, || {
+        elsewhere(move || {
+            drop(import);
+            assert_eq!(current(), None);
+        });
+    });
+    let (ledger, import) = arrive(&data, GPU);
+    assert_waits(&turn, &ledger, place, || {
+        Place::primary(1).with(|| {
+            drop(import);
+            assert_eq!(current(), Some(Place::primary(1)));
+        });
+    });
+}
+
+#[test]
+fn an_owner_that_panics_is_released_once_and_the_others_too() {
+    let turn = turn();
+    let place = Place::primary(0);
+    let data = place.bytes(0, 64);
+    let (ledger, import) = arrive(&data, GPU);
+    let (facts, kept) = import.into_parts();
+    let count = Count::default();
+    let spin = place.non_blocking().spin();
+    // SAFETY: `kept` keeps the memory.
+    #[expect(unsafe_code, reason = "an import with an owner of its own")]
+    let tensor = unsafe {
+        interop_core::dlpack::export::<Versioned, _>(
+            &facts,
+            Panicking(count.clone()),
+            interop_core::dlpack::Access::Owned,
+        )
+    };
+    drop(Import::from_dlpack(tensor.unwrap()).unwrap());
+    drop(kept);
+    assert_eq!((count.get(), ledger.released(), pending_releases()), (0, 0, 2));
+    turn.release(spin);
+    assert_eq!((drained(), count.get(), ledger.released()), (0, 1, 1));
+}
+
+/// An owner that holds imports: its drop comes back into the release.
+struct Chain {
+    _first: Import,
+    _rest: Option<Owner>,
+}
+
+#[test]
+fn an_owner_that_drops_other_imports_does_not_deadlock() {
+    let turn = turn();
+    let place = Place::primary(0);
+    let data = place.bytes(0, 64);
+    let (mut ledgers, mut rest) = (Vec::new(), None);
+    for _ in 0..20 {
+        let (ledger, import) = arrive(&data, GPU);
+        ledgers.push(ledger);
+        rest = Some(Owner::new(Chain { _first: import, _rest: rest }));
+    }
+    let spin = place.non_blocking().spin();
+    drop(rest);
+    assert_eq!(drained(), 20);
+    turn.release(spin);
+    assert_eq!((drained(), ledgers.iter().map(Ledger::released).sum::<usize>()), (0, 20));
+
+    // A parked owner that parks another when it goes.
+    let (outer, import) = arrive(&data, GPU);
+    let (inner, again) = arrive(&data, GPU);
+    let (facts, owner) = import.into_parts();
+    let chain = Chain { _first: again, _rest: Some(owner) };
+    #[expect(unsafe_code, reason = "an import with an owner of its own")]
+    // SAFETY: the chain keeps the memory.
+    let tensor = unsafe {
+        interop_core::dlpack::export::<Versioned, _>(&facts, chain, interop_core::dlpack::Access::Owned)
+    };
+    let spin = place.non_blocking().spin();
+    drop(tensor.unwrap());
+    assert_eq!(drained(), 1);
+    turn.release(spin);
+    assert_eq!((drained(), inner.released(), outer.released()), (0, 1, 1));
+}
