@@ -212,8 +212,10 @@ fn immediate_is_what_it_says() {
     let data = place.bytes(0, 64);
     let (ledger, import) = arrive(&data, GPU);
     let spin = place.non_blocking().spin();
-    let ((), calls) = turn.count(|| drop(import));
-    assert_eq!((ledger.released(), calls), (1, 0));
+    turn.reset_calls();
+    drop(import);
+    assert_eq!((ledger.released(), turn.calls_of(["cuCtxRecordEvent", "cuEventQuery"])), (1, [0; 2]));
+    turn.assert_no_host_wait();
     turn.release(spin);
 }
 

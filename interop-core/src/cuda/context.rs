@@ -94,20 +94,18 @@ impl Context {
         Ok(ordinal)
     }
 
-    /// Whether the context was not destroyed: to be asked before one is entered that nobody promises to keep. The driver
-    /// pushes a destroyed context as if nothing were the matter, and the process dies when it is popped.
-    pub(super) fn is_alive(self, driver: &Driver) -> bool {
-        let mut version = 0;
-        // SAFETY: a context from the driver, for which the call fails if it was destroyed; a place for a number.
-        unsafe { driver.context_version(self.0.get(), &raw mut version) }.is_ok()
-    }
-
-    /// Makes the context, which is alive, current as long as the guard lives; nothing is called when it is already.
+    /// Makes the context current as long as the guard lives; nothing is pushed when it is already.
+    ///
+    /// One that was destroyed is an error, for which its version is asked: the driver pushes it as if nothing were the
+    /// matter, and the process dies when it is popped.
     pub(super) fn enter(self, driver: &Driver) -> Outcome<Entered<'_>> {
         if Self::current(driver)? == Some(self) {
             return Ok(Entered { pushed_on: None });
         }
-        // SAFETY: a context from the driver, alive as the caller knows.
+        let mut version = 0;
+        // SAFETY: a context from the driver, for which the call fails if it was destroyed; a place for a number.
+        unsafe { driver.context_version(self.0.get(), &raw mut version) }?;
+        // SAFETY: a context that is alive.
         unsafe { driver.context_push(self.0.get()) }?;
         Ok(Entered { pushed_on: Some(driver) })
     }

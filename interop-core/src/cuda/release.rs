@@ -233,9 +233,6 @@ fn events_after(driver: &'static Driver, fence: Fence) -> Result<Vec<Event<'stat
 
 /// An event after all work of a context, unless that is done.
 fn event_after(driver: &'static Driver, context: Context) -> Outcome<Option<Event<'static>>> {
-    if !context.is_alive(driver) {
-        return Ok(None);
-    }
     {
         let _entered = context.enter(driver)?;
         capture_of(driver, LEGACY)?;
@@ -365,7 +362,7 @@ fn synchronized(driver: &Driver, fence: Fence) -> Option<Vec<Event<'static>>> {
     if is_held() {
         return None;
     }
-    for context in contexts(driver, fence).filter(|context| context.is_alive(driver)) {
+    for context in contexts(driver, fence) {
         let Ok(_entered) = context.enter(driver) else { continue };
         if capture_of(driver, LEGACY).is_err_and(Failure::is_about_capture) {
             return None;
