@@ -45,8 +45,8 @@
 //!
 //! # Features
 //!
-//! `derive` (default): the two derives. `python`: Python objects in and out, through PyO3. `half`, `num-complex`: their
-//! types as elements. `counters`: counts of live exports and allocations, for leak tests.
+//! `derive` (default): the two derives. `python`: Python objects in and out, through PyO3. `cust`, `cudarc`: their buffers
+//! and streams as fields, see `adapters`. `half`, `num-complex`: their types as elements. `counters`: counts of live exports and allocations, for leak tests.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 // The derive names this crate by its path, in the tests and examples of the crate itself too.

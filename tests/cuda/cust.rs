@@ -73,6 +73,23 @@ fn empty_buffers_have_no_address() {
     assert_eq!(read(send(empty)), [0.0; 0]);
 }
 
+/// The other protocol, in both directions: the driver says where the address is.
+#[test]
+fn the_interface_dict_of_a_buffer() {
+    let _turn = turn();
+    let _context = cust::quick_init().unwrap();
+    let stream = stream();
+    let data = DeviceBuffer::from_slice(&numbers(6)).unwrap();
+    let matrix = Streamed { data, rows: 2, columns: 3, stream: handle(&stream) };
+    let interface = matrix.to_cai().unwrap();
+    assert_eq!(interface.stream, Some(stream.as_inner().addr() as i128));
+    // SAFETY: the owner keeps the memory, and the stream is live.
+    let import = unsafe { Import::from_cai_for(&interface, StreamHandle::LegacyDefault, matrix) }.unwrap();
+    assert_eq!(import.facts().device(), Device::cuda(0));
+    let copy: Matrix<DeviceBuffer<f32>> = Matrix::from_import(import).unwrap();
+    assert_eq!(copy.data.as_host_vec().unwrap(), numbers(6));
+}
+
 /// A buffer over an address that is not CUDA's is described, and goes nowhere.
 #[test]
 fn an_address_that_nobody_knows_is_not_exported() {

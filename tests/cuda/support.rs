@@ -1,6 +1,7 @@
 //! What the tests share: turns, sources of every kind, and the kernels on a driver without a device.
 
 use std::sync::{Mutex, MutexGuard, Once, PoisonError};
+use std::thread;
 
 use interop_core::cuda::{CudaBuffer, MemoryKind, finish_releases};
 use interop_core::dlpack::Versioned;
@@ -8,15 +9,29 @@ use interop_core::{CudaArray, Import, LeaseMut, StreamHandle};
 use interop_demo_kernels::host;
 use interop_sim_client::{Sim, find};
 
+/// A test's turn. At its end the simulated driver, if it is there, has no complaint: about memory that was used while
+/// others wrote to it, or after it was freed, or in no context.
+pub(crate) struct Turn(#[expect(dead_code, reason = "held")] MutexGuard<'static, ()>);
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        let Ok(sim) = find() else { return };
+        let complaints = sim.take_errors();
+        if !thread::panicking() {
+            assert_eq!(complaints, [""; 0]);
+        }
+    }
+}
+
 /// All tests share the driver, its contexts and what is pending on it: they take turns.
-pub(crate) fn turn() -> MutexGuard<'static, ()> {
+pub(crate) fn turn() -> Turn {
     static TURN: Mutex<()> = Mutex::new(());
     static KERNELS: Once = Once::new();
     let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     KERNELS.call_once(register);
     // What the last test left behind. A release may lead to another: an import's is that of the export it came from.
     while finish_releases() != 0 {}
-    turn
+    Turn(turn)
 }
 
 /// The simulated driver, for a test that is about its hooks.
