@@ -1,6 +1,6 @@
 //! The example extension: built by cargo, put where Python finds it.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::{env, fs};
 
 use crate::failure::{Failure, no_arguments};
@@ -19,6 +19,17 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
 
 /// Builds the extension and copies it into the environment.
 pub(crate) fn build(environment: &Environment) -> Result<(), Failure> {
+    let module = if cfg!(windows) { "interop_demo.pyd" } else { "interop_demo.abi3.so" };
+    let packages = environment.site_packages()?;
+    install(&compile(environment)?, &packages.join(module))?;
+    // Type checkers look for the types of a module without a folder of its own in a package of this name.
+    let stubs = packages.join("interop_demo-stubs");
+    fs::create_dir_all(&stubs).map_err(|error| Failure::new(format!("{}: {error}", stubs.display())))?;
+    install(&workspace::root().join("examples/py-extension/interop_demo.pyi"), &stubs.join("__init__.pyi"))
+}
+
+/// Builds the extension, and says where it is.
+pub(crate) fn compile(environment: &Environment) -> Result<PathBuf, Failure> {
     step::announce(
         "Example extension",
         "The Python module `interop_demo`, optimised, for any Python from 3.10 on.",
@@ -41,13 +52,7 @@ pub(crate) fn build(environment: &Environment) -> Result<(), Failure> {
     }
     step::run(&mut cargo)?;
     let library = format!("{}interop_demo{}", env::consts::DLL_PREFIX, env::consts::DLL_SUFFIX);
-    let module = if cfg!(windows) { "interop_demo.pyd" } else { "interop_demo.abi3.so" };
-    let packages = environment.site_packages()?;
-    install(&folder.join("extension").join(library), &packages.join(module))?;
-    // Type checkers look for the types of a module without a folder of its own in a package of this name.
-    let stubs = packages.join("interop_demo-stubs");
-    fs::create_dir_all(&stubs).map_err(|error| Failure::new(format!("{}: {error}", stubs.display())))?;
-    install(&workspace::root().join("examples/py-extension/interop_demo.pyi"), &stubs.join("__init__.pyi"))
+    Ok(folder.join("extension").join(library))
 }
 
 /// Copies a file in one step: a Python that runs meanwhile keeps what it has loaded.

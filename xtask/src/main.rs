@@ -4,6 +4,7 @@
 
 mod bench_python;
 mod bless;
+mod bundle;
 mod ci;
 mod compile_time;
 mod counts;
@@ -79,6 +80,12 @@ const COMMANDS: [Command; 11] = [
         arguments: "",
         help: "the simulated CUDA driver in target/sim/lib64, for tests without a GPU",
         run: sim::run,
+    },
+    Command {
+        name: "gpu-bundle",
+        arguments: "",
+        help: "tests, examples and benches, built, for a machine with a GPU and without Rust",
+        run: bundle::run,
     },
     Command {
         name: "bless",

@@ -24,6 +24,19 @@ pub(crate) fn run(command: &mut Command) -> Result<(), Failure> {
 /// Runs a command, shows its output as it comes and hands each line of it to `read`. What it writes to its error
 /// stream goes straight to the terminal.
 pub(crate) fn follow(command: &mut Command, mut read: impl FnMut(&str)) -> Result<(), Failure> {
+    lines(command, |line| {
+        // A terminal that went away is no reason to stop counting.
+        let _ = io::stdout().write_all(line).and_then(|()| io::stdout().flush());
+        read(String::from_utf8_lossy(line).trim_end());
+    })
+}
+
+/// As [`follow`], for output that is for programs and not shown.
+pub(crate) fn read(command: &mut Command, mut read: impl FnMut(&str)) -> Result<(), Failure> {
+    lines(command, |line| read(String::from_utf8_lossy(line).trim_end()))
+}
+
+fn lines(command: &mut Command, mut each: impl FnMut(&[u8])) -> Result<(), Failure> {
     show(command);
     let mut child = command.stdout(Stdio::piped()).spawn().map_err(|error| unstartable(command, &error))?;
     if let Some(output) = child.stdout.take() {
@@ -31,9 +44,7 @@ pub(crate) fn follow(command: &mut Command, mut read: impl FnMut(&str)) -> Resul
         let mut line = Vec::new();
         // Bytes, not strings: a test may print anything, and that must not end the run.
         while matches!(output.read_until(b'\n', &mut line), Ok(1..)) {
-            // A terminal that went away is no reason to stop counting.
-            let _ = io::stdout().write_all(&line).and_then(|()| io::stdout().flush());
-            read(String::from_utf8_lossy(&line).trim_end());
+            each(&line);
             line.clear();
         }
     }

@@ -1,0 +1,122 @@
+"""Arrays that lie about their memory or their stream: an error with the driver's answer, nothing read, nothing lost, and the
+process goes on.
+"""
+
+import ctypes
+
+import driver
+import interop_demo
+import numpy as np
+import pytest
+from capsules import Tensor
+
+ArrayError = interop_demo.ArrayError
+CUDA = (2, 0)
+
+
+class Interface:
+    def __init__(self, address, shape=(4,), **changes):
+        interface = {"shape": shape, "typestr": "<f4", "data": (address, False), "strides": None, "version": 3}
+        self.__cuda_array_interface__ = {**interface, **changes}
+
+
+class Producer:
+    """A capsule that says of an address what it likes."""
+
+    def __init__(self, address, shape=(4,), device=CUDA):
+        self.tensor, self.device = Tensor(shape=shape, strides=(1,), data=address, device=device), device
+
+    def __dlpack__(self, **wishes):
+        return self.tensor.capsule()
+
+    def __dlpack_device__(self):
+        return self.device
+
+
+SPEAKERS = {"cai": Interface, "dlpack": Producer}
+each = pytest.mark.parametrize("protocol", SPEAKERS)
+
+
+@pytest.fixture
+def memory():
+    """Two megabytes: the driver's own unit, so that its end is the end of what is mapped."""
+    address = driver.alloc(2 << 20)
+    yield address
+    driver.free(address)
+
+
+def refused(object, match, **options):
+    with pytest.raises(ArrayError, match=match):
+        interop_demo.describe(object, **options)
+    # The context still works.
+    assert interop_demo.checksum(interop_demo.Array.full((8,), 1.0, device="cuda")) == 8
+    if isinstance(object, Producer):
+        assert object.tensor.released == 1
+
+
+@each
+def test_a_host_pointer(protocol):
+    host = np.ones(4, np.float32)
+    refused(SPEAKERS[protocol](host.ctypes.data), "driver")
+
+
+@each
+def test_a_freed_pointer(protocol):
+    address = driver.alloc(64 << 20)
+    driver.free(address)
+    refused(SPEAKERS[protocol](address), "driver")
+
+
+@each
+@pytest.mark.parametrize("address", [8, 0xDEAD0000, 0x7FFF_FFFF_0000])
+def test_garbage(protocol, address):
+    refused(SPEAKERS[protocol](address), "driver")
+
+
+@each
+def test_a_range_past_the_allocation(memory, protocol):
+    refused(SPEAKERS[protocol](memory, ((2 << 20) // 4 + 1,)), "allocation")
+    assert interop_demo.describe(SPEAKERS[protocol](memory, ((2 << 20) // 4,)))["data"] == memory
+
+
+def test_a_range_before_the_allocation(memory):
+    refused(Interface(memory, (4,), strides=(-4,)), "allocation")
+
+
+@each
+def test_a_pointer_of_another_device(protocol):
+    if driver.devices() < 2:
+        pytest.skip("there is one GPU; a pointer of another device needs two")
+    array = interop_demo.Array.full((4,), 1.0, device="cuda", ordinal=1)
+    address = interop_demo.describe(array)["data"]
+    if protocol == "cai":
+        # The interface names no device, so there is nothing to lie about: the driver says which.
+        assert interop_demo.describe(Interface(address))["device"] == (2, 1)
+    else:
+        refused(Producer(address), "driver")
+
+
+def destroyed():
+    handle = driver.stream()
+    driver.call("cuStreamDestroy_v2", ctypes.c_uint64(handle))
+    return handle
+
+
+def test_a_destroyed_stream_of_the_producer(memory):
+    refused(Interface(memory, stream=destroyed()), "CONTEXT_IS_DESTROYED|stream")
+
+
+def test_a_destroyed_stream_of_the_consumer(memory):
+    refused(Interface(memory, stream=1), "CONTEXT_IS_DESTROYED|stream", stream=destroyed())
+
+
+def test_a_destroyed_stream_of_an_export():
+    array = interop_demo.Array.full((4,), 1.0, device="cuda")
+    interop_demo.scale_(array, 2.0)
+    with pytest.raises(ArrayError, match="CONTEXT_IS_DESTROYED|stream"):
+        array.__dlpack__(stream=destroyed(), max_version=(1, 0))
+
+
+@each
+def test_nothing_is_asked_of_empty_arrays(protocol):
+    assert interop_demo.describe(SPEAKERS[protocol](0, (0,)))["nbytes"] == 0

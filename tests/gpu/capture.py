@@ -1,0 +1,101 @@
+"""Imports and exports while a graph is captured: the capture stays valid, and what would spoil it is refused before it does."""
+
+import gc
+
+import driver
+import interop_demo
+import pytest
+
+torch = pytest.importorskip("torch", exc_type=ImportError)
+Array = interop_demo.Array
+
+
+@pytest.fixture(autouse=True)
+def warm():
+    """The first kernel of a context loads a module, which no capture allows."""
+    interop_demo.scale_(Array.full((4,), 1.0, device="cuda"), 1.0)
+    interop_demo.finish_releases()
+    driver.synchronize()
+
+
+def captured(work, mode="global"):
+    """The graph of what `work(stream handle)` queues."""
+    stream, graph = torch.cuda.Stream(), torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph, stream=stream, capture_error_mode=mode):
+        work(stream.cuda_stream)
+    return graph
+
+
+@pytest.mark.parametrize("mode", ["global", "thread_local", "relaxed"])
+def test_torch_comes_in(mode):
+    tensor = torch.ones(1000, device="cuda")
+    graph = captured(lambda stream: interop_demo.scale_(tensor, 2.0, stream=stream), mode)
+    for _ in range(3):
+        graph.replay()
+    torch.cuda.synchronize()
+    assert tensor.sum().item() == 8000
+
+
+@pytest.mark.parametrize("stream_of", [lambda stream: stream, lambda stream: -1], ids=["same", "none"])
+def test_an_import_is_dropped_in_a_capture(stream_of):
+    tensor, counted = torch.ones(1000, device="cuda"), torch.zeros(1, device="cuda")
+
+    def work(stream):
+        imported = interop_demo.asarray(tensor, stream=stream_of(stream))
+        counted.add_(tensor[0])
+        del imported
+        gc.collect()
+
+    graph = captured(work)
+    graph.replay()
+    torch.cuda.synchronize()
+    assert counted.item() == 1
+
+
+def test_ours_goes_to_torch():
+    array = Array.full((1000,), 1.0, device="cuda")
+    held = []
+
+    def work(stream):
+        held.append(torch.from_dlpack(array))
+        held[0].mul_(3.0)
+
+    captured(work).replay()
+    torch.cuda.synchronize()
+    assert interop_demo.checksum(array) == 3000
+
+
+def test_an_edge_out_of_the_capture_is_refused():
+    """Work on another stream cannot be ordered after a capture: our answer comes before the driver spoils it."""
+    tensor, other = torch.ones(1000, device="cuda"), driver.stream()
+    refused = []
+
+    def work(stream):
+        try:
+            interop_demo.asarray(tensor, stream=other)
+        except interop_demo.ArrayError as error:
+            refused.append(str(error))
+        tensor.mul_(2.0)
+
+    graph = captured(work, "thread_local")
+    graph.replay()
+    torch.cuda.synchronize()
+    assert tensor.sum().item() == 2000
+    assert refused and "captur" in refused[0]
+
+
+def test_releases_are_held():
+    tensor = torch.ones(1000, device="cuda")
+    imported = [interop_demo.asarray(tensor)]
+
+    def work(stream):
+        with interop_demo.HoldReleases():
+            imported.clear()
+            gc.collect()
+            assert interop_demo.pending_releases() > 0
+        tensor.mul_(2.0)
+
+    captured(work).replay()
+    torch.cuda.synchronize()
+    assert interop_demo.finish_releases() == 0
+    assert tensor.sum().item() == 2000

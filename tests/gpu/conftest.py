@@ -1,0 +1,48 @@
+"""What all tests on a GPU share."""
+
+import gc
+import time
+
+import interop_demo
+import pytest
+
+PATIENCE = 5.0
+
+
+def pytest_addoption(parser):
+    parser.addoption("--partner", default=None, help="only this partner's cells of the matrix")
+
+
+def counters():
+    """What is alive: exports, allocations, and releases that wait."""
+    return interop_demo.live_exports(), interop_demo.live_allocations(), interop_demo.pending_releases()
+
+
+def released():
+    gc.collect()
+    interop_demo.finish_releases()
+    gc.collect()
+    return counters()
+
+
+@pytest.fixture(autouse=True)
+def nothing_leaks(request):
+    """After every test everything that it exported or allocated has been released."""
+    before, failures = released(), request.session.testsfailed
+    yield
+    if request.session.testsfailed > failures:
+        return  # the traceback of a failed test keeps its variables alive
+    request.node.funcargs.clear()
+    deadline = time.monotonic() + PATIENCE
+    while (after := released()) != before and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert after == before, "exports, allocations or releases are left"
+
+
+@pytest.fixture(scope="session", autouse=True)
+def gpu():
+    """Without a GPU nothing here says anything."""
+    try:
+        interop_demo.Array.full((1,), 0.0, device="cuda")
+    except interop_demo.ArrayError as error:
+        pytest.exit(f"no GPU: {error}", returncode=3)

@@ -1,0 +1,157 @@
+"""Every partner, both directions, every protocol, case, kind of memory and stream: in place with the right values, or refused
+by the partner as documented in `refusals.py`. pytest is run for one partner at a time: `matrix.py --partner torch`.
+"""
+
+import functools
+import importlib.util
+import re
+
+import driver
+import interop_demo
+import numpy as np
+import pytest
+from partners import BASE, CASES, PARTNERS, OnlyCAI, OnlyDLPack
+from refusals import LACKS, REFUSALS, find
+
+KINDS = {"device": (2, 0), "pinned": (3, 0), "managed": (13, 0)}
+WORDS = {"device": "cuda", "pinned": "pinned", "managed": "managed"}
+STREAMS = {"none": lambda: None, "1": lambda: 1, "2": lambda: 2, "handle": lambda: handle(), "-1": lambda: -1}
+
+
+@functools.cache
+def handle():
+    return driver.stream()
+
+
+@functools.cache
+def library(name):
+    """The partner, or why it cannot be used."""
+    try:
+        return PARTNERS[name]()
+    except Exception as error:  # a partner that is there and does not start is told like one that is missing
+        return f"{name}: {type(error).__name__}: {error}"
+
+
+def pytest_generate_tests(metafunc):
+    only = metafunc.config.getoption("--partner")
+    names = [only] if only else list(PARTNERS)
+    arguments = [name for name in ("name", "protocol") if name in metafunc.fixturenames]
+    if arguments:
+        attribute = "protocols" if metafunc.function is test_in else "takes"
+        pairs = [(name, protocol) for name in names for protocol in getattr(PARTNERS[name], attribute)]
+        metafunc.parametrize(arguments, pairs)
+
+
+each_kind = pytest.mark.parametrize("kind", KINDS)
+each_case = pytest.mark.parametrize("case", CASES)
+each_stream = pytest.mark.parametrize("stream", STREAMS)
+
+
+@pytest.fixture
+def partner(name):
+    found = library(name)
+    if isinstance(found, str):
+        pytest.skip(found)
+    return found
+
+
+def shape_of(case):
+    return CASES[case](BASE).shape
+
+
+@each_kind
+@each_case
+@each_stream
+def test_in(partner, name, protocol, kind, case, stream):
+    """An array of the partner's: the same address, the right facts, and the right sum, computed where it is."""
+    lacks = find(LACKS, f"{name} in {protocol} {kind} {case} {stream}")
+    if lacks:
+        pytest.skip(lacks[1])
+    base = partner.make(kind)
+    if base is None:
+        pytest.skip(f"this version of {name} has no {kind} memory")
+    array = partner.cut(base, case)
+    wrapped = {"dlpack": OnlyDLPack, "cai": OnlyCAI}.get(protocol, lambda array: array)(array)
+    where, number = partner.address(array), STREAMS[stream]()
+    if stream == "-1":
+        driver.synchronize()
+    facts = interop_demo.describe(wrapped, stream=number)
+    assert facts["protocol"].startswith(protocol)
+    # torch calls pinned memory CPU memory in its capsules.
+    assert facts["device"] in [KINDS[kind], (1, 0)] if kind == "pinned" else facts["device"] == KINDS[kind]
+    expected = BASE if name in ("cuda_core", "dali") else CASES[case](BASE)
+    if expected.size:
+        assert facts["data"] == where
+    if name == "cuda_core":
+        assert facts["nbytes"] == BASE.nbytes
+        return  # bytes, of which there is no sum to compare
+    assert facts["shape"] == expected.shape
+    if facts["protocol"] == "dlpack_versioned":  # the other forms cannot say it, or libraries do not
+        assert facts["readonly"] == (case == "readonly")
+    imported = interop_demo.asarray(wrapped, stream=number)
+    driver.synchronize()
+    assert interop_demo.checksum(imported) == expected.sum()
+
+
+def ours(kind, case, stream):
+    """Our array, written last on this stream, and what is in it."""
+    written = stream not in (None, -1) and case != "readonly"
+    array = interop_demo.Array.full(BASE.shape, 1.0, device=WORDS[kind], readonly=case == "readonly")
+    values = np.ones_like(BASE)
+    if written:
+        for row in range(4):
+            interop_demo.scale_(array[row], float(row + 1), stream=stream)
+        values = BASE
+    return CASES[case](array), CASES[case](values)
+
+
+@each_kind
+@each_case
+@each_stream
+def test_out(partner, name, protocol, kind, case, stream):
+    """An array of ours: the partner reads the same address and the right values, or says no as documented."""
+    number = STREAMS[stream]()
+    array, expected = ours(kind, case, number)
+    unordered = stream == "-1"
+    if unordered or (protocol == "cai" and not partner.heeds_cai_stream):
+        driver.synchronize()
+    wrapped = {
+        "dlpack": lambda: OnlyDLPack(array, unordered),
+        "cai": lambda: OnlyCAI(array, unordered),
+        "exchange": lambda: array,
+    }[protocol]()
+    where = interop_demo.describe(array)["data"]
+    refusal = find(REFUSALS, f"{name} out {protocol} {kind} {case} {stream}")
+    if refusal:
+        _, classes, text, _ = refusal
+        with pytest.raises(Exception) as raised:
+            taken = partner.take(protocol, wrapped)
+            partner.values(taken)
+        names = {base.__name__ for base in type(raised.value).__mro__}
+        assert classes == "*" or names & set(classes.split("|")), repr(raised.value)
+        assert re.search(text, str(raised.value)), repr(raised.value)
+        return
+    taken = partner.take(protocol, wrapped)
+    if expected.size:
+        assert partner.address(taken) == where, "copied"
+    values = partner.values(taken)
+    if values is not None:
+        assert np.asarray(values).tolist() == expected.tolist()
+    del taken, wrapped, array
+    driver.synchronize()
+
+
+def test_every_line_of_the_tables_is_about_a_cell():
+    """A line that fits no cell hides a mistake."""
+    cells = [
+        f"{name} {direction} {protocol} {kind} {case} {stream}"
+        for name, partner in PARTNERS.items()
+        for direction, protocols in (("in", partner.protocols), ("out", partner.takes))
+        for protocol in protocols
+        for kind in KINDS
+        for case in CASES
+        for stream in STREAMS
+    ]
+    for table in (LACKS, REFUSALS):
+        for row in table:
+            assert any(find((row,), cell) for cell in cells), row[0]

@@ -1,0 +1,65 @@
+"""What the partners do not take or do not have, each with the reason. Every other cell of the matrix has to pass.
+
+A cell is named `partner direction protocol kind case stream`; `*` and `[abc]` stand for more, and the first line that fits
+counts. `in` is an array of the partner's that we import, `out` is one of ours that it imports.
+"""
+
+from fnmatch import fnmatch
+
+# Cells that cannot be tried: the partner has no such array.
+LACKS = (
+    ("torch in * managed *", "torch allocates no managed memory"),
+    ("torch in * * negative *", "torch has no negative strides"),
+    ("torch in cai pinned *", "torch's pinned tensors have no interface dict"),
+    ("cupy in * pinned *", "CuPy's pinned memory holds arrays of NumPy"),
+    ("jax in * [mp]* *", "JAX's arrays are put into device memory"),
+    ("jax in * * strided *", "JAX's arrays are compact: slices are copies, of which the other cases tell as much"),
+    ("jax in * * negative *", "JAX's arrays are compact: slices are copies"),
+    ("numba in * pinned *", "Numba's pinned arrays are arrays of NumPy"),
+    ("warp in * managed *", "Warp's arrays are in device or pinned memory"),
+    ("warp in * * negative *", "Warp's slices go forwards"),
+    ("warp in * * 0-d *", "Warp's arrays have 1 to 4 axes"),
+    ("warp in cai pinned *", "Warp's arrays in host memory have no interface dict"),
+    ("cuda_core in * * [0ensr]* *", "a buffer is one run of bytes"),
+    ("dali in * [mp]* * *", "DALI's TensorGPU is in device memory"),
+    ("dali in * * [0ensr]* *", "DALI's tensors are dense and have no views"),
+    ("tvm_ffi in * [mp]* * *", "TVM FFI makes no arrays; these are CuPy's, in device memory"),
+    ("pycuda in * [mp]* * *", "gpuarrays are in device memory"),
+    ("pycuda in * * [ns]* *", "gpuarrays with steps are not supported by PyCUDA"),
+    ("jax in * * readonly *", "the same as the other cells: all arrays of JAX are read-only"),
+    ("[!n]* in * * readonly *", "the library has no read-only arrays"),
+    ("numba in * * readonly *", "the library has no read-only arrays"),
+)
+
+# Cells that the partner refuses: the class of its exception, a part of the text, and why.
+REFUSALS = (
+    # torch
+    ("torch out dlpack pinned *", "BufferError|RuntimeError", "", "torch takes no kDLCUDAHost: `as_host()` is for it"),
+    ("torch out dlpack managed *", "BufferError|RuntimeError", "", "torch takes no kDLCUDAManaged: `as_device()` is for it"),
+    ("torch out dlpack * negative *", "ValueError|RuntimeError|BufferError", "", "torch has no negative strides"),
+    ("torch out cai * negative *", "ValueError|RuntimeError", "", "torch has no negative strides"),
+    ("torch out cai * readonly *", "TypeError", "read.only", "torch has no read-only tensors"),
+    # CuPy
+    ("cupy out dlpack pinned *", "TypeError|BufferError", "", "CuPy takes CUDA and managed memory only"),
+    # JAX
+    ("jax out dlpack [mp]* *", "*", "", "JAX takes CPU and CUDA memory"),
+    ("jax out * * strided *", "*", "", "JAX's arrays are compact"),
+    ("jax out * * negative *", "*", "", "JAX's arrays are compact"),
+    ("jax out dlpack * readonly *", "BufferError|ArrayError", "read.only", "JAX asks for the legacy form, which cannot say it"),
+    # Warp asks for the legacy form
+    ("warp out dlpack * readonly *", "BufferError|ArrayError", "read.only", "Warp asks for the legacy form"),
+    ("warp out * * 0-d *", "*", "", "Warp's arrays have 1 to 4 axes"),
+    ("warp out * * negative *", "*", "", "Warp has no negative strides"),
+    # cuda.core
+    ("cuda_core out cai * * none", "*", "", "cuda.core wants version 3 with a stream"),
+    # DALI
+    ("dali out dlpack [mp]* *", "*", "", "TensorGPU takes device memory"),
+    ("dali out * * 0-d *", "*", "", "DALI's tensors have an axis"),
+    ("dali out * * strided *", "*", "", "DALI takes dense arrays"),
+    ("dali out * * negative *", "*", "", "DALI takes dense arrays"),
+    ("dali out dlpack * readonly *", "*", "", "DALI asks for the legacy form"),
+)
+
+
+def find(table, cell):
+    return next((row for row in table if fnmatch(cell, row[0])), None)

@@ -1,0 +1,142 @@
+"""What an import costs on a GPU, beside the least that it could cost and beside other libraries, all in one run.
+
+    run.sh speed            the limits are those for an H200, with the processor that is beside it
+
+Every figure is the median of rounds that are taken in turns. `floor` is the bare call in C (`modules/gpu_floor.c`), `ours` a
+function of Rust's that takes the array as a typed view of two axes and gives it back: owned, validated, ordered.
+"""
+
+import importlib
+import statistics
+import sys
+
+import driver
+import interop_demo
+import native
+import numpy as np
+
+ROUNDS, TURNS = 41, 2000
+COLUMNS = ("floor", "nanobind", "tvm-ffi", "cuda.core", "cupy", "ours")
+
+
+def library(name):
+    """A library, or `None` after a line that says why there is none."""
+    try:
+        return importlib.import_module(name)
+    except Exception as error:  # what is there and does not start is as good as missing
+        print(f"skipped: {name}: {type(error).__name__}: {error}")
+        return None
+
+
+class Figures:
+    """The rounds of a row, each column a function that gives nanoseconds."""
+
+    def __init__(self, floor):
+        self.floor, self.columns = floor, {}
+
+    def add(self, name, function, *arguments):
+        """A column, unless it cannot do this at all, which is said."""
+        try:
+            function(*arguments)
+        except Exception as error:  # another library's limits are no fault here
+            print(f"skipped: {name}: {type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}")
+        else:
+            self.columns[name] = lambda: function(*arguments)
+        return self
+
+    def calls(self, name, function, array):
+        return self.add(name, self.floor.calls, function, array, TURNS)
+
+    def medians(self):
+        rounds = {name: [] for name in self.columns}
+        for _ in range(ROUNDS):
+            for name, run in self.columns.items():
+                rounds[name].append(run())
+            interop_demo.finish_releases()
+            driver.synchronize()
+        return {name: statistics.median(times) for name, times in rounds.items()}
+
+
+class Others:
+    """What else takes arrays in."""
+
+    def __init__(self):
+        self.tvm, self.cupy = library("tvm_ffi"), library("cupy")
+        utils = library("cuda.core.utils")
+        self.view = utils.StridedMemoryView if utils else None
+        self.nanobind = native.load("gpu_arrays") if library("nanobind") else None
+
+    def add_to(self, figures, array):
+        if self.nanobind:
+            figures.calls("nanobind", self.nanobind.is_square, array)
+        if self.tvm:
+            figures.calls("tvm-ffi", self.tvm.from_dlpack, array)
+        if self.view:
+            figures.calls("cuda.core", lambda array: self.view.from_any_interface(array, stream_ptr=-1), array)
+        if self.cupy:
+            take = self.cupy.from_dlpack if hasattr(array, "__dlpack__") else self.cupy.asarray
+            figures.calls("cupy", take, array)
+        return figures
+
+
+def rows(floor, others):
+    """`(what, medians, what ours may be at most)`"""
+    square = np.ones((4, 4), np.float32)
+    ours, stream = interop_demo.is_square, ("stream",)
+    if torch := library("torch"):
+        tensor = torch.from_numpy(square).cuda()
+        torch.cuda.synchronize()
+        figures = Figures(floor).add("floor", floor.exchange, tensor, TURNS).calls("ours", ours, tensor)
+        yield "torch, facts of the driver included", others.add_to(figures, tensor).medians(), 130
+        if trusted := getattr(interop_demo, "is_square_trusted", None):
+            figures = Figures(floor).add("floor", floor.exchange, tensor, TURNS).calls("ours", trusted, tensor)
+            yield "torch, believed", figures.medians(), 90
+        yield edge(floor, torch, tensor)
+    if others.cupy:
+        array = others.cupy.asarray(square)
+        figures = Figures(floor).add("floor", floor.methods, array, "__dlpack__", TURNS, stream, 1)
+        yield "CuPy", others.add_to(figures.calls("ours", ours, array), array).medians(), 275
+    if jax := library("jax"):
+        array = jax.numpy.asarray(square).block_until_ready()
+        figures = Figures(floor).add("floor", floor.methods, array, "__dlpack__", TURNS, stream, 1)
+        yield "JAX", others.add_to(figures.calls("ours", ours, array), array).medians(), 1650
+    if numba := library("numba.cuda"):
+        array = numba.to_device(square)
+        figures = Figures(floor).add("floor", floor.gets, array, "__cuda_array_interface__", TURNS)
+        yield "Numba, by its dict", others.add_to(figures.calls("ours", ours, array), array).medians(), 850
+
+
+def edge(floor, torch, tensor):
+    """What the order of two streams adds to an import."""
+    first = driver.stream()
+
+    def on(function, *arguments):
+        with torch.cuda.stream(torch.cuda.ExternalStream(first)):
+            return function(*arguments)
+
+    # Both sides are the default stream in the one column, and in the other torch works on a stream of its own.
+    figures = Figures(floor).add("floor", floor.edge, first, 1, TURNS)
+    figures.calls("same", interop_demo.is_square, tensor)
+    figures.add("other", on, floor.calls, interop_demo.is_square, tensor, TURNS)
+    found = figures.medians()
+    return "an event edge on top of an import", {"floor": found["floor"], "ours": found["other"] - found["same"]}, 220
+
+
+def main():
+    if why := native.missing():
+        sys.exit(f"the floor is compiled where it is measured: {why}")
+    floor = native.load("gpu_floor")
+    interop_demo.Array.full((1,), 0.0, device="cuda")
+    memory = driver.alloc(64)
+    facts = statistics.median(floor.pointer_facts(memory, TURNS) for _ in range(ROUNDS))
+    results = list(rows(floor, Others()))
+    print(f"\n{'nanoseconds':<38}" + "".join(f"{name:>10}" for name in COLUMNS) + f"{'must':>10}")
+    print(f"{'six facts of a pointer (bench cuda)':<38}{facts:>10.0f}")
+    for what, found, most in results:
+        cells = "".join(f"{found[name]:>10.0f}" if name in found else f"{'':>10}" for name in COLUMNS)
+        verdict = "holds" if found.get("ours", float("inf")) <= most else "MISSED"
+        print(f"{what:<38}{cells}{most:>10} {verdict}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,201 @@
+//! `cargo xtask gpu-bundle`: everything that runs on a GPU, built, in a folder for a machine that has no Rust.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::{env, fs, io};
+
+use crate::failure::{Failure, no_arguments};
+use crate::python::{Environment, Requirements};
+use crate::{extension, sim, step, workspace};
+
+/// What may be carried to a GPU machine, in MiB.
+const ROOM: u64 = 60;
+
+/// Packages whose programs go along.
+struct Programs {
+    /// Their folders in the workspace; `*` at the end stands for every folder with a `src/main.rs` or a `src/bin`.
+    folder: &'static str,
+    /// How cargo builds them.
+    build: &'static [&'static str],
+    /// Where they go in the bundle, which says how `run.py` runs them.
+    to: &'static str,
+}
+
+/// Another package of tests, examples or benches is another line here.
+const PROGRAMS: [Programs; 3] = [
+    Programs { folder: "tests/cuda", build: &["test", "--no-run", "--release", "--tests"], to: "rust" },
+    Programs { folder: "examples/*", build: &["build", "--release", "--bins"], to: "examples" },
+    Programs { folder: "benches", build: &["bench", "--no-run", "--bench=cuda"], to: "benches" },
+];
+
+/// Folders that go along as they are.
+const FOLDERS: [(&str, &str); 4] = [
+    ("tests/gpu", "gpu"),
+    ("tests/python/modules", "gpu/modules"),
+    ("examples/kernels/ptx", "kernels"),
+    ("examples/py-extension/kernels/ptx", "kernels"),
+];
+
+/// Helpers of the workspace's Python tests that the tests on a GPU use, and what starts them.
+const FILES: [(&str, &str); 3] = [
+    ("tests/python/native.py", "gpu/native.py"),
+    ("tests/python/capsules.py", "gpu/capsules.py"),
+    ("tests/gpu/run.sh", "run.sh"),
+];
+
+/// Builds the bundle and says how large it is.
+pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
+    no_arguments("gpu-bundle", arguments)?;
+    let bundle = workspace::target().join("gpu-bundle");
+    match fs::remove_dir_all(&bundle) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(failure(&bundle, &error)),
+        _ => {}
+    }
+    let environment = Environment::prepare(Requirements::Tests)?;
+    take(&extension::compile(&environment)?, &bundle.join("python/interop_demo.abi3.so"))?;
+    // Programs with `cust` link a libcuda; they find the real one where they run.
+    sim::build()?;
+    for programs in &PROGRAMS {
+        let folders = programs.folders()?;
+        if folders.is_empty() {
+            println!("    {} is not there, so nothing of it goes along", programs.folder);
+        }
+        for program in
+            folders.iter().map(|folder| programs.built(folder)).collect::<Result<Vec<_>, _>>()?.concat()
+        {
+            take(&program, &bundle.join(programs.to).join(plain_name(&program)))?;
+        }
+    }
+    let root = workspace::root();
+    for (from, to) in FOLDERS {
+        copy_all(&root.join(from), &bundle.join(to))?;
+    }
+    for (from, to) in FILES {
+        copy(&root.join(from), &bundle.join(to))?;
+    }
+    close(&bundle)
+}
+
+/// Says what there is and how large it is.
+fn close(bundle: &Path) -> Result<(), Failure> {
+    let bytes = size_of(bundle)?;
+    let place = bundle.strip_prefix(workspace::root()).unwrap_or(bundle).display();
+    println!("\n{place} is ready: {} KiB of the {ROOM} MiB that can be carried.", bytes >> 10);
+    println!("On a machine with a GPU start `run.sh` in it; tests/gpu/README.md tells more.");
+    if bytes > ROOM << 20 {
+        return Err(Failure::new(format!("the bundle has more than {ROOM} MiB")));
+    }
+    Ok(())
+}
+
+impl Programs {
+    fn folders(&self) -> Result<Vec<PathBuf>, Failure> {
+        let root = workspace::root();
+        let Some(parent) = self.folder.strip_suffix('*') else {
+            let folder = root.join(self.folder);
+            return Ok(if folder.join("Cargo.toml").exists() { vec![folder] } else { Vec::new() });
+        };
+        let mut folders = entries(&root.join(parent))?;
+        folders.retain(|folder| folder.join("src/main.rs").exists() || folder.join("src/bin").exists());
+        folders.sort();
+        Ok(folders)
+    }
+
+    /// Builds the package in a folder; gives its programs.
+    fn built(&self, folder: &Path) -> Result<Vec<PathBuf>, Failure> {
+        let mut cargo = workspace::cargo(self.build);
+        cargo.args(["--locked", "--message-format=json-render-diagnostics", "--manifest-path"]);
+        cargo.arg(folder.join("Cargo.toml"));
+        let mut programs = Vec::new();
+        step::read(&mut cargo, |line| programs.extend(executable(line)))?;
+        Ok(programs)
+    }
+}
+
+/// The program in a message of cargo's, which is one line of JSON.
+fn executable(message: &str) -> Option<PathBuf> {
+    let (_, rest) = message.split_once("\"executable\":\"")?;
+    let mut path = String::new();
+    let mut letters = rest.chars();
+    loop {
+        match letters.next()? {
+            '"' => return Some(path.into()),
+            '\\' => path.push(letters.next()?),
+            letter => path.push(letter),
+        }
+    }
+}
+
+/// The name of a program without the hash that cargo appends to tests.
+fn plain_name(program: &Path) -> String {
+    let name = program.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let is_hash = |word: &str| word.len() == 16 && word.bytes().all(|byte| byte.is_ascii_hexdigit());
+    match name.rsplit_once('-') {
+        Some((plain, hash)) if is_hash(hash) => plain.to_owned(),
+        _ => name,
+    }
+}
+
+/// Copies a program or library without what only a debugger reads.
+fn take(from: &Path, to: &Path) -> Result<(), Failure> {
+    copy(from, to)?;
+    let strip = env::var_os("STRIP").unwrap_or_else(|| "strip".into());
+    step::run(Command::new(strip).arg("--strip-unneeded").arg(to))
+}
+
+/// Copies what is in a folder, without what Python leaves behind.
+fn copy_all(from: &Path, to: &Path) -> Result<(), Failure> {
+    for entry in entries(from)? {
+        let name = entry.file_name().unwrap_or_default().to_owned();
+        if !entry.is_dir() {
+            copy(&entry, &to.join(name))?;
+        } else if name != "__pycache__" {
+            copy_all(&entry, &to.join(name))?;
+        }
+    }
+    Ok(())
+}
+
+fn copy(from: &Path, to: &Path) -> Result<(), Failure> {
+    let folder = to.parent().unwrap_or(to);
+    fs::create_dir_all(folder).map_err(|error| failure(folder, &error))?;
+    fs::copy(from, to).map(drop).map_err(|error| failure(from, &error))
+}
+
+fn entries(folder: &Path) -> Result<Vec<PathBuf>, Failure> {
+    let found = fs::read_dir(folder).and_then(|found| found.map(|entry| Ok(entry?.path())).collect());
+    found.map_err(|error| failure(folder, &error))
+}
+
+fn size_of(folder: &Path) -> Result<u64, Failure> {
+    let mut bytes = 0;
+    for entry in entries(folder)? {
+        let found = fs::metadata(&entry).map_err(|error| failure(&entry, &error))?;
+        bytes += if found.is_dir() { size_of(&entry)? } else { found.len() };
+    }
+    Ok(bytes)
+}
+
+fn failure(path: &Path, error: &io::Error) -> Failure {
+    Failure::new(format!("{}: {error}", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn programs_are_found_in_what_cargo_says() {
+        let message =
+            r#"{"reason":"compiler-artifact","executable":"/a\\b/x-0123456789abcdef","fresh":true}"#;
+        assert_eq!(executable(message), Some(PathBuf::from("/a\\b/x-0123456789abcdef")));
+        assert_eq!(executable(r#"{"executable":null}"#), None);
+        assert_eq!(executable(r#"{"executable":"/cut"#), None);
+    }
+
+    #[test]
+    fn names_lose_their_hash() {
+        assert_eq!(plain_name(Path::new("/d/deps/cuda_races-0123456789abcdef")), "cuda_races");
+        assert_eq!(plain_name(Path::new("/d/vector-add")), "vector-add");
+    }
+}
