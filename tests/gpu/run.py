@@ -33,6 +33,8 @@ class Row:
     skipped: int = 0
     seconds: float = 0.0
     notes: Counter = field(default_factory=Counter)
+    # The parameters of the tests behind a note.
+    cells: dict = field(default_factory=dict)
 
 
 @dataclass
@@ -96,7 +98,10 @@ def junit(row, code, text, report):
             row.notes[f"skipped: {first_line(problem.get('message'))}"] += 1
         else:
             row.failed += 1
-            row.notes[f"FAILED {case.get('name')}: {first_line(problem.get('message'))}"] += 1
+            test, _, cell = case.get("name").partition("[")
+            note = f"FAILED {test}: {first_line(problem.get('message'))}"
+            row.notes[note] += 1
+            row.cells.setdefault(note, []).append(cell.rstrip("]"))
     if row.passed + row.failed + row.skipped == 0:
         row.failed += 1
         row.notes[f"no tests, exit status {code}: {last_line(text)}"] += 1
@@ -204,7 +209,9 @@ def print_table(rows):
         print(f"{row.part:<{width}} {row.passed:>7} {row.failed:>7} {row.skipped:>8} {row.seconds:>8.1f}")
         ordered = sorted(row.notes.items(), key=lambda note: note[0].startswith("skipped"))
         for note, count in ordered[:12]:
-            print(f"{'':<{width}}   {note}{f' ({count} times)' if count > 1 else ''}")
+            cells = [cell for cell in row.cells.get(note, []) if cell]
+            where = f" [{', '.join(cells[:3])}{', ...' if len(cells) > 3 else ''}]" if cells else ""
+            print(f"{'':<{width}}   {note}{where}{f' ({count} times)' if count > 1 else ''}")
         if len(ordered) > 12:
             print(f"{'':<{width}}   and {len(ordered) - 12} more, in the log")
     total = [sum(getattr(row, name) for row in rows) for name in ("passed", "failed", "skipped")]

@@ -3,7 +3,7 @@
 //! The driver is opened when the first kernel is launched, so the module imports where there is none.
 #![expect(unsafe_code, reason = "calls the driver")]
 
-use core::ffi::{c_char, c_int, c_uint, c_void};
+use core::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use core::ptr::null_mut;
 use std::sync::{Mutex, OnceLock, PoisonError};
 
@@ -206,6 +206,7 @@ type Launch = unsafe extern "C" fn(
 
 /// The functions that a launch takes. Those for order and memory are the library's.
 struct Driver {
+    error_name: unsafe extern "C" fn(c_int, *mut *const c_char) -> c_int,
     current: unsafe extern "C" fn(*mut usize) -> c_int,
     device: unsafe extern "C" fn(*mut c_int) -> c_int,
     push: unsafe extern "C" fn(usize) -> c_int,
@@ -232,6 +233,8 @@ impl Driver {
         // SAFETY: the driver's library may be loaded at any time.
         let library = unsafe { Library::new(name) }?;
         // SAFETY: of this type in every driver (`cuda.h`).
+        let error_name = *unsafe { library.get(b"cuGetErrorName\0") }?;
+        // SAFETY: as above.
         let current = *unsafe { library.get(b"cuCtxGetCurrent\0") }?;
         // SAFETY: as above.
         let device = *unsafe { library.get(b"cuCtxGetDevice\0") }?;
@@ -247,7 +250,7 @@ impl Driver {
         let launch = *unsafe { library.get(b"cuLaunchKernel\0") }?;
         // The functions are used until the end of the program.
         core::mem::forget(library);
-        Ok(Self { current, device, push, pop, load, find, launch })
+        Ok(Self { error_name, current, device, push, pop, load, find, launch })
     }
 
     /// The context in which memory of a device is worked on, and whose default streams are meant: as `cuda::order` has it,
@@ -298,8 +301,17 @@ impl Driver {
 }
 
 fn answer(function: &'static str, code: c_int) -> Result<()> {
-    match code {
-        0 => Ok(()),
-        code => Err(Error::new(ErrorKind::Driver, function, format!("CUresult {code}"), "success")),
+    if code == 0 {
+        return Ok(());
     }
+    let driver = Driver::get()?;
+    let mut name = core::ptr::null();
+    // SAFETY: a place for a pointer.
+    let known = unsafe { (driver.error_name)(code, &raw mut name) };
+    let name = match known {
+        // SAFETY: on success the driver's own text, which is never freed.
+        0 => unsafe { CStr::from_ptr(name) }.to_string_lossy(),
+        _ => "an unknown error".into(),
+    };
+    Err(Error::new(ErrorKind::Driver, function, format!("{name} ({code})"), "success"))
 }
