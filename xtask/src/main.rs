@@ -38,7 +38,7 @@ struct Command {
 }
 
 /// Every command there is.
-const COMMANDS: [Command; 11] = [
+const COMMANDS: [Command; 12] = [
     Command {
         name: "demo",
         arguments: "",

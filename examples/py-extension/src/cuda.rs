@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use interop_core::cuda::{self, CudaBuffer, MemoryKind, ReleasePolicy, UnstatedStream};
 use interop_core::python::consumer_stream;
 use interop_core::{
-    AsStream, CudaArray, Element, Error, ErrorKind, FromStream, HostVec, Result, Shared, StreamHandle,
+    AsStream, CudaArray, Device, Element, Error, ErrorKind, FromStream, HostVec, Result, Shared, StreamHandle,
 };
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -85,10 +85,10 @@ impl AsStream for LastStream {
 }
 
 impl FromStream for LastStream {
-    fn from_stream(stream: StreamHandle) -> Self {
+    fn from_stream(stream: StreamHandle, _: Device) -> Result<Self> {
         let this = Self::default();
         this.set(stream);
-        this
+        Ok(this)
     }
 }
 
