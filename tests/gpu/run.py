@@ -51,7 +51,7 @@ class Part:
 def parts(work):
     """Every part, in the order in which they run."""
     for program in programs("rust"):
-        yield Part("rust", f"rust {program.name}", [program], libtest, 180)
+        yield Part("rust", f"rust {program.name}", [program, "--show-output"], libtest, 180)
     for partner in PARTNERS:
         yield pytest(work, "python", f"matrix {partner}", "matrix.py", "--partner", partner)
     for name in NAMED:
@@ -63,16 +63,21 @@ def parts(work):
     for program in programs("benches"):
         yield Part("speed", f"bench {program.name}", [program, "--bench"], status, 120)
     for program in programs("examples"):
-        yield Part("examples", f"example {program.name}", [program], status, 120)
+        yield Part("examples", f"example {program.name}", command_of(program), status, 120)
     for tool in SANITIZERS:
         sanitize = ["compute-sanitizer", "--tool", tool, "--error-exitcode", "99", "--report-api-errors", "no"]
         own = [sys.executable, "-B", GPU / "sanitized.py"]
-        for name, command in [("python", own), *((p.name, [p]) for p in programs("rust") + programs("examples"))]:
+        compiled = [program for program in programs("rust") + programs("examples") if program.suffix != ".py"]
+        for name, command in [("python", own), *((program.name, [program]) for program in compiled)]:
             yield Part("sanitizer", f"{tool} {name}", [*sanitize, *command], sanitizer, 150)
 
 
 def programs(folder):
     return sorted(path for path in (BUNDLE / folder).glob("*") if path.is_file())
+
+
+def command_of(program):
+    return [sys.executable, "-B", program] if program.suffix == ".py" else [program]
 
 
 def pytest(work, group, name, file, *arguments, limit=150):
@@ -135,8 +140,10 @@ def table(row, code, text):
 
 
 def status(row, code, text):
-    """A program that ends well or does not."""
-    row.passed, row.failed = int(code == 0), int(code != 0)
+    """A program that ends well or does not, or says that it lacks something."""
+    lacks = re.findall(r"^skipped: (.*)", text, re.M)
+    row.passed, row.failed, row.skipped = int(code == 0 and not lacks), int(code != 0), int(code == 0 and bool(lacks))
+    row.notes.update(f"skipped: {reason}" for reason in lacks)
     if code:
         row.notes[f"exit status {code}: {last_line(text)}"] += 1
 

@@ -23,7 +23,7 @@ struct Programs {
 
 /// Another package of tests, examples or benches is another line here.
 const PROGRAMS: [Programs; 3] = [
-    Programs { folder: "tests/cuda", build: &["test", "--no-run", "--release", "--tests"], to: "rust" },
+    Programs { folder: "tests/cuda", build: &["test", "--no-run", "--release", "--test=cuda"], to: "rust" },
     Programs { folder: "examples/*", build: &["build", "--release", "--bins"], to: "examples" },
     Programs { folder: "benches", build: &["bench", "--no-run", "--bench=cuda"], to: "benches" },
 ];
@@ -36,8 +36,10 @@ const FOLDERS: [(&str, &str); 4] = [
     ("examples/py-extension/kernels/ptx", "kernels"),
 ];
 
-/// Helpers of the workspace's Python tests that the tests on a GPU use, and what starts them.
-const FILES: [(&str, &str); 3] = [
+/// Examples in Python, helpers of the Python tests that the tests on a GPU use too, and what starts everything.
+const FILES: [(&str, &str); 5] = [
+    ("examples/from_python.py", "examples/from_python.py"),
+    ("examples/two_gpus.py", "examples/two_gpus.py"),
     ("tests/python/native.py", "gpu/native.py"),
     ("tests/python/capsules.py", "gpu/capsules.py"),
     ("tests/gpu/run.sh", "run.sh"),
