@@ -205,15 +205,24 @@ impl Stream {
 
     /// What a copy made on this stream now finds in `bytes`; only what must come before it runs.
     pub(crate) fn reads(self, bytes: &Bytes) -> u8 {
-        // Pool memory of this stream: to set it up and to free it waits for no other.
-        let (mut address, count, place) = (0, bytes.count, self.place);
-        place.with(|| {
-            done(cu!("cuMemAllocAsync", &raw mut address => *mut u64, count => usize, self.raw => u64));
-        });
-        let seen = Bytes { address, count, place, free: "cuMemFree_v2" };
+        let seen = self.scratch(bytes.count);
         self.copy(&seen, bytes);
         self.finish();
         seen.value()
+    }
+
+    /// Memory of the pool, of this stream: to get it and to free it waits for no other stream.
+    pub(crate) fn scratch(self, count: usize) -> Bytes {
+        let (mut address, place) = (0, self.place);
+        place.with(|| {
+            done(cu!("cuMemAllocAsync", &raw mut address => *mut u64, count => usize, self.raw => u64));
+        });
+        Bytes { address, count, place, free: "cuMemFree_v2" }
+    }
+
+    /// Memory that somebody else frees.
+    pub(crate) fn bytes_at(self, address: usize, count: usize) -> Bytes {
+        Bytes { address: address as u64, count, place: self.place, free: "" }
     }
 
     pub(crate) fn destroy(self) {

@@ -17,6 +17,7 @@ mod lost;
 mod memory;
 mod order;
 mod release;
+mod schedules;
 #[path = "../support/mod.rs"]
 #[allow(dead_code, reason = "each test program uses its part")]
 mod support;
