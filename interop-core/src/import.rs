@@ -106,7 +106,8 @@ impl Import {
     /// The array in an interface dict, on the device where its address is.
     ///
     /// The interface names no device and owns nothing: the caller knows the one and provides the other. Work that is
-    /// pending stays pending on [`Facts::stream`].
+    /// pending stays pending on [`Facts::stream`]. The driver is not asked about the address; the owner is dropped after the
+    /// work of the device ([`ReleasePolicy`](crate::cuda::ReleasePolicy)).
     ///
     /// # Errors
     ///
@@ -121,11 +122,9 @@ impl Import {
         device: Device,
         owner: impl Send + 'static,
     ) -> Result<Self> {
-        Ok(Self {
-            facts: interface.facts_on(device)?,
-            owner: Owner::new(owner),
-            kept: StreamHandle::NothingPending,
-        })
+        let facts = interface.facts_on(device)?;
+        let fence = cuda::check(&facts, Trust::Memory)?;
+        Ok(Self { facts, owner: Owner::new(owner).after(fence), kept: StreamHandle::NothingPending })
     }
 
     /// The array in an interface dict, for work on `consumer`.

@@ -50,6 +50,30 @@ fn the_driver_names_the_device() {
     }
 }
 
+/// The caller names the device, and nobody is asked; the release is ordered all the same.
+#[test]
+fn a_device_that_the_caller_names_is_believed() {
+    let turn = turn();
+    let place = Place::primary(0);
+    for (bytes, device) in [
+        (place.bytes(0, 8), Device::cuda(0)),
+        (place.pool(0, 8), Device::cuda(0)),
+        (place.pinned(0, 8), Device::CUDA_HOST),
+        (place.managed(0, 8), Device::CUDA_MANAGED),
+    ] {
+        let (dict, count) = (dict(&bytes, 3, None), Count::default());
+        // SAFETY: the memory outlives the import, and is where it is said to be.
+        let import = || unsafe { Import::from_cai(&dict, device, Counted(count.clone(), ())) };
+        let (import, calls) = turn.count(import);
+        assert_eq!((import.as_ref().unwrap().facts().device(), calls), (device, 0));
+        let spin = place.non_blocking().spin();
+        drop(import);
+        assert_eq!((drained(), count.get()), (1, 0), "{device}");
+        turn.release(spin);
+        assert_eq!((drained(), count.get()), (0, 1), "{device}");
+    }
+}
+
 #[test]
 fn every_stated_stream_is_ordered_before_every_consumer() {
     let turn = turn();
