@@ -21,4 +21,5 @@ mod schedules;
 #[path = "../support/mod.rs"]
 #[allow(dead_code, reason = "each test program uses its part")]
 mod support;
+mod threads;
 mod turn;

@@ -90,7 +90,7 @@ struct Program<'t> {
 impl<'t> Program<'t> {
     fn new(turn: &'t Turn, seed: u64, mode: Mode, streams: [Stream; 3]) -> Self {
         turn.set_seed(seed);
-        turn.set_policy(if seed.is_multiple_of(2) { Policy::Late } else { Policy::Random });
+        turn.set_policy(if seed % 2 == 0 { Policy::Late } else { Policy::Random });
         let arrays = (0..3).map(|_| (Held::new(), None, 0)).collect();
         Self { turn, mode, dice: Dice(seed), streams, arrays, reads: Vec::new() }
     }

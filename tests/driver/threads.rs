@@ -1,0 +1,158 @@
+//! Many threads at once, and what belongs to a thread.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Barrier};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use interop_core::cai::CudaArrayInterface;
+use interop_core::cuda::{drain_releases, finish_releases, order, pending_releases, release_in_background};
+use interop_core::{Device, Import, StreamHandle};
+use interop_sim_client::Live;
+
+use crate::arrivals::arrive;
+use crate::gpu::{Bytes, Place, current};
+use crate::support::alone;
+use crate::support::owners::{Count, Counted, elsewhere};
+use crate::turn::turn;
+
+const GPU: Device = Device::cuda(0);
+const THREADS: usize = 6;
+const ROUNDS: usize = 100;
+
+fn dict(bytes: &Bytes) -> CudaArrayInterface {
+    CudaArrayInterface {
+        shape: vec![8],
+        typestr: "|u1".into(),
+        data: (bytes.at(), false),
+        version: 3,
+        ..CudaArrayInterface::default()
+    }
+}
+
+#[test]
+#[expect(unsafe_code, reason = "an import is a promise about memory")]
+fn threads_that_import_order_and_drop_at_once_release_everything_once() {
+    let turn = turn();
+    let places = [Place::primary(0), Place::primary(1)];
+    let data = places.map(|place| place.bytes(0, 64));
+    let (count, start) = (Count::default(), Barrier::new(THREADS));
+    let events = turn.live(Live::Events);
+    thread::scope(|scope| {
+        for number in 0..THREADS {
+            let (data, count, start) = (&data, &count, &start);
+            scope.spawn(move || {
+                let streams = places.map(Place::non_blocking);
+                start.wait();
+                for round in 0..ROUNDS {
+                    let at = (round + number) % 2;
+                    // SAFETY: the memory outlives the import.
+                    let import = unsafe {
+                        let owner = Counted(count.clone(), ());
+                        Import::from_cai_for(&dict(&data[at]), streams[at].handle(), owner)
+                    };
+                    order(streams[at].handle(), streams[1 - at].handle(), GPU).expect("an edge");
+                    drop(import.expect("a good array"));
+                    if round % 7 == number {
+                        finish_releases();
+                    }
+                }
+                assert_eq!(current(), None);
+            });
+        }
+    });
+    turn.run_all();
+    assert_eq!((finish_releases(), count.get()), (0, THREADS * ROUNDS));
+    // As many as were in use at once stay in the pool, and none for each round.
+    let most = u64::try_from(THREADS * 2 * 8).expect("a small number");
+    assert!(turn.live(Live::Events) - events <= most, "{} events", turn.live(Live::Events) - events);
+}
+
+#[test]
+fn a_per_thread_stream_is_that_of_the_thread_that_asks() {
+    let turn = turn();
+    let place = Place::primary(0);
+    let (data, consumer) = (place.bytes(1, 8), place.non_blocking());
+    let theirs = elsewhere(move || place.per_thread().spin()).0;
+    place.per_thread().fill(&data, 7);
+    order(StreamHandle::PerThreadDefault, consumer.handle(), GPU).unwrap();
+    assert_eq!((consumer.reads(&data), turn.is_pending(theirs)), (7, true));
+    turn.release(theirs);
+    turn.run_all();
+}
+
+#[test]
+fn one_thread_releases_what_another_has_dropped() {
+    let turn = turn();
+    let place = Place::primary(0);
+    let data = place.bytes(0, 64);
+    let (ledger, import) = arrive(&data, GPU);
+    let spin = place.non_blocking().spin();
+    drop(import);
+    turn.release(spin);
+    let (left, thread) = elsewhere(finish_releases);
+    assert_eq!((left, ledger.released(), ledger.thread()), (0, 1, Some(thread)));
+}
+
+#[test]
+fn a_drain_on_every_thread_releases_each_once() {
+    let turn = turn();
+    let place = Place::primary(0);
+    let data = place.bytes(0, 64);
+    let spin = place.non_blocking().spin();
+    let ledgers: Vec<_> = (0..30)
+        .map(|_| {
+            let (ledger, import) = arrive(&data, GPU);
+            drop(import);
+            ledger
+        })
+        .collect();
+    let stop = Arc::new(AtomicBool::new(false));
+    let drains: Vec<_> = (0..THREADS)
+        .map(|_| {
+            let stop = stop.clone();
+            thread::spawn(move || {
+                while !stop.load(Ordering::Relaxed) {
+                    drain_releases();
+                }
+            })
+        })
+        .collect();
+    turn.release(spin);
+    let end = Instant::now() + Duration::from_secs(60);
+    while ledgers.iter().any(|ledger| ledger.released() == 0) {
+        assert!(Instant::now() < end, "{} still wait", pending_releases());
+        thread::yield_now();
+    }
+    stop.store(true, Ordering::Relaxed);
+    for drain in drains {
+        drain.join().expect("the thread ends well");
+    }
+    assert!(ledgers.iter().all(|ledger| ledger.released() == 1));
+}
+
+/// For the rest of the process a thread releases, so that it has one of its own.
+#[test]
+fn in_the_background_nobody_has_to_ask() {
+    alone("threads::in_the_background_nobody_has_to_ask", || {
+        let turn = turn();
+        release_in_background().unwrap();
+        release_in_background().unwrap();
+        let place = Place::primary(0);
+        let data = place.bytes(0, 64);
+        for _ in 0..3 {
+            let (ledger, import) = arrive(&data, GPU);
+            let spin = place.non_blocking().spin();
+            drop(import);
+            thread::sleep(Duration::from_millis(20));
+            assert_eq!((ledger.released(), turn.is_pending(spin)), (0, true));
+            turn.release(spin);
+            let end = Instant::now() + Duration::from_secs(60);
+            while ledger.released() == 0 {
+                assert!(Instant::now() < end, "nobody releases");
+                thread::sleep(Duration::from_millis(1));
+            }
+            assert_ne!(ledger.thread(), Some(thread::current().id()));
+        }
+    });
+}
