@@ -199,3 +199,12 @@ def test_ten_thousand_trips_leave_nothing():
     for _ in range(10_000):
         interop_demo.asarray(array)
     del array
+
+
+def test_what_is_believed_is_not_asked_for():
+    array, asked = full("cuda", (4, 4)), []
+    for function in (interop_demo.is_square, interop_demo.is_square_trusted):
+        before = SIM.calls("cuPointerGetAttributes")
+        assert function(array)
+        asked.append(SIM.calls("cuPointerGetAttributes") - before)
+    assert asked[1] == asked[0] - 1

@@ -53,7 +53,7 @@ pub use device::integer;
 pub use dict::interface_of;
 pub use errors::array_error;
 pub use export::{Request, export};
-pub use import::{Imported, Protocol, consumer_stream, import, import_as, import_capsule};
+pub use import::{Imported, Protocol, consumer_stream, import, import_as, import_capsule, import_trusted};
 pub use release::{drain, pending_releases};
 
 /// What the expansions of `python` and `pyclass` call.

@@ -68,9 +68,9 @@ pub fn drain(py: Python<'_>) {
 }
 
 /// An import of a tensor that came from Python.
-pub(super) fn import<A: Abi>(tensor: ManagedTensor<A>) -> crate::Result<Import> {
+pub(super) fn import<A: Abi>(tensor: ManagedTensor<A>, trust: Trust) -> crate::Result<Import> {
     // SAFETY: the release of such a tensor, which spares the exception that may be on its way.
-    Ok(unsafe { Import::from_dlpack_with(tensor, release_foreign::<A>, Trust::Nothing) }?)
+    Ok(unsafe { Import::from_dlpack_with(tensor, release_foreign::<A>, trust) }?)
 }
 
 /// Releases a foreign tensor. Its deleter can be Python code, which an exception that is on its way must survive.

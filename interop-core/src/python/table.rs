@@ -18,7 +18,7 @@ use super::interpreter::is_attached;
 use super::release::{self, PyOwner};
 use crate::array::CudaArray;
 use crate::buffer::HostBuffer;
-use crate::cuda;
+use crate::cuda::{self, Trust};
 use crate::describe::Describe;
 use crate::device::{Device, DeviceType};
 use crate::dims::MAX_NDIM;
@@ -218,7 +218,7 @@ unsafe extern "C" fn wrap(tensor: *mut Versioned, out: *mut *mut c_void) -> c_in
         };
         // SAFETY: an owned tensor, which the caller hands over.
         let tensor = unsafe { ManagedTensor::<Versioned>::from_raw(tensor.as_ptr()) };
-        let object = into_object(py, Adopted(release::import(tensor)?))?;
+        let object = into_object(py, Adopted(release::import(tensor, Trust::Nothing)?))?;
         // SAFETY: a place for the object, as the caller promises.
         unsafe { out.write(object.into_ptr().cast()) };
         Ok(())
