@@ -1,4 +1,4 @@
-"""Writes `cai.json` and `dlpack.json` from the tables in `source/`; with `--check`, says whether they are up to date."""
+"""Writes `cai.json` and `dlpack.json` from the tables in `source/`; with `--check` tells whether they are up to date."""
 
 import json
 import os

@@ -18,7 +18,20 @@ import sys
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 FILES = {"cai.json": "dict", "dlpack.json": "tensor"}
-KINDS = {"device", "dtype", "mask", "missing", "null", "overflow", "rank", "shape", "stream", "strides", "type", "version"}
+KINDS = {
+    "device",
+    "dtype",
+    "mask",
+    "missing",
+    "null",
+    "overflow",
+    "rank",
+    "shape",
+    "stream",
+    "strides",
+    "type",
+    "version",
+}
 PLAIN_INT = 2**53 - 1  # what every reader of JSON holds exactly
 BEFORE, BEHIND = 256, 512  # the bytes around `data` that may be read where it is `"memory"`
 MOST_VISITED = 4096
@@ -88,7 +101,9 @@ def value(code):
 # --- facts --------------------------------------------------------------------------------------------------------
 def visited(shape, strides):
     """The lowest and highest sum of steps over all elements: every corner is visited, without a formula."""
-    axes = [(0,) if extent == 1 or stride == 0 else (0, (extent - 1) * stride) for extent, stride in zip(shape, strides)]
+    axes = [
+        (0,) if extent == 1 or stride == 0 else (0, (extent - 1) * stride) for extent, stride in zip(shape, strides)
+    ]
     far = [axis for axis in axes if len(axis) == 2]
     if math.prod(shape) <= MOST_VISITED:
         steps = [range(extent) for extent in shape if extent > 1]

@@ -4,6 +4,9 @@ A legal row says no facts: they are worked out by `reader.py`. An illegal row sa
 `choice=True` marks rows on which the specification leaves room; the reason says which way this corpus goes.
 """
 
+# A table is read by its rows.
+# fmt: off
+
 from reader import Index, Surrogates
 
 ABSENT = object()

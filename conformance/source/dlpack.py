@@ -5,6 +5,9 @@ Rows stand for both forms of the struct, unless they are about what only one has
 bytes before and 512 behind it that may be read), or the address itself, which nobody may follow.
 """
 
+# A table is read by its rows.
+# fmt: off
+
 PLAIN = {
     "version": (1, 0), "flags": 0, "device": (1, 0), "dtype": (2, 32, 1), "ndim": 2, "shape": (2, 3), "strides": (3, 1),
     "data": "memory", "byte_offset": 0, "deleter": True,

@@ -1,5 +1,8 @@
 """Where the faults behind the cases were seen: the first public place for each id."""
 
+# A table is read by its rows.
+# fmt: off
+
 SEEN = {
     name: f"https://github.com/{place.replace('#', '/issues/')}"
     for name, place in {

@@ -1,4 +1,4 @@
-"""The published corpus in `conformance/`: every case through the import, and what the host can hold on to NumPy and JAX.
+"""The published corpus in `conformance/`: every case through the import, and from host memory on to NumPy and JAX.
 
 `conformance/README.md` says what a case is. Where a case is refused, the class of the error and its place are compared.
 """

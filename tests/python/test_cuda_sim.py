@@ -60,6 +60,17 @@ def test_both_protocols_describe_it(kind):
     assert (by_interface["data"], by_interface["device"]) == (facts["data"], KINDS[kind])
 
 
+def test_each_access_makes_a_dict():
+    """R20: it says what is pending at that moment, and nobody else has it."""
+    array, stream = full("cuda"), SIM.stream()
+    first = array.__cuda_array_interface__
+    interop_demo.scale_(array, 2, stream=stream)
+    second = array.__cuda_array_interface__
+    assert first is not second
+    assert ("stream" in first, second["stream"]) == (False, stream)
+    assert {**second, "stream": None} == {**first, "stream": None}
+
+
 @each_kind
 def test_an_import_shares_the_memory(kind):
     array = full(kind)

@@ -110,17 +110,20 @@ fn is_rust_test(text: &str, name: &str) -> bool {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum State {
     Proven,
+    /// By tests that only run where there is a GPU.
+    OnGpu,
     InPart,
     Open,
     NotApplicable,
 }
 
 impl State {
-    const ALL: [Self; 4] = [Self::Proven, Self::InPart, Self::Open, Self::NotApplicable];
+    const ALL: [Self; 5] = [Self::Proven, Self::OnGpu, Self::InPart, Self::Open, Self::NotApplicable];
 
     fn word(self) -> &'static str {
         match self {
             Self::Proven => "proven",
+            Self::OnGpu => "proven on a GPU",
             Self::InPart => "in part",
             Self::Open => "open",
             Self::NotApplicable => "cannot apply",
@@ -129,11 +132,16 @@ impl State {
 }
 
 fn state(entry: &Entry) -> State {
-    let tests = entry.proofs.iter().any(|proof| matches!(proof, Proof::Test { .. }));
+    let tests = entry.proofs.iter().filter_map(|proof| match proof {
+        Proof::Test { file, .. } => Some(file.starts_with("tests/gpu/")),
+        _ => None,
+    });
+    let (some, here) = (tests.clone().count() > 0, tests.clone().any(|gpu| !gpu));
     let open = entry.proofs.iter().any(|proof| matches!(proof, Proof::Open(_)));
-    match (tests, open) {
-        (true, false) => State::Proven,
+    match (some, open) {
         (true, true) => State::InPart,
+        (true, false) if here => State::Proven,
+        (true, false) => State::OnGpu,
         (false, true) => State::Open,
         (false, false) => State::NotApplicable,
     }

@@ -5,6 +5,9 @@ use serde_json::{Map, Value};
 
 use super::{assert_facts, assert_refused, fit, integer, items, numbers, run, some, text};
 
+// In the program, which may run where the sources are not.
+const CORPUS: &str = include_str!("../../../conformance/cai.json");
+
 /// The interface of a dict; `None` for one whose values are of other types, which Rust cannot write down.
 fn interface(dict: &Map<String, Value>) -> Option<CudaArrayInterface> {
     let [address, readonly] = dict.get("data")?.as_array()?.as_slice() else { return None };
@@ -53,7 +56,7 @@ fn entry(value: &Value) -> Option<DescrEntry> {
 #[test]
 fn every_dict_is_judged_as_the_corpus_says() {
     let mut written_down = 0;
-    let all = run("cai.json", "dict", |id, dict, expected| {
+    let all = run(CORPUS, "dict", |id, dict, expected| {
         let Some(interface) = interface(dict) else {
             let kind = text(expected.expect_err(id), "kind");
             assert!(

@@ -5,9 +5,6 @@
 mod dicts;
 mod tensors;
 
-use std::fs;
-use std::path::Path;
-
 use interop_core::{Error, ErrorKind, Facts};
 use serde_json::{Map, Value};
 
@@ -44,15 +41,13 @@ fn some<'a>(map: &'a Map<String, Value>, key: &str) -> Option<&'a Value> {
     map.get(key).filter(|value| !value.is_null())
 }
 
-/// Runs `judge` over every case of a file, with the id, the input and what is expected of it; counts the cases.
+/// Runs `judge` over every case of a corpus, with the id, the input and what is expected of it; counts the cases.
 fn run(
-    file: &str,
+    corpus: &str,
     input: &str,
     mut judge: impl FnMut(&str, &Map<String, Value>, Result<&Value, &Value>),
 ) -> usize {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../conformance").join(file);
-    let text = fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
-    let corpus: Value = serde_json::from_str(&text).expect("the corpus is JSON");
+    let corpus: Value = serde_json::from_str(corpus).expect("the corpus is JSON");
     let cases = corpus["cases"].as_array().expect("a list of cases");
     for case in cases {
         let given = case[input].as_object().expect("an input");

@@ -7,6 +7,9 @@ use serde_json::{Map, Value};
 use super::{assert_facts, assert_refused, fit, integer, numbers, run, some, text};
 use crate::support::foreign::{Claims, Form};
 
+// In the program, which may run where the sources are not.
+const CORPUS: &str = include_str!("../../../conformance/dlpack.json");
+
 /// The bytes before and behind `data` where it is memory.
 const BEFORE: usize = 256;
 const BEHIND: usize = 512;
@@ -66,7 +69,7 @@ fn judge<A: Form>(id: &str, claims: &Claims, expected: Result<&Value, &Value>) {
 #[test]
 fn every_tensor_is_judged_as_the_corpus_says() {
     let memory = vec![0; BEFORE + BEHIND];
-    let all = run("dlpack.json", "tensor", |id, tensor, expected| {
+    let all = run(CORPUS, "tensor", |id, tensor, expected| {
         let claims = claims(tensor, &memory).unwrap_or_else(|| panic!("{id} cannot be built"));
         match text(&Value::from(tensor.clone()), "form") {
             "legacy" => judge::<Legacy>(id, &claims, expected),
