@@ -2,7 +2,7 @@
 
     python3 conformance/mutate.py [--python PYTHON] [WORD]
 
-A copy of the sources under `target/mutants` gets all breaks of `mutants.py` at once, each behind a switch, so that it
+A copy of the sources under `target/mutants` gets all breaks of `mutants_*.py` at once, each behind a switch, so that it
 is built once. For each rule that a break is about, a test that `traceability.toml` names for it has to fail; with no
 switch on all have to pass. Only `tests/runtime` and `tests/python` are run, for speed. PYTHON has the libraries of the
 Python tests (`cargo xtask python` makes one); without it those tests are left out. With a WORD only breaks whose ids,
@@ -21,10 +21,13 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE))
-from mutants import CORE, MUTANTS  # noqa: E402
+import mutants_core  # noqa: E402
+import mutants_python  # noqa: E402
 
 ROOT = HERE.parent
 COPY = ROOT / "target/mutants"
+CORE = "interop-core/src/"
+MUTANTS = [*mutants_core.MUTANTS, *mutants_python.MUTANTS]
 SWITCH = """
 /// The break that is switched on.
 pub(crate) fn broken(number: usize) -> bool {
