@@ -4,7 +4,7 @@ use std::fs;
 
 use crate::failure::{Failure, no_arguments};
 use crate::report::Report;
-use crate::{sim, step, suites, trace, workspace};
+use crate::{fuzz, sim, step, suites, trace, workspace};
 
 /// Runs every check and every suite, also after one has failed.
 pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
@@ -30,6 +30,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
         free_threaded,
     );
     suites::run_into(&mut report, |_| true);
+    report.suite("Fuzzing", "A few seconds for each target, where cargo-fuzz is installed.", fuzz::suite);
     report.close()
 }
 

@@ -11,12 +11,14 @@ mod counts;
 mod demo;
 mod extension;
 mod failure;
+mod fuzz;
 mod ptx;
 mod python;
 mod report;
 mod sim;
 mod step;
 mod suites;
+mod tools;
 mod trace;
 mod workspace;
 
@@ -38,7 +40,7 @@ struct Command {
 }
 
 /// Every command there is.
-const COMMANDS: [Command; 12] = [
+const COMMANDS: &[Command] = &[
     Command {
         name: "demo",
         arguments: "",
@@ -104,6 +106,12 @@ const COMMANDS: [Command; 12] = [
         arguments: "[--check]",
         help: "write the table from each rule of the protocols to its tests, or check that it is up to date",
         run: trace::run,
+    },
+    Command {
+        name: "fuzz",
+        arguments: "[SECONDS]",
+        help: "the fuzz targets, each for 60 seconds or as many as are given; needs the nightly compiler",
+        run: fuzz::run,
     },
     Command {
         name: "compile-time",

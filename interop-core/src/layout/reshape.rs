@@ -18,7 +18,8 @@ impl Layout {
     ///
     /// # Panics
     ///
-    /// When the axis does not exist or an element that is taken does not.
+    /// When the axis does not exist, an element that is taken does not, or more elements are taken than an array may have,
+    /// which only a step of 0 can.
     #[must_use]
     pub fn slice(&self, axis: usize, start: usize, step: isize, len: usize) -> (Self, isize) {
         let extent = self.shape[axis];
@@ -30,7 +31,7 @@ impl Layout {
         }
         let mut shape = self.shape.clone();
         shape[axis] = len;
-        let numel = product(&shape);
+        let numel = numel(&shape).unwrap_or_else(|error| panic!("slice of axis {axis}: {error}"));
         let mut strides = self.strides.clone();
         // A step that reaches nothing says nothing; one that does stays within the reach of the axis.
         if len > 1 && numel > 0 {

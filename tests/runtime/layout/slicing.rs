@@ -97,6 +97,9 @@ fn a_slice_outside_the_axis_panics() {
     }
     assert!(panic::catch_unwind(|| layout.slice(1, 0, 1, 1)).is_err(), "there is no axis 1");
     assert!(panic::catch_unwind(|| layout.select(0, 10)).is_err(), "there is no index 10");
+    // Every element that is taken exists, but so many no array has: the product must not wrap in a release build.
+    let wide = Layout::compact(&[2, 1 << 60], Order::C).unwrap();
+    assert!(panic::catch_unwind(|| wide.slice(0, 0, 0, 1 << 40)).is_err(), "too many elements");
     assert!(panic::catch_unwind(|| layout.select(1, 0)).is_err(), "there is no axis 1");
 }
 

@@ -1,0 +1,167 @@
+//! What is legal and what follows from it, worked out in 128 bits and, where elements are few, by visiting them all.
+
+use interop_core::{Error, Facts, MAX_NDIM, Order};
+
+/// The most elements that are visited one by one.
+const FEW: i128 = 512;
+
+/// The most bytes from element \[0, …, 0\] to any other. The crate counts offsets in bits of 63 bits, which is more than any
+/// processor can address.
+const FARTHEST: i128 = i64::MAX as i128;
+
+/// A list in 128 bits.
+pub fn widen<T: Copy + TryInto<i128>>(numbers: &[T]) -> Vec<i128> {
+    numbers.iter().map(|number| (*number).try_into().unwrap_or(i128::MAX)).collect()
+}
+
+/// What extents and strides mean: the number of elements, and the offsets of the lowest and the highest of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Span {
+    /// The number of elements.
+    pub numel: i128,
+    /// The offset of the lowest element; 0 without elements.
+    pub low: i128,
+    /// The offset one past the highest element; 0 without elements.
+    pub end: i128,
+}
+
+/// The number of elements, `None` for extents that no array has.
+#[must_use]
+pub fn numel(shape: &[i128]) -> Option<i128> {
+    if shape.len() > MAX_NDIM || shape.iter().any(|extent| *extent < 0) {
+        return None;
+    }
+    if shape.contains(&0) {
+        return Some(0);
+    }
+    let product = shape.iter().try_fold(1_i128, |product, extent| product.checked_mul(*extent))?;
+    (product <= FARTHEST).then_some(product)
+}
+
+/// The span of extents and strides in elements; `None` where they are not legal.
+#[must_use]
+pub fn span(shape: &[i128], strides: &[i128]) -> Option<Span> {
+    let numel = numel(shape)?;
+    if strides.len() != shape.len() {
+        return None;
+    }
+    if numel == 0 {
+        return Some(Span { numel, low: 0, end: 0 });
+    }
+    // Every extent is below 2⁶³ here, and their product too, so no sum comes near 128 bits.
+    let reach = |keep: fn(&i128) -> bool| {
+        let steps = shape.iter().zip(strides).map(|(extent, stride)| (extent - 1) * stride);
+        steps.filter(keep).sum::<i128>()
+    };
+    let (low, end) = (reach(|step| *step < 0), reach(|step| *step > 0) + 1);
+    (low >= -FARTHEST - 1 && end <= FARTHEST).then_some(Span { numel, low, end })
+}
+
+/// The strides of a compact array; those of an array without elements say nothing.
+#[must_use]
+pub fn compact(shape: &[i128], order: Order) -> Vec<i128> {
+    let mut strides = vec![0; shape.len()];
+    let mut running = 1_i128;
+    let mut step = |axis: usize| {
+        strides[axis] = running;
+        running = running.saturating_mul(shape[axis].max(1));
+    };
+    match order {
+        Order::C => (0..shape.len()).rev().for_each(&mut step),
+        Order::F => (0..shape.len()).for_each(&mut step),
+    }
+    strides
+}
+
+/// The offsets of all elements in this order, `None` where they are many.
+#[must_use]
+pub fn visit(shape: &[i128], strides: &[i128], order: Order) -> Option<Vec<i128>> {
+    if numel(shape).filter(|numel| *numel <= FEW)? == 0 {
+        return Some(Vec::new());
+    }
+    let mut offsets = vec![0];
+    let axes: Vec<usize> = (0..shape.len()).collect();
+    let turned: Vec<usize> = axes.iter().rev().copied().collect();
+    for axis in if order == Order::C { axes } else { turned } {
+        let along = |offset: i128| (0..shape[axis]).map(move |index| offset + index * strides[axis]);
+        offsets = offsets.into_iter().flat_map(along).collect();
+    }
+    Some(offsets)
+}
+
+/// Whether offsets are 0, 1, 2 and so on.
+#[must_use]
+pub fn runs(offsets: &[i128]) -> bool {
+    offsets.iter().zip(0..).all(|(offset, expected)| *offset == expected)
+}
+
+/// The addresses that elements take, from the lowest byte to one past the highest; `None` where there are none such.
+#[must_use]
+pub fn addresses(first: i128, span: Span, bits: i128) -> Option<(i128, i128)> {
+    if span.numel == 0 {
+        return Some((0, 0));
+    }
+    let (low, end) = (span.low * bits, span.end * bits);
+    // Beyond this no offset has a place among the addresses.
+    if low < -FARTHEST - 1 || end + 7 > FARTHEST {
+        return None;
+    }
+    let (start, end) = (first + low.div_euclid(8), first + (end + 7).div_euclid(8));
+    (first != 0 && start >= 0 && end <= i128::from(u64::MAX)).then_some((start, end))
+}
+
+/// Checks facts against extents and strides, both legal.
+///
+/// # Panics
+///
+/// When they differ.
+pub fn check(facts: &Facts, shape: &[i128], strides: &[i128], first: i128, bits: i128) {
+    let span = span(shape, strides).expect("legal extents and strides");
+    assert_eq!(widen(facts.shape()), shape);
+    assert_eq!(facts.numel() as i128, span.numel);
+    let idle = |axis: usize| shape[axis] == 1 || span.numel == 0;
+    for (axis, stride) in facts.strides().iter().enumerate() {
+        assert!(idle(axis) || *stride as i128 == strides[axis], "strides[{axis}]");
+        assert!(!idle(axis) || *stride >= 0, "strides[{axis}] says nothing and is negative");
+    }
+    let range = facts.byte_range();
+    let expected = addresses(first, span, bits).expect("legal addresses");
+    assert_eq!((range.start as i128, range.end as i128), expected);
+    assert_eq!(facts.address() as i128, if span.numel == 0 { 0 } else { first });
+    for order in [Order::C, Order::F] {
+        let Some(offsets) = visit(shape, strides, order) else { continue };
+        assert_eq!(facts.layout().is_contiguous(order), runs(&offsets), "{order:?}");
+        for offset in offsets {
+            let (start, end) = ((offset * bits).div_euclid(8), (offset * bits + bits + 7).div_euclid(8));
+            assert!(first + start >= expected.0 && first + end <= expected.1, "an element outside its range");
+        }
+    }
+}
+
+/// Checks that an error says where, what and what else.
+///
+/// # Panics
+///
+/// When it does not.
+pub fn check_error(error: &Error) {
+    for part in [error.place(), error.found(), error.allowed()] {
+        assert!(!part.is_empty(), "{error:?}");
+    }
+}
+
+/// Checks that two facts are the same but for strides that say nothing.
+///
+/// # Panics
+///
+/// When they differ.
+pub fn check_same(ours: &Facts, again: &Facts) {
+    let about = |facts: &Facts| {
+        let said = (facts.address(), facts.byte_range(), facts.dtype(), facts.is_padded(), facts.device());
+        (said, facts.record().cloned(), facts.shape().to_vec(), facts.is_readonly(), facts.nbytes())
+    };
+    assert_eq!(about(ours), about(again));
+    for (axis, (left, right)) in ours.strides().iter().zip(again.strides()).enumerate() {
+        let idle = ours.shape()[axis] == 1 || ours.numel() == 0;
+        assert!(idle || left == right, "strides[{axis}]: {left} and {right}");
+    }
+}

@@ -1,0 +1,124 @@
+//! The first inputs of the targets: the cases of the conformance corpus in `conformance/`.
+
+use std::path::Path;
+
+use interop_core::cai::{CudaArrayInterface, DescrEntry, DescrType};
+use serde_json::{Map, Value};
+
+use crate::input::Output;
+use crate::{dict, layout, types};
+
+/// A target's name, a case's id, and its bytes.
+pub type Seed = (&'static str, String, Vec<u8>);
+
+/// Every seed.
+///
+/// # Panics
+///
+/// When the corpus cannot be read.
+#[must_use]
+pub fn all() -> Vec<Seed> {
+    let mut seeds = Vec::new();
+    for (id, case) in cases("cai.json") {
+        let Some(interface) = case["dict"].as_object().and_then(interface) else { continue };
+        seeds.push(("layout", id.clone(), layout_of(&interface.shape, interface.strides.as_deref())));
+        let mut text = Output::default();
+        seeds.push(("types", id.clone(), text.text(&interface.typestr, types::TEXT).0.clone()));
+        seeds.push(("dict", id, dict::write(&interface)));
+    }
+    for (id, case) in cases("dlpack.json") {
+        let Some(tensor) = case["tensor"].as_object() else { continue };
+        let list = |key| tensor.get(key).and_then(numbers);
+        seeds.push((
+            "layout",
+            id.clone(),
+            layout_of(&list("shape").unwrap_or_default(), list("strides").as_deref()),
+        ));
+        #[cfg(target_os = "linux")]
+        if let Some(claims) = claims(tensor) {
+            seeds.push(("tensor", id, crate::tensor::write(&claims)));
+        }
+    }
+    seeds
+}
+
+/// The cases of a file, each with its id.
+fn cases(file: &str) -> Vec<(String, Value)> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../conformance").join(file);
+    let text = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    let corpus: Value = serde_json::from_str(&text).expect("the corpus is JSON");
+    let cases = corpus["cases"].as_array().expect("a list of cases");
+    cases.iter().map(|case| (case["id"].as_str().expect("an id").into(), case.clone())).collect()
+}
+
+fn layout_of(shape: &[i64], strides: Option<&[i64]>) -> Vec<u8> {
+    let compact: Vec<i64> = shape.iter().map(|_| 1).collect();
+    let mut output = Output::default();
+    output.list(shape, layout::AXES).list(strides.unwrap_or(&compact), layout::AXES).0.clone()
+}
+
+/// A number, whichever way the corpus writes it; one beyond 64 bits stands at their end.
+fn integer(value: &Value) -> Option<i64> {
+    let big =
+        |digits: &str| digits.parse::<i128>().ok().map(|number| i64::try_from(number).unwrap_or(i64::MAX));
+    value.as_i64().or_else(|| big(value.get("$int")?.as_str()?)).or_else(|| integer(value.get("$index")?))
+}
+
+/// The bits of a number that has no sign.
+fn unsigned(value: &Value) -> Option<u64> {
+    let big = value.get("$int").and_then(|digits| digits.as_str()?.parse().ok());
+    big.or_else(|| integer(value).map(|number| u64::from_ne_bytes(number.to_ne_bytes())))
+}
+
+fn numbers(value: &Value) -> Option<Vec<i64>> {
+    value.get("$list").unwrap_or(value).as_array()?.iter().map(integer).collect()
+}
+
+/// The typed form of a dict, where it has one.
+fn interface(dict: &Map<String, Value>) -> Option<CudaArrayInterface> {
+    let data = dict.get("data")?.as_array()?;
+    Some(CudaArrayInterface {
+        shape: numbers(dict.get("shape")?)?,
+        typestr: dict.get("typestr")?.as_str()?.into(),
+        data: (usize::try_from(unsigned(data.first()?).unwrap_or(0)).ok()?, data.get(1)?.as_bool()?),
+        version: integer(dict.get("version")?)?.into(),
+        strides: dict.get("strides").and_then(numbers),
+        stream: dict.get("stream").and_then(integer).map(i128::from),
+        descr: dict.get("descr").and_then(entries),
+        mask: dict.get("mask").is_some_and(|mask| !mask.is_null()),
+    })
+}
+
+fn entries(value: &Value) -> Option<Vec<DescrEntry>> {
+    let entry = |entry: &Value| {
+        let entry = entry.as_array()?;
+        let dtype = entry.get(1)?;
+        let nested = || entries(dtype).map(DescrType::Nested);
+        Some(DescrEntry {
+            name: entry.first()?.as_str()?.into(),
+            dtype: dtype.as_str().map(|typestr| DescrType::Typestr(typestr.into())).or_else(nested)?,
+            shape: entry.get(2).map_or(Some(Vec::new()), numbers)?,
+        })
+    };
+    value.get("$list")?.as_array()?.iter().map(entry).collect()
+}
+
+#[cfg(target_os = "linux")]
+fn claims(tensor: &Map<String, Value>) -> Option<crate::tensor::Claims> {
+    let pair = |key: &str| tensor.get(key).and_then(numbers);
+    let (device, dtype, version) = (pair("device")?, pair("dtype")?, pair("version").unwrap_or(vec![1, 0]));
+    Some(crate::tensor::Claims {
+        versioned: tensor.get("form")? == "versioned",
+        version: [u32::try_from(version[0]).ok()?, u32::try_from(version[1]).ok()?],
+        flags: tensor.get("flags").and_then(unsigned).unwrap_or(0),
+        // Nobody follows an address here, so that any serves for real memory.
+        data: tensor.get("data").and_then(unsigned).unwrap_or(0x7000),
+        device: [i32::try_from(device[0]).ok()?, i32::try_from(device[1]).ok()?],
+        ndim: i32::try_from(integer(tensor.get("ndim")?)?).ok()?,
+        dtype: (u8::try_from(dtype[0]).ok()?, u8::try_from(dtype[1]).ok()?, u16::try_from(dtype[2]).ok()?),
+        shape: pair("shape"),
+        strides: pair("strides"),
+        byte_offset: unsigned(tensor.get("byte_offset")?)?,
+        deleter: tensor.get("deleter")?.as_bool()?,
+    })
+}

@@ -1,0 +1,95 @@
+//! Element types: typestrs, names and DLPack's triples.
+
+use interop_core::DType;
+
+use crate::input::Input;
+use crate::oracle::check_error;
+
+/// The longest text.
+pub const TEXT: u8 = 24;
+
+/// Runs the target.
+///
+/// # Panics
+///
+/// When the crate reads something else than the grammar says.
+pub fn run(data: &[u8]) {
+    let mut input = Input::new(data);
+    let text = input.text(TEXT);
+    check_typestr(&text);
+    if let Some(dtype) = DType::from_name(&text) {
+        assert_eq!(dtype.name(), text);
+    }
+    let [code, bits, low, high] = input.bytes();
+    check_triple(DType::new(code, bits, u16::from_le_bytes([low, high])));
+}
+
+/// The size of a type that a typestr spells legally, by the grammar alone.
+#[must_use]
+pub fn size(typestr: &str) -> Option<usize> {
+    let (order, rest) = typestr.split_at_checked(1)?;
+    let (kind, digits) = rest.split_at_checked(1)?;
+    let size: usize = digits.parse().ok().filter(|_| digits.bytes().all(|digit| digit.is_ascii_digit()))?;
+    let native = if cfg!(target_endian = "little") { "<" } else { ">" };
+    let ordered = match (kind, size) {
+        ("V", _) => order == "|",
+        (_, 1) => ["<", ">", "|"].contains(&order),
+        _ => order == native,
+    };
+    let sized = match kind {
+        "b" => size == 1,
+        "i" | "u" => [1, 2, 4, 8].contains(&size),
+        "f" => [2, 4, 8].contains(&size),
+        "c" => [8, 16].contains(&size),
+        "V" => (1..=65535).contains(&size),
+        _ => false,
+    };
+    (ordered && sized).then_some(size)
+}
+
+fn check_typestr(text: &str) {
+    let Some(size) = size(text) else {
+        let error = DType::from_typestr(text).expect_err("outside the grammar");
+        assert_eq!(error.place(), "typestr");
+        return check_error(&error);
+    };
+    let dtype = DType::from_typestr(text).expect("within the grammar");
+    assert_eq!(dtype.packed_bits(), 8 * size);
+    let spelled = dtype.typestr().expect("what was read can be written");
+    assert_eq!(DType::from_typestr(spelled.as_str()), Ok(dtype));
+    assert_eq!(DType::from_name(&dtype.name()), Some(dtype));
+}
+
+/// Whether `dlpack.h` has such a type; of a code that it does not list, whole bytes are enough.
+#[must_use]
+pub fn sized(code: u8, bits: u8, lanes: u16) -> bool {
+    let allowed: &[u8] = match code {
+        0 | 1 => &[8, 16, 32, 64],
+        2 => &[16, 32, 64],
+        4 => &[16],
+        5 => &[32, 64, 128],
+        6..=14 => &[8],
+        15 | 16 => &[6],
+        17 => &[4],
+        _ => return lanes > 0 && bits > 0 && bits % 8 == 0,
+    };
+    lanes > 0 && allowed.contains(&bits)
+}
+
+fn check_triple(dtype: DType) {
+    let whole = dtype.item_bits(true);
+    assert!(whole >= dtype.packed_bits() && whole % 8 == 0);
+    assert!(!dtype.name().is_empty());
+    let legal = sized(dtype.code(), dtype.bits(), dtype.lanes());
+    if let Some(typestr) = dtype.typestr() {
+        assert!(legal, "{dtype}");
+        assert_eq!(size(typestr.as_str()), Some(dtype.packed_bits() / 8), "{dtype}");
+    }
+    if let Some(named) = DType::from_name(&dtype.name()).filter(|_| legal) {
+        // Opaque bytes are named by their size alone.
+        assert!(
+            named == dtype || (named.packed_bits() == dtype.packed_bits() && dtype.code() == 3),
+            "{dtype}"
+        );
+    }
+}

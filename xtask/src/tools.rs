@@ -1,0 +1,80 @@
+//! Programs that the longer checks use: cargo's subcommands from crates.io, kept in `target/tools`, and the nightly compiler.
+
+use std::ffi::OsStr;
+use std::path::PathBuf;
+use std::process::Command;
+use std::{env, iter};
+
+use crate::failure::Failure;
+use crate::{step, workspace};
+
+/// A subcommand of cargo.
+pub(crate) struct Tool {
+    /// The package, which is also the name of its program.
+    pub(crate) name: &'static str,
+    /// The version that was tried.
+    pub(crate) version: &'static str,
+}
+
+impl Tool {
+    /// Where it is: in `target/tools` or on the path.
+    fn found(&self) -> Option<PathBuf> {
+        let folders = env::split_paths(&env::var_os("PATH").unwrap_or_default()).collect::<Vec<_>>();
+        let ours = iter::once(workspace::target().join("tools/bin"));
+        let programs = ours.chain(folders).map(|folder| folder.join(self.name));
+        programs
+            .map(|program| program.with_extension(env::consts::EXE_EXTENSION))
+            .find(|program| program.is_file())
+    }
+
+    /// Installs it where it is not there.
+    pub(crate) fn install(&self) -> Result<(), Failure> {
+        if self.found().is_some() {
+            return Ok(());
+        }
+        let Self { name, version } = self;
+        step::announce(
+            name,
+            "From crates.io into target/tools, once; nothing else of this computer changes.",
+        );
+        let mut cargo = workspace::cargo(["install", "--locked", "--no-track", "--root"]);
+        cargo.arg(workspace::target().join("tools")).arg(format!("{name}@{version}"));
+        step::run(&mut cargo)
+    }
+
+    /// The tool as the nightly cargo would run it.
+    pub(crate) fn nightly(&self) -> Command {
+        let mut command = nightly(self.found().unwrap_or_else(|| self.name.into()));
+        // As cargo does: its subcommands are told their own name.
+        command.args(self.name.strip_prefix("cargo-"));
+        command
+    }
+
+    /// Why a check that uses it cannot run, where nothing is to be installed for it.
+    pub(crate) fn missing(&self) -> Option<String> {
+        let install = |name| format!("{name} is not installed; the command itself installs it");
+        self.found().is_none().then(|| install(self.name)).or_else(no_nightly)
+    }
+}
+
+/// Why the nightly compiler cannot be used, or `None`.
+pub(crate) fn no_nightly() -> Option<String> {
+    let version = step::ask(Command::new("rustup").args(["run", "nightly", "rustc", "--version"]));
+    version.is_none().then(|| "the nightly compiler is missing: `rustup toolchain install nightly`".into())
+}
+
+/// Fails where there is no nightly compiler.
+pub(crate) fn need_nightly() -> Result<(), Failure> {
+    no_nightly().map_or(Ok(()), |why| Err(Failure::new(why)))
+}
+
+/// A program with the nightly toolchain around it, in the workspace's folder.
+pub(crate) fn nightly(program: impl AsRef<OsStr>) -> Command {
+    let mut command = Command::new("rustup");
+    command.args(["run", "nightly"]).arg(program).current_dir(workspace::root());
+    // What the stable cargo that runs us has set would be taken for the user's wish.
+    for name in ["CARGO", "RUSTC", "RUSTDOC", "RUSTFLAGS", "RUSTUP_TOOLCHAIN"] {
+        command.env_remove(name);
+    }
+    command
+}
