@@ -39,7 +39,6 @@ macro_rules! lease {
             /// The owner of the memory, to be kept instead of the lease.
             #[must_use]
             pub fn into_owner(self) -> Owner {
-                self.owner.hand_out();
                 self.owner
             }
         }
@@ -49,7 +48,6 @@ macro_rules! lease {
         unsafe impl<T: Element> Storage for $lease<T> {
             #[inline]
             fn memory(&self) -> Memory {
-                self.owner.hand_out();
                 self.memory.clone()
             }
         }
@@ -72,7 +70,7 @@ macro_rules! lease {
                 }
                 let (facts, owner) = import.into_parts();
                 let memory = Memory { element: T::TYPE, writes: $writes, ..memory_of(&facts) };
-                Ok(Self { memory, owner: owner.unused(), marker: PhantomData })
+                Ok(Self { memory, owner, marker: PhantomData })
             }
         }
 
@@ -131,33 +129,14 @@ pub struct Shared {
     memory: Memory,
     record: Option<Arc<Record>>,
     /// Kept for its drop.
-    keep: Arc<dyn Keep>,
-}
-
-/// What keeps shared memory, told when somebody is told the address.
-trait Keep: Send + Sync {
-    fn hand_out(&self);
-}
-
-impl Keep for Owner {
-    fn hand_out(&self) {
-        Self::hand_out(self);
-    }
-}
-
-/// Storage that was shared with its address.
-struct Kept<S>(S);
-
-impl<S: Send + Sync> Keep for Kept<S> {
-    fn hand_out(&self) {}
+    _keep: Arc<dyn Send + Sync>,
 }
 
 impl Shared {
     /// Shares this storage. What its sole owner might write (a `Vec`) is read-only from now on.
     pub fn new(storage: impl Storage + Send + Sync + 'static) -> Self {
-        let keep = Arc::new(Kept(storage));
-        let Kept(storage) = &*keep;
-        Self { memory: storage.memory(), record: storage.record().cloned().map(Arc::new), keep }
+        let storage = Arc::new(storage);
+        Self { memory: storage.memory(), record: storage.record().cloned().map(Arc::new), _keep: storage }
     }
 
     /// The same memory, with the first element `bytes` further on.
@@ -187,7 +166,6 @@ impl Shared {
 // reported as read-only.
 unsafe impl Storage for Shared {
     fn memory(&self) -> Memory {
-        self.keep.hand_out();
         let writes = if self.memory.writes == Writes::Always { Writes::Always } else { Writes::Never };
         Memory { writes, ..self.memory.clone() }
     }
@@ -211,7 +189,7 @@ impl FromImport for Shared {
     fn from_import(import: Import, _order: Order) -> Result<Self, Refused<Import>> {
         let (facts, owner) = import.into_parts();
         let record = facts.record().cloned().map(Arc::new);
-        Ok(Self { memory: memory_of(&facts), record, keep: Arc::new(owner.unused()) })
+        Ok(Self { memory: memory_of(&facts), record, _keep: Arc::new(owner) })
     }
 }
 

@@ -4,7 +4,6 @@
 use core::fmt;
 use core::mem::{ManuallyDrop, MaybeUninit};
 use core::ptr::NonNull;
-use core::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::cuda::{Fence, after_work};
 
@@ -26,8 +25,8 @@ use crate::cuda::{Fence, after_work};
 pub struct Owner {
     value: NonNull<()>,
     release: unsafe fn(NonNull<()>),
-    /// What the release comes after, for memory that devices work on; 0 for nothing. See [`Fence`].
-    fence: AtomicUsize,
+    /// What the release comes after, for memory that devices work on.
+    fence: Option<Fence>,
 }
 
 // SAFETY: the constructors only take values that may be dropped on any thread.
@@ -40,13 +39,13 @@ impl Owner {
     /// Owns `value`, in a box.
     pub fn new<T: Send + 'static>(value: T) -> Self {
         let value = NonNull::from(Box::leak(Box::new(value))).cast();
-        Self { value, release: drop_box::<T>, fence: AtomicUsize::new(0) }
+        Self { value, release: drop_box::<T>, fence: None }
     }
 
     /// Owns nothing: memory that lives as long as the program.
     #[must_use]
     pub fn nothing() -> Self {
-        Self { value: NonNull::dangling(), release: drop_nothing, fence: AtomicUsize::new(0) }
+        Self { value: NonNull::dangling(), release: drop_nothing, fence: None }
     }
 
     /// Owns what `release` releases.
@@ -57,13 +56,13 @@ impl Owner {
     #[inline]
     #[must_use]
     pub(crate) const unsafe fn from_raw(value: NonNull<()>, release: unsafe fn(NonNull<()>)) -> Self {
-        Self { value, release, fence: AtomicUsize::new(0) }
+        Self { value, release, fence: None }
     }
 
     /// Whether the release comes after the work that may use the memory.
     #[cfg(any(feature = "cust", feature = "cudarc"))]
     pub(crate) fn is_fenced(&self) -> bool {
-        Fence::from_word(self.fence.load(Ordering::Relaxed)).is_some()
+        self.fence.is_some()
     }
 
     /// The same owner, dropped at once.
@@ -75,28 +74,9 @@ impl Owner {
     /// The same owner, dropped when the work that may use its memory is done.
     #[inline]
     #[must_use]
-    pub(crate) fn after(self, fence: Option<Fence>) -> Self {
-        let fence = fence.map_or(0, Fence::to_word);
-        let this = ManuallyDrop::new(self);
-        Self { value: this.value, release: this.release, fence: AtomicUsize::new(fence) }
-    }
-
-    /// The same owner, whose memory nobody knows the address of yet: no work can be at it before
-    /// [`hand_out`](Self::hand_out).
-    #[must_use]
-    pub(crate) fn unused(mut self) -> Self {
-        *self.fence.get_mut() &= !Fence::HANDED_OUT;
+    pub(crate) fn after(mut self, fence: Option<Fence>) -> Self {
+        self.fence = fence;
         self
-    }
-
-    /// Somebody is told the address of the memory.
-    #[inline]
-    pub(crate) fn hand_out(&self) {
-        let fence = self.fence.load(Ordering::Relaxed);
-        if fence != 0 && fence & Fence::HANDED_OUT == 0 {
-            // The drop comes after it, as whoever drops has the owner to himself.
-            self.fence.store(fence | Fence::HANDED_OUT, Ordering::Relaxed);
-        }
     }
 }
 
@@ -146,10 +126,9 @@ unsafe fn drop_nothing(_: NonNull<()>) {}
 impl Drop for Owner {
     #[inline]
     fn drop(&mut self) {
-        if let Some(fence) = Fence::from_word(*self.fence.get_mut()) {
+        if let Some(fence) = self.fence {
             // The same owner without a fence: it is dropped when nobody works on its memory any more.
-            let unfenced = Self { value: self.value, release: self.release, fence: AtomicUsize::new(0) };
-            return after_work(unfenced, fence);
+            return after_work(Self { fence: None, ..*self }, fence);
         }
         // SAFETY: the pair was made together, and this is the one call: a fenced owner hands the pair on.
         unsafe { (self.release)(self.value) };

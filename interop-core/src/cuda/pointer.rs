@@ -123,7 +123,13 @@ pub fn device_address(address: usize) -> Result<usize> {
 }
 
 /// One attribute of the size of a pointer; `None` for an address that is not CUDA's.
+///
+/// Unlike the question for several attributes it needs a context that is current.
 fn one(driver: &Driver, address: usize, attribute: i32) -> Outcome<Option<usize>> {
+    let _entered = match Context::current(driver)? {
+        Some(_) => None,
+        None => Some(Context::primary_of(driver, 0)?.enter(driver)?),
+    };
     let mut value = 0_usize;
     // SAFETY: a place for a pointer, which these attributes are.
     match unsafe { driver.pointer_attribute((&raw mut value).cast(), attribute, address as u64) } {

@@ -7,7 +7,7 @@
 //!
 //! | policy | covers | costs | limits |
 //! | --- | --- | --- | --- |
-//! | [`AfterContext`](ReleasePolicy::AfterContext) | every stream of the memory's context; of every context that is in use for pinned and managed memory | an event for each context, a query | a capture that goes on in the context on a non-blocking stream is spoiled, loudly: hold releases meanwhile ([`HoldReleases`]). Work of another GPU on memory of this one is not covered |
+//! | [`AfterContext`](ReleasePolicy::AfterContext) | every stream of the memory's context; of every context that is in use for pinned and managed memory | an event for each context, which costs more the more streams the context has, and a query | a capture that goes on in the context on a non-blocking stream is spoiled, loudly: hold releases meanwhile ([`HoldReleases`]). Work of another GPU on memory of this one is not covered |
 //! | [`AfterAllContexts`](ReleasePolicy::AfterAllContexts) | every stream of every device's primary context and of the memory's context | an event for each device in use, a query | the same for captures |
 //! | [`Immediate`](ReleasePolicy::Immediate) | nothing: the user has ordered the work | nothing | a race if he has not |
 //!
@@ -63,7 +63,6 @@ pub fn release_policy() -> ReleasePolicy {
 
 /// The contexts in which memory may be in use when it is released. One word, because every owner carries one: the
 /// memory's context, with the lowest bit set where other contexts use the memory too (a `CUcontext` is an aligned address).
-/// In the owner the bit above says whether the address was handed out, without which no work can be at the memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Fence(NonZeroUsize);
 
@@ -79,22 +78,6 @@ impl Fence {
     }
 
     const EVERYWHERE: usize = 1;
-    pub(crate) const HANDED_OUT: usize = 2;
-
-    /// The word for an owner whose memory's address is known.
-    pub(crate) const fn to_word(self) -> usize {
-        self.0.get() | Self::HANDED_OUT
-    }
-
-    /// The fence of an owner that is dropped; `None` where nothing has to be waited for.
-    #[inline]
-    pub(crate) fn from_word(word: usize) -> Option<Self> {
-        if word & Self::HANDED_OUT == 0 {
-            None
-        } else {
-            NonZeroUsize::new(word & !Self::HANDED_OUT).map(Self)
-        }
-    }
 
     fn own(self) -> Option<Context> {
         Context::answered(self.0.get() & !Self::EVERYWHERE)

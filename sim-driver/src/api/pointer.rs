@@ -66,7 +66,11 @@ fn write(out: u64, value: &Value) -> Answer {
 
 #[unsafe(no_mangle)]
 extern "C" fn cuPointerGetAttribute(out: u64, number: i32, address: u64) -> Code {
-    call("cuPointerGetAttribute", |sim| write(out, &attribute(sim, number, address)?))
+    // Unlike the plural, this wants a context to be current.
+    call("cuPointerGetAttribute", |sim| {
+        sim.current()?;
+        write(out, &attribute(sim, number, address)?)
+    })
 }
 
 /// Unlike the singular, this answers zeros for addresses that it does not know.
