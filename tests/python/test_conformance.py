@@ -119,7 +119,7 @@ def elements_of(tensor, facts):
     return np.ndarray(facts["shape"], dtype, memory, BEFORE + facts["offset"], strides)
 
 
-def in_host_memory():
+def cases_in_host_memory():
     """The legal cases that the host can read, of element types that NumPy has."""
     for case in read("dlpack.json"):
         if "facts" in case:
@@ -145,7 +145,7 @@ def assert_same_elements(found, expected):
     assert found.tobytes() == expected.tobytes()
 
 
-@pytest.mark.parametrize("case", in_host_memory())
+@pytest.mark.parametrize("case", list(cases_in_host_memory()))
 def test_handed_on_to_numpy(case):
     """NumPy takes every one, in place."""
     tensor, facts, expected = filled(case)
@@ -179,14 +179,20 @@ def refusal_by_jax(facts):
 
 
 @pytest.mark.needs("jax")
-@pytest.mark.parametrize("case", in_host_memory())
+@pytest.mark.parametrize("case", list(cases_in_host_memory()))
 def test_handed_on_to_jax(case):
     import jax
 
+    try:
+        from jax import enable_x64
+    except ImportError:  # before JAX 0.8
+        from jax.experimental import enable_x64
     tensor, facts, expected = filled(case)
     refusal = refusal_by_jax(facts)
-    with jax.enable_x64(True):
+    with enable_x64(True):
         array = interop_demo.asarray(Producer(tensor))
+        if not (refusal or facts["c_contiguous"]) and jax.__version_info__ < (0, 7):
+            pytest.skip("JAX 0.6 reads arrays in another order as if they were in C order, those of NumPy too")
         if refusal:
             with pytest.raises(refusal[0], match=refusal[1]):
                 jax.dlpack.from_dlpack(array)
