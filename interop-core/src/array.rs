@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use crate::arrival::Arrival;
 use crate::cai::CudaArrayInterface;
-use crate::cuda;
+use crate::cuda::{self, Trust};
 use crate::device::DeviceType;
-use crate::dlpack::{Abi, Access, ManagedTensor, export, export_parked};
+use crate::dlpack::{Abi, Access, ManagedTensor, export, export_parked, release};
 use crate::element::Element;
 use crate::error::{Refused, Result};
 use crate::facts::Facts;
@@ -319,6 +319,9 @@ pub trait FromArray: Sized {
     ///
     /// As [`Import::from_dlpack`] and [`from_import`](Self::from_import).
     fn from_dlpack<A: Abi>(tensor: ManagedTensor<A>) -> Result<Self> {
-        Ok(Self::from_import(Import::from_dlpack(tensor)?)?)
+        let mut arrival = Arrival::new(Import::nothing());
+        // SAFETY: the release of such a tensor.
+        unsafe { arrival.place().receive(tensor, release::<A>, Trust::Nothing) }?;
+        Self::assemble(&mut arrival)
     }
 }

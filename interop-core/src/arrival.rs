@@ -4,12 +4,11 @@ use crate::cuda::hand_over;
 use crate::descriptor::Writes;
 use crate::device::Device;
 use crate::element::{Element, ElementType};
-use crate::error::{Error, ErrorKind, Refused, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::facts::Facts;
 use crate::import::Import;
 use crate::layout::{Layout, Order};
 use crate::lease::writable;
-use crate::owner::Owner;
 use crate::roles::{Extent, FromOwner, RawPointer, ShapeField, StridesField, extent_of};
 use crate::storage::FromImport;
 use crate::stream::StreamHandle;
@@ -30,30 +29,43 @@ pub struct Wanted {
 /// expansion of a derive branches once and not at every field, which a compiler is done with sooner.
 #[derive(Debug)]
 pub struct Arrival {
-    import: Option<Import>,
+    /// Where it arrives, and where it is described until it is taken: it is some two hundred bytes, which nobody moves.
+    import: Import,
+    taken: bool,
     refusal: Option<Error>,
-    layout: Layout,
+    /// The layout of the struct, where it is another than that of the import.
+    layout: Option<Layout>,
     order: Order,
     item_bytes: usize,
-    /// What the `stream` field says.
-    kept: StreamHandle,
 }
 
 impl Arrival {
     /// The import before anything was compared.
+    #[inline]
     pub(crate) fn new(import: Import) -> Self {
-        let layout = import.facts().layout().clone();
-        let kept = StreamHandle::NothingPending;
-        Self { import: Some(import), refusal: None, layout, order: Order::C, item_bytes: 0, kept }
+        Self { import, taken: false, refusal: None, layout: None, order: Order::C, item_bytes: 0 }
+    }
+
+    /// The place of an import that has yet to arrive.
+    #[inline]
+    pub(crate) fn place(&mut self) -> &mut Import {
+        &mut self.import
     }
 
     /// The import, unless it was taken.
     pub(crate) fn into_import(self) -> Option<Import> {
-        self.import
+        (!self.taken).then_some(self.import)
     }
 
+    #[inline]
     fn facts(&self) -> Result<&Facts> {
-        self.import.as_ref().map(Import::facts).ok_or_else(taken)
+        if self.taken { Err(taken()) } else { Ok(self.import.facts()) }
+    }
+
+    /// The layout in units of the struct's elements.
+    #[inline]
+    fn layout(&self) -> &Layout {
+        self.layout.as_ref().unwrap_or(self.import.facts().layout())
     }
 
     /// Takes a step, unless something was refused before.
@@ -102,24 +114,25 @@ impl Arrival {
         });
     }
 
+    #[inline]
     fn settle(&mut self, element: Option<ElementType>, wanted: Wanted, copies: bool) -> Result<()> {
         let facts = self.facts()?;
-        let layout =
-            element.map_or_else(|| Ok(facts.layout().clone()), |element| facts.layout_of(&element))?;
+        let joined = element.as_ref().map_or(Ok(None), |element| facts.joined(element))?;
+        let layout = joined.as_ref().unwrap_or(facts.layout());
         let item_bits = element.map_or_else(|| facts.dtype().item_bits(facts.is_padded()), |e| e.size * 8);
         if let Some(rank) = wanted.axes.filter(|rank| *rank != layout.ndim()) {
-            let found = format_args!("{} axes, shape {:?}", layout.ndim(), layout.shape());
-            return Err(Error::new(ErrorKind::Rank, "shape", found, format_args!("{rank} axes")));
+            return Err(wrong_rank(layout, rank));
         }
-        self.order = wanted.order.unwrap_or_default();
-        self.layout = match wanted.order {
-            _ if copies => Layout::compact(layout.shape(), self.order)?,
-            Some(order) => {
-                Facts::check_contiguous(&layout, order)?;
-                layout
+        let order = wanted.order.unwrap_or_default();
+        let layout = if copies {
+            Some(Layout::compact(layout.shape(), order)?)
+        } else {
+            if let Some(order) = wanted.order {
+                Facts::check_contiguous(layout, order)?;
             }
-            None => layout,
+            joined
         };
+        (self.order, self.layout) = (order, layout);
         self.item_bytes = if item_bits % 8 == 0 { item_bits / 8 } else { 0 };
         Ok(())
     }
@@ -129,7 +142,7 @@ impl Arrival {
     /// Refuses by [`ErrorKind::Shape`], with the axis.
     pub fn literal(&mut self, axis: usize, extent: usize) {
         self.step(|this| {
-            let found = this.layout.shape()[axis];
+            let found = this.layout().shape()[axis];
             if found == extent {
                 return Ok(());
             }
@@ -142,7 +155,7 @@ impl Arrival {
     /// Refuses by [`ErrorKind::Shape`], with the axis.
     pub fn same_extent(&mut self, axis: usize, other: usize, field: &'static str) {
         self.step(|this| {
-            let (extent, found) = (this.layout.shape()[axis], this.layout.shape()[other]);
+            let (extent, found) = (this.layout().shape()[axis], this.layout().shape()[other]);
             if extent == found {
                 return Ok(());
             }
@@ -155,21 +168,21 @@ impl Arrival {
     ///
     /// Refuses by [`ErrorKind::Overflow`] when its type cannot hold the extent.
     pub fn extent<I: Extent>(&mut self, axis: usize, field: &'static str) -> I {
-        self.step(|this| extent_of(this.layout.shape()[axis], field)).unwrap_or_default()
+        self.step(|this| extent_of(this.layout().shape()[axis], field)).unwrap_or_default()
     }
 
     /// The `shape` field.
     ///
     /// Refuses by [`ErrorKind::Rank`] and [`ErrorKind::Overflow`] when its type cannot hold the extents.
     pub fn shape<F: ShapeField>(&mut self, field: &'static str) -> F {
-        self.step(|this| F::from_extents(this.layout.shape(), field)).unwrap_or_else(F::blank)
+        self.step(|this| F::from_extents(this.layout().shape(), field)).unwrap_or_else(F::blank)
     }
 
     /// The `strides` field.
     ///
     /// Refuses by [`ErrorKind::Rank`] and [`ErrorKind::Overflow`] when its type cannot hold the strides.
     pub fn strides<F: StridesField>(&mut self, field: &'static str) -> F {
-        self.step(|this| F::from_strides(this.layout.strides(), field)).unwrap_or_else(F::blank)
+        self.step(|this| F::from_strides(this.layout().strides(), field)).unwrap_or_else(F::blank)
     }
 
     /// The `strides(bytes)` field.
@@ -182,7 +195,7 @@ impl Arrival {
                 let allowed = "elements of whole bytes, for a field that holds strides in bytes";
                 return Err(Error::new(ErrorKind::Strides, field, found, allowed));
             }
-            F::from_strides(&this.layout.strides_in_bytes(this.item_bytes), field)
+            F::from_strides(&this.layout().strides_in_bytes(this.item_bytes), field)
         });
         strides.unwrap_or_else(F::blank)
     }
@@ -196,7 +209,7 @@ impl Arrival {
         self.check()?;
         let facts = self.facts()?;
         let (stream, device) = (facts.stream(), facts.device());
-        self.kept = stream;
+        self.import.keep_beside(stream);
         Ok((stream, device))
     }
 
@@ -205,7 +218,7 @@ impl Arrival {
     /// Refuses as [`cuda::order`](crate::cuda::order), with the field.
     pub(crate) fn order_before(&mut self, stream: StreamHandle, field: &'static str) {
         self.step(|this| {
-            this.kept = stream;
+            this.import.keep_beside(stream);
             hand_over(this.facts()?, stream)
                 .map_err(|error| error.with_origin(format_args!("the field `{field}`")))
         });
@@ -226,13 +239,13 @@ impl Arrival {
     /// # Errors
     ///
     /// What did not fit; what the storage says. The arrival has the import again then.
+    #[inline]
     pub fn storage<S: FromImport>(&mut self) -> Result<S> {
         self.check()?;
-        let import = self.import.take().ok_or_else(taken)?;
-        S::from_import(import.beside(self.kept), self.order).map_err(|Refused { value, error }| {
-            self.import = Some(value);
-            error
-        })
+        self.facts()?;
+        let storage = S::take(&mut self.import, self.order)?;
+        self.taken = true;
+        Ok(storage)
     }
 
     /// The `owner` field beside a raw pointer. Nothing may be taken afterwards.
@@ -242,9 +255,16 @@ impl Arrival {
     /// What did not fit.
     pub fn owner<F: FromOwner>(&mut self) -> Result<F> {
         self.check()?;
-        let (_, owner): (_, Owner) = self.import.take().ok_or_else(taken)?.into_parts();
-        Ok(F::from_owner(owner))
+        self.facts()?;
+        self.taken = true;
+        Ok(F::from_owner(self.import.take_owner()))
     }
+}
+
+#[cold]
+pub(crate) fn wrong_rank(layout: &Layout, rank: usize) -> Error {
+    let found = format_args!("{} axes, shape {:?}", layout.ndim(), layout.shape());
+    Error::new(ErrorKind::Rank, "shape", found, format_args!("{rank} axes"))
 }
 
 #[cold]

@@ -41,36 +41,62 @@ pub(crate) struct Claims<'a, L: ?Sized, S> {
 }
 
 /// A list of numbers.
-pub(crate) trait List: AsRef<[i64]> + ToOwned<Owned: AsRef<[i64]> + Debug> {}
+pub(crate) trait List: AsRef<[i64]> + ToOwned<Owned: AsRef<[i64]> + Debug> {
+    /// Whether the compiler knows how many.
+    const RANKED: bool;
+}
 
-impl<const N: usize> List for [i64; N] {}
-impl List for [i64] {}
+impl<const N: usize> List for [i64; N] {
+    const RANKED: bool = true;
+}
+
+impl List for [i64] {
+    const RANKED: bool = false;
+}
 
 /// Strides in elements, or an [`Order`] for those of a compact array.
 pub(crate) trait Steps: Copy {
+    /// The same for a known number of axes.
+    type Ranked<const N: usize>: Steps;
+
+    /// The same for `N` axes; `None` when there are others.
+    fn ranked<const N: usize>(self) -> Option<Self::Ranked<N>>;
+
     /// The offsets of the lowest and of one past the highest of `numel` elements.
     fn offsets<L: List + ?Sized>(self, shape: &L, numel: usize) -> Result<(isize, isize)>;
 
-    /// The strides, which have been checked.
-    fn keep<L: List + ?Sized>(self, shape: &L, numel: usize) -> Dims<isize>;
+    /// Writes the strides, which have been checked.
+    fn keep<L: List + ?Sized>(self, shape: &L, numel: usize, strides: &mut [isize]);
 }
 
 impl Steps for Order {
+    type Ranked<const N: usize> = Self;
+
+    #[inline]
+    fn ranked<const N: usize>(self) -> Option<Self> {
+        Some(self)
+    }
+
     #[inline]
     fn offsets<L: List + ?Sized>(self, _shape: &L, numel: usize) -> Result<(isize, isize)> {
         Ok((0, numel as isize))
     }
 
     #[inline]
-    fn keep<L: List + ?Sized>(self, shape: &L, _numel: usize) -> Dims<isize> {
+    fn keep<L: List + ?Sized>(self, shape: &L, _numel: usize, strides: &mut [isize]) {
         let shape = shape.as_ref();
-        Dims::filled(shape.len(), |strides| {
-            fill_compact(strides, |axis| shape[axis] as usize, self);
-        })
+        fill_compact(strides, |axis| shape[axis] as usize, self);
     }
 }
 
-impl<S: List + ?Sized> Steps for &S {
+impl<'a, S: List + ?Sized> Steps for &'a S {
+    type Ranked<const N: usize> = &'a [i64; N];
+
+    #[inline]
+    fn ranked<const N: usize>(self) -> Option<&'a [i64; N]> {
+        self.as_ref().try_into().ok()
+    }
+
     #[inline]
     fn offsets<L: List + ?Sized>(self, shape: &L, numel: usize) -> Result<(isize, isize)> {
         let (extents, strides) = (shape.as_ref(), self.as_ref());
@@ -93,17 +119,15 @@ impl<S: List + ?Sized> Steps for &S {
     }
 
     #[inline]
-    fn keep<L: List + ?Sized>(self, shape: &L, numel: usize) -> Dims<isize> {
+    fn keep<L: List + ?Sized>(self, shape: &L, numel: usize, kept: &mut [isize]) {
         let (extents, strides) = (shape.as_ref(), self.as_ref());
-        Dims::filled(strides.len(), |items| {
-            for (axis, item) in items.iter_mut().enumerate() {
-                // A negative number on an axis that is never stepped along says nothing, and consumers trip over it.
-                // Other strides of such axes are kept, because some consumers read an order from them.
-                let idle = extents[axis] == 1 || numel == 0;
-                let (stride, inner) = (strides[axis] as isize, &extents[axis + 1..]);
-                *item = if stride < 0 && idle { compact_stride(inner) } else { stride };
-            }
-        })
+        for (axis, item) in kept.iter_mut().enumerate() {
+            // A negative number on an axis that is never stepped along says nothing, and consumers trip over it. Other
+            // strides of such axes are kept, because some consumers read an order from them.
+            let idle = extents[axis] == 1 || numel == 0;
+            let (stride, inner) = (strides[axis] as isize, &extents[axis + 1..]);
+            *item = if stride < 0 && idle { compact_stride(inner) } else { stride };
+        }
     }
 }
 
@@ -126,6 +150,14 @@ impl<L: List + ?Sized, S: Steps> Claims<'_, L, S> {
         self.locate()
     }
 
+    /// As [`validate`](Self::validate), where the facts will stay; what is there is kept if a claim is wrong.
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "as above")]
+    pub(crate) fn settle(self, facts: &mut Facts) -> Result<()> {
+        *facts = self.validate()?;
+        Ok(())
+    }
+
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "as above")]
     fn locate(self) -> Result<Facts> {
@@ -144,7 +176,7 @@ impl<L: List + ?Sized, S: Steps> Claims<'_, L, S> {
             dtype: self.dtype,
             padded,
             record: self.record.cloned().map(Arc::new),
-            layout: Layout::new(kept(self.shape.as_ref()), self.strides.keep(self.shape, numel), numel),
+            layout: kept(self.shape, self.strides, numel),
             device: self.device.unwrap_or(Device::UNKNOWN),
             writes: self.writes,
             stream: self.stream,
@@ -174,10 +206,7 @@ impl<L: List + ?Sized, S: Steps> Claims<'_, L, S> {
         let end = bytes(high, 7).and_then(|high| address.checked_add_signed(high));
         let (Some(start), Some(end)) = (start, end) else {
             // The array has elements, however many; the layout is for the message only.
-            let (shape, strides) = (self.shape.to_owned(), self.strides.keep(self.shape, 1));
-            let layout = Layout::new(kept(self.shape.as_ref()), strides.clone(), 1);
-            let compact = layout.is_contiguous(Order::C) || layout.is_contiguous(Order::F);
-            return Err(beyond(address, &shape, &strides, compact));
+            return Err(beyond(address, &kept(self.shape, self.strides, 1)));
         };
         match &self.memory {
             Some(memory) if start < memory.start || end > memory.end => {
@@ -188,11 +217,45 @@ impl<L: List + ?Sized, S: Steps> Claims<'_, L, S> {
     }
 }
 
+impl<S: Steps> Claims<'_, [i64], S> {
+    /// As [`validate`](Self::validate), with the rank known to the compiler where it is a usual one.
+    pub(crate) fn validate_ranked(self) -> Result<Facts> {
+        match self.shape.len() {
+            1 => self.of_rank::<1>(),
+            2 => self.of_rank::<2>(),
+            3 => self.of_rank::<3>(),
+            4 => self.of_rank::<4>(),
+            _ => self.validate(),
+        }
+    }
+
+    fn of_rank<const N: usize>(self) -> Result<Facts> {
+        let (Ok(shape), Some(strides)) = (self.shape.try_into(), self.strides.ranked()) else {
+            return self.validate();
+        };
+        let Self { address, byte_offset, dtype, padded, record, device, writes, stream, memory, .. } = self;
+        let claims: Claims<'_, [i64; N], S::Ranked<N>> = Claims {
+            address,
+            byte_offset,
+            dtype,
+            padded,
+            record,
+            shape,
+            strides,
+            device,
+            writes,
+            stream,
+            memory,
+        };
+        claims.validate()
+    }
+}
+
 /// The layout that extents and strides describe.
 pub(crate) fn layout(shape: &[i64], strides: impl Steps) -> Result<Layout> {
     let numel = numel(shape)?;
     strides.offsets(shape, numel)?;
-    Ok(Layout::new(kept(shape), strides.keep(shape, numel), numel))
+    Ok(kept(shape, strides, numel))
 }
 
 /// Strides in elements, for strides in bytes.
@@ -202,7 +265,11 @@ pub(crate) fn in_elements(shape: &[i64], strides: &[i64], item: usize) -> Result
     for (axis, stride) in strides.iter().enumerate() {
         narrow[axis] = isize::try_from(*stride).map_err(|_| too_wide(axis, *stride))?;
     }
-    let layout = Layout::strided_in_bytes(&kept(shape), &narrow, item)?;
+    let mut extents = Dims::zeroed(shape.len());
+    for (extent, claimed) in extents.iter_mut().zip(shape) {
+        *extent = *claimed as usize;
+    }
+    let layout = Layout::strided_in_bytes(&extents, &narrow, item)?;
     let mut elements = Dims::zeroed(strides.len());
     for (axis, stride) in layout.strides().iter().enumerate() {
         elements[axis] = *stride as i64;
@@ -228,13 +295,14 @@ fn numel<L: List + ?Sized>(shape: &L) -> Result<usize> {
     }
 }
 
-/// Checked extents.
+/// Checked extents and strides.
 #[inline]
-fn kept(shape: &[i64]) -> Dims<usize> {
-    Dims::filled(shape.len(), |items| {
-        for (item, extent) in items.iter_mut().zip(shape) {
-            *item = *extent as usize;
+fn kept<L: List + ?Sized>(shape: &L, strides: impl Steps, numel: usize) -> Layout {
+    Layout::filled(shape.as_ref().len(), numel, |extents, steps| {
+        for (kept, extent) in extents.iter_mut().zip(shape.as_ref()) {
+            *kept = *extent as usize;
         }
+        strides.keep(shape, numel, steps);
     })
 }
 
@@ -270,9 +338,11 @@ fn no_first_element(address: usize, byte_offset: u64) -> Error {
 }
 
 #[cold]
-fn beyond(address: usize, shape: &impl Debug, strides: &Dims<isize>, compact: bool) -> Error {
+fn beyond(address: usize, layout: &Layout) -> Error {
+    let (shape, strides) = (layout.shape(), layout.strides());
     let found = format_args!("shape {shape:?} and strides {strides:?} at {address:#x}");
     // A compact array is too big; another one reaches too far.
+    let compact = layout.is_contiguous(Order::C) || layout.is_contiguous(Order::F);
     let place = if compact { "shape" } else { "strides" };
     Error::new(ErrorKind::Overflow, place, found, "elements within the address space")
 }

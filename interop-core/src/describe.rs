@@ -143,7 +143,8 @@ impl<S> Describe<'_, S> {
         let Memory { address, range, element, device, writes } = memory;
         let (device, memory) = (Some(device), bounded.then_some(range));
         let (dtype, padded) = (element.dtype, element.padded);
-        if strides.is_none() && element.ndim == 0 && element.fields.is_none() {
+        let whole = element.ndim == 0 && element.fields.is_none();
+        if whole && L::RANKED && strides.is_none() {
             // What most structs are, without a detour.
             let strides = order;
             let claims = Claims {
@@ -180,7 +181,7 @@ impl<S> Describe<'_, S> {
             stream,
             memory,
         };
-        in_parts(claims, element)
+        if whole { claims.validate() } else { in_parts(claims, element) }
     }
 }
 

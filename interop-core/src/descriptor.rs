@@ -111,11 +111,11 @@ impl<'a> Descriptor<'a> {
     /// outside `memory`.
     pub fn validate(self) -> Result<Facts> {
         match self.strides {
-            Strides::Compact(order) => self.with(order).validate(),
-            Strides::Elements(strides) => self.with(strides).validate(),
+            Strides::Compact(order) => self.with(order).validate_ranked(),
+            Strides::Elements(strides) => self.with(strides).validate_ranked(),
             Strides::Bytes(strides) => {
                 let strides = self.in_elements(strides)?;
-                self.with(&*strides).validate()
+                self.with(&*strides).validate_ranked()
             }
         }
     }

@@ -4,7 +4,7 @@ use core::fmt;
 use core::ops::{Deref, DerefMut};
 
 /// Axes that fit without a heap allocation. Images, batches of images and attention heads have at most five.
-const INLINE: usize = 5;
+pub(crate) const INLINE: usize = 5;
 
 /// The greatest number of axes: NumPy's own limit since 2.0.
 pub const MAX_NDIM: usize = 64;
@@ -55,23 +55,6 @@ impl<T: Copy + Default> Dims<T> {
         let mut items = vec![T::default(); len].into_boxed_slice();
         fill(&mut items);
         Self(Repr::Heap(items))
-    }
-
-    /// These items with `tail` behind them.
-    pub(crate) fn joined(&self, tail: &[T]) -> Self {
-        let mut joined = Self::zeroed(self.len() + tail.len());
-        let (head, rest) = joined.split_at_mut(self.len());
-        head.copy_from_slice(self);
-        rest.copy_from_slice(tail);
-        joined
-    }
-
-    /// All items but the one at `axis`.
-    pub(crate) fn without(&self, axis: usize) -> Self {
-        let mut rest = Self::zeroed(self.len() - 1);
-        rest[..axis].copy_from_slice(&self[..axis]);
-        rest[axis..].copy_from_slice(&self[axis + 1..]);
-        rest
     }
 }
 
@@ -137,11 +120,8 @@ mod tests {
             let items: Vec<usize> = (10..10 + len).collect();
             let dims = Dims::from(&items[..]);
             assert_eq!(&*dims, &items[..]);
-            assert_eq!(&*dims.joined(&[7, 8]), [&items[..], &[7, 8]].concat());
-            if len > 0 {
-                assert_eq!(&*dims.without(len - 1), &items[..len - 1]);
-                assert_eq!(&*dims.without(0), &items[1..]);
-            }
+            assert_eq!(&*Dims::<usize>::filled(len, |dims| dims.copy_from_slice(&items)), &items[..]);
+            assert_eq!(&*Dims::<usize>::zeroed(len), vec![0; len]);
         }
     }
 }

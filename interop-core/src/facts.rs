@@ -31,6 +31,19 @@ pub struct Facts {
 }
 
 impl Facts {
+    /// An array without elements, to be replaced by what arrives.
+    pub(crate) const NOTHING: Self = Self {
+        address: 0,
+        range: 0..0,
+        dtype: DType::U8,
+        padded: false,
+        record: None,
+        layout: Layout::EMPTY,
+        device: Device::UNKNOWN,
+        writes: Writes::Never,
+        stream: StreamHandle::NothingPending,
+    };
+
     /// The address of element \[0, …, 0\]; 0 for an array without elements.
     #[inline]
     #[must_use]
@@ -151,16 +164,20 @@ impl Facts {
         (bits % 8 == 0).then(|| self.layout.strides_in_bytes(bits / 8))
     }
 
-    /// The layout of the same memory in units of `element`: its trailing axes are taken off.
+    /// The layout of the same memory in units of `element`, whose trailing axes are taken off; `None` where it is the
+    /// array's own.
     ///
     /// # Errors
     ///
     /// [`ErrorKind::DType`] when the elements are of another type, [`ErrorKind::Shape`] and [`ErrorKind::Strides`] when
     /// trailing axes are missing or not compact.
-    pub(crate) fn layout_of(&self, element: &ElementType) -> Result<Layout> {
-        if self.is_of_scalars(element) {
-            return Ok(self.layout.clone());
-        }
+    #[inline]
+    pub(crate) fn joined(&self, element: &ElementType) -> Result<Option<Layout>> {
+        if self.is_of_scalars(element) { Ok(None) } else { self.join(element) }
+    }
+
+    /// As [`joined`](Self::joined), for elements of any kind.
+    fn join(&self, element: &ElementType) -> Result<Option<Layout>> {
         let wrong = || {
             let found =
                 self.record().map_or_else(|| self.dtype.to_string(), |record| format!("struct {record}"));
@@ -170,7 +187,11 @@ impl Facts {
         let record = element.to_record();
         if self.record() == record.as_ref() && self.dtype == element.dtype {
             let whole_bytes = self.dtype.bits() % 8 == 0 || self.padded == element.padded;
-            return if whole_bytes { self.layout.join_elements(element.axes()) } else { Err(wrong()) };
+            return if whole_bytes {
+                self.layout.join_elements(element.axes()).map(Some)
+            } else {
+                Err(wrong())
+            };
         }
         if let (Some(record), None) = (record, self.record()) {
             // DLPack spells a struct of equal fields as a trailing axis of scalars.
@@ -178,20 +199,26 @@ impl Facts {
             if scalar != self.dtype {
                 return Err(wrong());
             }
-            return self.layout.join_elements(&[count])?.join_elements(element.axes());
+            return self.layout.join_elements(&[count])?.join_elements(element.axes()).map(Some);
         }
         let vector =
             lanes > 1 && !self.dtype.is_opaque() && self.dtype.item_bits(self.padded) == 8 * element.size;
         if vector && element.axes() == [usize::from(lanes)] && self.dtype.with_lanes(1) == element.dtype {
             // A vector type is one `[T; lanes]`.
-            return Ok(self.layout.clone());
+            return Ok(None);
         }
         Err(wrong())
     }
 
+    /// As [`joined`](Self::joined), always with a layout.
+    pub(crate) fn layout_of(&self, element: &ElementType) -> Result<Layout> {
+        Ok(self.joined(element)?.unwrap_or_else(|| self.layout.clone()))
+    }
+
     /// Refuses an array whose elements are of another type than `element`.
+    #[inline]
     pub(crate) fn check_element(&self, element: &ElementType) -> Result<()> {
-        if self.is_of_scalars(element) { Ok(()) } else { self.layout_of(element).map(drop) }
+        self.joined(element).map(drop)
     }
 
     /// Whether the elements are exactly these scalars, as they nearly always are: the layout is the array's own then.
@@ -211,10 +238,15 @@ impl Facts {
 
     /// Refuses an array that is not compact in this order, and says how to go on.
     pub(crate) fn check_contiguous(layout: &Layout, order: Order) -> Result<()> {
-        if layout.is_contiguous(order) {
-            return Ok(());
-        }
-        let compact = Layout::compact(layout.shape(), order)?;
+        if layout.is_contiguous(order) { Ok(()) } else { Err(Self::not_contiguous(layout, order)) }
+    }
+
+    #[cold]
+    fn not_contiguous(layout: &Layout, order: Order) -> Error {
+        let compact = match Layout::compact(layout.shape(), order) {
+            Ok(compact) => compact,
+            Err(error) => return error,
+        };
         let axis = (0..layout.ndim())
             .find(|axis| layout.shape()[*axis] > 1 && layout.strides()[*axis] != compact.strides()[*axis])
             .unwrap_or(0);
@@ -224,6 +256,6 @@ impl Facts {
             compact.strides()[axis]
         );
         let error = Error::new(ErrorKind::Strides, format_args!("strides[{axis}]"), found, allowed);
-        Err(error.with_advice("or give the struct a strides field"))
+        error.with_advice("or give the struct a strides field")
     }
 }

@@ -25,14 +25,16 @@ pub struct Import {
     facts: Facts,
     owner: Owner,
     /// The stream that the struct keeps beside the memory it takes, if it does: work may be pending there.
-    #[cfg_attr(
-        not(any(feature = "cust", feature = "cudarc")),
-        expect(dead_code, reason = "only copies to devices are pending when they are handed out")
-    )]
     kept: StreamHandle,
 }
 
 impl Import {
+    /// No memory: the place of an import that has yet to arrive, or that was taken.
+    #[inline]
+    pub(crate) fn nothing() -> Self {
+        Self { facts: Facts::NOTHING, owner: Owner::nothing(), kept: StreamHandle::NothingPending }
+    }
+
     /// The array in a managed tensor, which is used in place.
     ///
     /// # Errors
@@ -88,7 +90,37 @@ impl Import {
         release: unsafe fn(NonNull<()>),
         trust: Trust,
     ) -> Result<Self, Refused<ManagedTensor<A>>> {
-        tensor.into_import(release, trust)
+        let mut import = Self::nothing();
+        // SAFETY: as the caller promises.
+        unsafe { import.receive(tensor, release, trust) }?;
+        Ok(import)
+    }
+
+    /// Takes the place of [`nothing`](Self::nothing): the array in a managed tensor, which `release` releases when the
+    /// work that may use the memory is done.
+    ///
+    /// # Safety
+    ///
+    /// As [`from_dlpack_with`](Self::from_dlpack_with).
+    #[inline]
+    pub(crate) unsafe fn receive<A: Abi>(
+        &mut self,
+        tensor: ManagedTensor<A>,
+        release: unsafe fn(NonNull<()>),
+        trust: Trust,
+    ) -> Result<(), Refused<ManagedTensor<A>>> {
+        let fence = match tensor.read_facts(&mut self.facts).and_then(|()| cuda::check(&self.facts, trust)) {
+            Ok(fence) => fence,
+            Err(error) => return Err(Refused { value: tensor, error }),
+        };
+        if self.facts.device != Device::CPU {
+            // What a producer orders for that is told no other stream.
+            self.facts.stream = StreamHandle::LegacyDefault;
+        }
+        let value = tensor.into_place();
+        // SAFETY: the struct is ours to release once, on any thread (1 and 3 of `ManagedTensor::from_raw`).
+        self.owner = unsafe { Owner::from_raw(value, release) }.after(fence);
+        Ok(())
     }
 
     /// The array that `facts` describe and `owner` keeps alive.
@@ -154,9 +186,16 @@ impl Import {
         Ok(Self { facts, owner: Owner::new(owner).after(fence), kept: StreamHandle::NothingPending })
     }
 
-    /// The same array, for a struct that keeps this stream, after which the array is ready.
-    pub(crate) fn beside(self, kept: StreamHandle) -> Self {
-        Self { kept, ..self }
+    /// The array is for a struct that keeps this stream, after which the array is ready.
+    #[inline]
+    pub(crate) fn keep_beside(&mut self, kept: StreamHandle) {
+        self.kept = kept;
+    }
+
+    /// The owner, for whoever has seen the facts.
+    #[inline]
+    pub(crate) fn take_owner(&mut self) -> Owner {
+        core::mem::replace(&mut self.owner, Owner::nothing())
     }
 
     /// The stream on which a copy is made, and whether the copy may be pending there when it is handed out: the struct
@@ -176,6 +215,7 @@ impl Import {
     }
 
     /// What is known of the array.
+    #[inline]
     #[must_use]
     pub fn facts(&self) -> &Facts {
         &self.facts
@@ -187,12 +227,18 @@ impl Import {
     /// is live; what is imported for work on a stream that captures a graph is released at once when it is dropped.
     #[must_use]
     pub fn on_stream(mut self, stream: StreamHandle) -> Self {
+        self.put_on_stream(stream);
+        self
+    }
+
+    /// As [`on_stream`](Self::on_stream), in place.
+    #[inline]
+    pub(crate) fn put_on_stream(&mut self, stream: StreamHandle) {
         self.facts.stream = stream;
         if self.facts.device != Device::CPU && cuda::captures(stream) {
             // Its work is ordered by the capture, which an event of the release would spoil.
-            self.owner = self.owner.unordered();
+            self.owner = self.take_owner().unordered();
         }
-        self
     }
 
     /// The same array, writable.

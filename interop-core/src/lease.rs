@@ -3,15 +3,17 @@
 
 use core::fmt;
 use core::marker::PhantomData;
+use core::ops::Range;
 use std::sync::Arc;
 
 use crate::descriptor::Writes;
+use crate::device::Device;
 use crate::element::{Element, ElementType};
 use crate::error::{Error, ErrorKind, Refused, Result};
 use crate::facts::Facts;
 use crate::import::Import;
 use crate::layout::Order;
-use crate::owner::Owner;
+use crate::owner::{Owner, Parked};
 use crate::record::Record;
 use crate::storage::{FromImport, Memory, Storage};
 
@@ -19,8 +21,7 @@ use crate::storage::{FromImport, Memory, Storage};
 ///
 /// The memory is released when the lease is dropped. An export of the lease is read-only.
 pub struct Lease<T> {
-    memory: Memory,
-    owner: Owner,
+    held: Held,
     marker: PhantomData<fn() -> T>,
 }
 
@@ -28,9 +29,18 @@ pub struct Lease<T> {
 ///
 /// An import of a read-only array into it is refused. Exports of the lease are writable.
 pub struct LeaseMut<T> {
-    memory: Memory,
-    owner: Owner,
+    held: Held,
     marker: PhantomData<fn() -> T>,
+}
+
+/// What a lease holds.
+struct Held {
+    address: usize,
+    range: Range<usize>,
+    /// What the type of the lease says of its elements, for messages.
+    element: &'static ElementType,
+    device: Device,
+    owner: Owner,
 }
 
 macro_rules! lease {
@@ -39,7 +49,7 @@ macro_rules! lease {
             /// The owner of the memory, to be kept instead of the lease.
             #[must_use]
             pub fn into_owner(self) -> Owner {
-                self.owner
+                self.held.owner
             }
         }
 
@@ -48,7 +58,8 @@ macro_rules! lease {
         unsafe impl<T: Element> Storage for $lease<T> {
             #[inline]
             fn memory(&self) -> Memory {
-                self.memory.clone()
+                let Held { address, ref range, device, .. } = self.held;
+                Memory { address, range: range.clone(), element: T::TYPE, device, writes: $writes }
             }
         }
 
@@ -63,20 +74,25 @@ macro_rules! lease {
                 $check(facts)
             }
 
-            fn from_import(import: Import, _order: Order) -> Result<Self, Refused<Import>> {
-                let fits = $check(import.facts()).and_then(|()| import.facts().check_element(&T::TYPE));
-                if let Err(error) = fits {
-                    return Err(Refused { value: import, error });
-                }
-                let (facts, owner) = import.into_parts();
-                let memory = Memory { element: T::TYPE, writes: $writes, ..memory_of(&facts) };
-                Ok(Self { memory, owner, marker: PhantomData })
+            fn from_import(mut import: Import, order: Order) -> Result<Self, Refused<Import>> {
+                Self::take(&mut import, order).map_err(|error| Refused { value: import, error })
+            }
+
+            #[inline]
+            fn take(import: &mut Import, _order: Order) -> Result<Self> {
+                let facts = import.facts();
+                $check(facts)?;
+                facts.check_element(&T::TYPE)?;
+                let (address, range, device) = (facts.address(), facts.byte_range(), facts.device());
+                let owner = import.take_owner();
+                let held = Held { address, range, element: &T::TYPE, device, owner };
+                Ok(Self { held, marker: PhantomData })
             }
         }
 
         impl<T> fmt::Debug for $lease<T> {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                let Memory { address, element, device, .. } = &self.memory;
+                let Held { address, element, device, .. } = &self.held;
                 let name = stringify!($lease);
                 write!(f, "{name}({} at {address:#x}, {device})", element.describe())
             }
@@ -101,16 +117,6 @@ pub(crate) fn writable(facts: &Facts) -> Result<()> {
     Err(error.with_advice("import into `Lease<T>` to read it, or copy it into `Vec<T>` or `HostVec<T>`"))
 }
 
-fn memory_of(facts: &Facts) -> Memory {
-    Memory {
-        address: facts.address(),
-        range: facts.byte_range(),
-        element: ElementType { padded: facts.is_padded(), ..ElementType::of_bytes(facts.dtype()) },
-        device: facts.device(),
-        writes: facts.writes(),
-    }
-}
-
 /// Memory of any element type that several structs share: slices of one array, or one import in many views.
 ///
 /// A struct with this storage imports arrays of every element type, and its clones see the same memory.
@@ -126,17 +132,31 @@ fn memory_of(facts: &Facts) -> Memory {
 /// ```
 #[derive(Clone)]
 pub struct Shared {
+    address: usize,
+    readonly: bool,
+    all: Arc<All>,
+}
+
+/// The whole of the memory, which every handle has.
+struct All<K: ?Sized = dyn Send + Sync> {
     memory: Memory,
-    record: Option<Arc<Record>>,
+    record: Option<Record>,
     /// Kept for its drop.
-    _keep: Arc<dyn Send + Sync>,
+    _keep: K,
 }
 
 impl Shared {
     /// Shares this storage. What its sole owner might write (a `Vec`) is read-only from now on.
     pub fn new(storage: impl Storage + Send + Sync + 'static) -> Self {
-        let storage = Arc::new(storage);
-        Self { memory: storage.memory(), record: storage.record().cloned().map(Arc::new), _keep: storage }
+        // Described first and moved afterwards.
+        let keep = Parked::new(storage);
+        let (memory, record) = (keep.get().memory(), keep.get().record().cloned());
+        Self::of(All { memory, record, _keep: keep })
+    }
+
+    fn of(all: All<impl Send + Sync + 'static>) -> Self {
+        let (address, readonly) = (all.memory.address, all.memory.writes != Writes::Always);
+        Self { address, readonly, all: Arc::new(all) }
     }
 
     /// The same memory, with the first element `bytes` further on.
@@ -145,33 +165,36 @@ impl Shared {
     ///
     /// [`ErrorKind::Bounds`] outside the memory.
     pub fn offset(&self, bytes: isize) -> Result<Self> {
-        let range = self.memory.range.clone();
-        let address = self.memory.address.checked_add_signed(bytes);
+        let range = &self.all.memory.range;
+        let address = self.address.checked_add_signed(bytes);
         let address =
             address.filter(|address| (range.start..=range.end).contains(address)).ok_or_else(|| {
                 let allowed = format_args!("a place in the {} bytes of memory", range.len());
                 Error::new(ErrorKind::Bounds, "offset", format_args!("{bytes} bytes"), allowed)
             })?;
-        Ok(Self { memory: Memory { address, ..self.memory.clone() }, ..self.clone() })
+        Ok(Self { address, ..self.clone() })
     }
 
     /// The same memory, not to be written through this handle or exports of it.
     #[must_use]
     pub fn read_only(self) -> Self {
-        Self { memory: Memory { writes: Writes::Never, ..self.memory }, ..self }
+        Self { readonly: true, ..self }
     }
 }
 
 // SAFETY: 1 to 3: as the storage that is kept; `offset` stays within its range. 4: what is writable only when owned is
 // reported as read-only.
 unsafe impl Storage for Shared {
+    #[inline]
     fn memory(&self) -> Memory {
-        let writes = if self.memory.writes == Writes::Always { Writes::Always } else { Writes::Never };
-        Memory { writes, ..self.memory.clone() }
+        let Memory { ref range, element, device, .. } = self.all.memory;
+        let writes = if self.readonly { Writes::Never } else { Writes::Always };
+        Memory { address: self.address, range: range.clone(), element, device, writes }
     }
 
+    #[inline]
     fn record(&self) -> Option<&Record> {
-        self.record.as_deref()
+        self.all.record.as_ref()
     }
 }
 
@@ -186,16 +209,27 @@ impl FromImport for Shared {
         Ok(())
     }
 
-    fn from_import(import: Import, _order: Order) -> Result<Self, Refused<Import>> {
-        let (facts, owner) = import.into_parts();
-        let record = facts.record().cloned().map(Arc::new);
-        Ok(Self { memory: memory_of(&facts), record, _keep: Arc::new(owner) })
+    fn from_import(mut import: Import, order: Order) -> Result<Self, Refused<Import>> {
+        Self::take(&mut import, order).map_err(|error| Refused { value: import, error })
+    }
+
+    fn take(import: &mut Import, _order: Order) -> Result<Self> {
+        let facts = import.facts();
+        let memory = Memory {
+            address: facts.address(),
+            range: facts.byte_range(),
+            element: ElementType { padded: facts.is_padded(), ..ElementType::of_bytes(facts.dtype()) },
+            device: facts.device(),
+            writes: facts.writes(),
+        };
+        let record = facts.record().cloned();
+        Ok(Self::of(All { memory, record, _keep: import.take_owner() }))
     }
 }
 
 impl fmt::Debug for Shared {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Memory { address, element, device, .. } = &self.memory;
+        let (address, Memory { element, device, .. }) = (self.address, &self.all.memory);
         write!(f, "Shared({} at {address:#x}, {device})", element.describe())
     }
 }

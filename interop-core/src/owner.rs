@@ -43,6 +43,7 @@ impl Owner {
     }
 
     /// Owns nothing: memory that lives as long as the program.
+    #[inline]
     #[must_use]
     pub fn nothing() -> Self {
         Self { value: NonNull::dangling(), release: drop_nothing, fence: None }

@@ -161,6 +161,16 @@ pub trait FromImport: Storage + Sized {
     /// The import comes back with the reason.
     fn from_import(import: Import, order: Order) -> Result<Self, Refused<Import>>;
 
+    /// As [`from_import`](Self::from_import), for an import that is taken where it is; it stays there if it is refused.
+    #[doc(hidden)]
+    fn take(import: &mut Import, order: Order) -> Result<Self> {
+        let taken = core::mem::replace(import, Import::nothing());
+        Self::from_import(taken, order).map_err(|Refused { value, error }| {
+            *import = value;
+            error
+        })
+    }
+
     /// The derive's call on the way in, before anything is taken.
     #[doc(hidden)]
     fn open(from: &mut Arrival, wanted: Wanted) -> Opened<Self> {
@@ -242,11 +252,12 @@ macro_rules! copied {
                     check_host_copy(facts)
                 }
 
-                fn from_import(import: Import, order: Order) -> Result<Self, Refused<Import>> {
-                    match import.to_vec::<T>(order) {
-                        Ok(elements) => Ok($from(elements)),
-                        Err(error) => Err(Refused { value: import, error }),
-                    }
+                fn from_import(mut import: Import, order: Order) -> Result<Self, Refused<Import>> {
+                    Self::take(&mut import, order).map_err(|error| Refused { value: import, error })
+                }
+
+                fn take(import: &mut Import, order: Order) -> Result<Self> {
+                    import.to_vec::<T>(order).map($from)
                 }
             }
         )*

@@ -3,6 +3,7 @@
 
 use core::marker::PhantomData;
 
+use crate::arrival::wrong_rank;
 use crate::descriptor::Writes;
 use crate::device::Device;
 use crate::element::Element;
@@ -68,17 +69,18 @@ pub(crate) struct RawView<const N: usize> {
 }
 
 impl<const N: usize> RawView<N> {
-    fn of<T: Element>(facts: &Facts) -> Result<(Self, Layout)> {
-        let layout = facts.layout_of(&T::TYPE)?;
+    #[inline]
+    fn of<T: Element>(facts: &Facts) -> Result<Self> {
+        let joined = facts.joined(&T::TYPE)?;
+        let layout = joined.as_ref().unwrap_or(facts.layout());
         let axes = |what: &[usize]| <[usize; N]>::try_from(what).ok();
         let Some(shape) = axes(layout.shape()) else {
-            let found = format_args!("{} axes, shape {:?}", layout.ndim(), layout.shape());
-            return Err(Error::new(ErrorKind::Rank, "shape", found, format_args!("{N} axes")));
+            return Err(wrong_rank(layout, N));
         };
         let mut strides = [0; N];
         strides.copy_from_slice(layout.strides());
         let (address, device, stream) = (facts.address(), facts.device(), facts.stream());
-        Ok((Self { address, shape, strides, device, stream, shared: shared(facts) }, layout))
+        Ok(Self { address, shape, strides, device, stream, shared: shared(facts) })
     }
 
     /// The layout; its arithmetic was checked when the view was made.
@@ -100,7 +102,7 @@ impl<T: Element, const N: usize> ArrayView<'_, T, N> {
     ///
     /// The memory that `facts` describe is live for the lifetime that the caller picks, on the device that they name.
     pub unsafe fn from_facts(facts: &Facts) -> Result<Self> {
-        let (raw, _) = RawView::of::<T>(facts)?;
+        let raw = RawView::of::<T>(facts)?;
         Ok(Self { raw, marker: PhantomData })
     }
 }
@@ -118,7 +120,7 @@ impl<T: Element, const N: usize> ArrayViewMut<'_, T, N> {
     /// As for [`ArrayView::from_facts`], and no other Rust code reads or writes the elements for that lifetime.
     pub unsafe fn from_facts(facts: &Facts) -> Result<Self> {
         check_writable(facts)?;
-        let (raw, _) = RawView::of::<T>(facts)?;
+        let raw = RawView::of::<T>(facts)?;
         Ok(Self { raw, marker: PhantomData })
     }
 

@@ -6,15 +6,11 @@ use core::ptr::NonNull;
 
 use super::abi::{Abi, DLTensor, FLAG_IS_COPIED, FLAG_READ_ONLY, FLAG_SUBBYTE_PADDED, MAJOR_VERSION};
 use crate::claims::Claims;
-use crate::cuda::{self, Trust};
 use crate::descriptor::Writes;
-use crate::device::Device;
 use crate::dims::{Dims, MAX_NDIM};
-use crate::error::{Error, ErrorKind, Refused, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::facts::Facts;
-use crate::import::Import;
 use crate::layout::Order;
-use crate::owner::Owner;
 use crate::stream::StreamHandle;
 
 const KNOWN_FLAGS: u64 = FLAG_READ_ONLY | FLAG_IS_COPIED | FLAG_SUBBYTE_PADDED;
@@ -71,6 +67,14 @@ impl<A: Abi> ManagedTensor<A> {
     /// [`ErrorKind::Null`] for a negative or huge `ndim` and for null where numbers should be; otherwise as
     /// [`Descriptor::validate`](crate::Descriptor::validate).
     pub fn facts(&self) -> Result<Facts> {
+        let mut facts = Facts::NOTHING;
+        self.read_facts(&mut facts)?;
+        Ok(facts)
+    }
+
+    /// As [`facts`](Self::facts), where they will stay.
+    #[inline]
+    pub(crate) fn read_facts(&self, facts: &mut Facts) -> Result<()> {
         let flags = match A::version(self.tensor.as_ptr()) {
             None => FLAG_READ_ONLY,
             Some((version, flags)) => {
@@ -86,34 +90,13 @@ impl<A: Abi> ManagedTensor<A> {
         };
         let place = self.tensor.as_ptr().wrapping_byte_add(A::TENSOR_OFFSET).cast::<DLTensor>();
         // SAFETY: the place of the tensor in a live struct of a version that we know; 2 of `from_raw`.
-        unsafe { read(place, flags) }
+        unsafe { read(place, flags, facts) }
     }
 
-    /// The import that owns the struct, which `release` releases when the work that may use the memory is done.
+    /// The struct, not to be released by this any more.
     #[inline]
-    pub(crate) fn into_import(
-        self,
-        release: unsafe fn(NonNull<()>),
-        trust: Trust,
-    ) -> Result<Import, Refused<Self>> {
-        // Step by step: a closure would move facts, some two hundred bytes, once more.
-        let mut facts = match self.facts() {
-            Ok(facts) => facts,
-            Err(error) => return Err(Refused { value: self, error }),
-        };
-        let fence = match cuda::check(&facts, trust) {
-            Ok(fence) => fence,
-            Err(error) => return Err(Refused { value: self, error }),
-        };
-        if facts.device != Device::CPU {
-            // What a producer orders for that is told no other stream.
-            facts.stream = StreamHandle::LegacyDefault;
-        }
-        let value = NonNull::cast(ManuallyDrop::new(self).tensor);
-        // SAFETY: the struct is ours to release once (1 of `from_raw`), on any thread (3).
-        let owner = unsafe { Owner::from_raw(value, release) }.after(fence);
-        // SAFETY: 2 of `from_raw`, and the facts were read from the struct.
-        Ok(unsafe { Import::from_parts(facts, owner) })
+    pub(crate) fn into_place(self) -> NonNull<()> {
+        ManuallyDrop::new(self).tensor.cast()
     }
 }
 
@@ -122,7 +105,7 @@ impl<A: Abi> ManagedTensor<A> {
 /// # Safety
 ///
 /// `place` points to a live tensor, whose `shape` and `strides` are null or point to `ndim` numbers.
-unsafe fn read(place: *const DLTensor, flags: u64) -> Result<Facts> {
+unsafe fn read(place: *const DLTensor, flags: u64, facts: &mut Facts) -> Result<()> {
     // SAFETY: live, as the caller promises; plain numbers and pointers, of which every bit pattern is valid.
     let tensor = unsafe { place.read() };
     let ndim = usize::try_from(tensor.ndim)
@@ -141,15 +124,15 @@ unsafe fn read(place: *const DLTensor, flags: u64) -> Result<Facts> {
     // With the rank known to the compiler, the usual ranks need no loop.
     match ndim {
         // SAFETY: the shape is not null, so it has as many numbers, as the caller promises.
-        1 => unsafe { with_axes::<1>(&tensor, flags) },
+        1 => unsafe { with_axes::<1>(&tensor, flags, facts) },
         // SAFETY: as above.
-        2 => unsafe { with_axes::<2>(&tensor, flags) },
+        2 => unsafe { with_axes::<2>(&tensor, flags, facts) },
         // SAFETY: as above.
-        3 => unsafe { with_axes::<3>(&tensor, flags) },
+        3 => unsafe { with_axes::<3>(&tensor, flags, facts) },
         // SAFETY: as above.
-        4 => unsafe { with_axes::<4>(&tensor, flags) },
+        4 => unsafe { with_axes::<4>(&tensor, flags, facts) },
         // SAFETY: as above, or there are no axes.
-        _ => unsafe { with_any_axes(&tensor, flags, ndim) },
+        _ => unsafe { with_any_axes(&tensor, flags, ndim, facts) },
     }
 }
 
@@ -158,15 +141,15 @@ unsafe fn read(place: *const DLTensor, flags: u64) -> Result<Facts> {
 /// # Safety
 ///
 /// `shape` points to `N` numbers, and so does `strides`, unless it is null.
-unsafe fn with_axes<const N: usize>(tensor: &DLTensor, flags: u64) -> Result<Facts> {
+unsafe fn with_axes<const N: usize>(tensor: &DLTensor, flags: u64, facts: &mut Facts) -> Result<()> {
     // SAFETY: as the caller promises.
     let shape = unsafe { tensor.shape.cast::<[i64; N]>().read() };
     if tensor.strides.is_null() {
-        return claims(tensor, flags, &shape, Order::C).validate();
+        return claims(tensor, flags, &shape, Order::C).settle(facts);
     }
     // SAFETY: not null, otherwise as the caller promises.
     let strides = unsafe { tensor.strides.cast::<[i64; N]>().read() };
-    claims(tensor, flags, &shape, &strides).validate()
+    claims(tensor, flags, &shape, &strides).settle(facts)
 }
 
 /// As [`with_axes`], for any number of axes, also none.
@@ -175,7 +158,7 @@ unsafe fn with_axes<const N: usize>(tensor: &DLTensor, flags: u64) -> Result<Fac
 ///
 /// As [`with_axes`], for `ndim` numbers; without axes both pointers may be anything.
 #[cold]
-unsafe fn with_any_axes(tensor: &DLTensor, flags: u64, ndim: usize) -> Result<Facts> {
+unsafe fn with_any_axes(tensor: &DLTensor, flags: u64, ndim: usize, facts: &mut Facts) -> Result<()> {
     let numbers = |list: *mut i64| {
         Dims::filled(ndim, |items| {
             for (axis, item) in items.iter_mut().enumerate() {
@@ -186,9 +169,9 @@ unsafe fn with_any_axes(tensor: &DLTensor, flags: u64, ndim: usize) -> Result<Fa
     };
     let shape = numbers(tensor.shape);
     if ndim == 0 || tensor.strides.is_null() {
-        return claims(tensor, flags, &*shape, Order::C).validate();
+        return claims(tensor, flags, &*shape, Order::C).settle(facts);
     }
-    claims(tensor, flags, &*shape, &*numbers(tensor.strides)).validate()
+    claims(tensor, flags, &*shape, &*numbers(tensor.strides)).settle(facts)
 }
 
 #[inline]

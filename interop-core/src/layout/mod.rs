@@ -1,9 +1,12 @@
 //! Shapes and strides: defaults, contiguity, reachable range, slicing. All arithmetic is checked.
 
+mod axes;
 mod reshape;
 
+use core::fmt;
 use core::ops::Range;
 
+use self::axes::Axes;
 use crate::dims::{Dims, MAX_NDIM};
 use crate::error::{Error, ErrorKind, Result};
 
@@ -32,14 +35,16 @@ pub enum Order {
 /// assert!(!flipped.is_contiguous(Order::C));
 /// # Ok::<(), interop_core::Error>(())
 /// ```
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone)]
 pub struct Layout {
-    shape: Dims<usize>,
-    strides: Dims<isize>,
+    axes: Axes,
     numel: usize,
 }
 
 impl Layout {
+    /// A layout of no elements.
+    pub(crate) const EMPTY: Self = Self { axes: Axes::EMPTY, numel: 0 };
+
     /// A compact array of this shape, without gaps.
     ///
     /// # Errors
@@ -48,8 +53,10 @@ impl Layout {
     #[inline]
     pub fn compact(shape: &[usize], order: Order) -> Result<Self> {
         let numel = numel(shape)?;
-        let strides = Dims::filled(shape.len(), |strides| fill_compact(strides, |axis| shape[axis], order));
-        Ok(Self { shape: shape.into(), strides, numel })
+        Ok(Self::filled(shape.len(), numel, |extents, strides| {
+            extents.copy_from_slice(shape);
+            fill_compact(strides, |axis| shape[axis], order);
+        }))
     }
 
     /// An array of this shape and these strides, in elements.
@@ -64,25 +71,25 @@ impl Layout {
         if strides.len() != shape.len() {
             return Err(count_mismatch(strides.len(), shape.len()));
         }
-        let layout = Self::new(shape.into(), strides.into(), numel).settled();
+        let layout = Self::of(shape, &settled(shape, strides, numel), numel);
         if layout.offsets_checked().is_none() {
-            return Err(out_of_reach(&layout.shape, &layout.strides));
+            return Err(out_of_reach(&layout.shape(), &layout.strides()));
         }
         Ok(layout)
     }
 
-    /// The layout of which product and sums have been checked.
+    /// The layout that `fill` writes over zeros, of which product and sums have been checked.
     #[inline]
-    pub(crate) const fn new(shape: Dims<usize>, strides: Dims<isize>, numel: usize) -> Self {
-        Self { shape, strides, numel }
+    pub(crate) fn filled(ndim: usize, numel: usize, fill: impl FnOnce(&mut [usize], &mut [isize])) -> Self {
+        Self { axes: Axes::filled(ndim, fill), numel }
     }
 
-    #[cold]
-    pub(crate) fn settled(mut self) -> Self {
-        if self.strides.iter().any(|stride| *stride < 0) {
-            self.settle_idle_strides();
-        }
-        self
+    /// The layout of these extents and strides, of which product and sums have been checked.
+    fn of(shape: &[usize], strides: &[isize], numel: usize) -> Self {
+        Self::filled(shape.len(), numel, |extents, steps| {
+            extents.copy_from_slice(shape);
+            steps.copy_from_slice(strides);
+        })
     }
 
     /// An array of this shape whose strides are counted in bytes, for elements of `item` bytes.
@@ -118,44 +125,30 @@ impl Layout {
         Self::strided(shape, &elements)
     }
 
-    /// Gives idle axes that run backwards the stride of a compact array: a negative number there says nothing, and
-    /// consumers trip over it. Other strides of idle axes are kept, because some consumers read an order from them.
-    #[cold]
-    fn settle_idle_strides(&mut self) {
-        let compact = self.compact_strides();
-        for axis in 0..self.shape.len() {
-            if self.strides[axis] < 0 && (self.shape[axis] == 1 || self.numel == 0) {
-                self.strides[axis] = compact[axis];
-            }
-        }
-    }
-
     /// The strides that a compact array of this shape has, in C order.
     fn compact_strides(&self) -> Dims<isize> {
-        let mut compact = Dims::zeroed(self.shape.len());
-        fill_compact(&mut compact, |axis| self.shape[axis], Order::C);
-        compact
+        compact_strides(self.shape())
     }
 
     /// The extents.
     #[inline]
     #[must_use]
     pub fn shape(&self) -> &[usize] {
-        &self.shape
+        self.axes.shape()
     }
 
     /// The strides, in elements.
     #[inline]
     #[must_use]
     pub fn strides(&self) -> &[isize] {
-        &self.strides
+        self.axes.strides()
     }
 
     /// The number of axes.
     #[inline]
     #[must_use]
     pub fn ndim(&self) -> usize {
-        self.shape.len()
+        self.shape().len()
     }
 
     /// The number of elements.
@@ -187,7 +180,7 @@ impl Layout {
         if self.is_empty() {
             return Some(0..0);
         }
-        offsets(self.shape.iter().copied().zip(self.strides.iter().copied()))
+        offsets(self.shape().iter().copied().zip(self.strides().iter().copied()))
     }
 
     /// Whether the elements lie without gaps in this order. True for an empty array.
@@ -198,15 +191,15 @@ impl Layout {
             return true;
         }
         let mut expected = 1;
-        let mut matches = |axis: usize| {
-            let extent = self.shape[axis];
-            let fits = extent == 1 || self.strides[axis] == expected;
-            expected *= extent as isize;
+        let mut matches = |(extent, stride): (&usize, &isize)| {
+            let fits = *extent == 1 || *stride == expected;
+            expected *= *extent as isize;
             fits
         };
+        let mut axes = self.shape().iter().zip(self.strides());
         match order {
-            Order::C => (0..self.ndim()).rev().all(&mut matches),
-            Order::F => (0..self.ndim()).all(&mut matches),
+            Order::C => axes.rev().all(&mut matches),
+            Order::F => axes.all(&mut matches),
         }
     }
 
@@ -220,9 +213,9 @@ impl Layout {
             return true;
         }
         let mut axes: Vec<(usize, usize)> = self
-            .shape
+            .shape()
             .iter()
-            .zip(&*self.strides)
+            .zip(self.strides())
             .filter(|(extent, _)| **extent > 1)
             .map(|(extent, stride)| (stride.unsigned_abs(), *extent))
             .collect();
@@ -234,6 +227,42 @@ impl Layout {
             apart
         })
     }
+}
+
+impl PartialEq for Layout {
+    fn eq(&self, other: &Self) -> bool {
+        (self.shape(), self.strides()) == (other.shape(), other.strides())
+    }
+}
+
+impl Eq for Layout {}
+
+impl fmt::Debug for Layout {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { axes: _, numel } = self;
+        let mut shown = f.debug_struct("Layout");
+        shown.field("shape", &self.shape()).field("strides", &self.strides()).field("numel", numel).finish()
+    }
+}
+
+/// Gives idle axes that run backwards the stride of a compact array: a negative number there says nothing, and consumers
+/// trip over it. Other strides of idle axes are kept, because some consumers read an order from them.
+fn settled(shape: &[usize], strides: &[isize], numel: usize) -> Dims<isize> {
+    let mut settled = Dims::from(strides);
+    if strides.iter().any(|stride| *stride < 0) {
+        let compact = compact_strides(shape);
+        for (axis, stride) in settled.iter_mut().enumerate() {
+            if *stride < 0 && (shape[axis] == 1 || numel == 0) {
+                *stride = compact[axis];
+            }
+        }
+    }
+    settled
+}
+
+/// The strides that a compact array of this shape has, in C order.
+fn compact_strides(shape: &[usize]) -> Dims<isize> {
+    Dims::filled(shape.len(), |strides| fill_compact(strides, |axis| shape[axis], Order::C))
 }
 
 /// The product of the extents, which must fit `isize`; 0 as soon as one extent is 0.

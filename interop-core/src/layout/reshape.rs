@@ -10,7 +10,7 @@ impl Layout {
     pub(crate) fn strides_in_bytes(&self, item: usize) -> Vec<isize> {
         let compact = self.compact_strides();
         let bytes = |stride: isize| stride.checked_mul(item as isize);
-        let strides = self.strides.iter().zip(&*compact);
+        let strides = self.strides().iter().zip(&*compact);
         strides.map(|(stride, compact)| bytes(*stride).or_else(|| bytes(*compact)).unwrap_or(0)).collect()
     }
 
@@ -22,23 +22,23 @@ impl Layout {
     /// which only a step of 0 can.
     #[must_use]
     pub fn slice(&self, axis: usize, start: usize, step: isize, len: usize) -> (Self, isize) {
-        let extent = self.shape[axis];
+        let extent = self.shape()[axis];
         if let Some(steps) = len.checked_sub(1) {
             let steps = isize::try_from(steps).ok();
             let last = steps.and_then(|steps| start.checked_add_signed(step.checked_mul(steps)?));
             let inside = start < extent && last.is_some_and(|last| last < extent);
             assert!(inside, "slice outside axis {axis}");
         }
-        let mut shape = self.shape.clone();
+        let mut shape = Dims::from(self.shape());
         shape[axis] = len;
         let numel = numel(&shape).unwrap_or_else(|error| panic!("slice of axis {axis}: {error}"));
-        let mut strides = self.strides.clone();
+        let mut strides = Dims::from(self.strides());
         // A step that reaches nothing says nothing; one that does stays within the reach of the axis.
         if len > 1 && numel > 0 {
             strides[axis] *= step;
         }
-        let offset = if numel == 0 { 0 } else { self.strides[axis] * start as isize };
-        (Self { shape, strides, numel }, offset)
+        let offset = if numel == 0 { 0 } else { self.strides()[axis] * start as isize };
+        (Self::of(&shape, &strides, numel), offset)
     }
 
     /// Drops an axis by taking one index of it; also gives the offset of the new first element.
@@ -48,11 +48,11 @@ impl Layout {
     /// When the axis or the index does not exist.
     #[must_use]
     pub fn select(&self, axis: usize, index: usize) -> (Self, isize) {
-        assert!(index < self.shape[axis], "index {index} outside axis {axis}");
-        let (shape, strides) = (self.shape.without(axis), self.strides.without(axis));
+        assert!(index < self.shape()[axis], "index {index} outside axis {axis}");
+        let (shape, strides) = (without(self.shape(), axis), without(self.strides(), axis));
         let numel = product(&shape);
-        let offset = if numel == 0 { 0 } else { self.strides[axis] * index as isize };
-        (Self { shape, strides, numel }, offset)
+        let offset = if numel == 0 { 0 } else { self.strides()[axis] * index as isize };
+        (Self::of(&shape, &strides, numel), offset)
     }
 
     /// The layout in units of one of `parts` equal parts of an element, with the parts as axes behind the others.
@@ -62,16 +62,16 @@ impl Layout {
     /// [`ErrorKind::Overflow`] and [`ErrorKind::Rank`], as for any layout.
     pub(crate) fn split_elements(&self, parts: &[usize]) -> Result<Self> {
         let inner = Self::compact(parts, Order::C)?;
-        let mut outer = self.strides.clone();
+        let mut outer = Dims::from(self.strides());
         for (axis, stride) in outer.iter_mut().enumerate() {
-            let idle = self.shape[axis] == 1 || self.is_empty();
+            let idle = self.shape()[axis] == 1 || self.is_empty();
             *stride = match stride.checked_mul(inner.numel as isize) {
                 Some(stride) => stride,
                 None if idle => 0,
-                None => return Err(out_of_reach(&self.shape, &self.strides)),
+                None => return Err(out_of_reach(&self.shape(), &self.strides())),
             };
         }
-        Self::strided(&self.shape.joined(parts), &outer.joined(&inner.strides))
+        Self::strided(&joined(self.shape(), parts), &joined(&outer, inner.strides()))
     }
 
     /// The layout in units of a bigger element, whose `parts` are the last axes; the reverse of `split_elements`.
@@ -89,16 +89,16 @@ impl Layout {
                 format_args!("{} axes or more, the last being {parts:?}", parts.len()),
             ));
         };
-        if self.shape[outer..] != *parts {
-            let found = format_args!("{:?} as the last axes of {:?}", &self.shape[outer..], &*self.shape);
+        if self.shape()[outer..] != *parts {
+            let found = format_args!("{:?} as the last axes of {:?}", &self.shape()[outer..], self.shape());
             return Err(Error::new(ErrorKind::Shape, "shape", found, format_args!("{parts:?}")));
         }
         let count = numel(parts)?.max(1) as isize;
-        let shape = &self.shape[..outer];
-        let mut strides = Dims::from(&self.strides[..outer]);
-        let inner = Self::strided(parts, &self.strides[outer..])?;
+        let shape = &self.shape()[..outer];
+        let mut strides = Dims::from(&self.strides()[..outer]);
+        let inner = Self::strided(parts, &self.strides()[outer..])?;
         if !self.is_empty() && !inner.is_contiguous(Order::C) {
-            let found = format_args!("{:?} for the last axes", &self.strides[outer..]);
+            let found = format_args!("{:?} for the last axes", &self.strides()[outer..]);
             let allowed = format_args!("compact axes {parts:?}, which are one element");
             return Err(Error::new(ErrorKind::Strides, "strides", found, allowed));
         }
@@ -120,7 +120,7 @@ impl Layout {
 
     /// The offsets of all elements, in the order in which a compact array of `order` holds them.
     pub(crate) fn walk(&self, order: Order) -> impl Iterator<Item = isize> + '_ {
-        let ndim = self.ndim();
+        let (ndim, shape, strides) = (self.ndim(), self.shape(), self.strides());
         let mut index = Dims::zeroed(ndim);
         let mut offset = 0_isize;
         (0..self.numel).map(move |_| {
@@ -129,11 +129,11 @@ impl Layout {
                 let axis = if order == Order::C { ndim - 1 - step } else { step };
                 // One step past the end of an axis, from where the walk goes back at once, may be out of reach.
                 index[axis] += 1;
-                offset = offset.wrapping_add(self.strides[axis]);
-                if index[axis] < self.shape[axis] {
+                offset = offset.wrapping_add(strides[axis]);
+                if index[axis] < shape[axis] {
                     break;
                 }
-                offset = offset.wrapping_sub(self.strides[axis].wrapping_mul(self.shape[axis] as isize));
+                offset = offset.wrapping_sub(strides[axis].wrapping_mul(shape[axis] as isize));
                 index[axis] = 0;
             }
             here
@@ -144,4 +144,18 @@ impl Layout {
 /// The number of elements of part of a checked layout; 0 as soon as an extent is, whatever the others are.
 fn product(shape: &[usize]) -> usize {
     if shape.contains(&0) { 0 } else { shape.iter().product() }
+}
+
+/// All items but the one at `axis`.
+fn without<T: Copy + Default>(items: &[T], axis: usize) -> Dims<T> {
+    joined(&items[..axis], &items[axis + 1..])
+}
+
+/// The items of both lists.
+fn joined<T: Copy + Default>(head: &[T], tail: &[T]) -> Dims<T> {
+    Dims::filled(head.len() + tail.len(), |items| {
+        let (first, rest) = items.split_at_mut(head.len());
+        first.copy_from_slice(head);
+        rest.copy_from_slice(tail);
+    })
 }

@@ -12,9 +12,10 @@ use super::dict::interface_of;
 use super::errors::origin;
 use super::exchange::{tensor_of, work_stream};
 use super::interpreter::call_with_keywords;
-use super::release::{self, PyOwner, drain};
+use super::release::{PyOwner, To, drain};
 use super::types::{Asked, Table, with_type};
 use crate::array::FromArray;
+use crate::arrival::Arrival;
 use crate::cuda::{self, Trust};
 use crate::device::{Device, DeviceType};
 use crate::dlpack::{MAJOR_VERSION, MINOR_VERSION};
@@ -86,21 +87,27 @@ pub unsafe fn import_trusted(object: &Bound<'_, PyAny>, stream: Option<StreamHan
     import_with(object, stream, Trust::Memory)
 }
 
-#[inline]
 fn import_with(object: &Bound<'_, PyAny>, stream: Option<StreamHandle>, trust: Trust) -> PyResult<Imported> {
+    let mut import = Import::nothing();
+    let protocol = import_to(&mut To { import: &mut import, trust }, object, stream)?;
+    Ok(Imported { import, protocol })
+}
+
+/// As [`import`], to where the array will stay.
+fn import_to(to: &mut To<'_>, object: &Bound<'_, PyAny>, stream: Option<StreamHandle>) -> PyResult<Protocol> {
     let py = object.py();
     drain(py);
     let (table, asked) = with_type(object, |known| (known.exchange, known.asked()))?;
     if let Some(table) = table {
-        if let Some(imported) = from_table(object, table, stream, trust)? {
-            return Ok(imported);
+        if from_table(to, object, table, stream)? {
+            return Ok(Protocol::Exchange);
         }
     }
     if asked.host_only || attribute(object, pyo3::intern!(py, "__dlpack__"))?.is_some() {
-        return from_method(object, asked, stream, trust);
+        return from_method(to, object, asked, stream);
     }
     if let Some(interface) = attribute(object, pyo3::intern!(py, "__cuda_array_interface__"))? {
-        return from_cai(object, &interface, stream);
+        return from_cai(to, object, &interface, stream);
     }
     let found = origin(object);
     let allowed = "an object with `__dlpack__` or `__cuda_array_interface__`";
@@ -136,7 +143,10 @@ pub fn consumer_stream(stream: &Bound<'_, PyAny>) -> PyResult<StreamHandle> {
 /// `TypeError` for an object that is no capsule; `ArrayError` for a capsule of another name, such as one that was
 /// consumed, and for an array that cannot be used.
 pub fn import_capsule(capsule: &Bound<'_, PyAny>) -> PyResult<Imported> {
-    from_capsule(capsule, capsule, Trust::Nothing)
+    let mut import = Import::nothing();
+    let mut to = To { import: &mut import, trust: Trust::Nothing };
+    let protocol = from_capsule(&mut to, capsule, capsule)?;
+    Ok(Imported { import, protocol })
 }
 
 /// The value of an attribute; `None` if the object has none. An exception in a property is not "none".
@@ -152,39 +162,44 @@ fn attribute<'py>(
 }
 
 /// Through the exchange table of the type. It orders nothing: work on the stream that its library says is ordered here,
-/// and where it says none, `__dlpack__` is asked, which is told our stream.
+/// and where it says none, nothing is taken: `__dlpack__` is asked, which is told our stream.
 fn from_table(
+    to: &mut To<'_>,
     object: &Bound<'_, PyAny>,
     table: Table,
     stream: Option<StreamHandle>,
-    trust: Trust,
-) -> PyResult<Option<Imported>> {
-    let Some(tensor) = tensor_of(table, object)? else { return Ok(None) };
+) -> PyResult<bool> {
+    let Some(tensor) = tensor_of(table, object)? else { return Ok(false) };
     let named = |error: Error| error.with_origin(origin(object));
-    let import = release::import(tensor, trust).map_err(named)?;
-    let device = import.facts().device();
+    to.receive(tensor).map_err(named)?;
+    let device = to.import.facts().device();
     if device.device_type == DeviceType::CPU {
-        return Ok(Some(Imported { import, protocol: Protocol::Exchange }));
+        return Ok(true);
     }
-    let Some(current) = work_stream(table, object.py(), device) else { return Ok(None) };
+    let Some(current) = work_stream(table, object.py(), device) else {
+        *to.import = Import::nothing();
+        return Ok(false);
+    };
     let consumer = stream.unwrap_or(StreamHandle::LegacyDefault);
     cuda::order(current, consumer, device).map_err(named)?;
-    Ok(Some(Imported { import: import.on_stream(consumer), protocol: Protocol::Exchange }))
+    to.import.put_on_stream(consumer);
+    Ok(true)
 }
 
 /// Through `__dlpack__`, which is told the stream of our work where the memory has one.
 fn from_method(
+    to: &mut To<'_>,
     object: &Bound<'_, PyAny>,
     asked: Asked,
     stream: Option<StreamHandle>,
-    trust: Trust,
-) -> PyResult<Imported> {
+) -> PyResult<Protocol> {
     if asked.host_only {
-        let imported = from_capsule(object, &request(object, None)?, trust)?;
-        if imported.import.facts().device().device_type == DeviceType::CPU {
-            return Ok(imported);
+        let protocol = from_capsule(to, object, &request(object, None)?)?;
+        if to.import.facts().device().device_type == DeviceType::CPU {
+            return Ok(protocol);
         }
         // The class promised host memory and broke it; it is asked like any other.
+        *to.import = Import::nothing();
     }
     let py = object.py();
     let said = device(&object.call_method0(pyo3::intern!(py, "__dlpack_device__"))?, "__dlpack_device__")?;
@@ -199,26 +214,29 @@ fn from_method(
     };
     // Producers look at the device that is current, and the default streams are those of its context.
     let _entered = cuda::current_while(said).map_err(|error| error.with_origin(origin(object)))?;
-    let imported = from_capsule(object, &request(object, consumer.to_dlpack(said.device_type))?, trust)?;
-    let found = imported.import.facts().device();
+    let protocol = from_capsule(to, object, &request(object, consumer.to_dlpack(said.device_type))?)?;
+    let found = to.import.facts().device();
     if !same_memory(said, found) {
         let place = "__dlpack_device__";
         let allowed = format!("{found}, which its capsule says");
         return Err(Error::new(ErrorKind::Device, place, said, allowed).with_origin(origin(object)).into());
     }
-    Ok(Imported { import: imported.import.on_stream(consumer), ..imported })
+    to.import.put_on_stream(consumer);
+    Ok(protocol)
 }
 
 /// The tensor in a capsule that `object` handed out.
-fn from_capsule(object: &Bound<'_, PyAny>, capsule: &Bound<'_, PyAny>, trust: Trust) -> PyResult<Imported> {
-    let named = |error: Error| error.with_origin(origin(object));
-    let (import, protocol) = match take(capsule)? {
-        Taken::Versioned(tensor) => {
-            (release::import(tensor, trust).map_err(named)?, Protocol::DlpackVersioned)
-        }
-        Taken::Legacy(tensor) => (release::import(tensor, trust).map_err(named)?, Protocol::Dlpack),
+fn from_capsule(
+    to: &mut To<'_>,
+    object: &Bound<'_, PyAny>,
+    capsule: &Bound<'_, PyAny>,
+) -> PyResult<Protocol> {
+    let (imported, protocol) = match take(capsule)? {
+        Taken::Versioned(tensor) => (to.receive(tensor), Protocol::DlpackVersioned),
+        Taken::Legacy(tensor) => (to.receive(tensor), Protocol::Dlpack),
     };
-    Ok(Imported { import, protocol })
+    imported.map_err(|error| error.with_origin(origin(object)))?;
+    Ok(protocol)
 }
 
 /// Whether two statements about a device agree. Libraries name pinned and managed memory one way in
@@ -290,17 +308,18 @@ fn is_about_keywords(py: Python<'_>, error: &PyErr) -> bool {
 
 /// Through the interface dict: the driver says where the address is, and the producer's stream is ordered before ours.
 fn from_cai(
+    to: &mut To<'_>,
     object: &Bound<'_, PyAny>,
     interface: &Bound<'_, PyAny>,
     stream: Option<StreamHandle>,
-) -> PyResult<Imported> {
+) -> PyResult<Protocol> {
     let interface = interface_of(interface)?;
     let owner = PyOwner::new(object.clone().unbind());
     let consumer = stream.unwrap_or(StreamHandle::LegacyDefault);
     // SAFETY: the object vouches for the memory that it describes, as long as it lives, and for its stream now.
     let import = unsafe { Import::from_cai_for(&interface, consumer, owner) };
-    let import = import.map_err(|error| error.with_origin(origin(object)))?;
-    Ok(Imported { import, protocol: Protocol::Cai })
+    *to.import = import.map_err(|error| error.with_origin(origin(object)))?;
+    Ok(Protocol::Cai)
 }
 
 /// Imports any object as a derived struct: what `#[cuda_array(python)]` does with an argument, for whoever does it by hand,
@@ -310,6 +329,8 @@ fn from_cai(
 ///
 /// As [`import`], and `ArrayError` for an array that is not what the struct wants.
 pub fn import_as<T: FromArray>(object: &Bound<'_, PyAny>) -> PyResult<T> {
-    let imported = import(object, None)?;
-    T::from_import(imported.import).map_err(|refused| refused.error.with_origin(origin(object)).into())
+    let mut arrival = Arrival::new(Import::nothing());
+    let mut to = To { import: arrival.place(), trust: Trust::Nothing };
+    import_to(&mut to, object, None)?;
+    T::assemble(&mut arrival).map_err(|error| error.with_origin(origin(object)).into())
 }

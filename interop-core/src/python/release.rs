@@ -67,10 +67,18 @@ pub fn drain(py: Python<'_>) {
     }
 }
 
-/// An import of a tensor that came from Python.
-pub(super) fn import<A: Abi>(tensor: ManagedTensor<A>, trust: Trust) -> crate::Result<Import> {
-    // SAFETY: the release of such a tensor, which spares the exception that may be on its way.
-    Ok(unsafe { Import::from_dlpack_with(tensor, release_foreign::<A>, trust) }?)
+/// Where an array from Python arrives, and how far it is believed.
+pub(super) struct To<'a> {
+    pub(super) import: &'a mut Import,
+    pub(super) trust: Trust,
+}
+
+impl To<'_> {
+    /// An import of a tensor that came from Python.
+    pub(super) fn receive<A: Abi>(&mut self, tensor: ManagedTensor<A>) -> crate::Result<()> {
+        // SAFETY: the release of such a tensor, which spares the exception that may be on its way.
+        Ok(unsafe { self.import.receive(tensor, release_foreign::<A>, self.trust) }?)
+    }
 }
 
 /// Releases a foreign tensor. Its deleter can be Python code, which an exception that is on its way must survive.

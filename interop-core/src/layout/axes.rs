@@ -1,0 +1,52 @@
+//! Extents and strides of a layout, in place for the usual ranks.
+
+use crate::dims::INLINE;
+
+/// One extent and one stride an axis. The two lists are one value, so that it is asked once where they are.
+#[derive(Clone)]
+pub(super) enum Axes {
+    /// Whole words, also for the length: narrow stores are not forwarded to the wide loads of a move.
+    Inline {
+        ndim: usize,
+        shape: [usize; INLINE],
+        strides: [isize; INLINE],
+    },
+    Heap {
+        shape: Box<[usize]>,
+        strides: Box<[isize]>,
+    },
+}
+
+impl Axes {
+    /// One axis without an extent.
+    pub(super) const EMPTY: Self = Self::Inline { ndim: 1, shape: [0; INLINE], strides: [0; INLINE] };
+
+    /// `ndim` axes, written by `fill` over zeros.
+    #[inline]
+    pub(super) fn filled(ndim: usize, fill: impl FnOnce(&mut [usize], &mut [isize])) -> Self {
+        if ndim <= INLINE {
+            let (mut shape, mut strides) = ([0; INLINE], [0; INLINE]);
+            fill(&mut shape[..ndim], &mut strides[..ndim]);
+            return Self::Inline { ndim, shape, strides };
+        }
+        let (mut shape, mut strides) = (vec![0; ndim].into_boxed_slice(), vec![0; ndim].into_boxed_slice());
+        fill(&mut shape, &mut strides);
+        Self::Heap { shape, strides }
+    }
+
+    #[inline]
+    pub(super) fn shape(&self) -> &[usize] {
+        match self {
+            Self::Inline { ndim, shape, .. } => &shape[..*ndim],
+            Self::Heap { shape, .. } => shape,
+        }
+    }
+
+    #[inline]
+    pub(super) fn strides(&self) -> &[isize] {
+        match self {
+            Self::Inline { ndim, strides, .. } => &strides[..*ndim],
+            Self::Heap { strides, .. } => strides,
+        }
+    }
+}
