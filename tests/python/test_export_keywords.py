@@ -154,8 +154,9 @@ def test_stream(array, stream):
     ids=repr,
 )
 def test_bad_stream(array, stream, error):
-    with pytest.raises(error, match="stream"):
-        array.__dlpack__(stream=stream)
+    for others in ({}, {"copy": True}, {"copy": True, "dl_device": (1, 0), **V1}):
+        with pytest.raises(error, match="stream"):
+            array.__dlpack__(stream=stream, **others)
 
 
 # dl_device (R121, R125, R130)

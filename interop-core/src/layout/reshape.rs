@@ -24,8 +24,12 @@ impl Layout {
     pub fn slice(&self, axis: usize, start: usize, step: isize, len: usize) -> (Self, isize) {
         let extent = self.shape()[axis];
         if let Some(steps) = len.checked_sub(1) {
-            let steps = isize::try_from(steps).ok();
-            let last = steps.and_then(|steps| start.checked_add_signed(step.checked_mul(steps)?));
+            // Without a sign: an extent beside one of 0 may be more than `isize` holds.
+            let reach = steps.checked_mul(step.unsigned_abs());
+            let last = reach.and_then(|reach| match step {
+                0.. => start.checked_add(reach),
+                _ => start.checked_sub(reach),
+            });
             let inside = start < extent && last.is_some_and(|last| last < extent);
             assert!(inside, "slice outside axis {axis}");
         }

@@ -146,6 +146,8 @@ pub fn export<'py, A: CudaArray>(
         let allowed = format!("{own}, where the array is, or CPU (1)");
         return Err(Error::new(ErrorKind::Device, "dl_device", wanted, allowed).into());
     }
+    // Also where it decides nothing, because the answer is a copy: a number that is no stream is a mistake.
+    let consumer = StreamHandle::from_dlpack(own.device_type, request.stream)?;
     let reachable = wanted == own || own.device_type.is_host_accessible();
     if request.copy == Some(true) || !reachable {
         if request.copy == Some(false) {
@@ -158,7 +160,6 @@ pub fn export<'py, A: CudaArray>(
             // SAFETY: the buffer is what the facts describe, and nobody else has it.
             return unsafe { capsule(py, &facts, buffer, Access::Copied, versioned) };
         }
-        let consumer = StreamHandle::from_dlpack(own.device_type, request.stream)?;
         // SAFETY: the array vouches that its memory is live.
         let (buffer, facts) = unsafe { cuda::duplicate(&facts) }?;
         cuda::hand_over(&facts, consumer)?;
@@ -166,7 +167,6 @@ pub fn export<'py, A: CudaArray>(
         return unsafe { capsule(py, &facts, buffer, Access::Copied, versioned) };
     }
     if wanted == own {
-        let consumer = StreamHandle::from_dlpack(own.device_type, request.stream)?;
         // A consumer on the host names no stream, and starts to read at once.
         let on_host = own.device_type.is_host_accessible() && request.stream.is_none();
         if on_host { cuda::hand_to_host(&facts)? } else { cuda::hand_over(&facts, consumer)? }

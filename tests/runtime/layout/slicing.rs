@@ -101,6 +101,11 @@ fn a_slice_outside_the_axis_panics() {
     let wide = Layout::compact(&[2, 1 << 60], Order::C).unwrap();
     assert!(panic::catch_unwind(|| wide.slice(0, 0, 0, 1 << 40)).is_err(), "too many elements");
     assert!(panic::catch_unwind(|| layout.select(1, 0)).is_err(), "there is no axis 1");
+    // No element, but an extent that `isize` does not hold (found by the fuzz target).
+    let endless = Layout::compact(&[usize::MAX, 0], Order::C).unwrap();
+    assert_eq!(endless.slice(0, 0, isize::MAX, 3).0.shape(), [3, 0]);
+    assert_eq!(endless.slice(0, usize::MAX - 1, isize::MIN, 2).0.shape(), [2, 0]);
+    assert!(panic::catch_unwind(|| endless.slice(0, 1, isize::MAX, 4)).is_err(), "beyond the extent");
 }
 
 /// A slice of nothing moves nowhere, wherever it starts.
