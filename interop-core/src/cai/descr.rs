@@ -67,7 +67,7 @@ pub(super) fn write(record: &Record, size: usize) -> Result<Vec<DescrEntry>> {
     Ok(entries)
 }
 
-/// The record that the entries describe; `None` for the one entry that says no more than the typestr.
+/// The record that the entries describe; `None` for entries that say no more than the typestr.
 pub(super) fn read(descr: &[DescrEntry], dtype: DType, typestr: &str) -> Result<Option<Record>> {
     let size = dtype.packed_bits() / 8;
     let (record, bytes) = fields(descr, MAX_DEPTH)?;
@@ -86,7 +86,8 @@ pub(super) fn read(descr: &[DescrEntry], dtype: DType, typestr: &str) -> Result<
         let allowed = format_args!("one field of type {typestr:?}, or a typestr \"|V{size}\" for a record");
         return Err(Error::new(ErrorKind::DType, "descr", format_args!("struct {record}"), allowed));
     }
-    Ok(Some(record))
+    // Padding alone says no more than the typestr.
+    Ok(Some(record).filter(|record| !record.fields.is_empty()))
 }
 
 /// The fields and their size together.

@@ -68,6 +68,14 @@ fn structs_are_written_and_read() {
     assert_eq!((back.dtype(), back.nbytes()), (DType::opaque(40), 160));
 }
 
+/// Padding in pieces is the same blob as padding in one (found by the fuzz target).
+#[test]
+fn padding_alone_is_no_record() {
+    let pieces = with_descr("|V12", vec![entry("", "|V4", &[]), entry("", "|V4", &[2])]).facts().unwrap();
+    assert_eq!(pieces.record(), None);
+    assert_eq!(pieces, with_descr("|V12", vec![entry("", "|V12", &[])]).facts().unwrap());
+}
+
 /// R42: one plain field says no more than the typestr (CuPy always sends it).
 #[test]
 fn one_plain_field_is_no_record() {
