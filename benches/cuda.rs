@@ -38,16 +38,21 @@ struct Bare {
     streams: [usize; 2],
 }
 
+/// A function of the driver's.
+///
+/// # Safety
+///
+/// `T` must be its type, as `cuda.h` says.
+unsafe fn get<T: Copy>(library: &Library, name: &str) -> Option<T> {
+    // SAFETY: as the caller promises.
+    unsafe { library.get::<T>(name.as_bytes()) }.ok().map(|found: Symbol<'_, T>| *found)
+}
+
 impl Bare {
     fn open() -> Self {
         // SAFETY: the driver's library may be opened at any time.
         let library = unsafe { Library::new("libcuda.so.1") }.expect("a driver");
         let library: &'static Library = Box::leak(Box::new(library));
-        // SAFETY: the functions have these types (`cuda.h`).
-        unsafe fn get<T: Copy>(library: &Library, name: &str) -> Option<T> {
-            // SAFETY: as the caller promises.
-            unsafe { library.get::<T>(name.as_bytes()) }.ok().map(|found: Symbol<'_, T>| *found)
-        }
         macro_rules! find {
             ($name:literal) => {
                 // SAFETY: the type is the function's own (`cuda.h`).
@@ -129,7 +134,7 @@ fn main() {
     let address = grid.facts().expect("a grid").address();
 
     criterion.bench_function("pointer facts: six attributes, bare", |b| {
-        b.iter(|| black_box(bare.six(black_box(address))))
+        b.iter(|| black_box(bare.six(black_box(address))));
     });
     criterion.bench_function("pointer facts: ours", |b| b.iter(|| cuda::pointer_facts(black_box(address))));
     criterion.bench_function("edge: record and wait, bare", |b| b.iter(|| bare.edge()));
@@ -138,7 +143,7 @@ fn main() {
         b.iter(|| cuda::order(StreamHandle::LegacyDefault, other, Device::cuda(0)));
     });
     criterion.bench_function("edge: ours, same stream", |b| {
-        b.iter(|| cuda::order(stream, stream, Device::cuda(0)))
+        b.iter(|| cuda::order(stream, stream, Device::cuda(0)));
     });
     criterion.bench_function("release: context event and query, bare", |b| b.iter(|| bare.fence()));
     let share = || grid.share_dlpack_for::<Versioned>(StreamHandle::NothingPending).expect("an export");

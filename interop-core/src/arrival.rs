@@ -92,7 +92,7 @@ impl Arrival {
     pub fn open<S: FromImport>(&mut self, wanted: Wanted) {
         self.step(|this| {
             S::check(this.facts()?)?;
-            this.settle(S::element(), wanted, S::COPIES)
+            this.settle(S::element().as_ref(), wanted, S::COPIES)
         });
     }
 
@@ -102,7 +102,7 @@ impl Arrival {
             if P::WRITES != Writes::Never {
                 writable(this.facts()?)?;
             }
-            this.settle(Some(P::Element::TYPE), wanted, false)
+            this.settle(Some(&P::Element::TYPE), wanted, false)
         });
     }
 
@@ -110,29 +110,31 @@ impl Arrival {
     pub fn open_address<T: Element>(&mut self, wanted: Wanted) {
         self.step(|this| {
             writable(this.facts()?)?;
-            this.settle(Some(T::TYPE), wanted, false)
+            this.settle(Some(&T::TYPE), wanted, false)
         });
     }
 
     #[inline]
-    fn settle(&mut self, element: Option<ElementType>, wanted: Wanted, copies: bool) -> Result<()> {
+    fn settle(&mut self, element: Option<&ElementType>, wanted: Wanted, copies: bool) -> Result<()> {
         let facts = self.facts()?;
-        let joined = element.as_ref().map_or(Ok(None), |element| facts.joined(element))?;
+        let joined = element.map_or(Ok(None), |element| facts.joined(element))?;
         let layout = joined.as_ref().unwrap_or(facts.layout());
         let item_bits = element.map_or_else(|| facts.dtype().item_bits(facts.is_padded()), |e| e.size * 8);
         if let Some(rank) = wanted.axes.filter(|rank| *rank != layout.ndim()) {
             return Err(wrong_rank(layout, rank));
         }
         let order = wanted.order.unwrap_or_default();
-        let layout = if copies {
-            Some(Layout::compact(layout.shape(), order)?)
+        if copies {
+            self.layout = Some(Layout::compact(layout.shape(), order)?);
         } else {
             if let Some(order) = wanted.order {
                 Facts::check_contiguous(layout, order)?;
             }
-            joined
-        };
-        (self.order, self.layout) = (order, layout);
+            if joined.is_some() {
+                self.layout = joined;
+            }
+        }
+        self.order = order;
         self.item_bytes = if item_bits % 8 == 0 { item_bits / 8 } else { 0 };
         Ok(())
     }

@@ -23,7 +23,8 @@ impl Typestr {
         let mut typestr = Self { text: [0; 8], len: 0 };
         typestr.push(order);
         typestr.push(kind);
-        let digits = bytes.checked_ilog10().unwrap_or(0);
+        // Nearly all sizes have one digit.
+        let digits = if bytes < 10 { 0 } else { bytes.ilog10() };
         for power in (0..=digits).rev() {
             typestr.push(char::from(b"0123456789"[bytes / 10_usize.pow(power) % 10]));
         }

@@ -14,6 +14,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::facts::Facts;
 use crate::layout::Order;
 use crate::stream::StreamHandle;
+use crate::typestr::Typestr;
 
 /// The version that exports state, and the newest that is read without further ado.
 pub const VERSION: i128 = 3;
@@ -58,13 +59,19 @@ pub struct CudaArrayInterface {
     pub mask: bool,
 }
 
-impl CudaArrayInterface {
-    /// The interface of the array that `facts` describe.
-    ///
+/// What the interface says of an array in words of its own. An array that it cannot express has none.
+pub(crate) struct Spelled {
+    pub(crate) typestr: Typestr,
+    /// In bytes; `None` for a C-contiguous array.
+    pub(crate) strides: Option<Vec<isize>>,
+    pub(crate) descr: Option<Vec<DescrEntry>>,
+}
+
+impl Spelled {
     /// # Errors
     ///
-    /// [`ErrorKind::Device`] for memory that CUDA cannot reach; [`ErrorKind::DType`] for element types without typestr.
-    pub fn of(facts: &Facts) -> Result<Self> {
+    /// As [`CudaArrayInterface::of`].
+    pub(crate) fn of(facts: &Facts) -> Result<Self> {
         if !facts.device().device_type.is_cuda_accessible() {
             let allowed = "memory that CUDA can reach; host memory goes through DLPack";
             return Err(Error::new(ErrorKind::Device, "device", facts.device(), allowed));
@@ -75,6 +82,19 @@ impl CudaArrayInterface {
         })?;
         let strides = if facts.layout().is_contiguous(Order::C) { None } else { facts.byte_strides() };
         let size = facts.dtype().packed_bits() / 8;
+        let descr = facts.record().map(|record| descr::write(record, size)).transpose()?;
+        Ok(Self { typestr, strides, descr })
+    }
+}
+
+impl CudaArrayInterface {
+    /// The interface of the array that `facts` describe.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Device`] for memory that CUDA cannot reach; [`ErrorKind::DType`] for element types without typestr.
+    pub fn of(facts: &Facts) -> Result<Self> {
+        let Spelled { typestr, strides, descr } = Spelled::of(facts)?;
         Ok(Self {
             shape: facts.shape().iter().map(|extent| *extent as i64).collect(),
             typestr: typestr.as_str().into(),
@@ -82,7 +102,7 @@ impl CudaArrayInterface {
             version: VERSION,
             strides: strides.map(|strides| strides.iter().map(|stride| *stride as i64).collect()),
             stream: facts.stream().to_cai().map(|stream| stream as i128),
-            descr: facts.record().map(|record| descr::write(record, size)).transpose()?,
+            descr,
             mask: false,
         })
     }

@@ -17,6 +17,7 @@ use super::dict::dict_of;
 use super::export::{Request, export};
 use super::release::{PyOwner, drain};
 use crate::array::CudaArray;
+use crate::cai::Spelled;
 use crate::dlpack::Access;
 use crate::error::Result;
 use crate::facts::Facts;
@@ -251,8 +252,8 @@ unsafe extern "C" fn interface<T: ArrayClass>(
         // An array that the interface cannot express does not have the attribute, so that `hasattr` says so.
         let absent =
             |error: crate::Error| PyAttributeError::new_err(format!("__cuda_array_interface__: {error}"));
-        let interface = crate::cai::CudaArrayInterface::of(&facts).map_err(absent)?;
-        Ok(dict_of(array.py(), &interface)?.into_any().unbind())
+        let spelled = Spelled::of(&facts).map_err(absent)?;
+        Ok(dict_of(array.py(), &facts, &spelled)?.into_any().unbind())
     };
     // SAFETY: as the caller promises.
     unsafe { body::<T>(this, run) }

@@ -7,9 +7,12 @@ use pyo3::types::{PyBool, PyDict, PyInt, PyList, PyMapping, PyString, PyTuple};
 
 use super::device::integer;
 use super::errors::origin;
-use crate::cai::{CudaArrayInterface, DescrEntry, DescrType, VERSION};
+use crate::cai::{CudaArrayInterface, DescrEntry, DescrType, Spelled, VERSION};
 use crate::dims::MAX_NDIM;
+use crate::dtype::DType;
 use crate::error::{Error, ErrorKind};
+use crate::facts::Facts;
+use crate::typestr::Typestr;
 
 /// Reads an interface dict, key by key; any mapping will do. Nothing is checked but the types of the values.
 ///
@@ -49,49 +52,50 @@ pub fn interface_of<'py>(dict: &Bound<'py, PyAny>) -> PyResult<CudaArrayInterfac
     })
 }
 
-/// The dict of an interface: plain tuples and ints, no key without need but `strides`.
-pub(super) fn dict_of<'py>(py: Python<'py>, interface: &CudaArrayInterface) -> PyResult<Bound<'py, PyDict>> {
-    static USUAL: PyOnceLock<Py<PyDict>> = PyOnceLock::new();
-    // A copy of a dict is made in one piece, so most arrays only lack two values.
-    let usual = USUAL.get_or_try_init(py, || {
-        let dict = PyDict::new(py);
-        dict.set_item(intern!(py, "shape"), py.None())?;
-        dict.set_item(intern!(py, "typestr"), USUAL_TYPESTR)?;
-        dict.set_item(intern!(py, "data"), py.None())?;
-        dict.set_item(intern!(py, "version"), VERSION)?;
-        dict.set_item(intern!(py, "strides"), py.None())?;
-        Ok::<_, PyErr>(dict.unbind())
-    })?;
-    let dict = usual.bind(py).copy()?;
-    dict.set_item(intern!(py, "shape"), PyTuple::new(py, &interface.shape)?)?;
-    if interface.typestr != USUAL_TYPESTR {
-        dict.set_item(intern!(py, "typestr"), &interface.typestr)?;
+/// The dict of an array that the interface can express: plain tuples and ints, no key without need but `strides`.
+pub(super) fn dict_of<'py>(
+    py: Python<'py>,
+    facts: &Facts,
+    spelled: &Spelled,
+) -> PyResult<Bound<'py, PyDict>> {
+    static USUAL: PyOnceLock<[Py<PyDict>; 2]> = PyOnceLock::new();
+    // A copy of a dict is made in one piece, so most arrays only lack the numbers.
+    let [without_stream, with_stream] =
+        USUAL.get_or_try_init(py, || Ok::<_, PyErr>([usual(py, false)?, usual(py, true)?]))?;
+    let stream = facts.stream().to_cai();
+    let dict = if stream.is_some() { with_stream } else { without_stream }.bind(py).copy()?;
+    dict.set_item(intern!(py, "shape"), PyTuple::new(py, facts.shape())?)?;
+    if facts.dtype() != USUAL_TYPE {
+        dict.set_item(intern!(py, "typestr"), spelled.typestr.as_str())?;
     }
-    dict.set_item(intern!(py, "data"), interface.data)?;
-    if interface.version != VERSION {
-        dict.set_item(intern!(py, "version"), int_of(py, interface.version)?)?;
-    }
-    if let Some(strides) = &interface.strides {
+    dict.set_item(intern!(py, "data"), (facts.address(), facts.is_readonly()))?;
+    if let Some(strides) = &spelled.strides {
         dict.set_item(intern!(py, "strides"), PyTuple::new(py, strides)?)?;
     }
-    if let Some(stream) = interface.stream {
-        dict.set_item(intern!(py, "stream"), int_of(py, stream)?)?;
+    if let Some(stream) = stream {
+        dict.set_item(intern!(py, "stream"), stream)?;
     }
-    if let Some(descr) = &interface.descr {
+    if let Some(descr) = &spelled.descr {
         dict.set_item(intern!(py, "descr"), list_of(py, descr)?)?;
     }
     Ok(dict)
 }
 
 /// The element type that most arrays on a GPU have.
-const USUAL_TYPESTR: &str = "<f4";
+const USUAL_TYPE: DType = DType::F32;
 
-/// An int; Python's way for 128 bits is a slow one, and 64 nearly always do.
-fn int_of(py: Python<'_>, number: i128) -> PyResult<Bound<'_, PyInt>> {
-    match i64::try_from(number) {
-        Ok(number) => Ok(number.into_pyobject(py)?),
-        Err(_) => Ok(number.into_pyobject(py)?),
+/// The dict of an array of the usual type, without its numbers.
+fn usual(py: Python<'_>, has_stream: bool) -> PyResult<Py<PyDict>> {
+    let dict = PyDict::new(py);
+    dict.set_item(intern!(py, "shape"), py.None())?;
+    dict.set_item(intern!(py, "typestr"), USUAL_TYPE.typestr().as_ref().map(Typestr::as_str))?;
+    dict.set_item(intern!(py, "data"), py.None())?;
+    dict.set_item(intern!(py, "version"), VERSION)?;
+    dict.set_item(intern!(py, "strides"), py.None())?;
+    if has_stream {
+        dict.set_item(intern!(py, "stream"), py.None())?;
     }
+    Ok(dict.unbind())
 }
 
 fn wrong(place: &str, value: &Bound<'_, PyAny>, allowed: &str) -> PyErr {

@@ -47,16 +47,22 @@ impl Drop for PyOwner {
 }
 
 /// The number of releases that wait for a thread that is attached to the interpreter.
+#[inline]
 #[must_use]
 pub fn pending_releases() -> usize {
     WAITING.load(Ordering::Acquire)
 }
 
 /// Releases what other threads could not. Every import and every method of an array class does so.
+#[inline]
 pub fn drain(py: Python<'_>) {
-    if pending_releases() == 0 {
-        return;
+    if pending_releases() != 0 {
+        drain_parked(py);
     }
+}
+
+#[cold]
+fn drain_parked(py: Python<'_>) {
     let mut parked = PARKED.lock().unwrap_or_else(PoisonError::into_inner);
     let objects = core::mem::take(&mut *parked);
     WAITING.store(0, Ordering::Release);

@@ -57,7 +57,7 @@ fn judge<A: Form>(id: &str, claims: &Claims, expected: Result<&Value, &Value>) {
             assert_eq!(numbers(&expected["dtype"]), Some(triple.to_vec()), "{id}");
             let device = facts.device();
             assert_eq!(integer(&expected["device"][0]), Some(device.device_type.0.into()), "{id}");
-            assert_eq!(integer(&expected["device"][1]).unwrap_or(0), device.device_id.into(), "{id}");
+            assert_eq!(integer(&expected["device"][1]).unwrap_or(0), i128::from(device.device_id), "{id}");
             drop(tensor);
         }
         (found, expected) => panic!("{id}: found {found:?}, expected {expected:?}"),
