@@ -286,7 +286,8 @@ class Dali(Partner):
         return array  # a tensor of DALI has no views
 
     def take(self, protocol, array):
-        return self.library.TensorGPU(array)
+        # It takes capsules and dicts, but asks no object for a capsule.
+        return self.library.TensorGPU(array.__dlpack__(stream=1) if protocol == "dlpack" else array)
 
     def address(self, array):
         return array.data_ptr()

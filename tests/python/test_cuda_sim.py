@@ -230,3 +230,79 @@ def test_what_is_believed_is_not_asked_for():
         assert function(array)
         asked.append(SIM.calls("cuPointerGetAttributes") - before)
     assert asked[1] == asked[0] - 1
+
+
+class Choosy:
+    """An array that takes some streams only, and notes which it was asked for."""
+
+    def __init__(self, array, takes, error):
+        self.array, self.takes, self.error, self.asked = array, takes, error, []
+
+    def __dlpack_device__(self):
+        return self.array.__dlpack_device__()
+
+    def __dlpack__(self, stream=None, **wishes):
+        self.asked.append(stream)
+        if stream not in self.takes:
+            raise self.error
+        return self.array.__dlpack__(stream=-1, **wishes)
+
+
+@pytest.mark.parametrize("error", [AssertionError, TypeError, ValueError], ids=["torch", "warp", "other"])
+@pytest.mark.parametrize("stream", [None, 1, 2, "handle"])
+def test_pinned_memory_of_those_who_give_it_no_stream(error, stream):
+    """PyTorch and Warp treat pinned memory like the host's: a stream is an error. All that is pending is ordered then."""
+    array, number = full("pinned"), SIM.stream() if stream == "handle" else stream
+    producer = Choosy(array, (None, -1), error("no stream for host memory"))
+    before = SIM.calls("cuCtxRecordEvent"), SIM.calls("cuStreamWaitEvent"), SIM.calls("cuStreamSynchronize")
+    facts = interop_demo.describe(producer, stream=number)
+    after = SIM.calls("cuCtxRecordEvent"), SIM.calls("cuStreamWaitEvent"), SIM.calls("cuStreamSynchronize")
+    assert (facts["data"], facts["device"]) == (interop_demo.describe(array)["data"], (CUDA_HOST, 0))
+    assert producer.asked == [number or 1, None]
+    # The event of the context is recorded for this order and for the release.
+    assert (after[0] - before[0] >= 1, after[1] - before[1], after[2] - before[2]) == (True, 1, 0)
+
+
+def test_the_per_thread_default_stream_of_those_who_have_none():
+    """PyTorch refuses stream 2: the legacy one is ordered there, and the caller's after it here."""
+    array = full("cuda")
+    producer = Choosy(array, (1, -1), BufferError("per-thread default stream is not supported."))
+    before = SIM.calls("cuEventRecord"), SIM.calls("cuStreamWaitEvent")
+    assert interop_demo.describe(producer, stream=2)["stream"] == 2
+    after = SIM.calls("cuEventRecord"), SIM.calls("cuStreamWaitEvent")
+    assert (producer.asked, after[0] - before[0], after[1] - before[1]) == ([2, 1], 1, 1)
+
+
+def test_no_order_of_those_who_take_it_for_a_stream():
+    """JAX takes -1 for a handle, with which the driver fails: more is ordered then than was asked for."""
+    array = full("cuda")
+    producer = Choosy(array, (1,), RuntimeError("INTERNAL: CUDA error: CUDA_ERROR_INVALID_HANDLE"))
+    assert interop_demo.describe(producer, stream=-1)["data"] == interop_demo.describe(array)["data"]
+    assert producer.asked == [-1, 1]
+
+
+@pytest.mark.parametrize(
+    ("kind", "stream", "asked"),
+    [
+        ("pinned", 1, [1, None]),
+        ("pinned", -1, [-1, None]),
+        ("cuda", 2, [2, 1]),
+        ("cuda", -1, [-1, 1]),
+        ("cuda", 1, [1]),
+        ("managed", 1, [1]),
+    ],
+)
+def test_whoever_refuses_more_is_asked_no_further(kind, stream, asked):
+    """The error is that of the stream that was meant."""
+    producer = Choosy(full(kind), (), RuntimeError("never"))
+    with pytest.raises(RuntimeError, match="never") as raised:
+        interop_demo.describe(producer, stream=stream)
+    assert raised.value is producer.error
+    assert producer.asked == asked
+
+
+def test_an_interrupt_is_no_refusal():
+    producer = Choosy(full("pinned"), (None,), KeyboardInterrupt())
+    with pytest.raises(KeyboardInterrupt):
+        interop_demo.describe(producer, stream=1)
+    assert producer.asked == [1]

@@ -64,16 +64,32 @@ pub(crate) fn arrive(facts: &mut Facts, stated: bool, consumer: StreamHandle) ->
     let context = known.as_ref().and_then(PointerFacts::context);
     let fence = known.map(|known| known.fence()).transpose()?;
     let pending = core::mem::replace(&mut facts.stream, consumer);
-    match (fence, stated, unstated_stream()) {
+    match (fence, stated) {
         // No elements, no work.
-        (None, ..) | (_, false, UnstatedStream::NothingPending) => {}
-        (_, true, _) => order_in(pending, consumer, facts.device, context)?,
-        (_, false, UnstatedStream::LegacyDefault) => {
-            order_in(StreamHandle::LegacyDefault, consumer, facts.device, context)?;
-        }
-        (_, false, UnstatedStream::OrderAll) => order_all(consumer, facts.device, context)?,
+        (None, _) => {}
+        (_, true) => order_in(pending, consumer, facts.device, context)?,
+        (_, false) => order_after_unstated(consumer, facts.device, context)?,
     }
     Ok(fence)
+}
+
+/// Orders the work of a producer that says nothing of streams before `consumer`, as the user wishes.
+///
+/// # Errors
+///
+/// As [`order`](super::order).
+fn order_after_unstated(consumer: StreamHandle, device: Device, context: Option<Context>) -> Result<()> {
+    match unstated_stream() {
+        UnstatedStream::NothingPending => Ok(()),
+        UnstatedStream::LegacyDefault => order_in(StreamHandle::LegacyDefault, consumer, device, context),
+        UnstatedStream::OrderAll => order_all(consumer, device, context),
+    }
+}
+
+/// As [`order_after_unstated`], for memory of CUDA's whose context is not known.
+#[cfg(feature = "python")]
+pub(crate) fn order_unstated(consumer: StreamHandle, device: Device) -> Result<()> {
+    order_after_unstated(consumer, device, None)
 }
 
 /// The device of an array without elements, which has no address to ask for: the one that is current.

@@ -44,6 +44,8 @@ pub use release::{
 pub(crate) use arrive::arrive;
 #[cfg(feature = "cust")]
 pub(crate) use arrive::current_device;
+#[cfg(feature = "python")]
+pub(crate) use arrive::order_unstated;
 #[cfg(feature = "cust")]
 pub(crate) use copy::copied;
 #[cfg(feature = "cudarc")]

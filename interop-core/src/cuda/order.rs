@@ -47,9 +47,10 @@ pub(crate) fn order_in(
     edge(driver()?, (from, source), (to, target), device, context)
 }
 
-/// The edge itself. With the event, which is from a pool, it takes five driver calls: record and wait, and three that make
-/// sure of the streams. A stream that was destroyed has to be found out by a call that answers an error for it, before the
-/// question whether it captures, which would be fatal: recording is such a call, `cuStreamGetCtx` another.
+/// The edge itself: an event of the pool is recorded and waited for. Three more calls make sure of the streams. An edge into
+/// or out of a capture would spoil it or be swallowed by it, so both are asked whether they capture. That question is
+/// always fatal for a stream that was destroyed; recording and `cuStreamGetCtx`, one of which comes before it, were seen to
+/// answer an error at times, and to end the process at others.
 fn edge(
     driver: &'static Driver,
     (from, source): (StreamHandle, RawStream),

@@ -1,7 +1,7 @@
 //! Any object that speaks a protocol, as an [`Import`].
 #![expect(unsafe_code, reason = "believes what an object says of its memory")]
 
-use pyo3::exceptions::{PyAttributeError, PyTypeError};
+use pyo3::exceptions::{PyAttributeError, PyException, PyTypeError};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyDict, PyString, PyTuple};
@@ -214,15 +214,56 @@ fn from_method(
     };
     // Producers look at the device that is current, and the default streams are those of its context.
     let _entered = cuda::current_while(said).map_err(|error| error.with_origin(origin(object)))?;
-    let protocol = from_capsule(to, object, &request(object, consumer.to_dlpack(said.device_type))?)?;
+    let named = |error: Error| error.with_origin(origin(object));
+    let (capsule, told) = request_for(object, consumer, said)?;
+    let protocol = from_capsule(to, object, &capsule)?;
     let found = to.import.facts().device();
     if !same_memory(said, found) {
         let place = "__dlpack_device__";
         let allowed = format!("{found}, which its capsule says");
-        return Err(Error::new(ErrorKind::Device, place, said, allowed).with_origin(origin(object)).into());
+        return Err(named(Error::new(ErrorKind::Device, place, said, allowed)).into());
+    }
+    // Without a driver no work can be pending.
+    if told != Some(consumer) && cuda::is_available() {
+        match told {
+            Some(told) => cuda::order(told, consumer, found),
+            None => cuda::order_unstated(consumer, found),
+        }
+        .map_err(named)?;
     }
     to.import.put_on_stream(consumer);
     Ok(protocol)
+}
+
+/// The capsule of an object whose work comes before `consumer`, and the stream that it was told. Some producers do not take
+/// every stream that their device has: they are asked once more, for less, and the rest of the order is up to the caller.
+fn request_for<'py>(
+    object: &Bound<'py, PyAny>,
+    consumer: StreamHandle,
+    device: Device,
+) -> PyResult<(Bound<'py, PyAny>, Option<StreamHandle>)> {
+    let first = match request(object, consumer.to_dlpack(device.device_type)) {
+        Ok(capsule) => return Ok((capsule, Some(consumer))),
+        Err(error) => error,
+    };
+    let less = match (consumer, device.device_type) {
+        (_, DeviceType::CPU) => return Err(first),
+        // PyTorch and Warp take pinned memory for the host's, which has no streams.
+        (_, DeviceType::CUDA_HOST) => None,
+        // PyTorch has no per-thread default streams, and JAX takes -1 for a handle.
+        (StreamHandle::PerThreadDefault | StreamHandle::NothingPending, _) => {
+            Some(StreamHandle::LegacyDefault)
+        }
+        _ => return Err(first),
+    };
+    if !first.is_instance_of::<PyException>(object.py()) {
+        return Err(first);
+    }
+    match request(object, less.and_then(|stream| stream.to_dlpack(device.device_type))) {
+        Ok(capsule) => Ok((capsule, less)),
+        // What the producer said of the stream that was meant.
+        Err(_) => Err(first),
+    }
 }
 
 /// The tensor in a capsule that `object` handed out.
