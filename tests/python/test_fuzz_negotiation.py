@@ -152,14 +152,11 @@ def producer(random):
         outcome = REFUSED
     device, meaning = random.choice(
         [((1, 0), None)] * 6
-        + [((Kind.CPU, 0), None), ((Index(1), np.int8(0)), None), ((CUDA_HOST, 0), "host"), ((77, 0), REFUSED)]
+        + [((Kind.CPU, 0), None), ((Index(1), np.int8(0)), None), ((CUDA_HOST, 0), None), ((77, 0), REFUSED)]
         + [((1,), WRONG), (None, WRONG), ("cpu", WRONG)]
     )
     if isinstance(meaning, tuple):
         outcome = WRONG + REFUSED
-    elif meaning == "host" and takes in ("version", "nothing"):
-        # Pinned memory may have work pending: a producer that cannot be told a stream is not asked without one.
-        outcome = WRONG
     members["__dlpack_device__"] = lambda self: device
     fate = random.random()
     if fate < 0.05:
