@@ -73,6 +73,8 @@ mod dtype;
 mod element;
 mod error;
 mod facts;
+#[cfg(any(test, feature = "python"))]
+mod format;
 mod gate;
 mod host;
 mod import;

@@ -306,3 +306,59 @@ def test_an_interrupt_is_no_refusal():
     with pytest.raises(KeyboardInterrupt):
         interop_demo.describe(producer, stream=1)
     assert producer.asked == [1]
+
+
+@pytest.mark.parametrize("kind", ["pinned", "managed"])
+def test_the_host_reads_memory_that_it_can_reach_once_it_is_ready(kind):
+    array, stream = full(kind), SIM.stream()
+    interop_demo.scale_(array[1:], 2, stream=stream)
+    waits = SIM.calls("cuStreamSynchronize") + SIM.calls("cuEventSynchronize")
+    view = memoryview(array)
+    assert SIM.calls("cuStreamSynchronize") + SIM.calls("cuEventSynchronize") == waits + 1
+    assert view.tolist() == [[2.5] * 4, [5.0] * 4, [5.0] * 4]
+    view[0, 0] = 7.5
+    assert interop_demo.checksum(array) == 55.0
+
+
+@pytest.mark.parametrize("kind", ["cuda", "pool"])
+def test_no_buffer_of_device_memory(kind):
+    array = full(kind)
+    for use in (memoryview, bytes):
+        with pytest.raises(BufferError, match="`device`: found .*CUDA.*memory that the host can reach"):
+            use(array)
+
+
+RECORDS = {
+    "aligned": np.dtype([("a", "u1"), ("b", "<f4", (2, 3)), ("c", "<i8")], align=True),
+    "packed": np.dtype([("a", "u1"), ("b", "<f8"), ("é", "<c16")]),
+    "nested": np.dtype([("p", [("x", "<i4"), ("y", "|V3"), ("z", "|b1")], (2,)), ("q", "<f2")]),
+}
+
+
+@pytest.mark.parametrize("dtype", RECORDS.values(), ids=RECORDS)
+def test_records_have_names_and_places(dtype):
+    """By the interface dict, which alone can describe them; NumPy makes of the buffer what it wrote into the dict."""
+    array = full("managed", (4 * dtype.itemsize,), 0, "|u1")
+    values = np.asarray(array).view(dtype)
+    for name in dtype.names:
+        field = values[name]
+        if field.dtype.names is None:
+            field[...] = np.arange(field.size).reshape(field.shape)
+
+    class Records:
+        __cuda_array_interface__ = {
+            "shape": (4,),
+            "typestr": f"|V{dtype.itemsize}",
+            "descr": dtype.descr,
+            "data": (values.ctypes.data, False),
+            "version": 3,
+        }
+
+    records = interop_demo.asarray(Records())
+    found = np.asarray(records)
+    assert found.dtype.itemsize == dtype.itemsize
+    assert {name: found.dtype.fields[name] for name in dtype.names} == dict(dtype.fields)
+    assert [bytes(found[name]) for name in dtype.names] == [bytes(values[name]) for name in dtype.names]
+    found[dtype.names[-1]] = 0
+    assert not values[dtype.names[-1]].any()  # in place
+    assert memoryview(records[::-2]).strides == (-2 * dtype.itemsize,)

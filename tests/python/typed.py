@@ -7,6 +7,7 @@ array = interop_demo.asarray(np.zeros((2, 3), np.float32))
 view: interop_demo.Array = array[0, ..., ::2]
 back = np.from_dlpack(array)
 total: float = interop_demo.checksum(back) + interop_demo.checksum(array.__dlpack__(max_version=(1, 0)))
+first: float = memoryview(array).cast("B")[0] + bytes(array)[0]
 extent: int = interop_demo.describe(array, stream=1)["shape"][0] + len(interop_demo.edges(array)) + array.shape[0]
 
 interop_demo.checksum("text")  # type: ignore[arg-type]

@@ -29,6 +29,18 @@ pub enum Access {
     Copied,
 }
 
+impl Access {
+    /// Whether a consumer may write to memory of this kind.
+    #[inline]
+    pub(crate) fn may_write(self, writes: Writes) -> bool {
+        match writes {
+            Writes::Always => true,
+            Writes::WhenOwned => self != Self::Shared,
+            Writes::Never => false,
+        }
+    }
+}
+
 /// The head of the allocation; `2 * ndim` numbers lie behind it.
 #[repr(C)]
 struct Package<A, O> {
@@ -107,11 +119,7 @@ unsafe fn export_record<A: Abi, O: Send + 'static>(
 #[inline]
 fn flags<A: Abi>(facts: &Facts, access: Access) -> Result<u64> {
     facts.device().check()?;
-    let writable = match facts.writes() {
-        Writes::Always => true,
-        Writes::WhenOwned => access != Access::Shared,
-        Writes::Never => false,
-    };
+    let writable = access.may_write(facts.writes());
     if !A::VERSIONED && (!writable || facts.is_padded()) {
         return Err(unsayable(writable, facts.dtype()));
     }

@@ -50,7 +50,7 @@ pub trait ArrayClass: CudaArray + PyClass<Frozen: IsFrozen> + Send + Sync {
 
 /// Gives the class the methods of the protocols, `__dlpack__`, `__dlpack_device__` and `__cuda_array_interface__`, the C
 /// exchange table (`__dlpack_c_exchange_api__`), and what people expect of an array: `shape`, `ndim`, `size`, `nbytes`, `strides` (bytes), `dtype`, `device`, `len()`, a
-/// `repr`, and `__array__` for `NumPy`.
+/// `repr`, `__array__` for `NumPy`, and for memory that the host can reach the buffer protocol (`memoryview`, `bytes`, files).
 ///
 /// Call it once, where the module is made. What has one of these names in your own `#[pymethods]` is kept. With
 /// `INTEROP_SKIP_DLPACK_C_EXCHANGE_API=1` in the environment no class offers a table, and none is used.
@@ -70,6 +70,10 @@ pub trait ArrayClass: CudaArray + PyClass<Frozen: IsFrozen> + Send + Sync {
 ///     interop_core::python::install::<Samples>(module.py())
 /// }
 /// ```
+///
+/// `PyO3` makes classes of the stable ABI of Python 3.10 without the buffer protocol, so it is added here: by `__buffer__`
+/// in Python 3.12 and newer, by the class's own functions in 3.10 and 3.11. Classes derived from it before this call, and
+/// classes in a debug build of 3.10 or 3.11 that traces references, lack it and have `__array__`.
 ///
 /// # Errors
 ///
@@ -93,7 +97,7 @@ pub fn install<T: ArrayClass>(py: Python<'_>) -> PyResult<()> {
     for (name, descriptor) in methods::<T>(py, class.as_type_ptr())? {
         set(name, descriptor)?;
     }
-    Ok(())
+    super::buffer::install::<T>(&class)
 }
 
 type Fast = unsafe extern "C" fn(

@@ -34,6 +34,7 @@
 //! ```
 
 mod attributes;
+mod buffer;
 mod capsule;
 mod class;
 mod device;

@@ -16,7 +16,7 @@ use crate::facts::Facts;
 use crate::recast::Recast;
 
 /// An instance of an array class that is kept by its Python object.
-struct Instance<T: ArrayClass>(Py<T>);
+pub(super) struct Instance<T: ArrayClass>(pub(super) Py<T>);
 
 // SAFETY: 1 to 3: as the instance, which lives as long as its object and which nobody changes, because the class is frozen.
 unsafe impl<T: ArrayClass> CudaArray for Instance<T> {

@@ -79,7 +79,7 @@ pub(super) fn capsule<T: ArrayClass>(py: Python<'_>) -> PyResult<Bound<'_, PyAny
 /// # Safety
 ///
 /// The thread is attached.
-unsafe fn answer(run: impl FnOnce(Python<'_>) -> PyResult<()>) -> c_int {
+pub(super) unsafe fn answer(run: impl FnOnce(Python<'_>) -> PyResult<()>) -> c_int {
     debug_assert!(is_attached(), "functions of the exchange table are called with the thread state attached");
     // SAFETY: as the caller promises.
     let py = unsafe { Python::assume_attached() };
