@@ -155,9 +155,14 @@ fn main() {
         // SAFETY: our own export.
         b.iter(|| unsafe { Import::from_dlpack_trusted(black_box(share())) }.expect("an import"));
     });
-    cuda::set_release_policy(cuda::ReleasePolicy::Immediate);
-    criterion.bench_function("device memory: export, import, drop, released at once", |b| {
-        b.iter(|| Grid::<LeaseMut<f32>>::from_dlpack(black_box(share())).expect("an import"));
-    });
+    for (policy, name) in [
+        (cuda::ReleasePolicy::Batched, "device memory: export, import, drop, released in batches"),
+        (cuda::ReleasePolicy::Immediate, "device memory: export, import, drop, released at once"),
+    ] {
+        cuda::set_release_policy(policy);
+        criterion.bench_function(name, |b| {
+            b.iter(|| Grid::<LeaseMut<f32>>::from_dlpack(black_box(share())).expect("an import"));
+        });
+    }
     criterion.final_summary();
 }

@@ -221,6 +221,59 @@ fn immediate_is_what_it_says() {
 }
 
 #[test]
+fn a_batch_shares_one_event_and_comes_after_the_work() {
+    const BATCH: usize = 32;
+    let turn = turn();
+    set_release_policy(ReleasePolicy::Batched);
+    let place = Place::primary(0);
+    let data = place.bytes(0, 64);
+    let arrived = |count| (0..count).map(|_| arrive(&data, GPU)).unzip::<_, _, Vec<_>, Vec<_>>();
+    let released = |ledgers: &[Ledger]| ledgers.iter().map(Ledger::released).sum::<usize>();
+    for late in [false, true] {
+        let (mut ledgers, imports) = arrived(BATCH - 1);
+        turn.reset_calls();
+        drop(imports);
+        let (ledger, last) = arrive(&data, GPU);
+        ledgers.push(ledger);
+        let untouched = turn.calls_of(["cuCtxRecordEvent", "cuEventQuery"]) == [0, 0];
+        assert_eq!((untouched, released(&ledgers), pending_releases()), (true, 0, BATCH - 1));
+        let spin = late.then(|| place.non_blocking().spin());
+        drop(last);
+        assert_eq!(turn.calls("cuCtxRecordEvent"), 1, "one event for all");
+        if let Some(spin) = spin {
+            assert_eq!((drained(), released(&ledgers)), (BATCH, 0));
+            turn.release(spin);
+        }
+        assert_eq!((drained(), released(&ledgers), turn.calls("cuCtxRecordEvent")), (0, BATCH, 1));
+    }
+    // Whoever asks does not wait for more, and each context has an event.
+    let other = Place::primary(1).bytes(1, 64);
+    let (ledgers, imports) = arrived(3);
+    let (far, there) = arrive(&other, Device::cuda(1));
+    drop((imports, there));
+    turn.reset_calls();
+    assert_eq!((drained(), released(&ledgers), far.released()), (0, 3, 1));
+    assert_eq!(turn.calls("cuCtxRecordEvent"), 2);
+    turn.assert_no_host_wait();
+}
+
+#[test]
+fn a_batch_that_is_not_full_is_decided_under_the_next_policy() {
+    let _turn = turn();
+    set_release_policy(ReleasePolicy::Batched);
+    let data = Place::primary(0).bytes(0, 64);
+    let (ledger, import) = arrive(&data, GPU);
+    drop(import);
+    assert_eq!((ledger.released(), pending_releases()), (0, 1));
+    set_release_policy(ReleasePolicy::AfterContext);
+    // Imports look again by the way.
+    let imports: Vec<_> = (0..64).map(|_| arrive(&data, GPU)).collect();
+    assert_eq!((ledger.released(), pending_releases()), (1, 0));
+    drop(imports);
+    assert_eq!(drained(), 0);
+}
+
+#[test]
 fn pool_memory_is_fenced_like_all_other() {
     let turn = turn();
     let place = Place::primary(0);

@@ -198,7 +198,7 @@ def test_read_only_arrays_stay_as_they_are():
 
 def test_the_switches_say_what_they_were():
     for switch, names in (
-        (interop_demo.set_release_policy, ["immediate", "after_all_contexts", "after_context"]),
+        (interop_demo.set_release_policy, ["immediate", "batched", "after_all_contexts", "after_context"]),
         (interop_demo.set_unstated_stream, ["legacy_default", "nothing_pending", "order_all"]),
     ):
         assert [switch(name) for name in names] == [names[-1], *names[:-1]]

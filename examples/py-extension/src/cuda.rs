@@ -128,9 +128,10 @@ pub(crate) fn finish_releases(py: Python<'_>) -> usize {
     pending_releases()
 }
 
-const POLICIES: [(&str, ReleasePolicy); 3] = [
+const POLICIES: [(&str, ReleasePolicy); 4] = [
     ("after_context", ReleasePolicy::AfterContext),
     ("after_all_contexts", ReleasePolicy::AfterAllContexts),
+    ("batched", ReleasePolicy::Batched),
     ("immediate", ReleasePolicy::Immediate),
 ];
 
@@ -140,8 +141,8 @@ const UNSTATED: [(&str, UnstatedStream); 3] = [
     ("nothing_pending", UnstatedStream::NothingPending),
 ];
 
-/// Sets what releases of CUDA memory come after (`"after_context"`, `"after_all_contexts"`, `"immediate"`), and says what
-/// it was.
+/// Sets what releases of CUDA memory come after (`"after_context"`, `"after_all_contexts"`, `"batched"`, `"immediate"`),
+/// and says what it was.
 #[pyfunction]
 pub(crate) fn set_release_policy(name: &str) -> PyResult<&'static str> {
     let policy = value_of(&POLICIES, name)?;

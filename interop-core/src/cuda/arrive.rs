@@ -6,7 +6,7 @@ use super::context::Context;
 use super::driver::driver;
 use super::order::{order_all, order_in};
 use super::pointer::{PointerFacts, located};
-use super::release::{Fence, drain_releases};
+use super::release::{Fence, look_by_the_way};
 use crate::device::Device;
 use crate::error::Result;
 use crate::facts::Facts;
@@ -55,7 +55,7 @@ pub fn unstated_stream() -> UnstatedStream {
 /// [`ErrorKind::Device`](crate::ErrorKind::Device) for an address that is not CUDA's,
 /// [`ErrorKind::Bounds`](crate::ErrorKind::Bounds) for elements outside the allocation, and as [`order`](super::order).
 pub(crate) fn arrive(facts: &mut Facts, stated: bool, consumer: StreamHandle) -> Result<Option<Fence>> {
-    drain_releases();
+    look_by_the_way();
     let known = located(facts)?;
     facts.device = match &known {
         Some(known) => known.device(),

@@ -66,7 +66,7 @@ pub(crate) use order::{hand_over, wait_for_host};
 pub(crate) use pointer::{Trust, check, fence_of};
 #[cfg(feature = "python")]
 pub(crate) use release::watch_captures;
-pub(crate) use release::{Fence, after_work};
+pub(crate) use release::{Fence, after_work, look_by_the_way};
 
 /// The number of devices, 0 without a driver.
 #[must_use]

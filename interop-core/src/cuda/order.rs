@@ -3,7 +3,7 @@
 use super::context::{Context, Entered, Relaxed};
 use super::driver::{Driver, Failure, Outcome, RawStream, code, driver};
 use super::event::Event;
-use super::{drain_releases, is_available};
+use super::{is_available, look_by_the_way};
 use crate::device::{Device, DeviceType};
 use crate::error::{Error, ErrorKind, Result};
 use crate::facts::Facts;
@@ -113,7 +113,7 @@ pub(crate) fn hand_over(facts: &Facts, consumer: StreamHandle) -> Result<()> {
     if facts.device().device_type == DeviceType::CPU {
         return Ok(());
     }
-    drain_releases();
+    look_by_the_way();
     order(facts.stream(), consumer, facts.device())
 }
 
@@ -128,7 +128,7 @@ pub(crate) fn hand_to_host(facts: &Facts) -> Result<()> {
     if facts.device().device_type == DeviceType::CPU {
         return Ok(());
     }
-    drain_releases();
+    look_by_the_way();
     wait(facts.stream(), facts.device())
 }
 

@@ -201,7 +201,7 @@ pub(crate) fn fence_of(facts: &Facts) -> Option<Fence> {
 /// when elements lie outside the allocation.
 #[cold]
 fn compare(facts: &Facts) -> Result<Option<Fence>> {
-    super::drain_releases();
+    super::look_by_the_way();
     if facts.numel() == 0 {
         return Ok(None);
     }

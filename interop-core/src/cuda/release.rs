@@ -9,6 +9,7 @@
 //! | --- | --- | --- | --- |
 //! | [`AfterContext`](ReleasePolicy::AfterContext) | every stream of the memory's context; of every context that is in use for pinned and managed memory | an event for each context, which costs more the more streams the context has, and a query | a capture that goes on in the context on a non-blocking stream is spoiled, loudly: hold releases meanwhile ([`HoldReleases`]). Work of another GPU on memory of this one is not covered |
 //! | [`AfterAllContexts`](ReleasePolicy::AfterAllContexts) | every stream of every device's primary context and of the memory's context | an event for each device in use, a query | the same for captures |
+//! | [`Batched`](ReleasePolicy::Batched) | as `AfterContext` | a place in a list; the event and the query are shared by 32 releases | up to 31 arrays stay until the batch is full, or [`drain_releases`] is called, however idle the device is |
 //! | [`Immediate`](ReleasePolicy::Immediate) | nothing: the user has ordered the work | nothing | a race if he has not |
 //!
 //! A capture on a blocking stream is seen before anything is called; the release is then parked undecided, as under
@@ -42,13 +43,19 @@ pub enum ReleasePolicy {
     AfterAllContexts,
     /// Nothing: whoever drops has ordered the work.
     Immediate,
+    /// All work of the memory's context, decided for 32 releases at a time: for programs that pass many small arrays.
+    Batched,
 }
+
+/// The releases that [`Batched`](ReleasePolicy::Batched) decides together.
+const BATCH: usize = 32;
 
 static POLICY: AtomicU8 = AtomicU8::new(ReleasePolicy::AfterContext as u8);
 
 /// Sets what releases of CUDA memory come after, for the whole program.
 pub fn set_release_policy(policy: ReleasePolicy) {
     POLICY.store(policy as u8, Ordering::Relaxed);
+    put_off(pending_releases());
 }
 
 /// What releases of CUDA memory come after.
@@ -57,7 +64,8 @@ pub fn release_policy() -> ReleasePolicy {
     match POLICY.load(Ordering::Relaxed) {
         0 => ReleasePolicy::AfterContext,
         1 => ReleasePolicy::AfterAllContexts,
-        _ => ReleasePolicy::Immediate,
+        2 => ReleasePolicy::Immediate,
+        _ => ReleasePolicy::Batched,
     }
 }
 
@@ -90,7 +98,7 @@ impl Fence {
 
 /// What waits to be released.
 struct Parked {
-    owner: Owner,
+    owners: Vec<Owner>,
     fence: Fence,
     /// The events that are not done yet; `None` while nobody could record them.
     events: Option<Vec<Event<'static>>>,
@@ -100,6 +108,8 @@ static PARKED: Mutex<Vec<Parked>> = Mutex::new(Vec::new());
 /// Notified when something is parked.
 static SOMETHING: Condvar = Condvar::new();
 static PENDING: AtomicUsize = AtomicUsize::new(0);
+/// So many have to wait before imports and exports look at them by the way.
+static WORTH_A_LOOK: AtomicUsize = AtomicUsize::new(1);
 static HELD: AtomicUsize = AtomicUsize::new(0);
 
 /// The number of releases that wait for work on a device.
@@ -157,16 +167,21 @@ impl Drop for HoldReleases {
 /// Drops `owner` when the work that may use its memory is done: now, or at a later look.
 #[cold]
 pub(crate) fn after_work(owner: Owner, fence: Fence) {
-    drain_releases();
-    if release_policy() == ReleasePolicy::Immediate {
+    look_by_the_way();
+    let policy = release_policy();
+    if policy == ReleasePolicy::Immediate {
         return let_go(owner, fence);
     }
     // Without a driver nothing can be at work.
     let Ok(driver) = driver() else { return drop(owner) };
+    if policy == ReleasePolicy::Batched {
+        park(owner, fence, None);
+        return look_by_the_way();
+    }
     match events_after(driver, fence) {
         Ok(events) if events.is_empty() => let_go(owner, fence),
-        Ok(events) => park(Parked { owner, fence, events: Some(events) }),
-        Err(Undecided) => park(Parked { owner, fence, events: None }),
+        Ok(events) => park(owner, fence, Some(events)),
+        Err(Undecided) => park(owner, fence, None),
     }
 }
 
@@ -179,10 +194,15 @@ fn let_go(owner: Owner, fence: Fence) {
     drop(owner);
 }
 
-fn park(parked: Parked) {
+fn park(owner: Owner, fence: Fence, events: Option<Vec<Event<'static>>>) {
     let mut list = PARKED.lock().unwrap_or_else(PoisonError::into_inner);
-    list.push(parked);
-    PENDING.store(list.len(), Ordering::Release);
+    // What is undecided is decided together.
+    let alike = |parked: &&mut Parked| parked.fence == fence && parked.events.is_none();
+    match list.iter_mut().find(alike).filter(|_| events.is_none()) {
+        Some(parked) => parked.owners.push(owner),
+        None => list.push(Parked { owners: vec![owner], fence, events }),
+    }
+    PENDING.fetch_add(1, Ordering::AcqRel);
     drop(list);
     SOMETHING.notify_one();
 }
@@ -226,7 +246,7 @@ fn event_after(driver: &'static Driver, context: Context) -> Outcome<Option<Even
 
 fn contexts(driver: &Driver, fence: Fence) -> impl Iterator<Item = Context> {
     let own = fence.own();
-    let alone = !fence.is_everywhere() && release_policy() == ReleasePolicy::AfterContext;
+    let alone = !fence.is_everywhere() && release_policy() != ReleasePolicy::AfterAllContexts;
     let others = if alone { Vec::new() } else { contexts_in_use(driver) };
     own.into_iter().chain(others.into_iter().filter(move |context| own != Some(*context)))
 }
@@ -245,7 +265,21 @@ fn contexts_in_use(driver: &Driver) -> Vec<Context> {
     all
 }
 
-/// Releases what is due, and says how many still wait. Every import, export and order of CUDA memory does so.
+/// Puts the next look by the way off until there is something to see, when so many wait.
+fn put_off(pending: usize) {
+    let worth = if release_policy() == ReleasePolicy::Batched { pending + BATCH } else { 1 };
+    WORTH_A_LOOK.store(worth, Ordering::Relaxed);
+}
+
+/// Releases what is due, where so many wait that it is worth a look. Every import, export and order of CUDA memory does so.
+#[inline]
+pub(crate) fn look_by_the_way() {
+    if pending_releases() >= WORTH_A_LOOK.load(Ordering::Relaxed) {
+        drain(false);
+    }
+}
+
+/// Releases what is due, and says how many still wait. Imports, exports and orders of CUDA memory do so by the way.
 #[inline]
 #[expect(clippy::must_use_candidate, reason = "called for what it does")]
 pub fn drain_releases() -> usize {
@@ -304,14 +338,19 @@ fn drain(wait: bool) -> bool {
     };
     let mut list = PARKED.lock().unwrap_or_else(PoisonError::into_inner);
     list.extend(still);
-    PENDING.store(list.len(), Ordering::Release);
+    let count = |list: &[Parked]| list.iter().map(|parked| parked.owners.len()).sum::<usize>();
+    let pending = count(&list);
+    PENDING.store(pending, Ordering::Release);
+    put_off(pending);
     drop(list);
     let some = !due.is_empty();
     // Outside the lock: an owner's drop is anybody's code, which may come back here, or panic.
-    for Parked { owner, fence, .. } in due {
-        if let Err(payload) = catch_unwind(AssertUnwindSafe(|| let_go(owner, fence))) {
-            // Its drop could panic again.
-            core::mem::forget(payload);
+    for Parked { owners, fence, .. } in due {
+        for owner in owners {
+            if let Err(payload) = catch_unwind(AssertUnwindSafe(|| let_go(owner, fence))) {
+                // Its drop could panic again.
+                core::mem::forget(payload);
+            }
         }
     }
     some
