@@ -1,6 +1,6 @@
 """Runs the parts of a GPU bundle, each in a process of its own with a time limit, and prints one table.
 
-    run.sh [PART]... [--limit SECONDS]      parts: rust, python, races, speed, sanitizer, examples; all without a name
+    run.sh [PART]... [--limit SECONDS] [--jobs N]      parts: rust, python, races, speed, sanitizer, examples; all without a name
 """
 
 import argparse
@@ -13,6 +13,7 @@ import tempfile
 import time
 import xml.etree.ElementTree as xml
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -20,6 +21,8 @@ GPU = Path(__file__).resolve().parent
 BUNDLE = GPU.parent
 PARTNERS = ("torch", "cupy", "jax", "numba", "warp", "cuda_core", "nanobind", "dali", "tvm_ffi", "pycuda")
 NAMED = ("dali_stream_none", "jax_strided_memory_view", "warp_missing_strides", "pinned_kernel_argument", "nanobind_device")
+# What runs alone: other work on the GPU would show in its figures, or in who is first.
+TIMED = ("races", "speed")
 SANITIZERS = ("memcheck", "racecheck", "initcheck", "synccheck")
 
 
@@ -231,6 +234,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("parts", nargs="*", help=f"of {', '.join(groups)}, or the beginning of a part's name")
     parser.add_argument("--limit", type=float, default=570, help="seconds for everything; what is left out is said")
+    parser.add_argument("--jobs", type=int, default=1, help="so many parts at a time; what is timed runs alone, at the end")
     parser.add_argument("--list", action="store_true", help="name the parts and run none")
     arguments = parser.parse_args()
     out = os.environ.get("OUT")
@@ -241,21 +245,27 @@ def main():
         chosen = [p for p in parts(work) if not wanted or p.group in wanted or p.name.startswith(tuple(wanted))]
         if arguments.list:
             return print("\n".join(f"{part.group:<10} {part.name}" for part in chosen))
-        rows, end = [], time.monotonic() + arguments.limit
-        for part in chosen:
-            left = end - time.monotonic()
-            if left < 5:
-                rows.append(Row(part.name, failed=1, notes=Counter({"not run: no time was left": 1})))
-                continue
-            row, text = run(part, min(part.limit, left))
-            (work / f"{part.name.replace(' ', '-').replace('/', '-')}.log").write_text(text, errors="replace")
-            print(f"{part.name}: {row.passed} passed, {row.failed} failed, {row.skipped} skipped", flush=True)
-            if part.group == "speed":
-                print(text, flush=True)
-            rows.append(row)
-        if not rows:
+        if not chosen:
             sys.exit(f"nothing is called {' or '.join(wanted)}; `run.sh --list` names the parts")
+        end = time.monotonic() + arguments.limit
+        timed = [part for part in chosen if part.group in TIMED]
+        with ThreadPoolExecutor(arguments.jobs) as pool:
+            rows = list(pool.map(lambda part: finish(part, end, work), [part for part in chosen if part not in timed]))
+        rows += [finish(part, end, work) for part in timed]
         sys.exit(1 if print_table(rows) else 0)
+
+
+def finish(part, end, work):
+    """Runs a part if there is time left, keeps its log, and says how it went."""
+    left = end - time.monotonic()
+    if left < 5:
+        return Row(part.name, failed=1, notes=Counter({"not run: no time was left": 1}))
+    row, text = run(part, min(part.limit, left))
+    (work / f"{part.name.replace(' ', '-').replace('/', '-')}.log").write_text(text, errors="replace")
+    print(f"{part.name}: {row.passed} passed, {row.failed} failed, {row.skipped} skipped", flush=True)
+    if part.group == "speed":
+        print(text, flush=True)
+    return row
 
 
 if __name__ == "__main__":
