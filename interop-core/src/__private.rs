@@ -8,6 +8,7 @@ pub use core::result::Result::Ok;
 pub use crate::array::{CudaArray, FromArray};
 pub use crate::arrival::{Arrival, Wanted};
 pub use crate::describe::Describe;
+pub use crate::device::DeviceType;
 pub use crate::element::{Element, ElementType};
 pub use crate::error::{Error, Result};
 pub use crate::facts::Facts;

@@ -2,7 +2,7 @@
 
 use crate::cuda::hand_over;
 use crate::descriptor::Writes;
-use crate::device::Device;
+use crate::device::{Device, DeviceType};
 use crate::element::{Element, ElementType};
 use crate::error::{Error, ErrorKind, Result};
 use crate::facts::Facts;
@@ -83,6 +83,16 @@ impl Arrival {
     /// What did not fit.
     pub fn check(&mut self) -> Result<()> {
         self.refusal.take().map_or(Ok(()), Err)
+    }
+
+    /// Compares the import with the devices that `device = ...` lists.
+    ///
+    /// Refuses by [`ErrorKind::Device`].
+    pub fn on_one_of(&mut self, devices: &[DeviceType]) {
+        self.step(|this| {
+            let found = this.facts()?.device();
+            if devices.contains(&found.device_type) { Ok(()) } else { Err(elsewhere(found, devices)) }
+        });
     }
 
     /// Compares the import with what a struct with this storage wants.
@@ -267,6 +277,12 @@ impl Arrival {
 pub(crate) fn wrong_rank(layout: &Layout, rank: usize) -> Error {
     let found = format_args!("{} axes, shape {:?}", layout.ndim(), layout.shape());
     Error::new(ErrorKind::Rank, "shape", found, format_args!("{rank} axes"))
+}
+
+#[cold]
+fn elsewhere(found: Device, devices: &[DeviceType]) -> Error {
+    let devices: Vec<String> = devices.iter().map(DeviceType::to_string).collect();
+    Error::new(ErrorKind::Device, "device", found, devices.join(" or "))
 }
 
 #[cold]

@@ -5,10 +5,11 @@
 use proc_macro2::{Ident, TokenStream};
 use syn::{Attribute, LitStr, Path, Type};
 
+use crate::devices;
 use crate::entries::{self, Entry, Value};
 use crate::errors::Errors;
 use crate::extents::{self, Extent};
-use crate::model::Order;
+use crate::model::{Device, Order};
 use crate::words::{self, Place};
 
 /// A value and the word that set it.
@@ -22,6 +23,7 @@ pub(crate) struct Set<T> {
 pub(crate) struct ContainerAttrs {
     pub(crate) shape: Option<Set<Vec<Extent>>>,
     pub(crate) order: Option<Set<Order>>,
+    pub(crate) devices: Option<Set<Vec<Device>>>,
     pub(crate) readonly: Option<Set<()>>,
     pub(crate) export: Option<Set<()>>,
     pub(crate) import: Option<Set<()>>,
@@ -77,6 +79,10 @@ impl ContainerAttrs {
                     text(&entry, "\"C\"` or `order = \"F\"", errors).and_then(|text| order(&text, errors));
                 set(&mut self.order, entry.word, value, errors);
             }
+            "device" => {
+                let value = devices::read(&entry, errors);
+                set(&mut self.devices, entry.word, value, errors);
+            }
             "crate" => {
                 let form = "\"path::to::interop_core\"";
                 let value = text(&entry, form, errors).and_then(|text| path(&text, errors));
@@ -119,6 +125,12 @@ impl FieldAttrs {
                 set(&mut self.strides, entry.word, Some(value), errors);
             }
             "stream" => flag(&mut self.stream, entry, errors),
+            "device" if matches!(entry.value, Value::Given(_)) => {
+                let help = "write `#[cuda_array(device = \"cuda\")]` on the struct; on a field that says where a raw \
+                            pointer leads, write `device`";
+                errors.push(&entry.word, "`device = ...` belongs on the struct, not on a field", help);
+                errors.lose(Some("device"));
+            }
             "device" => flag(&mut self.device, entry, errors),
             "owner" => flag(&mut self.owner, entry, errors),
             "default" => {

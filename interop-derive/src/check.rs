@@ -165,6 +165,11 @@ fn default_is_needed(claims: &Claims<'_>, errors: &mut Errors) {
 /// A struct goes both ways unless it says one, and words about exports need an export.
 fn directions(claims: &Claims<'_>, errors: &mut Errors) {
     let attrs = claims.attrs;
+    if let (Some(export), Some(devices)) = (&attrs.export, &attrs.devices) {
+        let found = "`device = ...` is about imports, and the struct says `export`";
+        let help = format!("remove `{}`, or `{}` to go both ways", devices.word, export.word);
+        errors.push(&devices.word, found, help);
+    }
     let Some(import) = &attrs.import else { return };
     if attrs.export.is_some() {
         let help = "remove both: a struct that says neither goes both ways";

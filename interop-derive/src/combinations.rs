@@ -46,7 +46,7 @@ fn questions() -> Vec<Vec<Choice>> {
             fields(TokenStream::new()),
             (quote!(readonly), TokenStream::new()),
             (quote!(export), quote!(free: u8,)),
-            (quote!(import), TokenStream::new()),
+            (quote!(import, device = ["cpu", "cuda_host"]), TokenStream::new()),
         ],
         vec![fields(TokenStream::new()), (quote!(python), TokenStream::new())],
     ]
@@ -99,7 +99,7 @@ impl Random {
     }
 }
 
-const ON_STRUCT: [&str; 24] = [
+const ON_STRUCT: [&str; 29] = [
     "shape = [a, b]",
     "shape = [a, 3, a, N]",
     "shape = [self.a]",
@@ -111,6 +111,11 @@ const ON_STRUCT: [&str; 24] = [
     "order = \"C\"",
     "order = C",
     "order",
+    "device = \"cuda\"",
+    "device = [\"cpu\", 3]",
+    "device = []",
+    "device",
+    "device(cuda)",
     "readonly",
     "readonly = true",
     "export",
@@ -126,7 +131,7 @@ const ON_STRUCT: [&str; 24] = [
     "nonsense(x; y)",
 ];
 
-const ON_FIELD: [&str; 24] = [
+const ON_FIELD: [&str; 25] = [
     "data",
     "data",
     "data(unsafe_raw)",
@@ -141,6 +146,7 @@ const ON_FIELD: [&str; 24] = [
     "strides(elements)",
     "stream",
     "device",
+    "device = \"cuda\"",
     "owner",
     "default",
     "default = f::<A, B>()",

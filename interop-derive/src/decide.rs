@@ -9,8 +9,8 @@ use crate::check::Claims;
 use crate::fields::Field;
 use crate::generics;
 use crate::model::{
-    Access, Asks, Axis, Data, Directions, Fill, Initial, Model, OrderWord, Owner, Pointee, Python, Role,
-    Shape, Stream, Strides, With,
+    Access, Asks, Axis, Data, Devices, Directions, Fill, Initial, Model, OrderWord, Owner, Pointee, Python,
+    Role, Shape, Stream, Strides, With,
 };
 
 /// The model; nothing when a rule was broken.
@@ -35,6 +35,7 @@ pub(crate) fn model<'a>(claims: &Claims<'a>) -> Option<Model<'a>> {
             .with(|attrs| attrs.strides.is_some())
             .map_or(Strides::Compact, |field| Strides::Field(field.role(), unit(field))),
         order: attrs.order.as_ref().map_or(OrderWord::Unwritten, |set| OrderWord::Written(set.value)),
+        devices: attrs.devices.as_ref().map_or(Devices::AsStorage, |set| Devices::Listed(set.value.clone())),
         stream: claims
             .with(|attrs| attrs.stream.is_some())
             .map_or(Stream::Unsaid, |field| Stream::Field(field.role())),

@@ -28,8 +28,8 @@ use syn::Type;
 use crate::generics;
 use crate::hygiene::own;
 use crate::model::{
-    Access, Asks, Axis, Data, Demand, Fill, Initial, Model, Order, OrderWord, Owner, Pointee, Role, Shape,
-    Stream, Strides, Unit, With,
+    Access, Asks, Axis, Data, Demand, Device, Devices, Fill, Initial, Model, Order, OrderWord, Owner,
+    Pointee, Role, Shape, Stream, Strides, Unit, With,
 };
 use crate::python;
 
@@ -95,6 +95,7 @@ fn import(model: &Model<'_>) -> TokenStream {
     let Model { ident, lints, .. } = model;
     let generics = generics::bounded(&model.generics, &generics::import_bounds(model));
     let (parameters, arguments, clause) = generics.split_for_impl();
+    let devices = devices(&model.devices);
     let open = open(model, &wanted(model));
     let literals = literals(&model.shape);
     let check = model.runs_user_code().then(|| own!(__p::Arrival::check(__a)?;));
@@ -104,6 +105,7 @@ fn import(model: &Model<'_>) -> TokenStream {
         #lints
         impl #parameters __p::FromArray for #ident #arguments #clause {
             fn assemble(__a: &mut __p::Arrival) -> __p::Result<Self> {
+                #devices
                 #open
                 #literals
                 #check
@@ -215,6 +217,18 @@ fn wanted(model: &Model<'_>) -> TokenStream {
         }
     };
     own!(__p::Wanted { axes: #axes, order: #order })
+}
+
+/// The call that refuses memory on other devices, before anything else is compared.
+fn devices(devices: &Devices) -> TokenStream {
+    let Devices::Listed(devices) = devices else { return TokenStream::new() };
+    let devices = devices.iter().map(|device| match device {
+        Device::Cpu => word("CPU"),
+        Device::Cuda => word("CUDA"),
+        Device::CudaHost => word("CUDA_HOST"),
+        Device::CudaManaged => word("CUDA_MANAGED"),
+    });
+    own!(__p::Arrival::on_one_of(__a, &[#(__p::DeviceType::#devices),*]);)
 }
 
 /// The call that refuses what cannot be the data of this struct.

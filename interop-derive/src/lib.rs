@@ -11,6 +11,7 @@ mod check;
 mod combinations;
 mod decide;
 mod derive;
+mod devices;
 mod element;
 mod entries;
 mod errors;
@@ -77,6 +78,7 @@ use syn::{DeriveInput, parse_macro_input};
 /// | --- | --- | --- |
 /// | `shape = [height, width, 3]` | the extents: integer fields (`height`, or `self.0` in a tuple struct), integer literals, `usize` const generics | a field is `shape` |
 /// | `order = "C"`, `order = "F"` | strides where no field has them, and what an import must have | `"C"`; with a `strides` field an import may have any |
+/// | `device = "cuda"`, `device = ["cpu", "cuda_host"]` | where an import must be: `"cpu"`, `"cuda"`, `"cuda_host"`, `"cuda_managed"` | wherever the storage can use it |
 /// | `readonly` | every export is read-only; the legacy form of DLPack, which cannot say so, is refused | the storage decides |
 /// | `export`, `import` | only this half is generated | both are |
 /// | `python` | arguments and return values of `PyO3` functions (feature `python` of the runtime) | |

@@ -19,6 +19,7 @@ pub(crate) struct Model<'a> {
     pub(crate) shape: Shape<'a>,
     pub(crate) strides: Strides<'a>,
     pub(crate) order: OrderWord,
+    pub(crate) devices: Devices,
     pub(crate) stream: Stream<'a>,
     pub(crate) access: Access,
     pub(crate) owner: Owner<'a>,
@@ -109,6 +110,23 @@ pub(crate) enum Order {
     C,
     /// The first axis is contiguous.
     F,
+}
+
+/// A kind of memory, by its name in `device = ...`.
+#[derive(Clone, Copy)]
+pub(crate) enum Device {
+    Cpu,
+    Cuda,
+    CudaHost,
+    CudaManaged,
+}
+
+/// Where an import may be.
+pub(crate) enum Devices {
+    /// Wherever the storage can use it.
+    AsStorage,
+    /// On one of these.
+    Listed(Vec<Device>),
 }
 
 /// The word `order`.

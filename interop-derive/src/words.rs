@@ -18,9 +18,10 @@ struct Word {
     on: &'static str,
 }
 
-const STRUCT: [Word; 8] = [
+const STRUCT: [Word; 9] = [
     Word { name: "shape", form: "shape = [height, width, 3]", on: "the struct" },
     Word { name: "order", form: "order = \"C\"", on: "the struct" },
+    Word { name: "device", form: "device = \"cuda\"", on: "the struct" },
     Word { name: "readonly", form: "readonly", on: "the struct" },
     Word { name: "export", form: "export", on: "the struct" },
     Word { name: "import", form: "import", on: "the struct" },
@@ -151,6 +152,7 @@ pub(crate) fn example(name: &str) -> &'static str {
     match name {
         "shape" => "[height, width, 3]",
         "order" => "\"C\"",
+        "device" => "\"cuda\"",
         "crate" => "\"path::to::interop_core\"",
         "element" => "f32",
         "default" => "expression",

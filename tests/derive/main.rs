@@ -4,6 +4,7 @@
 mod combinations;
 mod data;
 mod defaults;
+mod device;
 mod directions;
 mod element;
 mod extents;

@@ -362,3 +362,16 @@ def test_records_have_names_and_places(dtype):
     found[dtype.names[-1]] = 0
     assert not values[dtype.names[-1]].any()  # in place
     assert memoryview(records[::-2]).strides == (-2 * dtype.itemsize,)
+
+
+@each_kind
+def test_an_argument_that_must_be_where_the_host_can_reach_it(kind):
+    image = full(kind, (2, 2, 3))
+    if KINDS[kind] != (CUDA, 0):
+        interop_demo.blur_(image, 1)
+        assert interop_demo.edges(image).shape == (2, 2, 3)
+        return
+    wanted = r"allowed: CPU \(1\) or CUDAHost \(3\) or CUDAManaged \(13\) \(from interop_demo.Array\)"
+    for function in (lambda: interop_demo.blur_(image, 1), lambda: interop_demo.edges(image)):
+        with pytest.raises(BufferError, match=r"`device`: found CUDA \(2\), ordinal 0, " + wanted):
+            function()

@@ -4,6 +4,7 @@ import collections
 import enum
 import inspect
 import itertools
+import re
 
 import interop_demo
 import numpy as np
@@ -331,3 +332,19 @@ def test_memory_of_a_gpu_that_may_not_be_there(device):
     else:
         assert describe(array)["shape"] == (2, 3)
     assert interop_demo.checksum(interop_demo.Array.full((2, 3), 1.0)) == 6
+
+
+class Plain: ...
+
+
+class Slotted:
+    __slots__ = ("x",)
+
+
+def test_a_class_of_rust_may_lack_its_installation():
+    """It cannot be told from other compiled classes, so those are told too; what Python code made is not."""
+    with pytest.raises(TypeError, match=r"found interop_demo.HoldReleases, .* once its module calls `interop_core"):
+        describe(interop_demo.HoldReleases())
+    for other in [Plain(), Slotted(), 3, "text", [1.0], re.compile("x"), np.float32, enum.IntEnum, Device.CPU, describe]:
+        with pytest.raises(TypeError, match="`__cuda_array_interface__`$"):
+            describe(other)

@@ -10,9 +10,9 @@ use std::thread;
 use interop_core::{CudaArray, HostVec, Lease, LeaseMut};
 use pyo3::prelude::*;
 
-/// A colour image of `f32`: the storage says whose memory it is.
+/// A colour image of `f32` where the host can reach it: the storage says whose memory it is.
 #[derive(CudaArray)]
-#[cuda_array(shape = [height, width, 3], python)]
+#[cuda_array(shape = [height, width, 3], device = ["cpu", "cuda_host", "cuda_managed"], python)]
 pub(crate) struct Image<S> {
     #[cuda_array(data)]
     pixels: S,

@@ -56,3 +56,26 @@ pub(super) fn origin(object: &Bound<'_, PyAny>) -> String {
     let name = object.get_type().fully_qualified_name();
     name.map_or_else(|_| "an object of unknown class".into(), |name| name.to_string())
 }
+
+/// The error about an object that speaks no protocol.
+#[cold]
+pub(super) fn no_array(object: &Bound<'_, PyAny>) -> PyErr {
+    let (found, allowed) = (origin(object), "an object with `__dlpack__` or `__cuda_array_interface__`");
+    let hint = "; a Rust class with `#[cuda_array(pyclass)]` has them once its module calls `interop_core::python::install`";
+    let hint = if is_compiled(&object.get_type()) { hint } else { "" };
+    PyTypeError::new_err(format!("`array`: found {found}, allowed: {allowed}{hint}"))
+}
+
+/// Whether a class may be one of `PyO3`'s, as far as can be seen; nothing in a class tells that Rust made it. It was made
+/// at run time and can be changed, by the usual metaclass, and not by a `class` statement, which gives instances a dict or
+/// slots.
+fn is_compiled(class: &Bound<'_, PyType>) -> bool {
+    // `Py_TPFLAGS_HEAPTYPE` and `Py_TPFLAGS_IMMUTABLETYPE`.
+    const KINDS: u64 = 1 << 9 | 1 << 8;
+    let number = |name: &str| class.getattr(name).and_then(|number| number.extract::<u64>());
+    let has_slots = class.getattr("__dict__").and_then(|own| own.contains("__slots__"));
+    class.get_type().is(class.py().get_type::<PyType>())
+        && number("__flags__").is_ok_and(|flags| flags & KINDS == 1 << 9)
+        && number("__dictoffset__").is_ok_and(|offset| offset == 0)
+        && has_slots.is_ok_and(|has_slots| !has_slots)
+}

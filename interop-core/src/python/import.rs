@@ -9,11 +9,11 @@ use pyo3::types::{PyDict, PyString, PyTuple};
 use super::capsule::{Taken, take};
 use super::device::{device, integer};
 use super::dict::interface_of;
-use super::errors::origin;
+use super::errors::{no_array, origin};
 use super::exchange::{tensor_of, work_stream};
 use super::interpreter::call_with_keywords;
 use super::release::{PyOwner, To, drain};
-use super::types::{Asked, Table, with_type};
+use super::types::{Table, with_type};
 use crate::array::FromArray;
 use crate::arrival::Arrival;
 use crate::cuda::{self, Trust};
@@ -97,21 +97,19 @@ fn import_with(object: &Bound<'_, PyAny>, stream: Option<StreamHandle>, trust: T
 fn import_to(to: &mut To<'_>, object: &Bound<'_, PyAny>, stream: Option<StreamHandle>) -> PyResult<Protocol> {
     let py = object.py();
     drain(py);
-    let (table, asked) = with_type(object, |known| (known.exchange, known.asked()))?;
+    let (table, host_only) = with_type(object, |known| (known.exchange, known.host_only))?;
     if let Some(table) = table {
         if from_table(to, object, table, stream)? {
             return Ok(Protocol::Exchange);
         }
     }
-    if asked.host_only || attribute(object, pyo3::intern!(py, "__dlpack__"))?.is_some() {
-        return from_method(to, object, asked, stream);
+    if host_only || attribute(object, pyo3::intern!(py, "__dlpack__"))?.is_some() {
+        return from_method(to, object, host_only, stream);
     }
     if let Some(interface) = attribute(object, pyo3::intern!(py, "__cuda_array_interface__"))? {
         return from_cai(to, object, &interface, stream);
     }
-    let found = origin(object);
-    let allowed = "an object with `__dlpack__` or `__cuda_array_interface__`";
-    Err(PyTypeError::new_err(format!("`array`: found {found}, allowed: {allowed}")))
+    Err(no_array(object))
 }
 
 /// A stream as a Python caller names it: an int (1, 2 or a handle; -1 for no ordering), or an object with
@@ -190,10 +188,10 @@ fn from_table(
 fn from_method(
     to: &mut To<'_>,
     object: &Bound<'_, PyAny>,
-    asked: Asked,
+    host_only: bool,
     stream: Option<StreamHandle>,
 ) -> PyResult<Protocol> {
-    if asked.host_only {
+    if host_only {
         let protocol = from_capsule(to, object, &request(object, None)?)?;
         if to.import.facts().device().device_type == DeviceType::CPU {
             return Ok(protocol);
@@ -207,8 +205,6 @@ fn from_method(
     said.check().map_err(|error| error.with_origin(origin(object)))?;
     let consumer = match (stream, said.device_type) {
         (_, DeviceType::CPU) => StreamHandle::NothingPending,
-        // Ordered more than was asked for, because this producer takes -1 for the handle of a stream.
-        (Some(StreamHandle::NothingPending), _) if !asked.takes_unordered => StreamHandle::LegacyDefault,
         (Some(stream), _) => stream,
         (None, _) => StreamHandle::LegacyDefault,
     };

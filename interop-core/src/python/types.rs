@@ -22,27 +22,11 @@ pub(super) struct TypeFacts {
     class: Option<Py<PyWeakrefReference>>,
     /// Its C exchange table.
     pub(super) exchange: Option<Table>,
-    /// How its `__dlpack__` is asked.
-    asked: Asked,
-}
-
-/// How the `__dlpack__` of a type is asked.
-#[derive(Clone, Copy)]
-pub(super) struct Asked {
     /// Whether its arrays are in host memory, so that no stream has to be named.
     pub(super) host_only: bool,
-    /// Whether it knows that the stream -1 asks for no order.
-    pub(super) takes_unordered: bool,
 }
 
-/// The packages whose producers take the stream -1 for a handle, and fail in the driver (`NVIDIA/cuda-python#285`).
-const TAKES_HANDLES_ONLY: [&str; 2] = ["jaxlib", "jax"];
-
 impl TypeFacts {
-    pub(super) fn asked(&self) -> Asked {
-        self.asked
-    }
-
     fn is_of(&self, py: Python<'_>, class: *mut ffi::PyTypeObject) -> bool {
         let alive = |weak: &Py<PyWeakrefReference>| weak.bind(py).upgrade().is_some();
         self.address == class.addr() && self.class.as_ref().is_none_or(alive)
@@ -121,16 +105,11 @@ fn look_up(class: &Bound<'_, PyType>) -> PyResult<TypeFacts> {
     // An object with an array interface of NumPy's kind is in host memory by the definition of that interface; a class
     // for both kinds of memory has the CUDA one as well.
     let host_only = class.hasattr("__array_interface__")? && !class.hasattr("__cuda_array_interface__")?;
-    // A class may say anything of its module, or nothing.
-    let module =
-        class.module().map_or_else(|_| String::new(), |module| module.to_string_lossy().into_owned());
-    let package = module.split('.').next().unwrap_or_default();
-    let asked = Asked { host_only, takes_unordered: !TAKES_HANDLES_ONLY.contains(&package) };
     let address = class.as_ptr().addr();
     // SAFETY: a type.
     let heap = unsafe { ffi::PyType_HasFeature(class.as_type_ptr(), ffi::Py_TPFLAGS_HEAPTYPE) } != 0;
     let class = if heap { Some(PyWeakrefReference::new(class)?.unbind()) } else { None };
-    Ok(TypeFacts { address, class, exchange, asked })
+    Ok(TypeFacts { address, class, exchange, host_only })
 }
 
 /// The table in an attribute: a capsule since 1.3, the address as an int before. Anything else is no table.

@@ -1,0 +1,44 @@
+#[derive(CudaArray)]
+#[cuda_array(device = ["cuda", "cuda_managed"])]
+struct OnDevice {
+    #[cuda_array(data)]
+    values: Lease<f32>,
+    #[cuda_array(shape)]
+    shape: Vec<usize>,
+}
+
+// ---- expands to ----
+
+const _: () = {
+    use ::interop_core::__private as __p;
+    use __p::Unreached as _;
+    #[automatically_derived]
+    unsafe impl __p::CudaArray for OnDevice {
+        fn facts(&self) -> __p::Result<__p::Facts> {
+            let __d = <Lease<f32> as __p::Storage>::describe(&self.values);
+            <Vec<usize> as __p::ShapeField>::finish(&self.shape, __d)
+        }
+    }
+    #[automatically_derived]
+    impl __p::FromArray for OnDevice {
+        fn assemble(__a: &mut __p::Arrival) -> __p::Result<Self> {
+            __p::Arrival::on_one_of(
+                __a,
+                &[__p::DeviceType::CUDA, __p::DeviceType::CUDA_MANAGED],
+            );
+            let __s = <__p::Gate<
+                Lease<f32>,
+            >>::open(
+                __a,
+                __p::Wanted {
+                    axes: __p::None,
+                    order: __p::Some(__p::Order::C),
+                },
+            );
+            __p::Ok(Self {
+                shape: <Vec<usize> as __p::ShapeField>::take(__a, "shape"),
+                values: __s.take(__a)?,
+            })
+        }
+    }
+};
