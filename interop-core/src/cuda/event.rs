@@ -40,6 +40,16 @@ fn into_pool(context: Context, raw: RawEvent) {
     }
 }
 
+/// The events that are kept for the next edges, as the driver's handles: those that no thread has, and this thread's own.
+/// Every other live event is in use or lost, which is what leak tests want to know.
+#[cfg(feature = "counters")]
+#[must_use]
+pub fn kept_events() -> Vec<RawEvent> {
+    let pool = POOL.lock().unwrap_or_else(PoisonError::into_inner);
+    let free = pool.iter().flat_map(|(_, free)| free);
+    free.copied().chain(last().map(|(_, own)| own)).collect()
+}
+
 /// An event without timing, back in the pool when it is dropped.
 ///
 /// It may go back as soon as a wait for it is queued: a wait is for the last record before it.

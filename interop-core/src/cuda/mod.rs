@@ -33,6 +33,8 @@ mod release;
 
 pub use arrive::{UnstatedStream, set_unstated_stream, unstated_stream};
 pub use context::Context;
+#[cfg(feature = "counters")]
+pub use event::kept_events;
 pub use memory::{CudaBuffer, MemoryKind};
 pub use order::{order, wait};
 pub use pointer::{PointerFacts, device_address, is_from_pool, pointer_facts};
