@@ -4,10 +4,12 @@ use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::thread::{self, ThreadId};
 
+use crate::entry::calling;
 use crate::graph::{Graph, Node};
 use crate::queue::Work;
+use crate::report::Kind;
 use crate::state::{Handle, State};
-use crate::status::{Answer, Status};
+use crate::status::{Answer, Status, describe};
 use crate::stream::Sort;
 
 /// `CU_STREAM_CAPTURE_MODE_*`.
@@ -63,12 +65,23 @@ impl Capture {
 }
 
 impl State {
-    /// Spoils a capture; `status` is why, to be answered.
+    /// Spoils a capture, which is reported; `status` is why, to be answered.
     pub(crate) fn spoil(&mut self, capture: u64, status: Status) -> Status {
-        if let Some(capture) = self.captures.get_mut(&capture) {
+        if let Some(capture) = self.captures.get_mut(&capture)
+            && !capture.invalid
+        {
             capture.invalid = true;
+            let origin = capture.origin;
+            self.report_capture(origin, status);
         }
         status
+    }
+
+    /// Reports that a capture is lost with the call that is under way.
+    fn report_capture(&mut self, origin: Handle, status: Status) {
+        let why = describe(status.0).map_or("an error", |(_, text)| text.to_str().unwrap_or("an error"));
+        let text = format!("{} spoils the capture that stream {origin:#x} began: {why}", calling());
+        self.report(Kind::Capture, text);
     }
 
     /// Spoils the captures that `matches` selects; an error if there are any.
@@ -152,7 +165,7 @@ impl State {
         let capture = self.active_capture(id)?;
         let node = capture.nodes.len();
         let after = capture.frontiers.insert(stream, vec![node]).unwrap_or_default();
-        capture.nodes.push(Node { work, after });
+        capture.nodes.push(Node { work, after, name: calling() });
         Ok(())
     }
 
@@ -224,6 +237,7 @@ impl State {
             return Err(Status::CAPTURE_INVALIDATED);
         }
         if !capture.is_joined() {
+            self.report_capture(stream, Status::CAPTURE_UNJOINED);
             return Err(Status::CAPTURE_UNJOINED);
         }
         let graph = self.fresh_handle();

@@ -2,6 +2,7 @@
 
 use std::cell::RefCell;
 
+use crate::access::What;
 use crate::state::{Handle, Sim, State};
 use crate::status::{Answer, Status};
 use crate::stream::Stream;
@@ -82,7 +83,7 @@ impl State {
 impl Sim {
     /// Lets all work of a context end and gives back everything that belongs to it, but not the context itself.
     pub(crate) fn empty_context(&mut self, context: Handle) {
-        let work = self.queue.select(|operation| operation.context == context);
+        let work = self.work_of(|other| other == context);
         self.wait(&work);
         self.captures.retain(|_, capture| capture.context != context);
         for stream in self.streams.values_mut().filter(|stream| stream.context == context) {
@@ -97,7 +98,9 @@ impl Sim {
         // Memory of the pool belongs to the device and outlives the context.
         let own = self.memory.live().filter(|(_, known)| known.context == context);
         let own: Vec<_> = own.map(|(first, _)| first).collect();
+        let step = self.host_step();
         for first in own {
+            self.note_whole(&step, What::Free, first);
             self.memory.free(first);
         }
     }

@@ -5,6 +5,7 @@
 use std::cell::Cell;
 use std::ffi::{CStr, c_char};
 
+use crate::report::Kind;
 use crate::state::{Sim, lock};
 use crate::status::{Answer, Status};
 
@@ -14,6 +15,31 @@ pub(crate) type Code = i32;
 thread_local! {
     /// Whether this thread runs an operation that is code of the program, which may not call the driver.
     static IN_CALLBACK: Cell<bool> = const { Cell::new(false) };
+    /// The function that this thread has called.
+    static CALLING: Cell<&'static str> = const { Cell::new("the test") };
+    /// How many have forbidden this thread to wait for a device.
+    static WAITS_FORBIDDEN: Cell<u32> = const { Cell::new(0) };
+}
+
+/// Whether this thread runs an operation that is code of the program.
+pub(crate) fn in_callback() -> bool {
+    IN_CALLBACK.get()
+}
+
+/// The function of the driver that this thread has called.
+pub(crate) fn calling() -> &'static str {
+    CALLING.get()
+}
+
+/// The function that this thread has called, if it must not wait.
+pub(crate) fn host_waits() -> Option<&'static str> {
+    (WAITS_FORBIDDEN.get() != 0).then(calling)
+}
+
+/// Forbids this thread to wait for a device, or takes that back.
+pub(crate) fn forbid_waits(forbid: bool) {
+    let count = WAITS_FORBIDDEN.get();
+    WAITS_FORBIDDEN.set(if forbid { count + 1 } else { count.saturating_sub(1) });
 }
 
 /// Runs code of the program that is an operation.
@@ -31,17 +57,21 @@ pub(crate) fn call(name: &'static str, body: impl FnOnce(&mut Sim) -> Answer) ->
 /// The body of a driver function that may be called before `cuInit`.
 pub(crate) fn call_early(name: &'static str, body: impl FnOnce(&mut Sim) -> Answer) -> Code {
     let mut sim = lock();
+    let before = CALLING.replace(name);
+    // What is known when a thread begins is known to it, and no more.
+    sim.agents.host();
     *sim.calls.entry(name).or_default() += 1;
     let injected = sim.take_fault(name);
     let answer = match injected {
         Some(status) => Err(status),
         None if IN_CALLBACK.get() => {
-            sim.error(format!("{name} was called from a host function or a kernel"));
+            sim.report(Kind::CallInside, format!("{name} was called from a host function or a kernel"));
             Err(Status::NOT_PERMITTED)
         }
         None => body(&mut sim),
     };
     sim.settle();
+    CALLING.set(before);
     answer.err().map_or(0, |status| status.0)
 }
 

@@ -4,18 +4,30 @@
 
 use std::ptr;
 
-use crate::entry::as_callback;
+use crate::access::What;
+use crate::clock::{Before, Step};
+use crate::entry::{as_callback, host_waits};
 use crate::kernels;
-use crate::queue::{Access, Callback, OpId, Place, Work};
-use crate::state::{Policy, Sim, State, wake};
-use crate::stream::Stream;
+use crate::queue::{Callback, OpId, Place, Work};
+use crate::report::Kind;
+use crate::state::{Handle, Policy, Sim, State, wake};
+use crate::stream::Sort;
 
 /// Of so many questions whether work is done, all but the last are answered with no before anything runs.
 const PATIENCE: u64 = 4;
 
 impl Sim {
+    /// Lets operations run until all that `before` names has ended: the host waits, and knows then that it has.
+    pub(crate) fn wait(&mut self, before: &Before) {
+        if let Some(name) = host_waits() {
+            self.report(Kind::HostWait, format!("{name} makes the host wait where nothing may"));
+        }
+        self.run_until(&before.operations);
+        self.host_learns(&before.clock);
+    }
+
     /// Lets operations run until `targets` have ended.
-    pub(crate) fn wait(&mut self, targets: &[OpId]) {
+    pub(crate) fn run_until(&mut self, targets: &[OpId]) {
         self.settle();
         while targets.iter().any(|id| self.queue.is_pending(*id)) {
             match self.pick(targets) {
@@ -25,20 +37,25 @@ impl Sim {
         }
     }
 
-    /// Whether `targets` have ended. Asking often enough brings the end nearer, but ends no spin.
-    pub(crate) fn poll(&mut self, targets: &[OpId]) -> bool {
+    /// Whether all that `before` names has ended, which the host knows then. Asking often enough brings the end nearer,
+    /// but ends no spin.
+    pub(crate) fn poll(&mut self, before: &Before) -> bool {
+        let targets = &before.operations;
         let done = |sim: &Self| !targets.iter().any(|id| sim.queue.is_pending(*id));
-        if done(self) {
-            return true;
+        if !done(self) {
+            self.polls += 1;
+            if self.polls.is_multiple_of(PATIENCE)
+                && self.queue.running.is_none()
+                && let Some(id) = self.runnable(targets)
+            {
+                self.run(id);
+            }
         }
-        self.polls += 1;
-        if self.polls.is_multiple_of(PATIENCE)
-            && self.queue.running.is_none()
-            && let Some(id) = self.runnable(targets)
-        {
-            self.run(id);
+        let done = done(self);
+        if done {
+            self.host_learns(&before.clock);
         }
-        done(self)
+        done
     }
 
     /// Runs what the policy wants to run now: frees and released spins, or everything.
@@ -103,16 +120,16 @@ impl Sim {
     /// Runs an operation.
     fn run_one(&mut self, id: OpId) {
         let Some(operation) = self.queue.get(id) else { return };
-        let (work, stream) = (operation.work.clone(), operation.stream);
+        let (work, step) = (operation.work.clone(), operation.step.clone());
         self.queue.running = Some(id);
         match work {
-            Work::Kernel(launch) => self.unlocked(|| as_callback(|| kernels::run(&launch))),
-            Work::Host(callback) => self.unlocked(|| as_callback(|| callback.call())),
-            work => {
-                if let Err(why) = self.perform(id, work) {
-                    self.error(format!("operation {id} on stream {stream:#x} was not performed: {why}"));
-                }
+            Work::Kernel(launch) => {
+                self.handed.clear();
+                self.unlocked(|| as_callback(|| kernels::run(&launch)));
+                self.note_silent(&step, &launch);
             }
+            Work::Host(callback) => self.unlocked(|| as_callback(|| callback.call())),
+            work => self.perform(&step, work),
         }
         self.queue.running = None;
         self.queue.end(id);
@@ -134,7 +151,8 @@ impl Callback {
 
 impl State {
     /// Does what an operation does that is no code of the program.
-    fn perform(&mut self, id: OpId, work: Work) -> Result<(), String> {
+    fn perform(&mut self, step: &Step, work: Work) {
+        let id = step.moment.number;
         match work {
             Work::Nothing | Work::Spin | Work::Kernel(_) | Work::Host(_) => {}
             Work::Record(event) => {
@@ -150,64 +168,75 @@ impl State {
                 }
             }
             Work::Free(first) => {
-                if self.memory.was_freed(first) {
-                    return Err(format!("{first:#x} was freed before"));
+                if !self.note_whole(step, What::Free, first) && self.memory.was_freed(first) {
+                    self.report(Kind::DoubleFree, format!("{}: {first:#x} was freed before", step.name));
                 }
                 self.memory.free(first);
             }
             Work::Copy { to, from, bytes } => {
-                let source = self.locate(id, &from, bytes, false)?;
-                let target = self.locate(id, &to, bytes, true)?;
-                let count = usize::try_from(bytes).map_err(|error| error.to_string())?;
+                let source = self.locate(step, &from, bytes, What::Read);
+                let target = self.locate(step, &to, bytes, What::Write);
+                let (Some(source), Some(target)) = (source, target) else { return };
+                let count = usize::try_from(bytes).unwrap_or(0);
                 // SAFETY: both are `bytes` long: the driver's memory was checked by `locate`; the caller of the copy
                 // promises it for host memory until the copy has run. They may overlap.
                 unsafe { ptr::copy(source.cast_const(), target, count) };
             }
             Work::Set { to, pattern, width, bytes } => {
-                let target = self.locate(id, &Place::Cuda(to), bytes, true)?;
-                let count = usize::try_from(bytes).map_err(|error| error.to_string())?;
+                let Some(target) = self.locate(step, &Place::Cuda(to), bytes, What::Write) else { return };
+                let count = usize::try_from(bytes).unwrap_or(0);
                 for (index, value) in pattern.iter().take(width.into()).cycle().take(count).enumerate() {
                     // SAFETY: `index` is below `bytes`, which `locate` has checked.
                     unsafe { target.wrapping_add(index).write(*value) };
                 }
             }
         }
-        Ok(())
     }
 
-    /// The usable address of a place, and a note in the operation that uses it.
-    fn locate(&mut self, id: OpId, place: &Place, bytes: u64, write: bool) -> Result<*mut u8, String> {
+    /// The usable address of a place that a step uses; `None`, and a report, if it may not.
+    fn locate(&mut self, step: &Step, place: &Place, bytes: u64, what: What) -> Option<*mut u8> {
         match place {
-            Place::Host(address) => Ok(ptr::with_exposed_provenance_mut(*address as usize)),
-            Place::Staged(staged) => Ok(staged.as_ptr().cast_mut()),
-            Place::Cuda(address) => {
-                let found = self.memory.translate(*address, bytes)?;
-                self.note(id, Access { address: *address, bytes, write });
-                Ok(found)
-            }
+            Place::Host(address) => Some(ptr::with_exposed_provenance_mut(*address as usize)),
+            Place::Staged(staged) => Some(staged.as_ptr().cast_mut()),
+            Place::Cuda(address) => self.touch(step, *address, bytes, what),
         }
     }
 
-    /// Notes what an operation has touched.
-    pub(crate) fn note(&mut self, id: OpId, access: Access) {
-        if let Some(operation) = self.queue.get_mut(id) {
-            operation.accesses.push(access);
-        }
+    /// The usable address of memory of the driver's that a step uses; `None`, and a report, if it may not.
+    pub(crate) fn touch(&mut self, step: &Step, address: u64, bytes: u64, what: What) -> Option<*mut u8> {
+        let told = self.note(step, what, address, bytes);
+        let why = match self.memory.translate(address, bytes) {
+            Ok(found) => return Some(found),
+            // The use and what it should have come before or after were reported together.
+            Err(why) if told && why.kind != Kind::OutOfBounds => return None,
+            Err(why) => why,
+        };
+        let Step { moment, name, .. } = step;
+        let who = self.agents.who(moment.agent);
+        let text = format!("{name} (operation {} of {who}) was not performed: {}", moment.number, why.text);
+        self.report(why.kind, text);
+        None
     }
 
-    /// The operations that a wait for a stream waits for.
-    pub(crate) fn work_of_stream(&self, handle: u64) -> Vec<OpId> {
-        let Stream { tail, sort, .. } = &self.streams[&handle];
+    /// What a wait for a stream waits for.
+    pub(crate) fn work_of_stream(&self, handle: u64) -> Before {
+        let stream = &self.streams[&handle];
         // Waiting for the legacy stream waits for what its next operation would wait for.
-        match sort {
-            crate::stream::Sort::Legacy => self.before_next(handle),
-            _ => tail.iter().copied().collect(),
+        match stream.sort {
+            Sort::Legacy => self.before_next(handle),
+            _ => self.after_all_of([stream]),
         }
     }
 
-    /// The operations of a device.
-    pub(crate) fn work_of_device(&self, device: usize) -> Vec<OpId> {
-        let here = |context| self.contexts.get(&context).is_some_and(|context| context.device == device);
-        self.queue.select(|operation| here(operation.context))
+    /// What a wait for contexts waits for.
+    pub(crate) fn work_of(&self, wanted: impl Fn(Handle) -> bool) -> Before {
+        let streams = self.streams.values().filter(|stream| wanted(stream.context));
+        let operations = self.queue.select(|operation| wanted(operation.context));
+        Before { operations, ..self.after_all_of(streams) }
+    }
+
+    /// What a wait for a device waits for.
+    pub(crate) fn work_of_device(&self, device: usize) -> Before {
+        self.work_of(|context| self.contexts.get(&context).is_some_and(|context| context.device == device))
     }
 }

@@ -1,6 +1,7 @@
 //! Graphs: captured work that can be queued again.
 
-use crate::queue::{OpId, Operation, Work};
+use crate::clock::{Before, Step, Who};
+use crate::queue::{Operation, Work};
 use crate::state::{Handle, State};
 use crate::status::{Answer, Status};
 
@@ -10,6 +11,8 @@ pub(crate) struct Node {
     pub(crate) work: Work,
     /// The nodes it must come after, all before it in the graph.
     pub(crate) after: Vec<usize>,
+    /// The function of the driver that was captured.
+    pub(crate) name: &'static str,
 }
 
 /// A graph, or one that was made ready for launches.
@@ -25,19 +28,25 @@ impl State {
         self.check_not_capturing(stream)?;
         let context = self.streams[&stream].context;
         let first = self.before_next(stream);
-        let mut queued: Vec<OpId> = Vec::with_capacity(nodes.len());
-        for Node { work, after } in nodes {
-            let mut before: Vec<_> = after.iter().map(|index| queued[*index]).collect();
-            before.extend(&first);
-            queued.push(self.queue.push(Operation {
-                work,
-                stream,
-                context,
-                after: before,
-                accesses: Vec::new(),
-            }));
+        let mut queued: Vec<Step> = Vec::with_capacity(nodes.len());
+        for Node { work, after: edges, name } in nodes {
+            // Nodes without an edge between them may run in any order, as if each had a stream of its own.
+            let agent = self.agents.add(Who::Node(stream));
+            let (mut after, mut clock) = (first.operations.clone(), first.clock.clone());
+            for before in edges.iter().map(|index| &queued[*index]) {
+                after.push(before.moment.number);
+                clock.join(&before.clock);
+            }
+            let step = self.step_after(agent, name, clock);
+            queued.push(step.clone());
+            self.queue.push(Operation { work, context, after, step });
         }
-        self.enqueue(stream, Work::Nothing, &queued);
+        let mut all = Before::default();
+        for step in &queued {
+            all.operations.push(step.moment.number);
+            all.clock.join(&step.clock);
+        }
+        self.enqueue(stream, Work::Nothing, &all);
         Ok(())
     }
 }

@@ -4,8 +4,8 @@
 
 use std::ffi::c_char;
 
-use crate::entry::{In, Out};
-use crate::kernels::{Kernel, KernelFunction, translate};
+use crate::entry::{In, Out, forbid_waits};
+use crate::kernels::{Kernel, KernelFunction, host_access, translate};
 use crate::queue::Work;
 use crate::state::{Policy, lock, wake};
 use crate::status::Status;
@@ -29,31 +29,85 @@ extern "C" fn interop_sim_reset_calls() {
     lock().calls.clear();
 }
 
-/// The number of errors of the program that were recorded.
+/// The number of reports on what the program did wrong.
 #[unsafe(no_mangle)]
-extern "C" fn interop_sim_error_count() -> u64 {
-    lock().errors.len() as u64
+extern "C" fn interop_sim_report_count() -> u64 {
+    lock().reports.len() as u64
 }
 
-/// Writes up to `room` bytes of an error and returns how many it has.
+/// Writes up to `room` bytes of a report and the number of its kind, and returns how many bytes it has.
 #[unsafe(no_mangle)]
-extern "C" fn interop_sim_error_text(index: u64, text: Out<u8>, room: u64) -> u64 {
+extern "C" fn interop_sim_report(index: u64, kind: Out<u32>, text: Out<u8>, room: u64) -> u64 {
     let sim = lock();
-    let Some(error) = usize::try_from(index).ok().and_then(|index| sim.errors.get(index)) else {
+    let Some(report) = usize::try_from(index).ok().and_then(|index| sim.reports.get(index)) else {
         return REFUSED;
     };
-    for (index, letter) in error.bytes().enumerate().take(usize::try_from(room).unwrap_or(usize::MAX)) {
+    kind.set_if_wanted(report.kind as u32);
+    let room = usize::try_from(room).unwrap_or(usize::MAX);
+    for (index, letter) in report.text.bytes().enumerate().take(room) {
         if text.set_at(index, letter).is_err() {
             break;
         }
     }
-    error.len() as u64
+    report.text.len() as u64
 }
 
-/// Forgets the errors.
+/// Forgets the reports.
 #[unsafe(no_mangle)]
-extern "C" fn interop_sim_clear_errors() {
-    lock().errors.clear();
+extern "C" fn interop_sim_clear_reports() {
+    lock().reports.clear();
+}
+
+/// The mark that events which are created from now on come after.
+#[unsafe(no_mangle)]
+extern "C" fn interop_sim_mark() -> u64 {
+    lock().last_handle()
+}
+
+/// Reports the events that were created after a mark, that live, and that are not among `count` handles.
+#[unsafe(no_mangle)]
+extern "C" fn interop_sim_report_leaked_events(mark: u64, kept: In<u64>, count: u64) {
+    let count = usize::try_from(count).unwrap_or(0);
+    let kept: Vec<_> = (0..count).filter_map(|index| kept.get(index).ok()).collect();
+    lock().report_leaked_events(mark, &kept);
+}
+
+/// Reports every wait of this thread for a device from now on, until as many calls have taken it back.
+#[unsafe(no_mangle)]
+extern "C" fn interop_sim_forbid_waits(forbid: u32) {
+    forbid_waits(forbid != 0);
+}
+
+/// Has the program on the host read or write bytes that it shares with devices.
+#[unsafe(no_mangle)]
+extern "C" fn interop_sim_host_access(address: u64, bytes: u64, write: u32) {
+    host_access(address, bytes, write != 0);
+}
+
+/// Whether each thread knows only what it was told, or all are one.
+#[unsafe(no_mangle)]
+extern "C" fn interop_sim_set_threads_apart(apart: u32) {
+    lock().agents.set_apart(apart != 0);
+}
+
+/// Keeps what this thread knows, to be handed to another, under the number that it returns.
+#[unsafe(no_mangle)]
+extern "C" fn interop_sim_hand_over() -> u64 {
+    lock().agents.hand_over()
+}
+
+/// This thread knows what was handed over.
+#[unsafe(no_mangle)]
+extern "C" fn interop_sim_take_over(number: u64) {
+    lock().agents.take_over(number);
+}
+
+/// After `before` more calls of `cuStreamWaitEvent` or `cuCtxRecordEvent`, the next orders nothing.
+#[unsafe(no_mangle)]
+extern "C" fn interop_sim_lose(name: In<c_char>, before: u64) {
+    if let Ok(name) = name.text() {
+        lock().losses.insert(name, before);
+    }
 }
 
 /// How many there are of: 0 allocations, 1 created streams, 2 events, 3 contexts, 4 operations that have not ended,
@@ -93,14 +147,15 @@ extern "C" fn interop_sim_set_seed(seed: u64) {
     lock().queue.seed(seed);
 }
 
-/// Runs everything to the end, spins included.
+/// Runs everything to the end, spins included. What was before and what comes after is ordered by it.
 #[unsafe(no_mangle)]
 extern "C" fn interop_sim_run_all() {
     let mut sim = lock();
     let spins = sim.queue.select(|operation| matches!(operation.work, Work::Spin));
     sim.released.extend(spins);
     let all = sim.queue.select(|_| true);
-    sim.wait(&all);
+    sim.run_until(&all);
+    sim.forget_the_past();
 }
 
 /// Runs one operation that may run now; 0 if there is none.
@@ -120,7 +175,9 @@ extern "C" fn interop_sim_fail_next(name: In<c_char>, code: i32) {
 /// Forgets the answers that were ordered.
 #[unsafe(no_mangle)]
 extern "C" fn interop_sim_clear_faults() {
-    lock().faults.clear();
+    let mut sim = lock();
+    sim.faults.clear();
+    sim.losses.clear();
 }
 
 /// Queues an operation that ends when the test says so, or when something must wait for it unless the policy is eager.

@@ -5,7 +5,11 @@
 use std::ffi::c_void;
 use std::ptr;
 
-use crate::queue::Access;
+use crate::access::What;
+use crate::clock::Step;
+use crate::entry::in_callback;
+use crate::memory::Life;
+use crate::report::Kind;
 use crate::state::{Handle, State, lock};
 use crate::status::{Answer, Status};
 
@@ -100,21 +104,58 @@ impl State {
     }
 }
 
-/// The usable address of memory that a running kernel touches, or null with a recorded error.
-pub(crate) fn translate(address: u64, bytes: u64, write: bool) -> *mut u8 {
-    let mut sim = lock();
-    let running = sim.queue.running;
-    match sim.memory.translate(address, bytes) {
-        Ok(found) => {
-            if let Some(id) = running {
-                sim.note(id, Access { address, bytes, write });
+impl Launch {
+    /// The words of the parameters, some of which are addresses.
+    fn words(&self) -> impl Iterator<Item = u64> {
+        let halves = |word: &u128| [*word as u64, (word >> 64) as u64];
+        self.parameters.iter().flatten().flat_map(halves)
+    }
+}
+
+impl State {
+    /// A kernel says what it reads and writes by asking for it. Of memory that it was handed and has not asked for,
+    /// nothing is known, and it is taken to write all of it.
+    pub(crate) fn note_silent(&mut self, step: &Step, launch: &Launch) {
+        for address in launch.words() {
+            let Some((first, known)) = self.memory.find(address) else { continue };
+            if known.life == Life::Live && self.handed.insert(first) {
+                self.note_whole(step, What::Write, first);
             }
-            found
-        }
-        Err(why) => {
-            let who = running.map_or("the test".to_owned(), |id| format!("the kernel of operation {id}"));
-            sim.error(format!("{who} touched memory that it may not: {why}"));
-            ptr::null_mut()
         }
     }
+}
+
+/// The usable address of memory that a running kernel touches, or that the test looks at without being part of the
+/// program; null, and a report, if it may not be touched.
+pub(crate) fn translate(address: u64, bytes: u64, write: bool) -> *mut u8 {
+    let mut sim = lock();
+    let running = sim.queue.running.filter(|_| in_callback());
+    let step = running.and_then(|id| sim.queue.get(id)).map(|operation| operation.step.clone());
+    let found = if let Some(step) = step {
+        let first = sim.memory.find(address).map(|(first, _)| first);
+        sim.handed.extend(first);
+        sim.touch(&step, address, bytes, if write { What::Write } else { What::Read })
+    } else {
+        let answer = sim.memory.translate(address, bytes);
+        if let Err(why) = &answer {
+            sim.report(why.kind, format!("the test looks at memory that it may not: {}", why.text));
+        }
+        answer.ok()
+    };
+    found.unwrap_or(ptr::null_mut())
+}
+
+/// The program on the host reads or writes memory that it shares with devices: this thread, or the host function or
+/// kernel that runs on it.
+pub(crate) fn host_access(address: u64, bytes: u64, write: bool) {
+    let mut sim = lock();
+    let running = sim.queue.running.filter(|_| in_callback());
+    let step = match running.and_then(|id| sim.queue.get(id)) {
+        Some(operation) => operation.step.clone(),
+        None => Step { name: "the program", ..sim.host_step() },
+    };
+    if sim.memory.find(address).is_some_and(|(_, known)| !known.on_host()) {
+        sim.report(Kind::OutOfBounds, format!("the host uses {address:#x}, which only devices reach"));
+    }
+    sim.touch(&step, address, bytes, if write { What::Write } else { What::Read });
 }

@@ -15,8 +15,10 @@
 #[cfg(not(all(target_os = "linux", target_pointer_width = "64")))]
 compile_error!("the simulated driver is for 64-bit Linux");
 
+mod access;
 mod api;
 mod capture;
+mod clock;
 mod context;
 mod entry;
 mod exec;
@@ -25,6 +27,7 @@ mod hooks;
 mod kernels;
 mod memory;
 mod queue;
+mod report;
 mod state;
 mod status;
 mod stream;

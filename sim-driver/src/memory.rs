@@ -5,7 +5,9 @@
 use std::collections::BTreeMap;
 use std::ptr;
 
+use crate::access::History;
 use crate::queue::OpId;
+use crate::report::{Kind as Mistake, Report};
 use crate::state::Handle;
 use crate::status::{Answer, Status};
 
@@ -55,6 +57,7 @@ pub(crate) struct Allocation {
     pub(crate) flags: u32,
     /// The operation that will free it.
     pub(crate) free_queued: Option<OpId>,
+    pub(crate) history: History,
     /// The bytes of memory that the host cannot reach by its address.
     hidden: Option<Box<[u8]>>,
 }
@@ -108,8 +111,12 @@ fn map(address: u64, bytes: u64, protection: i32, flags: i32) -> Answer<u64> {
 pub(crate) struct Memory {
     device: Reserve,
     host: Reserve,
-    /// By first address.
+    /// Those that were not freed, by first address.
     allocations: BTreeMap<u64, Allocation>,
+    /// Those that were, apart, because there are soon many of them.
+    freed: BTreeMap<u64, Allocation>,
+    /// The freed ones whose history is of interest.
+    freed_lately: Vec<u64>,
     /// Freed bytes that a running kernel may still have a pointer to.
     graveyard: Vec<Box<[u8]>>,
     next_id: u64,
@@ -159,9 +166,8 @@ impl Memory {
         if address == 0 || bytes == 0 || address.checked_add(bytes).is_none() {
             return Err(Status::INVALID_VALUE);
         }
-        let overlaps = |(first, known): (&u64, &Allocation)| {
-            known.life != Life::Freed && *first < address + bytes && address < first + known.bytes
-        };
+        let overlaps =
+            |(first, known): (&u64, &Allocation)| *first < address + bytes && address < first + known.bytes;
         if self.allocations.iter().any(overlaps) {
             return Err(Status::HOST_MEMORY_ALREADY_REGISTERED);
         }
@@ -181,50 +187,75 @@ impl Memory {
         hidden: Option<Box<[u8]>>,
     ) {
         self.next_id += 1;
-        let (id, free_queued) = (self.next_id, None);
-        let allocation = Allocation { kind, life, bytes, context, device, id, flags, free_queued, hidden };
+        let (id, free_queued, history) = (self.next_id, None, History::default());
+        let allocation =
+            Allocation { kind, life, bytes, context, device, id, flags, free_queued, history, hidden };
         self.allocations.insert(address, allocation);
     }
 
     /// The allocation that an address lies in, freed or not, with its first address.
     pub(crate) fn find(&self, address: u64) -> Option<(u64, &Allocation)> {
-        let (first, allocation) = self.allocations.range(..=address).next_back()?;
-        (address - first < allocation.bytes).then_some((*first, allocation))
+        let before = |all| BTreeMap::range(all, ..=address).next_back();
+        let mut near = before(&self.allocations).into_iter().chain(before(&self.freed));
+        let (first, allocation) = near.find(|(first, known)| address - **first < known.bytes)?;
+        Some((*first, allocation))
+    }
+
+    /// The same, to be changed.
+    pub(crate) fn find_mut(&mut self, address: u64) -> Option<(u64, &mut Allocation)> {
+        let before = |all| BTreeMap::range_mut(all, ..=address).next_back();
+        let mut near = before(&mut self.allocations).into_iter().chain(before(&mut self.freed));
+        let (first, allocation) = near.find(|(first, known)| address - **first < known.bytes)?;
+        Some((*first, allocation))
+    }
+
+    /// Everything so far comes before everything from now on.
+    pub(crate) fn forget_the_past(&mut self) {
+        self.allocations.values_mut().for_each(|allocation| allocation.history.forget());
+        for first in self.freed_lately.drain(..) {
+            if let Some(allocation) = self.freed.get_mut(&first) {
+                allocation.history.forget();
+            }
+        }
     }
 
     /// The allocation that an address lies in, unless it was freed.
     pub(crate) fn find_live(&self, address: u64) -> Option<(u64, &Allocation)> {
-        self.find(address).filter(|(_, allocation)| allocation.life != Life::Freed)
+        let (first, allocation) = self.allocations.range(..=address).next_back()?;
+        (address - first < allocation.bytes).then_some((*first, allocation))
     }
 
     /// The allocation that starts at an address and was not freed.
     pub(crate) fn at(&mut self, address: u64) -> Option<&mut Allocation> {
-        self.allocations.get_mut(&address).filter(|allocation| allocation.life != Life::Freed)
+        self.allocations.get_mut(&address)
     }
 
     /// Whether memory that was freed starts at an address.
     pub(crate) fn was_freed(&self, address: u64) -> bool {
-        self.allocations.get(&address).is_some_and(|allocation| allocation.life == Life::Freed)
+        self.freed.contains_key(&address)
     }
 
     /// The usable address of `bytes` at an address, or why there is none.
-    pub(crate) fn translate(&mut self, address: u64, bytes: u64) -> Result<*mut u8, String> {
+    pub(crate) fn translate(&mut self, address: u64, bytes: u64) -> Result<*mut u8, Report> {
+        let refused = |kind, text| Err(Report { kind, text });
         let Some((first, allocation)) = self.find(address) else {
-            return Err(format!("{address:#x} is in no allocation"));
+            return refused(Mistake::OutOfBounds, format!("{address:#x} is in no allocation"));
         };
         let offset = address - first;
         match allocation.life {
-            Life::Freed => return Err(format!("{address:#x} was freed")),
+            Life::Freed => return refused(Mistake::UseAfterFree, format!("{address:#x} was freed")),
             Life::Promised => {
-                return Err(format!("{address:#x} is used before its stream-ordered allocation has run"));
+                let text = format!("{address:#x} is used before its stream-ordered allocation has run");
+                return refused(Mistake::UseBeforeAllocation, text);
             }
             Life::Live => {}
         }
         if bytes > allocation.bytes - offset {
             let size = allocation.bytes;
-            return Err(format!(
+            let text = format!(
                 "{bytes} bytes at {address:#x} end beyond the allocation of {size} bytes at {first:#x}"
-            ));
+            );
+            return refused(Mistake::OutOfBounds, text);
         }
         let Some(hidden) = self.allocations.get_mut(&first).and_then(|allocation| allocation.hidden.as_mut())
         else {
@@ -237,10 +268,9 @@ impl Memory {
 
     /// Frees the allocation that starts at an address. The address stays reserved, and faults.
     pub(crate) fn free(&mut self, first: u64) {
-        let Some(allocation) = self.allocations.get_mut(&first) else { return };
+        let Some(mut allocation) = self.allocations.remove(&first) else { return };
         if allocation.kind == Kind::Registered {
             // The program may use these addresses again, so nothing is to be remembered of them.
-            self.allocations.remove(&first);
             return;
         }
         allocation.life = Life::Freed;
@@ -250,6 +280,8 @@ impl Memory {
             // If it fails, the pages stay readable, and only the fault of a later use is lost.
             let _ = map(first, size, libc::PROT_NONE, libc::MAP_FIXED);
         }
+        self.freed.insert(first, allocation);
+        self.freed_lately.push(first);
     }
 
     /// No operation runs: nothing points to freed bytes any more.
@@ -259,8 +291,7 @@ impl Memory {
 
     /// The allocations that were not freed, by first address.
     pub(crate) fn live(&self) -> impl Iterator<Item = (u64, &Allocation)> {
-        let live = self.allocations.iter().filter(|(_, allocation)| allocation.life != Life::Freed);
-        live.map(|(first, allocation)| (*first, allocation))
+        self.allocations.iter().map(|(first, allocation)| (*first, allocation))
     }
 
     /// The bytes of a device that are in use.

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use crate::clock::Step;
 use crate::kernels::Launch;
 use crate::state::Handle;
 
@@ -58,25 +59,15 @@ pub(crate) enum Work {
     Spin,
 }
 
-/// Bytes that an operation has touched.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Access {
-    pub(crate) address: u64,
-    pub(crate) bytes: u64,
-    pub(crate) write: bool,
-}
-
 /// A queued operation.
 #[derive(Debug)]
 pub(crate) struct Operation {
     pub(crate) work: Work,
-    /// The stream, or zero for a record on a whole context.
-    pub(crate) stream: Handle,
     pub(crate) context: Handle,
     /// The operations it must come after; those that have ended do not matter.
     pub(crate) after: Vec<OpId>,
-    /// What it has read and written, filled in while it runs: what a check for races needs.
-    pub(crate) accesses: Vec<Access>,
+    /// What it is to others: who does it, and what is known to come before.
+    pub(crate) step: Step,
 }
 
 /// The operations that have not ended.
@@ -101,10 +92,17 @@ impl Queue {
         self.random = seed;
     }
 
-    pub(crate) fn push(&mut self, operation: Operation) -> OpId {
+    /// A number for something that is done, which comes after all numbers before it.
+    pub(crate) fn number(&mut self) -> OpId {
         self.next += 1;
-        self.pending.insert(self.next, operation);
         self.next
+    }
+
+    /// Adds an operation under the number of its step.
+    pub(crate) fn push(&mut self, operation: Operation) -> OpId {
+        let number = operation.step.moment.number;
+        self.pending.insert(number, operation);
+        number
     }
 
     pub(crate) fn is_pending(&self, id: OpId) -> bool {
@@ -113,10 +111,6 @@ impl Queue {
 
     pub(crate) fn get(&self, id: OpId) -> Option<&Operation> {
         self.pending.get(&id)
-    }
-
-    pub(crate) fn get_mut(&mut self, id: OpId) -> Option<&mut Operation> {
-        self.pending.get_mut(&id)
     }
 
     pub(crate) fn len(&self) -> usize {

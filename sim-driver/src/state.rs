@@ -6,11 +6,13 @@ use std::sync::{Condvar, LazyLock, Mutex, MutexGuard, PoisonError};
 use std::thread::ThreadId;
 
 use crate::capture::Capture;
+use crate::clock::Agents;
 use crate::context::{Context, Device};
 use crate::graph::Graph;
 use crate::kernels::{Function, Kernel, Module};
 use crate::memory::Memory;
-use crate::queue::Queue;
+use crate::queue::{OpId, Queue};
+use crate::report::Report;
 use crate::status::Status;
 use crate::stream::{Event, Stream};
 
@@ -52,7 +54,14 @@ pub(crate) struct State {
     /// Answers that were ordered for the next calls of a function.
     pub(crate) faults: HashMap<String, VecDeque<Status>>,
     /// What the program did wrong.
-    pub(crate) errors: Vec<String>,
+    pub(crate) reports: Vec<Report>,
+    /// The pairs of steps that were reported already.
+    pub(crate) told: HashSet<(OpId, OpId)>,
+    pub(crate) agents: Agents,
+    /// The memory of which the kernel that runs has said what it does with it, by first address.
+    pub(crate) handed: HashSet<u64>,
+    /// The calls that do nothing: how many of a function come before each of them.
+    pub(crate) losses: HashMap<String, u64>,
     /// Spins that the test has ended.
     pub(crate) released: HashSet<u64>,
     /// How often somebody asked in vain whether work is done.
@@ -89,7 +98,11 @@ impl State {
             queue: Queue::new(number("INTEROP_SIM_SEED", 1)),
             calls: HashMap::new(),
             faults: HashMap::new(),
-            errors: Vec::new(),
+            reports: Vec::new(),
+            told: HashSet::new(),
+            agents: Agents::default(),
+            handed: HashSet::new(),
+            losses: HashMap::new(),
             released: HashSet::new(),
             polls: 0,
             // Far from small numbers, from ordinals and from user addresses.
@@ -103,9 +116,20 @@ impl State {
         self.next_handle
     }
 
-    /// Notes something that the program did wrong.
-    pub(crate) fn error(&mut self, text: String) {
-        self.errors.push(text);
+    /// The handle that was given out last: those that follow are greater.
+    pub(crate) fn last_handle(&self) -> Handle {
+        self.next_handle
+    }
+
+    /// Whether this call of a function is the one that was ordered to be lost.
+    pub(crate) fn is_lost(&mut self, name: &str) -> bool {
+        let Some(left) = self.losses.get_mut(name) else { return false };
+        if *left > 0 {
+            *left -= 1;
+            return false;
+        }
+        self.losses.remove(name);
+        true
     }
 
     /// The answer that was ordered for this call of a function: by its exported name, or by that without the version.

@@ -2,8 +2,12 @@
 
 use std::thread;
 
+use crate::access::What;
 use crate::capture::Frontier;
+use crate::clock::{Agent, Before, Clock, Who};
+use crate::entry::calling;
 use crate::queue::{OpId, Operation, Work};
+use crate::report::Kind;
 use crate::state::{Handle, State};
 use crate::status::{Answer, Status};
 
@@ -29,8 +33,11 @@ pub(crate) struct Stream {
     pub(crate) implicit: bool,
     pub(crate) priority: i32,
     pub(crate) dead: bool,
+    pub(crate) agent: Agent,
     /// The operation queued last.
     pub(crate) tail: Option<OpId>,
+    /// What comes before its next operation.
+    pub(crate) clock: Clock,
     /// The capture that it takes part in.
     pub(crate) capture: Option<u64>,
 }
@@ -39,7 +46,18 @@ impl Stream {
     /// A stream that the program creates.
     pub(crate) fn new(context: Handle, flags: u32, priority: i32) -> Self {
         let sort = if flags & NON_BLOCKING == 0 { Sort::Blocking } else { Sort::NonBlocking };
-        Self { context, sort, implicit: false, priority, dead: false, tail: None, capture: None }
+        let (agent, clock) = (0, Clock::default());
+        Self {
+            context,
+            sort,
+            implicit: false,
+            priority,
+            dead: false,
+            agent,
+            tail: None,
+            clock,
+            capture: None,
+        }
     }
 
     /// The legacy default stream of a context.
@@ -55,10 +73,31 @@ pub(crate) struct Event {
     pub(crate) flags: u32,
     /// The latest record.
     pub(crate) last: Option<OpId>,
+    /// What comes before it.
+    pub(crate) clock: Clock,
     /// When the latest record was reached.
     pub(crate) reached: Option<u64>,
     /// The capture that the latest record is part of, with the nodes before it.
     pub(crate) captured: Option<(u64, Frontier)>,
+}
+
+impl Event {
+    /// An event that was never recorded.
+    pub(crate) fn new(context: Handle, flags: u32) -> Self {
+        Self { context, flags, last: None, clock: Clock::default(), reached: None, captured: None }
+    }
+
+    /// What a wait for the latest record waits for.
+    pub(crate) fn before(&self) -> Before {
+        Before { operations: self.last.into_iter().collect(), clock: self.clock.clone() }
+    }
+
+    /// The event is recorded anew: by an operation with what it knows, or not at all.
+    pub(crate) fn renew(&mut self, record: Option<(OpId, Clock)>) {
+        let (last, clock) = record.unzip();
+        (self.last, self.clock) = (last, clock.unwrap_or_default());
+        (self.reached, self.captured) = (None, None);
+    }
 }
 
 /// Ends the process as the real driver does when it follows a handle that leads nowhere.
@@ -71,20 +110,15 @@ impl State {
     /// Adds a stream.
     pub(crate) fn add_stream(&mut self, stream: Stream) -> Handle {
         let handle = self.fresh_handle();
-        self.streams.insert(handle, stream);
+        let who = if stream.sort == Sort::Legacy { Who::Legacy(stream.context) } else { Who::Stream(handle) };
+        let agent = self.agents.add(who);
+        self.streams.insert(handle, Stream { agent, ..stream });
         handle
     }
 
-    /// The stream of a handle or of one of the numbers 0, 1 and 2. One that was destroyed ends the process.
+    /// The stream of a handle or of one of the numbers 0, 1 and 2. One that was destroyed is reported: the real driver
+    /// crashes, answers an error, or takes it for a new stream that has the handle now.
     pub(crate) fn stream(&mut self, raw: Handle, function: &str) -> Answer<Handle> {
-        match self.stream_or_destroyed(raw, function) {
-            Err(Status::CONTEXT_IS_DESTROYED) if raw > 2 => die(function, raw, "the stream was destroyed"),
-            answer => answer,
-        }
-    }
-
-    /// The same for the functions that notice a destroyed stream.
-    pub(crate) fn stream_or_destroyed(&mut self, raw: Handle, function: &str) -> Answer<Handle> {
         match raw {
             0 | 1 => {
                 let current = self.current()?;
@@ -101,7 +135,13 @@ impl State {
             }
             _ => match self.streams.get(&raw) {
                 None => die(function, raw, "this is no stream"),
-                Some(stream) if stream.dead => Err(Status::CONTEXT_IS_DESTROYED),
+                Some(stream) if stream.dead => {
+                    self.report(
+                        Kind::DestroyedStream,
+                        format!("{function}({raw:#x}): use of a destroyed stream"),
+                    );
+                    Err(Status::CONTEXT_IS_DESTROYED)
+                }
                 Some(_) => Ok(raw),
             },
         }
@@ -114,35 +154,50 @@ impl State {
             return Err(Status::CONTEXT_IS_DESTROYED);
         }
         if !self.events.contains_key(&handle) {
-            self.error(format!("{function}: {handle:#x} is no event, or one that was destroyed"));
+            let text = format!("{function}: {handle:#x} is no event, or one that was destroyed");
+            self.report(Kind::DestroyedEvent, text);
         }
         self.events.get_mut(&handle).ok_or(Status::INVALID_HANDLE)
     }
 
     /// What work that is queued on a stream now must come after.
-    pub(crate) fn before_next(&self, handle: Handle) -> Vec<OpId> {
+    pub(crate) fn before_next(&self, handle: Handle) -> Before {
         let stream = &self.streams[&handle];
         let same = self.streams.values().filter(|other| other.context == stream.context);
-        let tails: Vec<_> = match stream.sort {
-            Sort::Legacy => same.filter(|other| other.sort != Sort::NonBlocking).map(|s| s.tail).collect(),
+        match stream.sort {
+            Sort::Legacy => self.after_all_of(same.filter(|other| other.sort != Sort::NonBlocking)),
             Sort::Blocking => {
-                same.filter(|other| other.sort == Sort::Legacy).map(|s| s.tail).chain([stream.tail]).collect()
+                self.after_all_of(same.filter(|other| other.sort == Sort::Legacy).chain([stream]))
             }
-            Sort::NonBlocking => vec![stream.tail],
-        };
-        tails.into_iter().flatten().filter(|id| self.queue.is_pending(*id)).collect()
+            Sort::NonBlocking => self.after_all_of([stream]),
+        }
+    }
+
+    /// What comes after all that is queued on these streams has to come after.
+    pub(crate) fn after_all_of<'s>(&self, streams: impl IntoIterator<Item = &'s Stream>) -> Before {
+        let mut before = Before::default();
+        for stream in streams {
+            before.operations.extend(stream.tail.filter(|tail| self.queue.is_pending(*tail)));
+            before.clock.join(&stream.clock);
+        }
+        before
     }
 
     /// Queues work on a stream that does not capture, after what the stream demands and after `extra`.
-    pub(crate) fn enqueue(&mut self, handle: Handle, work: Work, extra: &[OpId]) -> OpId {
-        let mut after = self.before_next(handle);
-        after.extend(extra);
-        let context = self.streams[&handle].context;
-        let id = self.queue.push(Operation { work, stream: handle, context, after, accesses: Vec::new() });
-        if let Some(stream) = self.streams.get_mut(&handle) {
-            stream.tail = Some(id);
+    pub(crate) fn enqueue(&mut self, handle: Handle, work: Work, extra: &Before) -> OpId {
+        let Before { operations: mut after, mut clock } = self.before_next(handle);
+        after.extend(&extra.operations);
+        clock.join(&extra.clock);
+        let Stream { context, agent, .. } = self.streams[&handle];
+        let step = self.step_after(agent, calling(), clock);
+        if let Work::Alloc(first) = work {
+            // Nothing can come before it, and all that comes must come after.
+            self.note_whole(&step, What::Allocate, first);
         }
-        id
+        if let Some(stream) = self.streams.get_mut(&handle) {
+            (stream.tail, stream.clock) = (Some(step.moment.number), (*step.clock).clone());
+        }
+        self.queue.push(Operation { work, context, after, step })
     }
 
     /// Queues work on a stream, or adds it to the graph that the stream captures, which is answered with `None`.
@@ -150,7 +205,7 @@ impl State {
         self.check_legacy(handle)?;
         match self.streams[&handle].capture {
             Some(capture) => self.capture_work(capture, handle, work).map(|()| None),
-            None => Ok(Some(self.enqueue(handle, work, &[]))),
+            None => Ok(Some(self.enqueue(handle, work, &Before::default()))),
         }
     }
 
@@ -165,26 +220,31 @@ impl State {
             Some(capture) => Some((capture, self.active_capture(capture)?.frontier(stream))),
             None => None,
         };
-        let last = match captured {
-            Some(_) => None,
-            None => Some(self.enqueue(stream, Work::Record(event), &[])),
+        let record = if captured.is_some() {
+            None
+        } else {
+            let last = self.enqueue(stream, Work::Record(event), &Before::default());
+            Some((last, self.streams[&stream].clock.clone()))
         };
         let event = self.event(event, "cuEventRecord")?;
-        (event.captured, event.last, event.reached) = (captured, last, None);
+        event.renew(record);
+        event.captured = captured;
         Ok(())
     }
 
     /// `cuStreamWaitEvent`.
     pub(crate) fn wait_event(&mut self, stream: Handle, event: Handle) -> Answer {
         let event = self.event(event, "cuStreamWaitEvent")?;
-        let (captured, last) = (event.captured.clone(), event.last);
+        let (captured, before) = (event.captured.clone(), event.before());
         self.check_legacy(stream)?;
         let own = self.streams[&stream].capture;
         match (own, captured) {
             (None, None) => {
                 // An event that was never recorded holds nobody back.
-                if last.is_some_and(|last| self.queue.is_pending(last)) {
-                    self.enqueue(stream, Work::Nothing, last.as_slice());
+                if before.operations.iter().any(|last| self.queue.is_pending(*last)) {
+                    self.enqueue(stream, Work::Nothing, &before);
+                } else if let Some(stream) = self.streams.get_mut(&stream) {
+                    stream.clock.join(&before.clock);
                 }
                 Ok(())
             }

@@ -9,7 +9,7 @@
 //!
 //! let sim = sim();
 //! // … what is to be tested …
-//! assert_eq!(sim.take_errors(), [""; 0]);
+//! sim.assert_no_reports();
 //! assert_eq!(sim.live(Live::Allocations), 0);
 //! ```
 
@@ -17,8 +17,10 @@
 #![expect(clippy::must_use_candidate, reason = "a test that asks and ignores the answer fails in review")]
 
 mod kernel;
+mod report;
 
 pub use kernel::{Arguments, KernelFunction};
+pub use report::{Mark, Mistake, NoWaits, Report};
 
 use std::ffi::{CString, c_char};
 use std::path::{Path, PathBuf};
@@ -88,9 +90,17 @@ macro_rules! hooks {
 hooks! {
     calls = b"interop_sim_calls\0" (*const c_char) -> u64;
     reset_calls = b"interop_sim_reset_calls\0" ();
-    error_count = b"interop_sim_error_count\0" () -> u64;
-    error_text = b"interop_sim_error_text\0" (u64, *mut u8, u64) -> u64;
-    clear_errors = b"interop_sim_clear_errors\0" ();
+    report_count = b"interop_sim_report_count\0" () -> u64;
+    report = b"interop_sim_report\0" (u64, *mut u32, *mut u8, u64) -> u64;
+    clear_reports = b"interop_sim_clear_reports\0" ();
+    mark = b"interop_sim_mark\0" () -> u64;
+    report_leaked_events = b"interop_sim_report_leaked_events\0" (u64, *const u64, u64);
+    forbid_waits = b"interop_sim_forbid_waits\0" (u32);
+    host_access = b"interop_sim_host_access\0" (u64, u64, u32);
+    set_threads_apart = b"interop_sim_set_threads_apart\0" (u32);
+    hand_over = b"interop_sim_hand_over\0" () -> u64;
+    take_over = b"interop_sim_take_over\0" (u64);
+    lose = b"interop_sim_lose\0" (*const c_char, u64);
     live = b"interop_sim_live\0" (u32) -> u64;
     set_policy = b"interop_sim_set_policy\0" (u32);
     set_seed = b"interop_sim_set_seed\0" (u64);
@@ -112,6 +122,10 @@ pub struct Sim {
     /// Never closed: whoever loads `libcuda.so.1` after us gets the same library.
     library: Library,
 }
+
+/// What a host thread knows to be done, on its way to others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HandedOver(u64);
 
 /// An operation that ends when the test says so, or when something must wait for it unless the policy is
 /// [`Policy::Eager`].
@@ -195,22 +209,37 @@ impl Sim {
         (self.hooks.reset_calls)();
     }
 
-    /// What the program did wrong so far, in words.
-    pub fn errors(&self) -> Vec<String> {
-        let read = |index| {
-            let mut bytes = vec![0; 4096];
-            let length = (self.hooks.error_text)(index, bytes.as_mut_ptr(), bytes.len() as u64);
-            bytes.truncate(usize::try_from(length).unwrap_or(0));
-            String::from_utf8_lossy(&bytes).into_owned()
-        };
-        (0..(self.hooks.error_count)()).map(read).collect()
+    /// The program on the host reads `bytes` at an address that devices reach too, now: the driver cannot see it.
+    pub fn host_reads(&self, address: u64, bytes: usize) {
+        (self.hooks.host_access)(address, bytes as u64, 0);
     }
 
-    /// The errors, which are forgotten.
-    pub fn take_errors(&self) -> Vec<String> {
-        let errors = self.errors();
-        (self.hooks.clear_errors)();
-        errors
+    /// The same for bytes that are written.
+    pub fn host_writes(&self, address: u64, bytes: usize) {
+        (self.hooks.host_access)(address, bytes as u64, 1);
+    }
+
+    /// Whether each host thread knows only what it waited for itself, what was known when it began, what threads knew
+    /// that have ended, and what is declared by [`hand_over`](Self::hand_over). Otherwise the host is one, because
+    /// threads hand things over in ways that no driver sees.
+    pub fn set_threads_apart(&self, apart: bool) {
+        (self.hooks.set_threads_apart)(apart.into());
+    }
+
+    /// What this thread knows to be done, for another to take over.
+    pub fn hand_over(&self) -> HandedOver {
+        HandedOver((self.hooks.hand_over)())
+    }
+
+    /// From now on this thread knows what another has handed over.
+    pub fn take_over(&self, handed: HandedOver) {
+        (self.hooks.take_over)(handed.0);
+    }
+
+    /// Has one call of `cuStreamWaitEvent` or `cuCtxRecordEvent` do nothing but answer success: the one after `before`
+    /// more. The event of a record that is lost counts as never recorded. What it takes to see that the call matters.
+    pub fn lose(&self, name: &str, before: u64) {
+        (self.hooks.lose)(text(name).as_ptr(), before);
     }
 
     /// How many there are of something.
@@ -228,7 +257,8 @@ impl Sim {
         (self.hooks.set_seed)(seed);
     }
 
-    /// Runs everything to the end, spins included.
+    /// Runs everything to the end, spins included, as a wait for all that there is: what was before and what comes after
+    /// is ordered by it.
     pub fn run_all(&self) {
         (self.hooks.run_all)();
     }
@@ -244,7 +274,7 @@ impl Sim {
         (self.hooks.fail_next)(text(name).as_ptr(), code);
     }
 
-    /// Forgets the answers that were ordered.
+    /// Forgets the answers that were ordered, and the calls that were to be lost.
     pub fn clear_faults(&self) {
         (self.hooks.clear_faults)();
     }
@@ -276,8 +306,9 @@ impl Sim {
         (self.hooks.register_kernel)(text(name).as_ptr(), run, sizes.as_ptr(), sizes.len() as u64);
     }
 
-    /// The usable address of `count` elements that a kernel, or the test, reads at a device address; `None`, and a
-    /// recorded error, if they may not be touched.
+    /// The usable address of `count` elements that a kernel reads at a device address, which is how it says that it does;
+    /// outside a kernel or host function the test looks at them, and that is no access of the program. `None`, and a
+    /// report, if they may not be touched.
     pub fn read<T>(&self, address: u64, count: usize) -> Option<*const T> {
         self.place::<T>(address, count, false).map(<*mut T>::cast_const)
     }

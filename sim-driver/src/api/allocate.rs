@@ -2,9 +2,11 @@
 
 #![allow(unsafe_code, reason = "the names are exported")]
 
-use crate::entry::{Code, Out, call};
+use crate::access::What;
+use crate::entry::{Code, Out, call, calling};
 use crate::memory::{Kind, Life, Memory};
 use crate::queue::Work;
+use crate::report::Kind as Mistake;
 use crate::state::{Handle, Sim};
 use crate::status::{Answer, Status};
 
@@ -18,19 +20,44 @@ fn allocate(sim: &mut Sim, kind: Kind, bytes: usize, flags: u32) -> Answer<u64> 
     sim.memory.allocate(kind, bytes as u64, owner, flags)
 }
 
+/// Frees an allocation now.
+fn free_now(sim: &mut Sim, first: u64) {
+    let step = sim.host_step();
+    sim.note_whole(&step, What::Free, first);
+    sim.memory.free(first);
+}
+
 /// Waits for all work of the device that an allocation belongs to, and frees it.
 fn free_after_work(sim: &mut Sim, first: u64, device: usize) {
     let work = sim.work_of_device(device);
     sim.wait(&work);
-    sim.memory.free(first);
+    free_now(sim, first);
+}
+
+/// Reports that memory is freed in `context`, unless that is its own. Memory of a pool belongs to the device.
+fn check_owner(sim: &mut Sim, address: u64, context: Handle) -> Answer {
+    let device = sim.context(context)?.device;
+    let Some(known) = sim.memory.at(address) else { return Ok(()) };
+    let own = if known.kind == Kind::Pool { known.device == device } else { known.context == context };
+    if !own {
+        let text = format!(
+            "{}: {address:#x} belongs to context {:#x} of device {}, and is freed in context {context:#x} of device \
+             {device}",
+            calling(),
+            known.context,
+            known.device
+        );
+        sim.report(Mistake::WrongContext, text);
+    }
+    Ok(())
 }
 
 /// Why memory cannot be freed by this address: a second free is an error of the program.
 fn unknown(sim: &mut Sim, function: &str, address: u64) -> Status {
     if sim.memory.at(address).is_some_and(|known| known.free_queued.is_some()) {
-        sim.error(format!("{function}: {address:#x} is being freed already"));
+        sim.report(Mistake::DoubleFree, format!("{function}: {address:#x} is being freed already"));
     } else if sim.memory.was_freed(address) {
-        sim.error(format!("{function}: {address:#x} was freed before"));
+        sim.report(Mistake::DoubleFree, format!("{function}: {address:#x} was freed before"));
     }
     Status::INVALID_VALUE
 }
@@ -59,12 +86,13 @@ extern "C" fn cuMemAllocPitch_v2(
 #[unsafe(no_mangle)]
 extern "C" fn cuMemFree_v2(address: u64) -> Code {
     call("cuMemFree_v2", |sim| {
-        sim.current()?;
+        let context = sim.current()?;
         sim.check_capture_mode()?;
+        check_owner(sim, address, context)?;
         let found = sim.memory.at(address).filter(|known| known.free_queued.is_none());
         match found.map(|known| (known.kind, known.device)) {
             // Memory of the pool goes back at once, whoever still uses it.
-            Some((Kind::Pool, _)) => sim.memory.free(address),
+            Some((Kind::Pool, _)) => free_now(sim, address),
             Some((Kind::Device | Kind::Managed, device)) => free_after_work(sim, address, device),
             _ => return Err(unknown(sim, "cuMemFree_v2", address)),
         }
@@ -96,8 +124,9 @@ extern "C" fn cuMemHostAlloc(out: Out<u64>, bytes: usize, flags: u32) -> Code {
 #[unsafe(no_mangle)]
 extern "C" fn cuMemFreeHost(address: u64) -> Code {
     call("cuMemFreeHost", |sim| {
-        sim.current()?;
+        let context = sim.current()?;
         sim.check_capture_mode()?;
+        check_owner(sim, address, context)?;
         match sim.memory.at(address).map(|known| (known.kind, known.device)) {
             Some((Kind::Pinned, device)) => free_after_work(sim, address, device),
             _ => return Err(unknown(sim, "cuMemFreeHost", address)),
@@ -120,7 +149,7 @@ extern "C" fn cuMemHostUnregister(address: u64) -> Code {
     call("cuMemHostUnregister", |sim| {
         sim.current()?;
         match sim.memory.at(address) {
-            Some(known) if known.kind == Kind::Registered => sim.memory.free(address),
+            Some(known) if known.kind == Kind::Registered => free_now(sim, address),
             _ => return Err(Status::HOST_MEMORY_NOT_REGISTERED),
         }
         Ok(())
@@ -203,6 +232,7 @@ extern "C" fn cuMemFreeAsync(address: u64, raw: Handle) -> Code {
             Some((Kind::Pool | Kind::Device, false)) => {}
             _ => return Err(unknown(sim, "cuMemFreeAsync", address)),
         }
+        check_owner(sim, address, sim.streams[&stream].context)?;
         let queued = sim.submit(stream, Work::Free(address))?;
         if let Some(known) = sim.memory.at(address) {
             known.free_queued = queued;

@@ -149,7 +149,7 @@ extern "C" fn cuCtxSynchronize() -> Code {
     call("cuCtxSynchronize", |sim| {
         let context = sim.current()?;
         sim.check_context_capture(context)?;
-        let work = sim.queue.select(|operation| operation.context == context);
+        let work = sim.work_of(|other| other == context);
         sim.wait(&work);
         Ok(())
     })

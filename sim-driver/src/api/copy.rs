@@ -58,8 +58,9 @@ impl Copy {
         let waits = matches!(self.to, Place::Host(_));
         let Self { to, from, bytes } = self;
         let queued = sim.submit(stream, Work::Copy { to, from, bytes })?;
-        if let (Some(id), true) = (queued, waits) {
-            sim.wait(&[id]);
+        if queued.is_some() && waits {
+            let work = sim.after_all_of([&sim.streams[&stream]]);
+            sim.wait(&work);
         }
         Ok(())
     }
@@ -168,8 +169,9 @@ fn set(
         }
         let queued = sim.submit(handle, Work::Set { to, pattern: pattern.to_le_bytes(), width, bytes })?;
         let on_host = sim.memory.find_live(to).is_some_and(|(_, known)| known.on_host());
-        if let (Some(id), None, true) = (queued, stream, on_host) {
-            sim.wait(&[id]);
+        if queued.is_some() && stream.is_none() && on_host {
+            let work = sim.work_of_stream(handle);
+            sim.wait(&work);
         }
         Ok(())
     })

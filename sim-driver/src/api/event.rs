@@ -2,8 +2,9 @@
 
 #![allow(unsafe_code, reason = "the names are exported")]
 
+use crate::clock::Before;
 use crate::entry::{Code, Out, call};
-use crate::queue::{OpId, Operation, Work};
+use crate::queue::{Operation, Work};
 use crate::state::{Handle, Sim};
 use crate::status::{Answer, Status};
 use crate::stream::{DISABLE_TIMING, Event};
@@ -20,7 +21,7 @@ extern "C" fn cuEventCreate(out: Out<Handle>, flags: u32) -> Code {
             return Err(Status::INVALID_VALUE);
         }
         let event = sim.fresh_handle();
-        sim.events.insert(event, Event { context, flags, last: None, reached: None, captured: None });
+        sim.events.insert(event, Event::new(context, flags));
         out.set(event)
     })
 }
@@ -38,7 +39,7 @@ extern "C" fn cuEventDestroy_v2(event: Handle) -> Code {
 /// Records an event on a stream.
 fn record(name: &'static str, event: Handle, stream: Handle, flags: u32) -> Code {
     call(name, |sim| {
-        let handle = sim.stream_or_destroyed(stream, name)?;
+        let handle = sim.stream(stream, name)?;
         // CU_EVENT_RECORD_EXTERNAL adds a node to a graph, which is not simulated.
         match flags {
             0 => sim.record(event, handle),
@@ -67,11 +68,17 @@ extern "C" fn cuCtxRecordEvent(context: Handle, event: Handle) -> Code {
             return Err(Status::INVALID_HANDLE);
         }
         sim.check_context_capture(context)?;
-        let after = sim.queue.select(|operation| operation.context == context);
-        let work = Work::Record(event);
-        let last = sim.queue.push(Operation { work, stream: 0, context, after, accesses: Vec::new() });
-        let event = sim.event(event, "cuCtxRecordEvent")?;
-        (event.captured, event.last, event.reached) = (None, Some(last), None);
+        if sim.is_lost("cuCtxRecordEvent") {
+            sim.event(event, "cuCtxRecordEvent")?.renew(None);
+            return Ok(());
+        }
+        let Before { operations: after, clock } = sim.work_of(|other| other == context);
+        // The legacy default stream is among the streams that the record comes after, and stands for all.
+        let agent = sim.streams[&sim.context(context)?.legacy].agent;
+        let step = sim.step_after(agent, "cuCtxRecordEvent", clock);
+        let record = (step.moment.number, (*step.clock).clone());
+        sim.queue.push(Operation { work: Work::Record(event), context, after, step });
+        sim.event(event, "cuCtxRecordEvent")?.renew(Some(record));
         Ok(())
     })
 }
@@ -90,10 +97,10 @@ extern "C" fn cuCtxWaitEvent(context: Handle, event: Handle) -> Code {
 }
 
 /// The record that a question about an event is about, if there was one.
-fn latest(sim: &mut Sim, event: Handle, name: &str) -> Answer<Vec<OpId>> {
+fn latest(sim: &mut Sim, event: Handle, name: &str) -> Answer<Before> {
     sim.check_not_captured(event, name)?;
     sim.check_capture_mode()?;
-    Ok(sim.event(event, name)?.last.into_iter().collect())
+    Ok(sim.event(event, name)?.before())
 }
 
 #[unsafe(no_mangle)]

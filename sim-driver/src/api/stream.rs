@@ -71,9 +71,10 @@ extern "C" fn cuStreamQuery(stream: Handle) -> Code {
 #[unsafe(no_mangle)]
 extern "C" fn cuStreamWaitEvent(stream: Handle, event: Handle, flags: u32) -> Code {
     call("cuStreamWaitEvent", |sim| {
-        let handle = sim.stream_or_destroyed(stream, "cuStreamWaitEvent")?;
+        let handle = sim.stream(stream, "cuStreamWaitEvent")?;
         // CU_EVENT_WAIT_EXTERNAL adds a node to a graph, which is not simulated.
         match flags {
+            0 if sim.is_lost("cuStreamWaitEvent") => Ok(()),
             0 => sim.wait_event(handle, event),
             1 => Err(Status::NOT_SUPPORTED),
             _ => Err(Status::INVALID_VALUE),
@@ -84,7 +85,7 @@ extern "C" fn cuStreamWaitEvent(stream: Handle, event: Handle, flags: u32) -> Co
 #[unsafe(no_mangle)]
 extern "C" fn cuStreamGetCtx(stream: Handle, out: Out<Handle>) -> Code {
     call("cuStreamGetCtx", |sim| {
-        let handle = sim.stream_or_destroyed(stream, "cuStreamGetCtx")?;
+        let handle = sim.stream(stream, "cuStreamGetCtx")?;
         out.set(sim.streams[&handle].context)
     })
 }
@@ -92,7 +93,7 @@ extern "C" fn cuStreamGetCtx(stream: Handle, out: Out<Handle>) -> Code {
 #[unsafe(no_mangle)]
 extern "C" fn cuStreamGetDevice(stream: Handle, out: Out<i32>) -> Code {
     call("cuStreamGetDevice", |sim| {
-        let handle = sim.stream_or_destroyed(stream, "cuStreamGetDevice")?;
+        let handle = sim.stream(stream, "cuStreamGetDevice")?;
         let device = sim.context(sim.streams[&handle].context)?.device;
         out.set(i32::try_from(device).unwrap_or(i32::MAX))
     })

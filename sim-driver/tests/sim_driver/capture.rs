@@ -2,7 +2,7 @@
 
 use std::thread;
 
-use interop_sim_client::Live;
+use interop_sim_client::{Live, Mistake};
 
 use crate::driver::*;
 use crate::room::Room;
@@ -33,7 +33,10 @@ fn beside(room: &Room, mode: u32, thread_mode: u32, call: &(dyn Fn() -> i32 + Sy
         });
         other.join().expect("the other thread")
     });
-    (answer, cuStreamEndCapture(stream, &mut 0))
+    let end = cuStreamEndCapture(stream, &mut 0);
+    // What spoils a capture is reported, and nothing else is.
+    assert_eq!(room.expect_only(Mistake::Capture), usize::from(end != code::OK));
+    (answer, end)
 }
 
 #[test]
@@ -105,6 +108,7 @@ fn a_thread_is_stopped_by_its_own_thread_local_capture() {
     let stream = room.stream();
     ok(cuStreamBeginCapture_v2(stream, THREAD_LOCAL));
     assert_eq!(cuMemAlloc_v2(&mut 0, 4), code::UNSUPPORTED);
+    room.expect(Mistake::Capture, "cuMemAlloc_v2 spoils the capture");
     assert_eq!(cuStreamEndCapture(stream, &mut 0), code::INVALIDATED);
     ok(cuStreamBeginCapture_v2(stream, RELAXED));
     ok(cuMemAlloc_v2(&mut 0, 4));
@@ -122,6 +126,7 @@ fn the_legacy_stream_spoils_the_capture_of_a_blocking_stream() {
         assert_eq!(state(stream), 1, "asking spoils nothing");
         assert_eq!(call(), code::IMPLICIT);
         assert_eq!(state(stream), 2);
+        room.expect(Mistake::Capture, "depend on a capturing blocking stream");
         assert_eq!(cuStreamEndCapture(stream, &mut 0), code::INVALIDATED);
     }
     assert_eq!(state(0), 0);
@@ -163,6 +168,7 @@ fn waits_for_what_is_outside_spoil_a_capture() {
     ok(cuEventRecord(event, outside));
     ok(cuStreamBeginCapture_v2(stream, RELAXED));
     assert_eq!(cuStreamWaitEvent(stream, event, 0), code::ISOLATION);
+    room.expect(Mistake::Capture, "cuStreamWaitEvent spoils the capture");
     assert_eq!(cuMemsetD8Async(memory, 0, 4, stream), code::INVALIDATED);
     assert_eq!(cuStreamEndCapture(stream, &mut 0), code::INVALIDATED);
     ok(cuCtxSynchronize());
@@ -182,6 +188,7 @@ fn captured_streams_and_events_cannot_be_waited_for() {
         ok(cuStreamBeginCapture_v2(stream, RELAXED));
         ok(cuEventRecord(event, stream));
         assert_eq!(call(), expected);
+        room.expect(Mistake::Capture, "spoils the capture");
         assert_eq!(cuStreamEndCapture(stream, &mut 0), code::INVALIDATED);
     }
 }
@@ -201,8 +208,10 @@ fn a_capture_ends_where_and_when_it_may() {
     };
     fork();
     assert_eq!(cuStreamEndCapture(first, &mut 0), code::UNJOINED);
+    room.expect(Mistake::Capture, "unjoined work");
     fork();
     assert_eq!(cuStreamEndCapture(second, &mut 0), code::UNMATCHED);
+    room.expect(Mistake::Capture, "not ended in the same stream");
     assert_eq!(cuStreamEndCapture(first, &mut 0), code::INVALIDATED);
     ok(cuStreamBeginCapture_v2(first, GLOBAL));
     let elsewhere = thread::spawn(move || cuStreamEndCapture(first, &mut 0));
@@ -219,6 +228,7 @@ fn two_captures_do_not_merge() {
     ok(cuStreamBeginCapture_v2(second, RELAXED));
     ok(cuEventRecord(event, first));
     assert_eq!(cuStreamWaitEvent(second, event, 0), code::MERGE);
+    assert_eq!(room.expect_only(Mistake::Capture), 2, "both are spoilt");
     for stream in [first, second] {
         assert_eq!(cuStreamEndCapture(stream, &mut 0), code::INVALIDATED);
     }

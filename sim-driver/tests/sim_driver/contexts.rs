@@ -2,7 +2,7 @@
 
 use std::thread;
 
-use interop_sim_client::Live;
+use interop_sim_client::{Live, Mistake};
 
 use crate::driver::*;
 use crate::room::Room;
@@ -40,7 +40,7 @@ fn setting_replaces_the_current_context_of_this_thread_only() {
 
 #[test]
 fn a_destroyed_context_is_no_longer_usable() {
-    let _room = Room::new();
+    let room = Room::new();
     let other = get(|out| cuCtxCreate_v2(out, 0, 0));
     let stream = get(|out| cuStreamCreate(out, 0));
     ok(cuCtxPushCurrent_v2(other));
@@ -48,6 +48,7 @@ fn a_destroyed_context_is_no_longer_usable() {
     // The second push of it is still there, and refers to nothing.
     assert_eq!(cuCtxSynchronize(), code::DESTROYED);
     assert_eq!(cuStreamGetCtx(stream, &mut 0), code::DESTROYED);
+    room.expect(Mistake::DestroyedStream, "cuStreamGetCtx");
     assert_eq!(cuCtxGetApiVersion(other, &mut 0), code::INVALID_CONTEXT);
     ok(cuCtxPopCurrent_v2(None));
 }

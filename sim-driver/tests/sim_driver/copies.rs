@@ -1,5 +1,7 @@
 //! Copies and sets: every direction, at once and queued.
 
+use interop_sim_client::Mistake;
+
 use crate::driver::*;
 use crate::room::{Room, address_of, address_of_mut};
 
@@ -47,6 +49,7 @@ fn copies_of_pinned_memory_run_when_somebody_waits() {
     ok(cuMemsetD8_v2(pinned.0, 2, 4));
     ok(cuStreamSynchronize(stream));
     assert_eq!(room.peek(memory), 2);
+    room.expect(Mistake::Race, "Pinned memory");
 }
 
 #[test]

@@ -1,5 +1,7 @@
 //! Events: which record counts, and who waits for it.
 
+use interop_sim_client::Mistake;
+
 use crate::driver::*;
 use crate::room::Room;
 
@@ -88,7 +90,7 @@ fn a_destroyed_event_is_an_error_of_the_program() {
     let event = room.event();
     ok(cuEventDestroy_v2(event));
     assert_eq!(cuEventQuery(event), code::INVALID_HANDLE);
-    room.expect_error("is no event, or one that was destroyed");
+    room.expect(Mistake::DestroyedEvent, "is no event, or one that was destroyed");
 }
 
 #[test]

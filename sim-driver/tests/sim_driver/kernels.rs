@@ -4,7 +4,7 @@ use std::ffi::{CStr, c_void};
 use std::ptr;
 use std::sync::Mutex;
 
-use interop_sim_client::{Arguments, sim};
+use interop_sim_client::{Arguments, Mistake, sim};
 
 use crate::driver::*;
 use crate::room::Room;
@@ -73,7 +73,7 @@ fn a_kernel_that_leaves_its_memory_is_an_error() {
     let (function, stream, memory) = (kernel(&room), room.stream(), room.memory(4));
     ok(launch(function, 1, stream, memory, 5, 1));
     ok(cuStreamSynchronize(stream));
-    room.expect_error("end beyond the allocation");
+    room.expect(Mistake::OutOfBounds, "end beyond the allocation");
     assert_eq!(room.peek(memory), 0);
 }
 
@@ -86,7 +86,7 @@ fn a_kernel_that_uses_freed_memory_is_an_error() {
     ok(launch(function, 1, stream, memory, 4, 1));
     ok(cuMemFree_v2(memory));
     ok(cuStreamSynchronize(stream));
-    room.expect_error("was freed");
+    room.expect(Mistake::UseAfterFree, "unordered");
 }
 
 #[test]
@@ -104,7 +104,7 @@ fn a_kernel_must_be_in_the_module_and_registered() {
     let module = get(|out| cuModuleLoadData(out, PTX.as_ptr()));
     assert_eq!(cuModuleGetFunction(&mut 0, module, c"ad".as_ptr()), code::NOT_FOUND);
     assert_eq!(cuModuleGetFunction(&mut 0, module, c"lonely".as_ptr()), code::NOT_FOUND);
-    room.expect_error("lonely is in the module, but no host function");
+    room.expect(Mistake::NoKernel, "lonely is in the module, but no host function");
     assert_eq!(cuModuleLoadData(&mut 0, c"not PTX".as_ptr()), code::INVALID_IMAGE);
     ok(cuModuleUnload(module));
     assert_eq!(cuModuleUnload(module), code::INVALID_HANDLE);

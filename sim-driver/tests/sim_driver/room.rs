@@ -3,7 +3,7 @@
 use std::process::{Command, Output};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use interop_sim_client::{Live, Policy, Sim, sim};
+use interop_sim_client::{Live, Mistake, Policy, Sim, sim};
 
 use crate::driver::*;
 
@@ -31,7 +31,8 @@ impl Room {
         sim.set_policy(Policy::Late);
         sim.set_seed(1);
         // What a failed test has left behind.
-        sim.take_errors();
+        sim.take_reports();
+        sim.set_threads_apart(false);
         let context = get(|out| cuCtxCreate_v2(out, 0, 0));
         Self { sim, context, _turn: turn }
     }
@@ -70,11 +71,23 @@ impl Room {
         unsafe { place.read() }
     }
 
-    /// Takes the only error there is.
+    /// Takes the only report there is.
     #[track_caller]
-    pub(crate) fn expect_error(&self, words: &str) {
-        let errors = self.sim.take_errors();
-        assert!(errors.len() == 1 && errors[0].contains(words), "no {words:?} alone in {errors:?}");
+    pub(crate) fn expect(&self, mistake: Mistake, words: &str) -> String {
+        let mut reports = self.sim.take_reports();
+        let alone = reports.len() == 1;
+        let report = reports.pop().unwrap_or_else(|| panic!("no report of {mistake:?}"));
+        let is_it = alone && report.mistake == mistake && report.text.contains(words);
+        assert!(is_it, "no {mistake:?} with {words:?} alone in {report}, {reports:?}");
+        report.text
+    }
+
+    /// Takes the reports, which are all of one sort, and says how many there are.
+    #[track_caller]
+    pub(crate) fn expect_only(&self, mistake: Mistake) -> usize {
+        let reports = self.sim.take_reports();
+        assert!(reports.iter().all(|report| report.mistake == mistake), "not {mistake:?} only: {reports:#?}");
+        reports.len()
     }
 }
 
@@ -83,7 +96,7 @@ impl Drop for Room {
         let destroyed = cuCtxDestroy_v2(self.context);
         if !std::thread::panicking() {
             ok(destroyed);
-            assert_eq!(self.sim.take_errors(), [""; 0]);
+            self.sim.assert_no_reports();
             assert_eq!(self.sim.live(Live::Operations), 0);
         }
     }

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 
-use interop_sim_client::{Live, Policy};
+use interop_sim_client::{Live, Mistake, Policy};
 
 use crate::driver::*;
 use crate::room::Room;
@@ -29,7 +29,8 @@ fn a_wait_runs_only_what_it_needs() {
     assert_eq!(room.peek(memory), 0);
 }
 
-/// Writes 1 on one stream and copies that on another; returns what was copied.
+/// Writes 1 on one stream and copies that on another; returns what was copied. A race is reported exactly if that is not
+/// what was written.
 fn producer_and_consumer(room: &Room, producer: u64, consumer: u64, edge: bool) -> u8 {
     let [source, target] = [room.memory(4), room.memory(4)];
     ok(cuMemsetD8Async(source, 1, 4, producer));
@@ -41,7 +42,10 @@ fn producer_and_consumer(room: &Room, producer: u64, consumer: u64, edge: bool) 
     }
     ok(cuMemcpyDtoDAsync_v2(target, source, 4, consumer));
     ok(cuStreamSynchronize(consumer));
-    room.peek(target)
+    let copied = room.peek(target);
+    ok(cuCtxSynchronize());
+    assert_eq!(room.expect_only(Mistake::Race), usize::from(copied == 0));
+    copied
 }
 
 #[test]
@@ -151,7 +155,7 @@ fn a_host_function_runs_in_its_turn_and_may_not_call_the_driver() {
     ok(cuStreamSynchronize(stream));
     assert_eq!(CALLED_WITH.load(Ordering::SeqCst), 42);
     assert_eq!(ANSWER_INSIDE.load(Ordering::SeqCst), code::NOT_PERMITTED as u64);
-    room.expect_error("was called from a host function");
+    room.expect(Mistake::CallInside, "was called from a host function");
 }
 
 /// The order in which two unordered writes of one byte end, over many tries.
@@ -163,6 +167,7 @@ fn last_writers(room: &Room, seed: u64) -> Vec<u8> {
         ok(cuMemsetD8Async(memory, 1, 1, first));
         ok(cuMemsetD8Async(memory, 2, 1, second));
         ok(cuCtxSynchronize());
+        assert_eq!(room.expect_only(Mistake::Race), 1, "in whatever order they ran");
         room.peek(memory)
     };
     (0..20).map(write).collect()
@@ -183,9 +188,9 @@ fn under_the_random_policy_a_wait_runs_other_work_too() {
     room.sim.set_policy(Policy::Random);
     let [first, second] = [room.stream(), room.stream()];
     let ran = |_| {
-        let memory = room.memory(1);
+        let [memory, other] = [room.memory(1), room.memory(1)];
         ok(cuMemsetD8Async(memory, 1, 1, first));
-        ok(cuMemsetD8Async(memory, 1, 1, second));
+        ok(cuMemsetD8Async(other, 1, 1, second));
         ok(cuStreamSynchronize(second));
         let ran = room.sim.live(Live::Operations) == 0;
         ok(cuCtxSynchronize());
