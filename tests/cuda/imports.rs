@@ -5,6 +5,7 @@ use cust::memory::{DeviceBuffer, LockedBuffer, UnifiedBuffer};
 use interop_core::adapters::cust::InContext;
 use interop_core::cuda::{CudaBuffer, MemoryKind};
 use interop_core::{CudaArray, ErrorKind, FromArray, FromImport, Import, Shared, Storage};
+use interop_sim_client::{Mistake, find};
 
 use crate::support::{ColumnMajor, KINDS, Matrix, Strided, has_second_device, numbers, send, source, turn};
 
@@ -133,8 +134,14 @@ fn memory_of_the_second_device() {
     }
     let _turn = turn();
     let _context = context();
-    if has_second_device() {
-        for_each_storage!(check);
+    if !has_second_device() {
+        return;
+    }
+    for_each_storage!(check);
+    // The buffers of `cust` free in whatever context is current, here one of the first device, unless they are `InContext`.
+    if let Ok(sim) = find() {
+        let mistakes: Vec<_> = sim.take_reports().into_iter().map(|report| report.mistake).collect();
+        assert_eq!(mistakes, [Mistake::WrongContext; 3]);
     }
 }
 

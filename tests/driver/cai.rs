@@ -5,6 +5,8 @@ use interop_core::cai::CudaArrayInterface;
 use interop_core::cuda::{UnstatedStream, pending_releases, set_unstated_stream, unstated_stream};
 use interop_core::{CudaArray, Device, ErrorKind, FromArray, Import, LeaseMut, Result, StreamHandle};
 
+use interop_sim_client::Mistake;
+
 use crate::arrivals::drained;
 use crate::gpu::{Bytes, Place, Stream, current};
 use crate::support::arrays::Array;
@@ -141,6 +143,9 @@ fn an_earlier_version_follows_the_policy() {
                 assert_eq!(seen, expected, "{policy:?}, {name}, version {version}");
                 drop(import.unwrap());
                 turn.run_all();
+                if expected == 1 {
+                    assert_eq!(turn.expect(Mistake::Race), 1, "{policy:?}, {name}, version {version}");
+                }
                 assert_eq!((drained(), count.get()), (0, 1));
             }
         }
@@ -193,7 +198,7 @@ fn streams_of_another_context_and_device_are_ordered() {
 
 #[test]
 fn bad_dicts_are_refused_with_the_driver_s_answer_and_their_owner_goes_once() {
-    let _turn = turn();
+    let turn = turn();
     let place = Place::primary(0);
     let (data, host, dead) = (place.bytes(0, 8), [0_u8; 8], place.non_blocking());
     let freed = place.bytes(0, 8).at();
@@ -222,6 +227,7 @@ fn bad_dicts_are_refused_with_the_driver_s_answer_and_their_owner_goes_once() {
         assert!(error.allowed().contains(allowed), "{error}");
         assert_eq!((count.get(), pending_releases(), current()), (1, 0, None), "{error}");
     }
+    turn.expect(Mistake::DestroyedStream);
 }
 
 #[test]

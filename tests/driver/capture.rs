@@ -4,7 +4,7 @@ use interop_core::cuda::{
     CudaBuffer, HoldReleases, MemoryKind, drain_releases, finish_releases, order, pending_releases, wait,
 };
 use interop_core::{CudaArray, DType, Device, ErrorKind, Import, StreamHandle};
-use interop_sim_client::Live;
+use interop_sim_client::{Live, Mistake};
 
 use crate::arrivals::{arrive, drained, tell};
 use crate::gpu::{Place, Stream, current};
@@ -70,7 +70,7 @@ fn within_one_capture_an_edge_is_made() {
 
 #[test]
 fn without_the_edge_the_branch_does_not_come_back() {
-    let _turn = turn();
+    let turn = turn();
     let place = Place::primary(0);
     let (origin, branch, data) = (place.non_blocking(), place.non_blocking(), place.bytes(0, 8));
     origin.begin();
@@ -78,6 +78,7 @@ fn without_the_edge_the_branch_does_not_come_back() {
     branch.fill(&data, 1);
     order(StreamHandle::NothingPending, origin.handle(), GPU).unwrap();
     assert!(!origin.end());
+    turn.expect(Mistake::Capture);
 }
 
 #[test]
@@ -152,6 +153,7 @@ fn the_host_waits_for_no_stream_that_captures_and_for_all_others() {
     turn.assert_no_host_wait();
     other.fill(&data, 7);
     wait(other.handle(), Device::CUDA_HOST).unwrap();
+    turn.host_reads(data.address, 8);
     assert_eq!(data.value(), 7);
     assert!(captures.end());
 }
@@ -173,7 +175,7 @@ fn a_release_beside_a_blocking_capture_is_parked_until_the_capture_is_over() {
 /// The documented limit: the capture is spoiled, loudly, and not passed over in silence.
 #[test]
 fn a_release_beside_a_non_blocking_capture_spoils_it() {
-    let _turn = turn();
+    let turn = turn();
     let place = Place::primary(0);
     let (data, captures) = (place.bytes(0, 64), place.non_blocking());
     let (ledger, import) = arrive(&data, GPU);
@@ -181,6 +183,7 @@ fn a_release_beside_a_non_blocking_capture_spoils_it() {
     drop(import);
     assert_eq!((ledger.released(), pending_releases()), (0, 1));
     assert!(!captures.end());
+    turn.expect(Mistake::Capture);
     assert_eq!((drained(), ledger.released()), (0, 1));
 }
 

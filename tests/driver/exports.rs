@@ -5,7 +5,7 @@ use std::sync::Arc;
 use interop_core::cuda::{CudaBuffer, MemoryKind, finish_releases, pending_releases};
 use interop_core::dlpack::{Legacy, Versioned};
 use interop_core::{CudaArray, Device, ErrorKind, FromArray, Import, LeaseMut, StreamHandle, live_exports};
-use interop_sim_client::Live;
+use interop_sim_client::{Live, Mistake};
 
 use crate::arrivals::drained;
 use crate::gpu::{Place, Stream, current};
@@ -134,6 +134,7 @@ fn an_export_that_is_refused_gives_the_struct_back() {
     let array = array(MemoryKind::Device, dead.handle());
     let refused = array.into_dlpack_for::<Versioned>(place.non_blocking().handle()).unwrap_err();
     assert_eq!(refused.error.kind(), ErrorKind::Driver);
+    turn.expect(Mistake::DestroyedStream);
     let again = Array { stream: StreamHandle::NothingPending, ..refused.value };
     assert_eq!(again.to_vec::<i16>().unwrap(), [1, 2, 3, 4]);
     drop(again);

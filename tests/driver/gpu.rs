@@ -77,6 +77,13 @@ impl Place {
         Stream { raw: 2, place: self }
     }
 
+    /// An event without timing.
+    pub(crate) fn event(self) -> u64 {
+        let mut event = 0;
+        self.with(|| done(cu!("cuEventCreate", &raw mut event => *mut u64, 2 => u32)));
+        event
+    }
+
     /// Memory of the device, holding one byte everywhere.
     pub(crate) fn bytes(self, value: u8, count: usize) -> Bytes {
         let mut address = 0;
@@ -122,6 +129,10 @@ impl Place {
 #[track_caller]
 fn done(code: i32) {
     assert_eq!(code, 0, "the driver answers the test with an error");
+}
+
+pub(crate) fn destroy_event(event: u64) {
+    done(cu!("cuEventDestroy_v2", event => u64));
 }
 
 fn pop() {
@@ -252,11 +263,10 @@ impl Stream {
 
     /// Takes `other` into the capture that goes on here, or lets it come back: an edge from here to there.
     pub(crate) fn fork(self, other: Self) {
-        let mut event = 0;
-        self.place.with(|| done(cu!("cuEventCreate", &raw mut event => *mut u64, 2 => u32)));
+        let event = self.place.event();
         done(cu!("cuEventRecord", event => u64, self.raw => u64));
         done(cu!("cuStreamWaitEvent", other.raw => u64, event => u64, 0 => u32));
-        done(cu!("cuEventDestroy_v2", event => u64));
+        destroy_event(event);
     }
 }
 
@@ -289,7 +299,7 @@ impl Bytes {
     #[track_caller]
     pub(crate) fn value(&self) -> u8 {
         let first = sim().read::<u8>(self.address, self.count).unwrap_or_else(null);
-        assert!(!first.is_null(), "the memory may not be read: {:?}", sim().errors());
+        assert!(!first.is_null(), "the memory may not be read: {:?}", sim().reports());
         // SAFETY: the driver answered that so many bytes may be read there.
         let all = unsafe { std::slice::from_raw_parts(first, self.count) };
         assert!(all.iter().all(|byte| *byte == all[0]), "not one value: {all:?}");

@@ -1,11 +1,14 @@
 //! What was destroyed: streams, contexts, and the events and memory that went with them.
+//!
+//! To name a destroyed stream is a mistake of the caller, over which the real driver may crash: what the core does with an
+//! error is seen here, not that there is one.
 
 use interop_core::cuda::{drain_releases, order, pending_releases, wait};
 use interop_core::{Device, ErrorKind, StreamHandle};
-use interop_sim_client::Live;
+use interop_sim_client::{Live, Mistake};
 
 use crate::arrivals::{arrive, drained};
-use crate::gpu::{Bytes, Place, current};
+use crate::gpu::{Bytes, Place, current, destroy_event};
 use crate::support::assert_told;
 use crate::support::owners::elsewhere;
 use crate::turn::turn;
@@ -33,6 +36,7 @@ fn a_destroyed_stream_is_an_error_on_either_side() {
         let live = "a live stream of this process";
         assert_told(&error, (ErrorKind::Driver, "cuStreamGetCtx", "(709)", live));
     }
+    turn.expect(Mistake::DestroyedStream);
 }
 
 #[test]
@@ -52,11 +56,12 @@ fn after_an_error_edges_are_made_as_before() {
         order(one.handle(), two.handle(), GPU).unwrap();
     }
     assert_eq!(turn.live(Live::Events), events, "an error costs no event");
+    turn.expect(Mistake::DestroyedStream);
 }
 
 #[test]
 fn the_streams_of_a_destroyed_context_are_errors_and_its_events_are_forgotten() {
-    let _turn = turn();
+    let turn = turn();
     for _ in 0..3 {
         let (own, primary) = (Place::foreign(0), Place::primary(0));
         let (inside, other, outside) = (own.non_blocking(), own.non_blocking(), primary.non_blocking());
@@ -65,6 +70,7 @@ fn the_streams_of_a_destroyed_context_are_errors_and_its_events_are_forgotten() 
         own.destroy();
         order(inside.handle(), outside.handle(), GPU).unwrap_err();
         order(outside.handle(), inside.handle(), GPU).unwrap_err();
+        turn.expect(Mistake::DestroyedStream);
         let data = primary.bytes(1, 8);
         let producer = primary.non_blocking();
         producer.fill(&data, 7);
@@ -131,6 +137,20 @@ fn threads_that_end_leave_no_event_behind() {
         elsewhere(edge);
     }
     assert_eq!(turn.live(Live::Events), before);
+}
+
+/// The negative control of what every test here ends with.
+#[test]
+fn an_event_that_nobody_keeps_is_reported() {
+    let turn = turn();
+    let place = Place::primary(0);
+    order(place.non_blocking().handle(), place.non_blocking().handle(), GPU).unwrap();
+    turn.report_lost_events();
+    turn.assert_no_reports();
+    let event = place.event();
+    turn.report_lost_events();
+    assert_eq!(turn.expect(Mistake::LeakedEvent), 1);
+    destroy_event(event);
 }
 
 #[test]

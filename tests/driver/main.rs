@@ -17,6 +17,7 @@ mod gpu;
 mod lost;
 mod memory;
 mod order;
+mod ordering;
 mod release;
 mod schedules;
 #[path = "../support/mod.rs"]

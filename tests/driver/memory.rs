@@ -2,7 +2,7 @@
 
 use interop_core::cuda::{CudaBuffer, MemoryKind, finish_releases, order};
 use interop_core::{CudaArray, DType, Device, ErrorKind, Memory, Storage, StreamHandle, live_allocations};
-use interop_sim_client::Live;
+use interop_sim_client::{Live, Mistake};
 
 use crate::gpu::{Place, current};
 use crate::support::arrays::Array;
@@ -165,6 +165,10 @@ fn reading_waits_for_the_work_that_is_pending_on_the_array() {
         producer.copy(&target, &source);
         let array = Array { stream: producer.handle(), ..Array::new(buffer, &[64]) };
         assert_eq!(array.to_vec::<u8>().unwrap(), [7; 64], "{kind:?}");
+        if array.facts().unwrap().device().device_type.is_host_accessible() {
+            // The driver sees the copies of device memory itself.
+            turn.host_reads(target.address, 64);
+        }
         assert_eq!((turn.is_pending(slow), turn.is_pending(busy)), (false, true), "{kind:?}");
         turn.run_all();
         drop(array);
@@ -180,11 +184,14 @@ fn without_a_stream_the_old_bytes_are_read() {
     let producer = place.non_blocking();
     let buffer = CudaBuffer::zeroed(MemoryKind::Pinned, 0, DType::U8, 8).unwrap();
     let source = place.bytes(7, 8);
+    let address = buffer.memory().address;
     producer.spin();
-    producer.copy(&source.like(buffer.memory().address), &source);
+    producer.copy(&source.like(address), &source);
     let array = Array::new(buffer, &[8]);
     assert_eq!(array.to_vec::<u8>().unwrap(), [0; 8]);
+    turn.host_reads(address as u64, 8);
     turn.run_all();
+    turn.expect(Mistake::Race);
     assert_eq!(array.to_vec::<u8>().unwrap(), [7; 8]);
 }
 
@@ -196,16 +203,20 @@ fn host_views_of_pinned_and_managed_memory_wait() {
         for producer in [place.non_blocking(), place.legacy(), place.per_thread(), place.blocking()] {
             let source = place.bytes(9, 16);
             let buffer = CudaBuffer::zeroed(kind, 0, DType::U8, 16).unwrap();
+            let target = source.like(buffer.memory().address);
+            let address = target.address;
             producer.spin();
-            producer.copy(&source.like(buffer.memory().address), &source);
+            producer.copy(&target, &source);
             let mut array = Array { stream: producer.handle(), ..Array::new(buffer, &[16]) };
             {
                 let view = array.view::<u8, 1>().unwrap().host().unwrap();
                 assert_eq!((view.get([0]).unwrap(), view.get([15]).unwrap()), (9, 9), "{kind:?}");
+                turn.host_reads(address, 16);
             }
-            producer.fill(&source.like(array.facts().unwrap().address()), 11);
+            producer.fill(&target, 11);
             let mut view = array.view_mut::<u8, 1>().unwrap().host_mut().unwrap();
             view.apply(|byte| byte + 1).unwrap();
+            turn.host_writes(address, 16);
             assert_eq!(view.as_view().to_vec().unwrap(), [12; 16], "{kind:?}");
             assert_eq!(current(), None);
         }
@@ -227,11 +238,12 @@ fn host_views_of_device_memory_are_refused_without_a_call() {
 
 #[test]
 fn the_host_writes_and_the_device_reads() {
-    let _turn = turn();
+    let turn = turn();
     let place = Place::primary(0);
     for kind in [MemoryKind::Pinned, MemoryKind::Managed] {
         let mut array = Array::new(CudaBuffer::zeroed(kind, 0, DType::U8, 8).unwrap(), &[8]);
         array.view_mut::<u8, 1>().unwrap().host_mut().unwrap().apply(|_| 5).unwrap();
+        turn.host_writes(array.facts().unwrap().address() as u64, 8);
         let consumer = place.non_blocking();
         order(StreamHandle::NothingPending, consumer.handle(), Device::CUDA_HOST).unwrap();
         let seen = place.bytes(0, 8);

@@ -3,6 +3,8 @@
 use interop_core::cuda::order;
 use interop_core::{Device, StreamHandle};
 
+use interop_sim_client::Mistake;
+
 use crate::gpu::{Bytes, Place, Stream, current};
 use crate::turn::turn;
 
@@ -59,7 +61,9 @@ fn between_two_handles_an_edge_is_five_calls() {
 fn assert_orders(producer: Stream, consumer: Stream, data: &Bytes, make: impl FnOnce()) {
     producer.spin();
     producer.fill(data, 7);
+    let path = interop_sim_client::sim().no_waits();
     make();
+    drop(path);
     assert_eq!(consumer.reads(data), 7, "the consumer reads before the producer has written");
 }
 
@@ -90,6 +94,7 @@ fn without_an_edge_the_old_value_is_read() {
     order(StreamHandle::NothingPending, consumer.handle(), GPU).unwrap();
     assert_eq!((consumer.reads(&data), turn.is_pending(spin)), (1, true));
     turn.run_all();
+    assert_eq!(turn.expect(Mistake::Race), 1);
 }
 
 #[test]
@@ -120,6 +125,7 @@ fn later_work_of_the_producer_is_not_waited_for() {
     producer.fill(&data, 9);
     assert_eq!((consumer.reads(&data), turn.is_pending(spin)), (2, true));
     turn.run_all();
+    assert_eq!(turn.expect(Mistake::Race), 1, "it is ordered with nothing");
 }
 
 #[test]

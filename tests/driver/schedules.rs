@@ -1,22 +1,31 @@
 //! Random programs of producers, consumers and drops on three streams, whose work the driver runs in an order of its own.
 //!
 //! Every program has a seed, which decides its steps and the order of the driver's work, and which a failure names. What
-//! is read is compared with what a program without streams would read.
+//! is read is compared with what a program without streams would read, and the driver must have nothing to report. Then
+//! the same program runs without one edge, and without the fence of one release, of which `ordering` says that nothing
+//! else stands for it: the driver must report that, whatever is read.
 
+use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 
 use interop_core::cuda::{
-    CudaBuffer, MemoryKind, ReleasePolicy, drain_releases, finish_releases, set_release_policy,
+    CudaBuffer, MemoryKind, ReleasePolicy, drain_releases, finish_releases, order, set_release_policy,
 };
 use interop_core::dlpack::{ManagedTensor, Versioned};
-use interop_core::{CudaArray, DType, FromArray, Import, LeaseMut, StreamHandle};
-use interop_sim_client::Policy;
+use interop_core::{CudaArray, DType, Device, FromArray, Import, LeaseMut, StreamHandle};
+use interop_sim_client::{Mistake, Policy, Report};
 
 use crate::gpu::{Bytes, Place, Stream};
+use crate::ordering::{Act, LEGACY, is_broken};
 use crate::support::arrays::Array;
 use crate::support::owners::elsewhere;
 use crate::turn::{Turn, turn};
 
+const GPU: Device = Device::cuda(0);
+/// The call that makes an edge.
+const WAIT: &str = "cuStreamWaitEvent";
+/// The call that makes a fence.
+const RECORD: &str = "cuCtxRecordEvent";
 const BYTES: usize = 8;
 const STEPS: usize = 24;
 
@@ -34,13 +43,11 @@ impl Dice {
 
 /// What a program leaves out, to see that it matters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Mode {
-    /// Nothing.
-    Whole,
-    /// The edges between streams.
-    Unordered,
-    /// The order of releases.
-    Unfenced,
+enum Left {
+    /// An edge: this call of `cuStreamWaitEvent` orders nothing.
+    Edge(u64),
+    /// The fence of a release: the array that is released as the so-manieth is freed at once.
+    Fence(usize),
 }
 
 /// An array of the program.
@@ -75,83 +82,140 @@ impl Held {
     }
 }
 
+/// An array with what the program knows of it.
+struct Known {
+    held: Held,
+    number: usize,
+    /// The stream of its last use.
+    last: Option<usize>,
+    /// The byte that it holds in the model.
+    value: u8,
+}
+
 /// A program under way.
 struct Program<'t> {
     turn: &'t Turn,
-    mode: Mode,
+    left: Option<Left>,
     dice: Dice,
     streams: [Stream; 3],
-    /// The arrays, with the stream of their last use and the byte that they hold in the model.
-    arrays: Vec<(Held, Option<usize>, u8)>,
+    arrays: Vec<Known>,
+    /// How many arrays there were.
+    made: usize,
+    /// How many were released.
+    released: usize,
+    acts: Vec<Act>,
     /// What was read, where it was put, and what it should be.
     reads: Vec<(Bytes, u8)>,
 }
 
+/// What became of a program.
+struct Outcome {
+    acts: Vec<Act>,
+    /// How many reads found something else than the model.
+    wrong: usize,
+    reports: Vec<Report>,
+}
+
 impl<'t> Program<'t> {
-    fn new(turn: &'t Turn, seed: u64, mode: Mode, streams: [Stream; 3]) -> Self {
+    fn new(turn: &'t Turn, seed: u64, left: Option<Left>, streams: [Stream; 3]) -> Self {
         turn.set_seed(seed);
         turn.set_policy(if seed % 2 == 0 { Policy::Late } else { Policy::Random });
-        let arrays = (0..3).map(|_| (Held::new(), None, 0)).collect();
-        Self { turn, mode, dice: Dice(seed), streams, arrays, reads: Vec::new() }
+        turn.reset_calls();
+        if let Some(Left::Edge(call)) = left {
+            turn.lose(WAIT, call);
+        }
+        let (acts, arrays, reads) = (Vec::new(), Vec::new(), Vec::new());
+        let mut new =
+            Self { turn, left, dice: Dice(seed), streams, arrays, made: 0, released: 0, acts, reads };
+        (0..3).for_each(|_| new.make());
+        new
+    }
+
+    /// Makes an array, which waits for the legacy stream.
+    fn make(&mut self) {
+        self.arrays.push(Known { held: Held::new(), number: self.made, last: None, value: 0 });
+        self.made += 1;
+        self.acts.push(Act::HostWait { stream: LEGACY });
+    }
+
+    /// Has the core do something, for which the host does not wait, and notes the fences that come of it.
+    fn ask<R>(&mut self, work: impl FnOnce() -> R) -> R {
+        let before = self.turn.calls(RECORD);
+        let path = self.turn.no_waits();
+        let result = work();
+        drop(path);
+        if self.turn.calls(RECORD) != before {
+            self.acts.push(Act::Fence);
+        }
+        result
+    }
+
+    /// Notes the edge that `work` makes, if it makes one.
+    fn edge<R>(&mut self, from: Option<usize>, to: usize, work: impl FnOnce(StreamHandle) -> R) -> R {
+        let before = self.turn.calls(WAIT);
+        let handle = from.map_or(StreamHandle::NothingPending, |from| self.streams[from].handle());
+        let result = self.ask(|| work(handle));
+        match (self.turn.calls(WAIT) - before, from) {
+            (0, _) => {}
+            (1, Some(from)) => self.acts.push(Act::Edge { from, to, call: before }),
+            (calls, from) => panic!("{calls} edges from {from:?} to {to}"),
+        }
+        result
     }
 
     /// Uses an array on a stream, after its last use.
-    fn enter(&mut self, at: usize, stream: usize) -> Bytes {
-        let (held, last, _) = &mut self.arrays[at];
-        if self.mode != Mode::Unordered {
-            let from = last.map_or(StreamHandle::NothingPending, |last| self.streams[last].handle());
-            let to = self.streams[stream].handle();
-            interop_core::cuda::order(from, to, interop_core::Device::cuda(0)).expect("an edge");
-        }
-        *last = Some(stream);
-        self.streams[stream].bytes_at(held.address(), BYTES)
+    fn enter(&mut self, at: usize, stream: usize, writes: bool) -> Bytes {
+        let (last, to) = (self.arrays[at].last.replace(stream), self.streams[stream].handle());
+        self.edge(last, stream, |from| order(from, to, GPU).expect("an edge"));
+        self.acts.push(Act::Use { stream, array: self.arrays[at].number, writes });
+        self.streams[stream].bytes_at(self.arrays[at].held.address(), BYTES)
     }
 
     fn write(&mut self, at: usize, stream: usize) {
-        let target = self.enter(at, stream);
+        let target = self.enter(at, stream, true);
         let value = u8::try_from(self.dice.below(255)).expect("a byte");
         self.streams[stream].fill(&target, value);
-        self.arrays[at].2 = value;
+        self.arrays[at].value = value;
     }
 
     fn read(&mut self, at: usize, stream: usize) {
-        let source = self.enter(at, stream);
+        let source = self.enter(at, stream, false);
         let seen = self.streams[stream].scratch(BYTES);
         self.streams[stream].copy(&seen, &source);
-        self.reads.push((seen, self.arrays[at].2));
+        self.reads.push((seen, self.arrays[at].value));
     }
 
     /// The array goes through DLPack to a consumer on a stream; perhaps it is dropped there, unread.
     fn send(&mut self, at: usize, stream: usize) {
         let handle = self.streams[stream].handle();
-        let (held, last, value) = self.arrays.swap_remove(at);
-        let pending = match last {
-            Some(last) if self.mode != Mode::Unordered => self.streams[last].handle(),
-            _ => StreamHandle::NothingPending,
-        };
-        let held = match held {
-            Held::Import(array) => Held::Import(Array { stream: pending, ..array }),
-            Held::Own(array) => {
-                array.order_before(handle).expect("an edge");
-                interop_core::cuda::order(pending, handle, interop_core::Device::cuda(0)).expect("an edge");
-                Held::Own(array)
-            }
-        };
-        let import = Import::from_dlpack(held.send(handle)).expect("a good tensor").on_stream(handle);
-        let array = Array::from_import(import).expect("an array of bytes");
-        self.arrays.push((Held::Import(array), Some(stream), value));
+        let Known { held, number, last, value } = self.arrays.swap_remove(at);
+        let array = self.edge(last, stream, |pending| {
+            let held = match held {
+                Held::Import(array) => Held::Import(Array { stream: pending, ..array }),
+                Held::Own(array) => {
+                    order(pending, handle, GPU).expect("an edge");
+                    Held::Own(array)
+                }
+            };
+            let import = Import::from_dlpack(held.send(handle)).expect("a good tensor").on_stream(handle);
+            Array::from_import(import).expect("an array of bytes")
+        });
+        self.arrays.push(Known { held: Held::Import(array), number, last: Some(stream), value });
     }
 
-    /// Drops an array, whatever is still queued on it, here or on another thread, and makes another.
-    fn replace(&mut self, at: usize) {
-        let (held, ..) = self.arrays.swap_remove(at);
-        match self.dice.below(3) {
-            0 => {
-                elsewhere(move || drop(held));
-            }
-            _ => drop(held),
+    /// Drops an array, whatever is still queued on it, here or on another thread.
+    fn release(&mut self, at: usize, here: bool) {
+        let Known { held, number, .. } = self.arrays.swap_remove(at);
+        let unfenced = self.left == Some(Left::Fence(self.released));
+        self.released += 1;
+        self.acts.push(Act::Release { array: number });
+        set_release_policy(if unfenced { ReleasePolicy::Immediate } else { ReleasePolicy::AfterContext });
+        if here {
+            self.ask(|| drop(held));
+        } else {
+            self.ask(|| elsewhere(move || drop(held)));
         }
-        self.arrays.push((Held::new(), None, 0));
+        set_release_policy(ReleasePolicy::AfterContext);
     }
 
     fn step(&mut self) {
@@ -162,13 +226,15 @@ impl<'t> Program<'t> {
             6..8 => self.send(at, stream),
             8 => {
                 self.read(at, stream);
-                self.replace(at);
+                let here = self.dice.below(3) != 0;
+                self.release(at, here);
+                self.make();
             }
             9 => {
                 self.streams[stream].spin();
             }
             10 => {
-                drain_releases();
+                self.ask(drain_releases);
             }
             _ => {
                 self.turn.step();
@@ -176,62 +242,117 @@ impl<'t> Program<'t> {
         }
     }
 
-    /// Runs the program: how many reads found something else than the model, and what the driver complained of.
-    fn run(mut self) -> (usize, Vec<String>) {
+    /// Runs the program.
+    fn run(mut self) -> Outcome {
         for _ in 0..STEPS {
             self.step();
         }
-        self.arrays.clear();
+        while !self.arrays.is_empty() {
+            self.release(0, true);
+        }
         self.turn.run_all();
         assert_eq!(finish_releases(), 0);
         let wrong = self.reads.iter().filter(|(seen, expected)| seen.value() != *expected).count();
         self.reads.clear();
-        (wrong, self.turn.take_errors())
+        self.turn.clear_faults();
+        Outcome { acts: self.acts, wrong, reports: self.turn.take_reports() }
     }
 }
 
-/// Runs the programs of these seeds, and says how many went wrong.
-fn run(turn: &Turn, seeds: std::ops::Range<u64>, mode: Mode) -> usize {
-    set_release_policy(match mode {
-        Mode::Unfenced => ReleasePolicy::Immediate,
-        _ => ReleasePolicy::AfterContext,
-    });
-    let place = Place::primary(0);
-    let streams = [place.non_blocking(), place.non_blocking(), place.legacy()];
-    let bad = seeds.filter(|seed| {
-        let (wrong, errors) = Program::new(turn, *seed, mode, streams).run();
-        let good = wrong == 0 && errors.is_empty();
-        assert!(good || mode != Mode::Whole, "seed {seed}: {wrong} reads are wrong; {errors:#?}");
-        !good
-    });
-    bad.count()
+/// What one act would be left out as: the call of an edge, or the number of the release.
+fn leaving_out(acts: &[Act], at: usize) -> Option<Left> {
+    let releases = |acts: &[Act]| acts.iter().filter(|act| matches!(act, Act::Release { .. })).count();
+    match acts[at] {
+        Act::Edge { call, .. } => Some(Left::Edge(call)),
+        Act::Release { .. } => Some(Left::Fence(releases(&acts[..at]))),
+        _ => None,
+    }
 }
 
-macro_rules! in_processes_of_their_own {
-    ($($name:ident: $seeds:expr;)*) => {$(
-        /// The driver keeps what it has seen, so that many programs in one process would become slow.
-        #[test]
-        fn $name() {
-            crate::support::alone(concat!("schedules::", stringify!($name)), || {
-                assert_eq!(run(&turn(), $seeds, Mode::Whole), 0);
-            });
+/// What went on in some programs, to see that they were of use.
+#[derive(Debug, Default)]
+struct Tally {
+    edges: usize,
+    fences: usize,
+    /// Programs in which another fence stood for what was left out.
+    made_good: usize,
+    /// Programs that read what they should although an order was left out.
+    unseen_by_values: usize,
+}
+
+/// Runs the program of a seed, of which nothing may be reported; and then without one of its edges, and without one of its
+/// fences, each of them one that matters: that is reported.
+fn try_seed(turn: &Turn, seed: u64, streams: [Stream; 3], tally: &mut Tally) {
+    let again = format!("INTEROP_SEED={seed} runs this again");
+    let Outcome { acts, wrong, reports } = Program::new(turn, seed, None, streams).run();
+    assert!(wrong == 0 && reports.is_empty(), "{wrong} reads are wrong; {reports:#?}\n{again}");
+    assert!(!is_broken(&acts, None), "{acts:#?}\n{again}");
+    let matters = (0..acts.len()).filter(|at| is_broken(&acts, Some(*at)));
+    let matters: Vec<Left> = matters.filter_map(|at| leaving_out(&acts, at)).collect();
+    let (edges, fences): (Vec<_>, Vec<_>) =
+        matters.into_iter().partition(|left| matches!(left, Left::Edge(_)));
+    let mut dice = Dice(!seed);
+    for (all, mistake, count) in
+        [(edges, Mistake::Race, &mut tally.edges), (fences, Mistake::UseAfterFree, &mut tally.fences)]
+    {
+        if all.is_empty() {
+            continue;
         }
-    )*};
+        let left = all[dice.below(all.len())];
+        let Outcome { acts, wrong, reports } = Program::new(turn, seed, Some(left), streams).run();
+        // Other releases may have been looked at, and fenced, at other times than before.
+        let here = (0..acts.len()).find(|at| leaving_out(&acts, *at) == Some(left)).expect("it is there");
+        if !is_broken(&acts, Some(here)) {
+            tally.made_good += 1;
+            continue;
+        }
+        let told = !reports.is_empty() && reports.iter().all(|report| report.mistake == mistake);
+        assert!(told, "without {left:?} not {mistake:?}, and nothing else: {reports:#?}\n{again}");
+        *count += 1;
+        tally.unseen_by_values += usize::from(wrong == 0);
+    }
 }
 
-in_processes_of_their_own! {
-    the_first_programs_read_what_they_should: 0..500;
-    the_second_programs_read_what_they_should: 500..1000;
-    the_third_programs_read_what_they_should: 1000..1500;
-    the_fourth_programs_read_what_they_should: 1500..2000;
+/// Runs so many programs: those of seeds from a random one on, or that of `INTEROP_SEED` alone.
+fn try_seeds(count: u64) {
+    let given = std::env::var("INTEROP_SEED").ok();
+    let given = given.map(|seed| seed.parse().expect("INTEROP_SEED is a number"));
+    let first = given.unwrap_or_else(|| RandomState::new().hash_one(count) >> 16);
+    let seeds = first..first + if given.is_some() { 1 } else { count };
+    println!("seeds {seeds:?}");
+    let (turn, place) = (turn(), Place::primary(0));
+    let streams = [place.non_blocking(), place.non_blocking(), place.legacy()];
+    let mut tally = Tally::default();
+    seeds.for_each(|seed| try_seed(&turn, seed, streams, &mut tally));
+    println!("{tally:?}");
+    if given.is_none() {
+        let many = usize::try_from(count / 2).expect("a small number");
+        let of_use = tally.edges > many && tally.fences > many && tally.unseen_by_values > many / 10;
+        assert!(of_use, "{tally:?} of {count} programs");
+    }
+}
+
+/// Runs some programs in a process of its own, for there is one driver in a process, and more than one core.
+fn alone(test: &str) {
+    crate::support::alone(&format!("schedules::{test}"), || try_seeds(500));
 }
 
 #[test]
-fn without_edges_many_programs_read_what_they_should_not() {
-    assert!(run(&turn(), 0..60, Mode::Unordered) > 20);
+fn some_programs_are_ordered_and_nothing_less_would_do() {
+    alone("some_programs_are_ordered_and_nothing_less_would_do");
 }
 
 #[test]
-fn without_fences_many_programs_use_memory_that_was_freed() {
-    assert!(run(&turn(), 0..60, Mode::Unfenced) > 20);
+fn other_programs_are_ordered_and_nothing_less_would_do() {
+    alone("other_programs_are_ordered_and_nothing_less_would_do");
+}
+
+#[test]
+fn more_programs_are_ordered_and_nothing_less_would_do() {
+    alone("more_programs_are_ordered_and_nothing_less_would_do");
+}
+
+#[test]
+fn still_more_programs_are_ordered_and_nothing_less_would_do() {
+    alone("still_more_programs_are_ordered_and_nothing_less_would_do");
 }

@@ -1,24 +1,28 @@
 //! One driver for all tests of a process: each takes its turn, and leaves it as it was.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
 
 use interop_core::cuda::{
-    Context, ReleasePolicy, UnstatedStream, finish_releases, pending_releases, set_release_policy,
-    set_unstated_stream,
+    Context, ReleasePolicy, UnstatedStream, finish_releases, kept_events, pending_releases,
+    set_release_policy, set_unstated_stream,
 };
 use interop_core::live_exports;
-use interop_sim_client::{Live, Policy, Sim, sim};
+use interop_sim_client::{Live, Mark, Mistake, Policy, Sim, sim};
 
 use crate::gpu::{Place, current, end_captures, set_current, thread_mode};
 
 static TURN: Mutex<()> = Mutex::new(());
 
 /// The driver for one test. At its end nothing may be left: no allocation, no work, no parked release, no export, no
-/// context that is still current, no error of the program that the test has not asked for.
+/// context that is still current, no event outside the pool, and no report of the driver that the test has not taken: no
+/// race, no use of what is gone, no capture that was spoilt.
 #[derive(Debug)]
 pub(crate) struct Turn {
     _guard: MutexGuard<'static, ()>,
     before: [u64; 4],
+    mark: Mark,
 }
 
 /// What may not grow from test to test: live streams are taken as they are, because handles are not given back by tests.
@@ -41,7 +45,9 @@ pub(crate) fn turn() -> Turn {
     sim.set_policy(Policy::Late);
     sim.set_seed(1);
     sim.reset_calls();
-    Turn { _guard: guard, before: KEPT.map(|what| sim.live(what)) }
+    // What one thread has waited for, others know only by what the tests make of threads: their begin and their end.
+    sim.set_threads_apart(true);
+    Turn { _guard: guard, before: KEPT.map(|what| sim.live(what)), mark: sim.mark() }
 }
 
 fn warm(place: Place, ordinal: i32) {
@@ -61,9 +67,10 @@ impl std::ops::Deref for Turn {
 }
 
 impl Turn {
-    /// How often `work` calls the driver, and its result.
+    /// How often `work` calls the driver, and its result. It does not make the host wait.
     pub(crate) fn count<R>(&self, work: impl FnOnce() -> R) -> (R, u64) {
         self.reset_calls();
+        let _path = self.no_waits();
         let result = work();
         (result, self.all_calls())
     }
@@ -71,6 +78,33 @@ impl Turn {
     /// How often the functions were called since the last count began.
     pub(crate) fn calls_of<const N: usize>(&self, names: [&str; N]) -> [u64; N] {
         names.map(|name| self.calls(name))
+    }
+
+    /// Takes the reports, which are of this sort: what the driver says of a test that does it on purpose.
+    #[track_caller]
+    pub(crate) fn expect(&self, mistake: Mistake) -> usize {
+        let reports = self.take_reports();
+        let all = !reports.is_empty() && reports.iter().all(|report| report.mistake == mistake);
+        assert!(all, "not {mistake:?}, and nothing else: {reports:#?}");
+        reports.len()
+    }
+
+    /// Reports the events of this test that were not destroyed and are not kept for the next edge.
+    pub(crate) fn report_lost_events(&self) {
+        let kept: Vec<_> = kept_events().into_iter().map(|event| event as u64).collect();
+        self.report_leaked_events(self.mark, &kept);
+    }
+
+    /// A scoped thread may give back the event that it used last a moment after the scope has ended.
+    fn assert_no_lost_event(&self) {
+        let end = Instant::now() + Duration::from_secs(5);
+        self.report_lost_events();
+        while !self.reports().is_empty() && Instant::now() < end {
+            sleep(Duration::from_millis(1));
+            self.take_reports();
+            self.report_lost_events();
+        }
+        self.assert_no_reports();
     }
 
     /// Waits on the host were there none.
@@ -84,7 +118,7 @@ impl Turn {
 impl Drop for Turn {
     fn drop(&mut self) {
         let sim = sim();
-        let found = (sim.take_errors(), pending_releases(), live_exports(), current(), thread_mode());
+        let found = (sim.take_reports(), pending_releases(), live_exports(), current(), thread_mode());
         sim.clear_faults();
         end_captures();
         set_release_policy(ReleasePolicy::AfterContext);
@@ -95,6 +129,7 @@ impl Drop for Turn {
         if std::thread::panicking() {
             return;
         }
+        self.assert_no_lost_event();
         assert_eq!(found, (vec![], 0, 0, None, 0), "errors, releases, exports, context, mode that are left");
         assert_eq!(KEPT.map(|what| sim.live(what)), self.before, "what is left of {KEPT:?}");
     }

@@ -50,7 +50,7 @@ class Simulation:
             self.library = None
             return
         self.library.interop_sim_translate.argtypes = [ctypes.c_uint64, ctypes.c_uint64, ctypes.c_uint32]
-        for name in ("interop_sim_live", "interop_sim_calls", "interop_sim_error_count", "interop_sim_spin"):
+        for name in ("interop_sim_live", "interop_sim_calls", "interop_sim_report_count", "interop_sim_spin"):
             getattr(self.library, name).restype = ctypes.c_uint64
         self.library.interop_sim_spin.argtypes = [ctypes.c_uint64]
         self.library.interop_sim_release_spin.argtypes = [ctypes.c_uint64]
@@ -99,13 +99,14 @@ class Simulation:
         """How often these functions were called."""
         return sum(self.library.interop_sim_calls(name.encode()) for name in names)
 
-    def errors(self):
-        """What the program did wrong, such as a use of freed memory."""
+    def reports(self):
+        """What the program did wrong, such as a race or a use of freed memory, which is forgotten."""
         texts = []
-        for at in range(self.library.interop_sim_error_count()):
-            text = ctypes.create_string_buffer(500)
-            self.library.interop_sim_error_text(ctypes.c_uint64(at), text, ctypes.c_uint64(499))
+        for at in range(self.library.interop_sim_report_count()):
+            text = ctypes.create_string_buffer(1000)
+            self.library.interop_sim_report(ctypes.c_uint64(at), None, text, ctypes.c_uint64(999))
             texts.append(text.value.decode())
+        self.library.interop_sim_clear_reports()
         return texts
 
     def stream(self):

@@ -24,7 +24,7 @@ def nothing_wrong(nothing_leaks):
     yield
     gc.collect()
     assert interop_demo.finish_releases() == 0
-    assert SIM.errors() == []
+    assert SIM.reports() == []
     assert SIM.library.interop_sim_live(0) == live
 
 

@@ -90,7 +90,7 @@ fn both_crates_run_unchanged() {
     assert_eq!(with_cudarc().expect("cudarc"), expected);
     assert_eq!(sim.calls("cuLaunchKernel"), 2);
     sim.run_all();
-    assert_eq!(sim.take_errors(), [""; 0]);
+    sim.assert_no_reports();
     for what in [Live::Allocations, Live::Streams, Live::Events, Live::Modules, Live::Operations] {
         assert_eq!(sim.live(what), 0, "{what:?}");
     }
