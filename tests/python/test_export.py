@@ -84,6 +84,12 @@ def test_no_copy(array, copy):
     del capsule
 
 
+def test_an_array_is_no_wish(array):
+    """NumPy's arrays say so with a `ValueError`."""
+    with pytest.raises(ValueError, match="ambiguous"):
+        array.__dlpack__(copy=np.ones(3))
+
+
 @pytest.mark.parametrize("copy", [0, 1, "True", np.True_, [], 2.0], ids=repr)
 def test_bad_copy(array, copy):
     with pytest.raises(TypeError, match="copy"):

@@ -1,6 +1,6 @@
 //! Which Python exception an error is.
 
-use pyo3::exceptions::{PyBufferError, PyMemoryError, PyTypeError, PyValueError};
+use pyo3::exceptions::{PyBufferError, PyMemoryError, PyRuntimeError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyDict, PyTuple, PyType};
@@ -9,26 +9,45 @@ use super::interpreter::with_attached;
 use crate::error::{Error, ErrorKind, Refused};
 
 static ARRAY_ERROR: PyOnceLock<Py<PyType>> = PyOnceLock::new();
+static STREAM_ERROR: PyOnceLock<Py<PyType>> = PyOnceLock::new();
 
 /// The exception class of refused arrays, `interop_core.ArrayError`: a `BufferError` and a `ValueError`.
 ///
 /// The standards ask for `BufferError` where an array cannot be expressed, for `ValueError` elsewhere, and for both in
-/// one place (`copy=False` when a copy is needed); whoever catches either catches this. Values of the wrong type raise
-/// `TypeError`, and memory that cannot be had `MemoryError`.
+/// one place (`copy=False` when a copy is needed); whoever catches either catches this. A stream that `__dlpack__` cannot
+/// serve is a `RuntimeError` too, as it is of `NumPy`'s arrays. Values of the wrong type raise `TypeError`, and memory that
+/// cannot be had `MemoryError`.
 ///
 /// # Errors
 ///
 /// When Python cannot make the class.
 pub fn array_error(py: Python<'_>) -> PyResult<&Bound<'_, PyType>> {
     let class = ARRAY_ERROR.get_or_try_init(py, || {
-        let bases = PyTuple::new(py, [py.get_type::<PyBufferError>(), py.get_type::<PyValueError>()])?;
-        let namespace = PyDict::new(py);
-        namespace.set_item("__module__", "interop_core")?;
-        namespace.set_item("__doc__", "An array that cannot be exported or imported, and why.")?;
-        let class = py.get_type::<PyType>().call1(("ArrayError", bases, namespace))?;
-        Ok::<_, PyErr>(class.cast_into::<PyType>()?.unbind())
+        let bases = [py.get_type::<PyBufferError>(), py.get_type::<PyValueError>()];
+        new_class(py, "ArrayError", bases, "An array that cannot be exported or imported, and why.")
     })?;
     Ok(class.bind(py))
+}
+
+/// The exception about a stream that `__dlpack__` was told: an `ArrayError` and a `RuntimeError`.
+#[cold]
+pub(super) fn no_such_stream(py: Python<'_>, error: Error) -> PyErr {
+    let class = STREAM_ERROR.get_or_try_init(py, || {
+        let bases = [array_error(py)?.clone(), py.get_type::<PyRuntimeError>()];
+        new_class(py, "StreamError", bases, "A stream that the memory of an array does not have.")
+    });
+    match class {
+        Ok(class) => PyErr::from_type(class.bind(py).clone(), error.for_callers()),
+        Err(failure) => failure,
+    }
+}
+
+fn new_class(py: Python<'_>, name: &str, bases: [Bound<'_, PyType>; 2], doc: &str) -> PyResult<Py<PyType>> {
+    let namespace = PyDict::new(py);
+    namespace.set_item("__module__", "interop_core")?;
+    namespace.set_item("__doc__", doc)?;
+    let class = py.get_type::<PyType>().call1((name, PyTuple::new(py, bases)?, namespace))?;
+    Ok(class.cast_into::<PyType>()?.unbind())
 }
 
 impl From<Error> for PyErr {

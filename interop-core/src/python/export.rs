@@ -88,7 +88,12 @@ impl Request {
 
     fn take_copy(&mut self, value: &Bound<'_, PyAny>) -> PyResult<()> {
         let copy = value.cast::<PyBool>().map_err(|_| {
-            Error::new(ErrorKind::Type, "copy", super::errors::origin(value), "True, False or None")
+            // What has no truth says so itself, as an array does.
+            let wrong = |_| {
+                let found = super::errors::origin(value);
+                Error::new(ErrorKind::Type, "copy", found, "True, False or None").into()
+            };
+            value.is_truthy().map_or_else(core::convert::identity, wrong)
         })?;
         self.copy = Some(copy.is_true());
         Ok(())
@@ -147,7 +152,8 @@ pub fn export<'py, A: CudaArray>(
         return Err(Error::new(ErrorKind::Device, "dl_device", wanted, allowed).into());
     }
     // Also where it decides nothing, because the answer is a copy: a number that is no stream is a mistake.
-    let consumer = StreamHandle::from_dlpack(own.device_type, request.stream)?;
+    let consumer = StreamHandle::from_dlpack(own.device_type, request.stream)
+        .map_err(|error| super::errors::no_such_stream(py, error))?;
     let reachable = wanted == own || own.device_type.is_host_accessible();
     if request.copy == Some(true) || !reachable {
         if request.copy == Some(false) {
