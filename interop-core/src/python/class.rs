@@ -2,10 +2,9 @@
 #![expect(unsafe_code, reason = "methods are C functions that Python calls")]
 
 use core::ffi::{CStr, c_int};
-use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use pyo3::PyClass;
-use pyo3::exceptions::{PyAttributeError, PyRuntimeError, PyTypeError};
+use pyo3::exceptions::{PyAttributeError, PyTypeError};
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::pyclass::boolean_struct::True;
@@ -13,6 +12,7 @@ use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyString, PyTuple};
 
 use super::attributes::{ATTRIBUTES, getter, methods};
+use super::border::guarded;
 use super::dict::dict_of;
 use super::export::{Request, export};
 use super::release::{PyOwner, drain};
@@ -167,24 +167,16 @@ pub(super) unsafe fn body<T: ArrayClass>(
     this: *mut ffi::PyObject,
     run: impl FnOnce(&Bound<'_, T>) -> PyResult<Py<PyAny>>,
 ) -> *mut ffi::PyObject {
-    // Not `Python::attach`, which gives up on an interpreter that is ending and still runs code.
-    // SAFETY: the thread is attached, as the caller promises.
-    let py = unsafe { Python::assume_attached() };
-    // SAFETY: a live object, to which Python holds a reference during the call.
-    let this = unsafe { Borrowed::from_ptr(py, this) };
-    // SAFETY: of this class, as the caller promises.
-    let this = unsafe { this.cast_unchecked::<T>() };
-    let done = catch_unwind(AssertUnwindSafe(|| {
+    let run = |py: Python<'_>| {
         drain(py);
+        // SAFETY: a live object, to which Python holds a reference during the call.
+        let this = unsafe { Borrowed::from_ptr(py, this) };
+        // SAFETY: of this class, as the caller promises.
+        let this = unsafe { this.cast_unchecked::<T>() };
         run(&this)
-    }));
-    match done.unwrap_or_else(|_| Err(PyRuntimeError::new_err("a panic in a `CudaArray`"))) {
-        Ok(value) => value.into_ptr(),
-        Err(error) => {
-            error.restore(py);
-            core::ptr::null_mut()
-        }
-    }
+    };
+    // SAFETY: the thread is attached, as the caller promises.
+    unsafe { guarded(run) }.map_or(core::ptr::null_mut(), Py::into_ptr)
 }
 
 /// # Safety

@@ -34,6 +34,7 @@
 //! ```
 
 mod attributes;
+mod border;
 mod buffer;
 mod capsule;
 mod class;

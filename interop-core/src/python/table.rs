@@ -8,10 +8,11 @@ use std::ffi::CString;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
-use pyo3::exceptions::{PyRuntimeError, PyTypeError};
+use pyo3::exceptions::PyTypeError;
 use pyo3::ffi;
 use pyo3::prelude::*;
 
+use super::border::guarded;
 use super::class::{ArrayClass, into_object};
 use super::errors::origin;
 use super::interpreter::is_attached;
@@ -79,18 +80,10 @@ pub(super) fn capsule<T: ArrayClass>(py: Python<'_>) -> PyResult<Bound<'_, PyAny
 /// # Safety
 ///
 /// The thread is attached.
-pub(super) unsafe fn answer(run: impl FnOnce(Python<'_>) -> PyResult<()>) -> c_int {
+unsafe fn answer(run: impl FnOnce(Python<'_>) -> PyResult<()>) -> c_int {
     debug_assert!(is_attached(), "functions of the exchange table are called with the thread state attached");
     // SAFETY: as the caller promises.
-    let py = unsafe { Python::assume_attached() };
-    let done = catch_unwind(AssertUnwindSafe(|| run(py)));
-    match done.unwrap_or_else(|_| Err(PyRuntimeError::new_err("a panic in a `CudaArray`"))) {
-        Ok(()) => 0,
-        Err(error) => {
-            error.restore(py);
-            -1
-        }
-    }
+    unsafe { guarded(run) }.map_or(-1, |()| 0)
 }
 
 /// The object as an instance of the class.

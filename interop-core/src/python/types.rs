@@ -104,7 +104,8 @@ fn look_up(class: &Bound<'_, PyType>) -> PyResult<TypeFacts> {
     }
     // An object with an array interface of NumPy's kind is in host memory by the definition of that interface; a class
     // for both kinds of memory has the CUDA one as well.
-    let host_only = class.hasattr("__array_interface__")? && !class.hasattr("__cuda_array_interface__")?;
+    let [interface, cuda, dlpack] = ["__array_interface__", "__cuda_array_interface__", "__dlpack__"];
+    let host_only = class.hasattr(interface)? && !class.hasattr(cuda)? && class.hasattr(dlpack)?;
     let address = class.as_ptr().addr();
     // SAFETY: a type.
     let heap = unsafe { ffi::PyType_HasFeature(class.as_type_ptr(), ffi::Py_TPFLAGS_HEAPTYPE) } != 0;

@@ -8,14 +8,15 @@ use core::ffi::{c_char, c_int};
 use core::ptr::{null_mut, with_exposed_provenance_mut};
 use std::ffi::CString;
 
+use pyo3::exceptions::PyBufferError;
 use pyo3::ffi;
 use pyo3::prelude::*;
 
 use self::abi::{Buffer, Flags};
 pub(super) use self::lender::install;
+use super::border::guarded;
 use super::class::ArrayClass;
 use super::release::drain;
-use super::table::answer;
 use crate::borrow::Borrow;
 use crate::counters;
 use crate::dlpack::Access;
@@ -56,24 +57,18 @@ unsafe extern "C" fn get<T: ArrayClass>(this: *mut ffi::PyObject, place: *mut Bu
 ///
 /// A place for the buffer or null, and the thread attached.
 unsafe fn fill(place: *mut Buffer, run: impl FnOnce(Python<'_>) -> PyResult<Buffer>) -> c_int {
-    if place.is_null() {
-        // SAFETY: the thread is attached, as the caller promises.
-        return unsafe { answer(|_| Err(pyo3::exceptions::PyBufferError::new_err("no place for a buffer"))) };
-    }
-    let write = |py: Python<'_>| {
+    let run = |py: Python<'_>| {
         drain(py);
-        let buffer = run(py)?;
-        // SAFETY: a place for the buffer, as the caller promises.
-        unsafe { place.write(buffer) };
-        Ok(())
+        if place.is_null() { Err(PyBufferError::new_err("no place for a buffer")) } else { run(py) }
     };
-    // SAFETY: as the caller promises.
-    let failed = unsafe { answer(write) };
-    if failed != 0 {
-        // SAFETY: a place for the buffer; without an object, which says that there is none.
-        unsafe { place.write(Buffer::NOTHING) };
+    // SAFETY: the thread is attached, as the caller promises.
+    let buffer = unsafe { guarded(run) };
+    let done = if buffer.is_some() { 0 } else { -1 };
+    if !place.is_null() {
+        // SAFETY: a place for the buffer; without an object, which says that there is none, where it was refused.
+        unsafe { place.write(buffer.unwrap_or(Buffer::NOTHING)) };
     }
-    failed
+    done
 }
 
 /// The buffer of an array that `owner` keeps alive.
