@@ -1,5 +1,6 @@
 """The end of the interpreter with arrays alive: exit status 0 (R97, bugs 55 to 57)."""
 
+import os
 import sys
 
 import pytest
@@ -88,7 +89,7 @@ ENDINGS = {
 
 
 @pytest.mark.parametrize("ending", ENDINGS)
-@pytest.mark.parametrize("attempt", range(2))
+@pytest.mark.parametrize("attempt", range(10 if "INTEROP_TORTURE" in os.environ else 2))
 def test_the_end_of_the_interpreter(ending, attempt):
     if "at_exit" in ENDINGS[ending] and sys.platform != "linux":
         pytest.skip("__cxa_atexit by its name in libc")

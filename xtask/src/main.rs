@@ -114,6 +114,12 @@ const COMMANDS: &[Command] = &[
         run: fuzz::run,
     },
     Command {
+        name: "torture",
+        arguments: "[SECONDS]",
+        help: "random work in threads, for 60 seconds or as many as are given, and a hundred ends of the interpreter",
+        run: suites::torture,
+    },
+    Command {
         name: "compile-time",
         arguments: "",
         help: "how long it takes to build the core and to check 500 structs, beside serde",

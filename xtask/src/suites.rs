@@ -148,6 +148,29 @@ fn python(counts: &mut Counts) -> Result<(), Failure> {
     everything.and(simulated)
 }
 
+/// `cargo xtask torture`: what looks for lost and repeated releases, for longer than the suite does.
+pub(crate) fn torture(arguments: &[String]) -> Result<(), Failure> {
+    let seconds = match arguments {
+        [] => "60",
+        [seconds] if seconds.parse::<u32>().is_ok() => seconds,
+        _ => {
+            return Err(Failure::usage(
+                "write `cargo xtask torture`, or `cargo xtask torture SECONDS`".to_owned(),
+            ));
+        }
+    };
+    let environment = Environment::prepare(Requirements::Tests)?;
+    extension::build(&environment)?;
+    let files = ["torture", "endings", "faults", "lifetime", "soak"]
+        .map(|name| format!("tests/python/test_{name}.py"));
+    let mut python = environment.python();
+    pytest(
+        sim::hidden(python.env("INTEROP_TORTURE", seconds)),
+        &files.each_ref().map(String::as_str),
+        &mut Counts::default(),
+    )
+}
+
 /// Runs pytest and adds up its tests.
 fn pytest(python: &mut Command, what: &[&str], counts: &mut Counts) -> Result<(), Failure> {
     // No cache folder among the sources; every skipped test with its reason; a misspelt mark is an error; a deadlock
