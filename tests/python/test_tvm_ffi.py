@@ -58,3 +58,16 @@ def test_ten_thousand_trips_leave_nothing():
     array = Array.full((64,), 1.0)
     for _ in range(10_000):
         interop_demo.asarray(tvm_ffi.from_dlpack(array))
+
+
+def test_what_its_functions_return_is_an_array_like_any_other():
+    """TVM FFI makes it with our exchange table (`managed_tensor_to_py_object_no_sync`)."""
+    array = interop_demo.asarray(np.arange(6, dtype="f4").reshape(2, 3))
+    back = tvm_ffi.get_global_func("testing.echo")(array)
+    names = ("shape", "ndim", "size", "nbytes", "strides", "dtype", "device")
+    assert [getattr(back, name) for name in names] == [getattr(array, name) for name in names]
+    assert (len(back), back.__dlpack_device__()) == (2, (1, 0))
+    interop_demo.scale_(back, 2)
+    assert np.from_dlpack(back).tolist() == memoryview(array).tolist() == memoryview(back).tolist()
+    assert np.asarray(back).flags.writeable
+    assert interop_demo.describe(back) == interop_demo.describe(array)
