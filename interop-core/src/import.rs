@@ -183,7 +183,10 @@ impl Import {
         let mut facts = interface.facts()?;
         let stated = interface.version >= 3 || interface.stream.is_some();
         let fence = cuda::arrive(&mut facts, stated, consumer)?;
-        Ok(Self { facts, owner: Owner::new(owner).after(fence), kept: StreamHandle::NothingPending })
+        let owner = Owner::new(owner).after(fence);
+        let mut import = Self { facts, owner, kept: StreamHandle::NothingPending };
+        import.put_on_stream(consumer);
+        Ok(import)
     }
 
     /// The array is for a struct that keeps this stream, after which the array is ready.
@@ -198,13 +201,13 @@ impl Import {
         core::mem::replace(&mut self.owner, Owner::nothing())
     }
 
-    /// The stream on which a copy is made, and whether the copy may be pending there when it is handed out: the struct
-    /// says so then, and the release of what is copied comes after the copy.
+    /// The stream on which a copy is made. With a fence the copy may be pending there when it is handed out, because the
+    /// struct says so; but only where the release of what is copied, which has that fence, comes after the copy.
     #[cfg(any(feature = "cust", feature = "cudarc"))]
-    pub(crate) fn copied_on(&self) -> (StreamHandle, bool) {
+    pub(crate) fn copied_on(&self) -> (StreamHandle, Option<cuda::Fence>) {
         match self.kept {
-            StreamHandle::NothingPending => (self.facts.stream, false),
-            kept => (kept, self.owner.is_fenced()),
+            StreamHandle::NothingPending => (self.facts.stream, None),
+            kept => (kept, self.owner.fence()),
         }
     }
 

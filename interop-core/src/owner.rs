@@ -60,10 +60,10 @@ impl Owner {
         Self { value, release, fence: None }
     }
 
-    /// Whether the release comes after the work that may use the memory.
+    /// What the release comes after.
     #[cfg(any(feature = "cust", feature = "cudarc"))]
-    pub(crate) fn is_fenced(&self) -> bool {
-        self.fence.is_some()
+    pub(crate) fn fence(&self) -> Option<Fence> {
+        self.fence
     }
 
     /// The same owner, dropped at once.

@@ -1,13 +1,17 @@
 //! Imports into owned buffers: from every kind of memory, of every layout, complete and in order.
 
+use core::ptr::null_mut;
+
 use cudarc::driver::CudaSlice;
 use cust::memory::{DeviceBuffer, LockedBuffer, UnifiedBuffer};
 use interop_core::adapters::cust::InContext;
-use interop_core::cuda::{CudaBuffer, MemoryKind};
-use interop_core::{CudaArray, ErrorKind, FromArray, FromImport, Import, Shared, Storage};
+use interop_core::cuda::{CudaBuffer, MemoryKind, finish_releases};
+use interop_core::{CudaArray, ErrorKind, FromArray, FromImport, Import, Shared, Storage, StreamHandle};
 use interop_sim_client::{Mistake, find};
 
-use crate::support::{ColumnMajor, KINDS, Matrix, Strided, has_second_device, numbers, send, source, turn};
+use crate::support::{
+    ColumnMajor, KINDS, Matrix, Streamed, Strided, has_second_device, numbers, send, source, turn,
+};
 
 /// Runs a check for every storage that an import copies into.
 macro_rules! for_each_storage {
@@ -193,4 +197,32 @@ fn bools_are_looked_at() {
     ] {
         assert_eq!(error.kind(), ErrorKind::DType, "{error}");
     }
+}
+
+/// The release of the source comes after the work of its own context, and the copy is in another.
+#[test]
+#[expect(unsafe_code, reason = "a context and a stream of the caller's own")]
+fn a_copy_on_a_stream_of_another_context_is_done_before_the_source_goes() {
+    let turn = turn();
+    let _context = cust::quick_init().unwrap();
+    let (mut own, mut stream, mut popped) = (null_mut(), null_mut(), null_mut());
+    // SAFETY: a place for a context; the new one is current.
+    assert_eq!(unsafe { cust::sys::cuCtxCreate_v2(&raw mut own, 0, 0) } as u32, 0);
+    // SAFETY: a place for a stream.
+    assert_eq!(unsafe { cust::sys::cuStreamCreate(&raw mut stream, 1) } as u32, 0);
+    // SAFETY: a place for a context.
+    assert_eq!(unsafe { cust::sys::cuCtxPopCurrent_v2(&raw mut popped) } as u32, 0);
+    for kind in [MemoryKind::Pool, MemoryKind::Device, MemoryKind::Pinned, MemoryKind::Managed] {
+        let import = send(source(kind, 0, 3, 4)).on_stream(StreamHandle::from_raw(stream as usize));
+        let copy: Streamed<InContext<DeviceBuffer<f32>>, StreamHandle> =
+            Streamed::from_import(import).unwrap();
+        assert_eq!(finish_releases(), 0);
+        // Somebody else gets the memory of the source.
+        let other = source(kind, 0, 3, 4);
+        assert_eq!(copy.to_vec::<f32>().unwrap(), numbers(12), "{kind:?}");
+        drop(other);
+    }
+    // SAFETY: nobody uses the context any more.
+    assert_eq!(unsafe { cust::sys::cuCtxDestroy_v2(own) } as u32, 0);
+    drop(turn);
 }

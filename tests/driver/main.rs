@@ -7,6 +7,7 @@
 
 mod absent;
 mod arrivals;
+mod beside;
 mod cai;
 mod capture;
 mod claims;

@@ -8,10 +8,10 @@ use super::memory::{copy_now, stage};
 #[cfg(feature = "cudarc")]
 use super::order::order_in;
 use super::order::{LEGACY, captures, context_for};
+use super::release::Fence;
 use crate::device::{Device, DeviceType};
 use crate::element::Element;
 use crate::error::{Error, ErrorKind, Result};
-use crate::facts::Facts;
 use crate::host::HostElements;
 use crate::import::Import;
 use crate::layout::{Layout, Order};
@@ -83,10 +83,9 @@ impl Site {
         Ok(unsafe { self.driver.stream_synchronize(self.stream) }?)
     }
 
-    /// Whether what guards the release of the source sees work in this context.
-    fn is_guarded(&self, source: &Facts) -> bool {
-        let source = source.device();
-        source.device_type != DeviceType::CUDA || source.device_id == self.ordinal
+    /// Whether the release of the source comes after work in this context.
+    fn is_guarded(&self, source: Option<Fence>) -> bool {
+        source.is_some_and(|fence| fence.covers(self.driver, self.context, self.ordinal))
     }
 }
 
@@ -139,7 +138,7 @@ pub(crate) fn copied<T: Element>(import: &Import, kind: MemoryKind, order: Order
     if count == 0 {
         return Ok((0, 0));
     }
-    let (stream, may_be_pending) = import.copied_on();
+    let (stream, fence) = import.copied_on();
     refuse_capture(stream)?;
     let site = Site::of(stream, facts.device())?;
     // The compact copy of a broadcast array can be larger than what the array spans.
@@ -147,7 +146,7 @@ pub(crate) fn copied<T: Element>(import: &Import, kind: MemoryKind, order: Order
     let target = CudaBuffer::uninitialized(kind, site.context, site.ordinal, T::TYPE, bytes)?;
     // SAFETY: new memory of the driver's, with room for the elements.
     let pending = unsafe { site.copy::<T>(import, order, target.memory().address) }?;
-    if pending && !(may_be_pending && kind == MemoryKind::Device && site.is_guarded(facts)) {
+    if pending && !(kind == MemoryKind::Device && site.is_guarded(fence)) {
         site.finish()?;
     }
     Ok((target.into_address(), count))
@@ -170,7 +169,7 @@ pub(crate) unsafe fn copy_on_default_stream<T: Element>(
     device: Device,
     target: usize,
 ) -> Result<()> {
-    let (stream, may_be_pending) = import.copied_on();
+    let (stream, fence) = import.copied_on();
     refuse_capture(stream)?;
     let context = Context::primary(device.device_id)?;
     let here = Some(context);
@@ -178,7 +177,7 @@ pub(crate) unsafe fn copy_on_default_stream<T: Element>(
     order_in(stream, StreamHandle::LegacyDefault, device, here)?;
     // SAFETY: as the caller promises.
     let pending = unsafe { site.copy::<T>(import, order, target) }?;
-    if pending && !(may_be_pending && site.is_guarded(import.facts())) {
+    if pending && !site.is_guarded(fence) {
         site.finish()?;
     }
     order_in(StreamHandle::LegacyDefault, stream, device, here)

@@ -28,6 +28,7 @@ mod driver;
 mod event;
 mod memory;
 mod order;
+mod parked;
 mod pointer;
 mod release;
 
@@ -37,11 +38,9 @@ pub use context::Context;
 pub use event::kept_events;
 pub use memory::{CudaBuffer, MemoryKind};
 pub use order::{order, wait};
+pub use parked::{drain_releases, finish_releases, pending_releases, release_in_background};
 pub use pointer::{PointerFacts, device_address, is_from_pool, pointer_facts};
-pub use release::{
-    HoldReleases, ReleasePolicy, drain_releases, finish_releases, pending_releases, release_in_background,
-    release_policy, set_release_policy,
-};
+pub use release::{HoldReleases, ReleasePolicy, release_policy, set_release_policy};
 
 pub(crate) use arrive::arrive;
 #[cfg(feature = "cust")]
@@ -65,10 +64,11 @@ pub(crate) use order::{current_in, primary_while};
 #[cfg(feature = "python")]
 pub(crate) use order::{current_while, hand_to_host};
 pub(crate) use order::{hand_over, wait_for_host};
+pub(crate) use parked::look_by_the_way;
 pub(crate) use pointer::{Trust, check, fence_of};
 #[cfg(feature = "python")]
 pub(crate) use release::watch_captures;
-pub(crate) use release::{Fence, after_work, look_by_the_way};
+pub(crate) use release::{Fence, after_work};
 
 /// The number of devices, 0 without a driver.
 #[must_use]

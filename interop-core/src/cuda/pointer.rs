@@ -246,8 +246,9 @@ fn compare_host(facts: &Facts) -> Result<()> {
 
 #[cold]
 fn refuse_device_memory(driver: &Driver, facts: &Facts) -> Result<()> {
-    match ask(driver, facts.address())? {
-        Some(known) if known.device.device_type == DeviceType::CUDA => {
+    // A question that failed says nothing: a process that was forked has a driver that answers errors only.
+    match ask(driver, facts.address()) {
+        Ok(Some(known)) if known.device.device_type == DeviceType::CUDA => {
             let allowed =
                 format_args!("{}, where the driver says that {:#x} is", known.device, facts.address());
             Err(Error::new(ErrorKind::Device, "device", "memory of CPU (1)", allowed))

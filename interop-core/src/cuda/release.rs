@@ -3,13 +3,14 @@
 //! Neither protocol tells the producer when the consumer's kernels are done, and a stream that was named in some earlier
 //! call may be destroyed by now. So a release asks for no stream: it records one event after *all* work of the context
 //! (`cuCtxRecordEvent`), looks whether it is done, and if not, parks what is to be released. Parked releases are looked at
-//! again whenever something is imported, exported or ordered, and when the user says so. No call waits.
+//! again whenever something is imported, exported or ordered, and when the user says so. Nothing here waits; what an owner
+//! does when it is dropped is its own affair, and `cuMemFree` waits for all work of the device, also later work.
 //!
 //! | policy | covers | costs | limits |
 //! | --- | --- | --- | --- |
-//! | [`AfterContext`](ReleasePolicy::AfterContext) | every stream of the memory's context; of every context that is in use for pinned and managed memory | an event for each context, which costs more the more streams the context has, and a query | a capture that goes on in the context on a non-blocking stream is spoiled, loudly: hold releases meanwhile ([`HoldReleases`]). Work of another GPU on memory of this one is not covered |
+//! | [`AfterContext`](ReleasePolicy::AfterContext) | every stream of the memory's context; of every primary context in use too for pinned and managed memory | an event for each context, which costs more the more streams the context has, and a query | a capture that goes on in the context on a non-blocking stream is spoiled, loudly: hold releases meanwhile ([`HoldReleases`]). Work of another GPU on memory of this one is not covered |
 //! | [`AfterAllContexts`](ReleasePolicy::AfterAllContexts) | every stream of every device's primary context and of the memory's context | an event for each device in use, a query | the same for captures |
-//! | [`Batched`](ReleasePolicy::Batched) | as `AfterContext` | a place in a list; the event and the query are shared by 32 releases | up to 31 arrays stay until the batch is full, or [`drain_releases`] is called, however idle the device is |
+//! | [`Batched`](ReleasePolicy::Batched) | as `AfterContext` | a place in a list; the event and the query are shared by 32 releases | up to 31 arrays stay until the batch is full, or [`drain_releases`](super::drain_releases) is called, however idle the device is |
 //! | [`Immediate`](ReleasePolicy::Immediate) | nothing: the user has ordered the work | nothing | a race if he has not |
 //!
 //! A capture on a blocking stream is seen before anything is called; the release is then parked undecided, as under
@@ -17,19 +18,17 @@
 //! at once: the graph is ordered by the capture, and keeping its memory for the replays is up to whoever keeps the graph.
 //!
 //! Before driver 12.5 there is no event of a context. Releases are parked undecided then, and decided by
-//! [`finish_releases`], which waits on the host.
+//! [`finish_releases`](super::finish_releases), which waits on the host.
 
 use core::num::NonZeroUsize;
 use core::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
-use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Condvar, Mutex, OnceLock, PoisonError};
-use std::time::Duration;
+use std::sync::{OnceLock, PoisonError, RwLock};
 
 use super::context::{Context, Relaxed};
 use super::driver::{Driver, Failure, Outcome, code, driver, opened};
 use super::event::Event;
 use super::order::{LEGACY, capture_of};
-use crate::error::{Error, ErrorKind, Result};
+use super::parked::{look_by_the_way, park, policy_changed};
 use crate::owner::Owner;
 
 /// What the release of CUDA memory comes after.
@@ -47,15 +46,12 @@ pub enum ReleasePolicy {
     Batched,
 }
 
-/// The releases that [`Batched`](ReleasePolicy::Batched) decides together.
-const BATCH: usize = 32;
-
 static POLICY: AtomicU8 = AtomicU8::new(ReleasePolicy::AfterContext as u8);
 
 /// Sets what releases of CUDA memory come after, for the whole program.
 pub fn set_release_policy(policy: ReleasePolicy) {
     POLICY.store(policy as u8, Ordering::Relaxed);
-    put_off(pending_releases());
+    policy_changed();
 }
 
 /// What releases of CUDA memory come after.
@@ -87,6 +83,13 @@ impl Fence {
 
     const EVERYWHERE: usize = 1;
 
+    /// Whether work in a context comes before the release.
+    #[cfg(any(feature = "cust", feature = "cudarc"))]
+    pub(super) fn covers(self, driver: &Driver, context: Context, ordinal: i32) -> bool {
+        let is_primary = || Context::primary_of(driver, ordinal).is_ok_and(|primary| primary == context);
+        self.own() == Some(context) || (self.is_everywhere() && is_primary())
+    }
+
     fn own(self) -> Option<Context> {
         Context::answered(self.0.get() & !Self::EVERYWHERE)
     }
@@ -96,27 +99,9 @@ impl Fence {
     }
 }
 
-/// What waits to be released.
-struct Parked {
-    owners: Vec<Owner>,
-    fence: Fence,
-    /// The events that are not done yet; `None` while nobody could record them.
-    events: Option<Vec<Event<'static>>>,
-}
-
-static PARKED: Mutex<Vec<Parked>> = Mutex::new(Vec::new());
-/// Notified when something is parked.
-static SOMETHING: Condvar = Condvar::new();
-static PENDING: AtomicUsize = AtomicUsize::new(0);
-/// So many have to wait before imports and exports look at them by the way.
-static WORTH_A_LOOK: AtomicUsize = AtomicUsize::new(1);
 static HELD: AtomicUsize = AtomicUsize::new(0);
-
-/// The number of releases that wait for work on a device.
-#[must_use]
-pub fn pending_releases() -> usize {
-    PENDING.load(Ordering::Acquire)
-}
+/// Held for reading while it is decided whether a release may record events, and while it does.
+static DECIDING: RwLock<()> = RwLock::new(());
 
 /// While one of these lives, releases are parked undecided: hold one while a graph is captured on a non-blocking stream,
 /// and nothing that is dropped meanwhile touches the capture.
@@ -139,7 +124,9 @@ impl HoldReleases {
         reason = "a guard that is made by mistake should not be easy to make"
     )]
     pub fn new() -> Self {
-        HELD.fetch_add(1, Ordering::AcqRel);
+        HELD.fetch_add(1, Ordering::SeqCst);
+        // Whoever saw none of these before has recorded its events after this.
+        drop(DECIDING.write().unwrap_or_else(PoisonError::into_inner));
         Self(())
     }
 }
@@ -154,8 +141,14 @@ pub(crate) fn watch_captures(captures: fn() -> bool) {
     let _ = WATCH.set(captures);
 }
 
-fn is_held() -> bool {
-    HELD.load(Ordering::Acquire) != 0 || WATCH.get().is_some_and(|captures| captures())
+/// Calls `decide`, unless releases are held or a library's work is being captured. No hold begins before it is back.
+fn unless_held<R>(decide: impl FnOnce() -> Option<R>) -> Option<R> {
+    // Foreign code, so not under the lock.
+    if WATCH.get().is_some_and(|captures| captures()) {
+        return None;
+    }
+    let _deciding = DECIDING.read().unwrap_or_else(PoisonError::into_inner);
+    if HELD.load(Ordering::SeqCst) == 0 { decide() } else { None }
 }
 
 impl Drop for HoldReleases {
@@ -169,69 +162,73 @@ impl Drop for HoldReleases {
 pub(crate) fn after_work(owner: Owner, fence: Fence) {
     look_by_the_way();
     let policy = release_policy();
-    if policy == ReleasePolicy::Immediate {
-        return let_go(owner, fence);
+    if opened().is_some() && HELD.load(Ordering::Acquire) != 0 && policy != ReleasePolicy::Immediate {
+        return park(owner, fence, None);
     }
+    let driver = if policy == ReleasePolicy::Immediate { opened() } else { driver().ok() };
     // Without a driver nothing can be at work.
-    let Ok(driver) = driver() else { return drop(owner) };
-    if policy == ReleasePolicy::Batched {
-        park(owner, fence, None);
-        return look_by_the_way();
+    let Some(driver) = driver else { return drop(owner) };
+    let _relaxed = Relaxed::new(driver);
+    match policy {
+        ReleasePolicy::Immediate => return let_go(driver, owner, fence),
+        ReleasePolicy::Batched => {
+            park(owner, fence, None);
+            return look_by_the_way();
+        }
+        ReleasePolicy::AfterContext | ReleasePolicy::AfterAllContexts => {}
     }
     match events_after(driver, fence) {
-        Ok(events) if events.is_empty() => let_go(owner, fence),
-        Ok(events) => park(owner, fence, Some(events)),
-        Err(Undecided) => park(owner, fence, None),
+        Some(events) if events.is_empty() => let_go(driver, owner, fence),
+        events => park(owner, fence, events),
     }
 }
 
-/// Drops an owner with the context of its memory current.
+/// Drops an owner with the context of its memory current. Whoever calls is in the relaxed mode of captures.
 ///
 /// Some libraries free in whatever context is current (`cust`; `cudarc` on a default stream), some leave their own
-/// current (`cudarc`), and whoever has an array last drops it on any thread. Afterwards the thread has its own again.
-fn let_go(owner: Owner, fence: Fence) {
-    let _entered = opened().and_then(|driver| fence.own()?.enter(driver).ok());
+/// current (`cudarc`), and whoever has an array last drops it on any thread. Afterwards the thread has its own again,
+/// where that was another one.
+pub(super) fn let_go(driver: &Driver, owner: Owner, fence: Fence) {
+    let _entered = fence.own().and_then(|context| context.enter(driver).ok());
     drop(owner);
 }
 
-fn park(owner: Owner, fence: Fence, events: Option<Vec<Event<'static>>>) {
-    let mut list = PARKED.lock().unwrap_or_else(PoisonError::into_inner);
-    // What is undecided is decided together.
-    let alike = |parked: &&mut Parked| parked.fence == fence && parked.events.is_none();
-    match list.iter_mut().find(alike).filter(|_| events.is_none()) {
-        Some(parked) => parked.owners.push(owner),
-        None => list.push(Parked { owners: vec![owner], fence, events }),
-    }
-    PENDING.fetch_add(1, Ordering::AcqRel);
-    drop(list);
-    SOMETHING.notify_one();
+/// Events after all work of the contexts, without those that are done; `None` while it cannot be decided, such as during a
+/// capture. Whoever calls is in the relaxed mode of captures.
+pub(super) fn events_after(driver: &'static Driver, fence: Fence) -> Option<Vec<Event<'static>>> {
+    unless_held(|| {
+        let mut events = Vec::new();
+        for context in contexts(driver, fence) {
+            match event_after(driver, context) {
+                Ok(Some(event)) => events.push(event),
+                // Nothing is known of the work then, and it may go better at the next look.
+                Err(failure)
+                    if failure.is_about_capture()
+                        || matches!(failure.code, code::NOT_FOUND | code::OUT_OF_MEMORY) =>
+                {
+                    return None;
+                }
+                // Done; or the context is gone or broken, and with it the work.
+                Ok(None) | Err(_) => {}
+            }
+        }
+        Some(events)
+    })
 }
 
-/// A release that cannot be decided while a graph is captured.
-struct Undecided;
-
-/// Events after all work of the contexts, without those that are done.
-fn events_after(driver: &'static Driver, fence: Fence) -> Result<Vec<Event<'static>>, Undecided> {
-    if is_held() {
-        return Err(Undecided);
-    }
-    let _relaxed = Relaxed::new(driver);
-    let mut events = Vec::new();
-    for context in contexts(driver, fence) {
-        match event_after(driver, context) {
-            Ok(Some(event)) => events.push(event),
-            // Nothing is known of the work then, and it may go better at the next look.
-            Err(failure)
-                if failure.is_about_capture()
-                    || matches!(failure.code, code::NOT_FOUND | code::OUT_OF_MEMORY) =>
-            {
-                return Err(Undecided);
+/// Waits for all contexts where no event can be had of them, and gives none; `None` while a graph is captured.
+pub(super) fn synchronized(driver: &Driver, fence: Fence) -> Option<Vec<Event<'static>>> {
+    unless_held(|| {
+        for context in contexts(driver, fence) {
+            let Ok(_entered) = context.enter(driver) else { continue };
+            if capture_of(driver, LEGACY).is_err_and(Failure::is_about_capture) {
+                return None;
             }
-            // Done; or the context is gone or broken, and with it the work.
-            Ok(None) | Err(_) => {}
+            // SAFETY: no conditions; the context is current.
+            let _ = unsafe { driver.context_synchronize() };
         }
-    }
-    Ok(events)
+        Some(Vec::new())
+    })
 }
 
 /// An event after all work of a context, unless that is done.
@@ -263,134 +260,4 @@ fn contexts_in_use(driver: &Driver) -> Vec<Context> {
         }
     }
     all
-}
-
-/// Puts the next look by the way off until there is something to see, when so many wait.
-fn put_off(pending: usize) {
-    let worth = if release_policy() == ReleasePolicy::Batched { pending + BATCH } else { 1 };
-    WORTH_A_LOOK.store(worth, Ordering::Relaxed);
-}
-
-/// Releases what is due, where so many wait that it is worth a look. Every import, export and order of CUDA memory does so.
-#[inline]
-pub(crate) fn look_by_the_way() {
-    if pending_releases() >= WORTH_A_LOOK.load(Ordering::Relaxed) {
-        drain(false);
-    }
-}
-
-/// Releases what is due, and says how many still wait. Imports, exports and orders of CUDA memory do so by the way.
-#[inline]
-#[expect(clippy::must_use_candidate, reason = "called for what it does")]
-pub fn drain_releases() -> usize {
-    if pending_releases() != 0 {
-        drain(false);
-    }
-    pending_releases()
-}
-
-/// Waits on the host until everything that was parked can be released, and releases it.
-///
-/// What was parked during a capture, or is held, stays. Says how many still wait.
-#[expect(clippy::must_use_candidate, reason = "called for what it does")]
-pub fn finish_releases() -> usize {
-    // One release may lead to another: that of an import to that of the export it came from.
-    while pending_releases() != 0 && drain(true) {}
-    pending_releases()
-}
-
-/// Releases what was parked from a thread of its own, which looks about once a millisecond while there is something, for
-/// programs that import and export too rarely to do it by the way. It runs until the program ends.
-///
-/// # Errors
-///
-/// [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) when no thread can be made.
-pub fn release_in_background() -> Result<()> {
-    static STARTED: Mutex<bool> = Mutex::new(false);
-    let mut started = STARTED.lock().unwrap_or_else(PoisonError::into_inner);
-    if *started {
-        return Ok(());
-    }
-    let look = || loop {
-        let list = PARKED.lock().unwrap_or_else(PoisonError::into_inner);
-        drop(SOMETHING.wait_while(list, |list| list.is_empty()).unwrap_or_else(PoisonError::into_inner));
-        drain_releases();
-        std::thread::sleep(Duration::from_millis(1));
-    };
-    let thread = std::thread::Builder::new().name("interop-release".to_owned()).spawn(look);
-    thread.map_err(|error| {
-        Error::new(ErrorKind::Unsupported, "thread", error, "a thread that releases memory")
-    })?;
-    *started = true;
-    Ok(())
-}
-
-/// Releases what is due, and says whether there was something.
-#[cold]
-fn drain(wait: bool) -> bool {
-    let Some(driver) = opened() else { return false };
-    let mut list = PARKED.lock().unwrap_or_else(PoisonError::into_inner);
-    let parked = core::mem::take(&mut *list);
-    drop(list);
-    let (due, still): (Vec<_>, Vec<_>) = {
-        let _relaxed = Relaxed::new(driver);
-        parked.into_iter().map(|parked| parked.look(driver, wait)).partition(Parked::is_due)
-    };
-    let mut list = PARKED.lock().unwrap_or_else(PoisonError::into_inner);
-    list.extend(still);
-    let count = |list: &[Parked]| list.iter().map(|parked| parked.owners.len()).sum::<usize>();
-    let pending = count(&list);
-    PENDING.store(pending, Ordering::Release);
-    put_off(pending);
-    drop(list);
-    let some = !due.is_empty();
-    // Outside the lock: an owner's drop is anybody's code, which may come back here, or panic.
-    for Parked { owners, fence, .. } in due {
-        for owner in owners {
-            if let Err(payload) = catch_unwind(AssertUnwindSafe(|| let_go(owner, fence))) {
-                // Its drop could panic again.
-                core::mem::forget(payload);
-            }
-        }
-    }
-    some
-}
-
-impl Parked {
-    fn is_due(&self) -> bool {
-        self.events.as_ref().is_some_and(Vec::is_empty)
-    }
-
-    /// Decides what was undecided, and forgets the events that are done.
-    fn look(mut self, driver: &'static Driver, wait: bool) -> Self {
-        if self.events.is_none() {
-            self.events = events_after(driver, self.fence).ok();
-        }
-        match &mut self.events {
-            Some(events) => events.retain(|event| {
-                let done = if wait { event.wait().map(|()| true) } else { event.is_done() };
-                // A context that is gone has no work.
-                !done.unwrap_or(true)
-            }),
-            None if wait => self.events = synchronized(driver, self.fence),
-            None => {}
-        }
-        self
-    }
-}
-
-/// Waits for all contexts where no event can be had of them; `None` while a graph is captured.
-fn synchronized(driver: &Driver, fence: Fence) -> Option<Vec<Event<'static>>> {
-    if is_held() {
-        return None;
-    }
-    for context in contexts(driver, fence) {
-        let Ok(_entered) = context.enter(driver) else { continue };
-        if capture_of(driver, LEGACY).is_err_and(Failure::is_about_capture) {
-            return None;
-        }
-        // SAFETY: no conditions; the context is current.
-        let _ = unsafe { driver.context_synchronize() };
-    }
-    Some(Vec::new())
 }
