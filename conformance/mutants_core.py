@@ -21,14 +21,14 @@ MUTANTS = [
     ),
     (
         "R30",
-        "claims.rs",
+        "claims/steps.rs",
         "if strides.len() != extents.len() {\n            return Err(count_mismatch",
         "if !BROKEN && strides.len() != extents.len() {\n            return Err(count_mismatch",
         "any number of strides passes",
     ),
     (
         "R79 B76",
-        "claims.rs",
+        "claims/steps.rs",
         "if numel == 0 {\n            return Ok((0, 0));",
         "if !BROKEN && numel == 0 {\n            return Ok((0, 0));",
         "strides of empty arrays are added up",
@@ -36,8 +36,8 @@ MUTANTS = [
     (
         "R33 B77 B79",
         "claims.rs",
-        "(0, 0..0)\n        } else {",
-        "(if BROKEN { self.address } else { 0 }, 0..0)\n        } else {",
+        "return Ok(Place { numel, address: 0, range: 0..0 });",
+        "return Ok(Place { numel, address: if BROKEN { self.address } else { 0 }, range: 0..0 });",
         "an empty array keeps its address",
     ),
     (
@@ -70,7 +70,7 @@ MUTANTS = [
     ),
     (
         "B83",
-        "claims.rs",
+        "claims/steps.rs",
         "if stride < 0 && idle {",
         "if !BROKEN && stride < 0 && idle {",
         "negative strides of idle axes are kept",

@@ -69,6 +69,7 @@ impl Arrival {
     }
 
     /// Takes a step, unless something was refused before.
+    #[inline]
     fn step<T>(&mut self, step: impl FnOnce(&mut Self) -> Result<T>) -> Option<T> {
         if self.refusal.is_some() {
             return None;
@@ -81,6 +82,7 @@ impl Arrival {
     /// # Errors
     ///
     /// What did not fit.
+    #[inline]
     pub fn check(&mut self) -> Result<()> {
         self.refusal.take().map_or(Ok(()), Err)
     }
@@ -127,22 +129,19 @@ impl Arrival {
     #[inline]
     fn settle(&mut self, element: Option<&ElementType>, wanted: Wanted, copies: bool) -> Result<()> {
         let facts = self.facts()?;
-        let joined = element.map_or(Ok(None), |element| facts.joined(element))?;
-        let layout = joined.as_ref().unwrap_or(facts.layout());
         let item_bits = element.map_or_else(|| facts.dtype().item_bits(facts.is_padded()), |e| e.size * 8);
+        if let Some(element) = element.filter(|element| !facts.is_of_scalars(element)) {
+            self.layout = facts.join(*element)?;
+        }
+        let layout = self.layout();
         if let Some(rank) = wanted.axes.filter(|rank| *rank != layout.ndim()) {
             return Err(wrong_rank(layout, rank));
         }
         let order = wanted.order.unwrap_or_default();
         if copies {
             self.layout = Some(Layout::compact(layout.shape(), order)?);
-        } else {
-            if let Some(order) = wanted.order {
-                Facts::check_contiguous(layout, order)?;
-            }
-            if joined.is_some() {
-                self.layout = joined;
-            }
+        } else if let Some(order) = wanted.order {
+            Facts::check_contiguous(layout, order)?;
         }
         self.order = order;
         self.item_bytes = if item_bits % 8 == 0 { item_bits / 8 } else { 0 };

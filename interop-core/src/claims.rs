@@ -8,20 +8,20 @@
     reason = "numbers are cast after they were seen to fit, in `numel` and in `Steps::offsets`"
 )]
 
-use core::fmt::Debug;
+mod steps;
+
 use core::ops::Range;
-use std::borrow::ToOwned;
 use std::sync::Arc;
 
+pub(crate) use self::steps::List;
+use self::steps::{Steps, too_wide};
 use crate::descriptor::Writes;
 use crate::device::Device;
 use crate::dims::{Dims, MAX_NDIM};
 use crate::dtype::DType;
 use crate::error::{Error, ErrorKind, Result};
 use crate::facts::Facts;
-use crate::layout::{
-    Layout, Order, count_mismatch, fill_compact, offsets, out_of_reach, product, too_large, too_many,
-};
+use crate::layout::{Layout, Order, product, too_large, too_many};
 use crate::record::Record;
 use crate::stream::StreamHandle;
 
@@ -40,95 +40,12 @@ pub(crate) struct Claims<'a, L: ?Sized, S> {
     pub(crate) memory: Option<Range<usize>>,
 }
 
-/// A list of numbers.
-pub(crate) trait List: AsRef<[i64]> + ToOwned<Owned: AsRef<[i64]> + Debug> {
-    /// Whether the compiler knows how many.
-    const RANKED: bool;
-}
-
-impl<const N: usize> List for [i64; N] {
-    const RANKED: bool = true;
-}
-
-impl List for [i64] {
-    const RANKED: bool = false;
-}
-
-/// Strides in elements, or an [`Order`] for those of a compact array.
-pub(crate) trait Steps: Copy {
-    /// The same for a known number of axes.
-    type Ranked<const N: usize>: Steps;
-
-    /// The same for `N` axes; `None` when there are others.
-    fn ranked<const N: usize>(self) -> Option<Self::Ranked<N>>;
-
-    /// The offsets of the lowest and of one past the highest of `numel` elements.
-    fn offsets<L: List + ?Sized>(self, shape: &L, numel: usize) -> Result<(isize, isize)>;
-
-    /// Writes the strides, which have been checked.
-    fn keep<L: List + ?Sized>(self, shape: &L, numel: usize, strides: &mut [isize]);
-}
-
-impl Steps for Order {
-    type Ranked<const N: usize> = Self;
-
-    #[inline]
-    fn ranked<const N: usize>(self) -> Option<Self> {
-        Some(self)
-    }
-
-    #[inline]
-    fn offsets<L: List + ?Sized>(self, _shape: &L, numel: usize) -> Result<(isize, isize)> {
-        Ok((0, numel as isize))
-    }
-
-    #[inline]
-    fn keep<L: List + ?Sized>(self, shape: &L, _numel: usize, strides: &mut [isize]) {
-        let shape = shape.as_ref();
-        fill_compact(strides, |axis| shape[axis] as usize, self);
-    }
-}
-
-impl<'a, S: List + ?Sized> Steps for &'a S {
-    type Ranked<const N: usize> = &'a [i64; N];
-
-    #[inline]
-    fn ranked<const N: usize>(self) -> Option<&'a [i64; N]> {
-        self.as_ref().try_into().ok()
-    }
-
-    #[inline]
-    fn offsets<L: List + ?Sized>(self, shape: &L, numel: usize) -> Result<(isize, isize)> {
-        let (extents, strides) = (shape.as_ref(), self.as_ref());
-        for (axis, stride) in strides.iter().enumerate() {
-            if isize::try_from(*stride).is_err() {
-                return Err(too_wide(axis, *stride));
-            }
-        }
-        if strides.len() != extents.len() {
-            return Err(count_mismatch(strides.len(), extents.len()));
-        }
-        if numel == 0 {
-            return Ok((0, 0));
-        }
-        let axes = extents.iter().zip(strides).map(|(extent, stride)| (*extent as usize, *stride as isize));
-        match offsets(axes) {
-            Some(offsets) => Ok((offsets.start, offsets.end)),
-            None => Err(out_of_reach(&shape.to_owned(), &self.to_owned())),
-        }
-    }
-
-    #[inline]
-    fn keep<L: List + ?Sized>(self, shape: &L, numel: usize, kept: &mut [isize]) {
-        let (extents, strides) = (shape.as_ref(), self.as_ref());
-        for (axis, item) in kept.iter_mut().enumerate() {
-            // A negative number on an axis that is never stepped along says nothing, and consumers trip over it. Other
-            // strides of such axes are kept, because some consumers read an order from them.
-            let idle = extents[axis] == 1 || numel == 0;
-            let (stride, inner) = (strides[axis] as isize, &extents[axis + 1..]);
-            *item = if stride < 0 && idle { compact_stride(inner) } else { stride };
-        }
-    }
+/// Where the elements of an array are.
+struct Place {
+    numel: usize,
+    /// Of element \[0, …, 0\].
+    address: usize,
+    range: Range<usize>,
 }
 
 impl<L: List + ?Sized, S: Steps> Claims<'_, L, S> {
@@ -139,6 +56,23 @@ impl<L: List + ?Sized, S: Steps> Claims<'_, L, S> {
         reason = "the checks of a constant type vanish where it is known, and the claims with them"
     )]
     pub(crate) fn validate(self) -> Result<Facts> {
+        let place = self.locate()?;
+        Ok(self.facts(place))
+    }
+
+    /// As [`validate`](Self::validate), where the facts will stay; what is there is kept if a claim is wrong.
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "as above")]
+    pub(crate) fn settle(self, facts: &mut Facts) -> Result<()> {
+        let place = self.locate()?;
+        *facts = self.facts(place);
+        Ok(())
+    }
+
+    /// Checks everything.
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "as above")]
+    fn locate(&self) -> Result<Place> {
         // Where the type is a constant, this is nothing.
         self.dtype.check()?;
         if let Some(device) = self.device {
@@ -147,40 +81,36 @@ impl<L: List + ?Sized, S: Steps> Claims<'_, L, S> {
         if let Some(record) = self.record {
             record.check(self.dtype)?;
         }
-        self.locate()
-    }
-
-    /// As [`validate`](Self::validate), where the facts will stay; what is there is kept if a claim is wrong.
-    #[inline(always)]
-    #[expect(clippy::inline_always, reason = "as above")]
-    pub(crate) fn settle(self, facts: &mut Facts) -> Result<()> {
-        *facts = self.validate()?;
-        Ok(())
-    }
-
-    #[inline(always)]
-    #[expect(clippy::inline_always, reason = "as above")]
-    fn locate(self) -> Result<Facts> {
-        let padded = self.padded && self.dtype.bits() % 8 != 0;
         let numel = numel(self.shape)?;
         let (low, high) = self.strides.offsets(self.shape, numel)?;
-        let (address, range) = if numel == 0 {
-            (0, 0..0)
-        } else {
-            let address = self.first_element()?;
-            (address, self.reach(address, low, high, padded)?)
-        };
-        Ok(Facts {
-            address,
-            range,
+        if numel == 0 {
+            return Ok(Place { numel, address: 0, range: 0..0 });
+        }
+        let address = self.first_element()?;
+        Ok(Place { numel, address, range: self.reach(address, low, high)? })
+    }
+
+    /// The facts, of which nothing can be wrong any more.
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "as above")]
+    fn facts(self, place: Place) -> Facts {
+        Facts {
+            address: place.address,
+            range: place.range,
             dtype: self.dtype,
-            padded,
+            padded: self.is_padded(),
             record: self.record.cloned().map(Arc::new),
-            layout: kept(self.shape, self.strides, numel),
+            layout: kept(self.shape, self.strides, place.numel),
             device: self.device.unwrap_or(Device::UNKNOWN),
             writes: self.writes,
             stream: self.stream,
-        })
+        }
+    }
+
+    /// Whether elements of less than a byte take a byte each: other elements have no padding, whatever is claimed.
+    #[inline]
+    fn is_padded(&self) -> bool {
+        self.padded && self.dtype.bits() % 8 != 0
     }
 
     /// The address of element \[0, …, 0\] of an array that has elements.
@@ -197,12 +127,16 @@ impl<L: List + ?Sized, S: Steps> Claims<'_, L, S> {
     /// The addresses that the elements take, from the lowest to one past the highest.
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "as above")]
-    fn reach(&self, address: usize, low: isize, high: isize, padded: bool) -> Result<Range<usize>> {
-        let bits = self.dtype.item_bits(padded) as isize;
+    fn reach(&self, address: usize, low: isize, high: isize) -> Result<Range<usize>> {
+        let bits = self.dtype.item_bits(self.is_padded()) as isize;
         let bytes = |elements: isize, round_up: isize| {
             Some(elements.checked_mul(bits)?.checked_add(round_up)?.div_euclid(8))
         };
-        let start = bytes(low, 0).and_then(|low| address.checked_add_signed(low));
+        let start = if low == 0 {
+            Some(address)
+        } else {
+            bytes(low, 0).and_then(|low| address.checked_add_signed(low))
+        };
         let end = bytes(high, 7).and_then(|high| address.checked_add_signed(high));
         let (Some(start), Some(end)) = (start, end) else {
             // The array has elements, however many; the layout is for the message only.
@@ -214,6 +148,27 @@ impl<L: List + ?Sized, S: Steps> Claims<'_, L, S> {
             }
             _ => Ok(start..end),
         }
+    }
+}
+
+impl<'a, L: List + ?Sized, S> Claims<'a, L, S> {
+    /// The same claims with these strides.
+    #[inline]
+    pub(crate) fn with<T>(self, strides: T) -> Claims<'a, L, T> {
+        let Self {
+            address, byte_offset, dtype, padded, record, shape, device, writes, stream, memory, ..
+        } = self;
+        Claims { address, byte_offset, dtype, padded, record, shape, strides, device, writes, stream, memory }
+    }
+
+    /// The same claims for one code that serves all ranks.
+    #[inline]
+    pub(crate) fn of_any_rank(self) -> Claims<'a, [i64], S> {
+        let Self {
+            address, byte_offset, dtype, padded, record, strides, device, writes, stream, memory, ..
+        } = self;
+        let shape = self.shape.as_ref();
+        Claims { address, byte_offset, dtype, padded, record, shape, strides, device, writes, stream, memory }
     }
 }
 
@@ -306,25 +261,9 @@ fn kept<L: List + ?Sized>(shape: &L, strides: impl Steps, numel: usize) -> Layou
     })
 }
 
-/// The stride of an axis of a compact array, in front of these axes.
-#[inline]
-fn compact_stride(inner: &[i64]) -> isize {
-    let mut product = 1_isize;
-    for extent in inner {
-        product = product.saturating_mul((*extent).max(1) as isize);
-    }
-    if product == isize::MAX { 0 } else { product }
-}
-
 #[cold]
 fn negative(axis: usize, claimed: i64) -> Error {
     Error::new(ErrorKind::Shape, format_args!("shape[{axis}]"), claimed, "0 and up")
-}
-
-#[cold]
-fn too_wide(axis: usize, claimed: i64) -> Error {
-    let allowed = "a stride that fits the address space";
-    Error::new(ErrorKind::Overflow, format_args!("strides[{axis}]"), claimed, allowed)
 }
 
 #[cold]

@@ -28,24 +28,50 @@ pub struct Describe<'a, S = ()> {
 
 /// Strides as the fields of a struct give them.
 pub trait Steps {
-    /// The numbers, if there are some, or why there are none.
-    fn list(&self) -> Result<Option<&[i64]>>;
+    /// How many there are; `None`: those of a compact array.
+    fn count(&self) -> Option<usize>;
+    /// Writes them, in a list of as many.
+    ///
+    /// # Errors
+    ///
+    /// When one does not fit 64 bits with a sign.
+    fn write(&self, to: &mut [i64]) -> Result<()>;
 }
 
 impl Steps for () {
     #[inline]
-    fn list(&self) -> Result<Option<&[i64]>> {
-        Ok(None)
+    fn count(&self) -> Option<usize> {
+        None
+    }
+
+    #[inline]
+    fn write(&self, _: &mut [i64]) -> Result<()> {
+        Ok(())
     }
 }
 
-impl Steps for Result<Option<Dims<i64>>> {
+impl<F: StridesField> Steps for F {
     #[inline]
-    fn list(&self) -> Result<Option<&[i64]>> {
-        match self {
-            Ok(list) => Ok(list.as_deref()),
-            Err(error) => Err(error.clone()),
-        }
+    fn count(&self) -> Option<usize> {
+        StridesField::count(self)
+    }
+
+    #[inline]
+    fn write(&self, to: &mut [i64]) -> Result<()> {
+        StridesField::write(self, to)
+    }
+}
+
+/// Whatever the type of a field is, so that a field of a wrong type is one mistake.
+impl Steps for &dyn Steps {
+    #[inline]
+    fn count(&self) -> Option<usize> {
+        (**self).count()
+    }
+
+    #[inline]
+    fn write(&self, to: &mut [i64]) -> Result<()> {
+        (**self).write(to)
     }
 }
 
@@ -74,14 +100,14 @@ impl<'a> Describe<'a> {
 
     /// The `strides` field.
     #[inline]
-    pub fn strides<F: StridesField>(self, strides: &F) -> Describe<'a, Result<Option<Dims<i64>>>> {
-        self.with_strides(strides.strides(), false)
+    pub fn strides<F: StridesField>(self, strides: &'a F) -> Describe<'a, &'a dyn Steps> {
+        self.with_strides(strides, false)
     }
 
     /// The `strides(bytes)` field.
     #[inline]
-    pub fn strides_in_bytes<F: StridesField>(self, strides: &F) -> Describe<'a, Result<Option<Dims<i64>>>> {
-        self.with_strides(strides.strides(), true)
+    pub fn strides_in_bytes<F: StridesField>(self, strides: &'a F) -> Describe<'a, &'a dyn Steps> {
+        self.with_strides(strides, true)
     }
 }
 
@@ -139,56 +165,41 @@ impl<S> Describe<'_, S> {
         S: Steps,
     {
         let Self { memory, record, bounded, strides, in_bytes, order, stream } = self;
-        let strides = strides.list()?;
+        let mut list = Dims::zeroed(strides.count().unwrap_or(0));
+        strides.write(&mut list)?;
+        let strides = strides.count().map(|_| &*list);
         let Memory { address, range, element, device, writes } = memory;
-        let (device, memory) = (Some(device), bounded.then_some(range));
         let (dtype, padded) = (element.dtype, element.padded);
-        let whole = element.ndim == 0 && element.fields.is_none();
-        if whole && L::RANKED && strides.is_none() {
-            // What most structs are, without a detour.
-            let strides = order;
-            let claims = Claims {
-                address,
-                byte_offset: 0,
-                dtype,
-                padded,
-                record,
-                shape,
-                strides,
-                device,
-                writes,
-                stream,
-                memory,
-            };
-            return claims.validate();
-        }
-        let strides = match (strides, in_bytes) {
-            (None, _) => Strides::Compact(order),
-            (Some(strides), false) => Strides::Elements(strides),
-            (Some(strides), true) => Strides::Bytes(strides),
-        };
-        let shape = shape.as_ref();
-        let claims = Descriptor {
+        let claims = Claims {
             address,
             byte_offset: 0,
             dtype,
             padded,
             record,
             shape,
-            strides,
-            device,
+            strides: (),
+            device: Some(device),
             writes,
             stream,
-            memory,
+            memory: bounded.then_some(range),
         };
-        if whole { claims.validate() } else { in_parts(claims, element) }
+        let whole = element.ndim == 0 && element.fields.is_none();
+        match strides {
+            None if whole && L::RANKED => claims.with(order).validate(),
+            None if whole => claims.of_any_rank().with(order).validate_ranked(),
+            Some(strides) if whole && !in_bytes => claims.of_any_rank().with(strides).validate_ranked(),
+            None => in_parts(claims.of_any_rank(), Strides::Compact(order), element),
+            Some(strides) if in_bytes => in_parts(claims.of_any_rank(), Strides::Bytes(strides), element),
+            Some(strides) => in_parts(claims.of_any_rank(), Strides::Elements(strides), element),
+        }
     }
 }
 
-/// Claims in units of an element that is a struct or has trailing axes, as facts in units of its items.
-fn in_parts(claims: Descriptor<'_>, element: ElementType) -> Result<Facts> {
+/// Claims in units of an element that may be a struct or have trailing axes, as facts in units of its items.
+#[cold]
+fn in_parts<'a>(claims: Claims<'a, [i64], ()>, strides: Strides<'a>, element: ElementType) -> Result<Facts> {
     let record = element.to_record();
-    let claims = Descriptor { record: claims.record.or(record.as_ref()), ..claims };
+    let claims = Descriptor { record: claims.record.or(record.as_ref()), ..claims.described(strides) };
     if element.ndim == 0 {
         return claims.validate();
     }

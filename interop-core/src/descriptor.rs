@@ -82,6 +82,28 @@ pub struct Descriptor<'a> {
     pub memory: Option<Range<usize>>,
 }
 
+impl<'a> Claims<'a, [i64], ()> {
+    /// The same claims for the public face.
+    pub(crate) fn described(self, strides: Strides<'a>) -> Descriptor<'a> {
+        let Self {
+            address, byte_offset, dtype, padded, record, shape, device, writes, stream, memory, ..
+        } = self;
+        Descriptor {
+            address,
+            byte_offset,
+            dtype,
+            padded,
+            record,
+            shape,
+            strides,
+            device,
+            writes,
+            stream,
+            memory,
+        }
+    }
+}
+
 impl<'a> Descriptor<'a> {
     /// Claims of a compact, writable `float32` array with nothing pending, to be changed by struct update syntax.
     #[must_use]
@@ -109,6 +131,7 @@ impl<'a> Descriptor<'a> {
     /// [`MAX_NDIM`](crate::MAX_NDIM) axes and negative extents; `Strides` for a wrong number or byte strides between elements; `Overflow`
     /// when sizes or addresses do not fit; `Null` for an array with elements at address 0; `Bounds` when elements lie
     /// outside `memory`.
+    #[inline]
     pub fn validate(self) -> Result<Facts> {
         match self.strides {
             Strides::Compact(order) => self.with(order).validate_ranked(),
@@ -120,6 +143,7 @@ impl<'a> Descriptor<'a> {
         }
     }
 
+    #[inline]
     fn with<S>(self, strides: S) -> Claims<'a, [i64], S> {
         let Self {
             address, byte_offset, dtype, padded, record, shape, device, writes, stream, memory, ..
@@ -128,6 +152,7 @@ impl<'a> Descriptor<'a> {
     }
 
     /// Strides in elements for strides in bytes.
+    #[cold]
     fn in_elements(&self, strides: &[i64]) -> Result<Dims<i64>> {
         self.dtype.check()?;
         let bits = self.dtype.item_bits(self.padded);

@@ -32,17 +32,20 @@ pub struct Facts {
 
 impl Facts {
     /// An array without elements, to be replaced by what arrives.
-    pub(crate) const NOTHING: Self = Self {
-        address: 0,
-        range: 0..0,
-        dtype: DType::U8,
-        padded: false,
-        record: None,
-        layout: Layout::EMPTY,
-        device: Device::UNKNOWN,
-        writes: Writes::Never,
-        stream: StreamHandle::NothingPending,
-    };
+    #[inline]
+    pub(crate) fn nothing() -> Self {
+        Self {
+            address: 0,
+            range: 0..0,
+            dtype: DType::U8,
+            padded: false,
+            record: None,
+            layout: Layout::nothing(),
+            device: Device::UNKNOWN,
+            writes: Writes::Never,
+            stream: StreamHandle::NothingPending,
+        }
+    }
 
     /// The address of element \[0, …, 0\]; 0 for an array without elements.
     #[inline]
@@ -171,13 +174,11 @@ impl Facts {
     ///
     /// [`ErrorKind::DType`] when the elements are of another type, [`ErrorKind::Shape`] and [`ErrorKind::Strides`] when
     /// trailing axes are missing or not compact.
-    #[inline]
-    pub(crate) fn joined(&self, element: &ElementType) -> Result<Option<Layout>> {
-        if self.is_of_scalars(element) { Ok(None) } else { self.join(element) }
-    }
-
-    /// As [`joined`](Self::joined), for elements of any kind.
-    fn join(&self, element: &ElementType) -> Result<Option<Layout>> {
+    ///
+    /// Where [`is_of_scalars`](Self::is_of_scalars) says yes, there is nothing to be asked. The element is a copy, so that
+    /// callers that do not come here need none in memory.
+    #[cold]
+    pub(crate) fn join(&self, element: ElementType) -> Result<Option<Layout>> {
         let wrong = || {
             let found =
                 self.record().map_or_else(|| self.dtype.to_string(), |record| format!("struct {record}"));
@@ -210,20 +211,21 @@ impl Facts {
         Err(wrong())
     }
 
-    /// As [`joined`](Self::joined), always with a layout.
+    /// As [`join`](Self::join), always with a layout.
     pub(crate) fn layout_of(&self, element: &ElementType) -> Result<Layout> {
-        Ok(self.joined(element)?.unwrap_or_else(|| self.layout.clone()))
+        let joined = if self.is_of_scalars(element) { None } else { self.join(*element)? };
+        Ok(joined.unwrap_or_else(|| self.layout.clone()))
     }
 
     /// Refuses an array whose elements are of another type than `element`.
     #[inline]
     pub(crate) fn check_element(&self, element: &ElementType) -> Result<()> {
-        self.joined(element).map(drop)
+        if self.is_of_scalars(element) { Ok(()) } else { self.join(*element).map(drop) }
     }
 
     /// Whether the elements are exactly these scalars, as they nearly always are: the layout is the array's own then.
     #[inline]
-    fn is_of_scalars(&self, element: &ElementType) -> bool {
+    pub(crate) fn is_of_scalars(&self, element: &ElementType) -> bool {
         let scalar = self.record.is_none() && element.fields.is_none() && element.ndim == 0;
         scalar && self.dtype == element.dtype && self.padded == element.padded
     }
@@ -237,6 +239,7 @@ impl Facts {
     }
 
     /// Refuses an array that is not compact in this order, and says how to go on.
+    #[inline]
     pub(crate) fn check_contiguous(layout: &Layout, order: Order) -> Result<()> {
         if layout.is_contiguous(order) { Ok(()) } else { Err(Self::not_contiguous(layout, order)) }
     }

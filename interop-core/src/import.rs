@@ -32,7 +32,7 @@ impl Import {
     /// No memory: the place of an import that has yet to arrive, or that was taken.
     #[inline]
     pub(crate) fn nothing() -> Self {
-        Self { facts: Facts::NOTHING, owner: Owner::nothing(), kept: StreamHandle::NothingPending }
+        Self { facts: Facts::nothing(), owner: Owner::nothing(), kept: StreamHandle::NothingPending }
     }
 
     /// The array in a managed tensor, which is used in place.
@@ -90,10 +90,15 @@ impl Import {
         release: unsafe fn(NonNull<()>),
         trust: Trust,
     ) -> Result<Self, Refused<ManagedTensor<A>>> {
-        let mut import = Self::nothing();
-        // SAFETY: as the caller promises.
-        unsafe { import.receive(tensor, release, trust) }?;
-        Ok(import)
+        // Made where it is returned, which saves moving it.
+        let mut arrived = Ok(Self::nothing());
+        if let Ok(import) = &mut arrived {
+            // SAFETY: as the caller promises.
+            if let Err(refused) = unsafe { import.receive(tensor, release, trust) } {
+                arrived = Err(refused);
+            }
+        }
+        arrived
     }
 
     /// Takes the place of [`nothing`](Self::nothing): the array in a managed tensor, which `release` releases when the

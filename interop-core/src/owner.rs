@@ -24,7 +24,8 @@ use crate::cuda::{Fence, after_work};
 /// ```
 pub struct Owner {
     value: NonNull<()>,
-    release: unsafe fn(NonNull<()>),
+    /// `None`: there is nothing to release.
+    release: Option<unsafe fn(NonNull<()>)>,
     /// What the release comes after, for memory that devices work on.
     fence: Option<Fence>,
 }
@@ -39,14 +40,14 @@ impl Owner {
     /// Owns `value`, in a box.
     pub fn new<T: Send + 'static>(value: T) -> Self {
         let value = NonNull::from(Box::leak(Box::new(value))).cast();
-        Self { value, release: drop_box::<T>, fence: None }
+        Self { value, release: Some(drop_box::<T>), fence: None }
     }
 
     /// Owns nothing: memory that lives as long as the program.
     #[inline]
     #[must_use]
     pub fn nothing() -> Self {
-        Self { value: NonNull::dangling(), release: drop_nothing, fence: None }
+        Self { value: NonNull::dangling(), release: None, fence: None }
     }
 
     /// Owns what `release` releases.
@@ -57,7 +58,7 @@ impl Owner {
     #[inline]
     #[must_use]
     pub(crate) const unsafe fn from_raw(value: NonNull<()>, release: unsafe fn(NonNull<()>)) -> Self {
-        Self { value, release, fence: None }
+        Self { value, release: Some(release), fence: None }
     }
 
     /// What the release comes after.
@@ -119,11 +120,6 @@ unsafe fn drop_box<T>(value: NonNull<()>) {
     drop(unsafe { Box::from_raw(value.cast::<T>().as_ptr()) });
 }
 
-/// # Safety
-///
-/// None needed.
-unsafe fn drop_nothing(_: NonNull<()>) {}
-
 impl Drop for Owner {
     #[inline]
     fn drop(&mut self) {
@@ -131,8 +127,10 @@ impl Drop for Owner {
             // The same owner without a fence: it is dropped when nobody works on its memory any more.
             return after_work(Self { fence: None, ..*self }, fence);
         }
-        // SAFETY: the pair was made together, and this is the one call: a fenced owner hands the pair on.
-        unsafe { (self.release)(self.value) };
+        if let Some(release) = self.release {
+            // SAFETY: the pair was made together, and this is the one call: a fenced owner hands the pair on.
+            unsafe { release(self.value) };
+        }
     }
 }
 

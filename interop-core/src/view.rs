@@ -71,8 +71,15 @@ pub(crate) struct RawView<const N: usize> {
 impl<const N: usize> RawView<N> {
     #[inline]
     fn of<T: Element>(facts: &Facts) -> Result<Self> {
-        let joined = facts.joined(&T::TYPE)?;
-        let layout = joined.as_ref().unwrap_or(facts.layout());
+        if facts.is_of_scalars(&T::TYPE) {
+            return Self::over(facts, facts.layout());
+        }
+        let joined = facts.join(T::TYPE)?;
+        Self::over(facts, joined.as_ref().unwrap_or(facts.layout()))
+    }
+
+    #[inline]
+    fn over(facts: &Facts, layout: &Layout) -> Result<Self> {
         let axes = |what: &[usize]| <[usize; N]>::try_from(what).ok();
         let Some(shape) = axes(layout.shape()) else {
             return Err(wrong_rank(layout, N));

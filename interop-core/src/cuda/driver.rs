@@ -173,6 +173,7 @@ pub(crate) fn driver() -> Result<&'static Driver> {
 }
 
 /// The driver, if it was opened before.
+#[inline]
 pub(crate) fn opened() -> Option<&'static Driver> {
     DRIVER.get()?.as_ref().ok()
 }

@@ -1,5 +1,6 @@
 //! The way in: a foreign struct, owned from the first moment, read field by field.
 
+use core::array;
 use core::fmt;
 use core::mem::ManuallyDrop;
 use core::ptr::NonNull;
@@ -67,7 +68,7 @@ impl<A: Abi> ManagedTensor<A> {
     /// [`ErrorKind::Null`] for a negative or huge `ndim` and for null where numbers should be; otherwise as
     /// [`Descriptor::validate`](crate::Descriptor::validate).
     pub fn facts(&self) -> Result<Facts> {
-        let mut facts = Facts::NOTHING;
+        let mut facts = Facts::nothing();
         self.read_facts(&mut facts)?;
         Ok(facts)
     }
@@ -132,7 +133,7 @@ unsafe fn read(place: *const DLTensor, flags: u64, facts: &mut Facts) -> Result<
         // SAFETY: as above.
         4 => unsafe { with_axes::<4>(&tensor, flags, facts) },
         // SAFETY: as above, or there are no axes.
-        _ => unsafe { with_any_axes(&tensor, flags, ndim, facts) },
+        _ => unsafe { with_any_axes(place, flags, ndim, facts) },
     }
 }
 
@@ -142,13 +143,14 @@ unsafe fn read(place: *const DLTensor, flags: u64, facts: &mut Facts) -> Result<
 ///
 /// `shape` points to `N` numbers, and so does `strides`, unless it is null.
 unsafe fn with_axes<const N: usize>(tensor: &DLTensor, flags: u64, facts: &mut Facts) -> Result<()> {
-    // SAFETY: as the caller promises.
-    let shape = unsafe { tensor.shape.cast::<[i64; N]>().read() };
+    // One by one: a wide load is not answered by the narrow stores that a producer made a moment ago.
+    // SAFETY: each of `N` numbers, as the caller promises.
+    let shape: [i64; N] = array::from_fn(|axis| unsafe { tensor.shape.wrapping_add(axis).read() });
     if tensor.strides.is_null() {
         return claims(tensor, flags, &shape, Order::C).settle(facts);
     }
     // SAFETY: not null, otherwise as the caller promises.
-    let strides = unsafe { tensor.strides.cast::<[i64; N]>().read() };
+    let strides: [i64; N] = array::from_fn(|axis| unsafe { tensor.strides.wrapping_add(axis).read() });
     claims(tensor, flags, &shape, &strides).settle(facts)
 }
 
@@ -156,9 +158,12 @@ unsafe fn with_axes<const N: usize>(tensor: &DLTensor, flags: u64, facts: &mut F
 ///
 /// # Safety
 ///
-/// As [`with_axes`], for `ndim` numbers; without axes both pointers may be anything.
+/// As [`read`]; `shape` points to `ndim` numbers, and so does `strides`, unless it is null. Without axes both may be
+/// anything.
 #[cold]
-unsafe fn with_any_axes(tensor: &DLTensor, flags: u64, ndim: usize, facts: &mut Facts) -> Result<()> {
+unsafe fn with_any_axes(place: *const DLTensor, flags: u64, ndim: usize, facts: &mut Facts) -> Result<()> {
+    // SAFETY: as in `read`. Read again, so that the usual ranks keep what they read in registers.
+    let tensor = unsafe { place.read() };
     let numbers = |list: *mut i64| {
         Dims::filled(ndim, |items| {
             for (axis, item) in items.iter_mut().enumerate() {
@@ -169,9 +174,9 @@ unsafe fn with_any_axes(tensor: &DLTensor, flags: u64, ndim: usize, facts: &mut 
     };
     let shape = numbers(tensor.shape);
     if ndim == 0 || tensor.strides.is_null() {
-        return claims(tensor, flags, &*shape, Order::C).settle(facts);
+        return claims(&tensor, flags, &*shape, Order::C).settle(facts);
     }
-    claims(tensor, flags, &*shape, &*numbers(tensor.strides)).settle(facts)
+    claims(&tensor, flags, &*shape, &*numbers(tensor.strides)).settle(facts)
 }
 
 #[inline]

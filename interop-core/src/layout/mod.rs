@@ -42,8 +42,11 @@ pub struct Layout {
 }
 
 impl Layout {
-    /// A layout of no elements.
-    pub(crate) const EMPTY: Self = Self { axes: Axes::EMPTY, numel: 0 };
+    /// No axes and no elements: what stands where a layout has yet to come.
+    #[inline]
+    pub(crate) fn nothing() -> Self {
+        Self { axes: Axes::none(), numel: 0 }
+    }
 
     /// A compact array of this shape, without gaps.
     ///

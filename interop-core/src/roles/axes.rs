@@ -140,12 +140,14 @@ impl<I: Copy + Default, const N: usize> AxisList for [I; N] {
     note = "write `[usize; N]` or `Vec<usize>` (any integer type), or name integer fields: `#[cuda_array(shape = [height, width])]`"
 )]
 pub trait ShapeField: Sized {
-    /// The extents.
+    /// How many axes.
+    fn count(&self) -> usize;
+    /// Writes the extents, in a list of as many.
     ///
     /// # Errors
     ///
     /// When one does not fit 64 bits with a sign.
-    fn extents(&self) -> Result<Dims<i64>>;
+    fn write(&self, to: &mut [i64]) -> Result<()>;
     /// The field for these extents.
     ///
     /// # Errors
@@ -159,7 +161,9 @@ pub trait ShapeField: Sized {
     #[doc(hidden)]
     #[inline]
     fn finish<S: Steps>(&self, of: Describe<'_, S>) -> Result<Facts> {
-        of.finish(&*self.extents()?)
+        let mut extents = Dims::zeroed(self.count());
+        self.write(&mut extents)?;
+        of.finish(&*extents)
     }
 
     /// The derive's call on the way in.
@@ -172,13 +176,16 @@ pub trait ShapeField: Sized {
 #[diagnostic::do_not_recommend]
 impl<L: AxisList<Item: Extent>> ShapeField for L {
     #[inline]
-    fn extents(&self) -> Result<Dims<i64>> {
-        let items = self.items();
-        let mut extents = Dims::zeroed(items.len());
-        for (axis, (extent, item)) in extents.iter_mut().zip(items).enumerate() {
+    fn count(&self) -> usize {
+        self.items().len()
+    }
+
+    #[inline]
+    fn write(&self, to: &mut [i64]) -> Result<()> {
+        for (axis, (extent, item)) in to.iter_mut().zip(self.items()).enumerate() {
             *extent = signed("shape", axis, item.tell())?;
         }
-        Ok(extents)
+        Ok(())
     }
 
     fn from_extents(extents: &[usize], field: &str) -> Result<Self> {
@@ -197,12 +204,14 @@ impl<L: AxisList<Item: Extent>> ShapeField for L {
     note = "write `[isize; N]` or `Vec<isize>`, or an `Option` of one: `None` stands for compact strides"
 )]
 pub trait StridesField: Sized {
-    /// The strides, in elements or bytes as the attribute says; `None`: compact.
+    /// How many strides; `None`: compact.
+    fn count(&self) -> Option<usize>;
+    /// Writes the strides, in elements or bytes as the attribute says, in a list of as many.
     ///
     /// # Errors
     ///
     /// When one does not fit 64 bits with a sign.
-    fn strides(&self) -> Result<Option<Dims<i64>>>;
+    fn write(&self, to: &mut [i64]) -> Result<()>;
     /// The field for these strides.
     ///
     /// # Errors
@@ -215,14 +224,14 @@ pub trait StridesField: Sized {
     /// The derive's call on the way out.
     #[doc(hidden)]
     #[inline]
-    fn tell<'a>(&self, to: Describe<'a>) -> Describe<'a, Result<Option<Dims<i64>>>> {
+    fn tell<'a>(&'a self, to: Describe<'a>) -> Describe<'a, &'a dyn Steps> {
         to.strides(self)
     }
 
     /// The derive's call on the way out, for `strides(bytes)`.
     #[doc(hidden)]
     #[inline]
-    fn tell_in_bytes<'a>(&self, to: Describe<'a>) -> Describe<'a, Result<Option<Dims<i64>>>> {
+    fn tell_in_bytes<'a>(&'a self, to: Describe<'a>) -> Describe<'a, &'a dyn Steps> {
         to.strides_in_bytes(self)
     }
 
@@ -242,13 +251,16 @@ pub trait StridesField: Sized {
 #[diagnostic::do_not_recommend]
 impl<L: AxisList<Item: Stride>> StridesField for L {
     #[inline]
-    fn strides(&self) -> Result<Option<Dims<i64>>> {
-        let items = self.items();
-        let mut strides = Dims::zeroed(items.len());
-        for (axis, (stride, item)) in strides.iter_mut().zip(items).enumerate() {
+    fn count(&self) -> Option<usize> {
+        Some(self.items().len())
+    }
+
+    #[inline]
+    fn write(&self, to: &mut [i64]) -> Result<()> {
+        for (axis, (stride, item)) in to.iter_mut().zip(self.items()).enumerate() {
             *stride = signed("strides", axis, item.to_i128())?;
         }
-        Ok(Some(strides))
+        Ok(())
     }
 
     fn from_strides(strides: &[isize], field: &str) -> Result<Self> {
@@ -269,8 +281,13 @@ impl<L: AxisList<Item: Stride>> StridesField for L {
 #[diagnostic::do_not_recommend]
 impl<L: AxisList<Item: Stride>> StridesField for Option<L> {
     #[inline]
-    fn strides(&self) -> Result<Option<Dims<i64>>> {
-        self.as_ref().map_or(Ok(None), StridesField::strides)
+    fn count(&self) -> Option<usize> {
+        self.as_ref().and_then(StridesField::count)
+    }
+
+    #[inline]
+    fn write(&self, to: &mut [i64]) -> Result<()> {
+        self.as_ref().map_or(Ok(()), |strides| StridesField::write(strides, to))
     }
 
     fn from_strides(strides: &[isize], field: &str) -> Result<Self> {
