@@ -20,20 +20,17 @@ impl Typestr {
             _ if cfg!(target_endian = "big") => '>',
             _ => '<',
         };
-        let mut typestr = Self { text: [0; 8], len: 0 };
-        typestr.push(order);
-        typestr.push(kind);
+        let digit = |power: u32| b"0123456789"[bytes / 10_usize.pow(power) % 10];
+        let mut typestr = Self { text: [order as u8, kind as u8, digit(0), 0, 0, 0, 0, 0], len: 3 };
         // Nearly all sizes have one digit.
-        let digits = if bytes < 10 { 0 } else { bytes.ilog10() };
-        for power in (0..=digits).rev() {
-            typestr.push(char::from(b"0123456789"[bytes / 10_usize.pow(power) % 10]));
+        if bytes >= 10 {
+            let last = bytes.ilog10();
+            for power in 0..=last {
+                typestr.text[2 + (last - power) as usize] = digit(power);
+                typestr.len += u8::from(power > 0);
+            }
         }
         typestr
-    }
-
-    fn push(&mut self, char: char) {
-        self.text[usize::from(self.len)] = char as u8;
-        self.len += 1;
     }
 
     /// The text.

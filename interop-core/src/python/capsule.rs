@@ -56,6 +56,17 @@ unsafe extern "C" fn destructor<A: Abi>(capsule: *mut ffi::PyObject) {
 /// The thread is attached.
 #[allow(deprecated, reason = "what replaces the two since 3.12 is not in the stable ABI of 3.10")]
 pub(super) unsafe fn sparing_exceptions(run: impl FnOnce()) {
+    // SAFETY: the thread is attached.
+    if unsafe { ffi::PyErr_Occurred() }.is_null() {
+        // Nothing is on its way, as nearly always; what a deleter leaves behind has nowhere to go.
+        run();
+        // SAFETY: as above.
+        if !unsafe { ffi::PyErr_Occurred() }.is_null() {
+            // SAFETY: as above.
+            unsafe { ffi::PyErr_Clear() };
+        }
+        return;
+    }
     let (mut class, mut value, mut traceback) = (null_mut(), null_mut(), null_mut());
     // Not through PyO3, which lets a panic that travels as an exception loose.
     // SAFETY: the thread is attached; three places for three references.
@@ -93,15 +104,18 @@ pub(super) fn take(object: &Bound<'_, PyAny>) -> PyResult<Taken> {
 ///
 /// # Safety
 ///
-/// `capsule` is a capsule, of which no other thread changes the name meanwhile.
+/// `capsule` is a capsule, of which no other thread changes the name meanwhile; no exception is on its way.
 unsafe fn take_as<A: Abi>(capsule: &Bound<'_, PyAny>) -> Option<ManagedTensor<A>> {
     let capsule = capsule.as_ptr();
+    // The name is compared in the same call, and only here: an exception for the other form costs less than to compare it
+    // twice for the usual one.
     // SAFETY: a capsule.
-    if unsafe { ffi::PyCapsule_IsValid(capsule, A::CAPSULE.as_ptr()) } == 0 {
+    let tensor = unsafe { ffi::PyCapsule_GetPointer(capsule, A::CAPSULE.as_ptr()) };
+    if tensor.is_null() {
+        // SAFETY: the thread is attached; the exception says that the name is another.
+        unsafe { ffi::PyErr_Clear() };
         return None;
     }
-    // SAFETY: valid under this name, so this neither fails nor gives null.
-    let tensor = unsafe { ffi::PyCapsule_GetPointer(capsule, A::CAPSULE.as_ptr()) };
     // SAFETY: a capsule, and a static name.
     unsafe { ffi::PyCapsule_SetName(capsule, A::USED_CAPSULE.as_ptr()) };
     // SAFETY: the protocol says that a capsule of this name holds such a struct, and that it is ours once renamed.

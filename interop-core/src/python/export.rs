@@ -5,6 +5,7 @@ use core::sync::atomic::{AtomicPtr, Ordering};
 
 use pyo3::ffi;
 use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyBool, PyString, PyTuple};
 
 use super::capsule::wrap;
@@ -57,15 +58,11 @@ impl Request {
         keyword: &Bound<'_, PyString>,
         value: &Bound<'_, PyAny>,
     ) -> PyResult<()> {
+        static INTERNED: PyOnceLock<[Py<PyString>; KEYWORDS.len()]> = PyOnceLock::new();
         let py = keyword.py();
-        // In the order of `KEYWORDS`.
-        let interned = [
-            pyo3::intern!(py, "stream"),
-            pyo3::intern!(py, "max_version"),
-            pyo3::intern!(py, "dl_device"),
-            pyo3::intern!(py, "copy"),
-        ];
-        match interned.iter().zip(&KEYWORDS).find(|(name, _)| keyword.is(name)) {
+        let interned =
+            INTERNED.get_or_init(py, || KEYWORDS.map(|(name, _)| PyString::intern(py, name).unbind()));
+        match interned.iter().zip(&KEYWORDS).find(|(name, _)| keyword.is(*name)) {
             Some(_) if value.is_none() => Ok(()),
             Some((_, (_, take))) => take(self, value),
             None => self.set(&keyword.to_string_lossy(), value),
@@ -144,7 +141,20 @@ pub fn export<'py, A: CudaArray>(
     access: Access,
     request: &Request,
 ) -> PyResult<Bound<'py, PyAny>> {
-    let mut facts = array.facts()?;
+    // By reference: facts are some two hundred bytes, of which the export reads a few.
+    match array.facts() {
+        Ok(ref facts) => export_described(py, facts, owner, access, request),
+        Err(error) => Err(error.into()),
+    }
+}
+
+fn export_described<'py>(
+    py: Python<'py>,
+    facts: &Facts,
+    owner: impl Send + 'static,
+    access: Access,
+    request: &Request,
+) -> PyResult<Bound<'py, PyAny>> {
     let (own, versioned) = (facts.device().normalized(), request.versioned);
     let wanted = request.device.map_or(own, Device::normalized);
     if wanted != own && wanted != Device::CPU {
@@ -162,12 +172,12 @@ pub fn export<'py, A: CudaArray>(
             return Err(Error::new(ErrorKind::Copy, "copy", found, allowed).into());
         }
         if wanted == Device::CPU {
-            let (facts, buffer) = copied(&facts)?;
+            let (facts, buffer) = copied(facts)?;
             // SAFETY: the buffer is what the facts describe, and nobody else has it.
             return unsafe { capsule(py, &facts, buffer, Access::Copied, versioned) };
         }
         // SAFETY: the array vouches that its memory is live.
-        let (buffer, facts) = unsafe { cuda::duplicate(&facts) }?;
+        let (buffer, facts) = unsafe { cuda::duplicate(facts) }?;
         cuda::hand_over(&facts, consumer)?;
         // SAFETY: as above.
         return unsafe { capsule(py, &facts, buffer, Access::Copied, versioned) };
@@ -175,14 +185,16 @@ pub fn export<'py, A: CudaArray>(
     if wanted == own {
         // A consumer on the host names no stream, and starts to read at once.
         let on_host = own.device_type.is_host_accessible() && request.stream.is_none();
-        if on_host { cuda::hand_to_host(&facts)? } else { cuda::hand_over(&facts, consumer)? }
-    } else {
-        // Pinned or managed memory, for a consumer that takes host memory only.
-        cuda::hand_to_host(&facts)?;
-        facts = Facts { device: Device::CPU, stream: StreamHandle::NothingPending, ..facts };
+        let ordered = if on_host { cuda::hand_to_host(facts) } else { cuda::hand_over(facts, consumer) };
+        ordered?;
+        // SAFETY: the array vouches for its memory as long as it lives, and the caller's owner keeps it alive.
+        return unsafe { capsule(py, facts, owner, access, versioned) };
     }
-    // SAFETY: the array vouches for its memory as long as it lives, and the caller's owner keeps it alive.
-    unsafe { capsule(py, &facts, owner, access, versioned) }
+    // Pinned or managed memory, for a consumer that takes host memory only.
+    cuda::hand_to_host(facts)?;
+    let on_host = Facts { device: Device::CPU, stream: StreamHandle::NothingPending, ..facts.clone() };
+    // SAFETY: as above.
+    unsafe { capsule(py, &on_host, owner, access, versioned) }
 }
 
 /// # Safety

@@ -287,45 +287,56 @@ fn same_memory(said: Device, found: Device) -> bool {
 ///
 /// The second call is made only when the first failed over its keywords, so that no error of the producer's is hidden.
 fn request<'py>(object: &Bound<'py, PyAny>, stream: Option<i128>) -> PyResult<Bound<'py, PyAny>> {
-    static KEYWORDS: PyOnceLock<Keywords> = PyOnceLock::new();
+    static WORDS: PyOnceLock<Words> = PyOnceLock::new();
     let py = object.py();
-    let Keywords { version, without_stream, with_stream } =
-        KEYWORDS.get_or_try_init(py, || Keywords::new(py))?;
-    let method = pyo3::intern!(py, "__dlpack__");
-    let version = version.bind(py).as_any();
+    let words = WORDS.get_or_try_init(py, || Words::new(py))?;
+    let (method, version) = (words.method.bind(py), words.version.bind(py).as_any());
     let first = match stream {
-        None => call_with_keywords(object, method, without_stream.bind(py), &[version]),
+        None => call_with_keywords(object, method, words.without_stream.bind(py), [version]),
         Some(stream) => {
             let stream = stream.into_pyobject(py)?;
-            call_with_keywords(object, method, with_stream.bind(py), &[version, stream.as_any()])
+            call_with_keywords(object, method, words.with_stream.bind(py), [version, stream.as_any()])
         }
     };
-    let first = match first {
-        Err(error) if is_about_keywords(py, &error) => error,
-        done => return done,
-    };
+    match first {
+        Ok(capsule) => Ok(capsule),
+        Err(error) if is_about_keywords(py, &error) => request_plainly(object, stream, error),
+        Err(error) => Err(error),
+    }
+}
+
+/// As [`request`], of a producer that answered with `first` to the keywords of the current standard.
+#[cold]
+fn request_plainly<'py>(
+    object: &Bound<'py, PyAny>,
+    stream: Option<i128>,
+    first: PyErr,
+) -> PyResult<Bound<'py, PyAny>> {
+    let py = object.py();
     let keywords = PyDict::new(py);
     if let Some(stream) = stream {
         keywords.set_item(pyo3::intern!(py, "stream"), stream)?;
     }
-    object.call_method(method, (), Some(&keywords)).inspect_err(|error| {
+    object.call_method(pyo3::intern!(py, "__dlpack__"), (), Some(&keywords)).inspect_err(|error| {
         if error.cause(py).is_none() {
             error.set_cause(py, Some(first));
         }
     })
 }
 
-/// The keyword arguments of `__dlpack__`, made once.
-struct Keywords {
+/// What a call of `__dlpack__` consists of, made once.
+struct Words {
+    method: Py<PyString>,
     version: Py<PyTuple>,
     without_stream: Py<PyTuple>,
     with_stream: Py<PyTuple>,
 }
 
-impl Keywords {
+impl Words {
     fn new(py: Python<'_>) -> PyResult<Self> {
         let (stream, version) = (PyString::intern(py, "stream"), PyString::intern(py, "max_version"));
         Ok(Self {
+            method: PyString::intern(py, "__dlpack__").unbind(),
             version: PyTuple::new(py, [MAJOR_VERSION, MINOR_VERSION])?.unbind(),
             without_stream: PyTuple::new(py, [&version])?.unbind(),
             with_stream: PyTuple::new(py, [&version, &stream])?.unbind(),
@@ -335,6 +346,7 @@ impl Keywords {
 
 /// Whether a call failed because the callee does not know a keyword. The texts are those of Python, Cython, pybind11 and
 /// nanobind; a `TypeError` about anything else is the producer's own.
+#[cold]
 fn is_about_keywords(py: Python<'_>, error: &PyErr) -> bool {
     let text = error.value(py).to_string();
     error.is_instance_of::<PyTypeError>(py)

@@ -74,22 +74,20 @@ pub(super) fn with_attached<R>(run: impl FnOnce(Python<'_>) -> R) -> R {
 /// # Errors
 ///
 /// What the method raises.
-pub(super) fn call_with_keywords<'py>(
+#[inline]
+pub(super) fn call_with_keywords<'py, const N: usize>(
     object: &Bound<'py, PyAny>,
     method: &Bound<'py, PyString>,
     names: &Bound<'py, PyTuple>,
-    values: &[&Bound<'py, PyAny>],
+    values: [&Bound<'py, PyAny>; N],
 ) -> PyResult<Bound<'py, PyAny>> {
-    const MOST: usize = 4;
-    let Some(call) = functions().vectorcall_method.filter(|_| values.len() < MOST) else {
-        let keywords = PyDict::new(object.py());
-        for (name, value) in names.iter_borrowed().zip(values) {
-            keywords.set_item(name, value)?;
-        }
-        return object.getattr(method)?.call((), Some(&keywords));
+    const MOST: usize = 2;
+    const { assert!(N <= MOST) };
+    let Some(call) = functions().vectorcall_method else {
+        return call_with_dict(object, method, names, &values);
     };
     // The object stands where a positional argument would; the first place is the callee's to write to.
-    let mut arguments = [core::ptr::null_mut(); MOST + 1];
+    let mut arguments = [core::ptr::null_mut(); MOST + 2];
     arguments[1] = object.as_ptr();
     for (argument, value) in arguments[2..].iter_mut().zip(values) {
         *argument = value.as_ptr();
@@ -100,6 +98,21 @@ pub(super) fn call_with_keywords<'py>(
     let value = unsafe { call(method.as_ptr(), first, 1 | scratch, names.as_ptr()) };
     // SAFETY: a new reference, or null with an exception set.
     unsafe { Bound::from_owned_ptr_or_err(object.py(), value) }
+}
+
+/// As [`call_with_keywords`], by what every stable ABI has.
+#[cold]
+fn call_with_dict<'py>(
+    object: &Bound<'py, PyAny>,
+    method: &Bound<'py, PyString>,
+    names: &Bound<'py, PyTuple>,
+    values: &[&Bound<'py, PyAny>],
+) -> PyResult<Bound<'py, PyAny>> {
+    let keywords = PyDict::new(object.py());
+    for (name, value) in names.iter_borrowed().zip(values) {
+        keywords.set_item(name, value)?;
+    }
+    object.getattr(method)?.call((), Some(&keywords))
 }
 
 /// The address of a symbol of the running program, or null.
