@@ -68,6 +68,19 @@ fn a_context_takes_what_belongs_to_it_along() {
 }
 
 #[test]
+fn memory_that_goes_with_its_context_is_freed_then() {
+    let room = Room::new();
+    let user = room.stream();
+    let other = get(|out| cuCtxCreate_v2(out, 0, 0));
+    let memory = room.memory(4);
+    ok(cuMemsetD8Async(memory, 1, 4, user));
+    while room.sim.step() {}
+    // It waits for its own streams, and for no other.
+    ok(cuCtxDestroy_v2(other));
+    room.expect(Mistake::UseAfterFree, "by cuCtxDestroy_v2");
+}
+
+#[test]
 fn a_primary_context_lives_as_long_as_somebody_keeps_it() {
     let _room = Room::new();
     let active = || get(|out| cuDevicePrimaryCtxGetState(1, &mut 0, out));

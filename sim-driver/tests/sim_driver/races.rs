@@ -175,6 +175,46 @@ fn only_bytes_in_common_race_and_only_if_one_is_written() {
     assert_eq!(room.expect_only(Mistake::Race), 0, "two that read");
 }
 
+/// Work on some memory on a stream.
+type Work<'a> = (&'a str, &'a dyn Fn(u64, u64), bool);
+
+/// What is remembered of an allocation is what later uses may race with, and no more.
+#[test]
+fn a_later_use_stands_for_an_earlier_one_only_if_it_is_as_much() {
+    let room = Room::new();
+    let [target, other] = [room.memory(8), room.memory(8)];
+    let seconds: [Work<'_>; 3] = [
+        ("a write of all", &|memory, stream| ok(cuMemsetD8Async(memory, 2, 8, stream)), true),
+        ("a write of a part", &|memory, stream| ok(cuMemsetD8Async(memory, 2, 4, stream)), false),
+        ("a read", &|memory, stream| ok(cuMemcpyDtoDAsync_v2(target, memory, 8, stream)), false),
+    ];
+    for (name, use_it, stands) in seconds {
+        let ([first, second], memory) = written(&room);
+        edge(&room, first, second);
+        use_it(memory, second);
+        while room.sim.step() {}
+        ok(cuMemcpyDtoDAsync_v2(other, memory + 4, 4, room.stream()));
+        ok(cuCtxSynchronize());
+        let text = room.expect(Mistake::Race, "read of 4 bytes");
+        assert_eq!(text.contains(&format!("of stream {second:#x}), and")), stands, "{name}: {text}");
+    }
+}
+
+#[test]
+fn a_use_that_is_not_ordered_stands_for_nothing() {
+    let room = Room::new();
+    let ([first, second], memory) = written(&room);
+    while room.sim.step() {}
+    ok(cuMemsetD8Async(memory, 2, 8, second));
+    while room.sim.step() {}
+    assert_eq!(room.expect_only(Mistake::Race), 1);
+    let third = room.stream();
+    edge(&room, second, third);
+    ok(cuMemcpyDtoDAsync_v2(room.memory(8), memory, 8, third));
+    while room.sim.step() {}
+    room.expect(Mistake::Race, &format!("stream {third:#x} knows nothing of stream {first:#x}"));
+}
+
 #[test]
 fn memory_of_the_pool_is_ordered_from_its_allocation_to_its_free() {
     let room = Room::new();

@@ -1,6 +1,6 @@
 //! Each sort of mistake, made on purpose. Accesses that nothing orders are in `races`.
 
-use interop_sim_client::Mistake;
+use interop_sim_client::{Mistake, Report};
 
 use crate::driver::*;
 use crate::room::Room;
@@ -24,10 +24,18 @@ fn a_use_after_the_free_in_order_or_not() {
     ok(cuStreamSynchronize(first));
     let spin = room.sim.spin(first);
     ok(cuMemFreeAsync(memory, first));
-    ok(cuMemsetD8Async(memory, 1, 4, first));
+    for value in 0..2 {
+        ok(cuMemsetD8Async(memory, value, 4, first));
+    }
     room.sim.release(spin);
     ok(cuStreamSynchronize(first));
-    room.expect(Mistake::UseAfterFree, "in this order");
+    let reports = room.sim.take_reports();
+    let after = |report: &Report| {
+        report.mistake == Mistake::UseAfterFree
+            && report.text.starts_with("free of 4 bytes")
+            && report.text.ends_with("in this order")
+    };
+    assert!(reports.len() == 2 && reports.iter().all(after), "{reports:#?}");
     ok(cuMemsetD8Async(other, 1, 4, second));
     ok(cuMemFreeAsync(other, first));
     ok(cuCtxSynchronize());
