@@ -1,10 +1,10 @@
 //! A Python class of one's own whose instances are arrays.
 
-use interop_core::python::integer;
+use interop_core::python::{import_as, integer};
 use interop_core::{CudaArray, DType, Error, ErrorKind, FromArray, Layout, Order, Shared};
 use pyo3::exceptions::{PyIndexError, PyOverflowError};
 use pyo3::prelude::*;
-use pyo3::types::{PyBool, PyEllipsis, PyList, PySlice, PyTuple};
+use pyo3::types::{PyBool, PyCapsule, PyEllipsis, PyList, PySlice, PyTuple};
 
 use crate::cuda::{LastStream, Place};
 use crate::facts::import_any;
@@ -29,6 +29,10 @@ pub(crate) struct Array {
 #[pyfunction]
 #[pyo3(signature = (obj, *, stream=None))]
 pub(crate) fn asarray(obj: &Bound<'_, PyAny>, stream: Option<Bound<'_, PyAny>>) -> PyResult<Array> {
+    if stream.is_none() && !obj.is_instance_of::<PyCapsule>() {
+        // Described where the array is made.
+        return import_as(obj);
+    }
     Ok(Array::from_import(import_any(obj, stream)?.import)?)
 }
 
