@@ -1,6 +1,8 @@
 """The extension's arrays in memory of CUDA's kinds, on the simulated driver: what no GPU is needed for."""
 
 import gc
+import subprocess
+import sys
 
 import interop_demo
 import numpy as np
@@ -375,3 +377,59 @@ def test_an_argument_that_must_be_where_the_host_can_reach_it(kind):
     for function in (lambda: interop_demo.blur_(image, 1), lambda: interop_demo.edges(image)):
         with pytest.raises(BufferError, match=r"`device`: found CUDA \(2\), ordinal 0, " + wanted):
             function()
+
+
+def test_no_order_is_never_asked_of_jax():
+    """It hands -1 to the driver as a handle, and a handle that is none can end the process (bug 8)."""
+    array = full("cuda")
+    producer = type("Jax", (Choosy,), {"__module__": "jaxlib._jax"})(array, (1, -1), AssertionError())
+    assert interop_demo.describe(producer, stream=-1)["data"] == interop_demo.describe(array)["data"]
+    assert producer.asked == [1]
+
+
+def test_an_interrupt_of_the_second_question_is_no_refusal():
+    class Interrupted(Choosy):
+        def __dlpack__(self, stream=None, **wishes):
+            self.asked.append(stream)
+            raise BufferError if len(self.asked) == 1 else KeyboardInterrupt
+
+    producer = Interrupted(full("cuda"), (), None)
+    with pytest.raises(KeyboardInterrupt):
+        interop_demo.describe(producer, stream=2)
+    assert producer.asked == [2, 1]
+
+
+def test_a_library_without_an_answer_loses_no_exception():
+    """A release asks the libraries whether they capture, also on the way of an exception that is not theirs."""
+    program = """
+import ctypes, interop_demo
+
+class Table(ctypes.Structure):
+    _fields_ = [("version", ctypes.c_uint32 * 2), ("previous", ctypes.c_void_p), ("functions", ctypes.c_void_p * 5)]
+
+table = Table((1, 3))
+# `current_work_stream`: a function that answers what is not zero, and sets no exception.
+table.functions[4] = ctypes.cast(ctypes.CDLL(None).getpid, ctypes.c_void_p).value
+name = b"dlpack_exchange_api"
+make = ctypes.pythonapi.PyCapsule_New
+make.restype, make.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
+
+class Library:
+    __dlpack_c_exchange_api__ = make(ctypes.addressof(table), name, None)
+    def __init__(self, array):
+        self.array = array
+    def __dlpack_device__(self):
+        return self.array.__dlpack_device__()
+    def __dlpack__(self, **wishes):
+        return self.array.__dlpack__(**wishes)
+
+assert interop_demo.checksum(Library(interop_demo.Array.full((4,), 1.0))) == 4
+array = interop_demo.Array.full((4,), 1.0, device="cuda")
+for _ in range(3):
+    try:
+        [interop_demo.asarray(array), 1 / 0]
+    except ZeroDivisionError:
+        print("whole")
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stdout.split()) == (0, ["whole"] * 3), done.stderr

@@ -14,7 +14,7 @@ use pyo3::types::{PyString, PyTuple};
 use super::attributes::{ATTRIBUTES, getter, methods};
 use super::border::guarded;
 use super::dict::dict_of;
-use super::export::{Request, export};
+use super::export::{Request, answer};
 use super::release::{PyOwner, drain};
 use crate::array::CudaArray;
 use crate::cai::Spelled;
@@ -45,7 +45,18 @@ impl IsFrozen for True {}
 pub trait ArrayClass: CudaArray + PyClass<Frozen: IsFrozen> + Send + Sync {
     /// Who else can reach the elements.
     #[doc(hidden)]
-    const ACCESS: Access = Access::Shared;
+    const REACH: Reach = Reach(Access::Shared);
+}
+
+/// Who else can reach the elements of a class's arrays: anybody with the object, of which nobody else can say otherwise.
+#[doc(hidden)]
+#[derive(Clone, Copy, Debug)]
+pub struct Reach(Access);
+
+impl Reach {
+    pub(super) const fn access(self) -> Access {
+        self.0
+    }
 }
 
 /// Gives the class the methods of the protocols, `__dlpack__`, `__dlpack_device__` and `__cuda_array_interface__`, the C
@@ -207,14 +218,9 @@ unsafe extern "C" fn dlpack<T: ArrayClass>(
                 request.set_interned(&name, &argument)?;
             }
         }
-        Ok(export(
-            py,
-            &*array.borrow(),
-            PyOwner::new(array.clone().into_any().unbind()),
-            T::ACCESS,
-            &request,
-        )?
-        .unbind())
+        let owner = PyOwner::new(array.clone().into_any().unbind());
+        // SAFETY: the object keeps the array alive, and its class is frozen.
+        Ok(unsafe { answer(py, &*array.borrow(), owner, T::REACH.access(), &request) }?.unbind())
     };
     // SAFETY: as the caller promises; `Borrowed` is `Copy` and keeps nothing.
     unsafe { body::<T>(this, run) }
@@ -283,7 +289,7 @@ unsafe impl CudaArray for ExportedArray {
 }
 
 impl ArrayClass for ExportedArray {
-    const ACCESS: Access = Access::Owned;
+    const REACH: Reach = Reach(Access::Owned);
 }
 
 /// A derived struct as the return value of a `#[pyfunction]`.

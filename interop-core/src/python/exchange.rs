@@ -6,8 +6,10 @@ use core::mem::offset_of;
 use std::sync::{Mutex, PoisonError};
 
 use pyo3::exceptions::PyBufferError;
+use pyo3::ffi;
 use pyo3::prelude::*;
 
+use super::capsule::sparing_exceptions;
 use super::interpreter::is_attached;
 use super::types::Table;
 use crate::cuda;
@@ -16,7 +18,7 @@ use crate::dlpack::{DLPackExchangeAPI, ManagedTensor, Versioned};
 use crate::stream::StreamHandle;
 
 /// The stream that the table's library works on; `None` when the table does not say.
-pub(super) fn work_stream(table: Table, py: Python<'_>, device: Device) -> Option<StreamHandle> {
+pub(super) fn work_stream(table: Table, _: Python<'_>, device: Device) -> Option<StreamHandle> {
     type CurrentWorkStream = unsafe extern "C" fn(c_int, i32, *mut *mut c_void) -> c_int;
     let place = table.0.as_ptr().wrapping_byte_add(offset_of!(DLPackExchangeAPI, current_work_stream));
     // SAFETY: the place of a member of a table of our major version; null is `None`.
@@ -25,7 +27,9 @@ pub(super) fn work_stream(table: Table, py: Python<'_>, device: Device) -> Optio
     // SAFETY: the thread is attached; a place for the stream.
     if unsafe { current(device.device_type.0, device.device_id, &raw mut stream) } != 0 {
         // The method is asked instead, which says what is wrong.
-        drop(PyErr::take(py));
+        // Not through PyO3, which lets a panic that travels as an exception loose.
+        // SAFETY: the thread is attached.
+        unsafe { ffi::PyErr_Clear() };
         return None;
     }
     // Null is the legacy default stream.
@@ -52,10 +56,17 @@ fn captures() -> bool {
     // SAFETY: so it is.
     let py = unsafe { Python::assume_attached() };
     let met = MET.lock().unwrap_or_else(PoisonError::into_inner).clone();
-    met.into_iter().any(|table| {
-        let at_work = |ordinal| work_stream(table, py, Device::cuda(ordinal));
-        (0..cuda::device_count()).filter_map(at_work).any(cuda::captures)
-    })
+    let mut found = false;
+    let ask = || {
+        found = met.into_iter().any(|table| {
+            let at_work = |ordinal| work_stream(table, py, Device::cuda(ordinal));
+            (0..cuda::device_count()).filter_map(at_work).any(cuda::captures)
+        });
+    };
+    // A release may be on the way of an exception.
+    // SAFETY: the thread is attached.
+    unsafe { sparing_exceptions(ask) };
+    found
 }
 
 /// An owned tensor of the object; `None` when the table does not offer one, or refuses this object with a `BufferError`:

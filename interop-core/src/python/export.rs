@@ -2,6 +2,7 @@
 #![expect(unsafe_code, reason = "exports rely on the promises of `CudaArray` and copy host memory")]
 
 use core::sync::atomic::{AtomicPtr, Ordering};
+use std::sync::Arc;
 
 use pyo3::ffi;
 use pyo3::prelude::*;
@@ -124,7 +125,7 @@ fn major(value: &Bound<'_, PyAny>) -> PyResult<i128> {
     integer(&major, "max_version")
 }
 
-/// Answers `__dlpack__` for an array that `owner` keeps alive: a fresh capsule with a tensor that owns `owner`.
+/// Answers `__dlpack__` for an array: a fresh capsule with a tensor that keeps the array alive, and shares it.
 ///
 /// Without `max_version`, or with one below 1, the capsule is a legacy one. Work that is pending on the array is ordered
 /// before the consumer's stream, or waited for where the consumer is the host. `dl_device` may name the array's own device
@@ -134,7 +135,25 @@ fn major(value: &Bound<'_, PyAny>) -> PyResult<i128> {
 ///
 /// `ArrayError` for a request that cannot be met: a stream that the device does not have, another device, a read-only
 /// array in the legacy form.
-pub fn export<'py, A: CudaArray>(
+pub fn export<'py, A: CudaArray + Send + Sync + 'static>(
+    py: Python<'py>,
+    array: &Arc<A>,
+    request: &Request,
+) -> PyResult<Bound<'py, PyAny>> {
+    // SAFETY: whoever has the `Arc` keeps the array alive and where it is, and can only share it.
+    unsafe { answer(py, &**array, Arc::clone(array), Access::Shared, request) }
+}
+
+/// As [`export`], for an array that `owner` keeps alive.
+///
+/// # Errors
+///
+/// As [`export`].
+///
+/// # Safety
+///
+/// As [`dlpack::export`](crate::dlpack::export), for the facts of the array.
+pub(super) unsafe fn answer<'py, A: CudaArray>(
     py: Python<'py>,
     array: &A,
     owner: impl Send + 'static,
@@ -143,12 +162,18 @@ pub fn export<'py, A: CudaArray>(
 ) -> PyResult<Bound<'py, PyAny>> {
     // By reference: facts are some two hundred bytes, of which the export reads a few.
     match array.facts() {
-        Ok(ref facts) => export_described(py, facts, owner, access, request),
+        // SAFETY: as the caller promises.
+        Ok(ref facts) => unsafe { answer_described(py, facts, owner, access, request) },
         Err(error) => Err(error.into()),
     }
 }
 
-fn export_described<'py>(
+/// As [`answer`], for an array that these facts describe.
+///
+/// # Safety
+///
+/// As [`answer`].
+unsafe fn answer_described<'py>(
     py: Python<'py>,
     facts: &Facts,
     owner: impl Send + 'static,
@@ -172,12 +197,12 @@ fn export_described<'py>(
             return Err(Error::new(ErrorKind::Copy, "copy", found, allowed).into());
         }
         if wanted == Device::CPU {
-            let (facts, buffer) = copied(facts)?;
+            let (facts, buffer) = waiting(py, facts, || copied(facts))?;
             // SAFETY: the buffer is what the facts describe, and nobody else has it.
             return unsafe { capsule(py, &facts, buffer, Access::Copied, versioned) };
         }
         // SAFETY: the array vouches that its memory is live.
-        let (buffer, facts) = unsafe { cuda::duplicate(facts) }?;
+        let (buffer, facts) = waiting(py, facts, || unsafe { cuda::duplicate(facts) })?;
         cuda::hand_over(&facts, consumer)?;
         // SAFETY: as above.
         return unsafe { capsule(py, &facts, buffer, Access::Copied, versioned) };
@@ -185,16 +210,26 @@ fn export_described<'py>(
     if wanted == own {
         // A consumer on the host names no stream, and starts to read at once.
         let on_host = own.device_type.is_host_accessible() && request.stream.is_none();
-        let ordered = if on_host { cuda::hand_to_host(facts) } else { cuda::hand_over(facts, consumer) };
-        ordered?;
-        // SAFETY: the array vouches for its memory as long as it lives, and the caller's owner keeps it alive.
+        if on_host {
+            waiting(py, facts, || cuda::hand_to_host(facts))?;
+        } else {
+            cuda::hand_over(facts, consumer)?;
+        }
+        // SAFETY: as the caller promises.
         return unsafe { capsule(py, facts, owner, access, versioned) };
     }
     // Pinned or managed memory, for a consumer that takes host memory only.
-    cuda::hand_to_host(facts)?;
+    waiting(py, facts, || cuda::hand_to_host(facts))?;
     let on_host = Facts { device: Device::CPU, stream: StreamHandle::NothingPending, ..facts.clone() };
     // SAFETY: as above.
     unsafe { capsule(py, &on_host, owner, access, versioned) }
+}
+
+/// Runs what may wait for the work that is pending on an array: without the interpreter's lock, because that work may hold
+/// a function of the host that needs it.
+pub(super) fn waiting<R: Send>(py: Python<'_>, facts: &Facts, wait: impl FnOnce() -> R + Send) -> R {
+    let idle = facts.stream() == StreamHandle::NothingPending || facts.device() == Device::CPU;
+    if idle { wait() } else { py.detach(wait) }
 }
 
 /// # Safety

@@ -13,7 +13,7 @@ use super::errors::{no_array, origin};
 use super::exchange::{tensor_of, work_stream};
 use super::interpreter::call_with_keywords;
 use super::release::{PyOwner, To, drain};
-use super::types::{Table, with_type};
+use super::types::{Asked, Table, with_type};
 use crate::array::FromArray;
 use crate::arrival::Arrival;
 use crate::cuda::{self, Trust};
@@ -97,14 +97,14 @@ fn import_with(object: &Bound<'_, PyAny>, stream: Option<StreamHandle>, trust: T
 fn import_to(to: &mut To<'_>, object: &Bound<'_, PyAny>, stream: Option<StreamHandle>) -> PyResult<Protocol> {
     let py = object.py();
     drain(py);
-    let (table, host_only) = with_type(object, |known| (known.exchange, known.host_only))?;
+    let (table, asked) = with_type(object, |known| (known.exchange, known.asked))?;
     if let Some(table) = table {
         if from_table(to, object, table, stream)? {
             return Ok(Protocol::Exchange);
         }
     }
-    if host_only || attribute(object, pyo3::intern!(py, "__dlpack__"))?.is_some() {
-        return from_method(to, object, host_only, stream);
+    if asked.host_only || attribute(object, pyo3::intern!(py, "__dlpack__"))?.is_some() {
+        return from_method(to, object, asked, stream);
     }
     if let Some(interface) = attribute(object, pyo3::intern!(py, "__cuda_array_interface__"))? {
         return from_cai(to, object, &interface, stream);
@@ -188,10 +188,10 @@ fn from_table(
 fn from_method(
     to: &mut To<'_>,
     object: &Bound<'_, PyAny>,
-    host_only: bool,
+    asked: Asked,
     stream: Option<StreamHandle>,
 ) -> PyResult<Protocol> {
-    if host_only {
+    if asked.host_only {
         let protocol = from_capsule(to, object, &request(object, None)?)?;
         if to.import.facts().device().device_type == DeviceType::CPU {
             return Ok(protocol);
@@ -205,6 +205,8 @@ fn from_method(
     said.check().map_err(|error| error.with_origin(origin(object)))?;
     let consumer = match (stream, said.device_type) {
         (_, DeviceType::CPU) => StreamHandle::NothingPending,
+        // Ordered more than was asked for, because this producer takes -1 for the handle of a stream.
+        (Some(StreamHandle::NothingPending), _) if !asked.takes_unordered => StreamHandle::LegacyDefault,
         (Some(stream), _) => stream,
         (None, _) => StreamHandle::LegacyDefault,
     };
@@ -257,8 +259,9 @@ fn request_for<'py>(
     }
     match request(object, less.and_then(|stream| stream.to_dlpack(device.device_type))) {
         Ok(capsule) => Ok((capsule, less)),
-        // What the producer said of the stream that was meant.
-        Err(_) => Err(first),
+        // What the producer said of the stream that was meant, unless this is no answer but an interrupt.
+        Err(second) if second.is_instance_of::<PyException>(object.py()) => Err(first),
+        Err(second) => Err(second),
     }
 }
 

@@ -27,7 +27,7 @@ unsafe impl<T: ArrayClass> CudaArray for Instance<T> {
             Err(Error::new(ErrorKind::Unsupported, "python", "an interpreter at its end", allowed))
         })?;
         // The object stays in other hands: what only its sole owner may write is read-only here.
-        let shared = facts.writes() == Writes::WhenOwned && T::ACCESS == Access::Shared;
+        let shared = facts.writes() == Writes::WhenOwned && T::REACH.access() == Access::Shared;
         Ok(if shared { Facts { writes: Writes::Never, ..facts } } else { facts })
     }
 }

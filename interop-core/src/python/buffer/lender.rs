@@ -109,7 +109,7 @@ unsafe extern "C" fn buffer<T: ArrayClass>(
         let flags = c_int::try_from(integer(&flags, "flags")?).unwrap_or(c_int::MAX);
         // Refused here for what was asked; the lender is asked for everything.
         let wanted = Flags(flags & Flags::WRITABLE.0 | Flags::STRIDES.0);
-        permit(&array.borrow().facts()?, T::ACCESS, wanted)?;
+        permit(py, &array.borrow().facts()?, T::REACH.access(), wanted)?;
         let exported = into_object(py, Instance(array.clone().unbind()))?;
         let lender = lender(py)?.call1((PyTuple::new(py, [exported])?,))?;
         // SAFETY: an object.

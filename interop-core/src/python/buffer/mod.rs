@@ -16,6 +16,7 @@ use self::abi::{Buffer, Flags};
 pub(super) use self::lender::install;
 use super::border::guarded;
 use super::class::ArrayClass;
+use super::export::waiting;
 use super::release::drain;
 use crate::borrow::Borrow;
 use crate::counters;
@@ -77,7 +78,7 @@ unsafe fn fill(place: *mut Buffer, run: impl FnOnce(Python<'_>) -> PyResult<Buff
 /// write to while it is read. Work of a device that is pending on it is waited for.
 fn lend<T: ArrayClass>(array: &Bound<'_, T>, owner: &Bound<'_, PyAny>, flags: c_int) -> PyResult<Buffer> {
     let (facts, flags) = (array.borrow().facts()?, Flags(flags));
-    let writable = permit(&facts, T::ACCESS, flags)?;
+    let writable = permit(array.py(), &facts, T::REACH.access(), flags)?;
     let kept = Kept { format: format_of(facts.dtype(), facts.record())?, numbers: numbers(&facts)? };
     let itemsize = (facts.dtype().packed_bits() / 8) as isize;
     let len = (facts.numel() as isize).checked_mul(itemsize);
@@ -116,8 +117,8 @@ fn lend<T: ArrayClass>(array: &Bound<'_, T>, owner: &Bound<'_, PyAny>, flags: c_
 }
 
 /// Whether the consumer may write; refuses what it asks for and the array is not.
-fn permit(facts: &Facts, access: Access, flags: Flags) -> Result<bool> {
-    check_readable(facts.device(), facts.stream())?;
+fn permit(py: Python<'_>, facts: &Facts, access: Access, flags: Flags) -> Result<bool> {
+    waiting(py, facts, || check_readable(facts.device(), facts.stream()))?;
     let (writable, writes) = (access.may_write(facts.writes()), flags.ask(Flags::WRITABLE));
     if writes && !writable {
         let allowed = "a request for reading only, or a copy of the array";
