@@ -267,7 +267,10 @@ impl<B: Buffer> Drop for InContext<B> {
 // SAFETY: 1 to 3: as the buffer inside. 4: references to elements are lent for `&mut self` only.
 unsafe impl<B: Buffer> Storage for InContext<B> {
     fn memory(&self) -> Memory {
-        Memory { writes: Writes::Always, ..self.0.memory() }
+        let memory = self.0.memory();
+        // A consumer may leave any bits, and `get_mut` lends elements again.
+        let writes = if memory.element.any_bits { Writes::Always } else { memory.writes };
+        Memory { writes, ..memory }
     }
 }
 
