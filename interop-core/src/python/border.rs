@@ -13,6 +13,7 @@ use pyo3::prelude::*;
 /// # Safety
 ///
 /// The thread is attached.
+#[inline]
 pub(super) unsafe fn guarded<R>(run: impl FnOnce(Python<'_>) -> PyResult<R>) -> Option<R> {
     // Not `Python::attach`, which gives up on an interpreter that is ending and still runs code.
     // SAFETY: the thread is attached, as the caller promises.
