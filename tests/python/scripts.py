@@ -13,8 +13,11 @@ LIMITED = "import resource; resource.setrlimit(resource.RLIMIT_AS, (1 << 30, 1 <
 
 def run(program, *, timeout=60, limited=False):
     """Runs a Python program that finds the helpers of this folder; gives what it printed, or fails with its end."""
-    program = (LIMITED if limited and os.name == "posix" else "") + textwrap.dedent(program)
-    environment = {**os.environ, "PYTHONPATH": str(HERE), "RUST_BACKTRACE": "0"}
+    # The address sanitizer reserves far more addresses than it uses.
+    limited = limited and os.name == "posix" and "ASAN_OPTIONS" not in os.environ
+    program = (LIMITED if limited else "") + textwrap.dedent(program)
+    folders = [str(HERE), *filter(None, [os.environ.get("PYTHONPATH")])]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(folders), "RUST_BACKTRACE": "0"}
     done = subprocess.run(
         [sys.executable, "-X", "faulthandler", "-c", program],
         env=environment,

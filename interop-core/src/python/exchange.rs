@@ -5,7 +5,7 @@ use core::ffi::{c_int, c_void};
 use core::mem::offset_of;
 use std::sync::{Mutex, PoisonError};
 
-use pyo3::exceptions::PyBufferError;
+use pyo3::exceptions::{PyBufferError, PySystemError};
 use pyo3::ffi;
 use pyo3::prelude::*;
 
@@ -88,7 +88,9 @@ pub(super) fn tensor_of(
     // SAFETY: an object of the type that offers the table, with the thread attached, and a place for the tensor.
     let failed = unsafe { from_object(object.as_ptr().cast(), &raw mut tensor) } != 0;
     if failed || tensor.is_null() {
-        let error = PyErr::fetch(object.py());
+        // A table that does not say why it fails breaks the rules, but not us: `PyErr::fetch` would panic in a debug build.
+        let error = PyErr::take(object.py())
+            .unwrap_or_else(|| PySystemError::new_err("the exchange table failed and raised no exception"));
         return if error.is_instance_of::<PyBufferError>(object.py()) { Ok(None) } else { Err(error) };
     }
     // SAFETY: the table hands over a tensor that nobody else releases.

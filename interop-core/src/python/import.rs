@@ -365,8 +365,9 @@ fn from_cai(
     interface: &Bound<'_, PyAny>,
     stream: Option<StreamHandle>,
 ) -> PyResult<Protocol> {
+    // Both: a property may make a fresh array, which nothing but the dict that it returns keeps alive.
+    let owner = [object, interface].map(|held| PyOwner::new(held.clone().unbind()));
     let interface = interface_of(interface)?;
-    let owner = PyOwner::new(object.clone().unbind());
     let consumer = stream.unwrap_or(StreamHandle::LegacyDefault);
     // SAFETY: the object vouches for the memory that it describes, as long as it lives, and for its stream now.
     let import = unsafe { Import::from_cai_for(&interface, consumer, owner) };

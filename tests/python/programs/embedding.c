@@ -1,0 +1,76 @@
+/* A program that embeds Python and keeps tensors longer than the objects they came from: fault 52. Its threads know nothing of
+ * Python; one releases while the interpreter runs and another thread holds its lock, one after the interpreter has ended. */
+#include <Python.h>
+#include <pthread.h>
+#include <stdint.h>
+#include <stdio.h>
+
+typedef struct {
+    void *data;
+    int32_t device_type, device_id, ndim;
+    uint8_t code, bits;
+    uint16_t lanes;
+    int64_t *shape, *strides;
+    uint64_t byte_offset;
+} DLTensor;
+
+typedef struct Managed {
+    uint32_t major, minor;
+    void *context;
+    void (*deleter)(struct Managed *);
+    uint64_t flags;
+    DLTensor tensor;
+} Managed;
+
+static void *release(void *tensor) {
+    ((Managed *)tensor)->deleter(tensor);
+    return NULL;
+}
+
+/* On a thread of its own, while this one holds whatever it holds. */
+static void release_elsewhere(Managed *tensor) {
+    pthread_t thread;
+    if (pthread_create(&thread, NULL, release, tensor) != 0 || pthread_join(thread, NULL) != 0) {
+        puts("no thread");
+    }
+}
+
+/* The tensor of a fresh array, as a consumer takes it. */
+static Managed *take(PyObject *scope, const char *array) {
+    PyObject *capsule = PyRun_String(array, Py_eval_input, scope, scope);
+    Managed *tensor = capsule ? PyCapsule_GetPointer(capsule, "dltensor_versioned") : NULL;
+    if (tensor == NULL || PyCapsule_SetName(capsule, "used_dltensor_versioned") != 0) {
+        PyErr_Print();
+        exit(1);
+    }
+    Py_DECREF(capsule);
+    return tensor;
+}
+
+static long live_exports(PyObject *scope) {
+    PyObject *count = PyRun_String("interop_demo.live_exports()", Py_eval_input, scope, scope);
+    long number = count ? PyLong_AsLong(count) : -1;
+    Py_XDECREF(count);
+    return number;
+}
+
+int main(void) {
+    Py_Initialize();
+    PyObject *scope = PyModule_GetDict(PyImport_AddModule("__main__"));
+    if (PyRun_SimpleString("import interop_demo") != 0) {
+        return 1;
+    }
+    static const char *FRESH = "interop_demo.Array.full((3, 4), 2.5).__dlpack__(max_version=(1, 0))";
+    Managed *first = take(scope, FRESH), *second = take(scope, FRESH), *last = take(scope, FRESH);
+    printf("%ld", live_exports(scope));
+    release_elsewhere(first);
+    printf(" %ld %g", live_exports(scope), ((float *)second->tensor.data)[11]);
+    release_elsewhere(second);
+    printf(" %ld", live_exports(scope));
+    if (Py_FinalizeEx() != 0) {
+        return 1;
+    }
+    printf(" %g\n", ((float *)last->tensor.data)[11]);
+    release_elsewhere(last);
+    return 0;
+}
