@@ -36,11 +36,7 @@ pub(crate) fn alone(name: &str, test: impl FnOnce()) {
     }
     let binary = env::current_exe().expect("the path of the test binary");
     let arguments = [name, "--exact", "--test-threads=1"];
-    let mut command = Command::new(binary);
-    command.args(arguments).env(INSIDE, "1");
-    // An allocation that cannot be made is an answer here, and no reason for a sanitizer to stop.
-    command.env("ASAN_OPTIONS", "allocator_may_return_null=1");
-    let output = command.output().expect("the binary starts");
+    let output = Command::new(binary).args(arguments).env(INSIDE, "1").output().expect("the binary starts");
     let said = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success(), "{said}\n{}", String::from_utf8_lossy(&output.stderr));
     assert!(said.contains("1 passed"), "no test is called {name}: {said}");

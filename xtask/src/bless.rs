@@ -1,9 +1,9 @@
-//! `cargo xtask bless`: rewrites the files that record what the derive says and writes.
+//! `cargo xtask bless`: rewrites the files that record what the derive says and writes, and what users can name.
 
 use crate::failure::{Failure, no_arguments};
-use crate::{sim, step, workspace};
+use crate::{guard, sim, step, workspace};
 
-/// Rewrites the expected compiler messages and the expected expansions; what changed is for `git diff` to show.
+/// Rewrites the expected compiler messages, the expected expansions and the public items; what changed is for `git diff` to show.
 pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
     no_arguments("bless", arguments)?;
     step::announce("Expansions", "interop-derive/src/golden: what each kind of struct expands to.");
@@ -15,6 +15,8 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
         messages.args(["--", "--exact", "messages"]).env("TRYBUILD", "overwrite");
         step::run(sim::on_path(&mut messages))?;
     }
+    step::announce("Public items", "*/public-api.txt: what users of the two packages can name.");
+    guard::bless()?;
     println!("\nNow read `git diff`: every changed line must be one that you meant to change.");
     Ok(())
 }

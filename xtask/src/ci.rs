@@ -4,7 +4,7 @@ use std::fs;
 
 use crate::failure::{Failure, no_arguments};
 use crate::report::Report;
-use crate::{fuzz, sim, step, suites, trace, workspace};
+use crate::{fuzz, guard, sim, step, suites, trace, workspace};
 
 /// Runs every check and every suite, also after one has failed.
 pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
@@ -24,12 +24,17 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
         docs,
     );
     report.check("Packages", "What would be published builds from its own archive alone.", packages);
+    report.suite(
+        "Public items",
+        "What users can name is what is recorded, where there is a nightly.",
+        guard::suite,
+    );
     report.check(
         "Free-threaded Python",
         "The core compiles for a CPython without the lock, and for its stable interface.",
         free_threaded,
     );
-    suites::run_into(&mut report, |_| true);
+    suites::run_all(&mut report);
     report.suite("Fuzzing", "A few seconds for each target, where cargo-fuzz is installed.", fuzz::suite);
     report.close()
 }

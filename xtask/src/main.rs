@@ -12,9 +12,11 @@ mod demo;
 mod extension;
 mod failure;
 mod fuzz;
+mod guard;
 mod ptx;
 mod python;
 mod report;
+mod sanitize;
 mod sim;
 mod step;
 mod suites;
@@ -92,7 +94,7 @@ const COMMANDS: &[Command] = &[
     Command {
         name: "bless",
         arguments: "",
-        help: "rewrite the expected messages and expansions of the derive",
+        help: "rewrite the expected messages and expansions of the derive, and the list of public items",
         run: bless::run,
     },
     Command {
@@ -118,6 +120,18 @@ const COMMANDS: &[Command] = &[
         arguments: "[SECONDS]",
         help: "random work in threads, for 60 seconds or as many as are given, and a hundred ends of the interpreter",
         run: suites::torture,
+    },
+    Command {
+        name: "guard",
+        arguments: "[CHECK]...",
+        help: "what users build on: api, features, minimal (oldest dependencies), deny (licences)",
+        run: guard::run,
+    },
+    Command {
+        name: "sanitize",
+        arguments: "[SUITE]...",
+        help: "the tests under checkers of memory and threads: address, thread, python, valgrind",
+        run: sanitize::run,
     },
     Command {
         name: "compile-time",

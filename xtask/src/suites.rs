@@ -31,15 +31,15 @@ const RUNTIME: [&str; 3] =
     ["--package=interop-core", "--package=interop-tests", "--package=interop-demo-kernels"];
 
 /// One suite.
-struct Suite {
+pub(crate) struct Suite {
     /// What selects it on the command line.
-    word: &'static str,
+    pub(crate) word: &'static str,
     /// Its name in the report.
-    name: &'static str,
+    pub(crate) name: &'static str,
     /// What it is there for.
-    why: &'static str,
+    pub(crate) why: &'static str,
     /// Runs it and counts its tests.
-    run: fn(&mut Counts) -> Result<(), Failure>,
+    pub(crate) run: fn(&mut Counts) -> Result<(), Failure>,
 }
 
 /// Every suite, in the order in which they run.
@@ -91,18 +91,28 @@ const SUITES: [Suite; 6] = [
 
 /// Runs the suites named in `arguments`, or all.
 pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
-    if let Some(unknown) = arguments.iter().find(|word| SUITES.iter().all(|suite| suite.word != **word)) {
-        let words = SUITES.map(|suite| suite.word).join(", ");
+    choose(&SUITES, arguments)
+}
+
+/// Runs those of some suites that are named in `arguments`, or all.
+pub(crate) fn choose(suites: &[Suite], arguments: &[String]) -> Result<(), Failure> {
+    if let Some(unknown) = arguments.iter().find(|word| suites.iter().all(|suite| suite.word != **word)) {
+        let words = suites.iter().map(|suite| suite.word).collect::<Vec<_>>().join(", ");
         return Err(Failure::usage(format!("there is no test suite `{unknown}`; there are: {words}")));
     }
     let mut report = Report::default();
-    run_into(&mut report, |word| arguments.is_empty() || arguments.iter().any(|argument| argument == word));
+    let wanted = |suite: &&Suite| arguments.is_empty() || arguments.iter().any(|word| word == suite.word);
+    run_into(&mut report, suites.iter().filter(wanted));
     report.close()
 }
 
-/// Runs the suites whose word is `wanted` into a report.
-pub(crate) fn run_into(report: &mut Report, wanted: impl Fn(&str) -> bool) {
-    for suite in SUITES.iter().filter(|suite| wanted(suite.word)) {
+/// Runs every suite into a report.
+pub(crate) fn run_all(report: &mut Report) {
+    run_into(report, SUITES.iter());
+}
+
+fn run_into<'a>(report: &mut Report, suites: impl Iterator<Item = &'a Suite>) {
+    for suite in suites {
         report.suite(suite.name, suite.why, suite.run);
     }
 }
@@ -118,8 +128,13 @@ fn rust(
     sim::build()?;
     let mut command = workspace::cargo(["test", "--no-fail-fast", "--locked"]);
     with(&mut command).args(packages).arg(workspace::all_features()).args(arguments);
+    follow(&mut command, counts)
+}
+
+/// Runs a command that runs test programs, and adds up their tests.
+pub(crate) fn follow(command: &mut Command, counts: &mut Counts) -> Result<(), Failure> {
     let mut failed = Vec::new();
-    let outcome = step::follow(&mut command, |line| {
+    let outcome = step::follow(command, |line| {
         // One closing line for each test program.
         if let Some(result) = Counts::from_libtest(line) {
             *counts += result;
@@ -138,14 +153,20 @@ const ON_SIMULATION: &str = "tests/python/test_cuda_sim.py";
 fn python(counts: &mut Counts) -> Result<(), Failure> {
     let environment = Environment::prepare(Requirements::Tests)?;
     extension::build(&environment)?;
+    if cfg!(target_os = "linux") {
+        sim::build()?;
+    }
+    pytest_twice(|| environment.python(), counts)
+}
+
+/// Runs pytest over everything without a driver, then over what is for the simulated one.
+pub(crate) fn pytest_twice(python: impl Fn() -> Command, counts: &mut Counts) -> Result<(), Failure> {
     let ignoring = ["tests/python", "--ignore", ON_SIMULATION];
-    let everything = pytest(sim::hidden(&mut environment.python()), &ignoring, counts);
+    let everything = pytest(sim::hidden(&mut python()), &ignoring, counts);
     if !cfg!(target_os = "linux") {
         return everything;
     }
-    sim::build()?;
-    let simulated = pytest(sim::on_path(&mut environment.python()), &[ON_SIMULATION], counts);
-    everything.and(simulated)
+    everything.and(pytest(sim::on_path(&mut python()), &[ON_SIMULATION], counts))
 }
 
 /// `cargo xtask torture`: what looks for lost and repeated releases, for longer than the suite does.
@@ -172,7 +193,7 @@ pub(crate) fn torture(arguments: &[String]) -> Result<(), Failure> {
 }
 
 /// Runs pytest and adds up its tests.
-fn pytest(python: &mut Command, what: &[&str], counts: &mut Counts) -> Result<(), Failure> {
+pub(crate) fn pytest(python: &mut Command, what: &[&str], counts: &mut Counts) -> Result<(), Failure> {
     // No cache folder among the sources; every skipped test with its reason; a misspelt mark is an error; a deadlock
     // ends with the stack of every thread instead of never.
     python.args(["-m", "pytest", "-p", "no:cacheprovider", "-ra", "--color=no", "--strict-markers"]);

@@ -42,12 +42,24 @@ impl Tool {
         step::run(&mut cargo)
     }
 
+    /// The tool as cargo would run it.
+    pub(crate) fn command(&self) -> Command {
+        let mut command = Command::new(self.program());
+        command.current_dir(workspace::root()).args(self.name.strip_prefix("cargo-"));
+        command
+    }
+
     /// The tool as the nightly cargo would run it.
     pub(crate) fn nightly(&self) -> Command {
-        let mut command = nightly(self.found().unwrap_or_else(|| self.name.into()));
+        let mut command = nightly(self.program());
         // As cargo does: its subcommands are told their own name.
         command.args(self.name.strip_prefix("cargo-"));
         command
+    }
+
+    /// What is started for it.
+    fn program(&self) -> PathBuf {
+        self.found().unwrap_or_else(|| self.name.into())
     }
 
     /// Why a check that uses it cannot run, where nothing is to be installed for it.

@@ -151,8 +151,14 @@ pub fn find() -> Result<&'static Sim, &'static str> {
     SIM.get_or_init(open).as_ref().map_err(String::as_str)
 }
 
+/// A file that is taken instead, for a library that was built in another way.
+const CHOSEN: &str = "INTEROP_SIM_DRIVER";
+
 /// Where `cargo xtask sim` puts the library, and where cargo does when it builds the tests of the library itself.
 fn places() -> Vec<PathBuf> {
+    if let Some(chosen) = std::env::var_os(CHOSEN) {
+        return vec![chosen.into()];
+    }
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let beside = std::env::current_exe().ok().and_then(|program| {
         program

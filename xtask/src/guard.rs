@@ -1,0 +1,210 @@
+//! `cargo xtask guard`: what the published packages promise to those who build on them.
+//!
+//! That they compile with Rust 1.85 is for `cargo clippy` to say, in `cargo xtask ci`: its lint `incompatible_msrv` knows since
+//! when each item of the standard library is there.
+
+use std::fs;
+use std::path::Path;
+
+use crate::counts::Counts;
+use crate::failure::Failure;
+use crate::suites::{self, Suite};
+use crate::tools::{self, Tool};
+use crate::{sim, step, workspace};
+
+const DENY: Tool = Tool { name: "cargo-deny", version: "0.20.2" };
+
+/// The published packages, each with the features that its recorded items are those of.
+const PUBLISHED: [(&str, &str); 2] =
+    [("interop-core", "derive,python,half,num-complex,cust,cudarc,counters"), ("interop-derive", "")];
+
+/// Every feature of the core.
+const FEATURES: [&str; 7] = ["derive", "python", "half", "num-complex", "cust", "cudarc", "counters"];
+
+const SUITES: [Suite; 4] = [
+    Suite {
+        word: "api",
+        name: "Public items",
+        why: "What users can name is what `public-api.txt` of the package records.",
+        run: |counts| {
+            tools::need_nightly()?;
+            public_items(counts)
+        },
+    },
+    Suite {
+        word: "features",
+        name: "Sets of features",
+        why: "The core compiles with every set of its features, not only with each alone and with all.",
+        run: feature_sets,
+    },
+    Suite {
+        word: "minimal",
+        name: "Oldest dependencies",
+        why: "Both packages compile with the oldest version of every dependency that the manifests allow.",
+        run: oldest_dependencies,
+    },
+    Suite {
+        word: "deny",
+        name: "Dependencies",
+        why: "Licences, banned crates and sources, as `deny.toml` has them; advisories need a network and are not here.",
+        run: |counts| {
+            DENY.install()?;
+            step::run(DENY.command().args(["--offline", "check", "licenses", "bans", "sources"]))?;
+            counts.passed = 3;
+            Ok(())
+        },
+    },
+];
+
+/// Runs the checks named in `arguments`, or all.
+pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
+    suites::choose(&SUITES, arguments)
+}
+
+/// The part that takes little, where there is a nightly compiler, and otherwise the reason.
+pub(crate) fn suite(counts: &mut Counts) -> Result<(), Failure> {
+    if let Some(why) = tools::no_nightly() {
+        println!("    skipped: {why}");
+        counts.skipped = PUBLISHED.len() as u64;
+        return Ok(());
+    }
+    public_items(counts)
+}
+
+/// Compares the public items with those that are recorded.
+fn public_items(counts: &mut Counts) -> Result<(), Failure> {
+    let mut changes = Vec::new();
+    for (package, features) in PUBLISHED {
+        let found = items(package, features)?;
+        let file = record(package);
+        let recorded = fs::read_to_string(workspace::root().join(&file))
+            .map_err(|error| Failure::new(format!("{file}: {error}")))?;
+        let missing = |from: &str, of: &str, sign: char| {
+            let lines = from.lines().filter(|line| !of.lines().any(|other| other == *line));
+            lines.fold(String::new(), |list, line| format!("{list}\n    {sign} {line}"))
+        };
+        let change = missing(&recorded, &found, '-') + &missing(&found, &recorded, '+');
+        if change.is_empty() && recorded == found {
+            counts.passed += 1;
+        } else {
+            counts.failed += 1;
+            changes.push(format!("{file}:{change}"));
+        }
+    }
+    if changes.is_empty() {
+        return Ok(());
+    }
+    let advice = "if that is meant, run `cargo xtask bless` and write it into CHANGELOG.md";
+    Err(Failure::new(format!("the public items changed; {advice}\n{}", changes.join("\n"))))
+}
+
+/// Records the public items as they are.
+pub(crate) fn bless() -> Result<(), Failure> {
+    if let Some(why) = tools::no_nightly() {
+        println!("    left as they are: {why}");
+        return Ok(());
+    }
+    for (package, features) in PUBLISHED {
+        let file = record(package);
+        fs::write(workspace::root().join(&file), items(package, features)?)
+            .map_err(|error| Failure::new(format!("{file}: {error}")))?;
+    }
+    Ok(())
+}
+
+/// The file with the items of a package.
+fn record(package: &str) -> String {
+    format!("{package}/public-api.txt")
+}
+
+/// The public items of a package.
+fn items(package: &str, features: &str) -> Result<String, Failure> {
+    let folder = workspace::target().join("guard/api");
+    let mut rustdoc = tools::nightly("cargo");
+    rustdoc.args(["rustdoc", "--lib", "--locked", "--quiet", "--package", package, "--features", features]);
+    rustdoc.arg("--target-dir").arg(&folder);
+    step::run(rustdoc.args(["--", "-Zunstable-options", "--output-format=json", "--cap-lints=allow"]))?;
+    let json = folder.join("doc").join(format!("{}.json", package.replace('-', "_")));
+    let mut printer = workspace::cargo(["run", "--locked", "--quiet", "--package=interop-public-api", "--"]);
+    let mut items = String::new();
+    step::read(printer.arg(json), |line| {
+        items.push_str(line);
+        items.push('\n');
+    })?;
+    Ok(items)
+}
+
+/// Compiles the core with every set of its features.
+fn feature_sets(counts: &mut Counts) -> Result<(), Failure> {
+    sim::build()?;
+    for set in 0..1_usize << FEATURES.len() {
+        let chosen = FEATURES.iter().enumerate().filter(|(place, _)| set >> place & 1 == 1);
+        let chosen = chosen.map(|(_, feature)| *feature).collect::<Vec<_>>().join(",");
+        let mut cargo = workspace::cargo(["check", "--quiet", "--locked", "--package=interop-core"]);
+        cargo.args(["--no-default-features", "--features", &chosen]).env("RUSTFLAGS", "-D warnings");
+        // With other flags than anything else: a folder of its own keeps what the others have built.
+        step::run(cargo.arg("--target-dir").arg(workspace::target().join("guard/features")))?;
+        counts.passed += 1;
+    }
+    Ok(())
+}
+
+/// Compiles both packages, in a workspace of their own, with the oldest versions that their manifests allow.
+fn oldest_dependencies(counts: &mut Counts) -> Result<(), Failure> {
+    tools::need_nightly()?;
+    let place = workspace::target().join("guard/oldest");
+    let fail = |error| Failure::new(format!("{}: {error}", place.display()));
+    // Whatever an earlier run has left is in the way.
+    let _ = fs::remove_dir_all(&place);
+    for (package, _) in PUBLISHED {
+        copy(&workspace::root().join(package), &place.join(package)).map_err(fail)?;
+    }
+    let manifest = fs::read_to_string(workspace::root().join("Cargo.toml")).map_err(fail)?;
+    let others = |line: &&str| !line.starts_with("members") && !line.starts_with("default-members");
+    let manifest = manifest.lines().filter(others).collect::<Vec<_>>().join("\n");
+    let members = PUBLISHED.map(|(package, _)| format!("{package:?}")).join(", ");
+    let manifest = manifest.replacen("[workspace]", &format!("[workspace]\nmembers = [{members}]"), 1);
+    fs::write(place.join("Cargo.toml"), manifest).map_err(fail)?;
+    let mut lock = tools::nightly("cargo");
+    step::run(lock.args(["generate-lockfile", "-Zminimal-versions"]).current_dir(&place))?;
+    let mut check = workspace::cargo(["check", "--locked", "--workspace"]);
+    // Without `cust`: the oldest helper of its build script wants a CUDA toolkit, which the newest one does not.
+    check.args(["--features", "interop-core/derive,interop-core/python"]).arg(workspace::all_features());
+    check.arg("--target-dir").arg(place.with_file_name("oldest-build")).current_dir(&place);
+    step::run(&mut check)?;
+    counts.passed = PUBLISHED.len() as u64;
+    Ok(())
+}
+
+/// Copies a folder with all that is in it.
+fn copy(from: &Path, to: &Path) -> std::io::Result<()> {
+    if !from.is_dir() {
+        return fs::copy(from, to).map(drop);
+    }
+    fs::create_dir_all(to)?;
+    for entry in fs::read_dir(from)? {
+        let entry = entry?;
+        copy(&entry.path(), &to.join(entry.file_name()))?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_feature_is_in_the_sets_and_in_the_recorded_items() {
+        let manifest = fs::read_to_string(workspace::root().join("interop-core/Cargo.toml"))
+            .expect("the manifest is part of the repository");
+        let (_, features) = manifest.split_once("[features]\n").expect("the core has features");
+        let (features, _) = features.split_once("\n[").expect("dependencies follow");
+        let lines = features.lines().filter(|line| !line.starts_with('#') && !line.starts_with("default"));
+        let names: Vec<_> = lines.filter_map(|line| line.split_once(" =")).map(|(name, _)| name).collect();
+        let mut sorted = [names, FEATURES.to_vec(), PUBLISHED[0].1.split(',').collect()];
+        for names in &mut sorted {
+            names.sort_unstable();
+        }
+        assert!(sorted.windows(2).all(|pair| pair[0] == pair[1]), "{sorted:?}");
+    }
+}

@@ -1,0 +1,49 @@
+//! A program with a fault of each kind that `cargo xtask sanitize` looks for, to see that the fault is found: a checker
+//! that is not in the program finds nothing either. `rustc` compiles it by itself; it is no module of `xtask`.
+
+use std::alloc::{Layout, alloc, dealloc};
+use std::hint::black_box;
+use std::thread;
+
+/// A number that threads write without taking turns.
+static mut SHARED: u64 = 0;
+
+fn main() {
+    match std::env::args().nth(1).as_deref() {
+        Some("none") => {}
+        Some("use-after-free") => use_after_free(),
+        Some("leak") => leak(),
+        Some("race") => race(),
+        other => panic!("there is no fault {other:?}"),
+    }
+}
+
+fn use_after_free() {
+    let layout = Layout::new::<u64>();
+    unsafe {
+        let freed = black_box(alloc(layout));
+        dealloc(freed, layout);
+        black_box(freed.read());
+    }
+}
+
+fn leak() {
+    // In a thread that ends, so that no register or slot of its stack holds the address when leaks are looked for.
+    let thread = thread::spawn(|| {
+        for number in 0..16_u64 {
+            black_box(Box::leak(Box::new(number)));
+        }
+    });
+    thread.join().expect("the thread only allocates");
+}
+
+fn race() {
+    let write = || {
+        for number in 0..1000 {
+            unsafe { (&raw mut SHARED).write(black_box(number)) };
+        }
+    };
+    let other = thread::spawn(write);
+    write();
+    other.join().expect("the thread only writes");
+}
