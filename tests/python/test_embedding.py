@@ -32,6 +32,5 @@ def test_a_host_program_lets_go_of_the_last_handle(tmp_path):
     done = subprocess.run([program], env=environment, capture_output=True, text=True, timeout=60, check=False)
     assert (done.returncode, done.stderr) == (0, "")
     before, after_first, value, after_second, last = done.stdout.split()
-    # What a thread without the lock releases is parked where it holds an object, and counted as released with it.
     assert (int(before), float(value), float(last)) == (3, 2.5, 2.5), done.stdout
     assert (int(after_first), int(after_second)) == (2, 1), done.stdout
