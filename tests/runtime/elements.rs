@@ -60,6 +60,21 @@ fn every_element_is_what_it_says() {
     check::<Pair>(DType::U16, &[2]);
 }
 
+/// Strides of elements that are arrays are strides of more items, where an axis has a stride at all.
+#[test]
+fn strides_of_parts_that_do_not_fit() {
+    let of = |shape: &[usize], strides: &[isize]| {
+        let buffer = Array::strided(vec![[0_u8; 4]; 8], shape, strides).facts()?;
+        Ok::<_, interop_core::Error>((buffer.shape().to_vec(), buffer.strides().to_vec()))
+    };
+    assert_eq!(of(&[2, 3], &[3, 1]).unwrap(), (vec![2, 3, 4], vec![12, 4, 1]));
+    for far in [isize::MAX, isize::MAX / 2] {
+        assert_eq!(of(&[1, 2], &[far, 1]).unwrap(), (vec![1, 2, 4], vec![0, 4, 1]), "an axis of 1");
+        assert_eq!(of(&[0, 2], &[far, far]).unwrap().0, [0, 2, 4], "no elements");
+        assert_eq!(of(&[2, 1], &[far, 1]).unwrap_err().kind(), ErrorKind::Overflow, "a stride that is used");
+    }
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Element)]
 #[repr(C)]
 struct Particle {

@@ -113,6 +113,9 @@ fn an_empty_array_has_any_extents() {
     // Where the product fits, the strides are those of NumPy.
     assert_eq!(Layout::compact(&[3, 0, 2], Order::C).unwrap().strides(), [2, 2, 1]);
     assert_eq!(Layout::compact(&[3, 0, 2], Order::F).unwrap().strides(), [1, 3, 3]);
+    // Where it does not, they are 0 from there on, though the product that wraps is a number like any other.
+    let wide = Layout::compact(&[5, 0, 2, (1 << 62) + 1, 4], Order::C).unwrap();
+    assert_eq!(wide.strides(), [0, 0, 0, 4, 1]);
 }
 
 /// Bug 76: whatever strides an empty array brings.

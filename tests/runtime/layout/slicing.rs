@@ -80,8 +80,10 @@ proptest! {
 #[test]
 fn a_slice_outside_the_axis_panics() {
     let layout = Layout::compact(&[10], Order::C).unwrap();
-    let rows: [(usize, isize, usize); 8] = [
+    let rows: [(usize, isize, usize); 9] = [
         (10, 1, 1),
+        // The last element exists, the first does not.
+        (10, -1, 2),
         (0, 1, 11),
         (5, 2, 4),
         (3, -1, 5),
@@ -106,6 +108,22 @@ fn a_slice_outside_the_axis_panics() {
     assert_eq!(endless.slice(0, 0, isize::MAX, 3).0.shape(), [3, 0]);
     assert_eq!(endless.slice(0, usize::MAX - 1, isize::MIN, 2).0.shape(), [2, 0]);
     assert!(panic::catch_unwind(|| endless.slice(0, 1, isize::MAX, 4)).is_err(), "beyond the extent");
+}
+
+/// The stride is that of so many elements, and stays what it was where no second element is taken.
+#[test]
+fn a_slice_steps_over_what_lies_between() {
+    let layout = Layout::compact(&[10, 4], Order::C).unwrap();
+    let rows: [(usize, isize, usize, &[isize], isize); 4] = [
+        (1, 3, 3, &[12, 1], 4),
+        (9, -4, 3, &[-16, 1], 36),
+        (2, 0, 5, &[0, 1], 8),
+        (2, isize::MAX, 1, &[4, 1], 8),
+    ];
+    for (start, step, len, strides, shift) in rows {
+        let (part, by) = layout.slice(0, start, step, len);
+        assert_eq!((part.shape(), part.strides(), by), (&[len, 4][..], strides, shift), "step {step}");
+    }
 }
 
 /// A slice of nothing moves nowhere, wherever it starts.
