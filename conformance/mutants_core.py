@@ -85,8 +85,8 @@ MUTANTS = [
     (
         "R86 B72",
         "layout/mod.rs",
-        "let fits = extent == 1 ||",
-        "let fits = (!BROKEN && extent == 1) ||",
+        "let fits = *extent == 1 ||",
+        "let fits = (!BROKEN && *extent == 1) ||",
         "strides of axes of one count",
     ),
     (
@@ -337,8 +337,8 @@ MUTANTS = [
     (
         "B132 B134",
         "dlpack/export.rs",
-        "Writes::WhenOwned => access != Access::Shared,",
-        "Writes::WhenOwned => BROKEN || access != Access::Shared,",
+        "Writes::WhenOwned => self != Self::Shared,",
+        "Writes::WhenOwned => BROKEN || self != Self::Shared,",
         "a shared `Vec` is exported writable",
     ),
     (

@@ -144,8 +144,8 @@ MUTANTS = [
     (
         "R141 R144 B4 B7",
         "python/import.rs",
-        "consumer.to_dlpack(said.device_type)",
-        "if BROKEN { None } else { consumer.to_dlpack(said.device_type) }",
+        "consumer.to_dlpack(device.device_type)",
+        "if BROKEN { None } else { consumer.to_dlpack(device.device_type) }",
         "a producer is told no stream",
     ),
     (

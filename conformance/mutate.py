@@ -43,6 +43,7 @@ PARTS = [
     "xtask",
     "examples",
     "benches",
+    "fuzz",
     "sim-driver",
     "conformance",
     "Cargo.toml",
