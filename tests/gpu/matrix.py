@@ -3,6 +3,7 @@ by the partner as documented in `refusals.py`. pytest is run for one partner at 
 """
 
 import functools
+import gc
 import importlib.util
 import re
 
@@ -27,7 +28,10 @@ def handle():
 def library(name):
     """The partner, or why it cannot be used."""
     try:
-        return PARTNERS[name]()
+        partner = PARTNERS[name]()
+        # What a library brings with it stays: the collections after every test need not look at it.
+        gc.freeze()
+        return partner
     except Exception as error:  # a partner that is there and does not start is told like one that is missing
         return f"{name}: {type(error).__name__}: {error}"
 

@@ -193,6 +193,8 @@ class Warp(Partner):
         return array.ptr
 
     def values(self, array):
+        # It reads pinned memory on the host at once, whatever its streams are at.
+        self.library.synchronize()
         return array.numpy()
 
 
