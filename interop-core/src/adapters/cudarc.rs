@@ -33,17 +33,18 @@
 //!     stream: Arc<CudaStream>,
 //! }
 //!
-//! # let kernel: cudarc::driver::CudaFunction = unimplemented!();
+//! # fn run(kernel: &cudarc::driver::CudaFunction) -> Result<(), Box<dyn std::error::Error>> {
 //! let stream = CudaContext::new(0)?.new_stream()?;
 //! let pixels = stream.alloc_zeros::<f32>(480 * 640 * 3)?;
 //! let mut image = Image { pixels, height: 480, width: 640, stream: stream.clone() };
 //!
 //! let view = image.kernel_view_mut::<f32, 3>()?;
 //! // SAFETY: the kernel takes an `interop::view<float, 3>`; the image lives until the stream has been waited for.
-//! unsafe { stream.launch_builder(&kernel).arg(&view).launch(LaunchConfig::for_num_elems(480 * 640 * 3))? };
+//! unsafe { stream.launch_builder(kernel).arg(&view).launch(LaunchConfig::for_num_elems(480 * 640 * 3))? };
 //! let tensor = image.into_dlpack::<Versioned>()?;      // to torch, CuPy, ...: its consumer waits for the kernel
 //! let copy: Image = Image::from_dlpack(tensor)?;       // into memory of one's own
-//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! # Ok(())
+//! # }
 //! ```
 #![expect(unsafe_code, reason = "vouches for the memory of cudarc's slices, and borrows streams for it")]
 
