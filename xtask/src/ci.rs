@@ -35,7 +35,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
         free_threaded,
     );
     suites::run_all(&mut report);
-    report.suite("Fuzzing", "A few seconds for each target, where cargo-fuzz is installed.", fuzz::suite);
+    report.suite("Fuzzing", "A minute for each target.", fuzz::suite);
     report.close()
 }
 

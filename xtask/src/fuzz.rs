@@ -20,8 +20,6 @@ const TARGETS: [(&str, &str); 4] = [
 
 /// Seconds for each target, unless the command line says how many.
 const SECONDS: u32 = 60;
-/// Seconds for each target among all other checks.
-const SECONDS_IN_CI: u32 = 10;
 
 /// Installs what is needed, and runs every target.
 pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
@@ -45,16 +43,18 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
     report.close()
 }
 
-/// A short run where everything is installed already, and otherwise the reason.
+/// As [`run`], among all other checks; where the compiler or the tool cannot be had, the reason.
 pub(crate) fn suite(counts: &mut Counts) -> Result<(), Failure> {
-    if let Some(why) = TOOL.missing() {
+    let missing =
+        || TOOL.install().err().map(|failure| format!("{} cannot be installed: {failure}", TOOL.name));
+    if let Some(why) = tools::no_nightly().or_else(missing) {
         println!("    skipped: {why}");
         counts.skipped += TARGETS.len() as u64;
         return Ok(());
     }
     seeds()?;
     for (target, _) in TARGETS {
-        one(target, SECONDS_IN_CI)?;
+        one(target, SECONDS)?;
         counts.passed += 1;
     }
     Ok(())

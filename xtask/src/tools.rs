@@ -61,12 +61,6 @@ impl Tool {
     fn program(&self) -> PathBuf {
         self.found().unwrap_or_else(|| self.name.into())
     }
-
-    /// Why a check that uses it cannot run, where nothing is to be installed for it.
-    pub(crate) fn missing(&self) -> Option<String> {
-        let install = |name| format!("{name} is not installed; the command itself installs it");
-        self.found().is_none().then(|| install(self.name)).or_else(no_nightly)
-    }
 }
 
 /// Why the nightly compiler cannot be used, or `None`.
