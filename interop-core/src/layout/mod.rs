@@ -23,7 +23,7 @@ pub enum Order {
 /// A shape with strides in elements, of which the products and sums are known not to overflow.
 ///
 /// Having one means: at most [`MAX_NDIM`] axes; the number of elements fits `isize`; the lowest and highest element offset
-/// fit `isize`. An axis of extent 1, and every axis of an array without elements, puts no condition on its stride.
+/// and the distance between them fit `isize`. An axis of extent 1, and every axis of an array without elements, puts no condition on its stride.
 ///
 /// ```
 /// use interop_core::{Layout, Order};
@@ -67,7 +67,7 @@ impl Layout {
     /// # Errors
     ///
     /// As [`compact`](Self::compact); [`ErrorKind::Strides`] when there is not one stride for each axis;
-    /// [`ErrorKind::Overflow`] when an element would be out of reach of `isize`.
+    /// [`ErrorKind::Overflow`] when an element would be out of reach of `isize`, counted from any other element.
     #[inline]
     pub fn strided(shape: &[usize], strides: &[isize]) -> Result<Self> {
         let numel = numel(shape)?;
@@ -295,8 +295,8 @@ pub(crate) fn product(extents: impl Iterator<Item = usize>) -> Option<usize> {
     (fits && isize::try_from(product).is_ok()).then_some(product)
 }
 
-/// The offsets of the lowest and of one past the highest of some elements, `None` where one does not fit. The product of
-/// the extents fits `isize` and is not 0.
+/// The offsets of the lowest and of one past the highest of some elements, `None` where one or their distance does not
+/// fit. The product of the extents fits `isize` and is not 0.
 #[inline]
 pub(crate) fn offsets(axes: impl Iterator<Item = (usize, isize)>) -> Option<Range<isize>> {
     let (mut low, mut high) = (0_isize, 0_isize);
@@ -306,7 +306,10 @@ pub(crate) fn offsets(axes: impl Iterator<Item = (usize, isize)>) -> Option<Rang
         low = low.checked_add(reach.min(0))?;
         high = high.checked_add(reach.max(0))?;
     }
-    Some(low..high.checked_add(1)?)
+    let end = high.checked_add(1)?;
+    // A view may begin at the lowest element, and then reaches the highest from there.
+    end.checked_sub(low)?;
+    Some(low..end)
 }
 
 #[cold]

@@ -24,9 +24,12 @@ fn what_does_not_fit_is_refused() {
         let zeros = vec![0; shape.len()];
         assert_told(&Layout::strided(shape, &zeros).unwrap_err(), overflow("shape", found));
     }
-    let strides: [(&[usize], &[isize]); 6] = [
+    let strides: [(&[usize], &[isize]); 8] = [
         (&[2], &[MAX]),
         (&[3], &[MIN]),
+        // In reach from the first element, but not from the lowest one, where a view may begin.
+        (&[2], &[MIN + 1]),
+        (&[2, 2], &[MIN / 2, MAX / 2]),
         (&[2, 2], &[MAX / 2 + 1, MAX / 2 + 1]),
         (&[2, 2], &[MIN, -1]),
         (&[5, 2], &[MAX / 4, 7]),
@@ -46,9 +49,9 @@ fn what_just_fits_is_accepted() {
     assert_eq!((longest.numel(), longest.offsets()), ((1 << 63) - 1, 0..MAX));
     let rows: [(&[usize], &[isize], _); 5] = [
         (&[2], &[MAX - 1], 0..MAX),
-        (&[2], &[MIN], MIN..1),
-        (&[2, 2], &[MIN, MAX - 1], MIN..MAX),
-        (&[2, 2], &[MIN + 1, -1], MIN..1),
+        (&[2], &[MIN + 2], MIN + 2..1),
+        (&[2, 2], &[MIN / 2, MAX / 2 - 1], MIN / 2..MAX / 2),
+        (&[2, 2], &[MIN + 3, -1], MIN + 2..1),
         (&[1 << 31, 1 << 31], &[0, 0], 0..1),
     ];
     for (shape, strides, offsets) in rows {

@@ -147,3 +147,16 @@ fn slices_of_empty_arrays_do_not_overflow() {
     assert_eq!((part.shape(), part.numel(), shift), (&[0, 2][..], 0, 0));
     assert_eq!(far.select(1, 2).1, 0);
 }
+
+/// Found by fuzzing: turned around, an axis starts at the other end, and everything is as far away as the whole is wide.
+#[test]
+fn what_is_turned_around_is_a_layout_too() {
+    let widest = Layout::strided(&[2, 2], &[-(isize::MAX / 2), isize::MAX / 2]).unwrap();
+    for (axis, other) in [(0, isize::MAX / 2), (1, -(isize::MAX / 2))] {
+        let (view, offset) = widest.slice(axis, 1, -1, 2);
+        assert_eq!(Layout::strided(view.shape(), view.strides()).as_ref(), Ok(&view));
+        let (inner, outer) = (view.offsets(), widest.offsets());
+        assert_eq!((offset + inner.start, offset + inner.end), (outer.start, outer.end));
+        assert_eq!(view.strides(), [other, other]);
+    }
+}
