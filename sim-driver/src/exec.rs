@@ -44,10 +44,12 @@ impl Sim {
         let done = |sim: &Self| !targets.iter().any(|id| sim.queue.is_pending(*id));
         if !done(self) {
             self.polls += 1;
-            if self.polls.is_multiple_of(PATIENCE)
+            // One that asks in vain does not spend what others have waited.
+            if self.polls >= PATIENCE
                 && self.queue.running.is_none()
                 && let Some(id) = self.runnable(targets)
             {
+                self.polls = 0;
                 self.run(id);
             }
         }

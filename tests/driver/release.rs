@@ -131,6 +131,37 @@ fn to_finish_is_to_wait() {
     assert!(!turn.is_pending(spin), "the host has waited for it");
 }
 
+/// A device that is never idle lets many wait: a look by the way asks for the first event of each context and no more, and
+/// what is done goes from the front.
+#[test]
+fn a_look_costs_the_same_however_many_wait() {
+    const MANY: usize = 40;
+    let turn = turn();
+    let (place, other) = (Place::primary(0), Place::primary(1));
+    let (data, elsewhere) = (place.bytes(0, 64), other.bytes(1, 64));
+    let park = |data, device| {
+        let (ledger, import) = arrive(data, device);
+        drop(import);
+        ledger
+    };
+    let spin = place.non_blocking().spin();
+    let early: Vec<_> = (0..MANY).map(|_| park(&data, GPU)).collect();
+    let later = place.non_blocking().spin();
+    let late: Vec<_> = (0..MANY).map(|_| park(&data, GPU)).collect();
+    let abroad = other.non_blocking().spin();
+    let foreign = park(&elsewhere, Device::cuda(1));
+    turn.reset_calls();
+    let released = |ledgers: &[Ledger]| ledgers.iter().map(Ledger::released).sum::<usize>();
+    assert_eq!((drain_releases(), released(&early), turn.calls("cuEventQuery")), (2 * MANY + 1, 0, 2));
+    turn.release(abroad);
+    drained();
+    assert_eq!((foreign.released(), released(&early)), (1, 0), "nobody of another device is in its way");
+    turn.release(spin);
+    assert_eq!((drained(), released(&early), released(&late)), (MANY, MANY, 0));
+    turn.release(later);
+    assert_eq!((drained(), released(&late)), (0, MANY));
+}
+
 /// Whoever knows the address from elsewhere may have queued work on it too: every storage is released after the work.
 #[test]
 fn every_storage_waits_for_the_work() {

@@ -100,7 +100,7 @@ impl Context {
     /// matter, and the process dies when it is popped.
     pub(super) fn enter(self, driver: &Driver) -> Outcome<Entered<'_>> {
         if Self::current(driver)? == Some(self) {
-            return Ok(Entered { pushed_on: None });
+            return Ok(Entered::as_it_was());
         }
         let mut version = 0;
         // SAFETY: a context from the driver, for which the call fails if it was destroyed; a place for a number.
@@ -114,6 +114,13 @@ impl Context {
 /// A context that is current until this is dropped.
 pub(crate) struct Entered<'d> {
     pushed_on: Option<&'d Driver>,
+}
+
+impl Entered<'_> {
+    /// For a context that is current anyway.
+    pub(super) const fn as_it_was() -> Self {
+        Self { pushed_on: None }
+    }
 }
 
 impl Drop for Entered<'_> {

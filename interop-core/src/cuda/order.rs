@@ -153,7 +153,7 @@ pub(crate) fn current_while(device: Device) -> Result<Option<Entered<'static>>> 
         return Ok(None);
     }
     let Ok(driver) = driver() else { return Ok(None) };
-    Ok(Some(context_for(driver, device)?.enter(driver)?))
+    Ok(Some(entered_for(driver, device)?.1))
 }
 
 /// Makes the context of the memory at an address current as long as the guard lives, for whoever is about to free it.
@@ -229,11 +229,11 @@ struct Known {
 
 impl<'d> Place<'d> {
     fn new(driver: &'d Driver, device: Device, context: Option<Context>) -> Result<Self> {
-        let context = match context {
-            Some(context) => context,
-            None => context_for(driver, device)?,
+        let (context, entered) = match context {
+            Some(context) => (context, context.enter(driver)?),
+            None => entered_for(driver, device)?,
         };
-        Ok(Self { driver, context, _entered: context.enter(driver)? })
+        Ok(Self { driver, context, _entered: entered })
     }
 
     fn stream(&self, handle: StreamHandle, raw: RawStream) -> Result<Known> {
@@ -295,13 +295,30 @@ pub(super) fn capture_of(driver: &Driver, stream: RawStream) -> Outcome<Option<u
 
 /// The context in which memory of a device is used: the current one where it is of that device, else the primary one.
 pub(super) fn context_for(driver: &Driver, device: Device) -> Result<Context> {
-    let anywhere = device.device_type != DeviceType::CUDA;
-    if let Some(current) = Context::current(driver)? {
-        if anywhere || Context::current_ordinal(driver)? == device.device_id {
-            return Ok(current);
-        }
+    current_of(driver, device)?.map_or_else(|| primary_of(device), Ok)
+}
+
+/// As [`context_for`], made current as long as the guard lives.
+fn entered_for(driver: &Driver, device: Device) -> Result<(Context, Entered<'_>)> {
+    if let Some(current) = current_of(driver, device)? {
+        return Ok((current, Entered::as_it_was()));
     }
-    Context::primary(if anywhere { 0 } else { device.device_id })
+    let primary = primary_of(device)?;
+    Ok((primary, primary.enter(driver)?))
+}
+
+/// The context that is current, if memory of a device can be used in it.
+fn current_of(driver: &Driver, device: Device) -> Result<Option<Context>> {
+    let current = Context::current(driver)?;
+    if current.is_none() || device.device_type != DeviceType::CUDA {
+        return Ok(current);
+    }
+    Ok(if Context::current_ordinal(driver)? == device.device_id { current } else { None })
+}
+
+/// The primary context of a device; memory of the host may be used in any.
+fn primary_of(device: Device) -> Result<Context> {
+    Context::primary(if device.device_type == DeviceType::CUDA { device.device_id } else { 0 })
 }
 
 fn lost(failure: Failure, stream: StreamHandle) -> Error {

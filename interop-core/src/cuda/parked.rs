@@ -2,6 +2,7 @@
 
 use core::cell::Cell;
 use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -16,23 +17,31 @@ use crate::owner::Owner;
 /// The releases that [`ReleasePolicy::Batched`] decides together.
 const BATCH: usize = 32;
 
-/// What waits to be released.
-struct Parked {
-    owners: Vec<Owner>,
+/// What waits for the work of the same contexts.
+struct Line {
     fence: Fence,
-    /// The events that are not done yet; `None` while nobody could record them.
-    events: Option<Vec<Event<'static>>>,
+    /// In the order of their events. Each comes after all work before it, so while the first is not done, no other is; two
+    /// threads may park in the other order, and then one of the two waits for the next look.
+    decided: VecDeque<Parked>,
+    /// Those whose events nobody could record yet.
+    undecided: Vec<Owner>,
+}
+
+/// Owners that share their events, of which none is left when the work is done.
+struct Parked {
+    events: Vec<Event<'static>>,
+    owners: Vec<Owner>,
 }
 
 /// Everything that waits.
 struct List {
-    /// In the order in which it was parked.
-    parked: Vec<Parked>,
+    /// One for each fence, of which a program has few.
+    lines: Vec<Line>,
     /// So many owners some thread has taken out to look at or to drop.
     away: usize,
 }
 
-static LIST: Mutex<List> = Mutex::new(List { parked: Vec::new(), away: 0 });
+static LIST: Mutex<List> = Mutex::new(List { lines: Vec::new(), away: 0 });
 /// Notified when something is in the list.
 static SOMETHING: Condvar = Condvar::new();
 /// Notified when what was away is back or dropped.
@@ -70,52 +79,61 @@ fn list() -> MutexGuard<'static, List> {
     LIST.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn count(parked: &[Parked]) -> usize {
-    parked.iter().map(|parked| parked.owners.len()).sum()
+impl Line {
+    fn is_empty(&self) -> bool {
+        self.decided.is_empty() && self.undecided.is_empty()
+    }
 }
 
 impl List {
+    fn line(&mut self, fence: Fence) -> &mut Line {
+        let known = self.lines.iter().position(|line| line.fence == fence);
+        let at = known.unwrap_or_else(|| {
+            // Contexts come and go.
+            self.lines.retain(|line| !line.is_empty());
+            self.lines.push(Line { fence, decided: VecDeque::new(), undecided: Vec::new() });
+            self.lines.len() - 1
+        });
+        &mut self.lines[at]
+    }
+
+    fn is_empty(&self) -> bool {
+        self.lines.iter().all(Line::is_empty)
+    }
+
     /// Whether undecided releases are decided by the way.
     fn has_a_batch(&self) -> bool {
-        let undecided = self.parked.iter().filter(|parked| parked.events.is_none());
-        release_policy() != ReleasePolicy::Batched
-            || undecided.map(|parked| parked.owners.len()).sum::<usize>() >= BATCH
+        let undecided: usize = self.lines.iter().map(|line| line.undecided.len()).sum();
+        let enough = if release_policy() == ReleasePolicy::Batched { BATCH } else { 1 };
+        undecided >= enough
     }
 
     fn say_whether_worth_a_look(&self) {
-        let decided = self.parked.iter().any(|parked| parked.events.is_some());
-        WORTH_A_LOOK.store(decided || (!self.parked.is_empty() && self.has_a_batch()), Ordering::Relaxed);
+        let decided = self.lines.iter().any(|line| !line.decided.is_empty());
+        WORTH_A_LOOK.store(decided || self.has_a_batch(), Ordering::Relaxed);
     }
 
-    /// Takes out what a look is about.
-    fn take(&mut self, look: Look) -> Vec<Parked> {
-        let everything = look != Look::ByTheWay || self.has_a_batch();
-        let (taken, left) =
-            core::mem::take(&mut self.parked).into_iter().partition(|one| everything || one.events.is_some());
-        self.parked = left;
-        self.away += count(&taken);
+    /// Counts owners that were taken out.
+    fn took(&mut self, owners: usize) {
+        self.away += owners;
+        MINE.set(MINE.get() + owners);
         self.say_whether_worth_a_look();
-        MINE.set(MINE.get() + count(&taken));
-        taken
     }
 
-    /// Puts back, in front, what still has to wait.
-    fn put_back(&mut self, mut still: Vec<Parked>) {
-        self.settled(count(&still));
-        still.append(&mut self.parked);
-        self.parked = still;
-        self.say_whether_worth_a_look();
-        if !self.parked.is_empty() {
-            SOMETHING.notify_one();
-        }
-    }
-
-    /// So many are no longer away.
+    /// Counts owners that are no longer away: back, or dropped.
     fn settled(&mut self, owners: usize) {
         self.away -= owners;
         MINE.set(MINE.get() - owners);
+        self.say_whether_worth_a_look();
         SETTLED.notify_all();
+        if !self.is_empty() {
+            SOMETHING.notify_one();
+        }
     }
+}
+
+fn count(parked: &VecDeque<Parked>) -> usize {
+    parked.iter().map(|parked| parked.owners.len()).sum()
 }
 
 /// The number of releases that wait for work on a device.
@@ -127,11 +145,11 @@ pub fn pending_releases() -> usize {
 /// Has a release wait for the events; without events, for the look that decides it.
 pub(super) fn park(owner: Owner, fence: Fence, events: Option<Vec<Event<'static>>>) {
     let mut list = list();
-    // What is undecided is decided together.
-    let alike = |parked: &&mut Parked| parked.fence == fence && parked.events.is_none();
-    match list.parked.iter_mut().filter(|_| events.is_none()).find(alike) {
-        Some(parked) => parked.owners.push(owner),
-        None => list.parked.push(Parked { owners: vec![owner], fence, events }),
+    let line = list.line(fence);
+    match events {
+        Some(events) => line.decided.push_back(Parked { events, owners: vec![owner] }),
+        // What is undecided is decided together.
+        None => line.undecided.push(owner),
     }
     PENDING.fetch_add(1, Ordering::AcqRel);
     list.say_whether_worth_a_look();
@@ -196,7 +214,7 @@ pub fn release_in_background() -> Result<()> {
         return Ok(());
     }
     let look = || loop {
-        let waiting = SOMETHING.wait_while(list(), |list| list.parked.is_empty());
+        let waiting = SOMETHING.wait_while(list(), |list| list.is_empty());
         drop(waiting.unwrap_or_else(PoisonError::into_inner));
         drain_releases();
         std::thread::sleep(Duration::from_millis(1));
@@ -214,54 +232,104 @@ pub fn release_in_background() -> Result<()> {
 fn drain(look: Look) -> Seen {
     let Some(driver) = opened() else { return Seen { released: false, everything: true } };
     let _relaxed = Relaxed::new(driver);
-    let (taken, everything) = {
-        let mut list = list();
-        let alone = list.away == MINE.get();
-        (list.take(look), alone)
+    let (fences, undecided, everything) = {
+        let list = list();
+        let waiting = list.lines.iter().filter(|line| !line.is_empty());
+        let fences: Vec<Fence> = waiting.map(|line| line.fence).collect();
+        (fences, look != Look::ByTheWay || list.has_a_batch(), list.away == MINE.get())
     };
-    let mut busy = Vec::new();
-    let looked = taken.into_iter().map(|parked| parked.look(driver, look, &mut busy));
-    let (due, still): (Vec<_>, Vec<_>) = looked.partition(Parked::is_due);
-    list().put_back(still);
-    let released = !due.is_empty();
-    // Outside the lock: an owner's drop is anybody's code, which may come back here, or panic.
-    for Parked { owners, fence, .. } in due {
-        for owner in owners {
-            if let Err(payload) = catch_unwind(AssertUnwindSafe(|| let_go(driver, owner, fence))) {
-                // Its drop could panic again.
-                core::mem::forget(payload);
-            }
-            PENDING.fetch_sub(1, Ordering::AcqRel);
-            list().settled(1);
+    let mut released = false;
+    for fence in fences {
+        if undecided {
+            decide(driver, fence, look);
         }
+        released |= release_due(driver, fence, look);
     }
     Seen { released, everything }
 }
 
+/// Decides what was undecided, if that can be done now.
+fn decide(driver: &'static Driver, fence: Fence, look: Look) {
+    let mut owners = {
+        let mut list = list();
+        let owners = core::mem::take(&mut list.line(fence).undecided);
+        list.took(owners.len());
+        owners
+    };
+    if owners.is_empty() {
+        return;
+    }
+    // Outside the lock: libraries are asked whether they capture.
+    let events = events_after(driver, fence);
+    let events = events.or_else(|| (look == Look::Wait).then(|| synchronized(driver, fence)).flatten());
+    let (mut list, decided) = (list(), owners.len());
+    let line = list.line(fence);
+    if let Some(events) = events {
+        line.decided.push_back(Parked { events, owners });
+    } else {
+        owners.append(&mut line.undecided);
+        line.undecided = owners;
+    }
+    list.settled(decided);
+}
+
+/// Releases what is decided and done: from the front as far as it goes, and says whether there was something.
+fn release_due(driver: &'static Driver, fence: Fence, look: Look) -> bool {
+    let mut released = false;
+    // One at first: nearly always it says that there is nothing to be done, whatever the number of those behind it.
+    let mut most = 1;
+    loop {
+        let mut due = {
+            let mut list = list();
+            let decided = &mut list.line(fence).decided;
+            let front: VecDeque<Parked> = decided.drain(..most.min(decided.len())).collect();
+            list.took(count(&front));
+            front
+        };
+        let late = due.iter_mut().position(|parked| !parked.is_done(look)).unwrap_or(due.len());
+        let mut still = due.split_off(late);
+        let all_done = still.is_empty();
+        if !all_done {
+            let owners = count(&still);
+            let mut list = list();
+            let line = list.line(fence);
+            still.append(&mut line.decided);
+            line.decided = still;
+            list.settled(owners);
+        }
+        released |= !due.is_empty();
+        let more = all_done && due.len() == most;
+        for parked in due {
+            parked.release(driver, fence);
+        }
+        if !more {
+            return released;
+        }
+        most *= 2;
+    }
+}
+
 impl Parked {
-    fn is_due(&self) -> bool {
-        self.events.as_ref().is_some_and(Vec::is_empty)
+    /// Whether the work is done; events that are done are forgotten.
+    fn is_done(&mut self, look: Look) -> bool {
+        self.events.retain(|event| {
+            let done = if look == Look::Wait { event.wait().map(|()| true) } else { event.is_done() };
+            // A context that is gone has no work.
+            !done.unwrap_or(true)
+        });
+        self.events.is_empty()
     }
 
-    /// Decides what was undecided, and forgets the events that are done. `busy`: fences of which an earlier event is not
-    /// done. Later ones are not done either then: each comes after all work before it.
-    fn look(mut self, driver: &'static Driver, look: Look, busy: &mut Vec<Fence>) -> Self {
-        if self.events.is_none() {
-            self.events = events_after(driver, self.fence);
+    /// Drops the owners. Outside the lock: a drop is anybody's code, which may come back here, or panic.
+    fn release(self, driver: &Driver, fence: Fence) {
+        let owners = self.owners.len();
+        for owner in self.owners {
+            if let Err(payload) = catch_unwind(AssertUnwindSafe(|| let_go(driver, owner, fence))) {
+                // Its drop could panic again.
+                core::mem::forget(payload);
+            }
         }
-        match &mut self.events {
-            Some(_) if busy.contains(&self.fence) => {}
-            Some(events) => events.retain(|event| {
-                let done = if look == Look::Wait { event.wait().map(|()| true) } else { event.is_done() };
-                // A context that is gone has no work.
-                !done.unwrap_or(true)
-            }),
-            None if look == Look::Wait => self.events = synchronized(driver, self.fence),
-            None => {}
-        }
-        if self.events.as_ref().is_some_and(|events| !events.is_empty()) && !busy.contains(&self.fence) {
-            busy.push(self.fence);
-        }
-        self
+        PENDING.fetch_sub(owners, Ordering::AcqRel);
+        list().settled(owners);
     }
 }

@@ -162,20 +162,21 @@ impl Drop for HoldReleases {
 pub(crate) fn after_work(owner: Owner, fence: Fence) {
     look_by_the_way();
     let policy = release_policy();
-    if opened().is_some() && HELD.load(Ordering::Acquire) != 0 && policy != ReleasePolicy::Immediate {
-        return park(owner, fence, None);
-    }
-    let driver = if policy == ReleasePolicy::Immediate { opened() } else { driver().ok() };
+    let immediate = policy == ReleasePolicy::Immediate;
+    let driver = if immediate { opened() } else { driver().ok() };
     // Without a driver nothing can be at work.
     let Some(driver) = driver else { return drop(owner) };
-    let _relaxed = Relaxed::new(driver);
-    match policy {
-        ReleasePolicy::Immediate => return let_go(driver, owner, fence),
-        ReleasePolicy::Batched => {
-            park(owner, fence, None);
-            return look_by_the_way();
+    let held = HELD.load(Ordering::Acquire) != 0;
+    if policy == ReleasePolicy::Batched || (held && !immediate) {
+        park(owner, fence, None);
+        if !held {
+            look_by_the_way();
         }
-        ReleasePolicy::AfterContext | ReleasePolicy::AfterAllContexts => {}
+        return;
+    }
+    let _relaxed = Relaxed::new(driver);
+    if immediate {
+        return let_go(driver, owner, fence);
     }
     match events_after(driver, fence) {
         Some(events) if events.is_empty() => let_go(driver, owner, fence),
