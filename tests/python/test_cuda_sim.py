@@ -303,6 +303,87 @@ def test_whoever_refuses_more_is_asked_no_further(kind, stream, asked):
     assert producer.asked == asked
 
 
+def habitual(module="cupy"):
+    """A class that goes by a library's name, an array of it, and the list of what its objects are asked."""
+    asked = []
+
+    class Habitual:
+        __module__ = module
+
+        def __init__(self, array, takes_streams=True):
+            self.array, self.takes_streams = array, takes_streams
+
+        def __dlpack_device__(self):
+            asked.append("device")
+            return self.array.__dlpack_device__()
+
+        def __dlpack__(self, *, stream=None, max_version=None):
+            asked.append(stream)
+            if stream is not None and not self.takes_streams:
+                raise ValueError("no streams here")
+            return self.array.__dlpack__(stream=stream, max_version=max_version)
+
+    usual = Habitual(full("cuda"))
+    assert interop_demo.describe(usual)["device"] == (CUDA, 0)
+    assert asked == ["device", 1]
+    asked.clear()
+    return Habitual, usual, asked
+
+
+@pytest.mark.parametrize("module", ["cupy", "cupy._core.core", "jaxlib._jax", "jax"])
+def test_libraries_that_say_the_same_twice_are_asked_once(module):
+    _, usual, asked = habitual(module)
+    stream = SIM.stream()
+    facts = interop_demo.describe(usual, stream=stream)
+    assert (facts["stream"], facts["device"], asked) == (stream, (CUDA, 0), [stream])
+
+
+@pytest.mark.parametrize("module", ["cupyx_of_mine", "mine.cupy"])
+def test_others_are_asked_both_every_time(module):
+    _, usual, asked = habitual(module)
+    for _ in range(3):
+        interop_demo.describe(usual)
+    assert asked == ["device", 1] * 3
+
+
+@pytest.mark.parametrize(("kind", "ordinal"), [("cuda", 1), ("pinned", 0), ("managed", 0)])
+def test_an_array_in_an_unusual_place_is_asked_everything(kind, ordinal):
+    """It comes in as if nothing had come before, and what was asked of it in vain is given back."""
+    habit, usual, asked = habitual()
+    array = full(kind, ordinal=ordinal)
+    facts = interop_demo.describe(habit(array))
+    known = interop_demo.describe(array)
+    assert (facts["data"], facts["device"]) == (known["data"], known["device"])
+    assert asked == [1, "device", 1]
+    asked.clear()
+    for _ in range(3):
+        interop_demo.describe(usual)
+    assert asked == ["device", 1] * 3, "once bitten"
+
+
+def test_an_array_that_takes_no_stream_is_asked_as_if_nothing_had_come_before():
+    habit, _, asked = habitual()
+    array = full("pinned")
+    assert interop_demo.describe(habit(array, takes_streams=False))["device"] == (CUDA_HOST, 0)
+    assert asked == [1, "device", 1, None]
+    habit, _, asked = habitual()
+    with pytest.raises(ValueError, match="no streams here"):
+        interop_demo.describe(habit(full("cuda"), takes_streams=False))
+    assert asked == [1, "device", 1]
+
+
+def test_an_interrupt_of_a_class_with_a_habit_is_no_refusal():
+    habit, _, asked = habitual()
+
+    class Interrupted:
+        def __dlpack__(self, **_):
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        interop_demo.describe(habit(Interrupted()))
+    assert asked == [1]
+
+
 def test_an_interrupt_is_no_refusal():
     producer = Choosy(full("pinned"), (None,), KeyboardInterrupt())
     with pytest.raises(KeyboardInterrupt):

@@ -36,14 +36,15 @@ pub(super) fn work_stream(table: Table, _: Python<'_>, device: Device) -> Option
     Some(StreamHandle::from_raw(stream.addr()))
 }
 
-/// The tables that were met, whose libraries can be asked for the stream that they work on.
-static MET: Mutex<Vec<Table>> = Mutex::new(Vec::new());
+/// The tables that were met, whose libraries can be asked for the stream that they work on. A list that grows leaves the
+/// shorter one behind: there are as many as there are libraries.
+static MET: Mutex<&[Table]> = Mutex::new(&[]);
 
 /// Has releases of CUDA memory look whether the library of this table captures a graph at the time.
 pub(super) fn watch(table: Table) {
     let mut met = MET.lock().unwrap_or_else(PoisonError::into_inner);
     if !met.iter().any(|known| known.0 == table.0) {
-        met.push(table);
+        *met = Vec::leak([*met, &[table]].concat());
     }
     cuda::watch_captures(captures);
 }
@@ -55,11 +56,11 @@ fn captures() -> bool {
     }
     // SAFETY: so it is.
     let py = unsafe { Python::assume_attached() };
-    let met = MET.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    let met = *MET.lock().unwrap_or_else(PoisonError::into_inner);
     let mut found = false;
     let ask = || {
-        found = met.into_iter().any(|table| {
-            let at_work = |ordinal| work_stream(table, py, Device::cuda(ordinal));
+        found = met.iter().any(|table| {
+            let at_work = |ordinal| work_stream(*table, py, Device::cuda(ordinal));
             (0..cuda::device_count()).filter_map(at_work).any(cuda::captures)
         });
     };

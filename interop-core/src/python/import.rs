@@ -1,24 +1,22 @@
 //! Any object that speaks a protocol, as an [`Import`].
 #![expect(unsafe_code, reason = "believes what an object says of its memory")]
 
-use pyo3::exceptions::{PyAttributeError, PyException, PyTypeError};
+use pyo3::exceptions::{PyAttributeError, PyException};
 use pyo3::prelude::*;
-use pyo3::sync::PyOnceLock;
-use pyo3::types::{PyDict, PyString, PyTuple};
+use pyo3::types::PyString;
 
+use super::ask::{Asked, request, request_for};
 use super::capsule::{Taken, take};
 use super::device::{device, integer};
 use super::dict::interface_of;
 use super::errors::{no_array, origin};
 use super::exchange::{tensor_of, work_stream};
-use super::interpreter::call_with_keywords;
 use super::release::{PyOwner, To, drain};
-use super::types::{Asked, Table, with_type};
+use super::types::{Table, TypeFacts, with_type};
 use crate::array::FromArray;
 use crate::arrival::Arrival;
 use crate::cuda::{self, Trust};
 use crate::device::{Device, DeviceType};
-use crate::dlpack::{MAJOR_VERSION, MINOR_VERSION};
 use crate::error::{Error, ErrorKind};
 use crate::import::Import;
 use crate::stream::StreamHandle;
@@ -95,15 +93,25 @@ fn import_with(object: &Bound<'_, PyAny>, stream: Option<StreamHandle>, trust: T
 
 /// As [`import`], to where the array will stay.
 fn import_to(to: &mut To<'_>, object: &Bound<'_, PyAny>, stream: Option<StreamHandle>) -> PyResult<Protocol> {
+    drain(object.py());
+    with_type(object, |known| import_known(to, object, known, stream))?
+}
+
+/// As [`import_to`], of an object of this type.
+fn import_known(
+    to: &mut To<'_>,
+    object: &Bound<'_, PyAny>,
+    known: &TypeFacts,
+    stream: Option<StreamHandle>,
+) -> PyResult<Protocol> {
     let py = object.py();
-    drain(py);
-    let (table, asked) = with_type(object, |known| (known.exchange, known.asked))?;
-    if let Some(table) = table {
+    if let Some(table) = known.exchange {
         if from_table(to, object, table, stream)? {
             return Ok(Protocol::Exchange);
         }
     }
-    if asked.host_only || attribute(object, pyo3::intern!(py, "__dlpack__"))?.is_some() {
+    let asked = &known.asked;
+    if asked.has_method || attribute(object, pyo3::intern!(py, "__dlpack__"))?.is_some() {
         return from_method(to, object, asked, stream);
     }
     if let Some(interface) = attribute(object, pyo3::intern!(py, "__cuda_array_interface__"))? {
@@ -188,31 +196,24 @@ fn from_table(
 fn from_method(
     to: &mut To<'_>,
     object: &Bound<'_, PyAny>,
-    asked: Asked,
+    asked: &Asked,
     stream: Option<StreamHandle>,
 ) -> PyResult<Protocol> {
-    if asked.host_only {
-        let protocol = from_capsule(to, object, &request(object, None)?)?;
-        if to.import.facts().device().device_type == DeviceType::CPU {
+    if let Some(usual) = asked.habit.device() {
+        if let Some(protocol) = from_usual_place(to, object, asked, stream, usual)? {
             return Ok(protocol);
         }
-        // The class promised host memory and broke it; it is asked like any other.
+        asked.habit.give_up();
         *to.import = Import::nothing();
     }
     let py = object.py();
     let said = device(&object.call_method0(pyo3::intern!(py, "__dlpack_device__"))?, "__dlpack_device__")?;
-    // Before a capsule is asked for: other kinds of device have other rules about streams.
-    said.check().map_err(|error| error.with_origin(origin(object)))?;
-    let consumer = match (stream, said.device_type) {
-        (_, DeviceType::CPU) => StreamHandle::NothingPending,
-        // Ordered more than was asked for, because this producer takes -1 for the handle of a stream.
-        (Some(StreamHandle::NothingPending), _) if !asked.takes_unordered => StreamHandle::LegacyDefault,
-        (Some(stream), _) => stream,
-        (None, _) => StreamHandle::LegacyDefault,
-    };
-    // Producers look at the device that is current, and the default streams are those of its context.
-    let _entered = cuda::current_while(said).map_err(|error| error.with_origin(origin(object)))?;
     let named = |error: Error| error.with_origin(origin(object));
+    // Before a capsule is asked for: other kinds of device have other rules about streams.
+    said.check().map_err(named)?;
+    let consumer = asked.consumer(stream, said);
+    // Producers look at the device that is current, and the default streams are those of its context.
+    let _entered = cuda::current_while(said).map_err(named)?;
     let (capsule, told) = request_for(object, consumer, said)?;
     let protocol = from_capsule(to, object, &capsule)?;
     let found = to.import.facts().device();
@@ -221,8 +222,10 @@ fn from_method(
         let allowed = format!("{found}, which its capsule says");
         return Err(named(Error::new(ErrorKind::Device, place, said, allowed)).into());
     }
-    // Without a driver no work can be pending.
-    if told != Some(consumer) && cuda::is_available() {
+    if told == Some(consumer) {
+        asked.habit.note(found);
+    } else if cuda::is_available() {
+        // Without a driver no work can be pending.
         match told {
             Some(told) => cuda::order(told, consumer, found),
             None => cuda::order_unstated(consumer, found),
@@ -233,36 +236,31 @@ fn from_method(
     Ok(protocol)
 }
 
-/// The capsule of an object whose work comes before `consumer`, and the stream that it was told. Some producers do not take
-/// every stream that their device has: they are asked once more, for less, and the rest of the order is up to the caller.
-fn request_for<'py>(
-    object: &Bound<'py, PyAny>,
-    consumer: StreamHandle,
-    device: Device,
-) -> PyResult<(Bound<'py, PyAny>, Option<StreamHandle>)> {
-    let first = match request(object, consumer.to_dlpack(device.device_type)) {
-        Ok(capsule) => return Ok((capsule, Some(consumer))),
-        Err(error) => error,
-    };
-    let less = match (consumer, device.device_type) {
-        (_, DeviceType::CPU) => return Err(first),
-        // PyTorch and Warp take pinned memory for the host's, which has no streams.
-        (_, DeviceType::CUDA_HOST) => None,
-        // PyTorch has no per-thread default streams, and JAX takes -1 for a handle.
-        (StreamHandle::PerThreadDefault | StreamHandle::NothingPending, _) => {
-            Some(StreamHandle::LegacyDefault)
+/// As [`from_method`], of a class whose arrays have always been on this device; `None` when this one is not, or when it
+/// does not take our stream.
+fn from_usual_place(
+    to: &mut To<'_>,
+    object: &Bound<'_, PyAny>,
+    asked: &Asked,
+    stream: Option<StreamHandle>,
+    usual: Device,
+) -> PyResult<Option<Protocol>> {
+    let consumer = asked.consumer(stream, usual);
+    let _entered = cuda::current_while(usual).map_err(|error| error.with_origin(origin(object)))?;
+    let capsule = match request(object, consumer.to_dlpack(usual.device_type)) {
+        Ok(capsule) => capsule,
+        // The array may be where other streams are taken. On the host there are none, and the error is about the array.
+        Err(error) if usual != Device::CPU && error.is_instance_of::<PyException>(object.py()) => {
+            return Ok(None);
         }
-        _ => return Err(first),
+        Err(error) => return Err(error),
     };
-    if !first.is_instance_of::<PyException>(object.py()) {
-        return Err(first);
+    let protocol = from_capsule(to, object, &capsule)?;
+    if to.import.facts().device() != usual {
+        return Ok(None);
     }
-    match request(object, less.and_then(|stream| stream.to_dlpack(device.device_type))) {
-        Ok(capsule) => Ok((capsule, less)),
-        // What the producer said of the stream that was meant, unless this is no answer but an interrupt.
-        Err(second) if second.is_instance_of::<PyException>(object.py()) => Err(first),
-        Err(second) => Err(second),
-    }
+    to.import.put_on_stream(consumer);
+    Ok(Some(protocol))
 }
 
 /// The tensor in a capsule that `object` handed out.
@@ -284,78 +282,6 @@ fn from_capsule(
 fn same_memory(said: Device, found: Device) -> bool {
     said.normalized() == found
         || (said.device_type.is_host_accessible() && found.device_type.is_host_accessible())
-}
-
-/// Calls `__dlpack__`, first as the current standard has it, then as producers of an older one take it.
-///
-/// The second call is made only when the first failed over its keywords, so that no error of the producer's is hidden.
-fn request<'py>(object: &Bound<'py, PyAny>, stream: Option<i128>) -> PyResult<Bound<'py, PyAny>> {
-    static WORDS: PyOnceLock<Words> = PyOnceLock::new();
-    let py = object.py();
-    let words = WORDS.get_or_try_init(py, || Words::new(py))?;
-    let (method, version) = (words.method.bind(py), words.version.bind(py).as_any());
-    let first = match stream {
-        None => call_with_keywords(object, method, words.without_stream.bind(py), [version]),
-        Some(stream) => {
-            let stream = stream.into_pyobject(py)?;
-            call_with_keywords(object, method, words.with_stream.bind(py), [version, stream.as_any()])
-        }
-    };
-    match first {
-        Ok(capsule) => Ok(capsule),
-        Err(error) if is_about_keywords(py, &error) => request_plainly(object, stream, error),
-        Err(error) => Err(error),
-    }
-}
-
-/// As [`request`], of a producer that answered with `first` to the keywords of the current standard.
-#[cold]
-fn request_plainly<'py>(
-    object: &Bound<'py, PyAny>,
-    stream: Option<i128>,
-    first: PyErr,
-) -> PyResult<Bound<'py, PyAny>> {
-    let py = object.py();
-    let keywords = PyDict::new(py);
-    if let Some(stream) = stream {
-        keywords.set_item(pyo3::intern!(py, "stream"), stream)?;
-    }
-    object.call_method(pyo3::intern!(py, "__dlpack__"), (), Some(&keywords)).inspect_err(|error| {
-        if error.cause(py).is_none() {
-            error.set_cause(py, Some(first));
-        }
-    })
-}
-
-/// What a call of `__dlpack__` consists of, made once.
-struct Words {
-    method: Py<PyString>,
-    version: Py<PyTuple>,
-    without_stream: Py<PyTuple>,
-    with_stream: Py<PyTuple>,
-}
-
-impl Words {
-    fn new(py: Python<'_>) -> PyResult<Self> {
-        let (stream, version) = (PyString::intern(py, "stream"), PyString::intern(py, "max_version"));
-        Ok(Self {
-            method: PyString::intern(py, "__dlpack__").unbind(),
-            version: PyTuple::new(py, [MAJOR_VERSION, MINOR_VERSION])?.unbind(),
-            without_stream: PyTuple::new(py, [&version])?.unbind(),
-            with_stream: PyTuple::new(py, [&version, &stream])?.unbind(),
-        })
-    }
-}
-
-/// Whether a call failed because the callee does not know a keyword. The texts are those of Python, Cython, pybind11 and
-/// nanobind; a `TypeError` about anything else is the producer's own.
-#[cold]
-fn is_about_keywords(py: Python<'_>, error: &PyErr) -> bool {
-    let text = error.value(py).to_string();
-    error.is_instance_of::<PyTypeError>(py)
-        && (text.contains("keyword")
-            || text.contains("max_version")
-            || text.contains("incompatible function arguments"))
 }
 
 /// Through the interface dict: the driver says where the address is, and the producer's stream is ordered before ours.

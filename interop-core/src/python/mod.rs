@@ -33,6 +33,7 @@
 //! }
 //! ```
 
+mod ask;
 mod attributes;
 mod border;
 mod buffer;

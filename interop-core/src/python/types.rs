@@ -12,6 +12,7 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyInt, PyString, PyType, PyWeakrefMethods, PyWeakrefReference};
 
+use super::ask::Asked;
 use crate::dlpack::{DLPackExchangeAPI, DLPackExchangeAPIHeader, MAJOR_VERSION};
 
 /// A type whose objects have been imported.
@@ -25,20 +26,6 @@ pub(super) struct TypeFacts {
     /// How its `__dlpack__` is asked.
     pub(super) asked: Asked,
 }
-
-/// How the `__dlpack__` of a type is asked.
-#[derive(Clone, Copy)]
-pub(super) struct Asked {
-    /// Whether its arrays are in host memory, so that no stream has to be named.
-    pub(super) host_only: bool,
-    /// Whether it knows that the stream -1 asks for no order.
-    pub(super) takes_unordered: bool,
-}
-
-/// The packages whose producers hand the stream -1 to the driver as a handle (`NVIDIA/cuda-python#285`). Nothing in their
-/// behaviour tells them before it is too late: a handle that is none can end the process. Who is not in the list and
-/// refuses -1 with an error is asked once more.
-const TAKES_HANDLES_ONLY: [&str; 2] = ["jaxlib", "jax"];
 
 impl TypeFacts {
     fn is_of(&self, py: Python<'_>, class: *mut ffi::PyTypeObject) -> bool {
@@ -120,15 +107,17 @@ fn look_up(class: &Bound<'_, PyType>) -> PyResult<TypeFacts> {
     // for both kinds of memory has the CUDA one as well.
     let [interface, cuda, dlpack] = ["__array_interface__", "__cuda_array_interface__", "__dlpack__"];
     let host_only = class.hasattr(interface)? && !class.hasattr(cuda)? && class.hasattr(dlpack)?;
+    // A method, and not a property, which may be there for some objects only.
+    let has_method = class.hasattr(dlpack)? && class.getattr(dlpack)?.is_callable();
     // A class may say anything of its module, or nothing.
     let module =
         class.module().map_or_else(|_| String::new(), |module| module.to_string_lossy().into_owned());
-    let takes_unordered = !TAKES_HANDLES_ONLY.contains(&module.split('.').next().unwrap_or_default());
+    let asked = Asked::new(&module, has_method, host_only);
     let address = class.as_ptr().addr();
     // SAFETY: a type.
     let heap = unsafe { ffi::PyType_HasFeature(class.as_type_ptr(), ffi::Py_TPFLAGS_HEAPTYPE) } != 0;
     let class = if heap { Some(PyWeakrefReference::new(class)?.unbind()) } else { None };
-    Ok(TypeFacts { address, class, exchange, asked: Asked { host_only, takes_unordered } })
+    Ok(TypeFacts { address, class, exchange, asked })
 }
 
 /// The table in an attribute: a capsule since 1.3, the address as an int before. Anything else is no table.

@@ -1,0 +1,215 @@
+//! How `__dlpack__` is called: with which stream and version, and what is tried when a producer takes less.
+
+use core::sync::atomic::{AtomicU64, Ordering};
+
+use pyo3::exceptions::{PyException, PyTypeError};
+use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+use pyo3::types::{PyDict, PyString, PyTuple};
+
+use super::interpreter::call_with_keywords;
+use crate::device::{Device, DeviceType};
+use crate::dlpack::{MAJOR_VERSION, MINOR_VERSION};
+use crate::stream::StreamHandle;
+
+/// How the `__dlpack__` of a type is asked.
+pub(super) struct Asked {
+    /// Whether the class has the method, so that no object has to be asked whether it has one.
+    pub(super) has_method: bool,
+    /// Whether it knows that the stream -1 asks for no order.
+    takes_unordered: bool,
+    /// Where its arrays are.
+    pub(super) habit: Habit,
+}
+
+/// What is known of a library whose classes are found by the name of their package.
+struct Library {
+    package: &'static str,
+    takes_unordered: bool,
+}
+
+/// Libraries of which `__dlpack_device__` and the capsule always say the same, so that the one need not be asked where the
+/// other will tell. The question costs as much as the capsule there, and more in JAX.
+///
+/// JAX hands the stream -1 to the driver as a handle (`NVIDIA/cuda-python#285`). Nothing in its behaviour tells that before
+/// it is too late: a handle that is none can end the process. Who is not in the list and refuses -1 with an error is asked
+/// once more.
+const LIBRARIES: [Library; 3] = [
+    Library { package: "jaxlib", takes_unordered: false },
+    Library { package: "jax", takes_unordered: false },
+    Library { package: "cupy", takes_unordered: true },
+];
+
+impl Asked {
+    /// For a class of this module. `host_only`: its arrays are in host memory by definition.
+    pub(super) fn new(module: &str, has_method: bool, host_only: bool) -> Self {
+        let package = module.split('.').next().unwrap_or_default();
+        let library = LIBRARIES.iter().find(|library| library.package == package);
+        let takes_unordered = library.is_none_or(|library| library.takes_unordered);
+        let habit = match library {
+            _ if host_only => Habit::of(Habit::packed(Device::CPU)),
+            Some(_) => Habit::of(Habit::NEW),
+            None => Habit::of(Habit::NONE),
+        };
+        Self { has_method, takes_unordered, habit }
+    }
+
+    /// The stream that arrays of a device are asked for.
+    pub(super) fn consumer(&self, stream: Option<StreamHandle>, device: Device) -> StreamHandle {
+        match (stream, device.device_type) {
+            (_, DeviceType::CPU) => StreamHandle::NothingPending,
+            // Ordered more than was asked for, because this producer takes -1 for the handle of a stream.
+            (Some(StreamHandle::NothingPending), _) if !self.takes_unordered => StreamHandle::LegacyDefault,
+            (stream, _) => stream.unwrap_or(StreamHandle::LegacyDefault),
+        }
+    }
+}
+
+/// The one device on which all arrays of a class have been, if that says something about the next.
+///
+/// The next one is asked for its capsule as an array of that device is asked. The capsule says if it is on another, and
+/// then it is asked everything, as are all arrays of its class from then on.
+pub(super) struct Habit(AtomicU64);
+
+impl Habit {
+    /// No array has come yet.
+    const NEW: u64 = Self::packed(Device::UNKNOWN);
+    /// The arrays are in several places, or nobody says where: a device that there is not.
+    const NONE: u64 = !Self::NEW;
+
+    fn of(word: u64) -> Self {
+        Self(AtomicU64::new(word))
+    }
+
+    #[expect(clippy::cast_sign_loss, reason = "the bits are what counts")]
+    const fn packed(device: Device) -> u64 {
+        let Device { device_type, device_id } = device;
+        ((device_type.0 as u64) << 32) | (device_id as u64 & 0xffff_ffff)
+    }
+
+    /// Where the next array is, if that is known.
+    #[expect(clippy::cast_possible_truncation, reason = "each half is cut out of the word")]
+    pub(super) fn device(&self) -> Option<Device> {
+        let word = self.0.load(Ordering::Relaxed);
+        let (device_type, device_id) = (DeviceType((word >> 32) as i32), word as i32);
+        (word != Self::NEW && word != Self::NONE).then_some(Device { device_type, device_id })
+    }
+
+    /// An array was there, as everybody said.
+    pub(super) fn note(&self, device: Device) {
+        // Libraries call the other kinds of memory by several names.
+        let plain = matches!(device.device_type, DeviceType::CPU | DeviceType::CUDA);
+        let word = if plain { Self::packed(device) } else { Self::NONE };
+        // Only the first one counts.
+        let _ = self.0.compare_exchange(Self::NEW, word, Ordering::Relaxed, Ordering::Relaxed);
+    }
+
+    /// An array was where none was before.
+    pub(super) fn give_up(&self) {
+        self.0.store(Self::NONE, Ordering::Relaxed);
+    }
+}
+
+/// The capsule of an object whose work comes before `consumer`, and the stream that it was told. Some producers do not take
+/// every stream that their device has: they are asked once more, for less, and the rest of the order is up to the caller.
+pub(super) fn request_for<'py>(
+    object: &Bound<'py, PyAny>,
+    consumer: StreamHandle,
+    device: Device,
+) -> PyResult<(Bound<'py, PyAny>, Option<StreamHandle>)> {
+    let first = match request(object, consumer.to_dlpack(device.device_type)) {
+        Ok(capsule) => return Ok((capsule, Some(consumer))),
+        Err(error) => error,
+    };
+    let less = match (consumer, device.device_type) {
+        (_, DeviceType::CPU) => return Err(first),
+        // PyTorch and Warp take pinned memory for the host's, which has no streams.
+        (_, DeviceType::CUDA_HOST) => None,
+        // PyTorch has no per-thread default streams, and JAX takes -1 for a handle.
+        (StreamHandle::PerThreadDefault | StreamHandle::NothingPending, _) => {
+            Some(StreamHandle::LegacyDefault)
+        }
+        _ => return Err(first),
+    };
+    if !first.is_instance_of::<PyException>(object.py()) {
+        return Err(first);
+    }
+    match request(object, less.and_then(|stream| stream.to_dlpack(device.device_type))) {
+        Ok(capsule) => Ok((capsule, less)),
+        // What the producer said of the stream that was meant, unless this is no answer but an interrupt.
+        Err(second) if second.is_instance_of::<PyException>(object.py()) => Err(first),
+        Err(second) => Err(second),
+    }
+}
+
+/// Calls `__dlpack__`, first as the current standard has it, then as producers of an older one take it.
+///
+/// The second call is made only when the first failed over its keywords, so that no error of the producer's is hidden.
+pub(super) fn request<'py>(object: &Bound<'py, PyAny>, stream: Option<i128>) -> PyResult<Bound<'py, PyAny>> {
+    static WORDS: PyOnceLock<Words> = PyOnceLock::new();
+    let py = object.py();
+    let words = WORDS.get_or_try_init(py, || Words::new(py))?;
+    let (method, version) = (words.method.bind(py), words.version.bind(py).as_any());
+    let first = match stream {
+        None => call_with_keywords(object, method, words.without_stream.bind(py), [version]),
+        Some(stream) => {
+            let stream = stream.into_pyobject(py)?;
+            call_with_keywords(object, method, words.with_stream.bind(py), [version, stream.as_any()])
+        }
+    };
+    match first {
+        Ok(capsule) => Ok(capsule),
+        Err(error) if is_about_keywords(py, &error) => request_plainly(object, stream, error),
+        Err(error) => Err(error),
+    }
+}
+
+/// As [`request`], of a producer that answered with `first` to the keywords of the current standard.
+#[cold]
+fn request_plainly<'py>(
+    object: &Bound<'py, PyAny>,
+    stream: Option<i128>,
+    first: PyErr,
+) -> PyResult<Bound<'py, PyAny>> {
+    let py = object.py();
+    let keywords = PyDict::new(py);
+    if let Some(stream) = stream {
+        keywords.set_item(pyo3::intern!(py, "stream"), stream)?;
+    }
+    object.call_method(pyo3::intern!(py, "__dlpack__"), (), Some(&keywords)).inspect_err(|error| {
+        if error.cause(py).is_none() {
+            error.set_cause(py, Some(first));
+        }
+    })
+}
+
+/// What a call of `__dlpack__` consists of, made once.
+struct Words {
+    method: Py<PyString>,
+    version: Py<PyTuple>,
+    without_stream: Py<PyTuple>,
+    with_stream: Py<PyTuple>,
+}
+
+impl Words {
+    fn new(py: Python<'_>) -> PyResult<Self> {
+        let (stream, version) = (PyString::intern(py, "stream"), PyString::intern(py, "max_version"));
+        Ok(Self {
+            method: PyString::intern(py, "__dlpack__").unbind(),
+            version: PyTuple::new(py, [MAJOR_VERSION, MINOR_VERSION])?.unbind(),
+            without_stream: PyTuple::new(py, [&version])?.unbind(),
+            with_stream: PyTuple::new(py, [&version, &stream])?.unbind(),
+        })
+    }
+}
+
+/// Whether a call failed because the callee does not know a keyword. The texts are those of Python, Cython, pybind11 and
+/// nanobind; a `TypeError` about anything else is the producer's own.
+#[cold]
+fn is_about_keywords(py: Python<'_>, error: &PyErr) -> bool {
+    let text = error.value(py).to_string();
+    error.is_instance_of::<PyTypeError>(py)
+        && (text.contains("keyword")
+            || text.contains("max_version")
+            || text.contains("incompatible function arguments"))
+}
