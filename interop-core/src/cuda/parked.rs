@@ -42,10 +42,10 @@ struct List {
 }
 
 static LIST: Mutex<List> = Mutex::new(List { lines: Vec::new(), away: 0 });
-/// Notified when something is in the list.
-static SOMETHING: Condvar = Condvar::new();
-/// Notified when what was away is back or dropped.
-static SETTLED: Condvar = Condvar::new();
+/// Something is in the list.
+static SOMETHING: News = News::new();
+/// What was away is back or dropped.
+static SETTLED: News = News::new();
 /// The owners in the list and those that are away, for whoever wants to know without the lock.
 static PENDING: AtomicUsize = AtomicUsize::new(0);
 /// Whether imports and exports should look at the list by the way.
@@ -71,7 +71,7 @@ enum Look {
 struct Seen {
     /// Something was released.
     released: bool,
-    /// No other thread had taken something out at the time.
+    /// No other thread had taken something out at any time at which this one looked.
     everything: bool,
 }
 
@@ -113,8 +113,9 @@ impl List {
         WORTH_A_LOOK.store(decided || self.has_a_batch(), Ordering::Relaxed);
     }
 
-    /// Counts owners that were taken out.
-    fn took(&mut self, owners: usize) {
+    /// Counts owners that were taken out, and notes whether another thread had some at that time.
+    fn took(&mut self, owners: usize, seen: &mut Seen) {
+        seen.everything &= self.away == MINE.get();
         self.away += owners;
         MINE.set(MINE.get() + owners);
         self.say_whether_worth_a_look();
@@ -125,10 +126,37 @@ impl List {
         self.away -= owners;
         MINE.set(MINE.get() - owners);
         self.say_whether_worth_a_look();
-        SETTLED.notify_all();
+        SETTLED.tell();
         if !self.is_empty() {
-            SOMETHING.notify_one();
+            SOMETHING.tell();
         }
+    }
+}
+
+/// Wakes threads that wait for something of the list. Told by whoever has the list; to wake nobody would be a call of the
+/// system otherwise.
+struct News {
+    waiting: AtomicUsize,
+    condition: Condvar,
+}
+
+impl News {
+    const fn new() -> Self {
+        Self { waiting: AtomicUsize::new(0), condition: Condvar::new() }
+    }
+
+    fn tell(&self) {
+        if self.waiting.load(Ordering::Relaxed) != 0 {
+            self.condition.notify_all();
+        }
+    }
+
+    /// Waits while something holds of the list.
+    fn wait_while(&self, holds: impl Fn(&List) -> bool) {
+        let list = list();
+        self.waiting.fetch_add(1, Ordering::Relaxed);
+        drop(self.condition.wait_while(list, |list| holds(list)).unwrap_or_else(PoisonError::into_inner));
+        self.waiting.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -153,8 +181,7 @@ pub(super) fn park(owner: Owner, fence: Fence, events: Option<Vec<Event<'static>
     }
     PENDING.fetch_add(1, Ordering::AcqRel);
     list.say_whether_worth_a_look();
-    drop(list);
-    SOMETHING.notify_one();
+    SOMETHING.tell();
 }
 
 /// The list is looked at under another policy from now on.
@@ -195,8 +222,7 @@ pub fn finish_releases() -> usize {
         if seen.everything || MINE.get() != 0 {
             break;
         }
-        let others = SETTLED.wait_while(list(), |list| list.away != 0);
-        drop(others.unwrap_or_else(PoisonError::into_inner));
+        SETTLED.wait_while(|list| list.away != 0);
     }
     pending_releases()
 }
@@ -214,8 +240,7 @@ pub fn release_in_background() -> Result<()> {
         return Ok(());
     }
     let look = || loop {
-        let waiting = SOMETHING.wait_while(list(), |list| list.is_empty());
-        drop(waiting.unwrap_or_else(PoisonError::into_inner));
+        SOMETHING.wait_while(List::is_empty);
         drain_releases();
         std::thread::sleep(Duration::from_millis(1));
     };
@@ -230,30 +255,34 @@ pub fn release_in_background() -> Result<()> {
 /// Releases what is due.
 #[cold]
 fn drain(look: Look) -> Seen {
-    let Some(driver) = opened() else { return Seen { released: false, everything: true } };
+    let mut seen = Seen { released: false, everything: true };
+    let Some(driver) = opened() else { return seen };
     let _relaxed = Relaxed::new(driver);
-    let (fences, undecided, everything) = {
+    let (fences, undecided) = {
         let list = list();
         let waiting = list.lines.iter().filter(|line| !line.is_empty());
         let fences: Vec<Fence> = waiting.map(|line| line.fence).collect();
-        (fences, look != Look::ByTheWay || list.has_a_batch(), list.away == MINE.get())
+        if fences.is_empty() {
+            // Whoever has taken something out may put it back.
+            seen.everything = list.away == MINE.get();
+        }
+        (fences, look != Look::ByTheWay || list.has_a_batch())
     };
-    let mut released = false;
     for fence in fences {
         if undecided {
-            decide(driver, fence, look);
+            decide(driver, fence, look, &mut seen);
         }
-        released |= release_due(driver, fence, look);
+        release_due(driver, fence, look, &mut seen);
     }
-    Seen { released, everything }
+    seen
 }
 
 /// Decides what was undecided, if that can be done now.
-fn decide(driver: &'static Driver, fence: Fence, look: Look) {
+fn decide(driver: &'static Driver, fence: Fence, look: Look, seen: &mut Seen) {
     let mut owners = {
         let mut list = list();
         let owners = core::mem::take(&mut list.line(fence).undecided);
-        list.took(owners.len());
+        list.took(owners.len(), seen);
         owners
     };
     if owners.is_empty() {
@@ -273,9 +302,8 @@ fn decide(driver: &'static Driver, fence: Fence, look: Look) {
     list.settled(decided);
 }
 
-/// Releases what is decided and done: from the front as far as it goes, and says whether there was something.
-fn release_due(driver: &'static Driver, fence: Fence, look: Look) -> bool {
-    let mut released = false;
+/// Releases what is decided and done: from the front as far as it goes.
+fn release_due(driver: &'static Driver, fence: Fence, look: Look, seen: &mut Seen) {
     // One at first: nearly always it says that there is nothing to be done, whatever the number of those behind it.
     let mut most = 1;
     loop {
@@ -283,7 +311,7 @@ fn release_due(driver: &'static Driver, fence: Fence, look: Look) -> bool {
             let mut list = list();
             let decided = &mut list.line(fence).decided;
             let front: VecDeque<Parked> = decided.drain(..most.min(decided.len())).collect();
-            list.took(count(&front));
+            list.took(count(&front), seen);
             front
         };
         let late = due.iter_mut().position(|parked| !parked.is_done(look)).unwrap_or(due.len());
@@ -297,13 +325,13 @@ fn release_due(driver: &'static Driver, fence: Fence, look: Look) -> bool {
             line.decided = still;
             list.settled(owners);
         }
-        released |= !due.is_empty();
+        seen.released |= !due.is_empty();
         let more = all_done && due.len() == most;
         for parked in due {
             parked.release(driver, fence);
         }
         if !more {
-            return released;
+            return;
         }
         most *= 2;
     }
