@@ -86,50 +86,47 @@ pub(super) fn take(object: &Bound<'_, PyAny>) -> PyResult<Taken> {
         return Err(PyTypeError::new_err(format!("`capsule`: found {found}, allowed: {allowed}")));
     }
     with_critical_section(object, || {
-        // SAFETY: a capsule, of which no other thread changes the name meanwhile.
-        if let Some(tensor) = unsafe { take_as::<Versioned>(object) } {
-            return Ok(Taken::Versioned(tensor));
+        let name = name(object);
+        if name == Some(Versioned::CAPSULE) {
+            // SAFETY: a capsule of this name, which no other thread changes meanwhile.
+            return unsafe { take_as::<Versioned>(object) }.map(Taken::Versioned);
         }
-        // SAFETY: as above.
-        if let Some(tensor) = unsafe { take_as::<Legacy>(object) } {
-            return Ok(Taken::Legacy(tensor));
+        if name == Some(Legacy::CAPSULE) {
+            // SAFETY: as above.
+            return unsafe { take_as::<Legacy>(object) }.map(Taken::Legacy);
         }
-        let found = format!("a capsule named {}", name(object));
+        let name = name.map_or_else(|| "NULL".into(), |name| format!("{name:?}"));
+        let found = format!("a capsule named {name}");
         let allowed = "\"dltensor\" or \"dltensor_versioned\"; a capsule can be taken once";
         Err(Error::new(ErrorKind::Capsule, "capsule", found, allowed).into())
     })
 }
 
-/// The tensor, if the capsule has the fresh name of this form.
+/// The tensor in a capsule that has the fresh name of this form.
+///
+/// # Errors
+///
+/// None that is known: a capsule holds a pointer.
 ///
 /// # Safety
 ///
-/// `capsule` is a capsule, of which no other thread changes the name meanwhile; no exception is on its way.
-unsafe fn take_as<A: Abi>(capsule: &Bound<'_, PyAny>) -> Option<ManagedTensor<A>> {
-    let capsule = capsule.as_ptr();
-    // The name is compared in the same call, and only here: an exception for the other form costs less than to compare it
-    // twice for the usual one.
+/// `capsule` is such a capsule, and no other thread changes its name meanwhile.
+unsafe fn take_as<A: Abi>(capsule: &Bound<'_, PyAny>) -> PyResult<ManagedTensor<A>> {
     // SAFETY: a capsule.
-    let tensor = unsafe { ffi::PyCapsule_GetPointer(capsule, A::CAPSULE.as_ptr()) };
+    let tensor = unsafe { ffi::PyCapsule_GetPointer(capsule.as_ptr(), A::CAPSULE.as_ptr()) };
     if tensor.is_null() {
-        // SAFETY: the thread is attached; the exception says that the name is another.
-        unsafe { ffi::PyErr_Clear() };
-        return None;
+        return Err(PyErr::fetch(capsule.py()));
     }
     // SAFETY: a capsule, and a static name.
-    unsafe { ffi::PyCapsule_SetName(capsule, A::USED_CAPSULE.as_ptr()) };
+    unsafe { ffi::PyCapsule_SetName(capsule.as_ptr(), A::USED_CAPSULE.as_ptr()) };
     // SAFETY: the protocol says that a capsule of this name holds such a struct, and that it is ours once renamed.
-    Some(unsafe { ManagedTensor::from_raw(tensor.cast()) })
+    Ok(unsafe { ManagedTensor::from_raw(tensor.cast()) })
 }
 
-/// The name of a capsule, for a message.
-fn name(capsule: &Bound<'_, PyAny>) -> String {
+/// The name of a capsule; `None` for null.
+fn name<'a>(capsule: &'a Bound<'_, PyAny>) -> Option<&'a CStr> {
     // SAFETY: a capsule.
     let name: *const c_char = unsafe { ffi::PyCapsule_GetName(capsule.as_ptr()) };
-    if name.is_null() {
-        return "NULL".into();
-    }
-    // SAFETY: capsule names are C strings.
-    let name = unsafe { CStr::from_ptr(name) };
-    format!("{name:?}")
+    // SAFETY: capsule names are C strings, which outlive their capsules.
+    (!name.is_null()).then(|| unsafe { CStr::from_ptr(name) })
 }

@@ -1,9 +1,8 @@
 //! Any object that speaks a protocol, as an [`Import`].
 #![expect(unsafe_code, reason = "believes what an object says of its memory")]
 
-use pyo3::exceptions::{PyAttributeError, PyException};
+use pyo3::exceptions::PyException;
 use pyo3::prelude::*;
-use pyo3::types::PyString;
 
 use super::ask::{Asked, request, request_for};
 use super::capsule::{Taken, take};
@@ -11,6 +10,7 @@ use super::device::{device, integer};
 use super::dict::interface_of;
 use super::errors::{no_array, origin};
 use super::exchange::{tensor_of, work_stream};
+use super::interpreter::attribute;
 use super::release::{PyOwner, To, drain};
 use super::types::{Table, TypeFacts, with_type};
 use crate::array::FromArray;
@@ -153,18 +153,6 @@ pub fn import_capsule(capsule: &Bound<'_, PyAny>) -> PyResult<Imported> {
     let mut to = To { import: &mut import, trust: Trust::Nothing };
     let protocol = from_capsule(&mut to, capsule, capsule)?;
     Ok(Imported { import, protocol })
-}
-
-/// The value of an attribute; `None` if the object has none. An exception in a property is not "none".
-fn attribute<'py>(
-    object: &Bound<'py, PyAny>,
-    name: &Bound<'py, PyString>,
-) -> PyResult<Option<Bound<'py, PyAny>>> {
-    match object.getattr(name) {
-        Ok(value) => Ok(Some(value)),
-        Err(error) if error.is_instance_of::<PyAttributeError>(object.py()) => Ok(None),
-        Err(error) => Err(error),
-    }
 }
 
 /// Through the exchange table of the type. It orders nothing: work on the stream that its library says is ordered here,

@@ -3,10 +3,11 @@
 //! They are looked up once, by name. Each has a way to do without.
 #![expect(unsafe_code, reason = "calls C functions that were looked up by name")]
 
-use core::ffi::{CStr, c_char, c_void};
+use core::ffi::{CStr, c_char, c_int, c_void};
 use core::mem::transmute;
 use std::sync::OnceLock;
 
+use pyo3::exceptions::PyAttributeError;
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString, PyTuple};
@@ -19,26 +20,35 @@ type VectorcallMethod = unsafe extern "C" fn(
     names: *mut ffi::PyObject,
 ) -> *mut ffi::PyObject;
 
+type OptionalAttribute =
+    unsafe extern "C" fn(*mut ffi::PyObject, *mut ffi::PyObject, *mut *mut ffi::PyObject) -> c_int;
+
 /// What was found.
 #[derive(Clone, Copy)]
 struct Functions {
     current_state: Option<CurrentState>,
     vectorcall_method: Option<VectorcallMethod>,
+    optional_attribute: Option<OptionalAttribute>,
 }
 
 fn functions() -> Functions {
     static FUNCTIONS: OnceLock<Functions> = OnceLock::new();
     *FUNCTIONS.get_or_init(|| {
-        let state = match lookup(c"PyThreadState_GetUnchecked") {
-            state if state.is_null() => lookup(c"_PyThreadState_UncheckedGet"),
-            state => state,
+        // The name of a function, and the one that it had before 3.13.
+        let either = |name: &CStr, before: &CStr| match lookup(name) {
+            function if function.is_null() => lookup(before),
+            function => function,
         };
+        let state = either(c"PyThreadState_GetUnchecked", c"_PyThreadState_UncheckedGet");
+        let attribute = either(c"PyObject_GetOptionalAttr", c"_PyObject_LookupAttr");
         let method = lookup(c"PyObject_VectorcallMethod");
         Functions {
             // SAFETY: the type of the function since 3.13, and up to 3.12 under the other name; null is `None`.
             current_state: unsafe { transmute::<*mut c_void, Option<CurrentState>>(state) },
             // SAFETY: the type of the function since 3.9.
             vectorcall_method: unsafe { transmute::<*mut c_void, Option<VectorcallMethod>>(method) },
+            // SAFETY: the type of the function under both names, since 3.7.
+            optional_attribute: unsafe { transmute::<*mut c_void, Option<OptionalAttribute>>(attribute) },
         }
     })
 }
@@ -67,6 +77,34 @@ pub(super) fn with_attached<R>(run: impl FnOnce(Python<'_>) -> R) -> R {
     } else {
         Python::attach(run)
     }
+}
+
+/// The value of an attribute; `None` if the object has none. An exception in a property is not "none".
+///
+/// To be told so by an exception costs several times as much as the value.
+///
+/// # Errors
+///
+/// What a property raises.
+pub(super) fn attribute<'py>(
+    object: &Bound<'py, PyAny>,
+    name: &Bound<'py, PyString>,
+) -> PyResult<Option<Bound<'py, PyAny>>> {
+    let py = object.py();
+    let Some(get) = functions().optional_attribute else {
+        return match object.getattr(name) {
+            Ok(value) => Ok(Some(value)),
+            Err(error) if error.is_instance_of::<PyAttributeError>(py) => Ok(None),
+            Err(error) => Err(error),
+        };
+    };
+    let mut value = core::ptr::null_mut();
+    // SAFETY: live objects, of which the second is a string, and a place for an object.
+    if unsafe { get(object.as_ptr(), name.as_ptr(), &raw mut value) } < 0 {
+        return Err(PyErr::fetch(py));
+    }
+    // SAFETY: a new reference, or null for none.
+    Ok(unsafe { Bound::from_owned_ptr_or_opt(py, value) })
 }
 
 /// Calls a method with one keyword argument for each of `names`.
