@@ -1,7 +1,7 @@
 //! A Python class of one's own whose instances are arrays.
 
 use interop_core::python::{import_as, integer};
-use interop_core::{CudaArray, DType, Error, ErrorKind, FromArray, Layout, Order, Shared};
+use interop_core::{CudaArray, DType, Dims, Error, ErrorKind, FromArray, Layout, Order, Shared, Storage};
 use pyo3::exceptions::{PyIndexError, PyOverflowError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyCapsule, PyEllipsis, PyList, PySlice, PyTuple};
@@ -18,9 +18,9 @@ pub(crate) struct Array {
     #[cuda_array(data)]
     memory: Shared,
     #[cuda_array(shape)]
-    shape: Vec<usize>,
+    shape: Dims<usize>,
     #[cuda_array(strides)]
-    strides: Vec<isize>,
+    strides: Dims<isize>,
     #[cuda_array(stream)]
     pub(crate) stream: LastStream,
 }
@@ -60,7 +60,8 @@ impl Array {
         let layout = Layout::compact(&extents(shape)?, order)?;
         let memory = filled(dtype, layout.numel(), value, place)?;
         let memory = if readonly { memory.read_only() } else { memory };
-        Ok(Self::of(memory, &layout, LastStream::default()))
+        let stream = LastStream::on(memory.memory().device);
+        Ok(Self::of(memory, &layout, stream))
     }
 
     /// A view of the same memory: integers, slices and an ellipsis, as in `NumPy`.
@@ -107,7 +108,7 @@ impl Array {
     }
 
     fn of(memory: Shared, layout: &Layout, stream: LastStream) -> Self {
-        Self { memory, shape: layout.shape().to_vec(), strides: layout.strides().to_vec(), stream }
+        Self { memory, shape: layout.shape().into(), strides: layout.strides().into(), stream }
     }
 }
 

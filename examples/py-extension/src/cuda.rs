@@ -61,23 +61,30 @@ fn words<T>(table: &[(&str, T)]) -> String {
 }
 
 /// The stream on which memory was last written, one for an array and all its views: whoever gets the memory through
-/// any of them waits for the kernel that was launched through another.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct LastStream(Arc<AtomicUsize>);
+/// any of them waits for the kernel that was launched through another. Host memory has no stream, and none to share.
+#[derive(Clone, Debug)]
+pub(crate) struct LastStream(Option<Arc<AtomicUsize>>);
 
 /// No stream has this handle.
 const NOTHING_PENDING: usize = 0;
 
 impl LastStream {
+    /// Of memory on this device, where nothing is pending yet.
+    pub(crate) fn on(device: Device) -> Self {
+        Self((device != Device::CPU).then(Arc::default))
+    }
+
     /// The memory has been written on `stream`.
     pub(crate) fn set(&self, stream: StreamHandle) {
-        self.0.store(stream.to_raw().unwrap_or(NOTHING_PENDING), Ordering::Release);
+        if let Some(last) = &self.0 {
+            last.store(stream.to_raw().unwrap_or(NOTHING_PENDING), Ordering::Release);
+        }
     }
 }
 
 impl AsStream for LastStream {
     fn as_stream(&self) -> StreamHandle {
-        match self.0.load(Ordering::Acquire) {
+        match self.0.as_ref().map_or(NOTHING_PENDING, |last| last.load(Ordering::Acquire)) {
             NOTHING_PENDING => StreamHandle::NothingPending,
             handle => StreamHandle::from_raw(handle),
         }
@@ -85,8 +92,8 @@ impl AsStream for LastStream {
 }
 
 impl FromStream for LastStream {
-    fn from_stream(stream: StreamHandle, _: Device) -> Result<Self> {
-        let this = Self::default();
+    fn from_stream(stream: StreamHandle, device: Device) -> Result<Self> {
+        let this = Self::on(device);
         this.set(stream);
         Ok(this)
     }

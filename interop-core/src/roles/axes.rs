@@ -111,6 +111,28 @@ impl<I: Copy + Default> AxisList for Box<[I]> {
     }
 }
 
+impl<I: Copy + Default> AxisList for Dims<I> {
+    type Item = I;
+
+    #[inline]
+    fn items(&self) -> &[I] {
+        self
+    }
+
+    #[inline]
+    fn collect(len: usize, mut item: impl FnMut(usize) -> Result<I>) -> Result<Self> {
+        let mut items = Self::zeroed(len);
+        for axis in 0..len {
+            items[axis] = item(axis)?;
+        }
+        Ok(items)
+    }
+
+    fn blank() -> Self {
+        Self::zeroed(0)
+    }
+}
+
 impl<I: Copy + Default, const N: usize> AxisList for [I; N] {
     type Item = I;
 
