@@ -1,6 +1,6 @@
 //! `shape` and `strides` fields, and `order`.
 
-use interop_core::{CudaArray, ErrorKind, FromArray, Lease, Shared};
+use interop_core::{CudaArray, Dims, ErrorKind, FromArray, Lease, Shared};
 
 use crate::support::{Foreign, count};
 
@@ -17,7 +17,7 @@ struct Strided {
     #[cuda_array(data)]
     values: Lease<f32>,
     #[cuda_array(shape)]
-    shape: Vec<usize>,
+    shape: Dims<usize>,
     #[cuda_array(strides)]
     strides: [isize; 2],
 }
@@ -29,7 +29,7 @@ struct InBytes {
     #[cuda_array(shape)]
     shape: Box<[i64]>,
     #[cuda_array(strides(bytes))]
-    strides: Vec<i32>,
+    strides: Dims<i32>,
 }
 
 #[derive(CudaArray)]
@@ -100,14 +100,14 @@ fn strides_are_filled_in_elements() {
     assert_eq!(strided.strides, [1, 2]);
     assert_eq!(strided.facts().unwrap().strides(), [1, 2]);
     assert_eq!(strided.facts().unwrap().address(), receipt.address);
-    assert_eq!(strided.shape, [2, 3]);
+    assert_eq!(*strided.shape, [2, 3]);
 }
 
 #[test]
 fn strides_in_bytes_are_those_of_the_elements_times_their_size() {
     let (import, _) = transposed().send();
     let in_bytes = InBytes::from_import(import).unwrap();
-    assert_eq!(in_bytes.strides, [4, 8]);
+    assert_eq!(*in_bytes.strides, [4, 8]);
     assert_eq!(*in_bytes.shape, [2, 3]);
     assert_eq!(in_bytes.facts().unwrap().strides(), [1, 2]);
     drop(in_bytes.values);

@@ -129,6 +129,25 @@ def test_an_array_of_c():
     assert c.is_square(interop_demo.asarray(np.zeros((2, 2), np.float32)))
 
 
+def test_a_method_in_the_dict_of_an_instance():
+    """It comes before the method of the type, also when the type was met without one."""
+    c = native.required("handwritten")
+    plain, dressed = c.Dressed(), c.Dressed()
+    dressed.__dlpack__ = interop_demo.asarray(np.zeros(3, np.int8)).__dlpack__
+    assert [interop_demo.describe(array)["dtype"] for array in (plain, dressed, plain)] == ["<f4", "|i1", "<f4"]
+
+
+def test_a_type_that_answers_for_its_attributes():
+    c = native.required("handwritten")
+    array = c.Watched()
+    assert interop_demo.describe(array)["shape"] == (4, 4)
+    c.refuse(True)
+    with pytest.raises(BufferError, match="not today"):
+        interop_demo.describe(array)
+    c.refuse(False)
+    assert interop_demo.describe(array)["shape"] == (4, 4)
+
+
 def test_a_capsule_of_c_without_a_deleter():
     c = native.required("handwritten")
     assert interop_demo.describe(c.imagined())["device"] == (2, 0)

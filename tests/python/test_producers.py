@@ -195,6 +195,17 @@ def test_methods_of_the_instance():
     assert tensor.released == 1
 
 
+@pytest.mark.parametrize("slots", [(), ("__dict__",)], ids=["slots", "dict"])
+def test_a_method_that_comes_later(slots):
+    """A class can be changed after its objects were met, also one that has its method from NumPy."""
+    array = np.zeros((2, 3)).view(type("Derived", (np.ndarray,), {"__slots__": slots}))
+    assert describe(array)["shape"] == (2, 3)
+    tensor = Tensor()
+    type(array).__dlpack__ = lambda self, max_version: tensor.capsule()
+    assert describe(array)["data"] == tensor.memory
+    assert tensor.released == 1
+
+
 # Errors of the producer's own (R52, R120, bugs 130, 144, 152)
 
 ERRORS = [

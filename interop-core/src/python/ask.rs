@@ -1,4 +1,5 @@
 //! How `__dlpack__` is called: with which stream and version, and what is tried when a producer takes less.
+#![expect(unsafe_code, reason = "calls a method as what was found for a type says")]
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
@@ -7,6 +8,7 @@ use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyDict, PyString, PyTuple};
 
+use super::direct::Direct;
 use super::interpreter::call_with_keywords;
 use crate::device::{Device, DeviceType};
 use crate::dlpack::{MAJOR_VERSION, MINOR_VERSION};
@@ -20,6 +22,8 @@ pub(super) struct Asked {
     takes_unordered: bool,
     /// Where its arrays are.
     pub(super) habit: Habit,
+    /// The function behind it, of a type that cannot change.
+    direct: Option<Direct>,
 }
 
 /// What is known of a library whose classes are found by the name of their package.
@@ -42,7 +46,7 @@ const LIBRARIES: [Library; 3] = [
 
 impl Asked {
     /// For a class of this module. `host_only`: its arrays are in host memory by definition.
-    pub(super) fn new(module: &str, has_method: bool, host_only: bool) -> Self {
+    pub(super) fn new(module: &str, has_method: bool, host_only: bool, direct: Option<Direct>) -> Self {
         let package = module.split('.').next().unwrap_or_default();
         let library = LIBRARIES.iter().find(|library| library.package == package);
         let takes_unordered = library.is_none_or(|library| library.takes_unordered);
@@ -51,7 +55,7 @@ impl Asked {
             Some(_) => Habit::of(Habit::NEW),
             None => Habit::of(Habit::NONE),
         };
-        Self { has_method, takes_unordered, habit }
+        Self { has_method, takes_unordered, habit, direct }
     }
 
     /// The stream that arrays of a device are asked for.
@@ -114,10 +118,11 @@ impl Habit {
 /// every stream that their device has: they are asked once more, for less, and the rest of the order is up to the caller.
 pub(super) fn request_for<'py>(
     object: &Bound<'py, PyAny>,
+    asked: &Asked,
     consumer: StreamHandle,
     device: Device,
 ) -> PyResult<(Bound<'py, PyAny>, Option<StreamHandle>)> {
-    let first = match request(object, consumer.to_dlpack(device.device_type)) {
+    let first = match request(object, asked, consumer.to_dlpack(device.device_type)) {
         Ok(capsule) => return Ok((capsule, Some(consumer))),
         Err(error) => error,
     };
@@ -134,7 +139,7 @@ pub(super) fn request_for<'py>(
     if !first.is_instance_of::<PyException>(object.py()) {
         return Err(first);
     }
-    match request(object, less.and_then(|stream| stream.to_dlpack(device.device_type))) {
+    match request(object, asked, less.and_then(|stream| stream.to_dlpack(device.device_type))) {
         Ok(capsule) => Ok((capsule, less)),
         // What the producer said of the stream that was meant, unless this is no answer but an interrupt.
         Err(second) if second.is_instance_of::<PyException>(object.py()) => Err(first),
@@ -145,22 +150,43 @@ pub(super) fn request_for<'py>(
 /// Calls `__dlpack__`, first as the current standard has it, then as producers of an older one take it.
 ///
 /// The second call is made only when the first failed over its keywords, so that no error of the producer's is hidden.
-pub(super) fn request<'py>(object: &Bound<'py, PyAny>, stream: Option<i128>) -> PyResult<Bound<'py, PyAny>> {
+pub(super) fn request<'py>(
+    object: &Bound<'py, PyAny>,
+    asked: &Asked,
+    stream: Option<i128>,
+) -> PyResult<Bound<'py, PyAny>> {
     static WORDS: PyOnceLock<Words> = PyOnceLock::new();
     let py = object.py();
     let words = WORDS.get_or_try_init(py, || Words::new(py))?;
-    let (method, version) = (words.method.bind(py), words.version.bind(py).as_any());
+    let version = words.version.bind(py).as_any();
     let first = match stream {
-        None => call_with_keywords(object, method, words.without_stream.bind(py), [version]),
+        None => call(object, asked, words, &words.without_stream, [version]),
         Some(stream) => {
             let stream = stream.into_pyobject(py)?;
-            call_with_keywords(object, method, words.with_stream.bind(py), [version, stream.as_any()])
+            call(object, asked, words, &words.with_stream, [version, stream.as_any()])
         }
     };
     match first {
         Ok(capsule) => Ok(capsule),
         Err(error) if is_about_keywords(py, &error) => request_plainly(object, stream, error),
         Err(error) => Err(error),
+    }
+}
+
+/// Calls `__dlpack__` with one keyword argument for each of `names`.
+#[inline]
+fn call<'py, const N: usize>(
+    object: &Bound<'py, PyAny>,
+    asked: &Asked,
+    words: &Words,
+    names: &Py<PyTuple>,
+    values: [&Bound<'py, PyAny>; N],
+) -> PyResult<Bound<'py, PyAny>> {
+    let names = names.bind(object.py());
+    match asked.direct {
+        // SAFETY: what is asked is what was found for the object's type.
+        Some(direct) => unsafe { direct.call(object, names, values) },
+        None => call_with_keywords(object, words.method.bind(object.py()), names, values),
     }
 }
 

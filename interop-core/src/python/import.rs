@@ -12,7 +12,7 @@ use super::errors::{no_array, origin};
 use super::exchange::{tensor_of, work_stream};
 use super::interpreter::attribute;
 use super::release::{PyOwner, To, drain};
-use super::types::{Table, TypeFacts, with_type};
+use super::types::{Table, type_of};
 use crate::array::FromArray;
 use crate::arrival::Arrival;
 use crate::cuda::{self, Trust};
@@ -93,18 +93,9 @@ fn import_with(object: &Bound<'_, PyAny>, stream: Option<StreamHandle>, trust: T
 
 /// As [`import`], to where the array will stay.
 fn import_to(to: &mut To<'_>, object: &Bound<'_, PyAny>, stream: Option<StreamHandle>) -> PyResult<Protocol> {
-    drain(object.py());
-    with_type(object, |known| import_known(to, object, known, stream))?
-}
-
-/// As [`import_to`], of an object of this type.
-fn import_known(
-    to: &mut To<'_>,
-    object: &Bound<'_, PyAny>,
-    known: &TypeFacts,
-    stream: Option<StreamHandle>,
-) -> PyResult<Protocol> {
     let py = object.py();
+    drain(py);
+    let known = type_of(object)?;
     if let Some(table) = known.exchange {
         if from_table(to, object, table, stream)? {
             return Ok(Protocol::Exchange);
@@ -188,12 +179,34 @@ fn from_method(
     stream: Option<StreamHandle>,
 ) -> PyResult<Protocol> {
     if let Some(usual) = asked.habit.device() {
-        if let Some(protocol) = from_usual_place(to, object, asked, stream, usual)? {
+        let arrived = if usual == Device::CPU {
+            from_host(to, object, asked)
+        } else {
+            from_usual_place(to, object, asked, stream, usual)
+        };
+        if let Some(protocol) = arrived? {
             return Ok(protocol);
         }
         asked.habit.give_up();
         *to.import = Import::nothing();
     }
+    from_anywhere(to, object, asked, stream)
+}
+
+/// As [`from_method`], of a class whose arrays have always been in host memory; `None` when this one is not.
+#[inline]
+fn from_host(to: &mut To<'_>, object: &Bound<'_, PyAny>, asked: &Asked) -> PyResult<Option<Protocol>> {
+    let protocol = from_capsule(to, object, &request(object, asked, None)?)?;
+    Ok((to.import.facts().device() == Device::CPU).then_some(protocol))
+}
+
+/// As [`from_method`], of a class of which it is not known where its arrays are.
+fn from_anywhere(
+    to: &mut To<'_>,
+    object: &Bound<'_, PyAny>,
+    asked: &Asked,
+    stream: Option<StreamHandle>,
+) -> PyResult<Protocol> {
     let py = object.py();
     let said = device(&object.call_method0(pyo3::intern!(py, "__dlpack_device__"))?, "__dlpack_device__")?;
     let named = |error: Error| error.with_origin(origin(object));
@@ -202,7 +215,7 @@ fn from_method(
     let consumer = asked.consumer(stream, said);
     // Producers look at the device that is current, and the default streams are those of its context.
     let _entered = cuda::current_while(said).map_err(named)?;
-    let (capsule, told) = request_for(object, consumer, said)?;
+    let (capsule, told) = request_for(object, asked, consumer, said)?;
     let protocol = from_capsule(to, object, &capsule)?;
     let found = to.import.facts().device();
     if !same_memory(said, found) {
@@ -226,6 +239,7 @@ fn from_method(
 
 /// As [`from_method`], of a class whose arrays have always been on this device; `None` when this one is not, or when it
 /// does not take our stream.
+#[cold]
 fn from_usual_place(
     to: &mut To<'_>,
     object: &Bound<'_, PyAny>,
@@ -235,12 +249,10 @@ fn from_usual_place(
 ) -> PyResult<Option<Protocol>> {
     let consumer = asked.consumer(stream, usual);
     let _entered = cuda::current_while(usual).map_err(|error| error.with_origin(origin(object)))?;
-    let capsule = match request(object, consumer.to_dlpack(usual.device_type)) {
+    let capsule = match request(object, asked, consumer.to_dlpack(usual.device_type)) {
         Ok(capsule) => capsule,
-        // The array may be where other streams are taken. On the host there are none, and the error is about the array.
-        Err(error) if usual != Device::CPU && error.is_instance_of::<PyException>(object.py()) => {
-            return Ok(None);
-        }
+        // The array may be where other streams are taken.
+        Err(error) if error.is_instance_of::<PyException>(object.py()) => return Ok(None),
         Err(error) => return Err(error),
     };
     let protocol = from_capsule(to, object, &capsule)?;

@@ -41,6 +41,7 @@ mod capsule;
 mod class;
 mod device;
 mod dict;
+mod direct;
 mod errors;
 mod exchange;
 mod export;

@@ -2,6 +2,7 @@
 #![expect(unsafe_code, reason = "reads the exchange table that a type points to")]
 
 use core::ffi::c_void;
+use core::ops::Deref;
 use core::ptr::NonNull;
 use core::sync::atomic::{AtomicPtr, Ordering};
 use std::collections::HashMap;
@@ -13,6 +14,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyInt, PyString, PyType, PyWeakrefMethods, PyWeakrefReference};
 
 use super::ask::Asked;
+use super::direct::Direct;
 use crate::dlpack::{DLPackExchangeAPI, DLPackExchangeAPIHeader, MAJOR_VERSION};
 
 /// A type whose objects have been imported.
@@ -50,18 +52,38 @@ static KNOWN: Mutex<Option<HashMap<usize, &'static TypeFacts>>> = Mutex::new(Non
 /// The one that was asked for last, which is nearly always the one that is asked for next.
 static LAST: AtomicPtr<TypeFacts> = AtomicPtr::new(core::ptr::null_mut());
 
-/// Calls `with` with what is known of the object's type.
-pub(super) fn with_type<R>(object: &Bound<'_, PyAny>, with: impl FnOnce(&TypeFacts) -> R) -> PyResult<R> {
+/// What is known of a type: remembered, or found for this once.
+pub(super) enum Known {
+    Remembered(&'static TypeFacts),
+    Found(Box<TypeFacts>),
+}
+
+impl Deref for Known {
+    type Target = TypeFacts;
+
+    #[inline]
+    fn deref(&self) -> &TypeFacts {
+        match self {
+            Self::Remembered(facts) => facts,
+            Self::Found(facts) => facts,
+        }
+    }
+}
+
+/// What is known of the object's type.
+#[inline]
+pub(super) fn type_of(object: &Bound<'_, PyAny>) -> PyResult<Known> {
     // SAFETY: null, or remembered for ever.
     let last = unsafe { LAST.load(Ordering::Acquire).as_ref() };
     match last {
-        Some(last) if last.is_of(object.py(), object.get_type_ptr()) => Ok(with(last)),
-        _ => recall(&object.get_type(), with),
+        Some(last) if last.is_of(object.py(), object.get_type_ptr()) => Ok(Known::Remembered(last)),
+        _ => recall(object),
     }
 }
 
 #[cold]
-fn recall<R>(class: &Bound<'_, PyType>, with: impl FnOnce(&TypeFacts) -> R) -> PyResult<R> {
+fn recall(object: &Bound<'_, PyAny>) -> PyResult<Known> {
+    let class = object.get_type();
     let key = class.as_ptr().addr();
     let known = || KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
     let found = known().as_ref().and_then(|known| known.get(&key).copied());
@@ -69,22 +91,21 @@ fn recall<R>(class: &Bound<'_, PyType>, with: impl FnOnce(&TypeFacts) -> R) -> P
         facts
     } else {
         // Looked up without the lock: attributes of a type can run code.
-        let facts = look_up(class)?;
+        let facts = look_up(object, &class)?;
         let mut guard = known();
         let known = guard.get_or_insert_with(HashMap::new);
         if known.len() >= MOST {
-            drop(guard);
-            return Ok(with(&facts));
+            return Ok(Known::Found(Box::new(facts)));
         }
         let facts = &*Box::leak(Box::new(facts));
         known.insert(key, facts);
         facts
     };
     LAST.store(core::ptr::from_ref(facts).cast_mut(), Ordering::Release);
-    Ok(with(facts))
+    Ok(Known::Remembered(facts))
 }
 
-fn look_up(class: &Bound<'_, PyType>) -> PyResult<TypeFacts> {
+fn look_up(object: &Bound<'_, PyAny>, class: &Bound<'_, PyType>) -> PyResult<TypeFacts> {
     let py = class.py();
     // The spelling of 1.3, then that of 1.2.
     let mut exchange = None;
@@ -112,7 +133,8 @@ fn look_up(class: &Bound<'_, PyType>) -> PyResult<TypeFacts> {
     // A class may say anything of its module, or nothing.
     let module =
         class.module().map_or_else(|_| String::new(), |module| module.to_string_lossy().into_owned());
-    let asked = Asked::new(&module, has_method, host_only);
+    let asked =
+        Asked::new(&module, has_method, host_only, Direct::of(object, pyo3::intern!(py, "__dlpack__")));
     let address = class.as_ptr().addr();
     // SAFETY: a type.
     let heap = unsafe { ffi::PyType_HasFeature(class.as_type_ptr(), ffi::Py_TPFLAGS_HEAPTYPE) } != 0;

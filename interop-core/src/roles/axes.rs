@@ -159,7 +159,7 @@ impl<I: Copy + Default, const N: usize> AxisList for [I; N] {
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be the `shape` of a `CudaArray`",
     label = "not a list of extents",
-    note = "write `[usize; N]` or `Vec<usize>` (any integer type), or name integer fields: `#[cuda_array(shape = [height, width])]`"
+    note = "write `[usize; N]`, `Vec<usize>` or `Dims<usize>` (any integer type), or name integer fields: `#[cuda_array(shape = [height, width])]`"
 )]
 pub trait ShapeField: Sized {
     /// How many axes.
@@ -223,7 +223,7 @@ impl<L: AxisList<Item: Extent>> ShapeField for L {
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be the `strides` of a `CudaArray`",
     label = "not a list of strides",
-    note = "write `[isize; N]` or `Vec<isize>`, or an `Option` of one: `None` stands for compact strides"
+    note = "write `[isize; N]`, `Vec<isize>` or `Dims<isize>`, or an `Option` of one: `None` stands for compact strides"
 )]
 pub trait StridesField: Sized {
     /// How many strides; `None`: compact.

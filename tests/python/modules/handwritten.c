@@ -3,6 +3,7 @@
 
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
 
@@ -284,11 +285,57 @@ static PyTypeObject ArrayType = {
     .tp_new = array_new,
     .tp_dealloc = array_free,
 };
+/* Arrays whose methods the type alone does not decide: instances of one have a dict, the other is asked for attributes. */
+typedef struct {
+    Array array;
+    PyObject *dict;
+} Dressed;
+
+static void dressed_free(PyObject *self) {
+    Py_CLEAR(((Dressed *)self)->dict);
+    array_free(self);
+}
+
+static PyTypeObject DressedType = {
+    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "handwritten.Dressed",
+    .tp_basicsize = sizeof(Dressed),
+    .tp_flags = Py_TPFLAGS_DEFAULT,
+    .tp_methods = array_methods,
+    .tp_dictoffset = offsetof(Dressed, dict),
+    .tp_new = array_new,
+    .tp_dealloc = dressed_free,
+};
+
+static int refusing;
+
+static PyObject *watched_get(PyObject *self, PyObject *name) {
+    if (refusing && PyObject_RichCompareBool(name, name_dlpack, Py_EQ) == 1) {
+        PyErr_SetString(PyExc_BufferError, "not today");
+        return NULL;
+    }
+    return PyObject_GenericGetAttr(self, name);
+}
+
+static PyObject *refuse(PyObject *module, PyObject *whether) {
+    refusing = PyObject_IsTrue(whether);
+    Py_RETURN_NONE;
+}
+
+static PyTypeObject WatchedType = {
+    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "handwritten.Watched",
+    .tp_basicsize = sizeof(Array),
+    .tp_flags = Py_TPFLAGS_DEFAULT,
+    .tp_methods = array_methods,
+    .tp_getattro = watched_get,
+    .tp_new = array_new,
+    .tp_dealloc = array_free,
+};
 static PyMethodDef functions[] = {
     {"is_square", is_square, METH_O, NULL},
     {"is_square_by_table", is_square_by_table, METH_O, NULL},
     {"asarray", asarray, METH_O, NULL},
     {"imagined", imagined, METH_NOARGS, NULL},
+    {"refuse", refuse, METH_O, NULL},
     {"table_members", table_members, METH_O, NULL},
     {"table_borrow", table_borrow, METH_VARARGS, NULL},
     {"table_import", table_import, METH_VARARGS, NULL},
@@ -305,11 +352,14 @@ PyMODINIT_FUNC PyInit_handwritten(void) {
     names_max_version = PyTuple_Pack(1, name_max_version);
     version_1_3 = Py_BuildValue("(ii)", 1, 3);
     PyObject *capsule = PyCapsule_New(&table, "dlpack_exchange_api", NULL);
-    if (PyType_Ready(&ArrayType) || !capsule
+    if (PyType_Ready(&ArrayType) || PyType_Ready(&DressedType) || PyType_Ready(&WatchedType) || !capsule
         || PyDict_SetItemString(ArrayType.tp_dict, "__dlpack_c_exchange_api__", capsule))
         return NULL;
     PyType_Modified(&ArrayType);
     PyObject *self = PyModule_Create(&module);
-    if (self) PyModule_AddObjectRef(self, "Array", (PyObject *)&ArrayType);
+    if (!self) return NULL;
+    PyModule_AddObjectRef(self, "Array", (PyObject *)&ArrayType);
+    PyModule_AddObjectRef(self, "Dressed", (PyObject *)&DressedType);
+    PyModule_AddObjectRef(self, "Watched", (PyObject *)&WatchedType);
     return self;
 }
