@@ -3,13 +3,15 @@
 use std::sync::Arc;
 
 use cudarc::driver::{
-    CudaContext, CudaSlice, CudaStream, CudaView, CudaViewMut, LaunchConfig, PushKernelArg,
+    CudaContext, CudaSlice, CudaStream, CudaView, CudaViewMut, LaunchConfig, PinnedHostSlice, PushKernelArg,
+    UnifiedSlice,
 };
 use cudarc::nvrtc::Ptx;
 use interop_core::cuda::MemoryKind;
 use interop_core::dlpack::Versioned;
 use interop_core::{
-    AsStream, CudaArray, Device, ErrorKind, FromArray, FromStream, Import, Storage, StreamHandle, Writes,
+    AsStream, CudaArray, Device, ErrorKind, FromArray, FromImport, FromStream, Import, Storage, StreamHandle,
+    Writes,
 };
 use interop_demo_kernels as kernels;
 
@@ -196,6 +198,32 @@ fn pinned_memory_becomes_a_slice() {
     let copy: Streamed<CudaSlice<f32>, Arc<CudaStream>> = Streamed::from_import(import).unwrap();
     assert_eq!((copy.stream.as_stream(), copy.data.ordinal()), (handle(&stream), 0));
     assert_eq!(copy.to_vec::<f32>().unwrap(), numbers(6));
+}
+
+/// Memory that the host reaches holds the values when it is handed out, whatever lies where in the source.
+#[test]
+fn imports_become_memory_of_the_host() {
+    fn check<S: FromImport>(elements: impl Fn(&mut S) -> Vec<f32>) {
+        for (import, expected) in [
+            (send(source(MemoryKind::Device, 0, 2, 3)), numbers(6)),
+            (send(source(MemoryKind::Managed, 0, 2, 3)), numbers(6)),
+            (send(Matrix { data: numbers(6), rows: 3, columns: 2 }), numbers(6)),
+        ] {
+            let mut copy: Matrix<S> = Matrix::from_import(import).unwrap();
+            assert_eq!(elements(&mut copy.data), expected);
+        }
+        let empty = send(Matrix { data: Vec::<f32>::new(), rows: 0, columns: 3 });
+        let refused = Matrix::<S>::from_import(empty).err().unwrap();
+        assert_eq!(
+            (refused.error.kind(), refused.error.found()),
+            (ErrorKind::Shape, "[0, 3], which has no elements")
+        );
+        let wrong = send(Matrix { data: vec![1_u8; 6], rows: 2, columns: 3 });
+        assert_eq!(Matrix::<S>::from_import(wrong).err().unwrap().error.kind(), ErrorKind::DType);
+    }
+    let _turn = turn();
+    check::<PinnedHostSlice<f32>>(|slice| slice.as_slice().unwrap().to_vec());
+    check::<UnifiedSlice<f32>>(|slice| slice.as_slice().unwrap().to_vec());
 }
 
 /// A slice that was imported is freed wherever it is dropped, after the work on streams of other contexts.

@@ -11,7 +11,8 @@ use interop_core::adapters::cust::InContext;
 use interop_core::cuda::MemoryKind;
 use interop_core::dlpack::Versioned;
 use interop_core::{
-    AsStream, CudaArray, Device, ErrorKind, FromArray, Import, LeaseMut, Storage, StreamHandle, Writes,
+    AsStream, CudaArray, Device, ErrorKind, FromArray, FromImport, Import, LeaseMut, Storage, StreamHandle,
+    Writes,
 };
 use interop_demo_kernels as kernels;
 use interop_sim_client::Policy;
@@ -47,6 +48,24 @@ fn every_buffer_is_exported_in_place() {
     assert_eq!(unified.to_vec::<f32>().unwrap(), values);
     let boxed = Matrix { data: DeviceBox::new(&2.5_f32).unwrap(), rows: 1, columns: 1 };
     assert_eq!(read(send(boxed)), [2.5]);
+}
+
+#[test]
+fn an_array_of_one_element_becomes_a_box() {
+    fn boxed<S: FromImport>(rows: usize, columns: usize) -> Result<Matrix<S>, interop_core::Error> {
+        let import = send(Matrix { data: vec![2.5_f32; rows * columns], rows, columns });
+        Matrix::from_import(import).map_err(|refused| refused.error)
+    }
+    let _turn = turn();
+    let _context = cust::quick_init().unwrap();
+    let one: Matrix<DeviceBox<f32>> = boxed(1, 1).unwrap();
+    assert_eq!((one.data.as_host_value().unwrap(), one.to_vec::<f32>().unwrap()), (2.5, vec![2.5]));
+    let one: Matrix<InContext<DeviceBox<f32>>> = boxed(1, 1).unwrap();
+    assert_eq!(read(send(one)), [2.5]);
+    for (rows, columns, found) in [(2, 3, "[2, 3]"), (0, 3, "[0, 3]")] {
+        let error = boxed::<DeviceBox<f32>>(rows, columns).err().unwrap();
+        assert_eq!((error.kind(), error.found()), (ErrorKind::Shape, found));
+    }
 }
 
 /// Plain slices of a `LockedBuffer` may exist while it is shared; there are none of device memory.

@@ -5,8 +5,7 @@
 //! | `CudaSlice<T>` | `data` | copies, on the default stream of its device, between the work before and after it | always |
 //! | `CudaViewMut<'_, T>` | `data`, for views and launches: it is borrowed | – | – |
 //! | `CudaView<'_, T>` | the same, for reading | – | – |
-//! | `PinnedHostSlice<T>` | `data` | – | when they consume the struct |
-//! | `UnifiedSlice<T>` | `data` | – | when they consume the struct |
+//! | `PinnedHostSlice<T>`, `UnifiedSlice<T>` | `data` | copies, and waits; `cudarc` has none without elements | when they consume the struct |
 //! | `CudaStream` in an `Arc` | `stream` | the caller's stream, borrowed | |
 //!
 //! A slice knows its device and its stream. Where a struct has no `stream` field, an export is ordered after the slice's
@@ -205,6 +204,75 @@ impl<T: Element + DeviceRepr> FromImport for CudaSlice<T> {
     }
 }
 
+macro_rules! waited_for {
+    ($($slice:ident, $make:expr;)*) => {
+        $(
+            impl<T: Element + DeviceRepr> FromImport for $slice<T> {
+                const COPIES: bool = true;
+
+                fn element() -> Option<ElementType> {
+                    Some(T::TYPE)
+                }
+
+                fn check(facts: &Facts) -> Result<()> {
+                    if facts.numel() != 0 {
+                        return Ok(());
+                    }
+                    let found = format_args!("{:?}, which has no elements", facts.shape());
+                    let allowed = concat!("one element or more, for a `", stringify!($slice), "` of `cudarc`");
+                    Err(Error::new(ErrorKind::Shape, "shape", found, allowed))
+                }
+
+                fn from_import(import: Import, order: Order) -> Result<Self, Refused<Import>> {
+                    match copied_and_waited_for::<T, _>(&import, order, $make) {
+                        Ok(copy) => Ok(copy),
+                        Err(error) => Err(Refused { value: import, error }),
+                    }
+                }
+            }
+        )*
+    };
+}
+
+waited_for! {
+    PinnedHostSlice,
+    // SAFETY: written before anybody else has it. It is not write-combined, which the host would read slowly.
+    |context, count| unsafe { context.alloc_pinned_with_flags::<T>(count, 0) };
+    UnifiedSlice,
+    // SAFETY: as above.
+    |context, count| unsafe { context.alloc_unified::<T>(count, true) };
+}
+
+/// Memory that the host may read as soon as it is handed out.
+fn copied_and_waited_for<T: Element + DeviceRepr, S: Storage>(
+    import: &Import,
+    order: Order,
+    make: impl FnOnce(&Arc<CudaContext>, usize) -> Result<S, DriverError>,
+) -> Result<S> {
+    let facts = import.facts();
+    let count = facts.layout_of(&T::TYPE)?.numel();
+    let context = context(ordinal_of(import.copied_on().0, facts.device())?)?;
+    let _entered = current(&context);
+    fits::<T>(count)?;
+    let slice = make(&context, count).map_err(|error| failed("alloc", error))?;
+    let device = device_of(&context);
+    // SAFETY: new memory with room for the elements, which the device reaches under the same address.
+    unsafe { copy_on_default_stream::<T>(import, order, device, slice.memory().address) }?;
+    cuda::wait(StreamHandle::LegacyDefault, device)?;
+    Ok(slice)
+}
+
+/// Refuses what `cudarc` panics over.
+fn fits<T>(count: usize) -> Result<()> {
+    match count.checked_mul(size_of::<T>()) {
+        Some(bytes) if isize::try_from(bytes).is_ok_and(|bytes| bytes < isize::MAX) => Ok(()),
+        _ => {
+            let found = format_args!("{count} elements");
+            Err(Error::new(ErrorKind::Overflow, "shape", found, "a size within the address space"))
+        }
+    }
+}
+
 /// A slice of the default stream, which outlives all others: a slice is freed on its stream.
 fn copied<T: Element + DeviceRepr>(import: &Import, order: Order) -> Result<CudaSlice<T>> {
     let facts = import.facts();
@@ -212,10 +280,7 @@ fn copied<T: Element + DeviceRepr>(import: &Import, order: Order) -> Result<Cuda
     let context = context(ordinal_of(import.copied_on().0, facts.device())?)?;
     let _entered = current(&context);
     let stream = context.default_stream();
-    if count.checked_mul(size_of::<T>()).is_none() {
-        let found = format_args!("{count} elements");
-        return Err(Error::new(ErrorKind::Overflow, "shape", found, "a size within the address space"));
-    }
+    fits::<T>(count)?;
     // The driver does not allocate nothing, and `cudarc` would free it.
     // SAFETY: all of it is written before it is read.
     let mut slice = unsafe { stream.alloc::<T>(count.max(1)) }.map_err(|error| failed("alloc", error))?;

@@ -3,7 +3,7 @@
 //! | field | as | an import | exports are writable |
 //! | --- | --- | --- | --- |
 //! | `DeviceBuffer<T>` | `data` | copies, on the import's stream | always |
-//! | `DeviceBox<T>` | `data` | – | always |
+//! | `DeviceBox<T>` | `data` | as `DeviceBuffer`, an array of one element | always |
 //! | `LockedBuffer<T>` | `data` | copies, and waits: it lends slices | when they consume the struct |
 //! | `UnifiedBuffer<T>` | `data`; not for exports that own it, as it is not `Send` | copies, and waits | – |
 //! | [`InContext`] of one of these | `data` | as the buffer | always |
@@ -64,7 +64,7 @@ use crate::cuda::{self, MemoryKind, copied, current_device, to_usize};
 use crate::descriptor::Writes;
 use crate::device::Device;
 use crate::element::{Element, ElementType};
-use crate::error::{Refused, Result};
+use crate::error::{Error, ErrorKind, Refused, Result};
 use crate::facts::Facts;
 use crate::import::Import;
 use crate::kernel::{KernelView, KernelViewMut};
@@ -117,7 +117,7 @@ unsafe impl<T: Element + DeviceCopy> Storage for UnifiedBuffer<T> {
 }
 
 macro_rules! imported {
-    ($($buffer:ident, $kind:expr, $make:expr;)*) => {
+    ($($buffer:ident, $kind:expr, $make:expr, $check:expr;)*) => {
         $(
             impl<T: Element + DeviceCopy> FromImport for $buffer<T> {
                 const COPIES: bool = true;
@@ -126,8 +126,8 @@ macro_rules! imported {
                     Some(T::TYPE)
                 }
 
-                fn check(_: &Facts) -> Result<()> {
-                    Ok(())
+                fn check(facts: &Facts) -> Result<()> {
+                    ($check)(facts, T::TYPE)
                 }
 
                 fn from_import(import: Import, order: Order) -> Result<Self, Refused<Import>> {
@@ -144,9 +144,24 @@ macro_rules! imported {
 }
 
 imported! {
-    DeviceBuffer, MemoryKind::Device, device_buffer;
-    LockedBuffer, MemoryKind::Pinned, locked_buffer;
-    UnifiedBuffer, MemoryKind::Managed, unified_buffer;
+    DeviceBuffer, MemoryKind::Device, device_buffer, any_number;
+    DeviceBox, MemoryKind::Device, device_box, one_element;
+    LockedBuffer, MemoryKind::Pinned, locked_buffer, any_number;
+    UnifiedBuffer, MemoryKind::Managed, unified_buffer, any_number;
+}
+
+#[expect(clippy::unnecessary_wraps, reason = "beside one that refuses")]
+fn any_number(_: &Facts, _: ElementType) -> Result<()> {
+    Ok(())
+}
+
+fn one_element(facts: &Facts, element: ElementType) -> Result<()> {
+    let layout = facts.layout_of(&element)?;
+    if layout.numel() == 1 {
+        return Ok(());
+    }
+    let found = format_args!("{:?}", layout.shape());
+    Err(Error::new(ErrorKind::Shape, "shape", found, "one element, for a `DeviceBox`"))
 }
 
 /// # Safety
@@ -155,6 +170,14 @@ imported! {
 unsafe fn device_buffer<T: DeviceCopy>(address: usize, len: usize) -> DeviceBuffer<T> {
     // SAFETY: as the caller promises; a buffer does not free null.
     unsafe { DeviceBuffer::from_raw_parts(DevicePointer::from_raw(address as u64), len) }
+}
+
+/// # Safety
+///
+/// `address` is memory of `cuMemAlloc` for an element that nobody else frees.
+unsafe fn device_box<T: DeviceCopy>(address: usize, _: usize) -> DeviceBox<T> {
+    // SAFETY: as the caller promises.
+    unsafe { DeviceBox::from_raw(address as u64) }
 }
 
 /// # Safety
