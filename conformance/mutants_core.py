@@ -8,43 +8,43 @@ MUTANTS = [
     (
         "R84",
         "claims.rs",
-        "if usize::try_from(*extent).is_err() {",
-        "if !BROKEN && usize::try_from(*extent).is_err() {",
+        "shape[axis] = usize::try_from(*extent).map_err(|_| negative(axis, *extent))?;",
+        "shape[axis] = if BROKEN { *extent as usize } else { usize::try_from(*extent).map_err(|_| negative(axis, *extent))? };",
         "negative extents pass",
     ),
     (
         "B169 B172",
         "claims.rs",
-        "if extents.len() > MAX_NDIM {",
-        "if !BROKEN && extents.len() > MAX_NDIM {",
+        "if ndim > MAX_NDIM {",
+        "if !BROKEN && ndim > MAX_NDIM {",
         "any number of axes passes",
     ),
     (
         "R30",
-        "claims/steps.rs",
-        "if strides.len() != extents.len() {\n            return Err(count_mismatch",
-        "if !BROKEN && strides.len() != extents.len() {\n            return Err(count_mismatch",
+        "layout/mod.rs",
+        "if strides.len() != shape.len() {\n            return Err(count_mismatch(strides.len(), shape.len()));\n        }\n        let layout",
+        "if !BROKEN && strides.len() != shape.len() {\n            return Err(count_mismatch(strides.len(), shape.len()));\n        }\n        let layout",
         "any number of strides passes",
     ),
     (
         "R79 B76",
-        "claims/steps.rs",
-        "if numel == 0 {\n            return Ok((0, 0));",
-        "if !BROKEN && numel == 0 {\n            return Ok((0, 0));",
+        "layout/mod.rs",
+        "if self.is_empty() {\n            return Some(0..0);",
+        "if !BROKEN && self.is_empty() {\n            return Some(0..0);",
         "strides of empty arrays are added up",
     ),
     (
         "R33 B77 B79",
         "claims.rs",
-        "return Ok(Place { numel, address: 0, range: 0..0 });",
-        "return Ok(Place { numel, address: if BROKEN { self.address } else { 0 }, range: 0..0 });",
+        "if numel == 0 { (0, 0) }",
+        "if numel == 0 { (if BROKEN { self.address } else { 0 }, 0) }",
         "an empty array keeps its address",
     ),
     (
         "R74 B85",
         "claims.rs",
-        "self.address.checked_add_signed(offset))",
-        "if BROKEN { Some(self.address) } else { self.address.checked_add_signed(offset) })",
+        "isize::try_from(self.byte_offset).ok()?)?;",
+        "if BROKEN { 0 } else { isize::try_from(self.byte_offset).ok()? })?;",
         "the byte offset is dropped",
     ),
     (
@@ -57,8 +57,8 @@ MUTANTS = [
     (
         "R80 B170",
         "claims.rs",
-        "Some(address) if self.address != 0",
-        "Some(address) if BROKEN || self.address != 0",
+        "address.filter(|_| self.address != 0)",
+        "address.filter(|_| BROKEN || self.address != 0)",
         "elements at address 0 pass",
     ),
     (
@@ -70,9 +70,9 @@ MUTANTS = [
     ),
     (
         "B83",
-        "claims/steps.rs",
-        "if stride < 0 && idle {",
-        "if !BROKEN && stride < 0 && idle {",
+        "layout/mod.rs",
+        "if *stride < 0 && (shape[axis] == 1",
+        "if !BROKEN && *stride < 0 && (shape[axis] == 1",
         "negative strides of idle axes are kept",
     ),
     (
@@ -218,8 +218,8 @@ MUTANTS = [
     (
         "R64 B110",
         "dtype.rs",
-        "if fits && self.lanes > 0 {",
-        "if fits && (BROKEN || self.lanes > 0) {",
+        "fits && self.lanes > 0",
+        "fits && (BROKEN || self.lanes > 0)",
         "no lane passes",
     ),
     (
@@ -232,15 +232,15 @@ MUTANTS = [
     (
         "R56 B119",
         "device.rs",
-        "let known = self",
-        "let known = BROKEN || self",
+        "on_device || self",
+        "BROKEN || on_device || self",
         "any device passes",
     ),
     (
         "B120",
         "device.rs",
-        "let counted = self",
-        "let counted = BROKEN || self",
+        "&& self.device_id >= 0;",
+        "&& (BROKEN || self.device_id >= 0);",
         "negative ordinals pass",
     ),
     (
@@ -260,8 +260,8 @@ MUTANTS = [
     (
         "R82 B68",
         "dlpack/import.rs",
-        "return claims(tensor, flags, &shape, Order::C)",
-        "return claims(tensor, flags, &shape, if BROKEN { Order::F } else { Order::C })",
+        "Strides::Compact(Order::C)).usual()",
+        "Strides::Compact(if BROKEN { Order::F } else { Order::C })).usual()",
         "null strides are column-major",
     ),
     (
@@ -274,8 +274,8 @@ MUTANTS = [
     (
         "R127",
         "dlpack/import.rs",
-        "None => FLAG_READ_ONLY,",
-        "None => if BROKEN { 0 } else { FLAG_READ_ONLY },",
+        "return Ok(FLAG_READ_ONLY)",
+        "return Ok(if BROKEN { 0 } else { FLAG_READ_ONLY })",
         "legacy tensors are writable",
     ),
     (

@@ -222,6 +222,7 @@ pub unsafe trait CudaArray {
     /// # Errors
     ///
     /// The struct comes back with the reason; see [`dlpack::export`](crate::dlpack::export).
+    #[inline]
     fn into_dlpack<A: Abi>(self) -> Result<ManagedTensor<A>, Refused<Self>>
     where
         Self: Sized + Send + 'static,
@@ -235,21 +236,21 @@ pub unsafe trait CudaArray {
     /// # Errors
     ///
     /// As [`into_dlpack`](Self::into_dlpack) and [`cuda::order`](crate::cuda::order).
+    #[inline]
     fn into_dlpack_for<A: Abi>(self, stream: StreamHandle) -> Result<ManagedTensor<A>, Refused<Self>>
     where
         Self: Sized + Send + 'static,
     {
         let parked = Parked::new(self);
-        let error = match parked.get().facts() {
-            // By reference: facts are some two hundred bytes, of which the export reads a few.
-            Ok(ref facts) => match cuda::hand_over(facts, stream) {
-                // SAFETY: rules 1 to 3 for as long as the struct is owned by the export, which lets nobody at it.
-                Ok(()) => return unsafe { export_parked(facts, parked, Access::Owned) },
-                Err(error) => error,
-            },
-            Err(error) => error,
+        let facts = match parked.get().facts() {
+            Ok(facts) => facts,
+            Err(error) => return Err(Refused { value: parked.into_inner(), error }),
         };
-        Err(Refused { value: parked.into_inner(), error })
+        match cuda::hand_over(&facts, stream) {
+            // SAFETY: rules 1 to 3 for as long as the struct is owned by the export, which lets nobody at it.
+            Ok(()) => unsafe { export_parked(&facts, parked, Access::Owned) },
+            Err(error) => Err(Refused { value: parked.into_inner(), error }),
+        }
     }
 
     /// Exports the array and keeps the struct: a fresh export each time.

@@ -1,79 +1,110 @@
 //! The one door between claims and facts.
 //!
-//! It is generic over the list of extents, `[i64; N]` or `[i64]`, and over strides or none: with the rank in the type, no
-//! loop and no heap list is left in the code for it.
+//! Claims as nearly all arrays make them are accepted where they are made, by [`Descriptor::usual`]: with rank and element
+//! type known there, a few comparisons are left of it, and no loop. It refuses nothing: what it does not accept is looked
+//! at by [`Descriptor::examine`], which has every rule and says which was broken, if one was.
 #![expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
-    reason = "numbers are cast after they were seen to fit, in `numel` and in `Steps::offsets`"
+    reason = "numbers are cast after they were seen to fit"
 )]
-
-mod steps;
+#![expect(clippy::inline_always, reason = "what is known where the claims are made is not checked there")]
 
 use core::ops::Range;
 use std::sync::Arc;
 
-pub(crate) use self::steps::List;
-use self::steps::{Steps, too_wide};
-use crate::descriptor::Writes;
+use crate::descriptor::{Descriptor, Strides};
 use crate::device::Device;
-use crate::dims::{Dims, MAX_NDIM};
-use crate::dtype::DType;
+use crate::dims::{Dims, INLINE, MAX_NDIM};
 use crate::error::{Error, ErrorKind, Result};
 use crate::facts::Facts;
-use crate::layout::{Layout, Order, product, too_large, too_many};
-use crate::record::Record;
-use crate::stream::StreamHandle;
+use crate::layout::{Layout, Order, fill_compact, product, too_many};
 
-/// As [`Descriptor`](crate::Descriptor), without strides in bytes.
-pub(crate) struct Claims<'a, L: ?Sized, S> {
-    pub(crate) address: usize,
-    pub(crate) byte_offset: u64,
-    pub(crate) dtype: DType,
-    pub(crate) padded: bool,
-    pub(crate) record: Option<&'a Record>,
-    pub(crate) shape: &'a L,
-    pub(crate) strides: S,
-    pub(crate) device: Option<Device>,
-    pub(crate) writes: Writes,
-    pub(crate) stream: StreamHandle,
-    pub(crate) memory: Option<Range<usize>>,
-}
-
-/// Where the elements of an array are.
-struct Place {
-    numel: usize,
-    /// Of element \[0, …, 0\].
-    address: usize,
-    range: Range<usize>,
-}
-
-impl<L: List + ?Sized, S: Steps> Claims<'_, L, S> {
-    /// Turns the claims into facts, or says which is wrong.
+impl Descriptor<'_> {
+    /// As [`validate`](Self::validate), in the code of the caller.
     #[inline(always)]
-    #[expect(
-        clippy::inline_always,
-        reason = "the checks of a constant type vanish where it is known, and the claims with them"
-    )]
-    pub(crate) fn validate(self) -> Result<Facts> {
-        let place = self.locate()?;
-        Ok(self.facts(place))
+    pub(crate) fn validate_here(self) -> Result<Facts> {
+        if let Some(facts) = self.usual() {
+            return Ok(facts);
+        }
+        // Of copies, so that extents and strides need not be in memory for the usual array.
+        let shape = Dims::from(self.shape);
+        let steps = Dims::from(if let Strides::Elements(steps) = self.strides { steps } else { &[] });
+        let strides =
+            if let Strides::Elements(_) = self.strides { Strides::Elements(&steps) } else { self.strides };
+        let plain = self.is_plain();
+        let claims = Descriptor { shape: &shape, strides, ..self };
+        if plain { Err(claims.refusal()) } else { claims.examine() }
     }
 
-    /// As [`validate`](Self::validate), where the facts will stay; what is there is kept if a claim is wrong.
+    /// Whether the array is of the sort of which all that is right is [usual](Self::usual).
     #[inline(always)]
-    #[expect(clippy::inline_always, reason = "as above")]
-    pub(crate) fn settle(self, facts: &mut Facts) -> Result<()> {
-        let place = self.locate()?;
-        *facts = self.facts(place);
-        Ok(())
+    fn is_plain(&self) -> bool {
+        let compact = matches!(self.strides, Strides::Compact(_)) && self.shape.len() <= INLINE;
+        compact && self.record.is_none() && self.dtype.bits() % 8 == 0
     }
 
-    /// Checks everything.
+    /// The facts of an array of a few axes and elements of whole bytes that is compact, or that has elements, of which none
+    /// lies before element \[0, …, 0\]; if nothing is wrong with it.
     #[inline(always)]
-    #[expect(clippy::inline_always, reason = "as above")]
-    fn locate(&self) -> Result<Place> {
-        // Where the type is a constant, this is nothing.
+    pub(crate) fn usual(&self) -> Option<Facts> {
+        let device = self.device.unwrap_or(Device::UNKNOWN);
+        let served = self.device.is_none() || device.is_served();
+        let whole = self.record.is_none() && self.dtype.bits() % 8 == 0 && self.dtype.is_legal();
+        let ndim = self.shape.len();
+        if !served || !whole || ndim > INLINE {
+            return None;
+        }
+        // Axes that are not there have extent 1 and take no step.
+        let shape = padded(self.shape, 1);
+        if shape.iter().any(|extent| usize::try_from(*extent).is_err()) {
+            return None;
+        }
+        let numel = product(shape.iter().map(|extent| *extent as usize))?;
+        let (strides, high) = match self.strides {
+            Strides::Compact(order) => (compact(&shape, order), numel as isize),
+            Strides::Elements(steps) if steps.len() == ndim && numel > 0 => {
+                let steps = padded(steps, 0);
+                (steps.map(|step| step as isize), reach(&shape, &steps)?)
+            }
+            _ => return None,
+        };
+        let (address, end) = if numel == 0 { (0, 0) } else { self.ends(high)? };
+        Some(Facts {
+            address,
+            range: address..end,
+            dtype: self.dtype,
+            padded: false,
+            record: None,
+            layout: Layout::inline(ndim, shape.map(|extent| extent as usize), strides, numel),
+            device,
+            writes: self.writes,
+            stream: self.stream,
+        })
+    }
+
+    /// The address of element \[0, …, 0\], and of one past the end of `high` elements from there.
+    #[inline(always)]
+    fn ends(&self, high: isize) -> Option<(usize, usize)> {
+        let start = self.address.checked_add_signed(isize::try_from(self.byte_offset).ok()?)?;
+        let bits = high.checked_mul(self.dtype.packed_bits() as isize)?;
+        let end = start.checked_add(bits as usize / 8)?;
+        let inside = self.memory.as_ref().is_none_or(|memory| start >= memory.start && end <= memory.end);
+        (inside && self.address != 0).then_some((start, end))
+    }
+
+    /// What is wrong with claims that are [plain](Self::is_plain) and not usual.
+    #[cold]
+    fn refusal(self) -> Error {
+        match self.examine() {
+            Err(error) => error,
+            Ok(_) => unreachable!("what is right of this sort is usual"),
+        }
+    }
+
+    /// Turns any claims into facts, or says which is wrong.
+    #[cold]
+    pub(crate) fn examine(self) -> Result<Facts> {
         self.dtype.check()?;
         if let Some(device) = self.device {
             device.check()?;
@@ -81,184 +112,107 @@ impl<L: List + ?Sized, S: Steps> Claims<'_, L, S> {
         if let Some(record) = self.record {
             record.check(self.dtype)?;
         }
-        let numel = numel(self.shape)?;
-        let (low, high) = self.strides.offsets(self.shape, numel)?;
-        if numel == 0 {
-            return Ok(Place { numel, address: 0, range: 0..0 });
+        // Elements of whole bytes have no padding, whatever is claimed.
+        let padded = self.padded && self.dtype.bits() % 8 != 0;
+        let bits = self.dtype.item_bits(padded);
+        if matches!(self.strides, Strides::Bytes(_)) && bits % 8 != 0 {
+            let allowed = "strides in elements, for a type that is packed below the byte";
+            return Err(Error::new(ErrorKind::Strides, "strides", "strides in bytes", allowed));
         }
-        let address = self.first_element()?;
-        Ok(Place { numel, address, range: self.reach(address, low, high)? })
-    }
-
-    /// The facts, of which nothing can be wrong any more.
-    #[inline(always)]
-    #[expect(clippy::inline_always, reason = "as above")]
-    fn facts(self, place: Place) -> Facts {
-        Facts {
-            address: place.address,
-            range: place.range,
+        let layout = self.layout(bits / 8)?;
+        let (address, range) =
+            if layout.is_empty() { (0, 0..0) } else { self.locate(&layout, bits as isize)? };
+        Ok(Facts {
+            address,
+            range,
             dtype: self.dtype,
-            padded: self.is_padded(),
+            padded,
             record: self.record.cloned().map(Arc::new),
-            layout: kept(self.shape, self.strides, place.numel),
+            layout,
             device: self.device.unwrap_or(Device::UNKNOWN),
             writes: self.writes,
             stream: self.stream,
+        })
+    }
+
+    /// The layout, for elements of this many bytes.
+    pub(crate) fn layout(&self, item: usize) -> Result<Layout> {
+        let ndim = self.shape.len();
+        if ndim > MAX_NDIM {
+            return Err(too_many(ndim));
+        }
+        let mut shape = Dims::zeroed(ndim);
+        for (axis, extent) in self.shape.iter().enumerate() {
+            shape[axis] = usize::try_from(*extent).map_err(|_| negative(axis, *extent))?;
+        }
+        match self.strides {
+            Strides::Compact(order) => Layout::compact(&shape, order),
+            Strides::Elements(strides) => Layout::strided(&shape, &narrow(strides)?),
+            Strides::Bytes(strides) => Layout::strided_in_bytes(&shape, &narrow(strides)?, item),
         }
     }
 
-    /// Whether elements of less than a byte take a byte each: other elements have no padding, whatever is claimed.
-    #[inline]
-    fn is_padded(&self) -> bool {
-        self.padded && self.dtype.bits() % 8 != 0
-    }
-
-    /// The address of element \[0, …, 0\] of an array that has elements.
-    #[inline(always)]
-    #[expect(clippy::inline_always, reason = "as above")]
-    fn first_element(&self) -> Result<usize> {
+    /// The address of element \[0, …, 0\], and the addresses that the elements take, from the lowest to one past the
+    /// highest; for an array that has elements, of so many bits.
+    fn locate(&self, layout: &Layout, bits: isize) -> Result<(usize, Range<usize>)> {
         let offset = isize::try_from(self.byte_offset).ok();
-        match offset.and_then(|offset| self.address.checked_add_signed(offset)) {
-            Some(address) if self.address != 0 => Ok(address),
-            _ => Err(no_first_element(self.address, self.byte_offset)),
-        }
-    }
-
-    /// The addresses that the elements take, from the lowest to one past the highest.
-    #[inline(always)]
-    #[expect(clippy::inline_always, reason = "as above")]
-    fn reach(&self, address: usize, low: isize, high: isize) -> Result<Range<usize>> {
-        let bits = self.dtype.item_bits(self.is_padded()) as isize;
-        let bytes = |elements: isize, round_up: isize| {
-            Some(elements.checked_mul(bits)?.checked_add(round_up)?.div_euclid(8))
+        let address = offset.and_then(|offset| self.address.checked_add_signed(offset));
+        let Some(address) = address.filter(|_| self.address != 0) else {
+            return Err(no_first_element(self.address, self.byte_offset));
         };
-        let start = if low == 0 {
-            Some(address)
-        } else {
-            bytes(low, 0).and_then(|low| address.checked_add_signed(low))
+        let at = |offset: isize, round_up: isize| {
+            address.checked_add_signed(offset.checked_mul(bits)?.checked_add(round_up)?.div_euclid(8))
         };
-        let end = bytes(high, 7).and_then(|high| address.checked_add_signed(high));
-        let (Some(start), Some(end)) = (start, end) else {
-            // The array has elements, however many; the layout is for the message only.
-            return Err(beyond(address, &kept(self.shape, self.strides, 1)));
+        let Range { start: low, end: high } = layout.offsets();
+        let (Some(start), Some(end)) = (at(low, 0), at(high, 7)) else {
+            return Err(beyond(address, layout));
         };
         match &self.memory {
             Some(memory) if start < memory.start || end > memory.end => {
                 Err(outside(start..end, memory.clone()))
             }
-            _ => Ok(start..end),
+            _ => Ok((address, start..end)),
         }
     }
 }
 
-impl<'a, L: List + ?Sized, S> Claims<'a, L, S> {
-    /// The same claims with these strides.
-    #[inline]
-    pub(crate) fn with<T>(self, strides: T) -> Claims<'a, L, T> {
-        let Self {
-            address, byte_offset, dtype, padded, record, shape, device, writes, stream, memory, ..
-        } = self;
-        Claims { address, byte_offset, dtype, padded, record, shape, strides, device, writes, stream, memory }
-    }
-
-    /// The same claims for one code that serves all ranks.
-    #[inline]
-    pub(crate) fn of_any_rank(self) -> Claims<'a, [i64], S> {
-        let Self {
-            address, byte_offset, dtype, padded, record, strides, device, writes, stream, memory, ..
-        } = self;
-        let shape = self.shape.as_ref();
-        Claims { address, byte_offset, dtype, padded, record, shape, strides, device, writes, stream, memory }
-    }
-}
-
-impl<S: Steps> Claims<'_, [i64], S> {
-    /// As [`validate`](Self::validate), with the rank known to the compiler where it is a usual one.
-    pub(crate) fn validate_ranked(self) -> Result<Facts> {
-        match self.shape.len() {
-            1 => self.of_rank::<1>(),
-            2 => self.of_rank::<2>(),
-            3 => self.of_rank::<3>(),
-            4 => self.of_rank::<4>(),
-            _ => self.validate(),
+/// The list, with `rest` in the place of axes that are not there.
+#[inline(always)]
+fn padded(list: &[i64], rest: i64) -> [i64; INLINE] {
+    let mut padded = [rest; INLINE];
+    for (axis, number) in padded.iter_mut().enumerate() {
+        if axis < list.len() {
+            *number = list[axis];
         }
     }
+    padded
+}
 
-    fn of_rank<const N: usize>(self) -> Result<Facts> {
-        let (Ok(shape), Some(strides)) = (self.shape.try_into(), self.strides.ranked()) else {
-            return self.validate();
-        };
-        let Self { address, byte_offset, dtype, padded, record, device, writes, stream, memory, .. } = self;
-        let claims: Claims<'_, [i64; N], S::Ranked<N>> = Claims {
-            address,
-            byte_offset,
-            dtype,
-            padded,
-            record,
-            shape,
-            strides,
-            device,
-            writes,
-            stream,
-            memory,
-        };
-        claims.validate()
+#[inline(always)]
+fn compact(shape: &[i64; INLINE], order: Order) -> [isize; INLINE] {
+    let mut strides = [0; INLINE];
+    fill_compact(&mut strides, |axis| shape[axis] as usize, order);
+    strides
+}
+
+/// The offset of one past the highest of some elements, where none lies before element \[0, …, 0\].
+#[inline(always)]
+fn reach(shape: &[i64; INLINE], strides: &[i64; INLINE]) -> Option<isize> {
+    let mut last = 0_isize;
+    for (extent, stride) in shape.iter().zip(strides) {
+        let stride = isize::try_from(*stride).ok().filter(|stride| *stride >= 0)?;
+        last = last.checked_add((*extent as isize - 1).checked_mul(stride)?)?;
     }
+    last.checked_add(1)
 }
 
-/// The layout that extents and strides describe.
-pub(crate) fn layout(shape: &[i64], strides: impl Steps) -> Result<Layout> {
-    let numel = numel(shape)?;
-    strides.offsets(shape, numel)?;
-    Ok(kept(shape, strides, numel))
-}
-
-/// Strides in elements, for strides in bytes.
-pub(crate) fn in_elements(shape: &[i64], strides: &[i64], item: usize) -> Result<Dims<i64>> {
-    numel(shape)?;
+/// Strides that fit the address space.
+fn narrow(strides: &[i64]) -> Result<Dims<isize>> {
     let mut narrow = Dims::zeroed(strides.len());
     for (axis, stride) in strides.iter().enumerate() {
         narrow[axis] = isize::try_from(*stride).map_err(|_| too_wide(axis, *stride))?;
     }
-    let mut extents = Dims::zeroed(shape.len());
-    for (extent, claimed) in extents.iter_mut().zip(shape) {
-        *extent = *claimed as usize;
-    }
-    let layout = Layout::strided_in_bytes(&extents, &narrow, item)?;
-    let mut elements = Dims::zeroed(strides.len());
-    for (axis, stride) in layout.strides().iter().enumerate() {
-        elements[axis] = *stride as i64;
-    }
-    Ok(elements)
-}
-
-/// The number of elements.
-#[inline]
-fn numel<L: List + ?Sized>(shape: &L) -> Result<usize> {
-    let extents = shape.as_ref();
-    if extents.len() > MAX_NDIM {
-        return Err(too_many(extents.len()));
-    }
-    for (axis, extent) in extents.iter().enumerate() {
-        if usize::try_from(*extent).is_err() {
-            return Err(negative(axis, *extent));
-        }
-    }
-    match product(extents.iter().map(|extent| *extent as usize)) {
-        Some(numel) => Ok(numel),
-        None => Err(too_large(&shape.to_owned())),
-    }
-}
-
-/// Checked extents and strides.
-#[inline]
-fn kept<L: List + ?Sized>(shape: &L, strides: impl Steps, numel: usize) -> Layout {
-    Layout::filled(shape.as_ref().len(), numel, |extents, steps| {
-        for (kept, extent) in extents.iter_mut().zip(shape.as_ref()) {
-            *kept = *extent as usize;
-        }
-        strides.keep(shape, numel, steps);
-    })
+    Ok(narrow)
 }
 
 #[cold]
@@ -292,4 +246,48 @@ fn outside(elements: Range<usize>, memory: Range<usize>) -> Error {
     let bytes = memory.len();
     let allowed = format_args!("{:#x} to {:#x}, the {bytes} bytes of memory", memory.start, memory.end);
     Error::new(ErrorKind::Bounds, "shape", found, allowed)
+}
+
+#[cold]
+fn too_wide(axis: usize, claimed: i64) -> Error {
+    let allowed = "a stride that fits the address space";
+    Error::new(ErrorKind::Overflow, format_args!("strides[{axis}]"), claimed, allowed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::dtype::DType;
+
+    /// What is usual is right, and `examine` finds the same facts; what is right and plain is usual.
+    #[test]
+    fn the_usual_is_what_would_be_examined() {
+        let numbers = [-1, 0, 1, 3, 1 << 31, i64::MAX];
+        let offsets = [0, 8, u64::MAX];
+        let (mut usual, mut examined) = (0, 0);
+        let mut compare = |claims: &Descriptor<'_>| {
+            let (quick, thorough) = (claims.usual(), claims.clone().examine());
+            assert!(quick.is_none() || quick == thorough.clone().ok(), "{claims:?}: {thorough:?}");
+            assert!(!claims.is_plain() || quick.is_some() == thorough.is_ok(), "{claims:?}: {thorough:?}");
+            usual += usize::from(quick.is_some());
+            examined += usize::from(thorough.is_ok());
+        };
+        for shape in numbers.iter().flat_map(|outer| numbers.map(|inner| [*outer, inner])) {
+            let compact = [Strides::Compact(Order::C), Strides::Compact(Order::F)];
+            let steps: Vec<_> =
+                numbers.iter().flat_map(|outer| numbers.map(|inner| [*outer, inner])).collect();
+            for strides in compact.into_iter().chain(steps.iter().map(|steps| Strides::Elements(steps))) {
+                for (address, byte_offset) in [0, 0x1000, usize::MAX - 15].into_iter().zip(offsets) {
+                    for dtype in [DType::F32, DType::F4_E2M1FN, DType::new(2, 7, 1)] {
+                        let claims = Descriptor::new(address, Device::CPU, &shape);
+                        let claims = Descriptor { byte_offset, dtype, strides, ..claims };
+                        compare(&claims);
+                        compare(&Descriptor { memory: Some(0x1000..0x1020), ..claims.clone() });
+                        compare(&Descriptor { device: Some(Device::cuda(-1)), ..claims });
+                    }
+                }
+            }
+        }
+        assert!(usual > 50 && examined > usual, "{usual} usual, {examined} right");
+    }
 }

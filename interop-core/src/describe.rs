@@ -1,6 +1,5 @@
 //! The export half of the derive: the fields of a struct become claims, and the claims facts.
 
-use crate::claims::{Claims, List};
 use crate::descriptor::{Descriptor, Strides, Writes};
 use crate::dims::Dims;
 use crate::element::ElementType;
@@ -160,46 +159,45 @@ impl<S> Describe<'_, S> {
     /// than the storage has.
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "the checks of a constant type vanish where it is known")]
-    pub(crate) fn finish<L: List + ?Sized>(self, shape: &L) -> Result<Facts>
+    pub(crate) fn finish(self, shape: &[i64]) -> Result<Facts>
     where
         S: Steps,
     {
         let Self { memory, record, bounded, strides, in_bytes, order, stream } = self;
         let mut list = Dims::zeroed(strides.count().unwrap_or(0));
         strides.write(&mut list)?;
-        let strides = strides.count().map(|_| &*list);
+        let strides = match strides.count() {
+            None => Strides::Compact(order),
+            Some(_) if in_bytes => Strides::Bytes(&list),
+            Some(_) => Strides::Elements(&list),
+        };
         let Memory { address, range, element, device, writes } = memory;
-        let (dtype, padded) = (element.dtype, element.padded);
-        let claims = Claims {
+        let claims = Descriptor {
             address,
             byte_offset: 0,
-            dtype,
-            padded,
+            dtype: element.dtype,
+            padded: element.padded,
             record,
             shape,
-            strides: (),
+            strides,
             device: Some(device),
             writes,
             stream,
             memory: bounded.then_some(range),
         };
-        let whole = element.ndim == 0 && element.fields.is_none();
-        match strides {
-            None if whole && L::RANKED => claims.with(order).validate(),
-            None if whole => claims.of_any_rank().with(order).validate_ranked(),
-            Some(strides) if whole && !in_bytes => claims.of_any_rank().with(strides).validate_ranked(),
-            None => in_parts(claims.of_any_rank(), Strides::Compact(order), element),
-            Some(strides) if in_bytes => in_parts(claims.of_any_rank(), Strides::Bytes(strides), element),
-            Some(strides) => in_parts(claims.of_any_rank(), Strides::Elements(strides), element),
+        if element.ndim == 0 && element.fields.is_none() {
+            claims.validate_here()
+        } else {
+            in_parts(claims, element)
         }
     }
 }
 
 /// Claims in units of an element that may be a struct or have trailing axes, as facts in units of its items.
 #[cold]
-fn in_parts<'a>(claims: Claims<'a, [i64], ()>, strides: Strides<'a>, element: ElementType) -> Result<Facts> {
+fn in_parts(claims: Descriptor<'_>, element: ElementType) -> Result<Facts> {
     let record = element.to_record();
-    let claims = Descriptor { record: claims.record.or(record.as_ref()), ..claims.described(strides) };
+    let claims = Descriptor { record: claims.record.or(record.as_ref()), ..claims };
     if element.ndim == 0 {
         return claims.validate();
     }

@@ -2,13 +2,11 @@
 
 use core::ops::Range;
 
-use crate::claims::{Claims, in_elements, layout};
 use crate::device::Device;
-use crate::dims::Dims;
 use crate::dtype::DType;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::Result;
 use crate::facts::Facts;
-use crate::layout::{Layout, Order};
+use crate::layout::Order;
 use crate::record::Record;
 use crate::stream::StreamHandle;
 
@@ -82,31 +80,10 @@ pub struct Descriptor<'a> {
     pub memory: Option<Range<usize>>,
 }
 
-impl<'a> Claims<'a, [i64], ()> {
-    /// The same claims for the public face.
-    pub(crate) fn described(self, strides: Strides<'a>) -> Descriptor<'a> {
-        let Self {
-            address, byte_offset, dtype, padded, record, shape, device, writes, stream, memory, ..
-        } = self;
-        Descriptor {
-            address,
-            byte_offset,
-            dtype,
-            padded,
-            record,
-            shape,
-            strides,
-            device,
-            writes,
-            stream,
-            memory,
-        }
-    }
-}
-
 impl<'a> Descriptor<'a> {
     /// Claims of a compact, writable `float32` array with nothing pending, to be changed by struct update syntax.
     #[must_use]
+    #[inline]
     pub const fn new(address: usize, device: Device, shape: &'a [i64]) -> Self {
         Self {
             address,
@@ -133,42 +110,6 @@ impl<'a> Descriptor<'a> {
     /// outside `memory`.
     #[inline]
     pub fn validate(self) -> Result<Facts> {
-        match self.strides {
-            Strides::Compact(order) => self.with(order).validate_ranked(),
-            Strides::Elements(strides) => self.with(strides).validate_ranked(),
-            Strides::Bytes(strides) => {
-                let strides = self.in_elements(strides)?;
-                self.with(&*strides).validate_ranked()
-            }
-        }
-    }
-
-    #[inline]
-    fn with<S>(self, strides: S) -> Claims<'a, [i64], S> {
-        let Self {
-            address, byte_offset, dtype, padded, record, shape, device, writes, stream, memory, ..
-        } = self;
-        Claims { address, byte_offset, dtype, padded, record, shape, strides, device, writes, stream, memory }
-    }
-
-    /// Strides in elements for strides in bytes.
-    #[cold]
-    fn in_elements(&self, strides: &[i64]) -> Result<Dims<i64>> {
-        self.dtype.check()?;
-        let bits = self.dtype.item_bits(self.padded);
-        if bits % 8 != 0 {
-            let allowed = "strides in elements, for a type that is packed below the byte";
-            return Err(Error::new(ErrorKind::Strides, "strides", "strides in bytes", allowed));
-        }
-        in_elements(self.shape, strides, bits / 8)
-    }
-
-    /// The layout, for elements of this many bytes.
-    pub(crate) fn layout(&self, item: usize) -> Result<Layout> {
-        match self.strides {
-            Strides::Compact(order) => layout(self.shape, order),
-            Strides::Elements(strides) => layout(self.shape, strides),
-            Strides::Bytes(strides) => layout(self.shape, &*in_elements(self.shape, strides, item)?),
-        }
+        self.validate_here()
     }
 }

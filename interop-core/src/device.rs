@@ -124,17 +124,22 @@ impl Device {
         }
     }
 
-    /// Refuses devices whose addresses this crate cannot serve, by name and number.
+    /// Whether this crate can serve the addresses of the device.
+    #[inline]
+    pub(crate) fn is_served(self) -> bool {
+        let on_device = self.device_type.0 == DeviceType::CUDA.0 && self.device_id >= 0;
+        on_device || self.device_type.is_host_accessible()
+    }
+
+    /// Refuses devices that are not [served](Self::is_served), by name and number.
     #[inline]
     pub(crate) fn check(self) -> Result<()> {
-        let known = self.device_type.is_host_accessible() || self.device_type.is_cuda_accessible();
-        let counted = self.device_type != DeviceType::CUDA || self.device_id >= 0;
-        if known && counted { Ok(()) } else { Err(self.refusal(known)) }
+        if self.is_served() { Ok(()) } else { Err(self.refusal()) }
     }
 
     #[cold]
-    fn refusal(self, known: bool) -> Error {
-        if known {
+    fn refusal(self) -> Error {
+        if self.device_type == DeviceType::CUDA {
             return Error::new(ErrorKind::Device, "device_id", self.device_id, "0 and up");
         }
         let allowed = "CPU (1), CUDA (2), CUDAHost (3) and CUDAManaged (13)";

@@ -173,10 +173,10 @@ impl DType {
         TABLE.get(usize::from(self.code))
     }
 
-    /// Refuses what no producer can mean: no bits, no lanes, bits that the code does not allow, and unknown codes whose
-    /// size in bytes cannot be told.
+    /// Whether a producer can mean this: there are bits and lanes, the bits are those of the code, and the size of an unknown
+    /// code can be told in bytes.
     #[inline]
-    pub(crate) fn check(self) -> Result<()> {
+    pub(crate) fn is_legal(self) -> bool {
         let bits = self.row().map_or(&[][..], |row| row.bits);
         let fits = if bits.is_empty() {
             self.bits > 0 && self.bits % 8 == 0
@@ -185,7 +185,13 @@ impl DType {
             let listed = bits.iter().any(|bits| *bits == self.bits);
             listed
         };
-        if fits && self.lanes > 0 { Ok(()) } else { Err(self.refusal()) }
+        fits && self.lanes > 0
+    }
+
+    /// Refuses what no producer [can mean](Self::is_legal).
+    #[inline]
+    pub(crate) fn check(self) -> Result<()> {
+        if self.is_legal() { Ok(()) } else { Err(self.refusal()) }
     }
 
     #[cold]

@@ -1,5 +1,9 @@
 //! An array that has arrived: facts, and the owner that keeps the memory.
 #![expect(unsafe_code, reason = "an import is a promise about memory")]
+#![expect(
+    clippy::inline_always,
+    reason = "the usual facts are made where they stay: moved, they cost more than to read"
+)]
 
 use core::fmt;
 use core::ptr::NonNull;
@@ -90,15 +94,53 @@ impl Import {
         release: unsafe fn(NonNull<()>),
         trust: Trust,
     ) -> Result<Self, Refused<ManagedTensor<A>>> {
-        // Made where it is returned, which saves moving it.
-        let mut arrived = Ok(Self::nothing());
-        if let Ok(import) = &mut arrived {
+        match usual_facts(&tensor, trust) {
             // SAFETY: as the caller promises.
-            if let Err(refused) = unsafe { import.receive(tensor, release, trust) } {
-                arrived = Err(refused);
-            }
+            Some(facts) => Ok(unsafe { Self::owning(facts, tensor, release) }),
+            // SAFETY: as the caller promises.
+            None => unsafe { Self::from_any_dlpack(tensor, release, trust) },
         }
-        arrived
+    }
+
+    /// As [`from_dlpack_with`](Self::from_dlpack_with), for all memory and whatever the tensor says.
+    ///
+    /// # Safety
+    ///
+    /// As [`from_dlpack_with`](Self::from_dlpack_with).
+    #[cold]
+    unsafe fn from_any_dlpack<A: Abi>(
+        tensor: ManagedTensor<A>,
+        release: unsafe fn(NonNull<()>),
+        trust: Trust,
+    ) -> Result<Self, Refused<ManagedTensor<A>>> {
+        let checked = tensor.facts().and_then(|facts| Ok((cuda::check(&facts, trust)?, facts)));
+        let (fence, mut facts) = match checked {
+            Ok(checked) => checked,
+            Err(error) => return Err(Refused { value: tensor, error }),
+        };
+        if facts.device != Device::CPU {
+            // What a producer orders for that is told no other stream.
+            facts.stream = StreamHandle::LegacyDefault;
+        }
+        // SAFETY: as the caller promises.
+        let import = unsafe { Self::owning(facts, tensor, release) };
+        Ok(Self { owner: import.owner.after(fence), ..import })
+    }
+
+    /// The array in a tensor that was found to be right.
+    ///
+    /// # Safety
+    ///
+    /// As [`from_dlpack_with`](Self::from_dlpack_with).
+    #[inline(always)]
+    unsafe fn owning<A: Abi>(
+        facts: Facts,
+        tensor: ManagedTensor<A>,
+        release: unsafe fn(NonNull<()>),
+    ) -> Self {
+        // SAFETY: the struct is ours to release once, on any thread (1 and 3 of `ManagedTensor::from_raw`).
+        let owner = unsafe { Owner::from_raw(tensor.into_place(), release) };
+        Self { facts, owner, kept: StreamHandle::NothingPending }
     }
 
     /// Takes the place of [`nothing`](Self::nothing): the array in a managed tensor, which `release` releases when the
@@ -114,17 +156,12 @@ impl Import {
         release: unsafe fn(NonNull<()>),
         trust: Trust,
     ) -> Result<(), Refused<ManagedTensor<A>>> {
-        let fence = match tensor.read_facts(&mut self.facts).and_then(|()| cuda::check(&self.facts, trust)) {
-            Ok(fence) => fence,
-            Err(error) => return Err(Refused { value: tensor, error }),
+        *self = match usual_facts(&tensor, trust) {
+            // SAFETY: as the caller promises.
+            Some(facts) => unsafe { Self::owning(facts, tensor, release) },
+            // SAFETY: as the caller promises.
+            None => unsafe { Self::from_any_dlpack(tensor, release, trust) }?,
         };
-        if self.facts.device != Device::CPU {
-            // What a producer orders for that is told no other stream.
-            self.facts.stream = StreamHandle::LegacyDefault;
-        }
-        let value = tensor.into_place();
-        // SAFETY: the struct is ours to release once, on any thread (1 and 3 of `ManagedTensor::from_raw`).
-        self.owner = unsafe { Owner::from_raw(value, release) }.after(fence);
         Ok(())
     }
 
@@ -271,6 +308,13 @@ impl Import {
         // SAFETY: the memory is live while `self` is (contract of the constructors).
         unsafe { HostElements::of(&self.facts, false) }?.to_vec(order)
     }
+}
+
+/// The facts of a tensor as nearly all are, where nobody has to be asked about its memory.
+#[inline(always)]
+fn usual_facts<A: Abi>(tensor: &ManagedTensor<A>, trust: Trust) -> Option<Facts> {
+    let asked = trust == Trust::Nothing && cuda::is_opened();
+    if asked { None } else { tensor.usual_facts() }
 }
 
 impl fmt::Debug for Import {

@@ -77,6 +77,7 @@ fn export(model: &Model<'_>) -> TokenStream {
         #[automatically_derived]
         #lints
         unsafe impl #parameters __p::CudaArray for #ident #arguments #clause {
+            #[inline(always)]
             fn facts(&self) -> __p::Result<__p::Facts> {
                 #describe
                 #strides

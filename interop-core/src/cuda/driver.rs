@@ -172,6 +172,12 @@ pub(crate) fn driver() -> Result<&'static Driver> {
     DRIVER.get_or_init(open).as_ref().map_err(Error::clone)
 }
 
+/// Whether the driver was opened before and started.
+#[inline]
+pub(crate) fn is_opened() -> bool {
+    opened().is_some()
+}
+
 /// The driver, if it was opened before.
 #[inline]
 pub(crate) fn opened() -> Option<&'static Driver> {

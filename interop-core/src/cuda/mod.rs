@@ -51,6 +51,7 @@ pub(crate) use arrive::order_unstated;
 pub(crate) use copy::copied;
 #[cfg(feature = "cudarc")]
 pub(crate) use copy::{copy_on_default_stream, ordinal_of};
+pub(crate) use driver::is_opened;
 #[cfg(feature = "python")]
 pub(crate) use memory::duplicate;
 pub(crate) use memory::stage;

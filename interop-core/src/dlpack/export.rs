@@ -45,7 +45,8 @@ impl Access {
 #[repr(C)]
 struct Package<A, O> {
     managed: A,
-    ndim: usize,
+    /// At most 64: with a byte the size of the allocation cannot overflow.
+    ndim: u8,
     /// What the release comes after, for memory that devices work on.
     fence: Option<Fence>,
     owner: Parked<O>,
@@ -152,21 +153,27 @@ fn unsayable(writable: bool, dtype: DType) -> Error {
 
 /// The allocation for `ndim` axes, and where the numbers start in it.
 #[inline]
-fn block<A, O>(ndim: usize) -> (Block, usize) {
-    Block::array::<i64>(2 * ndim)
+fn block<A, O>(ndim: u8) -> (Block, usize) {
+    Block::array::<i64>(2 * usize::from(ndim))
         .and_then(|numbers| Block::new::<Package<A, O>>().extend(numbers))
         .unwrap_or_else(|_| unreachable!("a layout has 64 axes at most"))
+}
+
+/// Ends the program. As nothing unwinds out of a C function, the caller has nothing to keep for a drop on that way.
+#[cold]
+extern "C" fn no_memory<A, O>(ndim: u8) -> ! {
+    handle_alloc_error(block::<A, O>(ndim).0)
 }
 
 #[inline]
 fn pack<A: Abi, O: Send + 'static>(facts: &Facts, flags: u64, owner: Parked<O>) -> ManagedTensor<A> {
     let (extents, steps) = (facts.shape(), facts.strides());
-    let ndim = extents.len();
+    let Ok(ndim) = u8::try_from(extents.len()) else { unreachable!("a layout has 64 axes at most") };
     let (block, numbers) = block::<A, O>(ndim);
     // SAFETY: a package has a size.
     let start = unsafe { alloc(block) };
     if start.is_null() {
-        handle_alloc_error(block);
+        no_memory::<A, O>(ndim);
     }
     // Pointers into the block are all made from `start`, so that each may reach the whole of it.
     #[expect(
@@ -174,7 +181,7 @@ fn pack<A: Abi, O: Send + 'static>(facts: &Facts, flags: u64, owner: Parked<O>) 
         reason = "`extend` puts the numbers at an offset that is aligned for them"
     )]
     let shape = start.wrapping_add(numbers).cast::<i64>();
-    let strides = shape.wrapping_add(ndim);
+    let strides = shape.wrapping_add(usize::from(ndim));
     for (axis, (extent, step)) in extents.iter().zip(steps).enumerate() {
         // SAFETY: `block` has room for `2 * ndim` numbers from `numbers` on, aligned as `extend` lays them out.
         unsafe { shape.wrapping_add(axis).write(*extent as i64) };
@@ -182,11 +189,10 @@ fn pack<A: Abi, O: Send + 'static>(facts: &Facts, flags: u64, owner: Parked<O>) 
         unsafe { strides.wrapping_add(axis).write(*step as i64) };
     }
     let absent = |pointer| if ndim == 0 { ptr::null_mut() } else { pointer };
-    #[expect(clippy::cast_possible_truncation, reason = "a layout has 64 axes at most")]
     let tensor = DLTensor {
         data: ptr::with_exposed_provenance_mut(facts.address()),
         device: facts.device().normalized(),
-        ndim: ndim as i32,
+        ndim: i32::from(ndim),
         dtype: facts.dtype(),
         shape: absent(shape),
         strides: absent(strides),
@@ -210,6 +216,7 @@ fn at<A, O, F>(package: *mut Package<A, O>, offset: usize) -> *const F {
 /// The deleter: drops the owner and frees the allocation.
 ///
 /// A panic in the owner's drop stays here, because it may not cross into C; the owner's other parts are dropped all the same.
+/// The owner is dropped in its place, and moved only where its release is ordered.
 ///
 /// # Safety
 ///
@@ -217,20 +224,24 @@ fn at<A, O, F>(package: *mut Package<A, O>, offset: usize) -> *const F {
 unsafe extern "C" fn release<A: Abi, O: Send + 'static>(managed: *mut A) {
     let package = managed.cast::<Package<A, O>>();
     // SAFETY: the struct is the first field of the package. `ndim` is our own number, which consumers do not know.
-    let ndim = unsafe { at::<A, O, usize>(package, offset_of!(Package<A, O>, ndim)).read() };
+    let ndim = unsafe { at::<A, O, u8>(package, offset_of!(Package<A, O>, ndim)).read() };
     // SAFETY: as above.
     let fence = unsafe { at::<A, O, Option<Fence>>(package, offset_of!(Package<A, O>, fence)).read() };
-    // SAFETY: as above; the owner is read once and the package freed below.
-    let owner = unsafe { at::<A, O, Parked<O>>(package, offset_of!(Package<A, O>, owner)).read() };
-    // SAFETY: the block was allocated with this layout; what needs a drop in it has been read out.
-    unsafe { dealloc(package.cast(), block::<A, O>(ndim).0) };
-    // The payload of a panic is a value with a drop of its own, which could panic again: it is leaked.
-    let let_go = AssertUnwindSafe(|| match fence {
-        None => drop(owner),
-        Some(_) => drop(Owner::new(owner.into_inner()).after(fence)),
+    let owner = at::<A, O, Parked<O>>(package, offset_of!(Package<A, O>, owner)).cast_mut();
+    let let_go = AssertUnwindSafe(|| {
+        if fence.is_none() {
+            // SAFETY: the place of the owner, which is dropped once and not used afterwards.
+            return unsafe { owner.drop_in_place() };
+        }
+        // SAFETY: as above.
+        let owner = unsafe { owner.read() };
+        drop(Owner::new(owner.into_inner()).after(fence));
     });
+    // The payload of a panic is a value with a drop of its own, which could panic again: it is leaked.
     if let Err(payload) = catch_unwind(let_go) {
         core::mem::forget(payload);
     }
+    // SAFETY: the block was allocated with this layout; nothing in it needs a drop any more.
+    unsafe { dealloc(package.cast(), block::<A, O>(ndim).0) };
     counters::EXPORTS.sub();
 }

@@ -1,13 +1,18 @@
 //! The way in: a foreign struct, owned from the first moment, read field by field.
+#![expect(
+    clippy::inline_always,
+    reason = "the usual facts are made where they stay: moved, they cost more than to read"
+)]
 
-use core::array;
 use core::fmt;
 use core::mem::ManuallyDrop;
 use core::ptr::NonNull;
 
-use super::abi::{Abi, DLTensor, FLAG_IS_COPIED, FLAG_READ_ONLY, FLAG_SUBBYTE_PADDED, MAJOR_VERSION};
-use crate::claims::Claims;
-use crate::descriptor::Writes;
+use super::abi::{
+    Abi, DLPackVersion, DLTensor, FLAG_IS_COPIED, FLAG_READ_ONLY, FLAG_SUBBYTE_PADDED, MAJOR_VERSION,
+};
+use crate::descriptor::{Descriptor, Strides, Writes};
+use crate::device::DeviceType;
 use crate::dims::{Dims, MAX_NDIM};
 use crate::error::{Error, ErrorKind, Result};
 use crate::facts::Facts;
@@ -68,30 +73,34 @@ impl<A: Abi> ManagedTensor<A> {
     /// [`ErrorKind::Null`] for a negative or huge `ndim` and for null where numbers should be; otherwise as
     /// [`Descriptor::validate`](crate::Descriptor::validate).
     pub fn facts(&self) -> Result<Facts> {
-        let mut facts = Facts::nothing();
-        self.read_facts(&mut facts)?;
-        Ok(facts)
+        let flags = self.flags().map_err(unreadable)?;
+        // SAFETY: the place of the tensor in a live struct of a version that we know; 2 of `from_raw`.
+        unsafe { read(self.tensor_place(), flags) }
     }
 
-    /// As [`facts`](Self::facts), where they will stay.
+    /// As [`facts`](Self::facts), for an array in host memory as nearly all are.
+    #[inline(always)]
+    pub(crate) fn usual_facts(&self) -> Option<Facts> {
+        // SAFETY: as in `facts`.
+        unsafe { usual(self.tensor_place(), self.flags().ok()?) }
+    }
+
+    /// The flags, or a version that cannot be read.
+    #[inline(always)]
+    fn flags(&self) -> Result<u64, DLPackVersion> {
+        let Some((version, flags)) = A::version(self.tensor.as_ptr()) else { return Ok(FLAG_READ_ONLY) };
+        // SAFETY: the place of the version in a live struct (1 of `from_raw`).
+        let version = unsafe { version.read() };
+        if version.major != MAJOR_VERSION {
+            return Err(version);
+        }
+        // SAFETY: the place of the flags, likewise; the major version says that they are there.
+        Ok(unsafe { flags.read() })
+    }
+
     #[inline]
-    pub(crate) fn read_facts(&self, facts: &mut Facts) -> Result<()> {
-        let flags = match A::version(self.tensor.as_ptr()) {
-            None => FLAG_READ_ONLY,
-            Some((version, flags)) => {
-                // SAFETY: the place of the version in a live struct (1 of `from_raw`).
-                let version = unsafe { version.read() };
-                if version.major != MAJOR_VERSION {
-                    let found = format_args!("DLPack {}.{}", version.major, version.minor);
-                    return Err(Error::new(ErrorKind::Version, "version", found, "major version 1"));
-                }
-                // SAFETY: the place of the flags, likewise; the major version says that they are there.
-                unsafe { flags.read() }
-            }
-        };
-        let place = self.tensor.as_ptr().wrapping_byte_add(A::TENSOR_OFFSET).cast::<DLTensor>();
-        // SAFETY: the place of the tensor in a live struct of a version that we know; 2 of `from_raw`.
-        unsafe { read(place, flags, facts) }
+    fn tensor_place(&self) -> *const DLTensor {
+        self.tensor.as_ptr().wrapping_byte_add(A::TENSOR_OFFSET).cast()
     }
 
     /// The struct, not to be released by this any more.
@@ -101,13 +110,68 @@ impl<A: Abi> ManagedTensor<A> {
     }
 }
 
-/// Reads a `DLTensor`.
+#[cold]
+fn unreadable(version: DLPackVersion) -> Error {
+    let found = format_args!("DLPack {}.{}", version.major, version.minor);
+    Error::new(ErrorKind::Version, "version", found, "major version 1")
+}
+
+/// Reads a `DLTensor` in host memory that has a few axes.
 ///
 /// # Safety
 ///
 /// `place` points to a live tensor, whose `shape` and `strides` are null or point to `ndim` numbers.
-unsafe fn read(place: *const DLTensor, flags: u64, facts: &mut Facts) -> Result<()> {
+#[inline(always)]
+unsafe fn usual(place: *const DLTensor, flags: u64) -> Option<Facts> {
     // SAFETY: live, as the caller promises; plain numbers and pointers, of which every bit pattern is valid.
+    let tensor = unsafe { place.read() };
+    if tensor.device.device_type != DeviceType::CPU || tensor.shape.is_null() {
+        return None;
+    }
+    // With the rank known to the compiler there is no loop.
+    match tensor.ndim {
+        // SAFETY: the shape is not null, so it has as many numbers, as the caller promises.
+        1 => unsafe { with_axes::<1>(&tensor, flags) },
+        // SAFETY: as above.
+        2 => unsafe { with_axes::<2>(&tensor, flags) },
+        // SAFETY: as above.
+        3 => unsafe { with_axes::<3>(&tensor, flags) },
+        // SAFETY: as above.
+        4 => unsafe { with_axes::<4>(&tensor, flags) },
+        _ => None,
+    }
+}
+
+/// Reads a tensor of `N` axes.
+///
+/// # Safety
+///
+/// `shape` points to `N` numbers, and so does `strides`, unless it is null.
+#[inline(always)]
+unsafe fn with_axes<const N: usize>(tensor: &DLTensor, flags: u64) -> Option<Facts> {
+    // One by one: a wide load is not answered by the narrow stores that a producer made a moment ago.
+    let (mut shape, mut strides) = ([0; N], [0; N]);
+    for (axis, extent) in shape.iter_mut().enumerate() {
+        // SAFETY: one of `N` numbers, as the caller promises.
+        *extent = unsafe { tensor.shape.wrapping_add(axis).read() };
+    }
+    if tensor.strides.is_null() {
+        return claims(tensor, flags, &shape, Strides::Compact(Order::C)).usual();
+    }
+    for (axis, stride) in strides.iter_mut().enumerate() {
+        // SAFETY: one of `N` numbers, as the caller promises.
+        *stride = unsafe { tensor.strides.wrapping_add(axis).read() };
+    }
+    claims(tensor, flags, &shape, Strides::Elements(&strides)).usual()
+}
+
+/// Reads a `DLTensor`. The numbers are copied out: the producer may change them, and they die with the struct.
+///
+/// # Safety
+///
+/// As [`usual`].
+unsafe fn read(place: *const DLTensor, flags: u64) -> Result<Facts> {
+    // SAFETY: as in `usual`.
     let tensor = unsafe { place.read() };
     let ndim = usize::try_from(tensor.ndim)
         .ok()
@@ -122,48 +186,6 @@ unsafe fn read(place: *const DLTensor, flags: u64, facts: &mut Facts) -> Result<
         let found = format_args!("a null pointer for {ndim} axes");
         return Err(Error::new(ErrorKind::Null, "shape", found, "a pointer to one extent for each axis"));
     }
-    // With the rank known to the compiler, the usual ranks need no loop.
-    match ndim {
-        // SAFETY: the shape is not null, so it has as many numbers, as the caller promises.
-        1 => unsafe { with_axes::<1>(&tensor, flags, facts) },
-        // SAFETY: as above.
-        2 => unsafe { with_axes::<2>(&tensor, flags, facts) },
-        // SAFETY: as above.
-        3 => unsafe { with_axes::<3>(&tensor, flags, facts) },
-        // SAFETY: as above.
-        4 => unsafe { with_axes::<4>(&tensor, flags, facts) },
-        // SAFETY: as above, or there are no axes.
-        _ => unsafe { with_any_axes(place, flags, ndim, facts) },
-    }
-}
-
-/// Reads a tensor of `N` axes. The numbers are copied out: the producer may change them, and they die with the struct.
-///
-/// # Safety
-///
-/// `shape` points to `N` numbers, and so does `strides`, unless it is null.
-unsafe fn with_axes<const N: usize>(tensor: &DLTensor, flags: u64, facts: &mut Facts) -> Result<()> {
-    // One by one: a wide load is not answered by the narrow stores that a producer made a moment ago.
-    // SAFETY: each of `N` numbers, as the caller promises.
-    let shape: [i64; N] = array::from_fn(|axis| unsafe { tensor.shape.wrapping_add(axis).read() });
-    if tensor.strides.is_null() {
-        return claims(tensor, flags, &shape, Order::C).settle(facts);
-    }
-    // SAFETY: not null, otherwise as the caller promises.
-    let strides: [i64; N] = array::from_fn(|axis| unsafe { tensor.strides.wrapping_add(axis).read() });
-    claims(tensor, flags, &shape, &strides).settle(facts)
-}
-
-/// As [`with_axes`], for any number of axes, also none.
-///
-/// # Safety
-///
-/// As [`read`]; `shape` points to `ndim` numbers, and so does `strides`, unless it is null. Without axes both may be
-/// anything.
-#[cold]
-unsafe fn with_any_axes(place: *const DLTensor, flags: u64, ndim: usize, facts: &mut Facts) -> Result<()> {
-    // SAFETY: as in `read`. Read again, so that the usual ranks keep what they read in registers.
-    let tensor = unsafe { place.read() };
     let numbers = |list: *mut i64| {
         Dims::filled(ndim, |items| {
             for (axis, item) in items.iter_mut().enumerate() {
@@ -174,14 +196,14 @@ unsafe fn with_any_axes(place: *const DLTensor, flags: u64, ndim: usize, facts: 
     };
     let shape = numbers(tensor.shape);
     if ndim == 0 || tensor.strides.is_null() {
-        return claims(&tensor, flags, &*shape, Order::C).settle(facts);
+        return claims(&tensor, flags, &shape, Strides::Compact(Order::C)).examine();
     }
-    claims(&tensor, flags, &*shape, &*numbers(tensor.strides)).settle(facts)
+    claims(&tensor, flags, &shape, Strides::Elements(&numbers(tensor.strides))).examine()
 }
 
-#[inline]
-fn claims<'a, L: ?Sized, S>(tensor: &DLTensor, flags: u64, shape: &'a L, strides: S) -> Claims<'a, L, S> {
-    Claims {
+#[inline(always)]
+fn claims<'a>(tensor: &DLTensor, flags: u64, shape: &'a [i64], strides: Strides<'a>) -> Descriptor<'a> {
+    Descriptor {
         address: tensor.data.expose_provenance(),
         byte_offset: tensor.byte_offset,
         dtype: tensor.dtype,

@@ -7,7 +7,7 @@ use core::fmt;
 use core::ops::Range;
 
 use self::axes::Axes;
-use crate::dims::{Dims, MAX_NDIM};
+use crate::dims::{Dims, INLINE, MAX_NDIM};
 use crate::error::{Error, ErrorKind, Result};
 
 /// The order in which the elements of a compact array lie in memory.
@@ -79,6 +79,17 @@ impl Layout {
             return Err(out_of_reach(&layout.shape(), &layout.strides()));
         }
         Ok(layout)
+    }
+
+    /// A layout of which everything has been checked.
+    #[inline]
+    pub(crate) fn inline(
+        ndim: usize,
+        shape: [usize; INLINE],
+        strides: [isize; INLINE],
+        numel: usize,
+    ) -> Self {
+        Self { axes: Axes::Inline { ndim, shape, strides }, numel }
     }
 
     /// The layout that `fill` writes over zeros, of which product and sums have been checked.

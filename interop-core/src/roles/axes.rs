@@ -185,7 +185,7 @@ pub trait ShapeField: Sized {
     fn finish<S: Steps>(&self, of: Describe<'_, S>) -> Result<Facts> {
         let mut extents = Dims::zeroed(self.count());
         self.write(&mut extents)?;
-        of.finish(&*extents)
+        of.finish(&extents)
     }
 
     /// The derive's call on the way in.

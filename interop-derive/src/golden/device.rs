@@ -14,6 +14,7 @@ const _: () = {
     use __p::Unreached as _;
     #[automatically_derived]
     unsafe impl __p::CudaArray for OnDevice {
+        #[inline(always)]
         fn facts(&self) -> __p::Result<__p::Facts> {
             let __d = <Lease<f32> as __p::Storage>::describe(&self.values);
             <Vec<usize> as __p::ShapeField>::finish(&self.shape, __d)

@@ -18,6 +18,7 @@ const _: () = {
     use ::interop_core::__private as __p;
     #[automatically_derived]
     unsafe impl<'a> __p::CudaArray for Table<'a> {
+        #[inline(always)]
         fn facts(&self) -> __p::Result<__p::Facts> {
             let __d = <&'static [f32] as __p::Storage>::describe(&self.cells);
             let __d = <Stream as __p::AsStream>::tell(&self.stream, __d);

@@ -24,6 +24,7 @@ const _: () = {
         Lease<T>: __p::Storage,
         L: __p::Extent,
     {
+        #[inline(always)]
         fn facts(&self) -> __p::Result<__p::Facts> {
             let __d = <Lease<T> as __p::Storage>::describe(&self.values);
             __d.extents([

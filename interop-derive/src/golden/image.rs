@@ -23,6 +23,7 @@ const _: () = {
     where
         S: __p::Storage,
     {
+        #[inline(always)]
         fn facts(&self) -> __p::Result<__p::Facts> {
             let __d = <S as __p::Storage>::describe(&self.pixels);
             let __d = <StreamHandle as __p::AsStream>::tell(&self.stream, __d);

@@ -76,7 +76,7 @@ fn expansions_depend_on_no_name_in_scope() {
 
 /// What an expansion may name without a path: keywords, what it defines itself, attributes, fields of the runtime, keys of the
 /// Python macros.
-const NAMES: [&str; 29] = [
+const NAMES: [&str; 31] = [
     "Self",
     "self",
     "as",
@@ -98,6 +98,8 @@ const NAMES: [&str; 29] = [
     "TYPE",
     "FIELDS",
     "automatically_derived",
+    "inline",
+    "always",
     "allow",
     "axes",
     "order",

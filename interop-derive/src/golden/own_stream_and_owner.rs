@@ -17,6 +17,7 @@ const _: () = {
     use __p::Unreached as _;
     #[automatically_derived]
     unsafe impl __p::CudaArray for Samples {
+        #[inline(always)]
         fn facts(&self) -> __p::Result<__p::Facts> {
             let __d = <Vec<f32> as __p::Storage>::describe(&self.values);
             let __d = <Stream as __p::AsStream>::tell(&self.stream, __d);

@@ -21,6 +21,7 @@ const _: () = {
         S: __p::Storage,
         [usize; N]: __p::ShapeField,
     {
+        #[inline(always)]
         fn facts(&self) -> __p::Result<__p::Facts> {
             let __d = <S as __p::Storage>::describe(&self.values);
             <[usize; N] as __p::ShapeField>::finish(&self.shape, __d)

@@ -16,6 +16,7 @@ const _: () = {
     use ::interop_core::__private as __p;
     #[automatically_derived]
     unsafe impl __p::CudaArray for Raw {
+        #[inline(always)]
         fn facts(&self) -> __p::Result<__p::Facts> {
             let _ = <f32 as __p::Element>::TYPE;
             let __d = <Device as __p::DeviceField>::describe(

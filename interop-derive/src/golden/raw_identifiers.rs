@@ -14,6 +14,7 @@ const _: () = {
     use __p::Unreached as _;
     #[automatically_derived]
     unsafe impl __p::CudaArray for r#Struct {
+        #[inline(always)]
         fn facts(&self) -> __p::Result<__p::Facts> {
             let __d = <Vec<f32> as __p::Storage>::describe(&self.r#type);
             __d.extents([

@@ -16,6 +16,7 @@ const _: () = {
     use ::interop_core::__private as __p;
     #[automatically_derived]
     unsafe impl __p::CudaArray for Raw {
+        #[inline(always)]
         fn facts(&self) -> __p::Result<__p::Facts> {
             let __d = <Device as __p::DeviceField>::describe(
                 &self.device,

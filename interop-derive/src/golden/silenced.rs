@@ -18,6 +18,7 @@ const _: () = {
     #[automatically_derived]
     #[allow(unsafe_code, deprecated)]
     unsafe impl __p::CudaArray for Raw {
+        #[inline(always)]
         fn facts(&self) -> __p::Result<__p::Facts> {
             let __d = <Device as __p::DeviceField>::describe(
                 &self.device,

@@ -15,6 +15,7 @@ const _: () = {
     use __p::Unreached as _;
     #[automatically_derived]
     unsafe impl __p::CudaArray for Strided {
+        #[inline(always)]
         fn facts(&self) -> __p::Result<__p::Facts> {
             let __d = <Vec<f64> as __p::Storage>::describe(&self.values);
             let __d = <Option<

@@ -9,6 +9,7 @@ const _: () = {
     use __p::Unreached as _;
     #[automatically_derived]
     unsafe impl __p::CudaArray for Grid {
+        #[inline(always)]
         fn facts(&self) -> __p::Result<__p::Facts> {
             let __d = <Vec<u8> as __p::Storage>::describe(&self.0);
             __d.extents([

@@ -12,6 +12,7 @@ const _: () = {
     use __p::Unreached as _;
     #[automatically_derived]
     unsafe impl __p::CudaArray for Scalar {
+        #[inline(always)]
         fn facts(&self) -> __p::Result<__p::Facts> {
             let __d = <Box<[f32]> as __p::Storage>::describe(&self.value);
             __d.extents([])
