@@ -104,7 +104,7 @@ impl<'a> Descriptor<'a> {
     ///
     /// # Errors
     ///
-    /// By [`ErrorKind`]: `DType` and `Device` for what cannot be understood; `Rank` and `Shape` for more than
+    /// By [`ErrorKind`](crate::ErrorKind): `DType` and `Device` for what cannot be understood; `Rank` and `Shape` for more than
     /// [`MAX_NDIM`](crate::MAX_NDIM) axes and negative extents; `Strides` for a wrong number or byte strides between elements; `Overflow`
     /// when sizes or addresses do not fit; `Null` for an array with elements at address 0; `Bounds` when elements lie
     /// outside `memory`.
