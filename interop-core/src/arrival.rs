@@ -37,13 +37,23 @@ pub struct Arrival {
     layout: Option<Layout>,
     order: Order,
     item_bytes: usize,
+    /// Runs what may wait for a device.
+    wait: fn(&mut dyn FnMut()),
 }
 
 impl Arrival {
     /// The import before anything was compared.
     #[inline]
     pub(crate) fn new(import: Import) -> Self {
-        Self { import, taken: false, refusal: None, layout: None, order: Order::C, item_bytes: 0 }
+        let wait = |run: &mut dyn FnMut()| run();
+        Self { import, taken: false, refusal: None, layout: None, order: Order::C, item_bytes: 0, wait }
+    }
+
+    /// The same, for one who has to let go of something before he waits for a device.
+    #[inline]
+    #[cfg(feature = "python")]
+    pub(crate) fn waiting_in(self, wait: fn(&mut dyn FnMut())) -> Self {
+        Self { wait, ..self }
     }
 
     /// The place of an import that has yet to arrive.
@@ -254,9 +264,22 @@ impl Arrival {
     pub fn storage<S: FromImport>(&mut self) -> Result<S> {
         self.check()?;
         self.facts()?;
-        let storage = S::take(&mut self.import, self.order)?;
+        let storage = if S::COPIES && self.import.facts().device() != Device::CPU {
+            self.copied()?
+        } else {
+            S::take(&mut self.import, self.order)?
+        };
         self.taken = true;
         Ok(storage)
+    }
+
+    /// A storage of its own memory: the copy waits for the work that is pending, or is made by the host.
+    #[cold]
+    fn copied<S: FromImport>(&mut self) -> Result<S> {
+        let mut storage = None;
+        let Self { import, order, wait, .. } = self;
+        wait(&mut || storage = Some(S::take(import, *order)));
+        storage.unwrap_or_else(|| unreachable!("whoever waits runs what he is given"))
     }
 
     /// The `owner` field beside a raw pointer. Nothing may be taken afterwards.

@@ -1,10 +1,12 @@
 """The extension's arrays in memory of CUDA's kinds, on the simulated driver: what no GPU is needed for."""
 
+import ctypes
 import gc
 import subprocess
 import sys
 
 import interop_demo
+import native
 import numpy as np
 import pytest
 from capsules import CUDA, CUDA_HOST, CUDA_MANAGED
@@ -176,6 +178,29 @@ def test_memory_of_devices_is_not_for_the_host():
 
     with pytest.raises(interop_demo.ArrayError, match="driver"):
         interop_demo.describe(Liar())
+
+
+@pytest.mark.skipif(native.missing() is not None, reason=f"the work of the host is written in C: {native.missing()}")
+@pytest.mark.parametrize("way", ["a copying argument", "the same by its dict", "a copy for the host", "a buffer"])
+@pytest.mark.parametrize("stream", [1, "handle"])
+def test_whoever_waits_for_a_device_lets_other_threads_run(way, stream):
+    """Work that is queued may be a function of the host that needs the interpreter: to wait with its lock would never end."""
+    probe = native.load("handwritten")
+    stream = SIM.stream() if stream == "handle" else stream
+    array = full("cuda" if way == "a copy for the host" else "pinned", (3, 3))
+    interop_demo.scale_(array, 2, stream=stream)
+    SIM.call("cuLaunchHostFunc", ctypes.c_uint64(stream), ctypes.c_void_p(probe.attachment()), None)
+
+    class ByDict:
+        __cuda_array_interface__ = array.__cuda_array_interface__
+
+    if way == "a copy for the host":
+        assert on_host(array).tolist() == [[5.0] * 3] * 3
+    elif way == "a buffer":
+        assert memoryview(array).tolist() == [[5.0] * 3] * 3
+    else:
+        assert interop_demo.trace(ByDict() if way == "the same by its dict" else array) == 15.0
+    assert probe.attachment(1) is False
 
 
 @pytest.mark.parametrize(("device", "ordinal"), [("gpu", 0), ("cpu", 1), ("cuda", 99), ("cuda", -1)])

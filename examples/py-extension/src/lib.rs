@@ -39,7 +39,7 @@ mod interop_demo {
     #[pymodule_export]
     use super::kernels::{checksum, scale_};
     #[pymodule_export]
-    use super::matrix::{interface_nbytes, is_square, is_square_trusted};
+    use super::matrix::{interface_nbytes, is_square, is_square_trusted, trace};
     #[pymodule_export]
     use super::{live_allocations, live_exports};
 

@@ -23,6 +23,13 @@ pub(crate) fn is_square(obj: Matrix<Lease<f32>>) -> PyResult<bool> {
     Ok(rows == columns)
 }
 
+/// The sum of the diagonal of a matrix of `float32`, which is copied to the host for it.
+#[pyfunction]
+#[expect(clippy::needless_pass_by_value, reason = "the copy is this function's own")]
+pub(crate) fn trace(obj: Matrix<Vec<f32>>) -> f64 {
+    obj.elements.iter().step_by(obj.columns + 1).take(obj.rows).map(|element| f64::from(*element)).sum()
+}
+
 /// As `is_square`, for objects of libraries that tell the truth: the driver is not asked about their memory.
 #[pyfunction]
 pub(crate) fn is_square_trusted(obj: &Bound<'_, PyAny>) -> PyResult<bool> {

@@ -67,9 +67,9 @@ pub(crate) use order::{current_while, hand_to_host};
 pub(crate) use order::{hand_over, wait_for_host};
 pub(crate) use parked::look_by_the_way;
 pub(crate) use pointer::{Trust, check, fence_of};
-#[cfg(feature = "python")]
-pub(crate) use release::watch_captures;
 pub(crate) use release::{Fence, after_work};
+#[cfg(feature = "python")]
+pub(crate) use release::{Later, watch_captures};
 
 /// The number of devices, 0 without a driver.
 #[must_use]

@@ -20,6 +20,7 @@
 //! Before driver 12.5 there is no event of a context. Releases are parked undecided then, and decided by
 //! [`finish_releases`](super::finish_releases), which waits on the host.
 
+use core::cell::Cell;
 use core::num::NonZeroUsize;
 use core::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 use std::sync::{OnceLock, PoisonError, RwLock};
@@ -131,6 +132,31 @@ impl HoldReleases {
     }
 }
 
+thread_local! {
+    /// So many [`Later`] of this thread.
+    static LATER: Cell<usize> = const { Cell::new(0) };
+}
+
+/// While one of these lives, what its thread releases is parked undecided, for whoever cannot say meanwhile whether a
+/// library captures a graph.
+#[cfg(feature = "python")]
+pub(crate) struct Later(());
+
+#[cfg(feature = "python")]
+impl Later {
+    pub(crate) fn new() -> Self {
+        LATER.set(LATER.get() + 1);
+        Self(())
+    }
+}
+
+#[cfg(feature = "python")]
+impl Drop for Later {
+    fn drop(&mut self) {
+        LATER.set(LATER.get() - 1);
+    }
+}
+
 /// Says whether a stream that is at work captures a graph, for libraries that can be asked for theirs.
 static WATCH: OnceLock<fn() -> bool> = OnceLock::new();
 
@@ -166,7 +192,9 @@ pub(crate) fn after_work(owner: Owner, fence: Fence) {
     let driver = if immediate { opened() } else { driver().ok() };
     // Without a driver nothing can be at work.
     let Some(driver) = driver else { return drop(owner) };
-    let held = HELD.load(Ordering::Acquire) != 0;
+    // A thread that is at its end has nobody who waits.
+    let later = LATER.try_with(|later| later.get() != 0).unwrap_or(false);
+    let held = later || HELD.load(Ordering::Acquire) != 0;
     if policy == ReleasePolicy::Batched || (held && !immediate) {
         park(owner, fence, None);
         if !held {

@@ -15,7 +15,7 @@ use super::release::{PyOwner, To, drain};
 use super::types::{Table, type_of};
 use crate::array::FromArray;
 use crate::arrival::Arrival;
-use crate::cuda::{self, Trust};
+use crate::cuda::{self, Later, Trust};
 use crate::device::{Device, DeviceType};
 use crate::error::{Error, ErrorKind};
 use crate::import::Import;
@@ -308,8 +308,29 @@ fn from_cai(
 ///
 /// As [`import`], and `ArrayError` for an array that is not what the struct wants.
 pub fn import_as<T: FromArray>(object: &Bound<'_, PyAny>) -> PyResult<T> {
-    let mut arrival = Arrival::new(Import::nothing());
+    let mut arrival = Arrival::new(Import::nothing()).waiting_in(without_lock);
     let mut to = To { import: arrival.place(), trust: Trust::Nothing };
     import_to(&mut to, object, None)?;
     T::assemble(&mut arrival).map_err(|error| error.with_origin(origin(object)).into())
+}
+
+/// Runs what may wait for a device without the interpreter's lock: other threads go on meanwhile, and the work that is
+/// waited for may hold a function of the host that needs the lock.
+fn without_lock(run: &mut dyn FnMut()) {
+    struct Here<'a>(&'a mut dyn FnMut());
+    // SAFETY: it does not leave the thread: `detach` asks for `Send` to keep Python's references out of the closure, and
+    // a storage has none, as its `take` is called on any thread.
+    unsafe impl Send for Here<'_> {}
+    // SAFETY: whoever imports an object has the lock.
+    let py = unsafe { Python::assume_attached() };
+    let later = Later::new();
+    let here = Here(run);
+    py.detach(move || {
+        let Here(run) = { here };
+        run();
+    });
+    drop(later);
+    // What was released meanwhile.
+    cuda::look_by_the_way();
+    drain(py);
 }
