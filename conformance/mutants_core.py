@@ -169,8 +169,8 @@ MUTANTS = [
     (
         "R42",
         "cai/descr.rs",
-        "if record.fields.iter().any(",
-        "if !BROKEN && record.fields.iter().any(",
+        ".find(|pair| pair[0] == pair[1])",
+        ".find(|pair| !BROKEN && pair[0] == pair[1])",
         "two fields share a name",
     ),
     (

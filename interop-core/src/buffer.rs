@@ -261,11 +261,16 @@ impl<T: Element> FromImport for HostVec<T> {
         check_host_copy(facts)
     }
 
-    fn from_import(import: Import, order: Order) -> Result<Self, Refused<Import>> {
-        match import.to_vec::<T>(order) {
-            Ok(elements) => Ok(Self::from_slice(&elements)),
-            Err(error) => Err(Refused { value: import, error }),
-        }
+    fn from_import(mut import: Import, order: Order) -> Result<Self, Refused<Import>> {
+        Self::take(&mut import, order).map_err(|error| Refused { value: import, error })
+    }
+
+    fn take(import: &mut Import, order: Order) -> Result<Self> {
+        let elements = import.elements::<T>()?;
+        let vector = Self::try_zeroed(elements.count())?;
+        // SAFETY: the vector is new, and as long as there are elements.
+        unsafe { elements.copy_to(order, vector.first())? };
+        Ok(vector)
     }
 }
 

@@ -115,9 +115,32 @@ impl<T: Element> HostElements<T> {
         Ok(Self { address: facts.address(), layout, _access: access, marker: PhantomData })
     }
 
+    pub(crate) fn count(&self) -> usize {
+        self.layout.numel()
+    }
+
     pub(crate) fn to_vec(&self, order: Order) -> Result<Vec<T>> {
-        // SAFETY: live and initialized (contract of `of`), and host memory.
-        unsafe { gather(self.address, &self.layout, order) }
+        let (count, mut elements) = (self.count(), Vec::<T>::new());
+        elements
+            .try_reserve_exact(count)
+            .map_err(|_| Error::no_memory(count.saturating_mul(size_of::<T>())))?;
+        // SAFETY: the vector is new, and has room for `count` elements.
+        unsafe { self.copy_to(order, elements.as_mut_ptr())? };
+        // SAFETY: they have been written, and are values of `T`.
+        unsafe { elements.set_len(count) };
+        Ok(elements)
+    }
+
+    /// Copies the elements into compact order. Unless there is an error, what was written are values of `T`.
+    ///
+    /// # Safety
+    ///
+    /// `target` has room for [`count`](Self::count) elements, and nobody else uses it.
+    pub(crate) unsafe fn copy_to(&self, order: Order, target: *mut T) -> Result<()> {
+        // SAFETY: live and initialized (contract of `of`), and host memory; the target as the caller promises.
+        unsafe { copy_compact(self.address, &self.layout, order, size_of::<T>(), target.cast()) };
+        // SAFETY: the bytes of so many elements have been written.
+        unsafe { check_run(target.cast_const(), self.count()) }
     }
 
     pub(crate) fn for_each(&self, mut see: impl FnMut(T)) -> Result<()> {
@@ -143,24 +166,6 @@ impl<T: Element> HostElements<T> {
         }
         Ok(())
     }
-}
-
-/// Copies elements into compact order, as a vector.
-///
-/// # Safety
-///
-/// The elements of `layout`, from `address` on, are live, initialized host memory; any alignment will do.
-unsafe fn gather<T: Element>(address: usize, layout: &Layout, order: Order) -> Result<Vec<T>> {
-    let count = layout.numel();
-    let mut elements = Vec::<T>::new();
-    elements.try_reserve_exact(count).map_err(|_| Error::no_memory(count.saturating_mul(size_of::<T>())))?;
-    // SAFETY: as the caller promises; the vector has room for `count` elements.
-    unsafe { copy_compact(address, layout, order, size_of::<T>(), elements.as_mut_ptr().cast()) };
-    // SAFETY: the bytes of `count` elements have been written.
-    unsafe { check_run(elements.as_ptr(), count)? };
-    // SAFETY: and they are values of `T`.
-    unsafe { elements.set_len(count) };
-    Ok(elements)
 }
 
 /// Copies elements of `item` bytes into compact order.
@@ -279,9 +284,9 @@ impl<'a, T: Element, const N: usize> HostView<'a, T, N> {
     ///
     /// [`ErrorKind::DType`] for a byte that is no `bool`.
     pub fn to_vec(&self) -> Result<Vec<T>> {
-        // SAFETY: the view's memory is live and initialized (contract of `from_facts`), and `check_host` saw that it is
-        // host memory.
-        unsafe { gather(self.raw.address, &self.raw.layout(), Order::C) }
+        // The view's memory is live and initialized (contract of `from_facts`), and `check_host` saw that it is host memory.
+        let (address, layout) = (self.raw.address, self.raw.layout());
+        HostElements { address, layout, _access: None, marker: PhantomData }.to_vec(Order::C)
     }
 
     /// The elements as a slice.

@@ -17,7 +17,6 @@ use crate::element::Element;
 use crate::error::{Refused, Result};
 use crate::facts::Facts;
 use crate::host::HostElements;
-use crate::layout::Order;
 use crate::owner::Owner;
 use crate::stream::StreamHandle;
 
@@ -299,14 +298,14 @@ impl Import {
         self
     }
 
-    /// The elements in compact order, copied.
+    /// The elements, to be copied while `self` is there.
     ///
     /// # Errors
     ///
     /// As [`ArrayView::host`](crate::ArrayView::host), but any alignment will do.
-    pub(crate) fn to_vec<T: Element>(&self, order: Order) -> Result<Vec<T>> {
-        // SAFETY: the memory is live while `self` is (contract of the constructors).
-        unsafe { HostElements::of(&self.facts, false) }?.to_vec(order)
+    pub(crate) fn elements<T: Element>(&self) -> Result<HostElements<T>> {
+        // SAFETY: the memory is live while `self` is (contract of the constructors), and so are its users in this crate.
+        unsafe { HostElements::of(&self.facts, false) }
     }
 }
 

@@ -1,6 +1,7 @@
 //! What the `data` field of a derived struct can be.
 #![expect(unsafe_code, reason = "each storage vouches for its memory in an unsafe impl")]
 
+use core::mem::MaybeUninit;
 use core::ops::Range;
 use std::sync::Arc;
 
@@ -12,6 +13,7 @@ use crate::element::{Element, ElementType};
 use crate::error::{Error, ErrorKind, Refused, Result};
 use crate::facts::Facts;
 use crate::gate::Opened;
+use crate::host::HostElements;
 use crate::import::Import;
 use crate::layout::Order;
 use crate::record::Record;
@@ -240,7 +242,7 @@ unsafe impl<S: Storage> Storage for Arc<S> {
 }
 
 macro_rules! copied {
-    ($($storage:ty, $from:expr;)*) => {
+    ($($storage:ty, $copy:expr;)*) => {
         $(
             impl<T: Element> FromImport for $storage {
                 const COPIES: bool = true;
@@ -258,7 +260,8 @@ macro_rules! copied {
                 }
 
                 fn take(import: &mut Import, order: Order) -> Result<Self> {
-                    import.to_vec::<T>(order).map($from)
+                    let copy: fn(&HostElements<T>, Order) -> Result<Self> = $copy;
+                    copy(&import.elements()?, order)
                 }
             }
         )*
@@ -266,9 +269,31 @@ macro_rules! copied {
 }
 
 copied! {
-    Vec<T>, core::convert::identity;
-    Box<[T]>, Vec::into_boxed_slice;
-    Arc<[T]>, Arc::from;
+    Vec<T>, HostElements::to_vec;
+    Box<[T]>, |elements, order| elements.to_vec(order).map(Vec::into_boxed_slice);
+    Arc<[T]>, shared_copy;
+}
+
+/// A copy that handles share, made in its own memory.
+fn shared_copy<T: Element>(elements: &HostElements<T>, order: Order) -> Result<Arc<[T]>> {
+    let mut copy = try_shared(elements.count())?;
+    let target = Arc::get_mut(&mut copy).map_or_else(|| unreachable!("a new handle"), <[_]>::as_mut_ptr);
+    // SAFETY: the memory is new, and has room for the elements.
+    unsafe { elements.copy_to(order, target.cast())? };
+    // SAFETY: they have been written, and are values of `T`.
+    Ok(unsafe { copy.assume_init() })
+}
+
+/// Room for so many elements. Where there is no memory for an `Arc` the standard library ends the program, so as much is
+/// asked for, and given back, before.
+fn try_shared<T>(count: usize) -> Result<Arc<[MaybeUninit<T>]>> {
+    // The two counts of handles, which are as long as an element or aligned like one.
+    let bytes = count.saturating_mul(size_of::<T>()).saturating_add(align_of::<T>().max(16));
+    let mut room = Vec::<u8>::new();
+    room.try_reserve_exact(bytes).map_err(|_| Error::no_memory(bytes))?;
+    // An allocation that nobody looks at may be left out by the compiler, and said to have succeeded.
+    drop(core::hint::black_box(room));
+    Ok(Arc::new_uninit_slice(count))
 }
 
 /// Refuses imports that host code cannot copy.

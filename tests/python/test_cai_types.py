@@ -364,3 +364,36 @@ def test_few_lists_that_say_much():
         limited=True,
         timeout=20,
     )
+
+
+def test_one_name_that_is_said_often():
+    """A name of a million letters in each of 65535 entries: 61 GiB, which nobody may write down."""
+    run(
+        """
+        import interop_demo
+        name = "x" * 1_000_000
+        for descr in ([(name, "|u1")] * 65535, [("x", "|u1" + name)] * 65535, [("", name), ("y", [(name, "|u1")] * 65000)]):
+            try:
+                interop_demo.parse_cai(dict(shape=(1,), typestr="|V65535", data=(4096, False), version=3, descr=descr))
+            except ValueError as error:
+                assert "names and types of 1048576 characters at most" in str(error), str(error)[:200]
+            else:
+                raise SystemExit("taken")
+        """,
+        limited=True,
+        timeout=20,
+    )
+
+
+def test_as_many_fields_as_there_can_be():
+    """Each name is another; to compare each with all others would take half a minute."""
+    run(
+        """
+        import interop_demo
+        descr = [(f"field{number:05}", "|u1") for number in range(65535)]
+        found = interop_demo.parse_cai(dict(shape=(1,), typestr="|V65535", data=(4096, False), version=3, descr=descr))
+        assert found["nbytes"] == 65535
+        """,
+        limited=True,
+        timeout=10,
+    )

@@ -1,4 +1,4 @@
-//! The allocator of the test binary: the system's, with a tally for the thread that asks for one.
+//! The allocator of the test binary: the system's, with a tally for the thread that asks for one, or with less memory.
 #![expect(unsafe_code, reason = "a global allocator is an unsafe trait")]
 
 use std::alloc::{GlobalAlloc, Layout, System};
@@ -18,16 +18,30 @@ pub(crate) struct Tally {
 /// The most blocks that may be live in a watch.
 const MOST: usize = 64;
 
+/// The allocations of a thread that fail.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fault {
+    /// The one after so many others.
+    After(usize),
+    /// All of more than so many bytes.
+    Above(usize),
+}
+
 struct Watch {
     on: bool,
+    fault: Option<Fault>,
     tally: Tally,
     /// Address, size and alignment of live blocks; address 0 is a free place.
     blocks: [(usize, usize, usize); MOST],
 }
 
 impl Watch {
-    const OFF: Self =
-        Self { on: false, tally: Tally { made: 0, freed: 0, mismatched: 0 }, blocks: [(0, 0, 0); MOST] };
+    const OFF: Self = Self {
+        on: false,
+        fault: None,
+        tally: Tally { made: 0, freed: 0, mismatched: 0 },
+        blocks: [(0, 0, 0); MOST],
+    };
 
     fn made(&mut self, block: (usize, usize, usize)) {
         self.tally.made += 1;
@@ -46,6 +60,20 @@ impl Watch {
             *place = (0, 0, 0);
         }
     }
+
+    /// Whether an allocation of so many bytes fails.
+    fn fails(&mut self, bytes: usize) -> bool {
+        match self.fault {
+            Some(Fault::After(0)) => {
+                self.fault = None;
+                return true;
+            }
+            Some(Fault::After(more)) => self.fault = Some(Fault::After(more - 1)),
+            Some(Fault::Above(most)) => return bytes > most,
+            None => {}
+        }
+        false
+    }
 }
 
 thread_local! {
@@ -60,10 +88,24 @@ pub(crate) fn watch<R>(work: impl FnOnce() -> R) -> (R, Tally) {
     (result, tally)
 }
 
+/// Runs `work` on this thread with less memory than it asks for. The fault that is left says whether it was met.
+pub(crate) fn failing<R>(fault: Fault, work: impl FnOnce() -> R) -> (R, Option<Fault>) {
+    WATCH.with_borrow_mut(|watch| watch.fault = Some(fault));
+    let result = work();
+    (result, WATCH.with_borrow_mut(|watch| watch.fault.take()))
+}
+
 struct Watching;
 
 #[global_allocator]
 static ALLOCATOR: Watching = Watching;
+
+/// Whether the allocation is one that is to fail.
+fn refused(layout: Layout) -> bool {
+    let asked =
+        |watch: &RefCell<Watch>| watch.try_borrow_mut().is_ok_and(|mut watch| watch.fails(layout.size()));
+    WATCH.try_with(asked).unwrap_or(false)
+}
 
 fn tell(address: usize, layout: Layout, event: fn(&mut Watch, (usize, usize, usize))) {
     let told = |watch: &RefCell<Watch>| {
@@ -80,6 +122,9 @@ fn tell(address: usize, layout: Layout, event: fn(&mut Watch, (usize, usize, usi
 // SAFETY: as the system's allocator, to which every call goes.
 unsafe impl GlobalAlloc for Watching {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        if refused(layout) {
+            return std::ptr::null_mut();
+        }
         // SAFETY: as the caller promises.
         let block = unsafe { System.alloc(layout) };
         tell(block.addr(), layout, Watch::made);
@@ -87,6 +132,9 @@ unsafe impl GlobalAlloc for Watching {
     }
 
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        if refused(layout) {
+            return std::ptr::null_mut();
+        }
         // SAFETY: as the caller promises.
         let block = unsafe { System.alloc_zeroed(layout) };
         tell(block.addr(), layout, Watch::made);
@@ -100,6 +148,10 @@ unsafe impl GlobalAlloc for Watching {
     }
 
     unsafe fn realloc(&self, block: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        // What grows is as large as it becomes.
+        if Layout::from_size_align(size, layout.align()).is_ok_and(refused) {
+            return std::ptr::null_mut();
+        }
         tell(block.addr(), layout, Watch::freed);
         // SAFETY: as the caller promises.
         let moved = unsafe { System.realloc(block, layout, size) };

@@ -115,14 +115,23 @@ fn fields(descr: &[DescrEntry], depth: usize) -> Result<(Record, usize)> {
         end = field.size().and_then(|bytes| end.checked_add(bytes)).ok_or_else(|| size(usize::MAX))?;
         let padding = entry.name.is_empty() && dtype.is_opaque() && field.record.is_none();
         if !padding {
-            if record.fields.iter().any(|other| other.name == field.name) {
-                let found = format_args!("two fields named {:?}", field.name);
-                return Err(Error::new(ErrorKind::DType, "descr", found, "names that differ"));
-            }
             record.fields.push(field);
         }
     }
+    check_names(&record)?;
     Ok((record, end))
+}
+
+/// Refuses two fields of one name. Sorted, because a record can have so many fields that to compare each with all takes
+/// half a minute.
+fn check_names(record: &Record) -> Result<()> {
+    let mut names: Vec<&str> = record.fields.iter().map(|field| field.name.as_str()).collect();
+    names.sort_unstable();
+    if let Some([name, ..]) = names.windows(2).find(|pair| pair[0] == pair[1]) {
+        let found = format_args!("two fields named {name:?}");
+        return Err(Error::new(ErrorKind::DType, "descr", found, "names that differ"));
+    }
+    Ok(())
 }
 
 fn extents(entry: &DescrEntry) -> Result<Vec<usize>> {

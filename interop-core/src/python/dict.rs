@@ -46,7 +46,7 @@ pub fn interface_of<'py>(dict: &Bound<'py, PyAny>) -> PyResult<CudaArrayInterfac
         strides: some(intern!(py, "strides"))?.map(|strides| integers(&strides, "strides")).transpose()?,
         stream: some(intern!(py, "stream"))?.map(|stream| integer(&stream, "stream")).transpose()?,
         descr: some(intern!(py, "descr"))?
-            .map(|descr| entries(&descr, 16, &mut { MOST_ENTRIES }))
+            .map(|descr| entries(&descr, 16, &mut Budget { entries: MOST_ENTRIES, text: MOST_TEXT }))
             .transpose()?,
         mask: some(intern!(py, "mask"))?.is_some(),
     })
@@ -105,7 +105,11 @@ fn wrong(place: &str, value: &Bound<'_, PyAny>, allowed: &str) -> PyErr {
 fn string(value: &Bound<'_, PyAny>, place: &str) -> PyResult<String> {
     let text = value.cast::<PyString>().map_err(|_| wrong(place, value, "a str"))?;
     // A lone surrogate is replaced, and refused for what it is in its place.
-    Ok(text.to_string_lossy().into_owned())
+    let text = text.to_string_lossy();
+    let mut copy = String::new();
+    copy.try_reserve_exact(text.len()).map_err(|_| Error::no_memory(text.len()))?;
+    copy.push_str(&text);
+    Ok(copy)
 }
 
 /// A tuple of ints, or a list of them, which some producers write.
@@ -163,17 +167,38 @@ const ENTRIES: &str = "a list of tuples (name, type) or (name, type, shape), nes
 /// times would otherwise be more than fits the memory.
 const MOST_ENTRIES: usize = 65535;
 
-/// The entries of `descr`; `depth` more lists may be nested in it, with `budget` more entries in all.
-fn entries(value: &Bound<'_, PyAny>, depth: usize, budget: &mut usize) -> PyResult<Vec<DescrEntry>> {
+/// The most characters of their names and types: one long text that stands in every entry would be as much.
+const MOST_TEXT: usize = 1 << 20;
+
+/// What is left of a `descr`.
+struct Budget {
+    entries: usize,
+    text: usize,
+}
+
+impl Budget {
+    /// The text of a name or a type.
+    fn text(&mut self, value: &Bound<'_, PyAny>) -> PyResult<String> {
+        let text = value.cast::<PyString>().map_err(|_| wrong("descr", value, "a str"))?;
+        self.text = self.text.checked_sub(text.len()?).ok_or_else(|| {
+            let allowed = format_args!("names and types of {MOST_TEXT} characters at most");
+            Error::new(ErrorKind::DType, "descr", "more text", allowed)
+        })?;
+        string(value, "descr")
+    }
+}
+
+/// The entries of `descr`; `depth` more lists may be nested in it, with what is left of the budget in all.
+fn entries(value: &Bound<'_, PyAny>, depth: usize, budget: &mut Budget) -> PyResult<Vec<DescrEntry>> {
     let list = value.cast::<PyList>().ok().zip(depth.checked_sub(1));
     let (list, depth) = list.ok_or_else(|| wrong("descr", value, ENTRIES))?;
-    *budget = budget.checked_sub(list.len()).ok_or_else(|| {
+    budget.entries = budget.entries.checked_sub(list.len()).ok_or_else(|| {
         Error::new(ErrorKind::DType, "descr", "more entries", format_args!("{MOST_ENTRIES} entries at most"))
     })?;
     list.iter().map(|item| entry(&item, depth, budget)).collect()
 }
 
-fn entry(item: &Bound<'_, PyAny>, depth: usize, budget: &mut usize) -> PyResult<DescrEntry> {
+fn entry(item: &Bound<'_, PyAny>, depth: usize, budget: &mut Budget) -> PyResult<DescrEntry> {
     let tuple = item.cast::<PyTuple>().ok().filter(|tuple| matches!(tuple.len(), 2 | 3));
     let tuple = tuple.ok_or_else(|| wrong("descr", item, ENTRIES))?;
     let (name, dtype) = (tuple.get_item(0)?, tuple.get_item(1)?);
@@ -183,11 +208,11 @@ fn entry(item: &Bound<'_, PyAny>, depth: usize, budget: &mut usize) -> PyResult<
         _ => name,
     };
     Ok(DescrEntry {
-        name: string(&name, "descr")?,
+        name: budget.text(&name)?,
         dtype: if dtype.is_instance_of::<PyList>() {
             DescrType::Nested(entries(&dtype, depth, budget)?)
         } else {
-            DescrType::Typestr(string(&dtype, "descr")?)
+            DescrType::Typestr(budget.text(&dtype)?)
         },
         shape: if tuple.len() == 3 { shape_of(&tuple.get_item(2)?)? } else { Vec::new() },
     })

@@ -3,6 +3,7 @@
 
 use pyo3::exceptions::PyException;
 use pyo3::prelude::*;
+use pyo3::types::PyTuple;
 
 use super::ask::{Asked, request, request_for};
 use super::capsule::{Taken, take};
@@ -120,15 +121,28 @@ fn import_to(to: &mut To<'_>, object: &Bound<'_, PyAny>, stream: Option<StreamHa
 pub fn consumer_stream(stream: &Bound<'_, PyAny>) -> PyResult<StreamHandle> {
     let py = stream.py();
     if let Some(method) = attribute(stream, pyo3::intern!(py, "__cuda_stream__"))? {
-        // The protocol's version, which is 0, and the handle.
-        let (version, handle) = method.call0()?.extract::<(i64, usize)>()?;
-        if version != 0 {
-            return Err(Error::new(ErrorKind::Version, "__cuda_stream__", version, "version 0").into());
-        }
-        return Ok(StreamHandle::from_raw(handle));
+        return handle_of(&method.call0()?);
     }
     let number = integer(stream, "stream")?;
     Ok(StreamHandle::from_dlpack(DeviceType::CUDA, Some(number))?)
+}
+
+/// The stream that `__cuda_stream__` answers with: the protocol's version, which is 0, and the handle.
+fn handle_of(answer: &Bound<'_, PyAny>) -> PyResult<StreamHandle> {
+    const PLACE: &str = "__cuda_stream__";
+    let pair = answer.cast::<PyTuple>().ok().filter(|pair| pair.len() == 2);
+    let pair = pair.ok_or_else(|| {
+        Error::new(ErrorKind::Type, PLACE, origin(answer), "a tuple (version, handle) of two ints")
+    })?;
+    let version = integer(&pair.get_item(0)?, PLACE)?;
+    if version != 0 {
+        return Err(Error::new(ErrorKind::Version, PLACE, version, "version 0").into());
+    }
+    let handle = integer(&pair.get_item(1)?, PLACE)?;
+    match usize::try_from(handle) {
+        Ok(handle) => Ok(StreamHandle::from_raw(handle)),
+        Err(_) => Err(Error::new(ErrorKind::Stream, PLACE, handle, "the address of a stream").into()),
+    }
 }
 
 /// Imports the tensor in a capsule that an older interface handed out, which is consumed.

@@ -53,6 +53,9 @@ fn judge(
         *end = reach.and_then(|reach| end.checked_add(reach)).ok_or(ErrorKind::Overflow)?;
     }
     ends[1] += 1;
+    if !fits(&(ends[1] - ends[0])) {
+        return Err(ErrorKind::Overflow);
+    }
     // Sizes are counted in bits, which are 63 of them: 2^60 bytes, beyond any address space there is.
     let bit_ends = ends.map(|end| end.checked_mul(bits));
     let [Some(low), Some(high)] = bit_ends else { return Err(ErrorKind::Overflow) };
