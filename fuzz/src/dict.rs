@@ -77,7 +77,7 @@ fn legal(interface: &CudaArrayInterface) -> Option<(Vec<i128>, i128)> {
 }
 
 /// A dict from bytes.
-fn read(input: &mut Input<'_>) -> CudaArrayInterface {
+pub(crate) fn read(input: &mut Input<'_>) -> CudaArrayInterface {
     CudaArrayInterface {
         typestr: input.text(TEXT),
         shape: input.list(AXES),

@@ -11,6 +11,8 @@ pub mod dict;
 pub mod input;
 pub mod layout;
 pub mod oracle;
+#[cfg(all(target_os = "linux", feature = "python"))]
+pub mod python;
 pub mod seeds;
 #[cfg(target_os = "linux")]
 pub mod tensor;
@@ -29,6 +31,8 @@ pub const TARGETS: &[Target] = &[
     ("dict", dict::run),
     #[cfg(target_os = "linux")]
     ("tensor", tensor::run),
+    #[cfg(all(target_os = "linux", feature = "python"))]
+    ("python", python::run),
 ];
 
 /// Runs a target over the files named on the command line: what libFuzzer wrote down when it found something.

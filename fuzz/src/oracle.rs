@@ -77,17 +77,34 @@ pub fn compact(shape: &[i128], order: Order) -> Vec<i128> {
 /// The offsets of all elements in this order, `None` where they are many.
 #[must_use]
 pub fn visit(shape: &[i128], strides: &[i128], order: Order) -> Option<Vec<i128>> {
-    if numel(shape).filter(|numel| *numel <= FEW)? == 0 {
+    let numel = numel(shape).filter(|numel| *numel <= FEW)?;
+    if numel == 0 {
         return Some(Vec::new());
     }
-    let mut offsets = vec![0];
-    let axes: Vec<usize> = (0..shape.len()).collect();
-    let turned: Vec<usize> = axes.iter().rev().copied().collect();
-    for axis in if order == Order::C { axes } else { turned } {
-        let along = |offset: i128| (0..shape[axis]).map(move |index| offset + index * strides[axis]);
-        offsets = offsets.into_iter().flat_map(along).collect();
+    let mut offsets = Vec::with_capacity(usize::try_from(numel).unwrap_or(0));
+    offsets.push(0);
+    // From the axis that turns fastest: what is there already comes again for every further index.
+    let mut turn = |axis: usize| {
+        let inner = offsets.len();
+        for index in 1..shape[axis] {
+            for at in 0..inner {
+                offsets.push(offsets[at] + index * strides[axis]);
+            }
+        }
+    };
+    match order {
+        Order::C => (0..shape.len()).rev().for_each(&mut turn),
+        Order::F => (0..shape.len()).for_each(&mut turn),
     }
     Some(offsets)
+}
+
+/// The offsets in rising order, each once.
+#[must_use]
+pub fn distinct(mut offsets: Vec<i128>) -> Vec<i128> {
+    offsets.sort_unstable();
+    offsets.dedup();
+    offsets
 }
 
 /// Whether offsets are 0, 1, 2 and so on.

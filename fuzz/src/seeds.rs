@@ -11,6 +11,15 @@ use crate::{dict, layout, types};
 /// A target's name, a case's id, and its bytes.
 pub type Seed = (&'static str, String, Vec<u8>);
 
+/// What comes before a dict in the target for Python: which half of the target, and one spelling.
+const DICT: u8 = 2;
+/// What comes before a struct there: a producer with claims of its own and nothing unusual.
+#[cfg(target_os = "linux")]
+const PRODUCER: [u8; 3] = [5, 0, 0];
+/// And after it: the device of the struct, a `__dlpack__` with all keywords, capsules, and no stream.
+#[cfg(target_os = "linux")]
+const ANSWERS: [u8; 8] = [7, 0, 7, 7, 7, 7, 1, 7];
+
 /// Every seed.
 ///
 /// # Panics
@@ -24,7 +33,9 @@ pub fn all() -> Vec<Seed> {
         seeds.push(("layout", id.clone(), layout_of(&interface.shape, interface.strides.as_deref())));
         let mut text = Output::default();
         seeds.push(("types", id.clone(), text.text(&interface.typestr, types::TEXT).0.clone()));
-        seeds.push(("dict", id, dict::write(&interface)));
+        let bytes = dict::write(&interface);
+        seeds.push(("python", id.clone(), [&[DICT, 1, 0], &bytes[..]].concat()));
+        seeds.push(("dict", id, bytes));
     }
     for (id, case) in cases("dlpack.json") {
         let Some(tensor) = case["tensor"].as_object() else { continue };
@@ -36,10 +47,33 @@ pub fn all() -> Vec<Seed> {
         ));
         #[cfg(target_os = "linux")]
         if let Some(claims) = claims(tensor) {
-            seeds.push(("tensor", id, crate::tensor::write(&claims)));
+            let bytes = crate::tensor::write(&claims);
+            seeds.push(("python", id.clone(), [&PRODUCER[..], &bytes, &ANSWERS].concat()));
+            seeds.push(("tensor", id, bytes));
         }
     }
+    #[cfg(target_os = "linux")]
+    seeds.extend(producers());
     seeds
+}
+
+/// Producers of usual arrays on every device, with and without a table and the word of the host, which say of their device what is
+/// true, that it is the host, or nothing.
+#[cfg(target_os = "linux")]
+fn producers() -> impl Iterator<Item = Seed> {
+    /// The member as it is, and a pair of numbers: the host.
+    const DEVICES: [&[u8]; 3] = [&[7], &[2, 18, 65, 64], &[0]];
+    let all = (0..8_u8).flat_map(|kind| {
+        [0, 0x30, 0xc0, 0xf0]
+            .into_iter()
+            .flat_map(move |more| (0..DEVICES.len()).map(move |at| (kind, more, at)))
+    });
+    all.map(|(kind, more, at)| {
+        let table: &[u8] = if more & 0xc0 == 0 { &[] } else { &[0] };
+        let bytes =
+            [&[PRODUCER[0], kind << 2 | 0x21, more, 0], DEVICES[at], &[0, 7, 7, 7], table, &[7, 1, 7]];
+        ("python", format!("producer-{kind}-{more}-{at}"), bytes.concat())
+    })
 }
 
 /// The cases of a file, each with its id.

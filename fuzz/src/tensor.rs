@@ -26,19 +26,23 @@ const READ_ONLY: u64 = 1;
 const PADDED: u64 = 4;
 const KNOWN: u64 = 7;
 
-struct Pages {
+pub(crate) struct Pages {
     managed: Guarded,
     shape: Guarded,
     strides: Guarded,
 }
 
+impl Pages {
+    /// Pages for one struct.
+    pub(crate) fn new() -> Self {
+        Self { managed: Guarded::new(), shape: Guarded::new(), strides: Guarded::new() }
+    }
+}
+
 thread_local! {
-    static PAGES: RefCell<Pages> = RefCell::new(Pages {
-        managed: Guarded::new(),
-        shape: Guarded::new(),
-        strides: Guarded::new(),
-    });
-    static RELEASED: Cell<usize> = const { Cell::new(0) };
+    static PAGES: RefCell<Pages> = RefCell::new(Pages::new());
+    /// How often a deleter was called since this was set to 0.
+    pub(crate) static RELEASED: Cell<usize> = const { Cell::new(0) };
 }
 
 /// What a struct says.
@@ -70,7 +74,7 @@ pub fn run(data: &[u8]) {
 }
 
 /// The two forms as bytes.
-trait Form: Abi {
+pub(crate) trait Form: Abi {
     /// What may be read of a struct of another major version.
     const HEAD: usize;
     const SIZE: usize = size_of::<Self>();
@@ -113,7 +117,7 @@ fn list(numbers: &[i64], ndim: i32, page: &mut Guarded) -> *mut u8 {
 }
 
 /// The struct of some claims, on guarded pages.
-fn build<A: Form>(claims: &Claims, pages: &mut Pages) -> ManagedTensor<A> {
+pub(crate) fn build<A: Form>(claims: &Claims, pages: &mut Pages) -> ManagedTensor<A> {
     let pointer = |pointer: *mut u8| pointer.expose_provenance().to_ne_bytes();
     let null = ptr::null_mut();
     let shape = claims.shape.as_ref().map_or(null, |shape| list(shape, claims.ndim, &mut pages.shape));
@@ -187,7 +191,7 @@ fn check_again(facts: &Facts) {
 }
 
 /// Extents and strides, where everything is legal.
-fn legal(claims: &Claims) -> Option<(Vec<i128>, Vec<i128>)> {
+pub(crate) fn legal(claims: &Claims) -> Option<(Vec<i128>, Vec<i128>)> {
     let flags = if claims.versioned { claims.flags } else { READ_ONLY };
     let ndim = usize::try_from(claims.ndim).ok().filter(|ndim| *ndim <= MAX_NDIM)?;
     let resize =
@@ -217,7 +221,7 @@ fn legal(claims: &Claims) -> Option<(Vec<i128>, Vec<i128>)> {
     (found && addresses(data + offset, span, item).is_some()).then_some((shape, strides))
 }
 
-fn read(input: &mut Input<'_>) -> Claims {
+pub(crate) fn read(input: &mut Input<'_>) -> Claims {
     let [versioned, deleter] = input.bytes();
     let word = |input: &mut Input<'_>| i32::from_ne_bytes(input.bytes());
     let half = |number: i64| u32::try_from(number).unwrap_or(u32::MAX);

@@ -54,7 +54,8 @@ fn lints() -> Result<(), Failure> {
             workspace::cargo(["clippy", "--package=interop-core", "--no-default-features", "--locked"]);
         step::run(core.arg(format!("--features={part}")).args(["--", "-D", "warnings"]))?;
     }
-    Ok(())
+    let mut fuzz = workspace::cargo(["clippy", "--package=interop-fuzz", "--all-targets", "--locked"]);
+    step::run(fuzz.args(["--features=python", "--", "-D", "warnings"]))
 }
 
 /// The pages of the workspace's own packages.

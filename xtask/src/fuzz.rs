@@ -4,41 +4,54 @@ use std::fs;
 
 use crate::counts::Counts;
 use crate::failure::Failure;
+use crate::python::Library;
 use crate::report::Report;
 use crate::tools::{self, Tool};
 use crate::{sim, step, workspace};
 
 const TOOL: Tool = Tool { name: "cargo-fuzz", version: "0.13.2" };
 
-/// The targets, and the name of each in the report.
-const TARGETS: [(&str, &str); 4] = [
+/// A target, and its name in the report.
+type Target = (&'static str, &'static str);
+
+const TARGETS: [Target; 5] = [
     ("layout", "Fuzzing: layouts"),
     ("types", "Fuzzing: element types"),
     ("dict", "Fuzzing: interface dicts"),
     ("tensor", "Fuzzing: DLPack structs"),
+    (PYTHON, "Fuzzing: Python objects"),
 ];
+
+/// The one that embeds Python.
+const PYTHON: &str = "python";
 
 /// Seconds for each target, unless the command line says how many.
 const SECONDS: u32 = 60;
 
-/// Installs what is needed, and runs every target.
+/// Installs what is needed, and runs the targets that are named, or all.
 pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
-    let seconds = match arguments {
-        [] => SECONDS,
-        [seconds] => seconds
-            .parse()
-            .map_err(|_| Failure::usage(format!("`fuzz` takes a number of seconds, found `{seconds}`")))?,
-        _ => return Err(Failure::usage("`fuzz` takes one argument: the seconds for each target")),
+    let (seconds, names) = match arguments.split_first() {
+        Some((first, names)) if first.starts_with(|first: char| first.is_ascii_digit()) => {
+            let wrong = |_| Failure::usage(format!("`fuzz` takes a number of seconds, found `{first}`"));
+            (first.parse().map_err(wrong)?, names)
+        }
+        _ => (SECONDS, arguments),
     };
+    if let Some(unknown) = names.iter().find(|name| TARGETS.iter().all(|(target, _)| *target != **name)) {
+        let known = TARGETS.map(|(target, _)| target).join(", ");
+        return Err(Failure::usage(format!("there is no fuzz target `{unknown}`; there are: {known}")));
+    }
     tools::need_nightly()?;
     TOOL.install()?;
     sim::build()?;
     seeds()?;
     let mut report = Report::default();
     for (target, name) in TARGETS {
-        report.check(name, "Bytes in, facts or an error out, as plain arithmetic says.", || {
-            one(target, seconds)
-        });
+        if names.is_empty() || names.iter().any(|wanted| wanted == target) {
+            report.check(name, "Bytes in, facts or an error out, as plain arithmetic says.", || {
+                one(target, seconds)
+            });
+        }
     }
     report.close()
 }
@@ -54,6 +67,11 @@ pub(crate) fn suite(counts: &mut Counts) -> Result<(), Failure> {
     }
     seeds()?;
     for (target, _) in TARGETS {
+        if let (PYTHON, Err(why)) = (target, Library::find()) {
+            println!("    skipped: {why}");
+            counts.skipped += 1;
+            continue;
+        }
         one(target, SECONDS)?;
         counts.passed += 1;
     }
@@ -77,6 +95,16 @@ fn one(target: &str, seconds: u32) -> Result<(), Failure> {
     }
     let mut command = TOOL.nightly();
     command.args(["run", "--fuzz-dir", "fuzz", "--target-dir", "target/fuzz/build"]);
+    if target == PYTHON {
+        // Python keeps memory on purpose, and its own pools would hide what is in them.
+        command
+            .env("ASAN_OPTIONS", "detect_leaks=0")
+            .env("PYTHONMALLOC", "malloc")
+            .args(["--features", PYTHON]);
+        Library::find()?.embed(&mut command);
+    } else {
+        sim::hidden(&mut command);
+    }
     command.arg(format!("fuzz_{target}")).arg(folder("corpus")).arg(folder("seeds")).arg("--");
     command.arg(format!("-max_total_time={seconds}")).args([
         "-max_len=400",
@@ -85,5 +113,5 @@ fn one(target: &str, seconds: u32) -> Result<(), Failure> {
     ]);
     // The slash at the end makes it a folder.
     command.arg(format!("-artifact_prefix={}", folder("artifacts").join("").display()));
-    step::run(sim::hidden(&mut command))
+    step::run(&mut command)
 }

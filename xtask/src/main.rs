@@ -111,7 +111,7 @@ const COMMANDS: &[Command] = &[
     },
     Command {
         name: "fuzz",
-        arguments: "[SECONDS]",
+        arguments: "[SECONDS] [TARGET]...",
         help: "the fuzz targets, each for 60 seconds or as many as are given; needs the nightly compiler",
         run: fuzz::run,
     },
@@ -167,7 +167,7 @@ fn list(why: &str) -> ExitCode {
 /// The commands with one line of help each.
 fn table() -> String {
     let line = |Command { name, arguments, help, .. }: &Command| {
-        format!("  {:<18}{help}", format!("{name} {arguments}"))
+        format!("  {:<27}{help}", format!("{name} {arguments}"))
     };
     let lines: Vec<_> = COMMANDS.iter().map(line).collect();
     format!("usage: cargo xtask <command>\n\n{}", lines.join("\n"))

@@ -6,7 +6,7 @@ use std::process::Command;
 use std::{env, fs};
 
 use crate::failure::Failure;
-use crate::{step, workspace};
+use crate::{sim, step, workspace};
 
 /// The oldest Python that the stable interface of the extension and the pinned packages support.
 const OLDEST: (u32, u32) = (3, 10);
@@ -208,6 +208,41 @@ impl Interpreter {
              PYTHON=<path>",
             refused.join(", ")
         )))
+    }
+}
+
+/// The shared library of a Python, to be embedded in a program.
+pub(crate) struct Library {
+    program: String,
+    home: String,
+    folder: PathBuf,
+}
+
+impl Library {
+    /// Prints the interpreter, its home, and its library, where there is one to share.
+    const PROBE: &str = "\
+import sys, sysconfig
+value = sysconfig.get_config_var
+print(sys.executable, sys.base_prefix, value('LIBDIR') if value('Py_ENABLE_SHARED') else '', value('LDLIBRARY'), sep='\\n')";
+
+    /// That of the Python that [`Environment`] would use.
+    pub(crate) fn find() -> Result<Self, Failure> {
+        let Interpreter { program, .. } = Interpreter::find()?;
+        let said = step::ask(Command::new(&program).args(["-c", Self::PROBE])).unwrap_or_default();
+        if let [program, home, folder, library] = said.lines().collect::<Vec<_>>()[..] {
+            if !folder.is_empty() && Path::new(folder).join(library).is_file() {
+                return Ok(Self { program: program.into(), home: home.into(), folder: folder.into() });
+            }
+        }
+        Err(Failure::new(format!(
+            "`{program}` has no shared library to embed; on Debian and Ubuntu it is in `libpython3-dev`"
+        )))
+    }
+
+    /// Has a program that a command builds and runs embed it, with no driver in sight.
+    pub(crate) fn embed(&self, command: &mut Command) {
+        command.env("PYO3_PYTHON", &self.program).env("PYTHONHOME", &self.home);
+        sim::hidden_beside(command, &self.folder);
     }
 }
 

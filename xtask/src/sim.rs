@@ -41,7 +41,7 @@ pub(crate) fn build() -> Result<(), Failure> {
     fs::create_dir_all(&folder).map_err(|error| Failure::new(format!("{}: {error}", folder.display())))?;
     install(&library, &folder.join(NAME))?;
     // A file that is no library ends the search.
-    let none = workspace::target().join("sim/none");
+    let none = nothing();
     let fail = |error| Failure::new(format!("{}: {error}", none.display()));
     fs::create_dir_all(&none).map_err(fail)?;
     for name in [NAME, LINK] {
@@ -58,17 +58,27 @@ pub(crate) fn build() -> Result<(), Failure> {
 
 /// Lets a command load the simulated driver, before any other.
 pub(crate) fn on_path(command: &mut Command) -> &mut Command {
-    first_on_path(command, folder())
+    first_on_path(command, vec![folder()])
 }
 
 /// Lets a command find no driver, not even that of this machine: arrays that tests make up are no real memory, and their
 /// streams no real streams. A test that wants the simulated one loads it by its place.
 pub(crate) fn hidden(command: &mut Command) -> &mut Command {
-    first_on_path(command, workspace::target().join("sim/none"))
+    first_on_path(command, vec![nothing()])
 }
 
-fn first_on_path(command: &mut Command, first: PathBuf) -> &mut Command {
-    let mut folders = vec![first.clone()];
+/// As [`hidden`], for a command that has to find another library too.
+pub(crate) fn hidden_beside<'a>(command: &'a mut Command, folder: &Path) -> &'a mut Command {
+    first_on_path(command, vec![nothing(), folder.to_path_buf()])
+}
+
+/// Where no driver is.
+fn nothing() -> PathBuf {
+    workspace::target().join("sim/none")
+}
+
+fn first_on_path(command: &mut Command, mut folders: Vec<PathBuf>) -> &mut Command {
+    let first = folders[0].clone();
     folders.extend(env::split_paths(&env::var_os("LD_LIBRARY_PATH").unwrap_or_default()));
     // A folder with a colon in its name cannot be listed; then only ours is.
     let path = env::join_paths(folders).unwrap_or_else(|_| OsString::from(first));

@@ -1,0 +1,78 @@
+//! How a call may end: what it gives, or the errors of which it raises one.
+
+use pyo3::exceptions::{PyAttributeError, PyBufferError, PySystemError, PyTypeError, PyValueError};
+use pyo3::prelude::*;
+
+use super::world::World;
+
+/// Kinds of errors, of which several may be expected where several things are wrong.
+pub(super) type Kinds = u16;
+/// What a call gives, or the kinds of errors of which it raises one.
+pub(super) type Expected<T> = Result<T, Kinds>;
+
+/// The producer's own errors are the bits from here on, in the order of `OWN` in Python.
+pub(super) const OWN: Kinds = 1;
+pub(super) const OWN_KEYWORD: Kinds = 1 << 3;
+pub(super) const OWN_ATTRIBUTE: Kinds = 1 << 4;
+pub(super) const OWN_INTERRUPT: Kinds = 1 << 5;
+/// A `TypeError`.
+pub(super) const TYPE: Kinds = 1 << 6;
+/// An `ArrayError`, which is a `BufferError` and a `ValueError`.
+pub(super) const REFUSED: Kinds = 1 << 7;
+/// An `AttributeError`: a member that the protocol demands is missing.
+pub(super) const MISSING: Kinds = 1 << 8;
+/// A `SystemError`: a table that fails and does not say why.
+pub(super) const UNSAID: Kinds = 1 << 9;
+
+/// Not a kind: the error came of a second call, and has that of the first as its cause.
+pub(super) const CAUSED: Kinds = 1 << 15;
+
+/// The kind of an error. Every error has a text.
+///
+/// # Panics
+///
+/// For an error of no known kind: a panic, an error of the interpreter.
+pub(super) fn kind(world: &World<'_>, error: &PyErr) -> Kinds {
+    let py = world.py();
+    assert!(!error.value(py).to_string().is_empty(), "an error without a text: {error:?}");
+    if let Some(own) = world.which_own(error) {
+        return 1 << own;
+    }
+    let is = |class: &Bound<'_, PyAny>| error.is_instance(py, class);
+    if is(&py.get_type::<PyBufferError>()) && is(&py.get_type::<PyValueError>()) {
+        return REFUSED;
+    }
+    let kinds = [
+        (py.get_type::<PyTypeError>(), TYPE),
+        (py.get_type::<PyAttributeError>(), MISSING),
+        (py.get_type::<PySystemError>(), UNSAID),
+    ];
+    let known = kinds.into_iter().find(|(class, _)| error.get_type(py).is(class));
+    known.map_or_else(|| panic!("an error of no known kind: {error}"), |(_, kind)| kind)
+}
+
+/// Compares how a call ended with how it may.
+///
+/// # Panics
+///
+/// When it ended otherwise.
+pub(super) fn judge<T, E>(
+    world: &World<'_>,
+    found: PyResult<T>,
+    expected: Expected<E>,
+    told: &dyn std::fmt::Debug,
+) -> Option<(T, E)> {
+    assert!(PyErr::take(world.py()).is_none(), "an exception was left behind: {told:?}");
+    match (found, expected) {
+        (Ok(found), Ok(expected)) => Some((found, expected)),
+        (Err(error), Err(kinds)) => {
+            let kind = kind(world, &error);
+            assert!(kind & kinds != 0, "{error} is none of the kinds {kinds:#b}: {told:?}");
+            let caused = error.cause(world.py()).is_some();
+            assert_eq!(caused, kinds & CAUSED != 0, "the cause of {error}: {told:?}");
+            None
+        }
+        (Ok(_), Err(kinds)) => panic!("something that is wrong was taken, {kinds:#b}: {told:?}"),
+        (Err(error), Ok(_)) => panic!("{error}: {told:?}"),
+    }
+}

@@ -1,0 +1,39 @@
+//! Streams, as Python callers name them.
+
+use interop_core::StreamHandle;
+use interop_core::python::consumer_stream;
+
+use super::outcome::{Expected, REFUSED, judge};
+use super::values::Value;
+use super::world::World;
+use crate::input::Input;
+
+/// Reads a stream.
+pub(super) fn run(world: &World<'_>, input: &mut Input<'_>) {
+    let value = Value::read(input);
+    let object = value.object(world).expect("a value");
+    if let Some((found, expected)) = judge(world, consumer_stream(&object), expected(&value), &value) {
+        assert_eq!(found, expected, "{value:?}");
+    }
+}
+
+fn expected(value: &Value) -> Expected<StreamHandle> {
+    if let Value::Stream(answer) = value {
+        return match answer.integers() {
+            Ok([0, handle]) => usize::try_from(handle).map(StreamHandle::from_raw).map_err(|_| REFUSED),
+            Ok(_) => Err(REFUSED),
+            // The version may be wrong besides, and is looked at first.
+            Err(kinds) => Err(kinds | REFUSED),
+        };
+    }
+    match value.integer()? {
+        -1 => Ok(StreamHandle::NothingPending),
+        1 => Ok(StreamHandle::LegacyDefault),
+        2 => Ok(StreamHandle::PerThreadDefault),
+        handle => usize::try_from(handle)
+            .ok()
+            .filter(|handle| *handle > 0)
+            .map(StreamHandle::from_raw)
+            .ok_or(REFUSED),
+    }
+}

@@ -1,0 +1,135 @@
+//! Values that Python code may bring: what they are made of, and what is known of them.
+
+use pyo3::IntoPyObjectExt as _;
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyList, PyTuple};
+
+use super::outcome::{Expected, OWN, REFUSED, TYPE};
+use super::world::World;
+use crate::input::Input;
+
+/// How deep values are nested.
+const DEPTH: usize = 3;
+
+/// A value.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Value {
+    None,
+    Bool(bool),
+    Int(i128),
+    /// Beyond 128 bits.
+    Huge,
+    Float,
+    Text(String),
+    /// An object with `__index__`, which answers with this.
+    Index(Box<Self>),
+    /// An object with `__index__`, which raises.
+    Raising,
+    /// An object with `__cuda_stream__`, which answers with this.
+    Stream(Box<Self>),
+    Tuple(Vec<Self>),
+    List(Vec<Self>),
+    Dict,
+    Foreign,
+}
+
+impl Value {
+    /// Any value.
+    pub(super) fn read(input: &mut Input<'_>) -> Self {
+        Self::nested(input, DEPTH)
+    }
+
+    fn nested(input: &mut Input<'_>, depth: usize) -> Self {
+        let Some(deeper) = depth.checked_sub(1) else { return Self::Int(input.number().into()) };
+        let list = |input: &mut Input<'_>| {
+            let len = input.byte() % 4;
+            (0..len).map(|_| Self::nested(input, deeper)).collect()
+        };
+        match input.byte() % 20 {
+            0 => Self::None,
+            1 => Self::Bool(input.byte() % 2 == 1),
+            2..=5 => Self::Int(input.number().into()),
+            6 => Self::Int(i128::from(input.number()) << (input.byte() % 64)),
+            7 => Self::Huge,
+            8 => Self::Float,
+            9 => Self::Text(input.text(8)),
+            10 | 11 => Self::Index(Box::new(Self::nested(input, deeper))),
+            12 => Self::Raising,
+            13 => Self::Stream(Box::new(Self::nested(input, deeper))),
+            14 => Self::Tuple(list(input)),
+            15 => Self::List(list(input)),
+            16 => Self::Dict,
+            17 => Self::Foreign,
+            // What most arguments are in most calls.
+            _ => Self::Tuple(vec![Self::Int(input.number().into()), Self::Int(input.number().into())]),
+        }
+    }
+
+    /// The value as Python has it.
+    pub(super) fn object<'py>(&self, world: &World<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let py = world.py();
+        let objects =
+            |values: &[Self]| values.iter().map(|value| value.object(world)).collect::<PyResult<Vec<_>>>();
+        Ok(match self {
+            Self::None => py.None().into_bound(py),
+            Self::Bool(truth) => truth.into_bound_py_any(py)?,
+            Self::Int(number) => number.into_bound_py_any(py)?,
+            Self::Huge => world.huge()?,
+            Self::Float => 1.0_f64.into_bound_py_any(py)?,
+            Self::Text(text) => text.into_bound_py_any(py)?,
+            Self::Index(answer) => world.call("Index", (answer.object(world)?,))?,
+            Self::Raising => world.call("Index", (world.raised(0)?,))?,
+            Self::Stream(answer) => world.call("Stream", (answer.object(world)?,))?,
+            Self::Tuple(values) => PyTuple::new(py, objects(values)?)?.into_any(),
+            Self::List(values) => PyList::new(py, objects(values)?)?.into_any(),
+            Self::Dict => PyDict::new(py).into_any(),
+            Self::Foreign => world.call("Foreign", ())?,
+        })
+    }
+
+    /// The integer that it is: anything with `__index__` but a bool.
+    pub(super) fn integer(&self) -> Expected<i128> {
+        match self {
+            Self::Int(number) => Ok(*number),
+            Self::Huge => Err(REFUSED),
+            Self::Raising => Err(OWN),
+            Self::Index(answer) => match &**answer {
+                Self::Int(number) => Ok(*number),
+                Self::Huge => Err(REFUSED),
+                // A bool is an int that Python's own functions take for one.
+                Self::Bool(truth) => Ok((*truth).into()),
+                _ => Err(TYPE),
+            },
+            _ => Err(TYPE),
+        }
+    }
+
+    /// The two values of a tuple.
+    fn pair(&self) -> Expected<[&Self; 2]> {
+        match self {
+            Self::Tuple(values) => match &values[..] {
+                [first, second] => Ok([first, second]),
+                _ => Err(TYPE),
+            },
+            _ => Err(TYPE),
+        }
+    }
+
+    /// The two integers of a tuple. All that is wrong with both is expected, whichever is looked at first.
+    pub(super) fn integers(&self) -> Expected<[i128; 2]> {
+        match self.pair()?.map(Self::integer) {
+            [Ok(first), Ok(second)] => Ok([first, second]),
+            [first, second] => Err(first.err().unwrap_or(0) | second.err().unwrap_or(0)),
+        }
+    }
+
+    /// Device type and ordinal: two integers of 32 bits.
+    pub(super) fn device(&self) -> Expected<[i32; 2]> {
+        let wrong =
+            |found: Expected<i128>| found.and_then(|number| i32::try_from(number).map_err(|_| REFUSED));
+        match self.pair()?.map(|value| wrong(value.integer())) {
+            [Ok(kind), Ok(ordinal)] => Ok([kind, ordinal]),
+            [first, second] => Err(first.err().unwrap_or(0) | second.err().unwrap_or(0)),
+        }
+    }
+}
