@@ -148,8 +148,7 @@ pub(super) fn request_for<'py>(
 }
 
 /// Calls `__dlpack__`, first as the current standard has it, then as producers of an older one take it.
-///
-/// The second call is made only when the first failed over its keywords, so that no error of the producer's is hidden.
+#[inline(always)]
 pub(super) fn request<'py>(
     object: &Bound<'py, PyAny>,
     asked: &Asked,
@@ -166,11 +165,7 @@ pub(super) fn request<'py>(
             call(object, asked, words, &words.with_stream, [version, stream.as_any()])
         }
     };
-    match first {
-        Ok(capsule) => Ok(capsule),
-        Err(error) if is_about_keywords(py, &error) => request_plainly(object, stream, error),
-        Err(error) => Err(error),
-    }
+    first.or_else(|error| request_plainly(object, stream, error))
 }
 
 /// Calls `__dlpack__` with one keyword argument for each of `names`.
@@ -191,6 +186,8 @@ fn call<'py, const N: usize>(
 }
 
 /// As [`request`], of a producer that answered with `first` to the keywords of the current standard.
+///
+/// It is asked again only when the first call failed over its keywords, so that no error of the producer's is hidden.
 #[cold]
 fn request_plainly<'py>(
     object: &Bound<'py, PyAny>,
@@ -198,6 +195,9 @@ fn request_plainly<'py>(
     first: PyErr,
 ) -> PyResult<Bound<'py, PyAny>> {
     let py = object.py();
+    if !is_about_keywords(py, &first) {
+        return Err(first);
+    }
     let keywords = PyDict::new(py);
     if let Some(stream) = stream {
         keywords.set_item(pyo3::intern!(py, "stream"), stream)?;
@@ -231,7 +231,6 @@ impl Words {
 
 /// Whether a call failed because the callee does not know a keyword. The texts are those of Python, Cython, pybind11 and
 /// nanobind; a `TypeError` about anything else is the producer's own.
-#[cold]
 fn is_about_keywords(py: Python<'_>, error: &PyErr) -> bool {
     let text = error.value(py).to_string();
     error.is_instance_of::<PyTypeError>(py)

@@ -207,14 +207,17 @@ unsafe extern "C" fn dlpack<T: ArrayClass>(
         }
         let mut request = Request::default();
         if !names.is_null() {
-            // SAFETY: a tuple of strings, by the calling convention.
+            // SAFETY: live, by the calling convention.
             let names = unsafe { Borrowed::from_ptr(py, names) };
-            for (at, name) in names.cast::<PyTuple>()?.iter_borrowed().enumerate() {
+            // SAFETY: a tuple, likewise.
+            let names = unsafe { names.cast_unchecked::<PyTuple>() };
+            for (at, name) in names.iter_borrowed().enumerate() {
                 // SAFETY: there is one argument for each name.
                 let argument = unsafe { arguments.wrapping_add(at).read() };
                 // SAFETY: the caller holds a reference to each argument.
                 let argument = unsafe { Borrowed::from_ptr(py, argument) };
-                let name = name.cast::<PyString>()?;
+                // SAFETY: a string, by the calling convention.
+                let name = unsafe { name.cast_unchecked::<PyString>() };
                 request.set_interned(&name, &argument)?;
             }
         }

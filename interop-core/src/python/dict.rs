@@ -12,6 +12,7 @@ use crate::dims::MAX_NDIM;
 use crate::dtype::DType;
 use crate::error::{Error, ErrorKind};
 use crate::facts::Facts;
+use crate::stream::StreamHandle;
 use crate::typestr::Typestr;
 
 /// Reads an interface dict, key by key; any mapping will do. Nothing is checked but the types of the values.
@@ -61,7 +62,7 @@ pub(super) fn dict_of<'py>(
     static USUAL: PyOnceLock<[Py<PyDict>; 2]> = PyOnceLock::new();
     // A copy of a dict is made in one piece, so most arrays only lack the numbers.
     let [without_stream, with_stream] =
-        USUAL.get_or_try_init(py, || Ok::<_, PyErr>([usual(py, false)?, usual(py, true)?]))?;
+        USUAL.get_or_try_init(py, || Ok::<_, PyErr>([usual(py, None)?, usual(py, USUAL_STREAM)?]))?;
     let stream = facts.stream().to_cai();
     let dict = if stream.is_some() { with_stream } else { without_stream }.bind(py).copy()?;
     dict.set_item(intern!(py, "shape"), PyTuple::new(py, facts.shape())?)?;
@@ -72,7 +73,7 @@ pub(super) fn dict_of<'py>(
     if let Some(strides) = &spelled.strides {
         dict.set_item(intern!(py, "strides"), PyTuple::new(py, strides)?)?;
     }
-    if let Some(stream) = stream {
+    if stream.is_some() && stream != USUAL_STREAM {
         dict.set_item(intern!(py, "stream"), stream)?;
     }
     if let Some(descr) = &spelled.descr {
@@ -84,16 +85,19 @@ pub(super) fn dict_of<'py>(
 /// The element type that most arrays on a GPU have.
 const USUAL_TYPE: DType = DType::F32;
 
+/// The stream on which most imports are ready: the legacy default.
+const USUAL_STREAM: Option<usize> = StreamHandle::LegacyDefault.to_cai();
+
 /// The dict of an array of the usual type, without its numbers.
-fn usual(py: Python<'_>, has_stream: bool) -> PyResult<Py<PyDict>> {
+fn usual(py: Python<'_>, stream: Option<usize>) -> PyResult<Py<PyDict>> {
     let dict = PyDict::new(py);
     dict.set_item(intern!(py, "shape"), py.None())?;
     dict.set_item(intern!(py, "typestr"), USUAL_TYPE.typestr().as_ref().map(Typestr::as_str))?;
     dict.set_item(intern!(py, "data"), py.None())?;
     dict.set_item(intern!(py, "version"), VERSION)?;
     dict.set_item(intern!(py, "strides"), py.None())?;
-    if has_stream {
-        dict.set_item(intern!(py, "stream"), py.None())?;
+    if let Some(stream) = stream {
+        dict.set_item(intern!(py, "stream"), stream)?;
     }
     Ok(dict.unbind())
 }
