@@ -167,6 +167,12 @@ fn round_trip(criterion: &mut Criterion) {
     });
     group.bench_function("export, import, drop", |bencher| {
         bencher.iter(|| {
+            let grid = Grid::<Lease<f32>>::from_dlpack(exported()).expect("the struct takes it");
+            black_box(&grid);
+        });
+    });
+    group.bench_function("export, import as any array, drop", |bencher| {
+        bencher.iter(|| {
             let import = imported(exported());
             black_box(import.facts());
         });
@@ -192,7 +198,7 @@ fn export_forms(criterion: &mut Criterion) {
 
 fn imports(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("export, import, drop 2-d");
-    group.bench_function("into a struct with a lease", |bencher| {
+    group.bench_function("as any array, then into a struct", |bencher| {
         bencher.iter(|| Grid::<Lease<f32>>::from_import(imported(exported())).expect("the struct takes it"));
     });
     group.bench_function("legacy", |bencher| {

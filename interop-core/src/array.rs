@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use crate::arrival::Arrival;
+use crate::arrival::{Arrival, Wanted};
 use crate::cai::CudaArrayInterface;
 use crate::cuda::{self, Trust};
 use crate::device::DeviceType;
@@ -292,6 +292,10 @@ pub unsafe trait CudaArray {
     note = "write `#[derive(CudaArray)]` on the struct, without `#[cuda_array(export)]`"
 )]
 pub trait FromArray: Sized {
+    /// What an import must be like.
+    #[doc(hidden)]
+    const WANTED: Wanted = Wanted { axes: None, order: None };
+
     /// Fills the fields from an arrival; the storage is taken last.
     ///
     /// # Errors
@@ -319,10 +323,12 @@ pub trait FromArray: Sized {
     /// # Errors
     ///
     /// As [`Import::from_dlpack`] and [`from_import`](Self::from_import).
+    #[inline]
     fn from_dlpack<A: Abi>(tensor: ManagedTensor<A>) -> Result<Self> {
-        let mut arrival = Arrival::new(Import::nothing());
         // SAFETY: the release of such a tensor.
-        unsafe { arrival.place().receive(tensor, release::<A>, Trust::Nothing) }?;
-        Self::assemble(&mut arrival)
+        match unsafe { Import::usual(tensor, release::<A>, Trust::Nothing, Self::WANTED.axes) } {
+            Ok(import) => Self::assemble(&mut Arrival::new(import)),
+            Err(tensor) => Ok(Self::from_import(Import::from_dlpack(tensor)?)?),
+        }
     }
 }

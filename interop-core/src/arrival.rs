@@ -1,4 +1,8 @@
 //! The import half of the derive: what arrived is compared with what the struct wants, then taken apart.
+#![expect(
+    clippy::inline_always,
+    reason = "what is known of the struct where it is made is not compared there"
+)]
 
 use crate::cuda::hand_over;
 use crate::descriptor::Writes;
@@ -57,6 +61,7 @@ impl Arrival {
     }
 
     /// The place of an import that has yet to arrive.
+    #[cfg(feature = "python")]
     #[inline]
     pub(crate) fn place(&mut self) -> &mut Import {
         &mut self.import
@@ -67,13 +72,13 @@ impl Arrival {
         (!self.taken).then_some(self.import)
     }
 
-    #[inline]
+    #[inline(always)]
     fn facts(&self) -> Result<&Facts> {
         if self.taken { Err(taken()) } else { Ok(self.import.facts()) }
     }
 
     /// The layout in units of the struct's elements.
-    #[inline]
+    #[inline(always)]
     fn layout(&self) -> &Layout {
         self.layout.as_ref().unwrap_or(self.import.facts().layout())
     }
@@ -92,7 +97,7 @@ impl Arrival {
     /// # Errors
     ///
     /// What did not fit.
-    #[inline]
+    #[inline(always)]
     pub fn check(&mut self) -> Result<()> {
         self.refusal.take().map_or(Ok(()), Err)
     }
@@ -111,11 +116,17 @@ impl Arrival {
     ///
     /// Refuses by [`ErrorKind::DType`], [`ErrorKind::Rank`], [`ErrorKind::Strides`], [`ErrorKind::ReadOnly`],
     /// [`ErrorKind::Device`].
+    #[inline(always)]
     pub fn open<S: FromImport>(&mut self, wanted: Wanted) {
-        self.step(|this| {
-            S::check(this.facts()?)?;
-            this.settle(S::element().as_ref(), wanted, S::COPIES)
-        });
+        if self.refusal.is_none() {
+            self.refusal = self.compare::<S>(wanted).err();
+        }
+    }
+
+    #[inline(always)]
+    fn compare<S: FromImport>(&mut self, wanted: Wanted) -> Result<()> {
+        S::check(self.facts()?)?;
+        self.settle(S::element().as_ref(), wanted, S::COPIES)
     }
 
     /// As [`open`](Self::open), for a struct with a raw pointer.
@@ -136,7 +147,7 @@ impl Arrival {
         });
     }
 
-    #[inline]
+    #[inline(always)]
     fn settle(&mut self, element: Option<&ElementType>, wanted: Wanted, copies: bool) -> Result<()> {
         let facts = self.facts()?;
         let item_bits = element.map_or_else(|| facts.dtype().item_bits(facts.is_padded()), |e| e.size * 8);
@@ -188,6 +199,7 @@ impl Arrival {
     /// The field for an extent.
     ///
     /// Refuses by [`ErrorKind::Overflow`] when its type cannot hold the extent.
+    #[inline(always)]
     pub fn extent<I: Extent>(&mut self, axis: usize, field: &'static str) -> I {
         self.step(|this| extent_of(this.layout().shape()[axis], field)).unwrap_or_default()
     }
@@ -260,7 +272,7 @@ impl Arrival {
     /// # Errors
     ///
     /// What did not fit; what the storage says. The arrival has the import again then.
-    #[inline]
+    #[inline(always)]
     pub fn storage<S: FromImport>(&mut self) -> Result<S> {
         self.check()?;
         self.facts()?;

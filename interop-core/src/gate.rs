@@ -16,6 +16,8 @@ pub struct Gate<T>(PhantomData<T>);
 
 impl<T: Storage> Gate<T> {
     /// As [`FromImport::open`].
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "part of `FromArray::assemble`, like the call in it")]
     pub fn open(from: &mut Arrival, wanted: Wanted) -> Opened<T>
     where
         T: FromImport,
@@ -64,6 +66,7 @@ pub struct Opened<T> {
 }
 
 impl<T> Opened<T> {
+    #[inline]
     pub(crate) const fn new(take: fn(&mut Arrival) -> Result<T>) -> Self {
         Self { take }
     }
@@ -73,6 +76,7 @@ impl<T> Opened<T> {
     /// # Errors
     ///
     /// As [`Arrival::storage`].
+    #[inline]
     pub fn take(self, from: &mut Arrival) -> Result<T> {
         (self.take)(from)
     }

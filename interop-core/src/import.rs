@@ -93,11 +93,32 @@ impl Import {
         release: unsafe fn(NonNull<()>),
         trust: Trust,
     ) -> Result<Self, Refused<ManagedTensor<A>>> {
-        match usual_facts(&tensor, trust) {
+        // SAFETY: as the caller promises.
+        match unsafe { Self::usual(tensor, release, trust, None) } {
+            Ok(import) => Ok(import),
+            // SAFETY: as the caller promises.
+            Err(tensor) => unsafe { Self::from_any_dlpack(tensor, release, trust) },
+        }
+    }
+
+    /// As [`from_dlpack_with`](Self::from_dlpack_with), for tensors as nearly all are, of which nobody has to be asked
+    /// about the memory; with so many axes, if that is known. The tensor comes back if it is another.
+    ///
+    /// # Safety
+    ///
+    /// As [`from_dlpack_with`](Self::from_dlpack_with).
+    #[inline(always)]
+    pub(crate) unsafe fn usual<A: Abi>(
+        tensor: ManagedTensor<A>,
+        release: unsafe fn(NonNull<()>),
+        trust: Trust,
+        axes: Option<usize>,
+    ) -> Result<Self, ManagedTensor<A>> {
+        let asked = trust == Trust::Nothing && cuda::is_opened();
+        match if asked { None } else { tensor.usual_facts(axes) } {
             // SAFETY: as the caller promises.
             Some(facts) => Ok(unsafe { Self::owning(facts, tensor, release) }),
-            // SAFETY: as the caller promises.
-            None => unsafe { Self::from_any_dlpack(tensor, release, trust) },
+            None => Err(tensor),
         }
     }
 
@@ -148,6 +169,7 @@ impl Import {
     /// # Safety
     ///
     /// As [`from_dlpack_with`](Self::from_dlpack_with).
+    #[cfg(feature = "python")]
     #[inline]
     pub(crate) unsafe fn receive<A: Abi>(
         &mut self,
@@ -155,11 +177,11 @@ impl Import {
         release: unsafe fn(NonNull<()>),
         trust: Trust,
     ) -> Result<(), Refused<ManagedTensor<A>>> {
-        *self = match usual_facts(&tensor, trust) {
+        // SAFETY: as the caller promises.
+        *self = match unsafe { Self::usual(tensor, release, trust, None) } {
+            Ok(import) => import,
             // SAFETY: as the caller promises.
-            Some(facts) => unsafe { Self::owning(facts, tensor, release) },
-            // SAFETY: as the caller promises.
-            None => unsafe { Self::from_any_dlpack(tensor, release, trust) }?,
+            Err(tensor) => unsafe { Self::from_any_dlpack(tensor, release, trust) }?,
         };
         Ok(())
     }
@@ -307,13 +329,6 @@ impl Import {
         // SAFETY: the memory is live while `self` is (contract of the constructors), and so are its users in this crate.
         unsafe { HostElements::of(&self.facts, false) }
     }
-}
-
-/// The facts of a tensor as nearly all are, where nobody has to be asked about its memory.
-#[inline(always)]
-fn usual_facts<A: Abi>(tensor: &ManagedTensor<A>, trust: Trust) -> Option<Facts> {
-    let asked = trust == Trust::Nothing && cuda::is_opened();
-    if asked { None } else { tensor.usual_facts() }
 }
 
 impl fmt::Debug for Import {

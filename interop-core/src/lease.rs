@@ -66,10 +66,12 @@ macro_rules! lease {
         impl<T: Element> FromImport for $lease<T> {
             const COPIES: bool = false;
 
+            #[inline]
             fn element() -> Option<ElementType> {
                 Some(T::TYPE)
             }
 
+            #[inline]
             fn check(facts: &Facts) -> Result<()> {
                 $check(facts)
             }

@@ -175,6 +175,8 @@ pub trait FromImport: Storage + Sized {
 
     /// The derive's call on the way in, before anything is taken.
     #[doc(hidden)]
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "part of `FromArray::assemble`, like the call in it")]
     fn open(from: &mut Arrival, wanted: Wanted) -> Opened<Self> {
         from.open::<Self>(wanted);
         Opened::new(Arrival::storage::<Self>)

@@ -97,7 +97,7 @@ fn import(model: &Model<'_>) -> TokenStream {
     let generics = generics::bounded(&model.generics, &generics::import_bounds(model));
     let (parameters, arguments, clause) = generics.split_for_impl();
     let devices = devices(&model.devices);
-    let open = open(model, &wanted(model));
+    let (wanted, open) = (wanted(model), open(model));
     let literals = literals(&model.shape);
     let check = model.runs_user_code().then(|| own!(__p::Arrival::check(__a)?;));
     let fills = model.fills.iter().map(fill);
@@ -105,6 +105,9 @@ fn import(model: &Model<'_>) -> TokenStream {
         #[automatically_derived]
         #lints
         impl #parameters __p::FromArray for #ident #arguments #clause {
+            const WANTED: __p::Wanted = #wanted;
+
+            #[inline(always)]
             fn assemble(__a: &mut __p::Arrival) -> __p::Result<Self> {
                 #devices
                 #open
@@ -233,21 +236,21 @@ fn devices(devices: &Devices) -> TokenStream {
 }
 
 /// The call that refuses what cannot be the data of this struct.
-fn open(model: &Model<'_>, wanted: &TokenStream) -> TokenStream {
+fn open(model: &Model<'_>) -> TokenStream {
     match &model.data {
         Data::Storage(Role { ty, .. }, Asks::ThroughGate) => {
-            let open = gated(ty, "open", own!(__a, #wanted));
+            let open = gated(ty, "open", own!(__a, Self::WANTED));
             own!(let __s = #open;)
         }
         Data::Storage(Role { ty, .. }, Asks::Directly) => {
-            own!(let __s = <#ty as __p::FromImport>::open(__a, #wanted);)
+            own!(let __s = <#ty as __p::FromImport>::open(__a, Self::WANTED);)
         }
         Data::Raw { pointer: Role { ty, .. }, pointee: Pointee::Typed, .. } => {
-            own!(<#ty as __p::RawPointer>::open(__a, #wanted);)
+            own!(<#ty as __p::RawPointer>::open(__a, Self::WANTED);)
         }
         Data::Raw { pointer: Role { ty, .. }, pointee: Pointee::Element(element), .. } => {
             let check = check_element(Pointee::Element(element));
-            own!(#check <#ty as __p::RawAddress>::open::<#element>(__a, #wanted);)
+            own!(#check <#ty as __p::RawAddress>::open::<#element>(__a, Self::WANTED);)
         }
     }
 }

@@ -78,11 +78,11 @@ impl<A: Abi> ManagedTensor<A> {
         unsafe { read(self.tensor_place(), flags) }
     }
 
-    /// As [`facts`](Self::facts), for an array in host memory as nearly all are.
+    /// As [`facts`](Self::facts), for an array in host memory as nearly all are; of so many axes, if that is known.
     #[inline(always)]
-    pub(crate) fn usual_facts(&self) -> Option<Facts> {
+    pub(crate) fn usual_facts(&self, axes: Option<usize>) -> Option<Facts> {
         // SAFETY: as in `facts`.
-        unsafe { usual(self.tensor_place(), self.flags().ok()?) }
+        unsafe { usual(self.tensor_place(), self.flags().ok()?, axes) }
     }
 
     /// The flags, or a version that cannot be read.
@@ -122,14 +122,18 @@ fn unreadable(version: DLPackVersion) -> Error {
 ///
 /// `place` points to a live tensor, whose `shape` and `strides` are null or point to `ndim` numbers.
 #[inline(always)]
-unsafe fn usual(place: *const DLTensor, flags: u64) -> Option<Facts> {
+unsafe fn usual(place: *const DLTensor, flags: u64, axes: Option<usize>) -> Option<Facts> {
     // SAFETY: live, as the caller promises; plain numbers and pointers, of which every bit pattern is valid.
     let tensor = unsafe { place.read() };
     if tensor.device.device_type != DeviceType::CPU || tensor.shape.is_null() {
         return None;
     }
+    let ndim = usize::try_from(tensor.ndim).ok()?;
+    if axes.is_some_and(|axes| axes != ndim) {
+        return None;
+    }
     // With the rank known to the compiler there is no loop.
-    match tensor.ndim {
+    match ndim {
         // SAFETY: the shape is not null, so it has as many numbers, as the caller promises.
         1 => unsafe { with_axes::<1>(&tensor, flags) },
         // SAFETY: as above.

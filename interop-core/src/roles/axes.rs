@@ -20,6 +20,7 @@ pub trait Extent: Copy + Default {
 
     /// The derive's call on the way in.
     #[doc(hidden)]
+    #[inline]
     fn take(from: &mut Arrival, axis: usize, field: &'static str) -> Self {
         from.extent(axis, field)
     }
@@ -334,6 +335,7 @@ fn too_great(what: &str, axis: usize, number: i128) -> Error {
 }
 
 /// An extent in the form of a field.
+#[inline]
 pub(crate) fn extent_of<I: Extent>(extent: usize, field: &str) -> Result<I> {
     I::from_usize(extent).ok_or_else(|| {
         let allowed = format_args!("an extent that its type, `{}`, can hold", core::any::type_name::<I>());

@@ -22,20 +22,17 @@ const _: () = {
     }
     #[automatically_derived]
     impl __p::FromArray for OnDevice {
+        const WANTED: __p::Wanted = __p::Wanted {
+            axes: __p::None,
+            order: __p::Some(__p::Order::C),
+        };
+        #[inline(always)]
         fn assemble(__a: &mut __p::Arrival) -> __p::Result<Self> {
             __p::Arrival::on_one_of(
                 __a,
                 &[__p::DeviceType::CUDA, __p::DeviceType::CUDA_MANAGED],
             );
-            let __s = <__p::Gate<
-                Lease<f32>,
-            >>::open(
-                __a,
-                __p::Wanted {
-                    axes: __p::None,
-                    order: __p::Some(__p::Order::C),
-                },
-            );
+            let __s = <__p::Gate<Lease<f32>>>::open(__a, Self::WANTED);
             __p::Ok(Self {
                 shape: <Vec<usize> as __p::ShapeField>::take(__a, "shape"),
                 values: __s.take(__a)?,

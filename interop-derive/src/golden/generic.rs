@@ -43,16 +43,13 @@ const _: () = {
         L: __p::Extent,
         PhantomData<&'a M>: __p::Default,
     {
+        const WANTED: __p::Wanted = __p::Wanted {
+            axes: __p::Some(4),
+            order: __p::Some(__p::Order::C),
+        };
+        #[inline(always)]
         fn assemble(__a: &mut __p::Arrival) -> __p::Result<Self> {
-            let __s = <Lease<
-                T,
-            > as __p::FromImport>::open(
-                __a,
-                __p::Wanted {
-                    axes: __p::Some(4),
-                    order: __p::Some(__p::Order::C),
-                },
-            );
+            let __s = <Lease<T> as __p::FromImport>::open(__a, Self::WANTED);
             __p::Arrival::same_extent(__a, 0, 1, "n");
             __p::Arrival::literal(__a, 2, C);
             __p::Arrival::check(__a)?;

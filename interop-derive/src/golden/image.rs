@@ -39,14 +39,13 @@ const _: () = {
     where
         S: __p::FromImport,
     {
+        const WANTED: __p::Wanted = __p::Wanted {
+            axes: __p::Some(3),
+            order: __p::Some(__p::Order::C),
+        };
+        #[inline(always)]
         fn assemble(__a: &mut __p::Arrival) -> __p::Result<Self> {
-            let __s = <S as __p::FromImport>::open(
-                __a,
-                __p::Wanted {
-                    axes: __p::Some(3),
-                    order: __p::Some(__p::Order::C),
-                },
-            );
+            let __s = <S as __p::FromImport>::open(__a, Self::WANTED);
             __p::Arrival::literal(__a, 2, 3);
             __p::Arrival::check(__a)?;
             __p::Ok(Self {

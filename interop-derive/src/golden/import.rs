@@ -17,16 +17,13 @@ const _: () = {
     use ::interop_core::__private as __p;
     #[automatically_derived]
     impl __p::FromArray for Batch {
+        const WANTED: __p::Wanted = __p::Wanted {
+            axes: __p::None,
+            order: __p::None,
+        };
+        #[inline(always)]
         fn assemble(__a: &mut __p::Arrival) -> __p::Result<Self> {
-            let __s = <Lease<
-                f32,
-            > as __p::FromImport>::open(
-                __a,
-                __p::Wanted {
-                    axes: __p::None,
-                    order: __p::None,
-                },
-            );
+            let __s = <Lease<f32> as __p::FromImport>::open(__a, Self::WANTED);
             __p::Ok(Self {
                 shape: <Vec<usize> as __p::ShapeField>::take(__a, "shape"),
                 strides: <Vec<isize> as __p::StridesField>::take(__a, "strides"),

@@ -21,16 +21,13 @@ const _: () = {
     }
     #[automatically_derived]
     impl __p::FromArray for Samples {
+        const WANTED: __p::Wanted = __p::Wanted {
+            axes: __p::None,
+            order: __p::Some(__p::Order::C),
+        };
+        #[inline(always)]
         fn assemble(__a: &mut __p::Arrival) -> __p::Result<Self> {
-            let __s = <__p::Gate<
-                Vec<f32>,
-            >>::open(
-                __a,
-                __p::Wanted {
-                    axes: __p::None,
-                    order: __p::Some(__p::Order::C),
-                },
-            );
+            let __s = <__p::Gate<Vec<f32>>>::open(__a, Self::WANTED);
             __p::Ok(Self {
                 shape: <Vec<usize> as __p::ShapeField>::take(__a, "shape"),
                 values: __s.take(__a)?,

@@ -76,7 +76,7 @@ fn expansions_depend_on_no_name_in_scope() {
 
 /// What an expansion may name without a path: keywords, what it defines itself, attributes, fields of the runtime, keys of the
 /// Python macros.
-const NAMES: [&str; 31] = [
+const NAMES: [&str; 32] = [
     "Self",
     "self",
     "as",
@@ -96,6 +96,7 @@ const NAMES: [&str; 31] = [
     "facts",
     "assemble",
     "TYPE",
+    "WANTED",
     "FIELDS",
     "automatically_derived",
     "inline",

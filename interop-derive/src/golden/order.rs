@@ -26,16 +26,13 @@ const _: () = {
     }
     #[automatically_derived]
     impl __p::FromArray for Matrix {
+        const WANTED: __p::Wanted = __p::Wanted {
+            axes: __p::Some(2),
+            order: __p::Some(__p::Order::F),
+        };
+        #[inline(always)]
         fn assemble(__a: &mut __p::Arrival) -> __p::Result<Self> {
-            let __s = <__p::Gate<
-                Vec<f64>,
-            >>::open(
-                __a,
-                __p::Wanted {
-                    axes: __p::Some(2),
-                    order: __p::Some(__p::Order::F),
-                },
-            );
+            let __s = <__p::Gate<Vec<f64>>>::open(__a, Self::WANTED);
             __p::Ok(Self {
                 rows: <usize as __p::Extent>::take(__a, 0, "rows"),
                 columns: <usize as __p::Extent>::take(__a, 1, "columns"),

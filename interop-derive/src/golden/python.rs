@@ -34,14 +34,13 @@ const _: () = {
         S: __p::FromImport,
         [usize; N]: __p::ShapeField,
     {
+        const WANTED: __p::Wanted = __p::Wanted {
+            axes: __p::None,
+            order: __p::Some(__p::Order::C),
+        };
+        #[inline(always)]
         fn assemble(__a: &mut __p::Arrival) -> __p::Result<Self> {
-            let __s = <S as __p::FromImport>::open(
-                __a,
-                __p::Wanted {
-                    axes: __p::None,
-                    order: __p::Some(__p::Order::C),
-                },
-            );
+            let __s = <S as __p::FromImport>::open(__a, Self::WANTED);
             __p::Ok(Self {
                 shape: <[usize; N] as __p::ShapeField>::take(__a, "shape"),
                 values: __s.take(__a)?,

@@ -29,17 +29,14 @@ const _: () = {
     }
     #[automatically_derived]
     impl __p::FromArray for Raw {
+        const WANTED: __p::Wanted = __p::Wanted {
+            axes: __p::Some(1),
+            order: __p::Some(__p::Order::C),
+        };
+        #[inline(always)]
         fn assemble(__a: &mut __p::Arrival) -> __p::Result<Self> {
             let _ = <f32 as __p::Element>::TYPE;
-            <CUdeviceptr as __p::RawAddress>::open::<
-                f32,
-            >(
-                __a,
-                __p::Wanted {
-                    axes: __p::Some(1),
-                    order: __p::Some(__p::Order::C),
-                },
-            );
+            <CUdeviceptr as __p::RawAddress>::open::<f32>(__a, Self::WANTED);
             __p::Ok(Self {
                 len: <usize as __p::Extent>::take(__a, 0, "len"),
                 device: <Device as __p::DeviceField>::take(__a),

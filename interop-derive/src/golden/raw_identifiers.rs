@@ -25,16 +25,13 @@ const _: () = {
     }
     #[automatically_derived]
     impl __p::FromArray for r#Struct {
+        const WANTED: __p::Wanted = __p::Wanted {
+            axes: __p::Some(2),
+            order: __p::Some(__p::Order::C),
+        };
+        #[inline(always)]
         fn assemble(__a: &mut __p::Arrival) -> __p::Result<Self> {
-            let __s = <__p::Gate<
-                Vec<f32>,
-            >>::open(
-                __a,
-                __p::Wanted {
-                    axes: __p::Some(2),
-                    order: __p::Some(__p::Order::C),
-                },
-            );
+            let __s = <__p::Gate<Vec<f32>>>::open(__a, Self::WANTED);
             __p::Ok(Self {
                 r#loop: <usize as __p::Extent>::take(__a, 0, "loop"),
                 r#in: <usize as __p::Extent>::take(__a, 1, "in"),

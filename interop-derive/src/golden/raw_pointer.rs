@@ -28,14 +28,13 @@ const _: () = {
     }
     #[automatically_derived]
     impl __p::FromArray for Raw {
+        const WANTED: __p::Wanted = __p::Wanted {
+            axes: __p::None,
+            order: __p::Some(__p::Order::C),
+        };
+        #[inline(always)]
         fn assemble(__a: &mut __p::Arrival) -> __p::Result<Self> {
-            <*mut f32 as __p::RawPointer>::open(
-                __a,
-                __p::Wanted {
-                    axes: __p::None,
-                    order: __p::Some(__p::Order::C),
-                },
-            );
+            <*mut f32 as __p::RawPointer>::open(__a, Self::WANTED);
             __p::Ok(Self {
                 shape: <[usize; 1] as __p::ShapeField>::take(__a, "shape"),
                 device: <Device as __p::DeviceField>::take(__a),

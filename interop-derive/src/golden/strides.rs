@@ -26,16 +26,13 @@ const _: () = {
     }
     #[automatically_derived]
     impl __p::FromArray for Strided {
+        const WANTED: __p::Wanted = __p::Wanted {
+            axes: __p::None,
+            order: __p::None,
+        };
+        #[inline(always)]
         fn assemble(__a: &mut __p::Arrival) -> __p::Result<Self> {
-            let __s = <__p::Gate<
-                Vec<f64>,
-            >>::open(
-                __a,
-                __p::Wanted {
-                    axes: __p::None,
-                    order: __p::None,
-                },
-            );
+            let __s = <__p::Gate<Vec<f64>>>::open(__a, Self::WANTED);
             __p::Ok(Self {
                 shape: <[usize; 2] as __p::ShapeField>::take(__a, "shape"),
                 strides: <Option<[isize; 2]> as __p::StridesField>::take(__a, "strides"),

@@ -20,16 +20,13 @@ const _: () = {
     }
     #[automatically_derived]
     impl __p::FromArray for Grid {
+        const WANTED: __p::Wanted = __p::Wanted {
+            axes: __p::Some(2),
+            order: __p::Some(__p::Order::C),
+        };
+        #[inline(always)]
         fn assemble(__a: &mut __p::Arrival) -> __p::Result<Self> {
-            let __s = <__p::Gate<
-                Vec<u8>,
-            >>::open(
-                __a,
-                __p::Wanted {
-                    axes: __p::Some(2),
-                    order: __p::Some(__p::Order::C),
-                },
-            );
+            let __s = <__p::Gate<Vec<u8>>>::open(__a, Self::WANTED);
             __p::Arrival::check(__a)?;
             __p::Ok(Self {
                 1: <usize as __p::Extent>::take(__a, 0, "1"),

@@ -20,16 +20,13 @@ const _: () = {
     }
     #[automatically_derived]
     impl __p::FromArray for Scalar {
+        const WANTED: __p::Wanted = __p::Wanted {
+            axes: __p::Some(0),
+            order: __p::Some(__p::Order::C),
+        };
+        #[inline(always)]
         fn assemble(__a: &mut __p::Arrival) -> __p::Result<Self> {
-            let __s = <__p::Gate<
-                Box<[f32]>,
-            >>::open(
-                __a,
-                __p::Wanted {
-                    axes: __p::Some(0),
-                    order: __p::Some(__p::Order::C),
-                },
-            );
+            let __s = <__p::Gate<Box<[f32]>>>::open(__a, Self::WANTED);
             __p::Ok(Self { value: __s.take(__a)? })
         }
     }
