@@ -21,8 +21,8 @@ GPU = Path(__file__).resolve().parent
 BUNDLE = GPU.parent
 PARTNERS = ("torch", "cupy", "jax", "numba", "warp", "cuda_core", "nanobind", "dali", "tvm_ffi", "pycuda")
 NAMED = ("dali_stream_none", "jax_strided_memory_view", "warp_missing_strides", "pinned_kernel_argument", "nanobind_device")
-# What runs alone: other work on the GPU would show in its figures, or in who is first.
-TIMED = ("races", "speed")
+# What runs alone: other work on the GPU would show in its figures, in who is first, or in how much memory is free.
+TIMED = ("races", "speed", "lifetime")
 SANITIZERS = ("memcheck", "racecheck", "initcheck", "synccheck")
 
 
@@ -250,7 +250,7 @@ def main():
         if not chosen:
             sys.exit(f"nothing is called {' or '.join(wanted)}; `run.sh --list` names the parts")
         end = time.monotonic() + arguments.limit
-        timed = [part for part in chosen if part.group in TIMED]
+        timed = [part for part in chosen if part.group in TIMED or part.name in TIMED]
         with ThreadPoolExecutor(arguments.jobs) as pool:
             rows = list(pool.map(lambda part: finish(part, end, work), [part for part in chosen if part not in timed]))
         rows += [finish(part, end, work) for part in timed]
