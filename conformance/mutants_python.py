@@ -11,8 +11,8 @@ MUTANTS = [
     (
         "R111 R112 B22",
         "python/capsule.rs",
-        "unsafe { ffi::PyCapsule_SetName(capsule, A::USED_CAPSULE.as_ptr()) };",
-        "if !BROKEN { unsafe { ffi::PyCapsule_SetName(capsule, A::USED_CAPSULE.as_ptr()) }; }",
+        "unsafe { ffi::PyCapsule_SetName(capsule.as_ptr(), A::USED_CAPSULE.as_ptr()) };",
+        "if !BROKEN { unsafe { ffi::PyCapsule_SetName(capsule.as_ptr(), A::USED_CAPSULE.as_ptr()) }; }",
         "a taken capsule is not renamed",
     ),
     (
@@ -52,21 +52,21 @@ MUTANTS = [
     ),
     (
         "B144",
-        "python/import.rs",
-        "Err(error) if is_about_keywords(py, &error) =>",
-        "Err(error) if BROKEN || is_about_keywords(py, &error) =>",
+        "python/ask.rs",
+        "if !is_about_keywords(py, &first) {",
+        "if !BROKEN && !is_about_keywords(py, &first) {",
         "every error asks again without keywords",
     ),
     (
         "R52 B152",
-        "python/import.rs",
-        "Err(error) if error.is_instance_of::<PyAttributeError>(object.py()) => Ok(None),",
-        "Err(error) if BROKEN || error.is_instance_of::<PyAttributeError>(object.py()) => Ok(None),",
+        "python/interpreter.rs",
+        "return Err(PyErr::fetch(py));",
+        "let error = PyErr::fetch(py);\n        return if BROKEN { Ok(None) } else { Err(error) };",
         "an error of a property is swallowed",
     ),
     (
         "R114",
-        "python/import.rs",
+        "python/ask.rs",
         "if error.cause(py).is_none() {",
         "if !BROKEN && error.cause(py).is_none() {",
         "the first error is forgotten",
@@ -130,8 +130,8 @@ MUTANTS = [
     (
         "R110 B142",
         "python/capsule.rs",
-        "// SAFETY: a capsule.\n    let tensor = unsafe { ffi::PyCapsule_GetPointer(capsule, A::CAPSULE.as_ptr()) };",
-        "let name = if BROKEN { unsafe { ffi::PyCapsule_GetName(capsule) } } else { A::CAPSULE.as_ptr() };\n    // SAFETY: a capsule.\n    let tensor = unsafe { ffi::PyCapsule_GetPointer(capsule, name) };",
+        "let name = name(object);",
+        "let name = if BROKEN { Some(Versioned::CAPSULE) } else { name(object) };",
         "the name of a capsule is not looked at",
     ),
     (
@@ -143,7 +143,7 @@ MUTANTS = [
     ),
     (
         "R141 R144 B4 B7",
-        "python/import.rs",
+        "python/ask.rs",
         "consumer.to_dlpack(device.device_type)",
         "if BROKEN { None } else { consumer.to_dlpack(device.device_type) }",
         "a producer is told no stream",
@@ -151,8 +151,8 @@ MUTANTS = [
     (
         "R156",
         "python/import.rs",
-        "return Ok(StreamHandle::from_raw(handle));",
-        "return Ok(if BROKEN { StreamHandle::LegacyDefault } else { StreamHandle::from_raw(handle) });",
+        "Ok(handle) => Ok(StreamHandle::from_raw(handle)),",
+        "Ok(handle) => Ok(if BROKEN { StreamHandle::LegacyDefault } else { StreamHandle::from_raw(handle) }),",
         "the handle of a stream object is ignored",
     ),
 ]
