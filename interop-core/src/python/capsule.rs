@@ -13,6 +13,7 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::sync::critical_section::with_critical_section;
 
+use super::import::Protocol;
 use crate::dlpack::{Abi, Legacy, ManagedTensor, Versioned};
 use crate::error::{Error, ErrorKind};
 
@@ -20,6 +21,16 @@ use crate::error::{Error, ErrorKind};
 pub(super) enum Taken {
     Versioned(ManagedTensor<Versioned>),
     Legacy(ManagedTensor<Legacy>),
+}
+
+impl Taken {
+    /// The protocol that says so.
+    pub(super) fn protocol(&self) -> Protocol {
+        match self {
+            Self::Versioned(_) => Protocol::DlpackVersioned,
+            Self::Legacy(_) => Protocol::Dlpack,
+        }
+    }
 }
 
 /// A capsule that owns the tensor until a consumer takes it.

@@ -1,9 +1,5 @@
 //! Any object that speaks a protocol, as an [`Import`].
 #![expect(unsafe_code, reason = "believes what an object says of its memory")]
-#![expect(
-    clippy::inline_always,
-    reason = "one code from the object to the tensor: results stay in registers, a 30th of an import"
-)]
 
 use pyo3::exceptions::PyException;
 use pyo3::prelude::*;
@@ -16,12 +12,13 @@ use super::dict::interface_of;
 use super::errors::{no_array, origin};
 use super::exchange::{tensor_of, work_stream};
 use super::interpreter::attribute;
-use super::release::{PyOwner, To, drain};
-use super::types::{Table, type_of};
+use super::release::{PyOwner, To, drain, release_foreign};
+use super::types::{Known, Table, TypeFacts, type_of};
 use crate::array::FromArray;
 use crate::arrival::Arrival;
 use crate::cuda::{self, Later, Trust};
 use crate::device::{Device, DeviceType};
+use crate::dlpack::Versioned;
 use crate::error::{Error, ErrorKind};
 use crate::import::Import;
 use crate::stream::StreamHandle;
@@ -98,15 +95,55 @@ fn import_with(object: &Bound<'_, PyAny>, stream: Option<StreamHandle>, trust: T
 
 /// As [`import`], to where the array will stay.
 fn import_to(to: &mut To<'_>, object: &Bound<'_, PyAny>, stream: Option<StreamHandle>) -> PyResult<Protocol> {
-    let py = object.py();
-    drain(py);
+    let (known, came) = meet(object)?;
+    import_met(to, object, &known, came, stream)
+}
+
+/// A tensor that came without a word about streams, and from where.
+struct Came {
+    taken: Taken,
+    /// The exchange table of the type; otherwise the type has promised host memory.
+    table: Option<Table>,
+}
+
+/// What is known of an object's type, and the tensor of an object that hands one out at once.
+fn meet(object: &Bound<'_, PyAny>) -> PyResult<(Known, Option<Came>)> {
+    drain(object.py());
     let known = type_of(object)?;
     if let Some(table) = known.exchange {
-        if from_table(to, object, table, stream)? {
-            return Ok(Protocol::Exchange);
+        if let Some(tensor) = tensor_of(table, object)? {
+            return Ok((known, Some(Came { taken: Taken::Versioned(tensor), table: Some(table) })));
         }
     }
-    let asked = &known.asked;
+    if known.asked.habit.device() == Some(Device::CPU) {
+        let taken = take(&request(object, &known.asked, None)?)?;
+        return Ok((known, Some(Came { taken, table: None })));
+    }
+    Ok((known, None))
+}
+
+/// As [`import_to`], of an object that was met.
+fn import_met(
+    to: &mut To<'_>,
+    object: &Bound<'_, PyAny>,
+    known: &TypeFacts,
+    came: Option<Came>,
+    stream: Option<StreamHandle>,
+) -> PyResult<Protocol> {
+    let (py, asked) = (object.py(), &known.asked);
+    if let Some(Came { taken, table }) = came {
+        let protocol = if table.is_some() { Protocol::Exchange } else { taken.protocol() };
+        to.receive_taken(taken).map_err(|error| of(object, error))?;
+        if to.import.facts().device() == Device::CPU {
+            return Ok(protocol);
+        }
+        match table {
+            Some(table) if order_by_table(to, object, table, stream)? => return Ok(protocol),
+            Some(_) => {}
+            None => asked.habit.give_up(),
+        }
+        *to.import = Import::nothing();
+    }
     if asked.has_method || attribute(object, pyo3::intern!(py, "__dlpack__"))?.is_some() {
         return from_method(to, object, asked, stream);
     }
@@ -164,27 +201,18 @@ pub fn import_capsule(capsule: &Bound<'_, PyAny>) -> PyResult<Imported> {
     Ok(Imported { import, protocol })
 }
 
-/// Through the exchange table of the type. It orders nothing: work on the stream that its library says is ordered here,
-/// and where it says none, nothing is taken: `__dlpack__` is asked, which is told our stream.
-fn from_table(
+/// Orders a tensor of the exchange table, which orders nothing itself: work on the stream that its library says is ordered
+/// here. Where it says none, nothing is taken: `__dlpack__` is asked, which is told our stream.
+fn order_by_table(
     to: &mut To<'_>,
     object: &Bound<'_, PyAny>,
     table: Table,
     stream: Option<StreamHandle>,
 ) -> PyResult<bool> {
-    let Some(tensor) = tensor_of(table, object)? else { return Ok(false) };
-    let named = |error| of(object, error);
-    to.receive(tensor).map_err(named)?;
     let device = to.import.facts().device();
-    if device.device_type == DeviceType::CPU {
-        return Ok(true);
-    }
-    let Some(current) = work_stream(table, object.py(), device) else {
-        *to.import = Import::nothing();
-        return Ok(false);
-    };
+    let Some(current) = work_stream(table, object.py(), device) else { return Ok(false) };
     let consumer = stream.unwrap_or(StreamHandle::LegacyDefault);
-    cuda::order(current, consumer, device).map_err(named)?;
+    cuda::order(current, consumer, device).map_err(|error| of(object, error))?;
     to.import.put_on_stream(consumer);
     Ok(true)
 }
@@ -196,26 +224,15 @@ fn from_method(
     asked: &Asked,
     stream: Option<StreamHandle>,
 ) -> PyResult<Protocol> {
-    if let Some(usual) = asked.habit.device() {
-        let arrived = if usual == Device::CPU {
-            from_host(to, object, asked)
-        } else {
-            from_usual_place(to, object, asked, stream, usual)
-        };
-        if let Some(protocol) = arrived? {
+    // A class that promised host memory has been asked for it.
+    if let Some(usual) = asked.habit.device().filter(|usual| *usual != Device::CPU) {
+        if let Some(protocol) = from_usual_place(to, object, asked, stream, usual)? {
             return Ok(protocol);
         }
         asked.habit.give_up();
         *to.import = Import::nothing();
     }
     from_anywhere(to, object, asked, stream)
-}
-
-/// As [`from_method`], of a class whose arrays have always been in host memory; `None` when this one is not.
-#[inline(always)]
-fn from_host(to: &mut To<'_>, object: &Bound<'_, PyAny>, asked: &Asked) -> PyResult<Option<Protocol>> {
-    let protocol = from_capsule(to, object, &request(object, asked, None)?)?;
-    Ok((to.import.facts().device() == Device::CPU).then_some(protocol))
 }
 
 /// As [`from_method`], of a class of which it is not known where its arrays are.
@@ -282,17 +299,14 @@ fn from_usual_place(
 }
 
 /// The tensor in a capsule that `object` handed out.
-#[inline(always)]
 fn from_capsule(
     to: &mut To<'_>,
     object: &Bound<'_, PyAny>,
     capsule: &Bound<'_, PyAny>,
 ) -> PyResult<Protocol> {
-    let (imported, protocol) = match take(capsule)? {
-        Taken::Versioned(tensor) => (to.receive(tensor), Protocol::DlpackVersioned),
-        Taken::Legacy(tensor) => (to.receive(tensor), Protocol::Dlpack),
-    };
-    imported.map_err(|error| of(object, error))?;
+    let taken = take(capsule)?;
+    let protocol = taken.protocol();
+    to.receive_taken(taken).map_err(|error| of(object, error))?;
     Ok(protocol)
 }
 
@@ -333,9 +347,25 @@ fn from_cai(
 ///
 /// As [`import`], and `ArrayError` for an array that is not what the struct wants.
 pub fn import_as<T: FromArray>(object: &Bound<'_, PyAny>) -> PyResult<T> {
+    let (known, came) = match meet(object)? {
+        (known, Some(Came { taken: Taken::Versioned(tensor), table })) => {
+            // Nearly all arrays of the host are read here, where it is known what the struct wants.
+            // SAFETY: the release of such a tensor.
+            let usual = unsafe {
+                Import::usual(tensor, release_foreign::<Versioned>, Trust::Nothing, T::WANTED.axes)
+            };
+            match usual {
+                Ok(import) => {
+                    return T::assemble(&mut Arrival::new(import)).map_err(|error| of(object, error).into());
+                }
+                Err(tensor) => (known, Some(Came { taken: Taken::Versioned(tensor), table })),
+            }
+        }
+        met => met,
+    };
     let mut arrival = Arrival::new(Import::nothing()).waiting_in(without_lock);
     let mut to = To { import: arrival.place(), trust: Trust::Nothing };
-    import_to(&mut to, object, None)?;
+    import_met(&mut to, object, &known, came, None)?;
     T::assemble(&mut arrival).map_err(|error| of(object, error).into())
 }
 

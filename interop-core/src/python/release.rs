@@ -13,7 +13,7 @@ use std::sync::{Mutex, PoisonError};
 use pyo3::ffi;
 use pyo3::prelude::*;
 
-use super::capsule::sparing_exceptions;
+use super::capsule::{Taken, sparing_exceptions};
 use super::interpreter::is_attached;
 use crate::cuda::Trust;
 use crate::dlpack::{Abi, ManagedTensor, release};
@@ -84,6 +84,14 @@ pub(super) struct To<'a> {
 }
 
 impl To<'_> {
+    /// An import of the tensor of a capsule.
+    pub(super) fn receive_taken(&mut self, taken: Taken) -> crate::Result<()> {
+        match taken {
+            Taken::Versioned(tensor) => self.receive(tensor),
+            Taken::Legacy(tensor) => self.receive(tensor),
+        }
+    }
+
     /// An import of a tensor that came from Python.
     #[inline(always)]
     pub(super) fn receive<A: Abi>(&mut self, tensor: ManagedTensor<A>) -> crate::Result<()> {
@@ -97,7 +105,7 @@ impl To<'_> {
 /// # Safety
 ///
 /// As [`release`].
-unsafe fn release_foreign<A: Abi>(tensor: NonNull<()>) {
+pub(super) unsafe fn release_foreign<A: Abi>(tensor: NonNull<()>) {
     if !is_attached() {
         // SAFETY: as the caller promises.
         return unsafe { release::<A>(tensor) };
