@@ -266,7 +266,8 @@ impl<T: Element> FromImport for HostVec<T> {
     }
 
     fn take(import: &mut Import, order: Order) -> Result<Self> {
-        let elements = import.elements::<T>()?;
+        // SAFETY: used up below, while the import is there.
+        let elements = unsafe { import.elements::<T>() }?;
         let vector = Self::try_zeroed(elements.count())?;
         // SAFETY: the vector is new, and as long as there are elements.
         unsafe { elements.copy_to(order, vector.first())? };

@@ -282,7 +282,7 @@ impl<'a, T: Element, const N: usize> HostView<'a, T, N> {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::DType`] for a byte that is no `bool`.
+    /// [`ErrorKind::DType`] for a byte that is no `bool`; [`ErrorKind::Memory`] when there is no room for the copy.
     pub fn to_vec(&self) -> Result<Vec<T>> {
         // The view's memory is live and initialized (contract of `from_facts`), and `check_host` saw that it is host memory.
         let (address, layout) = (self.raw.address, self.raw.layout());

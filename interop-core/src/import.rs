@@ -320,13 +320,17 @@ impl Import {
         self
     }
 
-    /// The elements, to be copied while `self` is there.
+    /// The elements, to be copied.
     ///
     /// # Errors
     ///
     /// As [`ArrayView::host`](crate::ArrayView::host), but any alignment will do.
-    pub(crate) fn elements<T: Element>(&self) -> Result<HostElements<T>> {
-        // SAFETY: the memory is live while `self` is (contract of the constructors), and so are its users in this crate.
+    ///
+    /// # Safety
+    ///
+    /// They are used no longer than `self` is there.
+    pub(crate) unsafe fn elements<T: Element>(&self) -> Result<HostElements<T>> {
+        // SAFETY: the memory is live while `self` is (contract of the constructors), and so long as the caller promises.
         unsafe { HostElements::of(&self.facts, false) }
     }
 }

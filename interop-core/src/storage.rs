@@ -263,7 +263,8 @@ macro_rules! copied {
 
                 fn take(import: &mut Import, order: Order) -> Result<Self> {
                     let copy: fn(&HostElements<T>, Order) -> Result<Self> = $copy;
-                    copy(&import.elements()?, order)
+                    // SAFETY: nothing of them is kept.
+                    copy(&unsafe { import.elements() }?, order)
                 }
             }
         )*

@@ -113,7 +113,8 @@ pub(crate) fn ordinal_of(stream: StreamHandle, device: Device) -> Result<usize> 
 fn gathered<T: Element>(import: &Import, order: Order) -> Result<Vec<T>> {
     let facts = import.facts();
     if facts.device().device_type.is_host_accessible() {
-        return import.elements()?.to_vec(order);
+        // SAFETY: nothing of them is kept.
+        return unsafe { import.elements() }?.to_vec(order);
     }
     // SAFETY: the memory is live while the import is (contract of its constructors).
     let staged = unsafe { stage(facts) }?;
