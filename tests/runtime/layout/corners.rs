@@ -182,3 +182,18 @@ fn no_axes_are_one_element() {
     }
     assert_eq!(Layout::strided(&[], &[]), Layout::compact(&[], Order::C));
 }
+
+/// Layouts are equal when all their numbers are, whether there is room for these in place or not.
+#[test]
+fn equal_layouts_have_equal_numbers() {
+    let long = |first: usize| [first, 1, 1, 1, 1, 1, 2];
+    let compact = |shape: &[usize]| Layout::compact(shape, Order::C).unwrap();
+    assert_eq!(compact(&[2, 3]), Layout::strided(&[2, 3], &[3, 1]).unwrap());
+    assert_eq!(compact(&long(2)), compact(&long(2)));
+    for other in
+        [compact(&[3, 2]), compact(&[2]), compact(&[2, 3, 1]), Layout::compact(&[2, 3], Order::F).unwrap()]
+    {
+        assert_ne!(compact(&[2, 3]), other);
+    }
+    assert_ne!(compact(&long(2)), compact(&long(3)));
+}
