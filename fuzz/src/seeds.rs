@@ -63,16 +63,16 @@ pub fn all() -> Vec<Seed> {
 fn producers() -> impl Iterator<Item = Seed> {
     /// The member as it is, and a pair of numbers: the host.
     const DEVICES: [&[u8]; 3] = [&[7], &[2, 18, 65, 64], &[0]];
-    let all = (0..8_u8).flat_map(|kind| {
-        [0, 0x30, 0xc0, 0xf0]
-            .into_iter()
-            .flat_map(move |more| (0..DEVICES.len()).map(move |at| (kind, more, at)))
-    });
-    all.map(|(kind, more, at)| {
+    const COUNT: usize = 8 * 4 * DEVICES.len() * 2;
+    (0..COUNT).map(|number| {
+        let [kind, more, at, typed] =
+            [number % 8, number / 8 % 4, number / 32 % DEVICES.len(), number / 32 / DEVICES.len()];
+        let [kind, typed] = [kind, typed].map(|small| u8::try_from(small).unwrap_or(0));
+        let more = [0, 0x30, 0xc0, 0xf0][more];
         let table: &[u8] = if more & 0xc0 == 0 { &[] } else { &[0] };
         let bytes =
-            [&[PRODUCER[0], kind << 2 | 0x21, more, 0], DEVICES[at], &[0, 7, 7, 7], table, &[7, 1, 7]];
-        ("python", format!("producer-{kind}-{more}-{at}"), bytes.concat())
+            [&[PRODUCER[0], kind << 2 | 0x21, more, typed, 0], DEVICES[at], &[0, 7, 7, 7], table, &[7, 1, 7]];
+        ("python", format!("producer-{number}"), bytes.concat())
     })
 }
 

@@ -4,13 +4,13 @@
 use std::cell::RefCell;
 
 use interop_core::dlpack::{Legacy, Versioned};
-use interop_core::python::{Imported, Protocol, import};
-use interop_core::{DType, StreamHandle};
+use interop_core::python::{Imported, Protocol, import, import_as};
+use interop_core::{CudaArray, DType, Lease, StreamHandle};
 use pyo3::ffi;
 use pyo3::prelude::*;
 
 use super::model::{Asked, Model};
-use super::outcome::judge;
+use super::outcome::{REFUSED, judge};
 use super::tables::{Conduct, OFFERS};
 use super::values::Value;
 use super::world::World;
@@ -48,6 +48,31 @@ pub(super) struct Program {
     pub(super) conduct: Conduct,
     pub(super) remembered: bool,
     pub(super) stream: Option<StreamHandle>,
+    /// Whether it arrives as an argument of a struct.
+    typed: bool,
+}
+
+/// A struct as functions take it.
+#[derive(CudaArray)]
+#[cuda_array(shape = [rows, columns])]
+struct Matrix {
+    #[cuda_array(data)]
+    elements: Lease<f32>,
+    rows: usize,
+    columns: usize,
+}
+
+impl Matrix {
+    /// The extents of an array that it can be; the claims are legal.
+    fn expected(claims: &Claims) -> Option<[i128; 2]> {
+        let (shape, strides) = tensor::legal(claims)?;
+        let dtype = (DType::F32.code(), DType::F32.bits(), DType::F32.lanes());
+        let extents: [i128; 2] = shape[..].try_into().ok()?;
+        let compact = [extents[1], 1];
+        let idle = |axis: usize| extents[axis] == 1 || extents.contains(&0);
+        let fits = (0..2).all(|axis| idle(axis) || strides[axis] == compact[axis]);
+        (claims.dtype == dtype && fits).then_some(extents)
+    }
 }
 
 /// A producer at work.
@@ -67,6 +92,7 @@ thread_local! {
 impl Program {
     fn read(input: &mut Input<'_>) -> Self {
         let [shape, more] = input.bytes();
+        let typed = shape & 1 != 0 && input.byte() % 2 == 1;
         let raises = |input: &mut Input<'_>| input.byte() % 6;
         let member = |input: &mut Input<'_>, usual: Value| match input.byte() % 8 {
             0 => None,
@@ -105,7 +131,10 @@ impl Program {
             },
             // Of a class that is remembered it is known that it broke its word about the host.
             remembered: input.byte() % 8 != 0 && !host_only,
+            typed,
             stream: match input.byte() % 8 {
+                // An argument comes without a stream.
+                _ if typed => None,
                 0 => Some(StreamHandle::NothingPending),
                 1 => Some(StreamHandle::LegacyDefault),
                 2 => Some(StreamHandle::PerThreadDefault),
@@ -206,8 +235,14 @@ pub(super) fn run(world: &World<'_>, input: &mut Input<'_>) {
     let made =
         world.call("producer", (takes, raising.is_some(), device, interface, host_only, table, remembered));
     let made = made.expect("an object");
-    let found = import(&made, program.stream);
-    if let Some((found, expected)) = judge(world, found, expected, &program) {
+    if program.typed {
+        let expected = expected.and_then(|_| Matrix::expected(&program.claims).ok_or(REFUSED));
+        if let Some((found, shape)) = judge(world, import_as::<Matrix>(&made), expected, &program) {
+            let facts = found.facts().expect("an array");
+            assert_eq!([found.rows as i128, found.columns as i128], shape, "{program:?}");
+            assert_eq!(facts.numel() == 0, shape.contains(&0), "{program:?}");
+        }
+    } else if let Some((found, expected)) = judge(world, import(&made, program.stream), expected, &program) {
         compare(&program, &found, expected);
     }
     assert_eq!(

@@ -48,6 +48,14 @@ impl<'a> Model<'a> {
         if let Some(end) = self.table() {
             return end;
         }
+        let has_method = self.program.raising.is_some() || self.program.takes.is_some();
+        // A tensor that was given back has told that the arrays are not on the host alone.
+        if self.program.host_only && self.program.interface.is_none() && has_method && !self.taken {
+            self.request(false).and_then(|given| self.receive(given))?;
+            if self.program.claims.device[0] == 1 {
+                return Ok(Asked::Method);
+            }
+        }
         match self.program.raising {
             None if self.program.takes.is_some() => return self.method(),
             Some(own) if 1 << own != OWN_ATTRIBUTE => return Err(1 << own),
@@ -95,15 +103,8 @@ impl<'a> Model<'a> {
         Some(if same { Ok(Asked::Table) } else { Err(REFUSED) })
     }
 
-    /// `__dlpack_device__`, then `__dlpack__`. Of a class whose arrays are on the host by definition `__dlpack__` alone, unless its
-    /// capsule says something else.
+    /// `__dlpack_device__`, then `__dlpack__`.
     fn method(&mut self) -> Expected<Asked> {
-        if self.program.host_only && self.program.interface.is_none() {
-            self.request(false).and_then(|given| self.receive(given))?;
-            if self.program.claims.device[0] == 1 {
-                return Ok(Asked::Method);
-            }
-        }
         let device = match &self.program.device {
             None => return Err(MISSING),
             Some(Err(own)) => return Err(1 << own),
@@ -151,6 +152,9 @@ impl<'a> Model<'a> {
 
     /// One call.
     fn call(&mut self, version: bool, stream: bool) -> Expected<Given> {
+        if let Some(own) = self.program.raising {
+            return Err(1 << own);
+        }
         let taken = match self.program.takes {
             Some(0 | 4) => true,
             Some(1) => !stream,
