@@ -96,8 +96,12 @@ impl Import {
         // SAFETY: as the caller promises.
         match unsafe { Self::usual(tensor, release, trust, None) } {
             Ok(import) => Ok(import),
-            // SAFETY: as the caller promises.
-            Err(tensor) => unsafe { Self::from_any_dlpack(tensor, release, trust) },
+            Err(tensor) => {
+                let mut import = Self::nothing();
+                // SAFETY: as the caller promises.
+                unsafe { import.receive_any(tensor, release, trust) }?;
+                Ok(import)
+            }
         }
     }
 
@@ -122,29 +126,34 @@ impl Import {
         }
     }
 
-    /// As [`from_dlpack_with`](Self::from_dlpack_with), for all memory and whatever the tensor says.
+    /// Takes the place of [`nothing`](Self::nothing): as [`from_dlpack_with`](Self::from_dlpack_with), for all memory and
+    /// whatever the tensor says.
     ///
     /// # Safety
     ///
     /// As [`from_dlpack_with`](Self::from_dlpack_with).
     #[cold]
-    unsafe fn from_any_dlpack<A: Abi>(
+    unsafe fn receive_any<A: Abi>(
+        &mut self,
         tensor: ManagedTensor<A>,
         release: unsafe fn(NonNull<()>),
         trust: Trust,
-    ) -> Result<Self, Refused<ManagedTensor<A>>> {
+    ) -> Result<(), Refused<ManagedTensor<A>>> {
         let checked = tensor.facts().and_then(|facts| Ok((cuda::check(&facts, trust)?, facts)));
-        let (fence, mut facts) = match checked {
-            Ok(checked) => checked,
+        let fence = match checked {
+            Ok((fence, facts)) => {
+                self.facts = facts;
+                fence
+            }
             Err(error) => return Err(Refused { value: tensor, error }),
         };
-        if facts.device != Device::CPU {
+        if self.facts.device != Device::CPU {
             // What a producer orders for that is told no other stream.
-            facts.stream = StreamHandle::LegacyDefault;
+            self.facts.stream = StreamHandle::LegacyDefault;
         }
-        // SAFETY: as the caller promises.
-        let import = unsafe { Self::owning(facts, tensor, release) };
-        Ok(Self { owner: import.owner.after(fence), ..import })
+        // SAFETY: the struct is ours to release once, on any thread (1 and 3 of `ManagedTensor::from_raw`).
+        self.owner = unsafe { Owner::from_raw(tensor.into_place(), release) }.after(fence);
+        Ok(())
     }
 
     /// The array in a tensor that was found to be right.
@@ -178,12 +187,14 @@ impl Import {
         trust: Trust,
     ) -> Result<(), Refused<ManagedTensor<A>>> {
         // SAFETY: as the caller promises.
-        *self = match unsafe { Self::usual(tensor, release, trust, None) } {
-            Ok(import) => import,
+        match unsafe { Self::usual(tensor, release, trust, None) } {
+            Ok(import) => {
+                *self = import;
+                Ok(())
+            }
             // SAFETY: as the caller promises.
-            Err(tensor) => unsafe { Self::from_any_dlpack(tensor, release, trust) }?,
-        };
-        Ok(())
+            Err(tensor) => unsafe { self.receive_any(tensor, release, trust) },
+        }
     }
 
     /// The array that `facts` describe and `owner` keeps alive.

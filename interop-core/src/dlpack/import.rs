@@ -82,7 +82,7 @@ impl<A: Abi> ManagedTensor<A> {
     #[inline(always)]
     pub(crate) fn usual_facts(&self, axes: Option<usize>) -> Option<Facts> {
         // SAFETY: as in `facts`.
-        unsafe { usual(self.tensor_place(), self.flags().ok()?, axes) }
+        unsafe { usual(self.tensor_place(), self.flags().ok()?, axes, true) }
     }
 
     /// The flags, or a version that cannot be read.
@@ -116,16 +116,16 @@ fn unreadable(version: DLPackVersion) -> Error {
     Error::new(ErrorKind::Version, "version", found, "major version 1")
 }
 
-/// Reads a `DLTensor` in host memory that has a few axes.
+/// Reads a `DLTensor` that has a few axes, in host memory if that is wanted.
 ///
 /// # Safety
 ///
 /// `place` points to a live tensor, whose `shape` and `strides` are null or point to `ndim` numbers.
 #[inline(always)]
-unsafe fn usual(place: *const DLTensor, flags: u64, axes: Option<usize>) -> Option<Facts> {
+unsafe fn usual(place: *const DLTensor, flags: u64, axes: Option<usize>, on_host: bool) -> Option<Facts> {
     // SAFETY: live, as the caller promises; plain numbers and pointers, of which every bit pattern is valid.
     let tensor = unsafe { place.read() };
-    if tensor.device.device_type != DeviceType::CPU || tensor.shape.is_null() {
+    if (on_host && tensor.device.device_type != DeviceType::CPU) || tensor.shape.is_null() {
         return None;
     }
     let ndim = usize::try_from(tensor.ndim).ok()?;
@@ -175,6 +175,21 @@ unsafe fn with_axes<const N: usize>(tensor: &DLTensor, flags: u64) -> Option<Fac
 ///
 /// As [`usual`].
 unsafe fn read(place: *const DLTensor, flags: u64) -> Result<Facts> {
+    // SAFETY: as the caller promises.
+    match unsafe { usual(place, flags, None, false) } {
+        Some(facts) => Ok(facts),
+        // SAFETY: as the caller promises.
+        None => unsafe { read_any(place, flags) },
+    }
+}
+
+/// As [`read`], whatever the tensor says.
+///
+/// # Safety
+///
+/// As [`usual`].
+#[cold]
+unsafe fn read_any(place: *const DLTensor, flags: u64) -> Result<Facts> {
     // SAFETY: as in `usual`.
     let tensor = unsafe { place.read() };
     let ndim = usize::try_from(tensor.ndim)
