@@ -57,6 +57,7 @@ fn every_type_has_one_spelling() {
             assert!(typestr.ends_with(&bytes.to_string()), "bug 111: {typestr}");
         }
     }
+    assert_eq!(format!("{:?}", DType::F32.typestr().unwrap()), "\"<f4\"", "a text, as in a dict");
 }
 
 /// R40, R41, bugs 101, 104, 105, 109: what is read, and what the error says where nothing is.

@@ -236,3 +236,12 @@ proptest! {
         prop_assert_eq!(array.to_cai().unwrap(), interface);
     }
 }
+
+/// A field has as many axes as an array, and no more.
+#[test]
+fn fields_have_as_many_axes_as_arrays() {
+    let read = |axes: usize| with_descr("|V4", vec![entry("x", "<f4", &vec![1; axes])]).facts();
+    let facts = read(64).unwrap();
+    assert_eq!(facts.record().unwrap().fields[0].shape, [1; 64]);
+    assert_told(&read(65).unwrap_err(), (ErrorKind::Rank, "descr field \"x\"", "65 axes", "64 axes at most"));
+}

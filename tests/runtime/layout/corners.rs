@@ -196,4 +196,5 @@ fn equal_layouts_have_equal_numbers() {
         assert_ne!(compact(&[2, 3]), other);
     }
     assert_ne!(compact(&long(2)), compact(&long(3)));
+    assert_eq!(format!("{:?}", compact(&[2, 3])), "Layout { shape: [2, 3], strides: [3, 1], numel: 6 }");
 }
