@@ -245,3 +245,23 @@ fn fields_have_as_many_axes_as_arrays() {
     assert_eq!(facts.record().unwrap().fields[0].shape, [1; 64]);
     assert_told(&read(65).unwrap_err(), (ErrorKind::Rank, "descr field \"x\"", "65 axes", "64 axes at most"));
 }
+
+/// A record in a record says its own padding at its end.
+#[test]
+fn a_nested_record_is_padded_to_its_end() {
+    #[derive(Clone, Copy, Element)]
+    #[repr(C)]
+    struct Ragged {
+        value: i32,
+        tag: u8,
+    }
+    #[derive(Clone, Copy, Element)]
+    #[repr(C)]
+    struct Around {
+        inner: Ragged,
+        more: u32,
+    }
+    let inner = vec![entry("value", "<i4", &[]), entry("tag", "|u1", &[]), entry("", "|V3", &[])];
+    let interface = Array::new(Claimed::gpu::<Around>(1, 0), &[1]).to_cai().unwrap();
+    assert_eq!(interface.descr, Some(vec![nested("inner", inner, &[]), entry("more", "<u4", &[])]));
+}

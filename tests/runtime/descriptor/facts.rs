@@ -74,6 +74,13 @@ fn strides_have_signs() {
     }
 }
 
+/// Bug 83: as many idle axes as fit in place, all of which claim to run backwards.
+#[test]
+fn idle_axes_do_not_run_backwards() {
+    let claims = Descriptor { strides: Strides::Elements(&[-1; 5]), ..on_cuda(&[1; 5]) };
+    assert_eq!(claims.validate().unwrap().strides(), [1; 5]);
+}
+
 /// R7, R33, R78, R79, bugs 76, 77, 79: an array without elements has no address, whatever it claims.
 #[test]
 fn an_empty_array_claims_anything() {
