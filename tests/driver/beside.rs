@@ -1,6 +1,7 @@
 //! Releases beside other threads, captures and policies: what one release does must not depend on who else is at it.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -123,6 +124,51 @@ fn an_owner_that_frees_memory_while_a_graph_is_captured_leaves_the_capture_valid
     assert_eq!((turn.calls("cuMemFree_v2"), captures.end()), (frees + 1, true));
     drop(kept);
     assert_eq!(drained(), 0);
+}
+
+/// An owner of another array, which notes how many of its kind are being dropped within each other.
+struct Within {
+    depth: Arc<(AtomicUsize, AtomicUsize)>,
+    array: Option<Import>,
+}
+
+impl Drop for Within {
+    fn drop(&mut self) {
+        let (now, most) = &*self.depth;
+        most.fetch_max(now.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+        drop(self.array.take());
+        now.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+/// Each release of an array that went out and came back leads to another, which looks by the way. If that one released the
+/// next of those that wait, and so on, the stack would be as deep as the list is long.
+#[test]
+#[expect(unsafe_code, reason = "an interface dict says nothing of its memory's life")]
+fn releases_that_lead_to_others_are_not_within_each_other() {
+    let turn = turn();
+    let place = Place::primary(0);
+    let (data, stream, depth) = (place.bytes(0, 64), place.non_blocking(), Arc::default());
+    let dict = CudaArrayInterface {
+        shape: vec![64],
+        typestr: "|u1".into(),
+        data: (data.at(), false),
+        version: 3,
+        ..CudaArrayInterface::default()
+    };
+    let imports: Vec<_> = (0..40)
+        .map(|_| {
+            let owner = Within { depth: Arc::clone(&depth), array: Some(arrive(&data, GPU).1) };
+            // SAFETY: `data` lives longer.
+            unsafe { Import::from_cai_for(&dict, stream.handle(), owner) }.unwrap()
+        })
+        .collect();
+    let spin = place.non_blocking().spin();
+    drop(imports);
+    assert_eq!(pending_releases(), 40);
+    turn.release(spin);
+    turn.run_all();
+    assert_eq!((drained(), depth.1.load(Ordering::SeqCst)), (0, 1));
 }
 
 #[test]

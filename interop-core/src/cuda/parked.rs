@@ -302,36 +302,45 @@ fn decide(driver: &'static Driver, fence: Fence, look: Look, seen: &mut Seen) {
     list.settled(decided);
 }
 
-/// Releases what is decided and done: from the front as far as it goes.
+/// Releases what is decided and done.
 fn release_due(driver: &'static Driver, fence: Fence, look: Look, seen: &mut Seen) {
+    // All of it is out before the first is released: a release may lead to another, which looks by the way and would release
+    // the next within that one, as deep as the list is long.
+    let due = take_due(fence, look, seen);
+    seen.released |= !due.is_empty();
+    for parked in due {
+        parked.release(driver, fence);
+    }
+}
+
+/// Takes out what is decided and done: from the front as far as it goes.
+fn take_due(fence: Fence, look: Look, seen: &mut Seen) -> VecDeque<Parked> {
+    let mut due = VecDeque::new();
     // One at first: nearly always it says that there is nothing to be done, whatever the number of those behind it.
     let mut most = 1;
     loop {
-        let mut due = {
+        let mut front = {
             let mut list = list();
             let decided = &mut list.line(fence).decided;
             let front: VecDeque<Parked> = decided.drain(..most.min(decided.len())).collect();
             list.took(count(&front), seen);
             front
         };
-        let late = due.iter_mut().position(|parked| !parked.is_done(look)).unwrap_or(due.len());
-        let mut still = due.split_off(late);
-        let all_done = still.is_empty();
-        if !all_done {
+        let taken = front.len();
+        let late = front.iter_mut().position(|parked| !parked.is_done(look)).unwrap_or(taken);
+        let mut still = front.split_off(late);
+        due.append(&mut front);
+        if !still.is_empty() {
             let owners = count(&still);
             let mut list = list();
             let line = list.line(fence);
             still.append(&mut line.decided);
             line.decided = still;
             list.settled(owners);
+            return due;
         }
-        seen.released |= !due.is_empty();
-        let more = all_done && due.len() == most;
-        for parked in due {
-            parked.release(driver, fence);
-        }
-        if !more {
-            return;
+        if taken < most {
+            return due;
         }
         most *= 2;
     }
