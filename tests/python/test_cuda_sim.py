@@ -4,6 +4,7 @@ import ctypes
 import gc
 import subprocess
 import sys
+from pathlib import Path
 
 import interop_demo
 import native
@@ -505,17 +506,13 @@ def test_an_interrupt_of_the_second_question_is_no_refusal():
     assert producer.asked == [2, 1]
 
 
-def test_a_library_without_an_answer_loses_no_exception():
-    """A release asks the libraries whether they capture, also on the way of an exception that is not theirs."""
-    program = """
+LIBRARY = """
 import ctypes, interop_demo
 
 class Table(ctypes.Structure):
     _fields_ = [("version", ctypes.c_uint32 * 2), ("previous", ctypes.c_void_p), ("functions", ctypes.c_void_p * 5)]
 
 table = Table((1, 3))
-# `current_work_stream`: a function that answers what is not zero, and sets no exception.
-table.functions[4] = ctypes.cast(ctypes.CDLL(None).getpid, ctypes.c_void_p).value
 name = b"dlpack_exchange_api"
 make = ctypes.pythonapi.PyCapsule_New
 make.restype, make.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
@@ -531,11 +528,54 @@ class Library:
 
 assert interop_demo.checksum(Library(interop_demo.Array.full((4,), 1.0))) == 4
 array = interop_demo.Array.full((4,), 1.0, device="cuda")
+"""
+
+
+def run_beside_a_library(program):
+    """What a process prints that works with a library that can be asked for its stream, `current_work_stream`."""
+    command = [sys.executable, "-c", LIBRARY + program]
+    folder = Path(__file__).parent
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, cwd=folder)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.split()
+
+
+def test_a_library_without_an_answer_loses_no_exception():
+    """A release asks the libraries whether they capture, also on the way of an exception that is not theirs."""
+    program = """
+# A function that answers what is not zero, and sets no exception.
+table.functions[4] = ctypes.cast(ctypes.CDLL(None).getpid, ctypes.c_void_p).value
 for _ in range(3):
     try:
         [interop_demo.asarray(array), 1 / 0]
     except ZeroDivisionError:
         print("whole")
 """
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
-    assert (done.returncode, done.stdout.split()) == (0, ["whole"] * 3), done.stderr
+    assert run_beside_a_library(program) == ["whole"] * 3
+
+
+def test_whoever_waits_for_a_device_spoils_no_capture():
+    """Without the interpreter's lock libraries cannot be asked whether they capture: nothing is decided meanwhile."""
+    program = """
+from simulation import Simulation
+
+driver = Simulation()
+captures, graph = driver.stream(), ctypes.c_uint64()
+
+@ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int, ctypes.c_int32, ctypes.POINTER(ctypes.c_void_p))
+def work_stream(device_type, device_id, stream):
+    stream[0] = captures
+    return 0
+
+table.functions[4] = ctypes.cast(work_stream, ctypes.c_void_p).value
+pinned, view = interop_demo.Array.full((4,), 1.0, device="pinned"), interop_demo.asarray(array)
+interop_demo.scale_(pinned, 2, stream=1)
+driver.call("cuStreamBeginCapture_v2", ctypes.c_uint64(captures), 2)
+del view
+print(interop_demo.pending_releases())
+pinned.__dlpack__(dl_device=(1, 0))
+print(interop_demo.pending_releases())
+driver.call("cuStreamEndCapture", ctypes.c_uint64(captures), ctypes.byref(graph))
+print(interop_demo.finish_releases(), driver.reports())
+"""
+    assert run_beside_a_library(program) == ["1", "1", "0", "[]"]

@@ -137,8 +137,8 @@ thread_local! {
     static LATER: Cell<usize> = const { Cell::new(0) };
 }
 
-/// While one of these lives, what its thread releases is parked undecided, for whoever cannot say meanwhile whether a
-/// library captures a graph.
+/// While one of these lives, its thread decides nothing, neither what it releases nor what was parked before: for whoever
+/// cannot say meanwhile whether a library captures a graph.
 #[cfg(feature = "python")]
 pub(crate) struct Later(());
 
@@ -174,7 +174,13 @@ fn unless_held<R>(decide: impl FnOnce() -> Option<R>) -> Option<R> {
         return None;
     }
     let _deciding = DECIDING.read().unwrap_or_else(PoisonError::into_inner);
-    if HELD.load(Ordering::SeqCst) == 0 { decide() } else { None }
+    if held() { None } else { decide() }
+}
+
+/// Whether nothing is decided on this thread.
+fn held() -> bool {
+    // A thread that is at its end has nobody who waits.
+    LATER.try_with(|later| later.get() != 0).unwrap_or(false) || HELD.load(Ordering::SeqCst) != 0
 }
 
 impl Drop for HoldReleases {
@@ -192,9 +198,7 @@ pub(crate) fn after_work(owner: Owner, fence: Fence) {
     let driver = if immediate { opened() } else { driver().ok() };
     // Without a driver nothing can be at work.
     let Some(driver) = driver else { return drop(owner) };
-    // A thread that is at its end has nobody who waits.
-    let later = LATER.try_with(|later| later.get() != 0).unwrap_or(false);
-    let held = later || HELD.load(Ordering::Acquire) != 0;
+    let held = held();
     if policy == ReleasePolicy::Batched || (held && !immediate) {
         park(owner, fence, None);
         if !held {

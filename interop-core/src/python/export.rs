@@ -11,6 +11,7 @@ use pyo3::types::{PyBool, PyString, PyTuple};
 
 use super::capsule::wrap;
 use super::device::{device, integer};
+use super::release::without_lock;
 use crate::array::CudaArray;
 use crate::buffer::HostBuffer;
 use crate::cuda;
@@ -225,11 +226,11 @@ unsafe fn answer_described<'py>(
     unsafe { capsule(py, &on_host, owner, access, versioned) }
 }
 
-/// Runs what may wait for the work that is pending on an array: without the interpreter's lock, because that work may hold
-/// a function of the host that needs it.
+/// Runs what may wait for the work that is pending on an array, [without the interpreter's lock](without_lock) if there
+/// may be some.
 pub(super) fn waiting<R: Send>(py: Python<'_>, facts: &Facts, wait: impl FnOnce() -> R + Send) -> R {
     let idle = facts.stream() == StreamHandle::NothingPending || facts.device() == Device::CPU;
-    if idle { wait() } else { py.detach(wait) }
+    if idle { wait() } else { without_lock(py, wait) }
 }
 
 /// # Safety

@@ -12,11 +12,11 @@ use super::dict::interface_of;
 use super::errors::{no_array, origin};
 use super::exchange::{tensor_of, work_stream};
 use super::interpreter::attribute;
-use super::release::{PyOwner, To, drain, release_foreign};
+use super::release::{PyOwner, To, drain, release_foreign, without_lock};
 use super::types::{Known, Table, TypeFacts, type_of};
 use crate::array::FromArray;
 use crate::arrival::Arrival;
-use crate::cuda::{self, Later, Trust};
+use crate::cuda::{self, Trust};
 use crate::device::{Device, DeviceType};
 use crate::dlpack::Versioned;
 use crate::error::{Error, ErrorKind};
@@ -363,29 +363,23 @@ pub fn import_as<T: FromArray>(object: &Bound<'_, PyAny>) -> PyResult<T> {
         }
         met => met,
     };
-    let mut arrival = Arrival::new(Import::nothing()).waiting_in(without_lock);
+    let mut arrival = Arrival::new(Import::nothing()).waiting_in(take_without_lock);
     let mut to = To { import: arrival.place(), trust: Trust::Nothing };
     import_met(&mut to, object, &known, came, None)?;
     T::assemble(&mut arrival).map_err(|error| of(object, error).into())
 }
 
-/// Runs what may wait for a device without the interpreter's lock: other threads go on meanwhile, and the work that is
-/// waited for may hold a function of the host that needs the lock.
-fn without_lock(run: &mut dyn FnMut()) {
+/// [`without_lock`], for the storage of an argument.
+fn take_without_lock(take: &mut dyn FnMut()) {
     struct Here<'a>(&'a mut dyn FnMut());
     // SAFETY: it does not leave the thread: `detach` asks for `Send` to keep Python's references out of the closure, and
     // a storage has none, as its `take` is called on any thread.
     unsafe impl Send for Here<'_> {}
     // SAFETY: whoever imports an object has the lock.
     let py = unsafe { Python::assume_attached() };
-    let later = Later::new();
-    let here = Here(run);
-    py.detach(move || {
-        let Here(run) = { here };
-        run();
+    let here = Here(take);
+    without_lock(py, move || {
+        let Here(take) = { here };
+        take();
     });
-    drop(later);
-    // What was released meanwhile.
-    cuda::look_by_the_way();
-    drain(py);
 }

@@ -15,7 +15,7 @@ use pyo3::prelude::*;
 
 use super::capsule::{Taken, sparing_exceptions};
 use super::interpreter::is_attached;
-use crate::cuda::Trust;
+use crate::cuda::{self, Later, Trust};
 use crate::dlpack::{Abi, ManagedTensor, release};
 use crate::import::Import;
 
@@ -75,6 +75,19 @@ fn drain_parked(py: Python<'_>) {
     for object in objects {
         object.drop_ref(py);
     }
+}
+
+/// Runs what may wait for a device without the interpreter's lock: other threads go on meanwhile, and the work that is
+/// waited for may hold a function of the host that needs the lock.
+///
+/// Libraries cannot be asked meanwhile whether they capture a graph, so releases are decided afterwards.
+pub(super) fn without_lock<R: Send>(py: Python<'_>, run: impl FnOnce() -> R + Send) -> R {
+    let later = Later::new();
+    let done = py.detach(run);
+    drop(later);
+    cuda::look_by_the_way();
+    drain(py);
+    done
 }
 
 /// Where an array from Python arrives, and how far it is believed.
