@@ -236,6 +236,66 @@ def test_an_error_of_dlpack_does_not_lead_to_the_interface():
         describe(Both(Tensor()))
 
 
+def losing():
+    """An object of a class that had the method when it was first met."""
+
+    class Losing(Interface):
+        def __dlpack__(self, **wishes):
+            return Tensor().capsule()
+
+        def __dlpack_device__(self):
+            return (CPU, 0)
+
+    producer = Losing(dict_with())
+    assert describe(producer)["protocol"] == "dlpack_versioned"
+    del Losing.__dlpack__
+    return producer
+
+
+def hiding():
+    """An object that says that it has no such method, whatever its class says."""
+
+    class Hiding(Interface):
+        __dlpack__ = Producer.__dlpack__
+
+        def __getattribute__(self, name):
+            if name == "__dlpack__":
+                raise AttributeError(name)
+            return object.__getattribute__(self, name)
+
+    return Hiding(dict_with())
+
+
+def classy():
+    """An object whose class has the method, as a method of the class itself."""
+
+    class Meta(type):
+        def __dlpack__(cls, **wishes):
+            return Tensor().capsule()
+
+    return Meta("Classy", (Interface,), {})(dict_with())
+
+
+@pytest.mark.parametrize("make", [losing, hiding, classy])
+def test_the_object_says_whether_it_has_a_method(make):
+    """What a class has is not what each of its objects has, nor what it will have."""
+    producer = make()
+    with pytest.raises(ArrayError, match="driver"):
+        describe(producer)
+    assert producer.asked == 1
+
+
+def test_a_method_that_the_class_does_not_show():
+    class Shy:
+        def __get__(self, producer, owner=None):
+            if producer is None:
+                raise RuntimeError("ask an object")
+            return lambda **wishes: Tensor().capsule()
+
+    producer = type("Producer", (Producer,), {"__dlpack__": Shy()})(Tensor())
+    assert describe(producer)["protocol"] == "dlpack_versioned"
+
+
 # Objects that change while they are read
 
 

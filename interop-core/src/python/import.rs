@@ -1,7 +1,7 @@
 //! Any object that speaks a protocol, as an [`Import`].
 #![expect(unsafe_code, reason = "believes what an object says of its memory")]
 
-use pyo3::exceptions::PyException;
+use pyo3::exceptions::{PyAttributeError, PyException};
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
@@ -144,7 +144,14 @@ fn import_met(
         }
         *to.import = Import::nothing();
     }
-    if asked.has_method || attribute(object, pyo3::intern!(py, "__dlpack__"))?.is_some() {
+    let has_method = || attribute(object, pyo3::intern!(py, "__dlpack__")).map(|method| method.is_some());
+    if asked.has_method {
+        match from_method(to, object, asked, stream) {
+            // A class may lose a method, or keep it from some of its objects.
+            Err(error) if error.is_instance_of::<PyAttributeError>(py) && !has_method()? => {}
+            answer => return answer,
+        }
+    } else if has_method()? {
         return from_method(to, object, asked, stream);
     }
     if let Some(interface) = attribute(object, pyo3::intern!(py, "__cuda_array_interface__"))? {

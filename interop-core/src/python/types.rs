@@ -8,7 +8,7 @@ use core::sync::atomic::{AtomicPtr, Ordering};
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 
-use pyo3::exceptions::PyAttributeError;
+use pyo3::exceptions::{PyAttributeError, PyException};
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyInt, PyString, PyType, PyWeakrefMethods, PyWeakrefReference};
@@ -128,8 +128,13 @@ fn look_up(object: &Bound<'_, PyAny>, class: &Bound<'_, PyType>) -> PyResult<Typ
     // for both kinds of memory has the CUDA one as well.
     let [interface, cuda, dlpack] = ["__array_interface__", "__cuda_array_interface__", "__dlpack__"];
     let host_only = class.hasattr(interface)? && !class.hasattr(cuda)? && class.hasattr(dlpack)?;
-    // A method, and not a property, which may be there for some objects only.
-    let has_method = class.hasattr(dlpack)? && class.getattr(dlpack)?.is_callable();
+    let has_method = match class.getattr(dlpack) {
+        // A method, and not a property, which may be there for some objects only.
+        Ok(method) => method.is_callable(),
+        // Its objects may have one all the same.
+        Err(error) if error.is_instance_of::<PyException>(py) => false,
+        Err(error) => return Err(error),
+    };
     // A class may say anything of its module, or nothing.
     let module =
         class.module().map_or_else(|_| String::new(), |module| module.to_string_lossy().into_owned());
