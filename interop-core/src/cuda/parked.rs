@@ -211,6 +211,9 @@ pub fn drain_releases() -> usize {
 ///
 /// What was parked during a capture, or is held, stays. Says how many still wait. Called by an owner that is being
 /// released, it does not wait for other threads, which may be waiting for that one.
+///
+/// Whoever has a lock that a release needs gives it up before, such as a thread that has the Python interpreter's
+/// (`py.detach`): another thread may be about to take it for what it releases.
 pub fn finish_releases() -> usize {
     while pending_releases() != 0 {
         let seen = drain(Look::Wait);
