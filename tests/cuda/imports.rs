@@ -2,8 +2,9 @@
 
 use core::ptr::null_mut;
 
-use cudarc::driver::CudaSlice;
+use cudarc::driver::{CudaSlice, PinnedHostSlice, UnifiedSlice};
 use cust::memory::{DeviceBuffer, LockedBuffer, UnifiedBuffer};
+use cust::sys::CUstreamCaptureMode as CaptureMode;
 use interop_core::adapters::cust::InContext;
 use interop_core::cuda::{CudaBuffer, MemoryKind, finish_releases};
 use interop_core::{CudaArray, ErrorKind, FromArray, FromImport, Import, Shared, Storage, StreamHandle};
@@ -162,6 +163,33 @@ fn what_does_not_fit_comes_back() {
     let _turn = turn();
     let _context = context();
     for_each_storage!(check);
+}
+
+/// A copy needs new memory, and to ask for that would end the capture.
+#[test]
+#[expect(unsafe_code, reason = "a stream of the caller's own")]
+fn a_stream_that_captures_goes_on_when_a_copy_on_it_is_refused() {
+    fn check<S: Storage + FromImport>() {
+        let (mut stream, mut graph) = (null_mut(), null_mut());
+        // SAFETY: a place for a stream.
+        assert_eq!(unsafe { cust::sys::cuStreamCreate(&raw mut stream, 1) } as u32, 0);
+        let import = send(source(MemoryKind::Device, 0, 3, 4));
+        // SAFETY: a live stream.
+        let began =
+            unsafe { cust::sys::cuStreamBeginCapture_v2(stream, CaptureMode::CU_STREAM_CAPTURE_MODE_GLOBAL) };
+        assert_eq!(began as u32, 0);
+        let import = import.on_stream(StreamHandle::from_raw(stream as usize));
+        let refused = Matrix::<S>::from_import(import).err().unwrap();
+        assert_eq!(refused.error.kind(), ErrorKind::Capture, "{}", refused.error);
+        // SAFETY: a live stream; a place for a graph.
+        let ended = unsafe { cust::sys::cuStreamEndCapture(stream, &raw mut graph) };
+        assert_eq!(ended as u32, 0, "{}", core::any::type_name::<S>());
+    }
+    let _turn = turn();
+    let _context = context();
+    for_each_storage!(check);
+    check::<PinnedHostSlice<f32>>();
+    check::<UnifiedSlice<f32>>();
 }
 
 /// A byte that is no `bool` does not become one.

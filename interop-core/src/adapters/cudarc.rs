@@ -55,7 +55,7 @@ use ::cudarc::driver::{
     DeviceSlice, DriverError, HostSlice, PinnedHostSlice, SyncOnDrop, UnifiedSlice,
 };
 
-use crate::cuda::{self, copy_on_default_stream, ordinal_of, primary_while, to_usize};
+use crate::cuda::{self, copy_on_default_stream, ordinal_of, primary_while, refuse_capture, to_usize};
 use crate::descriptor::Writes;
 use crate::device::Device;
 use crate::element::{Element, ElementType};
@@ -251,7 +251,7 @@ fn copied_and_waited_for<T: Element + DeviceRepr, S: Storage>(
 ) -> Result<S> {
     let facts = import.facts();
     let count = facts.layout_of(&T::TYPE)?.numel();
-    let context = context(ordinal_of(import.copied_on().0, facts.device())?)?;
+    let context = context_for_copy(import)?;
     let _entered = current(&context);
     fits::<T>(count)?;
     let slice = make(&context, count).map_err(|error| failed("alloc", error))?;
@@ -260,6 +260,13 @@ fn copied_and_waited_for<T: Element + DeviceRepr, S: Storage>(
     unsafe { copy_on_default_stream::<T>(import, order, device, slice.memory().address) }?;
     cuda::wait(StreamHandle::LegacyDefault, device)?;
     Ok(slice)
+}
+
+/// The context in which an import is copied.
+fn context_for_copy(import: &Import) -> Result<Arc<CudaContext>> {
+    let stream = import.copied_on().0;
+    refuse_capture(stream)?;
+    context(ordinal_of(stream, import.facts().device())?)
 }
 
 /// Refuses what `cudarc` panics over.
@@ -277,7 +284,7 @@ fn fits<T>(count: usize) -> Result<()> {
 fn copied<T: Element + DeviceRepr>(import: &Import, order: Order) -> Result<CudaSlice<T>> {
     let facts = import.facts();
     let count = facts.layout_of(&T::TYPE)?.numel();
-    let context = context(ordinal_of(import.copied_on().0, facts.device())?)?;
+    let context = context_for_copy(import)?;
     let _entered = current(&context);
     let stream = context.default_stream();
     fits::<T>(count)?;

@@ -89,8 +89,8 @@ impl Site {
     }
 }
 
-/// Refuses to copy on a stream that captures a graph.
-fn refuse_capture(stream: StreamHandle) -> Result<()> {
+/// Refuses to copy on a stream that captures a graph: before memory is asked for, which would end the capture.
+pub(crate) fn refuse_capture(stream: StreamHandle) -> Result<()> {
     if !captures(stream) {
         return Ok(());
     }
@@ -158,7 +158,7 @@ pub(crate) fn copied<T: Element>(import: &Import, kind: MemoryKind, order: Order
 ///
 /// # Errors
 ///
-/// As [`copied`] and [`order`](super::order()).
+/// As [`copied`] and [`order`](super::order()), but for a stream that captures, which the caller [refuses](refuse_capture).
 ///
 /// # Safety
 ///
@@ -171,7 +171,6 @@ pub(crate) unsafe fn copy_on_default_stream<T: Element>(
     target: usize,
 ) -> Result<()> {
     let (stream, fence) = import.copied_on();
-    refuse_capture(stream)?;
     let context = Context::primary(device.device_id)?;
     let here = Some(context);
     let site = Site { driver: driver()?, context, ordinal: device.device_id, stream: LEGACY };

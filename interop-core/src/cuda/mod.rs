@@ -50,7 +50,7 @@ pub(crate) use arrive::order_unstated;
 #[cfg(feature = "cust")]
 pub(crate) use copy::copied;
 #[cfg(feature = "cudarc")]
-pub(crate) use copy::{copy_on_default_stream, ordinal_of};
+pub(crate) use copy::{copy_on_default_stream, ordinal_of, refuse_capture};
 pub(crate) use driver::is_opened;
 #[cfg(feature = "python")]
 pub(crate) use memory::duplicate;
