@@ -60,17 +60,20 @@ def test_every_way_to_an_end(kind, end):
 
 
 def flat(work, rounds, device_slack=8 << 20, host_slack=24 << 20):
-    """Runs `work` often; what the process and the device hold may not grow."""
+    """Runs `work` often; what the process and the device hold may not grow each time: the driver keeps pools of its own."""
     for _ in range(rounds // 10):
         work()
     settled()
-    before = free_memory(), resident()
-    for _ in range(rounds):
-        work()
-    assert settled() == 0
-    after = free_memory(), resident()
-    assert before[0] - after[0] < device_slack, "memory of the device"
-    assert after[1] - before[1] < host_slack, "memory of the process"
+    grown = []
+    for _ in range(3):
+        before = free_memory(), resident()
+        for _ in range(rounds):
+            work()
+        assert settled() == 0
+        grown.append((before[0] - free_memory(), resident() - before[1]))
+        if grown[-1][0] < device_slack and grown[-1][1] < host_slack:
+            return
+    pytest.fail(f"memory of the device and of the process grew by so many bytes: {grown}")
 
 
 def test_many_trips_of_ours():
