@@ -120,8 +120,8 @@ pub fn addresses(first: i128, span: Span, bits: i128) -> Option<(i128, i128)> {
         return Some((0, 0));
     }
     let (low, end) = (span.low * bits, span.end * bits);
-    // Beyond this no offset has a place among the addresses.
-    if low < -FARTHEST - 1 || end + 7 > FARTHEST {
+    // Beyond this no offset has a place among the addresses, nor has the highest element of a view that begins at the lowest.
+    if end - low + 7 > FARTHEST {
         return None;
     }
     let (start, end) = (first + low.div_euclid(8), first + (end + 7).div_euclid(8));

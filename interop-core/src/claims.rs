@@ -160,11 +160,14 @@ impl Descriptor<'_> {
         let Some(address) = address.filter(|_| self.address != 0) else {
             return Err(no_first_element(self.address, self.byte_offset));
         };
-        let at = |offset: isize, round_up: isize| {
-            address.checked_add_signed(offset.checked_mul(bits)?.checked_add(round_up)?.div_euclid(8))
+        let bytes = |elements: isize, round_up: isize| {
+            Some(elements.checked_mul(bits)?.checked_add(round_up)?.div_euclid(8))
         };
+        let at = |bytes: Option<isize>| address.checked_add_signed(bytes?);
         let Range { start: low, end: high } = layout.offsets();
-        let (Some(start), Some(end)) = (at(low, 0), at(high, 7)) else {
+        // A view may begin at the lowest element, and then reaches the highest from there.
+        let across = bytes(high - low, 7);
+        let (Some(start), Some(end), Some(_)) = (at(bytes(low, 0)), at(bytes(high, 7)), across) else {
             return Err(beyond(address, layout));
         };
         match &self.memory {

@@ -133,6 +133,21 @@ fn great_arrays_are_arrays() {
     assert_eq!((facts.byte_range().len(), facts.nbytes()), (16, usize::MAX));
 }
 
+/// A view that begins at the lowest element has the others farther away than the array has.
+#[test]
+fn what_is_turned_around_can_be_described_too() {
+    let middle = 1_usize << 61;
+    let at = |address: usize, strides: [i64; 2]| {
+        let strides = Strides::Elements(&strides);
+        Descriptor { address, strides, ..on_cuda(&[2, 2]) }.validate().map(|facts| facts.byte_range())
+    };
+    for far in (50..63).map(|power| 1_i64 << power) {
+        let Ok(range) = at(middle, [-far, far]) else { continue };
+        assert_eq!(at(range.start, [far, far]), Ok(range), "{far}");
+    }
+    assert!(at(middle, [-(1 << 56), 1 << 56]).is_ok() && at(middle, [-(1 << 57), 1 << 57]).is_err());
+}
+
 /// R90, R91, bugs 112, 115, 127: the ordinal of host memory may be anything; a device may be unknown.
 #[test]
 fn devices() {

@@ -60,7 +60,8 @@ fn judge(
     let bit_ends = ends.map(|end| end.checked_mul(bits));
     let [Some(low), Some(high)] = bit_ends else { return Err(ErrorKind::Overflow) };
     let range = [low.div_euclid(8), (high + 7).div_euclid(8)].map(|end| address as i128 + end);
-    let there = ends.iter().all(fits) && fits(&low) && fits(&(high + 7));
+    // From the lowest element the others are as far away as a view of the array may have to reach.
+    let there = ends.iter().all(fits) && fits(&low) && fits(&(high + 7)) && fits(&(high - low + 7));
     let there = there && range.iter().all(|end| (0..=usize::MAX as i128).contains(end));
     if there { Ok((numel, range)) } else { Err(ErrorKind::Overflow) }
 }
