@@ -7,6 +7,7 @@
 
 mod absent;
 mod arrivals;
+mod batches;
 mod beside;
 mod cai;
 mod capture;
