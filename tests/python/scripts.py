@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+import sysconfig
 import textwrap
 from pathlib import Path
 
@@ -13,8 +14,9 @@ LIMITED = "import resource; resource.setrlimit(resource.RLIMIT_AS, (1 << 30, 1 <
 
 def run(program, *, timeout=60, limited=False):
     """Runs a Python program that finds the helpers of this folder; gives what it printed, or fails with its end."""
-    # The address sanitizer reserves far more addresses than it uses.
-    limited = limited and os.name == "posix" and "ASAN_OPTIONS" not in os.environ
+    # The address sanitizer reserves far more addresses than it uses, and so does a Python without the lock.
+    reserves = "ASAN_OPTIONS" in os.environ or sysconfig.get_config_var("Py_GIL_DISABLED")
+    limited = limited and os.name == "posix" and not reserves
     program = (LIMITED if limited else "") + textwrap.dedent(program)
     folders = [str(HERE), *filter(None, [os.environ.get("PYTHONPATH")])]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(folders), "RUST_BACKTRACE": "0"}

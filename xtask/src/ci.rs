@@ -1,10 +1,8 @@
 //! `cargo xtask ci`: everything that a change must pass, in one report.
 
-use std::fs;
-
 use crate::failure::{Failure, no_arguments};
 use crate::report::Report;
-use crate::{fuzz, guard, sim, step, suites, trace, workspace};
+use crate::{free_threaded, fuzz, guard, sim, step, suites, trace, workspace};
 
 /// Runs every check and every suite, also after one has failed.
 pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
@@ -32,7 +30,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
     report.check(
         "Free-threaded Python",
         "The core compiles for a CPython without the lock, and for its stable interface.",
-        free_threaded,
+        free_threaded::check,
     );
     suites::run_all(&mut report);
     report.suite("Fuzzing", "A minute for each target.", fuzz::suite);
@@ -76,24 +74,4 @@ fn packages() -> Result<(), Failure> {
         cargo.arg("--allow-dirty");
     }
     step::run(&mut cargo)
-}
-
-/// Compile checks for interpreters that need not be here: they are described to PyO3 instead.
-fn free_threaded() -> Result<(), Failure> {
-    let folder = workspace::target().join("free-threaded");
-    // A CPython of its own version, and the stable interface that both kinds of CPython have from 3.15 on.
-    for (version, features) in [("3.14", "python"), ("3.15", "python,pyo3/abi3t-py315")] {
-        let described = folder.join(format!("python-{version}.txt"));
-        let text = format!(
-            "implementation=CPython\nversion={version}\nshared=true\npointer_width=64\n\
-             build_flags=Py_GIL_DISABLED\nsuppress_build_script_link_lines=true\n"
-        );
-        fs::create_dir_all(&folder)
-            .and_then(|()| fs::write(&described, text))
-            .map_err(|error| Failure::new(format!("{}: {error}", described.display())))?;
-        let mut check = workspace::cargo(["check", "--package=interop-core", "--locked"]);
-        check.arg(format!("--features={features}")).arg("--target-dir").arg(&folder);
-        step::run(check.env("PYO3_CONFIG_FILE", &described).env("RUSTFLAGS", "-D warnings"))?;
-    }
-    Ok(())
 }

@@ -11,6 +11,7 @@ mod counts;
 mod demo;
 mod extension;
 mod failure;
+mod free_threaded;
 mod fuzz;
 mod guard;
 mod ptx;
@@ -120,6 +121,12 @@ const COMMANDS: &[Command] = &[
         arguments: "[SECONDS]",
         help: "random work in threads, for 60 seconds or as many as are given, and a hundred ends of the interpreter",
         run: suites::torture,
+    },
+    Command {
+        name: "free-threaded",
+        arguments: "PYTHON",
+        help: "the Python tests on an interpreter without the lock, 3.14 or later",
+        run: free_threaded::run,
     },
     Command {
         name: "guard",
