@@ -137,8 +137,8 @@ MUTANTS = [
     (
         "R53",
         "python/import.rs",
-        '"__dlpack__"))?.is_some() {',
-        '"__dlpack__"))?.is_some_and(|_| !BROKEN) {',
+        "if asked.has_method {",
+        'if BROKEN && attribute(object, pyo3::intern!(py, "__cuda_array_interface__"))?.is_some() {} else if asked.has_method {',
         "the interface is preferred",
     ),
     (
