@@ -137,6 +137,20 @@ def test_a_method_in_the_dict_of_an_instance():
     assert [interop_demo.describe(array)["dtype"] for array in (plain, dressed, plain)] == ["<f4", "|i1", "<f4"]
 
 
+def test_a_table_that_refuses_leads_to_the_method():
+    """R171: its `BufferError` is no answer while the method has one, and is not left behind."""
+    c = native.required("handwritten")
+    array = c.Array()
+    assert interop_demo.describe(array)["protocol"] == "exchange"
+    c.refuse(True)
+    try:
+        facts = interop_demo.describe(array)
+    finally:
+        c.refuse(False)
+    assert (facts["protocol"], facts["shape"]) == ("dlpack_versioned", (4, 4))
+    assert interop_demo.describe(array)["protocol"] == "exchange"
+
+
 def test_a_type_that_answers_for_its_attributes():
     c = native.required("handwritten")
     array = c.Watched()

@@ -98,7 +98,14 @@ static PyObject *dlpack_device(PyObject *self, PyObject *unused) {
     return Py_BuildValue("(ii)", 1, 0);
 }
 
+/* Whether what can refuse does. */
+static int refusing;
+
 static int table_from_object(void *object, Managed **out) {
+    if (refusing) {
+        PyErr_SetString(PyExc_BufferError, "not by the table");
+        return -1;
+    }
     *out = pack(object);
     return 0;
 }
@@ -305,8 +312,6 @@ static PyTypeObject DressedType = {
     .tp_new = array_new,
     .tp_dealloc = dressed_free,
 };
-
-static int refusing;
 
 static PyObject *watched_get(PyObject *self, PyObject *name) {
     if (refusing && PyObject_RichCompareBool(name, name_dlpack, Py_EQ) == 1) {
