@@ -4,6 +4,7 @@ import ctypes
 import gc
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import interop_demo
@@ -258,6 +259,38 @@ def test_what_is_believed_is_not_asked_for():
         assert function(array)
         asked.append(SIM.calls("cuPointerGetAttributes") - before)
     assert asked[1] == asked[0] - 1
+
+
+@pytest.mark.parametrize("stream", [1, 2, "handle"])
+def test_pinned_memory_is_handed_over_on_a_stream(stream):
+    """R138: kernels read it like other memory, so the work that is pending comes before the stream that is named."""
+    array, number = full("pinned"), SIM.stream() if stream == "handle" else stream
+    interop_demo.scale_(array, 2, stream=SIM.stream())
+    before = SIM.calls("cuEventRecord"), SIM.calls("cuStreamWaitEvent")
+    capsule = array.__dlpack__(stream=number, max_version=(1, 0))
+    after = SIM.calls("cuEventRecord"), SIM.calls("cuStreamWaitEvent")
+    # An event of another context may be tried first.
+    assert (after[0] - before[0] >= 1, after[1] - before[1]) == (True, 1)
+    # Read on that stream; the driver reports it if nothing came before.
+    assert interop_demo.checksum(capsule, stream=number) == 60
+
+
+def test_the_stream_2_is_that_of_the_thread_that_names_it():
+    """R135: each thread that asks for it gets the array ready on a stream of its own."""
+    array = full("cuda")
+    interop_demo.scale_(array, 2, stream=SIM.stream())
+    sums = []
+
+    def work():
+        capsule = array.__dlpack__(stream=2, max_version=(1, 0))
+        sums.append(interop_demo.checksum(capsule, stream=2))
+
+    threads = [threading.Thread(target=work) for _ in range(2)]
+    before = SIM.calls("cuStreamWaitEvent")
+    for thread in threads:
+        thread.start()
+        thread.join()
+    assert (sums, SIM.calls("cuStreamWaitEvent") - before >= 2) == ([60.0, 60.0], True)
 
 
 class Choosy:
