@@ -1,5 +1,6 @@
 //! The example extension: built by cargo, put where Python finds it.
 
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::{env, fs};
 
@@ -34,6 +35,13 @@ pub(crate) fn compile(environment: &Environment) -> Result<PathBuf, Failure> {
         "Example extension",
         "The Python module `interop_demo`, optimised, for any Python from 3.10 on.",
     );
+    // A folder of its own: an extension module is built against PyO3 with other settings than tests are, and each
+    // would otherwise undo what the other has built.
+    compile_for(environment.python().get_program(), &workspace::target().join("extension"))
+}
+
+/// Builds the extension for an interpreter, in this folder, and says where it is.
+pub(crate) fn compile_for(python: &OsStr, folder: &Path) -> Result<PathBuf, Failure> {
     let mut cargo = workspace::cargo([
         "rustc",
         "--profile=extension",
@@ -41,11 +49,7 @@ pub(crate) fn compile(environment: &Environment) -> Result<PathBuf, Failure> {
         "--lib",
         "--locked",
     ]);
-    // A folder of its own: an extension module is built against PyO3 with other settings than tests are, and each
-    // would otherwise undo what the other has built.
-    let folder = workspace::target().join("extension");
-    cargo.arg("--target-dir").arg(&folder).env("PYO3_BUILD_EXTENSION_MODULE", "1");
-    cargo.env("PYO3_PYTHON", environment.python().get_program());
+    cargo.arg("--target-dir").arg(folder).env("PYO3_BUILD_EXTENSION_MODULE", "1").env("PYO3_PYTHON", python);
     if cfg!(target_os = "macos") {
         // Python's own symbols are there only once it has loaded the module.
         cargo.args(["--", "-C", "link-arg=-undefined", "-C", "link-arg=dynamic_lookup"]);
@@ -56,7 +60,7 @@ pub(crate) fn compile(environment: &Environment) -> Result<PathBuf, Failure> {
 }
 
 /// Copies a file in one step: a Python that runs meanwhile keeps what it has loaded.
-fn install(library: &Path, module: &Path) -> Result<(), Failure> {
+pub(crate) fn install(library: &Path, module: &Path) -> Result<(), Failure> {
     let fresh = module.with_extension("new");
     fs::copy(library, &fresh)
         .and_then(|_| fs::rename(&fresh, module))

@@ -1,12 +1,12 @@
 //! Python without the lock: compile checks, and the tests where there is such an interpreter.
 
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::{env, fs};
 
 use crate::counts::Counts;
 use crate::failure::Failure;
-use crate::{sim, step, suites, workspace};
+use crate::{extension, sim, step, suites, workspace};
 
 /// What the tests need, of what is there for such an interpreter.
 const PACKAGES: [&str; 3] = ["numpy", "pytest", "nanobind"];
@@ -40,15 +40,10 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
 
 /// Builds the extension for this interpreter, and gives the folder in which Python finds it.
 fn build(python: &Path) -> Result<PathBuf, Failure> {
-    let (built, modules) = (folder().join("extension"), folder().join("modules"));
-    let mut cargo =
-        workspace::cargo(["build", "--profile=extension", "--package=interop-demo-extension", "--locked"]);
-    cargo.arg("--target-dir").arg(&built).env("PYO3_BUILD_EXTENSION_MODULE", "1").env("PYO3_PYTHON", python);
-    step::run(&mut cargo)?;
-    let library = format!("{}interop_demo{}", env::consts::DLL_PREFIX, env::consts::DLL_SUFFIX);
-    fs::create_dir_all(&modules)
-        .and_then(|()| fs::copy(built.join("extension").join(library), modules.join("interop_demo.so")))
-        .map_err(|error| Failure::new(format!("{}: {error}", modules.display())))?;
+    let modules = folder().join("modules");
+    fs::create_dir_all(&modules).map_err(|error| Failure::new(format!("{}: {error}", modules.display())))?;
+    let library = extension::compile_for(python.as_os_str(), &folder().join("extension"))?;
+    extension::install(&library, &modules.join("interop_demo.so"))?;
     Ok(modules)
 }
 

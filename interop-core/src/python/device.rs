@@ -5,7 +5,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyInt, PyTuple};
 
 use crate::device::{Device, DeviceType};
-use crate::error::{Error, ErrorKind};
+use crate::error::{Error, ErrorKind, Result};
 
 /// An integer: anything with `__index__` but a bool. `place` names it in the message.
 ///
@@ -48,15 +48,23 @@ pub fn integer(value: &Bound<'_, PyAny>, place: &str) -> PyResult<i128> {
 
 /// `(device type, ordinal)`, of ints or of what has `__index__`, such as enum members.
 pub(super) fn device(value: &Bound<'_, PyAny>, place: &str) -> PyResult<Device> {
-    let wrong = || {
-        let found = super::errors::origin(value);
-        Error::new(ErrorKind::Type, place, found, "a tuple (device type, ordinal) of two ints")
-    };
-    let tuple = value.cast::<PyTuple>().ok().filter(|tuple| tuple.len() == 2).ok_or_else(wrong)?;
+    let tuple = pair(value, place, "(device type, ordinal)")?;
     let number = |at: usize| {
         let number = integer(&tuple.get_item(at)?, place)?;
         i32::try_from(number)
             .map_err(|_| PyErr::from(Error::new(ErrorKind::Device, place, number, "numbers of 32 bits")))
     };
     Ok(Device { device_type: DeviceType(number(0)?), device_id: number(1)? })
+}
+
+/// A tuple of two ints, which are not looked at yet. `what` names them in the message.
+pub(super) fn pair<'a, 'py>(
+    value: &'a Bound<'py, PyAny>,
+    place: &str,
+    what: &str,
+) -> Result<&'a Bound<'py, PyTuple>> {
+    value.cast::<PyTuple>().ok().filter(|tuple| tuple.len() == 2).ok_or_else(|| {
+        let allowed = format_args!("a tuple {what} of two ints");
+        Error::new(ErrorKind::Type, place, super::errors::origin(value), allowed)
+    })
 }

@@ -3,11 +3,10 @@
 
 use pyo3::exceptions::{PyAttributeError, PyException};
 use pyo3::prelude::*;
-use pyo3::types::PyTuple;
 
 use super::ask::{Asked, request, request_for};
 use super::capsule::{Taken, take};
-use super::device::{device, integer};
+use super::device::{device, integer, pair};
 use super::dict::interface_of;
 use super::errors::{no_array, origin};
 use super::exchange::{tensor_of, work_stream};
@@ -178,10 +177,7 @@ pub fn consumer_stream(stream: &Bound<'_, PyAny>) -> PyResult<StreamHandle> {
 /// The stream that `__cuda_stream__` answers with: the protocol's version, which is 0, and the handle.
 fn handle_of(answer: &Bound<'_, PyAny>) -> PyResult<StreamHandle> {
     const PLACE: &str = "__cuda_stream__";
-    let pair = answer.cast::<PyTuple>().ok().filter(|pair| pair.len() == 2);
-    let pair = pair.ok_or_else(|| {
-        Error::new(ErrorKind::Type, PLACE, origin(answer), "a tuple (version, handle) of two ints")
-    })?;
+    let pair = pair(answer, PLACE, "(version, handle)")?;
     let version = integer(&pair.get_item(0)?, PLACE)?;
     if version != 0 {
         return Err(Error::new(ErrorKind::Version, PLACE, version, "version 0").into());
