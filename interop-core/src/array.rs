@@ -325,7 +325,8 @@ pub trait FromArray: Sized {
     /// As [`Import::from_dlpack`] and [`from_import`](Self::from_import).
     #[inline]
     fn from_dlpack<A: Abi>(tensor: ManagedTensor<A>) -> Result<Self> {
-        // SAFETY: the release of such a tensor.
+        // SAFETY: `release::<A>` releases a struct of the form `A`, and may be called on any thread (3 of
+        // `ManagedTensor::from_raw`).
         match unsafe { Import::usual(tensor, release::<A>, Trust::Nothing, Self::WANTED.axes) } {
             Ok(import) => Self::assemble(&mut Arrival::new(import)),
             Err(tensor) => Ok(Self::from_import(Import::from_dlpack(tensor)?)?),

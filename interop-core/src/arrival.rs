@@ -11,7 +11,7 @@ use crate::element::{Element, ElementType};
 use crate::error::{Error, ErrorKind, Result};
 use crate::facts::Facts;
 use crate::import::Import;
-use crate::layout::{Layout, Order};
+use crate::layout::{Layout, Order, wrong_rank};
 use crate::lease::writable;
 use crate::roles::{Extent, FromOwner, RawPointer, ShapeField, StridesField, extent_of};
 use crate::storage::FromImport;
@@ -30,10 +30,10 @@ pub struct Wanted {
 ///
 /// What does not fit is noted here, the first of it, and [`storage`](Self::storage) or [`owner`](Self::owner), the last
 /// step of every struct, says so. The steps between return some value then, of a struct that is not made. So the
-/// expansion of a derive branches once and not at every field, which a compiler is done with sooner.
+/// expansion of a derive branches once and not at every field, which compiles faster.
 #[derive(Debug)]
 pub struct Arrival {
-    /// Where it arrives, and where it is described until it is taken: it is some two hundred bytes, which nobody moves.
+    /// Where it arrives and stays until it is taken: some two hundred bytes, which are not moved on the way.
     import: Import,
     taken: bool,
     refusal: Option<Error>,
@@ -53,7 +53,7 @@ impl Arrival {
         Self { import, taken: false, refusal: None, layout: None, order: Order::C, item_bytes: 0, wait }
     }
 
-    /// The same, for one who has to let go of something before he waits for a device.
+    /// The same, with another way to run what may wait for a device: the Python layer lets go of the interpreter for it.
     #[inline]
     #[cfg(feature = "python")]
     pub(crate) fn waiting_in(self, wait: fn(&mut dyn FnMut())) -> Self {
@@ -291,7 +291,7 @@ impl Arrival {
         let mut storage = None;
         let Self { import, order, wait, .. } = self;
         wait(&mut || storage = Some(S::take(import, *order)));
-        storage.unwrap_or_else(|| unreachable!("whoever waits runs what he is given"))
+        storage.unwrap_or_else(|| unreachable!("`wait` runs what it is given"))
     }
 
     /// The `owner` field beside a raw pointer. Nothing may be taken afterwards.
@@ -305,12 +305,6 @@ impl Arrival {
         self.taken = true;
         Ok(F::from_owner(self.import.take_owner()))
     }
-}
-
-#[cold]
-pub(crate) fn wrong_rank(layout: &Layout, rank: usize) -> Error {
-    let found = format_args!("{} axes, shape {:?}", layout.ndim(), layout.shape());
-    Error::new(ErrorKind::Rank, "shape", found, format_args!("{rank} axes"))
 }
 
 #[cold]

@@ -30,8 +30,7 @@ fn block(bytes: usize, element: &ElementType) -> Option<Block> {
 
 /// Zeroed host memory for elements of a type that is known at run time only.
 ///
-/// Exports of it are writable, and so no Rust reference to its elements can be had: [`HostVec`] lends some to whoever
-/// has it for himself.
+/// Exports of it are writable, so it never lends a Rust reference to its elements; [`HostVec`] does, for `&mut self`.
 pub struct HostBuffer {
     start: NonNull<u8>,
     bytes: usize,
@@ -49,8 +48,7 @@ impl HostBuffer {
     /// # Errors
     ///
     /// [`ErrorKind::Overflow`] when the size does not fit the address space, [`ErrorKind::Memory`] when there is not so
-    /// much memory; [`ErrorKind::DType`] for a type that cannot
-    /// be, and for types packed below the byte.
+    /// much memory; [`ErrorKind::DType`] for a type that does not exist, and for types packed below the byte.
     ///
     /// ```
     /// use interop_core::{DType, HostBuffer, Storage};

@@ -20,8 +20,8 @@ pub const MAX_NDIM: usize = 64;
 #[derive(Clone)]
 pub struct Dims<T>(Repr<T>);
 
-/// A length of one byte would save eight of them, and have the items moved by loads that lie across the stores before
-/// them, which costs a processor more than all checks of a layout.
+/// The length is a whole word, although a byte would do: a move copies the value by wide loads, and a wide load that
+/// covers a narrow store made just before it stalls, for longer than all checks of a layout take.
 #[derive(Clone)]
 enum Repr<T> {
     Inline { len: usize, items: [T; INLINE] },

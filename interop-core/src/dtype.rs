@@ -82,7 +82,6 @@ macro_rules! named {
     };
 }
 
-/// The types that have a constant; `shared` lists every one of the table.
 impl DType {
     named! {
         I8 = (0, 8), "`int8`, `|i1`.";
@@ -242,13 +241,13 @@ impl DType {
     }
 }
 
-/// `8, 16 or 32`.
+/// `8, 16 or 32`; of an empty list, what stands for any number of whole bytes.
 pub(crate) fn list(numbers: &[u8]) -> String {
     let words: Vec<String> = numbers.iter().map(u8::to_string).collect();
     match words.split_last() {
         Some((last, rest)) if !rest.is_empty() => format!("{} or {last}", rest.join(", ")),
         Some((last, _)) => last.clone(),
-        None => "whole bytes times 8".into(),
+        None => "a multiple of 8".into(),
     }
 }
 

@@ -60,25 +60,7 @@ pub struct ElementType {
 }
 
 impl ElementType {
-    const fn scalar<T>(dtype: DType) -> Self {
-        let padded = dtype.bits() % 8 != 0 && dtype.lanes() == 1;
-        assert!(
-            dtype.item_bits(padded) == 8 * size_of::<T>(),
-            "the size of the Rust type is not that of the dtype"
-        );
-        Self {
-            dtype,
-            axes: [0; MAX_AXES],
-            ndim: 0,
-            padded,
-            any_bits: true,
-            fields: None,
-            size: size_of::<T>(),
-            align: align_of::<T>(),
-        }
-    }
-
-    /// The type of a newtype around the bits of `dtype`, for element types that this crate does not know.
+    /// The type of a scalar `T` with the bits of `dtype`: for newtypes of your own around types that this crate does not know.
     ///
     /// # Panics
     ///
@@ -99,7 +81,21 @@ impl ElementType {
     /// ```
     #[must_use]
     pub const fn of_dtype<T>(dtype: DType) -> Self {
-        Self::scalar::<T>(dtype)
+        let padded = dtype.bits() % 8 != 0 && dtype.lanes() == 1;
+        assert!(
+            dtype.item_bits(padded) == 8 * size_of::<T>(),
+            "the size of the Rust type is not that of the dtype"
+        );
+        Self {
+            dtype,
+            axes: [0; MAX_AXES],
+            ndim: 0,
+            padded,
+            any_bits: true,
+            fields: None,
+            size: size_of::<T>(),
+            align: align_of::<T>(),
+        }
     }
 
     /// The type of elements that are known at run time only; whole bytes, no alignment demanded.
@@ -128,7 +124,7 @@ impl ElementType {
     const fn blob<T>() -> Self {
         assert!(size_of::<T>() > 0, "an element has at least one byte");
         assert!(size_of::<T>() <= u16::MAX as usize, "an element of opaque bytes has 65535 at most");
-        Self::scalar::<T>(DType::opaque(size_of::<T>() as u16))
+        Self::of_dtype::<T>(DType::opaque(size_of::<T>() as u16))
     }
 
     const fn array<T: Element, const N: usize>() -> Self {
@@ -189,7 +185,7 @@ macro_rules! elements {
             // SAFETY: 1: the sizes are compared at compile time; the representation of the type is the one that the
             // protocols give the dtype. 2: a number type has no invalid bit pattern.
             unsafe impl Element for $type {
-                const TYPE: ElementType = ElementType::scalar::<Self>($dtype);
+                const TYPE: ElementType = ElementType::of_dtype::<Self>($dtype);
             }
         )*
     };
@@ -225,7 +221,7 @@ elements! {
 // SAFETY: 1: one byte, 0 or 1, in Rust as in the protocols. 2: `any_bits` is off, so values are checked before they are
 // read as `bool`.
 unsafe impl Element for bool {
-    const TYPE: ElementType = ElementType { any_bits: false, ..ElementType::scalar::<Self>(DType::BOOL) };
+    const TYPE: ElementType = ElementType { any_bits: false, ..ElementType::of_dtype::<Self>(DType::BOOL) };
 }
 
 // SAFETY: 1: an array is its items without gaps, and `array` puts its length before their axes. 2: as its items.

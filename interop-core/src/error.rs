@@ -48,7 +48,7 @@ pub enum ErrorKind {
     Driver,
     /// An order between streams of which one captures a graph.
     Capture,
-    /// Memory that is exported at the moment and therefore not to be borrowed or changed.
+    /// Memory that Rust code reads or writes at the moment, in a way that allows no other access.
     Busy,
     /// The operation is not possible on this object.
     Unsupported,

@@ -59,7 +59,8 @@ impl Import {
     /// ```
     #[inline]
     pub fn from_dlpack<A: Abi>(tensor: ManagedTensor<A>) -> Result<Self, Refused<ManagedTensor<A>>> {
-        // SAFETY: the release of such a tensor.
+        // SAFETY: `release::<A>` releases a struct of the form `A`, and may be called on any thread (3 of
+        // `ManagedTensor::from_raw`).
         unsafe { Self::from_dlpack_with(tensor, release::<A>, Trust::Nothing) }
     }
 
@@ -78,7 +79,8 @@ impl Import {
     pub unsafe fn from_dlpack_trusted<A: Abi>(
         tensor: ManagedTensor<A>,
     ) -> Result<Self, Refused<ManagedTensor<A>>> {
-        // SAFETY: the release of such a tensor.
+        // SAFETY: `release::<A>` releases a struct of the form `A`, and may be called on any thread (3 of
+        // `ManagedTensor::from_raw`).
         unsafe { Self::from_dlpack_with(tensor, release::<A>, Trust::Memory) }
     }
 

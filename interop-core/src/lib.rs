@@ -42,11 +42,15 @@
 //! | read and write elements on the host | [`ArrayView`], [`HostView`] |
 //! | launch a kernel over an array | [`KernelView`], [`KernelViewMut`], [`KERNEL_HEADER`] |
 //! | declare an element type | [`Element`](trait@Element) |
+//! | exchange tensors, or interface dicts as plain data | [`dlpack`], [`cai`] |
+//! | own CUDA memory, order streams, choose when memory is released | [`cuda`] |
+//! | take part in Python (feature `python`) | `python` |
 //!
 //! # Features
 //!
 //! `derive` (default): the two derives. `python`: Python objects in and out, through PyO3. `cust`, `cudarc`: their buffers
-//! and streams as fields, see `adapters`. `half`, `num-complex`: their types as elements. `counters`: counts of live exports and allocations, for leak tests.
+//! and streams as fields, see `adapters`. `half`, `num-complex`: their types as elements. `counters`: counts of live exports
+//! and allocations, for leak tests.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 // The derive names this crate by its path, in the tests and examples of the crate itself too.

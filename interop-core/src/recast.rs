@@ -36,7 +36,7 @@ impl<A: CudaArray> Recast<A> {
             }
             match cuda::pointer_facts(facts.address())? {
                 Some(known) => Ok(Device::cuda(known.ordinal())),
-                // Without elements there is no memory, and nobody's device is wrong.
+                // Without elements there is no memory, so any device will do.
                 None if facts.numel() == 0 => Ok(Device::cuda(0)),
                 None => {
                     let found = format_args!("{:#x}, which the driver does not know", facts.address());

@@ -184,9 +184,7 @@ pub trait FromImport: Storage + Sized {
 }
 
 fn host_memory<T: Element>(elements: &[T], writes: Writes) -> Memory {
-    let address = elements.as_ptr().expose_provenance();
-    let range = address..address + size_of_val(elements);
-    Memory { address, range, element: T::TYPE, device: Device::CPU, writes }
+    Memory::new::<T>(elements.as_ptr().expose_provenance(), elements.len(), Device::CPU, writes)
 }
 
 /// As `host_memory`, for storage whose elements an export may write: the pointer is exposed with the right to do so.

@@ -48,12 +48,12 @@ impl StreamHandle {
     /// ```
     #[must_use]
     pub const fn from_raw(handle: usize) -> Self {
-        match handle {
-            0 | LEGACY => Self::LegacyDefault,
-            PER_THREAD => Self::PerThreadDefault,
-            _ => match NonZeroUsize::new(handle) {
-                Some(handle) => Self::Raw(handle),
-                None => Self::LegacyDefault,
+        match NonZeroUsize::new(handle) {
+            None => Self::LegacyDefault,
+            Some(handle) => match handle.get() {
+                LEGACY => Self::LegacyDefault,
+                PER_THREAD => Self::PerThreadDefault,
+                _ => Self::Raw(handle),
             },
         }
     }

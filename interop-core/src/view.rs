@@ -3,13 +3,12 @@
 
 use core::marker::PhantomData;
 
-use crate::arrival::wrong_rank;
 use crate::descriptor::Writes;
 use crate::device::Device;
 use crate::element::Element;
 use crate::error::{Error, ErrorKind, Result};
 use crate::facts::Facts;
-use crate::layout::Layout;
+use crate::layout::{Layout, wrong_rank};
 use crate::stream::StreamHandle;
 
 /// An array of elements `T` with `N` axes, borrowed for `'a`, wherever the memory is.

@@ -1,7 +1,8 @@
 //! The rules about `shape = [...]`:
 //!
-//! 1. [`resolve`]: a name is a field of the struct or a `usize` const generic.
-//! 2. [`extents_are_plain`]: a field that is an extent has no other role.
+//! 1. [`resolve`]: a name is a field of the struct or a const generic.
+//! 2. [`const_generics_count`]: such a const generic is a `usize`.
+//! 3. [`extents_are_plain`]: a field that is an extent has no other role.
 
 use proc_macro2::Ident;
 use quote::ToTokens;

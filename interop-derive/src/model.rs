@@ -152,9 +152,7 @@ impl Model<'_> {
             (OrderWord::Unwritten, Strides::Field(..)) => Demand::Any,
         }
     }
-}
 
-impl Model<'_> {
     /// Whether an import asks for a role through the gate.
     pub(crate) fn asks_through_gate(&self) -> bool {
         let gated = |fill: &Fill<'_>| match fill.with {

@@ -14,7 +14,7 @@ pub(crate) enum Repr {
     Transparent,
 }
 
-/// The layout; reported and nothing when it is not fixed.
+/// The layout; none, and a report, when it is not fixed.
 pub(crate) fn read(input: &DeriveInput, errors: &mut Errors) -> Option<Repr> {
     let words =
         input.attrs.iter().filter(|attr| attr.path().is_ident("repr")).flat_map(words).collect::<Vec<Path>>();

@@ -17,6 +17,8 @@ mod guard;
 mod ptx;
 mod python;
 mod report;
+#[cfg(test)]
+mod rooms;
 mod sanitize;
 mod sim;
 mod step;
@@ -53,7 +55,7 @@ const COMMANDS: &[Command] = &[
     Command {
         name: "test",
         arguments: "[SUITE]...",
-        help: "every test, or those of some suites: debug, release, doc, ptx, python",
+        help: "every test, or those of some suites: debug, cuda, release, doc, ptx, python",
         run: suites::run,
     },
     Command {

@@ -33,26 +33,6 @@ struct Picture {
 
 type Any<T> = Result<T, Box<dyn std::error::Error>>;
 
-/// The median of `ROUNDS` times in seconds, by events around the work.
-fn seconds(context: &Arc<CudaContext>, stream: &CudaStream, mut work: impl FnMut() -> Any<()>) -> Any<f64> {
-    const ROUNDS: usize = 15;
-    let timing = Some(sys::CUevent_flags::CU_EVENT_DEFAULT);
-    let mut times = Vec::new();
-    for _ in 0..ROUNDS {
-        let (before, after) = (context.new_event(timing)?, context.new_event(timing)?);
-        before.record(stream)?;
-        work()?;
-        after.record(stream)?;
-        times.push(f64::from(before.elapsed_ms(&after)?) / 1e3);
-    }
-    times.sort_by(f64::total_cmp);
-    Ok(times[ROUNDS / 2])
-}
-
-fn config(Launch { grid, block }: Launch) -> LaunchConfig {
-    LaunchConfig { grid_dim: grid, block_dim: block, shared_mem_bytes: 0 }
-}
-
 /// Times a copy, `vector_add` and `blur_f32` over `len` elements each, and launches.
 ///
 /// # Errors
@@ -61,99 +41,125 @@ fn config(Launch { grid, block }: Launch) -> LaunchConfig {
 pub fn run(len: usize) -> Outcome {
     let context = interop_core::adapters::cudarc::context(0)?;
     let stream = context.new_stream()?;
-    let load = |ptx: &str, name| -> Any<CudaFunction> {
-        Ok(context.load_module(Ptx::from_src(ptx))?.load_function(name)?)
-    };
-    let mut text = String::from("| what | GB/s | of the copy |\n|---|---|---|\n");
-    let vector = || -> Any<Vector> { Ok(Vector { values: stream.alloc_zeros::<f32>(len)?, len }) };
-    let (left, right, mut sum) = (vector()?, vector()?, vector()?);
-    let bytes = (len * size_of::<f32>()) as f64;
-
-    let copy = seconds(&context, &stream, || {
-        stream.memcpy_dtod(&left.values, &mut sum.values)?;
-        Ok(())
-    })?;
-    let copied = 2.0 * bytes / copy;
-    let mut line = |what: &str, rate: f64| {
-        writeln!(text, "| {what} | {:.0} | {:.0} % |", rate / 1e9, 100.0 * rate / copied)
-    };
-    line("copy by the driver", copied)?;
-
-    let add = load(VECTOR_ADD_PTX, "vector_add")?;
-    let (left_view, right_view, sum_view) =
-        (left.kernel_view::<f32, 1>()?, right.kernel_view::<f32, 1>()?, sum.kernel_view_mut::<f32, 1>()?);
-    let added = seconds(&context, &stream, || {
-        // SAFETY: `vector_add` takes these three views, which live until the time was taken.
-        unsafe {
-            stream
-                .launch_builder(&add)
-                .arg(&left_view)
-                .arg(&right_view)
-                .arg(&sum_view)
-                .launch(config(elementwise(len)))?
-        };
-        Ok(())
-    })?;
-    line("vector_add", 3.0 * bytes / added)?;
-    drop((left, right));
-
+    let bench = Bench { context, stream };
+    let (copy, add) = bench.copy_and_add(len)?;
     let width = 8192.min(len / 3).max(1);
     let height = (len / 3 / width).max(1);
-    let picture = || -> Any<Picture> {
-        Ok(Picture { pixels: stream.alloc_zeros::<f32>(height * width * 3)?, height, width })
-    };
-    let (from, mut to) = (picture()?, picture()?);
-    let kernel = load(BLUR_PTX, "blur_f32")?;
-    let (from_view, to_view) = (from.kernel_view::<f32, 3>()?, to.kernel_view_mut::<f32, 3>()?);
-    let blurred = seconds(&context, &stream, || {
-        let launch = config(blur(height, width, 3, size_of::<f32>()));
-        // SAFETY: `blur_f32` takes these two views, which live until the time was taken.
-        unsafe { stream.launch_builder(&kernel).arg(&from_view).arg(&to_view).launch(launch)? };
-        Ok(())
-    })?;
-    line(
-        &format!("blur, {height} x {width} x 3"),
-        2.0 * (height * width * 3 * size_of::<f32>()) as f64 / blurred,
-    )?;
-    text.push_str(&launches(&stream, &load(FILL_PTX, "fill_f32_1")?, &load(FILL_PTX, "fill_f32_1")?)?);
+    let blur = bench.blur(height, width)?;
+    let mut text = String::from("| what | GB/s | of the copy |\n|---|---|---|\n");
+    let blur_name = format!("blur, {height} x {width} x 3");
+    for (what, rate) in [("copy by the driver", copy), ("vector_add", add), (&blur_name, blur)] {
+        writeln!(text, "| {what} | {:.0} | {:.0} % |", rate / 1e9, 100.0 * rate / copy)?;
+    }
+    text.push_str(&bench.launches()?);
     Ok(text)
 }
 
-/// The cost of a launch with a view that was made before, and with the same bytes as plain numbers.
-fn launches(stream: &Arc<CudaStream>, kernel: &CudaFunction, plain: &CudaFunction) -> Any<String> {
-    const ROUNDS: usize = 15;
-    const LAUNCHES: u32 = 1000;
-    let mut vector = Vector { values: stream.alloc_zeros::<f32>(256)?, len: 256 };
-    let address = vector.values.device_ptr(stream).0;
-    let bytes = Bytes([address, 256, 1]);
-    let view = vector.kernel_view_mut::<f32, 1>()?;
-    let value = 1.0_f32;
-    let one = LaunchConfig::for_num_elems(256);
-    let mut times = [Vec::new(), Vec::new()];
-    for _ in 0..ROUNDS {
-        for (which, times) in times.iter_mut().enumerate() {
-            stream.synchronize()?;
-            let start = Instant::now();
-            for _ in 0..LAUNCHES {
-                if which == 0 {
-                    // SAFETY: `fill_f32_1` takes an address, an extent and a stride, which a view is, and a value.
-                    unsafe { stream.launch_builder(plain).arg(&bytes).arg(&value).launch(one)? };
-                } else {
-                    // SAFETY: `fill_f32_1` takes this view and a value.
-                    unsafe { stream.launch_builder(kernel).arg(&view).arg(&value).launch(one)? };
-                }
-            }
-            times.push(start.elapsed().as_nanos() as f64 / f64::from(LAUNCHES));
-        }
+/// Where everything runs.
+struct Bench {
+    context: Arc<CudaContext>,
+    stream: Arc<CudaStream>,
+}
+
+impl Bench {
+    fn load(&self, ptx: &str, name: &str) -> Any<CudaFunction> {
+        Ok(self.context.load_module(Ptx::from_src(ptx))?.load_function(name)?)
     }
-    let [bare, viewed] = times.map(|mut times| {
+
+    /// The median of `ROUNDS` times in seconds, by events around the work.
+    fn seconds(&self, mut work: impl FnMut() -> Any<()>) -> Any<f64> {
+        const ROUNDS: usize = 15;
+        let timing = Some(sys::CUevent_flags::CU_EVENT_DEFAULT);
+        let mut times = Vec::new();
+        for _ in 0..ROUNDS {
+            let (before, after) = (self.context.new_event(timing)?, self.context.new_event(timing)?);
+            before.record(&self.stream)?;
+            work()?;
+            after.record(&self.stream)?;
+            times.push(f64::from(before.elapsed_ms(&after)?) / 1e3);
+        }
         times.sort_by(f64::total_cmp);
-        times[0]
-    });
-    Ok(format!(
-        "launch: {bare:.0} ns with plain numbers, {viewed:.0} ns with a view, ratio {:.3}\n",
-        viewed / bare
-    ))
+        Ok(times[ROUNDS / 2])
+    }
+
+    /// The bytes that a copy by the driver reads and writes in a second, and those of `vector_add`.
+    fn copy_and_add(&self, len: usize) -> Any<(f64, f64)> {
+        let vector = || -> Any<Vector> { Ok(Vector { values: self.stream.alloc_zeros::<f32>(len)?, len }) };
+        let (left, right, mut sum) = (vector()?, vector()?, vector()?);
+        let bytes = (len * size_of::<f32>()) as f64;
+        let copied = self.seconds(|| Ok(self.stream.memcpy_dtod(&left.values, &mut sum.values)?))?;
+
+        let kernel = self.load(VECTOR_ADD_PTX, "vector_add")?;
+        let launch = config(elementwise(len));
+        let (a, b, c) =
+            (left.kernel_view::<f32, 1>()?, right.kernel_view::<f32, 1>()?, sum.kernel_view_mut::<f32, 1>()?);
+        let added = self.seconds(|| {
+            // SAFETY: `vector_add` takes these three views, which live until the time was taken.
+            unsafe { self.stream.launch_builder(&kernel).arg(&a).arg(&b).arg(&c).launch(launch)? };
+            Ok(())
+        })?;
+        Ok((2.0 * bytes / copied, 3.0 * bytes / added))
+    }
+
+    /// The bytes that `blur_f32` reads and writes in a second.
+    fn blur(&self, height: usize, width: usize) -> Any<f64> {
+        let picture = || -> Any<Picture> {
+            Ok(Picture { pixels: self.stream.alloc_zeros::<f32>(height * width * 3)?, height, width })
+        };
+        let (from, mut to) = (picture()?, picture()?);
+        let kernel = self.load(BLUR_PTX, "blur_f32")?;
+        let launch = config(blur(height, width, 3, size_of::<f32>()));
+        let (source, target) = (from.kernel_view::<f32, 3>()?, to.kernel_view_mut::<f32, 3>()?);
+        let blurred = self.seconds(|| {
+            // SAFETY: `blur_f32` takes these two views, which live until the time was taken.
+            unsafe { self.stream.launch_builder(&kernel).arg(&source).arg(&target).launch(launch)? };
+            Ok(())
+        })?;
+        Ok(2.0 * (height * width * 3 * size_of::<f32>()) as f64 / blurred)
+    }
+
+    /// The cost of a launch with a view that was made before, and with the same bytes as plain numbers.
+    fn launches(&self) -> Any<String> {
+        const ROUNDS: usize = 15;
+        const LAUNCHES: u32 = 1000;
+        let stream = &self.stream;
+        let kernel = self.load(FILL_PTX, "fill_f32_1")?;
+        let mut vector = Vector { values: stream.alloc_zeros::<f32>(256)?, len: 256 };
+        let address = vector.values.device_ptr(stream).0;
+        let bytes = Bytes([address, 256, 1]);
+        let view = vector.kernel_view_mut::<f32, 1>()?;
+        let value = 1.0_f32;
+        let one = LaunchConfig::for_num_elems(256);
+        let mut times = [Vec::new(), Vec::new()];
+        for _ in 0..ROUNDS {
+            for (which, times) in times.iter_mut().enumerate() {
+                stream.synchronize()?;
+                let start = Instant::now();
+                for _ in 0..LAUNCHES {
+                    if which == 0 {
+                        // SAFETY: `fill_f32_1` takes an address, an extent and a stride, which a view is, and a value.
+                        unsafe { stream.launch_builder(&kernel).arg(&bytes).arg(&value).launch(one)? };
+                    } else {
+                        // SAFETY: `fill_f32_1` takes this view and a value.
+                        unsafe { stream.launch_builder(&kernel).arg(&view).arg(&value).launch(one)? };
+                    }
+                }
+                times.push(start.elapsed().as_nanos() as f64 / f64::from(LAUNCHES));
+            }
+        }
+        let [bare, viewed] = times.map(|mut times| {
+            times.sort_by(f64::total_cmp);
+            times[0]
+        });
+        Ok(format!(
+            "launch: {bare:.0} ns with plain numbers, {viewed:.0} ns with a view, ratio {:.3}\n",
+            viewed / bare
+        ))
+    }
+}
+
+fn config(Launch { grid, block }: Launch) -> LaunchConfig {
+    LaunchConfig { grid_dim: grid, block_dim: block, shared_mem_bytes: 0 }
 }
 
 /// The bytes of a view without its type.

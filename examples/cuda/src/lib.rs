@@ -33,8 +33,8 @@ pub fn show(run: impl FnOnce() -> Outcome) -> Result<(), Box<dyn std::error::Err
 ///
 /// # Panics
 ///
-/// When the word is no number.
+/// When the argument is no number.
 #[must_use]
 pub fn argument(otherwise: usize) -> usize {
-    std::env::args().nth(1).map_or(otherwise, |word| word.parse().expect("a number of elements"))
+    std::env::args().nth(1).map_or(otherwise, |argument| argument.parse().expect("the argument is a number"))
 }

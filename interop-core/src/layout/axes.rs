@@ -2,10 +2,10 @@
 
 use crate::dims::INLINE;
 
-/// One extent and one stride an axis. The two lists are one value, so that it is asked once where they are.
+/// One extent and one stride an axis. Both lists are in one enum, so that one branch finds them.
 #[derive(Clone)]
 pub(super) enum Axes {
-    /// Whole words, also for the length: narrow stores are not forwarded to the wide loads of a move.
+    /// Whole words, also for the length, for the reason given at `Dims`.
     Inline {
         ndim: usize,
         shape: [usize; INLINE],
@@ -18,7 +18,7 @@ pub(super) enum Axes {
 }
 
 impl Axes {
-    /// No axes. The empty boxes are no memory, and less to write than the places of the usual ranks.
+    /// No axes. Empty boxes allocate nothing, and are fewer words to write than the inline lists.
     #[inline]
     pub(super) fn none() -> Self {
         Self::Heap { shape: Box::default(), strides: Box::default() }

@@ -259,8 +259,9 @@ impl fmt::Debug for Layout {
     }
 }
 
-/// Gives idle axes that run backwards the stride of a compact array: a negative number there says nothing, and consumers
-/// trip over it. Other strides of idle axes are kept, because some consumers read an order from them.
+/// The strides, with those of a compact array in place of negative ones on idle axes. An axis is idle when no step is taken
+/// along it: its extent is 1, or the array has no elements. A negative stride means nothing there, and consumers trip over
+/// it; other strides of idle axes are kept, because some consumers read an order from them.
 fn settled(shape: &[usize], strides: &[isize], numel: usize) -> Dims<isize> {
     let mut settled = Dims::from(strides);
     if strides.iter().any(|stride| *stride < 0) {
@@ -327,6 +328,12 @@ pub(crate) fn offsets(axes: impl Iterator<Item = (usize, isize)>) -> Option<Rang
 pub(crate) fn too_many(ndim: usize) -> Error {
     let found = format_args!("{ndim} axes");
     Error::new(ErrorKind::Rank, "shape", found, format_args!("{MAX_NDIM} axes at most"))
+}
+
+#[cold]
+pub(crate) fn wrong_rank(layout: &Layout, rank: usize) -> Error {
+    let found = format_args!("{} axes, shape {:?}", layout.ndim(), layout.shape());
+    Error::new(ErrorKind::Rank, "shape", found, format_args!("{rank} axes"))
 }
 
 #[cold]

@@ -114,7 +114,7 @@ unsafe extern "C" fn get<T: ArrayClass>(
     unsafe { body::<T>(this, |array| (attribute.value)(array.py(), &array.borrow().facts()?)) }
 }
 
-/// The methods `__len__`, `__repr__`, `__array__` and `__reduce__`, each with its name.
+/// The methods that the protocols do not name, each with its name.
 pub(super) fn methods<T: ArrayClass>(
     py: Python<'_>,
     class: *mut ffi::PyTypeObject,

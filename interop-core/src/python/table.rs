@@ -31,6 +31,7 @@ use crate::dtype::DType;
 use crate::error::{Error, ErrorKind, Result};
 use crate::facts::Facts;
 use crate::import::Import;
+use crate::layout::product;
 use crate::roles::ShapeField;
 use crate::stream::StreamHandle;
 
@@ -298,15 +299,10 @@ unsafe fn zeroed(prototype: *const DLTensor) -> Result<ManagedTensor<Versioned>>
 
 /// The number of elements.
 fn numel(shape: &[usize], dtype: DType) -> Result<usize> {
-    let some = shape.iter().all(|extent| *extent > 0);
-    let product = shape.iter().try_fold(1_usize, |product, extent| product.checked_mul(*extent));
-    let found = || format!("{dtype} elements of shape {shape:?}");
-    let allowed = "a size within the address space";
-    if some {
-        product.ok_or_else(|| Error::new(ErrorKind::Overflow, "shape", found(), allowed))
-    } else {
-        Ok(0)
-    }
+    product(shape.iter().copied()).ok_or_else(|| {
+        let found = format_args!("{dtype} elements of shape {shape:?}");
+        Error::new(ErrorKind::Overflow, "shape", found, "a size within the address space")
+    })
 }
 
 /// `current_work_stream`: the legacy default stream, which is null, and no stream for host memory.

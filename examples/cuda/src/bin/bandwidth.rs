@@ -1,4 +1,4 @@
-//! See `interop_cuda_examples::bandwidth`; the number on the command line is how large or slow.
+//! `bandwidth [ELEMENTS]`: runs `interop_cuda_examples::bandwidth`.
 
 use interop_cuda_examples::{argument, bandwidth, show};
 

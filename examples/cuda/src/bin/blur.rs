@@ -1,4 +1,4 @@
-//! See `interop_cuda_examples::blur`; the number on the command line is how large or slow.
+//! `blur [HEIGHT]`: runs `interop_cuda_examples::blur`.
 
 use interop_cuda_examples::{argument, blur, show};
 

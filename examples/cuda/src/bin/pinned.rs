@@ -1,4 +1,4 @@
-//! See `interop_cuda_examples::pinned`; the number on the command line is how large or slow.
+//! `pinned [ELEMENTS]`: runs `interop_cuda_examples::pinned`.
 
 use interop_cuda_examples::{argument, pinned, show};
 

@@ -1,4 +1,4 @@
-//! See `interop_cuda_examples::two_streams`; the number on the command line is how large or slow.
+//! `two_streams [CYCLES]`: runs `interop_cuda_examples::two_streams`.
 
 use interop_cuda_examples::{argument, show, two_streams};
 

@@ -1,4 +1,4 @@
-//! See `interop_cuda_examples::vector_add`; the number on the command line is how large or slow.
+//! `vector_add [ELEMENTS]`: runs `interop_cuda_examples::vector_add`.
 
 use interop_cuda_examples::{argument, show, vector_add};
 

@@ -1,0 +1,74 @@
+//! That ARCHITECTURE.md tells the truth about the rooms of the two published packages: each is named, and arrows go one way.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+
+use crate::workspace;
+
+const DERIVE: &str = "interop-derive/src ";
+const FACTS: &str = "interop-core/src: facts";
+const MEMORY: &str = "interop-core/src: memory";
+const BORDERS: &str = "interop-core/src: borders";
+
+/// The rooms listed under a heading, without `.rs` and `/`. What is in a folder is indented further and not looked at.
+fn listed(heading: &str) -> BTreeSet<String> {
+    let text = read(&workspace::root().join("ARCHITECTURE.md"));
+    let (_, list) = text.split_once(&format!("\n{heading}")).expect("the list has this heading");
+    let (list, _) = list.split_once("\n\n").expect("an empty line ends it");
+    let lines = list.lines().filter_map(|line| line.strip_prefix("  ")).filter(|line| !line.starts_with(' '));
+    let words = lines.flat_map(|line| line.split([' ', ',', '(', ':']));
+    let rooms = words.filter_map(|word| word.strip_suffix(".rs").or(word.strip_suffix('/')));
+    rooms.filter(|room| !room.contains('/')).map(str::to_owned).collect()
+}
+
+/// The rooms that there are.
+fn present(package: &str) -> BTreeSet<String> {
+    let folder = workspace::root().join(package).join("src");
+    let names = fs::read_dir(folder)
+        .expect("the package has sources")
+        .map(|entry| entry.expect("a file").file_name());
+    let rooms = names.map(|name| name.to_string_lossy().trim_end_matches(".rs").to_owned());
+    rooms.filter(|room| room != "lib").collect()
+}
+
+fn read(path: &Path) -> String {
+    fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+/// The code of a room of the core, without comments and without the tests at its end.
+fn code(room: &str) -> String {
+    let place = workspace::root().join("interop-core/src").join(room);
+    let files = match fs::read_dir(&place) {
+        Ok(entries) => entries.map(|entry| entry.expect("a file").path()).collect(),
+        Err(_) => vec![place.with_extension("rs")],
+    };
+    let text = files.iter().filter(|file| file.is_file()).fold(String::new(), |text, file| {
+        let file = read(file);
+        text + file.split("#[cfg(test)]\nmod tests").next().unwrap_or_default()
+    });
+    text.lines().filter(|line| !line.trim_start().starts_with("//")).collect::<Vec<_>>().join("\n")
+}
+
+#[test]
+fn every_room_is_named_once() {
+    assert_eq!(listed(DERIVE), present("interop-derive"));
+    let core = [FACTS, MEMORY, BORDERS].map(listed);
+    let all: BTreeSet<String> = core.iter().flatten().cloned().collect();
+    assert_eq!(all, present("interop-core"));
+    assert_eq!(core.iter().map(BTreeSet::len).sum::<usize>(), all.len(), "a room is of one kind");
+}
+
+#[test]
+fn arrows_go_one_way() {
+    let [facts, memory, borders] = [FACTS, MEMORY, BORDERS].map(listed);
+    for (rooms, others) in [(&facts, &memory | &borders), (&memory, borders)] {
+        for room in rooms {
+            let code = code(room);
+            let reached = others.iter().find(|other| code.contains(&format!("crate::{other}::")));
+            assert_eq!(reached, None, "used by `{room}`");
+        }
+    }
+    let broken = facts.iter().filter(|room| code(room).contains("unsafe_code"));
+    assert_eq!(broken.collect::<Vec<_>>(), ["element"]);
+}
