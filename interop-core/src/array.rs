@@ -188,11 +188,10 @@ pub unsafe trait CudaArray {
     /// struct Samples { #[cuda_array(data)] values: CudaBuffer, len: usize }
     ///
     /// let values = CudaBuffer::zeroed(MemoryKind::Managed, 0, DType::F32, 8)?;
-    /// let tensor = Samples { values, len: 8 }.as_device()?.into_dlpack::<Versioned>()?;
+    /// let tensor = Samples { values, len: 8 }.into_device()?.into_dlpack::<Versioned>()?;
     /// # Ok::<(), interop_core::Error>(())
     /// ```
-    #[expect(clippy::wrong_self_convention, reason = "takes the struct, as every export does")]
-    fn as_device(self) -> Result<Recast<Self>, Refused<Self>>
+    fn into_device(self) -> Result<Recast<Self>, Refused<Self>>
     where
         Self: Sized,
     {
@@ -206,8 +205,7 @@ pub unsafe trait CudaArray {
     ///
     /// The struct comes back with the reason: [`ErrorKind::Device`](crate::ErrorKind::Device) for memory that the host
     /// cannot reach.
-    #[expect(clippy::wrong_self_convention, reason = "takes the struct, as every export does")]
-    fn as_host(self) -> Result<Recast<Self>, Refused<Self>>
+    fn into_host(self) -> Result<Recast<Self>, Refused<Self>>
     where
         Self: Sized,
     {

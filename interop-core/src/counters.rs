@@ -31,7 +31,7 @@ impl Counter {
 }
 
 #[cfg(not(feature = "counters"))]
-#[expect(clippy::unused_self, reason = "the same face as with the feature")]
+#[expect(clippy::unused_self, reason = "the same signatures as with the feature")]
 impl Counter {
     const fn new() -> Self {
         Self {}

@@ -14,7 +14,7 @@ use crate::record::{Field, Record};
 ///
 /// # Safety
 ///
-/// 1. `TYPE` describes the memory of `Self` truly: its size is `size_of::<Self>()`, and what it says lies where.
+/// 1. `TYPE` describes the memory of `Self` truly: the size is `size_of::<Self>()`, and items and fields lie where it says.
 /// 2. Where `TYPE` does not say otherwise (as it does for `bool`), every bit pattern is a valid value.
 ///
 /// ```

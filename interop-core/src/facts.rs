@@ -168,15 +168,13 @@ impl Facts {
     }
 
     /// The layout of the same memory in units of `element`, whose trailing axes are taken off; `None` where it is the
-    /// array's own.
+    /// array's own. For elements that [are not these scalars](Self::is_of_scalars): by value, so that the usual array needs
+    /// no `element` in memory.
     ///
     /// # Errors
     ///
     /// [`ErrorKind::DType`] when the elements are of another type, [`ErrorKind::Shape`] and [`ErrorKind::Strides`] when
     /// trailing axes are missing or not compact.
-    ///
-    /// Where [`is_of_scalars`](Self::is_of_scalars) says yes, there is nothing to be asked. The element is a copy, so that
-    /// callers that do not come here need none in memory.
     #[cold]
     pub(crate) fn join(&self, element: ElementType) -> Result<Option<Layout>> {
         let wrong = || {

@@ -2,7 +2,7 @@
 #![expect(unsafe_code, reason = "an import is a promise about memory")]
 #![expect(
     clippy::inline_always,
-    reason = "the usual facts are made where they stay: moved, they cost more than to read"
+    reason = "facts are built where they stay: to move them costs more than to read the tensor"
 )]
 
 use core::fmt;
@@ -27,7 +27,7 @@ use crate::stream::StreamHandle;
 pub struct Import {
     facts: Facts,
     owner: Owner,
-    /// The stream that the struct keeps beside the memory it takes, if it does: work may be pending there.
+    /// The stream that the struct keeps beside the memory, if it has a field for one: work may be pending there.
     kept: StreamHandle,
 }
 
@@ -107,8 +107,8 @@ impl Import {
         }
     }
 
-    /// As [`from_dlpack_with`](Self::from_dlpack_with), for tensors as nearly all are, of which nobody has to be asked
-    /// about the memory; with so many axes, if that is known. The tensor comes back if it is another.
+    /// The fast path of [`from_dlpack_with`](Self::from_dlpack_with): a tensor as nearly all are, about whose memory the
+    /// driver need not be asked; `axes` is their number, where it is known. Any other tensor comes back.
     ///
     /// # Safety
     ///
@@ -158,7 +158,7 @@ impl Import {
         Ok(())
     }
 
-    /// The array in a tensor that was found to be right.
+    /// The array in a tensor whose facts were checked.
     ///
     /// # Safety
     ///
@@ -265,20 +265,20 @@ impl Import {
         Ok(import)
     }
 
-    /// The array is for a struct that keeps this stream, after which the array is ready.
+    /// Notes the stream that the struct will keep beside the memory.
     #[inline]
     pub(crate) fn keep_beside(&mut self, kept: StreamHandle) {
         self.kept = kept;
     }
 
-    /// The owner, for whoever has seen the facts.
+    /// Takes the owner out: the import owns nothing afterwards.
     #[inline]
     pub(crate) fn take_owner(&mut self) -> Owner {
         core::mem::replace(&mut self.owner, Owner::nothing())
     }
 
-    /// The stream on which a copy is made. With a fence the copy may be pending there when it is handed out, because the
-    /// struct says so; but only where the release of what is copied, which has that fence, comes after the copy.
+    /// The stream on which a copy is made; and, where the struct keeps that stream, what the release of the source comes
+    /// after. If the copy is among that, it may still be pending when it is handed out, because the struct says so.
     #[cfg(any(feature = "cust", feature = "cudarc"))]
     pub(crate) fn copied_on(&self) -> (StreamHandle, Option<cuda::Fence>) {
         match self.kept {

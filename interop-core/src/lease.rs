@@ -105,7 +105,7 @@ macro_rules! lease {
 lease!(Lease, Writes::Never, anything);
 lease!(LeaseMut, Writes::Always, writable);
 
-#[expect(clippy::unnecessary_wraps, reason = "the face of `FromImport::check`")]
+#[expect(clippy::unnecessary_wraps, reason = "the signature of `FromImport::check`")]
 fn anything(_: &Facts) -> Result<()> {
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! Whatever keeps memory alive, in two words.
+//! Whatever keeps memory alive, in three words.
 #![expect(unsafe_code, reason = "an erased owner is a pointer and the function that releases it")]
 
 use core::fmt;
@@ -82,7 +82,7 @@ impl Owner {
     }
 }
 
-/// A value that is moved as bytes.
+/// A value that is moved as bytes: what RFC 3336 calls `MaybeDangling`.
 ///
 /// Moving a `Box` says that nothing else points into it. A struct that is described first and moved into an export
 /// afterwards is moved in this, so that the address in its description stays good.

@@ -8,7 +8,8 @@ use crate::error::{Error, ErrorKind, Refused, Result};
 use crate::facts::Facts;
 use crate::stream::StreamHandle;
 
-/// An array whose memory is exported under another device type: see [`CudaArray::as_device`] and [`CudaArray::as_host`].
+/// An array whose memory is exported under another device type: see [`CudaArray::into_device`] and
+/// [`CudaArray::into_host`].
 ///
 /// It is an array itself, with everything that arrays can do.
 #[derive(Clone, Debug)]

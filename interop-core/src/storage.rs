@@ -288,7 +288,7 @@ fn shared_copy<T: Element>(elements: &HostElements<T>, order: Order) -> Result<A
 /// Room for so many elements. Where there is no memory for an `Arc` the standard library ends the program, so as much is
 /// asked for, and given back, before.
 fn try_shared<T>(count: usize) -> Result<Arc<[MaybeUninit<T>]>> {
-    // The two counts of handles, which are as long as an element or aligned like one.
+    // The two reference counts stand before the elements, padded to their alignment.
     let bytes = count.saturating_mul(size_of::<T>()).saturating_add(align_of::<T>().max(16));
     let mut room = Vec::<u8>::new();
     room.try_reserve_exact(bytes).map_err(|_| Error::no_memory(bytes))?;

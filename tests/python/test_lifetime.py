@@ -141,7 +141,7 @@ def test_what_had_to_wait_is_released_soon(drain):
 
 
 def test_the_lock_and_a_foreign_deleter():
-    """The memory of somebody else, exported again and released without the lock: his deleter runs all the same."""
+    """The memory of somebody else, exported again and released without the lock: its deleter runs all the same."""
     tensor = Tensor()
     struct = take(interop_demo.asarray(tensor.capsule()).__dlpack__(max_version=(1, 0)))
     assert tensor.released == 0

@@ -91,7 +91,7 @@ unsafe impl<T: Element> Storage for Managed<T> {
     }
 }
 
-/// Elements that a storage lends to whoever has it for himself: an own type with [`Writes::WhenOwned`].
+/// A storage of our own with [`Writes::WhenOwned`], as one that lends plain references to its elements.
 #[derive(Debug)]
 pub(crate) struct Borrowable(pub(crate) Vec<u16>);
 

@@ -6,7 +6,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::record::{Record, RecordField};
 
 /// The deepest nesting of records that is read.
-const MAX_DEPTH: usize = 16;
+pub(crate) const MAX_DEPTH: usize = 16;
 
 /// One entry of `descr`: name, type, and the shape of a field that is an array. An entry without a name is padding.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -5,6 +5,8 @@
 
 mod descr;
 
+#[cfg(feature = "python")]
+pub(crate) use descr::MAX_DEPTH;
 pub use descr::{DescrEntry, DescrType};
 
 use crate::descriptor::{Descriptor, Strides, Writes};

@@ -42,7 +42,7 @@ pub struct Layout {
 }
 
 impl Layout {
-    /// No axes and no elements: what stands where a layout has yet to come.
+    /// No axes and no elements: the placeholder of a layout that has yet to come.
     #[inline]
     pub(crate) fn nothing() -> Self {
         Self { axes: Axes::none(), numel: 0 }

@@ -7,7 +7,7 @@ use pyo3::types::{PyBool, PyDict, PyInt, PyList, PyMapping, PyString, PyTuple};
 
 use super::device::integer;
 use super::errors::origin;
-use crate::cai::{CudaArrayInterface, DescrEntry, DescrType, Spelled, VERSION};
+use crate::cai::{CudaArrayInterface, DescrEntry, DescrType, MAX_DEPTH, Spelled, VERSION};
 use crate::dims::MAX_NDIM;
 use crate::dtype::DType;
 use crate::error::{Error, ErrorKind};
@@ -47,7 +47,7 @@ pub fn interface_of<'py>(dict: &Bound<'py, PyAny>) -> PyResult<CudaArrayInterfac
         strides: some(intern!(py, "strides"))?.map(|strides| integers(&strides, "strides")).transpose()?,
         stream: some(intern!(py, "stream"))?.map(|stream| integer(&stream, "stream")).transpose()?,
         descr: some(intern!(py, "descr"))?
-            .map(|descr| entries(&descr, 16, &mut Budget { entries: MOST_ENTRIES, text: MOST_TEXT }))
+            .map(|descr| entries(&descr, MAX_DEPTH, &mut Budget { entries: MOST_ENTRIES, text: MOST_TEXT }))
             .transpose()?,
         mask: some(intern!(py, "mask"))?.is_some(),
     })

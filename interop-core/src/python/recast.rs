@@ -40,7 +40,7 @@ pub(super) unsafe extern "C" fn as_device<T: ArrayClass>(
     _: *mut ffi::PyObject,
 ) -> *mut ffi::PyObject {
     // SAFETY: as the caller promises.
-    unsafe { body::<T>(this, |array| recast(array, CudaArray::as_device)) }
+    unsafe { body::<T>(this, |array| recast(array, CudaArray::into_device)) }
 }
 
 /// # Safety
@@ -51,7 +51,7 @@ pub(super) unsafe extern "C" fn as_host<T: ArrayClass>(
     _: *mut ffi::PyObject,
 ) -> *mut ffi::PyObject {
     // SAFETY: as the caller promises.
-    unsafe { body::<T>(this, |array| recast(array, CudaArray::as_host)) }
+    unsafe { body::<T>(this, |array| recast(array, CudaArray::into_host)) }
 }
 
 type Cast<A> = fn(A) -> Result<Recast<A>, Refused<A>>;
