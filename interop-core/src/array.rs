@@ -284,6 +284,36 @@ pub unsafe trait CudaArray {
 }
 
 /// A struct that can be made from an array of somebody else. Derived: `#[derive(CudaArray)]`.
+///
+/// ```
+/// use interop_core::dlpack::Versioned;
+/// use interop_core::{CudaArray, FromArray, Import, Refused};
+///
+/// #[derive(CudaArray)]
+/// #[cuda_array(shape = [rows, 3])]
+/// struct Points {
+///     #[cuda_array(data)]
+///     coordinates: Vec<f32>,
+///     rows: usize,
+/// }
+///
+/// #[derive(Debug, CudaArray)]
+/// #[cuda_array(shape = [rows, 2])]
+/// struct Pairs {
+///     #[cuda_array(data)]
+///     values: Vec<f32>,
+///     rows: usize,
+/// }
+///
+/// let points = Points { coordinates: vec![0.5; 12], rows: 4 };
+/// let import = Import::from_dlpack(points.into_dlpack::<Versioned>()?)?;
+///
+/// // What does not fit is refused, and nothing is lost.
+/// let Refused { value: import, error } = Pairs::from_import(import).unwrap_err();
+/// assert_eq!(error.to_string(), "`shape[1]`: found 3, allowed: 2");
+/// assert_eq!(Points::from_import(import)?.rows, 4);
+/// # Ok::<(), interop_core::Error>(())
+/// ```
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be made from an import",
     label = "not a struct that imports arrays",

@@ -105,8 +105,8 @@ impl Error {
     /// Memory that could not be allocated.
     #[cold]
     pub(crate) fn no_memory(bytes: usize) -> Self {
-        let found = format_args!("no room for {bytes} bytes");
-        Self::new(ErrorKind::Memory, "memory", found, "elements that fit the memory")
+        let found = format_args!("{bytes} bytes, which could not be allocated");
+        Self::new(ErrorKind::Memory, "memory", found, "as much as is free")
     }
 
     /// The same error with the object that the value came from, such as `cupy.ndarray`.

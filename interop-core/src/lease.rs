@@ -20,6 +20,28 @@ use crate::storage::{FromImport, Memory, Storage};
 /// Imported memory of elements `T` that is used in place, for reading.
 ///
 /// The memory is released when the lease is dropped. An export of the lease is read-only.
+///
+/// ```
+/// use std::sync::Arc;
+/// use interop_core::dlpack::Versioned;
+/// use interop_core::{CudaArray, ErrorKind, FromArray, Lease, LeaseMut};
+///
+/// #[derive(Debug, CudaArray)]
+/// #[cuda_array(shape = [len])]
+/// struct Samples<S> { #[cuda_array(data)] values: S, len: usize }
+///
+/// // Other Rust code can read a `Vec` in an `Arc`, so nobody may write to what it exports.
+/// let samples = Arc::new(Samples { values: vec![1.0_f32; 4], len: 4 });
+/// let refused = Samples::<LeaseMut<f32>>::from_dlpack(samples.share_dlpack::<Versioned>()?);
+/// assert_eq!(refused.unwrap_err().kind(), ErrorKind::ReadOnly);
+///
+/// let borrowed = Samples::<Lease<f32>>::from_dlpack(samples.share_dlpack::<Versioned>()?)?;
+/// assert_eq!(borrowed.facts()?.address(), samples.values.as_ptr().addr());
+/// assert_eq!(Arc::strong_count(&samples), 2);
+/// drop(borrowed);
+/// assert_eq!(Arc::strong_count(&samples), 1);
+/// # Ok::<(), interop_core::Error>(())
+/// ```
 pub struct Lease<T> {
     held: Held,
     marker: PhantomData<fn() -> T>,

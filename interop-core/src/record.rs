@@ -38,6 +38,23 @@ impl Field {
 /// The layout of a structured element: named fields at byte offsets, which may be records themselves.
 ///
 /// It is what the key `descr` of an interface dict says, without the unnamed padding.
+///
+/// ```
+/// use interop_core::{CudaArray, Element};
+///
+/// #[derive(Clone, Copy, Element)]
+/// #[repr(C)]
+/// struct Hit { detector: u8, energy: f64 }
+///
+/// #[derive(CudaArray)]
+/// #[cuda_array(shape = [len])]
+/// struct Hits { #[cuda_array(data)] hits: Vec<Hit>, len: usize }
+///
+/// let facts = Hits { hits: vec![Hit { detector: 1, energy: 0.5 }], len: 1 }.facts()?;
+/// let record = facts.record().expect("the elements are structs");
+/// assert_eq!(record.to_string(), "{detector: uint8 @0, energy: float64 @8}");
+/// # Ok::<(), interop_core::Error>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Record {
     /// The fields, by rising offset.

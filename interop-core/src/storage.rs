@@ -136,6 +136,37 @@ pub unsafe trait Storage {
 /// assert!(Vec::<f32>::COPIES);
 /// assert!(!Lease::<f32>::COPIES);
 /// ```
+///
+/// A storage of your own is made of one of these:
+///
+/// ```
+/// use interop_core::{ElementType, Facts, FromImport, Import, Memory, Order, Refused, Storage};
+///
+/// struct Volts(Vec<f32>);
+///
+/// // SAFETY: as the vector, of which no more is lent than by the vector itself.
+/// unsafe impl Storage for Volts {
+///     fn memory(&self) -> Memory {
+///         self.0.memory()
+///     }
+/// }
+///
+/// impl FromImport for Volts {
+///     const COPIES: bool = Vec::<f32>::COPIES;
+///
+///     fn element() -> Option<ElementType> {
+///         Vec::<f32>::element()
+///     }
+///
+///     fn check(facts: &Facts) -> interop_core::Result<()> {
+///         Vec::<f32>::check(facts)
+///     }
+///
+///     fn from_import(import: Import, order: Order) -> Result<Self, Refused<Import>> {
+///         Vec::from_import(import, order).map(Self)
+///     }
+/// }
+/// ```
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be filled by an import",
     label = "an import cannot make this storage",

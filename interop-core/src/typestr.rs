@@ -6,6 +6,11 @@ use crate::dtype::{COMPLEX, DType, OPAQUE, Row, TABLE, list};
 use crate::error::{Error, ErrorKind, Result};
 
 /// A typestr: at most eight ASCII characters, in place.
+///
+/// ```
+/// use interop_core::DType;
+/// assert_eq!(DType::C64.typestr().map(|typestr| typestr.to_string()).as_deref(), Some("<c8"));
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Typestr {
     text: [u8; 8],

@@ -98,7 +98,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
 pub(crate) fn choose(suites: &[Suite], arguments: &[String]) -> Result<(), Failure> {
     if let Some(unknown) = arguments.iter().find(|word| suites.iter().all(|suite| suite.word != **word)) {
         let words = suites.iter().map(|suite| suite.word).collect::<Vec<_>>().join(", ");
-        return Err(Failure::usage(format!("there is no test suite `{unknown}`; there are: {words}")));
+        return Err(Failure::usage(format!("there is no `{unknown}`; there are: {words}")));
     }
     let mut report = Report::default();
     let wanted = |suite: &&Suite| arguments.is_empty() || arguments.iter().any(|word| word == suite.word);

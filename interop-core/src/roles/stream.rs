@@ -43,6 +43,41 @@ pub trait AsStream {
 }
 
 /// A `stream` field that an import can fill with the caller's stream.
+///
+/// With [`AsStream`] it makes a stream type of your own a field:
+///
+/// ```
+/// use interop_core::{AsStream, CudaArray, Device, FromStream, StreamHandle};
+///
+/// /// A `cudaStream_t` that somebody else keeps.
+/// struct BorrowedStream(StreamHandle);
+///
+/// impl AsStream for BorrowedStream {
+///     fn as_stream(&self) -> StreamHandle {
+///         self.0
+///     }
+/// }
+///
+/// impl FromStream for BorrowedStream {
+///     fn from_stream(stream: StreamHandle, _device: Device) -> interop_core::Result<Self> {
+///         Ok(Self(stream))
+///     }
+/// }
+///
+/// #[derive(CudaArray)]
+/// #[cuda_array(shape = [len])]
+/// struct Samples {
+///     #[cuda_array(data)]
+///     values: Vec<f32>,
+///     len: usize,
+///     #[cuda_array(stream)]
+///     stream: BorrowedStream,
+/// }
+///
+/// let samples = Samples { values: vec![0.0; 4], len: 4, stream: BorrowedStream(StreamHandle::NothingPending) };
+/// assert_eq!(samples.facts()?.stream(), StreamHandle::NothingPending);
+/// # Ok::<(), interop_core::Error>(())
+/// ```
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot hold the stream of an import",
     label = "an import cannot fill this field",

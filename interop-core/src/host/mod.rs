@@ -1,20 +1,25 @@
 //! Elements of host-accessible memory, read and written one at a time; slices only under a promise.
 #![expect(unsafe_code, reason = "this room reads and writes array elements on the host")]
 
+mod elements;
+
 use core::marker::PhantomData;
-use core::mem::MaybeUninit;
 use core::ptr;
 use std::sync::Arc;
 
+#[cfg(feature = "python")]
+pub(crate) use self::elements::copy_compact;
+use self::elements::read;
+pub(crate) use self::elements::{HostElements, check_run};
 use crate::borrow::Borrow;
 use crate::cuda::wait_for_host;
 use crate::device::{Device, DeviceType};
 use crate::element::Element;
 use crate::error::{Error, ErrorKind, Result};
 use crate::facts::Facts;
-use crate::layout::{Layout, Order};
+use crate::layout::Order;
 use crate::stream::StreamHandle;
-use crate::view::{ArrayView, ArrayViewMut, RawView, shared};
+use crate::view::{ArrayView, ArrayViewMut, RawView};
 
 /// A view whose elements host code can read: the memory is host-accessible, aligned, and nothing is pending on it.
 ///
@@ -29,6 +34,27 @@ pub struct HostView<'a, T, const N: usize> {
 }
 
 /// A view whose elements host code can read and write; see [`HostView`].
+///
+/// ```
+/// use interop_core::{CudaArray, HostVec};
+///
+/// #[derive(CudaArray)]
+/// #[cuda_array(shape = [rows, 2])]
+/// struct Table { #[cuda_array(data)] cells: HostVec<f32>, rows: usize }
+///
+/// let mut table = Table { cells: HostVec::zeroed(8), rows: 4 };
+/// let mut view = table.view_mut::<f32, 2>()?.host_mut()?;
+/// view.set([0, 1], 5.0)?;
+///
+/// // Two threads, each with half of the rows.
+/// let (mut head, mut tail) = view.split_at(2);
+/// std::thread::scope(|scope| {
+///     scope.spawn(move || head.apply(|value| value + 1.0));
+///     scope.spawn(move || tail.apply(|value| value + 2.0));
+/// });
+/// assert_eq!(table.to_vec::<f32>()?, [1.0, 6.0, 1.0, 1.0, 2.0, 2.0, 2.0, 2.0]);
+/// # Ok::<(), interop_core::Error>(())
+/// ```
 #[derive(Debug)]
 pub struct HostViewMut<'a, T, const N: usize> {
     raw: RawView<N>,
@@ -37,13 +63,13 @@ pub struct HostViewMut<'a, T, const N: usize> {
 }
 
 impl<'a, T: Element, const N: usize> ArrayView<'a, T, N> {
-    /// The view for reading on the host.
+    /// The view for reading on the host. Work that is pending on pinned or managed memory is waited for.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Device`] for memory that the host cannot reach, [`ErrorKind::Stream`] when work on the data is still
-    /// pending, [`ErrorKind::Alignment`] when the address is not aligned for `T`, [`ErrorKind::Busy`] while Rust code writes
-    /// to the memory through another struct.
+    /// [`ErrorKind::Device`] for memory that the host cannot reach, [`ErrorKind::Stream`] for a stream beside memory that is
+    /// the host's alone, [`ErrorKind::Alignment`] when the address is not aligned for `T`, [`ErrorKind::Busy`] while Rust code
+    /// writes to the memory through another struct; as [`cuda::wait`](crate::cuda::wait).
     pub fn host(&self) -> Result<HostView<'a, T, N>> {
         check_host::<T, N>(&self.raw)?;
         Ok(HostView { raw: self.raw, _access: access(self.raw.shared, false)?, marker: PhantomData })
@@ -96,107 +122,6 @@ pub(crate) fn check_readable(device: Device, stream: StreamHandle) -> Result<()>
     wait_for_host(stream, device)
 }
 
-/// Elements in host-accessible memory, of any rank, at any alignment.
-pub(crate) struct HostElements<T> {
-    address: usize,
-    layout: Layout,
-    _access: Option<Borrow>,
-    marker: PhantomData<T>,
-}
-
-impl<T: Element> HostElements<T> {
-    /// # Safety
-    ///
-    /// The memory that `facts` describe is live and initialized while the value is used.
-    pub(crate) unsafe fn of(facts: &Facts, writes: bool) -> Result<Self> {
-        check_readable(facts.device(), facts.stream())?;
-        let layout = facts.layout_of(&T::TYPE)?;
-        let access = shared(facts).map(|(start, end)| Borrow::new(start..end, writes)).transpose()?;
-        Ok(Self { address: facts.address(), layout, _access: access, marker: PhantomData })
-    }
-
-    pub(crate) fn count(&self) -> usize {
-        self.layout.numel()
-    }
-
-    pub(crate) fn to_vec(&self, order: Order) -> Result<Vec<T>> {
-        let (count, mut elements) = (self.count(), Vec::<T>::new());
-        elements
-            .try_reserve_exact(count)
-            .map_err(|_| Error::no_memory(count.saturating_mul(size_of::<T>())))?;
-        // SAFETY: the vector is new, and has room for `count` elements.
-        unsafe { self.copy_to(order, elements.as_mut_ptr())? };
-        // SAFETY: they have been written, and are values of `T`.
-        unsafe { elements.set_len(count) };
-        Ok(elements)
-    }
-
-    /// Copies the elements into compact order. Unless there is an error, what was written are values of `T`.
-    ///
-    /// # Safety
-    ///
-    /// `target` has room for [`count`](Self::count) elements, and nobody else uses it.
-    pub(crate) unsafe fn copy_to(&self, order: Order, target: *mut T) -> Result<()> {
-        // SAFETY: live and initialized (contract of `of`), and host memory; the target as the caller promises.
-        unsafe { copy_compact(self.address, &self.layout, order, size_of::<T>(), target.cast()) };
-        // SAFETY: the bytes of so many elements have been written.
-        unsafe { check_run(target.cast_const(), self.count()) }
-    }
-
-    pub(crate) fn for_each(&self, mut see: impl FnMut(T)) -> Result<()> {
-        let first = ptr::with_exposed_provenance::<T>(self.address);
-        for offset in self.layout.walk(Order::C) {
-            // SAFETY: an element of the layout, live and initialized (contract of `of`).
-            see(unsafe { read(first.wrapping_offset(offset))? });
-        }
-        Ok(())
-    }
-
-    /// # Safety
-    ///
-    /// The memory may be written, and no other Rust code reads or writes it meanwhile.
-    pub(crate) unsafe fn apply(&self, mut change: impl FnMut(T) -> T) -> Result<()> {
-        let first = ptr::with_exposed_provenance_mut::<T>(self.address);
-        for offset in self.layout.walk(Order::C) {
-            let element = first.wrapping_offset(offset);
-            // SAFETY: an element of the layout, live and initialized (contract of `of`).
-            let value = unsafe { read(element)? };
-            // SAFETY: the same element, writable as the caller promises.
-            unsafe { element.write_unaligned(change(value)) };
-        }
-        Ok(())
-    }
-}
-
-/// Copies elements of `item` bytes into compact order.
-///
-/// # Safety
-///
-/// The elements of `layout`, from `address` on, are live, initialized host memory; `target` has room for as many bytes,
-/// and none of them is among the elements.
-pub(crate) unsafe fn copy_compact(
-    address: usize,
-    layout: &Layout,
-    order: Order,
-    item: usize,
-    target: *mut u8,
-) {
-    let first = ptr::with_exposed_provenance::<u8>(address);
-    if layout.is_empty() {
-        return;
-    }
-    if layout.is_contiguous(order) {
-        // SAFETY: without gaps, so the elements are one run of bytes; otherwise as the caller promises.
-        unsafe { ptr::copy_nonoverlapping(first, target, layout.numel() * item) };
-        return;
-    }
-    for (at, offset) in layout.walk(order).enumerate() {
-        let source = first.wrapping_offset(offset * item as isize);
-        // SAFETY: an element of the layout, and its place in the target.
-        unsafe { ptr::copy_nonoverlapping(source, target.wrapping_add(at * item), item) };
-    }
-}
-
 impl<const N: usize> RawView<N> {
     /// The pointer to the element at `index`.
     fn element<T>(&self, index: [usize; N]) -> Result<*mut T> {
@@ -226,39 +151,6 @@ impl<const N: usize> RawView<N> {
     }
 }
 
-/// Reads one element.
-///
-/// # Safety
-///
-/// `element` points to `size_of::<T>()` live, initialized bytes; any alignment will do.
-unsafe fn read<T: Element>(element: *const T) -> Result<T> {
-    // Copied first and looked at afterwards: another library may write to the element meanwhile.
-    let mut copy = MaybeUninit::<T>::uninit();
-    // SAFETY: live, initialized bytes, as the caller promises, and a place for as many.
-    unsafe { ptr::copy_nonoverlapping(element.cast::<u8>(), copy.as_mut_ptr().cast::<u8>(), size_of::<T>()) };
-    // SAFETY: the bytes of one element have been written.
-    unsafe { check_run(copy.as_ptr(), 1)? };
-    // SAFETY: and they are a `T`, either because all are or because they were checked.
-    Ok(unsafe { copy.assume_init() })
-}
-
-/// Refuses bytes that are no `bool`, the one element with invalid bit patterns.
-///
-/// # Safety
-///
-/// `bytes` points to `count` live, initialized bytes.
-unsafe fn check_bools(bytes: *const u8, count: usize) -> Result<()> {
-    for at in 0..count {
-        // SAFETY: `at` is below `count`, for which the caller vouches.
-        let byte = unsafe { bytes.wrapping_add(at).read() };
-        if byte > 1 {
-            let found = format_args!("the byte {byte} in a bool");
-            return Err(Error::new(ErrorKind::DType, "data", found, "0 and 1; view the array as u8"));
-        }
-    }
-    Ok(())
-}
-
 impl<'a, T: Element, const N: usize> HostView<'a, T, N> {
     /// The extents.
     #[must_use]
@@ -284,9 +176,9 @@ impl<'a, T: Element, const N: usize> HostView<'a, T, N> {
     ///
     /// [`ErrorKind::DType`] for a byte that is no `bool`; [`ErrorKind::Memory`] when there is no room for the copy.
     pub fn to_vec(&self) -> Result<Vec<T>> {
-        // The view's memory is live and initialized (contract of `from_facts`), and `check_host` saw that it is host memory.
-        let (address, layout) = (self.raw.address, self.raw.layout());
-        HostElements { address, layout, _access: None, marker: PhantomData }.to_vec(Order::C)
+        // SAFETY: the view's memory is live and initialized (contract of `from_facts`), and `check_host` saw that it is host
+        // memory.
+        unsafe { HostElements::at(self.raw.address, self.raw.layout()) }.to_vec(Order::C)
     }
 
     /// The elements as a slice.
@@ -305,19 +197,6 @@ impl<'a, T: Element, const N: usize> HostView<'a, T, N> {
         // SAFETY: live, initialized, aligned, within one object; unwritten for `'a` as the caller promises.
         Ok(unsafe { core::slice::from_raw_parts(first, count) })
     }
-}
-
-/// Refuses `bool` elements that are none.
-///
-/// # Safety
-///
-/// `first` points to `count` live, initialized elements.
-pub(crate) unsafe fn check_run<T: Element>(first: *const T, count: usize) -> Result<()> {
-    if T::TYPE.any_bits {
-        return Ok(());
-    }
-    // SAFETY: as the caller promises, in bytes.
-    unsafe { check_bools(first.cast(), count * size_of::<T>()) }
 }
 
 impl<'a, T: Element, const N: usize> HostViewMut<'a, T, N> {
@@ -346,10 +225,9 @@ impl<'a, T: Element, const N: usize> HostViewMut<'a, T, N> {
     ///
     /// [`ErrorKind::DType`] for a byte that is no `bool`; what came before it has been changed.
     pub fn apply(&mut self, change: impl FnMut(T) -> T) -> Result<()> {
-        let layout = self.raw.layout();
-        let elements = HostElements { address: self.raw.address, layout, _access: None, marker: PhantomData };
-        // SAFETY: the view's memory is live and initialized, writable, and unshared among Rust code (contract of
-        // `from_facts`).
+        // SAFETY: as in `HostView::to_vec`.
+        let elements = unsafe { HostElements::at(self.raw.address, self.raw.layout()) };
+        // SAFETY: writable, and unshared among Rust code (contract of `from_facts`).
         unsafe { elements.apply(change) }
     }
 
