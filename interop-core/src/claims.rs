@@ -83,6 +83,40 @@ impl Descriptor<'_> {
         })
     }
 
+    /// As [`usual`](Self::usual), for ranks that only come to be known here: with one of them known at a time there is no
+    /// loop.
+    pub(crate) fn usual_of_few_axes(&self) -> Option<Facts> {
+        match self.shape.len() {
+            1 => self.usual_of::<1>(),
+            2 => self.usual_of::<2>(),
+            3 => self.usual_of::<3>(),
+            4 => self.usual_of::<4>(),
+            _ => None,
+        }
+    }
+
+    #[inline(always)]
+    fn usual_of<const N: usize>(&self) -> Option<Facts> {
+        let shape: [i64; N] = self.shape.try_into().ok()?;
+        let mut steps = [0; N];
+        let strides = match self.strides {
+            Strides::Compact(order) => Strides::Compact(order),
+            Strides::Elements(list) => {
+                steps = list.try_into().ok()?;
+                Strides::Elements(&steps)
+            }
+            Strides::Bytes(list) => {
+                let (list, item): ([i64; N], _) =
+                    (list.try_into().ok()?, self.dtype.packed_bits() as i64 / 8);
+                for (step, bytes) in steps.iter_mut().zip(list) {
+                    *step = bytes.checked_div(item).filter(|step| step * item == bytes)?;
+                }
+                Strides::Elements(&steps)
+            }
+        };
+        Descriptor { shape: &shape, strides, ..self.clone() }.usual()
+    }
+
     /// The address of element \[0, …, 0\], and of one past the end of `high` elements from there.
     #[inline(always)]
     fn ends(&self, high: isize) -> Option<(usize, usize)> {
@@ -270,7 +304,11 @@ mod tests {
         let (mut usual, mut examined) = (0, 0);
         let mut compare = |claims: &Descriptor<'_>| {
             let (quick, thorough) = (claims.usual(), claims.clone().examine());
-            assert!(quick.is_none() || quick == thorough.clone().ok(), "{claims:?}: {thorough:?}");
+            let by_rank = claims.usual_of_few_axes();
+            for quick in [&quick, &by_rank] {
+                assert!(quick.is_none() || *quick == thorough.clone().ok(), "{claims:?}: {thorough:?}");
+            }
+            assert!(quick.is_none() || by_rank.is_some(), "{claims:?} is usual");
             assert!(!claims.is_plain() || quick.is_some() == thorough.is_ok(), "{claims:?}: {thorough:?}");
             usual += usize::from(quick.is_some());
             examined += usize::from(thorough.is_ok());
@@ -279,7 +317,8 @@ mod tests {
             let compact = [Strides::Compact(Order::C), Strides::Compact(Order::F)];
             let steps: Vec<_> =
                 numbers.iter().flat_map(|outer| numbers.map(|inner| [*outer, inner])).collect();
-            for strides in compact.into_iter().chain(steps.iter().map(|steps| Strides::Elements(steps))) {
+            let given = steps.iter().flat_map(|steps| [Strides::Elements(steps), Strides::Bytes(steps)]);
+            for strides in compact.into_iter().chain(given) {
                 for (address, byte_offset) in [0, 0x1000, usize::MAX - 15].into_iter().zip(offsets) {
                     for dtype in [DType::F32, DType::F4_E2M1FN, DType::new(2, 7, 1)] {
                         let claims = Descriptor::new(address, Device::CPU, &shape);

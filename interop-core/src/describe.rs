@@ -27,50 +27,36 @@ pub struct Describe<'a, S = ()> {
 
 /// Strides as the fields of a struct give them.
 pub trait Steps {
-    /// How many there are; `None`: those of a compact array.
-    fn count(&self) -> Option<usize>;
-    /// Writes them, in a list of as many.
+    /// The strides; `None`: those of a compact array.
     ///
     /// # Errors
     ///
     /// When one does not fit 64 bits with a sign.
-    fn write(&self, to: &mut [i64]) -> Result<()>;
+    fn list(&self) -> Result<Option<Dims<i64>>>;
 }
 
 impl Steps for () {
     #[inline]
-    fn count(&self) -> Option<usize> {
-        None
-    }
-
-    #[inline]
-    fn write(&self, _: &mut [i64]) -> Result<()> {
-        Ok(())
+    fn list(&self) -> Result<Option<Dims<i64>>> {
+        Ok(None)
     }
 }
 
 impl<F: StridesField> Steps for F {
     #[inline]
-    fn count(&self) -> Option<usize> {
-        StridesField::count(self)
-    }
-
-    #[inline]
-    fn write(&self, to: &mut [i64]) -> Result<()> {
-        StridesField::write(self, to)
+    fn list(&self) -> Result<Option<Dims<i64>>> {
+        let Some(count) = self.count() else { return Ok(None) };
+        let mut list = Dims::zeroed(count);
+        self.write(&mut list)?;
+        Ok(Some(list))
     }
 }
 
 /// Whatever the type of a field is, so that a field of a wrong type is one mistake.
 impl Steps for &dyn Steps {
     #[inline]
-    fn count(&self) -> Option<usize> {
-        (**self).count()
-    }
-
-    #[inline]
-    fn write(&self, to: &mut [i64]) -> Result<()> {
-        (**self).write(to)
+    fn list(&self) -> Result<Option<Dims<i64>>> {
+        (**self).list()
     }
 }
 
@@ -148,10 +134,12 @@ impl<S> Describe<'_, S> {
         for (axis, extent) in extents.into_iter().enumerate() {
             shape[axis] = signed("shape", axis, extent)?;
         }
-        self.finish(&shape)
+        self.finish(&shape, true)
     }
 
     /// The facts of an array of this shape.
+    ///
+    /// `fixed` says that the number of axes is known where this is called, so that no loop is left of the checks.
     ///
     /// # Errors
     ///
@@ -159,17 +147,16 @@ impl<S> Describe<'_, S> {
     /// than the storage has.
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "the checks of a constant type vanish where it is known")]
-    pub(crate) fn finish(self, shape: &[i64]) -> Result<Facts>
+    pub(crate) fn finish(self, shape: &[i64], fixed: bool) -> Result<Facts>
     where
         S: Steps,
     {
         let Self { memory, record, bounded, strides, in_bytes, order, stream } = self;
-        let mut list = Dims::zeroed(strides.count().unwrap_or(0));
-        strides.write(&mut list)?;
-        let strides = match strides.count() {
+        let list = strides.list()?;
+        let strides = match &list {
             None => Strides::Compact(order),
-            Some(_) if in_bytes => Strides::Bytes(&list),
-            Some(_) => Strides::Elements(&list),
+            Some(list) if in_bytes => Strides::Bytes(list),
+            Some(list) => Strides::Elements(list),
         };
         let Memory { address, range, element, device, writes } = memory;
         let claims = Descriptor {
@@ -185,10 +172,10 @@ impl<S> Describe<'_, S> {
             stream,
             memory: bounded.then_some(range),
         };
-        if element.ndim == 0 && element.fields.is_none() {
-            claims.validate_here()
-        } else {
-            in_parts(claims, element)
+        match (element.ndim == 0 && element.fields.is_none(), fixed) {
+            (true, true) => claims.validate_here(),
+            (true, false) => claims.validate(),
+            (false, _) => in_parts(claims, element),
         }
     }
 }

@@ -108,8 +108,10 @@ impl<'a> Descriptor<'a> {
     /// [`MAX_NDIM`](crate::MAX_NDIM) axes and negative extents; `Strides` for a wrong number or byte strides between elements; `Overflow`
     /// when sizes or addresses do not fit; `Null` for an array with elements at address 0; `Bounds` when elements lie
     /// outside `memory`.
-    #[inline]
     pub fn validate(self) -> Result<Facts> {
-        self.validate_here()
+        match self.usual_of_few_axes() {
+            Some(facts) => Ok(facts),
+            None => self.examine(),
+        }
     }
 }

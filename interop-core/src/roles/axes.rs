@@ -70,6 +70,8 @@ integers!(u8 u16 u32 u64 usize i8 i16 i32 i64 isize);
 pub trait AxisList: Sized {
     /// The type of an item.
     type Item: Copy + Default;
+    /// Whether all lists of the type are of one length.
+    const IS_FIXED: bool = false;
     /// The items.
     fn items(&self) -> &[Self::Item];
     /// The list of `len` items; `None` from `item`, or a length that the list cannot have, is handed on.
@@ -136,6 +138,7 @@ impl<I: Copy + Default> AxisList for Dims<I> {
 
 impl<I: Copy + Default, const N: usize> AxisList for [I; N] {
     type Item = I;
+    const IS_FIXED: bool = true;
 
     #[inline]
     fn items(&self) -> &[I] {
@@ -163,6 +166,9 @@ impl<I: Copy + Default, const N: usize> AxisList for [I; N] {
     note = "write `[usize; N]`, `Vec<usize>` or `Dims<usize>` (any integer type), or name integer fields: `#[cuda_array(shape = [height, width])]`"
 )]
 pub trait ShapeField: Sized {
+    /// Whether the type says how many axes.
+    #[doc(hidden)]
+    const IS_FIXED: bool = false;
     /// How many axes.
     fn count(&self) -> usize;
     /// Writes the extents, in a list of as many.
@@ -186,7 +192,7 @@ pub trait ShapeField: Sized {
     fn finish<S: Steps>(&self, of: Describe<'_, S>) -> Result<Facts> {
         let mut extents = Dims::zeroed(self.count());
         self.write(&mut extents)?;
-        of.finish(&extents)
+        of.finish(&extents, Self::IS_FIXED)
     }
 
     /// The derive's call on the way in.
@@ -198,6 +204,8 @@ pub trait ShapeField: Sized {
 
 #[diagnostic::do_not_recommend]
 impl<L: AxisList<Item: Extent>> ShapeField for L {
+    const IS_FIXED: bool = L::IS_FIXED;
+
     #[inline]
     fn count(&self) -> usize {
         self.items().len()
