@@ -2,11 +2,11 @@
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::{env, fs, io};
+use std::{env, fs};
 
 use crate::failure::{Failure, no_arguments};
 use crate::python::{Environment, Requirements};
-use crate::{extension, sim, step, workspace};
+use crate::{extension, files, sim, step, workspace};
 
 /// What may be carried to a GPU machine, in MiB.
 const ROOM: u64 = 60;
@@ -49,10 +49,7 @@ const FILES: [(&str, &str); 5] = [
 pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
     no_arguments("gpu-bundle", arguments)?;
     let bundle = workspace::target().join("gpu-bundle");
-    match fs::remove_dir_all(&bundle) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(failure(&bundle, &error)),
-        _ => {}
-    }
+    files::clear(&bundle)?;
     let environment = Environment::prepare(Requirements::Tests)?;
     take(&extension::compile(&environment)?, &bundle.join("python/interop_demo.abi3.so"))?;
     // Programs with `cust` link a libcuda; they find the real one where they run.
@@ -70,10 +67,10 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
     }
     let root = workspace::root();
     for (from, to) in FOLDERS {
-        copy_all(&root.join(from), &bundle.join(to))?;
+        files::copy_all(&root.join(from), &bundle.join(to))?;
     }
     for (from, to) in FILES {
-        copy(&root.join(from), &bundle.join(to))?;
+        files::copy(&root.join(from), &bundle.join(to))?;
     }
     close(&bundle)
 }
@@ -97,7 +94,7 @@ impl Programs {
             let folder = root.join(self.folder);
             return Ok(if folder.join("Cargo.toml").exists() { vec![folder] } else { Vec::new() });
         };
-        let mut folders = entries(&root.join(parent))?;
+        let mut folders = files::entries(&root.join(parent))?;
         folders.retain(|folder| folder.join("src/main.rs").exists() || folder.join("src/bin").exists());
         folders.sort();
         Ok(folders)
@@ -140,46 +137,18 @@ fn plain_name(program: &Path) -> String {
 
 /// Copies a program or library without what only a debugger reads.
 fn take(from: &Path, to: &Path) -> Result<(), Failure> {
-    copy(from, to)?;
+    files::copy(from, to)?;
     let strip = env::var_os("STRIP").unwrap_or_else(|| "strip".into());
     step::run(Command::new(strip).arg("--strip-unneeded").arg(to))
 }
 
-/// Copies what is in a folder, without what Python leaves behind.
-fn copy_all(from: &Path, to: &Path) -> Result<(), Failure> {
-    for entry in entries(from)? {
-        let name = entry.file_name().unwrap_or_default().to_owned();
-        if !entry.is_dir() {
-            copy(&entry, &to.join(name))?;
-        } else if name != "__pycache__" {
-            copy_all(&entry, &to.join(name))?;
-        }
-    }
-    Ok(())
-}
-
-fn copy(from: &Path, to: &Path) -> Result<(), Failure> {
-    let folder = to.parent().unwrap_or(to);
-    fs::create_dir_all(folder).map_err(|error| failure(folder, &error))?;
-    fs::copy(from, to).map(drop).map_err(|error| failure(from, &error))
-}
-
-fn entries(folder: &Path) -> Result<Vec<PathBuf>, Failure> {
-    let found = fs::read_dir(folder).and_then(|found| found.map(|entry| Ok(entry?.path())).collect());
-    found.map_err(|error| failure(folder, &error))
-}
-
 fn size_of(folder: &Path) -> Result<u64, Failure> {
     let mut bytes = 0;
-    for entry in entries(folder)? {
-        let found = fs::metadata(&entry).map_err(|error| failure(&entry, &error))?;
+    for entry in files::entries(folder)? {
+        let found = fs::metadata(&entry).map_err(files::at(&entry))?;
         bytes += if found.is_dir() { size_of(&entry)? } else { found.len() };
     }
     Ok(bytes)
-}
-
-fn failure(path: &Path, error: &io::Error) -> Failure {
-    Failure::new(format!("{}: {error}", path.display()))
 }
 
 #[cfg(test)]

@@ -7,10 +7,9 @@ use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
-use std::{fs, io};
 
 use crate::failure::{Failure, no_arguments};
-use crate::{step, workspace};
+use crate::{files, step, workspace};
 
 /// The most crates in the tree of `interop-core` with default features, itself among them.
 const MAX_CRATES: usize = 8;
@@ -119,12 +118,12 @@ fn cold_build(folder: &Path) -> Result<(), Failure> {
     quietly(&mut workspace::cargo(["fetch", "--locked"]))?;
     let mut times = Vec::new();
     for _ in 0..RUNS {
-        clear(folder)?;
+        files::clear(folder)?;
         let mut build = workspace::cargo(["build", "--package=interop-core", "--locked", "--target-dir"]);
         times.push(quietly(build.arg(folder))?);
     }
     println!("    {}", spread(&mut times));
-    clear(folder)
+    files::clear(folder)
 }
 
 /// Checks both crates in turn.
@@ -132,11 +131,11 @@ fn many_structs(folder: &Path) -> Result<(), Failure> {
     let why =
         format!("`cargo check` of {STRUCTS} structs, dependencies built: ours beside serde's `Serialize`.");
     step::announce("Many structs", &why);
-    let files = generate(folder).map_err(|error| Failure::new(format!("{}: {error}", folder.display())))?;
+    let sources = generate(folder)?;
     let mut times = SUBJECTS.map(|_| Vec::new());
     // One run more than is counted: the first one builds the dependencies.
     for run in 0..=RUNS {
-        for ((subject, file), times) in SUBJECTS.iter().zip(&files).zip(&mut times) {
+        for ((subject, file), times) in SUBJECTS.iter().zip(&sources).zip(&mut times) {
             let time = check(folder, subject, file)?;
             if run > 0 {
                 times.push(time);
@@ -152,37 +151,36 @@ fn many_structs(folder: &Path) -> Result<(), Failure> {
 }
 
 /// Writes a workspace of both crates and returns their files.
-fn generate(folder: &Path) -> io::Result<Vec<PathBuf>> {
-    let mut files = Vec::new();
+fn generate(folder: &Path) -> Result<Vec<PathBuf>, Failure> {
+    let mut sources = Vec::new();
     for Subject { name, dependency, head, item } in &SUBJECTS {
         let package = folder.join(name);
-        fs::create_dir_all(&package)?;
         let manifest = format!(
             "[package]\nname = {name:?}\nversion = \"0.0.0\"\nedition = \"2024\"\npublish = false\n\n[lib]\npath = \
              \"lib.rs\"\n\n[dependencies]\n{}\n",
             dependency()
         );
-        fs::write(package.join("Cargo.toml"), manifest)?;
+        files::write(&package.join("Cargo.toml"), manifest)?;
         let mut code = format!("{head}\n");
         for number in 0..STRUCTS {
             // Writing to a string never fails.
             let _ = write!(code, "\n{}", item(number));
         }
-        fs::write(package.join("lib.rs"), code)?;
-        files.push(package.join("lib.rs"));
+        files::write(&package.join("lib.rs"), code)?;
+        sources.push(package.join("lib.rs"));
     }
     let names = SUBJECTS.map(|Subject { name, .. }| format!("{name:?}")).join(", ");
-    fs::write(folder.join("Cargo.toml"), format!("[workspace]\nresolver = \"3\"\nmembers = [{names}]\n"))?;
+    let manifest = format!("[workspace]\nresolver = \"3\"\nmembers = [{names}]\n");
+    files::write(&folder.join("Cargo.toml"), manifest)?;
     // The same versions as here; cargo drops what is not needed.
-    fs::copy(workspace::root().join("Cargo.lock"), folder.join("Cargo.lock"))?;
-    Ok(files)
+    files::copy(&workspace::root().join("Cargo.lock"), &folder.join("Cargo.lock"))?;
+    Ok(sources)
 }
 
 /// Checks one crate again, and nothing else.
 fn check(folder: &Path, subject: &Subject, file: &Path) -> Result<Duration, Failure> {
     // Written again, the file is new to cargo; without incremental builds it is to rustc.
-    let rewritten = fs::read(file).and_then(|code| fs::write(file, code));
-    rewritten.map_err(|error| Failure::new(format!("{}: {error}", file.display())))?;
+    files::write(file, files::read(file)?)?;
     let mut check = workspace::cargo(["check", "--package", subject.name, "--target-dir"]);
     check.arg(folder.join("target")).current_dir(folder).env("CARGO_INCREMENTAL", "0");
     quietly(&mut check)
@@ -197,16 +195,6 @@ fn quietly(command: &mut Command) -> Result<Duration, Failure> {
         Ok(output) if output.status.success() => Ok(time),
         Ok(output) => Err(Failure::new(format!("{command:?}\n{}", String::from_utf8_lossy(&output.stderr)))),
         Err(error) => Err(Failure::new(format!("{command:?}: {error}"))),
-    }
-}
-
-/// Removes a folder and all in it, if it is there.
-fn clear(folder: &Path) -> Result<(), Failure> {
-    match fs::remove_dir_all(folder) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => {
-            Err(Failure::new(format!("{}: {error}", folder.display())))
-        }
-        _ => Ok(()),
     }
 }
 

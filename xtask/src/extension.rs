@@ -1,12 +1,12 @@
 //! The example extension: built by cargo, put where Python finds it.
 
+use std::env;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
-use std::{env, fs};
 
 use crate::failure::{Failure, no_arguments};
 use crate::python::{Environment, Requirements};
-use crate::{step, workspace};
+use crate::{files, step, workspace};
 
 /// `cargo xtask python`: the environment with the extension in it, and how to enter it.
 pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
@@ -22,11 +22,10 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
 pub(crate) fn build(environment: &Environment) -> Result<(), Failure> {
     let module = if cfg!(windows) { "interop_demo.pyd" } else { "interop_demo.abi3.so" };
     let packages = environment.site_packages()?;
-    install(&compile(environment)?, &packages.join(module))?;
+    files::replace(&compile(environment)?, &packages.join(module))?;
     // Type checkers look for the types of a module without a folder of its own in a package of this name.
-    let stubs = packages.join("interop_demo-stubs");
-    fs::create_dir_all(&stubs).map_err(|error| Failure::new(format!("{}: {error}", stubs.display())))?;
-    install(&workspace::root().join("examples/py-extension/interop_demo.pyi"), &stubs.join("__init__.pyi"))
+    let stubs = packages.join("interop_demo-stubs/__init__.pyi");
+    files::replace(&workspace::root().join("examples/py-extension/interop_demo.pyi"), &stubs)
 }
 
 /// Builds the extension, and says where it is.
@@ -57,12 +56,4 @@ pub(crate) fn compile_for(python: &OsStr, folder: &Path) -> Result<PathBuf, Fail
     step::run(&mut cargo)?;
     let library = format!("{}interop_demo{}", env::consts::DLL_PREFIX, env::consts::DLL_SUFFIX);
     Ok(folder.join("extension").join(library))
-}
-
-/// Copies a file in one step: a Python that runs meanwhile keeps what it has loaded.
-pub(crate) fn install(library: &Path, module: &Path) -> Result<(), Failure> {
-    let fresh = module.with_extension("new");
-    fs::copy(library, &fresh)
-        .and_then(|_| fs::rename(&fresh, module))
-        .map_err(|error| Failure::new(format!("{} to {}: {error}", library.display(), module.display())))
 }

@@ -1,12 +1,11 @@
 //! Python without the lock: compile checks, and the tests where there is such an interpreter.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::counts::Counts;
 use crate::failure::Failure;
-use crate::{extension, sim, step, suites, workspace};
+use crate::{extension, files, sim, step, suites, workspace};
 
 /// What the tests need, of what is there for such an interpreter.
 const PACKAGES: [&str; 3] = ["numpy", "pytest", "nanobind"];
@@ -41,9 +40,8 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
 /// Builds the extension for this interpreter, and gives the folder in which Python finds it.
 fn build(python: &Path) -> Result<PathBuf, Failure> {
     let modules = folder().join("modules");
-    fs::create_dir_all(&modules).map_err(|error| Failure::new(format!("{}: {error}", modules.display())))?;
     let library = extension::compile_for(python.as_os_str(), &folder().join("extension"))?;
-    extension::install(&library, &modules.join("interop_demo.so"))?;
+    files::replace(&library, &modules.join("interop_demo.so"))?;
     Ok(modules)
 }
 
@@ -61,9 +59,7 @@ pub(crate) fn check() -> Result<(), Failure> {
             "implementation=CPython\nversion={version}\nshared=true\npointer_width=64\n\
              build_flags=Py_GIL_DISABLED\nsuppress_build_script_link_lines=true\n"
         );
-        fs::create_dir_all(&folder)
-            .and_then(|()| fs::write(&described, text))
-            .map_err(|error| Failure::new(format!("{}: {error}", described.display())))?;
+        files::write(&described, text)?;
         let mut check = workspace::cargo(["check", "--package=interop-core", "--locked"]);
         check.arg(format!("--features={features}")).arg("--target-dir").arg(&folder);
         step::run(check.env("PYO3_CONFIG_FILE", &described).env("RUSTFLAGS", "-D warnings"))?;

@@ -1,13 +1,11 @@
 //! `cargo xtask fuzz`: the fuzz targets, each for some seconds, from the cases of the conformance corpus on.
 
-use std::fs;
-
 use crate::counts::Counts;
 use crate::failure::Failure;
 use crate::python::Library;
 use crate::report::Report;
 use crate::tools::{self, Tool};
-use crate::{sim, step, workspace};
+use crate::{files, sim, step, workspace};
 
 const TOOL: Tool = Tool { name: "cargo-fuzz", version: "0.13.2" };
 
@@ -89,9 +87,7 @@ fn seeds() -> Result<(), Failure> {
 fn one(target: &str, seconds: u32) -> Result<(), Failure> {
     let folder = |kind: &str| workspace::target().join("fuzz").join(kind).join(target);
     for kind in ["corpus", "artifacts"] {
-        let folder = folder(kind);
-        fs::create_dir_all(&folder)
-            .map_err(|error| Failure::new(format!("{}: {error}", folder.display())))?;
+        files::make(&folder(kind))?;
     }
     let mut command = TOOL.nightly();
     command.args(["run", "--fuzz-dir", "fuzz", "--target-dir", "target/fuzz/build"]);

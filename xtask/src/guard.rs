@@ -3,14 +3,11 @@
 //! That they compile with Rust 1.85 is for `cargo clippy` to say, in `cargo xtask ci`: its lint `incompatible_msrv` knows since
 //! when each item of the standard library is there.
 
-use std::fs;
-use std::path::Path;
-
 use crate::counts::Counts;
 use crate::failure::Failure;
 use crate::suites::{self, Suite};
 use crate::tools::{self, Tool};
-use crate::{sim, step, workspace};
+use crate::{files, sim, step, workspace};
 
 const DENY: Tool = Tool { name: "cargo-deny", version: "0.20.2" };
 
@@ -77,8 +74,7 @@ fn public_items(counts: &mut Counts) -> Result<(), Failure> {
     for (package, features) in PUBLISHED {
         let found = items(package, features)?;
         let file = record(package);
-        let recorded = fs::read_to_string(workspace::root().join(&file))
-            .map_err(|error| Failure::new(format!("{file}: {error}")))?;
+        let recorded = files::read(&workspace::root().join(&file))?;
         let missing = |from: &str, of: &str, sign: char| {
             let lines = from.lines().filter(|line| !of.lines().any(|other| other == *line));
             lines.fold(String::new(), |list, line| format!("{list}\n    {sign} {line}"))
@@ -105,9 +101,7 @@ pub(crate) fn bless() -> Result<(), Failure> {
         return Ok(());
     }
     for (package, features) in PUBLISHED {
-        let file = record(package);
-        fs::write(workspace::root().join(&file), items(package, features)?)
-            .map_err(|error| Failure::new(format!("{file}: {error}")))?;
+        files::write(&workspace::root().join(record(package)), items(package, features)?)?;
     }
     Ok(())
 }
@@ -153,18 +147,17 @@ fn feature_sets(counts: &mut Counts) -> Result<(), Failure> {
 fn oldest_dependencies(counts: &mut Counts) -> Result<(), Failure> {
     tools::need_nightly()?;
     let place = workspace::target().join("guard/oldest");
-    let fail = |error| Failure::new(format!("{}: {error}", place.display()));
     // Whatever an earlier run has left is in the way.
-    let _ = fs::remove_dir_all(&place);
+    files::clear(&place)?;
     for (package, _) in PUBLISHED {
-        copy(&workspace::root().join(package), &place.join(package)).map_err(fail)?;
+        files::copy_all(&workspace::root().join(package), &place.join(package))?;
     }
-    let manifest = fs::read_to_string(workspace::root().join("Cargo.toml")).map_err(fail)?;
+    let manifest = files::read(&workspace::root().join("Cargo.toml"))?;
     let others = |line: &&str| !line.starts_with("members") && !line.starts_with("default-members");
     let manifest = manifest.lines().filter(others).collect::<Vec<_>>().join("\n");
     let members = PUBLISHED.map(|(package, _)| format!("{package:?}")).join(", ");
     let manifest = manifest.replacen("[workspace]", &format!("[workspace]\nmembers = [{members}]"), 1);
-    fs::write(place.join("Cargo.toml"), manifest).map_err(fail)?;
+    files::write(&place.join("Cargo.toml"), manifest)?;
     let mut lock = tools::nightly("cargo");
     step::run(lock.args(["generate-lockfile", "-Zminimal-versions"]).current_dir(&place))?;
     let mut check = workspace::cargo(["check", "--locked", "--workspace"]);
@@ -176,26 +169,13 @@ fn oldest_dependencies(counts: &mut Counts) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Copies a folder with all that is in it.
-fn copy(from: &Path, to: &Path) -> std::io::Result<()> {
-    if !from.is_dir() {
-        return fs::copy(from, to).map(drop);
-    }
-    fs::create_dir_all(to)?;
-    for entry in fs::read_dir(from)? {
-        let entry = entry?;
-        copy(&entry.path(), &to.join(entry.file_name()))?;
-    }
-    Ok(())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn every_feature_is_in_the_sets_and_in_the_recorded_items() {
-        let manifest = fs::read_to_string(workspace::root().join("interop-core/Cargo.toml"))
+        let manifest = files::read(&workspace::root().join("interop-core/Cargo.toml"))
             .expect("the manifest is part of the repository");
         let (_, features) = manifest.split_once("[features]\n").expect("the core has features");
         let (features, _) = features.split_once("\n[").expect("dependencies follow");

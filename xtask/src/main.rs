@@ -11,6 +11,7 @@ mod counts;
 mod demo;
 mod extension;
 mod failure;
+mod files;
 mod free_threaded;
 mod fuzz;
 mod guard;

@@ -6,7 +6,7 @@ use std::process::Command;
 use std::{env, fs};
 
 use crate::failure::Failure;
-use crate::{sim, step, workspace};
+use crate::{files, sim, step, workspace};
 
 /// The oldest Python that the stable interface of the extension and the pinned packages support.
 const OLDEST: (u32, u32) = (3, 10);
@@ -159,7 +159,7 @@ impl Environment {
                 base,
             )?;
         }
-        fs::write(&stamp, wanted).map_err(|error| Failure::new(format!("{}: {error}", stamp.display())))
+        files::write(&stamp, wanted)
     }
 
     /// Installs the packages of one file.
@@ -275,8 +275,7 @@ fn broken(what: &str) -> Failure {
 
 /// A requirements file with the files that it includes, so that a change in any of them shows.
 fn with_included(file: &Path) -> Result<String, Failure> {
-    let mut text =
-        fs::read_to_string(file).map_err(|error| Failure::new(format!("{}: {error}", file.display())))?;
+    let mut text = files::read(file)?;
     let included: Vec<_> =
         text.lines().filter_map(|line| line.strip_prefix("-r ")).map(str::to_owned).collect();
     for name in included {

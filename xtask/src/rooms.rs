@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
-use crate::workspace;
+use crate::{files, workspace};
 
 const DERIVE: &str = "interop-derive/src ";
 const FACTS: &str = "interop-core/src: facts";
@@ -32,8 +32,8 @@ fn present(package: &str) -> BTreeSet<String> {
     rooms.filter(|room| room != "lib").collect()
 }
 
-fn read(path: &Path) -> String {
-    fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+fn read(file: &Path) -> String {
+    files::read(file).expect("a file of the repository")
 }
 
 /// The code of a room of the core, without comments and without the tests at its end.

@@ -10,7 +10,7 @@ use std::process::Command;
 use std::{env, fs};
 
 use crate::failure::{Failure, no_arguments};
-use crate::{step, workspace};
+use crate::{files, step, workspace};
 
 /// What programs that run call the library.
 const NAME: &str = "libcuda.so.1";
@@ -38,14 +38,10 @@ pub(crate) fn build() -> Result<(), Failure> {
         .map_or_else(workspace::target, |folder| workspace::root().join(folder));
     let library = built.join("debug/libinterop_sim_driver.so");
     let folder = folder();
-    fs::create_dir_all(&folder).map_err(|error| Failure::new(format!("{}: {error}", folder.display())))?;
-    install(&library, &folder.join(NAME))?;
+    files::replace(&library, &folder.join(NAME))?;
     // A file that is no library ends the search.
-    let none = nothing();
-    let fail = |error| Failure::new(format!("{}: {error}", none.display()));
-    fs::create_dir_all(&none).map_err(fail)?;
     for name in [NAME, LINK] {
-        fs::write(none.join(name), "").map_err(fail)?;
+        files::write(&nothing().join(name), "")?;
     }
     let link = folder.join(LINK);
     if fs::read_link(&link).is_ok_and(|target| target == Path::new(NAME)) {
@@ -53,7 +49,7 @@ pub(crate) fn build() -> Result<(), Failure> {
     }
     // Whatever is there instead is replaced.
     let _ = fs::remove_file(&link);
-    symlink(NAME, &link).map_err(|error| Failure::new(format!("{}: {error}", link.display())))
+    symlink(NAME, &link).map_err(files::at(&link))
 }
 
 /// Lets a command load the simulated driver, before any other.
@@ -88,16 +84,4 @@ fn first_on_path(command: &mut Command, mut folders: Vec<PathBuf>) -> &mut Comma
 /// Where the library is put.
 fn folder() -> PathBuf {
     workspace::target().join("sim/lib64")
-}
-
-/// Copies the library in one step: a program that runs meanwhile keeps the file it has loaded. A file that is the same
-/// already stays, so that nothing is linked anew.
-fn install(library: &Path, place: &Path) -> Result<(), Failure> {
-    let fail = |error| Failure::new(format!("{} to {}: {error}", library.display(), place.display()));
-    let bytes = fs::read(library).map_err(fail)?;
-    if fs::read(place).is_ok_and(|present| present == bytes) {
-        return Ok(());
-    }
-    let fresh = place.with_extension("new");
-    fs::write(&fresh, bytes).and_then(|()| fs::rename(&fresh, place)).map_err(fail)
 }

@@ -8,7 +8,7 @@ use std::fs;
 use std::path::Path;
 
 use crate::failure::Failure;
-use crate::workspace;
+use crate::{files, workspace};
 use ledger::{Entry, Proof, Section};
 
 const LEDGER: &str = "conformance/traceability.toml";
@@ -28,7 +28,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
 
 fn write() -> Result<(), Failure> {
     let table = table(&checked()?);
-    fs::write(workspace::root().join(TABLE), table).map_err(|error| Failure::new(format!("{TABLE}: {error}")))
+    files::write(&workspace::root().join(TABLE), table)
 }
 
 /// The check of `cargo xtask ci`.
@@ -193,7 +193,7 @@ fn escaped(text: &str) -> String {
 }
 
 fn read(file: &str) -> Result<String, Failure> {
-    fs::read_to_string(workspace::root().join(file)).map_err(|error| Failure::new(format!("{file}: {error}")))
+    files::read(&workspace::root().join(file))
 }
 
 #[cfg(test)]

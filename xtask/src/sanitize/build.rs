@@ -1,12 +1,11 @@
 //! Programs and modules with a checker in them, and the proof that it finds something.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use super::MEMCHECK;
 use crate::failure::Failure;
-use crate::{step, tools, workspace};
+use crate::{files, step, tools, workspace};
 
 /// The target that is named, so that the sanitizer goes into what runs and not into what runs at compile time.
 const TARGET: &str = "x86_64-unknown-linux-gnu";
@@ -76,7 +75,7 @@ pub(super) fn variable(name: &str) -> String {
 /// Sees that a fault of this kind is found, and that nothing is found in the same program without it.
 pub(super) fn must_find(sanitizer: Sanitizer, fault: &str) -> Result<(), Failure> {
     let folder = workspace::target().join("sanitize");
-    make(&folder)?;
+    files::make(&folder)?;
     let program = folder.join(format!("canary-{}", sanitizer.name()));
     let mut rustc = match sanitizer {
         // The compiler that the tests are built with.
@@ -116,10 +115,7 @@ pub(super) fn must_fail(command: &mut Command) -> Result<(), Failure> {
 /// A folder with the extension as Python finds it.
 pub(super) fn module(library: &Path, name: &str) -> Result<PathBuf, Failure> {
     let folder = workspace::target().join("sanitize/python").join(name);
-    make(&folder)?;
-    let module = folder.join("interop_demo.abi3.so");
-    fs::copy(library, &module)
-        .map_err(|error| Failure::new(format!("{} to {}: {error}", library.display(), module.display())))?;
+    files::copy(library, &folder.join("interop_demo.abi3.so"))?;
     Ok(folder)
 }
 
@@ -128,8 +124,7 @@ pub(super) fn module(library: &Path, name: &str) -> Result<PathBuf, Failure> {
 pub(super) fn address_runtime() -> Result<PathBuf, Failure> {
     let ours = workspace::target().join("sanitize/python/asan.a");
     let archive = sysroot()?.join("lib/rustlib").join(TARGET).join("lib/librustc-nightly_rt.asan.a");
-    fs::copy(&archive, &ours)
-        .map_err(|error| Failure::new(format!("{} to {}: {error}", archive.display(), ours.display())))?;
+    files::copy(&archive, &ours)?;
     step::run(Command::new("ar").arg("d").arg(&ours).arg("asan_preinit.cpp.o"))?;
     // Not `libasan.so`: the runtime takes that for the one of another compiler.
     let library = ours.with_file_name("libsanitizer.so");
@@ -155,8 +150,4 @@ fn need_sources() -> Result<(), Failure> {
 fn sysroot() -> Result<PathBuf, Failure> {
     let folder = step::ask(tools::nightly("rustc").args(["--print", "sysroot"]));
     folder.map(PathBuf::from).ok_or_else(|| Failure::new("the nightly compiler does not tell where it is"))
-}
-
-fn make(folder: &Path) -> Result<(), Failure> {
-    fs::create_dir_all(folder).map_err(|error| Failure::new(format!("{}: {error}", folder.display())))
 }
