@@ -162,7 +162,7 @@ impl Arrival {
         if copies {
             self.layout = Some(Layout::compact(layout.shape(), order)?);
         } else if let Some(order) = wanted.order {
-            Facts::check_contiguous(layout, order)?;
+            layout.check_contiguous(order)?;
         }
         self.order = order;
         self.item_bytes = if item_bits % 8 == 0 { item_bits / 8 } else { 0 };

@@ -8,7 +8,7 @@ use crate::device::Device;
 use crate::dtype::DType;
 use crate::element::ElementType;
 use crate::error::{Error, ErrorKind, Result};
-use crate::layout::{Layout, Order};
+use crate::layout::Layout;
 use crate::record::Record;
 use crate::stream::StreamHandle;
 
@@ -234,29 +234,5 @@ impl Facts {
         let (dtype, count) = record.as_scalars(self.dtype.packed_bits() / 8)?;
         let layout = self.layout.split_elements(&[count])?;
         Ok(Self { dtype, record: None, layout, ..self.clone() })
-    }
-
-    /// Refuses an array that is not compact in this order, and says how to go on.
-    #[inline]
-    pub(crate) fn check_contiguous(layout: &Layout, order: Order) -> Result<()> {
-        if layout.is_contiguous(order) { Ok(()) } else { Err(Self::not_contiguous(layout, order)) }
-    }
-
-    #[cold]
-    fn not_contiguous(layout: &Layout, order: Order) -> Error {
-        let compact = match Layout::compact(layout.shape(), order) {
-            Ok(compact) => compact,
-            Err(error) => return error,
-        };
-        let axis = (0..layout.ndim())
-            .find(|axis| layout.shape()[*axis] > 1 && layout.strides()[*axis] != compact.strides()[*axis])
-            .unwrap_or(0);
-        let found = format_args!("{} (strides {:?})", layout.strides()[axis], layout.strides());
-        let allowed = format_args!(
-            "{}, which makes the array {order:?}-contiguous; copy the array",
-            compact.strides()[axis]
-        );
-        let error = Error::new(ErrorKind::Strides, format_args!("strides[{axis}]"), found, allowed);
-        error.with_advice("or give the struct a strides field")
     }
 }

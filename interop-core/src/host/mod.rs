@@ -16,7 +16,6 @@ use crate::cuda::wait_for_host;
 use crate::device::{Device, DeviceType};
 use crate::element::Element;
 use crate::error::{Error, ErrorKind, Result};
-use crate::facts::Facts;
 use crate::layout::Order;
 use crate::stream::StreamHandle;
 use crate::view::{ArrayView, ArrayViewMut, RawView};
@@ -141,7 +140,7 @@ impl<const N: usize> RawView<N> {
     /// The first element and the number of elements, when they lie without gaps in this order.
     fn run<T>(&self, order: Order) -> Result<(*mut T, usize)> {
         let layout = self.layout();
-        Facts::check_contiguous(&layout, order)?;
+        layout.check_contiguous(order)?;
         let first = if layout.is_empty() {
             ptr::dangling_mut()
         } else {

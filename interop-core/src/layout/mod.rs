@@ -1,12 +1,15 @@
 //! Shapes and strides: defaults, contiguity, reachable range, slicing. All arithmetic is checked.
 
 mod axes;
+mod refusals;
 mod reshape;
 
 use core::fmt;
 use core::ops::Range;
 
 use self::axes::Axes;
+use self::refusals::{count_mismatch, not_contiguous, out_of_reach, too_large};
+pub(crate) use self::refusals::{too_many, wrong_rank};
 use crate::dims::{Dims, INLINE, MAX_NDIM};
 use crate::error::{Error, ErrorKind, Result};
 
@@ -76,7 +79,7 @@ impl Layout {
         }
         let layout = Self::of(shape, &settled(shape, strides, numel), numel);
         if layout.offsets_checked().is_none() {
-            return Err(out_of_reach(&layout.shape(), &layout.strides()));
+            return Err(out_of_reach(layout.shape(), layout.strides()));
         }
         Ok(layout)
     }
@@ -217,6 +220,12 @@ impl Layout {
         }
     }
 
+    /// Refuses a layout that is not compact in this order, and says how to go on.
+    #[inline]
+    pub(crate) fn check_contiguous(&self, order: Order) -> Result<()> {
+        if self.is_contiguous(order) { Ok(()) } else { Err(not_contiguous(self, order)) }
+    }
+
     /// Whether it can be told that no two indices meet in one element, so that parts may be written independently.
     ///
     /// A stride of 0 repeats one element; overlapping windows share some. Layouts are judged by their sorted strides,
@@ -288,7 +297,7 @@ fn numel(shape: &[usize]) -> Result<usize> {
     }
     match product(shape.iter().copied()) {
         Some(numel) => Ok(numel),
-        None => Err(too_large(&shape)),
+        None => Err(too_large(shape)),
     }
 }
 
@@ -324,24 +333,6 @@ pub(crate) fn offsets(axes: impl Iterator<Item = (usize, isize)>) -> Option<Rang
     Some(low..end)
 }
 
-#[cold]
-pub(crate) fn too_many(ndim: usize) -> Error {
-    let found = format_args!("{ndim} axes");
-    Error::new(ErrorKind::Rank, "shape", found, format_args!("{MAX_NDIM} axes at most"))
-}
-
-#[cold]
-pub(crate) fn wrong_rank(layout: &Layout, rank: usize) -> Error {
-    let found = format_args!("{} axes, shape {:?}", layout.ndim(), layout.shape());
-    Error::new(ErrorKind::Rank, "shape", found, format_args!("{rank} axes"))
-}
-
-#[cold]
-pub(crate) fn too_large(shape: &dyn core::fmt::Debug) -> Error {
-    let found = format_args!("{shape:?}");
-    Error::new(ErrorKind::Overflow, "shape", found, "extents whose product fits the address space")
-}
-
 /// Writes the strides of a compact array. An extent of 0 counts as 1, as in NumPy; where the product of an empty array's
 /// other extents does not fit, its strides are 0, which is as good as any.
 #[inline]
@@ -358,16 +349,4 @@ pub(crate) fn fill_compact(strides: &mut [isize], extent: impl Fn(usize) -> usiz
         Order::C => (0..ndim).rev().for_each(&mut step),
         Order::F => (0..ndim).for_each(&mut step),
     }
-}
-
-#[cold]
-pub(crate) fn count_mismatch(found: usize, expected: usize) -> Error {
-    let allowed = format_args!("{expected}, one for each axis");
-    Error::new(ErrorKind::Strides, "strides", format_args!("{found} strides"), allowed)
-}
-
-#[cold]
-pub(crate) fn out_of_reach(shape: &dyn core::fmt::Debug, strides: &dyn core::fmt::Debug) -> Error {
-    let found = format_args!("{strides:?} for shape {shape:?}");
-    Error::new(ErrorKind::Overflow, "strides", found, "offsets that fit the address space")
 }

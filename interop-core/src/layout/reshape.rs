@@ -1,6 +1,7 @@
 //! New layouts over the same memory: slices, parts of elements, and the walk over all elements.
 
-use super::{Layout, Order, numel, out_of_reach};
+use super::refusals::out_of_reach;
+use super::{Layout, Order, numel};
 use crate::dims::Dims;
 use crate::error::{Error, ErrorKind, Result};
 
@@ -72,7 +73,7 @@ impl Layout {
             *stride = match stride.checked_mul(inner.numel as isize) {
                 Some(stride) => stride,
                 None if idle => 0,
-                None => return Err(out_of_reach(&self.shape(), &self.strides())),
+                None => return Err(out_of_reach(self.shape(), self.strides())),
             };
         }
         Self::strided(&joined(self.shape(), parts), &joined(&outer, inner.strides()))

@@ -1,0 +1,48 @@
+//! What is said of a layout that cannot be, or that was not asked for.
+
+use super::{Layout, Order, fill_compact};
+use crate::dims::{Dims, MAX_NDIM};
+use crate::error::{Error, ErrorKind};
+
+#[cold]
+pub(crate) fn too_many(ndim: usize) -> Error {
+    let found = format_args!("{ndim} axes");
+    Error::new(ErrorKind::Rank, "shape", found, format_args!("{MAX_NDIM} axes at most"))
+}
+
+#[cold]
+pub(crate) fn wrong_rank(layout: &Layout, rank: usize) -> Error {
+    let found = format_args!("{} axes, shape {:?}", layout.ndim(), layout.shape());
+    Error::new(ErrorKind::Rank, "shape", found, format_args!("{rank} axes"))
+}
+
+#[cold]
+pub(super) fn too_large(shape: &[usize]) -> Error {
+    let found = format_args!("{shape:?}");
+    Error::new(ErrorKind::Overflow, "shape", found, "extents whose product fits the address space")
+}
+
+#[cold]
+pub(super) fn count_mismatch(found: usize, expected: usize) -> Error {
+    let allowed = format_args!("{expected}, one for each axis");
+    Error::new(ErrorKind::Strides, "strides", format_args!("{found} strides"), allowed)
+}
+
+#[cold]
+pub(super) fn out_of_reach(shape: &[usize], strides: &[isize]) -> Error {
+    let found = format_args!("{strides:?} for shape {shape:?}");
+    Error::new(ErrorKind::Overflow, "strides", found, "offsets that fit the address space")
+}
+
+#[cold]
+pub(super) fn not_contiguous(layout: &Layout, order: Order) -> Error {
+    let (shape, strides) = (layout.shape(), layout.strides());
+    let compact = Dims::filled(shape.len(), |compact| fill_compact(compact, |axis| shape[axis], order));
+    let differs = |axis: &usize| shape[*axis] > 1 && strides[*axis] != compact[*axis];
+    let axis = (0..shape.len()).find(differs).unwrap_or(0);
+    let found = format_args!("{} (strides {strides:?})", strides[axis]);
+    let allowed =
+        format_args!("{}, which makes the array {order:?}-contiguous; copy the array", compact[axis]);
+    let error = Error::new(ErrorKind::Strides, format_args!("strides[{axis}]"), found, allowed);
+    error.with_advice("or give the struct a strides field")
+}
