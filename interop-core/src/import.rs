@@ -141,13 +141,17 @@ impl Import {
         release: unsafe fn(NonNull<()>),
         trust: Trust,
     ) -> Result<(), Refused<ManagedTensor<A>>> {
-        let checked = tensor.facts().and_then(|facts| Ok((cuda::check(&facts, trust)?, facts)));
+        // The facts go to their place at once: they are some two hundred bytes.
+        let checked = tensor.facts().and_then(|facts| {
+            self.facts = facts;
+            cuda::check(&self.facts, trust)
+        });
         let fence = match checked {
-            Ok((fence, facts)) => {
-                self.facts = facts;
-                fence
+            Ok(fence) => fence,
+            Err(error) => {
+                self.facts = Facts::nothing();
+                return Err(Refused { value: tensor, error });
             }
-            Err(error) => return Err(Refused { value: tensor, error }),
         };
         if self.facts.device != Device::CPU {
             // What a producer orders for that is told no other stream.

@@ -168,7 +168,13 @@ table! {
 /// # Errors
 ///
 /// [`ErrorKind::Driver`] when there is none, or when it cannot start.
+#[inline]
 pub(crate) fn driver() -> Result<&'static Driver> {
+    opened().map_or_else(open_once, Ok)
+}
+
+#[cold]
+fn open_once() -> Result<&'static Driver> {
     DRIVER.get_or_init(open).as_ref().map_err(Error::clone)
 }
 
