@@ -4,7 +4,7 @@ use std::process::Command;
 
 use crate::counts::Counts;
 use crate::failure::Failure;
-use crate::python::{Environment, Requirements};
+use crate::python::{Environment, Library, Requirements};
 use crate::report::Report;
 use crate::{extension, ptx, sim, step, workspace};
 
@@ -73,7 +73,7 @@ const SUITES: [Suite; 6] = [
         word: "doc",
         name: "Rust doc tests",
         why: "Every example in the documentation and the README compiles and does what it says.",
-        run: |counts| rust(&ALL, &["--doc"], sim::hidden, counts),
+        run: doc,
     },
     Suite {
         word: "ptx",
@@ -129,6 +129,28 @@ fn rust(
     let mut command = workspace::cargo(["test", "--no-fail-fast", "--locked"]);
     with(&mut command).args(packages).arg(workspace::all_features()).args(arguments);
     follow(&mut command, counts)
+}
+
+/// Runs the examples of every page, then those of the pages that need PyO3, which link Python; the README is among these.
+fn doc(counts: &mut Counts) -> Result<(), Failure> {
+    rust(&ALL, &["--doc"], sim::hidden, counts)?;
+    let library = match Library::find() {
+        Ok(library) => library,
+        Err(why) => {
+            println!("    skipped: the README and the pages of the feature `python`: {why}");
+            counts.skipped += 1;
+            return Ok(());
+        }
+    };
+    let mut cargo =
+        workspace::cargo(["test", "--doc", "--package=interop-core", "--features=python", "--locked"]);
+    library.embed(&mut cargo);
+    let before = counts.passed;
+    follow(cargo.arg(workspace::all_features()).args(["--", "Readme", "python"]), counts)?;
+    if counts.passed == before {
+        return Err(Failure::new("no example of the README and of the feature `python` was found"));
+    }
+    Ok(())
 }
 
 /// Runs a command that runs test programs, and adds up their tests.
