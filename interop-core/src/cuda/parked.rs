@@ -233,6 +233,10 @@ pub fn finish_releases() -> usize {
 /// Releases what was parked from a thread of its own, which looks about once a millisecond while there is something, for
 /// programs that import and export too rarely to do it by the way. It runs until the program ends.
 ///
+/// What was parked because a library said, on its own thread, that it captures a graph is decided by this thread too, which
+/// cannot ask that library: a program that has both holds releases while it captures
+/// ([`HoldReleases`](super::HoldReleases)).
+///
 /// # Errors
 ///
 /// [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) when no thread can be made.
