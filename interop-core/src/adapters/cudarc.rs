@@ -120,8 +120,8 @@ fn device_of(context: &CudaContext) -> Device {
     Device::cuda(i32::try_from(context.ordinal()).unwrap_or(i32::MAX))
 }
 
-// SAFETY: 1: `cudarc` calls a slice that nobody wrote to unsafe to make. 2: the slice frees its memory when it is dropped.
-// 3: on the device of its context. 4: device memory, of which there are no references.
+// SAFETY: 1: initialized, since to make a slice that is not is `unsafe` in `cudarc`. 2: the slice frees its memory when it is
+// dropped. 3: on the device of its context. 4: device memory, of which there are no references.
 unsafe impl<T: Element> Storage for CudaSlice<T> {
     fn memory(&self) -> Memory {
         Memory::new::<T>(address(self), self.len(), device_of(self.context()), Writes::Always)

@@ -85,7 +85,7 @@ fn located(address: usize) -> Result<Device> {
     Ok(cuda::pointer_facts(address)?.map_or(Device::UNKNOWN, |known| known.device()))
 }
 
-// SAFETY: 1: `cust` calls a buffer that nobody wrote to unsafe to make. 2: the buffer frees its memory when it is
+// SAFETY: 1: initialized, since to make a buffer that is not is `unsafe` in `cust`. 2: the buffer frees its memory when it is
 // dropped. 3: the driver says where it is. 4: device memory, of which there are no references.
 unsafe impl<T: Element + DeviceCopy> Storage for DeviceBuffer<T> {
     fn memory(&self) -> Memory {

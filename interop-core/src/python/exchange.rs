@@ -54,7 +54,7 @@ fn captures() -> bool {
     if !is_attached() {
         return false;
     }
-    // SAFETY: so it is.
+    // SAFETY: the thread is attached, as was just seen.
     let py = unsafe { Python::assume_attached() };
     let met = *MET.lock().unwrap_or_else(PoisonError::into_inner);
     let mut found = false;

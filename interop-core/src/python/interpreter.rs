@@ -72,7 +72,7 @@ pub(super) fn is_attached() -> bool {
 /// Runs `run` on a thread that is attached: this one if it is, also while the interpreter ends.
 pub(super) fn with_attached<R>(run: impl FnOnce(Python<'_>) -> R) -> R {
     if is_attached() {
-        // SAFETY: so it is.
+        // SAFETY: the thread is attached, as was just seen.
         run(unsafe { Python::assume_attached() })
     } else {
         Python::attach(run)

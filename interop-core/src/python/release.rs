@@ -108,7 +108,7 @@ impl To<'_> {
     /// An import of a tensor that came from Python.
     #[inline(always)]
     pub(super) fn receive<A: Abi>(&mut self, tensor: ManagedTensor<A>) -> crate::Result<()> {
-        // SAFETY: the release of such a tensor, which spares the exception that may be on its way.
+        // SAFETY: `release_foreign::<A>` releases a struct of the form `A`, on any thread.
         Ok(unsafe { self.import.receive(tensor, release_foreign::<A>, self.trust) }?)
     }
 }

@@ -99,7 +99,7 @@ unsafe fn instance<T: ArrayClass>(py: Python<'_>, object: *mut c_void) -> PyResu
         let text = format!("`py_object`: found {found}, allowed: {class}, whose exchange table this is");
         return Err(PyTypeError::new_err(text));
     }
-    // SAFETY: so it is.
+    // SAFETY: an instance of `T`, as was just seen.
     Ok(unsafe { object.cast_into_unchecked() })
 }
 
@@ -323,7 +323,7 @@ unsafe extern "C" fn work_stream(device_type: c_int, _: i32, out: *mut *mut c_vo
         Err(Error::new(ErrorKind::Device, "device_type", found, allowed).into())
     };
     if is_attached() {
-        // SAFETY: so it is.
+        // SAFETY: the thread is attached, as was just seen.
         return unsafe { answer(run) };
     }
     -1
