@@ -2,7 +2,7 @@
 
 use std::sync::{Mutex, MutexGuard, Once, PoisonError};
 
-use interop_cuda_examples::{Outcome, blur, pinned, two_streams, vector_add};
+use interop_cuda_examples::{Outcome, bandwidth, blur, pinned, two_streams, vector_add};
 use interop_demo_kernels::host;
 use interop_sim_client::find;
 
@@ -12,7 +12,7 @@ fn turn() -> MutexGuard<'static, ()> {
     static KERNELS: Once = Once::new();
     KERNELS.call_once(|| {
         let Ok(sim) = find() else { return };
-        for name in ["vector_add", "scale_f32_1", "blur_f32", "spin", "produce", "consume"] {
+        for name in ["vector_add", "scale_f32_1", "blur_f32", "fill_f32_1", "spin", "produce", "consume"] {
             let kernel = host::find::<Device>(name).expect("a kernel of the examples");
             sim.register_kernel(name, &kernel.sizes, kernel.run);
         }
@@ -40,6 +40,19 @@ fn prints(outcome: Outcome) {
     let readme = include_str!("../../README.md");
     for line in text.lines() {
         assert!(readme.contains(line), "not in examples/README.md: {line}");
+    }
+}
+
+/// Its figures are of a GPU; here it is seen to run.
+#[test]
+fn bandwidth_runs() {
+    let _turn = turn();
+    let text = bandwidth::run(1 << 12).unwrap();
+    for what in ["copy by the driver", "vector_add", "blur, 1 x 1365 x 3", "launch: "] {
+        assert!(text.contains(what), "{text}");
+    }
+    if let Ok(sim) = find() {
+        sim.assert_no_reports();
     }
 }
 
