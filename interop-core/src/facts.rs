@@ -54,6 +54,12 @@ impl Facts {
         self.address
     }
 
+    /// Has the same memory by another address.
+    pub(crate) fn move_to(&mut self, address: usize) {
+        let moved = |end: usize| end.wrapping_sub(self.address).wrapping_add(address);
+        (self.range, self.address) = (moved(self.range.start)..moved(self.range.end), address);
+    }
+
     /// The addresses that the elements take. Below [`address`](Self::address) where strides are negative; empty for an
     /// array without elements.
     #[inline]

@@ -90,6 +90,8 @@ impl State {
     /// Notes that a step uses bytes, which are reported with every earlier use that it must be ordered with and is not.
     /// Whether there was one.
     pub(crate) fn note(&mut self, step: &Step, what: What, address: u64, bytes: u64) -> bool {
+        // One place has one history, by whichever address it is used.
+        let address = self.memory.on_host(address);
         let Some((first, allocation)) = self.memory.find_mut(address) else { return false };
         let bytes = bytes.min(first + allocation.bytes - address);
         let new = Use { what, address, bytes, step: step.clone() };

@@ -90,6 +90,12 @@ extern "C" fn interop_sim_set_threads_apart(apart: u32) {
     lock().agents.set_apart(apart != 0);
 }
 
+/// Whether host memory that is registered from now on has another address for devices than for the host.
+#[unsafe(no_mangle)]
+extern "C" fn interop_sim_set_registered_apart(apart: u32) {
+    lock().memory.registered_apart = apart != 0;
+}
+
 /// Keeps what this thread knows, to be handed to another, under the number that it returns.
 #[unsafe(no_mangle)]
 extern "C" fn interop_sim_hand_over() -> u64 {

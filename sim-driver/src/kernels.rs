@@ -134,6 +134,12 @@ pub(crate) fn translate(address: u64, bytes: u64, write: bool) -> *mut u8 {
     let found = if let Some(step) = step {
         let first = sim.memory.find(address).map(|(first, _)| first);
         sim.handed.extend(first);
+        let seen = sim.memory.on_devices(address);
+        if seen != address {
+            let text = format!("a kernel uses {address:#x}, which the host has and devices see at {seen:#x}");
+            sim.report(Kind::OutOfBounds, text);
+            return ptr::null_mut();
+        }
         sim.touch(&step, address, bytes, if write { What::Write } else { What::Read })
     } else {
         let answer = sim.memory.translate(address, bytes);

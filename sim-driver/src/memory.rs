@@ -58,6 +58,8 @@ pub(crate) struct Allocation {
     /// The operation that will free it.
     pub(crate) free_queued: Option<OpId>,
     pub(crate) history: History,
+    /// Where devices see it, if that is another address than the host's.
+    on_devices: Option<u64>,
     /// The bytes of memory that the host cannot reach by its address.
     hidden: Option<Box<[u8]>>,
 }
@@ -119,6 +121,10 @@ pub(crate) struct Memory {
     freed_lately: Vec<u64>,
     /// Freed bytes that a running kernel may still have a pointer to.
     graveyard: Vec<Box<[u8]>>,
+    /// Whether memory that is registered gets an address of its own for devices.
+    pub(crate) registered_apart: bool,
+    /// Those addresses, with the first one of the host and the bytes.
+    apart: BTreeMap<u64, (u64, u64)>,
     next_id: u64,
 }
 
@@ -172,7 +178,28 @@ impl Memory {
             return Err(Status::HOST_MEMORY_ALREADY_REGISTERED);
         }
         self.insert(address, Kind::Registered, bytes, owner, flags, Life::Live, None);
+        if self.registered_apart {
+            // Reserved and never opened: the host faults there, as it does at addresses of device memory.
+            let on_devices = self.device.take(bytes, ALIGNMENT)?;
+            self.apart.insert(on_devices, (address, bytes));
+            self.allocations.entry(address).and_modify(|known| known.on_devices = Some(on_devices));
+        }
         Ok(())
+    }
+
+    /// The address under which the host has memory that devices see under another; any other address as it is.
+    pub(crate) fn on_host(&self, address: u64) -> u64 {
+        match self.apart.range(..=address).next_back() {
+            Some((first, (host, bytes))) if address - first < *bytes => host + (address - first),
+            _ => address,
+        }
+    }
+
+    /// The address under which devices see memory of the driver's.
+    pub(crate) fn on_devices(&self, address: u64) -> u64 {
+        let host = self.on_host(address);
+        let known = self.find_live(host).and_then(|(first, known)| Some(known.on_devices? + (host - first)));
+        known.unwrap_or(address)
     }
 
     #[expect(clippy::too_many_arguments, reason = "the fields of the record, in one place")]
@@ -188,20 +215,33 @@ impl Memory {
     ) {
         self.next_id += 1;
         let (id, free_queued, history) = (self.next_id, None, History::default());
-        let allocation =
-            Allocation { kind, life, bytes, context, device, id, flags, free_queued, history, hidden };
+        let on_devices = None;
+        let allocation = Allocation {
+            kind,
+            life,
+            bytes,
+            context,
+            device,
+            id,
+            flags,
+            free_queued,
+            history,
+            on_devices,
+            hidden,
+        };
         self.allocations.insert(address, allocation);
     }
 
-    /// The allocation that an address lies in, freed or not, with its first address.
+    /// The allocation that an address lies in, freed or not, with its first address, as whoever uses `address` sees it.
     pub(crate) fn find(&self, address: u64) -> Option<(u64, &Allocation)> {
-        let before = |all| BTreeMap::range(all, ..=address).next_back();
+        let host = self.on_host(address);
+        let before = |all| BTreeMap::range(all, ..=host).next_back();
         let mut near = before(&self.allocations).into_iter().chain(before(&self.freed));
-        let (first, allocation) = near.find(|(first, known)| address - **first < known.bytes)?;
-        Some((*first, allocation))
+        let (first, allocation) = near.find(|(first, known)| host - **first < known.bytes)?;
+        Some((address - (host - first), allocation))
     }
 
-    /// The same, to be changed.
+    /// As [`find`](Self::find), by the host's address, to be changed.
     pub(crate) fn find_mut(&mut self, address: u64) -> Option<(u64, &mut Allocation)> {
         let before = |all| BTreeMap::range_mut(all, ..=address).next_back();
         let mut near = before(&mut self.allocations).into_iter().chain(before(&mut self.freed));
@@ -219,10 +259,11 @@ impl Memory {
         }
     }
 
-    /// The allocation that an address lies in, unless it was freed.
+    /// As [`find`](Self::find), unless it was freed.
     pub(crate) fn find_live(&self, address: u64) -> Option<(u64, &Allocation)> {
-        let (first, allocation) = self.allocations.range(..=address).next_back()?;
-        (address - first < allocation.bytes).then_some((*first, allocation))
+        let host = self.on_host(address);
+        let (first, allocation) = self.allocations.range(..=host).next_back()?;
+        (host - first < allocation.bytes).then(|| (address - (host - first), allocation))
     }
 
     /// The allocation that starts at an address and was not freed.
@@ -237,6 +278,7 @@ impl Memory {
 
     /// The usable address of `bytes` at an address, or why there is none.
     pub(crate) fn translate(&mut self, address: u64, bytes: u64) -> Result<*mut u8, Report> {
+        let address = self.on_host(address);
         let refused = |kind, text| Err(Report { kind, text });
         let Some((first, allocation)) = self.find(address) else {
             return refused(Mistake::OutOfBounds, format!("{address:#x} is in no allocation"));
@@ -270,6 +312,7 @@ impl Memory {
     pub(crate) fn free(&mut self, first: u64) {
         let Some(mut allocation) = self.allocations.remove(&first) else { return };
         if allocation.kind == Kind::Registered {
+            allocation.on_devices.map(|address| self.apart.remove(&address));
             // The program may use these addresses again, so nothing is to be remembered of them.
             return;
         }

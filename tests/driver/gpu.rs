@@ -340,6 +340,15 @@ impl Registered {
     pub(crate) fn at(&self) -> usize {
         self.0.as_ptr().addr()
     }
+
+    /// Where devices see it.
+    pub(crate) fn on_devices(&self) -> usize {
+        let (mut address, host) = (0, self.at() as u64);
+        Place::primary(0).with(|| {
+            done(cu!("cuMemHostGetDevicePointer_v2", &raw mut address => *mut u64, host => u64, 0 => u32));
+        });
+        signed(address)
+    }
 }
 
 impl Drop for Registered {

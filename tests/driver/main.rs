@@ -20,6 +20,7 @@ mod lost;
 mod memory;
 mod order;
 mod ordering;
+mod registered;
 mod release;
 mod schedules;
 #[path = "../support/mod.rs"]

@@ -6,7 +6,7 @@ use super::context::Context;
 use super::driver::driver;
 use super::order::{order_all, order_in};
 use super::parked::look_by_the_way;
-use super::pointer::{PointerFacts, located};
+use super::pointer::{PointerFacts, host_address, located};
 use super::release::Fence;
 use crate::device::Device;
 use crate::error::Result;
@@ -62,6 +62,11 @@ pub(crate) fn arrive(facts: &mut Facts, stated: bool, consumer: StreamHandle) ->
         Some(known) => known.device(),
         None => current_device()?,
     };
+    if facts.device == Device::CUDA_HOST {
+        // The interface asks for an address that devices can use, and that of registered memory may be another than the
+        // host's. Here it is known by the host's; kernel views ask for the other (`device_address`).
+        facts.move_to(host_address(facts.address)?);
+    }
     let context = known.as_ref().and_then(PointerFacts::context);
     let fence = known.map(|known| known.fence()).transpose()?;
     let pending = core::mem::replace(&mut facts.stream, consumer);

@@ -15,6 +15,7 @@ const ASKED: [i32; 6] = [2, 9, 8, 1, 11, 12];
 const COUNT: u32 = 6;
 const _: () = assert!(ASKED.len() == COUNT as usize);
 const DEVICE_POINTER: i32 = 3;
+const HOST_POINTER: i32 = 4;
 const MEMPOOL_HANDLE: i32 = 17;
 
 /// `CU_MEMORYTYPE_...`
@@ -120,6 +121,15 @@ pub fn is_from_pool(address: usize) -> Result<bool> {
 pub fn device_address(address: usize) -> Result<usize> {
     one(driver()?, address, DEVICE_POINTER)?
         .ok_or_else(|| not_cuda(address, "memory that a device can reach"))
+}
+
+/// The address under which the host has pinned memory, of which a producer may name either.
+///
+/// # Errors
+///
+/// As [`pointer_facts`].
+pub(super) fn host_address(address: usize) -> Result<usize> {
+    Ok(one(driver()?, address, HOST_POINTER)?.unwrap_or(address))
 }
 
 /// One attribute of the size of a pointer; `None` for an address that is not CUDA's.

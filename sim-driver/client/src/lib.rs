@@ -98,6 +98,7 @@ hooks! {
     forbid_waits = b"interop_sim_forbid_waits\0" (u32);
     host_access = b"interop_sim_host_access\0" (u64, u64, u32);
     set_threads_apart = b"interop_sim_set_threads_apart\0" (u32);
+    set_registered_apart = b"interop_sim_set_registered_apart\0" (u32);
     hand_over = b"interop_sim_hand_over\0" () -> u64;
     take_over = b"interop_sim_take_over\0" (u64);
     lose = b"interop_sim_lose\0" (*const c_char, u64);
@@ -230,6 +231,12 @@ impl Sim {
     /// threads hand things over in ways that no driver sees.
     pub fn set_threads_apart(&self, apart: bool) {
         (self.hooks.set_threads_apart)(apart.into());
+    }
+
+    /// Whether host memory that is registered from now on has another address for devices than for the host, as where
+    /// devices lack `CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM`. A kernel that uses the host's address is reported.
+    pub fn set_registered_apart(&self, apart: bool) {
+        (self.hooks.set_registered_apart)(apart.into());
     }
 
     /// What this thread knows to be done, for another to take over.

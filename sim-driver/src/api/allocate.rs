@@ -161,7 +161,9 @@ extern "C" fn cuMemHostGetDevicePointer_v2(out: Out<u64>, address: u64, _flags: 
     call("cuMemHostGetDevicePointer_v2", |sim| {
         sim.current()?;
         match sim.memory.find_live(address) {
-            Some((_, known)) if matches!(known.kind, Kind::Pinned | Kind::Registered) => out.set(address),
+            Some((_, known)) if matches!(known.kind, Kind::Pinned | Kind::Registered) => {
+                out.set(sim.memory.on_devices(address))
+            }
             _ => Err(Status::INVALID_VALUE),
         }
     })

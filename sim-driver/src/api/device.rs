@@ -11,7 +11,7 @@ use crate::status::Status;
 const NAME: &[u8] = b"Simulated CUDA device\0";
 
 /// What a device answers for an attribute, by its number in `CUdevice_attribute`; the others are zero.
-const ATTRIBUTES: [(i32, i32); 24] = [
+const ATTRIBUTES: [(i32, i32); 23] = [
     (1, 1024),       // MAX_THREADS_PER_BLOCK
     (2, 1024),       // MAX_BLOCK_DIM_X
     (3, 1024),       // MAX_BLOCK_DIM_Y
@@ -34,9 +34,10 @@ const ATTRIBUTES: [(i32, i32); 24] = [
     (75, 7),         // COMPUTE_CAPABILITY_MAJOR
     (83, 1),         // MANAGED_MEMORY
     (89, 1),         // CONCURRENT_MANAGED_ACCESS
-    (91, 1),         // CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM
     (115, 1),        // MEMORY_POOLS_SUPPORTED
 ];
+/// `CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM`, which a test decides.
+const REGISTERED_AS_ON_HOST: i32 = 91;
 /// No attribute has a greater number.
 const LAST_ATTRIBUTE: i32 = 150;
 
@@ -96,6 +97,9 @@ extern "C" fn cuDeviceGetAttribute(out: Out<i32>, attribute: i32, device: i32) -
         sim.device(device)?;
         if !(1..=LAST_ATTRIBUTE).contains(&attribute) {
             return Err(Status::INVALID_VALUE);
+        }
+        if attribute == REGISTERED_AS_ON_HOST {
+            return out.set((!sim.memory.registered_apart).into());
         }
         out.set(ATTRIBUTES.iter().find(|(number, _)| *number == attribute).map_or(0, |(_, value)| *value))
     })

@@ -26,9 +26,9 @@ fn attribute(state: &State, number: i32, address: u64) -> Answer<Value> {
         // MEMORY_TYPE: host, or device, which managed memory counts as.
         2 => Ok(Value::Half(if matches!(known.kind, Kind::Pinned | Kind::Registered) { 1 } else { 2 })),
         // DEVICE_POINTER.
-        3 => Ok(Value::Word(address)),
+        3 => Ok(Value::Word(state.memory.on_devices(address))),
         // HOST_POINTER.
-        4 if known.on_host() => Ok(Value::Word(address)),
+        4 if known.on_host() => Ok(Value::Word(state.memory.on_host(address))),
         // BUFFER_ID.
         7 => Ok(Value::Word(known.id)),
         // IS_MANAGED.

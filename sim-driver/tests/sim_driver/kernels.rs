@@ -7,7 +7,7 @@ use std::sync::Mutex;
 use interop_sim_client::{Arguments, Mistake, sim};
 
 use crate::driver::*;
-use crate::room::Room;
+use crate::room::{Room, address_of_mut};
 
 const PTX: &CStr =
     c".version 7.0\n.target sm_70\n.visible .entry add(.param .u64 p) { ret; }\n.entry  lonely() { ret; }";
@@ -96,6 +96,24 @@ fn kernels_take_pinned_and_managed_memory() {
     ok(launch(function, 1, 0, pinned.0, 4, 9));
     ok(cuStreamSynchronize(0));
     assert_eq!(pinned.first(), 9);
+}
+
+#[test]
+fn a_kernel_knows_registered_memory_by_the_address_of_devices() {
+    let room = Room::new();
+    let (function, mut memory) = (kernel(&room), vec![1_u8; 4]);
+    let host = address_of_mut(&mut memory);
+    room.sim.set_registered_apart(true);
+    ok(cuMemHostRegister_v2(host, 4, 0));
+    room.sim.set_registered_apart(false);
+    let device = get(|out| cuMemHostGetDevicePointer_v2(out, host, 0));
+    ok(launch(function, 1, 0, device + 1, 2, 9));
+    ok(cuStreamSynchronize(0));
+    ok(launch(function, 1, 0, host, 4, 1));
+    ok(cuStreamSynchronize(0));
+    room.expect(Mistake::OutOfBounds, "which the host has and devices see at");
+    ok(cuMemHostUnregister(host));
+    assert_eq!(memory, [1, 10, 10, 1]);
 }
 
 #[test]

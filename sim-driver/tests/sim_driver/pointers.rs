@@ -1,7 +1,7 @@
 //! What the driver knows of an address.
 
 use crate::driver::*;
-use crate::room::{Room, address_of};
+use crate::room::{Room, address_of, address_of_mut};
 
 const CONTEXT: i32 = 1;
 const MEMORY_TYPE: i32 = 2;
@@ -77,6 +77,34 @@ fn addresses_that_are_not_the_drivers_have_zeros_in_the_plural_only() {
     let memory = room.memory(4);
     assert_eq!(get(|out| cuPointerGetAttribute(out, MEMORY_TYPE, memory)), 2);
     assert_eq!(cuPointerGetAttribute(&mut 0, HOST_POINTER, memory), code::INVALID_VALUE);
+}
+
+#[test]
+fn registered_memory_may_have_an_address_of_its_own_for_devices() {
+    let room = Room::new();
+    let as_on_host = |expected| assert_eq!(get(|out| cuDeviceGetAttribute(out, 91, 0)), expected);
+    as_on_host(1);
+    let mut memory = vec![0_u8; 64];
+    let host = address_of_mut(&mut memory);
+    room.sim.set_registered_apart(true);
+    as_on_host(0);
+    ok(cuMemHostRegister_v2(host, 64, 0));
+    room.sim.set_registered_apart(false);
+    let device = get(|out| cuMemHostGetDevicePointer_v2(out, host, 0));
+    assert!(!(host..host + 64).contains(&device), "the same address");
+    let context = room.context;
+    for (seen, offset) in [(host, 0), (host, 63), (device, 0), (device, 63)] {
+        let both = [device + offset, host + offset];
+        assert_eq!(attributes(seen + offset), [context, 1, both[0], both[1], 0, 0, seen, 64, 1, 0]);
+    }
+    assert_eq!(attributes(device + 64), [0; 10]);
+    // The same bytes; only the one address is for devices, and only the other for the host.
+    ok(cuMemsetD8_v2(device + 8, 7, 8));
+    ok(cuStreamSynchronize(0));
+    assert_eq!((memory[7], memory[8], memory[15], memory[16]), (0, 7, 7, 0));
+    assert_eq!(cuMemsetD8_v2(host, 9, 8), code::INVALID_VALUE);
+    ok(cuMemHostUnregister(host));
+    assert_eq!((attributes(host), attributes(device)), ([0; 10], [0; 10]));
 }
 
 #[test]

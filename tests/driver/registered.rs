@@ -1,0 +1,71 @@
+//! R35: registered host memory that devices see at another address than the host.
+#![expect(unsafe_code, reason = "an import is a promise about memory")]
+
+use interop_core::cai::CudaArrayInterface;
+use interop_core::cuda::{finish_releases, pointer_facts};
+use interop_core::dlpack::Versioned;
+use interop_core::{CudaArray, Device, FromArray, Import, LeaseMut, StreamHandle};
+
+use crate::arrivals::claim;
+use crate::gpu::{Place, Registered};
+use crate::support::arrays::Array;
+use crate::support::signed;
+use crate::turn::turn;
+
+/// How many elements each import has, which are of two bytes.
+const COUNT: usize = 8;
+const BYTES: usize = 2 * COUNT;
+
+/// The elements from `address` on, forwards, in a tensor.
+fn by_tensor(address: usize) -> Import {
+    let (_, tensor) = claim(address, COUNT, Device::CUDA_HOST).send::<Versioned>();
+    Import::from_dlpack(tensor).unwrap()
+}
+
+/// The elements from `address` on, backwards, in an interface dict.
+fn by_dict(address: usize) -> Import {
+    let interface = CudaArrayInterface {
+        shape: vec![signed(COUNT)],
+        typestr: "<i2".into(),
+        data: (address + BYTES - 2, false),
+        strides: Some(vec![-2]),
+        version: 3,
+        ..CudaArrayInterface::default()
+    };
+    // SAFETY: the memory outlives the import.
+    unsafe { Import::from_cai_for(&interface, StreamHandle::LegacyDefault, ()) }.unwrap()
+}
+
+/// Has a device write all elements, at the address that kernels get, and the host read them at its own.
+fn is_used_by_both(import: Import, registered: &Registered, offset: usize) {
+    let (stream, host) = (Place::primary(0).legacy(), registered.at() + offset);
+    assert_eq!(
+        (import.facts().device(), import.facts().byte_range()),
+        (Device::CUDA_HOST, host..host + BYTES)
+    );
+    let mut array: Array<LeaseMut<i16>> = Array::from_import(import).unwrap();
+    let view = array.kernel_view_mut::<i16, 1>().unwrap();
+    let backwards = view.strides() == [-1];
+    let lowest = signed::<_, usize>(view.address()) - if backwards { BYTES - 2 } else { 0 };
+    assert_eq!(lowest, registered.on_devices() + offset);
+    stream.fill(&stream.bytes_at(lowest, BYTES), 3);
+    stream.finish();
+    assert_eq!(array.to_vec::<i16>().unwrap(), [0x0303; COUNT]);
+}
+
+#[test]
+fn kernels_get_the_address_of_devices_and_the_host_its_own() {
+    let turn = turn();
+    for apart in [true, false] {
+        turn.set_registered_apart(apart);
+        let registered = Registered::new(4 * BYTES);
+        let (host, device) = (registered.at(), registered.on_devices());
+        assert_eq!(host != device, apart);
+        is_used_by_both(by_tensor(host + BYTES), &registered, BYTES);
+        is_used_by_both(by_dict(host + 2 * BYTES), &registered, 2 * BYTES);
+        // What a careful producer writes: the interface asks for an address that devices can use.
+        is_used_by_both(by_dict(device + 3 * BYTES), &registered, 3 * BYTES);
+        assert_eq!(finish_releases(), 0);
+        assert_eq!(pointer_facts(device).unwrap().unwrap().device(), Device::CUDA_HOST);
+    }
+}
