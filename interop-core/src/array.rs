@@ -163,11 +163,53 @@ pub unsafe trait CudaArray {
     /// Makes work that is queued later on `stream` wait for the work that is pending on the array: to be called before a
     /// kernel is launched on another stream than the array's own.
     ///
+    /// It is the way back as well: after work on an import, with the stream that its producer goes on with, for a producer
+    /// that writes into the memory while the import is still there. (For objects of Python the feature `python` has
+    /// `order_back`, which finds that stream.)
+    ///
     /// # Errors
     ///
     /// As [`facts`](Self::facts) and [`cuda::order`](crate::cuda::order).
     fn order_before(&self, stream: StreamHandle) -> Result<()> {
         cuda::hand_over(&self.facts()?, stream)
+    }
+
+    /// Makes the array's own stream wait for the work that is on `stream` now: to be called after a kernel that uses the
+    /// array was launched on another stream than its own.
+    ///
+    /// An export names one stream, and whoever waits for that has waited for all that is pending only if all of it was
+    /// joined there, with one such call for each stream. Nothing waits on the host, and nothing is called for host memory.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Stream`](crate::ErrorKind::Stream) for an array that says that nothing is pending on it: it has no
+    /// stream to join the work on, and would go out as ready. As [`facts`](Self::facts) and
+    /// [`cuda::order`](crate::cuda::order).
+    ///
+    /// ```no_run
+    /// use interop_core::cuda::CudaBuffer;
+    /// use interop_core::{CudaArray, StreamHandle};
+    ///
+    /// #[derive(CudaArray)]
+    /// #[cuda_array(shape = [len], export)]
+    /// struct Samples {
+    ///     #[cuda_array(data)]
+    ///     values: CudaBuffer,
+    ///     len: usize,
+    ///     #[cuda_array(stream)]
+    ///     stream: StreamHandle,
+    /// }
+    ///
+    /// # fn launch(half: usize, stream: StreamHandle) {}
+    /// fn halves(samples: &Samples, other: StreamHandle) -> interop_core::Result<()> {
+    ///     samples.order_before(other)?;
+    ///     launch(0, samples.stream);
+    ///     launch(1, other);
+    ///     samples.order_after(other) // an export is ready when both are done
+    /// }
+    /// ```
+    fn order_after(&self, stream: StreamHandle) -> Result<()> {
+        cuda::take_back(&self.facts()?, stream)
     }
 
     /// The array with its managed memory called memory of the device that it was allocated for, on which kernels use it in

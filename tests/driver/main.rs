@@ -9,6 +9,7 @@ mod absent;
 mod arrivals;
 mod batches;
 mod beside;
+mod both_ways;
 mod cai;
 mod capture;
 mod claims;

@@ -7,7 +7,7 @@
 )]
 
 use half::{bf16, f16};
-use interop_core::python::consumer_stream;
+use interop_core::python::{consumer_stream, order_back};
 use interop_core::{
     CudaArray, DType, Element, Error, ErrorKind, Facts, FromArray, HostVec, Shared, StreamHandle, cuda,
 };
@@ -120,7 +120,8 @@ macro_rules! with_number {
 /// within their range.
 ///
 /// In memory that CUDA reaches a kernel does it. It goes to `stream`, or to the one where the array is ready. An array of
-/// this module knows then where it was last written; no other library does, so without a `stream` its kernel is waited for.
+/// this module knows then where it was last written. No other library does: without a `stream` its later work is made to
+/// wait for the kernel, and so is the host where it reaches the memory.
 #[pyfunction]
 #[pyo3(signature = (obj, factor, *, stream=None))]
 pub(crate) fn scale_(obj: &Bound<'_, PyAny>, factor: f64, stream: Option<Bound<'_, PyAny>>) -> PyResult<()> {
@@ -129,7 +130,8 @@ pub(crate) fn scale_(obj: &Bound<'_, PyAny>, factor: f64, stream: Option<Bound<'
     }
     let mut work = Work::on(obj, stream)?;
     if work.is_for_devices() {
-        return Ok(obj.py().detach(|| work.scale(factor))?);
+        obj.py().detach(|| work.scale(factor))?;
+        return if work.is_silent { order_back(obj, work.stream, work.facts.device()) } else { Ok(()) };
     }
     Ok(with_number!(work.facts.dtype(), scale(&mut work.array, factor))?)
 }
@@ -203,7 +205,8 @@ impl Work {
         // driver, which waits before it frees, or by the ordered release of imports and of memory from a pool.
         unsafe { launch::scale(&self.facts, factor, self.stream) }?;
         self.array.stream.set(self.stream);
-        if self.is_silent { cuda::wait(self.stream, self.facts.device()) } else { Ok(()) }
+        let on_host = self.is_silent && self.facts.device().device_type.is_host_accessible();
+        if on_host { cuda::wait(self.stream, self.facts.device()) } else { Ok(()) }
     }
 }
 

@@ -64,7 +64,7 @@ pub(crate) use order::current_for;
 pub(crate) use order::{current_in, primary_while};
 #[cfg(feature = "python")]
 pub(crate) use order::{current_while, hand_to_host};
-pub(crate) use order::{hand_over, wait_for_host};
+pub(crate) use order::{hand_over, take_back, wait_for_host};
 pub(crate) use parked::look_by_the_way;
 pub(crate) use pointer::{Trust, check, fence_of};
 pub(crate) use release::{Fence, after_work};

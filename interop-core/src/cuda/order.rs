@@ -117,6 +117,23 @@ pub(crate) fn hand_over(facts: &Facts, consumer: StreamHandle) -> Result<()> {
     order(facts.stream(), consumer, facts.device())
 }
 
+/// Orders work on an array that was queued on `stream` before what comes next on the array's own stream.
+///
+/// # Errors
+///
+/// [`ErrorKind::Stream`] for an array that has no stream, and as [`order`].
+pub(crate) fn take_back(facts: &Facts, stream: StreamHandle) -> Result<()> {
+    if facts.device().device_type == DeviceType::CPU || stream == StreamHandle::NothingPending {
+        return Ok(());
+    }
+    if facts.stream() == StreamHandle::NothingPending {
+        let found = format_args!("{}, and work on the {stream}", facts.stream());
+        let allowed = "a struct whose `stream` field names a stream, on which the work can be joined";
+        return Err(Error::new(ErrorKind::Stream, "stream", found, allowed));
+    }
+    order(stream, facts.stream(), facts.device())
+}
+
 /// Waits for the work that is pending on an array that a consumer on the host is about to get.
 ///
 /// # Errors

@@ -35,6 +35,7 @@
 
 mod ask;
 mod attributes;
+mod back;
 mod border;
 mod buffer;
 mod capsule;
@@ -52,6 +53,7 @@ mod release;
 mod table;
 mod types;
 
+pub use back::order_back;
 pub use class::{ArrayClass, ExportedArray, install};
 pub use device::integer;
 pub use dict::interface_of;
