@@ -5,4 +5,5 @@ mod cudarc;
 mod cust;
 mod imports;
 mod releases;
+mod streams;
 mod support;

@@ -8,6 +8,7 @@ import interop_demo
 import native
 import pytest
 from capsules import CUDA
+from test_exchange import Table
 from test_cuda_sim import SIM, full, nothing_wrong, on_host, pytestmark  # noqa: F401
 
 
@@ -91,6 +92,84 @@ def test_the_exchange_table_waits_for_nothing():
     assert SIM.calls(*waits) == before
     assert pending(spin)
     SIM.library.interop_sim_release_spin(ctypes.c_uint64(spin))
+
+
+class Theirs:
+    """An array of a library that works on `stream`, and says so in its dict."""
+
+    def __init__(self, stream):
+        self.array, self.asked = full("cuda"), 0
+        self.interface = {**self.array.__cuda_array_interface__, "stream": stream}
+
+    @property
+    def __cuda_array_interface__(self):
+        self.asked += 1
+        return self.interface
+
+
+class Forgetful(Theirs):
+    """The same, but it has its dict once."""
+
+    @property
+    def __cuda_array_interface__(self):
+        if self.asked:
+            raise RuntimeError("no dict twice")
+        return super().__cuda_array_interface__
+
+
+class ByTable(Theirs):
+    """The same, but the stream is in the exchange table of its class, and that of the dict is not its own."""
+
+    def __init__(self, stream):
+        super().__init__(SIM.stream())
+        type(self).stream = stream
+
+    @ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int, ctypes.c_int32, ctypes.POINTER(ctypes.c_uint64))
+    def work_stream(device, ordinal, place):
+        place[0] = ByTable.stream
+        return 0
+
+    table = Table(1, 3, None, None, None, None, None, ctypes.cast(work_stream, ctypes.c_void_p))
+    __c_dlpack_exchange_api__ = ctypes.addressof(table)
+
+
+class Silent(Theirs):
+    """The same, but it says nothing."""
+
+    def __init__(self, _stream):
+        super().__init__(None)
+
+
+def overwrite(producer, stream):
+    """What its library does next: it writes all bytes, on the stream that it works on."""
+    address = interop_demo.describe(producer.array)["data"]
+    SIM.call("cuMemsetD8Async", ctypes.c_uint64(address), 0, ctypes.c_size_t(48), ctypes.c_uint64(stream))
+    SIM.call("cuStreamSynchronize", ctypes.c_uint64(stream))
+
+
+@pytest.mark.parametrize(("library", "waits"), [(Theirs, 0), (ByTable, 0), (Silent, 1)])
+def test_later_work_of_a_library_comes_after_ours(library, waits):
+    """R46: without a wait of the host where it says where it works, and with one where it does not."""
+    theirs, synchronize = SIM.stream(), ["cuStreamSynchronize", "cuEventSynchronize", "cuCtxSynchronize"]
+    producer = library(theirs)
+    spin = SIM.library.interop_sim_spin(ctypes.c_uint64(1))
+    before = SIM.calls(*synchronize)
+    interop_demo.scale_(producer, 2)
+    assert (SIM.calls(*synchronize) - before, pending(spin)) == (waits, waits == 0)
+    overwrite(producer, theirs)
+    assert not pending(spin)
+    # Who names a stream has said that he orders it: if he does not, the driver sees it.
+    interop_demo.scale_(producer, 2, stream=SIM.stream())
+    overwrite(producer, theirs)
+    SIM.library.interop_sim_run_all()
+    (report,) = SIM.reports()
+    assert "an edge from operation" in report and "cuMemsetD8Async" in report
+
+
+def test_what_a_library_raises_on_the_way_back_is_passed_on():
+    producer = Forgetful(1)
+    with pytest.raises(RuntimeError, match="no dict twice"):
+        interop_demo.scale_(producer, 2)
 
 
 def test_a_dict_that_owns_the_memory_is_kept():
