@@ -141,12 +141,7 @@ impl Import {
         release: unsafe fn(NonNull<()>),
         trust: Trust,
     ) -> Result<(), Refused<ManagedTensor<A>>> {
-        // The facts go to their place at once: they are some two hundred bytes.
-        let checked = tensor.facts().and_then(|facts| {
-            self.facts = facts;
-            cuda::check(&self.facts, trust)
-        });
-        let fence = match checked {
+        let fence = match tensor.facts_to(&mut self.facts).and_then(|()| cuda::check(&self.facts, trust)) {
             Ok(fence) => fence,
             Err(error) => {
                 self.facts = Facts::nothing();

@@ -1,8 +1,8 @@
 //! The least that a function can do with an array: what `benches/python` and `tests/gpu` measure an import with.
 #![expect(unsafe_code, reason = "one function believes what it is told of memory")]
 
-use interop_core::python::{import_trusted, interface_of};
-use interop_core::{CudaArray, FromArray, Lease};
+use interop_core::python::{import_as_trusted, interface_of};
+use interop_core::{CudaArray, Lease};
 use pyo3::prelude::*;
 
 /// A matrix in memory of the caller's.
@@ -34,8 +34,7 @@ pub(crate) fn trace(obj: Matrix<Vec<f32>>) -> f64 {
 #[pyfunction]
 pub(crate) fn is_square_trusted(obj: &Bound<'_, PyAny>) -> PyResult<bool> {
     // SAFETY: whoever calls a function of this name vouches for the object; nothing is read from the memory.
-    let imported = unsafe { import_trusted(obj, None) }?;
-    is_square(Matrix::from_import(imported.import)?)
+    is_square(unsafe { import_as_trusted(obj) }?)
 }
 
 /// The bytes that the elements of a `__cuda_array_interface__` take; validates the interface, without a driver.

@@ -73,9 +73,21 @@ impl<A: Abi> ManagedTensor<A> {
     /// [`ErrorKind::Null`] for a negative or huge `ndim` and for null where numbers should be; otherwise as
     /// [`Descriptor::validate`](crate::Descriptor::validate).
     pub fn facts(&self) -> Result<Facts> {
+        let mut facts = Facts::nothing();
+        self.facts_to(&mut facts)?;
+        Ok(facts)
+    }
+
+    /// As [`facts`](Self::facts), to where they stay.
+    pub(crate) fn facts_to(&self, to: &mut Facts) -> Result<()> {
         let flags = self.flags().map_err(unreadable)?;
         // SAFETY: the place of the tensor in a live struct of a version that we know; 2 of `from_raw`.
-        unsafe { read(self.tensor_place(), flags) }
+        *to = match unsafe { usual(self.tensor_place(), flags, None, false) } {
+            Some(facts) => facts,
+            // SAFETY: as above.
+            None => unsafe { read_any(self.tensor_place(), flags) }?,
+        };
+        Ok(())
     }
 
     /// As [`facts`](Self::facts), for an array in host memory as nearly all are; of so many axes, if that is known.
@@ -169,21 +181,8 @@ unsafe fn with_axes<const N: usize>(tensor: &DLTensor, flags: u64) -> Option<Fac
     claims(tensor, flags, &shape, Strides::Elements(&strides)).usual()
 }
 
-/// Reads a `DLTensor`. The numbers are copied out: the producer may change them, and they die with the struct.
-///
-/// # Safety
-///
-/// As [`usual`].
-unsafe fn read(place: *const DLTensor, flags: u64) -> Result<Facts> {
-    // SAFETY: as the caller promises.
-    match unsafe { usual(place, flags, None, false) } {
-        Some(facts) => Ok(facts),
-        // SAFETY: as the caller promises.
-        None => unsafe { read_any(place, flags) },
-    }
-}
-
-/// As [`read`], whatever the tensor says.
+/// Reads a `DLTensor`, whatever it says. The numbers are copied out: the producer may change them, and they die with the
+/// struct.
 ///
 /// # Safety
 ///

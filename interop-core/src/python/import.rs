@@ -129,20 +129,44 @@ fn import_met(
     came: Option<Came>,
     stream: Option<StreamHandle>,
 ) -> PyResult<Protocol> {
-    let (py, asked) = (object.py(), &known.asked);
     if let Some(Came { taken, table }) = came {
         let protocol = if table.is_some() { Protocol::Exchange } else { taken.protocol() };
         to.receive_taken(taken).map_err(|error| of(object, error))?;
-        if to.import.facts().device() == Device::CPU {
+        if is_ordered(to, object, &known.asked, table, stream)? {
             return Ok(protocol);
         }
-        match table {
-            Some(table) if order_by_table(to, object, table, stream)? => return Ok(protocol),
-            Some(_) => {}
-            None => asked.habit.give_up(),
-        }
-        *to.import = Import::nothing();
     }
+    import_asked(to, object, &known.asked, stream)
+}
+
+/// Whether the array that came without a word about streams can be used on ours; otherwise it is given back.
+fn is_ordered(
+    to: &mut To<'_>,
+    object: &Bound<'_, PyAny>,
+    asked: &Asked,
+    table: Option<Table>,
+    stream: Option<StreamHandle>,
+) -> PyResult<bool> {
+    if to.import.facts().device() == Device::CPU {
+        return Ok(true);
+    }
+    match table {
+        Some(table) if order_by_table(to, object, table, stream)? => return Ok(true),
+        Some(_) => {}
+        None => asked.habit.give_up(),
+    }
+    *to.import = Import::nothing();
+    Ok(false)
+}
+
+/// As [`import_to`], by the methods and attributes that the object has.
+fn import_asked(
+    to: &mut To<'_>,
+    object: &Bound<'_, PyAny>,
+    asked: &Asked,
+    stream: Option<StreamHandle>,
+) -> PyResult<Protocol> {
+    let py = object.py();
     let has_method = || attribute(object, pyo3::intern!(py, "__dlpack__")).map(|method| method.is_some());
     if asked.has_method {
         match from_method(to, object, asked, stream) {
@@ -350,24 +374,38 @@ fn from_cai(
 ///
 /// As [`import`], and `ArrayError` for an array that is not what the struct wants.
 pub fn import_as<T: FromArray>(object: &Bound<'_, PyAny>) -> PyResult<T> {
-    let (known, came) = match meet(object)? {
-        (known, Some(Came { taken: Taken::Versioned(tensor), table })) => {
-            // Nearly all arrays of the host are read here, where it is known what the struct wants.
-            // SAFETY: the release of such a tensor.
-            let usual = unsafe {
-                Import::usual(tensor, release_foreign::<Versioned>, Trust::Nothing, T::WANTED.axes)
-            };
-            match usual {
-                Ok(import) => {
-                    return T::assemble(&mut Arrival::new(import)).map_err(|error| of(object, error).into());
-                }
-                Err(tensor) => (known, Some(Came { taken: Taken::Versioned(tensor), table })),
+    import_as_with(object, Trust::Nothing)
+}
+
+/// As [`import_as`], but what a DLPack tensor says of its memory is believed, as by [`import_trusted`].
+///
+/// # Errors
+///
+/// As [`import_as`], for what can be seen without the driver.
+///
+/// # Safety
+///
+/// As [`import_trusted`].
+pub unsafe fn import_as_trusted<T: FromArray>(object: &Bound<'_, PyAny>) -> PyResult<T> {
+    import_as_with(object, Trust::Memory)
+}
+
+#[inline(always)]
+fn import_as_with<T: FromArray>(object: &Bound<'_, PyAny>, trust: Trust) -> PyResult<T> {
+    let (known, mut came) = meet(object)?;
+    if let Some(Came { taken: Taken::Versioned(tensor), table }) = came {
+        // Nearly all arrays of the host are read here, where it is known what the struct wants.
+        // SAFETY: `release_foreign::<Versioned>` releases a struct of this form, on any thread (3 of
+        // `ManagedTensor::from_raw`).
+        match unsafe { Import::usual(tensor, release_foreign::<Versioned>, trust, T::WANTED.axes) } {
+            Ok(import) => {
+                return T::assemble(&mut Arrival::new(import)).map_err(|error| of(object, error).into());
             }
+            Err(tensor) => came = Some(Came { taken: Taken::Versioned(tensor), table }),
         }
-        met => met,
-    };
+    }
     let mut arrival = Arrival::new(Import::nothing()).waiting_in(take_without_lock);
-    let mut to = To { import: arrival.place(), trust: Trust::Nothing };
+    let mut to = To { import: arrival.place(), trust };
     import_met(&mut to, object, &known, came, None)?;
     T::assemble(&mut arrival).map_err(|error| of(object, error).into())
 }

@@ -59,7 +59,9 @@ pub use device::integer;
 pub use dict::interface_of;
 pub use errors::array_error;
 pub use export::{Request, export};
-pub use import::{Imported, Protocol, consumer_stream, import, import_as, import_capsule, import_trusted};
+pub use import::{
+    Imported, Protocol, consumer_stream, import, import_as, import_as_trusted, import_capsule, import_trusted,
+};
 pub use release::{drain, pending_releases};
 
 /// What the expansions of `python` and `pyclass` call.
