@@ -7,7 +7,7 @@ use crate::arrival::{Arrival, Wanted};
 use crate::cai::CudaArrayInterface;
 use crate::cuda::{self, Trust};
 use crate::device::DeviceType;
-use crate::dlpack::{Abi, Access, ManagedTensor, export, export_parked, release};
+use crate::dlpack::{Abi, Access, ManagedTensor, export, export_described, release};
 use crate::element::Element;
 use crate::error::{Refused, Result};
 use crate::facts::Facts;
@@ -15,7 +15,7 @@ use crate::host::HostElements;
 use crate::import::Import;
 use crate::kernel::{KernelView, KernelViewMut};
 use crate::layout::Order;
-use crate::owner::Parked;
+use crate::owner::MaybeDangling;
 use crate::recast::Recast;
 use crate::stream::StreamHandle;
 use crate::view::{ArrayView, ArrayViewMut, check_writable};
@@ -281,15 +281,15 @@ pub unsafe trait CudaArray {
     where
         Self: Sized + Send + 'static,
     {
-        let parked = Parked::new(self);
-        let facts = match parked.get().facts() {
+        let whole = MaybeDangling::new(self);
+        let facts = match whole.get().facts() {
             Ok(facts) => facts,
-            Err(error) => return Err(Refused { value: parked.into_inner(), error }),
+            Err(error) => return Err(Refused { value: whole.into_inner(), error }),
         };
         match cuda::hand_over(&facts, stream) {
             // SAFETY: rules 1 to 3 for as long as the struct is owned by the export, which lets nobody at it.
-            Ok(()) => unsafe { export_parked(&facts, parked, Access::Owned) },
-            Err(error) => Err(Refused { value: parked.into_inner(), error }),
+            Ok(()) => unsafe { export_described(&facts, whole, Access::Owned) },
+            Err(error) => Err(Refused { value: whole.into_inner(), error }),
         }
     }
 

@@ -134,49 +134,67 @@ impl<S> Describe<'_, S> {
         for (axis, extent) in extents.into_iter().enumerate() {
             shape[axis] = signed("shape", axis, extent)?;
         }
-        self.finish(&shape, true)
+        self.finish_fixed(&shape)
     }
 
     /// The facts of an array of this shape.
-    ///
-    /// `fixed` says that the number of axes is known where this is called, so that no loop is left of the checks.
     ///
     /// # Errors
     ///
     /// As [`Descriptor::validate`]; [`ErrorKind::Bounds`](crate::ErrorKind::Bounds) when the shape needs more memory
     /// than the storage has.
-    #[inline(always)]
-    #[expect(clippy::inline_always, reason = "the checks of a constant type vanish where it is known")]
-    pub(crate) fn finish(self, shape: &[i64], fixed: bool) -> Result<Facts>
+    pub(crate) fn finish(self, shape: &[i64]) -> Result<Facts>
     where
         S: Steps,
     {
-        let Self { memory, record, bounded, strides, in_bytes, order, stream } = self;
-        let list = strides.list()?;
-        let strides = match &list {
-            None => Strides::Compact(order),
-            Some(list) if in_bytes => Strides::Bytes(list),
+        let strides = self.strides.list()?;
+        let (claims, element) = self.claims(shape, strides.as_deref());
+        if element.is_scalar() { claims.validate() } else { in_parts(claims, element) }
+    }
+
+    /// As [`finish`](Self::finish), for a shape whose length is a constant where this is called: no loop is left of the
+    /// checks there.
+    ///
+    /// # Errors
+    ///
+    /// As [`finish`](Self::finish).
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "the checks of a constant type vanish where it is known")]
+    pub(crate) fn finish_fixed(self, shape: &[i64]) -> Result<Facts>
+    where
+        S: Steps,
+    {
+        let strides = self.strides.list()?;
+        let (claims, element) = self.claims(shape, strides.as_deref());
+        if element.is_scalar() { claims.validate_here() } else { in_parts(claims, element) }
+    }
+
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "as in `finish_fixed`")]
+    fn claims<'c>(self, shape: &'c [i64], strides: Option<&'c [i64]>) -> (Descriptor<'c>, ElementType)
+    where
+        Self: 'c,
+    {
+        let strides = match strides {
+            None => Strides::Compact(self.order),
+            Some(list) if self.in_bytes => Strides::Bytes(list),
             Some(list) => Strides::Elements(list),
         };
-        let Memory { address, range, element, device, writes } = memory;
+        let Memory { address, range, element, device, writes } = self.memory;
         let claims = Descriptor {
             address,
             byte_offset: 0,
             dtype: element.dtype,
             padded: element.padded,
-            record,
+            record: self.record,
             shape,
             strides,
             device: Some(device),
             writes,
-            stream,
-            memory: bounded.then_some(range),
+            stream: self.stream,
+            memory: self.bounded.then_some(range),
         };
-        match (element.ndim == 0 && element.fields.is_none(), fixed) {
-            (true, true) => claims.validate_here(),
-            (true, false) => claims.validate(),
-            (false, _) => in_parts(claims, element),
-        }
+        (claims, element)
     }
 }
 

@@ -112,6 +112,12 @@ impl ElementType {
         }
     }
 
+    /// Whether an element is one item, and neither a struct nor a list.
+    #[inline]
+    pub(crate) const fn is_scalar(&self) -> bool {
+        self.ndim == 0 && self.fields.is_none()
+    }
+
     /// The type of a struct, from its fields. Called by `#[derive(Element)]`.
     #[doc(hidden)]
     #[must_use]

@@ -230,7 +230,7 @@ impl Facts {
     /// Whether the elements are exactly these scalars, as they nearly always are: the layout is the array's own then.
     #[inline]
     pub(crate) fn is_of_scalars(&self, element: &ElementType) -> bool {
-        let scalar = self.record.is_none() && element.fields.is_none() && element.ndim == 0;
+        let scalar = self.record.is_none() && element.is_scalar();
         scalar && self.dtype == element.dtype && self.padded == element.padded
     }
 

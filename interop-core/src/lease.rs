@@ -13,7 +13,7 @@ use crate::error::{Error, ErrorKind, Refused, Result};
 use crate::facts::Facts;
 use crate::import::Import;
 use crate::layout::Order;
-use crate::owner::{Owner, Parked};
+use crate::owner::{MaybeDangling, Owner};
 use crate::record::Record;
 use crate::storage::{FromImport, Memory, Storage};
 
@@ -173,7 +173,7 @@ impl Shared {
     /// Shares this storage. What its sole owner might write (a `Vec`) is read-only from now on.
     pub fn new(storage: impl Storage + Send + Sync + 'static) -> Self {
         // Described first and moved afterwards.
-        let keep = Parked::new(storage);
+        let keep = MaybeDangling::new(storage);
         let (memory, record) = (keep.get().memory(), keep.get().record().cloned());
         Self::of(All { memory, record, _keep: keep })
     }

@@ -86,9 +86,9 @@ impl Owner {
 ///
 /// Moving a `Box` says that nothing else points into it. A struct that is described first and moved into an export
 /// afterwards is moved in this, so that the address in its description stays good.
-pub(crate) struct Parked<T>(MaybeUninit<T>);
+pub(crate) struct MaybeDangling<T>(MaybeUninit<T>);
 
-impl<T> Parked<T> {
+impl<T> MaybeDangling<T> {
     pub(crate) const fn new(value: T) -> Self {
         Self(MaybeUninit::new(value))
     }
@@ -105,7 +105,7 @@ impl<T> Parked<T> {
     }
 }
 
-impl<T> Drop for Parked<T> {
+impl<T> Drop for MaybeDangling<T> {
     fn drop(&mut self) {
         // SAFETY: initialized by `new`, dropped once.
         unsafe { self.0.assume_init_drop() };

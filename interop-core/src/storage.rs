@@ -231,7 +231,7 @@ unsafe impl<T: Element> Storage for Vec<T> {
     }
 }
 
-// SAFETY: as for a vector. Exports move the box as bytes (`Parked`), so the address stays good.
+// SAFETY: as for a vector. Exports move the box as bytes (`MaybeDangling`), so the address stays good.
 unsafe impl<T: Element> Storage for Box<[T]> {
     fn memory(&self) -> Memory {
         // The box's own pointer, which may write, and not one that went through a shared reference.

@@ -108,9 +108,9 @@ pub trait Abi: sealed::Sealed + Sized + 'static {
     fn deleter(this: *const Self) -> *const Option<unsafe extern "C" fn(*mut Self)>;
 }
 
-/// The names of capsules, at the start of a page. The interpreter compares names by `strcmp`, four times an exchange, and the
-/// one of glibc goes a long way round where 128 bytes from either text on may lie on two pages: once in four builds it
-/// would, by 3 % of an import for each name.
+/// The names of capsules, at the start of a page. The interpreter compares names by `strcmp`, four times an exchange, and
+/// that of glibc is slower where the 128 bytes from the start of either text may cross a page: placed by chance, one build in
+/// four would pay 3 % of an import for each name.
 #[repr(C, align(4096))]
 struct Names {
     versioned: [u8; 19],

@@ -16,7 +16,7 @@ use crate::device::Device;
 use crate::dtype::DType;
 use crate::error::{Error, ErrorKind, Refused, Result};
 use crate::facts::Facts;
-use crate::owner::{Owner, Parked};
+use crate::owner::{MaybeDangling, Owner};
 
 /// How an export holds the memory, which decides whether its consumer may write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,7 +49,7 @@ struct Package<A, O> {
     ndim: u8,
     /// What the release comes after, for memory that devices work on.
     fence: Option<Fence>,
-    owner: Parked<O>,
+    owner: MaybeDangling<O>,
 }
 
 /// Packs the array that `facts` describe into a managed tensor that owns `owner`.
@@ -74,18 +74,18 @@ pub unsafe fn export<A: Abi, O: Send + 'static>(
     access: Access,
 ) -> Result<ManagedTensor<A>, Refused<O>> {
     // SAFETY: as the caller promises.
-    unsafe { export_parked(facts, Parked::new(owner), access) }
+    unsafe { export_described(facts, MaybeDangling::new(owner), access) }
 }
 
-/// As [`export`], for an owner that was parked before it was described.
+/// As [`export`], for an owner that the facts were read from.
 ///
 /// # Safety
 ///
 /// As [`export`].
 #[inline]
-pub(crate) unsafe fn export_parked<A: Abi, O: Send + 'static>(
+pub(crate) unsafe fn export_described<A: Abi, O: Send + 'static>(
     facts: &Facts,
-    owner: Parked<O>,
+    owner: MaybeDangling<O>,
     access: Access,
 ) -> Result<ManagedTensor<A>, Refused<O>> {
     let flags = match flags::<A>(facts, access) {
@@ -107,12 +107,12 @@ pub(crate) unsafe fn export_parked<A: Abi, O: Send + 'static>(
 #[cold]
 unsafe fn export_record<A: Abi, O: Send + 'static>(
     facts: &Facts,
-    owner: Parked<O>,
+    owner: MaybeDangling<O>,
     access: Access,
 ) -> Result<ManagedTensor<A>, Refused<O>> {
     match facts.flattened() {
         // SAFETY: as the caller promises: it is the same memory.
-        Ok(flat) => unsafe { export_parked(&flat, owner, access) },
+        Ok(flat) => unsafe { export_described(&flat, owner, access) },
         Err(error) => Err(Refused { value: owner.into_inner(), error }),
     }
 }
@@ -166,7 +166,7 @@ extern "C" fn no_memory<A, O>(ndim: u8) -> ! {
 }
 
 #[inline]
-fn pack<A: Abi, O: Send + 'static>(facts: &Facts, flags: u64, owner: Parked<O>) -> ManagedTensor<A> {
+fn pack<A: Abi, O: Send + 'static>(facts: &Facts, flags: u64, owner: MaybeDangling<O>) -> ManagedTensor<A> {
     let (extents, steps) = (facts.shape(), facts.strides());
     let Ok(ndim) = u8::try_from(extents.len()) else { unreachable!("a layout has 64 axes at most") };
     let (block, numbers) = block::<A, O>(ndim);
@@ -227,7 +227,7 @@ unsafe extern "C" fn release<A: Abi, O: Send + 'static>(managed: *mut A) {
     let ndim = unsafe { at::<A, O, u8>(package, offset_of!(Package<A, O>, ndim)).read() };
     // SAFETY: as above.
     let fence = unsafe { at::<A, O, Option<Fence>>(package, offset_of!(Package<A, O>, fence)).read() };
-    let owner = at::<A, O, Parked<O>>(package, offset_of!(Package<A, O>, owner)).cast_mut();
+    let owner = at::<A, O, MaybeDangling<O>>(package, offset_of!(Package<A, O>, owner)).cast_mut();
     let let_go = AssertUnwindSafe(|| {
         if fence.is_none() {
             // SAFETY: the place of the owner, which is dropped once and not used afterwards.

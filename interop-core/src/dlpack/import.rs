@@ -165,7 +165,7 @@ unsafe fn usual(place: *const DLTensor, flags: u64, axes: Option<usize>, on_host
 /// `shape` points to `N` numbers, and so does `strides`, unless it is null.
 #[inline(always)]
 unsafe fn with_axes<const N: usize>(tensor: &DLTensor, flags: u64) -> Option<Facts> {
-    // One by one: a wide load is not answered by the narrow stores that a producer made a moment ago.
+    // One by one: a wide load over the narrow stores that a producer made a moment ago waits for all of them.
     let (mut shape, mut strides) = ([0; N], [0; N]);
     for (axis, extent) in shape.iter_mut().enumerate() {
         // SAFETY: one of `N` numbers, as the caller promises.

@@ -34,7 +34,7 @@ pub use abi::{
     FLAG_SUBBYTE_PADDED, MAJOR_VERSION, MINOR_VERSION,
 };
 pub use exchange::{DLPackExchangeAPI, DLPackExchangeAPIHeader, SetError};
-pub(crate) use export::export_parked;
+pub(crate) use export::export_described;
 pub use export::{Access, export};
 pub use import::ManagedTensor;
 pub(crate) use import::release;

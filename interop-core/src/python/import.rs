@@ -390,7 +390,7 @@ pub unsafe fn import_as_trusted<T: FromArray>(object: &Bound<'_, PyAny>) -> PyRe
     import_as_with(object, Trust::Memory)
 }
 
-#[inline(always)]
+#[inline]
 fn import_as_with<T: FromArray>(object: &Bound<'_, PyAny>, trust: Trust) -> PyResult<T> {
     let (known, mut came) = meet(object)?;
     if let Some(Came { taken: Taken::Versioned(tensor), table }) = came {

@@ -192,7 +192,7 @@ pub trait ShapeField: Sized {
     fn finish<S: Steps>(&self, of: Describe<'_, S>) -> Result<Facts> {
         let mut extents = Dims::zeroed(self.count());
         self.write(&mut extents)?;
-        of.finish(&extents, Self::IS_FIXED)
+        if Self::IS_FIXED { of.finish_fixed(&extents) } else { of.finish(&extents) }
     }
 
     /// The derive's call on the way in.
