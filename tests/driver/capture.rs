@@ -133,7 +133,10 @@ fn the_legacy_stream_is_not_touched_while_a_stream_that_joins_with_it_captures()
     let legacy = StreamHandle::LegacyDefault;
     for (from, to) in [(legacy, other.handle()), (other.handle(), legacy)] {
         let error = order(from, to, GPU).unwrap_err();
-        assert_told(&error, (ErrorKind::Capture, "stream", "joins with it captures", "the same stream"));
+        assert_told(
+            &error,
+            (ErrorKind::Capture, "stream", "joins with the one that captures", "the same stream"),
+        );
     }
     let error = wait(legacy, GPU).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Capture, "{error}");

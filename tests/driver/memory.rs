@@ -22,6 +22,7 @@ fn every_kind_is_zeroed_and_on_its_device() {
             MemoryKind::Device | MemoryKind::Pool => Device::cuda(ordinal),
             MemoryKind::Pinned => Device::CUDA_HOST,
             MemoryKind::Managed => Device::CUDA_MANAGED,
+            other => panic!("{other:?} has no device here"),
         };
         assert_eq!((buffer.kind(), buffer.memory().device, live_allocations()), (kind, device, 1));
         assert_eq!(Array::new(buffer, &[33]).to_vec::<f32>().unwrap(), [0.0; 33], "{kind:?}");

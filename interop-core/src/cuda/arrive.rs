@@ -5,7 +5,7 @@ use core::sync::atomic::{AtomicU8, Ordering};
 use super::context::Context;
 use super::driver::driver;
 use super::order::{order_all, order_in};
-use super::parked::look_by_the_way;
+use super::parked::poll_releases;
 use super::pointer::{PointerFacts, host_address, located};
 use super::release::Fence;
 use crate::device::Device;
@@ -19,8 +19,10 @@ use crate::stream::StreamHandle;
 /// pending on what they hand out.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(u8)]
+#[non_exhaustive]
 pub enum UnstatedStream {
-    /// All work of the memory's context, whatever the stream: one event, nothing waits on the host. It cannot be had while
+    /// All work of the memory's context, whatever the stream: one event, nothing waits on the host (before driver 12.5 the
+    /// host waits, as there is no such event). It cannot be had while
     /// a graph is captured in the context.
     #[default]
     OrderAll,
@@ -56,7 +58,7 @@ pub fn unstated_stream() -> UnstatedStream {
 /// [`ErrorKind::Device`](crate::ErrorKind::Device) for an address that is not CUDA's,
 /// [`ErrorKind::Bounds`](crate::ErrorKind::Bounds) for elements outside the allocation, and as [`order`](super::order).
 pub(crate) fn arrive(facts: &mut Facts, stated: bool, consumer: StreamHandle) -> Result<Option<Fence>> {
-    look_by_the_way();
+    poll_releases();
     let known = located(facts)?;
     facts.device = match &known {
         Some(known) => known.device(),

@@ -69,13 +69,18 @@ impl Context {
         if KEPT.load(Ordering::Relaxed) & bit != 0 {
             return;
         }
+        if Self::primary_in_use(driver, ordinal).is_some() {
+            KEPT.fetch_or(bit, Ordering::Relaxed);
+        }
+    }
+
+    /// The primary context of a device, if somebody uses it. One that nobody uses would be made: hundreds of megabytes.
+    pub(super) fn primary_in_use(driver: &Driver, ordinal: i32) -> Option<Self> {
         let (mut flags, mut active) = (0, 0);
         // SAFETY: an ordinal of the driver's; two places for numbers.
         let state = unsafe { driver.primary_state(ordinal, &raw mut flags, &raw mut active) };
-        // One that is not in use would be made: hundreds of megabytes, for memory of another context.
-        if state.is_ok() && active != 0 && Self::primary_of(driver, ordinal).is_ok() {
-            KEPT.fetch_or(bit, Ordering::Relaxed);
-        }
+        let used = state.is_ok() && active != 0;
+        if used { Self::primary_of(driver, ordinal).ok() } else { None }
     }
 
     /// The context that is current on this thread.

@@ -7,7 +7,7 @@ use super::memory::{CudaBuffer, MemoryKind};
 use super::memory::{copy_now, stage};
 #[cfg(feature = "cudarc")]
 use super::order::order_in;
-use super::order::{LEGACY, captures, context_for};
+use super::order::{LEGACY, captures, context_for, context_of};
 use super::release::Fence;
 use crate::device::{Device, DeviceType};
 use crate::element::Element;
@@ -36,12 +36,7 @@ impl Site {
     fn of(stream: StreamHandle, device: Device) -> Result<Self> {
         let driver = driver()?;
         let context = match stream {
-            StreamHandle::Raw(raw) => {
-                let mut context = 0;
-                // SAFETY: a stream that is live, as everybody promises who names one; a place for a context.
-                unsafe { driver.stream_context(raw.get(), &raw mut context) }?;
-                Context::answered(context)
-            }
+            StreamHandle::Raw(raw) => context_of(driver, raw.get())?,
             _ => None,
         };
         let context = context.map_or_else(|| context_for(driver, device), Ok)?;

@@ -139,7 +139,7 @@ impl<'d> Event<'d> {
     }
 
     /// Makes later work of `stream` wait for the event.
-    pub(super) fn hold_back(&self, stream: RawStream) -> Outcome {
+    pub(super) fn make_wait(&self, stream: RawStream) -> Outcome {
         // SAFETY: as for `of_stream`.
         unsafe { self.driver.stream_wait(stream, self.raw, 0) }
     }

@@ -22,6 +22,7 @@ use crate::stream::StreamHandle;
 
 /// The kinds of memory that CUDA has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum MemoryKind {
     /// Memory of one device (`cuMemAlloc`).
     Device,

@@ -65,11 +65,11 @@ pub(crate) use order::{current_in, primary_while};
 #[cfg(feature = "python")]
 pub(crate) use order::{current_while, hand_to_host};
 pub(crate) use order::{hand_over, take_back, wait_for_host};
-pub(crate) use parked::look_by_the_way;
+pub(crate) use parked::poll_releases;
 pub(crate) use pointer::{Trust, check, fence_of};
-pub(crate) use release::{Fence, after_work};
 #[cfg(feature = "python")]
-pub(crate) use release::{Later, watch_captures};
+pub(crate) use release::{DeferDecisions, watch_captures};
+pub(crate) use release::{Fence, after_work};
 
 /// The number of devices, 0 without a driver.
 #[must_use]

@@ -3,7 +3,7 @@
 use super::context::{Context, Entered, Relaxed};
 use super::driver::{Driver, Failure, Outcome, RawStream, code, driver};
 use super::event::Event;
-use super::{is_available, look_by_the_way};
+use super::{is_available, poll_releases};
 use crate::device::{Device, DeviceType};
 use crate::error::{Error, ErrorKind, Result};
 use crate::facts::Facts;
@@ -81,7 +81,7 @@ fn edge(
         let what = format_args!("an order with the {other}, which is not part of the capture");
         return Err(capturing(who, what));
     }
-    event.hold_back(target).map_err(|failure| lost(failure, to))
+    event.make_wait(target).map_err(|failure| lost(failure, to))
 }
 
 /// Waits on the host until the work that is on `stream` now is done: what a reader on the host needs.
@@ -113,7 +113,7 @@ pub(crate) fn hand_over(facts: &Facts, consumer: StreamHandle) -> Result<()> {
     if facts.device().device_type == DeviceType::CPU {
         return Ok(());
     }
-    look_by_the_way();
+    poll_releases();
     order(facts.stream(), consumer, facts.device())
 }
 
@@ -145,7 +145,7 @@ pub(crate) fn hand_to_host(facts: &Facts) -> Result<()> {
     if facts.device().device_type == DeviceType::CPU {
         return Ok(());
     }
-    look_by_the_way();
+    poll_releases();
     wait(facts.stream(), facts.device())
 }
 
@@ -220,7 +220,7 @@ pub(crate) fn order_all(to: StreamHandle, device: Device, context: Option<Contex
     }
     place.refuse_captures(to)?;
     match Event::of_context(driver, place.context) {
-        Ok(event) => event.hold_back(target).map_err(|failure| lost(failure, to)),
+        Ok(event) => event.make_wait(target).map_err(|failure| lost(failure, to)),
         // Before 12.5 there is no such event.
         Err(failure) if failure.code == code::NOT_FOUND => {
             // SAFETY: no conditions; the context is current.
@@ -289,9 +289,7 @@ pub(super) fn context_of(driver: &Driver, stream: RawStream) -> Outcome<Option<C
 /// As [`capture_of`], with the error that a user reads.
 fn capture(driver: &Driver, handle: StreamHandle, raw: RawStream) -> Result<Option<u64>> {
     capture_of(driver, raw).map_err(|failure| match failure.code {
-        code::CAPTURE_IMPLICIT => {
-            capturing(handle, "the legacy default stream while a stream that joins with it captures")
-        }
+        code::CAPTURE_IMPLICIT => capturing(handle, "work on a stream that joins with the one that captures"),
         _ => lost(failure, handle),
     })
 }
@@ -344,7 +342,7 @@ fn lost(failure: Failure, stream: StreamHandle) -> Error {
 
 #[cold]
 fn capturing(stream: StreamHandle, what: impl core::fmt::Display) -> Error {
-    let found = format_args!("{what}, while the {stream} is about a capture");
+    let found = format_args!("{what} ({stream}), while a graph is captured");
     let allowed = "the same stream on both sides, or no ordering (-1), while a graph is captured";
     Error::new(ErrorKind::Capture, "stream", found, allowed)
 }

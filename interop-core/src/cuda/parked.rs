@@ -10,7 +10,7 @@ use std::time::Duration;
 use super::context::Relaxed;
 use super::driver::{Driver, opened};
 use super::event::Event;
-use super::release::{Fence, ReleasePolicy, events_after, let_go, release_policy, synchronized};
+use super::release::{Fence, ReleasePolicy, drop_in_context, events_after, release_policy, synchronized};
 use crate::error::{Error, ErrorKind, Result};
 use crate::owner::Owner;
 
@@ -18,7 +18,7 @@ use crate::owner::Owner;
 const BATCH: usize = 32;
 
 /// What waits for the work of the same contexts.
-struct Line {
+struct Queue {
     fence: Fence,
     /// In the order of their events. Each comes after all work before it, so while the first is not done, no other is; two
     /// threads may park in the other order, and then one of the two waits for the next look.
@@ -36,20 +36,20 @@ struct Parked {
 /// Everything that waits.
 struct List {
     /// One for each fence, of which a program has few.
-    lines: Vec<Line>,
+    queues: Vec<Queue>,
     /// So many owners some thread has taken out to look at or to drop.
     away: usize,
 }
 
-static LIST: Mutex<List> = Mutex::new(List { lines: Vec::new(), away: 0 });
+static LIST: Mutex<List> = Mutex::new(List { queues: Vec::new(), away: 0 });
 /// Something is in the list.
-static SOMETHING: News = News::new();
+static SOMETHING: Signal = Signal::new();
 /// What was away is back or dropped.
-static SETTLED: News = News::new();
+static SETTLED: Signal = Signal::new();
 /// The owners in the list and those that are away, for whoever wants to know without the lock.
 static PENDING: AtomicUsize = AtomicUsize::new(0);
 /// Whether imports and exports should look at the list by the way.
-static WORTH_A_LOOK: AtomicBool = AtomicBool::new(false);
+static WORTH_POLLING: AtomicBool = AtomicBool::new(false);
 
 thread_local! {
     /// The owners that this thread has taken out: not zero in the drop of one of them.
@@ -58,13 +58,13 @@ thread_local! {
 
 /// What a look is for.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Look {
+enum Poll {
     /// Something else is being done.
-    ByTheWay,
+    Passing,
     /// The user asked.
-    Now,
+    Requested,
     /// The user waits for the work.
-    Wait,
+    Blocking,
 }
 
 /// What came of a look.
@@ -79,38 +79,38 @@ fn list() -> MutexGuard<'static, List> {
     LIST.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl Line {
+impl Queue {
     fn is_empty(&self) -> bool {
         self.decided.is_empty() && self.undecided.is_empty()
     }
 }
 
 impl List {
-    fn line(&mut self, fence: Fence) -> &mut Line {
-        let known = self.lines.iter().position(|line| line.fence == fence);
+    fn queue(&mut self, fence: Fence) -> &mut Queue {
+        let known = self.queues.iter().position(|queue| queue.fence == fence);
         let at = known.unwrap_or_else(|| {
             // Contexts come and go.
-            self.lines.retain(|line| !line.is_empty());
-            self.lines.push(Line { fence, decided: VecDeque::new(), undecided: Vec::new() });
-            self.lines.len() - 1
+            self.queues.retain(|queue| !queue.is_empty());
+            self.queues.push(Queue { fence, decided: VecDeque::new(), undecided: Vec::new() });
+            self.queues.len() - 1
         });
-        &mut self.lines[at]
+        &mut self.queues[at]
     }
 
     fn is_empty(&self) -> bool {
-        self.lines.iter().all(Line::is_empty)
+        self.queues.iter().all(Queue::is_empty)
     }
 
     /// Whether undecided releases are decided by the way.
     fn has_a_batch(&self) -> bool {
-        let undecided: usize = self.lines.iter().map(|line| line.undecided.len()).sum();
+        let undecided: usize = self.queues.iter().map(|queue| queue.undecided.len()).sum();
         let enough = if release_policy() == ReleasePolicy::Batched { BATCH } else { 1 };
         undecided >= enough
     }
 
-    fn say_whether_worth_a_look(&self) {
-        let decided = self.lines.iter().any(|line| !line.decided.is_empty());
-        WORTH_A_LOOK.store(decided || self.has_a_batch(), Ordering::Relaxed);
+    fn update_worth_polling(&self) {
+        let decided = self.queues.iter().any(|queue| !queue.decided.is_empty());
+        WORTH_POLLING.store(decided || self.has_a_batch(), Ordering::Relaxed);
     }
 
     /// Counts owners that were taken out, and notes whether another thread had some at that time.
@@ -118,34 +118,34 @@ impl List {
         seen.everything &= self.away == MINE.get();
         self.away += owners;
         MINE.set(MINE.get() + owners);
-        self.say_whether_worth_a_look();
+        self.update_worth_polling();
     }
 
     /// Counts owners that are no longer away: back, or dropped.
     fn settled(&mut self, owners: usize) {
         self.away -= owners;
         MINE.set(MINE.get() - owners);
-        self.say_whether_worth_a_look();
-        SETTLED.tell();
+        self.update_worth_polling();
+        SETTLED.notify();
         if !self.is_empty() {
-            SOMETHING.tell();
+            SOMETHING.notify();
         }
     }
 }
 
 /// Wakes threads that wait for something of the list. Told by whoever has the list; to wake nobody would be a call of the
 /// system otherwise.
-struct News {
+struct Signal {
     waiting: AtomicUsize,
     condition: Condvar,
 }
 
-impl News {
+impl Signal {
     const fn new() -> Self {
         Self { waiting: AtomicUsize::new(0), condition: Condvar::new() }
     }
 
-    fn tell(&self) {
+    fn notify(&self) {
         if self.waiting.load(Ordering::Relaxed) != 0 {
             self.condition.notify_all();
         }
@@ -173,27 +173,27 @@ pub fn pending_releases() -> usize {
 /// Has a release wait for the events; without events, for the look that decides it.
 pub(super) fn park(owner: Owner, fence: Fence, events: Option<Vec<Event<'static>>>) {
     let mut list = list();
-    let line = list.line(fence);
+    let queue = list.queue(fence);
     match events {
-        Some(events) => line.decided.push_back(Parked { events, owners: vec![owner] }),
+        Some(events) => queue.decided.push_back(Parked { events, owners: vec![owner] }),
         // What is undecided is decided together.
-        None => line.undecided.push(owner),
+        None => queue.undecided.push(owner),
     }
     PENDING.fetch_add(1, Ordering::AcqRel);
-    list.say_whether_worth_a_look();
-    SOMETHING.tell();
+    list.update_worth_polling();
+    SOMETHING.notify();
 }
 
 /// The list is looked at under another policy from now on.
 pub(super) fn policy_changed() {
-    list().say_whether_worth_a_look();
+    list().update_worth_polling();
 }
 
 /// Releases what is due, where it is worth a look. Every import, export and order of CUDA memory does so.
 #[inline]
-pub(crate) fn look_by_the_way() {
-    if WORTH_A_LOOK.load(Ordering::Relaxed) {
-        drain(Look::ByTheWay);
+pub(crate) fn poll_releases() {
+    if WORTH_POLLING.load(Ordering::Relaxed) {
+        drain(Poll::Passing);
     }
 }
 
@@ -201,7 +201,7 @@ pub(crate) fn look_by_the_way() {
 #[expect(clippy::must_use_candidate, reason = "called for what it does")]
 pub fn drain_releases() -> usize {
     if pending_releases() != 0 {
-        drain(Look::Now);
+        drain(Poll::Requested);
     }
     pending_releases()
 }
@@ -216,7 +216,7 @@ pub fn drain_releases() -> usize {
 /// (`py.detach`): another thread may be about to take it for what it releases.
 pub fn finish_releases() -> usize {
     while pending_releases() != 0 {
-        let seen = drain(Look::Wait);
+        let seen = drain(Poll::Blocking);
         // One release may lead to another: that of an import to that of the export it came from.
         if seen.released {
             continue;
@@ -261,34 +261,34 @@ pub fn release_in_background() -> Result<()> {
 
 /// Releases what is due.
 #[cold]
-fn drain(look: Look) -> Seen {
+fn drain(poll: Poll) -> Seen {
     let mut seen = Seen { released: false, everything: true };
     let Some(driver) = opened() else { return seen };
     let _relaxed = Relaxed::new(driver);
     let (fences, undecided) = {
         let list = list();
-        let waiting = list.lines.iter().filter(|line| !line.is_empty());
-        let fences: Vec<Fence> = waiting.map(|line| line.fence).collect();
+        let waiting = list.queues.iter().filter(|queue| !queue.is_empty());
+        let fences: Vec<Fence> = waiting.map(|queue| queue.fence).collect();
         if fences.is_empty() {
             // Whoever has taken something out may put it back.
             seen.everything = list.away == MINE.get();
         }
-        (fences, look != Look::ByTheWay || list.has_a_batch())
+        (fences, poll != Poll::Passing || list.has_a_batch())
     };
     for fence in fences {
         if undecided {
-            decide(driver, fence, look, &mut seen);
+            decide(driver, fence, poll, &mut seen);
         }
-        release_due(driver, fence, look, &mut seen);
+        release_due(driver, fence, poll, &mut seen);
     }
     seen
 }
 
 /// Decides what was undecided, if that can be done now.
-fn decide(driver: &'static Driver, fence: Fence, look: Look, seen: &mut Seen) {
+fn decide(driver: &'static Driver, fence: Fence, poll: Poll, seen: &mut Seen) {
     let mut owners = {
         let mut list = list();
-        let owners = core::mem::take(&mut list.line(fence).undecided);
+        let owners = core::mem::take(&mut list.queue(fence).undecided);
         list.took(owners.len(), seen);
         owners
     };
@@ -297,23 +297,23 @@ fn decide(driver: &'static Driver, fence: Fence, look: Look, seen: &mut Seen) {
     }
     // Outside the lock: libraries are asked whether they capture.
     let events = events_after(driver, fence);
-    let events = events.or_else(|| (look == Look::Wait).then(|| synchronized(driver, fence)).flatten());
+    let events = events.or_else(|| (poll == Poll::Blocking).then(|| synchronized(driver, fence)).flatten());
     let (mut list, decided) = (list(), owners.len());
-    let line = list.line(fence);
+    let queue = list.queue(fence);
     if let Some(events) = events {
-        line.decided.push_back(Parked { events, owners });
+        queue.decided.push_back(Parked { events, owners });
     } else {
-        owners.append(&mut line.undecided);
-        line.undecided = owners;
+        owners.append(&mut queue.undecided);
+        queue.undecided = owners;
     }
     list.settled(decided);
 }
 
 /// Releases what is decided and done.
-fn release_due(driver: &'static Driver, fence: Fence, look: Look, seen: &mut Seen) {
+fn release_due(driver: &'static Driver, fence: Fence, poll: Poll, seen: &mut Seen) {
     // All of it is out before the first is released: a release may lead to another, which looks by the way and would release
     // the next within that one, as deep as the list is long.
-    let due = take_due(fence, look, seen);
+    let due = take_due(fence, poll, seen);
     seen.released |= !due.is_empty();
     for parked in due {
         parked.release(driver, fence);
@@ -321,28 +321,28 @@ fn release_due(driver: &'static Driver, fence: Fence, look: Look, seen: &mut See
 }
 
 /// Takes out what is decided and done: from the front as far as it goes.
-fn take_due(fence: Fence, look: Look, seen: &mut Seen) -> VecDeque<Parked> {
+fn take_due(fence: Fence, poll: Poll, seen: &mut Seen) -> VecDeque<Parked> {
     let mut due = VecDeque::new();
     // One at first: nearly always it says that there is nothing to be done, whatever the number of those behind it.
     let mut most = 1;
     loop {
         let mut front = {
             let mut list = list();
-            let decided = &mut list.line(fence).decided;
+            let decided = &mut list.queue(fence).decided;
             let front: VecDeque<Parked> = decided.drain(..most.min(decided.len())).collect();
             list.took(count(&front), seen);
             front
         };
         let taken = front.len();
-        let late = front.iter_mut().position(|parked| !parked.is_done(look)).unwrap_or(taken);
+        let late = front.iter_mut().position(|parked| !parked.is_done(poll)).unwrap_or(taken);
         let mut still = front.split_off(late);
         due.append(&mut front);
         if !still.is_empty() {
             let owners = count(&still);
             let mut list = list();
-            let line = list.line(fence);
-            still.append(&mut line.decided);
-            line.decided = still;
+            let queue = list.queue(fence);
+            still.append(&mut queue.decided);
+            queue.decided = still;
             list.settled(owners);
             return due;
         }
@@ -355,9 +355,9 @@ fn take_due(fence: Fence, look: Look, seen: &mut Seen) -> VecDeque<Parked> {
 
 impl Parked {
     /// Whether the work is done; events that are done are forgotten.
-    fn is_done(&mut self, look: Look) -> bool {
+    fn is_done(&mut self, poll: Poll) -> bool {
         self.events.retain(|event| {
-            let done = if look == Look::Wait { event.wait().map(|()| true) } else { event.is_done() };
+            let done = if poll == Poll::Blocking { event.wait().map(|()| true) } else { event.is_done() };
             // A context that is gone has no work.
             !done.unwrap_or(true)
         });
@@ -368,7 +368,7 @@ impl Parked {
     fn release(self, driver: &Driver, fence: Fence) {
         let owners = self.owners.len();
         for owner in self.owners {
-            if let Err(payload) = catch_unwind(AssertUnwindSafe(|| let_go(driver, owner, fence))) {
+            if let Err(payload) = catch_unwind(AssertUnwindSafe(|| drop_in_context(driver, owner, fence))) {
                 // Its drop could panic again.
                 core::mem::forget(payload);
             }

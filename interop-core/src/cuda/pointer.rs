@@ -211,7 +211,7 @@ pub(crate) fn fence_of(facts: &Facts) -> Option<Fence> {
 /// when elements lie outside the allocation.
 #[cold]
 fn compare(facts: &Facts) -> Result<Option<Fence>> {
-    super::look_by_the_way();
+    super::poll_releases();
     if facts.numel() == 0 {
         return Ok(None);
     }

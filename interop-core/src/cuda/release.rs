@@ -11,7 +11,7 @@
 //! | [`AfterContext`](ReleasePolicy::AfterContext) | every stream of the memory's context; of every primary context in use too for pinned and managed memory | an event for each context, which costs more the more streams the context has, and a query | a capture that goes on in the context on a non-blocking stream is spoiled, loudly: hold releases meanwhile ([`HoldReleases`]). Work of another GPU on memory of this one is not covered |
 //! | [`AfterAllContexts`](ReleasePolicy::AfterAllContexts) | every stream of every device's primary context and of the memory's context | an event for each device in use, a query | the same for captures |
 //! | [`Batched`](ReleasePolicy::Batched) | as `AfterContext` | a place in a list; the event and the query are shared by 32 releases | up to 31 arrays stay until the batch is full, or [`drain_releases`](super::drain_releases) is called, however idle the device is |
-//! | [`Immediate`](ReleasePolicy::Immediate) | nothing: the user has ordered the work | nothing | a race if he has not |
+//! | [`Immediate`](ReleasePolicy::Immediate) | nothing: the user has ordered the work | nothing | a race otherwise |
 //!
 //! A capture on a blocking stream is seen before anything is called; the release is then parked undecided, as under
 //! [`HoldReleases`], and decided when the capture is over. What was imported for work on a stream that captures is released
@@ -29,12 +29,13 @@ use super::context::{Context, Relaxed};
 use super::driver::{Driver, Failure, Outcome, code, driver, opened};
 use super::event::Event;
 use super::order::{LEGACY, capture_of};
-use super::parked::{look_by_the_way, park, policy_changed};
+use super::parked::{park, policy_changed, poll_releases};
 use crate::owner::Owner;
 
 /// What the release of CUDA memory comes after.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(u8)]
+#[non_exhaustive]
 pub enum ReleasePolicy {
     /// All work of the memory's context; of all contexts in use for pinned and managed memory.
     #[default]
@@ -72,6 +73,8 @@ pub fn release_policy() -> ReleasePolicy {
 pub(crate) struct Fence(NonZeroUsize);
 
 impl Fence {
+    const EVERYWHERE: usize = 1;
+
     /// For memory of one device.
     pub(crate) fn of_device(context: Context) -> Self {
         Self(context.to_raw())
@@ -81,8 +84,6 @@ impl Fence {
     pub(crate) fn of_all(own: Option<Context>) -> Self {
         Self(own.map_or(NonZeroUsize::MIN, |context| context.to_raw() | Self::EVERYWHERE))
     }
-
-    const EVERYWHERE: usize = 1;
 
     /// Whether work in a context comes before the release.
     #[cfg(any(feature = "cust", feature = "cudarc"))]
@@ -132,18 +133,24 @@ impl HoldReleases {
     }
 }
 
+impl Drop for HoldReleases {
+    fn drop(&mut self) {
+        HELD.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
 thread_local! {
-    /// So many [`Later`] of this thread.
+    /// So many [`DeferDecisions`] of this thread.
     static LATER: Cell<usize> = const { Cell::new(0) };
 }
 
 /// While one of these lives, its thread decides nothing, neither what it releases nor what was parked before: for whoever
 /// cannot say meanwhile whether a library captures a graph.
 #[cfg(feature = "python")]
-pub(crate) struct Later(());
+pub(crate) struct DeferDecisions(());
 
 #[cfg(feature = "python")]
-impl Later {
+impl DeferDecisions {
     pub(crate) fn new() -> Self {
         LATER.set(LATER.get() + 1);
         Self(())
@@ -151,7 +158,7 @@ impl Later {
 }
 
 #[cfg(feature = "python")]
-impl Drop for Later {
+impl Drop for DeferDecisions {
     fn drop(&mut self) {
         LATER.set(LATER.get() - 1);
     }
@@ -183,16 +190,10 @@ fn held() -> bool {
     LATER.try_with(|later| later.get() != 0).unwrap_or(false) || HELD.load(Ordering::SeqCst) != 0
 }
 
-impl Drop for HoldReleases {
-    fn drop(&mut self) {
-        HELD.fetch_sub(1, Ordering::AcqRel);
-    }
-}
-
 /// Drops `owner` when the work that may use its memory is done: now, or at a later look.
 #[cold]
 pub(crate) fn after_work(owner: Owner, fence: Fence) {
-    look_by_the_way();
+    poll_releases();
     let policy = release_policy();
     let immediate = policy == ReleasePolicy::Immediate;
     let driver = if immediate { opened() } else { driver().ok() };
@@ -202,16 +203,16 @@ pub(crate) fn after_work(owner: Owner, fence: Fence) {
     if policy == ReleasePolicy::Batched || (held && !immediate) {
         park(owner, fence, None);
         if !held {
-            look_by_the_way();
+            poll_releases();
         }
         return;
     }
     let _relaxed = Relaxed::new(driver);
     if immediate {
-        return let_go(driver, owner, fence);
+        return drop_in_context(driver, owner, fence);
     }
     match events_after(driver, fence) {
-        Some(events) if events.is_empty() => let_go(driver, owner, fence),
+        Some(events) if events.is_empty() => drop_in_context(driver, owner, fence),
         events => park(owner, fence, events),
     }
 }
@@ -221,7 +222,7 @@ pub(crate) fn after_work(owner: Owner, fence: Fence) {
 /// Some libraries free in whatever context is current (`cust`; `cudarc` on a default stream), some leave their own
 /// current (`cudarc`), and whoever has an array last drops it on any thread. Afterwards the thread has its own again,
 /// where that was another one.
-pub(super) fn let_go(driver: &Driver, owner: Owner, fence: Fence) {
+pub(super) fn drop_in_context(driver: &Driver, owner: Owner, fence: Fence) {
     let _entered = fence.own().and_then(|context| context.enter(driver).ok());
     drop(owner);
 }
@@ -283,14 +284,5 @@ fn contexts(driver: &Driver, fence: Fence) -> impl Iterator<Item = Context> {
 
 /// The primary contexts that somebody uses.
 fn contexts_in_use(driver: &Driver) -> Vec<Context> {
-    let mut all = Vec::new();
-    for ordinal in 0..driver.devices() {
-        let (mut flags, mut active) = (0, 0);
-        // SAFETY: an ordinal of this machine; two places for numbers.
-        let answer = unsafe { driver.primary_state(ordinal, &raw mut flags, &raw mut active) };
-        if answer.is_ok() && active != 0 {
-            all.extend(Context::primary_of(driver, ordinal).ok());
-        }
-    }
-    all
+    (0..driver.devices()).filter_map(|ordinal| Context::primary_in_use(driver, ordinal)).collect()
 }

@@ -15,7 +15,7 @@ use pyo3::prelude::*;
 
 use super::capsule::{Taken, sparing_exceptions};
 use super::interpreter::is_attached;
-use crate::cuda::{self, Later, Trust};
+use crate::cuda::{self, DeferDecisions, Trust};
 use crate::dlpack::{Abi, ManagedTensor, release};
 use crate::import::Import;
 
@@ -82,10 +82,10 @@ fn drain_parked(py: Python<'_>) {
 ///
 /// Libraries cannot be asked meanwhile whether they capture a graph, so releases are decided afterwards.
 pub(super) fn without_lock<R: Send>(py: Python<'_>, run: impl FnOnce() -> R + Send) -> R {
-    let later = Later::new();
+    let later = DeferDecisions::new();
     let done = py.detach(run);
     drop(later);
-    cuda::look_by_the_way();
+    cuda::poll_releases();
     drain(py);
     done
 }

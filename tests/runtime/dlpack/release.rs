@@ -114,7 +114,7 @@ fn a_null_deleter_is_not_called() {
     case::<Legacy>();
 }
 
-/// R96, bug 43: whoever drops the last handle calls the deleter, on his thread.
+/// R96, bug 43: whoever drops the last handle calls the deleter, on that thread.
 #[test]
 fn the_deleter_runs_where_the_drop_is() {
     fn case<A: Form>(take: fn(ManagedTensor<A>) -> Box<dyn Send>) {
