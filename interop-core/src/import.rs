@@ -270,6 +270,34 @@ impl Import {
         self.kept = kept;
     }
 
+    /// Where work is pending on memory that is used in place by a struct without a field for a stream: the storage says it
+    /// then, or the host would read what a kernel still writes.
+    ///
+    /// It is the legacy default stream, which is ordered after the one that the import is ready on. That one may be
+    /// destroyed by the time somebody asks, or be the default stream of a thread that is not the one that asks.
+    ///
+    /// # Errors
+    ///
+    /// As [`cuda::order`].
+    #[inline]
+    pub(crate) fn pending_in_place(&self) -> Result<StreamHandle> {
+        match self.facts.stream {
+            _ if self.kept != StreamHandle::NothingPending => Ok(StreamHandle::NothingPending),
+            stream @ (StreamHandle::NothingPending | StreamHandle::LegacyDefault) => Ok(stream),
+            stream => self.brought_to_default_stream(stream),
+        }
+    }
+
+    #[cold]
+    fn brought_to_default_stream(&self, stream: StreamHandle) -> Result<StreamHandle> {
+        if cuda::captures(stream) {
+            // The graph orders its work itself, and no other stream may wait for it.
+            return Ok(StreamHandle::NothingPending);
+        }
+        cuda::hand_over(&self.facts, StreamHandle::LegacyDefault)?;
+        Ok(StreamHandle::LegacyDefault)
+    }
+
     /// Takes the owner out: the import owns nothing afterwards.
     #[inline]
     pub(crate) fn take_owner(&mut self) -> Owner {

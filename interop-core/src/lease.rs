@@ -16,10 +16,12 @@ use crate::layout::Order;
 use crate::owner::{MaybeDangling, Owner};
 use crate::record::Record;
 use crate::storage::{FromImport, Memory, Storage};
+use crate::stream::StreamHandle;
 
 /// Imported memory of elements `T` that is used in place, for reading.
 ///
-/// The memory is released when the lease is dropped. An export of the lease is read-only.
+/// The memory is released when the lease is dropped. An export of the lease is read-only. In a struct without a `stream`
+/// field the lease knows the work that was pending when it arrived: views of the host wait for it, exports come after it.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -49,7 +51,8 @@ pub struct Lease<T> {
 
 /// Imported memory of elements `T` that is used in place, for reading and writing.
 ///
-/// An import of a read-only array into it is refused. Exports of the lease are writable.
+/// An import of a read-only array into it is refused. Exports of the lease are writable. It knows of pending work as
+/// [`Lease`] does; what Rust code launches on it is known to nobody without a `stream` field.
 pub struct LeaseMut<T> {
     held: Held,
     marker: PhantomData<fn() -> T>,
@@ -62,6 +65,8 @@ struct Held {
     /// What the type of the lease says of its elements, for messages.
     element: &'static ElementType,
     device: Device,
+    /// Where work is pending, unless the struct says it.
+    stream: StreamHandle,
     owner: Owner,
 }
 
@@ -82,6 +87,11 @@ macro_rules! lease {
             fn memory(&self) -> Memory {
                 let Held { address, ref range, device, .. } = self.held;
                 Memory { address, range: range.clone(), element: T::TYPE, device, writes: $writes }
+            }
+
+            #[inline]
+            fn stream(&self) -> StreamHandle {
+                self.held.stream
             }
         }
 
@@ -108,8 +118,9 @@ macro_rules! lease {
                 $check(facts)?;
                 facts.check_element(&T::TYPE)?;
                 let (address, range, device) = (facts.address(), facts.byte_range(), facts.device());
+                let stream = import.pending_in_place()?;
                 let owner = import.take_owner();
-                let held = Held { address, range, element: &T::TYPE, device, owner };
+                let held = Held { address, range, element: &T::TYPE, device, stream, owner };
                 Ok(Self { held, marker: PhantomData })
             }
         }
@@ -165,6 +176,8 @@ pub struct Shared {
 struct All<K: ?Sized = dyn Send + Sync> {
     memory: Memory,
     record: Option<Record>,
+    /// Where work is pending, unless the struct says it.
+    stream: StreamHandle,
     /// Kept for its drop.
     _keep: K,
 }
@@ -175,7 +188,8 @@ impl Shared {
         // Described first and moved afterwards.
         let keep = MaybeDangling::new(storage);
         let (memory, record) = (keep.get().memory(), keep.get().record().cloned());
-        Self::of(All { memory, record, _keep: keep })
+        let stream = keep.get().stream();
+        Self::of(All { memory, record, stream, _keep: keep })
     }
 
     fn of(all: All<impl Send + Sync + 'static>) -> Self {
@@ -220,6 +234,11 @@ unsafe impl Storage for Shared {
     fn record(&self) -> Option<&Record> {
         self.all.record.as_ref()
     }
+
+    #[inline]
+    fn stream(&self) -> StreamHandle {
+        self.all.stream
+    }
 }
 
 impl FromImport for Shared {
@@ -246,8 +265,8 @@ impl FromImport for Shared {
             device: facts.device(),
             writes: facts.writes(),
         };
-        let record = facts.record().cloned();
-        Ok(Self::of(All { memory, record, _keep: import.take_owner() }))
+        let (record, stream) = (facts.record().cloned(), import.pending_in_place()?);
+        Ok(Self::of(All { memory, record, stream, _keep: import.take_owner() }))
     }
 }
 

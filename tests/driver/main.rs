@@ -17,6 +17,7 @@ mod exports;
 mod facts;
 mod faults;
 mod gpu;
+mod in_place;
 mod lost;
 mod memory;
 mod order;

@@ -519,6 +519,18 @@ def test_an_argument_that_must_be_where_the_host_can_reach_it(kind):
             function()
 
 
+@pytest.mark.parametrize("kind", ["pinned", "managed"])
+@pytest.mark.parametrize("stream", [1, "handle"])
+def test_an_argument_that_the_host_works_on_is_waited_for(kind, stream):
+    """The struct has no field for a stream: its memory knows that a kernel still writes."""
+    images = [full(kind, (1, 2, 3)) for _ in range(2)]
+    for image in images:
+        interop_demo.scale_(image[:, :1], 3, stream=SIM.stream() if stream == "handle" else stream)
+    assert on_host(interop_demo.edges(images[0])).tolist() == [[[5.0] * 3] * 2]
+    interop_demo.blur_(images[1], 1)
+    assert on_host(images[1]).tolist() == [[[5.0] * 3] * 2]
+
+
 def test_no_order_is_never_asked_of_jax():
     """It hands -1 to the driver as a handle, and a handle that is none can end the process (bug 8)."""
     array = full("cuda")
