@@ -2,10 +2,12 @@
 
 import ctypes
 import gc
+import threading
 import weakref
 
 import interop_demo
 import native
+import numpy as np
 import pytest
 from capsules import CUDA
 from test_exchange import Table
@@ -196,3 +198,99 @@ def test_a_dict_that_owns_the_memory_is_kept():
     gc.collect()
     assert interop_demo.finish_releases() == 0
     assert [reference() is None for reference in dicts] == [True]
+
+
+WAYS = {
+    "a copying argument": interop_demo.trace,
+    "the same by its dict": lambda array: interop_demo.trace(type("D", (), {"__cuda_array_interface__": array.__cuda_array_interface__})()),
+    "a copy for the host": lambda array: on_host(array).trace(),
+    "a buffer": lambda array: np.array(memoryview(array)).trace(),
+    "as host memory": lambda array: np.from_dlpack(HOSTED.pop()).trace(),
+    "a buffer of that": lambda array: np.array(memoryview(HOSTED.pop())).trace(),
+    "by its table": lambda array: interop_demo.checksum(HOSTED.pop()) / 3,
+    "its attributes": lambda array: HOSTED.pop().size + 6,
+    "new memory": lambda array: full("cuda").size + 3,
+}
+HOSTED = []
+
+
+@pytest.mark.skipif(native.missing() is not None, reason=f"the work of the host is written in C: {native.missing()}")
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("stream", [1, "handle"])
+def test_whoever_waits_for_a_device_lets_other_threads_run(way, stream):
+    """Work that is queued may be a function of the host that needs the interpreter: to wait with its lock would never end."""
+    probe = native.load("handwritten")
+    # To make memory is to wait for the default stream.
+    stream = SIM.stream() if stream == "handle" and way != "new memory" else 1
+    array = full("cuda" if way == "a copy for the host" else "pinned", (3, 3))
+    HOSTED[:] = [array.as_host()] if array.device == "cuda_host" else []
+    interop_demo.scale_(array, 2, stream=stream)
+    SIM.call("cuLaunchHostFunc", ctypes.c_uint64(stream), ctypes.c_void_p(probe.attachment()), None)
+    assert WAYS[way](array) == 15.0
+    assert probe.attachment(1) is False
+    HOSTED.clear()
+
+
+@pytest.mark.skipif(native.missing() is not None, reason=f"the work of the host is written in C: {native.missing()}")
+@pytest.mark.parametrize("function", [interop_demo.edges, lambda image: interop_demo.blur_(image, 1)], ids=["edges", "blur_"])
+def test_an_argument_that_the_host_works_on_lets_other_threads_run(function):
+    probe, stream = native.load("handwritten"), SIM.stream()
+    image = full("pinned", (2, 2, 3))
+    interop_demo.scale_(image, 2, stream=stream)
+    SIM.call("cuLaunchHostFunc", ctypes.c_uint64(stream), ctypes.c_void_p(probe.attachment()), None)
+    function(image)
+    assert probe.attachment(1) is False
+
+
+@pytest.mark.parametrize("kind", ["pinned", "managed"])
+@pytest.mark.parametrize("stream", [1, "handle"])
+def test_an_argument_that_the_host_works_on_is_waited_for(kind, stream):
+    """The struct has no field for a stream: its memory knows that a kernel still writes."""
+    images = [full(kind, (1, 2, 3)) for _ in range(2)]
+    for image in images:
+        interop_demo.scale_(image[:, :1], 3, stream=SIM.stream() if stream == "handle" else stream)
+    assert on_host(interop_demo.edges(images[0])).tolist() == [[[5.0] * 3] * 2]
+    interop_demo.blur_(images[1], 1)
+    assert on_host(images[1]).tolist() == [[[5.0] * 3] * 2]
+
+
+def in_a_thread(work):
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+
+
+@pytest.mark.parametrize("kind", ["pinned", "managed", "cuda"])
+def test_the_stream_2_of_another_thread_is_waited_for(kind):
+    """On this thread 2 is another stream, on which nothing is pending."""
+    array = full(kind)
+
+    def work():
+        SIM.library.interop_sim_spin(2)
+        interop_demo.scale_(array, 2, stream=2)
+        # Here it still has its name.
+        assert array.__cuda_array_interface__["stream"] == 2
+        assert interop_demo.describe(array, stream=2)["stream"] == 2
+
+    in_a_thread(work)
+    assert array.__cuda_array_interface__["stream"] == 1
+    assert on_host(array).tolist() == [[5.0] * 4] * 3
+
+
+def test_an_import_for_the_stream_2_is_used_in_another_thread():
+    array, imported = full("cuda"), []
+    interop_demo.scale_(array, 2, stream=SIM.stream())
+    in_a_thread(lambda: imported.append(interop_demo.asarray(array, stream=2)))
+    assert on_host(imported.pop()).tolist() == [[5.0] * 4] * 3
+
+
+@pytest.mark.parametrize("function", [interop_demo.checksum, lambda array, stream: interop_demo.scale_(array, 1, stream=stream)])
+def test_no_order_is_no_stream_to_remember(function):
+    """What is pending stays pending where it is, and whoever comes next waits for it."""
+    array, stream = full("cuda"), SIM.stream()
+    interop_demo.scale_(array, 2, stream=stream)
+    waits = SIM.calls("cuStreamWaitEvent")
+    function(array, stream=-1)
+    assert SIM.calls("cuStreamWaitEvent") == waits
+    assert array.__cuda_array_interface__["stream"] == stream
+    assert on_host(array).tolist() == [[5.0] * 4] * 3

@@ -8,7 +8,6 @@ import threading
 from pathlib import Path
 
 import interop_demo
-import native
 import numpy as np
 import pytest
 from capsules import CUDA, CUDA_HOST, CUDA_MANAGED
@@ -180,29 +179,6 @@ def test_memory_of_devices_is_not_for_the_host():
 
     with pytest.raises(interop_demo.ArrayError, match="driver"):
         interop_demo.describe(Liar())
-
-
-@pytest.mark.skipif(native.missing() is not None, reason=f"the work of the host is written in C: {native.missing()}")
-@pytest.mark.parametrize("way", ["a copying argument", "the same by its dict", "a copy for the host", "a buffer"])
-@pytest.mark.parametrize("stream", [1, "handle"])
-def test_whoever_waits_for_a_device_lets_other_threads_run(way, stream):
-    """Work that is queued may be a function of the host that needs the interpreter: to wait with its lock would never end."""
-    probe = native.load("handwritten")
-    stream = SIM.stream() if stream == "handle" else stream
-    array = full("cuda" if way == "a copy for the host" else "pinned", (3, 3))
-    interop_demo.scale_(array, 2, stream=stream)
-    SIM.call("cuLaunchHostFunc", ctypes.c_uint64(stream), ctypes.c_void_p(probe.attachment()), None)
-
-    class ByDict:
-        __cuda_array_interface__ = array.__cuda_array_interface__
-
-    if way == "a copy for the host":
-        assert on_host(array).tolist() == [[5.0] * 3] * 3
-    elif way == "a buffer":
-        assert memoryview(array).tolist() == [[5.0] * 3] * 3
-    else:
-        assert interop_demo.trace(ByDict() if way == "the same by its dict" else array) == 15.0
-    assert probe.attachment(1) is False
 
 
 @pytest.mark.parametrize(("device", "ordinal"), [("gpu", 0), ("cpu", 1), ("cuda", 99), ("cuda", -1)])
@@ -517,18 +493,6 @@ def test_an_argument_that_must_be_where_the_host_can_reach_it(kind):
     for function in (lambda: interop_demo.blur_(image, 1), lambda: interop_demo.edges(image)):
         with pytest.raises(BufferError, match=r"`device`: found CUDA \(2\), ordinal 0, " + wanted):
             function()
-
-
-@pytest.mark.parametrize("kind", ["pinned", "managed"])
-@pytest.mark.parametrize("stream", [1, "handle"])
-def test_an_argument_that_the_host_works_on_is_waited_for(kind, stream):
-    """The struct has no field for a stream: its memory knows that a kernel still writes."""
-    images = [full(kind, (1, 2, 3)) for _ in range(2)]
-    for image in images:
-        interop_demo.scale_(image[:, :1], 3, stream=SIM.stream() if stream == "handle" else stream)
-    assert on_host(interop_demo.edges(images[0])).tolist() == [[[5.0] * 3] * 2]
-    interop_demo.blur_(images[1], 1)
-    assert on_host(images[1]).tolist() == [[[5.0] * 3] * 2]
 
 
 def test_no_order_is_never_asked_of_jax():

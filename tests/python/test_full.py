@@ -149,9 +149,15 @@ def test_the_whole_range_of_integers(dtype):
     limits = np.iinfo(dtype)
     for value in (limits.min, limits.max):
         assert np.from_dlpack(Array.full((2,), value, dtype)).tolist() == [int(value)] * 2
-    for value in (int(limits.min) - 1, int(limits.max) + 1, 2**100):
+    for value in (int(limits.min) - 1, int(limits.max) + 1, 2**100, 2**127, -(2**200), 10**400):
         with pytest.raises((ArrayError, OverflowError), match="value|large|big|range"):
             Array.full((2,), value, dtype)
+
+
+def test_integers_that_only_floats_can_be():
+    assert np.from_dlpack(Array.full((1,), -(2**200), "<f8")).tolist() == [-(2.0**200)]
+    with pytest.raises(ArrayError, match="`value`.*float64"):
+        Array.full((1,), 10**400, "<f8")
 
 
 @pytest.mark.parametrize("value", ["1", None, 1 + 2j, [1], b"1", object()], ids=repr)

@@ -41,7 +41,9 @@ impl Array {
     /// A new array, all of whose elements are `value`; `device` is "cpu", "cuda", "pool", "pinned" or "managed".
     #[staticmethod]
     #[pyo3(signature = (shape, value, dtype="<f4", *, device="cpu", ordinal=0, order="C", readonly=false))]
+    #[expect(clippy::too_many_arguments, reason = "keywords in Python")]
     fn full(
+        py: Python<'_>,
         shape: &Bound<'_, PyAny>,
         value: Value,
         dtype: &str,
@@ -58,7 +60,8 @@ impl Array {
         };
         let place = Place::named(device, ordinal)?;
         let layout = Layout::compact(&extents(shape)?, order)?;
-        let memory = filled(dtype, layout.numel(), value, place)?;
+        // What fills memory of a device waits for work of the device, which may be a function that needs the lock.
+        let memory = py.detach(|| filled(dtype, layout.numel(), value, place))?;
         let memory = if readonly { memory.read_only() } else { memory };
         let stream = LastStream::on(memory.memory().device);
         Ok(Self::of(memory, &layout, stream))

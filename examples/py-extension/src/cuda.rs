@@ -68,6 +68,19 @@ pub(crate) struct LastStream(Option<Arc<AtomicUsize>>);
 /// No stream has this handle.
 const NOTHING_PENDING: usize = 0;
 
+/// The words for the per-thread default streams are odd, as no address of a stream is: from this one on, two a thread.
+/// (1 is the legacy default stream.)
+const OF_THREADS: usize = 3;
+
+/// The word for the default stream of this thread, which is another on every other.
+fn of_this_thread() -> usize {
+    static THREADS: AtomicUsize = AtomicUsize::new(0);
+    thread_local! {
+        static WORD: usize = OF_THREADS + 2 * THREADS.fetch_add(1, Ordering::Relaxed);
+    }
+    WORD.with(|word| *word)
+}
+
 impl LastStream {
     /// Of memory on this device, where nothing is pending yet.
     pub(crate) fn on(device: Device) -> Self {
@@ -76,9 +89,12 @@ impl LastStream {
 
     /// The memory has been written on `stream`.
     pub(crate) fn set(&self, stream: StreamHandle) {
-        if let Some(last) = &self.0 {
-            last.store(stream.to_raw().unwrap_or(NOTHING_PENDING), Ordering::Release);
-        }
+        let Some(last) = &self.0 else { return };
+        let word = match stream {
+            StreamHandle::PerThreadDefault => of_this_thread(),
+            stream => stream.to_raw().unwrap_or(NOTHING_PENDING),
+        };
+        last.store(word, Ordering::Release);
     }
 }
 
@@ -86,7 +102,10 @@ impl AsStream for LastStream {
     fn as_stream(&self) -> StreamHandle {
         match self.0.as_ref().map_or(NOTHING_PENDING, |last| last.load(Ordering::Acquire)) {
             NOTHING_PENDING => StreamHandle::NothingPending,
-            handle => StreamHandle::from_raw(handle),
+            word if word < OF_THREADS || word % 2 == 0 => StreamHandle::from_raw(word),
+            word if word == of_this_thread() => StreamHandle::PerThreadDefault,
+            // Nothing names that of another thread; the legacy default stream comes after those of all threads.
+            _ => StreamHandle::LegacyDefault,
         }
     }
 }

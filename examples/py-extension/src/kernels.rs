@@ -6,12 +6,16 @@
     reason = "numbers are computed in double"
 )]
 
+use core::fmt::Display;
+
 use half::{bf16, f16};
-use interop_core::python::{consumer_stream, order_back};
+use interop_core::python::{consumer_stream, integer, order_back};
 use interop_core::{
     CudaArray, DType, Element, Error, ErrorKind, Facts, FromArray, HostVec, Shared, StreamHandle, cuda,
 };
+use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
+use pyo3::types::PyInt;
 
 use crate::array::Array;
 use crate::cuda::Place;
@@ -20,6 +24,7 @@ use crate::launch;
 
 /// Number types that the kernels compute with.
 trait Number: Element {
+    const IS_FLOAT: bool;
     fn to_f64(self) -> f64;
     fn from_f64(value: f64) -> Self;
     /// The product; exact for integers where the factor is one.
@@ -39,6 +44,8 @@ macro_rules! integers {
             #[expect(clippy::allow_attributes, reason = "which lints a cast meets depends on the type")]
             #[allow(clippy::cast_lossless, clippy::cast_sign_loss, reason = "a scaled integer is rounded towards zero")]
             impl Number for $type {
+                const IS_FLOAT: bool = false;
+
                 fn to_f64(self) -> f64 {
                     self as f64
                 }
@@ -69,6 +76,8 @@ macro_rules! floats {
     ($($type:ty, $to:expr, $from:expr;)*) => {
         $(
             impl Number for $type {
+                const IS_FLOAT: bool = true;
+
                 fn to_f64(self) -> f64 {
                     $to(self)
                 }
@@ -119,9 +128,9 @@ macro_rules! with_number {
 /// Multiplies every element by `factor`, in place, whatever the array is; integers are rounded towards zero and kept
 /// within their range.
 ///
-/// In memory that CUDA reaches a kernel does it. It goes to `stream`, or to the one where the array is ready. An array of
-/// this module knows then where it was last written. No other library does: without a `stream` its later work is made to
-/// wait for the kernel, and so is the host where it reaches the memory.
+/// In memory that CUDA reaches a kernel does it. It goes to `stream`, or to the one where the array is ready, as it does
+/// for -1. An array of this module knows then where it was last written. No other library does: without a `stream` its
+/// later work is made to wait for the kernel, and so is the host where it reaches the memory.
 #[pyfunction]
 #[pyo3(signature = (obj, factor, *, stream=None))]
 pub(crate) fn scale_(obj: &Bound<'_, PyAny>, factor: f64, stream: Option<Bound<'_, PyAny>>) -> PyResult<()> {
@@ -178,9 +187,14 @@ impl Work {
         }
         let array = match (array, stream) {
             (Some(array), Some(stream)) => {
-                let stream = consumer_stream(&stream)?;
-                array.order_before(stream)?;
-                array.stream.set(stream);
+                match consumer_stream(&stream)? {
+                    // -1 names no stream: what is pending stays pending where it is, and the kernel goes there.
+                    StreamHandle::NothingPending => {}
+                    stream => {
+                        array.order_before(stream)?;
+                        array.stream.set(stream);
+                    }
+                }
                 array
             }
             (Some(array), None) => array,
@@ -217,6 +231,8 @@ pub(crate) enum Value {
     Bool(bool),
     /// An integer.
     Int(i128),
+    /// An integer of more than 128 bits, as near as a double comes.
+    Huge(f64),
     /// Any other real number.
     Float(f64),
 }
@@ -228,8 +244,13 @@ impl<'py> FromPyObject<'_, 'py> for Value {
         if let Ok(value) = object.extract::<bool>() {
             return Ok(Self::Bool(value));
         }
-        if let Ok(value) = object.extract::<i128>() {
-            return Ok(Self::Int(value));
+        match integer(&object, "value") {
+            Ok(value) => return Ok(Self::Int(value)),
+            Err(error) if error.is_instance_of::<PyTypeError>(object.py()) => {}
+            Err(_) if object.is_instance_of::<PyInt>() => {
+                return Ok(Self::Huge(object.extract().unwrap_or(f64::INFINITY)));
+            }
+            Err(error) => return Err(error),
         }
         object.extract::<f64>().map(Self::Float).map_err(|_| {
             let found = object
@@ -243,14 +264,17 @@ impl<'py> FromPyObject<'_, 'py> for Value {
 
 /// New memory of `len` elements, all `value`.
 pub(crate) fn filled(dtype: DType, len: usize, value: Value, place: Place) -> interop_core::Result<Shared> {
+    fn beyond<T: Number>(value: &dyn Display) -> Error {
+        let allowed = format!("an integer within the range of {}", T::TYPE.dtype().name());
+        Error::new(ErrorKind::Overflow, "value", value, allowed)
+    }
     fn fill<T: Number>(len: usize, value: Value, place: Place) -> interop_core::Result<Shared> {
         let value = match value {
             Value::Bool(value) => T::from_f64(f64::from(value)),
             Value::Float(value) => T::from_f64(value),
-            Value::Int(value) => T::from_int(value).ok_or_else(|| {
-                let allowed = format!("an integer within the range of {}", T::TYPE.dtype().name());
-                Error::new(ErrorKind::Overflow, "value", value, allowed)
-            })?,
+            Value::Int(value) => T::from_int(value).ok_or_else(|| beyond::<T>(&value))?,
+            Value::Huge(value) if T::IS_FLOAT && value.is_finite() => T::from_f64(value),
+            Value::Huge(_) => return Err(beyond::<T>(&"an integer of more than 128 bits")),
         };
         let mut elements = HostVec::<T>::try_zeroed(len)?;
         elements.as_mut_slice()?.fill(value);
@@ -261,7 +285,7 @@ pub(crate) fn filled(dtype: DType, len: usize, value: Value, place: Place) -> in
         elements.as_mut_slice()?.fill(match value {
             Value::Bool(value) => value,
             Value::Int(value) => value != 0,
-            Value::Float(value) => value != 0.0,
+            Value::Float(value) | Value::Huge(value) => value != 0.0,
         });
         return place.keep(elements);
     }

@@ -8,12 +8,16 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 
 use super::class::{ArrayClass, body, into_object};
+use super::export::waiting;
+use super::interpreter::with_attached;
 use crate::array::CudaArray;
+use crate::cuda::wait_for_host;
 use crate::descriptor::Writes;
+use crate::device::Device;
 use crate::dlpack::Access;
-use crate::error::{Error, ErrorKind, Refused, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::facts::Facts;
-use crate::recast::Recast;
+use crate::stream::StreamHandle;
 
 /// An instance of an array class that is kept by its Python object.
 pub(super) struct Instance<T: ArrayClass>(pub(super) Py<T>);
@@ -39,8 +43,12 @@ pub(super) unsafe extern "C" fn as_device<T: ArrayClass>(
     this: *mut ffi::PyObject,
     _: *mut ffi::PyObject,
 ) -> *mut ffi::PyObject {
+    let run = |array: &Bound<'_, T>| {
+        let recast = Instance(array.clone().unbind()).into_device().map_err(|refused| refused.error)?;
+        Ok(into_object(array.py(), recast)?.unbind())
+    };
     // SAFETY: as the caller promises.
-    unsafe { body::<T>(this, |array| recast(array, CudaArray::into_device)) }
+    unsafe { body::<T>(this, run) }
 }
 
 /// # Safety
@@ -50,14 +58,25 @@ pub(super) unsafe extern "C" fn as_host<T: ArrayClass>(
     this: *mut ffi::PyObject,
     _: *mut ffi::PyObject,
 ) -> *mut ffi::PyObject {
+    let run = |array: &Bound<'_, T>| {
+        let recast = Instance(array.clone().unbind()).into_host().map_err(|refused| refused.error)?;
+        Ok(into_object(array.py(), OnHost(recast.into_inner()))?.unbind())
+    };
     // SAFETY: as the caller promises.
-    unsafe { body::<T>(this, |array| recast(array, CudaArray::into_host)) }
+    unsafe { body::<T>(this, run) }
 }
 
-type Cast<A> = fn(A) -> Result<Recast<A>, Refused<A>>;
+/// [`Recast`](crate::Recast) as host memory, for whoever has the interpreter's lock: it is let go while work is waited for.
+struct OnHost<T: ArrayClass>(Instance<T>);
 
-fn recast<T: ArrayClass>(array: &Bound<'_, T>, cast: Cast<Instance<T>>) -> PyResult<Py<PyAny>> {
-    let instance = Instance(array.clone().unbind());
-    let recast = cast(instance).map_err(|refused| refused.error)?;
-    Ok(into_object(array.py(), recast)?.unbind())
+// SAFETY: 1 to 3: as the instance, whose memory the host reaches, which was asked when this was made.
+unsafe impl<T: ArrayClass> CudaArray for OnHost<T> {
+    fn facts(&self) -> Result<Facts> {
+        let facts = self.0.facts()?;
+        if facts.device() != Device::CPU {
+            let wait = || wait_for_host(facts.stream(), facts.device());
+            with_attached(|py| waiting(py, &facts, wait))?;
+        }
+        Ok(Facts { device: Device::CPU, stream: StreamHandle::NothingPending, ..facts })
+    }
 }
