@@ -182,6 +182,17 @@ def test_names_and_texts():
         assert getattr(Array, name).__doc__
 
 
+@pytest.mark.parametrize("refused", [Array.as_device, lambda array: array.__dlpack__(dl_device=(2, 0)), memoryview])
+def test_a_refusal_keeps_nothing(refused):
+    """No call that comes later is needed to let go of the array."""
+    array = Array.full((2,), 0, "bfloat16")
+    with pytest.raises(BufferError):
+        refused(array)
+    reference = weakref.ref(array)
+    del array
+    assert reference() is None
+
+
 def test_a_class_that_was_imported_is_let_go():
     """What is remembered of types must not keep every class alive that was ever seen, nor all that it holds."""
 

@@ -29,6 +29,12 @@ class Index:
         return self.number
 
 
+class Stubborn(int):
+    """An int whose operators are about something else."""
+
+    __rshift__ = __and__ = __lt__ = __index__ = __int__ = lambda self, *other: 5
+
+
 class Subclass(dict):
     """A dict of one's own class."""
 
@@ -77,6 +83,7 @@ LEGAL = table(
     ("readonly-zero", {"data": (0x1000, 0)}, {}),
     ("address-numpy", {"data": (np.uint64(2**63 + 8), False)}, {"data": 2**63 + 8}),
     ("address-index-object", {"data": (Index(0x2000), False)}, {"data": 0x2000}),
+    ("address-stubborn", {"data": (Stubborn(0x2000), False), "shape": (Stubborn(2), 3)}, {"data": 0x2000}),
     ("address-odd", {"data": (0x1001, False)}, {"data": 0x1001}),
     ("address-highest", {"data": (2**64 - 25, False)}, {"data": 2**64 - 25}),
     # version (R26, bugs 156, 161)

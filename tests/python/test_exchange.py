@@ -246,6 +246,17 @@ def test_failures_without_an_exception():
             assert facts["protocol"] == "dlpack_versioned"
 
 
+def test_a_stream_that_is_told_with_an_exception():
+    """It is none: the method is asked, and the exception does not surface in somebody else's call."""
+    fast, tensor = Tensor(device=(CUDA, 0)), Tensor(device=(CUDA, 0))
+    raises = ctypes.cast(ctypes.pythonapi.PyErr_BadArgument, ctypes.c_void_p).value  # sets a TypeError and answers 0
+    address = table()
+    kept[-1].stream = raises
+    producer = Fast(fast, tensor, __dlpack_c_exchange_api__=in_capsule(address))
+    assert interop_demo.describe(producer)["protocol"] == "dlpack_versioned"
+    assert (fast.released, tensor.released) == (1, 1)
+
+
 def test_a_table_gives_what_the_type_says_and_no_keywords_matter():
     """Bad streams are refused before the table is asked."""
     for stream in (0, -2, "s"):

@@ -2,6 +2,7 @@
 
 import enum
 import inspect
+import weakref
 
 import interop_demo
 import numpy as np
@@ -102,6 +103,37 @@ def test_max_version(array, version, name):
     assert name_of(capsule) == name
     if name == "dltensor_versioned":
         assert (look(capsule).major, look(capsule).minor) == (1, 3)
+
+
+class Number:
+    """An int that can be another one the next time."""
+
+    def __init__(self, number):
+        self.number = number
+
+    def __index__(self):
+        return self.number
+
+
+def test_a_version_that_changes_its_mind(array):
+    version = (Number(1), 0)
+    assert name_of(array.__dlpack__(max_version=version)) == "dltensor_versioned"
+    version[0].number = 0
+    assert name_of(array.__dlpack__(max_version=version)) == "dltensor"
+
+
+@pytest.mark.parametrize("keyword", ["max_version", "dl_device"])
+@pytest.mark.parametrize("make", [Number, lambda number: {number}], ids=["number", "none"])
+def test_arguments_are_let_go_at_once(array, keyword, make):
+    """Neither a version that is remembered, nor an error that was dropped on the way, keeps what it was told."""
+    number = make(1)
+    reference = weakref.ref(number)
+    try:
+        array.__dlpack__(**{keyword: (number, 0)})
+    except TypeError:
+        assert make is not Number
+    del number
+    assert reference() is None
 
 
 BAD_VERSIONS = [

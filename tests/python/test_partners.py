@@ -1,6 +1,7 @@
 """Warp, PyArrow, nanobind and hand-written C on the same memory; with NumPy, JAX and tvm-ffi they have files of their own."""
 
 import gc
+import sys
 
 import interop_demo
 import native
@@ -149,6 +150,20 @@ def test_a_table_that_refuses_leads_to_the_method():
         c.refuse(False)
     assert (facts["protocol"], facts["shape"]) == ("dlpack_versioned", (4, 4))
     assert interop_demo.describe(array)["protocol"] == "exchange"
+
+
+def test_a_table_that_works_and_raises_all_the_same():
+    """The exception is the answer and nobody else's, and the tensor goes back."""
+    c = native.required("handwritten")
+    array = c.Array()
+    references = sys.getrefcount(array)
+    c.refuse(2)
+    try:
+        with pytest.raises(RuntimeError, match="and yet"):
+            interop_demo.describe(array)
+    finally:
+        c.refuse(0)
+    assert sys.getrefcount(array) == references
 
 
 def test_a_type_that_answers_for_its_attributes():

@@ -208,6 +208,57 @@ def test_a_method_that_comes_later(slots):
     assert tensor.released == 1
 
 
+@pytest.mark.parametrize("lose", ["by its class", "by itself"])
+def test_a_method_that_goes_again(lose):
+    """Also of a class whose arrays are in host memory, so that they are asked for a capsule and for nothing else."""
+    interface = {"shape": (2,), "typestr": "<f4", "data": (0x1000, False), "version": 3}
+
+    class Losing(Producer):
+        __array_interface__ = np.zeros(2).__array_interface__
+        __dlpack__ = Producer.__dlpack__
+        hides = False
+
+        def __getattribute__(self, name):
+            if name == "__dlpack__" and object.__getattribute__(self, "hides"):
+                raise AttributeError(name)
+            return object.__getattribute__(self, name)
+
+    producer = Losing(Tensor())
+    assert describe(producer)["protocol"] == "dlpack_versioned"
+    if lose == "by itself":
+        producer.hides = True
+    else:
+        Losing.__dlpack__ = property(raising(AttributeError("none")))
+    with pytest.raises(TypeError, match="allowed: an object with `__dlpack__`"):
+        describe(producer)
+    Losing.__cuda_array_interface__ = interface
+    with pytest.raises(ArrayError, match="driver"):
+        describe(producer)
+
+
+@pytest.mark.parametrize("error", [KeyError, RuntimeError, AttributeError])
+def test_a_metaclass_that_raises(error):
+    """Its objects are asked all the same: what is looked up on a class only spares them questions."""
+
+    class Meta(type):
+        def __getattr__(cls, name):
+            raise error(name)
+
+    producer = Meta("Odd", (Producer,), {})(Tensor())
+    assert describe(producer)["protocol"] == "dlpack_versioned"
+
+
+def test_an_interrupt_in_a_metaclass():
+    class Meta(type):
+        def __getattr__(cls, name):
+            raise KeyboardInterrupt
+
+    producer = Meta("Odd", (Producer,), {})(Tensor())
+    with pytest.raises(KeyboardInterrupt):
+        describe(producer)
+    assert producer.asked == []
+
+
 # Errors of the producer's own (R52, R120, bugs 130, 144, 152)
 
 ERRORS = [

@@ -3,13 +3,13 @@
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
-use pyo3::exceptions::{PyException, PyTypeError};
+use pyo3::exceptions::{PyAttributeError, PyException, PyTypeError};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyDict, PyString, PyTuple};
 
 use super::direct::Direct;
-use super::interpreter::call_with_keywords;
+use super::interpreter::{attribute, call_with_keywords};
 use crate::device::{Device, DeviceType};
 use crate::dlpack::{MAJOR_VERSION, MINOR_VERSION};
 use crate::stream::StreamHandle;
@@ -145,6 +145,18 @@ pub(super) fn request_for<'py>(
         Err(second) if second.is_instance_of::<PyException>(object.py()) => Err(first),
         Err(second) => Err(second),
     }
+}
+
+/// Whether the object has a `__dlpack__`.
+pub(super) fn has_method(object: &Bound<'_, PyAny>) -> PyResult<bool> {
+    attribute(object, pyo3::intern!(object.py(), "__dlpack__")).map(|method| method.is_some())
+}
+
+/// Whether this error, of a call of `__dlpack__`, says that there is none: a class may lose a method, or keep it from some
+/// of its objects.
+#[cold]
+pub(super) fn lacks_method(object: &Bound<'_, PyAny>, error: &PyErr) -> PyResult<bool> {
+    Ok(error.is_instance_of::<PyAttributeError>(object.py()) && !has_method(object)?)
 }
 
 /// Calls `__dlpack__`, first as the current standard has it, then as producers of an older one take it.

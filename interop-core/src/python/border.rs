@@ -18,7 +18,13 @@ pub(super) unsafe fn guarded<R>(run: impl FnOnce(Python<'_>) -> PyResult<R>) -> 
     // Not `Python::attach`, which gives up on an interpreter that is ending and still runs code.
     // SAFETY: the thread is attached, as the caller promises.
     let py = unsafe { Python::assume_attached() };
-    let done = catch_unwind(AssertUnwindSafe(|| run(py).map_err(|error| error.restore(py)).ok()));
+    let raise = |error: PyErr| {
+        // PyO3 was not told that the thread is attached, and keeps what was dropped on the way here, such as an exception
+        // that another took the place of, with all that it refers to. It lets go of that when it is told.
+        let _ = Python::try_attach(|_| ());
+        error.restore(py);
+    };
+    let done = catch_unwind(AssertUnwindSafe(|| run(py).map_err(raise).ok()));
     done.unwrap_or_else(|payload| {
         // It is a value with a drop of its own, which could panic again: it is leaked.
         core::mem::forget(payload);

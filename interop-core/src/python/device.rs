@@ -1,11 +1,13 @@
-//! Numbers and device tuples as Python objects spell them.
+//! Numbers, device tuples and streams as Python objects spell them.
 
 use pyo3::exceptions::{PyAttributeError, PyTypeError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyInt, PyTuple};
 
+use super::interpreter::attribute;
 use crate::device::{Device, DeviceType};
 use crate::error::{Error, ErrorKind, Result};
+use crate::stream::StreamHandle;
 
 /// An integer: anything with `__index__` but a bool. `place` names it in the message.
 ///
@@ -21,9 +23,7 @@ pub fn integer(value: &Bound<'_, PyAny>, place: &str) -> PyResult<i128> {
         }
     }
     let wrong = || PyErr::from(Error::new(ErrorKind::Type, place, super::errors::origin(value), "an int"));
-    // Bools of NumPy too, which have `__index__` in older versions.
-    let boolean = value.is_instance_of::<PyBool>();
-    if boolean || (!value.is_instance_of::<PyInt>() && value.extract::<bool>().is_ok()) {
+    if value.is_instance_of::<PyBool>() || is_numpy_bool(value) {
         return Err(wrong());
     }
     let index = if value.is_instance_of::<PyInt>() {
@@ -40,10 +40,23 @@ pub fn integer(value: &Bound<'_, PyAny>, place: &str) -> PyResult<i128> {
         };
         index.cast_into::<PyInt>().map_err(|_| wrong())?.into_any()
     };
+    // What a subclass makes of its operators is not its value.
+    let index = if index.is_exact_instance_of::<PyInt>() {
+        index
+    } else {
+        py.get_type::<PyInt>().call_method1(pyo3::intern!(py, "__index__"), (index,))?
+    };
     index.extract::<i128>().map_err(|_| {
         Error::new(ErrorKind::Overflow, place, "an int of more than 128 bits", "an int of 64 bits at most")
             .into()
     })
+}
+
+/// Whether this is a bool of `NumPy`, which has `__index__` in older versions.
+fn is_numpy_bool(value: &Bound<'_, PyAny>) -> bool {
+    let class = value.get_type();
+    class.name().is_ok_and(|name| name == "bool" || name == "bool_")
+        && class.module().is_ok_and(|module| module == "numpy")
 }
 
 /// `(device type, ordinal)`, of ints or of what has `__index__`, such as enum members.
@@ -67,4 +80,34 @@ pub(super) fn pair<'a, 'py>(
         let allowed = format_args!("a tuple {what} of two ints");
         Error::new(ErrorKind::Type, place, super::errors::origin(value), allowed)
     })
+}
+
+/// A stream as a Python caller names it: an int (1, 2 or a handle; -1 for no ordering), or an object with
+/// `__cuda_stream__`, which every library's stream class has.
+///
+/// # Errors
+///
+/// `ArrayError` for numbers that are no stream, `TypeError` for other objects.
+pub fn consumer_stream(stream: &Bound<'_, PyAny>) -> PyResult<StreamHandle> {
+    let py = stream.py();
+    if let Some(method) = attribute(stream, pyo3::intern!(py, "__cuda_stream__"))? {
+        return handle_of(&method.call0()?);
+    }
+    let number = integer(stream, "stream")?;
+    Ok(StreamHandle::from_dlpack(DeviceType::CUDA, Some(number))?)
+}
+
+/// The stream that `__cuda_stream__` answers with: the protocol's version, which is 0, and the handle.
+fn handle_of(answer: &Bound<'_, PyAny>) -> PyResult<StreamHandle> {
+    const PLACE: &str = "__cuda_stream__";
+    let pair = pair(answer, PLACE, "(version, handle)")?;
+    let version = integer(&pair.get_item(0)?, PLACE)?;
+    if version != 0 {
+        return Err(Error::new(ErrorKind::Version, PLACE, version, "version 0").into());
+    }
+    let handle = integer(&pair.get_item(1)?, PLACE)?;
+    match usize::try_from(handle) {
+        Ok(handle) => Ok(StreamHandle::from_raw(handle)),
+        Err(_) => Err(Error::new(ErrorKind::Stream, PLACE, handle, "the address of a stream").into()),
+    }
 }

@@ -25,7 +25,8 @@ pub(super) fn work_stream(table: Table, _: Python<'_>, device: Device) -> Option
     let current = unsafe { place.cast::<Option<CurrentWorkStream>>().read() }?;
     let mut stream = core::ptr::null_mut();
     // SAFETY: the thread is attached; a place for the stream.
-    if unsafe { current(device.device_type.0, device.device_id, &raw mut stream) } != 0 {
+    let failed = unsafe { current(device.device_type.0, device.device_id, &raw mut stream) } != 0;
+    if failed || raised() {
         // The method is asked instead, which says what is wrong.
         // Not through PyO3, which lets a panic that travels as an exception loose.
         // SAFETY: the thread is attached.
@@ -88,12 +89,24 @@ pub(super) fn tensor_of(
     let mut tensor = core::ptr::null_mut();
     // SAFETY: an object of the type that offers the table, with the thread attached, and a place for the tensor.
     let failed = unsafe { from_object(object.as_ptr().cast(), &raw mut tensor) } != 0;
-    if failed || tensor.is_null() {
+    if failed || tensor.is_null() || raised() {
         // A table that does not say why it fails breaks the rules, but not us: `PyErr::fetch` would panic in a debug build.
         let error = PyErr::take(object.py())
             .unwrap_or_else(|| PySystemError::new_err("the exchange table failed and raised no exception"));
+        if !failed && !tensor.is_null() {
+            // It raised and says that it worked: the exception would surface in somebody else's call.
+            // SAFETY: as below.
+            drop(unsafe { ManagedTensor::from_raw(tensor) });
+        }
         return if error.is_instance_of::<PyBufferError>(object.py()) { Ok(None) } else { Err(error) };
     }
     // SAFETY: the table hands over a tensor that nobody else releases.
     Ok(Some(unsafe { ManagedTensor::from_raw(tensor) }))
+}
+
+/// Whether an exception is set.
+#[inline]
+fn raised() -> bool {
+    // SAFETY: whoever calls a table is attached.
+    !unsafe { ffi::PyErr_Occurred() }.is_null()
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::{PyBool, PyString, PyTuple};
+use pyo3::types::{PyBool, PyInt, PyString, PyTuple};
 
 use super::capsule::wrap;
 use super::device::{device, integer};
@@ -76,8 +76,9 @@ impl Request {
             self.versioned = true;
             return Ok(());
         }
-        self.versioned = major(value)? >= 1;
-        if self.versioned && value.is_exact_instance_of::<PyTuple>() {
+        let (major, constant) = major(value)?;
+        self.versioned = major >= 1;
+        if self.versioned && constant {
             let last = VERSIONED.swap(value.clone().into_ptr(), Ordering::AcqRel);
             // SAFETY: null, or the reference that was put there.
             drop(unsafe { Bound::from_owned_ptr_or_opt(value.py(), last) });
@@ -115,15 +116,18 @@ const KEYWORDS: [(&str, Take); 4] = [
     ("copy", Request::take_copy),
 ];
 
-/// The major version in `max_version`.
-fn major(value: &Bound<'_, PyAny>) -> PyResult<i128> {
+/// The major version in `max_version`; and whether that is all there is to the tuple, so that it says the same for ever and
+/// keeps nothing of anybody's alive.
+fn major(value: &Bound<'_, PyAny>) -> PyResult<(i128, bool)> {
     let pair = value.cast::<PyTuple>().ok().filter(|pair| pair.len() == 2).ok_or_else(|| {
         let found = super::errors::origin(value);
         Error::new(ErrorKind::Type, "max_version", found, "a tuple (major, minor) of two ints")
     })?;
     let (major, minor) = (pair.get_borrowed_item(0)?, pair.get_borrowed_item(1)?);
     integer(&minor, "max_version")?;
-    integer(&major, "max_version")
+    let plain = |number: &Bound<'_, PyAny>| number.is_exact_instance_of::<PyInt>();
+    let constant = value.is_exact_instance_of::<PyTuple>() && plain(&major) && plain(&minor);
+    Ok((integer(&major, "max_version")?, constant))
 }
 
 /// Answers `__dlpack__` for an array: a fresh capsule with a tensor that keeps the array alive, and shares it.

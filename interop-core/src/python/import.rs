@@ -1,12 +1,12 @@
 //! Any object that speaks a protocol, as an [`Import`].
 #![expect(unsafe_code, reason = "believes what an object says of its memory")]
 
-use pyo3::exceptions::{PyAttributeError, PyException};
+use pyo3::exceptions::PyException;
 use pyo3::prelude::*;
 
-use super::ask::{Asked, request, request_for};
+use super::ask::{Asked, has_method, lacks_method, request, request_for};
 use super::capsule::{Taken, take};
-use super::device::{device, integer, pair};
+use super::device::device;
 use super::dict::interface_of;
 use super::errors::{no_array, origin};
 use super::exchange::{tensor_of, work_stream};
@@ -16,7 +16,7 @@ use super::types::{Known, Table, TypeFacts, type_of};
 use crate::array::FromArray;
 use crate::arrival::Arrival;
 use crate::cuda::{self, Trust};
-use crate::device::{Device, DeviceType};
+use crate::device::Device;
 use crate::dlpack::Versioned;
 use crate::error::{Error, ErrorKind};
 use crate::import::Import;
@@ -115,8 +115,15 @@ fn meet(object: &Bound<'_, PyAny>) -> PyResult<(Known, Option<Came>)> {
         }
     }
     if known.asked.habit.device() == Some(Device::CPU) {
-        let taken = take(&request(object, &known.asked, None)?)?;
-        return Ok((known, Some(Came { taken, table: None })));
+        match request(object, &known.asked, None) {
+            Ok(capsule) => {
+                let taken = take(&capsule)?;
+                return Ok((known, Some(Came { taken, table: None })));
+            }
+            // What else it has is seen to later.
+            Err(error) if lacks_method(object, &error)? => {}
+            Err(error) => return Err(error),
+        }
     }
     Ok((known, None))
 }
@@ -167,50 +174,18 @@ fn import_asked(
     stream: Option<StreamHandle>,
 ) -> PyResult<Protocol> {
     let py = object.py();
-    let has_method = || attribute(object, pyo3::intern!(py, "__dlpack__")).map(|method| method.is_some());
     if asked.has_method {
         match from_method(to, object, asked, stream) {
-            // A class may lose a method, or keep it from some of its objects.
-            Err(error) if error.is_instance_of::<PyAttributeError>(py) && !has_method()? => {}
+            Err(error) if lacks_method(object, &error)? => {}
             answer => return answer,
         }
-    } else if has_method()? {
+    } else if has_method(object)? {
         return from_method(to, object, asked, stream);
     }
     if let Some(interface) = attribute(object, pyo3::intern!(py, "__cuda_array_interface__"))? {
         return from_cai(to, object, &interface, stream);
     }
     Err(no_array(object))
-}
-
-/// A stream as a Python caller names it: an int (1, 2 or a handle; -1 for no ordering), or an object with
-/// `__cuda_stream__`, which every library's stream class has.
-///
-/// # Errors
-///
-/// `ArrayError` for numbers that are no stream, `TypeError` for other objects.
-pub fn consumer_stream(stream: &Bound<'_, PyAny>) -> PyResult<StreamHandle> {
-    let py = stream.py();
-    if let Some(method) = attribute(stream, pyo3::intern!(py, "__cuda_stream__"))? {
-        return handle_of(&method.call0()?);
-    }
-    let number = integer(stream, "stream")?;
-    Ok(StreamHandle::from_dlpack(DeviceType::CUDA, Some(number))?)
-}
-
-/// The stream that `__cuda_stream__` answers with: the protocol's version, which is 0, and the handle.
-fn handle_of(answer: &Bound<'_, PyAny>) -> PyResult<StreamHandle> {
-    const PLACE: &str = "__cuda_stream__";
-    let pair = pair(answer, PLACE, "(version, handle)")?;
-    let version = integer(&pair.get_item(0)?, PLACE)?;
-    if version != 0 {
-        return Err(Error::new(ErrorKind::Version, PLACE, version, "version 0").into());
-    }
-    let handle = integer(&pair.get_item(1)?, PLACE)?;
-    match usize::try_from(handle) {
-        Ok(handle) => Ok(StreamHandle::from_raw(handle)),
-        Err(_) => Err(Error::new(ErrorKind::Stream, PLACE, handle, "the address of a stream").into()),
-    }
 }
 
 /// Imports the tensor in a capsule that an older interface handed out, which is consumed.

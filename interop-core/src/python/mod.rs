@@ -55,13 +55,11 @@ mod types;
 
 pub use back::order_back;
 pub use class::{ArrayClass, ExportedArray, install};
-pub use device::integer;
+pub use device::{consumer_stream, integer};
 pub use dict::interface_of;
 pub use errors::array_error;
 pub use export::{Request, export};
-pub use import::{
-    Imported, Protocol, consumer_stream, import, import_as, import_as_trusted, import_capsule, import_trusted,
-};
+pub use import::{Imported, Protocol, import, import_as, import_as_trusted, import_capsule, import_trusted};
 pub use release::{drain, pending_releases};
 
 /// What the expansions of `python` and `pyclass` call.

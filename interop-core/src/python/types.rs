@@ -8,7 +8,7 @@ use core::sync::atomic::{AtomicPtr, Ordering};
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 
-use pyo3::exceptions::{PyAttributeError, PyException};
+use pyo3::exceptions::PyException;
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyInt, PyString, PyType, PyWeakrefMethods, PyWeakrefReference};
@@ -111,12 +111,8 @@ fn look_up(object: &Bound<'_, PyAny>, class: &Bound<'_, PyType>) -> PyResult<Typ
     let mut exchange = None;
     let names = ["__dlpack_c_exchange_api__", "__c_dlpack_exchange_api__"];
     for name in names.into_iter().filter(|_| super::table::in_use()) {
-        let value = match class.getattr(PyString::intern(py, name)) {
-            Ok(value) => value,
-            Err(error) if error.is_instance_of::<PyAttributeError>(py) => continue,
-            Err(error) => return Err(error),
-        };
-        exchange = table(&value);
+        exchange =
+            asked_of_a_class(py, class.getattr(PyString::intern(py, name)))?.and_then(|value| table(&value));
         if exchange.is_some() {
             break;
         }
@@ -127,14 +123,11 @@ fn look_up(object: &Bound<'_, PyAny>, class: &Bound<'_, PyType>) -> PyResult<Typ
     // An object with an array interface of NumPy's kind is in host memory by the definition of that interface; a class
     // for both kinds of memory has the CUDA one as well.
     let [interface, cuda, dlpack] = ["__array_interface__", "__cuda_array_interface__", "__dlpack__"];
-    let host_only = class.hasattr(interface)? && !class.hasattr(cuda)? && class.hasattr(dlpack)?;
-    let has_method = match class.getattr(dlpack) {
-        // A method, and not a property, which may be there for some objects only.
-        Ok(method) => method.is_callable(),
-        // Its objects may have one all the same.
-        Err(error) if error.is_instance_of::<PyException>(py) => false,
-        Err(error) => return Err(error),
-    };
+    let has = |name| class.hasattr(name);
+    let host_only = has(interface).and_then(|is| Ok(is && !has(cuda)? && has(dlpack)?));
+    let host_only = asked_of_a_class(py, host_only)?.unwrap_or(false);
+    // A method, and not a property, which may be there for some objects only.
+    let has_method = asked_of_a_class(py, class.getattr(dlpack))?.is_some_and(|method| method.is_callable());
     // A class may say anything of its module, or nothing.
     let module =
         class.module().map_or_else(|_| String::new(), |module| module.to_string_lossy().into_owned());
@@ -145,6 +138,16 @@ fn look_up(object: &Bound<'_, PyAny>, class: &Bound<'_, PyType>) -> PyResult<Typ
     let heap = unsafe { ffi::PyType_HasFeature(class.as_type_ptr(), ffi::Py_TPFLAGS_HEAPTYPE) } != 0;
     let class = if heap { Some(PyWeakrefReference::new(class)?.unbind()) } else { None };
     Ok(TypeFacts { address, class, exchange, asked })
+}
+
+/// What a class says of itself, if it does: a metaclass may raise anything, and its objects be arrays all the same. Only an
+/// interrupt is none of its answers.
+fn asked_of_a_class<T>(py: Python<'_>, answer: PyResult<T>) -> PyResult<Option<T>> {
+    match answer {
+        Ok(value) => Ok(Some(value)),
+        Err(error) if error.is_instance_of::<PyException>(py) => Ok(None),
+        Err(error) => Err(error),
+    }
 }
 
 /// The table in an attribute: a capsule since 1.3, the address as an int before. Anything else is no table.

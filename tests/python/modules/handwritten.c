@@ -98,15 +98,16 @@ static PyObject *dlpack_device(PyObject *self, PyObject *unused) {
     return Py_BuildValue("(ii)", 1, 0);
 }
 
-/* Whether what can refuse does. */
-static int refusing;
+/* Whether what can refuse does (1), or raises and says that it worked (2). */
+static long refusing;
 
 static int table_from_object(void *object, Managed **out) {
-    if (refusing) {
+    if (refusing == 1) {
         PyErr_SetString(PyExc_BufferError, "not by the table");
         return -1;
     }
     *out = pack(object);
+    if (refusing) PyErr_SetString(PyExc_RuntimeError, "and yet");
     return 0;
 }
 static Table table = {{{1, 3}, NULL}, NULL, table_from_object, NULL, NULL, NULL};
@@ -322,7 +323,7 @@ static PyObject *watched_get(PyObject *self, PyObject *name) {
 }
 
 static PyObject *refuse(PyObject *module, PyObject *whether) {
-    refusing = PyObject_IsTrue(whether);
+    refusing = PyLong_AsLong(whether);
     Py_RETURN_NONE;
 }
 
