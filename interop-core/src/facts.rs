@@ -191,12 +191,10 @@ impl Facts {
         let lanes = self.dtype.lanes();
         let record = element.to_record();
         if self.record() == record.as_ref() && self.dtype == element.dtype {
-            let whole_bytes = self.dtype.bits() % 8 == 0 || self.padded == element.padded;
-            return if whole_bytes {
-                self.layout.join_elements(element.axes()).map(Some)
-            } else {
-                Err(wrong())
-            };
+            if self.padded != element.padded {
+                return Err(wrong());
+            }
+            return self.layout.join_elements(element.axes()).map(Some);
         }
         if let (Some(record), None) = (record, self.record()) {
             // DLPack spells a struct of equal fields as a trailing axis of scalars.

@@ -52,9 +52,12 @@ fn lists_are_slices() {
         let numbers: Vec<usize> = (0..len).collect();
         let mut dims = Dims::from(&numbers[..]);
         assert_eq!((&*dims, dims.len(), format!("{dims:?}")), (&numbers[..], len, format!("{numbers:?}")));
-        assert_eq!(dims, dims.clone());
+        assert_eq!(AsRef::<[usize]>::as_ref(&dims), numbers);
+        let before = dims.clone();
+        assert_eq!(dims, before);
         dims.iter_mut().for_each(|number| *number += 1);
         assert!(dims.iter().copied().eq(1..=len));
+        assert_eq!(dims == before, len == 0);
         assert_eq!(Dims::<isize>::zeroed(len).iter().sum::<isize>(), 0);
     }
 }

@@ -50,6 +50,7 @@ fn strides() {
         (claims!(&[0, 3], strides: Strides::Elements(&[])), count("0 strides", "2, one for each axis")),
         (claims!(&[2, 3], strides: Strides::Bytes(&[14, 4])), split("strides[0]", "14 bytes")),
         (claims!(&[1, 3], strides: Strides::Bytes(&[14, -6])), split("strides[1]", "-6 bytes")),
+        (claims!(&[3], strides: Strides::Bytes(&[5])), split("strides[0]", "5 bytes")),
         (
             claims!(&[4], dtype: DType::F4_E2M1FN, strides: Strides::Bytes(&[1])),
             count("strides in bytes", "strides in elements"),
@@ -108,7 +109,7 @@ fn devices() {
         (ErrorKind::Device, "device_type", found, "CPU (1), CUDA (2), CUDAHost (3) and CUDAManaged (13)")
     };
     refused(vec![
-        (claims!(&[1], device: on(0, 0)), told("unknown (0)")),
+        (claims!(&[1], device: on(0, 0)), told("unknown (0), memory that nobody could place")),
         (claims!(&[1], device: on(4, 0)), told("OpenCL (4)")),
         (claims!(&[1], device: on(5, 0)), told("unknown (5)")),
         (claims!(&[1], device: on(10, 0)), told("ROCM (10)")),

@@ -190,7 +190,7 @@ fn small_floats() {
 #[repr(C)]
 struct Vertex {
     position: [f32; 3],
-    uv: Uv,
+    uv: [Uv; 2],
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Element)]
@@ -212,12 +212,15 @@ struct Mixed {
 fn structs_of_equal_fields_are_flattened() {
     let vertex = |n: u8| {
         let n = f32::from(n);
-        Vertex { position: [n, n + 0.25, n + 0.5], uv: Uv { u: -n, v: n * 2.0 } }
+        Vertex {
+            position: [n, n + 0.25, n + 0.5],
+            uv: [Uv { u: -n, v: n * 2.0 }, Uv { u: n + 0.75, v: -1.0 }],
+        }
     };
     let vertices: Vec<Vertex> = (0..6).map(vertex).collect();
     let tensor = Array::strided(vertices.clone(), &[3], &[2]).into_dlpack::<Versioned>().unwrap();
     let seen = look(&tensor);
-    assert_eq!((seen.dtype, seen.shape, seen.strides), (DType::F32, Some(vec![3, 5]), Some(vec![10, 1])));
+    assert_eq!((seen.dtype, seen.shape, seen.strides), (DType::F32, Some(vec![3, 7]), Some(vec![14, 1])));
     let back: Array<Lease<Vertex>> = Array::from_dlpack(tensor).unwrap();
     assert_eq!((back.shape.as_slice(), back.strides.as_deref()), (&[3][..], Some(&[2][..])));
     assert_eq!(back.to_vec::<Vertex>().unwrap(), [vertices[0], vertices[2], vertices[4]]);

@@ -139,13 +139,14 @@ fn an_empty_array_has_any_strides() {
 /// order from is kept; a negative one, which says nothing, becomes the compact one.
 #[test]
 fn an_axis_of_one_has_any_stride() {
-    let rows: [(&[usize], &[isize], &[isize]); 8] = [
+    let rows: [(&[usize], &[isize], &[isize]); 9] = [
         (&[1], &[2], &[2]),
         (&[1024, 1], &[1, 1024], &[1, 1024]),
         (&[1, 1, 768, 768], &[589_824, 589_824, 768, 1], &[589_824, 589_824, 768, 1]),
         (&[1, 10, 20], &[-200, 20, 1], &[200, 20, 1]),
         (&[10, 1], &[1, -1], &[1, 1]),
         (&[1, 1], &[MAX, MIN], &[MAX, 1]),
+        (&[1, 1], &[0, -1], &[0, 1]),
         (&[1, 5], &[0, 1], &[0, 1]),
         (&[5, 1, 3], &[3, MAX, 1], &[3, MAX, 1]),
     ];

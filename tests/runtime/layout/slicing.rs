@@ -5,6 +5,7 @@ use std::panic;
 use interop_core::{Layout, Order};
 use proptest::prelude::*;
 
+use crate::support::allocator::watch;
 use crate::support::brute::{indices, offset, offsets, settings, small_layouts};
 use crate::support::signed;
 
@@ -73,6 +74,16 @@ proptest! {
             offsets(layout.shape(), layout.strides()).iter().map(|at| at + shift as i128).collect()
         };
         prop_assert_eq!(visited(&part, shift), visited(&sliced, by));
+    }
+}
+
+/// As many axes as fit in place need no memory of their own.
+#[test]
+fn a_selection_of_few_axes_allocates_nothing() {
+    for (ndim, made) in [(4, 0), (6, 0), (7, 4)] {
+        let layout = Layout::compact(&vec![2; ndim], Order::C).unwrap();
+        let ((part, _), tally) = watch(|| layout.select(0, 1));
+        assert_eq!((part.ndim(), tally.made), (ndim - 1, made), "{ndim} axes");
     }
 }
 

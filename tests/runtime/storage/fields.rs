@@ -1,8 +1,12 @@
 //! Extents and strides on their way into the fields of a struct, whose types may be too small for them.
 
 use interop_core::dlpack::Versioned;
-use interop_core::{CudaArray, DType, ErrorKind, FromArray, Import, Lease, Shared};
+use interop_core::{
+    CudaArray, DType, Device, ErrorKind, Float6E2m3fn, FromArray, Import, Lease, Memory, Opaque, Record,
+    RecordField, Shared, Storage, Writes,
+};
 
+use crate::support::arrays::Matrix;
 use crate::support::assert_told;
 use crate::support::foreign::{Claims, look};
 
@@ -33,6 +37,32 @@ struct Table {
     data: Vec<u8>,
     rows: usize,
     columns: u64,
+}
+
+#[derive(CudaArray)]
+#[cuda_array(shape = [rows, columns], export)]
+struct Stepped {
+    #[cuda_array(data)]
+    data: Vec<u8>,
+    rows: usize,
+    columns: usize,
+    #[cuda_array(strides)]
+    strides: Vec<isize>,
+}
+
+/// Six structs of which it is known at run time what is in them.
+struct Blobs(Record);
+
+// SAFETY: nothing is read at the address.
+#[expect(unsafe_code, reason = "a storage vouches for its memory")]
+unsafe impl Storage for Blobs {
+    fn memory(&self) -> Memory {
+        Memory::new::<Opaque<4>>(0x1000, 6, Device::CPU, Writes::Never)
+    }
+
+    fn record(&self) -> Option<&Record> {
+        Some(&self.0)
+    }
 }
 
 fn import(shape: &[i64], strides: &[i64], dtype: DType) -> Import {
@@ -103,4 +133,44 @@ fn numbers_that_do_not_fit_their_field() {
     let far = Table { data: vec![1], rows: 1, columns: u64::MAX };
     let told = (ErrorKind::Overflow, "shape[1]", "18446744073709551615", "64 bits");
     assert_told(&far.facts().unwrap_err(), told);
+}
+
+/// Arrays of a constant rank that few arrays are like: those have a check of their own, and these pass as well.
+#[test]
+fn unusual_arrays_of_a_constant_rank() {
+    #[derive(CudaArray)]
+    #[cuda_array(shape = [1, 1, 1, 1, 2, 3], export)]
+    struct Deep(#[cuda_array(data)] Vec<u8>);
+    // As many axes as fit in place.
+    #[derive(CudaArray)]
+    #[cuda_array(shape = [1, 1, 1, 1, 1], export)]
+    struct Point(#[cuda_array(data)] Vec<u8>, #[cuda_array(strides)] [isize; 5]);
+    assert_eq!(Deep(vec![0; 6]).facts().unwrap().strides(), [6, 6, 6, 6, 3, 1]);
+    assert_eq!(Point(vec![0], [-1; 5]).facts().unwrap().strides(), [1; 5], "idle axes do not run backwards");
+
+    let small = Matrix { data: vec![Float6E2m3fn(1); 6], rows: 2, columns: 3 };
+    assert_eq!((small.facts().unwrap().is_padded(), small.facts().unwrap().nbytes()), (true, 6));
+
+    let turned = Narrow::from_import(import(&[2, 3], &[3, -1], DType::I16)).unwrap().facts().unwrap();
+    assert_eq!((turned.strides(), turned.address() - turned.byte_range().start), (&[3, -1][..], 4));
+
+    let stepped = |strides: &[isize]| {
+        Stepped { data: vec![0; 6], rows: 2, columns: 3, strides: strides.to_vec() }.facts()
+    };
+    assert_eq!(stepped(&[1, 2]).unwrap().strides(), [1, 2]);
+    for (strides, found) in [(&[3, 1, 1][..], "3 strides"), (&[3], "1 strides"), (&[], "0 strides")] {
+        let told = (ErrorKind::Strides, "strides", found, "2, one for each axis");
+        assert_told(&stepped(strides).unwrap_err(), told);
+    }
+
+    let field = |name: &str, offset| RecordField {
+        name: name.into(),
+        offset,
+        dtype: DType::I16,
+        shape: Vec::new(),
+        record: None,
+    };
+    let spins = Record { fields: vec![field("up", 0), field("down", 2)] };
+    let array = Matrix { data: Blobs(spins.clone()), rows: 2, columns: 3 };
+    assert_eq!(array.facts().unwrap().record(), Some(&spins));
 }

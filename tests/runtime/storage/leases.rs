@@ -55,6 +55,16 @@ fn leases_take_memory_from_anywhere() {
     }
 }
 
+/// The stride that is in the way is one that matters.
+#[test]
+fn an_axis_of_one_is_not_to_blame() {
+    let gapped = Claims { strides: Some(vec![7, 3]), ..Claims::at(0x1_0000, &[1, 2]) };
+    let refused = Matrix::<Lease<i16>>::from_import(import(gapped)).unwrap_err();
+    let told =
+        (ErrorKind::Strides, "strides[1]", "3 (strides [7, 3])", "1, which makes the array C-contiguous");
+    assert_told(&refused.error, told);
+}
+
 /// A lease reaches what the import reached, and a struct around it cannot reach further.
 #[test]
 fn leases_end_where_the_import_ends() {

@@ -2,7 +2,8 @@
 
 use interop_core::dlpack::Versioned;
 use interop_core::{
-    CudaArray, DType, Device, Element, ErrorKind, FromArray, HostVec, Lease, Opaque, Shared, StreamHandle,
+    CudaArray, DType, Device, Element, ErrorKind, Float6E2m3fn, FromArray, HostVec, Lease, Opaque, Shared,
+    StreamHandle,
 };
 use proptest::prelude::*;
 
@@ -87,6 +88,18 @@ fn trailing_axes_are_parts() {
     assert!(Array::strided(vec![0_u16; 4], &[1, 4], &[7, 1]).view::<[u16; 4], 1>().is_ok());
     assert!(Array::strided(vec![0_u16; 4], &[3, 1], &[1, 9]).view::<[u16; 1], 1>().is_ok());
     assert!(Array::strided(vec![0_u16; 4], &[0, 4], &[7, 3]).view::<[u16; 4], 1>().is_ok());
+}
+
+/// R67: parts of less than a byte are parts where each has a byte of its own, as it has in Rust.
+#[test]
+fn parts_that_are_packed_are_no_parts() {
+    let padded = Array::new(vec![[Float6E2m3fn(5); 4]; 2], &[2]);
+    assert_eq!(padded.to_vec::<[Float6E2m3fn; 4]>().unwrap(), [[Float6E2m3fn(5); 4]; 2]);
+    assert_eq!(padded.facts().unwrap().shape(), [2, 4]);
+    let packed = Claims { dtype: DType::F6_E2M3FN, ..Claims::at(0x1_0000, &[2, 4]) };
+    let packed: Array<Shared> = Array::from_dlpack(packed.send::<Versioned>().1).unwrap();
+    let error = packed.view::<[Float6E2m3fn; 4], 1>().unwrap_err();
+    assert_told(&error, (ErrorKind::DType, "dtype", "float6_e2m3fn", "float6_e2m3fn with trailing axes [4]"));
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Element)]
