@@ -2,6 +2,13 @@
 //!
 //! That they compile with Rust 1.85 is for `cargo clippy` to say, in `cargo xtask ci`: its lint `incompatible_msrv` knows since
 //! when each item of the standard library is there.
+//!
+//! The public items are recorded, and not compared with those of an earlier version as cargo-semver-checks does. The record
+//! shows more, such as another type of an argument or a new bound, and whoever changes it reads the difference. What that
+//! tool sees besides is seen too: a lost `Send` is in the record, a lost feature fails the test below, fields of a C struct
+//! that have changed places fail the assertions beside it, and a trait method that has lost its default does not compile
+//! with the storages and streams of the tests. Which version a release has to have is a question for that tool:
+//! `cargo semver-checks -p interop-core --baseline-rev TAG --only-explicit-features --features derive,half,num-complex`.
 
 use crate::counts::Counts;
 use crate::failure::Failure;
