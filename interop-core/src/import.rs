@@ -121,7 +121,7 @@ impl Import {
         axes: Option<usize>,
     ) -> Result<Self, ManagedTensor<A>> {
         let asked = trust == Trust::Nothing && cuda::is_opened();
-        match if asked { None } else { tensor.usual_facts(axes) } {
+        match tensor.usual_facts(axes, |address| !asked || cuda::is_host_memory(address)) {
             // SAFETY: as the caller promises.
             Some(facts) => Ok(unsafe { Self::owning(facts, tensor, release) }),
             None => Err(tensor),

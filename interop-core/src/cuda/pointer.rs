@@ -10,12 +10,15 @@ use crate::device::{Device, DeviceType};
 use crate::error::{Error, ErrorKind, Result};
 use crate::facts::Facts;
 
-/// `CU_POINTER_ATTRIBUTE_...`: memory type, ordinal, managed, context, start and size of the range.
-const ASKED: [i32; 6] = [2, 9, 8, 1, 11, 12];
-const COUNT: u32 = 6;
-const _: () = assert!(ASKED.len() == COUNT as usize);
+/// `CU_POINTER_ATTRIBUTE_...`
+const CONTEXT: i32 = 1;
+const MEMORY_TYPE: i32 = 2;
 const DEVICE_POINTER: i32 = 3;
 const HOST_POINTER: i32 = 4;
+const IS_MANAGED: i32 = 8;
+const DEVICE_ORDINAL: i32 = 9;
+const RANGE_START: i32 = 11;
+const RANGE_SIZE: i32 = 12;
 const MEMPOOL_HANDLE: i32 = 17;
 
 /// `CU_MEMORYTYPE_...`
@@ -79,18 +82,25 @@ pub fn pointer_facts(address: usize) -> Result<Option<PointerFacts>> {
     Ok(ask(driver()?, address)?)
 }
 
-fn ask(driver: &Driver, address: usize) -> Outcome<Option<PointerFacts>> {
-    // A word for each answer, of which some take the lower half: all machines with CUDA are little-endian. They stay zero
-    // for an address that the driver does not know.
-    let mut answers = [0_usize; ASKED.len()];
+/// The driver's answers about an address, a word for each, of which some take the lower half: all machines with CUDA are
+/// little-endian. They stay zero for an address that the driver does not know.
+fn answers<const N: usize>(driver: &Driver, address: usize, mut attributes: [i32; N]) -> Outcome<[usize; N]> {
+    let mut answers = [0_usize; N];
     let first = (&raw mut answers).cast::<usize>();
-    let mut places: [*mut c_void; ASKED.len()] = core::array::from_fn(|at| first.wrapping_add(at).cast());
-    let mut attributes = ASKED;
-    let attributes = attributes.as_mut_ptr();
+    let mut places: [*mut c_void; N] = core::array::from_fn(|at| first.wrapping_add(at).cast());
+    #[expect(clippy::cast_possible_truncation, reason = "a handful")]
+    let count = N as u32;
     // SAFETY: as many attributes as places, none of them larger than a word (`cuda.h`). Any address may be asked for:
     // nothing is read from it.
-    unsafe { driver.pointer_attributes(COUNT, attributes, places.as_mut_ptr(), address as u64) }?;
-    let [memory_type, ordinal, managed, context, start, size] = answers;
+    unsafe {
+        driver.pointer_attributes(count, attributes.as_mut_ptr(), places.as_mut_ptr(), address as u64)
+    }?;
+    Ok(answers)
+}
+
+fn ask(driver: &Driver, address: usize) -> Outcome<Option<PointerFacts>> {
+    let asked = [MEMORY_TYPE, DEVICE_ORDINAL, IS_MANAGED, CONTEXT, RANGE_START, RANGE_SIZE];
+    let [memory_type, ordinal, managed, context, start, size] = answers(driver, address, asked)?;
     #[expect(clippy::cast_possible_truncation, reason = "the driver wrote an `int`")]
     let ordinal = ordinal as i32;
     let device = match (memory_type, managed) {
@@ -249,22 +259,31 @@ pub(super) fn located(facts: &Facts) -> Result<Option<PointerFacts>> {
 #[inline]
 fn compare_host(facts: &Facts) -> Result<()> {
     match opened() {
-        Some(driver) if facts.numel() != 0 => refuse_device_memory(driver, facts),
+        Some(driver) if is_of_a_device(driver, facts.address()) => Err(handed_out_as_host(driver, facts)),
         _ => Ok(()),
     }
 }
 
+/// As [`compare_host`], before there are facts, which would have to be in memory to be looked at.
+#[inline(never)]
+pub(crate) fn is_host_memory(address: usize) -> bool {
+    !opened().is_some_and(|driver| is_of_a_device(driver, address))
+}
+
+/// Two questions, at half the price of all. One that failed says nothing: a process that was forked has a driver that
+/// answers errors only.
+fn is_of_a_device(driver: &Driver, address: usize) -> bool {
+    let known = || answers(driver, address, [MEMORY_TYPE, IS_MANAGED]);
+    // An array without elements is nowhere.
+    address != 0 && known().is_ok_and(|known| known == [DEVICE, 0])
+}
+
 #[cold]
-fn refuse_device_memory(driver: &Driver, facts: &Facts) -> Result<()> {
-    // A question that failed says nothing: a process that was forked has a driver that answers errors only.
-    match ask(driver, facts.address()) {
-        Ok(Some(known)) if known.device.device_type == DeviceType::CUDA => {
-            let allowed =
-                format_args!("{}, where the driver says that {:#x} is", known.device, facts.address());
-            Err(Error::new(ErrorKind::Device, "device", "memory of CPU (1)", allowed))
-        }
-        _ => Ok(()),
-    }
+fn handed_out_as_host(driver: &Driver, facts: &Facts) -> Error {
+    let address = facts.address();
+    let place = ask(driver, address).ok().flatten().map_or(Device::cuda(0), |known| known.device);
+    let allowed = format_args!("{place}, where the driver says that {address:#x} is");
+    Error::new(ErrorKind::Device, "device", "memory of CPU (1)", allowed)
 }
 
 /// Whether memory that the driver knows may be called `claimed`. Managed memory may be called memory of the device that

@@ -82,7 +82,7 @@ impl<A: Abi> ManagedTensor<A> {
     pub(crate) fn facts_to(&self, to: &mut Facts) -> Result<()> {
         let flags = self.flags().map_err(unreadable)?;
         // SAFETY: the place of the tensor in a live struct of a version that we know; 2 of `from_raw`.
-        *to = match unsafe { usual(self.tensor_place(), flags, None, false) } {
+        *to = match unsafe { usual(self.tensor_place(), flags, None, |_, _| true) } {
             Some(facts) => facts,
             // SAFETY: as above.
             None => unsafe { read_any(self.tensor_place(), flags) }?,
@@ -90,11 +90,25 @@ impl<A: Abi> ManagedTensor<A> {
         Ok(())
     }
 
-    /// As [`facts`](Self::facts), for an array in host memory as nearly all are; of so many axes, if that is known.
+    /// As [`facts`](Self::facts), for an array as nearly all are, at an address that is found to be the host's; of so many
+    /// axes, if that is known.
     #[inline(always)]
-    pub(crate) fn usual_facts(&self, axes: Option<usize>) -> Option<Facts> {
+    pub(crate) fn usual_facts(
+        &self,
+        axes: Option<usize>,
+        is_on_host: impl FnOnce(usize) -> bool,
+    ) -> Option<Facts> {
+        let is_wanted = |tensor: &DLTensor, shape: &[i64]| {
+            if tensor.device.device_type != DeviceType::CPU {
+                return false;
+            }
+            // An offset beyond the address space is refused with the rest of what is wrong.
+            let offset = || usize::try_from(tensor.byte_offset).unwrap_or(0);
+            // An array without elements is nowhere.
+            shape.contains(&0) || is_on_host(tensor.data.addr().wrapping_add(offset()))
+        };
         // SAFETY: as in `facts`.
-        unsafe { usual(self.tensor_place(), self.flags().ok()?, axes, true) }
+        unsafe { usual(self.tensor_place(), self.flags().ok()?, axes, is_wanted) }
     }
 
     /// The flags, or a version that cannot be read.
@@ -128,16 +142,21 @@ fn unreadable(version: DLPackVersion) -> Error {
     Error::new(ErrorKind::Version, "version", found, "major version 1")
 }
 
-/// Reads a `DLTensor` that has a few axes, in host memory if that is wanted.
+/// Reads a `DLTensor` that has a few axes, if it is wanted.
 ///
 /// # Safety
 ///
 /// `place` points to a live tensor, whose `shape` and `strides` are null or point to `ndim` numbers.
 #[inline(always)]
-unsafe fn usual(place: *const DLTensor, flags: u64, axes: Option<usize>, on_host: bool) -> Option<Facts> {
+unsafe fn usual(
+    place: *const DLTensor,
+    flags: u64,
+    axes: Option<usize>,
+    is_wanted: impl FnOnce(&DLTensor, &[i64]) -> bool,
+) -> Option<Facts> {
     // SAFETY: live, as the caller promises; plain numbers and pointers, of which every bit pattern is valid.
     let tensor = unsafe { place.read() };
-    if (on_host && tensor.device.device_type != DeviceType::CPU) || tensor.shape.is_null() {
+    if tensor.shape.is_null() {
         return None;
     }
     let ndim = usize::try_from(tensor.ndim).ok()?;
@@ -147,13 +166,13 @@ unsafe fn usual(place: *const DLTensor, flags: u64, axes: Option<usize>, on_host
     // With the rank known to the compiler there is no loop.
     match ndim {
         // SAFETY: the shape is not null, so it has as many numbers, as the caller promises.
-        1 => unsafe { with_axes::<1>(&tensor, flags) },
+        1 => unsafe { with_axes::<1>(&tensor, flags, is_wanted) },
         // SAFETY: as above.
-        2 => unsafe { with_axes::<2>(&tensor, flags) },
+        2 => unsafe { with_axes::<2>(&tensor, flags, is_wanted) },
         // SAFETY: as above.
-        3 => unsafe { with_axes::<3>(&tensor, flags) },
+        3 => unsafe { with_axes::<3>(&tensor, flags, is_wanted) },
         // SAFETY: as above.
-        4 => unsafe { with_axes::<4>(&tensor, flags) },
+        4 => unsafe { with_axes::<4>(&tensor, flags, is_wanted) },
         _ => None,
     }
 }
@@ -164,12 +183,19 @@ unsafe fn usual(place: *const DLTensor, flags: u64, axes: Option<usize>, on_host
 ///
 /// `shape` points to `N` numbers, and so does `strides`, unless it is null.
 #[inline(always)]
-unsafe fn with_axes<const N: usize>(tensor: &DLTensor, flags: u64) -> Option<Facts> {
+unsafe fn with_axes<const N: usize>(
+    tensor: &DLTensor,
+    flags: u64,
+    is_wanted: impl FnOnce(&DLTensor, &[i64]) -> bool,
+) -> Option<Facts> {
     // One by one: a wide load over the narrow stores that a producer made a moment ago waits for all of them.
     let (mut shape, mut strides) = ([0; N], [0; N]);
     for (axis, extent) in shape.iter_mut().enumerate() {
         // SAFETY: one of `N` numbers, as the caller promises.
         *extent = unsafe { tensor.shape.wrapping_add(axis).read() };
+    }
+    if !is_wanted(tensor, &shape) {
+        return None;
     }
     if tensor.strides.is_null() {
         return claims(tensor, flags, &shape, Strides::Compact(Order::C)).usual();
