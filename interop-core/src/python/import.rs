@@ -67,6 +67,19 @@ pub struct Imported {
 ///
 /// `TypeError` for an object that speaks neither protocol; `ArrayError` (a `BufferError` and a `ValueError`) for an array
 /// that cannot be used, with its class in the text; what the producer raises is passed on as it is.
+///
+/// ```no_run
+/// use interop_core::python::{consumer_stream, import};
+/// use pyo3::prelude::*;
+///
+/// #[pyfunction]
+/// #[pyo3(signature = (array, stream=None))]
+/// fn describe(array: &Bound<'_, PyAny>, stream: Option<&Bound<'_, PyAny>>) -> PyResult<String> {
+///     let imported = import(array, stream.map(consumer_stream).transpose()?)?;
+///     let facts = imported.import.facts();
+///     Ok(format!("{} {:?} on {} by {}", facts.dtype(), facts.shape(), facts.device(), imported.protocol.name()))
+/// }
+/// ```
 pub fn import(object: &Bound<'_, PyAny>, stream: Option<StreamHandle>) -> PyResult<Imported> {
     import_with(object, stream, Trust::Nothing)
 }
@@ -348,6 +361,25 @@ fn from_cai(
 /// # Errors
 ///
 /// As [`import`], and `ArrayError` for an array that is not what the struct wants.
+///
+/// ```no_run
+/// use interop_core::python::import_as;
+/// use interop_core::{CudaArray, Lease};
+/// use pyo3::prelude::*;
+///
+/// #[derive(CudaArray)]
+/// #[cuda_array(shape = [len])]
+/// struct Samples<S> { #[cuda_array(data)] values: S, len: usize }
+///
+/// /// One argument of two types.
+/// #[pyfunction]
+/// fn len(array: &Bound<'_, PyAny>) -> PyResult<usize> {
+///     if let Ok(samples) = import_as::<Samples<Lease<f32>>>(array) {
+///         return Ok(samples.len);
+///     }
+///     Ok(import_as::<Samples<Lease<f64>>>(array)?.len)
+/// }
+/// ```
 pub fn import_as<T: FromArray>(object: &Bound<'_, PyAny>) -> PyResult<T> {
     import_as_with(object, Trust::Nothing)
 }
