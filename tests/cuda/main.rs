@@ -4,6 +4,7 @@
 mod cudarc;
 mod cust;
 mod imports;
+mod launches;
 mod releases;
 mod streams;
 mod support;

@@ -20,7 +20,14 @@ from pathlib import Path
 GPU = Path(__file__).resolve().parent
 BUNDLE = GPU.parent
 PARTNERS = ("torch", "cupy", "jax", "numba", "warp", "cuda_core", "nanobind", "dali", "tvm_ffi", "pycuda")
-NAMED = ("dali_stream_none", "jax_strided_memory_view", "warp_missing_strides", "pinned_kernel_argument", "nanobind_device")
+NAMED = (
+    "dali_stream_none",
+    "jax_strided_memory_view",
+    "warp_missing_strides",
+    "pinned_kernel_argument",
+    "nanobind_device",
+    "torch_negative_strides",
+)
 # What runs alone: other work on the GPU would show in its figures, in who is first, or in how much memory is free.
 TIMED = ("races", "speed", "lifetime")
 SANITIZERS = ("memcheck", "racecheck", "initcheck", "synccheck")

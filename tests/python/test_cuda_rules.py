@@ -9,7 +9,7 @@ import interop_demo
 import native
 import numpy as np
 import pytest
-from capsules import CUDA
+from capsules import CUDA, IS_COPIED, look
 from test_exchange import Table
 from test_cuda_sim import SIM, full, nothing_wrong, on_host, pytestmark  # noqa: F401
 
@@ -172,6 +172,23 @@ def test_what_a_library_raises_on_the_way_back_is_passed_on():
     producer = Forgetful(1)
     with pytest.raises(RuntimeError, match="no dict twice"):
         interop_demo.scale_(producer, 2)
+
+
+@pytest.mark.parametrize("copy", [None, True, False])
+@pytest.mark.parametrize(("kind", "reachable"), [("cuda", False), ("pool", False), ("pinned", True), ("managed", True)])
+def test_the_host_asks_for_an_array(kind, reachable, copy):
+    """Bug 150: in place where the host can reach it, else a copy; without one, a refusal of the class that the standard names."""
+    array, wishes = full(kind), {"dl_device": (1, 0), "copy": copy, "max_version": (1, 0)}
+    if copy is False and not reachable:
+        with pytest.raises(interop_demo.ArrayError, match="`copy`: found False with dl_device") as raised:
+            array.__dlpack__(**wishes)
+        assert isinstance(raised.value, BufferError) and isinstance(raised.value, ValueError)
+        return
+    capsule = array.__dlpack__(**wishes)
+    in_place = reachable and not copy
+    facts = interop_demo.describe(array)
+    assert (look(capsule).tensor.data == facts["data"], look(capsule).flags) == (in_place, 0 if in_place else IS_COPIED)
+    assert np.from_dlpack(interop_demo.asarray(capsule)).tolist() == [[2.5] * 4] * 3
 
 
 def test_a_dict_that_owns_the_memory_is_kept():

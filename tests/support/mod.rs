@@ -3,6 +3,7 @@
 pub(crate) mod allocator;
 pub(crate) mod arrays;
 pub(crate) mod brute;
+pub(crate) mod compiler;
 pub(crate) mod foreign;
 pub(crate) mod owners;
 

@@ -4,10 +4,10 @@ use crate::failure::{Failure, no_arguments};
 use crate::python::{Environment, Requirements};
 use crate::{extension, step};
 
-/// The table of times, with the limits that they are held against.
+/// The table of times, with the limits that they are held against: all rows, or those whose names have these words.
 pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
-    no_arguments("bench-python", arguments)?;
-    script("Benchmarks", "One table, every column of a row in one run.", "benches/python/bench.py")
+    let words = arguments.join(" ");
+    script("Benchmarks", "One table, every column of a row in one run.", &["benches/python/bench.py", &words])
 }
 
 /// Ten million round trips; what the process holds may not grow.
@@ -16,14 +16,14 @@ pub(crate) fn soak(arguments: &[String]) -> Result<(), Failure> {
     script(
         "Soak",
         "Ten million round trips, while the memory of the process is watched.",
-        "benches/python/soak.py",
+        &["benches/python/soak.py"],
     )
 }
 
 /// Runs a Python script in the environment of the tests.
-fn script(what: &str, why: &str, script: &str) -> Result<(), Failure> {
+fn script(what: &str, why: &str, script: &[&str]) -> Result<(), Failure> {
     let environment = Environment::prepare(Requirements::Tests)?;
     extension::build(&environment)?;
     step::announce(what, why);
-    step::run(environment.python().arg(script))
+    step::run(environment.python().args(script))
 }

@@ -73,8 +73,8 @@ const COMMANDS: &[Command] = &[
     },
     Command {
         name: "bench-python",
-        arguments: "",
-        help: "what an exchange with Python costs, beside hand-written C and nanobind",
+        arguments: "[WORDS]",
+        help: "what an exchange with Python costs, beside hand-written C and nanobind, and what it may cost at most",
         run: bench_python::run,
     },
     Command {
@@ -140,7 +140,7 @@ const COMMANDS: &[Command] = &[
     Command {
         name: "sanitize",
         arguments: "[SUITE]...",
-        help: "the tests under checkers of memory and threads: address, thread, python, valgrind",
+        help: "the tests under checkers of memory and threads: address, thread, python, valgrind, miri",
         run: sanitize::run,
     },
     Command {

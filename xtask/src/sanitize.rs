@@ -1,4 +1,4 @@
-//! `cargo xtask sanitize`: the tests under the sanitizers of the nightly compiler, and under valgrind.
+//! `cargo xtask sanitize`: the tests under the sanitizers of the nightly compiler, under valgrind, and in Miri.
 //!
 //! | word | what is compiled with the checker in it | what is not |
 //! | --- | --- | --- |
@@ -6,11 +6,13 @@
 //! | `thread` | these too, with the standard library and the simulated driver | nothing |
 //! | `python` | the extension with all its crates | CPython and its libraries; what they allocate is watched |
 //! | `valgrind` | nothing; every instruction is watched, CPython's own included | |
+//! | `miri` | nothing; core, tests and standard library are interpreted | the simulated driver, C, CPython: Miri loads no libraries |
 //!
 //! Leaks are looked for in `address` and in the Rust half of `valgrind`; Python's tests count their exports, allocations
 //! and releases themselves, and CPython keeps memory on purpose.
 
 mod build;
+mod interpreter;
 
 use std::process::Command;
 
@@ -47,7 +49,7 @@ const MEMCHECK: [&str; 6] = [
     "--errors-for-leak-kinds=definite",
 ];
 
-const SUITES: [Suite; 4] = [
+const SUITES: [Suite; 5] = [
     Suite {
         word: "address",
         name: "AddressSanitizer",
@@ -71,6 +73,12 @@ const SUITES: [Suite; 4] = [
         name: "Valgrind",
         why: "The tests about capsules once more: no decision hangs on memory that was never written.",
         run: valgrind,
+    },
+    Suite {
+        word: "miri",
+        name: "Miri",
+        why: "Tensors and storages by the rules of the language: each pointer may reach what it is used for.",
+        run: interpreter::run,
     },
 ];
 

@@ -47,11 +47,14 @@ fn checked() -> Result<Vec<Entry>, Failure> {
     let mut faults = faults_of_ids(&entries);
     for entry in &entries {
         for proof in &entry.proofs {
-            if let Proof::Test { file, function } = proof {
-                if let Err(why) = exists(file, function.as_deref()) {
-                    faults.push(format!("{}: {file}: {why}", entry.id));
+            let answer = match proof {
+                Proof::Test { file, function } => {
+                    exists(file, function.as_deref()).map_err(|why| format!("{file}: {why}"))
                 }
-            }
+                Proof::Command(command) => is_command(command),
+                Proof::NotApplicable(_) | Proof::Open(_) => Ok(()),
+            };
+            faults.extend(answer.err().map(|why| format!("{}: {why}", entry.id)));
         }
     }
     if !faults.is_empty() {
@@ -96,6 +99,13 @@ fn exists(file: &str, function: Option<&str>) -> Result<(), String> {
     }
 }
 
+/// Whether the project has such a command; otherwise what is wrong.
+fn is_command(command: &str) -> Result<(), String> {
+    let name = command.split_whitespace().next().unwrap_or_default();
+    let known = crate::COMMANDS.iter().any(|command| command.name == name);
+    if known { Ok(()) } else { Err(format!("there is no command `cargo xtask {name}`")) }
+}
+
 /// Whether a source has a function of this name with `#[test]` among the lines above it.
 fn is_rust_test(text: &str, name: &str) -> bool {
     let head = format!("fn {name}(");
@@ -112,18 +122,22 @@ enum State {
     Proven,
     /// By tests that only run where there is a GPU.
     OnGpu,
+    /// By a command of its own, beside what every run of the tests sees.
+    ByCommand,
     InPart,
     Open,
     NotApplicable,
 }
 
 impl State {
-    const ALL: [Self; 5] = [Self::Proven, Self::OnGpu, Self::InPart, Self::Open, Self::NotApplicable];
+    const ALL: [Self; 6] =
+        [Self::Proven, Self::OnGpu, Self::ByCommand, Self::InPart, Self::Open, Self::NotApplicable];
 
     fn word(self) -> &'static str {
         match self {
             Self::Proven => "proven",
             Self::OnGpu => "proven on a GPU",
+            Self::ByCommand => "proven by a command",
             Self::InPart => "in part",
             Self::Open => "open",
             Self::NotApplicable => "cannot apply",
@@ -132,14 +146,17 @@ impl State {
 }
 
 fn state(entry: &Entry) -> State {
+    let has = |wanted: fn(&Proof) -> bool| entry.proofs.iter().any(wanted);
+    let (open, command) =
+        (has(|proof| matches!(proof, Proof::Open(_))), has(|proof| matches!(proof, Proof::Command(_))));
     let tests = entry.proofs.iter().filter_map(|proof| match proof {
         Proof::Test { file, .. } => Some(file.starts_with("tests/gpu/")),
         _ => None,
     });
     let (some, here) = (tests.clone().count() > 0, tests.clone().any(|gpu| !gpu));
-    let open = entry.proofs.iter().any(|proof| matches!(proof, Proof::Open(_)));
-    match (some, open) {
+    match (some || command, open) {
         (true, true) => State::InPart,
+        (true, false) if command => State::ByCommand,
         (true, false) if here => State::Proven,
         (true, false) => State::OnGpu,
         (false, true) => State::Open,
@@ -158,7 +175,8 @@ fn summary(entries: &[Entry]) -> String {
 fn table(entries: &[Entry]) -> String {
     let mut text = format!(
         "# Traceability\n\nWhat proves each rule. Written by `cargo xtask trace` from `traceability.toml`; do not edit it here.\n\n\
-         {}. \"In part\" and \"open\" say what proof is missing.\n",
+         {}. \"In part\" and \"open\" say what proof is missing; what only a \
+         command shows takes too long, or needs too much, for every run of the tests, and fails when it is not so.\n",
         summary(entries),
     );
     for section in Section::ALL {
@@ -183,6 +201,7 @@ fn cell(proof: &Proof) -> String {
             let function = function.as_ref().map(|name| format!("::{name}")).unwrap_or_default();
             format!("[`{name}{function}`](../{file})")
         }
+        Proof::Command(command) => format!("`cargo xtask {command}`"),
         Proof::NotApplicable(why) => escaped(why),
         Proof::Open(what) => format!("*open:* {}", escaped(what)),
     }
@@ -227,5 +246,7 @@ mod tests {
         assert!(exists("tests/ui/missing/owner.rs", None).is_ok());
         assert!(exists("tests/python/test_numpy.py", Some("test_there_and_back")).is_ok());
         assert!(exists("tests/python/test_numpy.py", Some("there_and_back")).is_err());
+        assert!(is_command("fuzz 60 dict").is_ok());
+        assert!(is_command("fizz").is_err() && is_command("").is_err());
     }
 }

@@ -36,7 +36,8 @@ unsafe impl<A: Abi> Send for ManagedTensor<A> {}
 unsafe impl<A: Abi> Sync for ManagedTensor<A> {}
 
 impl<A: Abi> ManagedTensor<A> {
-    /// Takes over a managed tensor, such as the pointer in a capsule that was renamed.
+    /// Takes over a managed tensor, such as the pointer in a capsule that was renamed, or one of a library in C
+    /// ([`C_HEADER`](super::C_HEADER) tells it what happens to its tensor).
     ///
     /// # Safety
     ///
@@ -50,7 +51,8 @@ impl<A: Abi> ManagedTensor<A> {
         Self { tensor: unsafe { NonNull::new_unchecked(tensor) } }
     }
 
-    /// Hands over the struct: whoever gets the pointer calls its deleter.
+    /// Hands over the struct: whoever gets the pointer calls its deleter, once, on any thread
+    /// ([`C_HEADER`](super::C_HEADER) has the whole contract).
     #[must_use]
     pub fn into_raw(self) -> *mut A {
         ManuallyDrop::new(self).tensor.as_ptr()

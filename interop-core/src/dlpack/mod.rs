@@ -39,6 +39,32 @@ pub use export::{Access, export};
 pub use import::ManagedTensor;
 pub(crate) use import::release;
 
+/// `interop_dlpack.h`, for C and C++: the two structs, and in words what exports promise to C and what imports expect of
+/// it, so the contract behind [`ManagedTensor::into_raw`] and [`ManagedTensor::from_raw`]. It is in the folder `include` of
+/// this crate as well; here it is text, to be written where the C code is compiled.
+///
+/// A tensor on its way to C and back, as a library in C would do it:
+///
+/// ```
+/// use interop_core::dlpack::{DLManagedTensorVersioned, ManagedTensor};
+/// use interop_core::{CudaArray, FromArray, HostVec, LeaseMut};
+///
+/// #[derive(CudaArray)]
+/// #[cuda_array(shape = [len])]
+/// struct Samples<S> { #[cuda_array(data)] values: S, len: usize }
+///
+/// let samples = Samples { values: HostVec::<f32>::zeroed(3), len: 3 };
+/// let tensor: *mut DLManagedTensorVersioned = samples.into_dlpack()?.into_raw();
+/// // … C has the pointer: it calls the deleter once, on any thread, or hands the tensor back …
+/// // SAFETY: nobody else releases it.
+/// let tensor = unsafe { ManagedTensor::from_raw(tensor) };
+/// let samples: Samples<LeaseMut<f32>> = Samples::from_dlpack(tensor)?;
+/// assert_eq!(samples.len, 3);
+/// assert!(interop_core::dlpack::C_HEADER.contains("A pointer that Rust takes over"));
+/// # Ok::<(), interop_core::Error>(())
+/// ```
+pub const C_HEADER: &str = include_str!("../../include/interop_dlpack.h");
+
 /// The form with version and flags, which says whether the array may be written.
 pub type Versioned = DLManagedTensorVersioned;
 /// The form from before 1.0, which cannot say that an array is read-only.

@@ -252,11 +252,13 @@ fn blobs() {
 /// R99, bugs 20, 21, 31: exports are repeatable; each is a struct of its own over the same memory.
 #[test]
 fn exports_are_repeatable() {
+    const EXPORTS: usize = if cfg!(miri) { 10 } else { 1000 };
     let array = Arc::new(Array::new(HostVec::from_slice(&[1_i64, 2, 3, 4]), &[2, 2]));
     let address = array.facts().unwrap().address();
-    let exports: Vec<ManagedTensor<Versioned>> = (0..1000).map(|_| array.share_dlpack().unwrap()).collect();
-    assert_eq!(Arc::strong_count(&array), 1001);
-    assert_eq!(exports.iter().map(ManagedTensor::as_ptr).collect::<HashSet<_>>().len(), 1000);
+    let exports: Vec<ManagedTensor<Versioned>> =
+        (0..EXPORTS).map(|_| array.share_dlpack().unwrap()).collect();
+    assert_eq!(Arc::strong_count(&array), EXPORTS + 1);
+    assert_eq!(exports.iter().map(ManagedTensor::as_ptr).collect::<HashSet<_>>().len(), EXPORTS);
     assert!(exports.iter().all(|tensor| look(tensor).data == address));
     let first = look(&exports[0]);
     drop(array);

@@ -2,6 +2,8 @@
 
 mod abi;
 mod allocations;
+#[cfg(unix)]
+mod c_users;
 mod export;
 mod import;
 mod panics;

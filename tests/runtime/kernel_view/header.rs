@@ -2,8 +2,6 @@
 //! it sees. The compiler of the host stands in for the one of the device, which reads the same header.
 #![expect(unsafe_code, reason = "the bytes of a view are read as bytes")]
 
-use std::env;
-use std::ffi::OsString;
 use std::fmt::Write as _;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -14,36 +12,19 @@ use interop_core::{CudaArray, HostVec, KERNEL_HEADER, KernelView, Order, Shared}
 
 use crate::support::arrays::{Array, Managed};
 use crate::support::brute::{indices, offsets};
+use crate::support::compiler;
 use crate::support::signed;
 
-/// The compiler in `CXX`, else the first that runs.
-fn compiler() -> Option<OsString> {
-    let runs =
-        |name: &OsString| Command::new(name).arg("--version").output().is_ok_and(|it| it.status.success());
-    match env::var_os("CXX") {
-        Some(chosen) => Some(chosen),
-        None => ["c++", "g++", "clang++"].map(OsString::from).into_iter().find(runs),
-    }
-}
-
-/// Compiles `header.cpp`, or tells that there is no compiler: on a developer's machine that is a gap, on a server that
-/// checks changes it is a failure.
+/// Compiles `header.cpp`, if there is a compiler.
 fn compile(folder: &Path) -> Option<PathBuf> {
-    let Some(compiler) = compiler() else {
-        let told = "no C++ compiler: install g++ or clang++, or name one with CXX=<path>";
-        assert!(env::var_os("CI").is_none_or(|it| it.is_empty() || it == "false"), "{told}");
-        println!("not tested that C++ and Rust see the same elements: {told}");
-        return None;
-    };
+    let mut command =
+        compiler::find("CXX", &["c++", "g++", "clang++"], "that C++ and Rust see the same elements")?;
     // The header as it is published, so that the constant is what is tested.
     std::fs::write(folder.join("interop.cuh"), KERNEL_HEADER).expect("the folder is ours");
     let program = folder.join("header.exe");
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("runtime/kernel_view/header.cpp");
-    let mut command = Command::new(&compiler);
     command.args(["-std=c++17", "-Wall", "-Wextra", "-Wpedantic", "-Wconversion", "-Werror", "-I"]);
-    let output =
-        command.arg(folder).arg(source).arg("-o").arg(&program).output().expect("the compiler starts");
-    assert!(output.status.success(), "{command:?}\n{}", String::from_utf8_lossy(&output.stderr));
+    compiler::run(command.arg(folder).arg(source).arg("-o").arg(&program));
     Some(program)
 }
 

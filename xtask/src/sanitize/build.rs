@@ -10,6 +10,9 @@ use crate::{files, step, tools, workspace};
 /// The target that is named, so that the sanitizer goes into what runs and not into what runs at compile time.
 const TARGET: &str = "x86_64-unknown-linux-gnu";
 
+/// The program with the faults.
+pub(super) const CANARY: &str = "xtask/src/sanitize/canary.rs";
+
 /// A sanitizer of the nightly compiler.
 #[derive(Clone, Copy)]
 pub(super) enum Sanitizer {
@@ -87,7 +90,7 @@ pub(super) fn must_find(sanitizer: Sanitizer, fault: &str) -> Result<(), Failure
         // Its standard library is the one that comes with the compiler, which the compiler would refuse.
         rustc.arg("-Cunsafe-allow-abi-mismatch=sanitizer");
     }
-    rustc.arg("-o").arg(&program).arg(workspace::root().join("xtask/src/sanitize/canary.rs"));
+    rustc.arg("-o").arg(&program).arg(workspace::root().join(CANARY));
     step::run(&mut rustc)?;
     let run = |fault| {
         let mut command = match sanitizer {

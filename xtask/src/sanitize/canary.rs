@@ -14,6 +14,7 @@ fn main() {
         Some("use-after-free") => use_after_free(),
         Some("leak") => leak(),
         Some("race") => race(),
+        Some("narrow") => narrow(),
         other => panic!("there is no fault {other:?}"),
     }
 }
@@ -35,6 +36,13 @@ fn leak() {
         }
     });
     thread.join().expect("the thread only allocates");
+}
+
+/// Reaches the second of two numbers by a pointer that was made from a reference to the first.
+fn narrow() {
+    let mut two = [1_u64, 2];
+    let first: *mut u64 = &mut two[0];
+    black_box(unsafe { first.wrapping_add(1).read() });
 }
 
 fn race() {

@@ -52,6 +52,9 @@ pub(super) struct Entry {
 pub(super) enum Proof {
     /// A test that fails if the rule is broken; without a function a message of the derive.
     Test { file: String, function: Option<String> },
+    /// A command of the project that fails if the rule is broken, and that takes too long, or needs too much, for every run
+    /// of the tests: what follows `cargo xtask`.
+    Command(String),
     /// Why it cannot be broken here.
     NotApplicable(String),
     /// The proof that is missing.
@@ -102,6 +105,9 @@ fn proof(text: &str) -> Proof {
     if let Some(why) = text.strip_prefix("n/a: ") {
         return Proof::NotApplicable(why.into());
     }
+    if let Some(command) = text.strip_prefix("run: cargo xtask ") {
+        return Proof::Command(command.into());
+    }
     if let Some(what) = text.strip_prefix("open: ") {
         return Proof::Open(what.into());
     }
@@ -115,7 +121,8 @@ mod tests {
 
     #[test]
     fn a_line_is_an_entry() {
-        let text = "# a comment\n[faults]\nB7 = [\"a rule\", \"a.rs::b\", \"ui/c.rs\", \"open: a GPU\"]\n";
+        let text = "# a comment\n[faults]\nB7 = [\"a rule\", \"a.rs::b\", \"ui/c.rs\", \"run: cargo xtask fuzz 9\", \
+                    \"open: a GPU\"]\n";
         let entries = parse(text).expect("a ledger");
         let [Entry { section, id, rule, proofs }] = entries.as_slice() else { panic!("{entries:?}") };
         assert_eq!((*section, id.as_str(), rule.as_str()), (Section::Faults, "B7", "a rule"));
@@ -123,7 +130,8 @@ mod tests {
             file: file.into(),
             function: function.map(Into::into),
         };
-        assert_eq!(*proofs, [named("a.rs", Some("b")), named("ui/c.rs", None), Proof::Open("a GPU".into())]);
+        let [command, open] = [Proof::Command("fuzz 9".into()), Proof::Open("a GPU".into())];
+        assert_eq!(*proofs, [named("a.rs", Some("b")), named("ui/c.rs", None), command, open]);
     }
 
     #[test]

@@ -1,0 +1,92 @@
+//! Bug 179: a view is made once and launched often, at the cost of the bare arguments.
+
+use std::time::{Duration, Instant};
+
+use cust::function::Function;
+use cust::launch;
+use cust::memory::{DeviceBuffer, DeviceCopy};
+use cust::module::Module;
+use cust::stream::{Stream, StreamFlags};
+use interop_core::CudaArray;
+use interop_demo_kernels as kernels;
+use interop_sim_client::find;
+
+use crate::support::{Matrix, numbers, turn};
+
+const ROWS: usize = 3;
+const COLUMNS: usize = 4;
+/// Launches in a round: fewer than a device queues, so that nothing waits for kernels.
+const LAUNCHES: u32 = 200;
+const ROUNDS: usize = 41;
+
+/// The kernel's argument as C would write it down: what a view is, with nothing of ours.
+#[derive(Clone, Copy)]
+#[repr(C)]
+struct Bare {
+    address: u64,
+    shape: [i64; 2],
+    strides: [i64; 2],
+}
+
+// SAFETY: numbers, of which the address is the device's own.
+unsafe impl DeviceCopy for Bare {}
+
+/// Launches a kernel that multiplies by one, with this argument, a round long. The time that the launches take.
+///
+/// # Safety
+///
+/// The argument is what the kernel takes for a view, of memory that lives until this returns.
+unsafe fn round<A: Copy + DeviceCopy>(function: &Function<'_>, stream: &Stream, argument: A) -> Duration {
+    let launch = kernels::elementwise(ROWS * COLUMNS);
+    let start = Instant::now();
+    for _ in 0..LAUNCHES {
+        let (grid, block) = (launch.grid, launch.block);
+        // SAFETY: as the caller promises; the stream is waited for below.
+        unsafe { launch!(function<<<grid, block, 0, stream>>>(argument, 1.0_f64)) }.unwrap();
+    }
+    let took = start.elapsed();
+    stream.synchronize().unwrap();
+    took
+}
+
+fn median(mut times: Vec<Duration>) -> Duration {
+    times.sort_unstable();
+    times[times.len() / 2]
+}
+
+#[test]
+fn a_view_is_launched_again_and_again_like_bare_arguments() {
+    let _turn = turn();
+    let _context = cust::quick_init().unwrap();
+    let module = Module::from_ptx(kernels::SCALE_PTX, &[]).unwrap();
+    let function = module.get_function("scale_f32_2").unwrap();
+    let stream = Stream::new(StreamFlags::NON_BLOCKING, None).unwrap();
+    let data = DeviceBuffer::from_slice(&numbers(12)).unwrap();
+    let mut matrix = Matrix { data, rows: ROWS, columns: COLUMNS };
+    let view = matrix.kernel_view_mut::<f32, 2>().unwrap();
+    let bare = Bare { address: view.address(), shape: view.shape(), strides: view.strides() };
+    // SAFETY: a view, of memory that lives to the end of the test.
+    let with_view = || unsafe { round(&function, &stream, view) };
+    // SAFETY: the bytes of that view.
+    let with_bare = || unsafe { round(&function, &stream, bare) };
+    if let Ok(sim) = find() {
+        sim.reset_calls();
+        with_view();
+        // The wait at the end is the one call more.
+        assert_eq!(
+            (sim.calls("cuLaunchKernel"), sim.all_calls()),
+            (LAUNCHES.into(), u64::from(LAUNCHES) + 1)
+        );
+        with_bare();
+    } else {
+        let (mut views, mut bares) = (Vec::new(), Vec::new());
+        for _ in 0..ROUNDS {
+            views.push(with_view());
+            bares.push(with_bare());
+        }
+        let (view, bare) = (median(views), median(bares));
+        println!("{LAUNCHES} launches: {view:?} with a view, {bare:?} with bare arguments");
+        assert!(view * 10 <= bare * 11, "more than 10 % slower: {view:?} with a view, {bare:?} without");
+    }
+    assert_eq!(matrix.to_vec::<f32>().unwrap(), numbers(12));
+}

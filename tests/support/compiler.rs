@@ -1,0 +1,27 @@
+//! The compiler of this computer, for what is written in C or C++.
+
+use std::env;
+use std::ffi::OsString;
+use std::process::Command;
+
+/// The compiler in the environment's `variable`, else the first of `names` that runs. Where there is none, a computer that
+/// checks changes fails, and any other says what is not tested.
+pub(crate) fn find(variable: &str, names: &[&str], not_tested: &str) -> Option<Command> {
+    let runs =
+        |name: &OsString| Command::new(name).arg("--version").output().is_ok_and(|it| it.status.success());
+    let found = env::var_os(variable).or_else(|| names.iter().map(OsString::from).find(runs));
+    if found.is_none() {
+        let told = format!("no compiler: install {}, or name one with {variable}=<path>", names.join(" or "));
+        assert!(env::var_os("CI").is_none_or(|it| it.is_empty() || it == "false"), "{told}");
+        println!("not tested {not_tested}: {told}");
+    }
+    found.map(Command::new)
+}
+
+/// Compiles, without a word of the compiler.
+#[track_caller]
+pub(crate) fn run(compiler: &mut Command) {
+    let output = compiler.output().expect("the compiler starts");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && said.is_empty(), "{compiler:?}\n{said}");
+}
