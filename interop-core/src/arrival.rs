@@ -13,7 +13,7 @@ use crate::facts::Facts;
 use crate::import::Import;
 use crate::layout::{Layout, Order, wrong_rank};
 use crate::lease::writable;
-use crate::roles::{Extent, FromOwner, RawPointer, ShapeField, StridesField, extent_of};
+use crate::roles::{Extent, FromOwner, RawAddress, RawPointer, ShapeField, StridesField, extent_of};
 use crate::storage::FromImport;
 use crate::stream::StreamHandle;
 
@@ -131,19 +131,21 @@ impl Arrival {
 
     /// As [`open`](Self::open), for a struct with a raw pointer.
     pub fn open_raw<P: RawPointer>(&mut self, wanted: Wanted) {
-        self.step(|this| {
-            if P::WRITES != Writes::Never {
-                writable(this.facts()?)?;
-            }
-            this.settle(Some(&P::Element::TYPE), wanted, false)
-        });
+        self.settle_in_place(P::Element::TYPE, P::WRITES, wanted);
     }
 
     /// As [`open`](Self::open), for a struct with an address.
-    pub fn open_address<T: Element>(&mut self, wanted: Wanted) {
+    pub fn open_address<T: Element, A: RawAddress>(&mut self, wanted: Wanted) {
+        self.settle_in_place(T::TYPE, A::WRITES, wanted);
+    }
+
+    /// As [`settle`](Self::settle), for memory that the struct has by address, and may write to if `writes` says so.
+    fn settle_in_place(&mut self, element: ElementType, writes: Writes, wanted: Wanted) {
         self.step(|this| {
-            writable(this.facts()?)?;
-            this.settle(Some(&T::TYPE), wanted, false)
+            if writes != Writes::Never {
+                writable(this.facts()?)?;
+            }
+            this.settle(Some(&element), wanted, false)
         });
     }
 

@@ -34,7 +34,7 @@ impl RawMemory {
     /// As [`new`](Self::new), for elements `T`.
     pub unsafe fn at_address<T: Element, A: RawAddress>(address: &A) -> Self {
         let address = address.address().unwrap_or(0);
-        Self { address, element: T::TYPE, writes: Writes::Always }
+        Self { address, element: T::TYPE, writes: A::WRITES }
     }
 
     /// The memory on this device, of unknown extent.

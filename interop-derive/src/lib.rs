@@ -89,7 +89,7 @@ use syn::{DeriveInput, parse_macro_input};
 /// | --- | --- | --- |
 /// | `data` | the memory; exactly one | a storage: `Vec<T>`, `HostVec<T>`, `Lease<T>`, a device buffer … |
 /// | `data(unsafe_raw)` | the memory, behind a pointer that you vouch for | `*mut T`, `*const T`, `NonNull<T>` |
-/// | `data(unsafe_raw, element = f32)` | the same, for a pointer that does not say what it points to | `u64`, `usize`, `*mut c_void` |
+/// | `data(unsafe_raw, element = f32)` | the same, for a pointer that does not say what it points to | `u64`, `usize`, `*mut c_void`, `*const c_void` |
 /// | `shape` | the extents | `[usize; N]`, `Vec<usize>`, `Dims<usize>`, of any integer type |
 /// | `strides` | the strides in elements, `strides(bytes)` in bytes | `[isize; N]`, `Vec<isize>`, `Option` of these |
 /// | `stream` | the stream on which the data was last written | `StreamHandle`, a stream, `Option` of these |

@@ -96,6 +96,8 @@ impl<T: Element> RawPointer for NonNull<T> {
     note = "write `u64` or `usize`; for a pointer write `#[cuda_array(data(unsafe_raw))]`"
 )]
 pub trait RawAddress: Copy {
+    /// Who may write at the address.
+    const WRITES: Writes;
     /// The address; `None` where it does not fit.
     fn address(self) -> Option<usize>;
     /// The field for an address.
@@ -115,7 +117,7 @@ pub trait RawAddress: Copy {
     /// The derive's call on the way in, before anything is taken.
     #[doc(hidden)]
     fn open<T: Element>(from: &mut Arrival, wanted: Wanted) {
-        from.open_address::<T>(wanted);
+        from.open_address::<T, Self>(wanted);
     }
 
     /// The derive's call on the way in.
@@ -126,6 +128,8 @@ pub trait RawAddress: Copy {
 }
 
 impl RawAddress for usize {
+    const WRITES: Writes = Writes::Always;
+
     fn address(self) -> Option<usize> {
         Some(self)
     }
@@ -136,6 +140,8 @@ impl RawAddress for usize {
 }
 
 impl RawAddress for u64 {
+    const WRITES: Writes = Writes::Always;
+
     fn address(self) -> Option<usize> {
         usize::try_from(self).ok()
     }
@@ -146,6 +152,8 @@ impl RawAddress for u64 {
 }
 
 impl RawAddress for *mut c_void {
+    const WRITES: Writes = Writes::Always;
+
     fn address(self) -> Option<usize> {
         Some(self.expose_provenance())
     }
@@ -156,6 +164,8 @@ impl RawAddress for *mut c_void {
 }
 
 impl RawAddress for *const c_void {
+    const WRITES: Writes = Writes::Never;
+
     fn address(self) -> Option<usize> {
         Some(self.expose_provenance())
     }

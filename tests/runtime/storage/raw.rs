@@ -37,6 +37,7 @@ by_address!(NotNull, NonNull<i16>);
 by_address!(Address, u64, , element = i16);
 by_address!(Word, usize, , element = i16);
 by_address!(Void, *mut c_void, , element = i16);
+by_address!(ConstantVoid, *const c_void, , element = i16);
 
 /// Imports into each, and compares the facts with those of the tensor.
 macro_rules! check {
@@ -65,11 +66,12 @@ fn pointers_are_filled() {
         NotNull => Writes::Always,
         Address => Writes::Always,
         Word => Writes::Always,
-        Void => Writes::Always
+        Void => Writes::Always,
+        ConstantVoid => Writes::Never
     );
 }
 
-/// Read-only memory goes into a `*const` alone, and what does not fit comes back.
+/// Read-only memory goes into a `*const` alone, whether it says what it points to or not, and what does not fit comes back.
 #[test]
 fn pointers_refuse_what_does_not_fit() {
     let import = |claims: Claims| {
@@ -88,6 +90,9 @@ fn pointers_refuse_what_does_not_fit() {
     let given = Void::from_import(given.value).map(drop).unwrap_err();
     assert_told(&given.error, told);
     assert!(Constant::from_import(given.value).is_ok());
+    assert_eq!(ledger.released(), 1);
+    let (ledger, given) = import(readonly());
+    assert!(ConstantVoid::from_import(given).is_ok());
     assert_eq!(ledger.released(), 1);
 
     let refused = |claims, told| {
