@@ -7,6 +7,7 @@ use crate::cuda;
 use crate::device::Device;
 use crate::element::Element;
 use crate::error::{Error, ErrorKind, Result};
+use crate::layout::product;
 use crate::view::{ArrayView, ArrayViewMut, RawView};
 
 /// The C++ header that declares [`KernelView`] and [`KernelViewMut`] for kernels, as `interop::view<const T, N>` and
@@ -216,10 +217,12 @@ macro_rules! getters {
             #[must_use]
             #[expect(
                 clippy::cast_possible_truncation,
-                reason = "the extents came from `usize`, the product was checked"
+                clippy::cast_sign_loss,
+                reason = "the extents came from `usize`"
             )]
             pub fn numel(&self) -> usize {
-                self.fields.shape.iter().map(|extent| extent.unsigned_abs() as usize).product()
+                // Beside an extent of 0 the product of the others may be any.
+                product(self.fields.shape.iter().map(|extent| *extent as usize)).unwrap_or(0)
             }
         }
     };

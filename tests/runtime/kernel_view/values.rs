@@ -43,6 +43,14 @@ fn it_holds_what_the_view_holds() {
     assert_eq!((read.address(), read.shape(), read.strides()), (GPU_ADDRESS as u64, [4, 3], [5, 1]));
 }
 
+/// Bug 165: beside an extent of 0 the others may have any product.
+#[test]
+fn no_elements_are_counted_as_none() {
+    let array = gpu(&[1 << 62, 4, 0], &[0, 0, 1]);
+    assert_eq!(array.view::<f32, 3>().unwrap().numel(), 0);
+    assert_eq!(array.kernel_view::<f32, 3>().unwrap().numel(), 0);
+}
+
 /// The bytes that `interop.cuh` expects, whatever the element is.
 #[test]
 fn the_size_depends_on_the_rank_alone() {

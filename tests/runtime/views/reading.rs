@@ -187,6 +187,18 @@ fn odd_addresses() {
     assert_eq!(odd.facts().unwrap().dtype(), DType::U16);
 }
 
+/// R33: an array without elements has any strides, whatever is taken for an element of it.
+#[test]
+fn no_elements_of_any_strides() {
+    let far = isize::MAX;
+    for strides in [[far, far], [1, far], [far / 2, isize::MIN]] {
+        let empty = Array::strided(Vec::<f32>::new(), &[0, 3], &strides);
+        let view = empty.view::<[f32; 3], 1>().unwrap();
+        assert_eq!((view.shape(), view.numel()), ([0], 0), "{strides:?}");
+        assert_eq!(empty.to_vec::<[f32; 3]>().unwrap(), [[0.0; 3]; 0]);
+    }
+}
+
 proptest! {
     #![proptest_config(settings())]
 
