@@ -57,7 +57,7 @@ impl Field {
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Record {
-    /// The fields, by rising offset.
+    /// The fields, by rising offset; none overlaps another.
     pub fields: Vec<RecordField>,
 }
 
@@ -98,18 +98,23 @@ impl Record {
     /// Refuses a record that is not what `dtype`, opaque bytes of its size, holds.
     pub(crate) fn check(&self, dtype: DType) -> Result<()> {
         let fail = |found: &str| {
-            let allowed = format_args!("fields of whole bytes within {dtype}, which is opaque bytes");
+            let allowed = format_args!(
+                "fields of whole bytes, one behind the other, within {dtype}, which is opaque bytes"
+            );
             Err(Error::new(ErrorKind::DType, "record", format_args!("{found} in struct {self}"), allowed))
         };
         if !dtype.is_opaque() {
             return fail("other elements than opaque bytes");
         }
+        let mut free = 0;
         for field in &self.fields {
             field.dtype.check()?;
             let end = field.size().and_then(|size| size.checked_add(field.offset));
-            if field.dtype.packed_bits() % 8 != 0 || end.is_none_or(|end| end > dtype.packed_bits() / 8) {
+            let end = end.filter(|end| *end <= dtype.packed_bits() / 8 && field.offset >= free);
+            let Some(end) = end.filter(|_| field.dtype.packed_bits() % 8 == 0) else {
                 return fail(&format!("the field {:?}", field.name));
-            }
+            };
+            free = end;
             field.record.as_ref().map_or(Ok(()), |record| record.check(field.dtype))?;
         }
         Ok(())

@@ -142,7 +142,8 @@ fn bounds() {
     ]);
 }
 
-/// Fault F10: the fields of a record lie in its bytes, and its type is such bytes.
+/// Fault F10: the fields of a record lie in its bytes, and its type is such bytes. R23: one behind the other, because a
+/// `descr` could not say anything else.
 #[test]
 fn records() {
     let field = |offset, dtype| RecordField { name: "a".into(), offset, dtype, shape: vec![], record: None };
@@ -164,6 +165,11 @@ fn records() {
         let record = Record { fields: vec![field] };
         let error = claims!(&[1], dtype: dtype, record: Some(&record)).validate().expect_err("a bad record");
         assert_eq!(error.kind(), ErrorKind::DType, "{record}: {error}");
+    }
+    for (first, second) in [(4, 0), (0, 0), (0, 3)] {
+        let record = Record { fields: vec![field(first, DType::F32), field(second, DType::F32)] };
+        let error = claims!(&[1], dtype: blob, record: Some(&record)).validate().expect_err("no order");
+        assert_told(&error, (ErrorKind::DType, "record", "the field \"a\"", "one behind the other"));
     }
     let record = Record { fields: vec![shaped(&[2])] };
     let facts = claims!(&[1], dtype: blob, record: Some(&record)).validate().unwrap();
