@@ -40,7 +40,7 @@ pub(crate) fn field_of<'a>(extent: &Extent, fields: &'a [Field<'a>]) -> Option<&
 
 fn const_of<'a>(extent: &Extent, generics: &'a Generics) -> Option<&'a ConstParam> {
     match &extent.kind {
-        Kind::Name(name) => generics.const_params().find(|constant| constant.ident == *name),
+        Kind::Name(name) => generics.const_params().find(|constant| constant.ident.unraw() == name.unraw()),
         Kind::Field(_) | Kind::Literal(_) => None,
     }
 }

@@ -19,6 +19,7 @@ use syn::{DeriveInput, Field, Generics, Member, Path, Type};
 use crate::attrs;
 use crate::entries::ATTRIBUTE;
 use crate::errors::Errors;
+use crate::fields::bare;
 use crate::hygiene::own;
 use crate::repr::{self, Repr};
 use crate::words::shown;
@@ -33,7 +34,7 @@ struct Part<'a> {
 impl Part<'_> {
     /// Whether the field is a `PhantomData`, going by its name. The expansion makes sure that it is the one of `core`.
     fn is_marker(&self) -> bool {
-        match &self.field.ty {
+        match bare(&self.field.ty) {
             Type::Path(path) => path.path.segments.last().is_some_and(|last| last.ident == "PhantomData"),
             _ => false,
         }
@@ -125,7 +126,7 @@ fn no_lifetimes(generics: &Generics, errors: &mut Errors) -> bool {
 fn no_pointers(parts: &[Part<'_>], errors: &mut Errors) -> bool {
     let mut found = false;
     for Part { field, .. } in parts {
-        let is_pointer = match &field.ty {
+        let is_pointer = match bare(&field.ty) {
             Type::Ptr(_) | Type::FnPtr(_) => true,
             Type::Reference(reference) => {
                 reference.lifetime.as_ref().is_some_and(|lifetime| lifetime.ident == "static")
@@ -166,7 +167,7 @@ fn record_of_some(input: &DeriveInput, parts: &[Part<'_>], errors: &mut Errors) 
         errors.push(&input.ident, "an element with nothing in it", "add a field, such as `value: f32`");
     }
     for Part { field, .. } in parts {
-        if matches!(&field.ty, Type::Path(path) if path.path.is_ident("bool")) {
+        if matches!(bare(&field.ty), Type::Path(path) if path.path.is_ident("bool")) {
             let found = "a `bool` in an element: bytes that arrive may be neither 0 nor 1";
             errors.push(&field.ty, found, "write `u8`, and compare with 0");
         }

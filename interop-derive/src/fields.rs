@@ -40,6 +40,15 @@ impl<'a> Field<'a> {
     }
 }
 
+/// The type without parentheses and without the invisible groups that macro variables come in.
+pub(crate) fn bare(ty: &Type) -> &Type {
+    match ty {
+        Type::Group(group) => bare(&group.elem),
+        Type::Paren(paren) => bare(&paren.elem),
+        other => other,
+    }
+}
+
 /// Reads the fields; none, and a report, when the item is not a struct that has some.
 pub(crate) fn read<'a>(input: &'a DeriveInput, errors: &mut Errors) -> Vec<Field<'a>> {
     let help = "write a struct with a field for the memory, `#[cuda_array(data)]`, and fields for its shape";

@@ -2,6 +2,7 @@
 
 use proc_macro2::{Ident, Span, TokenStream, TokenTree};
 use quote::{ToTokens, quote, quote_spanned};
+use syn::ext::IdentExt;
 use syn::{Attribute, GenericParam, Generics, Path, Type, WherePredicate};
 
 use crate::hygiene::own;
@@ -38,11 +39,11 @@ pub(crate) fn is_generic(ty: &Type, generics: &Generics) -> bool {
     !names.is_empty() && mentions(ty.to_token_stream(), &names)
 }
 
-/// Whether one of the names, or `Self`, is among the tokens.
+/// Whether one of the names, or `Self`, is among the tokens. `r#T` and `T` are one name.
 pub(crate) fn mentions(tokens: TokenStream, names: &[&Ident]) -> bool {
     tokens.into_iter().any(|token| match token {
         TokenTree::Group(group) => mentions(group.stream(), names),
-        TokenTree::Ident(ident) => ident == "Self" || names.iter().any(|name| **name == ident),
+        TokenTree::Ident(ident) => ident == "Self" || names.iter().any(|name| name.unraw() == ident.unraw()),
         TokenTree::Punct(_) | TokenTree::Literal(_) => false,
     })
 }

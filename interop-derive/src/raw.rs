@@ -10,7 +10,7 @@ use syn::{Type, TypePtr};
 use crate::attrs::DataWord;
 use crate::check::Claims;
 use crate::errors::Errors;
-use crate::fields::Field;
+use crate::fields::{Field, bare};
 use crate::words::shown;
 
 pub(crate) fn rules(claims: &Claims<'_>, errors: &mut Errors) {
@@ -37,9 +37,7 @@ enum Look {
 
 impl Look {
     fn of(ty: &Type) -> Self {
-        match ty {
-            Type::Group(group) => Self::of(&group.elem),
-            Type::Paren(paren) => Self::of(&paren.elem),
+        match bare(ty) {
             Type::Ptr(TypePtr { elem, .. }) if last_name(elem).is_some_and(|name| name == "c_void") => {
                 Self::Address
             }
@@ -55,8 +53,7 @@ impl Look {
 
 /// The last name of a path: `NonNull` of `core::ptr::NonNull<f32>`.
 fn last_name(ty: &Type) -> Option<String> {
-    match ty {
-        Type::Group(group) => last_name(&group.elem),
+    match bare(ty) {
         Type::Path(path) => path.path.segments.last().map(|segment| segment.ident.to_string()),
         _ => None,
     }

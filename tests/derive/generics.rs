@@ -23,6 +23,21 @@ where
     marker: PhantomData<(&'a (), M)>,
 }
 
+/// A name is the same with `r#` and without.
+#[derive(CudaArray)]
+#[cuda_array(shape = [n, N])]
+struct RawNames<r#T, const r#N: usize> {
+    #[cuda_array(data)]
+    values: Vec<T>,
+    n: usize,
+}
+
+#[derive(Clone, Copy, Element)]
+#[repr(C)]
+struct RawPart<r#T> {
+    value: T,
+}
+
 trait Backend {
     type Buffer;
     type Stream;
@@ -66,6 +81,15 @@ fn all_parameters_at_once() {
     assert_eq!(all.facts().unwrap().address(), receipt.address);
     drop(all.values);
     assert_eq!(receipt.releases(), 1);
+}
+
+#[test]
+fn parameters_with_raw_names() {
+    let (import, _) = Foreign::new(&count(6), &[2, 3]).send();
+    let names = RawNames::<f32, 3>::from_import(import).unwrap();
+    assert_eq!((names.n, names.facts().unwrap().shape()), (2, &[2, 3][..]));
+    assert_eq!(names.values, count(6));
+    assert_eq!((RawPart { value: 1_u8 }.value, RawPart::<u8>::TYPE.size()), (1, 1));
 }
 
 #[test]

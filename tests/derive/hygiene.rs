@@ -235,7 +235,10 @@ mod in_macros {
         };
     }
 
-    element!(Point { x: f32, y: f32 });
+    element!(Point { x: f32, y: f32, unit: ::core::marker::PhantomData<Expressed> });
+
+    #[derive(Clone, Copy, Debug, PartialEq)]
+    pub(super) struct Expressed;
 }
 
 /// The attributes of the other derives mean what they mean.
@@ -289,6 +292,8 @@ fn local() -> interop_core::Facts {
     assert_eq!((local.bytes.len(), local.shape), (2, [2]));
     local.facts().unwrap()
 }
+
+use std::marker::PhantomData;
 
 use interop_core::{CudaArray, Element, FromArray, Lease, StreamHandle};
 
@@ -355,7 +360,8 @@ fn structs_of_macros() {
     assert_eq!((table.rows, table.values), (3, count(6)));
 
     assert_eq!(in_macros::Point::TYPE.size(), 8);
-    assert_eq!(in_macros::Point { x: 1.0, y: 2.0 }, in_macros::Point { x: 1.0, y: 2.0 });
+    let point = in_macros::Point { x: 1.0, y: 2.0, unit: PhantomData };
+    assert_eq!((point.x + point.y).to_bits(), 3.0_f32.to_bits());
 }
 
 #[test]
