@@ -46,7 +46,7 @@ impl Memory {
 
 /// Memory that a derived struct's `#[cuda_array(data)]` field holds.
 ///
-/// Implemented for `Vec<T>`, `Box<[T]>`, `Arc<[T]>`, `Arc` of a storage, `&'static [T]`, [`HostVec`](crate::HostVec),
+/// Implemented for `Vec<T>`, `Box<[T]>`, `Arc<[T]>`, `Arc` of a storage, `&[T]`, [`HostVec`](crate::HostVec),
 /// [`HostBuffer`](crate::HostBuffer), [`Shared`](crate::Shared), and the leases [`Lease`](crate::Lease) and
 /// [`LeaseMut`](crate::LeaseMut), which hold imported memory.
 ///
@@ -247,8 +247,9 @@ unsafe impl<T: Element> Storage for Arc<[T]> {
     }
 }
 
-// SAFETY: 1, 2: static. 3: host memory. 4: nobody may write.
-unsafe impl<T: Element> Storage for &'static [T] {
+// SAFETY: 1, 2: borrowed for as long as the slice is there; an export asks for a struct that borrows nothing. 3: host
+// memory. 4: nobody may write.
+unsafe impl<T: Element> Storage for &[T] {
     fn memory(&self) -> Memory {
         host_memory(self, Writes::Never)
     }

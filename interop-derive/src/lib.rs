@@ -101,7 +101,7 @@ use syn::{DeriveInput, parse_macro_input};
 ///
 /// The type of the `data` field says who owns the memory, and so what an import does. Owners (`Vec<T>`, a device buffer)
 /// copy what arrives; leases use it in place and release it when they are dropped. A type that can only be exported, such
-/// as `&'static [T]`, needs `export` on the struct.
+/// as `&[T]`, needs `export` on the struct; one that borrows can be viewed and not be handed out.
 ///
 /// A raw pointer is no owner, so three things must be said: that you vouch for it, where it is, and what an import is kept
 /// alive by.

@@ -28,6 +28,25 @@ fn facts_are_those_of_the_fields() {
     assert_eq!(facts.stream(), interop_core::StreamHandle::NothingPending);
 }
 
+/// Borrowed memory is looked at in place; with what borrows there are no exports.
+#[test]
+fn a_slice_of_somebody_else_is_viewed() {
+    #[derive(CudaArray)]
+    #[cuda_array(shape = [rows, 2], export)]
+    struct Rows<'a, T> {
+        #[cuda_array(data)]
+        values: &'a [T],
+        rows: usize,
+    }
+
+    let values = count(6);
+    let rows = Rows { values: &values[2..], rows: 2 };
+    assert_eq!(rows.facts().unwrap().address(), values[2..].as_ptr().addr());
+    assert_eq!(rows.view::<f32, 2>().unwrap().strides(), [2, 1]);
+    assert_eq!(rows.to_vec::<[f32; 2]>().unwrap(), [[2.0, 3.0], [4.0, 5.0]]);
+    assert_eq!(rows.facts().unwrap().writes(), Writes::Never);
+}
+
 #[test]
 fn a_shape_beyond_the_storage_is_refused() {
     let error = Samples { values: count(5), shape: vec![2, 3] }.facts().unwrap_err();

@@ -1,0 +1,19 @@
+use interop_core::{CudaArray, dlpack::Versioned};
+
+#[derive(CudaArray)]
+#[cuda_array(shape = [len], export)]
+struct Samples<'a> {
+    #[cuda_array(data)]
+    values: &'a [f32],
+    len: usize,
+}
+
+// A consumer keeps an export as long as it likes.
+fn export(values: &[f32]) {
+    let samples = Samples { values, len: values.len() };
+    let _ = samples.into_dlpack::<Versioned>();
+}
+
+fn main() {
+    export(&[1.0, 2.0]);
+}
