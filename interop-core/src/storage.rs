@@ -52,7 +52,8 @@ impl Memory {
 ///
 /// # Safety
 ///
-/// 1. All of `memory().range` is live and initialized as long as the storage is, and `address` lies within it.
+/// 1. All of `memory().range` is live and initialized as long as the storage is, and `address` lies within it; of host
+///    memory, it is that of a pointer that was exposed, with the right to write if `writes` gives one.
 /// 2. Moving the storage does not move the memory, and only a method that takes `&mut self` frees or replaces it.
 /// 3. `device` is where the memory is.
 /// 4. If `writes` is [`Writes::Always`], no plain reference to the elements is ever handed out from `&self`; if it is

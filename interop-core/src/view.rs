@@ -106,7 +106,8 @@ impl<T: Element, const N: usize> ArrayView<'_, T, N> {
     ///
     /// # Safety
     ///
-    /// The memory that `facts` describe is live for the lifetime that the caller picks, on the device that they name.
+    /// The memory that `facts` describe is live and initialized for the lifetime that the caller picks, on the device that
+    /// they name; of host memory, somebody has exposed the pointer whose address is in them.
     pub unsafe fn from_facts(facts: &Facts) -> Result<Self> {
         let raw = RawView::of::<T>(facts)?;
         Ok(Self { raw, marker: PhantomData })
@@ -123,7 +124,8 @@ impl<T: Element, const N: usize> ArrayViewMut<'_, T, N> {
     ///
     /// # Safety
     ///
-    /// As for [`ArrayView::from_facts`], and no other Rust code reads or writes the elements for that lifetime.
+    /// As for [`ArrayView::from_facts`]; the memory may be written if `facts` say so, and no other Rust code reads or writes
+    /// the elements for that lifetime.
     pub unsafe fn from_facts(facts: &Facts) -> Result<Self> {
         check_writable(facts)?;
         let raw = RawView::of::<T>(facts)?;

@@ -65,8 +65,11 @@ struct Package<A, O> {
 ///
 /// # Safety
 ///
-/// As long as `owner` is not dropped, the memory that `facts` describe is live, may be used by any thread, and obeys
-/// `facts.writes()`: where it says that whoever has the array may write, no plain Rust reference to the elements exists.
+/// 1. As long as `owner` is not dropped, the memory that `facts` describe is live and initialized, and may be used by any
+///    thread; of host memory, somebody has exposed the pointer whose address is in them.
+/// 2. `access` is true, and no plain Rust reference to the elements exists as long where the two allow writing: where
+///    `facts.writes()` is [`Always`](Writes::Always), and where it is [`WhenOwned`](Writes::WhenOwned) unless `access` is
+///    [`Shared`](Access::Shared).
 #[inline]
 pub unsafe fn export<A: Abi, O: Send + 'static>(
     facts: &Facts,
