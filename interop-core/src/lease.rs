@@ -173,13 +173,28 @@ pub struct Shared {
 }
 
 /// The whole of the memory, which every handle has.
-struct All<K: ?Sized = dyn Send + Sync> {
+struct All<K: ?Sized = dyn Keep> {
     memory: Memory,
     record: Option<Record>,
-    /// Where work is pending, unless the struct says it.
-    stream: StreamHandle,
-    /// Kept for its drop.
-    _keep: K,
+    keep: K,
+}
+
+/// What is kept for its drop, and knows where work is pending, unless the struct says it.
+trait Keep: Send + Sync {
+    fn stream(&self) -> StreamHandle;
+}
+
+/// A storage is asked each time: its next work may be on another stream.
+impl<S: Storage + Send + Sync> Keep for MaybeDangling<S> {
+    fn stream(&self) -> StreamHandle {
+        self.get().stream()
+    }
+}
+
+impl Keep for (Owner, StreamHandle) {
+    fn stream(&self) -> StreamHandle {
+        self.1
+    }
 }
 
 impl Shared {
@@ -188,11 +203,10 @@ impl Shared {
         // Described first and moved afterwards.
         let keep = MaybeDangling::new(storage);
         let (memory, record) = (keep.get().memory(), keep.get().record().cloned());
-        let stream = keep.get().stream();
-        Self::of(All { memory, record, stream, _keep: keep })
+        Self::of(All { memory, record, keep })
     }
 
-    fn of(all: All<impl Send + Sync + 'static>) -> Self {
+    fn of(all: All<impl Keep + 'static>) -> Self {
         let (address, readonly) = (all.memory.address, all.memory.writes != Writes::Always);
         Self { address, readonly, all: Arc::new(all) }
     }
@@ -237,7 +251,7 @@ unsafe impl Storage for Shared {
 
     #[inline]
     fn stream(&self) -> StreamHandle {
-        self.all.stream
+        self.all.keep.stream()
     }
 }
 
@@ -266,7 +280,7 @@ impl FromImport for Shared {
             writes: facts.writes(),
         };
         let (record, stream) = (facts.record().cloned(), import.pending_in_place()?);
-        Ok(Self::of(All { memory, record, stream, _keep: import.take_owner() }))
+        Ok(Self::of(All { memory, record, keep: (import.take_owner(), stream) }))
     }
 }
 

@@ -1,12 +1,16 @@
 //! Memory of any type that several structs share.
 
+use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::Ordering::Relaxed;
+
 use interop_core::dlpack::Versioned;
 use interop_core::{
-    CudaArray, DType, Device, Element, ErrorKind, FromArray, HostVec, Record, RecordField, Shared, Storage,
-    Writes,
+    CudaArray, DType, Device, Element, ErrorKind, FromArray, HostVec, Memory, Record, RecordField, Shared,
+    Storage, StreamHandle, Writes,
 };
 
-use crate::support::arrays::Array;
+use crate::support::arrays::{Array, GPU_ADDRESS, Matrix};
 use crate::support::assert_told;
 use crate::support::foreign::Claims;
 use crate::support::owners::Count;
@@ -47,7 +51,7 @@ fn the_last_handle_releases() {
     // SAFETY: as the vector inside.
     #[expect(unsafe_code, reason = "a storage vouches for its memory")]
     unsafe impl Storage for Noted {
-        fn memory(&self) -> interop_core::Memory {
+        fn memory(&self) -> Memory {
             self.0.memory()
         }
     }
@@ -101,6 +105,34 @@ fn any_type_goes_through() {
     assert_eq!(shared.facts().unwrap().record(), Some(&Record { fields }));
     let read = shared.to_vec::<Mixed>().unwrap();
     assert_eq!((read.len(), read[2].a, read[2].b), (3, 1, 2));
+}
+
+/// A storage that knows where work on its memory is pending is asked whenever an array is described; the struct's own
+/// stream goes before it.
+#[test]
+fn work_that_is_pending_stays_pending_when_memory_is_shared() {
+    struct Busy(Arc<AtomicUsize>);
+    // SAFETY: memory on a GPU, at an address that nothing follows.
+    #[expect(unsafe_code, reason = "a storage vouches for its memory")]
+    unsafe impl Storage for Busy {
+        fn memory(&self) -> Memory {
+            Memory::new::<f32>(GPU_ADDRESS, 8, Device::cuda(0), Writes::Always)
+        }
+
+        fn stream(&self) -> StreamHandle {
+            StreamHandle::from_raw(self.0.load(Relaxed))
+        }
+    }
+
+    let stream = Arc::new(AtomicUsize::new(0x40));
+    let half = Shared::new(Busy(stream.clone())).offset(16).unwrap();
+    let array = Matrix { data: half, rows: 2, columns: 2 };
+    for handle in [0x40, 0x80] {
+        stream.store(handle, Relaxed);
+        assert_eq!(array.facts().unwrap().stream(), StreamHandle::from_raw(handle));
+    }
+    let own = Array { stream: StreamHandle::LegacyDefault, ..Array::new(array.data, &[4]) };
+    assert_eq!(own.facts().unwrap().stream(), StreamHandle::LegacyDefault);
 }
 
 /// What only a sole owner may write is read-only as soon as it is shared.
