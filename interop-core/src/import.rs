@@ -330,7 +330,8 @@ impl Import {
     /// The same array, ready on another stream: the producer has ordered the work that was pending before that stream.
     ///
     /// An import of a DLPack tensor is ready on the legacy default stream unless the producer was told another. The stream
-    /// is live; what is imported for work on a stream that captures a graph is released at once when it is dropped.
+    /// is live; what is imported for work on a stream that captures a graph is released at once when it is dropped. Memory
+    /// that is the host's alone is ready as it is: no stream works on it.
     #[must_use]
     pub fn on_stream(mut self, stream: StreamHandle) -> Self {
         self.put_on_stream(stream);
@@ -340,8 +341,11 @@ impl Import {
     /// As [`on_stream`](Self::on_stream), in place.
     #[inline]
     pub(crate) fn put_on_stream(&mut self, stream: StreamHandle) {
+        if self.facts.device == Device::CPU {
+            return;
+        }
         self.facts.stream = stream;
-        if self.facts.device != Device::CPU && cuda::captures(stream) {
+        if cuda::captures(stream) {
             // Its work is ordered by the capture, which an event of the release would spoil.
             self.owner = self.take_owner().unordered();
         }

@@ -1,7 +1,7 @@
 //! What is known of an array, as a dict.
 
 use interop_core::python::{Imported, consumer_stream, import, import_capsule, interface_of};
-use interop_core::{Device, DeviceType, Facts, StreamHandle};
+use interop_core::{DeviceType, Facts, StreamHandle};
 use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyDict, PyTuple};
 
@@ -27,11 +27,10 @@ pub(crate) fn import_any(object: &Bound<'_, PyAny>, stream: Option<Bound<'_, PyA
     let stream = stream.map(|stream| consumer_stream(&stream)).transpose()?;
     if object.is_instance_of::<PyCapsule>() {
         let imported = import_capsule(object)?;
-        let on_host = imported.import.facts().device() == Device::CPU;
         // Whoever names a stream has asked for the capsule with it.
         return Ok(match stream {
-            Some(stream) if !on_host => Imported { import: imported.import.on_stream(stream), ..imported },
-            _ => imported,
+            Some(stream) => Imported { import: imported.import.on_stream(stream), ..imported },
+            None => imported,
         });
     }
     import(object, stream)

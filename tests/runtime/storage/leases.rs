@@ -3,7 +3,7 @@
 use interop_core::dlpack::{FLAG_READ_ONLY, Versioned};
 use interop_core::{
     CudaArray, DType, Device, Element, ErrorKind, FromArray, FromImport, HostVec, Import, Lease, LeaseMut,
-    Order, Refused, Shared, Storage, Writes,
+    Order, Refused, Shared, Storage, StreamHandle, Writes,
 };
 
 use crate::support::arrays::{Array, Fortran, Matrix};
@@ -174,4 +174,20 @@ fn empty_leases() {
     assert_eq!((lease.data.memory().range, lease.to_vec::<i16>().unwrap()), (0..0, vec![]));
     let host = Array::new(HostVec::<i16>::zeroed(0), &[0]);
     assert!(Array::<LeaseMut<i16>>::from_dlpack(host.into_dlpack::<Versioned>().unwrap()).is_ok());
+}
+
+/// R136, bug 9: no stream works on memory that is the host's alone, whatever stream the importer works on.
+#[test]
+fn host_memory_is_ready_on_every_stream() {
+    let import = || {
+        let samples = Array::new(vec![1_u16, 2], &[2, 1]).into_dlpack::<Versioned>().unwrap();
+        Import::from_dlpack(samples).unwrap().on_stream(StreamHandle::from_raw(0x40))
+    };
+    assert_eq!(import().facts().stream(), StreamHandle::NothingPending);
+    let lease: Matrix<Lease<u16>> = Matrix::from_import(import()).unwrap();
+    assert_eq!(lease.to_vec::<u16>().unwrap(), [1, 2]);
+    let lease: Array<LeaseMut<u16>> = Array::from_import(import()).unwrap();
+    assert_eq!((lease.stream, lease.to_vec::<u16>().unwrap()), (StreamHandle::NothingPending, vec![1, 2]));
+    let copy: Array<Vec<u16>> = Array::from_import(import()).unwrap();
+    assert_eq!((copy.stream, copy.data), (StreamHandle::NothingPending, vec![1, 2]));
 }
