@@ -290,8 +290,8 @@ impl Import {
 
     #[cold]
     fn brought_to_default_stream(&self, stream: StreamHandle) -> Result<StreamHandle> {
-        if cuda::captures(stream) {
-            // The graph orders its work itself, and no other stream may wait for it.
+        // Without a driver nothing is at work; a graph orders its work itself, and no other stream may wait for it.
+        if !cuda::is_available() || cuda::captures(stream) {
             return Ok(StreamHandle::NothingPending);
         }
         cuda::hand_over(&self.facts, StreamHandle::LegacyDefault)?;
