@@ -3,6 +3,7 @@ and what was taken is released once."""
 
 import gc
 import itertools
+import sys
 
 import interop_demo
 import numpy as np
@@ -36,6 +37,12 @@ def refused(array):
         array.__dlpack__(dl_device=(2, 0))
 
 
+def buffer(array):
+    """What `memoryview` and `bytes` are made of. Python 3.12 and newer lose the buffer of any `__buffer__` where there is no
+    memory for what they wrap it in: there the method is called without them."""
+    return array.__buffer__(0) if sys.version_info >= (3, 12) else array
+
+
 WORK = {
     "versioned": lambda array: array.__dlpack__(max_version=(1, 0)),
     "legacy": lambda array: array.__dlpack__(),
@@ -48,8 +55,8 @@ WORK = {
     "from a producer": lambda _: interop_demo.describe(Producer()),
     "from an old one": lambda _: interop_demo.describe(Old()),
     "an argument": lambda _: interop_demo.edges(SOURCE),
-    "a buffer": memoryview,
-    "bytes": bytes,
+    "a buffer": lambda array: memoryview(buffer(array)),
+    "bytes": lambda array: bytes(buffer(array)),
     "attributes": lambda array: (array.shape, array.strides, array.dtype, array.device, len(array), repr(array)),
     "a slice": lambda array: array[:, ::2],
     "a new array": lambda _: Array.full((2, 3), 1.5, "<f8"),

@@ -19,9 +19,11 @@ use pyo3::types::{PyBytes, PyTuple, PyType};
 
 use super::abi::{Buffer, BufferProcs, Flags, GET_SLOT, GetBuffer, RELEASE_SLOT, ReleaseBuffer};
 use super::{fill, get, lend, permit, release};
+use crate::facts::Facts;
 use crate::python::class::{ArrayClass, ExportedArray, body, into_object, method};
 use crate::python::device::integer;
 use crate::python::recast::Instance;
+use crate::stream::StreamHandle;
 
 /// Gives the class the buffer protocol, unless it has one of its own.
 ///
@@ -107,9 +109,10 @@ unsafe extern "C" fn buffer<T: ArrayClass>(
         // SAFETY: the caller holds a reference to the argument.
         let flags = unsafe { Borrowed::from_ptr(py, flags) };
         let flags = c_int::try_from(integer(&flags, "flags")?).unwrap_or(c_int::MAX);
-        // Refused here for what was asked; the lender is asked for everything.
+        // Refused here for what was asked; the lender is asked for everything, and waits for what is pending.
         let wanted = Flags(flags & Flags::WRITABLE.0 | Flags::STRIDES.0);
-        permit(py, &array.borrow().facts()?, T::REACH.access(), wanted)?;
+        let facts = Facts { stream: StreamHandle::NothingPending, ..array.borrow().facts()? };
+        permit(py, &facts, T::REACH.access(), wanted)?;
         let exported = into_object(py, Instance(array.clone().unbind()))?;
         let lender = lender(py)?.call1((PyTuple::new(py, [exported])?,))?;
         // SAFETY: an object.
