@@ -9,7 +9,7 @@ import interop_demo
 import native
 import numpy as np
 import pytest
-from capsules import CUDA, IS_COPIED, look
+from capsules import CUDA, IS_COPIED, READ_ONLY, look
 from test_exchange import Table
 from test_cuda_sim import SIM, full, nothing_wrong, on_host, pytestmark  # noqa: F401
 
@@ -269,6 +269,27 @@ def test_an_argument_that_the_host_works_on_is_waited_for(kind, stream):
     assert on_host(interop_demo.edges(images[0])).tolist() == [[[5.0] * 3] * 2]
     interop_demo.blur_(images[1], 1)
     assert on_host(images[1]).tolist() == [[[5.0] * 3] * 2]
+
+
+@pytest.mark.parametrize("kind", ["cuda", "pool", "pinned", "managed"])
+@pytest.mark.parametrize("version", [None, (1, 0)])
+def test_a_copy_of_a_read_only_array_may_be_written(kind, version):
+    """R123: whoever asked for it is the only one who has it; and the legacy form, which knows no read-only memory, has it."""
+    array = full(kind, readonly=True)[::-1]
+    capsule = array.__dlpack__(copy=True, max_version=version)
+    if version:
+        assert look(capsule).flags == IS_COPIED
+        interop_demo.scale_(capsule, 2)
+    assert on_host(array).tolist() == [[2.5] * 4] * 3
+    repeated = array.__cuda_array_interface__
+
+    class Broadcast:
+        __cuda_array_interface__ = {**repeated, "strides": (0, 4)}
+
+    if version:
+        # A write would be seen in other elements: it is no copy to write into.
+        copy = interop_demo.asarray(Broadcast()).__dlpack__(copy=True, max_version=version)
+        assert look(copy).flags == IS_COPIED | READ_ONLY
 
 
 def in_a_thread(work):

@@ -326,7 +326,8 @@ pub(crate) unsafe fn stage(facts: &Facts) -> Result<Staged> {
     Ok(Staged { _bytes: bytes, facts: moved(facts, start, Device::CPU) })
 }
 
-/// Copies an array on its device: the same layout, in memory of its own of the same kind, which is ready.
+/// Copies an array on its device: the same layout, in memory of its own of the same kind, which is ready. It may be written
+/// whoever may write the original, unless elements share their place: to write one would be to write others.
 ///
 /// # Errors
 ///
@@ -348,7 +349,8 @@ pub(crate) unsafe fn duplicate(facts: &Facts) -> Result<(CudaBuffer, Facts)> {
     let buffer = CudaBuffer::of(kind, ordinal, ElementType::of_bytes(DType::U8), range.len())?;
     // SAFETY: the array's own range, live as the caller promises; the buffer is new and as long.
     unsafe { copy_now(driver, buffer.context, buffer.address, range.start, range.len()) }?;
-    let facts = moved(facts, buffer.address, buffer.device);
+    let writes = if facts.layout().is_injective() { Writes::Always } else { facts.writes() };
+    let facts = Facts { writes, ..moved(facts, buffer.address, buffer.device) };
     Ok((buffer, facts))
 }
 
