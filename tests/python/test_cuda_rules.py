@@ -332,3 +332,16 @@ def test_no_order_is_no_stream_to_remember(function):
     assert SIM.calls("cuStreamWaitEvent") == waits
     assert array.__cuda_array_interface__["stream"] == stream
     assert on_host(array).tolist() == [[5.0] * 4] * 3
+
+
+@pytest.mark.parametrize("stream", [None, 1, "handle"])
+@pytest.mark.parametrize("again", [False, True])
+def test_two_arrays_in_one_memory_know_of_each_others_work(stream, again):
+    """`asarray` of an array of ours: whoever gets the memory through one waits for the kernel that was launched through the other."""
+    array = full("cuda")
+    interop_demo.scale_(array, 2, stream=SIM.stream())
+    other = interop_demo.asarray(array, stream=SIM.stream() if stream == "handle" else stream)
+    first, second = (other, array) if again else (array, other)
+    interop_demo.scale_(first, 2, stream=SIM.stream())
+    assert on_host(second).tolist() == [[10.0] * 4] * 3
+    assert interop_demo.checksum(first) == 120

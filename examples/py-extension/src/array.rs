@@ -1,7 +1,9 @@
 //! A Python class of one's own whose instances are arrays.
 
 use interop_core::python::{import_as, integer};
-use interop_core::{CudaArray, DType, Dims, Error, ErrorKind, FromArray, Layout, Order, Shared, Storage};
+use interop_core::{
+    AsStream, CudaArray, DType, Dims, Error, ErrorKind, FromArray, Layout, Order, Shared, Storage,
+};
 use pyo3::exceptions::{PyIndexError, PyOverflowError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyCapsule, PyEllipsis, PyList, PySlice, PyTuple};
@@ -29,11 +31,18 @@ pub(crate) struct Array {
 #[pyfunction]
 #[pyo3(signature = (obj, *, stream=None))]
 pub(crate) fn asarray(obj: &Bound<'_, PyAny>, stream: Option<Bound<'_, PyAny>>) -> PyResult<Array> {
-    if stream.is_none() && !obj.is_instance_of::<PyCapsule>() {
+    let named = stream.is_some();
+    let array = if named || obj.is_instance_of::<PyCapsule>() {
+        Array::from_import(import_any(obj, stream)?.import)?
+    } else {
         // Described where the array is made.
-        return import_as(obj);
-    }
-    Ok(Array::from_import(import_any(obj, stream)?.import)?)
+        import_as(obj)?
+    };
+    Ok(match obj.cast::<Array>() {
+        // The two are the same memory, and know of each other's work.
+        Ok(own) => Array { stream: own.get().stream.shared_with(array.stream.as_stream(), named), ..array },
+        Err(_) => array,
+    })
 }
 
 #[pymethods]

@@ -87,6 +87,15 @@ impl LastStream {
         Self((device != Device::CPU).then(Arc::default))
     }
 
+    /// The same for another array in this memory, which has just come in. What is pending was ordered before the stream that
+    /// it came in for, which is what both go on with if it was `named`.
+    pub(crate) fn shared_with(&self, came_for: StreamHandle, named: bool) -> Self {
+        if named && came_for != StreamHandle::NothingPending {
+            self.set(came_for);
+        }
+        self.clone()
+    }
+
     /// The memory has been written on `stream`.
     pub(crate) fn set(&self, stream: StreamHandle) {
         let Some(last) = &self.0 else { return };
