@@ -300,6 +300,48 @@ def test_an_error_in_dlpack_is_passed_on(error):
     assert len(calls) == 1
 
 
+def unknown(keyword):
+    return TypeError(f"helper() got an unexpected keyword argument {keyword!r}")
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        unknown("dtype"),
+        TypeError("'dtype' is an invalid keyword argument for helper()"),
+        TypeError("helper() missing 1 required keyword-only argument: 'dtype'"),
+    ],
+    ids=str,
+)
+def test_a_mistake_within_the_producer_is_not_about_our_keywords(error):
+    """Bug 144: asked for less, it might answer with a tensor that says less."""
+    calls = []
+
+    def method(self, **wishes):
+        calls.append(wishes)
+        if "max_version" in wishes:
+            raise error
+        return Tensor("legacy").capsule()
+
+    with pytest.raises(TypeError) as caught:
+        describe(producer_with(__dlpack__=method))
+    assert caught.value is error
+    assert calls == [{"max_version": (1, 3)}]
+
+
+def test_an_error_that_is_no_type_error_is_not_asked_for_its_text():
+    class Talks(ValueError):
+        asked = 0
+
+        def __str__(self):
+            Talks.asked += 1
+            return "keyword max_version"
+
+    with pytest.raises(Talks):
+        describe(producer_with(__dlpack__=raising(Talks())))
+    assert Talks.asked == 0
+
+
 @pytest.mark.parametrize("error", ERRORS, ids=repr)
 def test_an_error_in_dlpack_device_is_passed_on(error):
     producer = producer_with(__dlpack_device__=raising(error))

@@ -242,11 +242,18 @@ impl Words {
 }
 
 /// Whether a call failed because the callee does not know a keyword. The texts are those of Python, Cython, pybind11 and
-/// nanobind; a `TypeError` about anything else is the producer's own.
+/// nanobind; a `TypeError` about anything else is the producer's own, also one about a keyword that we did not pass.
 fn is_about_keywords(py: Python<'_>, error: &PyErr) -> bool {
+    // Others are not even asked for their text, which is somebody's code.
+    if !error.is_instance_of::<PyTypeError>(py) {
+        return false;
+    }
     let text = error.value(py).to_string();
-    error.is_instance_of::<PyTypeError>(py)
-        && (text.contains("keyword")
-            || text.contains("max_version")
-            || text.contains("incompatible function arguments"))
+    let says = |words: &str| text.contains(words);
+    if says("max_version") || says("incompatible function arguments") {
+        return true;
+    }
+    // The name stands in quotes.
+    let names_one = says("'") && (says("unexpected keyword") || says("invalid keyword"));
+    says("keyword") && !says("missing") && (!names_one || says("stream"))
 }
