@@ -125,6 +125,20 @@ impl ElementType {
         Self { fields: Some(T::FIELDS), ..Self::blob::<T>() }
     }
 
+    /// The type of a newtype, which is that of its one part. Called by `#[derive(Element)]`, which goes by the
+    /// `#[repr(transparent)]` that it sees; rustc knows what became of it.
+    ///
+    /// # Panics
+    ///
+    /// At compile time, when `T` has another size or alignment than the part.
+    #[doc(hidden)]
+    #[must_use]
+    pub const fn newtype<T>(part: Self) -> Self {
+        let same = size_of::<T>() == part.size && align_of::<T>() == part.align;
+        assert!(same, "the struct is not transparent: its size or alignment is not that of its one part");
+        part
+    }
+
     /// Opaque bytes, as many as `T` has.
     #[expect(clippy::cast_possible_truncation, reason = "compared with the most that fits")]
     const fn blob<T>() -> Self {

@@ -235,7 +235,7 @@ fn record_fields(parts: &[Part<'_>]) -> TokenStream {
 fn inner_type(parts: &[Part<'_>]) -> TokenStream {
     let inner = parts.iter().filter(|part| !part.is_marker()).map(|part| {
         let ty = &part.field.ty;
-        own!(<#ty as __p::Element>::TYPE)
+        own!(__p::ElementType::newtype::<Self>(<#ty as __p::Element>::TYPE))
     });
     inner.collect()
 }

@@ -169,3 +169,12 @@ fn over_aligned_elements_are_aligned() {
         assert!(first.iter().all(|block| block.words == [0; 64]));
     }
 }
+
+/// What an attribute below the derive may have made of a newtype that says `#[repr(transparent)]`.
+#[test]
+#[should_panic(expected = "the struct is not transparent")]
+fn a_newtype_has_the_layout_of_its_part() {
+    #[repr(C, align(16))]
+    struct Aligned(f32);
+    let _ = ElementType::newtype::<Aligned>(f32::TYPE);
+}

@@ -17,7 +17,7 @@ const _: () = {
                 __f0,
                 __f1,
             );
-            <f32 as __p::Element>::TYPE
+            __p::ElementType::newtype::<Self>(<f32 as __p::Element>::TYPE)
         };
     }
 };
