@@ -77,7 +77,7 @@ impl Descriptor<'_> {
             padded: false,
             record: None,
             layout: Layout::inline(ndim, shape.map(|extent| extent as usize), strides, numel),
-            device,
+            device: device.normalized(),
             writes: self.writes,
             stream: self.stream,
         })
@@ -163,7 +163,7 @@ impl Descriptor<'_> {
             padded,
             record: self.record.cloned().map(Arc::new),
             layout,
-            device: self.device.unwrap_or(Device::UNKNOWN),
+            device: self.device.unwrap_or(Device::UNKNOWN).normalized(),
             writes: self.writes,
             stream: self.stream,
         })

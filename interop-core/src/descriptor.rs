@@ -70,7 +70,8 @@ pub struct Descriptor<'a> {
     pub shape: &'a [i64],
     /// The strides.
     pub strides: Strides<'a>,
-    /// Where the memory is; `None` where the protocol does not say and nobody was asked.
+    /// Where the memory is; `None` where the protocol does not say and nobody was asked. The ordinal of memory that is not
+    /// of one device says nothing, and is 0 in the facts.
     pub device: Option<Device>,
     /// Who may write.
     pub writes: Writes,

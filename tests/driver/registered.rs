@@ -4,7 +4,7 @@
 use interop_core::cai::CudaArrayInterface;
 use interop_core::cuda::{finish_releases, pointer_facts};
 use interop_core::dlpack::Versioned;
-use interop_core::{CudaArray, Device, FromArray, Import, LeaseMut, StreamHandle};
+use interop_core::{CudaArray, DType, Descriptor, Device, FromArray, Import, LeaseMut, Owner, StreamHandle};
 
 use crate::arrivals::claim;
 use crate::gpu::{Place, Registered};
@@ -36,6 +36,15 @@ fn by_dict(address: usize) -> Import {
     unsafe { Import::from_cai_for(&interface, StreamHandle::LegacyDefault, ()) }.unwrap()
 }
 
+/// The elements from `address` on, of pinned memory with an ordinal, as some libraries have it.
+fn by_hand(address: usize) -> Import {
+    let shape = [signed(COUNT)];
+    let device = Device { device_id: 1, ..Device::CUDA_HOST };
+    let claims = Descriptor { dtype: DType::I16, ..Descriptor::new(address, device, &shape) };
+    // SAFETY: the memory outlives the import.
+    unsafe { Import::from_parts(claims.validate().unwrap(), Owner::nothing()) }
+}
+
 /// Has a device write all elements, at the address that kernels get, and the host read them at its own.
 fn is_used_by_both(import: Import, registered: &Registered, offset: usize) {
     let (stream, host) = (Place::primary(0).legacy(), registered.at() + offset);
@@ -61,6 +70,7 @@ fn kernels_get_the_address_of_devices_and_the_host_its_own() {
         let registered = Registered::new(4 * BYTES);
         let (host, device) = (registered.at(), registered.on_devices());
         assert_eq!(host != device, apart);
+        is_used_by_both(by_hand(host), &registered, 0);
         is_used_by_both(by_tensor(host + BYTES), &registered, BYTES);
         is_used_by_both(by_dict(host + 2 * BYTES), &registered, 2 * BYTES);
         // What a careful producer writes: the interface asks for an address that devices can use.

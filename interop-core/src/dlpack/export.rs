@@ -194,7 +194,7 @@ fn pack<A: Abi, O: Send + 'static>(facts: &Facts, flags: u64, owner: MaybeDangli
     let absent = |pointer| if ndim == 0 { ptr::null_mut() } else { pointer };
     let tensor = DLTensor {
         data: ptr::with_exposed_provenance_mut(facts.address()),
-        device: facts.device().normalized(),
+        device: facts.device(),
         ndim: i32::from(ndim),
         dtype: facts.dtype(),
         shape: absent(shape),

@@ -258,7 +258,7 @@ fn claims<'a>(tensor: &DLTensor, flags: u64, shape: &'a [i64], strides: Strides<
         record: None,
         shape,
         strides,
-        device: Some(tensor.device.normalized()),
+        device: Some(tensor.device),
         writes: if flags & FLAG_READ_ONLY == 0 { Writes::Always } else { Writes::Never },
         stream: StreamHandle::NothingPending,
         memory: None,
