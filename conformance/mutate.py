@@ -55,16 +55,21 @@ PARTS = [
 ]
 
 
-def make_copy():
-    """The sources with every break in them."""
+def copy_sources(copy):
+    """The sources; with new times, because cargo takes what is older than its last build for built."""
+    copy.mkdir(parents=True, exist_ok=True)
     for part in PARTS:
-        source, place = ROOT / part, COPY / part
+        source, place = ROOT / part, copy / part
         if source.is_dir():
             shutil.rmtree(place, ignore_errors=True)
-            shutil.copytree(source, place)
+            shutil.copytree(source, place, copy_function=shutil.copy)
         else:
-            COPY.mkdir(parents=True, exist_ok=True)
             shutil.copy(source, place)
+
+
+def make_copy():
+    """The sources with every break in them."""
+    copy_sources(COPY)
     for number, (_, file, old, new, what) in enumerate(MUTANTS, 1):
         path = COPY / CORE / file
         text = path.read_text()
