@@ -3,6 +3,7 @@
 import copy
 import gc
 import pickle
+import sys
 import weakref
 
 import interop_demo
@@ -191,6 +192,36 @@ def test_a_refusal_keeps_nothing(refused):
     reference = weakref.ref(array)
     del array
     assert reference() is None
+
+
+@pytest.mark.parametrize(
+    "refused",
+    [
+        lambda array: hasattr(array, "__cuda_array_interface__"),
+        lambda array: array.__dlpack__(dl_device=(2, 0)),
+        lambda array: array.__dlpack__(dl_device=(1.5, 0)),
+        lambda array: array.__dlpack__(copied=True),
+        memoryview,
+    ],
+    ids=["hasattr", "device", "type", "keyword", "buffer"],
+)
+def test_refusals_leave_nothing_behind(refused):
+    """No error of a method waits for some function of the module to be called, be there thousands of them."""
+    array = Array.full((2,), 0, "bfloat16")
+
+    def often():
+        for _ in range(2000):
+            try:
+                refused(array)
+            except (BufferError, TypeError):
+                pass
+
+    often()
+    gc.collect()
+    before = sys.getallocatedblocks()
+    often()
+    gc.collect()
+    assert sys.getallocatedblocks() - before < 500
 
 
 def test_a_class_that_was_imported_is_let_go():
