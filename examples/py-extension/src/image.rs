@@ -7,7 +7,7 @@
 
 use std::thread;
 
-use interop_core::{CudaArray, HostVec, Lease, LeaseMut};
+use interop_core::{CudaArray, HostVec, Lease, LeaseMut, StreamHandle, cuda};
 use pyo3::prelude::*;
 
 /// A colour image of `f32` where the host can reach it: the storage says whose memory it is.
@@ -28,15 +28,16 @@ const CHANNELS: usize = 3;
 #[pyfunction]
 pub(crate) fn blur_(py: Python<'_>, mut obj: Image<LeaseMut<f32>>, radius: usize) -> PyResult<()> {
     let (height, width) = (obj.height, obj.width);
-    // Without the interpreter's lock from here on: pinned memory may have to be waited for.
+    wait(py, &obj)?;
+    let view = obj.view_mut::<f32, 3>()?.host_mut()?;
+    // The pass over rows reads from a copy and writes in place, and so does the pass over columns.
     py.detach(|| -> interop_core::Result<()> {
-        let mut view = obj.view_mut::<f32, 3>()?.host_mut()?;
-        // The pass over rows reads from a copy and writes in place, and so does the pass over columns.
         let source = view.as_view().to_vec()?;
         let mut rows = vec![0.0; source.len()];
         in_bands(&mut rows, width * CHANNELS, |row, line| {
             box_line(&source[row * width * CHANNELS..][..width * CHANNELS], line, CHANNELS, radius);
         });
+        let mut view = view;
         let mut column = vec![0.0; height * CHANNELS];
         let mut blurred = vec![0.0; height * CHANNELS];
         for x in 0..width {
@@ -59,9 +60,10 @@ pub(crate) fn blur_(py: Python<'_>, mut obj: Image<LeaseMut<f32>>, radius: usize
 #[expect(clippy::needless_pass_by_value, reason = "the lease ends when the call does")]
 pub(crate) fn edges(py: Python<'_>, obj: Image<Lease<f32>>) -> PyResult<Image<HostVec<f32>>> {
     let (height, width) = (obj.height, obj.width);
-    let edges = py.detach(|| -> interop_core::Result<_> {
-        let source = obj.to_vec::<f32>()?;
-        let mut edges = vec![0.0; source.len()];
+    wait(py, &obj)?;
+    let source = obj.to_vec::<f32>()?;
+    let mut edges = vec![0.0; source.len()];
+    py.detach(|| {
         let at = |y: usize, x: usize, channel: usize| source[(y * width + x) * CHANNELS + channel];
         in_bands(&mut edges, width * CHANNELS, |y, line| {
             for (index, edge) in line.iter_mut().enumerate() {
@@ -71,9 +73,19 @@ pub(crate) fn edges(py: Python<'_>, obj: Image<Lease<f32>>) -> PyResult<Image<Ho
                 *edge = across.hypot(down);
             }
         });
-        Ok(edges)
-    })?;
+    });
     Ok(Image { pixels: HostVec::from_slice(&edges), height, width })
+}
+
+/// Waits for the work that is pending on an image, without the interpreter's lock, which that work may need. The image is
+/// looked at with the lock again: whoever else looks at it for a moment has it too, and nobody finds it busy.
+fn wait(py: Python<'_>, image: &impl CudaArray) -> PyResult<()> {
+    let facts = image.facts()?;
+    // Without a driver nothing is at work.
+    if facts.stream() != StreamHandle::NothingPending && cuda::is_available() {
+        py.detach(|| cuda::wait(facts.stream(), facts.device()))?;
+    }
+    Ok(())
 }
 
 /// Calls `work(row, elements)` for each row of `row_length` elements, the rows shared out among the processor's cores.
