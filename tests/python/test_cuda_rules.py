@@ -292,6 +292,21 @@ def test_a_copy_of_a_read_only_array_may_be_written(kind, version):
         assert look(copy).flags == IS_COPIED | READ_ONLY
 
 
+@pytest.mark.parametrize("kind", ["cuda", "pool", "pinned", "managed"])
+def test_a_copy_does_not_run_backwards(kind):
+    """B81: PyTorch up to 2.11 ends the process over negative strides, and a copy is the way in."""
+    array = full(kind, (3, 4))
+    for row in range(3):
+        interop_demo.scale_(array[row], row + 1)
+    backwards = array[::-1, ::-2]
+    copy = interop_demo.asarray(backwards.__dlpack__(copy=True, max_version=(1, 0)))
+    assert (copy.shape, copy.strides) == ((3, 2), (8, 4))
+    assert copy.__dlpack_device__() == backwards.__dlpack_device__()
+    assert on_host(copy).tolist() == [[7.5] * 2, [5.0] * 2, [2.5] * 2]
+    # Other strides stay as they are.
+    assert interop_demo.asarray(array[:, ::2].__dlpack__(copy=True, max_version=(1, 0))).strides == (16, 8)
+
+
 def in_a_thread(work):
     thread = threading.Thread(target=work)
     thread.start()

@@ -7,6 +7,8 @@ use super::context::{Context, Relaxed};
 use super::driver::{Driver, Outcome, RawStream, driver};
 use super::order::{LEGACY, capture_of, wait};
 use super::release::{Fence, after_work};
+#[cfg(feature = "python")]
+use crate::buffer::HostBuffer;
 use crate::counters;
 use crate::descriptor::Writes;
 use crate::device::Device;
@@ -16,6 +18,8 @@ use crate::dtype::DType;
 use crate::element::{Element, ElementType};
 use crate::error::{Error, ErrorKind, Result};
 use crate::facts::Facts;
+#[cfg(feature = "python")]
+use crate::layout::{Layout, Order};
 use crate::owner::Owner;
 use crate::storage::{Memory, Storage};
 use crate::stream::StreamHandle;
@@ -326,31 +330,47 @@ pub(crate) unsafe fn stage(facts: &Facts) -> Result<Staged> {
     Ok(Staged { _bytes: bytes, facts: moved(facts, start, Device::CPU) })
 }
 
-/// Copies an array on its device: the same layout, in memory of its own of the same kind, which is ready. It may be written
-/// whoever may write the original, unless elements share their place: to write one would be to write others.
+/// Copies an array on its device, into memory of its own of the same kind, which is ready. It may be written whoever may
+/// write the original, unless elements share their place: to write one would be to write others.
+///
+/// The layout stays the same, but for axes that run backwards, which some consumers of copies cannot read: such an array
+/// is put together on the host, compact in C order.
 ///
 /// # Errors
 ///
-/// As [`wait`] and [`CudaBuffer::zeroed`].
+/// As [`wait`] and [`CudaBuffer::zeroed`]; [`ErrorKind::DType`] for packed elements that run backwards.
 ///
 /// # Safety
 ///
 /// As [`stage`].
 #[cfg(feature = "python")]
 pub(crate) unsafe fn duplicate(facts: &Facts) -> Result<(CudaBuffer, Facts)> {
-    let (driver, range) = (driver()?, facts.byte_range());
-    wait(facts.stream(), facts.device())?;
+    let driver = driver()?;
     let kind = match facts.device().device_type {
         DeviceType::CUDA_HOST => MemoryKind::Pinned,
         DeviceType::CUDA_MANAGED => MemoryKind::Managed,
         _ => MemoryKind::Device,
     };
     let ordinal = if kind == MemoryKind::Device { facts.device().device_id } else { 0 };
-    let buffer = CudaBuffer::of(kind, ordinal, ElementType::of_bytes(DType::U8), range.len())?;
-    // SAFETY: the array's own range, live as the caller promises; the buffer is new and as long.
-    unsafe { copy_now(driver, buffer.context, buffer.address, range.start, range.len()) }?;
+    let (mut facts, mut start) = (facts.clone(), facts.byte_range().start);
+    let together;
+    if facts.strides().iter().any(|stride| *stride < 0) {
+        // SAFETY: as the caller promises.
+        let staged = unsafe { stage(&facts) }?;
+        // SAFETY: staged above, on the host.
+        together = unsafe { HostBuffer::copy_of(&staged.facts) }?;
+        start = together.memory().address;
+        let layout = Layout::compact(facts.shape(), Order::C)?;
+        facts = Facts { layout, address: start, range: together.memory().range, ..facts };
+    } else {
+        wait(facts.stream(), facts.device())?;
+    }
+    let bytes = facts.byte_range().len();
+    let buffer = CudaBuffer::of(kind, ordinal, ElementType::of_bytes(DType::U8), bytes)?;
+    // SAFETY: the array's own range, live as the caller promises, or put together above; the buffer is new and as long.
+    unsafe { copy_now(driver, buffer.context, buffer.address, start, bytes) }?;
     let writes = if facts.layout().is_injective() { Writes::Always } else { facts.writes() };
-    let facts = Facts { writes, ..moved(facts, buffer.address, buffer.device) };
+    let facts = Facts { writes, ..moved(&facts, buffer.address, buffer.device) };
     Ok((buffer, facts))
 }
 
