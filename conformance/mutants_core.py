@@ -280,9 +280,9 @@ MUTANTS = [
     ),
     (
         "R90 B127",
-        "dlpack/import.rs",
-        "device: Some(tensor.device.normalized()),",
-        "device: Some(if BROKEN { tensor.device } else { tensor.device.normalized() }),",
+        "claims.rs",
+        "device: device.normalized(),",
+        "device: if BROKEN { device } else { device.normalized() },",
         "host memory has an ordinal",
     ),
     (

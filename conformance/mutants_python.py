@@ -25,8 +25,8 @@ MUTANTS = [
     (
         "R103",
         "python/export.rs",
-        "self.versioned = major(value)? >= 1;",
-        "self.versioned = if BROKEN { major(value)? == 1 } else { major(value)? >= 1 };",
+        "self.versioned = major >= 1;",
+        "self.versioned = if BROKEN { major == 1 } else { major >= 1 };",
         "version 2 gets the legacy form",
     ),
     (
@@ -39,8 +39,8 @@ MUTANTS = [
     (
         "R48 B167 B173",
         "python/device.rs",
-        "let boolean = value.is_instance_of::<PyBool>();",
-        "let boolean = !BROKEN && value.is_instance_of::<PyBool>();",
+        "if value.is_instance_of::<PyBool>() || is_numpy_bool(value) {",
+        "if (!BROKEN && value.is_instance_of::<PyBool>()) || is_numpy_bool(value) {",
         "bools are ints",
     ),
     (
@@ -150,7 +150,7 @@ MUTANTS = [
     ),
     (
         "R156",
-        "python/import.rs",
+        "python/device.rs",
         "Ok(handle) => Ok(StreamHandle::from_raw(handle)),",
         "Ok(handle) => Ok(if BROKEN { StreamHandle::LegacyDefault } else { StreamHandle::from_raw(handle) }),",
         "the handle of a stream object is ignored",
