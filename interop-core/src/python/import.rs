@@ -371,15 +371,21 @@ fn from_cai(
 /// #[cuda_array(shape = [len])]
 /// struct Samples<S> { #[cuda_array(data)] values: S, len: usize }
 ///
-/// /// One argument of two types.
-/// #[pyfunction]
-/// fn len(array: &Bound<'_, PyAny>) -> PyResult<usize> {
-///     if let Ok(samples) = import_as::<Samples<Lease<f32>>>(array) {
-///         return Ok(samples.len);
+/// #[pyclass(frozen)]
+/// struct Peak { #[pyo3(get)] height: f32 }
+///
+/// #[pymethods]
+/// impl Peak {
+///     #[new]
+///     fn new(array: &Bound<'_, PyAny>) -> PyResult<Self> {
+///         let samples: Samples<Lease<f32>> = import_as(array)?;
+///         Ok(Self { height: samples.to_vec::<f32>()?.into_iter().fold(f32::NEG_INFINITY, f32::max) })
 ///     }
-///     Ok(import_as::<Samples<Lease<f64>>>(array)?.len)
 /// }
 /// ```
+///
+/// For an array of one of several types do not try one `import_as` after another, which would hide why the first failed:
+/// [`import`] it, look at [`Facts::dtype`](crate::Facts::dtype), and make the struct by [`FromArray::from_import`].
 pub fn import_as<T: FromArray>(object: &Bound<'_, PyAny>) -> PyResult<T> {
     import_as_with(object, Trust::Nothing)
 }
