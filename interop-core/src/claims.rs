@@ -16,6 +16,7 @@ use std::sync::Arc;
 use crate::descriptor::{Descriptor, Strides};
 use crate::device::Device;
 use crate::dims::{Dims, INLINE, MAX_NDIM};
+use crate::dtype::DType;
 use crate::error::{Error, ErrorKind, Result};
 use crate::facts::Facts;
 use crate::layout::{Layout, Order, fill_compact, product, too_many};
@@ -206,7 +207,7 @@ impl Descriptor<'_> {
         };
         match &self.memory {
             Some(memory) if start < memory.start || end > memory.end => {
-                Err(outside(start..end, memory.clone()))
+                Err(outside(start..end, memory.clone(), self.dtype, layout))
             }
             _ => Ok((address, start..end)),
         }
@@ -278,10 +279,12 @@ fn beyond(address: usize, layout: &Layout) -> Error {
 }
 
 #[cold]
-fn outside(elements: Range<usize>, memory: Range<usize>) -> Error {
-    let found = format_args!("elements from {:#x} to {:#x}", elements.start, elements.end);
-    let bytes = memory.len();
-    let allowed = format_args!("{:#x} to {:#x}, the {bytes} bytes of memory", memory.start, memory.end);
+fn outside(elements: Range<usize>, memory: Range<usize>, dtype: DType, layout: &Layout) -> Error {
+    let at = |address: usize| address.wrapping_sub(memory.start) as isize;
+    let (first, end, bytes) = (at(elements.start), at(elements.end), memory.len());
+    let (shape, strides) = (layout.shape(), layout.strides());
+    let found = format_args!("{shape:?} of {dtype} with strides {strides:?}: bytes {first} to {end}");
+    let allowed = format_args!("bytes 0 to {bytes}, the {bytes} bytes of memory from {:#x} on", memory.start);
     Error::new(ErrorKind::Bounds, "shape", found, allowed)
 }
 
@@ -294,7 +297,6 @@ fn too_wide(axis: usize, claimed: i64) -> Error {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::dtype::DType;
 
     /// What is usual is right, and `examine` finds the same facts; what is right and plain is usual.
     #[test]

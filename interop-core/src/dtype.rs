@@ -253,8 +253,10 @@ pub(crate) fn list(numbers: &[u8]) -> String {
 
 impl fmt::Display for DType {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { code, bits, lanes } = self;
-        write!(f, "{} (code {code}, {bits} bits, lanes {lanes})", self.name())
+        let (Self { code, bits, lanes }, name) = (self, self.name());
+        // Numbers tell apart what has no name of its own.
+        let named = self.row().is_some() && self.is_legal();
+        if named { f.write_str(&name) } else { write!(f, "{name} (code {code}, {bits} bits, lanes {lanes})") }
     }
 }
 

@@ -149,7 +149,10 @@ pub(crate) fn writable(facts: &Facts) -> Result<()> {
     }
     let error =
         Error::new(ErrorKind::ReadOnly, "readonly", "a read-only array", "a writable array, or a copy");
-    Err(error.with_advice("import into `Lease<T>` to read it, or copy it into `Vec<T>` or `HostVec<T>`"))
+    Err(error.with_advice(
+        "import into `Lease<T>` to read it, or copy it into `Vec<T>` or `HostVec<T>`; what came in DLPack's legacy form, \
+         which cannot say who may write, counts as read-only",
+    ))
 }
 
 /// Memory of any element type that several structs share: slices of one array, or one import in many views.

@@ -138,8 +138,9 @@ impl Record {
         .and(scalar)
         .map(|dtype| (dtype, size / (dtype.packed_bits() / 8)))
         .ok_or_else(|| {
-            let allowed = "a struct whose fields are all of one scalar type, without padding, for DLPack; the CUDA \
-                           Array Interface takes any";
+            let allowed = "a struct whose fields are all of one scalar type, without padding, for DLPack; any struct \
+                           goes by the CUDA Array Interface, or out of host memory by the buffer protocol \
+                           (`numpy.asarray`)";
             Error::new(ErrorKind::DType, "dtype", format_args!("struct {self}"), allowed)
         })
     }

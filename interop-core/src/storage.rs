@@ -172,7 +172,8 @@ pub unsafe trait Storage {
     message = "`{Self}` cannot be filled by an import",
     label = "an import cannot make this storage",
     note = "`Vec<T>`, `Box<[T]>`, `Arc<[T]>` and `HostVec<T>` copy an import, `Lease<T>` and `LeaseMut<T>` use it in place",
-    note = "for a struct that is only exported write `#[cuda_array(export)]`"
+    note = "for a struct that is only exported write `#[cuda_array(export)]`",
+    note = "for a storage of your own implement `interop_core::FromImport`"
 )]
 pub trait FromImport: Storage + Sized {
     /// Whether the elements are copied, so that the result is compact whatever the strides of the import are.

@@ -81,7 +81,11 @@ pub(super) fn origin(object: &Bound<'_, PyAny>) -> String {
 pub(super) fn no_array(object: &Bound<'_, PyAny>) -> PyErr {
     let (found, allowed) = (origin(object), "an object with `__dlpack__` or `__cuda_array_interface__`");
     let hint = "; a Rust class with `#[cuda_array(pyclass)]` has them once its module calls `interop_core::python::install`";
-    let hint = if is_compiled(&object.get_type()) { hint } else { "" };
+    let hint = match () {
+        () if is_compiled(&object.get_type()) => hint,
+        () if object.hasattr("__len__").unwrap_or(false) => "; `numpy.asarray` makes one",
+        () => "",
+    };
     PyTypeError::new_err(format!("`array`: found {found}, allowed: {allowed}{hint}"))
 }
 

@@ -188,7 +188,8 @@ unsafe fn answer_described<'py>(
     let (own, versioned) = (facts.device().normalized(), request.versioned);
     let wanted = request.device.map_or(own, Device::normalized);
     if wanted != own && wanted != Device::CPU {
-        let allowed = format!("{own}, where the array is, or CPU (1)");
+        let or_host = if own == Device::CPU { "" } else { ", or CPU (1)" };
+        let allowed = format!("{own}, where the array is{or_host}");
         return Err(Error::new(ErrorKind::Device, "dl_device", wanted, allowed).into());
     }
     // Also where it decides nothing, because the answer is a copy: a number that is no stream is a mistake.

@@ -128,7 +128,7 @@ fn types_without_a_typestr() {
     let claimed =
         |dtype| Descriptor { dtype, ..Descriptor::new(0x1000, Device::cuda(0), &[2]) }.validate().unwrap();
     let rows = [
-        (claimed(DType::BF16), "bfloat16 (code 4, 16 bits"),
+        (claimed(DType::BF16), "bfloat16"),
         (claimed(DType::new(5, 32, 1)), "complex32"),
         (claimed(vector), "float32x4"),
         (claimed(DType::new(18, 32, 1)), "code 18"),

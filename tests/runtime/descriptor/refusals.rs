@@ -127,18 +127,18 @@ fn devices() {
 fn bounds() {
     let told = |found, allowed| (ErrorKind::Bounds, "shape", found, allowed);
     let memory = || Some(0x1000..0x1018);
-    let whole = "0x1000 to 0x1018, the 24 bytes of memory";
+    let whole = "bytes 0 to 24, the 24 bytes of memory from 0x1000 on";
     refused(vec![
-        (claims!(&[7], memory: memory()), told("elements from 0x1000 to 0x101c", whole)),
-        (claims!(&[2, 3], memory: Some(0x1000..0x1017)), told("0x1000 to 0x1018", "the 23 bytes")),
-        (claims!(&[2, 3], byte_offset: 4, memory: memory()), told("0x1004 to 0x101c", whole)),
-        (claims!(&[2, 3], strides: Strides::Elements(&[4, 1]), memory: memory()), told("to 0x101c", whole)),
+        (claims!(&[7], memory: memory()), told("[7] of float32 with strides [1]: bytes 0 to 28", whole)),
+        (claims!(&[2, 3], memory: Some(0x1000..0x1017)), told("bytes 0 to 24", "bytes 0 to 23")),
+        (claims!(&[2, 3], byte_offset: 4, memory: memory()), told("bytes 4 to 28", whole)),
         (
-            claims!(&[2], strides: Strides::Bytes(&[-4]), memory: memory()),
-            told("from 0xffc to 0x1004", whole),
+            claims!(&[2, 3], strides: Strides::Elements(&[4, 1]), memory: memory()),
+            told("with strides [4, 1]: bytes 0 to 28", whole),
         ),
-        (claims!(&[1], memory: Some(0x2000..0x3000)), told("0x1000", "0x2000 to 0x3000")),
-        (claims!(&[1], memory: Some(0..0)), told("0x1000", "the 0 bytes")),
+        (claims!(&[2], strides: Strides::Bytes(&[-4]), memory: memory()), told("bytes -4 to 4", whole)),
+        (claims!(&[1], memory: Some(0x2000..0x3000)), told("bytes -4096 to -4092", "bytes 0 to 4096")),
+        (claims!(&[1], memory: Some(0..0)), told("bytes 4096 to 4100", "the 0 bytes")),
     ]);
 }
 

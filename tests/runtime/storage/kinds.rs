@@ -78,7 +78,10 @@ fn storages_may_be_empty() {
 #[test]
 fn shapes_stay_within_the_storage() {
     let refused = |array: Array<Vec<u16>>, bytes: &str| {
-        assert_told(&array.facts().unwrap_err(), (ErrorKind::Bounds, "shape", "elements from 0x", bytes));
+        assert_told(
+            &array.facts().unwrap_err(),
+            (ErrorKind::Bounds, "shape", "of uint16 with strides", bytes),
+        );
     };
     let vector = || SIX.to_vec();
     refused(Array::new(vector(), &[7]), "the 12 bytes");

@@ -75,7 +75,7 @@ fn leases_end_where_the_import_ends() {
     assert_eq!(lease.data.memory().range.len(), 10);
     for (shape, strides) in [(vec![4], vec![-2]), (vec![2], vec![1]), (vec![6], vec![-1])] {
         (lease.shape, lease.strides) = (shape, Some(strides));
-        let told = (ErrorKind::Bounds, "shape", "elements from", "the 10 bytes of memory");
+        let told = (ErrorKind::Bounds, "shape", "of int16 with strides", "the 10 bytes of memory");
         assert_told(&lease.facts().unwrap_err(), told);
     }
     (lease.shape, lease.strides) = (vec![5], Some(vec![-1]));
