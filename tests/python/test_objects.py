@@ -405,6 +405,9 @@ def test_a_class_of_rust_may_lack_its_installation():
     """It cannot be told from other compiled classes, so those are told too; what Python code made is not."""
     with pytest.raises(TypeError, match=r"found interop_demo.HoldReleases, .* once its module calls `interop_core"):
         describe(interop_demo.HoldReleases())
-    for other in [Plain(), Slotted(), 3, "text", [1.0], re.compile("x"), np.float32(1), enum.IntEnum, Device.CPU, describe]:
+    for other in [Plain(), Slotted(), 3, "text", re.compile("x"), np.float32(1), enum.IntEnum, Device.CPU, describe]:
         with pytest.raises(TypeError, match="`__cuda_array_interface__`$"):
+            describe(other)
+    for other in [[1.0], (1.0,), b"bytes", bytearray(4), memoryview(b"bytes")]:
+        with pytest.raises(TypeError, match="`numpy.asarray` makes one$"):
             describe(other)

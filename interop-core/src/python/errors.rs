@@ -3,7 +3,7 @@
 use pyo3::exceptions::{PyBufferError, PyMemoryError, PyRuntimeError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::{PyDict, PyTuple, PyType};
+use pyo3::types::{PyByteArray, PyBytes, PyDict, PyList, PyMemoryView, PyTuple, PyType};
 
 use super::interpreter::with_attached;
 use crate::error::{Error, ErrorKind, Refused};
@@ -83,10 +83,17 @@ pub(super) fn no_array(object: &Bound<'_, PyAny>) -> PyErr {
     let hint = "; a Rust class with `#[cuda_array(pyclass)]` has them once its module calls `interop_core::python::install`";
     let hint = match () {
         () if is_compiled(&object.get_type()) => hint,
-        () if object.hasattr("__len__").unwrap_or(false) => "; `numpy.asarray` makes one",
+        () if holds_elements(object) => "; `numpy.asarray` makes one",
         () => "",
     };
     PyTypeError::new_err(format!("`array`: found {found}, allowed: {allowed}{hint}"))
+}
+
+/// Whether an array can be made of an object of Python's own.
+fn holds_elements(object: &Bound<'_, PyAny>) -> bool {
+    let listed = object.is_instance_of::<PyList>() || object.is_instance_of::<PyTuple>();
+    let bytes = object.is_instance_of::<PyBytes>() || object.is_instance_of::<PyByteArray>();
+    listed || bytes || object.is_instance_of::<PyMemoryView>()
 }
 
 /// Whether a class may be one of `PyO3`'s, as far as can be seen; nothing in a class tells that Rust made it. It was made
