@@ -66,11 +66,11 @@ struct view : detail::members<T, N> {
     // negative.
     INTEROP_FN T* data() const { return data_; }
 
-    // The number of elements.
+    // The number of elements. Beside an extent of 0 the product of the others may be any, and without a sign it wraps.
     INTEROP_FN index_t size() const {
-        index_t size = 1;
-        for (int axis = 0; axis < N; ++axis) size *= shape(axis);
-        return size;
+        unsigned long long size = 1;
+        for (int axis = 0; axis < N; ++axis) size *= static_cast<unsigned long long>(shape(axis));
+        return static_cast<index_t>(size);
     }
 
     // The element at these indices.
@@ -120,12 +120,12 @@ struct view : detail::members<T, N> {
     // Whether the elements lie without gaps in row-major order, so that element `number` is data()[number]. Axes of
     // extent 1 put no condition on their stride; an array without elements is contiguous.
     INTEROP_FN bool is_contiguous() const {
-        index_t expected = 1;
+        unsigned long long expected = 1;
         bool compact = true;
         for (int axis = N - 1; axis >= 0; --axis) {
             if (shape(axis) == 0) return true;
-            if (shape(axis) != 1 && stride(axis) != expected) compact = false;
-            expected *= shape(axis);
+            if (shape(axis) != 1 && static_cast<unsigned long long>(stride(axis)) != expected) compact = false;
+            expected *= static_cast<unsigned long long>(shape(axis));
         }
         return compact;
     }
