@@ -1,6 +1,7 @@
 //! The adapters of `cust` and `cudarc`, each storage both ways, on whatever driver there is.
 #![expect(unsafe_code, reason = "launches, uninitialized buffers and questions to the driver are unsafe")]
 
+mod contexts;
 mod cudarc;
 mod cust;
 mod imports;

@@ -10,7 +10,8 @@
 //!
 //! A slice knows its device and its stream. Where a struct has no `stream` field, an export is ordered after the slice's
 //! own stream, and that after the last write that `cudarc` keeps track of. What is launched on a [`KernelView`] `cudarc`
-//! does not see: name its stream in a field.
+//! does not see: name its stream in a field. The default stream of a slice is that of its own context: on a thread on which
+//! another is current, a blocking stream of that context stands in for it.
 //!
 //! The application chooses the CUDA version of `cudarc`, by a feature of `cudarc` or by `CUDARC_CUDA_VERSION`.
 //!
@@ -50,12 +51,13 @@
 use core::mem::forget;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use ::cudarc::driver::result::stream;
 use ::cudarc::driver::{
     CudaContext, CudaSlice, CudaStream, CudaView, CudaViewMut, DevicePtr, DevicePtrMut, DeviceRepr,
     DeviceSlice, DriverError, HostSlice, PinnedHostSlice, SyncOnDrop, UnifiedSlice,
 };
 
-use crate::cuda::{self, copy_on_default_stream, ordinal_of, primary_while, refuse_capture, to_usize};
+use crate::cuda::{self, DefaultSite, copy_on_default_stream, ordinal_of, primary_while, to_usize};
 use crate::descriptor::Writes;
 use crate::device::Device;
 use crate::element::{Element, ElementType};
@@ -85,6 +87,11 @@ pub fn context(ordinal: usize) -> Result<Arc<CudaContext>> {
     // Asked first: without a driver `cudarc` panics. It leaves its context current on the thread.
     let _entered = primary_while(i32::try_from(ordinal).unwrap_or(i32::MAX))?;
     let context = CudaContext::new(ordinal).map_err(|error| failed("CudaContext", error))?;
+    if cuda::joins_a_capture() {
+        let allowed =
+            "a call of `context` before the capture, which makes a stream that waits for the default one";
+        return Err(Error::new(ErrorKind::Capture, "context", "a graph that is captured", allowed));
+    }
     // Kept for good: without it a slice would be freed without regard to streams of other contexts, and not at all on a
     // thread without a context.
     forget(context.default_stream().fork().map_err(|error| failed("fork", error))?);
@@ -99,20 +106,73 @@ fn failed(call: &str, error: DriverError) -> Error {
 
 /// The address of a slice, whose stream waits for what `cudarc` knows to be pending on it.
 fn address<T, S: DevicePtr<T>>(slice: &S) -> usize {
-    let stream = slice.stream();
+    after_pending(slice.stream(), |stream| {
+        let (address, read) = slice.device_ptr(stream);
+        // It would record an event as if the reading were over; who reads comes later, and is ordered by the export.
+        forget(read);
+        to_usize(address)
+    })
+}
+
+/// Calls `ask`, which has a stream wait for what `cudarc` knows to be pending on a slice and says where that is. While
+/// a graph is captured that the default stream must not touch, the host waits in its place: whoever asks meanwhile is
+/// about to launch into the graph.
+fn after_pending(stream: &Arc<CudaStream>, ask: impl Fn(&CudaStream) -> usize) -> usize {
+    let context = stream.context();
     // `cudarc` leaves its context current on the thread.
-    let _entered = current(stream.context());
-    let (address, read) = slice.device_ptr(stream);
-    // It would record an event as if the reading were over; who reads comes later, and is ordered by the export.
-    forget(read);
-    to_usize(address)
+    let _entered = current(context);
+    if stream.as_stream() == StreamHandle::LegacyDefault && cuda::joins_a_capture() {
+        if let Ok(other @ StreamHandle::Raw(raw)) = stand_in(context) {
+            // SAFETY: a stream of the context that is never destroyed.
+            let other_stream =
+                unsafe { context.wrap_borrowed_stream(core::ptr::with_exposed_provenance_mut(raw.get())) };
+            let address = ask(&other_stream);
+            context.record_err(cuda::wait(other, device_of(context)).map_err(|_| captured()));
+            return address;
+        }
+    }
+    ask(stream)
+}
+
+/// What `cudarc` is told of a wait that was refused, as of its own.
+fn captured() -> DriverError {
+    DriverError(::cudarc::driver::sys::CUresult::CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED)
+}
+
+/// How the stream of a slice is named on this thread: a default stream by its stand-in where another context is current,
+/// of which it would be the default stream.
+fn named(stream: &CudaStream, device: Device) -> StreamHandle {
+    let (handle, context) = (stream.as_stream(), stream.context());
+    let is_own = || handle_of(context).is_none_or(|own| cuda::has_default_streams(own, device));
+    if handle != StreamHandle::LegacyDefault || is_own() {
+        return handle;
+    }
+    stand_in(context).unwrap_or(handle)
+}
+
+/// A blocking stream of a context: it and the legacy default stream wait for each other, and it has a name that says
+/// whose it is. It is kept until the end of the program, and the context with it.
+fn stand_in(context: &Arc<CudaContext>) -> Result<StreamHandle> {
+    static KEPT: Mutex<Vec<(Arc<CudaContext>, StreamHandle)>> = Mutex::new(Vec::new());
+    let mut kept = KEPT.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some((_, stream)) = kept.iter().find(|(of, _)| of.cu_ctx() == context.cu_ctx()) {
+        return Ok(*stream);
+    }
+    let _entered = current(context);
+    let created = stream::create(stream::StreamKind::Default);
+    let handle = StreamHandle::from_raw(created.map_err(|error| failed("cuStreamCreate", error))? as usize);
+    kept.push((context.clone(), handle));
+    Ok(handle)
+}
+
+fn handle_of(context: &CudaContext) -> Option<cuda::Context> {
+    // SAFETY: a context that `cudarc` keeps.
+    unsafe { cuda::Context::from_raw(context.cu_ctx() as usize) }
 }
 
 /// Makes a context current as long as the guard lives, where `cudarc` would make it current for good.
 fn current(context: &CudaContext) -> Option<impl Drop> {
-    // SAFETY: a context that `cudarc` keeps.
-    let context = unsafe { cuda::Context::from_raw(context.cu_ctx() as usize) };
-    cuda::current_in(context?)
+    cuda::current_in(handle_of(context)?)
 }
 
 fn device_of(context: &CudaContext) -> Device {
@@ -128,7 +188,7 @@ unsafe impl<T: Element> Storage for CudaSlice<T> {
     }
 
     fn stream(&self) -> StreamHandle {
-        CudaSlice::stream(self).as_stream()
+        named(CudaSlice::stream(self), device_of(self.context()))
     }
 }
 
@@ -143,7 +203,8 @@ macro_rules! views {
                 }
 
                 fn stream(&self) -> StreamHandle {
-                    DeviceSlice::stream(self).as_stream()
+                    let stream = DeviceSlice::stream(self);
+                    named(stream, device_of(stream.context()))
                 }
             }
         )*
@@ -162,26 +223,26 @@ unsafe impl<T: Element> Storage for UnifiedSlice<T> {
     }
 
     fn stream(&self) -> StreamHandle {
-        DeviceSlice::stream(self).as_stream()
+        named(DeviceSlice::stream(self), Device::CUDA_MANAGED)
     }
 }
 
 // SAFETY: 1, 2: as for `CudaSlice`. 3: `cuMemHostAlloc`. 4: `&self` lends a slice for a borrow of itself at most.
 unsafe impl<T: Element> Storage for PinnedHostSlice<T> {
     fn memory(&self) -> Memory {
-        let _entered = current(self.context());
-        let stream = self.context().default_stream();
-        // SAFETY: of the slice only the address is used.
-        let (elements, read) = unsafe { self.stream_synced_slice(&stream) };
-        let address = elements.as_ptr().expose_provenance();
-        // As in `address`.
-        forget(read);
+        let address = after_pending(&self.context().default_stream(), |stream| {
+            // SAFETY: of the slice only the address is used.
+            let (elements, read) = unsafe { self.stream_synced_slice(stream) };
+            // As in `address`.
+            forget(read);
+            elements.as_ptr().expose_provenance()
+        });
         Memory::new::<T>(address, self.len(), Device::CUDA_HOST, Writes::WhenOwned)
     }
 
     /// The stream that `memory` made wait for what is pending.
     fn stream(&self) -> StreamHandle {
-        StreamHandle::LegacyDefault
+        named(&self.context().default_stream(), Device::CUDA_HOST)
     }
 }
 
@@ -251,22 +312,15 @@ fn copied_and_waited_for<T: Element + DeviceRepr, S: Storage>(
 ) -> Result<S> {
     let facts = import.facts();
     let count = facts.layout_of(&T::TYPE)?.numel();
-    let context = context_for_copy(import)?;
+    let site = DefaultSite::of(import)?;
+    let context = context(site.ordinal())?;
     let _entered = current(&context);
     fits::<T>(count)?;
     let slice = make(&context, count).map_err(|error| failed("alloc", error))?;
-    let device = device_of(&context);
     // SAFETY: new memory with room for the elements, which the device reaches under the same address.
-    unsafe { copy_on_default_stream::<T>(import, order, device, slice.memory().address) }?;
-    cuda::wait(StreamHandle::LegacyDefault, device)?;
+    unsafe { copy_on_default_stream::<T>(import, order, &site, slice.memory().address) }?;
+    cuda::wait(StreamHandle::LegacyDefault, device_of(&context))?;
     Ok(slice)
-}
-
-/// The context in which an import is copied.
-fn context_for_copy(import: &Import) -> Result<Arc<CudaContext>> {
-    let stream = import.copied_on().0;
-    refuse_capture(stream)?;
-    context(ordinal_of(stream, import.facts().device())?)
 }
 
 /// Refuses what `cudarc` panics over.
@@ -284,7 +338,8 @@ fn fits<T>(count: usize) -> Result<()> {
 fn copied<T: Element + DeviceRepr>(import: &Import, order: Order) -> Result<CudaSlice<T>> {
     let facts = import.facts();
     let count = facts.layout_of(&T::TYPE)?.numel();
-    let context = context_for_copy(import)?;
+    let site = DefaultSite::of(import)?;
+    let context = context(site.ordinal())?;
     let _entered = current(&context);
     let stream = context.default_stream();
     fits::<T>(count)?;
@@ -297,8 +352,7 @@ fn copied<T: Element + DeviceRepr>(import: &Import, order: Order) -> Result<Cuda
     }
     let (target, written) = slice.device_ptr_mut(&stream);
     // SAFETY: new memory of the context with room for the elements.
-    let outcome =
-        unsafe { copy_on_default_stream::<T>(import, order, device_of(&context), to_usize(target)) };
+    let outcome = unsafe { copy_on_default_stream::<T>(import, order, &site, to_usize(target)) };
     if let SyncOnDrop::Record(Some((event, stream))) = &written {
         // `cudarc` records it only where the context has several streams. They may be of another `CudaContext`.
         event.record(stream).map_err(|error| failed("record", error))?;
@@ -318,6 +372,11 @@ impl FromStream for Arc<CudaStream> {
     fn from_stream(stream: StreamHandle, device: Device) -> Result<Self> {
         let ordinal = ordinal_of(stream, device)?;
         let context = context(ordinal)?;
+        if let (StreamHandle::LegacyDefault | StreamHandle::PerThreadDefault, Some(own)) =
+            (stream, handle_of(&context))
+        {
+            cuda::order_namesakes(stream, device, own)?;
+        }
         Ok(match stream {
             StreamHandle::NothingPending | StreamHandle::LegacyDefault => context.default_stream(),
             StreamHandle::PerThreadDefault => context.per_thread_stream(),

@@ -5,9 +5,9 @@ use super::driver::{Driver, RawStream, driver};
 #[cfg(feature = "cust")]
 use super::memory::{CudaBuffer, MemoryKind};
 use super::memory::{copy_now, stage};
+use super::order::{LEGACY, capture_of, context_for, context_of};
 #[cfg(feature = "cudarc")]
-use super::order::order_in;
-use super::order::{LEGACY, captures, context_for, context_of};
+use super::order::{order_in, wait};
 use super::release::Fence;
 use crate::device::{Device, DeviceType};
 use crate::element::Element;
@@ -70,6 +70,22 @@ impl Site {
         Ok(false)
     }
 
+    /// Refuses while the stream captures a graph, or one that joins with it: before memory is asked for, which would end
+    /// the capture.
+    fn refuse_capture(&self, stream: StreamHandle) -> Result<()> {
+        let _entered = self.context.enter(self.driver)?;
+        let found = match capture_of(self.driver, self.stream) {
+            Ok(None) => return Ok(()),
+            Ok(Some(_)) => format_args!("{stream}, which captures a graph"),
+            Err(failure) if failure.is_about_capture() => {
+                format_args!("{stream}, while a stream that joins with it captures a graph")
+            }
+            Err(failure) => return Err(failure.into()),
+        };
+        let allowed = "an import in place (`Lease`, `LeaseMut`) meanwhile: a copy needs new memory";
+        Err(Error::new(ErrorKind::Capture, "stream", found, allowed))
+    }
+
     /// Waits on the host for the work on the stream.
     fn finish(&self) -> Result<()> {
         let _entered = self.context.enter(self.driver)?;
@@ -84,16 +100,6 @@ impl Site {
     }
 }
 
-/// Refuses to copy on a stream that captures a graph: before memory is asked for, which would end the capture.
-pub(crate) fn refuse_capture(stream: StreamHandle) -> Result<()> {
-    if !captures(stream) {
-        return Ok(());
-    }
-    let found = format_args!("{stream}, which captures a graph");
-    let allowed = "an import in place (`Lease`, `LeaseMut`) meanwhile: a copy needs new memory";
-    Err(Error::new(ErrorKind::Capture, "stream", found, allowed))
-}
-
 /// The device of a stream; of a default stream the one in which memory of `device` is used.
 ///
 /// # Errors
@@ -102,6 +108,43 @@ pub(crate) fn refuse_capture(stream: StreamHandle) -> Result<()> {
 #[cfg(feature = "cudarc")]
 pub(crate) fn ordinal_of(stream: StreamHandle, device: Device) -> Result<usize> {
     Ok(Site::of(stream, device)?.ordinal.unsigned_abs() as usize)
+}
+
+/// A place for a copy on the legacy default stream of a device's primary context, which `cudarc` works in.
+#[cfg(feature = "cudarc")]
+pub(crate) struct DefaultSite {
+    site: Site,
+    /// The stream before and after which the copy comes, and what the release of the source comes after.
+    beside: (StreamHandle, Option<Fence>),
+}
+
+#[cfg(feature = "cudarc")]
+impl DefaultSite {
+    /// On the device of the stream that an import is kept beside.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Driver`] without a driver, and [`ErrorKind::Capture`] while that stream captures a graph, or one that
+    /// joins with the default stream.
+    pub(crate) fn of(import: &Import) -> Result<Self> {
+        let (stream, fence) = import.copied_on();
+        let device = import.facts().device();
+        let user = Site::of(stream, device)?;
+        user.refuse_capture(stream)?;
+        let site = Site { context: Context::primary(user.ordinal)?, stream: LEGACY, ..user };
+        site.refuse_capture(StreamHandle::LegacyDefault)?;
+        let is_named = matches!(stream, StreamHandle::Raw(_));
+        if is_named || user.context == site.context {
+            return Ok(Self { site, beside: (stream, fence) });
+        }
+        // A default stream of another context, which has no name there: the host waits, now and for the copy.
+        wait(stream, device)?;
+        Ok(Self { site, beside: (StreamHandle::NothingPending, None) })
+    }
+
+    pub(crate) fn ordinal(&self) -> usize {
+        self.site.ordinal.unsigned_abs() as usize
+    }
 }
 
 /// The elements on the host, in compact order, when the work that is pending on them is done.
@@ -135,8 +178,8 @@ pub(crate) fn copied<T: Element>(import: &Import, kind: MemoryKind, order: Order
         return Ok((0, 0));
     }
     let (stream, fence) = import.copied_on();
-    refuse_capture(stream)?;
     let site = Site::of(stream, facts.device())?;
+    site.refuse_capture(stream)?;
     // The compact copy of a broadcast array can be larger than what the array spans.
     let bytes = count.checked_mul(size_of::<T>()).ok_or_else(|| too_large(count))?;
     let target = CudaBuffer::uninitialized(kind, site.context, site.ordinal, T::TYPE, bytes)?;
@@ -153,29 +196,28 @@ pub(crate) fn copied<T: Element>(import: &Import, kind: MemoryKind, order: Order
 ///
 /// # Errors
 ///
-/// As [`copied`] and [`order`](super::order()), but for a stream that captures, which the caller [refuses](refuse_capture).
+/// As [`copied`] and [`order`](super::order()).
 ///
 /// # Safety
 ///
-/// `target` has room for as many elements, in memory of the device, and nobody else uses it.
+/// The place is that of the import; `target` has room for as many elements, in memory of its device, and nobody else
+/// uses it.
 #[cfg(feature = "cudarc")]
 pub(crate) unsafe fn copy_on_default_stream<T: Element>(
     import: &Import,
     order: Order,
-    device: Device,
+    at: &DefaultSite,
     target: usize,
 ) -> Result<()> {
-    let (stream, fence) = import.copied_on();
-    let context = Context::primary(device.device_id)?;
-    let here = Some(context);
-    let site = Site { driver: driver()?, context, ordinal: device.device_id, stream: LEGACY };
-    order_in(stream, StreamHandle::LegacyDefault, device, here)?;
+    let DefaultSite { site, beside: (stream, fence) } = at;
+    let (device, here) = (Device::cuda(site.ordinal), Some(site.context));
+    order_in(*stream, StreamHandle::LegacyDefault, device, here)?;
     // SAFETY: as the caller promises.
     let pending = unsafe { site.copy::<T>(import, order, target) }?;
-    if pending && !site.is_guarded(fence) {
+    if pending && !site.is_guarded(*fence) {
         site.finish()?;
     }
-    order_in(StreamHandle::LegacyDefault, stream, device, here)
+    order_in(StreamHandle::LegacyDefault, *stream, device, here)
 }
 
 #[cfg(feature = "cust")]

@@ -50,7 +50,7 @@ pub(crate) use arrive::order_unstated;
 #[cfg(feature = "cust")]
 pub(crate) use copy::copied;
 #[cfg(feature = "cudarc")]
-pub(crate) use copy::{copy_on_default_stream, ordinal_of, refuse_capture};
+pub(crate) use copy::{DefaultSite, copy_on_default_stream, ordinal_of};
 pub(crate) use driver::is_opened;
 #[cfg(feature = "python")]
 pub(crate) use memory::duplicate;
@@ -61,7 +61,7 @@ pub(crate) use order::captures;
 #[cfg(feature = "cust")]
 pub(crate) use order::current_for;
 #[cfg(feature = "cudarc")]
-pub(crate) use order::{current_in, primary_while};
+pub(crate) use order::{current_in, has_default_streams, joins_a_capture, order_namesakes, primary_while};
 #[cfg(feature = "python")]
 pub(crate) use order::{current_while, hand_to_host};
 pub(crate) use order::{hand_over, take_back, wait_for_host};

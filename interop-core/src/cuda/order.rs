@@ -198,6 +198,46 @@ pub(crate) fn primary_while(ordinal: i32) -> Result<Entered<'static>> {
     Ok(Context::primary(ordinal)?.enter(driver()?)?)
 }
 
+/// Whether the default streams are those of a context, for memory of `device` on this thread.
+#[cfg(feature = "cudarc")]
+pub(crate) fn has_default_streams(context: Context, device: Device) -> bool {
+    driver().is_ok_and(|driver| context_for(driver, device).is_ok_and(|used| used == context))
+}
+
+/// Whether a stream that joins with the legacy default stream of the current context captures a graph, which whatever
+/// names that stream would spoil.
+#[cfg(feature = "cudarc")]
+pub(crate) fn joins_a_capture() -> bool {
+    driver().is_ok_and(|driver| capture_of(driver, LEGACY).is_err_and(Failure::is_about_capture))
+}
+
+/// Orders a default stream, of the context in which memory of `device` is used, before the one of `context` that has the
+/// same name.
+///
+/// # Errors
+///
+/// As [`order`].
+#[cfg(feature = "cudarc")]
+pub(crate) fn order_namesakes(default: StreamHandle, device: Device, context: Context) -> Result<()> {
+    let Some(raw) = default.to_raw() else { return Ok(()) };
+    let driver = driver()?;
+    let place = Place::new(driver, device, None)?;
+    if place.context == context {
+        return Ok(());
+    }
+    let refused = || Err(capturing(default, "an order with that of another context"));
+    if capture(driver, default, raw)?.is_some() {
+        return refused();
+    }
+    let event =
+        Event::of_stream(driver, Some(place.context), raw).map_err(|failure| lost(failure, default))?;
+    let _entered = context.enter(driver)?;
+    if capture(driver, default, raw)?.is_some() {
+        return refused();
+    }
+    Ok(event.make_wait(raw)?)
+}
+
 /// Whether a stream that is live captures a graph.
 pub(crate) fn captures(stream: StreamHandle) -> bool {
     let (StreamHandle::Raw(raw), Ok(driver)) = (stream, driver()) else { return false };

@@ -88,6 +88,10 @@ impl Fence {
     /// Whether work in a context comes before the release.
     #[cfg(any(feature = "cust", feature = "cudarc"))]
     pub(super) fn covers(self, driver: &Driver, context: Context, ordinal: i32) -> bool {
+        // Whoever set it answers for work of their own, not for what is queued here.
+        if release_policy() == ReleasePolicy::Immediate {
+            return false;
+        }
         let is_primary = || Context::primary_of(driver, ordinal).is_ok_and(|primary| primary == context);
         self.own() == Some(context) || (self.is_everywhere() && is_primary())
     }

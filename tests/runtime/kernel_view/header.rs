@@ -23,7 +23,16 @@ fn compile(folder: &Path) -> Option<PathBuf> {
     std::fs::write(folder.join("interop.cuh"), KERNEL_HEADER).expect("the folder is ours");
     let program = folder.join("header.exe");
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("runtime/kernel_view/header.cpp");
-    command.args(["-std=c++17", "-Wall", "-Wextra", "-Wpedantic", "-Wconversion", "-Werror", "-ftrapv", "-I"]);
+    command.args([
+        "-std=c++17",
+        "-Wall",
+        "-Wextra",
+        "-Wpedantic",
+        "-Wconversion",
+        "-Werror",
+        "-ftrapv",
+        "-I",
+    ]);
     compiler::run(command.arg(folder).arg(source).arg("-o").arg(&program));
     Some(program)
 }

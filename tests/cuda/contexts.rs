@@ -1,0 +1,268 @@
+//! Contexts and captures of others: what is current on the thread, and what is captured beside, while arrays change hands.
+#![expect(unsafe_code, reason = "contexts, streams and captures of the caller's own")]
+
+use core::ptr::null_mut;
+use std::sync::Arc;
+
+use cudarc::driver::{CudaContext, CudaSlice, CudaStream, PinnedHostSlice, UnifiedSlice};
+use cust::memory::{DeviceBuffer, LockedBuffer, UnifiedBuffer};
+use cust::sys::{self, CUcontext, CUstream, CUstreamCaptureMode as Mode};
+use interop_core::adapters::cust::InContext;
+use interop_core::cuda::{CudaBuffer, MemoryKind, ReleasePolicy, finish_releases, set_release_policy};
+use interop_core::dlpack::Versioned;
+use interop_core::{
+    CudaArray, DType, ErrorKind, FromArray, FromImport, Import, LeaseMut, Storage, StreamHandle,
+};
+use interop_sim_client::Policy;
+
+use crate::support::{
+    Matrix, Streamed, current_context, has_second_device, numbers, send, simulated, source, turn,
+};
+
+const BLOCKING: u32 = 0;
+const NON_BLOCKING: u32 = 1;
+
+macro_rules! ok {
+    ($call:expr) => {
+        // SAFETY: handles that are live, and places for what the call answers.
+        assert_eq!(unsafe { $call } as u32, 0, stringify!($call))
+    };
+}
+
+/// A stream of the current context.
+fn stream(flags: u32) -> CUstream {
+    let mut stream = null_mut();
+    ok!(sys::cuStreamCreate(&raw mut stream, flags));
+    stream
+}
+
+fn handle(stream: CUstream) -> StreamHandle {
+    StreamHandle::from_raw(stream as usize)
+}
+
+/// Calls `work` while a blocking stream of the current context captures, and sees that the capture stays good.
+fn beside_a_capture<R>(work: impl FnOnce() -> R) -> R {
+    let (capturing, mut graph) = (stream(BLOCKING), null_mut());
+    ok!(sys::cuStreamBeginCapture_v2(capturing, Mode::CU_STREAM_CAPTURE_MODE_RELAXED));
+    let done = work();
+    ok!(sys::cuStreamEndCapture(capturing, &raw mut graph));
+    ok!(sys::cuGraphDestroy(graph));
+    ok!(sys::cuStreamDestroy_v2(capturing));
+    done
+}
+
+macro_rules! for_each_storage {
+    ($check:ident) => {
+        $check::<DeviceBuffer<f32>>();
+        $check::<LockedBuffer<f32>>();
+        $check::<UnifiedBuffer<f32>>();
+        $check::<InContext<DeviceBuffer<f32>>>();
+        $check::<CudaSlice<f32>>();
+        $check::<PinnedHostSlice<f32>>();
+        $check::<UnifiedSlice<f32>>();
+    };
+}
+
+#[test]
+fn a_copy_on_the_default_stream_leaves_a_capture_beside_it_alone() {
+    fn check<S: Storage + FromImport>() {
+        let import = send(source(MemoryKind::Device, 0, 3, 4));
+        let refused = beside_a_capture(|| Matrix::<S>::from_import(import)).err().unwrap();
+        assert_eq!(refused.error.kind(), ErrorKind::Capture, "{}", refused.error);
+        let copy = Matrix::<S>::from_import(refused.value).unwrap();
+        assert_eq!(copy.to_vec::<f32>().unwrap(), numbers(12));
+    }
+    let _turn = turn();
+    let _context = cust::quick_init().unwrap();
+    for_each_storage!(check);
+}
+
+#[test]
+fn a_copy_on_a_stream_of_its_own_leaves_a_capture_beside_it_alone() {
+    fn check<S: Storage + FromImport>() {
+        let stream = stream(NON_BLOCKING);
+        let import = send(source(MemoryKind::Device, 0, 3, 4)).on_stream(handle(stream));
+        match beside_a_capture(|| Matrix::<S>::from_import(import)) {
+            Ok(copy) => assert_eq!(copy.to_vec::<f32>().unwrap(), numbers(12)),
+            Err(refused) => assert_eq!(refused.error.kind(), ErrorKind::Capture, "{}", refused.error),
+        }
+        ok!(sys::cuStreamDestroy_v2(stream));
+    }
+    let _turn = turn();
+    let _context = cust::quick_init().unwrap();
+    for_each_storage!(check);
+}
+
+#[test]
+fn a_look_at_a_slice_leaves_a_capture_beside_it_alone() {
+    fn check<S: Storage>(data: S) {
+        let mut matrix = Matrix { data, rows: 2, columns: 3 };
+        beside_a_capture(|| {
+            matrix.facts().unwrap();
+            matrix.kernel_view_mut::<f32, 2>().unwrap();
+        });
+    }
+    let _turn = turn();
+    let context = CudaContext::new(0).unwrap();
+    // SAFETY: never read.
+    check(unsafe { context.alloc_pinned_with_flags::<f32>(6, 0) }.unwrap());
+    // SAFETY: never read.
+    check(unsafe { context.alloc_unified::<f32>(6, true) }.unwrap());
+    check(context.new_stream().unwrap().clone_htod(&numbers(6)).unwrap());
+    check(context.default_stream().clone_htod(&numbers(6)).unwrap());
+    let imported: Matrix<CudaSlice<f32>> =
+        Matrix::from_import(send(source(MemoryKind::Device, 0, 2, 3))).unwrap();
+    check(imported.data);
+}
+
+/// The user has ordered the work; the copy is not the user's.
+#[test]
+fn sim_only_the_source_of_a_copy_is_released_after_it_whatever_the_policy() {
+    struct Policied;
+    impl Drop for Policied {
+        fn drop(&mut self) {
+            set_release_policy(ReleasePolicy::AfterContext);
+        }
+    }
+    fn check<S: Storage + FromImport>() {
+        for kind in [MemoryKind::Device, MemoryKind::Pool, MemoryKind::Pinned] {
+            let stream = stream(NON_BLOCKING);
+            let import = send(source(kind, 0, 3, 4)).on_stream(handle(stream));
+            let copy: Streamed<S, StreamHandle> = Streamed::from_import(import).unwrap();
+            assert_eq!(copy.to_vec::<f32>().unwrap(), numbers(12));
+            drop(copy);
+            ok!(sys::cuStreamDestroy_v2(stream));
+        }
+    }
+    let _turn = turn();
+    let Some(sim) = simulated() else { return };
+    let _context = cust::quick_init().unwrap();
+    sim.set_policy(Policy::Late);
+    let _policied = Policied;
+    set_release_policy(ReleasePolicy::Immediate);
+    for_each_storage!(check);
+}
+
+/// Makes a context of the device and gives what `work` does in it.
+fn in_another_context<R>(ordinal: i32, work: impl FnOnce() -> R) -> R {
+    let (mut own, mut popped): (CUcontext, CUcontext) = (null_mut(), null_mut());
+    ok!(sys::cuCtxCreate_v2(&raw mut own, 0, ordinal));
+    let done = work();
+    ok!(sys::cuCtxPopCurrent_v2(&raw mut popped));
+    assert_eq!(own, popped, "another context is current than was");
+    finish_releases();
+    ok!(sys::cuCtxDestroy_v2(own));
+    done
+}
+
+/// Default streams are those of the context that is current, and `cudarc` has its own.
+#[test]
+fn a_copy_comes_after_the_default_stream_of_the_context_that_is_current() {
+    fn check<S: Storage + FromImport>() {
+        for default in [StreamHandle::LegacyDefault, StreamHandle::PerThreadDefault] {
+            in_another_context(0, || {
+                let data = CudaBuffer::zeroed(MemoryKind::Device, 0, DType::U8, 64).unwrap();
+                let (address, of) = (data.memory().address as u64, default.to_raw().unwrap());
+                ok!(sys::cuMemsetD8Async(address, 7, 64, of as CUstream));
+                let written = Streamed { data, rows: 8, columns: 8, stream: default };
+                let tensor = written.into_dlpack_for::<Versioned>(default).unwrap();
+                let import = Import::from_dlpack(tensor).unwrap().on_stream(default);
+                let copy: Matrix<S> = Matrix::from_import(import).unwrap();
+                assert_eq!(copy.to_vec::<u8>().unwrap(), [7; 64], "{default}");
+                let current = current_context();
+                drop(copy);
+                // Dropped like this, `cudarc` leaves its own context current.
+                ok!(sys::cuCtxSetCurrent(current as CUcontext));
+            });
+        }
+    }
+    let _turn = turn();
+    let Some(sim) = simulated() else { return };
+    let _context = cust::quick_init().unwrap();
+    sim.set_policy(Policy::Late);
+    check::<InContext<DeviceBuffer<u8>>>();
+    check::<InContext<LockedBuffer<u8>>>();
+    check::<CudaSlice<u8>>();
+    check::<PinnedHostSlice<u8>>();
+    check::<UnifiedSlice<u8>>();
+}
+
+/// A default stream of `cudarc` is one of its own context, and goes on where that of the current one has come to.
+#[test]
+fn a_borrowed_default_stream_comes_after_that_of_the_context_that_is_current() {
+    let _turn = turn();
+    let Some(sim) = simulated() else { return };
+    let _context = cust::quick_init().unwrap();
+    sim.set_policy(Policy::Late);
+    for default in [StreamHandle::LegacyDefault, StreamHandle::PerThreadDefault] {
+        let read = CudaBuffer::zeroed(MemoryKind::Pinned, 0, DType::U8, 64).unwrap();
+        in_another_context(0, || {
+            let data = CudaBuffer::zeroed(MemoryKind::Device, 0, DType::U8, 64).unwrap();
+            let (address, of) = (data.memory().address as u64, default.to_raw().unwrap());
+            ok!(sys::cuMemsetD8Async(address, 7, 64, of as CUstream));
+            let written = Streamed { data, rows: 8, columns: 8, stream: default };
+            let tensor = written.into_dlpack_for::<Versioned>(default).unwrap();
+            let import = Import::from_dlpack(tensor).unwrap().on_stream(default);
+            let leased: Streamed<LeaseMut<u8>, Arc<CudaStream>> = Streamed::from_import(import).unwrap();
+            let current = current_context();
+            leased.stream.context().bind_to_thread().unwrap();
+            let stream = leased.stream.cu_stream().cast();
+            ok!(sys::cuMemcpyAsync(read.memory().address as u64, address, 64, stream));
+            ok!(sys::cuStreamSynchronize(stream));
+            ok!(sys::cuCtxSetCurrent(current as CUcontext));
+        });
+        let read = Matrix { data: read, rows: 8, columns: 8 };
+        assert_eq!(read.to_vec::<u8>().unwrap(), [7; 64], "{default}");
+    }
+}
+
+/// Writes on a stream of the slice's context, exports while another context is current, and reads on a stream of that.
+fn read_from<S: Storage + Send + 'static>(ordinal: i32, make: impl FnOnce() -> S) {
+    let primary = CudaContext::new(0).unwrap();
+    let to = CudaBuffer::zeroed(MemoryKind::Pinned, 0, DType::F32, 6).unwrap();
+    in_another_context(ordinal, || {
+        let reader = stream(NON_BLOCKING);
+        let other = current_context();
+        primary.bind_to_thread().unwrap();
+        let data = make();
+        ok!(sys::cuCtxSetCurrent(other as CUcontext));
+        let tensor =
+            Matrix { data, rows: 2, columns: 3 }.into_dlpack_for::<Versioned>(handle(reader)).unwrap();
+        let from = tensor.facts().unwrap().address() as u64;
+        ok!(sys::cuMemcpyAsync(to.memory().address as u64, from, 24, reader));
+        ok!(sys::cuStreamSynchronize(reader));
+        let to = Matrix { data: to, rows: 2, columns: 3 };
+        assert_eq!(to.to_vec::<f32>().unwrap(), numbers(6));
+        ok!(sys::cuStreamDestroy_v2(reader));
+        drop(tensor);
+    });
+}
+
+#[test]
+fn a_slice_is_ordered_by_its_own_context_whatever_is_current() {
+    let _turn = turn();
+    let Some(sim) = simulated() else { return };
+    let _context = cust::quick_init().unwrap();
+    sim.set_policy(Policy::Late);
+    let context = CudaContext::new(0).unwrap();
+    let (own, default) = (context.new_stream().unwrap(), context.default_stream());
+    let second = if has_second_device() { 2 } else { 1 };
+    for ordinal in 0..second {
+        for stream in [&own, &default] {
+            let device = stream.clone_htod(&numbers(6)).unwrap();
+            read_from(ordinal, || {
+                // SAFETY: written at once.
+                let mut pinned = unsafe { context.alloc_pinned_with_flags::<f32>(6, 0) }.unwrap();
+                stream.memcpy_dtoh(&device, &mut pinned).unwrap();
+                pinned
+            });
+            read_from(ordinal, || {
+                // SAFETY: written at once.
+                let mut unified = unsafe { context.alloc_unified::<f32>(6, true) }.unwrap();
+                stream.memcpy_dtod(&device, &mut unified).unwrap();
+                unified
+            });
+            read_from(ordinal, || stream.clone_dtod(&device).unwrap());
+        }
+    }
+}
