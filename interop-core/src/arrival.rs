@@ -296,14 +296,26 @@ impl Arrival {
         storage.unwrap_or_else(|| unreachable!("`wait` runs what it is given"))
     }
 
+    /// Waits for the work that is pending: a pointer without a `stream` field beside it cannot say that some is.
+    #[cold]
+    fn finish(&mut self) -> Result<()> {
+        let mut finished = Ok(());
+        let Self { import, wait, .. } = self;
+        wait(&mut || finished = import.finish_in_place());
+        finished
+    }
+
     /// The `owner` field beside a raw pointer. Nothing may be taken afterwards.
     ///
     /// # Errors
     ///
-    /// What did not fit.
+    /// What did not fit; as [`cuda::wait`](crate::cuda::wait).
     pub fn owner<F: FromOwner>(&mut self) -> Result<F> {
         self.check()?;
         self.facts()?;
+        if !self.import.is_told_or_finished() {
+            self.finish()?;
+        }
         self.taken = true;
         Ok(F::from_owner(self.import.take_owner()))
     }

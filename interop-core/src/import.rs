@@ -11,7 +11,7 @@ use core::ptr::NonNull;
 use crate::cai::CudaArrayInterface;
 use crate::cuda::{self, Trust};
 use crate::descriptor::Writes;
-use crate::device::Device;
+use crate::device::{Device, DeviceType};
 use crate::dlpack::{Abi, ManagedTensor, release};
 use crate::element::Element;
 use crate::error::{Refused, Result};
@@ -278,7 +278,7 @@ impl Import {
     ///
     /// # Errors
     ///
-    /// As [`cuda::order`].
+    /// As [`cuda::order`] and [`cuda::wait`].
     #[inline]
     pub(crate) fn pending_in_place(&self) -> Result<StreamHandle> {
         match self.facts.stream {
@@ -290,12 +290,29 @@ impl Import {
 
     #[cold]
     fn brought_to_default_stream(&self, stream: StreamHandle) -> Result<StreamHandle> {
+        if self.facts.device.device_type != DeviceType::CUDA {
+            // Which default stream that is hangs on the context that is current, and whoever asks may have another one.
+            return self.finish_in_place().map(|()| StreamHandle::NothingPending);
+        }
         // Without a driver nothing is at work; a graph orders its work itself, and no other stream may wait for it.
         if !cuda::is_available() || cuda::captures(stream) {
             return Ok(StreamHandle::NothingPending);
         }
         cuda::hand_over(&self.facts, StreamHandle::LegacyDefault)?;
         Ok(StreamHandle::LegacyDefault)
+    }
+
+    /// Whether nothing is pending on the memory, or the struct keeps the stream on which it is.
+    #[inline]
+    pub(crate) fn is_told_or_finished(&self) -> bool {
+        self.facts.stream == StreamHandle::NothingPending || self.kept != StreamHandle::NothingPending
+    }
+
+    /// Waits on the host for the work that is pending, for a struct that cannot say that some is. Errors as [`cuda::wait`].
+    #[cold]
+    pub(crate) fn finish_in_place(&self) -> Result<()> {
+        let Facts { stream, device, .. } = self.facts;
+        if cuda::captures(stream) { Ok(()) } else { cuda::wait_for_host(stream, device) }
     }
 
     /// Takes the owner out: the import owns nothing afterwards.

@@ -104,7 +104,7 @@ use syn::{DeriveInput, parse_macro_input};
 /// as `&[T]`, needs `export` on the struct; one that borrows can be viewed and not be handed out.
 ///
 /// A raw pointer is no owner, so three things must be said: that you vouch for it, where it is, and what an import is kept
-/// alive by.
+/// alive by. Without a `stream` field nothing can say that work is pending on the memory, so an import waits for it.
 ///
 /// ```
 /// # use interop_core::{CudaArray, Device, Owner};

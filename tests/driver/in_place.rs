@@ -1,18 +1,26 @@
 //! Memory that is used in place by structs without a field for a stream: the storage knows what was pending.
+#![expect(unsafe_code, reason = "one struct vouches for a pointer")]
 
 use interop_core::dlpack::{ManagedTensor, Versioned};
-use interop_core::{CudaArray, Device, FromArray, FromImport, Import, Lease, LeaseMut, Shared, StreamHandle};
+use interop_core::{
+    CudaArray, Device, FromArray, FromImport, Import, Lease, LeaseMut, Owner, Shared, StreamHandle,
+};
 
-use crate::gpu::{Bytes, Place, Stream};
+use crate::gpu::{Bytes, Place, Stream, set_current};
 use crate::support::arrays::Matrix;
 use crate::support::foreign::{Claims, Ledger};
 use crate::turn::turn;
 
 /// A row of bytes, as `int16`, that arrives for work on `stream`.
-fn row<S: FromImport>(data: &Bytes, device: Device, stream: Stream) -> (Ledger, Matrix<S>) {
+fn arrives(data: &Bytes, device: Device, stream: Stream) -> (Ledger, Import) {
     let claims = Claims { device, ..Claims::at(data.at(), &[1, 4]) };
     let (ledger, tensor): (Ledger, ManagedTensor<Versioned>) = claims.send();
-    let import = Import::from_dlpack(tensor).unwrap().on_stream(stream.handle());
+    (ledger, Import::from_dlpack(tensor).unwrap().on_stream(stream.handle()))
+}
+
+/// The same in a struct that has no field for the stream.
+fn row<S: FromImport>(data: &Bytes, device: Device, stream: Stream) -> (Ledger, Matrix<S>) {
+    let (ledger, import) = arrives(data, device, stream);
     (ledger, Matrix::from_import(import).unwrap())
 }
 
@@ -70,14 +78,20 @@ fn what_goes_on_is_ordered_after_what_was_pending() {
 fn the_stream_itself_is_not_kept() {
     let _turn = turn();
     let place = Place::primary(0);
-    let (data, stream) = (place.pinned(0, 8), place.non_blocking());
-    stream.fill(&data, 7);
-    let (_, row) = row::<Lease<i16>>(&data, Device::CUDA_HOST, stream);
-    assert_eq!(row.facts().unwrap().stream(), StreamHandle::LegacyDefault);
-    stream.destroy();
-    assert_eq!(row.to_vec::<i16>().unwrap(), [0x707; 4]);
-    drop(row);
-    while interop_core::cuda::finish_releases() > 0 {}
+    for (data, device, kept) in [
+        (place.bytes(0, 8), Device::cuda(0), StreamHandle::LegacyDefault),
+        (place.pinned(0, 8), Device::CUDA_HOST, StreamHandle::NothingPending),
+    ] {
+        let (stream, consumer) = (place.non_blocking(), place.non_blocking());
+        stream.fill(&data, 7);
+        let (_, row) = row::<Lease<i16>>(&data, device, stream);
+        assert_eq!(row.facts().unwrap().stream(), kept);
+        stream.destroy();
+        let again = row.into_dlpack_for::<Versioned>(consumer.handle()).unwrap();
+        assert_eq!(consumer.reads(&data), 7, "{device}");
+        drop(again);
+        while interop_core::cuda::finish_releases() > 0 {}
+    }
 }
 
 /// A graph orders its own work, and nothing outside may be told to wait for it.
@@ -92,7 +106,74 @@ fn a_capture_is_left_alone() {
     captures.fill(&data, 9);
     assert_eq!(row.facts().unwrap().stream(), StreamHandle::NothingPending);
     drop(row);
-    assert_eq!(ledger.released(), 1);
+    let (other, import) = arrives(&data, Device::cuda(0), captures);
+    drop(Bare::from_import(import).unwrap());
+    assert_eq!((ledger.released(), other.released()), (1, 1));
     turn.assert_no_host_wait();
     assert!(captures.end());
+}
+
+/// A pointer knows of no work, and neither does such a struct.
+#[derive(CudaArray)]
+#[cuda_array(shape = [rows, columns])]
+struct Bare {
+    #[cuda_array(data(unsafe_raw))]
+    data: *mut i16,
+    rows: usize,
+    columns: usize,
+    #[cuda_array(device)]
+    device: Device,
+    #[cuda_array(owner)]
+    owner: Owner,
+}
+
+// SAFETY: the memory may be used and released on any thread.
+unsafe impl Send for Bare {}
+
+#[test]
+fn a_struct_that_cannot_say_what_is_pending_waits() {
+    let turn = turn();
+    let place = Place::primary(0);
+    for stream in streams(place) {
+        for (data, device) in [
+            (place.pinned(0, 8), Device::CUDA_HOST),
+            (place.managed(0, 8), Device::CUDA_MANAGED),
+            (place.bytes(0, 8), Device::cuda(0)),
+        ] {
+            stream.spin();
+            stream.fill(&data, 7);
+            let import = arrives(&data, device, stream).1;
+            let bare = Bare::from_import(import).unwrap();
+            if device == Device::cuda(0) {
+                let again = bare.into_dlpack_for::<Versioned>(place.non_blocking().handle()).unwrap();
+                assert_eq!(place.non_blocking().reads(&data), 7, "{stream:?}");
+                drop(again);
+            } else {
+                assert_eq!(bare.to_vec::<i16>().unwrap(), [0x707; 4], "{stream:?} {device}");
+                turn.host_reads(data.address, 8);
+                drop(bare);
+            }
+            while interop_core::cuda::finish_releases() > 0 {}
+        }
+    }
+}
+
+/// Pinned memory is of no device: its legacy default stream depends on who asks.
+#[test]
+fn the_host_waits_whatever_context_is_current() {
+    let turn = turn();
+    let [first, second] = [Place::primary(0), Place::primary(1)];
+    for (arriving, asking) in [(None, Some(second)), (Some(second), None), (Some(second), Some(first))] {
+        let (data, stream) = (first.pinned(0, 8), first.non_blocking());
+        stream.spin();
+        stream.fill(&data, 7);
+        set_current(arriving);
+        let (_, row) = row::<Lease<i16>>(&data, Device::CUDA_HOST, stream);
+        set_current(asking);
+        assert_eq!(row.to_vec::<i16>().unwrap(), [0x707; 4], "{arriving:?} {asking:?}");
+        turn.host_reads(data.address, 8);
+        set_current(None);
+        drop(row);
+        while interop_core::cuda::finish_releases() > 0 {}
+    }
 }

@@ -289,7 +289,7 @@ fn handed_out_as_host(driver: &Driver, facts: &Facts) -> Error {
 /// Whether memory that the driver knows may be called `claimed`. Managed memory may be called memory of the device that
 /// it was allocated for, which is how it gets into libraries that do not know managed memory.
 fn agree(claimed: Device, known: &PointerFacts) -> bool {
-    claimed.normalized() == known.device
+    claimed == known.device
         || (claimed == Device::cuda(known.ordinal) && known.device == Device::CUDA_MANAGED)
 }
 

@@ -237,7 +237,7 @@ unsafe extern "C" fn dlpack_device<T: ArrayClass>(
     _: *mut ffi::PyObject,
 ) -> *mut ffi::PyObject {
     let run = |array: &Bound<'_, T>| {
-        let device = array.borrow().facts()?.device().normalized();
+        let device = array.borrow().facts()?.device();
         let pair: [c_int; 2] = [device.device_type.0, device.device_id];
         Ok(PyTuple::new(array.py(), pair)?.into_any().unbind())
     };

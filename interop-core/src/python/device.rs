@@ -16,8 +16,8 @@ use crate::stream::StreamHandle;
 /// `TypeError` for other objects, `ArrayError` for an int of more than 128 bits; what `__index__` raises is passed on.
 pub fn integer(value: &Bound<'_, PyAny>, place: &str) -> PyResult<i128> {
     let py = value.py();
-    // By far the most are plain and small; what does not fit is looked at again below.
-    if value.is_exact_instance_of::<PyInt>() {
+    // By far the most are small ints, or members of an enum of them; what does not fit is looked at again below.
+    if value.is_instance_of::<PyInt>() && !value.is_instance_of::<PyBool>() {
         if let Ok(number) = value.extract::<i64>() {
             return Ok(number.into());
         }

@@ -10,7 +10,7 @@ use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyBool, PyInt, PyString, PyTuple};
 
 use super::capsule::wrap;
-use super::device::{device, integer};
+use super::device::{device, integer, pair};
 use super::release::without_lock;
 use crate::array::CudaArray;
 use crate::buffer::HostBuffer;
@@ -119,10 +119,7 @@ const KEYWORDS: [(&str, Take); 4] = [
 /// The major version in `max_version`; and whether that is all there is to the tuple, so that it says the same for ever and
 /// keeps nothing of anybody's alive.
 fn major(value: &Bound<'_, PyAny>) -> PyResult<(i128, bool)> {
-    let pair = value.cast::<PyTuple>().ok().filter(|pair| pair.len() == 2).ok_or_else(|| {
-        let found = super::errors::origin(value);
-        Error::new(ErrorKind::Type, "max_version", found, "a tuple (major, minor) of two ints")
-    })?;
+    let pair = pair(value, "max_version", "(major, minor)")?;
     let (major, minor) = (pair.get_borrowed_item(0)?, pair.get_borrowed_item(1)?);
     integer(&minor, "max_version")?;
     let plain = |number: &Bound<'_, PyAny>| number.is_exact_instance_of::<PyInt>();
@@ -185,7 +182,7 @@ unsafe fn answer_described<'py>(
     access: Access,
     request: &Request,
 ) -> PyResult<Bound<'py, PyAny>> {
-    let (own, versioned) = (facts.device().normalized(), request.versioned);
+    let (own, versioned) = (facts.device(), request.versioned);
     let wanted = request.device.map_or(own, Device::normalized);
     if wanted != own && wanted != Device::CPU {
         let or_host = if own == Device::CPU { "" } else { ", or CPU (1)" };

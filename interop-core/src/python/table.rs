@@ -159,7 +159,7 @@ fn view(facts: &Facts) -> Result<DLTensor> {
     #[expect(clippy::cast_possible_truncation, reason = "a layout has 64 axes at most")]
     Ok(DLTensor {
         data: with_exposed_provenance_mut(facts.address()),
-        device: facts.device().normalized(),
+        device: facts.device(),
         ndim: ndim as i32,
         dtype: facts.dtype(),
         shape: if ndim == 0 { null_mut() } else { numbers.as_ptr().cast_mut() },
