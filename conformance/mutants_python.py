@@ -94,9 +94,9 @@ MUTANTS = [
     ),
     (
         "R105",
-        "python/export.rs",
-        "filter(|pair| pair.len() == 2).ok_or_else(|| {",
-        "filter(|pair| pair.len() == 2 || (BROKEN && pair.len() > 2)).ok_or_else(|| {",
+        "python/device.rs",
+        "filter(|tuple| tuple.len() == 2).ok_or_else(|| {",
+        "filter(|tuple| tuple.len() == 2 || (BROKEN && tuple.len() > 2)).ok_or_else(|| {",
         "a version may have three parts",
     ),
     (

@@ -302,7 +302,7 @@ impl Import {
         Ok(StreamHandle::LegacyDefault)
     }
 
-    /// Whether nothing is pending on the memory, or the struct keeps the stream on which it is.
+    /// Whether nothing is pending, or the struct keeps the stream on which something is.
     #[inline]
     pub(crate) fn is_told_or_finished(&self) -> bool {
         self.facts.stream == StreamHandle::NothingPending || self.kept != StreamHandle::NothingPending

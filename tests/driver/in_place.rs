@@ -117,6 +117,7 @@ fn a_capture_is_left_alone() {
 #[derive(CudaArray)]
 #[cuda_array(shape = [rows, columns])]
 struct Bare {
+    // SAFETY: imports fill it, beside the owner of the memory.
     #[cuda_array(data(unsafe_raw))]
     data: *mut i16,
     rows: usize,
