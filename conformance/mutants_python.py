@@ -137,8 +137,8 @@ MUTANTS = [
     (
         "R53",
         "python/import.rs",
-        "if asked.has_method {",
-        'if BROKEN && attribute(object, pyo3::intern!(py, "__cuda_array_interface__"))?.is_some() {} else if asked.has_method {',
+        "if method.has_method {",
+        'if BROKEN && attribute(object, pyo3::intern!(py, "__cuda_array_interface__"))?.is_some() {} else if method.has_method {',
         "the interface is preferred",
     ),
     (

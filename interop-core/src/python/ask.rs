@@ -15,13 +15,13 @@ use crate::dlpack::{MAJOR_VERSION, MINOR_VERSION};
 use crate::stream::StreamHandle;
 
 /// How the `__dlpack__` of a type is asked.
-pub(super) struct Asked {
+pub(super) struct DlpackMethod {
     /// Whether the class has the method, so that no object has to be asked whether it has one.
     pub(super) has_method: bool,
     /// Whether it knows that the stream -1 asks for no order.
     takes_unordered: bool,
     /// Where its arrays are.
-    pub(super) habit: Habit,
+    pub(super) usual_device: UsualDevice,
     /// The function behind it, of a type that cannot change.
     direct: Option<Direct>,
 }
@@ -44,18 +44,18 @@ const LIBRARIES: [Library; 3] = [
     Library { package: "cupy", takes_unordered: true },
 ];
 
-impl Asked {
+impl DlpackMethod {
     /// For a class of this module. `host_only`: its arrays are in host memory by definition.
     pub(super) fn new(module: &str, has_method: bool, host_only: bool, direct: Option<Direct>) -> Self {
         let package = module.split('.').next().unwrap_or_default();
         let library = LIBRARIES.iter().find(|library| library.package == package);
         let takes_unordered = library.is_none_or(|library| library.takes_unordered);
-        let habit = match library {
-            _ if host_only => Habit::of(Habit::packed(Device::CPU)),
-            Some(_) => Habit::of(Habit::NEW),
-            None => Habit::of(Habit::NONE),
+        let usual_device = match library {
+            _ if host_only => UsualDevice::of(UsualDevice::packed(Device::CPU)),
+            Some(_) => UsualDevice::of(UsualDevice::NEW),
+            None => UsualDevice::of(UsualDevice::NONE),
         };
-        Self { has_method, takes_unordered, habit, direct }
+        Self { has_method, takes_unordered, usual_device, direct }
     }
 
     /// The stream that arrays of a device are asked for.
@@ -73,9 +73,9 @@ impl Asked {
 ///
 /// The next one is asked for its capsule as an array of that device is asked. The capsule says if it is on another, and
 /// then it is asked everything, as are all arrays of its class from then on.
-pub(super) struct Habit(AtomicU64);
+pub(super) struct UsualDevice(AtomicU64);
 
-impl Habit {
+impl UsualDevice {
     /// No array has come yet.
     const NEW: u64 = Self::packed(Device::UNKNOWN);
     /// The arrays are in several places, or nobody says where: a device that there is not.
@@ -118,11 +118,11 @@ impl Habit {
 /// every stream that their device has: they are asked once more, for less, and the rest of the order is up to the caller.
 pub(super) fn request_for<'py>(
     object: &Bound<'py, PyAny>,
-    asked: &Asked,
+    method: &DlpackMethod,
     consumer: StreamHandle,
     device: Device,
 ) -> PyResult<(Bound<'py, PyAny>, Option<StreamHandle>)> {
-    let first = match request(object, asked, consumer.to_dlpack(device.device_type)) {
+    let first = match request(object, method, consumer.to_dlpack(device.device_type)) {
         Ok(capsule) => return Ok((capsule, Some(consumer))),
         Err(error) => error,
     };
@@ -139,7 +139,7 @@ pub(super) fn request_for<'py>(
     if !first.is_instance_of::<PyException>(object.py()) {
         return Err(first);
     }
-    match request(object, asked, less.and_then(|stream| stream.to_dlpack(device.device_type))) {
+    match request(object, method, less.and_then(|stream| stream.to_dlpack(device.device_type))) {
         Ok(capsule) => Ok((capsule, less)),
         // What the producer said of the stream that was meant, unless this is no answer but an interrupt.
         Err(second) if second.is_instance_of::<PyException>(object.py()) => Err(first),
@@ -163,7 +163,7 @@ pub(super) fn lacks_method(object: &Bound<'_, PyAny>, error: &PyErr) -> PyResult
 #[inline(always)]
 pub(super) fn request<'py>(
     object: &Bound<'py, PyAny>,
-    asked: &Asked,
+    method: &DlpackMethod,
     stream: Option<i128>,
 ) -> PyResult<Bound<'py, PyAny>> {
     static WORDS: PyOnceLock<Words> = PyOnceLock::new();
@@ -171,10 +171,10 @@ pub(super) fn request<'py>(
     let words = WORDS.get_or_try_init(py, || Words::new(py))?;
     let version = words.version.bind(py).as_any();
     let first = match stream {
-        None => call(object, asked, words, &words.without_stream, [version]),
+        None => call(object, method, words, &words.without_stream, [version]),
         Some(stream) => {
             let stream = stream.into_pyobject(py)?;
-            call(object, asked, words, &words.with_stream, [version, stream.as_any()])
+            call(object, method, words, &words.with_stream, [version, stream.as_any()])
         }
     };
     first.or_else(|error| request_plainly(object, stream, error))
@@ -184,13 +184,13 @@ pub(super) fn request<'py>(
 #[inline]
 fn call<'py, const N: usize>(
     object: &Bound<'py, PyAny>,
-    asked: &Asked,
+    method: &DlpackMethod,
     words: &Words,
     names: &Py<PyTuple>,
     values: [&Bound<'py, PyAny>; N],
 ) -> PyResult<Bound<'py, PyAny>> {
     let names = names.bind(object.py());
-    match asked.direct {
+    match method.direct {
         // SAFETY: what is asked is what was found for the object's type.
         Some(direct) => unsafe { direct.call(object, names, values) },
         None => call_with_keywords(object, words.method.bind(object.py()), names, values),

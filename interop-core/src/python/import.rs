@@ -4,14 +4,14 @@
 use pyo3::exceptions::PyException;
 use pyo3::prelude::*;
 
-use super::ask::{Asked, has_method, lacks_method, request, request_for};
+use super::ask::{DlpackMethod, has_method, lacks_method, request, request_for};
 use super::capsule::{Taken, take};
 use super::device::device;
 use super::dict::interface_of;
 use super::errors::{no_array, origin};
 use super::exchange::{tensor_of, work_stream};
 use super::interpreter::attribute;
-use super::release::{PyOwner, To, drain, release_foreign, without_lock};
+use super::release::{Destination, PyOwner, drain, release_foreign, without_lock};
 use super::types::{Known, Table, TypeFacts, type_of};
 use crate::array::FromArray;
 use crate::arrival::Arrival;
@@ -101,37 +101,41 @@ pub unsafe fn import_trusted(object: &Bound<'_, PyAny>, stream: Option<StreamHan
 
 fn import_with(object: &Bound<'_, PyAny>, stream: Option<StreamHandle>, trust: Trust) -> PyResult<Imported> {
     let mut import = Import::nothing();
-    let protocol = import_to(&mut To { import: &mut import, trust }, object, stream)?;
+    let protocol = import_to(&mut Destination { import: &mut import, trust }, object, stream)?;
     Ok(Imported { import, protocol })
 }
 
 /// As [`import`], to where the array will stay.
-fn import_to(to: &mut To<'_>, object: &Bound<'_, PyAny>, stream: Option<StreamHandle>) -> PyResult<Protocol> {
-    let (known, came) = meet(object)?;
-    import_met(to, object, &known, came, stream)
+fn import_to(
+    to: &mut Destination<'_>,
+    object: &Bound<'_, PyAny>,
+    stream: Option<StreamHandle>,
+) -> PyResult<Protocol> {
+    let (known, handed_out) = meet(object)?;
+    import_met(to, object, &known, handed_out, stream)
 }
 
 /// A tensor that came without a word about streams, and from where.
-struct Came {
+struct HandedOut {
     taken: Taken,
     /// The exchange table of the type; otherwise the type has promised host memory.
     table: Option<Table>,
 }
 
 /// What is known of an object's type, and the tensor of an object that hands one out at once.
-fn meet(object: &Bound<'_, PyAny>) -> PyResult<(Known, Option<Came>)> {
+fn meet(object: &Bound<'_, PyAny>) -> PyResult<(Known, Option<HandedOut>)> {
     drain(object.py());
     let known = type_of(object)?;
     if let Some(table) = known.exchange {
         if let Some(tensor) = tensor_of(table, object)? {
-            return Ok((known, Some(Came { taken: Taken::Versioned(tensor), table: Some(table) })));
+            return Ok((known, Some(HandedOut { taken: Taken::Versioned(tensor), table: Some(table) })));
         }
     }
-    if known.asked.habit.device() == Some(Device::CPU) {
-        match request(object, &known.asked, None) {
+    if known.method.usual_device.device() == Some(Device::CPU) {
+        match request(object, &known.method, None) {
             Ok(capsule) => {
                 let taken = take(&capsule)?;
-                return Ok((known, Some(Came { taken, table: None })));
+                return Ok((known, Some(HandedOut { taken, table: None })));
             }
             // What else it has is seen to later.
             Err(error) if lacks_method(object, &error)? => {}
@@ -143,27 +147,27 @@ fn meet(object: &Bound<'_, PyAny>) -> PyResult<(Known, Option<Came>)> {
 
 /// As [`import_to`], of an object that was met.
 fn import_met(
-    to: &mut To<'_>,
+    to: &mut Destination<'_>,
     object: &Bound<'_, PyAny>,
     known: &TypeFacts,
-    came: Option<Came>,
+    handed_out: Option<HandedOut>,
     stream: Option<StreamHandle>,
 ) -> PyResult<Protocol> {
-    if let Some(Came { taken, table }) = came {
+    if let Some(HandedOut { taken, table }) = handed_out {
         let protocol = if table.is_some() { Protocol::Exchange } else { taken.protocol() };
         to.receive_taken(taken).map_err(|error| of(object, error))?;
-        if is_ordered(to, object, &known.asked, table, stream)? {
+        if is_ordered(to, object, &known.method, table, stream)? {
             return Ok(protocol);
         }
     }
-    import_asked(to, object, &known.asked, stream)
+    import_asked(to, object, &known.method, stream)
 }
 
 /// Whether the array that came without a word about streams can be used on ours; otherwise it is given back.
 fn is_ordered(
-    to: &mut To<'_>,
+    to: &mut Destination<'_>,
     object: &Bound<'_, PyAny>,
-    asked: &Asked,
+    method: &DlpackMethod,
     table: Option<Table>,
     stream: Option<StreamHandle>,
 ) -> PyResult<bool> {
@@ -173,7 +177,7 @@ fn is_ordered(
     match table {
         Some(table) if order_by_table(to, object, table, stream)? => return Ok(true),
         Some(_) => {}
-        None => asked.habit.give_up(),
+        None => method.usual_device.give_up(),
     }
     *to.import = Import::nothing();
     Ok(false)
@@ -181,19 +185,19 @@ fn is_ordered(
 
 /// As [`import_to`], by the methods and attributes that the object has.
 fn import_asked(
-    to: &mut To<'_>,
+    to: &mut Destination<'_>,
     object: &Bound<'_, PyAny>,
-    asked: &Asked,
+    method: &DlpackMethod,
     stream: Option<StreamHandle>,
 ) -> PyResult<Protocol> {
     let py = object.py();
-    if asked.has_method {
-        match from_method(to, object, asked, stream) {
+    if method.has_method {
+        match from_method(to, object, method, stream) {
             Err(error) if lacks_method(object, &error)? => {}
             answer => return answer,
         }
     } else if has_method(object)? {
-        return from_method(to, object, asked, stream);
+        return from_method(to, object, method, stream);
     }
     if let Some(interface) = attribute(object, pyo3::intern!(py, "__cuda_array_interface__"))? {
         return from_cai(to, object, &interface, stream);
@@ -211,7 +215,7 @@ fn import_asked(
 /// consumed, and for an array that cannot be used.
 pub fn import_capsule(capsule: &Bound<'_, PyAny>) -> PyResult<Imported> {
     let mut import = Import::nothing();
-    let mut to = To { import: &mut import, trust: Trust::Nothing };
+    let mut to = Destination { import: &mut import, trust: Trust::Nothing };
     let protocol = from_capsule(&mut to, capsule, capsule)?;
     Ok(Imported { import, protocol })
 }
@@ -219,7 +223,7 @@ pub fn import_capsule(capsule: &Bound<'_, PyAny>) -> PyResult<Imported> {
 /// Orders a tensor of the exchange table, which orders nothing itself: work on the stream that its library says is ordered
 /// here. Where it says none, nothing is taken: `__dlpack__` is asked, which is told our stream.
 fn order_by_table(
-    to: &mut To<'_>,
+    to: &mut Destination<'_>,
     object: &Bound<'_, PyAny>,
     table: Table,
     stream: Option<StreamHandle>,
@@ -234,27 +238,27 @@ fn order_by_table(
 
 /// Through `__dlpack__`, which is told the stream of our work where the memory has one.
 fn from_method(
-    to: &mut To<'_>,
+    to: &mut Destination<'_>,
     object: &Bound<'_, PyAny>,
-    asked: &Asked,
+    method: &DlpackMethod,
     stream: Option<StreamHandle>,
 ) -> PyResult<Protocol> {
     // A class that promised host memory has been asked for it.
-    if let Some(usual) = asked.habit.device().filter(|usual| *usual != Device::CPU) {
-        if let Some(protocol) = from_usual_place(to, object, asked, stream, usual)? {
+    if let Some(usual) = method.usual_device.device().filter(|usual| *usual != Device::CPU) {
+        if let Some(protocol) = from_usual_place(to, object, method, stream, usual)? {
             return Ok(protocol);
         }
-        asked.habit.give_up();
+        method.usual_device.give_up();
         *to.import = Import::nothing();
     }
-    from_anywhere(to, object, asked, stream)
+    from_anywhere(to, object, method, stream)
 }
 
 /// As [`from_method`], of a class of which it is not known where its arrays are.
 fn from_anywhere(
-    to: &mut To<'_>,
+    to: &mut Destination<'_>,
     object: &Bound<'_, PyAny>,
-    asked: &Asked,
+    method: &DlpackMethod,
     stream: Option<StreamHandle>,
 ) -> PyResult<Protocol> {
     let py = object.py();
@@ -262,10 +266,10 @@ fn from_anywhere(
     let named = |error| of(object, error);
     // Before a capsule is asked for: other kinds of device have other rules about streams.
     said.check().map_err(named)?;
-    let consumer = asked.consumer(stream, said);
+    let consumer = method.consumer(stream, said);
     // Producers look at the device that is current, and the default streams are those of its context.
     let _entered = cuda::current_while(said).map_err(named)?;
-    let (capsule, told) = request_for(object, asked, consumer, said)?;
+    let (capsule, told) = request_for(object, method, consumer, said)?;
     let protocol = from_capsule(to, object, &capsule)?;
     let found = to.import.facts().device();
     if !same_memory(said, found) {
@@ -274,7 +278,7 @@ fn from_anywhere(
         return Err(named(Error::new(ErrorKind::Device, place, said, allowed)).into());
     }
     if told == Some(consumer) {
-        asked.habit.note(found);
+        method.usual_device.note(found);
     } else if cuda::is_available() {
         // Without a driver no work can be pending.
         match told {
@@ -291,15 +295,15 @@ fn from_anywhere(
 /// does not take our stream.
 #[cold]
 fn from_usual_place(
-    to: &mut To<'_>,
+    to: &mut Destination<'_>,
     object: &Bound<'_, PyAny>,
-    asked: &Asked,
+    method: &DlpackMethod,
     stream: Option<StreamHandle>,
     usual: Device,
 ) -> PyResult<Option<Protocol>> {
-    let consumer = asked.consumer(stream, usual);
+    let consumer = method.consumer(stream, usual);
     let _entered = cuda::current_while(usual).map_err(|error| of(object, error))?;
-    let capsule = match request(object, asked, consumer.to_dlpack(usual.device_type)) {
+    let capsule = match request(object, method, consumer.to_dlpack(usual.device_type)) {
         Ok(capsule) => capsule,
         // The array may be where other streams are taken.
         Err(error) if error.is_instance_of::<PyException>(object.py()) => return Ok(None),
@@ -315,7 +319,7 @@ fn from_usual_place(
 
 /// The tensor in a capsule that `object` handed out.
 fn from_capsule(
-    to: &mut To<'_>,
+    to: &mut Destination<'_>,
     object: &Bound<'_, PyAny>,
     capsule: &Bound<'_, PyAny>,
 ) -> PyResult<Protocol> {
@@ -340,7 +344,7 @@ fn same_memory(said: Device, found: Device) -> bool {
 
 /// Through the interface dict: the driver says where the address is, and the producer's stream is ordered before ours.
 fn from_cai(
-    to: &mut To<'_>,
+    to: &mut Destination<'_>,
     object: &Bound<'_, PyAny>,
     interface: &Bound<'_, PyAny>,
     stream: Option<StreamHandle>,
@@ -405,8 +409,8 @@ pub unsafe fn import_as_trusted<T: FromArray>(object: &Bound<'_, PyAny>) -> PyRe
 
 #[inline]
 fn import_as_with<T: FromArray>(object: &Bound<'_, PyAny>, trust: Trust) -> PyResult<T> {
-    let (known, mut came) = meet(object)?;
-    if let Some(Came { taken: Taken::Versioned(tensor), table }) = came {
+    let (known, mut handed_out) = meet(object)?;
+    if let Some(HandedOut { taken: Taken::Versioned(tensor), table }) = handed_out {
         // Nearly all arrays of the host are read here, where it is known what the struct wants.
         // SAFETY: `release_foreign::<Versioned>` releases a struct of this form, on any thread (3 of
         // `ManagedTensor::from_raw`).
@@ -414,12 +418,12 @@ fn import_as_with<T: FromArray>(object: &Bound<'_, PyAny>, trust: Trust) -> PyRe
             Ok(import) => {
                 return T::assemble(&mut Arrival::new(import)).map_err(|error| of(object, error).into());
             }
-            Err(tensor) => came = Some(Came { taken: Taken::Versioned(tensor), table }),
+            Err(tensor) => handed_out = Some(HandedOut { taken: Taken::Versioned(tensor), table }),
         }
     }
     let mut arrival = Arrival::new(Import::nothing()).waiting_in(take_without_lock);
-    let mut to = To { import: arrival.place(), trust };
-    import_met(&mut to, object, &known, came, None)?;
+    let mut to = Destination { import: arrival.place(), trust };
+    import_met(&mut to, object, &known, handed_out, None)?;
     T::assemble(&mut arrival).map_err(|error| of(object, error).into())
 }
 

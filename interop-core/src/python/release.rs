@@ -91,12 +91,12 @@ pub(super) fn without_lock<R: Send>(py: Python<'_>, run: impl FnOnce() -> R + Se
 }
 
 /// Where an array from Python arrives, and how far it is believed.
-pub(super) struct To<'a> {
+pub(super) struct Destination<'a> {
     pub(super) import: &'a mut Import,
     pub(super) trust: Trust,
 }
 
-impl To<'_> {
+impl Destination<'_> {
     /// An import of the tensor of a capsule.
     pub(super) fn receive_taken(&mut self, taken: Taken) -> crate::Result<()> {
         match taken {

@@ -16,7 +16,7 @@ use super::border::guarded;
 use super::class::{ArrayClass, into_object};
 use super::errors::origin;
 use super::interpreter::is_attached;
-use super::release::{PyOwner, To};
+use super::release::{Destination, PyOwner};
 use crate::array::CudaArray;
 use crate::buffer::HostBuffer;
 use crate::cuda::{self, Trust};
@@ -212,7 +212,7 @@ unsafe extern "C" fn wrap(tensor: *mut Versioned, out: *mut *mut c_void) -> c_in
         // SAFETY: an owned tensor, which the caller hands over.
         let tensor = unsafe { ManagedTensor::<Versioned>::from_raw(tensor.as_ptr()) };
         let mut import = Import::nothing();
-        To { import: &mut import, trust: Trust::Nothing }.receive(tensor)?;
+        Destination { import: &mut import, trust: Trust::Nothing }.receive(tensor)?;
         let object = into_object(py, Adopted(import))?;
         // SAFETY: a place for the object, as the caller promises.
         unsafe { out.write(object.into_ptr().cast()) };

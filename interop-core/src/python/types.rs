@@ -13,7 +13,7 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyInt, PyString, PyType, PyWeakrefMethods, PyWeakrefReference};
 
-use super::ask::Asked;
+use super::ask::DlpackMethod;
 use super::direct::Direct;
 use crate::dlpack::{DLPackExchangeAPI, DLPackExchangeAPIHeader, MAJOR_VERSION};
 
@@ -26,7 +26,7 @@ pub(super) struct TypeFacts {
     /// Its C exchange table.
     pub(super) exchange: Option<Table>,
     /// How its `__dlpack__` is asked.
-    pub(super) asked: Asked,
+    pub(super) method: DlpackMethod,
 }
 
 impl TypeFacts {
@@ -131,13 +131,17 @@ fn look_up(object: &Bound<'_, PyAny>, class: &Bound<'_, PyType>) -> PyResult<Typ
     // A class may say anything of its module, or nothing.
     let module =
         class.module().map_or_else(|_| String::new(), |module| module.to_string_lossy().into_owned());
-    let asked =
-        Asked::new(&module, has_method, host_only, Direct::of(object, pyo3::intern!(py, "__dlpack__")));
+    let method = DlpackMethod::new(
+        &module,
+        has_method,
+        host_only,
+        Direct::of(object, pyo3::intern!(py, "__dlpack__")),
+    );
     let address = class.as_ptr().addr();
     // SAFETY: a type.
     let heap = unsafe { ffi::PyType_HasFeature(class.as_type_ptr(), ffi::Py_TPFLAGS_HEAPTYPE) } != 0;
     let class = if heap { Some(PyWeakrefReference::new(class)?.unbind()) } else { None };
-    Ok(TypeFacts { address, class, exchange, asked })
+    Ok(TypeFacts { address, class, exchange, method })
 }
 
 /// What a class says of itself, if it does: a metaclass may raise anything, and its objects be arrays all the same. Only an
