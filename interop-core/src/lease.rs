@@ -22,6 +22,7 @@ use crate::stream::StreamHandle;
 ///
 /// The memory is released when the lease is dropped. An export of the lease is read-only. In a struct without a `stream`
 /// field the lease knows the work that was pending when it arrived: views of the host wait for it, exports come after it.
+/// (The import itself has waited for work on a stream that was named, if the memory is pinned or managed.)
 ///
 /// ```
 /// use std::sync::Arc;
