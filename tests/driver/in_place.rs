@@ -3,7 +3,7 @@
 
 use interop_core::dlpack::{ManagedTensor, Versioned};
 use interop_core::{
-    CudaArray, Device, FromArray, FromImport, Import, Lease, LeaseMut, Owner, Shared, StreamHandle,
+    CudaArray, Device, ErrorKind, FromArray, FromImport, Import, Lease, LeaseMut, Owner, Shared, StreamHandle,
 };
 
 use crate::gpu::{Bytes, Place, Stream, set_current};
@@ -156,6 +156,30 @@ fn a_struct_that_cannot_say_what_is_pending_waits() {
             }
             while interop_core::cuda::finish_releases() > 0 {}
         }
+    }
+}
+
+/// What cannot be waited for while somebody else captures is refused, and the capture stays good.
+#[test]
+fn a_capture_of_somebody_else_is_not_spoiled() {
+    let _turn = turn();
+    let place = Place::primary(0);
+    let (data, captures) = (place.managed(3, 8), place.blocking());
+    for (stream, waits) in [(place.legacy(), false), (place.non_blocking(), true)] {
+        captures.begin();
+        let (ledger, import) = arrives(&data, Device::CUDA_MANAGED, stream);
+        let answer = Bare::from_import(import);
+        assert_eq!(answer.as_ref().is_ok(), waits, "{stream:?}");
+        match answer {
+            Ok(bare) => drop(bare),
+            Err(refused) => {
+                assert_eq!(refused.error.kind(), ErrorKind::Capture, "{}", refused.error);
+                assert_eq!((ledger.released(), refused.value.facts().shape()), (0, &[1, 4][..]));
+            }
+        }
+        assert!(captures.end(), "{stream:?}");
+        while interop_core::cuda::finish_releases() > 0 {}
+        assert_eq!(ledger.released(), 1);
     }
 }
 
