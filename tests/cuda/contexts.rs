@@ -7,8 +7,10 @@ use std::sync::Arc;
 use cudarc::driver::{CudaContext, CudaSlice, CudaStream, PinnedHostSlice, UnifiedSlice};
 use cust::memory::{DeviceBuffer, LockedBuffer, UnifiedBuffer};
 use cust::sys::{self, CUcontext, CUstream, CUstreamCaptureMode as Mode};
-use interop_core::adapters::cust::InContext;
-use interop_core::cuda::{CudaBuffer, MemoryKind, ReleasePolicy, finish_releases, set_release_policy};
+use interop_core::adapters::cust::{Buffer, InContext};
+use interop_core::cuda::{
+    CudaBuffer, HoldReleases, MemoryKind, ReleasePolicy, finish_releases, pointer_facts, set_release_policy,
+};
 use interop_core::dlpack::Versioned;
 use interop_core::{
     CudaArray, DType, ErrorKind, FromArray, FromImport, Import, LeaseMut, Storage, StreamHandle,
@@ -42,8 +44,17 @@ fn handle(stream: CUstream) -> StreamHandle {
 
 /// Calls `work` while a blocking stream of the current context captures, and sees that the capture stays good.
 fn beside_a_capture<R>(work: impl FnOnce() -> R) -> R {
-    let (capturing, mut graph) = (stream(BLOCKING), null_mut());
-    ok!(sys::cuStreamBeginCapture_v2(capturing, Mode::CU_STREAM_CAPTURE_MODE_RELAXED));
+    beside(BLOCKING, Mode::CU_STREAM_CAPTURE_MODE_RELAXED, work)
+}
+
+/// The same for a non-blocking stream, in the mode in which no thread may do what could spoil a capture.
+fn beside_a_strict_capture<R>(work: impl FnOnce() -> R) -> R {
+    beside(NON_BLOCKING, Mode::CU_STREAM_CAPTURE_MODE_GLOBAL, work)
+}
+
+fn beside<R>(flags: u32, mode: Mode, work: impl FnOnce() -> R) -> R {
+    let (capturing, mut graph) = (stream(flags), null_mut());
+    ok!(sys::cuStreamBeginCapture_v2(capturing, mode));
     let done = work();
     ok!(sys::cuStreamEndCapture(capturing, &raw mut graph));
     ok!(sys::cuGraphDestroy(graph));
@@ -91,6 +102,43 @@ fn a_copy_on_a_stream_of_its_own_leaves_a_capture_beside_it_alone() {
     let _turn = turn();
     let _context = cust::quick_init().unwrap();
     for_each_storage!(check);
+}
+
+/// New memory is asked for in the mode of captures in which that is allowed.
+#[test]
+fn a_copy_beside_a_strict_capture_is_made() {
+    fn check<S: Storage + FromImport>() {
+        let other = stream(NON_BLOCKING);
+        for stream in [handle(other), StreamHandle::LegacyDefault] {
+            let import = send(source(MemoryKind::Device, 0, 3, 4)).on_stream(stream);
+            let copy = beside_a_strict_capture(|| {
+                // The release of the source would look at all work of the context, which the capture is among.
+                let _held = HoldReleases::new();
+                Matrix::<S>::from_import(import).unwrap()
+            });
+            assert_eq!(copy.to_vec::<f32>().unwrap(), numbers(12));
+        }
+        ok!(sys::cuStreamDestroy_v2(other));
+    }
+    let _turn = turn();
+    let _context = cust::quick_init().unwrap();
+    for_each_storage!(check);
+}
+
+/// It is freed in the mode of captures in which that is allowed.
+#[test]
+fn a_buffer_in_its_context_is_freed_beside_a_strict_capture() {
+    fn check<B: Buffer>(buffer: B) {
+        let buffer = InContext::new(buffer);
+        let address = buffer.memory().address;
+        beside_a_strict_capture(|| drop(buffer));
+        assert_eq!(pointer_facts(address).unwrap(), None, "not freed");
+    }
+    let _turn = turn();
+    let _context = cust::quick_init().unwrap();
+    check(DeviceBuffer::from_slice(&numbers(6)).unwrap());
+    check(LockedBuffer::from_slice(&numbers(6)).unwrap());
+    check(UnifiedBuffer::from_slice(&numbers(6)).unwrap());
 }
 
 #[test]

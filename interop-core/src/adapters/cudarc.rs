@@ -85,7 +85,7 @@ pub fn context(ordinal: usize) -> Result<Arc<CudaContext>> {
         return Ok(context.clone());
     }
     // Asked first: without a driver `cudarc` panics. It leaves its context current on the thread.
-    let _entered = primary_while(i32::try_from(ordinal).unwrap_or(i32::MAX))?;
+    let _guards = (primary_while(i32::try_from(ordinal).unwrap_or(i32::MAX))?, cuda::relaxed());
     let context = CudaContext::new(ordinal).map_err(|error| failed("CudaContext", error))?;
     if cuda::joins_a_capture() {
         let allowed =
@@ -158,7 +158,7 @@ fn stand_in(context: &Arc<CudaContext>) -> Result<StreamHandle> {
     if let Some((_, stream)) = kept.iter().find(|(of, _)| of.cu_ctx() == context.cu_ctx()) {
         return Ok(*stream);
     }
-    let _entered = current(context);
+    let _guards = (current(context), cuda::relaxed());
     let created = stream::create(stream::StreamKind::Default);
     let handle = StreamHandle::from_raw(created.map_err(|error| failed("cuStreamCreate", error))? as usize);
     kept.push((context.clone(), handle));
@@ -314,7 +314,7 @@ fn copied_and_waited_for<T: Element + DeviceRepr, S: Storage>(
     let count = facts.layout_of(&T::TYPE)?.numel();
     let site = DefaultSite::of(import)?;
     let context = context(site.ordinal())?;
-    let _entered = current(&context);
+    let _guards = (current(&context), cuda::relaxed());
     fits::<T>(count)?;
     let slice = make(&context, count).map_err(|error| failed("alloc", error))?;
     // SAFETY: new memory with room for the elements, which the device reaches under the same address.
@@ -340,7 +340,7 @@ fn copied<T: Element + DeviceRepr>(import: &Import, order: Order) -> Result<Cuda
     let count = facts.layout_of(&T::TYPE)?.numel();
     let site = DefaultSite::of(import)?;
     let context = context(site.ordinal())?;
-    let _entered = current(&context);
+    let _guards = (current(&context), cuda::relaxed());
     let stream = context.default_stream();
     fits::<T>(count)?;
     // The driver does not allocate nothing, and `cudarc` would free it.

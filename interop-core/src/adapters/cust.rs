@@ -281,7 +281,7 @@ impl<B: Buffer> InContext<B> {
 
 impl<B: Buffer> Drop for InContext<B> {
     fn drop(&mut self) {
-        let _entered = cuda::current_for(self.0.memory().address);
+        let _guards = (cuda::current_for(self.0.memory().address), cuda::relaxed());
         // SAFETY: dropped once.
         unsafe { ManuallyDrop::drop(&mut self.0) };
     }

@@ -140,7 +140,7 @@ impl Drop for Entered<'_> {
 
 /// The thread's capture mode is `RELAXED` until this is dropped: freeing, querying and waiting on streams that capture
 /// nothing do not spoil a capture that goes on elsewhere.
-pub(super) struct Relaxed<'d> {
+pub(crate) struct Relaxed<'d> {
     driver: &'d Driver,
     /// `None` where the mode could not be set.
     before: Option<i32>,
@@ -155,6 +155,12 @@ impl<'d> Relaxed<'d> {
         let exchanged = unsafe { driver.exchange_capture_mode(&raw mut mode) };
         Self { driver, before: exchanged.is_ok().then_some(mode) }
     }
+}
+
+/// The relaxed mode for what another library allocates and frees; nothing without a driver.
+#[cfg(any(feature = "cust", feature = "cudarc"))]
+pub(crate) fn relaxed() -> Option<Relaxed<'static>> {
+    driver().ok().map(Relaxed::new)
 }
 
 impl Drop for Relaxed<'_> {

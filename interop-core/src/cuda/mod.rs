@@ -47,6 +47,8 @@ pub(crate) use arrive::arrive;
 pub(crate) use arrive::current_device;
 #[cfg(feature = "python")]
 pub(crate) use arrive::order_unstated;
+#[cfg(any(feature = "cust", feature = "cudarc"))]
+pub(crate) use context::relaxed;
 #[cfg(feature = "cust")]
 pub(crate) use copy::copied;
 #[cfg(feature = "cudarc")]
