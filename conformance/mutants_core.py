@@ -36,8 +36,8 @@ MUTANTS = [
     (
         "R33 B77 B79",
         "claims.rs",
-        "if numel == 0 { (0, 0) }",
-        "if numel == 0 { (if BROKEN { self.address } else { 0 }, 0) }",
+        "(0, start..start)",
+        "(if BROKEN { self.address } else { 0 }, start..start)",
         "an empty array keeps its address",
     ),
     (

@@ -70,10 +70,10 @@ impl Descriptor<'_> {
             }
             _ => return None,
         };
-        let (address, end) = if numel == 0 { (0, 0) } else { self.ends(high)? };
+        let (address, range) = if numel == 0 { self.nowhere() } else { self.ends(high)? };
         Some(Facts {
             address,
-            range: address..end,
+            range,
             dtype: self.dtype,
             padded: false,
             record: None,
@@ -118,14 +118,21 @@ impl Descriptor<'_> {
         Descriptor { shape: &shape, strides, ..self.clone() }.usual()
     }
 
-    /// The address of element \[0, …, 0\], and of one past the end of `high` elements from there.
+    /// The address of no element, and the start of the memory behind it.
     #[inline(always)]
-    fn ends(&self, high: isize) -> Option<(usize, usize)> {
+    fn nowhere(&self) -> (usize, Range<usize>) {
+        let start = self.memory.as_ref().map_or(0, |memory| memory.start);
+        (0, start..start)
+    }
+
+    /// The address of element \[0, …, 0\], and the range of `high` elements from there.
+    #[inline(always)]
+    fn ends(&self, high: isize) -> Option<(usize, Range<usize>)> {
         let start = self.address.checked_add_signed(isize::try_from(self.byte_offset).ok()?)?;
         let bits = high.checked_mul(self.dtype.packed_bits() as isize)?;
         let end = start.checked_add(bits as usize / 8)?;
         let inside = self.memory.as_ref().is_none_or(|memory| start >= memory.start && end <= memory.end);
-        (inside && self.address != 0).then_some((start, end))
+        (inside && self.address != 0).then_some((start, start..end))
     }
 
     /// What is wrong with claims that are [plain](Self::is_plain) and not usual.
@@ -156,7 +163,7 @@ impl Descriptor<'_> {
         }
         let layout = self.layout(bits / 8)?;
         let (address, range) =
-            if layout.is_empty() { (0, 0..0) } else { self.locate(&layout, bits as isize)? };
+            if layout.is_empty() { self.nowhere() } else { self.locate(&layout, bits as isize)? };
         Ok(Facts {
             address,
             range,

@@ -17,9 +17,10 @@ use crate::stream::StreamHandle;
 /// Having one means: the element type and device are such as the protocols know; extents, strides and addresses do not
 /// overflow; an array with elements has an address that is not null, and all elements lie within
 /// [`byte_range`](Self::byte_range). It does not mean that the memory is live: who made the claims vouches for that.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Eq)]
 pub struct Facts {
     pub(crate) address: usize,
+    /// Without elements it is empty, and where the memory behind them is: that has an owner all the same.
     pub(crate) range: Range<usize>,
     pub(crate) dtype: DType,
     pub(crate) padded: bool,
@@ -28,6 +29,17 @@ pub struct Facts {
     pub(crate) device: Device,
     pub(crate) writes: Writes,
     pub(crate) stream: StreamHandle,
+}
+
+impl PartialEq for Facts {
+    /// Where the memory behind an array without elements is says nothing of the array.
+    fn eq(&self, other: &Self) -> bool {
+        let array =
+            |facts: &Self| (facts.address, facts.byte_range(), facts.device, facts.writes, facts.stream);
+        array(self) == array(other)
+            && (self.dtype, self.padded, &self.record) == (other.dtype, other.padded, &other.record)
+            && self.layout == other.layout
+    }
 }
 
 impl Facts {
@@ -65,7 +77,7 @@ impl Facts {
     #[inline]
     #[must_use]
     pub fn byte_range(&self) -> Range<usize> {
-        self.range.clone()
+        if self.range.is_empty() { 0..0 } else { self.range.clone() }
     }
 
     /// The element type.

@@ -49,6 +49,29 @@ fn every_buffer(elsewhere: fn()) {
     freed_elsewhere(unified, 6, elsewhere);
 }
 
+/// No elements are shown of the memory, and it is there all the same.
+#[test]
+fn memory_behind_an_array_without_elements_is_freed_in_its_context() {
+    fn check<S: Storage + Send + 'static>(data: S) {
+        let address = data.memory().address;
+        let tensor = Matrix { data, rows: 0, columns: 3 }.into_dlpack::<Versioned>().unwrap();
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                no_context();
+                drop(tensor);
+                assert_eq!((finish_releases(), current_context()), (0, 0));
+            });
+        });
+        assert_eq!(pointer_facts(address).unwrap(), None, "the memory was not freed");
+    }
+    let _turn = turn();
+    let _context = cust::quick_init().unwrap();
+    check(DeviceBuffer::from_slice(&numbers(6)).unwrap());
+    check(LockedBuffer::from_slice(&numbers(6)).unwrap());
+    let context = CudaContext::new(0).unwrap();
+    check(context.default_stream().clone_htod(&numbers(6)).unwrap());
+}
+
 #[test]
 fn freed_where_no_context_is_current() {
     let _turn = turn();

@@ -195,11 +195,13 @@ fn fence_for(device: Device) -> Option<Fence> {
 /// What the release of exported memory comes after: the context that the driver knows it in.
 #[cold]
 pub(crate) fn fence_of(facts: &Facts) -> Option<Fence> {
-    if facts.numel() == 0 {
+    // Without elements there is the memory behind them, and it may be freed in its context alone.
+    let address = if facts.numel() == 0 { facts.range.start } else { facts.address() };
+    if address == 0 {
         return None;
     }
     let driver = driver().ok()?;
-    let known = match ask(driver, facts.address()) {
+    let known = match ask(driver, address) {
         Ok(known) => known?,
         // A question that failed says nothing of the memory.
         Err(_) => return fence_for(facts.device()),
