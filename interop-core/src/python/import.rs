@@ -11,13 +11,10 @@ use super::dict::interface_of;
 use super::errors::{no_array, origin};
 use super::exchange::{tensor_of, work_stream};
 use super::interpreter::attribute;
-use super::release::{Destination, PyOwner, drain, release_foreign, without_lock};
+use super::release::{Destination, PyOwner, drain};
 use super::types::{Known, Table, TypeFacts, type_of};
-use crate::array::FromArray;
-use crate::arrival::Arrival;
 use crate::cuda::{self, Trust};
 use crate::device::Device;
-use crate::dlpack::Versioned;
 use crate::error::{Error, ErrorKind};
 use crate::import::Import;
 use crate::stream::StreamHandle;
@@ -116,14 +113,14 @@ fn import_to(
 }
 
 /// A tensor that came without a word about streams, and from where.
-struct HandedOut {
-    taken: Taken,
+pub(super) struct HandedOut {
+    pub(super) taken: Taken,
     /// The exchange table of the type; otherwise the type has promised host memory.
-    table: Option<Table>,
+    pub(super) table: Option<Table>,
 }
 
 /// What is known of an object's type, and the tensor of an object that hands one out at once.
-fn meet(object: &Bound<'_, PyAny>) -> PyResult<(Known, Option<HandedOut>)> {
+pub(super) fn meet(object: &Bound<'_, PyAny>) -> PyResult<(Known, Option<HandedOut>)> {
     drain(object.py());
     let known = type_of(object)?;
     if let Some(table) = known.exchange {
@@ -146,7 +143,7 @@ fn meet(object: &Bound<'_, PyAny>) -> PyResult<(Known, Option<HandedOut>)> {
 }
 
 /// As [`import_to`], of an object that was met.
-fn import_met(
+pub(super) fn import_met(
     to: &mut Destination<'_>,
     object: &Bound<'_, PyAny>,
     known: &TypeFacts,
@@ -331,7 +328,7 @@ fn from_capsule(
 
 /// An error about an array, with the class of the object that it came from.
 #[cold]
-fn of(object: &Bound<'_, PyAny>, error: Error) -> Error {
+pub(super) fn of(object: &Bound<'_, PyAny>, error: Error) -> Error {
     error.with_origin(origin(object))
 }
 
@@ -357,88 +354,4 @@ fn from_cai(
     let import = unsafe { Import::from_cai_for(&interface, consumer, owner) };
     *to.import = import.map_err(|error| of(object, error))?;
     Ok(Protocol::Cai)
-}
-
-/// Imports any object as a derived struct: what `#[cuda_array(python)]` does with an argument, for whoever does it by hand,
-/// such as a `#[new]` method of a class.
-///
-/// # Errors
-///
-/// As [`import`], and `ArrayError` for an array that is not what the struct wants.
-///
-/// ```no_run
-/// use interop_core::python::import_as;
-/// use interop_core::{CudaArray, Lease};
-/// use pyo3::prelude::*;
-///
-/// #[derive(CudaArray)]
-/// #[cuda_array(shape = [len])]
-/// struct Samples<S> { #[cuda_array(data)] values: S, len: usize }
-///
-/// #[pyclass(frozen)]
-/// struct Peak { #[pyo3(get)] height: f32 }
-///
-/// #[pymethods]
-/// impl Peak {
-///     #[new]
-///     fn new(array: &Bound<'_, PyAny>) -> PyResult<Self> {
-///         let samples: Samples<Lease<f32>> = import_as(array)?;
-///         Ok(Self { height: samples.to_vec::<f32>()?.into_iter().fold(f32::NEG_INFINITY, f32::max) })
-///     }
-/// }
-/// ```
-///
-/// For an array of one of several types do not try one `import_as` after another, which would hide why the first failed:
-/// [`import`] it, look at [`Facts::dtype`](crate::Facts::dtype), and make the struct by [`FromArray::from_import`].
-pub fn import_as<T: FromArray>(object: &Bound<'_, PyAny>) -> PyResult<T> {
-    import_as_with(object, Trust::Nothing)
-}
-
-/// As [`import_as`], but what a DLPack tensor says of its memory is believed, as by [`import_trusted`].
-///
-/// # Errors
-///
-/// As [`import_as`], for what can be seen without the driver.
-///
-/// # Safety
-///
-/// As [`import_trusted`].
-pub unsafe fn import_as_trusted<T: FromArray>(object: &Bound<'_, PyAny>) -> PyResult<T> {
-    import_as_with(object, Trust::Memory)
-}
-
-#[inline(always)]
-#[expect(clippy::inline_always, reason = "one code from the object to the struct, a 15th of an import")]
-fn import_as_with<T: FromArray>(object: &Bound<'_, PyAny>, trust: Trust) -> PyResult<T> {
-    let (known, mut handed_out) = meet(object)?;
-    if let Some(HandedOut { taken: Taken::Versioned(tensor), table }) = handed_out {
-        // Nearly all arrays of the host are read here, where it is known what the struct wants.
-        // SAFETY: `release_foreign::<Versioned>` releases a struct of this form, on any thread (3 of
-        // `ManagedTensor::from_raw`).
-        match unsafe { Import::usual(tensor, release_foreign::<Versioned>, trust, T::WANTED.axes) } {
-            Ok(import) => {
-                return T::assemble(&mut Arrival::new(import)).map_err(|error| of(object, error).into());
-            }
-            Err(tensor) => handed_out = Some(HandedOut { taken: Taken::Versioned(tensor), table }),
-        }
-    }
-    let mut arrival = Arrival::new(Import::nothing()).waiting_in(take_without_lock);
-    let mut to = Destination { import: arrival.place(), trust };
-    import_met(&mut to, object, &known, handed_out, None)?;
-    T::assemble(&mut arrival).map_err(|error| of(object, error).into())
-}
-
-/// [`without_lock`], for the storage of an argument.
-fn take_without_lock(take: &mut dyn FnMut()) {
-    struct Here<'a>(&'a mut dyn FnMut());
-    // SAFETY: it does not leave the thread: `detach` asks for `Send` to keep Python's references out of the closure, and
-    // a storage has none, as its `take` is called on any thread.
-    unsafe impl Send for Here<'_> {}
-    // SAFETY: whoever imports an object has the lock.
-    let py = unsafe { Python::assume_attached() };
-    let here = Here(take);
-    without_lock(py, move || {
-        let Here(take) = { here };
-        take();
-    });
 }

@@ -33,6 +33,7 @@
 //! }
 //! ```
 
+mod argument;
 mod ask;
 mod attributes;
 mod back;
@@ -53,20 +54,21 @@ mod release;
 mod table;
 mod types;
 
+pub use argument::{import_as, import_as_trusted};
 pub use back::order_back;
 pub use class::{ArrayClass, ExportedArray, install};
 pub use device::{consumer_stream, integer};
 pub use dict::interface_of;
 pub use errors::array_error;
 pub use export::{Request, export};
-pub use import::{Imported, Protocol, import, import_as, import_as_trusted, import_capsule, import_trusted};
+pub use import::{Imported, Protocol, import, import_capsule, import_trusted};
 pub use release::{drain, pending_releases};
 
 /// What the expansions of `python` and `pyclass` call.
 #[doc(hidden)]
 pub mod expansion {
+    pub use super::argument::import_as;
     pub use super::class::{ArrayClass, into_object};
-    pub use super::import::import_as;
     pub use pyo3::prelude::{Bound, FromPyObject, IntoPyObject, Python};
     pub use pyo3::{Borrowed, PyAny, PyErr};
 }
