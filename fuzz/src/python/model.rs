@@ -48,7 +48,9 @@ impl<'a> Model<'a> {
         if let Some(end) = self.table() {
             return end;
         }
-        let has_method = self.program.raising.is_some() || self.program.takes.is_some();
+        // A property that says that it is none is as if there were none.
+        let raises = self.program.raising.filter(|own| 1 << own != OWN_ATTRIBUTE).is_some();
+        let has_method = raises || (self.program.raising.is_none() && self.program.takes.is_some());
         // A tensor that was given back has told that the arrays are not on the host alone.
         if self.program.host_only && self.program.interface.is_none() && has_method && !self.taken {
             self.request(false).and_then(|given| self.receive(given))?;
