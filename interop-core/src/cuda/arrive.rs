@@ -22,8 +22,7 @@ use crate::stream::StreamHandle;
 #[non_exhaustive]
 pub enum UnstatedStream {
     /// All work of the memory's context, whatever the stream: one event, nothing waits on the host (before driver 12.5 the
-    /// host waits, as there is no such event). It cannot be had while
-    /// a graph is captured in the context.
+    /// host waits, as there is no such event). It cannot be had while a graph is captured in the context.
     #[default]
     OrderAll,
     /// The work on the legacy default stream, and so on every blocking stream.

@@ -204,11 +204,16 @@ pub(crate) fn has_default_streams(context: Context, device: Device) -> bool {
     driver().is_ok_and(|driver| context_for(driver, device).is_ok_and(|used| used == context))
 }
 
-/// Whether a stream that joins with the legacy default stream of the current context captures a graph, which whatever
-/// names that stream would spoil.
+/// As [`default_joins_a_capture`]; no without a driver.
 #[cfg(feature = "cudarc")]
 pub(crate) fn joins_a_capture() -> bool {
-    driver().is_ok_and(|driver| capture_of(driver, LEGACY).is_err_and(Failure::is_about_capture))
+    driver().is_ok_and(default_joins_a_capture)
+}
+
+/// Whether a stream that joins with the legacy default stream of the current context captures a graph, which whatever
+/// names that stream would spoil.
+pub(super) fn default_joins_a_capture(driver: &Driver) -> bool {
+    capture_of(driver, LEGACY).is_err_and(Failure::is_about_capture)
 }
 
 /// Orders a default stream, of the context in which memory of `device` is used, before the one of `context` that has the

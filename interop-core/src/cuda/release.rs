@@ -26,9 +26,9 @@ use core::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 use std::sync::{OnceLock, PoisonError, RwLock};
 
 use super::context::{Context, Relaxed};
-use super::driver::{Driver, Failure, Outcome, code, driver, opened};
+use super::driver::{Driver, Outcome, code, driver, opened};
 use super::event::Event;
-use super::order::{LEGACY, capture_of};
+use super::order::{LEGACY, capture_of, default_joins_a_capture};
 use super::parked::{park, policy_changed, poll_releases};
 use crate::owner::Owner;
 
@@ -259,7 +259,7 @@ pub(super) fn synchronized(driver: &Driver, fence: Fence) -> Option<Vec<Event<'s
     unless_held(|| {
         for context in contexts(driver, fence) {
             let Ok(_entered) = context.enter(driver) else { continue };
-            if capture_of(driver, LEGACY).is_err_and(Failure::is_about_capture) {
+            if default_joins_a_capture(driver) {
                 return None;
             }
             // SAFETY: no conditions; the context is current.
