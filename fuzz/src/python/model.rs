@@ -49,7 +49,7 @@ impl<'a> Model<'a> {
             return end;
         }
         // A property that says that it is none is as if there were none.
-        let raises = self.program.raising.filter(|own| 1 << own != OWN_ATTRIBUTE).is_some();
+        let raises = self.program.raising.is_some_and(|own| 1 << own != OWN_ATTRIBUTE);
         let has_method = raises || (self.program.raising.is_none() && self.program.takes.is_some());
         // A tensor that was given back has told that the arrays are not on the host alone.
         if self.program.host_only && self.program.interface.is_none() && has_method && !self.taken {
