@@ -173,7 +173,11 @@ pub(super) fn request<'py>(
     let first = match stream {
         None => call(object, method, words, &words.without_stream, [version]),
         Some(stream) => {
-            let stream = stream.into_pyobject(py)?;
+            // Without CPython's own functions a number of 128 bits takes eight calls.
+            let stream = match i64::try_from(stream) {
+                Ok(stream) => stream.into_pyobject(py)?,
+                Err(_) => stream.into_pyobject(py)?,
+            };
             call(object, method, words, &words.with_stream, [version, stream.as_any()])
         }
     };
