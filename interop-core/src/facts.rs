@@ -211,7 +211,8 @@ impl Facts {
         if let (Some(record), None) = (record, self.record()) {
             // DLPack spells a struct of equal fields as a trailing axis of scalars.
             let (scalar, count) = record.as_scalars(element.dtype.packed_bits() / 8).map_err(|_| wrong())?;
-            if scalar != self.dtype {
+            // Lanes that take a byte each are apart, and those of a field are not.
+            if scalar != self.dtype || self.padded {
                 return Err(wrong());
             }
             return self.layout.join_elements(&[count])?.join_elements(element.axes()).map(Some);

@@ -124,7 +124,7 @@ pub(crate) fn check_readable(device: Device, stream: StreamHandle) -> Result<()>
 impl<const N: usize> RawView<N> {
     /// The pointer to the element at `index`.
     fn element<T>(&self, index: [usize; N]) -> Result<*mut T> {
-        let mut offset = 0;
+        let mut offset = 0_isize;
         for (axis, (at, (extent, stride))) in
             index.iter().zip(self.shape.iter().zip(&self.strides)).enumerate()
         {
@@ -132,7 +132,8 @@ impl<const N: usize> RawView<N> {
                 let allowed = format_args!("less than the extent {extent}");
                 return Err(Error::new(ErrorKind::Bounds, format_args!("index[{axis}]"), at, allowed));
             }
-            offset += *at as isize * stride;
+            // May be out of reach before an axis of extent 0 refuses the index: such an array has any strides.
+            offset = offset.wrapping_add((*at as isize).wrapping_mul(*stride));
         }
         Ok(ptr::with_exposed_provenance_mut::<T>(self.address).wrapping_offset(offset))
     }

@@ -1,9 +1,9 @@
 //! Views for reading: rank and element type are checked, and elements are where the indices say.
 
-use interop_core::dlpack::Versioned;
+use interop_core::dlpack::{FLAG_SUBBYTE_PADDED, Versioned};
 use interop_core::{
-    CudaArray, DType, Device, Element, ErrorKind, Float6E2m3fn, FromArray, HostVec, Lease, Opaque, Shared,
-    StreamHandle,
+    CudaArray, DType, Device, Element, ErrorKind, Float4E2m1fnX2, Float6E2m3fn, FromArray, HostVec, Lease,
+    Opaque, Shared, StreamHandle,
 };
 use proptest::prelude::*;
 
@@ -101,6 +101,26 @@ fn parts_that_are_packed_are_no_parts() {
     assert_told(&error, (ErrorKind::DType, "dtype", "float6_e2m3fn", "float6_e2m3fn with trailing axes [4]"));
 }
 
+/// R67: two lanes in one byte are a field of a struct; two lanes with a byte each are none.
+#[test]
+fn lanes_that_are_padded_are_no_fields() {
+    #[derive(Clone, Copy, Debug, PartialEq, Element)]
+    #[repr(C)]
+    struct Scales {
+        low: Float4E2m1fnX2,
+        high: Float4E2m1fnX2,
+    }
+
+    let lanes = DType::F4_E2M1FN.with_lanes(2);
+    for (flags, fits) in [(0, true), (FLAG_SUBBYTE_PADDED, false)] {
+        let claims = Claims { dtype: lanes, flags, ..Claims::at(0x1_0000, &[3, 2]) };
+        let scales: Array<Shared> = Array::from_dlpack(claims.send::<Versioned>().1).unwrap();
+        assert_eq!(scales.facts().unwrap().nbytes(), if fits { 6 } else { 12 });
+        let view = scales.view::<Scales, 1>().map(|view| view.shape()).map_err(|error| error.kind());
+        assert_eq!(view, if fits { Ok([3]) } else { Err(ErrorKind::DType) });
+    }
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Element)]
 #[repr(C)]
 struct Renamed {
@@ -195,6 +215,20 @@ fn no_elements_of_any_strides() {
         let view = empty.view::<[f32; 3], 1>().unwrap();
         assert_eq!((view.shape(), view.numel()), ([0], 0), "{strides:?}");
         assert_eq!(empty.to_vec::<[f32; 3]>().unwrap(), [[0.0; 3]; 0]);
+    }
+}
+
+/// R33: an index into no elements is refused, however far the axes before the empty one go.
+#[test]
+fn no_index_into_the_empty() {
+    let far = isize::MAX.unsigned_abs();
+    for strides in [[isize::MAX, 1], [isize::MIN, 1], [-1, -1]] {
+        let empty = Array::strided(Vec::<f32>::new(), &[far, 0], &strides);
+        let view = empty.view::<f32, 2>().unwrap().host().unwrap();
+        for at in [0, 1, far - 1] {
+            let told = (ErrorKind::Bounds, "index[1]", "0", "less than the extent 0");
+            assert_told(&view.get([at, 0]).unwrap_err(), told);
+        }
     }
 }
 
