@@ -5,7 +5,6 @@
 use proc_macro2::{Delimiter, Group, Ident, Spacing, TokenStream, TokenTree};
 use quote::{ToTokens, quote};
 use syn::ext::IdentExt;
-use syn::parse::discouraged::Speculative;
 use syn::parse::{ParseStream, Parser};
 use syn::token::Bracket;
 use syn::{Attribute, Lit, MacroDelimiter, Meta, Token, Type, Variant};
@@ -90,9 +89,13 @@ impl Slip {
         errors.push(self.at, self.found, self.help);
         let word = self.word.map(|word| word.to_string());
         errors.lose(word.and_then(|word| words::legal_name(&word)));
-        while !input.is_empty() && !at_next_word(input) {
-            let _: syn::Result<TokenTree> = input.parse();
-        }
+        skip_to_next_word(input);
+    }
+}
+
+fn skip_to_next_word(input: ParseStream) {
+    while !input.is_empty() && !at_next_word(input) {
+        let _: syn::Result<TokenTree> = input.parse();
     }
 }
 
@@ -113,20 +116,30 @@ fn separator(input: ParseStream, errors: &mut Errors) {
     if input.is_empty() || input.parse::<Token![,]>().is_ok() {
         return;
     }
+    if let Ok(semicolon) = input.parse::<Token![;]>() {
+        errors.push(semicolon, "`;` between two words", "write `,`");
+        return;
+    }
     let next = input.fork().parse::<TokenTree>().map(ToTokens::into_token_stream).unwrap_or_default();
-    errors.push(&next, format_args!("no comma before `{next}`"), format_args!("write `, {next}`"));
+    if input.peek(Ident::peek_any) {
+        errors.push(&next, format_args!("no comma before `{next}`"), format_args!("write `, {next}`"));
+        return;
+    }
+    let help = "write a comma and the next word, or remove it";
+    errors.push(&next, format_args!("`{next}` after a value that is whole"), help);
+    skip_to_next_word(input);
+    let _: syn::Result<Token![,]> = input.parse();
 }
 
 fn entry(input: ParseStream) -> Result<Entry, Slip> {
-    let start = input.fork();
     let Ok(word) = input.call(Ident::parse_any) else {
         return Err(no_word(input));
     };
-    if input.is_empty() || input.peek(Token![,]) {
+    if input.is_empty() || input.peek(Token![,]) || input.peek(Token![;]) {
         return Ok(Entry { word, value: Value::None });
     }
     if input.parse::<Token![=]>().is_ok() {
-        return match value(&word, &start, input) {
+        return match value(&word, input) {
             Some(value) => Ok(Entry { word, value: Value::Given(value) }),
             None => Err(no_value(word)),
         };
@@ -198,13 +211,13 @@ fn no_word(input: ParseStream) -> Slip {
     Slip { at, found: format!("expected a word, found `{shown}`"), help, word: None }
 }
 
-/// The value after `word =`, or nothing when there is none. `start` stands before the word.
-fn value(word: &Ident, start: ParseStream, input: ParseStream) -> Option<TokenStream> {
+/// The value after `word =`, or nothing when there is none.
+fn value(word: &Ident, input: ParseStream) -> Option<TokenStream> {
     if word == "element" {
         return input.parse().ok().map(|ty: Type| ty.into_token_stream());
     }
     if word == "default" {
-        return expression(start, input);
+        return expression(input);
     }
     if input.peek(Lit) || input.peek(Bracket) {
         // Whole already. What follows without a comma is the next word.
@@ -219,11 +232,17 @@ fn value(word: &Ident, start: ParseStream, input: ParseStream) -> Option<TokenSt
 
 /// The expression after `default =`.
 ///
-/// Where an expression ends is hard to tell (`f::<A, B>()`, `|a, b| a`), and syn reads only part of the grammar without
-/// its feature `full`, which would double the build time of everyone. But it reads any expression as the discriminant of
-/// an enum variant, and `default = expression` has the form of one.
-fn expression(start: ParseStream, input: ParseStream) -> Option<TokenStream> {
-    let variant: Variant = start.parse().ok()?;
-    input.advance_to(start);
-    variant.discriminant.map(|(_, value)| value.into_token_stream())
+/// Where an expression ends is hard to tell (`f::<A, B>()?`, `|a, b| a`), and syn reads only part of the grammar without
+/// its feature `full`, which would double the build time of everyone. But as the discriminant of an enum variant it finds
+/// the end of any expression, if that begins with something of the other part: `return`.
+fn expression(input: ParseStream) -> Option<TokenStream> {
+    let rest: TokenStream = input.fork().parse().ok()?;
+    let parser = |input: ParseStream| {
+        let variant: Variant = input.parse()?;
+        input.parse::<TokenStream>().map(|_| variant)
+    };
+    let (_, found) = parser.parse2(quote!(Variant = return #rest)).ok()?.discriminant?;
+    let tokens = found.into_token_stream().into_iter().skip(1);
+    let value: TokenStream = tokens.map_while(|_| input.parse::<TokenTree>().ok()).collect();
+    (!value.is_empty()).then_some(value)
 }

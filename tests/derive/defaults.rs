@@ -1,15 +1,16 @@
 //! `default` and `default = expression`: what an import fills fields without a role with.
 
 use std::collections::BTreeMap;
+use std::ops::{Range, RangeFull};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use interop_core::{CudaArray, FromArray};
+use interop_core::{CudaArray, Error, ErrorKind, FromArray, Lease, Result};
 
 use crate::support::{Foreign, count};
 
 static SERIAL: AtomicU32 = AtomicU32::new(7);
 
-const fn pair<A: Copy, B: Copy>(a: A, b: B) -> (A, B) {
+fn pair<A, B>(a: A, b: B) -> (A, B) {
     (a, b)
 }
 
@@ -41,6 +42,16 @@ struct Samples<T = ()> {
     generic: T,
     #[cuda_array(default = Self::MARK)]
     associated: u8,
+    #[cuda_array(default = pair::<u8, Result<u8>>(1, parsed("7")).1?.saturating_add(1))]
+    tried: u8,
+    #[cuda_array(default = 2..4)]
+    range: Range<u8>,
+    #[cuda_array(default = ..)]
+    whole: RangeFull,
+}
+
+fn parsed(text: &str) -> Result<u8> {
+    text.parse().map_err(|_| Error::new(ErrorKind::Shape, "text", text, "a number"))
 }
 
 impl<T> Samples<T> {
@@ -58,7 +69,27 @@ fn every_kind_of_expression_fills_its_field() {
     assert_eq!((samples.closure)(2, 3), 5);
     assert_eq!((samples.block, samples.choice.as_slice(), samples.matched), (42, &[1, 2][..], "many"));
     assert_eq!((samples.array, samples.operators, samples.generic), ([0; 3], 9, None));
-    assert_eq!(samples.associated, 9);
+    assert_eq!((samples.associated, samples.tried), (9, 8));
+    assert_eq!((samples.range, samples.whole), (2..4, ..));
+}
+
+#[test]
+fn a_default_that_fails_gives_the_import_back() {
+    #[derive(CudaArray)]
+    #[cuda_array(shape = [len])]
+    struct Tried {
+        #[cuda_array(data)]
+        values: Lease<f32>,
+        len: usize,
+        #[cuda_array(default = parsed("seven")?)]
+        number: u8,
+    }
+
+    let (import, receipt) = Foreign::new(&count(3), &[3]).send();
+    let refused =
+        Tried::from_import(import).map(|tried| (tried.values, tried.len, tried.number)).err().unwrap();
+    assert_eq!((refused.error.place(), receipt.releases()), ("text", 0));
+    assert_eq!(refused.value.facts().address(), receipt.address);
 }
 
 #[test]
