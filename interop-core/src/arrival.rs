@@ -184,6 +184,15 @@ impl Arrival {
         });
     }
 
+    /// As [`literal`](Self::literal), for a constant of any integer type.
+    ///
+    /// Refuses by [`ErrorKind::Shape`], with the axis.
+    pub fn constant(&mut self, axis: usize, extent: i128) {
+        if let Some(extent) = self.step(|_| usize::try_from(extent).map_err(|_| never(axis, extent))) {
+            self.literal(axis, extent);
+        }
+    }
+
     /// Compares two extents that one field stands for.
     ///
     /// Refuses by [`ErrorKind::Shape`], with the axis.
@@ -319,6 +328,17 @@ impl Arrival {
         self.taken = true;
         Ok(F::from_owner(self.import.take_owner()))
     }
+}
+
+/// A constant that no array has as an extent.
+#[cold]
+fn never(axis: usize, extent: i128) -> Error {
+    Error::new(
+        ErrorKind::Shape,
+        format_args!("shape[{axis}]"),
+        format_args!("{extent} in the struct"),
+        "0 and up",
+    )
 }
 
 #[cold]

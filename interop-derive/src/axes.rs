@@ -1,13 +1,14 @@
 //! The rules about `shape = [...]`:
 //!
-//! 1. [`resolve`]: a name is a field of the struct or a const generic.
-//! 2. [`const_generics_count`]: such a const generic is a `usize`.
-//! 3. [`extents_are_plain`]: a field that is an extent has no other role.
+//! 1. [`resolve`]: a name is a field of the struct, a const generic or a constant.
+//! 2. [`extents_are_plain`]: a field that is an extent has no other role.
+//!
+//! Whether there is such a constant, and that it counts, rustc checks.
 
 use proc_macro2::Ident;
 use quote::ToTokens;
 use syn::ext::IdentExt;
-use syn::{ConstParam, Generics, Member};
+use syn::{Generics, Member};
 
 use crate::check::Claims;
 use crate::errors::Errors;
@@ -17,12 +18,15 @@ use crate::model::Axis;
 use crate::words::{self, join};
 
 pub(crate) fn rules(claims: &Claims<'_>, errors: &mut Errors) {
+    // What is no struct with fields was refused, and has no names to compare with.
+    if claims.fields.is_empty() {
+        return;
+    }
     for extent in claims.attrs.shape.iter().flat_map(|shape| &shape.value) {
         if axis(extent, claims.fields, claims.generics()).is_none() {
             resolve(extent, claims, errors);
         }
     }
-    const_generics_count(claims, errors);
     extents_are_plain(claims, errors);
 }
 
@@ -34,27 +38,28 @@ pub(crate) fn field_of<'a>(extent: &Extent, fields: &'a [Field<'a>]) -> Option<&
         Kind::Field(Member::Unnamed(index)) => fields
             .iter()
             .find(|field| matches!(&field.member, Member::Unnamed(other) if other.index == index.index)),
-        Kind::Literal(_) => None,
+        Kind::Literal(_) | Kind::Path(_) => None,
     }
 }
 
-fn const_of<'a>(extent: &Extent, generics: &'a Generics) -> Option<&'a ConstParam> {
-    match &extent.kind {
-        Kind::Name(name) => generics.const_params().find(|constant| constant.ident.unraw() == name.unraw()),
-        Kind::Field(_) | Kind::Literal(_) => None,
-    }
+/// Whether a name is a const generic, or looks like a constant and like no name of the struct's own.
+fn is_constant(name: &Ident, fields: &[Field<'_>], generics: &Generics) -> bool {
+    let name = name.unraw().to_string();
+    let is_upper = name.contains(char::is_uppercase) && !name.contains(char::is_lowercase);
+    let is_own = fields.iter().any(|field| field.name().eq_ignore_ascii_case(&name))
+        || generics.type_params().any(|ty| ty.ident.unraw() == name);
+    generics.const_params().any(|constant| constant.ident.unraw() == name) || is_upper && !is_own
 }
 
 /// What an extent is; nothing when it names nothing.
 pub(crate) fn axis<'a>(extent: &Extent, fields: &'a [Field<'a>], generics: &Generics) -> Option<Axis<'a>> {
-    if let Kind::Literal(value) = extent.kind {
-        return Some(Axis::Literal(value));
-    }
     let field = field_of(extent, fields).map(|field| Axis::Field(field.role()));
-    // The user's tokens, so that rustc blames them.
-    field.or_else(|| match (&extent.kind, const_of(extent, generics)) {
-        (Kind::Name(name), Some(_)) => Some(Axis::Const(name.clone())),
-        _ => None,
+    field.or_else(|| match &extent.kind {
+        Kind::Literal(value) => Some(Axis::Literal(*value)),
+        // The user's tokens, so that rustc blames them.
+        Kind::Path(path) => Some(Axis::Const(path.clone())),
+        Kind::Name(name) if is_constant(name, fields, generics) => Some(Axis::Const(name.to_token_stream())),
+        Kind::Name(_) | Kind::Field(_) => None,
     })
 }
 
@@ -63,7 +68,7 @@ fn resolve(extent: &Extent, claims: &Claims<'_>, errors: &mut Errors) {
     let name = match &extent.kind {
         Kind::Name(name) | Kind::Field(Member::Named(name)) => name.unraw().to_string(),
         Kind::Field(Member::Unnamed(index)) => index.index.to_string(),
-        Kind::Literal(_) => return,
+        Kind::Literal(_) | Kind::Path(_) => return,
     };
     let is_tuple = claims.fields.iter().any(|field| matches!(field.member, Member::Unnamed(_)));
     let consts = claims.generics().const_params().map(|constant| constant.ident.to_string());
@@ -95,22 +100,6 @@ pub(crate) fn hint_about_index(claims: &Claims<'_>, field: &Field<'_>) -> String
     hint.map_or_else(String::new, |_| {
         format!("; for the field itself as an extent, write `self.{}`", index.index)
     })
-}
-
-/// A const generic that stands for an extent counts elements.
-fn const_generics_count(claims: &Claims<'_>, errors: &mut Errors) {
-    const OTHERS: [&str; 13] =
-        ["bool", "char", "u8", "u16", "u32", "u64", "u128", "i8", "i16", "i32", "i64", "i128", "isize"];
-    for extent in claims.attrs.shape.iter().flat_map(|shape| &shape.value) {
-        let constant =
-            const_of(extent, claims.generics()).filter(|_| field_of(extent, claims.fields).is_none());
-        let Some(ConstParam { ident, ty, .. }) = constant else { continue };
-        let ty = ty.to_token_stream().to_string();
-        if OTHERS.contains(&ty.as_str()) {
-            let found = format!("the const generic `{ident}` is a `{ty}`, and extents are `usize`");
-            errors.push(&extent.at, found, format_args!("write `const {ident}: usize`"));
-        }
-    }
 }
 
 /// A field that an import fills with an extent cannot be filled with anything else.

@@ -156,12 +156,18 @@ fn facts(shape: &Shape<'_>) -> TokenStream {
         Shape::Extents(axes) => {
             let axes = axes.iter().map(|axis| match axis {
                 Axis::Field(Role { member, ty, .. }) => own!(<#ty as __p::Extent>::tell(&self.#member)),
-                Axis::Const(constant) => own!(__p::Extent::tell(&#constant)),
+                Axis::Const(constant) => tell_constant(constant),
                 Axis::Literal(extent) => self::extent(*extent),
             });
             own!(__d.extents([#(#axes),*]))
         }
     }
+}
+
+/// What a constant says, placed on it, so that rustc blames it if it is no integer; the same in both halves.
+fn tell_constant(constant: &TokenStream) -> TokenStream {
+    let place = constant.clone().into_iter().next().map_or_else(Span::mixed_site, |token| token.span());
+    quote_spanned!(Span::mixed_site().located_at(place)=> __p::Extent::tell(&#constant))
 }
 
 fn tell_strides(strides: &Strides<'_>) -> TokenStream {
@@ -290,7 +296,10 @@ fn literals(shape: &Shape<'_>) -> TokenStream {
                 let extent = self::extent(*extent);
                 own!(__p::Arrival::literal(__a, #index, #extent);)
             }
-            Axis::Const(name) => own!(__p::Arrival::literal(__a, #index, #name);),
+            Axis::Const(constant) => {
+                let extent = tell_constant(constant);
+                own!(__p::Arrival::constant(__a, #index, #extent);)
+            }
             Axis::Field(Role { name, .. }) => match axes[..at].iter().position(|other| is_named(other, name))
             {
                 None => TokenStream::new(),

@@ -16,17 +16,19 @@ pub(crate) struct Extent {
 
 /// The forms of an extent.
 pub(crate) enum Kind {
-    /// `height`: a field or a const generic.
+    /// `height`, `CHANNELS`: a field, a const generic or a constant.
     Name(Ident),
     /// `self.0` or `self.height`: a field.
     Field(Member),
     /// `3`.
     Literal(u64),
+    /// `Self::CHANNELS`, `sizes::CHANNELS`: a constant.
+    Path(TokenStream),
 }
 
 /// What the list takes, for messages.
 const TAKES: &str =
-    "an extent is the name of an integer field, an integer literal, or a `usize` const generic";
+    "an extent is the name of an integer field, an integer literal, a constant or a const generic";
 
 /// Reads the tokens after `shape =`; nothing when they are no list.
 ///
@@ -101,8 +103,10 @@ type Refusal = (String, String);
 /// What extent an expression is; the reason when it is a near miss; nothing for any other expression.
 fn classify(expression: Expr) -> Option<Result<Kind, Refusal>> {
     match expression {
-        Expr::Path(path) if path.qself.is_none() && !path.path.is_ident("self") => {
-            path.path.get_ident().map(|name| Ok(Kind::Name(name.clone())))
+        Expr::Path(path) if path.path.is_ident("self") => None,
+        Expr::Path(path) => {
+            let constant = || Kind::Path(path.to_token_stream());
+            Some(Ok(path.path.get_ident().map_or_else(constant, |name| Kind::Name(name.clone()))))
         }
         Expr::Field(field) => match bare(*field.base) {
             Expr::Path(base) if base.path.is_ident("self") => Some(Ok(Kind::Field(field.member))),
@@ -119,6 +123,14 @@ fn classify(expression: Expr) -> Option<Result<Kind, Refusal>> {
             }
             _ => None,
         },
+        Expr::Cast(cast) => Some(Err((
+            format!("the extent `{}` is converted", shown(&cast.expr)),
+            format!("write `{}`; an extent is of any integer type", shown(&cast.expr)),
+        ))),
+        Expr::Index(index) => Some(Err((
+            format!("the extent is one item of `{}`", shown(&index.expr)),
+            "write `#[cuda_array(shape)]` on that field, for all of its items".to_string(),
+        ))),
         _ => None,
     }
 }

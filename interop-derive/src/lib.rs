@@ -76,7 +76,7 @@ use syn::{DeriveInput, parse_macro_input};
 ///
 /// | on the struct | meaning | if it is absent |
 /// | --- | --- | --- |
-/// | `shape = [height, width, 3]` | the extents: integer fields (`height`, or `self.0` in a tuple struct), integer literals, `usize` const generics | a field is `shape` |
+/// | `shape = [height, width, 3]` | the extents: integer fields (`height`, or `self.0` in a tuple struct), integer literals, const generics and constants (`CHANNELS`, `Self::CHANNELS`, `sizes::CHANNELS`) | a field is `shape` |
 /// | `order = "C"`, `order = "F"` | strides where no field has them, and what an import must have | `"C"`; with a `strides` field an import may have any |
 /// | `device = "cuda"`, `device = ["cpu", "cuda_host"]` | where an import must be: `"cpu"`, `"cuda"`, `"cuda_host"`, `"cuda_managed"` | wherever the storage can use it |
 /// | `readonly` | every export is read-only; the legacy form of DLPack, which cannot say so, is refused | the storage decides |
@@ -134,13 +134,14 @@ use syn::{DeriveInput, parse_macro_input};
 /// # Imports
 ///
 /// An import makes a whole struct. Roles are filled from what arrives: extents, shape, strides, stream, device, and at
-/// last the data. Literals and const generics in `shape = [...]` are compared; a name that stands there twice must have
-/// met the same extent twice. Whatever does not fit is an error that gives the import back, before anything was taken.
+/// last the data. Literals, const generics and constants in `shape = [...]` are compared; a name that stands there twice
+/// must have met the same extent twice. Whatever does not fit is an error that gives the import back, before anything was
+/// taken.
 ///
-/// A field without a role needs `default`; `default = expression` takes any expression. It also goes with two roles that
-/// can be the struct's own: with `stream, default = expression` the import is ordered on that stream and not on the
-/// caller's, which is for stream types that cannot hold a handle of somebody else; `owner, default` is for an owner beside
-/// a storage, which owns the memory of an import by itself.
+/// A field without a role needs `default`; `default = expression` takes any expression, and an error that leaves it by `?`
+/// gives the import back. It also goes with two roles that can be the struct's own: with `stream, default = expression`
+/// the import is ordered on that stream and not on the caller's, which is for stream types that cannot hold a handle of
+/// somebody else; `owner, default` is for an owner beside a storage, which owns the memory of an import by itself.
 ///
 /// # Generics
 ///

@@ -92,7 +92,8 @@ pub(crate) enum Shape<'a> {
 /// One entry of `shape = [...]`.
 pub(crate) enum Axis<'a> {
     Field(Role<'a>),
-    Const(Ident),
+    /// A const generic, or the path of a constant.
+    Const(TokenStream),
     Literal(u64),
 }
 

@@ -163,9 +163,16 @@ pub(crate) fn example(name: &str) -> &'static str {
 /// Tokens as they are written by hand, without the spaces that a token stream has between all of them.
 pub(crate) fn shown(tokens: impl ToTokens) -> String {
     let mut text = tokens.to_token_stream().to_string();
-    for (spaced, written) in
-        [(" :: ", "::"), (" < ", "<"), (" >", ">"), (" ,", ","), ("* ", "*"), ("& ", "&"), (" . ", ".")]
-    {
+    for (spaced, written) in [
+        (" :: ", "::"),
+        (" < ", "<"),
+        (" >", ">"),
+        (" ,", ","),
+        ("* mut ", "*mut "),
+        ("* const ", "*const "),
+        ("& ", "&"),
+        (" . ", "."),
+    ] {
         text = text.replace(spaced, written);
     }
     text

@@ -1,4 +1,4 @@
-//! `shape = [...]`: extents from fields, literals and const generics, both ways.
+//! `shape = [...]`: extents from fields, literals, const generics and constants, both ways.
 
 use interop_core::{CudaArray, ErrorKind, FromArray, Lease};
 
@@ -120,6 +120,72 @@ fn const_generics_are_extents() {
     assert_eq!(table.facts().unwrap().address(), receipt.address);
     drop(table.cells);
     assert_eq!(receipt.releases(), 1);
+}
+
+mod sizes {
+    pub(super) const LANES: u8 = 2;
+}
+
+const SIDES: i64 = 3;
+
+/// What a type says of itself.
+trait Tile {
+    const SIDE: usize;
+}
+
+/// Every way to name a constant, of any integer type.
+#[derive(CudaArray)]
+#[cuda_array(shape = [SIDES, sizes::LANES, Self::DEPTH, <Self as Tile>::SIDE, BITS, rows])]
+struct Constants<const BITS: u32> {
+    #[cuda_array(data)]
+    cells: Lease<f32>,
+    rows: usize,
+}
+
+impl<const BITS: u32> Constants<BITS> {
+    const DEPTH: u16 = 1;
+}
+
+impl<const BITS: u32> Tile for Constants<BITS> {
+    const SIDE: usize = 2;
+}
+
+#[test]
+fn constants_are_extents() {
+    let shape = [3, 2, 1, 2, 4, 1];
+    for axis in 0..5 {
+        let mut other = shape;
+        other[axis] += 1;
+        let (import, _) = Foreign::new(&count(200), &other).send();
+        let refused = Constants::<4>::from_import(import).err().unwrap();
+        assert_eq!(
+            (refused.error.kind(), refused.error.place()),
+            (ErrorKind::Shape, &*format!("shape[{axis}]"))
+        );
+    }
+    let (import, receipt) = Foreign::new(&count(48), &shape).send();
+    let constants = Constants::<4>::from_import(import).unwrap();
+    assert_eq!((constants.rows, constants.facts().unwrap().address()), (1, receipt.address));
+    assert_eq!(constants.facts().unwrap().shape(), [3, 2, 1, 2, 4, 1]);
+    drop(constants.cells);
+    assert_eq!(receipt.releases(), 1);
+}
+
+#[test]
+fn a_constant_below_zero_is_refused() {
+    #[derive(CudaArray)]
+    #[cuda_array(shape = [BELOW])]
+    struct Below<const BELOW: i8> {
+        #[cuda_array(data)]
+        cells: Vec<f32>,
+    }
+
+    assert_eq!(Below::<-1> { cells: vec![] }.facts().unwrap_err().kind(), ErrorKind::Shape);
+    let (import, receipt) = Foreign::new(&count(1), &[1]).send();
+    let refused = Below::<-1>::from_import(import).err().unwrap();
+    assert_eq!((refused.error.kind(), refused.error.place()), (ErrorKind::Shape, "shape[0]"));
+    assert_eq!(receipt.releases(), 0);
+    assert_eq!(Below::<1>::from_import(refused.value).unwrap().cells, [0.0]);
 }
 
 #[test]

@@ -10,7 +10,7 @@ use crate::facts::Facts;
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be an extent of a shape",
     label = "not an integer type",
-    note = "a field that `shape = [...]` names is one of `usize`, `u8`…`u64`, `isize`, `i8`…`i64`"
+    note = "a field or constant that `shape = [...]` names is one of `usize`, `u8`…`u64`, `isize`, `i8`…`i64`"
 )]
 pub trait Extent: Copy + Default {
     /// The derive's call on the way out: the extent, in a type that holds all others.

@@ -51,7 +51,7 @@ const _: () = {
         fn assemble(__a: &mut __p::Arrival) -> __p::Result<Self> {
             let __s = <Lease<T> as __p::FromImport>::open(__a, Self::WANTED);
             __p::Arrival::same_extent(__a, 0, 1, "n");
-            __p::Arrival::literal(__a, 2, C);
+            __p::Arrival::constant(__a, 2, __p::Extent::tell(&C));
             __p::Arrival::check(__a)?;
             __p::Ok(Self {
                 n: <L as __p::Extent>::take(__a, 0, "n"),

@@ -1,11 +1,11 @@
 use interop_core::CudaArray;
 
 #[derive(CudaArray)]
-#[cuda_array(shape = [consts::HEIGHT, width])]
-struct Image {
+#[cuda_array(shape = [height, COLOR])]
+struct Image<const COLOR: bool> {
     #[cuda_array(data)]
     pixels: Vec<f32>,
-    width: usize,
+    height: usize,
 }
 
 fn main() {}

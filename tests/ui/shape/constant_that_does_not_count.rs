@@ -1,11 +1,13 @@
 use interop_core::CudaArray;
 
+const HEIGHT: f32 = 480.0;
+
 #[derive(CudaArray)]
-#[cuda_array(shape = [height, CHANNELS])]
-struct Image<const CHANNELS: u32> {
+#[cuda_array(shape = [HEIGHT, width])]
+struct Image {
     #[cuda_array(data)]
     pixels: Vec<f32>,
-    height: usize,
+    width: usize,
 }
 
 fn main() {}
