@@ -2,6 +2,7 @@
 
 import copy
 import gc
+import math
 import pickle
 import sys
 import weakref
@@ -80,6 +81,53 @@ def test_iteration():
     assert [interop_demo.checksum(row) for row in reversed(array)] == [11, 7, 3]
     assert [row.shape for row in Array.full((2, 0), 1.0)] == [(0,), (0,)]
     assert list(Array.full((0, 2), 1.0)) == []
+
+
+def test_there_is_nothing_to_iterate_over_without_axes():
+    """An index of such an array is an IndexError, which to an iteration is the end: it was empty."""
+    for iterate in (iter, list, lambda array: [*array]):
+        with pytest.raises(TypeError, match="iteration over an array without axes"):
+            iterate(Array.full((), 1.0))
+    with pytest.raises(TypeError, match="not iterable"):
+        iter(interop_demo.edges(Array.full((2, 3, 3), 0)))
+
+
+NUMBERS = [True, 53, -7, 2.5, float("nan"), 1 - 2j]
+
+
+@pytest.mark.parametrize("value", NUMBERS, ids=repr)
+@pytest.mark.parametrize("convert", [bool, int, float, complex, math.sqrt])
+@pytest.mark.parametrize("shape", [(), (1,), (1, 1), (2,), (0,)], ids=repr)
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::numpy.exceptions.ComplexWarning")
+def test_numbers_are_those_of_numpy(value, convert, shape):
+    """The same number, or an error of the same class."""
+
+    def answer(array):
+        try:
+            return repr(convert(array))
+        except Exception as error:  # whatever it is
+            return type(error)
+
+    theirs = np.full(shape, value)
+    assert answer(interop_demo.asarray(theirs)) == answer(theirs)
+
+
+def test_an_element_is_not_read_as_text():
+    """Python reads digits out of any buffer that is no number: the bytes "53" were the number 53."""
+    theirs = np.frombuffer(b"53", np.uint8)
+    ours = interop_demo.asarray(theirs)
+    assert np.array(list(ours)).tolist() == [53, 51]
+    assert np.fromiter(ours, float).tolist() == [53, 51]
+    for convert in (int, float):
+        with pytest.raises(TypeError):
+            convert(ours)
+
+
+def test_numbers_that_numpy_does_not_have():
+    for array in (Array.full((), 1, "bfloat16"), interop_demo.asarray(Tensor(shape=(), device=(2, 0)).capsule())):
+        for convert in (bool, int, float):
+            with pytest.raises((BufferError, RuntimeError)):
+                convert(array)
 
 
 def test_numpy_functions():

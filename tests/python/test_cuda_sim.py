@@ -438,6 +438,17 @@ def test_the_host_reads_memory_that_it_can_reach_once_it_is_ready(kind):
     assert interop_demo.checksum(array) == 55.0
 
 
+@each_kind
+def test_a_number_is_there_once_the_work_is_done(kind):
+    """Of memory that the host cannot reach, one element is copied; more than one is no number."""
+    array = full(kind, shape=())
+    interop_demo.scale_(array, 2, stream=SIM.stream())
+    assert (float(array), int(array), complex(array), bool(array)) == (5.0, 5, 5, True)
+    for more in (full(kind, shape=(2,)), full(kind, shape=(0,))):
+        with pytest.raises((TypeError, RuntimeError)):
+            float(more)
+
+
 @pytest.mark.parametrize("kind", ["cuda", "pool"])
 def test_no_buffer_of_device_memory(kind):
     array = full(kind)

@@ -114,20 +114,62 @@ unsafe extern "C" fn get<T: ArrayClass>(
     unsafe { body::<T>(this, |array| (attribute.value)(array.py(), &array.borrow().facts()?)) }
 }
 
-/// The methods that the protocols do not name, each with its name.
+/// A method without arguments: its name, its function, and its documentation.
+type Plain = (&'static CStr, ffi::PyCFunction, &'static CStr);
+
+fn plain_methods<T: ArrayClass>() -> [Plain; 10] {
+    [
+        (
+            c"as_device",
+            as_device::<T>,
+            c"as_device($self, /)\n--\n\nManaged memory as memory of its device, for libraries that take nothing else.",
+        ),
+        (
+            c"as_host",
+            as_host::<T>,
+            c"as_host($self, /)\n--\n\nPinned or managed memory as host memory, for libraries that take nothing else.",
+        ),
+        (c"__len__", len::<T>, c"__len__($self, /)\n--\n\nThe extent of the first axis."),
+        (c"__iter__", iter::<T>, c"__iter__($self, /)\n--\n\nThe parts along the first axis."),
+        (
+            c"__repr__",
+            repr::<T>,
+            c"__repr__($self, /)\n--\n\nWhat the array is, without its elements.",
+        ),
+        (
+            c"__reduce__",
+            reduce::<T>,
+            c"__reduce__($self, /)\n--\n\nRefused: memory cannot be pickled.",
+        ),
+        (
+            NUMBERS[0],
+            number_as::<T, 0>,
+            c"__bool__($self, /)\n--\n\nWhether the only element is other than zero.",
+        ),
+        (
+            NUMBERS[1],
+            number_as::<T, 1>,
+            c"__int__($self, /)\n--\n\nThe element of an array without axes as an int.",
+        ),
+        (
+            NUMBERS[2],
+            number_as::<T, 2>,
+            c"__float__($self, /)\n--\n\nThe element of an array without axes as a float.",
+        ),
+        (
+            NUMBERS[3],
+            number_as::<T, 3>,
+            c"__complex__($self, /)\n--\n\nThe element of an array without axes as a complex.",
+        ),
+    ]
+}
+
+/// The methods that the protocols do not name, each with its name. `indexed`: the class has a `__getitem__`.
 pub(super) fn methods<T: ArrayClass>(
     py: Python<'_>,
     class: *mut ffi::PyTypeObject,
-) -> PyResult<[(&'static CStr, Bound<'_, PyAny>); 6]> {
-    let plain = |name: &'static CStr, function: ffi::PyCFunction, doc: &'static CStr| ffi::PyMethodDef {
-        ml_name: name.as_ptr(),
-        ml_meth: ffi::PyMethodDefPointer { PyCFunction: function },
-        ml_flags: ffi::METH_NOARGS,
-        ml_doc: doc.as_ptr(),
-    };
-    let len = plain(c"__len__", len::<T>, c"__len__($self, /)\n--\n\nThe extent of the first axis.");
-    let repr =
-        plain(c"__repr__", repr::<T>, c"__repr__($self, /)\n--\n\nWhat the array is, without its elements.");
+    indexed: bool,
+) -> PyResult<Vec<(&'static CStr, Bound<'_, PyAny>)>> {
     let array = ffi::PyMethodDef {
         ml_name: c"__array__".as_ptr(),
         ml_meth: ffi::PyMethodDefPointer { PyCFunctionWithKeywords: array::<T> },
@@ -135,26 +177,19 @@ pub(super) fn methods<T: ArrayClass>(
         ml_doc: c"__array__($self, /, dtype=None, *, copy=None)\n--\n\nThe array for NumPy, in place where it can be."
             .as_ptr(),
     };
-    let reduce =
-        plain(c"__reduce__", reduce::<T>, c"__reduce__($self, /)\n--\n\nRefused: memory cannot be pickled.");
-    let as_device = plain(
-        c"as_device",
-        as_device::<T>,
-        c"as_device($self, /)\n--\n\nManaged memory as memory of its device, for libraries that take nothing else.",
-    );
-    let as_host = plain(
-        c"as_host",
-        as_host::<T>,
-        c"as_host($self, /)\n--\n\nPinned or managed memory as host memory, for libraries that take nothing else.",
-    );
-    Ok([
-        (c"as_device", method(py, class, as_device)?),
-        (c"as_host", method(py, class, as_host)?),
-        (c"__len__", method(py, class, len)?),
-        (c"__repr__", method(py, class, repr)?),
-        (c"__array__", method(py, class, array)?),
-        (c"__reduce__", method(py, class, reduce)?),
-    ])
+    let mut methods = vec![(c"__array__", method(py, class, array)?)];
+    for (name, function, doc) in
+        plain_methods::<T>().into_iter().filter(|(name, ..)| indexed || *name != c"__iter__")
+    {
+        let definition = ffi::PyMethodDef {
+            ml_name: name.as_ptr(),
+            ml_meth: ffi::PyMethodDefPointer { PyCFunction: function },
+            ml_flags: ffi::METH_NOARGS,
+            ml_doc: doc.as_ptr(),
+        };
+        methods.push((name, method(py, class, definition)?));
+    }
+    Ok(methods)
 }
 
 /// # Safety
@@ -167,6 +202,56 @@ unsafe extern "C" fn len<T: ArrayClass>(
     let run = |array: &Bound<'_, T>| match array.borrow().facts()?.shape().first() {
         Some(extent) => number(array.py(), *extent),
         None => Err(PyTypeError::new_err("len() of an array without axes")),
+    };
+    // SAFETY: as the caller promises.
+    unsafe { body::<T>(this, run) }
+}
+
+/// As the interpreter iterates over what has a `__getitem__`, by index up to an `IndexError`; that error would make an
+/// array without axes an empty one.
+///
+/// # Safety
+///
+/// Called by Python as a method of `T` without arguments.
+unsafe extern "C" fn iter<T: ArrayClass>(
+    this: *mut ffi::PyObject,
+    _: *mut ffi::PyObject,
+) -> *mut ffi::PyObject {
+    let run = |array: &Bound<'_, T>| {
+        if array.borrow().facts()?.ndim() == 0 {
+            return Err(PyTypeError::new_err("iteration over an array without axes"));
+        }
+        // SAFETY: a live object with a `__getitem__`.
+        let rows = unsafe { ffi::PySeqIter_New(array.as_ptr()) };
+        // SAFETY: a new reference, or null with an exception set.
+        Ok(unsafe { Bound::from_owned_ptr_or_err(array.py(), rows) }?.unbind())
+    };
+    // SAFETY: as the caller promises.
+    unsafe { body::<T>(this, run) }
+}
+
+/// The methods that make a number of an array, which are those of `NumPy`'s.
+///
+/// Without them Python falls back on the buffer protocol, and reads the elements as digits: the byte 53 is the `int` 5.
+const NUMBERS: [&CStr; 4] = [c"__bool__", c"__int__", c"__float__", c"__complex__"];
+
+/// # Safety
+///
+/// Called by Python as a method of `T` without arguments.
+unsafe extern "C" fn number_as<T: ArrayClass, const AT: usize>(
+    this: *mut ffi::PyObject,
+    _: *mut ffi::PyObject,
+) -> *mut ffi::PyObject {
+    let run = |array: &Bound<'_, T>| {
+        let facts = array.borrow().facts()?;
+        let wishes = PyDict::new(array.py());
+        // One element is worth a copy; of more there is no number.
+        if facts.numel() == 1 && !facts.device().device_type.is_host_accessible() {
+            wishes.set_item("device", "cpu")?;
+        }
+        let numpy = array.py().import("numpy")?;
+        let view = numpy.call_method("from_dlpack", (array,), Some(&wishes))?;
+        Ok(view.call_method0(&*NUMBERS[AT].to_string_lossy())?.unbind())
     };
     // SAFETY: as the caller promises.
     unsafe { body::<T>(this, run) }

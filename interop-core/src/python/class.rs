@@ -60,8 +60,10 @@ impl Reach {
 }
 
 /// Gives the class the methods of the protocols, `__dlpack__`, `__dlpack_device__` and `__cuda_array_interface__`, the C
-/// exchange table (`__dlpack_c_exchange_api__`), and what people expect of an array: `shape`, `ndim`, `size`, `nbytes`, `strides` (bytes), `dtype`, `device`, `len()`, a
-/// `repr`, `__array__` for `NumPy`, and for memory that the host can reach the buffer protocol (`memoryview`, `bytes`, files).
+/// exchange table (`__dlpack_c_exchange_api__`), and what people expect of an array: `shape`, `ndim`, `size`, `nbytes`,
+/// `strides` (bytes), `dtype`, `device`, `len()`, iteration where there is a `__getitem__`, a `repr`, `__array__` for
+/// `NumPy`, `float()` and its like as `NumPy` has them, and for memory that the host can reach the buffer protocol
+/// (`memoryview`, `bytes`, files).
 ///
 /// Call it once, where the module is made. What has one of these names in your own `#[pymethods]` is kept. With
 /// `INTEROP_SKIP_DLPACK_C_EXCHANGE_API=1` in the environment no class offers a table, and none is used.
@@ -105,7 +107,7 @@ pub fn install<T: ArrayClass>(py: Python<'_>) -> PyResult<()> {
     for attribute in &ATTRIBUTES {
         set(attribute.name, getter::<T>(&class, attribute)?)?;
     }
-    for (name, descriptor) in methods::<T>(py, class.as_type_ptr())? {
+    for (name, descriptor) in methods::<T>(py, class.as_type_ptr(), own.contains("__getitem__")?)? {
         set(name, descriptor)?;
     }
     super::buffer::install::<T>(&class)
