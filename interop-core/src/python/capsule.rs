@@ -8,14 +8,13 @@
 use core::ffi::{CStr, c_char};
 use core::ptr::null_mut;
 
-use pyo3::exceptions::PyTypeError;
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::sync::critical_section::with_critical_section;
 
 use super::import::Protocol;
 use crate::dlpack::{Abi, Legacy, ManagedTensor, Versioned};
-use crate::error::{Error, ErrorKind};
+use crate::error::{Error, ErrorKind, Result};
 
 /// A tensor out of a capsule, in the form that its name said.
 pub(super) enum Taken {
@@ -94,7 +93,7 @@ pub(super) unsafe fn sparing_exceptions(run: impl FnOnce()) {
 /// Takes the tensor out of a capsule: it is renamed in the same step in which the pointer is read, and only then looked
 /// at, so that every way on releases it once.
 #[inline(always)]
-pub(super) fn take(object: &Bound<'_, PyAny>) -> PyResult<Taken> {
+pub(super) fn take(object: &Bound<'_, PyAny>) -> Result<Taken> {
     // SAFETY: any object may be asked for its type.
     if unsafe { ffi::PyCapsule_CheckExact(object.as_ptr()) } == 0 {
         return Err(no_capsule(object));
@@ -114,18 +113,17 @@ pub(super) fn take(object: &Bound<'_, PyAny>) -> PyResult<Taken> {
 }
 
 #[cold]
-fn no_capsule(object: &Bound<'_, PyAny>) -> PyErr {
-    let found = super::errors::origin(object);
+fn no_capsule(object: &Bound<'_, PyAny>) -> Error {
     let allowed = "a capsule named \"dltensor\" or \"dltensor_versioned\"";
-    PyTypeError::new_err(format!("`capsule`: found {found}, allowed: {allowed}"))
+    Error::new(ErrorKind::Type, "capsule", super::errors::origin(object), allowed)
 }
 
 #[cold]
-fn no_tensor(name: Option<&CStr>) -> PyErr {
+fn no_tensor(name: Option<&CStr>) -> Error {
     let name = name.map_or_else(|| "NULL".into(), |name| format!("{name:?}"));
     let found = format!("a capsule named {name}");
     let allowed = "\"dltensor\" or \"dltensor_versioned\"; a capsule can be taken once";
-    Error::new(ErrorKind::Capsule, "capsule", found, allowed).into()
+    Error::new(ErrorKind::Capsule, "capsule", found, allowed)
 }
 
 /// The tensor in a capsule that has the fresh name of this form.
@@ -137,11 +135,12 @@ fn no_tensor(name: Option<&CStr>) -> PyErr {
 /// # Safety
 ///
 /// `capsule` is such a capsule, and no other thread changes its name meanwhile.
-unsafe fn take_as<A: Abi>(capsule: &Bound<'_, PyAny>) -> PyResult<ManagedTensor<A>> {
+unsafe fn take_as<A: Abi>(capsule: &Bound<'_, PyAny>) -> Result<ManagedTensor<A>> {
     // SAFETY: a capsule.
     let tensor = unsafe { ffi::PyCapsule_GetPointer(capsule.as_ptr(), A::CAPSULE.as_ptr()) };
     if tensor.is_null() {
-        return Err(PyErr::fetch(capsule.py()));
+        drop(PyErr::take(capsule.py()));
+        return Err(no_tensor(None));
     }
     // SAFETY: a capsule, and a static name.
     unsafe { ffi::PyCapsule_SetName(capsule.as_ptr(), A::USED_CAPSULE.as_ptr()) };

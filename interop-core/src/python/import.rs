@@ -131,7 +131,7 @@ pub(super) fn meet(object: &Bound<'_, PyAny>) -> PyResult<(Known, Option<HandedO
     if known.method.usual_device.device() == Some(Device::CPU) {
         match request(object, &known.method, None) {
             Ok(capsule) => {
-                let taken = take(&capsule)?;
+                let taken = take(&capsule).map_err(|error| of(object, error))?;
                 return Ok((known, Some(HandedOut { taken, table: None })));
             }
             // What else it has is seen to later.
@@ -320,7 +320,7 @@ fn from_capsule(
     object: &Bound<'_, PyAny>,
     capsule: &Bound<'_, PyAny>,
 ) -> PyResult<Protocol> {
-    let taken = take(capsule)?;
+    let taken = take(capsule).map_err(|error| of(object, error))?;
     let protocol = taken.protocol();
     to.receive_taken(taken).map_err(|error| of(object, error))?;
     Ok(protocol)
