@@ -14,32 +14,27 @@ use crate::stream::StreamHandle;
 
 /// Collects what the fields of a struct say; the shape comes last, and with it the check.
 #[must_use]
-pub struct Describe<'a, S = ()> {
+pub struct Describe<'a> {
     memory: Memory,
     record: Option<&'a Record>,
     /// Whether `memory.range` says what is there; not so behind a raw pointer.
     bounded: bool,
-    strides: S,
+    /// The `strides` field. Whatever its type is, the next calls are the same, so that a wrong type is one mistake.
+    strides: Option<&'a dyn Steps>,
+    /// Whether they are counted in bytes.
     in_bytes: bool,
     order: Order,
     stream: StreamHandle,
 }
 
-/// Strides as the fields of a struct give them.
-pub trait Steps {
+/// The `strides` field of a struct.
+trait Steps {
     /// The strides; `None`: those of a compact array.
     ///
     /// # Errors
     ///
     /// When one does not fit 64 bits with a sign.
     fn list(&self) -> Result<Option<Dims<i64>>>;
-}
-
-impl Steps for () {
-    #[inline]
-    fn list(&self) -> Result<Option<Dims<i64>>> {
-        Ok(None)
-    }
 }
 
 impl<F: StridesField> Steps for F {
@@ -52,18 +47,10 @@ impl<F: StridesField> Steps for F {
     }
 }
 
-/// Whatever the type of a field is, so that a field of a wrong type is one mistake.
-impl Steps for &dyn Steps {
-    #[inline]
-    fn list(&self) -> Result<Option<Dims<i64>>> {
-        (**self).list()
-    }
-}
-
 impl<'a> Describe<'a> {
     #[inline]
     fn new(memory: Memory, record: Option<&'a Record>, bounded: bool, stream: StreamHandle) -> Self {
-        Self { memory, record, bounded, strides: (), in_bytes: false, order: Order::C, stream }
+        Self { memory, record, bounded, strides: None, in_bytes: false, order: Order::C, stream }
     }
 
     /// The `data` field.
@@ -77,26 +64,18 @@ impl<'a> Describe<'a> {
         Self::new(memory.on(device.device()), None, false, StreamHandle::NothingPending)
     }
 
-    #[inline]
-    fn with_strides<S>(self, strides: S, in_bytes: bool) -> Describe<'a, S> {
-        let Self { memory, record, bounded, strides: (), in_bytes: _, order, stream } = self;
-        Describe { memory, record, bounded, strides, in_bytes, order, stream }
-    }
-
     /// The `strides` field.
     #[inline]
-    pub fn strides<F: StridesField>(self, strides: &'a F) -> Describe<'a, &'a dyn Steps> {
-        self.with_strides(strides, false)
+    pub fn strides<F: StridesField>(self, strides: &'a F) -> Self {
+        Self { strides: Some(strides), ..self }
     }
 
     /// The `strides(bytes)` field.
     #[inline]
-    pub fn strides_in_bytes<F: StridesField>(self, strides: &'a F) -> Describe<'a, &'a dyn Steps> {
-        self.with_strides(strides, true)
+    pub fn strides_in_bytes<F: StridesField>(self, strides: &'a F) -> Self {
+        Self { strides: Some(strides), in_bytes: true, ..self }
     }
-}
 
-impl<S> Describe<'_, S> {
     /// `order = "..."`.
     #[inline]
     pub fn order(mut self, order: Order) -> Self {
@@ -126,10 +105,7 @@ impl<S> Describe<'_, S> {
     /// [`finish`](Self::finish).
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "the checks of a constant type vanish where it is known")]
-    pub fn extents<const N: usize>(self, extents: [i128; N]) -> Result<Facts>
-    where
-        S: Steps,
-    {
+    pub fn extents<const N: usize>(self, extents: [i128; N]) -> Result<Facts> {
         let mut shape = [0; N];
         for (axis, extent) in extents.into_iter().enumerate() {
             shape[axis] = signed("shape", axis, extent)?;
@@ -143,13 +119,8 @@ impl<S> Describe<'_, S> {
     ///
     /// As [`Descriptor::validate`]; [`ErrorKind::Bounds`](crate::ErrorKind::Bounds) when the shape needs more memory
     /// than the storage has.
-    pub(crate) fn finish(self, shape: &[i64]) -> Result<Facts>
-    where
-        S: Steps,
-    {
-        let strides = self.strides.list()?;
-        let (claims, element) = self.claims(shape, strides.as_deref());
-        if element.is_scalar() { claims.validate() } else { in_parts(claims, element) }
+    pub(crate) fn finish(self, shape: &[i64]) -> Result<Facts> {
+        self.finish_by::<false>(shape)
     }
 
     /// As [`finish`](Self::finish), for a shape whose length is a constant where this is called: no loop is left of the
@@ -160,25 +131,17 @@ impl<S> Describe<'_, S> {
     /// As [`finish`](Self::finish).
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "the checks of a constant type vanish where it is known")]
-    pub(crate) fn finish_fixed(self, shape: &[i64]) -> Result<Facts>
-    where
-        S: Steps,
-    {
-        let strides = self.strides.list()?;
-        let (claims, element) = self.claims(shape, strides.as_deref());
-        if element.is_scalar() { claims.validate_here() } else { in_parts(claims, element) }
+    pub(crate) fn finish_fixed(self, shape: &[i64]) -> Result<Facts> {
+        self.finish_by::<true>(shape)
     }
 
+    /// With `HERE` the claims are validated in the code of the caller.
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "as in `finish_fixed`")]
-    fn claims<'c>(self, shape: &'c [i64], strides: Option<&'c [i64]>) -> (Descriptor<'c>, ElementType)
-    where
-        Self: 'c,
-    {
-        let strides = match strides {
-            None => Strides::Compact(self.order),
-            Some(list) if self.in_bytes => Strides::Bytes(list),
-            Some(list) => Strides::Elements(list),
+    fn finish_by<const HERE: bool>(self, shape: &[i64]) -> Result<Facts> {
+        let strides = match self.strides {
+            None => None,
+            Some(strides) => strides.list()?,
         };
         let Memory { address, range, element, device, writes } = self.memory;
         let claims = Descriptor {
@@ -188,13 +151,21 @@ impl<S> Describe<'_, S> {
             padded: element.padded,
             record: self.record,
             shape,
-            strides,
+            strides: match &strides {
+                None => Strides::Compact(self.order),
+                Some(list) if self.in_bytes => Strides::Bytes(list),
+                Some(list) => Strides::Elements(list),
+            },
             device: Some(device),
             writes,
             stream: self.stream,
             memory: self.bounded.then_some(range),
         };
-        (claims, element)
+        match element.is_scalar() {
+            true if HERE => claims.validate_here(),
+            true => claims.validate(),
+            false => in_parts(claims, element),
+        }
     }
 }
 

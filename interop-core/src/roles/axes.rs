@@ -1,7 +1,7 @@
 //! Extents, shapes and strides.
 
 use crate::arrival::Arrival;
-use crate::describe::{Describe, Steps};
+use crate::describe::Describe;
 use crate::dims::Dims;
 use crate::error::{Error, ErrorKind, Result};
 use crate::facts::Facts;
@@ -80,39 +80,30 @@ pub trait AxisList: Sized {
     fn blank() -> Self;
 }
 
-impl<I: Copy + Default> AxisList for Vec<I> {
-    type Item = I;
+macro_rules! heap_lists {
+    ($($list:ty),*) => {
+        $(
+            impl<I: Copy + Default> AxisList for $list {
+                type Item = I;
 
-    #[inline]
-    fn items(&self) -> &[I] {
-        self
-    }
+                #[inline]
+                fn items(&self) -> &[I] {
+                    self
+                }
 
-    fn collect(len: usize, item: impl FnMut(usize) -> Result<I>) -> Result<Self> {
-        (0..len).map(item).collect()
-    }
+                fn collect(len: usize, item: impl FnMut(usize) -> Result<I>) -> Result<Self> {
+                    (0..len).map(item).collect()
+                }
 
-    fn blank() -> Self {
-        Self::default()
-    }
+                fn blank() -> Self {
+                    Self::default()
+                }
+            }
+        )*
+    };
 }
 
-impl<I: Copy + Default> AxisList for Box<[I]> {
-    type Item = I;
-
-    #[inline]
-    fn items(&self) -> &[I] {
-        self
-    }
-
-    fn collect(len: usize, item: impl FnMut(usize) -> Result<I>) -> Result<Self> {
-        (0..len).map(item).collect()
-    }
-
-    fn blank() -> Self {
-        Self::default()
-    }
-}
+heap_lists!(Vec<I>, Box<[I]>);
 
 impl<I: Copy + Default> AxisList for Dims<I> {
     type Item = I;
@@ -189,7 +180,7 @@ pub trait ShapeField: Sized {
     /// The derive's last call on the way out.
     #[doc(hidden)]
     #[inline]
-    fn finish<S: Steps>(&self, of: Describe<'_, S>) -> Result<Facts> {
+    fn finish(&self, of: Describe<'_>) -> Result<Facts> {
         let mut extents = Dims::zeroed(self.count());
         self.write(&mut extents)?;
         if Self::IS_FIXED { of.finish_fixed(&extents) } else { of.finish(&extents) }
@@ -255,14 +246,14 @@ pub trait StridesField: Sized {
     /// The derive's call on the way out.
     #[doc(hidden)]
     #[inline]
-    fn tell<'a>(&'a self, to: Describe<'a>) -> Describe<'a, &'a dyn Steps> {
+    fn tell<'a>(&'a self, to: Describe<'a>) -> Describe<'a> {
         to.strides(self)
     }
 
     /// The derive's call on the way out, for `strides(bytes)`.
     #[doc(hidden)]
     #[inline]
-    fn tell_in_bytes<'a>(&'a self, to: Describe<'a>) -> Describe<'a, &'a dyn Steps> {
+    fn tell_in_bytes<'a>(&'a self, to: Describe<'a>) -> Describe<'a> {
         to.strides_in_bytes(self)
     }
 

@@ -22,7 +22,7 @@ pub trait AsStream {
     /// The derive's call on the way out.
     #[doc(hidden)]
     #[inline]
-    fn tell<'a, S>(&self, to: Describe<'a, S>) -> Describe<'a, S>
+    fn tell<'a>(&self, to: Describe<'a>) -> Describe<'a>
     where
         Self: Sized,
     {
