@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 use crate::descriptor::{Descriptor, Strides};
 use crate::device::Device;
-use crate::dims::{Dims, INLINE, MAX_NDIM};
+use crate::dims::{Dims, INLINE, MAX_NDIM, for_rank};
 use crate::dtype::DType;
 use crate::error::{Error, ErrorKind, Result};
 use crate::facts::Facts;
@@ -84,16 +84,9 @@ impl Descriptor<'_> {
         })
     }
 
-    /// As [`usual`](Self::usual), for ranks that only come to be known here: with one of them known at a time there is no
-    /// loop.
+    /// As [`usual`](Self::usual), for a rank that is not known before.
     pub(crate) fn usual_of_few_axes(&self) -> Option<Facts> {
-        match self.shape.len() {
-            1 => self.usual_of::<1>(),
-            2 => self.usual_of::<2>(),
-            3 => self.usual_of::<3>(),
-            4 => self.usual_of::<4>(),
-            _ => None,
-        }
+        for_rank!(self.shape.len(), N => self.usual_of::<N>())
     }
 
     #[inline(always)]

@@ -9,6 +9,25 @@ pub(crate) const INLINE: usize = 5;
 /// The greatest number of axes: NumPy's own limit since 2.0.
 pub const MAX_NDIM: usize = 64;
 
+/// `$result` with the rank as a constant `$N`, so that no loop over the axes is left; `None` for ranks that few arrays have.
+macro_rules! for_rank {
+    ($ndim:expr, $N:ident => $result:expr) => {
+        match $ndim {
+            1 => for_rank!(@ $N = 1, $result),
+            2 => for_rank!(@ $N = 2, $result),
+            3 => for_rank!(@ $N = 3, $result),
+            4 => for_rank!(@ $N = 4, $result),
+            _ => None,
+        }
+    };
+    (@ $N:ident = $rank:literal, $result:expr) => {{
+        const $N: usize = $rank;
+        $result
+    }};
+}
+
+pub(crate) use for_rank;
+
 /// Extents or strides, one an axis; a slice in all but name.
 ///
 /// ```

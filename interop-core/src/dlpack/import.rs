@@ -13,7 +13,7 @@ use super::abi::{
 };
 use crate::descriptor::{Descriptor, Strides, Writes};
 use crate::device::DeviceType;
-use crate::dims::{Dims, MAX_NDIM};
+use crate::dims::{Dims, MAX_NDIM, for_rank};
 use crate::error::{Error, ErrorKind, Result};
 use crate::facts::Facts;
 use crate::layout::Order;
@@ -166,18 +166,8 @@ unsafe fn usual(
     if axes.is_some_and(|axes| axes != ndim) {
         return None;
     }
-    // With the rank known to the compiler there is no loop.
-    match ndim {
-        // SAFETY: the shape is not null, so it has as many numbers, as the caller promises.
-        1 => unsafe { with_axes::<1>(&tensor, flags, is_wanted) },
-        // SAFETY: as above.
-        2 => unsafe { with_axes::<2>(&tensor, flags, is_wanted) },
-        // SAFETY: as above.
-        3 => unsafe { with_axes::<3>(&tensor, flags, is_wanted) },
-        // SAFETY: as above.
-        4 => unsafe { with_axes::<4>(&tensor, flags, is_wanted) },
-        _ => None,
-    }
+    // SAFETY: the shape is not null, so it has as many numbers, as the caller promises.
+    for_rank!(ndim, N => unsafe { with_axes::<N>(&tensor, flags, is_wanted) })
 }
 
 /// Reads a tensor of `N` axes.
