@@ -12,13 +12,14 @@ use crate::descriptor::Writes;
 use crate::device::Device;
 use crate::dtype::DType;
 use crate::element::{Element, ElementType};
-use crate::error::{Error, ErrorKind, Refused, Result};
+use crate::error::{Error, Result};
+#[cfg(feature = "python")]
 use crate::facts::Facts;
+use crate::host::HostElements;
 #[cfg(feature = "python")]
 use crate::host::copy_compact;
-use crate::import::Import;
 use crate::layout::Order;
-use crate::storage::{FromImport, Memory, Storage, check_host_copy};
+use crate::storage::{Memory, Storage};
 
 /// The alignment of the memory in bytes: what JAX wants before it uses an array in place (64), and two cache lines.
 const ALIGN: usize = 128;
@@ -47,8 +48,8 @@ impl HostBuffer {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Overflow`] when the size does not fit the address space, [`ErrorKind::Memory`] when there is not so
-    /// much memory; [`ErrorKind::DType`] for a type that does not exist, and for types packed below the byte.
+    /// By [`ErrorKind`](crate::ErrorKind): `Overflow` when the size does not fit the address space, `Memory` when there is
+    /// not so much memory; `DType` for a type that does not exist, and for types packed below the byte.
     ///
     /// ```
     /// use interop_core::{DType, HostBuffer, Storage};
@@ -57,20 +58,13 @@ impl HostBuffer {
     /// # Ok::<(), interop_core::Error>(())
     /// ```
     pub fn zeroed(dtype: DType, len: usize) -> Result<Self> {
-        dtype.check()?;
-        if dtype.packed_bits() % 8 != 0 {
-            return Err(Error::new(ErrorKind::DType, "dtype", dtype, "elements of whole bytes"));
-        }
-        Self::of(ElementType::of_bytes(dtype), len)
+        Self::of(ElementType::of_whole_bytes(dtype, false)?, len)
     }
 
     fn of(element: ElementType, len: usize) -> Result<Self> {
         let bytes = len.checked_mul(element.size);
         let sized = bytes.and_then(|bytes| Some((bytes, block(bytes, &element)?)));
-        let Some((bytes, block)) = sized else {
-            let found = format_args!("{len} elements of {} bytes", element.size);
-            return Err(Error::new(ErrorKind::Overflow, "shape", found, "a size within the address space"));
-        };
+        let (bytes, block) = sized.ok_or_else(|| element.too_large(len))?;
         // SAFETY: the block has a size.
         let start = unsafe { alloc_zeroed(block) };
         let start = NonNull::new(start).ok_or_else(|| Error::no_memory(bytes))?;
@@ -89,16 +83,11 @@ impl HostBuffer {
     /// The memory that `facts` describe is live, initialized, and accessible to the host.
     #[cfg(feature = "python")]
     pub(crate) unsafe fn copy_of(facts: &Facts) -> Result<Self> {
-        let dtype = facts.dtype();
-        let bits = dtype.item_bits(facts.is_padded());
-        if bits % 8 != 0 {
-            return Err(Error::new(ErrorKind::DType, "dtype", dtype, "elements of whole bytes, for a copy"));
-        }
-        let element =
-            ElementType { size: bits / 8, padded: facts.is_padded(), ..ElementType::of_bytes(dtype) };
+        let element = ElementType::of_whole_bytes(facts.dtype(), facts.is_padded())?;
         let buffer = Self::of(element, facts.numel())?;
+        let (address, target) = (facts.address(), buffer.start.as_ptr());
         // SAFETY: the source as the caller promises; the buffer is new and has room for the elements.
-        unsafe { copy_compact(facts.address(), facts.layout(), Order::C, bits / 8, buffer.start.as_ptr()) };
+        unsafe { copy_compact(address, facts.layout(), Order::C, element.size, target) };
         Ok(buffer)
     }
 
@@ -170,8 +159,8 @@ impl<T: Element> HostVec<T> {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Overflow`] when the size does not fit the address space, [`ErrorKind::Memory`] when there is not so
-    /// much memory.
+    /// By [`ErrorKind`](crate::ErrorKind): `Overflow` when the size does not fit the address space, `Memory` when there is
+    /// not so much memory.
     pub fn try_zeroed(len: usize) -> Result<Self> {
         Ok(Self { buffer: HostBuffer::of(T::TYPE, len)?, marker: PhantomData })
     }
@@ -207,6 +196,18 @@ impl<T: Element> HostVec<T> {
         self.buffer.is_empty()
     }
 
+    /// A copy in this order.
+    ///
+    /// # Errors
+    ///
+    /// As [`try_zeroed`](Self::try_zeroed), and [`ErrorKind::DType`](crate::ErrorKind::DType) for a byte that is no `bool`.
+    pub(crate) fn copied(elements: &HostElements<T>, order: Order) -> Result<Self> {
+        let vector = Self::try_zeroed(elements.count())?;
+        // SAFETY: the vector is new, and as long as there are elements.
+        unsafe { elements.copy_to(order, vector.first())? };
+        Ok(vector)
+    }
+
     fn first(&self) -> *mut T {
         self.buffer.start.as_ptr().cast()
     }
@@ -215,7 +216,7 @@ impl<T: Element> HostVec<T> {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::DType`] when a consumer left a byte that is no `bool` among `bool` elements.
+    /// [`ErrorKind::DType`](crate::ErrorKind::DType) when a consumer left a byte that is no `bool` among `bool` elements.
     pub fn as_slice(&mut self) -> Result<&[T]> {
         self.as_mut_slice().map(|elements| &*elements)
     }
@@ -245,31 +246,6 @@ impl<T: Element> From<Vec<T>> for HostVec<T> {
 unsafe impl<T: Element> Storage for HostVec<T> {
     fn memory(&self) -> Memory {
         self.buffer.memory()
-    }
-}
-
-impl<T: Element> FromImport for HostVec<T> {
-    const COPIES: bool = true;
-
-    fn element() -> Option<ElementType> {
-        Some(T::TYPE)
-    }
-
-    fn check(facts: &Facts) -> Result<()> {
-        check_host_copy(facts)
-    }
-
-    fn from_import(mut import: Import, order: Order) -> Result<Self, Refused<Import>> {
-        Self::take(&mut import, order).map_err(|error| Refused { value: import, error })
-    }
-
-    fn take(import: &mut Import, order: Order) -> Result<Self> {
-        // SAFETY: used up below, while the import is there.
-        let elements = unsafe { import.elements::<T>() }?;
-        let vector = Self::try_zeroed(elements.count())?;
-        // SAFETY: the vector is new, and as long as there are elements.
-        unsafe { elements.copy_to(order, vector.first())? };
-        Ok(vector)
     }
 }
 

@@ -5,6 +5,7 @@
 use core::mem::{align_of, size_of};
 
 use crate::dtype::DType;
+use crate::error::{Error, ErrorKind, Result};
 use crate::record::{Field, Record};
 
 /// A Rust type whose values can be the elements of an array.
@@ -86,30 +87,34 @@ impl ElementType {
             dtype.item_bits(padded) == 8 * size_of::<T>(),
             "the size of the Rust type is not that of the dtype"
         );
-        Self {
-            dtype,
-            axes: [0; MAX_AXES],
-            ndim: 0,
-            padded,
-            any_bits: true,
-            fields: None,
-            size: size_of::<T>(),
-            align: align_of::<T>(),
-        }
+        Self { padded, align: align_of::<T>(), ..Self::of_bytes(dtype, size_of::<T>()) }
     }
 
-    /// The type of elements that are known at run time only; whole bytes, no alignment demanded.
-    pub(crate) const fn of_bytes(dtype: DType) -> Self {
-        Self {
-            dtype,
-            axes: [0; MAX_AXES],
-            ndim: 0,
-            padded: false,
-            any_bits: true,
-            fields: None,
-            size: dtype.packed_bits().div_ceil(8),
-            align: 1,
+    /// The type of elements of this size that is known at run time only; no alignment demanded.
+    pub(crate) const fn of_bytes(dtype: DType, size: usize) -> Self {
+        let axes = [0; MAX_AXES];
+        Self { dtype, axes, ndim: 0, padded: false, any_bits: true, fields: None, size, align: 1 }
+    }
+
+    /// As [`of_bytes`](Self::of_bytes), for elements that each begin at a byte.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::DType`] for a type that does not exist, and for types packed below the byte.
+    pub(crate) fn of_whole_bytes(dtype: DType, padded: bool) -> Result<Self> {
+        dtype.check()?;
+        let bits = dtype.item_bits(padded);
+        if bits % 8 != 0 {
+            return Err(Error::new(ErrorKind::DType, "dtype", dtype, "elements of whole bytes"));
         }
+        Ok(Self { padded, ..Self::of_bytes(dtype, bits / 8) })
+    }
+
+    /// What is said of more elements than an address space can hold.
+    #[cold]
+    pub(crate) fn too_large(&self, len: usize) -> Error {
+        let found = format_args!("{len} elements of {} bytes", self.size);
+        Error::new(ErrorKind::Overflow, "shape", found, "a size within the address space")
     }
 
     /// Whether an element is one item, and neither a struct nor a list.

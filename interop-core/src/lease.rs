@@ -276,10 +276,12 @@ impl FromImport for Shared {
 
     fn take(import: &mut Import, _order: Order) -> Result<Self> {
         let facts = import.facts();
+        let (dtype, padded) = (facts.dtype(), facts.is_padded());
+        let size = dtype.packed_bits().div_ceil(8);
         let memory = Memory {
             address: facts.address(),
             range: facts.byte_range(),
-            element: ElementType { padded: facts.is_padded(), ..ElementType::of_bytes(facts.dtype()) },
+            element: ElementType { padded, ..ElementType::of_bytes(dtype, size) },
             device: facts.device(),
             writes: facts.writes(),
         };

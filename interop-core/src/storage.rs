@@ -6,6 +6,7 @@ use core::ops::Range;
 use std::sync::Arc;
 
 use crate::arrival::{Arrival, Wanted};
+use crate::buffer::HostVec;
 use crate::describe::Describe;
 use crate::descriptor::Writes;
 use crate::device::Device;
@@ -307,6 +308,7 @@ copied! {
     Vec<T>, HostElements::to_vec;
     Box<[T]>, |elements, order| elements.to_vec(order).map(Vec::into_boxed_slice);
     Arc<[T]>, shared_copy;
+    HostVec<T>, HostVec::copied;
 }
 
 /// A copy that handles share, made in its own memory.
@@ -332,7 +334,7 @@ fn try_shared<T>(count: usize) -> Result<Arc<[MaybeUninit<T>]>> {
 }
 
 /// Refuses imports that host code cannot copy.
-pub(crate) fn check_host_copy(facts: &Facts) -> Result<()> {
+fn check_host_copy(facts: &Facts) -> Result<()> {
     if facts.device().device_type.is_host_accessible() {
         return Ok(());
     }

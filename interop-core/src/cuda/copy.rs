@@ -181,7 +181,7 @@ pub(crate) fn copied<T: Element>(import: &Import, kind: MemoryKind, order: Order
     let site = Site::of(stream, facts.device())?;
     site.refuse_capture(stream)?;
     // The compact copy of a broadcast array can be larger than what the array spans.
-    let bytes = count.checked_mul(size_of::<T>()).ok_or_else(|| too_large(count))?;
+    let bytes = count.checked_mul(size_of::<T>()).ok_or_else(|| T::TYPE.too_large(count))?;
     let target = CudaBuffer::uninitialized(kind, site.context, site.ordinal, T::TYPE, bytes)?;
     // SAFETY: new memory of the driver's, with room for the elements.
     let pending = unsafe { site.copy::<T>(import, order, target.memory().address) }?;
@@ -218,13 +218,6 @@ pub(crate) unsafe fn copy_on_default_stream<T: Element>(
         site.finish()?;
     }
     order_in(StreamHandle::LegacyDefault, *stream, device, here)
-}
-
-#[cfg(feature = "cust")]
-#[cold]
-fn too_large(count: usize) -> Error {
-    let found = format_args!("{count} elements");
-    Error::new(ErrorKind::Overflow, "shape", found, "a size within the address space")
 }
 
 /// An array as runs of bytes without gaps, in the order of the elements of a compact copy.

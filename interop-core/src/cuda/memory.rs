@@ -16,7 +16,7 @@ use crate::device::Device;
 use crate::device::DeviceType;
 use crate::dtype::DType;
 use crate::element::{Element, ElementType};
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, Result};
 use crate::facts::Facts;
 #[cfg(feature = "python")]
 use crate::layout::{Layout, Order};
@@ -72,22 +72,26 @@ impl CudaBuffer {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Driver`] without a driver, for an ordinal that is none, and when the memory is used up;
-    /// [`ErrorKind::Overflow`] when the size does not fit the address space; [`ErrorKind::DType`] for types packed below
-    /// the byte.
+    /// By [`ErrorKind`](crate::ErrorKind): `Driver` without a driver, for an ordinal that is none, and when the memory is
+    /// used up; `Overflow` when the size does not fit the address space; `DType` for types packed below the byte.
     pub fn zeroed(kind: MemoryKind, ordinal: i32, dtype: DType, len: usize) -> Result<Self> {
-        dtype.check()?;
-        if dtype.packed_bits() % 8 != 0 {
-            return Err(Error::new(ErrorKind::DType, "dtype", dtype, "elements of whole bytes"));
-        }
-        Self::of(kind, ordinal, ElementType::of_bytes(dtype), len)
+        Self::of(kind, ordinal, ElementType::of_whole_bytes(dtype, false)?, len)
     }
 
-    /// A copy of these elements.
+    /// A copy of these elements, complete on return.
     ///
     /// # Errors
     ///
     /// As [`zeroed`](Self::zeroed).
+    ///
+    /// ```no_run
+    /// use interop_core::Storage;
+    /// use interop_core::cuda::{CudaBuffer, MemoryKind};
+    ///
+    /// let buffer = CudaBuffer::from_slice(MemoryKind::Managed, 0, &[1.0_f32, 2.0, 3.0])?;
+    /// assert_eq!(buffer.memory().range.len(), 12);
+    /// # Ok::<(), interop_core::Error>(())
+    /// ```
     pub fn from_slice<T: Element>(kind: MemoryKind, ordinal: i32, elements: &[T]) -> Result<Self> {
         let buffer = Self::of(kind, ordinal, T::TYPE, elements.len())?;
         let from = elements.as_ptr().expose_provenance();
@@ -97,10 +101,7 @@ impl CudaBuffer {
     }
 
     fn of(kind: MemoryKind, ordinal: i32, element: ElementType, len: usize) -> Result<Self> {
-        let bytes = len.checked_mul(element.size).ok_or_else(|| {
-            let found = format_args!("{len} elements of {} bytes", element.size);
-            Error::new(ErrorKind::Overflow, "shape", found, "a size within the address space")
-        })?;
+        let bytes = len.checked_mul(element.size).ok_or_else(|| element.too_large(len))?;
         let buffer = Self::uninitialized(kind, Context::primary(ordinal)?, ordinal, element, bytes)?;
         if bytes != 0 {
             buffer.zero(driver()?)?;
@@ -311,7 +312,7 @@ pub(crate) struct Staged {
 ///
 /// # Errors
 ///
-/// As [`wait`], and [`ErrorKind::Memory`] for more than fits the host's memory.
+/// As [`wait`], and [`ErrorKind::Memory`](crate::ErrorKind::Memory) for more than fits the host's memory.
 ///
 /// # Safety
 ///
@@ -338,7 +339,7 @@ pub(crate) unsafe fn stage(facts: &Facts) -> Result<Staged> {
 ///
 /// # Errors
 ///
-/// As [`wait`] and [`CudaBuffer::zeroed`]; [`ErrorKind::DType`] for packed elements that run backwards.
+/// As [`wait`] and [`CudaBuffer::zeroed`]; [`ErrorKind::DType`](crate::ErrorKind::DType) for packed elements that run backwards.
 ///
 /// # Safety
 ///
@@ -366,7 +367,7 @@ pub(crate) unsafe fn duplicate(facts: &Facts) -> Result<(CudaBuffer, Facts)> {
         wait(facts.stream(), facts.device())?;
     }
     let bytes = facts.byte_range().len();
-    let buffer = CudaBuffer::of(kind, ordinal, ElementType::of_bytes(DType::U8), bytes)?;
+    let buffer = CudaBuffer::of(kind, ordinal, u8::TYPE, bytes)?;
     // SAFETY: the array's own range, live as the caller promises, or put together above; the buffer is new and as long.
     unsafe { copy_now(driver, buffer.context, buffer.address, start, bytes) }?;
     let writes = if facts.layout().is_injective() { Writes::Always } else { facts.writes() };

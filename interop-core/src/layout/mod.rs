@@ -142,11 +142,6 @@ impl Layout {
         Self::strided(shape, &elements)
     }
 
-    /// The strides that a compact array of this shape has, in C order.
-    fn compact_strides(&self) -> Dims<isize> {
-        compact_strides(self.shape())
-    }
-
     /// The extents.
     #[inline]
     #[must_use]
@@ -274,7 +269,7 @@ impl fmt::Debug for Layout {
 fn settled(shape: &[usize], strides: &[isize], numel: usize) -> Dims<isize> {
     let mut settled = Dims::from(strides);
     if strides.iter().any(|stride| *stride < 0) {
-        let compact = compact_strides(shape);
+        let compact = compact_strides(shape, Order::C);
         for (axis, stride) in settled.iter_mut().enumerate() {
             if *stride < 0 && (shape[axis] == 1 || numel == 0) {
                 *stride = compact[axis];
@@ -284,9 +279,9 @@ fn settled(shape: &[usize], strides: &[isize], numel: usize) -> Dims<isize> {
     settled
 }
 
-/// The strides that a compact array of this shape has, in C order.
-fn compact_strides(shape: &[usize]) -> Dims<isize> {
-    Dims::filled(shape.len(), |strides| fill_compact(strides, |axis| shape[axis], Order::C))
+/// The strides of a compact array of this shape.
+fn compact_strides(shape: &[usize], order: Order) -> Dims<isize> {
+    Dims::filled(shape.len(), |strides| fill_compact(strides, |axis| shape[axis], order))
 }
 
 /// The product of the extents, which must fit `isize`; 0 as soon as one extent is 0.

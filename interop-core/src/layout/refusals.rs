@@ -1,7 +1,7 @@
 //! What is said of a layout that cannot be, or that was not asked for.
 
-use super::{Layout, Order, fill_compact};
-use crate::dims::{Dims, MAX_NDIM};
+use super::{Layout, Order, compact_strides};
+use crate::dims::MAX_NDIM;
 use crate::error::{Error, ErrorKind};
 
 #[cold]
@@ -37,7 +37,7 @@ pub(super) fn out_of_reach(shape: &[usize], strides: &[isize]) -> Error {
 #[cold]
 pub(super) fn not_contiguous(layout: &Layout, order: Order) -> Error {
     let (shape, strides) = (layout.shape(), layout.strides());
-    let compact = Dims::filled(shape.len(), |compact| fill_compact(compact, |axis| shape[axis], order));
+    let compact = compact_strides(shape, order);
     let differs = |axis: &usize| shape[*axis] > 1 && strides[*axis] != compact[*axis];
     let axis = (0..shape.len()).find(differs).unwrap_or(0);
     let found = format_args!("{} (strides {strides:?})", strides[axis]);

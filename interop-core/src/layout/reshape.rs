@@ -1,7 +1,7 @@
 //! New layouts over the same memory: slices, parts of elements, and the walk over all elements.
 
 use super::refusals::out_of_reach;
-use super::{Layout, Order, numel};
+use super::{Layout, Order, compact_strides, numel, product};
 use crate::dims::Dims;
 use crate::error::{Error, ErrorKind, Result};
 
@@ -9,7 +9,7 @@ impl Layout {
     /// The strides counted in bytes, for elements of `item` bytes. Where that does not fit, which can only be on an idle
     /// axis, the stride of a compact array stands in.
     pub(crate) fn strides_in_bytes(&self, item: usize) -> Vec<isize> {
-        let compact = self.compact_strides();
+        let compact = compact_strides(self.shape(), Order::C);
         let bytes = |stride: isize| stride.checked_mul(item as isize);
         let strides = self.strides().iter().zip(&*compact);
         strides.map(|(stride, compact)| bytes(*stride).or_else(|| bytes(*compact)).unwrap_or(0)).collect()
@@ -55,7 +55,7 @@ impl Layout {
     pub fn select(&self, axis: usize, index: usize) -> (Self, isize) {
         assert!(index < self.shape()[axis], "index {index} outside axis {axis}");
         let (shape, strides) = (without(self.shape(), axis), without(self.strides(), axis));
-        let numel = product(&shape);
+        let numel = product(shape.iter().copied()).unwrap_or_else(|| unreachable!("a part of what fits"));
         let offset = if numel == 0 { 0 } else { self.strides()[axis] * index as isize };
         (Self::of(&shape, &strides, numel), offset)
     }
@@ -144,11 +144,6 @@ impl Layout {
             here
         })
     }
-}
-
-/// The number of elements of part of a checked layout; 0 as soon as an extent is, whatever the others are.
-fn product(shape: &[usize]) -> usize {
-    if shape.contains(&0) { 0 } else { shape.iter().product() }
 }
 
 /// All items but the one at `axis`.
