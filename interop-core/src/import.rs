@@ -35,7 +35,12 @@ impl Import {
     /// No memory: the place of an import that has yet to arrive, or that was taken.
     #[inline]
     pub(crate) fn nothing() -> Self {
-        Self { facts: Facts::nothing(), owner: Owner::nothing(), kept: StreamHandle::NothingPending }
+        Self::of(Facts::nothing(), Owner::nothing())
+    }
+
+    #[inline(always)]
+    fn of(facts: Facts, owner: Owner) -> Self {
+        Self { facts, owner, kept: StreamHandle::NothingPending }
     }
 
     /// The array in a managed tensor, which is used in place.
@@ -59,9 +64,7 @@ impl Import {
     /// ```
     #[inline]
     pub fn from_dlpack<A: Abi>(tensor: ManagedTensor<A>) -> Result<Self, Refused<ManagedTensor<A>>> {
-        // SAFETY: `release::<A>` releases a struct of the form `A`, and may be called on any thread (3 of
-        // `ManagedTensor::from_raw`).
-        unsafe { Self::from_dlpack_with(tensor, release::<A>, Trust::Nothing) }
+        Self::from_dlpack_with(tensor, Trust::Nothing)
     }
 
     /// As [`from_dlpack`](Self::from_dlpack), but what the tensor says of its memory is believed: the driver is not asked
@@ -79,40 +82,33 @@ impl Import {
     pub unsafe fn from_dlpack_trusted<A: Abi>(
         tensor: ManagedTensor<A>,
     ) -> Result<Self, Refused<ManagedTensor<A>>> {
-        // SAFETY: `release::<A>` releases a struct of the form `A`, and may be called on any thread (3 of
-        // `ManagedTensor::from_raw`).
-        unsafe { Self::from_dlpack_with(tensor, release::<A>, Trust::Memory) }
+        Self::from_dlpack_with(tensor, Trust::Memory)
     }
 
-    /// As [`from_dlpack`](Self::from_dlpack), with a release of one's own.
-    ///
-    /// # Safety
-    ///
-    /// `release` releases a struct of the form `A`, on any thread.
     #[inline]
-    pub(crate) unsafe fn from_dlpack_with<A: Abi>(
+    fn from_dlpack_with<A: Abi>(
         tensor: ManagedTensor<A>,
-        release: unsafe fn(NonNull<()>),
         trust: Trust,
     ) -> Result<Self, Refused<ManagedTensor<A>>> {
-        // SAFETY: as the caller promises.
-        match unsafe { Self::usual(tensor, release, trust, None) } {
+        // SAFETY: `release::<A>` releases a struct of the form `A`, and may be called on any thread (3 of
+        // `ManagedTensor::from_raw`).
+        match unsafe { Self::usual(tensor, release::<A>, trust, None) } {
             Ok(import) => Ok(import),
             Err(tensor) => {
                 let mut import = Self::nothing();
-                // SAFETY: as the caller promises.
-                unsafe { import.receive_any(tensor, release, trust) }?;
+                // SAFETY: as above.
+                unsafe { import.receive_any(tensor, release::<A>, trust) }?;
                 Ok(import)
             }
         }
     }
 
-    /// The fast path of [`from_dlpack_with`](Self::from_dlpack_with): a tensor as nearly all are, about whose memory the
-    /// driver need not be asked; `axes` is their number, where it is known. Any other tensor comes back.
+    /// The fast path: a tensor as nearly all are, about whose memory the driver need not be asked. `axes` is their number,
+    /// where it is known. Any other tensor comes back.
     ///
     /// # Safety
     ///
-    /// As [`from_dlpack_with`](Self::from_dlpack_with).
+    /// `release` releases a struct of the form `A`, on any thread.
     #[inline(always)]
     pub(crate) unsafe fn usual<A: Abi>(
         tensor: ManagedTensor<A>,
@@ -122,18 +118,20 @@ impl Import {
     ) -> Result<Self, ManagedTensor<A>> {
         let asked = trust == Trust::Nothing && cuda::is_opened();
         match tensor.usual_facts(axes, |address| !asked || cuda::is_host_memory(address)) {
-            // SAFETY: as the caller promises.
-            Some(facts) => Ok(unsafe { Self::owning(facts, tensor, release) }),
+            Some(facts) => {
+                // SAFETY: the struct is ours to release once, on any thread (1 and 3 of `ManagedTensor::from_raw`).
+                let owner = unsafe { Owner::from_raw(tensor.into_place(), release) };
+                Ok(Self::of(facts, owner))
+            }
             None => Err(tensor),
         }
     }
 
-    /// Takes the place of [`nothing`](Self::nothing): as [`from_dlpack_with`](Self::from_dlpack_with), for all memory and
-    /// whatever the tensor says.
+    /// Takes the place of [`nothing`](Self::nothing): any tensor, in any memory. If it is refused nothing has arrived.
     ///
     /// # Safety
     ///
-    /// As [`from_dlpack_with`](Self::from_dlpack_with).
+    /// As [`usual`](Self::usual).
     #[cold]
     unsafe fn receive_any<A: Abi>(
         &mut self,
@@ -157,28 +155,11 @@ impl Import {
         Ok(())
     }
 
-    /// The array in a tensor whose facts were checked.
+    /// As [`receive_any`](Self::receive_any), by the [fast path](Self::usual) where that will do.
     ///
     /// # Safety
     ///
-    /// As [`from_dlpack_with`](Self::from_dlpack_with).
-    #[inline(always)]
-    unsafe fn owning<A: Abi>(
-        facts: Facts,
-        tensor: ManagedTensor<A>,
-        release: unsafe fn(NonNull<()>),
-    ) -> Self {
-        // SAFETY: the struct is ours to release once, on any thread (1 and 3 of `ManagedTensor::from_raw`).
-        let owner = unsafe { Owner::from_raw(tensor.into_place(), release) };
-        Self { facts, owner, kept: StreamHandle::NothingPending }
-    }
-
-    /// Takes the place of [`nothing`](Self::nothing): the array in a managed tensor, which `release` releases when the
-    /// work that may use the memory is done.
-    ///
-    /// # Safety
-    ///
-    /// As [`from_dlpack_with`](Self::from_dlpack_with).
+    /// As [`usual`](Self::usual).
     #[cfg(feature = "python")]
     #[inline]
     pub(crate) unsafe fn receive<A: Abi>(
@@ -207,7 +188,7 @@ impl Import {
     #[must_use]
     #[inline]
     pub unsafe fn from_parts(facts: Facts, owner: Owner) -> Self {
-        Self { facts, owner, kept: StreamHandle::NothingPending }
+        Self::of(facts, owner)
     }
 
     /// The array in an interface dict, on the device where its address is.
@@ -231,7 +212,7 @@ impl Import {
     ) -> Result<Self> {
         let facts = interface.facts_on(device)?;
         let fence = cuda::check(&facts, Trust::Memory)?;
-        Ok(Self { facts, owner: Owner::new(owner).after(fence), kept: StreamHandle::NothingPending })
+        Ok(Self::of(facts, Owner::new(owner).after(fence)))
     }
 
     /// The array in an interface dict, for work on `consumer`.
@@ -258,8 +239,7 @@ impl Import {
         let mut facts = interface.facts()?;
         let stated = interface.version >= 3 || interface.stream.is_some();
         let fence = cuda::arrive(&mut facts, stated, consumer)?;
-        let owner = Owner::new(owner).after(fence);
-        let mut import = Self { facts, owner, kept: StreamHandle::NothingPending };
+        let mut import = Self::of(facts, Owner::new(owner).after(fence));
         import.put_on_stream(consumer);
         Ok(import)
     }
@@ -364,7 +344,7 @@ impl Import {
         self.facts.stream = stream;
         if cuda::captures(stream) {
             // Its work is ordered by the capture, which an event of the release would spoil.
-            self.owner = self.take_owner().unordered();
+            self.owner = self.take_owner().after(None);
         }
     }
 

@@ -67,12 +67,6 @@ impl Owner {
         self.fence
     }
 
-    /// The same owner, dropped at once.
-    #[must_use]
-    pub(crate) fn unordered(self) -> Self {
-        self.after(None)
-    }
-
     /// The same owner, dropped when the work that may use its memory is done.
     #[inline]
     #[must_use]

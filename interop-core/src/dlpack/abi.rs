@@ -89,6 +89,9 @@ pub trait Abi: sealed::Sealed + Sized + 'static {
     /// The offset of the tensor in the struct.
     #[doc(hidden)]
     const TENSOR_OFFSET: usize;
+    /// The offset of the deleter, which is the same in every version.
+    #[doc(hidden)]
+    const DELETER_OFFSET: usize;
 
     /// The struct around an array.
     #[doc(hidden)]
@@ -105,7 +108,9 @@ pub trait Abi: sealed::Sealed + Sized + 'static {
 
     /// The place of the deleter.
     #[doc(hidden)]
-    fn deleter(this: *const Self) -> *const Option<unsafe extern "C" fn(*mut Self)>;
+    fn deleter(this: *const Self) -> *const Option<unsafe extern "C" fn(*mut Self)> {
+        this.wrapping_byte_add(Self::DELETER_OFFSET).cast()
+    }
 }
 
 /// The names of capsules, at the start of a page. The interpreter compares names by `strcmp`, four times an exchange, and
@@ -144,6 +149,7 @@ impl Abi for DLManagedTensor {
     const USED_CAPSULE: &'static CStr = name(&NAMES.used_legacy);
     const VERSIONED: bool = false;
     const TENSOR_OFFSET: usize = offset_of!(Self, dl_tensor);
+    const DELETER_OFFSET: usize = offset_of!(Self, deleter);
 
     fn wrap(
         dl_tensor: DLTensor,
@@ -157,10 +163,6 @@ impl Abi for DLManagedTensor {
     fn version(_: *const Self) -> Option<(*const DLPackVersion, *const u64)> {
         None
     }
-
-    fn deleter(this: *const Self) -> *const Option<unsafe extern "C" fn(*mut Self)> {
-        this.wrapping_byte_add(offset_of!(Self, deleter)).cast()
-    }
 }
 
 impl Abi for DLManagedTensorVersioned {
@@ -168,6 +170,7 @@ impl Abi for DLManagedTensorVersioned {
     const USED_CAPSULE: &'static CStr = name(&NAMES.used_versioned);
     const VERSIONED: bool = true;
     const TENSOR_OFFSET: usize = offset_of!(Self, dl_tensor);
+    const DELETER_OFFSET: usize = offset_of!(Self, deleter);
 
     fn wrap(
         dl_tensor: DLTensor,
@@ -182,10 +185,6 @@ impl Abi for DLManagedTensorVersioned {
     fn version(this: *const Self) -> Option<(*const DLPackVersion, *const u64)> {
         let version = this.wrapping_byte_add(offset_of!(Self, version)).cast();
         Some((version, this.wrapping_byte_add(offset_of!(Self, flags)).cast()))
-    }
-
-    fn deleter(this: *const Self) -> *const Option<unsafe extern "C" fn(*mut Self)> {
-        this.wrapping_byte_add(offset_of!(Self, deleter)).cast()
     }
 }
 
