@@ -8,7 +8,7 @@ use std::sync::Arc;
 use interop_core::cai::CudaArrayInterface;
 use interop_core::cuda::{
     Context, CudaBuffer, HoldReleases, MemoryKind, device_address, device_count, drain_releases,
-    finish_releases, is_available, is_from_pool, order, pending_releases, pointer_facts, wait,
+    finish_releases, is_available, order, pending_releases, pointer_facts, wait,
 };
 use interop_core::dlpack::Versioned;
 use interop_core::{
@@ -55,7 +55,6 @@ fn what_needs_a_driver_says_so() {
             ("order", order(legacy, other, Device::cuda(0)).unwrap_err()),
             ("wait", wait(legacy, Device::cuda(0)).unwrap_err()),
             ("pointer_facts", pointer_facts(0x1000).unwrap_err()),
-            ("is_from_pool", is_from_pool(0x1000).unwrap_err()),
             ("device_address", device_address(0x1000).unwrap_err()),
             ("Context", Context::primary(0).unwrap_err()),
             ("CudaBuffer", CudaBuffer::zeroed(MemoryKind::Device, 0, DType::F32, 3).unwrap_err()),

@@ -1,8 +1,6 @@
 //! What the driver knows of an address: kind, ordinal, context, range.
 
-use interop_core::cuda::{
-    Context, CudaBuffer, MemoryKind, PointerFacts, device_address, is_from_pool, pointer_facts,
-};
+use interop_core::cuda::{Context, CudaBuffer, MemoryKind, PointerFacts, device_address, pointer_facts};
 use interop_core::{DType, Device, ErrorKind, Storage};
 
 use crate::gpu::{Bytes, Place, Registered, current};
@@ -70,7 +68,6 @@ fn what_is_none_of_cudas_is_known_to_nobody() {
     let unregistered = Registered::new(16).at();
     for address in [0, 1, usize::MAX, host.as_ptr().addr(), freed, unregistered] {
         assert_eq!(pointer_facts(address).unwrap(), None, "{address:#x}");
-        assert!(!is_from_pool(address).unwrap(), "{address:#x}");
         let error = device_address(address).unwrap_err();
         let found = "which the driver does not know: a plain host address, or freed memory";
         assert_told(&error, (ErrorKind::Device, "data", found, "memory that a device can reach"));
@@ -82,9 +79,9 @@ fn what_is_none_of_cudas_is_known_to_nobody() {
 fn pool_memory_is_known_as_such() {
     let _turn = turn();
     let place = Place::primary(0);
-    assert!(is_from_pool(place.pool(0, 16).at() + 7).unwrap());
+    assert_eq!(known(place.pool(0, 16).at() + 7).context(), None);
     for bytes in [place.bytes(0, 16), place.pinned(0, 16), place.managed(0, 16)] {
-        assert!(!is_from_pool(bytes.at()).unwrap());
+        assert_ne!(known(bytes.at()).context(), None);
         assert_eq!(device_address(bytes.at() + 9).unwrap(), bytes.at() + 9);
     }
 }
@@ -109,7 +106,7 @@ fn buffers_of_the_core_are_what_they_say() {
             let known = known(buffer.memory().address);
             assert_eq!((known.device(), known.ordinal()), (buffer.memory().device, ordinal), "{kind:?}");
             assert_eq!(known.range(), buffer.memory().range, "{kind:?}");
-            assert_eq!(is_from_pool(buffer.memory().address).unwrap(), kind == MemoryKind::Pool);
+            assert_eq!(known.context().is_none(), kind == MemoryKind::Pool, "{kind:?}");
         }
     }
     assert_eq!(interop_core::cuda::finish_releases(), 0);

@@ -39,7 +39,7 @@ pub use event::kept_events;
 pub use memory::{CudaBuffer, MemoryKind};
 pub use order::{order, wait};
 pub use parked::{drain_releases, finish_releases, pending_releases, release_in_background};
-pub use pointer::{PointerFacts, device_address, is_from_pool, pointer_facts};
+pub use pointer::{PointerFacts, device_address, pointer_facts};
 pub use release::{HoldReleases, ReleasePolicy, release_policy, set_release_policy};
 
 pub(crate) use arrive::arrive;

@@ -19,7 +19,6 @@ const IS_MANAGED: i32 = 8;
 const DEVICE_ORDINAL: i32 = 9;
 const RANGE_START: i32 = 11;
 const RANGE_SIZE: i32 = 12;
-const MEMPOOL_HANDLE: i32 = 17;
 
 /// `CU_MEMORYTYPE_...`
 const HOST: usize = 1;
@@ -111,15 +110,6 @@ fn ask(driver: &Driver, address: usize) -> Outcome<Option<PointerFacts>> {
     };
     let context = Context::answered(context);
     Ok(Some(PointerFacts { device, ordinal, context, range: start..start.saturating_add(size) }))
-}
-
-/// Whether memory is from a stream-ordered pool, whose release waits for nothing by itself.
-///
-/// # Errors
-///
-/// As [`pointer_facts`].
-pub fn is_from_pool(address: usize) -> Result<bool> {
-    Ok(one(driver()?, address, MEMPOOL_HANDLE)?.is_some_and(|pool| pool != 0))
 }
 
 /// The address under which devices reach memory: another than the host's for some registered memory, the same for all

@@ -271,7 +271,7 @@ unsafe extern "C" fn interface<T: ArrayClass>(
 /// It speaks DLPack and, for memory that CUDA can reach, the CUDA Array Interface. Nothing else has the struct, so its
 /// memory is writable unless the struct is `readonly`.
 #[pyclass(frozen, weakref, module = "interop_core")]
-pub struct ExportedArray {
+pub(super) struct ExportedArray {
     array: Box<dyn Described>,
 }
 

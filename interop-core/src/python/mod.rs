@@ -3,7 +3,8 @@
 //! Three ways, by how much of the Python face is your own:
 //!
 //! * `#[cuda_array(python)]`: the struct is an argument and a return value of `#[pyfunction]`s. As an argument it is
-//!   [imported](import) from any object that speaks a protocol; as a return value it becomes an [`ExportedArray`].
+//!   [imported](import) from any object that speaks a protocol; as a return value it becomes an object of the
+//!   class `interop_core.ExportedArray`, which speaks both protocols.
 //! * `#[cuda_array(pyclass)]` on a frozen `#[pyclass]`: [`install`] gives the class the protocol's methods beside those of
 //!   your own `#[pymethods]`.
 //! * By hand: [`import_as`], [`import`], [`import_capsule`] and [`export`].
@@ -56,7 +57,7 @@ mod types;
 
 pub use argument::{import_as, import_as_trusted};
 pub use back::order_back;
-pub use class::{ArrayClass, ExportedArray, install};
+pub use class::{ArrayClass, install};
 pub use device::{consumer_stream, integer};
 pub use dict::interface_of;
 pub use errors::array_error;
