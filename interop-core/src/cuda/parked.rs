@@ -198,6 +198,12 @@ pub(crate) fn poll_releases() {
 }
 
 /// Releases what is due, and says how many still wait. Imports, exports and orders of CUDA memory do so by the way.
+///
+/// ```
+/// // At a point where the program is idle, so that nothing stays until the next import:
+/// let waiting = interop_core::cuda::drain_releases();
+/// assert_eq!(waiting, 0);
+/// ```
 #[expect(clippy::must_use_candidate, reason = "called for what it does")]
 pub fn drain_releases() -> usize {
     if pending_releases() != 0 {

@@ -1,24 +1,10 @@
 //! Releases that come after the work that was queued: memory goes back to its owner when nobody reads it any more.
 //!
-//! Neither protocol tells the producer when the consumer's kernels are done, and a stream that was named in some earlier
-//! call may be destroyed by now. So a release asks for no stream: it records one event after *all* work of the context
-//! (`cuCtxRecordEvent`), looks whether it is done, and if not, parks what is to be released. Parked releases are looked at
-//! again whenever something is imported, exported or ordered, and when the user says so. Nothing here waits; what an owner
-//! does when it is dropped is its own affair, and `cuMemFree` waits for all work of the device, also later work.
-//!
-//! | policy | covers | costs | limits |
-//! | --- | --- | --- | --- |
-//! | [`AfterContext`](ReleasePolicy::AfterContext) | every stream of the memory's context; of every primary context in use too for pinned and managed memory | an event for each context, which costs more the more streams the context has, and a query | a capture that goes on in the context on a non-blocking stream is spoiled, loudly: hold releases meanwhile ([`HoldReleases`]). Work of another GPU on memory of this one is not covered |
-//! | [`AfterAllContexts`](ReleasePolicy::AfterAllContexts) | every stream of every device's primary context and of the memory's context | an event for each device in use, a query | the same for captures |
-//! | [`Batched`](ReleasePolicy::Batched) | as `AfterContext` | a place in a list; the event and the query are shared by 32 releases | up to 31 arrays stay until the batch is full, or [`drain_releases`](super::drain_releases) is called, however idle the device is |
-//! | [`Immediate`](ReleasePolicy::Immediate) | nothing: the user has ordered the work | nothing | a race otherwise |
-//!
-//! A capture on a blocking stream is seen before anything is called; the release is then parked undecided, as under
-//! [`HoldReleases`], and decided when the capture is over. What was imported for work on a stream that captures is released
-//! at once: the graph is ordered by the capture, and keeping its memory for the replays is up to whoever keeps the graph.
-//!
-//! Before driver 12.5 there is no event of a context. Releases are parked undecided then, and decided by
-//! [`finish_releases`](super::finish_releases), which waits on the host.
+//! A stream that was named in some earlier call may be destroyed by now, so a release asks for no stream. It records one
+//! event after *all* work of the context (`cuCtxRecordEvent`). If that is done the owner is dropped at once; if not, the
+//! release is parked and looked at again whenever something is imported, exported or ordered, and when the user says so.
+//! Nothing here waits; what an owner does when it is dropped is its own affair, and `cuMemFree` waits for all work of the
+//! device, also later work.
 
 use core::cell::Cell;
 use core::num::NonZeroUsize;
@@ -33,6 +19,31 @@ use super::parked::{park, policy_changed, poll_releases};
 use crate::owner::Owner;
 
 /// What the release of CUDA memory comes after.
+///
+/// Neither protocol tells a producer when the kernels of a consumer are done, so a release waits for more than it has to:
+/// it is parked until the work that the policy names is done, and nothing waits for that on the host.
+///
+/// | policy | covers | costs | limits |
+/// | --- | --- | --- | --- |
+/// | [`AfterContext`](Self::AfterContext) | every stream of the memory's context; for pinned and managed memory also of every primary context in use | an event for each context, dearer the more streams the context has, and a query | spoils, loudly, a capture in the context on a non-blocking stream: hold releases meanwhile ([`HoldReleases`]). Does not cover work of another GPU on memory of this one |
+/// | [`AfterAllContexts`](Self::AfterAllContexts) | every stream of the memory's context and of every device's primary context | an event for each device in use, and a query | the same for captures |
+/// | [`Batched`](Self::Batched) | as `AfterContext` | a place in a list; 32 releases share the events and the query | up to 31 arrays stay until the batch is full or [`drain_releases`](super::drain_releases) is called, however idle the device is |
+/// | [`Immediate`](Self::Immediate) | nothing: you have ordered the work | nothing | a race otherwise |
+///
+/// A capture on a blocking stream is noticed before anything is called. The release is then parked undecided, as under
+/// [`HoldReleases`], and decided when the capture is over. What was imported for work on a stream that captures is released
+/// at once: the capture orders the graph, and whoever keeps the graph keeps its memory for the replays.
+///
+/// Drivers before 12.5 have no event of a context. Releases are parked undecided there until
+/// [`finish_releases`](super::finish_releases) decides them, which waits on the host.
+///
+/// ```
+/// use interop_core::cuda::{ReleasePolicy, release_policy, set_release_policy};
+///
+/// assert_eq!(release_policy(), ReleasePolicy::AfterContext);
+/// set_release_policy(ReleasePolicy::Batched); // many small arrays, which may stay a little longer
+/// assert_eq!(release_policy(), ReleasePolicy::Batched);
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(u8)]
 #[non_exhaustive]

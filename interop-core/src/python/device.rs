@@ -88,6 +88,18 @@ pub(super) fn pair<'a, 'py>(
 /// # Errors
 ///
 /// `ArrayError` for numbers that are no stream, `TypeError` for other objects.
+///
+/// ```no_run
+/// use interop_core::python::{consumer_stream, import};
+/// use pyo3::prelude::*;
+///
+/// /// `stream` may be `torch.cuda.Stream()`, `cupy.cuda.Stream()`, or `stream.ptr`.
+/// #[pyfunction]
+/// fn nbytes(array: &Bound<'_, PyAny>, stream: &Bound<'_, PyAny>) -> PyResult<usize> {
+///     let imported = import(array, Some(consumer_stream(stream)?))?;
+///     Ok(imported.import.facts().nbytes())
+/// }
+/// ```
 pub fn consumer_stream(stream: &Bound<'_, PyAny>) -> PyResult<StreamHandle> {
     let py = stream.py();
     if let Some(method) = attribute(stream, pyo3::intern!(py, "__cuda_stream__"))? {

@@ -27,7 +27,8 @@ use crate::stream::StreamHandle;
 /// Whoever compares it holds a reference of his own, so an equal address is the same tuple.
 static VERSIONED: AtomicPtr<ffi::PyObject> = AtomicPtr::new(core::ptr::null_mut());
 
-/// The arguments of `__dlpack__`, read but not yet compared with an array.
+/// The arguments of `__dlpack__`, read but not yet compared with an array. Without any it is a plain `__dlpack__()`; an
+/// example is at [`export`].
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Request {
     stream: Option<i128>,
@@ -137,6 +138,34 @@ fn major(value: &Bound<'_, PyAny>) -> PyResult<(i128, bool)> {
 ///
 /// `ArrayError` for a request that cannot be met: a stream that the device does not have, another device, a read-only
 /// array in the legacy form.
+///
+/// ```no_run
+/// use std::sync::Arc;
+///
+/// use interop_core::python::{Request, export};
+/// use interop_core::{CudaArray, HostVec};
+/// use pyo3::prelude::*;
+/// use pyo3::types::PyDict;
+///
+/// #[derive(CudaArray)]
+/// #[cuda_array(shape = [len])]
+/// struct Samples { #[cuda_array(data)] values: HostVec<f32>, len: usize }
+///
+/// #[pyclass(frozen)]
+/// struct Recording { samples: Arc<Samples> }
+///
+/// #[pymethods]
+/// impl Recording {
+///     #[pyo3(signature = (**keywords))]
+///     fn __dlpack__<'py>(&self, py: Python<'py>, keywords: Option<&Bound<'py, PyDict>>) -> PyResult<Bound<'py, PyAny>> {
+///         let mut request = Request::default();
+///         for (keyword, value) in keywords.into_iter().flatten() {
+///             request.set(&keyword.to_string(), &value)?;
+///         }
+///         export(py, &self.samples, &request)
+///     }
+/// }
+/// ```
 pub fn export<'py, A: CudaArray + Send + Sync + 'static>(
     py: Python<'py>,
     array: &Arc<A>,
