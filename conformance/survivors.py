@@ -17,7 +17,6 @@ import signal
 import subprocess
 import sys
 import threading
-from pathlib import Path
 
 from mutate import ROOT, copy_sources
 

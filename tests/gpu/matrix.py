@@ -59,10 +59,6 @@ def partner(name):
     return found
 
 
-def shape_of(case):
-    return CASES[case](BASE).shape
-
-
 @each_kind
 @each_case
 @each_stream

@@ -75,7 +75,6 @@ new_capsule = python_function("PyCapsule_New", ctypes.py_object, ctypes.c_void_p
 get_name = python_function("PyCapsule_GetName", ctypes.c_char_p, ctypes.py_object)
 get_pointer = python_function("PyCapsule_GetPointer", ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)
 set_name = python_function("PyCapsule_SetName", ctypes.c_int, ctypes.py_object, ctypes.c_char_p)
-set_destructor = python_function("PyCapsule_SetDestructor", ctypes.c_int, ctypes.py_object, ctypes.c_void_p)
 
 
 @ctypes.CFUNCTYPE(None, ctypes.c_void_p)

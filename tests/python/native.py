@@ -38,7 +38,8 @@ def load(name):
     """The module of this name, compiled if it is not, or if its source has changed since."""
     source = next(SOURCES.glob(f"{name}.c*"))
     module = BUILT / (name + sysconfig.get_config_var("EXT_SUFFIX"))
-    if not module.exists() or module.stat().st_mtime < source.stat().st_mtime:
+    newest = max(file.stat().st_mtime for file in (source, *SOURCES.glob("*.h")))
+    if not module.exists() or module.stat().st_mtime < newest:
         BUILT.mkdir(exist_ok=True)
         fresh = module.with_suffix(".new")
         subprocess.run([*compile_command(source), "-o", str(fresh)], check=True)

@@ -8,7 +8,7 @@ import interop_demo
 import native
 import numpy as np
 import pytest
-from capsules import CPU, CUDA, CUDA_HOST, CUDA_MANAGED, PADDED, READ_ONLY, Producer, Tensor, python_function
+from capsules import CPU, CUDA, CUDA_HOST, CUDA_MANAGED, READ_ONLY, Producer, Tensor, python_function
 from scripts import run
 
 c = native.required("handwritten")

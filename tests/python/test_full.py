@@ -10,7 +10,6 @@ from scripts import run
 Array = interop_demo.Array
 ArrayError = interop_demo.ArrayError
 INTEGERS = ["|i1", "<i2", "<i4", "<i8", "|u1", "<u2", "<u4", "<u8"]
-FLOATS = ["<f2", "<f4", "<f8"]
 
 
 class Index:

@@ -9,16 +9,6 @@ from capsules import Tensor
 
 Array = interop_demo.Array
 ArrayError = interop_demo.ArrayError
-INTEGERS = ["|i1", "<i2", "<i4", "<i8", "|u1", "<u2", "<u4", "<u8"]
-FLOATS = ["<f2", "<f4", "<f8"]
-
-
-class Index:
-    def __init__(self, number):
-        self.number = number
-
-    def __index__(self):
-        return self.number
 
 
 def picture(height, width):
