@@ -62,7 +62,7 @@ impl Import {
     /// assert_eq!(Samples::from_import(import)?.values, [1.0; 6]);
     /// # Ok::<(), interop_core::Error>(())
     /// ```
-    #[inline]
+    #[inline(always)]
     pub fn from_dlpack<A: Abi>(tensor: ManagedTensor<A>) -> Result<Self, Refused<ManagedTensor<A>>> {
         Self::from_dlpack_with(tensor, Trust::Nothing)
     }
@@ -85,7 +85,7 @@ impl Import {
         Self::from_dlpack_with(tensor, Trust::Memory)
     }
 
-    #[inline]
+    #[inline(always)]
     fn from_dlpack_with<A: Abi>(
         tensor: ManagedTensor<A>,
         trust: Trust,
