@@ -32,17 +32,17 @@ pub(crate) struct Array {
 #[pyo3(signature = (obj, *, stream=None))]
 pub(crate) fn asarray(obj: &Bound<'_, PyAny>, stream: Option<Bound<'_, PyAny>>) -> PyResult<Array> {
     let named = stream.is_some();
-    let array = if named || obj.is_instance_of::<PyCapsule>() {
+    let mut array = if named || obj.is_instance_of::<PyCapsule>() {
         Array::from_import(import_any(obj, stream)?.import)?
     } else {
         // Described where the array is made.
         import_as(obj)?
     };
-    Ok(match obj.cast::<Array>() {
+    if let Ok(own) = obj.cast::<Array>() {
         // The two are the same memory, and know of each other's work.
-        Ok(own) => Array { stream: own.get().stream.shared_with(array.stream.as_stream(), named), ..array },
-        Err(_) => array,
-    })
+        array.stream = own.get().stream.shared_with(array.stream.as_stream(), named);
+    }
+    Ok(array)
 }
 
 #[pymethods]
