@@ -95,7 +95,8 @@ macro_rules! __python_import {
 macro_rules! __python_class {
     (export: $export:tt, type: $type:ty $(,)?) => {
         #[automatically_derived]
-        impl $crate::__private::python::ArrayClass for $type {}
+        impl $crate::__private::python::ArrayMethods for $type {}
+        const _: () = $crate::__private::python::class_of_arrays::<$type>();
     };
 }
 

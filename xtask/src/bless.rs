@@ -10,7 +10,9 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
     step::run(workspace::cargo(["test", "--package=interop-derive", "--lib"]).env("BLESS", "1"))?;
     step::announce("Messages", "tests/**/*.stderr: what the compiler says about each mistake.");
     sim::build()?;
-    for (package, test) in [("interop-tests", "ui"), ("interop-cuda-tests", "cuda-ui")] {
+    let packages =
+        [("interop-tests", "ui"), ("interop-cuda-tests", "cuda-ui"), ("interop-class-tests", "class-ui")];
+    for (package, test) in packages {
         let mut messages = workspace::cargo(["test", "--package", package, "--test", test]);
         messages.args(["--", "--exact", "messages"]).env("TRYBUILD", "overwrite");
         step::run(sim::on_path(&mut messages))?;

@@ -25,7 +25,7 @@ const PUBLISHED: [(&str, &str); 2] =
 /// Every feature of the core.
 const FEATURES: [&str; 7] = ["derive", "python", "half", "num-complex", "cust", "cudarc", "counters"];
 
-const SUITES: [Suite; 4] = [
+const SUITES: [Suite; 5] = [
     Suite {
         word: "api",
         name: "Public items",
@@ -40,6 +40,15 @@ const SUITES: [Suite; 4] = [
         name: "Sets of features",
         why: "The core compiles with every set of its features, not only with each alone and with all.",
         run: feature_sets,
+    },
+    Suite {
+        word: "classes",
+        name: "Python classes",
+        why: "What the compiler says about a struct that should be a Python class of arrays, and is none.",
+        run: |counts| {
+            let test = ["test", "--locked", "--package=interop-class-tests", "--tests"];
+            suites::follow(&mut workspace::cargo(test), counts)
+        },
     },
     Suite {
         word: "minimal",

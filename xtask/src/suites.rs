@@ -9,9 +9,10 @@ use crate::report::Report;
 use crate::{extension, ptx, sim, step, workspace};
 
 /// Everything but the Python extension, which is tested from Python, and what is linked to a driver.
-const ALL: [&str; 6] = [
+const ALL: [&str; 7] = [
     "--workspace",
     "--exclude=interop-demo-extension",
+    "--exclude=interop-class-tests",
     "--exclude=interop-sim-driver",
     "--exclude=cuda-smoke",
     "--exclude=interop-cuda-examples",

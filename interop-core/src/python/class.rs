@@ -24,29 +24,36 @@ use crate::facts::Facts;
 
 /// `#[pyclass(frozen)]`, as `PyO3` says it in types.
 #[doc(hidden)]
-#[diagnostic::on_unimplemented(
-    message = "a Python class of arrays is frozen",
-    label = "the class is not frozen",
-    note = "write `#[pyclass(frozen)]`: its memory is shared with Python, so nothing may replace it"
-)]
 pub trait IsFrozen {}
 
 impl IsFrozen for True {}
+
+/// What `#[cuda_array(pyclass)]` makes of a struct, be it a class or not: what is missing for one is a single message then,
+/// that of [`class_of_arrays`].
+#[doc(hidden)]
+pub trait ArrayMethods: CudaArray + Send + Sync {
+    /// Who else can reach the elements.
+    const REACH: Reach = Reach(Access::Shared);
+}
 
 /// A `#[pyclass]` whose instances are arrays; `#[cuda_array(pyclass)]` makes one.
 ///
 /// The class is frozen: exports keep the Python object and with it the struct, which nobody may change while consumers
 /// use its memory.
 #[diagnostic::on_unimplemented(
-    message = "`{Self}` has no methods of an array for Python",
-    label = "not a class of arrays",
-    note = "write `#[pyclass(frozen)]`, `#[derive(CudaArray)]` and `#[cuda_array(pyclass)]` on the struct"
+    message = "`{Self}` is no Python class of arrays",
+    label = "not a frozen class with `pyclass` in `#[cuda_array(...)]`",
+    note = "write `#[pyclass(frozen)]`, `#[derive(CudaArray)]` and `#[cuda_array(pyclass)]` on the struct",
+    note = "`frozen`: its memory is shared with Python, so nothing may replace it"
 )]
-pub trait ArrayClass: CudaArray + PyClass<Frozen: IsFrozen> + Send + Sync {
-    /// Who else can reach the elements.
-    #[doc(hidden)]
-    const REACH: Reach = Reach(Access::Shared);
-}
+pub trait ArrayClass: CudaArray + ArrayMethods + PyClass<Frozen: IsFrozen> + Send + Sync {}
+
+#[diagnostic::do_not_recommend]
+impl<T: ArrayMethods + PyClass<Frozen: IsFrozen>> ArrayClass for T {}
+
+/// Compiles for classes of arrays.
+#[doc(hidden)]
+pub const fn class_of_arrays<T: ArrayClass>() {}
 
 /// Who else can reach the elements of a class's arrays: anybody with the object, of which nobody else can say otherwise.
 #[doc(hidden)]
@@ -293,7 +300,7 @@ unsafe impl CudaArray for ExportedArray {
     }
 }
 
-impl ArrayClass for ExportedArray {
+impl ArrayMethods for ExportedArray {
     const REACH: Reach = Reach(Access::Owned);
 }
 

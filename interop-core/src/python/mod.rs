@@ -69,7 +69,7 @@ pub use release::{drain, pending_releases};
 #[doc(hidden)]
 pub mod expansion {
     pub use super::argument::import_as;
-    pub use super::class::{ArrayClass, into_object};
+    pub use super::class::{ArrayMethods, class_of_arrays, into_object};
     pub use pyo3::prelude::{Bound, FromPyObject, IntoPyObject, Python};
     pub use pyo3::{Borrowed, PyAny, PyErr};
 }
