@@ -5,13 +5,14 @@ pub use core::marker::{Copy, PhantomData, Send, Sync};
 pub use core::option::Option::{None, Some};
 pub use core::result::Result::Ok;
 
-pub use crate::array::{CudaArray, FromArray};
+pub use crate::array::CudaArray;
 pub use crate::arrival::{Arrival, Wanted};
 pub use crate::describe::Describe;
 pub use crate::device::DeviceType;
 pub use crate::element::{Element, ElementType};
 pub use crate::error::{Error, Result};
 pub use crate::facts::Facts;
+pub use crate::from_array::FromArray;
 pub use crate::gate::{Gate, Opened, Unreached};
 pub use crate::layout::Order;
 pub use crate::raw::RawMemory;

@@ -1,18 +1,16 @@
-//! What a derived struct can do: describe itself, lend views, be exported, and be made from an import.
+//! What a derived struct can do: describe itself, lend views, and be exported.
 #![expect(unsafe_code, reason = "the traits are promises about memory, on which exports and views rely")]
 
 use std::sync::Arc;
 
-use crate::arrival::{Arrival, Wanted};
 use crate::cai::CudaArrayInterface;
-use crate::cuda::{self, Trust};
+use crate::cuda;
 use crate::device::DeviceType;
-use crate::dlpack::{Abi, Access, ManagedTensor, export, export_described, release};
+use crate::dlpack::{Abi, Access, ManagedTensor, export, export_described};
 use crate::element::Element;
 use crate::error::{Refused, Result};
 use crate::facts::Facts;
 use crate::host::HostElements;
-use crate::import::Import;
 use crate::kernel::{KernelView, KernelViewMut};
 use crate::layout::Order;
 use crate::owner::MaybeDangling;
@@ -323,84 +321,5 @@ pub unsafe trait CudaArray {
         cuda::hand_over(&facts, stream)?;
         // SAFETY: rules 1 to 3 while the handle exists: `&mut` to the struct cannot be had then.
         Ok(unsafe { export(&facts, Arc::clone(self), Access::Shared) }?)
-    }
-}
-
-/// A struct that can be made from an array of somebody else. Derived: `#[derive(CudaArray)]`.
-///
-/// ```
-/// use interop_core::dlpack::Versioned;
-/// use interop_core::{CudaArray, FromArray, Import, Refused};
-///
-/// #[derive(CudaArray)]
-/// #[cuda_array(shape = [rows, 3])]
-/// struct Points {
-///     #[cuda_array(data)]
-///     coordinates: Vec<f32>,
-///     rows: usize,
-/// }
-///
-/// #[derive(Debug, CudaArray)]
-/// #[cuda_array(shape = [rows, 2])]
-/// struct Pairs {
-///     #[cuda_array(data)]
-///     values: Vec<f32>,
-///     rows: usize,
-/// }
-///
-/// let points = Points { coordinates: vec![0.5; 12], rows: 4 };
-/// let import = Import::from_dlpack(points.into_dlpack::<Versioned>()?)?;
-///
-/// // What does not fit is refused, and nothing is lost.
-/// let Refused { value: import, error } = Pairs::from_import(import).unwrap_err();
-/// assert_eq!(error.to_string(), "`shape[1]`: found 3, allowed: 2");
-/// assert_eq!(Points::from_import(import)?.rows, 4);
-/// # Ok::<(), interop_core::Error>(())
-/// ```
-#[diagnostic::on_unimplemented(
-    message = "`{Self}` cannot be made from an import",
-    label = "not a struct that imports arrays",
-    note = "write `#[derive(CudaArray)]` on the struct, without `#[cuda_array(export)]`"
-)]
-pub trait FromArray: Sized {
-    /// What an import must be like.
-    #[doc(hidden)]
-    const WANTED: Wanted = Wanted { axes: None, order: None };
-
-    /// Fills the fields from an arrival; the storage is taken last.
-    ///
-    /// # Errors
-    ///
-    /// What does not fit.
-    #[doc(hidden)]
-    fn assemble(arrival: &mut Arrival) -> Result<Self>;
-
-    /// Makes the struct from what arrived.
-    ///
-    /// # Errors
-    ///
-    /// The import comes back with the reason: element type, rank, extents, strides, device or writability are not what
-    /// the struct wants.
-    fn from_import(import: Import) -> Result<Self, Refused<Import>> {
-        let mut arrival = Arrival::new(import);
-        Self::assemble(&mut arrival).map_err(|error| match arrival.into_import() {
-            Some(value) => Refused { value, error },
-            None => unreachable!("the storage is taken last, and nothing can fail after it"),
-        })
-    }
-
-    /// Makes the struct from a managed tensor, which is released if it is refused.
-    ///
-    /// # Errors
-    ///
-    /// As [`Import::from_dlpack`] and [`from_import`](Self::from_import).
-    #[inline]
-    fn from_dlpack<A: Abi>(tensor: ManagedTensor<A>) -> Result<Self> {
-        // SAFETY: `release::<A>` releases a struct of the form `A`, and may be called on any thread (3 of
-        // `ManagedTensor::from_raw`).
-        match unsafe { Import::usual(tensor, release::<A>, Trust::Nothing, Self::WANTED.axes) } {
-            Ok(import) => Self::assemble(&mut Arrival::new(import)),
-            Err(tensor) => Ok(Self::from_import(Import::from_dlpack(tensor)?)?),
-        }
     }
 }

@@ -28,20 +28,20 @@ pub struct Wanted {
 
 /// An import on its way into a struct. Until its storage or owner is taken it can be given back whole.
 ///
-/// What does not fit is noted here, the first of it, and [`storage`](Self::storage) or [`owner`](Self::owner), the last
-/// step of every struct, says so. The steps between return some value then, of a struct that is not made. So the
+/// The first thing that does not fit is kept here until the last step of every struct, [`storage`](Self::storage) or
+/// [`owner`](Self::owner), returns it. The steps between return placeholders then, for a struct that is not made. So the
 /// expansion of a derive branches once and not at every field, which compiles faster.
 #[derive(Debug)]
 pub struct Arrival {
-    /// Where it arrives and stays until it is taken: some two hundred bytes, which are not moved on the way.
+    /// It stays here until it is taken, because it is some two hundred bytes to move.
     import: Import,
     taken: bool,
     refusal: Option<Error>,
-    /// The layout of the struct, where it is another than that of the import.
+    /// The layout of the struct, where it differs from that of the import.
     layout: Option<Layout>,
     order: Order,
     item_bytes: usize,
-    /// Runs what may wait for a device.
+    /// Runs a closure that may wait for a device.
     wait: fn(&mut dyn FnMut()),
 }
 
@@ -53,7 +53,7 @@ impl Arrival {
         Self { import, taken: false, refusal: None, layout: None, order: Order::C, item_bytes: 0, wait }
     }
 
-    /// The same, with another way to run what may wait for a device: the Python layer lets go of the interpreter for it.
+    /// The same, with another way to run what may wait for a device: the Python layer releases the interpreter's lock.
     #[inline]
     #[cfg(feature = "python")]
     pub(crate) fn waiting_in(self, wait: fn(&mut dyn FnMut())) -> Self {
@@ -92,7 +92,7 @@ impl Arrival {
         step(self).map_err(|error| self.refusal = Some(error)).ok()
     }
 
-    /// Goes on if nothing was refused so far: what comes next is code of the user.
+    /// Stops here if something was refused, because code of the user comes next.
     ///
     /// # Errors
     ///
@@ -139,7 +139,7 @@ impl Arrival {
         self.settle_in_place(T::TYPE, A::WRITES, wanted);
     }
 
-    /// As [`settle`](Self::settle), for memory that the struct has by address, and may write to if `writes` says so.
+    /// As [`settle`](Self::settle), for a struct that has the memory by address, and may write to it if `writes` says so.
     fn settle_in_place(&mut self, element: ElementType, writes: Writes, wanted: Wanted) {
         self.step(|this| {
             if writes != Writes::Never {

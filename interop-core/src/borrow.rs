@@ -1,8 +1,8 @@
 //! Which host memory Rust code is reading and writing at the moment.
 //!
 //! Two structs can share memory without the compiler knowing: clones of an `Arc`, two imports of one array. So host
-//! access to memory that may be shared is written down here while it lasts: one writer, or any number of readers. Whoever
-//! comes too late is refused, and told so. What other libraries do with the memory is not seen.
+//! access to memory that may be shared is recorded here while it lasts: one writer, or any number of readers. Access that
+//! does not go with it is refused. What other libraries do with the memory is not seen.
 
 use core::ops::Range;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -34,11 +34,11 @@ pub(crate) struct Borrow {
 }
 
 impl Borrow {
-    /// Writes down access to these addresses.
+    /// Records access to these addresses.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Busy`] when somebody else has access that does not go with it.
+    /// [`ErrorKind::Busy`] when there is other access that does not go with it.
     pub(crate) fn new(range: Range<usize>, writes: bool) -> Result<Self> {
         let mut table = table();
         let meets = |held: &&Held| held.range.start < range.end && range.start < held.range.end;

@@ -21,7 +21,7 @@ use crate::host::copy_compact;
 use crate::layout::Order;
 use crate::storage::{Memory, Storage};
 
-/// The alignment of the memory in bytes: what JAX wants before it uses an array in place (64), and two cache lines.
+/// The alignment of the memory in bytes: two cache lines. JAX uses an array in place from 64 on.
 const ALIGN: usize = 128;
 
 /// The allocation for this many bytes of elements; `None` where it does not fit.

@@ -1,8 +1,8 @@
 //! The one door between claims and facts.
 //!
-//! Claims as nearly all arrays make them are accepted where they are made, by [`Descriptor::usual`]: with rank and element
-//! type known there, a few comparisons are left of it, and no loop. It refuses nothing: what it does not accept is looked
-//! at by [`Descriptor::examine`], which has every rule and says which was broken, if one was.
+//! Nearly all arrays take the fast path, [`Descriptor::usual`]. Inlined where rank and element type are constants, it is a
+//! few comparisons and no loop. It refuses nothing: what it does not recognise goes to [`Descriptor::examine`], which has
+//! every rule and says which one was broken.
 #![expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
@@ -28,7 +28,7 @@ impl Descriptor<'_> {
         if let Some(facts) = self.usual() {
             return Ok(facts);
         }
-        // Of copies, so that extents and strides need not be in memory for the usual array.
+        // The slow path gets copies, so that the fast one can keep extents and strides in registers.
         let shape = Dims::from(self.shape);
         let steps = Dims::from(if let Strides::Elements(steps) = self.strides { steps } else { &[] });
         let strides =
@@ -38,15 +38,15 @@ impl Descriptor<'_> {
         if plain { Err(claims.refusal()) } else { claims.examine() }
     }
 
-    /// Whether the array is of the sort of which all that is right is [usual](Self::usual).
+    /// Whether the fast path decides about this array: if [`usual`](Self::usual) does not accept it, it is wrong.
     #[inline(always)]
     fn is_plain(&self) -> bool {
         let compact = matches!(self.strides, Strides::Compact(_)) && self.shape.len() <= INLINE;
         compact && self.record.is_none() && self.dtype.bits() % 8 == 0
     }
 
-    /// The facts of an array of a few axes and elements of whole bytes that is compact, or that has elements, of which none
-    /// lies before element \[0, …, 0\]; if nothing is wrong with it.
+    /// The fast path: the facts of an array with a few axes and elements of whole bytes, which is compact or has elements
+    /// none of which lies before element \[0, …, 0\]. `None` for any other array, and for one that is wrong.
     #[inline(always)]
     pub(crate) fn usual(&self) -> Option<Facts> {
         let device = self.device.unwrap_or(Device::UNKNOWN);
@@ -128,12 +128,12 @@ impl Descriptor<'_> {
         (inside && self.address != 0).then_some((start, start..end))
     }
 
-    /// What is wrong with claims that are [plain](Self::is_plain) and not usual.
+    /// What is wrong with [plain](Self::is_plain) claims that the fast path did not accept.
     #[cold]
     fn refusal(self) -> Error {
         match self.examine() {
             Err(error) => error,
-            Ok(_) => unreachable!("what is right of this sort is usual"),
+            Ok(_) => unreachable!("plain claims that are right are usual"),
         }
     }
 

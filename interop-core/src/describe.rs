@@ -169,7 +169,7 @@ impl<'a> Describe<'a> {
     }
 }
 
-/// Claims in units of an element that may be a struct or have trailing axes, as facts in units of its items.
+/// The facts of claims whose element is a struct or has trailing axes: they count its items.
 #[cold]
 fn in_parts(claims: Descriptor<'_>, element: ElementType) -> Result<Facts> {
     let record = element.to_record();

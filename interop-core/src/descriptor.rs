@@ -15,8 +15,8 @@ use crate::stream::StreamHandle;
 pub enum Writes {
     /// Nobody.
     Never,
-    /// The sole owner: an export that consumes the array is writable, one that shares it is not. So it is with a `Vec`,
-    /// of which Rust code may hold plain references.
+    /// The sole owner: an export that consumes the array is writable, one that shares it is not. This is for a `Vec`, to
+    /// which Rust code may hold plain references.
     WhenOwned,
     /// Whoever has the array: memory that Rust code never borrows as plain references, such as device memory.
     Always,
@@ -70,14 +70,14 @@ pub struct Descriptor<'a> {
     pub shape: &'a [i64],
     /// The strides.
     pub strides: Strides<'a>,
-    /// Where the memory is; `None` where the protocol does not say and nobody was asked. The ordinal of memory that is not
-    /// of one device says nothing, and is 0 in the facts.
+    /// Where the memory is; `None` where the protocol does not say and the driver was not asked. Only the ordinal of CUDA
+    /// memory counts: any other is 0 in the facts.
     pub device: Option<Device>,
     /// Who may write.
     pub writes: Writes,
     /// Where work on the data is pending.
     pub stream: StreamHandle,
-    /// The addresses that are known to be there, if they are known.
+    /// The addresses of the whole memory, where they are known: elements outside them are refused.
     pub memory: Option<Range<usize>>,
 }
 

@@ -20,7 +20,7 @@ use crate::stream::StreamHandle;
 #[derive(Clone, Debug, Eq)]
 pub struct Facts {
     pub(crate) address: usize,
-    /// Without elements it is empty, and where the memory behind them is: that has an owner all the same.
+    /// For an array without elements: empty, at the start of the memory behind it, which has an owner all the same.
     pub(crate) range: Range<usize>,
     pub(crate) dtype: DType,
     pub(crate) padded: bool,
@@ -32,7 +32,7 @@ pub struct Facts {
 }
 
 impl PartialEq for Facts {
-    /// Where the memory behind an array without elements is says nothing of the array.
+    /// The place of the memory behind an array without elements does not count.
     fn eq(&self, other: &Self) -> bool {
         let array =
             |facts: &Self| (facts.address, facts.byte_range(), facts.device, facts.writes, facts.stream);
@@ -66,7 +66,7 @@ impl Facts {
         self.address
     }
 
-    /// Has the same memory by another address.
+    /// Names the same memory by another address.
     pub(crate) fn move_to(&mut self, address: usize) {
         let moved = |end: usize| end.wrapping_sub(self.address).wrapping_add(address);
         (self.range, self.address) = (moved(self.range.start)..moved(self.range.end), address);
@@ -185,9 +185,10 @@ impl Facts {
         (bits % 8 == 0).then(|| self.layout.strides_in_bytes(bits / 8))
     }
 
-    /// The layout of the same memory in units of `element`, whose trailing axes are taken off; `None` where it is the
-    /// array's own. For elements that [are not these scalars](Self::is_of_scalars): by value, so that the usual array needs
-    /// no `element` in memory.
+    /// The layout in units of `element`, without the trailing axes that `element` has; `None` where it is the array's own.
+    ///
+    /// Called for elements that [are not scalars](Self::is_of_scalars), and takes `element` by value: so the usual array
+    /// needs no `element` in memory.
     ///
     /// # Errors
     ///
@@ -238,7 +239,7 @@ impl Facts {
         if self.is_of_scalars(element) { Ok(()) } else { self.join(*element).map(drop) }
     }
 
-    /// Whether the elements are exactly these scalars, as they nearly always are: the layout is the array's own then.
+    /// Whether the elements are exactly these scalars, as nearly always. The layout is then the array's own.
     #[inline]
     pub(crate) fn is_of_scalars(&self, element: &ElementType) -> bool {
         let scalar = self.record.is_none() && element.is_scalar();

@@ -147,7 +147,7 @@ impl Import {
             }
         };
         if self.facts.device != Device::CPU {
-            // What a producer orders for that is told no other stream.
+            // A producer that is told no stream orders its work before this one.
             self.facts.stream = StreamHandle::LegacyDefault;
         }
         // SAFETY: the struct is ours to release once, on any thread (1 and 3 of `ManagedTensor::from_raw`).
@@ -250,11 +250,11 @@ impl Import {
         self.kept = kept;
     }
 
-    /// Where work is pending on memory that is used in place by a struct without a field for a stream: the storage says it
-    /// then, or the host would read what a kernel still writes.
+    /// Where work is pending on memory that a struct without a `stream` field uses in place. Its storage remembers the
+    /// stream, or the host would read what a kernel still writes.
     ///
-    /// It is the legacy default stream, which is ordered after the one that the import is ready on. That one may be
-    /// destroyed by the time somebody asks, or be the default stream of a thread that is not the one that asks.
+    /// It is the legacy default stream, which is first ordered after the stream that the import is ready on: that one may be
+    /// destroyed by the time it is asked for, or be the default stream of another thread.
     ///
     /// # Errors
     ///
@@ -271,10 +271,10 @@ impl Import {
     #[cold]
     fn brought_to_default_stream(&self, stream: StreamHandle) -> Result<StreamHandle> {
         if self.facts.device.device_type != DeviceType::CUDA {
-            // Which default stream that is hangs on the context that is current, and whoever asks may have another one.
+            // Which default stream that is depends on the current context, which may be another one when it is asked for.
             return self.finish_in_place().map(|()| StreamHandle::NothingPending);
         }
-        // Without a driver nothing is at work; a graph orders its work itself, and no other stream may wait for it.
+        // Without a driver no work is pending; a graph orders its own work, and no other stream may wait for it.
         if !cuda::is_available() || cuda::captures(stream) {
             return Ok(StreamHandle::NothingPending);
         }
@@ -282,13 +282,17 @@ impl Import {
         Ok(StreamHandle::LegacyDefault)
     }
 
-    /// Whether nothing is pending, or the struct keeps the stream on which something is.
+    /// Whether nothing is pending, or the struct keeps the stream on which work is.
     #[inline]
     pub(crate) fn is_told_or_finished(&self) -> bool {
         self.facts.stream == StreamHandle::NothingPending || self.kept != StreamHandle::NothingPending
     }
 
-    /// Waits on the host for the work that is pending, for a struct that cannot say that some is. Errors as [`cuda::wait`].
+    /// Waits on the host for the pending work, for a struct that cannot say that there is any.
+    ///
+    /// # Errors
+    ///
+    /// As [`cuda::wait`].
     #[cold]
     pub(crate) fn finish_in_place(&self) -> Result<()> {
         let Facts { stream, device, .. } = self.facts;
@@ -343,7 +347,7 @@ impl Import {
         }
         self.facts.stream = stream;
         if cuda::captures(stream) {
-            // Its work is ordered by the capture, which an event of the release would spoil.
+            // The capture orders the work, and an event of the release would spoil it.
             self.owner = self.take_owner().after(None);
         }
     }

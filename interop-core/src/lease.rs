@@ -53,7 +53,7 @@ pub struct Lease<T> {
 /// Imported memory of elements `T` that is used in place, for reading and writing.
 ///
 /// An import of a read-only array into it is refused. Exports of the lease are writable. It knows of pending work as
-/// [`Lease`] does; what Rust code launches on it is known to nobody without a `stream` field.
+/// [`Lease`] does, but not of the kernels that Rust code launches on it: for those the struct needs a `stream` field.
 pub struct LeaseMut<T> {
     held: Held,
     marker: PhantomData<fn() -> T>,
@@ -183,7 +183,7 @@ struct All<K: ?Sized = dyn Keep> {
     keep: K,
 }
 
-/// What is kept for its drop, and knows where work is pending, unless the struct says it.
+/// A value that is kept for its drop and knows where work is pending, unless the struct says it.
 trait Keep: Send + Sync {
     fn stream(&self) -> StreamHandle;
 }

@@ -79,6 +79,7 @@ mod error;
 mod facts;
 #[cfg(any(test, feature = "python"))]
 mod format;
+mod from_array;
 mod gate;
 mod host;
 mod import;
@@ -97,7 +98,7 @@ mod stream;
 mod typestr;
 mod view;
 
-pub use array::{CudaArray, FromArray};
+pub use array::CudaArray;
 pub use buffer::{HostBuffer, HostVec};
 #[cfg(feature = "counters")]
 pub use counters::{live_allocations, live_exports};
@@ -111,6 +112,7 @@ pub use element::{
 };
 pub use error::{Error, ErrorKind, Refused, Result};
 pub use facts::Facts;
+pub use from_array::FromArray;
 pub use host::{HostView, HostViewMut};
 pub use import::Import;
 pub use kernel::{KERNEL_HEADER, KernelView, KernelViewMut};

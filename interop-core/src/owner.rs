@@ -118,7 +118,7 @@ impl Drop for Owner {
     #[inline]
     fn drop(&mut self) {
         if let Some(fence) = self.fence {
-            // The same owner without a fence: it is dropped when nobody works on its memory any more.
+            // Without its fence the owner is dropped for good, once the work on its memory is done.
             return after_work(Self { fence: None, ..*self }, fence);
         }
         if let Some(release) = self.release {

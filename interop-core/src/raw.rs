@@ -1,4 +1,4 @@
-//! The door for raw pointers: the one place where a derived struct takes a user's word for its memory.
+//! Memory behind raw pointers: the one place where a derived struct takes the user's word for it.
 #![expect(unsafe_code, reason = "the constructors take the user's promise")]
 
 use crate::descriptor::Writes;

@@ -1,4 +1,4 @@
-//! Memory called by another device type, for libraries that do not know its own.
+//! The same memory under another device type, for libraries that do not know its own.
 #![expect(unsafe_code, reason = "passes on the promises of the array inside")]
 
 use crate::array::CudaArray;
@@ -70,8 +70,8 @@ impl<A: CudaArray> Recast<A> {
 
 // SAFETY: 1 to 3: as the array inside. The host reaches what is called host memory, and a device what is called its own.
 unsafe impl<A: CudaArray> CudaArray for Recast<A> {
-    /// The facts of the array inside, with the other device. Work that is pending on what is called host memory is waited
-    /// for, because whoever gets host memory reads it at once.
+    /// The facts of the array inside, with the other device. Under host memory pending work is waited for, because a
+    /// consumer of host memory reads it at once.
     fn facts(&self) -> Result<Facts> {
         let facts = self.array.facts()?;
         if self.device != Device::CPU || facts.device() == Device::CPU {

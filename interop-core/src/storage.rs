@@ -221,7 +221,7 @@ fn host_memory<T: Element>(elements: &[T], writes: Writes) -> Memory {
     Memory::new::<T>(elements.as_ptr().expose_provenance(), elements.len(), Device::CPU, writes)
 }
 
-/// As `host_memory`, for storage whose elements an export may write: the pointer is exposed with the right to do so.
+/// As `host_memory`, for elements that an export may write: the pointer is exposed with the right to do so.
 fn owned_memory<T: Element>(first: *mut T, len: usize) -> Memory {
     Memory::new::<T>(first.expose_provenance(), len, Device::CPU, Writes::WhenOwned)
 }
@@ -321,14 +321,14 @@ fn shared_copy<T: Element>(elements: &HostElements<T>, order: Order) -> Result<A
     Ok(unsafe { copy.assume_init() })
 }
 
-/// Room for so many elements. Where there is no memory for an `Arc` the standard library ends the program, so as much is
-/// asked for, and given back, before.
+/// Room for this many elements. The standard library ends the program when it cannot allocate an `Arc`, so the same amount
+/// is allocated first in a way that can fail, and freed.
 fn try_shared<T>(count: usize) -> Result<Arc<[MaybeUninit<T>]>> {
     // The two reference counts stand before the elements, padded to their alignment.
     let bytes = count.saturating_mul(size_of::<T>()).saturating_add(align_of::<T>().max(16));
     let mut room = Vec::<u8>::new();
     room.try_reserve_exact(bytes).map_err(|_| Error::no_memory(bytes))?;
-    // An allocation that nobody looks at may be left out by the compiler, and said to have succeeded.
+    // Otherwise the compiler may remove an allocation that nothing uses, and call it a success.
     drop(core::hint::black_box(room));
     Ok(Arc::new_uninit_slice(count))
 }

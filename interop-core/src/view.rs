@@ -63,7 +63,7 @@ pub(crate) struct RawView<const N: usize> {
     pub(crate) strides: [isize; N],
     pub(crate) device: Device,
     pub(crate) stream: StreamHandle,
-    /// The addresses of the elements, where somebody else may have them too.
+    /// Where the elements begin and end, if other Rust code may reach them too.
     pub(crate) shared: Option<(usize, usize)>,
 }
 
@@ -139,14 +139,14 @@ impl<T: Element, const N: usize> ArrayViewMut<'_, T, N> {
     }
 }
 
-/// The addresses of the elements, unless the compiler sees to it that nobody else has them: what only a sole owner may
-/// write is borrowed like any Rust value.
+/// Where the elements begin and end, if two structs may share them. What only a sole owner may write is borrowed like any
+/// Rust value, and the compiler sees to it.
 pub(crate) fn shared(facts: &Facts) -> Option<(usize, usize)> {
     let range = facts.byte_range();
     (facts.writes() != Writes::WhenOwned && !range.is_empty()).then_some((range.start, range.end))
 }
 
-/// Refuses arrays that may not be written, and those whose elements cannot be written one by one.
+/// Refuses read-only arrays, and those in which two indices may meet in one element.
 pub(crate) fn check_writable(facts: &Facts) -> Result<()> {
     if facts.writes() == Writes::Never {
         let error = Error::new(

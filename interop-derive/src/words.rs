@@ -18,26 +18,34 @@ struct Word {
     on: &'static str,
 }
 
+const fn on_struct(name: &'static str, form: &'static str) -> Word {
+    Word { name, form, on: "the struct" }
+}
+
+const fn on_field(name: &'static str, on: &'static str) -> Word {
+    Word { name, form: name, on }
+}
+
 const STRUCT: [Word; 9] = [
-    Word { name: "shape", form: "shape = [height, width, 3]", on: "the struct" },
-    Word { name: "order", form: "order = \"C\"", on: "the struct" },
-    Word { name: "device", form: "device = \"cuda\"", on: "the struct" },
-    Word { name: "readonly", form: "readonly", on: "the struct" },
-    Word { name: "export", form: "export", on: "the struct" },
-    Word { name: "import", form: "import", on: "the struct" },
-    Word { name: "python", form: "python", on: "the struct" },
-    Word { name: "pyclass", form: "pyclass", on: "the struct" },
-    Word { name: "crate", form: "crate = \"path\"", on: "the struct" },
+    on_struct("shape", "shape = [height, width, 3]"),
+    on_struct("order", "order = \"C\""),
+    on_struct("device", "device = \"cuda\""),
+    on_struct("readonly", "readonly"),
+    on_struct("export", "export"),
+    on_struct("import", "import"),
+    on_struct("python", "python"),
+    on_struct("pyclass", "pyclass"),
+    on_struct("crate", "crate = \"path\""),
 ];
 
 const FIELD: [Word; 7] = [
-    Word { name: "data", form: "data", on: "the field that holds the memory" },
-    Word { name: "shape", form: "shape", on: "the field that holds the shape" },
-    Word { name: "strides", form: "strides", on: "the field that holds the strides" },
-    Word { name: "stream", form: "stream", on: "the field that holds the stream" },
-    Word { name: "device", form: "device", on: "the field that says which device the memory is on" },
-    Word { name: "owner", form: "owner", on: "the field that keeps the memory alive" },
-    Word { name: "default", form: "default", on: "the field that an import fills with a default" },
+    on_field("data", "the field that holds the memory"),
+    on_field("shape", "the field that holds the shape"),
+    on_field("strides", "the field that holds the strides"),
+    on_field("stream", "the field that holds the stream"),
+    on_field("device", "the field that says which device the memory is on"),
+    on_field("owner", "the field that keeps the memory alive"),
+    on_field("default", "the field that an import fills with a default"),
 ];
 
 /// What people write who know other libraries.
@@ -66,6 +74,14 @@ pub(crate) struct Unknown {
     pub(crate) help: String,
     /// The word that was probably meant.
     pub(crate) meant: Option<&'static str>,
+}
+
+impl Word {
+    /// The answer when this word was meant, which stands in another place.
+    fn is_meant(&self, found: String) -> Unknown {
+        let help = format!("write `#[cuda_array({})]` on {}", self.form, self.on);
+        Unknown { found, help, meant: Some(self.name) }
+    }
 }
 
 impl Place {
@@ -108,13 +124,8 @@ impl Place {
         let other = self.other();
         let (here, there) = (self.noun(), other.noun());
         let list = list(self.words().iter().map(|word| word.name));
-        if let Some(Word { form, on, name: meant }) = other.find(name) {
-            let found = format!("`{name}` belongs on {there}, not on {here}");
-            return Unknown {
-                found,
-                help: format!("write `#[cuda_array({form})]` on {on}"),
-                meant: Some(meant),
-            };
+        if let Some(word) = other.find(name) {
+            return word.is_meant(format!("`{name}` belongs on {there}, not on {here}"));
         }
         if name == "dtype" || name == "typestr" {
             let help =
@@ -126,12 +137,8 @@ impl Place {
             let help = format!("write `{}`; {here} takes {list}", word.form);
             return Unknown { found, help, meant: Some(word.name) };
         }
-        if let Some(Word { form, on, name: meant }) = other.nearest(name).or_else(|| other.synonym(name)) {
-            return Unknown {
-                found,
-                help: format!("write `#[cuda_array({form})]` on {on}"),
-                meant: Some(meant),
-            };
+        if let Some(word) = other.nearest(name).or_else(|| other.synonym(name)) {
+            return word.is_meant(found);
         }
         Unknown { found, help: format!("{here} takes {list}"), meant: None }
     }

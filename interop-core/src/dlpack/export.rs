@@ -162,7 +162,7 @@ fn block<A, O>(ndim: u8) -> (Block, usize) {
         .unwrap_or_else(|_| unreachable!("a layout has 64 axes at most"))
 }
 
-/// Ends the program. As nothing unwinds out of a C function, the caller has nothing to keep for a drop on that way.
+/// Ends the program. It is a C function because nothing unwinds out of one, so the caller needs no cleanup on this path.
 #[cold]
 extern "C" fn no_memory<A, O>(ndim: u8) -> ! {
     handle_alloc_error(block::<A, O>(ndim).0)
@@ -218,8 +218,8 @@ fn at<A, O, F>(package: *mut Package<A, O>, offset: usize) -> *const F {
 
 /// The deleter: drops the owner and frees the allocation.
 ///
-/// A panic in the owner's drop stays here, because it may not cross into C; the owner's other parts are dropped all the same.
-/// The owner is dropped in its place, and moved only where its release is ordered.
+/// A panic in the owner's drop stops here, because it must not cross into C; the rest of the owner is dropped all the same.
+/// The owner is dropped in place, and moved only where its release comes after work.
 ///
 /// # Safety
 ///
@@ -240,7 +240,7 @@ unsafe extern "C" fn release<A: Abi, O: Send + 'static>(managed: *mut A) {
         let owner = unsafe { owner.read() };
         drop(Owner::new(owner.into_inner()).after(fence));
     });
-    // The payload of a panic is a value with a drop of its own, which could panic again: it is leaked.
+    // The payload is leaked: its drop could panic again.
     if let Err(payload) = catch_unwind(let_go) {
         core::mem::forget(payload);
     }

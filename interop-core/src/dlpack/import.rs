@@ -81,7 +81,7 @@ impl<A: Abi> ManagedTensor<A> {
         Ok(facts)
     }
 
-    /// As [`facts`](Self::facts), to where they stay.
+    /// As [`facts`](Self::facts), written to their final place.
     pub(crate) fn facts_to(&self, to: &mut Facts) -> Result<()> {
         let flags = self.flags().map_err(unreadable)?;
         // SAFETY: the place of the tensor in a live struct of a version that we know; 2 of `from_raw`.
@@ -93,8 +93,8 @@ impl<A: Abi> ManagedTensor<A> {
         Ok(())
     }
 
-    /// As [`facts`](Self::facts), for an array as nearly all are, at an address that is found to be the host's; of so many
-    /// axes, if that is known.
+    /// The fast path of [`facts`](Self::facts): an array in host memory, as `is_on_host` says of its address, with this
+    /// number of axes where one is wanted. `None` for any other.
     #[inline(always)]
     pub(crate) fn usual_facts(
         &self,
@@ -105,7 +105,7 @@ impl<A: Abi> ManagedTensor<A> {
             if tensor.device.device_type != DeviceType::CPU {
                 return false;
             }
-            // An offset beyond the address space is refused with the rest of what is wrong.
+            // An offset beyond the address space is refused on the slow path.
             let offset = || usize::try_from(tensor.byte_offset).unwrap_or(0);
             // An array without elements is nowhere.
             shape.contains(&0) || is_on_host(tensor.data.addr().wrapping_add(offset()))
@@ -132,7 +132,7 @@ impl<A: Abi> ManagedTensor<A> {
         self.tensor.as_ptr().wrapping_byte_add(A::TENSOR_OFFSET).cast()
     }
 
-    /// The struct, not to be released by this any more.
+    /// The struct, which this no longer releases.
     #[inline]
     pub(crate) fn into_place(self) -> NonNull<()> {
         ManuallyDrop::new(self).tensor.cast()
@@ -181,7 +181,7 @@ unsafe fn with_axes<const N: usize>(
     flags: u64,
     is_wanted: impl FnOnce(&DLTensor, &[i64]) -> bool,
 ) -> Option<Facts> {
-    // One by one: a wide load over the narrow stores that a producer made a moment ago waits for all of them.
+    // One by one: a wide load stalls on the narrow stores that a producer made a moment ago.
     let (mut shape, mut strides) = ([0; N], [0; N]);
     for (axis, extent) in shape.iter_mut().enumerate() {
         // SAFETY: one of `N` numbers, as the caller promises.

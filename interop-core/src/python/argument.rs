@@ -6,10 +6,10 @@ use pyo3::prelude::*;
 use super::capsule::Taken;
 use super::import::{HandedOut, import_met, meet, of};
 use super::release::{Destination, release_foreign, without_lock};
-use crate::array::FromArray;
 use crate::arrival::Arrival;
 use crate::cuda::Trust;
 use crate::dlpack::Versioned;
+use crate::from_array::FromArray;
 use crate::import::Import;
 
 /// Imports any object as a derived struct: what `#[cuda_array(python)]` does with an argument, for whoever does it by hand,

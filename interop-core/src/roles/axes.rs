@@ -74,7 +74,11 @@ pub trait AxisList: Sized {
     const IS_FIXED: bool = false;
     /// The items.
     fn items(&self) -> &[Self::Item];
-    /// The list of `len` items; `None` from `item`, or a length that the list cannot have, is handed on.
+    /// The list of `len` items.
+    ///
+    /// # Errors
+    ///
+    /// Those of `item`, and [`ErrorKind::Rank`] for a length that the list cannot have.
     fn collect(len: usize, item: impl FnMut(usize) -> Result<Self::Item>) -> Result<Self>;
     /// A list of zeros, of any length.
     fn blank() -> Self;
@@ -174,7 +178,7 @@ pub trait ShapeField: Sized {
     ///
     /// When the field cannot hold their number, or one of them.
     fn from_extents(extents: &[usize], field: &str) -> Result<Self>;
-    /// Some field, for a struct that is not made in the end.
+    /// A placeholder, for a struct that is not made in the end.
     fn blank() -> Self;
 
     /// The derive's last call on the way out.
@@ -240,7 +244,7 @@ pub trait StridesField: Sized {
     ///
     /// When the field cannot hold their number, or one of them.
     fn from_strides(strides: &[isize], field: &str) -> Result<Self>;
-    /// Some field, for a struct that is not made in the end.
+    /// A placeholder, for a struct that is not made in the end.
     fn blank() -> Self;
 
     /// The derive's call on the way out.
