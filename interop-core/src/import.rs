@@ -77,7 +77,8 @@ impl Import {
     /// # Safety
     ///
     /// The tensor tells the truth about its device and extent. (Elsewhere that is the promise of whoever made the
-    /// [`ManagedTensor`], and here nothing stands behind it.)
+    /// [`ManagedTensor`], and here nothing stands behind it.) Work on it is in primary contexts, as that of the CUDA runtime
+    /// and of nearly all libraries is: what the release comes after is not asked for either.
     #[inline]
     pub unsafe fn from_dlpack_trusted<A: Abi>(
         tensor: ManagedTensor<A>,
@@ -211,7 +212,7 @@ impl Import {
         owner: impl Send + 'static,
     ) -> Result<Self> {
         let facts = interface.facts_on(device)?;
-        let fence = cuda::check(&facts, Trust::Memory)?;
+        let fence = cuda::fence_in_use(&facts);
         Ok(Self::of(facts, Owner::new(owner).after(fence)))
     }
 

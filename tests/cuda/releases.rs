@@ -7,9 +7,10 @@ use cust::context::{Context, CurrentContext};
 use cust::device::Device as CustDevice;
 use cust::memory::{DeviceBox, DeviceBuffer, LockedBuffer, UnifiedBuffer};
 use interop_core::adapters::cust::InContext;
+use interop_core::cai::CudaArrayInterface;
 use interop_core::cuda::{finish_releases, pending_releases, pointer_facts};
 use interop_core::dlpack::Versioned;
-use interop_core::{CudaArray, Storage};
+use interop_core::{CudaArray, Import, Storage};
 
 use crate::support::{Matrix, current_context, has_second_device, no_context, numbers, turn};
 
@@ -70,6 +71,36 @@ fn memory_behind_an_array_without_elements_is_freed_in_its_context() {
     check(LockedBuffer::from_slice(&numbers(6)).unwrap());
     let context = CudaContext::new(0).unwrap();
     check(context.default_stream().clone_htod(&numbers(6)).unwrap());
+}
+
+/// The interface names no context: the one that was current when it came will do, in which its owner was made as a rule.
+#[test]
+#[expect(unsafe_code, reason = "an interface dict says nothing of its memory's life")]
+fn the_owner_of_an_interface_is_freed_where_no_context_is_current() {
+    fn check<S: Storage + Send + 'static>(data: S) {
+        let memory = data.memory();
+        let interface = CudaArrayInterface {
+            shape: vec![6],
+            typestr: "<f4".into(),
+            data: (memory.address, false),
+            version: 3,
+            ..CudaArrayInterface::default()
+        };
+        // SAFETY: the owner keeps the memory, which is where it says.
+        let import = unsafe { Import::from_cai(&interface, memory.device, data) }.unwrap();
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                no_context();
+                drop(import);
+                assert_eq!((finish_releases(), current_context()), (0, 0));
+            });
+        });
+        assert_eq!(pointer_facts(memory.address).unwrap(), None, "the memory was not freed");
+    }
+    let _turn = turn();
+    let _context = cust::quick_init().unwrap();
+    check(DeviceBuffer::from_slice(&numbers(6)).unwrap());
+    check(LockedBuffer::from_slice(&numbers(6)).unwrap());
 }
 
 #[test]

@@ -2,10 +2,12 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use interop_core::cuda::{CudaBuffer, MemoryKind, finish_releases, order, pending_releases, wait};
+use interop_core::cuda::{
+    CudaBuffer, MemoryKind, drain_releases, finish_releases, order, pending_releases, wait,
+};
 use interop_core::dlpack::Versioned;
 use interop_core::{CudaArray, DType, Device, Error, Import, StreamHandle};
-use interop_sim_client::Live;
+use interop_sim_client::{Live, Mistake};
 
 use crate::arrivals::{arrive, drained, tell};
 use crate::gpu::{Place, current, thread_mode};
@@ -169,16 +171,48 @@ fn a_release_beside_pending_work_waits_although_a_call_fails() {
     let turn = turn();
     let place = Place::primary(0);
     let data = place.bytes(0, 64);
-    for name in ["cuCtxRecordEvent", "cuEventCreate", "cuEventQuery", "cuThreadExchangeStreamCaptureMode"] {
+    let names = [
+        "cuCtxGetApiVersion",
+        "cuCtxGetCurrent",
+        "cuCtxPushCurrent_v2",
+        "cuCtxRecordEvent",
+        "cuEventCreate",
+        "cuEventQuery",
+        "cuStreamIsCapturing",
+        "cuThreadExchangeStreamCaptureMode",
+    ];
+    for (name, code) in names.into_iter().flat_map(|name| CODES.map(|code| (name, code))) {
         let (ledger, import) = arrive(&data, GPU);
         let spin = place.non_blocking().spin();
-        turn.fail_next(name, 2);
+        turn.fail_next(name, code);
         drop(import);
+        turn.fail_next(name, code);
+        drain_releases();
         turn.clear_faults();
-        assert_eq!((drained(), ledger.released()), (1, 0), "{name}");
+        assert_eq!((drained(), ledger.released()), (1, 0), "{name} fails with {code}");
         turn.release(spin);
-        assert_eq!((drained(), ledger.released(), thread_mode()), (0, 1, 0), "{name}");
+        assert_eq!((drained(), ledger.released(), thread_mode()), (0, 1, 0), "{name} fails with {code}");
     }
+}
+
+/// Without an event for all work the host waits for it, which a capture that nobody sees forbids: the driver's answer is
+/// none that says that the work is done.
+#[test]
+fn a_wait_that_a_capture_forbids_releases_nothing() {
+    let turn = turn();
+    let place = Place::primary(0);
+    let (data, captures) = (place.bytes(0, 64), place.non_blocking());
+    let (ledger, import) = arrive(&data, GPU);
+    let spin = place.non_blocking().spin();
+    for _ in 0..2 {
+        turn.fail_next("cuCtxRecordEvent", 500);
+    }
+    drop(import);
+    captures.begin();
+    assert_eq!((finish_releases(), ledger.released(), turn.is_pending(spin)), (1, 0, true));
+    assert!(!captures.end(), "it is spoiled, loudly");
+    turn.expect(Mistake::Capture);
+    assert_eq!((finish_releases(), ledger.released()), (0, 1));
 }
 
 #[test]

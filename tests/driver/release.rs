@@ -4,11 +4,11 @@ use std::any::Any;
 use std::sync::Arc;
 
 use interop_core::cuda::{
-    ReleasePolicy, drain_releases, finish_releases, order, pending_releases, release_policy,
-    set_release_policy,
+    CudaBuffer, HoldReleases, MemoryKind, ReleasePolicy, drain_releases, finish_releases, order,
+    pending_releases, release_policy, set_release_policy,
 };
 use interop_core::dlpack::Versioned;
-use interop_core::{CudaArray, Device, FromArray, Import, Lease, LeaseMut, Owner, Shared};
+use interop_core::{CudaArray, DType, Device, FromArray, Import, Lease, LeaseMut, Owner, Shared};
 
 use crate::arrivals::{arrive, drained};
 use crate::gpu::{Place, current};
@@ -183,6 +183,25 @@ fn work_of_another_device_is_not_waited_for_unless_the_policy_says_so() {
     }
 }
 
+/// Whatever the policy is when it is decided.
+#[test]
+fn a_release_comes_after_what_it_was_promised_when_it_was_dropped() {
+    let turn = turn();
+    let data = Place::primary(0).bytes(0, 64);
+    for policy in [ReleasePolicy::AfterContext, ReleasePolicy::Immediate, ReleasePolicy::Batched] {
+        set_release_policy(ReleasePolicy::AfterAllContexts);
+        let (ledger, import) = arrive(&data, GPU);
+        let spin = Place::primary(1).non_blocking().spin();
+        let held = HoldReleases::new();
+        drop(import);
+        set_release_policy(policy);
+        drop(held);
+        assert_eq!((drained(), ledger.released()), (1, 0), "{policy:?}");
+        turn.release(spin);
+        assert_eq!((drained(), ledger.released()), (0, 1), "{policy:?}");
+    }
+}
+
 #[test]
 fn memory_that_all_devices_reach_waits_for_all_contexts_in_use() {
     let turn = turn();
@@ -227,6 +246,35 @@ fn pool_memory_is_fenced_like_all_other() {
     let data = place.pool(0, 64);
     let (ledger, import) = arrive(&data, GPU);
     assert_waits(&turn, &ledger, place, || drop(import));
+}
+
+/// Such memory belongs to a device, and its work may be in the context of a library's own in which it arrives or goes.
+#[test]
+fn pool_memory_is_fenced_in_the_context_that_is_current() {
+    let turn = turn();
+    let own = Place::foreign(0);
+    {
+        let data = own.pool(0, 64);
+        for busy in [own, Place::primary(0)] {
+            let (ledger, import) = own.with(|| arrive(&data, GPU));
+            assert_waits(&turn, &ledger, busy, || drop(import));
+        }
+        let (ledger, import) = own.with(|| arrive(&data, GPU));
+        let array = Array::<LeaseMut<i16>>::from_import(import).unwrap();
+        let tensor = own.with(|| array.into_dlpack::<Versioned>()).unwrap();
+        let spin = own.non_blocking().spin();
+        drop(tensor);
+        assert_eq!((drained() > 0, ledger.released()), (true, 0));
+        turn.release(spin);
+        assert_eq!((drained(), ledger.released()), (0, 1));
+        let buffer = CudaBuffer::zeroed(MemoryKind::Pool, 0, DType::U8, 64).unwrap();
+        let spin = own.non_blocking().spin();
+        own.with(|| drop(buffer));
+        assert_eq!((drained(), turn.is_pending(spin)), (1, true));
+        turn.release(spin);
+        assert_eq!(drained(), 0);
+    }
+    own.destroy();
 }
 
 #[test]

@@ -6,9 +6,12 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use interop_core::cai::CudaArrayInterface;
-use interop_core::cuda::{drain_releases, finish_releases, order, pending_releases, release_in_background};
+use interop_core::cuda::{
+    device_address, drain_releases, finish_releases, is_available, order, pending_releases,
+    release_in_background, wait,
+};
 use interop_core::{Device, Import, StreamHandle};
-use interop_sim_client::Live;
+use interop_sim_client::{Live, sim};
 
 use crate::arrivals::arrive;
 use crate::gpu::{Bytes, Place, current};
@@ -79,6 +82,25 @@ fn a_per_thread_stream_is_that_of_the_thread_that_asks() {
     assert_eq!((consumer.reads(&data), turn.is_pending(theirs)), (7, true));
     turn.release(theirs);
     turn.run_all();
+}
+
+/// One is hundreds of megabytes: what such a thread asks is asked where the memory or the stream is.
+#[test]
+fn a_thread_without_a_context_makes_none_on_a_device_that_nobody_uses() {
+    alone("threads::a_thread_without_a_context_makes_none_on_a_device_that_nobody_uses", || {
+        let sim = sim();
+        assert!(is_available(), "the simulated driver starts");
+        let own = Place::foreign(1);
+        let (data, stream) = (own.pinned(0, 64), own.non_blocking());
+        stream.fill(&data, 7);
+        let before = sim.live(Live::Contexts);
+        wait(stream.handle(), Device::CUDA_HOST).unwrap();
+        assert_eq!(device_address(data.at()), Ok(data.at()));
+        let (ledger, import) = arrive(&data, Device::CUDA_HOST);
+        drop(import.on_stream(stream.handle()));
+        assert_eq!((finish_releases(), ledger.released()), (0, 1));
+        assert_eq!((sim.live(Live::Contexts), current()), (before, None));
+    });
 }
 
 #[test]

@@ -4,7 +4,7 @@ use core::num::NonZeroUsize;
 use core::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-use super::driver::{Driver, Outcome, driver};
+use super::driver::{Driver, Failure, Outcome, code, driver};
 use crate::error::Result;
 
 /// A `CUcontext`. It is not owned: whoever has memory or a stream in it keeps it.
@@ -109,7 +109,11 @@ impl Context {
         }
         let mut version = 0;
         // SAFETY: a context from the driver, for which the call fails if it was destroyed; a place for a number.
-        unsafe { driver.context_version(self.0.get(), &raw mut version) }?;
+        let alive = unsafe { driver.context_version(self.0.get(), &raw mut version) };
+        alive.map_err(|failure| match failure.code {
+            code::INVALID_CONTEXT => Failure { code: code::CONTEXT_IS_DESTROYED, ..failure },
+            _ => failure,
+        })?;
         // SAFETY: a context that is alive.
         unsafe { driver.context_push(self.0.get()) }?;
         Ok(Entered { pushed_on: Some(driver) })

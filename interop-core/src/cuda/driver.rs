@@ -36,7 +36,9 @@ pub(super) type Outcome<T = ()> = core::result::Result<T, Failure>;
 /// `CUresult` values that decide something here.
 pub(super) mod code {
     pub(crate) const INVALID_VALUE: i32 = 1;
-    pub(crate) const OUT_OF_MEMORY: i32 = 2;
+    pub(crate) const NOT_INITIALIZED: i32 = 3;
+    pub(crate) const DEINITIALIZED: i32 = 4;
+    pub(crate) const INVALID_CONTEXT: i32 = 201;
     pub(crate) const INVALID_HANDLE: i32 = 400;
     pub(crate) const NOT_FOUND: i32 = 500;
     pub(crate) const NOT_READY: i32 = 600;
@@ -256,6 +258,12 @@ impl Failure {
     /// Whether a handle was of another context, or of one that is gone.
     pub(super) fn is_about_handles(self) -> bool {
         matches!(self.code, code::INVALID_HANDLE | code::CONTEXT_IS_DESTROYED)
+    }
+
+    /// Whether there is nothing left to be at work: the context is gone, or the driver itself, as at the end of the program and
+    /// in a process that was forked.
+    pub(super) fn is_final(self) -> bool {
+        matches!(self.code, code::NOT_INITIALIZED | code::DEINITIALIZED | code::CONTEXT_IS_DESTROYED)
     }
 
     /// Whether the call was refused because a stream captures a graph.

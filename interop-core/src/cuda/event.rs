@@ -144,6 +144,12 @@ impl<'d> Event<'d> {
         unsafe { self.driver.stream_wait(stream, self.raw, 0) }
     }
 
+    /// Calls `ask` with the event's own context current: whoever looks at it may have none.
+    pub(super) fn in_context<R>(&self, ask: impl FnOnce() -> Outcome<R>) -> Outcome<R> {
+        let _entered = self.context.enter(self.driver)?;
+        ask()
+    }
+
     /// Whether the work before the event is done.
     pub(super) fn is_done(&self) -> Outcome<bool> {
         // SAFETY: an event of the driver's.

@@ -6,6 +6,7 @@ use core::ptr::{null_mut, with_exposed_provenance_mut};
 use super::context::{Context, Relaxed};
 use super::driver::{Driver, Outcome, RawStream, driver};
 use super::order::{LEGACY, capture_of, wait};
+use super::pointer::fence_for;
 use super::release::{Fence, after_work};
 #[cfg(feature = "python")]
 use crate::buffer::HostBuffer;
@@ -172,6 +173,12 @@ impl CudaBuffer {
         core::mem::ManuallyDrop::new(self).address
     }
 
+    /// What the release of memory from a pool comes after.
+    fn fence(&self) -> Fence {
+        let used = driver().and_then(|driver| fence_for(driver, self.device));
+        used.unwrap_or_else(|_| Fence::of_device(self.context))
+    }
+
     /// The kind of memory.
     #[must_use]
     pub fn kind(&self) -> MemoryKind {
@@ -193,7 +200,7 @@ impl Drop for CudaBuffer {
         let block = Block { address: self.address, kind: self.kind, context: self.context };
         match self.kind {
             // Freeing it waits for nothing: the next owner would write while kernels still read.
-            MemoryKind::Pool => after_work(Owner::new(block), Fence::of_device(self.context)),
+            MemoryKind::Pool => after_work(Owner::new(block), self.fence()),
             _ => drop(block),
         }
     }
@@ -352,7 +359,11 @@ pub(crate) unsafe fn duplicate(facts: &Facts) -> Result<(CudaBuffer, Facts)> {
         DeviceType::CUDA_MANAGED => MemoryKind::Managed,
         _ => MemoryKind::Device,
     };
-    let ordinal = if kind == MemoryKind::Device { facts.device().device_id } else { 0 };
+    let ordinal = match kind {
+        MemoryKind::Device => facts.device().device_id,
+        // Where the original is, so that no context is made on a device that nobody uses.
+        _ => super::pointer_facts(facts.address())?.map_or(0, |known| known.ordinal()),
+    };
     let (mut facts, mut start) = (facts.clone(), facts.byte_range().start);
     let together;
     if facts.strides().iter().any(|stride| *stride < 0) {

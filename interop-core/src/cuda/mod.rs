@@ -68,7 +68,7 @@ pub(crate) use order::{current_in, has_default_streams, joins_a_capture, order_n
 pub(crate) use order::{current_while, hand_to_host};
 pub(crate) use order::{hand_over, take_back, wait_for_host};
 pub(crate) use parked::poll_releases;
-pub(crate) use pointer::{Trust, check, fence_of, is_host_memory};
+pub(crate) use pointer::{Trust, check, fence_in_use, fence_of, is_host_memory};
 #[cfg(feature = "python")]
 pub(crate) use release::{DeferDecisions, watch_captures};
 pub(crate) use release::{Fence, after_work};

@@ -72,9 +72,7 @@ fn edge(
         let begun = capture(driver, from, source)?;
         (record(context)?, begun)
     };
-    if let StreamHandle::Raw(_) = to {
-        context_of(driver, target).map_err(|failure| lost(failure, to))?;
-    }
+    live(driver, to, target)?;
     let joined = capture(driver, to, target)?;
     if begun != joined {
         let (who, other) = if begun.is_some() { (from, to) } else { (to, from) };
@@ -92,14 +90,14 @@ fn edge(
 pub fn wait(stream: StreamHandle, device: Device) -> Result<()> {
     let Some(raw) = stream.to_raw() else { return Ok(()) };
     let driver = driver()?;
-    let place = Place::new(driver, device, None)?;
-    let source = place.stream(stream, raw)?;
-    if source.capture.is_some() {
+    let own = live(driver, stream, raw)?;
+    let place = Place::new(driver, device, own)?;
+    if capture(driver, stream, raw)?.is_some() {
         return Err(capturing(stream, "a wait of the host"));
     }
     let _relaxed = Relaxed::new(driver);
     let event =
-        Event::of_stream(driver, Some(source.context), raw).map_err(|failure| lost(failure, stream))?;
+        Event::of_stream(driver, Some(place.context), raw).map_err(|failure| lost(failure, stream))?;
     Ok(event.wait()?)
 }
 
@@ -178,8 +176,7 @@ pub(crate) fn current_while(device: Device) -> Result<Option<Entered<'static>>> 
 pub(crate) fn current_for(address: usize) -> Option<Entered<'static>> {
     let driver = driver().ok()?;
     let known = super::pointer_facts(address).ok()??;
-    let context = known.context().map_or_else(|| Context::primary(known.ordinal()), Ok);
-    context.ok()?.enter(driver).ok()
+    known.home(driver).ok()?.enter(driver).ok()
 }
 
 /// Makes a context current as long as the guard lives.
@@ -204,16 +201,11 @@ pub(crate) fn has_default_streams(context: Context, device: Device) -> bool {
     driver().is_ok_and(|driver| context_for(driver, device).is_ok_and(|used| used == context))
 }
 
-/// As [`default_joins_a_capture`]; no without a driver.
+/// Whether a stream that joins with the legacy default stream of the current context captures a graph, which whatever
+/// names that stream would spoil; no without a driver.
 #[cfg(feature = "cudarc")]
 pub(crate) fn joins_a_capture() -> bool {
-    driver().is_ok_and(default_joins_a_capture)
-}
-
-/// Whether a stream that joins with the legacy default stream of the current context captures a graph, which whatever
-/// names that stream would spoil.
-pub(super) fn default_joins_a_capture(driver: &Driver) -> bool {
-    capture_of(driver, LEGACY).is_err_and(Failure::is_about_capture)
+    driver().is_ok_and(|driver| capture_of(driver, LEGACY).is_err_and(Failure::is_about_capture))
 }
 
 /// Orders a default stream, of the context in which memory of `device` is used, before the one of `context` that has the
@@ -259,8 +251,8 @@ pub(crate) fn order_all(to: StreamHandle, device: Device, context: Option<Contex
     let Some(target) = to.to_raw() else { return Ok(()) };
     let driver = driver()?;
     let place = Place::new(driver, device, context)?;
-    let stream = place.stream(to, target)?;
-    if stream.capture.is_some() {
+    live(driver, to, target)?;
+    if capture(driver, to, target)?.is_some() {
         return Err(capturing(to, "an order with all other work, which is not part of the capture"));
     }
     place.refuse_captures(to)?;
@@ -282,13 +274,6 @@ struct Place<'d> {
     _entered: Entered<'d>,
 }
 
-/// A stream with what the driver says of it.
-struct Known {
-    context: Context,
-    /// The capture that it takes part in.
-    capture: Option<u64>,
-}
-
 impl<'d> Place<'d> {
     fn new(driver: &'d Driver, device: Device, context: Option<Context>) -> Result<Self> {
         let (context, entered) = match context {
@@ -296,17 +281,6 @@ impl<'d> Place<'d> {
             None => entered_for(driver, device)?,
         };
         Ok(Self { driver, context, _entered: entered })
-    }
-
-    fn stream(&self, handle: StreamHandle, raw: RawStream) -> Result<Known> {
-        let driver = self.driver;
-        let context = match handle {
-            // Asked first: for a stream that was destroyed it answers an error, and every other question would be fatal.
-            StreamHandle::Raw(_) => context_of(driver, raw).map_err(|failure| lost(failure, handle))?,
-            _ => None,
-        };
-        let context = context.unwrap_or(self.context);
-        Ok(Known { context, capture: capture(driver, handle, raw)? })
     }
 
     /// Refuses while a blocking stream of the context captures. A capture on a non-blocking stream cannot be seen.
@@ -322,6 +296,15 @@ impl<'d> Place<'d> {
 
 /// `CU_STREAM_LEGACY`.
 pub(super) const LEGACY: RawStream = 1;
+
+/// The context of a stream that is named by its handle, which is asked for before all else: for a stream that was destroyed
+/// it answers an error, and every other question would be fatal.
+fn live(driver: &Driver, handle: StreamHandle, raw: RawStream) -> Result<Option<Context>> {
+    match handle {
+        StreamHandle::Raw(_) => context_of(driver, raw).map_err(|failure| lost(failure, handle)),
+        _ => Ok(None),
+    }
+}
 
 /// The context of a stream; an error for one that was destroyed.
 pub(super) fn context_of(driver: &Driver, stream: RawStream) -> Outcome<Option<Context>> {

@@ -363,9 +363,12 @@ impl Parked {
     /// Whether the work is done; events that are done are forgotten.
     fn is_done(&mut self, poll: Poll) -> bool {
         self.events.retain(|event| {
-            let done = if poll == Poll::Blocking { event.wait().map(|()| true) } else { event.is_done() };
-            // A context that is gone has no work.
-            !done.unwrap_or(true)
+            let done = event.in_context(|| match poll {
+                Poll::Blocking => event.wait().map(|()| true),
+                _ => event.is_done(),
+            });
+            // What cannot be waited for is of a context that is gone or broken, which does no work.
+            !done.unwrap_or_else(|failure| poll == Poll::Blocking || failure.is_final())
         });
         self.events.is_empty()
     }

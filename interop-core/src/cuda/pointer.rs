@@ -138,7 +138,10 @@ pub(super) fn host_address(address: usize) -> Result<usize> {
 fn one(driver: &Driver, address: usize, attribute: i32) -> Outcome<Option<usize>> {
     let _entered = match Context::current(driver)? {
         Some(_) => None,
-        None => Some(Context::primary_of(driver, 0)?.enter(driver)?),
+        None => match ask(driver, address)? {
+            Some(known) => Some(known.home(driver)?.enter(driver)?),
+            None => return Ok(None),
+        },
     };
     let mut value = 0_usize;
     // SAFETY: a place for a pointer, which these attributes are.
@@ -170,16 +173,32 @@ pub(crate) fn check(facts: &Facts, trust: Trust) -> Result<Option<Fence>> {
         (DeviceType::CPU, Trust::Memory) => Ok(None),
         (_, Trust::Nothing) => compare(facts),
         (_, Trust::Memory) if facts.numel() == 0 => Ok(None),
-        (_, Trust::Memory) => Ok(fence_for(facts.device())),
+        (DeviceType::CUDA, _) => Ok(Context::primary(facts.device().device_id).ok().map(Fence::of_device)),
+        _ => Ok(Some(Fence::of_all(None))),
     }
 }
 
-/// What the release of memory comes after that nobody asked the driver about.
-fn fence_for(device: Device) -> Option<Fence> {
-    match device.device_type {
-        DeviceType::CUDA => Context::primary(device.device_id).ok().map(Fence::of_device),
-        _ => Some(Fence::of_all(None)),
+/// What the release of memory comes after of which somebody else says where it is. Nothing without elements or a driver.
+pub(crate) fn fence_in_use(facts: &Facts) -> Option<Fence> {
+    if facts.numel() == 0 {
+        return None;
     }
+    driver().and_then(|driver| fence_for(driver, facts.device())).ok()
+}
+
+/// What the release of memory comes after that has no context of its own, as that of a pool, or whose context is not known. It may be in use in the context that is current, which need not be a primary one: some libraries make their own.
+pub(super) fn fence_for(driver: &Driver, device: Device) -> Result<Fence> {
+    let current = Context::current(driver)?;
+    if device.device_type != DeviceType::CUDA {
+        return Ok(Fence::of_all(current));
+    }
+    let primary = Context::primary(device.device_id)?;
+    Ok(match current {
+        Some(own) if own != primary && Context::current_ordinal(driver)? == device.device_id => {
+            Fence::of_all(current)
+        }
+        _ => Fence::of_device(primary),
+    })
 }
 
 /// What the release of exported memory comes after: the context that the driver knows it in.
@@ -194,7 +213,7 @@ pub(crate) fn fence_of(facts: &Facts) -> Option<Fence> {
     let known = match ask(driver, address) {
         Ok(known) => known?,
         // A question that failed says nothing of the memory.
-        Err(_) => return fence_for(facts.device()),
+        Err(_) => return fence_for(driver, facts.device()).ok(),
     };
     // The export outlives whatever handle of the context its maker has.
     Context::keep_primary(driver, known.ordinal);
@@ -287,13 +306,16 @@ fn agree(claimed: Device, known: &PointerFacts) -> bool {
 
 impl PointerFacts {
     pub(super) fn fence(&self) -> Result<Fence> {
-        Ok(match self.device.device_type {
-            // Memory from a pool has no context of its own.
-            DeviceType::CUDA => {
-                Fence::of_device(self.context.map_or_else(|| Context::primary(self.ordinal), Ok)?)
-            }
-            _ => Fence::of_all(self.context),
-        })
+        match (self.device.device_type, self.context) {
+            (DeviceType::CUDA, Some(context)) => Ok(Fence::of_device(context)),
+            (DeviceType::CUDA, None) => fence_for(driver()?, self.device),
+            _ => Ok(Fence::of_all(self.context)),
+        }
+    }
+
+    /// A context in which the memory can be asked about, and freed.
+    pub(super) fn home(&self, driver: &Driver) -> Outcome<Context> {
+        self.context.map_or_else(|| Context::primary_of(driver, self.ordinal), Ok)
     }
 
     fn check_range(&self, claimed: &Range<usize>) -> Result<()> {

@@ -12,9 +12,9 @@ use core::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 use std::sync::{OnceLock, PoisonError, RwLock};
 
 use super::context::{Context, Relaxed};
-use super::driver::{Driver, Outcome, code, driver, opened};
+use super::driver::{Driver, Failure, Outcome, driver, opened};
 use super::event::Event;
-use super::order::{LEGACY, capture_of, default_joins_a_capture};
+use super::order::{LEGACY, capture_of};
 use super::parked::{park, policy_changed, poll_releases};
 use crate::owner::Owner;
 
@@ -34,8 +34,11 @@ use crate::owner::Owner;
 /// [`HoldReleases`], and decided when the capture is over. What was imported for work on a stream that captures is released
 /// at once: the capture orders the graph, and whoever keeps the graph keeps its memory for the replays.
 ///
-/// Drivers before 12.5 have no event of a context. Releases are parked undecided there until
-/// [`finish_releases`](super::finish_releases) decides them, which waits on the host.
+/// Memory of a pool has no context. The one that was current when it was imported or exported counts as its own, if it is
+/// of the device, and so do the primary ones. Work in other contexts, which libraries may make, is covered by no policy.
+///
+/// Drivers before 12.5 have no event of a context. Releases are parked undecided there, as wherever the driver fails to
+/// give one, until [`finish_releases`](super::finish_releases) decides them, which waits on the host.
 ///
 /// ```
 /// use interop_core::cuda::{ReleasePolicy, release_policy, set_release_policy};
@@ -93,7 +96,11 @@ impl Fence {
 
     /// For memory that every device reaches, pinned or managed.
     pub(crate) fn of_all(own: Option<Context>) -> Self {
-        Self(own.map_or(NonZeroUsize::MIN, |context| context.to_raw() | Self::EVERYWHERE))
+        own.map_or(Self(NonZeroUsize::MIN), |context| Self::of_device(context).everywhere())
+    }
+
+    fn everywhere(self) -> Self {
+        Self(self.0 | Self::EVERYWHERE)
     }
 
     /// Whether work in a context comes before the release.
@@ -214,6 +221,8 @@ pub(crate) fn after_work(owner: Owner, fence: Fence) {
     let driver = if immediate { opened() } else { driver().ok() };
     // Without a driver nothing can be at work.
     let Some(driver) = driver else { return drop(owner) };
+    // Whatever the policy is by the time at which it is decided.
+    let fence = if policy == ReleasePolicy::AfterAllContexts { fence.everywhere() } else { fence };
     let held = held();
     if policy == ReleasePolicy::Batched || (held && !immediate) {
         park(owner, fence, None);
@@ -251,13 +260,8 @@ pub(super) fn events_after(driver: &'static Driver, fence: Fence) -> Option<Vec<
             match event_after(driver, context) {
                 Ok(Some(event)) => events.push(event),
                 // Nothing is known of the work then, and it may go better at the next look.
-                Err(failure)
-                    if failure.is_about_capture()
-                        || matches!(failure.code, code::NOT_FOUND | code::OUT_OF_MEMORY) =>
-                {
-                    return None;
-                }
-                // Done; or the context is gone or broken, and with it the work.
+                Err(failure) if !failure.is_final() => return None,
+                // Done; or the context is gone, and with it the work.
                 Ok(None) | Err(_) => {}
             }
         }
@@ -268,32 +272,31 @@ pub(super) fn events_after(driver: &'static Driver, fence: Fence) -> Option<Vec<
 /// Waits for all contexts where no event can be had of them, and gives none; `None` while a graph is captured.
 pub(super) fn synchronized(driver: &Driver, fence: Fence) -> Option<Vec<Event<'static>>> {
     unless_held(|| {
-        for context in contexts(driver, fence) {
-            let Ok(_entered) = context.enter(driver) else { continue };
-            if default_joins_a_capture(driver) {
-                return None;
-            }
-            // SAFETY: no conditions; the context is current.
-            let _ = unsafe { driver.context_synchronize() };
-        }
-        Some(Vec::new())
+        // Nothing is at work in a context that is gone or broken.
+        let waited = |context| !finish(driver, context).is_err_and(Failure::is_about_capture);
+        contexts(driver, fence).all(waited).then(Vec::new)
     })
+}
+
+/// Waits for all work of a context.
+fn finish(driver: &Driver, context: Context) -> Outcome {
+    let _entered = context.enter(driver)?;
+    capture_of(driver, LEGACY)?;
+    // SAFETY: no conditions; the context is current.
+    unsafe { driver.context_synchronize() }
 }
 
 /// An event after all work of a context, unless that is done.
 fn event_after(driver: &'static Driver, context: Context) -> Outcome<Option<Event<'static>>> {
-    {
-        let _entered = context.enter(driver)?;
-        capture_of(driver, LEGACY)?;
-    }
+    let _entered = context.enter(driver)?;
+    capture_of(driver, LEGACY)?;
     let event = Event::of_context(driver, context)?;
     Ok(if event.is_done()? { None } else { Some(event) })
 }
 
 fn contexts(driver: &Driver, fence: Fence) -> impl Iterator<Item = Context> {
     let own = fence.own();
-    let alone = !fence.is_everywhere() && release_policy() != ReleasePolicy::AfterAllContexts;
-    let others = if alone { Vec::new() } else { contexts_in_use(driver) };
+    let others = if fence.is_everywhere() { contexts_in_use(driver) } else { Vec::new() };
     own.into_iter().chain(others.into_iter().filter(move |context| own != Some(*context)))
 }
 

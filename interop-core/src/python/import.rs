@@ -90,8 +90,8 @@ pub fn import(object: &Bound<'_, PyAny>, stream: Option<StreamHandle>) -> PyResu
 ///
 /// # Safety
 ///
-/// The object tells the truth about the device and the extent of its memory. Objects of a library that is known to do so
-/// are the only ones to be imported this way.
+/// The object tells the truth about the device and the extent of its memory, and work on it is in primary contexts
+/// ([`Import::from_dlpack_trusted`]). Objects of a library of which that is known are the only ones to be imported this way.
 pub unsafe fn import_trusted(object: &Bound<'_, PyAny>, stream: Option<StreamHandle>) -> PyResult<Imported> {
     import_with(object, stream, Trust::Memory)
 }
