@@ -257,14 +257,18 @@ impl Arrival {
         Ok((stream, device))
     }
 
-    /// Makes the struct's own stream wait for the work that is pending on the import.
+    /// Makes the struct's own stream wait for the work that is pending on the import. A field that says that nothing is
+    /// pending says so of the import too, which is waited for.
     ///
     /// Refuses as [`cuda::order`](crate::cuda::order), with the field.
     pub(crate) fn order_before(&mut self, stream: StreamHandle, field: &'static str) {
         self.step(|this| {
             this.import.keep_beside(stream);
-            hand_over(this.facts()?, stream)
-                .map_err(|error| error.with_origin(format_args!("the field `{field}`")))
+            let ready = match stream {
+                StreamHandle::NothingPending => this.finish(),
+                _ => hand_over(this.facts()?, stream),
+            };
+            ready.map_err(|error| error.with_origin(format_args!("the field `{field}`")))
         });
     }
 
@@ -287,27 +291,30 @@ impl Arrival {
     pub fn storage<S: FromImport>(&mut self) -> Result<S> {
         self.check()?;
         self.facts()?;
-        let storage = if S::COPIES && self.import.facts().device() != Device::CPU {
-            self.copied()?
-        } else {
-            S::take(&mut self.import, self.order)?
+        let storage = match self.import.facts().device().device_type {
+            DeviceType::CPU => S::take(&mut self.import, self.order)?,
+            DeviceType::CUDA if !S::COPIES => S::take(&mut self.import, self.order)?,
+            _ => self.waited_for()?,
         };
         self.taken = true;
         Ok(storage)
     }
 
-    /// A storage of its own memory: the copy waits for the work that is pending, or is made by the host.
+    /// A storage that waits for the work that is pending, as copies do, or whatever holds memory that the host reaches.
     #[cold]
-    fn copied<S: FromImport>(&mut self) -> Result<S> {
+    fn waited_for<S: FromImport>(&mut self) -> Result<S> {
         let mut storage = None;
         let Self { import, order, wait, .. } = self;
         wait(&mut || storage = Some(S::take(import, *order)));
         storage.unwrap_or_else(|| unreachable!("`wait` runs what it is given"))
     }
 
-    /// Waits for the work that is pending: a pointer without a `stream` field beside it cannot say that some is.
+    /// Waits for the work that is pending, for a struct that cannot say, or does not, that some is.
     #[cold]
     fn finish(&mut self) -> Result<()> {
+        if self.import.is_told_or_finished() {
+            return Ok(());
+        }
         let mut finished = Ok(());
         let Self { import, wait, .. } = self;
         wait(&mut || finished = import.finish_in_place());
@@ -322,9 +329,7 @@ impl Arrival {
     pub fn owner<F: FromOwner>(&mut self) -> Result<F> {
         self.check()?;
         self.facts()?;
-        if !self.import.is_told_or_finished() {
-            self.finish()?;
-        }
+        self.finish()?;
         self.taken = true;
         Ok(F::from_owner(self.import.take_owner()))
     }

@@ -255,25 +255,29 @@ impl Import {
     /// stream, or the host would read what a kernel still writes.
     ///
     /// It is the legacy default stream, which is first ordered after the stream that the import is ready on: that one may be
-    /// destroyed by the time it is asked for, or be the default stream of another thread.
+    /// destroyed by the time it is asked for, or be the default stream of another thread. Pinned and managed memory is of no
+    /// device whose default stream it could be, and is waited for.
     ///
     /// # Errors
     ///
     /// As [`cuda::order`] and [`cuda::wait`].
     #[inline]
-    pub(crate) fn pending_in_place(&self) -> Result<StreamHandle> {
-        match self.facts.stream {
-            _ if self.kept != StreamHandle::NothingPending => Ok(StreamHandle::NothingPending),
-            stream @ (StreamHandle::NothingPending | StreamHandle::LegacyDefault) => Ok(stream),
-            stream => self.brought_to_default_stream(stream),
+    pub(crate) fn pending_in_place(&mut self) -> Result<StreamHandle> {
+        if self.is_told_or_finished() {
+            Ok(StreamHandle::NothingPending)
+        } else {
+            self.brought_to_default_stream()
         }
     }
 
     #[cold]
-    fn brought_to_default_stream(&self, stream: StreamHandle) -> Result<StreamHandle> {
-        if self.facts.device.device_type != DeviceType::CUDA {
-            // Which default stream that is depends on the current context, which may be another one when it is asked for.
-            return self.finish_in_place().map(|()| StreamHandle::NothingPending);
+    fn brought_to_default_stream(&mut self) -> Result<StreamHandle> {
+        let Facts { stream, device, .. } = self.facts;
+        match device.device_type {
+            DeviceType::CPU => return Ok(stream),
+            DeviceType::CUDA if stream == StreamHandle::LegacyDefault => return Ok(stream),
+            DeviceType::CUDA => {}
+            _ => return self.finish_in_place().map(|()| StreamHandle::NothingPending),
         }
         // Without a driver no work is pending; a graph orders its own work, and no other stream may wait for it.
         if !cuda::is_available() || cuda::captures(stream) {
@@ -295,9 +299,13 @@ impl Import {
     ///
     /// As [`cuda::wait`].
     #[cold]
-    pub(crate) fn finish_in_place(&self) -> Result<()> {
+    pub(crate) fn finish_in_place(&mut self) -> Result<()> {
         let Facts { stream, device, .. } = self.facts;
-        if cuda::captures(stream) { Ok(()) } else { cuda::wait_for_host(stream, device) }
+        if !cuda::captures(stream) {
+            cuda::wait_for_host(stream, device)?;
+            self.facts.stream = StreamHandle::NothingPending;
+        }
+        Ok(())
     }
 
     /// Takes the owner out: the import owns nothing afterwards.

@@ -141,7 +141,8 @@ use syn::{DeriveInput, parse_macro_input};
 /// A field without a role needs `default`; `default = expression` takes any expression, and an error that leaves it by `?`
 /// gives the import back. It also goes with two roles that can be the struct's own: with `stream, default = expression`
 /// the import is ordered on that stream and not on the caller's, which is for stream types that cannot hold a handle of
-/// somebody else; `owner, default` is for an owner beside a storage, which owns the memory of an import by itself.
+/// somebody else, and waits on the host if the expression is no stream (`None`); `owner, default` is for an owner beside
+/// a storage, which owns the memory of an import by itself.
 ///
 /// # Generics
 ///

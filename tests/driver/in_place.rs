@@ -9,7 +9,7 @@ use interop_core::{
 use crate::gpu::{Bytes, Place, Stream, set_current};
 use crate::support::arrays::Matrix;
 use crate::support::foreign::{Claims, Ledger};
-use crate::turn::turn;
+use crate::turn::{Turn, turn};
 
 /// A row of bytes, as `int16`, that arrives for work on `stream`.
 fn arrives(data: &Bytes, device: Device, stream: Stream) -> (Ledger, Import) {
@@ -30,7 +30,7 @@ fn streams(place: Place) -> [Stream; 4] {
 
 #[test]
 fn the_host_waits_for_what_was_pending() {
-    fn check<S: FromImport>(turn: &crate::turn::Turn, stream: Stream) {
+    fn check<S: FromImport>(turn: &Turn, stream: Stream) {
         let place = Place::primary(0);
         for (data, device) in
             [(place.pinned(0, 8), Device::CUDA_HOST), (place.managed(0, 8), Device::CUDA_MANAGED)]
@@ -99,18 +99,24 @@ fn the_stream_itself_is_not_kept() {
 fn a_capture_is_left_alone() {
     let turn = turn();
     let place = Place::primary(0);
-    let (data, captures) = (place.bytes(0, 8), place.non_blocking());
-    captures.begin();
-    turn.reset_calls();
-    let (ledger, row) = row::<LeaseMut<i16>>(&data, Device::cuda(0), captures);
-    captures.fill(&data, 9);
-    assert_eq!(row.facts().unwrap().stream(), StreamHandle::NothingPending);
-    drop(row);
-    let (other, import) = arrives(&data, Device::cuda(0), captures);
-    drop(Bare::from_import(import).unwrap());
-    assert_eq!((ledger.released(), other.released()), (1, 1));
-    turn.assert_no_host_wait();
-    assert!(captures.end());
+    let data = place.bytes(0, 8);
+    set_current(Some(place));
+    for captures in [place.per_thread(), place.blocking(), place.non_blocking()] {
+        captures.begin();
+        turn.reset_calls();
+        let (ledger, row) = row::<LeaseMut<i16>>(&data, Device::cuda(0), captures);
+        captures.fill(&data, 9);
+        assert_eq!(row.facts().unwrap().stream(), StreamHandle::NothingPending);
+        drop(row);
+        let (other, import) = arrives(&data, Device::cuda(0), captures);
+        drop(Bare::from_import(import).unwrap());
+        let (last, import) = arrives(&data, Device::cuda(0), captures);
+        drop(Told::<Lease<i16>>::from_import(import).unwrap());
+        assert_eq!([ledger, other, last].map(|ledger| ledger.released()), [1; 3], "{captures:?}");
+        turn.assert_no_host_wait();
+        assert!(captures.end());
+    }
+    set_current(None);
 }
 
 /// A pointer knows of no work, and neither does such a struct.
@@ -189,16 +195,62 @@ fn the_host_waits_whatever_context_is_current() {
     let turn = turn();
     let [first, second] = [Place::primary(0), Place::primary(1)];
     for (arriving, asking) in [(None, Some(second)), (Some(second), None), (Some(second), Some(first))] {
-        let (data, stream) = (first.pinned(0, 8), first.non_blocking());
-        stream.spin();
-        stream.fill(&data, 7);
-        set_current(arriving);
-        let (_, row) = row::<Lease<i16>>(&data, Device::CUDA_HOST, stream);
-        set_current(asking);
-        assert_eq!(row.to_vec::<i16>().unwrap(), [0x707; 4], "{arriving:?} {asking:?}");
-        turn.host_reads(data.address, 8);
-        set_current(None);
-        drop(row);
-        while interop_core::cuda::finish_releases() > 0 {}
+        for stream in [first.non_blocking(), arriving.unwrap_or(first).legacy()] {
+            let data = first.pinned(0, 8);
+            stream.spin();
+            stream.fill(&data, 7);
+            set_current(arriving);
+            let (_, row) = row::<Lease<i16>>(&data, Device::CUDA_HOST, stream);
+            set_current(asking);
+            assert_eq!(row.to_vec::<i16>().unwrap(), [0x707; 4], "{stream:?}: {arriving:?} {asking:?}");
+            turn.host_reads(data.address, 8);
+            set_current(None);
+            drop(row);
+            while interop_core::cuda::finish_releases() > 0 {}
+        }
+    }
+}
+
+/// A stream field that an import leaves empty says that nothing is pending, which has to be true then.
+#[derive(CudaArray)]
+#[cuda_array(shape = [rows, columns])]
+struct Told<S> {
+    #[cuda_array(data)]
+    data: S,
+    rows: usize,
+    columns: usize,
+    #[cuda_array(stream, default = None)]
+    stream: Option<StreamHandle>,
+}
+
+#[test]
+fn a_struct_that_says_that_nothing_is_pending_waits() {
+    fn check<S: FromImport + Send + 'static>(turn: &Turn, stream: Stream) {
+        let place = Place::primary(0);
+        for (data, device) in [
+            (place.pinned(0, 8), Device::CUDA_HOST),
+            (place.managed(0, 8), Device::CUDA_MANAGED),
+            (place.bytes(0, 8), Device::cuda(0)),
+        ] {
+            stream.spin();
+            stream.fill(&data, 7);
+            let told = Told::<S>::from_import(arrives(&data, device, stream).1).unwrap();
+            assert_eq!(told.facts().unwrap().stream(), StreamHandle::NothingPending);
+            assert_eq!(told.to_vec::<i16>().unwrap(), [0x707; 4], "{stream:?} {device}");
+            if device != Device::cuda(0) {
+                turn.host_reads(data.address, 8);
+            }
+            let consumer = place.non_blocking();
+            let again = told.into_dlpack_for::<Versioned>(consumer.handle()).unwrap();
+            assert_eq!(consumer.reads(&data), 7, "{stream:?} {device}");
+            drop(again);
+            while interop_core::cuda::finish_releases() > 0 {}
+        }
+    }
+    let turn = turn();
+    for stream in streams(Place::primary(0)) {
+        check::<Lease<i16>>(&turn, stream);
+        check::<LeaseMut<i16>>(&turn, stream);
+        check::<Shared>(&turn, stream);
     }
 }

@@ -235,10 +235,11 @@ pub(crate) fn order_namesakes(default: StreamHandle, device: Device, context: Co
     Ok(event.make_wait(raw)?)
 }
 
-/// Whether a stream that is live captures a graph.
+/// Whether a stream that is live captures a graph, as any but the legacy default stream can.
 pub(crate) fn captures(stream: StreamHandle) -> bool {
-    let (StreamHandle::Raw(raw), Ok(driver)) = (stream, driver()) else { return false };
-    capture_of(driver, raw.get()).is_ok_and(|capture| capture.is_some())
+    let raw = stream.to_raw().filter(|raw| *raw != LEGACY);
+    let (Some(raw), Ok(driver)) = (raw, driver()) else { return false };
+    capture_of(driver, raw).is_ok_and(|capture| capture.is_some())
 }
 
 /// Makes work that is queued later on `to` wait for all work of the context that memory of `device` is used in: the edge
