@@ -249,6 +249,16 @@ def test_whoever_waits_for_a_device_lets_other_threads_run(way, stream):
 
 
 @pytest.mark.skipif(native.missing() is not None, reason=f"the work of the host is written in C: {native.missing()}")
+@pytest.mark.parametrize(("kind", "wanted"), [("cuda", (1, 0)), *((kind, None) for kind in ("cuda", "pool", "pinned", "managed"))])
+def test_a_copy_of_an_array_without_work_lets_other_threads_run(kind, wanted):
+    """It waits for the default stream, on which somebody else has work."""
+    probe, array = native.load("handwritten"), full(kind, (3, 3))
+    SIM.call("cuLaunchHostFunc", ctypes.c_uint64(1), ctypes.c_void_p(probe.attachment()), None)
+    array.__dlpack__(copy=True, dl_device=wanted, max_version=(1, 0))
+    assert probe.attachment(1) is False
+
+
+@pytest.mark.skipif(native.missing() is not None, reason=f"the work of the host is written in C: {native.missing()}")
 @pytest.mark.parametrize("function", [interop_demo.edges, lambda image: interop_demo.blur_(image, 1)], ids=["edges", "blur_"])
 def test_an_argument_that_the_host_works_on_lets_other_threads_run(function):
     probe, stream = native.load("handwritten"), SIM.stream()

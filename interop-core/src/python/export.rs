@@ -229,12 +229,12 @@ unsafe fn answer_described<'py>(
             return Err(Error::new(ErrorKind::Copy, "copy", found, allowed).into());
         }
         if wanted == Device::CPU {
-            let (facts, buffer) = waiting(py, facts, || copied(facts))?;
+            let (facts, buffer) = copying(py, facts, || copied(facts))?;
             // SAFETY: the buffer is what the facts describe, and nobody else has it.
             return unsafe { capsule(py, &facts, buffer, Access::Copied, versioned) };
         }
         // SAFETY: the array vouches that its memory is live.
-        let (buffer, facts) = waiting(py, facts, || unsafe { cuda::duplicate(facts) })?;
+        let (buffer, facts) = copying(py, facts, || unsafe { cuda::duplicate(facts) })?;
         cuda::hand_over(&facts, consumer)?;
         // SAFETY: as above.
         return unsafe { capsule(py, &facts, buffer, Access::Copied, versioned) };
@@ -262,6 +262,12 @@ unsafe fn answer_described<'py>(
 pub(super) fn waiting<R: Send>(py: Python<'_>, facts: &Facts, wait: impl FnOnce() -> R + Send) -> R {
     let idle = facts.stream() == StreamHandle::NothingPending || facts.device() == Device::CPU;
     if idle { wait() } else { without_lock(py, wait) }
+}
+
+/// Runs what copies an array, [without the interpreter's lock](without_lock) if a device may do it: a copy waits for the
+/// default stream, and so for streams that have nothing to do with the array.
+fn copying<R: Send>(py: Python<'_>, facts: &Facts, copy: impl FnOnce() -> R + Send) -> R {
+    if facts.device() == Device::CPU { copy() } else { without_lock(py, copy) }
 }
 
 /// # Safety
