@@ -143,7 +143,7 @@ pub(crate) fn pending_releases() -> usize {
 #[pyfunction]
 pub(crate) fn drain_releases(py: Python<'_>) -> usize {
     cuda::drain_releases();
-    interop_core::python::drain(py);
+    interop_core::python::drain_releases(py);
     pending_releases()
 }
 

@@ -55,7 +55,7 @@ mod interop_demo {
 #[pyfunction]
 fn live_allocations(py: Python<'_>) -> usize {
     interop_core::cuda::drain_releases();
-    interop_core::python::drain(py);
+    interop_core::python::drain_releases(py);
     interop_core::live_allocations()
 }
 

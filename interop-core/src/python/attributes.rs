@@ -16,8 +16,8 @@ use crate::facts::Facts;
 /// A read-only attribute: its name, its documentation, and its value for what is known of the array.
 pub(super) struct Attribute {
     pub(super) name: &'static CStr,
-    doc: &'static CStr,
-    value: fn(Python<'_>, &Facts) -> PyResult<Py<PyAny>>,
+    pub(super) doc: &'static CStr,
+    pub(super) value: fn(Python<'_>, &Facts) -> PyResult<Py<PyAny>>,
 }
 
 /// The names are NumPy's, and so is what they mean.

@@ -11,11 +11,11 @@ use pyo3::pyclass::boolean_struct::True;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyString, PyTuple};
 
-use super::attributes::{ATTRIBUTES, getter, methods};
+use super::attributes::{ATTRIBUTES, Attribute, getter, methods};
 use super::border::guarded;
 use super::dict::dict_of;
 use super::export::{Request, answer};
-use super::release::{PyOwner, drain};
+use super::release::{PyOwner, drain_releases};
 use crate::array::CudaArray;
 use crate::cai::Spelled;
 use crate::dlpack::Access;
@@ -107,7 +107,7 @@ pub fn install<T: ArrayClass>(py: Python<'_>) -> PyResult<()> {
     };
     set(c"__dlpack__", method(py, class.as_type_ptr(), dlpack_def::<T>())?)?;
     set(c"__dlpack_device__", method(py, class.as_type_ptr(), dlpack_device_def::<T>())?)?;
-    set(c"__cuda_array_interface__", interface_getter::<T>(&class)?)?;
+    set(INTERFACE.name, getter::<T>(&class, &INTERFACE)?)?;
     if super::table::in_use() {
         set(c"__dlpack_c_exchange_api__", super::table::capsule::<T>(py)?)?;
     }
@@ -119,6 +119,18 @@ pub fn install<T: ArrayClass>(py: Python<'_>) -> PyResult<()> {
     }
     super::buffer::install::<T>(&class)
 }
+
+static INTERFACE: Attribute = Attribute {
+    name: c"__cuda_array_interface__",
+    doc: c"The CUDA Array Interface, version 3; absent for memory that CUDA cannot reach.",
+    value: |py, facts| {
+        // An array that the interface cannot express does not have the attribute, so that `hasattr` says so.
+        let absent =
+            |error: crate::Error| PyAttributeError::new_err(format!("__cuda_array_interface__: {error}"));
+        let spelled = Spelled::of(facts).map_err(absent)?;
+        Ok(dict_of(py, facts, &spelled)?.into_any().unbind())
+    },
+};
 
 type Fast = unsafe extern "C" fn(
     *mut ffi::PyObject,
@@ -162,22 +174,6 @@ pub(super) fn method(
     unsafe { Bound::from_owned_ptr_or_err(py, descriptor) }
 }
 
-fn interface_getter<'py, T: ArrayClass>(
-    class: &Bound<'py, pyo3::types::PyType>,
-) -> PyResult<Bound<'py, PyAny>> {
-    let definition = Box::leak(Box::new(ffi::PyGetSetDef {
-        name: c"__cuda_array_interface__".as_ptr(),
-        get: Some(interface::<T>),
-        set: None,
-        doc: c"The CUDA Array Interface, version 3; absent for memory that CUDA cannot reach.".as_ptr(),
-        closure: core::ptr::null_mut(),
-    }));
-    // SAFETY: a class, and a definition that outlives it.
-    let descriptor = unsafe { ffi::PyDescr_NewGetSet(class.as_type_ptr(), definition) };
-    // SAFETY: a new reference, or null with an exception set.
-    unsafe { Bound::from_owned_ptr_or_err(class.py(), descriptor) }
-}
-
 /// Runs the body of a method: an error or a panic becomes a Python exception, and null.
 ///
 /// # Safety
@@ -188,7 +184,7 @@ pub(super) unsafe fn body<T: ArrayClass>(
     run: impl FnOnce(&Bound<'_, T>) -> PyResult<Py<PyAny>>,
 ) -> *mut ffi::PyObject {
     let run = |py: Python<'_>| {
-        drain(py);
+        drain_releases(py);
         // SAFETY: a live object, to which Python holds a reference during the call.
         let this = unsafe { Borrowed::from_ptr(py, this) };
         // SAFETY: of this class, as the caller promises.
@@ -249,25 +245,6 @@ unsafe extern "C" fn dlpack_device<T: ArrayClass>(
         let device = array.borrow().facts()?.device();
         let pair: [c_int; 2] = [device.device_type.0, device.device_id];
         Ok(PyTuple::new(array.py(), pair)?.into_any().unbind())
-    };
-    // SAFETY: as the caller promises.
-    unsafe { body::<T>(this, run) }
-}
-
-/// # Safety
-///
-/// Called by Python as the getter of a property of `T`.
-unsafe extern "C" fn interface<T: ArrayClass>(
-    this: *mut ffi::PyObject,
-    _: *mut core::ffi::c_void,
-) -> *mut ffi::PyObject {
-    let run = |array: &Bound<'_, T>| {
-        let facts = array.borrow().facts()?;
-        // An array that the interface cannot express does not have the attribute, so that `hasattr` says so.
-        let absent =
-            |error: crate::Error| PyAttributeError::new_err(format!("__cuda_array_interface__: {error}"));
-        let spelled = Spelled::of(&facts).map_err(absent)?;
-        Ok(dict_of(array.py(), &facts, &spelled)?.into_any().unbind())
     };
     // SAFETY: as the caller promises.
     unsafe { body::<T>(this, run) }

@@ -11,7 +11,7 @@ use super::dict::interface_of;
 use super::errors::{no_array, origin};
 use super::exchange::{tensor_of, work_stream};
 use super::interpreter::attribute;
-use super::release::{Destination, PyOwner, drain};
+use super::release::{Destination, PyOwner, drain_releases};
 use super::types::{Known, Table, TypeFacts, type_of};
 use crate::cuda::{self, Trust};
 use crate::device::Device;
@@ -121,7 +121,7 @@ pub(super) struct HandedOut {
 
 /// What is known of an object's type, and the tensor of an object that hands one out at once.
 pub(super) fn meet(object: &Bound<'_, PyAny>) -> PyResult<(Known, Option<HandedOut>)> {
-    drain(object.py());
+    drain_releases(object.py());
     let known = type_of(object)?;
     if let Some(table) = known.exchange {
         if let Some(tensor) = tensor_of(table, object)? {

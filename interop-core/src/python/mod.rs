@@ -63,7 +63,7 @@ pub use dict::interface_of;
 pub use errors::array_error;
 pub use export::{Request, export};
 pub use import::{Imported, Protocol, import, import_capsule, import_trusted};
-pub use release::{drain, pending_releases};
+pub use release::{drain_releases, pending_releases};
 
 /// What the expansions of `python` and `pyclass` call.
 #[doc(hidden)]

@@ -50,16 +50,17 @@ impl Drop for PyOwner {
     }
 }
 
-/// The number of releases that wait for a thread that is attached to the interpreter.
+/// The number of Python objects that wait to be released on a thread that is attached to the interpreter. What waits for
+/// work on a GPU is counted by [`cuda::pending_releases`](crate::cuda::pending_releases).
 #[inline]
 #[must_use]
 pub fn pending_releases() -> usize {
     WAITING.load(Ordering::Acquire)
 }
 
-/// Releases what other threads could not. Every import and every method of an array class does so.
+/// Releases the Python objects that other threads could not. Every import and every method of an array class does so.
 #[inline]
-pub fn drain(py: Python<'_>) {
+pub fn drain_releases(py: Python<'_>) {
     if pending_releases() != 0 {
         drain_parked(py);
     }
@@ -86,7 +87,7 @@ pub(super) fn without_lock<R: Send>(py: Python<'_>, run: impl FnOnce() -> R + Se
     let done = py.detach(run);
     drop(later);
     cuda::poll_releases();
-    drain(py);
+    drain_releases(py);
     done
 }
 

@@ -17,7 +17,7 @@ pub(super) use self::lender::install;
 use super::border::guarded;
 use super::class::ArrayClass;
 use super::export::waiting;
-use super::release::drain;
+use super::release::drain_releases;
 use crate::borrow::Borrow;
 use crate::counters;
 use crate::dlpack::Access;
@@ -59,7 +59,7 @@ unsafe extern "C" fn get<T: ArrayClass>(this: *mut ffi::PyObject, place: *mut Bu
 /// A place for the buffer or null, and the thread attached.
 unsafe fn fill(place: *mut Buffer, run: impl FnOnce(Python<'_>) -> PyResult<Buffer>) -> c_int {
     let run = |py: Python<'_>| {
-        drain(py);
+        drain_releases(py);
         if place.is_null() { Err(PyBufferError::new_err("no place for a buffer")) } else { run(py) }
     };
     // SAFETY: the thread is attached, as the caller promises.
