@@ -58,7 +58,7 @@ impl<T: Element> Foreign<T> {
         let Self { elements, shape, strides, device, writes, stream } = self;
         let backwards = |(extent, stride): (&i64, &i64)| (extent - 1) * -stride.min(&0);
         let first: i64 = shape.iter().zip(strides.iter().flatten()).map(backwards).sum();
-        let address = elements[usize::try_from(first).unwrap()..].as_ptr().expose_provenance();
+        let address = elements.as_ptr().wrapping_add(usize::try_from(first).unwrap()).expose_provenance();
         let claims = Descriptor {
             dtype: T::TYPE.dtype(),
             strides: strides.as_deref().map_or(Strides::Compact(interop_core::Order::C), Strides::Elements),
