@@ -127,17 +127,8 @@ impl Record {
     ///
     /// [`ErrorKind::DType`] for any other record, which DLPack cannot spell.
     pub(crate) fn as_scalars(&self, size: usize) -> Result<(DType, usize)> {
-        let mut scalar = None;
-        let mut end = 0;
-        self.visit(0, &mut |offset, dtype, bytes| {
-            let same = *scalar.get_or_insert(dtype) == dtype && offset == end;
-            end = offset + bytes;
-            same
-        })
-        .filter(|()| end == size)
-        .and(scalar)
-        .map(|dtype| (dtype, size / (dtype.packed_bits() / 8)))
-        .ok_or_else(|| {
+        let scalar = self.scalar(size);
+        scalar.map(|dtype| (dtype, size / (dtype.packed_bits() / 8))).ok_or_else(|| {
             let allowed = "a struct whose fields are all of one scalar type, without padding, for DLPack; any struct \
                            goes by the CUDA Array Interface, or out of host memory by the buffer protocol \
                            (`numpy.asarray`)";
@@ -145,20 +136,27 @@ impl Record {
         })
     }
 
-    /// Calls `see(offset, dtype, bytes)` for each field that is no record; stops with `None` when it says false.
-    fn visit(&self, base: usize, see: &mut impl FnMut(usize, DType, usize) -> bool) -> Option<()> {
+    /// The one type of all scalars of a record of `size` bytes without gaps; `None` for any other.
+    ///
+    /// Looks at each field once, however many items it has: a `descr` can have thousands of each. A field without items
+    /// takes no bytes and is of no type.
+    fn scalar(&self, size: usize) -> Option<DType> {
+        let (mut scalar, mut end) = (None, 0);
         for field in &self.fields {
             let bytes = field.size()?;
-            let Some(record) = &field.record else {
-                see(base + field.offset, field.dtype, bytes).then_some(())?;
+            if bytes == 0 {
                 continue;
-            };
-            let item = field.dtype.packed_bits() / 8;
-            for at in (0..bytes).step_by(item.max(1)) {
-                record.visit(base + field.offset + at, see)?;
             }
+            let dtype = match &field.record {
+                None => field.dtype,
+                Some(record) => record.scalar(field.dtype.packed_bits() / 8)?,
+            };
+            if field.offset != end || *scalar.get_or_insert(dtype) != dtype {
+                return None;
+            }
+            end += bytes;
         }
-        Some(())
+        scalar.filter(|_| end == size)
     }
 }
 

@@ -174,3 +174,15 @@ fn unusual_arrays_of_a_constant_rank() {
     let array = Matrix { data: Blobs(spins.clone()), rows: 2, columns: 3 };
     assert_eq!(array.facts().unwrap().record(), Some(&spins));
 }
+
+/// DLPack spells a struct of one scalar type as a trailing axis, whatever the fields are that take no bytes of it.
+#[test]
+fn fields_without_items_take_no_part() {
+    let empty =
+        |dtype| RecordField { name: "none".into(), offset: 0, dtype, shape: vec![0, 3], record: None };
+    let pair = RecordField { shape: vec![2], name: "pair".into(), ..empty(DType::I16) };
+    let spins = Record { fields: vec![empty(DType::U8), pair] };
+    let array = Matrix { data: Blobs(spins), rows: 2, columns: 3 };
+    let facts = array.into_dlpack::<Versioned>().unwrap().facts().unwrap();
+    assert_eq!((facts.dtype(), facts.shape()), (DType::I16, &[2, 3, 2][..]));
+}
