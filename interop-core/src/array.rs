@@ -25,7 +25,7 @@ use crate::view::{ArrayView, ArrayViewMut, check_writable};
 /// 1. The memory that [`facts`](Self::facts) describe is live and initialized as long as `self` is, where they say, and may
 ///    be written if they say so; of host memory, their address is that of a pointer that was exposed.
 /// 2. Moving `self` does not move it, and only a method that takes `&mut self` frees or replaces it.
-/// 3. Where the facts say that whoever has the array may write, no plain reference to the elements is handed out from
+/// 3. Where the facts say [`Writes::Always`](crate::Writes::Always), no plain reference to the elements is handed out from
 ///    `&self`.
 ///
 /// # Example
@@ -159,12 +159,12 @@ pub unsafe trait CudaArray {
         CudaArrayInterface::of(&self.facts()?)
     }
 
-    /// Makes work that is queued later on `stream` wait for the work that is pending on the array: to be called before a
-    /// kernel is launched on another stream than the array's own.
+    /// Makes work that is queued later on `stream` wait for the work that is pending on the array. Call it before you launch
+    /// a kernel on another stream than the array's own.
     ///
-    /// It is the way back as well: after work on an import, with the stream that its producer goes on with, for a producer
-    /// that writes into the memory while the import is still there. (For objects of Python the feature `python` has
-    /// `order_back`, which finds that stream.)
+    /// It also gives an import back in order: call it after your work, with the stream on which the producer will write the
+    /// memory while you still have the import. (For Python objects the feature `python` has `order_back`, which finds that
+    /// stream.)
     ///
     /// # Errors
     ///
@@ -173,16 +173,16 @@ pub unsafe trait CudaArray {
         cuda::hand_over(&self.facts()?, stream)
     }
 
-    /// Makes the array's own stream wait for the work that is on `stream` now: to be called after a kernel that uses the
-    /// array was launched on another stream than its own.
+    /// Makes the array's own stream wait for the work that is on `stream` now. Call it after you have launched a kernel that
+    /// uses the array on another stream than its own.
     ///
-    /// An export names one stream, and whoever waits for that has waited for all that is pending only if all of it was
-    /// joined there, with one such call for each stream. Nothing waits on the host, and nothing is called for host memory.
+    /// An export names one stream. Its consumer waits for all pending work only if that work was joined there, with one such
+    /// call for each other stream. Nothing waits on the host, and nothing is called for host memory.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Stream`](crate::ErrorKind::Stream) for an array that says that nothing is pending on it: it has no
-    /// stream to join the work on, and would go out as ready. As [`facts`](Self::facts) and
+    /// [`ErrorKind::Stream`](crate::ErrorKind::Stream) for an array that says that nothing is pending: it has no stream to
+    /// join the work on, and would be exported as ready. As [`facts`](Self::facts) and
     /// [`cuda::order`](crate::cuda::order).
     ///
     /// ```no_run
@@ -286,7 +286,7 @@ pub unsafe trait CudaArray {
             Err(error) => return Err(Refused { value: whole.into_inner(), error }),
         };
         match cuda::hand_over(&facts, stream) {
-            // SAFETY: rules 1 to 3 for as long as the struct is owned by the export, which lets nobody at it.
+            // SAFETY: rules 1 to 3 for as long as the export owns the struct, which nothing else can reach.
             Ok(()) => unsafe { export_described(&facts, whole, Access::Owned) },
             Err(error) => Err(Refused { value: whole.into_inner(), error }),
         }

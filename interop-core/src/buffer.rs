@@ -137,8 +137,8 @@ impl fmt::Debug for HostBuffer {
 /// A vector of elements in host memory that is made to be shared with Python.
 ///
 /// It is aligned to 128 bytes, so that JAX uses it in place, and its exports are writable, also when the struct around it
-/// is shared. In return it lends its elements only for `&mut self`: whoever can borrow it mutably knows that no export of
-/// it lives, because an export owns the struct or shares it.
+/// is shared. In return it lends its elements only for `&mut self`. An export owns the struct or shares it, so none lives
+/// while the struct can be borrowed mutably.
 ///
 /// ```
 /// use interop_core::HostVec;

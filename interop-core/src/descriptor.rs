@@ -18,7 +18,7 @@ pub enum Writes {
     /// The sole owner: an export that consumes the array is writable, one that shares it is not. This is for a `Vec`, to
     /// which Rust code may hold plain references.
     WhenOwned,
-    /// Whoever has the array: memory that Rust code never borrows as plain references, such as device memory.
+    /// All who have the array: for memory that Rust code never borrows as plain references, such as device memory.
     Always,
 }
 
@@ -33,7 +33,7 @@ pub enum Strides<'a> {
     Bytes(&'a [i64]),
 }
 
-/// What somebody claims about an array: public fields, nothing checked.
+/// Claims about an array: public fields, nothing checked.
 ///
 /// A dict, a capsule and the fields of a derived struct are all read into this, and [`validate`](Self::validate) is the
 /// only way from here to [`Facts`].
@@ -105,10 +105,10 @@ impl<'a> Descriptor<'a> {
     ///
     /// # Errors
     ///
-    /// By [`ErrorKind`](crate::ErrorKind): `DType` and `Device` for what cannot be understood; `Rank` and `Shape` for more than
-    /// [`MAX_NDIM`](crate::MAX_NDIM) axes and negative extents; `Strides` for a wrong number or byte strides between elements; `Overflow`
-    /// when sizes or addresses do not fit; `Null` for an array with elements at address 0; `Bounds` when elements lie
-    /// outside `memory`.
+    /// By [`ErrorKind`](crate::ErrorKind): `DType` and `Device` for what cannot be understood; `Rank` and `Shape` for more
+    /// than [`MAX_NDIM`](crate::MAX_NDIM) axes and negative extents; `Strides` for a wrong number of strides, or byte strides
+    /// between elements; `Overflow` when sizes or addresses do not fit; `Null` for an array with elements at address 0;
+    /// `Bounds` when elements lie outside `memory`.
     pub fn validate(self) -> Result<Facts> {
         match self.usual_of_few_axes() {
             Some(facts) => Ok(facts),

@@ -185,8 +185,8 @@ impl core::error::Error for Error {}
 
 /// A value that was not taken, with the reason: a refusal loses nothing.
 ///
-/// An export that fails gives back the struct; an import that fails gives back what arrived. Whoever has no use for the
-/// value turns the refusal into its [`Error`] with `?`, and the value is dropped (an import is then released).
+/// An export that fails gives back the struct; an import that fails gives back what arrived. If you have no use for the
+/// value, `?` turns the refusal into its [`Error`] and drops the value (an import is then released).
 ///
 /// ```
 /// use interop_core::{Error, ErrorKind, Refused};

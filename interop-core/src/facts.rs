@@ -163,7 +163,7 @@ impl Facts {
         self.writes
     }
 
-    /// Whether whoever shares the array must not write.
+    /// Whether those who share the array must not write.
     #[inline]
     #[must_use]
     pub fn is_readonly(&self) -> bool {

@@ -7,7 +7,7 @@ use crate::dlpack::{Abi, ManagedTensor, release};
 use crate::error::{Refused, Result};
 use crate::import::Import;
 
-/// A struct that can be made from an array of somebody else. Derived: `#[derive(CudaArray)]`.
+/// A struct that can be made from an array that arrives. Derived: `#[derive(CudaArray)]`.
 ///
 /// ```
 /// use interop_core::dlpack::Versioned;

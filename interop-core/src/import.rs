@@ -20,7 +20,7 @@ use crate::host::HostElements;
 use crate::owner::Owner;
 use crate::stream::StreamHandle;
 
-/// Memory of somebody else, described and owned: what every protocol turns an arriving array into.
+/// Foreign memory, described and owned: what every protocol turns an arriving array into.
 ///
 /// [`FromArray::from_import`](crate::FromArray::from_import) makes a derived struct of it. Dropping it releases the
 /// memory.

@@ -1,4 +1,4 @@
-//! Storage that holds memory of somebody else: typed leases, and shared memory of any type.
+//! Storage that holds foreign memory: typed leases, and shared memory of any type.
 #![expect(unsafe_code, reason = "each storage vouches for its memory in an unsafe impl")]
 
 use core::fmt;

@@ -7,7 +7,7 @@ use core::ptr::NonNull;
 
 use crate::cuda::{Fence, after_work};
 
-/// A value of any type that is kept for its drop: the owner of memory that somebody else made.
+/// A value of any type that is kept for its drop: the owner of foreign memory.
 ///
 /// It is dropped exactly once, on whichever thread. A `#[cuda_array(owner)]` field beside a raw pointer is filled with
 /// one by an import.

@@ -20,7 +20,7 @@ use crate::error::{Error, ErrorKind, Result};
 /// A CUDA stream as the protocols see it, or that there is nothing to wait for.
 ///
 /// A struct holds one in its `#[cuda_array(stream)]` field: the stream on which the data was last written.
-/// The handle is not owned. Whoever stores one keeps the stream alive, as the interface demands, for as long as the struct
+/// The handle is not owned. If you store one, keep the stream alive, as the interface demands, for as long as the struct
 /// or an export of it is there. A field that owns its stream, such as an `Arc<CudaStream>`, does so by itself: exports keep
 /// the whole struct.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]

@@ -36,7 +36,7 @@ fn stub_python(claims: &Claims<'_>) -> Python {
     let generics = claims.generics();
     let conversions = attrs.python.as_ref().filter(|_| generics.lifetimes().next().is_none());
     let class = attrs.pyclass.as_ref().filter(|_| generics.params.is_empty() && attrs.import.is_none());
-    // With both words one is too many, and nobody knows which.
+    // With both words one is too many, and it is not known which.
     let (conversions, class) =
         if conversions.is_some() && class.is_some() { (None, None) } else { (conversions, class) };
     Python { conversions: conversions.map(decide::place), class: class.map(decide::place) }

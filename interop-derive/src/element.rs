@@ -108,7 +108,7 @@ fn no_attributes(parts: &[Part<'_>], errors: &mut Errors) {
     }
 }
 
-/// Elements lie in memory of somebody else, where a borrow means nothing.
+/// Elements lie in foreign memory, where a borrow means nothing.
 fn no_lifetimes(generics: &Generics, errors: &mut Errors) -> bool {
     let lifetime = generics.lifetimes().next();
     if let Some(parameter) = lifetime {

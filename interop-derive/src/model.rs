@@ -172,14 +172,14 @@ impl Model<'_> {
 
 /// Where work on the data is pending.
 pub(crate) enum Stream<'a> {
-    /// Nobody says: nothing is.
+    /// Nowhere: no field says otherwise.
     Unsaid,
     Field(Role<'a>),
 }
 
 /// Who may write to an export.
 pub(crate) enum Access {
-    /// Whoever the storage lets write.
+    /// As the storage says.
     AsStorage,
     Readonly,
 }

@@ -59,7 +59,7 @@ fn last_name(ty: &Type) -> Option<String> {
     }
 }
 
-/// Nobody can check a pointer, so the user's file says that somebody vouches for it, in a word with `unsafe` in it.
+/// A pointer cannot be checked, so the user vouches for it, in a word with `unsafe` in it.
 fn pointers_are_vouched_for(field: &Field<'_>, data: &DataWord, errors: &mut Errors) {
     let look = Look::of(field.ty);
     if data.unsafe_raw.is_none() && look != Look::Storage && errors.is_absent("unsafe_raw") {

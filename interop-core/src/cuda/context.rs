@@ -74,7 +74,7 @@ impl Context {
         }
     }
 
-    /// The primary context of a device, if somebody uses it. One that nobody uses would be made: hundreds of megabytes.
+    /// The primary context of a device, if it is in use. To ask for one that is not would make it: hundreds of megabytes.
     pub(super) fn primary_in_use(driver: &Driver, ordinal: i32) -> Option<Self> {
         let (mut flags, mut active) = (0, 0);
         // SAFETY: an ordinal of the driver's; two places for numbers.

@@ -23,7 +23,7 @@ pub(super) type RawStream = usize;
 /// The names under which the driver's library is looked for.
 const LIBRARIES: &[&str] = if cfg!(windows) { &["nvcuda.dll"] } else { &["libcuda.so.1", "libcuda.so"] };
 
-/// A driver call that did not succeed: its name and the `CUresult`. It becomes an [`Error`] where somebody is to read it.
+/// A driver call that did not succeed: its name and the `CUresult`. It becomes an [`Error`] where a user will read it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Failure {
     pub(super) symbol: &'static str,
@@ -212,7 +212,7 @@ fn open() -> Result<Driver> {
     // SAFETY: no conditions.
     match unsafe { driver.init(0) } {
         Ok(()) => Ok(driver),
-        // Its texts can be had from the driver at hand: `From<Failure>` asks the one that is not there yet.
+        // `From<Failure>` would ask the opened driver for its texts, and there is none yet.
         Err(failure) => Err(failure.explain(Some(&driver), "a driver that can start, and a device")),
     }
 }

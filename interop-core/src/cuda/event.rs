@@ -9,7 +9,7 @@ use super::order::context_of;
 
 const DISABLE_TIMING: u32 = 2;
 
-/// The events that nobody uses, by context.
+/// The events that are free, by context.
 static POOL: Mutex<Vec<(Context, Vec<RawEvent>)>> = Mutex::new(Vec::new());
 
 /// The event that a thread used last: nearly always the one that it needs next.

@@ -338,15 +338,16 @@ pub(crate) unsafe fn stage(facts: &Facts) -> Result<Staged> {
     Ok(Staged { _bytes: bytes, facts: moved(facts, start, Device::CPU) })
 }
 
-/// Copies an array on its device, into memory of its own of the same kind, which is ready. It may be written whoever may
-/// write the original, unless elements share their place: to write one would be to write others.
+/// Copies an array on its device into new memory of the same kind, and waits for the copy. The copy is writable whether or
+/// not the original is, unless elements share their place: to write one would be to write others.
 ///
-/// The layout stays the same, but for axes that run backwards, which some consumers of copies cannot read: such an array
-/// is put together on the host, compact in C order.
+/// The layout stays the same. Only an array with axes that run backwards, which some consumers of copies cannot read, is
+/// put together on the host, compact in C order.
 ///
 /// # Errors
 ///
-/// As [`wait`] and [`CudaBuffer::zeroed`]; [`ErrorKind::DType`](crate::ErrorKind::DType) for packed elements that run backwards.
+/// As [`wait`] and [`CudaBuffer::zeroed`]; [`ErrorKind::DType`](crate::ErrorKind::DType) for packed elements that run
+/// backwards.
 ///
 /// # Safety
 ///

@@ -171,7 +171,7 @@ pub(crate) fn current_while(device: Device) -> Result<Option<Entered<'static>>> 
     Ok(Some(entered_for(driver, device)?.1))
 }
 
-/// Makes the context of the memory at an address current as long as the guard lives, for whoever is about to free it.
+/// Makes the context of the memory at an address current as long as the guard lives, so that it can be freed.
 #[cfg(feature = "cust")]
 pub(crate) fn current_for(address: usize) -> Option<Entered<'static>> {
     let driver = driver().ok()?;

@@ -20,10 +20,10 @@ const BATCH: usize = 32;
 /// What waits for the work of the same contexts.
 struct Queue {
     fence: Fence,
-    /// In the order of their events. Each comes after all work before it, so while the first is not done, no other is; two
-    /// threads may park in the other order, and then one of the two waits for the next look.
+    /// In the order of their events. Each event comes after all work before it, so while the first is not done, no other
+    /// is. Two threads may park in the wrong order; one of the two then waits a little longer than it has to.
     decided: VecDeque<Parked>,
-    /// Those whose events nobody could record yet.
+    /// Those for which no event could be recorded yet.
     undecided: Vec<Owner>,
 }
 
@@ -37,7 +37,7 @@ struct Parked {
 struct List {
     /// One for each fence, of which a program has few.
     queues: Vec<Queue>,
-    /// So many owners some thread has taken out to look at or to drop.
+    /// How many owners the threads have taken out, to look at them or to drop them.
     away: usize,
 }
 
@@ -46,9 +46,9 @@ static LIST: Mutex<List> = Mutex::new(List { queues: Vec::new(), away: 0 });
 static SOMETHING: Signal = Signal::new();
 /// What was away is back or dropped.
 static SETTLED: Signal = Signal::new();
-/// The owners in the list and those that are away, for whoever wants to know without the lock.
+/// How many owners are in the list or away, readable without the lock.
 static PENDING: AtomicUsize = AtomicUsize::new(0);
-/// Whether imports and exports should look at the list by the way.
+/// Whether imports and exports should look at the list in passing.
 static WORTH_POLLING: AtomicBool = AtomicBool::new(false);
 
 thread_local! {
@@ -101,7 +101,7 @@ impl List {
         self.queues.iter().all(Queue::is_empty)
     }
 
-    /// Whether undecided releases are decided by the way.
+    /// Whether enough is undecided to decide it in passing.
     fn has_a_batch(&self) -> bool {
         let undecided: usize = self.queues.iter().map(|queue| queue.undecided.len()).sum();
         let enough = if release_policy() == ReleasePolicy::Batched { BATCH } else { 1 };
@@ -133,8 +133,8 @@ impl List {
     }
 }
 
-/// Wakes threads that wait for something of the list. Told by whoever has the list; to wake nobody would be a call of the
-/// system otherwise.
+/// Wakes threads that wait for a change of the list; called with the list locked. It counts the waiting threads, because
+/// even a wake-up without any costs a system call.
 struct Signal {
     waiting: AtomicUsize,
     condition: Condvar,
@@ -197,7 +197,7 @@ pub(crate) fn poll_releases() {
     }
 }
 
-/// Releases what is due, and says how many still wait. Imports, exports and orders of CUDA memory do so by the way.
+/// Releases what is due, and says how many still wait. Imports, exports and orders of CUDA memory do this in passing.
 ///
 /// ```
 /// // At a point where the program is idle, so that nothing stays until the next import:
@@ -212,14 +212,12 @@ pub fn drain_releases() -> usize {
     pending_releases()
 }
 
-/// Waits on the host until everything that was parked can be released, and releases it, or until another thread that is
-/// about to has done so.
+/// Waits on the host until everything that was parked is released, by this thread or by another, and says how many still
+/// wait: what was parked during a capture, or is held, stays.
 ///
-/// What was parked during a capture, or is held, stays. Says how many still wait. Called by an owner that is being
-/// released, it does not wait for other threads, which may be waiting for that one.
-///
-/// Whoever has a lock that a release needs gives it up before, such as a thread that has the Python interpreter's
-/// (`py.detach`): another thread may be about to take it for what it releases.
+/// Before you call it, give up every lock that a release may need, such as the Python interpreter's (`py.detach`): another
+/// thread may be waiting for that lock to release something. Called from the drop of an owner that is being released, it
+/// does not wait for other threads, because they may be waiting for that drop.
 pub fn finish_releases() -> usize {
     while pending_releases() != 0 {
         let seen = drain(Poll::Blocking);
@@ -227,7 +225,7 @@ pub fn finish_releases() -> usize {
         if seen.released {
             continue;
         }
-        // What is left cannot be decided, or this is called by a release of a thread for which another may wait.
+        // What is left cannot be decided; or this is called from a release, for which another thread may wait.
         if seen.everything || MINE.get() != 0 {
             break;
         }
@@ -236,12 +234,11 @@ pub fn finish_releases() -> usize {
     pending_releases()
 }
 
-/// Releases what was parked from a thread of its own, which looks about once a millisecond while there is something, for
-/// programs that import and export too rarely to do it by the way. It runs until the program ends.
+/// Starts a thread that releases what was parked, for programs that import and export too rarely to do it in passing. It
+/// looks about once a millisecond while something is parked, and runs until the program ends.
 ///
-/// What was parked because a library said, on its own thread, that it captures a graph is decided by this thread too, which
-/// cannot ask that library: a program that has both holds releases while it captures
-/// ([`HoldReleases`](super::HoldReleases)).
+/// The thread cannot ask a library whether it captures a graph on another thread. A program that captures graphs holds
+/// releases meanwhile ([`HoldReleases`](super::HoldReleases)).
 ///
 /// # Errors
 ///
@@ -276,7 +273,7 @@ fn drain(poll: Poll) -> Seen {
         let waiting = list.queues.iter().filter(|queue| !queue.is_empty());
         let fences: Vec<Fence> = waiting.map(|queue| queue.fence).collect();
         if fences.is_empty() {
-            // Whoever has taken something out may put it back.
+            // Another thread that has taken something out may put it back.
             seen.everything = list.away == MINE.get();
         }
         (fences, poll != Poll::Passing || list.has_a_batch())
@@ -317,8 +314,8 @@ fn decide(driver: &'static Driver, fence: Fence, poll: Poll, seen: &mut Seen) {
 
 /// Releases what is decided and done.
 fn release_due(driver: &'static Driver, fence: Fence, poll: Poll, seen: &mut Seen) {
-    // All of it is out before the first is released: a release may lead to another, which looks by the way and would release
-    // the next within that one, as deep as the list is long.
+    // All of it is taken out before the first is released. A release may import or export, which looks at the list in
+    // passing: it would release the next within this one, as deep as the list is long.
     let due = take_due(fence, poll, seen);
     seen.released |= !due.is_empty();
     for parked in due {
@@ -373,7 +370,7 @@ impl Parked {
         self.events.is_empty()
     }
 
-    /// Drops the owners. Outside the lock: a drop is anybody's code, which may come back here, or panic.
+    /// Drops the owners. Outside the lock: a drop may run any code, come back here, or panic.
     fn release(self, driver: &Driver, fence: Fence) {
         let owners = self.owners.len();
         for owner in self.owners {

@@ -178,7 +178,7 @@ pub(crate) fn check(facts: &Facts, trust: Trust) -> Result<Option<Fence>> {
     }
 }
 
-/// What the release of memory comes after of which somebody else says where it is. Nothing without elements or a driver.
+/// What the release of memory comes after whose device is only claimed. `None` without elements or a driver.
 pub(crate) fn fence_in_use(facts: &Facts) -> Option<Fence> {
     if facts.numel() == 0 {
         return None;
@@ -186,7 +186,8 @@ pub(crate) fn fence_in_use(facts: &Facts) -> Option<Fence> {
     driver().and_then(|driver| fence_for(driver, facts.device())).ok()
 }
 
-/// What the release of memory comes after that has no context of its own, as that of a pool, or whose context is not known. It may be in use in the context that is current, which need not be a primary one: some libraries make their own.
+/// What the release of memory comes after whose context is not known, or which has none of its own, as from a pool. It may
+/// be in use in the current context, which need not be a primary one: some libraries make their own.
 pub(super) fn fence_for(driver: &Driver, device: Device) -> Result<Fence> {
     let current = Context::current(driver)?;
     if device.device_type != DeviceType::CUDA {

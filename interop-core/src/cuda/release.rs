@@ -56,7 +56,7 @@ pub enum ReleasePolicy {
     AfterContext,
     /// All work of all contexts in use, for memory that other GPUs read.
     AfterAllContexts,
-    /// Nothing: whoever drops has ordered the work.
+    /// Nothing: you have ordered the work before the drop.
     Immediate,
     /// All work of the memory's context, decided for 32 releases at a time: for programs that pass many small arrays.
     Batched,
@@ -106,7 +106,7 @@ impl Fence {
     /// Whether work in a context comes before the release.
     #[cfg(any(feature = "cust", feature = "cudarc"))]
     pub(super) fn covers(self, driver: &Driver, context: Context, ordinal: i32) -> bool {
-        // Whoever set it answers for work of their own, not for what is queued here.
+        // The policy answers for the user's work, not for what is queued here.
         if release_policy() == ReleasePolicy::Immediate {
             return false;
         }
@@ -149,7 +149,7 @@ impl HoldReleases {
     )]
     pub fn new() -> Self {
         HELD.fetch_add(1, Ordering::SeqCst);
-        // Whoever saw none of these before has recorded its events after this.
+        // Waits for the threads that have seen no hold, until they have recorded their events.
         drop(DECIDING.write().unwrap_or_else(PoisonError::into_inner));
         Self(())
     }
@@ -162,12 +162,12 @@ impl Drop for HoldReleases {
 }
 
 thread_local! {
-    /// So many [`DeferDecisions`] of this thread.
+    /// How many [`DeferDecisions`] this thread has.
     static LATER: Cell<usize> = const { Cell::new(0) };
 }
 
-/// While one of these lives, its thread decides nothing, neither what it releases nor what was parked before: for whoever
-/// cannot say meanwhile whether a library captures a graph.
+/// While one of these lives, its thread decides no release, new or parked: it cannot ask libraries meanwhile whether they
+/// capture a graph.
 #[cfg(feature = "python")]
 pub(crate) struct DeferDecisions(());
 
@@ -208,7 +208,7 @@ fn unless_held<R>(decide: impl FnOnce() -> Option<R>) -> Option<R> {
 
 /// Whether nothing is decided on this thread.
 fn held() -> bool {
-    // A thread that is at its end has nobody who waits.
+    // A thread at its end defers nothing.
     LATER.try_with(|later| later.get() != 0).unwrap_or(false) || HELD.load(Ordering::SeqCst) != 0
 }
 
@@ -221,7 +221,7 @@ pub(crate) fn after_work(owner: Owner, fence: Fence) {
     let driver = if immediate { opened() } else { driver().ok() };
     // Without a driver nothing can be at work.
     let Some(driver) = driver else { return drop(owner) };
-    // Whatever the policy is by the time at which it is decided.
+    // Decided now, because the policy may change before the events are recorded.
     let fence = if policy == ReleasePolicy::AfterAllContexts { fence.everywhere() } else { fence };
     let held = held();
     if policy == ReleasePolicy::Batched || (held && !immediate) {
@@ -241,18 +241,17 @@ pub(crate) fn after_work(owner: Owner, fence: Fence) {
     }
 }
 
-/// Drops an owner with the context of its memory current. Whoever calls is in the relaxed mode of captures.
+/// Drops an owner with the context of its memory current. The caller is in the relaxed mode of captures.
 ///
-/// Some libraries free in whatever context is current (`cust`; `cudarc` on a default stream), some leave their own
-/// current (`cudarc`), and whoever has an array last drops it on any thread. Afterwards the thread has its own again,
-/// where that was another one.
+/// The drop may happen on any thread. Some libraries free in whatever context is current (`cust`; `cudarc` on a default
+/// stream), and some leave their own current (`cudarc`). Afterwards the thread has its own context again.
 pub(super) fn drop_in_context(driver: &Driver, owner: Owner, fence: Fence) {
     let _entered = fence.own().and_then(|context| context.enter(driver).ok());
     drop(owner);
 }
 
 /// Events after all work of the contexts, without those that are done; `None` while it cannot be decided, such as during a
-/// capture. Whoever calls is in the relaxed mode of captures.
+/// capture. The caller is in the relaxed mode of captures.
 pub(super) fn events_after(driver: &'static Driver, fence: Fence) -> Option<Vec<Event<'static>>> {
     unless_held(|| {
         let mut events = Vec::new();
@@ -300,7 +299,7 @@ fn contexts(driver: &Driver, fence: Fence) -> impl Iterator<Item = Context> {
     own.into_iter().chain(others.into_iter().filter(move |context| own != Some(*context)))
 }
 
-/// The primary contexts that somebody uses.
+/// The primary contexts that are in use.
 fn contexts_in_use(driver: &Driver) -> Vec<Context> {
     (0..driver.devices()).filter_map(|ordinal| Context::primary_in_use(driver, ordinal)).collect()
 }

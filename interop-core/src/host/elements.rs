@@ -21,7 +21,7 @@ pub(crate) struct HostElements<T> {
 }
 
 impl<T: Element> HostElements<T> {
-    /// The elements of this layout, for whoever has the access to them already.
+    /// The elements of this layout, to which the caller has access already.
     ///
     /// # Safety
     ///

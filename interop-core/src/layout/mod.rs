@@ -26,7 +26,8 @@ pub enum Order {
 /// A shape with strides in elements, of which the products and sums are known not to overflow.
 ///
 /// Having one means: at most [`MAX_NDIM`] axes; the number of elements fits `isize`; the lowest and highest element offset
-/// and the distance between them fit `isize`. An axis of extent 1, and every axis of an array without elements, puts no condition on its stride.
+/// and the distance between them fit `isize`. An axis of extent 1, and every axis of an array without elements, puts no
+/// condition on its stride.
 ///
 /// ```
 /// use interop_core::{Layout, Order};

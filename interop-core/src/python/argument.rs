@@ -12,8 +12,8 @@ use crate::dlpack::Versioned;
 use crate::from_array::FromArray;
 use crate::import::Import;
 
-/// Imports any object as a derived struct: what `#[cuda_array(python)]` does with an argument, for whoever does it by hand,
-/// such as a `#[new]` method of a class.
+/// Imports any object as a derived struct: what `#[cuda_array(python)]` does with an argument, to be done by hand, as in a
+/// `#[new]` method of a class.
 ///
 /// # Errors
 ///

@@ -78,7 +78,7 @@ pub(super) struct UsualDevice(AtomicU64);
 impl UsualDevice {
     /// No array has come yet.
     const NEW: u64 = Self::packed(Device::UNKNOWN);
-    /// The arrays are in several places, or nobody says where: a device that there is not.
+    /// The arrays are in several places, or in unknown ones: a device that does not exist.
     const NONE: u64 = !Self::NEW;
 
     fn of(word: u64) -> Self {

@@ -24,7 +24,7 @@ use crate::roles::ShapeField;
 use crate::stream::StreamHandle;
 
 /// The last tuple that asked for a versioned capsule, kept alive: consumers come with the same constant again and again.
-/// Whoever compares it holds a reference of his own, so an equal address is the same tuple.
+/// Who compares it holds a reference too, so an equal address is the same tuple.
 static VERSIONED: AtomicPtr<ffi::PyObject> = AtomicPtr::new(core::ptr::null_mut());
 
 /// The arguments of `__dlpack__`, read but not yet compared with an array. Without any it is a plain `__dlpack__()`; an

@@ -66,7 +66,7 @@ pub(super) unsafe extern "C" fn as_host<T: ArrayClass>(
     unsafe { body::<T>(this, run) }
 }
 
-/// [`Recast`](crate::Recast) as host memory, for whoever has the interpreter's lock: it is let go while work is waited for.
+/// [`Recast`](crate::Recast) as host memory, which releases the interpreter's lock while it waits for work.
 struct OnHost<T: ArrayClass>(Instance<T>);
 
 // SAFETY: 1 to 3: as the instance, whose memory the host reaches, which was asked when this was made.
