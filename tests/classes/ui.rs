@@ -1,4 +1,4 @@
-//! Mistakes with `#[cuda_array(pyclass)]`. `cargo xtask bless` writes the messages anew.
+//! Mistakes with `#[cuda_array(python)]` and `#[cuda_array(pyclass)]`. `cargo xtask bless` writes the messages anew.
 
 #[test]
 fn messages() {

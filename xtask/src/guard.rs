@@ -44,7 +44,7 @@ const SUITES: [Suite; 5] = [
     Suite {
         word: "classes",
         name: "Python classes",
-        why: "What the compiler says about a struct that should be a Python class of arrays, and is none.",
+        why: "What the compiler says about structs that cannot be the Python objects or classes that they should be.",
         run: |counts| {
             let test = ["test", "--locked", "--package=interop-class-tests", "--tests"];
             suites::follow(&mut workspace::cargo(test), counts)

@@ -281,11 +281,25 @@ impl ArrayMethods for ExportedArray {
     const REACH: Reach = Reach(Access::Owned);
 }
 
+/// A struct that Python may use and release on whatever thread it likes. One trait for all that this takes, so that what is
+/// missing is one message.
+#[doc(hidden)]
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be a Python object, which every thread may use and release",
+    label = "not `Send`, or not `Sync`",
+    note = "each field is to be both; of a raw pointer write `unsafe impl Send` and `unsafe impl Sync` for the struct, and vouch \
+            for it"
+)]
+pub trait AnyThread: Send + Sync + 'static {}
+
+#[diagnostic::do_not_recommend]
+impl<T: Send + Sync + 'static> AnyThread for T {}
+
 /// A derived struct as the return value of a `#[pyfunction]`.
 #[doc(hidden)]
 pub fn into_object<A>(py: Python<'_>, array: A) -> PyResult<Bound<'_, PyAny>>
 where
-    A: CudaArray + Send + Sync + 'static,
+    A: CudaArray + AnyThread,
 {
     static INSTALLED: PyOnceLock<()> = PyOnceLock::new();
     INSTALLED.get_or_try_init(py, || install::<ExportedArray>(py))?;
