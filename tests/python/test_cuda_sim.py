@@ -300,6 +300,22 @@ def test_pinned_memory_of_those_who_give_it_no_stream(error, stream):
     assert (after[0] - before[0] >= 1, after[1] - before[1], after[2] - before[2]) == (True, 1, 0)
 
 
+@pytest.mark.parametrize("stream", [None, 1, 2, "handle"])
+def test_pinned_memory_that_a_capsule_calls_host_memory_is_ordered_with_nothing(stream):
+    """PyTorch does. The event of a context would end a graph that is captured beside it."""
+    array, number = full("pinned"), SIM.stream() if stream == "handle" else stream
+
+    class Unpinned(Choosy):
+        def __dlpack__(self, **wishes):
+            return super().__dlpack__(dl_device=(1, 0), **wishes)
+
+    producer, captures, graph = Unpinned(array, (None, -1), AssertionError()), SIM.stream(), ctypes.c_uint64()
+    SIM.call("cuStreamBeginCapture_v2", ctypes.c_uint64(captures), 0)
+    facts = interop_demo.describe(producer, stream=number)
+    SIM.call("cuStreamEndCapture", ctypes.c_uint64(captures), ctypes.byref(graph))
+    assert (facts["device"], facts["stream"], producer.asked) == ((1, 0), None, [number or 1, None])
+
+
 def test_the_per_thread_default_stream_of_those_who_have_none():
     """PyTorch refuses stream 2: the legacy one is ordered there, and the caller's after it here."""
     array = full("cuda")

@@ -276,8 +276,8 @@ fn from_anywhere(
     }
     if told == Some(consumer) {
         method.usual_device.note(found);
-    } else if cuda::is_available() {
-        // Without a driver no work can be pending.
+    } else if found != Device::CPU && cuda::is_available() {
+        // No stream works on what is the host's alone, as PyTorch calls pinned memory in its capsules; nor without a driver.
         match told {
             Some(told) => cuda::order(told, consumer, found),
             None => cuda::order_unstated(consumer, found),
