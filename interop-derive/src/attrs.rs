@@ -319,6 +319,8 @@ fn options(entry: &Entry, form: &str, errors: &mut Errors) -> Option<Vec<Entry>>
                 format_args!("`{word}` takes no value"),
                 format_args!("write `{word}`, or `{form}"),
             );
+            // The value may be the option that was meant.
+            errors.lose(Some("unsafe_raw"));
             None
         }
     }

@@ -98,7 +98,8 @@ fn shape_once(claims: &Claims<'_>, errors: &mut Errors) {
     );
     let field = claims.with(|attrs| attrs.shape.is_some()).and_then(|field| field.attrs.shape.as_ref());
     match (&claims.attrs.shape, field) {
-        (Some(_), Some(field)) => {
+        // A field with another role too has a message of its own.
+        (Some(_), Some(field)) if claims.only(|attrs| attrs.shape.is_some()).is_some() => {
             let found = "the shape is said twice: by this field and by `shape = [...]` on the struct";
             errors.push(&field.word, found, "remove one of the two");
         }

@@ -135,7 +135,9 @@ fn owner_is_filled(claims: &Claims<'_>, data: &DataWord, errors: &mut Errors) {
             let found = "`default` on the owner of a raw pointer, which keeps the memory of an import alive";
             errors.push(&default.word, found, "remove `default`");
         }
-        (None, Some(owner), None) if errors.is_absent("unsafe_raw") && errors.is_absent("export") => {
+        (None, Some(owner), None)
+            if ["unsafe_raw", "export", "default"].into_iter().all(|word| errors.is_absent(word)) =>
+        {
             let found = "an import gives the memory to the `data` field and has nothing for `owner`";
             let help = "write `owner, default` or `owner, default = expression`, or `#[cuda_array(export)]` on a struct that \
                         is never imported";

@@ -68,6 +68,13 @@ const SYNONYMS: [(&str, &str); 16] = [
     ("storage", "data"),
 ];
 
+/// Options that people write as words: how each is written, and which of the options are uncertain then.
+const OPTIONS: [(&str, &str, &str); 3] = [
+    ("bytes", "strides(bytes)", "bytes"),
+    ("element", "data(unsafe_raw, element = f32)", "unsafe_raw"),
+    ("unsafe_raw", "data(unsafe_raw)", "unsafe_raw"),
+];
+
 /// What a word that is not legal was found to be, and what to write.
 pub(crate) struct Unknown {
     pub(crate) found: String,
@@ -131,6 +138,10 @@ impl Place {
             let help =
                 "remove it: the element type is that of the storage, as `f32` is of `Vec<f32>`".to_string();
             return Unknown { found: format!("unknown word `{name}`"), help, meant: None };
+        }
+        if let Some((_, form, lost)) = OPTIONS.iter().find(|(option, ..)| *option == name) {
+            let found = format!("`{name}` is an option and no word of its own");
+            return Unknown { found, help: format!("write `{form}`"), meant: Some(lost) };
         }
         let found = format!("unknown word `{name}` on {here}");
         if let Some(word) = self.nearest(name).or_else(|| self.synonym(name)) {

@@ -1,0 +1,15 @@
+use std::sync::Arc;
+
+use interop_core::CudaArray;
+
+#[derive(CudaArray)]
+#[cuda_array(shape = [len])]
+struct Samples {
+    #[cuda_array(data)]
+    values: Vec<f32>,
+    len: usize,
+    #[cuda_array(owner, default = )]
+    owner: Option<Arc<u8>>,
+}
+
+fn main() {}
