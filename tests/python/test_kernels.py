@@ -152,3 +152,10 @@ def test_bytes_that_are_no_bool():
     with pytest.raises(ArrayError, match="byte 2"):
         interop_demo.checksum(bytes_.view("?"))
     assert interop_demo.describe(bytes_.view("?"))["dtype"] == "|b1"
+
+
+@pytest.mark.parametrize("shape", [(0, 0), (0, 3), (3, 0), (1, 1), (2, 3), (3, 2)], ids=repr)
+def test_a_trace(shape):
+    """The number, with its sign: nothing adds up to 0.0 and not to -0.0."""
+    matrix = np.arange(1, 1 + np.prod(shape, dtype=int), dtype=np.float32).reshape(shape)
+    assert repr(interop_demo.trace(matrix)) == repr(float(matrix.trace(dtype=np.float64)))

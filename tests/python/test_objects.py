@@ -133,7 +133,7 @@ def test_spellings_of_the_device(device):
 def test_bad_devices(device):
     producer = Producer(Tensor(), device)
     producer.device = device
-    with pytest.raises(TypeError, match="__dlpack_device__"):
+    with pytest.raises(TypeError, match=r"__dlpack_device__.* \(from .*Producer\)$"):
         describe(producer)
     assert producer.asked == []
 
@@ -144,7 +144,7 @@ def test_bad_devices(device):
 def test_devices_that_are_of_no_use(device):
     """Refused before a capsule is asked for: other devices have other rules about streams."""
     producer = Producer(Tensor(), device)
-    with pytest.raises(ArrayError, match="device"):
+    with pytest.raises(ArrayError, match=r"device.* \(from .*Producer\)$"):
         describe(producer)
     assert producer.asked == []
 
@@ -199,16 +199,39 @@ def test_an_interface_without_a_driver():
         ({"shape": (2.0,)}, TypeError, "shape"),
         ({"typestr": "<V2"}, ArrayError, "DLPack"),
         ({"version": 4}, ArrayError, "version"),
+        ({"version": None}, TypeError, "version"),
+        ({"data": 4096}, TypeError, "data"),
+        ({"descr": 3}, TypeError, "descr"),
     ],
 )
 def test_an_interface_is_checked_like_a_dict(changes, error, place):
-    with pytest.raises(error, match=place):
+    """And the message names the class, for whoever passed several arrays."""
+    with pytest.raises(error, match=rf"{place}.* \(from .*Interface\)$"):
         describe(Interface(dict_with(**changes)))
+
+
+def test_a_key_that_an_interface_lacks():
+    interface = dict_with()
+    del interface["version"]
+    with pytest.raises(ArrayError, match=r"^`version`: found no such key.* \(from .*Interface\)$"):
+        describe(Interface(interface))
+
+
+@pytest.mark.parametrize("key", ["shape", "strides", "data", "version", "stream"])
+@pytest.mark.parametrize("at", [0, 1])
+def test_what_an_interface_raises_is_passed_on(key, at):
+    """As it is: it is the producer's, and no statement of ours about the producer."""
+    error = OverflowError("from the number")
+    number = type("Number", (), {"__index__": raising(error)})()
+    value = {"version": number, "stream": number}.get(key, (number, 4) if at == 0 else (4, number))
+    with pytest.raises(OverflowError) as caught:
+        describe(Interface(dict_with(**{key: value})))
+    assert caught.value is error
 
 
 @pytest.mark.parametrize("value", [None, 3, "x", []], ids=repr)
 def test_an_interface_that_is_no_dict(value):
-    with pytest.raises(TypeError, match="__cuda_array_interface__"):
+    with pytest.raises(TypeError, match=r"__cuda_array_interface__.* \(from .*Interface\)$"):
         describe(Interface(value))
 
 

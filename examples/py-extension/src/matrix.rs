@@ -27,7 +27,9 @@ pub(crate) fn is_square(obj: Matrix<Lease<f32>>) -> PyResult<bool> {
 #[pyfunction]
 #[expect(clippy::needless_pass_by_value, reason = "the copy is this function's own")]
 pub(crate) fn trace(obj: Matrix<Vec<f32>>) -> f64 {
-    obj.elements.iter().step_by(obj.columns + 1).take(obj.rows).map(|element| f64::from(*element)).sum()
+    let diagonal = obj.elements.iter().step_by(obj.columns + 1).take(obj.rows);
+    // From 0: the `sum()` of nothing is -0.
+    diagonal.fold(0.0, |sum, element| sum + f64::from(*element))
 }
 
 /// As `is_square`, for objects of libraries that tell the truth: the driver is not asked about their memory.

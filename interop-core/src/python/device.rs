@@ -4,6 +4,7 @@ use pyo3::exceptions::{PyAttributeError, PyTypeError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyInt, PyTuple};
 
+use super::errors::{Fault, origin};
 use super::interpreter::attribute;
 use crate::device::{Device, DeviceType};
 use crate::error::{Error, ErrorKind, Result};
@@ -15,6 +16,11 @@ use crate::stream::StreamHandle;
 ///
 /// `TypeError` for other objects, `ArrayError` for an int of more than 128 bits; what `__index__` raises is passed on.
 pub fn integer(value: &Bound<'_, PyAny>, place: &str) -> PyResult<i128> {
+    Ok(number(value, place)?)
+}
+
+/// As [`integer`], for what is said of an object whose class the message will name.
+pub(super) fn number(value: &Bound<'_, PyAny>, place: &str) -> Result<i128, Fault> {
     let py = value.py();
     // By far the most are small ints, or members of an enum of them; what does not fit is looked at again below.
     if value.is_instance_of::<PyInt>() && !value.is_instance_of::<PyBool>() {
@@ -22,9 +28,9 @@ pub fn integer(value: &Bound<'_, PyAny>, place: &str) -> PyResult<i128> {
             return Ok(number.into());
         }
     }
-    let wrong = || PyErr::from(Error::new(ErrorKind::Type, place, super::errors::origin(value), "an int"));
+    let wrong = || Error::new(ErrorKind::Type, place, origin(value), "an int");
     if value.is_instance_of::<PyBool>() || is_numpy_bool(value) {
-        return Err(wrong());
+        return Err(wrong().into());
     }
     let index = if value.is_instance_of::<PyInt>() {
         value.clone()
@@ -34,7 +40,7 @@ pub fn integer(value: &Bound<'_, PyAny>, place: &str) -> PyResult<i128> {
                 if error.is_instance_of::<PyTypeError>(py)
                     || error.is_instance_of::<PyAttributeError>(py) =>
             {
-                return Err(wrong());
+                return Err(wrong().into());
             }
             index => index?,
         };
@@ -60,14 +66,14 @@ fn is_numpy_bool(value: &Bound<'_, PyAny>) -> bool {
 }
 
 /// `(device type, ordinal)`, of ints or of what has `__index__`, such as enum members.
-pub(super) fn device(value: &Bound<'_, PyAny>, place: &str) -> PyResult<Device> {
+pub(super) fn device(value: &Bound<'_, PyAny>, place: &str) -> Result<Device, Fault> {
     let tuple = pair(value, place, "(device type, ordinal)")?;
-    let number = |at: usize| {
-        let number = integer(&tuple.get_item(at)?, place)?;
+    let half = |at: usize| {
+        let number = number(&tuple.get_item(at)?, place)?;
         i32::try_from(number)
-            .map_err(|_| PyErr::from(Error::new(ErrorKind::Device, place, number, "numbers of 32 bits")))
+            .map_err(|_| Fault::from(Error::new(ErrorKind::Device, place, number, "numbers of 32 bits")))
     };
-    Ok(Device { device_type: DeviceType(number(0)?), device_id: number(1)? })
+    Ok(Device { device_type: DeviceType(half(0)?), device_id: half(1)? })
 }
 
 /// A tuple of two ints, which are not looked at yet. `what` names them in the message.
@@ -78,7 +84,7 @@ pub(super) fn pair<'a, 'py>(
 ) -> Result<&'a Bound<'py, PyTuple>> {
     value.cast::<PyTuple>().ok().filter(|tuple| tuple.len() == 2).ok_or_else(|| {
         let allowed = format_args!("a tuple {what} of two ints");
-        Error::new(ErrorKind::Type, place, super::errors::origin(value), allowed)
+        Error::new(ErrorKind::Type, place, origin(value), allowed)
     })
 }
 

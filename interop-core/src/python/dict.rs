@@ -5,8 +5,8 @@ use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyBool, PyDict, PyInt, PyList, PyMapping, PyString, PyTuple};
 
-use super::device::integer;
-use super::errors::origin;
+use super::device::number;
+use super::errors::{Fault, origin};
 use crate::cai::{CudaArrayInterface, DescrEntry, DescrType, MAX_DEPTH, Spelled, VERSION};
 use crate::dims::MAX_NDIM;
 use crate::dtype::DType;
@@ -20,7 +20,12 @@ use crate::typestr::Typestr;
 /// # Errors
 ///
 /// `TypeError` for values of another type than the interface says, with the key; `ArrayError` for a missing key.
-pub fn interface_of<'py>(dict: &Bound<'py, PyAny>) -> PyResult<CudaArrayInterface> {
+pub fn interface_of(dict: &Bound<'_, PyAny>) -> PyResult<CudaArrayInterface> {
+    Ok(interface_in(dict)?)
+}
+
+/// As [`interface_of`], for a dict of an object whose class the message will name.
+pub(super) fn interface_in<'py>(dict: &Bound<'py, PyAny>) -> Result<CudaArrayInterface, Fault> {
     let py = dict.py();
     let mapping = dict.cast::<PyMapping>().map_err(|_| wrong("__cuda_array_interface__", dict, "a dict"))?;
     let plain = dict.cast_exact::<PyDict>();
@@ -36,16 +41,16 @@ pub fn interface_of<'py>(dict: &Bound<'py, PyAny>) -> PyResult<CudaArrayInterfac
             let allowed = "the keys shape, typestr, data and version, which every array interface has";
             Error::new(ErrorKind::Missing, key, "no such key", allowed)
         };
-        get(key)?.ok_or_else(|| PyErr::from(missing()))
+        get(key)?.ok_or_else(|| Fault::from(missing()))
     };
-    let some = |key: &Bound<'py, PyString>| Ok::<_, PyErr>(get(key)?.filter(|value| !value.is_none()));
+    let some = |key: &Bound<'py, PyString>| Ok::<_, Fault>(get(key)?.filter(|value| !value.is_none()));
     Ok(CudaArrayInterface {
         shape: integers(&need(intern!(py, "shape"))?, "shape")?,
         typestr: string(&need(intern!(py, "typestr"))?, "typestr")?,
         data: data(&need(intern!(py, "data"))?)?,
-        version: integer(&need(intern!(py, "version"))?, "version")?,
+        version: number(&need(intern!(py, "version"))?, "version")?,
         strides: some(intern!(py, "strides"))?.map(|strides| integers(&strides, "strides")).transpose()?,
-        stream: some(intern!(py, "stream"))?.map(|stream| integer(&stream, "stream")).transpose()?,
+        stream: some(intern!(py, "stream"))?.map(|stream| number(&stream, "stream")).transpose()?,
         descr: some(intern!(py, "descr"))?
             .map(|descr| entries(&descr, MAX_DEPTH, &mut Budget { entries: MOST_ENTRIES, text: MOST_TEXT }))
             .transpose()?,
@@ -102,11 +107,11 @@ fn usual(py: Python<'_>, stream: Option<usize>) -> PyResult<Py<PyDict>> {
     Ok(dict.unbind())
 }
 
-fn wrong(place: &str, value: &Bound<'_, PyAny>, allowed: &str) -> PyErr {
+fn wrong(place: &str, value: &Bound<'_, PyAny>, allowed: &str) -> Fault {
     Error::new(ErrorKind::Type, place, origin(value), allowed).into()
 }
 
-fn string(value: &Bound<'_, PyAny>, place: &str) -> PyResult<String> {
+fn string(value: &Bound<'_, PyAny>, place: &str) -> Result<String, Fault> {
     let text = value.cast::<PyString>().map_err(|_| wrong(place, value, "a str"))?;
     // A lone surrogate is replaced, and refused for what it is in its place.
     let text = text.to_string_lossy();
@@ -117,7 +122,7 @@ fn string(value: &Bound<'_, PyAny>, place: &str) -> PyResult<String> {
 }
 
 /// A tuple of ints, or a list of them, which some producers write.
-fn integers(value: &Bound<'_, PyAny>, place: &str) -> PyResult<Vec<i64>> {
+fn integers(value: &Bound<'_, PyAny>, place: &str) -> Result<Vec<i64>, Fault> {
     // One more than an array can have is enough to be refused, should a list grow while it is read.
     const MOST: usize = MAX_NDIM + 1;
     let number = |(axis, item): (usize, PyResult<Bound<'_, PyAny>>)| {
@@ -129,7 +134,7 @@ fn integers(value: &Bound<'_, PyAny>, place: &str) -> PyResult<Vec<i64>> {
             }
         }
         let place = format!("{place}[{axis}]");
-        let number = integer(&item, &place)?;
+        let number = number(&item, &place)?;
         i64::try_from(number)
             .map_err(|_| Error::new(ErrorKind::Overflow, &place, number, "a signed 64-bit number").into())
     };
@@ -143,21 +148,22 @@ fn integers(value: &Bound<'_, PyAny>, place: &str) -> PyResult<Vec<i64>> {
 }
 
 /// `(address, read-only)`.
-fn data(value: &Bound<'_, PyAny>) -> PyResult<(usize, bool)> {
+fn data(value: &Bound<'_, PyAny>) -> Result<(usize, bool), Fault> {
     let pair = value.cast::<PyTuple>().ok().filter(|pair| pair.len() == 2);
     let pair = pair.ok_or_else(|| wrong("data", value, "a tuple (address, read-only)"))?;
     let (address, readonly) = (pair.get_item(0)?, pair.get_item(1)?);
     // Some producers write None for the address of an array without elements.
-    let address = if address.is_none() { 0 } else { integer(&address, "data[0]")? };
+    let address = if address.is_none() { 0 } else { number(&address, "data[0]")? };
     let address = usize::try_from(address)
-        .map_err(|_| PyErr::from(Error::new(ErrorKind::Overflow, "data[0]", address, "an address")))?;
+        .map_err(|_| Fault::from(Error::new(ErrorKind::Overflow, "data[0]", address, "an address")))?;
     let readonly = match readonly.cast::<PyBool>() {
         Ok(readonly) => readonly.is_true(),
         // A NumPy bool, or 0 and 1.
         Err(_) => match readonly.extract::<bool>() {
             Ok(readonly) => readonly,
-            Err(_) => match integer(&readonly, "data[1]") {
+            Err(_) => match number(&readonly, "data[1]") {
                 Ok(number @ 0..=1) => number == 1,
+                Err(raised @ Fault::Raised(_)) => return Err(raised),
                 _ => return Err(wrong("data[1]", &readonly, "a bool")),
             },
         },
@@ -182,7 +188,7 @@ struct Budget {
 
 impl Budget {
     /// The text of a name or a type.
-    fn text(&mut self, value: &Bound<'_, PyAny>) -> PyResult<String> {
+    fn text(&mut self, value: &Bound<'_, PyAny>) -> Result<String, Fault> {
         let text = value.cast::<PyString>().map_err(|_| wrong("descr", value, "a str"))?;
         self.text = self.text.checked_sub(text.len()?).ok_or_else(|| {
             let allowed = format_args!("names and types of {MOST_TEXT} characters at most");
@@ -193,7 +199,7 @@ impl Budget {
 }
 
 /// The entries of `descr`; `depth` more lists may be nested in it, with what is left of the budget in all.
-fn entries(value: &Bound<'_, PyAny>, depth: usize, budget: &mut Budget) -> PyResult<Vec<DescrEntry>> {
+fn entries(value: &Bound<'_, PyAny>, depth: usize, budget: &mut Budget) -> Result<Vec<DescrEntry>, Fault> {
     let list = value.cast::<PyList>().ok().zip(depth.checked_sub(1));
     let (list, depth) = list.ok_or_else(|| wrong("descr", value, ENTRIES))?;
     budget.entries = budget.entries.checked_sub(list.len()).ok_or_else(|| {
@@ -202,7 +208,7 @@ fn entries(value: &Bound<'_, PyAny>, depth: usize, budget: &mut Budget) -> PyRes
     list.iter().map(|item| entry(&item, depth, budget)).collect()
 }
 
-fn entry(item: &Bound<'_, PyAny>, depth: usize, budget: &mut Budget) -> PyResult<DescrEntry> {
+fn entry(item: &Bound<'_, PyAny>, depth: usize, budget: &mut Budget) -> Result<DescrEntry, Fault> {
     let tuple = item.cast::<PyTuple>().ok().filter(|tuple| matches!(tuple.len(), 2 | 3));
     let tuple = tuple.ok_or_else(|| wrong("descr", item, ENTRIES))?;
     let (name, dtype) = (tuple.get_item(0)?, tuple.get_item(1)?);
@@ -222,11 +228,11 @@ fn entry(item: &Bound<'_, PyAny>, depth: usize, budget: &mut Budget) -> PyResult
     })
 }
 
-fn shape_of(value: &Bound<'_, PyAny>) -> PyResult<Vec<i64>> {
+fn shape_of(value: &Bound<'_, PyAny>) -> Result<Vec<i64>, Fault> {
     match value.cast::<PyTuple>() {
         Ok(_) => integers(value, "descr"),
         // A single extent may stand without a tuple.
-        Err(_) => Ok(vec![i64::try_from(integer(value, "descr")?).unwrap_or(i64::MAX)]),
+        Err(_) => Ok(vec![i64::try_from(number(value, "descr")?).unwrap_or(i64::MAX)]),
     }
 }
 

@@ -70,6 +70,47 @@ impl<T> From<Refused<T>> for PyErr {
     }
 }
 
+/// Why something of Python's could not be read.
+#[derive(Debug)]
+pub(super) enum Fault {
+    /// It is not what it should be.
+    Found(Error),
+    /// Code that it ran raised.
+    Raised(PyErr),
+}
+
+impl Fault {
+    /// The exception; what we found wrong comes with the class of the object that it was of.
+    #[cold]
+    pub(super) fn of(self, object: &Bound<'_, PyAny>) -> PyErr {
+        match self {
+            Self::Found(error) => error.with_origin(origin(object)).into(),
+            Self::Raised(error) => error,
+        }
+    }
+}
+
+impl From<Error> for Fault {
+    fn from(error: Error) -> Self {
+        Self::Found(error)
+    }
+}
+
+impl From<PyErr> for Fault {
+    fn from(error: PyErr) -> Self {
+        Self::Raised(error)
+    }
+}
+
+impl From<Fault> for PyErr {
+    fn from(fault: Fault) -> Self {
+        match fault {
+            Fault::Found(error) => error.into(),
+            Fault::Raised(error) => error,
+        }
+    }
+}
+
 /// The name of an object's class, for messages; never raises.
 pub(super) fn origin(object: &Bound<'_, PyAny>) -> String {
     let name = object.get_type().fully_qualified_name();

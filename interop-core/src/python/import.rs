@@ -7,7 +7,7 @@ use pyo3::prelude::*;
 use super::ask::{DlpackMethod, has_method, lacks_method, request, request_for};
 use super::capsule::{Taken, take};
 use super::device::device;
-use super::dict::interface_of;
+use super::dict::interface_in;
 use super::errors::{no_array, origin};
 use super::exchange::{tensor_of, work_stream};
 use super::interpreter::attribute;
@@ -259,7 +259,8 @@ fn from_anywhere(
     stream: Option<StreamHandle>,
 ) -> PyResult<Protocol> {
     let py = object.py();
-    let said = device(&object.call_method0(pyo3::intern!(py, "__dlpack_device__"))?, "__dlpack_device__")?;
+    let said = object.call_method0(pyo3::intern!(py, "__dlpack_device__"))?;
+    let said = device(&said, "__dlpack_device__").map_err(|fault| fault.of(object))?;
     let named = |error| of(object, error);
     // Before a capsule is asked for: other kinds of device have other rules about streams.
     said.check().map_err(named)?;
@@ -348,7 +349,7 @@ fn from_cai(
 ) -> PyResult<Protocol> {
     // Both: a property may make a fresh array, which nothing but the dict that it returns keeps alive.
     let owner = [object, interface].map(|held| PyOwner::new(held.clone().unbind()));
-    let interface = interface_of(interface)?;
+    let interface = interface_in(interface).map_err(|fault| fault.of(object))?;
     let consumer = stream.unwrap_or(StreamHandle::LegacyDefault);
     // SAFETY: the object vouches for the memory that it describes, as long as it lives, and for its stream now.
     let import = unsafe { Import::from_cai_for(&interface, consumer, owner) };
