@@ -318,3 +318,25 @@ def test_a_type_is_not_taken_for_another():
         assert facts["stream"] == (None if number % 2 else 1)
         del made
         gc.collect(0)
+
+
+def refused(**wishes):
+    """The error of a call that is refused, with a note."""
+    with pytest.raises(interop_demo.ArrayError) as caught:
+        Array.full((1,), 0).__dlpack__(**wishes)
+    caught.value.note = "kept"
+    return caught.value
+
+
+@pytest.mark.parametrize("wishes", [{"dl_device": (2, 0)}, {"stream": 7}], ids=repr)
+@pytest.mark.parametrize("travel", [copy.copy, lambda error: pickle.loads(pickle.dumps(error))], ids=["copy", "pickle"])
+@pytest.mark.parametrize("offered", [True, False])
+def test_errors_of_workers_arrive(wishes, travel, offered, monkeypatch):
+    """A process of a pool sends them in a pickle, for which a class must be found; the text was lost without one."""
+    assert interop_demo.ArrayError.__module__ == "interop_demo"
+    if not offered:
+        monkeypatch.setattr(interop_demo.ArrayError, "__module__", "nobody")
+    error = refused(**wishes)
+    arrived = travel(error)
+    assert type(arrived) is (interop_demo.ArrayError if offered else BufferError)
+    assert (str(arrived), arrived.note) == (str(error), "kept")

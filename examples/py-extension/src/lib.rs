@@ -46,7 +46,9 @@ mod interop_demo {
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
         let py = module.py();
-        module.add("ArrayError", interop_core::python::array_error(py)?)?;
+        let error = interop_core::python::array_error(py)?;
+        error.setattr("__module__", module.name()?)?;
+        module.add("ArrayError", error)?;
         interop_core::python::install::<Array>(py)
     }
 }

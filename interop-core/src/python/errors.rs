@@ -3,7 +3,9 @@
 use pyo3::exceptions::{PyBufferError, PyMemoryError, PyRuntimeError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::{PyByteArray, PyBytes, PyDict, PyList, PyMemoryView, PyTuple, PyType};
+use pyo3::types::{
+    PyByteArray, PyBytes, PyCFunction, PyDict, PyList, PyMemoryView, PyString, PyTuple, PyType,
+};
 
 use super::interpreter::with_attached;
 use crate::error::{Error, ErrorKind, Refused};
@@ -17,6 +19,20 @@ static STREAM_ERROR: PyOnceLock<Py<PyType>> = PyOnceLock::new();
 /// one place (`copy=False` when a copy is needed); whoever catches either catches this. A stream that `__dlpack__` cannot
 /// serve is a `RuntimeError` too, as it is of `NumPy`'s arrays. Values of the wrong type raise `TypeError`, and memory that
 /// cannot be had `MemoryError`.
+///
+/// A module that offers the class gives it its name, so that a traceback says where it is, and another process can import
+/// it; where none does, it travels there as a `BufferError`:
+///
+/// ```no_run
+/// use pyo3::prelude::*;
+///
+/// #[pymodule]
+/// fn samples(module: &Bound<'_, PyModule>) -> PyResult<()> {
+///     let error = interop_core::python::array_error(module.py())?;
+///     error.setattr("__module__", module.name()?)?;
+///     module.add("ArrayError", error)
+/// }
+/// ```
 ///
 /// # Errors
 ///
@@ -47,7 +63,23 @@ fn new_class(py: Python<'_>, name: &str, bases: [Bound<'_, PyType>; 2], doc: &st
     namespace.set_item("__module__", "interop_core")?;
     namespace.set_item("__doc__", doc)?;
     let class = py.get_type::<PyType>().call1((name, PyTuple::new(py, bases)?, namespace))?;
+    let reduce = PyCFunction::new_closure(py, None, None, |arguments, _| reduced(&arguments.get_item(0)?))?;
+    py.import("copyreg")?.call_method1("pickle", (&class, reduce))?;
     Ok(class.cast_into::<PyType>()?.unbind())
+}
+
+/// How another process is told of an exception, such as by a pool of workers: by the first of its classes that is where
+/// its name says. A class that no module offers is not, and an exception that cannot be told takes its text with it.
+fn reduced(error: &Bound<'_, PyAny>) -> PyResult<Py<PyAny>> {
+    let modules = error.py().import("sys")?.getattr("modules")?;
+    let at_its_name = |class: &Bound<'_, PyAny>| {
+        let module = modules.get_item(class.getattr("__module__")?)?;
+        Ok::<_, PyErr>(module.getattr(class.getattr("__name__")?.cast::<PyString>()?)?.is(class))
+    };
+    let classes = error.get_type().mro();
+    let class = classes.iter().find(|class| at_its_name(class).unwrap_or(false));
+    let parts = (class, error.getattr("args")?, error.getattr("__dict__")?);
+    Ok(parts.into_pyobject(error.py())?.into_any().unbind())
 }
 
 impl From<Error> for PyErr {
