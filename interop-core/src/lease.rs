@@ -64,8 +64,6 @@ pub struct LeaseMut<T> {
 struct Held {
     address: usize,
     range: Range<usize>,
-    /// What the type of the lease says of its elements, for messages.
-    element: &'static ElementType,
     device: Device,
     /// Where work is pending, unless the struct says it.
     stream: StreamHandle,
@@ -122,16 +120,16 @@ macro_rules! lease {
                 let (address, range, device) = (facts.address(), facts.byte_range(), facts.device());
                 let stream = import.pending_in_place()?;
                 let owner = import.take_owner();
-                let held = Held { address, range, element: &T::TYPE, device, stream, owner };
+                let held = Held { address, range, device, stream, owner };
                 Ok(Self { held, marker: PhantomData })
             }
         }
 
-        impl<T> fmt::Debug for $lease<T> {
+        impl<T: Element> fmt::Debug for $lease<T> {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                let Held { address, element, device, .. } = &self.held;
+                let Held { address, device, .. } = &self.held;
                 let name = stringify!($lease);
-                write!(f, "{name}({} at {address:#x}, {device})", element.describe())
+                write!(f, "{name}({} at {address:#x}, {device})", T::TYPE.describe())
             }
         }
     };
