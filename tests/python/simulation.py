@@ -1,6 +1,6 @@
 """Orders and questions to the simulated CUDA driver, and the kernels of the extension as Python functions.
 
-`cargo xtask test python` runs `test_cuda_sim.py` in a process of its own that finds this driver as `libcuda.so.1`: other
+`cargo xtask test python` runs `test_cuda_*.py` in a process of their own that finds this driver as `libcuda.so.1`: other
 libraries would take it for a GPU.
 """
 

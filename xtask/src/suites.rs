@@ -170,7 +170,8 @@ pub(crate) fn follow(command: &mut Command, counts: &mut Counts) -> Result<(), F
 }
 
 /// The tests for the simulated driver, in a process of its own: other libraries would take the driver for a GPU.
-const ON_SIMULATION: [&str; 2] = ["tests/python/test_cuda_sim.py", "tests/python/test_cuda_rules.py"];
+const ON_SIMULATION: [&str; 3] =
+    ["tests/python/test_cuda_sim.py", "tests/python/test_cuda_asked.py", "tests/python/test_cuda_rules.py"];
 
 /// Builds the extension and runs pytest over it.
 fn python(counts: &mut Counts) -> Result<(), Failure> {
@@ -184,7 +185,8 @@ fn python(counts: &mut Counts) -> Result<(), Failure> {
 
 /// Runs pytest over everything without a driver, then over what is for the simulated one.
 pub(crate) fn pytest_twice(python: impl Fn() -> Command, counts: &mut Counts) -> Result<(), Failure> {
-    let ignoring = ["tests/python", "--ignore", ON_SIMULATION[0], "--ignore", ON_SIMULATION[1]];
+    let ignored = ON_SIMULATION.iter().flat_map(|file| ["--ignore", *file]);
+    let ignoring: Vec<&str> = ["tests/python"].into_iter().chain(ignored).collect();
     let everything = pytest(sim::hidden(&mut python()), &ignoring, counts);
     if !cfg!(target_os = "linux") {
         return everything;
