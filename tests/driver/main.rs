@@ -22,6 +22,7 @@ mod lost;
 mod memory;
 mod order;
 mod ordering;
+mod places;
 mod registered;
 mod release;
 mod schedules;
