@@ -158,7 +158,7 @@ fn an_import_and_its_release() {
             let (ledger, tensor) = tell(&bytes, device);
             let import = Import::from_dlpack(tensor).map(drop).map_err(Error::from);
             turn.run_all();
-            finish_releases();
+            while finish_releases() != 0 {}
             assert_eq!(ledger.released(), 1, "{device}");
             import
         });
@@ -192,6 +192,45 @@ fn a_release_beside_pending_work_waits_although_a_call_fails() {
         assert_eq!((drained(), ledger.released()), (1, 0), "{name} fails with {code}");
         turn.release(spin);
         assert_eq!((drained(), ledger.released(), thread_mode()), (0, 1, 0), "{name} fails with {code}");
+    }
+}
+
+/// After a kernel that failed nothing is at work in its context, and everything fails there.
+#[test]
+fn a_context_that_is_broken_keeps_nothing() {
+    let turn = turn();
+    let data = Place::primary(0).bytes(0, 64);
+    for name in ["cuCtxRecordEvent", "cuEventQuery", "cuStreamIsCapturing"] {
+        let (ledger, import) = arrive(&data, GPU);
+        let spin = Place::primary(0).non_blocking().spin();
+        turn.fail_next(name, 700);
+        drop(import);
+        assert_eq!(ledger.released(), 1, "{name}");
+        turn.release(spin);
+    }
+    let (ledger, import) = arrive(&data, GPU);
+    let spin = Place::primary(0).non_blocking().spin();
+    drop(import);
+    turn.fail_next("cuEventQuery", 719);
+    assert_eq!((drain_releases(), ledger.released()), (0, 1));
+    turn.release(spin);
+}
+
+/// What could not be waited for is waited for again.
+#[test]
+fn a_wait_that_fails_releases_nothing() {
+    let turn = turn();
+    let place = Place::primary(0);
+    let data = place.bytes(0, 64);
+    for (name, code) in
+        ["cuEventSynchronize", "cuCtxGetCurrent"].map(|name| CODES.map(|code| (name, code))).concat()
+    {
+        let (ledger, import) = arrive(&data, GPU);
+        place.non_blocking().spin();
+        drop(import);
+        turn.fail_next(name, code);
+        assert_eq!((finish_releases(), ledger.released()), (1, 0), "{name} fails with {code}");
+        assert_eq!((finish_releases(), ledger.released()), (0, 1), "{name} fails with {code}");
     }
 }
 

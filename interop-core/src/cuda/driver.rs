@@ -36,16 +36,21 @@ pub(super) type Outcome<T = ()> = core::result::Result<T, Failure>;
 /// `CUresult` values that decide something here.
 pub(super) mod code {
     pub(crate) const INVALID_VALUE: i32 = 1;
-    pub(crate) const NOT_INITIALIZED: i32 = 3;
-    pub(crate) const DEINITIALIZED: i32 = 4;
     pub(crate) const INVALID_CONTEXT: i32 = 201;
     pub(crate) const INVALID_HANDLE: i32 = 400;
     pub(crate) const NOT_FOUND: i32 = 500;
     pub(crate) const NOT_READY: i32 = 600;
     pub(crate) const CONTEXT_IS_DESTROYED: i32 = 709;
+    #[cfg(any(feature = "cust", feature = "cudarc"))]
     pub(crate) const CAPTURE_UNSUPPORTED: i32 = 900;
     pub(crate) const CAPTURE_IMPLICIT: i32 = 906;
+    #[cfg(any(feature = "cust", feature = "cudarc"))]
     pub(crate) const CAPTURE_WRONG_THREAD: i32 = 908;
+
+    /// Those after which nothing is at work: `NOT_INITIALIZED` and `DEINITIALIZED`; `ECC_UNCORRECTABLE`; `ILLEGAL_ADDRESS`;
+    /// `LAUNCH_TIMEOUT`; `CONTEXT_IS_DESTROYED` and `ASSERT`; `HARDWARE_STACK_ERROR` to `LAUNCH_FAILED`.
+    pub(crate) const FINAL: [core::ops::RangeInclusive<i32>; 6] =
+        [3..=4, 214..=214, 700..=700, 702..=702, CONTEXT_IS_DESTROYED..=710, 714..=719];
 }
 
 macro_rules! table {
@@ -260,13 +265,14 @@ impl Failure {
         matches!(self.code, code::INVALID_HANDLE | code::CONTEXT_IS_DESTROYED)
     }
 
-    /// Whether there is nothing left to be at work: the context is gone, or the driver itself, as at the end of the program and
-    /// in a process that was forked.
+    /// Whether there is nothing left to be at work: the context is gone or broken, or the driver itself is gone, as at the end
+    /// of the program and in a process that was forked. After a kernel that failed every call in its context fails the same way.
     pub(super) fn is_final(self) -> bool {
-        matches!(self.code, code::NOT_INITIALIZED | code::DEINITIALIZED | code::CONTEXT_IS_DESTROYED)
+        code::FINAL.iter().any(|codes| codes.contains(&self.code))
     }
 
     /// Whether the call was refused because a stream captures a graph.
+    #[cfg(any(feature = "cust", feature = "cudarc"))]
     pub(super) fn is_about_capture(self) -> bool {
         (code::CAPTURE_UNSUPPORTED..=code::CAPTURE_WRONG_THREAD).contains(&self.code)
     }

@@ -8,7 +8,7 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use super::context::Relaxed;
-use super::driver::{Driver, opened};
+use super::driver::{Driver, Failure, opened};
 use super::event::Event;
 use super::release::{Fence, ReleasePolicy, drop_in_context, events_after, release_policy, synchronized};
 use crate::error::{Error, ErrorKind, Result};
@@ -213,7 +213,7 @@ pub fn drain_releases() -> usize {
 }
 
 /// Waits on the host until everything that was parked is released, by this thread or by another, and says how many still
-/// wait: what was parked during a capture, or is held, stays.
+/// wait: what was parked during a capture, is held, or is work that the driver fails to wait for, stays.
 ///
 /// Before you call it, give up every lock that a release may need, such as the Python interpreter's (`py.detach`): another
 /// thread may be waiting for that lock to release something. Called from the drop of an owner that is being released, it
@@ -364,8 +364,7 @@ impl Parked {
                 Poll::Blocking => event.wait().map(|()| true),
                 _ => event.is_done(),
             });
-            // What cannot be waited for is of a context that is gone or broken, which does no work.
-            !done.unwrap_or_else(|failure| poll == Poll::Blocking || failure.is_final())
+            !done.unwrap_or_else(Failure::is_final)
         });
         self.events.is_empty()
     }

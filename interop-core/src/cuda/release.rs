@@ -260,7 +260,7 @@ pub(super) fn events_after(driver: &'static Driver, fence: Fence) -> Option<Vec<
                 Ok(Some(event)) => events.push(event),
                 // Nothing is known of the work then, and it may go better at the next look.
                 Err(failure) if !failure.is_final() => return None,
-                // Done; or the context is gone, and with it the work.
+                // Done; or the context is gone or broken, and with it the work.
                 Ok(None) | Err(_) => {}
             }
         }
@@ -268,11 +268,11 @@ pub(super) fn events_after(driver: &'static Driver, fence: Fence) -> Option<Vec<
     })
 }
 
-/// Waits for all contexts where no event can be had of them, and gives none; `None` while a graph is captured.
+/// Waits for all contexts where no event can be had of them, and gives none; `None` where one cannot be waited for, as while
+/// a graph is captured.
 pub(super) fn synchronized(driver: &Driver, fence: Fence) -> Option<Vec<Event<'static>>> {
     unless_held(|| {
-        // Nothing is at work in a context that is gone or broken.
-        let waited = |context| !finish(driver, context).is_err_and(Failure::is_about_capture);
+        let waited = |context| finish(driver, context).map_or_else(Failure::is_final, |()| true);
         contexts(driver, fence).all(waited).then(Vec::new)
     })
 }

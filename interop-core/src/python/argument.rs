@@ -42,7 +42,8 @@ use crate::import::Import;
 /// ```
 ///
 /// For an array of one of several types do not try one `import_as` after another, which would hide why the first failed:
-/// [`import`](super::import()) it, look at [`Facts::dtype`](crate::Facts::dtype), and make the struct by [`FromArray::from_import`].
+/// [`import`](super::import()) it, look at [`Facts::dtype`](crate::Facts::dtype), and make the struct by
+/// [`FromArray::from_import`], in `py.detach`: a copy, and an import of pinned or managed memory, may wait for a device.
 pub fn import_as<T: FromArray>(object: &Bound<'_, PyAny>) -> PyResult<T> {
     import_as_with(object, Trust::Nothing)
 }
