@@ -49,7 +49,8 @@
 //! # Features
 //!
 //! `derive` (default): the two derives. `python`: Python objects in and out, through PyO3. `cust`, `cudarc`: their buffers
-//! and streams as fields, see `adapters`. `half`, `num-complex`: their types as elements. `counters`: counts of live exports
+//! and streams as fields, `ndarray`: its arrays and views, see `adapters`. `half`, `num-complex`: their types as elements.
+//! `counters`: counts of live exports
 //! and allocations, for leak tests.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
@@ -58,7 +59,7 @@ extern crate self as interop_core;
 
 #[doc(hidden)]
 pub mod __private;
-#[cfg(any(feature = "cust", feature = "cudarc"))]
+#[cfg(any(feature = "cust", feature = "cudarc", feature = "ndarray"))]
 pub mod adapters;
 mod array;
 mod arrival;

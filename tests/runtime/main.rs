@@ -13,6 +13,7 @@ mod elements;
 mod errors;
 mod kernel_view;
 mod layout;
+mod ndarrays;
 mod no_memory;
 mod storage;
 mod stream;

@@ -8,7 +8,7 @@
 //! tool sees besides is seen too: a lost `Send` is in the record, a lost feature fails the test below, fields of a C struct
 //! that have changed places fail the assertions beside it, and a trait method that has lost its default does not compile
 //! with the storages and streams of the tests. Which version a release has to have is a question for that tool:
-//! `cargo semver-checks -p interop-core --baseline-rev TAG --only-explicit-features --features derive,half,num-complex`.
+//! `cargo semver-checks -p interop-core --baseline-rev TAG --only-explicit-features --features derive,half,ndarray,num-complex`.
 
 use crate::counts::Counts;
 use crate::failure::Failure;
@@ -20,10 +20,11 @@ const DENY: Tool = Tool { name: "cargo-deny", version: "0.20.2" };
 
 /// The published packages, each with the features that its recorded items are those of.
 const PUBLISHED: [(&str, &str); 2] =
-    [("interop-core", "derive,python,half,num-complex,cust,cudarc,counters"), ("interop-derive", "")];
+    [("interop-core", "derive,python,half,num-complex,ndarray,cust,cudarc,counters"), ("interop-derive", "")];
 
 /// Every feature of the core.
-const FEATURES: [&str; 7] = ["derive", "python", "half", "num-complex", "cust", "cudarc", "counters"];
+const FEATURES: [&str; 8] =
+    ["derive", "python", "half", "num-complex", "ndarray", "cust", "cudarc", "counters"];
 
 const SUITES: [Suite; 5] = [
     Suite {

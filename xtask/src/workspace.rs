@@ -8,7 +8,7 @@ use std::process::Command;
 /// The optional parts of `interop-core` that add to it on any computer. Its feature `python` is not among them: a test
 /// program with it would have to link Python; the example extension covers it. Nor is `cust`, which links libcuda: what
 /// has it runs on the simulated driver.
-pub(crate) const FEATURES: [&str; 4] = ["counters", "cudarc", "half", "num-complex"];
+pub(crate) const FEATURES: [&str; 5] = ["counters", "cudarc", "half", "ndarray", "num-complex"];
 
 /// The argument that selects [`FEATURES`] when cargo works on the whole workspace.
 pub(crate) fn all_features() -> String {

@@ -1,9 +1,12 @@
-//! The buffers, streams and launches of the libraries that wrap the driver, each behind the feature of its name.
+//! The types of other libraries, each behind the feature of its name: arrays of `ndarray`; buffers, streams and launches of
+//! those that wrap the driver.
 //!
-//! Their types can be fields of a derived struct, and a [`KernelView`](crate::KernelView) is an argument of their
+//! The buffers and streams can be fields of a derived struct, and a [`KernelView`](crate::KernelView) is an argument of their
 //! launches. There is nothing to call here but what those libraries lack.
 
 #[cfg(feature = "cudarc")]
 pub mod cudarc;
 #[cfg(feature = "cust")]
 pub mod cust;
+#[cfg(feature = "ndarray")]
+pub mod ndarray;

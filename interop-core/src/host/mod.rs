@@ -27,7 +27,7 @@ use crate::view::{ArrayView, ArrayViewMut, RawView};
 /// cannot write while the view lives.
 #[derive(Clone, Debug)]
 pub struct HostView<'a, T, const N: usize> {
-    raw: RawView<N>,
+    pub(crate) raw: RawView<N>,
     _access: Access,
     marker: PhantomData<&'a T>,
 }
@@ -56,7 +56,7 @@ pub struct HostView<'a, T, const N: usize> {
 /// ```
 #[derive(Debug)]
 pub struct HostViewMut<'a, T, const N: usize> {
-    raw: RawView<N>,
+    pub(crate) raw: RawView<N>,
     access: Access,
     marker: PhantomData<&'a mut T>,
 }
@@ -148,6 +148,29 @@ impl<const N: usize> RawView<N> {
             ptr::with_exposed_provenance_mut(self.address)
         };
         Ok((first, layout.numel()))
+    }
+
+    /// The element with the lowest address.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::DType`] for bytes that are no `bool`.
+    ///
+    /// # Safety
+    ///
+    /// The elements are live and initialized.
+    #[cfg(feature = "ndarray")]
+    pub(crate) unsafe fn lowest<T: Element>(&self) -> Result<*mut T> {
+        let layout = self.layout();
+        if layout.is_empty() {
+            return Ok(ptr::dangling_mut());
+        }
+        let lowest = layout.offsets().start;
+        if !T::TYPE.any_bits {
+            // SAFETY: as the caller promises; host memory, as `check_host` saw.
+            unsafe { HostElements::<T>::at(self.address, layout) }.for_each(drop)?;
+        }
+        Ok(ptr::with_exposed_provenance_mut::<T>(self.address).wrapping_offset(lowest))
     }
 }
 

@@ -1,0 +1,233 @@
+//! [`ndarray`](https://docs.rs/ndarray) arrays and views: exported as they are, made from imports, and laid over host memory.
+//!
+//! An array of `ndarray` has extents and strides of its own, so it needs no struct around it but [`Nd`]:
+//!
+//! ```
+//! use interop_core::adapters::ndarray::Nd;
+//! use interop_core::dlpack::Versioned;
+//! use interop_core::{CudaArray, FromArray};
+//! use ndarray::{Array2, array};
+//!
+//! let columns = array![[1.0_f32, 2.0, 3.0], [4.0, 5.0, 6.0]].reversed_axes();
+//! let tensor = Nd(columns).into_dlpack::<Versioned>()?;
+//! let Nd(copy) = Nd::<Array2<f32>>::from_dlpack(tensor)?;
+//! assert_eq!(copy, array![[1.0, 4.0], [2.0, 5.0], [3.0, 6.0]]);
+//! # Ok::<(), interop_core::Error>(())
+//! ```
+//!
+//! With the feature `python`, `import_as::<Nd<Array2<f32>>>(object)` takes any array of Python's.
+//!
+//! | in an `Nd` | exports are writable | an import |
+//! | --- | --- | --- |
+//! | `Array<T, D>` | when they consume it; shared ones are read-only | copies, into C order |
+//! | `ArcArray<T, D>`, `ArrayView<'static, T, D>` | never | – |
+//! | `ArrayViewMut<'static, T, D>` | when they consume it | – |
+//!
+//! Memory that came from elsewhere is used in place by a struct with a [`Lease`](crate::Lease), of whose host view `ndarray`
+//! gets a view in its turn: [`HostView::as_ndarray`], [`HostViewMut::into_ndarray`].
+#![expect(unsafe_code, reason = "vouches for the memory of arrays, and lays views over memory")]
+
+use ndarray::{
+    Array, ArrayBase, ArrayView, ArrayViewMut, Axis, Dimension, IntoDimension, IxDyn, OwnedArcRepr,
+    OwnedRepr, ShapeBuilder, StrideShape, ViewRepr,
+};
+
+use crate::array::CudaArray;
+use crate::arrival::{Arrival, Wanted};
+use crate::describe::Describe;
+use crate::descriptor::Writes;
+use crate::device::Device;
+use crate::dims::Dims;
+use crate::element::Element;
+use crate::error::{Error, ErrorKind, Result};
+use crate::facts::Facts;
+use crate::from_array::FromArray;
+use crate::host::{HostView, HostViewMut};
+use crate::layout::{Layout, product};
+use crate::storage::{FromImport, Memory, Storage};
+
+/// An array or a view of `ndarray`, to be exported, and an array to be made from an import.
+///
+/// It keeps the methods of the two libraries apart, of which some have one name: [`view`](CudaArray::view) is one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Nd<A>(pub A);
+
+/// The elements of an array, without its axes.
+struct Elements(Memory);
+
+// SAFETY: 1 to 4: as the array that it is made of, and is not kept longer than.
+unsafe impl Storage for Elements {
+    fn memory(&self) -> Memory {
+        self.0.clone()
+    }
+}
+
+/// What an array says of itself.
+fn facts_of<T: Element>(
+    first: *const T,
+    shape: &[usize],
+    strides: &[isize],
+    writes: Writes,
+) -> Result<Facts> {
+    let address = first.expose_provenance();
+    let elements = Layout::strided(shape, strides)?.offsets();
+    let at = |offset: isize| address.wrapping_add_signed(offset.wrapping_mul(size_of::<T>() as isize));
+    let range = at(elements.start)..at(elements.end);
+    let elements = Elements(Memory { address, range, element: T::TYPE, device: Device::CPU, writes });
+    let steps = Dims::from(strides);
+    let extents = Dims::filled(shape.len(), |extents| {
+        for (place, extent) in extents.iter_mut().zip(shape) {
+            *place = *extent as i64;
+        }
+    });
+    Describe::storage(&elements).strides(&steps).finish(&extents)
+}
+
+macro_rules! arrays {
+    ($($array:ty => $writes:expr;)*) => {
+        $(
+            // SAFETY: 1: the elements live as long as the array, which may be exported only if it borrows nothing; the
+            // array's own pointer is exposed, which may write where the elements may be written. 2: they are on the heap or
+            // borrowed. 3: none is `Writes::Always`.
+            unsafe impl<T: Element, D: Dimension> CudaArray for Nd<$array> {
+                fn facts(&self) -> Result<Facts> {
+                    facts_of(self.0.as_ptr(), self.0.shape(), self.0.strides(), $writes)
+                }
+            }
+        )*
+    };
+}
+
+arrays! {
+    ArrayBase<OwnedRepr<T>, D> => Writes::WhenOwned;
+    ArrayBase<OwnedArcRepr<T>, D> => Writes::Never;
+    ArrayBase<ViewRepr<&T>, D> => Writes::Never;
+    ArrayBase<ViewRepr<&mut T>, D> => Writes::WhenOwned;
+}
+
+impl<T: Element, D: Dimension> FromArray for Nd<Array<T, D>> {
+    const WANTED: Wanted = Wanted { axes: D::NDIM, order: None };
+
+    fn assemble(arrival: &mut Arrival) -> Result<Self> {
+        let elements = Vec::<T>::open(arrival, Self::WANTED);
+        let shape: Vec<usize> = arrival.shape("shape");
+        arrival.check()?;
+        check_extents(&shape)?;
+        let array = Array::from_shape_vec(IxDyn(&shape), elements.take(arrival)?);
+        let array = array.and_then(Array::into_dimensionality);
+        Ok(Self(array.unwrap_or_else(|_| unreachable!("extents, rank and number of elements fit"))))
+    }
+}
+
+/// Refuses extents of which `ndarray` has no arrays.
+fn check_extents(shape: &[usize]) -> Result<()> {
+    if product(shape.iter().copied().filter(|extent| *extent != 0)).is_some() {
+        return Ok(());
+    }
+    let allowed = "extents whose product fits `isize` also without those that are 0, as ndarray wants it";
+    Err(Error::new(ErrorKind::Overflow, "shape", format_args!("{shape:?}"), allowed))
+}
+
+/// The extents with the strides as `ndarray` takes them, from the lowest element on: none is negative. Axes are turned round
+/// afterwards.
+fn from_the_lowest<const N: usize, D: Dimension>(
+    shape: [usize; N],
+    strides: [isize; N],
+) -> (StrideShape<D>, Vec<Axis>)
+where
+    [usize; N]: IntoDimension<Dim = D>,
+{
+    if shape.contains(&0) {
+        return (shape.into_dimension().into(), Vec::new());
+    }
+    let turned = (0..N).filter(|axis| strides[*axis] < 0).map(Axis).collect();
+    (shape.into_dimension().strides(strides.map(isize::unsigned_abs).into_dimension()), turned)
+}
+
+impl<'a, T: Element, const N: usize> HostView<'a, T, N> {
+    /// The view as one of `ndarray`, with any strides, for up to six axes.
+    ///
+    /// ```
+    /// use interop_core::CudaArray;
+    ///
+    /// #[derive(CudaArray)]
+    /// #[cuda_array(shape = [rows, 2])]
+    /// struct Table { #[cuda_array(data)] cells: Vec<f32>, rows: usize }
+    ///
+    /// let table = Table { cells: vec![1.0, 2.0, 3.0, 4.0], rows: 2 };
+    /// let view = table.view::<f32, 2>()?.host()?;
+    /// // SAFETY: the table is borrowed, and nothing else has its memory.
+    /// let view = unsafe { view.as_ndarray()? };
+    /// assert_eq!(view.sum_axis(ndarray::Axis(0)), ndarray::array![4.0, 6.0]);
+    /// # Ok::<(), interop_core::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::DType`] for bytes that are no `bool`; [`ErrorKind::Overflow`] for an array without elements whose other
+    /// extents are too large together.
+    ///
+    /// # Safety
+    ///
+    /// As for [`as_slice`](Self::as_slice): nobody writes the elements for `'a`.
+    pub unsafe fn as_ndarray<D: Dimension>(&self) -> Result<ArrayView<'a, T, D>>
+    where
+        [usize; N]: IntoDimension<Dim = D>,
+    {
+        check_extents(&self.raw.shape)?;
+        // SAFETY: the view's memory is live and initialized (contract of `from_facts`).
+        let lowest = unsafe { self.raw.lowest::<T>()? };
+        let (shape, turned) = from_the_lowest(self.raw.shape, self.raw.strides);
+        // SAFETY: the elements are live, initialized, aligned and in one object (contract of the view), unwritten for `'a` as
+        // the caller promises; the layout was checked, and begins at its lowest element.
+        let mut view = unsafe { ArrayView::from_shape_ptr(shape, lowest.cast_const()) };
+        for axis in turned {
+            view.invert_axis(axis);
+        }
+        Ok(view)
+    }
+}
+
+impl<'a, T: Element, const N: usize> HostViewMut<'a, T, N> {
+    /// As [`HostView::as_ndarray`], for reading and writing.
+    ///
+    /// ```
+    /// use interop_core::{CudaArray, HostVec};
+    ///
+    /// #[derive(CudaArray)]
+    /// #[cuda_array(shape = [rows, 2])]
+    /// struct Table { #[cuda_array(data)] cells: HostVec<f32>, rows: usize }
+    ///
+    /// let mut table = Table { cells: HostVec::zeroed(4), rows: 2 };
+    /// let view = table.view_mut::<f32, 2>()?.host_mut()?;
+    /// // SAFETY: the table is borrowed, and was not exported.
+    /// let mut view = unsafe { view.into_ndarray()? };
+    /// view.row_mut(1).fill(0.5);
+    /// assert_eq!(table.to_vec::<f32>()?, [0.0, 0.0, 0.5, 0.5]);
+    /// # Ok::<(), interop_core::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`HostView::as_ndarray`].
+    ///
+    /// # Safety
+    ///
+    /// As for [`into_slice`](Self::into_slice): nobody else reads or writes the elements for `'a`.
+    pub unsafe fn into_ndarray<D: Dimension>(self) -> Result<ArrayViewMut<'a, T, D>>
+    where
+        [usize; N]: IntoDimension<Dim = D>,
+    {
+        check_extents(&self.raw.shape)?;
+        // SAFETY: as there.
+        let lowest = unsafe { self.raw.lowest::<T>()? };
+        let (shape, turned) = from_the_lowest(self.raw.shape, self.raw.strides);
+        // SAFETY: as in `HostView::as_ndarray`; writable, and no two indices meet in one element (contract of the view);
+        // unshared for `'a` as the caller promises.
+        let mut view = unsafe { ArrayViewMut::from_shape_ptr(shape, lowest) };
+        for axis in turned {
+            view.invert_axis(axis);
+        }
+        Ok(view)
+    }
+}

@@ -1,0 +1,180 @@
+//! Arrays and views of `ndarray`: out, in, and over memory of others.
+#![expect(unsafe_code, reason = "views over memory are promises that nobody else writes")]
+
+use std::sync::Arc;
+
+use interop_core::adapters::ndarray::Nd;
+use interop_core::dlpack::{ManagedTensor, Versioned};
+use interop_core::{
+    CudaArray, DType, Element, ErrorKind, FromArray, HostVec, Import, Refused, Shared, Writes,
+};
+use ndarray::{
+    ArcArray, Array, Array1, Array2, Array3, ArrayD, ArrayView2, Axis, Dimension, IxDyn, array, s,
+};
+
+use crate::support::arrays::Array as Strided;
+use crate::support::assert_told;
+
+fn counted<D: Dimension>(shape: impl ndarray::ShapeBuilder<Dim = D>) -> Array<f32, D> {
+    let mut next = 0.0;
+    Array::from_shape_simple_fn(shape, || {
+        next += 1.0;
+        next
+    })
+}
+
+fn tensor<A: Send + 'static>(array: A) -> ManagedTensor<Versioned>
+where
+    Nd<A>: CudaArray,
+{
+    Nd(array).into_dlpack().unwrap_or_else(|refused| panic!("{}", refused.error))
+}
+
+/// Out and in again: the same numbers, and on the way the array's own address, extents and strides.
+fn there_and_back<T: Element + PartialEq + std::fmt::Debug, D: Dimension + 'static>(array: Array<T, D>) {
+    let (expected, first) = (array.clone(), array.as_ptr().addr());
+    let (shape, strides) = (array.shape().to_vec(), array.strides().to_vec());
+    let import = Import::from_dlpack(tensor(array)).unwrap();
+    let facts = import.facts();
+    assert_eq!(facts.shape(), shape);
+    if facts.numel() > 0 {
+        assert_eq!((facts.address(), facts.strides()), (first, &strides[..]));
+    }
+    assert_eq!((facts.dtype(), facts.writes()), (T::TYPE.dtype(), Writes::Always));
+    let Nd(copy) = Nd::<Array<T, D>>::from_import(import).unwrap();
+    assert!(copy.is_standard_layout());
+    assert_eq!(copy, expected);
+}
+
+/// Every layout that `ndarray` makes.
+#[test]
+fn owned_arrays_go_out_as_they_are_and_come_back_as_copies() {
+    there_and_back(counted((3, 4)));
+    there_and_back(counted(ndarray::ShapeBuilder::f((3, 4))));
+    there_and_back(counted((2, 3, 4)).permuted_axes([1, 2, 0]));
+    there_and_back(counted((4, 6)).slice_move(s![..;-2, 1..;2]));
+    let mut flipped = counted((3, 4));
+    flipped.invert_axis(Axis(1));
+    there_and_back(flipped);
+    there_and_back(ndarray::arr0(7_u16));
+    there_and_back(Array2::<f64>::zeros((0, 5)));
+    there_and_back(counted(IxDyn(&[1, 2, 1, 2, 1, 2, 1])));
+    there_and_back(array![true, false, true]);
+    there_and_back(Array1::from(vec![1_i64, -1]).slice_move(s![1..]));
+}
+
+/// Elements with axes of their own are trailing axes outside, and elements again inside.
+#[test]
+fn elements_with_axes() {
+    let points = array![[1.0_f32, 2.0, 3.0], [4.0, 5.0, 6.0]];
+    let import =
+        Import::from_dlpack(tensor(points.map_axis(Axis(1), |row| [row[0], row[1], row[2]]))).unwrap();
+    assert_eq!((import.facts().shape(), import.facts().dtype()), (&[2, 3][..], DType::F32));
+    let Nd(copy) = Nd::<Array1<[f32; 3]>>::from_import(import).unwrap();
+    assert_eq!(
+        copy,
+        array![[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]].map_axis(Axis(1), |row| [row[0], row[1], row[2]])
+    );
+}
+
+/// Who may write: the sole owner of the elements. An export keeps them, and gives them back once.
+#[test]
+fn shared_arrays_are_read_only() {
+    let writes =
+        |array: &dyn Fn() -> ManagedTensor<Versioned>| Import::from_dlpack(array()).unwrap().facts().writes();
+    let shared = Arc::new(Nd(counted((2, 2))));
+    assert_eq!(writes(&|| shared.share_dlpack().unwrap()), Writes::Never);
+    assert_eq!(Arc::strong_count(&shared), 1);
+    let handle = ArcArray::from(counted((2, 2)));
+    assert_eq!(writes(&|| tensor(handle.clone())), Writes::Never);
+    let borrowed: &'static Array2<f32> = Box::leak(Box::new(counted((2, 2))));
+    assert_eq!(writes(&|| tensor(borrowed.view())), Writes::Never);
+    let lent: &'static mut Array2<f32> = Box::leak(Box::new(counted((2, 2))));
+    let import = Import::from_dlpack(tensor(lent.view_mut())).unwrap();
+    assert_eq!(import.facts().writes(), Writes::Always);
+    // An export is alive as long as its import is.
+    let import = Import::from_dlpack(shared.share_dlpack::<Versioned>().unwrap()).unwrap();
+    assert_eq!(Arc::strong_count(&shared), 2);
+    drop(import);
+    assert_eq!(Arc::strong_count(&shared), 1);
+}
+
+/// What does not fit comes back whole.
+#[test]
+fn other_ranks_and_elements_are_refused() {
+    let import = Import::from_dlpack(tensor(counted((2, 3)))).unwrap();
+    let Refused { value: import, error } = Nd::<Array3<f32>>::from_import(import).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Rank);
+    let Refused { value: import, error } = Nd::<Array2<f64>>::from_import(import).unwrap_err();
+    assert_told(&error, (ErrorKind::DType, "dtype", "float32", "float64"));
+    assert_eq!(Nd::<ArrayD<f32>>::from_import(import).unwrap(), Nd(counted((2, 3)).into_dyn()));
+}
+
+/// Views over any strides see what is there, and write where it is.
+#[test]
+fn views_lie_over_memory_with_any_strides() {
+    let turned = Strided::strided(
+        Shared::new(HostVec::from_slice(&[1_u32, 2, 3, 4, 5, 6])).offset(20).unwrap(),
+        &[2, 3],
+        &[-3, -1],
+    );
+    let host = turned.view::<u32, 2>().unwrap().host().unwrap();
+    // SAFETY: nobody writes.
+    let view: ArrayView2<'_, u32> = unsafe { host.as_ndarray() }.unwrap();
+    assert_eq!(view, array![[6, 5, 4], [3, 2, 1]]);
+    assert_eq!((view.as_ptr().addr(), view.strides()), (turned.facts().unwrap().address(), &[-3, -1][..]));
+
+    let repeated = Strided::strided(vec![7_u8, 8], &[3, 2], &[0, 1]);
+    let host = repeated.view::<u8, 2>().unwrap().host().unwrap();
+    // SAFETY: nobody writes.
+    assert_eq!(unsafe { host.as_ndarray() }.unwrap(), array![[7, 8], [7, 8], [7, 8]]);
+
+    let mut columns = Strided::strided(HostVec::from_slice(&[0_i16; 6]), &[2, 3], &[1, 2]);
+    let host = columns.view_mut::<i16, 2>().unwrap().host_mut().unwrap();
+    // SAFETY: nobody else reads or writes.
+    unsafe { host.into_ndarray() }.unwrap().assign(&array![[1, 2, 3], [4, 5, 6]]);
+    assert_eq!(columns.data.as_slice().unwrap(), [1, 4, 2, 5, 3, 6]);
+}
+
+/// An array without elements has a view without elements, wherever it says that it is.
+#[test]
+fn views_without_elements() {
+    let mut empty = Strided::strided(Vec::<u64>::new(), &[3, 0], &[-7, 5]);
+    let host = empty.view::<u64, 2>().unwrap().host().unwrap();
+    // SAFETY: there is nothing to be written.
+    assert_eq!(unsafe { host.as_ndarray() }.unwrap().shape(), [3, 0]);
+    drop(host);
+    let host = empty.view_mut::<u64, 2>().unwrap().host_mut().unwrap();
+    // SAFETY: as above.
+    assert_eq!(unsafe { host.into_ndarray() }.unwrap().len(), 0);
+}
+
+/// A byte that is no `bool` is never one (habit of every typed view).
+#[test]
+fn bytes_that_are_no_bools_are_refused() {
+    let mut bytes = HostVec::from_slice(&[true, true, false, true]);
+    let first: *mut bool = bytes.as_mut_slice().unwrap().as_mut_ptr();
+    // SAFETY: a byte of the vector, which nobody reads as a `bool` before it is checked.
+    unsafe { first.cast::<u8>().wrapping_add(2).write(2) };
+    let array = Strided::strided(bytes, &[2], &[2]);
+    let host = array.view::<bool, 1>().unwrap().host().unwrap();
+    // SAFETY: nobody writes.
+    let error = unsafe { host.as_ndarray() }.unwrap_err();
+    assert_told(&error, (ErrorKind::DType, "data", "the byte 2 in a bool", "0 and 1"));
+}
+
+/// Nothing, of extents that `ndarray` cannot multiply: refused, and whole.
+#[test]
+fn extents_that_are_too_large_together_are_refused() {
+    let huge = [0, 1 << 62, 4];
+    let told = (ErrorKind::Overflow, "shape", "[0, 4611686018427387904, 4]", "fits `isize`");
+    let array = Strided::new(Vec::<f32>::new(), &huge);
+    let host = array.view::<f32, 3>().unwrap().host().unwrap();
+    // SAFETY: there is nothing to be written.
+    assert_told(&unsafe { host.as_ndarray() }.unwrap_err(), told);
+    drop(host);
+    let import = Import::from_dlpack(array.into_dlpack::<Versioned>().unwrap()).unwrap();
+    let Refused { value: import, error } = Nd::<Array3<f32>>::from_import(import).unwrap_err();
+    assert_told(&error, told);
+    assert_eq!(import.facts().shape(), huge);
+}
