@@ -77,6 +77,7 @@ struct Parts {
     allowed: String,
     origin: Option<String>,
     advice: Option<&'static str>,
+    remedy: Option<&'static str>,
 }
 
 /// `Result` with this crate's [`Error`], unless another is named.
@@ -99,6 +100,7 @@ impl Error {
             allowed: allowed.to_string(),
             origin: None,
             advice: None,
+            remedy: None,
         }))
     }
 
@@ -128,10 +130,17 @@ impl Error {
         self
     }
 
-    /// The text without advice to Rust authors.
+    /// The same error with what a Python caller may do about it, who is told nothing else.
+    #[must_use]
+    pub(crate) fn with_remedy(mut self, remedy: &'static str) -> Self {
+        self.0.remedy = Some(remedy);
+        self
+    }
+
+    /// The text with advice for Python callers in place of that for Rust authors.
     #[cfg(feature = "python")]
     pub(crate) fn for_callers(mut self) -> String {
-        self.0.advice = None;
+        self.0.advice = self.0.remedy;
         self.to_string()
     }
 

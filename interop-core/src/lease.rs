@@ -149,9 +149,13 @@ pub(crate) fn writable(facts: &Facts) -> Result<()> {
     }
     let error =
         Error::new(ErrorKind::ReadOnly, "readonly", "a read-only array", "a writable array, or a copy");
-    Err(error.with_advice(
+    let error = error.with_advice(
         "import into `Lease<T>` to read it, or copy it into `Vec<T>` or `HostVec<T>`; what came in DLPack's legacy form, \
          which cannot say who may write, counts as read-only",
+    );
+    Err(error.with_remedy(
+        "`numpy.array` makes one of host memory; what a library hands out in DLPack's legacy form, as JAX and Warp do, counts \
+         as read-only",
     ))
 }
 

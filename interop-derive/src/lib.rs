@@ -82,7 +82,7 @@ use syn::{DeriveInput, parse_macro_input};
 /// | `readonly` | every export is read-only; the legacy form of DLPack, which cannot say so, is refused | the storage decides |
 /// | `export`, `import` | only this half is generated | both are |
 /// | `python` | arguments and return values of `PyO3` functions (feature `python` of the runtime) | |
-/// | `pyclass` | the protocol methods of a `#[pyclass]` (feature `python` of the runtime) | |
+/// | `pyclass` | the protocol methods of a `#[pyclass]` (feature `python` of the runtime), once its module calls `interop_core::python::install` | |
 /// | `crate = "path"` | where the runtime is, if not at `::interop_core` | |
 ///
 /// | on a field | meaning | type |

@@ -142,11 +142,10 @@ fn flags<A: Abi>(facts: &Facts, access: Access) -> Result<u64> {
 fn unsayable(writable: bool, dtype: DType) -> Error {
     if !writable {
         let allowed = "the versioned form (`max_version=(1, 0)` in Python), or a copy: the legacy form cannot say read-only";
-        return Error::new(
-            ErrorKind::ReadOnly,
-            "readonly",
-            "a read-only array in a legacy `dltensor`",
-            allowed,
+        let error =
+            Error::new(ErrorKind::ReadOnly, "readonly", "a read-only array in a legacy `dltensor`", allowed);
+        return error.with_remedy(
+            "a library that asks for the legacy form takes a copy, as `jax.numpy.asarray` does",
         );
     }
     let found = format_args!("{dtype} in whole bytes in a legacy `dltensor`");

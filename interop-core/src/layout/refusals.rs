@@ -44,5 +44,8 @@ pub(super) fn not_contiguous(layout: &Layout, order: Order) -> Error {
     let allowed =
         format_args!("{}, which makes the array {order:?}-contiguous; copy the array", compact[axis]);
     let error = Error::new(ErrorKind::Strides, format_args!("strides[{axis}]"), found, allowed);
-    error.with_advice("or give the struct a strides field")
+    error.with_advice("or give the struct a strides field").with_remedy(match order {
+        Order::C => "`ascontiguousarray` of its library does so",
+        Order::F => "`asfortranarray` of its library does so",
+    })
 }

@@ -6,12 +6,14 @@ use core::ffi::{CStr, c_void};
 use pyo3::exceptions::PyTypeError;
 use pyo3::ffi;
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyString, PyTuple};
+use pyo3::types::{PyDict, PyList, PyString, PyTuple};
 
 use super::class::{ArrayClass, body, method};
 use super::recast::{as_device, as_host};
 use crate::device::{Device, DeviceType};
+use crate::dtype::DType;
 use crate::facts::Facts;
+use crate::record::Record;
 
 /// A read-only attribute: its name, its documentation, and its value for what is known of the array.
 pub(super) struct Attribute {
@@ -49,14 +51,11 @@ pub(super) static ATTRIBUTES: [Attribute; 7] = [
     Attribute {
         name: c"dtype",
         doc: c"The element type: a numpy.dtype where NumPy has one; otherwise DLPack's name, a str.",
-        value: |py, facts| {
-            let name = PyString::new(py, &dtype(facts));
-            match py.import("numpy") {
-                Ok(numpy) if facts.dtype().typestr().is_some() => {
-                    Ok(numpy.call_method1("dtype", (name,))?.unbind())
-                }
-                _ => Ok(name.into_any().unbind()),
+        value: |py, facts| match py.import("numpy") {
+            Ok(numpy) if facts.dtype().typestr().is_some() => {
+                Ok(numpy_dtype(&numpy, facts.dtype(), facts.record())?.unbind())
             }
+            _ => Ok(PyString::new(py, &dtype(facts)).into_any().unbind()),
         },
     },
     Attribute {
@@ -71,7 +70,38 @@ fn number(py: Python<'_>, number: usize) -> PyResult<Py<PyAny>> {
 }
 
 fn dtype(facts: &Facts) -> String {
-    facts.dtype().typestr().map_or_else(|| facts.dtype().name(), |typestr| typestr.to_string())
+    facts.record().map_or_else(|| spelled(facts.dtype()), |record| format!("struct {record}"))
+}
+
+fn spelled(dtype: DType) -> String {
+    dtype.typestr().map_or_else(|| dtype.name(), |typestr| typestr.to_string())
+}
+
+/// `NumPy`'s own type; opaque bytes for what it has none for, such as a field of `bfloat16`.
+fn numpy_dtype<'py>(
+    numpy: &Bound<'py, PyModule>,
+    dtype: DType,
+    record: Option<&Record>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let py = numpy.py();
+    let bytes = dtype.packed_bits() / 8;
+    let Some(record) = record else {
+        let name = dtype.typestr().map_or_else(|| format!("V{bytes}"), |typestr| typestr.to_string());
+        return numpy.call_method1("dtype", (name,));
+    };
+    let (names, formats, offsets) = (PyList::empty(py), PyList::empty(py), PyList::empty(py));
+    for field in &record.fields {
+        let item = numpy_dtype(numpy, field.dtype, field.record.as_ref())?;
+        names.append(&field.name)?;
+        formats.append((item, PyTuple::new(py, &field.shape)?))?;
+        offsets.append(field.offset)?;
+    }
+    let fields = PyDict::new(py);
+    fields.set_item("names", names)?;
+    fields.set_item("formats", formats)?;
+    fields.set_item("offsets", offsets)?;
+    fields.set_item("itemsize", bytes)?;
+    numpy.call_method1("dtype", (fields,))
 }
 
 fn device(device: Device) -> String {
