@@ -15,6 +15,9 @@ use ndarray::{
 use crate::support::arrays::Array as Strided;
 use crate::support::assert_told;
 
+/// Elements that live as long as the program.
+static CONSTANTS: [f32; 4] = [0.5; 4];
+
 fn counted<D: Dimension>(shape: impl ndarray::ShapeBuilder<Dim = D>) -> Array<f32, D> {
     let mut next = 0.0;
     Array::from_shape_simple_fn(shape, || {
@@ -87,11 +90,15 @@ fn shared_arrays_are_read_only() {
     assert_eq!(Arc::strong_count(&shared), 1);
     let handle = ArcArray::from(counted((2, 2)));
     assert_eq!(writes(&|| tensor(handle.clone())), Writes::Never);
-    let borrowed: &'static Array2<f32> = Box::leak(Box::new(counted((2, 2))));
-    assert_eq!(writes(&|| tensor(borrowed.view())), Writes::Never);
-    let lent: &'static mut Array2<f32> = Box::leak(Box::new(counted((2, 2))));
-    let import = Import::from_dlpack(tensor(lent.view_mut())).unwrap();
+    let borrowed = ArrayView2::from_shape((2, 2), &CONSTANTS).unwrap();
+    assert_eq!(writes(&|| tensor(borrowed)), Writes::Never);
+    let lent = Box::into_raw(Box::new(counted((2, 2))));
+    // SAFETY: nobody else has the array.
+    let import = Import::from_dlpack(tensor(unsafe { &mut *lent }.view_mut())).unwrap();
     assert_eq!(import.facts().writes(), Writes::Always);
+    drop(import);
+    // SAFETY: made by a box above, and lent to nobody any more.
+    drop(unsafe { Box::from_raw(lent) });
     // An export is alive as long as its import is.
     let import = Import::from_dlpack(shared.share_dlpack::<Versioned>().unwrap()).unwrap();
     assert_eq!(Arc::strong_count(&shared), 2);
