@@ -44,7 +44,9 @@ use crate::facts::Facts;
 use crate::from_array::FromArray;
 use crate::host::{HostView, HostViewMut};
 use crate::layout::{Layout, product};
+use crate::roles::ShapeField;
 use crate::storage::{FromImport, Memory, Storage};
+use crate::view::RawView;
 
 /// An array or a view of `ndarray`, to be exported, and an array to be made from an import.
 ///
@@ -74,13 +76,8 @@ fn facts_of<T: Element>(
     let at = |offset: isize| address.wrapping_add_signed(offset.wrapping_mul(size_of::<T>() as isize));
     let range = at(elements.start)..at(elements.end);
     let elements = Elements(Memory { address, range, element: T::TYPE, device: Device::CPU, writes });
-    let steps = Dims::from(strides);
-    let extents = Dims::filled(shape.len(), |extents| {
-        for (place, extent) in extents.iter_mut().zip(shape) {
-            *place = *extent as i64;
-        }
-    });
-    Describe::storage(&elements).strides(&steps).finish(&extents)
+    let strides = Dims::from(strides);
+    Dims::from(shape).finish(Describe::storage(&elements).strides(&strides))
 }
 
 macro_rules! arrays {
@@ -128,20 +125,27 @@ fn check_extents(shape: &[usize]) -> Result<()> {
     Err(Error::new(ErrorKind::Overflow, "shape", format_args!("{shape:?}"), allowed))
 }
 
-/// The extents with the strides as `ndarray` takes them, from the lowest element on: none is negative. Axes are turned round
-/// afterwards.
-fn from_the_lowest<const N: usize, D: Dimension>(
-    shape: [usize; N],
-    strides: [isize; N],
-) -> (StrideShape<D>, Vec<Axis>)
+/// What a view of `ndarray` is made of: extents and strides, of which none may be negative; the element to begin at, which is
+/// the lowest; and the axes to be turned round afterwards.
+type Parts<T, D> = (StrideShape<D>, *mut T, Vec<Axis>);
+
+/// # Safety
+///
+/// The elements are live and initialized.
+unsafe fn parts<T: Element, const N: usize, D: Dimension>(view: &RawView<N>) -> Result<Parts<T, D>>
 where
     [usize; N]: IntoDimension<Dim = D>,
 {
-    if shape.contains(&0) {
-        return (shape.into_dimension().into(), Vec::new());
+    check_extents(&view.shape)?;
+    // SAFETY: as the caller promises.
+    let lowest = unsafe { view.lowest()? };
+    let extents = view.shape.into_dimension();
+    if view.shape.contains(&0) {
+        return Ok((extents.into(), lowest, Vec::new()));
     }
-    let turned = (0..N).filter(|axis| strides[*axis] < 0).map(Axis).collect();
-    (shape.into_dimension().strides(strides.map(isize::unsigned_abs).into_dimension()), turned)
+    let turned = (0..N).filter(|axis| view.strides[*axis] < 0).map(Axis).collect();
+    let strides = view.strides.map(isize::unsigned_abs).into_dimension();
+    Ok((extents.strides(strides), lowest, turned))
 }
 
 impl<'a, T: Element, const N: usize> HostView<'a, T, N> {
@@ -174,10 +178,8 @@ impl<'a, T: Element, const N: usize> HostView<'a, T, N> {
     where
         [usize; N]: IntoDimension<Dim = D>,
     {
-        check_extents(&self.raw.shape)?;
         // SAFETY: the view's memory is live and initialized (contract of `from_facts`).
-        let lowest = unsafe { self.raw.lowest::<T>()? };
-        let (shape, turned) = from_the_lowest(self.raw.shape, self.raw.strides);
+        let (shape, lowest, turned) = unsafe { parts::<T, N, D>(&self.raw)? };
         // SAFETY: the elements are live, initialized, aligned and in one object (contract of the view), unwritten for `'a` as
         // the caller promises; the layout was checked, and begins at its lowest element.
         let mut view = unsafe { ArrayView::from_shape_ptr(shape, lowest.cast_const()) };
@@ -218,10 +220,8 @@ impl<'a, T: Element, const N: usize> HostViewMut<'a, T, N> {
     where
         [usize; N]: IntoDimension<Dim = D>,
     {
-        check_extents(&self.raw.shape)?;
         // SAFETY: as there.
-        let lowest = unsafe { self.raw.lowest::<T>()? };
-        let (shape, turned) = from_the_lowest(self.raw.shape, self.raw.strides);
+        let (shape, lowest, turned) = unsafe { parts::<T, N, D>(&self.raw)? };
         // SAFETY: as in `HostView::as_ndarray`; writable, and no two indices meet in one element (contract of the view);
         // unshared for `'a` as the caller promises.
         let mut view = unsafe { ArrayViewMut::from_shape_ptr(shape, lowest) };
