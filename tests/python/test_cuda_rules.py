@@ -259,6 +259,25 @@ def test_a_copy_of_an_array_without_work_lets_other_threads_run(kind, wanted):
 
 
 @pytest.mark.skipif(native.missing() is not None, reason=f"the work of the host is written in C: {native.missing()}")
+@pytest.mark.parametrize("kind", ["cuda", "pinned", "managed"])
+@pytest.mark.parametrize("owner", ["an array", "a capsule", "a consumer"])
+def test_memory_that_is_freed_lets_other_threads_run(kind, owner):
+    """The driver waits for all work of the device before it frees, also for work that nobody ordered before."""
+    probe, array = native.load("handwritten"), full(kind)
+    if owner == "a capsule":
+        array = array.__dlpack__(max_version=(1, 0))
+    elif owner == "a consumer":
+        array = interop_demo.asarray(array)
+    before = interop_demo.set_release_policy("immediate")
+    SIM.call("cuLaunchHostFunc", ctypes.c_uint64(1), ctypes.c_void_p(probe.attachment()), None)
+    live = SIM.library.interop_sim_live(0)
+    del array
+    interop_demo.set_release_policy(before)
+    assert SIM.library.interop_sim_live(0) == live - 1
+    assert probe.attachment(1) is False
+
+
+@pytest.mark.skipif(native.missing() is not None, reason=f"the work of the host is written in C: {native.missing()}")
 @pytest.mark.parametrize("function", [interop_demo.edges, lambda image: interop_demo.blur_(image, 1)], ids=["edges", "blur_"])
 def test_an_argument_that_the_host_works_on_lets_other_threads_run(function):
     probe, stream = native.load("handwritten"), SIM.stream()

@@ -2,6 +2,7 @@
 
 use core::fmt;
 use core::ptr::{null_mut, with_exposed_provenance_mut};
+use std::sync::OnceLock;
 
 use super::context::{Context, Relaxed};
 use super::driver::{Driver, Outcome, RawStream, driver};
@@ -42,8 +43,9 @@ pub enum MemoryKind {
 /// Owned memory of any of CUDA's kinds, zeroed, for elements of a type that is known at run time.
 ///
 /// One type, and one kind of address, for all kinds of memory: what takes one takes all. It is freed in its context, from
-/// any thread, whatever context is current there. The driver frees after all work of the device, and waits for it; memory
-/// from the pool, which the driver would free at once, is released as [`ReleasePolicy`](super::ReleasePolicy) says.
+/// any thread, whatever context is current there. The driver frees after all work of the device, and waits for it, without
+/// the lock of the Python interpreter where an array class drops it; memory from the pool, which the driver would free at
+/// once, is released as [`ReleasePolicy`](super::ReleasePolicy) says.
 ///
 /// ```no_run
 /// use interop_core::cuda::{CudaBuffer, MemoryKind};
@@ -235,11 +237,28 @@ impl Block {
 impl Drop for Block {
     fn drop(&mut self) {
         if let Ok(driver) = driver() {
-            // A context that is gone took the memory with it.
-            let _ = self.free(driver);
+            let mut free = || {
+                // A context that is gone took the memory with it.
+                let _ = self.free(driver);
+            };
+            // The driver waits for the work of the device before it frees, except into a pool.
+            match WAIT.get().filter(|_| self.kind != MemoryKind::Pool) {
+                Some(wait) => wait(&mut free),
+                None => free(),
+            }
         }
         counters::ALLOCATIONS.sub();
     }
+}
+
+/// Runs a closure that may wait for a device.
+static WAIT: OnceLock<fn(&mut dyn FnMut())> = OnceLock::new();
+
+/// Has memory be freed inside of `wait`, which releases whatever lock the work on a device may need.
+#[cfg(feature = "python")]
+pub(crate) fn free_inside(wait: fn(&mut dyn FnMut())) {
+    // The first one stays.
+    let _ = WAIT.set(wait);
 }
 
 // SAFETY: 1, 2: allocated and zeroed until the drop. 3: as it was allocated. 4: `&self` lends nothing.

@@ -56,6 +56,8 @@ pub(crate) use copy::{DefaultSite, copy_on_default_stream, ordinal_of};
 pub(crate) use driver::is_opened;
 #[cfg(feature = "python")]
 pub(crate) use memory::duplicate;
+#[cfg(feature = "python")]
+pub(crate) use memory::free_inside;
 pub(crate) use memory::stage;
 #[cfg(any(feature = "cust", feature = "cudarc"))]
 pub(crate) use memory::to_usize;

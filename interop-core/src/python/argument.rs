@@ -5,7 +5,7 @@ use pyo3::prelude::*;
 
 use super::capsule::Taken;
 use super::import::{HandedOut, import_met, meet, of};
-use super::release::{Destination, release_foreign, without_lock};
+use super::release::{Destination, Here, release_foreign, without_lock};
 use crate::arrival::Arrival;
 use crate::cuda::Trust;
 use crate::dlpack::Versioned;
@@ -84,15 +84,9 @@ fn import_as_with<T: FromArray>(object: &Bound<'_, PyAny>, trust: Trust) -> PyRe
 
 /// [`without_lock`], for the storage of an argument.
 fn take_without_lock(take: &mut dyn FnMut()) {
-    struct Here<'a>(&'a mut dyn FnMut());
-    // SAFETY: it does not leave the thread: `detach` asks for `Send` to keep Python's references out of the closure, and
-    // a storage has none, as its `take` is called on any thread.
-    unsafe impl Send for Here<'_> {}
     // SAFETY: whoever imports an object has the lock.
     let py = unsafe { Python::assume_attached() };
-    let here = Here(take);
-    without_lock(py, move || {
-        let Here(take) = { here };
-        take();
-    });
+    // SAFETY: a storage has no references of Python's, as its `take` is called on any thread.
+    let take = unsafe { Here::new(take) };
+    without_lock(py, move || take.run());
 }

@@ -15,7 +15,7 @@ use super::attributes::{ATTRIBUTES, Attribute, getter, methods};
 use super::border::guarded;
 use super::dict::dict_of;
 use super::export::{Request, answer};
-use super::release::{PyOwner, drain_releases};
+use super::release::{PyOwner, drain_releases, free_without_lock};
 use crate::array::CudaArray;
 use crate::cai::Spelled;
 use crate::dlpack::Access;
@@ -99,6 +99,7 @@ impl Reach {
 ///
 /// When Python cannot make the methods.
 pub fn install<T: ArrayClass>(py: Python<'_>) -> PyResult<()> {
+    free_without_lock();
     let class = py.get_type::<T>();
     let own = class.getattr("__dict__")?;
     let set = |name: &CStr, descriptor: Bound<'_, PyAny>| {

@@ -11,7 +11,7 @@ use pyo3::types::{PyBool, PyInt, PyString, PyTuple};
 
 use super::capsule::wrap;
 use super::device::{device, integer, pair};
-use super::release::without_lock;
+use super::release::{free_without_lock, without_lock};
 use crate::array::CudaArray;
 use crate::buffer::HostBuffer;
 use crate::cuda;
@@ -171,6 +171,7 @@ pub fn export<'py, A: CudaArray + Send + Sync + 'static>(
     array: &Arc<A>,
     request: &Request,
 ) -> PyResult<Bound<'py, PyAny>> {
+    free_without_lock();
     // SAFETY: whoever has the `Arc` keeps the array alive and where it is, and can only share it.
     unsafe { answer(py, &**array, Arc::clone(array), Access::Shared, request) }
 }

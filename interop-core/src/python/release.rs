@@ -91,6 +91,40 @@ pub(super) fn without_lock<R: Send>(py: Python<'_>, run: impl FnOnce() -> R + Se
     done
 }
 
+/// A closure that goes nowhere, for `detach`, which asks for `Send` to keep Python's references out of it.
+pub(super) struct Here<'a>(&'a mut dyn FnMut());
+
+// SAFETY: it is not sent; what `detach` asks for is promised to `new`.
+unsafe impl Send for Here<'_> {}
+
+impl<'a> Here<'a> {
+    /// # Safety
+    ///
+    /// The closure uses nothing of Python's, and does not leave the thread.
+    pub(super) unsafe fn new(run: &'a mut dyn FnMut()) -> Self {
+        Self(run)
+    }
+
+    pub(super) fn run(self) {
+        (self.0)();
+    }
+}
+
+/// Has memory of ours be freed without the interpreter's lock, for the reason of [`without_lock`].
+pub(super) fn free_without_lock() {
+    cuda::free_inside(|free| {
+        if !is_attached() {
+            return free();
+        }
+        // SAFETY: the thread is attached, as was just seen.
+        let py = unsafe { Python::assume_attached() };
+        // SAFETY: a call of the driver, made here.
+        let free = unsafe { Here::new(free) };
+        // Nothing is decided meanwhile: the memory has no fence any more.
+        py.detach(move || free.run());
+    });
+}
+
 /// Where an array from Python arrives, and how far it is believed.
 pub(super) struct Destination<'a> {
     pub(super) import: &'a mut Import,
