@@ -6,7 +6,7 @@ use std::sync::Arc;
 use interop_core::adapters::ndarray::Nd;
 use interop_core::dlpack::{ManagedTensor, Versioned};
 use interop_core::{
-    CudaArray, DType, Element, ErrorKind, FromArray, HostVec, Import, Refused, Shared, Writes,
+    CudaArray, DType, Device, Element, ErrorKind, FromArray, HostVec, Import, Refused, Shared, Writes,
 };
 use ndarray::{
     ArcArray, Array, Array1, Array2, Array3, ArrayD, ArrayView2, Axis, Dimension, IxDyn, array, s,
@@ -44,6 +44,7 @@ fn there_and_back<T: Element + PartialEq + std::fmt::Debug, D: Dimension + 'stat
         assert_eq!((facts.address(), facts.strides()), (first, &strides[..]));
     }
     assert_eq!((facts.dtype(), facts.writes()), (T::TYPE.dtype(), Writes::Always));
+    assert_eq!(facts.device(), Device::CPU);
     let Nd(copy) = Nd::<Array<T, D>>::from_import(import).unwrap();
     assert!(copy.is_standard_layout());
     assert_eq!(copy, expected);
@@ -97,6 +98,10 @@ fn shared_arrays_are_read_only() {
     let import = Import::from_dlpack(tensor(unsafe { &mut *lent }.view_mut())).unwrap();
     assert_eq!(import.facts().writes(), Writes::Always);
     drop(import);
+    // SAFETY: the import has given the elements back.
+    let view = Arc::new(Nd(unsafe { &mut *lent }.view_mut()));
+    assert_eq!(writes(&|| view.share_dlpack().unwrap()), Writes::Never);
+    drop(view);
     // SAFETY: made by a box above, and lent to nobody any more.
     drop(unsafe { Box::from_raw(lent) });
     // An export is alive as long as its import is.
@@ -141,15 +146,38 @@ fn views_lie_over_memory_with_any_strides() {
     // SAFETY: nobody else reads or writes.
     unsafe { host.into_ndarray() }.unwrap().assign(&array![[1, 2, 3], [4, 5, 6]]);
     assert_eq!(columns.data.as_slice().unwrap(), [1, 4, 2, 5, 3, 6]);
+
+    let elements = Shared::new(HostVec::from_slice(&[0_i16; 6]));
+    let mut turned = Strided::strided(elements.offset(4).unwrap(), &[2, 3], &[3, -1]);
+    let host = turned.view_mut::<i16, 2>().unwrap().host_mut().unwrap();
+    // SAFETY: nobody else reads or writes.
+    unsafe { host.into_ndarray() }.unwrap().assign(&array![[1, 2, 3], [4, 5, 6]]);
+    let all = Strided::new(elements, &[6]);
+    assert_eq!(all.to_vec::<i16>().unwrap(), [3, 2, 1, 6, 5, 4]);
+}
+
+/// A view keeps what it was made for, not the view that it was made from.
+#[test]
+fn views_live_as_long_as_the_struct_is_borrowed() {
+    let mut row = Strided::new(HostVec::from_slice(&[1_u8, 2]), &[2]);
+    // SAFETY: nobody writes.
+    let view = unsafe { row.view::<u8, 1>().unwrap().host().unwrap().as_ndarray() }.unwrap();
+    assert_eq!(view, array![1, 2]);
+    let host = row.view_mut::<u8, 1>().unwrap().host_mut().unwrap();
+    // SAFETY: nobody else reads or writes.
+    let mut view = unsafe { host.into_ndarray() }.unwrap();
+    view += 1;
+    assert_eq!(row.data.as_slice().unwrap(), [2, 3]);
 }
 
 /// An array without elements has a view without elements, wherever it says that it is.
 #[test]
 fn views_without_elements() {
-    let mut empty = Strided::strided(Vec::<u64>::new(), &[3, 0], &[-7, 5]);
+    let mut empty = Strided::strided(Vec::<u64>::new(), &[3, 0], &[isize::MIN, isize::MAX]);
     let host = empty.view::<u64, 2>().unwrap().host().unwrap();
     // SAFETY: there is nothing to be written.
-    assert_eq!(unsafe { host.as_ndarray() }.unwrap().shape(), [3, 0]);
+    let view = unsafe { host.as_ndarray() }.unwrap();
+    assert_eq!((view.shape(), view.strides()), (&[3, 0][..], &[0, 0][..]));
     drop(host);
     let host = empty.view_mut::<u64, 2>().unwrap().host_mut().unwrap();
     // SAFETY: as above.

@@ -1,4 +1,4 @@
-//! [`ndarray`](https://docs.rs/ndarray) arrays and views: exported as they are, made from imports, and laid over host memory.
+//! `ndarray` 0.17: its arrays and views, exported as they are, made from imports, and laid over host memory.
 //!
 //! An array of `ndarray` has extents and strides of its own, so it needs no struct around it but [`Nd`]:
 //!
@@ -15,7 +15,8 @@
 //! # Ok::<(), interop_core::Error>(())
 //! ```
 //!
-//! With the feature `python`, `import_as::<Nd<Array2<f32>>>(object)` takes any array of Python's.
+//! With the feature `python`, `import_as::<Nd<Array2<f32>>>(object)` takes any array of Python's, and `export` answers a
+//! `__dlpack__` with an `Arc<Nd<_>>`.
 //!
 //! | in an `Nd` | exports are writable | an import |
 //! | --- | --- | --- |
@@ -108,7 +109,6 @@ impl<T: Element, D: Dimension> FromArray for Nd<Array<T, D>> {
     fn assemble(arrival: &mut Arrival) -> Result<Self> {
         let elements = Vec::<T>::open(arrival, Self::WANTED);
         let shape: Vec<usize> = arrival.shape("shape");
-        arrival.check()?;
         check_extents(&shape)?;
         let array = Array::from_shape_vec(IxDyn(&shape), elements.take(arrival)?);
         let array = array.and_then(Array::into_dimensionality);

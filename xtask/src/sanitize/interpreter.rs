@@ -8,7 +8,7 @@ use crate::failure::Failure;
 use crate::{sim, step, suites, tools, workspace};
 
 /// The rooms in which memory is packed, handed over and released. The others take hours.
-const ROOMS: [&str; 2] = ["dlpack::", "storage::"];
+const ROOMS: [&str; 3] = ["dlpack::", "ndarrays::", "storage::"];
 
 /// Addresses go through both protocols as numbers, and come back as pointers to what was exposed.
 const FLAGS: &str = "-Zmiri-permissive-provenance";
