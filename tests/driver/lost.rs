@@ -3,14 +3,18 @@
 //! To name a destroyed stream is a mistake of the caller, over which the real driver may crash: what the core does with an
 //! error is seen here, not that there is one.
 
-use interop_core::cuda::{drain_releases, order, pending_releases, wait};
-use interop_core::{Device, ErrorKind, StreamHandle};
+use interop_core::cai::CudaArrayInterface;
+use interop_core::cuda::{
+    ReleasePolicy, drain_releases, finish_releases, order, pending_releases, set_release_policy, wait,
+};
+use interop_core::dlpack::{Access, Versioned, export};
+use interop_core::{DType, Descriptor, Device, ErrorKind, Import, StreamHandle};
 use interop_sim_client::{Live, Mistake};
 
 use crate::arrivals::{arrive, drained};
-use crate::gpu::{Bytes, Place, current, destroy_event};
+use crate::gpu::{Bytes, Place, current, destroy_event, set_current};
 use crate::support::assert_told;
-use crate::support::owners::elsewhere;
+use crate::support::owners::{Count, Counted, elsewhere};
 use crate::turn::turn;
 
 const GPU: Device = Device::cuda(0);
@@ -117,6 +121,73 @@ fn a_context_that_goes_while_a_release_is_undecided_releases_once() {
     own.with(|| assert!(stream.end()));
     own.destroy();
     assert_eq!((drained(), ledger.released()), (0, 1));
+}
+
+/// To destroy a context that is current is to pop it.
+#[test]
+#[expect(unsafe_code, reason = "memory that is described by hand")]
+fn an_owner_that_destroys_the_context_of_its_memory_leaves_the_threads_own() {
+    struct Whole(Option<Bytes>, Place);
+    impl Drop for Whole {
+        fn drop(&mut self) {
+            drop(self.0.take());
+            self.1.destroy();
+        }
+    }
+    let _turn = turn();
+    for policy in [ReleasePolicy::AfterContext, ReleasePolicy::Immediate] {
+        set_release_policy(policy);
+        for before in [None, Some(Place::primary(0)), Some(Place::primary(1))] {
+            let own = Place::foreign(0);
+            let data = own.bytes(0, 64);
+            let claims = Descriptor { dtype: DType::U8, ..Descriptor::new(data.at(), GPU, &[64]) };
+            let facts = claims.validate().unwrap();
+            // SAFETY: the owner keeps the memory.
+            let tensor = unsafe { export::<Versioned, _>(&facts, Whole(Some(data), own), Access::Owned) };
+            set_current(before);
+            drop(tensor.unwrap());
+            assert_eq!((finish_releases(), current()), (0, before), "{policy:?}");
+            set_current(None);
+        }
+    }
+}
+
+/// What is current on a thread stays so when another thread destroys it, and says nothing of the work elsewhere.
+#[test]
+#[expect(unsafe_code, reason = "memory that is described by hand")]
+fn a_destroyed_context_that_is_current_hides_no_work() {
+    let turn = turn();
+    let place = Place::primary(0);
+    let dead = Place::foreign(0);
+    set_current(Some(dead));
+    elsewhere(move || dead.destroy());
+    let count = Count::default();
+    let owner = || Counted(count.clone(), ());
+    for (data, device) in
+        [(place.bytes(0, 64), GPU), (place.pool(0, 64), GPU), (place.pinned(0, 64), Device::CUDA_HOST)]
+    {
+        let interface = CudaArrayInterface {
+            shape: vec![64],
+            typestr: "|u1".into(),
+            data: (data.at(), false),
+            version: 3,
+            ..CudaArrayInterface::default()
+        };
+        let facts =
+            Descriptor { dtype: DType::U8, ..Descriptor::new(data.at(), device, &[64]) }.validate().unwrap();
+        // SAFETY: the memory is there until the end of the round.
+        let told = unsafe { Import::from_cai(&interface, device, owner()) }.unwrap();
+        // SAFETY: as above.
+        let tensor = unsafe { export::<Versioned, _>(&facts, owner(), Access::Owned) }.unwrap();
+        let (ledger, import) = arrive(&data, device);
+        let spin = place.non_blocking().spin();
+        let released = count.get();
+        drop((told, tensor, import));
+        assert_eq!((drained(), count.get() - released, ledger.released()), (3, 0, 0), "{device}");
+        turn.release(spin);
+        assert_eq!((drained(), count.get() - released, ledger.released()), (0, 2, 1), "{device}");
+    }
+    set_current(None);
 }
 
 /// Memory that goes with its context, so that nobody frees it.

@@ -69,7 +69,10 @@ pub(crate) fn arrive(facts: &mut Facts, stated: bool, consumer: StreamHandle) ->
         facts.move_to(host_address(facts.address)?);
     }
     let context = known.as_ref().and_then(PointerFacts::context);
-    let fence = known.map(|known| known.fence()).transpose()?;
+    let fence = match known {
+        Some(known) => Some(known.fence(driver()?)),
+        None => None,
+    };
     let pending = core::mem::replace(&mut facts.stream, consumer);
     match (fence, stated) {
         // No elements, no work.

@@ -104,37 +104,65 @@ impl Context {
     /// One that was destroyed is an error, for which its version is asked: the driver pushes it as if nothing were the
     /// matter, and the process dies when it is popped.
     pub(super) fn enter(self, driver: &Driver) -> Outcome<Entered<'_>> {
-        if Self::current(driver)? == Some(self) {
+        let before = Self::current(driver)?;
+        if before == Some(self) {
             return Ok(Entered::as_it_was());
         }
+        self.alive(driver)?;
+        // SAFETY: a context that is alive.
+        unsafe { driver.context_push(self.0.get()) }?;
+        Ok(Entered { pushed: Some(Pushed { driver, context: self, before }) })
+    }
+
+    /// An error for a context that was destroyed.
+    fn alive(self, driver: &Driver) -> Outcome {
         let mut version = 0;
         // SAFETY: a context from the driver, for which the call fails if it was destroyed; a place for a number.
         let alive = unsafe { driver.context_version(self.0.get(), &raw mut version) };
         alive.map_err(|failure| match failure.code {
             code::INVALID_CONTEXT => Failure { code: code::CONTEXT_IS_DESTROYED, ..failure },
             _ => failure,
-        })?;
-        // SAFETY: a context that is alive.
-        unsafe { driver.context_push(self.0.get()) }?;
-        Ok(Entered { pushed_on: Some(driver) })
+        })
     }
 }
 
 /// A context that is current until this is dropped.
 pub(crate) struct Entered<'d> {
-    pushed_on: Option<&'d Driver>,
+    pushed: Option<Pushed<'d>>,
+}
+
+/// A context that was pushed, and what was current before.
+struct Pushed<'d> {
+    driver: &'d Driver,
+    context: Context,
+    before: Option<Context>,
 }
 
 impl Entered<'_> {
     /// For a context that is current anyway.
     pub(super) const fn as_it_was() -> Self {
-        Self { pushed_on: None }
+        Self { pushed: None }
+    }
+
+    /// Puts back what was current, where code of others has run meanwhile: to destroy a context that is current is to pop
+    /// it (CUDA driver API, `cuCtxDestroy`), and a second pop would take the thread's own.
+    pub(super) fn leave(mut self) {
+        if self.pushed.as_ref().is_some_and(Pushed::is_gone) {
+            self.pushed = None;
+        }
+    }
+}
+
+impl Pushed<'_> {
+    fn is_gone(&self) -> bool {
+        let current = Context::current(self.driver);
+        current == Ok(self.before) && self.context.alive(self.driver).is_err_and(Failure::is_final)
     }
 }
 
 impl Drop for Entered<'_> {
     fn drop(&mut self) {
-        if let Some(driver) = self.pushed_on {
+        if let Some(Pushed { driver, .. }) = self.pushed {
             let mut popped = 0;
             // SAFETY: a place for a context. It cannot fail after a push, and there is nothing to be done if it does.
             let _ = unsafe { driver.context_pop(&raw mut popped) };

@@ -177,8 +177,7 @@ impl CudaBuffer {
 
     /// What the release of memory from a pool comes after.
     fn fence(&self) -> Fence {
-        let used = driver().and_then(|driver| fence_for(driver, self.device));
-        used.unwrap_or_else(|_| Fence::of_device(self.context))
+        driver().map_or(Fence::of_device(self.context), |driver| fence_for(driver, self.device))
     }
 
     /// The kind of memory.

@@ -183,23 +183,28 @@ pub(crate) fn fence_in_use(facts: &Facts) -> Option<Fence> {
     if facts.numel() == 0 {
         return None;
     }
-    driver().and_then(|driver| fence_for(driver, facts.device())).ok()
+    Some(fence_for(driver().ok()?, facts.device()))
 }
 
 /// What the release of memory comes after whose context is not known, or which has none of its own, as from a pool. It may
 /// be in use in the current context, which need not be a primary one: some libraries make their own.
-pub(super) fn fence_for(driver: &Driver, device: Device) -> Result<Fence> {
-    let current = Context::current(driver)?;
-    if device.device_type != DeviceType::CUDA {
-        return Ok(Fence::of_all(current));
+///
+/// A question that fails is no reason to wait for nothing: then it is every context in use.
+pub(super) fn fence_for(driver: &Driver, device: Device) -> Fence {
+    let primary = match device.device_type {
+        DeviceType::CUDA => Context::primary_of(driver, device.device_id).ok(),
+        _ => None,
+    };
+    let current = Context::current(driver).ok().flatten().filter(|current| Some(*current) != primary);
+    let own = current.filter(|_| match Context::current_ordinal(driver) {
+        Ok(ordinal) => primary.is_none() || ordinal == device.device_id,
+        // One that was destroyed stays current on other threads, and nothing is at work in it.
+        Err(failure) => !failure.is_final(),
+    });
+    match (own, primary) {
+        (None, Some(primary)) => Fence::of_device(primary),
+        _ => Fence::of_all(own),
     }
-    let primary = Context::primary(device.device_id)?;
-    Ok(match current {
-        Some(own) if own != primary && Context::current_ordinal(driver)? == device.device_id => {
-            Fence::of_all(current)
-        }
-        _ => Fence::of_device(primary),
-    })
 }
 
 /// What the release of exported memory comes after: the context that the driver knows it in.
@@ -214,11 +219,11 @@ pub(crate) fn fence_of(facts: &Facts) -> Option<Fence> {
     let known = match ask(driver, address) {
         Ok(known) => known?,
         // A question that failed says nothing of the memory.
-        Err(_) => return fence_for(driver, facts.device()).ok(),
+        Err(_) => return Some(fence_for(driver, facts.device())),
     };
     // The export outlives whatever handle of the context its maker has.
     Context::keep_primary(driver, known.ordinal);
-    known.fence().ok()
+    Some(known.fence(driver))
 }
 
 /// Compares what an array says of its memory with what the driver knows of the address, and says what its release has to
@@ -246,7 +251,7 @@ fn compare(facts: &Facts) -> Result<Option<Fence>> {
         return Err(Error::new(ErrorKind::Device, "device", found, allowed));
     }
     known.check_range(&facts.byte_range())?;
-    known.fence().map(Some)
+    Ok(Some(known.fence(driver)))
 }
 
 /// The memory of an array that named no device; `None` for an array without elements.
@@ -306,11 +311,11 @@ fn agree(claimed: Device, known: &PointerFacts) -> bool {
 }
 
 impl PointerFacts {
-    pub(super) fn fence(&self) -> Result<Fence> {
+    pub(super) fn fence(&self, driver: &Driver) -> Fence {
         match (self.device.device_type, self.context) {
-            (DeviceType::CUDA, Some(context)) => Ok(Fence::of_device(context)),
-            (DeviceType::CUDA, None) => fence_for(driver()?, self.device),
-            _ => Ok(Fence::of_all(self.context)),
+            (DeviceType::CUDA, Some(context)) => Fence::of_device(context),
+            (DeviceType::CUDA, None) => fence_for(driver, self.device),
+            _ => Fence::of_all(self.context),
         }
     }
 

@@ -244,10 +244,13 @@ pub(crate) fn after_work(owner: Owner, fence: Fence) {
 /// Drops an owner with the context of its memory current. The caller is in the relaxed mode of captures.
 ///
 /// The drop may happen on any thread. Some libraries free in whatever context is current (`cust`; `cudarc` on a default
-/// stream), and some leave their own current (`cudarc`). Afterwards the thread has its own context again.
+/// stream), and some leave their own current (`cudarc`), and an owner may destroy the context. Afterwards the thread has its own again.
 pub(super) fn drop_in_context(driver: &Driver, owner: Owner, fence: Fence) {
-    let _entered = fence.own().and_then(|context| context.enter(driver).ok());
+    let entered = fence.own().and_then(|context| context.enter(driver).ok());
     drop(owner);
+    if let Some(entered) = entered {
+        entered.leave();
+    }
 }
 
 /// Events after all work of the contexts, without those that are done; `None` while it cannot be decided, such as during a
