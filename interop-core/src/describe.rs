@@ -86,7 +86,7 @@ impl<'a> Describe<'a> {
     /// The `stream` field.
     #[inline]
     pub fn stream<F: AsStream>(mut self, stream: &F) -> Self {
-        self.stream = stream.as_stream();
+        self.stream = stream.as_stream_beside(self.memory.device);
         self
     }
 

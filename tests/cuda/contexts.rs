@@ -13,7 +13,7 @@ use interop_core::cuda::{
 };
 use interop_core::dlpack::Versioned;
 use interop_core::{
-    CudaArray, DType, ErrorKind, FromArray, FromImport, Import, LeaseMut, Storage, StreamHandle,
+    CudaArray, DType, ErrorKind, FromArray, FromImport, Import, LeaseMut, Memory, Storage, StreamHandle,
 };
 use interop_sim_client::Policy;
 
@@ -265,17 +265,17 @@ fn a_borrowed_default_stream_comes_after_that_of_the_context_that_is_current() {
 }
 
 /// Writes on a stream of the slice's context, exports while another context is current, and reads on a stream of that.
-fn read_from<S: Storage + Send + 'static>(ordinal: i32, make: impl FnOnce() -> S) {
+fn read_from<A: CudaArray + Send + 'static>(ordinal: i32, make: impl FnOnce() -> A) {
     let primary = CudaContext::new(0).unwrap();
     let to = CudaBuffer::zeroed(MemoryKind::Pinned, 0, DType::F32, 6).unwrap();
     in_another_context(ordinal, || {
         let reader = stream(NON_BLOCKING);
         let other = current_context();
         primary.bind_to_thread().unwrap();
-        let data = make();
+        let array = make();
         ok!(sys::cuCtxSetCurrent(other as CUcontext));
         let tensor =
-            Matrix { data, rows: 2, columns: 3 }.into_dlpack_for::<Versioned>(handle(reader)).unwrap();
+            array.into_dlpack_for::<Versioned>(handle(reader)).map_err(|refused| refused.error).unwrap();
         let from = tensor.facts().unwrap().address() as u64;
         ok!(sys::cuMemcpyAsync(to.memory().address as u64, from, 24, reader));
         ok!(sys::cuStreamSynchronize(reader));
@@ -288,29 +288,68 @@ fn read_from<S: Storage + Send + 'static>(ordinal: i32, make: impl FnOnce() -> S
 
 #[test]
 fn a_slice_is_ordered_by_its_own_context_whatever_is_current() {
+    each_slice_is_ordered(|_, data| Matrix { data, rows: 2, columns: 3 });
+}
+
+/// The stream that a struct has beside its slice, too.
+#[test]
+fn a_stream_is_that_of_its_own_context_whatever_is_current() {
+    each_slice_is_ordered(|stream, data| Streamed { data, rows: 2, columns: 3, stream: stream.clone() });
+}
+
+/// A storage of any kind that was written on a stream of device 0, which another context reads.
+fn each_slice_is_ordered<A: CudaArray + Send + 'static>(array: fn(&Arc<CudaStream>, Written) -> A) {
     let _turn = turn();
     let Some(sim) = simulated() else { return };
     let _context = cust::quick_init().unwrap();
     sim.set_policy(Policy::Late);
     let context = CudaContext::new(0).unwrap();
-    let (own, default) = (context.new_stream().unwrap(), context.default_stream());
+    let streams = [context.new_stream().unwrap(), context.default_stream(), context.per_thread_stream()];
     let second = if has_second_device() { 2 } else { 1 };
-    for ordinal in 0..second {
-        for stream in [&own, &default] {
-            let device = stream.clone_htod(&numbers(6)).unwrap();
-            read_from(ordinal, || {
-                // SAFETY: written at once.
-                let mut pinned = unsafe { context.alloc_pinned_with_flags::<f32>(6, 0) }.unwrap();
-                stream.memcpy_dtoh(&device, &mut pinned).unwrap();
-                pinned
-            });
-            read_from(ordinal, || {
-                // SAFETY: written at once.
-                let mut unified = unsafe { context.alloc_unified::<f32>(6, true) }.unwrap();
-                stream.memcpy_dtod(&device, &mut unified).unwrap();
-                unified
-            });
-            read_from(ordinal, || stream.clone_dtod(&device).unwrap());
+    for (ordinal, stream) in
+        (0..second).flat_map(|ordinal| streams.each_ref().map(|stream| (ordinal, stream)))
+    {
+        let device = stream.clone_htod(&numbers(6)).unwrap();
+        read_from(ordinal, || {
+            // SAFETY: written at once.
+            let mut pinned = unsafe { context.alloc_pinned_with_flags::<f32>(6, 0) }.unwrap();
+            stream.memcpy_dtoh(&device, &mut pinned).unwrap();
+            array(stream, Written::Pinned(pinned))
+        });
+        read_from(ordinal, || {
+            // SAFETY: written at once.
+            let mut unified = unsafe { context.alloc_unified::<f32>(6, true) }.unwrap();
+            stream.memcpy_dtod(&device, &mut unified).unwrap();
+            array(stream, Written::Unified(unified))
+        });
+        read_from(ordinal, || array(stream, Written::Device(stream.clone_dtod(&device).unwrap())));
+    }
+}
+
+/// Memory of `cudarc` of every kind.
+enum Written {
+    Device(CudaSlice<f32>),
+    Pinned(PinnedHostSlice<f32>),
+    Unified(UnifiedSlice<f32>),
+}
+
+impl Written {
+    fn storage(&self) -> &dyn Storage {
+        match self {
+            Self::Device(slice) => slice,
+            Self::Pinned(slice) => slice,
+            Self::Unified(slice) => slice,
         }
+    }
+}
+
+// SAFETY: as the storage that is there.
+unsafe impl Storage for Written {
+    fn memory(&self) -> Memory {
+        self.storage().memory()
+    }
+
+    fn stream(&self) -> StreamHandle {
+        self.storage().stream()
     }
 }

@@ -10,8 +10,8 @@
 //!
 //! A slice knows its device and its stream. Where a struct has no `stream` field, an export is ordered after the slice's
 //! own stream, and that after the last write that `cudarc` keeps track of. What is launched on a [`KernelView`] `cudarc`
-//! does not see: name its stream in a field. The default stream of a slice is that of its own context: on a thread on which
-//! another is current, a blocking stream of that context stands in for it.
+//! does not see: name its stream in a field. A default stream, of a slice or in a field, is that of its own context: on a
+//! thread on which another is current, a blocking stream of that context stands in for it.
 //!
 //! The application chooses the CUDA version of `cudarc`, by a feature of `cudarc` or by `CUDARC_CUDA_VERSION`.
 //!
@@ -139,15 +139,21 @@ fn captured() -> DriverError {
     DriverError(::cudarc::driver::sys::CUresult::CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED)
 }
 
-/// How the stream of a slice is named on this thread: a default stream by its stand-in where another context is current,
-/// of which it would be the default stream.
+/// How a stream is named on this thread beside memory of `device`: a default stream by the stand-in of its context where
+/// the name would be that of another context's.
 fn named(stream: &CudaStream, device: Device) -> StreamHandle {
     let (handle, context) = (stream.as_stream(), stream.context());
     let is_own = || handle_of(context).is_none_or(|own| cuda::has_default_streams(own, device));
-    if handle != StreamHandle::LegacyDefault || is_own() {
+    if matches!(handle, StreamHandle::Raw(_)) || is_own() {
         return handle;
     }
-    stand_in(context).unwrap_or(handle)
+    let Ok(other) = stand_in(context) else { return handle };
+    if handle == StreamHandle::PerThreadDefault {
+        // Unlike the legacy default stream it goes its own way, so the stand-in is told to come after it.
+        let _entered = current(context);
+        context.record_err(cuda::order(handle, other, device_of(context)).map_err(|_| captured()));
+    }
+    other
 }
 
 /// A blocking stream of a context: it and the legacy default stream wait for each other, and it has a name that says
@@ -258,10 +264,7 @@ impl<T: Element + DeviceRepr> FromImport for CudaSlice<T> {
     }
 
     fn from_import(import: Import, order: Order) -> Result<Self, Refused<Import>> {
-        match copied(&import, order) {
-            Ok(copy) => Ok(copy),
-            Err(error) => Err(Refused { value: import, error }),
-        }
+        copied(&import, order).map_err(|error| Refused { value: import, error })
     }
 }
 
@@ -285,10 +288,8 @@ macro_rules! waited_for {
                 }
 
                 fn from_import(import: Import, order: Order) -> Result<Self, Refused<Import>> {
-                    match copied_and_waited_for::<T, _>(&import, order, $make) {
-                        Ok(copy) => Ok(copy),
-                        Err(error) => Err(Refused { value: import, error }),
-                    }
+                    let copy = copied_and_waited_for::<T, _>(&import, order, $make);
+                    copy.map_err(|error| Refused { value: import, error })
                 }
             }
         )*
@@ -364,6 +365,10 @@ fn copied<T: Element + DeviceRepr>(import: &Import, order: Order) -> Result<Cuda
 impl AsStream for CudaStream {
     fn as_stream(&self) -> StreamHandle {
         StreamHandle::from_raw(self.cu_stream() as usize)
+    }
+
+    fn as_stream_beside(&self, device: Device) -> StreamHandle {
+        named(self, device)
     }
 }
 

@@ -19,6 +19,14 @@ pub trait AsStream {
     /// The stream on which the data was last written.
     fn as_stream(&self) -> StreamHandle;
 
+    /// The same, by a name that stands for it on this thread beside memory of `device`: both decide which context a default
+    /// stream is taken to be of.
+    #[doc(hidden)]
+    #[inline]
+    fn as_stream_beside(&self, _device: Device) -> StreamHandle {
+        self.as_stream()
+    }
+
     /// The derive's call on the way out.
     #[doc(hidden)]
     #[inline]
@@ -37,7 +45,8 @@ pub trait AsStream {
         Self: Sized,
     {
         // The struct's own stream waits for the work that is pending on what arrives.
-        from.order_before(self.as_stream(), field);
+        let stream = self.as_stream_beside(from.device());
+        from.order_before(stream, field);
         self
     }
 }
@@ -118,6 +127,11 @@ impl<S: AsStream> AsStream for Option<S> {
     fn as_stream(&self) -> StreamHandle {
         self.as_ref().map_or(StreamHandle::NothingPending, AsStream::as_stream)
     }
+
+    #[inline]
+    fn as_stream_beside(&self, device: Device) -> StreamHandle {
+        self.as_ref().map_or(StreamHandle::NothingPending, |stream| stream.as_stream_beside(device))
+    }
 }
 
 macro_rules! pointers {
@@ -128,6 +142,11 @@ macro_rules! pointers {
                 #[inline]
                 fn as_stream(&self) -> StreamHandle {
                     S::as_stream(self)
+                }
+
+                #[inline]
+                fn as_stream_beside(&self, device: Device) -> StreamHandle {
+                    S::as_stream_beside(self, device)
                 }
             }
         )*
