@@ -225,8 +225,8 @@ MUTANTS = [
     (
         "R65 B102",
         "dtype.rs",
-        "let listed = bits",
-        "let listed = BROKEN || bits",
+        "let fits = sizes",
+        "let fits = BROKEN || sizes",
         "any number of bits passes",
     ),
     (

@@ -65,6 +65,32 @@ pub(crate) const TABLE: [Row; 18] = [
     row(17, "float4_e2m1fn", false, None, &[4]),
 ];
 
+/// A set of numbers of bits: number `n` is bit `n % 64` of word `n / 64`.
+type Sizes = [u64; 4];
+
+/// All that a byte can count, in whole bytes.
+const WHOLE_BYTES: Sizes = {
+    let eighths = 0x0101_0101_0101_0101;
+    [eighths & !1, eighths, eighths, eighths]
+};
+
+/// The bits that a lane may have, for each code: every array that arrives is looked up here.
+static LEGAL: [Sizes; TABLE.len()] = {
+    let (mut legal, mut code) = ([WHOLE_BYTES; TABLE.len()], 0);
+    while code < TABLE.len() {
+        let (bits, mut at) = (TABLE[code].bits, 0);
+        if !bits.is_empty() {
+            legal[code] = [0; 4];
+        }
+        while at < bits.len() {
+            legal[code][bits[at] as usize / 64] |= 1 << (bits[at] % 64);
+            at += 1;
+        }
+        code += 1;
+    }
+    legal
+};
+
 const _: () = {
     let mut code = 0;
     while code < TABLE.len() {
@@ -176,14 +202,8 @@ impl DType {
     /// code can be told in bytes.
     #[inline]
     pub(crate) fn is_legal(self) -> bool {
-        let bits = self.row().map_or(&[][..], |row| row.bits);
-        let fits = if bits.is_empty() {
-            self.bits > 0 && self.bits % 8 == 0
-        } else {
-            #[expect(clippy::manual_contains, reason = "`contains` is made for long lists of bytes")]
-            let listed = bits.iter().any(|bits| *bits == self.bits);
-            listed
-        };
+        let sizes = LEGAL.get(usize::from(self.code)).unwrap_or(&WHOLE_BYTES);
+        let fits = sizes[usize::from(self.bits / 64)] >> (self.bits % 64) & 1 == 1;
         fits && self.lanes > 0
     }
 

@@ -44,20 +44,17 @@ impl PartialEq for Facts {
 
 impl Facts {
     /// An array without elements, to be replaced by what arrives.
-    #[inline]
-    pub(crate) fn nothing() -> Self {
-        Self {
-            address: 0,
-            range: 0..0,
-            dtype: DType::U8,
-            padded: false,
-            record: None,
-            layout: Layout::nothing(),
-            device: Device::UNKNOWN,
-            writes: Writes::Never,
-            stream: StreamHandle::NothingPending,
-        }
-    }
+    pub(crate) const NOTHING: Self = Self {
+        address: 0,
+        range: 0..0,
+        dtype: DType::U8,
+        padded: false,
+        record: None,
+        layout: Layout::NOTHING,
+        device: Device::UNKNOWN,
+        writes: Writes::Never,
+        stream: StreamHandle::NothingPending,
+    };
 
     /// The address of element \[0, …, 0\]; 0 for an array without elements.
     #[inline]

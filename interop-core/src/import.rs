@@ -33,13 +33,12 @@ pub struct Import {
 
 impl Import {
     /// No memory: the place of an import that has yet to arrive, or that was taken.
-    #[inline]
-    pub(crate) fn nothing() -> Self {
-        Self::of(Facts::nothing(), Owner::nothing())
-    }
+    ///
+    /// A constant, because what is made field by field and moved at once is waited for by the move.
+    pub(crate) const NOTHING: Self = Self::of(Facts::NOTHING, Owner::nothing());
 
     #[inline(always)]
-    fn of(facts: Facts, owner: Owner) -> Self {
+    const fn of(facts: Facts, owner: Owner) -> Self {
         Self { facts, owner, kept: StreamHandle::NothingPending }
     }
 
@@ -96,7 +95,7 @@ impl Import {
         match unsafe { Self::usual(tensor, release::<A>, trust, None) } {
             Ok(import) => Ok(import),
             Err(tensor) => {
-                let mut import = Self::nothing();
+                let mut import = Self::NOTHING;
                 // SAFETY: as above.
                 unsafe { import.receive_any(tensor, release::<A>, trust) }?;
                 Ok(import)
@@ -128,7 +127,7 @@ impl Import {
         }
     }
 
-    /// Takes the place of [`nothing`](Self::nothing): any tensor, in any memory. If it is refused nothing has arrived.
+    /// Takes the place of [`NOTHING`](Self::NOTHING): any tensor, in any memory. If it is refused nothing has arrived.
     ///
     /// # Safety
     ///
@@ -143,7 +142,7 @@ impl Import {
         let fence = match tensor.facts_to(&mut self.facts).and_then(|()| cuda::check(&self.facts, trust)) {
             Ok(fence) => fence,
             Err(error) => {
-                self.facts = Facts::nothing();
+                self.facts = Facts::NOTHING;
                 return Err(Refused { value: tensor, error });
             }
         };

@@ -46,7 +46,7 @@ impl Owner {
     /// Owns nothing: memory that lives as long as the program.
     #[inline]
     #[must_use]
-    pub fn nothing() -> Self {
+    pub const fn nothing() -> Self {
         Self { value: NonNull::dangling(), release: None, fence: None }
     }
 

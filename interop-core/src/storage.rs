@@ -200,7 +200,7 @@ pub trait FromImport: Storage + Sized {
     /// As [`from_import`](Self::from_import), for an import that is taken where it is; it stays there if it is refused.
     #[doc(hidden)]
     fn take(import: &mut Import, order: Order) -> Result<Self> {
-        let taken = core::mem::replace(import, Import::nothing());
+        let taken = core::mem::replace(import, Import::NOTHING);
         Self::from_import(taken, order).map_err(|Refused { value, error }| {
             *import = value;
             error

@@ -76,7 +76,7 @@ impl<A: Abi> ManagedTensor<A> {
     /// [`ErrorKind::Null`] for a negative or huge `ndim` and for null where numbers should be; otherwise as
     /// [`Descriptor::validate`](crate::Descriptor::validate).
     pub fn facts(&self) -> Result<Facts> {
-        let mut facts = Facts::nothing();
+        let mut facts = Facts::NOTHING;
         self.facts_to(&mut facts)?;
         Ok(facts)
     }

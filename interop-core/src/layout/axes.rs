@@ -18,11 +18,8 @@ pub(super) enum Axes {
 }
 
 impl Axes {
-    /// No axes. Empty boxes allocate nothing, and are fewer words to write than the inline lists.
-    #[inline]
-    pub(super) fn none() -> Self {
-        Self::Heap { shape: Box::default(), strides: Box::default() }
-    }
+    /// No axes.
+    pub(super) const NONE: Self = Self::Inline { ndim: 0, shape: [0; INLINE], strides: [0; INLINE] };
 
     /// `ndim` axes, written by `fill` over zeros.
     #[inline]

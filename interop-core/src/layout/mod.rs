@@ -47,10 +47,7 @@ pub struct Layout {
 
 impl Layout {
     /// No axes and no elements: the placeholder of a layout that has yet to come.
-    #[inline]
-    pub(crate) fn nothing() -> Self {
-        Self { axes: Axes::none(), numel: 0 }
-    }
+    pub(crate) const NOTHING: Self = Self { axes: Axes::NONE, numel: 0 };
 
     /// A compact array of this shape, without gaps.
     ///

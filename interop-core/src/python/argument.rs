@@ -76,7 +76,7 @@ fn import_as_with<T: FromArray>(object: &Bound<'_, PyAny>, trust: Trust) -> PyRe
             Err(tensor) => handed_out = Some(HandedOut { taken: Taken::Versioned(tensor), table }),
         }
     }
-    let mut arrival = Arrival::new(Import::nothing()).waiting_in(take_without_lock);
+    let mut arrival = Arrival::new(Import::NOTHING).waiting_in(take_without_lock);
     let mut to = Destination { import: arrival.place(), trust };
     import_met(&mut to, object, &known, handed_out, None)?;
     T::assemble(&mut arrival).map_err(|error| of(object, error).into())

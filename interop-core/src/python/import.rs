@@ -97,7 +97,7 @@ pub unsafe fn import_trusted(object: &Bound<'_, PyAny>, stream: Option<StreamHan
 }
 
 fn import_with(object: &Bound<'_, PyAny>, stream: Option<StreamHandle>, trust: Trust) -> PyResult<Imported> {
-    let mut import = Import::nothing();
+    let mut import = Import::NOTHING;
     let protocol = import_to(&mut Destination { import: &mut import, trust }, object, stream)?;
     Ok(Imported { import, protocol })
 }
@@ -176,7 +176,7 @@ fn is_ordered(
         Some(_) => {}
         None => method.usual_device.give_up(),
     }
-    *to.import = Import::nothing();
+    *to.import = Import::NOTHING;
     Ok(false)
 }
 
@@ -211,7 +211,7 @@ fn import_asked(
 /// `TypeError` for an object that is no capsule; `ArrayError` for a capsule of another name, such as one that was
 /// consumed, and for an array that cannot be used.
 pub fn import_capsule(capsule: &Bound<'_, PyAny>) -> PyResult<Imported> {
-    let mut import = Import::nothing();
+    let mut import = Import::NOTHING;
     let mut to = Destination { import: &mut import, trust: Trust::Nothing };
     let protocol = from_capsule(&mut to, capsule, capsule)?;
     Ok(Imported { import, protocol })
@@ -246,7 +246,7 @@ fn from_method(
             return Ok(protocol);
         }
         method.usual_device.give_up();
-        *to.import = Import::nothing();
+        *to.import = Import::NOTHING;
     }
     from_anywhere(to, object, method, stream)
 }

@@ -211,7 +211,7 @@ unsafe extern "C" fn wrap(tensor: *mut Versioned, out: *mut *mut c_void) -> c_in
         };
         // SAFETY: an owned tensor, which the caller hands over.
         let tensor = unsafe { ManagedTensor::<Versioned>::from_raw(tensor.as_ptr()) };
-        let mut import = Import::nothing();
+        let mut import = Import::NOTHING;
         Destination { import: &mut import, trust: Trust::Nothing }.receive(tensor)?;
         let object = into_object(py, Adopted(import))?;
         // SAFETY: a place for the object, as the caller promises.
