@@ -179,6 +179,17 @@ class Producer:
         return self.tensor.capsule()
 
 
+def raising(error, notes=None):
+    """A method that raises, and notes the keywords of each call."""
+
+    def method(*_, **wishes):
+        if notes is not None:
+            notes.append(wishes)
+        raise error
+
+    return method
+
+
 def name_of(capsule):
     """The name of a capsule."""
     return get_name(capsule).decode()

@@ -8,7 +8,7 @@ from enum import IntEnum
 import interop_demo
 import numpy as np
 import pytest
-from capsules import CUDA, CUDA_HOST, IS_COPIED, READ_ONLY, Producer, Tensor, form_of, look
+from capsules import CUDA, CUDA_HOST, IS_COPIED, READ_ONLY, Producer, Tensor, form_of, look, raising
 from seeds import generator
 
 Array = interop_demo.Array
@@ -115,15 +115,6 @@ def test_arguments_of_an_export():
     del array, capsule
     gc.collect()
     assert [sys.getrefcount(array) for array in arrays] == references
-
-
-def raising(error):
-    """A method that raises."""
-
-    def method(*_, **__):
-        raise error
-
-    return method
 
 
 def producer(random):

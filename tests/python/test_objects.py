@@ -1,5 +1,9 @@
-"""What an object can be: none at all, on which device, with an interface (R49 to R53, R117 to R119, bugs 153, 157)."""
+"""What an object can be: none at all, on which device, one that changes (R117 to R119, bugs 153, 157).
 
+What interface it has is in test_cai_objects.py.
+"""
+
+import array
 import collections
 import enum
 import inspect
@@ -9,19 +13,12 @@ import re
 import interop_demo
 import numpy as np
 import pytest
-from capsules import CPU, CUDA, CUDA_HOST, CUDA_MANAGED, ROCM, Producer, Tensor
+from capsules import CPU, CUDA, CUDA_HOST, CUDA_MANAGED, ROCM, Producer, Tensor, raising
 from interfaces import DICT, dict_with
 
 ArrayError = interop_demo.ArrayError
 describe = interop_demo.describe
 Device = enum.IntEnum("Device", {"CPU": CPU, "CUDA": CUDA, "PINNED": CUDA_HOST})
-
-
-def raising(error):
-    def method(self, *arguments, **wishes):
-        raise error
-
-    return method
 
 
 @pytest.mark.parametrize(
@@ -168,157 +165,6 @@ def test_two_statements_about_the_device(said, found):
     assert tensor.released == 1
 
 
-# The CUDA Array Interface of objects (R25, R49, R51, R53, bug 41)
-
-
-class Interface:
-    """An object with an interface; it counts how often it is asked."""
-
-    def __init__(self, interface):
-        self.interface, self.asked = interface, 0
-
-    @property
-    def __cuda_array_interface__(self):
-        self.asked += 1
-        return self.interface
-
-
-def test_an_interface_without_a_driver():
-    """Nothing here can tell whose address that is; the error says so, names the object, and looked once."""
-    producer = Interface(dict_with())
-    with pytest.raises(ArrayError, match="driver.*Interface"):
-        describe(producer)
-    assert producer.asked == 1
-
-
-@pytest.mark.parametrize(
-    ("changes", "error", "place"),
-    [
-        ({"mask": {}}, ArrayError, "mask"),
-        ({"stream": 0}, ArrayError, "stream"),
-        ({"shape": (2.0,)}, TypeError, "shape"),
-        ({"typestr": "<V2"}, ArrayError, "DLPack"),
-        ({"version": 4}, ArrayError, "version"),
-        ({"version": None}, TypeError, "version"),
-        ({"data": 4096}, TypeError, "data"),
-        ({"descr": 3}, TypeError, "descr"),
-    ],
-)
-def test_an_interface_is_checked_like_a_dict(changes, error, place):
-    """And the message names the class, for whoever passed several arrays."""
-    with pytest.raises(error, match=rf"{place}.* \(from .*Interface\)$"):
-        describe(Interface(dict_with(**changes)))
-
-
-def test_a_key_that_an_interface_lacks():
-    interface = dict_with()
-    del interface["version"]
-    with pytest.raises(ArrayError, match=r"^`version`: found no such key.* \(from .*Interface\)$"):
-        describe(Interface(interface))
-
-
-@pytest.mark.parametrize("key", ["shape", "strides", "data", "version", "stream"])
-@pytest.mark.parametrize("at", [0, 1])
-def test_what_an_interface_raises_is_passed_on(key, at):
-    """As it is: it is the producer's, and no statement of ours about the producer."""
-    error = OverflowError("from the number")
-    number = type("Number", (), {"__index__": raising(error)})()
-    value = {"version": number, "stream": number}.get(key, (number, 4) if at == 0 else (4, number))
-    with pytest.raises(OverflowError) as caught:
-        describe(Interface(dict_with(**{key: value})))
-    assert caught.value is error
-
-
-@pytest.mark.parametrize("value", [None, 3, "x", []], ids=repr)
-def test_an_interface_that_is_no_dict(value):
-    with pytest.raises(TypeError, match=r"__cuda_array_interface__.* \(from .*Interface\)$"):
-        describe(Interface(value))
-
-
-def test_dlpack_is_preferred():
-    """R53: the interface is not even looked at."""
-
-    class Both(Producer):
-        @property
-        def __cuda_array_interface__(self):
-            return pytest.fail("asked for the interface")
-
-    assert describe(Both(Tensor()))["protocol"] == "dlpack_versioned"
-
-
-def test_an_error_of_dlpack_does_not_lead_to_the_interface():
-    """Bug 130: what a producer refuses is not tried another way."""
-
-    class Both(Producer):
-        __cuda_array_interface__ = property(lambda self: pytest.fail("asked for the interface"))
-
-        def __dlpack__(self, **wishes):
-            raise BufferError("requires grad")
-
-    with pytest.raises(BufferError, match="requires grad"):
-        describe(Both(Tensor()))
-
-
-def losing():
-    """An object of a class that had the method when it was first met."""
-
-    class Losing(Interface):
-        def __dlpack__(self, **wishes):
-            return Tensor().capsule()
-
-        def __dlpack_device__(self):
-            return (CPU, 0)
-
-    producer = Losing(dict_with())
-    assert describe(producer)["protocol"] == "dlpack_versioned"
-    del Losing.__dlpack__
-    return producer
-
-
-def hiding():
-    """An object that says that it has no such method, whatever its class says."""
-
-    class Hiding(Interface):
-        __dlpack__ = Producer.__dlpack__
-
-        def __getattribute__(self, name):
-            if name == "__dlpack__":
-                raise AttributeError(name)
-            return object.__getattribute__(self, name)
-
-    return Hiding(dict_with())
-
-
-def classy():
-    """An object whose class has the method, as a method of the class itself."""
-
-    class Meta(type):
-        def __dlpack__(cls, **wishes):
-            return Tensor().capsule()
-
-    return Meta("Classy", (Interface,), {})(dict_with())
-
-
-@pytest.mark.parametrize("make", [losing, hiding, classy])
-def test_the_object_says_whether_it_has_a_method(make):
-    """What a class has is not what each of its objects has, nor what it will have."""
-    producer = make()
-    with pytest.raises(ArrayError, match="driver"):
-        describe(producer)
-    assert producer.asked == 1
-
-
-def test_a_method_that_the_class_does_not_show():
-    class Shy:
-        def __get__(self, producer, owner=None):
-            if producer is None:
-                raise RuntimeError("ask an object")
-            return lambda **wishes: Tensor().capsule()
-
-    producer = type("Producer", (Producer,), {"__dlpack__": Shy()})(Tensor())
-    assert describe(producer)["protocol"] == "dlpack_versioned"
-
-
 # Objects that change while they are read
 
 
@@ -428,9 +274,44 @@ def test_a_class_of_rust_may_lack_its_installation():
     """It cannot be told from other compiled classes, so those are told too; what Python code made is not."""
     with pytest.raises(TypeError, match=r"found interop_demo.HoldReleases, .* once its module calls `interop_core"):
         describe(interop_demo.HoldReleases())
-    for other in [Plain(), Slotted(), 3, "text", re.compile("x"), np.float32(1), enum.IntEnum, Device.CPU, describe]:
+    for other in [Plain(), Slotted(), 3, "text", re.compile("x"), dict, enum.IntEnum, Device.CPU, describe]:
         with pytest.raises(TypeError, match="`__cuda_array_interface__`$"):
             describe(other)
-    for other in [[1.0], (1.0,), b"bytes", bytearray(4), memoryview(b"bytes")]:
+
+
+class Series:
+    """As those of pandas: `NumPy` asks it for an array."""
+
+    def __array__(self, dtype=None, copy=None):
+        return np.ones(2)
+
+
+class Picture:
+    """As those of Pillow."""
+
+    __array_interface__ = np.ones(2).__array_interface__
+
+
+def test_what_numpy_makes_an_array_of():
+    """The message says so, and it is true."""
+    lent = [bytearray(4), memoryview(b"bytes"), array.array("f", [1.0])]
+    for other in [[1.0], (1.0,), *lent, np.float32(1), np.ones(2).sum(), Series(), Picture()]:
+        assert describe(np.asarray(other))
         with pytest.raises(TypeError, match="`numpy.asarray` makes one$"):
             describe(other)
+    # For `asarray` they are one text, which no protocol expresses.
+    assert describe(np.frombuffer(b"bytes", "u1"))
+    with pytest.raises(TypeError, match="`numpy.frombuffer` makes one$"):
+        describe(b"bytes")
+
+
+def test_a_class_that_does_not_say_what_it_has():
+    """It is asked for the sake of a message only."""
+    meta = type("Meta", (type,), {"__getattribute__": raising(RuntimeError("no"))})
+    with pytest.raises(TypeError, match="allowed: an object with `__dlpack__` or `__cuda_array_interface__`$"):
+        describe(meta("Mute", (), {})())
+
+
+def test_a_capsule_is_not_the_array():
+    with pytest.raises(TypeError, match="PyCapsule, .*; pass the array itself, which makes its capsules"):
+        interop_demo.is_square(np.ones((2, 2), "f4").__dlpack__())

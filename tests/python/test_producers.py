@@ -8,7 +8,7 @@ import functools
 import interop_demo
 import numpy as np
 import pytest
-from capsules import CPU, CUDA, CUDA_HOST, CUDA_MANAGED, Producer, Tensor
+from capsules import CPU, CUDA, CUDA_HOST, CUDA_MANAGED, Producer, Tensor, raising
 
 ArrayError = interop_demo.ArrayError
 describe = interop_demo.describe
@@ -117,6 +117,12 @@ def test_bad_streams(stream, error, kind):
         with pytest.raises(error):
             consumer(producer, stream=stream)
         assert producer.asked == []
+
+
+@pytest.mark.parametrize("stream", ["1", 1.0, True, object()], ids=repr)
+def test_what_a_stream_may_be_is_told(stream):
+    with pytest.raises(TypeError, match="`stream`: found .*, allowed: an int, or an object with `__cuda_stream__`$"):
+        describe(Producer(Tensor()), stream=stream)
 
 
 # Old producers (R113, R114, R116)
@@ -278,15 +284,6 @@ ERRORS = [
     NotImplementedError(),
     UnicodeDecodeError("utf-8", b"\xff", 0, 1, "no"),
 ]
-
-
-def raising(error, notes=None):
-    def method(self, *arguments, **wishes):
-        if notes is not None:
-            notes.append(wishes)
-        raise error
-
-    return method
 
 
 @pytest.mark.parametrize("error", ERRORS, ids=repr)

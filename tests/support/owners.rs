@@ -67,7 +67,7 @@ impl Drop for PanickingTwice {
     }
 }
 
-/// Runs `work` on a thread of its own, whose name is returned with the result.
+/// Runs `work` on a thread of its own, whose id is returned with the result.
 pub(crate) fn elsewhere<R: Send + 'static>(work: impl FnOnce() -> R + Send + 'static) -> (R, ThreadId) {
     let thread = thread::spawn(work);
     let id = thread.thread().id();

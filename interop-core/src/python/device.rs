@@ -111,7 +111,13 @@ pub fn consumer_stream(stream: &Bound<'_, PyAny>) -> PyResult<StreamHandle> {
     if let Some(method) = attribute(stream, pyo3::intern!(py, "__cuda_stream__"))? {
         return handle_of(&method.call0()?);
     }
-    let number = integer(stream, "stream")?;
+    let number = number(stream, "stream").map_err(|fault| match fault {
+        Fault::Found(error) if error.kind() == ErrorKind::Type => {
+            let allowed = "an int, or an object with `__cuda_stream__`";
+            Error::new(ErrorKind::Type, "stream", origin(stream), allowed).into()
+        }
+        fault => fault,
+    })?;
     Ok(StreamHandle::from_dlpack(DeviceType::CUDA, Some(number))?)
 }
 

@@ -3,9 +3,7 @@
 use pyo3::exceptions::{PyBufferError, PyMemoryError, PyRuntimeError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::{
-    PyByteArray, PyBytes, PyCFunction, PyDict, PyList, PyMemoryView, PyString, PyTuple, PyType,
-};
+use pyo3::types::{PyBytes, PyCFunction, PyCapsule, PyDict, PyList, PyMemoryView, PyString, PyTuple, PyType};
 
 use super::interpreter::with_attached;
 use crate::error::{Error, ErrorKind, Refused};
@@ -153,20 +151,30 @@ pub(super) fn origin(object: &Bound<'_, PyAny>) -> String {
 #[cold]
 pub(super) fn no_array(object: &Bound<'_, PyAny>) -> PyErr {
     let (found, allowed) = (origin(object), "an object with `__dlpack__` or `__cuda_array_interface__`");
-    let hint = "; a Rust class with `#[cuda_array(pyclass)]` has them once its module calls `interop_core::python::install`";
-    let hint = match () {
-        () if is_compiled(&object.get_type()) => hint,
-        () if holds_elements(object) => "; `numpy.asarray` makes one",
-        () => "",
+    let hint = if object.is_instance_of::<PyCapsule>() {
+        "; pass the array itself, which makes its capsules"
+    } else if is_compiled(&object.get_type()) {
+        "; a Rust class with `#[cuda_array(pyclass)]` has them once its module calls `interop_core::python::install`"
+    } else if object.is_instance_of::<PyBytes>() {
+        "; `numpy.frombuffer` makes one"
+    } else if holds_elements(object) {
+        "; `numpy.asarray` makes one"
+    } else {
+        ""
     };
     PyTypeError::new_err(format!("`array`: found {found}, allowed: {allowed}{hint}"))
 }
 
-/// Whether an array can be made of an object of Python's own.
+/// Whether `NumPy` makes an array of the elements that the object holds: it is a list, says so itself, as scalars of
+/// `NumPy`, series and pictures do, or lends its memory by the buffer protocol.
 fn holds_elements(object: &Bound<'_, PyAny>) -> bool {
-    let listed = object.is_instance_of::<PyList>() || object.is_instance_of::<PyTuple>();
-    let bytes = object.is_instance_of::<PyBytes>() || object.is_instance_of::<PyByteArray>();
-    listed || bytes || object.is_instance_of::<PyMemoryView>()
+    let class = object.get_type();
+    let says_so = |name: &str| class.hasattr(name).unwrap_or(false);
+    object.is_instance_of::<PyList>()
+        || object.is_instance_of::<PyTuple>()
+        || says_so("__array__")
+        || says_so("__array_interface__")
+        || PyMemoryView::from(object).is_ok()
 }
 
 /// Whether a class may be one of `PyO3`'s, as far as can be seen; nothing in a class tells that Rust made it. It was made
