@@ -24,7 +24,8 @@ const CHANNELS: usize = 3;
 
 /// Blurs the image in place: every pixel becomes the mean of the square of `2 * radius + 1` pixels around it.
 ///
-/// The image is whatever the caller has: a NumPy array, a JAX array, an `Array` of this module.
+/// The image is whatever the caller has that may be written: a NumPy array, an `Array` of this module. JAX's arrays are
+/// read-only, and refused.
 #[pyfunction]
 pub(crate) fn blur_(py: Python<'_>, mut obj: Image<LeaseMut<f32>>, radius: usize) -> PyResult<()> {
     let (height, width) = (obj.height, obj.width);
@@ -112,7 +113,7 @@ fn box_line(line: &[f32], means: &mut [f32], channels: usize, radius: usize) {
     let radius = radius.min(pixels);
     for channel in 0..channels {
         let value = |pixel: usize| f64::from(line[pixel * channels + channel]);
-        let mut sum: f64 = (0..radius.min(pixels)).map(value).sum();
+        let mut sum: f64 = (0..radius).map(value).sum();
         for pixel in 0..pixels {
             if pixel + radius < pixels {
                 sum += value(pixel + radius);

@@ -117,10 +117,7 @@ macro_rules! with_number {
             DType::BF16 => $function::<bf16>($($argument),*),
             DType::F32 => $function::<f32>($($argument),*),
             DType::F64 => $function::<f64>($($argument),*),
-            dtype => {
-                let allowed = "integers of 8 to 64 bits, float16, bfloat16, float32 and float64";
-                Err(Error::new(ErrorKind::DType, "dtype", dtype, allowed))
-            }
+            dtype => Err(Error::new(ErrorKind::DType, "dtype", dtype, launch::NUMBERS_IN_WORDS)),
         }
     };
 }

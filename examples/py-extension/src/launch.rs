@@ -70,6 +70,9 @@ impl Dynamic {
     }
 }
 
+/// What [`NUMBERS`] are, for messages.
+pub(crate) const NUMBERS_IN_WORDS: &str = "integers of 8 to 64 bits, float16, bfloat16, float32 and float64";
+
 /// The types that the kernels know, but for `bool`.
 const NUMBERS: [DType; 12] = [
     DType::I8,
@@ -151,8 +154,7 @@ fn check(facts: &Facts, known: bool) -> Result<()> {
     if known && !facts.is_padded() {
         return Ok(());
     }
-    let allowed = "integers of 8 to 64 bits, float16, bfloat16, float32 and float64";
-    Err(Error::new(ErrorKind::DType, "dtype", facts.dtype(), allowed))
+    Err(Error::new(ErrorKind::DType, "dtype", facts.dtype(), NUMBERS_IN_WORDS))
 }
 
 fn blocks(facts: &Facts) -> u32 {

@@ -12,6 +12,7 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::sync::critical_section::with_critical_section;
 
+use super::errors::origin;
 use super::import::Protocol;
 use crate::dlpack::{Abi, Legacy, ManagedTensor, Versioned};
 use crate::error::{Error, ErrorKind, Result};
@@ -115,7 +116,7 @@ pub(super) fn take(object: &Bound<'_, PyAny>) -> Result<Taken> {
 #[cold]
 fn no_capsule(object: &Bound<'_, PyAny>) -> Error {
     let allowed = "a capsule named \"dltensor\" or \"dltensor_versioned\"";
-    Error::new(ErrorKind::Type, "capsule", super::errors::origin(object), allowed)
+    Error::new(ErrorKind::Type, "capsule", origin(object), allowed)
 }
 
 #[cold]

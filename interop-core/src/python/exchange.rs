@@ -18,7 +18,7 @@ use crate::dlpack::{DLPackExchangeAPI, ManagedTensor, Versioned};
 use crate::stream::StreamHandle;
 
 /// The stream that the table's library works on; `None` when the table does not say.
-pub(super) fn work_stream(table: Table, _: Python<'_>, device: Device) -> Option<StreamHandle> {
+pub(super) fn work_stream(table: Table, py: Python<'_>, device: Device) -> Option<StreamHandle> {
     type CurrentWorkStream = unsafe extern "C" fn(c_int, i32, *mut *mut c_void) -> c_int;
     let place = table.0.as_ptr().wrapping_byte_add(offset_of!(DLPackExchangeAPI, current_work_stream));
     // SAFETY: the place of a member of a table of our major version; null is `None`.
@@ -26,7 +26,7 @@ pub(super) fn work_stream(table: Table, _: Python<'_>, device: Device) -> Option
     let mut stream = core::ptr::null_mut();
     // SAFETY: the thread is attached; a place for the stream.
     let failed = unsafe { current(device.device_type.0, device.device_id, &raw mut stream) } != 0;
-    if failed || raised() {
+    if failed || PyErr::occurred(py) {
         // The method is asked instead, which says what is wrong.
         // Not through PyO3, which lets a panic that travels as an exception loose.
         // SAFETY: the thread is attached.
@@ -89,7 +89,7 @@ pub(super) fn tensor_of(
     let mut tensor = core::ptr::null_mut();
     // SAFETY: an object of the type that offers the table, with the thread attached, and a place for the tensor.
     let failed = unsafe { from_object(object.as_ptr().cast(), &raw mut tensor) } != 0;
-    if failed || tensor.is_null() || raised() {
+    if failed || tensor.is_null() || PyErr::occurred(object.py()) {
         // A table that does not say why it fails breaks the rules, but not us: `PyErr::fetch` would panic in a debug build.
         let error = PyErr::take(object.py())
             .unwrap_or_else(|| PySystemError::new_err("the exchange table failed and raised no exception"));
@@ -102,11 +102,4 @@ pub(super) fn tensor_of(
     }
     // SAFETY: the table hands over a tensor that nobody else releases.
     Ok(Some(unsafe { ManagedTensor::from_raw(tensor) }))
-}
-
-/// Whether an exception is set.
-#[inline]
-fn raised() -> bool {
-    // SAFETY: whoever calls a table is attached.
-    !unsafe { ffi::PyErr_Occurred() }.is_null()
 }

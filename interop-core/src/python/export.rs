@@ -11,6 +11,7 @@ use pyo3::types::{PyBool, PyInt, PyString, PyTuple};
 
 use super::capsule::wrap;
 use super::device::{device, integer, pair};
+use super::errors::{no_such_stream, origin};
 use super::release::{free_without_lock, without_lock};
 use crate::array::CudaArray;
 use crate::buffer::HostBuffer;
@@ -88,14 +89,11 @@ impl Request {
     }
 
     fn take_copy(&mut self, value: &Bound<'_, PyAny>) -> PyResult<()> {
-        let copy = value.cast::<PyBool>().map_err(|_| {
+        let Ok(copy) = value.cast::<PyBool>() else {
             // What has no truth says so itself, as an array does.
-            let wrong = |_| {
-                let found = super::errors::origin(value);
-                Error::new(ErrorKind::Type, "copy", found, "True, False or None").into()
-            };
-            value.is_truthy().map_or_else(core::convert::identity, wrong)
-        })?;
+            value.is_truthy()?;
+            return Err(Error::new(ErrorKind::Type, "copy", origin(value), "True, False or None").into());
+        };
         self.copy = Some(copy.is_true());
         Ok(())
     }
@@ -221,7 +219,7 @@ unsafe fn answer_described<'py>(
     }
     // Also where it decides nothing, because the answer is a copy: a number that is no stream is a mistake.
     let consumer = StreamHandle::from_dlpack(own.device_type, request.stream)
-        .map_err(|error| super::errors::no_such_stream(py, error))?;
+        .map_err(|error| no_such_stream(py, error))?;
     let reachable = wanted == own || own.device_type.is_host_accessible();
     if request.copy == Some(true) || !reachable {
         if request.copy == Some(false) {

@@ -252,9 +252,15 @@ unsafe extern "C" fn allocate(
             unsafe { out.write(tensor.into_raw()) };
             return 0;
         }
-        Ok(Err(error)) if error.kind() == ErrorKind::Memory => (c"MemoryError", error.to_string()),
-        Ok(Err(error)) => (c"BufferError", error.to_string()),
-        Err(_) => (c"RuntimeError", "a panic in an allocation".to_owned()),
+        Ok(Err(error)) => {
+            let out_of_memory = error.kind() == ErrorKind::Memory;
+            (if out_of_memory { c"MemoryError" } else { c"BufferError" }, error.for_callers())
+        }
+        Err(payload) => {
+            // Its drop could panic again, and nothing may leave a C function: it is leaked.
+            core::mem::forget(payload);
+            (c"RuntimeError", "a panic in an allocation".to_owned())
+        }
     };
     let text = CString::new(text).unwrap_or_default();
     if let Some(set_error) = set_error {
