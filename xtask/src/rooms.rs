@@ -1,4 +1,5 @@
-//! That ARCHITECTURE.md tells the truth about the rooms of the two published packages: each is named, and arrows go one way.
+//! That ARCHITECTURE.md tells the truth about the rooms of the two published packages: each is named, arrows go one way, and
+//! unsafe code is where it says.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -71,4 +72,30 @@ fn arrows_go_one_way() {
     }
     let broken = facts.iter().filter(|room| code(room).contains("unsafe_code"));
     assert_eq!(broken.collect::<Vec<_>>(), ["element"]);
+}
+
+#[test]
+fn unsafe_code_is_where_it_is_told() {
+    let text = read(&workspace::root().join("ARCHITECTURE.md"));
+    let (_, list) = text.split_once("at the top of these rooms only: ").expect("the list has this head");
+    let (list, _) = list.split_once(". Each block").expect("this sentence follows");
+    let (rooms, safe) = list.split_once(" but for ").expect("`python` is the last");
+    let quoted = |text: &str| text.split('`').skip(1).step_by(2).map(str::to_owned).collect::<BTreeSet<_>>();
+    let (rooms, safe) = (quoted(rooms), quoted(safe));
+    let lifts = |file: &Path| read(file).contains("unsafe_code");
+    for room in present("interop-core") {
+        let place = workspace::root().join("interop-core/src").join(&room);
+        if !place.is_dir() {
+            assert_eq!(lifts(&place.with_extension("rs")), rooms.contains(&room), "{room}");
+        } else if lifts(&place.join("mod.rs")) {
+            assert!(rooms.contains(&room), "{room}");
+        } else {
+            let files = files::entries(&place).expect("a room with files");
+            for file in files.iter().filter(|file| file.is_file() && !file.ends_with("mod.rs")) {
+                let name = file.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+                let whole = rooms.contains(&room) && !(room == "python" && safe.contains(&name));
+                assert_eq!(lifts(file), whole || rooms.contains(&format!("{room}/{name}")), "{room}/{name}");
+            }
+        }
+    }
 }
