@@ -32,7 +32,7 @@ pub struct HostView<'a, T, const N: usize> {
     marker: PhantomData<&'a T>,
 }
 
-/// A view whose elements host code can read and write; see [`HostView`].
+/// A view whose elements host code can read and write; see [`HostView`], which [`as_view`](Self::as_view) gives for reading.
 ///
 /// ```
 /// use interop_core::{CudaArray, HostVec};
@@ -44,6 +44,7 @@ pub struct HostView<'a, T, const N: usize> {
 /// let mut table = Table { cells: HostVec::zeroed(8), rows: 4 };
 /// let mut view = table.view_mut::<f32, 2>()?.host_mut()?;
 /// view.set([0, 1], 5.0)?;
+/// assert_eq!(view.as_view().get([0, 1])?, 5.0);
 ///
 /// // Two threads, each with half of the rows.
 /// let (mut head, mut tail) = view.split_at(2);

@@ -33,6 +33,40 @@
 //!     Ok(Gray { pixels, height, width })
 //! }
 //! ```
+//!
+//! A class of arrays is frozen, so its methods have `&self`, which reads: [`to_vec`](crate::CudaArray::to_vec),
+//! [`for_each`](crate::CudaArray::for_each), views. A method that writes takes the Python object instead, and imports it as
+//! everybody else does.
+//!
+//! ```no_run
+//! use interop_core::python::import_as;
+//! use interop_core::{CudaArray, HostVec, LeaseMut};
+//! use pyo3::prelude::*;
+//!
+//! #[pyclass(frozen)]
+//! #[derive(CudaArray)]
+//! #[cuda_array(shape = [len], export, pyclass)]
+//! struct Samples { #[cuda_array(data)] values: HostVec<f32>, len: usize }
+//!
+//! #[derive(CudaArray)]
+//! #[cuda_array(shape = [len])]
+//! struct InPlace { #[cuda_array(data)] values: LeaseMut<f32>, len: usize }
+//!
+//! #[pymethods]
+//! impl Samples {
+//!     fn loudest(&self) -> PyResult<f32> {
+//!         let mut loudest = 0.0_f32;
+//!         self.for_each::<f32>(|value| loudest = loudest.max(value.abs()))?;
+//!         Ok(loudest)
+//!     }
+//!
+//!     fn amplify(slf: &Bound<'_, Self>, factor: f32) -> PyResult<()> {
+//!         let mut own: InPlace = import_as(slf)?;
+//!         own.apply::<f32>(|value| value * factor)?;
+//!         Ok(())
+//!     }
+//! }
+//! ```
 
 mod argument;
 mod ask;
