@@ -29,21 +29,22 @@ pub struct Describe<'a> {
 
 /// The `strides` field of a struct.
 trait Steps {
-    /// The strides; `None`: those of a compact array.
+    /// Writes the strides where they are read: a list that was filled a moment ago is slow to move. `false`: they are
+    /// those of a compact array.
     ///
     /// # Errors
     ///
     /// When one does not fit 64 bits with a sign.
-    fn list(&self) -> Result<Option<Dims<i64>>>;
+    fn list(&self, to: &mut Dims<i64>) -> Result<bool>;
 }
 
 impl<F: StridesField> Steps for F {
     #[inline]
-    fn list(&self) -> Result<Option<Dims<i64>>> {
-        let Some(count) = self.count() else { return Ok(None) };
-        let mut list = Dims::zeroed(count);
-        self.write(&mut list)?;
-        Ok(Some(list))
+    fn list(&self, to: &mut Dims<i64>) -> Result<bool> {
+        let Some(count) = self.count() else { return Ok(false) };
+        *to = Dims::zeroed(count);
+        self.write(to)?;
+        Ok(true)
     }
 }
 
@@ -139,9 +140,10 @@ impl<'a> Describe<'a> {
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "as in `finish_fixed`")]
     fn finish_by<const HERE: bool>(self, shape: &[i64]) -> Result<Facts> {
-        let strides = match self.strides {
-            None => None,
-            Some(strides) => strides.list()?,
+        let mut list = Dims::zeroed(0);
+        let listed = match self.strides {
+            None => false,
+            Some(strides) => strides.list(&mut list)?,
         };
         let Memory { address, range, element, device, writes } = self.memory;
         let claims = Descriptor {
@@ -151,10 +153,10 @@ impl<'a> Describe<'a> {
             padded: element.padded,
             record: self.record,
             shape,
-            strides: match &strides {
-                None => Strides::Compact(self.order),
-                Some(list) if self.in_bytes => Strides::Bytes(list),
-                Some(list) => Strides::Elements(list),
+            strides: match listed {
+                false => Strides::Compact(self.order),
+                true if self.in_bytes => Strides::Bytes(&list),
+                true => Strides::Elements(&list),
             },
             device: Some(device),
             writes,
