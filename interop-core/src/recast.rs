@@ -1,8 +1,10 @@
 //! The same memory under another device type, for libraries that do not know its own.
 #![expect(unsafe_code, reason = "passes on the promises of the array inside")]
 
+use core::mem::ManuallyDrop;
+
 use crate::array::CudaArray;
-use crate::cuda;
+use crate::cuda::{self, Fence};
 use crate::device::{Device, DeviceType};
 use crate::error::{Error, ErrorKind, Refused, Result};
 use crate::facts::Facts;
@@ -14,7 +16,7 @@ use crate::stream::StreamHandle;
 /// It is an array itself, with everything that arrays can do.
 #[derive(Clone, Debug)]
 pub struct Recast<A> {
-    array: A,
+    array: AtHome<A>,
     device: Device,
 }
 
@@ -22,47 +24,74 @@ impl<A> Recast<A> {
     /// The array under its own device type.
     #[must_use]
     pub fn into_inner(self) -> A {
-        self.array
+        self.array.into_inner()
+    }
+}
+
+/// An array that is dropped in the context of its memory. Of memory that is called the host's nobody else can tell where
+/// that is.
+#[derive(Clone, Debug)]
+struct AtHome<A> {
+    value: ManuallyDrop<A>,
+    home: Option<Fence>,
+}
+
+impl<A> AtHome<A> {
+    fn into_inner(self) -> A {
+        let mut this = ManuallyDrop::new(self);
+        // SAFETY: taken once: the drop of `self` does not run.
+        unsafe { ManuallyDrop::take(&mut this.value) }
+    }
+}
+
+impl<A> Drop for AtHome<A> {
+    fn drop(&mut self) {
+        let _home = self.home.and_then(cuda::at_home);
+        // SAFETY: dropped once.
+        unsafe { ManuallyDrop::drop(&mut self.value) };
     }
 }
 
 impl<A: CudaArray> Recast<A> {
     /// Managed memory as memory of the device that the driver says it was allocated for.
     pub(crate) fn to_device(array: A) -> Result<Self, Refused<A>> {
-        let device = array.facts().and_then(|facts| {
+        let place = array.facts().and_then(|facts| {
             let own = facts.device();
             if own.device_type != DeviceType::CUDA_MANAGED {
                 let allowed = "CUDAManaged (13): all other memory is of one device, or is the host's";
                 return Err(Error::new(ErrorKind::Device, "device", own, allowed));
             }
             match cuda::pointer_facts(facts.address())? {
-                Some(known) => Ok(Device::cuda(known.ordinal())),
+                Some(known) => Ok((Device::cuda(known.ordinal()), None)),
                 // Without elements there is no memory, so any device will do.
-                None if facts.numel() == 0 => Ok(Device::cuda(0)),
+                None if facts.numel() == 0 => Ok((Device::cuda(0), None)),
                 None => {
                     let found = format_args!("{:#x}, which the driver does not know", facts.address());
                     Err(Error::new(ErrorKind::Device, "data", found, "managed memory"))
                 }
             }
         });
-        Self::under(array, device)
+        Self::under(array, place)
     }
 
     /// Pinned or managed memory as host memory.
     pub(crate) fn to_host(array: A) -> Result<Self, Refused<A>> {
-        let device = array.facts().and_then(|facts| {
+        let place = array.facts().and_then(|facts| {
             if facts.device().device_type.is_host_accessible() {
-                return Ok(Device::CPU);
+                let home = if facts.device() == Device::CPU { None } else { cuda::fence_of(&facts) };
+                return Ok((Device::CPU, home));
             }
             let allowed = "memory that the host can reach: CUDAHost (3) or CUDAManaged (13)";
             Err(Error::new(ErrorKind::Device, "device", facts.device(), allowed))
         });
-        Self::under(array, device)
+        Self::under(array, place)
     }
 
-    fn under(array: A, device: Result<Device>) -> Result<Self, Refused<A>> {
-        match device {
-            Ok(device) => Ok(Self { array, device }),
+    fn under(array: A, place: Result<(Device, Option<Fence>)>) -> Result<Self, Refused<A>> {
+        match place {
+            Ok((device, home)) => {
+                Ok(Self { array: AtHome { value: ManuallyDrop::new(array), home }, device })
+            }
             Err(error) => Err(Refused { value: array, error }),
         }
     }
@@ -73,7 +102,7 @@ unsafe impl<A: CudaArray> CudaArray for Recast<A> {
     /// The facts of the array inside, with the other device. Under host memory pending work is waited for, because a
     /// consumer of host memory reads it at once.
     fn facts(&self) -> Result<Facts> {
-        let facts = self.array.facts()?;
+        let facts = self.array.value.facts()?;
         if self.device != Device::CPU || facts.device() == Device::CPU {
             return Ok(Facts { device: self.device, ..facts });
         }

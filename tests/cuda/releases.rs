@@ -10,7 +10,7 @@ use interop_core::adapters::cust::InContext;
 use interop_core::cai::CudaArrayInterface;
 use interop_core::cuda::{finish_releases, pending_releases, pointer_facts};
 use interop_core::dlpack::Versioned;
-use interop_core::{CudaArray, Import, Storage};
+use interop_core::{CudaArray, Device, Import, Storage};
 
 use crate::support::{Matrix, current_context, has_second_device, no_context, numbers, turn};
 
@@ -71,6 +71,32 @@ fn memory_behind_an_array_without_elements_is_freed_in_its_context() {
     check(LockedBuffer::from_slice(&numbers(6)).unwrap());
     let context = CudaContext::new(0).unwrap();
     check(context.default_stream().clone_htod(&numbers(6)).unwrap());
+}
+
+/// Whoever exports it knows nothing of a context.
+#[test]
+fn memory_that_is_called_the_hosts_is_freed_in_its_context() {
+    fn check<S: Storage + Send + 'static>(data: S) {
+        let host = Matrix { data, rows: 2, columns: 3 }.into_host().map_err(|refused| refused.error).unwrap();
+        let tensor = host.into_dlpack::<Versioned>().map_err(|refused| refused.error).unwrap();
+        let facts = tensor.facts().unwrap();
+        assert_eq!(facts.device(), Device::CPU);
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                no_context();
+                drop(tensor);
+                assert_eq!(current_context(), 0);
+            });
+        });
+        assert_eq!(pointer_facts(facts.address()).unwrap(), None, "the memory was not freed");
+    }
+    let _turn = turn();
+    let _context = cust::quick_init().unwrap();
+    check(LockedBuffer::from_slice(&numbers(6)).unwrap());
+    check(InContext::new(UnifiedBuffer::from_slice(&numbers(6)).unwrap()));
+    let context = CudaContext::new(0).unwrap();
+    // SAFETY: never read.
+    check(unsafe { context.alloc_pinned_with_flags::<f32>(6, 0) }.unwrap());
 }
 
 /// The interface names no context: the one that was current when it came will do, in which its owner was made as a rule.

@@ -73,7 +73,7 @@ pub(crate) use parked::poll_releases;
 pub(crate) use pointer::{Trust, check, fence_in_use, fence_of, is_host_memory};
 #[cfg(feature = "python")]
 pub(crate) use release::{DeferDecisions, watch_captures};
-pub(crate) use release::{Fence, after_work};
+pub(crate) use release::{Fence, after_work, at_home};
 
 /// The number of devices, 0 without a driver.
 #[must_use]

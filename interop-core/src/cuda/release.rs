@@ -11,7 +11,7 @@ use core::num::NonZeroUsize;
 use core::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 use std::sync::{OnceLock, PoisonError, RwLock};
 
-use super::context::{Context, Relaxed};
+use super::context::{Context, Entered, Relaxed};
 use super::driver::{Driver, Failure, Outcome, driver, opened};
 use super::event::Event;
 use super::order::{LEGACY, capture_of};
@@ -251,6 +251,12 @@ pub(super) fn drop_in_context(driver: &Driver, owner: Owner, fence: Fence) {
     if let Some(entered) = entered {
         entered.leave();
     }
+}
+
+/// As for [`drop_in_context`]: the context of some memory current, and the mode in which it may be freed beside a capture.
+pub(crate) fn at_home(fence: Fence) -> Option<(Entered<'static>, Relaxed<'static>)> {
+    let driver = opened()?;
+    Some((fence.own()?.enter(driver).ok()?, Relaxed::new(driver)))
 }
 
 /// Events after all work of the contexts, without those that are done; `None` while it cannot be decided, such as during a
