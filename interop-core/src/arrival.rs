@@ -291,10 +291,12 @@ impl Arrival {
     pub fn storage<S: FromImport>(&mut self) -> Result<S> {
         self.check()?;
         self.facts()?;
-        let storage = match self.import.facts().device().device_type {
-            DeviceType::CPU => S::take(&mut self.import, self.order)?,
-            DeviceType::CUDA if !S::COPIES => S::take(&mut self.import, self.order)?,
-            _ => self.waited_for()?,
+        let kind = self.import.facts().device().device_type;
+        // One call, which is inlined then: what a function returns through memory is read back at once.
+        let storage = if kind == DeviceType::CPU || (kind == DeviceType::CUDA && !S::COPIES) {
+            S::take(&mut self.import, self.order)?
+        } else {
+            self.waited_for()?
         };
         self.taken = true;
         Ok(storage)
