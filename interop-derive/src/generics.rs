@@ -22,6 +22,24 @@ pub(crate) fn bare(generics: &Generics) -> Generics {
     generics
 }
 
+/// The parameters as the arguments of the struct; nothing where it has none.
+///
+/// A const generic stands in braces: where a type has its name too, rustc would take the name for that of the type.
+pub(crate) fn arguments(generics: &Generics) -> TokenStream {
+    if generics.params.is_empty() {
+        return TokenStream::new();
+    }
+    let arguments = generics.params.iter().map(|parameter| match parameter {
+        GenericParam::Lifetime(lifetime) => lifetime.lifetime.to_token_stream(),
+        GenericParam::Type(ty) => ty.ident.to_token_stream(),
+        GenericParam::Const(constant) => {
+            let name = &constant.ident;
+            own!({ #name })
+        }
+    });
+    own!(<#(#arguments),*>)
+}
+
 /// The names of type and const parameters.
 fn names(generics: &Generics) -> impl Iterator<Item = &Ident> {
     generics.params.iter().filter_map(|parameter| match parameter {

@@ -18,7 +18,7 @@ pub(crate) fn calls(
     export: bool,
     import: bool,
 ) -> TokenStream {
-    let (_, arguments, _) = generics.split_for_impl();
+    let arguments = generics::arguments(generics);
     let conversions = python.conversions.map(|place| {
         let parameters = generics::parameters(generics);
         let bounds = generics::python_bounds(generics);

@@ -57,6 +57,8 @@ mod shadowed {
     pub(super) struct Element;
     pub(super) struct str;
     pub(super) struct bool;
+    pub(super) struct N;
+    pub(super) struct L;
     pub(super) mod core {}
     pub(super) mod std {}
     pub(super) mod interop_core {}
@@ -153,6 +155,12 @@ mod shadowed {
     }
 
     impl ::core::marker::Copy for Pixel {}
+
+    #[derive(Clone, Copy, Part)]
+    #[repr(C)]
+    pub(super) struct Lanes<const L: usize> {
+        pub(super) lanes: [u8; L],
+    }
 
     const _: () = {
         let (_, _) = (Result, Option);
@@ -329,6 +337,8 @@ fn shadowed_names() {
 
     let pixel = shadowed::Pixel { red: 1, green: 2 };
     assert_eq!((pixel.red, pixel.green, shadowed::Pixel::TYPE.size()), (1, 2, 2));
+    let lanes = shadowed::Lanes { lanes: [1, 2, 3] };
+    assert_eq!((lanes.lanes[2], shadowed::Lanes::<3>::TYPE.size()), (3, 3));
 }
 
 #[test]

@@ -11,7 +11,7 @@ struct Vector<T, const N: usize> {
 const _: () = {
     use renamed::__private as __p;
     #[automatically_derived]
-    unsafe impl<T, const N: usize> __p::Element for Vector<T, N>
+    unsafe impl<T, const N: usize> __p::Element for Vector<T, { N }>
     where
         T: __p::Element,
     {

@@ -18,7 +18,7 @@ const _: () = {
     use ::interop_core::__private as __p;
     #[automatically_derived]
     unsafe impl<'a, T: Element, L, M, const C: usize> __p::CudaArray
-    for Generic<'a, T, L, M, C>
+    for Generic<'a, T, L, M, { C }>
     where
         L: Copy,
         Lease<T>: __p::Storage,
@@ -36,7 +36,8 @@ const _: () = {
         }
     }
     #[automatically_derived]
-    impl<'a, T: Element, L, M, const C: usize> __p::FromArray for Generic<'a, T, L, M, C>
+    impl<'a, T: Element, L, M, const C: usize> __p::FromArray
+    for Generic<'a, T, L, M, { C }>
     where
         L: Copy,
         Lease<T>: __p::FromImport,

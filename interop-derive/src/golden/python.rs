@@ -15,7 +15,7 @@ where
 const _: () = {
     use ::interop_core::__private as __p;
     #[automatically_derived]
-    unsafe impl<S: Clone, const N: usize> __p::CudaArray for Samples<S, N>
+    unsafe impl<S: Clone, const N: usize> __p::CudaArray for Samples<S, { N }>
     where
         Vec<S>: Default,
         S: __p::Storage,
@@ -28,7 +28,7 @@ const _: () = {
         }
     }
     #[automatically_derived]
-    impl<S: Clone, const N: usize> __p::FromArray for Samples<S, N>
+    impl<S: Clone, const N: usize> __p::FromArray for Samples<S, { N }>
     where
         Vec<S>: Default,
         S: __p::FromImport,
@@ -49,7 +49,7 @@ const _: () = {
     }
     __p::python_conversions! {
         export : true, import : true, generics : [S, const N : usize], type : Samples <
-        S, N >, bounds : [S : Clone, Vec < S > : Default, S : 'static + __p::Send +
+        S, { N } >, bounds : [S : Clone, Vec < S > : Default, S : 'static + __p::Send +
         __p::Sync,]
     }
 };
