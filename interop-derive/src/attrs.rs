@@ -3,6 +3,7 @@
 //! Every attribute is read to its end whatever is wrong with it, and nothing is decided.
 
 use proc_macro2::{Ident, TokenStream};
+use quote::quote;
 use syn::{Attribute, LitStr, Path, Type};
 
 use crate::devices;
@@ -342,7 +343,8 @@ fn default(entry: &Entry, errors: &mut Errors) -> Option<TokenStream> {
         Value::None => None,
         Value::Given(expression) => Some(expression.clone()),
         Value::List(group) => {
-            let help = format!("write `default`, or `default = {}`", group.stream());
+            let value = if group.stream().is_empty() { quote!(expression) } else { group.stream() };
+            let help = format!("write `default`, or `default = {value}`");
             errors.push(&entry.word, "`default` takes a value, not options", help);
             None
         }

@@ -8,7 +8,7 @@
 use proc_macro2::Ident;
 use quote::ToTokens;
 use syn::ext::IdentExt;
-use syn::{Generics, Member};
+use syn::{Generics, Member, Path};
 
 use crate::check::Claims;
 use crate::errors::Errors;
@@ -23,7 +23,11 @@ pub(crate) fn rules(claims: &Claims<'_>, errors: &mut Errors) {
         return;
     }
     for extent in claims.attrs.shape.iter().flat_map(|shape| &shape.value) {
-        if axis(extent, claims.fields, claims.generics()).is_none() {
+        if let Some(name) = field_as_constant(extent, claims) {
+            let found = format!("`{}` is a constant, and `{name}` is a field", words::shown(&extent.at));
+            errors.push(&extent.at, found, format_args!("write `{name}`"));
+            errors.lose(Some("shape"));
+        } else if axis(extent, claims.fields, claims.generics()).is_none() {
             resolve(extent, claims, errors);
         }
     }
@@ -61,6 +65,18 @@ pub(crate) fn axis<'a>(extent: &Extent, fields: &'a [Field<'a>], generics: &Gene
         Kind::Name(name) if is_constant(name, fields, generics) => Some(Axis::Const(name.to_token_stream())),
         Kind::Name(_) | Kind::Field(_) => None,
     })
+}
+
+/// The field that `Self::height` means, which is a constant with the name of a field and not in the case of a constant.
+fn field_as_constant(extent: &Extent, claims: &Claims<'_>) -> Option<String> {
+    let Kind::Path(path) = &extent.kind else { return None };
+    let path: Path = syn::parse2(path.clone()).ok()?;
+    let names: Vec<&Ident> = path.segments.iter().map(|segment| &segment.ident).collect();
+    let [of, name] = names[..] else { return None };
+    let name = name.unraw().to_string();
+    let is_field = claims.fields.iter().any(|field| field.name() == name);
+    let is_own = *of == "Self" || *of == claims.input.ident;
+    (is_own && is_field && name.contains(char::is_lowercase)).then_some(name)
 }
 
 /// Reports an extent that names nothing, with what it could have named.
@@ -110,5 +126,7 @@ fn extents_are_plain(claims: &Claims<'_>, errors: &mut Errors) {
         let roles = join(["shape = [...]", &role.to_string()].into_iter(), "and");
         let found = format!("the field `{name}` is in {roles} at once");
         errors.push(role, found, format_args!("remove `{role}`, or take `{name}` out of `shape = [...]`"));
+        // Another field may have been meant, which seems to have no role now.
+        errors.lose(Some("shape"));
     }
 }

@@ -236,6 +236,10 @@ fn value(word: &Ident, input: ParseStream) -> Option<TokenStream> {
 /// its feature `full`, which would double the build time of everyone. But as the discriminant of an enum variant it finds
 /// the end of any expression, if that begins with something of the other part: `return`.
 fn expression(input: ParseStream) -> Option<TokenStream> {
+    if input.peek(Token![let]) {
+        // A condition for syn, and nothing for rustc.
+        return None;
+    }
     let rest: TokenStream = input.fork().parse().ok()?;
     let parser = |input: ParseStream| {
         let variant: Variant = input.parse()?;

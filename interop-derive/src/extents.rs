@@ -40,7 +40,7 @@ pub(crate) fn read(tokens: &TokenStream, errors: &mut Errors) -> Option<Vec<Exte
         content.parse::<TokenStream>()
     };
     if let Ok(list) = parser.parse2(tokens.clone()) {
-        return Some(split(list).into_iter().filter_map(|tokens| extent(tokens, errors)).collect());
+        return Some(split(list, errors).into_iter().filter_map(|tokens| extent(tokens, errors)).collect());
     }
     let mut parts = tokens.clone().into_iter();
     let help = match (parts.next(), parts.next()) {
@@ -53,35 +53,39 @@ pub(crate) fn read(tokens: &TokenStream, errors: &mut Errors) -> Option<Vec<Exte
     None
 }
 
-/// The parts between commas, without empty ones: a trailing comma says nothing.
-fn split(list: TokenStream) -> Vec<TokenStream> {
-    let mut parts = vec![TokenStream::new()];
+/// The parts between commas. One after the last part says nothing; any other needs a part before it.
+fn split(list: TokenStream, errors: &mut Errors) -> Vec<TokenStream> {
+    let mut parts = Vec::new();
+    let mut part = TokenStream::new();
     for token in list {
-        match (token, parts.last_mut()) {
-            (TokenTree::Punct(comma), _) if comma.as_char() == ',' => parts.push(TokenStream::new()),
-            (token, Some(part)) => part.extend([token]),
-            (_, None) => {}
+        match token {
+            TokenTree::Punct(comma) if comma.as_char() == ',' && part.is_empty() => {
+                errors.push(comma, "expected an extent, found `,`", "remove the comma");
+                errors.lose(Some("shape"));
+            }
+            TokenTree::Punct(comma) if comma.as_char() == ',' => parts.push(std::mem::take(&mut part)),
+            token => part.extend([token]),
         }
     }
-    parts.retain(|part| !part.is_empty());
+    if !part.is_empty() {
+        parts.push(part);
+    }
     parts
 }
 
 fn extent(tokens: TokenStream, errors: &mut Errors) -> Option<Extent> {
-    let read = match syn::parse2::<Expr>(tokens.clone()) {
-        Ok(expression) => classify(bare(expression)),
-        Err(_) => None,
-    };
+    let refused =
+        |found, advice| Err((format!("`{}` is {found}", shown(&tokens)), format!("{TAKES}; {advice}")));
+    let read = syn::parse2::<Expr>(tokens.clone()).map_or_else(
+        |_| refused("no extent", "a comma stands between two"),
+        |expression| {
+            let other = || refused("an expression", "store what you compute in a field");
+            classify(bare(expression)).unwrap_or_else(other)
+        },
+    );
     match read {
-        Some(Ok(kind)) => Some(Extent { at: tokens, kind }),
-        refused => {
-            let (found, help) = match refused {
-                Some(Err(refusal)) => refusal,
-                _ => (
-                    format!("`{}` is an expression", shown(&tokens)),
-                    format!("{TAKES}; store what you compute in a field"),
-                ),
-            };
+        Ok(kind) => Some(Extent { at: tokens, kind }),
+        Err((found, help)) => {
             errors.push(tokens, found, help);
             errors.lose(Some("shape"));
             None

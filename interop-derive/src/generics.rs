@@ -34,10 +34,12 @@ pub(crate) fn arguments(generics: &Generics) -> TokenStream {
         GenericParam::Type(ty) => ty.ident.to_token_stream(),
         GenericParam::Const(constant) => {
             let name = &constant.ident;
-            own!({ #name })
+            quote!({ #name })
         }
     });
-    own!(<#(#arguments),*>)
+    // The user's brackets, between which rustc underlines the type.
+    let (open, close) = (generics.lt_token, generics.gt_token);
+    quote!(#open #(#arguments),* #close)
 }
 
 /// The names of type and const parameters.
