@@ -63,10 +63,11 @@ pub(crate) fn edges(py: Python<'_>, obj: Image<Lease<f32>>) -> PyResult<Image<Ho
     let (height, width) = (obj.height, obj.width);
     wait(py, &obj)?;
     let source = obj.to_vec::<f32>()?;
-    let mut edges = vec![0.0; source.len()];
+    let mut pixels = HostVec::try_zeroed(source.len())?;
+    let edges = pixels.as_mut_slice()?;
     py.detach(|| {
         let at = |y: usize, x: usize, channel: usize| source[(y * width + x) * CHANNELS + channel];
-        in_bands(&mut edges, width * CHANNELS, |y, line| {
+        in_bands(edges, width * CHANNELS, |y, line| {
             for (index, edge) in line.iter_mut().enumerate() {
                 let (x, channel) = (index / CHANNELS, index % CHANNELS);
                 let across = at(y, (x + 1).min(width - 1), channel) - at(y, x.saturating_sub(1), channel);
@@ -75,7 +76,7 @@ pub(crate) fn edges(py: Python<'_>, obj: Image<Lease<f32>>) -> PyResult<Image<Ho
             }
         });
     });
-    Ok(Image { pixels: HostVec::from_slice(&edges), height, width })
+    Ok(Image { pixels, height, width })
 }
 
 /// Waits for the work that is pending on an image, without the interpreter's lock, which that work may need. The image is

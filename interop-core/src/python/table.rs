@@ -27,11 +27,10 @@ use crate::dlpack::{
     Access, DLPackExchangeAPI, DLPackExchangeAPIHeader, DLPackVersion, DLTensor, MAJOR_VERSION,
     MINOR_VERSION, ManagedTensor, SetError, Versioned, export,
 };
-use crate::dtype::DType;
 use crate::error::{Error, ErrorKind, Result};
 use crate::facts::Facts;
 use crate::import::Import;
-use crate::layout::product;
+use crate::layout::{Layout, Order};
 use crate::roles::ShapeField;
 use crate::stream::StreamHandle;
 
@@ -297,18 +296,10 @@ unsafe fn zeroed(prototype: *const DLTensor) -> Result<ManagedTensor<Versioned>>
         })?;
         shape.push(extent);
     }
-    let buffer = HostBuffer::zeroed(dtype, numel(&shape, dtype)?)?;
+    let buffer = HostBuffer::zeroed(dtype, Layout::compact(&shape, Order::C)?.numel())?;
     let facts = shape.finish(Describe::storage(&buffer))?;
     // SAFETY: the buffer is what the facts describe, and nobody else has it.
     Ok(unsafe { export(&facts, buffer, Access::Owned) }?)
-}
-
-/// The number of elements.
-fn numel(shape: &[usize], dtype: DType) -> Result<usize> {
-    product(shape.iter().copied()).ok_or_else(|| {
-        let found = format_args!("{dtype} elements of shape {shape:?}");
-        Error::new(ErrorKind::Overflow, "shape", found, "a size within the address space")
-    })
 }
 
 /// `current_work_stream`: the legacy default stream, which is null, and no stream for host memory.
