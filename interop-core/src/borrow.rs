@@ -45,9 +45,10 @@ impl Borrow {
         if let Some(other) = table.held.iter().filter(meets).find(|held| writes || held.writes) {
             let what = if other.writes { "a writer" } else { "a reader" };
             let found = format!("{what} of {:#x} to {:#x}", other.range.start, other.range.end);
-            let allowed =
-                "one writer, or any number of readers, of the same memory: drop the other view first";
-            return Err(Error::new(ErrorKind::Busy, "data", found, allowed));
+            let allowed = "one writer, or any number of readers, of the same memory";
+            let error = Error::new(ErrorKind::Busy, "data", found, allowed);
+            let remedy = "a copy is memory of its own, if one call was given the same array twice";
+            return Err(error.with_advice("drop the other view first").with_remedy(remedy));
         }
         let ticket = table.next;
         table.next += 1;

@@ -339,6 +339,8 @@ fn check_host_copy(facts: &Facts) -> Result<()> {
         return Ok(());
     }
     let allowed = "memory that the host can reach, for a copy into host memory";
-    Err(Error::new(ErrorKind::Device, "device", facts.device(), allowed)
-        .with_advice("`Lease<T>` takes any device"))
+    let error = Error::new(ErrorKind::Device, "device", facts.device(), allowed);
+    Err(error
+        .with_advice("`Lease<T>` takes any device")
+        .with_remedy("a copy on the host is one, such as `cupy.asnumpy(x)`, or `x.cpu()` in PyTorch"))
 }

@@ -234,6 +234,12 @@ def test_what_is_believed_is_not_asked_for():
     assert asked[1] == asked[0] - 1
 
 
+def test_a_function_that_works_on_a_copy_says_how_to_make_one():
+    """It does not fetch the array from the device by itself."""
+    with pytest.raises(interop_demo.ArrayError, match=r"for a copy into host memory; a copy on the host is one, .*asnumpy\(x\)"):
+        interop_demo.trace(full("cuda", (2, 2)))
+
+
 @pytest.mark.parametrize("stream", [1, 2, "handle"])
 def test_pinned_memory_is_handed_over_on_a_stream(stream):
     """R138: kernels read it like other memory, so the work that is pending comes before the stream that is named."""

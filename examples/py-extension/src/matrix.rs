@@ -23,7 +23,7 @@ pub(crate) fn is_square(obj: Matrix<Lease<f32>>) -> PyResult<bool> {
     Ok(rows == columns)
 }
 
-/// The sum of the diagonal of a matrix of `float32`, which is copied to the host for it.
+/// The sum of the diagonal of a matrix of `float32` in memory that the host reaches, which is copied for it.
 #[pyfunction]
 #[expect(clippy::needless_pass_by_value, reason = "the copy is this function's own")]
 pub(crate) fn trace(obj: Matrix<Vec<f32>>) -> f64 {

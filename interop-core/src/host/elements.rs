@@ -166,7 +166,8 @@ unsafe fn check_bools(bytes: *const u8, count: usize) -> Result<()> {
         let byte = unsafe { bytes.wrapping_add(at).read() };
         if byte > 1 {
             let found = format_args!("the byte {byte} in a bool");
-            return Err(Error::new(ErrorKind::DType, "data", found, "0 and 1; view the array as u8"));
+            let error = Error::new(ErrorKind::DType, "data", found, "0 and 1");
+            return Err(error.with_advice("view the array as `u8`").with_remedy("view the array as uint8"));
         }
     }
     Ok(())

@@ -8,8 +8,8 @@ use core::fmt;
 use core::ops::Range;
 
 use self::axes::Axes;
+pub(crate) use self::refusals::{axes_in_words, too_many, wrong_rank};
 use self::refusals::{count_mismatch, not_contiguous, out_of_reach, too_large};
-pub(crate) use self::refusals::{too_many, wrong_rank};
 use crate::dims::{Dims, INLINE, MAX_NDIM};
 use crate::error::{Error, ErrorKind, Result};
 

@@ -10,10 +10,15 @@ pub(crate) fn too_many(ndim: usize) -> Error {
     Error::new(ErrorKind::Rank, "shape", found, format_args!("{MAX_NDIM} axes at most"))
 }
 
+/// A number of axes in words.
+pub(crate) fn axes_in_words(number: usize) -> String {
+    if number == 1 { "1 axis".into() } else { format!("{number} axes") }
+}
+
 #[cold]
 pub(crate) fn wrong_rank(layout: &Layout, rank: usize) -> Error {
-    let found = format_args!("{} axes, shape {:?}", layout.ndim(), layout.shape());
-    Error::new(ErrorKind::Rank, "shape", found, format_args!("{rank} axes"))
+    let found = format_args!("{}, shape {:?}", axes_in_words(layout.ndim()), layout.shape());
+    Error::new(ErrorKind::Rank, "shape", found, axes_in_words(rank))
 }
 
 #[cold]

@@ -1,6 +1,6 @@
 //! New layouts over the same memory: slices, parts of elements, and the walk over all elements.
 
-use super::refusals::out_of_reach;
+use super::refusals::{axes_in_words, out_of_reach};
 use super::{Layout, Order, compact_strides, numel, product};
 use crate::dims::Dims;
 use crate::error::{Error, ErrorKind, Result};
@@ -90,8 +90,8 @@ impl Layout {
             return Err(Error::new(
                 ErrorKind::Rank,
                 "shape",
-                format_args!("{} axes", self.ndim()),
-                format_args!("{} axes or more, the last being {parts:?}", parts.len()),
+                axes_in_words(self.ndim()),
+                format_args!("{} or more, the last being {parts:?}", axes_in_words(parts.len())),
             ));
         };
         if self.shape()[outer..] != *parts {

@@ -5,6 +5,7 @@ use crate::describe::Describe;
 use crate::dims::Dims;
 use crate::error::{Error, ErrorKind, Result};
 use crate::facts::Facts;
+use crate::layout::axes_in_words;
 
 /// An extent: a field named in `shape = [...]`.
 #[diagnostic::on_unimplemented(
@@ -142,8 +143,7 @@ impl<I: Copy + Default, const N: usize> AxisList for [I; N] {
 
     fn collect(len: usize, item: impl FnMut(usize) -> Result<I>) -> Result<Self> {
         if len != N {
-            let found = format_args!("{len} axes");
-            return Err(Error::new(ErrorKind::Rank, "shape", found, format_args!("{N} axes")));
+            return Err(Error::new(ErrorKind::Rank, "shape", axes_in_words(len), axes_in_words(N)));
         }
         let items: Vec<I> = (0..len).map(item).collect::<Result<_>>()?;
         Ok(Self::try_from(items).unwrap_or_else(|_| unreachable!("the length was compared")))

@@ -156,7 +156,7 @@ fn what_a_struct_does_not_want_comes_back() {
     let word = (ErrorKind::DType, "dtype", "int16", "float32");
     case::<Array<Lease<f32>>>(Claims::new(&[2, 3]), word);
     case::<Array<Vec<f32>>>(Claims::new(&[2, 3]), word);
-    case::<Matrix<Lease<i16>>>(Claims::new(&[6]), (ErrorKind::Rank, "shape", "1 axes, shape [6]", "2 axes"));
+    case::<Matrix<Lease<i16>>>(Claims::new(&[6]), (ErrorKind::Rank, "shape", "1 axis, shape [6]", "2 axes"));
     case::<Matrix<Lease<i16>>>(
         flipped(),
         (ErrorKind::Strides, "strides[0]", "1 (strides [1, 2])", "3, which makes"),

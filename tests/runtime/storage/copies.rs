@@ -142,7 +142,7 @@ fn bytes_that_are_no_bool() {
     assert_eq!(array.data, [true, false, true, true]);
 
     let bad = bytes(i16::from_ne_bytes([1, 2]));
-    let told = (ErrorKind::DType, "data", "the byte 2 in a bool", "view the array as u8");
+    let told = (ErrorKind::DType, "data", "the byte 2 in a bool", "view the array as `u8`");
     let refused = Array::<Vec<bool>>::from_import(bad).unwrap_err();
     assert_told(&refused.error, told);
     let refused = Array::<HostVec<bool>>::from_import(refused.value).unwrap_err();

@@ -102,7 +102,7 @@ fn pointers_refuse_what_does_not_fit() {
         assert_eq!(ledger.released(), 0);
     };
     refused(Claims::at(0x1000, &[2, 4]), (ErrorKind::Shape, "shape[1]", "4", "3"));
-    refused(Claims::at(0x1000, &[6]), (ErrorKind::Rank, "shape", "1 axes", "2 axes"));
+    refused(Claims::at(0x1000, &[6]), (ErrorKind::Rank, "shape", "1 axis", "2 axes"));
     refused(
         Claims { dtype: DType::U16, ..Claims::at(0x1000, &[2, 3]) },
         (ErrorKind::DType, "dtype", "uint16", "int16"),

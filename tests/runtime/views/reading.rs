@@ -51,9 +51,9 @@ fn element_and_rank_are_compared() {
     );
     let rank = |allowed| -> Told { (ErrorKind::Rank, "shape", "2 axes, shape [2, 6]", allowed) };
     assert_told(&words.view::<u16, 0>().unwrap_err(), rank("0 axes"));
-    assert_told(&words.view::<u16, 1>().unwrap_err(), rank("1 axes"));
+    assert_told(&words.view::<u16, 1>().unwrap_err(), rank("1 axis"));
     assert_told(&words.view::<u16, 3>().unwrap_err(), rank("3 axes"));
-    let told = (ErrorKind::Rank, "shape", "1 axes, shape [2]", "2 axes");
+    let told = (ErrorKind::Rank, "shape", "1 axis, shape [2]", "2 axes");
     assert_told(&words.view::<[u16; 6], 2>().unwrap_err(), told);
     // Whatever the rank is, all elements can be had, and their type is compared all the same.
     assert_eq!(words.to_vec::<u16>().unwrap(), [0; 12]);
@@ -145,7 +145,7 @@ fn structs_are_elements() {
         assert_eq!(bytes.unwrap_err().kind(), ErrorKind::DType);
     }
     let pairs = Array::new(vec![[point(1), point(2)]; 3], &[3]);
-    let told = (ErrorKind::Rank, "shape", "2 axes, shape [3, 2]", "1 axes");
+    let told = (ErrorKind::Rank, "shape", "2 axes, shape [3, 2]", "1 axis");
     assert_told(&pairs.view::<Point, 1>().unwrap_err(), told);
     assert_eq!(pairs.view::<[Point; 2], 1>().unwrap().host().unwrap().get([2]).unwrap()[1], point(2));
 }

@@ -76,7 +76,7 @@ fn slices_of_bool() {
     let address = array.facts().unwrap().address();
     // SAFETY: the second byte of the vector, of which no reference exists.
     unsafe { std::ptr::with_exposed_provenance_mut::<u8>(address + 1).write(255) };
-    let told = (ErrorKind::DType, "data", "the byte 255 in a bool", "view the array as u8");
+    let told = (ErrorKind::DType, "data", "the byte 255 in a bool", "view the array as `u8`");
     let view = array.view::<bool, 1>().unwrap().host().unwrap();
     // SAFETY: nobody writes.
     assert_told(&unsafe { view.as_slice() }.unwrap_err(), told);
