@@ -9,7 +9,7 @@ use core::fmt;
 use core::ptr::NonNull;
 
 use crate::cai::CudaArrayInterface;
-use crate::cuda::{self, Trust};
+use crate::cuda::{self, Pending, Trust};
 use crate::descriptor::Writes;
 use crate::device::{Device, DeviceType};
 use crate::dlpack::{Abi, ManagedTensor, release};
@@ -254,36 +254,38 @@ impl Import {
     /// stream, or the host would read what a kernel still writes.
     ///
     /// It is the legacy default stream, which is first ordered after the stream that the import is ready on: that one may be
-    /// destroyed by the time it is asked for, or be the default stream of another thread. Pinned and managed memory is of no
+    /// destroyed by the time it is asked for, or be the default stream of another thread. With its context it is found where
+    /// another is current. Pinned and managed memory is of no
     /// device whose default stream it could be, and is waited for.
     ///
     /// # Errors
     ///
     /// As [`cuda::order`] and [`cuda::wait`].
     #[inline]
-    pub(crate) fn pending_in_place(&mut self) -> Result<StreamHandle> {
+    pub(crate) fn pending_in_place(&mut self) -> Result<Pending> {
         if self.is_told_or_finished() {
-            Ok(StreamHandle::NothingPending)
+            Ok(Pending::on(StreamHandle::NothingPending))
         } else {
             self.brought_to_default_stream()
         }
     }
 
     #[cold]
-    fn brought_to_default_stream(&mut self) -> Result<StreamHandle> {
+    fn brought_to_default_stream(&mut self) -> Result<Pending> {
         let Facts { stream, device, .. } = self.facts;
         match device.device_type {
-            DeviceType::CPU => return Ok(stream),
-            DeviceType::CUDA if stream == StreamHandle::LegacyDefault => return Ok(stream),
+            DeviceType::CPU => return Ok(Pending::on(stream)),
             DeviceType::CUDA => {}
-            _ => return self.finish_in_place().map(|()| StreamHandle::NothingPending),
+            _ => return self.finish_in_place().map(|()| Pending::on(StreamHandle::NothingPending)),
         }
-        // Without a driver no work is pending; a graph orders its own work, and no other stream may wait for it.
-        if !cuda::is_available() || cuda::captures(stream) {
-            return Ok(StreamHandle::NothingPending);
+        if stream != StreamHandle::LegacyDefault {
+            // Without a driver no work is pending; a graph orders its own work, and no other stream may wait for it.
+            if !cuda::is_available() || cuda::captures(stream) {
+                return Ok(Pending::on(StreamHandle::NothingPending));
+            }
+            cuda::hand_over(&self.facts, StreamHandle::LegacyDefault)?;
         }
-        cuda::hand_over(&self.facts, StreamHandle::LegacyDefault)?;
-        Ok(StreamHandle::LegacyDefault)
+        Pending::on_default_stream(device)
     }
 
     /// Whether nothing is pending, or the struct keeps the stream on which work is.

@@ -6,6 +6,7 @@ use core::marker::PhantomData;
 use core::ops::Range;
 use std::sync::Arc;
 
+use crate::cuda::Pending;
 use crate::descriptor::Writes;
 use crate::device::Device;
 use crate::element::{Element, ElementType};
@@ -66,7 +67,7 @@ struct Held {
     range: Range<usize>,
     device: Device,
     /// Where work is pending, unless the struct says it.
-    stream: StreamHandle,
+    pending: Pending,
     owner: Owner,
 }
 
@@ -91,7 +92,7 @@ macro_rules! lease {
 
             #[inline]
             fn stream(&self) -> StreamHandle {
-                self.held.stream
+                self.held.pending.stream(self.held.device)
             }
         }
 
@@ -118,9 +119,9 @@ macro_rules! lease {
                 $check(facts)?;
                 facts.check_element(&T::TYPE)?;
                 let (address, range, device) = (facts.address(), facts.byte_range(), facts.device());
-                let stream = import.pending_in_place()?;
+                let pending = import.pending_in_place()?;
                 let owner = import.take_owner();
-                let held = Held { address, range, device, stream, owner };
+                let held = Held { address, range, device, pending, owner };
                 Ok(Self { held, marker: PhantomData })
             }
         }
@@ -198,9 +199,9 @@ impl<S: Storage + Send + Sync> Keep for MaybeDangling<S> {
     }
 }
 
-impl Keep for (Owner, StreamHandle) {
+impl Keep for (Owner, Pending, Device) {
     fn stream(&self) -> StreamHandle {
-        self.1
+        self.1.stream(self.2)
     }
 }
 
@@ -288,8 +289,9 @@ impl FromImport for Shared {
             device: facts.device(),
             writes: facts.writes(),
         };
-        let (record, stream) = (facts.record().cloned(), import.pending_in_place()?);
-        Ok(Self::of(All { memory, record, keep: (import.take_owner(), stream) }))
+        let (record, device) = (facts.record().cloned(), facts.device());
+        let pending = import.pending_in_place()?;
+        Ok(Self::of(All { memory, record, keep: (import.take_owner(), pending, device) }))
     }
 }
 

@@ -211,6 +211,43 @@ fn the_host_waits_whatever_context_is_current() {
     }
 }
 
+/// The default stream on which it is remembered has a name that means another where another context is current.
+#[test]
+fn what_was_pending_is_found_whatever_context_is_current() {
+    fn check<S: FromImport + Send + 'static>(places: [Place; 3]) {
+        for (home, asking) in [(0, 2), (2, 0), (2, 1), (0, 1)] {
+            let (place, mut names) = (places[home], vec![Some(places[home])]);
+            if home == 0 {
+                names.push(None);
+            }
+            for arriving in names {
+                for stream in [place.legacy(), place.per_thread(), place.non_blocking()] {
+                    let data = place.bytes(0, 8);
+                    stream.spin();
+                    stream.fill(&data, 7);
+                    set_current(arriving);
+                    let (_, row) = row::<S>(&data, Device::cuda(0), stream);
+                    for asking in [None, Some(places[asking])] {
+                        set_current(asking);
+                        let consumer = place.non_blocking();
+                        row.order_before(consumer.handle()).unwrap();
+                        assert_eq!(consumer.reads(&data), 7, "{stream:?}: {arriving:?} {asking:?}");
+                    }
+                    set_current(None);
+                    drop(row);
+                    while interop_core::cuda::finish_releases() > 0 {}
+                }
+            }
+        }
+    }
+    let _turn = turn();
+    let places = [Place::primary(0), Place::primary(1), Place::foreign(0)];
+    check::<Lease<i16>>(places);
+    check::<LeaseMut<i16>>(places);
+    check::<Shared>(places);
+    places[2].destroy();
+}
+
 /// A stream field that an import leaves empty says that nothing is pending, which has to be true then.
 #[derive(CudaArray)]
 #[cuda_array(shape = [rows, columns])]

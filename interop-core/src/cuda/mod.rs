@@ -29,6 +29,7 @@ mod event;
 mod memory;
 mod order;
 mod parked;
+mod pending;
 mod pointer;
 mod release;
 
@@ -70,6 +71,7 @@ pub(crate) use order::{current_in, has_default_streams, joins_a_capture, order_n
 pub(crate) use order::{current_while, hand_to_host};
 pub(crate) use order::{hand_over, take_back, wait_for_host};
 pub(crate) use parked::poll_releases;
+pub(crate) use pending::Pending;
 pub(crate) use pointer::{Trust, check, fence_in_use, fence_of, is_host_memory};
 #[cfg(feature = "python")]
 pub(crate) use release::{DeferDecisions, watch_captures};

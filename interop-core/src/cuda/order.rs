@@ -196,7 +196,6 @@ pub(crate) fn primary_while(ordinal: i32) -> Result<Entered<'static>> {
 }
 
 /// Whether the default streams are those of a context, for memory of `device` on this thread.
-#[cfg(feature = "cudarc")]
 pub(crate) fn has_default_streams(context: Context, device: Device) -> bool {
     driver().is_ok_and(|driver| context_for(driver, device).is_ok_and(|used| used == context))
 }
