@@ -132,7 +132,8 @@ impl State {
         true
     }
 
-    /// The answer that was ordered for this call of a function: by its exported name, or by that without the version.
+    /// The answer that was ordered for this call of a function: by its exported name, or by that without the version. A
+    /// success that was ordered is none: the call is made.
     pub(crate) fn take_fault(&mut self, name: &str) -> Option<Status> {
         if self.faults.is_empty() {
             return None;
@@ -144,7 +145,7 @@ impl State {
         if ordered.is_empty() {
             self.faults.remove(known);
         }
-        status
+        status.filter(|status| status.0 != 0)
     }
 }
 

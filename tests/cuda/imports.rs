@@ -3,15 +3,18 @@
 use core::ptr::null_mut;
 
 use cudarc::driver::{CudaSlice, PinnedHostSlice, UnifiedSlice};
-use cust::memory::{DeviceBuffer, LockedBuffer, UnifiedBuffer};
+use cust::memory::{DeviceBox, DeviceBuffer, LockedBuffer, UnifiedBuffer};
 use cust::sys::CUstreamCaptureMode as CaptureMode;
 use interop_core::adapters::cust::InContext;
 use interop_core::cuda::{CudaBuffer, MemoryKind, finish_releases};
-use interop_core::{CudaArray, ErrorKind, FromArray, FromImport, Import, Shared, Storage, StreamHandle};
-use interop_sim_client::{Mistake, find};
+use interop_core::{
+    CudaArray, DType, Descriptor, Device, ErrorKind, FromArray, FromImport, Import, Order, Owner, Shared,
+    Storage, StreamHandle, Strides,
+};
+use interop_sim_client::{Mistake, Policy, Sim, find};
 
 use crate::support::{
-    ColumnMajor, KINDS, Matrix, Streamed, Strided, has_second_device, numbers, send, source, turn,
+    ColumnMajor, KINDS, Matrix, Streamed, Strided, has_second_device, numbers, send, simulated, source, turn,
 };
 
 /// Runs a check for every storage that an import copies into.
@@ -253,4 +256,64 @@ fn a_copy_on_a_stream_of_another_context_is_done_before_the_source_goes() {
     // SAFETY: nobody uses the context any more.
     assert_eq!(unsafe { cust::sys::cuCtxDestroy_v2(own) } as u32, 0);
     drop(turn);
+}
+
+/// Whoever asks for the copy, and whether or not the struct was asked first.
+#[test]
+fn what_cannot_be_held_is_refused_by_the_storage_itself() {
+    fn check<S: FromImport>(elements: u16) {
+        let import = send(Matrix { data: numbers(elements), rows: 1, columns: elements.into() });
+        let refused = S::from_import(import, Order::C).err().expect("no such storage");
+        assert_eq!(refused.error.kind(), ErrorKind::Shape, "{}", refused.error);
+        assert_eq!(refused.value.facts().numel(), usize::from(elements));
+    }
+    let _turn = turn();
+    let _context = context();
+    for elements in [0, 3] {
+        check::<DeviceBox<f32>>(elements);
+        check::<InContext<DeviceBox<f32>>>(elements);
+    }
+    check::<PinnedHostSlice<f32>>(0);
+    check::<UnifiedSlice<f32>>(0);
+}
+
+/// Its memory is written to as soon as it is released.
+#[test]
+#[expect(unsafe_code, reason = "memory that is described by hand")]
+fn sim_only_a_copy_that_fails_half_way_is_over_when_the_source_comes_back() {
+    struct Reused(CudaBuffer);
+    impl Drop for Reused {
+        fn drop(&mut self) {
+            let (mut stream, address) = (null_mut(), self.0.memory().address as u64);
+            // SAFETY: a place for a stream.
+            assert_eq!(unsafe { cust::sys::cuStreamCreate(&raw mut stream, 1) } as u32, 0);
+            // SAFETY: the buffer's own bytes.
+            assert_eq!(unsafe { cust::sys::cuMemsetD8Async(address, 9, 48, stream) } as u32, 0);
+            // SAFETY: a live stream.
+            assert_eq!(unsafe { cust::sys::cuStreamSynchronize(stream) } as u32, 0);
+        }
+    }
+    fn check<S: Storage + FromImport>(sim: &Sim) {
+        let buffer = CudaBuffer::from_slice(MemoryKind::Device, 0, &numbers(12)).unwrap();
+        let claims = Descriptor {
+            dtype: DType::F32,
+            strides: Strides::Elements(&[4, 1]),
+            ..Descriptor::new(buffer.memory().address, Device::cuda(0), &[3, 2])
+        };
+        let facts = claims.validate().unwrap();
+        // SAFETY: the owner keeps the memory.
+        let import = unsafe { Import::from_parts(facts, Owner::new(Reused(buffer))) };
+        for code in [0, 0, 999] {
+            sim.fail_next("cuMemcpyAsync", code);
+        }
+        let refused = Matrix::<S>::from_import(import).err().unwrap();
+        assert_eq!((refused.error.kind(), refused.error.place()), (ErrorKind::Driver, "cuMemcpyAsync"));
+    }
+    let _turn = turn();
+    let Some(sim) = simulated() else { return };
+    let _context = context();
+    sim.set_policy(Policy::Late);
+    for_each_storage!(check, sim);
+    check::<PinnedHostSlice<f32>>(sim);
+    check::<UnifiedSlice<f32>>(sim);
 }

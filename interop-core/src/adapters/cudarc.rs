@@ -288,7 +288,8 @@ macro_rules! waited_for {
                 }
 
                 fn from_import(import: Import, order: Order) -> Result<Self, Refused<Import>> {
-                    let copy = copied_and_waited_for::<T, _>(&import, order, $make);
+                    let fits = Self::check(import.facts());
+                    let copy = fits.and_then(|()| copied_and_waited_for::<T, _>(&import, order, $make));
                     copy.map_err(|error| Refused { value: import, error })
                 }
             }
@@ -311,8 +312,7 @@ fn copied_and_waited_for<T: Element + DeviceRepr, S: Storage>(
     order: Order,
     make: impl FnOnce(&Arc<CudaContext>, usize) -> Result<S, DriverError>,
 ) -> Result<S> {
-    let facts = import.facts();
-    let count = facts.layout_of(&T::TYPE)?.numel();
+    let count = import.facts().layout_of(&T::TYPE)?.numel();
     let site = DefaultSite::of(import)?;
     let context = context(site.ordinal())?;
     let _guards = (current(&context), cuda::relaxed());
@@ -337,8 +337,7 @@ fn fits<T>(count: usize) -> Result<()> {
 
 /// A slice of the default stream, which outlives all others: a slice is freed on its stream.
 fn copied<T: Element + DeviceRepr>(import: &Import, order: Order) -> Result<CudaSlice<T>> {
-    let facts = import.facts();
-    let count = facts.layout_of(&T::TYPE)?.numel();
+    let count = import.facts().layout_of(&T::TYPE)?.numel();
     let site = DefaultSite::of(import)?;
     let context = context(site.ordinal())?;
     let _guards = (current(&context), cuda::relaxed());

@@ -131,7 +131,8 @@ macro_rules! imported {
                 }
 
                 fn from_import(import: Import, order: Order) -> Result<Self, Refused<Import>> {
-                    match copied::<T>(&import, $kind, order) {
+                    let copy = Self::check(import.facts()).and_then(|()| copied::<T>(&import, $kind, order));
+                    match copy {
                         // SAFETY: new memory of this kind for so many elements, which nobody else frees. On the host
                         // they were written and are values of `T`.
                         Ok((address, len)) => Ok(unsafe { $make(address, len) }),

@@ -213,10 +213,11 @@ pub(crate) unsafe fn copy_on_default_stream<T: Element>(
     let (device, here) = (Device::cuda(site.ordinal), Some(site.context));
     order_in(*stream, StreamHandle::LegacyDefault, device, here)?;
     // SAFETY: as the caller promises.
-    let pending = unsafe { site.copy::<T>(import, order, target) }?;
-    if pending && !site.is_guarded(*fence) {
-        site.finish()?;
-    }
+    let copied = unsafe { site.copy::<T>(import, order, target) };
+    // The runs before one that failed are queued, too.
+    let pending = copied.as_ref().map_or(true, |pending| *pending);
+    let finished = if pending && !site.is_guarded(*fence) { site.finish() } else { Ok(()) };
+    copied.and(finished)?;
     order_in(StreamHandle::LegacyDefault, *stream, device, here)
 }
 

@@ -282,7 +282,7 @@ impl Sim {
     }
 
     /// Orders the answer of the next call of a function for which none is ordered yet, by its name with or without the
-    /// version. The call does nothing else.
+    /// version. The call does nothing else; a call that is to succeed is made.
     pub fn fail_next(&self, name: &str, code: i32) {
         (self.hooks.fail_next)(text(name).as_ptr(), code);
     }
