@@ -12,7 +12,7 @@
 //! That fields are elements, and that the struct is `Copy`, rustc checks.
 
 use proc_macro2::{Ident, Span, TokenStream};
-use quote::ToTokens;
+use quote::{ToTokens, quote_spanned};
 use syn::ext::IdentExt;
 use syn::{DeriveInput, Field, Generics, Member, Path, Type};
 
@@ -227,7 +227,9 @@ fn expand(model: &Model<'_>) -> TokenStream {
 fn record_fields(parts: &[Part<'_>]) -> TokenStream {
     let fields = parts.iter().filter(|part| !part.is_marker()).map(|part| {
         let (name, member, ty) = (part.name(), &part.member, &part.field.ty);
-        own!(__p::Field::new(#name, ::core::mem::offset_of!(Self, #member), <#ty as __p::Element>::TYPE))
+        let offset = own!(::core::mem::offset_of!(Self, #member));
+        // Placed on the type, so that rustc blames it for what no field may be.
+        quote_spanned!(generics::ends(ty).0=> __p::Field::new(#name, #offset, <#ty as __p::Element>::TYPE))
     });
     own!(const FIELDS: &'static [__p::Field] = &[#(#fields),*];)
 }
