@@ -137,12 +137,14 @@ impl Facts {
     #[inline]
     #[must_use]
     pub fn nbytes(&self) -> usize {
-        // An element of a strided array may repeat, so the product is not bounded by the range: saturate.
+        // An element of a strided array may repeat, so the product is not bounded by the range: saturate. What is packed
+        // is counted in eights of elements, which take whole bytes.
         let bits = self.dtype.item_bits(self.padded);
         if bits % 8 == 0 {
             self.numel().saturating_mul(bits / 8)
         } else {
-            self.numel().saturating_mul(bits).div_ceil(8)
+            let rest = (self.numel() % 8 * bits).div_ceil(8);
+            (self.numel() / 8).saturating_mul(bits).saturating_add(rest)
         }
     }
 

@@ -41,6 +41,16 @@ fn bytes_are_rounded_once() {
     }
 }
 
+/// A repeated element may be counted in more bits than a number holds, and in fewer bytes.
+#[test]
+fn bytes_of_repeated_elements_are_counted() {
+    for (dtype, nbytes) in [(F4, 1 << 62), (F6, 3 << 61), (F6.with_lanes(3), usize::MAX)] {
+        let strides = Strides::Elements(&[0]);
+        let claims = Descriptor { dtype, strides, ..Descriptor::new(ADDRESS, Device::CPU, &[i64::MAX]) };
+        assert_eq!(claims.validate().unwrap().nbytes(), nbytes, "{dtype}");
+    }
+}
+
 /// Whole bytes need no padding, so the flag says nothing about them.
 #[test]
 fn whole_bytes_are_never_padded() {
