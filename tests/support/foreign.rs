@@ -18,18 +18,20 @@ use super::signed;
 /// The deleter of a struct of the form `A`.
 type Deleter<A> = Option<unsafe extern "C" fn(*mut A)>;
 
+/// Major and minor version, and flags.
+type Head = (u32, u32, u64);
+
 /// The two forms, field by field.
 pub(crate) trait Form: Abi {
-    fn fill(claims: &Claims, dl_tensor: DLTensor, manager_ctx: *mut c_void, deleter: Deleter<Self>) -> Self;
+    fn fill(head: Head, dl_tensor: DLTensor, manager_ctx: *mut c_void, deleter: Deleter<Self>) -> Self;
     fn tensor(&self) -> DLTensor;
     fn context(&self) -> *mut c_void;
     fn has_deleter(&self) -> bool;
-    /// The version and the flags.
-    fn head(&self) -> Option<(u32, u32, u64)>;
+    fn head(&self) -> Option<Head>;
 }
 
 impl Form for DLManagedTensor {
-    fn fill(_: &Claims, dl_tensor: DLTensor, manager_ctx: *mut c_void, deleter: Deleter<Self>) -> Self {
+    fn fill(_: Head, dl_tensor: DLTensor, manager_ctx: *mut c_void, deleter: Deleter<Self>) -> Self {
         Self { dl_tensor, manager_ctx, deleter }
     }
 
@@ -45,15 +47,15 @@ impl Form for DLManagedTensor {
         self.deleter.is_some()
     }
 
-    fn head(&self) -> Option<(u32, u32, u64)> {
+    fn head(&self) -> Option<Head> {
         None
     }
 }
 
 impl Form for DLManagedTensorVersioned {
-    fn fill(claims: &Claims, dl_tensor: DLTensor, manager_ctx: *mut c_void, deleter: Deleter<Self>) -> Self {
-        let version = DLPackVersion { major: claims.version.0, minor: claims.version.1 };
-        Self { version, manager_ctx, deleter, flags: claims.flags, dl_tensor }
+    fn fill(head: Head, dl_tensor: DLTensor, manager_ctx: *mut c_void, deleter: Deleter<Self>) -> Self {
+        let (major, minor, flags) = head;
+        Self { version: DLPackVersion { major, minor }, manager_ctx, deleter, flags, dl_tensor }
     }
 
     fn tensor(&self) -> DLTensor {
@@ -68,7 +70,7 @@ impl Form for DLManagedTensorVersioned {
         self.deleter.is_some()
     }
 
-    fn head(&self) -> Option<(u32, u32, u64)> {
+    fn head(&self) -> Option<Head> {
         Some((self.version.major, self.version.minor, self.flags))
     }
 }
@@ -136,12 +138,13 @@ impl Claims {
             strides: start(self.strides.as_mut()),
             byte_offset: self.byte_offset,
         };
+        let (major, minor) = self.version;
+        let head = (major, minor, self.flags);
         let mut ledger = Ledger::default();
         let context =
             Context { claims: self, released: ledger.released.clone(), thread: ledger.thread.clone() };
         let deleter = context.claims.has_deleter.then_some(release::<A> as unsafe extern "C" fn(*mut A));
-        let claims = context.claims.clone();
-        let managed = A::fill(&claims, tensor, Box::into_raw(Box::new(context)).cast(), deleter);
+        let managed = A::fill(head, tensor, Box::into_raw(Box::new(context)).cast(), deleter);
         let managed = Box::into_raw(Box::new(managed));
         if deleter.is_none() {
             // SAFETY: nobody else frees a struct without a deleter, and the ledger outlives the tensor.
@@ -230,8 +233,8 @@ pub(crate) struct Seen {
     /// `None` is a null pointer.
     pub(crate) strides: Option<Vec<i64>>,
     pub(crate) byte_offset: u64,
-    /// Major and minor version, and flags.
-    pub(crate) head: Option<(u32, u32, u64)>,
+    /// `None` in the legacy form.
+    pub(crate) head: Option<Head>,
     pub(crate) has_deleter: bool,
 }
 

@@ -4,7 +4,8 @@
 use pyo3::prelude::*;
 
 use super::capsule::Taken;
-use super::import::{HandedOut, import_met, meet, of};
+use super::errors::of;
+use super::import::{HandedOut, import_met, meet};
 use super::release::{Destination, Here, release_foreign, without_lock};
 use crate::arrival::Arrival;
 use crate::cuda::Trust;

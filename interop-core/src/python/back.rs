@@ -4,7 +4,7 @@ use pyo3::intern;
 use pyo3::prelude::*;
 
 use super::dict::interface_of;
-use super::errors::origin;
+use super::errors::of;
 use super::exchange::work_stream;
 use super::interpreter::attribute;
 use super::release::without_lock;
@@ -44,7 +44,7 @@ pub fn order_back(object: &Bound<'_, PyAny>, stream: StreamHandle, device: Devic
     if device.device_type == DeviceType::CPU {
         return Ok(());
     }
-    let named = |error: crate::Error| PyErr::from(error.with_origin(origin(object)));
+    let named = |error| PyErr::from(of(object, error));
     match stream_of(object, device)? {
         StreamHandle::NothingPending => {
             without_lock(object.py(), || cuda::wait(stream, device)).map_err(named)

@@ -114,7 +114,7 @@ impl Fault {
     #[cold]
     pub(super) fn of(self, object: &Bound<'_, PyAny>) -> PyErr {
         match self {
-            Self::Found(error) => error.with_origin(origin(object)).into(),
+            Self::Found(error) => of(object, error).into(),
             Self::Raised(error) => error,
         }
     }
@@ -145,6 +145,12 @@ impl From<Fault> for PyErr {
 pub(super) fn origin(object: &Bound<'_, PyAny>) -> String {
     let name = object.get_type().fully_qualified_name();
     name.map_or_else(|_| "an object of unknown class".into(), |name| name.to_string())
+}
+
+/// An error about an array, with the class of the object that it came from.
+#[cold]
+pub(super) fn of(object: &Bound<'_, PyAny>, error: Error) -> Error {
+    error.with_origin(origin(object))
 }
 
 /// The error about an object that speaks no protocol.

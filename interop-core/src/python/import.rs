@@ -8,7 +8,7 @@ use super::ask::{DlpackMethod, has_method, lacks_method, request, request_for};
 use super::capsule::{Taken, take};
 use super::device::device;
 use super::dict::interface_in;
-use super::errors::{no_array, origin};
+use super::errors::{no_array, of};
 use super::exchange::{tensor_of, work_stream};
 use super::interpreter::attribute;
 use super::release::{Destination, PyOwner, drain_releases};
@@ -325,12 +325,6 @@ fn from_capsule(
     let protocol = taken.protocol();
     to.receive_taken(taken).map_err(|error| of(object, error))?;
     Ok(protocol)
-}
-
-/// An error about an array, with the class of the object that it came from.
-#[cold]
-pub(super) fn of(object: &Bound<'_, PyAny>, error: Error) -> Error {
-    error.with_origin(origin(object))
 }
 
 /// Whether two statements about a device agree. Libraries name pinned and managed memory one way in
