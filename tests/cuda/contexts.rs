@@ -264,6 +264,23 @@ fn a_borrowed_default_stream_comes_after_that_of_the_context_that_is_current() {
     }
 }
 
+/// `cudarc` records its events on the streams of its own context only, and keeps to itself that it could not.
+#[test]
+fn a_stream_of_another_context_is_none_of_cudarc() {
+    let _turn = turn();
+    let _context = cust::quick_init().unwrap();
+    in_another_context(0, || {
+        let foreign = stream(NON_BLOCKING);
+        let import = send(source(MemoryKind::Device, 0, 2, 3)).on_stream(handle(foreign));
+        let refused = Streamed::<LeaseMut<f32>, Arc<CudaStream>>::from_import(import).err().unwrap();
+        assert_eq!(refused.error.kind(), ErrorKind::Stream, "{}", refused.error);
+        let held = Streamed::<LeaseMut<f32>, StreamHandle>::from_import(refused.value).unwrap();
+        assert_eq!(held.stream, handle(foreign));
+        drop(held);
+        ok!(sys::cuStreamDestroy_v2(foreign));
+    });
+}
+
 /// Writes on a stream of the slice's context, exports while another context is current, and reads on a stream of that.
 fn read_from<A: CudaArray + Send + 'static>(ordinal: i32, make: impl FnOnce() -> A) {
     let primary = CudaContext::new(0).unwrap();

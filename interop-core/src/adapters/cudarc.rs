@@ -384,7 +384,7 @@ impl FromStream for Arc<CudaStream> {
         Ok(match stream {
             StreamHandle::NothingPending | StreamHandle::LegacyDefault => context.default_stream(),
             StreamHandle::PerThreadDefault => context.per_thread_stream(),
-            // SAFETY: a stream of the device, live as everybody promises who names one; it is not destroyed.
+            // SAFETY: a stream of the context (`ordinal_of`), live as everybody promises who names one; it is not destroyed.
             StreamHandle::Raw(raw) => unsafe {
                 context.wrap_borrowed_stream(core::ptr::with_exposed_provenance_mut(raw.get()))
             },

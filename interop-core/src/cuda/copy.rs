@@ -100,14 +100,21 @@ impl Site {
     }
 }
 
-/// The device of a stream; of a default stream the one in which memory of `device` is used.
+/// The device of a stream of its primary context; of a default stream the one in which memory of `device` is used.
 ///
 /// # Errors
 ///
-/// [`ErrorKind::Driver`] without a driver.
+/// [`ErrorKind::Driver`] without a driver, [`ErrorKind::Stream`] for a stream of another context.
 #[cfg(feature = "cudarc")]
 pub(crate) fn ordinal_of(stream: StreamHandle, device: Device) -> Result<usize> {
-    Ok(Site::of(stream, device)?.ordinal.unsigned_abs() as usize)
+    let Site { context, ordinal, .. } = Site::of(stream, device)?;
+    if matches!(stream, StreamHandle::Raw(_)) && Context::primary(ordinal)? != context {
+        let found = format_args!("{stream}, of a context that is not the primary one of device {ordinal}");
+        let allowed =
+            "a stream of the primary context, in which alone `cudarc` works; a `StreamHandle` holds any";
+        return Err(Error::new(ErrorKind::Stream, "stream", found, allowed));
+    }
+    Ok(ordinal.unsigned_abs() as usize)
 }
 
 /// A place for a copy on the legacy default stream of a device's primary context, which `cudarc` works in.
