@@ -8,7 +8,7 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use super::context::Relaxed;
-use super::driver::{Driver, Failure, opened};
+use super::driver::{Driver, opened};
 use super::event::Event;
 use super::release::{Fence, ReleasePolicy, drop_in_context, events_after, release_policy, synchronized};
 use crate::error::{Error, ErrorKind, Result};
@@ -364,7 +364,8 @@ impl Parked {
                 Poll::Blocking => event.wait().map(|()| true),
                 _ => event.is_done(),
             });
-            !done.unwrap_or_else(Failure::is_final)
+            // An event that is none any more went with its context, even if another one has the context's handle now.
+            !done.unwrap_or_else(|failure| failure.is_final() || failure.is_about_handles())
         });
         self.events.is_empty()
     }
