@@ -1,7 +1,7 @@
 //! Memory that CUDA reaches: where a new array goes, the stream that last wrote it, and the switches of order and release.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use interop_core::cuda::{self, CudaBuffer, MemoryKind, ReleasePolicy, UnstatedStream};
 use interop_core::python::consumer_stream;
@@ -211,13 +211,13 @@ fn word_of<T: PartialEq>(table: &[(&'static str, T)], value: &T) -> &'static str
 
 /// Holds releases while a graph is captured on a stream that the driver does not show: a context manager.
 #[pyclass(frozen, module = "interop_demo")]
-pub(crate) struct HoldReleases(std::sync::Mutex<Option<cuda::HoldReleases>>);
+pub(crate) struct HoldReleases(Mutex<Option<cuda::HoldReleases>>);
 
 #[pymethods]
 impl HoldReleases {
     #[new]
     fn new() -> Self {
-        Self(std::sync::Mutex::new(None))
+        Self(Mutex::new(None))
     }
 
     fn __enter__(this: PyRef<'_, Self>) -> PyRef<'_, Self> {
@@ -232,6 +232,6 @@ impl HoldReleases {
 
 impl HoldReleases {
     fn replace(&self, guard: Option<cuda::HoldReleases>) {
-        *self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = guard;
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = guard;
     }
 }

@@ -6,7 +6,7 @@ use core::ffi::{CStr, c_void};
 use pyo3::exceptions::PyTypeError;
 use pyo3::ffi;
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyList, PyString, PyTuple};
+use pyo3::types::{PyDict, PyList, PyString, PyTuple, PyType};
 
 use super::class::{ArrayClass, body, method};
 use super::recast::{as_device, as_host};
@@ -115,7 +115,7 @@ fn device(device: Device) -> String {
 
 /// The descriptor of an attribute of the class.
 pub(super) fn getter<'py, T: ArrayClass>(
-    class: &Bound<'py, pyo3::types::PyType>,
+    class: &Bound<'py, PyType>,
     attribute: &'static Attribute,
 ) -> PyResult<Bound<'py, PyAny>> {
     let definition = Box::leak(Box::new(ffi::PyGetSetDef {

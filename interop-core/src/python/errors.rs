@@ -187,12 +187,14 @@ fn holds_elements(object: &Bound<'_, PyAny>) -> bool {
 /// at run time and can be changed, by the usual metaclass, and not by a `class` statement, which gives instances a dict or
 /// slots.
 fn is_compiled(class: &Bound<'_, PyType>) -> bool {
-    // `Py_TPFLAGS_HEAPTYPE` and `Py_TPFLAGS_IMMUTABLETYPE`.
-    const KINDS: u64 = 1 << 9 | 1 << 8;
+    /// `Py_TPFLAGS_HEAPTYPE`: made at run time.
+    const HEAP: u64 = 1 << 9;
+    /// `Py_TPFLAGS_IMMUTABLETYPE`.
+    const IMMUTABLE: u64 = 1 << 8;
     let number = |name: &str| class.getattr(name).and_then(|number| number.extract::<u64>());
     let has_slots = class.getattr("__dict__").and_then(|own| own.contains("__slots__"));
     class.get_type().is(class.py().get_type::<PyType>())
-        && number("__flags__").is_ok_and(|flags| flags & KINDS == 1 << 9)
+        && number("__flags__").is_ok_and(|flags| flags & (HEAP | IMMUTABLE) == HEAP)
         && number("__dictoffset__").is_ok_and(|offset| offset == 0)
         && has_slots.is_ok_and(|has_slots| !has_slots)
 }

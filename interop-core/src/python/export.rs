@@ -4,6 +4,7 @@
 use core::sync::atomic::{AtomicPtr, Ordering};
 use std::sync::Arc;
 
+use pyo3::exceptions::PyTypeError;
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
@@ -51,7 +52,7 @@ impl Request {
             Some(_) => Ok(()),
             None => {
                 let text = format!("__dlpack__() got an unexpected keyword argument '{keyword}'");
-                Err(pyo3::exceptions::PyTypeError::new_err(text))
+                Err(PyTypeError::new_err(text))
             }
         }
     }
