@@ -108,7 +108,7 @@ def rows(c, nanobind):
         1.15,
         "nanobind",
     )
-    yield "__cuda_array_interface__", {"ours": interfaces(on_gpu)}, 400, 1
+    yield "__cuda_array_interface__", {"ours": interfaces(on_gpu)}, 250, 1
     yield "a ready interface dict, validated", {"ours": calls(interop_demo.interface_nbytes, Interface())}, 400, 1
     by_table = {
         "C": calls(c.is_square_by_table, offered),
