@@ -200,8 +200,7 @@ fn bounded(generics: &Generics, parts: &[Part<'_>]) -> Generics {
 /// `unsafe impl Element`.
 fn expand(model: &Model<'_>) -> TokenStream {
     let Model { ident, generics, krate, lints, .. } = model;
-    let (parameters, _, clause) = generics.split_for_impl();
-    let arguments = generics::arguments(generics);
+    let (parameters, arguments, clause) = generics::split(generics);
     let (fields, ty) = match model.repr {
         Repr::C => (Some(record_fields(&model.parts)), own!(__p::ElementType::record::<Self>())),
         Repr::Transparent => (None, inner_type(&model.parts)),

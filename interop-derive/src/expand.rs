@@ -65,8 +65,7 @@ pub(crate) fn expand(model: &Model<'_>) -> TokenStream {
 fn export(model: &Model<'_>) -> TokenStream {
     let Model { ident, lints, .. } = model;
     let generics = generics::bounded(&model.generics, &generics::export_bounds(model));
-    let (parameters, _, clause) = generics.split_for_impl();
-    let arguments = generics::arguments(&generics);
+    let (parameters, arguments, clause) = generics::split(&generics);
     let describe = describe(&model.data);
     let facts = facts(&model.shape);
     let strides = tell_strides(&model.strides);
@@ -96,8 +95,7 @@ fn export(model: &Model<'_>) -> TokenStream {
 fn import(model: &Model<'_>) -> TokenStream {
     let Model { ident, lints, .. } = model;
     let generics = generics::bounded(&model.generics, &generics::import_bounds(model));
-    let (parameters, _, clause) = generics.split_for_impl();
-    let arguments = generics::arguments(&generics);
+    let (parameters, arguments, clause) = generics::split(&generics);
     let devices = devices(&model.devices);
     let (wanted, open) = (wanted(model), open(model));
     let literals = literals(&model.shape);

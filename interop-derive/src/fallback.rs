@@ -13,8 +13,7 @@ use crate::python;
 /// `impl CudaArray` and `impl FromArray` that say nothing; with the Python macros, where those can be called.
 pub(crate) fn array(input: &DeriveInput, krate: &Path, python: &Python) -> TokenStream {
     let generics = generics::bare(&input.generics);
-    let (parameters, _, clause) = generics.split_for_impl();
-    let arguments = generics::arguments(&generics);
+    let (parameters, arguments, clause) = generics::split(&generics);
     let ident = &input.ident;
     let python = python::calls(ident, &generics, python, true, true);
     own! {
@@ -40,8 +39,7 @@ pub(crate) fn array(input: &DeriveInput, krate: &Path, python: &Python) -> Token
 /// `impl Element` that says nothing.
 pub(crate) fn element(input: &DeriveInput, krate: &Path) -> TokenStream {
     let generics = generics::bare(&input.generics);
-    let (parameters, _, clause) = generics.split_for_impl();
-    let arguments = generics::arguments(&generics);
+    let (parameters, arguments, clause) = generics::split(&generics);
     let ident = &input.ident;
     own! {
         const _: () = {

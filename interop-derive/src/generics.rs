@@ -3,7 +3,7 @@
 use proc_macro2::{Ident, Span, TokenStream, TokenTree};
 use quote::{ToTokens, quote, quote_spanned};
 use syn::ext::IdentExt;
-use syn::{Attribute, GenericParam, Generics, Path, Type, WherePredicate};
+use syn::{Attribute, GenericParam, Generics, Path, Token, Type, WhereClause, WherePredicate};
 
 use crate::hygiene::own;
 use crate::model::{Axis, Data, Initial, Model, Pointee, Shape, Stream, Strides, With};
@@ -20,6 +20,17 @@ pub(crate) fn bare(generics: &Generics) -> Generics {
         }
     }
     generics
+}
+
+/// The parameters of an impl, the arguments of the struct, and the where-clause.
+///
+/// The parameters stand in brackets of the macro's own, and not in the user's: clippy then knows for generated what is
+/// asked there and in the where-clause, which repeats a bound that the user has written too.
+pub(crate) fn split(generics: &Generics) -> (TokenStream, TokenStream, Option<&WhereClause>) {
+    let mut own = generics.clone();
+    own.lt_token = Some(Token![<](Span::mixed_site()));
+    own.gt_token = Some(Token![>](Span::mixed_site()));
+    (own.split_for_impl().0.to_token_stream(), arguments(generics), generics.where_clause.as_ref())
 }
 
 /// The parameters as the arguments of the struct; nothing where it has none.

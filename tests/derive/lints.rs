@@ -55,14 +55,14 @@
 use core::marker::PhantomData;
 use core::ptr::null;
 
-use interop_core::{CudaArray, Device, Element, FromArray, Lease, StreamHandle};
+use interop_core::{CudaArray, Device, Element, FromArray, FromImport, Lease, Storage, StreamHandle};
 
 use crate::support::Foreign;
 
 mod strict {
     #![forbid(unsafe_code)]
 
-    use super::{CudaArray, Element, Lease, PhantomData, StreamHandle};
+    use super::{CudaArray, Element, FromImport, Lease, PhantomData, Storage, StreamHandle};
 
     #[derive(CudaArray, Debug)]
     #[cuda_array(shape = [_height, width, 1000000, N], order = "C", readonly)]
@@ -89,6 +89,20 @@ mod strict {
         pub(super) u8,
         #[cuda_array(strides(bytes))] pub(super) Option<[isize; 2]>,
     );
+
+    /// What the user asks of a parameter, the derive asks once more.
+    #[derive(CudaArray, Debug)]
+    #[cuda_array(shape = [len])]
+    pub(super) struct Bounded<S: Storage + FromImport> {
+        #[cuda_array(data)]
+        pub(super) values: S,
+        pub(super) len: usize,
+    }
+
+    /// Likewise.
+    #[derive(Clone, Copy, Debug, Element)]
+    #[repr(transparent)]
+    pub(super) struct Unit<T: Element>(pub(super) T);
 
     #[derive(Clone, Copy, Debug, Element)]
     #[repr(C)]
@@ -167,6 +181,9 @@ fn derived_code_is_silent() {
     let tuple = strict::Tuple::from_import(import).map(|tuple| (tuple.1, tuple.2));
     assert!(matches!(tuple, Ok((2, Some([8, 4])))), "{tuple:?}");
     assert_eq!((strict::Meters::TYPE.size(), strict::Particle::<f32, u8>::TYPE.size()), (4, 16));
+    let bounded = strict::Bounded { values: vec![strict::Unit(0.0_f32)], len: 1 };
+    assert_eq!(bounded.facts().map(|facts| facts.numel()), Ok(1), "{bounded:?}");
+    assert_eq!((bounded.len, bounded.values.first().map(|unit| unit.0.to_bits())), (1, Some(0)));
     let raw = vouched::Raw { pointer: null(), shape: [0], device: Device::CPU };
     assert_eq!(raw.facts().map(|facts| facts.ndim()), Ok(1));
     assert_eq!((raw.shape, raw.device, raw.pointer.is_null()), ([0], Device::CPU, true));
