@@ -26,8 +26,10 @@ impl Typestr {
             _ => '<',
         };
         let digit = |power: u32| b"0123456789"[bytes / 10_usize.pow(power) % 10];
-        let mut typestr = Self { text: [order as u8, kind as u8, digit(0), 0, 0, 0, 0, 0], len: 3 };
-        // Nearly all sizes have one digit.
+        // Nearly all sizes have one digit. One word: bytes that were stored one by one are slow to move.
+        let [order, kind] = [order as u8, kind as u8].map(u64::from);
+        let text = (order | kind << 8 | u64::from(digit(0)) << 16).to_le_bytes();
+        let mut typestr = Self { text, len: 3 };
         if bytes >= 10 {
             let last = bytes.ilog10();
             for power in 0..=last {
