@@ -84,7 +84,8 @@ pub(crate) fn derive(input: &DeriveInput) -> TokenStream {
         (None, None) => unreachable!("a layout that is not fixed was reported"),
         // An element is `'static`, `Send` and `Sync`: without that, the stub would add an error.
         (Some(messages), _) if krate_is_known && !borrows => {
-            let mut stub = fallback::element(input, &krate);
+            let generics = bounded(&generics::bare(&input.generics), &[]);
+            let mut stub = fallback::element(&input.ident, &generics, &krate);
             stub.extend(messages);
             stub
         }

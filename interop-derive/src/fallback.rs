@@ -2,8 +2,8 @@
 //!
 //! With the impls the struct can be used as if it were right, so that rustc does not add an error at every use.
 
-use proc_macro2::TokenStream;
-use syn::{DeriveInput, Path};
+use proc_macro2::{Ident, TokenStream};
+use syn::{DeriveInput, Generics, Path};
 
 use crate::generics;
 use crate::hygiene::own;
@@ -36,11 +36,9 @@ pub(crate) fn array(input: &DeriveInput, krate: &Path, python: &Python) -> Token
     }
 }
 
-/// `impl Element` that says nothing.
-pub(crate) fn element(input: &DeriveInput, krate: &Path) -> TokenStream {
-    let generics = generics::bare(&input.generics);
-    let (parameters, arguments, clause) = generics::split(&generics);
-    let ident = &input.ident;
+/// `impl Element` that says nothing, for generics with which the struct can be an element.
+pub(crate) fn element(ident: &Ident, generics: &Generics, krate: &Path) -> TokenStream {
+    let (parameters, arguments, clause) = generics::split(generics);
     own! {
         const _: () = {
             use #krate::__private as __p;
