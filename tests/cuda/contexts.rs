@@ -22,7 +22,7 @@ use crate::support::{
 };
 
 const BLOCKING: u32 = 0;
-const NON_BLOCKING: u32 = 1;
+pub(crate) const NON_BLOCKING: u32 = 1;
 
 macro_rules! ok {
     ($call:expr) => {
@@ -31,14 +31,16 @@ macro_rules! ok {
     };
 }
 
+pub(crate) use ok;
+
 /// A stream of the current context.
-fn stream(flags: u32) -> CUstream {
+pub(crate) fn stream(flags: u32) -> CUstream {
     let mut stream = null_mut();
     ok!(sys::cuStreamCreate(&raw mut stream, flags));
     stream
 }
 
-fn handle(stream: CUstream) -> StreamHandle {
+pub(crate) fn handle(stream: CUstream) -> StreamHandle {
     StreamHandle::from_raw(stream as usize)
 }
 
@@ -192,7 +194,7 @@ fn sim_only_the_source_of_a_copy_is_released_after_it_whatever_the_policy() {
 }
 
 /// Makes a context of the device and gives what `work` does in it.
-fn in_another_context<R>(ordinal: i32, work: impl FnOnce() -> R) -> R {
+pub(crate) fn in_another_context<R>(ordinal: i32, work: impl FnOnce() -> R) -> R {
     let (mut own, mut popped): (CUcontext, CUcontext) = (null_mut(), null_mut());
     ok!(sys::cuCtxCreate_v2(&raw mut own, 0, ordinal));
     let done = work();
@@ -262,23 +264,6 @@ fn a_borrowed_default_stream_comes_after_that_of_the_context_that_is_current() {
         let read = Matrix { data: read, rows: 8, columns: 8 };
         assert_eq!(read.to_vec::<u8>().unwrap(), [7; 64], "{default}");
     }
-}
-
-/// `cudarc` records its events on the streams of its own context only, and keeps to itself that it could not.
-#[test]
-fn a_stream_of_another_context_is_none_of_cudarc() {
-    let _turn = turn();
-    let _context = cust::quick_init().unwrap();
-    in_another_context(0, || {
-        let foreign = stream(NON_BLOCKING);
-        let import = send(source(MemoryKind::Device, 0, 2, 3)).on_stream(handle(foreign));
-        let refused = Streamed::<LeaseMut<f32>, Arc<CudaStream>>::from_import(import).err().unwrap();
-        assert_eq!(refused.error.kind(), ErrorKind::Stream, "{}", refused.error);
-        let held = Streamed::<LeaseMut<f32>, StreamHandle>::from_import(refused.value).unwrap();
-        assert_eq!(held.stream, handle(foreign));
-        drop(held);
-        ok!(sys::cuStreamDestroy_v2(foreign));
-    });
 }
 
 /// Writes on a stream of the slice's context, exports while another context is current, and reads on a stream of that.

@@ -4,6 +4,7 @@
 mod contexts;
 mod cudarc;
 mod cust;
+mod foreign;
 mod imports;
 mod launches;
 mod releases;

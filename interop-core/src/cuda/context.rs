@@ -105,13 +105,16 @@ impl Context {
     /// matter, and the process dies when it is popped.
     pub(super) fn enter(self, driver: &Driver) -> Outcome<Entered<'_>> {
         let before = Self::current(driver)?;
-        if before == Some(self) {
-            return Ok(Entered::as_it_was());
+        if before != Some(self) {
+            self.alive(driver)?;
+            self.push(driver)?;
         }
-        self.alive(driver)?;
+        Ok(Entered { inside: Some(Inside { driver, context: self, before }) })
+    }
+
+    fn push(self, driver: &Driver) -> Outcome {
         // SAFETY: a context that is alive.
-        unsafe { driver.context_push(self.0.get()) }?;
-        Ok(Entered { pushed: Some(Pushed { driver, context: self, before }) })
+        unsafe { driver.context_push(self.0.get()) }
     }
 
     /// An error for a context that was destroyed.
@@ -128,11 +131,11 @@ impl Context {
 
 /// A context that is current until this is dropped.
 pub(crate) struct Entered<'d> {
-    pushed: Option<Pushed<'d>>,
+    inside: Option<Inside<'d>>,
 }
 
-/// A context that was pushed, and what was current before.
-struct Pushed<'d> {
+/// A context that is current, and what was before: the same, or another on which it was pushed.
+struct Inside<'d> {
     driver: &'d Driver,
     context: Context,
     before: Option<Context>,
@@ -141,31 +144,43 @@ struct Pushed<'d> {
 impl Entered<'_> {
     /// For a context that is current anyway.
     pub(super) const fn as_it_was() -> Self {
-        Self { pushed: None }
+        Self { inside: None }
     }
 
-    /// Puts back what was current, where code of others has run meanwhile: to destroy a context that is current is to pop
-    /// it (CUDA driver API, `cuCtxDestroy`), and a second pop would take the thread's own.
+    /// Puts back what was current, where code of others has run meanwhile. It may have made another context current
+    /// (`cuCtxSetCurrent`), in place of the thread's own if nothing was pushed. And to destroy a context that is current is to
+    /// pop it (CUDA driver API, `cuCtxDestroy`): a second pop would take the thread's own.
     pub(super) fn leave(mut self) {
-        if self.pushed.as_ref().is_some_and(Pushed::is_gone) {
-            self.pushed = None;
+        let Some(Inside { driver, context, before }) = &self.inside else { return };
+        let current = Context::current(driver);
+        if current == Ok(Some(*context)) {
+            return;
+        }
+        let (pushed, alive) = (*before != Some(*context), context.alive(driver).is_ok());
+        if pushed && !alive && current == Ok(*before) {
+            self.inside = None;
+        } else if !pushed && alive {
+            if current.is_ok_and(|current| current.is_some()) {
+                pop(driver);
+            }
+            // It was current a moment ago, and lives.
+            let _ = context.push(driver);
         }
     }
 }
 
-impl Pushed<'_> {
-    fn is_gone(&self) -> bool {
-        let current = Context::current(self.driver);
-        current == Ok(self.before) && self.context.alive(self.driver).is_err_and(Failure::is_final)
-    }
+fn pop(driver: &Driver) {
+    let mut popped = 0;
+    // SAFETY: a place for a context. It cannot fail after a push, and there is nothing to be done if it does.
+    let _ = unsafe { driver.context_pop(&raw mut popped) };
 }
 
 impl Drop for Entered<'_> {
     fn drop(&mut self) {
-        if let Some(Pushed { driver, .. }) = self.pushed {
-            let mut popped = 0;
-            // SAFETY: a place for a context. It cannot fail after a push, and there is nothing to be done if it does.
-            let _ = unsafe { driver.context_pop(&raw mut popped) };
+        if let Some(Inside { driver, context, before }) = self.inside {
+            if before != Some(context) {
+                pop(driver);
+            }
         }
     }
 }

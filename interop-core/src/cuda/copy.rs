@@ -94,6 +94,14 @@ impl Site {
         Ok(unsafe { self.driver.stream_synchronize(self.stream) }?)
     }
 
+    /// Whether whoever keeps the stream means the same one. A default stream may be kept by a library that works in the primary
+    /// context, whatever is current here.
+    #[cfg(feature = "cust")]
+    fn is_named(&self, stream: StreamHandle) -> bool {
+        let is_primary = || Context::primary_in_use(self.driver, self.ordinal) == Some(self.context);
+        matches!(stream, StreamHandle::Raw(_)) || is_primary()
+    }
+
     /// Whether the release of the source comes after work in this context.
     fn is_guarded(&self, source: Option<Fence>) -> bool {
         source.is_some_and(|fence| fence.covers(self.driver, self.context, self.ordinal))
@@ -192,7 +200,7 @@ pub(crate) fn copied<T: Element>(import: &Import, kind: MemoryKind, order: Order
     let target = CudaBuffer::uninitialized(kind, site.context, site.ordinal, T::TYPE, bytes)?;
     // SAFETY: new memory of the driver's, with room for the elements.
     let pending = unsafe { site.copy::<T>(import, order, target.memory().address) }?;
-    if pending && !(kind == MemoryKind::Device && site.is_guarded(fence)) {
+    if pending && !(kind == MemoryKind::Device && site.is_guarded(fence) && site.is_named(stream)) {
         site.finish()?;
     }
     Ok((target.into_address(), count))
