@@ -156,10 +156,10 @@ impl Entered<'_> {
         if current == Ok(Some(*context)) {
             return;
         }
-        let (pushed, alive) = (*before != Some(*context), context.alive(driver).is_ok());
-        if pushed && !alive && current == Ok(*before) {
+        let (pushed, gone) = (*before != Some(*context), context.alive(driver).is_err_and(Failure::is_final));
+        if pushed && gone && current == Ok(*before) {
             self.inside = None;
-        } else if !pushed && alive {
+        } else if !pushed && !gone {
             if current.is_ok_and(|current| current.is_some()) {
                 pop(driver);
             }
