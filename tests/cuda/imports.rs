@@ -1,15 +1,17 @@
 //! Imports into owned buffers: from every kind of memory, of every layout, complete and in order.
 
 use core::ptr::null_mut;
+use std::sync::Arc;
 
-use cudarc::driver::{CudaSlice, PinnedHostSlice, UnifiedSlice};
+use cudarc::driver::{CudaContext, CudaSlice, PinnedHostSlice, UnifiedSlice};
 use cust::memory::{DeviceBox, DeviceBuffer, LockedBuffer, UnifiedBuffer};
 use cust::sys::CUstreamCaptureMode as CaptureMode;
 use interop_core::adapters::cust::InContext;
 use interop_core::cuda::{CudaBuffer, MemoryKind, finish_releases};
+use interop_core::dlpack::Versioned;
 use interop_core::{
     CudaArray, DType, Descriptor, Device, ErrorKind, FromArray, FromImport, Import, Order, Owner, Shared,
-    Storage, StreamHandle, Strides,
+    Storage, StreamHandle, Strides, Writes,
 };
 use interop_sim_client::{Mistake, Policy, Sim, find};
 
@@ -195,17 +197,36 @@ fn a_stream_that_captures_goes_on_when_a_copy_on_it_is_refused() {
     check::<UnifiedSlice<f32>>();
 }
 
+/// As a library would write it whose booleans are bytes.
+#[derive(CudaArray)]
+#[cuda_array(shape = [2])]
+struct Flags<S> {
+    #[cuda_array(data)]
+    data: S,
+}
+
+/// The buffers' own copies to the host make a `bool` of whatever a consumer left.
+#[test]
+fn bools_are_written_by_nobody_while_they_are_shared() {
+    let _turn = turn();
+    let _context = context();
+    let stream = CudaContext::new(0).unwrap().default_stream();
+    let buffer = || Flags { data: DeviceBuffer::from_slice(&[true, false]).unwrap() };
+    let mut slice = Flags { data: stream.clone_htod(&[true, false]).unwrap() };
+    assert_eq!(Flags { data: slice.data.slice_mut(..) }.facts().unwrap().writes(), Writes::WhenOwned);
+    assert!(send(buffer()).facts().writes() == Writes::Always, "nobody reads them after a consumer has them");
+    let shared = [
+        Arc::new(buffer()).share_dlpack::<Versioned>().unwrap(),
+        Arc::new(slice).share_dlpack::<Versioned>().unwrap(),
+    ];
+    for tensor in shared {
+        assert!(Import::from_dlpack(tensor).unwrap().facts().is_readonly());
+    }
+}
+
 /// A byte that is no `bool` does not become one.
 #[test]
 fn bools_are_looked_at() {
-    /// As a library would write it whose booleans are bytes.
-    #[derive(CudaArray)]
-    #[cuda_array(shape = [2])]
-    struct Flags<S> {
-        #[cuda_array(data)]
-        data: S,
-    }
-
     fn flags(bytes: [bool; 2]) -> Import {
         let data = CudaBuffer::from_slice(MemoryKind::Device, 0, &bytes).unwrap();
         let address = data.memory().address as u64;

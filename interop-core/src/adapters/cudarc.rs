@@ -57,6 +57,7 @@ use ::cudarc::driver::{
     DeviceSlice, DriverError, HostSlice, PinnedHostSlice, SyncOnDrop, UnifiedSlice,
 };
 
+use super::device_writes;
 use crate::cuda::{self, DefaultSite, copy_on_default_stream, ordinal_of, primary_while, to_usize};
 use crate::descriptor::Writes;
 use crate::device::Device;
@@ -190,7 +191,7 @@ fn device_of(context: &CudaContext) -> Device {
 // dropped. 3: on the device of its context. 4: device memory, of which there are no references.
 unsafe impl<T: Element> Storage for CudaSlice<T> {
     fn memory(&self) -> Memory {
-        Memory::new::<T>(address(self), self.len(), device_of(self.context()), Writes::Always)
+        Memory::new::<T>(address(self), self.len(), device_of(self.context()), device_writes::<T>())
     }
 
     fn stream(&self) -> StreamHandle {
@@ -219,7 +220,7 @@ macro_rules! views {
 
 views! {
     CudaView, Writes::Never;
-    CudaViewMut, Writes::Always;
+    CudaViewMut, device_writes::<T>();
 }
 
 // SAFETY: 1, 2: as for `CudaSlice`. 3: `cuMemAllocManaged`. 4: `&self` lends a slice for a borrow of itself at most.

@@ -60,6 +60,7 @@ use ::cust::memory::{
 };
 use ::cust::stream::Stream;
 
+use super::device_writes;
 use crate::cuda::{self, MemoryKind, copied, current_device, to_usize};
 use crate::descriptor::Writes;
 use crate::device::Device;
@@ -77,7 +78,7 @@ use crate::stream::StreamHandle;
 fn device_memory<T: Element>(address: u64, len: usize) -> Memory {
     let address = to_usize(address);
     let device = if len == 0 { current_device() } else { located(address) };
-    Memory::new::<T>(address, len, device.unwrap_or(Device::UNKNOWN), Writes::Always)
+    Memory::new::<T>(address, len, device.unwrap_or(Device::UNKNOWN), device_writes::<T>())
 }
 
 /// Where the driver knows an address to be.
