@@ -2,8 +2,8 @@
 //!
 //! | field | as | an import | exports are writable |
 //! | --- | --- | --- | --- |
-//! | `DeviceBuffer<T>` | `data` | copies, on the import's stream | always |
-//! | `DeviceBox<T>` | `data` | as `DeviceBuffer`, an array of one element | always |
+//! | `DeviceBuffer<T>` | `data` | copies, on the import's stream | always; of `bool`, when they consume the struct |
+//! | `DeviceBox<T>` | `data` | as `DeviceBuffer`, an array of one element | the same |
 //! | `LockedBuffer<T>` | `data` | copies, and waits: it lends slices | when they consume the struct |
 //! | `UnifiedBuffer<T>` | `data`; not for exports that own it, as it is not `Send` | copies, and waits | – |
 //! | [`InContext`] of one of these | `data` | as the buffer | always |
