@@ -1,9 +1,9 @@
 //! Memory of every kind that CUDA has, owned: device, pinned, managed, and from the device's pool.
 
 use core::fmt;
-use core::ptr::{null_mut, with_exposed_provenance_mut};
-use std::sync::OnceLock;
+use core::ptr::null_mut;
 
+use super::block::Block;
 use super::context::{Context, Relaxed};
 use super::driver::{Driver, Outcome, RawStream, driver};
 use super::order::{LEGACY, capture_of, wait};
@@ -207,59 +207,6 @@ impl Drop for CudaBuffer {
     }
 }
 
-/// Allocated memory, freed by its drop.
-struct Block {
-    address: usize,
-    kind: MemoryKind,
-    context: Context,
-}
-
-impl Block {
-    fn free(&self, driver: &Driver) -> Outcome {
-        let _entered = self.context.enter(driver)?;
-        let _relaxed = Relaxed::new(driver);
-        match self.kind {
-            // SAFETY: the block's own memory, freed once.
-            MemoryKind::Device | MemoryKind::Managed => unsafe { driver.memory_free(self.address as u64) },
-            MemoryKind::Pool => {
-                // SAFETY: as above; the stream is live.
-                on_a_stream(driver, |stream| unsafe { driver.memory_pool_free(self.address as u64, stream) })
-            }
-            // SAFETY: as above.
-            MemoryKind::Pinned => unsafe {
-                driver.memory_host_free(with_exposed_provenance_mut(self.address))
-            },
-        }
-    }
-}
-
-impl Drop for Block {
-    fn drop(&mut self) {
-        if let Ok(driver) = driver() {
-            let mut free = || {
-                // A context that is gone took the memory with it.
-                let _ = self.free(driver);
-            };
-            // The driver waits for the work of the device before it frees, except into a pool.
-            match WAIT.get().filter(|_| self.kind != MemoryKind::Pool) {
-                Some(wait) => wait(&mut free),
-                None => free(),
-            }
-        }
-        counters::ALLOCATIONS.sub();
-    }
-}
-
-/// Runs a closure that may wait for a device.
-static WAIT: OnceLock<fn(&mut dyn FnMut())> = OnceLock::new();
-
-/// Has memory be freed inside of `wait`, which releases whatever lock the work on a device may need.
-#[cfg(feature = "python")]
-pub(crate) fn free_inside(wait: fn(&mut dyn FnMut())) {
-    // The first one stays.
-    let _ = WAIT.set(wait);
-}
-
 // SAFETY: 1, 2: allocated and zeroed until the drop. 3: as it was allocated. 4: `&self` lends nothing.
 unsafe impl Storage for CudaBuffer {
     fn memory(&self) -> Memory {
@@ -312,7 +259,7 @@ fn finished(driver: &Driver, work: impl FnOnce(RawStream) -> Outcome) -> Outcome
 
 /// Runs `work` with the legacy default stream of the current context. While a stream that joins with it captures a graph,
 /// which it would spoil, with a stream that is there for this work alone.
-fn on_a_stream(driver: &Driver, work: impl FnOnce(RawStream) -> Outcome) -> Outcome {
+pub(super) fn on_a_stream(driver: &Driver, work: impl FnOnce(RawStream) -> Outcome) -> Outcome {
     const NON_BLOCKING: u32 = 1;
     if capture_of(driver, LEGACY).is_ok() {
         return work(LEGACY);

@@ -21,6 +21,7 @@
 #![expect(unsafe_code, reason = "calls the driver")]
 
 mod arrive;
+mod block;
 mod context;
 #[cfg(any(feature = "cust", feature = "cudarc"))]
 mod copy;
@@ -48,6 +49,8 @@ pub(crate) use arrive::arrive;
 pub(crate) use arrive::current_device;
 #[cfg(feature = "python")]
 pub(crate) use arrive::order_unstated;
+#[cfg(feature = "python")]
+pub(crate) use block::free_inside;
 #[cfg(any(feature = "cust", feature = "cudarc"))]
 pub(crate) use context::relaxed;
 #[cfg(feature = "cust")]
@@ -57,8 +60,6 @@ pub(crate) use copy::{DefaultSite, copy_on_default_stream, ordinal_of};
 pub(crate) use driver::is_opened;
 #[cfg(feature = "python")]
 pub(crate) use memory::duplicate;
-#[cfg(feature = "python")]
-pub(crate) use memory::free_inside;
 pub(crate) use memory::stage;
 #[cfg(any(feature = "cust", feature = "cudarc"))]
 pub(crate) use memory::to_usize;
