@@ -39,13 +39,14 @@ fn no_folder_and_no_message_is_forgotten() {
 }
 
 /// The cases with more than one mistake.
-const SEVERAL: [&str; 7] = [
+const SEVERAL: [&str; 8] = [
     "all_mistakes_in_one_compile",
     "data_and_shape",
     "device_and_owner",
     "feature_for_python_beside_a_mistake",
     "three_data",
     "three_wrong_types_that_go_both_ways",
+    "two_devices_unknown",
     "word_of_another_library",
 ];
 

@@ -199,10 +199,10 @@ fn unknown(word: &Ident, place: Place, errors: &mut Errors) {
 fn listed(entry: &Entry, errors: &mut Errors) -> Option<TokenStream> {
     let (found, help) = match &entry.value {
         Value::Given(tokens) => return Some(tokens.clone()),
-        Value::List(group) => {
+        Value::List(group) if !group.stream().is_empty() => {
             ("the extents follow `shape =`, in brackets", format!("write `shape = [{}]`", group.stream()))
         }
-        Value::None => (
+        Value::List(_) | Value::None => (
             "`shape` on the struct says no extents",
             "write `shape = [height, width, 3]`, or `#[cuda_array(shape)]` on the field that holds the shape"
                 .to_string(),
@@ -311,20 +311,18 @@ fn strides(entry: &Entry, errors: &mut Errors) -> Unit {
 /// The options in the parentheses of a word; `form` completes the help about another spelling.
 fn options(entry: &Entry, form: &str, errors: &mut Errors) -> Option<Vec<Entry>> {
     let word = &entry.word;
-    match &entry.value {
-        Value::None => None,
-        Value::List(group) => Some(entries::entries(group.stream(), errors)),
-        Value::Given(_) => {
-            errors.push(
-                word,
-                format_args!("`{word}` takes no value"),
-                format_args!("write `{word}`, or `{form}"),
-            );
-            // The value may be the option that was meant.
-            errors.lose(Some("unsafe_raw"));
-            None
+    let found = match &entry.value {
+        Value::None => return None,
+        Value::List(group) if group.stream().is_empty() => {
+            format!("`{word}` has nothing in its parentheses")
         }
-    }
+        Value::List(group) => return Some(entries::entries(group.stream(), errors)),
+        Value::Given(_) => format!("`{word}` takes no value"),
+    };
+    errors.push(word, found, format_args!("write `{word}`, or `{form}"));
+    // It may be the option that was meant.
+    errors.lose(Some("unsafe_raw"));
+    None
 }
 
 fn unknown_option(option: &Ident, word: &str, legal: &[&'static str], errors: &mut Errors) {

@@ -8,6 +8,7 @@
 //! 6. [`directions`]: `export`, `import` and the words that go with one of them.
 //! 7. [`everything_filled`]: an import can fill every field.
 //! 8. [`python`]: what a Python class or object can be.
+//! 9. [`not_packed`]: an export can borrow the fields.
 //!
 //! The rules about the list of `shape = [...]` are in `axes`, those about raw pointers and owners in `raw`.
 //!
@@ -19,7 +20,7 @@ use crate::attrs::{ContainerAttrs, FieldAttrs};
 use crate::errors::Errors;
 use crate::fields::Field;
 use crate::words::join;
-use crate::{axes, raw, words};
+use crate::{axes, raw, repr, words};
 
 /// All that the user claims about a struct.
 pub(crate) struct Claims<'a> {
@@ -75,6 +76,7 @@ pub(crate) fn rules(claims: &Claims<'_>, errors: &mut Errors) {
     raw::rules(claims, errors);
     everything_filled(claims, errors);
     python(claims, errors);
+    not_packed(claims, errors);
 }
 
 /// A struct is one array, so one field holds its memory.
@@ -97,9 +99,11 @@ fn shape_once(claims: &Claims<'_>, errors: &mut Errors) {
         errors,
     );
     let field = claims.with(|attrs| attrs.shape.is_some()).and_then(|field| field.attrs.shape.as_ref());
+    let is_shape_alone =
+        claims.only(|attrs| attrs.shape.is_some()).is_some_and(|field| !claims.is_extent(field));
     match (&claims.attrs.shape, field) {
-        // A field with another role too has a message of its own.
-        (Some(_), Some(field)) if claims.only(|attrs| attrs.shape.is_some()).is_some() => {
+        // A field with another role too, or one that is an extent, has a message of its own.
+        (Some(_), Some(field)) if is_shape_alone => {
             let found = "the shape is said twice: by this field and by `shape = [...]` on the struct";
             errors.push(&field.word, found, "remove one of the two");
         }
@@ -228,5 +232,14 @@ fn python(claims: &Claims<'_>, errors: &mut Errors) {
         let found = format!("`python` on a struct that borrows for `{}`", lifetime.lifetime);
         let help = "remove `python`, or own the memory: a Python object can live longer than any borrow";
         errors.push(&python.word, found, help);
+    }
+}
+
+/// An export looks at the fields by reference, which those of a packed struct are not aligned for.
+fn not_packed(claims: &Claims<'_>, errors: &mut Errors) {
+    let Some(packed) = repr::find(claims.input, "packed") else { return };
+    if claims.attrs.import.is_none() {
+        let found = "`#[derive(CudaArray)]` on a packed struct, whose fields cannot be borrowed";
+        errors.push(packed, found, "remove `packed`: the layout of the struct says nothing about its array");
     }
 }

@@ -40,7 +40,11 @@ pub(crate) fn read(entry: &Entry, errors: &mut Errors) -> Option<Vec<Device>> {
             Ok(Names(names)) if names.is_empty() => {
                 errors.push(&entry.word, "`device = []` allows no device", HELP);
             }
-            Ok(Names(names)) => return names.iter().map(|name| named(name, errors)).collect(),
+            Ok(Names(names)) => {
+                twice(&names, errors);
+                let devices: Vec<_> = names.iter().map(|name| named(name, errors)).collect();
+                return devices.into_iter().collect();
+            }
             Err(_) => {
                 let found = format!("`device` takes strings, found `{}`", words::shown(tokens));
                 errors.push(tokens, found, HELP);
@@ -49,6 +53,16 @@ pub(crate) fn read(entry: &Entry, errors: &mut Errors) -> Option<Vec<Device>> {
     }
     errors.lose(Some("device"));
     None
+}
+
+/// Reports a name that stands there twice.
+fn twice(names: &[LitStr], errors: &mut Errors) {
+    for (at, name) in names.iter().enumerate() {
+        let text = name.value();
+        if names[..at].iter().any(|other| other.value() == text) {
+            errors.push(name, format_args!("`{text}` is listed twice"), "remove one of the two");
+        }
+    }
 }
 
 fn named(text: &LitStr, errors: &mut Errors) -> Option<Device> {

@@ -14,7 +14,7 @@
 use proc_macro2::{Ident, Span, TokenStream};
 use quote::{ToTokens, quote_spanned};
 use syn::ext::IdentExt;
-use syn::{DeriveInput, Field, Generics, Member, Path, Type};
+use syn::{DeriveInput, Field, GenericArgument, Generics, Member, Path, PathArguments, Type};
 
 use crate::attrs;
 use crate::entries::ATTRIBUTE;
@@ -126,21 +126,42 @@ fn no_lifetimes(generics: &Generics, errors: &mut Errors) -> bool {
 /// Addresses are those of this process and this device. References with a lifetime were reported with the lifetime.
 fn no_pointers(parts: &[Part<'_>], errors: &mut Errors) -> bool {
     let mut found = false;
-    for Part { field, .. } in parts {
-        let is_pointer = match bare(&field.ty) {
-            Type::Ptr(_) | Type::FnPtr(_) => true,
-            Type::Reference(reference) => {
-                reference.lifetime.as_ref().is_some_and(|lifetime| lifetime.ident == "static")
-            }
-            _ => false,
-        };
-        if is_pointer {
-            let message = format!("the pointer `{}` in an element", shown(&field.ty));
-            errors.push(&field.ty, message, "write `u64` for an address that somebody else reads");
-            found = true;
-        }
+    for pointer in parts.iter().filter_map(|part| pointer_in(&part.field.ty)) {
+        let message = format!("the pointer `{}` in an element", shown(pointer));
+        errors.push(pointer, message, "write `u64` for an address that somebody else reads");
+        found = true;
     }
     found
+}
+
+/// The pointer that the type is, is a list of, or is if it is not null. rustc would say more of an element with one, which is
+/// not `Send`.
+fn pointer_in(ty: &Type) -> Option<&Type> {
+    match bare(ty) {
+        Type::Ptr(_) | Type::FnPtr(_) => Some(ty),
+        Type::Reference(reference) => {
+            reference.lifetime.as_ref().filter(|lifetime| lifetime.ident == "static").map(|_| ty)
+        }
+        Type::Array(array) => pointer_in(&array.elem),
+        Type::Path(path) => match path.path.segments.last()? {
+            last if last.ident == "NonNull" => Some(ty),
+            last if last.ident == "Option" => arguments(&last.arguments).find_map(pointer_in),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+/// The types among the arguments of a path.
+fn arguments(arguments: &PathArguments) -> impl Iterator<Item = &Type> {
+    let list = match arguments {
+        PathArguments::AngleBracketed(list) => Some(&list.args),
+        PathArguments::None | PathArguments::Parenthesized(_) => None,
+    };
+    list.into_iter().flatten().filter_map(|argument| match argument {
+        GenericArgument::Type(ty) => Some(ty),
+        _ => None,
+    })
 }
 
 /// The newtype is what its one field is.
@@ -175,20 +196,22 @@ fn record_of_some(input: &DeriveInput, parts: &[Part<'_>], errors: &mut Errors) 
     }
 }
 
-/// The generics with `T: __p::Element` for parameters that are parts, `T: 'static` for those that only mark.
+/// The generics with `T: __p::Element` for parameters that are parts, `T: 'static` for those that only mark or name, and
+/// `T::Scalar: __p::Element` for the parts that those name.
 ///
-/// With those that only mark, whether the struct is `Copy`, `Send` and `Sync` is left to the struct.
+/// With those that are no parts, whether the struct is `Copy`, `Send` and `Sync` is left to the struct.
 fn bounded(generics: &Generics, parts: &[Part<'_>]) -> Generics {
-    let is_part = |name: &Ident| {
-        let parts = parts.iter().filter(|part| !part.is_marker());
-        parts.into_iter().any(|part| generics::mentions(part.field.ty.to_token_stream(), &[name]))
-    };
-    let mut bounded = generics.clone();
+    let types = || parts.iter().filter(|part| !part.is_marker()).map(|part| &part.field.ty);
+    let uses = |ty: &Type, name| generics::uses(ty.to_token_stream(), name);
+    let named =
+        types().filter(|ty| generics.type_params().any(|parameter| uses(ty, &parameter.ident).to_name));
+    let mut bounded = generics::bounded(generics, &named.map(|ty| (ty, "Element")).collect::<Vec<_>>());
     let mut marks = false;
     for parameter in generics.type_params() {
         let name = &parameter.ident;
-        let bound = if is_part(name) { own!(__p::Element) } else { own!('static) };
-        marks |= !is_part(name);
+        let is_part = types().any(|ty| uses(ty, name).itself);
+        let bound = if is_part { own!(__p::Element) } else { own!('static) };
+        marks |= !is_part;
         bounded.make_where_clause().predicates.push(syn::parse_quote!(#name: #bound));
     }
     if marks {

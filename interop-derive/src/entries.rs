@@ -32,6 +32,8 @@ pub(crate) enum Value {
 }
 
 /// The entries of all `#[cuda_array(...)]` among `attrs`; `example` is what could be written in this place.
+///
+/// One without words says nothing: a macro that repeats words writes it when there are none.
 pub(crate) fn read(attrs: &[Attribute], example: &str, errors: &mut Errors) -> Vec<Entry> {
     let ours = attrs.iter().filter(|attr| attr.path().is_ident(ATTRIBUTE));
     ours.flat_map(|attr| entries_of(attr, example, errors)).collect()
@@ -141,7 +143,7 @@ fn entry(input: ParseStream) -> Result<Entry, Slip> {
     if input.parse::<Token![=]>().is_ok() {
         return match value(&word, input) {
             Some(value) => Ok(Entry { word, value: Value::Given(value) }),
-            None => Err(no_value(word)),
+            None => Err(no_value(word, !input.is_empty())),
         };
     }
     match input.parse::<TokenTree>() {
@@ -152,13 +154,14 @@ fn entry(input: ParseStream) -> Result<Entry, Slip> {
     }
 }
 
-/// The mistake of an entry that ends with `=`, or with half a value.
-fn no_value(word: Ident) -> Slip {
+/// The mistake of an entry that ends with `=`, or with something that is no value.
+fn no_value(word: Ident, with_more: bool) -> Slip {
     let example = words::example(&word.to_string());
+    let until = if with_more && word == "default" { ": one expression, up to a comma" } else { "" };
     Slip {
         at: word.to_token_stream(),
         found: format!("`{word} =` is followed by no value that can be read"),
-        help: format!("write `{word} = {example}`"),
+        help: format!("write `{word} = {example}`{until}"),
         word: Some(word),
     }
 }
@@ -190,6 +193,9 @@ fn misfit(word: Ident, next: Option<&TokenTree>) -> Slip {
             format!("`{word}` is followed by `:`"),
             format!("write `{word} = {}`", words::example(&word.to_string())),
         ),
+        Some(TokenTree::Punct(dash)) if dash.as_char() == '-' => {
+            (quote!(#next), format!("`{word}` is followed by `-`"), "write `_` in a word".to_string())
+        }
         _ => {
             let help = format!("write `{word}`, `{word} = value` or `{word}(...)`, then a comma");
             (quote!(#next), format!("`{word}` is followed by `{shown}`"), help)

@@ -79,7 +79,7 @@ fn extent(tokens: TokenStream, errors: &mut Errors) -> Option<Extent> {
     let read = syn::parse2::<Expr>(tokens.clone()).map_or_else(
         |_| refused("no extent", "a comma stands between two"),
         |expression| {
-            let other = || refused("an expression", "store what you compute in a field");
+            let other = || refused("an expression", "store what you compute in a field or a constant");
             classify(bare(expression)).unwrap_or_else(other)
         },
     );

@@ -79,6 +79,36 @@ pub(crate) fn mentions(tokens: TokenStream, names: &[&Ident]) -> bool {
     })
 }
 
+/// What a type uses a parameter for.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Uses {
+    /// As a type: `T`, `[T; 3]`.
+    pub(crate) itself: bool,
+    /// To name another: `T::Scalar`, `<T as Format>::Scalar`.
+    pub(crate) to_name: bool,
+}
+
+/// What the tokens of a type use the parameter `name` for.
+pub(crate) fn uses(tokens: TokenStream, name: &Ident) -> Uses {
+    let mut uses = Uses::default();
+    let mut tokens = tokens.into_iter().peekable();
+    while let Some(token) = tokens.next() {
+        match token {
+            TokenTree::Group(group) => {
+                let inner = self::uses(group.stream(), name);
+                uses = Uses { itself: uses.itself | inner.itself, to_name: uses.to_name | inner.to_name };
+            }
+            TokenTree::Ident(ident) if ident.unraw() == name.unraw() => match tokens.peek() {
+                Some(TokenTree::Punct(colon)) if colon.as_char() == ':' => uses.to_name = true,
+                Some(TokenTree::Ident(word)) if word == "as" => uses.to_name = true,
+                _ => uses.itself = true,
+            },
+            _ => {}
+        }
+    }
+    uses
+}
+
 /// A bound that a generic type needs: the type, and the trait in `__private`.
 pub(crate) type Bound<'a> = (&'a Type, &'static str);
 

@@ -72,7 +72,8 @@ use syn::{DeriveInput, parse_macro_input};
 ///
 /// # The words
 ///
-/// Several words go in one attribute, or in several. Each is written once.
+/// Several words go in one attribute, or in several. Each is written once; an attribute without any, `#[cuda_array()]`, as
+/// a macro may make it, says nothing.
 ///
 /// | on the struct | meaning | if it is absent |
 /// | --- | --- | --- |

@@ -1,9 +1,10 @@
 //! The rules about raw pointers, and about what keeps memory alive:
 //!
 //! 1. [`pointers_are_vouched_for`]: a pointer or an address as the data takes `unsafe_raw`.
-//! 2. [`pointee_is_said_once`]: by the type of the pointer, or by `element`.
-//! 3. [`device_with_raw`]: a raw pointer needs a device, a storage knows it.
-//! 4. [`owner_is_filled`]: an import puts the owner of the memory somewhere, in one place.
+//! 2. [`storages_are_not`]: a storage does not; the other rules have nothing to say of one that does.
+//! 3. [`pointee_is_said_once`]: by the type of the pointer, or by `element`.
+//! 4. [`device_with_raw`]: a raw pointer needs a device, a storage knows it.
+//! 5. [`owner_is_filled`]: an import puts the owner of the memory somewhere, in one place.
 
 use syn::{Type, TypePtr};
 
@@ -20,6 +21,9 @@ pub(crate) fn rules(claims: &Claims<'_>, errors: &mut Errors) {
         return;
     };
     pointers_are_vouched_for(field, data, errors);
+    if storages_are_not(field, data, errors) {
+        return;
+    }
     pointee_is_said_once(field, data, errors);
     device_with_raw(claims, field, data, errors);
     owner_is_filled(claims, data, errors);
@@ -73,6 +77,31 @@ fn pointers_are_vouched_for(field: &Field<'_>, data: &DataWord, errors: &mut Err
         // The rules below would judge the struct by a storage that it has not.
         errors.lose(Some("unsafe_raw"));
     }
+}
+
+/// Storages by the names that they are known by; of an alias rustc judges.
+const STORAGES: [&str; 11] = [
+    "Arc",
+    "Box",
+    "CudaBuffer",
+    "CudaSlice",
+    "DeviceBuffer",
+    "HostBuffer",
+    "HostVec",
+    "Lease",
+    "LeaseMut",
+    "Shared",
+    "Vec",
+];
+
+/// A storage says itself where its memory is, and how long. Whether there is one with `unsafe_raw`, which is reported.
+fn storages_are_not(field: &Field<'_>, data: &DataWord, errors: &mut Errors) -> bool {
+    let is_storage = matches!(bare(field.ty), Type::Reference(_))
+        || last_name(field.ty).is_some_and(|name| STORAGES.contains(&name.as_str()));
+    let Some(raw) = data.unsafe_raw.as_ref().filter(|_| is_storage) else { return false };
+    let found = format!("`unsafe_raw` on a `{}`, which is no raw pointer", shown(field.ty));
+    errors.push(&raw.word, found, "write `data`, or make the field a raw pointer or an address");
+    true
 }
 
 fn pointee_is_said_once(field: &Field<'_>, data: &DataWord, errors: &mut Errors) {

@@ -14,11 +14,15 @@ pub(crate) enum Repr {
     Transparent,
 }
 
+/// The word `name` of `#[repr(...)]`, if it is there.
+pub(crate) fn find(input: &DeriveInput, name: &str) -> Option<Path> {
+    let reprs = input.attrs.iter().filter(|attr| attr.path().is_ident("repr"));
+    reprs.flat_map(words).find(|word| word.is_ident(name))
+}
+
 /// The layout; none, and a report, when it is not fixed.
 pub(crate) fn read(input: &DeriveInput, errors: &mut Errors) -> Option<Repr> {
-    let words =
-        input.attrs.iter().filter(|attr| attr.path().is_ident("repr")).flat_map(words).collect::<Vec<Path>>();
-    let find = |name: &str| words.iter().find(|word| word.is_ident(name));
+    let find = |name| find(input, name);
     if let Some(packed) = find("packed") {
         let help = "remove `packed`; fields that are ordered from large to small have no gaps";
         errors.push(packed, "`#[derive(Element)]` on a packed struct, whose fields are not aligned", help);

@@ -49,7 +49,7 @@ const FIELD: [Word; 7] = [
 ];
 
 /// What people write who know other libraries.
-const SYNONYMS: [(&str, &str); 16] = [
+const SYNONYMS: [(&str, &str); 17] = [
     ("buffer", "data"),
     ("context", "owner"),
     ("cuda_stream", "stream"),
@@ -64,6 +64,7 @@ const SYNONYMS: [(&str, &str); 16] = [
     ("ordinal", "device"),
     ("pointer", "data"),
     ("ptr", "data"),
+    ("size", "shape"),
     ("skip", "default"),
     ("storage", "data"),
 ];
@@ -183,6 +184,9 @@ pub(crate) fn shown(tokens: impl ToTokens) -> String {
     let mut text = tokens.to_token_stream().to_string();
     for (spaced, written) in [
         (" :: ", "::"),
+        (" ::< ", "::<"),
+        ("> (", ">("),
+        (" : ", ": "),
         (" < ", "<"),
         (" >", ">"),
         (" ,", ","),

@@ -43,6 +43,26 @@ struct Flag {
     set: bool,
 }
 
+trait Format {
+    type Scalar: Element;
+}
+
+#[derive(Clone, Copy)]
+struct Wide;
+
+impl Format for Wide {
+    type Scalar = f64;
+}
+
+/// Parts of types that a parameter names, and that it does not have to be itself.
+#[derive(Clone, Copy, Element)]
+#[repr(C)]
+struct Pixel<F: Format, T> {
+    red: F::Scalar,
+    rest: [<F as Format>::Scalar; 2],
+    mask: T,
+}
+
 #[derive(CudaArray)]
 struct Cloud<T> {
     #[cuda_array(data)]
@@ -93,6 +113,15 @@ fn markers_and_parameters_are_no_parts() {
     let fields: Vec<_> =
         facts.record().unwrap().fields.iter().map(|field| (field.name.clone(), field.offset)).collect();
     assert_eq!(fields, [("first".to_string(), 0), ("second".to_string(), 8)]);
+}
+
+#[test]
+fn parts_can_be_of_types_that_a_parameter_names() {
+    let pixel = Pixel::<Wide, u8> { red: 1.0, rest: [2.0, 3.0], mask: 4 };
+    let cloud = Cloud { points: HostVec::from_slice(&[pixel]), shape: vec![1] };
+    let record = cloud.facts().unwrap().record().unwrap().to_string();
+    assert_eq!(record, "{red: float64 @0, rest: float64[2] @8, mask: uint8 @24}");
+    assert_eq!((pixel.red, pixel.rest[1], pixel.mask), (1.0, 3.0, 4));
 }
 
 #[test]

@@ -1,10 +1,12 @@
 use interop_core::CudaArray;
 
+type Pixels = Vec<f32>;
+
 #[derive(CudaArray)]
 #[cuda_array(export)]
 struct Image {
     #[cuda_array(data(unsafe_raw))]
-    pixels: Vec<f32>,
+    pixels: Pixels,
     #[cuda_array(shape)]
     shape: [usize; 2],
     #[cuda_array(device)]
