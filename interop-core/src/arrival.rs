@@ -28,9 +28,9 @@ pub struct Wanted {
 
 /// An import on its way into a struct. Until its storage or owner is taken it can be given back whole.
 ///
-/// The first thing that does not fit is kept here until the last step of every struct, [`storage`](Self::storage) or
-/// [`owner`](Self::owner), returns it. The steps between return placeholders then, for a struct that is not made. So the
-/// expansion of a derive branches once and not at every field, which compiles faster.
+/// The first thing that does not fit is kept here, and the steps after it do nothing. Those that can make a placeholder
+/// return one, for a struct that is not made; [`storage`](Self::storage), [`owner`](Self::owner) and the stream return
+/// `None`. So the expansion of a derive branches there and not at every field, which compiles faster.
 #[derive(Debug)]
 pub struct Arrival {
     /// It stays here until it is taken, because it is some two hundred bytes to move.
@@ -90,6 +90,16 @@ impl Arrival {
             return None;
         }
         step(self).map_err(|error| self.refusal = Some(error)).ok()
+    }
+
+    /// What was refused, for the step that returned `None`.
+    ///
+    /// # Errors
+    ///
+    /// Always.
+    #[cold]
+    pub fn refused<T>(&mut self) -> Result<T> {
+        Err(self.refusal.take().unwrap_or_else(|| unreachable!("a step that returns nothing has refused")))
     }
 
     /// Stops here if something was refused, because code of the user comes next.
@@ -244,17 +254,17 @@ impl Arrival {
         strides.unwrap_or_else(F::blank)
     }
 
-    /// The stream on which the import is ready, which the struct keeps beside it, and where the memory is.
+    /// The field for the stream on which the import is ready, which the struct keeps beside it. `field` makes it of the
+    /// stream and of where the memory is.
     ///
-    /// # Errors
-    ///
-    /// What did not fit.
-    pub(crate) fn stream(&mut self) -> Result<(StreamHandle, Device)> {
-        self.check()?;
-        let facts = self.facts()?;
-        let (stream, device) = (facts.stream(), facts.device());
-        self.import.keep_beside(stream);
-        Ok((stream, device))
+    /// Refuses what `field` refuses.
+    pub(crate) fn stream<F>(&mut self, field: fn(StreamHandle, Device) -> Result<F>) -> Option<F> {
+        self.step(|this| {
+            let facts = this.facts()?;
+            let (stream, device) = (facts.stream(), facts.device());
+            this.import.keep_beside(stream);
+            field(stream, device)
+        })
     }
 
     /// Makes the struct's own stream wait for the work that is pending on the import. A field that says that nothing is
@@ -284,22 +294,20 @@ impl Arrival {
 
     /// The `data` field. Nothing may be taken afterwards.
     ///
-    /// # Errors
-    ///
-    /// What did not fit; what the storage says. The arrival has the import again then.
+    /// Refuses what the storage refuses. The arrival has the import then.
     #[inline(always)]
-    pub fn storage<S: FromImport>(&mut self) -> Result<S> {
-        self.check()?;
-        self.facts()?;
-        let kind = self.import.facts().device().device_type;
-        // One call, which is inlined then: what a function returns through memory is read back at once.
-        let storage = if kind == DeviceType::CPU || (kind == DeviceType::CUDA && !S::COPIES) {
-            S::take(&mut self.import, self.order)?
-        } else {
-            self.waited_for()?
-        };
-        self.taken = true;
-        Ok(storage)
+    pub fn storage<S: FromImport>(&mut self) -> Option<S> {
+        self.step(|this| {
+            let kind = this.facts()?.device().device_type;
+            // One call, which is inlined then: what a function returns through memory is read back at once.
+            let storage = if kind == DeviceType::CPU || (kind == DeviceType::CUDA && !S::COPIES) {
+                S::take(&mut this.import, this.order)?
+            } else {
+                this.waited_for()?
+            };
+            this.taken = true;
+            Ok(storage)
+        })
     }
 
     /// A storage that waits for the work that is pending, as copies do, or whatever holds memory that the host reaches.
@@ -325,15 +333,14 @@ impl Arrival {
 
     /// The `owner` field beside a raw pointer. Nothing may be taken afterwards.
     ///
-    /// # Errors
-    ///
-    /// What did not fit; as [`cuda::wait`](crate::cuda::wait).
-    pub fn owner<F: FromOwner>(&mut self) -> Result<F> {
-        self.check()?;
-        self.facts()?;
-        self.finish()?;
-        self.taken = true;
-        Ok(F::from_owner(self.import.take_owner()))
+    /// Refuses as [`cuda::wait`](crate::cuda::wait).
+    pub fn owner<F: FromOwner>(&mut self) -> Option<F> {
+        self.step(|this| {
+            this.facts()?;
+            this.finish()?;
+            this.taken = true;
+            Ok(F::from_owner(this.import.take_owner()))
+        })
     }
 }
 

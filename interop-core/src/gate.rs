@@ -7,7 +7,6 @@
 use core::marker::PhantomData;
 
 use crate::arrival::{Arrival, Wanted};
-use crate::error::Result;
 use crate::roles::{AsStream, FromStream};
 use crate::storage::{FromImport, Storage};
 
@@ -28,11 +27,7 @@ impl<T: Storage> Gate<T> {
 
 impl<T: AsStream> Gate<T> {
     /// As [`FromStream::take`].
-    ///
-    /// # Errors
-    ///
-    /// As [`FromStream::take`].
-    pub fn stream(from: &mut Arrival) -> Result<T>
+    pub fn stream(from: &mut Arrival) -> Option<T>
     where
         T: FromStream,
     {
@@ -48,11 +43,8 @@ pub trait Unreached<T> {
     }
 
     /// Never called.
-    ///
-    /// # Errors
-    ///
-    /// None.
-    fn stream(_: &mut Arrival) -> Result<T> {
+    #[must_use]
+    fn stream(_: &mut Arrival) -> Option<T> {
         unreachable!("the export half does not compile")
     }
 }
@@ -62,22 +54,18 @@ impl<T> Unreached<T> for Gate<T> {}
 /// The storage of an arrival that was compared with it.
 #[must_use]
 pub struct Opened<T> {
-    take: fn(&mut Arrival) -> Result<T>,
+    take: fn(&mut Arrival) -> Option<T>,
 }
 
 impl<T> Opened<T> {
     #[inline]
-    pub(crate) const fn new(take: fn(&mut Arrival) -> Result<T>) -> Self {
+    pub(crate) const fn new(take: fn(&mut Arrival) -> Option<T>) -> Self {
         Self { take }
     }
 
-    /// The storage. Nothing may be taken afterwards.
-    ///
-    /// # Errors
-    ///
     /// As [`Arrival::storage`].
     #[inline]
-    pub fn take(self, from: &mut Arrival) -> Result<T> {
+    pub fn take(self, from: &mut Arrival) -> Option<T> {
         (self.take)(from)
     }
 }

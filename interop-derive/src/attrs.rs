@@ -142,13 +142,20 @@ impl FieldAttrs {
         }
     }
 
-    /// The words that give the field a role, in the order of the manual.
-    pub(crate) fn roles(&self) -> impl Iterator<Item = &Ident> {
-        let (data, strides) =
-            (self.data.as_ref().map(|set| &set.word), self.strides.as_ref().map(|set| &set.word));
-        let flags = [&self.shape, &self.stream, &self.device, &self.owner];
-        let [shape, stream, device, owner] = flags.map(|flag| flag.as_ref().map(|set| &set.word));
-        [data, shape, strides, stream, device, owner].into_iter().flatten()
+    /// The words that give the field a role, in the order of the manual, each with its place.
+    pub(crate) fn roles(&self) -> impl Iterator<Item = (&'static str, &Ident)> {
+        fn place<T>(set: Option<&Set<T>>) -> Option<&Ident> {
+            set.map(|set| &set.word)
+        }
+        let roles = [
+            ("data", place(self.data.as_ref())),
+            ("shape", place(self.shape.as_ref())),
+            ("strides", place(self.strides.as_ref())),
+            ("stream", place(self.stream.as_ref())),
+            ("device", place(self.device.as_ref())),
+            ("owner", place(self.owner.as_ref())),
+        ];
+        roles.into_iter().filter_map(|(role, place)| Some((role, place?)))
     }
 }
 

@@ -36,21 +36,14 @@ pub(crate) fn rules(claims: &Claims<'_>, errors: &mut Errors) {
 
 /// The field that an extent names.
 pub(crate) fn field_of<'a>(extent: &Extent, fields: &'a [Field<'a>]) -> Option<&'a Field<'a>> {
-    let named = |name: &Ident| fields.iter().find(|field| name.unraw() == field.name());
-    match &extent.kind {
-        Kind::Name(name) | Kind::Field(Member::Named(name)) => named(name),
-        Kind::Field(Member::Unnamed(index)) => fields
-            .iter()
-            .find(|field| matches!(&field.member, Member::Unnamed(other) if other.index == index.index)),
-        Kind::Literal(_) | Kind::Path(_) => None,
-    }
+    let name = extent.name.as_ref()?;
+    fields.iter().find(|field| field.name == *name)
 }
 
 /// Whether a name is a const generic, or looks like a constant and like no name of the struct's own.
-fn is_constant(name: &Ident, fields: &[Field<'_>], generics: &Generics) -> bool {
-    let name = name.unraw().to_string();
+fn is_constant(name: &str, fields: &[Field<'_>], generics: &Generics) -> bool {
     let is_upper = name.contains(char::is_uppercase) && !name.contains(char::is_lowercase);
-    let is_own = fields.iter().any(|field| field.name().eq_ignore_ascii_case(&name))
+    let is_own = fields.iter().any(|field| field.name.eq_ignore_ascii_case(name))
         || generics.type_params().any(|ty| ty.ident.unraw() == name);
     generics.const_params().any(|constant| constant.ident.unraw() == name) || is_upper && !is_own
 }
@@ -62,7 +55,9 @@ pub(crate) fn axis<'a>(extent: &Extent, fields: &'a [Field<'a>], generics: &Gene
         Kind::Literal(value) => Some(Axis::Literal(*value)),
         // The user's tokens, so that rustc blames them.
         Kind::Path(path) => Some(Axis::Const(path.clone())),
-        Kind::Name(name) if is_constant(name, fields, generics) => Some(Axis::Const(name.to_token_stream())),
+        Kind::Name(name) if is_constant(extent.name.as_ref()?, fields, generics) => {
+            Some(Axis::Const(name.to_token_stream()))
+        }
         Kind::Name(_) | Kind::Field(_) => None,
     })
 }
@@ -74,28 +69,25 @@ fn field_as_constant(extent: &Extent, claims: &Claims<'_>) -> Option<String> {
     let names: Vec<&Ident> = path.segments.iter().map(|segment| &segment.ident).collect();
     let [of, name] = names[..] else { return None };
     let name = name.unraw().to_string();
-    let is_field = claims.fields.iter().any(|field| field.name() == name);
+    let is_field = claims.fields.iter().any(|field| field.name == name);
     let is_own = *of == "Self" || *of == claims.input.ident;
     (is_own && is_field && name.contains(char::is_lowercase)).then_some(name)
 }
 
 /// Reports an extent that names nothing, with what it could have named.
 fn resolve(extent: &Extent, claims: &Claims<'_>, errors: &mut Errors) {
-    let name = match &extent.kind {
-        Kind::Name(name) | Kind::Field(Member::Named(name)) => name.unraw().to_string(),
-        Kind::Field(Member::Unnamed(index)) => index.index.to_string(),
-        Kind::Literal(_) | Kind::Path(_) => return,
-    };
+    let Some(name) = &extent.name else { return };
     let is_tuple = claims.fields.iter().any(|field| matches!(field.member, Member::Unnamed(_)));
     let consts = claims.generics().const_params().map(|constant| constant.ident.to_string());
     let free = claims
         .fields
         .iter()
         .filter(|field| field.attrs.roles().next().is_none() && field.attrs.default.is_none());
-    let fields = free.map(|field| if is_tuple { format!("self.{}", field.name()) } else { field.name() });
+    let prefix = if is_tuple { "self." } else { "" };
+    let fields = free.map(|field| format!("{prefix}{}", field.name));
     let legal: Vec<String> = fields.chain(consts).collect();
     let legal = || legal.iter().map(String::as_str);
-    let help = match words::nearest(&name, legal()).filter(|_| !is_tuple) {
+    let help = match words::nearest(name, legal()).filter(|_| !is_tuple) {
         Some(meant) if matches!(extent.kind, Kind::Field(_)) => format!("write `self.{meant}`"),
         Some(meant) => format!("write `{meant}`"),
         None if legal().next().is_none() => "add an integer field with the extent to the struct".to_string(),
@@ -121,11 +113,11 @@ pub(crate) fn hint_about_index(claims: &Claims<'_>, field: &Field<'_>) -> String
 /// A field that an import fills with an extent cannot be filled with anything else.
 fn extents_are_plain(claims: &Claims<'_>, errors: &mut Errors) {
     for field in claims.fields.iter().filter(|field| claims.is_extent(field)) {
-        let Some(role) = field.attrs.roles().next() else { continue };
-        let name = field.name();
-        let roles = join(["shape = [...]", &role.to_string()].into_iter(), "and");
+        let Some((role, word)) = field.attrs.roles().next() else { continue };
+        let name = &field.name;
+        let roles = join(["shape = [...]", role].into_iter(), "and");
         let found = format!("the field `{name}` is in {roles} at once");
-        errors.push(role, found, format_args!("remove `{role}`, or take `{name}` out of `shape = [...]`"));
+        errors.push(word, found, format_args!("remove `{role}`, or take `{name}` out of `shape = [...]`"));
         // Another field may have been meant, which seems to have no role now.
         errors.lose(Some("shape"));
     }

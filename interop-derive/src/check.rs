@@ -20,7 +20,7 @@ use crate::attrs::{ContainerAttrs, FieldAttrs};
 use crate::errors::Errors;
 use crate::fields::Field;
 use crate::words::join;
-use crate::{axes, raw, repr, words};
+use crate::{axes, raw, repr};
 
 /// All that the user claims about a struct.
 pub(crate) struct Claims<'a> {
@@ -127,11 +127,11 @@ fn roles_once(claims: &Claims<'_>, errors: &mut Errors) {
 fn once(claims: &Claims<'_>, role: &str, help: &str, errors: &mut Errors) {
     let mut first: Option<&Field<'_>> = None;
     for field in claims.fields {
-        let Some(word) = field.attrs.roles().find(|word| *word == role) else { continue };
+        let Some((_, word)) = field.attrs.roles().find(|(word, _)| *word == role) else { continue };
         match first {
             None => first = Some(field),
             Some(first) => {
-                let found = format!("`{role}` is on two fields, `{}` and `{}`", first.name(), field.name());
+                let found = format!("`{role}` is on two fields, `{}` and `{}`", first.name, field.name);
                 errors.push(word, found, help);
             }
         }
@@ -142,11 +142,11 @@ fn once(claims: &Claims<'_>, role: &str, help: &str, errors: &mut Errors) {
 fn one_role_each(claims: &Claims<'_>, errors: &mut Errors) {
     for field in claims.fields {
         let mut roles = field.attrs.roles();
-        if let (Some(first), Some(second)) = (roles.next(), roles.next()) {
-            let found = format!("the field `{}` is `{first}` and `{second}` at once", field.name());
-            errors.push(second, found, "keep one of the two, and give the other a field of its own");
+        if let (Some((first, _)), Some((second, word))) = (roles.next(), roles.next()) {
+            let found = format!("the field `{}` is `{first}` and `{second}` at once", field.name);
+            errors.push(word, found, "keep one of the two, and give the other a field of its own");
             // What the field is, and whether the roles have fields, is open.
-            field.attrs.roles().for_each(|role| errors.lose(words::legal_name(&role.to_string())));
+            field.attrs.roles().for_each(|(role, _)| errors.lose(Some(role)));
         }
     }
 }
@@ -155,13 +155,12 @@ fn one_role_each(claims: &Claims<'_>, errors: &mut Errors) {
 fn default_is_needed(claims: &Claims<'_>, errors: &mut Errors) {
     for field in claims.fields {
         let Some(default) = &field.attrs.default else { continue };
-        let filled =
-            field.attrs.roles().find(|word| !matches!(word.to_string().as_str(), "stream" | "owner"));
-        if let Some(role) = filled {
+        let filled = field.attrs.roles().find(|(role, _)| !matches!(*role, "stream" | "owner"));
+        if let Some((role, _)) = filled {
             let found = format!("`default` on the `{role}` field, which an import fills with what arrives");
             errors.push(&default.word, found, "remove `default`");
         } else if claims.is_extent(field) {
-            let found = format!("`default` on `{}`, which an import fills with an extent", field.name());
+            let found = format!("`default` on `{}`, which an import fills with an extent", field.name);
             errors.push(&default.word, found, "remove `default`");
         }
     }
@@ -200,9 +199,9 @@ fn everything_filled(claims: &Claims<'_>, errors: &mut Errors) {
     let unfilled: Vec<&Field<'_>> =
         claims.fields.iter().filter(|field| !has_role(field) && !claims.is_extent(field)).collect();
     let Some(first) = unfilled.first() else { return };
-    let names: Vec<String> = unfilled.iter().map(|field| field.name()).collect();
+    let names: Vec<&str> = unfilled.iter().map(|field| field.name.as_str()).collect();
     let (noun, each) = if names.len() == 1 { ("field", "it") } else { ("fields", "each") };
-    let found = format!("an import cannot fill the {noun} {}", join(names.iter().map(String::as_str), "and"));
+    let found = format!("an import cannot fill the {noun} {}", join(names.iter().copied(), "and"));
     let help = format!(
         "write `#[cuda_array(default)]` or `#[cuda_array(default = expression)]` on {each}, or `#[cuda_array(export)]` on \
          a struct that is never imported{}",

@@ -1,7 +1,9 @@
 //! Claims that passed every rule become the model. Every default is chosen here and nowhere else.
 
-use proc_macro2::Span;
-use syn::Path;
+use std::iter;
+
+use proc_macro2::{Ident, Span};
+use syn::{Path, PathSegment, Token};
 
 use crate::attrs::{DataWord, Set, Unit};
 use crate::axes;
@@ -58,7 +60,10 @@ pub(crate) fn place(set: &Set<()>) -> Span {
 
 /// The path of the runtime.
 pub(crate) fn krate(written: Option<&Path>) -> Path {
-    written.cloned().unwrap_or_else(|| syn::parse_quote!(::interop_core))
+    written.cloned().unwrap_or_else(|| Path {
+        leading_colon: Some(<Token![::]>::default()),
+        segments: iter::once(PathSegment::from(Ident::new("interop_core", Span::call_site()))).collect(),
+    })
 }
 
 fn data<'a>(claims: &Claims<'a>) -> Option<Data<'a>> {
@@ -102,7 +107,7 @@ fn fills<'a>(claims: &Claims<'a>) -> Option<Vec<Fill<'a>>> {
     let fills: Option<Vec<Fill<'a>>> = claims
         .fields
         .iter()
-        .map(|field| Some(Fill { member: field.member.clone(), with: with(field, claims)? }))
+        .map(|field| Some(Fill { member: &field.member, with: with(field, claims)? }))
         .collect();
     let mut fills = fills?;
     fills.sort_by_key(|fill| fill.with.turn());

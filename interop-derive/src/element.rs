@@ -54,7 +54,7 @@ struct Model<'a> {
     ident: &'a Ident,
     generics: Generics,
     krate: Path,
-    lints: TokenStream,
+    lints: Option<TokenStream>,
     parts: Vec<Part<'a>>,
     repr: Repr,
 }

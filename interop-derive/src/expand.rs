@@ -38,13 +38,8 @@ pub(crate) fn expand(model: &Model<'_>) -> TokenStream {
     let krate = &model.krate;
     let export = model.directions.exports().then(|| export(model));
     let import = model.directions.imports().then(|| import(model));
-    let python = python::calls(
-        model.ident,
-        &model.generics,
-        &model.python,
-        model.directions.exports(),
-        model.directions.imports(),
-    );
+    let (exports, imports) = (model.directions.exports(), model.directions.imports());
+    let python = python::calls(model.ident, &model.generics, &model.python, exports, imports);
     let unreached = model.asks_through_gate().then(|| {
         own!(
             use __p::Unreached as _;
@@ -56,7 +51,7 @@ pub(crate) fn expand(model: &Model<'_>) -> TokenStream {
             #unreached
             #export
             #import
-            #python
+            #(#python)*
         };
     }
 }
@@ -111,7 +106,7 @@ fn import(model: &Model<'_>) -> TokenStream {
             fn assemble(__a: &mut __p::Arrival) -> __p::Result<Self> {
                 #devices
                 #open
-                #literals
+                #(#literals)*
                 #check
                 __p::Ok(Self { #(#fills,)* })
             }
@@ -170,43 +165,43 @@ fn tell_constant(constant: &TokenStream) -> TokenStream {
     quote_spanned!(Span::mixed_site().located_at(place)=> __p::Extent::tell(&#constant))
 }
 
-fn tell_strides(strides: &Strides<'_>) -> TokenStream {
+fn tell_strides(strides: &Strides<'_>) -> Option<TokenStream> {
     match strides {
-        Strides::Compact => TokenStream::new(),
-        Strides::Field(field, Unit::Elements) => tell(field, "StridesField", "tell"),
-        Strides::Field(field, Unit::Bytes) => tell(field, "StridesField", "tell_in_bytes"),
+        Strides::Compact => None,
+        Strides::Field(field, Unit::Elements) => Some(tell(field, "StridesField", "tell")),
+        Strides::Field(field, Unit::Bytes) => Some(tell(field, "StridesField", "tell_in_bytes")),
     }
 }
 
-fn tell_order(order: &OrderWord) -> TokenStream {
+fn tell_order(order: &OrderWord) -> Option<TokenStream> {
     match order {
-        OrderWord::Unwritten => TokenStream::new(),
+        OrderWord::Unwritten => None,
         OrderWord::Written(order) => {
             let order = self::order(*order);
-            own!(let __d = __d.order(#order);)
+            Some(own!(let __d = __d.order(__p::Order::#order);))
         }
     }
 }
 
-fn tell_stream(stream: &Stream<'_>) -> TokenStream {
+fn tell_stream(stream: &Stream<'_>) -> Option<TokenStream> {
     match stream {
-        Stream::Unsaid => TokenStream::new(),
-        Stream::Field(field) => tell(field, "AsStream", "tell"),
+        Stream::Unsaid => None,
+        Stream::Field(field) => Some(tell(field, "AsStream", "tell")),
     }
 }
 
-fn tell_access(access: &Access) -> TokenStream {
+fn tell_access(access: &Access) -> Option<TokenStream> {
     match access {
-        Access::AsStorage => TokenStream::new(),
-        Access::Readonly => own!(let __d = __d.readonly();),
+        Access::AsStorage => None,
+        Access::Readonly => Some(own!(let __d = __d.readonly();)),
     }
 }
 
 /// The field is there to be dropped. That it is named here keeps rustc from calling it dead code.
-fn see_owner(owner: &Owner<'_>) -> TokenStream {
+fn see_owner(owner: &Owner<'_>) -> Option<TokenStream> {
     match owner {
-        Owner::Nobody => TokenStream::new(),
-        Owner::Field(Role { member, .. }) => own!(let _ = &self.#member;),
+        Owner::Nobody => None,
+        Owner::Field(Role { member, .. }) => Some(own!(let _ = &self.#member;)),
     }
 }
 
@@ -223,22 +218,22 @@ fn wanted(model: &Model<'_>) -> TokenStream {
         Demand::Any => own!(__p::None),
         Demand::Order(order) => {
             let order = self::order(order);
-            own!(__p::Some(#order))
+            own!(__p::Some(__p::Order::#order))
         }
     };
     own!(__p::Wanted { axes: #axes, order: #order })
 }
 
 /// The call that refuses memory on other devices, before anything else is compared.
-fn devices(devices: &Devices) -> TokenStream {
-    let Devices::Listed(devices) = devices else { return TokenStream::new() };
+fn devices(devices: &Devices) -> Option<TokenStream> {
+    let Devices::Listed(devices) = devices else { return None };
     let devices = devices.iter().map(|device| match device {
         Device::Cpu => word("CPU"),
         Device::Cuda => word("CUDA"),
         Device::CudaHost => word("CUDA_HOST"),
         Device::CudaManaged => word("CUDA_MANAGED"),
     });
-    own!(__p::Arrival::on_one_of(__a, &[#(__p::DeviceType::#devices),*]);)
+    Some(own!(__p::Arrival::on_one_of(__a, &[#(__p::DeviceType::#devices),*]);))
 }
 
 /// The call that refuses what cannot be the data of this struct.
@@ -263,10 +258,10 @@ fn open(model: &Model<'_>) -> TokenStream {
 
 /// Names the `element` of an address as every other type is named, before a call asks for it in its own words: the error
 /// about a wrong one is then the same in both halves.
-fn check_element(pointee: Pointee<'_>) -> TokenStream {
+fn check_element(pointee: Pointee<'_>) -> Option<TokenStream> {
     match pointee {
-        Pointee::Typed => TokenStream::new(),
-        Pointee::Element(element) => own!(let _ = <#element as __p::Element>::TYPE;),
+        Pointee::Typed => None,
+        Pointee::Element(element) => Some(own!(let _ = <#element as __p::Element>::TYPE;)),
     }
 }
 
@@ -280,79 +275,79 @@ fn gated(ty: &Type, verb: &str, arguments: TokenStream) -> TokenStream {
     let verb = Ident::new(verb, end);
     let mut arguments = Group::new(Delimiter::Parenthesis, arguments);
     arguments.set_span(end);
-    let head = quote_spanned!(start=> <__p::Gate<);
-    let tail = quote_spanned!(end=> >>::#verb #arguments);
-    own!(#head #ty #tail)
+    let mut call = quote_spanned!(start=> <__p::Gate<);
+    ty.to_tokens(&mut call);
+    call.extend(quote_spanned!(end=> >>::#verb #arguments));
+    call
 }
 
 /// The extents that an import does not store in a field.
-fn literals(shape: &Shape<'_>) -> TokenStream {
-    let Shape::Extents(axes) = shape else { return TokenStream::new() };
+fn literals(shape: &Shape<'_>) -> Vec<TokenStream> {
+    let Shape::Extents(axes) = shape else { return Vec::new() };
     let is_named = |other: &Axis<'_>, name: &str| matches!(other, Axis::Field(field) if field.name == name);
-    let literals = axes.iter().enumerate().map(|(at, axis)| {
+    let literals = axes.iter().enumerate().filter_map(|(at, axis)| {
         let index = Literal::usize_unsuffixed(at);
         match axis {
             Axis::Literal(extent) => {
                 let extent = self::extent(*extent);
-                own!(__p::Arrival::literal(__a, #index, #extent);)
+                Some(own!(__p::Arrival::literal(__a, #index, #extent);))
             }
             Axis::Const(constant) => {
                 let extent = tell_constant(constant);
-                own!(__p::Arrival::constant(__a, #index, #extent);)
+                Some(own!(__p::Arrival::constant(__a, #index, #extent);))
             }
-            Axis::Field(Role { name, .. }) => match axes[..at].iter().position(|other| is_named(other, name))
-            {
-                None => TokenStream::new(),
-                Some(first) => {
-                    let first = Literal::usize_unsuffixed(first);
-                    own!(__p::Arrival::same_extent(__a, #first, #index, #name);)
-                }
-            },
+            Axis::Field(Role { name, .. }) => {
+                let first = axes[..at].iter().position(|other| is_named(other, name))?;
+                let first = Literal::usize_unsuffixed(first);
+                Some(own!(__p::Arrival::same_extent(__a, #first, #index, #name);))
+            }
         }
     });
     literals.collect()
 }
 
-/// `field: value`.
-fn fill(fill: &Fill<'_>) -> TokenStream {
-    let value = match &fill.with {
+/// `field: value`. A step that returns nothing has refused; written with `?`, that takes rustc longer to check.
+fn fill(Fill { member, with }: &Fill<'_>) -> TokenStream {
+    match with {
         With::Extent(Role { ty, name, .. }, axis) => {
             let axis = Literal::usize_unsuffixed(*axis);
-            own!(<#ty as __p::Extent>::take(__a, #axis, #name))
+            own!(#member: <#ty as __p::Extent>::take(__a, #axis, #name))
         }
-        With::Shape(Role { ty, name, .. }) => own!(<#ty as __p::ShapeField>::take(__a, #name)),
+        With::Shape(Role { ty, name, .. }) => own!(#member: <#ty as __p::ShapeField>::take(__a, #name)),
         With::Strides(Role { ty, name, .. }, unit) => {
             let verb = match unit {
                 Unit::Elements => word("take"),
                 Unit::Bytes => word("take_in_bytes"),
             };
-            own!(<#ty as __p::StridesField>::#verb(__a, #name))
+            own!(#member: <#ty as __p::StridesField>::#verb(__a, #name))
         }
-        With::Stream(Role { ty, .. }, Asks::ThroughGate) => {
-            let stream = gated(ty, "stream", own!(__a));
-            own!(#stream?)
+        With::Stream(Role { ty, .. }, asks) => {
+            let stream = match asks {
+                Asks::ThroughGate => gated(ty, "stream", own!(__a)),
+                Asks::Directly => own!(<#ty as __p::FromStream>::take(__a)),
+            };
+            own!(#member: match #stream { __p::Some(__v) => __v, _ => return __a.refused() })
         }
-        With::Stream(Role { ty, .. }, Asks::Directly) => own!(<#ty as __p::FromStream>::take(__a)?),
         With::OwnStream(Role { ty, name, .. }, value) => {
             let value = initial(value);
-            own!(<#ty as __p::AsStream>::receive(#value, __a, #name))
+            own!(#member: <#ty as __p::AsStream>::receive(#value, __a, #name))
         }
-        With::Device(field) => take(field, "DeviceField"),
-        With::Initial(value) => initial(value),
-        With::Storage => own!(__s.take(__a)?),
-        With::Pointer(field, Pointee::Typed) => take(field, "RawPointer"),
-        With::Pointer(field, Pointee::Element(_)) => take(field, "RawAddress"),
-        With::Owner(Role { ty, .. }) => own!(<#ty as __p::FromOwner>::take(__a)?),
-    };
-    let member = &fill.member;
-    own!(#member: #value)
-}
-
-/// `<Type as __p::Role>::take(__a)`
-fn take(field: &Role<'_>, role: &str) -> TokenStream {
-    let Role { ty, .. } = field;
-    let role = word(role);
-    own!(<#ty as __p::#role>::take(__a))
+        With::Device(Role { ty, .. }) => own!(#member: <#ty as __p::DeviceField>::take(__a)),
+        With::Initial(value) => {
+            let value = initial(value);
+            own!(#member: #value)
+        }
+        With::Storage => {
+            own!(#member: match __s.take(__a) { __p::Some(__v) => __v, _ => return __a.refused() })
+        }
+        With::Pointer(Role { ty, .. }, Pointee::Typed) => own!(#member: <#ty as __p::RawPointer>::take(__a)),
+        With::Pointer(Role { ty, .. }, Pointee::Element(_)) => {
+            own!(#member: <#ty as __p::RawAddress>::take(__a))
+        }
+        With::Owner(Role { ty, .. }) => own! {
+            #member: match <#ty as __p::FromOwner>::take(__a) { __p::Some(__v) => __v, _ => return __a.refused() }
+        },
+    }
 }
 
 fn initial(initial: &Initial<'_>) -> TokenStream {
@@ -362,10 +357,10 @@ fn initial(initial: &Initial<'_>) -> TokenStream {
     }
 }
 
-fn order(order: Order) -> TokenStream {
+fn order(order: Order) -> Ident {
     match order {
-        Order::C => own!(__p::Order::C),
-        Order::F => own!(__p::Order::F),
+        Order::C => word("C"),
+        Order::F => word("F"),
     }
 }
 

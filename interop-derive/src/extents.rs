@@ -1,17 +1,20 @@
 //! The list of `shape = [height, width, 3]`.
 
-use proc_macro2::{Ident, TokenStream, TokenTree};
+use proc_macro2::{Delimiter, Ident, TokenStream, TokenTree};
 use quote::ToTokens;
-use syn::parse::{ParseStream, Parser};
+use syn::ext::IdentExt;
 use syn::{Expr, Lit, LitInt, Member, UnOp};
 
 use crate::errors::Errors;
+use crate::fields;
 use crate::words::shown;
 
 /// One extent as it is written; whether a name is that of a field is not known here.
 pub(crate) struct Extent {
     pub(crate) at: TokenStream,
     pub(crate) kind: Kind,
+    /// What a field is called that is meant, where one can be.
+    pub(crate) name: Option<String>,
 }
 
 /// The forms of an extent.
@@ -34,12 +37,7 @@ const TAKES: &str =
 ///
 /// Extents that cannot be read are reported and left out.
 pub(crate) fn read(tokens: &TokenStream, errors: &mut Errors) -> Option<Vec<Extent>> {
-    let parser = |input: ParseStream| {
-        let content;
-        syn::bracketed!(content in input);
-        content.parse::<TokenStream>()
-    };
-    if let Ok(list) = parser.parse2(tokens.clone()) {
+    if let Some(list) = bracketed(tokens.clone()) {
         return Some(split(list, errors).into_iter().filter_map(|tokens| extent(tokens, errors)).collect());
     }
     let mut parts = tokens.clone().into_iter();
@@ -51,6 +49,17 @@ pub(crate) fn read(tokens: &TokenStream, errors: &mut Errors) -> Option<Vec<Exte
     errors.push(tokens, "the extents are not in brackets", help);
     errors.lose(Some("shape"));
     None
+}
+
+/// What is in the brackets, also where they come in the invisible group of a macro variable.
+fn bracketed(tokens: TokenStream) -> Option<TokenStream> {
+    let mut tokens = tokens.into_iter();
+    let (Some(TokenTree::Group(group)), None) = (tokens.next(), tokens.next()) else { return None };
+    match group.delimiter() {
+        Delimiter::Bracket => Some(group.stream()),
+        Delimiter::None => bracketed(group.stream()),
+        Delimiter::Parenthesis | Delimiter::Brace => None,
+    }
 }
 
 /// The parts between commas. One after the last part says nothing; any other needs a part before it.
@@ -84,12 +93,20 @@ fn extent(tokens: TokenStream, errors: &mut Errors) -> Option<Extent> {
         },
     );
     match read {
-        Ok(kind) => Some(Extent { at: tokens, kind }),
+        Ok(kind) => Some(Extent { at: tokens, name: name(&kind), kind }),
         Err((found, help)) => {
             errors.push(tokens, found, help);
             errors.lose(Some("shape"));
             None
         }
+    }
+}
+
+fn name(kind: &Kind) -> Option<String> {
+    match kind {
+        Kind::Name(name) => Some(name.unraw().to_string()),
+        Kind::Field(member) => Some(fields::shown(member)),
+        Kind::Literal(_) | Kind::Path(_) => None,
     }
 }
 

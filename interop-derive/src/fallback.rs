@@ -31,7 +31,7 @@ pub(crate) fn array(input: &DeriveInput, krate: &Path, python: &Python) -> Token
                     ::core::unreachable!()
                 }
             }
-            #python
+            #(#python)*
         };
     }
 }

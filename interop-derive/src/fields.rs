@@ -13,20 +13,14 @@ use crate::model::Role;
 /// A field with what its attributes say.
 pub(crate) struct Field<'a> {
     pub(crate) member: Member,
+    /// What messages call the field: `height`, or `1` in a tuple struct.
+    pub(crate) name: String,
     pub(crate) ty: &'a Type,
     pub(crate) attrs: FieldAttrs,
     pub(crate) raw_attrs: &'a [Attribute],
 }
 
 impl<'a> Field<'a> {
-    /// What messages call the field: `height`, or `1` in a tuple struct.
-    pub(crate) fn name(&self) -> String {
-        match &self.member {
-            Member::Named(name) => name.unraw().to_string(),
-            Member::Unnamed(index) => index.index.to_string(),
-        }
-    }
-
     /// The tokens to blame when the whole field is meant: its name, or its type when it has none.
     pub(crate) fn blame(&self) -> TokenStream {
         match &self.member {
@@ -35,8 +29,16 @@ impl<'a> Field<'a> {
         }
     }
 
-    pub(crate) fn role(&self) -> Role<'a> {
-        Role { member: self.member.clone(), ty: self.ty, name: self.name() }
+    pub(crate) fn role(&'a self) -> Role<'a> {
+        Role { member: &self.member, ty: self.ty, name: &self.name }
+    }
+}
+
+/// What a field is called that is named so: without `r#`, and by its number in a tuple struct.
+pub(crate) fn shown(member: &Member) -> String {
+    match member {
+        Member::Named(name) => name.unraw().to_string(),
+        Member::Unnamed(index) => index.index.to_string(),
     }
 }
 
@@ -57,7 +59,7 @@ pub(crate) fn read<'a>(input: &'a DeriveInput, errors: &mut Errors) -> Vec<Field
         .into_iter()
         .map(|(member, field)| {
             let attrs = FieldAttrs::read(&field.attrs, errors);
-            Field { member, ty: &field.ty, attrs, raw_attrs: &field.attrs }
+            Field { name: shown(&member), member, ty: &field.ty, attrs, raw_attrs: &field.attrs }
         })
         .collect()
 }

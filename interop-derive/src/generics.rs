@@ -26,19 +26,22 @@ pub(crate) fn bare(generics: &Generics) -> Generics {
 ///
 /// The parameters stand in brackets of the macro's own, and not in the user's: clippy then knows for generated what is
 /// asked there and in the where-clause, which repeats a bound that the user has written too.
-pub(crate) fn split(generics: &Generics) -> (TokenStream, TokenStream, Option<&WhereClause>) {
-    let mut own = generics.clone();
-    own.lt_token = Some(Token![<](Span::mixed_site()));
-    own.gt_token = Some(Token![>](Span::mixed_site()));
-    (own.split_for_impl().0.to_token_stream(), arguments(generics), generics.where_clause.as_ref())
+pub(crate) fn split(generics: &Generics) -> (Option<TokenStream>, Option<TokenStream>, Option<&WhereClause>) {
+    let parameters = (!generics.params.is_empty()).then(|| {
+        let mut own = generics.clone();
+        own.lt_token = Some(Token![<](Span::mixed_site()));
+        own.gt_token = Some(Token![>](Span::mixed_site()));
+        own.split_for_impl().0.to_token_stream()
+    });
+    (parameters, arguments(generics), generics.where_clause.as_ref())
 }
 
 /// The parameters as the arguments of the struct; nothing where it has none.
 ///
 /// A const generic stands in braces: where a type has its name too, rustc would take the name for that of the type.
-pub(crate) fn arguments(generics: &Generics) -> TokenStream {
+pub(crate) fn arguments(generics: &Generics) -> Option<TokenStream> {
     if generics.params.is_empty() {
-        return TokenStream::new();
+        return None;
     }
     let arguments = generics.params.iter().map(|parameter| match parameter {
         GenericParam::Lifetime(lifetime) => lifetime.lifetime.to_token_stream(),
@@ -50,7 +53,7 @@ pub(crate) fn arguments(generics: &Generics) -> TokenStream {
     });
     // The user's brackets, between which rustc underlines the type.
     let (open, close) = (generics.lt_token, generics.gt_token);
-    quote!(#open #(#arguments),* #close)
+    Some(quote!(#open #(#arguments),* #close))
 }
 
 /// The names of type and const parameters.
@@ -214,9 +217,9 @@ const LINTS: [&str; 3] = ["deprecated", "unsafe_code", "clippy::undocumented_uns
 ///
 /// The impls are items of their own, which an `#[allow]` on the struct does not reach. Nothing else is silenced: what is
 /// not written by the user may be forbidden, and under `#![forbid]` an `#[allow]` is an error itself.
-pub(crate) fn silenced<'a>(attrs: impl IntoIterator<Item = &'a Attribute>) -> TokenStream {
+pub(crate) fn silenced<'a>(attrs: impl IntoIterator<Item = &'a Attribute>) -> Option<TokenStream> {
     let lints: Vec<Path> = attrs.into_iter().flat_map(silenced_by).collect();
-    if lints.is_empty() { TokenStream::new() } else { own!(#[allow(#(#lints),*)]) }
+    (!lints.is_empty()).then(|| own!(#[allow(#(#lints),*)]))
 }
 
 fn silenced_by(attr: &Attribute) -> Vec<Path> {

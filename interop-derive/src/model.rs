@@ -13,7 +13,7 @@ pub(crate) struct Model<'a> {
     pub(crate) generics: Generics,
     pub(crate) krate: Path,
     /// What silences the lints that the user silenced for the struct; see `generics::silenced`.
-    pub(crate) lints: TokenStream,
+    pub(crate) lints: Option<TokenStream>,
     pub(crate) directions: Directions,
     pub(crate) data: Data<'a>,
     pub(crate) shape: Shape<'a>,
@@ -49,10 +49,10 @@ impl Directions {
 /// A field that has a role.
 #[derive(Clone)]
 pub(crate) struct Role<'a> {
-    pub(crate) member: Member,
+    pub(crate) member: &'a Member,
     pub(crate) ty: &'a Type,
     /// What messages at run time call it.
-    pub(crate) name: String,
+    pub(crate) name: &'a str,
 }
 
 /// Where the memory is.
@@ -192,7 +192,7 @@ pub(crate) enum Owner<'a> {
 
 /// How an import fills one field.
 pub(crate) struct Fill<'a> {
-    pub(crate) member: Member,
+    pub(crate) member: &'a Member,
     pub(crate) with: With<'a>,
 }
 

@@ -17,7 +17,7 @@ pub(crate) fn calls(
     python: &Python,
     export: bool,
     import: bool,
-) -> TokenStream {
+) -> impl Iterator<Item = TokenStream> {
     let arguments = generics::arguments(generics);
     let conversions = python.conversions.map(|place| {
         let parameters = generics::parameters(generics);
@@ -28,7 +28,7 @@ pub(crate) fn calls(
         call(place, "python_conversions", input)
     });
     let class = python.class.map(|place| call(place, "python_class", own!(export: #export, type: #ident)));
-    own!(#conversions #class)
+    conversions.into_iter().chain(class)
 }
 
 /// `__p::name! { input }`, placed on the user's word, so that what the macro has to say is said there.

@@ -105,7 +105,7 @@ fn storages_are_not(field: &Field<'_>, data: &DataWord, errors: &mut Errors) -> 
 }
 
 fn pointee_is_said_once(field: &Field<'_>, data: &DataWord, errors: &mut Errors) {
-    let shown = shown(field.ty);
+    let shown = || shown(field.ty);
     match (&data.unsafe_raw, &data.element, Look::of(field.ty)) {
         (None, Some(element), Look::Storage) if errors.is_absent("unsafe_raw") => {
             let help = "remove it: the element type is that of the storage; for an address, write `data(unsafe_raw, \
@@ -113,11 +113,11 @@ fn pointee_is_said_once(field: &Field<'_>, data: &DataWord, errors: &mut Errors)
             errors.push(&element.word, "`element` without `unsafe_raw`", help);
         }
         (Some(_), Some(element), Look::Pointer) => {
-            let found = format!("`element` beside a `{shown}`, which says what it points to");
+            let found = format!("`element` beside a `{}`, which says what it points to", shown());
             errors.push(&element.word, found, "remove `element`, or change the type of the pointer");
         }
         (Some(raw), None, Look::Address) if errors.is_absent("element") => {
-            let found = format!("a `{shown}` does not say what it points to");
+            let found = format!("a `{}` does not say what it points to", shown());
             errors.push(&raw.word, found, "write `data(unsafe_raw, element = f32)`, with the element type");
         }
         _ => {}
@@ -136,8 +136,7 @@ fn device_with_raw(claims: &Claims<'_>, data_field: &Field<'_>, data: &DataWord,
         (None, Some(device))
             if Look::of(data_field.ty) == Look::Storage && errors.is_absent("unsafe_raw") =>
         {
-            let found =
-                format!("`device` beside the storage `{}`, which knows its device", data_field.name());
+            let found = format!("`device` beside the storage `{}`, which knows its device", data_field.name);
             let help = "remove `device`; only a raw pointer, `data(unsafe_raw)`, takes one";
             errors.push(&device.word, found, help);
         }

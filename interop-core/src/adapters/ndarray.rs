@@ -110,7 +110,8 @@ impl<T: Element, D: Dimension> FromArray for Nd<Array<T, D>> {
         let elements = Vec::<T>::open(arrival, Self::WANTED);
         let shape: Vec<usize> = arrival.shape("shape");
         check_extents(&shape)?;
-        let array = Array::from_shape_vec(IxDyn(&shape), elements.take(arrival)?);
+        let Some(elements) = elements.take(arrival) else { return arrival.refused() };
+        let array = Array::from_shape_vec(IxDyn(&shape), elements);
         let array = array.and_then(Array::into_dimensionality);
         Ok(Self(array.unwrap_or_else(|_| unreachable!("extents, rank and number of elements fit"))))
     }

@@ -3,7 +3,6 @@
 use crate::arrival::Arrival;
 use crate::describe::Describe;
 use crate::device::Device;
-use crate::error::Result;
 use crate::owner::Owner;
 use crate::raw::RawMemory;
 
@@ -54,7 +53,7 @@ pub trait FromOwner: Sized {
 
     /// The derive's call on the way in.
     #[doc(hidden)]
-    fn take(from: &mut Arrival) -> Result<Self> {
+    fn take(from: &mut Arrival) -> Option<Self> {
         from.owner()
     }
 }

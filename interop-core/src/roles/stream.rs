@@ -102,9 +102,8 @@ pub trait FromStream: Sized {
 
     /// The derive's call on the way in.
     #[doc(hidden)]
-    fn take(from: &mut Arrival) -> Result<Self> {
-        let (stream, device) = from.stream()?;
-        Self::from_stream(stream, device)
+    fn take(from: &mut Arrival) -> Option<Self> {
+        from.stream(Self::from_stream)
     }
 }
 

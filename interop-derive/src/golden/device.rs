@@ -35,7 +35,10 @@ const _: () = {
             let __s = <__p::Gate<Lease<f32>>>::open(__a, Self::WANTED);
             __p::Ok(Self {
                 shape: <Vec<usize> as __p::ShapeField>::take(__a, "shape"),
-                values: __s.take(__a)?,
+                values: match __s.take(__a) {
+                    __p::Some(__v) => __v,
+                    _ => return __a.refused(),
+                },
             })
         }
     }

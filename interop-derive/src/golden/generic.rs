@@ -58,7 +58,10 @@ const _: () = {
                 n: <L as __p::Extent>::take(__a, 0, "n"),
                 len: <usize as __p::Extent>::take(__a, 3, "len"),
                 marker: <PhantomData<&'a M> as __p::Default>::default(),
-                values: __s.take(__a)?,
+                values: match __s.take(__a) {
+                    __p::Some(__v) => __v,
+                    _ => return __a.refused(),
+                },
             })
         }
     }

@@ -51,10 +51,16 @@ const _: () = {
             __p::Ok(Self {
                 height: <usize as __p::Extent>::take(__a, 0, "height"),
                 width: <u32 as __p::Extent>::take(__a, 1, "width"),
-                stream: <__p::Gate<StreamHandle>>::stream(__a)?,
+                stream: match <__p::Gate<StreamHandle>>::stream(__a) {
+                    __p::Some(__v) => __v,
+                    _ => return __a.refused(),
+                },
                 title: <String as __p::Default>::default(),
                 taken: Instant::now(),
-                pixels: __s.take(__a)?,
+                pixels: match __s.take(__a) {
+                    __p::Some(__v) => __v,
+                    _ => return __a.refused(),
+                },
             })
         }
     }

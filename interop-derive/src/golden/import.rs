@@ -27,8 +27,14 @@ const _: () = {
             __p::Ok(Self {
                 shape: <Vec<usize> as __p::ShapeField>::take(__a, "shape"),
                 strides: <Vec<isize> as __p::StridesField>::take(__a, "strides"),
-                stream: <StreamHandle as __p::FromStream>::take(__a)?,
-                values: __s.take(__a)?,
+                stream: match <StreamHandle as __p::FromStream>::take(__a) {
+                    __p::Some(__v) => __v,
+                    _ => return __a.refused(),
+                },
+                values: match __s.take(__a) {
+                    __p::Some(__v) => __v,
+                    _ => return __a.refused(),
+                },
             })
         }
     }

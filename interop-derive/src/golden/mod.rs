@@ -76,7 +76,7 @@ fn expansions_depend_on_no_name_in_scope() {
 
 /// What an expansion may name without a path: keywords, what it defines itself, attributes, fields of the runtime, keys of the
 /// Python macros.
-const NAMES: [&str; 32] = [
+const NAMES: [&str; 34] = [
     "Self",
     "self",
     "as",
@@ -85,7 +85,9 @@ const NAMES: [&str; 32] = [
     "for",
     "impl",
     "let",
+    "match",
     "mut",
+    "return",
     "true",
     "false",
     "static",

@@ -36,7 +36,10 @@ const _: () = {
             __p::Ok(Self {
                 rows: <usize as __p::Extent>::take(__a, 0, "rows"),
                 columns: <usize as __p::Extent>::take(__a, 1, "columns"),
-                values: __s.take(__a)?,
+                values: match __s.take(__a) {
+                    __p::Some(__v) => __v,
+                    _ => return __a.refused(),
+                },
             })
         }
     }

@@ -43,7 +43,10 @@ const _: () = {
                     "stream",
                 ),
                 context: <Option<Context> as __p::Default>::default(),
-                values: __s.take(__a)?,
+                values: match __s.take(__a) {
+                    __p::Some(__v) => __v,
+                    _ => return __a.refused(),
+                },
             })
         }
     }

@@ -43,7 +43,10 @@ const _: () = {
             let __s = <S as __p::FromImport>::open(__a, Self::WANTED);
             __p::Ok(Self {
                 shape: <[usize; N] as __p::ShapeField>::take(__a, "shape"),
-                values: __s.take(__a)?,
+                values: match __s.take(__a) {
+                    __p::Some(__v) => __v,
+                    _ => return __a.refused(),
+                },
             })
         }
     }

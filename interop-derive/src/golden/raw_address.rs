@@ -41,7 +41,10 @@ const _: () = {
                 len: <usize as __p::Extent>::take(__a, 0, "len"),
                 device: <Device as __p::DeviceField>::take(__a),
                 address: <CUdeviceptr as __p::RawAddress>::take(__a),
-                owner: <Owner as __p::FromOwner>::take(__a)?,
+                owner: match <Owner as __p::FromOwner>::take(__a) {
+                    __p::Some(__v) => __v,
+                    _ => return __a.refused(),
+                },
             })
         }
     }

@@ -35,7 +35,10 @@ const _: () = {
             __p::Ok(Self {
                 r#loop: <usize as __p::Extent>::take(__a, 0, "loop"),
                 r#in: <usize as __p::Extent>::take(__a, 1, "in"),
-                r#type: __s.take(__a)?,
+                r#type: match __s.take(__a) {
+                    __p::Some(__v) => __v,
+                    _ => return __a.refused(),
+                },
             })
         }
     }

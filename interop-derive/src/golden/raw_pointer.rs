@@ -39,7 +39,10 @@ const _: () = {
                 shape: <[usize; 1] as __p::ShapeField>::take(__a, "shape"),
                 device: <Device as __p::DeviceField>::take(__a),
                 pointer: <*mut f32 as __p::RawPointer>::take(__a),
-                owner: <Owner as __p::FromOwner>::take(__a)?,
+                owner: match <Owner as __p::FromOwner>::take(__a) {
+                    __p::Some(__v) => __v,
+                    _ => return __a.refused(),
+                },
             })
         }
     }

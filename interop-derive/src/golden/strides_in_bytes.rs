@@ -36,7 +36,10 @@ const _: () = {
             __p::Ok(Self {
                 shape: <[usize; 2] as __p::ShapeField>::take(__a, "shape"),
                 strides: <[i64; 2] as __p::StridesField>::take_in_bytes(__a, "strides"),
-                values: __s.take(__a)?,
+                values: match __s.take(__a) {
+                    __p::Some(__v) => __v,
+                    _ => return __a.refused(),
+                },
             })
         }
     }

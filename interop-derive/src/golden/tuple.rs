@@ -32,7 +32,10 @@ const _: () = {
                 1: <usize as __p::Extent>::take(__a, 0, "1"),
                 2: <usize as __p::Extent>::take(__a, 1, "2"),
                 3: (1, 2),
-                0: __s.take(__a)?,
+                0: match __s.take(__a) {
+                    __p::Some(__v) => __v,
+                    _ => return __a.refused(),
+                },
             })
         }
     }
