@@ -253,16 +253,15 @@ pub(crate) fn parameters(generics: &Generics) -> TokenStream {
     quote!(#(#parameters),*)
 }
 
-/// The bounds of the user as predicates, each followed by a comma, then those that Python needs of type parameters.
+/// The bounds of the user as predicates, each followed by a comma, then what Python needs of the struct, if that depends on
+/// its parameters.
 pub(crate) fn python_bounds(generics: &Generics) -> TokenStream {
     let own = generics.type_params().filter(|ty| !ty.bounds.is_empty()).map(|ty| {
         let (name, bounds) = (&ty.ident, &ty.bounds);
         quote!(#name: #bounds,)
     });
     let clause = generics.where_clause.iter().flat_map(|clause| &clause.predicates);
-    let needed = generics.type_params().map(|ty| {
-        let name = &ty.ident;
-        quote_spanned!(Span::mixed_site()=> #name: 'static + __p::Send + __p::Sync,)
-    });
-    quote!(#(#own)* #(#clause,)* #(#needed)*)
+    let is_generic = generics.type_params().next().is_some();
+    let needed = is_generic.then(|| own!(Self: 'static + __p::Send + __p::Sync,));
+    quote!(#(#own)* #(#clause,)* #needed)
 }

@@ -91,3 +91,38 @@ fn take_without_lock(take: &mut dyn FnMut()) {
     let take = unsafe { Here::new(take) };
     without_lock(py, move || take.run());
 }
+
+/// What Python needs of a struct is asked of the struct, and not of its parameters one by one. Compiled as a test.
+///
+/// ```no_run
+/// use interop_core::{CudaArray, Lease};
+/// use pyo3::prelude::*;
+/// use std::marker::PhantomData;
+///
+/// trait Backend {
+///     type Buffer;
+/// }
+///
+/// struct Host;
+///
+/// impl Backend for Host {
+///     type Buffer = Lease<f32>;
+/// }
+///
+/// #[derive(CudaArray)]
+/// #[cuda_array(shape = [len], python)]
+/// struct Samples<B: Backend, M> {
+///     #[cuda_array(data)]
+///     values: B::Buffer,
+///     len: usize,
+///     #[cuda_array(default)]
+///     marker: PhantomData<fn() -> M>,
+/// }
+///
+/// #[pyfunction]
+/// fn same(samples: Samples<Host, std::rc::Rc<u8>>) -> Samples<Host, std::rc::Rc<u8>> {
+///     samples
+/// }
+/// ```
+#[cfg(all(doctest, feature = "derive"))]
+struct Parameters;
