@@ -9,6 +9,7 @@ __all__ = [
     "Array",
     "ArrayError",
     "HoldReleases",
+    "StreamError",
     "asarray",
     "blur_",
     "checksum",
@@ -62,6 +63,7 @@ class _Facts(TypedDict):
     stream: int | None
 
 class ArrayError(BufferError, ValueError): ...
+class StreamError(ArrayError, RuntimeError): ...
 
 @type_check_only
 class _ArrayObject:

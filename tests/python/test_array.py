@@ -328,15 +328,21 @@ def refused(**wishes):
     return caught.value
 
 
-@pytest.mark.parametrize("wishes", [{"dl_device": (2, 0)}, {"stream": 7}], ids=repr)
+@pytest.mark.parametrize(
+    ("wishes", "class_of"),
+    [({"dl_device": (2, 0)}, interop_demo.ArrayError), ({"stream": 7}, interop_demo.StreamError)],
+    ids=repr,
+)
 @pytest.mark.parametrize("travel", [copy.copy, lambda error: pickle.loads(pickle.dumps(error))], ids=["copy", "pickle"])
 @pytest.mark.parametrize("offered", [True, False])
-def test_errors_of_workers_arrive(wishes, travel, offered, monkeypatch):
+def test_errors_of_workers_arrive(wishes, class_of, travel, offered, monkeypatch):
     """A process of a pool sends them in a pickle, for which a class must be found; the text was lost without one."""
-    assert interop_demo.ArrayError.__module__ == "interop_demo"
-    if not offered:
-        monkeypatch.setattr(interop_demo.ArrayError, "__module__", "nobody")
+    for offering in (interop_demo.ArrayError, interop_demo.StreamError):
+        assert offering.__module__ == "interop_demo"
+        if not offered:
+            monkeypatch.setattr(offering, "__module__", "nobody")
     error = refused(**wishes)
+    assert type(error) is class_of
     arrived = travel(error)
-    assert type(arrived) is (interop_demo.ArrayError if offered else BufferError)
+    assert type(arrived) is (class_of if offered else BufferError)
     assert (str(arrived), arrived.note) == (str(error), "kept")

@@ -23,6 +23,7 @@ use pyo3::prelude::*;
 /// Arrays that Rust structs and Python libraries share in place.
 #[pymodule]
 mod interop_demo {
+    use interop_core::python::{array_error, stream_error};
     use pyo3::prelude::*;
 
     #[pymodule_export]
@@ -46,9 +47,10 @@ mod interop_demo {
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
         let py = module.py();
-        let error = interop_core::python::array_error(py)?;
-        error.setattr("__module__", module.name()?)?;
-        module.add("ArrayError", error)?;
+        for class in [array_error(py)?, stream_error(py)?] {
+            class.setattr("__module__", module.name()?)?;
+            module.add(class.name()?, class)?;
+        }
         interop_core::python::install::<Array>(py)
     }
 }

@@ -15,20 +15,23 @@ static STREAM_ERROR: PyOnceLock<Py<PyType>> = PyOnceLock::new();
 ///
 /// The standards ask for `BufferError` where an array cannot be expressed, for `ValueError` elsewhere, and for both in
 /// one place (`copy=False` when a copy is needed); whoever catches either catches this. A stream that `__dlpack__` cannot
-/// serve is a `RuntimeError` too, as it is of `NumPy`'s arrays. Values of the wrong type raise `TypeError`, and memory that
-/// cannot be had `MemoryError`.
+/// serve raises its subclass, [`stream_error`]. Values of the wrong type raise `TypeError`, and memory that cannot be had
+/// `MemoryError`.
 ///
-/// A module that offers the class gives it its name, so that a traceback says where it is, and another process can import
+/// A module that offers the classes gives them its name, so that a traceback says where it is, and another process can import
 /// it; where none does, it travels there as a `BufferError`:
 ///
 /// ```no_run
+/// use interop_core::python::{array_error, stream_error};
 /// use pyo3::prelude::*;
 ///
 /// #[pymodule]
 /// fn samples(module: &Bound<'_, PyModule>) -> PyResult<()> {
-///     let error = interop_core::python::array_error(module.py())?;
-///     error.setattr("__module__", module.name()?)?;
-///     module.add("ArrayError", error)
+///     for class in [array_error(module.py())?, stream_error(module.py())?] {
+///         class.setattr("__module__", module.name()?)?;
+///         module.add(class.name()?, class)?;
+///     }
+///     Ok(())
 /// }
 /// ```
 ///
@@ -43,15 +46,25 @@ pub fn array_error(py: Python<'_>) -> PyResult<&Bound<'_, PyType>> {
     Ok(class.bind(py))
 }
 
-/// The exception about a stream that `__dlpack__` was told: an `ArrayError` and a `RuntimeError`.
-#[cold]
-pub(super) fn no_such_stream(py: Python<'_>, error: Error) -> PyErr {
+/// The exception class of streams that `__dlpack__` cannot serve, `interop_core.StreamError`: an [`array_error`] and a
+/// `RuntimeError`, which is what `NumPy`'s arrays raise there.
+///
+/// # Errors
+///
+/// When Python cannot make the class.
+pub fn stream_error(py: Python<'_>) -> PyResult<&Bound<'_, PyType>> {
     let class = STREAM_ERROR.get_or_try_init(py, || {
         let bases = [array_error(py)?.clone(), py.get_type::<PyRuntimeError>()];
         new_class(py, "StreamError", bases, "A stream that the memory of an array does not have.")
-    });
-    match class {
-        Ok(class) => PyErr::from_type(class.bind(py).clone(), error.for_callers()),
+    })?;
+    Ok(class.bind(py))
+}
+
+/// The exception about a stream that `__dlpack__` was told.
+#[cold]
+pub(super) fn no_such_stream(py: Python<'_>, error: Error) -> PyErr {
+    match stream_error(py) {
+        Ok(class) => PyErr::from_type(class.clone(), error.for_callers()),
         Err(failure) => failure,
     }
 }

@@ -135,8 +135,8 @@ fn major(value: &Bound<'_, PyAny>) -> PyResult<(i128, bool)> {
 ///
 /// # Errors
 ///
-/// `ArrayError` for a request that cannot be met: a stream that the device does not have, another device, a read-only
-/// array in the legacy form.
+/// `ArrayError` for a request that cannot be met: another device, a read-only array in the legacy form; its subclass
+/// `StreamError` for a stream that the device does not have.
 ///
 /// ```no_run
 /// use std::sync::Arc;

@@ -94,7 +94,7 @@ pub use back::order_back;
 pub use class::{ArrayClass, install};
 pub use device::{consumer_stream, integer};
 pub use dict::interface_of;
-pub use errors::array_error;
+pub use errors::{array_error, stream_error};
 pub use export::{Request, export};
 pub use import::{Imported, Protocol, import, import_capsule, import_trusted};
 pub use release::{drain_releases, pending_releases};
