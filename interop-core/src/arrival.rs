@@ -297,17 +297,27 @@ impl Arrival {
     /// Refuses what the storage refuses. The arrival has the import then.
     #[inline(always)]
     pub fn storage<S: FromImport>(&mut self) -> Option<S> {
-        self.step(|this| {
-            let kind = this.facts()?.device().device_type;
+        if self.refusal.is_some() {
+            return None;
+        }
+        let taken = self.facts().map(|facts| facts.device().device_type).and_then(|kind| {
             // One call, which is inlined then: what a function returns through memory is read back at once.
-            let storage = if kind == DeviceType::CPU || (kind == DeviceType::CUDA && !S::COPIES) {
-                S::take(&mut this.import, this.order)?
+            if kind == DeviceType::CPU || (kind == DeviceType::CUDA && !S::COPIES) {
+                S::take(&mut self.import, self.order)
             } else {
-                this.waited_for()?
-            };
-            this.taken = true;
-            Ok(storage)
-        })
+                self.waited_for()
+            }
+        });
+        match taken {
+            Ok(storage) => {
+                self.taken = true;
+                Some(storage)
+            }
+            Err(error) => {
+                self.refusal = Some(error);
+                None
+            }
+        }
     }
 
     /// A storage that waits for the work that is pending, as copies do, or whatever holds memory that the host reaches.

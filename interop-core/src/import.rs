@@ -285,7 +285,7 @@ impl Import {
             }
             cuda::hand_over(&self.facts, StreamHandle::LegacyDefault)?;
         }
-        Pending::on_default_stream(device)
+        Pending::on_default_stream(device, self.owner.fence())
     }
 
     /// Whether nothing is pending, or the struct keeps the stream on which work is.

@@ -62,7 +62,7 @@ impl Owner {
     }
 
     /// What the release comes after.
-    #[cfg(any(feature = "cust", feature = "cudarc"))]
+    #[inline]
     pub(crate) fn fence(&self) -> Option<Fence> {
         self.fence
     }

@@ -1,8 +1,7 @@
 //! Contexts: made current for a few calls, and put back.
 
 use core::num::NonZeroUsize;
-use core::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
+use core::sync::atomic::{AtomicUsize, Ordering};
 
 use super::driver::{Driver, Failure, Outcome, code, driver};
 use crate::error::Result;
@@ -47,30 +46,34 @@ impl Context {
     }
 
     pub(super) fn primary_of(driver: &Driver, ordinal: i32) -> Outcome<Self> {
-        static KEPT: Mutex<Vec<(i32, Context)>> = Mutex::new(Vec::new());
-        let mut kept = KEPT.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((_, context)) = kept.iter().find(|(of, _)| *of == ordinal) {
-            return Ok(*context);
+        let place = Self::place_of_primary(ordinal);
+        if let Some(kept) = place.and_then(|place| Self::answered(place.load(Ordering::Relaxed))) {
+            return Ok(kept);
         }
-        // The driver's ordinals are its device handles.
+        // The driver's ordinals are its device handles. Two threads may both keep it, which is one time too many and no harm.
         let mut context = 0;
         // SAFETY: any number may be asked for; a place for a context.
         unsafe { driver.primary_retain(&raw mut context, ordinal) }?;
         let context =
             Self::answered(context).unwrap_or_else(|| unreachable!("a retained context is not null"));
-        kept.push((ordinal, context));
+        if let Some(place) = place {
+            place.store(context.0.get(), Ordering::Relaxed);
+        }
         Ok(context)
+    }
+
+    /// Where the handle of a device's primary context is once that is kept, until then 0; `None` for more devices than a
+    /// machine has, which are asked for each time.
+    fn place_of_primary(ordinal: i32) -> Option<&'static AtomicUsize> {
+        static KEPT: [AtomicUsize; 64] = [const { AtomicUsize::new(0) }; 64];
+        KEPT.get(usize::try_from(ordinal).ok()?)
     }
 
     /// Keeps the primary context of a device that is in use until the end of the program.
     pub(super) fn keep_primary(driver: &Driver, ordinal: i32) {
-        static KEPT: AtomicU64 = AtomicU64::new(0);
-        let bit = u32::try_from(ordinal).ok().and_then(|ordinal| 1_u64.checked_shl(ordinal)).unwrap_or(0);
-        if KEPT.load(Ordering::Relaxed) & bit != 0 {
-            return;
-        }
-        if Self::primary_in_use(driver, ordinal).is_some() {
-            KEPT.fetch_or(bit, Ordering::Relaxed);
+        let is_kept = |place: &AtomicUsize| place.load(Ordering::Relaxed) != 0;
+        if !Self::place_of_primary(ordinal).is_some_and(is_kept) {
+            Self::primary_in_use(driver, ordinal);
         }
     }
 

@@ -3,6 +3,7 @@
 use super::context::Context;
 use super::driver::{Failure, driver};
 use super::order::{context_for, has_default_streams, wait};
+use super::release::Fence;
 use crate::device::Device;
 use crate::error::Result;
 use crate::stream::StreamHandle;
@@ -21,14 +22,18 @@ impl Pending {
         Self { stream, of: None }
     }
 
-    /// On the legacy default stream, of the context in which memory of `device` is used now.
+    /// On the legacy default stream, of the context in which memory of `device` is used now, whose release has this fence.
     ///
     /// # Errors
     ///
     /// [`ErrorKind::Driver`](crate::ErrorKind::Driver) for a device that does not exist.
-    pub(crate) fn on_default_stream(device: Device) -> Result<Self> {
+    pub(crate) fn on_default_stream(device: Device, fence: Option<Fence>) -> Result<Self> {
         let Ok(driver) = driver() else { return Ok(Self::on(StreamHandle::LegacyDefault)) };
-        Ok(Self { stream: StreamHandle::LegacyDefault, of: Some(context_for(driver, device)?) })
+        let own = fence.and_then(Fence::own);
+        // Nearly always the memory's own context is current, and need not be asked for its device.
+        let context = if own.is_some() && Context::current(driver)? == own { own } else { None };
+        let context = context.map_or_else(|| context_for(driver, device), Ok)?;
+        Ok(Self { stream: StreamHandle::LegacyDefault, of: Some(context) })
     }
 
     /// The stream by a name that is good on this thread. Where it has none the host waits, and nothing is pending.

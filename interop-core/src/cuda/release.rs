@@ -114,7 +114,7 @@ impl Fence {
         self.own() == Some(context) || (self.is_everywhere() && is_primary())
     }
 
-    fn own(self) -> Option<Context> {
+    pub(super) fn own(self) -> Option<Context> {
         Context::answered(self.0.get() & !Self::EVERYWHERE)
     }
 
