@@ -165,8 +165,17 @@ def test_numpy_functions_on_what_numpy_does_not_have():
 
 def test_wrong_calls_of_array():
     array = Array.full((2,), 0)
-    for arguments, keywords in [(("f4", None, None, 1, 2, 3), {}), ((), {"kopy": True}), (("no dtype",), {})]:
-        with pytest.raises(TypeError):
+    wrong = [
+        (("f4", None, None, 1, 2, 3), {}, "positional"),
+        # What `numpy.asarray` takes in this place is the order.
+        (("f4", "F"), {}, "positional"),
+        (("f4", True), {}, "positional"),
+        ((), {"order": "F"}, "'order'"),
+        ((), {"kopy": True}, "'kopy'"),
+        (("no dtype",), {}, "dtype"),
+    ]
+    for arguments, keywords, message in wrong:
+        with pytest.raises(TypeError, match=message):
             array.__array__(*arguments, **keywords)
 
 

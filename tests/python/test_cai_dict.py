@@ -307,6 +307,29 @@ def test_an_error_in_an_index_is_passed_on(key):
         interop_demo.parse_cai(dict_with(**{key: value}))
 
 
+def test_an_int_that_fails_to_be_one_says_why():
+    """The message is about the key, and the error of `__index__` is its cause."""
+
+    class Raising:
+        def __index__(self):
+            raise TypeError("no number yet")
+
+    with pytest.raises(TypeError, match=r"`shape\[0\]`: found .*Raising") as caught:
+        interop_demo.parse_cai(dict_with(shape=(Raising(), 3)))
+    assert str(caught.value.__cause__) == "no number yet"
+
+
+def test_only_the_class_says_what_int_an_object_is():
+    """As everywhere in Python; a class that forwards every attribute is no number for that."""
+
+    class Forwards:
+        def __getattr__(self, name):
+            return lambda: 2
+
+    with pytest.raises(TypeError, match=r"`shape\[0\]`: found .*Forwards"):
+        interop_demo.parse_cai(dict_with(shape=(Forwards(), 3)))
+
+
 @pytest.mark.parametrize("key", ["shape", "strides"])
 def test_a_list_that_grows_while_it_is_read(key):
     """Ends with an error, not with the memory."""

@@ -67,6 +67,15 @@ def test_what_an_interface_raises_is_passed_on(key, at):
     assert caught.value is error
 
 
+def test_a_method_that_is_none_is_no_method():
+    """As `__hash__ = None` is: a class takes back what its base offers, and what else it has is asked."""
+
+    class Without(Interface):
+        __dlpack__ = None
+
+    assert describe(Without(dict_with(shape=(0,), data=(0, False))))["protocol"] == "cai"
+
+
 @pytest.mark.parametrize("value", [None, 3, "x", []], ids=repr)
 def test_an_interface_that_is_no_dict(value):
     with pytest.raises(TypeError, match=r"__cuda_array_interface__.* \(from .*Interface\)$"):

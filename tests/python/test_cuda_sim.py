@@ -15,6 +15,7 @@ pytestmark = pytest.mark.skipif(
     SIM.library is None, reason="the simulated driver is not found; `cargo xtask test python` runs this file with it"
 )
 Array = interop_demo.Array
+ArrayError = interop_demo.ArrayError
 KINDS = {"cuda": (CUDA, 0), "pool": (CUDA, 0), "pinned": (CUDA_HOST, 0), "managed": (CUDA_MANAGED, 0)}
 each_kind = pytest.mark.parametrize("kind", KINDS)
 
@@ -293,6 +294,22 @@ def test_a_number_is_there_once_the_work_is_done(kind):
     for more in (full(kind, shape=(2,)), full(kind, shape=(0,))):
         with pytest.raises((TypeError, RuntimeError)):
             float(more)
+
+
+def test_what_numpy_cannot_have_of_a_device():
+    """The message is about the array that was asked, and says what helps; NumPy's is about a struct that nobody has seen."""
+    array = full("cuda")
+    for without in (array, array[:0]):
+        for convert in (np.asarray, Array.__array__):
+            with pytest.raises(ArrayError, match=r"__array__.*CUDA.*from_dlpack"):
+                convert(without)
+    copies = SIM.calls("cuMemcpyAsync", "cuMemcpyDtoH_v2")
+    with pytest.raises(ValueError, match="ambiguous"):
+        bool(array)
+    for number in (int, float, complex):
+        with pytest.raises(TypeError, match="0-dim|length-1|size-1"):
+            number(array)
+    assert SIM.calls("cuMemcpyAsync", "cuMemcpyDtoH_v2") == copies
 
 
 @pytest.mark.parametrize("kind", ["cuda", "pool"])

@@ -17,6 +17,7 @@ from capsules import (
 Array = interop_demo.Array
 ArrayError = interop_demo.ArrayError
 Kind = enum.IntEnum("Kind", {"CPU": 1, "CUDA": 2})
+Word = enum.Enum("Word", {"CPU": 1})
 V1 = {"max_version": (1, 0)}
 
 
@@ -194,7 +195,7 @@ def test_bad_stream(array, stream, error):
 # dl_device (R121, R125, R130)
 
 
-@pytest.mark.parametrize("device", [None, (1, 0), (1, 7), (Kind.CPU, 0), (np.int32(1), np.int64(0))], ids=repr)
+@pytest.mark.parametrize("device", [None, (1, 0), (1, 7), (Kind.CPU, 0), (Word.CPU, 0), (np.int32(1), np.int64(0))], ids=repr)
 def test_dl_device(array, device):
     capsule = array.__dlpack__(dl_device=device, **V1)
     assert (look(capsule).tensor.device_type, look(capsule).tensor.device_id) == (CPU, 0)

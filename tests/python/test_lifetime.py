@@ -247,6 +247,61 @@ def test_references_are_let_go_at_once():
         gc.enable()
 
 
+CHAINS = {
+    "ours": "interop_demo.asarray(array)",
+    "numpy-in-between": "interop_demo.asarray(np.from_dlpack(array))",
+    "buffers-in-between": "interop_demo.asarray(np.asarray(array))",
+    "capsules": "interop_demo.asarray(array.__dlpack__(max_version=(1, 0)))",
+    "on-the-host": "array.as_host()",
+}
+
+
+@pytest.mark.parametrize("step", CHAINS.values(), ids=CHAINS)
+def test_long_chains_end(step):
+    """An array that is handed on and on is a chain of owners; its end is no recursion as deep as the chain is long."""
+    run(
+        f"""
+        import threading
+        import interop_demo, numpy as np
+
+        def work():
+            array = interop_demo.Array.full((4,), 1.0)
+            for _ in range(3000):
+                array = {step}
+            assert array.shape == (4,)
+            del array
+            # What a release left behind would show in the next one.
+            for _ in range(3):
+                interop_demo.asarray(np.ones(3))
+
+        threading.stack_size(1 << 18)
+        thread = threading.Thread(target=work)
+        thread.start()
+        thread.join()
+        assert interop_demo.live_allocations() == interop_demo.live_exports() == 0
+        """
+    )
+
+
+def test_a_chain_ends_with_the_exception_that_is_on_its_way():
+    array, released = Array.full((4,), 1.0), []
+
+    class Tells(np.ndarray):
+        def __del__(self):
+            released.append(len(released))
+
+    with pytest.raises(KeyError, match="on its way"):
+        for _ in range(100):
+            array = interop_demo.asarray(np.asarray(array).view(Tells))
+        chain = [array]
+        del array
+        try:
+            raise KeyError("on its way")
+        finally:
+            chain.clear()
+    assert len(released) >= 100
+
+
 def test_references_to_modules_and_singletons_stay_as_they_are():
     """Bug 37."""
     watched = [

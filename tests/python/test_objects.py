@@ -19,6 +19,8 @@ from interfaces import DICT, dict_with
 ArrayError = interop_demo.ArrayError
 describe = interop_demo.describe
 Device = enum.IntEnum("Device", {"CPU": CPU, "CUDA": CUDA, "PINNED": CUDA_HOST})
+# No ints, but what the array API standard has as the type of a device.
+Word = enum.Enum("Word", {"CPU": CPU, "NAMED": "cpu"})
 
 
 @pytest.mark.parametrize(
@@ -77,6 +79,7 @@ NOTHING = {
     "module-none": type("M", (), {"__module__": None})(),
     "module-raises": type("M", (), {"__module__": property(raising(RuntimeError("no")))})(),
     "weird-name": type("größe \ud800"[:5], (), {})(),
+    "dlpack-none": type("O", (), {"__dlpack__": None, "__dlpack_device__": None})(),
     "numpy-interface": type("N", (), {"__array_interface__": np.zeros(2).__array_interface__})(),
 }
 
@@ -101,7 +104,9 @@ def test_the_message_names_class_and_protocols():
 
 
 @pytest.mark.parametrize(
-    "device", [(Device.CPU, 0), (1, 3), (np.int64(1), np.int32(0)), (Device.CPU, Device.CPU)], ids=repr
+    "device",
+    [(Device.CPU, 0), (1, 3), (np.int64(1), np.int32(0)), (Device.CPU, Device.CPU), (Word.CPU, 0)],
+    ids=repr,
 )
 def test_spellings_of_the_device(device):
     assert describe(Producer(Tensor(), device))["device"] == (1, 0)
@@ -124,6 +129,8 @@ def test_spellings_of_the_device(device):
         (1, False),
         (1, None),
         {1: 0},
+        (Word.NAMED, 0),
+        (Word, 0),
     ],
     ids=repr,
 )

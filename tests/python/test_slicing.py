@@ -185,6 +185,12 @@ def test_what_numpy_calls_advanced_is_refused(key):
         array[key]
 
 
+def test_two_ellipses():
+    array, _ = numbered((3, 4))
+    with pytest.raises(IndexError, match="2 ellipses"):
+        array[..., ...]
+
+
 @pytest.mark.parametrize("number", [2**63, -(2**63) - 1, 2**64, -(2**64)])
 def test_numbers_beyond_all_indices(number):
     """An IndexError, as for 10**30 (NumPy raises an OverflowError for some of them)."""

@@ -87,7 +87,12 @@ impl Array {
         let (mut layout, mut offset) = (facts.layout().clone(), 0);
         let mut axis = 0;
         let ellipses = items.iter().filter(|item| item.is_instance_of::<PyEllipsis>()).count();
-        if ellipses > 1 || items.len() - ellipses > layout.ndim() {
+        if ellipses > 1 {
+            return Err(PyIndexError::new_err(format!(
+                "{ellipses} ellipses, of which an index has one at most"
+            )));
+        }
+        if items.len() - ellipses > layout.ndim() {
             let text = format!("{} indices for {} axes", items.len(), layout.ndim());
             return Err(PyIndexError::new_err(text));
         }

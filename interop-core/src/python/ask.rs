@@ -147,9 +147,10 @@ pub(super) fn request_for<'py>(
     }
 }
 
-/// Whether the object has a `__dlpack__`.
+/// Whether the object has a `__dlpack__`; `None` in its place says that there is none, as with all special methods.
 pub(super) fn has_method(object: &Bound<'_, PyAny>) -> PyResult<bool> {
-    attribute(object, pyo3::intern!(object.py(), "__dlpack__")).map(|method| method.is_some())
+    let method = attribute(object, pyo3::intern!(object.py(), "__dlpack__"))?;
+    Ok(method.is_some_and(|method| !method.is_none()))
 }
 
 /// Whether this error, of a call of `__dlpack__`, says that there is none: a class may lose a method, or keep it from some

@@ -12,6 +12,7 @@ use super::class::{ArrayClass, body, method};
 use super::recast::{as_device, as_host};
 use crate::device::{Device, DeviceType};
 use crate::dtype::DType;
+use crate::error::{Error, ErrorKind};
 use crate::facts::Facts;
 use crate::record::Record;
 
@@ -274,13 +275,18 @@ unsafe extern "C" fn number_as<T: ArrayClass, const AT: usize>(
 ) -> *mut ffi::PyObject {
     let run = |array: &Bound<'_, T>| {
         let facts = array.borrow().facts()?;
-        let wishes = PyDict::new(array.py());
-        // One element is worth a copy; of more there is no number.
-        if facts.numel() == 1 && !facts.device().device_type.is_host_accessible() {
-            wishes.set_item("device", "cpu")?;
-        }
         let numpy = array.py().import("numpy")?;
-        let view = numpy.call_method("from_dlpack", (array,), Some(&wishes))?;
+        let on_host = facts.device().device_type.is_host_accessible();
+        // One element is worth a copy; of more there is no number, and NumPy says so without them.
+        let view = if on_host || facts.numel() == 1 {
+            let wishes = PyDict::new(array.py());
+            if !on_host {
+                wishes.set_item("device", "cpu")?;
+            }
+            numpy.call_method("from_dlpack", (array,), Some(&wishes))?
+        } else {
+            numpy.call_method1("broadcast_to", (0, PyTuple::new(array.py(), facts.shape())?))?
+        };
         Ok(view.call_method0(&*NUMBERS[AT].to_string_lossy())?.unbind())
     };
     // SAFETY: as the caller promises.
@@ -323,6 +329,21 @@ unsafe extern "C" fn reduce<T: ArrayClass>(
     unsafe { body::<T>(this, run) }
 }
 
+/// `numpy.asarray`, to which the arguments of `__array__` are handed on, takes more than these.
+fn check_array_arguments(positional: usize, keywords: Option<&Bound<'_, PyDict>>) -> PyResult<()> {
+    if positional > 1 {
+        let text = format!("__array__() takes at most 1 positional argument, {positional} given");
+        return Err(PyTypeError::new_err(text));
+    }
+    for (keyword, _) in keywords.into_iter().flatten() {
+        if keyword.ne("dtype")? && keyword.ne("copy")? {
+            let text = format!("__array__() got an unexpected keyword argument {}", keyword.repr()?);
+            return Err(PyTypeError::new_err(text));
+        }
+    }
+    Ok(())
+}
+
 /// # Safety
 ///
 /// Called by Python as a method of `T` with a tuple and a dict or null.
@@ -338,6 +359,13 @@ unsafe extern "C" fn array<T: ArrayClass>(
         // SAFETY: a dict or null, by the calling convention.
         let keywords = unsafe { Bound::from_borrowed_ptr_or_opt(py, keywords) };
         let keywords = keywords.map(Bound::cast_into::<PyDict>).transpose()?;
+        check_array_arguments(arguments.len()?, keywords.as_ref())?;
+        let device = array.borrow().facts()?.device();
+        if !device.device_type.is_host_accessible() {
+            let allowed =
+                "memory that the host can reach; `numpy.from_dlpack(x, device=\"cpu\")` makes a copy there";
+            return Err(Error::new(ErrorKind::Device, "__array__", device, allowed).into());
+        }
         let numpy = py.import("numpy")?;
         let view = numpy.call_method1("from_dlpack", (array,))?;
         let arguments: Vec<Bound<'_, PyAny>> =

@@ -1,11 +1,11 @@
 //! Numbers, device tuples and streams as Python objects spell them.
 
-use pyo3::exceptions::{PyAttributeError, PyTypeError};
+use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyInt, PyTuple};
 
 use super::errors::{Fault, origin};
-use super::interpreter::attribute;
+use super::interpreter::{attribute, index};
 use crate::device::{Device, DeviceType};
 use crate::error::{Error, ErrorKind, Result};
 use crate::stream::StreamHandle;
@@ -32,25 +32,17 @@ pub(super) fn number(value: &Bound<'_, PyAny>, place: &str) -> Result<i128, Faul
     if value.is_instance_of::<PyBool>() || is_numpy_bool(value) {
         return Err(wrong().into());
     }
-    let index = if value.is_instance_of::<PyInt>() {
-        value.clone()
-    } else {
-        let index = match value.call_method0(pyo3::intern!(py, "__index__")) {
-            Err(error)
-                if error.is_instance_of::<PyTypeError>(py)
-                    || error.is_instance_of::<PyAttributeError>(py) =>
-            {
+    let index = match index(value) {
+        Err(error) if error.is_instance_of::<PyTypeError>(py) => {
+            if !value.get_type().hasattr(pyo3::intern!(py, "__index__"))? {
                 return Err(wrong().into());
             }
-            index => index?,
-        };
-        index.cast_into::<PyInt>().map_err(|_| wrong())?.into_any()
-    };
-    // What a subclass makes of its operators is not its value.
-    let index = if index.is_exact_instance_of::<PyInt>() {
-        index
-    } else {
-        py.get_type::<PyInt>().call_method1(pyo3::intern!(py, "__index__"), (index,))?
+            // It is meant to be an int, and says why it is none.
+            let wrong = PyErr::from(wrong());
+            wrong.set_cause(py, Some(error));
+            return Err(wrong.into());
+        }
+        index => index?,
     };
     index.extract::<i128>().map_err(|_| {
         Error::new(ErrorKind::Overflow, place, "an int of more than 128 bits", "an int of 64 bits at most")
@@ -65,15 +57,25 @@ fn is_numpy_bool(value: &Bound<'_, PyAny>) -> bool {
         && class.module().is_ok_and(|module| module == "numpy")
 }
 
-/// `(device type, ordinal)`, of ints or of what has `__index__`, such as enum members.
+/// `(device type, ordinal)`, of ints or of what has `__index__`; or of members of an `enum.Enum`, which need not be ints,
+/// and as which the array API standard types the device.
 pub(super) fn device(value: &Bound<'_, PyAny>, place: &str) -> Result<Device, Fault> {
     let tuple = pair(value, place, "(device type, ordinal)")?;
     let half = |at: usize| {
-        let number = number(&tuple.get_item(at)?, place)?;
+        let item = tuple.get_item(at)?;
+        let item = if item.is_instance_of::<PyInt>() { item } else { value_of(item)? };
+        let number = number(&item, place)?;
         i32::try_from(number)
             .map_err(|_| Fault::from(Error::new(ErrorKind::Device, place, number, "numbers of 32 bits")))
     };
     Ok(Device { device_type: DeviceType(half(0)?), device_id: half(1)? })
+}
+
+/// The value of a member of an enum; other objects as they are.
+#[cold]
+fn value_of(item: Bound<'_, PyAny>) -> PyResult<Bound<'_, PyAny>> {
+    let class = item.py().import("enum")?.getattr("Enum")?;
+    if item.is_instance(&class)? { item.getattr("value") } else { Ok(item) }
 }
 
 /// A tuple of two ints, which are not looked at yet. `what` names them in the message.

@@ -8,7 +8,7 @@ use pyo3::exceptions::PyTypeError;
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::{PyBool, PyInt, PyString, PyTuple};
+use pyo3::types::{PyInt, PyString, PyTuple};
 
 use super::capsule::wrap;
 use super::device::{device, integer, pair};
@@ -90,12 +90,13 @@ impl Request {
     }
 
     fn take_copy(&mut self, value: &Bound<'_, PyAny>) -> PyResult<()> {
-        let Ok(copy) = value.cast::<PyBool>() else {
+        // A bool of `NumPy` too: `numpy.from_dlpack` hands on what it was given.
+        let Ok(copy) = value.extract::<bool>() else {
             // What has no truth says so itself, as an array does.
             value.is_truthy()?;
             return Err(Error::new(ErrorKind::Type, "copy", origin(value), "True, False or None").into());
         };
-        self.copy = Some(copy.is_true());
+        self.copy = Some(copy);
         Ok(())
     }
 }

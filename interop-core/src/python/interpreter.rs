@@ -107,6 +107,19 @@ pub(super) fn attribute<'py>(
     Ok(unsafe { Bound::from_owned_ptr_or_opt(py, value) })
 }
 
+/// The int that an object stands for, by the `__index__` of its class: as `operator.index`, which does not look at attributes
+/// of the object itself, nor at what a subclass of `int` makes of its operators.
+///
+/// # Errors
+///
+/// `TypeError` for an object that stands for none; what `__index__` raises.
+pub(super) fn index<'py>(object: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+    // SAFETY: a live object, and the thread is attached.
+    let index = unsafe { ffi::PyNumber_Index(object.as_ptr()) };
+    // SAFETY: a new reference, or null with an exception set.
+    unsafe { Bound::from_owned_ptr_or_err(object.py(), index) }
+}
+
 /// Calls a method with one keyword argument for each of `names`.
 ///
 /// # Errors

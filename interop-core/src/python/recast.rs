@@ -59,6 +59,10 @@ pub(super) unsafe extern "C" fn as_host<T: ArrayClass>(
     _: *mut ffi::PyObject,
 ) -> *mut ffi::PyObject {
     let run = |array: &Bound<'_, T>| {
+        // Nothing is to be done, and views of views without end would be.
+        if array.borrow().facts()?.device() == Device::CPU {
+            return Ok(array.clone().into_any().unbind());
+        }
         let recast = Instance(array.clone().unbind()).into_host().map_err(|refused| refused.error)?;
         Ok(into_object(array.py(), OnHost(recast.into_inner()))?.unbind())
     };
