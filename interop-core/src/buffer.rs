@@ -176,6 +176,10 @@ impl<T: Element> HostVec<T> {
     }
 
     /// A copy of these elements.
+    ///
+    /// # Panics
+    ///
+    /// As [`zeroed`](Self::zeroed).
     #[must_use]
     pub fn from_slice(elements: &[T]) -> Self {
         let vector = Self::zeroed(elements.len());
@@ -212,7 +216,7 @@ impl<T: Element> HostVec<T> {
         self.buffer.start.as_ptr().cast()
     }
 
-    /// The elements.
+    /// The elements, for reading; lent for `&mut self`, because a consumer of a shared export may write them.
     ///
     /// # Errors
     ///
@@ -221,7 +225,7 @@ impl<T: Element> HostVec<T> {
         self.as_mut_slice().map(|elements| &*elements)
     }
 
-    /// The elements.
+    /// The elements, for reading and writing.
     ///
     /// # Errors
     ///

@@ -17,6 +17,19 @@ use crate::stream::StreamHandle;
 /// Having one means: the element type and device are such as the protocols know; extents, strides and addresses do not
 /// overflow; an array with elements has an address that is not null, and all elements lie within
 /// [`byte_range`](Self::byte_range). It does not mean that the memory is live: who made the claims vouches for that.
+///
+/// ```
+/// use interop_core::{CudaArray, DType, Device};
+///
+/// #[derive(CudaArray)]
+/// #[cuda_array(shape = [rows, 3], order = "F", readonly)]
+/// struct Points { #[cuda_array(data)] coordinates: Vec<f32>, rows: usize }
+///
+/// let facts = Points { coordinates: vec![0.0; 12], rows: 4 }.facts()?;
+/// assert_eq!((facts.dtype(), facts.shape(), facts.strides()), (DType::F32, &[4, 3][..], &[1, 4][..]));
+/// assert_eq!((facts.device(), facts.nbytes(), facts.is_readonly()), (Device::CPU, 48, true));
+/// # Ok::<(), interop_core::Error>(())
+/// ```
 #[derive(Clone, Debug, Eq)]
 pub struct Facts {
     pub(crate) address: usize,

@@ -1,15 +1,4 @@
 //! What a stream can be, and how the two protocols spell it.
-//!
-//! | meaning | CUDA Array Interface: the producer's stream | DLPack on CUDA: the consumer's stream |
-//! | --- | --- | --- |
-//! | [`NothingPending`](StreamHandle::NothingPending) | `None`, or no key | -1 |
-//! | [`LegacyDefault`](StreamHandle::LegacyDefault) | 1 | 1, or `None` |
-//! | [`PerThreadDefault`](StreamHandle::PerThreadDefault) | 2 | 2 |
-//! | [`Raw`](StreamHandle::Raw) | the handle | the handle |
-//! | refused | 0, negative numbers | 0, numbers below -1 |
-//!
-//! `None` means opposite things in the two protocols, which is why both are decoded here and nowhere else. On a device
-//! without streams DLPack allows `None` alone; -1 is accepted there because it asks for nothing.
 
 use core::fmt;
 use core::num::NonZeroUsize;
@@ -18,6 +7,17 @@ use crate::device::DeviceType;
 use crate::error::{Error, ErrorKind, Result};
 
 /// A CUDA stream as the protocols see it, or that there is nothing to wait for.
+///
+/// | meaning | CUDA Array Interface: the producer's stream | DLPack on CUDA: the consumer's stream |
+/// | --- | --- | --- |
+/// | [`NothingPending`](Self::NothingPending) | `None`, or no key | -1 |
+/// | [`LegacyDefault`](Self::LegacyDefault) | 1 | 1, or `None` |
+/// | [`PerThreadDefault`](Self::PerThreadDefault) | 2 | 2 |
+/// | [`Raw`](Self::Raw) | the handle | the handle |
+/// | refused | 0, negative numbers | 0, numbers below -1 |
+///
+/// `None` means opposite things in the two protocols, which is why both are decoded here and nowhere else. On a device
+/// without streams DLPack allows `None` alone; -1 is accepted there because it asks for nothing.
 ///
 /// A struct holds one in its `#[cuda_array(stream)]` field: the stream on which the data was last written.
 /// The handle is not owned. If you store one, keep the stream alive, as the interface demands, for as long as the struct
@@ -99,7 +99,7 @@ impl StreamHandle {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Stream`] for a number that is forbidden on that device (see the table of the module).
+    /// [`ErrorKind::Stream`] for a number that is forbidden on that device (see the table at [`StreamHandle`]).
     pub fn from_dlpack(device: DeviceType, value: Option<i128>) -> Result<Self> {
         if device == DeviceType::CPU {
             return match value {

@@ -34,6 +34,14 @@ pub enum UnstatedStream {
 static UNSTATED: AtomicU8 = AtomicU8::new(UnstatedStream::OrderAll as u8);
 
 /// Sets what is ordered before work on arrays whose producer says nothing of streams, for the whole program.
+///
+/// ```
+/// use interop_core::cuda::{UnstatedStream, set_unstated_stream, unstated_stream};
+///
+/// assert_eq!(unstated_stream(), UnstatedStream::OrderAll);
+/// set_unstated_stream(UnstatedStream::NothingPending); // the program synchronizes before it hands arrays over
+/// assert_eq!(unstated_stream(), UnstatedStream::NothingPending);
+/// ```
 pub fn set_unstated_stream(policy: UnstatedStream) {
     UNSTATED.store(policy as u8, Ordering::Relaxed);
 }

@@ -70,6 +70,24 @@ struct Package<A, O> {
 /// 2. `access` is true, and no plain Rust reference to the elements exists as long where the two allow writing: where
 ///    `facts.writes()` is [`Always`](Writes::Always), and where it is [`WhenOwned`](Writes::WhenOwned) unless `access` is
 ///    [`Shared`](Access::Shared).
+///
+/// ```
+/// use interop_core::dlpack::{Access, Versioned, export};
+/// use interop_core::{CudaArray, DType, Descriptor, Device, FromArray, Lease};
+///
+/// #[derive(CudaArray)]
+/// #[cuda_array(shape = [len])]
+/// struct Samples { #[cuda_array(data)] values: Lease<f32>, len: usize }
+///
+/// let mut memory = vec![1.0_f32, 2.0, 3.0];
+/// let address = memory.as_mut_ptr().expose_provenance();
+/// let facts = Descriptor { dtype: DType::F32, ..Descriptor::new(address, Device::CPU, &[3]) }.validate()?;
+/// // SAFETY: 1: the vector keeps the memory, whose pointer was exposed, and any thread may use it. 2: the export is the only one
+/// // that has the vector.
+/// let tensor = unsafe { export::<Versioned, _>(&facts, memory, Access::Owned) }?;
+/// assert_eq!(Samples::from_dlpack(tensor)?.to_vec::<f32>()?, [1.0, 2.0, 3.0]);
+/// # Ok::<(), interop_core::Error>(())
+/// ```
 #[inline]
 pub unsafe fn export<A: Abi, O: Send + 'static>(
     facts: &Facts,

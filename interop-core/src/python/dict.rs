@@ -20,6 +20,17 @@ use crate::typestr::Typestr;
 /// # Errors
 ///
 /// `TypeError` for values of another type than the interface says, with the key; `ArrayError` for a missing key.
+///
+/// ```no_run
+/// use interop_core::python::interface_of;
+/// use pyo3::prelude::*;
+///
+/// /// How many bytes the array has that a `__cuda_array_interface__` is of.
+/// #[pyfunction]
+/// fn nbytes(interface: &Bound<'_, PyAny>) -> PyResult<usize> {
+///     Ok(interface_of(interface)?.facts()?.nbytes())
+/// }
+/// ```
 pub fn interface_of(dict: &Bound<'_, PyAny>) -> PyResult<CudaArrayInterface> {
     Ok(interface_in(dict)?)
 }

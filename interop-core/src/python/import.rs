@@ -210,6 +210,16 @@ fn import_asked(
 ///
 /// `TypeError` for an object that is no capsule; `ArrayError` for a capsule of another name, such as one that was
 /// consumed, and for an array that cannot be used.
+///
+/// ```no_run
+/// use interop_core::python::import_capsule;
+/// use pyo3::prelude::*;
+///
+/// #[pyfunction]
+/// fn nbytes(capsule: &Bound<'_, PyAny>) -> PyResult<usize> {
+///     Ok(import_capsule(capsule)?.import.facts().nbytes())
+/// }
+/// ```
 pub fn import_capsule(capsule: &Bound<'_, PyAny>) -> PyResult<Imported> {
     let mut import = Import::NOTHING;
     let mut to = Destination { import: &mut import, trust: Trust::Nothing };
