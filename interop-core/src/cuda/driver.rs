@@ -55,9 +55,10 @@ pub(super) mod code {
 
 macro_rules! table {
     ($($(#[$doc:meta])* $method:ident = $symbol:ident($($argument:ident: $type:ty),*);)*) => {
-        /// One place for each function; empty where the driver is too old to have it.
+        /// One place for each function; empty where the driver is too old to have it. `CUDAAPI` is the calling convention of
+        /// the system: that of C, but for Windows with 32 bits.
         pub(crate) struct Driver {
-            $($method: Option<unsafe extern "C" fn($($type),*) -> c_int>,)*
+            $($method: Option<unsafe extern "system" fn($($type),*) -> c_int>,)*
         }
 
         impl Driver {

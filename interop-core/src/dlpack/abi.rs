@@ -3,7 +3,7 @@
 //! Every field that foreign code fills is a number or a pointer: an unknown value is never undefined behaviour.
 
 use core::ffi::{CStr, c_void};
-use core::mem::{offset_of, size_of};
+use core::mem::offset_of;
 
 use crate::device::Device;
 use crate::dtype::DType;

@@ -1,7 +1,6 @@
 //! The C exchange table of DLPack 1.2 and later: its structs and asserts on their layout.
 
 use core::ffi::{c_char, c_int, c_void};
-use core::mem::offset_of;
 
 use super::abi::{DLManagedTensorVersioned, DLPackVersion, DLTensor};
 
@@ -51,6 +50,8 @@ pub struct DLPackExchangeAPI {
 
 #[cfg(target_pointer_width = "64")]
 const _: () = {
+    use core::mem::offset_of;
+
     assert!(size_of::<DLPackExchangeAPIHeader>() == 16 && align_of::<DLPackExchangeAPIHeader>() == 8);
     assert!(offset_of!(DLPackExchangeAPIHeader, prev_api) == 8);
     assert!(size_of::<DLPackExchangeAPI>() == 56 && align_of::<DLPackExchangeAPI>() == 8);

@@ -3,7 +3,7 @@
 //! They are looked up once, by name. Each has a way to do without.
 #![expect(unsafe_code, reason = "calls C functions that were looked up by name")]
 
-use core::ffi::{CStr, c_char, c_int, c_void};
+use core::ffi::{CStr, c_int, c_void};
 use core::mem::transmute;
 use std::sync::OnceLock;
 
@@ -167,20 +167,45 @@ fn call_with_dict<'py>(
 }
 
 /// The address of a symbol of the running program, or null.
+#[cfg(unix)]
 fn lookup(name: &CStr) -> *mut c_void {
-    #[cfg(unix)]
-    {
-        unsafe extern "C" {
-            fn dlsym(handle: *mut c_void, name: *const c_char) -> *mut c_void;
-        }
-        // `RTLD_DEFAULT`: all libraries of the program, in the order in which they were loaded.
-        let everywhere = if cfg!(target_vendor = "apple") { usize::MAX - 1 } else { 0 };
-        // SAFETY: a constant of the platform and a C string.
-        unsafe { dlsym(core::ptr::without_provenance_mut(everywhere), name.as_ptr()) }
+    unsafe extern "C" {
+        fn dlsym(handle: *mut c_void, name: *const core::ffi::c_char) -> *mut c_void;
     }
-    #[cfg(not(unix))]
-    {
-        let _ = name;
-        core::ptr::null_mut()
-    }
+    // `RTLD_DEFAULT`: all libraries of the program, in the order in which they were loaded.
+    let everywhere = if cfg!(target_vendor = "apple") { usize::MAX - 1 } else { 0 };
+    // SAFETY: a constant of the platform and a C string.
+    unsafe { dlsym(core::ptr::without_provenance_mut(everywhere), name.as_ptr()) }
+}
+
+/// The address of a symbol of the interpreter's library, or null.
+#[cfg(windows)]
+fn lookup(name: &CStr) -> *mut c_void {
+    let symbol = interpreter_library().and_then(|library| {
+        // SAFETY: any symbol has an address, and nothing is done with it here.
+        unsafe { library.get::<*mut c_void>(name.to_bytes_with_nul()) }.ok().map(|symbol| *symbol)
+    });
+    symbol.unwrap_or(core::ptr::null_mut())
+}
+
+/// The library that the interpreter is in, which is named for its version and kind: `python313.dll`, with `t` without the
+/// lock, with `_d` for debugging. `python3.dll` has the stable ABI only.
+#[cfg(windows)]
+fn interpreter_library() -> Option<libloading::os::windows::Library> {
+    // SAFETY: it may be called at any time.
+    let version = unsafe { ffi::Py_GetVersion() };
+    // SAFETY: a constant of the interpreter, such as "3.13.1 (main, …)".
+    let version = unsafe { CStr::from_ptr(version) };
+    let mut numbers = version.to_str().ok()?.split('.');
+    let (major, minor) = (numbers.next()?, numbers.next()?);
+    ["", "t", "_d", "t_d"].iter().find_map(|kind| {
+        let name = format!("python{major}{minor}{kind}.dll");
+        libloading::os::windows::Library::open_already_loaded(name).ok()
+    })
+}
+
+/// Nothing can be looked up here.
+#[cfg(not(any(unix, windows)))]
+fn lookup(_: &CStr) -> *mut c_void {
+    core::ptr::null_mut()
 }

@@ -137,7 +137,11 @@ fn lender(py: Python<'_>) -> PyResult<&Bound<'_, PyType>> {
             slot(RELEASE_SLOT, release as ReleaseBuffer as *mut c_void),
             slot(0, core::ptr::null_mut()),
         ];
-        #[expect(clippy::cast_possible_truncation, reason = "flags of 32 bits")]
+        #[allow(
+            clippy::cast_possible_truncation,
+            clippy::unnecessary_cast,
+            reason = "flags of 32 bits, in a `c_ulong`, which has as many on Windows and more elsewhere"
+        )]
         let mut spec = ffi::PyType_Spec {
             name: c"interop_core.Lender".as_ptr(),
             basicsize: 0,
