@@ -10,6 +10,8 @@
 //! with the storages and streams of the tests. Which version a release has to have is a question for that tool:
 //! `cargo semver-checks -p interop-core --baseline-rev TAG --only-explicit-features --features derive,half,ndarray,num-complex`.
 
+use std::process::Command;
+
 use crate::counts::Counts;
 use crate::failure::Failure;
 use crate::suites::{self, Suite};
@@ -26,7 +28,7 @@ const PUBLISHED: [(&str, &str); 2] =
 const FEATURES: [&str; 8] =
     ["derive", "python", "half", "num-complex", "ndarray", "cust", "cudarc", "counters"];
 
-const SUITES: [Suite; 5] = [
+const SUITES: [Suite; 6] = [
     Suite {
         word: "api",
         name: "Public items",
@@ -41,6 +43,12 @@ const SUITES: [Suite; 5] = [
         name: "Sets of features",
         why: "The core compiles with every set of its features, not only with each alone and with all.",
         run: feature_sets,
+    },
+    Suite {
+        word: "platforms",
+        name: "Other platforms",
+        why: "The core compiles for Windows and macOS, and clippy finds nothing that is of one platform only.",
+        run: platforms,
     },
     Suite {
         word: "classes",
@@ -155,6 +163,29 @@ fn feature_sets(counts: &mut Counts) -> Result<(), Failure> {
         cargo.args(["--no-default-features", "--features", &chosen]).env("RUSTFLAGS", "-D warnings");
         // With other flags than anything else: a folder of its own keeps what the others have built.
         step::run(cargo.arg("--target-dir").arg(workspace::target().join("guard/features")))?;
+        counts.passed += 1;
+    }
+    Ok(())
+}
+
+/// Platforms that the tests do not run on: other sizes of `c_long` and of a pointer, other ways to find a symbol.
+const PLATFORMS: [&str; 3] = ["x86_64-pc-windows-msvc", "i686-pc-windows-msvc", "aarch64-apple-darwin"];
+
+/// Compiles the core for other platforms, as far as that goes without their linkers.
+fn platforms(counts: &mut Counts) -> Result<(), Failure> {
+    let installed = step::ask(Command::new("rustup").args(["target", "list", "--installed"]));
+    let installed = installed.unwrap_or_default();
+    if PLATFORMS.iter().any(|platform| !installed.contains(platform)) {
+        let advice = format!("rustup target add {}", PLATFORMS.join(" "));
+        return Err(Failure::new(format!("a standard library is missing: `{advice}`")));
+    }
+    for platform in PLATFORMS {
+        let mut cargo = workspace::cargo(["clippy", "--quiet", "--locked", "--package=interop-core"]);
+        // There is no interpreter of that platform to ask, and one is not needed for the stable ABI.
+        cargo.args(["--features=python,half,num-complex,ndarray,counters,pyo3/abi3-py310"]);
+        cargo.args(["--target", platform]).env("PYO3_NO_PYTHON", "1");
+        cargo.arg("--target-dir").arg(workspace::target().join("guard/platforms"));
+        step::run(cargo.args(["--", "-D", "warnings"]))?;
         counts.passed += 1;
     }
     Ok(())
