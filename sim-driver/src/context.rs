@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 
 use crate::access::What;
-use crate::state::{Handle, Sim, State};
+use crate::state::{Handle, Sim, State, Thing};
 use crate::status::{Answer, Status};
 use crate::stream::Stream;
 
@@ -73,9 +73,13 @@ impl State {
 
     /// Makes a context on a device.
     pub(crate) fn create_context(&mut self, device: usize, flags: u32) -> Handle {
-        let handle = self.fresh_handle();
+        let (handle, id) = (self.handle(Thing::Context), self.fresh_handle() >> 4);
+        // The streams of a context that had the handle before are nobody's.
+        for stream in self.streams.values_mut().filter(|stream| stream.context == handle) {
+            stream.context = 0;
+        }
         let legacy = self.add_stream(Stream::legacy(handle));
-        self.contexts.insert(handle, Context { device, flags, id: handle >> 4, legacy });
+        self.contexts.insert(handle, Context { device, flags, id, legacy });
         handle
     }
 }
@@ -88,10 +92,17 @@ impl Sim {
         self.captures.retain(|_, capture| capture.context != context);
         for stream in self.streams.values_mut().filter(|stream| stream.context == context) {
             stream.capture = None;
-            stream.dead |= !stream.implicit;
         }
-        let State { events, lost_events, .. } = &mut **self;
-        lost_events.extend(events.extract_if(.., |_, event| event.context == context).map(|(lost, _)| lost));
+        let State { streams, events, lost_events, reuse, .. } = &mut **self;
+        let own = streams.iter_mut().filter(|(_, stream)| stream.context == context && !stream.implicit);
+        for (handle, stream) in own.filter(|(_, stream)| !stream.dead) {
+            stream.dead = true;
+            reuse.leave(Thing::Stream, *handle);
+        }
+        for (lost, _) in events.extract_if(.., |_, event| event.context == context) {
+            lost_events.insert(lost);
+            reuse.leave(Thing::Event, lost);
+        }
         self.modules.retain(|_, module| module.context != context);
         let modules: Vec<_> = self.modules.keys().copied().collect();
         self.functions.retain(|_, function| modules.contains(&function.module));
@@ -109,6 +120,7 @@ impl Sim {
     pub(crate) fn destroy_context(&mut self, context: Handle) {
         self.empty_context(context);
         self.contexts.remove(&context);
+        self.reuse.leave(Thing::Context, context);
         for stream in self.streams.values_mut().filter(|stream| stream.context == context) {
             stream.dead = true;
         }

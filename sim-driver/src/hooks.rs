@@ -96,6 +96,12 @@ extern "C" fn interop_sim_set_registered_apart(apart: u32) {
     lock().memory.registered_apart = apart != 0;
 }
 
+/// Whether the handles and addresses of what is destroyed and freed from now on are given out again.
+#[unsafe(no_mangle)]
+extern "C" fn interop_sim_set_reuse(reuse: u32) {
+    lock().set_reuse(reuse != 0);
+}
+
 /// Keeps what this thread knows, to be handed to another, under the number that it returns.
 #[unsafe(no_mangle)]
 extern "C" fn interop_sim_hand_over() -> u64 {

@@ -71,16 +71,27 @@ impl Allocation {
     }
 }
 
-/// Address space that faults until a part of it is opened, given out from the start to the end and never again.
+/// Address space that faults until a part of it is opened, given out from the start to the end, and again only if that is
+/// wanted.
 #[derive(Debug, Default)]
 struct Reserve {
     next: u64,
     end: u64,
+    /// The addresses of freed memory, by its size.
+    spare: BTreeMap<u64, Vec<u64>>,
 }
 
 impl Reserve {
+    /// The addresses of memory that was freed are for the next that is as large.
+    fn leave(&mut self, address: u64, bytes: u64) {
+        self.spare.entry(bytes).or_default().push(address);
+    }
+
     /// Addresses for `bytes` and a gap behind them, so that whoever runs over the end is seen.
     fn take(&mut self, bytes: u64, alignment: u64) -> Answer<u64> {
+        if let Some(address) = self.spare.get_mut(&bytes).and_then(Vec::pop) {
+            return Ok(address);
+        }
         let needed = bytes.checked_next_multiple_of(alignment).and_then(|bytes| bytes.checked_add(alignment));
         let needed = needed.ok_or(Status::OUT_OF_MEMORY)?;
         if self.end - self.next < needed {
@@ -121,6 +132,8 @@ pub(crate) struct Memory {
     freed_lately: Vec<u64>,
     /// Freed bytes that a running kernel may still have a pointer to.
     graveyard: Vec<Box<[u8]>>,
+    /// Whether addresses are given out again.
+    reuse: bool,
     /// Whether memory that is registered gets an address of its own for devices.
     pub(crate) registered_apart: bool,
     /// Those addresses, with the first one of the host and the bytes.
@@ -156,6 +169,7 @@ impl Memory {
             let size = bytes.next_multiple_of(PAGE);
             (map(address, size, libc::PROT_READ | libc::PROT_WRITE, libc::MAP_FIXED)?, None)
         };
+        self.freed.remove(&address);
         let life = if kind == Kind::Pool { Life::Promised } else { Life::Live };
         self.insert(address, kind, bytes, owner, flags, life, hidden);
         Ok(address)
@@ -323,8 +337,20 @@ impl Memory {
             // If it fails, the pages stay readable, and only the fault of a later use is lost.
             let _ = map(first, size, libc::PROT_NONE, libc::MAP_FIXED);
         }
+        if self.reuse {
+            let reserve = if allocation.on_host() { &mut self.host } else { &mut self.device };
+            reserve.leave(first, allocation.bytes);
+        }
         self.freed.insert(first, allocation);
         self.freed_lately.push(first);
+    }
+
+    /// Whether the addresses of what is freed from now on are given out again.
+    pub(crate) fn reuse(&mut self, wanted: bool) {
+        self.reuse = wanted;
+        for reserve in [&mut self.device, &mut self.host] {
+            reserve.spare.clear();
+        }
     }
 
     /// No operation runs: nothing points to freed bytes any more.

@@ -45,9 +45,9 @@ impl State {
         self.reports.push(Report { kind, text });
     }
 
-    /// Reports the events with handles after `mark` that live and are not among those that are `kept`.
+    /// Reports the events made after `mark` that live and are not among those that are `kept`.
     pub(crate) fn report_leaked_events(&mut self, mark: u64, kept: &[u64]) {
-        let leaked = self.events.iter().filter(|(handle, _)| **handle > mark && !kept.contains(handle));
+        let leaked = self.events.iter().filter(|(handle, event)| event.made > mark && !kept.contains(handle));
         let words = |(handle, event): (&u64, &crate::stream::Event)| {
             format!("event {handle:#x} of context {:#x} was neither destroyed nor kept", event.context)
         };

@@ -16,7 +16,8 @@ use crate::report::Report;
 use crate::status::Status;
 use crate::stream::{Event, Stream};
 
-/// A handle as the driver gives it out: an opaque number, never used twice and never the address of anything.
+/// A handle as the driver gives it out: an opaque number, never the address of anything, and never used twice unless a test
+/// wants it ([`Reuse`]).
 pub(crate) type Handle = u64;
 
 /// When operations run that nobody has to wait for yet.
@@ -28,6 +29,31 @@ pub(crate) enum Policy {
     Random,
     /// At once.
     Eager,
+}
+
+/// What handles are for, of those that the driver gives out again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Thing {
+    Context,
+    Stream,
+    Event,
+}
+
+/// Handles of what was destroyed, for the next of their kind: the one that was destroyed last comes first.
+#[derive(Debug, Default)]
+pub(crate) struct Reuse {
+    /// Whether what is destroyed from now on leaves its handle.
+    wanted: bool,
+    spare: HashMap<Thing, Vec<Handle>>,
+}
+
+impl Reuse {
+    /// The handle is nobody's any more.
+    pub(crate) fn leave(&mut self, thing: Thing, handle: Handle) {
+        if self.wanted {
+            self.spare.entry(thing).or_default().push(handle);
+        }
+    }
 }
 
 /// Everything that the driver knows.
@@ -66,6 +92,7 @@ pub(crate) struct State {
     pub(crate) released: HashSet<u64>,
     /// How often somebody asked in vain whether work is done.
     pub(crate) polls: u64,
+    pub(crate) reuse: Reuse,
     next_handle: Handle,
 }
 
@@ -105,6 +132,7 @@ impl State {
             losses: HashMap::new(),
             released: HashSet::new(),
             polls: 0,
+            reuse: Reuse::default(),
             // Far from small numbers, from ordinals and from user addresses.
             next_handle: 0x7a00_0000_0000_0000,
         }
@@ -114,6 +142,18 @@ impl State {
     pub(crate) fn fresh_handle(&mut self) -> Handle {
         self.next_handle += 0x10;
         self.next_handle
+    }
+
+    /// Whether handles and addresses are given out again, from now on.
+    pub(crate) fn set_reuse(&mut self, wanted: bool) {
+        self.reuse = Reuse { wanted, ..Reuse::default() };
+        self.memory.reuse(wanted);
+    }
+
+    /// A handle for something new: that of one that was destroyed, if handles are used again.
+    pub(crate) fn handle(&mut self, thing: Thing) -> Handle {
+        let spare = self.reuse.spare.get_mut(&thing).and_then(Vec::pop);
+        spare.unwrap_or_else(|| self.fresh_handle())
     }
 
     /// The handle that was given out last: those that follow are greater.

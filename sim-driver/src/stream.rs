@@ -8,7 +8,7 @@ use crate::clock::{Agent, Before, Clock, Who};
 use crate::entry::calling;
 use crate::queue::{OpId, Operation, Work};
 use crate::report::Kind;
-use crate::state::{Handle, State};
+use crate::state::{Handle, State, Thing};
 use crate::status::{Answer, Status};
 
 /// `CU_STREAM_NON_BLOCKING`.
@@ -70,6 +70,8 @@ impl Stream {
 #[derive(Debug)]
 pub(crate) struct Event {
     pub(crate) context: Handle,
+    /// A number that grows from event to event.
+    pub(crate) made: Handle,
     pub(crate) flags: u32,
     /// The latest record.
     pub(crate) last: Option<OpId>,
@@ -84,7 +86,7 @@ pub(crate) struct Event {
 impl Event {
     /// An event that was never recorded.
     pub(crate) fn new(context: Handle, flags: u32) -> Self {
-        Self { context, flags, last: None, clock: Clock::default(), reached: None, captured: None }
+        Self { context, made: 0, flags, last: None, clock: Clock::default(), reached: None, captured: None }
     }
 
     /// What a wait for the latest record waits for.
@@ -109,7 +111,12 @@ pub(crate) fn die(function: &str, raw: Handle, what: &str) -> ! {
 impl State {
     /// Adds a stream.
     pub(crate) fn add_stream(&mut self, stream: Stream) -> Handle {
-        let handle = self.fresh_handle();
+        let handle = self.handle(Thing::Stream);
+        // What others have to know of a stream that had the handle before stays, under a number that nobody has.
+        if let Some(before) = self.streams.remove(&handle) {
+            let number = self.fresh_handle();
+            self.streams.insert(number, before);
+        }
         let who = if stream.sort == Sort::Legacy { Who::Legacy(stream.context) } else { Who::Stream(handle) };
         let agent = self.agents.add(who);
         self.streams.insert(handle, Stream { agent, ..stream });

@@ -135,6 +135,13 @@ pub(crate) fn destroy_event(event: u64) {
     done(cu!("cuEventDestroy_v2", event => u64));
 }
 
+/// Whether the work before an event is done, as the driver answers when it is asked once.
+pub(crate) fn is_reached(event: u64) -> bool {
+    let code = cu!("cuEventQuery", event => u64);
+    assert!(matches!(code, 0 | 600), "the event is gone: {code}");
+    code == 0
+}
+
 fn pop() {
     let mut context = 0;
     done(cu!("cuCtxPopCurrent_v2", &raw mut context => *mut u64));
@@ -234,6 +241,11 @@ impl Stream {
     /// Memory that somebody else frees.
     pub(crate) fn bytes_at(self, address: usize, count: usize) -> Bytes {
         Bytes { address: address as u64, count, place: self.place, free: "" }
+    }
+
+    /// Records an event after the work of this stream so far.
+    pub(crate) fn record(self, event: u64) {
+        self.place.with(|| done(cu!("cuEventRecord", event => u64, self.raw => u64)));
     }
 
     pub(crate) fn destroy(self) {

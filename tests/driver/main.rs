@@ -25,6 +25,7 @@ mod ordering;
 mod places;
 mod registered;
 mod release;
+mod reused;
 mod schedules;
 #[path = "../support/mod.rs"]
 #[allow(dead_code, reason = "each test program uses its part")]

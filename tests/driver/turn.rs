@@ -121,6 +121,7 @@ impl Drop for Turn {
         let found = (sim.take_reports(), pending_releases(), live_exports(), current(), thread_mode());
         sim.clear_faults();
         sim.set_registered_apart(false);
+        sim.set_reuse(false);
         end_captures();
         set_release_policy(ReleasePolicy::AfterContext);
         set_unstated_stream(UnstatedStream::OrderAll);

@@ -6,6 +6,9 @@ use core::sync::atomic::{AtomicUsize, Ordering};
 use super::driver::{Driver, Failure, Outcome, code, driver};
 use crate::error::Result;
 
+/// The handle of each device's primary context once that is kept, until then 0.
+static KEPT: [AtomicUsize; 64] = [const { AtomicUsize::new(0) }; 64];
+
 /// A `CUcontext`. It is not owned: whoever has memory or a stream in it keeps it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(transparent)]
@@ -65,7 +68,6 @@ impl Context {
     /// Where the handle of a device's primary context is once that is kept, until then 0; `None` for more devices than a
     /// machine has, which are asked for each time.
     fn place_of_primary(ordinal: i32) -> Option<&'static AtomicUsize> {
-        static KEPT: [AtomicUsize; 64] = [const { AtomicUsize::new(0) }; 64];
         KEPT.get(usize::try_from(ordinal).ok()?)
     }
 
@@ -84,6 +86,22 @@ impl Context {
         let state = unsafe { driver.primary_state(ordinal, &raw mut flags, &raw mut active) };
         let used = state.is_ok() && active != 0;
         if used { Self::primary_of(driver, ordinal).ok() } else { None }
+    }
+
+    /// The number that tells the context from an earlier one that had its handle; `None` for a primary context that is kept,
+    /// before which nobody had it.
+    ///
+    /// Before 12.0 there is no such number, and a context that has the handle of an earlier one is taken for it.
+    pub(super) fn number(self, driver: &Driver) -> Outcome<Option<u64>> {
+        if KEPT.iter().any(|kept| kept.load(Ordering::Relaxed) == self.0.get()) {
+            return Ok(None);
+        }
+        let mut number = 0;
+        // SAFETY: a context from the driver, for which the call fails if it was destroyed; a place for a number.
+        match unsafe { driver.context_id(self.0.get(), &raw mut number) } {
+            Err(failure) if failure.code != code::NOT_FOUND => Err(gone(failure)),
+            _ => Ok(Some(number)),
+        }
     }
 
     /// The context that is current on this thread.
@@ -124,11 +142,15 @@ impl Context {
     fn alive(self, driver: &Driver) -> Outcome {
         let mut version = 0;
         // SAFETY: a context from the driver, for which the call fails if it was destroyed; a place for a number.
-        let alive = unsafe { driver.context_version(self.0.get(), &raw mut version) };
-        alive.map_err(|failure| match failure.code {
-            code::INVALID_CONTEXT => Failure { code: code::CONTEXT_IS_DESTROYED, ..failure },
-            _ => failure,
-        })
+        unsafe { driver.context_version(self.0.get(), &raw mut version) }.map_err(gone)
+    }
+}
+
+/// What the driver answers where it is asked about a context that was destroyed, by the name that it has elsewhere.
+fn gone(failure: Failure) -> Failure {
+    match failure.code {
+        code::INVALID_CONTEXT => Failure { code: code::CONTEXT_IS_DESTROYED, ..failure },
+        _ => failure,
     }
 }
 

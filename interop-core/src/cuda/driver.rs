@@ -112,6 +112,8 @@ table! {
     context_device = cuCtxGetDevice(device: *mut c_int);
     /// The version of the interface that a context was made for. It answers an error for one that was destroyed.
     context_version = cuCtxGetApiVersion(context: RawContext, version: *mut c_uint);
+    /// The number of a context, which no other has in this process, whoever has its handle later (12.0 and later).
+    context_id = cuCtxGetId(context: RawContext, id: *mut c_ulonglong);
     /// Waits for all work of the current context.
     context_synchronize = cuCtxSynchronize();
     /// Records an event after all work of a context, whatever the stream (12.5 and later).

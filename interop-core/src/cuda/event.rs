@@ -1,7 +1,7 @@
 //! Events: a pool for each context, because making one costs as much as recording and waiting.
 
 use core::cell::Cell;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::context::Context;
 use super::driver::{Driver, Failure, Outcome, RawEvent, RawStream, code};
@@ -9,34 +9,57 @@ use super::order::context_of;
 
 const DISABLE_TIMING: u32 = 2;
 
+/// The context of an event. The driver gives the handle of a destroyed context out again, and those of its events, of which
+/// somebody else may have one then: what is kept for later is used only while the same context has the handle.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Home {
+    context: Context,
+    number: Option<u64>,
+}
+
+impl Home {
+    fn of(driver: &Driver, context: Context) -> Outcome<Self> {
+        Ok(Self { context, number: context.number(driver)? })
+    }
+
+    /// Whether the context is the one that the event was made in. Of a primary one, as nearly all are, nothing is asked.
+    fn is_there(self, driver: &Driver) -> bool {
+        self.number.is_none() || Self::of(driver, self.context) == Ok(self)
+    }
+}
+
 /// The events that are free, by context.
-static POOL: Mutex<Vec<(Context, Vec<RawEvent>)>> = Mutex::new(Vec::new());
+static POOL: Mutex<Vec<(Home, Vec<RawEvent>)>> = Mutex::new(Vec::new());
 
 /// The event that a thread used last: nearly always the one that it needs next.
-struct Last(Cell<Option<(Context, RawEvent)>>);
+struct Last(Cell<Option<(Home, RawEvent)>>);
 
 thread_local! {
     static LAST: Last = const { Last(Cell::new(None)) };
 }
 
-fn last() -> Option<(Context, RawEvent)> {
+fn last() -> Option<(Home, RawEvent)> {
     LAST.try_with(|last| last.0.get()).ok().flatten()
 }
 
 impl Drop for Last {
     fn drop(&mut self) {
         // Programs start threads for ever, each of which would take an event with it.
-        if let Some((context, raw)) = self.0.take() {
-            into_pool(context, raw);
+        if let Some((home, raw)) = self.0.take() {
+            into_pool(home, raw);
         }
     }
 }
 
-fn into_pool(context: Context, raw: RawEvent) {
-    let mut pool = POOL.lock().unwrap_or_else(PoisonError::into_inner);
-    match pool.iter_mut().find(|(of, _)| *of == context) {
+fn pool() -> MutexGuard<'static, Vec<(Home, Vec<RawEvent>)>> {
+    POOL.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn into_pool(home: Home, raw: RawEvent) {
+    let mut pool = pool();
+    match pool.iter_mut().find(|(of, _)| *of == home) {
         Some((_, free)) => free.push(raw),
-        None => pool.push((context, vec![raw])),
+        None => pool.push((home, vec![raw])),
     }
 }
 
@@ -45,7 +68,7 @@ fn into_pool(context: Context, raw: RawEvent) {
 #[cfg(feature = "counters")]
 #[must_use]
 pub fn kept_events() -> Vec<RawEvent> {
-    let pool = POOL.lock().unwrap_or_else(PoisonError::into_inner);
+    let pool = pool();
     let free = pool.iter().flat_map(|(_, free)| free);
     free.copied().chain(last().map(|(_, own)| own)).collect()
 }
@@ -55,7 +78,7 @@ pub fn kept_events() -> Vec<RawEvent> {
 /// It may go back as soon as a wait for it is queued: a wait is for the last record before it.
 pub(super) struct Event<'d> {
     driver: &'d Driver,
-    context: Context,
+    home: Home,
     raw: RawEvent,
 }
 
@@ -72,8 +95,7 @@ impl<'d> Event<'d> {
         if let Some(context) = context {
             return Self::recorded(driver, context, record);
         }
-        if let Some((likely, _)) = last() {
-            let event = Self::take(driver, likely)?;
+        if let Some(event) = Self::take_last(driver, |_| true) {
             match record(&event) {
                 Ok(()) => return Ok(event),
                 // Of another context after all, or destroyed, which the question for the context finds out.
@@ -98,42 +120,60 @@ impl<'d> Event<'d> {
         let event = Self::take(driver, context)?;
         match record(&event) {
             Ok(()) => Ok(event),
-            // The pooled event may be of a context that is gone, and whose handle another one has now.
+            // The event went with what was in a primary context that was reset, or the fault is not its own.
             Err(failure) if failure.is_about_handles() => {
-                event.destroy();
-                let event = Self::create(driver, context)?;
-                record(&event)?;
-                Ok(event)
+                let fresh = Self::create(driver, context)?;
+                if let Err(failure) = record(&fresh) {
+                    fresh.destroy();
+                    return Err(failure);
+                }
+                // Not destroyed: somebody else may have the handle.
+                core::mem::forget(event);
+                Ok(fresh)
             }
             Err(failure) => Err(failure),
         }
     }
 
     fn take(driver: &'d Driver, context: Context) -> Outcome<Self> {
-        if let Some((_, raw)) = last().filter(|(of, _)| *of == context) {
-            let _ = LAST.try_with(|last| last.0.set(None));
-            return Ok(Self { driver, context, raw });
+        if let Some(event) = Self::take_last(driver, |last| last == context) {
+            return Ok(event);
         }
-        let mut pool = POOL.lock().unwrap_or_else(PoisonError::into_inner);
-        let free = pool.iter_mut().find(|(of, _)| *of == context).and_then(|(_, free)| free.pop());
+        let home = Home::of(driver, context)?;
+        let mut pool = pool();
+        // Those of an earlier context with the handle went with it.
+        pool.retain(|(of, _)| of.context != context || *of == home);
+        let free = pool.iter_mut().find(|(of, _)| *of == home).and_then(|(_, free)| free.pop());
         drop(pool);
         match free {
-            Some(raw) => Ok(Self { driver, context, raw }),
+            Some(raw) => Ok(Self { driver, home, raw }),
             None => Self::create(driver, context),
         }
     }
 
+    /// The event that the thread used last, if it will do and is one still.
+    fn take_last(driver: &'d Driver, will_do: impl FnOnce(Context) -> bool) -> Option<Self> {
+        let (home, raw) = last().filter(|(home, _)| will_do(home.context) && home.is_there(driver))?;
+        let _ = LAST.try_with(|last| last.0.set(None));
+        Some(Self { driver, home, raw })
+    }
+
     fn create(driver: &'d Driver, context: Context) -> Outcome<Self> {
         let _entered = context.enter(driver)?;
+        // A primary context is kept from here on, and need not be told from others by its number.
+        if let Ok(ordinal) = Context::current_ordinal(driver) {
+            Context::keep_primary(driver, ordinal);
+        }
+        let home = Home::of(driver, context)?;
         let mut event = 0;
         // SAFETY: a place for an event.
         unsafe { driver.event_create(&raw mut event, DISABLE_TIMING) }?;
-        Ok(Self { driver, context, raw: event })
+        Ok(Self { driver, home, raw: event })
     }
 
-    /// Not back into the pool.
+    /// Not back into the pool. Only for one that was just made.
     fn destroy(self) {
-        // SAFETY: nobody else has the event. Should it fail, the event went with its context.
+        // SAFETY: nobody else has the event.
         let _ = unsafe { self.driver.event_destroy(self.raw) };
         core::mem::forget(self);
     }
@@ -144,9 +184,13 @@ impl<'d> Event<'d> {
         unsafe { self.driver.stream_wait(stream, self.raw, 0) }
     }
 
-    /// Calls `ask` with the event's own context current: whoever looks at it may have none.
+    /// Calls `ask` with the event's own context current: whoever looks at it may have none. An error if the context is gone,
+    /// though another has its handle.
     pub(super) fn in_context<R>(&self, ask: impl FnOnce() -> Outcome<R>) -> Outcome<R> {
-        let _entered = self.context.enter(self.driver)?;
+        if !self.home.is_there(self.driver) {
+            return Err(Failure { symbol: "cuCtxGetId", code: code::CONTEXT_IS_DESTROYED });
+        }
+        let _entered = self.home.context.enter(self.driver)?;
         ask()
     }
 
@@ -170,10 +214,10 @@ impl<'d> Event<'d> {
 impl Drop for Event<'_> {
     fn drop(&mut self) {
         // Where the thread is at its end there is no such place any more.
-        let before = LAST.try_with(|last| last.0.replace(Some((self.context, self.raw))));
-        let spare = before.unwrap_or(Some((self.context, self.raw)));
-        if let Some((context, raw)) = spare {
-            into_pool(context, raw);
+        let before = LAST.try_with(|last| last.0.replace(Some((self.home, self.raw))));
+        let spare = before.unwrap_or(Some((self.home, self.raw)));
+        if let Some((home, raw)) = spare {
+            into_pool(home, raw);
         }
     }
 }

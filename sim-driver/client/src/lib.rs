@@ -99,6 +99,7 @@ hooks! {
     host_access = b"interop_sim_host_access\0" (u64, u64, u32);
     set_threads_apart = b"interop_sim_set_threads_apart\0" (u32);
     set_registered_apart = b"interop_sim_set_registered_apart\0" (u32);
+    set_reuse = b"interop_sim_set_reuse\0" (u32);
     hand_over = b"interop_sim_hand_over\0" () -> u64;
     take_over = b"interop_sim_take_over\0" (u64);
     lose = b"interop_sim_lose\0" (*const c_char, u64);
@@ -237,6 +238,13 @@ impl Sim {
     /// devices lack `CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM`. A kernel that uses the host's address is reported.
     pub fn set_registered_apart(&self, apart: bool) {
         (self.hooks.set_registered_apart)(apart.into());
+    }
+
+    /// Whether the handles of contexts, streams and events that are destroyed from now on, and the addresses of memory that is
+    /// freed, are given out again, as the real driver does: the last that was given up is the first that is used again. A
+    /// use of what is gone is then one of what came after it, and cannot be reported.
+    pub fn set_reuse(&self, reuse: bool) {
+        (self.hooks.set_reuse)(reuse.into());
     }
 
     /// What this thread knows to be done, for another to take over.

@@ -5,7 +5,7 @@
 use crate::clock::Before;
 use crate::entry::{Code, Out, call};
 use crate::queue::{Operation, Work};
-use crate::state::{Handle, Sim};
+use crate::state::{Handle, Sim, Thing};
 use crate::status::{Answer, Status};
 use crate::stream::{DISABLE_TIMING, Event};
 
@@ -20,8 +20,9 @@ extern "C" fn cuEventCreate(out: Out<Handle>, flags: u32) -> Code {
         if flags > 7 || (flags & 4 != 0 && flags & DISABLE_TIMING == 0) {
             return Err(Status::INVALID_VALUE);
         }
-        let event = sim.fresh_handle();
-        sim.events.insert(event, Event::new(context, flags));
+        let (event, made) = (sim.handle(Thing::Event), sim.fresh_handle());
+        sim.lost_events.remove(&event);
+        sim.events.insert(event, Event { made, ..Event::new(context, flags) });
         out.set(event)
     })
 }
@@ -32,6 +33,7 @@ extern "C" fn cuEventDestroy_v2(event: Handle) -> Code {
     call("cuEventDestroy_v2", |sim| {
         sim.event(event, "cuEventDestroy_v2")?;
         sim.events.remove(&event);
+        sim.reuse.leave(Thing::Event, event);
         Ok(())
     })
 }

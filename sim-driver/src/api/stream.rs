@@ -4,7 +4,7 @@
 
 use crate::entry::{Code, Out, call};
 use crate::queue::{Callback, Work};
-use crate::state::Handle;
+use crate::state::{Handle, Thing};
 use crate::status::{Answer, Status};
 use crate::stream::{NON_BLOCKING, Sort, Stream};
 
@@ -38,7 +38,9 @@ extern "C" fn cuStreamDestroy_v2(stream: Handle) -> Code {
         let known = sim.streams.get_mut(&handle).filter(|known| !known.implicit);
         let known = known.ok_or(Status::INVALID_VALUE)?;
         known.dead = true;
-        if let Some(capture) = known.capture.take() {
+        let capture = known.capture.take();
+        sim.reuse.leave(Thing::Stream, handle);
+        if let Some(capture) = capture {
             sim.spoil(capture, Status::CAPTURE_INVALIDATED);
         }
         Ok(())

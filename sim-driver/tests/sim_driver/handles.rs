@@ -1,6 +1,6 @@
 //! Streams that are gone: what the driver notices, and what ends the process.
 
-use interop_sim_client::Mistake;
+use interop_sim_client::{Live, Mistake};
 
 use crate::driver::*;
 use crate::room::{Room, alone, signal};
@@ -73,4 +73,50 @@ fn handles_are_not_used_again() {
     ok(cuStreamDestroy_v2(first));
     let later: Vec<_> = (0..100).map(|_| room.stream()).collect();
     assert!(!later.contains(&first));
+}
+
+/// As the real driver does: the last that was given up is the first that is used again.
+#[test]
+fn handles_and_addresses_are_used_again_where_a_test_says_so() {
+    let room = Room::new();
+    room.sim.set_reuse(true);
+    let (stream, event, memory, pinned) = (room.stream(), room.event(), room.memory(100), room.pinned(8));
+    ok(cuStreamDestroy_v2(stream));
+    ok(cuEventDestroy_v2(event));
+    ok(cuMemFree_v2(memory));
+    ok(cuMemFreeHost(pinned.0));
+    assert_eq!((room.stream(), room.event(), room.memory(100)), (stream, event, memory));
+    assert_eq!(room.pinned(8).0, pinned.0);
+
+    let number = |context| get(|out: &mut u64| cuCtxGetId(context, out));
+    let context = get(|out| cuCtxCreate_v2(out, 0, 0));
+    let (before, lost) = (number(context), room.event());
+    ok(cuCtxDestroy_v2(context));
+    assert_eq!(get(|out| cuCtxCreate_v2(out, 0, 0)), context);
+    assert_ne!(number(context), before, "the number is that of one context");
+    assert_eq!(room.event(), lost);
+    room.sim.assert_no_reports();
+
+    room.sim.set_reuse(false);
+    let kept = room.event();
+    ok(cuEventDestroy_v2(kept));
+    assert_ne!(room.event(), kept);
+}
+
+/// What went on a stream that was destroyed stays before what comes after it, whoever has the handle.
+#[test]
+fn the_work_of_a_destroyed_stream_is_not_that_of_the_one_with_its_handle() {
+    let room = Room::new();
+    room.sim.set_reuse(true);
+    let (first, memory) = (room.stream(), room.memory(4));
+    ok(cuMemsetD8Async(memory, 7, 4, first));
+    ok(cuStreamDestroy_v2(first));
+    let second = room.stream();
+    assert_eq!(second, first);
+    ok(cuStreamSynchronize(second));
+    assert_eq!(room.sim.live(Live::Operations), 1, "nobody has waited for the first");
+    ok(cuCtxSynchronize());
+    ok(cuMemsetD8Async(memory, 8, 4, second));
+    ok(cuStreamSynchronize(second));
+    room.sim.assert_no_reports();
 }

@@ -33,6 +33,7 @@ impl Room {
         // What a failed test has left behind.
         sim.take_reports();
         sim.set_threads_apart(false);
+        sim.set_reuse(false);
         let context = get(|out| cuCtxCreate_v2(out, 0, 0));
         Self { sim, context, _turn: turn }
     }

@@ -1,0 +1,84 @@
+//! Handles that the driver gives out again: what is kept under one is not taken for what has it now.
+
+use interop_core::cuda::{drain_releases, order, pending_releases};
+use interop_core::{Device, StreamHandle};
+
+use crate::arrivals::arrive;
+use crate::gpu::{Place, destroy_event, is_reached};
+use crate::support::owners::elsewhere;
+use crate::turn::turn;
+
+const GPU: Device = Device::cuda(0);
+
+/// An event of the program beside us, recorded after work that is not done.
+fn beside_us(place: Place) -> u64 {
+    let (event, busy) = (place.event(), place.non_blocking());
+    busy.spin();
+    busy.record(event);
+    event
+}
+
+/// An edge inside of a context, from a stream or from its default stream.
+fn edge(place: Place, from_default: bool) {
+    let [from, to] = [(); 2].map(|()| place.non_blocking().handle());
+    let from = if from_default { StreamHandle::LegacyDefault } else { from };
+    place.with(|| order(from, to, GPU)).unwrap();
+}
+
+/// The edge leaves an event for the next, which goes with its context; whoever makes a context then, and an event, has the
+/// handles of both.
+#[test]
+fn an_event_that_went_with_its_context_is_not_taken_for_the_one_that_has_its_handle() {
+    let turn = turn();
+    for from_default in [false, true] {
+        for own_thread in [false, true] {
+            for in_primary in [false, true] {
+                turn.set_reuse(true);
+                let first = Place::foreign(0);
+                let last = turn.mark();
+                if own_thread {
+                    edge(first, from_default);
+                } else {
+                    elsewhere(move || edge(first, from_default));
+                }
+                first.destroy();
+                let second = Place::foreign(0);
+                assert_eq!(second, first, "the handle of the context is not given out again");
+                let theirs = beside_us(if in_primary { Place::primary(0) } else { second });
+                turn.report_leaked_events(last, &[theirs]);
+                turn.assert_no_reports();
+                edge(second, from_default);
+                edge(Place::primary(0), from_default);
+                let case = (from_default, own_thread, in_primary);
+                assert!(!is_reached(theirs), "{case:?}: recorded by us");
+                turn.run_all();
+                assert!(is_reached(theirs), "{case:?}");
+                destroy_event(theirs);
+                second.destroy();
+                turn.set_reuse(false);
+            }
+        }
+    }
+}
+
+/// The work went with the context, and an event of others that has the handle says nothing of it.
+#[test]
+fn a_release_does_not_wait_for_the_event_that_has_the_handle_of_its_own() {
+    let turn = turn();
+    turn.set_reuse(true);
+    let first = Place::foreign(0);
+    let (ledger, import) = arrive(&first.bytes(0, 64).lost_with_its_context(), GPU);
+    first.non_blocking().spin();
+    drop(import);
+    assert_eq!((ledger.released(), pending_releases()), (0, 1));
+    first.destroy();
+    let second = Place::foreign(0);
+    assert_eq!(second, first, "the handle of the context is not given out again");
+    let theirs = beside_us(second);
+    assert_eq!((drain_releases(), ledger.released()), (0, 1));
+    edge(second, false);
+    assert!(!is_reached(theirs), "recorded by us");
+    turn.run_all();
+    destroy_event(theirs);
+    second.destroy();
+}
