@@ -4,7 +4,7 @@
     reason = "what is known of the struct where it is made is not compared there"
 )]
 
-use crate::cuda::hand_over;
+use crate::cuda::{bring_back, hand_over};
 use crate::descriptor::Writes;
 use crate::device::{Device, DeviceType};
 use crate::element::{Element, ElementType};
@@ -274,9 +274,11 @@ impl Arrival {
     pub(crate) fn order_before(&mut self, stream: StreamHandle, field: &'static str) {
         self.step(|this| {
             this.import.keep_beside(stream);
-            let ready = match stream {
-                StreamHandle::NothingPending => this.finish(),
-                _ => hand_over(this.facts()?, stream),
+            let ready = if stream == StreamHandle::NothingPending {
+                this.finish()
+            } else {
+                let facts = this.facts()?;
+                hand_over(facts, stream).and_then(|()| bring_back(stream, facts.device()))
             };
             ready.map_err(|error| error.with_origin(format_args!("the field `{field}`")))
         });

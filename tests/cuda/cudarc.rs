@@ -14,8 +14,11 @@ use interop_core::{
     Writes,
 };
 use interop_demo_kernels as kernels;
+use interop_sim_client::Live;
 
-use crate::support::{Matrix, Streamed, current_context, no_context, numbers, read, send, source, turn};
+use crate::support::{
+    Matrix, Streamed, current_context, no_context, numbers, read, send, simulated, source, turn,
+};
 
 fn handle(stream: &CudaStream) -> StreamHandle {
     StreamHandle::from_raw(stream.cu_stream() as usize)
@@ -113,6 +116,30 @@ fn empty_slices_have_no_address() {
     assert!(empty.data.is_empty());
     assert_eq!((empty.facts().unwrap().address(), empty.facts().unwrap().device()), (0, Device::cuda(0)));
     assert_eq!(read(send(empty)), [0.0; 0]);
+}
+
+/// `cudarc` panics where it makes the events of such a slice.
+#[test]
+fn sim_only_an_empty_slice_without_events_is_an_error_and_leaves_nothing() {
+    const OUT_OF_MEMORY: i32 = 2;
+    let _turn = turn();
+    let Some(sim) = simulated() else { return };
+    let import = || send(Matrix { data: Vec::<f32>::new(), rows: 0, columns: 3 });
+    let _first: Matrix<CudaSlice<f32>> = Matrix::from_import(import()).unwrap();
+    let live = || [Live::Allocations, Live::Events].map(|what| sim.live(what));
+    let before = live();
+    // The first two are those of the slice that gives its memory.
+    for good in [2, 3] {
+        for code in [vec![0; good], vec![OUT_OF_MEMORY]].concat() {
+            sim.fail_next("cuEventCreate", code);
+        }
+        let refused = Matrix::<CudaSlice<f32>>::from_import(import()).err().unwrap();
+        assert_eq!((refused.error.kind(), refused.error.place()), (ErrorKind::Driver, "cuEventCreate"));
+        assert!(refused.error.found().contains("OUT_OF_MEMORY"), "{}", refused.error);
+        assert_eq!(refused.value.facts().shape(), [0, 3]);
+        sim.run_all();
+        assert_eq!(live(), before, "after {good} events");
+    }
 }
 
 #[test]

@@ -9,7 +9,7 @@ use cust::sys::{self, CUcontext};
 use interop_core::adapters::cust::InContext;
 use interop_core::cuda::{CudaBuffer, MemoryKind, finish_releases};
 use interop_core::dlpack::Versioned;
-use interop_core::{CudaArray, DType, ErrorKind, FromArray, LeaseMut, Storage, StreamHandle};
+use interop_core::{AsStream, CudaArray, DType, ErrorKind, FromArray, LeaseMut, Storage, StreamHandle};
 use interop_sim_client::Policy;
 
 use crate::contexts::{NON_BLOCKING, handle, in_another_context, ok, stream};
@@ -75,5 +75,74 @@ fn a_stream_of_another_context_is_none_of_cudarc() {
         assert_eq!(held.stream, handle(foreign));
         drop(held);
         ok!(sys::cuStreamDestroy_v2(foreign));
+    });
+}
+
+/// A struct with a stream of its own, the default stream of the thread.
+#[derive(CudaArray)]
+#[cuda_array(shape = [1, columns])]
+struct Own {
+    #[cuda_array(data)]
+    data: LeaseMut<u8>,
+    columns: usize,
+    #[cuda_array(stream, default = interop_core::adapters::cudarc::context(0)?.per_thread_stream())]
+    stream: Arc<CudaStream>,
+}
+
+/// Pinned memory, which is asked for before there is work that its set could come after.
+fn pinned() -> CudaBuffer {
+    CudaBuffer::zeroed(MemoryKind::Pinned, 0, DType::U8, 64).unwrap()
+}
+
+/// What work that is queued on a stream now, in the context that it is of, finds in 64 bytes at an address.
+fn found_by(stream: &CudaStream, address: usize, seen: CudaBuffer) -> Vec<u8> {
+    let (current, raw) = (current_context(), stream.cu_stream().cast());
+    stream.context().bind_to_thread().unwrap();
+    ok!(sys::cuMemcpyAsync(seen.memory().address as u64, address as u64, 64, raw));
+    ok!(sys::cuStreamSynchronize(raw));
+    ok!(sys::cuCtxSetCurrent(current as CUcontext));
+    Matrix { data: seen, rows: 8, columns: 8 }.to_vec().unwrap()
+}
+
+/// The name under which a default stream is ordered elsewhere is that of another stream.
+#[test]
+fn later_work_on_a_default_stream_comes_after_what_was_joined_on_it() {
+    let _turn = turn();
+    let Some(sim) = simulated() else { return };
+    let _context = cust::quick_init().unwrap();
+    sim.set_policy(Policy::Late);
+    let context = CudaContext::new(0).unwrap();
+    for default in [context.default_stream(), context.per_thread_stream(), context.new_stream().unwrap()] {
+        let data = default.clone_htod(&[1_u8; 64]).unwrap();
+        let array = Streamed { data, rows: 8, columns: 8, stream: default.clone() };
+        let address = array.facts().unwrap().address();
+        in_another_context(0, || {
+            let (other, seen) = (stream(NON_BLOCKING), pinned());
+            array.order_before(handle(other)).unwrap();
+            ok!(sys::cuMemsetD8Async(address as u64, 7, 64, other));
+            array.order_after(handle(other)).unwrap();
+            assert_eq!(found_by(&default, address, seen), [7; 64], "{}", default.as_stream());
+            ok!(sys::cuStreamDestroy_v2(other));
+        });
+    }
+}
+
+/// As above, for what was pending on an array that arrives.
+#[test]
+fn later_work_on_the_default_stream_of_a_struct_comes_after_what_was_pending() {
+    let _turn = turn();
+    let Some(sim) = simulated() else { return };
+    let _context = cust::quick_init().unwrap();
+    sim.set_policy(Policy::Late);
+    in_another_context(0, || {
+        let (other, seen) = (stream(NON_BLOCKING), pinned());
+        let data = CudaBuffer::zeroed(MemoryKind::Device, 0, DType::U8, 64).unwrap();
+        let address = data.memory().address;
+        ok!(sys::cuMemsetD8Async(address as u64, 7, 64, other));
+        let import = send(Matrix { data, rows: 1, columns: 64 }).on_stream(handle(other));
+        let own = Own::from_import(import).unwrap();
+        assert_eq!((found_by(&own.stream, address, seen), own.data.memory().address), (vec![7; 64], address));
+        drop(own);
+        ok!(sys::cuStreamDestroy_v2(other));
     });
 }

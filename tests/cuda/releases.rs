@@ -8,7 +8,7 @@ use cust::device::Device as CustDevice;
 use cust::memory::{DeviceBox, DeviceBuffer, LockedBuffer, UnifiedBuffer};
 use interop_core::adapters::cust::InContext;
 use interop_core::cai::CudaArrayInterface;
-use interop_core::cuda::{finish_releases, pending_releases, pointer_facts};
+use interop_core::cuda::{finish_releases, free_inside, pending_releases, pointer_facts};
 use interop_core::dlpack::Versioned;
 use interop_core::{CudaArray, Device, Import, Storage};
 
@@ -175,6 +175,24 @@ fn a_buffer_in_its_context_is_freed_anywhere() {
         });
     });
     assert_eq!(pointer_facts(address).unwrap(), None);
+}
+
+/// Whoever holds a lock that kernels may wait for gives it up while memory is freed, which waits for them.
+#[test]
+fn a_buffer_in_its_context_is_freed_without_a_lock() {
+    use core::sync::atomic::{AtomicUsize, Ordering};
+    static FREED: AtomicUsize = AtomicUsize::new(0);
+    let _turn = turn();
+    let _context = cust::quick_init().unwrap();
+    free_inside(|free| {
+        free();
+        FREED.fetch_add(1, Ordering::Relaxed);
+    });
+    let buffer = || InContext::new(UnifiedBuffer::from_slice(&numbers(6)).unwrap());
+    let address = buffer().memory().address;
+    assert_eq!((FREED.load(Ordering::Relaxed), pointer_facts(address).unwrap()), (1, None));
+    drop(Matrix { data: buffer(), rows: 2, columns: 3 }.into_dlpack::<Versioned>().unwrap());
+    assert_eq!((finish_releases(), FREED.load(Ordering::Relaxed)), (0, 2));
 }
 
 /// The ordinal is the driver's answer and not that of the context that is current.

@@ -198,6 +198,18 @@ fn bytes_that_are_no_bools_are_refused() {
     assert_told(&error, (ErrorKind::DType, "data", "the byte 2 in a bool", "0 and 1"));
 }
 
+/// Two bytes are looked at for two million million indices.
+#[test]
+fn a_bool_that_is_repeated_is_looked_at_once() {
+    const TIMES: usize = 1 << 40;
+    let last = Shared::new(vec![true, false]).offset(1).unwrap();
+    let array = Strided::strided(last, &[TIMES, 2], &[0, -1]);
+    let host = array.view::<bool, 2>().unwrap().host().unwrap();
+    // SAFETY: nobody writes.
+    let view = unsafe { host.as_ndarray() }.unwrap();
+    assert_eq!((view.dim(), view[[TIMES - 1, 0]], view[[TIMES - 1, 1]]), ((TIMES, 2), false, true));
+}
+
 /// Nothing, of extents that `ndarray` cannot multiply: refused, and whole.
 #[test]
 fn extents_that_are_too_large_together_are_refused() {

@@ -13,6 +13,10 @@
 //! does not see: name its stream in a field. A default stream, of a slice or in a field, is that of its own context: on a
 //! thread on which another is current, a blocking stream of that context stands in for it.
 //!
+//! `cudarc` frees by itself: a `CudaSlice` in the order of its stream, where the device has pools; all other memory after a wait for
+//! work, which the drop of a Python object does with the interpreter's lock. (A [`CudaBuffer`](crate::cuda::CudaBuffer) gives the lock up
+//! before it waits.)
+//!
 //! The application chooses the CUDA version of `cudarc`, by a feature of `cudarc` or by `CUDARC_CUDA_VERSION`.
 //!
 //! ```no_run
@@ -48,17 +52,20 @@
 //! ```
 #![expect(unsafe_code, reason = "vouches for the memory of cudarc's slices, and borrows streams for it")]
 
+mod streams;
+
 use core::mem::forget;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use ::cudarc::driver::result::stream;
 use ::cudarc::driver::{
     CudaContext, CudaSlice, CudaStream, CudaView, CudaViewMut, DevicePtr, DevicePtrMut, DeviceRepr,
-    DeviceSlice, DriverError, HostSlice, PinnedHostSlice, SyncOnDrop, UnifiedSlice,
+    DeviceSlice, DriverError, HostSlice, PinnedHostSlice, SyncOnDrop, UnifiedSlice, result,
 };
 
+use self::streams::{current, device_of, named, stand_in};
 use super::device_writes;
-use crate::cuda::{self, DefaultSite, copy_on_default_stream, ordinal_of, primary_while, to_usize};
+use crate::cuda::{self, DefaultSite, copy_on_default_stream, primary_while, to_usize};
 use crate::descriptor::Writes;
 use crate::device::Device;
 use crate::element::{Element, ElementType};
@@ -67,7 +74,7 @@ use crate::facts::Facts;
 use crate::import::Import;
 use crate::kernel::{KernelView, KernelViewMut};
 use crate::layout::Order;
-use crate::roles::{AsStream, FromStream};
+use crate::roles::AsStream;
 use crate::storage::{FromImport, Memory, Storage};
 use crate::stream::StreamHandle;
 
@@ -123,7 +130,7 @@ fn after_pending(stream: &Arc<CudaStream>, ask: impl Fn(&CudaStream) -> usize) -
     // `cudarc` leaves its context current on the thread.
     let _entered = current(context);
     if stream.as_stream() == StreamHandle::LegacyDefault && cuda::joins_a_capture() {
-        if let Ok(other @ StreamHandle::Raw(raw)) = stand_in(context) {
+        if let Ok(other @ StreamHandle::Raw(raw)) = stand_in(context, stream.as_stream()) {
             // SAFETY: a stream of the context that is never destroyed.
             let other_stream =
                 unsafe { context.wrap_borrowed_stream(core::ptr::with_exposed_provenance_mut(raw.get())) };
@@ -138,53 +145,6 @@ fn after_pending(stream: &Arc<CudaStream>, ask: impl Fn(&CudaStream) -> usize) -
 /// What `cudarc` is told of a wait that was refused, as of its own.
 fn captured() -> DriverError {
     DriverError(::cudarc::driver::sys::CUresult::CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED)
-}
-
-/// How a stream is named on this thread beside memory of `device`: a default stream by the stand-in of its context where
-/// the name would be that of another context's.
-fn named(stream: &CudaStream, device: Device) -> StreamHandle {
-    let (handle, context) = (stream.as_stream(), stream.context());
-    let is_own = || handle_of(context).is_none_or(|own| cuda::has_default_streams(own, device));
-    if matches!(handle, StreamHandle::Raw(_)) || is_own() {
-        return handle;
-    }
-    let Ok(other) = stand_in(context) else { return handle };
-    if handle == StreamHandle::PerThreadDefault {
-        // Unlike the legacy default stream it goes its own way, so the stand-in is told to come after it.
-        let _entered = current(context);
-        context.record_err(cuda::order(handle, other, device_of(context)).map_err(|_| captured()));
-    }
-    other
-}
-
-/// A blocking stream of a context: it and the legacy default stream wait for each other, and it has a name that says
-/// whose it is. It is kept until the end of the program, and the context with it.
-fn stand_in(context: &Arc<CudaContext>) -> Result<StreamHandle> {
-    static KEPT: Mutex<Vec<(Arc<CudaContext>, StreamHandle)>> = Mutex::new(Vec::new());
-    let mut kept = KEPT.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some((_, stream)) = kept.iter().find(|(of, _)| of.cu_ctx() == context.cu_ctx()) {
-        return Ok(*stream);
-    }
-    let _guards = (current(context), cuda::relaxed());
-    let created = stream::create(stream::StreamKind::Default);
-    let handle = StreamHandle::from_raw(created.map_err(|error| failed("cuStreamCreate", error))? as usize);
-    kept.push((context.clone(), handle));
-    Ok(handle)
-}
-
-fn handle_of(context: &CudaContext) -> Option<cuda::Context> {
-    // SAFETY: a context that `cudarc` keeps.
-    unsafe { cuda::Context::from_raw(context.cu_ctx() as usize) }
-}
-
-/// Makes a context current as long as the guard lives, where `cudarc` would make it current for good.
-fn current(context: &CudaContext) -> Option<impl Drop> {
-    cuda::current_in(handle_of(context)?)
-}
-
-fn device_of(context: &CudaContext) -> Device {
-    // The driver counts devices with an `int`.
-    Device::cuda(i32::try_from(context.ordinal()).unwrap_or(i32::MAX))
 }
 
 // SAFETY: 1: initialized, since to make a slice that is not is `unsafe` in `cudarc`. 2: the slice frees its memory when it is
@@ -348,8 +308,7 @@ fn copied<T: Element + DeviceRepr>(import: &Import, order: Order) -> Result<Cuda
     // SAFETY: all of it is written before it is read.
     let mut slice = unsafe { stream.alloc::<T>(count.max(1)) }.map_err(|error| failed("alloc", error))?;
     if count == 0 {
-        // SAFETY: the slice's own address, which is freed once.
-        return Ok(unsafe { stream.upgrade_device_ptr(slice.leak(), 0) });
+        return without_elements(slice);
     }
     let (target, written) = slice.device_ptr_mut(&stream);
     // SAFETY: new memory of the context with room for the elements.
@@ -362,35 +321,27 @@ fn copied<T: Element + DeviceRepr>(import: &Import, order: Order) -> Result<Cuda
     outcome.map(|()| slice)
 }
 
-impl AsStream for CudaStream {
-    fn as_stream(&self) -> StreamHandle {
-        StreamHandle::from_raw(self.cu_stream() as usize)
-    }
-
-    fn as_stream_beside(&self, device: Device) -> StreamHandle {
-        named(self, device)
-    }
-}
-
-/// The stream is borrowed: as with a [`StreamHandle`], whoever named it keeps it as long as the struct is in use.
-impl FromStream for Arc<CudaStream> {
-    fn from_stream(stream: StreamHandle, device: Device) -> Result<Self> {
-        let ordinal = ordinal_of(stream, device)?;
-        let context = context(ordinal)?;
-        if let (StreamHandle::LegacyDefault | StreamHandle::PerThreadDefault, Some(own)) =
-            (stream, handle_of(&context))
-        {
-            cuda::order_namesakes(stream, device, own)?;
-        }
-        Ok(match stream {
-            StreamHandle::NothingPending | StreamHandle::LegacyDefault => context.default_stream(),
-            StreamHandle::PerThreadDefault => context.per_thread_stream(),
-            // SAFETY: a stream of the context (`ordinal_of`), live as everybody promises who names one; it is not destroyed.
-            StreamHandle::Raw(raw) => unsafe {
-                context.wrap_borrowed_stream(core::ptr::with_exposed_provenance_mut(raw.get()))
-            },
-        })
-    }
+/// A slice of no elements over the memory of another.
+///
+/// There is no other way to one, and on this `cudarc` unwraps what the driver answers when it makes events for the slice. So
+/// a panic is caught, of which the program's hook has told by then; where panics abort, the program ends.
+fn without_elements<T>(slice: CudaSlice<T>) -> Result<CudaSlice<T>> {
+    let stream = CudaSlice::stream(&slice).clone();
+    let address = slice.leak();
+    // SAFETY: the slice's own address, which is freed once: by the new slice, or below if there is none.
+    let made = catch_unwind(AssertUnwindSafe(|| unsafe { stream.upgrade_device_ptr(address, 0) }));
+    made.map_err(|panic| {
+        let freed = if stream.context().has_async_alloc() {
+            // SAFETY: memory of the pool, which nobody has any more; the stream is live.
+            unsafe { result::free_async(address, stream.cu_stream()) }
+        } else {
+            // SAFETY: memory of `cuMemAlloc`, which nobody has any more.
+            unsafe { result::free_sync(address) }
+        };
+        stream.context().record_err(freed);
+        let found = panic.downcast_ref::<String>().map_or("a panic of `cudarc`", String::as_str);
+        Error::new(ErrorKind::Driver, "cuEventCreate", found, "success")
+    })
 }
 
 // SAFETY: plain numbers in the layout that `interop.cuh` declares.

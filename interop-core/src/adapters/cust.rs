@@ -232,9 +232,11 @@ macro_rules! buffers {
 
 buffers! { DeviceBuffer DeviceBox LockedBuffer UnifiedBuffer }
 
-/// A buffer of `cust` that is freed in its own context wherever it is dropped, and may go to any thread.
+/// A buffer of `cust` that is freed in its own context wherever it is dropped, and may go to any thread. Where an array class
+/// of Python is dropped, nobody waits for the work of the device with the interpreter's lock.
 ///
-/// An export does that for every struct by itself. This is for structs that are dropped otherwise on foreign threads, such
+/// An export makes the context current for every struct by itself, but a buffer that is not in one of these waits with
+/// whatever lock its consumer has. This is for structs that are dropped otherwise on foreign threads, such
 /// as those in a `#[pyclass]`; and for `UnifiedBuffer`, which `cust` leaves without `Send` and `Sync` because it holds a raw
 /// pointer. The elements are lent for `&mut self` only, and so all exports are writable.
 ///
@@ -285,7 +287,7 @@ impl<B: Buffer> Drop for InContext<B> {
     fn drop(&mut self) {
         let _guards = (cuda::current_for(self.0.memory().address), cuda::relaxed());
         // SAFETY: dropped once.
-        unsafe { ManuallyDrop::drop(&mut self.0) };
+        cuda::freeing(|| unsafe { ManuallyDrop::drop(&mut self.0) });
     }
 }
 

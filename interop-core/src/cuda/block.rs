@@ -37,15 +37,12 @@ impl Block {
 impl Drop for Block {
     fn drop(&mut self) {
         if let Ok(driver) = driver() {
-            let mut free = || {
+            let free = || {
                 // A context that is gone took the memory with it.
                 let _ = self.free(driver);
             };
-            // The driver waits for the work of the device before it frees, except into a pool.
-            match WAIT.get().filter(|_| self.kind != MemoryKind::Pool) {
-                Some(wait) => wait(&mut free),
-                None => free(),
-            }
+            // A pool takes it back without a wait.
+            if self.kind == MemoryKind::Pool { free() } else { freeing(free) }
         }
         counters::ALLOCATIONS.sub();
     }
@@ -54,9 +51,16 @@ impl Drop for Block {
 /// Runs a closure that may wait for a device.
 static WAIT: OnceLock<fn(&mut dyn FnMut())> = OnceLock::new();
 
+/// Frees memory, before which the driver waits for the work of the device: without a lock that this work may need.
+pub(crate) fn freeing(free: impl FnOnce()) {
+    let Some(wait) = WAIT.get() else { return free() };
+    let mut free = Some(free);
+    wait(&mut || free.take().map_or((), |free| free()));
+}
+
 /// Has memory be freed inside of `wait`, which releases whatever lock the work on a device may need.
-#[cfg(feature = "python")]
-pub(crate) fn free_inside(wait: fn(&mut dyn FnMut())) {
+#[cfg(any(feature = "python", feature = "counters"))]
+pub fn free_inside(wait: fn(&mut dyn FnMut())) {
     // The first one stays.
     let _ = WAIT.set(wait);
 }

@@ -33,8 +33,12 @@ mod parked;
 mod pending;
 mod pointer;
 mod release;
+mod stand_in;
 
 pub use arrive::{UnstatedStream, set_unstated_stream, unstated_stream};
+#[cfg(any(feature = "python", feature = "counters"))]
+#[doc(hidden)]
+pub use block::free_inside;
 pub use context::Context;
 #[cfg(feature = "counters")]
 pub use event::kept_events;
@@ -49,8 +53,8 @@ pub(crate) use arrive::arrive;
 pub(crate) use arrive::current_device;
 #[cfg(feature = "python")]
 pub(crate) use arrive::order_unstated;
-#[cfg(feature = "python")]
-pub(crate) use block::free_inside;
+#[cfg(feature = "cust")]
+pub(crate) use block::freeing;
 #[cfg(any(feature = "cust", feature = "cudarc"))]
 pub(crate) use context::relaxed;
 #[cfg(feature = "cust")]
@@ -77,6 +81,9 @@ pub(crate) use pointer::{Trust, check, fence_in_use, fence_of, is_host_memory};
 #[cfg(feature = "python")]
 pub(crate) use release::{DeferDecisions, watch_captures};
 pub(crate) use release::{Fence, after_work, at_home};
+pub(crate) use stand_in::bring_back;
+#[cfg(feature = "cudarc")]
+pub(crate) use stand_in::stands_in;
 
 /// The number of devices, 0 without a driver.
 #[must_use]

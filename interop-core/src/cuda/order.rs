@@ -3,6 +3,7 @@
 use super::context::{Context, Entered, Relaxed};
 use super::driver::{Driver, Failure, Outcome, RawStream, code, driver};
 use super::event::Event;
+use super::stand_in::bring_back;
 use super::{is_available, poll_releases};
 use crate::device::{Device, DeviceType};
 use crate::error::{Error, ErrorKind, Result};
@@ -129,7 +130,8 @@ pub(crate) fn take_back(facts: &Facts, stream: StreamHandle) -> Result<()> {
         let allowed = "a struct whose `stream` field names a stream, on which the work can be joined";
         return Err(Error::new(ErrorKind::Stream, "stream", found, allowed));
     }
-    order(stream, facts.stream(), facts.device())
+    order(stream, facts.stream(), facts.device())?;
+    bring_back(facts.stream(), facts.device())
 }
 
 /// Waits for the work that is pending on an array that a consumer on the host is about to get.

@@ -166,12 +166,13 @@ impl<const N: usize> RawView<N> {
         if layout.is_empty() {
             return Ok(ptr::dangling_mut());
         }
-        let lowest = layout.offsets().start;
+        let lowest =
+            ptr::with_exposed_provenance_mut::<T>(self.address).wrapping_offset(layout.offsets().start);
         if !T::TYPE.any_bits {
-            // SAFETY: as the caller promises; host memory, as `check_host` saw.
-            unsafe { HostElements::<T>::at(self.address, layout) }.for_each(drop)?;
+            // SAFETY: as the caller promises; host memory, as `check_host` saw. The places are those of the elements.
+            unsafe { HostElements::<T>::at(lowest.addr(), layout.places()) }.for_each(drop)?;
         }
-        Ok(ptr::with_exposed_provenance_mut::<T>(self.address).wrapping_offset(lowest))
+        Ok(lowest)
     }
 }
 

@@ -144,6 +144,30 @@ impl Layout {
             here
         })
     }
+
+    /// The places of the elements, from the lowest on: each once, however many indices lead there, where axes repeat or
+    /// continue one another (broadcast arrays, sliding windows). Axes that meet in other ways stay as they are.
+    #[cfg(feature = "ndarray")]
+    pub(crate) fn places(&self) -> Self {
+        let strides = self.strides().iter().map(|stride| stride.unsigned_abs());
+        let mut axes: Vec<(usize, usize)> = self.shape().iter().copied().zip(strides).collect();
+        axes.retain(|(extent, stride)| *extent > 1 && *stride != 0);
+        axes.sort_unstable_by_key(|(_, stride)| *stride);
+        let mut apart: Vec<(usize, usize)> = Vec::new();
+        for (extent, stride) in axes {
+            match apart.last_mut() {
+                // Each step begins within the places so far, or right behind them.
+                Some((count, step)) if stride % *step == 0 && stride / *step <= *count => {
+                    *count += (extent - 1) * (stride / *step);
+                }
+                _ => apart.push((extent, stride)),
+            }
+        }
+        let (shape, strides): (Vec<usize>, Vec<isize>) =
+            apart.into_iter().map(|(count, step)| (count, step as isize)).unzip();
+        Self::strided(&shape, &strides)
+            .unwrap_or_else(|_| unreachable!("as far as the layout, in fewer steps"))
+    }
 }
 
 /// All items but the one at `axis`.
@@ -158,4 +182,41 @@ fn joined<T: Copy + Default>(head: &[T], tail: &[T]) -> Dims<T> {
         first.copy_from_slice(head);
         rest.copy_from_slice(tail);
     })
+}
+
+#[cfg(all(test, feature = "ndarray"))]
+mod tests {
+    use super::*;
+
+    /// As many places as there are, whatever the number of indices.
+    #[test]
+    fn every_place_comes_once() {
+        for (shape, strides, count) in [
+            (&[2, 3, 4][..], &[12, 4, 1][..], 24),
+            (&[4, 3, 2], &[1, 4, 12], 24),
+            (&[3, 4], &[8, 1], 12),
+            (&[3, 4], &[-8, -2], 12),
+            (&[1 << 40, 3], &[0, 1], 3),
+            (&[1 << 40, 2, 1 << 20], &[0, -5, 0], 2),
+            (&[10, 4], &[1, 1], 13),
+            (&[4, 10], &[2, 2], 13),
+            (&[5, 3], &[3, 1], 15),
+            (&[5, 3], &[4, 1], 15),
+            (&[5, 3, 2], &[3, 1, 3], 18),
+            (&[], &[], 1),
+        ] {
+            let layout = Layout::strided(shape, strides).unwrap();
+            let places: Vec<isize> = layout.places().walk(Order::C).collect();
+            assert_eq!(places.len(), count, "{shape:?} {strides:?}");
+            if layout.numel() < 100 {
+                let lowest = layout.offsets().start;
+                let mut all: Vec<isize> = layout.walk(Order::C).map(|offset| offset - lowest).collect();
+                let mut places = places;
+                all.sort_unstable();
+                all.dedup();
+                places.sort_unstable();
+                assert_eq!(places, all, "{shape:?} {strides:?}");
+            }
+        }
+    }
 }
