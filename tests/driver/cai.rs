@@ -264,13 +264,50 @@ fn an_empty_array_is_on_the_device_that_is_current() {
         ..CudaArrayInterface::default()
     };
     for (place, device) in [(None, 0), (Some(Place::primary(0)), 0), (Some(Place::primary(1)), 1)] {
-        let import = || arrive(&empty(0xDEAD), StreamHandle::LegacyDefault);
+        let import = || arrive(&empty(0xDEAD), Place::primary(device).non_blocking().handle());
         let (count, import) = place.map_or_else(import, |place| place.with(import));
         assert_eq!(import.as_ref().unwrap().facts().device(), Device::cuda(device));
+        assert_eq!(
+            turn.calls_of(["cuStreamWaitEvent", "cuCtxRecordEvent"]),
+            [0; 2],
+            "there is no work on it"
+        );
         turn.reset_calls();
         drop(import);
         assert_eq!((count.get(), turn.all_calls()), (1, 0));
     }
+}
+
+/// The driver dies over most questions about a stream that was destroyed.
+#[test]
+fn a_consumer_that_was_destroyed_is_asked_for_its_context_and_no_more() {
+    let turn = turn();
+    let place = Place::primary(0);
+    let (data, dead) = (place.bytes(0, 8), place.non_blocking());
+    dead.destroy();
+    let (count, import) = arrive(&dict(&data, 2, None), dead.handle());
+    assert_told(&import.unwrap_err(), (ErrorKind::Driver, "cuStreamGetCtx", "(709)", "a live stream"));
+    let asked = ["cuStreamGetCtx", "cuStreamIsCapturing", "cuCtxRecordEvent", "cuStreamWaitEvent"];
+    assert_eq!((count.get(), turn.calls_of(asked)), (1, [1, 0, 0, 0]));
+    turn.expect(Mistake::DestroyedStream);
+}
+
+/// Drivers before 12.5 have no event of a context.
+#[test]
+fn the_host_waits_for_all_work_where_no_event_comes_after_it() {
+    const NOT_FOUND: i32 = 500;
+    let turn = turn();
+    let place = Place::primary(0);
+    let (data, consumer) = (place.bytes(1, 8), place.non_blocking());
+    let producer = place.non_blocking();
+    let spin = producer.spin();
+    producer.fill(&data, 7);
+    turn.fail_next("cuCtxRecordEvent", NOT_FOUND);
+    let (count, import) = arrive(&dict(&data, 2, None), consumer.handle());
+    assert!(!turn.is_pending(spin), "nobody has waited");
+    assert_eq!((import.is_ok(), consumer.reads(&data)), (true, 7));
+    drop(import);
+    assert_eq!((drained(), count.get()), (0, 1));
 }
 
 #[test]

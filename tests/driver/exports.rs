@@ -4,15 +4,18 @@ use std::sync::Arc;
 
 use interop_core::cuda::{CudaBuffer, MemoryKind, finish_releases, pending_releases};
 use interop_core::dlpack::{Legacy, Versioned};
-use interop_core::{CudaArray, Device, ErrorKind, FromArray, Import, LeaseMut, StreamHandle, live_exports};
+use interop_core::{
+    CudaArray, Device, ErrorKind, FromArray, Import, LeaseMut, Memory, StreamHandle, Writes, live_exports,
+};
 use interop_sim_client::{Live, Mistake};
 
 use crate::arrivals::drained;
 use crate::gpu::{Place, Stream, current};
+use crate::support::alone;
 use crate::support::arrays::{Array, Claimed};
 use crate::support::foreign::look;
 use crate::support::owners::elsewhere;
-use crate::turn::turn;
+use crate::turn::{started, turn};
 
 const GPU: Device = Device::cuda(0);
 const KINDS: [MemoryKind; 4] =
@@ -150,6 +153,53 @@ fn memory_that_the_driver_does_not_know_is_exported_and_released_unordered() {
     let ((), calls) = turn.count(|| drop(tensor));
     assert_eq!((calls, pending_releases()), (0, 0));
     turn.release(spin);
+}
+
+/// What the driver does not say is no reason to take the memory for nobody's.
+#[test]
+fn an_export_that_nobody_could_be_asked_about_is_released_after_all_work() {
+    let turn = turn();
+    let array = array(MemoryKind::Device, StreamHandle::NothingPending);
+    turn.fail_next("cuPointerGetAttributes", 999);
+    let tensor = array.into_dlpack::<Versioned>().unwrap();
+    let spin = Place::primary(0).non_blocking().spin();
+    drop(tensor);
+    assert_eq!((drained(), interop_core::live_allocations()), (1, 1));
+    turn.release(spin);
+    assert_eq!((drained(), interop_core::live_allocations()), (0, 0));
+}
+
+/// The driver gives up a primary context with its last handle, and the memory in it.
+#[test]
+fn an_export_keeps_the_primary_context_of_its_memory() {
+    alone("exports::an_export_keeps_the_primary_context_of_its_memory", || {
+        let sim = started();
+        let place = Place::primary(0);
+        let data = place.bytes(7, 8).lost_with_its_context();
+        let memory = Memory::new::<i16>(data.at(), 4, GPU, Writes::Always);
+        let tensor = Array::new(Claimed(memory), &[4]).into_dlpack::<Versioned>().unwrap();
+        Place::release_primary(0);
+        assert_eq!((sim.live(Live::Contexts), data.value()), (1, 7));
+        drop(tensor);
+        sim.assert_no_reports();
+    });
+}
+
+#[test]
+fn an_export_looks_at_what_waits() {
+    let turn = turn();
+    let place = Place::primary(0);
+    let data = place.bytes(0, 8);
+    let (ledger, import) = crate::arrivals::arrive(&data, GPU);
+    let spin = place.non_blocking().spin();
+    drop(import);
+    let array = array(MemoryKind::Device, StreamHandle::NothingPending);
+    array.order_before(place.non_blocking().handle()).unwrap();
+    assert_eq!(ledger.released(), 0);
+    turn.release(spin);
+    turn.run_all();
+    array.order_before(place.non_blocking().handle()).unwrap();
+    assert_eq!((ledger.released(), pending_releases()), (1, 0));
 }
 
 #[test]

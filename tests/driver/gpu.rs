@@ -30,6 +30,16 @@ impl Place {
         Self(context)
     }
 
+    /// Ends all that is in the primary context of a device.
+    pub(crate) fn reset_primary(ordinal: i32) {
+        done(cu!("cuDevicePrimaryCtxReset_v2", ordinal => i32));
+    }
+
+    /// Gives one handle of the primary context of a device back.
+    pub(crate) fn release_primary(ordinal: i32) {
+        done(cu!("cuDevicePrimaryCtxRelease_v2", ordinal => i32));
+    }
+
     /// A context of a library's own. It is current nowhere.
     pub(crate) fn foreign(ordinal: i32) -> Self {
         let mut context = 0;
@@ -140,6 +150,19 @@ pub(crate) fn is_reached(event: u64) -> bool {
     let code = cu!("cuEventQuery", event => u64);
     assert!(matches!(code, 0 | 600), "the event is gone: {code}");
     code == 0
+}
+
+/// The flags that pinned memory was asked for with.
+pub(crate) fn flags_of(address: usize) -> u32 {
+    let mut flags = 0;
+    done(cu!("cuMemHostGetFlags", &raw mut flags => *mut u32, address as u64 => u64));
+    flags
+}
+
+/// Whether an event tells no time, which makes it dearer.
+pub(crate) fn is_untimed(event: u64) -> bool {
+    let mut time = 0.0_f32;
+    cu!("cuEventElapsedTime", &raw mut time => *mut f32, event => u64, event => u64) == 400
 }
 
 fn pop() {

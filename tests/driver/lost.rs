@@ -5,17 +5,18 @@
 
 use interop_core::cai::CudaArrayInterface;
 use interop_core::cuda::{
-    ReleasePolicy, drain_releases, finish_releases, order, pending_releases, set_release_policy, wait,
+    ReleasePolicy, drain_releases, finish_releases, kept_events, order, pending_releases, set_release_policy,
+    wait,
 };
 use interop_core::dlpack::{Access, Versioned, export};
 use interop_core::{DType, Descriptor, Device, ErrorKind, Import, StreamHandle};
 use interop_sim_client::{Live, Mistake};
 
 use crate::arrivals::{arrive, drained};
-use crate::gpu::{Bytes, Place, current, destroy_event, set_current};
-use crate::support::assert_told;
+use crate::gpu::{Bytes, Place, current, destroy_event, is_untimed, set_current};
 use crate::support::owners::{Count, Counted, elsewhere};
-use crate::turn::turn;
+use crate::support::{alone, assert_told};
+use crate::turn::{started, turn};
 
 const GPU: Device = Device::cuda(0);
 
@@ -208,6 +209,35 @@ fn threads_that_end_leave_no_event_behind() {
         elsewhere(edge);
     }
     assert_eq!(turn.live(Live::Events), before);
+}
+
+#[test]
+fn events_tell_no_time() {
+    let _turn = turn();
+    let place = Place::primary(0);
+    order(place.non_blocking().handle(), place.non_blocking().handle(), GPU).unwrap();
+    // This thread's own comes last; those of contexts that are gone are no events any more.
+    let own = *kept_events().last().unwrap();
+    assert!(is_untimed(own as u64));
+}
+
+/// Everything in it goes, and the context stays.
+#[test]
+fn events_are_made_anew_in_a_primary_context_that_was_reset() {
+    alone("lost::events_are_made_anew_in_a_primary_context_that_was_reset", || {
+        let sim = started();
+        let edge = || {
+            let place = Place::primary(0);
+            order(place.non_blocking().handle(), place.non_blocking().handle(), GPU).unwrap();
+            place.with(|| order(StreamHandle::LegacyDefault, place.non_blocking().handle(), GPU)).unwrap();
+        };
+        edge();
+        elsewhere(edge);
+        Place::reset_primary(0);
+        edge();
+        elsewhere(edge);
+        sim.assert_no_reports();
+    });
 }
 
 /// The negative control of what every test here ends with.

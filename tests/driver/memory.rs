@@ -4,7 +4,7 @@ use interop_core::cuda::{CudaBuffer, MemoryKind, finish_releases, order};
 use interop_core::{CudaArray, DType, Device, ErrorKind, Memory, Storage, StreamHandle, live_allocations};
 use interop_sim_client::{Live, Mistake};
 
-use crate::gpu::{Place, current};
+use crate::gpu::{Place, current, flags_of};
 use crate::support::arrays::Array;
 use crate::support::assert_told;
 use crate::support::owners::elsewhere;
@@ -27,6 +27,20 @@ fn every_kind_is_zeroed_and_on_its_device() {
         assert_eq!((buffer.kind(), buffer.memory().device, live_allocations()), (kind, device, 1));
         assert_eq!(Array::new(buffer, &[33]).to_vec::<f32>().unwrap(), [0.0; 33], "{kind:?}");
         assert_eq!((finish_releases(), live_allocations(), current()), (0, 0, None));
+    }
+}
+
+/// Every device reaches pinned memory, by whatever context it was asked for; and what is not there is not copied.
+#[test]
+fn pinned_memory_is_portable_and_nothing_is_not_copied() {
+    const PORTABLE: u32 = 1;
+    let turn = turn();
+    let pinned = CudaBuffer::zeroed(MemoryKind::Pinned, 0, DType::U8, 8).unwrap();
+    assert_eq!(flags_of(pinned.memory().address), PORTABLE);
+    drop(pinned);
+    for kind in KINDS {
+        let (empty, calls) = turn.count(|| CudaBuffer::from_slice::<u8>(kind, 0, &[]).unwrap());
+        assert_eq!((calls, empty.memory().address), (0, 0), "{kind:?}");
     }
 }
 

@@ -28,13 +28,19 @@ pub(crate) struct Turn {
 /// What may not grow from test to test: live streams are taken as they are, because handles are not given back by tests.
 const KEPT: [Live; 4] = [Live::Allocations, Live::Contexts, Live::Captures, Live::Graphs];
 
+/// The driver, in which nothing is in use yet if the process is new.
+pub(crate) fn started() -> &'static Sim {
+    let sim = sim();
+    // The core starts it, as it does in a program that has only the core.
+    assert!(interop_core::cuda::is_available(), "the simulated driver starts");
+    sim
+}
+
 /// Waits for this test's turn. The primary contexts of both devices are in use, as they are in any program that has
 /// libraries for CUDA in it, and none is current.
 pub(crate) fn turn() -> Turn {
     let guard = TURN.lock().unwrap_or_else(PoisonError::into_inner);
-    let sim = sim();
-    // The core starts the driver, as it does in a program that has only the core.
-    assert!(interop_core::cuda::is_available(), "the simulated driver starts");
+    let sim = started();
     for ordinal in [1, 0] {
         let place = Place::primary(ordinal);
         Context::primary(ordinal).expect("a device that is there");

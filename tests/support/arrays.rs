@@ -50,7 +50,7 @@ pub(crate) struct Fortran<S> {
 
 /// A storage that says what it is told to say. Nothing may follow its address.
 #[derive(Clone, Debug)]
-pub(crate) struct Claimed(Memory);
+pub(crate) struct Claimed(pub(crate) Memory);
 
 impl Claimed {
     /// `len` elements `T` on a GPU, at an address that no test reads.

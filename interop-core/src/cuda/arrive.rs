@@ -57,7 +57,7 @@ pub fn unstated_stream() -> UnstatedStream {
 }
 
 /// Completes the facts of an array that named no device: the driver says which, the work that is pending on its stream is
-/// ordered before work on `consumer`, and what its release has to come after is given back. `stated`: whether the
+/// ordered before work on `consumer`, which the caller notes, and what its release has to come after is given back. `stated`: whether the
 /// producer said which stream that is, or that there is none.
 ///
 /// # Errors
@@ -81,7 +81,7 @@ pub(crate) fn arrive(facts: &mut Facts, stated: bool, consumer: StreamHandle) ->
         Some(known) => Some(known.fence(driver()?)),
         None => None,
     };
-    let pending = core::mem::replace(&mut facts.stream, consumer);
+    let pending = facts.stream;
     match (fence, stated) {
         // No elements, no work.
         (None, _) => {}

@@ -119,8 +119,13 @@ fn ask(driver: &Driver, address: usize) -> Outcome<Option<PointerFacts>> {
 ///
 /// As [`pointer_facts`]; [`ErrorKind::Device`] for memory that no device can reach.
 pub fn device_address(address: usize) -> Result<usize> {
-    one(driver()?, address, DEVICE_POINTER)?
-        .ok_or_else(|| not_cuda(address, "memory that a device can reach"))
+    let driver = driver()?;
+    match one(driver, address, DEVICE_POINTER)? {
+        Some(found) => Ok(found),
+        // The context that is current may be of another device, which cannot reach it.
+        None if ask(driver, address)?.is_some() => Ok(address),
+        None => Err(not_cuda(address, "memory that a device can reach")),
+    }
 }
 
 /// The address under which the host has pinned memory, of which a producer may name either.
@@ -196,11 +201,8 @@ pub(super) fn fence_for(driver: &Driver, device: Device) -> Fence {
         _ => None,
     };
     let current = Context::current(driver).ok().flatten().filter(|current| Some(*current) != primary);
-    let own = current.filter(|_| match Context::current_ordinal(driver) {
-        Ok(ordinal) => primary.is_none() || ordinal == device.device_id,
-        // One that was destroyed stays current on other threads, and nothing is at work in it.
-        Err(failure) => !failure.is_final(),
-    });
+    let elsewhere = || Context::current_ordinal(driver).is_ok_and(|ordinal| ordinal != device.device_id);
+    let own = current.filter(|_| primary.is_none() || !elsewhere());
     match (own, primary) {
         (None, Some(primary)) => Fence::of_device(primary),
         _ => Fence::of_all(own),

@@ -25,7 +25,12 @@ fn attribute(state: &State, number: i32, address: u64) -> Answer<Value> {
         1 => Ok(Value::Word(if known.kind == Kind::Pool { 0 } else { known.context })),
         // MEMORY_TYPE: host, or device, which managed memory counts as.
         2 => Ok(Value::Half(if matches!(known.kind, Kind::Pinned | Kind::Registered) { 1 } else { 2 })),
-        // DEVICE_POINTER.
+        // DEVICE_POINTER, for kernels of the current context: they reach no memory of another device (without peer access).
+        3 if matches!(known.kind, Kind::Device | Kind::Pool)
+            && state.current_owner().is_ok_and(|(_, device)| device != known.device) =>
+        {
+            Err(Status::INVALID_VALUE)
+        }
         3 => Ok(Value::Word(state.memory.on_devices(address))),
         // HOST_POINTER.
         4 if known.on_host() => Ok(Value::Word(state.memory.on_host(address))),
