@@ -302,6 +302,29 @@ def test_a_chain_ends_with_the_exception_that_is_on_its_way():
     assert len(released) >= 100
 
 
+def test_classes_without_end_are_forgotten():
+    """Also those that come and go at one address; what is kept of a class that is gone has a dead reference to it."""
+    run(
+        """
+        import gc, weakref
+        import interop_demo, numpy as np
+
+        def import_of_a_new_class():
+            class New(np.ndarray):
+                pass
+            interop_demo.describe(np.zeros(1).view(New))
+
+        gc.freeze()
+        for _ in range(10_000):
+            import_of_a_new_class()
+            gc.collect()
+        gc.unfreeze()
+        dead = [it for it in gc.get_objects() if type(it) is weakref.ref and it() is None]
+        assert len(dead) < 5000, len(dead)
+        """
+    )
+
+
 def test_references_to_modules_and_singletons_stay_as_they_are():
     """Bug 37."""
     watched = [

@@ -45,10 +45,13 @@ unsafe impl Send for Table {}
 // SAFETY: as above.
 unsafe impl Sync for Table {}
 
-/// The most types that are remembered; a program that makes classes without end is served, but they are not remembered.
-const MOST: usize = 512;
+/// The most types that are ever remembered; a program that makes classes without end is served, but they are not remembered.
+/// What is known of a class that is gone stays where it is, as another thread may be looking at it: it counts too, also if
+/// another class has come to have its address.
+const MOST: usize = 4096;
 
-static KNOWN: Mutex<Option<HashMap<usize, &'static TypeFacts>>> = Mutex::new(None);
+/// The types that are remembered, by their address; and how many ever were.
+static KNOWN: Mutex<(Option<HashMap<usize, &'static TypeFacts>>, usize)> = Mutex::new((None, 0));
 /// The one that was asked for last, which is nearly always the one that is asked for next.
 static LAST: AtomicPtr<TypeFacts> = AtomicPtr::new(core::ptr::null_mut());
 
@@ -86,19 +89,20 @@ fn recall(object: &Bound<'_, PyAny>) -> PyResult<Known> {
     let class = object.get_type();
     let key = class.as_ptr().addr();
     let known = || KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
-    let found = known().as_ref().and_then(|known| known.get(&key).copied());
+    let found = known().0.as_ref().and_then(|known| known.get(&key).copied());
     let facts = if let Some(facts) = found.filter(|facts| facts.is_of(class.py(), class.as_type_ptr())) {
         facts
     } else {
         // Looked up without the lock: attributes of a type can run code.
         let facts = look_up(object, &class)?;
         let mut guard = known();
-        let known = guard.get_or_insert_with(HashMap::new);
-        if known.len() >= MOST {
+        let (known, ever) = &mut *guard;
+        if *ever >= MOST {
             return Ok(Known::Found(Box::new(facts)));
         }
+        *ever += 1;
         let facts = &*Box::leak(Box::new(facts));
-        known.insert(key, facts);
+        known.get_or_insert_default().insert(key, facts);
         facts
     };
     LAST.store(core::ptr::from_ref(facts).cast_mut(), Ordering::Release);
@@ -129,8 +133,8 @@ fn look_up(object: &Bound<'_, PyAny>, class: &Bound<'_, PyType>) -> PyResult<Typ
     // A method, and not a property, which may be there for some objects only.
     let has_method = asked_of_a_class(py, class.getattr(dlpack))?.is_some_and(|method| method.is_callable());
     // A class may say anything of its module, or nothing.
-    let module =
-        class.module().map_or_else(|_| String::new(), |module| module.to_string_lossy().into_owned());
+    let module = asked_of_a_class(py, class.module())?;
+    let module = module.map_or_else(String::new, |module| module.to_string_lossy().into_owned());
     let method = DlpackMethod::new(
         &module,
         has_method,
