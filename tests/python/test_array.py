@@ -173,6 +173,8 @@ def test_wrong_calls_of_array():
         ((), {"order": "F"}, "'order'"),
         ((), {"kopy": True}, "'kopy'"),
         (("no dtype",), {}, "dtype"),
+        (("f4",), {"dtype": "f4"}, "'dtype' twice"),
+        ((), {"copy": "no"}, "copy"),
     ]
     for arguments, keywords, message in wrong:
         with pytest.raises(TypeError, match=message):

@@ -76,6 +76,26 @@ else:
 """)
 
 
+def test_what_needs_no_capsule():
+    """Numbers, and `__array__` when somebody calls it: its `from_dlpack` takes no bools and nothing that is read-only."""
+    oldest("""
+for readonly in (False, True):
+    full = lambda *arguments: interop_demo.Array.full((), *arguments, readonly=readonly)
+    assert bool(full(True, "|b1")) is True and float(full(2.5)) == 2.5 and int(full(3, "<i4")) == 3
+    array = full(2.5)
+    assert array.__array__().flags.writeable == (not readonly)
+    assert np.shares_memory(array.__array__(copy=False), np.asarray(array))
+    assert not np.shares_memory(array.__array__(copy=True), np.asarray(array))
+    assert array.__array__("<f8").dtype == array.__array__(dtype="<f8", copy=None).dtype == "<f8"
+    try:
+        array.__array__("<f8", copy=False)
+    except ValueError as error:
+        assert "copy" in str(error)
+    else:
+        raise AssertionError("a copy after all")
+""")
+
+
 def test_imports_leave_nothing():
     oldest("""
 import gc

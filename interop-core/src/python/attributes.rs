@@ -6,15 +6,14 @@ use core::ffi::{CStr, c_void};
 use pyo3::exceptions::PyTypeError;
 use pyo3::ffi;
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyList, PyString, PyTuple, PyType};
+use pyo3::types::{PyString, PyTuple, PyType};
 
 use super::class::{ArrayClass, body, method};
+use super::numpy::{NUMBERS, array, dtype_of, number_as};
 use super::recast::{as_device, as_host};
 use crate::device::{Device, DeviceType};
 use crate::dtype::DType;
-use crate::error::{Error, ErrorKind};
 use crate::facts::Facts;
-use crate::record::Record;
 
 /// A read-only attribute: its name, its documentation, and its value for what is known of the array.
 pub(super) struct Attribute {
@@ -54,7 +53,7 @@ pub(super) static ATTRIBUTES: [Attribute; 7] = [
         doc: c"The element type: a numpy.dtype where NumPy has one; otherwise DLPack's name, a str.",
         value: |py, facts| match py.import("numpy") {
             Ok(numpy) if facts.dtype().typestr().is_some() => {
-                Ok(numpy_dtype(&numpy, facts.dtype(), facts.record())?.unbind())
+                Ok(dtype_of(&numpy, facts.dtype(), facts.record())?.unbind())
             }
             _ => Ok(PyString::new(py, &dtype(facts)).into_any().unbind()),
         },
@@ -76,33 +75,6 @@ fn dtype(facts: &Facts) -> String {
 
 fn spelled(dtype: DType) -> String {
     dtype.typestr().map_or_else(|| dtype.name(), |typestr| typestr.to_string())
-}
-
-/// `NumPy`'s own type; opaque bytes for what it has none for, such as a field of `bfloat16`.
-fn numpy_dtype<'py>(
-    numpy: &Bound<'py, PyModule>,
-    dtype: DType,
-    record: Option<&Record>,
-) -> PyResult<Bound<'py, PyAny>> {
-    let py = numpy.py();
-    let bytes = dtype.packed_bits() / 8;
-    let Some(record) = record else {
-        let name = dtype.typestr().map_or_else(|| format!("V{bytes}"), |typestr| typestr.to_string());
-        return numpy.call_method1("dtype", (name,));
-    };
-    let (names, formats, offsets) = (PyList::empty(py), PyList::empty(py), PyList::empty(py));
-    for field in &record.fields {
-        let item = numpy_dtype(numpy, field.dtype, field.record.as_ref())?;
-        names.append(&field.name)?;
-        formats.append((item, PyTuple::new(py, &field.shape)?))?;
-        offsets.append(field.offset)?;
-    }
-    let fields = PyDict::new(py);
-    fields.set_item("names", names)?;
-    fields.set_item("formats", formats)?;
-    fields.set_item("offsets", offsets)?;
-    fields.set_item("itemsize", bytes)?;
-    numpy.call_method1("dtype", (fields,))
 }
 
 fn device(device: Device) -> String {
@@ -261,38 +233,6 @@ unsafe extern "C" fn iter<T: ArrayClass>(
     unsafe { body::<T>(this, run) }
 }
 
-/// The methods that make a number of an array, which are those of `NumPy`'s.
-///
-/// Without them Python falls back on the buffer protocol, and reads the elements as digits: the byte 53 is the `int` 5.
-const NUMBERS: [&CStr; 4] = [c"__bool__", c"__int__", c"__float__", c"__complex__"];
-
-/// # Safety
-///
-/// Called by Python as a method of `T` without arguments.
-unsafe extern "C" fn number_as<T: ArrayClass, const AT: usize>(
-    this: *mut ffi::PyObject,
-    _: *mut ffi::PyObject,
-) -> *mut ffi::PyObject {
-    let run = |array: &Bound<'_, T>| {
-        let facts = array.borrow().facts()?;
-        let numpy = array.py().import("numpy")?;
-        let on_host = facts.device().device_type.is_host_accessible();
-        // One element is worth a copy; of more there is no number, and NumPy says so without them.
-        let view = if on_host || facts.numel() == 1 {
-            let wishes = PyDict::new(array.py());
-            if !on_host {
-                wishes.set_item("device", "cpu")?;
-            }
-            numpy.call_method("from_dlpack", (array,), Some(&wishes))?
-        } else {
-            numpy.call_method1("broadcast_to", (0, PyTuple::new(array.py(), facts.shape())?))?
-        };
-        Ok(view.call_method0(&*NUMBERS[AT].to_string_lossy())?.unbind())
-    };
-    // SAFETY: as the caller promises.
-    unsafe { body::<T>(this, run) }
-}
-
 /// # Safety
 ///
 /// Called by Python as a method of `T` without arguments.
@@ -324,53 +264,6 @@ unsafe extern "C" fn reduce<T: ArrayClass>(
         let text =
             format!("cannot pickle '{class}', which shares memory; pickle a copy, such as numpy.array(x)");
         Err(PyTypeError::new_err(text))
-    };
-    // SAFETY: as the caller promises.
-    unsafe { body::<T>(this, run) }
-}
-
-/// `numpy.asarray`, to which the arguments of `__array__` are handed on, takes more than these.
-fn check_array_arguments(positional: usize, keywords: Option<&Bound<'_, PyDict>>) -> PyResult<()> {
-    if positional > 1 {
-        let text = format!("__array__() takes at most 1 positional argument, {positional} given");
-        return Err(PyTypeError::new_err(text));
-    }
-    for (keyword, _) in keywords.into_iter().flatten() {
-        if keyword.ne("dtype")? && keyword.ne("copy")? {
-            let text = format!("__array__() got an unexpected keyword argument {}", keyword.repr()?);
-            return Err(PyTypeError::new_err(text));
-        }
-    }
-    Ok(())
-}
-
-/// # Safety
-///
-/// Called by Python as a method of `T` with a tuple and a dict or null.
-unsafe extern "C" fn array<T: ArrayClass>(
-    this: *mut ffi::PyObject,
-    arguments: *mut ffi::PyObject,
-    keywords: *mut ffi::PyObject,
-) -> *mut ffi::PyObject {
-    let run = |array: &Bound<'_, T>| {
-        let py = array.py();
-        // SAFETY: a tuple, by the calling convention.
-        let arguments = unsafe { Bound::from_borrowed_ptr(py, arguments) };
-        // SAFETY: a dict or null, by the calling convention.
-        let keywords = unsafe { Bound::from_borrowed_ptr_or_opt(py, keywords) };
-        let keywords = keywords.map(Bound::cast_into::<PyDict>).transpose()?;
-        check_array_arguments(arguments.len()?, keywords.as_ref())?;
-        let device = array.borrow().facts()?.device();
-        if !device.device_type.is_host_accessible() {
-            let allowed =
-                "memory that the host can reach; `numpy.from_dlpack(x, device=\"cpu\")` makes a copy there";
-            return Err(Error::new(ErrorKind::Device, "__array__", device, allowed).into());
-        }
-        let numpy = py.import("numpy")?;
-        let view = numpy.call_method1("from_dlpack", (array,))?;
-        let arguments: Vec<Bound<'_, PyAny>> =
-            core::iter::once(Ok(view)).chain(arguments.try_iter()?).collect::<PyResult<_>>()?;
-        Ok(numpy.call_method("asarray", PyTuple::new(py, arguments)?, keywords.as_ref())?.unbind())
     };
     // SAFETY: as the caller promises.
     unsafe { body::<T>(this, run) }

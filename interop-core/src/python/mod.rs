@@ -84,6 +84,7 @@ mod exchange;
 mod export;
 mod import;
 mod interpreter;
+mod numpy;
 mod recast;
 mod release;
 mod table;

@@ -1,0 +1,156 @@
+//! What `NumPy` makes of an array: its view, its type, numbers.
+#![expect(unsafe_code, reason = "methods are C functions that Python calls")]
+
+use core::ffi::CStr;
+
+use pyo3::exceptions::PyTypeError;
+use pyo3::ffi;
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyList, PyMemoryView, PyTuple};
+
+use super::class::{ArrayClass, body};
+use super::errors::origin;
+use crate::dtype::DType;
+use crate::error::{Error, ErrorKind};
+use crate::record::Record;
+
+/// `NumPy`'s own type; opaque bytes for what it has none for, such as a field of `bfloat16`.
+pub(super) fn dtype_of<'py>(
+    numpy: &Bound<'py, PyModule>,
+    dtype: DType,
+    record: Option<&Record>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let py = numpy.py();
+    let bytes = dtype.packed_bits() / 8;
+    let Some(record) = record else {
+        let name = dtype.typestr().map_or_else(|| format!("V{bytes}"), |typestr| typestr.to_string());
+        return numpy.call_method1("dtype", (name,));
+    };
+    let (names, formats, offsets) = (PyList::empty(py), PyList::empty(py), PyList::empty(py));
+    for field in &record.fields {
+        let item = dtype_of(numpy, field.dtype, field.record.as_ref())?;
+        names.append(&field.name)?;
+        formats.append((item, PyTuple::new(py, &field.shape)?))?;
+        offsets.append(field.offset)?;
+    }
+    let fields = PyDict::new(py);
+    fields.set_item("names", names)?;
+    fields.set_item("formats", formats)?;
+    fields.set_item("offsets", offsets)?;
+    fields.set_item("itemsize", bytes)?;
+    numpy.call_method1("dtype", (fields,))
+}
+
+/// An array of `NumPy`'s in memory that the host can reach.
+///
+/// By the buffer protocol, where it has a format for the elements: every version reads that, also of what is read-only, of
+/// bools and of structs. `from_dlpack` learned the first two in 2.1, and says what it does not take.
+fn view_of<'py>(numpy: &Bound<'py, PyModule>, array: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+    match PyMemoryView::from(array) {
+        Ok(buffer) => numpy.call_method1("asarray", (buffer,)),
+        Err(_) => numpy.call_method1("from_dlpack", (array,)),
+    }
+}
+
+/// The methods that make a number of an array, which are those of `NumPy`'s.
+///
+/// Without them Python falls back on the buffer protocol, and reads the elements as digits: the byte 53 is the `int` 5.
+pub(super) const NUMBERS: [&CStr; 4] = [c"__bool__", c"__int__", c"__float__", c"__complex__"];
+
+/// # Safety
+///
+/// Called by Python as a method of `T` without arguments.
+pub(super) unsafe extern "C" fn number_as<T: ArrayClass, const AT: usize>(
+    this: *mut ffi::PyObject,
+    _: *mut ffi::PyObject,
+) -> *mut ffi::PyObject {
+    let run = |array: &Bound<'_, T>| {
+        let facts = array.borrow().facts()?;
+        let numpy = array.py().import("numpy")?;
+        let view = if facts.device().device_type.is_host_accessible() {
+            view_of(&numpy, array.as_any())?
+        } else if facts.numel() == 1 {
+            // One element is worth a copy.
+            let wishes = PyDict::new(array.py());
+            wishes.set_item("device", "cpu")?;
+            numpy.call_method("from_dlpack", (array,), Some(&wishes))?
+        } else {
+            // Of more there is no number, and NumPy says so without them.
+            numpy.call_method1("broadcast_to", (0, PyTuple::new(array.py(), facts.shape())?))?
+        };
+        Ok(view.call_method0(&*NUMBERS[AT].to_string_lossy())?.unbind())
+    };
+    // SAFETY: as the caller promises.
+    unsafe { body::<T>(this, run) }
+}
+
+/// What `__array__` is asked for.
+struct Wishes<'py> {
+    /// `None` for the array's own.
+    dtype: Option<Bound<'py, PyAny>>,
+    copy: Option<bool>,
+}
+
+impl<'py> Wishes<'py> {
+    /// Of a call with these arguments; `numpy.asarray` knows more of them, and not `copy` before 2.0.
+    fn of(arguments: &Bound<'py, PyTuple>, keywords: Option<&Bound<'py, PyDict>>) -> PyResult<Self> {
+        let wrong = |text: String| Err(PyTypeError::new_err(format!("__array__() {text}")));
+        let mut wishes = Self { dtype: arguments.iter().next(), copy: None };
+        if arguments.len() > 1 {
+            return wrong(format!("takes at most 1 positional argument, {} given", arguments.len()));
+        }
+        for (keyword, value) in keywords.into_iter().flatten() {
+            if keyword.eq("dtype")? {
+                if wishes.dtype.replace(value).is_some() {
+                    return wrong("got 'dtype' twice".into());
+                }
+            } else if !keyword.eq("copy")? {
+                return wrong(format!("got an unexpected keyword argument {}", keyword.repr()?));
+            } else if !value.is_none() {
+                let copy = value.extract().map_err(|_| {
+                    Error::new(ErrorKind::Type, "copy", origin(&value), "True, False or None")
+                })?;
+                wishes.copy = Some(copy);
+            }
+        }
+        Ok(wishes)
+    }
+}
+
+/// # Safety
+///
+/// Called by Python as a method of `T` with a tuple and a dict or null.
+pub(super) unsafe extern "C" fn array<T: ArrayClass>(
+    this: *mut ffi::PyObject,
+    arguments: *mut ffi::PyObject,
+    keywords: *mut ffi::PyObject,
+) -> *mut ffi::PyObject {
+    let run = |array: &Bound<'_, T>| {
+        let py = array.py();
+        // SAFETY: live, by the calling convention.
+        let arguments = unsafe { Bound::from_borrowed_ptr(py, arguments) };
+        // SAFETY: a dict or null, by the calling convention.
+        let keywords = unsafe { Bound::from_borrowed_ptr_or_opt(py, keywords) };
+        let keywords = keywords.map(Bound::cast_into::<PyDict>).transpose()?;
+        let Wishes { dtype, copy } = Wishes::of(arguments.cast()?, keywords.as_ref())?;
+        let facts = array.borrow().facts()?;
+        let device = facts.device();
+        if !device.device_type.is_host_accessible() {
+            let allowed =
+                "memory that the host can reach; `numpy.from_dlpack(x, device=\"cpu\")` makes a copy there";
+            return Err(Error::new(ErrorKind::Device, "__array__", device, allowed).into());
+        }
+        let numpy = py.import("numpy")?;
+        let view = view_of(&numpy, array.as_any())?;
+        // The one always copies; the other gives back what is of this type already.
+        let function = if copy == Some(true) { "array" } else { "asarray" };
+        let made = numpy.call_method1(function, (&view, dtype))?;
+        if copy == Some(false) && !made.is(&view) {
+            let allowed = format!("None or True, because a copy is needed to convert from {}", facts.dtype());
+            return Err(Error::new(ErrorKind::Copy, "copy", "False", allowed).into());
+        }
+        Ok(made.unbind())
+    };
+    // SAFETY: as the caller promises.
+    unsafe { body::<T>(this, run) }
+}
