@@ -8,7 +8,7 @@ use crate::cuda::{bring_back, hand_over};
 use crate::descriptor::Writes;
 use crate::device::{Device, DeviceType};
 use crate::element::{Element, ElementType};
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, ErrorKind, Result, text};
 use crate::facts::Facts;
 use crate::import::Import;
 use crate::layout::{Layout, Order, wrong_rank};
@@ -212,7 +212,7 @@ impl Arrival {
             if extent == found {
                 return Ok(());
             }
-            let allowed = format_args!("{extent}, as on axis {axis}: the field `{field}` is both extents");
+            let allowed = text!("{extent}, as on axis {axis}: the field `{field}` is both extents");
             Err(Error::new(ErrorKind::Shape, format_args!("shape[{other}]"), found, allowed))
         });
     }

@@ -17,7 +17,7 @@ use crate::descriptor::{Descriptor, Strides};
 use crate::device::Device;
 use crate::dims::{Dims, INLINE, MAX_NDIM, for_rank};
 use crate::dtype::DType;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, ErrorKind, Result, text};
 use crate::facts::Facts;
 use crate::layout::{Layout, Order, fill_compact, product, too_many};
 
@@ -264,14 +264,14 @@ fn no_first_element(address: usize, byte_offset: u64) -> Error {
         let allowed = "an address, because the array has elements";
         return Error::new(ErrorKind::Null, "data", "a null pointer", allowed);
     }
-    let found = format_args!("{byte_offset} on top of address {address:#x}");
+    let found = text!("{byte_offset} on top of address {address:#x}");
     Error::new(ErrorKind::Overflow, "byte_offset", found, "an offset within the address space")
 }
 
 #[cold]
 fn beyond(address: usize, layout: &Layout) -> Error {
     let (shape, strides) = (layout.shape(), layout.strides());
-    let found = format_args!("shape {shape:?} and strides {strides:?} at {address:#x}");
+    let found = text!("shape {shape:?} and strides {strides:?} at {address:#x}");
     // A compact array is too big; another one reaches too far.
     let compact = layout.is_contiguous(Order::C) || layout.is_contiguous(Order::F);
     let place = if compact { "shape" } else { "strides" };
@@ -283,8 +283,8 @@ fn outside(elements: Range<usize>, memory: Range<usize>, dtype: DType, layout: &
     let at = |address: usize| address.wrapping_sub(memory.start) as isize;
     let (first, end, bytes) = (at(elements.start), at(elements.end), memory.len());
     let (shape, strides) = (layout.shape(), layout.strides());
-    let found = format_args!("{shape:?} of {dtype} with strides {strides:?}: bytes {first} to {end}");
-    let allowed = format_args!("bytes 0 to {bytes}, the {bytes} bytes of memory from {:#x} on", memory.start);
+    let found = text!("{shape:?} of {dtype} with strides {strides:?}: bytes {first} to {end}");
+    let allowed = text!("bytes 0 to {bytes}, the {bytes} bytes of memory from {:#x} on", memory.start);
     Error::new(ErrorKind::Bounds, "shape", found, allowed)
 }
 

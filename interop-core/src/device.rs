@@ -2,7 +2,7 @@
 
 use core::fmt;
 
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, ErrorKind, Result, text};
 
 /// A device type as `DLDeviceType` counts them (`dlpack.h`, `DLDevice`).
 ///
@@ -145,7 +145,7 @@ impl Device {
         let allowed = "CPU (1), CUDA (2), CUDAHost (3) and CUDAManaged (13)";
         if self.device_type == DeviceType::UNKNOWN {
             // Of a library's buffer only the driver can say where it is.
-            let found = format_args!("{}, memory that nobody could place", self.device_type);
+            let found = text!("{}, memory that nobody could place", self.device_type);
             return Error::new(ErrorKind::Device, "device_type", found, allowed);
         }
         Error::new(ErrorKind::Device, "device_type", self.device_type, allowed)

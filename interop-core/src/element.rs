@@ -5,7 +5,7 @@
 use core::mem::{align_of, size_of};
 
 use crate::dtype::DType;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, ErrorKind, Result, text};
 use crate::record::{Field, Record};
 
 /// A Rust type whose values can be the elements of an array.
@@ -113,7 +113,7 @@ impl ElementType {
     /// What is said of more elements than an address space can hold.
     #[cold]
     pub(crate) fn too_large(&self, len: usize) -> Error {
-        let found = format_args!("{len} elements of {} bytes", self.size);
+        let found = text!("{len} elements of {} bytes", self.size);
         Error::new(ErrorKind::Overflow, "shape", found, "a size within the address space")
     }
 

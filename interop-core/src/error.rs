@@ -54,6 +54,26 @@ pub enum ErrorKind {
     Unsupported,
 }
 
+/// A text for an error, put together when it is asked for. Unlike `format_args!` it can be kept in a variable by compilers
+/// before Rust 1.89.
+macro_rules! text {
+    ($($part:tt)*) => {
+        $crate::error::Text(|f: &mut ::core::fmt::Formatter<'_>| ::core::write!(f, $($part)*))
+    };
+}
+
+pub(crate) use text;
+
+/// What `text!` makes.
+#[derive(Clone, Copy)]
+pub(crate) struct Text<F>(pub(crate) F);
+
+impl<F: Fn(&mut fmt::Formatter<'_>) -> fmt::Result> fmt::Display for Text<F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        (self.0)(f)
+    }
+}
+
 /// An error that names the place, what was found there and what is allowed.
 ///
 /// It prints as one line, in lower case and without a full stop:
@@ -107,7 +127,7 @@ impl Error {
     /// Memory that could not be allocated.
     #[cold]
     pub(crate) fn no_memory(bytes: usize) -> Self {
-        let found = format_args!("{bytes} bytes, which could not be allocated");
+        let found = text!("{bytes} bytes, which could not be allocated");
         Self::new(ErrorKind::Memory, "memory", found, "as much as is free")
     }
 

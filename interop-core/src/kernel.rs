@@ -6,7 +6,7 @@ use core::mem::{align_of, offset_of, size_of};
 use crate::cuda;
 use crate::device::Device;
 use crate::element::Element;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, ErrorKind, Result, text};
 use crate::layout::product;
 use crate::view::{ArrayView, ArrayViewMut, RawView};
 
@@ -127,7 +127,7 @@ impl<const N: usize> Fields<N> {
     fn of<T: Element>(raw: &RawView<N>) -> Result<Self> {
         let address = device_address(raw.address, raw.device)?;
         if address % T::TYPE.align() as u64 != 0 {
-            let allowed = format_args!(
+            let allowed = text!(
                 "a multiple of {}, the alignment of the element; copy the array into memory that is aligned",
                 T::TYPE.align()
             );

@@ -10,7 +10,7 @@ use crate::cuda::Pending;
 use crate::descriptor::Writes;
 use crate::device::Device;
 use crate::element::{Element, ElementType};
-use crate::error::{Error, ErrorKind, Refused, Result};
+use crate::error::{Error, ErrorKind, Refused, Result, text};
 use crate::facts::Facts;
 use crate::import::Import;
 use crate::layout::Order;
@@ -229,7 +229,7 @@ impl Shared {
         let address = self.address.checked_add_signed(bytes);
         let address =
             address.filter(|address| (range.start..=range.end).contains(address)).ok_or_else(|| {
-                let allowed = format_args!("a place in the {} bytes of memory", range.len());
+                let allowed = text!("a place in the {} bytes of memory", range.len());
                 Error::new(ErrorKind::Bounds, "offset", format_args!("{bytes} bytes"), allowed)
             })?;
         Ok(Self { address, ..self.clone() })

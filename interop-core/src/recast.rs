@@ -6,7 +6,7 @@ use core::mem::ManuallyDrop;
 use crate::array::CudaArray;
 use crate::cuda::{self, Fence};
 use crate::device::{Device, DeviceType};
-use crate::error::{Error, ErrorKind, Refused, Result};
+use crate::error::{Error, ErrorKind, Refused, Result, text};
 use crate::facts::Facts;
 use crate::stream::StreamHandle;
 
@@ -66,7 +66,7 @@ impl<A: CudaArray> Recast<A> {
                 // Without elements there is no memory, so any device will do.
                 None if facts.numel() == 0 => Ok((Device::cuda(0), None)),
                 None => {
-                    let found = format_args!("{:#x}, which the driver does not know", facts.address());
+                    let found = text!("{:#x}, which the driver does not know", facts.address());
                     Err(Error::new(ErrorKind::Device, "data", found, "managed memory"))
                 }
             }

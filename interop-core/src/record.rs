@@ -4,7 +4,7 @@ use core::fmt;
 
 use crate::dtype::DType;
 use crate::element::ElementType;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, ErrorKind, Result, text};
 
 /// A field of a struct element, as `#[derive(Element)]` states it.
 #[doc(hidden)]
@@ -98,9 +98,8 @@ impl Record {
     /// Refuses a record that is not what `dtype`, opaque bytes of its size, holds.
     pub(crate) fn check(&self, dtype: DType) -> Result<()> {
         let fail = |found: &str| {
-            let allowed = format_args!(
-                "fields of whole bytes, one behind the other, within {dtype}, which is opaque bytes"
-            );
+            let allowed =
+                text!("fields of whole bytes, one behind the other, within {dtype}, which is opaque bytes");
             Err(Error::new(ErrorKind::DType, "record", format_args!("{found} in struct {self}"), allowed))
         };
         if !dtype.is_opaque() {

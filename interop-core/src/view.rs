@@ -6,7 +6,7 @@ use core::marker::PhantomData;
 use crate::descriptor::Writes;
 use crate::device::Device;
 use crate::element::Element;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, ErrorKind, Result, text};
 use crate::facts::Facts;
 use crate::layout::{Layout, wrong_rank};
 use crate::stream::StreamHandle;
@@ -158,7 +158,7 @@ pub(crate) fn check_writable(facts: &Facts) -> Result<()> {
         return Err(error.with_advice("ask for a read-only view"));
     }
     if !facts.layout().is_injective() {
-        let found = format_args!("{:?} for shape {:?}", facts.strides(), facts.shape());
+        let found = text!("{:?} for shape {:?}", facts.strides(), facts.shape());
         let allowed = "strides under which no two indices share an element; copy the array to write to it";
         return Err(Error::new(ErrorKind::Strides, "strides", found, allowed));
     }

@@ -27,6 +27,11 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
         "What users can name is what is recorded, where there is a nightly.",
         guard::suite,
     );
+    report.suite(
+        "Oldest compiler",
+        "Both packages compile with the Rust that they promise, where it is installed.",
+        guard::oldest,
+    );
     report.check(
         "Free-threaded Python",
         "The core compiles for a CPython without the lock, and for its stable interface.",

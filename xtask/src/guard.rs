@@ -1,7 +1,7 @@
 //! `cargo xtask guard`: what the published packages promise to those who build on them.
 //!
-//! That they compile with Rust 1.85 is for `cargo clippy` to say, in `cargo xtask ci`: its lint `incompatible_msrv` knows since
-//! when each item of the standard library is there.
+//! Since when each item of the standard library is there, the lint `incompatible_msrv` of `cargo clippy` knows; of the language
+//! itself (`let text = format_args!(…)`, since 1.89) only the oldest compiler can tell.
 //!
 //! The public items are recorded, and not compared with those of an earlier version as cargo-semver-checks does. The record
 //! shows more, such as another type of an argument or a new bound, and whoever changes it reads the difference. What that
@@ -28,7 +28,7 @@ const PUBLISHED: [(&str, &str); 2] =
 const FEATURES: [&str; 8] =
     ["derive", "python", "half", "num-complex", "ndarray", "cust", "cudarc", "counters"];
 
-const SUITES: [Suite; 6] = [
+const SUITES: [Suite; 7] = [
     Suite {
         word: "api",
         name: "Public items",
@@ -43,6 +43,12 @@ const SUITES: [Suite; 6] = [
         name: "Sets of features",
         why: "The core compiles with every set of its features, not only with each alone and with all.",
         run: feature_sets,
+    },
+    Suite {
+        word: "compiler",
+        name: "Oldest compiler",
+        why: "Both packages compile with the version of Rust that they promise.",
+        run: |counts| no_oldest().map_or_else(|| oldest_compiler(counts), |why| Err(Failure::new(why))),
     },
     Suite {
         word: "platforms",
@@ -165,6 +171,43 @@ fn feature_sets(counts: &mut Counts) -> Result<(), Failure> {
         step::run(cargo.arg("--target-dir").arg(workspace::target().join("guard/features")))?;
         counts.passed += 1;
     }
+    Ok(())
+}
+
+/// The version of Rust that the packages promise.
+fn promised() -> Result<String, Failure> {
+    let manifest = files::read(&workspace::root().join("Cargo.toml"))?;
+    let version = manifest.lines().find_map(|line| line.strip_prefix("rust-version = "));
+    let version = version.ok_or_else(|| Failure::new("Cargo.toml has no `rust-version`"))?;
+    Ok(version.trim_matches('"').to_owned())
+}
+
+/// Why the oldest compiler cannot be used, or `None`.
+fn no_oldest() -> Option<String> {
+    let version = promised().unwrap_or_default();
+    let found = step::ask(tools::of_toolchain(&version, "rustc").arg("--version"));
+    let why = || format!("Rust {version} is missing: `rustup toolchain install {version} --profile minimal`");
+    found.is_none().then(why)
+}
+
+/// As the suite, where there is that compiler, and otherwise the reason.
+pub(crate) fn oldest(counts: &mut Counts) -> Result<(), Failure> {
+    if let Some(why) = no_oldest() {
+        println!("    skipped: {why}");
+        counts.skipped = 1;
+        return Ok(());
+    }
+    oldest_compiler(counts)
+}
+
+/// Compiles both packages with the oldest compiler, but for the adapters of crates that want a newer one.
+fn oldest_compiler(counts: &mut Counts) -> Result<(), Failure> {
+    let mut cargo = tools::of_toolchain(&promised()?, "cargo");
+    cargo.args(["check", "--locked", "--package=interop-core", "--package=interop-derive"]);
+    cargo.arg("--features=interop-core/python,interop-core/half,interop-core/num-complex");
+    cargo.arg("--features=interop-core/ndarray,interop-core/counters");
+    step::run(cargo.arg("--target-dir").arg(workspace::target().join("guard/compiler")))?;
+    counts.passed = 1;
     Ok(())
 }
 

@@ -134,7 +134,7 @@ const COMMANDS: &[Command] = &[
     Command {
         name: "guard",
         arguments: "[CHECK]...",
-        help: "what users build on: api, features, platforms, classes (messages), minimal (oldest dependencies), deny (licences)",
+        help: "what users build on: api, features, compiler (oldest), platforms, classes (messages), minimal (oldest dependencies), deny (licences)",
         run: guard::run,
     },
     Command {

@@ -76,8 +76,13 @@ pub(crate) fn need_nightly() -> Result<(), Failure> {
 
 /// A program with the nightly toolchain around it, in the workspace's folder.
 pub(crate) fn nightly(program: impl AsRef<OsStr>) -> Command {
+    of_toolchain("nightly", program)
+}
+
+/// A program with another toolchain around it, in the workspace's folder.
+pub(crate) fn of_toolchain(toolchain: &str, program: impl AsRef<OsStr>) -> Command {
     let mut command = Command::new("rustup");
-    command.args(["run", "nightly"]).arg(program).current_dir(workspace::root());
+    command.args(["run", toolchain]).arg(program).current_dir(workspace::root());
     // What the stable cargo that runs us has set would be taken for the user's wish.
     for name in ["CARGO", "RUSTC", "RUSTDOC", "RUSTFLAGS", "RUSTUP_TOOLCHAIN"] {
         command.env_remove(name);

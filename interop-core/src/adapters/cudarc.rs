@@ -69,7 +69,7 @@ use crate::cuda::{self, DefaultSite, copy_on_default_stream, primary_while, to_u
 use crate::descriptor::Writes;
 use crate::device::Device;
 use crate::element::{Element, ElementType};
-use crate::error::{Error, ErrorKind, Refused, Result};
+use crate::error::{Error, ErrorKind, Refused, Result, text};
 use crate::facts::Facts;
 use crate::import::Import;
 use crate::kernel::{KernelView, KernelViewMut};
@@ -243,7 +243,7 @@ macro_rules! waited_for {
                     if facts.numel() != 0 {
                         return Ok(());
                     }
-                    let found = format_args!("{:?}, which has no elements", facts.shape());
+                    let found = text!("{:?}, which has no elements", facts.shape());
                     let allowed = concat!("one element or more, for a `", stringify!($slice), "` of `cudarc`");
                     Err(Error::new(ErrorKind::Shape, "shape", found, allowed))
                 }
@@ -290,7 +290,7 @@ fn fits<T>(count: usize) -> Result<()> {
     match count.checked_mul(size_of::<T>()) {
         Some(bytes) if isize::try_from(bytes).is_ok_and(|bytes| bytes < isize::MAX) => Ok(()),
         _ => {
-            let found = format_args!("{count} elements");
+            let found = text!("{count} elements");
             Err(Error::new(ErrorKind::Overflow, "shape", found, "a size within the address space"))
         }
     }

@@ -65,7 +65,7 @@ use crate::cuda::{self, MemoryKind, copied, current_device, to_usize};
 use crate::descriptor::Writes;
 use crate::device::Device;
 use crate::element::{Element, ElementType};
-use crate::error::{Error, ErrorKind, Refused, Result};
+use crate::error::{Error, ErrorKind, Refused, Result, text};
 use crate::facts::Facts;
 use crate::import::Import;
 use crate::kernel::{KernelView, KernelViewMut};
@@ -162,7 +162,7 @@ fn one_element(facts: &Facts, element: ElementType) -> Result<()> {
     if layout.numel() == 1 {
         return Ok(());
     }
-    let found = format_args!("{:?}", layout.shape());
+    let found = text!("{:?}", layout.shape());
     Err(Error::new(ErrorKind::Shape, "shape", found, "one element, for a `DeviceBox`"))
 }
 

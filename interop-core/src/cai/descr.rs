@@ -2,7 +2,7 @@
 
 use crate::dims::MAX_NDIM;
 use crate::dtype::DType;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, ErrorKind, Result, text};
 use crate::record::{Record, RecordField};
 
 /// The deepest nesting of records that is read.
@@ -48,7 +48,7 @@ pub(super) fn write(record: &Record, size: usize) -> Result<Vec<DescrEntry>> {
         let item = field.dtype.packed_bits() / 8;
         let typestr = || {
             let allowed = "a type that the CUDA Array Interface has a typestr for; use DLPack";
-            let place = format_args!("descr field {:?}", field.name);
+            let place = text!("descr field {:?}", field.name);
             field.dtype.typestr().ok_or_else(|| Error::new(ErrorKind::DType, place, field.dtype, allowed))
         };
         entries.push(DescrEntry {
@@ -72,8 +72,8 @@ pub(super) fn read(descr: &[DescrEntry], dtype: DType, typestr: &str) -> Result<
     let size = dtype.packed_bits() / 8;
     let (record, bytes) = fields(descr, MAX_DEPTH)?;
     if bytes != size {
-        let found = format_args!("fields of {bytes} bytes");
-        let allowed = format_args!("fields of {size} bytes in all, the size in the typestr {typestr:?}");
+        let found = text!("fields of {bytes} bytes");
+        let allowed = text!("fields of {size} bytes in all, the size in the typestr {typestr:?}");
         return Err(Error::new(ErrorKind::DType, "descr", found, allowed));
     }
     if let [DescrEntry { dtype: DescrType::Typestr(only), shape, name }] = descr {
@@ -83,7 +83,7 @@ pub(super) fn read(descr: &[DescrEntry], dtype: DType, typestr: &str) -> Result<
         }
     }
     if !dtype.is_opaque() {
-        let allowed = format_args!("one field of type {typestr:?}, or a typestr \"|V{size}\" for a record");
+        let allowed = text!("one field of type {typestr:?}, or a typestr \"|V{size}\" for a record");
         return Err(Error::new(ErrorKind::DType, "descr", format_args!("struct {record}"), allowed));
     }
     // Padding alone says no more than the typestr.
@@ -93,7 +93,7 @@ pub(super) fn read(descr: &[DescrEntry], dtype: DType, typestr: &str) -> Result<
 /// The fields and their size together.
 fn fields(descr: &[DescrEntry], depth: usize) -> Result<(Record, usize)> {
     let Some(depth) = depth.checked_sub(1) else {
-        let allowed = format_args!("records nested {MAX_DEPTH} deep at most");
+        let allowed = text!("records nested {MAX_DEPTH} deep at most");
         return Err(Error::new(ErrorKind::DType, "descr", "records nested deeper", allowed));
     };
     let mut record = Record { fields: Vec::with_capacity(descr.len()) };
@@ -128,7 +128,7 @@ fn check_names(record: &Record) -> Result<()> {
     let mut names: Vec<&str> = record.fields.iter().map(|field| field.name.as_str()).collect();
     names.sort_unstable();
     if let Some([name, ..]) = names.windows(2).find(|pair| pair[0] == pair[1]) {
-        let found = format_args!("two fields named {name:?}");
+        let found = text!("two fields named {name:?}");
         return Err(Error::new(ErrorKind::DType, "descr", found, "names that differ"));
     }
     Ok(())
@@ -136,13 +136,13 @@ fn check_names(record: &Record) -> Result<()> {
 
 fn extents(entry: &DescrEntry) -> Result<Vec<usize>> {
     if entry.shape.len() > MAX_NDIM {
-        let place = format_args!("descr field {:?}", entry.name);
-        let found = format_args!("{} axes", entry.shape.len());
+        let place = text!("descr field {:?}", entry.name);
+        let found = text!("{} axes", entry.shape.len());
         return Err(Error::new(ErrorKind::Rank, place, found, format_args!("{MAX_NDIM} axes at most")));
     }
     let extent = |extent: &i64| {
         usize::try_from(*extent).map_err(|_| {
-            let place = format_args!("descr field {:?}", entry.name);
+            let place = text!("descr field {:?}", entry.name);
             Error::new(ErrorKind::Shape, place, format_args!("the extent {extent}"), "extents of 0 and up")
         })
     };

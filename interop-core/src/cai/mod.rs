@@ -12,7 +12,7 @@ pub use descr::{DescrEntry, DescrType};
 use crate::descriptor::{Descriptor, Strides, Writes};
 use crate::device::Device;
 use crate::dtype::DType;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, ErrorKind, Result, text};
 use crate::facts::Facts;
 use crate::layout::Order;
 use crate::stream::StreamHandle;
@@ -133,7 +133,7 @@ impl CudaArrayInterface {
     /// As [`facts`](Self::facts).
     pub fn facts_up_to(&self, newest: i128) -> Result<Facts> {
         if !(0..=newest).contains(&self.version) {
-            let allowed = format_args!("0 to {newest}");
+            let allowed = text!("0 to {newest}");
             return Err(Error::new(ErrorKind::Version, "version", self.version, allowed));
         }
         if self.mask {

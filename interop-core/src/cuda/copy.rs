@@ -11,7 +11,7 @@ use super::order::{order_in, wait};
 use super::release::Fence;
 use crate::device::{Device, DeviceType};
 use crate::element::Element;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, ErrorKind, Result, text};
 use crate::host::HostElements;
 use crate::import::Import;
 use crate::layout::{Layout, Order};
@@ -117,7 +117,7 @@ impl Site {
 pub(crate) fn ordinal_of(stream: StreamHandle, device: Device) -> Result<usize> {
     let Site { context, ordinal, .. } = Site::of(stream, device)?;
     if matches!(stream, StreamHandle::Raw(_)) && Context::primary(ordinal)? != context {
-        let found = format_args!("{stream}, of a context that is not the primary one of device {ordinal}");
+        let found = text!("{stream}, of a context that is not the primary one of device {ordinal}");
         let allowed =
             "a stream of the primary context, in which alone `cudarc` works; a `StreamHandle` holds any";
         return Err(Error::new(ErrorKind::Stream, "stream", found, allowed));

@@ -18,7 +18,7 @@ use crate::device::Device;
 use crate::device::DeviceType;
 use crate::dtype::DType;
 use crate::element::{Element, ElementType};
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, text};
 use crate::facts::Facts;
 #[cfg(feature = "python")]
 use crate::layout::{Layout, Order};
@@ -127,7 +127,7 @@ impl CudaBuffer {
         };
         let mut buffer = Self { address: 0, bytes, element, kind, device, context };
         if bytes != 0 {
-            let lacking = format_args!("{bytes} bytes of free memory");
+            let lacking = text!("{bytes} bytes of free memory");
             buffer.allocate(driver()?).map_err(|failure| failure.expecting(lacking))?;
         }
         Ok(buffer)

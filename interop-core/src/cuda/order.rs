@@ -6,7 +6,7 @@ use super::event::Event;
 use super::stand_in::bring_back;
 use super::{is_available, poll_releases};
 use crate::device::{Device, DeviceType};
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, ErrorKind, Result, text};
 use crate::facts::Facts;
 use crate::stream::StreamHandle;
 
@@ -77,7 +77,7 @@ fn edge(
     let joined = capture(driver, to, target)?;
     if begun != joined {
         let (who, other) = if begun.is_some() { (from, to) } else { (to, from) };
-        let what = format_args!("an order with the {other}, which is not part of the capture");
+        let what = text!("an order with the {other}, which is not part of the capture");
         return Err(capturing(who, what));
     }
     event.make_wait(target).map_err(|failure| lost(failure, to))
@@ -126,7 +126,7 @@ pub(crate) fn take_back(facts: &Facts, stream: StreamHandle) -> Result<()> {
         return Ok(());
     }
     if facts.stream() == StreamHandle::NothingPending {
-        let found = format_args!("{}, and work on the {stream}", facts.stream());
+        let found = text!("{}, and work on the {stream}", facts.stream());
         let allowed = "a struct whose `stream` field names a stream, on which the work can be joined";
         return Err(Error::new(ErrorKind::Stream, "stream", found, allowed));
     }
@@ -372,7 +372,7 @@ fn lost(failure: Failure, stream: StreamHandle) -> Error {
 
 #[cold]
 fn capturing(stream: StreamHandle, what: impl core::fmt::Display) -> Error {
-    let found = format_args!("{what} ({stream}), while a graph is captured");
+    let found = text!("{what} ({stream}), while a graph is captured");
     let allowed = "the same stream on both sides, or no ordering (-1), while a graph is captured";
     Error::new(ErrorKind::Capture, "stream", found, allowed)
 }

@@ -7,7 +7,7 @@ use super::context::Context;
 use super::driver::{Driver, Outcome, code, driver, opened};
 use super::release::Fence;
 use crate::device::{Device, DeviceType};
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, ErrorKind, Result, text};
 use crate::facts::Facts;
 
 /// `CU_POINTER_ATTRIBUTE_...`
@@ -248,8 +248,8 @@ fn compare(facts: &Facts) -> Result<Option<Fence>> {
     let claimed = facts.device();
     let known = ask(driver, facts.address())?.ok_or_else(|| not_cuda(facts.address(), claimed))?;
     if !agree(claimed, &known) {
-        let found = format_args!("memory of {claimed}");
-        let allowed = format_args!("{}, where the driver says that {:#x} is", known.device, facts.address());
+        let found = text!("memory of {claimed}");
+        let allowed = text!("{}, where the driver says that {:#x} is", known.device, facts.address());
         return Err(Error::new(ErrorKind::Device, "device", found, allowed));
     }
     known.check_range(&facts.byte_range())?;
@@ -301,7 +301,7 @@ fn is_of_a_device(driver: &Driver, address: usize) -> bool {
 fn handed_out_as_host(driver: &Driver, facts: &Facts) -> Error {
     let address = facts.address();
     let place = ask(driver, address).ok().flatten().map_or(Device::cuda(0), |known| known.device);
-    let allowed = format_args!("{place}, where the driver says that {address:#x} is");
+    let allowed = text!("{place}, where the driver says that {address:#x} is");
     Error::new(ErrorKind::Device, "device", "memory of CPU (1)", allowed)
 }
 
@@ -330,8 +330,8 @@ impl PointerFacts {
         if self.range.start <= claimed.start && claimed.end <= self.range.end {
             return Ok(());
         }
-        let found = format_args!("elements at {:#x} to {:#x}", claimed.start, claimed.end);
-        let allowed = format_args!(
+        let found = text!("elements at {:#x} to {:#x}", claimed.start, claimed.end);
+        let allowed = text!(
             "{:#x} to {:#x}, the allocation of {} bytes that the driver knows there",
             self.range.start,
             self.range.end,
@@ -343,7 +343,6 @@ impl PointerFacts {
 
 #[cold]
 fn not_cuda(address: usize, claimed: impl core::fmt::Display) -> Error {
-    let found =
-        format_args!("{address:#x}, which the driver does not know: a plain host address, or freed memory");
+    let found = text!("{address:#x}, which the driver does not know: a plain host address, or freed memory");
     Error::new(ErrorKind::Device, "data", found, format_args!("an address of {claimed}"))
 }

@@ -14,7 +14,7 @@ use crate::cuda::{self, Fence};
 use crate::descriptor::Writes;
 use crate::device::Device;
 use crate::dtype::DType;
-use crate::error::{Error, ErrorKind, Refused, Result};
+use crate::error::{Error, ErrorKind, Refused, Result, text};
 use crate::facts::Facts;
 use crate::owner::{MaybeDangling, Owner};
 
@@ -166,7 +166,7 @@ fn unsayable(writable: bool, dtype: DType) -> Error {
             "a library that asks for the legacy form takes a copy, as `jax.numpy.asarray` does",
         );
     }
-    let found = format_args!("{dtype} in whole bytes in a legacy `dltensor`");
+    let found = text!("{dtype} in whole bytes in a legacy `dltensor`");
     let allowed = "the versioned form: the legacy form cannot say that elements are padded";
     Error::new(ErrorKind::Unsupported, "dtype", found, allowed)
 }

@@ -14,7 +14,7 @@ use super::abi::{
 use crate::descriptor::{Descriptor, Strides, Writes};
 use crate::device::DeviceType;
 use crate::dims::{Dims, MAX_NDIM, for_rank};
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, ErrorKind, Result, text};
 use crate::facts::Facts;
 use crate::layout::Order;
 use crate::stream::StreamHandle;
@@ -141,7 +141,7 @@ impl<A: Abi> ManagedTensor<A> {
 
 #[cold]
 fn unreadable(version: DLPackVersion) -> Error {
-    let found = format_args!("DLPack {}.{}", version.major, version.minor);
+    let found = text!("DLPack {}.{}", version.major, version.minor);
     Error::new(ErrorKind::Version, "version", found, "major version 1")
 }
 
@@ -220,7 +220,7 @@ unsafe fn read_any(place: *const DLTensor, flags: u64) -> Result<Facts> {
         return Err(Error::new(ErrorKind::Version, "flags", format_args!("{flags:#x}"), allowed));
     }
     if ndim > 0 && tensor.shape.is_null() {
-        let found = format_args!("a null pointer for {ndim} axes");
+        let found = text!("a null pointer for {ndim} axes");
         return Err(Error::new(ErrorKind::Null, "shape", found, "a pointer to one extent for each axis"));
     }
     let numbers = |list: *mut i64| {

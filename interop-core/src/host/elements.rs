@@ -7,7 +7,7 @@ use core::ptr;
 use super::check_readable;
 use crate::borrow::Borrow;
 use crate::element::Element;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, ErrorKind, Result, text};
 use crate::facts::Facts;
 use crate::layout::{Layout, Order};
 use crate::view::shared;
@@ -165,7 +165,7 @@ unsafe fn check_bools(bytes: *const u8, count: usize) -> Result<()> {
         // SAFETY: `at` is below `count`, for which the caller vouches.
         let byte = unsafe { bytes.wrapping_add(at).read() };
         if byte > 1 {
-            let found = format_args!("the byte {byte} in a bool");
+            let found = text!("the byte {byte} in a bool");
             let error = Error::new(ErrorKind::DType, "data", found, "0 and 1");
             return Err(error.with_advice("view the array as `u8`").with_remedy("view the array as uint8"));
         }

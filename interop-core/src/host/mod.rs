@@ -15,7 +15,7 @@ use crate::borrow::Borrow;
 use crate::cuda::wait_for_host;
 use crate::device::{Device, DeviceType};
 use crate::element::Element;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, ErrorKind, Result, text};
 use crate::layout::Order;
 use crate::stream::StreamHandle;
 use crate::view::{ArrayView, ArrayViewMut, RawView};
@@ -98,8 +98,8 @@ fn access(shared: Option<(usize, usize)>, writes: bool) -> Result<Access> {
 fn check_host<T: Element, const N: usize>(raw: &RawView<N>) -> Result<()> {
     check_readable(raw.device, raw.stream)?;
     if raw.address % T::TYPE.align() != 0 {
-        let found = format_args!("address {:#x}", raw.address);
-        let allowed = format_args!("a multiple of {}, the alignment of the element", T::TYPE.align());
+        let found = text!("address {:#x}", raw.address);
+        let allowed = text!("a multiple of {}, the alignment of the element", T::TYPE.align());
         return Err(Error::new(ErrorKind::Alignment, "data", found, allowed));
     }
     Ok(())
@@ -115,7 +115,7 @@ pub(crate) fn check_readable(device: Device, stream: StreamHandle) -> Result<()>
         return Ok(());
     }
     if device.device_type == DeviceType::CPU {
-        let found = format_args!("work pending on the {stream}");
+        let found = text!("work pending on the {stream}");
         let allowed = "nothing pending: no stream works on memory that is the host's alone";
         return Err(Error::new(ErrorKind::Stream, "stream", found, allowed));
     }
@@ -130,7 +130,7 @@ impl<const N: usize> RawView<N> {
             index.iter().zip(self.shape.iter().zip(&self.strides)).enumerate()
         {
             if at >= extent {
-                let allowed = format_args!("less than the extent {extent}");
+                let allowed = text!("less than the extent {extent}");
                 return Err(Error::new(ErrorKind::Bounds, format_args!("index[{axis}]"), at, allowed));
             }
             // May be out of reach before an axis of extent 0 refuses the index: such an array has any strides.

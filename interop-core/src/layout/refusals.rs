@@ -2,11 +2,11 @@
 
 use super::{Layout, Order, compact_strides};
 use crate::dims::MAX_NDIM;
-use crate::error::{Error, ErrorKind};
+use crate::error::{Error, ErrorKind, text};
 
 #[cold]
 pub(crate) fn too_many(ndim: usize) -> Error {
-    let found = format_args!("{ndim} axes");
+    let found = text!("{ndim} axes");
     Error::new(ErrorKind::Rank, "shape", found, format_args!("{MAX_NDIM} axes at most"))
 }
 
@@ -17,25 +17,25 @@ pub(crate) fn axes_in_words(number: usize) -> String {
 
 #[cold]
 pub(crate) fn wrong_rank(layout: &Layout, rank: usize) -> Error {
-    let found = format_args!("{}, shape {:?}", axes_in_words(layout.ndim()), layout.shape());
+    let found = text!("{}, shape {:?}", axes_in_words(layout.ndim()), layout.shape());
     Error::new(ErrorKind::Rank, "shape", found, axes_in_words(rank))
 }
 
 #[cold]
 pub(super) fn too_large(shape: &[usize]) -> Error {
-    let found = format_args!("{shape:?}");
+    let found = text!("{shape:?}");
     Error::new(ErrorKind::Overflow, "shape", found, "extents whose product fits the address space")
 }
 
 #[cold]
 pub(super) fn count_mismatch(found: usize, expected: usize) -> Error {
-    let allowed = format_args!("{expected}, one for each axis");
+    let allowed = text!("{expected}, one for each axis");
     Error::new(ErrorKind::Strides, "strides", format_args!("{found} strides"), allowed)
 }
 
 #[cold]
 pub(super) fn out_of_reach(shape: &[usize], strides: &[isize]) -> Error {
-    let found = format_args!("{strides:?} for shape {shape:?}");
+    let found = text!("{strides:?} for shape {shape:?}");
     Error::new(ErrorKind::Overflow, "strides", found, "offsets that fit the address space")
 }
 
@@ -45,9 +45,8 @@ pub(super) fn not_contiguous(layout: &Layout, order: Order) -> Error {
     let compact = compact_strides(shape, order);
     let differs = |axis: &usize| shape[*axis] > 1 && strides[*axis] != compact[*axis];
     let axis = (0..shape.len()).find(differs).unwrap_or(0);
-    let found = format_args!("{} (strides {strides:?})", strides[axis]);
-    let allowed =
-        format_args!("{}, which makes the array {order:?}-contiguous; copy the array", compact[axis]);
+    let found = text!("{} (strides {strides:?})", strides[axis]);
+    let allowed = text!("{}, which makes the array {order:?}-contiguous; copy the array", compact[axis]);
     let error = Error::new(ErrorKind::Strides, format_args!("strides[{axis}]"), found, allowed);
     error.with_advice("or give the struct a strides field").with_remedy(match order {
         Order::C => "`ascontiguousarray` of its library does so",

@@ -3,7 +3,7 @@
 use super::refusals::{axes_in_words, out_of_reach};
 use super::{Layout, Order, compact_strides, numel, product};
 use crate::dims::Dims;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, ErrorKind, Result, text};
 
 impl Layout {
     /// The strides counted in bytes, for elements of `item` bytes. Where that does not fit, which can only be on an idle
@@ -95,7 +95,7 @@ impl Layout {
             ));
         };
         if self.shape()[outer..] != *parts {
-            let found = format_args!("{:?} as the last axes of {:?}", &self.shape()[outer..], self.shape());
+            let found = text!("{:?} as the last axes of {:?}", &self.shape()[outer..], self.shape());
             return Err(Error::new(ErrorKind::Shape, "shape", found, format_args!("{parts:?}")));
         }
         let count = numel(parts)?.max(1) as isize;
@@ -103,14 +103,14 @@ impl Layout {
         let mut strides = Dims::from(&self.strides()[..outer]);
         // An array without elements may have any strides, among them such as no other array can have.
         if !self.is_empty() && !Self::strided(parts, &self.strides()[outer..])?.is_contiguous(Order::C) {
-            let found = format_args!("{:?} for the last axes", &self.strides()[outer..]);
-            let allowed = format_args!("compact axes {parts:?}, which are one element");
+            let found = text!("{:?} for the last axes", &self.strides()[outer..]);
+            let allowed = text!("compact axes {parts:?}, which are one element");
             return Err(Error::new(ErrorKind::Strides, "strides", found, allowed));
         }
         for (axis, stride) in strides.iter_mut().enumerate() {
             let idle = shape[axis] == 1 || self.is_empty();
             if *stride % count != 0 && !idle {
-                let allowed = format_args!("a multiple of {count}, the parts of an element {parts:?}");
+                let allowed = text!("a multiple of {count}, the parts of an element {parts:?}");
                 return Err(Error::new(
                     ErrorKind::Strides,
                     format_args!("strides[{axis}]"),

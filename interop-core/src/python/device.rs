@@ -7,7 +7,7 @@ use pyo3::types::{PyBool, PyInt, PyTuple};
 use super::errors::{Fault, origin};
 use super::interpreter::{attribute, index};
 use crate::device::{Device, DeviceType};
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, ErrorKind, Result, text};
 use crate::stream::StreamHandle;
 
 /// An integer: anything with `__index__` but a bool. `place` names it in the message.
@@ -85,7 +85,7 @@ pub(super) fn pair<'a, 'py>(
     what: &str,
 ) -> Result<&'a Bound<'py, PyTuple>> {
     value.cast::<PyTuple>().ok().filter(|tuple| tuple.len() == 2).ok_or_else(|| {
-        let allowed = format_args!("a tuple {what} of two ints");
+        let allowed = text!("a tuple {what} of two ints");
         Error::new(ErrorKind::Type, place, origin(value), allowed)
     })
 }

@@ -10,7 +10,7 @@ use super::errors::{Fault, origin};
 use crate::cai::{CudaArrayInterface, DescrEntry, DescrType, MAX_DEPTH, Spelled, VERSION};
 use crate::dims::MAX_NDIM;
 use crate::dtype::DType;
-use crate::error::{Error, ErrorKind};
+use crate::error::{Error, ErrorKind, text};
 use crate::facts::Facts;
 use crate::stream::StreamHandle;
 use crate::typestr::Typestr;
@@ -202,7 +202,7 @@ impl Budget {
     fn text(&mut self, value: &Bound<'_, PyAny>) -> Result<String, Fault> {
         let text = value.cast::<PyString>().map_err(|_| wrong("descr", value, "a str"))?;
         self.text = self.text.checked_sub(text.len()?).ok_or_else(|| {
-            let allowed = format_args!("names and types of {MOST_TEXT} characters at most");
+            let allowed = text!("names and types of {MOST_TEXT} characters at most");
             Error::new(ErrorKind::DType, "descr", "more text", allowed)
         })?;
         string(value, "descr")

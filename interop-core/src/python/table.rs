@@ -27,7 +27,7 @@ use crate::dlpack::{
     Access, DLPackExchangeAPI, DLPackExchangeAPIHeader, DLPackVersion, DLTensor, MAJOR_VERSION,
     MINOR_VERSION, ManagedTensor, SetError, Versioned, export,
 };
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, ErrorKind, Result, text};
 use crate::facts::Facts;
 use crate::import::Import;
 use crate::layout::{Layout, Order};
@@ -187,7 +187,7 @@ fn kept(facts: &Facts) -> Result<&'static [i64]> {
         return Ok(known);
     }
     if kept.len() >= MOST_LAYOUTS {
-        let found = format_args!("more than {MOST_LAYOUTS} layouts of borrowed tensors");
+        let found = text!("more than {MOST_LAYOUTS} layouts of borrowed tensors");
         let allowed = "managed_tensor_from_py_object_no_sync, for this array";
         return Err(Error::new(ErrorKind::Memory, "dltensor_from_py_object_no_sync", found, allowed));
     }
@@ -284,7 +284,7 @@ unsafe fn zeroed(prototype: *const DLTensor) -> Result<ManagedTensor<Versioned>>
     let rank =
         usize::try_from(ndim).ok().filter(|rank| *rank <= MAX_NDIM && (*rank == 0 || !extents.is_null()));
     let Some(rank) = rank else {
-        let allowed = format_args!("0 to {MAX_NDIM} axes, and their extents");
+        let allowed = text!("0 to {MAX_NDIM} axes, and their extents");
         return Err(Error::new(ErrorKind::Rank, "ndim", ndim, allowed));
     };
     let mut shape = Vec::with_capacity(rank);

@@ -3,7 +3,7 @@
 use crate::arrival::Arrival;
 use crate::describe::Describe;
 use crate::dims::Dims;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, ErrorKind, Result, text};
 use crate::facts::Facts;
 use crate::layout::axes_in_words;
 
@@ -292,8 +292,8 @@ impl<L: AxisList<Item: Stride>> StridesField for L {
     fn from_strides(strides: &[isize], field: &str) -> Result<Self> {
         Self::collect(strides.len(), |axis| {
             L::Item::from_isize(strides[axis]).ok_or_else(|| {
-                let place = format_args!("strides[{axis}]");
-                let allowed = format_args!("a stride that the items of the field `{field}` can hold");
+                let place = text!("strides[{axis}]");
+                let allowed = text!("a stride that the items of the field `{field}` can hold");
                 Error::new(ErrorKind::Overflow, place, strides[axis], allowed)
             })
         })
@@ -341,7 +341,7 @@ fn too_great(what: &str, axis: usize, number: i128) -> Error {
 #[inline]
 pub(crate) fn extent_of<I: Extent>(extent: usize, field: &str) -> Result<I> {
     I::from_usize(extent).ok_or_else(|| {
-        let allowed = format_args!("an extent that its type, `{}`, can hold", core::any::type_name::<I>());
+        let allowed = text!("an extent that its type, `{}`, can hold", core::any::type_name::<I>());
         Error::new(ErrorKind::Overflow, field, extent, allowed)
     })
 }

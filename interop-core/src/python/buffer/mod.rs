@@ -21,7 +21,7 @@ use super::release::drain_releases;
 use crate::borrow::Borrow;
 use crate::counters;
 use crate::dlpack::Access;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, ErrorKind, Result, text};
 use crate::facts::Facts;
 use crate::format::format_of;
 use crate::host::check_readable;
@@ -83,7 +83,7 @@ fn lend<T: ArrayClass>(array: &Bound<'_, T>, owner: &Bound<'_, PyAny>, flags: c_
     let itemsize = (facts.dtype().packed_bits() / 8) as isize;
     let len = (facts.numel() as isize).checked_mul(itemsize);
     let len = len.ok_or_else(|| {
-        let found = format_args!("{} elements of {itemsize} bytes", facts.numel());
+        let found = text!("{} elements of {itemsize} bytes", facts.numel());
         Error::new(ErrorKind::Overflow, "nbytes", found, "a size within the address space")
     })?;
     // An array without elements has no address; some consumers ask for one that is not null.
