@@ -120,7 +120,9 @@ class Array(_ArrayObject):
         readonly: bool = False,
     ) -> Array: ...
     def __getitem__(
-        self, key: SupportsIndex | slice | EllipsisType | tuple[SupportsIndex | slice | EllipsisType, ...], /
+        self,
+        key: SupportsIndex | slice | EllipsisType | tuple[SupportsIndex | slice | EllipsisType | None, ...] | None,
+        /,
     ) -> Array: ...
     def __iter__(self) -> Iterator[Array]: ...
 

@@ -47,7 +47,7 @@ def random_number(generator, extent):
 
 
 def random_key(generator, shape):
-    """Any key that NumPy calls basic, but for `None`."""
+    """Any key that NumPy calls basic."""
     items = []
     for extent in shape[: generator.randint(0, len(shape))]:
         if extent and generator.random() < 0.3:
@@ -59,6 +59,8 @@ def random_key(generator, shape):
     if generator.random() < 0.3:
         # What stands behind an ellipsis counts from the last axis; only whole slices fit wherever they come to stand.
         items = [...] + [slice(None)] * generator.randint(0, len(shape)) if generator.random() < 0.3 else [*items, ...]
+    for _ in range(generator.choice([0, 0, 1, 2])):
+        items.insert(generator.randint(0, len(items)), None)
     return items[0] if len(items) == 1 and generator.random() < 0.5 else tuple(items)
 
 
@@ -176,13 +178,26 @@ def test_errors_are_of_the_classes_of_numpy(key):
 
 
 @pytest.mark.parametrize(
-    "key", [True, False, None, [0], [True, False, True], np.array([0, 1]), np.array([True] * 3), (None, 0)], ids=repr
+    "key", [True, False, [0], [True, False, True], np.array([0, 1]), np.array([True] * 3), (None, True)], ids=repr
 )
 def test_what_numpy_calls_advanced_is_refused(key):
-    """Such keys copy or add axes; taking them for a number would be wrong."""
+    """Such keys copy; taking them for a number would be wrong."""
     array, _ = numbered((3, 4))
     with pytest.raises((TypeError, IndexError)):
         array[key]
+
+
+def test_new_axes():
+    array, twin = numbered((3, 4))
+    for key in (None, (None,), (None, 0), (0, None), (..., None), (None, ..., None), (slice(2), None, -1), (0, 0, None)):
+        assert_same(array[key], view_of(twin, key))
+    # What reads an order from them finds that of a compact array.
+    assert array[None].strides == (48, 16, 4)
+    assert array[:, None, :, None].strides == (16, 16, 4, 4)
+    with pytest.raises(IndexError, match="3 indices for 2 axes"):
+        array[None, 0, 0, 0]
+    with pytest.raises(interop_demo.ArrayError, match="65 axes"):
+        array[(None,) * 63]
 
 
 def test_two_ellipses():

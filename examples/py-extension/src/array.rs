@@ -76,7 +76,7 @@ impl Array {
         Ok(Self::of(memory, &layout, stream))
     }
 
-    /// A view of the same memory: integers, slices and an ellipsis, as in `NumPy`.
+    /// A view of the same memory: integers, slices, an ellipsis, and `None` for a new axis, as in `NumPy`.
     fn __getitem__(&self, key: &Bound<'_, PyAny>) -> PyResult<Self> {
         let items = match key.cast::<PyTuple>() {
             Ok(tuple) => tuple.iter().collect(),
@@ -92,13 +92,19 @@ impl Array {
                 "{ellipses} ellipses, of which an index has one at most"
             )));
         }
-        if items.len() - ellipses > layout.ndim() {
-            let text = format!("{} indices for {} axes", items.len(), layout.ndim());
-            return Err(PyIndexError::new_err(text));
+        let indices = |items: &[Bound<'_, PyAny>]| items.iter().filter(|item| !item.is_none()).count();
+        let count = indices(&items) - ellipses;
+        if count > layout.ndim() {
+            return Err(PyIndexError::new_err(format!("{count} indices for {} axes", layout.ndim())));
         }
         for (at, index) in items.iter().enumerate() {
             if index.is_instance_of::<PyEllipsis>() {
-                axis = layout.ndim() - (items.len() - at - 1);
+                axis = layout.ndim() - indices(&items[at + 1..]);
+                continue;
+            }
+            if index.is_none() {
+                layout = with_axis(&layout, axis)?;
+                axis += 1;
                 continue;
             }
             let (view, further) = taken(&layout, axis, index)?;
@@ -129,6 +135,16 @@ impl Array {
     }
 }
 
+/// A new axis of extent 1 before this one, with the stride that a compact array has there.
+fn with_axis(layout: &Layout, axis: usize) -> interop_core::Result<Layout> {
+    let (mut shape, mut strides) = (layout.shape().to_vec(), layout.strides().to_vec());
+    let behind = shape.get(axis).zip(strides.get(axis));
+    let step = behind.map_or(1, |(extent, stride)| stride.saturating_mul((*extent).max(1) as isize));
+    shape.insert(axis, 1);
+    strides.insert(axis, step);
+    Layout::strided(&shape, &strides)
+}
+
 /// An axis cut by a slice, or dropped by an integer; and the offset of the new first element.
 fn taken(layout: &Layout, axis: usize, index: &Bound<'_, PyAny>) -> PyResult<(Layout, isize)> {
     let extent = layout.shape()[axis];
@@ -142,7 +158,7 @@ fn taken(layout: &Layout, axis: usize, index: &Bound<'_, PyAny>) -> PyResult<(La
         PyIndexError::new_err(format!("index {found} is outside axis {axis} of extent {extent}"))
     };
     if index.is_instance_of::<PyBool>() || !index.hasattr("__index__")? {
-        let text = format!("indices are integers, slices and `...`, not {}", index.get_type().name()?);
+        let text = format!("indices are integers, slices, `...` and None, not {}", index.get_type().name()?);
         return Err(PyIndexError::new_err(text));
     }
     let number: isize = index.extract().map_err(|error: PyErr| {
