@@ -1,7 +1,9 @@
 """How capsules live: names, who takes them, that each is released once (R59, R94, R107 to R112, bugs 20 to 31)."""
 
 import contextlib
+import ctypes
 import gc
+import sys
 import threading
 
 import interop_demo
@@ -69,8 +71,6 @@ def test_never_taken(form):
 @pytest.mark.parametrize("way", ["capsule", "producer"])
 def test_other_names(name, way):
     """Bug 142: not taken, not looked into, not renamed; the pointer leads nowhere."""
-    import ctypes
-
     capsule = new_capsule(8, ctypes.cast(name, ctypes.c_void_p) if name is not None else None, None)
     source = capsule
     if way == "producer":
@@ -111,6 +111,26 @@ def test_renamed_back():
     assert interop_demo.checksum(first) == 15
     with pytest.raises(ArrayError):
         interop_demo.asarray(capsule)
+
+
+def test_what_a_deleter_raises_is_told(monkeypatch):
+    """A deleter in C that leaves an exception has nobody to catch it; an exception that is on its way is no less on it."""
+    told = []
+    monkeypatch.setattr(sys, "unraisablehook", lambda event: told.append(event.exc_type))
+    tensor = Tensor(sealed=False)
+    # Sets a TypeError, whatever it is called with.
+    tensor.struct.deleter = ctypes.cast(ctypes.pythonapi.PyErr_BadArgument, ctypes.c_void_p).value
+    interop_demo.describe(tensor.capsule())
+    assert told == [TypeError]
+    with pytest.raises(KeyError, match="on its way"):
+        for array in [interop_demo.asarray(tensor.capsule())]:
+            kept = [array]
+        del array
+        try:
+            raise KeyError("on its way")
+        finally:
+            kept.clear()
+    assert told == [TypeError] * 2
 
 
 NO_CAPSULES = [None, 0, 1.5, "dltensor", b"dltensor", (), [], {}, object(), type, print, Ellipsis]

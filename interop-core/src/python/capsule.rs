@@ -64,7 +64,8 @@ unsafe extern "C" fn destructor<A: Abi>(capsule: *mut ffi::PyObject) {
     unsafe { sparing_exceptions(|| drop(tensor)) };
 }
 
-/// Runs what may run Python code; an exception that is on its way survives it.
+/// Runs what may run Python code; an exception that is on its way survives it, and one that it leaves behind is reported
+/// as those of `__del__` are, because nobody is there to catch it.
 ///
 /// # Safety
 ///
@@ -73,22 +74,33 @@ unsafe extern "C" fn destructor<A: Abi>(capsule: *mut ffi::PyObject) {
 pub(super) unsafe fn sparing_exceptions(run: impl FnOnce()) {
     // SAFETY: the thread is attached.
     if unsafe { ffi::PyErr_Occurred() }.is_null() {
-        // Nothing is on its way, as nearly always; what a deleter leaves behind has nowhere to go.
+        // Nothing is on its way, as nearly always.
         run();
         // SAFETY: as above.
-        if !unsafe { ffi::PyErr_Occurred() }.is_null() {
-            // SAFETY: as above.
-            unsafe { ffi::PyErr_Clear() };
-        }
-        return;
+        return unsafe { report_exception() };
     }
     let (mut class, mut value, mut traceback) = (null_mut(), null_mut(), null_mut());
     // Not through PyO3, which lets a panic that travels as an exception loose.
     // SAFETY: the thread is attached; three places for three references.
     unsafe { ffi::PyErr_Fetch(&raw mut class, &raw mut value, &raw mut traceback) };
     run();
+    // SAFETY: as above.
+    unsafe { report_exception() };
     // SAFETY: the references that were fetched; null for no exception.
     unsafe { ffi::PyErr_Restore(class, value, traceback) };
+}
+
+/// Has `sys.unraisablehook` tell of the exception that is set, if one is.
+///
+/// # Safety
+///
+/// The thread is attached.
+unsafe fn report_exception() {
+    // SAFETY: the thread is attached.
+    if !unsafe { ffi::PyErr_Occurred() }.is_null() {
+        // SAFETY: as above; no object to name.
+        unsafe { ffi::PyErr_WriteUnraisable(null_mut()) };
+    }
 }
 
 /// Takes the tensor out of a capsule: it is renamed in the same step in which the pointer is read, and only then looked
