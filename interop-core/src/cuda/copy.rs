@@ -74,14 +74,13 @@ impl Site {
     /// the capture.
     fn refuse_capture(&self, stream: StreamHandle) -> Result<()> {
         let _entered = self.context.enter(self.driver)?;
-        let found = match capture_of(self.driver, self.stream) {
+        let which = match capture_of(self.driver, self.stream) {
             Ok(None) => return Ok(()),
-            Ok(Some(_)) => format_args!("{stream}, which captures a graph"),
-            Err(failure) if failure.is_about_capture() => {
-                format_args!("{stream}, while a stream that joins with it captures a graph")
-            }
+            Ok(Some(_)) => "which",
+            Err(failure) if failure.is_about_capture() => "while a stream that joins with it",
             Err(failure) => return Err(failure.into()),
         };
+        let found = text!("{stream}, {which} captures a graph");
         let allowed = "an import in place (`Lease`, `LeaseMut`) meanwhile: a copy needs new memory";
         Err(Error::new(ErrorKind::Capture, "stream", found, allowed))
     }
