@@ -45,7 +45,7 @@ pub(crate) fn handle(stream: CUstream) -> StreamHandle {
 }
 
 /// Calls `work` while a blocking stream of the current context captures, and sees that the capture stays good.
-fn beside_a_capture<R>(work: impl FnOnce() -> R) -> R {
+pub(crate) fn beside_a_capture<R>(work: impl FnOnce() -> R) -> R {
     beside(BLOCKING, Mode::CU_STREAM_CAPTURE_MODE_RELAXED, work)
 }
 

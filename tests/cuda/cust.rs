@@ -45,6 +45,7 @@ fn every_buffer_is_exported_in_place() {
     check(InContext::new(unified), Device::CUDA_MANAGED, Writes::Always);
     let unified = Matrix { data: UnifiedBuffer::from_slice(&values).unwrap(), rows: 2, columns: 3 };
     assert_eq!(unified.facts().unwrap().device(), Device::CUDA_MANAGED);
+    assert_eq!(unified.data.memory().writes, Writes::WhenOwned);
     assert_eq!(unified.to_vec::<f32>().unwrap(), values);
     let boxed = Matrix { data: DeviceBox::new(&2.5_f32).unwrap(), rows: 1, columns: 1 };
     assert_eq!(read(send(boxed)), [2.5]);

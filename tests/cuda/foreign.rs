@@ -1,19 +1,22 @@
 //! A context that a library made for itself is current: what of `cudarc`, which works in the primary one alone.
 #![expect(unsafe_code, reason = "contexts and streams of the caller's own")]
 
+use core::ptr::null_mut;
 use std::sync::Arc;
 
 use cudarc::driver::{CudaContext, CudaStream};
 use cust::memory::DeviceBuffer;
-use cust::sys::{self, CUcontext};
+use cust::sys::{self, CUcontext, CUstream, CUstreamCaptureMode as Mode};
 use interop_core::adapters::cust::InContext;
 use interop_core::cuda::{CudaBuffer, MemoryKind, finish_releases};
 use interop_core::dlpack::Versioned;
-use interop_core::{AsStream, CudaArray, DType, ErrorKind, FromArray, LeaseMut, Storage, StreamHandle};
+use interop_core::{
+    AsStream, CudaArray, DType, Device, ErrorKind, FromArray, FromStream, LeaseMut, Storage, StreamHandle,
+};
 use interop_sim_client::Policy;
 
 use crate::contexts::{NON_BLOCKING, handle, in_another_context, ok, stream};
-use crate::support::{Matrix, Streamed, current_context, numbers, send, simulated, source, turn};
+use crate::support::{Matrix, Streamed, current_context, no_context, numbers, send, simulated, source, turn};
 
 /// The copy is made on the default stream of the context that is current, and the struct keeps another.
 #[test]
@@ -53,12 +56,14 @@ fn a_release_leaves_the_context_current_that_is() {
     let _turn = turn();
     let _context = cust::quick_init().unwrap();
     let data = CudaContext::new(0).unwrap().default_stream().clone_htod(&numbers(6)).unwrap();
+    no_context();
     in_another_context(0, || {
         let current = current_context();
         let tensor = Matrix { data, rows: 2, columns: 3 }.into_dlpack::<Versioned>().unwrap();
         drop(tensor);
         assert_eq!((finish_releases(), current_context()), (0, current));
     });
+    assert_eq!(current_context(), 0, "something was left below the context that was current");
 }
 
 /// `cudarc` records its events on the streams of its own context only, and keeps to itself that it could not.
@@ -144,5 +149,33 @@ fn later_work_on_the_default_stream_of_a_struct_comes_after_what_was_pending() {
         assert_eq!((found_by(&own.stream, address, seen), own.data.memory().address), (vec![7; 64], address));
         drop(own);
         ok!(sys::cuStreamDestroy_v2(other));
+    });
+}
+
+/// An edge between default streams of one name would spoil the capture, or be swallowed by it.
+#[test]
+fn a_default_stream_is_not_borrowed_while_its_namesake_captures() {
+    fn refused_beside(capturing: impl Fn(&dyn Fn())) {
+        let per_thread = 2 as CUstream;
+        capturing(&|| ok!(sys::cuStreamBeginCapture_v2(per_thread, Mode::CU_STREAM_CAPTURE_MODE_RELAXED)));
+        let borrowed = <Arc<CudaStream>>::from_stream(StreamHandle::PerThreadDefault, Device::cuda(0));
+        assert_eq!(borrowed.map(drop).unwrap_err().kind(), ErrorKind::Capture);
+        capturing(&|| {
+            let mut graph = null_mut();
+            ok!(sys::cuStreamEndCapture(per_thread, &raw mut graph));
+            ok!(sys::cuGraphDestroy(graph));
+        });
+    }
+    let _turn = turn();
+    let _context = cust::quick_init().unwrap();
+    let own = interop_core::adapters::cudarc::context(0).unwrap();
+    in_another_context(0, || {
+        refused_beside(|work| work());
+        let current = current_context();
+        refused_beside(|work| {
+            own.bind_to_thread().unwrap();
+            work();
+            ok!(sys::cuCtxSetCurrent(current as CUcontext));
+        });
     });
 }

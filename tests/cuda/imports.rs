@@ -133,6 +133,22 @@ fn empty_arrays_are_copied() {
     for_each_storage!(check);
 }
 
+/// Elements that are repeated can be more than any memory.
+#[test]
+fn copies_that_fit_no_address_space_are_refused() {
+    fn check<S: Storage + FromImport>() {
+        let data = CudaBuffer::from_slice(MemoryKind::Device, 0, &numbers(2)).unwrap();
+        let array = Strided { data, shape: vec![1 << 61, 2], strides: vec![0, 1] };
+        let refused = Matrix::<S>::from_import(send(array)).err().unwrap();
+        assert_eq!(refused.error.kind(), ErrorKind::Overflow, "{}", refused.error);
+    }
+    let _turn = turn();
+    let _context = context();
+    for_each_storage!(check);
+    check::<PinnedHostSlice<f32>>();
+    check::<UnifiedSlice<f32>>();
+}
+
 /// An array of another device is copied to that device, and its ordinal is nobody's guess.
 #[test]
 fn memory_of_the_second_device() {
@@ -186,6 +202,7 @@ fn a_stream_that_captures_goes_on_when_a_copy_on_it_is_refused() {
         let import = import.on_stream(StreamHandle::from_raw(stream as usize));
         let refused = Matrix::<S>::from_import(import).err().unwrap();
         assert_eq!(refused.error.kind(), ErrorKind::Capture, "{}", refused.error);
+        assert!(refused.error.allowed().contains("an import in place"), "{}", refused.error);
         // SAFETY: a live stream; a place for a graph.
         let ended = unsafe { cust::sys::cuStreamEndCapture(stream, &raw mut graph) };
         assert_eq!(ended as u32, 0, "{}", core::any::type_name::<S>());
@@ -215,6 +232,7 @@ fn bools_are_written_by_nobody_while_they_are_shared() {
     let mut slice = Flags { data: stream.clone_htod(&[true, false]).unwrap() };
     assert_eq!(Flags { data: slice.data.slice_mut(..) }.facts().unwrap().writes(), Writes::WhenOwned);
     assert!(send(buffer()).facts().writes() == Writes::Always, "nobody reads them after a consumer has them");
+    assert_eq!(InContext::new(buffer().data).memory().writes, Writes::WhenOwned);
     let shared = [
         Arc::new(buffer()).share_dlpack::<Versioned>().unwrap(),
         Arc::new(slice).share_dlpack::<Versioned>().unwrap(),
@@ -293,6 +311,8 @@ fn what_cannot_be_held_is_refused_by_the_storage_itself() {
     for elements in [0, 3] {
         check::<DeviceBox<f32>>(elements);
         check::<InContext<DeviceBox<f32>>>(elements);
+        let import = send(Matrix { data: numbers(elements), rows: 1, columns: elements.into() });
+        assert!(InContext::<DeviceBox<f32>>::check(import.facts()).is_err());
     }
     check::<PinnedHostSlice<f32>>(0);
     check::<UnifiedSlice<f32>>(0);

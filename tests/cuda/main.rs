@@ -7,6 +7,7 @@ mod cust;
 mod foreign;
 mod imports;
 mod launches;
+mod pending;
 mod releases;
 mod streams;
 mod support;

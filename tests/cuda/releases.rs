@@ -6,9 +6,12 @@ use cudarc::driver::CudaContext;
 use cust::context::{Context, CurrentContext};
 use cust::device::Device as CustDevice;
 use cust::memory::{DeviceBox, DeviceBuffer, LockedBuffer, UnifiedBuffer};
+use cust::stream::{Stream, StreamFlags};
 use interop_core::adapters::cust::InContext;
 use interop_core::cai::CudaArrayInterface;
-use interop_core::cuda::{finish_releases, free_inside, pending_releases, pointer_facts};
+use interop_core::cuda::{
+    ReleasePolicy, finish_releases, free_inside, pending_releases, pointer_facts, set_release_policy,
+};
 use interop_core::dlpack::Versioned;
 use interop_core::{CudaArray, Device, Import, Storage};
 
@@ -135,6 +138,23 @@ fn freed_where_no_context_is_current() {
     every_buffer(no_context);
 }
 
+/// The policy is about work, not about where memory is freed.
+#[test]
+fn freed_at_once_where_no_context_is_current() {
+    struct Policied;
+    impl Drop for Policied {
+        fn drop(&mut self) {
+            set_release_policy(ReleasePolicy::AfterContext);
+        }
+    }
+    let _turn = turn();
+    let _policied = Policied;
+    set_release_policy(ReleasePolicy::Immediate);
+    let _context = cust::quick_init().unwrap();
+    freed_elsewhere(DeviceBuffer::from_slice(&numbers(6)).unwrap(), 6, no_context);
+    freed_elsewhere(LockedBuffer::from_slice(&numbers(6)).unwrap(), 6, no_context);
+}
+
 #[test]
 fn freed_where_the_context_of_another_device_is_current() {
     let _turn = turn();
@@ -175,6 +195,28 @@ fn a_buffer_in_its_context_is_freed_anywhere() {
         });
     });
     assert_eq!(pointer_facts(address).unwrap(), None);
+}
+
+/// Memory of a pool belongs to a device, not to a context.
+#[test]
+#[expect(unsafe_code, reason = "memory that nothing was written to")]
+fn a_buffer_from_a_pool_is_freed_on_its_device() {
+    let _turn = turn();
+    let first = cust::quick_init().unwrap();
+    if !has_second_device() {
+        return;
+    }
+    let second = Context::new(CustDevice::get_device(1).unwrap()).unwrap();
+    let stream = Stream::new(StreamFlags::NON_BLOCKING, None).unwrap();
+    // SAFETY: never read.
+    let buffer = InContext::new(unsafe { DeviceBuffer::<f32>::uninitialized_async(6, &stream) }.unwrap());
+    stream.synchronize().unwrap();
+    let address = buffer.memory().address;
+    CurrentContext::set_current(&first).unwrap();
+    drop(buffer);
+    assert_eq!(pointer_facts(address).unwrap(), None, "the memory was not freed");
+    CurrentContext::set_current(&second).unwrap();
+    drop(stream);
 }
 
 /// Whoever holds a lock that kernels may wait for gives it up while memory is freed, which waits for them.

@@ -39,7 +39,7 @@ pub(super) fn stand_in(context: &Arc<CudaContext>, default: StreamHandle) -> Res
     if let Some((_, _, stream)) = known {
         return Ok(*stream);
     }
-    let _guards = (current(context), cuda::relaxed());
+    let _entered = current(context);
     let created = stream::create(stream::StreamKind::Default);
     let handle = StreamHandle::from_raw(created.map_err(|error| failed("cuStreamCreate", error))? as usize);
     if let (StreamHandle::PerThreadDefault, Some(own)) = (default, handle_of(context)) {

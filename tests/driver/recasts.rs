@@ -1,0 +1,75 @@
+//! Memory under another device type: what may be called so, of which device it is then, and after which work.
+
+use interop_core::cuda::{CudaBuffer, MemoryKind, device_address, finish_releases};
+use interop_core::{CudaArray, DType, Device, ErrorKind, Storage, StreamHandle};
+
+use crate::gpu::Place;
+use crate::support::arrays::Array;
+use crate::turn::turn;
+
+fn array(kind: MemoryKind, ordinal: i32, len: usize) -> Array<CudaBuffer> {
+    Array::new(CudaBuffer::zeroed(kind, ordinal, DType::U8, len).unwrap(), &[len])
+}
+
+#[test]
+fn managed_memory_is_called_that_of_its_own_device() {
+    let _turn = turn();
+    for (ordinal, len) in [(0, 8), (1, 8), (0, 0)] {
+        let device = array(MemoryKind::Managed, ordinal, len).into_device().unwrap();
+        assert_eq!(device.facts().unwrap().device(), Device::cuda(ordinal), "{len} elements");
+    }
+    for kind in [MemoryKind::Device, MemoryKind::Pool, MemoryKind::Pinned] {
+        let error = array(kind, 0, 8).into_device().unwrap_err().error;
+        assert_eq!((error.kind(), error.place()), (ErrorKind::Device, "device"), "{kind:?}");
+    }
+    assert_eq!(finish_releases(), 0);
+}
+
+#[test]
+fn only_what_the_host_reaches_is_called_the_hosts() {
+    let _turn = turn();
+    for kind in [MemoryKind::Device, MemoryKind::Pool] {
+        let error = array(kind, 0, 8).into_host().unwrap_err().error;
+        assert_eq!((error.kind(), error.place()), (ErrorKind::Device, "device"), "{kind:?}");
+    }
+    assert_eq!(finish_releases(), 0);
+}
+
+/// Whoever gets host memory reads it at once.
+#[test]
+fn what_is_called_the_hosts_is_finished() {
+    let turn = turn();
+    for kind in [MemoryKind::Pinned, MemoryKind::Managed] {
+        let stream = Place::primary(0).non_blocking();
+        let host = Array { stream: stream.handle(), ..array(kind, 0, 8) }.into_host().unwrap();
+        let spin = stream.spin();
+        let facts = host.facts().unwrap();
+        assert!(!turn.is_pending(spin), "{kind:?}");
+        assert_eq!((facts.device(), facts.stream()), (Device::CPU, StreamHandle::NothingPending));
+    }
+}
+
+/// Whichever device is current, and where nothing is.
+#[test]
+fn memory_of_a_device_has_its_own_address_there() {
+    let _turn = turn();
+    for kind in [MemoryKind::Device, MemoryKind::Pool, MemoryKind::Pinned, MemoryKind::Managed] {
+        let buffer = CudaBuffer::zeroed(kind, 1, DType::U8, 8).unwrap();
+        let address = buffer.memory().address;
+        let ask = || device_address(address).unwrap();
+        assert_eq!(
+            [ask(), Place::primary(0).with(ask), Place::primary(1).with(ask)],
+            [address; 3],
+            "{kind:?}"
+        );
+    }
+    assert_eq!(finish_releases(), 0);
+}
+
+/// There is no address to ask for.
+#[test]
+fn a_kernel_view_of_pinned_memory_without_elements() {
+    let _turn = turn();
+    let empty = array(MemoryKind::Pinned, 0, 0);
+    assert_eq!(empty.kernel_view::<u8, 1>().unwrap().address(), 0);
+}
