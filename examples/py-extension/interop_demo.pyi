@@ -1,4 +1,5 @@
 from collections.abc import Iterator
+from enum import Enum
 from types import EllipsisType
 from typing import Any, ClassVar, NoReturn, Protocol, SupportsIndex, TypeAlias, TypedDict, final, type_check_only
 
@@ -75,7 +76,7 @@ class _ArrayObject:
         *,
         stream: int | None = None,
         max_version: tuple[int, int] | None = None,
-        dl_device: tuple[int, int] | None = None,
+        dl_device: tuple[int | Enum, int] | None = None,
         copy: bool | None = None,
     ) -> CapsuleType: ...
     def __dlpack_device__(self) -> tuple[int, int]: ...

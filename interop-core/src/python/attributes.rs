@@ -130,7 +130,8 @@ fn plain_methods<T: ArrayClass>() -> [Plain; 10] {
         (
             c"as_host",
             as_host::<T>,
-            c"as_host($self, /)\n--\n\nPinned or managed memory as host memory, for libraries that take nothing else.",
+            c"as_host($self, /)\n--\n\nPinned or managed memory as host memory, for libraries that take nothing else; the array itself \
+              if it is there.",
         ),
         (c"__len__", len::<T>, c"__len__($self, /)\n--\n\nThe extent of the first axis."),
         (c"__iter__", iter::<T>, c"__iter__($self, /)\n--\n\nThe parts along the first axis."),
