@@ -15,6 +15,7 @@ use interop_core::{
 };
 use interop_sim_client::{Mistake, Policy, Sim, find};
 
+use crate::contexts::beside_a_capture;
 use crate::support::{
     ColumnMajor, KINDS, Matrix, Streamed, Strided, has_second_device, numbers, send, simulated, source, turn,
 };
@@ -131,6 +132,23 @@ fn empty_arrays_are_copied() {
     let _turn = turn();
     let _context = context();
     for_each_storage!(check);
+    // No memory is asked for, so a capture with which the default stream joins is no reason to refuse.
+    let import = send(Matrix { data: Vec::<f32>::new(), rows: 0, columns: 3 });
+    let copy = beside_a_capture(|| Matrix::<DeviceBuffer<f32>>::from_import(import)).unwrap();
+    assert_eq!((copy.rows, copy.columns), (0, 3));
+}
+
+/// What the host can read is copied from where it is.
+#[test]
+fn sim_only_memory_of_the_host_is_copied_once() {
+    let _turn = turn();
+    let Some(sim) = simulated() else { return };
+    let _context = context();
+    let import = send(Matrix { data: numbers(6), rows: 2, columns: 3 });
+    sim.reset_calls();
+    let copy: Matrix<DeviceBuffer<f32>> = Matrix::from_import(import).unwrap();
+    assert_eq!(sim.calls("cuMemcpyAsync"), 1);
+    drop(copy);
 }
 
 /// Elements that are repeated can be more than any memory.

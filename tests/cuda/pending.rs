@@ -7,7 +7,7 @@ use cudarc::driver::{CudaContext, CudaSlice, PinnedHostSlice, UnifiedSlice};
 use cust::memory::{DeviceBuffer, LockedBuffer, UnifiedBuffer};
 use cust::sys::{self, CUcontext, CUstream};
 use interop_core::adapters::cust::InContext;
-use interop_core::cuda::{CudaBuffer, MemoryKind, finish_releases};
+use interop_core::cuda::{CudaBuffer, HoldReleases, MemoryKind, finish_releases};
 use interop_core::{
     AsStream, CudaArray, DType, FromArray, FromImport, Import, Memory, Storage, StreamHandle,
 };
@@ -65,9 +65,11 @@ fn sim_only_memory_that_the_host_reads_is_complete() {
     fn check<S: Storage + FromImport>(sim: &Sim) {
         let user = stream(NON_BLOCKING);
         let (spin, import) = written_late(sim, user);
+        // To free the source would be to wait.
+        let held = HoldReleases::new();
         let copy: Streamed<S, StreamHandle> = Streamed::from_import(import).unwrap();
         assert!(!sim.is_pending(spin), "{}", core::any::type_name::<S>());
-        drop(copy);
+        drop((copy, held));
         ok!(sys::cuStreamDestroy_v2(user));
     }
     let _turn = turn();
@@ -166,6 +168,8 @@ fn sim_only_pinned_memory_that_was_looked_at_is_read_without_a_wait() {
     let context = CudaContext::new(0).unwrap();
     // SAFETY: never read.
     let pinned = unsafe { context.alloc_pinned_with_flags::<f32>(6, 0) }.unwrap();
+    // With a second stream `cudarc` records who reads.
+    let _second = context.new_stream().unwrap();
     let spin = sim.spin(0);
     pinned.memory();
     assert_eq!(pinned.as_slice().unwrap().len(), pinned.len());
