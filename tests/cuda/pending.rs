@@ -52,10 +52,13 @@ fn sim_only_a_slice_is_copied_in_the_order_of_the_stream_beside_it() {
     assert!(sim.is_pending(spin), "the host waits");
     assert_eq!(read_on(user, copy.data.memory().address, seen), [7; 64]);
     // `cudarc` itself orders other streams after the copy, also those of another `CudaContext`.
-    let (_, import) = written_late(sim, user);
-    let copy: Streamed<CudaSlice<u8>, StreamHandle> = Streamed::from_import(import).unwrap();
     let other = CudaContext::new(0).unwrap().new_stream().unwrap();
+    let (_, import) = written_late(sim, user);
+    // To free the source would be to wait.
+    let held = HoldReleases::new();
+    let copy: Streamed<CudaSlice<u8>, StreamHandle> = Streamed::from_import(import).unwrap();
     assert_eq!(other.clone_dtoh(&copy.data).unwrap(), [7; 64]);
+    drop(held);
     ok!(sys::cuStreamDestroy_v2(user));
 }
 
