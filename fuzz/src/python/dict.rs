@@ -6,7 +6,7 @@ use pyo3::IntoPyObjectExt as _;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyTuple};
 
-use super::outcome::{OWN, REFUSED, TYPE, judge};
+use super::outcome::{MAY_BE_CAUSED, OWN, REFUSED, TYPE, judge};
 use super::values::Value;
 use super::world::World;
 use crate::dict;
@@ -14,7 +14,7 @@ use crate::input::Input;
 
 const KEYS: [&str; 8] = ["shape", "typestr", "data", "version", "strides", "stream", "descr", "mask"];
 /// Who knows which of several wrong values is met first.
-const ANY: u16 = TYPE | REFUSED | OWN;
+const ANY: u16 = TYPE | MAY_BE_CAUSED | REFUSED | OWN;
 
 /// Reads a dict.
 pub(super) fn run(world: &World<'_>, input: &mut Input<'_>) {

@@ -4,7 +4,7 @@ use pyo3::IntoPyObjectExt as _;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyTuple};
 
-use super::outcome::{Expected, OWN, REFUSED, TYPE};
+use super::outcome::{Expected, MAY_BE_CAUSED, OWN, REFUSED, TYPE};
 use super::world::World;
 use crate::input::Input;
 
@@ -98,7 +98,7 @@ impl Value {
                 Self::Huge => Err(REFUSED),
                 // A bool is an int that Python's own functions take for one.
                 Self::Bool(truth) => Ok((*truth).into()),
-                _ => Err(TYPE),
+                _ => Err(TYPE | MAY_BE_CAUSED),
             },
             _ => Err(TYPE),
         }
