@@ -302,24 +302,32 @@ impl Arrival {
         if self.refusal.is_some() {
             return None;
         }
-        let taken = self.facts().map(|facts| facts.device().device_type).and_then(|kind| {
-            // One call, which is inlined then: what a function returns through memory is read back at once.
-            if kind == DeviceType::CPU || (kind == DeviceType::CUDA && !S::COPIES) {
-                S::take(&mut self.import, self.order)
-            } else {
-                self.waited_for()
-            }
-        });
-        match taken {
-            Ok(storage) => {
-                self.taken = true;
-                Some(storage)
-            }
-            Err(error) => {
-                self.refusal = Some(error);
-                None
-            }
+        if self.taken {
+            return self.refuse(taken());
         }
+        let kind = self.import.facts().device().device_type;
+        // One call, which is inlined then, and no result that both branches share: what goes through memory is read back at
+        // once, and stalls.
+        let storage = if kind == DeviceType::CPU || (kind == DeviceType::CUDA && !S::COPIES) {
+            match S::take(&mut self.import, self.order) {
+                Ok(storage) => storage,
+                Err(error) => return self.refuse(error),
+            }
+        } else {
+            match self.waited_for() {
+                Ok(storage) => storage,
+                Err(error) => return self.refuse(error),
+            }
+        };
+        self.taken = true;
+        Some(storage)
+    }
+
+    /// Keeps what was refused.
+    #[cold]
+    fn refuse<T>(&mut self, error: Error) -> Option<T> {
+        self.refusal = Some(error);
+        None
     }
 
     /// A storage that waits for the work that is pending, as copies do, or whatever holds memory that the host reaches.
