@@ -89,7 +89,10 @@ impl Arrival {
         if self.refusal.is_some() {
             return None;
         }
-        step(self).map_err(|error| self.refusal = Some(error)).ok()
+        match step(self) {
+            Ok(taken) => Some(taken),
+            Err(error) => self.refuse(error),
+        }
     }
 
     /// What was refused, for the step that returned `None`.

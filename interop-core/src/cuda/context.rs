@@ -65,8 +65,7 @@ impl Context {
         Ok(context)
     }
 
-    /// Where the handle of a device's primary context is once that is kept, until then 0; `None` for more devices than a
-    /// machine has, which are asked for each time.
+    /// The device's place in `KEPT`; `None` for more devices than a machine has, which are asked for each time.
     fn place_of_primary(ordinal: i32) -> Option<&'static AtomicUsize> {
         KEPT.get(usize::try_from(ordinal).ok()?)
     }
