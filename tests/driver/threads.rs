@@ -103,6 +103,39 @@ fn a_thread_without_a_context_makes_none_on_a_device_that_nobody_uses() {
     });
 }
 
+/// Memory of the host is of no device, and no context says which default stream is meant: that of each device in use.
+#[test]
+fn default_streams_beside_host_memory_are_those_of_the_devices_in_use() {
+    alone("threads::default_streams_beside_host_memory_are_those_of_the_devices_in_use", || {
+        let sim = sim();
+        assert!(is_available(), "the simulated driver starts");
+        let (legacy, place) = (StreamHandle::LegacyDefault, Place::primary(1));
+        let (data, stream) = (place.pinned(0, 8), place.non_blocking());
+        let before = sim.live(Live::Contexts);
+        place.legacy().fill(&data, 7);
+        order(legacy, stream.handle(), Device::CUDA_HOST).unwrap();
+        assert_eq!((stream.reads(&data), sim.live(Live::Contexts)), (7, before), "a context was made");
+
+        let other = Place::primary(0);
+        place.legacy().fill(&data, 8);
+        order(legacy, stream.handle(), Device::CUDA_MANAGED).unwrap();
+        assert_eq!(stream.reads(&data), 8);
+        place.legacy().fill(&data, 9);
+        wait(legacy, Device::CUDA_HOST).unwrap();
+        assert_eq!(data.value(), 9);
+        let others = [place, other].map(|place| (place, place.pinned(0, 8)));
+        stream.fill(&data, 10);
+        order(stream.handle(), legacy, Device::CUDA_HOST).unwrap();
+        for (place, seen) in &others {
+            place.legacy().copy(seen, &data);
+            place.legacy().finish();
+            assert_eq!(seen.value(), 10, "{place:?}");
+        }
+        assert_eq!(current(), None);
+        sim.assert_no_reports();
+    });
+}
+
 #[test]
 fn one_thread_releases_what_another_has_dropped() {
     let turn = turn();

@@ -87,6 +87,11 @@ impl Context {
         if used { Self::primary_of(driver, ordinal).ok() } else { None }
     }
 
+    /// The primary contexts that are in use.
+    pub(super) fn all_in_use(driver: &Driver) -> Vec<Self> {
+        (0..driver.devices()).filter_map(|ordinal| Self::primary_in_use(driver, ordinal)).collect()
+    }
+
     /// The number that tells the context from an earlier one that had its handle; `None` for a primary context that is kept,
     /// before which nobody had it.
     ///

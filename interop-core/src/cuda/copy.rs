@@ -5,9 +5,10 @@ use super::driver::{Driver, RawStream, driver};
 #[cfg(feature = "cust")]
 use super::memory::{CudaBuffer, MemoryKind};
 use super::memory::{copy_now, stage};
-use super::order::{LEGACY, capture_of, context_for, context_of};
+use super::order::{LEGACY, capture_of, context_of};
 #[cfg(feature = "cudarc")]
 use super::order::{order_in, wait};
+use super::place::context_for;
 use super::release::Fence;
 use crate::device::{Device, DeviceType};
 use crate::element::Element;

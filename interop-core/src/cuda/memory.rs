@@ -297,7 +297,7 @@ pub(crate) unsafe fn stage(facts: &Facts) -> Result<Staged> {
     bytes.try_reserve_exact(words).map_err(|_| Error::no_memory(range.len()))?;
     bytes.resize(words, 0_u128);
     let start = bytes.as_mut_ptr().expose_provenance();
-    let context = super::order::context_for(driver, facts.device())?;
+    let context = super::place::context_for(driver, facts.device())?;
     // SAFETY: the array's own range, live as the caller promises; the vector is new and as long.
     unsafe { copy_now(driver, context, start, range.start, range.len()) }?;
     Ok(Staged { _bytes: bytes, facts: moved(facts, start, Device::CPU) })

@@ -31,6 +31,7 @@ mod memory;
 mod order;
 mod parked;
 mod pending;
+mod place;
 mod pointer;
 mod release;
 mod stand_in;

@@ -1,8 +1,13 @@
 //! Order between streams: an event edge, or a wait of the host.
 
-use super::context::{Context, Entered, Relaxed};
+#[cfg(any(feature = "cust", feature = "cudarc", feature = "python"))]
+use super::context::Entered;
+use super::context::{Context, Relaxed};
 use super::driver::{Driver, Failure, Outcome, RawStream, code, driver};
 use super::event::Event;
+#[cfg(feature = "python")]
+use super::place::entered_for;
+use super::place::{context_for, in_each};
 use super::stand_in::bring_back;
 use super::{is_available, poll_releases};
 use crate::device::{Device, DeviceType};
@@ -13,7 +18,8 @@ use crate::stream::StreamHandle;
 /// Makes work that is queued later on `to` wait for the work that is on `from` now. Nothing waits on the host.
 ///
 /// The default streams are those of the context in which memory of `device` is used: the current one where it is of
-/// that device, else the device's primary context. Nothing is called when both are the same stream, or when one is
+/// that device, else the device's primary context. Pinned and managed memory is of no device: where no context is current,
+/// those of every primary context in use are meant. Nothing is called when both are the same stream, or when one is
 /// [`NothingPending`](StreamHandle::NothingPending).
 ///
 /// # Errors
@@ -45,24 +51,25 @@ pub(crate) fn order_in(
     if source == target {
         return Ok(());
     }
-    edge(driver()?, (from, source), (to, target), device, context)
+    let (driver, from, to) = (driver()?, (from, source), (to, target));
+    // Only the default streams depend on what is current.
+    if [from, to].iter().all(|(stream, _)| matches!(stream, StreamHandle::Raw(_))) {
+        return edge(driver, from, to, None);
+    }
+    in_each(driver, device, context, |context| edge(driver, from, to, Some(context)))
 }
 
-/// The edge itself: an event of the pool is recorded and waited for. Three more calls make sure of the streams. An edge into
-/// or out of a capture would spoil it or be swallowed by it, so both are asked whether they capture. That question is
-/// always fatal for a stream that was destroyed; recording and `cuStreamGetCtx`, one of which comes before it, were seen to
-/// answer an error at times, and to end the process at others.
+/// The edge itself: an event of the pool is recorded and waited for. `context` is current, and that of the default streams.
+///
+/// Three more calls make sure of the streams. An edge into or out of a capture would spoil it or be swallowed by it, so both
+/// are asked whether they capture. That question is always fatal for a stream that was destroyed; recording and
+/// `cuStreamGetCtx`, one of which comes before it, were seen to answer an error at times, and to end the process at others.
 fn edge(
     driver: &'static Driver,
     (from, source): (StreamHandle, RawStream),
     (to, target): (StreamHandle, RawStream),
-    device: Device,
     context: Option<Context>,
 ) -> Result<()> {
-    let handles = [from, to].map(|stream| matches!(stream, StreamHandle::Raw(_)));
-    // Only the default streams depend on what is current.
-    let place = if handles == [true, true] { None } else { Some(Place::new(driver, device, context)?) };
-    let context = place.as_ref().map(|place| place.context);
     let record = |of| Event::of_stream(driver, of, source).map_err(|failure| lost(failure, from));
     let (event, begun) = if let StreamHandle::Raw(_) = from {
         // Whatever the default stream on the other side is one of: the stream has its own context.
@@ -92,14 +99,14 @@ pub fn wait(stream: StreamHandle, device: Device) -> Result<()> {
     let Some(raw) = stream.to_raw() else { return Ok(()) };
     let driver = driver()?;
     let own = live(driver, stream, raw)?;
-    let place = Place::new(driver, device, own)?;
-    if capture(driver, stream, raw)?.is_some() {
-        return Err(capturing(stream, "a wait of the host"));
-    }
-    let _relaxed = Relaxed::new(driver);
-    let event =
-        Event::of_stream(driver, Some(place.context), raw).map_err(|failure| lost(failure, stream))?;
-    Ok(event.wait()?)
+    in_each(driver, device, own, |context| {
+        if capture(driver, stream, raw)?.is_some() {
+            return Err(capturing(stream, "a wait of the host"));
+        }
+        let _relaxed = Relaxed::new(driver);
+        let event = Event::of_stream(driver, Some(context), raw);
+        Ok(event.map_err(|failure| lost(failure, stream))?.wait()?)
+    })
 }
 
 /// Orders the work that is pending on an array before a consumer's stream.
@@ -170,7 +177,7 @@ pub(crate) fn current_while(device: Device) -> Result<Option<Entered<'static>>> 
         return Ok(None);
     }
     let Ok(driver) = driver() else { return Ok(None) };
-    Ok(Some(entered_for(driver, device)?.1))
+    entered_for(driver, device)
 }
 
 /// Makes the context of the memory at an address current as long as the guard lives, so that it can be freed.
@@ -219,21 +226,21 @@ pub(crate) fn joins_a_capture() -> bool {
 pub(crate) fn order_namesakes(default: StreamHandle, device: Device, context: Context) -> Result<()> {
     let Some(raw) = default.to_raw() else { return Ok(()) };
     let driver = driver()?;
-    let place = Place::new(driver, device, None)?;
-    if place.context == context {
-        return Ok(());
-    }
-    let refused = || Err(capturing(default, "an order with that of another context"));
-    if capture(driver, default, raw)?.is_some() {
-        return refused();
-    }
-    let event =
-        Event::of_stream(driver, Some(place.context), raw).map_err(|failure| lost(failure, default))?;
-    let _entered = context.enter(driver)?;
-    if capture(driver, default, raw)?.is_some() {
-        return refused();
-    }
-    Ok(event.make_wait(raw)?)
+    in_each(driver, device, None, |used| {
+        if used == context {
+            return Ok(());
+        }
+        let refused = || Err(capturing(default, "an order with that of another context"));
+        if capture(driver, default, raw)?.is_some() {
+            return refused();
+        }
+        let event = Event::of_stream(driver, Some(used), raw).map_err(|failure| lost(failure, default))?;
+        let _entered = context.enter(driver)?;
+        if capture(driver, default, raw)?.is_some() {
+            return refused();
+        }
+        Ok(event.make_wait(raw)?)
+    })
 }
 
 /// Whether a stream that is live captures a graph, as any but the legacy default stream can.
@@ -252,13 +259,24 @@ pub(crate) fn captures(stream: StreamHandle) -> bool {
 pub(crate) fn order_all(to: StreamHandle, device: Device, context: Option<Context>) -> Result<()> {
     let Some(target) = to.to_raw() else { return Ok(()) };
     let driver = driver()?;
-    let place = Place::new(driver, device, context)?;
+    in_each(driver, device, context, |context| all_before(driver, (to, target), context))
+}
+
+/// As [`order_all`], for the work of a context, which is current.
+fn all_before(
+    driver: &'static Driver,
+    (to, target): (StreamHandle, RawStream),
+    context: Context,
+) -> Result<()> {
     live(driver, to, target)?;
     if capture(driver, to, target)?.is_some() {
         return Err(capturing(to, "an order with all other work, which is not part of the capture"));
     }
-    place.refuse_captures(to)?;
-    match Event::of_context(driver, place.context) {
+    // A capture on a non-blocking stream cannot be seen.
+    if capture_of(driver, LEGACY).is_err_and(|failure| failure.code == code::CAPTURE_IMPLICIT) {
+        return Err(capturing(to, "an order with all work of the context, in which a stream captures"));
+    }
+    match Event::of_context(driver, context) {
         Ok(event) => event.make_wait(target).map_err(|failure| lost(failure, to)),
         // Before 12.5 there is no such event.
         Err(failure) if failure.code == code::NOT_FOUND => {
@@ -266,33 +284,6 @@ pub(crate) fn order_all(to: StreamHandle, device: Device, context: Option<Contex
             Ok(unsafe { driver.context_synchronize() }?)
         }
         Err(failure) => Err(failure.into()),
-    }
-}
-
-/// Where the default streams are looked up.
-struct Place<'d> {
-    driver: &'d Driver,
-    context: Context,
-    _entered: Entered<'d>,
-}
-
-impl<'d> Place<'d> {
-    fn new(driver: &'d Driver, device: Device, context: Option<Context>) -> Result<Self> {
-        let (context, entered) = match context {
-            Some(context) => (context, context.enter(driver)?),
-            None => entered_for(driver, device)?,
-        };
-        Ok(Self { driver, context, _entered: entered })
-    }
-
-    /// Refuses while a blocking stream of the context captures. A capture on a non-blocking stream cannot be seen.
-    fn refuse_captures(&self, to: StreamHandle) -> Result<()> {
-        match capture_of(self.driver, LEGACY) {
-            Err(failure) if failure.code == code::CAPTURE_IMPLICIT => {
-                Err(capturing(to, "an order with all work of the context, in which a stream captures"))
-            }
-            _ => Ok(()),
-        }
     }
 }
 
@@ -336,34 +327,6 @@ pub(super) fn capture_of(driver: &Driver, stream: RawStream) -> Outcome<Option<u
     // SAFETY: as above; a place for the id, and null for what is not asked.
     unsafe { driver.stream_capture(stream, &raw mut status, &raw mut id, null, null, null) }?;
     Ok(Some(id))
-}
-
-/// The context in which memory of a device is used: the current one where it is of that device, else the primary one.
-pub(super) fn context_for(driver: &Driver, device: Device) -> Result<Context> {
-    current_of(driver, device)?.map_or_else(|| primary_of(device), Ok)
-}
-
-/// As [`context_for`], made current as long as the guard lives.
-fn entered_for(driver: &Driver, device: Device) -> Result<(Context, Entered<'_>)> {
-    if let Some(current) = current_of(driver, device)? {
-        return Ok((current, Entered::as_it_was()));
-    }
-    let primary = primary_of(device)?;
-    Ok((primary, primary.enter(driver)?))
-}
-
-/// The context that is current, if memory of a device can be used in it.
-fn current_of(driver: &Driver, device: Device) -> Result<Option<Context>> {
-    let current = Context::current(driver)?;
-    if current.is_none() || device.device_type != DeviceType::CUDA {
-        return Ok(current);
-    }
-    Ok(if Context::current_ordinal(driver)? == device.device_id { current } else { None })
-}
-
-/// The primary context of a device; memory of the host may be used in any.
-fn primary_of(device: Device) -> Result<Context> {
-    Context::primary(if device.device_type == DeviceType::CUDA { device.device_id } else { 0 })
 }
 
 fn lost(failure: Failure, stream: StreamHandle) -> Error {

@@ -2,7 +2,8 @@
 
 use super::context::Context;
 use super::driver::{Failure, driver};
-use super::order::{context_for, has_default_streams, wait};
+use super::order::{has_default_streams, wait};
+use super::place::context_for;
 use super::release::Fence;
 use crate::device::Device;
 use crate::error::Result;

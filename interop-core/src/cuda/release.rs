@@ -304,11 +304,6 @@ fn event_after(driver: &'static Driver, context: Context) -> Outcome<Option<Even
 
 fn contexts(driver: &Driver, fence: Fence) -> impl Iterator<Item = Context> {
     let own = fence.own();
-    let others = if fence.is_everywhere() { contexts_in_use(driver) } else { Vec::new() };
+    let others = if fence.is_everywhere() { Context::all_in_use(driver) } else { Vec::new() };
     own.into_iter().chain(others.into_iter().filter(move |context| own != Some(*context)))
-}
-
-/// The primary contexts that are in use.
-fn contexts_in_use(driver: &Driver) -> Vec<Context> {
-    (0..driver.devices()).filter_map(|ordinal| Context::primary_in_use(driver, ordinal)).collect()
 }

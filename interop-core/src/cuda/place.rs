@@ -1,0 +1,86 @@
+//! Contexts in which memory is used: those whose default streams are meant.
+
+use super::context::{Context, Entered};
+use super::driver::Driver;
+use crate::device::{Device, DeviceType};
+use crate::error::Result;
+
+/// Calls `work` with a context that is current meanwhile: the one given, else that in which memory of a device is used.
+/// Memory of the host is used in the one that is current; where none is, in any that is in use, and `work` is called with
+/// one after the other.
+pub(super) fn in_each(
+    driver: &Driver,
+    device: Device,
+    context: Option<Context>,
+    mut work: impl FnMut(Context) -> Result<()>,
+) -> Result<()> {
+    let used = match context {
+        Some(context) => Some(Used::Other(context)),
+        None => used_for(driver, device)?,
+    };
+    if let Some(used) = used {
+        let _entered = used.enter(driver)?;
+        return work(used.context());
+    }
+    for context in anywhere(driver)? {
+        let _entered = context.enter(driver)?;
+        work(context)?;
+    }
+    Ok(())
+}
+
+/// The context in which memory of a device is used: the current one where it is of that device, else the primary one. For
+/// memory of the host where none is current, one that is in use.
+pub(super) fn context_for(driver: &Driver, device: Device) -> Result<Context> {
+    match used_for(driver, device)? {
+        Some(used) => Ok(used.context()),
+        None => Ok(anywhere(driver)?[0]),
+    }
+}
+
+/// As [`context_for`], current as long as the guard lives; for memory of the host that which is current anyway.
+#[cfg(feature = "python")]
+pub(super) fn entered_for(driver: &Driver, device: Device) -> Result<Option<Entered<'_>>> {
+    used_for(driver, device)?.map(|used| used.enter(driver)).transpose()
+}
+
+/// A context in which memory is used.
+#[derive(Clone, Copy)]
+enum Used {
+    Current(Context),
+    Other(Context),
+}
+
+impl Used {
+    fn context(self) -> Context {
+        let (Self::Current(context) | Self::Other(context)) = self;
+        context
+    }
+
+    fn enter(self, driver: &Driver) -> Result<Entered<'_>> {
+        match self {
+            Self::Current(_) => Ok(Entered::as_it_was()),
+            Self::Other(context) => Ok(context.enter(driver)?),
+        }
+    }
+}
+
+/// `None` for memory of the host where no context is current.
+fn used_for(driver: &Driver, device: Device) -> Result<Option<Used>> {
+    let current = Context::current(driver)?;
+    if device.device_type != DeviceType::CUDA {
+        return Ok(current.map(Used::Current));
+    }
+    match current {
+        Some(context) if Context::current_ordinal(driver)? == device.device_id => {
+            Ok(Some(Used::Current(context)))
+        }
+        _ => Ok(Some(Used::Other(Context::primary(device.device_id)?))),
+    }
+}
+
+/// The primary contexts in use. To make one on a device that nobody uses takes hundreds of megabytes, and no work is there.
+fn anywhere(driver: &Driver) -> Result<Vec<Context>> {
+    let used = Context::all_in_use(driver);
+    if used.is_empty() { Ok(vec![Context::primary(0)?]) } else { Ok(used) }
+}
