@@ -118,6 +118,8 @@ fn what_cannot_be_made_says_why_and_leaves_nothing() {
         assert!(error.found().contains("CUDA_ERROR_OUT_OF_MEMORY (2): out of memory"), "{error}");
         assert_eq!(error.allowed(), "9663676416 bytes of free memory");
     }
+    let freed = turn.calls_of(["cuMemFree_v2", "cuMemFreeAsync"]);
+    assert_eq!(freed, [0; 2], "what a call that failed left in the place of the address is freed");
     let error = CudaBuffer::zeroed(MemoryKind::Device, 0, DType::F64, usize::MAX / 4).unwrap_err();
     assert_told(&error, (ErrorKind::Overflow, "shape", "elements of 8 bytes", "the address space"));
     let error = CudaBuffer::zeroed(MemoryKind::Device, 2, DType::F64, 1).unwrap_err();

@@ -231,9 +231,10 @@ impl Driver {
         static COUNT: OnceLock<i32> = OnceLock::new();
         *COUNT.get_or_init(|| {
             let mut count = 0;
-            // SAFETY: a place for a number. Without an answer there is no device.
-            let _ = unsafe { self.device_count(&raw mut count) };
-            count
+            // SAFETY: a place for a number.
+            let answered = unsafe { self.device_count(&raw mut count) };
+            // Without an answer there is no device, whatever is in the place.
+            answered.map_or(0, |()| count)
         })
     }
 }

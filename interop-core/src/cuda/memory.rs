@@ -138,27 +138,37 @@ impl CudaBuffer {
         const GLOBAL: u32 = 1;
         let _entered = self.context.enter(driver)?;
         let _relaxed = Relaxed::new(driver);
-        let (mut address, mut host, bytes) = (0, null_mut(), self.bytes);
-        let place = &raw mut address;
-        let allocated = match self.kind {
+        let bytes = self.bytes;
+        let (mut address, mut host) = (0, null_mut());
+        // After a failure the places hold anything.
+        match self.kind {
             // SAFETY: a place for an address; a context is current.
-            MemoryKind::Device => unsafe { driver.memory_alloc(place, bytes) },
-            MemoryKind::Pool => {
-                // SAFETY: as above; the stream is live.
-                finished(driver, |stream| unsafe { driver.memory_pool_alloc(place, bytes, stream) })
-            }
+            MemoryKind::Device => unsafe { driver.memory_alloc(&raw mut address, bytes) }?,
+            MemoryKind::Pool => return on_a_stream(driver, |stream| self.allocate_in_order(driver, stream)),
             // SAFETY: as above.
-            MemoryKind::Managed => unsafe { driver.memory_managed_alloc(place, bytes, GLOBAL) },
+            MemoryKind::Managed => unsafe { driver.memory_managed_alloc(&raw mut address, bytes, GLOBAL) }?,
             // SAFETY: as above.
-            MemoryKind::Pinned => unsafe { driver.memory_host_alloc(&raw mut host, bytes, PORTABLE) },
-        };
-        self.address =
-            if self.kind == MemoryKind::Pinned { host.expose_provenance() } else { to_usize(address) };
-        // From here on the drop frees it, also if the pool has given memory and failed afterwards.
-        if self.address != 0 {
-            counters::ALLOCATIONS.add();
+            MemoryKind::Pinned => unsafe { driver.memory_host_alloc(&raw mut host, bytes, PORTABLE) }?,
         }
-        allocated
+        let pinned = self.kind == MemoryKind::Pinned;
+        self.own(if pinned { host.expose_provenance() } else { to_usize(address) });
+        Ok(())
+    }
+
+    /// Memory of the pool, which may be used on any stream.
+    fn allocate_in_order(&mut self, driver: &Driver, stream: RawStream) -> Outcome {
+        let mut address = 0;
+        // SAFETY: a place for an address; the stream is live.
+        unsafe { driver.memory_pool_alloc(&raw mut address, self.bytes, stream) }?;
+        self.own(to_usize(address));
+        // SAFETY: the stream is live.
+        unsafe { driver.stream_synchronize(stream) }
+    }
+
+    /// From here on the drop frees the memory.
+    fn own(&mut self, address: usize) {
+        self.address = address;
+        counters::ALLOCATIONS.add();
     }
 
     fn zero(&self, driver: &Driver) -> Outcome {

@@ -20,6 +20,15 @@ fn allocate(sim: &mut Sim, kind: Kind, bytes: usize, flags: u32) -> Answer<u64> 
     sim.memory.allocate(kind, bytes as u64, owner, flags)
 }
 
+/// Answers with an address. Where there is none the driver promises nothing of the place: it holds one that is nobody's.
+fn give(out: &Out<u64>, allocated: Answer<u64>) -> Answer {
+    const NOBODYS: u64 = 0x7c00_0000_0000_0000;
+    if allocated.is_err() {
+        out.set_if_wanted(NOBODYS);
+    }
+    out.set(allocated?)
+}
+
 /// Frees an allocation now.
 fn free_now(sim: &mut Sim, first: u64) {
     let step = sim.host_step();
@@ -64,7 +73,7 @@ fn unknown(sim: &mut Sim, function: &str, address: u64) -> Status {
 
 #[unsafe(no_mangle)]
 extern "C" fn cuMemAlloc_v2(out: Out<u64>, bytes: usize) -> Code {
-    call("cuMemAlloc_v2", |sim| out.set(allocate(sim, Kind::Device, bytes, 0)?))
+    call("cuMemAlloc_v2", |sim| give(&out, allocate(sim, Kind::Device, bytes, 0)))
 }
 
 #[unsafe(no_mangle)]
@@ -107,18 +116,18 @@ extern "C" fn cuMemAllocManaged(out: Out<u64>, bytes: usize, flags: u32) -> Code
         if !matches!(flags, 1 | 2) {
             return Err(Status::INVALID_VALUE);
         }
-        out.set(allocate(sim, Kind::Managed, bytes, flags)?)
+        give(&out, allocate(sim, Kind::Managed, bytes, flags))
     })
 }
 
 #[unsafe(no_mangle)]
 extern "C" fn cuMemAllocHost_v2(out: Out<u64>, bytes: usize) -> Code {
-    call("cuMemAllocHost_v2", |sim| out.set(allocate(sim, Kind::Pinned, bytes, 0)?))
+    call("cuMemAllocHost_v2", |sim| give(&out, allocate(sim, Kind::Pinned, bytes, 0)))
 }
 
 #[unsafe(no_mangle)]
 extern "C" fn cuMemHostAlloc(out: Out<u64>, bytes: usize, flags: u32) -> Code {
-    call("cuMemHostAlloc", |sim| out.set(allocate(sim, Kind::Pinned, bytes, flags)?))
+    call("cuMemHostAlloc", |sim| give(&out, allocate(sim, Kind::Pinned, bytes, flags)))
 }
 
 #[unsafe(no_mangle)]
@@ -200,9 +209,9 @@ fn allocate_async(sim: &mut Sim, out: &Out<u64>, bytes: usize, raw: Handle, func
     if out.is_null() {
         return Err(Status::INVALID_VALUE);
     }
-    let address = sim.memory.allocate(Kind::Pool, bytes as u64, owner, 0)?;
-    sim.submit(stream, Work::Alloc(address))?;
-    out.set(address)
+    let allocated = sim.memory.allocate(Kind::Pool, bytes as u64, owner, 0);
+    give(out, allocated)?;
+    sim.submit(stream, Work::Alloc(out.get()?)).map(drop)
 }
 
 #[unsafe(no_mangle)]
