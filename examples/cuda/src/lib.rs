@@ -9,6 +9,8 @@
 pub mod bandwidth;
 pub mod blur;
 pub mod pinned;
+#[cfg(target_os = "linux")]
+pub mod simulated;
 pub mod two_streams;
 pub mod vector_add;
 
@@ -25,6 +27,8 @@ pub fn show(run: impl FnOnce() -> Outcome) -> Result<(), Box<dyn std::error::Err
         println!("skipped: no CUDA driver on this machine");
         return Ok(());
     }
+    #[cfg(target_os = "linux")]
+    simulated::give_kernels();
     print!("{}", run()?);
     Ok(())
 }

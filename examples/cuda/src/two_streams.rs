@@ -49,7 +49,7 @@ pub fn run(len: usize, rounds: u32, cycles: u64) -> Outcome {
     let kernels =
         Kernels { spin: function("spin")?, produce: function("produce")?, consume: function("consume")? };
     let (producer, consumer) = (context.new_stream()?, context.new_stream()?);
-    let mut mismatches = 0;
+    let mut old = Count { count: consumer.alloc_zeros::<u64>(1)? };
     for round in 1..=rounds {
         let data = producer.alloc_zeros::<u32>(len)?;
         let mut numbers = Numbers { data, len, stream: producer.clone() };
@@ -58,18 +58,17 @@ pub fn run(len: usize, rounds: u32, cycles: u64) -> Outcome {
         let tensor = numbers.into_dlpack_for::<Versioned>(consumer.as_ref().as_stream())?;
         let import = Import::from_dlpack(tensor)?.on_stream(consumer.as_ref().as_stream());
         let borrowed = Numbers::<LeaseMut<u32>>::from_import(import)?;
-        mismatches += kernels.count(&borrowed, round)?;
-        // Released after the work that is queued on it, whenever that is done.
+        kernels.count(&borrowed, round, &mut old)?;
+        // The consumer's kernel has hardly begun: the memory goes back after it, whenever that is, and nobody waits.
         drop(borrowed);
     }
-    interop_core::cuda::finish_releases();
-    let pending = interop_core::cuda::pending_releases();
-    Ok(format!(
-        "two streams: {rounds} hand-overs, {mismatches} old numbers seen, {pending} releases pending\n"
-    ))
+    let old = old.to_vec::<u64>()?[0];
+    let pending = interop_core::cuda::finish_releases();
+    Ok(format!("two streams: {rounds} hand-overs, {old} old numbers seen, {pending} releases pending\n"))
 }
 
 impl Kernels {
+    /// Has the producer write the numbers of a round, late.
     fn write(
         &self,
         numbers: &mut Numbers,
@@ -87,13 +86,19 @@ impl Kernels {
         Ok(())
     }
 
-    fn count(&self, numbers: &Numbers<LeaseMut<u32>>, value: u32) -> Result<u64, Box<dyn std::error::Error>> {
-        let stream = &numbers.stream;
-        let mut count = Count { count: stream.alloc_zeros::<u64>(1)? };
+    /// Adds the number of elements that are not those of this round.
+    fn count(
+        &self,
+        numbers: &Numbers<LeaseMut<u32>>,
+        value: u32,
+        old: &mut Count,
+    ) -> Result<(), Box<dyn std::error::Error>> {
         let config = LaunchConfig::for_num_elems(u32::try_from(numbers.len)?);
-        let (view, total) = (numbers.kernel_view::<u32, 1>()?, count.kernel_view_mut::<u64, 0>()?);
-        // SAFETY: `consume` takes these two views and the number; both live until the count was read.
-        unsafe { stream.launch_builder(&self.consume).arg(&view).arg(&value).arg(&total).launch(config)? };
-        Ok(count.to_vec::<u64>()?[0])
+        let (view, total) = (numbers.kernel_view::<u32, 1>()?, old.kernel_view_mut::<u64, 0>()?);
+        let mut launch = numbers.stream.launch_builder(&self.consume);
+        // SAFETY: `consume` takes these two views and the number. The lease is released after the work that is queued on it,
+        // and the count lives until it was read.
+        unsafe { launch.arg(&view).arg(&value).arg(&total).launch(config)? };
+        Ok(())
     }
 }

@@ -2,32 +2,15 @@
 
 use std::sync::{Mutex, MutexGuard, Once, PoisonError};
 
-use interop_cuda_examples::{Outcome, bandwidth, blur, pinned, two_streams, vector_add};
-use interop_demo_kernels::host;
+use interop_cuda_examples::{Outcome, bandwidth, blur, pinned, simulated, two_streams, vector_add};
 use interop_sim_client::find;
 
 /// Gives the simulated driver, where it is, the kernels as functions of the host; and one test its turn.
 fn turn() -> MutexGuard<'static, ()> {
     static TURN: Mutex<()> = Mutex::new(());
     static KERNELS: Once = Once::new();
-    KERNELS.call_once(|| {
-        let Ok(sim) = find() else { return };
-        for name in ["vector_add", "scale_f32_1", "blur_f32", "fill_f32_1", "spin", "produce", "consume"] {
-            let kernel = host::find::<Device>(name).expect("a kernel of the examples");
-            sim.register_kernel(name, &kernel.sizes, kernel.run);
-        }
-    });
+    KERNELS.call_once(simulated::give_kernels);
     TURN.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// Memory of the simulated devices.
-struct Device;
-
-impl host::Memory for Device {
-    fn place(address: u64, bytes: usize, writes: bool) -> Option<*mut u8> {
-        let sim = find().ok()?;
-        if writes { sim.write(address, bytes) } else { sim.read(address, bytes).map(<*const u8>::cast_mut) }
-    }
 }
 
 /// What an example prints stands in the README of the examples.
