@@ -76,7 +76,7 @@ def parts(work):
     for program in programs("benches"):
         yield Part("speed", f"bench {program.name}", [program, "--bench"], status, 120)
     for program in programs("examples"):
-        yield Part("examples", f"example {program.name}", command_of(program), status, 120)
+        yield Part("examples", f"example {program.name}", command_of(program), printed(promised(program.name)), 120)
     for tool in SANITIZERS:
         sanitize = ["compute-sanitizer", "--tool", tool, "--error-exitcode", "99", "--report-api-errors", "no"]
         own = [sys.executable, "-B", GPU / "sanitized.py"]
@@ -162,6 +162,29 @@ def status(row, code, text):
     row.notes.update(f"skipped: {reason}" for reason in lacks)
     if code:
         row.notes[f"exit status {code}: {last_line(text)}"] += 1
+
+
+def promised(example):
+    """What the page of the examples says that one of them prints; nothing of one whose figures are of the machine."""
+    page = next(page for page in (GPU / "examples.md", BUNDLE.parent / "examples" / "README.md") if page.exists())
+    for section in page.read_text(encoding="utf-8").split("\n## ")[1:]:
+        name, text = re.match(r"\[`(.*?)`\]", section), re.search(r"```text\n(.*?)```", section, re.S)
+        if name and name[1] == example:
+            return text[1].splitlines() if text else []
+    raise LookupError(f"{page} says nothing of {example}")
+
+
+def printed(lines):
+    """A program that prints these lines, among others."""
+
+    def read(row, code, text):
+        status(row, code, text)
+        missing = [line for line in lines if line not in text.splitlines()]
+        if row.passed and missing:
+            row.passed, row.failed = 0, 1
+            row.notes[f"does not print: {missing[0]}"] += 1
+
+    return read
 
 
 def sanitizer(row, code, text):

@@ -36,10 +36,11 @@ const FOLDERS: [(&str, &str); 4] = [
     ("examples/py-extension/kernels/ptx", "kernels"),
 ];
 
-/// Examples in Python, helpers of the Python tests that the tests on a GPU use too, and what starts everything.
-const FILES: [(&str, &str); 5] = [
+/// Examples in Python and what all print, helpers of the Python tests that the tests on a GPU use too, and what starts everything.
+const FILES: [(&str, &str); 6] = [
     ("examples/from_python.py", "examples/from_python.py"),
     ("examples/two_gpus.py", "examples/two_gpus.py"),
+    ("examples/README.md", "gpu/examples.md"),
     ("tests/python/native.py", "gpu/native.py"),
     ("tests/python/capsules.py", "gpu/capsules.py"),
     ("tests/gpu/run.sh", "run.sh"),

@@ -1,0 +1,48 @@
+"""How the runner of the tests on a GPU judges what it has run, which shows there and nowhere else."""
+
+import importlib.util
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture(scope="module")
+def runner():
+    spec = importlib.util.spec_from_file_location("gpu_run", ROOT / "tests/gpu/run.py")
+    module = importlib.util.module_from_spec(spec)
+    # A dataclass looks its module up.
+    sys.modules["gpu_run"] = module
+    spec.loader.exec_module(module)
+    yield module
+    del sys.modules["gpu_run"]
+
+
+def examples():
+    programs = sorted((ROOT / "examples/cuda/src/bin").glob("*.rs"))
+    return [program.stem for program in programs] + [program.name for program in sorted((ROOT / "examples").glob("*.py"))]
+
+
+@pytest.mark.parametrize("example", examples())
+def test_the_page_says_what_an_example_prints(runner, example):
+    lines = runner.promised(example)
+    assert all(lines) and bool(lines) == (example != "bandwidth"), lines
+
+
+def test_an_example_that_prints_something_else_fails(runner):
+    def judged(code, text):
+        row = runner.Row("example")
+        runner.printed(["0 wrong", "in place"])(row, code, text)
+        return row.passed, row.failed, row.skipped, list(row.notes)
+
+    assert judged(0, "a warning\n0 wrong\nin place\n") == (1, 0, 0, [])
+    assert judged(0, "10 wrong\nin place\n") == (0, 1, 0, ["does not print: 0 wrong"])
+    assert judged(0, "skipped: needs a GPU\n") == (0, 0, 1, ["skipped: needs a GPU"])
+    assert judged(1, "0 wrong\nin place\n") == (0, 1, 0, ["exit status 1: in place"])
+
+
+def test_an_example_that_the_page_does_not_know_is_told_of(runner):
+    with pytest.raises(LookupError, match="says nothing of nothing"):
+        runner.promised("nothing")
