@@ -8,13 +8,14 @@ const THEMES: [&str; 9] =
     ["attribute", "conflict", "duplicate", "element", "generics", "missing", "shape", "type", "unsafe"];
 
 /// `cargo xtask bless` writes the messages anew. Read them before you commit.
+///
+/// No case that compiles is among them: beside one, trybuild asks the compiler about one case after the other.
 #[test]
 fn messages() {
     let cases = trybuild::TestCases::new();
     for theme in THEMES {
         cases.compile_fail(format!("ui/{theme}/*.rs"));
     }
-    cases.pass("ui/pass/*.rs");
 }
 
 /// The files of a folder that end in `.extension`.
@@ -28,7 +29,7 @@ fn files(folder: &str, extension: &str) -> Vec<PathBuf> {
 fn no_folder_and_no_message_is_forgotten() {
     let folders = fs::read_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("ui")).unwrap();
     for folder in folders.map(|entry| entry.unwrap().file_name().into_string().unwrap()) {
-        assert!(THEMES.contains(&folder.as_str()) || folder == "pass", "ui/{folder} is in no list");
+        assert!(THEMES.contains(&folder.as_str()), "ui/{folder} is in no list");
     }
     for path in THEMES.iter().flat_map(|theme| files(theme, "rs")) {
         assert!(path.with_extension("stderr").exists(), "{} has no message", path.display());
