@@ -155,8 +155,7 @@ pub(crate) fn writable(facts: &Facts) -> Result<()> {
          which cannot say who may write, counts as read-only",
     );
     Err(error.with_remedy(
-        "`numpy.array` makes one of host memory; what a library hands out in DLPack's legacy form, as JAX and Warp do, counts \
-         as read-only",
+        "`numpy.array` makes one of host memory; what a library hands out in DLPack's legacy form, as Warp does, counts as read-only",
     ))
 }
 

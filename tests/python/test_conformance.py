@@ -169,18 +169,25 @@ def is_compact(facts):
     return True
 
 
-def refusal_by_jax(facts):
-    """What JAX does not take, and how it says so: it asks for the legacy form, and reads compact arrays only."""
-    if facts["readonly"] is not False:
-        return ArrayError, "read-only array in a legacy"
-    if not is_compact(facts):
-        return RuntimeError, "compact"
-    return None
+class Asked(Producer):
+    """One of our arrays, and what it is asked for last."""
+
+    def __init__(self, array):
+        self.array, self.device, self.asked = array, array.__dlpack_device__(), []
+
+    def __dlpack__(self, **wishes):
+        self.asked.append(wishes)
+        return self.array.__dlpack__(**wishes)
+
+    @property
+    def versioned(self):
+        return self.asked[-1].get("max_version", (0, 0)) >= (1, 0)
 
 
 @pytest.mark.needs("jax")
 @pytest.mark.parametrize("case", list(cases_in_host_memory()))
 def test_handed_on_to_jax(case):
+    """JAX has the right elements, unless we refuse what its request cannot say, or it refuses what is not compact."""
     import jax
 
     try:
@@ -188,13 +195,19 @@ def test_handed_on_to_jax(case):
     except ImportError:  # before JAX 0.8
         from jax.experimental import enable_x64
     tensor, facts, expected = filled(case)
-    refusal = refusal_by_jax(facts)
+    readonly, compact = facts["readonly"] is not False, is_compact(facts)
+    if compact and not (readonly or facts["c_contiguous"]) and jax.__version_info__ < (0, 7):
+        pytest.skip("JAX 0.6 reads arrays in another order as if they were in C order, those of NumPy too")
+    asked = Asked(interop_demo.asarray(Producer(tensor)))
     with enable_x64(True):
-        array = interop_demo.asarray(Producer(tensor))
-        if not (refusal or facts["c_contiguous"]) and jax.__version_info__ < (0, 7):
-            pytest.skip("JAX 0.6 reads arrays in another order as if they were in C order, those of NumPy too")
-        if refusal:
-            with pytest.raises(refusal[0], match=refusal[1]):
-                jax.dlpack.from_dlpack(array)
+        try:
+            handed = np.asarray(jax.dlpack.from_dlpack(asked))
+        except ArrayError as refusal:
+            assert "read-only array in a legacy" in str(refusal)
+            assert readonly and not asked.versioned
+        except RuntimeError as refusal:
+            assert "compact" in str(refusal)
+            assert not compact
         else:
-            assert_same_elements(np.asarray(jax.dlpack.from_dlpack(array)), expected)
+            assert_same_elements(handed, expected)
+            assert asked.versioned or not readonly
