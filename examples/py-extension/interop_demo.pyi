@@ -10,6 +10,7 @@ __all__ = [
     "Array",
     "ArrayError",
     "HoldReleases",
+    "Recording",
     "StreamError",
     "asarray",
     "blur_",
@@ -126,6 +127,21 @@ class Array(_ArrayObject):
         /,
     ) -> Array: ...
     def __iter__(self) -> Iterator[Array]: ...
+
+@final
+class Recording:
+    def __new__(cls, samples: _Array, rate: int) -> Recording: ...
+    @property
+    def rate(self) -> int: ...
+    def __dlpack__(
+        self,
+        *,
+        stream: int | None = None,
+        max_version: tuple[int, int] | None = None,
+        dl_device: tuple[int | Enum, int] | None = None,
+        copy: bool | None = None,
+    ) -> CapsuleType: ...
+    def __dlpack_device__(self) -> tuple[int, int]: ...
 
 @final
 class HoldReleases:

@@ -4,6 +4,7 @@
 //! | --- | --- |
 //! | `image.rs` | `#[cuda_array(python)]`: a struct as argument and return value |
 //! | `array.rs` | `#[cuda_array(pyclass)]`: a Python class of one's own, with slicing |
+//! | `recording.rs` | a class that answers `__dlpack__` itself |
 //! | `facts.rs` | imports by hand: `describe` and `parse_cai` |
 //! | `matrix.rs` | the least that a function can do with an array |
 //! | `kernels.rs` | work on arrays whose element type is known at run time only |
@@ -17,6 +18,7 @@ mod image;
 mod kernels;
 mod launch;
 mod matrix;
+mod recording;
 
 use pyo3::prelude::*;
 
@@ -41,6 +43,8 @@ mod interop_demo {
     use super::kernels::{checksum, scale_};
     #[pymodule_export]
     use super::matrix::{interface_nbytes, is_square, is_square_trusted, trace};
+    #[pymodule_export]
+    use super::recording::Recording;
     #[pymodule_export]
     use super::{live_allocations, live_exports};
 

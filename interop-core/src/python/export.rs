@@ -145,7 +145,6 @@ fn major(value: &Bound<'_, PyAny>) -> PyResult<(i128, bool)> {
 /// use interop_core::python::{Request, export};
 /// use interop_core::{CudaArray, HostVec};
 /// use pyo3::prelude::*;
-/// use pyo3::types::PyDict;
 ///
 /// #[derive(CudaArray)]
 /// #[cuda_array(shape = [len])]
@@ -156,13 +155,30 @@ fn major(value: &Bound<'_, PyAny>) -> PyResult<(i128, bool)> {
 ///
 /// #[pymethods]
 /// impl Recording {
-///     #[pyo3(signature = (**keywords))]
-///     fn __dlpack__<'py>(&self, py: Python<'py>, keywords: Option<&Bound<'py, PyDict>>) -> PyResult<Bound<'py, PyAny>> {
+///     #[pyo3(signature = (*, stream=None, max_version=None, dl_device=None, copy=None))]
+///     fn __dlpack__<'py>(
+///         &self,
+///         py: Python<'py>,
+///         stream: Option<Bound<'py, PyAny>>,
+///         max_version: Option<Bound<'py, PyAny>>,
+///         dl_device: Option<Bound<'py, PyAny>>,
+///         copy: Option<Bound<'py, PyAny>>,
+///     ) -> PyResult<Bound<'py, PyAny>> {
 ///         let mut request = Request::default();
-///         for (keyword, value) in keywords.into_iter().flatten() {
-///             request.set(&keyword.to_string(), &value)?;
+///         for (keyword, value) in
+///             [("stream", stream), ("max_version", max_version), ("dl_device", dl_device), ("copy", copy)]
+///         {
+///             if let Some(value) = value {
+///                 request.set(keyword, &value)?;
+///             }
 ///         }
 ///         export(py, &self.samples, &request)
+///     }
+///
+///     /// Which consumers ask first.
+///     fn __dlpack_device__(&self) -> PyResult<(i32, i32)> {
+///         let device = self.samples.facts()?.device();
+///         Ok((device.device_type.0, device.device_id))
 ///     }
 /// }
 /// ```
