@@ -60,6 +60,9 @@ pub struct Imported {
 /// `__dlpack__` is preferred to `__cuda_array_interface__`. The producer is told the stream where its memory has one:
 /// nothing for CPU memory, a number otherwise, the legacy default stream if `stream` is `None`.
 ///
+/// The array keeps the object alive, or what it handed out, where Python's collector does not see it; so do the arrays of
+/// other libraries. An object that holds an array imported from itself is collected when one of the two is let go by hand.
+///
 /// # Errors
 ///
 /// `TypeError` for an object that speaks neither protocol; `ArrayError` (a `BufferError` and a `ValueError`) for an array
