@@ -3,6 +3,7 @@ keyword goes through a dict and no name through a new string. A count is the sam
 """
 
 import importlib.util
+import sys
 
 import pytest
 from scripts import run
@@ -65,5 +66,7 @@ def test_nothing_is_allocated_but_what_is_handed_out():
         )
     """)
     *exports, interface, by_hand = map(int, said.split())
-    assert exports == [1, 1, 1], "a capsule, whatever keywords say"
+    # Before 3.11 Python binds a method to its object first, if it is called with keywords.
+    bound = sys.version_info < (3, 11)
+    assert exports == [1, 1 + bound, 1 + bound], "a capsule, whatever keywords say"
     assert 1 <= interface <= by_hand + 1, "a dict with its numbers, as Python makes it, and the text of the type"
