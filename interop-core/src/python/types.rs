@@ -158,6 +158,9 @@ fn asked_of_a_class<T>(py: Python<'_>, answer: PyResult<T>) -> PyResult<Option<T
     }
 }
 
+/// Where memory can begin: no system has any below, so that programs end where they follow a null pointer.
+const LOWEST: usize = 1 << 16;
+
 /// The table in an attribute: a capsule since 1.3, the address as an int before. Anything else is no table.
 fn table(value: &Bound<'_, PyAny>) -> Option<Table> {
     let header = if value.is_instance_of::<PyCapsule>() {
@@ -169,7 +172,8 @@ fn table(value: &Bound<'_, PyAny>) -> Option<Table> {
         // SAFETY: valid under this name.
         unsafe { ffi::PyCapsule_GetPointer(value.as_ptr(), name) }
     } else if value.is_exact_instance_of::<PyInt>() {
-        let address = value.extract::<usize>().ok().filter(|address| *address >= 4096 && address % 8 == 0)?;
+        let address =
+            value.extract::<usize>().ok().filter(|address| *address >= LOWEST && address % 8 == 0)?;
         core::ptr::with_exposed_provenance_mut::<c_void>(address)
     } else {
         return None;
