@@ -60,8 +60,8 @@ pub struct Imported {
 /// `__dlpack__` is preferred to `__cuda_array_interface__`. The producer is told the stream where its memory has one:
 /// nothing for CPU memory, a number otherwise, the legacy default stream if `stream` is `None`.
 ///
-/// The array keeps the object alive, or what it handed out, where Python's collector does not see it; so do the arrays of
-/// other libraries. An object that holds an array imported from itself is collected when one of the two is let go by hand.
+/// The array keeps the object alive, or what it handed out, where Python's collector does not see it, as NumPy's do that come
+/// by DLPack. An object that holds an array imported from itself is released when it lets go of that array, and not before.
 ///
 /// # Errors
 ///
