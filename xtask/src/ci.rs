@@ -38,7 +38,11 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
         free_threaded::check,
     );
     suites::run_all(&mut report);
-    report.suite("Fuzzing", "A minute for each target.", fuzz::suite);
+    report.suite(
+        "Fuzzing",
+        "Twenty seconds for each target; `cargo xtask fuzz` takes as many as it is given.",
+        fuzz::suite,
+    );
     report.close()
 }
 

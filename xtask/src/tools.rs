@@ -44,22 +44,10 @@ impl Tool {
 
     /// The tool as cargo would run it.
     pub(crate) fn command(&self) -> Command {
-        let mut command = Command::new(self.program());
+        let mut command = Command::new(self.found().unwrap_or_else(|| self.name.into()));
+        // As cargo does: its subcommands are told their own name.
         command.current_dir(workspace::root()).args(self.name.strip_prefix("cargo-"));
         command
-    }
-
-    /// The tool as the nightly cargo would run it.
-    pub(crate) fn nightly(&self) -> Command {
-        let mut command = nightly(self.program());
-        // As cargo does: its subcommands are told their own name.
-        command.args(self.name.strip_prefix("cargo-"));
-        command
-    }
-
-    /// What is started for it.
-    fn program(&self) -> PathBuf {
-        self.found().unwrap_or_else(|| self.name.into())
     }
 }
 
