@@ -134,4 +134,5 @@ pub use interop_derive::{CudaArray, Element};
 /// The examples in the README, compiled as tests.
 #[cfg(all(doctest, feature = "derive", feature = "python"))]
 #[doc = include_str!("../README.md")]
+#[doc = include_str!("../crates-io.md")]
 struct Readme;
