@@ -1,10 +1,11 @@
 //! Arrays that lie about their memory: refused with the driver's answer, and released once.
 
 use interop_core::dlpack::Versioned;
-use interop_core::{DType, Device, ErrorKind, HostVec, Import};
+use interop_core::{CudaArray, DType, Device, ErrorKind, FromArray, HostVec, Import, LeaseMut};
 
 use crate::arrivals::{arrive, claim, drained, tell};
 use crate::gpu::{Place, current};
+use crate::support::arrays::Array;
 use crate::support::assert_told;
 use crate::support::foreign::Claims;
 use crate::turn::turn;
@@ -121,11 +122,29 @@ fn managed_memory_may_be_called_memory_of_its_device() {
 #[test]
 fn the_ordinal_of_pinned_and_managed_memory_means_nothing() {
     let _turn = turn();
-    let bytes = Place::primary(1).pinned(0, 16);
-    let (ledger, import) = arrive(&bytes, Device { device_id: 5, ..Device::CUDA_HOST });
-    assert_eq!(import.facts().device(), Device::CUDA_HOST);
-    drop(import);
-    assert_eq!((drained(), ledger.released()), (0, 1));
+    let place = Place::primary(1);
+    for (bytes, device) in
+        [(place.pinned(0, 16), Device::CUDA_HOST), (place.managed(0, 16), Device::CUDA_MANAGED)]
+    {
+        let (ledger, import) = arrive(&bytes, Device { device_id: 5, ..device });
+        assert_eq!(import.facts().device(), device);
+        drop(import);
+        assert_eq!((drained(), ledger.released()), (0, 1), "{device}");
+    }
+}
+
+/// R91: where managed memory was allocated is what the driver says, whatever number a tensor has beside its kind.
+#[test]
+fn the_place_of_managed_memory_is_the_drivers_answer() {
+    let _turn = turn();
+    for ordinal in [0, 1] {
+        let bytes = Place::primary(ordinal).managed(0, 16);
+        let (ledger, import) = arrive(&bytes, Device { device_id: 5, ..Device::CUDA_MANAGED });
+        let array = Array::<LeaseMut<i16>>::from_import(import).unwrap().into_device().unwrap();
+        assert_eq!(array.facts().unwrap().device(), Device::cuda(ordinal));
+        drop(array);
+        assert_eq!((drained(), ledger.released()), (0, 1));
+    }
 }
 
 #[test]

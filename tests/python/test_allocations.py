@@ -5,6 +5,7 @@ keyword goes through a dict and no name through a new string. A count is the sam
 import importlib.util
 import sys
 
+import native
 import pytest
 from scripts import run
 
@@ -13,12 +14,34 @@ pytestmark = pytest.mark.skipif(
 )
 
 
-def test_nothing_is_allocated_but_what_is_handed_out():
-    said = run("""
+# How many allocations a call makes: one after the other is made to fail.
+COUNTED = """
         import _testcapi, gc
         import numpy as np
         import interop_demo
 
+        def allocations(call):
+            call()
+            failed = 0
+            for at in range(50):
+                error = result = None
+                _testcapi.set_nomemory(at, at + 1)
+                try:
+                    result = call()
+                except BaseException as found:
+                    error = found
+                finally:
+                    _testcapi.remove_mem_hooks()
+                failed += error is not None
+                del error, result
+            return failed
+
+        gc.disable()
+"""
+
+
+def test_nothing_is_allocated_but_what_is_handed_out():
+    said = run(COUNTED + """
         class Imagined:  # pinned memory, which no driver is asked about here
             def __dlpack_device__(self):
                 return 3, 0
@@ -40,23 +63,6 @@ def test_nothing_is_allocated_but_what_is_handed_out():
             made["strides"] = None
             return made
 
-        def allocations(call):
-            call()
-            failed = 0
-            for at in range(50):
-                error = result = None
-                _testcapi.set_nomemory(at, at + 1)
-                try:
-                    result = call()
-                except BaseException as found:
-                    error = found
-                finally:
-                    _testcapi.remove_mem_hooks()
-                failed += error is not None
-                del error, result
-            return failed
-
-        gc.disable()
         print(
             allocations(lambda: array.__dlpack__()),
             allocations(lambda: array.__dlpack__(max_version=(1, 0))),
@@ -70,3 +76,17 @@ def test_nothing_is_allocated_but_what_is_handed_out():
     bound = sys.version_info < (3, 11)
     assert exports == [1, 1 + bound, 1 + bound], "a capsule, whatever keywords say"
     assert 1 <= interface <= by_hand + 1, "a dict with its numbers, as Python makes it, and the text of the type"
+
+
+@pytest.mark.skipif(native.missing() is not None, reason=f"a module in C is compiled: {native.missing()}")
+def test_a_borrowed_tensor_allocates_nothing():
+    """R164: to borrow ours is as many allocations as to borrow from a table in C, which makes none: those of the answer."""
+    said = run(COUNTED + """
+        import native
+        c = native.load("handwritten")
+        ours = interop_demo.Array.full((4, 4), 0)
+        theirs = c.asarray(ours)
+        print(*(allocations(lambda: c.table_borrow(array, array)) for array in (ours, theirs)))
+    """)
+    ours, theirs = map(int, said.split())
+    assert ours == theirs > 0

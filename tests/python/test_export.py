@@ -16,6 +16,7 @@ from capsules import (
     look,
     name_of,
     numbers_at,
+    python_function,
     release,
     release_attached,
     take,
@@ -230,6 +231,20 @@ def test_export_as_often_as_you_like(array):
     assert len({look(capsule).tensor.data for capsule in capsules}) == 1
     assert len({ctypes.addressof(look(capsule)) for capsule in capsules}) == 10
     del capsules
+    assert interop_demo.live_exports() == 0
+
+
+@pytest.mark.parametrize("version", [None, (1, 0)], ids=["legacy", "versioned"])
+def test_a_consumer_that_clears_the_destructor(version):
+    """R109: then it need not rename the capsule, and what it took stays until it gives it back."""
+    capsule = Array.full((2, 3), 1.5).__dlpack__(max_version=version)
+    struct = look(capsule)
+    python_function("PyCapsule_SetDestructor", ctypes.c_int, ctypes.py_object, ctypes.c_void_p)(capsule, None)
+    del capsule
+    gc.collect()
+    assert interop_demo.live_exports() == 1
+    assert numbers_at(struct.tensor.shape, 2) == (2, 3)
+    release(struct)
     assert interop_demo.live_exports() == 0
 
 
