@@ -131,8 +131,8 @@ pub use view::{ArrayView, ArrayViewMut};
 #[cfg(feature = "derive")]
 pub use interop_derive::{CudaArray, Element};
 
-/// The examples in the README, compiled as tests.
+/// The examples in the README of the package and in that of the repository, compiled as tests.
 #[cfg(all(doctest, feature = "derive", feature = "python"))]
 #[doc = include_str!("../README.md")]
-#[doc = include_str!("../crates-io.md")]
+#[doc = include_str!("repository.md")]
 struct Readme;
