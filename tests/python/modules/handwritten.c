@@ -124,8 +124,8 @@ static Table *table_of(PyObject *object) {
     return found;
 }
 
-/* Imports through the table of the type, which is looked up once. */
-static PyObject *is_square_by_table(PyObject *module, PyObject *object) {
+/* The table of the type, which is looked up once. */
+static Table *known_table_of(PyObject *object) {
     static PyTypeObject *type;
     static Table *known;
     if (Py_TYPE(object) != type) {
@@ -133,8 +133,22 @@ static PyObject *is_square_by_table(PyObject *module, PyObject *object) {
         if (!known) return NULL;
         type = Py_TYPE(object);
     }
+    return known;
+}
+
+/* Borrows through the table of the type. */
+static PyObject *is_square_borrowed(PyObject *module, PyObject *object) {
+    Tensor tensor;
+    Table *known = known_table_of(object);
+    if (!known || known->borrow(object, &tensor)) return NULL;
+    return PyBool_FromLong(tensor.shape[0] == tensor.shape[1]);
+}
+
+/* Imports through the table of the type. */
+static PyObject *is_square_by_table(PyObject *module, PyObject *object) {
     Managed *managed;
-    if (known->from_object(object, &managed)) return NULL;
+    Table *known = known_table_of(object);
+    if (!known || known->from_object(object, &managed)) return NULL;
     int square = managed->tensor.shape[0] == managed->tensor.shape[1];
     managed->deleter(managed);
     return PyBool_FromLong(square);
@@ -332,6 +346,7 @@ static PyMethodDef functions[] = {
     {"imagined", imagined, METH_NOARGS, NULL},
     {"refuse", refuse, METH_O, NULL},
     {"table_members", table_members, METH_O, NULL},
+    {"is_square_borrowed", is_square_borrowed, METH_O, NULL},
     {"table_borrow", table_borrow, METH_VARARGS, NULL},
     {"table_import", table_import, METH_VARARGS, NULL},
     {"table_wrap", table_wrap, METH_VARARGS, NULL},
