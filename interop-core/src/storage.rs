@@ -139,7 +139,8 @@ pub unsafe trait Storage {
 /// assert!(!Lease::<f32>::COPIES);
 /// ```
 ///
-/// A storage of your own is made of one of these:
+/// A storage of your own is made of one of these. One around a lease hands on its [`stream`](Storage::stream) too: work may
+/// be pending on memory that is used in place.
 ///
 /// ```
 /// use interop_core::{ElementType, Facts, FromImport, Import, Memory, Order, Refused, Storage};
