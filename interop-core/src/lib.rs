@@ -134,5 +134,5 @@ pub use interop_derive::{CudaArray, Element};
 /// The examples in the README of the package and in that of the repository, compiled as tests.
 #[cfg(all(doctest, feature = "derive", feature = "python"))]
 #[doc = include_str!("../README.md")]
-#[doc = include_str!("repository.md")]
+#[doc = include_str!("../repository.md")]
 struct Readme;
