@@ -3,7 +3,8 @@
 
 use std::sync::Arc;
 
-use cudarc::driver::{CudaContext, CudaSlice, PinnedHostSlice, UnifiedSlice};
+use cudarc::driver::sys::CUstreamCaptureMode;
+use cudarc::driver::{CudaContext, CudaSlice, CudaStream, PinnedHostSlice, UnifiedSlice};
 use cust::memory::{DeviceBuffer, LockedBuffer, UnifiedBuffer};
 use cust::sys::{self, CUcontext, CUstream};
 use interop_core::adapters::cust::InContext;
@@ -192,6 +193,34 @@ fn sim_only_a_look_beside_a_capture_comes_after_what_is_pending() {
     writer.memset_zeros(&mut data).unwrap();
     beside_a_capture(|| data.memory());
     assert!(!sim.is_pending(spin), "nobody has waited");
+}
+
+/// Nor can a stream that captures wait for what was written before; the kernel that gets the view is part of the graph.
+#[test]
+fn sim_only_a_look_on_a_stream_that_captures_leaves_the_capture_good() {
+    let _turn = turn();
+    let Some(sim) = simulated() else { return };
+    sim.set_policy(Policy::Late);
+    let context = CudaContext::new(0).unwrap();
+    let (own, writer) = (context.new_stream().unwrap(), context.new_stream().unwrap());
+    let data = own.clone_htod(&numbers(6)).unwrap();
+    let mut matrix = Streamed { data, rows: 2, columns: 3, stream: own.clone() };
+    for _ in 0..2 {
+        let spin = sim.spin(writer.cu_stream() as u64);
+        writer.memset_zeros(&mut matrix.data).unwrap();
+        own.begin_capture(CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_GLOBAL).unwrap();
+        matrix.kernel_view::<f32, 2>().unwrap();
+        assert!(!sim.is_pending(spin), "nobody has waited");
+        end_capture(&own);
+    }
+    context.check_err().unwrap();
+}
+
+/// Ends a capture, which is good; the graph goes.
+fn end_capture(stream: &CudaStream) {
+    let mut graph = std::ptr::null_mut();
+    ok!(sys::cuStreamEndCapture(stream.cu_stream().cast(), &raw mut graph));
+    ok!(sys::cuGraphDestroy(graph));
 }
 
 /// One for each context and sort of default stream, made once.

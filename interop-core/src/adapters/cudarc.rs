@@ -11,7 +11,8 @@
 //! A slice knows its device and its stream. Where a struct has no `stream` field, an export is ordered after the slice's
 //! own stream, and that after the last write that `cudarc` keeps track of. What is launched on a [`KernelView`] `cudarc`
 //! does not see: name its stream in a field. A default stream, of a slice or in a field, is that of its own context: on a
-//! thread on which another is current, a blocking stream of that context stands in for it.
+//! thread on which another is current, a blocking stream of that context stands in for it. While the slice's stream captures a
+//! graph, the host waits for that write where the stream would: a view of a slice spoils no capture.
 //!
 //! `cudarc` frees by itself: a `CudaSlice` in the order of its stream, where the device has pools; all other memory after a wait for
 //! work, which the drop of a Python object does with the interpreter's lock. (A [`CudaBuffer`](crate::cuda::CudaBuffer) gives the lock up
@@ -122,15 +123,19 @@ fn address<T, S: DevicePtr<T>>(slice: &S) -> usize {
     })
 }
 
-/// Calls `ask`, which has a stream wait for what `cudarc` knows to be pending on a slice and says where that is. While
-/// a graph is captured that the default stream must not touch, the host waits in its place: whoever asks meanwhile is
-/// about to launch into the graph.
+/// Calls `ask`, which has a stream wait for what `cudarc` knows to be pending on a slice and says where that is. While the
+/// stream captures a graph, or the default stream joins with one that does, the host waits in its place: a wait for what is
+/// not part of the graph would spoil it, and whoever asks meanwhile is about to launch into it.
 fn after_pending(stream: &Arc<CudaStream>, ask: impl Fn(&CudaStream) -> usize) -> usize {
-    let context = stream.context();
+    let (context, own) = (stream.context(), stream.as_stream());
     // `cudarc` leaves its context current on the thread.
     let _entered = current(context);
-    if stream.as_stream() == StreamHandle::LegacyDefault && cuda::joins_a_capture() {
-        if let Ok(other @ StreamHandle::Raw(raw)) = stand_in(context, stream.as_stream()) {
+    let captures = match own {
+        StreamHandle::LegacyDefault => cuda::joins_a_capture(),
+        own => cuda::captures(own),
+    };
+    if captures {
+        if let Ok(other @ StreamHandle::Raw(raw)) = stand_in(context, StreamHandle::LegacyDefault) {
             // SAFETY: a stream of the context that is never destroyed.
             let other_stream =
                 unsafe { context.wrap_borrowed_stream(core::ptr::with_exposed_provenance_mut(raw.get())) };
