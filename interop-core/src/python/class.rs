@@ -308,3 +308,42 @@ where
     array.facts()?;
     Ok(Bound::new(py, ExportedArray { array: Box::new(array) })?.into_any())
 }
+
+/// What a class has of its own stays as it is, be it a slot, a getter or a method of a protocol.
+/// Run as a test.
+///
+/// ```
+/// use interop_core::{CudaArray, HostVec};
+/// use pyo3::ffi::c_str;
+/// use pyo3::prelude::*;
+///
+/// #[pyclass(frozen)]
+/// #[derive(CudaArray)]
+/// #[cuda_array(shape = [len], export, pyclass)]
+/// struct Samples { #[cuda_array(data)] values: HostVec<f32>, len: usize }
+///
+/// #[pymethods]
+/// impl Samples {
+///     #[getter]
+///     fn shape(&self) -> &str { "own" }
+///     fn __len__(&self) -> usize { 7 }
+///     fn __repr__(&self) -> &str { "own" }
+///     fn __dlpack_device__(&self) -> (i32, i32) { (1, 5) }
+/// }
+///
+/// Python::initialize();
+/// Python::attach(|py| -> PyResult<()> {
+///     interop_core::python::install::<Samples>(py)?;
+///     let samples = Bound::new(py, Samples { values: HostVec::from_slice(&[1.0_f32, 2.0]), len: 2 })?;
+///     let own = pyo3::types::PyDict::new(py);
+///     own.set_item("samples", samples)?;
+///     let says = |code| py.eval(code, Some(&own), None)?.extract::<bool>();
+///     assert!(says(c_str!("samples.shape == repr(samples) == str(samples) == 'own'"))?);
+///     assert!(says(c_str!("len(samples) == 7 and samples.__dlpack_device__() == (1, 5)"))?);
+///     assert!(says(c_str!("(samples.nbytes, samples.ndim) == (8, 1) and 'dltensor' in repr(samples.__dlpack__())"))?);
+///     Ok(())
+/// })
+/// # .unwrap();
+/// ```
+#[cfg(all(doctest, feature = "derive"))]
+struct OwnMethods;
