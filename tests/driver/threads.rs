@@ -11,7 +11,7 @@ use interop_core::cuda::{
     release_in_background, wait,
 };
 use interop_core::{Device, Import, StreamHandle};
-use interop_sim_client::{Live, sim};
+use interop_sim_client::{Live, Policy, sim};
 
 use crate::arrivals::arrive;
 use crate::gpu::{Bytes, Place, current};
@@ -187,6 +187,36 @@ fn a_drain_on_every_thread_releases_each_once() {
 }
 
 /// For the rest of the process a thread releases, so that it has one of its own.
+/// Drivers before 12.5 have no event of a context.
+#[test]
+fn in_the_background_a_driver_without_events_of_contexts_is_waited_for() {
+    alone("threads::in_the_background_a_driver_without_events_of_contexts_is_waited_for", || {
+        const NOT_FOUND: i32 = 500;
+        let sim = sim();
+        assert!(is_available(), "the simulated driver starts");
+        sim.set_policy(Policy::Eager);
+        for _ in 0..100_000 {
+            sim.fail_next("cuCtxRecordEvent", NOT_FOUND);
+        }
+        let place = Place::primary(0);
+        let data = place.bytes(0, 64);
+        let spin = place.non_blocking().spin();
+        let (ledger, import) = arrive(&data, GPU);
+        drop(import);
+        assert_eq!((drain_releases(), ledger.released()), (1, 0));
+        release_in_background().unwrap();
+        thread::sleep(Duration::from_millis(20));
+        assert_eq!((ledger.released(), sim.is_pending(spin)), (0, true));
+        sim.release(spin);
+        let end = Instant::now() + Duration::from_secs(30);
+        while ledger.released() == 0 || pending_releases() != 0 {
+            assert!(Instant::now() < end, "nobody releases");
+            thread::sleep(Duration::from_millis(1));
+        }
+        assert_ne!(ledger.thread(), Some(thread::current().id()));
+    });
+}
+
 #[test]
 fn in_the_background_nobody_has_to_ask() {
     alone("threads::in_the_background_nobody_has_to_ask", || {

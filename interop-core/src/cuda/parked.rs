@@ -10,7 +10,9 @@ use std::time::Duration;
 use super::context::Relaxed;
 use super::driver::{Driver, opened};
 use super::event::Event;
-use super::release::{Fence, ReleasePolicy, drop_in_context, events_after, release_policy, synchronized};
+use super::release::{
+    Fence, ReleasePolicy, are_decided_by_waits, drop_in_context, events_after, release_policy, synchronized,
+};
 use crate::error::{Error, ErrorKind, Result};
 use crate::owner::Owner;
 
@@ -235,7 +237,8 @@ pub fn finish_releases() -> usize {
 }
 
 /// Starts a thread that releases what was parked, for programs that import and export too rarely to do it in passing. It
-/// looks about once a millisecond while something is parked, and runs until the program ends.
+/// looks about once a millisecond while something is parked, and runs until the program ends. It waits for the work only
+/// with a driver before 12.5, for which see [`ReleasePolicy`].
 ///
 /// The thread cannot ask a library whether it captures a graph on another thread. A program that captures graphs holds
 /// releases meanwhile ([`HoldReleases`](super::HoldReleases)).
@@ -252,6 +255,9 @@ pub fn release_in_background() -> Result<()> {
     let look = || loop {
         SOMETHING.wait_while(List::is_empty);
         drain_releases();
+        if are_decided_by_waits() {
+            finish_releases();
+        }
         std::thread::sleep(Duration::from_millis(1));
     };
     let thread = std::thread::Builder::new().name("interop-release".to_owned()).spawn(look);

@@ -8,11 +8,11 @@
 
 use core::cell::Cell;
 use core::num::NonZeroUsize;
-use core::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
 use std::sync::{OnceLock, PoisonError, RwLock};
 
 use super::context::{Context, Entered, Relaxed};
-use super::driver::{Driver, Failure, Outcome, driver, opened};
+use super::driver::{Driver, Failure, Outcome, code, driver, opened};
 use super::event::Event;
 use super::order::{LEGACY, capture_of};
 use super::parked::{park, policy_changed, poll_releases};
@@ -38,7 +38,8 @@ use crate::owner::Owner;
 /// of the device, and so do the primary ones. Work in other contexts, which libraries may make, is covered by no policy.
 ///
 /// Drivers before 12.5 have no event of a context. Releases are parked undecided there, as wherever the driver fails to
-/// give one, until [`finish_releases`](super::finish_releases) decides them, which waits on the host.
+/// give one, until [`finish_releases`](super::finish_releases) decides them, which waits on the host. With such a driver
+/// the thread of [`release_in_background`](super::release_in_background) does so; without it the memory stays.
 ///
 /// ```
 /// use interop_core::cuda::{ReleasePolicy, release_policy, set_release_policy};
@@ -268,13 +269,24 @@ pub(super) fn events_after(driver: &'static Driver, fence: Fence) -> Option<Vec<
             match event_after(driver, context) {
                 Ok(Some(event)) => events.push(event),
                 // Nothing is known of the work then, and it may go better at the next look.
-                Err(failure) if !failure.is_final() => return None,
+                Err(failure) if !failure.is_final() => {
+                    EVENTLESS.fetch_or(failure.code == code::NOT_FOUND, Ordering::Relaxed);
+                    return None;
+                }
                 // Done; or the context is gone or broken, and with it the work.
                 Ok(None) | Err(_) => {}
             }
         }
         Some(events)
     })
+}
+
+/// The driver has no event of a context.
+static EVENTLESS: AtomicBool = AtomicBool::new(false);
+
+/// Whether nothing but a wait decides a release, as before 12.5.
+pub(super) fn are_decided_by_waits() -> bool {
+    EVENTLESS.load(Ordering::Relaxed)
 }
 
 /// Waits for all contexts where no event can be had of them, and gives none; `None` where one cannot be waited for, as while
