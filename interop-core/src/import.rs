@@ -97,7 +97,7 @@ impl Import {
             Err(tensor) => {
                 let mut import = Self::NOTHING;
                 // SAFETY: as above.
-                unsafe { import.receive_any(tensor, release::<A>, trust) }?;
+                unsafe { import.receive(tensor, release::<A>, trust) }?;
                 Ok(import)
             }
         }
@@ -132,8 +132,8 @@ impl Import {
     /// # Safety
     ///
     /// As [`usual`](Self::usual).
-    #[cold]
-    unsafe fn receive_any<A: Abi>(
+    #[inline(never)]
+    pub(crate) unsafe fn receive<A: Abi>(
         &mut self,
         tensor: ManagedTensor<A>,
         release: unsafe fn(NonNull<()>),
@@ -153,30 +153,6 @@ impl Import {
         // SAFETY: the struct is ours to release once, on any thread (1 and 3 of `ManagedTensor::from_raw`).
         self.owner = unsafe { Owner::from_raw(tensor.into_place(), release) }.after(fence);
         Ok(())
-    }
-
-    /// As [`receive_any`](Self::receive_any), by the [fast path](Self::usual) where that will do.
-    ///
-    /// # Safety
-    ///
-    /// As [`usual`](Self::usual).
-    #[cfg(feature = "python")]
-    #[inline]
-    pub(crate) unsafe fn receive<A: Abi>(
-        &mut self,
-        tensor: ManagedTensor<A>,
-        release: unsafe fn(NonNull<()>),
-        trust: Trust,
-    ) -> Result<(), Refused<ManagedTensor<A>>> {
-        // SAFETY: as the caller promises.
-        match unsafe { Self::usual(tensor, release, trust, None) } {
-            Ok(import) => {
-                *self = import;
-                Ok(())
-            }
-            // SAFETY: as the caller promises.
-            Err(tensor) => unsafe { self.receive_any(tensor, release, trust) },
-        }
     }
 
     /// The array that `facts` describe and `owner` keeps alive.

@@ -142,7 +142,6 @@ impl Destination<'_> {
     }
 
     /// An import of a tensor that came from Python.
-    #[inline(always)]
     pub(super) fn receive<A: Abi>(&mut self, tensor: ManagedTensor<A>) -> crate::Result<()> {
         // SAFETY: `release_foreign::<A>` releases a struct of the form `A`, on any thread.
         Ok(unsafe { self.import.receive(tensor, release_foreign::<A>, self.trust) }?)
