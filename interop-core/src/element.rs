@@ -144,6 +144,28 @@ impl ElementType {
         part
     }
 
+    /// Whether a field of this type counts for `#[repr(transparent)]`: 0 where it neither takes bytes nor aligns any.
+    #[doc(hidden)]
+    #[must_use]
+    pub const fn room<T>() -> usize {
+        size_of::<T>() + align_of::<T>() - 1
+    }
+
+    /// Refuses a second field of a transparent struct, given the room of each. Where two take room rustc has refused them.
+    ///
+    /// # Panics
+    ///
+    /// At compile time, when at most one takes room.
+    #[doc(hidden)]
+    pub const fn refuse_second(rooms: &[usize]) {
+        let (mut at, mut counting) = (0, 0);
+        while at < rooms.len() {
+            counting += (rooms[at] > 0) as usize;
+            at += 1;
+        }
+        assert!(counting > 1, "a transparent element with a second field: keep one, or write `#[repr(C)]`");
+    }
+
     /// Opaque bytes, as many as `T` has.
     #[expect(clippy::cast_possible_truncation, reason = "compared with the most that fits")]
     const fn blob<T>() -> Self {
@@ -154,8 +176,8 @@ impl ElementType {
 
     const fn array<T: Element, const N: usize>() -> Self {
         let item = T::TYPE;
-        assert!(item.ndim < MAX_AXES, "array elements nest four deep at most");
-        assert!(N > 0, "an array element has at least one part");
+        assert!(item.ndim < MAX_AXES, "more than four lists in each other: write `[T; 6]` for `[[T; 2]; 3]`");
+        assert!(N > 0, "a list without items is no element: write a length of 1 or more");
         let mut axes = [0; MAX_AXES];
         axes[0] = N;
         let mut inner = 0;

@@ -3,10 +3,14 @@
 //! The export half of the derive asks for `Storage`, the import half for `FromImport`. A type that is neither would be
 //! reported twice. So the import half asks through [`Gate`], whose functions exist only for types that have the export
 //! role; for all others rustc takes the functions of [`Unreached`], which ask for nothing.
+//!
+//! Likewise the fields of an element: of one that is not `Copy` rustc says so for the struct, so the gate asks only others for
+//! what they are.
 
 use core::marker::PhantomData;
 
 use crate::arrival::{Arrival, Wanted};
+use crate::element::{Element, ElementType};
 use crate::roles::{AsStream, FromStream};
 use crate::storage::{FromImport, Storage};
 
@@ -35,8 +39,11 @@ impl<T: AsStream> Gate<T> {
     }
 }
 
-/// The functions of [`Gate`] for types that have no role at all. Code that names them does not compile.
+/// The items of [`Gate`] for types that have no role at all. Code that names them does not compile.
 pub trait Unreached<T> {
+    /// Never used.
+    const PART: NoPart = NoPart;
+
     /// Never called.
     fn open(_: &mut Arrival, _: Wanted) -> Opened<T> {
         unreachable!("the export half does not compile")
@@ -68,4 +75,38 @@ impl<T> Opened<T> {
     pub fn take(self, from: &mut Arrival) -> Option<T> {
         (self.take)(from)
     }
+}
+
+impl<T: Copy> Gate<T> {
+    /// The field of an element, if it can be one.
+    pub const PART: Part<T> = Part(PhantomData);
+}
+
+/// A field of an element, by its type.
+#[derive(Clone, Copy)]
+pub struct Part<T>(PhantomData<T>);
+
+/// A field that is not `Copy`.
+#[derive(Clone, Copy)]
+pub struct NoPart;
+
+/// What has an element type.
+pub trait IsPart: Copy {
+    /// That type.
+    const TYPE: ElementType;
+}
+
+impl<T: Element> IsPart for Part<T> {
+    const TYPE: ElementType = T::TYPE;
+}
+
+/// Never the type of an element: rustc refuses the struct.
+impl IsPart for NoPart {
+    const TYPE: ElementType = u8::TYPE;
+}
+
+/// What a field of an element is.
+#[must_use]
+pub const fn element<P: IsPart>(_: P) -> ElementType {
+    P::TYPE
 }

@@ -59,6 +59,9 @@ extern crate self as interop_core;
 
 #[doc(hidden)]
 pub mod __private;
+/// What expanded code imports, by a name that no other crate has.
+#[doc(hidden)]
+pub use crate::__private as __interop_core;
 #[cfg(any(feature = "cust", feature = "cudarc", feature = "ndarray"))]
 pub mod adapters;
 mod array;

@@ -47,7 +47,7 @@ impl Memory {
 
 /// Memory that a derived struct's `#[cuda_array(data)]` field holds.
 ///
-/// Implemented for `Vec<T>`, `Box<[T]>`, `Arc<[T]>`, `Arc` of a storage, `&[T]`, [`HostVec`](crate::HostVec),
+/// Implemented for `Vec<T>`, `Box<[T]>`, `Arc<[T]>`, `Arc` of a storage or of a `dyn Storage`, `&[T]`, [`HostVec`](crate::HostVec),
 /// [`HostBuffer`](crate::HostBuffer), [`Shared`](crate::Shared), and the leases [`Lease`](crate::Lease) and
 /// [`LeaseMut`](crate::LeaseMut), which hold imported memory.
 ///
@@ -261,7 +261,7 @@ unsafe impl<T: Element> Storage for &[T] {
 
 // SAFETY: 1 to 3: as the storage inside, which the handle keeps alive and gives no `&mut` to while others have one.
 // 4: whoever has another handle may read what is only writable when owned.
-unsafe impl<S: Storage> Storage for Arc<S> {
+unsafe impl<S: Storage + ?Sized> Storage for Arc<S> {
     fn memory(&self) -> Memory {
         let memory = S::memory(self);
         let writes = if memory.writes == Writes::Always { Writes::Always } else { Writes::Never };

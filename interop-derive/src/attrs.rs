@@ -337,6 +337,7 @@ fn unknown_option(option: &Ident, word: &str, legal: &[&'static str], errors: &m
     let found = format!("unknown option `{option}` of `{word}`");
     let list = words::list(legal.iter().copied());
     match meant {
+        Some("element") => errors.push(option, found, "write `data(unsafe_raw, element = f32)`"),
         Some(meant) => errors.push(option, found, format_args!("write `{word}({meant})`")),
         None => errors.push(option, found, format_args!("the options of `{word}` are {list}")),
     }

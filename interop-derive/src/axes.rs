@@ -2,18 +2,19 @@
 //!
 //! 1. [`resolve`]: a name is a field of the struct, a const generic or a constant.
 //! 2. [`extents_are_plain`]: a field that is an extent has no other role.
+//! 3. [`axes_are_few`], [`strides_fit`]: how many axes there are, where the tokens tell it.
 //!
 //! Whether there is such a constant, and that it counts, rustc checks.
 
 use proc_macro2::Ident;
 use quote::ToTokens;
 use syn::ext::IdentExt;
-use syn::{Generics, Member, Path};
+use syn::{Expr, ExprLit, Generics, Lit, Member, Path, Type};
 
 use crate::check::Claims;
 use crate::errors::Errors;
 use crate::extents::{Extent, Kind};
-use crate::fields::Field;
+use crate::fields::{self, Field, bare};
 use crate::model::Axis;
 use crate::words::{self, join};
 
@@ -32,6 +33,10 @@ pub(crate) fn rules(claims: &Claims<'_>, errors: &mut Errors) {
         }
     }
     extents_are_plain(claims, errors);
+    if let Some(count) = count(claims).filter(|_| errors.is_absent("shape")) {
+        axes_are_few(count, claims, errors);
+        strides_fit(count, claims, errors);
+    }
 }
 
 /// The field that an extent names.
@@ -120,5 +125,47 @@ fn extents_are_plain(claims: &Claims<'_>, errors: &mut Errors) {
         errors.push(word, found, format_args!("remove `{role}`, or take `{name}` out of `shape = [...]`"));
         // Another field may have been meant, which seems to have no role now.
         errors.lose(Some("shape"));
+    }
+}
+
+/// The most axes that an array has: `interop_core::MAX_NDIM`.
+const MAX_NDIM: usize = 64;
+
+/// How many axes the array has: as many as the list, or as the field holds by its type.
+fn count(claims: &Claims<'_>) -> Option<usize> {
+    let field = claims.with(|attrs| attrs.shape.is_some()).map(|field| len(field.ty));
+    let list = claims.attrs.shape.as_ref().map(|list| list.value.len());
+    list.xor(field.flatten())
+}
+
+/// The length of a `[T; 3]` or an `Option` of one, written as a number.
+fn len(ty: &Type) -> Option<usize> {
+    match bare(ty) {
+        Type::Array(array) => match &array.len {
+            Expr::Lit(ExprLit { lit: Lit::Int(len), .. }) => len.base10_parse().ok(),
+            _ => None,
+        },
+        Type::Path(path) => {
+            let last = path.path.segments.last().filter(|last| last.ident == "Option")?;
+            fields::arguments(&last.arguments).find_map(len)
+        }
+        _ => None,
+    }
+}
+
+fn axes_are_few(count: usize, claims: &Claims<'_>, errors: &mut Errors) {
+    let field = claims.with(|attrs| attrs.shape.is_some()).and_then(|field| field.attrs.shape.as_ref());
+    let word = field.map(|set| &set.word).or(claims.attrs.shape.as_ref().map(|set| &set.word));
+    if let Some(word) = word.filter(|_| count > MAX_NDIM) {
+        let found = format!("a shape of {count} axes");
+        errors.push(word, found, format_args!("write {MAX_NDIM} extents at most"));
+    }
+}
+
+fn strides_fit(count: usize, claims: &Claims<'_>, errors: &mut Errors) {
+    let Some(field) = claims.only(|attrs| attrs.strides.is_some()) else { return };
+    if let Some(strides) = len(field.ty).filter(|strides| *strides != count) {
+        let found = format!("room for {strides} strides beside a shape of {count} axes");
+        errors.push(field.ty, found, format_args!("write a list of {count}: each axis has a stride"));
     }
 }

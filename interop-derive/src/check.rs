@@ -9,17 +9,20 @@
 //! 7. [`everything_filled`]: an import can fill every field.
 //! 8. [`python`]: what a Python class or object can be.
 //! 9. [`not_packed`]: an export can borrow the fields.
+//! 10. [`sized`]: memory and what an import makes have a size.
 //!
 //! The rules about the list of `shape = [...]` are in `axes`, those about raw pointers and owners in `raw`.
 //!
 //! A rule about an absent word asks [`Errors::is_absent`] first: a word that is there but misspelt was reported before.
 
-use syn::{DeriveInput, GenericParam, Generics};
+use proc_macro2::Ident;
+use syn::{DeriveInput, GenericParam, Generics, Type};
 
 use crate::attrs::{ContainerAttrs, FieldAttrs};
 use crate::errors::Errors;
-use crate::fields::Field;
-use crate::words::join;
+use crate::fields::{Field, bare};
+use crate::ill_formed::is_unsized;
+use crate::words::{join, shown};
 use crate::{axes, raw, repr};
 
 /// All that the user claims about a struct.
@@ -77,6 +80,7 @@ pub(crate) fn rules(claims: &Claims<'_>, errors: &mut Errors) {
     everything_filled(claims, errors);
     python(claims, errors);
     not_packed(claims, errors);
+    sized(claims, errors);
 }
 
 /// A struct is one array, so one field holds its memory.
@@ -153,6 +157,9 @@ fn one_role_each(claims: &Claims<'_>, errors: &mut Errors) {
 
 /// What arrives brings memory, shape, strides and device. Streams and owners can be the struct's own.
 fn default_is_needed(claims: &Claims<'_>, errors: &mut Errors) {
+    if !claims.is_imported() {
+        return;
+    }
     for field in claims.fields {
         let Some(default) = &field.attrs.default else { continue };
         let filled = field.attrs.roles().find(|(role, _)| !matches!(*role, "stream" | "owner"));
@@ -169,6 +176,11 @@ fn default_is_needed(claims: &Claims<'_>, errors: &mut Errors) {
 /// A struct goes both ways unless it says one, and words about exports need an export.
 fn directions(claims: &Claims<'_>, errors: &mut Errors) {
     let attrs = claims.attrs;
+    if let (Some(export), Some(default)) = (&attrs.export, first_default(claims)) {
+        let found = "`default` is about imports, and the struct says `export`";
+        let help = format!("remove every `{default}`, or `{}` to go both ways", export.word);
+        errors.push(default, found, help);
+    }
     if let (Some(export), Some(devices)) = (&attrs.export, &attrs.devices) {
         let found = "`device = ...` is about imports, and the struct says `export`";
         let help = format!("remove `{}`, or `{}` to go both ways", devices.word, export.word);
@@ -188,6 +200,11 @@ fn directions(claims: &Claims<'_>, errors: &mut Errors) {
         let found = "`pyclass` adds methods that export, and the struct says `import`";
         errors.push(&pyclass.word, found, "remove `pyclass`, or `import` to go both ways");
     }
+}
+
+/// The first word `default`: all of them have no meaning for one reason, so they are one message.
+fn first_default<'a>(claims: &Claims<'a>) -> Option<&'a Ident> {
+    claims.fields.iter().find_map(|field| field.attrs.default.as_ref()).map(|default| &default.word)
 }
 
 /// An import makes a whole struct. All fields that it cannot fill have one cause, so they are one message.
@@ -241,4 +258,24 @@ fn not_packed(claims: &Claims<'_>, errors: &mut Errors) {
         let found = "`#[derive(CudaArray)]` on a packed struct, whose fields cannot be borrowed";
         errors.push(packed, found, "remove `packed`: the layout of the struct says nothing about its array");
     }
+}
+
+/// A value without a size can neither hold the memory of an array nor be made by an import. In the middle of a struct rustc
+/// refuses it.
+fn sized(claims: &Claims<'_>, errors: &mut Errors) {
+    let Some(field) = claims.fields.last().filter(|field| is_unsized(field.ty)) else { return };
+    let role = field.attrs.roles().next().map_or("", |(role, _)| role);
+    if !claims.is_imported() && matches!(role, "" | "owner") {
+        return;
+    }
+    let help = match (role, bare(field.ty)) {
+        ("data", Type::Slice(slice)) => {
+            let item = shown(&slice.elem);
+            format!("write `Vec<{item}>` or `Box<[{item}]>`, or `&'a [{item}]` on a struct with `export`")
+        }
+        ("data", _) => "write a storage, such as `Vec<f32>`".to_string(),
+        (_, ty) => format!("write `Box<{}>`", shown(ty)),
+    };
+    let found = format!("a `{}` in the field `{}`, which has no size", shown(field.ty), field.name);
+    errors.push(field.ty, found, help);
 }

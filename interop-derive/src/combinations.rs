@@ -30,7 +30,7 @@ fn questions() -> Vec<Vec<Choice>> {
         vec![
             fields(TokenStream::new()),
             fields(quote!(#[cuda_array(strides)] strides: Option<Vec<isize>>,)),
-            fields(quote!(#[cuda_array(strides(bytes))] strides: [i64; 2],)),
+            fields(quote!(#[cuda_array(strides(bytes))] strides: [i64; N],)),
         ],
         vec![
             fields(TokenStream::new()),
@@ -74,7 +74,10 @@ fn every_combination_expands() {
         let input: DeriveInput = parse_quote!(#words struct Samples<S, T, H, const N: usize> { #fields });
         let expansion = crate::derive::derive(&input);
         let text = expansion.to_string();
-        assert!(!text.contains("compile_error"), "{words} {fields}: {text}");
+        // How an import fills a field has no meaning where there is none.
+        let has_no_meaning = words.to_string().contains("export") && fields.to_string().contains("default");
+        let messages = text.matches("compile_error").count();
+        assert_eq!(messages, usize::from(has_no_meaning), "{words} {fields}: {text}");
         assert!(syn::parse2::<File>(expansion).is_ok(), "{words} {fields}: {text}");
     }
 }

@@ -7,26 +7,42 @@ use crate::attrs::ContainerAttrs;
 use crate::check::{self, Claims};
 use crate::errors::Errors;
 use crate::model::Python;
-use crate::{decide, expand, fallback, fields};
+use crate::{decide, expand, fallback, fields, hygiene, ill_formed};
 
 pub(crate) fn derive(input: &DeriveInput) -> TokenStream {
     let mut errors = Errors::new();
+    if let Some(again) = ill_formed::derived_again(input) {
+        errors.push(again, "`CudaArray` is derived twice", "remove one of the two");
+        return errors.finish().unwrap_or_default();
+    }
     let attrs = ContainerAttrs::read(&input.attrs, &mut errors);
+    // A runtime whose path could not be read cannot be named: a stub would add an error about it.
+    let krate_is_known = errors.is_absent("crate");
     let fields = fields::read(input, &mut errors);
     let claims = Claims { input, attrs: &attrs, fields: &fields };
+    let has_own_name = hygiene::refuse_own_name(input, &mut errors);
+    let is_refused = ill_formed::is_refused(&fields, &input.generics);
+    let is_unread = ill_formed::has_misspelt_attribute(input, &fields);
+    if is_refused || is_unread {
+        // What seems to be missing may be what rustc cannot make out.
+        errors.lose(None);
+    }
     check::rules(&claims, &mut errors);
-    // A runtime whose path could not be read cannot be named: the stub would add an error about it.
-    let krate_is_known = errors.is_absent("crate");
+    // Nor can it where its name stands for something else, and a struct without a size cannot have the traits.
+    let has_stub = krate_is_known
+        && !is_unread
+        && !has_own_name
+        && !fields.iter().any(|field| ill_formed::is_unsized(field.ty));
     match (errors.finish(), decide::model(&claims)) {
-        (None, Some(model)) => expand::expand(&model),
-        (None, None) => unreachable!("what every rule accepts is a model"),
-        (Some(messages), _) if krate_is_known => {
+        (None, Some(model)) if !is_refused => expand::expand(&model),
+        (None, None) if !is_refused && !is_unread => unreachable!("what every rule accepts is a model"),
+        (messages, _) if has_stub => {
             let krate = decide::krate(attrs.krate.as_ref().map(|set| &set.value));
             let mut stub = fallback::array(input, &krate, &stub_python(&claims));
             stub.extend(messages);
             stub
         }
-        (Some(messages), _) => messages,
+        (messages, _) => messages.unwrap_or_default(),
     }
 }
 

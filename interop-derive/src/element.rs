@@ -2,52 +2,22 @@
 //!
 //! The rules:
 //!
-//! 1. A struct with fields, whose layout is fixed (`repr`).
-//! 2. [`no_attributes`]: no attribute but `#[cuda_array(crate = "path")]` on the struct.
-//! 3. [`no_lifetimes`]: an element borrows nothing.
-//! 4. [`newtype_of_one`]: a transparent struct has one field that counts.
-//! 5. [`record_of_some`]: a `#[repr(C)]` struct has fields that count, and no `bool`.
-//! 6. [`no_pointers`]: an address means nothing where the element goes.
+//! 1. A struct whose layout is fixed (`repr`).
+//! 2. [`no_lifetimes`]: an element borrows nothing.
+//! 3. Fields that can be those of an element (`parts`).
 //!
-//! That fields are elements, and that the struct is `Copy`, rustc checks.
+//! That the struct is `Copy` rustc checks.
 
 use proc_macro2::{Ident, Span, TokenStream};
 use quote::{ToTokens, quote_spanned};
-use syn::ext::IdentExt;
-use syn::{DeriveInput, Field, GenericArgument, Generics, Member, Path, PathArguments, Type};
+use syn::{DeriveInput, Generics, Member, Path, Type};
 
 use crate::attrs;
-use crate::entries::ATTRIBUTE;
 use crate::errors::Errors;
-use crate::fields::bare;
-use crate::hygiene::own;
+use crate::hygiene::{self, own};
+use crate::parts::{self, Part};
 use crate::repr::{self, Repr};
-use crate::words::shown;
 use crate::{decide, fallback, fields, generics};
-
-/// A field of the struct.
-struct Part<'a> {
-    member: Member,
-    field: &'a Field,
-}
-
-impl Part<'_> {
-    /// Whether the field is a `PhantomData`, going by its name. The expansion makes sure that it is the one of `core`.
-    fn is_marker(&self) -> bool {
-        match bare(&self.field.ty) {
-            Type::Path(path) => path.path.segments.last().is_some_and(|last| last.ident == "PhantomData"),
-            _ => false,
-        }
-    }
-
-    /// The name as NumPy has it: a field without one is called by its number, `f0`.
-    fn name(&self) -> String {
-        match &self.member {
-            Member::Named(name) => name.unraw().to_string(),
-            Member::Unnamed(index) => format!("f{}", index.index),
-        }
-    }
-}
 
 /// A struct that is an element.
 struct Model<'a> {
@@ -63,18 +33,23 @@ pub(crate) fn derive(input: &DeriveInput) -> TokenStream {
     let mut errors = Errors::new();
     let krate = attrs::read_crate(&input.attrs, &mut errors);
     fields::refuse_on_parameters(input, &mut errors);
-    let parts = parts(input, &mut errors);
+    let parts = parts::read(input, &mut errors);
     let repr = if parts.is_empty() { None } else { repr::read(input, &mut errors) };
-    no_attributes(&parts, &mut errors);
-    let borrows = no_lifetimes(&input.generics, &mut errors) | no_pointers(&parts, &mut errors);
-    match repr {
-        Some(Repr::Transparent) => newtype_of_one(input, &parts, &mut errors),
-        Some(Repr::C) => record_of_some(input, &parts, &mut errors),
-        None => {}
-    }
+    parts::no_attributes(&parts, &mut errors);
+    let has_no_stub = hygiene::refuse_own_name(input, &mut errors)
+        | no_lifetimes(&input.generics, &mut errors)
+        | parts::no_pointers(&parts, &mut errors)
+        | parts::no_trait_objects(&parts, &mut errors);
+    parts::lists_are_whole(&parts, &mut errors);
+    parts::some_count(input, repr, &parts, &mut errors);
     let krate_is_known = errors.is_absent("crate");
     let krate = decide::krate(krate.as_ref());
     match (errors.finish(), repr) {
+        // What is generated would be refused again, and what is refused otherwise must not be an element for that.
+        (None, _) if parts::are_refused(input, &parts) => TokenStream::new(),
+        (None, Some(Repr::Transparent)) if parts::counting(&parts).nth(1).is_some() => {
+            second_part(&krate, &input.generics, &parts)
+        }
         (None, Some(repr)) => {
             let attrs = parts.iter().flat_map(|part| &part.field.attrs);
             let lints = generics::silenced(input.attrs.iter().chain(attrs));
@@ -83,29 +58,13 @@ pub(crate) fn derive(input: &DeriveInput) -> TokenStream {
         }
         (None, None) => unreachable!("a layout that is not fixed was reported"),
         // An element is `'static`, `Send` and `Sync`: without that, the stub would add an error.
-        (Some(messages), _) if krate_is_known && !borrows => {
+        (Some(messages), _) if krate_is_known && !has_no_stub => {
             let generics = bounded(&generics::bare(&input.generics), &[]);
             let mut stub = fallback::element(&input.ident, &generics, &krate);
             stub.extend(messages);
             stub
         }
         (Some(messages), _) => messages,
-    }
-}
-
-fn parts<'a>(input: &'a DeriveInput, errors: &mut Errors) -> Vec<Part<'a>> {
-    let help = "write a struct with `#[repr(C)]`, or a newtype with `#[repr(transparent)]`";
-    let fields = fields::of_struct(input, "Element", help, errors);
-    fields.into_iter().map(|(member, field)| Part { member, field }).collect()
-}
-
-/// A field of an element is what its type says.
-fn no_attributes(parts: &[Part<'_>], errors: &mut Errors) {
-    for attr in parts.iter().flat_map(|part| &part.field.attrs) {
-        if attr.path().is_ident(ATTRIBUTE) {
-            let found = format!("`#[{ATTRIBUTE}]` on a field of an element");
-            errors.push(attr.path(), found, "remove it: a field of an element is what its type says");
-        }
     }
 }
 
@@ -123,85 +82,12 @@ fn no_lifetimes(generics: &Generics, errors: &mut Errors) -> bool {
     lifetime.is_some()
 }
 
-/// Addresses are those of this process and this device. References with a lifetime were reported with the lifetime.
-fn no_pointers(parts: &[Part<'_>], errors: &mut Errors) -> bool {
-    let mut found = false;
-    for pointer in parts.iter().filter_map(|part| pointer_in(&part.field.ty)) {
-        let message = format!("the pointer `{}` in an element", shown(pointer));
-        errors.push(pointer, message, "write `u64` for an address that somebody else reads");
-        found = true;
-    }
-    found
-}
-
-/// The pointer that the type is, is a list of, or is if it is not null. rustc would say more of an element with one, which is
-/// not `Send`.
-fn pointer_in(ty: &Type) -> Option<&Type> {
-    match bare(ty) {
-        Type::Ptr(_) | Type::FnPtr(_) => Some(ty),
-        Type::Reference(reference) => {
-            reference.lifetime.as_ref().filter(|lifetime| lifetime.ident == "static").map(|_| ty)
-        }
-        Type::Array(array) => pointer_in(&array.elem),
-        Type::Path(path) => match path.path.segments.last()? {
-            last if last.ident == "NonNull" => Some(ty),
-            last if last.ident == "Option" => arguments(&last.arguments).find_map(pointer_in),
-            _ => None,
-        },
-        _ => None,
-    }
-}
-
-/// The types among the arguments of a path.
-fn arguments(arguments: &PathArguments) -> impl Iterator<Item = &Type> {
-    let list = match arguments {
-        PathArguments::AngleBracketed(list) => Some(&list.args),
-        PathArguments::None | PathArguments::Parenthesized(_) => None,
-    };
-    list.into_iter().flatten().filter_map(|argument| match argument {
-        GenericArgument::Type(ty) => Some(ty),
-        _ => None,
-    })
-}
-
-/// The newtype is what its one field is.
-fn newtype_of_one(input: &DeriveInput, parts: &[Part<'_>], errors: &mut Errors) {
-    let mut counting = parts.iter().filter(|part| !part.is_marker());
-    match (counting.next(), counting.next()) {
-        (Some(_), None) => {}
-        (Some(_), Some(second)) => {
-            errors.push(
-                &second.field.ty,
-                "a transparent element with a second field",
-                "keep one field, or write `#[repr(C)]`; `PhantomData` does not count",
-            );
-        }
-        (None, _) => {
-            let found = "a transparent element with nothing in it";
-            errors.push(&input.ident, found, "add a field of the type that the element is, such as `f32`");
-        }
-    }
-}
-
-/// A struct has a part at least, and none that bytes can make invalid.
-fn record_of_some(input: &DeriveInput, parts: &[Part<'_>], errors: &mut Errors) {
-    if parts.iter().all(Part::is_marker) {
-        errors.push(&input.ident, "an element with nothing in it", "add a field, such as `value: f32`");
-    }
-    for Part { field, .. } in parts {
-        if matches!(bare(&field.ty), Type::Path(path) if path.path.is_ident("bool")) {
-            let found = "a `bool` in an element: bytes that arrive may be neither 0 nor 1";
-            errors.push(&field.ty, found, "write `u8`, and compare with 0");
-        }
-    }
-}
-
 /// The generics with `T: __p::Element` for parameters that are parts, `T: 'static` for those that only mark or name, and
 /// `T::Scalar: __p::Element` for the parts that those name.
 ///
 /// With those that are no parts, whether the struct is `Copy`, `Send` and `Sync` is left to the struct.
 fn bounded(generics: &Generics, parts: &[Part<'_>]) -> Generics {
-    let types = || parts.iter().filter(|part| !part.is_marker()).map(|part| &part.field.ty);
+    let types = || parts::counting(parts).map(|part| &part.field.ty);
     let uses = |ty: &Type, name| generics::uses(ty.to_token_stream(), name);
     let named =
         types().filter(|ty| generics.type_params().any(|parameter| uses(ty, &parameter.ident).to_name));
@@ -226,13 +112,21 @@ fn expand(model: &Model<'_>) -> TokenStream {
     let Model { ident, generics, krate, lints, .. } = model;
     let (parameters, arguments, clause) = generics::split(generics);
     let (fields, ty) = match model.repr {
-        Repr::C => (Some(record_fields(&model.parts)), own!(__p::ElementType::record::<Self>())),
-        Repr::Transparent => (None, inner_type(&model.parts)),
+        Repr::C => (Some(record_fields(model)), own!(__p::ElementType::record::<Self>())),
+        Repr::Transparent => (None, inner_type(model)),
     };
     let whole = whole(&model.parts);
+    let runtime = hygiene::runtime(krate);
+    let is_gated = |part: &Part<'_>| !generics::is_generic(&part.field.ty, generics);
+    let unreached = parts::counting(&model.parts).any(is_gated).then(|| {
+        own!(
+            use __p::Unreached as _;
+        )
+    });
     own! {
         const _: () = {
-            use #krate::__private as __p;
+            #runtime
+            #unreached
             #[automatically_derived]
             #lints
             unsafe impl #parameters __p::Element for #ident #arguments #clause {
@@ -247,23 +141,57 @@ fn expand(model: &Model<'_>) -> TokenStream {
 }
 
 /// The parts of a record, each with its name, its offset and what it is.
-fn record_fields(parts: &[Part<'_>]) -> TokenStream {
-    let fields = parts.iter().filter(|part| !part.is_marker()).map(|part| {
+fn record_fields(model: &Model<'_>) -> TokenStream {
+    let fields = parts::counting(&model.parts).map(|part| {
         let (name, member, ty) = (part.name(), &part.member, &part.field.ty);
         let offset = own!(::core::mem::offset_of!(Self, #member));
+        let element = element(ty, &model.generics);
         // Placed on the type, so that rustc blames it for what no field may be.
-        quote_spanned!(generics::ends(ty).0=> __p::Field::new(#name, #offset, <#ty as __p::Element>::TYPE))
+        quote_spanned!(generics::ends(ty).0=> __p::Field::new(#name, #offset, #element))
     });
     own!(const FIELDS: &'static [__p::Field] = &[#(#fields),*];)
 }
 
 /// What the one part of a newtype is.
-fn inner_type(parts: &[Part<'_>]) -> TokenStream {
-    let inner = parts.iter().filter(|part| !part.is_marker()).map(|part| {
-        let ty = &part.field.ty;
-        own!(__p::ElementType::newtype::<Self>(<#ty as __p::Element>::TYPE))
+fn inner_type(model: &Model<'_>) -> TokenStream {
+    let inner = parts::counting(&model.parts).map(|part| {
+        let element = element(&part.field.ty, &model.generics);
+        own!(__p::ElementType::newtype::<Self>(#element))
     });
     inner.collect()
+}
+
+/// What a part is; asked through the gate, so that a type that is not `Copy` is one message, which rustc has for the struct.
+fn element(ty: &Type, generics: &Generics) -> TokenStream {
+    if generics::is_generic(ty, generics) {
+        return own!(<#ty as __p::Element>::TYPE);
+    }
+    let (start, end) = generics::ends(ty);
+    let mut part = quote_spanned!(start=> <__p::Gate<);
+    ty.to_tokens(&mut part);
+    part.extend(quote_spanned!(end=> >>::PART));
+    own!(__p::element(#part))
+}
+
+/// What a transparent struct gets that has a second field: nothing but the message about it.
+///
+/// If both take room rustc has one, and ours is about one that takes none, which only the compiler can tell.
+fn second_part(krate: &Path, generics: &Generics, parts: &[Part<'_>]) -> TokenStream {
+    let runtime = hygiene::runtime(krate);
+    let rooms = parts::counting(parts).map(|Part { field, .. }| {
+        let ty = &field.ty;
+        // What is not known takes room for rustc.
+        if generics::is_generic(ty, generics) { own!(1) } else { own!(__p::ElementType::room::<#ty>()) }
+    });
+    let place =
+        parts::counting(parts).nth(1).map_or_else(Span::mixed_site, |part| generics::ends(&part.field.ty).0);
+    let check = quote_spanned!(place=> __p::ElementType::refuse_second(&[#(#rooms),*]));
+    own! {
+        const _: () = {
+            #runtime
+            #check
+        };
+    }
 }
 
 /// A function, never called, that takes the struct apart.

@@ -4,7 +4,7 @@
 //!
 //! ```text
 //! const _: () = {
-//!     use ::interop_core::__private as __p;
+//!     use ::interop_core::__interop_core as __p;
 //!     unsafe impl __p::CudaArray for Image {
 //!         fn facts(&self) -> __p::Result<__p::Facts> {
 //!             let __d = <Vec<f32> as __p::Storage>::describe(&self.pixels);
@@ -26,7 +26,7 @@ use quote::{ToTokens, quote_spanned};
 use syn::Type;
 
 use crate::generics;
-use crate::hygiene::own;
+use crate::hygiene::{self, own};
 use crate::model::{
     Access, Asks, Axis, Data, Demand, Device, Devices, Fill, Initial, Model, Order, OrderWord, Owner,
     Pointee, Role, Shape, Stream, Strides, Unit, With,
@@ -35,7 +35,7 @@ use crate::python;
 
 /// The impls for a struct.
 pub(crate) fn expand(model: &Model<'_>) -> TokenStream {
-    let krate = &model.krate;
+    let runtime = hygiene::runtime(&model.krate);
     let export = model.directions.exports().then(|| export(model));
     let import = model.directions.imports().then(|| import(model));
     let (exports, imports) = (model.directions.exports(), model.directions.imports());
@@ -47,7 +47,7 @@ pub(crate) fn expand(model: &Model<'_>) -> TokenStream {
     });
     own! {
         const _: () = {
-            use #krate::__private as __p;
+            #runtime
             #unreached
             #export
             #import

@@ -6,7 +6,7 @@ use proc_macro2::{Ident, TokenStream};
 use syn::{DeriveInput, Generics, Path};
 
 use crate::generics;
-use crate::hygiene::own;
+use crate::hygiene::{self, own};
 use crate::model::Python;
 use crate::python;
 
@@ -15,10 +15,11 @@ pub(crate) fn array(input: &DeriveInput, krate: &Path, python: &Python) -> Token
     let generics = generics::bare(&input.generics);
     let (parameters, arguments, clause) = generics::split(&generics);
     let ident = &input.ident;
+    let runtime = hygiene::runtime(krate);
     let python = python::calls(ident, &generics, python, true, true);
     own! {
         const _: () = {
-            use #krate::__private as __p;
+            #runtime
             #[automatically_derived]
             unsafe impl #parameters __p::CudaArray for #ident #arguments #clause {
                 fn facts(&self) -> __p::Result<__p::Facts> {
@@ -39,9 +40,10 @@ pub(crate) fn array(input: &DeriveInput, krate: &Path, python: &Python) -> Token
 /// `impl Element` that says nothing, for generics with which the struct can be an element.
 pub(crate) fn element(ident: &Ident, generics: &Generics, krate: &Path) -> TokenStream {
     let (parameters, arguments, clause) = generics::split(generics);
+    let runtime = hygiene::runtime(krate);
     own! {
         const _: () = {
-            use #krate::__private as __p;
+            #runtime
             #[automatically_derived]
             unsafe impl #parameters __p::Element for #ident #arguments #clause {
                 const TYPE: __p::ElementType = <::core::primitive::u8 as __p::Element>::TYPE;

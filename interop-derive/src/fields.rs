@@ -3,7 +3,7 @@
 use proc_macro2::TokenStream;
 use quote::{ToTokens, quote};
 use syn::ext::IdentExt;
-use syn::{Attribute, Data, DeriveInput, Member, Type};
+use syn::{Attribute, Data, DeriveInput, GenericArgument, Member, PathArguments, Type};
 
 use crate::attrs::FieldAttrs;
 use crate::entries::ATTRIBUTE;
@@ -49,6 +49,18 @@ pub(crate) fn bare(ty: &Type) -> &Type {
         Type::Paren(paren) => bare(&paren.elem),
         other => other,
     }
+}
+
+/// The types among the arguments of a path.
+pub(crate) fn arguments(arguments: &PathArguments) -> impl Iterator<Item = &Type> {
+    let list = match arguments {
+        PathArguments::AngleBracketed(list) => Some(&list.args),
+        PathArguments::None | PathArguments::Parenthesized(_) => None,
+    };
+    list.into_iter().flatten().filter_map(|argument| match argument {
+        GenericArgument::Type(ty) => Some(ty),
+        _ => None,
+    })
 }
 
 /// Reads the fields; none, and a report, when the item is not a struct that has some.

@@ -23,7 +23,9 @@ mod generics;
 #[cfg(test)]
 mod golden;
 mod hygiene;
+mod ill_formed;
 mod model;
+mod parts;
 mod python;
 mod raw;
 mod repr;
@@ -139,7 +141,8 @@ use syn::{DeriveInput, parse_macro_input};
 /// must have met the same extent twice. Whatever does not fit is an error that gives the import back, before anything was
 /// taken.
 ///
-/// A field without a role needs `default`; `default = expression` takes any expression, and an error that leaves it by `?`
+/// A field without a role needs `default`, and has none on a struct with `export`; `default = expression` takes any
+/// expression, and an error that leaves it by `?`
 /// gives the import back. It also goes with two roles that can be the struct's own: with `stream, default = expression`
 /// the import is ordered on that stream and not on the caller's, which is for stream types that cannot hold a handle of
 /// somebody else, and waits on the host if the expression is no stream (`None`); `owner, default` is for an owner beside
@@ -217,7 +220,9 @@ pub fn derive_cuda_array(input: TokenStream) -> TokenStream {
 /// needs. `#[cuda_array(crate = "path")]` says where the runtime is, if not at `::interop_core`.
 ///
 /// Refused are layouts that rustc may change, packed structs, and types that not all bytes are a value of: enums, unions,
-/// pointers, and `bool` in a struct.
+/// pointers, and `bool` in a struct; and lists without items, or more than four in each other.
+///
+/// An element is `Send` and `Sync`, so a marker is one as well: `PhantomData<fn() -> T>` is, whatever `T` is.
 #[proc_macro_derive(Element, attributes(cuda_array))]
 pub fn derive_element(input: TokenStream) -> TokenStream {
     element::derive(&parse_macro_input!(input as DeriveInput)).into()

@@ -225,6 +225,11 @@ pub(crate) fn nearest<'a>(name: &str, legal: impl Iterator<Item = &'a str>) -> O
         .map(|(_, word)| word)
 }
 
+/// Whether the name is not `word` and was probably meant to be.
+pub(crate) fn is_misspelt(name: &str, word: &str) -> bool {
+    matches!(distance(name, word), 1..=2)
+}
+
 /// How many letters must be inserted, removed, replaced or swapped with the next to turn `a` into `b`.
 fn distance(a: &str, b: &str) -> usize {
     let (a, b): (Vec<char>, Vec<char>) = (a.chars().collect(), b.chars().collect());

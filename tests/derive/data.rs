@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use interop_core::dlpack::Versioned;
-use interop_core::{CudaArray, Device, FromArray, HostVec, Lease, LeaseMut, Shared, Writes};
+use interop_core::{CudaArray, Device, FromArray, HostVec, Lease, LeaseMut, Shared, Storage, Writes};
 
 use crate::support::{Foreign, count};
 
@@ -129,4 +129,21 @@ fn one_array_goes_out_and_back_without_a_copy() {
     assert_eq!(Arc::strong_count(&samples), 3);
     drop((first, second));
     assert_eq!(Arc::strong_count(&samples), 1);
+}
+
+#[derive(CudaArray)]
+#[cuda_array(shape = [len], export)]
+struct AnyStorage {
+    #[cuda_array(data)]
+    values: Arc<dyn Storage + Send + Sync>,
+    len: usize,
+}
+
+#[test]
+fn the_storage_can_be_known_at_run_time_only() {
+    let floats = AnyStorage { values: Arc::new(count(3)), len: 3 };
+    let bytes = AnyStorage { values: Arc::new(HostVec::from_slice(&[7_u8, 8])), len: 2 };
+    assert_eq!(floats.facts().unwrap().dtype().name(), "float32");
+    let bytes: Samples<Vec<u8>> = Samples::from_dlpack(bytes.into_dlpack::<Versioned>().unwrap()).unwrap();
+    assert_eq!(bytes.values, [7, 8]);
 }

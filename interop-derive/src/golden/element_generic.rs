@@ -9,7 +9,7 @@ struct Vector<T, const N: usize> {
 // ---- expands to ----
 
 const _: () = {
-    use renamed::__private as __p;
+    use renamed::__interop_core as __p;
     #[automatically_derived]
     unsafe impl<T, const N: usize> __p::Element for Vector<T, { N }>
     where

@@ -7,7 +7,7 @@ struct Point {
 // ---- expands to ----
 
 const _: () = {
-    use ::interop_core::__private as __p;
+    use ::interop_core::__interop_core as __p;
     #[automatically_derived]
     unsafe impl __p::Element for Point {
         const TYPE: __p::ElementType = <::core::primitive::u8 as __p::Element>::TYPE;

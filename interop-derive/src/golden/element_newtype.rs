@@ -5,7 +5,8 @@ struct Meters<U>(f32, core::marker::PhantomData<U>);
 // ---- expands to ----
 
 const _: () = {
-    use ::interop_core::__private as __p;
+    use ::interop_core::__interop_core as __p;
+    use __p::Unreached as _;
     #[automatically_derived]
     unsafe impl<U> __p::Element for Meters<U>
     where
@@ -17,7 +18,7 @@ const _: () = {
                 __f0,
                 __f1,
             );
-            __p::ElementType::newtype::<Self>(<f32 as __p::Element>::TYPE)
+            __p::ElementType::newtype::<Self>(__p::element(<__p::Gate<f32>>::PART))
         };
     }
 };

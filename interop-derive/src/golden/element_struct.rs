@@ -8,19 +8,20 @@ struct Particle {
 // ---- expands to ----
 
 const _: () = {
-    use ::interop_core::__private as __p;
+    use ::interop_core::__interop_core as __p;
+    use __p::Unreached as _;
     #[automatically_derived]
     unsafe impl __p::Element for Particle {
         const FIELDS: &'static [__p::Field] = &[
             __p::Field::new(
                 "position",
                 ::core::mem::offset_of!(Self, position),
-                <[f32; 3] as __p::Element>::TYPE,
+                __p::element(<__p::Gate<[f32; 3]>>::PART),
             ),
             __p::Field::new(
                 "type",
                 ::core::mem::offset_of!(Self, r#type),
-                <u32 as __p::Element>::TYPE,
+                __p::element(<__p::Gate<u32>>::PART),
             ),
         ];
         const TYPE: __p::ElementType = {

@@ -5,19 +5,20 @@ struct Pair(f32, f32);
 // ---- expands to ----
 
 const _: () = {
-    use ::interop_core::__private as __p;
+    use ::interop_core::__interop_core as __p;
+    use __p::Unreached as _;
     #[automatically_derived]
     unsafe impl __p::Element for Pair {
         const FIELDS: &'static [__p::Field] = &[
             __p::Field::new(
                 "f0",
                 ::core::mem::offset_of!(Self, 0),
-                <f32 as __p::Element>::TYPE,
+                __p::element(<__p::Gate<f32>>::PART),
             ),
             __p::Field::new(
                 "f1",
                 ::core::mem::offset_of!(Self, 1),
-                <f32 as __p::Element>::TYPE,
+                __p::element(<__p::Gate<f32>>::PART),
             ),
         ];
         const TYPE: __p::ElementType = {

@@ -15,7 +15,7 @@ struct Table<'a> {
 // ---- expands to ----
 
 const _: () = {
-    use ::interop_core::__private as __p;
+    use ::interop_core::__interop_core as __p;
     #[automatically_derived]
     unsafe impl<'a> __p::CudaArray for Table<'a> {
         #[inline(always)]

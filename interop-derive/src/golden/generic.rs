@@ -15,7 +15,7 @@ where
 // ---- expands to ----
 
 const _: () = {
-    use ::interop_core::__private as __p;
+    use ::interop_core::__interop_core as __p;
     #[automatically_derived]
     unsafe impl<'a, T: Element, L, M, const C: usize> __p::CudaArray
     for Generic<'a, T, L, M, { C }>

@@ -16,7 +16,7 @@ struct Image<S = Vec<f32>> {
 // ---- expands to ----
 
 const _: () = {
-    use ::interop_core::__private as __p;
+    use ::interop_core::__interop_core as __p;
     use __p::Unreached as _;
     #[automatically_derived]
     unsafe impl<S> __p::CudaArray for Image<S>

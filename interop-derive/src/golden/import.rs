@@ -14,7 +14,7 @@ struct Batch {
 // ---- expands to ----
 
 const _: () = {
-    use ::interop_core::__private as __p;
+    use ::interop_core::__interop_core as __p;
     #[automatically_derived]
     impl __p::FromArray for Batch {
         const WANTED: __p::Wanted = __p::Wanted {

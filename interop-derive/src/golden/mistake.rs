@@ -10,7 +10,7 @@ struct Samples<T: Clone> {
 // ---- expands to ----
 
 const _: () = {
-    use ::interop_core::__private as __p;
+    use ::interop_core::__interop_core as __p;
     #[automatically_derived]
     unsafe impl<T: Clone> __p::CudaArray for Samples<T> {
         fn facts(&self) -> __p::Result<__p::Facts> {

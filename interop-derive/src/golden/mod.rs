@@ -39,9 +39,10 @@ fn read(path: PathBuf) -> Case {
 }
 
 fn expand(input: &str) -> TokenStream {
-    let input: DeriveInput = syn::parse_str(input).unwrap();
-    let derives = input.attrs.iter().find(|attr| attr.path().is_ident("derive")).unwrap();
-    let derives = derives.parse_args::<TokenStream>().unwrap().to_string();
+    let mut input: DeriveInput = syn::parse_str(input).unwrap();
+    // rustc does not show a derive the attribute that it stands in.
+    let at = input.attrs.iter().position(|attr| attr.path().is_ident("derive")).unwrap();
+    let derives = input.attrs.remove(at).parse_args::<TokenStream>().unwrap().to_string();
     if derives.contains("Element") { crate::element::derive(&input) } else { crate::derive::derive(&input) }
 }
 

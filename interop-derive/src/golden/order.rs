@@ -10,7 +10,7 @@ struct Matrix {
 // ---- expands to ----
 
 const _: () = {
-    use ::interop_core::__private as __p;
+    use ::interop_core::__interop_core as __p;
     use __p::Unreached as _;
     #[automatically_derived]
     unsafe impl __p::CudaArray for Matrix {

@@ -13,7 +13,7 @@ where
 // ---- expands to ----
 
 const _: () = {
-    use ::interop_core::__private as __p;
+    use ::interop_core::__interop_core as __p;
     #[automatically_derived]
     unsafe impl<S: Clone, const N: usize> __p::CudaArray for Samples<S, { N }>
     where

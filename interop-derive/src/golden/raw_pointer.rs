@@ -13,7 +13,7 @@ struct Raw {
 // ---- expands to ----
 
 const _: () = {
-    use ::interop_core::__private as __p;
+    use ::interop_core::__interop_core as __p;
     #[automatically_derived]
     unsafe impl __p::CudaArray for Raw {
         #[inline(always)]

@@ -10,7 +10,7 @@ struct Samples {
 // ---- expands to ----
 
 const _: () = {
-    use crate::vendored::interop::__private as __p;
+    use crate::vendored::interop::__interop_core as __p;
     use __p::Unreached as _;
     #[automatically_derived]
     unsafe impl __p::CudaArray for Samples {

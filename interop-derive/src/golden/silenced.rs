@@ -14,7 +14,7 @@ struct Raw {
 // ---- expands to ----
 
 const _: () = {
-    use ::interop_core::__private as __p;
+    use ::interop_core::__interop_core as __p;
     #[automatically_derived]
     #[allow(unsafe_code, deprecated)]
     unsafe impl __p::CudaArray for Raw {

@@ -12,7 +12,7 @@ struct Strided {
 // ---- expands to ----
 
 const _: () = {
-    use ::interop_core::__private as __p;
+    use ::interop_core::__interop_core as __p;
     use __p::Unreached as _;
     #[automatically_derived]
     unsafe impl __p::CudaArray for Strided {

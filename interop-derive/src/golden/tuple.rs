@@ -5,7 +5,7 @@ struct Grid(#[cuda_array(data)] Vec<u8>, usize, usize, #[cuda_array(default = (1
 // ---- expands to ----
 
 const _: () = {
-    use ::interop_core::__private as __p;
+    use ::interop_core::__interop_core as __p;
     use __p::Unreached as _;
     #[automatically_derived]
     unsafe impl __p::CudaArray for Grid {

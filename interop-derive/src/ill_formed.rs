@@ -1,0 +1,53 @@
+//! Structs that rustc refuses whatever a derive says of them: one message is enough.
+
+use syn::punctuated::Punctuated;
+use syn::{DeriveInput, Generics, Path, Token, Type};
+
+use crate::entries::ATTRIBUTE;
+use crate::fields::{Field, bare};
+use crate::words::is_misspelt;
+
+/// Whether rustc has something to say: a reference for no known lifetime, a field in the middle that has no size, or two fields
+/// of one name.
+pub(crate) fn is_refused(fields: &[Field<'_>], generics: &Generics) -> bool {
+    let Some((_, others)) = fields.split_last() else { return false };
+    let is_twice =
+        |(at, field): (usize, &Field<'_>)| fields[..at].iter().any(|other| other.name == field.name);
+    fields.iter().any(|field| is_without_lifetime(field.ty, generics))
+        || others.iter().any(|field| is_unsized(field.ty))
+        || fields.iter().enumerate().any(is_twice)
+}
+
+/// Whether the type is a reference for no lifetime, or for one that is no parameter of the struct.
+pub(crate) fn is_without_lifetime(ty: &Type, generics: &Generics) -> bool {
+    let Type::Reference(reference) = bare(ty) else { return false };
+    reference.lifetime.as_ref().is_none_or(|lifetime| {
+        lifetime.ident != "static" && !generics.lifetimes().any(|known| known.lifetime == *lifetime)
+    })
+}
+
+/// Whether values of the type have no size of their own, as far as its tokens tell.
+pub(crate) fn is_unsized(ty: &Type) -> bool {
+    match bare(ty) {
+        Type::Slice(_) | Type::TraitObject(_) => true,
+        Type::Path(path) => path.path.is_ident("str"),
+        _ => false,
+    }
+}
+
+/// The second `CudaArray` of a struct with two, in a `#[derive]` below the first: the first sees it and leaves the struct to it.
+///
+/// In one `#[derive(CudaArray, CudaArray)]` neither sees the other, and rustc reports each of the two traits.
+pub(crate) fn derived_again(input: &DeriveInput) -> Option<Path> {
+    let derives = input.attrs.iter().filter(|attr| attr.path().is_ident("derive"));
+    let paths =
+        derives.filter_map(|attr| attr.parse_args_with(Punctuated::<Path, Token![,]>::parse_terminated).ok());
+    paths.flatten().find(|path| path.segments.last().is_some_and(|last| last.ident == "CudaArray"))
+}
+
+/// Whether an attribute on the struct or a field is a misspelling of ours, of which rustc says that there is no such attribute.
+pub(crate) fn has_misspelt_attribute(input: &DeriveInput, fields: &[Field<'_>]) -> bool {
+    let attrs = input.attrs.iter().chain(fields.iter().flat_map(|field| field.raw_attrs));
+    let mut names = attrs.filter_map(|attr| attr.path().get_ident());
+    names.any(|name| is_misspelt(&name.to_string(), ATTRIBUTE))
+}

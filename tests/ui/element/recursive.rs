@@ -1,0 +1,10 @@
+use interop_core::Element;
+
+#[derive(Clone, Copy, Element)]
+#[repr(C)]
+struct Node {
+    value: f32,
+    next: Option<Node>,
+}
+
+fn main() {}

@@ -1,0 +1,10 @@
+use interop_core::Element;
+
+#[derive(Clone, Copy)]
+struct Unit;
+
+#[derive(Clone, Copy, Element)]
+#[repr(transparent)]
+struct Quantity<T>(T, Unit);
+
+fn main() {}
