@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import interop_demo
+import native
 import pytest
 from capsules import CUDA, CUDA_HOST
 from test_cuda_sim import SIM, full, nothing_wrong, pytestmark  # noqa: F401
@@ -279,3 +280,32 @@ driver.call("cuStreamEndCapture", ctypes.c_uint64(captures), ctypes.byref(graph)
 print(interop_demo.finish_releases(), driver.reports())
 """
     assert run_beside_a_library(program) == ["1", "1", "0", "[]"]
+
+
+class Unstated:
+    """A dict that says nothing of streams."""
+
+    def __init__(self, array):
+        self.array = array
+        self.__cuda_array_interface__ = {**array.__cuda_array_interface__, "version": 2}
+        self.__cuda_array_interface__.pop("stream", None)
+
+
+class Streamless(Choosy):
+    """Pinned memory whose producer takes it for the host's, which has no streams."""
+
+    def __init__(self, array):
+        super().__init__(array, [None], BufferError("no streams"))
+
+
+@pytest.mark.skipif(native.missing() is not None, reason=f"the work of the host is written in C: {native.missing()}")
+@pytest.mark.parametrize(("producer", "kind"), [(Unstated, "cuda"), (Unstated, "pinned"), (Streamless, "pinned")])
+def test_an_import_that_waits_lets_other_threads_run(producer, kind):
+    """Drivers before 12.5 have no event of a context: they wait for all work, which may need the interpreter."""
+    probe, array = native.load("handwritten"), producer(full(kind))
+    SIM.call("cuLaunchHostFunc", ctypes.c_uint64(1), ctypes.c_void_p(probe.attachment()), None)
+    SIM.library.interop_sim_fail_next(b"cuCtxRecordEvent", 500)
+    waits = SIM.calls("cuCtxSynchronize")
+    interop_demo.describe(array, stream=SIM.stream())
+    assert SIM.calls("cuCtxSynchronize") == waits + 1
+    assert probe.attachment(1) is False

@@ -287,7 +287,7 @@ impl<B: Buffer> Drop for InContext<B> {
     fn drop(&mut self) {
         let _guards = (cuda::current_for(self.0.memory().address), cuda::relaxed());
         // SAFETY: dropped once.
-        cuda::freeing(|| unsafe { ManuallyDrop::drop(&mut self.0) });
+        cuda::without_locks(|| unsafe { ManuallyDrop::drop(&mut self.0) });
     }
 }
 

@@ -42,7 +42,7 @@ impl Drop for Block {
                 let _ = self.free(driver);
             };
             // A pool takes it back without a wait.
-            if self.kind == MemoryKind::Pool { free() } else { freeing(free) }
+            if self.kind == MemoryKind::Pool { free() } else { without_locks(free) }
         }
         counters::ALLOCATIONS.sub();
     }
@@ -51,14 +51,14 @@ impl Drop for Block {
 /// Runs a closure that may wait for a device.
 static WAIT: OnceLock<fn(&mut dyn FnMut())> = OnceLock::new();
 
-/// Frees memory, before which the driver waits for the work of the device: without a lock that this work may need.
-pub(crate) fn freeing(free: impl FnOnce()) {
-    let Some(wait) = WAIT.get() else { return free() };
-    let mut free = Some(free);
-    wait(&mut || free.take().map_or((), |free| free()));
+/// Runs what waits for the work of a device, as the driver does before it frees: without a lock that this work may need.
+pub(crate) fn without_locks(run: impl FnOnce()) {
+    let Some(wait) = WAIT.get() else { return run() };
+    let mut run = Some(run);
+    wait(&mut || run.take().map_or((), |run| run()));
 }
 
-/// Has memory be freed inside of `wait`, which releases whatever lock the work on a device may need.
+/// Has memory be freed, and what else waits be waited for, inside of `wait`, which releases whatever lock the work on a device may need.
 #[cfg(any(feature = "python", feature = "counters"))]
 pub fn free_inside(wait: fn(&mut dyn FnMut())) {
     // The first one stays.

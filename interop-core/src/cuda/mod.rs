@@ -55,7 +55,7 @@ pub(crate) use arrive::current_device;
 #[cfg(feature = "python")]
 pub(crate) use arrive::order_unstated;
 #[cfg(feature = "cust")]
-pub(crate) use block::freeing;
+pub(crate) use block::without_locks;
 #[cfg(any(feature = "cust", feature = "cudarc"))]
 pub(crate) use context::relaxed;
 #[cfg(feature = "cust")]

@@ -1,5 +1,6 @@
 //! Order between streams: an event edge, or a wait of the host.
 
+use super::block::without_locks;
 #[cfg(any(feature = "cust", feature = "cudarc", feature = "python"))]
 use super::context::Entered;
 use super::context::{Context, Relaxed};
@@ -280,8 +281,10 @@ fn all_before(
         Ok(event) => event.make_wait(target).map_err(|failure| lost(failure, to)),
         // Before 12.5 there is no such event.
         Err(failure) if failure.code == code::NOT_FOUND => {
+            let mut done = Ok(());
             // SAFETY: no conditions; the context is current.
-            Ok(unsafe { driver.context_synchronize() }?)
+            without_locks(|| done = unsafe { driver.context_synchronize() });
+            Ok(done?)
         }
         Err(failure) => Err(failure.into()),
     }

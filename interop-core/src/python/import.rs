@@ -11,7 +11,7 @@ use super::dict::interface_in;
 use super::errors::{no_array, of};
 use super::exchange::{tensor_of, work_stream};
 use super::interpreter::attribute;
-use super::release::{Destination, PyOwner, drain_releases};
+use super::release::{Destination, PyOwner, drain_releases, free_without_lock};
 use super::types::{Known, Table, TypeFacts, type_of};
 use crate::cuda::{self, Trust};
 use crate::device::Device;
@@ -292,6 +292,7 @@ fn from_anywhere(
         method.usual_device.note(found);
     } else if found != Device::CPU && cuda::is_available() {
         // No stream works on what is the host's alone, as PyTorch calls pinned memory in its capsules; nor without a driver.
+        free_without_lock();
         match told {
             Some(told) => cuda::order(told, consumer, found),
             None => cuda::order_unstated(consumer, found),
@@ -358,6 +359,7 @@ fn from_cai(
     let owner = [object, interface].map(|held| PyOwner::new(held.clone().unbind()));
     let interface = interface_in(interface).map_err(|fault| fault.of(object))?;
     let consumer = stream.unwrap_or(StreamHandle::LegacyDefault);
+    free_without_lock();
     // SAFETY: the object vouches for the memory that it describes, as long as it lives, and for its stream now.
     let import = unsafe { Import::from_cai_for(&interface, consumer, owner) };
     *to.import = import.map_err(|error| of(object, error))?;

@@ -111,7 +111,8 @@ impl<'a> Here<'a> {
     }
 }
 
-/// Has memory of ours be freed without the interpreter's lock, for the reason of [`without_lock`].
+/// Has memory of ours be freed, and what an import waits for be waited for, without the interpreter's lock, for the reason
+/// of [`without_lock`].
 pub(super) fn free_without_lock() {
     cuda::free_inside(|free| {
         if !is_attached() {
@@ -121,7 +122,7 @@ pub(super) fn free_without_lock() {
         let py = unsafe { Python::assume_attached() };
         // SAFETY: a call of the driver, made here.
         let free = unsafe { Here::new(free) };
-        // Nothing is decided meanwhile: the memory has no fence any more.
+        // No release is decided inside of that call.
         py.detach(move || free.run());
     });
 }
