@@ -131,7 +131,7 @@ fn roles_once(claims: &Claims<'_>, errors: &mut Errors) {
 fn once(claims: &Claims<'_>, role: &str, help: &str, errors: &mut Errors) {
     let mut first: Option<&Field<'_>> = None;
     for field in claims.fields {
-        let Some((_, word)) = field.attrs.roles().find(|(word, _)| *word == role) else { continue };
+        let Some(word) = field.attrs.role(role) else { continue };
         match first {
             None => first = Some(field),
             Some(first) => {

@@ -1,10 +1,13 @@
 //! Generated tokens that neither see the user's names nor are seen by the user's code.
 
-use proc_macro2::{Ident, Span, TokenStream, TokenTree};
-use quote::{ToTokens, quote, quote_spanned};
-use syn::{Data, DeriveInput, Generics, Path};
+use std::iter;
+
+use proc_macro2::{Ident, Span, TokenStream};
+use quote::quote_spanned;
+use syn::{Data, DeriveInput, GenericParam, Path, Type};
 
 use crate::errors::Errors;
+use crate::fields::{self, bare};
 
 /// `quote!` with spans of the macro's own ([`proc_macro2::Span::mixed_site`]).
 ///
@@ -29,24 +32,36 @@ pub(crate) fn runtime(krate: &Path) -> TokenStream {
 
 /// Refuses the one name that generated code has in the scope of the user's types, where it would stand for the runtime.
 pub(crate) fn refuse_own_name(input: &DeriveInput, errors: &mut Errors) -> bool {
-    let Generics { params, where_clause, .. } = &input.generics;
-    let mut tokens = quote!(#params #where_clause);
-    input.ident.to_tokens(&mut tokens);
-    if let Data::Struct(data) = &input.data {
-        data.fields.iter().for_each(|field| field.ty.to_tokens(&mut tokens));
-    }
-    let found = own_name(tokens);
-    if let Some(name) = &found {
+    let parameters = input.generics.params.iter().filter_map(|parameter| match parameter {
+        GenericParam::Lifetime(_) => None,
+        GenericParam::Type(ty) => Some(&ty.ident),
+        GenericParam::Const(constant) => Some(&constant.ident),
+    });
+    let types = match &input.data {
+        Data::Struct(data) => data.fields.iter().find_map(|field| own_name(&field.ty)),
+        Data::Enum(_) | Data::Union(_) => None,
+    };
+    let is_ours = |name: &&Ident| **name == "__p";
+    let found = iter::once(&input.ident).chain(parameters).find(is_ours).or(types);
+    if let Some(name) = found {
         let found = "`__p` is the runtime in generated code, and here something of yours";
         errors.push(name, found, "write another name, with `use __p as other;` if it is not yours to choose");
     }
     found.is_some()
 }
 
-fn own_name(tokens: TokenStream) -> Option<Ident> {
-    tokens.into_iter().find_map(|token| match token {
-        TokenTree::Group(group) => own_name(group.stream()),
-        TokenTree::Ident(name) => (name == "__p").then_some(name),
-        TokenTree::Punct(_) | TokenTree::Literal(_) => None,
-    })
+/// The name where a type can begin with it: in a path, or in one of its arguments.
+fn own_name(ty: &Type) -> Option<&Ident> {
+    match bare(ty) {
+        Type::Path(path) => {
+            let first = path.path.segments.first().map(|first| &first.ident);
+            let arguments = || path.path.segments.iter().flat_map(|part| fields::arguments(&part.arguments));
+            first.filter(|first| *first == "__p").or_else(|| arguments().find_map(own_name))
+        }
+        Type::Array(array) => own_name(&array.elem),
+        Type::Slice(slice) => own_name(&slice.elem),
+        Type::Ptr(pointer) => own_name(&pointer.elem),
+        Type::Reference(reference) => own_name(&reference.elem),
+        _ => None,
+    }
 }

@@ -1,6 +1,7 @@
 use interop_core::Element;
 
-#[derive(Clone, Copy, Element)]
+// Without `Clone`, whose code rustc may look at, and then it says more.
+#[derive(Element)]
 #[repr(C)]
 struct Node {
     value: f32,
