@@ -282,6 +282,30 @@ print(interop_demo.finish_releases(), driver.reports())
     assert run_beside_a_library(program) == ["1", "1", "0", "[]"]
 
 
+def test_a_library_is_asked_for_the_devices_that_a_release_is_about():
+    """A capture on another device is not spoiled by the release, and each question costs."""
+    program = """
+asked = []
+
+@ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int, ctypes.c_int32, ctypes.POINTER(ctypes.c_void_p))
+def work_stream(device_type, device_id, stream):
+    asked.append(device_id)
+    stream[0] = None
+    return 0
+
+table.functions[4] = ctypes.cast(work_stream, ctypes.c_void_p).value
+for kind, device in [("cuda", 0), ("cuda", 1), ("pinned", 0)]:
+    array = interop_demo.Array.full((4,), 1.0, device=kind, ordinal=device)
+    # The first release makes the event, and with it finds out what the context is.
+    interop_demo.describe(array)
+    interop_demo.finish_releases()
+    asked.clear()
+    interop_demo.describe(array)
+    print(*sorted(set(asked)), sep=",")
+"""
+    assert run_beside_a_library(program) == ["0", "1", "0,1"]
+
+
 class Unstated:
     """A dict that says nothing of streams."""
 

@@ -92,12 +92,18 @@ impl Context {
         (0..driver.devices()).filter_map(|ordinal| Self::primary_in_use(driver, ordinal)).collect()
     }
 
+    /// The ordinal of the device whose primary context this is, if that is kept.
+    pub(super) fn kept_for(self) -> Option<i32> {
+        let place = KEPT.iter().position(|kept| kept.load(Ordering::Relaxed) == self.0.get())?;
+        i32::try_from(place).ok()
+    }
+
     /// The number that tells the context from an earlier one that had its handle; `None` for a primary context that is kept,
     /// before which nobody had it.
     ///
     /// Before 12.0 there is no such number, and a context that has the handle of an earlier one is taken for it.
     pub(super) fn number(self, driver: &Driver) -> Outcome<Option<u64>> {
-        if KEPT.iter().any(|kept| kept.load(Ordering::Relaxed) == self.0.get()) {
+        if self.kept_for().is_some() {
             return Ok(None);
         }
         let mut number = 0;

@@ -119,6 +119,12 @@ impl Fence {
         Context::answered(self.0.get() & !Self::EVERYWHERE)
     }
 
+    /// The one device whose work the release comes after, if that is known; on any other a graph may be captured meanwhile:
+    /// in the relaxed mode, an event of a context and its query do not touch captures in the contexts of other devices.
+    fn device(self) -> Option<i32> {
+        if self.is_everywhere() { None } else { self.own()?.kept_for() }
+    }
+
     fn is_everywhere(self) -> bool {
         self.0.get() & Self::EVERYWHERE != 0
     }
@@ -187,20 +193,20 @@ impl Drop for DeferDecisions {
     }
 }
 
-/// Says whether a stream that is at work captures a graph, for libraries that can be asked for theirs.
-static WATCH: OnceLock<fn() -> bool> = OnceLock::new();
+/// Says whether a stream that is at work on this device, or on any, captures a graph, for libraries that can be asked for theirs.
+static WATCH: OnceLock<fn(Option<i32>) -> bool> = OnceLock::new();
 
 /// Has releases ask `captures` first: they are parked undecided while it says so.
 #[cfg(feature = "python")]
-pub(crate) fn watch_captures(captures: fn() -> bool) {
+pub(crate) fn watch_captures(captures: fn(Option<i32>) -> bool) {
     // The first one stays.
     let _ = WATCH.set(captures);
 }
 
 /// Calls `decide`, unless releases are held or a library's work is being captured. No hold begins before it is back.
-fn unless_held<R>(decide: impl FnOnce() -> Option<R>) -> Option<R> {
+fn unless_held<R>(fence: Fence, decide: impl FnOnce() -> Option<R>) -> Option<R> {
     // Foreign code, so not under the lock.
-    if WATCH.get().is_some_and(|captures| captures()) {
+    if WATCH.get().is_some_and(|captures| captures(fence.device())) {
         return None;
     }
     let _deciding = DECIDING.read().unwrap_or_else(PoisonError::into_inner);
@@ -263,7 +269,7 @@ pub(crate) fn at_home(fence: Fence) -> Option<(Entered<'static>, Relaxed<'static
 /// Events after all work of the contexts, without those that are done; `None` while it cannot be decided, such as during a
 /// capture. The caller is in the relaxed mode of captures.
 pub(super) fn events_after(driver: &'static Driver, fence: Fence) -> Option<Vec<Event<'static>>> {
-    unless_held(|| {
+    unless_held(fence, || {
         let mut events = Vec::new();
         for context in contexts(driver, fence) {
             match event_after(driver, context) {
@@ -292,7 +298,7 @@ pub(super) fn are_decided_by_waits() -> bool {
 /// Waits for all contexts where no event can be had of them, and gives none; `None` where one cannot be waited for, as while
 /// a graph is captured.
 pub(super) fn synchronized(driver: &Driver, fence: Fence) -> Option<Vec<Event<'static>>> {
-    unless_held(|| {
+    unless_held(fence, || {
         let waited = |context| finish(driver, context).map_or_else(Failure::is_final, |()| true);
         contexts(driver, fence).all(waited).then(Vec::new)
     })

@@ -50,19 +50,20 @@ pub(super) fn watch(table: Table) {
     cuda::watch_captures(captures);
 }
 
-/// Whether a stream that a library works on, on this thread, captures a graph.
-fn captures() -> bool {
+/// Whether a stream that a library works on, on this thread and this device or on any, captures a graph.
+fn captures(device: Option<i32>) -> bool {
     if !is_attached() {
         return false;
     }
     // SAFETY: the thread is attached, as was just seen.
     let py = unsafe { Python::assume_attached() };
     let met = *MET.lock().unwrap_or_else(PoisonError::into_inner);
+    let devices = device.map_or(0..cuda::device_count(), |ordinal| ordinal..ordinal + 1);
     let mut found = false;
     let ask = || {
         found = met.iter().any(|table| {
             let at_work = |ordinal| work_stream(*table, py, Device::cuda(ordinal));
-            (0..cuda::device_count()).filter_map(at_work).any(cuda::captures)
+            devices.clone().filter_map(at_work).any(cuda::captures)
         });
     };
     // A release may be on the way of an exception.

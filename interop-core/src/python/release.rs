@@ -1,9 +1,5 @@
 //! Python objects that own exported memory, released on whichever thread the consumer lets go.
 #![expect(unsafe_code, reason = "gives up references past PyO3, which would defer them")]
-#![expect(
-    clippy::inline_always,
-    reason = "one code from the object to the tensor: results stay in registers, a 30th of an import"
-)]
 
 use core::cell::{Cell, RefCell};
 use core::mem::ManuallyDrop;
