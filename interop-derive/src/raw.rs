@@ -80,17 +80,22 @@ fn pointers_are_vouched_for(field: &Field<'_>, data: &DataWord, errors: &mut Err
 }
 
 /// Storages by the names that they are known by; of an alias rustc judges.
-const STORAGES: [&str; 11] = [
+const STORAGES: [&str; 16] = [
     "Arc",
     "Box",
     "CudaBuffer",
     "CudaSlice",
+    "DeviceBox",
     "DeviceBuffer",
     "HostBuffer",
     "HostVec",
     "Lease",
     "LeaseMut",
+    "LockedBuffer",
+    "PinnedHostSlice",
     "Shared",
+    "UnifiedBuffer",
+    "UnifiedSlice",
     "Vec",
 ];
 
