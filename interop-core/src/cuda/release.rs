@@ -120,7 +120,7 @@ impl Fence {
     }
 
     /// The one device whose work the release comes after, if that is known; on any other a graph may be captured meanwhile:
-    /// in the relaxed mode, an event of a context and its query do not touch captures in the contexts of other devices.
+    /// in the relaxed mode, nothing that is asked of a context touches captures in those of other devices.
     fn device(self) -> Option<i32> {
         if self.is_everywhere() { None } else { self.own()?.kept_for() }
     }
