@@ -144,28 +144,30 @@ impl FieldAttrs {
 
     /// The words that give the field a role, in the order of the manual, each with its place.
     pub(crate) fn roles(&self) -> impl Iterator<Item = (&'static str, &Ident)> {
-        ROLES.into_iter().filter_map(|role| Some((role, self.role(role)?)))
+        ROLES.iter().filter_map(|(role, place)| Some((*role, place(self)?)))
     }
 
     /// The place of the word that gives the field this role.
     pub(crate) fn role(&self, role: &str) -> Option<&Ident> {
-        fn place<T>(set: Option<&Set<T>>) -> Option<&Ident> {
-            set.map(|set| &set.word)
-        }
-        match role {
-            "data" => place(self.data.as_ref()),
-            "shape" => place(self.shape.as_ref()),
-            "strides" => place(self.strides.as_ref()),
-            "stream" => place(self.stream.as_ref()),
-            "device" => place(self.device.as_ref()),
-            "owner" => place(self.owner.as_ref()),
-            _ => None,
-        }
+        ROLES.iter().find(|(known, _)| *known == role).and_then(|(_, place)| place(self))
     }
 }
 
-/// The words that give a field a role.
-const ROLES: [&str; 6] = ["data", "shape", "strides", "stream", "device", "owner"];
+/// A word that gives a field a role, and where a field has it.
+type Role = (&'static str, fn(&FieldAttrs) -> Option<&Ident>);
+
+const ROLES: [Role; 6] = [
+    ("data", |attrs| place(attrs.data.as_ref())),
+    ("shape", |attrs| place(attrs.shape.as_ref())),
+    ("strides", |attrs| place(attrs.strides.as_ref())),
+    ("stream", |attrs| place(attrs.stream.as_ref())),
+    ("device", |attrs| place(attrs.device.as_ref())),
+    ("owner", |attrs| place(attrs.owner.as_ref())),
+];
+
+fn place<T>(set: Option<&Set<T>>) -> Option<&Ident> {
+    set.map(|set| &set.word)
+}
 
 /// Reads the attributes of a struct whose derive knows the word `crate` and no other.
 pub(crate) fn read_crate(attrs: &[Attribute], errors: &mut Errors) -> Option<Path> {
