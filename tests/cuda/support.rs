@@ -1,4 +1,4 @@
-//! What the tests share: turns, sources of every kind, and the kernels on a driver without a device.
+//! What the tests share: turns, and sources of every kind.
 
 use std::sync::{Mutex, MutexGuard, Once, PoisonError};
 use std::thread;
@@ -6,7 +6,7 @@ use std::thread;
 use interop_core::cuda::{CudaBuffer, MemoryKind, finish_releases};
 use interop_core::dlpack::Versioned;
 use interop_core::{CudaArray, Import, LeaseMut, StreamHandle};
-use interop_demo_kernels::host;
+use interop_cuda_examples::simulated::give_kernels;
 use interop_sim_client::{Sim, find};
 
 /// A test's turn. At its end the simulated driver, if it is there, has no complaint: about memory that was used while
@@ -29,7 +29,7 @@ pub(crate) fn turn() -> Turn {
     static TURN: Mutex<()> = Mutex::new(());
     static KERNELS: Once = Once::new();
     let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
-    KERNELS.call_once(register);
+    KERNELS.call_once(give_kernels);
     // What the last test left behind. A release may lead to another: an import's is that of the export it came from.
     while finish_releases() != 0 {}
     Turn(turn)
@@ -38,28 +38,6 @@ pub(crate) fn turn() -> Turn {
 /// The simulated driver, for a test that is about its hooks.
 pub(crate) fn simulated() -> Option<&'static Sim> {
     find().map_err(|why| println!("skipped: needs the simulated driver ({why})")).ok()
-}
-
-/// Gives the simulated driver, if it is there, the kernels as functions of the host.
-fn register() {
-    struct Device;
-
-    impl host::Memory for Device {
-        fn place(address: u64, bytes: usize, writes: bool) -> Option<*mut u8> {
-            let sim = find().ok()?;
-            if writes {
-                sim.write(address, bytes)
-            } else {
-                sim.read(address, bytes).map(<*const u8>::cast_mut)
-            }
-        }
-    }
-
-    let Ok(sim) = find() else { return };
-    for name in ["scale_f32_2", "vector_add", "produce"] {
-        let kernel = host::find::<Device>(name).expect("a kernel of the examples");
-        sim.register_kernel(name, &kernel.sizes, kernel.run);
-    }
 }
 
 /// The context that is current on this thread, as a number.

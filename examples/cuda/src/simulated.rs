@@ -1,6 +1,6 @@
 //! The kernels for a simulated driver, which runs no PTX but functions of the host: so the examples run without a GPU.
 
-use interop_demo_kernels::host;
+use interop_demo_kernels::{MODULES, Module, host};
 use interop_sim_client::find;
 
 /// Memory of the simulated devices.
@@ -13,15 +13,15 @@ impl host::Memory for Device {
     }
 }
 
-/// Gives the simulated driver the kernels; a real one needs nothing. Called when a driver is loaded.
+/// Gives the simulated driver all kernels; a real one needs nothing. Called when a driver is loaded.
 ///
 /// # Panics
 ///
-/// When the examples have no kernel of one of these names.
+/// When a kernel has no reference on the host, which a test of the kernels sees first.
 pub fn give_kernels() {
     let Ok(sim) = find() else { return };
-    for name in ["vector_add", "scale_f32_1", "blur_f32", "fill_f32_1", "spin", "produce", "consume"] {
-        let kernel = host::find::<Device>(name).expect("a kernel of the examples");
+    for name in MODULES.iter().flat_map(Module::kernels) {
+        let kernel = host::find::<Device>(name).expect("a kernel with a reference");
         sim.register_kernel(name, &kernel.sizes, kernel.run);
     }
 }

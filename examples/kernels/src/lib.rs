@@ -38,6 +38,20 @@ pub struct Module {
     pub ptx: &'static str,
 }
 
+impl Module {
+    /// The names of its kernels, in the order of the PTX.
+    ///
+    /// ```
+    /// use interop_demo_kernels::MODULES;
+    /// let order = MODULES.iter().find(|module| module.name == "order").unwrap();
+    /// assert_eq!(order.kernels().collect::<Vec<_>>(), ["spin", "produce", "consume"]);
+    /// ```
+    pub fn kernels(&self) -> impl Iterator<Item = &'static str> {
+        let after = self.ptx.split(".entry ").skip(1);
+        after.map(|text| text.split('(').next().unwrap_or(text).trim())
+    }
+}
+
 macro_rules! modules {
     ($($(#[$doc:meta])* $constant:ident = $name:literal;)*) => {
         $(

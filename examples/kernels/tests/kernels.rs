@@ -71,20 +71,15 @@ fn parameters(module: &Module, name: &str) -> Vec<usize> {
     list.split(',').map(|parameter| size(parameter.trim())).collect()
 }
 
-fn entries(module: &Module) -> Vec<&'static str> {
-    let after = module.ptx.split(".entry ").skip(1);
-    after.map(|text| text.split('(').next().unwrap_or(text).trim()).collect()
-}
-
 #[test]
 fn every_kernel_has_a_reference_and_no_name_is_lost() {
     for module in MODULES {
-        for name in entries(module) {
+        for name in module.kernels() {
             let kernel = host::find::<Host>(name).unwrap_or_else(|| panic!("{name} has no reference"));
             assert_eq!(kernel.sizes, parameters(module, name), "{name}");
         }
     }
-    let found: Vec<_> = MODULES.iter().flat_map(entries).collect();
+    let found: Vec<_> = MODULES.iter().flat_map(Module::kernels).collect();
     let mut expected: Vec<String> =
         ["blur_f32", "blur_u8", "consume", "produce", "spin", "vector_add"].map(String::from).to_vec();
     for stem in ["fill", "scale", "sum"] {
