@@ -68,16 +68,19 @@ pub(crate) use memory::duplicate;
 pub(crate) use memory::stage;
 #[cfg(any(feature = "cust", feature = "cudarc"))]
 pub(crate) use memory::to_usize;
-pub(crate) use order::captures;
-#[cfg(feature = "cust")]
-pub(crate) use order::current_for;
-#[cfg(feature = "cudarc")]
-pub(crate) use order::{current_in, has_default_streams, joins_a_capture, order_namesakes, primary_while};
 #[cfg(feature = "python")]
-pub(crate) use order::{current_while, hand_to_host};
-pub(crate) use order::{hand_over, take_back, wait_for_host};
+pub(crate) use order::hand_to_host;
+pub(crate) use order::{captures, hand_over, take_back, wait_for_host};
+#[cfg(feature = "cudarc")]
+pub(crate) use order::{joins_a_capture, order_namesakes};
 pub(crate) use parked::poll_releases;
 pub(crate) use pending::Pending;
+#[cfg(feature = "cust")]
+pub(crate) use place::current_for;
+#[cfg(feature = "python")]
+pub(crate) use place::current_while;
+#[cfg(feature = "cudarc")]
+pub(crate) use place::{current_in, has_default_streams, primary_while};
 pub(crate) use pointer::{Trust, check, fence_in_use, fence_of, is_host_memory};
 #[cfg(feature = "python")]
 pub(crate) use release::{DeferDecisions, watch_captures};

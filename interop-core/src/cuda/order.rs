@@ -1,14 +1,10 @@
 //! Order between streams: an event edge, or a wait of the host.
 
 use super::block::without_locks;
-#[cfg(any(feature = "cust", feature = "cudarc", feature = "python"))]
-use super::context::Entered;
 use super::context::{Context, Relaxed};
 use super::driver::{Driver, Failure, Outcome, RawStream, code, driver};
 use super::event::Event;
-#[cfg(feature = "python")]
-use super::place::entered_for;
-use super::place::{context_for, in_each};
+use super::place::in_each;
 use super::stand_in::bring_back;
 use super::{is_available, poll_releases};
 use crate::device::{Device, DeviceType};
@@ -164,50 +160,6 @@ pub(crate) fn hand_to_host(facts: &Facts) -> Result<()> {
 /// As [`wait`].
 pub(crate) fn wait_for_host(stream: StreamHandle, device: Device) -> Result<()> {
     if is_available() { wait(stream, device) } else { Ok(()) }
-}
-
-/// Makes a context of the memory's device current as long as the guard lives, if another is. Without a driver, or for
-/// host memory, there is nothing to do.
-///
-/// # Errors
-///
-/// [`ErrorKind::Driver`] for a device that does not exist.
-#[cfg(feature = "python")]
-pub(crate) fn current_while(device: Device) -> Result<Option<Entered<'static>>> {
-    if device.device_type != DeviceType::CUDA {
-        return Ok(None);
-    }
-    let Ok(driver) = driver() else { return Ok(None) };
-    entered_for(driver, device)
-}
-
-/// Makes the context of the memory at an address current as long as the guard lives, so that it can be freed.
-#[cfg(feature = "cust")]
-pub(crate) fn current_for(address: usize) -> Option<Entered<'static>> {
-    let driver = driver().ok()?;
-    let known = super::pointer_facts(address).ok()??;
-    known.home(driver).ok()?.enter(driver).ok()
-}
-
-/// Makes a context current as long as the guard lives.
-#[cfg(feature = "cudarc")]
-pub(crate) fn current_in(context: Context) -> Option<Entered<'static>> {
-    context.enter(driver().ok()?).ok()
-}
-
-/// Makes the primary context of a device current as long as the guard lives.
-///
-/// # Errors
-///
-/// [`ErrorKind::Driver`] without a driver, and for an ordinal that is none.
-#[cfg(feature = "cudarc")]
-pub(crate) fn primary_while(ordinal: i32) -> Result<Entered<'static>> {
-    Ok(Context::primary(ordinal)?.enter(driver()?)?)
-}
-
-/// Whether the default streams are those of a context, for memory of `device` on this thread.
-pub(crate) fn has_default_streams(context: Context, device: Device) -> bool {
-    driver().is_ok_and(|driver| context_for(driver, device).is_ok_and(|used| used == context))
 }
 
 /// Whether a stream that joins with the legacy default stream of the current context captures a graph, which whatever

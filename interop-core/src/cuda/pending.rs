@@ -2,8 +2,8 @@
 
 use super::context::Context;
 use super::driver::{Failure, driver};
-use super::order::{has_default_streams, wait};
-use super::place::context_for;
+use super::order::wait;
+use super::place::{context_for, has_default_streams};
 use super::release::Fence;
 use crate::device::Device;
 use crate::error::Result;

@@ -1,7 +1,7 @@
-//! Contexts in which memory is used: those whose default streams are meant.
+//! Contexts in which memory is used: those whose default streams are meant, and in which it is freed.
 
 use super::context::{Context, Entered};
-use super::driver::Driver;
+use super::driver::{Driver, driver};
 use crate::device::{Device, DeviceType};
 use crate::error::Result;
 
@@ -38,10 +38,48 @@ pub(super) fn context_for(driver: &Driver, device: Device) -> Result<Context> {
     }
 }
 
-/// As [`context_for`], current as long as the guard lives; for memory of the host that which is current anyway.
+/// Makes a context of the memory's device current as long as the guard lives, if another is. Without a driver, or for
+/// host memory, there is nothing to do.
+///
+/// # Errors
+///
+/// [`ErrorKind::Driver`](crate::ErrorKind::Driver) for a device that does not exist.
 #[cfg(feature = "python")]
-pub(super) fn entered_for(driver: &Driver, device: Device) -> Result<Option<Entered<'_>>> {
+pub(crate) fn current_while(device: Device) -> Result<Option<Entered<'static>>> {
+    if device.device_type != DeviceType::CUDA {
+        return Ok(None);
+    }
+    let Ok(driver) = driver() else { return Ok(None) };
     used_for(driver, device)?.map(|used| used.enter(driver)).transpose()
+}
+
+/// Makes the context of the memory at an address current as long as the guard lives, so that it can be freed.
+#[cfg(feature = "cust")]
+pub(crate) fn current_for(address: usize) -> Option<Entered<'static>> {
+    let driver = driver().ok()?;
+    let known = super::pointer_facts(address).ok()??;
+    known.home(driver).ok()?.enter(driver).ok()
+}
+
+/// Makes a context current as long as the guard lives.
+#[cfg(feature = "cudarc")]
+pub(crate) fn current_in(context: Context) -> Option<Entered<'static>> {
+    context.enter(driver().ok()?).ok()
+}
+
+/// Makes the primary context of a device current as long as the guard lives.
+///
+/// # Errors
+///
+/// [`ErrorKind::Driver`](crate::ErrorKind::Driver) without a driver, and for an ordinal that is none.
+#[cfg(feature = "cudarc")]
+pub(crate) fn primary_while(ordinal: i32) -> Result<Entered<'static>> {
+    Ok(Context::primary(ordinal)?.enter(driver()?)?)
+}
+
+/// Whether the default streams are those of a context, for memory of `device` on this thread.
+pub(crate) fn has_default_streams(context: Context, device: Device) -> bool {
+    driver().is_ok_and(|driver| context_for(driver, device).is_ok_and(|used| used == context))
 }
 
 /// A context in which memory is used.
