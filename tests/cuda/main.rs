@@ -8,6 +8,7 @@ mod foreign;
 mod imports;
 mod launches;
 mod pending;
+mod refused;
 mod releases;
 mod streams;
 mod support;

@@ -315,5 +315,5 @@ fn answer(function: &'static str, code: c_int) -> Result<()> {
         0 => unsafe { CStr::from_ptr(name) }.to_string_lossy(),
         _ => "an unknown error".into(),
     };
-    Err(Error::new(ErrorKind::Driver, function, format!("{name} ({code})"), "success"))
+    Err(Error::new(ErrorKind::Driver, function, format!("{name} ({code})"), "CUDA_SUCCESS (0)"))
 }

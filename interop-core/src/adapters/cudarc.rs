@@ -55,6 +55,7 @@
 
 mod streams;
 
+use core::fmt::Display;
 use core::mem::forget;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -95,7 +96,8 @@ pub fn context(ordinal: usize) -> Result<Arc<CudaContext>> {
     }
     // Asked first: without a driver `cudarc` panics. It leaves its context current on the thread.
     let _guards = (primary_while(i32::try_from(ordinal).unwrap_or(i32::MAX))?, cuda::relaxed());
-    let context = CudaContext::new(ordinal).map_err(|error| failed("CudaContext", error))?;
+    let usable = text!("a device that can be used, as number {ordinal}");
+    let context = CudaContext::new(ordinal).map_err(|error| failed("CudaContext", error, usable))?;
     if cuda::joins_a_capture() {
         let allowed =
             "a call of `context` before the capture, which makes a stream that waits for the default one";
@@ -103,14 +105,15 @@ pub fn context(ordinal: usize) -> Result<Arc<CudaContext>> {
     }
     // Kept for good: without it a slice would be freed without regard to streams of other contexts, and not at all on a
     // thread without a context.
-    forget(context.default_stream().fork().map_err(|error| failed("fork", error))?);
+    let second = context.default_stream().fork();
+    forget(second.map_err(|error| failed("fork", error, "a context that can have one more stream"))?);
     kept.push(context.clone());
     Ok(context)
 }
 
 #[cold]
-fn failed(call: &str, error: DriverError) -> Error {
-    Error::new(ErrorKind::Driver, call, format_args!("{error:?}"), "success")
+fn failed(call: &str, error: DriverError, allowed: impl Display) -> Error {
+    Error::new(ErrorKind::Driver, call, format_args!("{error:?}"), allowed)
 }
 
 /// The address of a slice, whose stream waits for what `cudarc` knows to be pending on it.
@@ -282,18 +285,19 @@ fn copied_and_waited_for<T: Element + DeviceRepr, S: Storage>(
     let site = DefaultSite::of(import)?;
     let context = context(site.ordinal())?;
     let _guards = (current(&context), cuda::relaxed());
-    fits::<T>(count)?;
-    let slice = make(&context, count).map_err(|error| failed("alloc", error))?;
+    let bytes = fits::<T>(count)?;
+    let lacking = text!("{bytes} bytes of free memory");
+    let slice = make(&context, count).map_err(|error| failed("alloc", error, lacking))?;
     // SAFETY: new memory with room for the elements, which the device reaches under the same address.
     unsafe { copy_on_default_stream::<T>(import, order, &site, slice.memory().address) }?;
     cuda::wait(StreamHandle::LegacyDefault, device_of(&context))?;
     Ok(slice)
 }
 
-/// Refuses what `cudarc` panics over.
-fn fits<T>(count: usize) -> Result<()> {
+/// The bytes of so many elements. Refuses what `cudarc` panics over.
+fn fits<T>(count: usize) -> Result<usize> {
     match count.checked_mul(size_of::<T>()) {
-        Some(bytes) if isize::try_from(bytes).is_ok_and(|bytes| bytes < isize::MAX) => Ok(()),
+        Some(bytes) if isize::try_from(bytes).is_ok_and(|bytes| bytes < isize::MAX) => Ok(bytes),
         _ => {
             let found = text!("{count} elements");
             Err(Error::new(ErrorKind::Overflow, "shape", found, "a size within the address space"))
@@ -308,10 +312,13 @@ fn copied<T: Element + DeviceRepr>(import: &Import, order: Order) -> Result<Cuda
     let context = context(site.ordinal())?;
     let _guards = (current(&context), cuda::relaxed());
     let stream = context.default_stream();
-    fits::<T>(count)?;
     // The driver does not allocate nothing, and `cudarc` would free it.
+    let room = count.max(1);
+    let bytes = fits::<T>(room)?;
     // SAFETY: all of it is written before it is read.
-    let mut slice = unsafe { stream.alloc::<T>(count.max(1)) }.map_err(|error| failed("alloc", error))?;
+    let slice = unsafe { stream.alloc::<T>(room) };
+    let lacking = text!("{bytes} bytes of free memory");
+    let mut slice = slice.map_err(|error| failed("alloc", error, lacking))?;
     if count == 0 {
         return without_elements(slice);
     }
@@ -320,7 +327,8 @@ fn copied<T: Element + DeviceRepr>(import: &Import, order: Order) -> Result<Cuda
     let outcome = unsafe { copy_on_default_stream::<T>(import, order, &site, to_usize(target)) };
     if let SyncOnDrop::Record(Some((event, stream))) = &written {
         // `cudarc` records it only where the context has several streams. They may be of another `CudaContext`.
-        event.record(stream).map_err(|error| failed("record", error))?;
+        let recorded = event.record(stream);
+        recorded.map_err(|error| failed("record", error, "an event of the stream's own context"))?;
     }
     forget(written);
     outcome.map(|()| slice)
@@ -345,7 +353,7 @@ fn without_elements<T>(slice: CudaSlice<T>) -> Result<CudaSlice<T>> {
         };
         stream.context().record_err(freed);
         let found = panic.downcast_ref::<String>().map_or("a panic of `cudarc`", String::as_str);
-        Error::new(ErrorKind::Driver, "cuEventCreate", found, "success")
+        Error::new(ErrorKind::Driver, "cuEventCreate", found, "a context that can have two more events")
     })
 }
 

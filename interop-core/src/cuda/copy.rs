@@ -5,7 +5,7 @@ use super::driver::{Driver, RawStream, driver};
 #[cfg(feature = "cust")]
 use super::memory::{CudaBuffer, MemoryKind};
 use super::memory::{copy_now, stage};
-use super::order::{LEGACY, capture_of, context_of};
+use super::order::{LEGACY, capture_of, live, lost};
 #[cfg(feature = "cudarc")]
 use super::order::{order_in, wait};
 use super::place::context_for;
@@ -36,14 +36,11 @@ impl Site {
     /// The place of a stream: its context; for a default stream the one in which memory of the device is used.
     fn of(stream: StreamHandle, device: Device) -> Result<Self> {
         let driver = driver()?;
-        let context = match stream {
-            StreamHandle::Raw(raw) => context_of(driver, raw.get())?,
-            _ => None,
-        };
-        let context = context.map_or_else(|| context_for(driver, device), Ok)?;
+        let raw = stream.to_raw().unwrap_or(LEGACY);
+        let context = live(driver, stream, raw)?.map_or_else(|| context_for(driver, device), Ok)?;
         let _entered = context.enter(driver)?;
         let ordinal = Context::current_ordinal(driver)?;
-        Ok(Self { driver, context, ordinal, stream: stream.to_raw().unwrap_or(LEGACY) })
+        Ok(Self { driver, context, ordinal, stream: raw })
     }
 
     /// Copies the elements of an import, compact in `order`, to `target`. Whether it may still be pending on the stream.
@@ -79,7 +76,7 @@ impl Site {
             Ok(None) => return Ok(()),
             Ok(Some(_)) => "which",
             Err(failure) if failure.is_about_capture() => "while a stream that joins with it",
-            Err(failure) => return Err(failure.into()),
+            Err(failure) => return Err(lost(failure, stream)),
         };
         let found = text!("{stream}, {which} captures a graph");
         let allowed = "an import in place (`Lease`, `LeaseMut`) meanwhile: a copy needs new memory";

@@ -284,6 +284,6 @@ impl Failure {
 
 impl From<Failure> for Error {
     fn from(failure: Failure) -> Self {
-        failure.expecting("success")
+        failure.expecting("CUDA_SUCCESS (0)")
     }
 }

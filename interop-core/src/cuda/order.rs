@@ -247,7 +247,7 @@ pub(super) const LEGACY: RawStream = 1;
 
 /// The context of a stream that is named by its handle, which is asked for before all else: for a stream that was destroyed
 /// it answers an error, and every other question would be fatal.
-fn live(driver: &Driver, handle: StreamHandle, raw: RawStream) -> Result<Option<Context>> {
+pub(super) fn live(driver: &Driver, handle: StreamHandle, raw: RawStream) -> Result<Option<Context>> {
     match handle {
         StreamHandle::Raw(_) => context_of(driver, raw).map_err(|failure| lost(failure, handle)),
         _ => Ok(None),
@@ -284,7 +284,8 @@ pub(super) fn capture_of(driver: &Driver, stream: RawStream) -> Outcome<Option<u
     Ok(Some(id))
 }
 
-fn lost(failure: Failure, stream: StreamHandle) -> Error {
+/// The error for a stream that the driver does not take.
+pub(super) fn lost(failure: Failure, stream: StreamHandle) -> Error {
     failure.expecting(format_args!("a live stream of this process, not the {stream}"))
 }
 

@@ -41,7 +41,9 @@ pub(super) fn stand_in(context: &Arc<CudaContext>, default: StreamHandle) -> Res
     }
     let _entered = current(context);
     let created = stream::create(stream::StreamKind::Default);
-    let handle = StreamHandle::from_raw(created.map_err(|error| failed("cuStreamCreate", error))? as usize);
+    let allowed = "a context that can have one more stream";
+    let created = created.map_err(|error| failed("cuStreamCreate", error, allowed))?;
+    let handle = StreamHandle::from_raw(created as usize);
     if let (StreamHandle::PerThreadDefault, Some(own)) = (default, handle_of(context)) {
         cuda::stands_in(handle, own);
     }
