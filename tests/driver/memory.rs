@@ -44,6 +44,19 @@ fn pinned_memory_is_portable_and_nothing_is_not_copied() {
     }
 }
 
+/// What is overwritten at once is not zeroed before, which would take half as long again.
+#[test]
+fn a_copy_of_a_slice_is_one_copy() {
+    let turn = turn();
+    for kind in KINDS {
+        turn.reset_calls();
+        let buffer = CudaBuffer::from_slice(kind, 0, &[1_u8, 2, 3]).unwrap();
+        assert_eq!(turn.calls_of(["cuMemsetD8Async", "cuMemcpyAsync"]), [0, 1], "{kind:?}");
+        assert_eq!(Array::new(buffer, &[3]).to_vec::<u8>().unwrap(), [1, 2, 3], "{kind:?}");
+    }
+    assert_eq!(finish_releases(), 0);
+}
+
 #[test]
 fn what_is_copied_in_comes_out_whatever_the_strides() {
     let _turn = turn();

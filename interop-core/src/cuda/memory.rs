@@ -78,7 +78,11 @@ impl CudaBuffer {
     /// By [`ErrorKind`](crate::ErrorKind): `Driver` without a driver, for an ordinal that is none, and when the memory is
     /// used up; `Overflow` when the size does not fit the address space; `DType` for types packed below the byte.
     pub fn zeroed(kind: MemoryKind, ordinal: i32, dtype: DType, len: usize) -> Result<Self> {
-        Self::of(kind, ordinal, ElementType::of_whole_bytes(dtype, false)?, len)
+        let buffer = Self::for_elements(kind, ordinal, ElementType::of_whole_bytes(dtype, false)?, len)?;
+        if buffer.bytes != 0 {
+            buffer.zero(driver()?)?;
+        }
+        Ok(buffer)
     }
 
     /// A copy of these elements, complete on return.
@@ -96,23 +100,21 @@ impl CudaBuffer {
     /// # Ok::<(), interop_core::Error>(())
     /// ```
     pub fn from_slice<T: Element>(kind: MemoryKind, ordinal: i32, elements: &[T]) -> Result<Self> {
-        let buffer = Self::of(kind, ordinal, T::TYPE, elements.len())?;
+        let buffer = Self::for_elements(kind, ordinal, T::TYPE, elements.len())?;
         let from = elements.as_ptr().expose_provenance();
         // SAFETY: as many bytes on both sides, both live until the copy is waited for.
         unsafe { copy_now(driver()?, buffer.context, buffer.address, from, buffer.bytes) }?;
         Ok(buffer)
     }
 
-    fn of(kind: MemoryKind, ordinal: i32, element: ElementType, len: usize) -> Result<Self> {
+    /// As [`uninitialized`](Self::uninitialized), in the primary context.
+    fn for_elements(kind: MemoryKind, ordinal: i32, element: ElementType, len: usize) -> Result<Self> {
         let bytes = len.checked_mul(element.size).ok_or_else(|| element.too_large(len))?;
-        let buffer = Self::uninitialized(kind, Context::primary(ordinal)?, ordinal, element, bytes)?;
-        if bytes != 0 {
-            buffer.zero(driver()?)?;
-        }
-        Ok(buffer)
+        Self::uninitialized(kind, Context::primary(ordinal)?, ordinal, element, bytes)
     }
 
-    /// Memory that nothing was written to, in a context of the device `ordinal`.
+    /// Memory that nothing was written to, in a context of the device `ordinal`. Whoever asks for it writes all of it
+    /// before somebody else has it.
     pub(super) fn uninitialized(
         kind: MemoryKind,
         context: Context,
@@ -217,7 +219,7 @@ impl Drop for CudaBuffer {
     }
 }
 
-// SAFETY: 1, 2: allocated and zeroed until the drop. 3: as it was allocated. 4: `&self` lends nothing.
+// SAFETY: 1, 2: allocated, and written once by whoever made it, until the drop. 3: as it was allocated. 4: `&self` lends nothing.
 unsafe impl Storage for CudaBuffer {
     fn memory(&self) -> Memory {
         Memory {
@@ -354,7 +356,7 @@ pub(crate) unsafe fn duplicate(facts: &Facts) -> Result<(CudaBuffer, Facts)> {
         wait(facts.stream(), facts.device())?;
     }
     let bytes = facts.byte_range().len();
-    let buffer = CudaBuffer::of(kind, ordinal, u8::TYPE, bytes)?;
+    let buffer = CudaBuffer::for_elements(kind, ordinal, u8::TYPE, bytes)?;
     // SAFETY: the array's own range, live as the caller promises, or put together above; the buffer is new and as long.
     unsafe { copy_now(driver, buffer.context, buffer.address, start, bytes) }?;
     let writes = if facts.layout().is_injective() { Writes::Always } else { facts.writes() };
