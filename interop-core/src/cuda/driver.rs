@@ -47,10 +47,22 @@ pub(super) mod code {
     #[cfg(any(feature = "cust", feature = "cudarc"))]
     pub(crate) const CAPTURE_WRONG_THREAD: i32 = 908;
 
-    /// Those after which nothing is at work: `NOT_INITIALIZED` and `DEINITIALIZED`; `ECC_UNCORRECTABLE`; `ILLEGAL_ADDRESS`;
-    /// `LAUNCH_TIMEOUT`; `CONTEXT_IS_DESTROYED` and `ASSERT`; `HARDWARE_STACK_ERROR` to `LAUNCH_FAILED`.
-    pub(crate) const FINAL: [core::ops::RangeInclusive<i32>; 6] =
-        [3..=4, 214..=214, 700..=700, 702..=702, CONTEXT_IS_DESTROYED..=710, 714..=719];
+    /// Those after which nothing is at work: `NOT_INITIALIZED` and `DEINITIALIZED`; `ECC_UNCORRECTABLE`; `CONTAINED`;
+    /// `ILLEGAL_ADDRESS`; `LAUNCH_TIMEOUT`; `CONTEXT_IS_DESTROYED` and `ASSERT`; `HARDWARE_STACK_ERROR` to `LAUNCH_FAILED`;
+    /// `TENSOR_MEMORY_LEAK`; `MPS_CLIENT_TERMINATED`; `EXTERNAL_DEVICE`. Of the last three, and of `CONTAINED`, too, the
+    /// driver API says that the process has to be ended (`CUresult`).
+    pub(crate) const FINAL: [core::ops::RangeInclusive<i32>; 10] = [
+        3..=4,
+        214..=214,
+        226..=226,
+        700..=700,
+        702..=702,
+        CONTEXT_IS_DESTROYED..=710,
+        714..=719,
+        721..=721,
+        810..=810,
+        911..=911,
+    ];
 }
 
 macro_rules! table {
