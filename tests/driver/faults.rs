@@ -3,7 +3,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use interop_core::cuda::{
-    CudaBuffer, MemoryKind, drain_releases, finish_releases, order, pending_releases, wait,
+    CudaBuffer, MemoryKind, device_count, drain_releases, finish_releases, order, pending_releases, wait,
 };
 use interop_core::dlpack::Versioned;
 use interop_core::{CudaArray, DType, Device, Error, Import, StreamHandle};
@@ -11,8 +11,9 @@ use interop_sim_client::{Live, Mistake};
 
 use crate::arrivals::{arrive, drained, tell};
 use crate::gpu::{Place, current, thread_mode};
+use crate::support::alone;
 use crate::support::arrays::Array;
-use crate::turn::{Turn, turn};
+use crate::turn::{Turn, started, turn};
 
 const GPU: Device = Device::cuda(0);
 
@@ -21,13 +22,15 @@ const GPU: Device = Device::cuda(0);
 const CODES: [i32; 3] = [2, 800, 999];
 
 /// The functions that the core may call, by the names under which they are exported.
-const FUNCTIONS: [&str; 30] = [
+const FUNCTIONS: [&str; 34] = [
     "cuCtxGetApiVersion",
     "cuCtxGetCurrent",
     "cuCtxGetDevice",
+    "cuCtxGetId",
     "cuCtxPushCurrent_v2",
     "cuCtxRecordEvent",
     "cuCtxSynchronize",
+    "cuDeviceGetCount",
     "cuDevicePrimaryCtxGetState",
     "cuDevicePrimaryCtxRetain",
     "cuEventCreate",
@@ -48,10 +51,12 @@ const FUNCTIONS: [&str; 30] = [
     "cuPointerGetAttributes",
     "cuStreamCreate",
     "cuStreamDestroy_v2",
+    "cuStreamGetCaptureInfo_v2",
     "cuStreamGetCtx",
     "cuStreamIsCapturing",
     "cuStreamSynchronize",
     "cuStreamWaitEvent",
+    "cuThreadExchangeStreamCaptureMode",
 ];
 
 /// Frees are not tried: what the driver does not take back is lost.
@@ -193,6 +198,84 @@ fn a_release_beside_pending_work_waits_although_a_call_fails() {
         turn.release(spin);
         assert_eq!((drained(), ledger.released(), thread_mode()), (0, 1, 0), "{name} fails with {code}");
     }
+}
+
+/// Where memory may be in use everywhere, and the driver does not say which contexts are in use: the other device's is the
+/// one that work is pending in.
+#[test]
+fn a_release_waits_while_nobody_says_which_contexts_are_in_use() {
+    let turn = turn();
+    let (place, other) = (Place::primary(0), Place::primary(1));
+    for code in CODES {
+        for (data, device) in
+            [(place.pinned(0, 64), Device::CUDA_HOST), (place.managed(0, 64), Device::CUDA_MANAGED)]
+        {
+            let (ledger, import) = arrive(&data, device);
+            let spin = other.non_blocking().spin();
+            for _ in 0..2 {
+                // The first device is asked about with success, the second in vain.
+                turn.fail_next("cuDevicePrimaryCtxGetState", 0);
+                turn.fail_next("cuDevicePrimaryCtxGetState", code);
+            }
+            drop(import);
+            assert_eq!((drain_releases(), ledger.released()), (1, 0), "{device} after {code}");
+            turn.clear_faults();
+            assert_eq!((drained(), ledger.released(), turn.is_pending(spin)), (1, 0, true), "{device}");
+            turn.release(spin);
+            assert_eq!((drained(), ledger.released()), (0, 1), "{device} after {code}");
+        }
+    }
+}
+
+/// A device that nothing can be at work on any more keeps no memory, nor anybody from waiting for the others.
+#[test]
+fn a_device_that_is_lost_is_waited_for_by_nobody() {
+    let turn = turn();
+    let data = Place::primary(0).pinned(0, 64);
+    let (ledger, import) = arrive(&data, Device::CUDA_HOST);
+    let spin = Place::primary(0).non_blocking().spin();
+    turn.fail_next("cuDevicePrimaryCtxGetState", 0);
+    turn.fail_next("cuDevicePrimaryCtxGetState", 226);
+    drop(import);
+    assert_eq!((turn.calls("cuDevicePrimaryCtxGetState"), ledger.released()), (2, 0));
+    turn.release(spin);
+    assert_eq!((drained(), ledger.released()), (0, 1));
+}
+
+/// How many devices there are is asked once, but for answers that were none.
+#[test]
+fn a_count_of_devices_that_failed_is_asked_for_again() {
+    alone("faults::a_count_of_devices_that_failed_is_asked_for_again", || {
+        let sim = started();
+        let (data, other) = (Place::primary(0).pinned(0, 64), Place::primary(1).non_blocking());
+        let (ledger, import) = arrive(&data, Device::CUDA_HOST);
+        let spin = other.spin();
+        sim.fail_next("cuDeviceGetCount", 999);
+        drop(import);
+        assert_eq!((pending_releases(), ledger.released(), device_count()), (1, 0, 2));
+        sim.release(spin);
+        assert_eq!((drained(), ledger.released(), sim.calls("cuDeviceGetCount")), (0, 1, 2));
+    });
+}
+
+/// What is believed of memory is where it is, not that nobody uses it.
+#[test]
+#[expect(unsafe_code, reason = "the promise of who trusts")]
+fn a_trusted_import_waits_although_its_context_cannot_be_had() {
+    alone("faults::a_trusted_import_waits_although_its_context_cannot_be_had", || {
+        let sim = started();
+        let place = Place::primary(0);
+        let data = place.bytes(0, 64);
+        let (ledger, tensor) = tell(&data, GPU);
+        sim.fail_next("cuDevicePrimaryCtxRetain", 2);
+        // SAFETY: the tensor tells the truth.
+        let import = unsafe { Import::from_dlpack_trusted(tensor) }.unwrap();
+        let spin = place.non_blocking().spin();
+        drop(import);
+        assert_eq!((drained(), ledger.released()), (1, 0));
+        sim.release(spin);
+        assert_eq!((drained(), ledger.released()), (0, 1));
+    });
 }
 
 /// After a kernel that failed nothing is at work in its context, and everything fails there.

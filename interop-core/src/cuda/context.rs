@@ -74,22 +74,30 @@ impl Context {
     pub(super) fn keep_primary(driver: &Driver, ordinal: i32) {
         let is_kept = |place: &AtomicUsize| place.load(Ordering::Relaxed) != 0;
         if !Self::place_of_primary(ordinal).is_some_and(is_kept) {
-            Self::primary_in_use(driver, ordinal);
+            // What cannot be kept now may be kept by the next export.
+            let _ = Self::primary_in_use(driver, ordinal);
         }
     }
 
     /// The primary context of a device, if it is in use. To ask for one that is not would make it: hundreds of megabytes.
-    pub(super) fn primary_in_use(driver: &Driver, ordinal: i32) -> Option<Self> {
+    pub(super) fn primary_in_use(driver: &Driver, ordinal: i32) -> Outcome<Option<Self>> {
         let (mut flags, mut active) = (0, 0);
-        // SAFETY: an ordinal of the driver's; two places for numbers.
-        let state = unsafe { driver.primary_state(ordinal, &raw mut flags, &raw mut active) };
-        let used = state.is_ok() && active != 0;
-        if used { Self::primary_of(driver, ordinal).ok() } else { None }
+        // SAFETY: any number may be asked for; two places for numbers.
+        unsafe { driver.primary_state(ordinal, &raw mut flags, &raw mut active) }?;
+        if active == 0 { Ok(None) } else { Self::primary_of(driver, ordinal).map(Some) }
     }
 
-    /// The primary contexts that are in use.
-    pub(super) fn all_in_use(driver: &Driver) -> Vec<Self> {
-        (0..driver.devices()).filter_map(|ordinal| Self::primary_in_use(driver, ordinal)).collect()
+    /// The primary contexts that are in use, without those of devices on which nothing can be at work any more.
+    pub(super) fn all_in_use(driver: &Driver) -> Outcome<Vec<Self>> {
+        let mut used = Vec::new();
+        for ordinal in 0..driver.devices()? {
+            match Self::primary_in_use(driver, ordinal) {
+                Ok(context) => used.extend(context),
+                Err(failure) if failure.is_final() => {}
+                Err(failure) => return Err(failure),
+            }
+        }
+        Ok(used)
     }
 
     /// The ordinal of the device whose primary context this is, if that is kept.

@@ -95,7 +95,7 @@ impl Site {
     /// context, whatever is current here.
     #[cfg(feature = "cust")]
     fn is_named(&self, stream: StreamHandle) -> bool {
-        let is_primary = || Context::primary_in_use(self.driver, self.ordinal) == Some(self.context);
+        let is_primary = || Context::primary_in_use(self.driver, self.ordinal) == Ok(Some(self.context));
         matches!(stream, StreamHandle::Raw(_)) || is_primary()
     }
 

@@ -239,15 +239,15 @@ fn open() -> Result<Driver> {
 
 impl Driver {
     /// The number of devices.
-    pub(super) fn devices(&self) -> i32 {
+    pub(super) fn devices(&self) -> Outcome<i32> {
         static COUNT: OnceLock<i32> = OnceLock::new();
-        *COUNT.get_or_init(|| {
-            let mut count = 0;
-            // SAFETY: a place for a number.
-            let answered = unsafe { self.device_count(&raw mut count) };
-            // Without an answer there is no device, whatever is in the place.
-            answered.map_or(0, |()| count)
-        })
+        if let Some(count) = COUNT.get() {
+            return Ok(*count);
+        }
+        let mut count = 0;
+        // SAFETY: a place for a number.
+        unsafe { self.device_count(&raw mut count) }?;
+        Ok(*COUNT.get_or_init(|| count))
     }
 }
 

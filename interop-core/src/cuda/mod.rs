@@ -89,10 +89,10 @@ pub(crate) use stand_in::bring_back;
 #[cfg(feature = "cudarc")]
 pub(crate) use stand_in::stands_in;
 
-/// The number of devices, 0 without a driver.
+/// The number of devices, 0 without a driver that says how many.
 #[must_use]
 pub fn device_count() -> i32 {
-    driver::driver().map_or(0, driver::Driver::devices)
+    driver::driver().map_or(0, |driver| driver.devices().unwrap_or(0))
 }
 
 /// Whether there is a driver that can start.

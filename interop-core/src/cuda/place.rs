@@ -119,6 +119,6 @@ fn used_for(driver: &Driver, device: Device) -> Result<Option<Used>> {
 
 /// The primary contexts in use. To make one on a device that nobody uses takes hundreds of megabytes, and no work is there.
 fn anywhere(driver: &Driver) -> Result<Vec<Context>> {
-    let used = Context::all_in_use(driver);
+    let used = Context::all_in_use(driver)?;
     if used.is_empty() { Ok(vec![Context::primary(0)?]) } else { Ok(used) }
 }

@@ -178,7 +178,11 @@ pub(crate) fn check(facts: &Facts, trust: Trust) -> Result<Option<Fence>> {
         (DeviceType::CPU, Trust::Memory) => Ok(None),
         (_, Trust::Nothing) => compare(facts),
         (_, Trust::Memory) if facts.numel() == 0 => Ok(None),
-        (DeviceType::CUDA, _) => Ok(Context::primary(facts.device().device_id).ok().map(Fence::of_device)),
+        (DeviceType::CUDA, _) => Ok(driver().ok().map(|driver| {
+            let primary = Context::primary_of(driver, facts.device().device_id);
+            // As for `fence_for`: a question that fails is no reason to wait for nothing.
+            primary.map_or(Fence::of_all(None), Fence::of_device)
+        })),
         _ => Ok(Some(Fence::of_all(None))),
     }
 }

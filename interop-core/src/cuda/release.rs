@@ -125,6 +125,16 @@ impl Fence {
         if self.is_everywhere() { None } else { self.own()?.kept_for() }
     }
 
+    /// The contexts beside its own.
+    pub(super) fn others(self, driver: &Driver) -> Outcome<Vec<Context>> {
+        if !self.is_everywhere() {
+            return Ok(Vec::new());
+        }
+        let mut others = Context::all_in_use(driver)?;
+        others.retain(|context| self.own() != Some(*context));
+        Ok(others)
+    }
+
     fn is_everywhere(self) -> bool {
         self.0.get() & Self::EVERYWHERE != 0
     }
@@ -271,7 +281,7 @@ pub(crate) fn at_home(fence: Fence) -> Option<(Entered<'static>, Relaxed<'static
 pub(super) fn events_after(driver: &'static Driver, fence: Fence) -> Option<Vec<Event<'static>>> {
     unless_held(fence, || {
         let mut events = Vec::new();
-        for context in contexts(driver, fence) {
+        for context in contexts(driver, fence)? {
             match event_after(driver, context) {
                 Ok(Some(event)) => events.push(event),
                 // Nothing is known of the work then, and it may go better at the next look.
@@ -300,7 +310,7 @@ pub(super) fn are_decided_by_waits() -> bool {
 pub(super) fn synchronized(driver: &Driver, fence: Fence) -> Option<Vec<Event<'static>>> {
     unless_held(fence, || {
         let waited = |context| finish(driver, context).map_or_else(Failure::is_final, |()| true);
-        contexts(driver, fence).all(waited).then(Vec::new)
+        contexts(driver, fence)?.all(waited).then(Vec::new)
     })
 }
 
@@ -320,8 +330,13 @@ fn event_after(driver: &'static Driver, context: Context) -> Outcome<Option<Even
     Ok(if event.is_done()? { None } else { Some(event) })
 }
 
-fn contexts(driver: &Driver, fence: Fence) -> impl Iterator<Item = Context> {
-    let own = fence.own();
-    let others = if fence.is_everywhere() { Context::all_in_use(driver) } else { Vec::new() };
-    own.into_iter().chain(others.into_iter().filter(move |context| own != Some(*context)))
+/// The contexts of a fence; `None` while the driver does not say which are in use.
+fn contexts(driver: &Driver, fence: Fence) -> Option<impl Iterator<Item = Context>> {
+    let others = match fence.others(driver) {
+        Ok(others) => others,
+        // The driver is gone, and with it the work.
+        Err(failure) if failure.is_final() => Vec::new(),
+        Err(_) => return None,
+    };
+    Some(fence.own().into_iter().chain(others))
 }
