@@ -160,6 +160,34 @@ fn an_earlier_version_follows_the_policy() {
     }
 }
 
+/// Memory of a pool is of no context, and pinned and managed memory of none alone: whoever wrote it may be in any in use.
+#[test]
+fn an_earlier_version_comes_after_all_contexts_that_its_memory_may_be_used_in() {
+    let _turn = turn();
+    let (own, one, two) = (Place::foreign(0), Place::primary(0), Place::primary(1));
+    {
+        let memories: [fn(Place) -> Bytes; 3] =
+            [|place| place.pool(1, 8), |place| place.pinned(1, 8), |place| place.managed(1, 8)];
+        for (at, memory) in memories.into_iter().enumerate() {
+            // The second device reaches no memory of the first's pool.
+            let producers = [own, one, two].into_iter().take(if at == 0 { 2 } else { 3 });
+            for (producer, consumer) in
+                producers.flat_map(|place| [own.non_blocking(), own.legacy()].map(|to| (place, to)))
+            {
+                let data = memory(own);
+                let writer = producer.non_blocking();
+                writer.spin();
+                writer.fill(&data, 7);
+                let (count, import) = own.with(|| arrive(&dict(&data, 2, None), consumer.handle()));
+                assert_eq!(consumer.reads(&data), 7, "memory {at} that {producer:?} writes");
+                drop(import.unwrap());
+                assert_eq!((drained(), count.get(), current()), (0, 1, None));
+            }
+        }
+    }
+    own.destroy();
+}
+
 #[test]
 fn a_consumer_that_wants_no_order_gets_none() {
     let turn = turn();

@@ -6,6 +6,8 @@ use super::context::Context;
 use super::driver::driver;
 use super::order::{order_all, order_in};
 use super::parked::poll_releases;
+#[cfg(feature = "python")]
+use super::pointer::fence_for;
 use super::pointer::{PointerFacts, host_address, located};
 use super::release::Fence;
 use crate::device::Device;
@@ -22,7 +24,10 @@ use crate::stream::StreamHandle;
 #[non_exhaustive]
 pub enum UnstatedStream {
     /// All work of the memory's context, whatever the stream: one event, nothing waits on the host (before driver 12.5 the
-    /// host waits, as there is no such event). It cannot be had while a graph is captured in the context.
+    /// host waits, as there is no such event). For memory that is of no context or that all devices reach, from a pool,
+    /// pinned or managed, it is the work of every context that its release comes after
+    /// ([`ReleasePolicy::AfterContext`](super::ReleasePolicy::AfterContext)). It cannot be had while a graph is captured in
+    /// such a context.
     #[default]
     OrderAll,
     /// The work on the legacy default stream, and so on every blocking stream.
@@ -86,7 +91,7 @@ pub(crate) fn arrive(facts: &mut Facts, stated: bool, consumer: StreamHandle) ->
         // No elements, no work.
         (None, _) => {}
         (_, true) => order_in(pending, consumer, facts.device, context)?,
-        (_, false) => order_after_unstated(consumer, facts.device, context)?,
+        (Some(fence), false) => order_after_unstated(consumer, facts.device, context, fence)?,
     }
     Ok(fence)
 }
@@ -96,18 +101,23 @@ pub(crate) fn arrive(facts: &mut Facts, stated: bool, consumer: StreamHandle) ->
 /// # Errors
 ///
 /// As [`order`](super::order).
-fn order_after_unstated(consumer: StreamHandle, device: Device, context: Option<Context>) -> Result<()> {
+fn order_after_unstated(
+    consumer: StreamHandle,
+    device: Device,
+    context: Option<Context>,
+    fence: Fence,
+) -> Result<()> {
     match unstated_stream() {
         UnstatedStream::NothingPending => Ok(()),
         UnstatedStream::LegacyDefault => order_in(StreamHandle::LegacyDefault, consumer, device, context),
-        UnstatedStream::OrderAll => order_all(consumer, device, context),
+        UnstatedStream::OrderAll => order_all(consumer, device, context, fence),
     }
 }
 
 /// As [`order_after_unstated`], for memory of CUDA's whose context is not known.
 #[cfg(feature = "python")]
 pub(crate) fn order_unstated(consumer: StreamHandle, device: Device) -> Result<()> {
-    order_after_unstated(consumer, device, None)
+    order_after_unstated(consumer, device, None, fence_for(driver()?, device))
 }
 
 /// The device of an array without elements, which has no address to ask for: the one that is current.

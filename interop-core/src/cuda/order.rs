@@ -5,6 +5,7 @@ use super::context::{Context, Relaxed};
 use super::driver::{Driver, Failure, Outcome, RawStream, code, driver};
 use super::event::Event;
 use super::place::in_each;
+use super::release::Fence;
 use super::stand_in::bring_back;
 use super::{is_available, poll_releases};
 use crate::device::{Device, DeviceType};
@@ -203,40 +204,61 @@ pub(crate) fn captures(stream: StreamHandle) -> bool {
     capture_of(driver, raw).is_ok_and(|capture| capture.is_some())
 }
 
-/// Makes work that is queued later on `to` wait for all work of the context that memory of `device` is used in: the edge
-/// for a producer that names no stream.
+/// Makes work that is queued later on `to` wait for all work that the release of the memory would come after: the edge for
+/// a producer that names no stream. `context` is that of the memory, if it is of one.
 ///
 /// # Errors
 ///
 /// As [`order`].
-pub(crate) fn order_all(to: StreamHandle, device: Device, context: Option<Context>) -> Result<()> {
+pub(crate) fn order_all(
+    to: StreamHandle,
+    device: Device,
+    context: Option<Context>,
+    fence: Fence,
+) -> Result<()> {
     let Some(target) = to.to_raw() else { return Ok(()) };
-    let driver = driver()?;
-    in_each(driver, device, context, |context| all_before(driver, (to, target), context))
+    let (driver, to) = (driver()?, (to, target));
+    // Only the default streams depend on what is current.
+    if let StreamHandle::Raw(_) = to.0 {
+        return all_before(driver, to, fence);
+    }
+    in_each(driver, device, context, |_| all_before(driver, to, fence))
 }
 
-/// As [`order_all`], for the work of a context, which is current.
-fn all_before(
-    driver: &'static Driver,
-    (to, target): (StreamHandle, RawStream),
-    context: Context,
-) -> Result<()> {
+/// As [`order_all`], for a default stream with its context current.
+fn all_before(driver: &'static Driver, (to, target): (StreamHandle, RawStream), fence: Fence) -> Result<()> {
     live(driver, to, target)?;
     if capture(driver, to, target)?.is_some() {
         return Err(capturing(to, "an order with all other work, which is not part of the capture"));
     }
+    let others = fence.others(driver)?;
+    for context in fence.own().into_iter().chain(others) {
+        if let Some(event) = event_of_all(driver, to, context)? {
+            event.make_wait(target).map_err(|failure| lost(failure, to))?;
+        }
+    }
+    Ok(())
+}
+
+/// An event after all work of a context. Before 12.5 there is none, and the host waits.
+fn event_of_all(
+    driver: &'static Driver,
+    to: StreamHandle,
+    context: Context,
+) -> Result<Option<Event<'static>>> {
+    let _entered = context.enter(driver)?;
     // A capture on a non-blocking stream cannot be seen.
     if capture_of(driver, LEGACY).is_err_and(|failure| failure.code == code::CAPTURE_IMPLICIT) {
         return Err(capturing(to, "an order with all work of the context, in which a stream captures"));
     }
     match Event::of_context(driver, context) {
-        Ok(event) => event.make_wait(target).map_err(|failure| lost(failure, to)),
-        // Before 12.5 there is no such event.
+        Ok(event) => Ok(Some(event)),
         Err(failure) if failure.code == code::NOT_FOUND => {
             let mut done = Ok(());
             // SAFETY: no conditions; the context is current.
             without_locks(|| done = unsafe { driver.context_synchronize() });
-            Ok(done?)
+            done?;
+            Ok(None)
         }
         Err(failure) => Err(failure.into()),
     }
