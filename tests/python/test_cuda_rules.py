@@ -305,7 +305,9 @@ def test_an_argument_that_the_host_works_on_is_waited_for(kind, stream):
 def test_a_copy_of_a_read_only_array_may_be_written(kind, version):
     """R123: whoever asked for it is the only one who has it; and the legacy form, which knows no read-only memory, has it."""
     array = full(kind, readonly=True)[::-1]
+    sets = SIM.calls("cuMemsetD8Async")
     capsule = array.__dlpack__(copy=True, max_version=version)
+    assert SIM.calls("cuMemsetD8Async") == sets, "what is overwritten at once is zeroed before"
     if version:
         assert look(capsule).flags == IS_COPIED
         interop_demo.scale_(capsule, 2)
