@@ -295,6 +295,20 @@ mod tests {
     }
 
     #[test]
+    fn every_word_has_its_row_in_the_manual() {
+        let (tables, _) = include_str!("../manual.md").split_once("\n# Data").expect("it follows the words");
+        let (on_struct, on_field) = tables.split_once("\n| on a field ").expect("two tables");
+        for (place, table) in [(Place::Struct, on_struct), (Place::Field, on_field)] {
+            let named = table.lines().filter_map(|row| row.strip_prefix("| ")?.split('|').next());
+            let named: Vec<&str> =
+                named.flat_map(|cell| cell.split(|c: char| !c.is_alphanumeric())).collect();
+            for word in place.words() {
+                assert!(named.contains(&word.name), "no row for `{}` on {}", word.name, place.noun());
+            }
+        }
+    }
+
+    #[test]
     fn tokens_are_shown_as_they_are_written() {
         for written in [
             "*mut f32",
