@@ -13,7 +13,7 @@ const ROOM: u64 = 60;
 
 /// Packages whose programs go along.
 struct Programs {
-    /// Their folders in the workspace; `*` at the end stands for every folder with a `src/main.rs` or a `src/bin`.
+    /// The folder of the package in the workspace.
     folder: &'static str,
     /// How cargo builds them.
     build: &'static [&'static str],
@@ -24,7 +24,7 @@ struct Programs {
 /// Another package of tests, examples or benches is another line here.
 const PROGRAMS: [Programs; 3] = [
     Programs { folder: "tests/cuda", build: &["test", "--no-run", "--release", "--test=cuda"], to: "rust" },
-    Programs { folder: "examples/*", build: &["build", "--release", "--bins"], to: "examples" },
+    Programs { folder: "examples/cuda", build: &["build", "--release", "--bins"], to: "examples" },
     Programs { folder: "benches", build: &["bench", "--no-run", "--bench=cuda"], to: "benches" },
 ];
 
@@ -56,13 +56,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
     // Programs with `cust` link a libcuda; they find the real one where they run.
     sim::build()?;
     for programs in &PROGRAMS {
-        let folders = programs.folders()?;
-        if folders.is_empty() {
-            println!("    {} is not there, so nothing of it goes along", programs.folder);
-        }
-        for program in
-            folders.iter().map(|folder| programs.built(folder)).collect::<Result<Vec<_>, _>>()?.concat()
-        {
+        for program in programs.built()? {
             take(&program, &bundle.join(programs.to).join(plain_name(&program)))?;
         }
     }
@@ -89,23 +83,11 @@ fn close(bundle: &Path) -> Result<(), Failure> {
 }
 
 impl Programs {
-    fn folders(&self) -> Result<Vec<PathBuf>, Failure> {
-        let root = workspace::root();
-        let Some(parent) = self.folder.strip_suffix('*') else {
-            let folder = root.join(self.folder);
-            return Ok(if folder.join("Cargo.toml").exists() { vec![folder] } else { Vec::new() });
-        };
-        let mut folders = files::entries(&root.join(parent))?;
-        folders.retain(|folder| folder.join("src/main.rs").exists() || folder.join("src/bin").exists());
-        folders.sort();
-        Ok(folders)
-    }
-
-    /// Builds the package in a folder; gives its programs.
-    fn built(&self, folder: &Path) -> Result<Vec<PathBuf>, Failure> {
+    /// Builds the package; gives its programs.
+    fn built(&self) -> Result<Vec<PathBuf>, Failure> {
         let mut cargo = workspace::cargo(self.build);
         cargo.args(["--locked", "--message-format=json-render-diagnostics", "--manifest-path"]);
-        cargo.arg(folder.join("Cargo.toml"));
+        cargo.arg(workspace::root().join(self.folder).join("Cargo.toml"));
         let mut programs = Vec::new();
         step::read(&mut cargo, |line| programs.extend(executable(line)))?;
         Ok(programs)

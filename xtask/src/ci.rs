@@ -2,18 +2,13 @@
 
 use crate::failure::{Failure, no_arguments};
 use crate::report::Report;
-use crate::{free_threaded, fuzz, guard, sim, step, suites, trace, workspace};
+use crate::{free_threaded, fuzz, guard, sim, step, suites, workspace};
 
 /// Runs every check and every suite, also after one has failed.
 pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
     no_arguments("ci", arguments)?;
     let mut report = Report::default();
     report.check("Format", "The code is laid out by rustfmt, so that a diff shows what changed.", format);
-    report.check(
-        "Traceability",
-        "Every rule names tests that exist, or why there is none, and the table says so.",
-        trace::check_table,
-    );
     report.check("Simulated driver", "What links libcuda is compiled against it.", sim::build);
     report.check("Lints", "All targets of all packages, every warning an error.", lints);
     report.check(
@@ -55,8 +50,8 @@ fn format() -> Result<(), Failure> {
 /// what one part needs must not come from another.
 fn lints() -> Result<(), Failure> {
     let mut all = workspace::cargo(["clippy", "--workspace", "--all-targets", "--locked"]);
-    step::run(all.arg(workspace::all_features()).args(["--", "-D", "warnings"]))?;
-    for part in ["derive", "python", "cust"].iter().chain(&workspace::FEATURES) {
+    step::run(all.arg(workspace::plain_features()).args(["--", "-D", "warnings"]))?;
+    for part in workspace::FEATURES {
         let mut core =
             workspace::cargo(["clippy", "--package=interop-core", "--no-default-features", "--locked"]);
         step::run(core.arg(format!("--features={part}")).args(["--", "-D", "warnings"]))?;
@@ -68,10 +63,7 @@ fn lints() -> Result<(), Failure> {
 /// The pages of the workspace's own packages.
 fn docs() -> Result<(), Failure> {
     let mut docs = workspace::cargo(["doc", "--workspace", "--no-deps", "--locked"]);
-    step::run(
-        docs.args([&workspace::all_features(), "--features=interop-core/cust"])
-            .env("RUSTDOCFLAGS", "-D warnings"),
-    )
+    step::run(docs.arg(workspace::features_but(&["python"])).env("RUSTDOCFLAGS", "-D warnings"))
 }
 
 /// The two published packages.

@@ -17,6 +17,12 @@ impl Counts {
         self.passed + self.failed > 0
     }
 
+    /// Counts tests that cannot run here, and says why.
+    pub(crate) fn skip(&mut self, tests: usize, why: impl fmt::Display) {
+        println!("    skipped: {why}");
+        self.skipped += tests as u64;
+    }
+
     /// Reads a closing line of `cargo test`:
     /// `test result: ok. 12 passed; 0 failed; 3 ignored; 0 measured; 0 filtered out; finished in 0.05s`.
     pub(crate) fn from_libtest(line: &str) -> Option<Self> {

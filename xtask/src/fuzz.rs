@@ -74,15 +74,13 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
 /// As [`run`], among all other checks; where there is no compiler for it, the reason.
 pub(crate) fn suite(counts: &mut Counts) -> Result<(), Failure> {
     if let Some(why) = tools::no_nightly() {
-        println!("    skipped: {why}");
-        counts.skipped += TARGETS.len() as u64;
+        counts.skip(TARGETS.len(), why);
         return Ok(());
     }
     let programs = Programs::build()?;
     for (target, _) in TARGETS {
         if let (PYTHON, Err(why)) = (target, &programs.python) {
-            println!("    skipped: {why}");
-            counts.skipped += 1;
+            counts.skip(1, why);
             continue;
         }
         programs.run(target, SECONDS_OF_MANY)?;

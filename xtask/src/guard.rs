@@ -20,13 +20,8 @@ use crate::{files, sim, step, workspace};
 
 const DENY: Tool = Tool { name: "cargo-deny", version: "0.20.2" };
 
-/// The published packages, each with the features that its recorded items are those of.
-const PUBLISHED: [(&str, &str); 2] =
-    [("interop-core", "derive,python,half,num-complex,ndarray,cust,cudarc,counters"), ("interop-derive", "")];
-
-/// Every feature of the core.
-const FEATURES: [&str; 8] =
-    ["derive", "python", "half", "num-complex", "ndarray", "cust", "cudarc", "counters"];
+/// The published packages.
+const PUBLISHED: [&str; 2] = ["interop-core", "interop-derive"];
 
 const SUITES: [Suite; 7] = [
     Suite {
@@ -92,8 +87,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
 /// The part that takes little, where there is a nightly compiler, and otherwise the reason.
 pub(crate) fn suite(counts: &mut Counts) -> Result<(), Failure> {
     if let Some(why) = tools::no_nightly() {
-        println!("    skipped: {why}");
-        counts.skipped = PUBLISHED.len() as u64;
+        counts.skip(PUBLISHED.len(), why);
         return Ok(());
     }
     public_items(counts)
@@ -102,8 +96,8 @@ pub(crate) fn suite(counts: &mut Counts) -> Result<(), Failure> {
 /// Compares the public items with those that are recorded.
 fn public_items(counts: &mut Counts) -> Result<(), Failure> {
     let mut changes = Vec::new();
-    for (package, features) in PUBLISHED {
-        let found = items(package, features)?;
+    for package in PUBLISHED {
+        let found = items(package)?;
         let file = record(package);
         let recorded = files::read(&workspace::root().join(&file))?;
         let missing = |from: &str, of: &str, sign: char| {
@@ -131,8 +125,8 @@ pub(crate) fn bless() -> Result<(), Failure> {
         println!("    left as they are: {why}");
         return Ok(());
     }
-    for (package, features) in PUBLISHED {
-        files::write(&workspace::root().join(record(package)), items(package, features)?)?;
+    for package in PUBLISHED {
+        files::write(&workspace::root().join(record(package)), items(package)?)?;
     }
     Ok(())
 }
@@ -142,11 +136,11 @@ fn record(package: &str) -> String {
     format!("{package}/public-api.txt")
 }
 
-/// The public items of a package.
-fn items(package: &str, features: &str) -> Result<String, Failure> {
+/// The public items of a package with all its features.
+fn items(package: &str) -> Result<String, Failure> {
     let folder = workspace::target().join("guard/api");
     let mut rustdoc = tools::nightly("cargo");
-    rustdoc.args(["rustdoc", "--lib", "--locked", "--quiet", "--package", package, "--features", features]);
+    rustdoc.args(["rustdoc", "--lib", "--locked", "--quiet", "--all-features", "--package", package]);
     rustdoc.arg("--target-dir").arg(&folder);
     step::run(rustdoc.args(["--", "-Zunstable-options", "--output-format=json", "--cap-lints=allow"]))?;
     let json = folder.join("doc").join(format!("{}.json", package.replace('-', "_")));
@@ -162,8 +156,8 @@ fn items(package: &str, features: &str) -> Result<String, Failure> {
 /// Compiles the core with every set of its features.
 fn feature_sets(counts: &mut Counts) -> Result<(), Failure> {
     sim::build()?;
-    for set in 0..1_usize << FEATURES.len() {
-        let chosen = FEATURES.iter().enumerate().filter(|(place, _)| set >> place & 1 == 1);
+    for set in 0..1_usize << workspace::FEATURES.len() {
+        let chosen = workspace::FEATURES.iter().enumerate().filter(|(place, _)| set >> place & 1 == 1);
         let chosen = chosen.map(|(_, feature)| *feature).collect::<Vec<_>>().join(",");
         let mut cargo = workspace::cargo(["check", "--quiet", "--locked", "--package=interop-core"]);
         cargo.args(["--no-default-features", "--features", &chosen]).env("RUSTFLAGS", "-D warnings");
@@ -193,8 +187,7 @@ fn no_oldest() -> Option<String> {
 /// As the suite, where there is that compiler, and otherwise the reason.
 pub(crate) fn oldest(counts: &mut Counts) -> Result<(), Failure> {
     if let Some(why) = no_oldest() {
-        println!("    skipped: {why}");
-        counts.skipped = 1;
+        counts.skip(1, why);
         return Ok(());
     }
     oldest_compiler(counts)
@@ -205,8 +198,7 @@ fn oldest_compiler(counts: &mut Counts) -> Result<(), Failure> {
     sim::build()?;
     let mut cargo = tools::of_toolchain(&promised()?, "cargo");
     cargo.args(["check", "--locked", "--package=interop-core", "--package=interop-derive"]);
-    cargo.arg("--features=interop-core/python,interop-core/half,interop-core/num-complex");
-    cargo.arg("--features=interop-core/ndarray,interop-core/cust,interop-core/counters");
+    cargo.arg(workspace::features_but(&["cudarc"]));
     step::run(cargo.arg("--target-dir").arg(workspace::target().join("guard/compiler")))?;
     counts.passed = 1;
     Ok(())
@@ -226,7 +218,7 @@ fn platforms(counts: &mut Counts) -> Result<(), Failure> {
     for platform in PLATFORMS {
         let mut cargo = workspace::cargo(["clippy", "--quiet", "--locked", "--package=interop-core"]);
         // There is no interpreter of that platform to ask, and one is not needed for the stable ABI.
-        cargo.args(["--features=python,half,num-complex,ndarray,counters,pyo3/abi3-py310"]);
+        cargo.arg(workspace::features_but(&["cust", "cudarc"])).arg("--features=pyo3/abi3-py310");
         cargo.args(["--target", platform]).env("PYO3_NO_PYTHON", "1");
         cargo.arg("--target-dir").arg(workspace::target().join("guard/platforms"));
         step::run(cargo.args(["--", "-D", "warnings"]))?;
@@ -241,42 +233,22 @@ fn oldest_dependencies(counts: &mut Counts) -> Result<(), Failure> {
     let place = workspace::target().join("guard/oldest");
     // Whatever an earlier run has left is in the way.
     files::clear(&place)?;
-    for (package, _) in PUBLISHED {
+    for package in PUBLISHED {
         files::copy_all(&workspace::root().join(package), &place.join(package))?;
     }
     let manifest = files::read(&workspace::root().join("Cargo.toml"))?;
     let others = |line: &&str| !line.starts_with("members") && !line.starts_with("default-members");
     let manifest = manifest.lines().filter(others).collect::<Vec<_>>().join("\n");
-    let members = PUBLISHED.map(|(package, _)| format!("{package:?}")).join(", ");
+    let members = PUBLISHED.map(|package| format!("{package:?}")).join(", ");
     let manifest = manifest.replacen("[workspace]", &format!("[workspace]\nmembers = [{members}]"), 1);
     files::write(&place.join("Cargo.toml"), manifest)?;
     let mut lock = tools::nightly("cargo");
     step::run(lock.args(["generate-lockfile", "-Zminimal-versions"]).current_dir(&place))?;
     let mut check = workspace::cargo(["check", "--locked", "--workspace"]);
     // Without `cust`: the oldest helper of its build script wants a CUDA toolkit, which the newest one does not.
-    check.args(["--features", "interop-core/derive,interop-core/python"]).arg(workspace::all_features());
+    check.arg(workspace::features_but(&["cust"]));
     check.arg("--target-dir").arg(place.with_file_name("oldest-build")).current_dir(&place);
     step::run(&mut check)?;
     counts.passed = PUBLISHED.len() as u64;
     Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn every_feature_is_in_the_sets_and_in_the_recorded_items() {
-        let manifest = files::read(&workspace::root().join("interop-core/Cargo.toml"))
-            .expect("the manifest is part of the repository");
-        let (_, features) = manifest.split_once("[features]\n").expect("the core has features");
-        let (features, _) = features.split_once("\n[").expect("dependencies follow");
-        let lines = features.lines().filter(|line| !line.starts_with('#') && !line.starts_with("default"));
-        let names: Vec<_> = lines.filter_map(|line| line.split_once(" =")).map(|(name, _)| name).collect();
-        let mut sorted = [names, FEATURES.to_vec(), PUBLISHED[0].1.split(',').collect()];
-        for names in &mut sorted {
-            names.sort_unstable();
-        }
-        assert!(sorted.windows(2).all(|pair| pair[0] == pair[1]), "{sorted:?}");
-    }
 }

@@ -103,14 +103,14 @@ const COMMANDS: &[Command] = &[
     },
     Command {
         name: "ptx",
-        arguments: "[--check]",
-        help: "compile the CUDA kernels of the examples, or check that their PTX is what they compile to",
+        arguments: "",
+        help: "compile the CUDA kernels of the examples to the PTX beside them",
         run: ptx::run,
     },
     Command {
         name: "trace",
-        arguments: "[--check]",
-        help: "write the table from each rule of the protocols to its tests, or check that it is up to date",
+        arguments: "",
+        help: "write the table from each rule of the protocols to its tests",
         run: trace::run,
     },
     Command {

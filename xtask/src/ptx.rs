@@ -1,7 +1,7 @@
 //! `cargo xtask ptx`: the kernels of the examples, compiled by NVRTC to the PTX that lies beside them.
 
 use crate::counts::Counts;
-use crate::failure::Failure;
+use crate::failure::{Failure, no_arguments};
 use crate::python::{Environment, Requirements};
 use crate::step;
 
@@ -9,23 +9,21 @@ const SCRIPT: &str = "examples/kernels/build_ptx.py";
 
 /// Whether there is an NVRTC for this system (for these there are wheels).
 const THERE_IS_A_COMPILER: bool = cfg!(any(target_os = "linux", all(windows, target_arch = "x86_64")));
+const NO_COMPILER: &str = "there is no NVRTC for this system: it exists for Linux and for Windows on x86-64";
 
-/// Writes the PTX anew, or with `--check` tells where it is not what the sources compile to.
+/// Writes the PTX anew.
 pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
-    match arguments {
-        [] => build(&[]),
-        [check] if check == "--check" => build(&["--check"]),
-        _ => {
-            Err(Failure::usage(format!("`ptx` takes `--check` or nothing, found `{}`", arguments.join(" "))))
-        }
+    no_arguments("ptx", arguments)?;
+    if !THERE_IS_A_COMPILER {
+        return Err(Failure::new(NO_COMPILER));
     }
+    build(&[])
 }
 
-/// The check as a suite of one test.
+/// That the PTX is what the sources compile to, as a suite of one test.
 pub(crate) fn check(counts: &mut Counts) -> Result<(), Failure> {
     if !THERE_IS_A_COMPILER {
-        println!("    skipped: there is no NVRTC for this system; the PTX was checked where there is one");
-        counts.skipped = 1;
+        counts.skip(1, NO_COMPILER);
         return Ok(());
     }
     build(&["--check"])?;
@@ -34,11 +32,6 @@ pub(crate) fn check(counts: &mut Counts) -> Result<(), Failure> {
 }
 
 fn build(arguments: &[&str]) -> Result<(), Failure> {
-    if !THERE_IS_A_COMPILER {
-        return Err(Failure::new(
-            "there is no NVRTC for this system: it exists for Linux and for Windows on x86-64",
-        ));
-    }
     let environment = Environment::prepare(Requirements::Kernels)?;
     step::run(environment.python().arg(SCRIPT).args(arguments))
 }

@@ -94,7 +94,7 @@ fn address(counts: &mut Counts) -> Result<(), Failure> {
     }
     sim::build()?;
     let mut cargo = Sanitizer::Address.cargo("test")?;
-    cargo.args(["--no-fail-fast", &workspace::all_features()]).args(TESTS).args(TARGETS);
+    cargo.args(["--no-fail-fast", &workspace::plain_features()]).args(TESTS).args(TARGETS);
     suites::follow(sim::hidden(&mut cargo), counts)
 }
 
@@ -105,7 +105,7 @@ fn thread(counts: &mut Counts) -> Result<(), Failure> {
     step::run(Sanitizer::Thread.cargo("build")?.arg("--package=interop-sim-driver"))?;
     let mut cargo = Sanitizer::Thread.cargo("test")?;
     cargo.env("INTEROP_SIM_DRIVER", Sanitizer::Thread.built("libinterop_sim_driver.so"));
-    cargo.args(["--no-fail-fast", &workspace::all_features()]).args(TESTS);
+    cargo.args(["--no-fail-fast", &workspace::plain_features()]).args(TESTS);
     suites::follow(sim::hidden(&mut cargo), counts)
 }
 
@@ -153,7 +153,7 @@ fn valgrind(counts: &mut Counts) -> Result<(), Failure> {
     sim::build()?;
     let mut cargo = workspace::cargo(["test", "--locked", "--package=interop-tests", "--test=runtime"]);
     cargo.env(build::variable("RUNNER"), format!("valgrind {}", MEMCHECK.join(" ")));
-    cargo.args([&workspace::all_features(), "--", "dlpack::", "storage::"]);
+    cargo.args([&workspace::plain_features(), "--", "dlpack::", "storage::"]);
     let runtime = suites::follow(sim::hidden(&mut cargo), counts);
     let environment = Environment::prepare(Requirements::Tests)?;
     // Not optimised: LLVM may read what was never written as long as nothing comes of it, and valgrind reports that.

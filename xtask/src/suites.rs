@@ -128,7 +128,7 @@ fn rust(
 ) -> Result<(), Failure> {
     sim::build()?;
     let mut command = workspace::cargo(["test", "--no-fail-fast", "--locked"]);
-    with(&mut command).args(packages).arg(workspace::all_features()).args(arguments);
+    with(&mut command).args(packages).arg(workspace::plain_features()).args(arguments);
     follow(&mut command, counts)
 }
 
@@ -138,8 +138,7 @@ fn doc(counts: &mut Counts) -> Result<(), Failure> {
     let library = match Library::find() {
         Ok(library) => library,
         Err(why) => {
-            println!("    skipped: the README and the pages of the feature `python`: {why}");
-            counts.skipped += 1;
+            counts.skip(1, format_args!("the README and the pages of the feature `python`: {why}"));
             return Ok(());
         }
     };
@@ -147,7 +146,7 @@ fn doc(counts: &mut Counts) -> Result<(), Failure> {
         workspace::cargo(["test", "--doc", "--package=interop-core", "--features=python", "--locked"]);
     library.embed(&mut cargo);
     let before = counts.passed;
-    follow(cargo.arg(workspace::all_features()).args(["--", "Readme", "python"]), counts)?;
+    follow(cargo.arg(workspace::plain_features()).args(["--", "Readme", "python"]), counts)?;
     if counts.passed == before {
         return Err(Failure::new("no example of the README and of the feature `python` was found"));
     }

@@ -7,37 +7,22 @@ use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;
 
-use crate::failure::Failure;
+use crate::failure::{Failure, no_arguments};
 use crate::{files, workspace};
 use ledger::{Entry, Proof, Section};
 
 const LEDGER: &str = "conformance/traceability.toml";
 const TABLE: &str = "conformance/TRACEABILITY.md";
 
-/// Writes the table anew, or with `--check` tells whether it is what the ledger says.
+/// Writes the table anew. That it is what the ledger says is a test.
 pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
-    match arguments {
-        [] => write(),
-        [check] if check == "--check" => check_table(),
-        _ => {
-            let found = arguments.join(" ");
-            Err(Failure::usage(format!("`trace` takes `--check` or nothing, found `{found}`")))
-        }
+    no_arguments("trace", arguments)?;
+    let entries = checked()?;
+    println!("    {}", summary(&entries));
+    for entry in entries.iter().filter(|entry| state(entry) == State::Open) {
+        println!("    open: {}, {}", entry.id, entry.rule);
     }
-}
-
-fn write() -> Result<(), Failure> {
-    let table = table(&checked()?);
-    files::write(&workspace::root().join(TABLE), table)
-}
-
-/// The check of `cargo xtask ci`.
-pub(crate) fn check_table() -> Result<(), Failure> {
-    let table = table(&checked()?);
-    if read(TABLE)? == table {
-        return Ok(());
-    }
-    Err(Failure::new(format!("{TABLE} is not what {LEDGER} says: run `cargo xtask trace`")))
+    files::write(&workspace::root().join(TABLE), table(&entries))
 }
 
 /// The entries, of which every id is known and there once, and every test exists.
@@ -59,10 +44,6 @@ fn checked() -> Result<Vec<Entry>, Failure> {
     }
     if !faults.is_empty() {
         return Err(Failure::new(format!("{LEDGER}:\n    {}", faults.join("\n    "))));
-    }
-    println!("    {}", summary(&entries));
-    for entry in entries.iter().filter(|entry| state(entry) == State::Open) {
-        println!("    open: {}, {}", entry.id, entry.rule);
     }
     Ok(entries)
 }
@@ -221,7 +202,9 @@ mod tests {
 
     #[test]
     fn the_table_is_that_of_the_ledger() {
-        check_table().expect("the committed table");
+        let entries = checked().unwrap_or_else(|failure| panic!("{failure}"));
+        let recorded = read(TABLE).expect("the committed table");
+        assert!(recorded == table(&entries), "{TABLE} is not what {LEDGER} says: run `cargo xtask trace`");
     }
 
     #[test]

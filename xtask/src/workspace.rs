@@ -5,14 +5,21 @@ use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The optional parts of `interop-core` that add to it on any computer. Its feature `python` is not among them: a test
-/// program with it would have to link Python; the example extension covers it. Nor is `cust`, which links libcuda: what
-/// has it runs on the simulated driver.
-pub(crate) const FEATURES: [&str; 5] = ["counters", "cudarc", "half", "ndarray", "num-complex"];
+/// The features of `interop-core`.
+pub(crate) const FEATURES: [&str; 8] =
+    ["derive", "python", "cust", "cudarc", "half", "ndarray", "num-complex", "counters"];
 
-/// The argument that selects [`FEATURES`] when cargo works on the whole workspace.
-pub(crate) fn all_features() -> String {
-    format!("--features={}", FEATURES.map(|feature| format!("interop-core/{feature}")).join(","))
+/// The argument that selects all features but these.
+pub(crate) fn features_but(left_out: &[&str]) -> String {
+    let chosen = FEATURES.iter().filter(|feature| !left_out.contains(feature));
+    let chosen: Vec<_> = chosen.map(|feature| format!("interop-core/{feature}")).collect();
+    format!("--features={}", chosen.join(","))
+}
+
+/// The argument that selects what works on any computer. A test program with the feature `python` would have to link Python;
+/// the example extension covers it. `cust` links libcuda: what has it runs on the simulated driver.
+pub(crate) fn plain_features() -> String {
+    features_but(&["python", "cust"])
 }
 
 /// The folder of the workspace.
@@ -40,4 +47,28 @@ pub(crate) fn cargo<I: IntoIterator<Item: AsRef<OsStr>>>(arguments: I) -> Comman
         cargo.env("CARGO_INCREMENTAL", "0");
     }
     cargo
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn every_feature_is_listed_here_and_for_the_documentation() {
+        let manifest =
+            crate::files::read(&root().join("interop-core/Cargo.toml")).expect("the manifest of the core");
+        let (_, features) = manifest.split_once("[features]\n").expect("the core has features");
+        let (features, rest) = features.split_once("\n[").expect("dependencies follow");
+        let lines = features.lines().filter(|line| !line.starts_with('#') && !line.starts_with("default"));
+        let names: BTreeSet<_> =
+            lines.filter_map(|line| line.split_once(" =")).map(|(name, _)| name).collect();
+        assert_eq!(names, BTreeSet::from(FEATURES));
+        let (_, documented) =
+            rest.split_once("[package.metadata.docs.rs]").expect("docs.rs is told what to build");
+        for feature in FEATURES {
+            assert!(documented.contains(&format!("{feature:?}")), "docs.rs is not told of `{feature}`");
+        }
+    }
 }
