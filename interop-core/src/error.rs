@@ -30,6 +30,8 @@ pub enum ErrorKind {
     Alignment,
     /// Elements outside the memory that is there.
     Bounds,
+    /// An index outside the array.
+    Index,
     /// A device or memory kind that is unknown, or that cannot serve.
     Device,
     /// A stream value that the protocol forbids.

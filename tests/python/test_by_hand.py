@@ -42,6 +42,13 @@ def test_it_is_imported_as_any_object():
     assert interop_demo.checksum(recording()) == 6
 
 
+def test_a_loop_over_the_samples_ends():
+    ours = recording(3)
+    assert list(ours) == [0, 1, 2]
+    with pytest.raises(IndexError, match=r"`index\[0\]`: found 3, allowed: less than the extent 3"):
+        ours[3]
+
+
 def test_the_keywords_are_those_of_the_standard():
     assert inspect.signature(Recording.__dlpack__) == inspect.signature(interop_demo.Array.__dlpack__)
     ours = recording()

@@ -30,6 +30,11 @@ impl Recording {
         Ok(Self { samples: Arc::new(import_as(samples)?), rate })
     }
 
+    /// One sample; what has such a method can be looped over.
+    fn __getitem__(&self, index: usize) -> PyResult<f32> {
+        Ok(self.samples.view::<f32, 1>()?.host()?.get([index])?)
+    }
+
     /// A `DLPack` capsule of the samples.
     #[pyo3(signature = (*, stream=None, max_version=None, dl_device=None, copy=None))]
     fn __dlpack__<'py>(

@@ -131,7 +131,7 @@ impl<const N: usize> RawView<N> {
         {
             if at >= extent {
                 let allowed = text!("less than the extent {extent}");
-                return Err(Error::new(ErrorKind::Bounds, format_args!("index[{axis}]"), at, allowed));
+                return Err(Error::new(ErrorKind::Index, format_args!("index[{axis}]"), at, allowed));
             }
             // May be out of reach before an axis of extent 0 refuses the index: such an array has any strides.
             offset = offset.wrapping_add((*at as isize).wrapping_mul(*stride));
@@ -187,7 +187,7 @@ impl<'a, T: Element, const N: usize> HostView<'a, T, N> {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Bounds`] outside the array; [`ErrorKind::DType`] for a byte that is no `bool`.
+    /// [`ErrorKind::Index`] outside the array; [`ErrorKind::DType`] for a byte that is no `bool`.
     pub fn get(&self, index: [usize; N]) -> Result<T> {
         let element = self.raw.element::<T>(index)?;
         // SAFETY: the view's memory is live and initialized (contract of `from_facts`), `element` lies within it, and
@@ -235,7 +235,7 @@ impl<'a, T: Element, const N: usize> HostViewMut<'a, T, N> {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Bounds`] outside the array.
+    /// [`ErrorKind::Index`] outside the array.
     pub fn set(&mut self, index: [usize; N], value: T) -> Result<()> {
         let element = self.raw.element::<T>(index)?;
         // SAFETY: the view's memory is live, writable and unshared among Rust code (contract of `from_facts`); `element`

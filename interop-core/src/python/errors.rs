@@ -1,6 +1,8 @@
 //! Which Python exception an error is.
 
-use pyo3::exceptions::{PyBufferError, PyMemoryError, PyRuntimeError, PyTypeError, PyValueError};
+use pyo3::exceptions::{
+    PyBufferError, PyIndexError, PyMemoryError, PyRuntimeError, PyTypeError, PyValueError,
+};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyBytes, PyCFunction, PyCapsule, PyDict, PyList, PyMemoryView, PyString, PyTuple, PyType};
@@ -15,8 +17,8 @@ static STREAM_ERROR: PyOnceLock<Py<PyType>> = PyOnceLock::new();
 ///
 /// The standards ask for `BufferError` where an array cannot be expressed, for `ValueError` elsewhere, and for both in
 /// one place (`copy=False` when a copy is needed); whoever catches either catches this. A stream that `__dlpack__` cannot
-/// serve raises its subclass, [`stream_error`]. Values of the wrong type raise `TypeError`, and memory that cannot be had
-/// `MemoryError`.
+/// serve raises its subclass, [`stream_error`]. Values of the wrong type raise `TypeError`, an index outside the array
+/// `IndexError`, and memory that cannot be had `MemoryError`.
 ///
 /// A module that offers the classes gives them its name, so that a traceback says where it is, and another process can import
 /// it; where none does, it travels there as a `BufferError`:
@@ -98,6 +100,8 @@ impl From<Error> for PyErr {
         let (kind, text) = (error.kind(), error.for_callers());
         with_attached(|py| match kind {
             ErrorKind::Type => PyTypeError::new_err(text),
+            // What ends a loop over an object with `__getitem__`.
+            ErrorKind::Index => PyIndexError::new_err(text),
             ErrorKind::Memory => PyMemoryError::new_err(text),
             _ => match array_error(py) {
                 Ok(class) => Self::from_type(class.clone(), text),

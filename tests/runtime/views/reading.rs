@@ -183,7 +183,7 @@ fn pending_work_is_not_overtaken() {
 fn indices_are_checked() {
     let array = Array::new((0..6_u8).collect::<Vec<_>>(), &[2, 3]);
     let view = array.view::<u8, 2>().unwrap().host().unwrap();
-    let told = |place, found, allowed| (ErrorKind::Bounds, place, found, allowed);
+    let told = |place, found, allowed| (ErrorKind::Index, place, found, allowed);
     assert_told(&view.get([2, 0]).unwrap_err(), told("index[0]", "2", "less than the extent 2"));
     assert_told(&view.get([1, 3]).unwrap_err(), told("index[1]", "3", "less than the extent 3"));
     assert_told(&view.get([usize::MAX; 2]).unwrap_err(), told("index[0]", "18446744073709551615", "2"));
@@ -226,7 +226,7 @@ fn no_index_into_the_empty() {
         let empty = Array::strided(Vec::<f32>::new(), &[far, 0], &strides);
         let view = empty.view::<f32, 2>().unwrap().host().unwrap();
         for at in [0, 1, far - 1] {
-            let told = (ErrorKind::Bounds, "index[1]", "0", "less than the extent 0");
+            let told = (ErrorKind::Index, "index[1]", "0", "less than the extent 0");
             assert_told(&view.get([at, 0]).unwrap_err(), told);
         }
     }

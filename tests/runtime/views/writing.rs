@@ -181,11 +181,11 @@ fn indices_are_checked() {
     let mut view = array.view_mut::<u8, 2>().unwrap().host_mut().unwrap();
     assert_told(
         &view.set([0, 3], 1).unwrap_err(),
-        (ErrorKind::Bounds, "index[1]", "3", "less than the extent 3"),
+        (ErrorKind::Index, "index[1]", "3", "less than the extent 3"),
     );
     assert_told(
         &view.set([2, 0], 1).unwrap_err(),
-        (ErrorKind::Bounds, "index[0]", "2", "less than the extent 2"),
+        (ErrorKind::Index, "index[0]", "2", "less than the extent 2"),
     );
     drop(view);
     assert_eq!(array.data, [0; 6]);
