@@ -65,7 +65,8 @@ pub unsafe fn import_as_trusted<T: FromArray>(object: &Bound<'_, PyAny>) -> PyRe
 #[inline(always)]
 #[expect(clippy::inline_always, reason = "one code from the object to the struct, a 15th of an import")]
 fn import_as_with<T: FromArray>(object: &Bound<'_, PyAny>, trust: Trust) -> PyResult<T> {
-    let (known, mut handed_out) = meet(object)?;
+    let mut handed_out = None;
+    let known = meet(object, &mut handed_out)?;
     if let Some(HandedOut { taken: Taken::Versioned(tensor), table }) = handed_out {
         // Nearly all arrays of the host are read here, where it is known what the struct wants.
         // SAFETY: `release_foreign::<Versioned>` releases a struct of this form, on any thread (3 of

@@ -111,7 +111,8 @@ fn import_to(
     object: &Bound<'_, PyAny>,
     stream: Option<StreamHandle>,
 ) -> PyResult<Protocol> {
-    let (known, handed_out) = meet(object)?;
+    let mut handed_out = None;
+    let known = meet(object, &mut handed_out)?;
     import_met(to, object, &known, handed_out, stream)
 }
 
@@ -122,27 +123,29 @@ pub(super) struct HandedOut {
     pub(super) table: Option<Table>,
 }
 
-/// What is known of an object's type, and the tensor of an object that hands one out at once.
-pub(super) fn meet(object: &Bound<'_, PyAny>) -> PyResult<(Known, Option<HandedOut>)> {
+/// What is known of an object's type; and, in its place, the tensor of an object that hands one out at once: returned, it
+/// would be moved as soon as it was stored, which stalls.
+pub(super) fn meet(object: &Bound<'_, PyAny>, tensor: &mut Option<HandedOut>) -> PyResult<Known> {
     drain_releases(object.py());
     let known = type_of(object)?;
     if let Some(table) = known.exchange {
-        if let Some(tensor) = tensor_of(table, object)? {
-            return Ok((known, Some(HandedOut { taken: Taken::Versioned(tensor), table: Some(table) })));
+        if let Some(owned) = tensor_of(table, object)? {
+            *tensor = Some(HandedOut { taken: Taken::Versioned(owned), table: Some(table) });
+            return Ok(known);
         }
     }
     if known.method.usual_device.device() == Some(Device::CPU) {
         match request(object, &known.method, None) {
             Ok(capsule) => {
                 let taken = take(&capsule).map_err(|error| of(object, error))?;
-                return Ok((known, Some(HandedOut { taken, table: None })));
+                *tensor = Some(HandedOut { taken, table: None });
             }
             // What else it has is seen to later.
             Err(error) if lacks_method(object, &error)? => {}
             Err(error) => return Err(error),
         }
     }
-    Ok((known, None))
+    Ok(known)
 }
 
 /// As [`import_to`], of an object that was met.
