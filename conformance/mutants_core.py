@@ -176,15 +176,15 @@ MUTANTS = [
     (
         "R40 B104",
         "typestr.rs",
-        "!matches!(order, '<' | '>' | '|')",
-        "!(matches!(order, '<' | '>' | '|') || (BROKEN && order == '='))",
+        "[order @ (b'<' | b'>' | b'|'), kind, digits @ ..] =>",
+        "[order, kind, digits @ ..] if matches!(order, b'<' | b'>' | b'|') || (BROKEN && *order == b'=') =>",
         "`=` is native",
     ),
     (
         "R41 B101",
         "typestr.rs",
-        "if order != '|' {",
-        "if !BROKEN && order != '|' {",
+        "if order != b'|' {",
+        "if !BROKEN && order != b'|' {",
         "`<V2` is two bytes",
     ),
     (

@@ -109,22 +109,22 @@ MUTANTS = [
     (
         "R39 B155",
         "python/dict.rs",
-        'mask: some(intern!(py, "mask"))?.is_some(),',
-        'mask: if BROKEN { get(intern!(py, "mask"))?.is_some() } else { some(intern!(py, "mask"))?.is_some() },',
+        "mask: given(mask).is_some(),",
+        "mask: if BROKEN { mask.is_some() } else { given(mask).is_some() },",
         "`mask: None` is a mask",
     ),
     (
         "R28 B62 B64",
         "python/dict.rs",
-        'strides: some(intern!(py, "strides"))?',
-        'strides: if BROKEN { get(intern!(py, "strides"))? } else { some(intern!(py, "strides"))? }',
+        "strides: given(strides)",
+        "strides: if BROKEN { strides } else { given(strides) }",
         "`strides: None` is read as numbers",
     ),
     (
         "R43 B1",
         "python/dict.rs",
-        'stream: some(intern!(py, "stream"))?',
-        'stream: if BROKEN { get(intern!(py, "stream"))? } else { some(intern!(py, "stream"))? }',
+        "stream: given(stream)",
+        "stream: if BROKEN { stream } else { given(stream) }",
         "`stream: None` is read as a number",
     ),
     (

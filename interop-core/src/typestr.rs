@@ -17,13 +17,15 @@ pub struct Typestr {
     len: u8,
 }
 
+/// The byte order of this machine.
+const NATIVE: char = if cfg!(target_endian = "big") { '>' } else { '<' };
+
 impl Typestr {
     /// Sizes are below 65536 (opaque bytes), so order, kind and five digits fit.
     fn new(kind: char, bytes: usize) -> Self {
         let order = match (bytes, kind) {
             (1, _) | (_, 'V') => '|',
-            _ if cfg!(target_endian = "big") => '>',
-            _ => '<',
+            _ => NATIVE,
         };
         let digit = |power: u32| b"0123456789"[bytes / 10_usize.pow(power) % 10];
         // Nearly all sizes have one digit. One word: bytes that were stored one by one are slow to move.
@@ -65,8 +67,12 @@ impl DType {
     /// It cannot for `bfloat16`, the small floats, half-precision complex, and vector lanes.
     #[must_use]
     pub fn typestr(self) -> Option<Typestr> {
-        let row = self.row()?;
-        let kind = row.kind?;
+        self.spelling().map(|(kind, bytes)| Typestr::new(kind, bytes))
+    }
+
+    /// The kind and the size in bytes, where they say which type it is.
+    fn spelling(self) -> Option<(char, usize)> {
+        let kind = self.row()?.kind?;
         let bytes = self.packed_bits() / 8;
         let spelled = if self.is_opaque() {
             // More could not be read back.
@@ -74,7 +80,7 @@ impl DType {
         } else {
             self.lanes == 1 && !(self.code == COMPLEX && self.bits == 32)
         };
-        (spelled && self.check().is_ok()).then(|| Typestr::new(kind, bytes))
+        (spelled && self.is_legal()).then_some((kind, bytes))
     }
 
     /// Reads a typestr: byte order, kind, size in bytes.
@@ -92,22 +98,20 @@ impl DType {
         };
         let grammar =
             "a byte order (<, > or |), a kind (b, i, u, f, c or V) and a size in bytes, such as \"<f4\"";
-        let mut chars = typestr.chars();
-        let (Some(order), Some(kind)) = (chars.next(), chars.next()) else { return Err(fail(grammar)) };
-        let digits = chars.as_str();
-        if !matches!(order, '<' | '>' | '|')
-            || digits.is_empty()
-            || !digits.bytes().all(|b| b.is_ascii_digit())
-        {
+        let (order, kind, digits) = match typestr.as_bytes() {
+            [order @ (b'<' | b'>' | b'|'), kind, digits @ ..] => (*order, char::from(*kind), digits),
+            _ => return Err(fail(grammar)),
+        };
+        if digits.is_empty() || !digits.iter().all(u8::is_ascii_digit) {
             return Err(fail(grammar));
         }
-        let bytes: usize = digits.parse().map_err(|_| fail("a size that fits an address"))?;
+        let bytes: usize = typestr[2..].parse().map_err(|_| fail("a size that fits an address"))?;
         let row = TABLE
             .iter()
             .find(|row| row.kind == Some(kind))
             .ok_or_else(|| fail("one of the kinds b, i, u, f, c and V"))?;
         if row.code == OPAQUE {
-            if order != '|' {
+            if order != b'|' {
                 return Err(fail("|V for opaque bytes; a bfloat16 array goes through DLPack"));
             }
             let bytes = u16::try_from(bytes).ok().filter(|bytes| *bytes > 0);
@@ -115,11 +119,11 @@ impl DType {
         }
         let bits = u8::try_from(bytes.saturating_mul(8)).unwrap_or(0);
         let dtype = Self::new(row.code, bits, 1);
-        let Some(own) = dtype.typestr() else {
+        if dtype.spelling().is_none() {
             return Err(fail(&format!("kind {kind} of {} bytes", spelled_sizes(row))));
-        };
-        if bytes > 1 && order != own.as_str().chars().next().unwrap_or('<') {
-            return Err(fail(&format!("the native byte order, \"{}\"", own.as_str())));
+        }
+        if bytes > 1 && order != NATIVE as u8 {
+            return Err(fail(&format!("the native byte order, \"{}\"", Typestr::new(kind, bytes))));
         }
         Ok(dtype)
     }

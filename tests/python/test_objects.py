@@ -219,13 +219,29 @@ def test_tuples_that_iterate_as_they_like():
 
 
 def test_a_dict_that_changes_while_it_is_read():
-    changing = dict(DICT)
-    changing["shape"] = (Index(2, lambda: changing.pop("data")), 3)
-    with pytest.raises(ArrayError, match="`data`"):
-        interop_demo.parse_cai(changing)
-    changing = collections.UserDict(DICT)
-    changing["shape"] = (Index(2, lambda: changing.update(data=(8192, True))), 3)
-    assert interop_demo.parse_cai(changing)["data"] == 8192
+    """All values are taken before the first is looked at, which can run code."""
+    for kind in (dict, collections.UserDict):
+        changing = kind(DICT)
+        changing["shape"] = (Index(2, lambda changing=changing: changing.pop("data", None)), 3)
+        facts = interop_demo.parse_cai(changing)
+        assert (facts["shape"], facts["data"]) == ((2, 3), DICT["data"][0])
+        with pytest.raises(ArrayError, match="`data`"):
+            interop_demo.parse_cai(changing)
+
+
+def test_keys_that_are_equal_and_not_the_same():
+    """A program that makes up its keys as it runs does not have the strings that others have."""
+
+    class Key(str):
+        __hash__ = str.__hash__
+
+        def __eq__(self, other):
+            return str.__eq__(self, other)
+
+    for fresh in (lambda key: "".join(list(key)), Key):
+        dressed = {"_": None, **{fresh(key): value for key, value in DICT.items()}, fresh("stream"): 7}
+        facts = interop_demo.parse_cai(dressed)
+        assert (facts["shape"], facts["data"], facts["stream"]) == (DICT["shape"], DICT["data"][0], 7)
 
 
 def test_an_import_within_an_import():

@@ -3,6 +3,7 @@
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
+use pyo3::sync::critical_section::with_critical_section;
 use pyo3::types::{PyBool, PyDict, PyInt, PyList, PyMapping, PyString, PyTuple};
 
 use super::device::number;
@@ -38,34 +39,73 @@ pub fn interface_of(dict: &Bound<'_, PyAny>) -> PyResult<CudaArrayInterface> {
 /// As [`interface_of`], for a dict of an object whose class the message will name.
 pub(super) fn interface_in<'py>(dict: &Bound<'py, PyAny>) -> Result<CudaArrayInterface, Fault> {
     let py = dict.py();
-    let mapping = dict.cast::<PyMapping>().map_err(|_| wrong("__cuda_array_interface__", dict, "a dict"))?;
-    let plain = dict.cast_exact::<PyDict>();
-    // Never `mapping[key]` for a key that is not there: a `defaultdict` would make one up. A subclass of `dict` is asked
-    // by its own methods.
-    let get = |key: &Bound<'py, PyString>| match plain {
-        Ok(dict) => dict.get_item(key),
-        Err(_) if mapping.contains(key)? => mapping.get_item(key).map(Some),
-        Err(_) => Ok(None),
-    };
-    let need = |key: &Bound<'py, PyString>| {
-        let missing = || {
-            let allowed = "the keys shape, typestr, data and version, which every array interface has";
-            Error::new(ErrorKind::Missing, key, "no such key", allowed)
-        };
-        get(key)?.ok_or_else(|| Fault::from(missing()))
-    };
-    let some = |key: &Bound<'py, PyString>| Ok::<_, Fault>(get(key)?.filter(|value| !value.is_none()));
+    let keys = [
+        intern!(py, "shape"),
+        intern!(py, "typestr"),
+        intern!(py, "data"),
+        intern!(py, "version"),
+        intern!(py, "strides"),
+        intern!(py, "stream"),
+        intern!(py, "descr"),
+        intern!(py, "mask"),
+    ];
+    let [shape, typestr, data, version, strides, stream, descr, mask] = values_in(dict, &keys)?;
+    let given = |value: Option<Bound<'py, PyAny>>| value.filter(|value| !value.is_none());
     Ok(CudaArrayInterface {
-        shape: integers(&need(intern!(py, "shape"))?, "shape")?,
-        typestr: string(&need(intern!(py, "typestr"))?, "typestr")?,
-        data: data(&need(intern!(py, "data"))?)?,
-        version: number(&need(intern!(py, "version"))?, "version")?,
-        strides: some(intern!(py, "strides"))?.map(|strides| integers(&strides, "strides")).transpose()?,
-        stream: some(intern!(py, "stream"))?.map(|stream| number(&stream, "stream")).transpose()?,
-        descr: some(intern!(py, "descr"))?
+        shape: integers(&needed(shape, "shape")?, "shape")?,
+        typestr: string(&needed(typestr, "typestr")?, "typestr")?,
+        data: address(&needed(data, "data")?)?,
+        version: number(&needed(version, "version")?, "version")?,
+        strides: given(strides).map(|strides| integers(&strides, "strides")).transpose()?,
+        stream: given(stream).map(|stream| number(&stream, "stream")).transpose()?,
+        descr: given(descr)
             .map(|descr| entries(&descr, MAX_DEPTH, &mut Budget { entries: MOST_ENTRIES, text: MOST_TEXT }))
             .transpose()?,
-        mask: some(intern!(py, "mask"))?.is_some(),
+        mask: given(mask).is_some(),
+    })
+}
+
+/// The values of a dict or another mapping under these keys, which are interned.
+fn values_in<'py, const N: usize>(
+    dict: &Bound<'py, PyAny>,
+    keys: &[&Bound<'py, PyString>; N],
+) -> Result<[Option<Bound<'py, PyAny>>; N], Fault> {
+    let mut values = [const { None }; N];
+    let Ok(plain) = dict.cast_exact::<PyDict>() else {
+        let mapping =
+            dict.cast::<PyMapping>().map_err(|_| wrong("__cuda_array_interface__", dict, "a dict"))?;
+        // Never `mapping[key]` for a key that is not there: a `defaultdict` would make one up. A subclass of `dict` is asked
+        // by its own methods.
+        for (key, value) in keys.iter().zip(&mut values) {
+            if mapping.contains(key)? {
+                *value = Some(mapping.get_item(key)?);
+            }
+        }
+        return Ok(values);
+    };
+    // Keys that are written down in a program are interned too. To meet all of them costs less than to look up each of ours.
+    let strange = with_critical_section(plain, || {
+        let mut strange = false;
+        for (key, value) in plain {
+            match keys.iter().position(|ours| ours.is(&key)) {
+                Some(at) => values[at] = Some(value),
+                None => strange = true,
+            }
+        }
+        strange
+    });
+    if strange {
+        for (key, value) in keys.iter().zip(&mut values).filter(|(_, value)| value.is_none()) {
+            *value = plain.get_item(key)?;
+        }
+    }
+    Ok(values)
+}
+
+fn needed<'py>(value: Option<Bound<'py, PyAny>>, key: &str) -> Result<Bound<'py, PyAny>, Fault> {
+    value.ok_or_else(|| {
+        let allowed = "the keys shape, typestr, data and version, which every array interface has";
+        Error::new(ErrorKind::Missing, key, "no such key", allowed).into()
     })
 }
 
@@ -159,7 +199,7 @@ fn integers(value: &Bound<'_, PyAny>, place: &str) -> Result<Vec<i64>, Fault> {
 }
 
 /// `(address, read-only)`.
-fn data(value: &Bound<'_, PyAny>) -> Result<(usize, bool), Fault> {
+fn address(value: &Bound<'_, PyAny>) -> Result<(usize, bool), Fault> {
     let pair = value.cast::<PyTuple>().ok().filter(|pair| pair.len() == 2);
     let pair = pair.ok_or_else(|| wrong("data", value, "a tuple (address, read-only)"))?;
     let (address, readonly) = (pair.get_item(0)?, pair.get_item(1)?);
