@@ -55,15 +55,14 @@ fn a_shape_beyond_the_storage_is_refused() {
 
 #[test]
 fn who_may_write_depends_on_the_storage() {
-    let writes = |samples: &dyn Fn() -> Writes| samples();
     let vec = Samples { values: count(2), shape: vec![2] };
-    assert_eq!(writes(&|| vec.facts().unwrap().writes()), Writes::WhenOwned);
+    assert_eq!(vec.facts().unwrap().writes(), Writes::WhenOwned);
     let host = Samples { values: HostVec::from_slice(&count(2)), shape: vec![2] };
-    assert_eq!(writes(&|| host.facts().unwrap().writes()), Writes::Always);
+    assert_eq!(host.facts().unwrap().writes(), Writes::Always);
     let shared: Samples<Arc<[f32]>> = Samples { values: count(2).into(), shape: vec![2] };
-    assert_eq!(writes(&|| shared.facts().unwrap().writes()), Writes::Never);
+    assert_eq!(shared.facts().unwrap().writes(), Writes::Never);
     let fixed = Samples { values: &[1.0_f32, 2.0][..], shape: vec![2] };
-    assert_eq!(writes(&|| fixed.facts().unwrap().writes()), Writes::Never);
+    assert_eq!(fixed.facts().unwrap().writes(), Writes::Never);
 }
 
 #[test]
