@@ -240,18 +240,18 @@ fn devices(devices: &Devices) -> Option<TokenStream> {
 fn open(model: &Model<'_>) -> TokenStream {
     match &model.data {
         Data::Storage(Role { ty, .. }, Asks::ThroughGate) => {
-            let open = gated(ty, "open", own!(__a, Self::WANTED));
+            let open = gated(ty, "open", own!(__a, <Self as __p::FromArray>::WANTED));
             own!(let __s = #open;)
         }
         Data::Storage(Role { ty, .. }, Asks::Directly) => {
-            own!(let __s = <#ty as __p::FromImport>::open(__a, Self::WANTED);)
+            own!(let __s = <#ty as __p::FromImport>::open(__a, <Self as __p::FromArray>::WANTED);)
         }
         Data::Raw { pointer: Role { ty, .. }, pointee: Pointee::Typed, .. } => {
-            own!(<#ty as __p::RawPointer>::open(__a, Self::WANTED);)
+            own!(<#ty as __p::RawPointer>::open(__a, <Self as __p::FromArray>::WANTED);)
         }
         Data::Raw { pointer: Role { ty, .. }, pointee: Pointee::Element(element), .. } => {
             let check = check_element(Pointee::Element(element));
-            own!(#check <#ty as __p::RawAddress>::open::<#element>(__a, Self::WANTED);)
+            own!(#check <#ty as __p::RawAddress>::open::<#element>(__a, <Self as __p::FromArray>::WANTED);)
         }
     }
 }

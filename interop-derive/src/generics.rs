@@ -7,7 +7,6 @@ use syn::{Attribute, GenericParam, Generics, Path, Token, Type, WhereClause, Whe
 
 use crate::hygiene::own;
 use crate::model::{Axis, Data, Initial, Model, Pointee, Shape, Stream, Strides, With};
-use crate::words;
 
 /// The generics of the struct as an impl repeats them: without attributes, which belong to other macros.
 pub(crate) fn bare(generics: &Generics) -> Generics {
@@ -57,7 +56,7 @@ pub(crate) fn arguments(generics: &Generics) -> Option<TokenStream> {
 }
 
 /// The names of type and const parameters.
-fn names(generics: &Generics) -> impl Iterator<Item = &Ident> {
+pub(crate) fn names(generics: &Generics) -> impl Iterator<Item = &Ident> {
     generics.params.iter().filter_map(|parameter| match parameter {
         GenericParam::Lifetime(_) => None,
         GenericParam::Type(ty) => Some(&ty.ident),
@@ -210,13 +209,11 @@ fn predicate(ty: &Type, role: &str) -> WherePredicate {
     syn::parse_quote_spanned!(span=> #ty: __p::#role)
 }
 
-/// The lints that can fire on generated code: it names what the user deprecated, and has the `unsafe` of `unsafe_raw`.
-const LINTS: [&str; 3] = ["deprecated", "unsafe_code", "clippy::undocumented_unsafe_blocks"];
-
-/// An `#[allow]` of those lints that the user silenced on the struct or on a field.
+/// An `#[allow]` of the lints that the user silenced on the struct or on a field, as the derives of the standard library repeat them.
 ///
-/// The impls are items of their own, which an `#[allow]` on the struct does not reach. Nothing else is silenced: what is
-/// not written by the user may be forbidden, and under `#![forbid]` an `#[allow]` is an error itself.
+/// The impls are items of their own, which an `#[allow]` on the struct does not reach, and they name what the user deprecated, have
+/// the `unsafe` of `unsafe_raw`, and repeat the user's names. Nothing else is silenced: what is not written by the user may be
+/// forbidden, and under `#![forbid]` an `#[allow]` is an error itself.
 pub(crate) fn silenced<'a>(attrs: impl IntoIterator<Item = &'a Attribute>) -> Option<TokenStream> {
     let lints: Vec<Path> = attrs.into_iter().flat_map(silenced_by).collect();
     (!lints.is_empty()).then(|| own!(#[allow(#(#lints),*)]))
@@ -230,9 +227,9 @@ fn silenced_by(attr: &Attribute) -> Vec<Path> {
         return Vec::new();
     }
     let mut lints = Vec::new();
-    // An entry that is no lint, such as `reason = "..."`, ends the list; rustc accepts it only there.
+    // `reason = "..."` is no lint, and ends the list; rustc accepts it only there.
     let _: syn::Result<()> = attr.parse_nested_meta(|lint| {
-        if LINTS.contains(&words::shown(&lint.path).as_str()) {
+        if !lint.path.is_ident("reason") {
             lints.push(lint.path);
         }
         Ok(())

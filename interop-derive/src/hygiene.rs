@@ -4,10 +4,11 @@ use std::iter;
 
 use proc_macro2::{Ident, Span, TokenStream};
 use quote::quote_spanned;
-use syn::{Data, DeriveInput, GenericParam, Path, Type};
+use syn::{Data, DeriveInput, Path, Type};
 
 use crate::errors::Errors;
 use crate::fields::{self, bare};
+use crate::generics;
 
 /// `quote!` with spans of the macro's own ([`proc_macro2::Span::mixed_site`]).
 ///
@@ -32,17 +33,12 @@ pub(crate) fn runtime(krate: &Path) -> TokenStream {
 
 /// Refuses the one name that generated code has in the scope of the user's types, where it would stand for the runtime.
 pub(crate) fn refuse_own_name(input: &DeriveInput, errors: &mut Errors) -> bool {
-    let parameters = input.generics.params.iter().filter_map(|parameter| match parameter {
-        GenericParam::Lifetime(_) => None,
-        GenericParam::Type(ty) => Some(&ty.ident),
-        GenericParam::Const(constant) => Some(&constant.ident),
-    });
     let types = match &input.data {
         Data::Struct(data) => data.fields.iter().find_map(|field| own_name(&field.ty)),
         Data::Enum(_) | Data::Union(_) => None,
     };
     let is_ours = |name: &&Ident| **name == "__p";
-    let found = iter::once(&input.ident).chain(parameters).find(is_ours).or(types);
+    let found = iter::once(&input.ident).chain(generics::names(&input.generics)).find(is_ours).or(types);
     if let Some(name) = found {
         let found = "`__p` is the runtime in generated code, and here something of yours";
         errors.push(name, found, "write another name, with `use __p as other;` if it is not yours to choose");

@@ -186,6 +186,16 @@ mod same_names {
         #[cuda_array(default)]
         pub(super) assemble: u8,
     }
+
+    /// What a type has of its own comes before what its traits have.
+    impl SameNames {
+        pub(super) const WANTED: u8 = 1;
+        pub(super) const TYPE: u8 = 2;
+
+        pub(super) fn assemble() -> u8 {
+            Self::WANTED + Self::TYPE
+        }
+    }
 }
 
 /// Everything comes from a macro: names, types, literals, expressions, whole attributes.
@@ -346,7 +356,7 @@ fn the_names_of_the_expansion_are_free() {
     let (import, _) = Foreign::new(&count(6), &[1, 2, 3]).send();
     let same = same_names::SameNames::from_import(import).unwrap();
     assert_eq!((same.__a, same.__d, same.__s, same.__p), (1, 2, 3, 2));
-    assert_eq!((same.facts, same.assemble), (0, 0));
+    assert_eq!((same.facts, same.assemble, same_names::SameNames::assemble()), (0, 0, 3));
     assert_eq!(same.facts().unwrap().shape(), [1, 2, 3]);
     drop(same.__f0);
 }

@@ -145,6 +145,22 @@ mod outdated {
     }
 }
 
+/// Names that the lints about names refuse, and the impls repeat.
+mod named {
+    use super::{CudaArray, PhantomData};
+
+    #[derive(CudaArray)]
+    #[cuda_array(shape = [len, lanes])]
+    #[expect(nonstandard_style, reason = "the names are those of a C header")]
+    pub(super) struct Rows<'Tag, item, const lanes: usize> {
+        #[cuda_array(data)]
+        pub(super) values: Vec<item>,
+        pub(super) len: usize,
+        #[cuda_array(default)]
+        pub(super) marker: PhantomData<&'Tag ()>,
+    }
+}
+
 /// A raw pointer under lints against unsafe code, allowed on the struct alone.
 mod vouched {
     #![deny(unsafe_code)]
@@ -184,6 +200,9 @@ fn derived_code_is_silent() {
     let bounded = strict::Bounded { values: vec![strict::Unit(0.0_f32)], len: 1 };
     assert_eq!(bounded.facts().map(|facts| facts.numel()), Ok(1), "{bounded:?}");
     assert_eq!((bounded.len, bounded.values.first().map(|unit| unit.0.to_bits())), (1, Some(0)));
+    let rows = named::Rows::<'_, _, 2> { values: vec![0.0_f32; 6], len: 3, marker: PhantomData };
+    assert_eq!(rows.facts().map(|facts| facts.numel()), Ok(6));
+    assert_eq!((rows.len, rows.values.len(), rows.marker), (3, 6, PhantomData));
     let raw = vouched::Raw { pointer: null(), shape: [0], device: Device::CPU };
     assert_eq!(raw.facts().map(|facts| facts.ndim()), Ok(1));
     assert_eq!((raw.shape, raw.device, raw.pointer.is_null()), ([0], Device::CPU, true));

@@ -32,7 +32,9 @@ const _: () = {
                 __a,
                 &[__p::DeviceType::CUDA, __p::DeviceType::CUDA_MANAGED],
             );
-            let __s = <__p::Gate<Lease<f32>>>::open(__a, Self::WANTED);
+            let __s = <__p::Gate<
+                Lease<f32>,
+            >>::open(__a, <Self as __p::FromArray>::WANTED);
             __p::Ok(Self {
                 shape: <Vec<usize> as __p::ShapeField>::take(__a, "shape"),
                 values: match __s.take(__a) {

@@ -50,7 +50,9 @@ const _: () = {
         };
         #[inline(always)]
         fn assemble(__a: &mut __p::Arrival) -> __p::Result<Self> {
-            let __s = <Lease<T> as __p::FromImport>::open(__a, Self::WANTED);
+            let __s = <Lease<
+                T,
+            > as __p::FromImport>::open(__a, <Self as __p::FromArray>::WANTED);
             __p::Arrival::same_extent(__a, 0, 1, "n");
             __p::Arrival::constant(__a, 2, __p::Extent::tell(&C));
             __p::Arrival::check(__a)?;

@@ -45,7 +45,10 @@ const _: () = {
         };
         #[inline(always)]
         fn assemble(__a: &mut __p::Arrival) -> __p::Result<Self> {
-            let __s = <S as __p::FromImport>::open(__a, Self::WANTED);
+            let __s = <S as __p::FromImport>::open(
+                __a,
+                <Self as __p::FromArray>::WANTED,
+            );
             __p::Arrival::literal(__a, 2, 3);
             __p::Arrival::check(__a)?;
             __p::Ok(Self {

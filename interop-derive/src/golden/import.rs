@@ -23,7 +23,9 @@ const _: () = {
         };
         #[inline(always)]
         fn assemble(__a: &mut __p::Arrival) -> __p::Result<Self> {
-            let __s = <Lease<f32> as __p::FromImport>::open(__a, Self::WANTED);
+            let __s = <Lease<
+                f32,
+            > as __p::FromImport>::open(__a, <Self as __p::FromArray>::WANTED);
             __p::Ok(Self {
                 shape: <Vec<usize> as __p::ShapeField>::take(__a, "shape"),
                 strides: <Vec<isize> as __p::StridesField>::take(__a, "strides"),

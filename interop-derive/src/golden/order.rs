@@ -32,7 +32,7 @@ const _: () = {
         };
         #[inline(always)]
         fn assemble(__a: &mut __p::Arrival) -> __p::Result<Self> {
-            let __s = <__p::Gate<Vec<f64>>>::open(__a, Self::WANTED);
+            let __s = <__p::Gate<Vec<f64>>>::open(__a, <Self as __p::FromArray>::WANTED);
             __p::Ok(Self {
                 rows: <usize as __p::Extent>::take(__a, 0, "rows"),
                 columns: <usize as __p::Extent>::take(__a, 1, "columns"),

@@ -40,7 +40,10 @@ const _: () = {
         };
         #[inline(always)]
         fn assemble(__a: &mut __p::Arrival) -> __p::Result<Self> {
-            let __s = <S as __p::FromImport>::open(__a, Self::WANTED);
+            let __s = <S as __p::FromImport>::open(
+                __a,
+                <Self as __p::FromArray>::WANTED,
+            );
             __p::Ok(Self {
                 shape: <[usize; N] as __p::ShapeField>::take(__a, "shape"),
                 values: match __s.take(__a) {

@@ -36,7 +36,9 @@ const _: () = {
         #[inline(always)]
         fn assemble(__a: &mut __p::Arrival) -> __p::Result<Self> {
             let _ = <f32 as __p::Element>::TYPE;
-            <CUdeviceptr as __p::RawAddress>::open::<f32>(__a, Self::WANTED);
+            <CUdeviceptr as __p::RawAddress>::open::<
+                f32,
+            >(__a, <Self as __p::FromArray>::WANTED);
             __p::Ok(Self {
                 len: <usize as __p::Extent>::take(__a, 0, "len"),
                 device: <Device as __p::DeviceField>::take(__a),

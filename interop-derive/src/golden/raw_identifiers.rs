@@ -31,7 +31,7 @@ const _: () = {
         };
         #[inline(always)]
         fn assemble(__a: &mut __p::Arrival) -> __p::Result<Self> {
-            let __s = <__p::Gate<Vec<f32>>>::open(__a, Self::WANTED);
+            let __s = <__p::Gate<Vec<f32>>>::open(__a, <Self as __p::FromArray>::WANTED);
             __p::Ok(Self {
                 r#loop: <usize as __p::Extent>::take(__a, 0, "loop"),
                 r#in: <usize as __p::Extent>::take(__a, 1, "in"),

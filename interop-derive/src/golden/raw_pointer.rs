@@ -34,7 +34,7 @@ const _: () = {
         };
         #[inline(always)]
         fn assemble(__a: &mut __p::Arrival) -> __p::Result<Self> {
-            <*mut f32 as __p::RawPointer>::open(__a, Self::WANTED);
+            <*mut f32 as __p::RawPointer>::open(__a, <Self as __p::FromArray>::WANTED);
             __p::Ok(Self {
                 shape: <[usize; 1] as __p::ShapeField>::take(__a, "shape"),
                 device: <Device as __p::DeviceField>::take(__a),

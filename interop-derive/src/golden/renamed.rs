@@ -28,7 +28,7 @@ const _: () = {
         };
         #[inline(always)]
         fn assemble(__a: &mut __p::Arrival) -> __p::Result<Self> {
-            let __s = <__p::Gate<Vec<f32>>>::open(__a, Self::WANTED);
+            let __s = <__p::Gate<Vec<f32>>>::open(__a, <Self as __p::FromArray>::WANTED);
             __p::Ok(Self {
                 shape: <Vec<usize> as __p::ShapeField>::take(__a, "shape"),
                 values: match __s.take(__a) {

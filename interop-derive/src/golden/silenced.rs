@@ -16,7 +16,7 @@ struct Raw {
 const _: () = {
     use ::interop_core::__interop_core as __p;
     #[automatically_derived]
-    #[allow(unsafe_code, deprecated)]
+    #[allow(dead_code, unsafe_code, deprecated)]
     unsafe impl __p::CudaArray for Raw {
         #[inline(always)]
         fn facts(&self) -> __p::Result<__p::Facts> {

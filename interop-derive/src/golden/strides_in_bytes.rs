@@ -32,7 +32,7 @@ const _: () = {
         };
         #[inline(always)]
         fn assemble(__a: &mut __p::Arrival) -> __p::Result<Self> {
-            let __s = <__p::Gate<Vec<f64>>>::open(__a, Self::WANTED);
+            let __s = <__p::Gate<Vec<f64>>>::open(__a, <Self as __p::FromArray>::WANTED);
             __p::Ok(Self {
                 shape: <[usize; 2] as __p::ShapeField>::take(__a, "shape"),
                 strides: <[i64; 2] as __p::StridesField>::take_in_bytes(__a, "strides"),

@@ -26,7 +26,7 @@ const _: () = {
         };
         #[inline(always)]
         fn assemble(__a: &mut __p::Arrival) -> __p::Result<Self> {
-            let __s = <__p::Gate<Vec<u8>>>::open(__a, Self::WANTED);
+            let __s = <__p::Gate<Vec<u8>>>::open(__a, <Self as __p::FromArray>::WANTED);
             __p::Arrival::check(__a)?;
             __p::Ok(Self {
                 1: <usize as __p::Extent>::take(__a, 0, "1"),

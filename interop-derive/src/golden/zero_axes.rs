@@ -26,7 +26,9 @@ const _: () = {
         };
         #[inline(always)]
         fn assemble(__a: &mut __p::Arrival) -> __p::Result<Self> {
-            let __s = <__p::Gate<Box<[f32]>>>::open(__a, Self::WANTED);
+            let __s = <__p::Gate<
+                Box<[f32]>,
+            >>::open(__a, <Self as __p::FromArray>::WANTED);
             __p::Ok(Self {
                 value: match __s.take(__a) {
                     __p::Some(__v) => __v,
