@@ -133,7 +133,13 @@ impl FieldAttrs {
                 errors.lose(Some("device"));
             }
             "device" => flag(&mut self.device, entry, errors),
-            "owner" => flag(&mut self.owner, entry, errors),
+            "owner" => {
+                if !matches!(entry.value, Value::None) {
+                    // It may be what an import fills the field with.
+                    errors.lose(Some("default"));
+                }
+                flag(&mut self.owner, entry, errors);
+            }
             "default" => {
                 let value = default(&entry, errors);
                 set(&mut self.default, entry.word, Some(value), errors);
@@ -349,7 +355,7 @@ fn unknown_option(option: &Ident, word: &str, legal: &[&'static str], errors: &m
     match meant {
         Some("element") => errors.push(option, found, "write `data(unsafe_raw, element = f32)`"),
         Some(meant) => errors.push(option, found, format_args!("write `{word}({meant})`")),
-        None => errors.push(option, found, format_args!("the options of `{word}` are {list}")),
+        None => errors.push(option, found, format_args!("`{word}` takes {list}")),
     }
     errors.lose(meant);
 }

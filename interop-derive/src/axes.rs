@@ -9,7 +9,7 @@
 use proc_macro2::Ident;
 use quote::ToTokens;
 use syn::ext::IdentExt;
-use syn::{Expr, ExprLit, Generics, Lit, Member, Path, Type};
+use syn::{Expr, ExprLit, Lit, Member, Path, Type};
 
 use crate::check::Claims;
 use crate::errors::Errors;
@@ -28,13 +28,13 @@ pub(crate) fn rules(claims: &Claims<'_>, errors: &mut Errors) {
             let found = format!("`{}` is a constant, and `{name}` is a field", words::shown(&extent.at));
             errors.push(&extent.at, found, format_args!("write `{name}`"));
             errors.lose(Some("shape"));
-        } else if axis(extent, claims.fields, claims.generics()).is_none() {
+        } else if axis(extent, claims).is_none() {
             resolve(extent, claims, errors);
         }
     }
     extents_are_plain(claims, errors);
-    if let Some(count) = count(claims).filter(|_| errors.is_absent("shape")) {
-        axes_are_few(count, claims, errors);
+    if let Some((count, word)) = count(claims).filter(|_| errors.is_absent("shape")) {
+        axes_are_few(count, word, errors);
         strides_fit(count, claims, errors);
     }
 }
@@ -45,22 +45,34 @@ pub(crate) fn field_of<'a>(extent: &Extent, fields: &'a [Field<'a>]) -> Option<&
     fields.iter().find(|field| field.name == *name)
 }
 
-/// Whether a name is a const generic, or looks like a constant and like no name of the struct's own.
-fn is_constant(name: &str, fields: &[Field<'_>], generics: &Generics) -> bool {
+/// Whether a name is a const generic, or looks like a constant and like no name of the struct's own. A field that cannot be meant,
+/// as it has a role or is in the list itself (`[n, N]`), leaves the name to a constant.
+fn is_constant(name: &str, claims: &Claims<'_>) -> bool {
     let is_upper = name.contains(char::is_uppercase) && !name.contains(char::is_lowercase);
-    let is_own = fields.iter().any(|field| field.name.eq_ignore_ascii_case(name))
-        || generics.type_params().any(|ty| ty.ident.unraw() == name);
-    generics.const_params().any(|constant| constant.ident.unraw() == name) || is_upper && !is_own
+    let is_meant = |field: &Field<'_>| {
+        field.name.eq_ignore_ascii_case(name) && is_free(field) && !claims.is_extent(field)
+    };
+    let is_own = || claims.fields.iter().any(is_meant) || is_type_parameter(name, claims);
+    claims.generics().const_params().any(|constant| constant.ident.unraw() == name) || is_upper && !is_own()
+}
+
+fn is_type_parameter(name: &str, claims: &Claims<'_>) -> bool {
+    claims.generics().type_params().any(|ty| ty.ident.unraw() == name)
+}
+
+/// Whether the field could be an extent, as far as its attributes tell.
+fn is_free(field: &Field<'_>) -> bool {
+    field.attrs.roles().next().is_none() && field.attrs.default.is_none()
 }
 
 /// What an extent is; nothing when it names nothing.
-pub(crate) fn axis<'a>(extent: &Extent, fields: &'a [Field<'a>], generics: &Generics) -> Option<Axis<'a>> {
-    let field = field_of(extent, fields).map(|field| Axis::Field(field.role()));
+pub(crate) fn axis<'a>(extent: &Extent, claims: &Claims<'a>) -> Option<Axis<'a>> {
+    let field = field_of(extent, claims.fields).map(|field| Axis::Field(field.role()));
     field.or_else(|| match &extent.kind {
         Kind::Literal(value) => Some(Axis::Literal(*value)),
         // The user's tokens, so that rustc blames them.
         Kind::Path(path) => Some(Axis::Const(path.clone())),
-        Kind::Name(name) if is_constant(extent.name.as_ref()?, fields, generics) => {
+        Kind::Name(name) if is_constant(extent.name.as_ref()?, claims) => {
             Some(Axis::Const(name.to_token_stream()))
         }
         Kind::Name(_) | Kind::Field(_) => None,
@@ -84,19 +96,22 @@ fn resolve(extent: &Extent, claims: &Claims<'_>, errors: &mut Errors) {
     let Some(name) = &extent.name else { return };
     let is_tuple = claims.fields.iter().any(|field| matches!(field.member, Member::Unnamed(_)));
     let consts = claims.generics().const_params().map(|constant| constant.ident.to_string());
-    let free = claims
-        .fields
-        .iter()
-        .filter(|field| field.attrs.roles().next().is_none() && field.attrs.default.is_none());
     let prefix = if is_tuple { "self." } else { "" };
-    let fields = free.map(|field| format!("{prefix}{}", field.name));
-    let legal: Vec<String> = fields.chain(consts).collect();
+    let fields = claims.fields.iter().filter(|field| is_free(field));
+    let legal: Vec<String> = fields.map(|field| format!("{prefix}{}", field.name)).chain(consts).collect();
     let legal = || legal.iter().map(String::as_str);
+    let constant = match &extent.kind {
+        Kind::Name(name) if !is_type_parameter(&name.to_string(), claims) => {
+            format!(", or `self::{name}` for a constant")
+        }
+        _ => String::new(),
+    };
     let help = match words::nearest(name, legal()).filter(|_| !is_tuple) {
         Some(meant) if matches!(extent.kind, Kind::Field(_)) => format!("write `self.{meant}`"),
+        Some(meant) if meant.eq_ignore_ascii_case(name) => format!("write `{meant}`{constant}"),
         Some(meant) => format!("write `{meant}`"),
         None if legal().next().is_none() => "add an integer field with the extent to the struct".to_string(),
-        None => format!("write {}, or an integer literal", words::list(legal())),
+        None => format!("write {}, or an integer literal{constant}", words::list(legal())),
     };
     errors.push(&extent.at, format_args!("the struct has no field `{name}`"), help);
     // The field that was meant seems to have no role now.
@@ -131,11 +146,12 @@ fn extents_are_plain(claims: &Claims<'_>, errors: &mut Errors) {
 /// The most axes that an array has: `interop_core::MAX_NDIM`.
 const MAX_NDIM: usize = 64;
 
-/// How many axes the array has: as many as the list, or as the field holds by its type.
-fn count(claims: &Claims<'_>) -> Option<usize> {
-    let field = claims.with(|attrs| attrs.shape.is_some()).map(|field| len(field.ty));
-    let list = claims.attrs.shape.as_ref().map(|list| list.value.len());
-    list.xor(field.flatten())
+/// How many axes the array has, and the word that says so: as many as the list, or as the field holds by its type.
+fn count<'a>(claims: &Claims<'a>) -> Option<(usize, &'a Ident)> {
+    let by_list = claims.attrs.shape.as_ref().map(|list| (list.value.len(), &list.word));
+    let field = claims.with(|attrs| attrs.shape.is_some());
+    let by_field = field.and_then(|field| Some((len(field.ty)?, field.attrs.role("shape")?)));
+    by_list.xor(by_field)
 }
 
 /// The length of a `[T; 3]` or an `Option` of one, written as a number.
@@ -153,10 +169,8 @@ fn len(ty: &Type) -> Option<usize> {
     }
 }
 
-fn axes_are_few(count: usize, claims: &Claims<'_>, errors: &mut Errors) {
-    let field = claims.with(|attrs| attrs.shape.is_some()).and_then(|field| field.attrs.shape.as_ref());
-    let word = field.map(|set| &set.word).or(claims.attrs.shape.as_ref().map(|set| &set.word));
-    if let Some(word) = word.filter(|_| count > MAX_NDIM) {
+fn axes_are_few(count: usize, word: &Ident, errors: &mut Errors) {
+    if count > MAX_NDIM {
         let found = format!("a shape of {count} axes");
         errors.push(word, found, format_args!("write {MAX_NDIM} extents at most"));
     }

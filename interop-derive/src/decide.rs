@@ -93,8 +93,7 @@ fn shape<'a>(claims: &Claims<'a>) -> Option<Shape<'a>> {
         return Some(Shape::Field(field.role()));
     }
     let list = &claims.attrs.shape.as_ref()?.value;
-    let axes: Option<Vec<Axis<'a>>> =
-        list.iter().map(|extent| axes::axis(extent, claims.fields, claims.generics())).collect();
+    let axes: Option<Vec<Axis<'a>>> = list.iter().map(|extent| axes::axis(extent, claims)).collect();
     axes.map(Shape::Extents)
 }
 

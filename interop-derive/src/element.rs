@@ -39,7 +39,8 @@ pub(crate) fn derive(input: &DeriveInput) -> TokenStream {
     let has_no_stub = hygiene::refuse_own_name(input, &mut errors)
         | no_lifetimes(&input.generics, &mut errors)
         | parts::no_pointers(&parts, &mut errors)
-        | parts::no_trait_objects(&parts, &mut errors);
+        | parts::no_trait_objects(&parts, &mut errors)
+        | parts::sized(&parts, &mut errors);
     parts::lists_are_whole(&parts, &mut errors);
     parts::some_count(input, repr, &parts, &mut errors);
     let krate_is_known = errors.is_absent("crate");
@@ -56,15 +57,14 @@ pub(crate) fn derive(input: &DeriveInput) -> TokenStream {
             let generics = bounded(&generics::bare(&input.generics), &parts);
             expand(&Model { ident: &input.ident, generics, krate, lints, parts, repr })
         }
-        (None, None) => unreachable!("a layout that is not fixed was reported"),
         // An element is `'static`, `Send` and `Sync`: without that, the stub would add an error.
-        (Some(messages), _) if krate_is_known && !has_no_stub => {
+        (messages, _) if krate_is_known && !has_no_stub => {
             let generics = bounded(&generics::bare(&input.generics), &[]);
             let mut stub = fallback::element(&input.ident, &generics, &krate);
             stub.extend(messages);
             stub
         }
-        (Some(messages), _) => messages,
+        (messages, _) => messages.unwrap_or_default(),
     }
 }
 

@@ -140,7 +140,8 @@ fn entry(input: ParseStream) -> Result<Entry, Slip> {
     if input.is_empty() || input.peek(Token![,]) || input.peek(Token![;]) {
         return Ok(Entry { word, value: Value::None });
     }
-    if input.parse::<Token![=]>().is_ok() {
+    let is_operator = input.peek(Token![==]) || input.peek(Token![=>]);
+    if !is_operator && input.parse::<Token![=]>().is_ok() {
         return match value(&word, input) {
             Some(value) => Ok(Entry { word, value: Value::Given(value) }),
             None => Err(no_value(word, !input.is_empty())),
@@ -188,11 +189,11 @@ fn misfit(word: Ident, next: Option<&TokenTree>) -> Slip {
             let help = "write `data`, `shape` or another word of the attribute".to_string();
             (quote!(#word), format!("expected a word, found a path that starts with `{word}`"), help)
         }
-        Some(TokenTree::Punct(colon)) if colon.as_char() == ':' => (
-            quote!(#next),
-            format!("`{word}` is followed by `:`"),
-            format!("write `{word} = {}`", words::example(&word.to_string())),
-        ),
+        Some(TokenTree::Punct(sign)) if matches!(sign.as_char(), ':' | '=') => {
+            let sign = if sign.as_char() == ':' { "`:`" } else { "an operator that begins with `=`" };
+            let found = format!("`{word}` is followed by {sign}");
+            (quote!(#next), found, format!("write `{word} = {}`", words::example(&word.to_string())))
+        }
         Some(TokenTree::Punct(dash)) if dash.as_char() == '-' => {
             (quote!(#next), format!("`{word}` is followed by `-`"), "write `_` in a word".to_string())
         }
@@ -242,8 +243,8 @@ fn value(word: &Ident, input: ParseStream) -> Option<TokenStream> {
 /// its feature `full`, which would double the build time of everyone. But as the discriminant of an enum variant it finds
 /// the end of any expression, if that begins with something of the other part: `return`.
 fn expression(input: ParseStream) -> Option<TokenStream> {
-    if input.peek(Token![let]) {
-        // A condition for syn, and nothing for rustc.
+    // A condition for syn, and nothing for rustc; and what syn would take for an operator behind `return`.
+    if input.peek(Token![let]) || !begins_value(input) {
         return None;
     }
     let rest: TokenStream = input.fork().parse().ok()?;
@@ -255,4 +256,16 @@ fn expression(input: ParseStream) -> Option<TokenStream> {
     let tokens = found.into_token_stream().into_iter().skip(1);
     let value: TokenStream = tokens.map_while(|_| input.parse::<TokenTree>().ok()).collect();
     (!value.is_empty()).then_some(value)
+}
+
+/// Whether an expression can begin with the punctuation that is next.
+fn begins_value(input: ParseStream) -> bool {
+    match input.fork().parse() {
+        Ok(TokenTree::Punct(sign)) => match sign.as_char() {
+            '.' => input.peek(Token![..]),
+            ':' => input.peek(Token![::]),
+            sign => "-!*&|<#'".contains(sign),
+        },
+        _ => true,
+    }
 }

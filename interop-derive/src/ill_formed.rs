@@ -45,9 +45,13 @@ pub(crate) fn derived_again(input: &DeriveInput) -> Option<Path> {
     paths.flatten().find(|path| path.segments.last().is_some_and(|last| last.ident == "CudaArray"))
 }
 
-/// Whether an attribute on the struct or a field is a misspelling of ours, of which rustc says that there is no such attribute.
+/// Whether an attribute on the struct or a field is a misspelling of ours, or ours with a path before it, of which rustc says that
+/// there is no such attribute.
 pub(crate) fn has_misspelt_attribute(input: &DeriveInput, fields: &[Field<'_>]) -> bool {
-    let attrs = input.attrs.iter().chain(fields.iter().flat_map(|field| field.raw_attrs));
-    let mut names = attrs.filter_map(|attr| attr.path().get_ident());
-    names.any(|name| is_misspelt(&name.to_string(), ATTRIBUTE))
+    let mut attrs = input.attrs.iter().chain(fields.iter().flat_map(|field| field.raw_attrs));
+    attrs.any(|attr| {
+        let segments = &attr.path().segments;
+        let name = segments.last().map_or_else(String::new, |last| last.ident.to_string());
+        is_misspelt(&name, ATTRIBUTE) || name == ATTRIBUTE && segments.len() > 1
+    })
 }

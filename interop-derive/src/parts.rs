@@ -3,8 +3,9 @@
 //! 1. [`no_attributes`]: no attribute but `#[cuda_array(crate = "path")]` on the struct.
 //! 2. [`no_pointers`]: an address means nothing where the element goes.
 //! 3. [`no_trait_objects`]: what is known at run time only has no layout.
-//! 4. [`lists_are_whole`]: a list has items, and is one of at most four lists in each other.
-//! 5. [`some_count`]: there are fields that count, and in a record none that bytes can make invalid.
+//! 4. [`sized`]: elements are of one size.
+//! 5. [`lists_are_whole`]: a list has items, and is one of at most four lists in each other.
+//! 6. [`some_count`]: there are fields that count, and in a record none that bytes can make invalid.
 //!
 //! That fields are elements, and of which there is one in a newtype, rustc checks.
 
@@ -99,10 +100,21 @@ pub(crate) fn no_trait_objects(parts: &[Part<'_>], errors: &mut Errors) -> bool 
             continue;
         }
         let message = format!("a `{}` in an element, whose bytes are known at run time only", shown(ty));
-        errors.push(ty, message, "write a number type, a list of one, or a struct that is an element");
+        errors.push(ty, message, LEGAL);
         found = true;
     }
     found
+}
+
+/// What a field can be.
+const LEGAL: &str = "write a number type, a list of one, or a struct that is an element";
+
+/// A slice at the end of the struct, or a `str`. In the middle rustc refuses it.
+pub(crate) fn sized(parts: &[Part<'_>], errors: &mut Errors) -> bool {
+    let is_unsized = |ty: &&Type| ill_formed::is_unsized(ty) && !has_dyn(ty.to_token_stream());
+    let Some(ty) = parts.last().map(|part| &part.field.ty).filter(is_unsized) else { return false };
+    errors.push(ty, format_args!("a `{}` in an element, which has no size", shown(ty)), LEGAL);
+    true
 }
 
 fn has_dyn(tokens: TokenStream) -> bool {
@@ -166,15 +178,19 @@ pub(crate) fn some_count(input: &DeriveInput, repr: Option<Repr>, parts: &[Part<
     }
 }
 
-/// Whether rustc has something to say whatever the derive says: the struct is in itself, or a reference has no known lifetime.
+/// Whether rustc has something to say whatever the derive says: the struct is in itself, a reference has no known lifetime, or a
+/// field in the middle has no size.
 pub(crate) fn are_refused(input: &DeriveInput, parts: &[Part<'_>]) -> bool {
     let is_itself = |ident: &Ident| {
         let is_shadowed = input.generics.type_params().any(|parameter| parameter.ident == *ident);
         (*ident == input.ident || *ident == "Self") && !is_shadowed
     };
-    parts.iter().any(|part| {
-        ill_formed::is_without_lifetime(&part.field.ty, &input.generics) || holds(&part.field.ty, &is_itself)
-    })
+    let others = parts.split_last().map_or(&[][..], |(_, others)| others);
+    others.iter().any(|part| ill_formed::is_unsized(&part.field.ty))
+        || parts.iter().any(|part| {
+            ill_formed::is_without_lifetime(&part.field.ty, &input.generics)
+                || holds(&part.field.ty, &is_itself)
+        })
 }
 
 /// Whether the type is one that `is_itself`, in a list, a tuple or an `Option` if it must.

@@ -16,11 +16,18 @@ pub(crate) enum Repr {
 
 /// The word `name` of `#[repr(...)]`, if it is there.
 pub(crate) fn find(input: &DeriveInput, name: &str) -> Option<Path> {
-    let reprs = input.attrs.iter().filter(|attr| attr.path().is_ident("repr"));
-    reprs.flat_map(words).find(|word| word.is_ident(name))
+    all(input).find(|word| word.is_ident(name))
 }
 
-/// The layout; none, and a report, when it is not fixed.
+/// The words of every `#[repr(...)]`.
+fn all(input: &DeriveInput) -> impl Iterator<Item = Path> {
+    input.attrs.iter().filter(|attr| attr.path().is_ident("repr")).flat_map(words)
+}
+
+/// The words that rustc takes on a struct without fixing a layout by them.
+const OTHERS: [&str; 3] = ["align", "Rust", "simd"];
+
+/// The layout; none when it is not fixed, which is reported here unless rustc refuses a word.
 pub(crate) fn read(input: &DeriveInput, errors: &mut Errors) -> Option<Repr> {
     let find = |name| find(input, name);
     if let Some(packed) = find("packed") {
@@ -33,6 +40,9 @@ pub(crate) fn read(input: &DeriveInput, errors: &mut Errors) -> Option<Repr> {
     }
     if find("C").is_some() {
         return Some(Repr::C);
+    }
+    if all(input).any(|word| !OTHERS.iter().any(|other| word.is_ident(other))) {
+        return None;
     }
     let help = "write `#[repr(C)]`, or `#[repr(transparent)]` on a newtype";
     errors.push(&input.ident, "`#[derive(Element)]` on a struct whose layout rustc may change", help);

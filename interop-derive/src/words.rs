@@ -228,7 +228,7 @@ pub(crate) fn nearest<'a>(name: &str, legal: impl Iterator<Item = &'a str>) -> O
 /// Whether the name is not `word` and was probably meant to be.
 pub(crate) fn is_misspelt(name: &str, word: &str) -> bool {
     // Most names are the word, or far from it.
-    name != word && name.len().abs_diff(word.len()) <= 2 && distance(name, word) <= 2
+    name != word && name.len().abs_diff(word.len()) <= 2 && distance(&name.to_lowercase(), word) <= 2
 }
 
 /// How many letters must be inserted, removed, replaced or swapped with the next to turn `a` into `b`.

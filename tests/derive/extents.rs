@@ -171,6 +171,28 @@ fn constants_are_extents() {
     assert_eq!(receipt.releases(), 1);
 }
 
+/// A field that is in the list itself, or cannot be, leaves its name in capitals to a constant.
+#[test]
+fn a_constant_may_have_the_name_of_a_field_in_capitals() {
+    const N: usize = 2;
+    const ROWS: u8 = 3;
+
+    #[derive(CudaArray)]
+    #[cuda_array(shape = [n, N, ROWS])]
+    struct Samples {
+        #[cuda_array(data)]
+        cells: Vec<f32>,
+        n: usize,
+        #[cuda_array(default)]
+        rows: u8,
+    }
+
+    let (import, _) = Foreign::new(&count(6), &[1, 2, 3]).send();
+    let samples = Samples::from_import(import).unwrap();
+    assert_eq!((samples.n, samples.rows, samples.cells.len()), (1, 0, 6));
+    assert_eq!(samples.facts().unwrap().shape(), [1, 2, 3]);
+}
+
 #[test]
 fn a_constant_below_zero_is_refused() {
     #[derive(CudaArray)]

@@ -1,0 +1,13 @@
+use interop_core::CudaArray;
+
+#[derive(CudaArray)]
+#[cuda_array(shape = [len])]
+struct Samples {
+    #[cuda_array(data)]
+    values: Vec<f32>,
+    len: usize,
+    #[cuda_array(owner = None)]
+    parent: Option<String>,
+}
+
+fn main() {}
