@@ -45,8 +45,8 @@ pub(crate) fn field_of<'a>(extent: &Extent, fields: &'a [Field<'a>]) -> Option<&
     fields.iter().find(|field| field.name == *name)
 }
 
-/// Whether a name is a const generic, or looks like a constant and like no name of the struct's own. A field that cannot be meant,
-/// as it has a role or is in the list itself (`[n, N]`), leaves the name to a constant.
+/// Whether a name is a const generic, or looks like a constant and like no name of the struct's own. A field that cannot be
+/// meant, as it has a role or is in the list itself (`[n, N]`), leaves the name to a constant.
 fn is_constant(name: &str, claims: &Claims<'_>) -> bool {
     let is_upper = name.contains(char::is_uppercase) && !name.contains(char::is_lowercase);
     let is_meant = |field: &Field<'_>| {

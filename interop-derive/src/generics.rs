@@ -209,11 +209,12 @@ fn predicate(ty: &Type, role: &str) -> WherePredicate {
     syn::parse_quote_spanned!(span=> #ty: __p::#role)
 }
 
-/// An `#[allow]` of the lints that the user silenced on the struct or on a field, as the derives of the standard library repeat them.
+/// An `#[allow]` of the lints that the user silenced on the struct or on a field, as derives of the standard library
+/// repeat them.
 ///
-/// The impls are items of their own, which an `#[allow]` on the struct does not reach, and they name what the user deprecated, have
-/// the `unsafe` of `unsafe_raw`, and repeat the user's names. Nothing else is silenced: what is not written by the user may be
-/// forbidden, and under `#![forbid]` an `#[allow]` is an error itself.
+/// The impls are items of their own, which an `#[allow]` on the struct does not reach, and they name what the user
+/// deprecated, have the `unsafe` of `unsafe_raw`, and repeat the user's names. Nothing else is silenced: what is not
+/// written by the user may be forbidden, and under `#![forbid]` an `#[allow]` is an error itself.
 pub(crate) fn silenced<'a>(attrs: impl IntoIterator<Item = &'a Attribute>) -> Option<TokenStream> {
     let lints: Vec<Path> = attrs.into_iter().flat_map(silenced_by).collect();
     (!lints.is_empty()).then(|| own!(#[allow(#(#lints),*)]))

@@ -45,8 +45,8 @@ pub(crate) fn derived_again(input: &DeriveInput) -> Option<Path> {
     paths.flatten().find(|path| path.segments.last().is_some_and(|last| last.ident == "CudaArray"))
 }
 
-/// Whether an attribute on the struct or a field is a misspelling of ours, or ours with a path before it, of which rustc says that
-/// there is no such attribute.
+/// Whether an attribute on the struct or a field is a misspelling of ours, or ours with a path before it, of which rustc
+/// says that there is no such attribute.
 pub(crate) fn has_misspelt_attribute(input: &DeriveInput, fields: &[Field<'_>]) -> bool {
     let mut attrs = input.attrs.iter().chain(fields.iter().flat_map(|field| field.raw_attrs));
     attrs.any(|attr| {

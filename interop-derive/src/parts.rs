@@ -178,8 +178,8 @@ pub(crate) fn some_count(input: &DeriveInput, repr: Option<Repr>, parts: &[Part<
     }
 }
 
-/// Whether rustc has something to say whatever the derive says: the struct is in itself, a reference has no known lifetime, or a
-/// field in the middle has no size.
+/// Whether rustc has something to say whatever the derive says: the struct is in itself, a reference has no known lifetime,
+/// or a field in the middle has no size.
 pub(crate) fn are_refused(input: &DeriveInput, parts: &[Part<'_>]) -> bool {
     let is_itself = |ident: &Ident| {
         let is_shadowed = input.generics.type_params().any(|parameter| parameter.ident == *ident);
