@@ -253,7 +253,12 @@ fn distance(a: &str, b: &str) -> usize {
 
 #[cfg(test)]
 mod tests {
+    use proc_macro2::TokenStream;
+    use syn::parse_quote;
+
     use super::{Place, distance, join, nearest, shown};
+    use crate::attrs::{ContainerAttrs, FieldAttrs};
+    use crate::errors::Errors;
 
     #[test]
     fn distance_counts_edits_and_swaps() {
@@ -295,6 +300,22 @@ mod tests {
     }
 
     #[test]
+    fn every_word_is_read_as_it_is_written() {
+        for place in [Place::Struct, Place::Field] {
+            for word in place.words() {
+                let form: TokenStream = word.form.parse().unwrap();
+                let attrs = [parse_quote!(#[cuda_array(#form)])];
+                let mut errors = Errors::new();
+                match place {
+                    Place::Struct => drop(ContainerAttrs::read(&attrs, &mut errors)),
+                    Place::Field => drop(FieldAttrs::read(&attrs, &mut errors)),
+                }
+                assert!(errors.finish().is_none(), "`{form}` on {}", place.noun());
+            }
+        }
+    }
+
+    #[test]
     fn every_word_has_its_row_in_the_manual() {
         let (tables, _) = include_str!("../manual.md").split_once("\n# Data").expect("it follows the words");
         let (on_struct, on_field) = tables.split_once("\n| on a field ").expect("two tables");
@@ -317,7 +338,7 @@ mod tests {
             "&'static [f32]",
             "self.height",
         ] {
-            let tokens: proc_macro2::TokenStream = written.parse().unwrap();
+            let tokens: TokenStream = written.parse().unwrap();
             assert_eq!(shown(tokens), written);
         }
     }
