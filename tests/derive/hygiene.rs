@@ -1,4 +1,4 @@
-//! Surroundings in which macros break: no prelude, shadowed names, other macros, another name for the runtime.
+//! Surroundings in which derives break: no prelude, shadowed names, other derives, another name for the runtime.
 
 /// The runtime under another name and path, and nothing in scope.
 mod renamed {
@@ -198,67 +198,6 @@ mod same_names {
     }
 }
 
-/// Everything comes from a macro: names, types, literals, expressions, whole attributes.
-mod in_macros {
-    macro_rules! array {
-        (
-            $(#[$attr:meta])*
-            $name:ident<$parameter:ident> { $data:ident: $ty:ty, $($extent:ident: $int:ty),* }
-            $last:literal, $default:expr, $order:literal
-        ) => {
-            #[derive(interop_core::CudaArray)]
-            #[cuda_array(shape = [$($extent,)* $last], order = $order)]
-            $(#[$attr])*
-            pub(super) struct $name<$parameter> {
-                #[cuda_array(data)]
-                pub(super) $data: $ty,
-                $(pub(super) $extent: $int,)*
-                #[cuda_array(default = $default)]
-                pub(super) note: &'static str,
-                // A name that only the macro has.
-                #[cuda_array(stream)]
-                pub(super) stream: $crate::support::Stream,
-            }
-        };
-    }
-
-    array! {
-        #[cuda_array(crate = "interop_core", readonly)]
-        Image<S> { pixels: S, height: u32, width: usize }
-        3, if true { "made" } else { "up" }, "C"
-    }
-
-    macro_rules! expressions {
-        ($name:ident, $extent:expr, $count:expr, $ty:ty) => {
-            #[derive(interop_core::CudaArray)]
-            #[cuda_array(shape = [$extent, $count])]
-            pub(super) struct $name {
-                #[cuda_array(data)]
-                pub(super) values: $ty,
-                pub(super) rows: usize,
-            }
-        };
-    }
-
-    expressions!(Table, rows, 2, Vec<f32>);
-    expressions!(Selfish, self.rows, (2), Vec<f32>);
-
-    macro_rules! element {
-        ($name:ident { $($field:ident: $ty:ty),* }) => {
-            #[derive(Clone, Copy, Debug, PartialEq, interop_core::Element)]
-            #[repr(C)]
-            pub(super) struct $name {
-                $(pub(super) $field: $ty),*
-            }
-        };
-    }
-
-    element!(Point { x: f32, y: f32, unit: ::core::marker::PhantomData<Expressed> });
-
-    #[derive(Clone, Copy, Debug, PartialEq)]
-    pub(super) struct Expressed;
-}
-
 /// The attributes of the other derives mean what they mean.
 mod beside_others {
     use interop_core::{CudaArray, Element};
@@ -311,8 +250,6 @@ fn local() -> interop_core::Facts {
     local.facts().unwrap()
 }
 
-use std::marker::PhantomData;
-
 use interop_core::{CudaArray, Element, FromArray, Lease, StreamHandle};
 
 use crate::support::{Foreign, count};
@@ -359,29 +296,6 @@ fn the_names_of_the_expansion_are_free() {
     assert_eq!((same.facts, same.assemble, same_names::SameNames::assemble()), (0, 0, 3));
     assert_eq!(same.facts().unwrap().shape(), [1, 2, 3]);
     drop(same.__f0);
-}
-
-#[test]
-fn structs_of_macros() {
-    let (import, _) = Foreign::new(&count(24), &[2, 4, 3]).send();
-    let image = in_macros::Image::<Lease<f32>>::from_import(import).unwrap();
-    assert_eq!(
-        (image.height, image.width, image.note, image.stream),
-        (2, 4, "made", StreamHandle::NothingPending)
-    );
-    assert!(image.facts().unwrap().is_readonly());
-    drop(image.pixels);
-
-    let (import, _) = Foreign::new(&count(6), &[3, 2]).send();
-    let table = in_macros::Table::from_import(import).unwrap();
-    assert_eq!((table.rows, table.values), (3, count(6)));
-    let (import, _) = Foreign::new(&count(6), &[3, 2]).send();
-    let table = in_macros::Selfish::from_import(import).unwrap();
-    assert_eq!((table.rows, table.values), (3, count(6)));
-
-    assert_eq!(in_macros::Point::TYPE.size(), 8);
-    let point = in_macros::Point { x: 1.0, y: 2.0, unit: PhantomData };
-    assert_eq!((point.x + point.y).to_bits(), 3.0_f32.to_bits());
 }
 
 #[test]

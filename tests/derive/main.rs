@@ -11,6 +11,7 @@ mod extents;
 mod generics;
 mod hygiene;
 mod lints;
+mod macros;
 mod raw;
 mod shape;
 mod stream;
