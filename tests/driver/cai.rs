@@ -232,6 +232,29 @@ fn streams_of_another_context_and_device_are_ordered() {
     own.destroy();
 }
 
+/// A default stream is that of the memory's context, whichever is current on the consumer's thread.
+#[test]
+fn a_default_stream_is_that_of_the_context_of_the_memory() {
+    let turn = turn();
+    let own = Place::foreign(0);
+    set_unstated_stream(UnstatedStream::LegacyDefault);
+    for (version, stated) in [(3, Some(own.legacy())), (3, Some(own.per_thread())), (2, None)] {
+        for place in [None, Some(Place::primary(0)), Some(Place::primary(1))] {
+            let (data, consumer) = (own.bytes(1, 8), own.non_blocking());
+            let producer = stated.unwrap_or(own.legacy());
+            producer.spin();
+            producer.fill(&data, 7);
+            let import = || arrive(&dict(&data, version, stated), consumer.handle());
+            let (count, import) = place.map_or_else(import, |place| place.with(import));
+            assert_eq!(consumer.reads(&data), 7, "{stated:?} with {place:?} current");
+            drop(import.unwrap());
+            turn.run_all();
+            assert_eq!((drained(), count.get(), current()), (0, 1, None));
+        }
+    }
+    own.destroy();
+}
+
 #[test]
 fn bad_dicts_are_refused_with_the_driver_s_answer_and_their_owner_goes_once() {
     let turn = turn();

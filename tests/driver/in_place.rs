@@ -248,6 +248,48 @@ fn what_was_pending_is_found_whatever_context_is_current() {
     places[2].destroy();
 }
 
+/// The default stream is that of the context that is current when the memory arrives, not that of the memory's own.
+#[test]
+fn what_was_pending_is_where_the_memory_is_used() {
+    let _turn = turn();
+    let (own, primary) = (Place::foreign(0), Place::primary(0));
+    {
+        let data = own.bytes(0, 8);
+        primary.legacy().spin();
+        primary.legacy().fill(&data, 7);
+        set_current(Some(primary));
+        let (_, row) = row::<Lease<i16>>(&data, Device::cuda(0), primary.legacy());
+        set_current(Some(own));
+        let consumer = own.non_blocking();
+        row.order_before(consumer.handle()).unwrap();
+        assert_eq!(consumer.reads(&data), 7);
+        set_current(None);
+        drop(row);
+        while interop_core::cuda::finish_releases() > 0 {}
+    }
+    own.destroy();
+}
+
+/// And goes with that context.
+#[test]
+fn nothing_is_pending_in_a_context_that_is_gone() {
+    let turn = turn();
+    let (own, primary) = (Place::foreign(0), Place::primary(0));
+    let data = primary.bytes(0, 8);
+    set_current(Some(own));
+    own.legacy().fill(&data, 7);
+    let (_, row) = row::<Lease<i16>>(&data, Device::cuda(0), own.legacy());
+    assert_eq!(row.facts().unwrap().stream(), StreamHandle::LegacyDefault);
+    set_current(None);
+    own.destroy();
+    assert_eq!(row.facts().unwrap().stream(), StreamHandle::NothingPending);
+    turn.reset_calls();
+    row.order_before(primary.non_blocking().handle()).unwrap();
+    assert_eq!(turn.calls_of(["cuEventRecord", "cuStreamWaitEvent"]), [0, 0]);
+    drop(row);
+    while interop_core::cuda::finish_releases() > 0 {}
+}
+
 /// A stream field that an import leaves empty says that nothing is pending, which has to be true then.
 #[derive(CudaArray)]
 #[cuda_array(shape = [rows, columns])]

@@ -240,6 +240,23 @@ fn events_are_made_anew_in_a_primary_context_that_was_reset() {
     });
 }
 
+/// An edge keeps it, so that its events are good for the next edge, without a question.
+#[test]
+fn an_edge_keeps_the_primary_context_and_asks_for_no_number() {
+    alone("lost::an_edge_keeps_the_primary_context_and_asks_for_no_number", || {
+        let sim = started();
+        let place = Place::primary(0);
+        let (from, to) = (place.non_blocking().handle(), place.non_blocking().handle());
+        order(from, to, GPU).unwrap();
+        sim.reset_calls();
+        order(from, to, GPU).unwrap();
+        assert_eq!((sim.calls("cuCtxGetId"), sim.all_calls()), (0, 5));
+        Place::release_primary(0);
+        assert_eq!(sim.live(Live::Contexts), 1);
+        sim.assert_no_reports();
+    });
+}
+
 /// The negative control of what every test here ends with.
 #[test]
 fn an_event_that_nobody_keeps_is_reported() {

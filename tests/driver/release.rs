@@ -246,6 +246,13 @@ fn pool_memory_is_fenced_like_all_other() {
     let data = place.pool(0, 64);
     let (ledger, import) = arrive(&data, GPU);
     assert_waits(&turn, &ledger, place, || drop(import));
+    // Whatever device the thread is at: its work is not the memory's.
+    let other = Place::primary(1);
+    let (ledger, import) = other.with(|| arrive(&data, GPU));
+    let spin = other.non_blocking().spin();
+    drop(import);
+    assert_eq!((drained(), ledger.released(), turn.is_pending(spin)), (0, 1, true));
+    turn.release(spin);
 }
 
 /// Such memory belongs to a device, and its work may be in the context of a library's own in which it arrives or goes.

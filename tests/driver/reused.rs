@@ -1,12 +1,13 @@
 //! Handles that the driver gives out again: what is kept under one is not taken for what has it now.
 
-use interop_core::cuda::{drain_releases, order, pending_releases};
+use interop_core::cuda::{drain_releases, kept_events, order, pending_releases};
 use interop_core::{Device, StreamHandle};
 
 use crate::arrivals::arrive;
 use crate::gpu::{Place, destroy_event, is_reached};
+use crate::support::alone;
 use crate::support::owners::elsewhere;
-use crate::turn::turn;
+use crate::turn::{started, turn};
 
 const GPU: Device = Device::cuda(0);
 
@@ -81,4 +82,43 @@ fn a_release_does_not_wait_for_the_event_that_has_the_handle_of_its_own() {
     turn.run_all();
     destroy_event(theirs);
     second.destroy();
+}
+
+/// An event that is found to be none any more is left alone: its handle may be that of somebody else's.
+#[test]
+fn an_event_of_others_that_has_the_handle_of_a_lost_one_is_not_destroyed() {
+    alone("reused::an_event_of_others_that_has_the_handle_of_a_lost_one_is_not_destroyed", || {
+        let sim = started();
+        let (primary, own) = (Place::primary(0), Place::foreign(0));
+        edge(primary, true);
+        let [ours] = kept_events()[..] else { panic!("not one event: {:?}", kept_events()) };
+        sim.set_reuse(true);
+        Place::reset_primary(0);
+        let theirs = beside_us(own);
+        assert_eq!(theirs, ours as u64, "the handle of the event is not given out again");
+        edge(primary, true);
+        edge(primary, false);
+        assert!(!is_reached(theirs), "recorded by us");
+        sim.run_all();
+        assert!(is_reached(theirs));
+        assert!(!kept_events().contains(&ours));
+        sim.assert_no_reports();
+    });
+}
+
+/// Programs make contexts for ever, each of which would leave what was kept of it.
+#[test]
+fn what_was_kept_for_a_context_that_is_gone_is_forgotten() {
+    let turn = turn();
+    turn.set_reuse(true);
+    let mut kept = Vec::new();
+    for _ in 0..5 {
+        let place = Place::foreign(0);
+        elsewhere(move || edge(place, false));
+        edge(place, false);
+        edge(Place::primary(0), false);
+        kept.push(kept_events().len());
+        place.destroy();
+    }
+    assert_eq!(kept[1..], [kept[1]; 4], "{kept:?}");
 }
