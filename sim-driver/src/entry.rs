@@ -51,7 +51,11 @@ pub(crate) fn as_callback(callback: impl FnOnce()) {
 
 /// The body of a driver function called `name`, after `cuInit`.
 pub(crate) fn call(name: &'static str, body: impl FnOnce(&mut Sim) -> Answer) -> Code {
-    call_early(name, |sim| if sim.initialized { body(sim) } else { Err(Status::NOT_INITIALIZED) })
+    call_early(name, |sim| match sim.all_fail {
+        Some(status) => Err(status),
+        None if sim.initialized => body(sim),
+        None => Err(Status::NOT_INITIALIZED),
+    })
 }
 
 /// The body of a driver function that may be called before `cuInit`.

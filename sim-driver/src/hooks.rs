@@ -184,11 +184,18 @@ extern "C" fn interop_sim_fail_next(name: In<c_char>, code: i32) {
     }
 }
 
+/// Has every call answer a code and do nothing, from now on; 0 takes it back.
+#[unsafe(no_mangle)]
+extern "C" fn interop_sim_fail_all(code: i32) {
+    lock().all_fail = (code != 0).then_some(Status(code));
+}
+
 /// Forgets the answers that were ordered.
 #[unsafe(no_mangle)]
 extern "C" fn interop_sim_clear_faults() {
     let mut sim = lock();
     sim.faults.clear();
+    sim.all_fail = None;
     sim.losses.clear();
 }
 

@@ -79,6 +79,8 @@ pub(crate) struct State {
     pub(crate) calls: HashMap<&'static str, u64>,
     /// Answers that were ordered for the next calls of a function.
     pub(crate) faults: HashMap<String, VecDeque<Status>>,
+    /// What every call answers, when there is nothing left to be called.
+    pub(crate) all_fail: Option<Status>,
     /// What the program did wrong.
     pub(crate) reports: Vec<Report>,
     /// The pairs of steps that were reported already.
@@ -125,6 +127,7 @@ impl State {
             queue: Queue::new(number("INTEROP_SIM_SEED", 1)),
             calls: HashMap::new(),
             faults: HashMap::new(),
+            all_fail: None,
             reports: Vec::new(),
             told: HashSet::new(),
             agents: Agents::default(),

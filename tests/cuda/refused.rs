@@ -1,14 +1,18 @@
 //! What an import into a buffer says that the driver refuses.
 
+use std::env;
+use std::process::Command;
 use std::sync::Arc;
 
 use cudarc::driver::{CudaSlice, CudaStream, PinnedHostSlice, UnifiedSlice};
 use cust::memory::{DeviceBuffer, LockedBuffer, UnifiedBuffer};
 use cust::stream::{Stream, StreamFlags};
+use interop_core::adapters::cudarc::context;
 use interop_core::cuda::{CudaBuffer, MemoryKind};
 use interop_core::{AsStream, Device, Error, ErrorKind, FromArray, FromImport, FromStream, StreamHandle};
 use interop_sim_client::{Mistake, Sim};
 
+use crate::contexts::beside_a_capture;
 use crate::support::{Matrix, Streamed, Strided, numbers, send, simulated, source, turn};
 
 /// Whoever named the stream reads which one it was, and what is wanted.
@@ -47,6 +51,26 @@ fn assert_dead(sim: &Sim, error: &Error, stream: StreamHandle) {
     assert_eq!(error.allowed(), format!("a live stream of this process, not the {stream}"));
     let reports = sim.take_reports();
     assert!(reports.iter().all(|report| report.mistake == Mistake::DestroyedStream), "{reports:#?}");
+}
+
+/// The second stream of the context would wait for the default one, which joins with the capture. Nobody has the context
+/// before: this starts its own program again, for itself alone.
+#[test]
+fn the_context_of_imports_is_not_made_beside_a_capture() {
+    const INSIDE: &str = "INTEROP_CUDA_ALONE";
+    let name = "refused::the_context_of_imports_is_not_made_beside_a_capture";
+    if env::var_os(INSIDE).is_none() {
+        let mut program = Command::new(env::current_exe().unwrap());
+        let output = program.args([name, "--exact"]).env(INSIDE, "1").output().unwrap();
+        let said = String::from_utf8_lossy(&output.stdout);
+        assert!(output.status.success() && said.contains("1 passed"), "{said}");
+        return;
+    }
+    let _turn = turn();
+    let _context = cust::quick_init().unwrap();
+    let error = beside_a_capture(|| context(0).map(drop).unwrap_err());
+    assert_eq!((error.kind(), error.place()), (ErrorKind::Capture, "context"), "{error}");
+    assert_eq!(context(0).unwrap().ordinal(), 0);
 }
 
 /// Whoever has too little memory reads how much is wanted.

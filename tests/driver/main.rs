@@ -13,6 +13,7 @@ mod both_ways;
 mod cai;
 mod capture;
 mod claims;
+mod ended;
 mod exports;
 mod facts;
 mod faults;

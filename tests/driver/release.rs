@@ -237,6 +237,12 @@ fn immediate_is_what_it_says() {
     assert_eq!((ledger.released(), turn.calls_of(["cuCtxRecordEvent", "cuEventQuery"])), (1, [0; 2]));
     turn.assert_no_host_wait();
     turn.release(spin);
+    // To hold releases is to hold back their events, of which there are none.
+    let (ledger, import) = arrive(&data, GPU);
+    let held = HoldReleases::new();
+    drop(import);
+    assert_eq!((ledger.released(), pending_releases()), (1, 0));
+    drop(held);
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Many threads at once, and what belongs to a thread.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Barrier};
+use std::sync::{Arc, Barrier, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -10,7 +10,8 @@ use interop_core::cuda::{
     device_address, drain_releases, finish_releases, is_available, order, pending_releases,
     release_in_background, wait,
 };
-use interop_core::{Device, Import, StreamHandle};
+use interop_core::dlpack::{Access, Versioned, export};
+use interop_core::{Descriptor, Device, Import, StreamHandle};
 use interop_sim_client::{Live, Policy, sim};
 
 use crate::arrivals::arrive;
@@ -186,7 +187,49 @@ fn a_drain_on_every_thread_releases_each_once() {
     assert!(ledgers.iter().all(|ledger| ledger.released() == 1));
 }
 
-/// For the rest of the process a thread releases, so that it has one of its own.
+/// Whose drop waits for what others release, of whom one may wait for this drop: a request from there waits for nobody.
+#[test]
+#[expect(unsafe_code, reason = "memory that is described by hand")]
+fn owners_that_finish_releases_on_two_threads_do_not_wait_for_each_other() {
+    struct Finishing(Arc<Barrier>, Count);
+    impl Drop for Finishing {
+        fn drop(&mut self) {
+            // Both are being dropped from here on.
+            self.0.wait();
+            finish_releases();
+            drop(Counted(self.1.clone(), ()));
+        }
+    }
+    let turn = turn();
+    let (both, count) = (Arc::new(Barrier::new(2)), Count::default());
+    let data = [0, 1].map(|ordinal| Place::primary(ordinal).bytes(0, 8));
+    let spins = (0..).zip(&data).map(|(ordinal, data)| {
+        let facts = Descriptor::new(data.at(), Device::cuda(ordinal), &[2]).validate().unwrap();
+        let owner = Finishing(both.clone(), count.clone());
+        // SAFETY: the memory is there until the end of the test.
+        let tensor = unsafe { export::<Versioned, _>(&facts, owner, Access::Owned) }.unwrap();
+        let spin = Place::primary(ordinal).non_blocking().spin();
+        drop(tensor);
+        spin
+    });
+    spins.collect::<Vec<_>>().into_iter().for_each(|spin| turn.release(spin));
+    assert_eq!(pending_releases(), 2);
+    let (done, answers) = mpsc::channel();
+    for _ in 0..2 {
+        let (done, count) = (done.clone(), count.clone());
+        thread::spawn(move || {
+            while pending_releases() > 0 && count.get() == 0 {
+                drain_releases();
+            }
+            done.send(())
+        });
+    }
+    for _ in 0..2 {
+        answers.recv_timeout(Duration::from_secs(30)).expect("they wait for each other");
+    }
+    assert_eq!((finish_releases(), count.get()), (0, 2));
+}
+
 /// Drivers before 12.5 have no event of a context.
 #[test]
 fn in_the_background_a_driver_without_events_of_contexts_is_waited_for() {
@@ -217,6 +260,7 @@ fn in_the_background_a_driver_without_events_of_contexts_is_waited_for() {
     });
 }
 
+/// For the rest of the process a thread releases, so that it has one of its own.
 #[test]
 fn in_the_background_nobody_has_to_ask() {
     alone("threads::in_the_background_nobody_has_to_ask", || {

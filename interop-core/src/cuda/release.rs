@@ -145,7 +145,8 @@ static HELD: AtomicUsize = AtomicUsize::new(0);
 static DECIDING: RwLock<()> = RwLock::new(());
 
 /// While one of these lives, releases are parked undecided: hold one while a graph is captured on a non-blocking stream,
-/// and nothing that is dropped meanwhile touches the capture.
+/// and nothing that is dropped meanwhile touches the capture. What is released under [`ReleasePolicy::Immediate`] needs no
+/// event, and is not held.
 ///
 /// ```
 /// use interop_core::cuda::HoldReleases;

@@ -109,6 +109,7 @@ hooks! {
     run_all = b"interop_sim_run_all\0" ();
     step = b"interop_sim_step\0" () -> u32;
     fail_next = b"interop_sim_fail_next\0" (*const c_char, i32);
+    fail_all = b"interop_sim_fail_all\0" (i32);
     clear_faults = b"interop_sim_clear_faults\0" ();
     spin = b"interop_sim_spin\0" (u64) -> u64;
     release_spin = b"interop_sim_release_spin\0" (u64);
@@ -293,6 +294,12 @@ impl Sim {
     /// version. The call does nothing else; a call that is to succeed is made.
     pub fn fail_next(&self, name: &str, code: i32) {
         (self.hooks.fail_next)(text(name).as_ptr(), code);
+    }
+
+    /// Has every call answer this code and do nothing from now on, but for those that need no start of the driver: as at the
+    /// end of the program (4), in a process that was forked (3), or after an error that ends all. 0 takes it back.
+    pub fn fail_all(&self, code: i32) {
+        (self.hooks.fail_all)(code);
     }
 
     /// Forgets the answers that were ordered, and the calls that were to be lost.

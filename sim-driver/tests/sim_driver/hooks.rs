@@ -24,6 +24,24 @@ fn an_ordered_failure_comes_once_and_does_nothing() {
 }
 
 #[test]
+fn all_calls_fail_until_it_is_taken_back() {
+    let room = Room::new();
+    room.sim.fail_all(3);
+    let mut stream = 77;
+    for _ in 0..2 {
+        assert_eq!((cuStreamCreate(&mut stream, 0), cuCtxSynchronize(), stream), (3, 3, 77));
+    }
+    // The texts of errors are there to the end.
+    let mut text = std::ptr::null();
+    ok(cuGetErrorName(3, &mut text));
+    room.sim.fail_all(0);
+    ok(cuCtxSynchronize());
+    room.sim.fail_all(3);
+    room.sim.clear_faults();
+    ok(cuCtxSynchronize());
+}
+
+#[test]
 fn calls_are_counted_by_name() {
     let room = Room::new();
     room.sim.reset_calls();
