@@ -101,7 +101,7 @@ mod tests {
 
     #[test]
     fn every_type_with_a_typestr_has_a_format() {
-        for code in 0..18 {
+        for code in 0..=u8::MAX {
             for bits in [4, 6, 8, 16, 32, 64, 128] {
                 let dtype = DType::new(code, bits, 1);
                 assert_eq!(dtype.typestr().is_some(), format_of(dtype, None).is_ok(), "{dtype}");

@@ -283,7 +283,7 @@ proptest! {
         dtype in prop::sample::select(vec![
             DType::BOOL, DType::U8, DType::F16, DType::BF16, DType::F32, DType::C128, DType::F8_E5M2,
             DType::F4_E2M1FN, DType::F4_E2M1FN.with_lanes(2), DType::F32.with_lanes(4), DType::opaque(12),
-            DType::new(18, 32, 1),
+            DType::new(200, 32, 1),
         ]),
         device in prop::sample::select(vec![Device::CPU, Device::cuda(0), Device::cuda(5), Device::CUDA_MANAGED]),
         writable in any::<bool>(),
