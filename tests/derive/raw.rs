@@ -87,6 +87,11 @@ fn every_kind_of_pointer_is_one() {
     assert_eq!(raw.facts().unwrap().writes(), Writes::Never, "a `*const` exports read-only");
     drop(raw);
     assert_eq!(receipt.releases(), 1);
+
+    // Of an array without elements there is no pointer, and a `NonNull` is one all the same.
+    let (import, _) = Foreign::new(&count(0), &[0, 2]).send();
+    let raw = Raw::<NonNull<f32>>::from_import(import).unwrap();
+    assert_eq!((raw.pointer, raw.facts().unwrap().numel()), (NonNull::dangling(), 0));
 }
 
 #[test]

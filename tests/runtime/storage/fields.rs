@@ -94,6 +94,14 @@ fn strides_in_bytes_make_the_round_trip() {
     }
 }
 
+/// An element that is a list has strides of its own size, behind which the axes of the list come.
+#[test]
+fn strides_in_bytes_count_whole_lists() {
+    let array = InBytes { data: vec![[0_u16; 3]; 6], shape: vec![2, 2], strides: vec![18, 6] };
+    let facts = array.facts().unwrap();
+    assert_eq!((facts.shape(), facts.strides()), (&[2, 2, 3][..], &[9, 3, 1][..]));
+}
+
 /// Fault F13: a stride that says nothing is no reason to refuse, even if it does not fit in bytes.
 #[test]
 fn idle_strides_fit_in_bytes() {
@@ -106,10 +114,13 @@ fn idle_strides_fit_in_bytes() {
 /// Elements that share bytes have no strides in bytes.
 #[test]
 fn packed_elements_have_no_byte_strides() {
-    let refused = InBytes::<Shared>::from_import(import(&[4], &[1], DType::F4_E2M1FN)).unwrap_err();
-    let told = (ErrorKind::Strides, "strides", "packed below the byte", "elements of whole bytes");
-    assert_told(&refused.error, told);
-    assert_eq!(refused.value.facts().shape(), [4]);
+    for lanes in [1, 3] {
+        let packed = DType::F4_E2M1FN.with_lanes(lanes);
+        let refused = InBytes::<Shared>::from_import(import(&[4], &[1], packed)).unwrap_err();
+        let told = (ErrorKind::Strides, "strides", "packed below the byte", "elements of whole bytes");
+        assert_told(&refused.error, told);
+        assert_eq!(refused.value.facts().shape(), [4]);
+    }
 }
 
 /// Numbers that a field cannot hold are refused, and nothing is cut off.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use interop_core::{
     CudaArray, DType, Device, Element, ErrorKind, FromImport, HostBuffer, HostVec, Lease, LeaseMut, Memory,
-    Order, Shared, Storage, Writes,
+    Opaque, Order, Record, Shared, Storage, StreamHandle, Writes,
 };
 
 use crate::support::arrays::{Array, Borrowable, Claimed, Fortran, GPU_ADDRESS, Matrix, Pinned};
@@ -44,6 +44,32 @@ fn every_storage_says_where_it_is() {
     check(&pinned, pinned.0.memory().address, Device::CUDA_HOST, Writes::Always);
     check(&Claimed::gpu::<u16>(6, 2), GPU_ADDRESS, Device::cuda(2), Writes::Always);
     check(&Arc::new(Claimed::gpu::<u16>(6, 2)), GPU_ADDRESS, Device::cuda(2), Writes::Always);
+}
+
+/// A handle says all that its storage says.
+#[test]
+fn handles_hand_on_what_the_storage_knows() {
+    struct Known(Record);
+
+    // SAFETY: nothing is read at the address.
+    #[expect(unsafe_code, reason = "a storage vouches for its memory")]
+    unsafe impl Storage for Known {
+        fn memory(&self) -> Memory {
+            Memory::new::<Opaque<4>>(GPU_ADDRESS, 6, Device::cuda(0), Writes::Always)
+        }
+
+        fn record(&self) -> Option<&Record> {
+            Some(&self.0)
+        }
+
+        fn stream(&self) -> StreamHandle {
+            StreamHandle::from_raw(0x40)
+        }
+    }
+
+    let handle = Arc::new(Known(Record { fields: Vec::new() }));
+    assert_eq!(Storage::record(&handle), Some(&handle.0));
+    assert_eq!(Storage::stream(&handle), StreamHandle::from_raw(0x40));
 }
 
 /// Room that a vector has beyond its length is not initialized, and not part of the memory.

@@ -86,6 +86,22 @@ fn an_exporter_reads_what_importers_write() {
     assert_eq!(array.to_vec::<u32>().unwrap(), [7; 4]);
 }
 
+/// Who may only read is seen by who may write, although neither can make the other's view.
+#[test]
+fn a_reader_without_the_right_to_write_counts() {
+    let array = Arc::new(Array::new(host(4), &[4]));
+    let reads: Array<Lease<u32>> = Array::from_dlpack(array.share_dlpack::<Versioned>().unwrap()).unwrap();
+    let mut writes: Array<LeaseMut<u32>> =
+        Array::from_dlpack(array.share_dlpack::<Versioned>().unwrap()).unwrap();
+    let reader = reads.view::<u32, 1>().unwrap().host().unwrap();
+    assert_eq!(writes.apply(|element: u32| element).unwrap_err().kind(), ErrorKind::Busy);
+    drop(reader);
+    let writer = writes.view_mut::<u32, 1>().unwrap().host_mut().unwrap();
+    assert_eq!(reads.to_vec::<u32>().unwrap_err().kind(), ErrorKind::Busy);
+    drop(writer);
+    assert_eq!(reads.to_vec::<u32>().unwrap(), [0; 4]);
+}
+
 /// The parts of a cut view hold the whole until the last is gone.
 #[test]
 fn parts_of_a_view_hold_the_memory() {

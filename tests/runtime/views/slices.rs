@@ -77,6 +77,9 @@ fn slices_of_bool() {
     // SAFETY: the second byte of the vector, of which no reference exists.
     unsafe { std::ptr::with_exposed_provenance_mut::<u8>(address + 1).write(255) };
     let told = (ErrorKind::DType, "data", "the byte 255 in a bool", "view the array as `u8`");
+    let pair = array.view::<[bool; 2], 0>().unwrap().host().unwrap();
+    assert_told(&pair.get([]).unwrap_err(), told);
+    drop(pair);
     let view = array.view::<bool, 1>().unwrap().host().unwrap();
     // SAFETY: nobody writes.
     assert_told(&unsafe { view.as_slice() }.unwrap_err(), told);

@@ -167,6 +167,13 @@ fn views_are_cut_anywhere() {
     let mut empty = Array::new(Vec::<i16>::new(), &[0, 5]);
     let (head, tail) = empty.view_mut::<i16, 2>().unwrap().host_mut().unwrap().split_at(0);
     assert_eq!((head.as_view().shape(), tail.as_view().shape()), ([0, 5], [0, 5]));
+    let mut wide = Array::strided(Vec::<i16>::new(), &[4, 0], &[isize::MAX, 1]);
+    let (head, tail) = wide.view_mut::<i16, 2>().unwrap().host_mut().unwrap().split_at(3);
+    assert_eq!(
+        (head.as_view().shape(), tail.as_view().shape()),
+        ([3, 0], [1, 0]),
+        "strides that lead nowhere"
+    );
     let mut scalar = Array::new(vec![1_i16], &[]);
     let cut = panic::catch_unwind(panic::AssertUnwindSafe(|| {
         drop(scalar.view_mut::<i16, 0>().unwrap().host_mut().unwrap().split_at(0));
