@@ -92,6 +92,8 @@ fn one_plain_field_is_no_record() {
     let blob =
         RecordField { name: "blob".into(), offset: 0, dtype: DType::opaque(12), shape: vec![], record: None };
     assert_eq!(facts.record(), Some(&Record { fields: vec![blob] }));
+    let error = with_descr("<f4", vec![entry("", "<f4", &[1])]).facts().unwrap_err();
+    assert_told(&error, (ErrorKind::DType, "descr", "float32[1]", "one field of type \"<f4\""));
 }
 
 /// Padding is where no name is; it moves the fields behind it.

@@ -160,6 +160,9 @@ fn the_caller_knows_the_device() {
         drop(imported);
         assert_eq!(dropped.get(), 1, "R49: the owner is kept as long as the import");
     }
+    let elsewhere = Device { device_id: 3, ..Device::CUDA_HOST };
+    let imported = import(plain(&[2]), elsewhere, Counted::default()).unwrap();
+    assert_eq!(imported.facts().device(), Device::CUDA_HOST, "R90: pinned memory is of no ordinal");
     let told = (ErrorKind::Device, "device", "CPU (1)", "CUDA, CUDAHost or CUDAManaged");
     assert_told(&import(plain(&[2]), Device::CPU, Counted::default()).unwrap_err(), told);
     let told = (ErrorKind::Device, "device_id", "-1", "0 and up");
