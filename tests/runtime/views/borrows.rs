@@ -90,16 +90,16 @@ fn an_exporter_reads_what_importers_write() {
 #[test]
 fn a_reader_without_the_right_to_write_counts() {
     let array = Arc::new(Array::new(host(4), &[4]));
-    let reads: Array<Lease<u32>> = Array::from_dlpack(array.share_dlpack::<Versioned>().unwrap()).unwrap();
-    let mut writes: Array<LeaseMut<u32>> =
+    let lease: Array<Lease<u32>> = Array::from_dlpack(array.share_dlpack::<Versioned>().unwrap()).unwrap();
+    let mut other: Array<LeaseMut<u32>> =
         Array::from_dlpack(array.share_dlpack::<Versioned>().unwrap()).unwrap();
-    let reader = reads.view::<u32, 1>().unwrap().host().unwrap();
-    assert_eq!(writes.apply(|element: u32| element).unwrap_err().kind(), ErrorKind::Busy);
+    let reader = lease.view::<u32, 1>().unwrap().host().unwrap();
+    assert_eq!(other.apply(|element: u32| element).unwrap_err().kind(), ErrorKind::Busy);
     drop(reader);
-    let writer = writes.view_mut::<u32, 1>().unwrap().host_mut().unwrap();
-    assert_eq!(reads.to_vec::<u32>().unwrap_err().kind(), ErrorKind::Busy);
+    let writer = other.view_mut::<u32, 1>().unwrap().host_mut().unwrap();
+    assert_eq!(lease.to_vec::<u32>().unwrap_err().kind(), ErrorKind::Busy);
     drop(writer);
-    assert_eq!(reads.to_vec::<u32>().unwrap(), [0; 4]);
+    assert_eq!(lease.to_vec::<u32>().unwrap(), [0; 4]);
 }
 
 /// The parts of a cut view hold the whole until the last is gone.
