@@ -328,6 +328,17 @@ def test_what_numpy_makes_an_array_of():
         describe(b"bytes")
 
 
+def test_none_in_the_place_of_a_method():
+    """It says that there is none, as with all special methods: what else the object has is asked."""
+    for nothing in (None, property(lambda self: None)):
+        with pytest.raises(TypeError, match="`numpy.asarray` makes one$"):
+            describe(type("Series", (Picture,), {"__dlpack__": nothing})())
+    disowned = type("Odd", (Producer,), {"__cuda_array_interface__": dict_with(shape=(0,))})(Tensor())
+    assert describe(disowned)["protocol"] == "dlpack_versioned"
+    disowned.__dlpack__ = None
+    assert describe(disowned)["protocol"] == "cai"
+
+
 def test_a_class_that_does_not_say_what_it_has():
     """It is asked for the sake of a message only."""
     meta = type("Meta", (type,), {"__getattribute__": raising(RuntimeError("no"))})

@@ -34,8 +34,10 @@ pub(super) enum Answer {
 #[derive(Clone, Debug)]
 pub(super) struct Program {
     pub(super) claims: Claims,
-    /// How `__dlpack__` takes its arguments; the last one is no function, and `None` no attribute.
+    /// How `__dlpack__` takes its arguments; the last one is no function, and `None` no method.
     pub(super) takes: Option<u8>,
+    /// Whether the class of an object without the method has `None` in its place.
+    disowned: bool,
     /// Whether `__dlpack__` is a property that raises this.
     pub(super) raising: Option<u8>,
     pub(super) answers: [Answer; 3],
@@ -106,11 +108,11 @@ impl Program {
         let host_only = more & 0x30 == 0x30;
         let claims = if shape % 4 == 0 { tensor::read(input) } else { usual_claims(shape, input) };
         let device = member(input, pair(claims.device));
+        let takes = input.byte() % 10;
         Self {
             claims,
-            takes: Some(input.byte() % 10)
-                .filter(|takes| *takes < 9)
-                .map(|takes| if takes > 6 { 0 } else { takes }),
+            takes: Some(takes).filter(|takes| *takes < 8).map(|takes| if takes > 6 { 0 } else { takes }),
+            disowned: takes == 8,
             raising: (more % 16 == 1).then(|| raises(input)),
             answers: std::array::from_fn(|_| match input.byte() % 8 {
                 0 => Answer::Capsule(input.byte() % 4),
@@ -230,7 +232,8 @@ pub(super) fn run(world: &World<'_>, input: &mut Input<'_>) {
     RELEASED.set(0);
     let pages = PAGES.take().unwrap_or_else(Pages::new);
     PRODUCER.set(Some(Producer { program: program.clone(), pages, answered: 0, handed: false }));
-    let Program { takes, raising, table, host_only, remembered, .. } = program;
+    let Program { takes, disowned, raising, table, host_only, remembered, .. } = program;
+    let takes = takes.or(disowned.then_some(7));
     let (device, interface) = (program.device.is_some(), program.interface.is_some());
     let made =
         world.call("producer", (takes, raising.is_some(), device, interface, host_only, table, remembered));

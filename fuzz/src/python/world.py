@@ -97,7 +97,8 @@ def made(takes, raising, device, interface, host_only, table):
     if raising:
         members["__dlpack__"] = RAISING
     elif takes is not None:
-        members["__dlpack__"] = TAKES[takes] if takes < len(TAKES) else 3
+        # What cannot be called, and what says that there is none.
+        members["__dlpack__"] = (*TAKES, 3, None)[takes]
     if device:
         members["__dlpack_device__"] = lambda self: answer(DEVICE)  # noqa: F821
     if interface:

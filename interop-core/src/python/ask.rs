@@ -154,10 +154,12 @@ pub(super) fn has_method(object: &Bound<'_, PyAny>) -> PyResult<bool> {
 }
 
 /// Whether this error, of a call of `__dlpack__`, says that there is none: a class may lose a method, or keep it from some
-/// of its objects.
+/// of its objects, or have `None` in its place, which cannot be called.
 #[cold]
 pub(super) fn lacks_method(object: &Bound<'_, PyAny>, error: &PyErr) -> PyResult<bool> {
-    Ok(error.is_instance_of::<PyAttributeError>(object.py()) && !has_method(object)?)
+    let py = object.py();
+    let may_lack = error.is_instance_of::<PyAttributeError>(py) || error.is_instance_of::<PyTypeError>(py);
+    Ok(may_lack && !has_method(object)?)
 }
 
 /// Calls `__dlpack__`, first as the current standard has it, then as producers of an older one take it.
