@@ -113,7 +113,7 @@ class Array(_ArrayObject):
     @staticmethod
     def full(
         shape: SupportsIndex | tuple[SupportsIndex, ...] | list[SupportsIndex],
-        value: float,
+        value: complex,
         dtype: str = "<f4",
         *,
         device: str = "cpu",

@@ -174,6 +174,20 @@ def test_values_of_numpy():
     assert interop_demo.checksum(Array.full((1,), float("-inf"), "<f2")) == float("-inf")
 
 
+@pytest.mark.parametrize("dtype", ["<c8", "<c16"])
+def test_complex_elements(dtype):
+    """All types of the array API standard can be made, and no half of a number is lost on the way."""
+    for value in (1 + 2j, np.complex128(3 - 1j), True, 2, -(2**200), 0.5):
+        array = Array.full((2, 3), value, dtype, order="F")
+        with np.errstate(over="ignore"):
+            expected = np.full((2, 3), value, dtype)
+        found = np.from_dlpack(array)
+        assert (found.dtype, found.tolist()) == (expected.dtype, expected.tolist())
+    for other in ("<f8", "<i4", "|b1"):
+        with pytest.raises(TypeError, match="`value`: found a complex"):
+            Array.full((2,), np.complex128(1 + 2j), other)
+
+
 @pytest.mark.parametrize(
     "program",
     [

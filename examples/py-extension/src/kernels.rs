@@ -13,9 +13,10 @@ use interop_core::python::{consumer_stream, integer, order_back};
 use interop_core::{
     CudaArray, DType, Element, Error, ErrorKind, Facts, FromArray, HostVec, Shared, StreamHandle, cuda,
 };
+use num_complex::Complex;
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
-use pyo3::types::PyInt;
+use pyo3::types::{PyComplex, PyComplexMethods, PyInt};
 
 use crate::array::Array;
 use crate::cuda::Place;
@@ -232,6 +233,20 @@ pub(crate) enum Value {
     Huge(f64),
     /// Any other real number.
     Float(f64),
+    /// A complex number.
+    Complex(Complex<f64>),
+}
+
+impl Value {
+    /// The value of a complex element.
+    fn to_complex(self) -> Complex<f64> {
+        match self {
+            Self::Bool(value) => f64::from(value).into(),
+            Self::Int(value) => (value as f64).into(),
+            Self::Huge(value) | Self::Float(value) => value.into(),
+            Self::Complex(value) => value,
+        }
+    }
 }
 
 impl<'py> FromPyObject<'_, 'py> for Value {
@@ -249,12 +264,16 @@ impl<'py> FromPyObject<'_, 'py> for Value {
             }
             Err(error) => return Err(error),
         }
+        // Before it is asked for a real number, which a complex one of NumPy's gives without its other half.
+        if let Ok(value) = object.cast::<PyComplex>() {
+            return Ok(Self::Complex(Complex::new(value.real(), value.imag())));
+        }
         object.extract::<f64>().map(Self::Float).map_err(|_| {
             let found = object
                 .get_type()
                 .fully_qualified_name()
                 .map_or_else(|_| "an object".into(), |n| n.to_string());
-            Error::new(ErrorKind::Type, "value", found, "a bool, an int or a float").into()
+            Error::new(ErrorKind::Type, "value", found, "a bool, an int, a float or a complex").into()
         })
     }
 }
@@ -265,6 +284,14 @@ pub(crate) fn filled(dtype: DType, len: usize, value: Value, place: Place) -> in
         let allowed = format!("an integer within the range of {}", T::TYPE.dtype().name());
         Error::new(ErrorKind::Overflow, "value", value, allowed)
     }
+    fn complex(dtype: DType) -> Error {
+        Error::new(ErrorKind::Type, "value", "a complex", format_args!("a real number, for {dtype}"))
+    }
+    fn all<T: Element>(len: usize, value: T, place: Place) -> interop_core::Result<Shared> {
+        let mut elements = HostVec::<T>::try_zeroed(len)?;
+        elements.as_mut_slice()?.fill(value);
+        place.keep(elements)
+    }
     fn fill<T: Number>(len: usize, value: Value, place: Place) -> interop_core::Result<Shared> {
         let value = match value {
             Value::Bool(value) => T::from_f64(f64::from(value)),
@@ -272,19 +299,20 @@ pub(crate) fn filled(dtype: DType, len: usize, value: Value, place: Place) -> in
             Value::Int(value) => T::from_int(value).ok_or_else(|| beyond::<T>(&value))?,
             Value::Huge(value) if T::IS_FLOAT && value.is_finite() => T::from_f64(value),
             Value::Huge(_) => return Err(beyond::<T>(&"an integer of more than 128 bits")),
+            Value::Complex(_) => return Err(complex(T::TYPE.dtype())),
         };
-        let mut elements = HostVec::<T>::try_zeroed(len)?;
-        elements.as_mut_slice()?.fill(value);
-        place.keep(elements)
+        all(len, value, place)
     }
-    if dtype == DType::BOOL {
-        let mut elements = HostVec::<bool>::try_zeroed(len)?;
-        elements.as_mut_slice()?.fill(match value {
-            Value::Bool(value) => value,
-            Value::Int(value) => value != 0,
-            Value::Float(value) | Value::Huge(value) => value != 0.0,
-        });
-        return place.keep(elements);
+    match (dtype, value) {
+        (DType::C64, value) => {
+            let Complex { re, im } = value.to_complex();
+            all(len, Complex::new(re as f32, im as f32), place)
+        }
+        (DType::C128, value) => all(len, value.to_complex(), place),
+        (DType::BOOL, Value::Bool(value)) => all(len, value, place),
+        (DType::BOOL, Value::Int(value)) => all(len, value != 0, place),
+        (DType::BOOL, Value::Float(value) | Value::Huge(value)) => all(len, value != 0.0, place),
+        (DType::BOOL, Value::Complex(_)) => Err(complex(dtype)),
+        _ => with_number!(dtype, fill(len, value, place)),
     }
-    with_number!(dtype, fill(len, value, place))
 }
