@@ -155,27 +155,31 @@ fn later_work_on_the_default_stream_of_a_struct_comes_after_what_was_pending() {
 /// An edge between default streams of one name would spoil the capture, or be swallowed by it.
 #[test]
 fn a_default_stream_is_not_borrowed_while_its_namesake_captures() {
-    fn refused_beside(capturing: impl Fn(&dyn Fn())) {
+    fn beside(capturing: impl Fn(&dyn Fn())) -> Result<(), ErrorKind> {
         let per_thread = 2 as CUstream;
         capturing(&|| ok!(sys::cuStreamBeginCapture_v2(per_thread, Mode::CU_STREAM_CAPTURE_MODE_RELAXED)));
         let borrowed = <Arc<CudaStream>>::from_stream(StreamHandle::PerThreadDefault, Device::cuda(0));
-        assert_eq!(borrowed.map(drop).unwrap_err().kind(), ErrorKind::Capture);
         capturing(&|| {
             let mut graph = null_mut();
             ok!(sys::cuStreamEndCapture(per_thread, &raw mut graph));
             ok!(sys::cuGraphDestroy(graph));
         });
+        borrowed.map(drop).map_err(|error| error.kind())
     }
     let _turn = turn();
     let _context = cust::quick_init().unwrap();
     let own = interop_core::adapters::cudarc::context(0).unwrap();
     in_another_context(0, || {
-        refused_beside(|work| work());
+        assert_eq!(beside(|work| work()), Err(ErrorKind::Capture));
         let current = current_context();
-        refused_beside(|work| {
+        let captured = beside(|work| {
             own.bind_to_thread().unwrap();
             work();
             ok!(sys::cuCtxSetCurrent(current as CUcontext));
         });
+        assert_eq!(captured, Err(ErrorKind::Capture));
     });
+    // Where it is the stream itself, nothing is ordered with it.
+    own.bind_to_thread().unwrap();
+    assert_eq!(beside(|work| work()), Ok(()));
 }
