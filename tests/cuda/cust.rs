@@ -3,6 +3,8 @@
 use std::rc::Rc;
 use std::sync::Arc;
 
+use cust::context::{Context, CurrentContext};
+use cust::device::Device as CustDevice;
 use cust::launch;
 use cust::memory::{DeviceBox, DeviceBuffer, LockedBuffer, UnifiedBuffer};
 use cust::module::Module;
@@ -17,7 +19,9 @@ use interop_core::{
 use interop_demo_kernels as kernels;
 use interop_sim_client::Policy;
 
-use crate::support::{Matrix, Streamed, Strided, numbers, read, send, simulated, source, turn};
+use crate::support::{
+    Matrix, Streamed, Strided, has_second_device, no_context, numbers, read, send, simulated, source, turn,
+};
 
 fn stream() -> Stream {
     Stream::new(StreamFlags::DEFAULT, None).unwrap()
@@ -91,6 +95,23 @@ fn empty_buffers_have_no_address() {
     assert_eq!(send(empty).facts().shape(), [0, 3]);
     let empty = Matrix { data: LockedBuffer::<f32>::from_slice(&[]).unwrap(), rows: 0, columns: 3 };
     assert_eq!(read(send(empty)), [0.0; 0]);
+}
+
+/// They are where their library is at work: there is no address to ask for.
+#[test]
+fn an_empty_buffer_is_on_the_device_that_is_current() {
+    let _turn = turn();
+    let first = cust::quick_init().unwrap();
+    if !has_second_device() {
+        return;
+    }
+    let second = Context::new(CustDevice::get_device(1).unwrap()).unwrap();
+    for (context, ordinal) in [(&first, 0), (&second, 1)] {
+        CurrentContext::set_current(context).unwrap();
+        let empty = Matrix { data: DeviceBuffer::<f32>::from_slice(&[]).unwrap(), rows: 0, columns: 3 };
+        assert_eq!(empty.facts().unwrap().device(), Device::cuda(ordinal));
+    }
+    no_context();
 }
 
 /// The other protocol, in both directions: the driver says where the address is.

@@ -115,7 +115,11 @@ fn arrays_in_small_pieces_are_put_together() {
     let data = CudaBuffer::from_slice(MemoryKind::Device, 0, &values).unwrap();
     let array = Strided { data, shape: vec![100, 200], strides: vec![1, 100] };
     let wanted = array.to_vec::<f32>().unwrap();
-    let copy: Matrix<DeviceBuffer<f32>> = Matrix::from_import(send(array)).unwrap();
+    let import = send(array);
+    let copies = || find().map_or(0, |sim| sim.calls("cuMemcpyAsync"));
+    let before = copies();
+    let copy: Matrix<DeviceBuffer<f32>> = Matrix::from_import(import).unwrap();
+    assert!(copies() <= before + 2, "one by one: {} copies", copies() - before);
     assert_eq!(copy.to_vec::<f32>().unwrap(), wanted);
 }
 
