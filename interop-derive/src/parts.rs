@@ -179,14 +179,17 @@ pub(crate) fn some_count(input: &DeriveInput, repr: Option<Repr>, parts: &[Part<
 }
 
 /// Whether rustc has something to say whatever the derive says: the struct is in itself, a reference has no known lifetime,
-/// or a field in the middle has no size.
+/// a field in the middle has no size, or two have one name.
 pub(crate) fn are_refused(input: &DeriveInput, parts: &[Part<'_>]) -> bool {
     let is_itself = |ident: &Ident| {
         let is_shadowed = input.generics.type_params().any(|parameter| parameter.ident == *ident);
         (*ident == input.ident || *ident == "Self") && !is_shadowed
     };
     let others = parts.split_last().map_or(&[][..], |(_, others)| others);
+    let is_twice =
+        |(at, part): (usize, &Part<'_>)| parts[..at].iter().any(|other| other.member == part.member);
     others.iter().any(|part| ill_formed::is_unsized(&part.field.ty))
+        || parts.iter().enumerate().any(is_twice)
         || parts.iter().any(|part| {
             ill_formed::is_without_lifetime(&part.field.ty, &input.generics)
                 || holds(&part.field.ty, &is_itself)

@@ -27,7 +27,7 @@ fn all(input: &DeriveInput) -> impl Iterator<Item = Path> {
 /// The words that rustc takes on a struct without fixing a layout by them.
 const OTHERS: [&str; 3] = ["align", "Rust", "simd"];
 
-/// The layout; none when it is not fixed, which is reported here unless rustc refuses a word.
+/// The layout; none when it is not fixed, which is reported here unless rustc refuses what is written.
 pub(crate) fn read(input: &DeriveInput, errors: &mut Errors) -> Option<Repr> {
     let find = |name| find(input, name);
     if let Some(packed) = find("packed") {
@@ -41,12 +41,18 @@ pub(crate) fn read(input: &DeriveInput, errors: &mut Errors) -> Option<Repr> {
     if find("C").is_some() {
         return Some(Repr::C);
     }
-    if all(input).any(|word| !OTHERS.iter().any(|other| word.is_ident(other))) {
+    let is_refused = |word: Path| !OTHERS.iter().any(|other| word.is_ident(other));
+    if all(input).any(is_refused) || input.attrs.iter().any(is_no_list) {
         return None;
     }
     let help = "write `#[repr(C)]`, or `#[repr(transparent)]` on a newtype";
     errors.push(&input.ident, "`#[derive(Element)]` on a struct whose layout rustc may change", help);
     None
+}
+
+/// Whether this is `#[repr]` or `#[repr = "C"]`, which rustc refuses.
+fn is_no_list(attr: &Attribute) -> bool {
+    attr.path().is_ident("repr") && attr.meta.require_list().is_err()
 }
 
 /// The words of one `#[repr(...)]`. What is wrong with them, rustc reports.
