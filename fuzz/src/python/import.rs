@@ -36,8 +36,8 @@ pub(super) struct Program {
     pub(super) claims: Claims,
     /// How `__dlpack__` takes its arguments; the last one is no function, and `None` no method.
     pub(super) takes: Option<u8>,
-    /// Whether the class of an object without the method has `None` in its place.
-    disowned: bool,
+    /// Likewise, of a class that has `None` in the place of the method.
+    disowned: Option<u8>,
     /// Whether `__dlpack__` is a property that raises this.
     pub(super) raising: Option<u8>,
     pub(super) answers: [Answer; 3],
@@ -112,7 +112,7 @@ impl Program {
         Self {
             claims,
             takes: Some(takes).filter(|takes| *takes < 8).map(|takes| if takes > 6 { 0 } else { takes }),
-            disowned: takes == 8,
+            disowned: (takes == 8).then_some(7),
             raising: (more % 16 == 1).then(|| raises(input)),
             answers: std::array::from_fn(|_| match input.byte() % 8 {
                 0 => Answer::Capsule(input.byte() % 4),
@@ -233,7 +233,7 @@ pub(super) fn run(world: &World<'_>, input: &mut Input<'_>) {
     let pages = PAGES.take().unwrap_or_else(Pages::new);
     PRODUCER.set(Some(Producer { program: program.clone(), pages, answered: 0, handed: false }));
     let Program { takes, disowned, raising, table, host_only, remembered, .. } = program;
-    let takes = takes.or(disowned.then_some(7));
+    let takes = takes.or(disowned);
     let (device, interface) = (program.device.is_some(), program.interface.is_some());
     let made =
         world.call("producer", (takes, raising.is_some(), device, interface, host_only, table, remembered));
