@@ -339,6 +339,17 @@ def test_none_in_the_place_of_a_method():
     assert describe(disowned)["protocol"] == "cai"
 
 
+def test_a_property_that_raises_keeps_its_error():
+    """Whether there is a method is asked once more after a TypeError, and what that raises is not the answer."""
+
+    def method(_):
+        raise TypeError("unexpected keyword argument 'max_version'")
+
+    with pytest.raises(TypeError, match="unexpected") as caught:
+        describe(type("Fussy", (Picture,), {"__dlpack__": property(method)})())
+    assert isinstance(caught.value.__cause__, TypeError)
+
+
 def test_a_class_that_does_not_say_what_it_has():
     """It is asked for the sake of a message only."""
     meta = type("Meta", (type,), {"__getattribute__": raising(RuntimeError("no"))})

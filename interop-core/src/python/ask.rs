@@ -159,7 +159,15 @@ pub(super) fn has_method(object: &Bound<'_, PyAny>) -> PyResult<bool> {
 pub(super) fn lacks_method(object: &Bound<'_, PyAny>, error: &PyErr) -> PyResult<bool> {
     let py = object.py();
     let may_lack = error.is_instance_of::<PyAttributeError>(py) || error.is_instance_of::<PyTypeError>(py);
-    Ok(may_lack && !has_method(object)?)
+    if !may_lack {
+        return Ok(false);
+    }
+    match has_method(object) {
+        Ok(has) => Ok(!has),
+        // Who raises again has said why the first time.
+        Err(again) if again.is_instance_of::<PyException>(py) => Ok(false),
+        Err(interrupt) => Err(interrupt),
+    }
 }
 
 /// Calls `__dlpack__`, first as the current standard has it, then as producers of an older one take it.
