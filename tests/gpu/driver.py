@@ -3,6 +3,7 @@
 Every library here works in the primary context of device 0, which this module makes current.
 """
 
+import contextlib
 import ctypes
 import functools
 from pathlib import Path
@@ -50,6 +51,35 @@ def stream():
     """A stream that is not ordered with the default stream. It lives as long as the process: handles are kept by many."""
     library()
     return answer("cuStreamCreate", 1)
+
+
+@functools.cache
+def green_context():
+    """A context that has some of the device's processors, and a stream of it, which is not ordered with the default stream."""
+    library()
+    # `CUdevResource` has 144 bytes, in which nobody looks here.
+    whole, some, rest = (ctypes.create_string_buffer(256) for _ in range(3))
+    count = ctypes.c_uint(1)
+    call("cuDeviceGetDevResource", 0, whole, 1)
+    call("cuDevSmResourceSplitByCount", some, ctypes.byref(count), whole, rest, 0, 8)
+    green = answer("cuGreenCtxCreate", ctypes.c_uint64(answer("cuDevResourceGenerateDesc", some, 1)), 0, 1)
+    context = answer("cuCtxFromGreenCtx", ctypes.c_uint64(green))
+    return context, answer("cuGreenCtxStreamCreate", ctypes.c_uint64(green), 1, 0)
+
+
+@contextlib.contextmanager
+def current(context):
+    """A context current, and then the one before."""
+    call("cuCtxPushCurrent_v2", ctypes.c_uint64(context))
+    try:
+        yield
+    finally:
+        answer("cuCtxPopCurrent_v2")
+
+
+def sleep(on, milliseconds):
+    """Keeps a stream of any context busy for so long: the host sleeps in it."""
+    call("cuLaunchHostFunc", ctypes.c_uint64(on), ctypes.CDLL(None).usleep, ctypes.c_void_p(milliseconds * 1000))
 
 
 def synchronize(handle=None):

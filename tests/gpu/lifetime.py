@@ -1,5 +1,6 @@
 """What is made is released, once: counters at zero, the memory of the GPU and of the process flat."""
 
+import contextlib
 import ctypes
 import gc
 import os
@@ -55,6 +56,27 @@ def test_every_way_to_an_end(kind, end):
         for thread in threads:
             thread.join()
     array = None
+    assert settled() == 0
+    assert (interop_demo.live_exports(), interop_demo.live_allocations()) == (0, 0)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("inside", [False, True], ids=["primary current", "green current"])
+def test_a_release_comes_after_work_in_a_green_context(kind, inside):
+    """The memory is the primary context's, whichever of the two is current, and its event covers the green one."""
+    try:
+        green, stream = driver.green_context()
+    except (AttributeError, driver.DriverError) as error:
+        pytest.skip(f"the driver or the device has no green contexts: {error}")
+    with driver.current(green) if inside else contextlib.nullcontext():
+        array = Array.full((64, 64), 1.0, device=kind)
+        held = interop_demo.asarray(array)
+        driver.sleep(stream, 200)
+        del held
+        assert interop_demo.drain_releases() == 1, "the stream of the green context is at work"
+    driver.synchronize(stream)
+    assert interop_demo.drain_releases() == 0
+    del array
     assert settled() == 0
     assert (interop_demo.live_exports(), interop_demo.live_allocations()) == (0, 0)
 

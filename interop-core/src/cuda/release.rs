@@ -34,6 +34,9 @@ use crate::owner::Owner;
 /// [`HoldReleases`], and decided when the capture is over. What was imported for work on a stream that captures is released
 /// at once: the capture orders the graph, and whoever keeps the graph keeps its memory for the replays.
 ///
+/// A green context has no memory of its own: what is allocated in one is the primary context's, whose event comes after the
+/// work of its green contexts too.
+///
 /// Memory of a pool has no context. The one that was current when it was imported or exported counts as its own, if it is
 /// of the device, and so do the primary ones. Work in other contexts, which libraries may make, is covered by no policy.
 ///
