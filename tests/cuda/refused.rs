@@ -1,7 +1,5 @@
 //! What an import into a buffer says that the driver refuses.
 
-use std::env;
-use std::process::Command;
 use std::sync::Arc;
 
 use cudarc::driver::{CudaSlice, CudaStream, PinnedHostSlice, UnifiedSlice};
@@ -12,6 +10,7 @@ use interop_core::cuda::{CudaBuffer, MemoryKind};
 use interop_core::{AsStream, Device, Error, ErrorKind, FromArray, FromImport, FromStream, StreamHandle};
 use interop_sim_client::{Mistake, Sim};
 
+use crate::alone::alone;
 use crate::contexts::beside_a_capture;
 use crate::support::{Matrix, Streamed, Strided, numbers, send, simulated, source, turn};
 
@@ -54,23 +53,16 @@ fn assert_dead(sim: &Sim, error: &Error, stream: StreamHandle) {
 }
 
 /// The second stream of the context would wait for the default one, which joins with the capture. Nobody has the context
-/// before: this starts its own program again, for itself alone.
+/// before: this is a process of its own.
 #[test]
 fn the_context_of_imports_is_not_made_beside_a_capture() {
-    const INSIDE: &str = "INTEROP_CUDA_ALONE";
-    let name = "refused::the_context_of_imports_is_not_made_beside_a_capture";
-    if env::var_os(INSIDE).is_none() {
-        let mut program = Command::new(env::current_exe().unwrap());
-        let output = program.args([name, "--exact"]).env(INSIDE, "1").output().unwrap();
-        let said = String::from_utf8_lossy(&output.stdout);
-        assert!(output.status.success() && said.contains("1 passed"), "{said}");
-        return;
-    }
-    let _turn = turn();
-    let _context = cust::quick_init().unwrap();
-    let error = beside_a_capture(|| context(0).map(drop).unwrap_err());
-    assert_eq!((error.kind(), error.place()), (ErrorKind::Capture, "context"), "{error}");
-    assert_eq!(context(0).unwrap().ordinal(), 0);
+    alone("refused::the_context_of_imports_is_not_made_beside_a_capture", || {
+        let _turn = turn();
+        let _context = cust::quick_init().unwrap();
+        let error = beside_a_capture(|| context(0).map(drop).unwrap_err());
+        assert_eq!((error.kind(), error.place()), (ErrorKind::Capture, "context"), "{error}");
+        assert_eq!(context(0).unwrap().ordinal(), 0);
+    });
 }
 
 /// Whoever has too little memory reads how much is wanted.
