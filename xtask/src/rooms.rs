@@ -12,25 +12,35 @@ const FACTS: &str = "interop-core/src: facts";
 const MEMORY: &str = "interop-core/src: memory";
 const BORDERS: &str = "interop-core/src: borders";
 
-/// The rooms listed under a heading, without `.rs` and `/`. What is in a folder is indented further and not looked at.
+/// The rooms listed under a heading. What is in a folder is indented further.
 fn listed(heading: &str) -> BTreeSet<String> {
     let text = read(&workspace::root().join("ARCHITECTURE.md"));
     let (_, list) = text.split_once(&format!("\n{heading}")).expect("the list has this heading");
     let (list, _) = list.split_once("\n\n").expect("an empty line ends it");
-    let lines = list.lines().filter_map(|line| line.strip_prefix("  ")).filter(|line| !line.starts_with(' '));
+    let lines = list.lines().filter_map(|line| line.strip_prefix("  "));
+    named(lines.filter(|line| !line.starts_with(' ')))
+}
+
+/// The files listed below a room that is a folder; none where it has no list.
+fn listed_in(folder: &str) -> BTreeSet<String> {
+    let text = read(&workspace::root().join("ARCHITECTURE.md"));
+    let lines = text.lines().skip_while(|line| !line.starts_with(&format!("  {folder}/ "))).skip(1);
+    named(lines.take_while(|line| line.starts_with("    ")))
+}
+
+/// The files and folders that some lines name, without `.rs` and `/`.
+fn named<'a>(lines: impl Iterator<Item = &'a str>) -> BTreeSet<String> {
     let words = lines.flat_map(|line| line.split([' ', ',', '(', ':']));
     let rooms = words.filter_map(|word| word.strip_suffix(".rs").or(word.strip_suffix('/')));
     rooms.filter(|room| !room.contains('/')).map(str::to_owned).collect()
 }
 
-/// The rooms that there are.
-fn present(package: &str) -> BTreeSet<String> {
-    let folder = workspace::root().join(package).join("src");
-    let names = fs::read_dir(folder)
-        .expect("the package has sources")
-        .map(|entry| entry.expect("a file").file_name());
-    let rooms = names.map(|name| name.to_string_lossy().trim_end_matches(".rs").to_owned());
-    rooms.filter(|room| room != "lib").collect()
+/// The rooms that a package has, or the files of one that is a folder.
+fn present(folder: &str) -> BTreeSet<String> {
+    let files = files::entries(&workspace::root().join(folder)).expect("a folder with sources");
+    let names = files.iter().filter_map(|file| file.file_stem());
+    let names = names.map(|name| name.to_string_lossy().into_owned());
+    names.filter(|name| name != "lib" && name != "mod").collect()
 }
 
 fn read(file: &Path) -> String {
@@ -51,13 +61,32 @@ fn code(room: &str) -> String {
     text.lines().filter(|line| !line.trim_start().starts_with("//")).collect::<Vec<_>>().join("\n")
 }
 
+/// Whether the code names a room of the crate: `use crate::cuda;`, `crate::cuda::order`.
+fn reaches(code: &str, room: &str) -> bool {
+    let goes_on = |letter: char| letter.is_alphanumeric() || letter == '_';
+    code.split(&format!("crate::{room}")).skip(1).any(|rest| !rest.starts_with(goes_on))
+}
+
 #[test]
 fn every_room_is_named_once() {
-    assert_eq!(listed(DERIVE), present("interop-derive"));
+    assert_eq!(listed(DERIVE), present("interop-derive/src"));
     let core = [FACTS, MEMORY, BORDERS].map(listed);
     let all: BTreeSet<String> = core.iter().flatten().cloned().collect();
-    assert_eq!(all, present("interop-core"));
+    assert_eq!(all, present("interop-core/src"));
     assert_eq!(core.iter().map(BTreeSet::len).sum::<usize>(), all.len(), "a room is of one kind");
+}
+
+#[test]
+fn a_folder_that_lists_its_files_lists_all() {
+    let folders = present("interop-core/src").into_iter().map(|room| (listed_in(&room), room));
+    let listed: Vec<_> = folders.filter(|(files, _)| !files.is_empty()).collect();
+    for (files, room) in &listed {
+        assert_eq!(*files, present(&format!("interop-core/src/{room}")), "{room}");
+    }
+    assert_eq!(
+        listed.iter().map(|(_, room)| room.as_str()).collect::<Vec<_>>(),
+        ["cuda", "dlpack", "python"]
+    );
 }
 
 #[test]
@@ -66,7 +95,7 @@ fn arrows_go_one_way() {
     for (rooms, others) in [(&facts, &memory | &borders), (&memory, borders)] {
         for room in rooms {
             let code = code(room);
-            let reached = others.iter().find(|other| code.contains(&format!("crate::{other}::")));
+            let reached = others.iter().find(|other| reaches(&code, other));
             assert_eq!(reached, None, "used by `{room}`");
         }
     }
@@ -83,7 +112,7 @@ fn unsafe_code_is_where_it_is_told() {
     let quoted = |text: &str| text.split('`').skip(1).step_by(2).map(str::to_owned).collect::<BTreeSet<_>>();
     let (rooms, safe) = (quoted(rooms), quoted(safe));
     let lifts = |file: &Path| read(file).contains("unsafe_code");
-    for room in present("interop-core") {
+    for room in present("interop-core/src") {
         let place = workspace::root().join("interop-core/src").join(&room);
         if !place.is_dir() {
             assert_eq!(lifts(&place.with_extension("rs")), rooms.contains(&room), "{room}");
