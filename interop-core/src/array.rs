@@ -111,7 +111,9 @@ pub unsafe trait CudaArray {
     ///
     /// # Errors
     ///
-    /// As [`view`](Self::view), but for the rank, and [`ArrayView::host`].
+    /// By [`ErrorKind`](crate::ErrorKind): `DType` for other elements than `T`, and for a byte that is no `bool`; `Memory` when
+    /// there is no room for the copy; `Busy` while Rust code writes to the memory through another struct; `Stream` for a stream
+    /// beside memory that is the host's alone; as [`facts`](Self::facts) and [`cuda::wait`](crate::cuda::wait).
     fn to_vec<T: Element>(&self) -> Result<Vec<T>> {
         let facts = self.facts()?;
         if facts.device().device_type != DeviceType::CUDA {
@@ -128,7 +130,8 @@ pub unsafe trait CudaArray {
     ///
     /// # Errors
     ///
-    /// As [`to_vec`](Self::to_vec).
+    /// [`ErrorKind::Device`](crate::ErrorKind::Device) for memory that the host cannot reach; otherwise as
+    /// [`to_vec`](Self::to_vec). What came before a byte that is no `bool` has been seen.
     fn for_each<T: Element>(&self, see: impl FnMut(T)) -> Result<()> {
         // SAFETY: rule 1.
         unsafe { HostElements::<T>::of(&self.facts()?, false) }?.for_each(see)
@@ -138,7 +141,8 @@ pub unsafe trait CudaArray {
     ///
     /// # Errors
     ///
-    /// As [`view_mut`](Self::view_mut), but for the rank, and [`ArrayView::host`].
+    /// As [`view_mut`](Self::view_mut), but for the rank, and [`ArrayView::host`], but for the alignment;
+    /// [`ErrorKind::DType`](crate::ErrorKind::DType) for a byte that is no `bool`: what came before it has been changed.
     fn apply<T: Element>(&mut self, change: impl FnMut(T) -> T) -> Result<()> {
         let facts = self.facts()?;
         check_writable(&facts)?;

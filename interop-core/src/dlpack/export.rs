@@ -61,7 +61,8 @@ struct Package<A, O> {
 ///
 /// The owner comes back with the reason: [`ErrorKind::ReadOnly`] when the array is read-only and the form is
 /// [`Legacy`](super::Legacy), which cannot say so; [`ErrorKind::Unsupported`] for padded sub-byte elements in that form;
-/// [`ErrorKind::DType`] for struct elements of unlike fields; [`ErrorKind::Device`] when nobody knows the device.
+/// [`ErrorKind::DType`] for struct elements of unlike fields; [`ErrorKind::Rank`] and [`ErrorKind::Overflow`] for those whose
+/// trailing axis is one too many, or counts too far; [`ErrorKind::Device`] when nobody knows the device.
 ///
 /// # Safety
 ///

@@ -58,7 +58,8 @@ pub struct Imported {
 /// Imports any object that speaks a protocol, for work on `stream`.
 ///
 /// `__dlpack__` is preferred to `__cuda_array_interface__`. The producer is told the stream where its memory has one:
-/// nothing for CPU memory, a number otherwise, the legacy default stream if `stream` is `None`.
+/// nothing for CPU memory, a number otherwise, the legacy default stream if `stream` is `None`. Some producers take it and
+/// order nothing (the arrays of nanobind, TVM FFI and `cuda.core`): there the caller orders the work before the call.
 ///
 /// The array keeps the object alive, or what it handed out, where Python's collector does not see it, as NumPy's do that come
 /// by DLPack. An object that holds an array imported from itself is released when it lets go of that array, and not before.
