@@ -231,8 +231,7 @@ impl Import {
     ///
     /// It is the legacy default stream, which is first ordered after the stream that the import is ready on: that one may be
     /// destroyed by the time it is asked for, or be the default stream of another thread. With its context it is found where
-    /// another is current. Pinned and managed memory is of no
-    /// device whose default stream it could be, and is waited for.
+    /// another is current. Pinned and managed memory is of no device whose default stream it could be, and is waited for.
     ///
     /// # Errors
     ///

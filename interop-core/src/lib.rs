@@ -50,8 +50,7 @@
 //!
 //! `derive` (default): the two derives. `python`: Python objects in and out, through PyO3. `cust`, `cudarc`: their buffers
 //! and streams as fields, `ndarray`: its arrays and views, see `adapters`. `half`, `num-complex`: their types as elements.
-//! `counters`: counts of live exports
-//! and allocations, for leak tests.
+//! `counters`: counts of live exports and allocations, for leak tests.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 // The derive names this crate by its path, in the tests and examples of the crate itself too.

@@ -232,13 +232,12 @@ macro_rules! buffers {
 
 buffers! { DeviceBuffer DeviceBox LockedBuffer UnifiedBuffer }
 
-/// A buffer of `cust` that is freed in its own context wherever it is dropped, and may go to any thread. Where an array class
-/// of Python is dropped, nobody waits for the work of the device with the interpreter's lock.
+/// A buffer of `cust` that is freed in its own context wherever it is dropped, and may go to any thread.
 ///
-/// An export makes the context current for every struct by itself, but a buffer that is not in one of these waits with
-/// whatever lock its consumer has. This is for structs that are dropped otherwise on foreign threads, such
-/// as those in a `#[pyclass]`; and for `UnifiedBuffer`, which `cust` leaves without `Send` and `Sync` because it holds a raw
-/// pointer. The elements are lent for `&mut self` only, and so all exports are writable.
+/// It is for structs in a `#[pyclass]` and others that foreign threads drop; and for `UnifiedBuffer`, which `cust` leaves
+/// without `Send` and `Sync` because it holds a raw pointer. (An export makes the context current by itself, for any buffer.)
+/// The driver waits for the work of the device before it frees: with this around it, it does so without the lock of the
+/// Python interpreter. The elements are lent for `&mut self` only, and so all exports are writable.
 ///
 /// ```no_run
 /// use cust::memory::UnifiedBuffer;

@@ -58,7 +58,8 @@ pub(crate) fn without_locks(run: impl FnOnce()) {
     wait(&mut || run.take().map_or((), |run| run()));
 }
 
-/// Has memory be freed, and what else waits be waited for, inside of `wait`, which releases whatever lock the work on a device may need.
+/// Lets `wait` run everything that may wait for a device, such as the freeing of memory: it first gives up whatever lock the
+/// work on the device may need.
 #[cfg(any(feature = "python", feature = "counters"))]
 pub fn free_inside(wait: fn(&mut dyn FnMut())) {
     // The first one stays.

@@ -107,8 +107,8 @@ impl<'a> Here<'a> {
     }
 }
 
-/// Has memory of ours be freed, and what an import waits for be waited for, without the interpreter's lock, for the reason
-/// of [`without_lock`].
+/// From here on memory of ours is freed, and the work before an import waited for, without the interpreter's lock, for the
+/// reason of [`without_lock`].
 pub(super) fn free_without_lock() {
     cuda::free_inside(|free| {
         if !is_attached() {
