@@ -80,15 +80,18 @@ fn pointers_are_vouched_for(field: &Field<'_>, data: &DataWord, errors: &mut Err
 }
 
 /// Storages by the names that they are known by; of an alias rustc judges.
-const STORAGES: [&str; 16] = [
+const STORAGES: [&str; 19] = [
     "Arc",
     "Box",
     "CudaBuffer",
     "CudaSlice",
+    "CudaView",
+    "CudaViewMut",
     "DeviceBox",
     "DeviceBuffer",
     "HostBuffer",
     "HostVec",
+    "InContext",
     "Lease",
     "LeaseMut",
     "LockedBuffer",
