@@ -168,14 +168,13 @@ def test_memory_is_released_after_the_work_that_uses_it(kind):
     assert interop_demo.finish_releases() == 0
 
 
-def test_memory_of_devices_is_not_for_the_host():
-    array = full("cuda", (2,))
+def test_an_address_of_the_host_is_no_memory_of_cuda():
+    memory = np.zeros(12, "f4")
 
     class Liar:
-        __dlpack_device__ = staticmethod(lambda: (1, 0))
-        __cuda_array_interface__ = {**full("cuda").__cuda_array_interface__, "data": (id(array), False)}
+        __cuda_array_interface__ = {**full("cuda").__cuda_array_interface__, "data": (memory.ctypes.data, False)}
 
-    with pytest.raises(interop_demo.ArrayError, match="driver"):
+    with pytest.raises(interop_demo.ArrayError, match=rf"found {memory.ctypes.data:#x}, which the driver does not know"):
         interop_demo.describe(Liar())
 
 
@@ -194,6 +193,7 @@ def test_the_second_device():
 
 def test_read_only_arrays_stay_as_they_are():
     array = full("cuda", readonly=True)
+    assert array.__cuda_array_interface__["data"][1] is True
     with pytest.raises(interop_demo.ArrayError, match="read-only"):
         interop_demo.scale_(array, 2)
     assert interop_demo.checksum(array) == 30

@@ -169,8 +169,12 @@ pub(crate) fn follow(command: &mut Command, counts: &mut Counts) -> Result<(), F
 }
 
 /// The tests for the simulated driver, in a process of its own: other libraries would take the driver for a GPU.
-pub(crate) const ON_SIMULATION: [&str; 3] =
-    ["tests/python/test_cuda_sim.py", "tests/python/test_cuda_asked.py", "tests/python/test_cuda_rules.py"];
+pub(crate) const ON_SIMULATION: [&str; 4] = [
+    "tests/python/test_cuda_sim.py",
+    "tests/python/test_cuda_asked.py",
+    "tests/python/test_cuda_rules.py",
+    "tests/python/test_cuda_waits.py",
+];
 
 /// Builds the extension and runs pytest over it.
 fn python(counts: &mut Counts) -> Result<(), Failure> {
