@@ -1,11 +1,12 @@
 //! The driver room: contexts, events, order, waits, pointer facts, memory and releases, on the simulated driver.
 //!
 //! `cargo xtask sim` builds the driver; the tests load it by its place. They take turns, because a process has one
-//! driver (`turn`), and at the end of each nothing may be left. Names such as R150 and bug 72 are those of the project's
-//! reference pages. On other systems than Linux there is no simulated driver, and so no test here.
+//! driver (`turn`), and at the end of each nothing may be left. Names such as R150 and bug 72 (B72) are those of
+//! `conformance/TRACEABILITY.md`. On other systems than Linux there is no simulated driver, and so no test here.
 #![cfg(target_os = "linux")]
 
 mod absent;
+mod acts;
 mod arrivals;
 mod batches;
 mod beside;
@@ -23,7 +24,6 @@ mod in_place;
 mod lost;
 mod memory;
 mod order;
-mod ordering;
 mod places;
 mod recasts;
 mod registered;

@@ -15,8 +15,8 @@ use interop_core::dlpack::{ManagedTensor, Versioned};
 use interop_core::{CudaArray, DType, Device, FromArray, Import, LeaseMut, StreamHandle};
 use interop_sim_client::{Mistake, Policy, Report};
 
+use crate::acts::{Act, LEGACY, is_broken};
 use crate::gpu::{Bytes, Place, Stream};
-use crate::ordering::{Act, LEGACY, is_broken};
 use crate::support::arrays::Array;
 use crate::support::owners::elsewhere;
 use crate::turn::{Turn, turn};

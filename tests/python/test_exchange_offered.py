@@ -185,10 +185,12 @@ def test_it_can_be_switched_off():
         import os
         os.environ["INTEROP_SKIP_DLPACK_C_EXCHANGE_API"] = "1"
         import interop_demo
-        array = interop_demo.Array.full((2,), 1)
-        print(hasattr(array, "{NAME}"), interop_demo.describe(array)["protocol"])
+        from test_exchange import make
+        ours, theirs = interop_demo.Array.full((2,), 1), make()
+        print(*(hasattr(array, "{NAME}") for array in (ours, theirs)))
+        print(*(interop_demo.describe(array)["protocol"] for array in (ours, theirs)))
     """
-    assert run(script).strip() == "False dlpack_versioned"
+    assert run(script).split() == ["False", "True", "dlpack_versioned", "dlpack_versioned"]
 
 
 def test_a_hundred_thousand_tensors_leave_nothing():

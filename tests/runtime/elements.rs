@@ -136,7 +136,7 @@ fn parts_are_trailing_axes() {
     assert_eq!(Array::new(vec![[1_u8; 1]], &[1; 63]).facts().unwrap().ndim(), 64);
 }
 
-/// A struct whose fields fill it is exported through both protocols; padding is nobody's business (fault F2).
+/// A struct whose fields fill it is exported through both protocols; padding is nobody's business.
 #[test]
 fn padding_is_never_read() {
     let spins = Array::new(vec![Spin { up: 1, down: -2 }; 3], &[3]);
@@ -154,7 +154,7 @@ fn padding_is_never_read() {
     }
 }
 
-/// Elements of more than 128 bytes of alignment find their place in a `HostVec` (fault F3).
+/// Elements of more than 128 bytes of alignment find their place in a `HostVec`.
 #[test]
 fn over_aligned_elements_are_aligned() {
     #[derive(Clone, Copy, Element)]

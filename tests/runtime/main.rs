@@ -1,7 +1,7 @@
 //! The runtime alone: pure rooms, both protocols, storages and views, with good input and bad.
 //!
-//! Names such as R54 and bug 72 are those of the project's reference pages: requirements of the protocols, and faults
-//! that other libraries had.
+//! Names such as R54 and bug 72 (B72) are those of `conformance/TRACEABILITY.md`: requirements of the protocols, and
+//! faults that other libraries had.
 
 mod cai;
 mod conformance;

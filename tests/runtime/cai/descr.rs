@@ -160,7 +160,7 @@ fn refusals() {
     }
 }
 
-/// R17, fault F11: a field that has no typestr is refused like an array of its type; nothing else is written for it.
+/// R17: a field that has no typestr is refused like an array of its type; nothing else is written for it.
 #[test]
 fn fields_without_a_typestr_are_refused() {
     #[derive(Clone, Copy, Element)]

@@ -55,7 +55,7 @@ fn strides_are_bytes() {
     assert_eq!((reversed.data.0, reversed.strides), (0x1010, Some(vec![-4])));
 }
 
-/// Fault F13: the stride of an idle axis says nothing; it may not spoil the dict (R6: a multiple of the item size).
+/// The stride of an idle axis says nothing; it may not spoil the dict (R6: a multiple of the item size).
 #[test]
 fn strides_of_idle_axes_fit() {
     let strides = Strides::Elements(&[i64::MAX / 2, 1, 5]);

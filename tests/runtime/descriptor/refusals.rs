@@ -142,7 +142,7 @@ fn bounds() {
     ]);
 }
 
-/// Fault F10: the fields of a record lie in its bytes, and its type is such bytes. R23: one behind the other, because a
+/// The fields of a record lie in its bytes, and its type is such bytes. R23: one behind the other, because a
 /// `descr` could not say anything else.
 #[test]
 fn records() {

@@ -216,7 +216,7 @@ fn vector_types_are_array_elements() {
     }
 }
 
-/// Fault F1: lanes that share bytes are not the parts of an element that have a byte each.
+/// Lanes that share bytes are not the parts of an element that have a byte each.
 #[test]
 fn packed_lanes_are_not_padded_parts() {
     let dtype = DType::F6_E2M3FN.with_lanes(4);

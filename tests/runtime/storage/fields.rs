@@ -102,7 +102,7 @@ fn strides_in_bytes_count_whole_lists() {
     assert_eq!((facts.shape(), facts.strides()), (&[2, 2, 3][..], &[9, 3, 1][..]));
 }
 
-/// Fault F13: a stride that says nothing is no reason to refuse, even if it does not fit in bytes.
+/// A stride that says nothing is no reason to refuse, even if it does not fit in bytes.
 #[test]
 fn idle_strides_fit_in_bytes() {
     let array: InBytes<Lease<f64>> =

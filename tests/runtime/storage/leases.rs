@@ -82,7 +82,7 @@ fn leases_end_where_the_import_ends() {
     assert_eq!(lease.to_vec::<i16>().unwrap(), [5, 4, 3, 2, 1]);
 }
 
-/// Fault F6, bugs 140, 141: a storage checks for itself, also when no struct asks it to.
+/// Bugs 140, 141: a storage checks for itself, also when no struct asks it to.
 #[test]
 fn leases_check_for_themselves() {
     let refused = |claims, kind, make: fn(Import) -> Result<(), Refused<Import>>| {

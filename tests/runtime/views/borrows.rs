@@ -1,4 +1,4 @@
-//! Fault F5: memory that several structs share has one writer or many readers, whoever they are.
+//! Memory that several structs share has one writer or many readers, whoever they are.
 
 use std::panic::{self, AssertUnwindSafe};
 use std::sync::Arc;
