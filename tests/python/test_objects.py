@@ -112,6 +112,14 @@ def test_spellings_of_the_device(device):
     assert describe(Producer(Tensor(), device))["device"] == (1, 0)
 
 
+@pytest.mark.parametrize("kind", [Device.CPU, Word.CPU, CPU, CUDA_HOST, CUDA_MANAGED], ids=repr)
+def test_memory_of_the_host_has_no_ordinal(kind):
+    """`(kDLCPU, None)` and `(kDLCUDAHost, None)` are what PaddlePaddle's tensors say."""
+    producer = Producer(Tensor(), (kind, None))
+    assert describe(producer)["device"] == (1, 0)
+    assert len(producer.asked) == 1
+
+
 @pytest.mark.parametrize(
     "device",
     [
@@ -127,7 +135,9 @@ def test_spellings_of_the_device(device):
         (None, 0),
         (True, 0),
         (1, False),
-        (1, None),
+        (CUDA, None),
+        (ROCM, None),
+        (None, None),
         {1: 0},
         (Word.NAMED, 0),
         (Word, 0),

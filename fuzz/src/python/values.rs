@@ -123,12 +123,14 @@ impl Value {
         }
     }
 
-    /// Device type and ordinal: two integers of 32 bits.
+    /// Device type and ordinal: two integers of 32 bits, or `None` for the ordinal of memory of the host.
     pub(super) fn device(&self) -> Expected<[i32; 2]> {
         let wrong =
             |found: Expected<i128>| found.and_then(|number| i32::try_from(number).map_err(|_| REFUSED));
-        match self.pair()?.map(|value| wrong(value.integer())) {
+        let [kind, ordinal] = self.pair()?;
+        match [kind, ordinal].map(|value| wrong(value.integer())) {
             [Ok(kind), Ok(ordinal)] => Ok([kind, ordinal]),
+            [Ok(kind @ (1 | 3 | 13)), Err(_)] if *ordinal == Self::None => Ok([kind, 0]),
             [first, second] => Err(first.err().unwrap_or(0) | second.err().unwrap_or(0)),
         }
     }

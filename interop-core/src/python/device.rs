@@ -58,7 +58,8 @@ fn is_numpy_bool(value: &Bound<'_, PyAny>) -> bool {
 }
 
 /// `(device type, ordinal)`, of ints or of what has `__index__`; or of members of an `enum.Enum`, which need not be ints,
-/// and as which the array API standard types the device.
+/// and as which the array API standard types the device. The ordinal of memory of the host, which has none, may be `None`, as
+/// `PaddlePaddle` writes it.
 pub(super) fn device(value: &Bound<'_, PyAny>, place: &str) -> Result<Device, Fault> {
     let tuple = pair(value, place, "(device type, ordinal)")?;
     let half = |at: usize| {
@@ -68,7 +69,9 @@ pub(super) fn device(value: &Bound<'_, PyAny>, place: &str) -> Result<Device, Fa
         i32::try_from(number)
             .map_err(|_| Fault::from(Error::new(ErrorKind::Device, place, number, "numbers of 32 bits")))
     };
-    Ok(Device { device_type: DeviceType(half(0)?), device_id: half(1)? })
+    let device_type = DeviceType(half(0)?);
+    let unnumbered = device_type.is_host_accessible() && tuple.get_borrowed_item(1)?.is_none();
+    Ok(Device { device_type, device_id: if unnumbered { 0 } else { half(1)? } })
 }
 
 /// The value of a member of an enum; other objects as they are.
