@@ -312,6 +312,21 @@ def test_a_class_of_rust_may_lack_its_installation():
             describe(other)
 
 
+def test_a_class_that_looks_compiled_and_holds_elements():
+    """As those of TensorStore and arro3, which need not be told what a Rust class lacks."""
+
+    class Compiled:
+        __slots__ = ()
+
+    del Compiled.__slots__
+    with pytest.raises(TypeError, match="`interop_core::python::install`$"):
+        describe(Compiled())
+    Compiled.__array__ = lambda self, dtype=None, copy=None: np.ones(2)
+    assert describe(np.asarray(Compiled()))["shape"] == (2,)
+    with pytest.raises(TypeError, match="`numpy.asarray` makes one$"):
+        describe(Compiled())
+
+
 class Series:
     """As those of pandas: `NumPy` asks it for an array."""
 

@@ -176,12 +176,13 @@ pub(super) fn no_array(object: &Bound<'_, PyAny>) -> PyErr {
     let (found, allowed) = (origin(object), "an object with `__dlpack__` or `__cuda_array_interface__`");
     let hint = if object.is_instance_of::<PyCapsule>() {
         "; pass the array itself, which makes its capsules"
-    } else if is_compiled(&object.get_type()) {
-        "; a Rust class with `#[cuda_array(pyclass)]` has them once its module calls `interop_core::python::install`"
     } else if object.is_instance_of::<PyBytes>() {
         "; `numpy.frombuffer` makes one"
     } else if holds_elements(object) {
+        // Compiled classes of other libraries too, which the next question takes for Rust's.
         "; `numpy.asarray` makes one"
+    } else if is_compiled(&object.get_type()) {
+        "; a Rust class with `#[cuda_array(pyclass)]` has them once its module calls `interop_core::python::install`"
     } else {
         ""
     };
