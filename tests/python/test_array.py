@@ -157,10 +157,21 @@ def test_numpy_functions():
     assert np.testing.assert_array_equal(array, np.full((2, 3), 2.0)) is None
 
 
-def test_numpy_functions_on_what_numpy_does_not_have():
-    for fields in ({"dtype": (4, 16, 1)}, {"device": (2, 0)}):
-        with pytest.raises((BufferError, RuntimeError, ValueError, TypeError)):
-            np.asarray(interop_demo.asarray(Tensor(**fields).capsule()))
+@pytest.mark.parametrize("use", [np.asarray, float, bool], ids=["asarray", "float", "bool"])
+@pytest.mark.parametrize(("dtype", "name"), [((4, 16, 1), "bfloat16"), ((10, 8, 1), "float8_e4m3fn")], ids=repr)
+def test_types_that_numpy_does_not_have(use, dtype, name):
+    """NumPy's refusal does not say which type it was, and is kept as the cause."""
+    array = interop_demo.asarray(Tensor(shape=(), dtype=dtype).capsule())
+    text = rf"^`dtype`: found {name}, .* \(from interop_demo.Array\)$"
+    with pytest.raises(interop_demo.ArrayError, match=text) as caught:
+        use(array)
+    assert isinstance(caught.value.__cause__, (BufferError, RuntimeError))
+    assert "dtype" in str(caught.value.__cause__)
+
+
+def test_memory_that_numpy_does_not_reach():
+    with pytest.raises(interop_demo.ArrayError, match="`__array__`: found CUDA"):
+        np.asarray(interop_demo.asarray(Tensor(device=(2, 0)).capsule()))
 
 
 def test_wrong_calls_of_array():

@@ -135,6 +135,18 @@ def test_what_numpy_refuses_is_passed_on():
         interop_demo.describe(np.zeros(3, np.longdouble))
 
 
+@pytest.mark.skipif(not hasattr(np.dtypes, "register_dlpack_dtype"), reason="NumPy has it from 2.5 on")
+def test_types_that_other_packages_register():
+    """Both ways, in place; a type that no other test uses, as it stays registered."""
+    dtype = np.dtype(pytest.importorskip("ml_dtypes").float8_e3m4)
+    np.dtypes.register_dlpack_dtype((7, 8), dtype)
+    source = np.ones((4, 3), dtype)[::2, 1:]
+    array = interop_demo.asarray(source)
+    assert (array.dtype, array.shape, array.strides) == ("float8_e3m4", source.shape, source.strides)
+    seen = np.asarray(array)
+    assert (seen.dtype, address(seen), float(array[1, 1])) == (dtype, address(source), 1)
+
+
 @pytest.mark.filterwarnings("ignore::PendingDeprecationWarning")
 def test_numpy_classes():
     """Subclasses, masked arrays, scalars of NumPy."""

@@ -3,13 +3,13 @@
 
 use core::ffi::CStr;
 
-use pyo3::exceptions::PyTypeError;
+use pyo3::exceptions::{PyException, PyTypeError};
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyMemoryView, PyTuple};
 
 use super::class::{ArrayClass, body};
-use super::errors::origin;
+use super::errors::{of, origin};
 use crate::dtype::DType;
 use crate::error::{Error, ErrorKind};
 use crate::record::Record;
@@ -44,12 +44,32 @@ pub(super) fn dtype_of<'py>(
 /// An array of `NumPy`'s in memory that the host can reach.
 ///
 /// By the buffer protocol, where it has a format for the elements: every version reads that, also of what is read-only, of
-/// bools and of structs. `from_dlpack` learned the first two in 2.1, and says what it does not take.
-fn view_of<'py>(numpy: &Bound<'py, PyModule>, array: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+/// bools and of structs. `from_dlpack` learned the first two in 2.1.
+fn view_of<'py>(
+    numpy: &Bound<'py, PyModule>,
+    array: &Bound<'py, PyAny>,
+    dtype: DType,
+) -> PyResult<Bound<'py, PyAny>> {
     match PyMemoryView::from(array) {
         Ok(buffer) => numpy.call_method1("asarray", (buffer,)),
-        Err(_) => numpy.call_method1("from_dlpack", (array,)),
+        Err(_) => {
+            numpy.call_method1("from_dlpack", (array,)).map_err(|error| without_type(array, dtype, error))
+        }
     }
+}
+
+/// What `from_dlpack` raised, which does not name the type, where `NumPy` may lack it: it has those of other packages only
+/// when they are registered, which came with 2.5.
+#[cold]
+fn without_type(array: &Bound<'_, PyAny>, dtype: DType, error: PyErr) -> PyErr {
+    let py = array.py();
+    if dtype.typestr().is_some() || !error.is_instance_of::<PyException>(py) {
+        return error;
+    }
+    let allowed = "a type of NumPy's, or one that `numpy.dtypes.register_dlpack_dtype` was told";
+    let refusal = PyErr::from(of(array, Error::new(ErrorKind::DType, "dtype", dtype, allowed)));
+    refusal.set_cause(py, Some(error));
+    refusal
 }
 
 /// The methods that make a number of an array, which are those of `NumPy`'s.
@@ -68,7 +88,7 @@ pub(super) unsafe extern "C" fn number_as<T: ArrayClass, const AT: usize>(
         let facts = array.borrow().facts()?;
         let numpy = array.py().import("numpy")?;
         let view = if facts.device().device_type.is_host_accessible() {
-            view_of(&numpy, array.as_any())?
+            view_of(&numpy, array.as_any(), facts.dtype())?
         } else if facts.numel() == 1 {
             // One element is worth a copy.
             let wishes = PyDict::new(array.py());
@@ -141,7 +161,7 @@ pub(super) unsafe extern "C" fn array<T: ArrayClass>(
             return Err(Error::new(ErrorKind::Device, "__array__", device, allowed).into());
         }
         let numpy = py.import("numpy")?;
-        let view = view_of(&numpy, array.as_any())?;
+        let view = view_of(&numpy, array.as_any(), facts.dtype())?;
         // The one always copies; the other gives back what is of this type already.
         let function = if copy == Some(true) { "array" } else { "asarray" };
         let made = numpy.call_method1(function, (&view, dtype))?;
