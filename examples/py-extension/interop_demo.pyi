@@ -127,6 +127,7 @@ class Array(_ArrayObject):
         /,
     ) -> Array: ...
     def __iter__(self) -> Iterator[Array]: ...
+    __contains__: ClassVar[None]
 
 @final
 class Recording:

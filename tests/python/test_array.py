@@ -92,6 +92,16 @@ def test_there_is_nothing_to_iterate_over_without_axes():
         iter(interop_demo.edges(Array.full((2, 3, 3), 0)))
 
 
+@pytest.mark.parametrize("shape", [(), (3,), (2, 3)], ids=repr)
+def test_what_is_in_an_array_is_not_told(shape):
+    """Its parts are arrays, equal to themselves only: that it holds no 2.0 would be said of whatever it holds."""
+    array = Array.full(shape, 2.0)
+    for element in (2.0, array, None):
+        with pytest.raises(TypeError, match="not a container"):
+            element in array  # noqa: B015
+    assert array in [array] and 2.0 in np.asarray(array)
+
+
 NUMBERS = [True, 53, -7, 2.5, float("nan"), 1 - 2j]
 
 

@@ -76,6 +76,10 @@ impl Array {
         Ok(Self::of(memory, &layout, stream))
     }
 
+    /// `in` is refused, as it would compare the parts with `==`, which tells objects apart and not elements.
+    #[classattr]
+    const __contains__: Option<bool> = None;
+
     /// A view of the same memory: integers, slices, an ellipsis, and `None` for a new axis, as in `NumPy`.
     fn __getitem__(&self, key: &Bound<'_, PyAny>) -> PyResult<Self> {
         let items = match key.cast::<PyTuple>() {
