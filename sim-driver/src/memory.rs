@@ -1,20 +1,19 @@
 //! Allocations: addresses that are never used twice, and the bytes behind them.
 
-#![expect(unsafe_code, reason = "addresses are reserved and opened by the system")]
-
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::ptr;
 
 use crate::access::History;
 use crate::queue::OpId;
 use crate::report::{Kind as Mistake, Report};
+use crate::reserve::{Reserve, map};
 use crate::state::Handle;
 use crate::status::{Answer, Status};
+use crate::virtual_memory::Mapped;
 
 /// What fresh memory holds: no number that a computation would take for a good one.
 const FRESH: u8 = 0xcd;
-/// How much address space is reserved at a time.
-const CHUNK: u64 = 64 << 30;
 /// Host pages, on every machine that the simulation serves.
 const PAGE: u64 = 4096;
 /// The alignment that the driver promises for device memory.
@@ -27,12 +26,38 @@ pub(crate) enum Kind {
     Device,
     /// `cuMemAllocAsync`.
     Pool,
+    /// The same, from a pool of host memory.
+    HostPool,
     /// `cuMemAllocManaged`.
     Managed,
     /// `cuMemHostAlloc`.
     Pinned,
     /// `cuMemHostRegister`: the program's own memory.
     Registered,
+    /// `cuMemAddressReserve`: there is memory where the program maps some.
+    Reserved,
+}
+
+impl Kind {
+    /// Memory that the host does not reach.
+    pub(crate) const fn is_hidden(self) -> bool {
+        matches!(self, Self::Device | Self::Pool | Self::Reserved)
+    }
+
+    /// Memory that belongs to no context.
+    pub(crate) const fn is_of_no_context(self) -> bool {
+        self.is_from_a_pool() || matches!(self, Self::Reserved)
+    }
+
+    /// Memory that is allocated in the order of a stream.
+    pub(crate) const fn is_from_a_pool(self) -> bool {
+        matches!(self, Self::Pool | Self::HostPool)
+    }
+
+    /// Memory that is the host's.
+    pub(crate) const fn is_pinned(self) -> bool {
+        matches!(self, Self::Pinned | Self::Registered | Self::HostPool)
+    }
 }
 
 /// Whether memory may be used.
@@ -67,55 +92,7 @@ pub(crate) struct Allocation {
 impl Allocation {
     /// Whether the host can use the address.
     pub(crate) fn on_host(&self) -> bool {
-        !matches!(self.kind, Kind::Device | Kind::Pool)
-    }
-}
-
-/// Address space that faults until a part of it is opened, given out from the start to the end, and again only if that is
-/// wanted.
-#[derive(Debug, Default)]
-struct Reserve {
-    next: u64,
-    end: u64,
-    /// The addresses of freed memory, by its size.
-    spare: BTreeMap<u64, Vec<u64>>,
-}
-
-impl Reserve {
-    /// The addresses of memory that was freed are for the next that is as large.
-    fn leave(&mut self, address: u64, bytes: u64) {
-        self.spare.entry(bytes).or_default().push(address);
-    }
-
-    /// Addresses for `bytes` and a gap behind them, so that whoever runs over the end is seen.
-    fn take(&mut self, bytes: u64, alignment: u64) -> Answer<u64> {
-        if let Some(address) = self.spare.get_mut(&bytes).and_then(Vec::pop) {
-            return Ok(address);
-        }
-        let needed = bytes.checked_next_multiple_of(alignment).and_then(|bytes| bytes.checked_add(alignment));
-        let needed = needed.ok_or(Status::OUT_OF_MEMORY)?;
-        if self.end - self.next < needed {
-            let size = needed.max(CHUNK);
-            self.next = map(0, size, libc::PROT_NONE, 0)?;
-            self.end = self.next + size;
-        }
-        let address = self.next;
-        self.next += needed;
-        Ok(address)
-    }
-}
-
-/// Maps fresh pages at `address`, or anywhere for zero.
-fn map(address: u64, bytes: u64, protection: i32, flags: i32) -> Answer<u64> {
-    let flags = flags | libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
-    let bytes = usize::try_from(bytes).map_err(|_| Status::OUT_OF_MEMORY)?;
-    let place = ptr::with_exposed_provenance_mut(address as usize);
-    // SAFETY: `MAP_FIXED` is passed only for pages of a `Reserve`, which nothing but this module maps.
-    let mapped = unsafe { libc::mmap(place, bytes, protection, flags, -1, 0) };
-    if mapped == libc::MAP_FAILED {
-        Err(Status::OUT_OF_MEMORY)
-    } else {
-        Ok(mapped.expose_provenance() as u64)
+        !self.kind.is_hidden()
     }
 }
 
@@ -139,6 +116,7 @@ pub(crate) struct Memory {
     /// Those addresses, with the first one of the host and the bytes.
     apart: BTreeMap<u64, (u64, u64)>,
     next_id: u64,
+    pub(crate) mapped: Mapped,
 }
 
 impl Memory {
@@ -159,7 +137,7 @@ impl Memory {
         if bytes > Self::TOTAL - self.used(owner.1) {
             return Err(Status::OUT_OF_MEMORY);
         }
-        let (address, hidden) = if matches!(kind, Kind::Device | Kind::Pool) {
+        let (address, hidden) = if kind.is_hidden() {
             let size = usize::try_from(bytes).map_err(|_| Status::OUT_OF_MEMORY)?;
             // Room to align the bytes as the address is aligned.
             let room = size + usize::try_from(ALIGNMENT).unwrap_or(0);
@@ -170,7 +148,7 @@ impl Memory {
             (map(address, size, libc::PROT_READ | libc::PROT_WRITE, libc::MAP_FIXED)?, None)
         };
         self.freed.remove(&address);
-        let life = if kind == Kind::Pool { Life::Promised } else { Life::Live };
+        let life = if kind.is_from_a_pool() { Life::Promised } else { Life::Live };
         self.insert(address, kind, bytes, owner, flags, life, hidden);
         Ok(address)
     }
@@ -252,7 +230,12 @@ impl Memory {
         let before = |all| BTreeMap::range(all, ..=host).next_back();
         let mut near = before(&self.allocations).into_iter().chain(before(&self.freed));
         let (first, allocation) = near.find(|(first, known)| host - **first < known.bytes)?;
-        Some((address - (host - first), allocation))
+        self.is_there(allocation, address).then(|| (address - (host - first), allocation))
+    }
+
+    /// Whether there is memory at an address: of what was reserved, only where some is mapped.
+    fn is_there(&self, allocation: &Allocation, address: u64) -> bool {
+        allocation.kind != Kind::Reserved || self.mapped.piece(address).is_some()
     }
 
     /// As [`find`](Self::find), by the host's address, to be changed.
@@ -277,7 +260,15 @@ impl Memory {
     pub(crate) fn find_live(&self, address: u64) -> Option<(u64, &Allocation)> {
         let host = self.on_host(address);
         let (first, allocation) = self.allocations.range(..=host).next_back()?;
-        (host - first < allocation.bytes).then(|| (address - (host - first), allocation))
+        let there = host - first < allocation.bytes && self.is_there(allocation, address);
+        there.then(|| (address - (host - first), allocation))
+    }
+
+    /// The range that was reserved around an address, whether memory is mapped there or not.
+    pub(crate) fn reserved(&self, address: u64) -> Option<Range<u64>> {
+        let (first, known) = self.allocations.range(..=address).next_back()?;
+        let inside = known.kind == Kind::Reserved && address - first < known.bytes;
+        inside.then(|| *first..first + known.bytes)
     }
 
     /// The allocation that starts at an address and was not freed.
@@ -313,6 +304,10 @@ impl Memory {
             );
             return refused(Mistake::OutOfBounds, text);
         }
+        if allocation.kind == Kind::Reserved && !self.mapped.covers(address, bytes) {
+            let text = format!("{bytes} bytes at {address:#x} end where no memory is mapped");
+            return refused(Mistake::OutOfBounds, text);
+        }
         let Some(hidden) = self.allocations.get_mut(&first).and_then(|allocation| allocation.hidden.as_mut())
         else {
             return Ok(ptr::with_exposed_provenance_mut(address as usize));
@@ -332,7 +327,7 @@ impl Memory {
         }
         allocation.life = Life::Freed;
         self.graveyard.extend(allocation.hidden.take());
-        if matches!(allocation.kind, Kind::Managed | Kind::Pinned) {
+        if matches!(allocation.kind, Kind::Managed | Kind::Pinned | Kind::HostPool) {
             let size = allocation.bytes.next_multiple_of(PAGE);
             // If it fails, the pages stay readable, and only the fault of a later use is lost.
             let _ = map(first, size, libc::PROT_NONE, libc::MAP_FIXED);
@@ -349,7 +344,7 @@ impl Memory {
     pub(crate) fn reuse(&mut self, wanted: bool) {
         self.reuse = wanted;
         for reserve in [&mut self.device, &mut self.host] {
-            reserve.spare.clear();
+            reserve.forget();
         }
     }
 
@@ -365,7 +360,7 @@ impl Memory {
 
     /// The bytes of a device that are in use.
     pub(crate) fn used(&self, device: usize) -> u64 {
-        let on_device = |kind| !matches!(kind, Kind::Pinned | Kind::Registered);
+        let on_device = |kind: Kind| !kind.is_pinned();
         let here = self.live().filter(|(_, known)| known.device == device && on_device(known.kind));
         here.map(|(_, known)| known.bytes).sum()
     }

@@ -12,7 +12,7 @@ use crate::turn::turn;
 
 /// A claim, refused: what the error says, and that nothing is lost.
 #[track_caller]
-fn assert_refused(claims: Claims, told: (ErrorKind, &str, &str, &str)) {
+pub(crate) fn assert_refused(claims: Claims, told: (ErrorKind, &str, &str, &str)) {
     let (ledger, tensor) = claims.send::<Versioned>();
     let refused = Import::from_dlpack(tensor).expect_err("the claim is a lie");
     assert_told(&refused.error, told);

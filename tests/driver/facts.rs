@@ -3,7 +3,8 @@
 use interop_core::cuda::{Context, CudaBuffer, MemoryKind, PointerFacts, device_address, pointer_facts};
 use interop_core::{DType, Device, ErrorKind, Storage};
 
-use crate::gpu::{Bytes, Place, Registered, current};
+use crate::gpu::{Bytes, Place, current};
+use crate::registered::Registered;
 use crate::support::assert_told;
 use crate::turn::turn;
 

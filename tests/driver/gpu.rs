@@ -13,10 +13,11 @@ use crate::support::signed;
 macro_rules! cu {
     ($name:literal, $($argument:expr => $type:ty),* $(,)?) => {{
         // SAFETY: the type that `cuda.h` gives the function.
-        let function = unsafe { sim().function::<extern "C" fn($($type),*) -> i32>($name) };
+        let function = unsafe { interop_sim_client::sim().function::<extern "C" fn($($type),*) -> i32>($name) };
         function($($argument),*)
     }};
 }
+pub(crate) use cu;
 
 /// A context: a primary one, or one that a library made for itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -96,39 +97,62 @@ impl Place {
 
     /// Memory of the device, holding one byte everywhere.
     pub(crate) fn bytes(self, value: u8, count: usize) -> Bytes {
-        let mut address = 0;
-        self.with(|| done(cu!("cuMemAlloc_v2", &raw mut address => *mut u64, count => usize)));
-        self.filled(Bytes { address, count, place: self, free: "cuMemFree_v2" }, value)
+        self.filled(value, count, "cuMemFree_v2", |out| cu!("cuMemAlloc_v2", out => *mut u64, count => usize))
     }
 
     /// The same from the device's pool.
     pub(crate) fn pool(self, value: u8, count: usize) -> Bytes {
-        let mut address = 0;
-        self.with(|| {
-            done(cu!("cuMemAllocAsync", &raw mut address => *mut u64, count => usize, 1 => u64));
-        });
-        self.filled(Bytes { address, count, place: self, free: "cuMemFree_v2" }, value)
+        self.filled(
+            value,
+            count,
+            "cuMemFree_v2",
+            |out| cu!("cuMemAllocAsync", out => *mut u64, count => usize, 1 => u64),
+        )
+    }
+
+    /// The same from a pool of host memory.
+    pub(crate) fn host_pool(self, value: u8, count: usize) -> Bytes {
+        // `CUmemPoolProps`: pinned, no handles, on the host.
+        let (mut pool, properties) = (0, [1, 0, 2, 0]);
+        done(cu!("cuMemPoolCreate", &raw mut pool => *mut u64, properties.as_ptr() => *const i32));
+        self.filled(
+            value,
+            count,
+            "cuMemFree_v2",
+            |out| cu!("cuMemAllocFromPoolAsync", out => *mut u64, count => usize, pool => u64, 1 => u64),
+        )
     }
 
     /// The same as managed memory.
     pub(crate) fn managed(self, value: u8, count: usize) -> Bytes {
-        let mut address = 0;
-        self.with(|| {
-            done(cu!("cuMemAllocManaged", &raw mut address => *mut u64, count => usize, 1 => u32));
-        });
-        self.filled(Bytes { address, count, place: self, free: "cuMemFree_v2" }, value)
+        self.filled(
+            value,
+            count,
+            "cuMemFree_v2",
+            |out| cu!("cuMemAllocManaged", out => *mut u64, count => usize, 1 => u32),
+        )
     }
 
     /// The same as pinned memory.
     pub(crate) fn pinned(self, value: u8, count: usize) -> Bytes {
-        let mut address = 0;
-        self.with(|| {
-            done(cu!("cuMemHostAlloc", &raw mut address => *mut u64, count => usize, 1 => u32));
-        });
-        self.filled(Bytes { address, count, place: self, free: "cuMemFreeHost" }, value)
+        self.filled(
+            value,
+            count,
+            "cuMemFreeHost",
+            |out| cu!("cuMemHostAlloc", out => *mut u64, count => usize, 1 => u32),
+        )
     }
 
-    fn filled(self, bytes: Bytes, value: u8) -> Bytes {
+    fn filled(
+        self,
+        value: u8,
+        count: usize,
+        free: &'static str,
+        allocate: impl FnOnce(*mut u64) -> i32,
+    ) -> Bytes {
+        let mut address = 0;
+        self.with(|| done(allocate(&raw mut address)));
+        let bytes = Bytes { address, count, place: self, free };
         self.legacy().fill(&bytes, value);
         self.legacy().finish();
         bytes
@@ -137,7 +161,7 @@ impl Place {
 
 /// What every call of the test itself has to answer.
 #[track_caller]
-fn done(code: i32) {
+pub(crate) fn done(code: i32) {
     assert_eq!(code, 0, "the driver answers the test with an error");
 }
 
@@ -350,45 +374,10 @@ impl Drop for Bytes {
         }
         self.place.with(|| {
             // SAFETY: both functions take an address.
-            let function = unsafe { sim().function::<extern "C" fn(u64) -> i32>(free) };
+            let function = unsafe { interop_sim_client::sim().function::<extern "C" fn(u64) -> i32>(free) };
             // A test that fails may have lost the memory with its context.
             let code = function(self.address);
             assert!(code == 0 || std::thread::panicking(), "{free}: {code}");
         });
-    }
-}
-
-/// Host memory of the program's own that devices reach.
-#[derive(Debug)]
-pub(crate) struct Registered(Vec<u8>);
-
-impl Registered {
-    pub(crate) fn new(count: usize) -> Self {
-        let mut memory = vec![0; count];
-        let first = memory.as_mut_ptr().expose_provenance() as u64;
-        Place::primary(0).with(|| {
-            done(cu!("cuMemHostRegister_v2", first => u64, count => usize, 0 => u32));
-        });
-        Self(memory)
-    }
-
-    pub(crate) fn at(&self) -> usize {
-        self.0.as_ptr().addr()
-    }
-
-    /// Where devices see it.
-    pub(crate) fn on_devices(&self) -> usize {
-        let (mut address, host) = (0, self.at() as u64);
-        Place::primary(0).with(|| {
-            done(cu!("cuMemHostGetDevicePointer_v2", &raw mut address => *mut u64, host => u64, 0 => u32));
-        });
-        signed(address)
-    }
-}
-
-impl Drop for Registered {
-    fn drop(&mut self) {
-        let first = self.at() as u64;
-        Place::primary(0).with(|| done(cu!("cuMemHostUnregister", first => u64)));
     }
 }

@@ -24,6 +24,7 @@ mod in_place;
 mod lost;
 mod memory;
 mod order;
+mod pieces;
 mod places;
 mod recasts;
 mod registered;

@@ -7,10 +7,45 @@ use interop_core::dlpack::Versioned;
 use interop_core::{CudaArray, DType, Descriptor, Device, FromArray, Import, LeaseMut, Owner, StreamHandle};
 
 use crate::arrivals::claim;
-use crate::gpu::{Place, Registered};
+use crate::gpu::{Place, cu, done};
 use crate::support::arrays::Array;
 use crate::support::signed;
 use crate::turn::turn;
+
+/// Host memory of the program's own that devices reach.
+#[derive(Debug)]
+pub(crate) struct Registered(Vec<u8>);
+
+impl Registered {
+    pub(crate) fn new(count: usize) -> Self {
+        let mut memory = vec![0; count];
+        let first = memory.as_mut_ptr().expose_provenance() as u64;
+        Place::primary(0).with(|| {
+            done(cu!("cuMemHostRegister_v2", first => u64, count => usize, 0 => u32));
+        });
+        Self(memory)
+    }
+
+    pub(crate) fn at(&self) -> usize {
+        self.0.as_ptr().addr()
+    }
+
+    /// Where devices see it.
+    pub(crate) fn on_devices(&self) -> usize {
+        let (mut address, host) = (0, self.at() as u64);
+        Place::primary(0).with(|| {
+            done(cu!("cuMemHostGetDevicePointer_v2", &raw mut address => *mut u64, host => u64, 0 => u32));
+        });
+        signed(address)
+    }
+}
+
+impl Drop for Registered {
+    fn drop(&mut self) {
+        let first = self.at() as u64;
+        Place::primary(0).with(|| done(cu!("cuMemHostUnregister", first => u64)));
+    }
+}
 
 /// How many elements each import has, which are of two bytes.
 const COUNT: usize = 8;

@@ -2,13 +2,14 @@
 
 use core::sync::atomic::{AtomicU8, Ordering};
 
+#[cfg(feature = "python")]
+use super::check::fence_for;
+use super::check::located;
 use super::context::Context;
 use super::driver::driver;
 use super::order::{order_all, order_in};
 use super::parked::poll_releases;
-#[cfg(feature = "python")]
-use super::pointer::fence_for;
-use super::pointer::{PointerFacts, host_address, located};
+use super::pointer::{PointerFacts, host_address};
 use super::release::Fence;
 use crate::device::Device;
 use crate::error::Result;

@@ -163,6 +163,8 @@ table! {
     );
     /// One fact of an address.
     pointer_attribute = cuPointerGetAttribute(value: *mut c_void, attribute: c_int, address: c_ulonglong);
+    /// The allocation that an address is in.
+    address_range = cuMemGetAddressRange_v2(start: *mut c_ulonglong, bytes: *mut usize, address: c_ulonglong);
     /// Sets what captures mean to this thread, and says what was set.
     exchange_capture_mode = cuThreadExchangeStreamCaptureMode(mode: *mut c_int);
     /// Memory of the current context's device.

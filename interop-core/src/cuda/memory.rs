@@ -4,10 +4,10 @@ use core::fmt;
 use core::ptr::null_mut;
 
 use super::block::Block;
+use super::check::fence_for;
 use super::context::{Context, Relaxed};
 use super::driver::{Driver, Outcome, RawStream, driver};
 use super::order::{LEGACY, capture_of, wait};
-use super::pointer::fence_for;
 use super::release::{Fence, after_work};
 #[cfg(feature = "python")]
 use crate::buffer::HostBuffer;

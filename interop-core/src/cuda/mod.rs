@@ -22,6 +22,7 @@
 
 mod arrive;
 mod block;
+mod check;
 mod context;
 #[cfg(any(feature = "cust", feature = "cudarc"))]
 mod copy;
@@ -56,6 +57,7 @@ pub(crate) use arrive::current_device;
 pub(crate) use arrive::order_unstated;
 #[cfg(feature = "cust")]
 pub(crate) use block::without_locks;
+pub(crate) use check::{Trust, check, fence_in_use, fence_of, is_host_memory};
 #[cfg(any(feature = "cust", feature = "cudarc"))]
 pub(crate) use context::relaxed;
 #[cfg(feature = "cust")]
@@ -81,7 +83,6 @@ pub(crate) use place::current_for;
 pub(crate) use place::current_while;
 #[cfg(feature = "cudarc")]
 pub(crate) use place::{current_in, has_default_streams, primary_while};
-pub(crate) use pointer::{Trust, check, fence_in_use, fence_of, is_host_memory};
 #[cfg(feature = "python")]
 pub(crate) use release::{DeferDecisions, watch_captures};
 pub(crate) use release::{Fence, after_work, at_home};

@@ -1,17 +1,13 @@
-//! Memory: device, managed, pinned, registered and from the pool.
+//! Memory: device, managed, pinned and registered.
 
 #![allow(unsafe_code, reason = "the names are exported")]
 
 use crate::access::What;
 use crate::entry::{Code, Out, call, calling};
-use crate::memory::{Kind, Life, Memory};
-use crate::queue::Work;
+use crate::memory::{Kind, Memory};
 use crate::report::Kind as Mistake;
 use crate::state::{Handle, Sim};
 use crate::status::{Answer, Status};
-
-/// The bit that tells the handle of a device's pool from its ordinal.
-pub(super) const POOL: Handle = 0x7b00_0000_0000_0000;
 
 /// Makes an allocation for the current context.
 fn allocate(sim: &mut Sim, kind: Kind, bytes: usize, flags: u32) -> Answer<u64> {
@@ -21,7 +17,7 @@ fn allocate(sim: &mut Sim, kind: Kind, bytes: usize, flags: u32) -> Answer<u64> 
 }
 
 /// Answers with an address. Where there is none the driver promises nothing of the place: it holds one that is nobody's.
-fn give(out: &Out<u64>, allocated: Answer<u64>) -> Answer {
+pub(super) fn give(out: &Out<u64>, allocated: Answer<u64>) -> Answer {
     const NOBODYS: u64 = 0x7c00_0000_0000_0000;
     if allocated.is_err() {
         out.set_if_wanted(NOBODYS);
@@ -44,10 +40,10 @@ fn free_after_work(sim: &mut Sim, first: u64, device: usize) {
 }
 
 /// Reports that memory is freed in `context`, unless that is its own. Memory of a pool belongs to the device.
-fn check_owner(sim: &mut Sim, address: u64, context: Handle) -> Answer {
+pub(super) fn check_owner(sim: &mut Sim, address: u64, context: Handle) -> Answer {
     let device = sim.context(context)?.device;
     let Some(known) = sim.memory.at(address) else { return Ok(()) };
-    let own = if known.kind == Kind::Pool { known.device == device } else { known.context == context };
+    let own = if known.kind.is_from_a_pool() { known.device == device } else { known.context == context };
     if !own {
         let text = format!(
             "{}: {address:#x} belongs to context {:#x} of device {}, and is freed in context {context:#x} of device \
@@ -62,7 +58,7 @@ fn check_owner(sim: &mut Sim, address: u64, context: Handle) -> Answer {
 }
 
 /// Why memory cannot be freed by this address: a second free is an error of the program.
-fn unknown(sim: &mut Sim, function: &str, address: u64) -> Status {
+pub(super) fn unknown(sim: &mut Sim, function: &str, address: u64) -> Status {
     if sim.memory.at(address).is_some_and(|known| known.free_queued.is_some()) {
         sim.report(Mistake::DoubleFree, format!("{function}: {address:#x} is being freed already"));
     } else if sim.memory.was_freed(address) {
@@ -101,7 +97,7 @@ extern "C" fn cuMemFree_v2(address: u64) -> Code {
         let found = sim.memory.at(address).filter(|known| known.free_queued.is_none());
         match found.map(|known| (known.kind, known.device)) {
             // Memory of the pool goes back at once, whoever still uses it.
-            Some((Kind::Pool, _)) => free_now(sim, address),
+            Some((Kind::Pool | Kind::HostPool, _)) => free_now(sim, address),
             Some((Kind::Device | Kind::Managed, device)) => free_after_work(sim, address, device),
             _ => return Err(unknown(sim, "cuMemFree_v2", address)),
         }
@@ -193,98 +189,5 @@ extern "C" fn cuMemGetInfo_v2(free: Out<usize>, total: Out<usize>) -> Code {
         let left = Memory::TOTAL - sim.memory.used(device);
         free.set(usize::try_from(left).unwrap_or(usize::MAX))?;
         total.set(usize::try_from(Memory::TOTAL).unwrap_or(usize::MAX))
-    })
-}
-
-/// Memory from the pool, in the order of a stream.
-fn allocate_async(sim: &mut Sim, out: &Out<u64>, bytes: usize, raw: Handle, function: &str) -> Answer {
-    let stream = sim.stream(raw, function)?;
-    let context = sim.streams[&stream].context;
-    let owner = (context, sim.context(context)?.device);
-    if sim.streams[&stream].capture.is_some() {
-        // Allocations that belong to a graph are not simulated.
-        return Err(Status::NOT_SUPPORTED);
-    }
-    sim.check_capture_mode()?;
-    if out.is_null() {
-        return Err(Status::INVALID_VALUE);
-    }
-    let allocated = sim.memory.allocate(Kind::Pool, bytes as u64, owner, 0);
-    give(out, allocated)?;
-    sim.submit(stream, Work::Alloc(out.get()?)).map(drop)
-}
-
-#[unsafe(no_mangle)]
-extern "C" fn cuMemAllocAsync(out: Out<u64>, bytes: usize, stream: Handle) -> Code {
-    call("cuMemAllocAsync", |sim| allocate_async(sim, &out, bytes, stream, "cuMemAllocAsync"))
-}
-
-#[unsafe(no_mangle)]
-extern "C" fn cuMemAllocFromPoolAsync(out: Out<u64>, bytes: usize, pool: Handle, stream: Handle) -> Code {
-    call("cuMemAllocFromPoolAsync", |sim| {
-        if pool < POOL || pool - POOL >= sim.devices.len() as u64 {
-            return Err(Status::INVALID_VALUE);
-        }
-        allocate_async(sim, &out, bytes, stream, "cuMemAllocFromPoolAsync")
-    })
-}
-
-#[unsafe(no_mangle)]
-extern "C" fn cuMemFreeAsync(address: u64, raw: Handle) -> Code {
-    call("cuMemFreeAsync", |sim| {
-        let stream = sim.stream(raw, "cuMemFreeAsync")?;
-        if sim.streams[&stream].capture.is_some() {
-            return Err(Status::NOT_SUPPORTED);
-        }
-        sim.check_capture_mode()?;
-        let known = sim.memory.at(address).map(|known| (known.kind, known.free_queued.is_some()));
-        match known {
-            // `cuMemFreeAsync` also takes memory of `cuMemAlloc`, and frees it in the order of the stream.
-            Some((Kind::Pool | Kind::Device, false)) => {}
-            _ => return Err(unknown(sim, "cuMemFreeAsync", address)),
-        }
-        check_owner(sim, address, sim.streams[&stream].context)?;
-        let queued = sim.submit(stream, Work::Free(address))?;
-        if let Some(known) = sim.memory.at(address) {
-            known.free_queued = queued;
-        }
-        Ok(())
-    })
-}
-
-#[unsafe(no_mangle)]
-extern "C" fn cuDeviceGetDefaultMemPool(out: Out<Handle>, device: i32) -> Code {
-    call("cuDeviceGetDefaultMemPool", |sim| out.set(POOL + sim.device(device)?.0 as u64))
-}
-
-#[unsafe(no_mangle)]
-extern "C" fn cuDeviceGetMemPool(out: Out<Handle>, device: i32) -> Code {
-    call("cuDeviceGetMemPool", |sim| out.set(POOL + sim.device(device)?.0 as u64))
-}
-
-/// A pool gives everything back at once, whatever is set.
-#[unsafe(no_mangle)]
-extern "C" fn cuMemPoolSetAttribute(_pool: Handle, _attribute: i32, _value: u64) -> Code {
-    call("cuMemPoolSetAttribute", |_| Ok(()))
-}
-
-#[unsafe(no_mangle)]
-extern "C" fn cuMemPoolTrimTo(_pool: Handle, _keep: usize) -> Code {
-    call("cuMemPoolTrimTo", |_| Ok(()))
-}
-
-#[unsafe(no_mangle)]
-extern "C" fn cuMemPoolGetAttribute(pool: Handle, attribute: i32, out: Out<u64>) -> Code {
-    call("cuMemPoolGetAttribute", |sim| match attribute {
-        // CU_MEMPOOL_ATTR_RELEASE_THRESHOLD.
-        4 => out.set(0),
-        // CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT and _USED_MEM_CURRENT.
-        5 | 7 => {
-            let device = usize::try_from(pool - POOL).map_err(|_| Status::INVALID_VALUE)?;
-            let used =
-                sim.memory.live().filter(|(_, known)| known.device == device && known.kind == Kind::Pool);
-            out.set(used.filter(|(_, known)| known.life == Life::Live).map(|(_, known)| known.bytes).sum())
-        }
-        _ => Err(Status::NOT_SUPPORTED),
     })
 }

@@ -12,4 +12,6 @@ mod graph;
 mod launch;
 mod misc;
 mod pointer;
+mod pool;
 mod stream;
+mod virtual_memory;

@@ -7,7 +7,7 @@ use crate::memory::Kind;
 use crate::state::State;
 use crate::status::{Answer, Status};
 
-use super::allocate::POOL;
+use super::pool::pool_of;
 
 /// What an attribute is, in the size that the driver writes.
 enum Value {
@@ -20,15 +20,15 @@ enum Value {
 fn attribute(state: &State, number: i32, address: u64) -> Answer<Value> {
     let (first, known) = state.memory.find_live(address).ok_or(Status::INVALID_VALUE)?;
     let flag = |yes: bool| Ok(Value::Half(yes.into()));
+    let piece = state.memory.mapped.piece(address);
+    let device = piece.map_or(known.device, |(_, piece)| piece.device);
     match number {
-        // CONTEXT: memory of a pool has none.
-        1 => Ok(Value::Word(if known.kind == Kind::Pool { 0 } else { known.context })),
+        // CONTEXT.
+        1 => Ok(Value::Word(if known.kind.is_of_no_context() { 0 } else { known.context })),
         // MEMORY_TYPE: host, or device, which managed memory counts as.
-        2 => Ok(Value::Half(if matches!(known.kind, Kind::Pinned | Kind::Registered) { 1 } else { 2 })),
+        2 => Ok(Value::Half(if known.kind.is_pinned() { 1 } else { 2 })),
         // DEVICE_POINTER, for kernels of the current context: they reach no memory of another device (without peer access).
-        3 if matches!(known.kind, Kind::Device | Kind::Pool)
-            && state.current_owner().is_ok_and(|(_, device)| device != known.device) =>
-        {
+        3 if known.kind.is_hidden() && state.current_owner().is_ok_and(|(_, own)| own != device) => {
             Err(Status::INVALID_VALUE)
         }
         3 => Ok(Value::Word(state.memory.on_devices(address))),
@@ -39,8 +39,9 @@ fn attribute(state: &State, number: i32, address: u64) -> Answer<Value> {
         // IS_MANAGED.
         8 => flag(known.kind == Kind::Managed),
         // DEVICE_ORDINAL.
-        9 => Ok(Value::Half(u32::try_from(known.device).unwrap_or(u32::MAX))),
-        // RANGE_START_ADDR, RANGE_SIZE, MAPPED.
+        9 => Ok(Value::Half(u32::try_from(device).unwrap_or(u32::MAX))),
+        // RANGE_START_ADDR, RANGE_SIZE, MAPPED. Of memory from a pool of the host the real driver names a start within the pool.
+        11 if known.kind == Kind::HostPool => Ok(Value::Word(512 * known.id)),
         11 => Ok(Value::Word(first)),
         12 => Ok(Value::Word(known.bytes)),
         13 => flag(true),
@@ -48,17 +49,19 @@ fn attribute(state: &State, number: i32, address: u64) -> Answer<Value> {
         6 | 10 | 15 => flag(false),
         // ACCESS_FLAGS: read and write.
         16 => Ok(Value::Half(3)),
-        // MEMPOOL_HANDLE.
-        17 if known.kind == Kind::Pool => Ok(Value::Word(POOL + known.device as u64)),
-        // ALLOWED_HANDLE_TYPES, and the pool of memory that is of none.
-        14 | 17 => Ok(Value::Word(0)),
+        // ALLOWED_HANDLE_TYPES, MEMPOOL_HANDLE.
+        14 => Ok(Value::Word(0)),
+        17 => Ok(Value::Word(pool_of(known.kind, device))),
+        // MAPPING_SIZE, MAPPING_BASE_ADDR: what the program mapped in one go. The driver's own memory is mapped whole.
+        18 => Ok(Value::Word(piece.map_or(known.bytes, |(_, piece)| piece.bytes))),
+        19 => Ok(Value::Word(piece.map_or(first, |(first, _)| first))),
         _ => Err(Status::INVALID_VALUE),
     }
 }
 
 /// Whether an attribute is written as eight bytes; the others are four.
 const fn is_word(number: i32) -> bool {
-    matches!(number, 1 | 3 | 4 | 7 | 11 | 12 | 14 | 17)
+    matches!(number, 1 | 3 | 4 | 7 | 11 | 12 | 14 | 17..=20)
 }
 
 /// Writes an attribute in its size.
@@ -97,9 +100,13 @@ extern "C" fn cuPointerGetAttributes(count: u32, numbers: In<i32>, outs: In<u64>
 #[unsafe(no_mangle)]
 extern "C" fn cuMemGetAddressRange_v2(base: Out<u64>, size: Out<usize>, address: u64) -> Code {
     call("cuMemGetAddressRange_v2", |sim| {
+        // Unlike the attributes, this wants a context to be current, and tells the pieces of a reserved range apart.
+        sim.current()?;
         let (first, known) = sim.memory.find_live(address).ok_or(Status::NOT_FOUND)?;
+        let piece = sim.memory.mapped.piece(address);
+        let (first, bytes) = piece.map_or((first, known.bytes), |(first, piece)| (first, piece.bytes));
         base.set_if_wanted(first);
-        size.set_if_wanted(usize::try_from(known.bytes).unwrap_or(usize::MAX));
+        size.set_if_wanted(usize::try_from(bytes).unwrap_or(usize::MAX));
         Ok(())
     })
 }

@@ -52,6 +52,15 @@ functions! {
     cuMemHostGetDevicePointer_v2(out: &mut u64, address: u64, flags: u32);
     cuMemAllocAsync(address: &mut u64, bytes: usize, stream: u64);
     cuMemFreeAsync(address: u64, stream: u64);
+    cuMemAllocFromPoolAsync(address: &mut u64, bytes: usize, pool: u64, stream: u64);
+    cuMemPoolCreate(pool: &mut u64, properties: *const i32);
+    cuMemAddressReserve(address: &mut u64, bytes: usize, alignment: usize, wanted: u64, flags: u64);
+    cuMemAddressFree(address: u64, bytes: usize);
+    cuMemCreate(memory: &mut u64, bytes: usize, properties: *const i32, flags: u64);
+    cuMemRelease(memory: u64);
+    cuMemMap(address: u64, bytes: usize, offset: usize, memory: u64, flags: u64);
+    cuMemSetAccess(address: u64, bytes: usize, descriptions: *const i32, count: usize);
+    cuMemUnmap(address: u64, bytes: usize);
     cuMemGetInfo_v2(free: &mut usize, total: &mut usize);
     cuMemGetAddressRange_v2(base: &mut u64, size: &mut usize, address: u64);
     cuPointerGetAttribute(value: &mut u64, attribute: i32, address: u64);

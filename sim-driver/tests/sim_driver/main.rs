@@ -11,6 +11,7 @@ mod events;
 mod handles;
 mod hooks;
 mod kernels;
+mod mapped;
 mod memory;
 mod pointers;
 mod races;

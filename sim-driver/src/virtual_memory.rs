@@ -1,0 +1,81 @@
+//! Memory that a program maps itself: addresses are reserved, memory is made, and the two are brought together piece by
+//! piece. A reserved range is one [`Allocation`](crate::memory::Allocation), of which the pieces in here can be used.
+
+use std::collections::BTreeMap;
+
+use crate::state::Handle;
+use crate::status::{Answer, Status};
+
+/// What sizes are multiples of, on every device that CUDA has.
+pub(crate) const GRANULARITY: u64 = 2 << 20;
+
+/// Memory that is mapped at an address in one go.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Piece {
+    pub(crate) bytes: u64,
+    pub(crate) device: usize,
+}
+
+/// What was made, and what of it is mapped.
+#[derive(Debug, Default)]
+pub(crate) struct Mapped {
+    made: BTreeMap<Handle, Piece>,
+    pieces: BTreeMap<u64, Piece>,
+    last: Handle,
+}
+
+impl Mapped {
+    /// Makes memory of a device, without an address.
+    pub(crate) fn make(&mut self, bytes: u64, device: usize) -> Answer<Handle> {
+        if bytes == 0 || !bytes.is_multiple_of(GRANULARITY) {
+            return Err(Status::INVALID_VALUE);
+        }
+        self.last += 1;
+        self.made.insert(self.last, Piece { bytes, device });
+        Ok(self.last)
+    }
+
+    /// Gives memory back. What is mapped stays.
+    pub(crate) fn release(&mut self, handle: Handle) -> Answer {
+        self.made.remove(&handle).map(drop).ok_or(Status::INVALID_VALUE)
+    }
+
+    /// Maps memory at an address.
+    pub(crate) fn map(&mut self, address: u64, bytes: u64, handle: Handle) -> Answer {
+        let made = *self.made.get(&handle).ok_or(Status::INVALID_VALUE)?;
+        let taken = |(at, piece): (&u64, &Piece)| *at < address + bytes && address < at + piece.bytes;
+        if bytes != made.bytes || self.pieces.iter().any(taken) {
+            return Err(Status::INVALID_VALUE);
+        }
+        self.pieces.insert(address, made);
+        Ok(())
+    }
+
+    /// Takes all pieces out of a range.
+    pub(crate) fn unmap(&mut self, address: u64, bytes: u64) -> Answer {
+        let inside: Vec<_> = self.pieces.range(address..address + bytes).map(|(at, _)| *at).collect();
+        if inside.is_empty() {
+            return Err(Status::INVALID_VALUE);
+        }
+        for at in inside {
+            self.pieces.remove(&at);
+        }
+        Ok(())
+    }
+
+    /// The piece that an address is in, with its first address.
+    pub(crate) fn piece(&self, address: u64) -> Option<(u64, Piece)> {
+        let (first, piece) = self.pieces.range(..=address).next_back()?;
+        (address - first < piece.bytes).then_some((*first, *piece))
+    }
+
+    /// Whether memory is mapped at all of these addresses.
+    pub(crate) fn covers(&self, address: u64, bytes: u64) -> bool {
+        let (mut at, end) = (address, address + bytes);
+        while at < end {
+            let Some((first, piece)) = self.piece(at) else { return false };
+            at = first + piece.bytes;
+        }
+        true
+    }
+}
