@@ -70,8 +70,8 @@ pub unsafe trait CudaArray {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::DType`](crate::ErrorKind::DType) and [`ErrorKind::Rank`](crate::ErrorKind::Rank) for other elements
-    /// or axes; as [`facts`](Self::facts).
+    /// As [`facts`](Self::facts) and [`ArrayView::from_facts`]: [`ErrorKind::DType`](crate::ErrorKind::DType) and
+    /// [`ErrorKind::Rank`](crate::ErrorKind::Rank) for other elements or axes.
     fn view<T: Element, const N: usize>(&self) -> Result<ArrayView<'_, T, N>> {
         // SAFETY: rule 1, for the lifetime of the borrow.
         unsafe { ArrayView::from_facts(&self.facts()?) }

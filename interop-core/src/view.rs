@@ -101,8 +101,8 @@ impl<T: Element, const N: usize> ArrayView<'_, T, N> {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::DType`] and [`ErrorKind::Rank`] when the array has other elements or axes; as
-    /// [`CudaArray::view`](crate::CudaArray::view).
+    /// [`ErrorKind::DType`] and [`ErrorKind::Rank`] when the array has other elements or axes; [`ErrorKind::Shape`] and
+    /// [`ErrorKind::Strides`] when its last axes are not those of a `T` that has some, or are not compact.
     ///
     /// # Safety
     ///

@@ -16,7 +16,8 @@
 //! ```
 //!
 //! The runtime keeps what does not fit until the last call, so no other call branches: a compiler is done sooner with
-//! code that does not.
+//! code that does not. Both functions are `#[inline(always)]`: what the struct says in constants, such as its rank and its
+//! element type, is then not compared when the program runs.
 //!
 //! Each call names the field's type as `<Type as __p::Role>`, with the user's tokens. When the type does not have the
 //! role, rustc blames that type, once: the two halves name the same bound, and equal errors are printed once.

@@ -191,7 +191,7 @@ pub(super) fn policy_changed() {
     list().update_worth_polling();
 }
 
-/// Releases what is due, where it is worth a look. Every import, export and order of CUDA memory does so.
+/// Releases what is due, where it is worth a look. Whatever imports, exports, hands over or releases CUDA memory does so.
 #[inline]
 pub(crate) fn poll_releases() {
     if WORTH_POLLING.load(Ordering::Relaxed) {
@@ -199,7 +199,8 @@ pub(crate) fn poll_releases() {
     }
 }
 
-/// Releases what is due, and says how many still wait. Imports, exports and orders of CUDA memory do this in passing.
+/// Releases what is due, and says how many still wait. Imports, exports and releases of CUDA memory do this in passing, and so
+/// does [`order_before`](crate::CudaArray::order_before).
 ///
 /// ```
 /// // At a point where the program is idle, so that nothing stays until the next import:

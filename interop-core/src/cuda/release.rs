@@ -2,7 +2,8 @@
 //!
 //! A stream that was named in some earlier call may be destroyed by now, so a release asks for no stream. It records one
 //! event after *all* work of the context (`cuCtxRecordEvent`). If that is done the owner is dropped at once; if not, the
-//! release is parked and looked at again whenever something is imported, exported or ordered, and when the user says so.
+//! release is parked and looked at again whenever something is imported, exported, handed over or released, and when the user
+//! says so.
 //! Nothing here waits, unless the user asks for it (`finish_releases`); what an owner does when it is dropped is its own
 //! affair, and `cuMemFree` waits for all work of the device, also later work.
 

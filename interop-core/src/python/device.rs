@@ -98,7 +98,7 @@ pub(super) fn pair<'a, 'py>(
 ///
 /// # Errors
 ///
-/// `ArrayError` for numbers that are no stream, `TypeError` for other objects.
+/// `ArrayError` for numbers that are no stream, `TypeError` for other objects; what `__cuda_stream__` raises is passed on.
 ///
 /// ```no_run
 /// use interop_core::python::{consumer_stream, import};

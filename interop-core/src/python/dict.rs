@@ -20,7 +20,8 @@ use crate::typestr::Typestr;
 ///
 /// # Errors
 ///
-/// `TypeError` for values of another type than the interface says, with the key; `ArrayError` for a missing key.
+/// `TypeError` for values of another type than the interface says, with the key; `ArrayError` for a missing key, for numbers
+/// that do not fit and a `descr` that is too long; what a lookup raises is passed on.
 ///
 /// ```no_run
 /// use interop_core::python::interface_of;

@@ -44,7 +44,7 @@ impl Request {
     ///
     /// # Errors
     ///
-    /// `TypeError` for an unknown keyword and for a value of the wrong type.
+    /// `TypeError` for an unknown keyword and for a value of the wrong type, `ArrayError` for a number that does not fit.
     pub fn set(&mut self, keyword: &str, value: &Bound<'_, PyAny>) -> PyResult<()> {
         let known = KEYWORDS.iter().find(|(name, _)| *name == keyword);
         match known {
@@ -136,8 +136,8 @@ fn major(value: &Bound<'_, PyAny>) -> PyResult<(i128, bool)> {
 ///
 /// # Errors
 ///
-/// `ArrayError` for a request that cannot be met: another device, a read-only array in the legacy form; its subclass
-/// `StreamError` for a stream that the device does not have.
+/// `ArrayError` for a request that cannot be met: another device, a read-only array in the legacy form, a copy that is needed
+/// and was forbidden; its subclass `StreamError` for a stream that the device does not have.
 ///
 /// ```no_run
 /// use std::sync::Arc;
