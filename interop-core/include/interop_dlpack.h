@@ -32,8 +32,8 @@
  *   5. `strides` may be null, for a compact array in C order; `shape` may be without axes. `byte_offset` is added to `data`.
  *   6. Rust writes nothing into the struct, does not look at `manager_ctx`, and writes into the memory only if the flags
  *      allow it. The older form counts as read-only.
- *   7. Work that is pending on memory of CUDA is ordered before the stream that the import names (Import::on_stream), which
- *      is the legacy default stream if it names none.
+ *   7. Work that is pending on memory of CUDA has been ordered, by whoever hands the pointer over, before the stream that
+ *      the import names (Import::on_stream), which is the legacy default stream if it names none.
  */
 #ifndef INTEROP_DLPACK_H
 #define INTEROP_DLPACK_H
