@@ -155,4 +155,11 @@ MUTANTS = [
         "Ok(handle) => Ok(if BROKEN { StreamHandle::LegacyDefault } else { StreamHandle::from_raw(handle) }),",
         "the handle of a stream object is ignored",
     ),
+    (
+        "R173",
+        "python/types.rs",
+        "names.into_iter().filter(|_| super::table::in_use())",
+        "names.into_iter().filter(|_| BROKEN || super::table::in_use())",
+        "tables are used although they are switched off",
+    ),
 ]

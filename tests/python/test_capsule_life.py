@@ -79,8 +79,9 @@ def test_other_names(name, way):
     # Whose `__dlpack__` it came from, where it was one: whoever passed several arrays has to find it.
     origin = {"capsule": "PyCapsule", "producer": "Strange"}[way]
     for consumer in CONSUMERS.values():
-        with pytest.raises(ArrayError, match=rf"`capsule`.* \(from .*{origin}\)$"):
+        with pytest.raises(ArrayError, match=rf"`capsule`.* \(from .*{origin}\)$") as refused:
             consumer(source)
+        assert ("a capsule named NULL" in str(refused.value)) is (name is None), "what it is called is said"
     assert get_name(capsule) == name
 
 
