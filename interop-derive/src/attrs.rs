@@ -4,6 +4,7 @@
 
 use proc_macro2::{Ident, TokenStream};
 use quote::quote;
+use syn::parse::Parser;
 use syn::{Attribute, LitStr, Path, Type};
 
 use crate::devices;
@@ -85,8 +86,7 @@ impl ContainerAttrs {
                 set(&mut self.devices, entry.word, value, errors);
             }
             "crate" => {
-                let form = "\"path::to::interop_core\"";
-                let value = text(&entry, form, errors).and_then(|text| path(&text, errors));
+                let value = krate(&entry, errors);
                 set(&mut self.krate, entry.word, value, errors);
             }
             "readonly" => flag(&mut self.readonly, entry, errors),
@@ -272,11 +272,23 @@ fn order(text: &LitStr, errors: &mut Errors) -> Option<Order> {
     }
 }
 
-fn path(text: &LitStr, errors: &mut Errors) -> Option<Path> {
+/// The path after `crate =`, in quotes or not: within quotes rustc does not tell macros what `$crate` is.
+fn krate(entry: &Entry, errors: &mut Errors) -> Option<Path> {
+    if let Value::Given(tokens) = &entry.value {
+        if let Ok(path) = Path::parse_mod_style.parse2(tokens.clone()) {
+            return Some(path);
+        }
+    }
+    let text = text(entry, "\"path::to::interop_core\"", errors)?;
     let path = text.parse_with(Path::parse_mod_style).ok();
     if path.is_none() {
-        let help = "write the path of the crate as it is in your code, `crate = \"path::to::interop_core\"`";
-        errors.push(text, format_args!("`{}` is not a path", text.value()), help);
+        let value = text.value();
+        let help = if value.starts_with('$') {
+            format!("write it without quotes, `crate = {value}`")
+        } else {
+            "write the path of the crate as it is in your code, `crate = \"path::to::interop_core\"`".into()
+        };
+        errors.push(text, format_args!("`{value}` is not a path"), help);
         errors.lose(Some("crate"));
     }
     path

@@ -102,7 +102,7 @@ impl Random {
     }
 }
 
-const ON_STRUCT: [&str; 29] = [
+const ON_STRUCT: [&str; 30] = [
     "shape = [a, b]",
     "shape = [a, 3, a, N]",
     "shape = [self.a]",
@@ -127,6 +127,7 @@ const ON_STRUCT: [&str; 29] = [
     "pyclass",
     "crate = \"a::b\"",
     "crate = \"a b\"",
+    "crate = a::b",
     "stream",
     "data",
     "dtype = 3",

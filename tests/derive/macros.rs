@@ -64,6 +64,31 @@ element!(Point { x: f32, y: f32, unit: ::core::marker::PhantomData<Expressed> })
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Expressed;
 
+/// What a crate does that hands the runtime on under a name of its own: its macros name it by `$crate`, since whoever uses
+/// them need not have that crate by any other name.
+mod facade {
+    pub(crate) use interop_core as arrays;
+}
+
+macro_rules! through_a_facade {
+    ($runtime:path, $name:ident of $element:ident) => {
+        #[derive($crate::macros::facade::arrays::CudaArray)]
+        #[cuda_array(crate = $crate::macros::facade::arrays, shape = [len])]
+        struct $name {
+            #[cuda_array(data)]
+            values: Vec<$element>,
+            len: usize,
+        }
+
+        #[derive(Clone, Copy, Debug, PartialEq, $crate::macros::facade::arrays::Element)]
+        #[cuda_array(crate = $runtime)]
+        #[repr(transparent)]
+        struct $element(f32);
+    };
+}
+
+through_a_facade!(crate::macros::facade::arrays, Volts of Volt);
+
 #[test]
 fn structs_of_macros() {
     let (import, _) = Foreign::new(&count(24), &[2, 4, 3]).send();
@@ -85,4 +110,11 @@ fn structs_of_macros() {
     assert_eq!(Point::TYPE.size(), 8);
     let point = Point { x: 1.0, y: 2.0, unit: PhantomData };
     assert_eq!((point.x + point.y).to_bits(), 3.0_f32.to_bits());
+}
+
+#[test]
+fn structs_of_the_macro_of_a_facade() {
+    let (import, _) = Foreign::new(&count(2), &[2]).send();
+    let volts = Volts::from_import(import).unwrap();
+    assert_eq!((volts.len, volts.values), (2, vec![Volt(0.0), Volt(1.0)]));
 }

@@ -1,7 +1,7 @@
 use interop_core::CudaArray;
 
 #[derive(CudaArray)]
-#[cuda_array(crate = interop_core)]
+#[cuda_array(crate = 3)]
 struct Image {
     #[cuda_array(data)]
     pixels: Vec<f32>,
