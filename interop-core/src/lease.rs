@@ -167,9 +167,9 @@ pub(crate) fn writable(facts: &Facts) -> Result<()> {
 /// use interop_core::{HostVec, Shared, Storage};
 ///
 /// let all = Shared::new(HostVec::from_slice(&[0.0_f32, 1.0, 2.0]));
-/// let rest = all.offset(4)?;
+/// let rest = all.byte_offset(4)?;
 /// assert_eq!(rest.memory().address, all.memory().address + 4);
-/// assert!(all.offset(13).is_err());
+/// assert!(all.byte_offset(13).is_err());
 /// # Ok::<(), interop_core::Error>(())
 /// ```
 #[derive(Clone)]
@@ -223,7 +223,7 @@ impl Shared {
     /// # Errors
     ///
     /// [`ErrorKind::Bounds`] outside the memory.
-    pub fn offset(&self, bytes: isize) -> Result<Self> {
+    pub fn byte_offset(&self, bytes: isize) -> Result<Self> {
         let range = &self.all.memory.range;
         let address = self.address.checked_add_signed(bytes);
         let address =
@@ -241,7 +241,7 @@ impl Shared {
     }
 }
 
-// SAFETY: 1 to 3: as the storage that is kept; `offset` stays within its range. 4: what is writable only when owned is
+// SAFETY: 1 to 3: as the storage that is kept; `byte_offset` stays within its range. 4: what is writable only when owned is
 // reported as read-only.
 unsafe impl Storage for Shared {
     #[inline]

@@ -78,7 +78,7 @@ fn strides_are_followed() {
     ) {
         let of = || {
             let buffer = CudaBuffer::from_slice(kind, 0, &numbers(60)).unwrap();
-            let data = Shared::new(buffer).offset(4 * first).unwrap();
+            let data = Shared::new(buffer).byte_offset(4 * first).unwrap();
             send(Strided { data, shape: shape.to_vec(), strides: strides.to_vec() })
         };
         let wanted = expected(shape, strides, first);

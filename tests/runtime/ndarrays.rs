@@ -126,7 +126,7 @@ fn other_ranks_and_elements_are_refused() {
 #[test]
 fn views_lie_over_memory_with_any_strides() {
     let turned = Strided::strided(
-        Shared::new(HostVec::from_slice(&[1_u32, 2, 3, 4, 5, 6])).offset(20).unwrap(),
+        Shared::new(HostVec::from_slice(&[1_u32, 2, 3, 4, 5, 6])).byte_offset(20).unwrap(),
         &[2, 3],
         &[-3, -1],
     );
@@ -148,7 +148,7 @@ fn views_lie_over_memory_with_any_strides() {
     assert_eq!(columns.data.as_slice().unwrap(), [1, 4, 2, 5, 3, 6]);
 
     let elements = Shared::new(HostVec::from_slice(&[0_i16; 6]));
-    let mut turned = Strided::strided(elements.offset(4).unwrap(), &[2, 3], &[3, -1]);
+    let mut turned = Strided::strided(elements.byte_offset(4).unwrap(), &[2, 3], &[3, -1]);
     let host = turned.view_mut::<i16, 2>().unwrap().host_mut().unwrap();
     // SAFETY: nobody else reads or writes.
     unsafe { host.into_ndarray() }.unwrap().assign(&array![[1, 2, 3], [4, 5, 6]]);
@@ -202,7 +202,7 @@ fn bytes_that_are_no_bools_are_refused() {
 #[test]
 fn a_bool_that_is_repeated_is_looked_at_once() {
     const TIMES: usize = 1 << 40;
-    let last = Shared::new(vec![true, false]).offset(1).unwrap();
+    let last = Shared::new(vec![true, false]).byte_offset(1).unwrap();
     let array = Strided::strided(last, &[TIMES, 2], &[0, -1]);
     let host = array.view::<bool, 2>().unwrap().host().unwrap();
     // SAFETY: nobody writes.

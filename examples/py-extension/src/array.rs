@@ -121,7 +121,7 @@ impl Array {
                 Error::new(ErrorKind::Alignment, "index", found, "elements at the start of a byte").into()
             );
         }
-        let memory = self.memory.offset(offset * item / 8)?;
+        let memory = self.memory.byte_offset(offset * item / 8)?;
         Ok(Self::of(memory, &layout, self.stream.clone()))
     }
 }

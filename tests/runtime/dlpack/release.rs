@@ -143,7 +143,7 @@ fn memory_is_held_as_long_as_it_is_used() {
     let (ledger, tensor) = send();
     let array: Array<Shared> = Array::from_dlpack(tensor).unwrap();
     let rows: Vec<Array<Shared>> =
-        (0..2).map(|row| Array::new(array.data.offset(6 * row).unwrap(), &[3])).collect();
+        (0..2).map(|row| Array::new(array.data.byte_offset(6 * row).unwrap(), &[3])).collect();
     drop(array);
     let read: Vec<Vec<i16>> = rows.iter().map(|row| row.to_vec().unwrap()).collect();
     assert_eq!((ledger.released(), read), (0, vec![vec![0, 1, 2], vec![3, 4, 5]]));

@@ -110,7 +110,7 @@ fn shared_storages() {
     check("Shared(Vec)", || Array::new(Shared::new(vec![1_u16; 4]), &[4]), READ_ONLY);
     check("Shared(HostVec), read-only", || Array::new(Shared::new(four()).read_only(), &[4]), READ_ONLY);
     check("Shared(Arc<[T]>)", || Array::new(Shared::new(Arc::<[u8]>::from([1; 4])), &[4]), READ_ONLY);
-    let part = || Shared::new(four()).read_only().offset(2).unwrap();
+    let part = || Shared::new(four()).read_only().byte_offset(2).unwrap();
     check("part of Shared, read-only", move || Array::new(part(), &[3]), READ_ONLY);
 }
 

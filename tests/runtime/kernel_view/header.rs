@@ -69,7 +69,7 @@ fn check<const N: usize>(program: &Path, shape: [usize; N], strides: [isize; N],
     let values: Vec<i32> = (0..120).collect();
     let whole = Shared::new(Managed(HostVec::from_slice(&values)));
     let memory = Array::new(whole.clone(), &[120]).facts().expect("sound").address();
-    let array = Array::strided(whole.offset(first * 4).expect("within the memory"), &shape, &strides);
+    let array = Array::strided(whole.byte_offset(first * 4).expect("within the memory"), &shape, &strides);
     let view = array.kernel_view::<i32, N>().expect("managed memory");
     let mut child = Command::new(program)
         .stdin(Stdio::piped())

@@ -143,7 +143,7 @@ fn a_writable_view_needs_writable_elements() {
 #[test]
 fn odd_addresses_are_refused() {
     let words = Shared::new(Managed(HostVec::from_slice(&[0_u16; 3])));
-    let mut odd = Array::new(words.offset(1).unwrap(), &[2]);
+    let mut odd = Array::new(words.byte_offset(1).unwrap(), &[2]);
     let told = (ErrorKind::Alignment, "data", "0x", "a multiple of 2, the alignment of the element; copy");
     assert_told(&odd.kernel_view::<u16, 1>().unwrap_err(), told);
     assert_told(&odd.kernel_view_mut::<u16, 1>().unwrap_err(), told);
@@ -171,7 +171,7 @@ proptest! {
         strides in prop::array::uniform3(-9_isize..10),
     ) {
         let words = Shared::new(Managed(HostVec::from_slice(&[0_u16; 300])));
-        let array = Array::strided(words.offset(2 * 150).unwrap(), &shape, &strides);
+        let array = Array::strided(words.byte_offset(2 * 150).unwrap(), &shape, &strides);
         let view = array.kernel_view::<u16, 3>().unwrap();
         prop_assert_eq!(view.shape().map(|extent| usize::try_from(extent).unwrap()), shape);
         prop_assert_eq!(view.strides().map(|stride| isize::try_from(stride).unwrap()), strides);

@@ -23,7 +23,8 @@ fn numbers(shape: &[usize], strides: &[isize]) -> (Array<Shared>, Vec<i16>, Vec<
     let all: Vec<i16> = (0..i16::try_from(len).unwrap()).collect();
     let values =
         |offsets: Vec<i128>| offsets.iter().map(|offset| i16::try_from(offset - low).unwrap()).collect();
-    let first = Shared::new(HostVec::from_slice(&all)).offset(isize::try_from(-low).unwrap() * 2).unwrap();
+    let first =
+        Shared::new(HostVec::from_slice(&all)).byte_offset(isize::try_from(-low).unwrap() * 2).unwrap();
     let array = Array::strided(first, shape, strides);
     (array, values(visited), values(offsets_in_f_order(shape, strides)))
 }
@@ -75,7 +76,7 @@ proptest! {
     ) {
         let all: Vec<[u8; 3]> = (0..40).map(|at| [at, at + 100, at ^ 0xFF]).collect();
         let start: isize = if step < 0 { signed::<_, isize>(len) * -step } else { 0 };
-        let first = Shared::new(all.clone()).offset(3 * start).unwrap();
+        let first = Shared::new(all.clone()).byte_offset(3 * start).unwrap();
         let array = Array::strided(first, &[len], &[step]);
         let copy: Array<Vec<[u8; 3]>> = Array::from_dlpack(array.into_dlpack::<Versioned>().unwrap()).unwrap();
         let element = |at: isize| all[signed::<isize, usize>(start + at * step)];

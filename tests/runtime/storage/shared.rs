@@ -21,21 +21,24 @@ fn parts_stay_inside() {
     let all = Shared::new(HostVec::from_slice(&[0_u32, 1, 2, 3]));
     let start = all.memory().address;
     for bytes in [0, 4, 8, 16, 3] {
-        assert_eq!(all.offset(bytes).unwrap().memory().address, start.checked_add_signed(bytes).unwrap());
+        assert_eq!(
+            all.byte_offset(bytes).unwrap().memory().address,
+            start.checked_add_signed(bytes).unwrap()
+        );
     }
-    let back = all.offset(12).unwrap().offset(-12).unwrap();
+    let back = all.byte_offset(12).unwrap().byte_offset(-12).unwrap();
     assert_eq!(back.memory().address, start);
     for bytes in [-1, 17, isize::MAX, isize::MIN] {
         let told = (ErrorKind::Bounds, "offset", "", "a place in the 16 bytes of memory");
-        let error = all.offset(bytes).unwrap_err();
+        let error = all.byte_offset(bytes).unwrap_err();
         assert_told(&error, told);
         assert_eq!(error.found(), format!("{bytes} bytes"));
     }
-    let tail = Array::new(all.offset(8).unwrap(), &[2]);
+    let tail = Array::new(all.byte_offset(8).unwrap(), &[2]);
     assert_eq!(tail.to_vec::<u32>().unwrap(), [2, 3]);
-    assert_eq!(Array::new(all.offset(8).unwrap(), &[3]).facts().unwrap_err().kind(), ErrorKind::Bounds);
-    assert_eq!(Array::new(all.offset(16).unwrap(), &[0]).facts().unwrap().numel(), 0);
-    assert_eq!(Array::new(all.offset(16).unwrap(), &[1]).facts().unwrap_err().kind(), ErrorKind::Bounds);
+    assert_eq!(Array::new(all.byte_offset(8).unwrap(), &[3]).facts().unwrap_err().kind(), ErrorKind::Bounds);
+    assert_eq!(Array::new(all.byte_offset(16).unwrap(), &[0]).facts().unwrap().numel(), 0);
+    assert_eq!(Array::new(all.byte_offset(16).unwrap(), &[1]).facts().unwrap_err().kind(), ErrorKind::Bounds);
 }
 
 /// The last handle releases the memory, whichever it is.
@@ -57,7 +60,7 @@ fn the_last_handle_releases() {
     }
     let dropped = Count::default();
     let all = Shared::new(Noted(HostVec::zeroed(8), dropped.clone()));
-    let part = all.offset(4).unwrap();
+    let part = all.byte_offset(4).unwrap();
     let readonly = all.clone().read_only();
     drop(all);
     let export = Array::new(readonly, &[8]).into_dlpack::<Versioned>().unwrap();
@@ -125,7 +128,7 @@ fn work_that_is_pending_stays_pending_when_memory_is_shared() {
     }
 
     let stream = Arc::new(AtomicUsize::new(0x40));
-    let half = Shared::new(Busy(stream.clone())).offset(16).unwrap();
+    let half = Shared::new(Busy(stream.clone())).byte_offset(16).unwrap();
     let array = Matrix { data: half, rows: 2, columns: 2 };
     for handle in [0x40, 0x80] {
         stream.store(handle, Relaxed);

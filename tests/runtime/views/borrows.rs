@@ -119,13 +119,13 @@ fn parts_of_a_view_hold_the_memory() {
 fn memory_apart_is_apart() {
     let all = Shared::new(host(8));
     let mut first = Array::new(all.clone(), &[4]);
-    let mut second = Array::new(all.offset(16).unwrap(), &[4]);
+    let mut second = Array::new(all.byte_offset(16).unwrap(), &[4]);
     let mut empty = Array::new(all.clone(), &[0]);
     let one = first.view_mut::<u32, 1>().unwrap().host_mut().unwrap();
     let two = second.view_mut::<u32, 1>().unwrap().host_mut().unwrap();
     let none = empty.view_mut::<u32, 1>().unwrap().host_mut().unwrap();
     assert_eq!(
-        Array::new(all.offset(12).unwrap(), &[1]).to_vec::<u32>().unwrap_err().kind(),
+        Array::new(all.byte_offset(12).unwrap(), &[1]).to_vec::<u32>().unwrap_err().kind(),
         ErrorKind::Busy
     );
     drop((one, two, none));

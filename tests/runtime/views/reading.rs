@@ -199,7 +199,7 @@ fn indices_are_checked() {
 #[test]
 fn odd_addresses() {
     let words = Shared::new(HostVec::from_slice(&[0x0201_u16, 0x0403, 0x0605]));
-    let odd = Array::new(words.offset(1).unwrap(), &[2]);
+    let odd = Array::new(words.byte_offset(1).unwrap(), &[2]);
     let told = (ErrorKind::Alignment, "data", "address 0x", "a multiple of 2, the alignment of the element");
     assert_told(&odd.view::<u16, 1>().unwrap().host().unwrap_err(), told);
     assert_eq!(odd.to_vec::<u16>().unwrap(), [0x0302, 0x0504].map(u16::from_le));
@@ -245,7 +245,7 @@ proptest! {
         let low = visited.iter().min().copied().unwrap_or(0);
         let len = usize::try_from(visited.iter().max().copied().unwrap_or(0) - low + 1).unwrap();
         let all: Vec<u32> = (0..).take(len).collect();
-        let first = Shared::new(HostVec::from_slice(&all)).offset(isize::try_from(-low).unwrap() * 4).unwrap();
+        let first = Shared::new(HostVec::from_slice(&all)).byte_offset(isize::try_from(-low).unwrap() * 4).unwrap();
         let array = Array::strided(first, &shape, &strides);
         let view = array.view::<u32, 3>().unwrap().host().unwrap();
         let value = |offset: i128| u32::try_from(offset - low).unwrap();

@@ -42,7 +42,7 @@ fn gaps_are_refused() {
     let view = idle.view::<u8, 2>().unwrap().host().unwrap();
     // SAFETY: nobody writes.
     assert_eq!(unsafe { view.as_slice() }.unwrap(), [1, 2, 3]);
-    let reversed = Array::strided(Shared::new(vec![1_u8, 2, 3]).offset(2).unwrap(), &[3], &[-1]);
+    let reversed = Array::strided(Shared::new(vec![1_u8, 2, 3]).byte_offset(2).unwrap(), &[3], &[-1]);
     let view = reversed.view::<u8, 1>().unwrap().host().unwrap();
     // SAFETY: nobody writes.
     assert_told(

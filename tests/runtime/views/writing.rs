@@ -78,7 +78,7 @@ fn elements_that_meet_are_not_written() {
     let rows: [(&[usize], &[isize]); 5] =
         [(&[3], &[0]), (&[2, 3], &[0, 1]), (&[3, 3], &[1, 1]), (&[2, 3], &[2, 1]), (&[4, 2], &[-1, 3])];
     for (shape, strides) in rows {
-        let first = Shared::new(HostVec::<i16>::zeroed(20)).offset(20).unwrap();
+        let first = Shared::new(HostVec::<i16>::zeroed(20)).byte_offset(20).unwrap();
         let mut array = Array::strided(first, shape, strides);
         let error = array.apply(|element: i16| element).unwrap_err();
         let found = format!("{strides:?} for shape {shape:?}");
@@ -108,7 +108,7 @@ fn device_memory_is_not_written() {
 #[test]
 fn odd_addresses() {
     let bytes = Shared::new(HostVec::from_slice(&[1_u16, 2, 3]));
-    let mut odd = Array::new(bytes.offset(1).unwrap(), &[2]);
+    let mut odd = Array::new(bytes.byte_offset(1).unwrap(), &[2]);
     let error = odd.view_mut::<u16, 1>().unwrap().host_mut().unwrap_err();
     assert_told(&error, (ErrorKind::Alignment, "data", "address 0x", "a multiple of 2"));
     odd.apply(|element: u16| !element).unwrap();
@@ -150,7 +150,7 @@ fn parts_are_written_by_two_threads() {
 #[test]
 fn views_are_cut_anywhere() {
     let mut array = Array::strided(
-        Shared::new(HostVec::from_slice(&[0_i16, 1, 2, 3, 4, 5])).offset(10).unwrap(),
+        Shared::new(HostVec::from_slice(&[0_i16, 1, 2, 3, 4, 5])).byte_offset(10).unwrap(),
         &[3],
         &[-2],
     );
@@ -208,7 +208,7 @@ proptest! {
         let low = visited.iter().min().copied().unwrap_or(0);
         let len = usize::try_from(visited.iter().max().copied().unwrap_or(0) - low + 1).unwrap();
         let memory = Shared::new(HostVec::<u32>::zeroed(len));
-        let first = memory.offset(isize::try_from(-low).unwrap() * 4).unwrap();
+        let first = memory.byte_offset(isize::try_from(-low).unwrap() * 4).unwrap();
         let mut array = Array::strided(first, &shape, &strides);
         let mut next = 0_u32;
         let written = array.apply(|element: u32| {
