@@ -205,7 +205,7 @@ fn whole(parts: &[Part<'_>]) -> TokenStream {
     let members: Vec<&Member> = parts.iter().map(|part| &part.member).collect();
     // Placed on the types, so that rustc blames the one that is not what it says.
     let local = |(index, part): (usize, &Part<'_>)| {
-        Ident::new(&format!("__f{index}"), generics::ends(&part.field.ty).0)
+        Ident::new(&format!("__field{index}"), generics::ends(&part.field.ty).0)
     };
     let locals: Vec<Ident> = parts.iter().enumerate().map(local).collect();
     own!(let _: fn(Self) -> (#(#types,)*) = |Self { #(#members: #locals),* }| (#(#locals,)*);)

@@ -7,8 +7,8 @@
 //!     use ::interop_core::__interop_core as __p;
 //!     unsafe impl __p::CudaArray for Image {
 //!         fn facts(&self) -> __p::Result<__p::Facts> {
-//!             let __d = <Vec<f32> as __p::Storage>::describe(&self.pixels);
-//!             __d.extents([<usize as __p::Extent>::tell(&self.height), 3])
+//!             let __described = <Vec<f32> as __p::Storage>::describe(&self.pixels);
+//!             __described.extents([<usize as __p::Extent>::tell(&self.height), 3])
 //!         }
 //!     }
 //!     impl __p::FromArray for Image { .. }
@@ -95,7 +95,7 @@ fn import(model: &Model<'_>) -> TokenStream {
     let devices = devices(&model.devices);
     let (wanted, open) = (wanted(model), open(model));
     let literals = literals(&model.shape);
-    let check = model.runs_user_code().then(|| own!(__p::Arrival::check(__a)?;));
+    let check = model.runs_user_code().then(|| own!(__p::Arrival::check(__arrival)?;));
     let fills = model.fills.iter().map(fill);
     own! {
         #[automatically_derived]
@@ -104,7 +104,7 @@ fn import(model: &Model<'_>) -> TokenStream {
             const WANTED: __p::Wanted = #wanted;
 
             #[inline(always)]
-            fn assemble(__a: &mut __p::Arrival) -> __p::Result<Self> {
+            fn assemble(__arrival: &mut __p::Arrival) -> __p::Result<Self> {
                 #devices
                 #open
                 #(#literals)*
@@ -122,7 +122,7 @@ fn import(model: &Model<'_>) -> TokenStream {
 fn describe(data: &Data<'_>) -> TokenStream {
     match data {
         Data::Storage(Role { member, ty, .. }, _) => {
-            own!(let __d = <#ty as __p::Storage>::describe(&self.#member);)
+            own!(let __described = <#ty as __p::Storage>::describe(&self.#member);)
         }
         Data::Raw { pointer: Role { member, ty, .. }, pointee, device, vouched } => {
             let memory = match pointee {
@@ -133,29 +133,31 @@ fn describe(data: &Data<'_>) -> TokenStream {
             let memory = quote_spanned!(*vouched=> unsafe { #memory });
             let element = check_element(*pointee);
             let Role { member, ty, .. } = device;
-            own!(#element let __d = <#ty as __p::DeviceField>::describe(&self.#member, #memory);)
+            own!(#element let __described = <#ty as __p::DeviceField>::describe(&self.#member, #memory);)
         }
     }
 }
 
-/// `let __d = <Type as __p::Role>::verb(&self.field, __d);`
+/// `let __described = <Type as __p::Role>::verb(&self.field, __described);`
 fn tell(field: &Role<'_>, role: &str, verb: &str) -> TokenStream {
     let Role { member, ty, .. } = field;
     let (role, verb) = (word(role), word(verb));
-    own!(let __d = <#ty as __p::#role>::#verb(&self.#member, __d);)
+    own!(let __described = <#ty as __p::#role>::#verb(&self.#member, __described);)
 }
 
 /// The last call, which has the shape.
 fn facts(shape: &Shape<'_>) -> TokenStream {
     match shape {
-        Shape::Field(Role { member, ty, .. }) => own!(<#ty as __p::ShapeField>::finish(&self.#member, __d)),
+        Shape::Field(Role { member, ty, .. }) => {
+            own!(<#ty as __p::ShapeField>::finish(&self.#member, __described))
+        }
         Shape::Extents(axes) => {
             let axes = axes.iter().map(|axis| match axis {
                 Axis::Field(Role { member, ty, .. }) => own!(<#ty as __p::Extent>::tell(&self.#member)),
                 Axis::Const(constant) => tell_constant(constant),
                 Axis::Literal(extent) => self::extent(*extent),
             });
-            own!(__d.extents([#(#axes),*]))
+            own!(__described.extents([#(#axes),*]))
         }
     }
 }
@@ -179,7 +181,7 @@ fn tell_order(order: &OrderWord) -> Option<TokenStream> {
         OrderWord::Unwritten => None,
         OrderWord::Written(order) => {
             let order = self::order(*order);
-            Some(own!(let __d = __d.order(__p::Order::#order);))
+            Some(own!(let __described = __described.order(__p::Order::#order);))
         }
     }
 }
@@ -194,7 +196,7 @@ fn tell_stream(stream: &Stream<'_>) -> Option<TokenStream> {
 fn tell_access(access: &Access) -> Option<TokenStream> {
     match access {
         Access::AsStorage => None,
-        Access::Readonly => Some(own!(let __d = __d.readonly();)),
+        Access::Readonly => Some(own!(let __described = __described.readonly();)),
     }
 }
 
@@ -234,25 +236,25 @@ fn devices(devices: &Devices) -> Option<TokenStream> {
         Device::CudaHost => word("CUDA_HOST"),
         Device::CudaManaged => word("CUDA_MANAGED"),
     });
-    Some(own!(__p::Arrival::on_one_of(__a, &[#(__p::DeviceType::#devices),*]);))
+    Some(own!(__p::Arrival::on_one_of(__arrival, &[#(__p::DeviceType::#devices),*]);))
 }
 
 /// The call that refuses what cannot be the data of this struct.
 fn open(model: &Model<'_>) -> TokenStream {
     match &model.data {
         Data::Storage(Role { ty, .. }, Asks::ThroughGate) => {
-            let open = gated(ty, "open", own!(__a, <Self as __p::FromArray>::WANTED));
-            own!(let __s = #open;)
+            let open = gated(ty, "open", own!(__arrival, <Self as __p::FromArray>::WANTED));
+            own!(let __opened = #open;)
         }
         Data::Storage(Role { ty, .. }, Asks::Directly) => {
-            own!(let __s = <#ty as __p::FromImport>::open(__a, <Self as __p::FromArray>::WANTED);)
+            own!(let __opened = <#ty as __p::FromImport>::open(__arrival, <Self as __p::FromArray>::WANTED);)
         }
         Data::Raw { pointer: Role { ty, .. }, pointee: Pointee::Typed, .. } => {
-            own!(<#ty as __p::RawPointer>::open(__a, <Self as __p::FromArray>::WANTED);)
+            own!(<#ty as __p::RawPointer>::open(__arrival, <Self as __p::FromArray>::WANTED);)
         }
         Data::Raw { pointer: Role { ty, .. }, pointee: Pointee::Element(element), .. } => {
             let check = check_element(Pointee::Element(element));
-            own!(#check <#ty as __p::RawAddress>::open::<#element>(__a, <Self as __p::FromArray>::WANTED);)
+            own!(#check <#ty as __p::RawAddress>::open::<#element>(__arrival, <Self as __p::FromArray>::WANTED);)
         }
     }
 }
@@ -291,16 +293,16 @@ fn literals(shape: &Shape<'_>) -> Vec<TokenStream> {
         match axis {
             Axis::Literal(extent) => {
                 let extent = self::extent(*extent);
-                Some(own!(__p::Arrival::literal(__a, #index, #extent);))
+                Some(own!(__p::Arrival::literal(__arrival, #index, #extent);))
             }
             Axis::Const(constant) => {
                 let extent = tell_constant(constant);
-                Some(own!(__p::Arrival::constant(__a, #index, #extent);))
+                Some(own!(__p::Arrival::constant(__arrival, #index, #extent);))
             }
             Axis::Field(Role { name, .. }) => {
                 let first = axes[..at].iter().position(|other| is_named(other, name))?;
                 let first = Literal::usize_unsuffixed(first);
-                Some(own!(__p::Arrival::same_extent(__a, #first, #index, #name);))
+                Some(own!(__p::Arrival::same_extent(__arrival, #first, #index, #name);))
             }
         }
     });
@@ -312,41 +314,43 @@ fn fill(Fill { member, with }: &Fill<'_>) -> TokenStream {
     match with {
         With::Extent(Role { ty, name, .. }, axis) => {
             let axis = Literal::usize_unsuffixed(*axis);
-            own!(#member: <#ty as __p::Extent>::take(__a, #axis, #name))
+            own!(#member: <#ty as __p::Extent>::take(__arrival, #axis, #name))
         }
-        With::Shape(Role { ty, name, .. }) => own!(#member: <#ty as __p::ShapeField>::take(__a, #name)),
+        With::Shape(Role { ty, name, .. }) => own!(#member: <#ty as __p::ShapeField>::take(__arrival, #name)),
         With::Strides(Role { ty, name, .. }, unit) => {
             let verb = match unit {
                 Unit::Elements => word("take"),
                 Unit::Bytes => word("take_in_bytes"),
             };
-            own!(#member: <#ty as __p::StridesField>::#verb(__a, #name))
+            own!(#member: <#ty as __p::StridesField>::#verb(__arrival, #name))
         }
         With::Stream(Role { ty, .. }, asks) => {
             let stream = match asks {
-                Asks::ThroughGate => gated(ty, "stream", own!(__a)),
-                Asks::Directly => own!(<#ty as __p::FromStream>::take(__a)),
+                Asks::ThroughGate => gated(ty, "stream", own!(__arrival)),
+                Asks::Directly => own!(<#ty as __p::FromStream>::take(__arrival)),
             };
-            own!(#member: match #stream { __p::Some(__v) => __v, _ => return __a.refused() })
+            own!(#member: match #stream { __p::Some(__value) => __value, _ => return __arrival.refused() })
         }
         With::OwnStream(Role { ty, name, .. }, value) => {
             let value = initial(value);
-            own!(#member: <#ty as __p::AsStream>::receive(#value, __a, #name))
+            own!(#member: <#ty as __p::AsStream>::receive(#value, __arrival, #name))
         }
-        With::Device(Role { ty, .. }) => own!(#member: <#ty as __p::DeviceField>::take(__a)),
+        With::Device(Role { ty, .. }) => own!(#member: <#ty as __p::DeviceField>::take(__arrival)),
         With::Initial(value) => {
             let value = initial(value);
             own!(#member: #value)
         }
         With::Storage => {
-            own!(#member: match __s.take(__a) { __p::Some(__v) => __v, _ => return __a.refused() })
+            own!(#member: match __opened.take(__arrival) { __p::Some(__value) => __value, _ => return __arrival.refused() })
         }
-        With::Pointer(Role { ty, .. }, Pointee::Typed) => own!(#member: <#ty as __p::RawPointer>::take(__a)),
+        With::Pointer(Role { ty, .. }, Pointee::Typed) => {
+            own!(#member: <#ty as __p::RawPointer>::take(__arrival))
+        }
         With::Pointer(Role { ty, .. }, Pointee::Element(_)) => {
-            own!(#member: <#ty as __p::RawAddress>::take(__a))
+            own!(#member: <#ty as __p::RawAddress>::take(__arrival))
         }
         With::Owner(Role { ty, .. }) => own! {
-            #member: match <#ty as __p::FromOwner>::take(__a) { __p::Some(__v) => __v, _ => return __a.refused() }
+            #member: match <#ty as __p::FromOwner>::take(__arrival) { __p::Some(__value) => __value, _ => return __arrival.refused() }
         },
     }
 }

@@ -167,19 +167,50 @@ mod shadowed {
     };
 }
 
+/// Constants and statics, which no `let` can hide, with the names that come to a macro's mind.
+#[allow(non_upper_case_globals, dead_code, reason = "the names are what is tried")]
+mod constants {
+    use interop_core::{CudaArray, Element, StreamHandle};
+
+    static __s: u8 = 0;
+    static __f: u8 = 0;
+    static __d: u8 = 0;
+    const __a: u8 = 0;
+    const __v: u8 = 0;
+    const __f0: u8 = 0;
+    const __f1: u8 = 0;
+
+    #[derive(Clone, Copy, Debug, PartialEq, Element)]
+    #[repr(C)]
+    pub(super) struct Pixel {
+        pub(super) red: f32,
+        pub(super) green: f32,
+    }
+
+    #[derive(CudaArray)]
+    #[cuda_array(shape = [len])]
+    pub(super) struct Pixels {
+        #[cuda_array(data)]
+        pub(super) pixels: Vec<Pixel>,
+        pub(super) len: usize,
+        #[cuda_array(stream)]
+        pub(super) stream: StreamHandle,
+    }
+}
+
 /// Fields and types with the names that the expansion uses for itself.
 mod same_names {
     use interop_core::{CudaArray, Lease};
 
     #[derive(CudaArray)]
-    #[cuda_array(shape = [__a, __d, __s])]
+    #[cuda_array(shape = [__arrival, __described, __opened])]
     pub(super) struct SameNames {
         #[cuda_array(data)]
-        pub(super) __f0: Lease<f32>,
-        pub(super) __a: usize,
-        pub(super) __d: usize,
-        pub(super) __s: usize,
-        #[cuda_array(default = { let __a = 1; __a + 1 })]
+        pub(super) __field0: Lease<f32>,
+        pub(super) __arrival: usize,
+        pub(super) __described: usize,
+        pub(super) __opened: usize,
+        #[cuda_array(default = { let __arrival = 1; __arrival + 1 })]
         pub(super) __p: u8,
         #[cuda_array(default)]
         pub(super) facts: u8,
@@ -250,7 +281,8 @@ fn local() -> interop_core::Facts {
     local.facts().unwrap()
 }
 
-use interop_core::{CudaArray, Element, FromArray, Lease, StreamHandle};
+use interop_core::dlpack::Versioned;
+use interop_core::{CudaArray, Element, FromArray, Import, Lease, StreamHandle};
 
 use crate::support::{Foreign, count};
 
@@ -292,10 +324,10 @@ fn shadowed_names() {
 fn the_names_of_the_expansion_are_free() {
     let (import, _) = Foreign::new(&count(6), &[1, 2, 3]).send();
     let same = same_names::SameNames::from_import(import).unwrap();
-    assert_eq!((same.__a, same.__d, same.__s, same.__p), (1, 2, 3, 2));
+    assert_eq!((same.__arrival, same.__described, same.__opened, same.__p), (1, 2, 3, 2));
     assert_eq!((same.facts, same.assemble, same_names::SameNames::assemble()), (0, 0, 3));
     assert_eq!(same.facts().unwrap().shape(), [1, 2, 3]);
-    drop(same.__f0);
+    drop(same.__field0);
 }
 
 #[test]
@@ -314,4 +346,13 @@ fn other_derives_and_attributes() {
 #[test]
 fn structs_of_functions() {
     assert_eq!(local().shape(), [2]);
+}
+
+#[test]
+fn constants_beside_a_struct_are_not_those_of_the_expansion() {
+    let pixels = vec![constants::Pixel { red: 1.0, green: 2.0 }; 3];
+    let pixels = constants::Pixels { pixels, len: 3, stream: StreamHandle::NothingPending };
+    let tensor = pixels.into_dlpack::<Versioned>().unwrap();
+    let pixels = Import::from_dlpack(tensor).unwrap();
+    assert_eq!(pixels.facts().shape(), [3, 2]);
 }

@@ -16,8 +16,8 @@ const _: () = {
     unsafe impl __p::CudaArray for OnDevice {
         #[inline(always)]
         fn facts(&self) -> __p::Result<__p::Facts> {
-            let __d = <Lease<f32> as __p::Storage>::describe(&self.values);
-            <Vec<usize> as __p::ShapeField>::finish(&self.shape, __d)
+            let __described = <Lease<f32> as __p::Storage>::describe(&self.values);
+            <Vec<usize> as __p::ShapeField>::finish(&self.shape, __described)
         }
     }
     #[automatically_derived]
@@ -27,19 +27,19 @@ const _: () = {
             order: __p::Some(__p::Order::C),
         };
         #[inline(always)]
-        fn assemble(__a: &mut __p::Arrival) -> __p::Result<Self> {
+        fn assemble(__arrival: &mut __p::Arrival) -> __p::Result<Self> {
             __p::Arrival::on_one_of(
-                __a,
+                __arrival,
                 &[__p::DeviceType::CUDA, __p::DeviceType::CUDA_MANAGED],
             );
-            let __s = <__p::Gate<
+            let __opened = <__p::Gate<
                 Lease<f32>,
-            >>::open(__a, <Self as __p::FromArray>::WANTED);
+            >>::open(__arrival, <Self as __p::FromArray>::WANTED);
             __p::Ok(Self {
-                shape: <Vec<usize> as __p::ShapeField>::take(__a, "shape"),
-                values: match __s.take(__a) {
-                    __p::Some(__v) => __v,
-                    _ => return __a.refused(),
+                shape: <Vec<usize> as __p::ShapeField>::take(__arrival, "shape"),
+                values: match __opened.take(__arrival) {
+                    __p::Some(__value) => __value,
+                    _ => return __arrival.refused(),
                 },
             })
         }

@@ -28,9 +28,9 @@ const _: () = {
             ),
         ];
         const TYPE: __p::ElementType = {
-            let _: fn(Self) -> ([T; N], T) = |Self { parts: __f0, norm: __f1 }| (
-                __f0,
-                __f1,
+            let _: fn(Self) -> ([T; N], T) = |Self { parts: __field0, norm: __field1 }| (
+                __field0,
+                __field1,
             );
             __p::ElementType::record::<Self>()
         };

@@ -14,10 +14,9 @@ const _: () = {
         Self: __p::Copy + __p::Send + __p::Sync,
     {
         const TYPE: __p::ElementType = {
-            let _: fn(Self) -> (f32, __p::PhantomData<_>) = |Self { 0: __f0, 1: __f1 }| (
-                __f0,
-                __f1,
-            );
+            let _: fn(Self) -> (f32, __p::PhantomData<_>) = |
+                Self { 0: __field0, 1: __field1 }|
+            (__field0, __field1);
             __p::ElementType::newtype::<Self>(__p::element(<__p::Gate<f32>>::PART))
         };
     }

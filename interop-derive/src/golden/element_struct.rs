@@ -25,10 +25,9 @@ const _: () = {
             ),
         ];
         const TYPE: __p::ElementType = {
-            let _: fn(Self) -> ([f32; 3], u32) = |Self { position: __f0, r#type: __f1 }| (
-                __f0,
-                __f1,
-            );
+            let _: fn(Self) -> ([f32; 3], u32) = |
+                Self { position: __field0, r#type: __field1 }|
+            (__field0, __field1);
             __p::ElementType::record::<Self>()
         };
     }

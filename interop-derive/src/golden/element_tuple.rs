@@ -22,7 +22,10 @@ const _: () = {
             ),
         ];
         const TYPE: __p::ElementType = {
-            let _: fn(Self) -> (f32, f32) = |Self { 0: __f0, 1: __f1 }| (__f0, __f1);
+            let _: fn(Self) -> (f32, f32) = |Self { 0: __field0, 1: __field1 }| (
+                __field0,
+                __field1,
+            );
             __p::ElementType::record::<Self>()
         };
     }

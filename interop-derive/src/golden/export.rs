@@ -20,11 +20,11 @@ const _: () = {
     unsafe impl<'a> __p::CudaArray for Table<'a> {
         #[inline(always)]
         fn facts(&self) -> __p::Result<__p::Facts> {
-            let __d = <&'static [f32] as __p::Storage>::describe(&self.cells);
-            let __d = <Stream as __p::AsStream>::tell(&self.stream, __d);
-            let __d = __d.readonly();
+            let __described = <&'static [f32] as __p::Storage>::describe(&self.cells);
+            let __described = <Stream as __p::AsStream>::tell(&self.stream, __described);
+            let __described = __described.readonly();
             let _ = &self.context;
-            <[usize; 2] as __p::ShapeField>::finish(&self.shape, __d)
+            <[usize; 2] as __p::ShapeField>::finish(&self.shape, __described)
         }
     }
 };

@@ -26,13 +26,14 @@ const _: () = {
     {
         #[inline(always)]
         fn facts(&self) -> __p::Result<__p::Facts> {
-            let __d = <Lease<T> as __p::Storage>::describe(&self.values);
-            __d.extents([
-                <L as __p::Extent>::tell(&self.n),
-                <L as __p::Extent>::tell(&self.n),
-                __p::Extent::tell(&C),
-                <usize as __p::Extent>::tell(&self.len),
-            ])
+            let __described = <Lease<T> as __p::Storage>::describe(&self.values);
+            __described
+                .extents([
+                    <L as __p::Extent>::tell(&self.n),
+                    <L as __p::Extent>::tell(&self.n),
+                    __p::Extent::tell(&C),
+                    <usize as __p::Extent>::tell(&self.len),
+                ])
         }
     }
     #[automatically_derived]
@@ -49,20 +50,20 @@ const _: () = {
             order: __p::Some(__p::Order::C),
         };
         #[inline(always)]
-        fn assemble(__a: &mut __p::Arrival) -> __p::Result<Self> {
-            let __s = <Lease<
+        fn assemble(__arrival: &mut __p::Arrival) -> __p::Result<Self> {
+            let __opened = <Lease<
                 T,
-            > as __p::FromImport>::open(__a, <Self as __p::FromArray>::WANTED);
-            __p::Arrival::same_extent(__a, 0, 1, "n");
-            __p::Arrival::constant(__a, 2, __p::Extent::tell(&C));
-            __p::Arrival::check(__a)?;
+            > as __p::FromImport>::open(__arrival, <Self as __p::FromArray>::WANTED);
+            __p::Arrival::same_extent(__arrival, 0, 1, "n");
+            __p::Arrival::constant(__arrival, 2, __p::Extent::tell(&C));
+            __p::Arrival::check(__arrival)?;
             __p::Ok(Self {
-                n: <L as __p::Extent>::take(__a, 0, "n"),
-                len: <usize as __p::Extent>::take(__a, 3, "len"),
+                n: <L as __p::Extent>::take(__arrival, 0, "n"),
+                len: <usize as __p::Extent>::take(__arrival, 3, "len"),
                 marker: <PhantomData<&'a M> as __p::Default>::default(),
-                values: match __s.take(__a) {
-                    __p::Some(__v) => __v,
-                    _ => return __a.refused(),
+                values: match __opened.take(__arrival) {
+                    __p::Some(__value) => __value,
+                    _ => return __arrival.refused(),
                 },
             })
         }

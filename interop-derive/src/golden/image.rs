@@ -25,13 +25,17 @@ const _: () = {
     {
         #[inline(always)]
         fn facts(&self) -> __p::Result<__p::Facts> {
-            let __d = <S as __p::Storage>::describe(&self.pixels);
-            let __d = <StreamHandle as __p::AsStream>::tell(&self.stream, __d);
-            __d.extents([
-                <usize as __p::Extent>::tell(&self.height),
-                <u32 as __p::Extent>::tell(&self.width),
-                3,
-            ])
+            let __described = <S as __p::Storage>::describe(&self.pixels);
+            let __described = <StreamHandle as __p::AsStream>::tell(
+                &self.stream,
+                __described,
+            );
+            __described
+                .extents([
+                    <usize as __p::Extent>::tell(&self.height),
+                    <u32 as __p::Extent>::tell(&self.width),
+                    3,
+                ])
         }
     }
     #[automatically_derived]
@@ -44,25 +48,25 @@ const _: () = {
             order: __p::Some(__p::Order::C),
         };
         #[inline(always)]
-        fn assemble(__a: &mut __p::Arrival) -> __p::Result<Self> {
-            let __s = <S as __p::FromImport>::open(
-                __a,
+        fn assemble(__arrival: &mut __p::Arrival) -> __p::Result<Self> {
+            let __opened = <S as __p::FromImport>::open(
+                __arrival,
                 <Self as __p::FromArray>::WANTED,
             );
-            __p::Arrival::literal(__a, 2, 3);
-            __p::Arrival::check(__a)?;
+            __p::Arrival::literal(__arrival, 2, 3);
+            __p::Arrival::check(__arrival)?;
             __p::Ok(Self {
-                height: <usize as __p::Extent>::take(__a, 0, "height"),
-                width: <u32 as __p::Extent>::take(__a, 1, "width"),
-                stream: match <__p::Gate<StreamHandle>>::stream(__a) {
-                    __p::Some(__v) => __v,
-                    _ => return __a.refused(),
+                height: <usize as __p::Extent>::take(__arrival, 0, "height"),
+                width: <u32 as __p::Extent>::take(__arrival, 1, "width"),
+                stream: match <__p::Gate<StreamHandle>>::stream(__arrival) {
+                    __p::Some(__value) => __value,
+                    _ => return __arrival.refused(),
                 },
                 title: <String as __p::Default>::default(),
                 taken: Instant::now(),
-                pixels: match __s.take(__a) {
-                    __p::Some(__v) => __v,
-                    _ => return __a.refused(),
+                pixels: match __opened.take(__arrival) {
+                    __p::Some(__value) => __value,
+                    _ => return __arrival.refused(),
                 },
             })
         }

@@ -22,20 +22,20 @@ const _: () = {
             order: __p::None,
         };
         #[inline(always)]
-        fn assemble(__a: &mut __p::Arrival) -> __p::Result<Self> {
-            let __s = <Lease<
+        fn assemble(__arrival: &mut __p::Arrival) -> __p::Result<Self> {
+            let __opened = <Lease<
                 f32,
-            > as __p::FromImport>::open(__a, <Self as __p::FromArray>::WANTED);
+            > as __p::FromImport>::open(__arrival, <Self as __p::FromArray>::WANTED);
             __p::Ok(Self {
-                shape: <Vec<usize> as __p::ShapeField>::take(__a, "shape"),
-                strides: <Vec<isize> as __p::StridesField>::take(__a, "strides"),
-                stream: match <StreamHandle as __p::FromStream>::take(__a) {
-                    __p::Some(__v) => __v,
-                    _ => return __a.refused(),
+                shape: <Vec<usize> as __p::ShapeField>::take(__arrival, "shape"),
+                strides: <Vec<isize> as __p::StridesField>::take(__arrival, "strides"),
+                stream: match <StreamHandle as __p::FromStream>::take(__arrival) {
+                    __p::Some(__value) => __value,
+                    _ => return __arrival.refused(),
                 },
-                values: match __s.take(__a) {
-                    __p::Some(__v) => __v,
-                    _ => return __a.refused(),
+                values: match __opened.take(__arrival) {
+                    __p::Some(__value) => __value,
+                    _ => return __arrival.refused(),
                 },
             })
         }

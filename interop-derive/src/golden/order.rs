@@ -16,12 +16,13 @@ const _: () = {
     unsafe impl __p::CudaArray for Matrix {
         #[inline(always)]
         fn facts(&self) -> __p::Result<__p::Facts> {
-            let __d = <Vec<f64> as __p::Storage>::describe(&self.values);
-            let __d = __d.order(__p::Order::F);
-            __d.extents([
-                <usize as __p::Extent>::tell(&self.rows),
-                <usize as __p::Extent>::tell(&self.columns),
-            ])
+            let __described = <Vec<f64> as __p::Storage>::describe(&self.values);
+            let __described = __described.order(__p::Order::F);
+            __described
+                .extents([
+                    <usize as __p::Extent>::tell(&self.rows),
+                    <usize as __p::Extent>::tell(&self.columns),
+                ])
         }
     }
     #[automatically_derived]
@@ -31,14 +32,16 @@ const _: () = {
             order: __p::Some(__p::Order::F),
         };
         #[inline(always)]
-        fn assemble(__a: &mut __p::Arrival) -> __p::Result<Self> {
-            let __s = <__p::Gate<Vec<f64>>>::open(__a, <Self as __p::FromArray>::WANTED);
+        fn assemble(__arrival: &mut __p::Arrival) -> __p::Result<Self> {
+            let __opened = <__p::Gate<
+                Vec<f64>,
+            >>::open(__arrival, <Self as __p::FromArray>::WANTED);
             __p::Ok(Self {
-                rows: <usize as __p::Extent>::take(__a, 0, "rows"),
-                columns: <usize as __p::Extent>::take(__a, 1, "columns"),
-                values: match __s.take(__a) {
-                    __p::Some(__v) => __v,
-                    _ => return __a.refused(),
+                rows: <usize as __p::Extent>::take(__arrival, 0, "rows"),
+                columns: <usize as __p::Extent>::take(__arrival, 1, "columns"),
+                values: match __opened.take(__arrival) {
+                    __p::Some(__value) => __value,
+                    _ => return __arrival.refused(),
                 },
             })
         }

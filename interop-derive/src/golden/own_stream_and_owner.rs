@@ -19,10 +19,10 @@ const _: () = {
     unsafe impl __p::CudaArray for Samples {
         #[inline(always)]
         fn facts(&self) -> __p::Result<__p::Facts> {
-            let __d = <Vec<f32> as __p::Storage>::describe(&self.values);
-            let __d = <Stream as __p::AsStream>::tell(&self.stream, __d);
+            let __described = <Vec<f32> as __p::Storage>::describe(&self.values);
+            let __described = <Stream as __p::AsStream>::tell(&self.stream, __described);
             let _ = &self.context;
-            <Vec<usize> as __p::ShapeField>::finish(&self.shape, __d)
+            <Vec<usize> as __p::ShapeField>::finish(&self.shape, __described)
         }
     }
     #[automatically_derived]
@@ -32,20 +32,22 @@ const _: () = {
             order: __p::Some(__p::Order::C),
         };
         #[inline(always)]
-        fn assemble(__a: &mut __p::Arrival) -> __p::Result<Self> {
-            let __s = <__p::Gate<Vec<f32>>>::open(__a, <Self as __p::FromArray>::WANTED);
-            __p::Arrival::check(__a)?;
+        fn assemble(__arrival: &mut __p::Arrival) -> __p::Result<Self> {
+            let __opened = <__p::Gate<
+                Vec<f32>,
+            >>::open(__arrival, <Self as __p::FromArray>::WANTED);
+            __p::Arrival::check(__arrival)?;
             __p::Ok(Self {
-                shape: <Vec<usize> as __p::ShapeField>::take(__a, "shape"),
+                shape: <Vec<usize> as __p::ShapeField>::take(__arrival, "shape"),
                 stream: <Stream as __p::AsStream>::receive(
                     Stream::new().unwrap_or_else(|error| panic!("{error}")),
-                    __a,
+                    __arrival,
                     "stream",
                 ),
                 context: <Option<Context> as __p::Default>::default(),
-                values: match __s.take(__a) {
-                    __p::Some(__v) => __v,
-                    _ => return __a.refused(),
+                values: match __opened.take(__arrival) {
+                    __p::Some(__value) => __value,
+                    _ => return __arrival.refused(),
                 },
             })
         }

@@ -15,8 +15,8 @@ const _: () = {
     unsafe impl __p::CudaArray for Samples {
         #[inline(always)]
         fn facts(&self) -> __p::Result<__p::Facts> {
-            let __d = <Vec<f32> as __p::Storage>::describe(&self.values);
-            <Vec<usize> as __p::ShapeField>::finish(&self.shape, __d)
+            let __described = <Vec<f32> as __p::Storage>::describe(&self.values);
+            <Vec<usize> as __p::ShapeField>::finish(&self.shape, __described)
         }
     }
     __p::python_class! {

@@ -23,8 +23,8 @@ const _: () = {
     {
         #[inline(always)]
         fn facts(&self) -> __p::Result<__p::Facts> {
-            let __d = <S as __p::Storage>::describe(&self.values);
-            <[usize; N] as __p::ShapeField>::finish(&self.shape, __d)
+            let __described = <S as __p::Storage>::describe(&self.values);
+            <[usize; N] as __p::ShapeField>::finish(&self.shape, __described)
         }
     }
     #[automatically_derived]
@@ -39,16 +39,16 @@ const _: () = {
             order: __p::Some(__p::Order::C),
         };
         #[inline(always)]
-        fn assemble(__a: &mut __p::Arrival) -> __p::Result<Self> {
-            let __s = <S as __p::FromImport>::open(
-                __a,
+        fn assemble(__arrival: &mut __p::Arrival) -> __p::Result<Self> {
+            let __opened = <S as __p::FromImport>::open(
+                __arrival,
                 <Self as __p::FromArray>::WANTED,
             );
             __p::Ok(Self {
-                shape: <[usize; N] as __p::ShapeField>::take(__a, "shape"),
-                values: match __s.take(__a) {
-                    __p::Some(__v) => __v,
-                    _ => return __a.refused(),
+                shape: <[usize; N] as __p::ShapeField>::take(__arrival, "shape"),
+                values: match __opened.take(__arrival) {
+                    __p::Some(__value) => __value,
+                    _ => return __arrival.refused(),
                 },
             })
         }

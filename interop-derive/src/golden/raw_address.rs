@@ -19,12 +19,12 @@ const _: () = {
         #[inline(always)]
         fn facts(&self) -> __p::Result<__p::Facts> {
             let _ = <f32 as __p::Element>::TYPE;
-            let __d = <Device as __p::DeviceField>::describe(
+            let __described = <Device as __p::DeviceField>::describe(
                 &self.device,
                 unsafe { <CUdeviceptr as __p::RawAddress>::memory::<f32>(&self.address) },
             );
             let _ = &self.owner;
-            __d.extents([<usize as __p::Extent>::tell(&self.len)])
+            __described.extents([<usize as __p::Extent>::tell(&self.len)])
         }
     }
     #[automatically_derived]
@@ -34,18 +34,18 @@ const _: () = {
             order: __p::Some(__p::Order::C),
         };
         #[inline(always)]
-        fn assemble(__a: &mut __p::Arrival) -> __p::Result<Self> {
+        fn assemble(__arrival: &mut __p::Arrival) -> __p::Result<Self> {
             let _ = <f32 as __p::Element>::TYPE;
             <CUdeviceptr as __p::RawAddress>::open::<
                 f32,
-            >(__a, <Self as __p::FromArray>::WANTED);
+            >(__arrival, <Self as __p::FromArray>::WANTED);
             __p::Ok(Self {
-                len: <usize as __p::Extent>::take(__a, 0, "len"),
-                device: <Device as __p::DeviceField>::take(__a),
-                address: <CUdeviceptr as __p::RawAddress>::take(__a),
-                owner: match <Owner as __p::FromOwner>::take(__a) {
-                    __p::Some(__v) => __v,
-                    _ => return __a.refused(),
+                len: <usize as __p::Extent>::take(__arrival, 0, "len"),
+                device: <Device as __p::DeviceField>::take(__arrival),
+                address: <CUdeviceptr as __p::RawAddress>::take(__arrival),
+                owner: match <Owner as __p::FromOwner>::take(__arrival) {
+                    __p::Some(__value) => __value,
+                    _ => return __arrival.refused(),
                 },
             })
         }

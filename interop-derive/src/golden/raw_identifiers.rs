@@ -16,11 +16,12 @@ const _: () = {
     unsafe impl __p::CudaArray for r#Struct {
         #[inline(always)]
         fn facts(&self) -> __p::Result<__p::Facts> {
-            let __d = <Vec<f32> as __p::Storage>::describe(&self.r#type);
-            __d.extents([
-                <usize as __p::Extent>::tell(&self.r#loop),
-                <usize as __p::Extent>::tell(&self.r#in),
-            ])
+            let __described = <Vec<f32> as __p::Storage>::describe(&self.r#type);
+            __described
+                .extents([
+                    <usize as __p::Extent>::tell(&self.r#loop),
+                    <usize as __p::Extent>::tell(&self.r#in),
+                ])
         }
     }
     #[automatically_derived]
@@ -30,14 +31,16 @@ const _: () = {
             order: __p::Some(__p::Order::C),
         };
         #[inline(always)]
-        fn assemble(__a: &mut __p::Arrival) -> __p::Result<Self> {
-            let __s = <__p::Gate<Vec<f32>>>::open(__a, <Self as __p::FromArray>::WANTED);
+        fn assemble(__arrival: &mut __p::Arrival) -> __p::Result<Self> {
+            let __opened = <__p::Gate<
+                Vec<f32>,
+            >>::open(__arrival, <Self as __p::FromArray>::WANTED);
             __p::Ok(Self {
-                r#loop: <usize as __p::Extent>::take(__a, 0, "loop"),
-                r#in: <usize as __p::Extent>::take(__a, 1, "in"),
-                r#type: match __s.take(__a) {
-                    __p::Some(__v) => __v,
-                    _ => return __a.refused(),
+                r#loop: <usize as __p::Extent>::take(__arrival, 0, "loop"),
+                r#in: <usize as __p::Extent>::take(__arrival, 1, "in"),
+                r#type: match __opened.take(__arrival) {
+                    __p::Some(__value) => __value,
+                    _ => return __arrival.refused(),
                 },
             })
         }

@@ -18,12 +18,12 @@ const _: () = {
     unsafe impl __p::CudaArray for Raw {
         #[inline(always)]
         fn facts(&self) -> __p::Result<__p::Facts> {
-            let __d = <Device as __p::DeviceField>::describe(
+            let __described = <Device as __p::DeviceField>::describe(
                 &self.device,
                 unsafe { <*mut f32 as __p::RawPointer>::memory(&self.pointer) },
             );
             let _ = &self.owner;
-            <[usize; 1] as __p::ShapeField>::finish(&self.shape, __d)
+            <[usize; 1] as __p::ShapeField>::finish(&self.shape, __described)
         }
     }
     #[automatically_derived]
@@ -33,15 +33,18 @@ const _: () = {
             order: __p::Some(__p::Order::C),
         };
         #[inline(always)]
-        fn assemble(__a: &mut __p::Arrival) -> __p::Result<Self> {
-            <*mut f32 as __p::RawPointer>::open(__a, <Self as __p::FromArray>::WANTED);
+        fn assemble(__arrival: &mut __p::Arrival) -> __p::Result<Self> {
+            <*mut f32 as __p::RawPointer>::open(
+                __arrival,
+                <Self as __p::FromArray>::WANTED,
+            );
             __p::Ok(Self {
-                shape: <[usize; 1] as __p::ShapeField>::take(__a, "shape"),
-                device: <Device as __p::DeviceField>::take(__a),
-                pointer: <*mut f32 as __p::RawPointer>::take(__a),
-                owner: match <Owner as __p::FromOwner>::take(__a) {
-                    __p::Some(__v) => __v,
-                    _ => return __a.refused(),
+                shape: <[usize; 1] as __p::ShapeField>::take(__arrival, "shape"),
+                device: <Device as __p::DeviceField>::take(__arrival),
+                pointer: <*mut f32 as __p::RawPointer>::take(__arrival),
+                owner: match <Owner as __p::FromOwner>::take(__arrival) {
+                    __p::Some(__value) => __value,
+                    _ => return __arrival.refused(),
                 },
             })
         }

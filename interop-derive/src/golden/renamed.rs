@@ -16,8 +16,8 @@ const _: () = {
     unsafe impl __p::CudaArray for Samples {
         #[inline(always)]
         fn facts(&self) -> __p::Result<__p::Facts> {
-            let __d = <Vec<f32> as __p::Storage>::describe(&self.values);
-            <Vec<usize> as __p::ShapeField>::finish(&self.shape, __d)
+            let __described = <Vec<f32> as __p::Storage>::describe(&self.values);
+            <Vec<usize> as __p::ShapeField>::finish(&self.shape, __described)
         }
     }
     #[automatically_derived]
@@ -27,13 +27,15 @@ const _: () = {
             order: __p::Some(__p::Order::C),
         };
         #[inline(always)]
-        fn assemble(__a: &mut __p::Arrival) -> __p::Result<Self> {
-            let __s = <__p::Gate<Vec<f32>>>::open(__a, <Self as __p::FromArray>::WANTED);
+        fn assemble(__arrival: &mut __p::Arrival) -> __p::Result<Self> {
+            let __opened = <__p::Gate<
+                Vec<f32>,
+            >>::open(__arrival, <Self as __p::FromArray>::WANTED);
             __p::Ok(Self {
-                shape: <Vec<usize> as __p::ShapeField>::take(__a, "shape"),
-                values: match __s.take(__a) {
-                    __p::Some(__v) => __v,
-                    _ => return __a.refused(),
+                shape: <Vec<usize> as __p::ShapeField>::take(__arrival, "shape"),
+                values: match __opened.take(__arrival) {
+                    __p::Some(__value) => __value,
+                    _ => return __arrival.refused(),
                 },
             })
         }

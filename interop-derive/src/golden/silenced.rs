@@ -20,11 +20,11 @@ const _: () = {
     unsafe impl __p::CudaArray for Raw {
         #[inline(always)]
         fn facts(&self) -> __p::Result<__p::Facts> {
-            let __d = <Device as __p::DeviceField>::describe(
+            let __described = <Device as __p::DeviceField>::describe(
                 &self.device,
                 unsafe { <*const f32 as __p::RawPointer>::memory(&self.pointer) },
             );
-            <[usize; 1] as __p::ShapeField>::finish(&self.shape, __d)
+            <[usize; 1] as __p::ShapeField>::finish(&self.shape, __described)
         }
     }
 };

@@ -17,11 +17,11 @@ const _: () = {
     unsafe impl __p::CudaArray for Strided {
         #[inline(always)]
         fn facts(&self) -> __p::Result<__p::Facts> {
-            let __d = <Vec<f64> as __p::Storage>::describe(&self.values);
-            let __d = <Option<
+            let __described = <Vec<f64> as __p::Storage>::describe(&self.values);
+            let __described = <Option<
                 [isize; 2],
-            > as __p::StridesField>::tell(&self.strides, __d);
-            <[usize; 2] as __p::ShapeField>::finish(&self.shape, __d)
+            > as __p::StridesField>::tell(&self.strides, __described);
+            <[usize; 2] as __p::ShapeField>::finish(&self.shape, __described)
         }
     }
     #[automatically_derived]
@@ -31,14 +31,18 @@ const _: () = {
             order: __p::None,
         };
         #[inline(always)]
-        fn assemble(__a: &mut __p::Arrival) -> __p::Result<Self> {
-            let __s = <__p::Gate<Vec<f64>>>::open(__a, <Self as __p::FromArray>::WANTED);
+        fn assemble(__arrival: &mut __p::Arrival) -> __p::Result<Self> {
+            let __opened = <__p::Gate<
+                Vec<f64>,
+            >>::open(__arrival, <Self as __p::FromArray>::WANTED);
             __p::Ok(Self {
-                shape: <[usize; 2] as __p::ShapeField>::take(__a, "shape"),
-                strides: <Option<[isize; 2]> as __p::StridesField>::take(__a, "strides"),
-                values: match __s.take(__a) {
-                    __p::Some(__v) => __v,
-                    _ => return __a.refused(),
+                shape: <[usize; 2] as __p::ShapeField>::take(__arrival, "shape"),
+                strides: <Option<
+                    [isize; 2],
+                > as __p::StridesField>::take(__arrival, "strides"),
+                values: match __opened.take(__arrival) {
+                    __p::Some(__value) => __value,
+                    _ => return __arrival.refused(),
                 },
             })
         }

@@ -11,11 +11,12 @@ const _: () = {
     unsafe impl __p::CudaArray for Grid {
         #[inline(always)]
         fn facts(&self) -> __p::Result<__p::Facts> {
-            let __d = <Vec<u8> as __p::Storage>::describe(&self.0);
-            __d.extents([
-                <usize as __p::Extent>::tell(&self.1),
-                <usize as __p::Extent>::tell(&self.2),
-            ])
+            let __described = <Vec<u8> as __p::Storage>::describe(&self.0);
+            __described
+                .extents([
+                    <usize as __p::Extent>::tell(&self.1),
+                    <usize as __p::Extent>::tell(&self.2),
+                ])
         }
     }
     #[automatically_derived]
@@ -25,16 +26,18 @@ const _: () = {
             order: __p::Some(__p::Order::C),
         };
         #[inline(always)]
-        fn assemble(__a: &mut __p::Arrival) -> __p::Result<Self> {
-            let __s = <__p::Gate<Vec<u8>>>::open(__a, <Self as __p::FromArray>::WANTED);
-            __p::Arrival::check(__a)?;
+        fn assemble(__arrival: &mut __p::Arrival) -> __p::Result<Self> {
+            let __opened = <__p::Gate<
+                Vec<u8>,
+            >>::open(__arrival, <Self as __p::FromArray>::WANTED);
+            __p::Arrival::check(__arrival)?;
             __p::Ok(Self {
-                1: <usize as __p::Extent>::take(__a, 0, "1"),
-                2: <usize as __p::Extent>::take(__a, 1, "2"),
+                1: <usize as __p::Extent>::take(__arrival, 0, "1"),
+                2: <usize as __p::Extent>::take(__arrival, 1, "2"),
                 3: (1, 2),
-                0: match __s.take(__a) {
-                    __p::Some(__v) => __v,
-                    _ => return __a.refused(),
+                0: match __opened.take(__arrival) {
+                    __p::Some(__value) => __value,
+                    _ => return __arrival.refused(),
                 },
             })
         }

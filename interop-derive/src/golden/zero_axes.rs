@@ -14,8 +14,8 @@ const _: () = {
     unsafe impl __p::CudaArray for Scalar {
         #[inline(always)]
         fn facts(&self) -> __p::Result<__p::Facts> {
-            let __d = <Box<[f32]> as __p::Storage>::describe(&self.value);
-            __d.extents([])
+            let __described = <Box<[f32]> as __p::Storage>::describe(&self.value);
+            __described.extents([])
         }
     }
     #[automatically_derived]
@@ -25,14 +25,14 @@ const _: () = {
             order: __p::Some(__p::Order::C),
         };
         #[inline(always)]
-        fn assemble(__a: &mut __p::Arrival) -> __p::Result<Self> {
-            let __s = <__p::Gate<
+        fn assemble(__arrival: &mut __p::Arrival) -> __p::Result<Self> {
+            let __opened = <__p::Gate<
                 Box<[f32]>,
-            >>::open(__a, <Self as __p::FromArray>::WANTED);
+            >>::open(__arrival, <Self as __p::FromArray>::WANTED);
             __p::Ok(Self {
-                value: match __s.take(__a) {
-                    __p::Some(__v) => __v,
-                    _ => return __a.refused(),
+                value: match __opened.take(__arrival) {
+                    __p::Some(__value) => __value,
+                    _ => return __arrival.refused(),
                 },
             })
         }
