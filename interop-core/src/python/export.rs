@@ -240,21 +240,8 @@ unsafe fn answer_described<'py>(
         .map_err(|error| no_such_stream(py, error))?;
     let reachable = wanted == own || own.device_type.is_host_accessible();
     if request.copy == Some(true) || !reachable {
-        if request.copy == Some(false) {
-            let allowed = "None or True, because the array has to be copied to get there";
-            let found = format!("False with dl_device {wanted} for an array on {own}");
-            return Err(Error::new(ErrorKind::Copy, "copy", found, allowed).into());
-        }
-        if wanted == Device::CPU {
-            let (facts, buffer) = copying(py, facts, || copied(facts))?;
-            // SAFETY: the buffer is what the facts describe, and nobody else has it.
-            return unsafe { capsule(py, &facts, buffer, Access::Copied, versioned) };
-        }
-        // SAFETY: the array vouches that its memory is live.
-        let (buffer, facts) = copying(py, facts, || unsafe { cuda::duplicate(facts) })?;
-        cuda::hand_over(&facts, consumer)?;
-        // SAFETY: as above.
-        return unsafe { capsule(py, &facts, buffer, Access::Copied, versioned) };
+        // SAFETY: as the caller promises.
+        return unsafe { answer_by_copy(py, facts, wanted, consumer, request) };
     }
     if wanted == own {
         // A consumer on the host names no stream, and starts to read at once.
@@ -272,6 +259,36 @@ unsafe fn answer_described<'py>(
     let on_host = Facts { device: Device::CPU, stream: StreamHandle::NothingPending, ..facts.clone() };
     // SAFETY: as above.
     unsafe { capsule(py, &on_host, owner, access, versioned) }
+}
+
+/// As [`answer_described`], with a copy on the host or on the array's own device.
+///
+/// # Safety
+///
+/// As [`answer`].
+#[cold]
+unsafe fn answer_by_copy<'py>(
+    py: Python<'py>,
+    facts: &Facts,
+    wanted: Device,
+    consumer: StreamHandle,
+    request: &Request,
+) -> PyResult<Bound<'py, PyAny>> {
+    if request.copy == Some(false) {
+        let allowed = "None or True, because the array has to be copied to get there";
+        let found = format!("False with dl_device {wanted} for an array on {}", facts.device());
+        return Err(Error::new(ErrorKind::Copy, "copy", found, allowed).into());
+    }
+    if wanted == Device::CPU {
+        let (facts, buffer) = copying(py, facts, || copied(facts))?;
+        // SAFETY: the buffer is what the facts describe, and nobody else has it.
+        return unsafe { capsule(py, &facts, buffer, Access::Copied, request.versioned) };
+    }
+    // SAFETY: the memory is live, as the caller promises.
+    let (buffer, facts) = copying(py, facts, || unsafe { cuda::duplicate(facts) })?;
+    cuda::hand_over(&facts, consumer)?;
+    // SAFETY: as above.
+    unsafe { capsule(py, &facts, buffer, Access::Copied, request.versioned) }
 }
 
 /// Runs what may wait for the work that is pending on an array, [without the interpreter's lock](without_lock) if there
