@@ -20,7 +20,7 @@ use crate::error::{Error, ErrorKind, Result, text};
 #[repr(transparent)]
 pub struct DeviceType(pub i32);
 
-/// Names in the spelling of `dlpack.h`, without the prefix `kDL`. 5 and 6 were never given out.
+/// Names in the spelling of `dlpack.h`, without the prefix `kDL`. 5 and 6 were never given out; 19 and 20 came after 1.3.
 const NAMES: [(i32, &str); 18] = [
     (1, "CPU"),
     (2, "CUDA"),
