@@ -227,3 +227,18 @@ def test_not_while_rust_code_writes():
     work.join()
     assert "found a writer of" in refusals[0] and refusals[0].endswith("if one call was given the same array twice")
     memoryview(array).release()  # the view of Rust is over
+
+
+def test_a_derived_class_has_the_memory_that_it_inherits():
+    """Also one that was made before its base became a class of arrays: until 3.11 a class copies its base's functions."""
+    ours = interop_demo._Titled("dawn")
+    assert (ours.title, memoryview(ours).tolist()) == ("dawn", [1.0, 2.0])
+
+
+def test_a_derived_class_with_an_array_of_its_own():
+    """Every protocol gives the same memory: the buffer gave that of the base."""
+    ours = interop_demo._Levels()
+    view = memoryview(ours)
+    assert (view.format, view.tolist()) == ("B", [7, 8, 9])
+    assert np.asarray(ours).tolist() == np.from_dlpack(ours).tolist() == [7, 8, 9]
+    assert np.shares_memory(np.asarray(view), np.from_dlpack(ours))

@@ -10,10 +10,12 @@
 //! | `kernels.rs` | work on arrays whose element type is known at run time only |
 //! | `cuda.rs` | memory of CUDA's kinds, the stream that last wrote it, order and release |
 //! | `launch.rs` | kernels on whatever arrives |
+//! | `family.rs` | classes that derive from a class of arrays |
 
 mod array;
 mod cuda;
 mod facts;
+mod family;
 mod image;
 mod kernels;
 mod launch;
@@ -55,6 +57,7 @@ mod interop_demo {
             class.setattr("__module__", module.name()?)?;
             module.add(class.name()?, class)?;
         }
+        super::family::add(module)?;
         interop_core::python::install::<Array>(py)
     }
 }

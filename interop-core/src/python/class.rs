@@ -92,8 +92,8 @@ impl Reach {
 /// ```
 ///
 /// `PyO3` makes classes of the stable ABI of Python 3.10 without the buffer protocol, so it is added here: by `__buffer__`
-/// in Python 3.12 and newer, by the class's own functions in 3.10 and 3.11. Classes derived from it before this call, and
-/// classes in a debug build of 3.10 or 3.11 that traces references, lack it and have `__array__`.
+/// in Python 3.12 and newer, by the class's own functions in 3.10 and 3.11. Classes in a debug build of 3.10 or 3.11 that
+/// traces references lack it and have `__array__`.
 ///
 /// # Errors
 ///

@@ -10,6 +10,7 @@
 //! | an interpreter that keeps them elsewhere, such as a debug build that traces references | nothing: `__array__` is what there is |
 
 use core::ffi::{c_int, c_void};
+use core::ptr::fn_addr_eq;
 
 use pyo3::exceptions::PyTypeError;
 use pyo3::ffi;
@@ -34,8 +35,7 @@ pub(in crate::python) fn install<T: ArrayClass>(class: &Bound<'_, PyType>) -> Py
     let py = class.py();
     if py.version_info() < (3, 12) {
         // SAFETY: the functions are for instances of `T`, of which this is the class.
-        unsafe { fill_slots(class, get::<T>) };
-        return Ok(());
+        return unsafe { fill_slots(class, get::<T>) };
     }
     let name = pyo3::intern!(py, "__buffer__");
     if class.getattr("__dict__")?.contains(name)? {
@@ -69,32 +69,67 @@ unsafe fn procs(class: *mut ffi::PyTypeObject) -> *mut BufferProcs {
 /// # Safety
 ///
 /// Python is older than 3.12, and `get` serves instances of `class`.
-unsafe fn fill_slots(class: &Bound<'_, PyType>, get: GetBuffer) {
+unsafe fn fill_slots(class: &Bound<'_, PyType>, get: GetBuffer) -> PyResult<()> {
     let known = class.py().get_type::<PyBytes>().as_type_ptr();
     // SAFETY: a type, and the number of a slot; since 3.10 static types may be asked too.
     let said = unsafe { ffi::PyType_GetSlot(known, GET_SLOT) };
     // SAFETY: Python is 3.10 or 3.11: older ones do not load this library.
     let found = unsafe { procs(known) };
     if said.is_null() || found.is_null() {
-        return;
+        return Ok(());
     }
     // SAFETY: not null: a struct of functions if the place is right, and some other member of a type if it is not, which
     // all point to static memory of a word or more.
     let found = unsafe { found.cast::<*mut c_void>().read() };
     if found != said {
-        return;
+        return Ok(());
     }
-    // SAFETY: as above.
+    // SAFETY: of these versions, whose place is the known one.
+    let inherited = unsafe { getter(&class.getattr("__base__")?.cast_into::<PyType>()?) };
+    // SAFETY: as the caller promises.
+    unsafe { hand_down(class, inherited, get) }
+}
+
+/// The function that the class has, perhaps from its base.
+///
+/// # Safety
+///
+/// The place is known.
+unsafe fn getter(class: &Bound<'_, PyType>) -> Option<GetBuffer> {
+    // SAFETY: as the caller promises.
     let procs = unsafe { procs(class.as_type_ptr()) };
     if procs.is_null() {
-        return;
+        return None;
     }
-    // SAFETY: the struct of a class made at run time, which is a part of its type object.
-    if unsafe { procs.read() }.get.is_some() {
-        return;
+    // SAFETY: not null, and so the class's struct of functions, as the place is right.
+    unsafe { procs.read() }.get
+}
+
+/// Gives the functions to a class and to those that derive from it, in the place of none and of `inherited`: who has others
+/// keeps them. A class has a copy of its base's functions, made when it was.
+///
+/// # Safety
+///
+/// The place is known, and `get` serves instances of `class`.
+unsafe fn hand_down(class: &Bound<'_, PyType>, inherited: Option<GetBuffer>, get: GetBuffer) -> PyResult<()> {
+    // SAFETY: as the caller promises.
+    let held = unsafe { getter(class) };
+    if held.is_some_and(|held| !inherited.is_some_and(|inherited| fn_addr_eq(held, inherited))) {
+        return Ok(());
     }
-    // SAFETY: as above; classes are changed with the interpreter's lock held, and so it is here.
+    // SAFETY: as the caller promises.
+    let procs = unsafe { procs(class.as_type_ptr()) };
+    if procs.is_null() {
+        return Ok(());
+    }
+    // SAFETY: the struct of a class made at run time, as are all that derive from one, which is a part of its type object;
+    // classes are changed with the interpreter's lock held, and so it is here.
     unsafe { procs.write(BufferProcs { get: Some(get), release: Some(release) }) };
+    for derived in class.call_method0("__subclasses__")?.try_iter()? {
+        // SAFETY: what derives from the class has instances of it.
+        unsafe { hand_down(&derived?.cast_into::<PyType>()?, held, get) }?;
+    }
+    Ok(())
 }
 
 /// # Safety

@@ -1,0 +1,64 @@
+//! Classes that derive from a class of arrays. The module has them under names of its own, for its tests.
+
+use interop_core::python::install;
+use interop_core::{CudaArray, HostVec};
+use pyo3::prelude::*;
+
+/// An array.
+#[pyclass(frozen, subclass, module = "interop_demo", name = "_Samples")]
+#[derive(CudaArray)]
+#[cuda_array(shape = [len], export, pyclass)]
+struct Samples {
+    #[cuda_array(data)]
+    values: HostVec<f32>,
+    len: usize,
+}
+
+impl Samples {
+    fn of(values: &[f32]) -> Self {
+        Self { values: HostVec::from_slice(values), len: values.len() }
+    }
+}
+
+/// The same array, with more to it.
+#[pyclass(frozen, extends = Samples, module = "interop_demo", name = "_Titled")]
+struct Titled {
+    #[pyo3(get)]
+    title: String,
+}
+
+#[pymethods]
+impl Titled {
+    #[new]
+    fn new(title: String) -> PyClassInitializer<Self> {
+        PyClassInitializer::from(Samples::of(&[1.0, 2.0])).add_subclass(Self { title })
+    }
+}
+
+/// An array of its own, in the place of the one that it inherits.
+#[pyclass(frozen, extends = Samples, module = "interop_demo", name = "_Levels")]
+#[derive(CudaArray)]
+#[cuda_array(shape = [len], export, pyclass)]
+struct Levels {
+    #[cuda_array(data)]
+    levels: HostVec<u8>,
+    len: usize,
+}
+
+#[pymethods]
+impl Levels {
+    #[new]
+    fn new() -> PyClassInitializer<Self> {
+        let levels = Self { levels: HostVec::from_slice(&[7, 8, 9]), len: 3 };
+        PyClassInitializer::from(Samples::of(&[1.0, 2.0])).add_subclass(levels)
+    }
+}
+
+/// Makes the first of them before the class that it derives from gets the methods of an array, and the second after it.
+pub(crate) fn add(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    let py = module.py();
+    module.setattr("_Titled", py.get_type::<Titled>())?;
+    install::<Samples>(py)?;
+    install::<Levels>(py)?;
+    module.setattr("_Levels", py.get_type::<Levels>())
+}
