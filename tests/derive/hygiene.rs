@@ -191,7 +191,7 @@ mod constants {
     #[cuda_array(shape = [len])]
     pub(super) struct Pixels {
         #[cuda_array(data)]
-        pub(super) pixels: Vec<Pixel>,
+        pub(super) values: Vec<Pixel>,
         pub(super) len: usize,
         #[cuda_array(stream)]
         pub(super) stream: StreamHandle,
@@ -350,8 +350,8 @@ fn structs_of_functions() {
 
 #[test]
 fn constants_beside_a_struct_are_not_those_of_the_expansion() {
-    let pixels = vec![constants::Pixel { red: 1.0, green: 2.0 }; 3];
-    let pixels = constants::Pixels { pixels, len: 3, stream: StreamHandle::NothingPending };
+    let values = vec![constants::Pixel { red: 1.0, green: 2.0 }; 3];
+    let pixels = constants::Pixels { values, len: 3, stream: StreamHandle::NothingPending };
     let tensor = pixels.into_dlpack::<Versioned>().unwrap();
     let pixels = Import::from_dlpack(tensor).unwrap();
     assert_eq!(pixels.facts().shape(), [3, 2]);
