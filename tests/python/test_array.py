@@ -133,11 +133,11 @@ def test_an_element_is_not_read_as_text():
             convert(ours)
 
 
-def test_numbers_that_numpy_does_not_have():
-    for array in (Array.full((), 1, "bfloat16"), interop_demo.asarray(Tensor(shape=(), device=(2, 0)).capsule())):
-        for convert in (bool, int, float):
-            with pytest.raises((BufferError, RuntimeError)):
-                convert(array)
+def test_numbers_that_numpy_does_not_reach():
+    array = interop_demo.asarray(Tensor(shape=(), device=(2, 0)).capsule())
+    for convert in (bool, int, float):
+        with pytest.raises((BufferError, RuntimeError)):
+            convert(array)
 
 
 def test_numpy_functions():
@@ -165,18 +165,6 @@ def test_numpy_functions():
     assert np.asarray(Array.full((), 4.0))[()] == 4
     assert np.asarray(Array.full((0, 3), 4.0)).shape == (0, 3)
     assert np.testing.assert_array_equal(array, np.full((2, 3), 2.0)) is None
-
-
-@pytest.mark.parametrize("use", [np.asarray, float, bool], ids=["asarray", "float", "bool"])
-@pytest.mark.parametrize(("dtype", "name"), [((4, 16, 1), "bfloat16"), ((10, 8, 1), "float8_e4m3fn")], ids=repr)
-def test_types_that_numpy_does_not_have(use, dtype, name):
-    """NumPy's refusal does not say which type it was, and is kept as the cause."""
-    array = interop_demo.asarray(Tensor(shape=(), dtype=dtype).capsule())
-    text = rf"^`dtype`: found {name}, .* \(from interop_demo.Array\)$"
-    with pytest.raises(interop_demo.ArrayError, match=text) as caught:
-        use(array)
-    assert isinstance(caught.value.__cause__, (BufferError, RuntimeError))
-    assert "dtype" in str(caught.value.__cause__)
 
 
 def test_memory_that_numpy_does_not_reach():

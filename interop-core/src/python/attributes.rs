@@ -9,7 +9,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyString, PyTuple, PyType};
 
 use super::class::{ArrayClass, body, method};
-use super::numpy::{NUMBERS, array, dtype_of, number_as};
+use super::numpy::{NUMBERS, array, dtype_of, learned_type, number_as};
 use super::recast::{as_device, as_host};
 use crate::device::{Device, DeviceType};
 use crate::dtype::DType;
@@ -50,12 +50,18 @@ pub(super) static ATTRIBUTES: [Attribute; 7] = [
     },
     Attribute {
         name: c"dtype",
-        doc: c"The element type: a numpy.dtype where NumPy has one; otherwise DLPack's name, a str.",
-        value: |py, facts| match py.import("numpy") {
-            Ok(numpy) if facts.dtype().typestr().is_some() => {
-                Ok(dtype_of(&numpy, facts.dtype(), facts.record())?.unbind())
+        doc: c"The element type: a numpy.dtype where NumPy has one, or has learned one of DLPack's name, as \
+              from ml_dtypes; otherwise that name, a str.",
+        value: |py, facts| {
+            if let Ok(numpy) = py.import("numpy") {
+                if facts.dtype().typestr().is_some() {
+                    return Ok(dtype_of(&numpy, facts.dtype(), facts.record())?.unbind());
+                }
+                if let Some(learned) = learned_type(&numpy, facts.dtype())? {
+                    return Ok(learned.unbind());
+                }
             }
-            _ => Ok(PyString::new(py, &dtype(facts)).into_any().unbind()),
+            Ok(PyString::new(py, &dtype(facts)).into_any().unbind())
         },
     },
     Attribute {

@@ -8,10 +8,13 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyMemoryView, PyTuple};
 
-use super::class::{ArrayClass, body};
+use super::class::{ArrayClass, body, into_object};
 use super::errors::{of, origin};
+use super::recast::Instance;
+use crate::array::CudaArray;
 use crate::dtype::DType;
-use crate::error::{Error, ErrorKind};
+use crate::error::{Error, ErrorKind, Result};
+use crate::facts::Facts;
 use crate::record::Record;
 
 /// `NumPy`'s own type; opaque bytes for what it has none for, such as a field of `bfloat16`.
@@ -41,21 +44,62 @@ pub(super) fn dtype_of<'py>(
     numpy.call_method1("dtype", (fields,))
 }
 
+/// `NumPy`'s type of a name that it learned from another package, as `bfloat16` and the floats of 8 bits from `ml_dtypes`,
+/// once somebody imported that.
+pub(super) fn learned_type<'py>(
+    numpy: &Bound<'py, PyModule>,
+    dtype: DType,
+) -> PyResult<Option<Bound<'py, PyAny>>> {
+    let py = numpy.py();
+    if dtype.typestr().is_some() || same_size(dtype).is_none() {
+        return Ok(None);
+    }
+    match numpy.call_method1("dtype", (dtype.name(),)) {
+        Ok(learned) => {
+            let bytes: usize = learned.getattr("itemsize")?.extract()?;
+            Ok((bytes * 8 == dtype.packed_bits()).then_some(learned))
+        }
+        Err(error) if error.is_instance_of::<PyTypeError>(py) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// The integer with as many bytes as an element of a type of one lane.
+fn same_size(dtype: DType) -> Option<DType> {
+    let sizes = [DType::U8, DType::U16, DType::U32, DType::U64];
+    sizes.into_iter().find(|size| dtype.lanes() == 1 && size.packed_bits() == dtype.packed_bits())
+}
+
+/// An array as integers of the same size, for which the buffer protocol has a format.
+struct AsIntegers<T: ArrayClass>(Instance<T>);
+
+// SAFETY: 1 to 3: as the instance, of whose memory the size of an element says how far it goes.
+unsafe impl<T: ArrayClass> CudaArray for AsIntegers<T> {
+    fn facts(&self) -> Result<Facts> {
+        let facts = self.0.facts()?;
+        Ok(Facts { dtype: same_size(facts.dtype()).unwrap_or(facts.dtype()), ..facts })
+    }
+}
+
 /// An array of `NumPy`'s in memory that the host can reach.
 ///
 /// By the buffer protocol, where it has a format for the elements: every version reads that, also of what is read-only, of
 /// bools and of structs. `from_dlpack` learned the first two in 2.1.
-fn view_of<'py>(
+fn view_of<'py, T: ArrayClass>(
     numpy: &Bound<'py, PyModule>,
-    array: &Bound<'py, PyAny>,
+    array: &Bound<'py, T>,
     dtype: DType,
 ) -> PyResult<Bound<'py, PyAny>> {
-    match PyMemoryView::from(array) {
-        Ok(buffer) => numpy.call_method1("asarray", (buffer,)),
-        Err(_) => {
-            numpy.call_method1("from_dlpack", (array,)).map_err(|error| without_type(array, dtype, error))
-        }
+    if let Ok(buffer) = PyMemoryView::from(array.as_any()) {
+        return numpy.call_method1("asarray", (buffer,));
     }
+    let Some(learned) = learned_type(numpy, dtype)? else {
+        let shared = numpy.call_method1("from_dlpack", (array,));
+        return shared.map_err(|error| without_type(array.as_any(), dtype, error));
+    };
+    let integers = into_object(array.py(), AsIntegers(Instance(array.clone().unbind())))?;
+    let integers = numpy.call_method1("asarray", (PyMemoryView::from(&integers)?,))?;
+    integers.call_method1("view", (learned,))
 }
 
 /// What `from_dlpack` raised, which does not name the type, where `NumPy` may lack it: it has those of other packages only
@@ -66,7 +110,7 @@ fn without_type(array: &Bound<'_, PyAny>, dtype: DType, error: PyErr) -> PyErr {
     if dtype.typestr().is_some() || !error.is_instance_of::<PyException>(py) {
         return error;
     }
-    let allowed = "a type of NumPy's, or one that `numpy.dtypes.register_dlpack_dtype` was told";
+    let allowed = "a type that NumPy has; after `import ml_dtypes` it has bfloat16 and the floats of 8 bits";
     let refusal = PyErr::from(of(array, Error::new(ErrorKind::DType, "dtype", dtype, allowed)));
     refusal.set_cause(py, Some(error));
     refusal
@@ -88,7 +132,7 @@ pub(super) unsafe extern "C" fn number_as<T: ArrayClass, const AT: usize>(
         let facts = array.borrow().facts()?;
         let numpy = array.py().import("numpy")?;
         let view = if facts.device().device_type.is_host_accessible() {
-            view_of(&numpy, array.as_any(), facts.dtype())?
+            view_of(&numpy, array, facts.dtype())?
         } else if facts.numel() == 1 {
             // One element is worth a copy.
             let wishes = PyDict::new(array.py());
@@ -161,7 +205,7 @@ pub(super) unsafe extern "C" fn array<T: ArrayClass>(
             return Err(Error::new(ErrorKind::Device, "__array__", device, allowed).into());
         }
         let numpy = py.import("numpy")?;
-        let view = view_of(&numpy, array.as_any(), facts.dtype())?;
+        let view = view_of(&numpy, array, facts.dtype())?;
         // The one always copies; the other gives back what is of this type already.
         let function = if copy == Some(true) { "array" } else { "asarray" };
         let made = numpy.call_method1(function, (&view, dtype))?;

@@ -1,0 +1,71 @@
+"""Element types that NumPy does not have of its own: what it learns from other packages, and what it never heard of."""
+
+import gc
+import importlib
+
+import interop_demo
+import numpy as np
+import pytest
+from capsules import READ_ONLY, Tensor
+from scripts import run
+
+
+@pytest.mark.parametrize("use", [np.asarray, float, bool], ids=["asarray", "float", "bool"])
+@pytest.mark.parametrize("dtype", [(99, 8, 1), (2, 32, 4), (4, 16, 2)], ids=repr)
+def test_types_that_numpy_does_not_have(use, dtype):
+    """NumPy's refusal does not say which type it was, and is kept as the cause."""
+    array = interop_demo.asarray(Tensor(shape=(), dtype=dtype).capsule())
+    text = rf"^`dtype`: found {array.dtype}\b.* \(from interop_demo.Array\)$"
+    with pytest.raises(interop_demo.ArrayError, match=text) as caught:
+        use(array)
+    assert isinstance(caught.value.__cause__, (BufferError, RuntimeError))
+    assert "dtype" in str(caught.value.__cause__)
+
+
+LEARNED = {"bfloat16": (4, 16, 1), "float8_e4m3fn": (10, 8, 1), "float8_e5m2": (12, 8, 1), "float8_e8m0fnu": (14, 8, 1)}
+
+
+@pytest.mark.needs("ml_dtypes")
+@pytest.mark.parametrize(("name", "dtype"), LEARNED.items())
+def test_types_that_numpy_learned(name, dtype):
+    """From `ml_dtypes`, as JAX's arrays come: the same memory, and every function of NumPy's."""
+    learned = np.dtype(getattr(importlib.import_module("ml_dtypes"), name))
+    source = np.arange(1, 9).reshape(2, 4).astype(learned)
+    integers = source.view(f"u{learned.itemsize}")
+    for flags in (0, READ_ONLY):
+        tensor = Tensor(shape=(2, 2), strides=(4, -2), dtype=dtype, data=integers[:, 2:].ctypes.data, flags=flags)
+        array = interop_demo.asarray(tensor.capsule())
+        seen = np.asarray(array)
+        assert (array.dtype, seen.dtype, np.result_type(array)) == (learned, learned, learned)
+        assert seen.astype(float).tolist() == source[:, 2::-2].astype(float).tolist()
+        assert (seen.ctypes.data, seen.strides) == (tensor.struct.tensor.data, array.strides)
+        assert seen.flags.writeable is (flags == 0)
+        assert np.asarray(array, "f4").sum() == source[:, 2::-2].astype("f4").sum()
+        assert not np.shares_memory(np.array(array), seen)
+        assert float(array[0, 0]) == float(source[0, 2])
+        # The view keeps the array.
+        del array
+        gc.collect()
+        assert tensor.released == 0 and float(seen[1, 1]) == float(source[1, 0])
+        del seen
+        gc.collect()
+        assert tensor.released == 1
+
+
+@pytest.mark.needs("ml_dtypes")
+def test_a_type_that_numpy_has_yet_to_learn():
+    """Whether it is there is asked each time, and the refusal says who brings it."""
+    script = """
+import interop_demo, numpy as np
+array = interop_demo.Array.full((), 2.5, "bfloat16")
+assert array.dtype == "bfloat16" and isinstance(array.dtype, str)
+try:
+    np.asarray(array)
+except interop_demo.ArrayError as error:
+    assert "found bfloat16" in str(error) and "import ml_dtypes" in str(error), error
+else:
+    raise AssertionError("not refused")
+import ml_dtypes
+assert array.dtype == ml_dtypes.bfloat16 and np.asarray(array) == 2.5 and float(array) == 2.5
+"""
+    run(script)
