@@ -4,16 +4,16 @@ use syn::punctuated::Punctuated;
 use syn::{DeriveInput, Generics, Path, Token, Type};
 
 use crate::entries::ATTRIBUTE;
-use crate::fields::{Field, bare};
+use crate::fields::{Field, arguments, bare};
 use crate::words::is_misspelt;
 
-/// Whether rustc has something to say: a reference for no known lifetime, a field in the middle that has no size, or two fields
-/// of one name.
+/// Whether rustc has something to say: a reference for no known lifetime, an `impl Trait`, a field in the middle that has no
+/// size, or two fields of one name.
 pub(crate) fn is_refused(fields: &[Field<'_>], generics: &Generics) -> bool {
     let Some((_, others)) = fields.split_last() else { return false };
     let is_twice =
         |(at, field): (usize, &Field<'_>)| fields[..at].iter().any(|other| other.name == field.name);
-    fields.iter().any(|field| is_without_lifetime(field.ty, generics))
+    fields.iter().any(|field| is_without_lifetime(field.ty, generics) || has_impl(field.ty))
         || others.iter().any(|field| is_unsized(field.ty))
         || fields.iter().enumerate().any(is_twice)
 }
@@ -24,6 +24,17 @@ pub(crate) fn is_without_lifetime(ty: &Type, generics: &Generics) -> bool {
     reference.lifetime.as_ref().is_none_or(|lifetime| {
         lifetime.ident != "static" && !generics.lifetimes().any(|known| known.lifetime == *lifetime)
     })
+}
+
+/// Whether the type is an `impl Trait`, or one of its arguments is.
+pub(crate) fn has_impl(ty: &Type) -> bool {
+    match bare(ty) {
+        Type::ImplTrait(_) => true,
+        Type::Path(path) => {
+            path.path.segments.iter().flat_map(|part| arguments(&part.arguments)).any(has_impl)
+        }
+        _ => false,
+    }
 }
 
 /// Whether values of the type have no size of their own, as far as its tokens tell.

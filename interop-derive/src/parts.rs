@@ -179,7 +179,7 @@ pub(crate) fn some_count(input: &DeriveInput, repr: Option<Repr>, parts: &[Part<
 }
 
 /// Whether rustc has something to say whatever the derive says: the struct is in itself, a reference has no known lifetime,
-/// a field in the middle has no size, or two have one name.
+/// a field is an `impl Trait`, one in the middle has no size, or two have one name.
 pub(crate) fn are_refused(input: &DeriveInput, parts: &[Part<'_>]) -> bool {
     let is_itself = |ident: &Ident| {
         let is_shadowed = input.generics.type_params().any(|parameter| parameter.ident == *ident);
@@ -192,6 +192,7 @@ pub(crate) fn are_refused(input: &DeriveInput, parts: &[Part<'_>]) -> bool {
         || parts.iter().enumerate().any(is_twice)
         || parts.iter().any(|part| {
             ill_formed::is_without_lifetime(&part.field.ty, &input.generics)
+                || ill_formed::has_impl(&part.field.ty)
                 || holds(&part.field.ty, &is_itself)
         })
 }
