@@ -99,6 +99,8 @@ const _: () = {
     }
 };
 
+#[cfg(feature = "python")]
+pub(crate) const FLOAT: u8 = 2;
 pub(crate) const OPAQUE: u8 = 3;
 pub(crate) const COMPLEX: u8 = 5;
 

@@ -144,3 +144,15 @@ def test_a_destroyed_stream_is_never_taken(name):
 @each
 def test_nothing_is_asked_of_empty_arrays(protocol):
     assert interop_demo.describe(SPEAKERS[protocol](0, (0,)))["nbytes"] == 0
+
+
+def test_values_of_torch_that_are_not_those_in_memory():
+    """Conjugates and negatives are lazy there, and the table of torch does not say so."""
+    torch = pytest.importorskip("torch", reason="torch is not installed")
+    lazy = torch.ones((2, 3), dtype=torch.complex64, device="cuda").mH
+    for tensor, remedy in ((lazy, "resolve_conj"), (lazy.imag, "resolve_neg"), (lazy[0, 0].imag, "resolve_neg")):
+        with pytest.raises(ArrayError, match=remedy):
+            interop_demo.describe(tensor)
+        resolved = getattr(tensor, remedy)()
+        assert interop_demo.describe(resolved)["data"] == resolved.data_ptr()
+    assert interop_demo.checksum(lazy.imag.resolve_neg() - 1) == -6

@@ -231,6 +231,53 @@ def test_illegal_structs(fields, place):
     assert fast.released == 1
 
 
+COMPLEX, FLOAT, INT = (5, 64, 1), (2, 32, 1), (0, 32, 1)
+
+
+@pytest.mark.parametrize("function", [interop_demo.asarray, interop_demo.describe, interop_demo.is_square])
+@pytest.mark.parametrize(
+    ("bit", "remedy", "dtype", "strides"),
+    [
+        ("is_conj", "resolve_conj", COMPLEX, (3, 1)),
+        ("is_neg", "resolve_neg", COMPLEX, (3, 1)),
+        ("is_neg", "resolve_neg", FLOAT, (6, 2)),
+    ],
+)
+def test_values_that_are_not_those_in_memory(bit, remedy, dtype, strides, function):
+    """PyTorch's table hands out lazy conjugates and negatives as what they are made of."""
+    producer = make(Tensor(shape=(3, 3), strides=strides, dtype=dtype))
+    no, yes = (lambda self: False), (lambda self: True)
+    producer.__class__ = type("Lazy", (type(producer),), {"is_conj": no, "is_neg": no, bit: yes})
+    with pytest.raises(ArrayError, match=rf"of the values in memory.*`{remedy}\(\)` makes one.*Lazy"):
+        function(producer)
+    assert (producer.asked, producer.fast.released) == (["table"], 1)
+    producer.__class__ = type("Resolved", (type(producer),), {bit: no})
+    assert interop_demo.describe(producer)["strides"] == strides
+
+
+@pytest.mark.parametrize(
+    ("shape", "strides", "asked"),
+    [((3, 1), (1, 1), True), ((), (), True), ((2, 3), (1, 2), True), ((2, 3), (3, 1), False)],
+)
+def test_which_values_may_be_lazy(shape, strides, asked):
+    """An imaginary part lies in steps, and is asked for; where no steps can be seen, too. Nothing else is."""
+    seen = []
+    for dtype in (FLOAT, INT):
+        producer = make(Tensor(shape=shape, strides=strides, dtype=dtype))
+        bits = {bit: (lambda self, bit=bit: seen.append(bit)) for bit in ("is_conj", "is_neg")}
+        producer.__class__ = type("Torch", (type(producer),), bits)
+        interop_demo.describe(producer)
+    assert seen == (["is_conj", "is_neg"] if asked else [])
+
+
+def test_a_bit_that_cannot_be_asked_for():
+    producer = make(Tensor(shape=(2,), strides=(1,), dtype=COMPLEX))
+    producer.__class__ = type("Odd", (type(producer),), {"is_conj": lambda self: 1 / 0})
+    with pytest.raises(ZeroDivisionError):
+        interop_demo.describe(producer)
+    assert producer.fast.released == 1
+
+
 def test_no_deleter():
     assert interop_demo.describe(make(deleter=False))["protocol"] == "exchange"
 

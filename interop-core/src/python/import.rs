@@ -9,7 +9,7 @@ use super::capsule::{Taken, take};
 use super::device::device;
 use super::dict::interface_in;
 use super::errors::{no_array, of};
-use super::exchange::{tensor_of, work_stream};
+use super::exchange::{check_values, tensor_of, work_stream};
 use super::interpreter::attribute;
 use super::release::{Destination, PyOwner, drain_releases, free_without_lock};
 use super::types::{Known, Table, TypeFacts, type_of};
@@ -60,6 +60,9 @@ pub struct Imported {
 /// `__dlpack__` is preferred to `__cuda_array_interface__`. The producer is told the stream where its memory has one:
 /// nothing for CPU memory, a number otherwise, the legacy default stream if `stream` is `None`. Some producers take it and
 /// order nothing (the arrays of nanobind, TVM FFI and `cuda.core`): there the caller orders the work before the call.
+///
+/// A tensor of PyTorch's whose values are conjugated or negated only when somebody asks for them is refused. One that requires
+/// a gradient is taken, because its exchange table does not say so: who changes it looks at `requires_grad`.
 ///
 /// The array keeps the object alive, or what it handed out, where Python's collector does not see it, as NumPy's do that come
 /// by DLPack. An object that holds an array imported from itself is released when it lets go of that array, and not before.
@@ -160,6 +163,9 @@ pub(super) fn import_met(
     if let Some(HandedOut { taken, table }) = handed_out {
         let protocol = if table.is_some() { Protocol::Exchange } else { taken.protocol() };
         to.receive_taken(taken).map_err(|error| of(object, error))?;
+        if table.is_some() {
+            check_values(object, to.import.facts())?;
+        }
         if is_ordered(to, object, &known.method, table, stream)? {
             return Ok(protocol);
         }
