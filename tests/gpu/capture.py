@@ -1,10 +1,12 @@
 """Imports and exports while a graph is captured: the capture stays valid, and what would spoil it is refused before it does."""
 
+import ctypes
 import gc
 
 import driver
 import interop_demo
 import pytest
+from capsules import Tensor
 
 torch = pytest.importorskip("torch", exc_type=ImportError)
 Array = interop_demo.Array
@@ -99,3 +101,37 @@ def test_releases_are_held():
     torch.cuda.synchronize()
     assert interop_demo.finish_releases() == 0
     assert tensor.sum().item() == 2000
+
+
+class Producer:
+    """A capsule of so many rows of as many `float32` at an address."""
+
+    def __init__(self, address, rows):
+        self.tensor = Tensor(shape=(rows, rows), strides=(rows, 1), data=address, device=(2, 0))
+
+    def __dlpack__(self, **wishes):
+        return self.tensor.capsule()
+
+    def __dlpack_device__(self):
+        return (2, 0)
+
+
+def test_memory_that_the_graph_allocates_is_taken_on_trust():
+    """The driver knows it when the graph has run, and not before."""
+    told = []
+
+    def work(stream):
+        stream = ctypes.c_uint64(stream)
+        address = driver.answer("cuMemAllocAsync", ctypes.c_size_t(64), stream)
+        with pytest.raises(interop_demo.ArrayError, match="which the driver does not know"):
+            interop_demo.describe(Producer(address, 4))
+        trusted = Producer(address, 4)
+        told.append((interop_demo.is_square_trusted(trusted), trusted))
+        driver.call("cuMemsetD32Async", ctypes.c_uint64(address), 7, ctypes.c_size_t(16), stream)
+        driver.call("cuMemFreeAsync", ctypes.c_uint64(address), stream)
+
+    captured(work).replay()
+    torch.cuda.synchronize()
+    assert interop_demo.finish_releases() == 0
+    [(is_square, producer)] = told
+    assert (is_square, producer.tensor.released) == (True, 1)

@@ -90,6 +90,8 @@ pub fn import(object: &Bound<'_, PyAny>, stream: Option<StreamHandle>) -> PyResu
 
 /// As [`import`], but what a DLPack tensor says of its memory is believed: the driver is not asked where the address is and
 /// how far the allocation goes, which saves one call for memory of CUDA. An interface dict says too little to be believed.
+/// Memory that a graph allocates while it is captured comes in this way only, because the driver knows it when the graph has
+/// run.
 ///
 /// # Errors
 ///
