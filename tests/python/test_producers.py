@@ -19,6 +19,13 @@ def producer_with(**members):
     return type("Odd", (Producer,), members)(Tensor())
 
 
+def test_strides_that_lost_their_sign():
+    """CuPy divides strides in bytes that go backwards as if they had no sign: the message says what helps."""
+    strides = [(2**64 - step) // 4 for step in (16, 8)]
+    with pytest.raises(ArrayError, match="offsets that fit the address space; `ascontiguousarray`.*CuPy's that go backwards"):
+        describe(Producer(Tensor(strides=strides)))
+
+
 # What it is asked (R113, R129, R142, bugs 4, 7, 9)
 
 

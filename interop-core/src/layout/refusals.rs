@@ -36,7 +36,10 @@ pub(super) fn count_mismatch(found: usize, expected: usize) -> Error {
 #[cold]
 pub(super) fn out_of_reach(shape: &[usize], strides: &[isize]) -> Error {
     let found = text!("{strides:?} for shape {shape:?}");
-    Error::new(ErrorKind::Overflow, "strides", found, "offsets that fit the address space")
+    let error = Error::new(ErrorKind::Overflow, "strides", found, "offsets that fit the address space");
+    error.with_remedy(
+        "`ascontiguousarray` of its library makes a compact array; CuPy's that go backwards come out so",
+    )
 }
 
 #[cold]
