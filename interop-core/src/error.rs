@@ -217,7 +217,8 @@ impl core::error::Error for Error {}
 /// A value that was not taken, with the reason: a refusal loses nothing.
 ///
 /// An export that fails gives back the struct; an import that fails gives back what arrived. If you have no use for the
-/// value, `?` turns the refusal into its [`Error`] and drops the value (an import is then released).
+/// value, `?` turns the refusal into its [`Error`] and drops the value (an import is then released). Functions of yours that
+/// return it with what was refused are large to `clippy::result_large_err`, whose `large-error-threshold` of 256 holds an import.
 ///
 /// ```
 /// use interop_core::{Error, ErrorKind, Refused};
