@@ -196,7 +196,13 @@ impl PointerFacts {
                 answer => answer?,
             };
             at = match piece {
-                Some((device, piece)) if device == own => piece.end,
+                Some((device, piece)) if device == own => {
+                    if !piece.contains(&at) {
+                        // Mapped by the driver, which does not say where.
+                        return Ok(());
+                    }
+                    piece.end
+                }
                 Some((device, _)) => {
                     let allowed =
                         text!("{start:#x} to {at:#x}, where memory of {device} follows that of {own}");

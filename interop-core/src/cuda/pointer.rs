@@ -139,16 +139,12 @@ pub(super) fn is_of_a_device(driver: &Driver, address: usize) -> bool {
     address != 0 && known().is_ok_and(|known| known == [DEVICE, 0])
 }
 
-/// The kind of the memory that is mapped at an address in one piece, and the addresses of the piece; `None` where there is
-/// none.
+/// The kind of the memory that is mapped at an address in one piece, and the addresses of the piece, among which the address
+/// is not where the driver does not say them; `None` where there is none.
 pub(super) fn piece_at(driver: &Driver, address: usize) -> Outcome<Option<(Device, Range<usize>)>> {
     let asked = [MEMORY_TYPE, DEVICE_ORDINAL, IS_MANAGED, MAPPING_BASE, MAPPING_SIZE];
     let [memory_type, ordinal, managed, base, size] = answers(driver, address, asked)?;
-    let mut piece = base..base.saturating_add(size);
-    if !piece.contains(&address) {
-        // Mapped by the driver, which does not say where.
-        piece = 0..usize::MAX;
-    }
+    let piece = base..base.saturating_add(size);
     Ok(kind_of(memory_type, to_int(ordinal), managed).map(|device| (device, piece)))
 }
 
