@@ -255,6 +255,18 @@ def test_values_that_are_not_those_in_memory(bit, remedy, dtype, strides, functi
     assert interop_demo.describe(producer)["strides"] == strides
 
 
+@pytest.mark.parametrize("function", [interop_demo.asarray, interop_demo.describe, interop_demo.is_square])
+@pytest.mark.parametrize("form", ["versioned", "legacy"])
+def test_negatives_that_a_method_hands_out(form, function):
+    """PyTorch's `__dlpack__` refuses lazy conjugates, and looks at no negatives; older versions have no table."""
+    producer = Producer(Tensor(form, shape=(3, 3), strides=(6, 2), dtype=FLOAT))
+    bits = {"is_conj": lambda self: False, "is_neg": lambda self: True}
+    producer.__class__ = type("Lazy", (Producer,), bits)
+    with pytest.raises(ArrayError, match=r"the negatives.*`resolve_neg\(\)` makes one.*Lazy"):
+        function(producer)
+    assert producer.tensor.released == 1
+
+
 @pytest.mark.parametrize(
     ("shape", "strides", "asked"),
     [((3, 1), (1, 1), True), ((), (), True), ((2, 3), (1, 2), True), ((2, 3), (3, 1), False)],

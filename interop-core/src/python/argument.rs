@@ -74,7 +74,7 @@ fn import_as_with<T: FromArray>(object: &Bound<'_, PyAny>, trust: Trust) -> PyRe
         // `ManagedTensor::from_raw`).
         match unsafe { Import::usual(tensor, release_foreign::<Versioned>, trust, T::WANTED.axes) } {
             Ok(import) => {
-                if table.is_some() {
+                if known.may_be_lazy {
                     check_values(object, import.facts())?;
                 }
                 return T::assemble(&mut Arrival::new(import)).map_err(|error| of(object, error).into());

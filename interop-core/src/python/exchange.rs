@@ -109,8 +109,8 @@ pub(super) fn tensor_of(
     Ok(Some(unsafe { ManagedTensor::from_raw(tensor) }))
 }
 
-/// Refuses an array that a table handed out and whose values are not those in its memory. PyTorch conjugates and negates by
-/// a bit of the tensor: its `__dlpack__` looks at the one, its table at neither, and no tensor can say so.
+/// Refuses an array whose values are not those in its memory. PyTorch conjugates and negates by a bit of the tensor: its
+/// `__dlpack__` refuses the one and hands out the other, its exchange table hands out both, and no capsule can say so.
 ///
 /// Only complex numbers are conjugated. What is negated is complex, or the imaginary part of such an array, which lies in steps.
 #[inline]
@@ -136,7 +136,7 @@ fn check_bits(object: &Bound<'_, PyAny>) -> PyResult<()> {
         ),
         (pyo3::intern!(py, "is_neg"), "the negatives of the values in memory", "`resolve_neg()` makes one"),
     ] {
-        // Another library's table.
+        // Not PyTorch's.
         let Some(is_set) = attribute(object, bit)? else { return Ok(()) };
         if is_set.call0()?.is_truthy()? {
             let allowed = "an array whose values are in its memory";

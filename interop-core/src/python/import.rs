@@ -162,12 +162,24 @@ pub(super) fn import_met(
     handed_out: Option<HandedOut>,
     stream: Option<StreamHandle>,
 ) -> PyResult<Protocol> {
+    let protocol = import_memory(to, object, known, handed_out, stream)?;
+    if known.may_be_lazy {
+        check_values(object, to.import.facts())?;
+    }
+    Ok(protocol)
+}
+
+/// As [`import_met`], whatever the values in the memory are.
+fn import_memory(
+    to: &mut Destination<'_>,
+    object: &Bound<'_, PyAny>,
+    known: &TypeFacts,
+    handed_out: Option<HandedOut>,
+    stream: Option<StreamHandle>,
+) -> PyResult<Protocol> {
     if let Some(HandedOut { taken, table }) = handed_out {
         let protocol = if table.is_some() { Protocol::Exchange } else { taken.protocol() };
         to.receive_taken(taken).map_err(|error| of(object, error))?;
-        if table.is_some() {
-            check_values(object, to.import.facts())?;
-        }
         if is_ordered(to, object, &known.method, table, stream)? {
             return Ok(protocol);
         }

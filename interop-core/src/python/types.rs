@@ -27,6 +27,8 @@ pub(super) struct TypeFacts {
     pub(super) exchange: Option<Table>,
     /// How its `__dlpack__` is asked.
     pub(super) method: DlpackMethod,
+    /// Whether its objects may have other values than their memory, as PyTorch's tensors.
+    pub(super) may_be_lazy: bool,
 }
 
 impl TypeFacts {
@@ -141,11 +143,12 @@ fn look_up(object: &Bound<'_, PyAny>, class: &Bound<'_, PyType>) -> PyResult<Typ
         host_only,
         Direct::of(object, pyo3::intern!(py, "__dlpack__")),
     );
+    let may_be_lazy = asked_of_a_class(py, has("is_conj"))?.unwrap_or(false);
     let address = class.as_ptr().addr();
     // SAFETY: a type.
     let heap = unsafe { ffi::PyType_HasFeature(class.as_type_ptr(), ffi::Py_TPFLAGS_HEAPTYPE) } != 0;
     let class = if heap { Some(PyWeakrefReference::new(class)?.unbind()) } else { None };
-    Ok(TypeFacts { address, class, exchange, method })
+    Ok(TypeFacts { address, class, exchange, method, may_be_lazy })
 }
 
 /// What a class says of itself, if it does: a metaclass may raise anything, and its objects be arrays all the same. Only an
