@@ -191,7 +191,13 @@ fn memory_from_a_pool_of_the_host_is_pinned_memory() {
     let start = bytes.at();
     for from in [None, Some(Place::primary(1))] {
         set_current(from);
+        turn.reset_calls();
         let known = pointer_facts(start + 10).unwrap().unwrap();
+        // A context is made current only where none is.
+        assert_eq!(
+            turn.calls_of(["cuMemGetAddressRange_v2", "cuCtxPushCurrent_v2"]),
+            [1, from.is_none().into()]
+        );
         assert_eq!((known.device(), known.context()), (Device::CUDA_HOST, None));
         assert_eq!(known.range(), start..start + 64, "the attribute has a start within the pool");
         let (ledger, import) = arrive(&bytes, Device::CUDA_HOST);
@@ -208,7 +214,7 @@ fn memory_from_a_pool_of_the_host_is_pinned_memory() {
     assert_refused(claim(start + 2, 32, Device::CUDA_HOST), told);
     // What the driver does not know by that question is known by what is mapped, which is here the same.
     turn.fail_next("cuMemGetAddressRange_v2", 500);
-    assert_eq!(pointer_facts(start).unwrap().unwrap().range(), start..start + 64);
+    assert_eq!(pointer_facts(start + 10).unwrap().unwrap().range(), start..start + 64);
     turn.fail_next("cuMemGetAddressRange_v2", 999);
     let refused = pointer_facts(start).unwrap_err();
     assert_eq!((refused.kind(), refused.place()), (ErrorKind::Driver, "cuMemGetAddressRange_v2"));

@@ -226,9 +226,10 @@ impl PointerFacts {
         let start = to_usize(start);
         let range = start..start.saturating_add(size);
         match answer {
-            Ok(()) if range.contains(&address) => Ok(range),
-            Err(failure) if failure.code != code::NOT_FOUND => Err(failure),
-            _ => Ok(piece_at(driver, address)?.map_or(range, |(_, piece)| piece)),
+            Err(failure) if failure.code == code::NOT_FOUND => {
+                Ok(piece_at(driver, address)?.map_or(range, |(_, piece)| piece))
+            }
+            answer => answer.map(|()| range),
         }
     }
 }
