@@ -53,7 +53,8 @@ impl Mapped {
 
     /// Takes all pieces out of a range.
     pub(crate) fn unmap(&mut self, address: u64, bytes: u64) -> Answer {
-        let inside: Vec<_> = self.pieces.range(address..address + bytes).map(|(at, _)| *at).collect();
+        let end = address.checked_add(bytes).ok_or(Status::INVALID_VALUE)?;
+        let inside: Vec<_> = self.pieces.range(address..end).map(|(at, _)| *at).collect();
         if inside.is_empty() {
             return Err(Status::INVALID_VALUE);
         }
@@ -69,9 +70,14 @@ impl Mapped {
         (address - first < piece.bytes).then_some((*first, *piece))
     }
 
+    /// Whether memory is mapped at some of these addresses, which are those of a range that was reserved.
+    pub(crate) fn touches(&self, address: u64, bytes: u64) -> bool {
+        self.pieces.range(address..address + bytes).next().is_some()
+    }
+
     /// Whether memory is mapped at all of these addresses.
     pub(crate) fn covers(&self, address: u64, bytes: u64) -> bool {
-        let (mut at, end) = (address, address + bytes);
+        let (mut at, end) = (address, address.saturating_add(bytes));
         while at < end {
             let Some((first, piece)) = self.piece(at) else { return false };
             at = first + piece.bytes;

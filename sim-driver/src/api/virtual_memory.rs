@@ -34,6 +34,10 @@ extern "C" fn cuMemAddressFree(address: u64, bytes: usize) -> Code {
     call("cuMemAddressFree", |sim| {
         let whole = |known: &&mut Allocation| known.kind == Kind::Reserved && known.bytes == bytes as u64;
         let _known = sim.memory.at(address).filter(whole).ok_or(Status::INVALID_VALUE)?;
+        // What is mapped comes out first.
+        if sim.memory.mapped.touches(address, bytes as u64) {
+            return Err(Status::INVALID_VALUE);
+        }
         sim.memory.free(address);
         Ok(())
     })

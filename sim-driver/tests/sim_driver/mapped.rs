@@ -55,6 +55,9 @@ fn where_nothing_is_mapped_there_is_no_memory() {
     }
     assert_eq!(room.sim.read::<u8>(first + piece, PIECE + 1), None);
     room.expect(Mistake::OutOfBounds, "end where no memory is mapped");
+    assert_eq!(cuMemAddressFree(first, 3 * PIECE), code::INVALID_VALUE, "a piece is mapped");
+    assert_eq!(cuMemUnmap(first, usize::MAX), code::INVALID_VALUE, "no such range");
+    assert_eq!(cuMemSetAccess(first + piece, usize::MAX, std::ptr::null(), 1), code::INVALID_VALUE);
     ok(cuMemUnmap(first + piece, PIECE));
     assert_eq!(room.sim.read::<u8>(first + piece, 1), None);
     room.expect(Mistake::OutOfBounds, "is in no allocation");
