@@ -242,3 +242,9 @@ def test_a_derived_class_with_an_array_of_its_own():
     assert (view.format, view.tolist()) == ("B", [7, 8, 9])
     assert np.asarray(ours).tolist() == np.from_dlpack(ours).tolist() == [7, 8, 9]
     assert np.shares_memory(np.asarray(view), np.from_dlpack(ours))
+
+
+def test_a_class_that_is_called_derived_and_is_not():
+    """A metaclass may say what it likes of its classes: an object that is no array is never read as one."""
+    with pytest.raises(TypeError, match="_Stranger"):
+        memoryview(interop_demo._Stranger())

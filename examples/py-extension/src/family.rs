@@ -1,8 +1,11 @@
 //! Classes that derive from a class of arrays. The module has them under names of its own, for its tests.
 
+use std::ffi::CStr;
+
 use interop_core::python::install;
 use interop_core::{CudaArray, HostVec};
 use pyo3::prelude::*;
+use pyo3::types::PyDict;
 
 /// An array.
 #[pyclass(frozen, subclass, module = "interop_demo", name = "_Samples")]
@@ -54,10 +57,27 @@ impl Levels {
     }
 }
 
+/// A class of Python's whose metaclass names another as derived from it, which is not.
+const UNTRUE: &CStr = c"
+class Untrue(type):
+    def __subclasses__(cls):
+        return [_Stranger]
+
+class _Stranger:
+    pass
+
+class Derived(_Samples, metaclass=Untrue):
+    pass
+";
+
 /// Makes the first of them before the class that it derives from gets the methods of an array, and the second after it.
 pub(crate) fn add(module: &Bound<'_, PyModule>) -> PyResult<()> {
     let py = module.py();
     module.setattr("_Titled", py.get_type::<Titled>())?;
+    let names = PyDict::new(py);
+    names.set_item("_Samples", py.get_type::<Samples>())?;
+    py.run(UNTRUE, Some(&names), None)?;
+    module.setattr("_Stranger", names.get_item("_Stranger")?)?;
     install::<Samples>(py)?;
     install::<Levels>(py)?;
     module.setattr("_Levels", py.get_type::<Levels>())

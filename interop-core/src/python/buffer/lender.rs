@@ -125,7 +125,9 @@ unsafe fn hand_down(class: &Bound<'_, PyType>, inherited: Option<GetBuffer>, get
     // SAFETY: the struct of a class made at run time, as are all that derive from one, which is a part of its type object;
     // classes are changed with the interpreter's lock held, and so it is here.
     unsafe { procs.write(BufferProcs { get: Some(get), release: Some(release) }) };
-    for derived in class.call_method0("__subclasses__")?.try_iter()? {
+    // By the function of `type`: a metaclass may have another, that names any class.
+    let derived = class.py().get_type::<PyType>().call_method1("__subclasses__", (class,))?;
+    for derived in derived.try_iter()? {
         // SAFETY: what derives from the class has instances of it.
         unsafe { hand_down(&derived?.cast_into::<PyType>()?, held, get) }?;
     }
