@@ -25,7 +25,7 @@ const MAPPING_BASE: i32 = 19;
 const HOST: usize = 1;
 const DEVICE: usize = 2;
 
-/// What the driver knows of an address (`cuPointerGetAttributes`, one call).
+/// What the driver knows of an address (`cuPointerGetAttributes`, one call for nearly all memory).
 ///
 /// ```no_run
 /// use interop_core::{cuda, Device};
@@ -80,7 +80,7 @@ impl PointerFacts {
 ///
 /// # Errors
 ///
-/// [`ErrorKind::Driver`] without a driver.
+/// [`ErrorKind::Driver`] without a driver, and when it cannot answer.
 pub fn pointer_facts(address: usize) -> Result<Option<PointerFacts>> {
     Ok(ask(driver()?, address)?)
 }
