@@ -181,11 +181,10 @@ fn lookup(name: &CStr) -> *mut c_void {
 /// The address of a symbol of the interpreter's library, or null.
 #[cfg(windows)]
 fn lookup(name: &CStr) -> *mut c_void {
-    let symbol = interpreter_library().and_then(|library| {
-        // SAFETY: any symbol has an address, and nothing is done with it here.
-        unsafe { library.get::<*mut c_void>(name.to_bytes_with_nul()) }.ok().map(|symbol| *symbol)
-    });
-    symbol.unwrap_or(core::ptr::null_mut())
+    let Some(library) = interpreter_library() else { return core::ptr::null_mut() };
+    // SAFETY: any symbol has an address, and nothing is done with it here.
+    unsafe { library.get::<*mut c_void>(name.to_bytes_with_nul()) }
+        .map_or(core::ptr::null_mut(), |symbol| *symbol)
 }
 
 /// The library that the interpreter is in, which is named for its version and kind: `python313.dll`, with `t` without the
