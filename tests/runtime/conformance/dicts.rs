@@ -30,7 +30,11 @@ fn optional<T>(dict: &Map<String, Value>, key: &str, read: fn(&Value) -> Option<
 }
 
 fn flag(value: &Value) -> Option<bool> {
-    value.as_bool().or_else(|| Some(integer(value)? == 1).filter(|_| matches!(integer(value), Some(0 | 1))))
+    value.as_bool().or_else(|| match integer(value)? {
+        0 => Some(false),
+        1 => Some(true),
+        _ => None,
+    })
 }
 
 fn entries(value: &Value) -> Option<Vec<DescrEntry>> {
