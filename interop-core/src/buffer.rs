@@ -147,6 +147,9 @@ impl fmt::Debug for HostBuffer {
 /// pixels.as_mut_slice()?[0] = 10.0;
 /// assert_eq!(pixels.as_slice()?, [10.0, 2.0, 3.0]);
 /// assert_eq!(pixels.as_slice()?.as_ptr().addr() % 128, 0);
+///
+/// let mut ramp: HostVec<f32> = (0..4).map(|at| at as f32).collect();
+/// assert_eq!(ramp.as_slice()?, [0.0, 1.0, 2.0, 3.0]);
 /// # Ok::<(), interop_core::Error>(())
 /// ```
 pub struct HostVec<T> {
@@ -243,6 +246,26 @@ impl<T: Element> From<Vec<T>> for HostVec<T> {
     /// Copies the elements, because a `Vec` is aligned for its element only.
     fn from(elements: Vec<T>) -> Self {
         Self::from_slice(&elements)
+    }
+}
+
+impl<T: Element, const N: usize> From<[T; N]> for HostVec<T> {
+    fn from(elements: [T; N]) -> Self {
+        Self::from_slice(&elements)
+    }
+}
+
+impl<T: Element> FromIterator<T> for HostVec<T> {
+    /// By way of a `Vec`: how many elements there are is known at the end.
+    fn from_iter<I: IntoIterator<Item = T>>(elements: I) -> Self {
+        Vec::from_iter(elements).into()
+    }
+}
+
+impl<T: Element> Default for HostVec<T> {
+    /// No elements.
+    fn default() -> Self {
+        Self::zeroed(0)
     }
 }
 

@@ -1,7 +1,9 @@
 //! A short list of extents or strides that lives in place for the usual ranks.
 
 use core::fmt;
+use core::hash::{Hash, Hasher};
 use core::ops::{Deref, DerefMut};
+use core::slice;
 
 /// Axes that fit without a heap allocation. Images, batches of images and attention heads have at most five.
 pub(crate) const INLINE: usize = 5;
@@ -32,9 +34,10 @@ pub(crate) use for_rank;
 ///
 /// ```
 /// use interop_core::Dims;
-/// let dims = Dims::from(&[480_usize, 640, 3][..]);
+/// let dims = Dims::from([480_usize, 640, 3]);
 /// assert_eq!(dims.len(), 3);
 /// assert_eq!(dims[1], 640);
+/// assert_eq!(dims, dims.iter().copied().collect());
 /// ```
 #[derive(Clone)]
 pub struct Dims<T>(Repr<T>);
@@ -86,6 +89,35 @@ impl<T: Copy + Default> From<&[T]> for Dims<T> {
     }
 }
 
+impl<T: Copy + Default, const N: usize> From<[T; N]> for Dims<T> {
+    #[inline]
+    fn from(items: [T; N]) -> Self {
+        Self::from(&items[..])
+    }
+}
+
+impl<T: Copy + Default> FromIterator<T> for Dims<T> {
+    fn from_iter<I: IntoIterator<Item = T>>(items: I) -> Self {
+        Self::from(&Vec::from_iter(items)[..])
+    }
+}
+
+impl<T: Copy + Default> Default for Dims<T> {
+    /// No axes.
+    fn default() -> Self {
+        Self::zeroed(0)
+    }
+}
+
+impl<'a, T> IntoIterator for &'a Dims<T> {
+    type Item = &'a T;
+    type IntoIter = slice::Iter<'a, T>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.iter()
+    }
+}
+
 impl<T> Deref for Dims<T> {
     type Target = [T];
 
@@ -123,6 +155,12 @@ impl<T: PartialEq> PartialEq for Dims<T> {
 
 impl<T: Eq> Eq for Dims<T> {}
 
+impl<T: Hash> Hash for Dims<T> {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        (**self).hash(state);
+    }
+}
+
 impl<T: fmt::Debug> fmt::Debug for Dims<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         (**self).fmt(f)
@@ -131,6 +169,8 @@ impl<T: fmt::Debug> fmt::Debug for Dims<T> {
 
 #[cfg(test)]
 mod tests {
+    use std::hash::DefaultHasher;
+
     use super::*;
 
     #[test]
@@ -141,6 +181,17 @@ mod tests {
             assert_eq!(&*dims, &items[..]);
             assert_eq!(&*Dims::<usize>::filled(len, |dims| dims.copy_from_slice(&items)), &items[..]);
             assert_eq!(&*Dims::<usize>::zeroed(len), vec![0; len]);
+            assert_eq!(items.iter().copied().collect::<Dims<_>>(), dims);
+            assert!((&dims).into_iter().eq(&items));
+            assert_eq!(hash(&dims), hash(&items));
         }
+        assert_eq!(&*Dims::from([1_isize, -2]), &[1, -2]);
+        assert_eq!(Dims::<usize>::default(), Dims::from([]));
+    }
+
+    fn hash(what: &impl Hash) -> u64 {
+        let mut state = DefaultHasher::new();
+        what.hash(&mut state);
+        state.finish()
     }
 }

@@ -38,6 +38,9 @@ fn elements_are_kept() {
     assert_eq!(HostVec::<u16>::zeroed(3).as_slice().unwrap(), [0; 3]);
     assert_eq!(HostVec::<u16>::zeroed(0).as_slice().unwrap(), [0; 0]);
     assert_eq!(HostVec::from_slice(&[[1_u8, 2], [3, 4]]).as_slice().unwrap(), [[1, 2], [3, 4]]);
+    assert_eq!(HostVec::from([7_i8, 8]).as_slice().unwrap(), [7, 8]);
+    assert_eq!((3..6_u64).collect::<HostVec<_>>().as_slice().unwrap(), [3, 4, 5]);
+    assert!(HostVec::<f32>::default().is_empty());
     let buffer = Array::new(HostBuffer::zeroed(DType::I16, 3).unwrap(), &[3]);
     assert_eq!(buffer.to_vec::<i16>().unwrap(), [0; 3]);
 }
