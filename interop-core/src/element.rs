@@ -29,7 +29,8 @@ use crate::record::{Field, Record};
     label = "not a number type, an array of one, or a type with `#[derive(Element)]`",
     note = "elements are `i8`…`i64`, `u8`…`u64`, `isize`, `usize`, `f32`, `f64`, `bool`, and `[T; N]` of an element",
     note = "`f16` and `bf16` need the feature `half` of `interop-core`, `Complex` the feature `num-complex`",
-    note = "for a struct of your own: `#[derive(Clone, Copy, Element)] #[repr(C)]`"
+    note = "for a struct of your own: `#[derive(Clone, Copy, Element)] #[repr(C)]`",
+    note = "for a type of another crate: a `#[repr(transparent)]` struct around it, with `unsafe impl Element` by `ElementType::like`"
 )]
 pub unsafe trait Element: Copy + Send + Sync + 'static {
     /// What the type is in the protocols.
@@ -88,6 +89,33 @@ impl ElementType {
             "the size of the Rust type is not that of the dtype"
         );
         Self { padded, align: align_of::<T>(), ..Self::of_bytes(dtype, size_of::<T>()) }
+    }
+
+    /// The type of a `T` that is in memory what the element `E` is: for newtypes of your own around types of other crates,
+    /// such as vectors of `glam` and pixels of `image`. Views of the host want the alignment of `T`, which may be greater.
+    ///
+    /// # Panics
+    ///
+    /// At compile time, when `T` has another size than `E`.
+    ///
+    /// ```
+    /// # mod glam { #[derive(Clone, Copy)] #[repr(C, align(16))] pub struct Vec4 { x: f32, y: f32, z: f32, w: f32 } }
+    /// use interop_core::{DType, Element, ElementType};
+    ///
+    /// #[derive(Clone, Copy)]
+    /// #[repr(transparent)]
+    /// struct Plane(glam::Vec4);
+    ///
+    /// // SAFETY: a `Vec4` is four `f32` one after another, and every bit pattern of theirs is a value.
+    /// unsafe impl Element for Plane {
+    ///     const TYPE: ElementType = ElementType::like::<Self, [f32; 4]>();
+    /// }
+    /// assert_eq!((Plane::TYPE.dtype(), Plane::TYPE.axes(), Plane::TYPE.align()), (DType::F32, &[4][..], 16));
+    /// ```
+    #[must_use]
+    pub const fn like<T, E: Element>() -> Self {
+        assert!(size_of::<T>() == size_of::<E>(), "the size of the Rust type is not that of the element");
+        Self { align: align_of::<T>(), ..E::TYPE }
     }
 
     /// The type of elements of this size that is known at run time only; no alignment demanded.

@@ -102,7 +102,13 @@ impl Memory {
     message = "`{Self}` cannot be the `data` of a `CudaArray`",
     label = "not memory that an array can be exported from",
     note = "write `Vec<T>`, `Box<[T]>`, `Arc<[T]>`, `HostVec<T>`, `Lease<T>` or `LeaseMut<T>` of an array element `T`",
-    note = "for a raw pointer write `#[cuda_array(data(unsafe_raw))]`; for a type of your own implement `interop_core::Storage`"
+    note = "for a raw pointer write `#[cuda_array(data(unsafe_raw))]`; for a type of your own, also around one of another crate, implement `interop_core::Storage`"
+)]
+#[cfg_attr(
+    feature = "ndarray",
+    diagnostic::on_unimplemented(
+        note = "an array of `ndarray` has axes of its own, and is exported and imported as `interop_core::adapters::ndarray::Nd`, which says how a struct around it is"
+    )
 )]
 pub unsafe trait Storage {
     /// Where the memory is and what it holds.

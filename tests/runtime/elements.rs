@@ -5,7 +5,7 @@ use std::mem::{align_of, size_of};
 use interop_core::{
     CudaArray, DType, Element, ElementType, ErrorKind, Float4E2m1fnX2, Float6E2m3fn, Float6E3m2fn,
     Float8E3m4, Float8E4m3, Float8E4m3b11fnuz, Float8E4m3fn, Float8E4m3fnuz, Float8E5m2, Float8E5m2fnuz,
-    Float8E8m0fnu, HostVec, Opaque, Record, RecordField,
+    Float8E8m0fnu, HostVec, Opaque, Record, RecordField, Shared,
 };
 
 use crate::support::arrays::Array;
@@ -177,4 +177,47 @@ fn a_newtype_has_the_layout_of_its_part() {
     #[repr(C, align(16))]
     struct Aligned(f32);
     let _ = ElementType::newtype::<Aligned>(f32::TYPE);
+}
+
+/// A type of another crate, as `glam::Vec4`: more aligned than its parts, and no array or derived struct.
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[repr(C, align(16))]
+struct Vec4([f32; 4]);
+
+// SAFETY: four `f32` one after another.
+#[expect(unsafe_code, reason = "a type that no derive can be put on is vouched for")]
+unsafe impl Element for Vec4 {
+    const TYPE: ElementType = ElementType::like::<Self, [f32; 4]>();
+}
+
+/// It is what it lies in memory as, and views want its own alignment.
+#[test]
+fn a_type_of_another_crate_is_like_an_element() {
+    check::<Vec4>(DType::F32, &[4]);
+    let planes = HostVec::from([Vec4([1.0, 2.0, 3.0, 4.0]), Vec4([5.0, 6.0, 7.0, 8.0])]);
+    let array = Array::new(planes, &[2]);
+    assert_eq!(array.facts().unwrap().shape(), [2, 4]);
+    assert_eq!(
+        array.view::<Vec4, 1>().unwrap().host().unwrap().get([1]).unwrap(),
+        Vec4([5.0, 6.0, 7.0, 8.0])
+    );
+    // From the second number on there is a whole element, at an address that is a multiple of 4 only.
+    let numbers = Array::new(HostVec::from([0.0_f32, 1.0, 2.0, 3.0, 4.0, 0.0, 0.0, 0.0]), &[2, 4]);
+    assert_eq!(
+        numbers.view::<Vec4, 1>().unwrap().host().unwrap().get([0]).unwrap(),
+        Vec4([0.0, 1.0, 2.0, 3.0])
+    );
+    let shifted = Shared::new(numbers.data).byte_offset(4).unwrap();
+    let shifted = Array::new(shifted, &[1, 4]);
+    let error = shifted.view::<Vec4, 1>().unwrap().host().unwrap_err();
+    let told = (ErrorKind::Alignment, "data", "address", "a multiple of 16, the alignment of the element");
+    assert_told(&error, told);
+    assert_eq!(shifted.to_vec::<Vec4>().unwrap(), [Vec4([1.0, 2.0, 3.0, 4.0])]);
+}
+
+/// It has the size of what it is like.
+#[test]
+#[should_panic(expected = "the size of the Rust type is not that of the element")]
+fn a_type_of_another_size_is_not_like_an_element() {
+    let _ = ElementType::like::<Vec4, [f32; 3]>();
 }
