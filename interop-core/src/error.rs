@@ -220,6 +220,10 @@ impl core::error::Error for Error {}
 /// value, `?` turns the refusal into its [`Error`] and drops the value (an import is then released). Functions of yours that
 /// return it with what was refused are large to `clippy::result_large_err`, whose `large-error-threshold` of 256 holds an import.
 ///
+/// Where a function returns another error, such as `Box<dyn Error>` or that of `anyhow`, write `.map_err(Error::from)?`. A bare
+/// `?` keeps the value for as long as that error lives, does not compile for a value that is not `Sync` or borrows something,
+/// and what is then looked for in the error is a refusal and no [`Error`].
+///
 /// ```
 /// use interop_core::{Error, ErrorKind, Refused};
 ///
@@ -227,6 +231,10 @@ impl core::error::Error for Error {}
 /// let refused = Refused { value: vec![1.0], error };
 /// assert_eq!(refused.value, [1.0]);
 /// assert_eq!(Error::from(refused).kind(), ErrorKind::Rank);
+///
+/// fn elsewhere(refused: Refused<*const u8>) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
+///     Err(refused).map_err(Error::from)?
+/// }
 /// ```
 pub struct Refused<T> {
     /// What was to be taken.

@@ -24,6 +24,29 @@
 //! | `ArcArray<T, D>`, `ArrayView<'static, T, D>` | never | – |
 //! | `ArrayViewMut<'static, T, D>` | when they consume it | – |
 //!
+//! A struct of yours with an array among its fields says what the `Nd` says:
+//!
+//! ```
+//! use interop_core::adapters::ndarray::Nd;
+//! use interop_core::dlpack::Versioned;
+//! use interop_core::{CudaArray, Facts};
+//! use ndarray::Array2;
+//!
+//! struct Exposure { pixels: Nd<Array2<f32>>, seconds: f64 }
+//!
+//! // SAFETY: all that is promised, the field promises, and only `&mut self` gets at it.
+//! unsafe impl CudaArray for Exposure {
+//!     fn facts(&self) -> interop_core::Result<Facts> {
+//!         self.pixels.facts()
+//!     }
+//! }
+//!
+//! let exposure = Exposure { pixels: Nd(Array2::zeros((2, 3)).reversed_axes()), seconds: 0.5 };
+//! let tensor = exposure.into_dlpack::<Versioned>()?;
+//! assert_eq!((tensor.facts()?.shape(), tensor.facts()?.is_readonly()), (&[3, 2][..], false));
+//! # Ok::<(), interop_core::Error>(())
+//! ```
+//!
 //! Memory that came from elsewhere is used in place by a struct with a [`Lease`](crate::Lease), of whose host view `ndarray`
 //! gets a view in its turn: [`HostView::as_ndarray`], [`HostViewMut::into_ndarray`].
 #![expect(unsafe_code, reason = "vouches for the memory of arrays, and lays views over memory")]
