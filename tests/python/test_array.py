@@ -224,6 +224,22 @@ def test_no_pickling(make):
             function(make())
 
 
+class Retitled(interop_demo._Titled):
+    def __reduce__(self):
+        return interop_demo._Titled, (self.title.upper(),)
+
+
+@pytest.mark.parametrize("travel", [copy.copy, copy.deepcopy, lambda made: pickle.loads(pickle.dumps(made))])
+def test_a_class_that_says_how_it_is_pickled(travel):
+    """By what `object` asks for, `__getnewargs__`, which the class has beside its array; or in its place, by `__reduce__`."""
+    made = interop_demo._Titled("song")
+    travelled = travel(made)
+    assert (type(travelled), travelled.title) == (interop_demo._Titled, "song")
+    assert np.asarray(travelled).tolist() == [1, 2]
+    assert not np.shares_memory(np.asarray(travelled), np.asarray(made))
+    assert travel(Retitled("song")).title == "SONG"
+
+
 def test_no_subclass():
     with pytest.raises(TypeError):
         type("Mine", (Array,), {})

@@ -24,7 +24,7 @@ impl Samples {
 }
 
 /// The same array, with more to it.
-#[pyclass(frozen, extends = Samples, module = "interop_demo", name = "_Titled")]
+#[pyclass(frozen, extends = Samples, subclass, module = "interop_demo", name = "_Titled")]
 struct Titled {
     #[pyo3(get)]
     title: String,
@@ -35,6 +35,11 @@ impl Titled {
     #[new]
     fn new(title: String) -> PyClassInitializer<Self> {
         PyClassInitializer::from(Samples::of(&[1.0, 2.0])).add_subclass(Self { title })
+    }
+
+    /// For a copy and a pickle, which is a new one by the same name.
+    fn __getnewargs__(&self) -> (&str,) {
+        (&self.title,)
     }
 }
 

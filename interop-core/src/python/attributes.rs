@@ -126,7 +126,7 @@ unsafe extern "C" fn get<T: ArrayClass>(
 /// A method without arguments: its name, its function, and its documentation.
 type Plain = (&'static CStr, ffi::PyCFunction, &'static CStr);
 
-fn plain_methods<T: ArrayClass>() -> [Plain; 10] {
+fn plain_methods<T: ArrayClass>() -> [Plain; 9] {
     [
         (
             c"as_device",
@@ -145,11 +145,6 @@ fn plain_methods<T: ArrayClass>() -> [Plain; 10] {
             c"__repr__",
             repr::<T>,
             c"__repr__($self, /)\n--\n\nWhat the array is, without its elements.",
-        ),
-        (
-            c"__reduce__",
-            reduce::<T>,
-            c"__reduce__($self, /)\n--\n\nRefused: memory cannot be pickled.",
         ),
         (
             NUMBERS[0],
@@ -187,7 +182,15 @@ pub(super) fn methods<T: ArrayClass>(
         ml_doc: c"__array__($self, /, dtype=None, *, copy=None)\n--\n\nThe array for NumPy, in place where it can be."
             .as_ptr(),
     };
-    let mut methods = vec![(c"__array__", method(py, class, array)?)];
+    let reduce = ffi::PyMethodDef {
+        ml_name: c"__reduce_ex__".as_ptr(),
+        ml_meth: ffi::PyMethodDefPointer { PyCFunction: reduce::<T> },
+        ml_flags: ffi::METH_O,
+        ml_doc: c"__reduce_ex__($self, protocol, /)\n--\n\nRefused, unless the class says how it is pickled: memory cannot be."
+            .as_ptr(),
+    };
+    let mut methods =
+        vec![(c"__array__", method(py, class, array)?), (c"__reduce_ex__", method(py, class, reduce)?)];
     for (name, function, doc) in
         plain_methods::<T>().into_iter().filter(|(name, ..)| indexed || *name != c"__iter__")
     {
@@ -259,19 +262,37 @@ unsafe extern "C" fn repr<T: ArrayClass>(
     unsafe { body::<T>(this, run) }
 }
 
+/// For the protocol of pickles, by which `copy` goes too.
+///
 /// # Safety
 ///
-/// Called by Python as a method of `T` without arguments.
+/// Called by Python as a method of `T` with one argument.
 unsafe extern "C" fn reduce<T: ArrayClass>(
     this: *mut ffi::PyObject,
-    _: *mut ffi::PyObject,
+    protocol: *mut ffi::PyObject,
 ) -> *mut ffi::PyObject {
     let run = |array: &Bound<'_, T>| {
-        let class = array.as_any().get_type().qualname()?;
+        let (class, object) = (array.as_any().get_type(), array.py().get_type::<PyAny>());
+        if says_how_it_is_pickled(&class, &object)? {
+            // SAFETY: the caller holds a reference to the argument.
+            let protocol = unsafe { Borrowed::from_ptr(array.py(), protocol) };
+            return Ok(object.call_method1("__reduce_ex__", (array, protocol))?.unbind());
+        }
+        let class = class.qualname()?;
         let text =
             format!("cannot pickle '{class}', which shares memory; pickle a copy, such as numpy.array(x)");
         Err(PyTypeError::new_err(text))
     };
     // SAFETY: as the caller promises.
     unsafe { body::<T>(this, run) }
+}
+
+/// Whether a class, or one that it derives from, has what `object` would pickle an instance by, and does not have itself.
+fn says_how_it_is_pickled(class: &Bound<'_, PyType>, object: &Bound<'_, PyType>) -> PyResult<bool> {
+    for name in ["__getnewargs__", "__getnewargs_ex__", "__setstate__"] {
+        if class.hasattr(name)? {
+            return Ok(true);
+        }
+    }
+    Ok(!class.getattr("__reduce__")?.is(object.getattr("__reduce__")?))
 }
