@@ -248,3 +248,19 @@ def test_a_class_that_is_called_derived_and_is_not():
     """A metaclass may say what it likes of its classes: an object that is no array is never read as one."""
     with pytest.raises(TypeError, match="_Stranger"):
         memoryview(interop_demo._Stranger())
+
+
+def test_an_object_that_keeps_a_buffer_of_its_own_is_collected():
+    """From Python 3.12 on the memoryview was of something that the collector could not look into."""
+
+    class Mine(interop_demo._Titled):
+        pass
+
+    before = interop_demo.live_allocations(), interop_demo.live_exports()
+    mine = Mine("song")
+    mine.view, mine.part = memoryview(mine), memoryview(mine)[1:]
+    gc.collect()
+    assert mine.view.tolist() == [1, 2] and interop_demo.live_allocations() == before[0] + 1
+    del mine
+    gc.collect()
+    assert (interop_demo.live_allocations(), interop_demo.live_exports()) == before

@@ -8,6 +8,7 @@ use pyo3::exceptions::{PyAttributeError, PyTypeError};
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::pyclass::boolean_struct::True;
+use pyo3::pyclass::{PyTraverseError, PyVisit};
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyString, PyTuple};
 
@@ -15,6 +16,7 @@ use super::attributes::{ATTRIBUTES, Attribute, getter, methods};
 use super::border::guarded;
 use super::dict::dict_of;
 use super::export::{Request, answer};
+use super::recast::Instance;
 use super::release::{PyOwner, drain_releases, free_without_lock};
 use crate::array::CudaArray;
 use crate::cai::Spelled;
@@ -72,7 +74,8 @@ impl Reach {
 /// `NumPy`, `float()` and its like as `NumPy` has them, and for memory that the host can reach the buffer protocol
 /// (`memoryview`, `bytes`, files).
 ///
-/// Call it once, where the module is made. What has one of these names in your own `#[pymethods]` is kept. With
+/// Call it once, where the module is made. What has one of these names in your own `#[pymethods]` is kept. A pickle and
+/// `copy` are refused, unless the class says how it is done, as by `__getnewargs__` or `__reduce__`. With
 /// `INTEROP_SKIP_DLPACK_C_EXCHANGE_API=1` in the environment no class offers a table, and none is used.
 ///
 /// ```no_run
@@ -251,23 +254,50 @@ unsafe extern "C" fn dlpack_device<T: ArrayClass>(
     unsafe { body::<T>(this, run) }
 }
 
-/// The Python object that a `#[cuda_array(python)]` struct becomes when a function returns it.
+/// An array that a function returned, for NumPy and other libraries to use in place, as by `numpy.from_dlpack(array)`.
 ///
-/// It speaks DLPack and, for memory that CUDA can reach, the CUDA Array Interface. Nothing else has the struct, so its
-/// memory is writable unless the struct is `readonly`.
+/// It speaks DLPack and, for memory that CUDA can reach, the CUDA Array Interface.
+// What a `#[cuda_array(python)]` struct becomes. Nothing else has the struct, so its memory is writable unless the struct is
+// `readonly`.
 #[pyclass(frozen, weakref, module = "interop_core")]
 pub(super) struct ExportedArray {
     array: Box<dyn Described>,
 }
 
+#[pymethods]
+impl ExportedArray {
+    /// For the collector of garbage: an object that keeps a memoryview of itself would never go.
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        self.array.visit(&visit)
+    }
+}
+
 /// The part of [`CudaArray`] that needs no type parameter.
 trait Described: Send + Sync {
     fn describe(&self) -> Result<Facts>;
+
+    /// Shows the collector the Python objects that the array keeps, as far as it can tell.
+    fn visit(&self, _: &PyVisit<'_>) -> Result<(), PyTraverseError> {
+        Ok(())
+    }
 }
 
-impl<A: CudaArray + Send + Sync> Described for A {
+/// A struct of somebody's, of which is not known what it keeps.
+struct Returned<A>(A);
+
+impl<A: CudaArray + Send + Sync> Described for Returned<A> {
+    fn describe(&self) -> Result<Facts> {
+        self.0.facts()
+    }
+}
+
+impl<T: ArrayClass> Described for Instance<T> {
     fn describe(&self) -> Result<Facts> {
         self.facts()
+    }
+
+    fn visit(&self, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
+        visit.call(&self.0)
     }
 }
 
@@ -302,11 +332,20 @@ pub fn into_object<A>(py: Python<'_>, array: A) -> PyResult<Bound<'_, PyAny>>
 where
     A: CudaArray + AnyThread,
 {
-    static INSTALLED: PyOnceLock<()> = PyOnceLock::new();
-    INSTALLED.get_or_try_init(py, || install::<ExportedArray>(py))?;
     // A struct whose fields contradict each other is refused here, where it can be seen who made it.
     array.facts()?;
-    Ok(Bound::new(py, ExportedArray { array: Box::new(array) })?.into_any())
+    exported(py, Box::new(Returned(array)))
+}
+
+/// The array of an object as an object of its own.
+pub(super) fn of_instance<T: ArrayClass>(py: Python<'_>, array: Instance<T>) -> PyResult<Bound<'_, PyAny>> {
+    exported(py, Box::new(array))
+}
+
+fn exported(py: Python<'_>, array: Box<dyn Described>) -> PyResult<Bound<'_, PyAny>> {
+    static INSTALLED: PyOnceLock<()> = PyOnceLock::new();
+    INSTALLED.get_or_try_init(py, || install::<ExportedArray>(py))?;
+    Ok(Bound::new(py, ExportedArray { array })?.into_any())
 }
 
 /// What a class has of its own stays as it is, be it a slot, a getter or a method of a protocol.

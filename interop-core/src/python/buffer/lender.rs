@@ -21,7 +21,7 @@ use pyo3::types::{PyBytes, PyTuple, PyType};
 use super::abi::{Buffer, BufferProcs, Flags, GET_SLOT, GetBuffer, RELEASE_SLOT, ReleaseBuffer};
 use super::{fill, get, lend, permit, release};
 use crate::facts::Facts;
-use crate::python::class::{ArrayClass, ExportedArray, body, into_object, method};
+use crate::python::class::{ArrayClass, ExportedArray, body, method, of_instance};
 use crate::python::device::integer;
 use crate::python::recast::Instance;
 use crate::stream::StreamHandle;
@@ -150,7 +150,7 @@ unsafe extern "C" fn buffer<T: ArrayClass>(
         let wanted = Flags(flags & Flags::WRITABLE.0 | Flags::STRIDES.0);
         let facts = Facts { stream: StreamHandle::NothingPending, ..array.borrow().facts()? };
         permit(py, &facts, T::REACH.access(), wanted)?;
-        let exported = into_object(py, Instance(array.clone().unbind()))?;
+        let exported = of_instance(py, Instance(array.clone().unbind()))?;
         let lender = lender(py)?.call1((PyTuple::new(py, [exported])?,))?;
         // SAFETY: an object.
         let view = unsafe { ffi::PyMemoryView_FromObject(lender.as_ptr()) };
