@@ -11,6 +11,9 @@
 //!
 //! Take an argument by value: the struct is a handle, not the elements.
 //!
+//! A module is for one interpreter of a process. `PyO3` lets a second one import it, but its classes are the same in both, and
+//! from Python 3.12 on the two mix up the methods of such classes, whatever module they are of.
+//!
 //! ```no_run
 //! use interop_core::{CudaArray, HostVec, LeaseMut};
 //! use pyo3::prelude::*;
