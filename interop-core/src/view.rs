@@ -1,6 +1,8 @@
 //! Typed views of `N` axes: element type and rank are checked, the device is known, nothing is read.
 #![expect(unsafe_code, reason = "making a view of facts is a promise about memory")]
 
+use core::any::type_name;
+use core::fmt;
 use core::marker::PhantomData;
 
 use crate::descriptor::Writes;
@@ -39,7 +41,7 @@ use crate::stream::StreamHandle;
 /// assert_eq!(error.to_string(), "`dtype`: found float32, allowed: float64");
 /// # Ok::<(), interop_core::Error>(())
 /// ```
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy)]
 pub struct ArrayView<'a, T, const N: usize> {
     pub(crate) raw: RawView<N>,
     marker: PhantomData<&'a T>,
@@ -49,14 +51,13 @@ pub struct ArrayView<'a, T, const N: usize> {
 ///
 /// Libraries that share the memory are not under Rust's borrow rules; nothing here makes plain references out of it
 /// without `unsafe`.
-#[derive(Debug)]
 pub struct ArrayViewMut<'a, T, const N: usize> {
     pub(crate) raw: RawView<N>,
     marker: PhantomData<&'a mut T>,
 }
 
 /// What both views consist of.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy)]
 pub(crate) struct RawView<const N: usize> {
     pub(crate) address: usize,
     pub(crate) shape: [usize; N],
@@ -87,6 +88,16 @@ impl<const N: usize> RawView<N> {
         strides.copy_from_slice(layout.strides());
         let (address, device, stream) = (facts.address(), facts.device(), facts.stream());
         Ok(Self { address, shape, strides, device, stream, shared: shared(facts) })
+    }
+
+    /// What a view of this name prints, which need not know how its elements print.
+    pub(crate) fn describe<T>(&self, name: &str, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { address, shape, strides, device, stream, .. } = self;
+        write!(f, "{name}({} {shape:?} at {address:#x}, strides {strides:?}, {device}", type_name::<T>())?;
+        if *stream != StreamHandle::NothingPending {
+            write!(f, ", work pending on the {stream}")?;
+        }
+        f.write_str(")")
     }
 
     /// The layout; its arithmetic was checked when the view was made.
@@ -209,3 +220,20 @@ macro_rules! getters {
 
 getters!(ArrayView);
 getters!(ArrayViewMut);
+
+/// What views print. Their elements may be of any type, also of one that does not print.
+macro_rules! printed {
+    ($($view:ident)*) => {
+        $(
+            impl<T, const N: usize> ::core::fmt::Debug for $view<'_, T, N> {
+                fn fmt(&self, f: &mut ::core::fmt::Formatter<'_>) -> ::core::fmt::Result {
+                    self.raw.describe::<T>(stringify!($view), f)
+                }
+            }
+        )*
+    };
+}
+
+pub(crate) use printed;
+
+printed!(ArrayView ArrayViewMut);

@@ -18,14 +18,14 @@ use crate::element::Element;
 use crate::error::{Error, ErrorKind, Result, text};
 use crate::layout::Order;
 use crate::stream::StreamHandle;
-use crate::view::{ArrayView, ArrayViewMut, RawView};
+use crate::view::{ArrayView, ArrayViewMut, RawView, printed};
 
 /// A view whose elements host code can read: the memory is host-accessible, aligned, and nothing is pending on it.
 ///
 /// Elements are read by value. A library that shares the memory may write to it between two reads, so plain references
 /// are only handed out by [`as_slice`](Self::as_slice), under a promise. Rust code that shares it, through another struct,
 /// cannot write while the view lives.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct HostView<'a, T, const N: usize> {
     pub(crate) raw: RawView<N>,
     _access: Access,
@@ -55,12 +55,13 @@ pub struct HostView<'a, T, const N: usize> {
 /// assert_eq!(table.to_vec::<f32>()?, [1.0, 6.0, 1.0, 1.0, 2.0, 2.0, 2.0, 2.0]);
 /// # Ok::<(), interop_core::Error>(())
 /// ```
-#[derive(Debug)]
 pub struct HostViewMut<'a, T, const N: usize> {
     pub(crate) raw: RawView<N>,
     access: Access,
     marker: PhantomData<&'a mut T>,
 }
+
+printed!(HostView HostViewMut);
 
 impl<'a, T: Element, const N: usize> ArrayView<'a, T, N> {
     /// The view for reading on the host. Work that is pending on pinned or managed memory is waited for.

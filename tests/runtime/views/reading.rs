@@ -37,6 +37,37 @@ fn a_view_is_what_its_struct_is() {
     assert_eq!(copy.shape(), view.shape(), "a view for reading may be copied");
 }
 
+/// Views print what they are of, also of elements that do not print.
+#[test]
+fn a_view_prints_what_it_is_of() {
+    #[derive(Clone, Copy, Element)]
+    #[repr(transparent)]
+    struct Silent(u16);
+    let mut words = Array::new(HostVec::from([1_u16, 2, 3, 4, 5, 6]), &[2, 3]);
+    let of = format!("Silent [2, 3] at {:#x}, strides [3, 1], CPU (1))", words.facts().unwrap().address());
+    let is_printed = |printed: String, name: &str| {
+        assert!(printed.starts_with(&format!("{name}(")) && printed.ends_with(&of), "{printed}");
+    };
+    let view = words.view::<Silent, 2>().unwrap();
+    is_printed(format!("{view:?}"), "ArrayView");
+    is_printed(format!("{:?}", view.host().unwrap()), "HostView");
+    assert_eq!(words.view::<Silent, 1>().unwrap_err().kind(), ErrorKind::Rank);
+    let view = words.view_mut::<Silent, 2>().unwrap();
+    is_printed(format!("{view:?}"), "ArrayViewMut");
+    is_printed(format!("{:?}", view.host_mut().unwrap()), "HostViewMut");
+    let array = Array {
+        stream: StreamHandle::PerThreadDefault,
+        ..Array::strided(Claimed::gpu::<f64>(100, 2), &[4, 3], &[5, 1])
+    };
+    assert_eq!(
+        format!("{:?}", array.view::<f64, 2>().unwrap()),
+        format!(
+            "ArrayView(f64 [4, 3] at {GPU_ADDRESS:#x}, strides [5, 1], CUDA (2), ordinal 2, work pending on the {})",
+            StreamHandle::PerThreadDefault
+        )
+    );
+}
+
 /// Bugs 63, 71, 107: other elements, other axes.
 #[test]
 fn element_and_rank_are_compared() {
