@@ -48,8 +48,9 @@ class _SpeaksCAI(Protocol):
 class _HasStream(Protocol):
     def __cuda_stream__(self) -> tuple[int, int]: ...
 
-# Every array library's arrays; the functions whose argument is `_Array | CapsuleType` take raw DLPack capsules too.
-_Array: TypeAlias = _SpeaksDLPack | _SpeaksCAI
+# Every array library's arrays; the functions whose argument is `_Array | CapsuleType` take raw DLPack capsules too. NumPy's
+# are named because its `__dlpack__` is for arrays of numbers only, which pyright sees and `numpy.from_dlpack` does not return.
+_Array: TypeAlias = _SpeaksDLPack | _SpeaksCAI | np.ndarray[Any, Any]
 _Stream: TypeAlias = int | _HasStream | None
 
 @type_check_only
