@@ -1,5 +1,7 @@
 //! Views as kernels take them: plain bytes that `interop.cuh` declares for C++.
 
+use core::any::type_name;
+use core::fmt;
 use core::marker::PhantomData;
 use core::mem::{align_of, offset_of, size_of};
 
@@ -8,7 +10,7 @@ use crate::device::Device;
 use crate::element::Element;
 use crate::error::{Error, ErrorKind, Result, text};
 use crate::layout::product;
-use crate::view::{ArrayView, ArrayViewMut, RawView};
+use crate::view::{ArrayView, ArrayViewMut, RawView, printed};
 
 /// The C++ header that declares [`KernelView`] and [`KernelViewMut`] for kernels, as `interop::view<const T, N>` and
 /// `interop::view<T, N>`.
@@ -76,7 +78,7 @@ pub const KERNEL_HEADER: &str = include_str!("../include/interop.cuh");
 ///     if (at < from.size()) to[at] = from[at] > 0.5f;
 /// }
 /// ```
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy)]
 #[repr(C, align(8))]
 pub struct KernelView<'a, T, const N: usize> {
     fields: Fields<N>,
@@ -88,7 +90,7 @@ pub struct KernelView<'a, T, const N: usize> {
 /// Made by [`CudaArray::kernel_view_mut`](crate::CudaArray::kernel_view_mut) from writable memory. Bytes and lifetime are
 /// those of [`KernelView`], but the borrow is exclusive. It can be copied all the same, as launch functions need it:
 /// a view lends nothing to code on the host, and every copy holds the exclusive borrow.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy)]
 #[repr(C, align(8))]
 pub struct KernelViewMut<'a, T, const N: usize> {
     fields: Fields<N>,
@@ -96,7 +98,7 @@ pub struct KernelViewMut<'a, T, const N: usize> {
 }
 
 /// What both consist of. 64 bits whatever the host's pointers have: devices know no others.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy)]
 #[repr(C)]
 struct Fields<const N: usize> {
     address: u64,
@@ -123,7 +125,14 @@ const _: () = {
     assert_layout::<{ crate::MAX_NDIM }>();
 };
 
+printed!(fields: KernelView KernelViewMut);
+
 impl<const N: usize> Fields<N> {
+    fn describe<T>(&self, name: &str, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { address, shape, strides } = self;
+        write!(f, "{name}({} {shape:?} at {address:#x}, strides {strides:?})", type_name::<T>())
+    }
+
     fn of<T: Element>(raw: &RawView<N>) -> Result<Self> {
         let address = device_address(raw.address, raw.device)?;
         if address % T::TYPE.align() as u64 != 0 {

@@ -223,11 +223,11 @@ getters!(ArrayViewMut);
 
 /// What views print. Their elements may be of any type, also of one that does not print.
 macro_rules! printed {
-    ($($view:ident)*) => {
+    ($of:ident: $($view:ident)*) => {
         $(
             impl<T, const N: usize> ::core::fmt::Debug for $view<'_, T, N> {
                 fn fmt(&self, f: &mut ::core::fmt::Formatter<'_>) -> ::core::fmt::Result {
-                    self.raw.describe::<T>(stringify!($view), f)
+                    self.$of.describe::<T>(stringify!($view), f)
                 }
             }
         )*
@@ -236,4 +236,4 @@ macro_rules! printed {
 
 pub(crate) use printed;
 
-printed!(ArrayView ArrayViewMut);
+printed!(raw: ArrayView ArrayViewMut);

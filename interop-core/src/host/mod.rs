@@ -61,7 +61,7 @@ pub struct HostViewMut<'a, T, const N: usize> {
     marker: PhantomData<&'a mut T>,
 }
 
-printed!(HostView HostViewMut);
+printed!(raw: HostView HostViewMut);
 
 impl<'a, T: Element, const N: usize> ArrayView<'a, T, N> {
     /// The view for reading on the host. Work that is pending on pinned or managed memory is waited for.

@@ -82,7 +82,10 @@ fn every_memory_that_a_device_reaches() {
         let mut import: Array<LeaseMut<i16>> = Array::from_dlpack(tensor).unwrap();
         let address = import.facts().unwrap().address() as u64;
         assert_eq!(import.kernel_view_mut::<i16, 2>().unwrap().address(), address, "{device}");
-        assert_eq!(import.kernel_view::<i16, 2>().unwrap().strides(), [3, 1]);
+        let view = import.kernel_view::<i16, 2>().unwrap();
+        assert_eq!(view.strides(), [3, 1]);
+        let printed = format!("KernelView(i16 [2, 3] at {address:#x}, strides [3, 1])");
+        assert_eq!(format!("{view:?}"), printed);
     }
 }
 
