@@ -157,6 +157,31 @@ def test_numpy_classes():
         interop_demo.describe(np.float32(3))
 
 
+@pytest.mark.parametrize("function", [interop_demo.asarray, interop_demo.describe, interop_demo.is_square])
+def test_masked_elements(function):
+    """R38: `__dlpack__` hands out a masked array without its mask, which would be all elements."""
+    array = np.ma.array(np.ones((2, 2), "f4"), mask=[[True, False], [False, False]])
+    with pytest.raises(ArrayError, match=r"masked elements.*`filled\(\)` makes one.*MaskedArray"):
+        function(array)
+    function(array.filled(0))
+    array.mask = False
+    function(array)
+    derived = type("Derived", (np.ma.MaskedArray,), {})(np.ones(3), mask=[False, True, False])
+    with pytest.raises(ArrayError, match="masked elements.*Derived"):
+        function(derived)
+
+
+def test_a_mask_of_another_kind():
+    """`mask` and `filled` may be anything of a class."""
+    for mask in (None, 1, "any", lambda self: True, property(lambda self: 1 / 0)):
+        other = type("Other", (np.ndarray,), {"mask": mask, "filled": None})((2,), "f8", np.array([1.0, 2.0]))
+        if isinstance(mask, property):
+            with pytest.raises(ZeroDivisionError):
+                interop_demo.checksum(other)
+        else:
+            assert interop_demo.checksum(other) == 3
+
+
 def test_broadcast_arrays_cannot_be_scaled():
     """Bug 91: two indices on one element; reading is fine."""
     base = np.arange(4.0)

@@ -5,7 +5,6 @@ use pyo3::prelude::*;
 
 use super::capsule::Taken;
 use super::errors::of;
-use super::exchange::check_values;
 use super::import::{HandedOut, import_met, meet};
 use super::release::{Destination, Here, release_foreign, without_lock};
 use crate::arrival::Arrival;
@@ -74,9 +73,7 @@ fn import_as_with<T: FromArray>(object: &Bound<'_, PyAny>, trust: Trust) -> PyRe
         // `ManagedTensor::from_raw`).
         match unsafe { Import::usual(tensor, release_foreign::<Versioned>, trust, T::WANTED.axes) } {
             Ok(import) => {
-                if known.may_be_lazy {
-                    check_values(object, import.facts())?;
-                }
+                known.values.check(object, import.facts())?;
                 return T::assemble(&mut Arrival::new(import)).map_err(|error| of(object, error).into());
             }
             Err(tensor) => handed_out = Some(HandedOut { taken: Taken::Versioned(tensor), table }),

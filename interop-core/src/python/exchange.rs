@@ -10,15 +10,11 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 
 use super::capsule::sparing_exceptions;
-use super::errors::of;
-use super::interpreter::{attribute, is_attached};
+use super::interpreter::is_attached;
 use super::types::Table;
 use crate::cuda;
 use crate::device::Device;
 use crate::dlpack::{DLPackExchangeAPI, ManagedTensor, Versioned};
-use crate::dtype::{COMPLEX, FLOAT};
-use crate::error::{Error, ErrorKind};
-use crate::facts::Facts;
 use crate::stream::StreamHandle;
 
 /// The stream that the table's library works on; `None` when the table does not say.
@@ -107,42 +103,4 @@ pub(super) fn tensor_of(
     }
     // SAFETY: the table hands over a tensor that nobody else releases.
     Ok(Some(unsafe { ManagedTensor::from_raw(tensor) }))
-}
-
-/// Refuses an array whose values are not those in its memory. PyTorch conjugates and negates by a bit of the tensor: its
-/// `__dlpack__` refuses the one and hands out the other, its exchange table hands out both, and no capsule can say so.
-///
-/// Only complex numbers are conjugated. What is negated is complex, or the imaginary part of such an array, which lies in steps.
-#[inline]
-pub(super) fn check_values(object: &Bound<'_, PyAny>, facts: &Facts) -> PyResult<()> {
-    let code = facts.dtype().code();
-    if code != COMPLEX && code != FLOAT {
-        return Ok(());
-    }
-    // The step of an axis with one element is any number.
-    let (extent, stride) = (facts.shape().last(), facts.layout().strides().last());
-    let in_steps = stride != Some(&1) || extent == Some(&1);
-    if code == COMPLEX || in_steps { check_bits(object) } else { Ok(()) }
-}
-
-#[cold]
-fn check_bits(object: &Bound<'_, PyAny>) -> PyResult<()> {
-    let py = object.py();
-    for (bit, values, remedy) in [
-        (
-            pyo3::intern!(py, "is_conj"),
-            "the conjugates of the values in memory",
-            "`resolve_conj()` makes one",
-        ),
-        (pyo3::intern!(py, "is_neg"), "the negatives of the values in memory", "`resolve_neg()` makes one"),
-    ] {
-        // Not PyTorch's.
-        let Some(is_set) = attribute(object, bit)? else { return Ok(()) };
-        if is_set.call0()?.is_truthy()? {
-            let allowed = "an array whose values are in its memory";
-            let error = Error::new(ErrorKind::Unsupported, "array", values, allowed);
-            return Err(of(object, error.with_remedy(remedy)).into());
-        }
-    }
-    Ok(())
 }

@@ -9,7 +9,7 @@ use super::capsule::{Taken, take};
 use super::device::device;
 use super::dict::interface_in;
 use super::errors::{no_array, of};
-use super::exchange::{check_values, tensor_of, work_stream};
+use super::exchange::{tensor_of, work_stream};
 use super::interpreter::attribute;
 use super::release::{Destination, PyOwner, drain_releases, free_without_lock};
 use super::types::{Known, Table, TypeFacts, type_of};
@@ -61,8 +61,9 @@ pub struct Imported {
 /// nothing for CPU memory, a number otherwise, the legacy default stream if `stream` is `None`. Some producers take it and
 /// order nothing (the arrays of nanobind, TVM FFI and `cuda.core`): there the caller orders the work before the call.
 ///
-/// A tensor of PyTorch's whose values are conjugated or negated only when somebody asks for them is refused. One that requires
-/// a gradient is taken, because its exchange table does not say so: who changes it looks at `requires_grad`.
+/// A tensor of PyTorch's whose values are conjugated or negated only when somebody asks for them is refused, and a masked array
+/// of NumPy's with masked elements. A tensor that requires a gradient is taken, because its exchange table does not say so: who
+/// changes it looks at `requires_grad`.
 ///
 /// The array keeps the object alive, or what it handed out, where Python's collector does not see it, as NumPy's do that come
 /// by DLPack. An object that holds an array imported from itself is released when it lets go of that array, and not before.
@@ -163,9 +164,7 @@ pub(super) fn import_met(
     stream: Option<StreamHandle>,
 ) -> PyResult<Protocol> {
     let protocol = import_memory(to, object, known, handed_out, stream)?;
-    if known.may_be_lazy {
-        check_values(object, to.import.facts())?;
-    }
+    known.values.check(object, to.import.facts())?;
     Ok(protocol)
 }
 

@@ -92,6 +92,7 @@ mod recast;
 mod release;
 mod table;
 mod types;
+mod values;
 
 pub use argument::{import_as, import_as_trusted};
 pub use back::order_back;

@@ -15,6 +15,7 @@ use pyo3::types::{PyCapsule, PyInt, PyString, PyType, PyWeakrefMethods, PyWeakre
 
 use super::ask::DlpackMethod;
 use super::direct::Direct;
+use super::values::Values;
 use crate::dlpack::{DLPackExchangeAPI, DLPackExchangeAPIHeader, MAJOR_VERSION};
 
 /// A type whose objects have been imported.
@@ -27,8 +28,8 @@ pub(super) struct TypeFacts {
     pub(super) exchange: Option<Table>,
     /// How its `__dlpack__` is asked.
     pub(super) method: DlpackMethod,
-    /// Whether its objects may have other values than their memory, as PyTorch's tensors.
-    pub(super) may_be_lazy: bool,
+    /// What its objects may be beside the values in their memory.
+    pub(super) values: Values,
 }
 
 impl TypeFacts {
@@ -143,17 +144,17 @@ fn look_up(object: &Bound<'_, PyAny>, class: &Bound<'_, PyType>) -> PyResult<Typ
         host_only,
         Direct::of(object, pyo3::intern!(py, "__dlpack__")),
     );
-    let may_be_lazy = asked_of_a_class(py, has("is_conj"))?.unwrap_or(false);
+    let values = Values::of(class)?;
     let address = class.as_ptr().addr();
     // SAFETY: a type.
     let heap = unsafe { ffi::PyType_HasFeature(class.as_type_ptr(), ffi::Py_TPFLAGS_HEAPTYPE) } != 0;
     let class = if heap { Some(PyWeakrefReference::new(class)?.unbind()) } else { None };
-    Ok(TypeFacts { address, class, exchange, method, may_be_lazy })
+    Ok(TypeFacts { address, class, exchange, method, values })
 }
 
 /// What a class says of itself, if it does: a metaclass may raise anything, and its objects be arrays all the same. Only an
 /// interrupt is none of its answers.
-fn asked_of_a_class<T>(py: Python<'_>, answer: PyResult<T>) -> PyResult<Option<T>> {
+pub(super) fn asked_of_a_class<T>(py: Python<'_>, answer: PyResult<T>) -> PyResult<Option<T>> {
     match answer {
         Ok(value) => Ok(Some(value)),
         Err(error) if error.is_instance_of::<PyException>(py) => Ok(None),

@@ -1,0 +1,96 @@
+//! Arrays that are not what is in their memory, which neither a tensor nor a table can say.
+
+use pyo3::prelude::*;
+use pyo3::types::PyType;
+
+use super::errors::of;
+use super::interpreter::attribute;
+use super::types::asked_of_a_class;
+use crate::dtype::{COMPLEX, FLOAT};
+use crate::error::{Error, ErrorKind};
+use crate::facts::Facts;
+
+/// What the objects of a class may be beside the values in their memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Values {
+    /// Nothing else, as far as one can know.
+    InMemory,
+    /// Conjugated or negated when somebody asks, as `PyTorch`'s tensors.
+    Lazy,
+    /// Elements some of which do not count, as in `NumPy`'s masked arrays and those of `astropy`.
+    Masked,
+}
+
+impl Values {
+    pub(super) fn of(class: &Bound<'_, PyType>) -> PyResult<Self> {
+        let has =
+            |name| asked_of_a_class(class.py(), class.hasattr(name)).map(|answer| answer.unwrap_or(false));
+        if has("is_conj")? {
+            return Ok(Self::Lazy);
+        }
+        Ok(if has("mask")? && has("filled")? { Self::Masked } else { Self::InMemory })
+    }
+
+    /// Refuses an array whose values are not those in its memory.
+    #[inline]
+    pub(super) fn check(self, object: &Bound<'_, PyAny>, facts: &Facts) -> PyResult<()> {
+        match self {
+            Self::InMemory => Ok(()),
+            Self::Lazy => check_bits(object, facts),
+            Self::Masked => check_mask(object),
+        }
+    }
+}
+
+/// `PyTorch` conjugates and negates by a bit of the tensor: its `__dlpack__` refuses the one and hands out the other, its
+/// exchange table hands out both.
+///
+/// Only complex numbers are conjugated. What is negated is complex, or the imaginary part of such an array, which lies in steps.
+fn check_bits(object: &Bound<'_, PyAny>, facts: &Facts) -> PyResult<()> {
+    let code = facts.dtype().code();
+    if code != COMPLEX && code != FLOAT {
+        return Ok(());
+    }
+    // The step of an axis with one element is any number.
+    let (extent, stride) = (facts.shape().last(), facts.layout().strides().last());
+    let in_steps = stride != Some(&1) || extent == Some(&1);
+    if code == COMPLEX || in_steps { ask_for_bits(object) } else { Ok(()) }
+}
+
+#[cold]
+fn ask_for_bits(object: &Bound<'_, PyAny>) -> PyResult<()> {
+    let py = object.py();
+    for (bit, values, remedy) in [
+        (
+            pyo3::intern!(py, "is_conj"),
+            "the conjugates of the values in memory",
+            "`resolve_conj()` makes one",
+        ),
+        (pyo3::intern!(py, "is_neg"), "the negatives of the values in memory", "`resolve_neg()` makes one"),
+    ] {
+        // Not PyTorch's.
+        let Some(is_set) = attribute(object, bit)? else { return Ok(()) };
+        if is_set.call0()?.is_truthy()? {
+            return Err(refused(object, values, remedy));
+        }
+    }
+    Ok(())
+}
+
+/// A mask without masked elements changes nothing. `NumPy` hands the memory out whatever the mask is.
+#[cold]
+fn check_mask(object: &Bound<'_, PyAny>) -> PyResult<()> {
+    let py = object.py();
+    let Some(mask) = attribute(object, pyo3::intern!(py, "mask"))? else { return Ok(()) };
+    // What cannot be asked is another thing of that name.
+    let Some(any) = attribute(&mask, pyo3::intern!(py, "any"))? else { return Ok(()) };
+    if any.call0()?.is_truthy()? {
+        return Err(refused(object, "masked elements", "`filled()` makes one"));
+    }
+    Ok(())
+}
+
+fn refused(object: &Bound<'_, PyAny>, found: &str, remedy: &'static str) -> PyErr {
+    let error = Error::new(ErrorKind::Unsupported, "array", found, "an array whose values are in its memory");
+    of(object, error.with_remedy(remedy)).into()
+}
