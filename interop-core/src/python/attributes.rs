@@ -8,7 +8,8 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyString, PyTuple, PyType};
 
-use super::class::{ArrayClass, body, method};
+use super::class::{ArrayClass, body};
+use super::method::{Call, Method};
 use super::numpy::{NUMBERS, array, dtype_of, learned_type, number_as};
 use super::recast::{as_device, as_host};
 use crate::device::{Device, DeviceType};
@@ -123,86 +124,58 @@ unsafe extern "C" fn get<T: ArrayClass>(
     unsafe { body::<T>(this, |array| (attribute.value)(array.py(), &array.borrow().facts()?)) }
 }
 
-/// A method without arguments: its name, its function, and its documentation.
-type Plain = (&'static CStr, ffi::PyCFunction, &'static CStr);
-
-fn plain_methods<T: ArrayClass>() -> [Plain; 9] {
+/// The methods that the protocols do not name.
+pub(super) fn methods<T: ArrayClass>() -> [Method; 11] {
     [
         (
+            c"__array__",
+            Call::Keywords(array::<T>),
+            c"__array__($self, /, dtype=None, *, copy=None)\n--\n\nThe array for NumPy, in place where it can be.",
+        ),
+        (
+            c"__reduce_ex__",
+            Call::One(reduce::<T>),
+            c"__reduce_ex__($self, protocol, /)\n--\n\nRefused, unless the class says how it is pickled: memory cannot be.",
+        ),
+        (
             c"as_device",
-            as_device::<T>,
+            Call::Bare(as_device::<T>),
             c"as_device($self, /)\n--\n\nManaged memory as memory of its device, for libraries that take nothing else.",
         ),
         (
             c"as_host",
-            as_host::<T>,
+            Call::Bare(as_host::<T>),
             c"as_host($self, /)\n--\n\nPinned or managed memory as host memory, for libraries that take nothing else; the array itself \
               if it is there.",
         ),
-        (c"__len__", len::<T>, c"__len__($self, /)\n--\n\nThe extent of the first axis."),
-        (c"__iter__", iter::<T>, c"__iter__($self, /)\n--\n\nThe parts along the first axis."),
+        (c"__len__", Call::Bare(len::<T>), c"__len__($self, /)\n--\n\nThe extent of the first axis."),
+        (c"__iter__", Call::Bare(iter::<T>), c"__iter__($self, /)\n--\n\nThe parts along the first axis."),
         (
             c"__repr__",
-            repr::<T>,
+            Call::Bare(repr::<T>),
             c"__repr__($self, /)\n--\n\nWhat the array is, without its elements.",
         ),
         (
             NUMBERS[0],
-            number_as::<T, 0>,
+            Call::Bare(number_as::<T, 0>),
             c"__bool__($self, /)\n--\n\nWhether the only element is other than zero.",
         ),
         (
             NUMBERS[1],
-            number_as::<T, 1>,
+            Call::Bare(number_as::<T, 1>),
             c"__int__($self, /)\n--\n\nThe element of an array without axes as an int.",
         ),
         (
             NUMBERS[2],
-            number_as::<T, 2>,
+            Call::Bare(number_as::<T, 2>),
             c"__float__($self, /)\n--\n\nThe element of an array without axes as a float.",
         ),
         (
             NUMBERS[3],
-            number_as::<T, 3>,
+            Call::Bare(number_as::<T, 3>),
             c"__complex__($self, /)\n--\n\nThe element of an array without axes as a complex.",
         ),
     ]
-}
-
-/// The methods that the protocols do not name, each with its name. `indexed`: the class has a `__getitem__`.
-pub(super) fn methods<T: ArrayClass>(
-    py: Python<'_>,
-    class: *mut ffi::PyTypeObject,
-    indexed: bool,
-) -> PyResult<Vec<(&'static CStr, Bound<'_, PyAny>)>> {
-    let array = ffi::PyMethodDef {
-        ml_name: c"__array__".as_ptr(),
-        ml_meth: ffi::PyMethodDefPointer { PyCFunctionWithKeywords: array::<T> },
-        ml_flags: ffi::METH_VARARGS | ffi::METH_KEYWORDS,
-        ml_doc: c"__array__($self, /, dtype=None, *, copy=None)\n--\n\nThe array for NumPy, in place where it can be."
-            .as_ptr(),
-    };
-    let reduce = ffi::PyMethodDef {
-        ml_name: c"__reduce_ex__".as_ptr(),
-        ml_meth: ffi::PyMethodDefPointer { PyCFunction: reduce::<T> },
-        ml_flags: ffi::METH_O,
-        ml_doc: c"__reduce_ex__($self, protocol, /)\n--\n\nRefused, unless the class says how it is pickled: memory cannot be."
-            .as_ptr(),
-    };
-    let mut methods =
-        vec![(c"__array__", method(py, class, array)?), (c"__reduce_ex__", method(py, class, reduce)?)];
-    for (name, function, doc) in
-        plain_methods::<T>().into_iter().filter(|(name, ..)| indexed || *name != c"__iter__")
-    {
-        let definition = ffi::PyMethodDef {
-            ml_name: name.as_ptr(),
-            ml_meth: ffi::PyMethodDefPointer { PyCFunction: function },
-            ml_flags: ffi::METH_NOARGS,
-            ml_doc: doc.as_ptr(),
-        };
-        methods.push((name, method(py, class, definition)?));
-    }
-    Ok(methods)
 }
 
 /// # Safety

@@ -16,6 +16,7 @@ use super::attributes::{ATTRIBUTES, Attribute, getter, methods};
 use super::border::guarded;
 use super::dict::dict_of;
 use super::export::{Request, answer};
+use super::method::{Call, Method, method};
 use super::recast::Instance;
 use super::release::{PyOwner, drain_releases, free_without_lock};
 use crate::array::CudaArray;
@@ -109,8 +110,6 @@ pub fn install<T: ArrayClass>(py: Python<'_>) -> PyResult<()> {
         let name = name.to_string_lossy();
         if own.contains(&*name)? { Ok(()) } else { class.setattr(&*name, descriptor) }
     };
-    set(c"__dlpack__", method(py, class.as_type_ptr(), dlpack_def::<T>())?)?;
-    set(c"__dlpack_device__", method(py, class.as_type_ptr(), dlpack_device_def::<T>())?)?;
     set(INTERFACE.name, getter::<T>(&class, &INTERFACE)?)?;
     if super::table::in_use() {
         set(c"__dlpack_c_exchange_api__", super::table::capsule::<T>(py)?)?;
@@ -118,8 +117,11 @@ pub fn install<T: ArrayClass>(py: Python<'_>) -> PyResult<()> {
     for attribute in &ATTRIBUTES {
         set(attribute.name, getter::<T>(&class, attribute)?)?;
     }
-    for (name, descriptor) in methods::<T>(py, class.as_type_ptr(), own.contains("__getitem__")?)? {
-        set(name, descriptor)?;
+    // A class with items is iterated by them.
+    let indexed = own.contains("__getitem__")?;
+    let methods = protocol::<T>().into_iter().chain(methods::<T>());
+    for (name, call, doc) in methods.filter(|(name, ..)| indexed || *name != c"__iter__") {
+        set(name, method(py, class.as_type_ptr(), (name, call, doc))?)?;
     }
     super::buffer::install::<T>(&class)
 }
@@ -136,46 +138,21 @@ static INTERFACE: Attribute = Attribute {
     },
 };
 
-type Fast = unsafe extern "C" fn(
-    *mut ffi::PyObject,
-    *const *mut ffi::PyObject,
-    ffi::Py_ssize_t,
-    *mut ffi::PyObject,
-) -> *mut ffi::PyObject;
-
-fn dlpack_def<T: ArrayClass>() -> ffi::PyMethodDef {
-    let function: Fast = dlpack::<T>;
-    ffi::PyMethodDef {
-        ml_name: c"__dlpack__".as_ptr(),
-        ml_meth: ffi::PyMethodDefPointer { PyCFunctionFastWithKeywords: function },
-        ml_flags: ffi::METH_FASTCALL | ffi::METH_KEYWORDS,
-        // The first lines are the signature for `inspect`, in the form that CPython reads.
-        ml_doc: c"__dlpack__($self, /, *, stream=None, max_version=None, dl_device=None, copy=None)\n--\n\n\
-                  A DLPack capsule of the array; see the array API standard."
-            .as_ptr(),
-    }
-}
-
-fn dlpack_device_def<T: ArrayClass>() -> ffi::PyMethodDef {
-    ffi::PyMethodDef {
-        ml_name: c"__dlpack_device__".as_ptr(),
-        ml_meth: ffi::PyMethodDefPointer { PyCFunction: dlpack_device::<T> },
-        ml_flags: ffi::METH_NOARGS,
-        ml_doc: c"__dlpack_device__($self, /)\n--\n\nThe device type and the ordinal.".as_ptr(),
-    }
-}
-
-/// A method of the class; the definition is kept for as long as the program runs, as the class may be.
-pub(super) fn method(
-    py: Python<'_>,
-    class: *mut ffi::PyTypeObject,
-    definition: ffi::PyMethodDef,
-) -> PyResult<Bound<'_, PyAny>> {
-    let definition = Box::leak(Box::new(definition));
-    // SAFETY: a class, and a definition that outlives it.
-    let descriptor = unsafe { ffi::PyDescr_NewMethod(class, definition) };
-    // SAFETY: a new reference, or null with an exception set.
-    unsafe { Bound::from_owned_ptr_or_err(py, descriptor) }
+/// The methods of `DLPack`.
+fn protocol<T: ArrayClass>() -> [Method; 2] {
+    [
+        (
+            c"__dlpack__",
+            Call::Fast(dlpack::<T>),
+            c"__dlpack__($self, /, *, stream=None, max_version=None, dl_device=None, copy=None)\n--\n\n\
+              A DLPack capsule of the array; see the array API standard.",
+        ),
+        (
+            c"__dlpack_device__",
+            Call::Bare(dlpack_device::<T>),
+            c"__dlpack_device__($self, /)\n--\n\nThe device type and the ordinal.",
+        ),
+    ]
 }
 
 /// Runs the body of a method: an error or a panic becomes a Python exception, and null.

@@ -87,6 +87,7 @@ mod exchange;
 mod export;
 mod import;
 mod interpreter;
+mod method;
 mod numpy;
 mod recast;
 mod release;

@@ -21,8 +21,9 @@ use pyo3::types::{PyBytes, PyTuple, PyType};
 use super::abi::{Buffer, BufferProcs, Flags, GET_SLOT, GetBuffer, RELEASE_SLOT, ReleaseBuffer};
 use super::{fill, get, lend, permit, release};
 use crate::facts::Facts;
-use crate::python::class::{ArrayClass, ExportedArray, body, method, of_instance};
+use crate::python::class::{ArrayClass, ExportedArray, body, of_instance};
 use crate::python::device::integer;
+use crate::python::method::{Call, method};
 use crate::python::recast::Instance;
 use crate::stream::StreamHandle;
 
@@ -41,14 +42,12 @@ pub(in crate::python) fn install<T: ArrayClass>(class: &Bound<'_, PyType>) -> Py
     if class.getattr("__dict__")?.contains(name)? {
         return Ok(());
     }
-    let definition = ffi::PyMethodDef {
-        ml_name: c"__buffer__".as_ptr(),
-        ml_meth: ffi::PyMethodDefPointer { PyCFunction: buffer::<T> },
-        ml_flags: ffi::METH_O,
-        ml_doc: c"__buffer__($self, flags, /)\n--\n\nA memoryview of the array, where the host can reach it."
-            .as_ptr(),
-    };
-    class.setattr(name, method(py, class.as_type_ptr(), definition)?)
+    let lent = (
+        c"__buffer__",
+        Call::One(buffer::<T>),
+        c"__buffer__($self, flags, /)\n--\n\nA memoryview of the array, where the host can reach it.",
+    );
+    class.setattr(name, method(py, class.as_type_ptr(), lent)?)
 }
 
 /// The place of `tp_as_buffer` in a type object of CPython 3.10 and 3.11, in words.
