@@ -42,6 +42,12 @@ def answer(name, *arguments, kind=ctypes.c_uint64):
     return place.value
 
 
+def enter(ordinal):
+    """Makes the primary context of a device current on this thread; it stays as long as the process."""
+    library()
+    call("cuCtxSetCurrent", ctypes.c_uint64(answer("cuDevicePrimaryCtxRetain", ordinal)))
+
+
 def devices():
     library()
     return answer("cuDeviceGetCount", kind=ctypes.c_int)
