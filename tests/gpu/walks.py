@@ -39,10 +39,8 @@ class Ours:
     def on(self, stream):
         return contextlib.nullcontext()
 
-    def make(self, shape, first, chance, ordered):
-        """Elements that are all `first`, or count up from there."""
-        # Memory of the driver's pool that is freed too early may be unmapped, which ends the context.
-        kind = chance.choice(["cuda", "pool"] if ordered else ["cuda"])
+    def make(self, shape, first, kind):
+        """Elements that are all `first`, or count up from there; the other libraries have one kind of memory."""
         array = interop_demo.Array.full(shape, float(first), device=kind, ordinal=self.ordinal)
         return array, np.full(shape, first, np.float32)
 
@@ -74,7 +72,7 @@ class Torch(Ours):
     def on(self, stream):
         return self.library.cuda.stream(self.library.cuda.ExternalStream(stream, device=self.ordinal))
 
-    def make(self, shape, first, chance, ordered):
+    def make(self, shape, first, kind):
         count = int(np.prod(shape))
         array = self.library.arange(count, dtype=self.library.float32, device=f"cuda:{self.ordinal}").reshape(shape)
         return array.add_(first), (np.arange(count, dtype=np.float32) + np.float32(first)).reshape(shape)
@@ -105,7 +103,7 @@ class CuPy(Ours):
         both.enter_context(self.library.cuda.ExternalStream(stream, self.ordinal))
         return both
 
-    def make(self, shape, first, chance, ordered):
+    def make(self, shape, first, kind):
         count = int(np.prod(shape))
         array = self.library.arange(first, first + count, dtype=np.float32).reshape(shape)
         return array, np.arange(first, first + count, dtype=np.float32).reshape(shape)
@@ -137,7 +135,7 @@ class Jax(Ours):
         except RuntimeError as error:
             pytest.skip(f"JAX has no GPU: {error}")
 
-    def make(self, shape, first, chance, ordered):
+    def make(self, shape, first, kind):
         values = (np.arange(int(np.prod(shape)), dtype=np.float32) + np.float32(first)).reshape(shape)
         with self.library.default_device(self.device):
             return self.library.device_put(values, self.device) + 0, values
@@ -178,6 +176,10 @@ class Walk:
         self.streams = [driver.stream() for _ in range(3)]
         self.libraries = [LIBRARIES[name](ordinal) for name in names]
         self.ours = self.libraries[0]
+        # Memory of the driver's pool that is freed too early may be unmapped, which ends the context; and no library takes
+        # what is the host's too as it is.
+        self.kinds = ["cuda", "pool"] if ordered else ["cuda"]
+        self.kinds += ["pinned", "managed"] if names == ["ours"] else []
         self.memories, self.copies, self.wrong, self.compared = [], [], [], 0
         self.often = {self.make: 3, self.change: 4, self.pass_on: 8, self.cut: 1}
         self.often |= {self.copy: 4, self.forget: 3, self.drop: 1, self.swap: 1}
@@ -198,7 +200,7 @@ class Walk:
         first = self.chance.randrange(1, 1000)
         with library.on(stream):
             self.delay(stream)
-            array, values = library.make(self.chance.choice(SHAPES), first, self.chance, self.ordered)
+            array, values = library.make(self.chance.choice(SHAPES), first, self.chance.choice(self.kinds))
         self.memories.append(Memory(library, array, values, stream))
 
     def delay(self, stream):
@@ -327,6 +329,21 @@ def test_every_copy_is_right(names):
     assert walk(names, SEED) == []
 
 
+@contextlib.contextmanager
+def released(policy):
+    before = interop_demo.set_release_policy(policy)
+    try:
+        yield
+    finally:
+        interop_demo.set_release_policy(before)
+
+
+@pytest.mark.parametrize("policy", ["batched", "after_all_contexts"])
+def test_by_other_policies(policy):
+    with released(policy):
+        assert walk(["ours", "torch"], SEED) == []
+
+
 def test_on_two_devices():
     if driver.devices() < 2:
         pytest.skip("there is one GPU; arrays on two need two")
@@ -337,23 +354,14 @@ def test_on_two_devices():
     assert walk(names, SEED, ordinals=(0, 1)) == []
 
 
-@contextlib.contextmanager
-def released_at_once():
-    before = interop_demo.set_release_policy("immediate")
-    try:
-        yield
-    finally:
-        interop_demo.set_release_policy(before)
-
-
 def test_without_ordered_releases_it_shows():
     """A control: what we let go of is the library's again at once."""
-    with released_at_once():
+    with released("immediate"):
         assert any(walk(["ours", "torch"], SEED + more) for more in range(5))
 
 
 @pytest.mark.parametrize("names", [["ours", "torch"], ["ours", "cupy"]], ids="-".join)
 def test_without_order_it_shows(names):
     """The control: nobody asks for order."""
-    with released_at_once():
+    with released("immediate"):
         assert any(walk(names, SEED + more, ordered=False) for more in range(5))
