@@ -19,13 +19,17 @@ import numpy as np
 import pytest
 from partners import OnlyCAI, OnlyDLPack
 
-os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
 STEPS = int(os.environ.get("STEPS", "4000"))
 SEED = int(os.environ.get("SEED", "0"))
 THREADS = 4
-# No delay is shorter than a millisecond, and no thread has more memories than this.
+# The most that a thread has at a time.
 MEMORIES = 8
 SHAPES = [(1 << 12,), (64, 96), (7, 33, 64)]
+
+
+def counting(library, shape, first, **where):
+    """Elements that count up from `first`, made by any library that has NumPy's `arange`."""
+    return library.arange(first, first + int(np.prod(shape)), dtype=library.float32, **where).reshape(shape)
 
 
 class Ours:
@@ -40,7 +44,7 @@ class Ours:
         return contextlib.nullcontext()
 
     def make(self, shape, first, kind):
-        """Elements that are all `first`, or count up from there; the other libraries have one kind of memory."""
+        """An array, and its elements; the other libraries have one kind of memory."""
         array = interop_demo.Array.full(shape, float(first), device=kind, ordinal=self.ordinal)
         return array, np.full(shape, first, np.float32)
 
@@ -62,26 +66,34 @@ class Ours:
         return copy
 
 
-class Torch(Ours):
-    name = "torch"
+class Library(Ours):
+    """Any other; its arrays count up."""
 
     def __init__(self, ordinal):
         super().__init__(ordinal)
-        self.library = pytest.importorskip("torch", exc_type=ImportError)
+        self.library = pytest.importorskip(self.name, exc_type=ImportError)
+
+    def make(self, shape, first, kind):
+        return self.counting(shape, first), counting(np, shape, first)
+
+    def counting(self, shape, first):
+        return counting(self.library, shape, first)
+
+    def take(self, array, stream):
+        return self.library.from_dlpack(array)
+
+
+class Torch(Library):
+    name = "torch"
 
     def on(self, stream):
         return self.library.cuda.stream(self.library.cuda.ExternalStream(stream, device=self.ordinal))
 
-    def make(self, shape, first, kind):
-        count = int(np.prod(shape))
-        array = self.library.arange(count, dtype=self.library.float32, device=f"cuda:{self.ordinal}").reshape(shape)
-        return array.add_(first), (np.arange(count, dtype=np.float32) + np.float32(first)).reshape(shape)
+    def counting(self, shape, first):
+        return counting(self.library, shape, first, device=f"cuda:{self.ordinal}")
 
     def halve(self, array, stream):
         return array.mul_(0.5)
-
-    def take(self, array, stream):
-        return self.library.from_dlpack(array)
 
     def copy(self, array, stream):
         return array.clone()
@@ -90,12 +102,8 @@ class Torch(Ours):
         return copy.cpu().numpy()
 
 
-class CuPy(Ours):
+class CuPy(Library):
     name = "cupy"
-
-    def __init__(self, ordinal):
-        super().__init__(ordinal)
-        self.library = pytest.importorskip("cupy", exc_type=ImportError)
 
     def on(self, stream):
         both = contextlib.ExitStack()
@@ -103,17 +111,9 @@ class CuPy(Ours):
         both.enter_context(self.library.cuda.ExternalStream(stream, self.ordinal))
         return both
 
-    def make(self, shape, first, kind):
-        count = int(np.prod(shape))
-        array = self.library.arange(first, first + count, dtype=np.float32).reshape(shape)
-        return array, np.arange(first, first + count, dtype=np.float32).reshape(shape)
-
     def halve(self, array, stream):
         array *= np.float32(0.5)
         return array
-
-    def take(self, array, stream):
-        return self.library.from_dlpack(array)
 
     def copy(self, array, stream):
         return array.copy()
@@ -122,23 +122,21 @@ class CuPy(Ours):
         return copy.get()
 
 
-class Jax(Ours):
+class Jax(Library):
     """Its arrays are values: a change makes another. It has streams of its own."""
 
     name = "jax"
 
     def __init__(self, ordinal):
         super().__init__(ordinal)
-        self.library = pytest.importorskip("jax", exc_type=ImportError)
         try:
             self.device = self.library.devices("cuda")[ordinal]
         except RuntimeError as error:
             pytest.skip(f"JAX has no GPU: {error}")
 
-    def make(self, shape, first, kind):
-        values = (np.arange(int(np.prod(shape)), dtype=np.float32) + np.float32(first)).reshape(shape)
+    def counting(self, shape, first):
         with self.library.default_device(self.device):
-            return self.library.device_put(values, self.device) + 0, values
+            return counting(self.library.numpy, shape, first)
 
     def halve(self, array, stream):
         return array * np.float32(0.5)
