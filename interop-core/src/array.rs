@@ -153,14 +153,17 @@ pub unsafe trait CudaArray {
     }
 
     /// The CUDA Array Interface of the array, as plain data. Keep the struct while it is in use: the interface owns
-    /// nothing.
+    /// nothing. Its address is the one that kernels use ([`cuda::device_address`]).
     ///
     /// # Errors
     ///
     /// [`ErrorKind::Device`](crate::ErrorKind::Device) for memory that CUDA cannot reach,
     /// [`ErrorKind::DType`](crate::ErrorKind::DType) for element types that have no typestr.
     fn to_cai(&self) -> Result<CudaArrayInterface> {
-        CudaArrayInterface::of(&self.facts()?)
+        let facts = self.facts()?;
+        let interface = CudaArrayInterface::of(&facts)?;
+        let address = cuda::address_for_kernels(facts.address(), facts.device())?;
+        Ok(CudaArrayInterface { data: (address, facts.is_readonly()), ..interface })
     }
 
     /// Makes work that is queued later on `stream` wait for the work that is pending on the array. Call it before you launch

@@ -6,7 +6,6 @@ use core::marker::PhantomData;
 use core::mem::{align_of, offset_of, size_of};
 
 use crate::cuda;
-use crate::device::Device;
 use crate::element::Element;
 use crate::error::{Error, ErrorKind, Result, text};
 use crate::layout::product;
@@ -134,7 +133,11 @@ impl<const N: usize> Fields<N> {
     }
 
     fn of<T: Element>(raw: &RawView<N>) -> Result<Self> {
-        let address = device_address(raw.address, raw.device)?;
+        if !raw.device.device_type.is_cuda_accessible() {
+            let allowed = "memory that a kernel reaches: CUDA (2), CUDAHost (3) or CUDAManaged (13); copy the array there";
+            return Err(Error::new(ErrorKind::Device, "device", raw.device, allowed));
+        }
+        let address = cuda::address_for_kernels(raw.address, raw.device)? as u64;
         if address % T::TYPE.align() as u64 != 0 {
             let allowed = text!(
                 "a multiple of {}, the alignment of the element; copy the array into memory that is aligned",
@@ -149,24 +152,6 @@ impl<const N: usize> Fields<N> {
             strides: raw.strides.map(|stride| stride as i64),
         })
     }
-}
-
-/// The address under which a device sees memory that is known here under `address`.
-///
-/// They are the same under unified addressing, with one exception: pinned memory that was registered rather than
-/// allocated, on a device whose attribute `CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM` is 0 (CUDA driver API, "Unified
-/// Addressing"). So the driver is asked about pinned memory. Where there is no driver nothing can be launched, and views
-/// are still made, for code that is tested there.
-fn device_address(address: usize, device: Device) -> Result<u64> {
-    if !device.device_type.is_cuda_accessible() {
-        let allowed =
-            "memory that a kernel reaches: CUDA (2), CUDAHost (3) or CUDAManaged (13); copy the array there";
-        return Err(Error::new(ErrorKind::Device, "device", device, allowed));
-    }
-    if device != Device::CUDA_HOST || address == 0 || !cuda::is_available() {
-        return Ok(address as u64);
-    }
-    cuda::device_address(address).map(|address| address as u64)
 }
 
 impl<'a, T: Element, const N: usize> ArrayView<'a, T, N> {

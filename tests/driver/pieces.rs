@@ -230,10 +230,15 @@ fn memory_of_the_host_without_access_is_for_no_kernel() {
     let (ledger, import) = arrive(&bytes, Device::CUDA_HOST);
     let array = Array::<LeaseMut<i16>>::from_import(import).unwrap();
     assert_eq!(array.kernel_view::<i16, 1>().unwrap().address(), bytes.address);
-    turn.fail_next("cuPointerGetAttribute", 1);
-    let refused = array.kernel_view::<i16, 1>().unwrap_err();
+    assert_eq!(array.to_cai().unwrap().data.0, bytes.at());
     let found = format!("{:#x}, memory of the host that the current device has no access to", bytes.at());
-    assert_told(&refused, (ErrorKind::Device, "data", &found, "memory that a device can reach"));
+    turn.fail_next("cuPointerGetAttribute", 1);
+    let by_kernel = array.kernel_view::<i16, 1>().unwrap_err();
+    turn.fail_next("cuPointerGetAttribute", 1);
+    let by_dict = array.to_cai().unwrap_err();
+    for refused in [by_kernel, by_dict] {
+        assert_told(&refused, (ErrorKind::Device, "data", &found, "memory that a device can reach"));
+    }
     assert_eq!(array.to_vec::<i16>().unwrap(), [0; 32]);
     drop(array);
     assert_eq!((finish_releases(), ledger.released()), (0, 1));

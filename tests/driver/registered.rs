@@ -88,10 +88,15 @@ fn is_used_by_both(import: Import, registered: &Registered, offset: usize) {
         (Device::CUDA_HOST, host..host + BYTES)
     );
     let mut array: Array<LeaseMut<i16>> = Array::from_import(import).unwrap();
+    let interface = array.to_cai().unwrap();
+    // SAFETY: the memory outlives the import.
+    let again = unsafe { Import::from_cai_for(&interface, StreamHandle::LegacyDefault, ()) }.unwrap();
+    assert_eq!(again.facts().address(), array.facts().unwrap().address());
     let view = array.kernel_view_mut::<i16, 1>().unwrap();
     let backwards = view.strides() == [-1];
     let lowest = signed::<_, usize>(view.address()) - if backwards { BYTES - 2 } else { 0 };
     assert_eq!(lowest, registered.on_devices() + offset);
+    assert_eq!(interface.data.0, signed::<_, usize>(view.address()));
     stream.fill(&stream.bytes_at(lowest, BYTES), 3);
     stream.finish();
     assert_eq!(array.to_vec::<i16>().unwrap(), [0x0303; COUNT]);

@@ -185,7 +185,32 @@ def another_process():
             child.communicate("\n", timeout=60)
 
 
+@contextlib.contextmanager
+def registered():
+    """Host memory that is registered."""
+    driver.library()
+    memory = np.zeros(100_000, np.uint8)
+    driver.call("cuMemHostRegister_v2", word(memory.ctypes.data), size(memory.nbytes), 0)
+    try:
+        yield memory.ctypes.data, memory.nbytes
+    finally:
+        driver.call("cuMemHostUnregister", word(memory.ctypes.data))
+
+
+@contextlib.contextmanager
+def write_combined():
+    """Host memory that the host only writes."""
+    driver.library()
+    address = driver.answer("cuMemHostAlloc", size(100_000), 4)
+    try:
+        yield address, 100_000
+    finally:
+        driver.call("cuMemFreeHost", word(address))
+
+
 ORIGINS = {
+    "registered": (registered, PINNED),
+    "write-combined": (write_combined, PINNED),
     "pieces": (pieces_of_the_device, CUDA),
     "pieces of the host": (pieces_of_the_host, PINNED),
     "pool": (lambda: pool(DEVICE), CUDA),
@@ -196,6 +221,14 @@ ORIGINS = {
     "variable": (a_variable, CUDA),
     "another process": (another_process, CUDA),
 }
+
+
+def on_devices(address):
+    """The address for kernels of the device that is current, if it has access (`CU_POINTER_ATTRIBUTE_DEVICE_POINTER`)."""
+    try:
+        return driver.answer("cuPointerGetAttribute", 3, word(address))
+    except driver.DriverError:
+        return None
 
 
 @pytest.fixture(params=ORIGINS)
@@ -217,6 +250,7 @@ def test_all_of_it_is_used_in_place(memory):
     stride = (bytes - 4) // 15 // 4 * 4
     array = interop_demo.asarray(Interface(address, 16, strides=(stride,)))
     assert (array.__dlpack_device__(), interop_demo.describe(array)["data"]) == (device, address)
+    assert array.__cuda_array_interface__["data"] == (on_devices(address), False)
     assert interop_demo.checksum(array) == 16
     interop_demo.scale_(array, 3.0)
     assert driver.read(address + 15 * stride, 4) == b"\0\0\x40\x40"  # 3.0
@@ -331,14 +365,6 @@ RESOURCES = {
 }
 
 
-def has_access(address):
-    """Whether the device that is current may use an address (`CU_POINTER_ATTRIBUTE_DEVICE_POINTER`)."""
-    try:
-        return driver.answer("cuPointerGetAttribute", 3, word(address)) != 0
-    except driver.DriverError:
-        return False
-
-
 @pytest.mark.parametrize("name", RESOURCES)
 def test_every_memory_resource_of_cuda_core(name):
     core = pytest.importorskip("cuda.core", reason="cuda.core is not installed")
@@ -358,7 +384,7 @@ def test_every_memory_resource_of_cuda_core(name):
     array = interop_demo.asarray(buffer)
     assert (array.__dlpack_device__(), array.nbytes) == (RESOURCES[name], buffer.size)
     by_dict = interop_demo.asarray(Interface(address, 4, typestr="|u1"))
-    if has_access(address):
+    if on_devices(address):
         assert interop_demo.checksum(array[: 3 * PIECE : PIECE // 4]) == 24
         assert interop_demo.checksum(by_dict) == 8
     else:
@@ -366,6 +392,7 @@ def test_every_memory_resource_of_cuda_core(name):
         assert bytes(memoryview(by_dict)) == b"\2" * 4
         with pytest.raises(ArrayError, match="has no access"):
             interop_demo.checksum(by_dict)
+        assert not hasattr(by_dict, "__cuda_array_interface__")
     del by_dict
     del array
     interop_demo.finish_releases()

@@ -90,7 +90,8 @@ impl Spelled {
 }
 
 impl CudaArrayInterface {
-    /// The interface of the array that `facts` describe.
+    /// The interface of the array that `facts` describe, with the address that they have; see
+    /// [`CudaArray::to_cai`](crate::CudaArray::to_cai) for the one that kernels use.
     ///
     /// # Errors
     ///

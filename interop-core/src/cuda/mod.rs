@@ -83,6 +83,7 @@ pub(crate) use place::current_for;
 pub(crate) use place::current_while;
 #[cfg(feature = "cudarc")]
 pub(crate) use place::{current_in, has_default_streams, primary_while};
+pub(crate) use pointer::address_for_kernels;
 #[cfg(feature = "python")]
 pub(crate) use release::{DeferDecisions, watch_captures};
 pub(crate) use release::{Fence, after_work, at_home};

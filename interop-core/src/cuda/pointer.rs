@@ -5,6 +5,7 @@ use core::ops::Range;
 
 use super::context::Context;
 use super::driver::{Driver, Outcome, code, driver};
+use super::is_available;
 use super::memory::to_usize;
 use crate::device::Device;
 use crate::error::{Error, ErrorKind, Result, text};
@@ -205,6 +206,24 @@ pub fn device_address(address: usize) -> Result<usize> {
         Some(_) => Ok(address),
         None => Err(not_cuda(address, "memory that a device can reach")),
     }
+}
+
+/// The address under which kernels see memory of a device that is known here under `address`.
+///
+/// They are the same under unified addressing, with one exception: pinned memory that was registered rather than
+/// allocated, on a device whose attribute `CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM` is 0 (CUDA driver API, "Unified
+/// Addressing"). So the driver is asked about pinned memory. Where there is no driver nothing can be launched, and the
+/// address is good for code that is tested there.
+///
+/// # Errors
+///
+/// As [`device_address`].
+pub(crate) fn address_for_kernels(address: usize, device: Device) -> Result<usize> {
+    // An array without elements is nowhere.
+    if device != Device::CUDA_HOST || address == 0 || !is_available() {
+        return Ok(address);
+    }
+    device_address(address)
 }
 
 /// The address under which the host has pinned memory, of which a producer may name either.

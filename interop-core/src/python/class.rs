@@ -21,6 +21,7 @@ use super::recast::Instance;
 use super::release::{PyOwner, drain_releases, free_without_lock};
 use crate::array::CudaArray;
 use crate::cai::Spelled;
+use crate::cuda::address_for_kernels;
 use crate::dlpack::Access;
 use crate::error::Result;
 use crate::facts::Facts;
@@ -134,7 +135,8 @@ static INTERFACE: Attribute = Attribute {
         let absent =
             |error: crate::Error| PyAttributeError::new_err(format!("__cuda_array_interface__: {error}"));
         let spelled = Spelled::of(facts).map_err(absent)?;
-        Ok(dict_of(py, facts, &spelled)?.into_any().unbind())
+        let address = address_for_kernels(facts.address(), facts.device()).map_err(absent)?;
+        Ok(dict_of(py, facts, address, &spelled)?.into_any().unbind())
     },
 };
 

@@ -110,10 +110,12 @@ fn needed<'py>(value: Option<Bound<'py, PyAny>>, key: &str) -> Result<Bound<'py,
     })
 }
 
-/// The dict of an array that the interface can express: plain tuples and ints, no key without need but `strides`.
+/// The dict of an array that the interface can express, which kernels see at `address`: plain tuples and ints, no key without
+/// need but `strides`.
 pub(super) fn dict_of<'py>(
     py: Python<'py>,
     facts: &Facts,
+    address: usize,
     spelled: &Spelled,
 ) -> PyResult<Bound<'py, PyDict>> {
     static USUAL: PyOnceLock<[Py<PyDict>; 2]> = PyOnceLock::new();
@@ -126,7 +128,7 @@ pub(super) fn dict_of<'py>(
     if facts.dtype() != USUAL_TYPE {
         dict.set_item(intern!(py, "typestr"), spelled.typestr.as_str())?;
     }
-    dict.set_item(intern!(py, "data"), (facts.address(), facts.is_readonly()))?;
+    dict.set_item(intern!(py, "data"), (address, facts.is_readonly()))?;
     if let Some(strides) = &spelled.strides {
         dict.set_item(intern!(py, "strides"), PyTuple::new(py, strides)?)?;
     }
