@@ -1,7 +1,7 @@
 //! Arrays that are not what is in their memory, which neither a tensor nor a table can say.
 
 use pyo3::prelude::*;
-use pyo3::types::PyType;
+use pyo3::types::{PyString, PyType};
 
 use super::errors::of;
 use super::interpreter::attribute;
@@ -68,10 +68,11 @@ fn ask_for_bits(object: &Bound<'_, PyAny>) -> PyResult<()> {
         ),
         (pyo3::intern!(py, "is_neg"), "the negatives of the values in memory", "`resolve_neg()` makes one"),
     ] {
-        // Not PyTorch's.
-        let Some(is_set) = attribute(object, bit)? else { return Ok(()) };
-        if is_set.call0()?.is_truthy()? {
-            return Err(refused(object, values, remedy));
+        match says(object, bit)? {
+            // Not PyTorch's.
+            None => return Ok(()),
+            Some(false) => {}
+            Some(true) => return Err(refused(object, values, remedy)),
         }
     }
     Ok(())
@@ -83,11 +84,15 @@ fn check_mask(object: &Bound<'_, PyAny>) -> PyResult<()> {
     let py = object.py();
     let Some(mask) = attribute(object, pyo3::intern!(py, "mask"))? else { return Ok(()) };
     // What cannot be asked is another thing of that name.
-    let Some(any) = attribute(&mask, pyo3::intern!(py, "any"))? else { return Ok(()) };
-    if any.call0()?.is_truthy()? {
-        return Err(refused(object, "masked elements", "`filled()` makes one"));
+    match says(&mask, pyo3::intern!(py, "any"))? {
+        Some(true) => Err(refused(object, "masked elements", "`filled()` makes one")),
+        _ => Ok(()),
     }
-    Ok(())
+}
+
+/// What a method without arguments says, yes or no; `None` where there is none of that name.
+fn says(object: &Bound<'_, PyAny>, method: &Bound<'_, PyString>) -> PyResult<Option<bool>> {
+    attribute(object, method)?.map(|method| method.call0()?.is_truthy()).transpose()
 }
 
 fn refused(object: &Bound<'_, PyAny>, found: &str, remedy: &'static str) -> PyErr {
