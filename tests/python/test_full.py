@@ -136,6 +136,19 @@ def test_keywords_of_the_wrong_type(keywords):
         Array.full((2,), 0, **keywords)
 
 
+def test_a_refusal_names_every_type_that_is_taken():
+    numbers = "integers of 8 to 64 bits, float16, bfloat16, float32"
+    for refused, named in [
+        (lambda: Array.full((2,), 0, "|V8"), f"bool, {numbers}, float64, complex64 and complex128"),
+        (lambda: interop_demo.checksum(np.zeros(2, "c8")), f"bool, {numbers} and float64"),
+        (lambda: interop_demo.scale_(np.zeros(2, "c8"), 2.0), f"{numbers} and float64"),
+    ]:
+        with pytest.raises(ArrayError, match=f"allowed: {named}( \\(from|$)"):
+            refused()
+    for name in ["bool", "int8", "uint64", "float16", "bfloat16", "float32", "float64", "complex64", "complex128"]:
+        assert Array.full((2,), 1, name).shape == (2,)
+
+
 @pytest.mark.parametrize("name", ["float32", "float64", "float16", "int8", "uint64", "bool", "bfloat16"])
 def test_names_of_types(name):
     array = Array.full((2,), 1, name)

@@ -102,9 +102,13 @@ floats! {
     f64, core::convert::identity, core::convert::identity;
 }
 
-/// Calls a function that is generic over the element type with the type that a dtype is.
+/// What `Array.full` makes elements of, for messages.
+const FILLED: &str =
+    "bool, integers of 8 to 64 bits, float16, bfloat16, float32, float64, complex64 and complex128";
+
+/// Calls a function that is generic over the element type with the type that a dtype is; `allowed` says of which types it may be.
 macro_rules! with_number {
-    ($dtype:expr, $function:ident($($argument:expr),*)) => {
+    ($dtype:expr, $function:ident($($argument:expr),*), $allowed:expr) => {
         match $dtype {
             DType::I8 => $function::<i8>($($argument),*),
             DType::I16 => $function::<i16>($($argument),*),
@@ -118,7 +122,7 @@ macro_rules! with_number {
             DType::BF16 => $function::<bf16>($($argument),*),
             DType::F32 => $function::<f32>($($argument),*),
             DType::F64 => $function::<f64>($($argument),*),
-            dtype => Err(Error::new(ErrorKind::DType, "dtype", dtype, launch::NUMBERS_IN_WORDS)),
+            dtype => Err(Error::new(ErrorKind::DType, "dtype", dtype, $allowed)),
         }
     };
 }
@@ -140,7 +144,7 @@ pub(crate) fn scale_(obj: &Bound<'_, PyAny>, factor: f64, stream: Option<Bound<'
         obj.py().detach(|| work.scale(factor))?;
         return if work.is_silent { order_back(obj, work.stream, work.facts.device()) } else { Ok(()) };
     }
-    Ok(with_number!(work.facts.dtype(), scale(&mut work.array, factor))?)
+    Ok(with_number!(work.facts.dtype(), scale(&mut work.array, factor), launch::SCALED)?)
 }
 
 /// The sum of the elements, as a double; computed where the array is.
@@ -162,7 +166,7 @@ pub(crate) fn checksum(obj: &Bound<'_, PyAny>, stream: Option<Bound<'_, PyAny>>)
         array.for_each::<bool>(|value| count += f64::from(value))?;
         return Ok(count);
     }
-    Ok(with_number!(facts.dtype(), sum(array))?)
+    Ok(with_number!(facts.dtype(), sum(array), launch::SUMMED)?)
 }
 
 /// An array on its way to a kernel, and the stream that the kernel goes to.
@@ -313,6 +317,6 @@ pub(crate) fn filled(dtype: DType, len: usize, value: Value, place: Place) -> in
         (DType::BOOL, Value::Int(value)) => all(len, value != 0, place),
         (DType::BOOL, Value::Float(value) | Value::Huge(value)) => all(len, value != 0.0, place),
         (DType::BOOL, Value::Complex(_)) => Err(complex(dtype)),
-        _ => with_number!(dtype, fill(len, value, place)),
+        _ => with_number!(dtype, fill(len, value, place), FILLED),
     }
 }

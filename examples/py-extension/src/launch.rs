@@ -71,7 +71,10 @@ impl Dynamic {
 }
 
 /// What [`NUMBERS`] are, for messages.
-pub(crate) const NUMBERS_IN_WORDS: &str = "integers of 8 to 64 bits, float16, bfloat16, float32 and float64";
+pub(crate) const SCALED: &str = "integers of 8 to 64 bits, float16, bfloat16, float32 and float64";
+
+/// Those with `bool`.
+pub(crate) const SUMMED: &str = "bool, integers of 8 to 64 bits, float16, bfloat16, float32 and float64";
 
 /// The types that the kernels know, but for `bool`.
 const NUMBERS: [DType; 12] = [
@@ -95,7 +98,7 @@ const NUMBERS: [DType; 12] = [
 ///
 /// The memory stays until the kernel is done, and work on it is ordered by `stream`.
 pub(crate) unsafe fn scale(facts: &Facts, mut factor: f64, stream: StreamHandle) -> Result<()> {
-    check(facts, NUMBERS.contains(&facts.dtype()))?;
+    check(facts, NUMBERS.contains(&facts.dtype()), SCALED)?;
     if facts.is_readonly() {
         return Err(Error::new(ErrorKind::ReadOnly, "readonly", "a read-only array", "a writable array"));
     }
@@ -118,7 +121,7 @@ pub(crate) unsafe fn scale(facts: &Facts, mut factor: f64, stream: StreamHandle)
 ///
 /// The memory is live, and work on it is ordered by `stream`.
 pub(crate) unsafe fn sum(facts: &Facts, stream: StreamHandle) -> Result<f64> {
-    check(facts, facts.dtype() == DType::BOOL || NUMBERS.contains(&facts.dtype()))?;
+    check(facts, facts.dtype() == DType::BOOL || NUMBERS.contains(&facts.dtype()), SUMMED)?;
     if facts.numel() == 0 {
         return Ok(0.0);
     }
@@ -150,11 +153,11 @@ impl Parts {
     }
 }
 
-fn check(facts: &Facts, known: bool) -> Result<()> {
+fn check(facts: &Facts, known: bool, allowed: &str) -> Result<()> {
     if known && !facts.is_padded() {
         return Ok(());
     }
-    Err(Error::new(ErrorKind::DType, "dtype", facts.dtype(), NUMBERS_IN_WORDS))
+    Err(Error::new(ErrorKind::DType, "dtype", facts.dtype(), allowed))
 }
 
 fn blocks(facts: &Facts) -> u32 {
