@@ -111,9 +111,10 @@ pub unsafe trait CudaArray {
     ///
     /// # Errors
     ///
-    /// By [`ErrorKind`](crate::ErrorKind): `DType` for other elements than `T`, and for a byte that is no `bool`; `Memory` when
-    /// there is no room for the copy; `Busy` while Rust code writes to the memory through another struct; `Stream` for a stream
-    /// beside memory that is the host's alone; as [`facts`](Self::facts) and [`cuda::wait`](crate::cuda::wait).
+    /// By [`ErrorKind`](crate::ErrorKind): `DType` for other elements than `T`, and for a byte that is no `bool`; `Rank`, `Shape`
+    /// and `Strides` when the last axes are not those of a `T` that has some, or are not compact; `Memory` when there is no room
+    /// for the copy; `Busy` while Rust code writes to the memory through another struct; `Stream` for a stream beside memory that
+    /// is the host's alone; as [`facts`](Self::facts) and [`cuda::wait`](crate::cuda::wait).
     fn to_vec<T: Element>(&self) -> Result<Vec<T>> {
         let facts = self.facts()?;
         if facts.device().device_type != DeviceType::CUDA {
@@ -141,7 +142,7 @@ pub unsafe trait CudaArray {
     ///
     /// # Errors
     ///
-    /// As [`view_mut`](Self::view_mut), but for the rank, and [`ArrayView::host`], but for the alignment;
+    /// As [`view_mut`](Self::view_mut), for any rank, and [`ArrayViewMut::host_mut`], but for the alignment;
     /// [`ErrorKind::DType`](crate::ErrorKind::DType) for a byte that is no `bool`: what came before it has been changed.
     fn apply<T: Element>(&mut self, change: impl FnMut(T) -> T) -> Result<()> {
         let facts = self.facts()?;
@@ -224,7 +225,7 @@ pub unsafe trait CudaArray {
     /// # Errors
     ///
     /// The struct comes back with the reason: [`ErrorKind::Device`](crate::ErrorKind::Device) for memory of other kinds,
-    /// [`ErrorKind::Driver`](crate::ErrorKind::Driver) without a driver.
+    /// [`ErrorKind::Driver`](crate::ErrorKind::Driver) without a driver; as [`facts`](Self::facts).
     ///
     /// ```no_run
     /// use interop_core::cuda::{CudaBuffer, MemoryKind};
@@ -247,12 +248,12 @@ pub unsafe trait CudaArray {
     }
 
     /// The array with its pinned or managed memory called host memory: for libraries that do not take `CUDAHost` (3) or
-    /// `CUDAManaged` (13). Work that is pending on it is waited for whenever it is exported.
+    /// `CUDAManaged` (13). Work that is pending on it is waited for whenever it is viewed or exported.
     ///
     /// # Errors
     ///
     /// The struct comes back with the reason: [`ErrorKind::Device`](crate::ErrorKind::Device) for memory that the host
-    /// cannot reach.
+    /// cannot reach; as [`facts`](Self::facts).
     fn into_host(self) -> Result<Recast<Self>, Refused<Self>>
     where
         Self: Sized,
@@ -267,7 +268,8 @@ pub unsafe trait CudaArray {
     ///
     /// # Errors
     ///
-    /// The struct comes back with the reason; see [`dlpack::export`](crate::dlpack::export).
+    /// The struct comes back with the reason: as [`facts`](Self::facts), [`dlpack::export`](crate::dlpack::export) and
+    /// [`cuda::order`](crate::cuda::order).
     #[inline]
     fn into_dlpack<A: Abi>(self) -> Result<ManagedTensor<A>, Refused<Self>>
     where
@@ -281,7 +283,7 @@ pub unsafe trait CudaArray {
     ///
     /// # Errors
     ///
-    /// As [`into_dlpack`](Self::into_dlpack) and [`cuda::order`](crate::cuda::order).
+    /// As [`into_dlpack`](Self::into_dlpack).
     #[inline]
     fn into_dlpack_for<A: Abi>(self, stream: StreamHandle) -> Result<ManagedTensor<A>, Refused<Self>>
     where
@@ -307,7 +309,7 @@ pub unsafe trait CudaArray {
     ///
     /// # Errors
     ///
-    /// As [`facts`](Self::facts) and [`dlpack::export`](crate::dlpack::export).
+    /// As [`facts`](Self::facts), [`dlpack::export`](crate::dlpack::export) and [`cuda::order`](crate::cuda::order).
     fn share_dlpack<A: Abi>(self: &Arc<Self>) -> Result<ManagedTensor<A>>
     where
         Self: Sized + Send + Sync + 'static,
@@ -319,7 +321,7 @@ pub unsafe trait CudaArray {
     ///
     /// # Errors
     ///
-    /// As [`share_dlpack`](Self::share_dlpack) and [`cuda::order`](crate::cuda::order).
+    /// As [`share_dlpack`](Self::share_dlpack).
     fn share_dlpack_for<A: Abi>(self: &Arc<Self>, stream: StreamHandle) -> Result<ManagedTensor<A>>
     where
         Self: Sized + Send + Sync + 'static,

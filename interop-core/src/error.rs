@@ -8,11 +8,11 @@ use core::fmt;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ErrorKind {
-    /// A required key, field or method is absent.
+    /// A required key is absent.
     Missing,
     /// A value is of the wrong type (a float among extents, a list where a tuple stands).
     Type,
-    /// The version of a protocol or struct is one that cannot be read.
+    /// The version of a protocol or struct is one that cannot be read, or flags are of a later one.
     Version,
     /// An element type that does not exist, that the protocol cannot spell, or that was not the one asked for.
     DType,
@@ -22,7 +22,7 @@ pub enum ErrorKind {
     Shape,
     /// A stride: their number, divisibility, or a layout that was not asked for.
     Strides,
-    /// A product or sum that does not fit the address space.
+    /// A number that its place cannot hold, or a product or sum that does not fit the address space.
     Overflow,
     /// A null address of an array that has elements.
     Null,
@@ -40,9 +40,9 @@ pub enum ErrorKind {
     ReadOnly,
     /// A masked array.
     Mask,
-    /// A capsule that was consumed before, or that is none.
+    /// A capsule of another name, such as one that was consumed before.
     Capsule,
-    /// A copy that was asked for and cannot be made, or that is needed and was forbidden.
+    /// A copy that is needed and was forbidden.
     Copy,
     /// Memory that could not be allocated.
     Memory,

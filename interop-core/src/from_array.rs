@@ -61,7 +61,10 @@ pub trait FromArray: Sized {
     /// # Errors
     ///
     /// The import comes back with the reason: element type, rank, extents, strides, device or writability are not what
-    /// the struct wants.
+    /// the struct wants ([`ErrorKind`](crate::ErrorKind) `DType`, `Rank`, `Shape`, `Strides`, `Device`, `ReadOnly`); `Overflow`
+    /// for an extent or stride that its field cannot hold; `Memory` and `Busy` as [`to_vec`](crate::CudaArray::to_vec), for a
+    /// storage that copies; as [`cuda::order`](crate::cuda::order) and [`cuda::wait`](crate::cuda::wait); and what a `default`
+    /// leaves by `?`.
     fn from_import(import: Import) -> Result<Self, Refused<Import>> {
         let mut arrival = Arrival::new(import);
         Self::assemble(&mut arrival).map_err(|error| match arrival.into_import() {

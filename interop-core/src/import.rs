@@ -46,7 +46,10 @@ impl Import {
     ///
     /// # Errors
     ///
-    /// The tensor comes back with the reason; see [`ManagedTensor::facts`].
+    /// The tensor comes back with the reason: as [`ManagedTensor::facts`]; where there is a driver,
+    /// [`ErrorKind::Device`](crate::ErrorKind::Device) for memory that it says is elsewhere,
+    /// [`ErrorKind::Bounds`](crate::ErrorKind::Bounds) for elements outside the allocation, and
+    /// [`ErrorKind::Driver`](crate::ErrorKind::Driver) when it cannot answer.
     ///
     /// ```
     /// use interop_core::dlpack::Versioned;

@@ -159,9 +159,9 @@ impl<'a, T: Element, const N: usize> ArrayView<'a, T, N> {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Device`] for memory that no CUDA device reaches, also where it is claimed to be pinned and the driver
-    /// knows nothing of it; [`ErrorKind::Alignment`] when the address is not aligned for `T`: a kernel that reads such an
-    /// element ends the whole context.
+    /// [`ErrorKind::Device`] for memory that no CUDA device reaches; for pinned memory also as
+    /// [`cuda::device_address`](crate::cuda::device_address), where there is a driver; [`ErrorKind::Alignment`] when the address
+    /// is not aligned for `T`: a kernel that reads such an element ends the whole context.
     pub fn kernel_view(&self) -> Result<KernelView<'a, T, N>> {
         Ok(KernelView { fields: Fields::of::<T>(&self.raw)?, marker: PhantomData })
     }

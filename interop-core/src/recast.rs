@@ -101,6 +101,10 @@ impl<A: CudaArray> Recast<A> {
 unsafe impl<A: CudaArray> CudaArray for Recast<A> {
     /// The facts of the array inside, with the other device. Under host memory pending work is waited for, because a
     /// consumer of host memory reads it at once.
+    ///
+    /// # Errors
+    ///
+    /// Those of the array inside, and as [`cuda::wait`].
     fn facts(&self) -> Result<Facts> {
         let facts = self.array.value.facts()?;
         if self.device != Device::CPU || facts.device() == Device::CPU {

@@ -87,7 +87,8 @@ use crate::stream::StreamHandle;
 ///
 /// # Errors
 ///
-/// [`ErrorKind::Driver`] without a driver, and for an ordinal that is none.
+/// [`ErrorKind::Driver`] without a driver, and for an ordinal that is none; [`ErrorKind::Capture`] when the first call for a
+/// device comes while a stream that joins with the default one captures a graph.
 pub fn context(ordinal: usize) -> Result<Arc<CudaContext>> {
     static KEPT: Mutex<Vec<Arc<CudaContext>>> = Mutex::new(Vec::new());
     let mut kept = KEPT.lock().unwrap_or_else(PoisonError::into_inner);

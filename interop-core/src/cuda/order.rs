@@ -24,7 +24,7 @@ use crate::stream::StreamHandle;
 ///
 /// [`ErrorKind::Capture`] when one of the streams captures a graph and the other is not part of the capture: the driver
 /// would spoil the capture, so it is not called. [`ErrorKind::Driver`] without a driver, and with the driver's answer for
-/// a stream that was destroyed.
+/// a stream that was destroyed, or a device that does not exist.
 ///
 /// ```
 /// use interop_core::{cuda, Device, StreamHandle};

@@ -72,9 +72,9 @@ impl<A: Abi> ManagedTensor<A> {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Version`] when the major version is not 1: nothing else was read then. [`ErrorKind::Rank`] and
-    /// [`ErrorKind::Null`] for a negative or huge `ndim` and for null where numbers should be; otherwise as
-    /// [`Descriptor::validate`](crate::Descriptor::validate).
+    /// [`ErrorKind::Version`] when the major version is not 1: nothing else was read then; and for flags that are not known
+    /// beside elements of less than a byte. [`ErrorKind::Rank`] and [`ErrorKind::Null`] for a negative or huge `ndim` and for
+    /// null where numbers should be; otherwise as [`Descriptor::validate`](crate::Descriptor::validate).
     pub fn facts(&self) -> Result<Facts> {
         let mut facts = Facts::NOTHING;
         self.facts_to(&mut facts)?;

@@ -18,7 +18,8 @@ use crate::import::Import;
 ///
 /// # Errors
 ///
-/// As [`import`](super::import()), and `ArrayError` for an array that is not what the struct wants.
+/// As [`import`](super::import()), `ArrayError` for an array that is not what the struct wants, and `MemoryError` for a copy
+/// for which there is no room.
 ///
 /// ```no_run
 /// use interop_core::python::import_as;

@@ -44,7 +44,8 @@ impl Request {
     ///
     /// # Errors
     ///
-    /// `TypeError` for an unknown keyword and for a value of the wrong type, `ArrayError` for a number that does not fit.
+    /// `TypeError` for an unknown keyword and for a value of the wrong type, `ArrayError` for a number that does not fit; what
+    /// the value raises is passed on.
     pub fn set(&mut self, keyword: &str, value: &Bound<'_, PyAny>) -> PyResult<()> {
         let known = KEYWORDS.iter().find(|(name, _)| *name == keyword);
         match known {
@@ -137,7 +138,8 @@ fn major(value: &Bound<'_, PyAny>) -> PyResult<(i128, bool)> {
 /// # Errors
 ///
 /// `ArrayError` for a request that cannot be met: another device, a read-only array in the legacy form, a copy that is needed
-/// and was forbidden; its subclass `StreamError` for a stream that the device does not have.
+/// and was forbidden; its subclass `StreamError` for a stream that the device does not have. `MemoryError` for a copy for which
+/// the host has no room.
 ///
 /// ```no_run
 /// use std::sync::Arc;

@@ -70,8 +70,9 @@ pub struct Imported {
 ///
 /// # Errors
 ///
-/// `TypeError` for an object that speaks neither protocol; `ArrayError` (a `BufferError` and a `ValueError`) for an array
-/// that cannot be used, with its class in the text; what the producer raises is passed on as it is.
+/// `TypeError` for an object that speaks neither protocol, or answers with something of another type than its protocol has;
+/// `ArrayError` (a `BufferError` and a `ValueError`) for an array that cannot be used; both with its class in the text. What
+/// the producer raises is passed on as it is.
 ///
 /// ```no_run
 /// use interop_core::python::{consumer_stream, import};
