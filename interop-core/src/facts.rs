@@ -14,9 +14,10 @@ use crate::stream::StreamHandle;
 
 /// An array whose description holds together.
 ///
-/// Having one means: the element type and device are such as the protocols know; extents, strides and addresses do not
-/// overflow; an array with elements has an address that is not null, and all elements lie within
-/// [`byte_range`](Self::byte_range). It does not mean that the memory is live: who made the claims vouches for that.
+/// Having one means: the bits of the element type are those that its code has, or whole bytes if nobody knows the code; the
+/// device is of the host or of CUDA, or was not named; extents, strides and addresses do not overflow; an array with elements
+/// has an address that is not null, and all elements lie within [`byte_range`](Self::byte_range). It does not mean that the
+/// memory is live: who made the claims vouches for that.
 ///
 /// ```
 /// use interop_core::{CudaArray, DType, Device};

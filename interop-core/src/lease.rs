@@ -22,7 +22,7 @@ use crate::stream::StreamHandle;
 /// Imported memory of elements `T` that is used in place, for reading.
 ///
 /// The memory is released when the lease is dropped. An export of the lease is read-only. In a struct without a `stream`
-/// field the lease knows the work that was pending when it arrived: views of the host wait for it, exports come after it.
+/// field the lease knows the work that was pending when it arrived: copies to the host wait for it, exports come after it.
 /// (The import itself has waited if the memory is pinned or managed, which is of no device whose default stream could be
 /// named.)
 ///

@@ -48,8 +48,8 @@ impl Memory {
 /// Memory that a derived struct's `#[cuda_array(data)]` field holds.
 ///
 /// Implemented for `Vec<T>`, `Box<[T]>`, `Arc<[T]>`, `Arc` of a storage or of a `dyn Storage`, `&[T]`, [`HostVec`](crate::HostVec),
-/// [`HostBuffer`](crate::HostBuffer), [`Shared`](crate::Shared), and the leases [`Lease`](crate::Lease) and
-/// [`LeaseMut`](crate::LeaseMut), which hold imported memory.
+/// [`HostBuffer`](crate::HostBuffer), [`CudaBuffer`](crate::cuda::CudaBuffer), [`Shared`](crate::Shared), the leases
+/// [`Lease`](crate::Lease) and [`LeaseMut`](crate::LeaseMut), which hold imported memory, and the buffers in `adapters`.
 ///
 /// # Safety
 ///

@@ -6,7 +6,7 @@
 //! | `DeviceBox<T>` | `data` | as `DeviceBuffer`, an array of one element | the same |
 //! | `LockedBuffer<T>` | `data` | copies, and waits: it lends slices | when they consume the struct |
 //! | `UnifiedBuffer<T>` | `data`; not for exports that own it, as it is not `Send` | copies, and waits | – |
-//! | [`InContext`] of one of these | `data` | as the buffer | always |
+//! | [`InContext`] of one of these | `data` | as the buffer | always; of `bool`, when they consume the struct |
 //! | `Stream`, and `&`, `Rc`, `Arc` and `Option` of one | `stream` | with `default = ...`: a `Stream` cannot hold the caller's | |
 //!
 //! The elements are those that are an [`Element`] and a `DeviceCopy`.
@@ -237,7 +237,8 @@ buffers! { DeviceBuffer DeviceBox LockedBuffer UnifiedBuffer }
 /// It is for structs in a `#[pyclass]` and others that foreign threads drop; and for `UnifiedBuffer`, which `cust` leaves
 /// without `Send` and `Sync` because it holds a raw pointer. (An export makes the context current by itself, for any buffer.)
 /// The driver waits for the work of the device before it frees: with this around it, it does so without the lock of the
-/// Python interpreter. The elements are lent for `&mut self` only, and so all exports are writable.
+/// Python interpreter. The elements are lent for `&mut self` only, and so all exports are writable, but those of `bool` that
+/// share the struct.
 ///
 /// ```no_run
 /// use cust::memory::UnifiedBuffer;

@@ -73,8 +73,8 @@ impl Reach {
 /// Gives the class the methods of the protocols, `__dlpack__`, `__dlpack_device__` and `__cuda_array_interface__`, the C
 /// exchange table (`__dlpack_c_exchange_api__`), and what people expect of an array: `shape`, `ndim`, `size`, `nbytes`,
 /// `strides` (bytes), `dtype`, `device`, `len()`, iteration where there is a `__getitem__`, a `repr`, `__array__` for
-/// `NumPy`, `float()` and its like as `NumPy` has them, and for memory that the host can reach the buffer protocol
-/// (`memoryview`, `bytes`, files).
+/// `NumPy`, `float()` and its like as `NumPy` has them, `as_device()` and `as_host()`, and for memory that the host can reach
+/// the buffer protocol (`memoryview`, `bytes`, files).
 ///
 /// Call it once, where the module is made. What has one of these names in your own `#[pymethods]` is kept. A pickle and
 /// `copy` are refused, unless the class says how it is done, as by `__getnewargs__` or `__reduce__`. With
