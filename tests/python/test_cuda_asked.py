@@ -327,7 +327,7 @@ class Streamless(Choosy):
 @pytest.mark.parametrize(("producer", "kind"), [(Unstated, "cuda"), (Unstated, "pinned"), (Streamless, "pinned")])
 def test_an_import_that_waits_lets_other_threads_run(producer, kind):
     """Drivers before 12.5 have no event of a context: they wait for all work, which may need the interpreter."""
-    probe, array = native.load("handwritten"), producer(full(kind))
+    probe, array = native.load("threads"), producer(full(kind))
     SIM.call("cuLaunchHostFunc", ctypes.c_uint64(1), ctypes.c_void_p(probe.attachment()), None)
     SIM.library.interop_sim_fail_next(b"cuCtxRecordEvent", 500)
     waits = SIM.calls("cuCtxSynchronize")

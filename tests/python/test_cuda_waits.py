@@ -29,7 +29,7 @@ HOSTED = []
 @pytest.mark.parametrize("stream", [1, "handle"])
 def test_whoever_waits_for_a_device_lets_other_threads_run(way, stream):
     """Work that is queued may be a function of the host that needs the interpreter: to wait with its lock would never end."""
-    probe = native.load("handwritten")
+    probe = native.load("threads")
     # To make memory is to wait for the default stream.
     stream = SIM.stream() if stream == "handle" and way != "new memory" else 1
     array = full("cuda" if way == "a copy for the host" else "pinned", (3, 3))
@@ -45,7 +45,7 @@ def test_whoever_waits_for_a_device_lets_other_threads_run(way, stream):
 @pytest.mark.parametrize(("kind", "wanted"), [("cuda", (1, 0)), *((kind, None) for kind in ("cuda", "pool", "pinned", "managed"))])
 def test_a_copy_of_an_array_without_work_lets_other_threads_run(kind, wanted):
     """It waits for the default stream, on which somebody else has work."""
-    probe, array = native.load("handwritten"), full(kind, (3, 3))
+    probe, array = native.load("threads"), full(kind, (3, 3))
     SIM.call("cuLaunchHostFunc", ctypes.c_uint64(1), ctypes.c_void_p(probe.attachment()), None)
     array.__dlpack__(copy=True, dl_device=wanted, max_version=(1, 0))
     assert probe.attachment(1) is False
@@ -56,7 +56,7 @@ def test_a_copy_of_an_array_without_work_lets_other_threads_run(kind, wanted):
 @pytest.mark.parametrize("owner", ["an array", "a capsule", "a consumer"])
 def test_memory_that_is_freed_lets_other_threads_run(kind, owner):
     """The driver waits for all work of the device before it frees, also for work that nobody ordered before."""
-    probe, array = native.load("handwritten"), full(kind)
+    probe, array = native.load("threads"), full(kind)
     if owner == "a capsule":
         array = array.__dlpack__(max_version=(1, 0))
     elif owner == "a consumer":
@@ -73,7 +73,7 @@ def test_memory_that_is_freed_lets_other_threads_run(kind, owner):
 @in_c
 @pytest.mark.parametrize("function", [interop_demo.edges, lambda image: interop_demo.blur_(image, 1)], ids=["edges", "blur_"])
 def test_an_argument_that_the_host_works_on_lets_other_threads_run(function):
-    probe, stream = native.load("handwritten"), SIM.stream()
+    probe, stream = native.load("threads"), SIM.stream()
     image = full("pinned", (2, 2, 3))
     interop_demo.scale_(image, 2, stream=stream)
     SIM.call("cuLaunchHostFunc", ctypes.c_uint64(stream), ctypes.c_void_p(probe.attachment()), None)

@@ -2,7 +2,6 @@
 
 import ctypes
 import gc
-import os
 import queue
 import sys
 import threading
@@ -169,26 +168,6 @@ def test_two_interpreters():
             release(struct)
             assert interop_demo.pending_releases() == 1
             assert interop_demo.live_allocations() == 0
-        """
-    )
-
-
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
-def test_a_fork():
-    run(
-        """
-        import os, numpy as np, interop_demo
-        from capsules import release, take
-        array = interop_demo.Array.full((10,), 1.0)
-        struct = take(array.__dlpack__())
-        child = os.fork()
-        assert interop_demo.checksum(array) == 10
-        np.from_dlpack(array)[...] = 2
-        release(struct)
-        del array
-        assert interop_demo.live_allocations() == 0
-        if child:
-            assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
         """
     )
 

@@ -3,9 +3,8 @@
 
 use core::cell::{Cell, RefCell};
 use core::mem::ManuallyDrop;
-use core::ptr::NonNull;
-use core::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
+use core::ptr::{NonNull, null_mut};
+use core::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 
 use pyo3::ffi;
 use pyo3::prelude::*;
@@ -23,8 +22,27 @@ use crate::import::Import;
 /// room. What is parked when the interpreter ends is leaked.
 pub(super) struct PyOwner(ManuallyDrop<Py<PyAny>>);
 
-static PARKED: Mutex<Vec<Py<PyAny>>> = Mutex::new(Vec::new());
+/// The last one that was parked. A list without a lock: a process that is forked while a thread of its parent holds one would
+/// wait for it for ever.
+static PARKED: AtomicPtr<Parked> = AtomicPtr::new(null_mut());
 static WAITING: AtomicUsize = AtomicUsize::new(0);
+
+struct Parked {
+    object: Py<PyAny>,
+    /// The one that was parked before.
+    next: *mut Self,
+}
+
+fn park(object: Py<PyAny>) {
+    WAITING.fetch_add(1, Ordering::AcqRel);
+    let mut next = PARKED.load(Ordering::Relaxed);
+    let parked = Box::into_raw(Box::new(Parked { object, next }));
+    while let Err(last) = PARKED.compare_exchange_weak(next, parked, Ordering::Release, Ordering::Relaxed) {
+        next = last;
+        // SAFETY: made above, and nobody else has it yet.
+        unsafe { (*parked).next = next };
+    }
+}
 
 impl PyOwner {
     pub(super) fn new(object: Py<PyAny>) -> Self {
@@ -41,9 +59,7 @@ impl Drop for PyOwner {
             unsafe { ffi::Py_DECREF(object.into_ptr()) };
             return;
         }
-        let mut parked = PARKED.lock().unwrap_or_else(PoisonError::into_inner);
-        parked.push(object);
-        WAITING.store(parked.len(), Ordering::Release);
+        park(object);
     }
 }
 
@@ -65,13 +81,14 @@ pub fn drain_releases(py: Python<'_>) {
 
 #[cold]
 fn drain_parked(py: Python<'_>) {
-    let mut parked = PARKED.lock().unwrap_or_else(PoisonError::into_inner);
-    let objects = core::mem::take(&mut *parked);
-    WAITING.store(0, Ordering::Release);
-    // Dropping an object may run any code, also code that comes back here.
-    drop(parked);
-    for object in objects {
-        object.drop_ref(py);
+    let mut next = PARKED.swap(null_mut(), Ordering::Acquire);
+    while !next.is_null() {
+        // SAFETY: made by `park`, and the whole list was taken in one step.
+        let parked = unsafe { Box::from_raw(next) };
+        next = parked.next;
+        WAITING.fetch_sub(1, Ordering::AcqRel);
+        // It may run any code, also code that comes back here.
+        parked.object.drop_ref(py);
     }
 }
 

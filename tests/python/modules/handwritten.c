@@ -326,20 +326,8 @@ static PyTypeObject WatchedType = {
     .tp_new = array_new,
     .tp_dealloc = array_free,
 };
-/* Work of the host that is queued on a stream: whether the thread that runs it has the interpreter. */
-static int attached;
-
-static void note_attached(void *unused) { attached = PyGILState_Check(); }
-
-/* attachment(): the address of that work; attachment(1): what it noted. */
-static PyObject *attachment(PyObject *module, PyObject *arguments) {
-    if (PyTuple_GET_SIZE(arguments)) return PyBool_FromLong(attached);
-    attached = -1;
-    return PyLong_FromVoidPtr((void *)note_attached);
-}
 
 static PyMethodDef functions[] = {
-    {"attachment", attachment, METH_VARARGS, NULL},
     {"is_square", is_square, METH_O, NULL},
     {"is_square_by_table", is_square_by_table, METH_O, NULL},
     {"asarray", asarray, METH_O, NULL},

@@ -1,0 +1,58 @@
+"""A process that is forked: both go on."""
+
+import os
+
+import native
+import pytest
+from scripts import run
+
+pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+
+
+def test_both_processes_use_and_release_an_array():
+    run(
+        """
+        import os, numpy as np, interop_demo
+        from capsules import release, take
+        array = interop_demo.Array.full((10,), 1.0)
+        struct = take(array.__dlpack__())
+        child = os.fork()
+        assert interop_demo.checksum(array) == 10
+        np.from_dlpack(array)[...] = 2
+        release(struct)
+        del array
+        assert interop_demo.live_allocations() == 0
+        if child:
+            assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        """
+    )
+
+
+def test_while_a_thread_releases():
+    """The child has no such thread any more, which may have held a lock."""
+    if why := native.missing():
+        pytest.skip(f"a module in C is needed, and none can be compiled: {why}")
+    run(
+        """
+        import os, time, numpy as np, interop_demo, native
+        c, array = native.load("threads"), interop_demo.Array.full((10,), 1.0)
+        for _ in range(20):
+            c.release_elsewhere(*[array.__dlpack__(max_version=(1, 0)) for _ in range(100_000)])
+            while not interop_demo.pending_releases():
+                time.sleep(0)
+            child = os.fork()
+            if not child:
+                interop_demo.checksum(interop_demo.asarray(np.ones(3)))
+                os._exit(0)
+            done, deadline = 0, time.monotonic() + 30
+            while not done and time.monotonic() < deadline:
+                time.sleep(0.001)
+                done, status = os.waitpid(child, os.WNOHANG)
+            if not done:
+                os.kill(child, 9)
+                raise AssertionError("the child waits")
+            assert os.waitstatus_to_exitcode(status) == 0
+            c.release_elsewhere()
+            assert interop_demo.live_allocations() == 1
+        """
+    )
