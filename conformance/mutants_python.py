@@ -74,8 +74,8 @@ MUTANTS = [
     (
         "B51 B54",
         "python/release.rs",
-        "parked.push(object);",
-        "if BROKEN { core::mem::forget(object) } else { parked.push(object) };",
+        "        park(object);",
+        "        if BROKEN { core::mem::forget(object) } else { park(object) };",
         "a reference that a thread without the lock drops is leaked",
     ),
     (
