@@ -159,7 +159,8 @@ pub unsafe trait CudaArray {
     /// # Errors
     ///
     /// [`ErrorKind::Device`](crate::ErrorKind::Device) for memory that CUDA cannot reach,
-    /// [`ErrorKind::DType`](crate::ErrorKind::DType) for element types that have no typestr.
+    /// [`ErrorKind::DType`](crate::ErrorKind::DType) for element types that have no typestr; as [`facts`](Self::facts), and for
+    /// pinned memory as [`cuda::device_address`], where there is a driver.
     fn to_cai(&self) -> Result<CudaArrayInterface> {
         let facts = self.facts()?;
         let interface = CudaArrayInterface::of(&facts)?;

@@ -83,7 +83,7 @@ pub fn derive_cuda_array(input: TokenStream) -> TokenStream {
 /// needs. `#[cuda_array(crate = "path")]` says where the runtime is, if not at `::interop_core`.
 ///
 /// Refused are layouts that rustc may change, packed structs, and types that not all bytes are a value of: enums, unions,
-/// pointers, and `bool` in a struct; and lists without items, or more than four in each other.
+/// pointers, and `bool` in a struct; 6-bit floats in a struct; and lists without items, or more than four in each other.
 ///
 /// An element is `Send` and `Sync`, so a marker is one as well: `PhantomData<fn() -> T>` is, whatever `T` is.
 #[proc_macro_derive(Element, attributes(cuda_array))]

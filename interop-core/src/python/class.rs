@@ -129,7 +129,8 @@ pub fn install<T: ArrayClass>(py: Python<'_>) -> PyResult<()> {
 
 static INTERFACE: Attribute = Attribute {
     name: c"__cuda_array_interface__",
-    doc: c"The CUDA Array Interface, version 3; absent for memory that CUDA cannot reach.",
+    doc: c"The CUDA Array Interface, version 3; absent for memory that CUDA cannot reach, and for element types that it has \
+           no code for.",
     value: |py, facts| {
         // An array that the interface cannot express does not have the attribute, so that `hasattr` says so.
         let absent =

@@ -94,7 +94,7 @@ pub(super) fn pair<'a, 'py>(
 }
 
 /// A stream as a Python caller names it: an int (1, 2 or a handle; -1 for no ordering), or an object with
-/// `__cuda_stream__`, which every library's stream class has.
+/// `__cuda_stream__`, which the stream classes of most libraries have by now.
 ///
 /// # Errors
 ///
