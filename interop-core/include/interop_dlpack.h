@@ -25,8 +25,8 @@
  *
  *   1. It points to a struct that is nobody else's to release. The struct, the numbers behind `shape` and `strides`, and the
  *      memory stay as they are until Rust calls the deleter.
- *   2. That happens once, whether the tensor was used, refused or only dropped, and on any thread, on which no lock is held;
- *      for memory of CUDA after all work that was queued in its context. A null deleter says that nothing is to be done.
+ *   2. That happens once, whether the tensor was used, refused or only dropped, on any thread, with Python's lock or without
+ *      it; for memory of CUDA after all work that was queued in its context. A null deleter says that nothing is to be done.
  *   3. The deleter frees the struct too, if it is to be freed. It does not throw, and does not jump out.
  *   4. Of a struct of another major version nothing is read but the version and the deleter.
  *   5. `strides` may be null, for a compact array in C order; `shape` may be without axes. `byte_offset` is added to `data`.

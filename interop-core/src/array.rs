@@ -132,7 +132,7 @@ pub unsafe trait CudaArray {
     /// # Errors
     ///
     /// [`ErrorKind::Device`](crate::ErrorKind::Device) for memory that the host cannot reach; otherwise as
-    /// [`to_vec`](Self::to_vec). What came before a byte that is no `bool` has been seen.
+    /// [`to_vec`](Self::to_vec), but for `Memory`. What came before a byte that is no `bool` has been seen.
     fn for_each<T: Element>(&self, see: impl FnMut(T)) -> Result<()> {
         // SAFETY: rule 1.
         unsafe { HostElements::<T>::of(&self.facts()?, false) }?.for_each(see)

@@ -15,7 +15,8 @@ impl Layout {
         strides.map(|(stride, compact)| bytes(*stride).or_else(|| bytes(*compact)).unwrap_or(0)).collect()
     }
 
-    /// Takes every `step`-th of an axis, `len` elements from `start`; also gives the offset of the new first element.
+    /// Takes every `step`-th of an axis, `len` elements from `start`; also gives the offset of the new first element, in
+    /// elements.
     ///
     /// # Panics
     ///
@@ -46,7 +47,7 @@ impl Layout {
         (Self::of(&shape, &strides, numel), offset)
     }
 
-    /// Drops an axis by taking one index of it; also gives the offset of the new first element.
+    /// Drops an axis by taking one index of it; also gives the offset of the new first element, in elements.
     ///
     /// # Panics
     ///

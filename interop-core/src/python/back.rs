@@ -25,8 +25,8 @@ use crate::stream::StreamHandle;
 /// # Errors
 ///
 /// As [`cuda::order`](crate::cuda::order) and [`cuda::wait`](crate::cuda::wait), with
-/// [`ErrorKind::Capture`](crate::ErrorKind::Capture) among them where a graph is captured on one side only; what the object
-/// raises when it is asked for its dict is passed on.
+/// [`ErrorKind::Capture`](crate::ErrorKind::Capture) among them where a graph is captured on one side only; as
+/// [`interface_of`] for the object's dict, and what the object raises when it is asked for it is passed on.
 ///
 /// ```no_run
 /// use interop_core::python::{consumer_stream, import, order_back};
