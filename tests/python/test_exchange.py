@@ -116,6 +116,33 @@ def test_subclasses_have_the_table_as_well():
     assert interop_demo.describe(producer)["protocol"] == "exchange"
 
 
+def test_a_subclass_with_a_method_of_its_own_is_asked_by_it():
+    """It may hand out something else, or nothing; the table that it inherits knows nothing of that."""
+    base = type("Base", (Fast,), {"__dlpack_c_exchange_api__": in_capsule(table())})
+    own = Tensor(shape=(5,))
+    derived = type("Derived", (base,), {"__dlpack__": lambda self, **_: own.capsule()})
+    assert interop_demo.describe(derived(Tensor()))["shape"] == (5,)
+    below = type("Below", (derived,), {})
+    assert interop_demo.describe(below(Tensor()))["shape"] == (5,)
+    again = type("Again", (derived,), {"__dlpack_c_exchange_api__": in_capsule(table())})
+    assert interop_demo.describe(again(Tensor()))["protocol"] == "exchange"
+    closed = type("Closed", (base,), {"__dlpack__": None})
+    with pytest.raises(TypeError, match="an object with `__dlpack__` or"):
+        interop_demo.describe(closed(Tensor()))
+
+
+def test_a_table_that_a_metaclass_has():
+    """It is in no class, so no class is below it."""
+    offering = type("Offering", (type,), {"__dlpack_c_exchange_api__": in_capsule(table())})
+
+    class Offered(Fast, metaclass=offering):
+        def __init__(self, fast):
+            Producer.__init__(self, Tensor())
+            self.fast = fast
+
+    assert interop_demo.describe(Offered(Tensor()))["protocol"] == "exchange"
+
+
 @pytest.mark.parametrize("major", [2, 3, 2**32 - 1])
 def test_older_tables_are_looked_for(major):
     """R160: by the chain of `prev_api`."""

@@ -121,6 +121,9 @@ fn look_up(object: &Bound<'_, PyAny>, class: &Bound<'_, PyType>) -> PyResult<Typ
         exchange =
             asked_of_a_class(py, class.getattr(PyString::intern(py, name)))?.and_then(|value| table(&value));
         if exchange.is_some() {
+            if asked_of_a_class(py, has_method_below(class, name))?.unwrap_or(false) {
+                exchange = None;
+            }
             break;
         }
     }
@@ -150,6 +153,20 @@ fn look_up(object: &Bound<'_, PyAny>, class: &Bound<'_, PyType>) -> PyResult<Typ
     let heap = unsafe { ffi::PyType_HasFeature(class.as_type_ptr(), ffi::Py_TPFLAGS_HEAPTYPE) } != 0;
     let class = if heap { Some(PyWeakrefReference::new(class)?.unbind()) } else { None };
     Ok(TypeFacts { address, class, exchange, method, values })
+}
+
+/// Whether a `__dlpack__` is in a class below the one that has the table: whoever writes that, or takes it away, does not mean
+/// the table that is inherited.
+fn has_method_below(class: &Bound<'_, PyType>, table: &str) -> PyResult<bool> {
+    let mut method = false;
+    for class in class.getattr("__mro__")?.try_iter()? {
+        let own = class?.getattr("__dict__")?;
+        if own.contains(table)? {
+            return Ok(method);
+        }
+        method |= own.contains("__dlpack__")?;
+    }
+    Ok(false)
 }
 
 /// What a class says of itself, if it does: a metaclass may raise anything, and its objects be arrays all the same. Only an
