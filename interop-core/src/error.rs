@@ -34,7 +34,7 @@ pub enum ErrorKind {
     Index,
     /// A device or memory kind that is unknown, or that cannot serve.
     Device,
-    /// A stream value that the protocol forbids.
+    /// A stream value that the protocol forbids, or a stream that does not go with the array.
     Stream,
     /// Write access to memory that may not be written, or a protocol form that cannot say so.
     ReadOnly,
