@@ -243,7 +243,8 @@ impl DType {
         format!("{}{bits}{lanes}", row.name)
     }
 
-    /// The type of this [name](Self::name), such as `bfloat16` or `float32x4`; `None` for a text that names none.
+    /// The type of this [name](Self::name), such as `bfloat16` or `float32x4`; `None` for a text that names none, and for the
+    /// numbers of an unknown code.
     #[must_use]
     pub fn from_name(name: &str) -> Option<Self> {
         let sizes = |row: &'static Row| row.bits.iter().map(|bits| Self::new(row.code, *bits, 1));
