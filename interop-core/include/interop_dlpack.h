@@ -63,7 +63,7 @@ typedef struct {
     int32_t device_id;
 } DLDevice;
 
-/* kDLInt 0, kDLUInt 1, kDLFloat 2, kDLBfloat 4, kDLComplex 5, kDLBool 6; lanes are 1. */
+/* kDLInt 0, kDLUInt 1, kDLFloat 2, kDLBfloat 4, kDLComplex 5, kDLBool 6, of 1 lane; dlpack.h has the others. */
 typedef struct {
     uint8_t code;
     uint8_t bits;
