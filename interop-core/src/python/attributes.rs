@@ -52,7 +52,7 @@ pub(super) static ATTRIBUTES: [Attribute; 7] = [
     Attribute {
         name: c"dtype",
         doc: c"The element type: a numpy.dtype where NumPy has one, or has learned one of DLPack's name, as \
-              from ml_dtypes; otherwise that name, a str.",
+              from ml_dtypes; otherwise a str: that name, or where there is no NumPy the typestr.",
         value: |py, facts| {
             if let Ok(numpy) = py.import("numpy") {
                 if facts.dtype().typestr().is_some() {
