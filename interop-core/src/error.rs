@@ -14,7 +14,8 @@ pub enum ErrorKind {
     Type,
     /// The version of a protocol or struct is one that cannot be read, or flags are of a later one.
     Version,
-    /// An element type that does not exist, that the protocol cannot spell, or that was not the one asked for.
+    /// An element type that does not exist, that the protocol cannot spell, or that was not the one asked for; bytes that
+    /// are no value of it.
     DType,
     /// The number of axes.
     Rank,
@@ -32,7 +33,7 @@ pub enum ErrorKind {
     Bounds,
     /// An index outside the array.
     Index,
-    /// A device or memory kind that is unknown, or that cannot serve.
+    /// A device or memory kind that is unknown, that cannot serve, or that the driver contradicts.
     Device,
     /// A stream value that the protocol forbids, or a stream that does not go with the array.
     Stream,
@@ -48,7 +49,7 @@ pub enum ErrorKind {
     Memory,
     /// A call of the CUDA driver that failed, or a machine without a driver.
     Driver,
-    /// An order between streams of which one captures a graph.
+    /// What would spoil the capture of a graph: an order with a stream outside it, a wait, a copy into new memory.
     Capture,
     /// Memory that Rust code reads or writes at the moment, in a way that allows no other access.
     Busy,
