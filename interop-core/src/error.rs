@@ -25,7 +25,7 @@ pub enum ErrorKind {
     Strides,
     /// A number that its place cannot hold, or a product or sum that does not fit the address space.
     Overflow,
-    /// A null address of an array that has elements.
+    /// A null address of an array that has elements, or a null pointer to its extents.
     Null,
     /// An address that is not aligned for the element type.
     Alignment,
