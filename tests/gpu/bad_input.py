@@ -156,3 +156,85 @@ def test_values_of_torch_that_are_not_those_in_memory():
         resolved = getattr(tensor, remedy)()
         assert interop_demo.describe(resolved)["data"] == resolved.data_ptr()
     assert interop_demo.checksum(lazy.imag.resolve_neg() - 1) == -6
+
+
+def fake(torch):
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    with FakeTensorMode():
+        return torch.ones(4, device="cuda")
+
+
+def wrapper(torch):
+    class Wrapper(torch.Tensor):
+        """Has a shape, and another tensor that does the work."""
+
+        @staticmethod
+        def __new__(cls, tensor):
+            return torch.Tensor._make_wrapper_subclass(cls, tensor.shape, dtype=tensor.dtype, device=tensor.device)
+
+        @classmethod
+        def __torch_dispatch__(cls, function, types, arguments=(), keywords=None):
+            raise NotImplementedError
+
+    return Wrapper(torch.ones(4, device="cuda"))
+
+
+def masked(torch):
+    from torch.masked import masked_tensor
+
+    return masked_tensor(torch.ones(4, device="cuda"), torch.arange(4, device="cuda") > 1)
+
+
+def given_back(torch):
+    tensor = torch.ones(4, device="cuda")
+    tensor.untyped_storage().resize_(0)
+    return tensor
+
+
+def closed(torch):
+    class Closed(torch.Tensor):
+        def __dlpack__(self, **wishes):
+            raise BufferError("closed")
+
+    return torch.ones(4, device="cuda").as_subclass(Closed)
+
+
+# What torch's table, or ours, says of each.
+WITHOUT_MEMORY = {
+    "meta": (lambda torch: torch.ones(4, device="meta"), "meta"),
+    "sparse": (lambda torch: torch.ones((4, 4), device="cuda").to_sparse(), "storage"),
+    "compressed": (lambda torch: torch.ones((4, 4), device="cuda").to_sparse_csr(), "storage"),
+    "zero": (lambda torch: torch._efficientzerotensor((4,), device="cuda"), "null pointer"),
+    "fake": (fake, "null pointer"),
+    "wrapper": (wrapper, "null pointer"),
+    "masked": (masked, "null pointer"),
+    "given back": (given_back, "null pointer"),
+    # Whose table would hand them out: what a subclass says itself counts.
+    "closed": (closed, "closed"),
+}
+
+
+@pytest.mark.filterwarnings("ignore")  # of prototypes
+@pytest.mark.parametrize("name", WITHOUT_MEMORY)
+def test_tensors_of_torch_that_have_no_memory_to_give(name):
+    torch = pytest.importorskip("torch", reason="torch is not installed")
+    make, match = WITHOUT_MEMORY[name]
+    tensor = make(torch)
+    for use in (interop_demo.describe, interop_demo.asarray, interop_demo.checksum):
+        with pytest.raises((BufferError, RuntimeError), match=match):
+            use(tensor)
+    assert interop_demo.checksum(torch.ones(8, device="cuda")) == 8
+
+
+def test_tensors_of_torch_in_the_middle_of_a_transformation():
+    """What a function under `vmap` or `grad` is called with has no elements of its own."""
+    torch = pytest.importorskip("torch", reason="torch is not installed")
+
+    def inside(tensor):
+        with pytest.raises(RuntimeError, match="storage"):
+            interop_demo.describe(tensor)
+        return tensor.sum()
+
+    torch.vmap(inside)(torch.ones((3, 4), device="cuda"))
+    torch.func.grad(inside)(torch.ones(4, device="cuda"))
