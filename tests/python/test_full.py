@@ -57,6 +57,7 @@ def test_the_signature_of_full():
         (Index(3), (3,)),
         ((Index(2), 3), (2, 3)),
         ((0, 2**62), (0, 2**62)),
+        ((0, 2**63 - 1), (0, 2**63 - 1)),
     ],
     ids=repr,
 )
@@ -82,6 +83,7 @@ def test_shapes(shape, expected):
         (((2,), 3), TypeError),
         (object(), TypeError),
         (2**63, ValueError),
+        ((0, 2**63), ValueError),
         (2**70, ValueError),
         (2**200, (ValueError, OverflowError)),
         ((2**32, 2**32), ValueError),
@@ -164,6 +166,17 @@ def test_the_whole_range_of_integers(dtype):
     for value in (int(limits.min) - 1, int(limits.max) + 1, 2**100, 2**127, -(2**200), 10**400):
         with pytest.raises((ArrayError, OverflowError), match="value|large|big|range"):
             Array.full((2,), value, dtype)
+
+
+@pytest.mark.parametrize("dtype", INTEGERS)
+def test_floats_that_integers_cannot_be(dtype):
+    """Refused as an integer of that size is; what is behind the point is dropped, as NumPy does it."""
+    limits = np.iinfo(dtype)
+    for value in (float("nan"), float("inf"), float("-inf"), 1e300, limits.max + 1.0, limits.min * 2.0 - 1):
+        with pytest.raises(ArrayError, match=f"`value`.*within the range of {np.dtype(dtype).name}"):
+            Array.full((2,), value, dtype)
+    for value, expected in ((float(limits.min), int(limits.min)), (100.75, 100), (-0.5, 0)):
+        assert np.from_dlpack(Array.full((2,), value, dtype)).tolist() == [expected] * 2
 
 
 def test_integers_that_only_floats_can_be():

@@ -179,8 +179,10 @@ fn taken(layout: &Layout, axis: usize, index: &Bound<'_, PyAny>) -> PyResult<(La
 fn extents(shape: &Bound<'_, PyAny>) -> PyResult<Vec<usize>> {
     let extent = |extent: Bound<'_, PyAny>| {
         let number = integer(&extent, "shape")?;
-        usize::try_from(number)
-            .map_err(|_| Error::new(ErrorKind::Shape, "shape", number, "extents from 0 up").into())
+        // What has no elements may be this wide as well, but no protocol has a number for more.
+        isize::try_from(number).ok().and_then(|extent| usize::try_from(extent).ok()).ok_or_else(|| {
+            Error::new(ErrorKind::Shape, "shape", number, "extents from 0 to 2**63 - 1").into()
+        })
     };
     if shape.is_instance_of::<PyTuple>() || shape.is_instance_of::<PyList>() {
         return shape.try_iter()?.map(|item| extent(item?)).collect();

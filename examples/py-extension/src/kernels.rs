@@ -285,7 +285,7 @@ impl<'py> FromPyObject<'_, 'py> for Value {
 /// New memory of `len` elements, all `value`.
 pub(crate) fn filled(dtype: DType, len: usize, value: Value, place: Place) -> interop_core::Result<Shared> {
     fn beyond<T: Number>(value: &dyn Display) -> Error {
-        let allowed = format!("an integer within the range of {}", T::TYPE.dtype().name());
+        let allowed = format!("a number within the range of {}", T::TYPE.dtype().name());
         Error::new(ErrorKind::Overflow, "value", value, allowed)
     }
     fn complex(dtype: DType) -> Error {
@@ -299,7 +299,9 @@ pub(crate) fn filled(dtype: DType, len: usize, value: Value, place: Place) -> in
     fn fill<T: Number>(len: usize, value: Value, place: Place) -> interop_core::Result<Shared> {
         let value = match value {
             Value::Bool(value) => T::from_f64(f64::from(value)),
-            Value::Float(value) => T::from_f64(value),
+            Value::Float(value) if T::IS_FLOAT => T::from_f64(value),
+            Value::Float(value) if value.is_nan() => return Err(beyond::<T>(&value)),
+            Value::Float(value) => T::from_int(value as i128).ok_or_else(|| beyond::<T>(&value))?,
             Value::Int(value) => T::from_int(value).ok_or_else(|| beyond::<T>(&value))?,
             Value::Huge(value) if T::IS_FLOAT && value.is_finite() => T::from_f64(value),
             Value::Huge(_) => return Err(beyond::<T>(&"an integer of more than 128 bits")),
