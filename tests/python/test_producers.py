@@ -367,9 +367,15 @@ def test_an_error_in_a_property_is_passed_on(error, name):
 
 @pytest.mark.parametrize("name", ["__dlpack__", "__cuda_array_interface__"])
 def test_an_attribute_error_in_a_property_is_no_attribute(name):
-    producer = type("Odd", (), {name: property(raising(AttributeError("none")))})()
-    with pytest.raises(TypeError, match="__dlpack__"):
+    """And the reason that it gives is the cause of the refusal."""
+    reason = AttributeError("none")
+    producer = type("Odd", (), {name: property(raising(reason))})()
+    with pytest.raises(TypeError, match="__dlpack__") as caught:
         describe(producer)
+    assert caught.value.__cause__ is reason
+    with pytest.raises(TypeError, match="__dlpack__") as caught:
+        describe(object())
+    assert caught.value.__cause__ is None
 
 
 def test_the_first_error_is_kept():

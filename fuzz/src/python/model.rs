@@ -65,10 +65,12 @@ impl<'a> Model<'a> {
         }
         match &self.program.interface {
             // A property that says that it is none.
-            Some(Err(own)) if 1 << own == OWN_ATTRIBUTE => Err(TYPE),
+            Some(Err(own)) if 1 << own == OWN_ATTRIBUTE => Err(TYPE | CAUSED),
             Some(Err(own)) => Err(1 << own),
             // Dicts are looked at elsewhere: none of these has the keys of one.
             Some(Ok(super::values::Value::Dict)) => Err(REFUSED),
+            // The property says why there is no method.
+            None if self.program.raising.is_some() => Err(TYPE | CAUSED),
             Some(Ok(_)) | None => Err(TYPE),
         }
     }

@@ -24,7 +24,7 @@ pub(super) const MISSING: Kinds = 1 << 8;
 /// A `SystemError`: a table that fails and does not say why.
 pub(super) const UNSAID: Kinds = 1 << 9;
 
-/// Not a kind: the error came of a second call, and has that of the first as its cause.
+/// Not a kind: the error came of a second call, and has that of the first as its cause, or what a property says.
 pub(super) const CAUSED: Kinds = 1 << 15;
 /// Not a kind: the error may be about an object with `__index__`, and then has what Python says of that as its cause.
 pub(super) const MAY_BE_CAUSED: Kinds = 1 << 14;

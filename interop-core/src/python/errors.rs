@@ -1,7 +1,7 @@
 //! Which Python exception an error is.
 
 use pyo3::exceptions::{
-    PyBufferError, PyIndexError, PyMemoryError, PyRuntimeError, PyTypeError, PyValueError,
+    PyAttributeError, PyBufferError, PyIndexError, PyMemoryError, PyRuntimeError, PyTypeError, PyValueError,
 };
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
@@ -186,7 +186,19 @@ pub(super) fn no_array(object: &Bound<'_, PyAny>) -> PyErr {
     } else {
         ""
     };
-    PyTypeError::new_err(format!("`array`: found {found}, allowed: {allowed}{hint}"))
+    let error = PyTypeError::new_err(format!("`array`: found {found}, allowed: {allowed}{hint}"));
+    error.set_cause(object.py(), withheld(object));
+    error
+}
+
+/// Why a property that is there has nothing to give, as its `AttributeError` says it.
+fn withheld(object: &Bound<'_, PyAny>) -> Option<PyErr> {
+    let class = object.get_type();
+    ["__dlpack__", "__cuda_array_interface__"].into_iter().find_map(|name| {
+        let named = class.hasattr(name).unwrap_or(false);
+        let error = named.then(|| object.getattr(name).err()).flatten();
+        error.filter(|error| error.is_instance_of::<PyAttributeError>(object.py()))
+    })
 }
 
 /// Whether `NumPy` makes an array of the elements that the object holds: it is a list, says so itself, as scalars of
