@@ -225,7 +225,7 @@ fn address(value: &Bound<'_, PyAny>) -> Result<(usize, bool), Fault> {
     Ok((address, readonly))
 }
 
-const ENTRIES: &str = "a list of tuples (name, type) or (name, type, shape), nested 16 deep at most";
+const ENTRIES: &str = "a list of tuples (name, type) or (name, type, shape)";
 
 /// The most entries that a record of 65535 bytes can have, nested ones counted: a few lists that name each other many
 /// times would otherwise be more than fits the memory.
@@ -254,8 +254,11 @@ impl Budget {
 
 /// The entries of `descr`; `depth` more lists may be nested in it, with what is left of the budget in all.
 fn entries(value: &Bound<'_, PyAny>, depth: usize, budget: &mut Budget) -> Result<Vec<DescrEntry>, Fault> {
-    let list = value.cast::<PyList>().ok().zip(depth.checked_sub(1));
-    let (list, depth) = list.ok_or_else(|| wrong("descr", value, ENTRIES))?;
+    let list = value.cast::<PyList>().map_err(|_| wrong("descr", value, ENTRIES))?;
+    let depth = depth.checked_sub(1).ok_or_else(|| {
+        let allowed = text!("lists nested {MAX_DEPTH} deep at most");
+        Error::new(ErrorKind::DType, "descr", "a list nested deeper, or in itself", allowed)
+    })?;
     budget.entries = budget.entries.checked_sub(list.len()).ok_or_else(|| {
         Error::new(ErrorKind::DType, "descr", "more entries", format_args!("{MOST_ENTRIES} entries at most"))
     })?;
