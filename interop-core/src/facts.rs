@@ -148,6 +148,7 @@ impl Facts {
     }
 
     /// The bytes that the elements would take without gaps; packed elements are counted together and rounded up once.
+    /// Elements that repeat, by a stride of 0, can come to more than a `usize` holds, which is then `usize::MAX`.
     #[inline]
     #[must_use]
     pub fn nbytes(&self) -> usize {
