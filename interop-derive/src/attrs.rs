@@ -361,7 +361,9 @@ fn options(entry: &Entry, form: &str, errors: &mut Errors) -> Option<Vec<Entry>>
 }
 
 fn unknown_option(option: &Ident, word: &str, legal: &[&'static str], errors: &mut Errors) {
-    let meant = words::nearest(&option.to_string(), legal.iter().copied());
+    let name = option.to_string();
+    let is_type = ["dtype", "type", "typestr"].contains(&name.as_str()) && legal.contains(&"element");
+    let meant = if is_type { Some("element") } else { words::nearest(&name, legal.iter().copied()) };
     let found = format!("unknown option `{option}` of `{word}`");
     let list = words::list(legal.iter().copied());
     match meant {

@@ -87,8 +87,11 @@ pub(crate) fn rules(claims: &Claims<'_>, errors: &mut Errors) {
 fn data_once(claims: &Claims<'_>, errors: &mut Errors) {
     once(claims, "data", "keep it on one: a struct is one array", errors);
     if claims.data().is_none() && errors.is_absent("data") {
-        let help = "write `#[cuda_array(data)]` on the field that holds it";
-        errors.push(&claims.input.ident, "no field of the struct holds the memory", help);
+        // An `unsafe_raw` that stands outside of `data(...)` is on that field, and was reported there.
+        if errors.is_absent("unsafe_raw") {
+            let help = "write `#[cuda_array(data)]` on the field that holds it";
+            errors.push(&claims.input.ident, "no field of the struct holds the memory", help);
+        }
         // Which fields an import has to fill, and with what, depends on it.
         errors.lose(Some("data"));
     }

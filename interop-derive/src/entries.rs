@@ -144,7 +144,7 @@ fn entry(input: ParseStream) -> Result<Entry, Slip> {
     if !is_operator && input.parse::<Token![=]>().is_ok() {
         return match value(&word, input) {
             Some(value) => Ok(Entry { word, value: Value::Given(value) }),
-            None => Err(no_value(word, !input.is_empty())),
+            None => Err(no_value(word, input)),
         };
     }
     match input.parse::<TokenTree>() {
@@ -156,9 +156,14 @@ fn entry(input: ParseStream) -> Result<Entry, Slip> {
 }
 
 /// The mistake of an entry that ends with `=`, or with something that is no value.
-fn no_value(word: Ident, with_more: bool) -> Slip {
+fn no_value(word: Ident, input: ParseStream) -> Slip {
+    if let Some(Lit::Str(quoted)) = input.fork().parse().ok().filter(|_| word == "element") {
+        let help = format!("write `element = {}`, without quotes", quoted.value());
+        let found = format!("`element` takes a type, found `{}`", quoted.to_token_stream());
+        return Slip { at: quoted.into_token_stream(), found, help, word: Some(word) };
+    }
     let example = words::example(&word.to_string());
-    let until = if with_more && word == "default" { ": one expression, up to a comma" } else { "" };
+    let until = if !input.is_empty() && word == "default" { ": one expression, up to a comma" } else { "" };
     Slip {
         at: word.to_token_stream(),
         found: format!("`{word} =` is followed by no value that can be read"),

@@ -3,6 +3,7 @@
 use proc_macro2::{Delimiter, Ident, TokenStream, TokenTree};
 use quote::ToTokens;
 use syn::ext::IdentExt;
+use syn::parse::Parser;
 use syn::{Expr, Lit, LitInt, Member, UnOp};
 
 use crate::errors::Errors;
@@ -87,6 +88,11 @@ fn extent(tokens: TokenStream, errors: &mut Errors) -> Option<Extent> {
     if let Ok(name) = syn::parse2::<Ident>(tokens.clone()) {
         return Some(Extent { at: tokens, name: Some(name.unraw().to_string()), kind: Kind::Name(name) });
     }
+    if let Some(keyword) = keyword(tokens.clone()) {
+        errors.push(tokens, format_args!("`{keyword}` is a keyword"), format_args!("write `r#{keyword}`"));
+        errors.lose(Some("shape"));
+        return None;
+    }
     let refused =
         |found, advice| Err((format!("`{}` is {found}", shown(&tokens)), format!("{TAKES}; {advice}")));
     let read = syn::parse2::<Expr>(tokens.clone()).map_or_else(
@@ -104,6 +110,14 @@ fn extent(tokens: TokenStream, errors: &mut Errors) -> Option<Extent> {
             None
         }
     }
+}
+
+/// The word that Rust keeps for itself, and that a field can have as its name in the raw form.
+fn keyword(tokens: TokenStream) -> Option<Ident> {
+    let word = Ident::parse_any.parse2(tokens).ok()?;
+    let never_raw =
+        ["_", "true", "false", "self", "Self", "super", "crate"].iter().any(|other| word == other);
+    (!never_raw).then_some(word)
 }
 
 fn name(kind: &Kind) -> Option<String> {

@@ -49,18 +49,22 @@ const FIELD: [Word; 7] = [
 ];
 
 /// What people write who know other libraries.
-const SYNONYMS: [(&str, &str); 17] = [
+const SYNONYMS: [(&str, &str); 21] = [
     ("buffer", "data"),
     ("context", "owner"),
     ("cuda_stream", "stream"),
     ("device_id", "device"),
     ("dim", "shape"),
     ("dims", "shape"),
+    ("export_only", "export"),
     ("extents", "shape"),
     ("ignore", "default"),
+    ("import_only", "import"),
     ("keep_alive", "owner"),
     ("layout", "order"),
     ("memory", "data"),
+    ("no_export", "import"),
+    ("no_import", "export"),
     ("ordinal", "device"),
     ("pointer", "data"),
     ("ptr", "data"),
@@ -145,11 +149,12 @@ impl Place {
             return Unknown { found, help: format!("write `{form}`"), meant: Some(lost) };
         }
         let found = format!("unknown word `{name}` on {here}");
-        if let Some(word) = self.nearest(name).or_else(|| self.synonym(name)) {
+        // `no_import` is near to `import` and means the opposite, so what is known goes before what is near.
+        if let Some(word) = self.synonym(name).or_else(|| self.nearest(name)) {
             let help = format!("write `{}`; {here} takes {list}", word.form);
             return Unknown { found, help, meant: Some(word.name) };
         }
-        if let Some(word) = other.nearest(name).or_else(|| other.synonym(name)) {
+        if let Some(word) = other.synonym(name).or_else(|| other.nearest(name)) {
             return word.is_meant(found);
         }
         Unknown { found, help: format!("{here} takes {list}"), meant: None }

@@ -1,0 +1,15 @@
+use interop_core::{CudaArray, Device, Owner};
+
+#[derive(CudaArray)]
+#[cuda_array(shape = [len])]
+struct Samples {
+    #[cuda_array(unsafe_raw)]
+    values: *mut f32,
+    len: usize,
+    #[cuda_array(device)]
+    device: Device,
+    #[cuda_array(owner)]
+    owner: Owner,
+}
+
+fn main() {}
