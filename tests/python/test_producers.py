@@ -378,6 +378,15 @@ def test_an_attribute_error_in_a_property_is_no_attribute(name):
     assert caught.value.__cause__ is None
 
 
+@pytest.mark.parametrize("name", ["__dlpack__", "__cuda_array_interface__"])
+def test_an_interrupt_while_the_reason_is_asked_for(name):
+    reasons = [KeyboardInterrupt(), AttributeError("none")]
+    producer = type("Odd", (), {name: property(lambda self: raising(reasons.pop())())})()
+    with pytest.raises(KeyboardInterrupt):
+        describe(producer)
+    assert reasons == []
+
+
 def test_the_first_error_is_kept():
     """R114: where the second call fails as well, the first error is its cause."""
 

@@ -1,7 +1,7 @@
 //! Which Python exception an error is.
 
 use pyo3::exceptions::{
-    PyAttributeError, PyBufferError, PyIndexError, PyMemoryError, PyRuntimeError, PyTypeError, PyValueError,
+    PyBufferError, PyException, PyIndexError, PyMemoryError, PyRuntimeError, PyTypeError, PyValueError,
 };
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
@@ -187,18 +187,21 @@ pub(super) fn no_array(object: &Bound<'_, PyAny>) -> PyErr {
         ""
     };
     let error = PyTypeError::new_err(format!("`array`: found {found}, allowed: {allowed}{hint}"));
-    error.set_cause(object.py(), withheld(object));
-    error
+    match withheld(object) {
+        Some(interrupt) if !interrupt.is_instance_of::<PyException>(object.py()) => interrupt,
+        why => {
+            error.set_cause(object.py(), why);
+            error
+        }
+    }
 }
 
-/// Why a property that is there has nothing to give, as its `AttributeError` says it.
+/// Why a property that is there has nothing to give, as its error says it.
 fn withheld(object: &Bound<'_, PyAny>) -> Option<PyErr> {
     let class = object.get_type();
-    ["__dlpack__", "__cuda_array_interface__"].into_iter().find_map(|name| {
-        let named = class.hasattr(name).unwrap_or(false);
-        let error = named.then(|| object.getattr(name).err()).flatten();
-        error.filter(|error| error.is_instance_of::<PyAttributeError>(object.py()))
-    })
+    let asked = |name: &str| object.getattr(name).err();
+    let named = |name: &&str| class.hasattr(name).unwrap_or(false);
+    ["__dlpack__", "__cuda_array_interface__"].into_iter().filter(named).find_map(asked)
 }
 
 /// Whether `NumPy` makes an array of the elements that the object holds: it is a list, says so itself, as scalars of
