@@ -84,10 +84,12 @@ impl<'a> Describe<'a> {
         self
     }
 
-    /// The `stream` field.
+    /// The `stream` field, in the place of what the storage says.
     #[inline]
     pub fn stream<F: AsStream>(mut self, stream: &F) -> Self {
-        self.stream = stream.as_stream_beside(self.memory.device);
+        if stream.is_told() {
+            self.stream = stream.as_stream_beside(self.memory.device);
+        }
         self
     }
 

@@ -70,6 +70,11 @@ fn a_stream_of_cudarc_is_shared_by_the_struct_and_by_its_slice() {
     keeps_its_stream(|| -> Matrix<CudaSlice<f32>> {
         Matrix { data: slice(&context.new_stream().unwrap()), rows: 2, columns: 3 }
     });
+    // A field that says nothing.
+    keeps_its_stream(|| {
+        let data = slice(&context.new_stream().unwrap());
+        Streamed { data, rows: 2, columns: 3, stream: None::<Arc<CudaStream>> }
+    });
     // Another stream than that of the slice.
     keeps_its_stream(|| {
         let data = slice(&context.default_stream());

@@ -8,11 +8,12 @@
 //! | `PinnedHostSlice<T>`, `UnifiedSlice<T>` | `data` | copies, and waits; `cudarc` has none without elements | when they consume the struct |
 //! | `CudaStream` in an `Arc` | `stream` | the caller's stream, borrowed | |
 //!
-//! A slice knows its device and its stream. Where a struct has no `stream` field, an export is ordered after the slice's
-//! own stream, and that after the last write that `cudarc` keeps track of. What is launched on a [`KernelView`] `cudarc`
-//! does not see: name its stream in a field. A default stream, of a slice or in a field, is that of its own context: on a
-//! thread on which another is current, a blocking stream of that context stands in for it. While the slice's stream captures a
-//! graph, the host waits for that write where the stream would: a view of a slice spoils no capture.
+//! A slice knows its device and its stream. Where a struct has no `stream` field, or `None` in it, an export is ordered
+//! after the slice's own stream, and that after the last write that `cudarc` keeps track of. What is launched on a
+//! [`KernelView`] `cudarc` does not see: name its stream in a field. A default stream, of a slice or in a field, is that of
+//! its own context: on a thread on which another is current, a blocking stream of that context stands in for it. While the
+//! slice's stream captures a graph, the host waits for that write where the stream would: a view of a slice spoils no
+//! capture.
 //!
 //! `cudarc` frees by itself: a `CudaSlice` in the order of its stream, where the device has pools; all other memory after a wait for
 //! work, which the drop of a Python object does with the interpreter's lock. (A [`CudaBuffer`](crate::cuda::CudaBuffer) gives the lock up

@@ -13,7 +13,7 @@ use crate::stream::StreamHandle;
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be the `stream` of a `CudaArray`",
     label = "not a stream",
-    note = "write `interop_core::StreamHandle`, or an `Option` of a stream: `None` stands for nothing pending"
+    note = "write `interop_core::StreamHandle`, or an `Option` of a stream: with `None` the storage's own stream counts, if it has one"
 )]
 pub trait AsStream {
     /// The stream on which the data was last written.
@@ -25,6 +25,13 @@ pub trait AsStream {
     #[inline]
     fn as_stream_beside(&self, _device: Device) -> StreamHandle {
         self.as_stream()
+    }
+
+    /// Whether the field says anything: an `Option` that is `None` does not, and the storage knows better.
+    #[doc(hidden)]
+    #[inline]
+    fn is_told(&self) -> bool {
+        true
     }
 
     /// The derive's call on the way out.
@@ -131,6 +138,11 @@ impl<S: AsStream> AsStream for Option<S> {
     fn as_stream_beside(&self, device: Device) -> StreamHandle {
         self.as_ref().map_or(StreamHandle::NothingPending, |stream| stream.as_stream_beside(device))
     }
+
+    #[inline]
+    fn is_told(&self) -> bool {
+        self.as_ref().is_some_and(AsStream::is_told)
+    }
 }
 
 macro_rules! pointers {
@@ -146,6 +158,11 @@ macro_rules! pointers {
                 #[inline]
                 fn as_stream_beside(&self, device: Device) -> StreamHandle {
                     S::as_stream_beside(self, device)
+                }
+
+                #[inline]
+                fn is_told(&self) -> bool {
+                    S::is_told(self)
                 }
             }
         )*
