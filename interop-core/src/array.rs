@@ -163,9 +163,9 @@ pub unsafe trait CudaArray {
     /// pinned memory as [`cuda::device_address`], where there is a driver.
     fn to_cai(&self) -> Result<CudaArrayInterface> {
         let facts = self.facts()?;
-        let interface = CudaArrayInterface::of(&facts)?;
-        let address = cuda::address_for_kernels(facts.address(), facts.device())?;
-        Ok(CudaArrayInterface { data: (address, facts.is_readonly()), ..interface })
+        let mut interface = CudaArrayInterface::of(&facts)?;
+        interface.data.0 = cuda::address_for_kernels(facts.address(), facts.device())?;
+        Ok(interface)
     }
 
     /// Makes work that is queued later on `stream` wait for the work that is pending on the array. Call it before you launch

@@ -87,9 +87,7 @@ impl<'a> Describe<'a> {
     /// The `stream` field, in the place of what the storage says.
     #[inline]
     pub fn stream<F: AsStream>(mut self, stream: &F) -> Self {
-        if stream.is_told() {
-            self.stream = stream.as_stream_beside(self.memory.device);
-        }
+        self.stream = stream.as_stream_beside(self.memory.device).unwrap_or(self.stream);
         self
     }
 

@@ -90,7 +90,6 @@ def run(program):
     command = [sys.executable, "-B", "-X", "faulthandler", "-c", program]
     done = subprocess.run(command, capture_output=True, text=True, timeout=140, check=False)
     assert done.stdout.endswith("done\n"), done.stdout + done.stderr
-    return done.stdout
 
 
 def test_the_child_uses_the_host_and_drops_what_it_came_with():

@@ -114,19 +114,7 @@ fn recall(object: &Bound<'_, PyAny>) -> PyResult<Known> {
 
 fn look_up(object: &Bound<'_, PyAny>, class: &Bound<'_, PyType>) -> PyResult<TypeFacts> {
     let py = class.py();
-    // The spelling of 1.3, then that of 1.2.
-    let mut exchange = None;
-    let names = ["__dlpack_c_exchange_api__", "__c_dlpack_exchange_api__"];
-    for name in names.into_iter().filter(|_| super::table::in_use()) {
-        exchange =
-            asked_of_a_class(py, class.getattr(PyString::intern(py, name)))?.and_then(|value| table(&value));
-        if exchange.is_some() {
-            if asked_of_a_class(py, has_method_below(class, name))?.unwrap_or(false) {
-                exchange = None;
-            }
-            break;
-        }
-    }
+    let exchange = offered(class)?;
     if let Some(table) = exchange {
         super::exchange::watch(table);
     }
@@ -153,6 +141,21 @@ fn look_up(object: &Bound<'_, PyAny>, class: &Bound<'_, PyType>) -> PyResult<Typ
     let heap = unsafe { ffi::PyType_HasFeature(class.as_type_ptr(), ffi::Py_TPFLAGS_HEAPTYPE) } != 0;
     let class = if heap { Some(PyWeakrefReference::new(class)?.unbind()) } else { None };
     Ok(TypeFacts { address, class, exchange, method, values })
+}
+
+/// The exchange table that a class offers, if it means its objects to be handed out by it.
+fn offered(class: &Bound<'_, PyType>) -> PyResult<Option<Table>> {
+    let py = class.py();
+    // The spelling of 1.3, then that of 1.2.
+    let names = ["__dlpack_c_exchange_api__", "__c_dlpack_exchange_api__"];
+    for name in names.into_iter().filter(|_| super::table::in_use()) {
+        let value = asked_of_a_class(py, class.getattr(PyString::intern(py, name)))?;
+        if let Some(table) = value.and_then(|value| table(&value)) {
+            let is_overruled = asked_of_a_class(py, has_method_below(class, name))?.unwrap_or(false);
+            return Ok((!is_overruled).then_some(table));
+        }
+    }
+    Ok(None)
 }
 
 /// Whether a `__dlpack__` is in a class below the one that has the table: whoever writes that, or takes it away, does not mean

@@ -20,18 +20,11 @@ pub trait AsStream {
     fn as_stream(&self) -> StreamHandle;
 
     /// The same, by a name that stands for it on this thread beside memory of `device`: both decide which context a default
-    /// stream is taken to be of.
+    /// stream is taken to be of. `None` of a field that says nothing, where the storage knows better.
     #[doc(hidden)]
     #[inline]
-    fn as_stream_beside(&self, _device: Device) -> StreamHandle {
-        self.as_stream()
-    }
-
-    /// Whether the field says anything: an `Option` that is `None` does not, and the storage knows better.
-    #[doc(hidden)]
-    #[inline]
-    fn is_told(&self) -> bool {
-        true
+    fn as_stream_beside(&self, _device: Device) -> Option<StreamHandle> {
+        Some(self.as_stream())
     }
 
     /// The derive's call on the way out.
@@ -52,7 +45,7 @@ pub trait AsStream {
         Self: Sized,
     {
         // The struct's own stream waits for the work that is pending on what arrives.
-        let stream = self.as_stream_beside(from.device());
+        let stream = self.as_stream_beside(from.device()).unwrap_or(StreamHandle::NothingPending);
         from.order_before(stream, field);
         self
     }
@@ -135,13 +128,8 @@ impl<S: AsStream> AsStream for Option<S> {
     }
 
     #[inline]
-    fn as_stream_beside(&self, device: Device) -> StreamHandle {
-        self.as_ref().map_or(StreamHandle::NothingPending, |stream| stream.as_stream_beside(device))
-    }
-
-    #[inline]
-    fn is_told(&self) -> bool {
-        self.as_ref().is_some_and(AsStream::is_told)
+    fn as_stream_beside(&self, device: Device) -> Option<StreamHandle> {
+        self.as_ref().and_then(|stream| stream.as_stream_beside(device))
     }
 }
 
@@ -156,13 +144,8 @@ macro_rules! pointers {
                 }
 
                 #[inline]
-                fn as_stream_beside(&self, device: Device) -> StreamHandle {
+                fn as_stream_beside(&self, device: Device) -> Option<StreamHandle> {
                     S::as_stream_beside(self, device)
-                }
-
-                #[inline]
-                fn is_told(&self) -> bool {
-                    S::is_told(self)
                 }
             }
         )*

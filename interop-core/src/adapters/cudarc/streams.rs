@@ -71,8 +71,8 @@ impl AsStream for CudaStream {
         StreamHandle::from_raw(self.cu_stream() as usize)
     }
 
-    fn as_stream_beside(&self, device: Device) -> StreamHandle {
-        named(self, device)
+    fn as_stream_beside(&self, device: Device) -> Option<StreamHandle> {
+        Some(named(self, device))
     }
 }
 
