@@ -345,14 +345,13 @@ fn take_due(fence: Fence, poll: Poll, seen: &mut Seen) -> VecDeque<Parked> {
         };
         let taken = front.len();
         let late = front.iter_mut().position(|parked| !parked.is_done(poll)).unwrap_or(taken);
-        let mut still = front.split_off(late);
-        due.append(&mut front);
-        if !still.is_empty() {
-            let owners = count(&still);
+        due.extend(front.drain(..late));
+        if !front.is_empty() {
+            let owners = count(&front);
             let mut list = list();
-            let queue = list.queue(fence);
-            still.append(&mut queue.decided);
-            queue.decided = still;
+            let decided = &mut list.queue(fence).decided;
+            // In front of those behind them, which may be many and are not touched.
+            front.into_iter().rev().for_each(|parked| decided.push_front(parked));
             list.settled(owners);
             return due;
         }
