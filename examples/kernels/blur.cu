@@ -23,6 +23,8 @@ constexpr int LANES = 32;
 constexpr unsigned ALL_LANES = 0xFFFFFFFFu;
 // Rows that are being loaded while others are added up.
 constexpr int AHEAD = 3;
+// Rows of strips are counted in 32 bits, with room for the rounding of each block's share.
+constexpr index_t MOST_ROWS = 1 << 30;
 
 // 16 bytes of a row in a lane, as numbers of the type that is added.
 struct Floats {
@@ -197,7 +199,6 @@ __device__ void blur_strips(const view<const typename A::Element, 3>& from, cons
     static_assert(RADIUS * C <= A::COUNT, "one lane has all that its neighbour needs");
     constexpr int STEP = (LANES - 2) * A::COUNT;
     const int lane = threadIdx.x % LANES;
-    // No image has 2^31 rows.
     const int height = static_cast<int>(from.shape(0));
     const index_t width = from.shape(1) * C;
     const int rows_each = (height - 1) / static_cast<int>(gridDim.y) + 1;
@@ -276,7 +277,8 @@ template <typename A, typename Sum>
 __device__ void blur(const view<const typename A::Element, 3>& from, const view<typename A::Element, 3>& to) {
     // There is no edge to repeat.
     if (to.size() == 0) return;
-    const index_t channels = has_wide_rows(from) && has_wide_rows(to) ? from.shape(2) : 0;
+    const bool in_strips = from.shape(0) <= MOST_ROWS && has_wide_rows(from) && has_wide_rows(to);
+    const index_t channels = in_strips ? from.shape(2) : 0;
     if (channels == 1) return blur_strips<A, 1>(from, to);
     if (channels == 3) return blur_strips<A, 3>(from, to);
     if (channels == 4) return blur_strips<A, 4>(from, to);
