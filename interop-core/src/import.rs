@@ -70,8 +70,9 @@ impl Import {
     }
 
     /// As [`from_dlpack`](Self::from_dlpack), but what the tensor says of its memory is believed: the driver is not asked
-    /// where the address is and how far it goes. It saves one driver call for memory of CUDA. Memory that a graph allocates
-    /// while it is captured comes in this way only, because the driver knows it when the graph has run.
+    /// where the address is and how far it goes. It saves one driver call for memory of CUDA, and one more for each piece of
+    /// memory that was mapped in pieces. Memory that a graph allocates while it is captured comes in this way only, because
+    /// the driver knows it when the graph has run.
     ///
     /// # Errors
     ///
