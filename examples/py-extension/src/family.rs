@@ -1,4 +1,4 @@
-//! Classes that derive from a class of arrays. The module has them under names of its own, for its tests.
+//! Classes of arrays that are more besides. The module has them under names of its own, for its tests.
 
 use std::ffi::CStr;
 
@@ -62,6 +62,28 @@ impl Levels {
     }
 }
 
+/// An array whose items have names and no indices, and whose methods are for one thread.
+#[pyclass(frozen, mapping, unsendable, module = "interop_demo", name = "_Named")]
+#[derive(CudaArray)]
+#[cuda_array(shape = [len], export, pyclass)]
+struct Named {
+    #[cuda_array(data)]
+    values: HostVec<f32>,
+    len: usize,
+}
+
+#[pymethods]
+impl Named {
+    #[new]
+    fn new() -> Self {
+        Self { values: HostVec::from_slice(&[1.0, 2.0]), len: 2 }
+    }
+
+    fn __getitem__(&self, name: &str) -> String {
+        format!("{name} of {}", self.len)
+    }
+}
+
 /// A class of Python's whose metaclass names another as derived from it, which is not.
 const UNTRUE: &CStr = c"
 class Untrue(type):
@@ -85,5 +107,7 @@ pub(crate) fn add(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.setattr("_Stranger", names.get_item("_Stranger")?)?;
     install::<Samples>(py)?;
     install::<Levels>(py)?;
+    install::<Named>(py)?;
+    module.setattr("_Named", py.get_type::<Named>())?;
     module.setattr("_Levels", py.get_type::<Levels>())
 }

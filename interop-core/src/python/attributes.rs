@@ -8,7 +8,7 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyString, PyTuple, PyType};
 
-use super::class::{ArrayClass, body};
+use super::class::{ArrayClass, body, struct_of};
 use super::method::{Call, Method};
 use super::numpy::{NUMBERS, array, dtype_of, learned_type, number_as};
 use super::recast::{as_device, as_host};
@@ -121,7 +121,7 @@ unsafe extern "C" fn get<T: ArrayClass>(
     // SAFETY: the closure is the attribute that `getter` put there, which is static.
     let attribute = unsafe { &*closure.cast::<Attribute>() };
     // SAFETY: as the caller promises.
-    unsafe { body::<T>(this, |array| (attribute.value)(array.py(), &array.borrow().facts()?)) }
+    unsafe { body::<T>(this, |array| (attribute.value)(array.py(), &struct_of(array).facts()?)) }
 }
 
 /// The methods that the protocols do not name.
@@ -185,7 +185,7 @@ unsafe extern "C" fn len<T: ArrayClass>(
     this: *mut ffi::PyObject,
     _: *mut ffi::PyObject,
 ) -> *mut ffi::PyObject {
-    let run = |array: &Bound<'_, T>| match array.borrow().facts()?.shape().first() {
+    let run = |array: &Bound<'_, T>| match struct_of(array).facts()?.shape().first() {
         Some(extent) => number(array.py(), *extent),
         None => Err(PyTypeError::new_err("len() of an array without axes")),
     };
@@ -204,7 +204,7 @@ unsafe extern "C" fn iter<T: ArrayClass>(
     _: *mut ffi::PyObject,
 ) -> *mut ffi::PyObject {
     let run = |array: &Bound<'_, T>| {
-        if array.borrow().facts()?.ndim() == 0 {
+        if struct_of(array).facts()?.ndim() == 0 {
             return Err(PyTypeError::new_err("iteration over an array without axes"));
         }
         // SAFETY: a live object with a `__getitem__`.
@@ -224,7 +224,7 @@ unsafe extern "C" fn repr<T: ArrayClass>(
     _: *mut ffi::PyObject,
 ) -> *mut ffi::PyObject {
     let run = |array: &Bound<'_, T>| {
-        let facts = array.borrow().facts()?;
+        let facts = struct_of(array).facts()?;
         let class = array.as_any().get_type().qualname()?;
         let shape = PyTuple::new(array.py(), facts.shape())?.repr()?;
         let (dtype, device) = (dtype(&facts), device(facts.device()));

@@ -10,7 +10,7 @@ use pyo3::prelude::*;
 use pyo3::pyclass::boolean_struct::True;
 use pyo3::pyclass::{PyTraverseError, PyVisit};
 use pyo3::sync::PyOnceLock;
-use pyo3::types::{PyString, PyTuple};
+use pyo3::types::{PyString, PyTuple, PyType};
 
 use super::attributes::{ATTRIBUTES, Attribute, getter, methods};
 use super::border::guarded;
@@ -28,9 +28,24 @@ use crate::facts::Facts;
 
 /// `#[pyclass(frozen)]`, as `PyO3` says it in types.
 #[doc(hidden)]
-pub trait IsFrozen {}
+pub trait IsFrozen: Sized {
+    /// The struct of an object, on any thread: a borrow would panic on all but one if the class is `unsendable`, and the
+    /// struct is `Sync` whatever its class says.
+    fn get<'a, T: PyClass<Frozen = Self> + Sync>(object: &'a Bound<'_, T>) -> &'a T;
+}
 
-impl IsFrozen for True {}
+impl IsFrozen for True {
+    #[inline]
+    fn get<'a, T: PyClass<Frozen = Self> + Sync>(object: &'a Bound<'_, T>) -> &'a T {
+        object.get()
+    }
+}
+
+/// The struct of an array.
+#[inline]
+pub(super) fn struct_of<'a, T: ArrayClass>(array: &'a Bound<'_, T>) -> &'a T {
+    T::Frozen::get(array)
+}
 
 /// What `#[cuda_array(pyclass)]` makes of a struct, be it a class or not: what is missing for one is a single message then,
 /// that of [`class_of_arrays`].
@@ -102,7 +117,7 @@ impl Reach {
 ///
 /// # Errors
 ///
-/// When Python cannot make the methods.
+/// When Python cannot make the methods, as for a class with `immutable_type`, which takes none.
 pub fn install<T: ArrayClass>(py: Python<'_>) -> PyResult<()> {
     free_without_lock();
     let class = py.get_type::<T>();
@@ -118,13 +133,19 @@ pub fn install<T: ArrayClass>(py: Python<'_>) -> PyResult<()> {
     for attribute in &ATTRIBUTES {
         set(attribute.name, getter::<T>(&class, attribute)?)?;
     }
-    // A class with items is iterated by them.
-    let indexed = own.contains("__getitem__")?;
+    // A class with items is iterated by them, unless it is a mapping.
+    let indexed = own.contains("__getitem__")? && is_sequence(&class);
     let methods = protocol::<T>().into_iter().chain(methods::<T>());
     for (name, call, doc) in methods.filter(|(name, ..)| indexed || *name != c"__iter__") {
         set(name, method(py, class.as_type_ptr(), (name, call, doc))?)?;
     }
     super::buffer::install::<T>(&class)
+}
+
+/// Whether the items of a class have indices, of which those of a `#[pyclass(mapping)]` have none.
+fn is_sequence(class: &Bound<'_, PyType>) -> bool {
+    // SAFETY: a type.
+    !unsafe { ffi::PyType_GetSlot(class.as_type_ptr(), ffi::Py_sq_item) }.is_null()
 }
 
 static INTERFACE: Attribute = Attribute {
@@ -212,7 +233,7 @@ unsafe extern "C" fn dlpack<T: ArrayClass>(
         }
         let owner = PyOwner::new(array.clone().into_any().unbind());
         // SAFETY: the object keeps the array alive, and its class is frozen.
-        Ok(unsafe { answer(py, &*array.borrow(), owner, T::REACH.access(), &request) }?.unbind())
+        Ok(unsafe { answer(py, struct_of(array), owner, T::REACH.access(), &request) }?.unbind())
     };
     // SAFETY: as the caller promises; `Borrowed` is `Copy` and keeps nothing.
     unsafe { body::<T>(this, run) }
@@ -226,7 +247,7 @@ unsafe extern "C" fn dlpack_device<T: ArrayClass>(
     _: *mut ffi::PyObject,
 ) -> *mut ffi::PyObject {
     let run = |array: &Bound<'_, T>| {
-        let device = array.borrow().facts()?.device();
+        let device = struct_of(array).facts()?.device();
         let pair: [c_int; 2] = [device.device_type.0, device.device_id];
         Ok(PyTuple::new(array.py(), pair)?.into_any().unbind())
     };

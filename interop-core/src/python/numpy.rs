@@ -8,7 +8,7 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyMemoryView, PyTuple};
 
-use super::class::{ArrayClass, body, into_object};
+use super::class::{ArrayClass, body, into_object, struct_of};
 use super::errors::{of, origin};
 use super::recast::Instance;
 use crate::array::CudaArray;
@@ -129,7 +129,7 @@ pub(super) unsafe extern "C" fn number_as<T: ArrayClass, const AT: usize>(
     _: *mut ffi::PyObject,
 ) -> *mut ffi::PyObject {
     let run = |array: &Bound<'_, T>| {
-        let facts = array.borrow().facts()?;
+        let facts = struct_of(array).facts()?;
         let numpy = array.py().import("numpy")?;
         let view = if facts.device().device_type.is_host_accessible() {
             view_of(&numpy, array, facts.dtype())?
@@ -197,7 +197,7 @@ pub(super) unsafe extern "C" fn array<T: ArrayClass>(
         let keywords = unsafe { Bound::from_borrowed_ptr_or_opt(py, keywords) };
         let keywords = keywords.map(Bound::cast_into::<PyDict>).transpose()?;
         let Wishes { dtype, copy } = Wishes::of(arguments.cast()?, keywords.as_ref())?;
-        let facts = array.borrow().facts()?;
+        let facts = struct_of(array).facts()?;
         let device = facts.device();
         if !device.device_type.is_host_accessible() {
             let allowed =

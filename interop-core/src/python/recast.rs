@@ -7,7 +7,7 @@
 use pyo3::ffi;
 use pyo3::prelude::*;
 
-use super::class::{ArrayClass, body, into_object};
+use super::class::{ArrayClass, body, into_object, struct_of};
 use super::export::waiting;
 use super::interpreter::with_attached;
 use crate::array::CudaArray;
@@ -26,7 +26,7 @@ pub(super) struct Instance<T: ArrayClass>(pub(super) Py<T>);
 unsafe impl<T: ArrayClass> CudaArray for Instance<T> {
     fn facts(&self) -> Result<Facts> {
         // Where a consumer asks from, a thread is attached already.
-        let facts = Python::try_attach(|py| self.0.borrow(py).facts()).unwrap_or_else(|| {
+        let facts = Python::try_attach(|py| struct_of(self.0.bind(py)).facts()).unwrap_or_else(|| {
             let allowed = "an interpreter that runs";
             Err(Error::new(ErrorKind::Unsupported, "python", "an interpreter at its end", allowed))
         })?;
@@ -60,7 +60,7 @@ pub(super) unsafe extern "C" fn as_host<T: ArrayClass>(
 ) -> *mut ffi::PyObject {
     let run = |array: &Bound<'_, T>| {
         // Nothing is to be done, and views of views without end would be.
-        if array.borrow().facts()?.device() == Device::CPU {
+        if struct_of(array).facts()?.device() == Device::CPU {
             return Ok(array.clone().into_any().unbind());
         }
         let recast = Instance(array.clone().unbind()).into_host().map_err(|refused| refused.error)?;

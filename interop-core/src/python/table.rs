@@ -13,7 +13,7 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 
 use super::border::guarded;
-use super::class::{ArrayClass, into_object};
+use super::class::{ArrayClass, into_object, struct_of};
 use super::errors::origin;
 use super::interpreter::is_attached;
 use super::release::{Destination, PyOwner};
@@ -111,7 +111,7 @@ unsafe extern "C" fn own<T: ArrayClass>(object: *mut c_void, out: *mut *mut Vers
     let run = |py: Python<'_>| {
         // SAFETY: as the caller promises.
         let array = unsafe { instance::<T>(py, object) }?;
-        let facts = array.borrow().facts()?;
+        let facts = struct_of(&array).facts()?;
         ready(&facts)?;
         let owner = PyOwner::new(array.into_any().unbind());
         // SAFETY: the array vouches for its memory as long as it lives, and the owner keeps it alive.
@@ -133,7 +133,7 @@ unsafe extern "C" fn borrow<T: ArrayClass>(object: *mut c_void, out: *mut DLTens
     let run = |py: Python<'_>| {
         // SAFETY: as the caller promises.
         let array = unsafe { instance::<T>(py, object) }?;
-        let facts = array.borrow().facts()?;
+        let facts = struct_of(&array).facts()?;
         facts.device().check()?;
         ready(&facts)?;
         let tensor = if facts.record().is_some() { view(&facts.flattened()?) } else { view(&facts) }?;

@@ -21,7 +21,7 @@ use pyo3::types::{PyBytes, PyTuple, PyType};
 use super::abi::{Buffer, BufferProcs, Flags, GET_SLOT, GetBuffer, RELEASE_SLOT, ReleaseBuffer};
 use super::{fill, get, lend, permit, release};
 use crate::facts::Facts;
-use crate::python::class::{ArrayClass, ExportedArray, body, of_instance};
+use crate::python::class::{ArrayClass, ExportedArray, body, of_instance, struct_of};
 use crate::python::device::integer;
 use crate::python::method::{Call, method};
 use crate::python::recast::Instance;
@@ -147,7 +147,7 @@ unsafe extern "C" fn buffer<T: ArrayClass>(
         let flags = c_int::try_from(integer(&flags, "flags")?).unwrap_or(c_int::MAX);
         // Refused here for what was asked; the lender is asked for everything, and waits for what is pending.
         let wanted = Flags(flags & Flags::WRITABLE.0 | Flags::STRIDES.0);
-        let facts = Facts { stream: StreamHandle::NothingPending, ..array.borrow().facts()? };
+        let facts = Facts { stream: StreamHandle::NothingPending, ..struct_of(array).facts()? };
         permit(py, &facts, T::REACH.access(), wanted)?;
         let exported = of_instance(py, Instance(array.clone().unbind()))?;
         let lender = lender(py)?.call1((PyTuple::new(py, [exported])?,))?;

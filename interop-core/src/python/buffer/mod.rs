@@ -15,7 +15,7 @@ use pyo3::prelude::*;
 use self::abi::{Buffer, Flags};
 pub(super) use self::lender::install;
 use super::border::guarded;
-use super::class::ArrayClass;
+use super::class::{ArrayClass, struct_of};
 use super::export::waiting;
 use super::release::drain_releases;
 use crate::borrow::Borrow;
@@ -77,7 +77,7 @@ unsafe fn fill(place: *mut Buffer, run: impl FnOnce(Python<'_>) -> PyResult<Buff
 /// Rust code that works on the memory at the time is respected: its consumer gets none while it is written, and none to
 /// write to while it is read. Work of a device that is pending on it is waited for.
 fn lend<T: ArrayClass>(array: &Bound<'_, T>, owner: &Bound<'_, PyAny>, flags: c_int) -> PyResult<Buffer> {
-    let (facts, flags) = (array.borrow().facts()?, Flags(flags));
+    let (facts, flags) = (struct_of(array).facts()?, Flags(flags));
     let writable = permit(array.py(), &facts, T::REACH.access(), flags)?;
     let kept = Kept { format: format_of(facts.dtype(), facts.record())?, numbers: numbers(&facts)? };
     let itemsize = (facts.dtype().packed_bits() / 8) as isize;
