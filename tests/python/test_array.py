@@ -5,7 +5,6 @@ import gc
 import math
 import pickle
 import sys
-import threading
 import weakref
 
 import interop_demo
@@ -239,33 +238,6 @@ def test_a_class_that_says_how_it_is_pickled(travel):
     assert np.asarray(travelled).tolist() == [1, 2]
     assert not np.shares_memory(np.asarray(travelled), np.asarray(made))
     assert travel(Retitled("song")).title == "SONG"
-
-
-def test_a_mapping_is_not_iterated():
-    """Its items have names: an iteration by index was a SystemError."""
-    named = interop_demo._Named()
-    assert named["sum"] == "sum of 2"
-    for iterate in (iter, list, lambda array: 1.0 in array):
-        with pytest.raises(TypeError, match="not iterable"):
-            iterate(named)
-    assert np.asarray(named).tolist() == [1, 2]
-
-
-def test_an_array_of_a_class_for_one_thread_is_one_on_all():
-    """What the array's own methods need is `Sync`, whatever the class is: they panicked, which an abort makes the end."""
-    named, answers = interop_demo._Named(), []
-
-    def elsewhere():
-        with pytest.raises(BaseException, match="unsendable"):
-            named["sum"]
-        answers.append((named.shape, len(named), repr(named), named.__dlpack_device__()))
-        answers.extend(np.asarray(made).tolist() for made in (np.from_dlpack(named), memoryview(named), named))
-        answers.append(interop_demo.describe(named)["shape"])
-
-    thread = threading.Thread(target=elsewhere)
-    thread.start()
-    thread.join()
-    assert answers == [((2,), 2, repr(named), (1, 0)), [1, 2], [1, 2], [1, 2], (2,)]
 
 
 def test_no_subclass():

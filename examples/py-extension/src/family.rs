@@ -4,6 +4,7 @@ use std::ffi::CStr;
 
 use interop_core::python::install;
 use interop_core::{CudaArray, HostVec};
+use pyo3::exceptions::PyBufferError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
@@ -84,6 +85,29 @@ impl Named {
     }
 }
 
+/// An array that has a `__dlpack__` of its own, which hands out nothing.
+#[pyclass(frozen, module = "interop_demo", name = "_Kept")]
+#[derive(CudaArray)]
+#[cuda_array(shape = [len], export, pyclass)]
+struct Kept {
+    #[cuda_array(data)]
+    values: HostVec<f32>,
+    len: usize,
+}
+
+#[pymethods]
+impl Kept {
+    #[new]
+    fn new() -> Self {
+        Self { values: HostVec::from_slice(&[1.0]), len: 1 }
+    }
+
+    #[pyo3(signature = (**_wishes))]
+    fn __dlpack__(&self, _wishes: Option<&Bound<'_, PyDict>>) -> PyResult<()> {
+        Err(PyBufferError::new_err(format!("kept, as all {}", self.len)))
+    }
+}
+
 /// A class of Python's whose metaclass names another as derived from it, which is not.
 const UNTRUE: &CStr = c"
 class Untrue(type):
@@ -109,5 +133,7 @@ pub(crate) fn add(module: &Bound<'_, PyModule>) -> PyResult<()> {
     install::<Levels>(py)?;
     install::<Named>(py)?;
     module.setattr("_Named", py.get_type::<Named>())?;
+    install::<Kept>(py)?;
+    module.setattr("_Kept", py.get_type::<Kept>())?;
     module.setattr("_Levels", py.get_type::<Levels>())
 }

@@ -91,9 +91,10 @@ impl Reach {
 /// `NumPy`, `float()` and its like as `NumPy` has them, `as_device()` and `as_host()`, and for memory that the host can reach
 /// the buffer protocol (`memoryview`, `bytes`, files).
 ///
-/// Call it once, where the module is made. What has one of these names in your own `#[pymethods]` is kept. A pickle and
-/// `copy` are refused, unless the class says how it is done, as by `__getnewargs__` or `__reduce__`. With
-/// `INTEROP_SKIP_DLPACK_C_EXCHANGE_API=1` in the environment no class offers a table, and none is used.
+/// Call it once, where the module is made. What has one of these names in your own `#[pymethods]` is kept; a class with
+/// a `__dlpack__` of its own gets no table, by which consumers would pass it over. A pickle and `copy` are refused, unless the
+/// class says how it is done, as by `__getnewargs__` or `__reduce__`. With `INTEROP_SKIP_DLPACK_C_EXCHANGE_API=1` in the
+/// environment no class offers a table, and none is used.
 ///
 /// ```no_run
 /// use interop_core::{CudaArray, HostVec};
@@ -127,7 +128,8 @@ pub fn install<T: ArrayClass>(py: Python<'_>) -> PyResult<()> {
         if own.contains(&*name)? { Ok(()) } else { class.setattr(&*name, descriptor) }
     };
     set(INTERFACE.name, getter::<T>(&class, &INTERFACE)?)?;
-    if super::table::in_use() {
+    // By the table consumers would pass over a method of the class's own.
+    if super::table::in_use() && !own.contains("__dlpack__")? {
         set(c"__dlpack_c_exchange_api__", super::table::capsule::<T>(py)?)?;
     }
     for attribute in &ATTRIBUTES {

@@ -70,6 +70,27 @@
 //!     }
 //! }
 //! ```
+//!
+//! A class that has arrays, and is none itself, hands them out by getters. The struct has an [`Arc`](std::sync::Arc) of its
+//! storage, of which each read of the attribute takes a clone: every object that Python gets is of the same memory, which
+//! stays until the last is gone, also if the field is replaced. Such a class need not be frozen.
+//!
+//! ```no_run
+//! use std::sync::Arc;
+//!
+//! use interop_core::{CudaArray, HostVec};
+//! use pyo3::prelude::*;
+//!
+//! #[derive(Clone, CudaArray)]
+//! #[cuda_array(shape = [len], export, python)]
+//! struct Weights { #[cuda_array(data)] values: Arc<HostVec<f32>>, len: usize }
+//!
+//! #[pyclass]
+//! struct Layer {
+//!     #[pyo3(get)]
+//!     weights: Weights,
+//! }
+//! ```
 
 mod argument;
 mod ask;

@@ -1,0 +1,43 @@
+"""Classes of arrays that say more of themselves to PyO3, or have a method of an array themselves."""
+
+import threading
+
+import interop_demo
+import numpy as np
+import pytest
+
+
+def test_a_mapping_is_not_iterated():
+    """Its items have names: an iteration by index was a SystemError."""
+    named = interop_demo._Named()
+    assert named["sum"] == "sum of 2"
+    for iterate in (iter, list, lambda array: 1.0 in array):
+        with pytest.raises(TypeError, match="not iterable"):
+            iterate(named)
+    assert np.asarray(named).tolist() == [1, 2]
+
+
+def test_an_array_of_a_class_for_one_thread_is_one_on_all():
+    """What an array's methods need is `Sync`, whatever the class is: they panicked, which ends a program that aborts then."""
+    named, answers = interop_demo._Named(), []
+
+    def elsewhere():
+        with pytest.raises(BaseException, match="unsendable"):
+            named["sum"]
+        answers.append((named.shape, len(named), repr(named), named.__dlpack_device__()))
+        answers.extend(np.asarray(made).tolist() for made in (np.from_dlpack(named), memoryview(named), named))
+        answers.append(interop_demo.describe(named)["shape"])
+
+    thread = threading.Thread(target=elsewhere)
+    thread.start()
+    thread.join()
+    assert answers == [((2,), 2, repr(named), (1, 0)), [1, 2], [1, 2], [1, 2], (2,)]
+
+
+def test_a_method_of_its_own_is_not_passed_over():
+    """The exchange table would hand out what the class's own `__dlpack__` does not."""
+    kept = interop_demo._Kept()
+    assert not hasattr(kept, "__dlpack_c_exchange_api__")
+    for take in (interop_demo.describe, np.from_dlpack, pytest.importorskip("tvm_ffi").from_dlpack):
+        with pytest.raises(BufferError, match="kept"):
+            take(kept)
