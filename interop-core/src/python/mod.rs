@@ -71,9 +71,9 @@
 //! }
 //! ```
 //!
-//! A class that has arrays, and is none itself, hands them out by getters. The struct has an [`Arc`](std::sync::Arc) of its
-//! storage, of which each read of the attribute takes a clone: every object that Python gets is of the same memory, which
-//! stays until the last is gone, also if the field is replaced. Such a class need not be frozen.
+//! A class that has arrays, and is none itself, hands them out by getters: the data of the struct is an
+//! [`Arc`](std::sync::Arc) around the storage, of which each read of the attribute takes a clone. All objects that Python gets
+//! are of the same memory, which stays until the last is gone, also if the field is replaced. Such a class need not be frozen.
 //!
 //! ```no_run
 //! use std::sync::Arc;
@@ -82,13 +82,22 @@
 //! use pyo3::prelude::*;
 //!
 //! #[derive(Clone, CudaArray)]
-//! #[cuda_array(shape = [len], export, python)]
-//! struct Weights { #[cuda_array(data)] values: Arc<HostVec<f32>>, len: usize }
+//! #[cuda_array(shape = [len], python)]
+//! struct Weights<S> { #[cuda_array(data)] values: S, len: usize }
 //!
 //! #[pyclass]
 //! struct Layer {
 //!     #[pyo3(get)]
-//!     weights: Weights,
+//!     weights: Weights<Arc<HostVec<f32>>>,
+//! }
+//!
+//! #[pymethods]
+//! impl Layer {
+//!     /// Takes a copy; with `LeaseMut<f32>` in the place of `HostVec<f32>` it keeps the caller's array.
+//!     #[setter]
+//!     fn set_weights(&mut self, weights: Weights<HostVec<f32>>) {
+//!         self.weights = Weights { values: Arc::new(weights.values), len: weights.len };
+//!     }
 //! }
 //! ```
 
