@@ -1,14 +1,29 @@
 //! R150 for many at once: releases that share an event, and a list of those that wait that is long.
 
+use std::sync::Barrier;
+use std::thread;
+use std::time::{Duration, Instant};
+
 use interop_core::Device;
-use interop_core::cuda::{ReleasePolicy, drain_releases, pending_releases, set_release_policy};
+use interop_core::cuda::{
+    HoldReleases, ReleasePolicy, drain_releases, finish_releases, pending_releases, release_in_background,
+    set_release_policy,
+};
+use interop_sim_client::{Policy, sim};
 
 use crate::arrivals::{arrive, drained};
 use crate::gpu::Place;
+use crate::support::alone;
 use crate::support::foreign::Ledger;
-use crate::turn::turn;
+use crate::turn::{started, turn};
 
 const GPU: Device = Device::cuda(0);
+/// The releases that `ReleasePolicy::Batched` decides together.
+const BATCH: usize = 32;
+
+fn released(ledgers: &[Ledger]) -> usize {
+    ledgers.iter().map(Ledger::released).sum()
+}
 
 /// A device that is never idle lets many wait: a look by the way asks for the first event of each context and no more, and
 /// what is done goes from the front.
@@ -30,7 +45,6 @@ fn a_look_costs_the_same_however_many_wait() {
     let abroad = other.non_blocking().spin();
     let foreign = park(&elsewhere, Device::cuda(1));
     turn.reset_calls();
-    let released = |ledgers: &[Ledger]| ledgers.iter().map(Ledger::released).sum::<usize>();
     assert_eq!((drain_releases(), released(&early), turn.calls("cuEventQuery")), (2 * MANY + 1, 0, 2));
     turn.release(abroad);
     drained();
@@ -43,13 +57,11 @@ fn a_look_costs_the_same_however_many_wait() {
 
 #[test]
 fn a_batch_shares_one_event_and_comes_after_the_work() {
-    const BATCH: usize = 32;
     let turn = turn();
     set_release_policy(ReleasePolicy::Batched);
     let place = Place::primary(0);
     let data = place.bytes(0, 64);
     let arrived = |count| (0..count).map(|_| arrive(&data, GPU)).unzip::<_, _, Vec<_>, Vec<_>>();
-    let released = |ledgers: &[Ledger]| ledgers.iter().map(Ledger::released).sum::<usize>();
     for late in [false, true] {
         let (mut ledgers, imports) = arrived(BATCH - 1);
         turn.reset_calls();
@@ -92,4 +104,112 @@ fn a_batch_that_is_not_full_is_decided_under_the_next_policy() {
     assert_eq!((ledger.released(), pending_releases()), (1, 0));
     drop(imports);
     assert_eq!(drained(), 0);
+}
+
+/// Each thread leaves its releases in a place of its own, and whoever leaves the last of a batch decides what all have left.
+#[test]
+fn threads_fill_batches_together_and_leave_less_than_one() {
+    const THREADS: usize = 20;
+    const ROUNDS: usize = 50;
+    let turn = turn();
+    sim().set_policy(Policy::Eager);
+    set_release_policy(ReleasePolicy::Batched);
+    let data = Place::primary(0).bytes(0, 64);
+    let start = Barrier::new(THREADS);
+    let (ledgers, mut imports): (Vec<_>, Vec<_>) = (0..THREADS * ROUNDS).map(|_| arrive(&data, GPU)).unzip();
+    turn.reset_calls();
+    thread::scope(|scope| {
+        for _ in 0..THREADS {
+            let own = imports.split_off(imports.len() - ROUNDS);
+            let start = &start;
+            scope.spawn(move || {
+                start.wait();
+                drop(own);
+            });
+        }
+    });
+    let (all, left) = (THREADS * ROUNDS, pending_releases());
+    assert!(left < BATCH, "{left} wait");
+    assert!(ledgers.iter().all(|ledger| ledger.released() <= 1));
+    assert_eq!(released(&ledgers), all - left);
+    let events = turn.calls("cuCtxRecordEvent");
+    assert!((1..=(all / BATCH) as u64).contains(&events), "{events} events for {all} releases");
+    assert_eq!((finish_releases(), released(&ledgers)), (0, all));
+}
+
+/// What a thread has left is in nobody's hands when it ends: any other finds it.
+#[test]
+fn what_a_thread_has_left_is_found_by_the_others() {
+    let _turn = turn();
+    set_release_policy(ReleasePolicy::Batched);
+    let data = Place::primary(0).bytes(0, 64);
+    let (ledger, import) = arrive(&data, GPU);
+    thread::spawn(|| drop(import)).join().unwrap();
+    assert_eq!((ledger.released(), pending_releases()), (0, 1));
+    assert_eq!((finish_releases(), ledger.released()), (0, 1));
+}
+
+/// It sleeps while nothing waits, and what is left for a batch wakes it.
+#[test]
+fn the_thread_in_the_background_sees_what_is_left_for_a_batch() {
+    alone("batches::the_thread_in_the_background_sees_what_is_left_for_a_batch", || {
+        // Not in a turn, at whose end no other thread may keep an event.
+        started().set_policy(Policy::Eager);
+        set_release_policy(ReleasePolicy::Batched);
+        release_in_background().unwrap();
+        let data = Place::primary(0).bytes(0, 64);
+        for _ in 0..3 {
+            thread::sleep(Duration::from_millis(20));
+            let ledger = arrive(&data, GPU).0;
+            let end = Instant::now() + Duration::from_secs(60);
+            while ledger.released() == 0 || pending_releases() != 0 {
+                assert!(Instant::now() < end, "nobody releases");
+                thread::sleep(Duration::from_millis(1));
+            }
+        }
+    });
+}
+
+/// A batch that is full while releases are held is decided by the first look afterwards.
+#[test]
+fn a_batch_that_was_filled_while_releases_are_held_is_decided_later() {
+    let turn = turn();
+    sim().set_policy(Policy::Eager);
+    set_release_policy(ReleasePolicy::Batched);
+    let data = Place::primary(0).bytes(0, 64);
+    let held = HoldReleases::new();
+    let ledgers: Vec<Ledger> = (0..BATCH + 3).map(|_| arrive(&data, GPU).0).collect();
+    turn.reset_calls();
+    let last = arrive(&data, GPU);
+    assert_eq!((released(&ledgers), turn.calls("cuCtxRecordEvent")), (0, 0));
+    drop(held);
+    drop(last);
+    assert_eq!((released(&ledgers), pending_releases(), turn.calls("cuCtxRecordEvent")), (BATCH + 3, 1, 1));
+    assert_eq!(finish_releases(), 0);
+}
+
+/// What is left for a batch is counted as one, whatever else is looked at meanwhile.
+#[test]
+fn a_look_in_passing_does_not_take_a_batch_apart() {
+    let turn = turn();
+    let place = Place::primary(0);
+    let data = place.bytes(0, 64);
+    let spin = place.non_blocking().spin();
+    let (late, import) = arrive(&data, GPU);
+    drop(import);
+    set_release_policy(ReleasePolicy::Batched);
+    let (ledgers, imports): (Vec<_>, Vec<_>) = (0..BATCH).map(|_| arrive(&data, GPU)).unzip();
+    let mut others = Vec::new();
+    for (number, import) in (1..).zip(imports) {
+        turn.reset_calls();
+        drop(import);
+        assert_eq!(turn.calls("cuCtxRecordEvent"), u64::from(number == BATCH), "{number} are left");
+        // Looks at the one that is late.
+        others.push(arrive(&data, GPU));
+        assert_ne!(turn.calls("cuEventQuery"), 0);
+    }
+    turn.release(spin);
+    assert_eq!((finish_releases(), late.released(), released(&ledgers)), (0, 1, BATCH));
+    drop(others);
+    assert_eq!(finish_releases(), 0);
 }

@@ -21,6 +21,7 @@
 #![expect(unsafe_code, reason = "calls the driver")]
 
 mod arrive;
+mod background;
 mod block;
 mod check;
 mod context;
@@ -28,6 +29,7 @@ mod context;
 mod copy;
 mod driver;
 mod event;
+mod intake;
 mod memory;
 mod order;
 mod parked;
@@ -35,9 +37,11 @@ mod pending;
 mod place;
 mod pointer;
 mod release;
+mod signal;
 mod stand_in;
 
 pub use arrive::{UnstatedStream, set_unstated_stream, unstated_stream};
+pub use background::release_in_background;
 #[cfg(any(feature = "python", feature = "counters"))]
 #[doc(hidden)]
 pub use block::free_inside;
@@ -46,7 +50,7 @@ pub use context::Context;
 pub use event::kept_events;
 pub use memory::{CudaBuffer, MemoryKind};
 pub use order::{order, wait};
-pub use parked::{drain_releases, finish_releases, pending_releases, release_in_background};
+pub use parked::{drain_releases, finish_releases, pending_releases};
 pub use pointer::{PointerFacts, device_address, pointer_facts};
 pub use release::{HoldReleases, ReleasePolicy, release_policy, set_release_policy};
 

@@ -4,16 +4,14 @@ use core::cell::Cell;
 use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::context::Relaxed;
 use super::driver::{Driver, opened};
 use super::event::Event;
-use super::release::{
-    Fence, ReleasePolicy, are_decided_by_waits, drop_in_context, events_after, release_policy, synchronized,
-};
-use crate::error::{Error, ErrorKind, Result};
+use super::intake;
+use super::release::{Fence, ReleasePolicy, drop_in_context, events_after, release_policy, synchronized};
+use super::signal::Signal;
 use crate::owner::Owner;
 
 /// The releases that [`ReleasePolicy::Batched`] decides together.
@@ -48,10 +46,12 @@ static LIST: Mutex<List> = Mutex::new(List { queues: Vec::new(), away: 0 });
 static SOMETHING: Signal = Signal::new();
 /// What was away is back or dropped.
 static SETTLED: Signal = Signal::new();
-/// How many owners are in the list or away, readable without the lock.
+/// How many owners are in the list, left for it, or away, readable without the lock.
 static PENDING: AtomicUsize = AtomicUsize::new(0);
 /// Whether imports and exports should look at the list in passing.
 static WORTH_POLLING: AtomicBool = AtomicBool::new(false);
+/// A thread looks in passing.
+static PASSING: AtomicBool = AtomicBool::new(false);
 
 thread_local! {
     /// The owners that this thread has taken out: not zero in the drop of one of them.
@@ -77,6 +77,11 @@ struct Seen {
     everything: bool,
 }
 
+/// How many undecided releases are decided in passing.
+fn batch() -> usize {
+    if release_policy() == ReleasePolicy::Batched { BATCH } else { 1 }
+}
+
 fn list() -> MutexGuard<'static, List> {
     LIST.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -99,15 +104,20 @@ impl List {
         &mut self.queues[at]
     }
 
+    /// Whether there is nothing in the list, nor left for it.
     fn is_empty(&self) -> bool {
-        self.queues.iter().all(Queue::is_empty)
+        self.queues.iter().all(Queue::is_empty) && intake::left() == 0
+    }
+
+    /// Puts what the threads have left where it belongs.
+    fn take_in(&mut self) {
+        intake::take(|fence, owner| self.queue(fence).undecided.push(owner));
     }
 
     /// Whether enough is undecided to decide it in passing.
     fn has_a_batch(&self) -> bool {
         let undecided: usize = self.queues.iter().map(|queue| queue.undecided.len()).sum();
-        let enough = if release_policy() == ReleasePolicy::Batched { BATCH } else { 1 };
-        undecided >= enough
+        undecided + intake::left() >= batch()
     }
 
     fn update_worth_polling(&self) {
@@ -135,33 +145,6 @@ impl List {
     }
 }
 
-/// Wakes threads that wait for a change of the list; called with the list locked. It counts the waiting threads, because
-/// even a wake-up without any costs a system call.
-struct Signal {
-    waiting: AtomicUsize,
-    condition: Condvar,
-}
-
-impl Signal {
-    const fn new() -> Self {
-        Self { waiting: AtomicUsize::new(0), condition: Condvar::new() }
-    }
-
-    fn notify(&self) {
-        if self.waiting.load(Ordering::Relaxed) != 0 {
-            self.condition.notify_all();
-        }
-    }
-
-    /// Waits while something holds of the list.
-    fn wait_while(&self, holds: impl Fn(&List) -> bool) {
-        let list = list();
-        self.waiting.fetch_add(1, Ordering::Relaxed);
-        drop(self.condition.wait_while(list, |list| holds(list)).unwrap_or_else(PoisonError::into_inner));
-        self.waiting.fetch_sub(1, Ordering::Relaxed);
-    }
-}
-
 fn count(parked: &VecDeque<Parked>) -> usize {
     parked.iter().map(|parked| parked.owners.len()).sum()
 }
@@ -186,17 +169,55 @@ pub(super) fn park(owner: Owner, fence: Fence, events: Option<Vec<Event<'static>
     SOMETHING.notify();
 }
 
+/// Has a release wait for the look that decides a batch, and says whether that is due: for one thread of those that fill it.
+pub(super) fn park_for_batch(owner: Owner, fence: Fence) -> bool {
+    PENDING.fetch_add(1, Ordering::AcqRel);
+    let left = intake::leave(fence, owner);
+    if SOMETHING.is_awaited() {
+        let _list = list();
+        SOMETHING.notify();
+    }
+    // Under another policy, which may have come meanwhile, one is enough.
+    let is_due = left == BATCH || batch() == 1;
+    if is_due {
+        list().update_worth_polling();
+    }
+    is_due
+}
+
 /// The list is looked at under another policy from now on.
 pub(super) fn policy_changed() {
     list().update_worth_polling();
 }
 
-/// Releases what is due, where it is worth a look. Whatever imports, exports, hands over or releases CUDA memory does so.
+/// Releases what is due, where it is worth a look and nobody else is looking: what is due is released once, and others would
+/// only wait for the list. Whatever imports, exports, hands over or releases CUDA memory does so.
 #[inline]
 pub(crate) fn poll_releases() {
-    if WORTH_POLLING.load(Ordering::Relaxed) {
+    if WORTH_POLLING.load(Ordering::Relaxed) && !PASSING.load(Ordering::Relaxed) {
+        pass();
+    }
+}
+
+#[cold]
+fn pass() {
+    struct Passing;
+
+    impl Drop for Passing {
+        fn drop(&mut self) {
+            PASSING.store(false, Ordering::Release);
+        }
+    }
+
+    if !PASSING.swap(true, Ordering::Acquire) {
+        let _passing = Passing;
         drain(Poll::Passing);
     }
+}
+
+/// Decides a batch that this thread has filled, whoever is looking.
+pub(super) fn decide_batch() {
+    drain(Poll::Passing);
 }
 
 /// Releases what is due, and says how many still wait. Imports, exports and releases of CUDA memory do this in passing, and so
@@ -232,41 +253,14 @@ pub fn finish_releases() -> usize {
         if seen.everything || MINE.get() != 0 {
             break;
         }
-        SETTLED.wait_while(|list| list.away != 0);
+        SETTLED.wait_while(list(), |list| list.away != 0);
     }
     pending_releases()
 }
 
-/// Starts a thread that releases what was parked, for programs that import and export too rarely to do it in passing. It
-/// looks about once a millisecond while something is parked, and runs until the program ends. It waits for the work only
-/// with a driver before 12.5, for which see [`ReleasePolicy`].
-///
-/// The thread cannot ask a library whether it captures a graph on another thread. A program that captures graphs holds
-/// releases meanwhile ([`HoldReleases`](super::HoldReleases)).
-///
-/// # Errors
-///
-/// [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) when no thread can be made.
-pub fn release_in_background() -> Result<()> {
-    static STARTED: Mutex<bool> = Mutex::new(false);
-    let mut started = STARTED.lock().unwrap_or_else(PoisonError::into_inner);
-    if *started {
-        return Ok(());
-    }
-    let look = || loop {
-        SOMETHING.wait_while(List::is_empty);
-        drain_releases();
-        if are_decided_by_waits() {
-            finish_releases();
-        }
-        std::thread::sleep(Duration::from_millis(1));
-    };
-    let thread = std::thread::Builder::new().name("interop-release".to_owned()).spawn(look);
-    thread.map_err(|error| {
-        Error::new(ErrorKind::Unsupported, "thread", error, "a thread that releases memory")
-    })?;
-    *started = true;
-    Ok(())
+/// Waits until something is parked.
+pub(super) fn wait_for_something() {
+    SOMETHING.wait_while(list(), List::is_empty);
 }
 
 /// Releases what is due.
@@ -276,14 +270,19 @@ fn drain(poll: Poll) -> Seen {
     let Some(driver) = opened() else { return seen };
     let _relaxed = Relaxed::new(driver);
     let (fences, undecided) = {
-        let list = list();
+        let mut list = list();
+        // What is left for a batch is counted where it is until it is one: who leaves the last of it decides it.
+        let undecided = poll != Poll::Passing || list.has_a_batch();
+        if undecided {
+            list.take_in();
+        }
         let waiting = list.queues.iter().filter(|queue| !queue.is_empty());
         let fences: Vec<Fence> = waiting.map(|queue| queue.fence).collect();
         if fences.is_empty() {
             // Another thread that has taken something out may put it back.
             seen.everything = list.away == MINE.get();
         }
-        (fences, poll != Poll::Passing || list.has_a_batch())
+        (fences, undecided)
     };
     for fence in fences {
         if undecided {
