@@ -8,7 +8,7 @@ import interop_demo
 import native
 import numpy as np
 import pytest
-from capsules import CPU, CUDA, CUDA_HOST, CUDA_MANAGED, READ_ONLY, Producer, Tensor, python_function
+from capsules import CPU, CUDA, CUDA_HOST, CUDA_MANAGED, READ_ONLY, Producer, Tensor, python_function, release, take
 from scripts import run
 
 c = native.required("handwritten")
@@ -159,6 +159,16 @@ def test_our_own_import_uses_that_of_a_c_module():
     assert c.table_members(array)["functions"] == (False, True, False, False, False)
     assert interop_demo.describe(array)["protocol"] == "exchange"
     assert interop_demo.is_square(array)
+
+
+def test_what_had_to_wait_goes_before_the_next_tensor():
+    """Released without the lock, by a consumer that uses nothing but the table: all its arrays stayed."""
+    array = Array.full((4,), 1.0)
+    references = sys.getrefcount(array)
+    release(take(array.__dlpack__(max_version=(1, 3))))
+    assert (interop_demo.pending_releases(), sys.getrefcount(array)) == (1, references + 1)
+    c.table_import(array, array)
+    assert (interop_demo.pending_releases(), sys.getrefcount(array)) == (0, references)
 
 
 def refuse(*arguments, **keywords):

@@ -9,7 +9,9 @@
 //!   your own `#[pymethods]`.
 //! * By hand: [`import_as`], [`import`], [`import_capsule`] and [`export`].
 //!
-//! Take an argument by value: the struct is a handle, not the elements.
+//! Take an argument by value: the struct is a handle, not the elements. In `py.detach` lend it to the closure. One that is moved
+//! in is dropped without the interpreter's lock, and if the array is of a class of this crate's, its object goes with the next
+//! import or export of the extension module that made it, or by [`drain_releases`] there.
 //!
 //! A module is for one interpreter of a process. `PyO3` lets a second one import it, but its classes are the same in both, and
 //! from Python 3.12 on the two mix up the methods of such classes, whatever module they are of.

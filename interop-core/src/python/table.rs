@@ -16,7 +16,7 @@ use super::border::guarded;
 use super::class::{ArrayClass, into_object, struct_of};
 use super::errors::origin;
 use super::interpreter::is_attached;
-use super::release::{Destination, PyOwner};
+use super::release::{Destination, PyOwner, drain_releases};
 use crate::array::CudaArray;
 use crate::buffer::HostBuffer;
 use crate::cuda::{self, Trust};
@@ -109,6 +109,8 @@ unsafe fn instance<T: ArrayClass>(py: Python<'_>, object: *mut c_void) -> PyResu
 /// Called with the thread attached, a live object, and a place for the tensor.
 unsafe extern "C" fn own<T: ArrayClass>(object: *mut c_void, out: *mut *mut Versioned) -> c_int {
     let run = |py: Python<'_>| {
+        // A consumer that asks by nothing else and releases without the lock would let arrays pile up.
+        drain_releases(py);
         // SAFETY: as the caller promises.
         let array = unsafe { instance::<T>(py, object) }?;
         let facts = struct_of(&array).facts()?;
