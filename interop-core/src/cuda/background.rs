@@ -9,7 +9,7 @@ use crate::error::{Error, ErrorKind, Result};
 
 /// Starts a thread that releases what was parked, for programs that import and export too rarely to do it in passing. It
 /// looks about once a millisecond while something is parked, and runs until the program ends. It waits for the work only
-/// with a driver before 12.5, for which see [`ReleasePolicy`].
+/// with a driver before 12.5, for which see [`ReleasePolicy`](super::ReleasePolicy).
 ///
 /// The thread cannot ask a library whether it captures a graph on another thread. A program that captures graphs holds
 /// releases meanwhile ([`HoldReleases`](super::HoldReleases)).
