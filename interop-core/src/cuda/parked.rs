@@ -190,11 +190,11 @@ pub(super) fn policy_changed() {
     list().update_worth_polling();
 }
 
-/// Releases what is due, where it is worth a look and nobody else is looking: what is due is released once, and others would
-/// only wait for the list. Whatever imports, exports, hands over or releases CUDA memory does so.
+/// Releases what is due, where it is worth a look and no other thread is looking: what is due is released once, and others
+/// would only wait for the list. Whatever imports, exports, hands over or releases CUDA memory does so.
 #[inline]
 pub(crate) fn poll_releases() {
-    if WORTH_POLLING.load(Ordering::Relaxed) && !PASSING.load(Ordering::Relaxed) {
+    if WORTH_POLLING.load(Ordering::Relaxed) {
         pass();
     }
 }
@@ -209,7 +209,10 @@ fn pass() {
         }
     }
 
-    if !PASSING.swap(true, Ordering::Acquire) {
+    // Within a release of its own a thread goes on looking: each release can park another.
+    if MINE.get() != 0 {
+        drain(Poll::Passing);
+    } else if !PASSING.load(Ordering::Relaxed) && !PASSING.swap(true, Ordering::Acquire) {
         let _passing = Passing;
         drain(Poll::Passing);
     }
