@@ -1,15 +1,18 @@
 //! Whatever keeps memory alive, in three words.
 #![expect(unsafe_code, reason = "an erased owner is a pointer and the function that releases it")]
 
+use core::cell::{Cell, RefCell};
 use core::fmt;
 use core::mem::{ManuallyDrop, MaybeUninit};
 use core::ptr::NonNull;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use crate::cuda::{Fence, after_work};
 
 /// A value of any type that is kept for its drop: the owner of foreign memory.
 ///
-/// It is dropped exactly once, on whichever thread. A `#[cuda_array(owner)]` field beside a raw pointer is filled with
+/// It is dropped exactly once, on whichever thread; one that is dropped deep inside the drop of others, when the outermost
+/// of those is over. A `#[cuda_array(owner)]` field beside a raw pointer is filled with
 /// one by an import.
 ///
 /// ```
@@ -59,6 +62,17 @@ impl Owner {
     #[must_use]
     pub(crate) const unsafe fn from_raw(value: NonNull<()>, release: unsafe fn(NonNull<()>)) -> Self {
         Self { value, release: Some(release), fence: None }
+    }
+
+    /// Drops the value, however many releases this one is inside of: where it is, a context may have been made current for it.
+    #[inline]
+    pub(crate) fn let_go(self) {
+        let this = ManuallyDrop::new(self);
+        if let Some(release) = this.release {
+            // SAFETY: the pair was made together, and this is the one call: an owner is taken here by value, and a drop
+            // hands the pair on.
+            unsafe { release(this.value) };
+        }
     }
 
     /// What the release comes after.
@@ -117,15 +131,78 @@ unsafe fn drop_box<T>(value: NonNull<()>) {
 impl Drop for Owner {
     #[inline]
     fn drop(&mut self) {
-        if let Some(fence) = self.fence {
-            // Without its fence the owner is dropped for good, once the work on its memory is done.
-            return after_work(Self { fence: None, ..*self }, fence);
+        if self.release.is_none() || (NESTED.get() & !PUT_OFF >= DEEPEST && put_off(self)) {
+            return;
         }
-        if let Some(release) = self.release {
-            // SAFETY: the pair was made together, and this is the one call: a fenced owner hands the pair on.
-            unsafe { release(self.value) };
+        let _nested = Nested::new();
+        let own = Self { fence: None, ..*self };
+        match self.fence {
+            // Without its fence the owner is dropped for good, once the work on its memory is done.
+            Some(fence) => after_work(own, fence),
+            None => own.let_go(),
         }
     }
+}
+
+/// The most releases that run one inside another on a thread.
+///
+/// The owner of an array can hold the next array, and so on: each pass of an array from library to library adds a link.
+/// Without a limit the end of a long chain would be the end of the stack.
+const DEEPEST: u32 = 16;
+
+/// In [`NESTED`]: what came up inside the deepest release waits for the outermost one to be over.
+const PUT_OFF: u32 = 1 << 31;
+
+thread_local! {
+    /// The number of releases that are under way on this thread, one inside another.
+    static NESTED: Cell<u32> = const { Cell::new(0) };
+    static LATER: RefCell<Vec<Owner>> = const { RefCell::new(Vec::new()) };
+}
+
+/// A release that is under way.
+struct Nested;
+
+impl Nested {
+    #[inline]
+    fn new() -> Self {
+        NESTED.set(NESTED.get() + 1);
+        Self
+    }
+}
+
+impl Drop for Nested {
+    #[inline]
+    fn drop(&mut self) {
+        NESTED.set(NESTED.get() - 1);
+        if NESTED.get() == PUT_OFF {
+            let_go_later();
+        }
+    }
+}
+
+/// Keeps an owner for the end of the outermost release of this thread; not while the thread ends.
+#[cold]
+fn put_off(owner: &Owner) -> bool {
+    let kept = LATER.try_with(|kept| kept.borrow_mut().push(Owner { ..*owner })).is_ok();
+    if kept {
+        NESTED.set(NESTED.get() | PUT_OFF);
+    }
+    kept
+}
+
+/// Releases what was put off, and what that puts off in its turn.
+#[cold]
+fn let_go_later() {
+    // Inside of this no release is the outermost one.
+    NESTED.set(1);
+    while let Ok(Some(owner)) = LATER.try_with(|kept| kept.borrow_mut().pop()) {
+        // The panic of one is not that of the others, and perhaps there is one on its way.
+        if let Err(payload) = catch_unwind(AssertUnwindSafe(|| drop(owner))) {
+            // Its drop could panic again.
+            core::mem::forget(payload);
+        }
+    }
+    NESTED.set(0);
 }
 
 impl fmt::Debug for Owner {

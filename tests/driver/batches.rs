@@ -4,16 +4,18 @@ use std::sync::Barrier;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use interop_core::Device;
 use interop_core::cuda::{
     HoldReleases, ReleasePolicy, drain_releases, finish_releases, pending_releases, release_in_background,
     set_release_policy,
 };
+use interop_core::dlpack::Versioned;
+use interop_core::{CudaArray, Device, FromArray, Shared};
 use interop_sim_client::{Policy, sim};
 
 use crate::arrivals::{arrive, drained};
 use crate::gpu::Place;
 use crate::support::alone;
+use crate::support::arrays::Array;
 use crate::support::foreign::Ledger;
 use crate::turn::{started, turn};
 
@@ -212,4 +214,27 @@ fn a_look_in_passing_does_not_take_a_batch_apart() {
     assert_eq!((finish_releases(), late.released(), released(&ledgers)), (0, 1, BATCH));
     drop(others);
     assert_eq!(finish_releases(), 0);
+}
+
+/// What is released by the end of a release waits for it on each policy, and not inside of it.
+#[test]
+fn the_end_of_a_long_chain_on_a_gpu_is_not_the_end_of_the_stack() {
+    const LINKS: usize = 4000;
+    for policy in [ReleasePolicy::Immediate, ReleasePolicy::AfterContext, ReleasePolicy::Batched] {
+        let turn = turn();
+        turn.set_policy(Policy::Eager);
+        set_release_policy(policy);
+        let data = Place::primary(0).bytes(0, 64);
+        let (ledger, import) = arrive(&data, GPU);
+        let chain = move || {
+            let mut array = Array::<Shared>::from_import(import).unwrap();
+            for _ in 0..LINKS {
+                array = Array::from_dlpack(array.into_dlpack::<Versioned>().unwrap()).unwrap();
+            }
+            drop(array);
+            finish_releases()
+        };
+        let thread = thread::Builder::new().stack_size(256 << 10).spawn(chain).unwrap();
+        assert_eq!((thread.join().unwrap(), ledger.released()), (0, 1), "{policy:?}");
+    }
 }

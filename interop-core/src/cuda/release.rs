@@ -242,7 +242,7 @@ pub(crate) fn after_work(owner: Owner, fence: Fence) {
     let immediate = policy == ReleasePolicy::Immediate;
     let driver = if immediate { opened() } else { driver().ok() };
     // Without a driver nothing can be at work.
-    let Some(driver) = driver else { return drop(owner) };
+    let Some(driver) = driver else { return owner.let_go() };
     // Decided now, because the policy may change before the events are recorded.
     let fence = if policy == ReleasePolicy::AfterAllContexts { fence.everywhere() } else { fence };
     let held = held();
@@ -271,7 +271,7 @@ pub(crate) fn after_work(owner: Owner, fence: Fence) {
 /// stream), and some leave their own current (`cudarc`), and an owner may destroy the context. Afterwards the thread has its own again.
 pub(super) fn drop_in_context(driver: &Driver, owner: Owner, fence: Fence) {
     let entered = fence.own().and_then(|context| context.enter(driver).ok());
-    drop(owner);
+    owner.let_go();
     if let Some(entered) = entered {
         entered.leave();
     }

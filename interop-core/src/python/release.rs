@@ -1,7 +1,6 @@
 //! Python objects that own exported memory, released on whichever thread the consumer lets go.
 #![expect(unsafe_code, reason = "gives up references past PyO3, which would defer them")]
 
-use core::cell::{Cell, RefCell};
 use core::mem::ManuallyDrop;
 use core::ptr::{NonNull, null_mut};
 use core::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
@@ -162,76 +161,18 @@ impl Destination<'_> {
     }
 }
 
-/// The most releases of foreign tensors that run one inside another.
-///
-/// A deleter can drop an array of ours that holds the next foreign tensor, and so on: each pass of an array from library to
-/// library adds a link. Without a limit the end of a long chain would be the end of the stack.
-const DEEPEST: u32 = 16;
-
-/// In [`NESTED`]: what came up inside the deepest release waits for the outermost one to be over.
-const PUT_OFF: u32 = 1 << 31;
-
-thread_local! {
-    /// The number of releases that are under way on this thread, one inside another.
-    static NESTED: Cell<u32> = const { Cell::new(0) };
-    static LATER: RefCell<Vec<Later>> = const { RefCell::new(Vec::new()) };
-}
-
-/// A foreign tensor, and the function that releases it.
-struct Later {
-    release: unsafe fn(NonNull<()>),
-    tensor: NonNull<()>,
-}
-
 /// Releases a foreign tensor. Its deleter can be Python code, which an exception that is on its way must survive.
 ///
 /// # Safety
 ///
 /// As [`release`].
 pub(super) unsafe fn release_foreign<A: Abi>(tensor: NonNull<()>) {
-    if !is_attached() {
-        // SAFETY: as the caller promises. A reference that this gives up is parked, so there is no chain.
-        return unsafe { release::<A>(tensor) };
-    }
-    if NESTED.get() & !PUT_OFF >= DEEPEST && put_off(Later { release: release::<A>, tensor }) {
-        return;
-    }
-    NESTED.set(NESTED.get() + 1);
     // SAFETY: as the caller promises.
     let let_go = || unsafe { release::<A>(tensor) };
-    // SAFETY: the thread is attached.
-    unsafe { sparing_exceptions(let_go) };
-    NESTED.set(NESTED.get() - 1);
-    if NESTED.get() == PUT_OFF {
+    if is_attached() {
         // SAFETY: the thread is attached.
-        unsafe { let_go_later() };
-    }
-}
-
-/// Keeps a release for the outermost one of this thread; not while the thread ends.
-#[cold]
-fn put_off(later: Later) -> bool {
-    let kept = LATER.try_with(|kept| kept.borrow_mut().push(later)).is_ok();
-    if kept {
-        NESTED.set(NESTED.get() | PUT_OFF);
-    }
-    kept
-}
-
-/// Runs what was put off, and what that puts off in its turn.
-///
-/// # Safety
-///
-/// The thread is attached.
-#[cold]
-unsafe fn let_go_later() {
-    // Inside of this no release is the outermost one.
-    NESTED.set(1);
-    while let Ok(Some(Later { release, tensor })) = LATER.try_with(|kept| kept.borrow_mut().pop()) {
-        // SAFETY: kept by `release_foreign`, whose caller has promised this, and taken out once.
-        let let_go = || unsafe { release(tensor) };
-        // SAFETY: as the caller promises.
         unsafe { sparing_exceptions(let_go) };
+    } else {
+        let_go();
     }
-    NESTED.set(0);
 }

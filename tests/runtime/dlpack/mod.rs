@@ -4,6 +4,7 @@ mod abi;
 mod allocations;
 #[cfg(unix)]
 mod c_users;
+mod chains;
 mod export;
 mod import;
 mod panics;
