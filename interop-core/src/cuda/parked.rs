@@ -56,6 +56,8 @@ static PASSING: AtomicBool = AtomicBool::new(false);
 thread_local! {
     /// The owners that this thread has taken out: not zero in the drop of one of them.
     static MINE: Cell<usize> = const { Cell::new(0) };
+    /// The thread that looks in passing is this one.
+    static PASSES: Cell<bool> = const { Cell::new(false) };
 }
 
 /// What a look is for.
@@ -205,14 +207,16 @@ fn pass() {
 
     impl Drop for Passing {
         fn drop(&mut self) {
+            PASSES.set(false);
             PASSING.store(false, Ordering::Release);
         }
     }
 
-    // Within a release of its own a thread goes on looking: each release can park another.
-    if MINE.get() != 0 {
+    // The thread goes on looking within what it releases: each release can park another.
+    if PASSES.get() {
         drain(Poll::Passing);
     } else if !PASSING.load(Ordering::Relaxed) && !PASSING.swap(true, Ordering::Acquire) {
+        PASSES.set(true);
         let _passing = Passing;
         drain(Poll::Passing);
     }
