@@ -12,8 +12,7 @@ use crate::cuda::{Fence, after_work};
 /// A value of any type that is kept for its drop: the owner of foreign memory.
 ///
 /// It is dropped exactly once, on whichever thread; one that is dropped deep inside the drop of others, when the outermost
-/// of those is over. A `#[cuda_array(owner)]` field beside a raw pointer is filled with
-/// one by an import.
+/// of those is over. A `#[cuda_array(owner)]` field beside a raw pointer is filled with one by an import.
 ///
 /// ```
 /// use interop_core::Owner;
@@ -197,12 +196,18 @@ fn let_go_later() {
     NESTED.set(1);
     while let Ok(Some(owner)) = LATER.try_with(|kept| kept.borrow_mut().pop()) {
         // The panic of one is not that of the others, and perhaps there is one on its way.
-        if let Err(payload) = catch_unwind(AssertUnwindSafe(|| drop(owner))) {
-            // Its drop could panic again.
-            core::mem::forget(payload);
-        }
+        contain_panic(|| drop(owner));
     }
     NESTED.set(0);
+}
+
+/// Runs a drop, of which a panic ends here.
+#[inline]
+pub(crate) fn contain_panic(run: impl FnOnce()) {
+    if let Err(payload) = catch_unwind(AssertUnwindSafe(run)) {
+        // It is leaked: its drop could panic again.
+        core::mem::forget(payload);
+    }
 }
 
 impl fmt::Debug for Owner {

@@ -1,6 +1,9 @@
 //! Arrays that arrive from a producer that counts its releases.
 
-use interop_core::cuda::drain_releases;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use interop_core::cuda::{drain_releases, pending_releases};
 use interop_core::dlpack::{ManagedTensor, Versioned};
 use interop_core::{Device, Import};
 
@@ -23,6 +26,18 @@ pub(crate) fn claim(address: usize, count: usize, device: Device) -> Claims {
 pub(crate) fn arrive(data: &Bytes, device: Device) -> (Ledger, Import) {
     let (ledger, tensor) = tell(data, device);
     (ledger, Import::from_dlpack(tensor).expect("the claims are true"))
+}
+
+/// Waits until another thread has released the array, and nothing is pending any more.
+#[track_caller]
+pub(crate) fn await_release(ledger: &Ledger) {
+    let end = Instant::now() + Duration::from_secs(30);
+    // It counts until its drop is over, which the ledger is told of before.
+    while ledger.released() == 0 || pending_releases() != 0 {
+        assert!(Instant::now() < end, "nobody releases");
+        thread::sleep(Duration::from_millis(1));
+    }
+    assert_ne!(ledger.thread(), Some(thread::current().id()));
 }
 
 /// Looks often enough for the driver to say that idle streams are idle, and ends no spin. How many releases still wait.

@@ -2,20 +2,20 @@
 
 use std::sync::Barrier;
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use interop_core::cuda::{
     HoldReleases, ReleasePolicy, drain_releases, finish_releases, pending_releases, release_in_background,
     set_release_policy,
 };
-use interop_core::dlpack::Versioned;
-use interop_core::{CudaArray, Device, FromArray, Shared};
+use interop_core::{Device, FromArray, Shared};
 use interop_sim_client::{Policy, sim};
 
-use crate::arrivals::{arrive, drained};
+use crate::arrivals::{arrive, await_release, drained};
 use crate::gpu::Place;
 use crate::support::alone;
 use crate::support::arrays::Array;
+use crate::support::chains::{on_a_small_stack, passed_on};
 use crate::support::foreign::Ledger;
 use crate::turn::{started, turn};
 
@@ -162,12 +162,9 @@ fn the_thread_in_the_background_sees_what_is_left_for_a_batch() {
         let data = Place::primary(0).bytes(0, 64);
         for _ in 0..3 {
             thread::sleep(Duration::from_millis(20));
-            let ledger = arrive(&data, GPU).0;
-            let end = Instant::now() + Duration::from_secs(60);
-            while ledger.released() == 0 || pending_releases() != 0 {
-                assert!(Instant::now() < end, "nobody releases");
-                thread::sleep(Duration::from_millis(1));
-            }
+            let (ledger, import) = arrive(&data, GPU);
+            drop(import);
+            await_release(&ledger);
         }
     });
 }
@@ -226,15 +223,10 @@ fn the_end_of_a_long_chain_on_a_gpu_is_not_the_end_of_the_stack() {
         set_release_policy(policy);
         let data = Place::primary(0).bytes(0, 64);
         let (ledger, import) = arrive(&data, GPU);
-        let chain = move || {
-            let mut array = Array::<Shared>::from_import(import).unwrap();
-            for _ in 0..LINKS {
-                array = Array::from_dlpack(array.into_dlpack::<Versioned>().unwrap()).unwrap();
-            }
-            drop(array);
+        let left = on_a_small_stack(move || {
+            drop(passed_on(Array::<Shared>::from_import(import).unwrap(), LINKS));
             finish_releases()
-        };
-        let thread = thread::Builder::new().stack_size(256 << 10).spawn(chain).unwrap();
-        assert_eq!((thread.join().unwrap(), ledger.released()), (0, 1), "{policy:?}");
+        });
+        assert_eq!((left, ledger.released()), (0, 1), "{policy:?}");
     }
 }

@@ -14,7 +14,7 @@ use interop_core::dlpack::{Access, Versioned, export};
 use interop_core::{Descriptor, Device, Import, StreamHandle};
 use interop_sim_client::{Live, Policy, sim};
 
-use crate::arrivals::arrive;
+use crate::arrivals::{arrive, await_release};
 use crate::gpu::{Bytes, Place, current};
 use crate::support::alone;
 use crate::support::owners::{Count, Counted, elsewhere};
@@ -251,12 +251,7 @@ fn in_the_background_a_driver_without_events_of_contexts_is_waited_for() {
         thread::sleep(Duration::from_millis(20));
         assert_eq!((ledger.released(), sim.is_pending(spin)), (0, true));
         sim.release(spin);
-        let end = Instant::now() + Duration::from_secs(30);
-        while ledger.released() == 0 || pending_releases() != 0 {
-            assert!(Instant::now() < end, "nobody releases");
-            thread::sleep(Duration::from_millis(1));
-        }
-        assert_ne!(ledger.thread(), Some(thread::current().id()));
+        await_release(&ledger);
     });
 }
 
@@ -276,13 +271,7 @@ fn in_the_background_nobody_has_to_ask() {
             thread::sleep(Duration::from_millis(20));
             assert_eq!((ledger.released(), turn.is_pending(spin)), (0, true));
             turn.release(spin);
-            let end = Instant::now() + Duration::from_secs(60);
-            // It counts until its drop is over, which the ledger is told of before.
-            while ledger.released() == 0 || pending_releases() != 0 {
-                assert!(Instant::now() < end, "nobody releases");
-                thread::sleep(Duration::from_millis(1));
-            }
-            assert_ne!(ledger.thread(), Some(thread::current().id()));
+            await_release(&ledger);
         }
     });
 }

@@ -10,15 +10,10 @@ import interop_demo
 import numpy as np
 import pytest
 from capsules import Tensor
+from driver import Interface
 
 ArrayError = interop_demo.ArrayError
 CUDA = (2, 0)
-
-
-class Interface:
-    def __init__(self, address, shape=(4,), **changes):
-        interface = {"shape": shape, "typestr": "<f4", "data": (address, False), "strides": None, "version": 3}
-        self.__cuda_array_interface__ = {**interface, **changes}
 
 
 class Producer:
@@ -104,17 +99,11 @@ array = interop_demo.Array.full((4,), 1.0, device="cuda")
 address, dead = interop_demo.describe(array)["data"], driver.stream()
 driver.call("cuStreamDestroy_v2", ctypes.c_uint64(dead))
 
-class Interface:
-    def __init__(self, stream):
-        self.__cuda_array_interface__ = {
-            "shape": (4,), "typestr": "<f4", "data": (address, False), "strides": None, "version": 3, "stream": stream
-        }
-
 def as_the_producers():
-    interop_demo.describe(Interface(dead))
+    interop_demo.describe(driver.Interface(address, stream=dead))
 
 def as_the_consumers():
-    interop_demo.describe(Interface(1), stream=dead)
+    interop_demo.describe(driver.Interface(address, stream=1), stream=dead)
 
 def of_an_export():
     interop_demo.scale_(array, 2.0)

@@ -106,6 +106,14 @@ def alloc(size, kind="device"):
     return answer("cuMemAllocManaged", ctypes.c_size_t(size), 1)
 
 
+def free_memory():
+    """Bytes of the device that nobody has."""
+    synchronize()
+    free, total = ctypes.c_size_t(), ctypes.c_size_t()
+    call("cuMemGetInfo_v2", ctypes.byref(free), ctypes.byref(total))
+    return free.value
+
+
 def free(address, kind="device"):
     call("cuMemFreeHost" if kind == "pinned" else "cuMemFree_v2", ctypes.c_uint64(address))
 
@@ -142,6 +150,27 @@ def launch(function, on, arguments, threads=1):
 def spin(on, milliseconds):
     """Keeps a stream busy for about so long, at 1.7 GHz."""
     launch(kernel("spin"), on, [ctypes.c_uint64(int(milliseconds * 1.7e6))])
+
+
+class Interface:
+    """An array at an address that has nothing but an interface dict: `float32` of a shape, or so many, unless it is said."""
+
+    def __init__(self, address, shape=(4,), **changes):
+        shape = shape if isinstance(shape, tuple) else (shape,)
+        interface = {"shape": shape, "typestr": "<f4", "data": (address, False), "strides": None, "version": 3}
+        self.__cuda_array_interface__ = {**interface, **changes}
+
+
+class View3(ctypes.Structure):
+    """`interop::view<T, 3>`."""
+
+    _fields_ = [("address", ctypes.c_uint64), ("extents", ctypes.c_int64 * 3), ("strides", ctypes.c_int64 * 3)]
+
+    @classmethod
+    def of(cls, address, shape):
+        """The view of a compact array."""
+        _, width, channels = shape
+        return cls(address, shape, (width * channels, channels, 1))
 
 
 class View1(ctypes.Structure):

@@ -1,9 +1,7 @@
 """A process that forks while a GPU works for it, as data loaders do: the child uses memory of the host, and drops what it came with."""
 
-import subprocess
-import sys
-
 import pytest
+from scripts import run
 
 OURS = """
 import gc, os, signal, sys
@@ -86,16 +84,10 @@ print("done")
 """
 
 
-def run(program):
-    command = [sys.executable, "-B", "-X", "faulthandler", "-c", program]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=140, check=False)
-    assert done.stdout.endswith("done\n"), done.stdout + done.stderr
-
-
 def test_the_child_uses_the_host_and_drops_what_it_came_with():
-    run(OURS)
+    assert run(OURS, timeout=140) == "done\n"
 
 
 def test_a_data_loader_of_torch():
     pytest.importorskip("torch", exc_type=ImportError)
-    run(TORCH)
+    assert run(TORCH, timeout=140) == "done\n"

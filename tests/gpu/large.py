@@ -11,12 +11,9 @@ GIB = 1 << 30
 MANY = (1 << 32) + 5
 
 
-class Interface:
-    """An array of our own memory; `uint8` unless it is said."""
-
-    def __init__(self, address, shape, typestr="|u1", strides=None):
-        interface = {"shape": shape, "typestr": typestr, "data": (address, False), "strides": strides, "version": 3}
-        self.__cuda_array_interface__ = interface
+def array_of(address, shape):
+    """Bytes of our own memory."""
+    return interop_demo.asarray(driver.Interface(address, shape, typestr="|u1"))
 
 
 @pytest.fixture
@@ -26,10 +23,9 @@ def memory():
     made = []
 
     def new(bytes, value):
-        free, total = ctypes.c_size_t(), ctypes.c_size_t()
-        driver.call("cuMemGetInfo_v2", ctypes.byref(free), ctypes.byref(total))
-        if free.value < bytes + GIB:
-            pytest.skip(f"{free.value >> 30} GiB of the GPU are free; this takes {bytes >> 30} GiB")
+        free = driver.free_memory()
+        if free < bytes + GIB:
+            pytest.skip(f"{free >> 30} GiB of the GPU are free; this takes {bytes >> 30} GiB")
         address = driver.answer("cuMemAlloc_v2", ctypes.c_size_t(bytes))
         made.append(address)
         driver.call("cuMemsetD8_v2", ctypes.c_uint64(address), ctypes.c_ubyte(value), ctypes.c_size_t(bytes))
@@ -48,14 +44,14 @@ def at(address, *places):
 
 def test_every_element_is_met(memory):
     address = memory(MANY + 1, 1)
-    array = interop_demo.asarray(Interface(address, (MANY,)))
+    array = array_of(address, MANY)
     assert (len(array), interop_demo.describe(array)["nbytes"]) == (MANY, MANY)
     assert interop_demo.checksum(array) == MANY
     interop_demo.scale_(array, 3.0)
     assert interop_demo.checksum(array) == 3 * MANY
     assert at(address, 0, 1 << 31, 1 << 32, MANY - 1, MANY) == [3, 3, 3, 3, 1], "the last byte is not the array's"
     with pytest.raises(interop_demo.ArrayError, match="allocation"):
-        interop_demo.asarray(Interface(address, (MANY + 2 * GIB,)))
+        array_of(address, MANY + 2 * GIB)
 
 
 def test_strides_of_more_than_32_bits(memory):
@@ -64,7 +60,7 @@ def test_strides_of_more_than_32_bits(memory):
     address = memory(row + 12, 0)
     for corner in (0, 8, row, row + 8):
         driver.write(address + corner, bytearray(np.float32(2).tobytes()))
-    array = interop_demo.asarray(Interface(address, (2, 2), "<f4", (row, 8)))
+    array = interop_demo.asarray(driver.Interface(address, (2, 2), strides=(row, 8)))
     assert (array.strides, interop_demo.checksum(array)) == ((row, 8), 8)
     turned = interop_demo.asarray(array[::-1, ::-1])
     assert interop_demo.describe(turned)["data"] == address + row + 8
@@ -77,7 +73,7 @@ def test_strides_of_more_than_32_bits(memory):
 
 def test_parts_that_begin_beyond_32_bits(memory):
     address = memory(MANY, 1)
-    rest = interop_demo.asarray(Interface(address, (MANY,)))[1 << 32 :]
+    rest = array_of(address, MANY)[1 << 32 :]
     interop_demo.scale_(rest, 9.0)
     again = interop_demo.asarray(rest)
     assert (again.shape, interop_demo.describe(again)["data"]) == ((5,), address + (1 << 32))
@@ -86,7 +82,7 @@ def test_parts_that_begin_beyond_32_bits(memory):
 
 def test_copies_to_the_host_are_whole(memory):
     address = memory(MANY, 1)
-    array = interop_demo.asarray(Interface(address, (MANY,)))
+    array = array_of(address, MANY)
     interop_demo.scale_(array[-1:], 7.0)
     copy = np.from_dlpack(array, device="cpu", copy=True)
     assert (copy.shape, copy[0], copy[1 << 31], copy[-2], copy[-1]) == ((MANY,), 1, 1, 1, 7)
@@ -97,7 +93,7 @@ def test_copies_to_the_host_are_whole(memory):
 def test_partners_see_every_element(memory, partner):
     library = pytest.importorskip(partner, exc_type=ImportError)
     address = memory(MANY, 1)
-    array = interop_demo.asarray(Interface(address, (MANY,)))
+    array = array_of(address, MANY)
     theirs = library.from_dlpack(array)
     theirs[-1] = 7
     if partner == "cupy":
@@ -108,17 +104,6 @@ def test_partners_see_every_element(memory, partner):
     back = interop_demo.asarray(theirs)
     assert interop_demo.describe(back)["data"] == address
     assert interop_demo.checksum(back) == MANY + 6
-
-
-class View3(ctypes.Structure):
-    """`interop::view<T, 3>`."""
-
-    _fields_ = [("address", ctypes.c_uint64), ("extents", ctypes.c_int64 * 3), ("strides", ctypes.c_int64 * 3)]
-
-    @classmethod
-    def of(cls, address, shape):
-        _, width, channels = shape
-        return cls(address, shape, (width * channels, channels, 1))
 
 
 @pytest.mark.parametrize(
@@ -133,12 +118,12 @@ def test_a_blur_of_a_large_image(memory, shape):
     source, target = memory(bytes, 9), memory(bytes, 0)
     last = bytes - 1
     driver.write(source + last, bytearray([90]))
-    arguments = [View3.of(source, shape), View3.of(target, shape)]
+    arguments = [driver.View3.of(source, shape), driver.View3.of(target, shape)]
     driver.launch(driver.kernel("blur_u8", "blur"), 1, arguments, threads=256 * 4096)
     driver.synchronize()
     # The corner is four times in its own neighbourhood, beyond the edges; twice in those beside it, once across.
     row = width * channels
     places = (0, bytes // 2, last - row - channels, last - row, last - channels, last)
     assert at(target, *places) == [9, 9, 18, 27, 27, 45]
-    sums = interop_demo.checksum(Interface(target, (bytes,)))
+    sums = interop_demo.checksum(array_of(target, bytes))
     assert sums == 9 * bytes + 9 + 18 + 18 + 36

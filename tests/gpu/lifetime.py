@@ -1,7 +1,6 @@
 """What is made is released, once: counters at zero, the memory of the GPU and of the process flat."""
 
 import contextlib
-import ctypes
 import gc
 import os
 import threading
@@ -13,14 +12,6 @@ import pytest
 Array = interop_demo.Array
 TRIPS = int(os.environ.get("TRIPS", "100000"))
 KINDS = ("cuda", "pool", "pinned", "managed")
-
-
-def free_memory():
-    """Bytes of the device that nobody has."""
-    driver.synchronize()
-    free, total = ctypes.c_size_t(), ctypes.c_size_t()
-    driver.call("cuMemGetInfo_v2", ctypes.byref(free), ctypes.byref(total))
-    return free.value
 
 
 def resident():
@@ -86,11 +77,11 @@ def flat(work, rounds, device_slack=8 << 20, host_slack=24 << 20):
     for _ in range(rounds // 10):
         work()
     settled()
-    before = free_memory(), resident()
+    before = driver.free_memory(), resident()
     for _ in range(rounds):
         work()
     assert settled() == 0
-    after = free_memory(), resident()
+    after = driver.free_memory(), resident()
     assert before[0] - after[0] < device_slack, "memory of the device"
     assert after[1] - before[1] < host_slack, "memory of the process"
 

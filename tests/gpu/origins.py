@@ -4,7 +4,6 @@ another process. It is taken for what the driver says it is, used in place, up t
 
 import contextlib
 import ctypes
-import os
 import subprocess
 import sys
 
@@ -12,20 +11,14 @@ import driver
 import interop_demo
 import numpy as np
 import pytest
+from driver import Interface
+from scripts import run
 
 ArrayError = interop_demo.ArrayError
 CUDA, PINNED, MANAGED = (2, 0), (3, 0), (13, 0)
 PIECE = 2 << 20
 # CU_MEM_LOCATION_TYPE_...
 DEVICE, HOST, NUMA = 1, 2, 3
-
-
-class Interface:
-    """So many `float32` at an address."""
-
-    def __init__(self, address, count, **changes):
-        interface = {"shape": (count,), "typestr": "<f4", "data": (address, False), "strides": None, "version": 3}
-        self.__cuda_array_interface__ = {**interface, **changes}
 
 
 class Properties(ctypes.Structure):
@@ -346,13 +339,11 @@ print("done")
 """
 
 
-def test_tensors_of_torch_in_expandable_segments():
+def test_tensors_of_torch_in_expandable_segments(monkeypatch):
     """PyTorch maps 20 MB at a time then, and tensors lie across."""
     pytest.importorskip("torch", reason="torch is not installed")
-    environment = {**os.environ, "PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True"}
-    command = [sys.executable, "-B", "-c", EXPANDABLE]
-    child = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False, env=environment)
-    assert child.stdout.endswith("done\n"), child.stderr
+    monkeypatch.setenv("PYTORCH_CUDA_ALLOC_CONF", "expandable_segments:True")
+    assert run(EXPANDABLE, timeout=120) == "done\n"
 
 
 # Those whose memory is not from `cuMemAlloc`, with where it is.

@@ -4,6 +4,7 @@ pub(crate) mod allocator;
 mod alone;
 pub(crate) mod arrays;
 pub(crate) mod brute;
+pub(crate) mod chains;
 pub(crate) mod compiler;
 pub(crate) mod foreign;
 pub(crate) mod owners;

@@ -37,12 +37,13 @@ const FOLDERS: [(&str, &str); 4] = [
 ];
 
 /// Examples in Python and what all print, helpers of the Python tests that the tests on a GPU use too, and what starts everything.
-const FILES: [(&str, &str); 6] = [
+const FILES: [(&str, &str); 7] = [
     ("examples/from_python.py", "examples/from_python.py"),
     ("examples/two_gpus.py", "examples/two_gpus.py"),
     ("examples/README.md", "gpu/examples.md"),
     ("tests/python/native.py", "gpu/native.py"),
     ("tests/python/capsules.py", "gpu/capsules.py"),
+    ("tests/python/scripts.py", "gpu/scripts.py"),
     ("tests/gpu/run.sh", "run.sh"),
 ];
 

@@ -3,7 +3,6 @@
 use core::cell::Cell;
 use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::collections::VecDeque;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::context::Relaxed;
@@ -12,7 +11,7 @@ use super::event::Event;
 use super::intake;
 use super::release::{Fence, ReleasePolicy, drop_in_context, events_after, release_policy, synchronized};
 use super::signal::Signal;
-use crate::owner::Owner;
+use crate::owner::{Owner, contain_panic};
 
 /// The releases that [`ReleasePolicy::Batched`] decides together.
 const BATCH: usize = 32;
@@ -171,8 +170,9 @@ pub(super) fn park(owner: Owner, fence: Fence, events: Option<Vec<Event<'static>
     SOMETHING.notify();
 }
 
-/// Has a release wait for the look that decides a batch, and says whether that is due: for one thread of those that fill it.
-pub(super) fn park_for_batch(owner: Owner, fence: Fence) -> bool {
+/// Has a release wait for the look that decides a batch, which the thread makes that fills one; while releases are `held`,
+/// the first look afterwards.
+pub(super) fn park_for_batch(owner: Owner, fence: Fence, held: bool) {
     PENDING.fetch_add(1, Ordering::AcqRel);
     let left = intake::leave(fence, owner);
     if SOMETHING.is_awaited() {
@@ -180,11 +180,14 @@ pub(super) fn park_for_batch(owner: Owner, fence: Fence) -> bool {
         SOMETHING.notify();
     }
     // Under another policy, which may have come meanwhile, one is enough.
-    let is_due = left == BATCH || batch() == 1;
-    if is_due {
-        list().update_worth_polling();
+    if left == BATCH || batch() == 1 {
+        if held {
+            list().update_worth_polling();
+        } else {
+            // Whoever is looking: the batch may have been filled behind them.
+            drain(Poll::Passing);
+        }
     }
-    is_due
 }
 
 /// The list is looked at under another policy from now on.
@@ -220,11 +223,6 @@ fn pass() {
         let _passing = Passing;
         drain(Poll::Passing);
     }
-}
-
-/// Decides a batch that this thread has filled, whoever is looking.
-pub(super) fn decide_batch() {
-    drain(Poll::Passing);
 }
 
 /// Releases what is due, and says how many still wait. Imports, exports and releases of CUDA memory do this in passing, and so
@@ -386,10 +384,7 @@ impl Parked {
     fn release(self, driver: &Driver, fence: Fence) {
         let owners = self.owners.len();
         for owner in self.owners {
-            if let Err(payload) = catch_unwind(AssertUnwindSafe(|| drop_in_context(driver, owner, fence))) {
-                // Its drop could panic again.
-                core::mem::forget(payload);
-            }
+            contain_panic(|| drop_in_context(driver, owner, fence));
         }
         PENDING.fetch_sub(owners, Ordering::AcqRel);
         list().settled(owners);

@@ -16,7 +16,7 @@ use super::context::{Context, Entered, Relaxed};
 use super::driver::{Driver, Failure, Outcome, code, driver, opened};
 use super::event::Event;
 use super::order::{LEGACY, capture_of};
-use super::parked::{decide_batch, park, park_for_batch, policy_changed, poll_releases};
+use super::parked::{park, park_for_batch, policy_changed, poll_releases};
 use crate::owner::Owner;
 
 /// What the release of CUDA memory comes after.
@@ -247,10 +247,7 @@ pub(crate) fn after_work(owner: Owner, fence: Fence) {
     let fence = if policy == ReleasePolicy::AfterAllContexts { fence.everywhere() } else { fence };
     let held = held();
     if policy == ReleasePolicy::Batched {
-        if park_for_batch(owner, fence) && !held {
-            decide_batch();
-        }
-        return;
+        return park_for_batch(owner, fence, held);
     }
     if held && !immediate {
         return park(owner, fence, None);

@@ -5,7 +5,6 @@ use core::ffi::c_void;
 use core::mem::offset_of;
 use core::ptr;
 use std::alloc::{alloc, dealloc, handle_alloc_error};
-use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use super::abi::{Abi, DLTensor, FLAG_IS_COPIED, FLAG_READ_ONLY, FLAG_SUBBYTE_PADDED};
 use super::import::ManagedTensor;
@@ -16,7 +15,7 @@ use crate::device::Device;
 use crate::dtype::DType;
 use crate::error::{Error, ErrorKind, Refused, Result, text};
 use crate::facts::Facts;
-use crate::owner::{MaybeDangling, Owner};
+use crate::owner::{MaybeDangling, Owner, contain_panic};
 
 /// How an export holds the memory, which decides whether its consumer may write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -249,7 +248,7 @@ unsafe extern "C" fn release<A: Abi, O: Send + 'static>(managed: *mut A) {
     // SAFETY: as above.
     let fence = unsafe { at::<A, O, Option<Fence>>(package, offset_of!(Package<A, O>, fence)).read() };
     let owner = at::<A, O, MaybeDangling<O>>(package, offset_of!(Package<A, O>, owner)).cast_mut();
-    let let_go = AssertUnwindSafe(|| {
+    contain_panic(|| {
         if fence.is_none() {
             // SAFETY: the place of the owner, which is dropped once and not used afterwards.
             return unsafe { owner.drop_in_place() };
@@ -258,10 +257,6 @@ unsafe extern "C" fn release<A: Abi, O: Send + 'static>(managed: *mut A) {
         let owner = unsafe { owner.read() };
         drop(Owner::new(owner.into_inner()).after(fence));
     });
-    // The payload is leaked: its drop could panic again.
-    if let Err(payload) = catch_unwind(let_go) {
-        core::mem::forget(payload);
-    }
     // SAFETY: the block was allocated with this layout; nothing in it needs a drop any more.
     unsafe { dealloc(package.cast(), block::<A, O>(ndim).0) };
     counters::EXPORTS.sub();

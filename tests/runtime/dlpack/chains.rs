@@ -1,40 +1,32 @@
 //! R92: arrays that are passed on and on. The owner of each holds the one before, and the end of the last is the end of all.
 
 use std::panic::{self, AssertUnwindSafe};
-use std::thread;
 
 use interop_core::dlpack::Versioned;
-use interop_core::{CudaArray, FromArray, Lease, LeaseMut, Owner, Shared, Storage};
+use interop_core::{CudaArray, FromArray, Lease, LeaseMut, Owner, Shared};
 
 use crate::support::arrays::Array;
+use crate::support::chains::{on_a_small_stack, passed_on};
 use crate::support::owners::{Count, Counted, Panicking};
 
-/// So many that their drops, one inside another, would be beyond the stack below.
+/// So many that their drops, one inside another, would be beyond the stack.
 const LINKS: usize = 20_000;
 
-/// Runs on a stack that is too small for a chain.
-fn on_a_small_stack(run: impl FnOnce() + Send + 'static) {
-    thread::Builder::new().stack_size(256 << 10).spawn(run).unwrap().join().unwrap();
-}
-
-fn passed_on<S>(storage: impl Storage + Send + 'static) -> Array<S>
+/// The last of a chain that begins with a vector.
+fn last<S: Send + 'static>() -> Array<S>
 where
-    Array<S>: CudaArray + FromArray + Send + 'static,
+    Array<S>: CudaArray + FromArray,
 {
-    let mut array =
-        Array::<S>::from_dlpack(Array::new(storage, &[4]).into_dlpack::<Versioned>().unwrap()).unwrap();
-    for _ in 0..LINKS {
-        array = Array::from_dlpack(array.into_dlpack::<Versioned>().unwrap()).unwrap();
-    }
-    array
+    let first = Array::new(vec![1_i16; 4], &[4]).into_dlpack::<Versioned>().unwrap();
+    passed_on(Array::from_dlpack(first).unwrap(), LINKS)
 }
 
 #[test]
 fn the_end_of_a_long_chain_is_not_the_end_of_the_stack() {
     on_a_small_stack(|| {
-        drop(passed_on::<Lease<i16>>(vec![1_i16; 4]));
-        drop(passed_on::<LeaseMut<i16>>(vec![1_i16; 4]));
-        let last = passed_on::<Shared>(vec![1_i16; 4]);
+        drop(last::<Lease<i16>>());
+        drop(last::<LeaseMut<i16>>());
+        let last = last::<Shared>();
         assert_eq!(last.to_vec::<i16>().unwrap(), [1; 4]);
         drop(last.into_dlpack::<Versioned>().unwrap());
     });
@@ -75,6 +67,6 @@ fn a_panic_in_a_link_loses_no_other() {
         let outer = Owner::new((Owner::new(Counted(count.clone(), ())), Panicking(count.clone())));
         panic::catch_unwind(AssertUnwindSafe(|| drop(outer))).unwrap_err();
         assert_eq!(count.get(), 103);
-        drop(passed_on::<Lease<i16>>(vec![1_i16; 4]));
+        drop(last::<Lease<i16>>());
     });
 }
