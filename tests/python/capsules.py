@@ -179,6 +179,11 @@ class Producer:
         return self.tensor.capsule()
 
 
+def producer_with(**members):
+    """A producer of a fresh tensor whose class has these members as well."""
+    return type("Odd", (Producer,), members)(Tensor())
+
+
 def raising(error, notes=None):
     """A method that raises, and notes the keywords of each call."""
 
