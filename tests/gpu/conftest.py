@@ -1,4 +1,4 @@
-"""What all tests on a GPU share."""
+"""What all tests on a GPU share. `cargo xtask test python` runs some of them on the simulated driver."""
 
 import gc
 import time
@@ -44,10 +44,23 @@ def more(after, before):
     return any(now > then for now, then in zip(after, before, strict=True))
 
 
+@pytest.fixture(scope="session")
+def simulated():
+    """The simulated driver, which gets the extension's kernels by it; a machine with a GPU need not have it."""
+    try:
+        from simulation import Simulation
+    except ImportError:
+        return None
+    return Simulation()
+
+
 @pytest.fixture(scope="session", autouse=True)
-def gpu():
+def gpu(simulated):
     """Without a GPU nothing here says anything."""
     try:
         interop_demo.Array.full((1,), 0.0, device="cuda")
     except interop_demo.ArrayError as error:
         pytest.exit(f"no GPU: {error}", returncode=3)
+    yield
+    if simulated and simulated.library:
+        assert simulated.reports() == []
