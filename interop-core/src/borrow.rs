@@ -34,12 +34,21 @@ pub(crate) struct Borrow {
 }
 
 impl Borrow {
+    /// Records access to memory that others may have, from one address to the other; to any other there is nothing to record.
+    ///
+    /// # Errors
+    ///
+    /// As [`new`](Self::new).
+    pub(crate) fn of(shared: Option<(usize, usize)>, writes: bool) -> Result<Option<Self>> {
+        shared.map(|(start, end)| Self::new(start..end, writes)).transpose()
+    }
+
     /// Records access to these addresses.
     ///
     /// # Errors
     ///
     /// [`ErrorKind::Busy`] when there is other access that does not go with it.
-    pub(crate) fn new(range: Range<usize>, writes: bool) -> Result<Self> {
+    fn new(range: Range<usize>, writes: bool) -> Result<Self> {
         let mut table = table();
         let meets = |held: &&Held| held.range.start < range.end && range.start < held.range.end;
         if let Some(other) = table.held.iter().filter(meets).find(|held| writes || held.writes) {

@@ -213,20 +213,22 @@ def test_results_of_rust_functions_have_it_too():
     assert (view.shape, view.readonly, view.tolist()) == ((3, 4, 3), False, np.zeros((3, 4, 3)).tolist())
 
 
-def test_not_while_rust_code_writes():
-    array = of(np.zeros((1500, 1500, 3), "f4"))
+@pytest.mark.parametrize("make", [of, interop_demo._in_a_vector], ids=["Array", "returned"])
+@pytest.mark.parametrize("use", [memoryview, lambda array: array.__dlpack__(copy=True)], ids=["buffer", "copy"])
+def test_not_while_rust_code_writes(make, use):
+    array = make(np.zeros((1500, 1500, 3), "f4"))
     assert np.asarray(array).shape == (1500, 1500, 3)
     refusals = []
     work = threading.Thread(target=lambda: [interop_demo.blur_(array, 1) for _ in range(3)])
     work.start()
     while work.is_alive() and not refusals:
         try:
-            memoryview(array).release()
+            use(array)
         except BufferError as error:
             refusals.append(str(error))
     work.join()
     assert "found a writer of" in refusals[0] and refusals[0].endswith("if one call was given the same array twice")
-    memoryview(array).release()  # the view of Rust is over
+    use(array)  # the view of Rust is over
 
 
 def test_a_derived_class_has_the_memory_that_it_inherits():

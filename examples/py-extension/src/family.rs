@@ -8,6 +8,8 @@ use pyo3::exceptions::PyBufferError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
+use crate::image::Image;
+
 /// An array.
 #[pyclass(frozen, subclass, module = "interop_demo", name = "_Samples")]
 #[derive(CudaArray)]
@@ -108,6 +110,12 @@ impl Kept {
     }
 }
 
+/// A copy of an image in a vector, which nobody has but the object that Python gets.
+#[pyfunction]
+fn in_a_vector(obj: Image<Vec<f32>>) -> Image<Vec<f32>> {
+    obj
+}
+
 /// A class of Python's whose metaclass names another as derived from it, which is not.
 const UNTRUE: &CStr = c"
 class Untrue(type):
@@ -124,6 +132,7 @@ class Derived(_Samples, metaclass=Untrue):
 /// Makes the first of them before the class that it derives from gets the methods of an array, and the second after it.
 pub(crate) fn add(module: &Bound<'_, PyModule>) -> PyResult<()> {
     let py = module.py();
+    module.setattr("_in_a_vector", wrap_pyfunction!(in_a_vector, module)?)?;
     module.setattr("_Titled", py.get_type::<Titled>())?;
     let names = PyDict::new(py);
     names.set_item("_Samples", py.get_type::<Samples>())?;

@@ -31,7 +31,7 @@ pub enum Access {
 impl Access {
     /// Whether a consumer may write to memory of this kind.
     #[inline]
-    pub(crate) fn may_write(self, writes: Writes) -> bool {
+    fn may_write(self, writes: Writes) -> bool {
         match writes {
             Writes::Always => true,
             Writes::WhenOwned => self != Self::Shared,

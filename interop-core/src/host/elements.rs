@@ -38,7 +38,7 @@ impl<T: Element> HostElements<T> {
     pub(crate) unsafe fn of(facts: &Facts, writes: bool) -> Result<Self> {
         check_readable(facts.device(), facts.stream())?;
         let layout = facts.layout_of(&T::TYPE)?;
-        let access = shared(facts).map(|(start, end)| Borrow::new(start..end, writes)).transpose()?;
+        let access = Borrow::of(shared(facts), writes)?;
         Ok(Self { address: facts.address(), layout, _access: access, marker: PhantomData })
     }
 

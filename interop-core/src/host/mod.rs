@@ -93,7 +93,7 @@ impl<'a, T: Element, const N: usize> ArrayViewMut<'a, T, N> {
 type Access = Option<Arc<Borrow>>;
 
 fn access(shared: Option<(usize, usize)>, writes: bool) -> Result<Access> {
-    shared.map(|(start, end)| Ok(Arc::new(Borrow::new(start..end, writes)?))).transpose()
+    Ok(Borrow::of(shared, writes)?.map(Arc::new))
 }
 
 fn check_host<T: Element, const N: usize>(raw: &RawView<N>) -> Result<()> {

@@ -22,7 +22,7 @@ use super::release::{PyOwner, drain_releases, free_without_lock};
 use crate::array::CudaArray;
 use crate::cai::Spelled;
 use crate::cuda::address_for_kernels;
-use crate::dlpack::Access;
+use crate::descriptor::Writes;
 use crate::error::Result;
 use crate::facts::Facts;
 
@@ -50,10 +50,7 @@ pub(super) fn struct_of<'a, T: ArrayClass>(array: &'a Bound<'_, T>) -> &'a T {
 /// What `#[cuda_array(pyclass)]` makes of a struct, be it a class or not: what is missing for one is a single message then,
 /// that of [`class_of_arrays`].
 #[doc(hidden)]
-pub trait ArrayMethods: CudaArray + Send + Sync {
-    /// Who else can reach the elements.
-    const REACH: Reach = Reach(Access::Shared);
-}
+pub trait ArrayMethods: CudaArray + Send + Sync {}
 
 /// A `#[pyclass]` whose instances are arrays; `#[cuda_array(pyclass)]` makes one.
 ///
@@ -73,17 +70,6 @@ impl<T: ArrayMethods + PyClass<Frozen: IsFrozen>> ArrayClass for T {}
 /// Compiles for classes of arrays.
 #[doc(hidden)]
 pub const fn class_of_arrays<T: ArrayClass>() {}
-
-/// Who else can reach the elements of a class's arrays: anybody with the object, of which nobody else can say otherwise.
-#[doc(hidden)]
-#[derive(Clone, Copy, Debug)]
-pub struct Reach(Access);
-
-impl Reach {
-    pub(super) const fn access(self) -> Access {
-        self.0
-    }
-}
 
 /// Gives the class the methods of the protocols, `__dlpack__`, `__dlpack_device__` and `__cuda_array_interface__`, the C
 /// exchange table (`__dlpack_c_exchange_api__`), and what people expect of an array: `shape`, `ndim`, `size`, `nbytes`,
@@ -235,7 +221,7 @@ unsafe extern "C" fn dlpack<T: ArrayClass>(
         }
         let owner = PyOwner::new(array.clone().into_any().unbind());
         // SAFETY: the object keeps the array alive, and its class is frozen.
-        Ok(unsafe { answer(py, struct_of(array), owner, T::REACH.access(), &request) }?.unbind())
+        Ok(unsafe { answer(py, struct_of(array), owner, &request) }?.unbind())
     };
     // SAFETY: as the caller promises; `Borrowed` is `Copy` and keeps nothing.
     unsafe { body::<T>(this, run) }
@@ -260,8 +246,7 @@ unsafe extern "C" fn dlpack_device<T: ArrayClass>(
 /// An array that a function returned, for NumPy and other libraries to use in place, as by `numpy.from_dlpack(array)`.
 ///
 /// It speaks DLPack and, for memory that CUDA can reach, the CUDA Array Interface.
-// What a `#[cuda_array(python)]` struct becomes. Nothing else has the struct, so its memory is writable unless the struct is
-// `readonly`.
+// What a `#[cuda_array(python)]` struct becomes.
 #[pyclass(frozen, weakref, module = "interop_core")]
 pub(super) struct ExportedArray {
     array: Box<dyn Described>,
@@ -304,16 +289,19 @@ impl<T: ArrayClass> Described for Instance<T> {
     }
 }
 
-// SAFETY: as the struct inside, which nothing else has.
+// SAFETY: 1 and 2: as the struct inside. 3: nothing else has the struct, and so no reference to what it lends.
 unsafe impl CudaArray for ExportedArray {
+    /// The facts of the struct inside; what its sole owner may write, everybody may write who has the object.
     fn facts(&self) -> Result<Facts> {
-        self.array.describe()
+        let mut facts = self.array.describe()?;
+        if facts.writes == Writes::WhenOwned {
+            facts.writes = Writes::Always;
+        }
+        Ok(facts)
     }
 }
 
-impl ArrayMethods for ExportedArray {
-    const REACH: Reach = Reach(Access::Owned);
-}
+impl ArrayMethods for ExportedArray {}
 
 /// A struct that Python may use and release on whatever thread it likes. One trait for all that this takes, so that what is
 /// missing is one message.

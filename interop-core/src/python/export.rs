@@ -15,6 +15,7 @@ use super::device::{device, integer, pair};
 use super::errors::{no_such_stream, origin};
 use super::release::{free_without_lock, without_lock};
 use crate::array::CudaArray;
+use crate::borrow::Borrow;
 use crate::buffer::HostBuffer;
 use crate::cuda;
 use crate::describe::Describe;
@@ -24,6 +25,7 @@ use crate::error::{Error, ErrorKind};
 use crate::facts::Facts;
 use crate::roles::ShapeField;
 use crate::stream::StreamHandle;
+use crate::view::shared;
 
 /// The last tuple that asked for a versioned capsule, kept alive: consumers come with the same constant again and again.
 /// Who compares it holds a reference too, so an equal address is the same tuple.
@@ -191,7 +193,7 @@ pub fn export<'py, A: CudaArray + Send + Sync + 'static>(
 ) -> PyResult<Bound<'py, PyAny>> {
     free_without_lock();
     // SAFETY: whoever has the `Arc` keeps the array alive and where it is, and can only share it.
-    unsafe { answer(py, &**array, Arc::clone(array), Access::Shared, request) }
+    unsafe { answer(py, &**array, Arc::clone(array), request) }
 }
 
 /// As [`export`], for an array that `owner` keeps alive.
@@ -202,18 +204,17 @@ pub fn export<'py, A: CudaArray + Send + Sync + 'static>(
 ///
 /// # Safety
 ///
-/// As [`dlpack::export`](crate::dlpack::export), for the facts of the array.
+/// As [`dlpack::export`](crate::dlpack::export), for the facts of an array that is [shared](Access::Shared).
 pub(super) unsafe fn answer<'py, A: CudaArray>(
     py: Python<'py>,
     array: &A,
     owner: impl Send + 'static,
-    access: Access,
     request: &Request,
 ) -> PyResult<Bound<'py, PyAny>> {
     // By reference: facts are some two hundred bytes, of which the export reads a few.
     match array.facts() {
         // SAFETY: as the caller promises.
-        Ok(ref facts) => unsafe { answer_described(py, facts, owner, access, request) },
+        Ok(ref facts) => unsafe { answer_described(py, facts, owner, request) },
         Err(error) => Err(error.into()),
     }
 }
@@ -227,7 +228,6 @@ unsafe fn answer_described<'py>(
     py: Python<'py>,
     facts: &Facts,
     owner: impl Send + 'static,
-    access: Access,
     request: &Request,
 ) -> PyResult<Bound<'py, PyAny>> {
     let (own, versioned) = (facts.device(), request.versioned);
@@ -254,13 +254,13 @@ unsafe fn answer_described<'py>(
             cuda::hand_over(facts, consumer)?;
         }
         // SAFETY: as the caller promises.
-        return unsafe { capsule(py, facts, owner, access, versioned) };
+        return unsafe { capsule(py, facts, owner, Access::Shared, versioned) };
     }
     // Pinned or managed memory, for a consumer that takes host memory only.
     waiting(py, facts, || cuda::hand_to_host(facts))?;
     let on_host = Facts { device: Device::CPU, stream: StreamHandle::NothingPending, ..facts.clone() };
     // SAFETY: as above.
-    unsafe { capsule(py, &on_host, owner, access, versioned) }
+    unsafe { capsule(py, &on_host, owner, Access::Shared, versioned) }
 }
 
 /// As [`answer_described`], with a copy on the host or on the array's own device.
@@ -281,6 +281,8 @@ unsafe fn answer_by_copy<'py>(
         let found = format!("False with dl_device {wanted} for an array on {}", facts.device());
         return Err(Error::new(ErrorKind::Copy, "copy", found, allowed).into());
     }
+    // To copy is to read, which other Rust code may not write to meanwhile.
+    let _access = Borrow::of(shared(facts), false)?;
     if wanted == Device::CPU {
         let (facts, buffer) = copying(py, facts, || copied(facts))?;
         // SAFETY: the buffer is what the facts describe, and nobody else has it.

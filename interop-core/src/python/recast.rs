@@ -14,7 +14,6 @@ use crate::array::CudaArray;
 use crate::cuda::wait_for_host;
 use crate::descriptor::Writes;
 use crate::device::Device;
-use crate::dlpack::Access;
 use crate::error::{Error, ErrorKind, Result};
 use crate::facts::Facts;
 use crate::stream::StreamHandle;
@@ -31,7 +30,7 @@ unsafe impl<T: ArrayClass> CudaArray for Instance<T> {
             Err(Error::new(ErrorKind::Unsupported, "python", "an interpreter at its end", allowed))
         })?;
         // The object stays in other hands: what only its sole owner may write is read-only here.
-        let shared = facts.writes() == Writes::WhenOwned && T::REACH.access() == Access::Shared;
+        let shared = facts.writes() == Writes::WhenOwned;
         Ok(if shared { Facts { writes: Writes::Never, ..facts } } else { facts })
     }
 }

@@ -117,7 +117,7 @@ unsafe extern "C" fn own<T: ArrayClass>(object: *mut c_void, out: *mut *mut Vers
         ready(&facts)?;
         let owner = PyOwner::new(array.into_any().unbind());
         // SAFETY: the array vouches for its memory as long as it lives, and the owner keeps it alive.
-        let tensor: ManagedTensor<Versioned> = unsafe { export(&facts, owner, T::REACH.access()) }?;
+        let tensor: ManagedTensor<Versioned> = unsafe { export(&facts, owner, Access::Shared) }?;
         // SAFETY: a place for the tensor, as the caller promises.
         unsafe { out.write(tensor.into_raw()) };
         Ok(())

@@ -148,7 +148,7 @@ unsafe extern "C" fn buffer<T: ArrayClass>(
         // Refused here for what was asked; the lender is asked for everything, and waits for what is pending.
         let wanted = Flags(flags & Flags::WRITABLE.0 | Flags::STRIDES.0);
         let facts = Facts { stream: StreamHandle::NothingPending, ..struct_of(array).facts()? };
-        permit(py, &facts, T::REACH.access(), wanted)?;
+        permit(py, &facts, wanted)?;
         let exported = of_instance(py, Instance(array.clone().unbind()))?;
         let lender = lender(py)?.call1((PyTuple::new(py, [exported])?,))?;
         // SAFETY: an object.

@@ -20,7 +20,6 @@ use super::export::waiting;
 use super::release::drain_releases;
 use crate::borrow::Borrow;
 use crate::counters;
-use crate::dlpack::Access;
 use crate::error::{Error, ErrorKind, Result, text};
 use crate::facts::Facts;
 use crate::format::format_of;
@@ -78,7 +77,7 @@ unsafe fn fill(place: *mut Buffer, run: impl FnOnce(Python<'_>) -> PyResult<Buff
 /// write to while it is read. Work of a device that is pending on it is waited for.
 fn lend<T: ArrayClass>(array: &Bound<'_, T>, owner: &Bound<'_, PyAny>, flags: c_int) -> PyResult<Buffer> {
     let (facts, flags) = (struct_of(array).facts()?, Flags(flags));
-    let writable = permit(array.py(), &facts, T::REACH.access(), flags)?;
+    permit(array.py(), &facts, flags)?;
     let kept = Kept { format: format_of(facts.dtype(), facts.record())?, numbers: numbers(&facts)? };
     let itemsize = (facts.dtype().packed_bits() / 8) as isize;
     let len = (facts.numel() as isize).checked_mul(itemsize);
@@ -100,7 +99,7 @@ fn lend<T: ArrayClass>(array: &Bound<'_, T>, owner: &Bound<'_, PyAny>, flags: c_
         obj: owner.clone().into_ptr(),
         len,
         itemsize,
-        readonly: c_int::from(!writable),
+        readonly: c_int::from(facts.is_readonly()),
         // Without a shape it is a row of bytes.
         #[expect(clippy::cast_possible_truncation, reason = "a layout has 64 axes at most")]
         ndim: if flags.ask(Flags::ND) { ndim as c_int } else { 1 },
@@ -116,11 +115,11 @@ fn lend<T: ArrayClass>(array: &Bound<'_, T>, owner: &Bound<'_, PyAny>, flags: c_
     })
 }
 
-/// Whether the consumer may write; refuses what it asks for and the array is not.
-fn permit(py: Python<'_>, facts: &Facts, access: Access, flags: Flags) -> Result<bool> {
+/// Refuses what the consumer asks for and the array is not.
+fn permit(py: Python<'_>, facts: &Facts, flags: Flags) -> Result<()> {
     waiting(py, facts, || check_readable(facts.device(), facts.stream()))?;
-    let (writable, writes) = (access.may_write(facts.writes()), flags.ask(Flags::WRITABLE));
-    if writes && !writable {
+    let writes = flags.ask(Flags::WRITABLE);
+    if writes && facts.is_readonly() {
         let allowed = "a request for reading only, or a copy of the array";
         return Err(Error::new(ErrorKind::ReadOnly, "readonly", "a read-only array", allowed));
     }
@@ -139,8 +138,7 @@ fn permit(py: Python<'_>, facts: &Facts, access: Access, flags: Flags) -> Result
         ));
     }
     // What comes later is the consumer's affair, as with every protocol.
-    shared(facts).map_or(Ok(()), |(start, end)| Borrow::new(start..end, writes).map(drop))?;
-    Ok(writable)
+    Borrow::of(shared(facts), writes).map(drop)
 }
 
 fn numbers(facts: &Facts) -> Result<Vec<isize>> {
