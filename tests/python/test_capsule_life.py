@@ -123,6 +123,12 @@ def test_what_a_deleter_raises_is_told(monkeypatch):
     tensor.struct.deleter = ctypes.cast(ctypes.pythonapi.PyErr_BadArgument, ctypes.c_void_p).value
     interop_demo.describe(tensor.capsule())
     assert told == [TypeError]
+    tensor.struct.tensor.ndim = -1
+    for refused in (tensor.capsule(), Producer(tensor)):
+        with pytest.raises(ArrayError, match="`ndim`"):
+            interop_demo.describe(refused)
+    assert told == [TypeError] * 3
+    tensor.struct.tensor.ndim = 2
     with pytest.raises(KeyError, match="on its way"):
         for array in [interop_demo.asarray(tensor.capsule())]:
             kept = [array]
@@ -131,7 +137,7 @@ def test_what_a_deleter_raises_is_told(monkeypatch):
             raise KeyError("on its way")
         finally:
             kept.clear()
-    assert told == [TypeError] * 2
+    assert told == [TypeError] * 4
 
 
 NO_CAPSULES = [None, 0, 1.5, "dltensor", b"dltensor", (), [], {}, object(), type, print, Ellipsis]

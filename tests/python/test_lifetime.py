@@ -115,6 +115,9 @@ def test_a_deleter_never_waits_for_the_lock():
     assert interop_demo.pending_releases() == 0
 
 
+CAPSULE, RECORDING = Tensor().capsule(), interop_demo.Recording(np.ones(2, "f4"), 1)
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="pthread_create by its name in libc")
 @pytest.mark.parametrize(
     "drain",
@@ -125,8 +128,10 @@ def test_a_deleter_never_waits_for_the_lock():
         lambda: Array.full((2,), 0).__dlpack_device__(),
         lambda: interop_demo.asarray(np.ones(2)),
         lambda: Array.full((2,), 0).shape,
+        lambda: interop_demo.describe(CAPSULE),
+        lambda: RECORDING.__dlpack__(),
     ],
-    ids=["live_allocations", "describe", "__dlpack__", "__dlpack_device__", "asarray", "shape"],
+    ids=["live_allocations", "describe", "__dlpack__", "__dlpack_device__", "asarray", "shape", "capsule", "by hand"],
 )
 def test_what_had_to_wait_is_released_soon(drain):
     array = Array.full((1000,), 1.0)

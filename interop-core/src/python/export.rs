@@ -13,7 +13,7 @@ use pyo3::types::{PyInt, PyString, PyTuple};
 use super::capsule::wrap;
 use super::device::{device, integer, pair};
 use super::errors::{no_such_stream, origin};
-use super::release::{free_without_lock, without_lock};
+use super::release::{drain_releases, free_without_lock, without_lock};
 use crate::array::CudaArray;
 use crate::borrow::Borrow;
 use crate::buffer::HostBuffer;
@@ -191,6 +191,7 @@ pub fn export<'py, A: CudaArray + Send + Sync + 'static>(
     array: &Arc<A>,
     request: &Request,
 ) -> PyResult<Bound<'py, PyAny>> {
+    drain_releases(py);
     free_without_lock();
     // SAFETY: whoever has the `Arc` keeps the array alive and where it is, and can only share it.
     unsafe { answer(py, &**array, Arc::clone(array), request) }

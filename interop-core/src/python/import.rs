@@ -248,6 +248,7 @@ fn import_asked(
 /// }
 /// ```
 pub fn import_capsule(capsule: &Bound<'_, PyAny>) -> PyResult<Imported> {
+    drain_releases(capsule.py());
     let mut import = Import::NOTHING;
     let mut to = Destination { import: &mut import, trust: Trust::Nothing };
     let protocol = from_capsule(&mut to, capsule, capsule)?;

@@ -12,6 +12,7 @@ use super::capsule::{Taken, sparing_exceptions};
 use super::interpreter::is_attached;
 use crate::cuda::{self, DeferDecisions, Trust};
 use crate::dlpack::{Abi, ManagedTensor, release};
+use crate::error::Refused;
 use crate::import::Import;
 
 /// A reference to a Python object that any thread may drop.
@@ -70,7 +71,8 @@ pub fn pending_releases() -> usize {
     WAITING.load(Ordering::Acquire)
 }
 
-/// Releases the Python objects that other threads could not. Every import and every method of an array class does so.
+/// Releases the Python objects that other threads could not. Every import, every export and every method of an array class
+/// does so.
 #[inline]
 pub fn drain_releases(py: Python<'_>) {
     if pending_releases() != 0 {
@@ -154,10 +156,15 @@ impl Destination<'_> {
         }
     }
 
-    /// An import of a tensor that came from Python.
+    /// An import of a tensor that came from Python, which is released if it is refused.
     pub(super) fn receive<A: Abi>(&mut self, tensor: ManagedTensor<A>) -> crate::Result<()> {
         // SAFETY: `release_foreign::<A>` releases a struct of the form `A`, on any thread.
-        Ok(unsafe { self.import.receive(tensor, release_foreign::<A>, self.trust) }?)
+        let received = unsafe { self.import.receive(tensor, release_foreign::<A>, self.trust) };
+        received.map_err(|Refused { value, error }| {
+            // SAFETY: a struct of the form `A`, which the refusal gave back and nobody else releases.
+            unsafe { release_foreign::<A>(value.into_place()) };
+            error
+        })
     }
 }
 
