@@ -13,6 +13,8 @@ struct Held {
     range: Range<usize>,
     writes: bool,
     ticket: u64,
+    #[cfg(feature = "python")]
+    thread: usize,
 }
 
 struct Table {
@@ -25,6 +27,22 @@ static TABLE: Mutex<Table> = Mutex::new(Table { held: Vec::new(), next: 0 });
 fn table() -> MutexGuard<'static, Table> {
     // Nothing in here panics halfway.
     TABLE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A number that no other thread has at the time, for less than the standard library's costs.
+#[cfg(feature = "python")]
+fn this_thread() -> usize {
+    thread_local!(static PLACE: u8 = const { 0 });
+    PLACE.with(|place| core::ptr::from_ref(place).addr())
+}
+
+/// Forgets what other threads read and write, in a process that was forked and has none of them.
+#[cfg(feature = "python")]
+pub(crate) fn forget_other_threads() {
+    // One that had the lock itself never gives it back.
+    if let Ok(mut table) = TABLE.try_lock() {
+        table.held.retain(|held| held.thread == this_thread());
+    }
 }
 
 /// Access to host memory, until it is dropped.
@@ -61,7 +79,13 @@ impl Borrow {
         }
         let ticket = table.next;
         table.next += 1;
-        table.held.push(Held { range, writes, ticket });
+        table.held.push(Held {
+            range,
+            writes,
+            ticket,
+            #[cfg(feature = "python")]
+            thread: this_thread(),
+        });
         Ok(Self { ticket })
     }
 }

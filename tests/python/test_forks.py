@@ -50,3 +50,34 @@ def test_while_a_thread_releases():
             assert interop_demo.live_allocations() == 1
         """
     )
+
+
+def test_while_rust_code_writes():
+    """What a thread of the parent was at is nobody's in the child: the memory was busy for ever there."""
+    run(
+        """
+        import os, threading, time, interop_demo
+        image, at_work = interop_demo.Array.full((1500, 1500, 3), 1.0), True
+
+        def blur():
+            while at_work:
+                interop_demo.blur_(image, 1)
+
+        def is_busy():
+            try:
+                memoryview(image)
+            except interop_demo.ArrayError:
+                return True
+
+        thread = threading.Thread(target=blur)
+        thread.start()
+        while not is_busy():
+            time.sleep(0)
+        child = os.fork()
+        if not child:
+            os._exit(bool(is_busy()))
+        at_work = False
+        thread.join()
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        """
+    )

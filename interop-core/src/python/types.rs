@@ -15,6 +15,7 @@ use pyo3::types::{PyCapsule, PyInt, PyString, PyType, PyWeakrefMethods, PyWeakre
 
 use super::ask::DlpackMethod;
 use super::direct::Direct;
+use super::interpreter::mind_forks;
 use super::values::Values;
 use crate::dlpack::{DLPackExchangeAPI, DLPackExchangeAPIHeader, MAJOR_VERSION};
 
@@ -114,6 +115,7 @@ fn recall(object: &Bound<'_, PyAny>) -> PyResult<Known> {
 
 fn look_up(object: &Bound<'_, PyAny>, class: &Bound<'_, PyType>) -> PyResult<TypeFacts> {
     let py = class.py();
+    mind_forks(py)?;
     let exchange = offered(class)?;
     if let Some(table) = exchange {
         super::exchange::watch(table);
