@@ -25,6 +25,7 @@ fn every_kind_is_zeroed_and_on_its_device() {
             other => panic!("{other:?} has no device here"),
         };
         assert_eq!((buffer.kind(), buffer.memory().device, live_allocations()), (kind, device, 1));
+        assert_eq!((buffer.len(), buffer.is_empty()), (33, false));
         assert_eq!(Array::new(buffer, &[33]).to_vec::<f32>().unwrap(), [0.0; 33], "{kind:?}");
         assert_eq!((finish_releases(), live_allocations(), current()), (0, 0, None));
     }
@@ -116,6 +117,7 @@ fn empty_buffers_are_no_memory() {
     for kind in KINDS {
         let buffer = CudaBuffer::zeroed(kind, 0, DType::F64, 0).unwrap();
         assert_eq!((buffer.memory().address, turn.live(Live::Allocations)), (0, before), "{kind:?}");
+        assert_eq!((buffer.len(), buffer.is_empty()), (0, true));
         assert_eq!(Array::new(buffer, &[3, 0]).to_vec::<f64>().unwrap(), [0.0; 0]);
     }
 }

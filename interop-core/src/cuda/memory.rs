@@ -92,11 +92,10 @@ impl CudaBuffer {
     /// As [`zeroed`](Self::zeroed).
     ///
     /// ```no_run
-    /// use interop_core::Storage;
     /// use interop_core::cuda::{CudaBuffer, MemoryKind};
     ///
     /// let buffer = CudaBuffer::from_slice(MemoryKind::Managed, 0, &[1.0_f32, 2.0, 3.0])?;
-    /// assert_eq!(buffer.memory().range.len(), 12);
+    /// assert_eq!(buffer.len(), 3);
     /// # Ok::<(), interop_core::Error>(())
     /// ```
     pub fn from_slice<T: Element>(kind: MemoryKind, ordinal: i32, elements: &[T]) -> Result<Self> {
@@ -190,6 +189,18 @@ impl CudaBuffer {
     /// What the release of memory from a pool comes after.
     fn fence(&self) -> Fence {
         driver().map_or(Fence::of_device(self.context), |driver| fence_for(driver, self.device))
+    }
+
+    /// The number of elements.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.bytes / self.element.size
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.bytes == 0
     }
 
     /// The kind of memory.

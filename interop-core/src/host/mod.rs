@@ -32,7 +32,7 @@ pub struct HostView<'a, T, const N: usize> {
     marker: PhantomData<&'a T>,
 }
 
-/// A view whose elements host code can read and write; see [`HostView`], which [`as_view`](Self::as_view) gives for reading.
+/// A view whose elements host code can read and write; see [`HostView`], which [`as_view`](Self::as_view) gives for all that reads.
 ///
 /// ```
 /// use interop_core::{CudaArray, HostVec};
@@ -44,7 +44,7 @@ pub struct HostView<'a, T, const N: usize> {
 /// let mut table = Table { cells: HostVec::zeroed(8), rows: 4 };
 /// let mut view = table.view_mut::<f32, 2>()?.host_mut()?;
 /// view.set([0, 1], 5.0)?;
-/// assert_eq!(view.as_view().get([0, 1])?, 5.0);
+/// assert_eq!(view.get([0, 1])?, 5.0);
 ///
 /// // Two threads, each with half of the rows.
 /// let (mut head, mut tail) = view.split_at(2);
@@ -230,6 +230,23 @@ impl<'a, T: Element, const N: usize> HostViewMut<'a, T, N> {
     #[must_use]
     pub fn as_view(&self) -> HostView<'_, T, N> {
         HostView { raw: self.raw, _access: self.access.clone(), marker: PhantomData }
+    }
+
+    /// The extents.
+    #[must_use]
+    pub fn shape(&self) -> [usize; N] {
+        self.raw.shape
+    }
+
+    /// The element at `index`.
+    ///
+    /// # Errors
+    ///
+    /// As [`HostView::get`].
+    pub fn get(&self, index: [usize; N]) -> Result<T> {
+        let element = self.raw.element::<T>(index)?;
+        // SAFETY: as in `HostView::get`.
+        unsafe { read(element) }
     }
 
     /// Writes the element at `index`.
