@@ -13,7 +13,7 @@ pub use crate::element::{Element, ElementType};
 pub use crate::error::{Error, Result};
 pub use crate::facts::Facts;
 pub use crate::from_array::FromArray;
-pub use crate::gate::{Gate, IsPart, NoPart, Opened, Part, Unreached, element};
+pub use crate::gate::{Constant, Gate, IsPart, NoPart, Opened, Part, Unreached, constant, element};
 pub use crate::layout::Order;
 pub use crate::raw::RawMemory;
 pub use crate::record::Field;

@@ -4,6 +4,8 @@
 //! reported twice. So the import half asks through [`Gate`], whose functions exist only for types that have the export
 //! role; for all others rustc takes the functions of [`Unreached`], which ask for nothing.
 //!
+//! Likewise a constant of `shape = [...]` that is no integer: [`constant`] says so, and what would be called of it is there.
+//!
 //! Likewise the fields of an element: of one that is not `Copy` rustc says so for the struct, so the gate asks only others for
 //! what they are.
 
@@ -11,7 +13,7 @@ use core::marker::PhantomData;
 
 use crate::arrival::{Arrival, Wanted};
 use crate::element::{Element, ElementType};
-use crate::roles::{AsStream, FromStream};
+use crate::roles::{AsStream, Extent, FromStream};
 use crate::storage::{FromImport, Storage};
 
 /// The import role of a type that has the export role.
@@ -51,12 +53,60 @@ pub trait Unreached<T> {
 
     /// Never called.
     #[must_use]
+    fn extent(self) -> usize
+    where
+        Self: Sized,
+    {
+        unreachable!("`constant` does not compile")
+    }
+
+    /// Never called.
+    #[must_use]
     fn stream(_: &mut Arrival) -> Option<T> {
         unreachable!("the export half does not compile")
     }
 }
 
 impl<T> Unreached<T> for Gate<T> {}
+impl<T> Unreached<T> for Constant<T> {}
+
+/// A constant of `shape = [...]`, whose value is known when the struct is compiled.
+#[must_use]
+pub struct Constant<T>(T);
+
+/// The constant, if its type is that of an extent.
+pub const fn constant<T: Extent>(constant: T) -> Constant<T> {
+    Constant(constant)
+}
+
+macro_rules! constants {
+    ($($int:ty)*) => {
+        $(
+            impl Constant<$int> {
+                /// The extent; rustc refuses a struct with one that no array has.
+                #[must_use]
+                #[track_caller]
+                #[allow(clippy::cast_lossless, reason = "`usize` has no `From` into `i128`")]
+                pub const fn extent(self) -> usize {
+                    extent(self.0 as i128)
+                }
+            }
+        )*
+    };
+}
+
+constants!(u8 u16 u32 u64 usize i8 i16 i32 i64 isize);
+
+#[track_caller]
+#[expect(clippy::cast_sign_loss, reason = "compared before")]
+const fn extent(constant: i128) -> usize {
+    assert!(constant >= 0, "a constant below 0 in `shape = [...]`: an extent is 0 or more");
+    assert!(
+        constant <= isize::MAX as i128,
+        "a constant above `isize::MAX` in `shape = [...]`: no array is as big"
+    );
+    constant as usize
+}
 
 /// The storage of an arrival that was compared with it.
 #[must_use]

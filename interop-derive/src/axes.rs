@@ -6,7 +6,7 @@
 //!
 //! Whether there is such a constant, and that it counts, rustc checks.
 
-use proc_macro2::Ident;
+use proc_macro2::{Ident, TokenStream, TokenTree};
 use quote::ToTokens;
 use syn::ext::IdentExt;
 use syn::{Expr, ExprLit, Lit, Member, Path, Type};
@@ -15,6 +15,7 @@ use crate::check::Claims;
 use crate::errors::Errors;
 use crate::extents::{Extent, Kind};
 use crate::fields::{self, Field, bare};
+use crate::generics;
 use crate::model::Axis;
 use crate::words::{self, join};
 
@@ -70,13 +71,35 @@ pub(crate) fn axis<'a>(extent: &Extent, claims: &Claims<'a>) -> Option<Axis<'a>>
     let field = field_of(extent, claims.fields).map(|field| Axis::Field(field.role()));
     field.or_else(|| match &extent.kind {
         Kind::Literal(value) => Some(Axis::Literal(*value)),
-        // The user's tokens, so that rustc blames them.
-        Kind::Path(path) => Some(Axis::Const(path.clone())),
+        Kind::Path(path) => Some(constant(path.clone(), claims)),
         Kind::Name(name) if is_constant(extent.name.as_ref()?, claims) => {
-            Some(Axis::Const(name.to_token_stream()))
+            Some(constant(name.to_token_stream(), claims))
         }
         Kind::Name(_) | Kind::Field(_) => None,
     })
+}
+
+/// The constant in the user's tokens, so that rustc blames them.
+fn constant(path: TokenStream, claims: &Claims<'_>) -> Axis<'static> {
+    let names: Vec<&Ident> = generics::names(claims.generics()).collect();
+    match claims.generics().params.is_empty() {
+        true => Axis::Known(without_self(path, &claims.input.ident)),
+        false if generics::mentions(path.clone(), &names) => Axis::Const(path),
+        false => Axis::Known(path),
+    }
+}
+
+/// The path with the name of the struct for `Self`, which has a meaning within an impl only.
+fn without_self(path: TokenStream, name: &Ident) -> TokenStream {
+    let named = path.into_iter().map(|token| match token {
+        TokenTree::Ident(word) if word == "Self" => {
+            let mut name = name.clone();
+            name.set_span(word.span());
+            name.into()
+        }
+        other => other,
+    });
+    named.collect()
 }
 
 /// The field that `Self::height` means, which is a constant with the name of a field and not in the case of a constant.

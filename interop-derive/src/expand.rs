@@ -26,6 +26,7 @@ use proc_macro2::{Delimiter, Group, Ident, Literal, Span, TokenStream};
 use quote::{ToTokens, quote_spanned};
 use syn::Type;
 
+use crate::constants::{constants, known, tell_constant};
 use crate::generics;
 use crate::hygiene::{self, own};
 use crate::model::{
@@ -41,7 +42,8 @@ pub(crate) fn expand(model: &Model<'_>) -> TokenStream {
     let import = model.directions.imports().then(|| import(model));
     let (exports, imports) = (model.directions.exports(), model.directions.imports());
     let python = python::calls(model.ident, &model.generics, &model.python, exports, imports);
-    let unreached = model.asks_through_gate().then(|| {
+    let constants = constants(&model.shape);
+    let unreached = (model.asks_through_gate() || !constants.is_empty()).then(|| {
         own!(
             use __p::Unreached as _;
         )
@@ -50,6 +52,7 @@ pub(crate) fn expand(model: &Model<'_>) -> TokenStream {
         const _: () = {
             #runtime
             #unreached
+            #(#constants)*
             #export
             #import
             #(#python)*
@@ -152,20 +155,18 @@ fn facts(shape: &Shape<'_>) -> TokenStream {
             own!(<#ty as __p::ShapeField>::finish(&self.#member, __described))
         }
         Shape::Extents(axes) => {
-            let axes = axes.iter().map(|axis| match axis {
+            let axes = axes.iter().enumerate().map(|(at, axis)| match axis {
                 Axis::Field(Role { member, ty, .. }) => own!(<#ty as __p::Extent>::tell(&self.#member)),
                 Axis::Const(constant) => tell_constant(constant),
+                Axis::Known(_) => {
+                    let constant = known(at);
+                    own!(__p::Extent::tell(&#constant))
+                }
                 Axis::Literal(extent) => self::extent(*extent),
             });
             own!(__described.extents([#(#axes),*]))
         }
     }
-}
-
-/// What a constant says, placed on it, so that rustc blames it if it is no integer; the same in both halves.
-fn tell_constant(constant: &TokenStream) -> TokenStream {
-    let place = constant.clone().into_iter().next().map_or_else(Span::mixed_site, |token| token.span());
-    quote_spanned!(Span::mixed_site().located_at(place)=> __p::Extent::tell(&#constant))
 }
 
 fn tell_strides(strides: &Strides<'_>) -> Option<TokenStream> {
@@ -293,6 +294,10 @@ fn literals(shape: &Shape<'_>) -> Vec<TokenStream> {
         match axis {
             Axis::Literal(extent) => {
                 let extent = self::extent(*extent);
+                Some(own!(__p::Arrival::literal(__arrival, #index, #extent);))
+            }
+            Axis::Known(_) => {
+                let extent = known(at);
                 Some(own!(__p::Arrival::literal(__arrival, #index, #extent);))
             }
             Axis::Const(constant) => {

@@ -155,7 +155,7 @@ fn shape_bounds<'a>(shape: &Shape<'a>) -> Vec<Bound<'a>> {
     };
     let fields = axes.filter_map(|axis| match axis {
         Axis::Field(field) => Some((field.ty, "Extent")),
-        Axis::Const(_) | Axis::Literal(_) => None,
+        Axis::Const(_) | Axis::Known(_) | Axis::Literal(_) => None,
     });
     fields.collect()
 }
@@ -194,9 +194,9 @@ pub(crate) fn bounded(generics: &Generics, bounds: &[Bound<'_>]) -> Generics {
     bounded
 }
 
-/// The first and the last place of a type: with both, rustc underlines all of it.
-pub(crate) fn ends(ty: &Type) -> (Span, Span) {
-    let spans: Vec<Span> = ty.to_token_stream().into_iter().map(|token| token.span()).collect();
+/// The first and the last place of a type or a constant: with both, rustc underlines all of it.
+pub(crate) fn ends(item: impl ToTokens) -> (Span, Span) {
+    let spans: Vec<Span> = item.to_token_stream().into_iter().map(|token| token.span()).collect();
     let place =
         |span: Option<&Span>| span.map_or_else(Span::mixed_site, |span| Span::mixed_site().located_at(*span));
     (place(spans.first()), place(spans.last()))

@@ -9,6 +9,7 @@ mod axes;
 mod check;
 #[cfg(test)]
 mod combinations;
+mod constants;
 mod decide;
 mod derive;
 mod devices;

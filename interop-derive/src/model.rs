@@ -92,8 +92,10 @@ pub(crate) enum Shape<'a> {
 /// One entry of `shape = [...]`.
 pub(crate) enum Axis<'a> {
     Field(Role<'a>),
-    /// A const generic, or the path of a constant.
+    /// A const generic, or a constant that depends on the parameters of the struct.
     Const(TokenStream),
+    /// Any other constant, by a path that does not begin with `Self`.
+    Known(TokenStream),
     Literal(u64),
 }
 

@@ -171,6 +171,50 @@ fn constants_are_extents() {
     assert_eq!(receipt.releases(), 1);
 }
 
+/// Such constants are read where the struct stands and not in its impls, so `Self` has another name there.
+#[test]
+fn constants_of_a_struct_without_parameters_are_extents() {
+    #[derive(CudaArray)]
+    #[cuda_array(shape = [r#in, Self::DEPTH, <Self as Tile>::SIDE, SIDES, u8::MIN])]
+    #[allow(non_camel_case_types, reason = "the name is one that Rust keeps for itself")]
+    struct r#struct {
+        #[cuda_array(data)]
+        cells: Vec<f32>,
+        r#in: usize,
+    }
+
+    impl r#struct {
+        const DEPTH: i16 = 4;
+    }
+
+    impl Tile for r#struct {
+        const SIDE: usize = 5;
+    }
+
+    let facts = r#struct { cells: vec![], r#in: 2 }.facts().unwrap();
+    assert_eq!(facts.shape(), [2, 4, 5, 3, 0]);
+    let (import, _) = Foreign::new(&[0.0_f32; 0], &[2, 4, 5, 3, 0]).send();
+    assert_eq!(r#struct::from_import(import).unwrap().r#in, 2);
+    let (import, _) = Foreign::new(&[0.0_f32; 0], &[2, 4, 6, 3, 0]).send();
+    assert_eq!(r#struct::from_import(import).err().unwrap().error.place(), "shape[2]");
+}
+
+#[test]
+fn constants_of_a_struct_that_borrows_are_extents() {
+    #[derive(CudaArray)]
+    #[cuda_array(shape = [Self::ROWS, Borrowed::ROWS, SIDES], export)]
+    struct Borrowed<'a> {
+        #[cuda_array(data)]
+        cells: &'a [f32],
+    }
+
+    impl Borrowed<'_> {
+        const ROWS: u8 = 2;
+    }
+
+    assert_eq!(Borrowed { cells: &count(12) }.facts().unwrap().shape(), [2, 2, 3]);
+}
+
 /// A field that is in the list itself, or cannot be, leaves its name in capitals to a constant.
 #[test]
 fn a_constant_may_have_the_name_of_a_field_in_capitals() {
