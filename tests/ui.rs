@@ -40,13 +40,14 @@ fn no_folder_and_no_message_is_forgotten() {
 }
 
 /// The cases with more than one mistake, and those of which rustc says more.
-const SEVERAL: [&str; 10] = [
+const SEVERAL: [&str; 11] = [
     "all_mistakes_in_one_compile",
     "data_and_shape",
     "derive_twice_in_one_attribute",
     "device_and_owner",
     "feature_for_python_beside_a_mistake",
     "marker_of_a_pointer",
+    "misspelt_word_beside_an_unfilled_field",
     "three_data",
     "three_wrong_types_that_go_both_ways",
     "two_devices_unknown",

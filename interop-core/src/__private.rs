@@ -32,6 +32,9 @@ pub use crate::{__python_class as python_class, __python_conversions as python_c
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __python_conversions {
+    (quiet $($rest:tt)*) => {
+        $crate::__python_conversions! { $($rest)* }
+    };
     (export: $export:tt, import: $import:tt, generics: [$($generics:tt)*], type: $type:ty, bounds: [$($bounds:tt)*] $(,)?) => {
         $crate::__python_export! { $export [$($generics)*] [$type] [$($bounds)*] }
         $crate::__python_import! { $import [$($generics)*] [$type] [$($bounds)*] }
@@ -94,6 +97,9 @@ macro_rules! __python_import {
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __python_class {
+    (quiet $($rest:tt)*) => {
+        $crate::__python_class! { $($rest)* }
+    };
     (export: $export:tt, type: $type:ty $(,)?) => {
         #[automatically_derived]
         impl $crate::__private::python::ArrayMethods for $type {}
@@ -101,21 +107,23 @@ macro_rules! __python_class {
     };
 }
 
-/// Says which feature is missing.
+/// Says which feature is missing, unless the word had a message before.
 #[cfg(not(feature = "python"))]
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __python_conversions {
+    (quiet $($any:tt)*) => {};
     ($($any:tt)*) => {
         ::core::compile_error!("`python` needs the feature `python` of `interop-core`: write `features = [\"python\"]` in Cargo.toml");
     };
 }
 
-/// Says which feature is missing.
+/// Says which feature is missing, unless the word had a message before.
 #[cfg(not(feature = "python"))]
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __python_class {
+    (quiet $($any:tt)*) => {};
     ($($any:tt)*) => {
         ::core::compile_error!("`pyclass` needs the feature `python` of `interop-core`: write `features = [\"python\"]` in Cargo.toml");
     };

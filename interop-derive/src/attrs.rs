@@ -12,12 +12,15 @@ use crate::entries::{self, Entry, Value};
 use crate::errors::Errors;
 use crate::extents::{self, Extent};
 use crate::model::{Device, Order};
+use crate::options;
 use crate::words::{self, Place};
 
 /// A value and the word that set it.
 pub(crate) struct Set<T> {
     pub(crate) word: Ident,
     pub(crate) value: T,
+    /// Whether there was something to say of the word itself, which is enough for one compile.
+    pub(crate) is_reported: bool,
 }
 
 /// What `#[cuda_array(...)]` on the struct says.
@@ -111,7 +114,7 @@ impl FieldAttrs {
     fn take(&mut self, entry: Entry, errors: &mut Errors) {
         match entry.word.to_string().as_str() {
             "data" => {
-                let value = data(&entry, errors);
+                let value = options::data(&entry, errors);
                 set(&mut self.data, entry.word, Some(value), errors);
             }
             "shape" if matches!(entry.value, Value::Given(_)) => {
@@ -122,7 +125,7 @@ impl FieldAttrs {
             }
             "shape" => flag(&mut self.shape, entry, errors),
             "strides" => {
-                let value = strides(&entry, errors);
+                let value = options::strides(&entry, errors);
                 set(&mut self.strides, entry.word, Some(value), errors);
             }
             "stream" => flag(&mut self.stream, entry, errors),
@@ -144,7 +147,11 @@ impl FieldAttrs {
                 let value = default(&entry, errors);
                 set(&mut self.default, entry.word, Some(value), errors);
             }
-            _ => unknown(&entry.word, Place::Field, errors),
+            _ => {
+                unknown(&entry.word, Place::Field, errors);
+                // The word may say how an import fills the field.
+                errors.lose(Some("default"));
+            }
         }
     }
 
@@ -189,27 +196,38 @@ pub(crate) fn read_crate(attrs: &[Attribute], errors: &mut Errors) -> Option<Pat
     read.krate.map(|set| set.value)
 }
 
-/// Fills a slot, or reports that it was filled before.
-fn set<T>(slot: &mut Option<Set<T>>, word: Ident, value: Option<T>, errors: &mut Errors) {
-    if slot.is_some() {
-        errors.push(&word, format_args!("`{word}` is written twice"), "remove one of the two");
+/// Fills a slot, or reports, once, that it was filled before.
+pub(crate) fn set<T>(slot: &mut Option<Set<T>>, word: Ident, value: Option<T>, errors: &mut Errors) {
+    if let Some(first) = slot {
+        if !first.is_reported {
+            errors.push(&word, format_args!("`{word}` is written twice"), "remove one of the two");
+            // The other value may be the one that is meant.
+            errors.lose(words::legal_name(&word.to_string()));
+        }
+        first.is_reported = true;
     } else if let Some(value) = value {
-        *slot = Some(Set { word, value });
+        *slot = Some(Set { word, value, is_reported: false });
     }
 }
 
-/// A word without a value. With one it is reported, and counts all the same.
-fn flag(slot: &mut Option<Set<()>>, entry: Entry, errors: &mut Errors) {
+/// A word without a value. With one it is reported, and counts all the same, unless it is `false`.
+pub(crate) fn flag(slot: &mut Option<Set<()>>, entry: Entry, errors: &mut Errors) {
     let Entry { word, value } = entry;
     let found = match value {
-        Value::None => None,
-        Value::Given(_) => Some(format!("`{word}` takes no value")),
-        Value::List(_) => Some(format!("`{word}` takes no options")),
+        Value::None => return set(slot, word, Some(()), errors),
+        Value::Given(value) if value.to_string() == "false" => {
+            let help = format!("remove it: `{word}` holds only where it is written");
+            errors.push(&word, format_args!("`{word}` takes no value"), help);
+            return errors.lose(words::legal_name(&word.to_string()));
+        }
+        Value::Given(_) => "value",
+        Value::List(_) => "options",
     };
-    if let Some(found) = found {
-        errors.push(&word, found, format_args!("write `{word}`"));
-    }
+    errors.push(&word, format_args!("`{word}` takes no {found}"), format_args!("write `{word}`"));
     set(slot, word, Some(()), errors);
+    if let Some(set) = slot {
+        set.is_reported = true;
+    }
 }
 
 fn unknown(word: &Ident, place: Place, errors: &mut Errors) {
@@ -292,86 +310,6 @@ fn krate(entry: &Entry, errors: &mut Errors) -> Option<Path> {
         errors.lose(Some("crate"));
     }
     path
-}
-
-fn data(entry: &Entry, errors: &mut Errors) -> DataWord {
-    let mut read = DataWord::default();
-    let Some(options) = options(entry, "data(unsafe_raw)` for a raw pointer", errors) else {
-        return read;
-    };
-    for option in options {
-        match option.word.to_string().as_str() {
-            "unsafe_raw" => flag(&mut read.unsafe_raw, option, errors),
-            "element" => {
-                let ty = element(&option, errors);
-                set(&mut read.element, option.word, ty, errors);
-            }
-            _ => unknown_option(&option.word, "data", &words::DATA_OPTIONS, errors),
-        }
-    }
-    read
-}
-
-fn element(option: &Entry, errors: &mut Errors) -> Option<Type> {
-    if let Value::Given(tokens) = &option.value {
-        if let Ok(ty) = syn::parse2(tokens.clone()) {
-            return Some(ty);
-        }
-    }
-    errors.push(
-        &option.word,
-        "`element` names no type",
-        "write `element = f32`, with the type that is pointed to",
-    );
-    errors.lose(Some("element"));
-    None
-}
-
-fn strides(entry: &Entry, errors: &mut Errors) -> Unit {
-    let mut unit = None;
-    for option in options(entry, "strides(bytes)` when they are in bytes", errors).unwrap_or_default() {
-        match option.word.to_string().as_str() {
-            "bytes" => flag(&mut unit, option, errors),
-            "elements" => errors.push(
-                &option.word,
-                "strides are in elements unless `bytes` is written",
-                "write `strides`",
-            ),
-            _ => unknown_option(&option.word, "strides", &words::STRIDES_OPTIONS, errors),
-        }
-    }
-    unit.map_or(Unit::Elements, |_| Unit::Bytes)
-}
-
-/// The options in the parentheses of a word; `form` completes the help about another spelling.
-fn options(entry: &Entry, form: &str, errors: &mut Errors) -> Option<Vec<Entry>> {
-    let word = &entry.word;
-    let found = match &entry.value {
-        Value::None => return None,
-        Value::List(group) if group.stream().is_empty() => {
-            format!("`{word}` has nothing in its parentheses")
-        }
-        Value::List(group) => return Some(entries::entries(group.stream(), errors)),
-        Value::Given(_) => format!("`{word}` takes no value"),
-    };
-    errors.push(word, found, format_args!("write `{word}`, or `{form}"));
-    // It may be the option that was meant.
-    errors.lose(Some("unsafe_raw"));
-    None
-}
-
-fn unknown_option(option: &Ident, word: &str, legal: &[&'static str], errors: &mut Errors) {
-    let name = option.to_string();
-    let is_type = ["dtype", "type", "typestr"].contains(&name.as_str()) && legal.contains(&"element");
-    let meant = if is_type { Some("element") } else { words::nearest(&name, legal.iter().copied()) };
-    let found = format!("unknown option `{option}` of `{word}`");
-    let list = words::list(legal.iter().copied());
-    match meant {
-        Some("element") => errors.push(option, found, "write `data(unsafe_raw, element = f32)`"),
-        Some(meant) => errors.push(option, found, format_args!("write `{word}({meant})`")),
-        None => errors.push(option, found, format_args!("`{word}` takes {list}")),
-    }
-    errors.lose(meant);
 }
 
 fn default(entry: &Entry, errors: &mut Errors) -> Option<TokenStream> {

@@ -164,7 +164,9 @@ fn default_is_needed(claims: &Claims<'_>, errors: &mut Errors) {
         return;
     }
     for field in claims.fields {
-        let Some(default) = &field.attrs.default else { continue };
+        let Some(default) = field.attrs.default.as_ref().filter(|default| !default.is_reported) else {
+            continue;
+        };
         let filled = field.attrs.roles().find(|(role, _)| !matches!(*role, "stream" | "owner"));
         if let Some((role, _)) = filled {
             let found = format!("`default` on the `{role}` field, which an import fills with what arrives");
@@ -210,9 +212,13 @@ fn first_default<'a>(claims: &Claims<'a>) -> Option<&'a Ident> {
     claims.fields.iter().find_map(|field| field.attrs.default.as_ref()).map(|default| &default.word)
 }
 
+/// The words that say how an import fills a field, or that there is none.
+const FILLING: [&str; 9] =
+    ["data", "unsafe_raw", "shape", "strides", "stream", "device", "owner", "default", "export"];
+
 /// An import makes a whole struct. All fields that it cannot fill have one cause, so they are one message.
 fn everything_filled(claims: &Claims<'_>, errors: &mut Errors) {
-    if !claims.is_imported() || !errors.nothing_lost() {
+    if !claims.is_imported() || !FILLING.iter().all(|word| errors.is_absent(word)) {
         return;
     }
     let has_role = |field: &&Field<'_>| field.attrs.roles().next().is_some() || field.attrs.default.is_some();

@@ -49,6 +49,7 @@ pub(crate) fn model<'a>(claims: &Claims<'a>) -> Option<Model<'a>> {
         python: Python {
             conversions: attrs.python.as_ref().map(place),
             class: attrs.pyclass.as_ref().map(place),
+            is_reported: false,
         },
     })
 }

@@ -55,5 +55,6 @@ fn stub_python(claims: &Claims<'_>) -> Python {
     // With both words one is too many, and it is not known which.
     let (conversions, class) =
         if conversions.is_some() && class.is_some() { (None, None) } else { (conversions, class) };
-    Python { conversions: conversions.map(decide::place), class: class.map(decide::place) }
+    let is_reported = conversions.or(class).is_some_and(|word| word.is_reported);
+    Python { conversions: conversions.map(decide::place), class: class.map(decide::place), is_reported }
 }

@@ -8,13 +8,14 @@ use crate::fields::{Field, arguments, bare};
 use crate::words::is_misspelt;
 
 /// Whether rustc has something to say: a reference for no known lifetime, an `impl Trait`, a field in the middle that has no
-/// size, or two fields of one name.
+/// size, a list of what has none, or two fields of one name.
 pub(crate) fn is_refused(fields: &[Field<'_>], generics: &Generics) -> bool {
     let Some((_, others)) = fields.split_last() else { return false };
     let is_twice =
         |(at, field): (usize, &Field<'_>)| fields[..at].iter().any(|other| other.name == field.name);
-    fields.iter().any(|field| is_without_lifetime(field.ty, generics) || has_impl(field.ty))
-        || others.iter().any(|field| is_unsized(field.ty))
+    fields.iter().any(|field| {
+        is_without_lifetime(field.ty, generics) || has_impl(field.ty) || is_unsized_inside(field.ty)
+    }) || others.iter().any(|field| is_unsized(field.ty))
         || fields.iter().enumerate().any(is_twice)
 }
 
@@ -44,6 +45,14 @@ pub(crate) fn is_unsized(ty: &Type) -> bool {
         Type::Path(path) => path.path.is_ident("str"),
         _ => false,
     }
+}
+
+/// Whether the type is one of those that hold values of one size, and of something without a size.
+fn is_unsized_inside(ty: &Type) -> bool {
+    let Type::Path(path) = bare(ty) else { return false };
+    let Some(last) = path.path.segments.last() else { return false };
+    let holds_sized = ["HostVec", "Lease", "LeaseMut", "Option", "Vec"].iter().any(|name| last.ident == name);
+    holds_sized && arguments(&last.arguments).any(is_unsized)
 }
 
 /// The second `CudaArray` of a struct with two, in a `#[derive]` below the first: the first sees it and leaves the struct to it.

@@ -26,6 +26,7 @@ mod golden;
 mod hygiene;
 mod ill_formed;
 mod model;
+mod options;
 mod parts;
 mod python;
 mod raw;

@@ -240,4 +240,6 @@ pub(crate) enum Initial<'a> {
 pub(crate) struct Python {
     pub(crate) conversions: Option<Span>,
     pub(crate) class: Option<Span>,
+    /// Whether the word had a message, beside which a missing feature is not worth another.
+    pub(crate) is_reported: bool,
 }

@@ -19,15 +19,17 @@ pub(crate) fn calls(
     import: bool,
 ) -> impl Iterator<Item = TokenStream> {
     let arguments = generics::arguments(generics);
+    let quiet = python.is_reported.then(|| own!(quiet));
     let conversions = python.conversions.map(|place| {
         let parameters = generics::parameters(generics);
         let bounds = generics::python_bounds(generics);
         let input = own! {
-            export: #export, import: #import, generics: [#parameters], type: #ident #arguments, bounds: [#bounds]
+            #quiet export: #export, import: #import, generics: [#parameters], type: #ident #arguments, bounds: [#bounds]
         };
         call(place, "python_conversions", input)
     });
-    let class = python.class.map(|place| call(place, "python_class", own!(export: #export, type: #ident)));
+    let class =
+        python.class.map(|place| call(place, "python_class", own!(#quiet export: #export, type: #ident)));
     conversions.into_iter().chain(class)
 }
 

@@ -1,5 +1,6 @@
 //! The layout that `#[repr(...)]` fixes for an element.
 
+use proc_macro2::{TokenStream, TokenTree};
 use syn::spanned::Spanned;
 use syn::{Attribute, DeriveInput, Path, Token};
 
@@ -31,6 +32,9 @@ const OTHERS: [&str; 3] = ["align", "Rust", "simd"];
 pub(crate) fn read(input: &DeriveInput, errors: &mut Errors) -> Option<Repr> {
     let find = |name| find(input, name);
     if let Some(packed) = find("packed") {
+        if find("align").is_some() {
+            return None;
+        }
         let help = "remove `packed`; fields that are ordered from large to small have no gaps";
         errors.push(packed, "`#[derive(Element)]` on a packed struct, whose fields are not aligned", help);
         return None;
@@ -50,9 +54,11 @@ pub(crate) fn read(input: &DeriveInput, errors: &mut Errors) -> Option<Repr> {
     None
 }
 
-/// Whether this is `#[repr]` or `#[repr = "C"]`, which rustc refuses.
+/// Whether this is `#[repr]`, `#[repr = "C"]` or `#[repr("C")]`, which rustc refuses.
 fn is_no_list(attr: &Attribute) -> bool {
-    attr.path().is_ident("repr") && attr.meta.require_list().is_err()
+    let is_text =
+        |tokens: &TokenStream| tokens.clone().into_iter().any(|token| matches!(token, TokenTree::Literal(_)));
+    attr.path().is_ident("repr") && attr.meta.require_list().map_or(true, |list| is_text(&list.tokens))
 }
 
 /// The words of one `#[repr(...)]`. What is wrong with them, rustc reports.

@@ -10,8 +10,8 @@ pub(crate) enum Place {
 }
 
 /// One legal word of one place.
-struct Word {
-    name: &'static str,
+pub(crate) struct Word {
+    pub(crate) name: &'static str,
     /// How it is written.
     form: &'static str,
     /// Which struct or field it is written on.
@@ -49,7 +49,7 @@ const FIELD: [Word; 7] = [
 ];
 
 /// What people write who know other libraries.
-const SYNONYMS: [(&str, &str); 21] = [
+const SYNONYMS: [(&str, &str); 28] = [
     ("buffer", "data"),
     ("context", "owner"),
     ("cuda_stream", "stream"),
@@ -57,24 +57,46 @@ const SYNONYMS: [(&str, &str); 21] = [
     ("dim", "shape"),
     ("dims", "shape"),
     ("export_only", "export"),
+    ("extent", "shape"),
     ("extents", "shape"),
+    ("fortran", "order"),
     ("ignore", "default"),
     ("import_only", "import"),
     ("keep_alive", "owner"),
     ("layout", "order"),
+    ("len", "shape"),
+    ("length", "shape"),
     ("memory", "data"),
     ("no_export", "import"),
     ("no_import", "export"),
     ("ordinal", "device"),
     ("pointer", "data"),
     ("ptr", "data"),
+    ("py", "python"),
+    ("pyo3", "python"),
+    ("row_major", "order"),
     ("size", "shape"),
     ("skip", "default"),
     ("storage", "data"),
 ];
 
-/// Options that people write as words: how each is written, and which of the options are uncertain then.
-const OPTIONS: [(&str, &str, &str); 3] = [
+/// What people write who expect a word for it, where it is said, and the word that is uncertain then.
+const SAID_ELSEWHERE: [(&[&str], &str, &str); 3] = [
+    (
+        &["dtype", "type", "typestr"],
+        "the element type is that of the storage, as `f32` is of `Vec<f32>`",
+        "element",
+    ),
+    (
+        &["mut", "mutable", "writable"],
+        "the type of the `data` field says who may write, and `readonly` that nobody may",
+        "readonly",
+    ),
+    (&["ndim", "rank"], "an array has as many axes as `shape` has extents", "shape"),
+];
+
+/// The options, how each is written, and which of them are uncertain where one is written as a word.
+pub(crate) const OPTIONS: [(&str, &str, &str); 3] = [
     ("bytes", "strides(bytes)", "bytes"),
     ("element", "data(unsafe_raw, element = f32)", "unsafe_raw"),
     ("unsafe_raw", "data(unsafe_raw)", "unsafe_raw"),
@@ -90,7 +112,7 @@ pub(crate) struct Unknown {
 
 impl Word {
     /// The answer when this word was meant, which stands in another place.
-    fn is_meant(&self, found: String) -> Unknown {
+    pub(crate) fn is_meant(&self, found: String) -> Unknown {
         let help = format!("write `#[cuda_array({})]` on {}", self.form, self.on);
         Unknown { found, help, meant: Some(self.name) }
     }
@@ -118,7 +140,7 @@ impl Place {
         }
     }
 
-    fn find(self, name: &str) -> Option<&'static Word> {
+    pub(crate) fn find(self, name: &str) -> Option<&'static Word> {
         self.words().iter().find(|word| word.name == name)
     }
 
@@ -139,16 +161,22 @@ impl Place {
         if let Some(word) = other.find(name) {
             return word.is_meant(format!("`{name}` belongs on {there}, not on {here}"));
         }
-        if name == "dtype" || name == "typestr" {
-            let help =
-                "remove it: the element type is that of the storage, as `f32` is of `Vec<f32>`".to_string();
-            return Unknown { found: format!("unknown word `{name}`"), help, meant: None };
+        if let Some((_, place, lost)) = SAID_ELSEWHERE.iter().find(|(names, ..)| names.contains(&name)) {
+            let found = format!("unknown word `{name}`");
+            return Unknown { found, help: format!("remove it: {place}"), meant: Some(lost) };
         }
         if let Some((_, form, lost)) = OPTIONS.iter().find(|(option, ..)| *option == name) {
             let found = format!("`{name}` is an option and no word of its own");
-            return Unknown { found, help: format!("write `{form}`"), meant: Some(lost) };
+            let of =
+                if name == "element" { " for an address; a storage says itself what it holds" } else { "" };
+            return Unknown { found, help: format!("write `{form}`{of}"), meant: Some(lost) };
         }
         let found = format!("unknown word `{name}` on {here}");
+        if let Some(word) = self.synonym(name).filter(|word| self == Self::Field && word.name == "shape") {
+            let help = "write `shape` on a list of extents; an integer has its name in `#[cuda_array(shape = [height, \
+                        width])]` on the struct";
+            return Unknown { found, help: help.to_string(), meant: Some(word.name) };
+        }
         // `no_import` is near to `import` and means the opposite, so what is known goes before what is near.
         if let Some(word) = self.synonym(name).or_else(|| self.nearest(name)) {
             let help = format!("write `{}`; {here} takes {list}", word.form);

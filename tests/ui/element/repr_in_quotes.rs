@@ -1,0 +1,10 @@
+use interop_core::Element;
+
+#[derive(Clone, Copy, Element)]
+#[repr("C")]
+struct Point {
+    x: f32,
+    y: f32,
+}
+
+fn main() {}
