@@ -17,6 +17,11 @@ const DEVICES: [(&str, Device); 4] = [
     ("cuda_managed", Device::CudaManaged),
 ];
 
+/// Whether this is the name of a kind of memory.
+pub(crate) fn is_device(name: &str) -> bool {
+    DEVICES.iter().any(|(known, _)| *known == name)
+}
+
 /// What other libraries call them.
 const SYNONYMS: [(&str, &str); 5] = [
     ("gpu", "cuda"),

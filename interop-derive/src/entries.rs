@@ -9,6 +9,7 @@ use syn::parse::{ParseStream, Parser};
 use syn::token::Bracket;
 use syn::{Attribute, Lit, MacroDelimiter, Meta, Token, Type, Variant};
 
+use crate::devices;
 use crate::errors::Errors;
 use crate::words;
 
@@ -214,13 +215,26 @@ fn misfit(word: Ident, next: Option<&TokenTree>) -> Slip {
 fn no_word(input: ParseStream) -> Slip {
     let at = input.parse::<TokenTree>().map(ToTokens::into_token_stream).unwrap_or_default();
     let shown = at.to_string();
+    if shown == "#" && is_doc(input) {
+        let found = "expected a word, found a doc comment".to_string();
+        return Slip { at, found, help: "write `//` for a comment".to_string(), word: None };
+    }
     let bare = shown.trim_matches('"');
     let help = match words::legal_name(bare) {
         Some(word) => format!("write `{word}`, without quotes"),
         None if shown == "," => "remove the comma".to_string(),
+        None if devices::is_device(bare) => {
+            "write several devices in brackets, `device = [\"cuda\", \"cuda_managed\"]`".to_string()
+        }
         None => "the attribute takes words, such as `data` or `shape = [height, width]`".to_string(),
     };
     Slip { at, found: format!("expected a word, found `{shown}`"), help, word: None }
+}
+
+/// Whether the input stands at the rest of `#[doc = "..."]`, which a doc comment becomes.
+fn is_doc(input: ParseStream) -> bool {
+    let Ok(TokenTree::Group(group)) = input.fork().parse() else { return false };
+    matches!(group.stream().into_iter().next(), Some(TokenTree::Ident(name)) if name == "doc")
 }
 
 /// The value after `word =`, or nothing when there is none.

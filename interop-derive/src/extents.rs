@@ -1,10 +1,10 @@
 //! The list of `shape = [height, width, 3]`.
 
-use proc_macro2::{Delimiter, Ident, TokenStream, TokenTree};
+use proc_macro2::{Delimiter, Ident, Literal, TokenStream, TokenTree};
 use quote::ToTokens;
 use syn::ext::IdentExt;
-use syn::parse::Parser;
-use syn::{Expr, Lit, LitInt, Member, UnOp};
+use syn::parse::{ParseStream, Parser};
+use syn::{Expr, ExprIndex, Lit, LitInt, Member, Token, UnOp};
 
 use crate::errors::Errors;
 use crate::fields;
@@ -45,11 +45,21 @@ pub(crate) fn read(tokens: &TokenStream, errors: &mut Errors) -> Option<Vec<Exte
     let help = match (parts.next(), parts.next()) {
         (Some(TokenTree::Group(group)), None) => format!("write `shape = [{}]`", shown(group.stream())),
         (Some(TokenTree::Ident(name)), None) => format!("write `shape = [{name}]`"),
+        (Some(TokenTree::Literal(text)), None) if is_list(&text) => {
+            format!("write `shape = [{}]`", text.to_string().trim_matches('"'))
+        }
         _ => "write `shape = [height, width, 3]`".to_string(),
     };
     errors.push(tokens, "the extents are not in brackets", help);
     errors.lose(Some("shape"));
     None
+}
+
+/// Whether this is a number or a string of names.
+fn is_list(text: &Literal) -> bool {
+    let text = text.to_string();
+    let names = text.trim_matches('"');
+    !names.is_empty() && names.chars().all(|part| part.is_alphanumeric() || "_, ".contains(part))
 }
 
 /// What is in the brackets, also where they come in the invisible group of a macro variable.
@@ -88,8 +98,12 @@ fn extent(tokens: TokenStream, errors: &mut Errors) -> Option<Extent> {
     if let Ok(name) = syn::parse2::<Ident>(tokens.clone()) {
         return Some(Extent { at: tokens, name: Some(name.unraw().to_string()), kind: Kind::Name(name) });
     }
-    if let Some(keyword) = keyword(tokens.clone()) {
-        errors.push(tokens, format_args!("`{keyword}` is a keyword"), format_args!("write `r#{keyword}`"));
+    if let Some((of, keyword)) = keyword.parse2(tokens.clone()).ok().flatten() {
+        errors.push(
+            tokens,
+            format_args!("`{keyword}` is a keyword"),
+            format_args!("write `{of}r#{keyword}`"),
+        );
         errors.lose(Some("shape"));
         return None;
     }
@@ -112,12 +126,20 @@ fn extent(tokens: TokenStream, errors: &mut Errors) -> Option<Extent> {
     }
 }
 
-/// The word that Rust keeps for itself, and that a field can have as its name in the raw form.
-fn keyword(tokens: TokenStream) -> Option<Ident> {
-    let word = Ident::parse_any.parse2(tokens).ok()?;
+/// The word that Rust keeps for itself, and that a field can have as its name in the raw form; what stands before it.
+fn keyword(input: ParseStream<'_>) -> syn::Result<Option<(&'static str, Ident)>> {
+    let is_of_self = input.peek(Token![self]) && input.peek2(Token![.]);
+    if is_of_self {
+        input.parse::<Token![self]>()?;
+        input.parse::<Token![.]>()?;
+    }
+    if input.peek(syn::Ident) {
+        return Ok(None);
+    }
+    let word = input.call(Ident::parse_any)?;
     let never_raw =
         ["_", "true", "false", "self", "Self", "super", "crate"].iter().any(|other| word == other);
-    (!never_raw).then_some(word)
+    Ok((!never_raw).then_some((if is_of_self { "self." } else { "" }, word)))
 }
 
 fn name(kind: &Kind) -> Option<String> {
@@ -166,12 +188,19 @@ fn classify(expression: Expr) -> Option<Result<Kind, Refusal>> {
             format!("the extent `{}` is converted", shown(&cast.expr)),
             format!("write `{}`; an extent is of any integer type", shown(&cast.expr)),
         ))),
-        Expr::Index(index) => Some(Err((
-            format!("the extent is one item of `{}`", shown(&index.expr)),
-            "write `#[cuda_array(shape)]` on that field, for all of its items".to_string(),
-        ))),
+        Expr::Index(index) => Some(Err(item(&index))),
         _ => None,
     }
+}
+
+fn item(ExprIndex { expr, index, .. }: &ExprIndex) -> Refusal {
+    let help = match (&**expr, &**index) {
+        (Expr::Path(of), Expr::Lit(number)) if of.path.is_ident("self") => {
+            format!("write `self.{}`", number.lit.to_token_stream())
+        }
+        _ => "write `#[cuda_array(shape)]` on that field, for all of its items".to_string(),
+    };
+    (format!("the extent is one item of `{}`", shown(expr)), help)
 }
 
 fn literal(literal: &Lit) -> Result<Kind, Refusal> {

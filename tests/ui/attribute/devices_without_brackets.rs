@@ -1,0 +1,12 @@
+use interop_core::CudaArray;
+
+#[derive(CudaArray)]
+#[cuda_array(shape = [height, width], device = "cpu", "cuda_host")]
+struct Image {
+    #[cuda_array(data)]
+    pixels: Vec<f32>,
+    height: usize,
+    width: usize,
+}
+
+fn main() {}

@@ -1,0 +1,15 @@
+use interop_core::CudaArray;
+
+#[derive(CudaArray)]
+#[cuda_array(
+    /// Rows of pixels.
+    shape = [height, width]
+)]
+struct Image {
+    #[cuda_array(data)]
+    pixels: Vec<f32>,
+    height: usize,
+    width: usize,
+}
+
+fn main() {}
