@@ -78,7 +78,7 @@ def test_nothing_is_allocated_but_what_is_handed_out():
     assert 1 <= interface <= by_hand + 1, "a dict with its numbers, as Python makes it, and the text of the type"
 
 
-@pytest.mark.skipif(native.missing() is not None, reason=f"a module in C is compiled: {native.missing()}")
+@pytest.mark.skipif(native.missing() is not None, reason=f"a module in C cannot be compiled: {native.missing()}")
 def test_a_borrowed_tensor_allocates_nothing():
     """R164: to look at ours, of which the numbers of each layout are kept once."""
     said = run(COUNTED + """

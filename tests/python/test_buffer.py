@@ -190,7 +190,7 @@ def test_a_view_keeps_the_array_and_gives_it_back():
     assert interop_demo.live_exports() == 0
 
 
-@pytest.mark.skipif(sys.version_info < (3, 12), reason="older Pythons have no `__buffer__`")
+@pytest.mark.skipif(sys.version_info < (3, 12), reason="this Python has no `__buffer__`; 3.12 has")
 def test_the_method_of_pep_688():
     array = Array.full((2,), 1.0, readonly=True)
     view = array.__buffer__(0)

@@ -323,7 +323,7 @@ class Streamless(Choosy):
         super().__init__(array, [None], BufferError("no streams"))
 
 
-@pytest.mark.skipif(native.missing() is not None, reason=f"the work of the host is written in C: {native.missing()}")
+@pytest.mark.skipif(native.missing() is not None, reason=f"the work of the host is in C and cannot be compiled: {native.missing()}")
 @pytest.mark.parametrize(("producer", "kind"), [(Unstated, "cuda"), (Unstated, "pinned"), (Streamless, "pinned")])
 def test_an_import_that_waits_lets_other_threads_run(producer, kind):
     """Drivers before 12.5 have no event of a context: they wait for all work, which may need the interpreter."""

@@ -82,7 +82,7 @@ def test_a_producer_is_asked_with_its_device_current(fails, package):
         assert current_device() == 0
 
 
-@pytest.mark.skipif(native.missing() is not None, reason=f"a module in C is compiled: {native.missing()}")
+@pytest.mark.skipif(native.missing() is not None, reason=f"a module in C cannot be compiled: {native.missing()}")
 def test_the_exchange_table_waits_for_nothing():
     """R174: work that is pending stays so; that what comes next on the current stream comes after it is no wait."""
     c = native.load("handwritten")

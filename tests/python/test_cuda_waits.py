@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from test_cuda_sim import SIM, full, nothing_wrong, on_host, pytestmark  # noqa: F401
 
-in_c = pytest.mark.skipif(native.missing() is not None, reason=f"the work of the host is written in C: {native.missing()}")
+in_c = pytest.mark.skipif(native.missing() is not None, reason=f"the work of the host is in C and cannot be compiled: {native.missing()}")
 
 WAYS = {
     "a copying argument": interop_demo.trace,

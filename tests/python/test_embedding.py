@@ -17,7 +17,7 @@ LIBRARY = Path(sysconfig.get_config_var("LIBDIR") or "", sysconfig.get_config_va
 def missing():
     """Why no such program can be made here, or `None`."""
     if os.name != "posix":
-        return "the program uses POSIX threads"
+        return "no POSIX threads, which the program uses"
     if not sysconfig.get_config_var("Py_ENABLE_SHARED") or not LIBRARY.is_file():
         return f"this Python has no shared library to embed: {LIBRARY}"
     return native.missing()

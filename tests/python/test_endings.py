@@ -92,7 +92,7 @@ ENDINGS = {
 @pytest.mark.parametrize("attempt", range(10 if "INTEROP_TORTURE" in os.environ else 2))
 def test_the_end_of_the_interpreter(ending, attempt):
     if "at_exit" in ENDINGS[ending] and sys.platform != "linux":
-        pytest.skip("__cxa_atexit by its name in libc")
+        pytest.skip("no Linux: `__cxa_atexit` is called by its name in libc")
     beginning = """
         import ctypes, sys
         import numpy as np

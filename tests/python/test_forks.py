@@ -6,7 +6,7 @@ import native
 import pytest
 from scripts import run
 
-pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no `fork`")
 
 
 def test_both_processes_use_and_release_an_array():

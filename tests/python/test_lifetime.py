@@ -101,7 +101,7 @@ def raw_thread(struct):
     assert join(thread, None) == 0
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="pthread_create by its name in libc")
+@pytest.mark.skipif(sys.platform != "linux", reason="no Linux: `pthread_create` is called by its name in libc")
 def test_a_deleter_never_waits_for_the_lock():
     """Bug 54: this thread holds the lock and waits for the one that releases. It would wait for ever."""
     before = interop_demo.live_allocations()
@@ -118,7 +118,7 @@ def test_a_deleter_never_waits_for_the_lock():
 CAPSULE, RECORDING = Tensor().capsule(), interop_demo.Recording(np.ones(2, "f4"), 1)
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="pthread_create by its name in libc")
+@pytest.mark.skipif(sys.platform != "linux", reason="no Linux: `pthread_create` is called by its name in libc")
 @pytest.mark.parametrize(
     "drain",
     [

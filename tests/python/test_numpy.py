@@ -135,7 +135,7 @@ def test_what_numpy_refuses_is_passed_on():
         interop_demo.describe(np.zeros(3, np.longdouble))
 
 
-@pytest.mark.skipif(not hasattr(np.dtypes, "register_dlpack_dtype"), reason="NumPy has it from 2.5 on")
+@pytest.mark.skipif(not hasattr(np.dtypes, "register_dlpack_dtype"), reason="this NumPy has no `register_dlpack_dtype`; 2.5 has")
 def test_types_that_other_packages_register():
     """Both ways, in place; a type that no other test uses, as it stays registered."""
     dtype = np.dtype(pytest.importorskip("ml_dtypes").float8_e3m4)
@@ -226,7 +226,7 @@ def test_the_source_may_go():
     del others
 
 
-@pytest.mark.skipif(not os.path.exists("/proc/self/statm"), reason="the size of the process is read from /proc")
+@pytest.mark.skipif(not os.path.exists("/proc/self/statm"), reason="no /proc, from which the size of the process is read")
 @pytest.mark.parametrize("trip", ["there", "back", "both", "unused", "refused", "sliced"])
 def test_ten_thousand_trips_leave_nothing(trip):
     """Bugs 21, 28, 32, 61: no export, no allocation, no memory."""

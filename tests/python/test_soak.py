@@ -9,7 +9,7 @@ import pytest
 SCRIPT = Path(__file__).resolve().parents[2] / "benches/python/soak.py"
 
 
-@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the memory of the process is read from /proc")
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="no Linux: the memory of the process is read from /proc")
 def test_the_memory_of_the_process_stays_what_it_was():
     done = subprocess.run(
         [sys.executable, str(SCRIPT), "1"], capture_output=True, text=True, timeout=300, check=False
