@@ -221,11 +221,11 @@ pub unsafe trait CudaArray {
     }
 
     /// The array with its managed memory called memory of the device that it was allocated for, on which kernels use it in
-    /// place: for libraries that do not take `CUDAManaged` (13), such as `PyTorch`.
+    /// place: for libraries that do not take `CUDAManaged` (13), such as `PyTorch`. Memory of a device stays what it is.
     ///
     /// # Errors
     ///
-    /// The struct comes back with the reason: [`ErrorKind::Device`](crate::ErrorKind::Device) for memory of other kinds,
+    /// The struct comes back with the reason: [`ErrorKind::Device`](crate::ErrorKind::Device) for memory of the host,
     /// [`ErrorKind::Driver`](crate::ErrorKind::Driver) without a driver; as [`facts`](Self::facts).
     ///
     /// ```no_run
@@ -249,7 +249,8 @@ pub unsafe trait CudaArray {
     }
 
     /// The array with its pinned or managed memory called host memory: for libraries that do not take `CUDAHost` (3) or
-    /// `CUDAManaged` (13). Work that is pending on it is waited for whenever it is viewed or exported.
+    /// `CUDAManaged` (13). Work that is pending on it is waited for whenever it is viewed or exported. Host memory stays what
+    /// it is.
     ///
     /// # Errors
     ///

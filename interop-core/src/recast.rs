@@ -53,13 +53,17 @@ impl<A> Drop for AtHome<A> {
 }
 
 impl<A: CudaArray> Recast<A> {
-    /// Managed memory as memory of the device that the driver says it was allocated for.
+    /// Managed memory as memory of the device that the driver says it was allocated for; memory of a device as it is.
     pub(crate) fn to_device(array: A) -> Result<Self, Refused<A>> {
         let place = array.facts().and_then(|facts| {
             let own = facts.device();
-            if own.device_type != DeviceType::CUDA_MANAGED {
-                let allowed = "CUDAManaged (13): all other memory is of one device, or is the host's";
-                return Err(Error::new(ErrorKind::Device, "device", own, allowed));
+            match own.device_type {
+                DeviceType::CUDA => return Ok((own, None)),
+                DeviceType::CUDA_MANAGED => {}
+                _ => {
+                    let allowed = "CUDA (2) or CUDAManaged (13): all other memory is the host's";
+                    return Err(Error::new(ErrorKind::Device, "device", own, allowed));
+                }
             }
             match cuda::pointer_facts(facts.address())? {
                 Some(known) => Ok((Device::cuda(known.ordinal()), None)),

@@ -12,16 +12,16 @@ fn array(kind: MemoryKind, ordinal: i32, len: usize) -> Array<CudaBuffer> {
 }
 
 #[test]
-fn managed_memory_is_called_that_of_its_own_device() {
+fn what_is_of_a_device_is_called_that_of_its_own() {
     let _turn = turn();
-    for (ordinal, len) in [(0, 8), (1, 8), (0, 0)] {
-        let device = array(MemoryKind::Managed, ordinal, len).into_device().unwrap();
-        assert_eq!(device.facts().unwrap().device(), Device::cuda(ordinal), "{len} elements");
+    for kind in [MemoryKind::Managed, MemoryKind::Device, MemoryKind::Pool] {
+        for (ordinal, len) in [(0, 8), (1, 8), (0, 0)] {
+            let device = array(kind, ordinal, len).into_device().unwrap();
+            assert_eq!(device.facts().unwrap().device(), Device::cuda(ordinal), "{kind:?}, {len} elements");
+        }
     }
-    for kind in [MemoryKind::Device, MemoryKind::Pool, MemoryKind::Pinned] {
-        let error = array(kind, 0, 8).into_device().unwrap_err().error;
-        assert_eq!((error.kind(), error.place()), (ErrorKind::Device, "device"), "{kind:?}");
-    }
+    let error = array(MemoryKind::Pinned, 0, 8).into_device().unwrap_err().error;
+    assert_eq!((error.kind(), error.place()), (ErrorKind::Device, "device"));
     assert_eq!(finish_releases(), 0);
 }
 

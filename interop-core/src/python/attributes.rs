@@ -140,7 +140,8 @@ pub(super) fn methods<T: ArrayClass>() -> [Method; 11] {
         (
             c"as_device",
             Call::Bare(as_device::<T>),
-            c"as_device($self, /)\n--\n\nManaged memory as memory of its device, for libraries that take nothing else.",
+            c"as_device($self, /)\n--\n\nManaged memory as memory of its device, for libraries that take nothing else; the array itself \
+              if it is there.",
         ),
         (
             c"as_host",

@@ -13,7 +13,7 @@ use super::interpreter::with_attached;
 use crate::array::CudaArray;
 use crate::cuda::wait_for_host;
 use crate::descriptor::Writes;
-use crate::device::Device;
+use crate::device::{Device, DeviceType};
 use crate::error::{Error, ErrorKind, Result};
 use crate::facts::Facts;
 use crate::stream::StreamHandle;
@@ -43,6 +43,9 @@ pub(super) unsafe extern "C" fn as_device<T: ArrayClass>(
     _: *mut ffi::PyObject,
 ) -> *mut ffi::PyObject {
     let run = |array: &Bound<'_, T>| {
+        if struct_of(array).facts()?.device().device_type == DeviceType::CUDA {
+            return Ok(array.clone().into_any().unbind());
+        }
         let recast = Instance(array.clone().unbind()).into_device().map_err(|refused| refused.error)?;
         Ok(into_object(array.py(), recast)?.unbind())
     };
