@@ -9,7 +9,7 @@ use core::fmt;
 use core::ptr::NonNull;
 
 use crate::cai::CudaArrayInterface;
-use crate::cuda::{self, Pending, Trust};
+use crate::cuda::{self, Fence, Pending, Trust};
 use crate::descriptor::Writes;
 use crate::device::{Device, DeviceType};
 use crate::dlpack::{Abi, ManagedTensor, release};
@@ -162,6 +162,9 @@ impl Import {
 
     /// The array that `facts` describe and `owner` keeps alive.
     ///
+    /// The driver is not asked about the address; the owner of CUDA memory is dropped after the work of the device
+    /// ([`ReleasePolicy`](crate::cuda::ReleasePolicy)).
+    ///
     /// # Safety
     ///
     /// As long as `owner` is not dropped, the memory that `facts` describe is live and initialized, on the device that
@@ -169,14 +172,15 @@ impl Import {
     #[must_use]
     #[inline]
     pub unsafe fn from_parts(facts: Facts, owner: Owner) -> Self {
-        Self::of(facts, owner)
+        // One that comes from an import knows what it is dropped after.
+        let fence = owner.fence().or_else(|| cuda::fence_in_use(&facts));
+        Self::of(facts, owner.after(fence))
     }
 
     /// The array in an interface dict, on the device where its address is.
     ///
     /// The interface names no device and owns nothing: the caller knows the one and provides the other. Work that is
-    /// pending stays pending on [`Facts::stream`]. The driver is not asked about the address; the owner is dropped after the
-    /// work of the device ([`ReleasePolicy`](crate::cuda::ReleasePolicy)).
+    /// pending stays pending on [`Facts::stream`]. Otherwise as [`from_parts`](Self::from_parts).
     ///
     /// # Errors
     ///
@@ -191,9 +195,8 @@ impl Import {
         device: Device,
         owner: impl Send + 'static,
     ) -> Result<Self> {
-        let facts = interface.facts_on(device)?;
-        let fence = cuda::fence_in_use(&facts);
-        Ok(Self::of(facts, Owner::new(owner).after(fence)))
+        // SAFETY: as the caller promises.
+        Ok(unsafe { Self::from_parts(interface.facts_on(device)?, Owner::new(owner)) })
     }
 
     /// The array in an interface dict, for work on `consumer`.
@@ -298,7 +301,7 @@ impl Import {
     /// The stream on which a copy is made; and, where the struct keeps that stream, what the release of the source comes
     /// after. If the copy is among that, it may still be pending when it is handed out, because the struct says so.
     #[cfg(any(feature = "cust", feature = "cudarc"))]
-    pub(crate) fn copied_on(&self) -> (StreamHandle, Option<cuda::Fence>) {
+    pub(crate) fn copied_on(&self) -> (StreamHandle, Option<Fence>) {
         match self.kept {
             StreamHandle::NothingPending => (self.facts.stream, None),
             kept => (kept, self.owner.fence()),
@@ -338,7 +341,7 @@ impl Import {
         self.facts.stream = stream;
         if cuda::captures(stream) {
             // The capture orders the work, and an event of the release would spoil it.
-            self.owner = self.take_owner().after(None);
+            self.owner = self.take_owner().after(Some(Fence::NOTHING));
         }
     }
 

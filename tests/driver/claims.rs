@@ -1,13 +1,16 @@
 //! Arrays that lie about their memory: refused with the driver's answer, and released once.
 
 use interop_core::dlpack::Versioned;
-use interop_core::{CudaArray, DType, Device, ErrorKind, FromArray, HostVec, Import, LeaseMut};
+use interop_core::{
+    CudaArray, DType, Descriptor, Device, ErrorKind, FromArray, HostVec, Import, LeaseMut, Owner,
+};
 
 use crate::arrivals::{arrive, claim, drained, tell};
 use crate::gpu::{Place, current};
 use crate::support::arrays::Array;
 use crate::support::assert_told;
 use crate::support::foreign::Claims;
+use crate::support::owners::{Count, Counted};
 use crate::turn::turn;
 
 /// A claim, refused: what the error says, and that nothing is lost.
@@ -226,4 +229,37 @@ fn a_trusted_import_asks_nothing_and_is_released_in_order() {
         turn.release(spin);
         assert_eq!((drained(), ledger.released()), (0, 1), "{device}");
     }
+}
+
+/// What came by no protocol, or by one of the user's own.
+#[test]
+#[expect(unsafe_code, reason = "an import is a promise about memory")]
+fn an_import_of_facts_and_an_owner_is_released_in_order() {
+    let turn = turn();
+    let place = Place::primary(0);
+    let cases = [
+        (place.bytes(0, 64), Device::cuda(0)),
+        (place.pool(0, 64), Device::cuda(0)),
+        (place.pinned(0, 64), Device::CUDA_HOST),
+        (place.managed(0, 64), Device::CUDA_MANAGED),
+    ];
+    for (bytes, device) in cases {
+        let claims = Descriptor { dtype: DType::U8, ..Descriptor::new(bytes.at(), device, &[64]) };
+        let (facts, count) = (claims.validate().unwrap(), Count::default());
+        // SAFETY: the memory outlives the import, and is where it is said to be.
+        let import = unsafe { Import::from_parts(facts, Owner::new(Counted(count.clone(), ()))) };
+        let spin = place.non_blocking().spin();
+        drop(import);
+        assert_eq!((drained(), count.get()), (1, 0), "{device}");
+        turn.release(spin);
+        assert_eq!((drained(), count.get()), (0, 1), "{device}");
+    }
+    // A graph orders its own work: of what was imported for one nothing else is told when it is put together again.
+    let (data, captures) = (place.bytes(0, 64), place.non_blocking());
+    let (ledger, import) = arrive(&data, Device::cuda(0));
+    captures.begin();
+    let (facts, owner) = import.on_stream(captures.handle()).into_parts();
+    // SAFETY: as above.
+    drop(unsafe { Import::from_parts(facts, owner) });
+    assert_eq!((drained(), ledger.released(), captures.end()), (0, 1, true));
 }

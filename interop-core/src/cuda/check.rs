@@ -42,7 +42,7 @@ pub(crate) fn check(facts: &Facts, trust: Trust) -> Result<Option<Fence>> {
 
 /// What the release of memory comes after whose device is only claimed. `None` without elements or a driver.
 pub(crate) fn fence_in_use(facts: &Facts) -> Option<Fence> {
-    if facts.numel() == 0 {
+    if facts.numel() == 0 || facts.device() == Device::CPU {
         return None;
     }
     Some(fence_for(driver().ok()?, facts.device()))

@@ -93,6 +93,8 @@ pub(crate) struct Fence(NonZeroUsize);
 
 impl Fence {
     const EVERYWHERE: usize = 1;
+    /// For memory whose work somebody else orders. No context has this address.
+    pub(crate) const NOTHING: Self = Self(NonZeroUsize::MIN.saturating_add(1));
 
     /// For memory of one device.
     pub(crate) fn of_device(context: Context) -> Self {
@@ -237,6 +239,9 @@ fn held() -> bool {
 /// Drops `owner` when the work that may use its memory is done: now, or at a later look.
 #[cold]
 pub(crate) fn after_work(owner: Owner, fence: Fence) {
+    if fence == Fence::NOTHING {
+        return owner.let_go();
+    }
     poll_releases();
     let policy = release_policy();
     let immediate = policy == ReleasePolicy::Immediate;
