@@ -254,6 +254,14 @@ fn an_import_of_facts_and_an_owner_is_released_in_order() {
         turn.release(spin);
         assert_eq!((drained(), count.get()), (0, 1), "{device}");
     }
+    // Memory of the host asks for nothing, and opens no driver.
+    let (host, count) = ([0_u8; 64], Count::default());
+    let claims = Descriptor { dtype: DType::U8, ..Descriptor::new(host.as_ptr().addr(), Device::CPU, &[64]) };
+    let facts = claims.validate().unwrap();
+    // SAFETY: as above.
+    let import = || unsafe { Import::from_parts(facts, Owner::new(Counted(count.clone(), ()))) };
+    let ((), calls) = turn.count(|| drop(import()));
+    assert_eq!((calls, count.get()), (0, 1));
     // A graph orders its own work: of what was imported for one nothing else is told when it is put together again.
     let (data, captures) = (place.bytes(0, 64), place.non_blocking());
     let (ledger, import) = arrive(&data, Device::cuda(0));
