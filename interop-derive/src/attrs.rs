@@ -114,6 +114,12 @@ impl FieldAttrs {
     fn take(&mut self, entry: Entry, errors: &mut Errors) {
         match entry.word.to_string().as_str() {
             "data" => {
+                if self.data.is_some() {
+                    // The option that is missing may be with the other word.
+                    for option in words::DATA_OPTIONS {
+                        errors.lose(Some(option));
+                    }
+                }
                 let value = options::data(&entry, errors);
                 set(&mut self.data, entry.word, Some(value), errors);
             }
@@ -143,10 +149,7 @@ impl FieldAttrs {
                 }
                 flag(&mut self.owner, entry, errors);
             }
-            "default" => {
-                let value = default(&entry, errors);
-                set(&mut self.default, entry.word, Some(value), errors);
-            }
+            "default" => default(&mut self.default, entry, errors),
             _ => {
                 unknown(&entry.word, Place::Field, errors);
                 // The word may say how an import fills the field.
@@ -169,7 +172,7 @@ impl FieldAttrs {
 /// A word that gives a field a role, and where a field has it.
 type Role = (&'static str, fn(&FieldAttrs) -> Option<&Ident>);
 
-const ROLES: [Role; 6] = [
+pub(crate) const ROLES: [Role; 6] = [
     ("data", |attrs| place(attrs.data.as_ref())),
     ("shape", |attrs| place(attrs.shape.as_ref())),
     ("strides", |attrs| place(attrs.strides.as_ref())),
@@ -199,7 +202,8 @@ pub(crate) fn read_crate(attrs: &[Attribute], errors: &mut Errors) -> Option<Pat
 /// Fills a slot, or reports, once, that it was filled before.
 pub(crate) fn set<T>(slot: &mut Option<Set<T>>, word: Ident, value: Option<T>, errors: &mut Errors) {
     if let Some(first) = slot {
-        if !first.is_reported {
+        // What is wrong with the other value was said.
+        if !first.is_reported && value.is_some() {
             errors.push(&word, format_args!("`{word}` is written twice"), "remove one of the two");
             // The other value may be the one that is meant.
             errors.lose(words::legal_name(&word.to_string()));
@@ -224,10 +228,7 @@ pub(crate) fn flag(slot: &mut Option<Set<()>>, entry: Entry, errors: &mut Errors
         Value::List(_) => "options",
     };
     errors.push(&word, format_args!("`{word}` takes no {found}"), format_args!("write `{word}`"));
-    set(slot, word, Some(()), errors);
-    if let Some(set) = slot {
-        set.is_reported = true;
-    }
+    slot.get_or_insert(Set { word, value: (), is_reported: true }).is_reported = true;
 }
 
 fn unknown(word: &Ident, place: Place, errors: &mut Errors) {
@@ -312,15 +313,16 @@ fn krate(entry: &Entry, errors: &mut Errors) -> Option<Path> {
     path
 }
 
-fn default(entry: &Entry, errors: &mut Errors) -> Option<TokenStream> {
-    match &entry.value {
-        Value::None => None,
-        Value::Given(expression) => Some(expression.clone()),
-        Value::List(group) => {
-            let value = if group.stream().is_empty() { quote!(expression) } else { group.stream() };
-            let help = format!("write `default`, or `default = {value}`");
-            errors.push(&entry.word, "`default` takes a value, not options", help);
-            None
-        }
-    }
+/// The word `default`. With options it is reported, and counts as one without a value.
+fn default(slot: &mut Option<Set<Option<TokenStream>>>, entry: Entry, errors: &mut Errors) {
+    let Entry { word, value } = entry;
+    let list = match value {
+        Value::None => return set(slot, word, Some(None), errors),
+        Value::Given(expression) => return set(slot, word, Some(Some(expression)), errors),
+        Value::List(group) => group.stream(),
+    };
+    let value = if list.is_empty() { quote!(expression) } else { list };
+    let help = format!("write `default`, or `default = {value}`");
+    errors.push(&word, "`default` takes a value, not options", help);
+    slot.get_or_insert(Set { word, value: None, is_reported: true }).is_reported = true;
 }

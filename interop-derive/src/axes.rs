@@ -21,7 +21,7 @@ use crate::words::{self, join};
 
 pub(crate) fn rules(claims: &Claims<'_>, errors: &mut Errors) {
     // What is no struct with fields was refused, and has no names to compare with.
-    if claims.fields.is_empty() {
+    if claims.fields.is_empty() || is_said_twice(claims) {
         return;
     }
     for extent in claims.attrs.shape.iter().flat_map(|shape| &shape.value) {
@@ -38,6 +38,12 @@ pub(crate) fn rules(claims: &Claims<'_>, errors: &mut Errors) {
         axes_are_few(count, word, errors);
         strides_fit(count, claims, errors);
     }
+}
+
+/// Whether there is another shape than that of the list, which was reported: it is open which of the two is meant.
+fn is_said_twice(claims: &Claims<'_>) -> bool {
+    let list = claims.attrs.shape.as_ref();
+    list.is_some_and(|list| list.is_reported || claims.only(|attrs| attrs.shape.is_some()).is_some())
 }
 
 /// The field that an extent names.
@@ -163,6 +169,7 @@ fn extents_are_plain(claims: &Claims<'_>, errors: &mut Errors) {
         errors.push(word, found, format_args!("remove `{role}`, or take `{name}` out of `shape = [...]`"));
         // Another field may have been meant, which seems to have no role now.
         errors.lose(Some("shape"));
+        errors.lose(Some(role));
     }
 }
 

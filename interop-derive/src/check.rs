@@ -1,8 +1,8 @@
 //! The rules that need more than one attribute, one function each:
 //!
-//! 1. [`data_once`]: one field is the data.
-//! 2. [`shape_once`]: the shape is said, and said once.
-//! 3. [`roles_once`]: no other role is on two fields.
+//! 1. [`roles_once`]: no role is on two fields, and the shape not on a field and on the struct.
+//! 2. [`data_is_there`]: one field is the data.
+//! 3. [`shape_is_there`]: the shape is said.
 //! 4. [`one_role_each`]: no field has two roles.
 //! 5. [`default_is_needed`]: `default` is on fields that an import does not fill by itself.
 //! 6. [`directions`]: `export`, `import` and the words that go with one of them.
@@ -18,7 +18,7 @@
 use proc_macro2::Ident;
 use syn::{DeriveInput, GenericParam, Generics, Type};
 
-use crate::attrs::{ContainerAttrs, FieldAttrs};
+use crate::attrs::{ContainerAttrs, FieldAttrs, ROLES};
 use crate::errors::Errors;
 use crate::fields::{Field, bare};
 use crate::ill_formed::is_unsized;
@@ -46,13 +46,25 @@ impl<'a> Claims<'a> {
         self.fields.iter().find(|field| has(&field.attrs))
     }
 
-    /// The first field with this word, if it is the only one that the field has.
+    /// The first field with this word, if that is all that the field is.
     pub(crate) fn only(&self, has: impl Fn(&FieldAttrs) -> bool) -> Option<&'a Field<'a>> {
-        self.with(has).filter(|field| field.attrs.roles().nth(1).is_none())
+        self.with(has).filter(|field| self.is_plain(field))
+    }
+
+    /// Whether the field is one thing at most: neither two roles, nor a role and an extent.
+    pub(crate) fn is_plain(&self, field: &Field<'_>) -> bool {
+        let mut roles = field.attrs.roles();
+        roles.next().is_none() || roles.next().is_none() && !self.is_extent(field)
     }
 
     pub(crate) fn data(&self) -> Option<&'a Field<'a>> {
         self.with(|attrs| attrs.data.is_some())
+    }
+
+    /// Whether the memory is behind a raw pointer, and not in a storage.
+    fn is_raw(&self) -> bool {
+        let data = self.data().and_then(|field| field.attrs.data.as_ref());
+        data.is_some_and(|data| data.value.unsafe_raw.is_some())
     }
 
     /// Whether `shape = [...]` names the field.
@@ -60,18 +72,18 @@ impl<'a> Claims<'a> {
         self.extents().any(|named| std::ptr::eq(named, field))
     }
 
-    /// The fields that `shape = [...]` names.
+    /// The fields that `shape = [...]` names; of two lists it is open which is meant.
     pub(crate) fn extents(&self) -> impl Iterator<Item = &'a Field<'a>> {
-        let list = self.attrs.shape.iter().flat_map(|shape| &shape.value);
+        let list = self.attrs.shape.iter().filter(|shape| !shape.is_reported).flat_map(|shape| &shape.value);
         list.filter_map(|extent| axes::field_of(extent, self.fields))
     }
 }
 
 /// Applies every rule.
 pub(crate) fn rules(claims: &Claims<'_>, errors: &mut Errors) {
-    data_once(claims, errors);
-    shape_once(claims, errors);
     roles_once(claims, errors);
+    data_is_there(claims, errors);
+    shape_is_there(claims, errors);
     one_role_each(claims, errors);
     default_is_needed(claims, errors);
     axes::rules(claims, errors);
@@ -83,9 +95,52 @@ pub(crate) fn rules(claims: &Claims<'_>, errors: &mut Errors) {
     sized(claims, errors);
 }
 
+/// Each role is that of one field.
+fn roles_once(claims: &Claims<'_>, errors: &mut Errors) {
+    for (role, _) in ROLES {
+        let help = match role {
+            "data" => "keep it on one: a struct is one array",
+            "shape" => {
+                "keep it on one; for one field per extent, write `shape = [height, width]` on the struct"
+            }
+            _ => "keep it on one",
+        };
+        once(claims, role, help, errors);
+    }
+    let list = claims.attrs.shape.as_ref();
+    let field = claims.only(|attrs| attrs.shape.is_some()).and_then(|field| field.attrs.shape.as_ref());
+    if let Some(field) = field.filter(|_| list.is_some()) {
+        let found = "the shape is said twice: by this field and by `shape = [...]` on the struct";
+        errors.push(&field.word, found, "remove one of the two");
+        lose_roles(errors);
+    }
+}
+
+/// Reports every field but the first that has this role. One that is something else too has a message of its own.
+fn once(claims: &Claims<'_>, role: &str, help: &str, errors: &mut Errors) {
+    let mut first: Option<&Field<'_>> = None;
+    for field in claims.fields.iter().filter(|field| claims.is_plain(field)) {
+        let Some(word) = field.attrs.role(role) else { continue };
+        match first {
+            None => first = Some(field),
+            Some(first) => {
+                let found = format!("`{role}` is on two fields, `{}` and `{}`", first.name, field.name);
+                errors.push(word, found, help);
+                lose_roles(errors);
+            }
+        }
+    }
+}
+
+/// Of two fields with one role, one can be meant for a role that seems to be missing.
+fn lose_roles(errors: &mut Errors) {
+    for (role, _) in ROLES {
+        errors.lose(Some(role));
+    }
+}
+
 /// A struct is one array, so one field holds its memory.
-fn data_once(claims: &Claims<'_>, errors: &mut Errors) {
-    once(claims, "data", "keep it on one: a struct is one array", errors);
+fn data_is_there(claims: &Claims<'_>, errors: &mut Errors) {
     if claims.data().is_none() && errors.is_absent("data") {
         // An `unsafe_raw` that stands outside of `data(...)` is on that field, and was reported there.
         if errors.is_absent("unsafe_raw") {
@@ -98,50 +153,13 @@ fn data_once(claims: &Claims<'_>, errors: &mut Errors) {
 }
 
 /// The shape is a field, or a list on the struct.
-fn shape_once(claims: &Claims<'_>, errors: &mut Errors) {
-    once(
-        claims,
-        "shape",
-        "keep it on one; for one field per extent, write `shape = [height, width]` on the struct",
-        errors,
-    );
-    let field = claims.with(|attrs| attrs.shape.is_some()).and_then(|field| field.attrs.shape.as_ref());
-    let is_shape_alone =
-        claims.only(|attrs| attrs.shape.is_some()).is_some_and(|field| !claims.is_extent(field));
-    match (&claims.attrs.shape, field) {
-        // A field with another role too, or one that is an extent, has a message of its own.
-        (Some(_), Some(field)) if is_shape_alone => {
-            let found = "the shape is said twice: by this field and by `shape = [...]` on the struct";
-            errors.push(&field.word, found, "remove one of the two");
-        }
-        (None, None) if errors.is_absent("shape") => {
-            let help = "write `#[cuda_array(shape)]` on the field that holds it, or `#[cuda_array(shape = [height, \
-                        width])]` on the struct, with the names of its integer fields";
-            errors.push(&claims.input.ident, "nothing says the shape of the array", help);
-            errors.lose(Some("shape"));
-        }
-        _ => {}
-    }
-}
-
-fn roles_once(claims: &Claims<'_>, errors: &mut Errors) {
-    for role in ["strides", "stream", "device", "owner"] {
-        once(claims, role, "keep it on one", errors);
-    }
-}
-
-/// Reports every field but the first that has this role.
-fn once(claims: &Claims<'_>, role: &str, help: &str, errors: &mut Errors) {
-    let mut first: Option<&Field<'_>> = None;
-    for field in claims.fields {
-        let Some(word) = field.attrs.role(role) else { continue };
-        match first {
-            None => first = Some(field),
-            Some(first) => {
-                let found = format!("`{role}` is on two fields, `{}` and `{}`", first.name, field.name);
-                errors.push(word, found, help);
-            }
-        }
+fn shape_is_there(claims: &Claims<'_>, errors: &mut Errors) {
+    let is_there = claims.attrs.shape.is_some() || claims.with(|attrs| attrs.shape.is_some()).is_some();
+    if !is_there && errors.is_absent("shape") {
+        let help = "write `#[cuda_array(shape)]` on the field that holds it, or `#[cuda_array(shape = [height, \
+                    width])]` on the struct, with the names of its integer fields";
+        errors.push(&claims.input.ident, "nothing says the shape of the array", help);
+        errors.lose(Some("shape"));
     }
 }
 
@@ -163,67 +181,91 @@ fn default_is_needed(claims: &Claims<'_>, errors: &mut Errors) {
     if !claims.is_imported() {
         return;
     }
-    for field in claims.fields {
+    for field in claims.fields.iter().filter(|field| claims.is_plain(field)) {
         let Some(default) = field.attrs.default.as_ref().filter(|default| !default.is_reported) else {
             continue;
         };
         let filled = field.attrs.roles().find(|(role, _)| !matches!(*role, "stream" | "owner"));
         if let Some((role, _)) = filled {
+            let is_first = claims
+                .with(|attrs| attrs.role(role).is_some())
+                .is_some_and(|first| std::ptr::eq(first, field));
+            // A second field with the role, a second shape and a device beside a storage have messages of their own.
+            let is_second = !is_first || role == "shape" && claims.attrs.shape.is_some();
+            if is_second || role == "device" && !claims.is_raw() {
+                continue;
+            }
             let found = format!("`default` on the `{role}` field, which an import fills with what arrives");
             errors.push(&default.word, found, "remove `default`");
         } else if claims.is_extent(field) {
             let found = format!("`default` on `{}`, which an import fills with an extent", field.name);
             errors.push(&default.word, found, "remove `default`");
+            // Another field may have been meant, which seems to have no role now.
+            errors.lose(Some("shape"));
         }
     }
 }
 
-/// A struct goes both ways unless it says one, and words about exports need an export.
+/// A struct goes both ways unless it says one, and words about exports need an export. What one word makes of several others
+/// is one message.
 fn directions(claims: &Claims<'_>, errors: &mut Errors) {
     let attrs = claims.attrs;
-    if let (Some(export), Some(default)) = (&attrs.export, first_default(claims)) {
-        let found = "`default` is about imports, and the struct says `export`";
-        let help = format!("remove every `{default}`, or `{}` to go both ways", export.word);
-        errors.push(default, found, help);
-    }
-    if let (Some(export), Some(devices)) = (&attrs.export, &attrs.devices) {
-        let found = "`device = ...` is about imports, and the struct says `export`";
-        let help = format!("remove `{}`, or `{}` to go both ways", devices.word, export.word);
-        errors.push(&devices.word, found, help);
-    }
-    let Some(import) = &attrs.import else { return };
-    if attrs.export.is_some() {
-        let help = "remove both: a struct that says neither goes both ways";
-        errors.push(&import.word, "`export` and `import` each exclude the other", help);
-        return;
-    }
-    if let Some(readonly) = &attrs.readonly {
-        let found = "`readonly` is about exports, and the struct says `import`";
-        errors.push(&readonly.word, found, "remove `readonly`, or `import` to go both ways");
-    }
-    if let Some(pyclass) = &attrs.pyclass {
-        let found = "`pyclass` adds methods that export, and the struct says `import`";
-        errors.push(&pyclass.word, found, "remove `pyclass`, or `import` to go both ways");
+    match (&attrs.export, &attrs.import) {
+        (Some(_), Some(import)) => {
+            let help = "remove both: a struct that says neither goes both ways";
+            errors.push(&import.word, "`export` and `import` each exclude the other", help);
+        }
+        (Some(export), None) => {
+            if let Some(default) = first_default(claims) {
+                let found = "`default` is about imports, and the struct says `export`";
+                let help = format!("remove every `{default}`, or `{}` to go both ways", export.word);
+                errors.push(default, found, help);
+            } else if let Some(devices) = &attrs.devices {
+                let found = "`device = ...` is about imports, and the struct says `export`";
+                let help = format!("remove `{}`, or `{}` to go both ways", devices.word, export.word);
+                errors.push(&devices.word, found, help);
+            }
+        }
+        (None, Some(_)) => {
+            if let Some(readonly) = &attrs.readonly {
+                let found = "`readonly` is about exports, and the struct says `import`";
+                errors.push(&readonly.word, found, "remove `readonly`, or `import` to go both ways");
+            } else if let Some(pyclass) = &attrs.pyclass {
+                let found = "`pyclass` adds methods that export, and the struct says `import`";
+                errors.push(&pyclass.word, found, "remove `pyclass`, or `import` to go both ways");
+            }
+        }
+        (None, None) => {}
     }
 }
 
 /// The first word `default`: all of them have no meaning for one reason, so they are one message.
 fn first_default<'a>(claims: &Claims<'a>) -> Option<&'a Ident> {
-    claims.fields.iter().find_map(|field| field.attrs.default.as_ref()).map(|default| &default.word)
+    let mut defaults = claims.fields.iter().filter_map(|field| field.attrs.default.as_ref());
+    defaults.find(|default| !default.is_reported).map(|default| &default.word)
 }
 
 /// The words that say how an import fills a field, or that there is none.
 const FILLING: [&str; 9] =
     ["data", "unsafe_raw", "shape", "strides", "stream", "device", "owner", "default", "export"];
 
+/// The fields that an import cannot fill, as far as the words are certain. An owner beside a storage is one if others are.
+pub(crate) fn unfilled<'a>(claims: &Claims<'a>, errors: &Errors) -> Vec<&'a Field<'a>> {
+    if !claims.is_imported() || !FILLING.iter().all(|word| errors.is_absent(word)) {
+        return Vec::new();
+    }
+    let is_open = |field: &&Field<'_>| field.attrs.default.is_none() && !claims.is_extent(field);
+    let open = || claims.fields.iter().filter(is_open);
+    if open().all(|field| field.attrs.roles().next().is_some()) {
+        return Vec::new();
+    }
+    let is_filled = |role: &str| role != "owner" || claims.is_raw();
+    open().filter(|field| !field.attrs.roles().any(|(role, _)| is_filled(role))).collect()
+}
+
 /// An import makes a whole struct. All fields that it cannot fill have one cause, so they are one message.
 fn everything_filled(claims: &Claims<'_>, errors: &mut Errors) {
-    if !claims.is_imported() || !FILLING.iter().all(|word| errors.is_absent(word)) {
-        return;
-    }
-    let has_role = |field: &&Field<'_>| field.attrs.roles().next().is_some() || field.attrs.default.is_some();
-    let unfilled: Vec<&Field<'_>> =
-        claims.fields.iter().filter(|field| !has_role(field) && !claims.is_extent(field)).collect();
+    let unfilled = unfilled(claims, errors);
     let Some(first) = unfilled.first() else { return };
     let names: Vec<&str> = unfilled.iter().map(|field| field.name.as_str()).collect();
     let (noun, each) = if names.len() == 1 { ("field", "it") } else { ("fields", "each") };

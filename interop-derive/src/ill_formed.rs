@@ -66,12 +66,12 @@ pub(crate) fn derived_again(input: &DeriveInput) -> Option<Path> {
 }
 
 /// Whether an attribute on the struct or a field is a misspelling of ours, or ours with a path before it, of which rustc
-/// says that there is no such attribute.
+/// says that there is no such attribute; or ours in `unsafe(...)`.
 pub(crate) fn has_misspelt_attribute(input: &DeriveInput, fields: &[Field<'_>]) -> bool {
     let mut attrs = input.attrs.iter().chain(fields.iter().flat_map(|field| field.raw_attrs));
     attrs.any(|attr| {
         let segments = &attr.path().segments;
         let name = segments.last().map_or_else(String::new, |last| last.ident.to_string());
-        is_misspelt(&name, ATTRIBUTE) || name == ATTRIBUTE && segments.len() > 1
+        is_misspelt(&name, ATTRIBUTE) || name == ATTRIBUTE && segments.len() > 1 || name == "unsafe"
     })
 }

@@ -26,6 +26,8 @@ mod golden;
 mod hygiene;
 mod ill_formed;
 mod model;
+#[cfg(test)]
+mod one_change;
 mod options;
 mod parts;
 mod python;

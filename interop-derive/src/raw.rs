@@ -9,7 +9,7 @@
 use syn::{Type, TypePtr};
 
 use crate::attrs::DataWord;
-use crate::check::Claims;
+use crate::check::{self, Claims};
 use crate::errors::Errors;
 use crate::fields::{Field, bare};
 use crate::words::shown;
@@ -166,13 +166,18 @@ fn owner_is_filled(claims: &Claims<'_>, data: &DataWord, errors: &mut Errors) {
             let help = "add a field `#[cuda_array(owner)] owner: Owner`, or write `#[cuda_array(export)]` on a struct that \
                         is never imported";
             errors.push(&raw.word, found, help);
+            // It may be a field without a word.
+            errors.lose(Some("owner"));
         }
-        (Some(_), Some(_), Some(default)) => {
+        (Some(_), Some(_), Some(default)) if !default.is_reported => {
             let found = "`default` on the owner of a raw pointer, which keeps the memory of an import alive";
             errors.push(&default.word, found, "remove `default`");
         }
         (None, Some(owner), None)
-            if ["unsafe_raw", "export", "default"].into_iter().all(|word| errors.is_absent(word)) =>
+            if ["unsafe_raw", "export", "default", "owner"]
+                .into_iter()
+                .all(|word| errors.is_absent(word))
+                && check::unfilled(claims, errors).is_empty() =>
         {
             let found = "an import gives the memory to the `data` field and has nothing for `owner`";
             let help = "write `owner, default` or `owner, default = expression`, or `#[cuda_array(export)]` on a struct that \

@@ -1,0 +1,11 @@
+use interop_core::CudaArray;
+
+#[derive(CudaArray)]
+struct Image {
+    #[cuda_array(shape)]
+    pixels: Vec<f32>,
+    #[cuda_array(shape)]
+    shape: [usize; 2],
+}
+
+fn main() {}
