@@ -22,10 +22,11 @@ use crate::view::{ArrayView, ArrayViewMut, check_writable};
 ///
 /// # Safety
 ///
-/// 1. The memory that [`facts`](Self::facts) describe is live and initialized as long as `self` is, where they say, and may
-///    be written if they say so; of host memory, their address is that of a pointer that was exposed.
+/// 1. The memory that [`facts`](Self::facts) describe, all of their [`byte_range`](Facts::byte_range), is live and initialized
+///    as long as `self` is, where they say, and may be written if they say so; of host memory, their address is that of a
+///    pointer that was exposed.
 /// 2. Moving `self` does not move it, and only a method that takes `&mut self` frees or replaces it.
-/// 3. Where the facts say [`Writes::Always`](crate::Writes::Always), no plain reference to the elements is handed out from
+/// 3. Where the facts say [`Writes::Always`](crate::Writes::Always), no plain reference to any of it is handed out from
 ///    `&self`.
 ///
 /// # Example

@@ -83,8 +83,8 @@ impl Facts {
         (self.range, self.address) = (moved(self.range.start)..moved(self.range.end), address);
     }
 
-    /// The addresses that the elements take. Below [`address`](Self::address) where strides are negative; empty for an
-    /// array without elements.
+    /// The addresses from the lowest element to the highest, with all that lies between: who imports the array may use other
+    /// strides. Below [`address`](Self::address) where strides are negative; empty for an array without elements.
     #[inline]
     #[must_use]
     pub fn byte_range(&self) -> Range<usize> {

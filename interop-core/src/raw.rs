@@ -21,8 +21,8 @@ impl RawMemory {
     /// # Safety
     ///
     /// As long as the struct lives, the pointer leads to live, initialized memory on the device that the struct's
-    /// `device` field names, for every element that shape and strides reach; and to memory that may be written, unless
-    /// the pointer is a `*const` or the struct `readonly`. Only `&mut self` frees or replaces it.
+    /// `device` field names, for every element that shape and strides reach and what lies between; and to memory that may be
+    /// written, unless the pointer is a `*const` or the struct `readonly`. Only `&mut self` frees or replaces it.
     pub unsafe fn new<P: RawPointer>(pointer: &P) -> Self {
         Self { address: pointer.address(), element: P::Element::TYPE, writes: P::WRITES }
     }

@@ -225,3 +225,29 @@ fn extents_that_are_too_large_together_are_refused() {
     assert_told(&error, told);
     assert_eq!(import.facts().shape(), huge);
 }
+
+/// What lies between the elements of a view may be lent to somebody else, and who imports them could get at it.
+#[test]
+fn views_with_gaps_are_refused() {
+    let all = Box::into_raw(Box::new(counted((4, 4))));
+    // SAFETY: nobody else has the array.
+    let (left, right) = unsafe { &mut *all }.view_mut().split_at(Axis(1), 2);
+    let Refused { value: Nd(left), error } = Nd(left).into_dlpack::<Versioned>().unwrap_err();
+    assert_told(&error, (ErrorKind::Strides, "strides", "[4, 1] for shape [4, 2]", "`to_owned`"));
+    for gaps in [right.view(), right.slice(s![.., 0..1]), left.t(), left.slice(s![..;2, ..])] {
+        assert_eq!(Nd(gaps).facts().unwrap_err().kind(), ErrorKind::Strides, "{gaps:?}");
+    }
+    // One element, one row, none.
+    for none in [right.slice(s![1..2, 1..2]), left.slice(s![3.., ..]), right.slice(s![2..2, ..])] {
+        assert_eq!(Nd(none).facts().unwrap().shape(), none.shape());
+    }
+    // SAFETY: made by a box above, and lent to nobody any more.
+    let whole = unsafe { Box::from_raw(all) };
+    let turned = whole.slice(s![..;-1, ..]);
+    for view in [whole.view(), whole.t(), turned, whole.slice(s![1..3, ..])] {
+        assert_eq!(Nd(view).to_vec::<f32>().unwrap(), view.iter().copied().collect::<Vec<_>>());
+    }
+    let repeated = whole.row(1);
+    let repeated = repeated.broadcast((3, 4)).unwrap();
+    assert_eq!(Nd(repeated).facts().unwrap().strides(), [0, 1]);
+}

@@ -24,6 +24,9 @@
 //! | `ArcArray<T, D>`, `ArrayView<'static, T, D>` | never | – |
 //! | `ArrayViewMut<'static, T, D>` | when they consume it | – |
 //!
+//! A view with gaps between its elements is refused, as what lies there may be lent to somebody else: `to_owned` makes an array
+//! of it.
+//!
 //! A struct of yours with an array among its fields says what the `Nd` says:
 //!
 //! ```
@@ -63,7 +66,7 @@ use crate::descriptor::Writes;
 use crate::device::Device;
 use crate::dims::Dims;
 use crate::element::Element;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, ErrorKind, Result, text};
 use crate::facts::Facts;
 use crate::from_array::FromArray;
 use crate::host::{HostView, HostViewMut};
@@ -93,10 +96,12 @@ fn facts_of<T: Element>(
     first: *const T,
     shape: &[usize],
     strides: &[isize],
-    writes: Writes,
+    (writes, check): (Writes, fn(&Layout) -> Result<()>),
 ) -> Result<Facts> {
     let address = first.expose_provenance();
-    let elements = Layout::strided(shape, strides)?.offsets();
+    let layout = Layout::strided(shape, strides)?;
+    check(&layout)?;
+    let elements = layout.offsets();
     let at = |offset: isize| address.wrapping_add_signed(offset.wrapping_mul(size_of::<T>() as isize));
     let range = at(elements.start)..at(elements.end);
     let elements = Elements(Memory { address, range, element: T::TYPE, device: Device::CPU, writes });
@@ -104,15 +109,31 @@ fn facts_of<T: Element>(
     Dims::from(shape).finish(Describe::storage(&elements).strides(&strides))
 }
 
+/// What is between the elements is the array's own.
+#[expect(clippy::unnecessary_wraps, reason = "beside one that refuses")]
+fn owned(_: &Layout) -> Result<()> {
+    Ok(())
+}
+
+/// Refuses gaps between the elements of a view: an import has all that a tensor spans.
+fn borrowed(layout: &Layout) -> Result<()> {
+    if layout.is_empty() || layout.places().strides().iter().all(|step| *step == 1) {
+        return Ok(());
+    }
+    let found = text!("{:?} for shape {:?}", layout.strides(), layout.shape());
+    let allowed = "a view without gaps between its elements, where those of others may be; `to_owned` makes an array of it";
+    Err(Error::new(ErrorKind::Strides, "strides", found, allowed))
+}
+
 macro_rules! arrays {
-    ($($array:ty => $writes:expr;)*) => {
+    ($($array:ty => $writes:expr, $check:expr;)*) => {
         $(
             // SAFETY: 1: the elements live as long as the array, which may be exported only if it borrows nothing; the
-            // array's own pointer is exposed, which may write where the elements may be written. 2: they are on the heap or
-            // borrowed. 3: none is `Writes::Always`.
+            // array's own pointer is exposed, which may write where the elements may be written; between those that are
+            // borrowed there is nothing else. 2: they are on the heap or borrowed. 3: none is `Writes::Always`.
             unsafe impl<T: Element, D: Dimension> CudaArray for Nd<$array> {
                 fn facts(&self) -> Result<Facts> {
-                    facts_of(self.0.as_ptr(), self.0.shape(), self.0.strides(), $writes)
+                    facts_of(self.0.as_ptr(), self.0.shape(), self.0.strides(), ($writes, $check))
                 }
             }
         )*
@@ -120,10 +141,10 @@ macro_rules! arrays {
 }
 
 arrays! {
-    ArrayBase<OwnedRepr<T>, D> => Writes::WhenOwned;
-    ArrayBase<OwnedArcRepr<T>, D> => Writes::Never;
-    ArrayBase<ViewRepr<&T>, D> => Writes::Never;
-    ArrayBase<ViewRepr<&mut T>, D> => Writes::WhenOwned;
+    ArrayBase<OwnedRepr<T>, D> => Writes::WhenOwned, owned;
+    ArrayBase<OwnedArcRepr<T>, D> => Writes::Never, owned;
+    ArrayBase<ViewRepr<&T>, D> => Writes::Never, borrowed;
+    ArrayBase<ViewRepr<&mut T>, D> => Writes::WhenOwned, borrowed;
 }
 
 impl<T: Element, D: Dimension> FromArray for Nd<Array<T, D>> {

@@ -65,9 +65,10 @@ struct Package<A, O> {
 ///
 /// # Safety
 ///
-/// 1. As long as `owner` is not dropped, the memory that `facts` describe is live and initialized, and may be used by any
-///    thread; of host memory, somebody has exposed the pointer whose address is in them.
-/// 2. `access` is true, and no plain Rust reference to the elements exists as long where the two allow writing: where
+/// 1. As long as `owner` is not dropped, the memory that `facts` describe, all of their [`byte_range`](Facts::byte_range), is
+///    live and initialized, and may be used by any thread; of host memory, somebody has exposed the pointer whose address is
+///    in them.
+/// 2. `access` is true, and no plain Rust reference to any of it exists as long where the two allow writing: where
 ///    `facts.writes()` is [`Always`](Writes::Always), and where it is [`WhenOwned`](Writes::WhenOwned) unless `access` is
 ///    [`Shared`](Access::Shared).
 ///

@@ -42,9 +42,9 @@ impl<A: Abi> ManagedTensor<A> {
     /// # Safety
     ///
     /// 1. `tensor` is not null and points to a struct of the form `A`, aligned, that nobody else releases.
-    /// 2. `shape` and `strides` are null or point to `ndim` numbers; the memory that the struct describes is live and
-    ///    initialized until the deleter is called, on the device that it names, and may be written unless its flags say
-    ///    otherwise.
+    /// 2. `shape` and `strides` are null or point to `ndim` numbers; the memory that the struct describes, from the
+    ///    lowest element to the highest, is live and initialized until the deleter is called, on the device that it names, and
+    ///    may be written unless its flags say otherwise.
     /// 3. The deleter may be called on any thread.
     #[must_use]
     pub unsafe fn from_raw(tensor: *mut A) -> Self {
