@@ -10,8 +10,10 @@ mod renamed {
         }
     }
 
+    const TWO: u8 = 2;
+
     #[derive(deep::vendored::CudaArray)]
-    #[cuda_array(crate = "self::deep::vendored", shape = [n, n, 2])]
+    #[cuda_array(crate = "self::deep::vendored", shape = [n, n, TWO])]
     pub(super) struct Samples {
         #[cuda_array(data)]
         pub(super) values: ::std::vec::Vec<f32>,

@@ -90,6 +90,31 @@ mod strict {
         #[cuda_array(strides(bytes))] pub(super) Option<[isize; 2]>,
     );
 
+    const LANES: u8 = 4;
+
+    /// A constant is an item of its own, also where there is no other half that needs what it needs.
+    #[derive(CudaArray, Debug)]
+    #[cuda_array(shape = [Self::ROWS, LANES], export)]
+    pub(super) struct Fixed<'values> {
+        #[cuda_array(data)]
+        pub(super) values: &'values [f32],
+    }
+
+    impl Fixed<'_> {
+        const ROWS: i16 = 2;
+    }
+
+    #[derive(CudaArray, Debug)]
+    #[cuda_array(shape = [Self::ROWS, LANES])]
+    pub(super) struct Tile {
+        #[cuda_array(data)]
+        pub(super) values: Lease<f32>,
+    }
+
+    impl Tile {
+        const ROWS: u64 = 2;
+    }
+
     /// What the user asks of a parameter, the derive asks once more.
     #[derive(CudaArray, Debug)]
     #[cuda_array(shape = [len])]
@@ -200,6 +225,10 @@ fn derived_code_is_silent() {
     let bounded = strict::Bounded { values: vec![strict::Unit(0.0_f32)], len: 1 };
     assert_eq!(bounded.facts().map(|facts| facts.numel()), Ok(1), "{bounded:?}");
     assert_eq!((bounded.len, bounded.values.first().map(|unit| unit.0.to_bits())), (1, Some(0)));
+    let fixed = strict::Fixed { values: &[0.0; 8] };
+    assert_eq!(fixed.facts().map(|facts| facts.shape().to_vec()), Ok(vec![2, 4]));
+    let (tile, _) = Foreign::new(&[0.0_f32; 8], &[2, 4]).send();
+    assert!(strict::Tile::from_import(tile).is_ok_and(|filled| filled.facts().is_ok()));
     let rows = named::Rows::<'_, _, 2> { values: vec![0.0_f32; 6], len: 3, marker: PhantomData };
     assert_eq!(rows.facts().map(|facts| facts.numel()), Ok(6));
     assert_eq!((rows.len, rows.values.len(), rows.marker), (3, 6, PhantomData));
