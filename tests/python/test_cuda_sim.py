@@ -76,7 +76,7 @@ def test_each_access_makes_a_dict():
 
 @each_kind
 def test_the_dict_holds_what_the_interface_says_and_nothing_else(kind):
-    """R1 to R4, R22, bugs 65, 154: to the type of every value."""
+    """R1 to R3, R22, bugs 65, 154: to the type of every value."""
     interface = full(kind)[:, ::2].__cuda_array_interface__
     types = {key: type(value) for key, value in interface.items()}
     assert types == {"shape": tuple, "typestr": str, "data": tuple, "version": int, "strides": tuple}

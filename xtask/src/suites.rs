@@ -169,9 +169,10 @@ pub(crate) fn follow(command: &mut Command, counts: &mut Counts) -> Result<(), F
 }
 
 /// The tests for the simulated driver, in a process of its own: other libraries would take the driver for a GPU.
-pub(crate) const ON_SIMULATION: [&str; 6] = [
+pub(crate) const ON_SIMULATION: [&str; 7] = [
     "tests/python/test_cuda_sim.py",
     "tests/python/test_cuda_asked.py",
+    "tests/python/test_cuda_exports.py",
     "tests/python/test_cuda_interfaces.py",
     "tests/python/test_cuda_recasts.py",
     "tests/python/test_cuda_rules.py",

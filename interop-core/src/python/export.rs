@@ -244,7 +244,7 @@ unsafe fn answer_described<'py>(
     let reachable = wanted == own || own.device_type.is_host_accessible();
     if request.copy == Some(true) || !reachable {
         // SAFETY: as the caller promises.
-        return unsafe { answer_by_copy(py, facts, wanted, consumer, request) };
+        return unsafe { answer_by_copy(py, facts, wanted, request) };
     }
     if wanted == own {
         // A consumer on the host names no stream, and starts to read at once.
@@ -274,7 +274,6 @@ unsafe fn answer_by_copy<'py>(
     py: Python<'py>,
     facts: &Facts,
     wanted: Device,
-    consumer: StreamHandle,
     request: &Request,
 ) -> PyResult<Bound<'py, PyAny>> {
     if request.copy == Some(false) {
@@ -291,7 +290,6 @@ unsafe fn answer_by_copy<'py>(
     }
     // SAFETY: the memory is live, as the caller promises.
     let (buffer, facts) = copying(py, facts, || unsafe { cuda::duplicate(facts) })?;
-    cuda::hand_over(&facts, consumer)?;
     // SAFETY: as above.
     unsafe { capsule(py, &facts, buffer, Access::Copied, request.versioned) }
 }

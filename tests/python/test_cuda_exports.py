@@ -1,0 +1,68 @@
+"""What memory of CUDA goes out as, to the letter, and what is done before, on the simulated driver."""
+
+import ctypes
+
+import interop_demo
+import pytest
+from test_cuda_sim import SIM, each_kind, full, nothing_wrong, pytestmark  # noqa: F401
+
+NUMBERS = ["<f4", "<f8", "<i2", "|u1", "|b1", "<c8", "<f2"]
+
+
+class ByInterface:
+    def __init__(self, interface):
+        self.__cuda_array_interface__ = interface
+
+
+def pending(spin):
+    return bool(SIM.library.interop_sim_is_pending(ctypes.c_uint64(spin)))
+
+
+@pytest.mark.parametrize("dtype", NUMBERS)
+@pytest.mark.parametrize("kind", ["cuda", "pinned"])
+def test_the_whole_dict(kind, dtype):
+    """R4, R5, bug 66."""
+    array = full(kind, (3, 4), 1, dtype)
+    address, item = interop_demo.describe(array)["data"], int(dtype[2:])
+    whole = {"shape": (3, 4), "typestr": dtype, "data": (address, False), "version": 3, "strides": None}
+    assert array.__cuda_array_interface__ == whole
+    cut = {**whole, "shape": (3, 2), "data": (address + item, False), "strides": (4 * item, 2 * item)}
+    assert array[:, 1::2].__cuda_array_interface__ == cut
+
+
+@pytest.mark.parametrize(
+    "descr",
+    [
+        [("x", "<f4"), ("n", "<i4")],
+        [("", "|V4"), ("n", "<i4")],
+        [("pair", "<i2", (2,)), ("deep", [("a", "|u1"), ("b", "|u1")]), ("c", "<u2")],
+    ],
+    ids=["fields", "gap", "nested"],
+)
+def test_fields_go_out_as_they_came(descr):
+    """R23."""
+    memory = full("cuda", (6,))
+    interface = {**memory.__cuda_array_interface__, "shape": (3,), "typestr": "|V8", "descr": descr}
+    array = interop_demo.asarray(ByInterface(interface))
+    assert array.__cuda_array_interface__ == {**interface, "stream": 1}
+
+
+@pytest.mark.parametrize("kind", ["pinned", "managed"])
+def test_whoever_names_no_stream_finds_host_memory_ready(kind):
+    """R137: it may be the host, which reads at once; whoever names one is ordered there, and nobody waits."""
+    array, stream, other = full(kind), SIM.stream(), SIM.stream()
+    spin = SIM.library.interop_sim_spin(stream)
+    interop_demo.scale_(array, 2, stream=stream)
+    array.__dlpack__(stream=other, max_version=(1, 0))
+    assert pending(spin)
+    array.__dlpack__(max_version=(1, 0))
+    assert not pending(spin)
+
+
+@each_kind
+def test_a_copy_is_ready_on_the_stream_that_is_named(kind):
+    """The driver reports a read that comes too early."""
+    array, first, second = full(kind), SIM.stream(), SIM.stream()
+    interop_demo.scale_(array, 2, stream=first)
+    capsule = array.__dlpack__(copy=True, stream=second, max_version=(1, 0))
+    assert interop_demo.checksum(capsule, stream=second) == 60
