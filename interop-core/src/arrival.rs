@@ -32,9 +32,10 @@ pub struct Wanted {
 /// return one, for a struct that is not made; [`storage`](Self::storage), [`owner`](Self::owner) and the stream return
 /// `None`. So the expansion of a derive branches there and not at every field, which compiles faster.
 #[derive(Debug)]
-pub struct Arrival {
-    /// It stays here until it is taken, because it is some two hundred bytes to move.
-    import: Import,
+pub struct Arrival<'a> {
+    /// It stays where it was made until it is taken: it is some two hundred bytes, and a move of what was just made waits for
+    /// every store.
+    import: &'a mut Import,
     taken: bool,
     refusal: Option<Error>,
     /// The layout of the struct, where it differs from that of the import.
@@ -45,10 +46,10 @@ pub struct Arrival {
     wait: fn(&mut dyn FnMut()),
 }
 
-impl Arrival {
+impl<'a> Arrival<'a> {
     /// The import before anything was compared.
     #[inline]
-    pub(crate) fn new(import: Import) -> Self {
+    pub(crate) fn new(import: &'a mut Import) -> Self {
         let wait = |run: &mut dyn FnMut()| run();
         Self { import, taken: false, refusal: None, layout: None, order: Order::C, item_bytes: 0, wait }
     }
@@ -60,16 +61,9 @@ impl Arrival {
         Self { wait, ..self }
     }
 
-    /// The place of an import that has yet to arrive.
-    #[cfg(feature = "python")]
-    #[inline]
-    pub(crate) fn place(&mut self) -> &mut Import {
-        &mut self.import
-    }
-
-    /// The import, unless it was taken.
-    pub(crate) fn into_import(self) -> Option<Import> {
-        (!self.taken).then_some(self.import)
+    /// Whether the import is still whole.
+    pub(crate) fn is_whole(&self) -> bool {
+        !self.taken
     }
 
     #[inline(always)]
@@ -312,7 +306,7 @@ impl Arrival {
         // One call, which is inlined then, and no result that both branches share: what goes through memory is read back at
         // once, and stalls.
         let storage = if kind == DeviceType::CPU || (kind == DeviceType::CUDA && !S::COPIES) {
-            match S::take(&mut self.import, self.order) {
+            match S::take(self.import, self.order) {
                 Ok(storage) => storage,
                 Err(error) => return self.refuse(error),
             }

@@ -72,6 +72,29 @@ impl<T: Copy + Default> Dims<T> {
         Self(Repr::Inline { len, items })
     }
 
+    /// `len` items, each made by `item` of its axis. They are collected in registers, so that no store is waited for.
+    ///
+    /// # Errors
+    ///
+    /// The first of `item`.
+    #[inline]
+    pub(crate) fn collected<E>(len: usize, mut item: impl FnMut(usize) -> Result<T, E>) -> Result<Self, E> {
+        if len > INLINE {
+            return Ok(Self(Repr::Heap((0..len).map(item).collect::<Result<_, E>>()?)));
+        }
+        let mut failed = None;
+        let items = core::array::from_fn(|axis| {
+            if axis >= len || failed.is_some() {
+                return T::default();
+            }
+            item(axis).unwrap_or_else(|error| {
+                failed = Some(error);
+                T::default()
+            })
+        });
+        failed.map_or(Ok(Self(Repr::Inline { len, items })), Err)
+    }
+
     #[cold]
     fn filled_on_heap(len: usize, fill: &mut dyn FnMut(&mut [T])) -> Self {
         let mut items = vec![T::default(); len].into_boxed_slice();

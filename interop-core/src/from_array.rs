@@ -54,7 +54,7 @@ pub trait FromArray: Sized {
     ///
     /// What does not fit.
     #[doc(hidden)]
-    fn assemble(arrival: &mut Arrival) -> Result<Self>;
+    fn assemble(arrival: &mut Arrival<'_>) -> Result<Self>;
 
     /// Makes the struct from what arrived.
     ///
@@ -65,11 +65,13 @@ pub trait FromArray: Sized {
     /// for an extent or stride that its field cannot hold; `Memory` and `Busy` as [`to_vec`](crate::CudaArray::to_vec), for a
     /// storage that copies; as [`cuda::order`](crate::cuda::order) and [`cuda::wait`](crate::cuda::wait); and what a `default`
     /// leaves by `?`.
-    fn from_import(import: Import) -> Result<Self, Refused<Import>> {
-        let mut arrival = Arrival::new(import);
-        Self::assemble(&mut arrival).map_err(|error| match arrival.into_import() {
-            Some(value) => Refused { value, error },
-            None => unreachable!("the storage is taken last, and nothing can fail after it"),
+    fn from_import(mut import: Import) -> Result<Self, Refused<Import>> {
+        let mut arrival = Arrival::new(&mut import);
+        let made = Self::assemble(&mut arrival);
+        let is_whole = arrival.is_whole();
+        made.map_err(|error| {
+            assert!(is_whole, "the storage is taken last, and nothing can fail after it");
+            Refused { value: import, error }
         })
     }
 
@@ -83,7 +85,7 @@ pub trait FromArray: Sized {
         // SAFETY: `release::<A>` releases a struct of the form `A`, and may be called on any thread (3 of
         // `ManagedTensor::from_raw`).
         match unsafe { Import::usual(tensor, release::<A>, Trust::Nothing, Self::WANTED.axes) } {
-            Ok(import) => Self::assemble(&mut Arrival::new(import)),
+            Ok(mut import) => Self::assemble(&mut Arrival::new(&mut import)),
             Err(tensor) => Ok(Self::from_import(Import::from_dlpack(tensor)?)?),
         }
     }

@@ -23,7 +23,7 @@ impl<T: Storage> Gate<T> {
     /// As [`FromImport::open`].
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "part of `FromArray::assemble`, like the call in it")]
-    pub fn open(from: &mut Arrival, wanted: Wanted) -> Opened<T>
+    pub fn open(from: &mut Arrival<'_>, wanted: Wanted) -> Opened<T>
     where
         T: FromImport,
     {
@@ -33,7 +33,7 @@ impl<T: Storage> Gate<T> {
 
 impl<T: AsStream> Gate<T> {
     /// As [`FromStream::take`].
-    pub fn stream(from: &mut Arrival) -> Option<T>
+    pub fn stream(from: &mut Arrival<'_>) -> Option<T>
     where
         T: FromStream,
     {
@@ -47,7 +47,7 @@ pub trait Unreached<T> {
     const PART: NoPart = NoPart;
 
     /// Never called.
-    fn open(_: &mut Arrival, _: Wanted) -> Opened<T> {
+    fn open(_: &mut Arrival<'_>, _: Wanted) -> Opened<T> {
         unreachable!("the export half does not compile")
     }
 
@@ -62,7 +62,7 @@ pub trait Unreached<T> {
 
     /// Never called.
     #[must_use]
-    fn stream(_: &mut Arrival) -> Option<T> {
+    fn stream(_: &mut Arrival<'_>) -> Option<T> {
         unreachable!("the export half does not compile")
     }
 }
@@ -111,18 +111,18 @@ const fn extent(constant: i128) -> usize {
 /// The storage of an arrival that was compared with it.
 #[must_use]
 pub struct Opened<T> {
-    take: fn(&mut Arrival) -> Option<T>,
+    take: fn(&mut Arrival<'_>) -> Option<T>,
 }
 
 impl<T> Opened<T> {
     #[inline]
-    pub(crate) const fn new(take: fn(&mut Arrival) -> Option<T>) -> Self {
+    pub(crate) const fn new(take: fn(&mut Arrival<'_>) -> Option<T>) -> Self {
         Self { take }
     }
 
     /// As [`Arrival::storage`].
     #[inline]
-    pub fn take(self, from: &mut Arrival) -> Option<T> {
+    pub fn take(self, from: &mut Arrival<'_>) -> Option<T> {
         (self.take)(from)
     }
 }

@@ -1,5 +1,9 @@
 //! Storage that holds foreign memory: typed leases, and shared memory of any type.
 #![expect(unsafe_code, reason = "each storage vouches for its memory in an unsafe impl")]
+#![expect(
+    clippy::inline_always,
+    reason = "a storage that comes back through memory is read at once, which stalls"
+)]
 
 use core::fmt;
 use core::marker::PhantomData;
@@ -113,7 +117,7 @@ macro_rules! lease {
                 Self::take(&mut import, order).map_err(|error| Refused { value: import, error })
             }
 
-            #[inline]
+            #[inline(always)]
             fn take(import: &mut Import, _order: Order) -> Result<Self> {
                 let facts = import.facts();
                 $check(facts)?;
@@ -175,7 +179,8 @@ pub(crate) fn writable(facts: &Facts) -> Result<()> {
 #[derive(Clone)]
 pub struct Shared {
     address: usize,
-    readonly: bool,
+    /// 1: not to be written through this handle. A whole word, for the reason given at `Dims`.
+    readonly: usize,
     all: Arc<All>,
 }
 
@@ -213,8 +218,9 @@ impl Shared {
         Self::of(All { memory, record, keep })
     }
 
+    #[inline(always)]
     fn of(all: All<impl Keep + 'static>) -> Self {
-        let (address, readonly) = (all.memory.address, all.memory.writes != Writes::Always);
+        let (address, readonly) = (all.memory.address, usize::from(all.memory.writes != Writes::Always));
         Self { address, readonly, all: Arc::new(all) }
     }
 
@@ -237,7 +243,7 @@ impl Shared {
     /// The same memory, not to be written through this handle or exports of it.
     #[must_use]
     pub fn read_only(self) -> Self {
-        Self { readonly: true, ..self }
+        Self { readonly: 1, ..self }
     }
 }
 
@@ -247,7 +253,7 @@ unsafe impl Storage for Shared {
     #[inline]
     fn memory(&self) -> Memory {
         let Memory { ref range, element, device, .. } = self.all.memory;
-        let writes = if self.readonly { Writes::Never } else { Writes::Always };
+        let writes = if self.readonly == 0 { Writes::Always } else { Writes::Never };
         Memory { address: self.address, range: range.clone(), element, device, writes }
     }
 
@@ -277,6 +283,7 @@ impl FromImport for Shared {
         Self::take(&mut import, order).map_err(|error| Refused { value: import, error })
     }
 
+    #[inline(always)]
     fn take(import: &mut Import, _order: Order) -> Result<Self> {
         let facts = import.facts();
         let (dtype, padded) = (facts.dtype(), facts.is_padded());

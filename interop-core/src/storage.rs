@@ -218,10 +218,17 @@ pub trait FromImport: Storage + Sized {
     #[doc(hidden)]
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "part of `FromArray::assemble`, like the call in it")]
-    fn open(from: &mut Arrival, wanted: Wanted) -> Opened<Self> {
+    fn open(from: &mut Arrival<'_>, wanted: Wanted) -> Opened<Self> {
         from.open::<Self>(wanted);
-        Opened::new(Arrival::storage::<Self>)
+        Opened::new(storage_of::<Self>)
     }
+}
+
+/// As [`Arrival::storage`], for an arrival of any lifetime.
+#[inline(always)]
+#[expect(clippy::inline_always, reason = "the call in `FromArray::assemble`")]
+fn storage_of<S: FromImport>(from: &mut Arrival<'_>) -> Option<S> {
+    from.storage()
 }
 
 fn host_memory<T: Element>(elements: &[T], writes: Writes) -> Memory {

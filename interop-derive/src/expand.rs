@@ -107,7 +107,7 @@ fn import(model: &Model<'_>) -> TokenStream {
             const WANTED: __p::Wanted = #wanted;
 
             #[inline(always)]
-            fn assemble(__arrival: &mut __p::Arrival) -> __p::Result<Self> {
+            fn assemble(__arrival: &mut __p::Arrival<'_>) -> __p::Result<Self> {
                 #devices
                 #open
                 #(#literals)*

@@ -31,14 +31,12 @@ pub(crate) struct Array {
 #[pyfunction]
 #[pyo3(signature = (obj, *, stream=None))]
 pub(crate) fn asarray(obj: &Bound<'_, PyAny>, stream: Option<Bound<'_, PyAny>>) -> PyResult<Array> {
-    let named = stream.is_some();
-    let mut array = if named || obj.is_instance_of::<PyCapsule>() {
-        Array::from_import(import_any(obj, stream)?.import)?
-    } else {
-        // Described where the array is made.
-        import_as(obj)?
-    };
-    if let Ok(own) = obj.cast::<Array>() {
+    let (named, own) = (stream.is_some(), obj.cast::<Array>().ok());
+    if !named && own.is_none() && !obj.is_instance_of::<PyCapsule>() {
+        return import_as(obj);
+    }
+    let mut array = Array::from_import(import_any(obj, stream)?.import)?;
+    if let Some(own) = own {
         // The two are the same memory, and know of each other's work.
         array.stream = own.get().stream.shared_with(array.stream.as_stream(), named);
     }

@@ -150,7 +150,7 @@ arrays! {
 impl<T: Element, D: Dimension> FromArray for Nd<Array<T, D>> {
     const WANTED: Wanted = Wanted { axes: D::NDIM, order: None };
 
-    fn assemble(arrival: &mut Arrival) -> Result<Self> {
+    fn assemble(arrival: &mut Arrival<'_>) -> Result<Self> {
         let elements = Vec::<T>::open(arrival, Self::WANTED);
         let shape: Vec<usize> = arrival.shape("shape");
         check_extents(&shape)?;

@@ -66,23 +66,23 @@ pub unsafe fn import_as_trusted<T: FromArray>(object: &Bound<'_, PyAny>) -> PyRe
 #[inline(always)]
 #[expect(clippy::inline_always, reason = "one code from the object to the struct, a 15th of an import")]
 fn import_as_with<T: FromArray>(object: &Bound<'_, PyAny>, trust: Trust) -> PyResult<T> {
-    let mut handed_out = None;
+    let mut handed_out = HandedOut::default();
     let known = meet(object, &mut handed_out)?;
-    if let Some(HandedOut { taken: Taken::Versioned(tensor), table }) = handed_out {
+    if let Some(Taken::Versioned(tensor)) = handed_out.taken {
         // Nearly all arrays of the host are read here, where it is known what the struct wants.
         // SAFETY: `release_foreign::<Versioned>` releases a struct of this form, on any thread (3 of
         // `ManagedTensor::from_raw`).
         match unsafe { Import::usual(tensor, release_foreign::<Versioned>, trust, T::WANTED.axes) } {
-            Ok(import) => {
+            Ok(mut import) => {
                 known.values.check(object, import.facts())?;
-                return T::assemble(&mut Arrival::new(import)).map_err(|error| of(object, error).into());
+                return T::assemble(&mut Arrival::new(&mut import)).map_err(|error| of(object, error).into());
             }
-            Err(tensor) => handed_out = Some(HandedOut { taken: Taken::Versioned(tensor), table }),
+            Err(tensor) => handed_out.taken = Some(Taken::Versioned(tensor)),
         }
     }
-    let mut arrival = Arrival::new(Import::NOTHING).waiting_in(take_without_lock);
-    let mut to = Destination { import: arrival.place(), trust };
-    import_met(&mut to, object, &known, handed_out, None)?;
+    let mut import = Import::NOTHING;
+    import_met(&mut Destination { import: &mut import, trust }, object, &known, handed_out, None)?;
+    let mut arrival = Arrival::new(&mut import).waiting_in(take_without_lock);
     T::assemble(&mut arrival).map_err(|error| of(object, error).into())
 }
 

@@ -119,34 +119,34 @@ fn import_to(
     object: &Bound<'_, PyAny>,
     stream: Option<StreamHandle>,
 ) -> PyResult<Protocol> {
-    let mut handed_out = None;
+    let mut handed_out = HandedOut::default();
     let known = meet(object, &mut handed_out)?;
     import_met(to, object, &known, handed_out, stream)
 }
 
-/// A tensor that came without a word about streams, and from where.
+/// A tensor that came without a word about streams, if one did, and from where.
+#[derive(Default)]
 pub(super) struct HandedOut {
-    pub(super) taken: Taken,
+    pub(super) taken: Option<Taken>,
     /// The exchange table of the type; otherwise the type has promised host memory.
-    pub(super) table: Option<Table>,
+    table: Option<Table>,
 }
 
 /// What is known of an object's type; and, in its place, the tensor of an object that hands one out at once: returned, it
 /// would be moved as soon as it was stored, which stalls.
-pub(super) fn meet(object: &Bound<'_, PyAny>, tensor: &mut Option<HandedOut>) -> PyResult<Known> {
+pub(super) fn meet(object: &Bound<'_, PyAny>, handed_out: &mut HandedOut) -> PyResult<Known> {
     drain_releases(object.py());
     let known = type_of(object)?;
     if let Some(table) = known.exchange {
         if let Some(owned) = tensor_of(table, object)? {
-            *tensor = Some(HandedOut { taken: Taken::Versioned(owned), table: Some(table) });
+            (handed_out.taken, handed_out.table) = (Some(Taken::Versioned(owned)), Some(table));
             return Ok(known);
         }
     }
     if known.method.usual_device.device() == Some(Device::CPU) {
         match request(object, &known.method, None) {
             Ok(capsule) => {
-                let taken = take(&capsule).map_err(|error| of(object, error))?;
-                *tensor = Some(HandedOut { taken, table: None });
+                handed_out.taken = Some(take(&capsule).map_err(|error| of(object, error))?);
             }
             // What else it has is seen to later.
             Err(error) if lacks_method(object, &error)? => {}
@@ -161,7 +161,7 @@ pub(super) fn import_met(
     to: &mut Destination<'_>,
     object: &Bound<'_, PyAny>,
     known: &TypeFacts,
-    handed_out: Option<HandedOut>,
+    handed_out: HandedOut,
     stream: Option<StreamHandle>,
 ) -> PyResult<Protocol> {
     let protocol = import_memory(to, object, known, handed_out, stream)?;
@@ -174,10 +174,11 @@ fn import_memory(
     to: &mut Destination<'_>,
     object: &Bound<'_, PyAny>,
     known: &TypeFacts,
-    handed_out: Option<HandedOut>,
+    handed_out: HandedOut,
     stream: Option<StreamHandle>,
 ) -> PyResult<Protocol> {
-    if let Some(HandedOut { taken, table }) = handed_out {
+    let HandedOut { taken, table } = handed_out;
+    if let Some(taken) = taken {
         let protocol = if table.is_some() { Protocol::Exchange } else { taken.protocol() };
         to.receive_taken(taken).map_err(|error| of(object, error))?;
         if is_ordered(to, object, &known.method, table, stream)? {

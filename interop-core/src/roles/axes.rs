@@ -22,7 +22,7 @@ pub trait Extent: Copy + Default {
     /// The derive's call on the way in.
     #[doc(hidden)]
     #[inline]
-    fn take(from: &mut Arrival, axis: usize, field: &'static str) -> Self {
+    fn take(from: &mut Arrival<'_>, axis: usize, field: &'static str) -> Self {
         from.extent(axis, field)
     }
 }
@@ -119,12 +119,8 @@ impl<I: Copy + Default> AxisList for Dims<I> {
     }
 
     #[inline]
-    fn collect(len: usize, mut item: impl FnMut(usize) -> Result<I>) -> Result<Self> {
-        let mut items = Self::zeroed(len);
-        for axis in 0..len {
-            items[axis] = item(axis)?;
-        }
-        Ok(items)
+    fn collect(len: usize, item: impl FnMut(usize) -> Result<I>) -> Result<Self> {
+        Self::collected(len, item)
     }
 
     fn blank() -> Self {
@@ -192,7 +188,7 @@ pub trait ShapeField: Sized {
 
     /// The derive's call on the way in.
     #[doc(hidden)]
-    fn take(from: &mut Arrival, field: &'static str) -> Self {
+    fn take(from: &mut Arrival<'_>, field: &'static str) -> Self {
         from.shape(field)
     }
 }
@@ -263,13 +259,13 @@ pub trait StridesField: Sized {
 
     /// The derive's call on the way in.
     #[doc(hidden)]
-    fn take(from: &mut Arrival, field: &'static str) -> Self {
+    fn take(from: &mut Arrival<'_>, field: &'static str) -> Self {
         from.strides(field)
     }
 
     /// The derive's call on the way in, for `strides(bytes)`.
     #[doc(hidden)]
-    fn take_in_bytes(from: &mut Arrival, field: &'static str) -> Self {
+    fn take_in_bytes(from: &mut Arrival<'_>, field: &'static str) -> Self {
         from.strides_in_bytes(field)
     }
 }

@@ -26,7 +26,7 @@ pub trait DeviceField: Sized {
 
     /// The derive's call on the way in.
     #[doc(hidden)]
-    fn take(from: &mut Arrival) -> Self {
+    fn take(from: &mut Arrival<'_>) -> Self {
         Self::from_device(from.device())
     }
 }
@@ -53,7 +53,7 @@ pub trait FromOwner: Sized {
 
     /// The derive's call on the way in.
     #[doc(hidden)]
-    fn take(from: &mut Arrival) -> Option<Self> {
+    fn take(from: &mut Arrival<'_>) -> Option<Self> {
         from.owner()
     }
 }

@@ -39,13 +39,13 @@ pub trait RawPointer: Copy {
 
     /// The derive's call on the way in, before anything is taken.
     #[doc(hidden)]
-    fn open(from: &mut Arrival, wanted: Wanted) {
+    fn open(from: &mut Arrival<'_>, wanted: Wanted) {
         from.open_raw::<Self>(wanted);
     }
 
     /// The derive's call on the way in.
     #[doc(hidden)]
-    fn take(from: &mut Arrival) -> Self {
+    fn take(from: &mut Arrival<'_>) -> Self {
         Self::from_address(from.address())
     }
 }
@@ -116,13 +116,13 @@ pub trait RawAddress: Copy {
 
     /// The derive's call on the way in, before anything is taken.
     #[doc(hidden)]
-    fn open<T: Element>(from: &mut Arrival, wanted: Wanted) {
+    fn open<T: Element>(from: &mut Arrival<'_>, wanted: Wanted) {
         from.open_address::<T, Self>(wanted);
     }
 
     /// The derive's call on the way in.
     #[doc(hidden)]
-    fn take(from: &mut Arrival) -> Self {
+    fn take(from: &mut Arrival<'_>) -> Self {
         Self::from_address(from.address())
     }
 }

@@ -40,7 +40,7 @@ pub trait AsStream {
     /// The derive's call on the way in, for `stream, default = ...`: the struct's own stream.
     #[doc(hidden)]
     #[must_use]
-    fn receive(self, from: &mut Arrival, field: &'static str) -> Self
+    fn receive(self, from: &mut Arrival<'_>, field: &'static str) -> Self
     where
         Self: Sized,
     {
@@ -102,7 +102,7 @@ pub trait FromStream: Sized {
 
     /// The derive's call on the way in.
     #[doc(hidden)]
-    fn take(from: &mut Arrival) -> Option<Self> {
+    fn take(from: &mut Arrival<'_>) -> Option<Self> {
         from.stream(Self::from_stream)
     }
 }

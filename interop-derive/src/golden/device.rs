@@ -27,7 +27,7 @@ const _: () = {
             order: __p::Some(__p::Order::C),
         };
         #[inline(always)]
-        fn assemble(__arrival: &mut __p::Arrival) -> __p::Result<Self> {
+        fn assemble(__arrival: &mut __p::Arrival<'_>) -> __p::Result<Self> {
             __p::Arrival::on_one_of(
                 __arrival,
                 &[__p::DeviceType::CUDA, __p::DeviceType::CUDA_MANAGED],

@@ -22,7 +22,7 @@ const _: () = {
             order: __p::None,
         };
         #[inline(always)]
-        fn assemble(__arrival: &mut __p::Arrival) -> __p::Result<Self> {
+        fn assemble(__arrival: &mut __p::Arrival<'_>) -> __p::Result<Self> {
             let __opened = <Lease<
                 f32,
             > as __p::FromImport>::open(__arrival, <Self as __p::FromArray>::WANTED);

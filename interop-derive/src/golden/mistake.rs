@@ -19,7 +19,7 @@ const _: () = {
     }
     #[automatically_derived]
     impl<T: Clone> __p::FromArray for Samples<T> {
-        fn assemble(_: &mut __p::Arrival) -> __p::Result<Self> {
+        fn assemble(_: &mut __p::Arrival<'_>) -> __p::Result<Self> {
             ::core::unreachable!()
         }
     }

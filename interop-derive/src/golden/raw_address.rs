@@ -34,7 +34,7 @@ const _: () = {
             order: __p::Some(__p::Order::C),
         };
         #[inline(always)]
-        fn assemble(__arrival: &mut __p::Arrival) -> __p::Result<Self> {
+        fn assemble(__arrival: &mut __p::Arrival<'_>) -> __p::Result<Self> {
             let _ = <f32 as __p::Element>::TYPE;
             <CUdeviceptr as __p::RawAddress>::open::<
                 f32,

@@ -26,7 +26,7 @@ const _: () = {
             order: __p::Some(__p::Order::C),
         };
         #[inline(always)]
-        fn assemble(__arrival: &mut __p::Arrival) -> __p::Result<Self> {
+        fn assemble(__arrival: &mut __p::Arrival<'_>) -> __p::Result<Self> {
             let __opened = <__p::Gate<
                 Vec<u8>,
             >>::open(__arrival, <Self as __p::FromArray>::WANTED);
