@@ -3,6 +3,7 @@
 import ctypes
 
 import interop_demo
+import native
 import pytest
 from test_cuda_sim import SIM, each_kind, full, nothing_wrong, pytestmark  # noqa: F401
 
@@ -66,3 +67,18 @@ def test_a_copy_is_ready_on_the_stream_that_is_named(kind):
     interop_demo.scale_(array, 2, stream=first)
     capsule = array.__dlpack__(copy=True, stream=second, max_version=(1, 0))
     assert interop_demo.checksum(capsule, stream=second) == 60
+
+
+@pytest.mark.skipif(native.missing() is not None, reason=f"a module in C cannot be compiled: {native.missing()}")
+def test_fields_of_one_type_are_a_last_axis():
+    """By every way that a tensor goes out."""
+    memory = full("cuda", (6,))
+    fields = {"typestr": "|V8", "descr": [("x", "<f4"), ("y", "<f4")], "shape": (3,)}
+    array = interop_demo.asarray(ByInterface({**memory.__cuda_array_interface__, **fields}))
+    c = native.load("handwritten")
+    facts = interop_demo.describe(memory)
+    flat = {"shape": (3, 2), "strides": (2, 1), "data": facts["data"], "device": facts["device"]}
+    for tensor in (c.table_borrow(array, array), c.table_import(array, array)[0]):
+        assert tensor == {**flat, "dtype": (2, 32, 1), "byte_offset": 0}
+    for out in (array, array.__dlpack__(), array.__dlpack__(max_version=(1, 0))):
+        assert interop_demo.describe(out).items() >= {**flat, "dtype": "<f4"}.items()

@@ -219,6 +219,36 @@ def test_a_dict_that_owns_the_memory_is_kept():
     assert [reference() is None for reference in dicts] == [True]
 
 
+def test_an_object_that_owns_the_memory_is_kept():
+    """Bug 42: its dict keeps nothing."""
+
+    class Holder:
+        def __init__(self):
+            self.array = full("cuda", value=7)
+
+        @property
+        def __cuda_array_interface__(self):
+            return self.array.__cuda_array_interface__
+
+    holder = Holder()
+    imported, known = interop_demo.asarray(holder), weakref.ref(holder)
+    del holder
+    gc.collect()
+    assert known() is not None
+    assert on_host(imported).tolist() == [[7.0] * 4] * 3
+    del imported
+    gc.collect()
+    assert interop_demo.finish_releases() == 0
+    assert known() is None
+
+
+@pytest.mark.parametrize("stream", [1, 2, "handle"])
+def test_an_import_by_the_table_is_ready_on_the_stream_that_is_named(stream):
+    number = SIM.stream() if stream == "handle" else stream
+    facts = interop_demo.describe(full("cuda"), stream=number)
+    assert (facts["protocol"], facts["stream"]) == ("exchange", number)
+
+
 @pytest.mark.parametrize("kind", ["cuda", "pool", "pinned", "managed"])
 @pytest.mark.parametrize("version", [None, (1, 0)])
 def test_a_copy_of_a_read_only_array_may_be_written(kind, version):

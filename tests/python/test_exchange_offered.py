@@ -63,6 +63,26 @@ def test_borrowed_numbers_stay():
     assert [fact["shape"] for fact in facts] == [fact["shape"] for fact in again] == [(n, 2) for n in range(1000)]
 
 
+def test_borrowed_numbers_do_not_pile_up_without_end():
+    """R164: what is kept for ever has a limit, behind which arrays are taken that are owned."""
+    run("""
+        import interop_demo, native
+        c = native.load("handwritten")
+        array = lambda n: interop_demo.Array.full((n,), 0, "|u1")
+        owner = array(1)
+        for n in range(2**16):
+            c.table_borrow(owner, array(n))
+        try:
+            c.table_borrow(owner, array(2**16))
+        except MemoryError as error:
+            assert "more than 65536 layouts" in str(error), error
+        else:
+            raise AssertionError("no limit")
+        assert c.table_borrow(owner, array(7))["shape"] == (7,)
+        assert c.table_import(owner, array(2**16))[0]["shape"] == (2**16,)
+    """)
+
+
 @pytest.mark.parametrize("call", [c.table_borrow, c.table_import])
 @pytest.mark.parametrize("wrong", [None, 1, "array", np.zeros(3), returned(), Array], ids=repr)
 def test_other_objects_are_refused(call, wrong):
