@@ -1,5 +1,6 @@
 """Classes of arrays that say more of themselves to PyO3, or have a method of an array themselves."""
 
+import copy
 import threading
 
 import interop_demo
@@ -32,6 +33,29 @@ def test_an_array_of_a_class_for_one_thread_is_one_on_all():
     thread.start()
     thread.join()
     assert answers == [((2,), 2, repr(named), (1, 0)), [1, 2], [1, 2], [1, 2], (2,)]
+
+
+class Lacking:
+    """No attribute, whatever a class inherits."""
+
+    def __get__(self, *_):
+        raise AttributeError
+
+
+class Untold(interop_demo._Titled):
+    __getnewargs__ = Lacking()
+
+
+def test_each_way_to_say_how_an_array_is_pickled():
+    """One is enough; without any it is refused, as what would travel is an array without its elements."""
+    with pytest.raises(TypeError, match="cannot pickle 'Untold', which shares memory"):
+        copy.copy(Untold("song"))
+    for name, way in [
+        ("__getnewargs_ex__", lambda made: ((made.title,), {})),
+        ("__reduce__", lambda made: (type(made), (made.title,))),
+    ]:
+        told = type("Told", (Untold,), {name: way})("song")
+        assert copy.copy(told).title == "song"
 
 
 def test_a_method_of_its_own_is_not_passed_over():
