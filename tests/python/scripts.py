@@ -7,6 +7,8 @@ import sysconfig
 import textwrap
 from pathlib import Path
 
+import pytest
+
 HERE = Path(__file__).parent
 
 LIMITED = "import resource; resource.setrlimit(resource.RLIMIT_AS, (1 << 30, 1 << 30))\n"
@@ -30,3 +32,14 @@ def run(program, *, timeout=60, limited=False):
     )
     assert done.returncode == 0, f"exit status {done.returncode}\n{done.stdout}{done.stderr}"
     return done.stdout
+
+
+def resident():
+    """The memory of the process, in bytes."""
+    with open("/proc/self/statm") as file:
+        return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+needs_proc = pytest.mark.skipif(
+    not os.path.exists("/proc/self/statm"), reason="no /proc, from which the size of the process is read"
+)

@@ -8,15 +8,42 @@ import interop_demo
 import native
 import numpy as np
 import pytest
-from capsules import CPU, CUDA, CUDA_HOST, CUDA_MANAGED, READ_ONLY, Producer, Tensor, python_function, release, take
-from scripts import run
+from capsules import (
+    CPU,
+    CUDA,
+    CUDA_HOST,
+    CUDA_MANAGED,
+    READ_ONLY,
+    DLTensor,
+    Producer,
+    Tensor,
+    python_function,
+    release,
+    take,
+)
+from scripts import needs_proc, run
+from test_exchange import Table
 
 c = native.required("handwritten")
 
 Array = interop_demo.Array
 ArrayError = interop_demo.ArrayError
 NAME = "__dlpack_c_exchange_api__"
+BORROW = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.POINTER(DLTensor))
 pointer = python_function("PyCapsule_GetPointer", ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)
+
+
+def borrowed(array):
+    """The tensor that a consumer in C looks at."""
+    table = Table.from_address(pointer(getattr(type(array), NAME), b"dlpack_exchange_api"))
+    tensor = DLTensor()
+    assert BORROW(table.borrow)(id(array), tensor) == 0
+    return tensor
+
+
+def numbers(tensor):
+    """Shape and strides, read where they are."""
+    return tuple(tuple((ctypes.c_int64 * tensor.ndim).from_address(at)) for at in (tensor.shape, tensor.strides))
 
 
 def returned():
@@ -58,29 +85,40 @@ def test_read_only_arrays_say_so():
 
 def test_borrowed_numbers_stay():
     """R164: the numbers of a borrowed tensor are good however many are borrowed after it."""
-    facts = [c.table_borrow(array, array) for array in (Array.full((n, 2), 0) for n in range(1000))]
-    again = [c.table_borrow(array, array) for array in (Array.full((n, 2), 0) for n in range(1000))]
-    assert [fact["shape"] for fact in facts] == [fact["shape"] for fact in again] == [(n, 2) for n in range(1000)]
+    tensors = [borrowed(Array.full((n, 2), 0)) for n in range(1000)]
+    again = [borrowed(Array.full((n, 2), 0)) for n in range(1000)]
+    assert [numbers(tensor) for tensor in tensors] == [((n, 2), (2, 1)) for n in range(1000)]
+    assert [tensor.shape for tensor in again] == [tensor.shape for tensor in tensors]
 
 
-def test_borrowed_numbers_do_not_pile_up_without_end():
-    """R164: what is kept for ever has a limit, behind which arrays are taken that are owned."""
-    run("""
-        import interop_demo, native
-        c = native.load("handwritten")
-        array = lambda n: interop_demo.Array.full((n,), 0, "|u1")
-        owner = array(1)
-        for n in range(2**16):
-            c.table_borrow(owner, array(n))
-        try:
-            c.table_borrow(owner, array(2**16))
-        except MemoryError as error:
-            assert "more than 65536 layouts" in str(error), error
-        else:
-            raise AssertionError("no limit")
-        assert c.table_borrow(owner, array(7))["shape"] == (7,)
-        assert c.table_import(owner, array(2**16))[0]["shape"] == (2**16,)
-    """)
+@needs_proc
+def test_borrowed_numbers_do_not_pile_up():
+    """R164: a program may come with layouts without end; what is kept of them has an end."""
+    run(
+        """
+        import interop_demo
+        from scripts import resident
+        from test_exchange_offered import borrowed, numbers
+
+        LAYOUTS = 2**18
+        base = interop_demo.Array.full((1024, 1024), 0, "|u1")
+
+        def borrow(*layouts):
+            for n in range(*layouts):
+                tensor = borrowed(base[n // 1024 :, n % 1024 :])
+            return tensor
+
+        # Good while as many others are borrowed.
+        early = borrow(7, 8)
+        borrow(8, 8 + LAYOUTS)
+        assert numbers(early) == ((1024, 1017), (1024, 1)), numbers(early)
+        borrow(8 + LAYOUTS, 2 * LAYOUTS)
+        before = resident()
+        assert numbers(borrow(2 * LAYOUTS, 4 * LAYOUTS)) == ((1, 1), (1024, 1))
+        assert resident() - before < LAYOUTS * 64, resident() - before
+        """,
+        timeout=300,
+    )
 
 
 @pytest.mark.parametrize("call", [c.table_borrow, c.table_import])

@@ -1,11 +1,10 @@
 """NumPy and Rust on one memory, both ways (R128, R175, R176, bugs 79 to 84, 99, 131 to 136)."""
 
-import os
-
 import interop_demo
 import numpy as np
 import pytest
 from interfaces import types_of
+from scripts import needs_proc, resident
 
 Array = interop_demo.Array
 ArrayError = interop_demo.ArrayError
@@ -226,7 +225,7 @@ def test_the_source_may_go():
     del others
 
 
-@pytest.mark.skipif(not os.path.exists("/proc/self/statm"), reason="no /proc, from which the size of the process is read")
+@needs_proc
 @pytest.mark.parametrize("trip", ["there", "back", "both", "unused", "refused", "sliced"])
 def test_ten_thousand_trips_leave_nothing(trip):
     """Bugs 21, 28, 32, 61: no export, no allocation, no memory."""
@@ -260,9 +259,3 @@ def refuse(array):
 
 def counters():
     return interop_demo.live_exports(), interop_demo.live_allocations(), interop_demo.pending_releases()
-
-
-def resident():
-    """The memory of the process, in bytes."""
-    with open("/proc/self/statm") as file:
-        return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")

@@ -2,11 +2,12 @@
 #![expect(unsafe_code, reason = "the table is made of functions that foreign C code calls")]
 
 use core::ffi::{CStr, c_int, c_void};
+use core::mem::take;
 use core::ptr::{NonNull, null_mut, with_exposed_provenance_mut};
 use std::collections::HashSet;
 use std::ffi::CString;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use pyo3::exceptions::PyTypeError;
 use pyo3::ffi;
@@ -138,7 +139,7 @@ unsafe extern "C" fn borrow<T: ArrayClass>(object: *mut c_void, out: *mut DLTens
         let facts = struct_of(&array).facts()?;
         facts.device().check()?;
         ready(&facts)?;
-        let tensor = if facts.record().is_some() { view(&facts.flattened()?) } else { view(&facts) }?;
+        let tensor = if facts.record().is_some() { view(&facts.flattened()?) } else { view(&facts) };
         // SAFETY: a place for the tensor, as the caller promises.
         unsafe { out.write(tensor) };
         Ok(())
@@ -152,53 +153,60 @@ fn ready(facts: &Facts) -> Result<()> {
     cuda::hand_over(facts, StreamHandle::LegacyDefault)
 }
 
-/// A tensor whose shape and strides stay where they are.
-fn view(facts: &Facts) -> Result<DLTensor> {
+/// A tensor whose shape and strides are [kept](Kept).
+fn view(facts: &Facts) -> DLTensor {
     let ndim = facts.ndim();
-    let numbers = kept(facts)?;
-    let strides = if ndim == 0 { null_mut() } else { numbers.as_ptr().wrapping_add(ndim).cast_mut() };
-    #[expect(clippy::cast_possible_truncation, reason = "a layout has 64 axes at most")]
-    Ok(DLTensor {
-        data: with_exposed_provenance_mut(facts.address()),
-        device: facts.device(),
-        ndim: ndim as i32,
-        dtype: facts.dtype(),
-        shape: if ndim == 0 { null_mut() } else { numbers.as_ptr().cast_mut() },
-        strides,
-        byte_offset: 0,
-    })
-}
-
-/// Shape and strides as numbers that are kept for ever, those of each layout once.
-///
-/// A borrowed tensor points to numbers that nobody frees, and it is not known how long it is in use; the classes have no
-/// room for them. A program works with few layouts; one that comes with more than [`MOST_LAYOUTS`] is told to take
-/// owned tensors for the others.
-fn kept(facts: &Facts) -> Result<&'static [i64]> {
-    static KEPT: Mutex<Option<HashSet<&'static [i64]>>> = Mutex::new(None);
     let mut room = [0_i64; 2 * MAX_NDIM];
     let extents = facts.shape().iter().map(|extent| *extent as i64);
     let numbers = extents.chain(facts.strides().iter().map(|step| *step as i64));
     for (place, number) in room.iter_mut().zip(numbers) {
         *place = number;
     }
-    let numbers = &room[..2 * facts.ndim()];
-    let mut kept = KEPT.lock().unwrap_or_else(PoisonError::into_inner);
-    let kept = kept.get_or_insert_default();
-    if let Some(known) = kept.get(numbers) {
-        return Ok(known);
+    let numbers = Kept::place_of(&room[..2 * ndim]).cast_mut();
+    #[expect(clippy::cast_possible_truncation, reason = "a layout has 64 axes at most")]
+    DLTensor {
+        data: with_exposed_provenance_mut(facts.address()),
+        device: facts.device(),
+        ndim: ndim as i32,
+        dtype: facts.dtype(),
+        shape: if ndim == 0 { null_mut() } else { numbers },
+        strides: if ndim == 0 { null_mut() } else { numbers.wrapping_add(ndim) },
+        byte_offset: 0,
     }
-    if kept.len() >= MOST_LAYOUTS {
-        let found = text!("more than {MOST_LAYOUTS} layouts of borrowed tensors");
-        let allowed = "managed_tensor_from_py_object_no_sync, for this array";
-        return Err(Error::new(ErrorKind::Memory, "dltensor_from_py_object_no_sync", found, allowed));
-    }
-    let numbers: &'static [i64] = Box::leak(numbers.into());
-    kept.insert(numbers);
-    Ok(numbers)
 }
 
-const MOST_LAYOUTS: usize = 65536;
+/// Shapes and strides that borrowed tensors point to, those of each layout once.
+///
+/// A borrowed tensor is good until its consumer gives back control, and nobody says when that is; the classes have no room for
+/// the numbers. So they stay until [`LAYOUTS`](Self::LAYOUTS) other layouts, or up to twice as many, were borrowed since: a
+/// program works with few, and no call has as many arguments.
+#[derive(Default)]
+struct Kept {
+    // An `Arc` may be moved while its numbers are pointed to, which a `Box` may not.
+    young: HashSet<Arc<[i64]>>,
+    old: HashSet<Arc<[i64]>>,
+}
+
+impl Kept {
+    const LAYOUTS: usize = 1 << 18;
+
+    /// Where these numbers are kept.
+    fn place_of(numbers: &[i64]) -> *const i64 {
+        static KEPT: Mutex<Option<Kept>> = Mutex::new(None);
+        let mut kept = KEPT.lock().unwrap_or_else(PoisonError::into_inner);
+        let Self { young, old } = kept.get_or_insert_default();
+        if let Some(known) = young.get(numbers) {
+            return known.as_ptr();
+        }
+        if young.len() >= Self::LAYOUTS {
+            *old = take(young);
+        }
+        let known = old.take(numbers).unwrap_or_else(|| numbers.into());
+        let place = known.as_ptr();
+        young.insert(known);
+        place
+    }
+}
 
 /// `managed_tensor_to_py_object_no_sync`. The tensor is ours from the start: it is released when it is refused.
 ///
