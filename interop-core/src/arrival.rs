@@ -50,6 +50,8 @@ impl<'a> Arrival<'a> {
     /// The import before anything was compared.
     #[inline]
     pub(crate) fn new(import: &'a mut Import) -> Self {
+        // What another struct was to keep, which refused the import or gave it back, says nothing of this one.
+        import.keep_beside(StreamHandle::NothingPending);
         let wait = |run: &mut dyn FnMut()| run();
         Self { import, taken: false, refusal: None, layout: None, order: Order::C, item_bytes: 0, wait }
     }

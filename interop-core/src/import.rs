@@ -324,8 +324,8 @@ impl Import {
     /// The same array, ready on another stream: the producer has ordered the work that was pending before that stream.
     ///
     /// An import of a DLPack tensor is ready on the legacy default stream unless the producer was told another. The stream
-    /// is live; what is imported for work on a stream that captures a graph is released at once when it is dropped. Memory
-    /// that is the host's alone is ready as it is: no stream works on it.
+    /// is live; what is imported for work on a stream that captures a graph is released at once when it is dropped, whatever
+    /// stream it is put on later. Memory that is the host's alone is ready as it is: no stream works on it.
     #[must_use]
     pub fn on_stream(mut self, stream: StreamHandle) -> Self {
         self.put_on_stream(stream);

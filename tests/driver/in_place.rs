@@ -3,7 +3,8 @@
 
 use interop_core::dlpack::{ManagedTensor, Versioned};
 use interop_core::{
-    CudaArray, Device, ErrorKind, FromArray, FromImport, Import, Lease, LeaseMut, Owner, Shared, StreamHandle,
+    AsStream, CudaArray, Device, Error, ErrorKind, FromArray, FromImport, FromStream, Import, Lease,
+    LeaseMut, Owner, Refused, Result, Shared, StreamHandle,
 };
 
 use crate::gpu::{Bytes, Place, Stream, set_current};
@@ -331,5 +332,59 @@ fn a_struct_that_says_that_nothing_is_pending_waits() {
         check::<Lease<i16>>(&turn, stream);
         check::<LeaseMut<i16>>(&turn, stream);
         check::<Shared>(&turn, stream);
+    }
+}
+
+/// A stream that no import is on.
+#[derive(Debug)]
+struct Never;
+
+impl FromStream for Never {
+    fn from_stream(stream: StreamHandle, device: Device) -> Result<Self> {
+        Err(Error::new(ErrorKind::Stream, "stream", format!("{stream:?} of {device}"), "no stream"))
+    }
+}
+
+impl AsStream for Never {
+    fn as_stream(&self) -> StreamHandle {
+        StreamHandle::NothingPending
+    }
+}
+
+#[derive(Debug, CudaArray)]
+#[cuda_array(shape = [rows, columns])]
+struct Particular {
+    #[cuda_array(data)]
+    data: Lease<i16>,
+    rows: usize,
+    columns: usize,
+    #[cuda_array(stream)]
+    stream: Never,
+}
+
+/// It was told to the struct that refused, and not to the one that is made in the end.
+#[test]
+fn what_was_pending_is_known_after_a_struct_with_a_stream_has_refused() {
+    let turn = turn();
+    let place = Place::primary(0);
+    for (data, device) in [(place.bytes(0, 8), Device::cuda(0)), (place.managed(0, 8), Device::CUDA_MANAGED)]
+    {
+        let (stream, consumer) = (place.non_blocking(), place.non_blocking());
+        stream.spin();
+        stream.fill(&data, 7);
+        let (_, import) = arrives(&data, device, stream);
+        let Refused { value: import, error } = Particular::from_import(import).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Stream);
+        let row = Matrix::<Lease<i16>>::from_import(import).unwrap();
+        if device == Device::CUDA_MANAGED {
+            assert_eq!(row.to_vec::<i16>().unwrap(), [0x707; 4]);
+            turn.host_reads(data.address, 8);
+            drop(row);
+        } else {
+            let again = row.into_dlpack_for::<Versioned>(consumer.handle()).unwrap();
+            assert_eq!(consumer.reads(&data), 7);
+            drop(again);
+        }
+        while interop_core::cuda::finish_releases() > 0 {}
     }
 }
