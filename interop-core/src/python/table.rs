@@ -2,9 +2,8 @@
 #![expect(unsafe_code, reason = "the table is made of functions that foreign C code calls")]
 
 use core::ffi::{CStr, c_int, c_void};
-use core::mem::take;
 use core::ptr::{NonNull, null_mut, with_exposed_provenance_mut};
-use std::collections::HashSet;
+use std::collections::HashMap;
 use std::ffi::CString;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -139,7 +138,8 @@ unsafe extern "C" fn borrow<T: ArrayClass>(object: *mut c_void, out: *mut DLTens
         let facts = struct_of(&array).facts()?;
         facts.device().check()?;
         ready(&facts)?;
-        let tensor = if facts.record().is_some() { view(&facts.flattened()?) } else { view(&facts) };
+        let facts = if facts.record().is_some() { facts.flattened()? } else { facts };
+        let tensor = view(object.addr(), &facts);
         // SAFETY: a place for the tensor, as the caller promises.
         unsafe { out.write(tensor) };
         Ok(())
@@ -153,8 +153,8 @@ fn ready(facts: &Facts) -> Result<()> {
     cuda::hand_over(facts, StreamHandle::LegacyDefault)
 }
 
-/// A tensor whose shape and strides are [kept](Kept).
-fn view(facts: &Facts) -> DLTensor {
+/// A tensor of an object's, whose shape and strides are [kept](kept).
+fn view(object: usize, facts: &Facts) -> DLTensor {
     let ndim = facts.ndim();
     let mut room = [0_i64; 2 * MAX_NDIM];
     let extents = facts.shape().iter().map(|extent| *extent as i64);
@@ -162,7 +162,7 @@ fn view(facts: &Facts) -> DLTensor {
     for (place, number) in room.iter_mut().zip(numbers) {
         *place = number;
     }
-    let numbers = Kept::place_of(&room[..2 * ndim]).cast_mut();
+    let numbers = kept(object, &room[..2 * ndim]).cast_mut();
     #[expect(clippy::cast_possible_truncation, reason = "a layout has 64 axes at most")]
     DLTensor {
         data: with_exposed_provenance_mut(facts.address()),
@@ -175,37 +175,19 @@ fn view(facts: &Facts) -> DLTensor {
     }
 }
 
-/// Shapes and strides that borrowed tensors point to, those of each layout once.
+/// Where the numbers stay that a borrowed tensor of an object points to.
 ///
-/// A borrowed tensor is good until its consumer gives back control, and nobody says when that is; the classes have no room for
-/// the numbers. So they stay until [`LAYOUTS`](Self::LAYOUTS) other layouts, or up to twice as many, were borrowed since: a
-/// program works with few, and no call has as many arguments.
-#[derive(Default)]
-struct Kept {
+/// The tensor is good as long as the object, and the classes have no room for the numbers. So they are kept by the address of
+/// the object: whatever else comes to have it, the object is gone. There are no more of them than places where objects were.
+fn kept(object: usize, numbers: &[i64]) -> *const i64 {
     // An `Arc` may be moved while its numbers are pointed to, which a `Box` may not.
-    young: HashSet<Arc<[i64]>>,
-    old: HashSet<Arc<[i64]>>,
-}
-
-impl Kept {
-    const LAYOUTS: usize = 1 << 18;
-
-    /// Where these numbers are kept.
-    fn place_of(numbers: &[i64]) -> *const i64 {
-        static KEPT: Mutex<Option<Kept>> = Mutex::new(None);
-        let mut kept = KEPT.lock().unwrap_or_else(PoisonError::into_inner);
-        let Self { young, old } = kept.get_or_insert_default();
-        if let Some(known) = young.get(numbers) {
-            return known.as_ptr();
-        }
-        if young.len() >= Self::LAYOUTS {
-            *old = take(young);
-        }
-        let known = old.take(numbers).unwrap_or_else(|| numbers.into());
-        let place = known.as_ptr();
-        young.insert(known);
-        place
+    static KEPT: Mutex<Option<HashMap<usize, Arc<[i64]>>>> = Mutex::new(None);
+    let mut kept = KEPT.lock().unwrap_or_else(PoisonError::into_inner);
+    let kept = kept.get_or_insert_default().entry(object).or_insert_with(|| numbers.into());
+    if **kept != *numbers {
+        *kept = numbers.into();
     }
+    kept.as_ptr()
 }
 
 /// `managed_tensor_to_py_object_no_sync`. The tensor is ours from the start: it is released when it is refused.
