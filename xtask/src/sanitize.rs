@@ -38,6 +38,7 @@ const CAPSULES: [&str; 4] = [
 /// What pytest is told under a sanitizer. A report ends the process, so it must not be held back. Left out are tests that look
 /// at the memory of the process, because freed memory is kept for a while, and that of the types, in which nothing runs.
 const PYTEST: &str = "--capture=sys --deselect=tests/python/test_numpy.py::test_ten_thousand_trips_leave_nothing \
+                      --deselect=tests/python/test_exchange_offered.py::test_borrowed_numbers_do_not_pile_up \
                       --deselect=tests/python/test_soak.py --deselect=tests/python/test_stubs.py";
 /// What valgrind is asked for. An error that it finds ends the program with a number of its own.
 const MEMCHECK: [&str; 6] = [
