@@ -100,7 +100,7 @@ macro_rules! __python_class {
     (quiet $($rest:tt)*) => {
         $crate::__python_class! { $($rest)* }
     };
-    (export: $export:tt, type: $type:ty $(,)?) => {
+    (type: $type:ty $(,)?) => {
         #[automatically_derived]
         impl $crate::__private::python::ArrayMethods for $type {}
         const _: () = $crate::__private::python::class_of_arrays::<$type>();

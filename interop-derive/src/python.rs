@@ -28,8 +28,7 @@ pub(crate) fn calls(
         };
         call(place, "python_conversions", input)
     });
-    let class =
-        python.class.map(|place| call(place, "python_class", own!(#quiet export: #export, type: #ident)));
+    let class = python.class.map(|place| call(place, "python_class", own!(#quiet type: #ident)));
     conversions.into_iter().chain(class)
 }
 

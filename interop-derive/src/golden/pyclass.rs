@@ -20,6 +20,6 @@ const _: () = {
         }
     }
     __p::python_class! {
-        export : true, type : Samples
+        type : Samples
     }
 };
