@@ -343,9 +343,9 @@ MUTANTS = [
     ),
     (
         "R98 B184",
-        "dlpack/export.rs",
-        "if let Err(payload) = catch_unwind(let_go) {",
-        "if BROKEN {\n        (let_go.0)();\n    } else if let Err(payload) = catch_unwind(let_go) {",
+        "owner.rs",
+        "if let Err(payload) = catch_unwind(AssertUnwindSafe(run)) {",
+        "if BROKEN {\n        run();\n    } else if let Err(payload) = catch_unwind(AssertUnwindSafe(run)) {",
         "a panic leaves the deleter",
     ),
     (
