@@ -300,20 +300,15 @@ unsafe fn zeroed(prototype: *const DLTensor) -> Result<ManagedTensor<Versioned>>
 ///
 /// Called with a place for the stream.
 unsafe extern "C" fn work_stream(device_type: c_int, _: i32, out: *mut *mut c_void) -> c_int {
-    let device_type = DeviceType(device_type);
-    if device_type.is_host_accessible() || device_type.is_cuda_accessible() {
+    let device = Device { device_type: DeviceType(device_type), device_id: 0 };
+    if device.is_served() {
         // SAFETY: a place for the stream, as the caller promises.
         unsafe { out.write(null_mut()) };
         return 0;
     }
-    let run = |_: Python<'_>| {
-        let allowed = "cpu, cuda, cuda_host and cuda_managed";
-        let found = Device { device_type, device_id: 0 };
-        Err(Error::new(ErrorKind::Device, "device_type", found, allowed).into())
-    };
     if is_attached() {
         // SAFETY: the thread is attached, as was just seen.
-        return unsafe { answer(run) };
+        return unsafe { answer(|_| Ok(device.check()?)) };
     }
     -1
 }
