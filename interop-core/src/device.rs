@@ -131,6 +131,15 @@ impl Device {
         on_device || self.device_type.is_host_accessible()
     }
 
+    /// Refuses memory that the host cannot reach.
+    pub(crate) fn check_for_host(self) -> Result<()> {
+        if self.device_type.is_host_accessible() {
+            return Ok(());
+        }
+        let allowed = "memory that the host can reach: CPU (1), CUDAHost (3) or CUDAManaged (13)";
+        Err(Error::new(ErrorKind::Device, "device", self, allowed))
+    }
+
     /// Refuses devices that are not [served](Self::is_served), by name and number.
     #[inline]
     pub(crate) fn check(self) -> Result<()> {

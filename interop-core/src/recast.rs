@@ -81,12 +81,9 @@ impl<A: CudaArray> Recast<A> {
     /// Pinned or managed memory as host memory.
     pub(crate) fn to_host(array: A) -> Result<Self, Refused<A>> {
         let place = array.facts().and_then(|facts| {
-            if facts.device().device_type.is_host_accessible() {
-                let home = if facts.device() == Device::CPU { None } else { cuda::fence_of(&facts) };
-                return Ok((Device::CPU, home));
-            }
-            let allowed = "memory that the host can reach: CUDAHost (3) or CUDAManaged (13)";
-            Err(Error::new(ErrorKind::Device, "device", facts.device(), allowed))
+            let own = facts.device();
+            own.check_for_host()?;
+            Ok((Device::CPU, if own == Device::CPU { None } else { cuda::fence_of(&facts) }))
         });
         Self::under(array, place)
     }

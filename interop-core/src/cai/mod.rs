@@ -165,7 +165,7 @@ impl CudaArrayInterface {
     /// The facts of the interface for an array on this device.
     pub(crate) fn facts_on(&self, device: Device) -> Result<Facts> {
         if !device.device_type.is_cuda_accessible() {
-            let allowed = "memory that CUDA can reach: CUDA, CUDAHost or CUDAManaged";
+            let allowed = "memory that CUDA can reach: CUDA (2), CUDAHost (3) or CUDAManaged (13)";
             return Err(Error::new(ErrorKind::Device, "device", device, allowed));
         }
         device.check()?;

@@ -108,10 +108,7 @@ fn check_host<T: Element, const N: usize>(raw: &RawView<N>) -> Result<()> {
 
 /// Refuses memory that the host cannot reach, and waits for the work that is pending on pinned and managed memory.
 pub(crate) fn check_readable(device: Device, stream: StreamHandle) -> Result<()> {
-    if !device.device_type.is_host_accessible() {
-        let allowed = "memory that the host can reach: CPU, CUDAHost or CUDAManaged";
-        return Err(Error::new(ErrorKind::Device, "device", device, allowed));
-    }
+    device.check_for_host()?;
     if stream == StreamHandle::NothingPending {
         return Ok(());
     }

@@ -163,7 +163,7 @@ fn the_caller_knows_the_device() {
     let elsewhere = Device { device_id: 3, ..Device::CUDA_HOST };
     let imported = import(plain(&[2]), elsewhere, Counted::default()).unwrap();
     assert_eq!(imported.facts().device(), Device::CUDA_HOST, "R90: pinned memory is of no ordinal");
-    let told = (ErrorKind::Device, "device", "CPU (1)", "CUDA, CUDAHost or CUDAManaged");
+    let told = (ErrorKind::Device, "device", "CPU (1)", "CUDA (2), CUDAHost (3) or CUDAManaged (13)");
     assert_told(&import(plain(&[2]), Device::CPU, Counted::default()).unwrap_err(), told);
     let told = (ErrorKind::Device, "device_id", "-1", "0 and up");
     assert_told(&import(plain(&[2]), Device::cuda(-1), Counted::default()).unwrap_err(), told);

@@ -185,7 +185,8 @@ fn structs_are_elements() {
 #[test]
 fn the_host_reads_what_it_reaches() {
     let gpu = Array::new(Claimed::gpu::<f32>(4, 1), &[4]);
-    let told = (ErrorKind::Device, "device", "CUDA (2), ordinal 1", "CPU, CUDAHost or CUDAManaged");
+    let told =
+        (ErrorKind::Device, "device", "CUDA (2), ordinal 1", "CPU (1), CUDAHost (3) or CUDAManaged (13)");
     assert_told(&gpu.view::<f32, 1>().unwrap().host().unwrap_err(), told);
     let told_to_copy = (ErrorKind::Driver, "libcuda", "libcuda", "an installed NVIDIA driver");
     assert_told(&gpu.to_vec::<f32>().unwrap_err(), told_to_copy);
