@@ -5,7 +5,7 @@
 //! taken, what is not is refused, and a refusal names a place.
 //!
 //! The targets run in two ways. `cargo xtask fuzz` gives them to libFuzzer. The tests of this package run the seeds, which
-//! are the cases of the conformance corpus, and some thousand mutations of them, with any compiler.
+//! are the cases of the conformance corpus, and a hundred mutations of each, with any compiler.
 
 pub mod dict;
 pub mod input;

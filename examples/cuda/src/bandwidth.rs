@@ -1,4 +1,4 @@
-//! How fast the kernels are beside a copy of the driver's, and what a launch with a view costs beside one with a pointer.
+//! How fast the kernels are beside a copy of the driver's, and what a launch with a view costs beside one with plain numbers.
 #![expect(unsafe_code, reason = "a kernel does what its source says")]
 
 use std::fmt::Write as _;
