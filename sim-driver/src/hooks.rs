@@ -239,8 +239,8 @@ extern "C" fn interop_sim_register_kernel(
     0
 }
 
-/// The usable address of `bytes` at a device address, for kernels and for tests; null, and a recorded error, if they
-/// may not be touched.
+/// The usable address of `bytes` at a device address, for kernels and for tests; null, and a report, if they may not be
+/// touched.
 #[unsafe(no_mangle)]
 extern "C" fn interop_sim_translate(address: u64, bytes: u64, write: u32) -> *mut u8 {
     translate(address, bytes, write != 0)
