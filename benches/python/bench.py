@@ -3,8 +3,8 @@
     cargo xtask bench-python [WORDS]
 
 Every number of a row is taken in turns in one run: a round of each column, again and again, and then the median of a
-column's rounds, in time of the processor, so that other programs do not count. A limit compares columns of the same
-row; the last column says whether it holds, and a limit that is missed is a failure.
+column's rounds, in time of the processor, so that other programs do not count. C checks nothing. A limit compares columns
+of the same row; the last column says whether it holds, and a limit that is missed is a failure.
 """
 
 import argparse
@@ -76,7 +76,7 @@ def trips(asarray, array):
     return run
 
 
-def rows(c, nanobind):
+def rows(c, dicts, nanobind):
     """`(what, {column: round}, limit, beside)`: ours is at most `limit` times `beside`, a column or a nanosecond."""
     array = np.arange(16, dtype=np.float32).reshape(4, 4)
     ours = interop_demo.asarray(array)
@@ -108,8 +108,13 @@ def rows(c, nanobind):
         1.15,
         "nanobind",
     )
-    yield "__cuda_array_interface__", {"ours": interfaces(on_gpu)}, 250, 1
-    yield "a ready interface dict, validated", {"ours": calls(interop_demo.interface_nbytes, Interface())}, 400, 1
+    by_dict = {"C": interfaces(dicts.Array()), "ours": interfaces(on_gpu)}
+    yield "__cuda_array_interface__", by_dict, 250, 1
+    from_dict = {
+        "C": calls(dicts.nbytes, Interface()),
+        "ours": calls(interop_demo.interface_nbytes, Interface()),
+    }
+    yield "a ready interface dict, validated", from_dict, 400, 1
     by_table = {
         "C": calls(c.is_square_by_table, offered),
         "nanobind": calls(nanobind.is_square, offered),
@@ -135,12 +140,12 @@ def main():
     parser.add_argument("only", nargs="?", default="", help="rows whose name contains this")
     only = parser.parse_args().only
     if why := native.missing():
-        sys.exit(f"the benchmarks compile two modules to compare with: {why}")
-    c, nanobind = native.load("handwritten"), native.load("nanobind_arrays")
+        sys.exit(f"the benchmarks compile modules to compare with: {why}")
+    c, dicts, nanobind = (native.load(name) for name in ("handwritten", "dicts", "nanobind_arrays"))
     names = ["C", "nanobind", "NumPy", "ours"]
     print(f"{'nanoseconds':<42}" + "".join(f"{name:>10}" for name in names) + f"{'limit':>18}")
     late = 0
-    for what, columns, limit, beside in rows(c, nanobind):
+    for what, columns, limit, beside in rows(c, dicts, nanobind):
         if only not in what:
             continue
         found = measure(columns)
