@@ -67,6 +67,13 @@ fn reaches(code: &str, room: &str) -> bool {
     code.split(&format!("crate::{room}")).skip(1).any(|rest| !rest.starts_with(goes_on))
 }
 
+/// The ways to name a room by which [`reaches`] would miss it: among others in braces, and from the rooms upwards.
+fn hidden_ways(room: &str, code: &str) -> Vec<&'static str> {
+    let is_file = !workspace::root().join("interop-core/src").join(room).is_dir();
+    let ways = ["crate::{", "crate::*", if is_file { "super::" } else { "super::super" }];
+    ways.into_iter().filter(|way| code.contains(way)).collect()
+}
+
 #[test]
 fn every_room_is_named_once() {
     assert_eq!(listed(DERIVE), present("interop-derive/src"));
@@ -95,6 +102,11 @@ fn arrows_go_one_way() {
     for (rooms, others) in [(&facts, &memory | &borders), (&memory, borders)] {
         for room in rooms {
             let code = code(room);
+            assert_eq!(
+                hidden_ways(room, &code),
+                [""; 0],
+                "in `{room}`, where a path begins with `crate::` and a room"
+            );
             let reached = others.iter().find(|other| reaches(&code, other));
             assert_eq!(reached, None, "used by `{room}`");
         }
