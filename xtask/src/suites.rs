@@ -255,3 +255,68 @@ pub(crate) fn pytest(python: &mut Command, what: &[&str], counts: &mut Counts) -
     *counts += last;
     outcome
 }
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+    use crate::files;
+
+    /// The text of the file that has the modules of a folder.
+    fn modules_of(folder: &Path) -> Option<String> {
+        ["main.rs", "mod.rs"].iter().find_map(|name| files::read(&folder.join(name)).ok())
+    }
+
+    /// The files and folders with Rust code in a folder of tests that no `mod` names, at any depth.
+    fn unnamed(folder: &Path) -> Vec<String> {
+        let modules = modules_of(folder).expect("a folder of tests has a file that names the others");
+        let is_named = |name: &str| modules.lines().any(|line| line.trim() == format!("mod {name};"));
+        let mut unnamed = Vec::new();
+        for path in files::entries(folder).expect("a folder of tests") {
+            let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+            let is_file = path.extension().is_some_and(|extension| extension == "rs");
+            // Programs of their own, which the manifest names.
+            let is_module = !["main", "mod", "ui"].contains(&name.as_str());
+            if is_module && (is_file || modules_of(&path).is_some()) && !is_named(&name) {
+                unnamed.push(path.display().to_string());
+            }
+            if modules_of(&path).is_some() {
+                unnamed.extend(self::unnamed(&path));
+            }
+        }
+        unnamed
+    }
+
+    #[test]
+    fn no_file_of_tests_is_left_out() {
+        let root = workspace::root();
+        let folders = ["derive", "runtime", "driver", "cuda"].map(|name| root.join("tests").join(name));
+        for folder in folders.iter().chain([&root.join("sim-driver/tests/sim_driver")]) {
+            assert_eq!(unnamed(folder), [""; 0], "no `mod` names these, so nothing in them runs");
+        }
+        let manifest = files::read(&root.join("tests/Cargo.toml")).expect("the manifest of the tests");
+        for folder in ["", "surroundings/"] {
+            for path in files::entries(&root.join("tests").join(folder)).expect("a folder of tests") {
+                if path.extension().is_some_and(|extension| extension == "rs") {
+                    let name = path.file_name().unwrap_or_default().to_string_lossy();
+                    let line = format!("path = \"{folder}{name}\"");
+                    assert!(manifest.contains(&line), "tests/Cargo.toml has no test with `{line}`");
+                }
+            }
+        }
+    }
+
+    /// Without the driver some of them would skip all that they have.
+    #[test]
+    fn what_is_for_the_simulated_driver_runs_on_it() {
+        let present = files::entries(&workspace::root().join("tests/python")).expect("the Python tests");
+        let names = present.iter().filter_map(|path| path.file_name()).map(|name| name.to_string_lossy());
+        let present =
+            names.filter(|name| name.starts_with("test_cuda_")).map(|name| format!("tests/python/{name}"));
+        let (mut present, mut listed) = (present.collect::<Vec<_>>(), ON_SIMULATION.to_vec());
+        present.sort();
+        listed.sort_unstable();
+        assert_eq!(listed, present);
+    }
+}
