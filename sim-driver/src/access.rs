@@ -1,7 +1,7 @@
 //! Who has used which bytes of an allocation, and what of it nothing orders.
 
 use crate::clock::Step;
-use crate::report::Kind;
+use crate::report::Mistake;
 use crate::state::State;
 
 /// What is done with bytes.
@@ -124,11 +124,11 @@ impl State {
             return;
         }
         let frees = [early, late].iter().filter(|one| one.what == What::Free).count();
-        let kind = match frees {
-            2 => Kind::DoubleFree,
-            1 => Kind::UseAfterFree,
-            _ if early.what == What::Allocate => Kind::UseBeforeAllocation,
-            _ => Kind::Race,
+        let mistake = match frees {
+            2 => Mistake::DoubleFree,
+            1 => Mistake::UseAfterFree,
+            _ if early.what == What::Allocate => Mistake::UseBeforeAllocation,
+            _ => Mistake::Race,
         };
         let why = if late.step.clock.knows(from) {
             "in this order".to_owned()
@@ -144,7 +144,7 @@ impl State {
             )
         };
         let [early, late] = [early, late].map(|one| self.describe(one));
-        self.report(kind, format!("{early}, and {late}, in {place}, {why}"));
+        self.report(mistake, format!("{early}, and {late}, in {place}, {why}"));
     }
 
     fn describe(&self, one: &Use) -> String {

@@ -7,7 +7,7 @@ use std::thread::{self, ThreadId};
 use crate::entry::calling;
 use crate::graph::{Graph, Node};
 use crate::queue::Work;
-use crate::report::Kind;
+use crate::report::Mistake;
 use crate::state::{Handle, State};
 use crate::status::{Answer, Status, describe};
 use crate::stream::Sort;
@@ -81,7 +81,7 @@ impl State {
     fn report_capture(&mut self, origin: Handle, status: Status) {
         let why = describe(status.0).map_or("an error", |(_, text)| text.to_str().unwrap_or("an error"));
         let text = format!("{} spoils the capture that stream {origin:#x} began: {why}", calling());
-        self.report(Kind::Capture, text);
+        self.report(Mistake::Capture, text);
     }
 
     /// Spoils the captures that `matches` selects; an error if there are any.

@@ -5,7 +5,7 @@
 use std::cell::Cell;
 use std::ffi::{CStr, c_char};
 
-use crate::report::Kind;
+use crate::report::Mistake;
 use crate::state::{Sim, lock};
 use crate::status::{Answer, Status};
 
@@ -69,7 +69,7 @@ pub(crate) fn call_early(name: &'static str, body: impl FnOnce(&mut Sim) -> Answ
     let answer = match injected {
         Some(status) => Err(status),
         None if IN_CALLBACK.get() => {
-            sim.report(Kind::CallInside, format!("{name} was called from a host function or a kernel"));
+            sim.report(Mistake::CallInside, format!("{name} was called from a host function or a kernel"));
             Err(Status::NOT_PERMITTED)
         }
         None => body(&mut sim),

@@ -9,7 +9,7 @@ use crate::clock::{Before, Step};
 use crate::entry::{as_callback, host_waits};
 use crate::kernels;
 use crate::queue::{Callback, OpId, Place, Work};
-use crate::report::Kind;
+use crate::report::Mistake;
 use crate::state::{Handle, Policy, Sim, State, wake};
 use crate::stream::Sort;
 
@@ -20,7 +20,7 @@ impl Sim {
     /// Lets operations run until all that `before` names has ended: the host waits, and knows then that it has.
     pub(crate) fn wait(&mut self, before: &Before) {
         if let Some(name) = host_waits() {
-            self.report(Kind::HostWait, format!("{name} makes the host wait where nothing may"));
+            self.report(Mistake::HostWait, format!("{name} makes the host wait where nothing may"));
         }
         self.run_until(&before.operations);
         self.host_learns(&before.clock);
@@ -171,7 +171,7 @@ impl State {
             }
             Work::Free(first) => {
                 if !self.note_whole(step, What::Free, first) && self.memory.was_freed(first) {
-                    self.report(Kind::DoubleFree, format!("{}: {first:#x} was freed before", step.name));
+                    self.report(Mistake::DoubleFree, format!("{}: {first:#x} was freed before", step.name));
                 }
                 self.memory.free(first);
             }
@@ -210,13 +210,13 @@ impl State {
         let why = match self.memory.translate(address, bytes) {
             Ok(found) => return Some(found),
             // The use and what it should have come before or after were reported together.
-            Err(why) if told && why.kind != Kind::OutOfBounds => return None,
+            Err(why) if told && why.mistake != Mistake::OutOfBounds => return None,
             Err(why) => why,
         };
         let Step { moment, name, .. } = step;
         let who = self.agents.who(moment.agent);
         let text = format!("{name} (operation {} of {who}) was not performed: {}", moment.number, why.text);
-        self.report(why.kind, text);
+        self.report(why.mistake, text);
         None
     }
 

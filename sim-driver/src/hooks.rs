@@ -35,14 +35,14 @@ extern "C" fn interop_sim_report_count() -> u64 {
     lock().reports.len() as u64
 }
 
-/// Writes up to `room` bytes of a report and the number of its kind, and returns how many bytes it has.
+/// Writes up to `room` bytes of a report and the number of its mistake, and returns how many bytes it has.
 #[unsafe(no_mangle)]
-extern "C" fn interop_sim_report(index: u64, kind: Out<u32>, text: Out<u8>, room: u64) -> u64 {
+extern "C" fn interop_sim_report(index: u64, mistake: Out<u32>, text: Out<u8>, room: u64) -> u64 {
     let sim = lock();
     let Some(report) = usize::try_from(index).ok().and_then(|index| sim.reports.get(index)) else {
         return REFUSED;
     };
-    kind.set_if_wanted(report.kind as u32);
+    mistake.set_if_wanted(report.mistake as u32);
     let room = usize::try_from(room).unwrap_or(usize::MAX);
     for (index, letter) in report.text.bytes().enumerate().take(room) {
         if text.set_at(index, letter).is_err() {

@@ -9,7 +9,7 @@ use crate::access::What;
 use crate::clock::Step;
 use crate::entry::in_callback;
 use crate::memory::Life;
-use crate::report::Kind;
+use crate::report::Mistake;
 use crate::state::{Handle, State, lock};
 use crate::status::{Answer, Status};
 
@@ -137,14 +137,14 @@ pub(crate) fn translate(address: u64, bytes: u64, write: bool) -> *mut u8 {
         let seen = sim.memory.on_devices(address);
         if seen != address {
             let text = format!("a kernel uses {address:#x}, which the host has and devices see at {seen:#x}");
-            sim.report(Kind::OutOfBounds, text);
+            sim.report(Mistake::OutOfBounds, text);
             return ptr::null_mut();
         }
         sim.touch(&step, address, bytes, if write { What::Write } else { What::Read })
     } else {
         let answer = sim.memory.translate(address, bytes);
         if let Err(why) = &answer {
-            sim.report(why.kind, format!("the test looks at memory that it may not: {}", why.text));
+            sim.report(why.mistake, format!("the test looks at memory that it may not: {}", why.text));
         }
         answer.ok()
     };
@@ -161,7 +161,7 @@ pub(crate) fn host_access(address: u64, bytes: u64, write: bool) {
         None => Step { name: "the program", ..sim.host_step() },
     };
     if sim.memory.find(address).is_some_and(|(_, known)| !known.on_host()) {
-        sim.report(Kind::OutOfBounds, format!("the host uses {address:#x}, which only devices reach"));
+        sim.report(Mistake::OutOfBounds, format!("the host uses {address:#x}, which only devices reach"));
     }
     sim.touch(&step, address, bytes, if write { What::Write } else { What::Read });
 }

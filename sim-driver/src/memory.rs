@@ -6,7 +6,7 @@ use std::ptr;
 
 use crate::access::History;
 use crate::queue::OpId;
-use crate::report::{Kind as Mistake, Report};
+use crate::report::{Mistake, Report};
 use crate::reserve::{Reserve, map};
 use crate::state::Handle;
 use crate::status::{Answer, Status};
@@ -284,7 +284,7 @@ impl Memory {
     /// The usable address of `bytes` at an address, or why there is none.
     pub(crate) fn translate(&mut self, address: u64, bytes: u64) -> Result<*mut u8, Report> {
         let address = self.on_host(address);
-        let refused = |kind, text| Err(Report { kind, text });
+        let refused = |mistake, text| Err(Report { mistake, text });
         let Some((first, allocation)) = self.find(address) else {
             return refused(Mistake::OutOfBounds, format!("{address:#x} is in no allocation"));
         };

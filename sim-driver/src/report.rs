@@ -5,7 +5,7 @@ use crate::state::State;
 /// What sort of mistake it is, by the number that tests see.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
-pub(crate) enum Kind {
+pub(crate) enum Mistake {
     /// Two accesses of the same bytes, one of them a write, that nothing orders.
     Race = 0,
     /// An access that comes after the free of its memory, or that nothing orders before it.
@@ -35,14 +35,14 @@ pub(crate) enum Kind {
 /// Something that the program did wrong.
 #[derive(Clone, Debug)]
 pub(crate) struct Report {
-    pub(crate) kind: Kind,
+    pub(crate) mistake: Mistake,
     pub(crate) text: String,
 }
 
 impl State {
     /// Notes something that the program did wrong.
-    pub(crate) fn report(&mut self, kind: Kind, text: String) {
-        self.reports.push(Report { kind, text });
+    pub(crate) fn report(&mut self, mistake: Mistake, text: String) {
+        self.reports.push(Report { mistake, text });
     }
 
     /// Reports the events made after `mark` that live and are not among those that are `kept`.
@@ -53,7 +53,7 @@ impl State {
         };
         let texts: Vec<_> = leaked.map(words).collect();
         for text in texts {
-            self.report(Kind::LeakedEvent, text);
+            self.report(Mistake::LeakedEvent, text);
         }
     }
 }

@@ -7,7 +7,7 @@ use crate::capture::Frontier;
 use crate::clock::{Agent, Before, Clock, Who};
 use crate::entry::calling;
 use crate::queue::{OpId, Operation, Work};
-use crate::report::Kind;
+use crate::report::Mistake;
 use crate::state::{Handle, State, Thing};
 use crate::status::{Answer, Status};
 
@@ -144,7 +144,7 @@ impl State {
                 None => die(function, raw, "this is no stream"),
                 Some(stream) if stream.dead => {
                     self.report(
-                        Kind::DestroyedStream,
+                        Mistake::DestroyedStream,
                         format!("{function}({raw:#x}): use of a destroyed stream"),
                     );
                     Err(Status::CONTEXT_IS_DESTROYED)
@@ -162,7 +162,7 @@ impl State {
         }
         if !self.events.contains_key(&handle) {
             let text = format!("{function}: {handle:#x} is no event, or one that was destroyed");
-            self.report(Kind::DestroyedEvent, text);
+            self.report(Mistake::DestroyedEvent, text);
         }
         self.events.get_mut(&handle).ok_or(Status::INVALID_HANDLE)
     }

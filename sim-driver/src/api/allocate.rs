@@ -5,7 +5,7 @@
 use crate::access::What;
 use crate::entry::{Code, Out, call, calling};
 use crate::memory::{Kind, Memory};
-use crate::report::Kind as Mistake;
+use crate::report::Mistake;
 use crate::state::{Handle, Sim};
 use crate::status::{Answer, Status};
 

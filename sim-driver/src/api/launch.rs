@@ -8,7 +8,7 @@ use std::fs;
 use crate::entry::{Code, In, Out, call};
 use crate::kernels::{self, Function, Module};
 use crate::queue::Work;
-use crate::report::Kind;
+use crate::report::Mistake;
 use crate::state::{Handle, Sim};
 use crate::status::{Answer, Status};
 
@@ -75,7 +75,7 @@ extern "C" fn cuModuleGetFunction(out: Out<Handle>, module: Handle, name: In<c_c
         if !sim.kernels.contains_key(&name) {
             let text =
                 format!("the kernel {name} is in the module, but no host function was registered for it");
-            sim.report(Kind::NoKernel, text);
+            sim.report(Mistake::NoKernel, text);
             return Err(Status::NOT_FOUND);
         }
         let handle = sim.fresh_handle();
