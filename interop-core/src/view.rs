@@ -160,12 +160,8 @@ pub(crate) fn shared(facts: &Facts) -> Option<(usize, usize)> {
 /// Refuses read-only arrays, and those in which two indices may meet in one element.
 pub(crate) fn check_writable(facts: &Facts) -> Result<()> {
     if facts.writes() == Writes::Never {
-        let error = Error::new(
-            ErrorKind::ReadOnly,
-            "readonly",
-            "a read-only array",
-            "writable memory, or a copy of the array",
-        );
+        let error =
+            Error::new(ErrorKind::ReadOnly, "readonly", "a read-only array", "a writable array, or a copy");
         return Err(error.with_advice("ask for a read-only view"));
     }
     if !facts.layout().is_injective() {

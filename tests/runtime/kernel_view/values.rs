@@ -132,7 +132,7 @@ fn element_and_rank_are_compared() {
 fn a_writable_view_needs_writable_elements() {
     let (_ledger, tensor) = Claims { device: Device::cuda(0), ..Claims::new(&[2]) }.send::<Versioned>();
     let mut lease: Array<Lease<i16>> = Array::from_dlpack(tensor).unwrap();
-    let told = (ErrorKind::ReadOnly, "readonly", "a read-only array", "writable memory");
+    let told = (ErrorKind::ReadOnly, "readonly", "a read-only array", "a writable array");
     assert_told(&lease.kernel_view_mut::<i16, 1>().unwrap_err(), told);
     assert_eq!(lease.kernel_view::<i16, 1>().unwrap().shape(), [2]);
 

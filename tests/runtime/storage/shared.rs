@@ -145,7 +145,7 @@ fn sharing_takes_the_right_of_a_sole_owner() {
     assert_eq!(Shared::new(HostVec::from_slice(&[1_u8])).memory().writes, Writes::Always);
     assert_eq!(Shared::new(HostVec::from_slice(&[1_u8])).read_only().memory().writes, Writes::Never);
     let mut array = Array::new(Shared::new(vec![1_u8]), &[1]);
-    let told = (ErrorKind::ReadOnly, "readonly", "a read-only array", "writable memory");
+    let told = (ErrorKind::ReadOnly, "readonly", "a read-only array", "a writable array");
     assert_told(&array.view_mut::<u8, 1>().unwrap_err(), told);
     assert_told(&array.apply(|element: u8| element).unwrap_err(), told);
 }

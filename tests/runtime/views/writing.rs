@@ -62,7 +62,7 @@ fn readonly_memory_is_not_written() {
     where
         Array<S>: CudaArray,
     {
-        let told = (ErrorKind::ReadOnly, "readonly", "a read-only array", "writable memory");
+        let told = (ErrorKind::ReadOnly, "readonly", "a read-only array", "a writable array");
         assert_told(&array.view_mut::<i16, 1>().unwrap_err(), told);
         assert_told(&array.apply(|element: i16| element).unwrap_err(), told);
         assert!(array.view::<i16, 1>().is_ok());
