@@ -132,12 +132,15 @@ def test_what_is_asked_for_is_given_or_refused_as_numpy_does(source, flags, more
     """Every combination of flags, beside NumPy's own answer for the same memory."""
 
     def ask(array):
-        buffer = Request()
+        buffer = Request(obj=None if array is source else 1)  # what was there is nobody's reference
         try:
             get_buffer(array, buffer, flags | more)
         except (BufferError, ValueError):  # NumPy raises a ValueError, where the protocol says BufferError
             assert buffer.obj is None
             return None
+        if array is not source:
+            assert buffer.buf  # some consumers take null for a failure, also of an array without elements
+            assert buffer.ndim == (source.ndim if flags else 1)  # NumPy says how many axes it has also without a shape
         axes = range(buffer.ndim)
         answer = {
             "len": buffer.len,
@@ -229,6 +232,17 @@ def test_not_while_rust_code_writes(make, use):
     work.join()
     assert "found a writer of" in refusals[0] and refusals[0].endswith("if one call was given the same array twice")
     use(array)  # the view of Rust is over
+
+
+def test_not_to_write_to_while_rust_code_reads():
+    array = of(np.zeros((1, 1, 3), "f4"))
+    view = interop_demo._while_read(array, lambda: memoryview(array).tolist())
+    assert view == [[[0.0, 0.0, 0.0]]]
+    with pytest.raises(BufferError, match="found a reader of"):
+        interop_demo._while_read(array, lambda: get_buffer(array, Request(), WRITABLE | STRIDES))
+    memory = Request()
+    get_buffer(array, memory, WRITABLE | STRIDES)
+    release_buffer(memory)
 
 
 def test_a_derived_class_has_the_memory_that_it_inherits():

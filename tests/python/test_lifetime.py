@@ -130,8 +130,19 @@ CAPSULE, RECORDING = Tensor().capsule(), interop_demo.Recording(np.ones(2, "f4")
         lambda: Array.full((2,), 0).shape,
         lambda: interop_demo.describe(CAPSULE),
         lambda: RECORDING.__dlpack__(),
+        lambda: bytes(Array.full((2,), 0)),
     ],
-    ids=["live_allocations", "describe", "__dlpack__", "__dlpack_device__", "asarray", "shape", "capsule", "by hand"],
+    ids=[
+        "live_allocations",
+        "describe",
+        "__dlpack__",
+        "__dlpack_device__",
+        "asarray",
+        "shape",
+        "capsule",
+        "by hand",
+        "buffer",
+    ],
 )
 def test_what_had_to_wait_is_released_soon(drain):
     array = Array.full((1000,), 1.0)

@@ -3,7 +3,7 @@
 use std::ffi::CStr;
 
 use interop_core::python::install;
-use interop_core::{CudaArray, HostVec};
+use interop_core::{CudaArray, HostVec, Lease};
 use pyo3::exceptions::PyBufferError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -116,6 +116,14 @@ fn in_a_vector(obj: Image<Vec<f32>>) -> Image<Vec<f32>> {
     obj
 }
 
+/// What a function of Python's returns that is called while the elements of an image are read.
+#[pyfunction]
+#[expect(clippy::needless_pass_by_value, reason = "the lease ends when the call does")]
+fn while_read<'py>(obj: Image<Lease<f32>>, function: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+    let _reader = obj.view::<f32, 3>()?.host()?;
+    function.call0()
+}
+
 /// A class of Python's whose metaclass names another as derived from it, which is not.
 const UNTRUE: &CStr = c"
 class Untrue(type):
@@ -133,6 +141,7 @@ class Derived(_Samples, metaclass=Untrue):
 pub(crate) fn add(module: &Bound<'_, PyModule>) -> PyResult<()> {
     let py = module.py();
     module.setattr("_in_a_vector", wrap_pyfunction!(in_a_vector, module)?)?;
+    module.setattr("_while_read", wrap_pyfunction!(while_read, module)?)?;
     module.setattr("_Titled", py.get_type::<Titled>())?;
     let names = PyDict::new(py);
     names.set_item("_Samples", py.get_type::<Samples>())?;
