@@ -285,6 +285,15 @@ def test_the_host_reads_memory_that_it_can_reach_once_it_is_ready(kind):
     assert interop_demo.checksum(array) == 55.0
 
 
+@pytest.mark.parametrize("where", [None, (1, 0)], ids=["there", "host"])
+@each_kind
+def test_a_copy_is_made_once_the_work_is_done(kind, where):
+    array = full(kind)
+    interop_demo.scale_(array, 2, stream=SIM.stream())
+    capsule = array.__dlpack__(dl_device=where, copy=True, max_version=(1, 0))
+    assert on_host(interop_demo.asarray(capsule)).tolist() == [[5.0] * 4] * 3
+
+
 @each_kind
 def test_a_number_is_there_once_the_work_is_done(kind):
     """Of memory that the host cannot reach, one element is copied; more than one is no number."""
