@@ -65,3 +65,15 @@ def test_a_method_of_its_own_is_not_passed_over():
     for take in (interop_demo.describe, np.from_dlpack, pytest.importorskip("tvm_ffi").from_dlpack):
         with pytest.raises(BufferError, match="kept"):
             take(kept)
+
+
+def test_nobody_writes_to_what_rust_may_have_lent():
+    """By no way in which the array goes out."""
+    lent = interop_demo._Lent()
+    views = [np.from_dlpack(lent), np.asarray(lent), np.frombuffer(lent, "f4"), np.asarray(memoryview(lent))]
+    assert [(view.tolist(), view.flags.writeable) for view in views] == [([1.0, 2.0], False)] * 4
+    facts = [interop_demo.describe(by) for by in (lent, lent.__dlpack__(max_version=(1, 0)))]
+    assert [(fact["protocol"], fact["readonly"]) for fact in facts] == [("exchange", True), ("dlpack_versioned", True)]
+    with pytest.raises(BufferError, match="read-only"):
+        lent.__dlpack__()
+    assert np.from_dlpack(lent, copy=True).flags.writeable

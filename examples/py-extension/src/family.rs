@@ -65,6 +65,24 @@ impl Levels {
     }
 }
 
+/// An array in a vector, of which Rust code may have plain references.
+#[pyclass(frozen, module = "interop_demo", name = "_Lent")]
+#[derive(CudaArray)]
+#[cuda_array(shape = [len], export, pyclass)]
+struct Lent {
+    #[cuda_array(data)]
+    values: Vec<f32>,
+    len: usize,
+}
+
+#[pymethods]
+impl Lent {
+    #[new]
+    fn new() -> Self {
+        Self { values: vec![1.0, 2.0], len: 2 }
+    }
+}
+
 /// An array whose items have names and no indices, and whose methods are for one thread.
 #[pyclass(frozen, mapping, unsendable, module = "interop_demo", name = "_Named")]
 #[derive(CudaArray)]
@@ -150,6 +168,8 @@ pub(crate) fn add(module: &Bound<'_, PyModule>) -> PyResult<()> {
     install::<Samples>(py)?;
     install::<Levels>(py)?;
     install::<Named>(py)?;
+    install::<Lent>(py)?;
+    module.setattr("_Lent", py.get_type::<Lent>())?;
     module.setattr("_Named", py.get_type::<Named>())?;
     install::<Kept>(py)?;
     module.setattr("_Kept", py.get_type::<Kept>())?;
