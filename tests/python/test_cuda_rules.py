@@ -98,6 +98,18 @@ def test_the_exchange_table_waits_for_nothing():
     SIM.library.interop_sim_release_spin(ctypes.c_uint64(spin))
 
 
+@pytest.mark.skipif(native.missing() is not None, reason=f"a module in C cannot be compiled: {native.missing()}")
+@pytest.mark.parametrize("function", ["table_borrow", "table_import"])
+def test_what_goes_out_by_the_table_comes_after_pending_work(function):
+    """On the stream that the table names, the legacy default one."""
+    array, stream = full("cuda"), SIM.stream()
+    spin = SIM.library.interop_sim_spin(stream)
+    interop_demo.scale_(array, 2, stream=stream)
+    getattr(native.load("handwritten"), function)(array, array)
+    SIM.call("cuStreamSynchronize", ctypes.c_uint64(1))
+    assert not pending(spin)
+
+
 class Theirs:
     """An array of a library that works on `stream`, and says so in its dict."""
 

@@ -6,6 +6,7 @@ import interop_demo
 import native
 import numpy as np
 import pytest
+from test_cuda_rules import Silent
 from test_cuda_sim import SIM, full, nothing_wrong, on_host, pytestmark  # noqa: F401
 
 in_c = pytest.mark.skipif(native.missing() is not None, reason=f"the work of the host is in C and cannot be compiled: {native.missing()}")
@@ -78,6 +79,15 @@ def test_an_argument_that_the_host_works_on_lets_other_threads_run(function):
     interop_demo.scale_(image, 2, stream=stream)
     SIM.call("cuLaunchHostFunc", ctypes.c_uint64(stream), ctypes.c_void_p(probe.attachment()), None)
     function(image)
+    assert probe.attachment(1) is False
+
+
+@in_c
+def test_work_for_a_library_that_names_no_stream_lets_other_threads_run():
+    """The host waits for it, in the place of the library."""
+    probe, array = native.load("threads"), Silent(None)
+    SIM.call("cuLaunchHostFunc", ctypes.c_uint64(1), ctypes.c_void_p(probe.attachment()), None)
+    interop_demo.scale_(array, 2)
     assert probe.attachment(1) is False
 
 
