@@ -67,8 +67,8 @@ MUTANTS = [
     (
         "R114",
         "python/ask.rs",
-        "if error.cause(py).is_none() {",
-        "if !BROKEN && error.cause(py).is_none() {",
+        "if error.cause(py).is_none() && ",
+        "if !BROKEN && error.cause(py).is_none() && ",
         "the first error is forgotten",
     ),
     (

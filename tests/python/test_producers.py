@@ -78,6 +78,19 @@ def test_stream_objects(handle, passed):
     assert describe(Producer(Tensor()), stream=Stream(0, handle))["stream"] is None
 
 
+class StreamWithProperty:
+    """As `cuda.core` was before 0.2."""
+
+    @property
+    def __cuda_stream__(self):
+        return 0, 7
+
+
+def test_a_stream_object_with_a_property():
+    """R156: what the protocol had before the method."""
+    assert describe(Producer(Tensor(device=(CUDA, 0))), stream=StreamWithProperty())["stream"] == 7
+
+
 class RaisingStream:
     def __cuda_stream__(self):
         raise RuntimeError("from the stream")
@@ -125,6 +138,21 @@ def test_bad_streams(stream, error, kind):
 def test_what_a_stream_may_be_is_told(stream):
     with pytest.raises(TypeError, match="`stream`: found .*, allowed: an int, or an object with `__cuda_stream__`$"):
         describe(Producer(Tensor()), stream=stream)
+
+
+@pytest.mark.parametrize("answer", [(), (0,), (0, 1, 2)])
+def test_a_tuple_of_another_length_is_told_its_length(answer):
+    """Otherwise a tuple is found where a tuple is allowed."""
+    found = f"found tuple of length {len(answer)}, allowed: a tuple"
+    with pytest.raises(TypeError, match=f"^`__cuda_stream__`: {found}"):
+        describe(Producer(Tensor()), stream=Stream(*answer))
+    with pytest.raises(TypeError, match=f"^`max_version`: {found}"):
+        interop_demo.Array.full(1, 0).__dlpack__(max_version=answer)
+    with pytest.raises(TypeError, match=f"^`data`: {found}"):
+        interop_demo.parse_cai({"shape": (1,), "typestr": "<f4", "data": answer, "version": 3})
+    descr = [answer[:1]]
+    with pytest.raises(TypeError, match=f"^`descr`: found tuple of length {len(descr[0])}, allowed: a list of tuples"):
+        interop_demo.parse_cai({"shape": (1,), "typestr": "<f4", "data": (8, False), "version": 3, "descr": descr})
 
 
 # Old producers (R113, R114, R116)

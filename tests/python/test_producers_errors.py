@@ -148,3 +148,12 @@ def test_an_error_that_cannot_be_printed():
 
     with pytest.raises(Mute):
         describe(producer_with(__dlpack__=raising(Mute())))
+
+
+def test_an_exception_that_is_raised_again_is_not_its_own_cause():
+    """R114: whoever walks the causes of such an exception would never come to an end."""
+    kept = TypeError("unexpected keyword argument 'max_version'")
+    with pytest.raises(TypeError) as caught:
+        describe(producer_with(__dlpack__=raising(kept, calls := [])))
+    assert caught.value is kept and len(calls) == 2
+    assert kept.__cause__ is None

@@ -230,7 +230,8 @@ fn request_plainly<'py>(
         keywords.set_item(pyo3::intern!(py, "stream"), stream)?;
     }
     object.call_method(pyo3::intern!(py, "__dlpack__"), (), Some(&keywords)).inspect_err(|error| {
-        if error.cause(py).is_none() {
+        // A producer may keep its exception and raise it each time; nothing is its own cause.
+        if error.cause(py).is_none() && !error.value(py).is(first.value(py)) {
             error.set_cause(py, Some(first));
         }
     })

@@ -4,7 +4,7 @@ use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyInt, PyTuple};
 
-use super::errors::{Fault, origin};
+use super::errors::{Fault, origin, with_length};
 use super::interpreter::{attribute, index};
 use crate::device::{Device, DeviceType};
 use crate::error::{Error, ErrorKind, Result, text};
@@ -89,7 +89,7 @@ pub(super) fn pair<'a, 'py>(
 ) -> Result<&'a Bound<'py, PyTuple>> {
     value.cast::<PyTuple>().ok().filter(|tuple| tuple.len() == 2).ok_or_else(|| {
         let allowed = text!("a tuple {what} of two ints");
-        Error::new(ErrorKind::Type, place, origin(value), allowed)
+        Error::new(ErrorKind::Type, place, with_length(value), allowed)
     })
 }
 
@@ -114,7 +114,8 @@ pub(super) fn pair<'a, 'py>(
 pub fn consumer_stream(stream: &Bound<'_, PyAny>) -> PyResult<StreamHandle> {
     let py = stream.py();
     if let Some(method) = attribute(stream, pyo3::intern!(py, "__cuda_stream__"))? {
-        return handle_of(&method.call0()?);
+        // The protocol had a property before the method: `cuda.core` until 0.2, and who followed it.
+        return handle_of(&if method.is_instance_of::<PyTuple>() { method } else { method.call0()? });
     }
     let number = number(stream, "stream").map_err(|fault| match fault {
         Fault::Found(error) if error.kind() == ErrorKind::Type => {

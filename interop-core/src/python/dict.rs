@@ -7,7 +7,7 @@ use pyo3::sync::critical_section::with_critical_section;
 use pyo3::types::{PyBool, PyDict, PyInt, PyList, PyMapping, PyString, PyTuple};
 
 use super::device::number;
-use super::errors::{Fault, origin};
+use super::errors::{Fault, origin, with_length};
 use crate::cai::{CudaArrayInterface, DescrEntry, DescrType, MAX_DEPTH, Spelled, VERSION};
 use crate::dims::MAX_NDIM;
 use crate::dtype::DType;
@@ -165,6 +165,11 @@ fn wrong(place: &str, value: &Bound<'_, PyAny>, allowed: &str) -> Fault {
     Error::new(ErrorKind::Type, place, origin(value), allowed).into()
 }
 
+/// As [`wrong`], where a tuple may be one of another length.
+fn miscounted(place: &str, value: &Bound<'_, PyAny>, allowed: &str) -> Fault {
+    Error::new(ErrorKind::Type, place, with_length(value), allowed).into()
+}
+
 fn string(value: &Bound<'_, PyAny>, place: &str) -> Result<String, Fault> {
     let text = value.cast::<PyString>().map_err(|_| wrong(place, value, "a str"))?;
     // A lone surrogate is replaced, and refused for what it is in its place.
@@ -204,7 +209,7 @@ fn integers(value: &Bound<'_, PyAny>, place: &str) -> Result<Vec<i64>, Fault> {
 /// `(address, read-only)`.
 fn address(value: &Bound<'_, PyAny>) -> Result<(usize, bool), Fault> {
     let pair = value.cast::<PyTuple>().ok().filter(|pair| pair.len() == 2);
-    let pair = pair.ok_or_else(|| wrong("data", value, "a tuple (address, read-only)"))?;
+    let pair = pair.ok_or_else(|| miscounted("data", value, "a tuple (address, read-only)"))?;
     let (address, readonly) = (pair.get_item(0)?, pair.get_item(1)?);
     // Some producers write None for the address of an array without elements.
     let address = if address.is_none() { 0 } else { number(&address, "data[0]")? };
@@ -267,7 +272,7 @@ fn entries(value: &Bound<'_, PyAny>, depth: usize, budget: &mut Budget) -> Resul
 
 fn entry(item: &Bound<'_, PyAny>, depth: usize, budget: &mut Budget) -> Result<DescrEntry, Fault> {
     let tuple = item.cast::<PyTuple>().ok().filter(|tuple| matches!(tuple.len(), 2 | 3));
-    let tuple = tuple.ok_or_else(|| wrong("descr", item, ENTRIES))?;
+    let tuple = tuple.ok_or_else(|| miscounted("descr", item, ENTRIES))?;
     let (name, dtype) = (tuple.get_item(0)?, tuple.get_item(1)?);
     // NumPy writes (title, name) where a field has a title.
     let name = match name.cast::<PyTuple>() {

@@ -164,6 +164,13 @@ pub(super) fn origin(object: &Bound<'_, PyAny>) -> String {
     name.map_or_else(|_| "an object of unknown class".into(), |name| name.to_string())
 }
 
+/// As [`origin`]; of a tuple, of which another length was expected, with its length.
+#[cold]
+pub(super) fn with_length(object: &Bound<'_, PyAny>) -> String {
+    let name = origin(object);
+    object.cast::<PyTuple>().map_or(name.clone(), |tuple| format!("{name} of length {}", tuple.len()))
+}
+
 /// An error about an array, with the class of the object that it came from.
 #[cold]
 pub(super) fn of(object: &Bound<'_, PyAny>, error: Error) -> Error {
