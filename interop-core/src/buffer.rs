@@ -278,6 +278,6 @@ unsafe impl<T: Element> Storage for HostVec<T> {
 
 impl<T> fmt::Debug for HostVec<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.buffer.fmt(f)
+        write!(f, "HostVec({} × {})", self.buffer.len(), self.buffer.element.describe())
     }
 }

@@ -191,6 +191,26 @@ def test_allocations_that_fail(shape, dtype, device, kind, place):
     assert place in text
 
 
+@pytest.mark.parametrize(
+    ("ndim", "message"),
+    [
+        (1, b"`shape`: found a null pointer for 1 axes, allowed: a pointer to one extent for each axis"),
+        (65, b"`ndim`: found 65, allowed: 0 to 64"),
+        (-1, b"`ndim`: found -1, allowed: 0 to 64"),
+    ],
+)
+def test_an_allocation_without_its_extents(ndim, message):
+    """R167: by a caller in C, who is told which of the two is wrong."""
+    report = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_char_p, ctypes.c_char_p)
+    allocate = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, report)
+    table = Table.from_address(pointer(getattr(Array, NAME), b"dlpack_exchange_api"))
+    prototype = DLTensor(device_type=CPU, ndim=ndim, code=2, bits=32, lanes=1)
+    told, out = [], ctypes.c_void_p()
+    tell = report(lambda _, kind, text: told.append((kind, text)))
+    assert allocate(table.allocator)(ctypes.addressof(prototype), ctypes.addressof(out), None, tell) == -1
+    assert told == [(b"BufferError", message)]
+
+
 @pytest.mark.parametrize("device", [CPU, CUDA, CUDA_HOST, CUDA_MANAGED])
 def test_the_stream(device):
     """R168: none for host memory; elsewhere the legacy default stream, whose handle is null."""

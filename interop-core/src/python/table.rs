@@ -273,12 +273,13 @@ unsafe fn zeroed(prototype: *const DLTensor) -> Result<ManagedTensor<Versioned>>
         let allowed = format!("{}, where Rust allocates", Device::CPU);
         return Err(Error::new(ErrorKind::Device, "prototype", device, allowed));
     }
-    let rank =
-        usize::try_from(ndim).ok().filter(|rank| *rank <= MAX_NDIM && (*rank == 0 || !extents.is_null()));
-    let Some(rank) = rank else {
-        let allowed = text!("0 to {MAX_NDIM} axes, and their extents");
-        return Err(Error::new(ErrorKind::Rank, "ndim", ndim, allowed));
+    let Some(rank) = usize::try_from(ndim).ok().filter(|rank| *rank <= MAX_NDIM) else {
+        return Err(Error::new(ErrorKind::Rank, "ndim", ndim, text!("0 to {MAX_NDIM}")));
     };
+    if rank > 0 && extents.is_null() {
+        let found = text!("a null pointer for {rank} axes");
+        return Err(Error::new(ErrorKind::Shape, "shape", found, "a pointer to one extent for each axis"));
+    }
     let mut shape = Vec::with_capacity(rank);
     for axis in 0..rank {
         // SAFETY: one of `ndim` numbers, as the caller promises.

@@ -159,7 +159,9 @@ fn imports_copy_or_hold() {
 #[test]
 fn storages_can_be_shown() {
     let host = HostVec::<[f32; 3]>::zeroed(4);
-    assert_eq!(format!("{host:?}"), "HostBuffer(4 × float32 with trailing axes [3])");
+    assert_eq!(format!("{host:?}"), "HostVec(4 × float32 with trailing axes [3])");
+    let host = HostBuffer::zeroed(DType::F32, 4).unwrap();
+    assert_eq!(format!("{host:?}"), "HostBuffer(4 × float32)");
     let shared = format!("{:?}", Shared::new(Claimed::gpu::<f32>(6, 1)));
     assert_eq!(shared, format!("Shared(float32 at {GPU_ADDRESS:#x}, CUDA (2), ordinal 1)"));
 }
