@@ -181,8 +181,9 @@ def test_floats_that_integers_cannot_be(dtype):
 
 def test_integers_that_only_floats_can_be():
     assert np.from_dlpack(Array.full((1,), -(2**200), "<f8")).tolist() == [-(2.0**200)]
-    with pytest.raises(ArrayError, match="`value`.*float64"):
-        Array.full((1,), 10**400, "<f8")
+    for dtype, name in (("<f8", "float64"), ("<c8", "complex64"), ("<c16", "complex128")):
+        with pytest.raises(ArrayError, match=f"`value`: found an integer of more than 128 bits, .*{name}"):
+            Array.full((1,), 10**400, dtype)
 
 
 @pytest.mark.parametrize("value", ["1", None, 1 + 2j, [1], b"1", object()], ids=repr)

@@ -284,8 +284,9 @@ impl<'py> FromPyObject<'_, 'py> for Value {
 
 /// New memory of `len` elements, all `value`.
 pub(crate) fn filled(dtype: DType, len: usize, value: Value, place: Place) -> interop_core::Result<Shared> {
-    fn beyond<T: Number>(value: &dyn Display) -> Error {
-        let allowed = format!("a number within the range of {}", T::TYPE.dtype().name());
+    const HUGE: &str = "an integer of more than 128 bits";
+    fn beyond(dtype: DType, value: &dyn Display) -> Error {
+        let allowed = format!("a number within the range of {}", dtype.name());
         Error::new(ErrorKind::Overflow, "value", value, allowed)
     }
     fn complex(dtype: DType) -> Error {
@@ -297,19 +298,21 @@ pub(crate) fn filled(dtype: DType, len: usize, value: Value, place: Place) -> in
         place.keep(elements)
     }
     fn fill<T: Number>(len: usize, value: Value, place: Place) -> interop_core::Result<Shared> {
+        let beyond = |value: &dyn Display| beyond(T::TYPE.dtype(), value);
         let value = match value {
             Value::Bool(value) => T::from_f64(f64::from(value)),
             Value::Float(value) if T::IS_FLOAT => T::from_f64(value),
-            Value::Float(value) if value.is_nan() => return Err(beyond::<T>(&value)),
-            Value::Float(value) => T::from_int(value as i128).ok_or_else(|| beyond::<T>(&value))?,
-            Value::Int(value) => T::from_int(value).ok_or_else(|| beyond::<T>(&value))?,
+            Value::Float(value) if value.is_nan() => return Err(beyond(&value)),
+            Value::Float(value) => T::from_int(value as i128).ok_or_else(|| beyond(&value))?,
+            Value::Int(value) => T::from_int(value).ok_or_else(|| beyond(&value))?,
             Value::Huge(value) if T::IS_FLOAT && value.is_finite() => T::from_f64(value),
-            Value::Huge(_) => return Err(beyond::<T>(&"an integer of more than 128 bits")),
+            Value::Huge(_) => return Err(beyond(&HUGE)),
             Value::Complex(_) => return Err(complex(T::TYPE.dtype())),
         };
         all(len, value, place)
     }
     match (dtype, value) {
+        (DType::C64 | DType::C128, Value::Huge(value)) if value.is_infinite() => Err(beyond(dtype, &HUGE)),
         (DType::C64, value) => {
             let Complex { re, im } = value.to_complex();
             all(len, Complex::new(re as f32, im as f32), place)
