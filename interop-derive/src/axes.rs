@@ -209,7 +209,9 @@ fn axes_are_few(count: usize, word: &Ident, errors: &mut Errors) {
 fn strides_fit(count: usize, claims: &Claims<'_>, errors: &mut Errors) {
     let Some(field) = claims.only(|attrs| attrs.strides.is_some()) else { return };
     if let Some(strides) = len(field.ty).filter(|strides| *strides != count) {
-        let found = format!("room for {strides} strides beside a shape of {count} axes");
+        let counted = |number, one, more| format!("{number} {}", if number == 1 { one } else { more });
+        let (strides, axes) = (counted(strides, "stride", "strides"), counted(count, "axis", "axes"));
+        let found = format!("room for {strides} beside a shape of {axes}");
         errors.push(field.ty, found, format_args!("write a list of {count}: each axis has a stride"));
     }
 }

@@ -194,7 +194,7 @@ def test_allocations_that_fail(shape, dtype, device, kind, place):
 @pytest.mark.parametrize(
     ("ndim", "message"),
     [
-        (1, b"`shape`: found a null pointer for 1 axes, allowed: a pointer to one extent for each axis"),
+        (1, b"`shape`: found a null pointer for 1 axis, allowed: a pointer to one extent for each axis"),
         (65, b"`ndim`: found 65, allowed: 0 to 64"),
         (-1, b"`ndim`: found -1, allowed: 0 to 64"),
     ],

@@ -29,8 +29,9 @@ pub(super) fn too_large(shape: &[usize]) -> Error {
 
 #[cold]
 pub(super) fn count_mismatch(found: usize, expected: usize) -> Error {
-    let allowed = text!("{expected}, one for each axis");
-    Error::new(ErrorKind::Strides, "strides", format_args!("{found} strides"), allowed)
+    let (noun, allowed) =
+        (if found == 1 { "stride" } else { "strides" }, text!("{expected}, one for each axis"));
+    Error::new(ErrorKind::Strides, "strides", format_args!("{found} {noun}"), allowed)
 }
 
 #[cold]

@@ -30,7 +30,7 @@ use crate::dlpack::{
 use crate::error::{Error, ErrorKind, Result, text};
 use crate::facts::Facts;
 use crate::import::Import;
-use crate::layout::{Layout, Order};
+use crate::layout::{Layout, Order, axes_in_words};
 use crate::roles::ShapeField;
 use crate::stream::StreamHandle;
 
@@ -277,7 +277,7 @@ unsafe fn zeroed(prototype: *const DLTensor) -> Result<ManagedTensor<Versioned>>
         return Err(Error::new(ErrorKind::Rank, "ndim", ndim, text!("0 to {MAX_NDIM}")));
     };
     if rank > 0 && extents.is_null() {
-        let found = text!("a null pointer for {rank} axes");
+        let found = text!("a null pointer for {}", axes_in_words(rank));
         return Err(Error::new(ErrorKind::Shape, "shape", found, "a pointer to one extent for each axis"));
     }
     let mut shape = Vec::with_capacity(rank);

@@ -100,7 +100,7 @@ fn refusals() {
         (plain(&[2, -3]), (ErrorKind::Shape, "shape[1]", "-3", "0 and up")),
         (plain(&[1; 65]), (ErrorKind::Rank, "shape", "65", "64")),
         (plain(&[1 << 32, 1 << 32, 16]), (ErrorKind::Overflow, "shape", "4294967296", "address space")),
-        (strides(&[12]), (ErrorKind::Strides, "strides", "1 strides", "2, one for each axis")),
+        (strides(&[12]), (ErrorKind::Strides, "strides", "1 stride", "2, one for each axis")),
         (strides(&[]), (ErrorKind::Strides, "strides", "0 strides", "2, one for each axis")),
         (strides(&[12, 6]), (ErrorKind::Strides, "strides[1]", "6 bytes", "4 bytes")),
         (strides(&[i64::MAX - 3, 4]), (ErrorKind::Overflow, "strides", "", "address space")),

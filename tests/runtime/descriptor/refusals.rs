@@ -44,9 +44,9 @@ fn strides() {
     let count = |found, allowed| (ErrorKind::Strides, "strides", found, allowed);
     let split = |place, found| (ErrorKind::Strides, place, found, "a multiple of the item size, 4 bytes");
     refused(vec![
-        (claims!(&[2, 3], strides: Strides::Elements(&[1])), count("1 strides", "2, one for each axis")),
+        (claims!(&[2, 3], strides: Strides::Elements(&[1])), count("1 stride", "2, one for each axis")),
         (claims!(&[2, 3], strides: Strides::Bytes(&[12, 4, 4])), count("3 strides", "2, one for each axis")),
-        (claims!(&[], strides: Strides::Elements(&[1])), count("1 strides", "0, one for each axis")),
+        (claims!(&[], strides: Strides::Elements(&[1])), count("1 stride", "0, one for each axis")),
         (claims!(&[0, 3], strides: Strides::Elements(&[])), count("0 strides", "2, one for each axis")),
         (claims!(&[2, 3], strides: Strides::Bytes(&[14, 4])), split("strides[0]", "14 bytes")),
         (claims!(&[1, 3], strides: Strides::Bytes(&[14, -6])), split("strides[1]", "-6 bytes")),

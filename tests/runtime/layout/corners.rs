@@ -87,9 +87,9 @@ fn there_are_64_axes_at_most() {
 #[test]
 fn there_is_one_stride_for_each_axis() {
     let rows: [(&[usize], &[isize], &str, &str); 4] = [
-        (&[2, 3], &[1], "1 strides", "2, one for each axis"),
+        (&[2, 3], &[1], "1 stride", "2, one for each axis"),
         (&[2, 3], &[3, 1, 1], "3 strides", "2, one for each axis"),
-        (&[], &[1], "1 strides", "0, one for each axis"),
+        (&[], &[1], "1 stride", "0, one for each axis"),
         (&[0], &[], "0 strides", "1, one for each axis"),
     ];
     for (shape, strides, found, allowed) in rows {

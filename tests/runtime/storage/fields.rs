@@ -169,7 +169,7 @@ fn unusual_arrays_of_a_constant_rank() {
         Stepped { data: vec![0; 6], rows: 2, columns: 3, strides: strides.to_vec() }.facts()
     };
     assert_eq!(stepped(&[1, 2]).unwrap().strides(), [1, 2]);
-    for (strides, found) in [(&[3, 1, 1][..], "3 strides"), (&[3], "1 strides"), (&[], "0 strides")] {
+    for (strides, found) in [(&[3, 1, 1][..], "3 strides"), (&[3], "1 stride"), (&[], "0 strides")] {
         let told = (ErrorKind::Strides, "strides", found, "2, one for each axis");
         assert_told(&stepped(strides).unwrap_err(), told);
     }

@@ -125,7 +125,7 @@ fn shapes_stay_within_the_storage() {
 
     let told = (ErrorKind::Overflow, "shape", "18446744073709551615", "");
     assert_eq!(Array::new(vector(), &[usize::MAX]).facts().unwrap_err().kind(), told.0);
-    let told = (ErrorKind::Strides, "strides", "1 strides", "2, one for each axis");
+    let told = (ErrorKind::Strides, "strides", "1 stride", "2, one for each axis");
     assert_told(&Array::strided(vector(), &[2, 3], &[3]).facts().unwrap_err(), told);
 }
 

@@ -1,14 +1,13 @@
 use interop_core::CudaArray;
 
 #[derive(CudaArray)]
-#[cuda_array(shape = [height, width])]
-struct Image {
+#[cuda_array(shape = [len])]
+struct Samples {
     #[cuda_array(data)]
-    pixels: Vec<f32>,
-    height: usize,
-    width: usize,
+    values: Vec<f32>,
+    len: usize,
     #[cuda_array(strides)]
-    strides: [isize; 3],
+    strides: [isize; 2],
 }
 
 fn main() {}
