@@ -77,3 +77,8 @@ def test_nobody_writes_to_what_rust_may_have_lent():
     with pytest.raises(BufferError, match="read-only"):
         lent.__dlpack__()
     assert np.from_dlpack(lent, copy=True).flags.writeable
+
+
+def test_a_struct_that_contradicts_itself_is_refused_where_it_is_made():
+    with pytest.raises(BufferError, match="bytes 0 to 8, allowed: bytes 0 to 4"):
+        interop_demo._torn()

@@ -134,6 +134,20 @@ fn in_a_vector(obj: Image<Vec<f32>>) -> Image<Vec<f32>> {
     obj
 }
 
+/// An array that is said to have more elements than its memory.
+#[derive(CudaArray)]
+#[cuda_array(shape = [len], export, python)]
+struct Torn {
+    #[cuda_array(data)]
+    values: HostVec<f32>,
+    len: usize,
+}
+
+#[pyfunction]
+fn torn() -> Torn {
+    Torn { values: HostVec::zeroed(1), len: 2 }
+}
+
 /// What a function of Python's returns that is called while the elements of an image are read.
 #[pyfunction]
 #[expect(clippy::needless_pass_by_value, reason = "the lease ends when the call does")]
@@ -159,6 +173,7 @@ class Derived(_Samples, metaclass=Untrue):
 pub(crate) fn add(module: &Bound<'_, PyModule>) -> PyResult<()> {
     let py = module.py();
     module.setattr("_in_a_vector", wrap_pyfunction!(in_a_vector, module)?)?;
+    module.setattr("_torn", wrap_pyfunction!(torn, module)?)?;
     module.setattr("_while_read", wrap_pyfunction!(while_read, module)?)?;
     module.setattr("_Titled", py.get_type::<Titled>())?;
     let names = PyDict::new(py);
