@@ -172,6 +172,13 @@ def test_memory_that_numpy_does_not_reach():
         np.asarray(interop_demo.asarray(Tensor(device=(2, 0)).capsule()))
 
 
+def test_memory_for_which_there_is_no_room():
+    """An array of many elements in few bytes, and a struct that copies; the addresses of a process do not go so far."""
+    for needs in (lambda: Array.full((2**46,), 1), lambda: interop_demo.trace(np.broadcast_to(np.float32(1), (2**23, 2**23)))):
+        with pytest.raises(MemoryError):
+            needs()
+
+
 def test_wrong_calls_of_array():
     array = Array.full((2,), 0)
     wrong = [

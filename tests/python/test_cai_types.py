@@ -255,6 +255,7 @@ BAD_RECORDS = table(
     ("size-wraps", 8, [("x", "<f8", (2**62, 8))], ArrayError),
     ("size-wraps-to-itself", 8, [("a", "|u1", (2**32, 2**32)), ("x", "<f8")], ArrayError),
     ("extent-2**63", 8, [("x", "<f8", (2**63,))], ArrayError),
+    ("extent-2**100", 8, [("x", "<f8", 2**100)], ArrayError),
     ("extent-2**200", 8, [("x", "<f8", 2**200)], ArrayError),
     ("extent-negative", 8, [("x", "<f4", (-2,))], ArrayError),
     ("extents-negative-twice", 8, [("x", "<f4", (-1, -2))], ArrayError),

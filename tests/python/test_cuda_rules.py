@@ -357,8 +357,8 @@ def test_two_arrays_in_one_memory_know_of_each_others_work(stream, again):
 def test_the_dtype_of_struct_elements_is_numpys():
     """Names, offsets, axes and padding, of fields that are structs too; and `repr` says them as errors do."""
     array = full("cuda", shape=(24,))
-    inner = np.dtype({"names": ["a", "b"], "formats": ["u1", "<i4"], "offsets": [0, 4], "itemsize": 8})
-    described = [("pos", "<f4", (3,)), ("id", "<u4"), ("in", [("a", "|u1"), ("", "|V3"), ("b", "<i4")])]
+    inner = np.dtype({"names": ["a", "b"], "formats": ["u1", "<i2"], "offsets": [0, 4], "itemsize": 8})
+    described = [("pos", "<f4", (3,)), ("id", "<u4"), ("in", [("a", "|u1"), ("", "|V3"), ("b", "<i2"), ("", "|V2")])]
     fresh = {"typestr": "|V24", "shape": (4,), "strides": None, "descr": described}
 
     class Particles:
@@ -366,4 +366,4 @@ def test_the_dtype_of_struct_elements_is_numpys():
 
     particles = interop_demo.asarray(Particles())
     assert particles.dtype == np.dtype([("pos", "<f4", (3,)), ("id", "<u4"), ("in", inner)])
-    assert "dtype=struct {pos: float32[3] @0, id: uint32 @12, in: {a: uint8 @0, b: int32 @4} @16}" in repr(particles)
+    assert "dtype=struct {pos: float32[3] @0, id: uint32 @12, in: {a: uint8 @0, b: int16 @4} @16}" in repr(particles)

@@ -120,7 +120,8 @@ def test_a_subclass_with_a_method_of_its_own_is_asked_by_it():
     """It may hand out something else, or nothing; the table that it inherits knows nothing of that."""
     base = type("Base", (Fast,), {"__dlpack_c_exchange_api__": in_capsule(table())})
     own = Tensor(shape=(5,))
-    derived = type("Derived", (base,), {"__dlpack__": lambda self, **_: own.capsule()})
+    between = type("Between", (base,), {})
+    derived = type("Derived", (between,), {"__dlpack__": lambda self, **_: own.capsule()})
     assert interop_demo.describe(derived(Tensor()))["shape"] == (5,)
     below = type("Below", (derived,), {})
     assert interop_demo.describe(below(Tensor()))["shape"] == (5,)

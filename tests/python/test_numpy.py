@@ -179,6 +179,8 @@ def test_a_mask_of_another_kind():
                 interop_demo.checksum(other)
         else:
             assert interop_demo.checksum(other) == 3
+    alone = type("Other", (np.ndarray,), {"mask": np.ones(2, "?")})((2,), "f8", np.array([1.0, 2.0]))
+    assert interop_demo.checksum(alone) == 3
 
 
 def test_broadcast_arrays_cannot_be_scaled():
