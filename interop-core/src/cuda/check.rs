@@ -180,7 +180,8 @@ impl PointerFacts {
             return Err(beyond(claimed, allowed));
         }
         // Only memory without a context can be in pieces.
-        if self.context().is_some() { Ok(()) } else { self.check_pieces(driver, claimed) }
+        let whole = self.context().is_some() || self.has_in_one_piece(claimed);
+        if whole { Ok(()) } else { self.check_pieces(driver, claimed) }
     }
 
     /// Whether memory is mapped under all of the elements, and of one kind: a program that maps memory itself (`cuMemMap`)

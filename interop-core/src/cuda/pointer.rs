@@ -39,12 +39,22 @@ const DEVICE: usize = 2;
 /// }
 /// # Ok::<(), interop_core::Error>(())
 /// ```
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Eq)]
 pub struct PointerFacts {
     device: Device,
     ordinal: i32,
     context: Option<Context>,
     range: Range<usize>,
+    /// What is mapped at the address in one piece; empty where the driver does not say it.
+    piece: Range<usize>,
+}
+
+/// What is mapped in one piece is a fact of the address, and no part of what is known of the memory.
+impl PartialEq for PointerFacts {
+    fn eq(&self, other: &Self) -> bool {
+        let facts = |known: &Self| (known.device, known.ordinal, known.context, known.range.clone());
+        facts(self) == facts(other)
+    }
 }
 
 impl PointerFacts {
@@ -104,15 +114,38 @@ fn answers<const N: usize>(driver: &Driver, address: usize, mut attributes: [i32
 
 /// Everything about an address, in one call for nearly all memory.
 pub(super) fn ask(driver: &Driver, address: usize) -> Outcome<Option<PointerFacts>> {
-    let asked = [MEMORY_TYPE, DEVICE_ORDINAL, IS_MANAGED, CONTEXT, RANGE_START, RANGE_SIZE];
-    let [memory_type, ordinal, managed, context, start, size] = answers(driver, address, asked)?;
+    let [memory_type, ordinal, managed, context, start, size, base, bytes] = all_answers(driver, address)?;
     let (ordinal, context) = (to_int(ordinal), Context::answered(context));
     let Some(device) = kind_of(memory_type, ordinal, managed) else { return Ok(None) };
     // Made once its range is known: what is changed after it was made is read back from memory, which stalls.
-    let known = |range| PointerFacts { device, ordinal, context, range };
-    let named = start..start.saturating_add(size);
-    let range = if named.contains(&address) { named } else { known(named).block(driver, address)? };
-    Ok(Some(known(range)))
+    let known = |range, piece| PointerFacts { device, ordinal, context, range, piece };
+    let (named, piece) = (start..start.saturating_add(size), base..base.saturating_add(bytes));
+    let range =
+        if named.contains(&address) { named } else { known(named, piece.clone()).block(driver, address)? };
+    Ok(Some(known(range, piece)))
+}
+
+/// The answers to all questions about an address. A driver before 11.7 does not know the last two, and has no answers then.
+fn all_answers(driver: &Driver, address: usize) -> Outcome<[usize; 8]> {
+    const ASKED: [i32; 8] = [
+        MEMORY_TYPE,
+        DEVICE_ORDINAL,
+        IS_MANAGED,
+        CONTEXT,
+        RANGE_START,
+        RANGE_SIZE,
+        MAPPING_BASE,
+        MAPPING_SIZE,
+    ];
+    match answers(driver, address, ASKED) {
+        Err(failure) if failure.code == code::INVALID_VALUE => {
+            let [known @ .., _, _] = ASKED;
+            let mut all = [0; ASKED.len()];
+            all[..known.len()].copy_from_slice(&answers(driver, address, known)?);
+            Ok(all)
+        }
+        answer => answer,
+    }
 }
 
 /// The lower half of a word, where the driver wrote an `int`.
@@ -228,6 +261,11 @@ impl PointerFacts {
         self.context.map_or_else(|| Context::primary_of(driver, self.ordinal), Ok)
     }
 
+    /// Whether all of these addresses are mapped in the piece that was asked about.
+    pub(super) fn has_in_one_piece(&self, claimed: &Range<usize>) -> bool {
+        self.piece.start <= claimed.start && claimed.end <= self.piece.end
+    }
+
     /// The addresses of the allocation, by the question that is for nothing else, which wants a context to be current; for
     /// memory that it does not know either, those of the piece that is mapped there.
     ///
@@ -244,9 +282,7 @@ impl PointerFacts {
         let start = to_usize(start);
         let range = start..start.saturating_add(size);
         match answer {
-            Err(failure) if failure.code == code::NOT_FOUND => {
-                Ok(piece_at(driver, address)?.map_or(range, |(_, piece)| piece))
-            }
+            Err(failure) if failure.code == code::NOT_FOUND => Ok(self.piece.clone()),
             answer => answer.map(|()| range),
         }
     }
