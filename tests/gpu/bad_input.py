@@ -147,6 +147,19 @@ def test_values_of_torch_that_are_not_those_in_memory():
     assert interop_demo.checksum(lazy.imag.resolve_neg() - 1) == -6
 
 
+@pytest.mark.parametrize("cut", [np.s_[::-1], np.s_[::-1, ::-2], np.s_[1, ::-1]], ids=str)
+def test_strides_of_cupy_that_have_lost_their_sign(cut):
+    """Its capsules have those that go backwards wrong, so they come by the dict, with the work that is pending on them."""
+    cupy = pytest.importorskip("cupy", reason="CuPy is not installed")
+    expected = np.arange(24, dtype=np.float32).reshape(4, 6)
+    with cupy.cuda.Stream(non_blocking=True):
+        array = cupy.asarray(expected)[cut]
+        facts = interop_demo.describe(array)
+        assert (facts["protocol"], facts["data"]) == ("cai", array.data.ptr)
+        assert facts["strides"] == tuple(step // 4 for step in array.strides)
+        assert interop_demo.checksum(array) == expected[cut].sum()
+
+
 def fake(torch):
     from torch._subclasses.fake_tensor import FakeTensorMode
 

@@ -1,11 +1,14 @@
-"""Interface dicts of memory that host and kernels reach by different addresses, on the simulated driver."""
+"""Interface dicts on the simulated driver: of memory that host and kernels reach by different addresses, and beside capsules
+that cannot be used.
+"""
 
 import ctypes
 
 import interop_demo
 import numpy as np
 import pytest
-from test_cuda_sim import SIM, nothing_wrong, on_host, pytestmark  # noqa: F401
+from capsules import CUDA, Producer, Tensor, raising
+from test_cuda_sim import SIM, full, nothing_wrong, on_host, pytestmark  # noqa: F401
 
 
 @pytest.fixture
@@ -49,3 +52,66 @@ def test_memory_that_no_kernel_reaches_has_no_dict(registered):
     with pytest.raises(AttributeError, match="__cuda_array_interface__: `data`: .* has no access"):
         array.__cuda_array_interface__  # noqa: B018
     assert hasattr(array, "__cuda_array_interface__")
+
+
+class Backwards(Producer):
+    """An array that goes backwards, as CuPy has it: in the capsule the strides have lost their sign, in the dict they are right."""
+
+    def __init__(self, **differing):
+        self.array = full("cuda")[::-1, ::-2]
+        interface = self.array.__cuda_array_interface__
+        strides = [(2**64 + step) // 4 for step in interface["strides"]]
+        shape, (address, _) = interface["shape"], interface["data"]
+        super().__init__(Tensor(device=(CUDA, 0), data=address, shape=shape, strides=strides, **differing))
+
+    @property
+    def __cuda_array_interface__(self):
+        return self.array.__cuda_array_interface__
+
+
+@pytest.mark.parametrize("stream", [None, 2], ids=repr)
+def test_what_a_capsule_cannot_say_comes_by_the_dict(stream):
+    producer = Backwards()
+    expected = interop_demo.describe(producer.array)
+    found = interop_demo.describe(producer, stream=stream)
+    assert (found["protocol"], found["strides"], found["stream"]) == ("cai", (-4, -2), stream or 1)
+    assert found["data"] == expected["data"]
+    assert producer.tensor.released == 1
+
+
+def test_as_an_argument_too():
+    producer = Backwards()
+    assert interop_demo.checksum(producer) == interop_demo.checksum(producer.array)
+    assert producer.tensor.released == 1
+
+
+@pytest.mark.parametrize(
+    "member",
+    [
+        raising(RuntimeError("not now")),
+        raising(AttributeError("none")),
+        lambda self: {**self.array.__cuda_array_interface__, "strides": (1,)},
+        lambda self: {**self.array.__cuda_array_interface__, "data": (8, False)},
+        lambda self: None,
+    ],
+)
+def test_the_capsule_is_refused_where_the_dict_will_not_do_either(member):
+    producer = type("Odd", (Backwards,), {"__cuda_array_interface__": property(member)})()
+    with pytest.raises(interop_demo.ArrayError, match="offsets that fit the address space"):
+        interop_demo.asarray(producer)
+    assert producer.tensor.released == 1
+
+
+def test_an_interrupt_of_the_dict_is_not_swallowed():
+    producer = type("Odd", (Backwards,), {"__cuda_array_interface__": property(raising(KeyboardInterrupt()))})()
+    with pytest.raises(KeyboardInterrupt):
+        interop_demo.asarray(producer)
+    assert producer.tensor.released == 1
+
+
+def test_other_refusals_of_a_capsule_stand():
+    """A dict tells less than a capsule: what is wrong with the one is not looked for in the other."""
+    producer = Backwards(dtype=(2, 7, 1))
+    with pytest.raises(interop_demo.ArrayError, match="dtype"):
+        interop_demo.asarray(producer)
+    assert producer.tensor.released == 1

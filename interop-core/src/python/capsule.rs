@@ -12,10 +12,13 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::sync::critical_section::with_critical_section;
 
-use super::errors::origin;
-use super::import::Protocol;
+use super::errors::{Fault, of, origin};
+use super::import::{Imported, Protocol};
+use super::release::{Destination, drain_releases};
+use crate::cuda::Trust;
 use crate::dlpack::{Abi, Legacy, ManagedTensor, Versioned};
 use crate::error::{Error, ErrorKind, Result};
+use crate::import::Import;
 
 /// A tensor out of a capsule, in the form that its name said.
 pub(super) enum Taken {
@@ -167,4 +170,42 @@ fn name<'a>(capsule: &'a Bound<'_, PyAny>) -> Option<&'a CStr> {
     let name: *const c_char = unsafe { ffi::PyCapsule_GetName(capsule.as_ptr()) };
     // SAFETY: capsule names are C strings, which outlive their capsules.
     (!name.is_null()).then(|| unsafe { CStr::from_ptr(name) })
+}
+
+/// Imports the tensor in a capsule that an older interface handed out, which is consumed.
+///
+/// The capsule carries no stream: the caller has ordered the work on it.
+///
+/// # Errors
+///
+/// `TypeError` for an object that is no capsule; `ArrayError` for a capsule of another name, such as one that was
+/// consumed, and for an array that cannot be used.
+///
+/// ```no_run
+/// use interop_core::python::import_capsule;
+/// use pyo3::prelude::*;
+///
+/// #[pyfunction]
+/// fn nbytes(capsule: &Bound<'_, PyAny>) -> PyResult<usize> {
+///     Ok(import_capsule(capsule)?.import.facts().nbytes())
+/// }
+/// ```
+pub fn import_capsule(capsule: &Bound<'_, PyAny>) -> PyResult<Imported> {
+    drain_releases(capsule.py());
+    let mut import = Import::NOTHING;
+    let mut to = Destination { import: &mut import, trust: Trust::Nothing };
+    let protocol = from_capsule(&mut to, capsule, capsule)?;
+    Ok(Imported { import, protocol })
+}
+
+/// The tensor in a capsule that `object` handed out.
+pub(super) fn from_capsule(
+    to: &mut Destination<'_>,
+    object: &Bound<'_, PyAny>,
+    capsule: &Bound<'_, PyAny>,
+) -> core::result::Result<Protocol, Fault> {
+    let taken = take(capsule).map_err(|error| of(object, error))?;
+    let protocol = taken.protocol();
+    to.receive_taken(taken).map_err(|error| of(object, error))?;
+    Ok(protocol)
 }

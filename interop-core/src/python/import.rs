@@ -5,10 +5,10 @@ use pyo3::exceptions::PyException;
 use pyo3::prelude::*;
 
 use super::ask::{DlpackMethod, has_method, lacks_method, request, request_for};
-use super::capsule::{Taken, take};
+use super::capsule::{Taken, from_capsule, take};
 use super::device::device;
 use super::dict::interface_in;
-use super::errors::{no_array, of};
+use super::errors::{Fault, no_array, of};
 use super::exchange::{tensor_of, work_stream};
 use super::interpreter::attribute;
 use super::release::{Destination, PyOwner, drain_releases, free_without_lock};
@@ -57,9 +57,12 @@ pub struct Imported {
 
 /// Imports any object that speaks a protocol, for work on `stream`.
 ///
-/// `__dlpack__` is preferred to `__cuda_array_interface__`. The producer is told the stream where its memory has one:
-/// nothing for CPU memory, a number otherwise, the legacy default stream if `stream` is `None`. Some producers take it and
-/// order nothing (the arrays of nanobind, TVM FFI and `cuda.core`): there the caller orders the work before the call.
+/// `__dlpack__` is preferred to `__cuda_array_interface__`, which is read all the same where the tensor has strides that no
+/// array has: `CuPy` loses the sign of those that go backwards, and has them right in its dict.
+///
+/// The producer is told the stream where its memory has one: nothing for CPU memory, a number otherwise, the legacy default
+/// stream if `stream` is `None`. Some producers take it and order nothing (the arrays of nanobind, TVM FFI and `cuda.core`):
+/// there the caller orders the work before the call.
 ///
 /// A tensor of PyTorch's whose values are conjugated or negated only when somebody asks for them is refused, and a masked array
 /// of NumPy's with masked elements. A tensor that requires a gradient is taken, because its exchange table does not say so: who
@@ -164,9 +167,35 @@ pub(super) fn import_met(
     handed_out: HandedOut,
     stream: Option<StreamHandle>,
 ) -> PyResult<Protocol> {
-    let protocol = import_memory(to, object, known, handed_out, stream)?;
+    let protocol = match import_memory(to, object, known, handed_out, stream) {
+        Err(Fault::Found(error)) if has_lost_signs(&error) => {
+            from_cai_instead(to, object, stream, error.into())?
+        }
+        answer => answer?,
+    };
     known.values.check(object, to.import.facts())?;
     Ok(protocol)
+}
+
+/// Whether a tensor was refused for strides such as `CuPy` writes for arrays that go backwards, which it divides as if they
+/// had no sign.
+fn has_lost_signs(error: &Error) -> bool {
+    error.kind() == ErrorKind::Overflow && error.place() == "strides"
+}
+
+/// By the interface dict, in which `CuPy` has the strides right; what is wrong with the tensor if that does not do.
+#[cold]
+fn from_cai_instead(
+    to: &mut Destination<'_>,
+    object: &Bound<'_, PyAny>,
+    stream: Option<StreamHandle>,
+    refused: PyErr,
+) -> PyResult<Protocol> {
+    match from_cai(to, object, stream) {
+        Ok(Some(protocol)) => Ok(protocol),
+        Err(interrupt) if !interrupt.is_instance_of::<PyException>(object.py()) => Err(interrupt),
+        _ => Err(refused),
+    }
 }
 
 /// As [`import_met`], whatever the values in the memory are.
@@ -176,7 +205,7 @@ fn import_memory(
     known: &TypeFacts,
     handed_out: HandedOut,
     stream: Option<StreamHandle>,
-) -> PyResult<Protocol> {
+) -> Result<Protocol, Fault> {
     let HandedOut { taken, table } = handed_out;
     if let Some(taken) = taken {
         let protocol = if table.is_some() { Protocol::Exchange } else { taken.protocol() };
@@ -214,46 +243,16 @@ fn import_asked(
     object: &Bound<'_, PyAny>,
     method: &DlpackMethod,
     stream: Option<StreamHandle>,
-) -> PyResult<Protocol> {
-    let py = object.py();
+) -> Result<Protocol, Fault> {
     if method.has_method {
         match from_method(to, object, method, stream) {
-            Err(error) if lacks_method(object, &error)? => {}
+            Err(Fault::Raised(error)) if lacks_method(object, &error)? => {}
             answer => return answer,
         }
     } else if has_method(object)? {
         return from_method(to, object, method, stream);
     }
-    if let Some(interface) = attribute(object, pyo3::intern!(py, "__cuda_array_interface__"))? {
-        return from_cai(to, object, &interface, stream);
-    }
-    Err(no_array(object))
-}
-
-/// Imports the tensor in a capsule that an older interface handed out, which is consumed.
-///
-/// The capsule carries no stream: the caller has ordered the work on it.
-///
-/// # Errors
-///
-/// `TypeError` for an object that is no capsule; `ArrayError` for a capsule of another name, such as one that was
-/// consumed, and for an array that cannot be used.
-///
-/// ```no_run
-/// use interop_core::python::import_capsule;
-/// use pyo3::prelude::*;
-///
-/// #[pyfunction]
-/// fn nbytes(capsule: &Bound<'_, PyAny>) -> PyResult<usize> {
-///     Ok(import_capsule(capsule)?.import.facts().nbytes())
-/// }
-/// ```
-pub fn import_capsule(capsule: &Bound<'_, PyAny>) -> PyResult<Imported> {
-    drain_releases(capsule.py());
-    let mut import = Import::NOTHING;
-    let mut to = Destination { import: &mut import, trust: Trust::Nothing };
-    let protocol = from_capsule(&mut to, capsule, capsule)?;
-    Ok(Imported { import, protocol })
+    Ok(from_cai(to, object, stream)?.ok_or_else(|| no_array(object))?)
 }
 
 /// Orders a tensor of the exchange table, which orders nothing itself: work on the stream that its library says is ordered
@@ -278,7 +277,7 @@ fn from_method(
     object: &Bound<'_, PyAny>,
     method: &DlpackMethod,
     stream: Option<StreamHandle>,
-) -> PyResult<Protocol> {
+) -> Result<Protocol, Fault> {
     // A class that promised host memory has been asked for it.
     if let Some(usual) = method.usual_device.device().filter(|usual| *usual != Device::CPU) {
         if let Some(protocol) = from_usual_place(to, object, method, stream, usual)? {
@@ -296,7 +295,7 @@ fn from_anywhere(
     object: &Bound<'_, PyAny>,
     method: &DlpackMethod,
     stream: Option<StreamHandle>,
-) -> PyResult<Protocol> {
+) -> Result<Protocol, Fault> {
     let py = object.py();
     let said = object.call_method0(pyo3::intern!(py, "__dlpack_device__"))?;
     let said = device(&said, "__dlpack_device__").map_err(|fault| fault.of(object))?;
@@ -338,14 +337,14 @@ fn from_usual_place(
     method: &DlpackMethod,
     stream: Option<StreamHandle>,
     usual: Device,
-) -> PyResult<Option<Protocol>> {
+) -> Result<Option<Protocol>, Fault> {
     let consumer = method.consumer(stream, usual);
     let _entered = cuda::current_while(usual).map_err(|error| of(object, error))?;
     let capsule = match request(object, method, consumer.to_dlpack(usual.device_type)) {
         Ok(capsule) => capsule,
         // The array may be where other streams are taken.
         Err(error) if error.is_instance_of::<PyException>(object.py()) => return Ok(None),
-        Err(error) => return Err(error),
+        Err(error) => return Err(error.into()),
     };
     let protocol = from_capsule(to, object, &capsule)?;
     if to.import.facts().device() != usual {
@@ -355,18 +354,6 @@ fn from_usual_place(
     Ok(Some(protocol))
 }
 
-/// The tensor in a capsule that `object` handed out.
-fn from_capsule(
-    to: &mut Destination<'_>,
-    object: &Bound<'_, PyAny>,
-    capsule: &Bound<'_, PyAny>,
-) -> PyResult<Protocol> {
-    let taken = take(capsule).map_err(|error| of(object, error))?;
-    let protocol = taken.protocol();
-    to.receive_taken(taken).map_err(|error| of(object, error))?;
-    Ok(protocol)
-}
-
 /// Whether two statements about a device agree. Libraries name pinned and managed memory one way in
 /// `__dlpack_device__` and another in the capsule, so the host kinds are one.
 fn same_memory(said: Device, found: Device) -> bool {
@@ -374,20 +361,22 @@ fn same_memory(said: Device, found: Device) -> bool {
         || (said.device_type.is_host_accessible() && found.device_type.is_host_accessible())
 }
 
-/// Through the interface dict: the driver says where the address is, and the producer's stream is ordered before ours.
+/// Through the interface dict, if there is one: the driver says where the address is, and the producer's stream is ordered
+/// before ours.
 fn from_cai(
     to: &mut Destination<'_>,
     object: &Bound<'_, PyAny>,
-    interface: &Bound<'_, PyAny>,
     stream: Option<StreamHandle>,
-) -> PyResult<Protocol> {
+) -> PyResult<Option<Protocol>> {
+    let name = pyo3::intern!(object.py(), "__cuda_array_interface__");
+    let Some(interface) = attribute(object, name)? else { return Ok(None) };
     // Both: a property may make a fresh array, which nothing but the dict that it returns keeps alive.
-    let owner = [object, interface].map(|held| PyOwner::new(held.clone().unbind()));
-    let interface = interface_in(interface).map_err(|fault| fault.of(object))?;
+    let owner = [object, &interface].map(|held| PyOwner::new(held.clone().unbind()));
+    let interface = interface_in(&interface).map_err(|fault| fault.of(object))?;
     let consumer = stream.unwrap_or(StreamHandle::LegacyDefault);
     free_without_lock();
     // SAFETY: the object vouches for the memory that it describes, as long as it lives, and for its stream now.
     let import = unsafe { Import::from_cai_for(&interface, consumer, owner) };
     *to.import = import.map_err(|error| of(object, error))?;
-    Ok(Protocol::Cai)
+    Ok(Some(Protocol::Cai))
 }

@@ -129,12 +129,13 @@ mod values;
 
 pub use argument::{import_as, import_as_trusted};
 pub use back::order_back;
+pub use capsule::import_capsule;
 pub use class::{ArrayClass, install};
 pub use device::{consumer_stream, integer};
 pub use dict::interface_of;
 pub use errors::{array_error, stream_error};
 pub use export::{Request, export};
-pub use import::{Imported, Protocol, import, import_capsule, import_trusted};
+pub use import::{Imported, Protocol, import, import_trusted};
 pub use release::{drain_releases, pending_releases};
 
 /// What the expansions of `python` and `pyclass` call.
