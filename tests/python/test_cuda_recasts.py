@@ -1,5 +1,6 @@
 """The same memory under another device type, for libraries that do not know its own, on the simulated driver."""
 
+import ctypes
 import gc
 
 import interop_demo
@@ -57,3 +58,12 @@ def test_numpy_takes_it_in_place():
     taken = np.asarray(array.as_host())
     interop_demo.scale_(array, 2)
     assert interop_demo.checksum(array) == taken.sum() == 60
+
+
+def test_work_is_pending_under_the_other_name_too():
+    array, ours, theirs = full("managed"), SIM.stream(), SIM.stream()
+    spin = SIM.library.interop_sim_spin(ctypes.c_uint64(ours))
+    interop_demo.scale_(array, 2, stream=ours)
+    array.as_device().__dlpack__(stream=theirs, max_version=(1, 0))
+    SIM.call("cuStreamSynchronize", ctypes.c_uint64(theirs))
+    assert not SIM.library.interop_sim_is_pending(ctypes.c_uint64(spin))
