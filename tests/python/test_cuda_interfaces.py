@@ -61,8 +61,8 @@ class Backwards(Producer):
         self.array = full("cuda")[::-1, ::-2]
         interface = self.array.__cuda_array_interface__
         strides = [(2**64 + step) // 4 for step in interface["strides"]]
-        shape, (address, _) = interface["shape"], interface["data"]
-        super().__init__(Tensor(device=(CUDA, 0), data=address, shape=shape, strides=strides, **differing))
+        tensor = {"data": interface["data"][0], "shape": interface["shape"], "strides": strides, **differing}
+        super().__init__(Tensor(device=(CUDA, 0), **tensor))
 
     @property
     def __cuda_array_interface__(self):
@@ -80,6 +80,9 @@ def test_what_a_capsule_cannot_say_comes_by_the_dict(stream):
 
 
 def test_as_an_argument_too():
+    """Also where arrays of the class are known to come by capsules from a GPU."""
+    forwards = Backwards(strides=(0, 0))
+    assert [interop_demo.describe(forwards)["protocol"] for _ in range(3)] == ["dlpack_versioned"] * 3
     producer = Backwards()
     assert interop_demo.checksum(producer) == interop_demo.checksum(producer.array)
     assert producer.tensor.released == 1
