@@ -57,6 +57,8 @@ def test_memory_that_no_kernel_reaches_has_no_dict(registered):
 class Backwards(Producer):
     """An array that goes backwards, as CuPy has it: in the capsule the strides have lost their sign, in the dict they are right."""
 
+    __module__ = "cupy"
+
     def __init__(self, **differing):
         self.array = full("cuda")[::-1, ::-2]
         interface = self.array.__cuda_array_interface__
@@ -80,21 +82,27 @@ def test_what_a_capsule_cannot_say_comes_by_the_dict(stream):
 
 
 def test_as_an_argument_too():
-    """Also where arrays of the class are known to come by capsules from a GPU."""
+    """Also where arrays of the class are known to come by capsules from a GPU, so that nobody asks for their device."""
     forwards = Backwards(strides=(0, 0))
     assert [interop_demo.describe(forwards)["protocol"] for _ in range(3)] == ["dlpack_versioned"] * 3
     producer = Backwards()
+    producer.device = None
     assert interop_demo.checksum(producer) == interop_demo.checksum(producer.array)
-    assert producer.tensor.released == 1
+    assert (producer.tensor.released, len(producer.asked)) == (1, 1)
+
+
+def raises(kind):
+    """A member that raises a fresh exception: one that is kept for the next call keeps the array, in its traceback."""
+    return lambda self: raising(kind("not now"))(self)
 
 
 @pytest.mark.parametrize(
     "member",
     [
-        raising(RuntimeError("not now")),
-        raising(AttributeError("none")),
+        raises(RuntimeError),
+        raises(AttributeError),
         lambda self: {**self.array.__cuda_array_interface__, "strides": (1,)},
-        lambda self: {**self.array.__cuda_array_interface__, "data": (8, False)},
+        lambda self: {**self.array.__cuda_array_interface__, "data": (0x10000, False)},
         lambda self: None,
     ],
 )
