@@ -97,19 +97,21 @@ def raises(kind):
 
 
 @pytest.mark.parametrize(
-    "member",
+    ("member", "why"),
     [
-        raises(RuntimeError),
-        raises(AttributeError),
-        lambda self: {**self.array.__cuda_array_interface__, "strides": (1,)},
-        lambda self: {**self.array.__cuda_array_interface__, "data": (0x10000, False)},
-        lambda self: None,
+        (raises(RuntimeError), "not now"),
+        (raises(AttributeError), "None"),
+        (lambda self: {**self.array.__cuda_array_interface__, "strides": (1,)}, "1 stride"),
+        (lambda self: {**self.array.__cuda_array_interface__, "data": (0x10000, False)}, "does not know"),
+        (lambda self: None, "a dict"),
     ],
 )
-def test_the_capsule_is_refused_where_the_dict_will_not_do_either(member):
+def test_the_capsule_is_refused_where_the_dict_will_not_do_either(member, why):
+    """What is wrong with the dict is its cause."""
     producer = type("Odd", (Backwards,), {"__cuda_array_interface__": property(member)})()
-    with pytest.raises(interop_demo.ArrayError, match="offsets that fit the address space"):
+    with pytest.raises(interop_demo.ArrayError, match="offsets that fit the address space") as raised:
         interop_demo.asarray(producer)
+    assert why in str(raised.value.__cause__)
     assert producer.tensor.released == 1
 
 

@@ -183,7 +183,8 @@ fn has_lost_signs(error: &Error) -> bool {
     error.kind() == ErrorKind::Overflow && error.place() == "strides"
 }
 
-/// By the interface dict, in which `CuPy` has the strides right; what is wrong with the tensor if that does not do.
+/// By the interface dict, in which `CuPy` has the strides right; what is wrong with the tensor if that does not do, with what
+/// is wrong with the dict as its cause.
 #[cold]
 fn from_cai_instead(
     to: &mut Destination<'_>,
@@ -191,11 +192,14 @@ fn from_cai_instead(
     stream: Option<StreamHandle>,
     refused: PyErr,
 ) -> PyResult<Protocol> {
+    let py = object.py();
     match from_cai(to, object, stream) {
-        Ok(Some(protocol)) => Ok(protocol),
-        Err(interrupt) if !interrupt.is_instance_of::<PyException>(object.py()) => Err(interrupt),
-        _ => Err(refused),
+        Ok(Some(protocol)) => return Ok(protocol),
+        Ok(None) => {}
+        Err(why) if why.is_instance_of::<PyException>(py) => refused.set_cause(py, Some(why)),
+        Err(interrupt) => return Err(interrupt),
     }
+    Err(refused)
 }
 
 /// As [`import_met`], whatever the values in the memory are.
