@@ -268,20 +268,23 @@ mod tests {
         ["main.rs", "mod.rs"].iter().find_map(|name| files::read(&folder.join(name)).ok())
     }
 
-    /// The files and folders with Rust code in a folder of tests that no `mod` names, at any depth.
+    /// The files and folders with Rust code in a folder of tests that no `mod` names, at any depth. Where none can, in a
+    /// folder without a file for that, it is every one.
     fn unnamed(folder: &Path) -> Vec<String> {
-        let modules = modules_of(folder).expect("a folder of tests has a file that names the others");
+        let modules = modules_of(folder).unwrap_or_default();
         let is_named = |name: &str| modules.lines().any(|line| line.trim() == format!("mod {name};"));
         let mut unnamed = Vec::new();
         for path in files::entries(folder).expect("a folder of tests") {
             let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
-            let is_file = path.extension().is_some_and(|extension| extension == "rs");
             // Programs of their own, which the manifest names.
-            let is_module = !["main", "mod", "ui"].contains(&name.as_str());
-            if is_module && (is_file || modules_of(&path).is_some()) && !is_named(&name) {
+            if ["main", "mod", "ui"].contains(&name.as_str()) {
+                continue;
+            }
+            let is_file = path.extension().is_some_and(|extension| extension == "rs");
+            if (is_file || modules_of(&path).is_some()) && !is_named(&name) {
                 unnamed.push(path.display().to_string());
             }
-            if modules_of(&path).is_some() {
+            if path.is_dir() {
                 unnamed.extend(self::unnamed(&path));
             }
         }
