@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from capsules import CUDA, Producer, Tensor, raising
 from test_cuda_sim import SIM, full, nothing_wrong, on_host, pytestmark  # noqa: F401
+from test_exchange import in_capsule, table
 
 
 @pytest.fixture
@@ -91,6 +92,13 @@ def test_as_an_argument_too():
     assert (producer.tensor.released, len(producer.asked)) == (1, 1)
 
 
+def test_from_the_exchange_table_too():
+    members = {"__dlpack_c_exchange_api__": in_capsule(table()), "fails": False, "fast": property(lambda self: self.tensor)}
+    producer = type("Fast", (Backwards,), members)()
+    assert interop_demo.describe(producer)["protocol"] == "cai"
+    assert (producer.tensor.released, producer.asked) == (1, ["table"])
+
+
 def raises(kind):
     """A member that raises a fresh exception: one that is kept for the next call keeps the array, in its traceback."""
     return lambda self: raising(kind("not now"))(self)
@@ -122,9 +130,12 @@ def test_an_interrupt_of_the_dict_is_not_swallowed():
     assert producer.tensor.released == 1
 
 
-def test_other_refusals_of_a_capsule_stand():
+@pytest.mark.parametrize(
+    ("differing", "place"), [({"dtype": (2, 7, 1)}, "dtype"), ({"shape": (2**40, 2**40)}, "shape")], ids=["dtype", "shape"]
+)
+def test_other_refusals_of_a_capsule_stand(differing, place):
     """A dict tells less than a capsule: what is wrong with the one is not looked for in the other."""
-    producer = Backwards(dtype=(2, 7, 1))
-    with pytest.raises(interop_demo.ArrayError, match="dtype"):
+    producer = Backwards(**differing)
+    with pytest.raises(interop_demo.ArrayError, match=f"^`{place}`"):
         interop_demo.asarray(producer)
     assert producer.tensor.released == 1
