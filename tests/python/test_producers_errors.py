@@ -157,3 +157,20 @@ def test_an_exception_that_is_raised_again_is_not_its_own_cause():
         describe(producer_with(__dlpack__=raising(kept, calls := [])))
     assert caught.value is kept and len(calls) == 2
     assert kept.__cause__ is None
+
+
+@pytest.mark.parametrize("ring", [False, True], ids=["inner", "ring"])
+def test_nor_the_cause_of_its_own_cause(ring):
+    """R114: of two exceptions that a producer keeps, one the cause of the other; and causes that already go round end no walk of ours."""
+    plain, inner = TypeError("no"), TypeError("inner")
+    kept = TypeError("unexpected keyword argument 'max_version'")
+    kept.__cause__, inner.__cause__ = inner, kept if ring else None
+    answers = iter([kept, plain if ring else inner])
+
+    def method(self, **wishes):
+        raise next(answers)
+
+    with pytest.raises(TypeError) as caught:
+        describe(producer_with(__dlpack__=method))
+    assert caught.value is (plain if ring else inner)
+    assert (plain.__cause__, inner.__cause__) == ((kept, kept) if ring else (None, None))

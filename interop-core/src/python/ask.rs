@@ -1,6 +1,7 @@
 //! How `__dlpack__` is called: with which stream and version, and what is tried when a producer takes less.
 #![expect(unsafe_code, reason = "calls a method as what was found for a type says")]
 
+use core::iter::successors;
 use core::sync::atomic::{AtomicU64, Ordering};
 
 use pyo3::exceptions::{PyAttributeError, PyException, PyTypeError};
@@ -221,6 +222,8 @@ fn request_plainly<'py>(
     stream: Option<i128>,
     first: PyErr,
 ) -> PyResult<Bound<'py, PyAny>> {
+    /// Those of a producer may go round by themselves.
+    const MOST_CAUSES: usize = 64;
     let py = object.py();
     if !is_about_keywords(py, &first) {
         return Err(first);
@@ -230,8 +233,9 @@ fn request_plainly<'py>(
         keywords.set_item(pyo3::intern!(py, "stream"), stream)?;
     }
     object.call_method(pyo3::intern!(py, "__dlpack__"), (), Some(&keywords)).inspect_err(|error| {
-        // A producer may keep its exception and raise it each time; nothing is its own cause.
-        if error.cause(py).is_none() && !error.value(py).is(first.value(py)) {
+        // A producer may keep its exceptions and raise them each time; nothing is its own cause, at any distance.
+        let mut causes = successors(Some(first.clone_ref(py)), |error| error.cause(py)).take(MOST_CAUSES);
+        if error.cause(py).is_none() && !causes.any(|cause| cause.value(py).is(error.value(py))) {
             error.set_cause(py, Some(first));
         }
     })
