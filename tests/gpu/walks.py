@@ -22,6 +22,8 @@ from partners import OnlyCAI, OnlyDLPack
 STEPS = int(os.environ.get("STEPS", "4000"))
 SEED = int(os.environ.get("SEED", "0"))
 THREADS = 4
+# A missing order shows in most walks, and not in all: five were not enough once.
+WALKS = 20
 # The most that a thread has at a time.
 MEMORIES = 8
 SHAPES = [(1 << 12,), (64, 96), (7, 33, 64)]
@@ -355,11 +357,11 @@ def test_on_two_devices():
 def test_without_ordered_releases_it_shows():
     """A control: what we let go of is the library's again at once."""
     with released("immediate"):
-        assert any(walk(["ours", "torch"], SEED + more) for more in range(5))
+        assert any(walk(["ours", "torch"], SEED + more) for more in range(WALKS))
 
 
 @pytest.mark.parametrize("names", [["ours", "torch"], ["ours", "cupy"]], ids="-".join)
 def test_without_order_it_shows(names):
     """The control: nobody asks for order."""
     with released("immediate"):
-        assert any(walk(names, SEED + more, ordered=False) for more in range(5))
+        assert any(walk(names, SEED + more, ordered=False) for more in range(WALKS))
