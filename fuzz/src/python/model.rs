@@ -4,7 +4,8 @@ use interop_core::StreamHandle;
 
 use super::import::{Answer, Program};
 use super::outcome::{
-    CAUSED, Expected, MISSING, OWN_ATTRIBUTE, OWN_INTERRUPT, OWN_KEYWORD, REFUSED, TYPE, UNSAID,
+    CAUSED, Expected, Kinds, MAY_BE_CAUSED, MISSING, OWN_ATTRIBUTE, OWN_INTERRUPT, OWN_KEYWORD, REFUSED,
+    TYPE, UNSAID,
 };
 use super::tables::{Conduct, OFFERS};
 use crate::tensor::legal;
@@ -191,8 +192,18 @@ impl<'a> Model<'a> {
             Given::OtherName => Err(REFUSED),
             Given::Tensor => {
                 self.taken = true;
-                legal(&self.program.claims).map(drop).ok_or(REFUSED)
+                legal(&self.program.claims).map(drop).ok_or_else(|| self.refusal())
             }
+        }
+    }
+
+    /// How a tensor is refused. If its strides are why, the dict is asked for, which will not do: none of these has the keys
+    /// of one.
+    fn refusal(&self) -> Kinds {
+        match &self.program.interface {
+            None => REFUSED,
+            Some(Err(own)) if 1 << own == OWN_INTERRUPT => REFUSED | OWN_INTERRUPT,
+            Some(_) => REFUSED | MAY_BE_CAUSED,
         }
     }
 }
