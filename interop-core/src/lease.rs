@@ -22,6 +22,7 @@ use crate::owner::{MaybeDangling, Owner};
 use crate::record::Record;
 use crate::storage::{FromImport, Memory, Storage};
 use crate::stream::StreamHandle;
+use crate::view::read_only;
 
 /// Imported memory of elements `T` that is used in place, for reading.
 ///
@@ -152,9 +153,7 @@ pub(crate) fn writable(facts: &Facts) -> Result<()> {
     if facts.writes() != Writes::Never {
         return Ok(());
     }
-    let error =
-        Error::new(ErrorKind::ReadOnly, "readonly", "a read-only array", "a writable array, or a copy");
-    let error = error.with_advice(
+    let error = read_only().with_advice(
         "import into `Lease<T>` to read it, or copy it into `Vec<T>` or `HostVec<T>`; what came in DLPack's legacy form, \
          which cannot say who may write, counts as read-only",
     );

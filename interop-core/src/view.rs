@@ -157,12 +157,16 @@ pub(crate) fn shared(facts: &Facts) -> Option<(usize, usize)> {
     (facts.writes() != Writes::WhenOwned && !range.is_empty()).then_some((range.start, range.end))
 }
 
+/// The error for a read-only array where a writable one is asked for.
+#[cold]
+pub(crate) fn read_only() -> Error {
+    Error::new(ErrorKind::ReadOnly, "readonly", "a read-only array", "a writable array, or a copy")
+}
+
 /// Refuses read-only arrays, and those in which two indices may meet in one element.
 pub(crate) fn check_writable(facts: &Facts) -> Result<()> {
     if facts.writes() == Writes::Never {
-        let error =
-            Error::new(ErrorKind::ReadOnly, "readonly", "a read-only array", "a writable array, or a copy");
-        return Err(error.with_advice("ask for a read-only view"));
+        return Err(read_only().with_advice("ask for a read-only view"));
     }
     if !facts.layout().is_injective() {
         let found = text!("{:?} for shape {:?}", facts.strides(), facts.shape());

@@ -16,7 +16,7 @@ use crate::device::DeviceType;
 use crate::dims::{Dims, MAX_NDIM, for_rank};
 use crate::error::{Error, ErrorKind, Result, text};
 use crate::facts::Facts;
-use crate::layout::{Order, axes_in_words};
+use crate::layout::{Order, no_extents};
 use crate::stream::StreamHandle;
 
 const KNOWN_FLAGS: u64 = FLAG_READ_ONLY | FLAG_IS_COPIED | FLAG_SUBBYTE_PADDED;
@@ -220,8 +220,7 @@ unsafe fn read_any(place: *const DLTensor, flags: u64) -> Result<Facts> {
         return Err(Error::new(ErrorKind::Version, "flags", format_args!("{flags:#x}"), allowed));
     }
     if ndim > 0 && tensor.shape.is_null() {
-        let found = text!("a null pointer for {}", axes_in_words(ndim));
-        return Err(Error::new(ErrorKind::Null, "shape", found, "a pointer to one extent for each axis"));
+        return Err(no_extents(ndim));
     }
     let numbers = |list: *mut i64| {
         Dims::filled(ndim, |items| {

@@ -8,7 +8,7 @@ use core::fmt;
 use core::ops::Range;
 
 use self::axes::Axes;
-pub(crate) use self::refusals::{axes_in_words, too_many, wrong_rank};
+pub(crate) use self::refusals::{axes_in_words, no_extents, too_many, wrong_rank};
 use self::refusals::{count_mismatch, not_contiguous, out_of_reach, too_large};
 use crate::dims::{Dims, INLINE, MAX_NDIM};
 use crate::error::{Error, ErrorKind, Result};

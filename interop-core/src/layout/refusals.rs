@@ -21,6 +21,13 @@ pub(crate) fn wrong_rank(layout: &Layout, rank: usize) -> Error {
     Error::new(ErrorKind::Rank, "shape", found, axes_in_words(rank))
 }
 
+/// The extents of a tensor are null, which has axes.
+#[cold]
+pub(crate) fn no_extents(ndim: usize) -> Error {
+    let found = text!("a null pointer for {}", axes_in_words(ndim));
+    Error::new(ErrorKind::Null, "shape", found, "a pointer to one extent for each axis")
+}
+
 #[cold]
 pub(super) fn too_large(shape: &[usize]) -> Error {
     let found = text!("{shape:?}");
@@ -29,8 +36,8 @@ pub(super) fn too_large(shape: &[usize]) -> Error {
 
 #[cold]
 pub(super) fn count_mismatch(found: usize, expected: usize) -> Error {
-    let (noun, allowed) =
-        (if found == 1 { "stride" } else { "strides" }, text!("{expected}, one for each axis"));
+    let noun = if found == 1 { "stride" } else { "strides" };
+    let allowed = text!("{expected}, one for each axis");
     Error::new(ErrorKind::Strides, "strides", format_args!("{found} {noun}"), allowed)
 }
 

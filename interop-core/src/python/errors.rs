@@ -168,7 +168,10 @@ pub(super) fn origin(object: &Bound<'_, PyAny>) -> String {
 #[cold]
 pub(super) fn with_length(object: &Bound<'_, PyAny>) -> String {
     let name = origin(object);
-    object.cast::<PyTuple>().map_or(name.clone(), |tuple| format!("{name} of length {}", tuple.len()))
+    match object.cast::<PyTuple>() {
+        Ok(tuple) => format!("{name} of length {}", tuple.len()),
+        Err(_) => name,
+    }
 }
 
 /// An error about an array, with the class of the object that it came from.

@@ -30,7 +30,7 @@ use crate::dlpack::{
 use crate::error::{Error, ErrorKind, Result, text};
 use crate::facts::Facts;
 use crate::import::Import;
-use crate::layout::{Layout, Order, axes_in_words};
+use crate::layout::{Layout, Order, no_extents};
 use crate::roles::ShapeField;
 use crate::stream::StreamHandle;
 
@@ -277,8 +277,7 @@ unsafe fn zeroed(prototype: *const DLTensor) -> Result<ManagedTensor<Versioned>>
         return Err(Error::new(ErrorKind::Rank, "ndim", ndim, text!("0 to {MAX_NDIM}")));
     };
     if rank > 0 && extents.is_null() {
-        let found = text!("a null pointer for {}", axes_in_words(rank));
-        return Err(Error::new(ErrorKind::Shape, "shape", found, "a pointer to one extent for each axis"));
+        return Err(no_extents(rank));
     }
     let mut shape = Vec::with_capacity(rank);
     for axis in 0..rank {
