@@ -4,7 +4,7 @@ use interop_core::StreamHandle;
 
 use super::import::{Answer, Program};
 use super::outcome::{
-    CAUSED, Expected, Kinds, MAY_BE_CAUSED, MISSING, OWN_ATTRIBUTE, OWN_INTERRUPT, OWN_KEYWORD, REFUSED,
+    CAUSED, DICT_MAY_CAUSE, Expected, Kinds, MISSING, OWN_ATTRIBUTE, OWN_INTERRUPT, OWN_KEYWORD, REFUSED,
     TYPE, UNSAID,
 };
 use super::tables::{Conduct, OFFERS};
@@ -203,7 +203,7 @@ impl<'a> Model<'a> {
         match &self.program.interface {
             None => REFUSED,
             Some(Err(own)) if 1 << own == OWN_INTERRUPT => REFUSED | OWN_INTERRUPT,
-            Some(_) => REFUSED | MAY_BE_CAUSED,
+            Some(_) => REFUSED | DICT_MAY_CAUSE,
         }
     }
 }

@@ -26,9 +26,10 @@ pub(super) const UNSAID: Kinds = 1 << 9;
 
 /// Not a kind: the error came of a second call, and has that of the first as its cause, or what a property says.
 pub(super) const CAUSED: Kinds = 1 << 15;
-/// Not a kind: the error may be about an object with `__index__`, and then has what Python says of that as its cause; or about
-/// the strides of a tensor, and then what is wrong with the dict beside it.
+/// Not a kind: the error may be about an object with `__index__`, and then has what Python says of that as its cause.
 pub(super) const MAY_BE_CAUSED: Kinds = 1 << 14;
+/// Not a kind: the refusal may be about the strides of a tensor, and then has what is wrong with the dict beside it as its cause.
+pub(super) const DICT_MAY_CAUSE: Kinds = 1 << 13;
 
 /// The kind of an error. Every error has a text.
 ///
@@ -72,7 +73,8 @@ pub(super) fn judge<T, E>(
             let kind = kind(world, &error);
             assert!(kind & kinds != 0, "{error} is none of the kinds {kinds:#b}: {told:?}");
             let caused = error.cause(world.py()).is_some();
-            let may_be = kind & (TYPE | REFUSED) != 0 && kinds & MAY_BE_CAUSED != 0;
+            let reasons = [(TYPE, MAY_BE_CAUSED), (REFUSED, DICT_MAY_CAUSE)];
+            let may_be = reasons.iter().any(|(of, cause)| kind == *of && kinds & cause != 0);
             assert!(may_be || caused == (kinds & CAUSED != 0), "the cause of {error}: {told:?}");
             None
         }
