@@ -249,7 +249,9 @@ impl Budget {
     /// The text of a name or a type.
     fn text(&mut self, value: &Bound<'_, PyAny>) -> Result<String, Fault> {
         let text = value.cast::<PyString>().map_err(|_| wrong("descr", value, "a str"))?;
-        self.text = self.text.checked_sub(text.len()?).ok_or_else(|| {
+        // Not by `len()`, of which a subclass may have its own.
+        let length = text.to_string_lossy().chars().count();
+        self.text = self.text.checked_sub(length).ok_or_else(|| {
             let allowed = text!("names and types of {MOST_TEXT} characters at most");
             Error::new(ErrorKind::DType, "descr", "more text", allowed)
         })?;
