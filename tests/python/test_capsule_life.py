@@ -140,6 +140,27 @@ def test_what_a_deleter_raises_is_told(monkeypatch):
     assert told == [TypeError] * 4
 
 
+@pytest.mark.parametrize("hosted", [False, True], ids=["any device", "host"])
+@pytest.mark.parametrize("form", FORMS)
+def test_what_a_destructor_raises_is_told(form, hosted, monkeypatch):
+    """So with the destructor of a capsule that an object handed out: nobody else is to find the exception in his call."""
+    told = []
+    monkeypatch.setattr(sys, "unraisablehook", lambda event: told.append(event.exc_type))
+    tensor = Tensor(form, sealed=False)
+    raises = ctypes.cast(ctypes.pythonapi.PyErr_BadArgument, ctypes.c_void_p)
+    name = ctypes.cast(NAMES[form], ctypes.c_void_p)
+    # With an array interface of NumPy's kind, the class is for host memory.
+    members = {"__array_interface__": {}} if hosted else {}
+    members["__dlpack__"] = lambda self, **_: new_capsule(self.tensor.address, name, raises)
+    producer = type("Odd", (Producer,), members)(tensor)
+    assert interop_demo.describe(producer)["shape"] == (2, 3)
+    assert interop_demo.asarray(producer).shape == (2, 3)
+    tensor.struct.tensor.ndim = -1
+    with pytest.raises(ArrayError, match=r"`ndim`.*Odd"):
+        interop_demo.describe(producer)
+    assert (told, tensor.released) == ([TypeError] * 3, 3)
+
+
 NO_CAPSULES = [None, 0, 1.5, "dltensor", b"dltensor", (), [], {}, object(), type, print, Ellipsis]
 
 

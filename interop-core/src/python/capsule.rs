@@ -128,6 +128,17 @@ pub(super) fn take(object: &Bound<'_, PyAny>) -> Result<Taken> {
     })
 }
 
+/// As [`take`], of a capsule that `object` handed out, which is let go of. Its destructor is to raise nothing; what it raises
+/// all the same would surface in somebody else's call.
+#[inline(always)]
+pub(super) fn take_from(object: &Bound<'_, PyAny>, capsule: Bound<'_, PyAny>) -> Result<Taken> {
+    let taken = take(&capsule);
+    drop(capsule);
+    // SAFETY: the thread is attached, as it has a capsule.
+    unsafe { report_exception() };
+    taken.map_err(|error| of(object, error))
+}
+
 #[cold]
 fn no_capsule(object: &Bound<'_, PyAny>) -> Error {
     let allowed = "a capsule named \"dltensor\" or \"dltensor_versioned\"";
@@ -194,7 +205,9 @@ pub fn import_capsule(capsule: &Bound<'_, PyAny>) -> PyResult<Imported> {
     drain_releases(capsule.py());
     let mut import = Import::NOTHING;
     let mut to = Destination { import: &mut import, trust: Trust::Nothing };
-    let protocol = from_capsule(&mut to, capsule, capsule)?;
+    let taken = take(capsule).map_err(|error| of(capsule, error))?;
+    let protocol = taken.protocol();
+    to.receive_taken(taken).map_err(|error| of(capsule, error))?;
     Ok(Imported { import, protocol })
 }
 
@@ -202,9 +215,9 @@ pub fn import_capsule(capsule: &Bound<'_, PyAny>) -> PyResult<Imported> {
 pub(super) fn from_capsule(
     to: &mut Destination<'_>,
     object: &Bound<'_, PyAny>,
-    capsule: &Bound<'_, PyAny>,
+    capsule: Bound<'_, PyAny>,
 ) -> core::result::Result<Protocol, Fault> {
-    let taken = take(capsule).map_err(|error| of(object, error))?;
+    let taken = take_from(object, capsule)?;
     let protocol = taken.protocol();
     to.receive_taken(taken).map_err(|error| of(object, error))?;
     Ok(protocol)

@@ -5,7 +5,7 @@ use pyo3::exceptions::PyException;
 use pyo3::prelude::*;
 
 use super::ask::{DlpackMethod, has_method, lacks_method, request, request_for};
-use super::capsule::{Taken, from_capsule, take};
+use super::capsule::{Taken, from_capsule, take_from};
 use super::device::device;
 use super::dict::interface_in;
 use super::errors::{Fault, no_array, of};
@@ -148,9 +148,7 @@ pub(super) fn meet(object: &Bound<'_, PyAny>, handed_out: &mut HandedOut) -> PyR
     }
     if known.method.usual_device.device() == Some(Device::CPU) {
         match request(object, &known.method, None) {
-            Ok(capsule) => {
-                handed_out.taken = Some(take(&capsule).map_err(|error| of(object, error))?);
-            }
+            Ok(capsule) => handed_out.taken = Some(take_from(object, capsule)?),
             // What else it has is seen to later.
             Err(error) if lacks_method(object, &error)? => {}
             Err(error) => return Err(error),
@@ -310,7 +308,7 @@ fn from_anywhere(
     // Producers look at the device that is current, and the default streams are those of its context.
     let _entered = cuda::current_while(said).map_err(named)?;
     let (capsule, told) = request_for(object, method, consumer, said)?;
-    let protocol = from_capsule(to, object, &capsule)?;
+    let protocol = from_capsule(to, object, capsule)?;
     let found = to.import.facts().device();
     if !same_memory(said, found) {
         let place = "__dlpack_device__";
@@ -350,7 +348,7 @@ fn from_usual_place(
         Err(error) if error.is_instance_of::<PyException>(object.py()) => return Ok(None),
         Err(error) => return Err(error.into()),
     };
-    let protocol = from_capsule(to, object, &capsule)?;
+    let protocol = from_capsule(to, object, capsule)?;
     if to.import.facts().device() != usual {
         return Ok(None);
     }
