@@ -5,6 +5,7 @@
 //! does not go with it is refused. What other libraries do with the memory is not seen.
 
 use core::ops::Range;
+use core::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::error::{Error, ErrorKind, Result};
@@ -13,7 +14,7 @@ struct Held {
     range: Range<usize>,
     writes: bool,
     ticket: u64,
-    #[cfg(feature = "python")]
+    #[cfg(any(feature = "python", test))]
     thread: usize,
 }
 
@@ -22,15 +23,47 @@ struct Table {
     next: u64,
 }
 
-static TABLE: Mutex<Table> = Mutex::new(Table { held: Vec::new(), next: 0 });
+/// The table, and those that may come in its place.
+struct Tables {
+    all: [Mutex<Table>; 8],
+    /// Which of them is the table.
+    at: AtomicUsize,
+}
+
+static TABLES: Tables = Tables::new();
+
+impl Tables {
+    const fn new() -> Self {
+        let all = [const { Mutex::new(Table { held: Vec::new(), next: 0 }) }; 8];
+        Self { all, at: AtomicUsize::new(0) }
+    }
+
+    fn table(&self) -> MutexGuard<'_, Table> {
+        // It changes in a process that has one thread. Nothing in here panics halfway.
+        self.all[self.at.load(Ordering::Relaxed)].lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// As the function of this name.
+    #[cfg(any(feature = "python", test))]
+    fn forget_other_threads(&self) {
+        let at = self.at.load(Ordering::Relaxed);
+        if let Ok(mut table) = self.all[at].try_lock() {
+            table.held.retain(|held| held.thread == this_thread());
+        } else if at + 1 < self.all.len() {
+            // One of them had the lock, and never gives it back. What this thread was at is forgotten with the rest; when
+            // that ends, its ticket may be nobody else's.
+            self.at.store(at + 1, Ordering::Relaxed);
+            self.table().next = (at as u64 + 1) << 56;
+        }
+    }
+}
 
 fn table() -> MutexGuard<'static, Table> {
-    // Nothing in here panics halfway.
-    TABLE.lock().unwrap_or_else(PoisonError::into_inner)
+    TABLES.table()
 }
 
 /// A number that no other thread has at the time, for less than the standard library's costs.
-#[cfg(feature = "python")]
+#[cfg(any(feature = "python", test))]
 fn this_thread() -> usize {
     thread_local!(static PLACE: u8 = const { 0 });
     PLACE.with(|place| core::ptr::from_ref(place).addr())
@@ -39,10 +72,7 @@ fn this_thread() -> usize {
 /// Forgets what other threads read and write, in a process that was forked and has none of them.
 #[cfg(feature = "python")]
 pub(crate) fn forget_other_threads() {
-    // One that had the lock itself never gives it back.
-    if let Ok(mut table) = TABLE.try_lock() {
-        table.held.retain(|held| held.thread == this_thread());
-    }
+    TABLES.forget_other_threads();
 }
 
 /// Access to host memory, until it is dropped.
@@ -83,7 +113,7 @@ impl Borrow {
             range,
             writes,
             ticket,
-            #[cfg(feature = "python")]
+            #[cfg(any(feature = "python", test))]
             thread: this_thread(),
         });
         Ok(Self { ticket })
@@ -101,6 +131,10 @@ impl Drop for Borrow {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::mpsc;
+    use std::thread;
+    use std::time::Duration;
+
     use super::*;
 
     #[test]
@@ -113,5 +147,37 @@ mod tests {
         assert_eq!(Borrow::new(7..8, false).unwrap_err().kind(), ErrorKind::Busy);
         drop((reader, other, writer));
         drop(Borrow::new(0..20, true).unwrap());
+    }
+
+    fn held(table: &mut Table) -> u64 {
+        let ticket = table.next;
+        table.next += 1;
+        table.held.push(Held { range: 0..8, writes: true, ticket, thread: this_thread() });
+        ticket
+    }
+
+    #[test]
+    fn what_other_threads_were_at_is_forgotten() {
+        static TABLES: Tables = Tables::new();
+        let own = held(&mut TABLES.table());
+        thread::spawn(|| held(&mut TABLES.table())).join().unwrap();
+        TABLES.forget_other_threads();
+        assert_eq!(TABLES.table().held.iter().map(|held| held.ticket).collect::<Vec<_>>(), [own]);
+    }
+
+    /// In a process that was forked the thread is not there that would give it back.
+    #[test]
+    fn a_lock_that_is_never_given_back_keeps_nobody_waiting() {
+        static TABLES: Tables = Tables::new();
+        let before = held(&mut TABLES.table());
+        core::mem::forget(TABLES.table());
+        let (done, answer) = mpsc::channel();
+        thread::spawn(move || {
+            TABLES.forget_other_threads();
+            let mut table = TABLES.table();
+            done.send((table.held.len(), held(&mut table)))
+        });
+        let (left, after) = answer.recv_timeout(Duration::from_secs(20)).expect("it waits for ever");
+        assert_eq!((left, after > before), (0, true));
     }
 }
