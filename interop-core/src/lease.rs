@@ -24,7 +24,7 @@ use crate::storage::{FromImport, Memory, Storage};
 use crate::stream::StreamHandle;
 use crate::view::read_only;
 
-/// Imported memory of elements `T` that is used in place, for reading.
+/// Memory of elements `T` that is used in place, for reading: imported, or [lent](Self::from_owner) by its owner.
 ///
 /// The memory is released when the lease is dropped. An export of the lease is read-only. In a struct without a `stream`
 /// field the lease knows the work that was pending when it arrived: copies to the host wait for it, exports come after it.
@@ -57,7 +57,7 @@ pub struct Lease<T> {
     marker: PhantomData<fn() -> T>,
 }
 
-/// Imported memory of elements `T` that is used in place, for reading and writing.
+/// Memory of elements `T` that is used in place, for reading and writing: imported, or [lent](Self::from_owner) by its owner.
 ///
 /// An import of a read-only array into it is refused. Exports of the lease are writable. It knows of pending work as
 /// [`Lease`] does, but not of the kernels that Rust code launches on it: for those the struct needs a `stream` field.
@@ -76,6 +76,86 @@ struct Held {
     owner: Owner,
 }
 
+impl<T: Element> Lease<T> {
+    /// The elements of a value that lends them as a slice, in place: `Bytes`, a memory map, a buffer of Arrow, a `Cow`, or a
+    /// type of yours around one of another crate. The value is kept in a box, and dropped with the lease.
+    ///
+    /// ```
+    /// use interop_core::{CudaArray, Lease};
+    ///
+    /// /// As a matrix of `nalgebra`: columns one after another.
+    /// struct Matrix { columns: Vec<f64> }
+    ///
+    /// impl AsRef<[f64]> for Matrix {
+    ///     fn as_ref(&self) -> &[f64] {
+    ///         &self.columns
+    ///     }
+    /// }
+    ///
+    /// #[derive(CudaArray)]
+    /// #[cuda_array(shape = [rows, 2], order = "F")]
+    /// struct Table<S> { #[cuda_array(data)] cells: S, rows: usize }
+    ///
+    /// let matrix = Matrix { columns: vec![1.0, 2.0, 3.0, 4.0, 5.0, 6.0] };
+    /// let table = Table { cells: Lease::from_owner(matrix), rows: 3 };
+    /// assert_eq!(table.view::<f64, 2>()?.host()?.get([0, 1])?, 4.0);
+    /// # Ok::<(), interop_core::Error>(())
+    /// ```
+    pub fn from_owner<O: AsRef<[T]> + Send + 'static>(owner: O) -> Self {
+        let (owner, place) = Owner::boxed(owner);
+        // SAFETY: the value is in its box until the owner is dropped, which comes after the last use of the elements;
+        // nobody else gets at it until then, so this borrow of it goes on.
+        let elements: &[T] = unsafe { place.as_ref() }.as_ref();
+        let held = Held::lent(elements.as_ptr().expose_provenance(), size_of_val(elements), owner);
+        Self { held, marker: PhantomData }
+    }
+}
+
+impl<T: Element> LeaseMut<T> {
+    /// As [`Lease::from_owner`], for reading and writing: of a value that lends its elements as a mutable slice.
+    ///
+    /// Not of `bool`, at compile time: a consumer may leave a byte that is none where the value's drop reads it.
+    ///
+    /// ```compile_fail
+    /// let flags = interop_core::LeaseMut::<bool>::from_owner([false; 4]);
+    /// ```
+    ///
+    /// ```
+    /// use interop_core::{CudaArray, LeaseMut};
+    ///
+    /// #[derive(CudaArray)]
+    /// #[cuda_array(shape = [len])]
+    /// struct Samples<S> { #[cuda_array(data)] values: S, len: usize }
+    ///
+    /// let mut samples = Samples { values: LeaseMut::from_owner([0.5_f32; 4]), len: 4 };
+    /// samples.apply(|value: f32| value * 2.0)?;
+    /// assert_eq!(samples.to_vec::<f32>()?, [1.0; 4]);
+    /// # Ok::<(), interop_core::Error>(())
+    /// ```
+    pub fn from_owner<O: AsMut<[T]> + Send + 'static>(owner: O) -> Self {
+        const {
+            assert!(
+                T::TYPE.any_bits,
+                "not every byte that a consumer may write is a `bool`: lend it as `u8`"
+            );
+        };
+        let (owner, mut place) = Owner::boxed(owner);
+        // SAFETY: as for `Lease`; the borrow is the only one.
+        let elements: &mut [T] = unsafe { place.as_mut() }.as_mut();
+        let bytes = size_of_val(elements);
+        let held = Held::lent(elements.as_mut_ptr().expose_provenance(), bytes, owner);
+        Self { held, marker: PhantomData }
+    }
+}
+
+impl Held {
+    /// Memory of the host that its owner lends for as long as it is there.
+    fn lent(address: usize, bytes: usize, owner: Owner) -> Self {
+        let pending = Pending::on(StreamHandle::NothingPending);
+        Self { address, range: address..address + bytes, device: Device::CPU, pending, owner }
+    }
+}
+
 macro_rules! lease {
     ($lease:ident, $writes:expr, $check:path) => {
         impl<T: Element> $lease<T> {
@@ -86,8 +166,8 @@ macro_rules! lease {
             }
         }
 
-        // SAFETY: 1 to 3: the owner keeps the imported memory as it is, which the import was made with the promise of.
-        // 4: the lease lends no reference.
+        // SAFETY: 1 to 3: the owner keeps the memory as it is, which an import was made with the promise of, and which a value
+        // that lends it is borrowed for. 4: the lease lends no reference.
         unsafe impl<T: Element> Storage for $lease<T> {
             #[inline]
             fn memory(&self) -> Memory {

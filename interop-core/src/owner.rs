@@ -41,8 +41,13 @@ unsafe impl Sync for Owner {}
 impl Owner {
     /// Owns `value`, in a box.
     pub fn new<T: Send + 'static>(value: T) -> Self {
-        let value = NonNull::from(Box::leak(Box::new(value))).cast();
-        Self { value, release: Some(drop_box::<T>), fence: None }
+        Self::boxed(value).0
+    }
+
+    /// The same, with the place of the value, which it keeps until the owner is dropped.
+    pub(crate) fn boxed<T: Send + 'static>(value: T) -> (Self, NonNull<T>) {
+        let place = NonNull::from(Box::leak(Box::new(value)));
+        (Self { value: place.cast(), release: Some(drop_box::<T>), fence: None }, place)
     }
 
     /// Owns nothing: memory that lives as long as the program.

@@ -50,6 +50,7 @@ impl Memory {
 /// Implemented for `Vec<T>`, `Box<[T]>`, `Arc<[T]>`, `Arc` of a storage or of a `dyn Storage`, `&[T]`, [`HostVec`](crate::HostVec),
 /// [`HostBuffer`](crate::HostBuffer), [`CudaBuffer`](crate::cuda::CudaBuffer), [`Shared`](crate::Shared), the leases
 /// [`Lease`](crate::Lease) and [`LeaseMut`](crate::LeaseMut), which hold imported memory, and the buffers in `adapters`.
+/// What lends its elements as a slice, such as a memory map, needs no impl: [`Lease::from_owner`](crate::Lease::from_owner).
 ///
 /// # Safety
 ///
@@ -102,6 +103,7 @@ impl Memory {
     message = "`{Self}` cannot be the `data` of a `CudaArray`",
     label = "not memory that an array can be exported from",
     note = "write `Vec<T>`, `Box<[T]>`, `Arc<[T]>`, `HostVec<T>`, `Lease<T>` or `LeaseMut<T>` of an array element `T`",
+    note = "what lends its elements as a slice, such as a memory map, goes into a `Lease<T>` by `Lease::from_owner`, or into a `LeaseMut<T>`",
     note = "for a raw pointer write `#[cuda_array(data(unsafe_raw))]`; for a type of your own, also around one of another crate, implement `interop_core::Storage`"
 )]
 #[cfg_attr(

@@ -5,5 +5,6 @@ mod fields;
 mod host_vec;
 mod kinds;
 mod leases;
+mod lent;
 mod raw;
 mod shared;
