@@ -96,3 +96,38 @@ def test_random_work_in_threads(threads):
     gc.collect()
     released = [tensor.released for tensor in foreign]
     assert (released.count(1), released.count(0)) == (len(foreign) - len(capsules), len(capsules))
+
+
+def test_a_dict_that_another_thread_changes():
+    """It is read as it was at one moment, or refused; without the interpreter's lock the two really meet."""
+    memory = np.zeros((3, 4))
+    interface = {"shape": (3, 4), "typestr": "<f8", "data": (memory.ctypes.data, False), "version": 3}
+    failures, end, read = [], time.monotonic() + SECONDS / 4, 0
+
+    def change():
+        chance = random.Random(0)
+        while time.monotonic() < end:
+            interface["strides"] = chance.choice([None, (32, 8)])
+            interface[chance.random()] = interface.pop("descr", [("", "<f8")])
+            interface["descr"] = [("", "<f8")]
+            if len(interface) > 50:
+                for key in [key for key in interface if isinstance(key, float)]:
+                    del interface[key]
+
+    def look():
+        nonlocal read
+        try:
+            while time.monotonic() < end:
+                facts = interop_demo.parse_cai(interface)
+                assert (facts["shape"], facts["strides"]) == ((3, 4), (4, 1))
+                read += 1
+        except BaseException as error:  # noqa: BLE001
+            failures.append(error)
+
+    workers = [threading.Thread(target=work) for work in (change, look, look)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join(SECONDS + 60)
+    assert not failures, failures
+    assert read > 100

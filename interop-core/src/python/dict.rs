@@ -1,5 +1,12 @@
 //! `__cuda_array_interface__` dicts.
+#![expect(
+    unsafe_code,
+    reason = "goes through a dict past PyO3, which panics where another thread changes it meanwhile"
+)]
 
+use core::ptr::null_mut;
+
+use pyo3::ffi;
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
@@ -86,10 +93,13 @@ fn values_in<'py, const N: usize>(
     };
     // Keys that are written down in a program are interned too. To meet all of them costs less than to look up each of ours.
     let strange = with_critical_section(plain, || {
-        let mut strange = false;
-        for (key, value) in plain {
-            match keys.iter().position(|ours| ours.is(&key)) {
-                Some(at) => values[at] = Some(value),
+        let (mut place, mut key, mut value, mut strange) = (0, null_mut(), null_mut(), false);
+        // SAFETY: a dict, and places for what is met. Nobody changes it meanwhile: no code runs between two calls, and its own
+        // lock is held where there is no other.
+        while unsafe { ffi::PyDict_Next(plain.as_ptr(), &raw mut place, &raw mut key, &raw mut value) } != 0 {
+            match keys.iter().position(|ours| ours.as_ptr() == key) {
+                // SAFETY: an object that the dict holds.
+                Some(at) => values[at] = Some(unsafe { Bound::from_borrowed_ptr(plain.py(), value) }),
                 None => strange = true,
             }
         }
