@@ -44,15 +44,21 @@ fn an_export_costs_the_edge_that_its_streams_need() {
         (legacy, other, 1),
     ];
     for (pending, consumer, edges) in cases {
-        let array = array(MemoryKind::Device, pending);
-        turn.reset_calls();
-        let tensor = array.into_dlpack_for::<Versioned>(consumer).unwrap();
-        let calls = turn.calls_of(["cuEventRecord", "cuStreamWaitEvent", "cuEventCreate"]);
-        assert_eq!(calls, [edges, edges, 0], "{pending} for {consumer}");
-        turn.assert_no_host_wait();
-        drop(tensor);
-        // A release that waits has an event of the pool.
-        assert_eq!(finish_releases(), 0);
+        for shares in [false, true] {
+            let array = array(MemoryKind::Device, pending);
+            turn.reset_calls();
+            let tensor = if shares {
+                Arc::new(array).share_dlpack_for::<Versioned>(consumer).unwrap()
+            } else {
+                array.into_dlpack_for::<Versioned>(consumer).unwrap()
+            };
+            let calls = turn.calls_of(["cuEventRecord", "cuStreamWaitEvent", "cuEventCreate"]);
+            assert_eq!(calls, [edges, edges, 0], "{pending} for {consumer}, shared: {shares}");
+            turn.assert_no_host_wait();
+            drop(tensor);
+            // A release that waits has an event of the pool.
+            assert_eq!(finish_releases(), 0);
+        }
     }
 }
 
@@ -60,14 +66,18 @@ fn an_export_costs_the_edge_that_its_streams_need() {
 fn a_consumer_that_names_no_stream_works_on_the_legacy_one() {
     let _turn = turn();
     let place = Place::primary(0);
-    let (data, producer) = (place.bytes(1, 8), place.non_blocking());
-    let array = Array { stream: producer.handle(), ..array(MemoryKind::Device, producer.handle()) };
-    producer.spin();
-    producer.fill(&data, 7);
-    let tensor = array.into_dlpack::<Versioned>().unwrap();
-    assert_eq!(place.legacy().reads(&data), 7);
-    drop(tensor);
-    assert_eq!(finish_releases(), 0);
+    let export = |array: Array<CudaBuffer>| array.into_dlpack::<Versioned>().unwrap();
+    let share = |array: Array<CudaBuffer>| Arc::new(array).share_dlpack::<Versioned>().unwrap();
+    for export in [export, share] {
+        let (data, producer) = (place.bytes(1, 8), place.non_blocking());
+        let array = array(MemoryKind::Device, producer.handle());
+        producer.spin();
+        producer.fill(&data, 7);
+        let tensor = export(array);
+        assert_eq!(place.legacy().reads(&data), 7);
+        drop((tensor, data));
+        assert_eq!(finish_releases(), 0);
+    }
 }
 
 #[test]
