@@ -41,6 +41,19 @@ fn host_memory_that_is_called_cuda_is_refused() {
     assert_refused(claim(address, 8, Device::cuda(1)), (ErrorKind::Device, "data", &found, "ordinal 1"));
 }
 
+/// Tensors of more axes than most have are compared with the driver's answer like the others.
+#[test]
+fn host_memory_of_many_axes_is_asked_about() {
+    let _turn = turn();
+    let (host, gpu) = (HostVec::<i16>::zeroed(8), Place::primary(0).bytes(0, 16));
+    let claims = |address| Claims { device: Device::CPU, ..Claims::at(address, &[1, 2, 1, 2, 1, 2, 1]) };
+    let (ledger, tensor) = claims(interop_core::Storage::memory(&host).address).send::<Versioned>();
+    drop(Import::from_dlpack(tensor).unwrap());
+    assert_eq!(ledger.released(), 1);
+    let told = (ErrorKind::Device, "device", "memory of CPU (1)", "CUDA (2), ordinal 0, where the driver");
+    assert_refused(claims(gpu.at()), told);
+}
+
 #[test]
 fn freed_memory_is_refused() {
     let _turn = turn();
@@ -208,17 +221,36 @@ fn arrays_without_elements_are_never_asked_about() {
     }
 }
 
+/// Nor does their release come after anything, whoever vouches for them.
+#[test]
+#[expect(unsafe_code, reason = "the promises about memory that is not there")]
+fn arrays_without_elements_are_released_at_once() {
+    let turn = turn();
+    let spin = Place::primary(0).non_blocking().spin();
+    for device in [Device::cuda(0), Device::CUDA_HOST, Device::CUDA_MANAGED] {
+        let (ledger, tensor) = claim(0x1000, 0, device).send::<Versioned>();
+        // SAFETY: no memory is named.
+        drop(unsafe { Import::from_dlpack_trusted(tensor) }.unwrap());
+        let (facts, count) = (Descriptor::new(0x1000, device, &[0]).validate().unwrap(), Count::default());
+        // SAFETY: as above.
+        drop(unsafe { Import::from_parts(facts, Owner::new(Counted(count.clone(), ()))) });
+        assert_eq!((ledger.released(), count.get()), (1, 1), "{device}");
+    }
+    turn.release(spin);
+}
+
 #[test]
 #[expect(unsafe_code, reason = "the promise of who trusts")]
 fn a_trusted_import_asks_nothing_and_is_released_in_order() {
     let turn = turn();
-    let place = Place::primary(0);
+    let (first, second) = (Place::primary(0), Place::primary(1));
     let cases = [
-        (place.bytes(0, 64), Device::cuda(0)),
-        (place.pinned(0, 64), Device::CUDA_HOST),
-        (place.managed(0, 64), Device::CUDA_MANAGED),
+        (first, first.bytes(0, 64), Device::cuda(0)),
+        (second, second.bytes(0, 64), Device::cuda(1)),
+        (first, first.pinned(0, 64), Device::CUDA_HOST),
+        (second, first.managed(0, 64), Device::CUDA_MANAGED),
     ];
-    for (bytes, device) in cases {
+    for (place, bytes, device) in cases {
         let (ledger, tensor) = tell(&bytes, device);
         // SAFETY: the tensor tells the truth.
         let (import, calls) = turn.count(|| unsafe { Import::from_dlpack_trusted(tensor) }.unwrap());
@@ -229,6 +261,26 @@ fn a_trusted_import_asks_nothing_and_is_released_in_order() {
         turn.release(spin);
         assert_eq!((drained(), ledger.released()), (0, 1), "{device}");
     }
+}
+
+/// Memory of the host is used in whatever context is current when it arrives, on whatever device.
+#[test]
+#[expect(unsafe_code, reason = "an import is a promise about memory")]
+fn host_memory_is_released_after_the_context_that_was_current() {
+    let turn = turn();
+    let own = Place::foreign(1);
+    let (bytes, count) = (own.pinned(0, 64), Count::default());
+    let claims = Descriptor { dtype: DType::U8, ..Descriptor::new(bytes.at(), Device::CUDA_HOST, &[64]) };
+    let facts = claims.validate().unwrap();
+    // SAFETY: the memory outlives the import, and is where it is said to be.
+    let import = own.with(|| unsafe { Import::from_parts(facts, Owner::new(Counted(count.clone(), ()))) });
+    let spin = own.non_blocking().spin();
+    drop(import);
+    assert_eq!((drained(), count.get()), (1, 0));
+    turn.release(spin);
+    assert_eq!((drained(), count.get()), (0, 1));
+    drop(bytes);
+    own.destroy();
 }
 
 /// What came by no protocol, or by one of the user's own.

@@ -55,22 +55,26 @@ fn the_host_waits_for_what_was_pending() {
 
 #[test]
 fn what_goes_on_is_ordered_after_what_was_pending() {
-    fn check<S: FromImport + Send + Sync + 'static>(stream: Stream, consumer: Stream) {
-        let data = Place::primary(0).bytes(0, 8);
+    fn check<S: FromImport + Send + Sync + 'static>(turn: &Turn, ordinal: i32, stream: Stream) {
+        let place = Place::primary(ordinal);
+        let (data, consumer) = (place.bytes(0, 8), place.non_blocking());
         stream.spin();
         stream.fill(&data, 7);
-        let (_, row) = row::<S>(&data, Device::cuda(0), stream);
+        let (_, row) = row::<S>(&data, Device::cuda(ordinal), stream);
+        turn.reset_calls();
         let again = row.into_dlpack_for::<Versioned>(consumer.handle()).unwrap();
+        turn.assert_no_host_wait();
         assert_eq!(consumer.reads(&data), 7, "{stream:?} {consumer:?}");
         drop(again);
         while interop_core::cuda::finish_releases() > 0 {}
     }
-    let _turn = turn();
-    let place = Place::primary(0);
-    for stream in streams(place) {
-        check::<Lease<i16>>(stream, place.non_blocking());
-        check::<LeaseMut<i16>>(stream, place.non_blocking());
-        check::<Shared>(stream, place.non_blocking());
+    let turn = turn();
+    for ordinal in [0, 1] {
+        for stream in streams(Place::primary(ordinal)) {
+            check::<Lease<i16>>(&turn, ordinal, stream);
+            check::<LeaseMut<i16>>(&turn, ordinal, stream);
+            check::<Shared>(&turn, ordinal, stream);
+        }
     }
 }
 

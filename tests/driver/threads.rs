@@ -7,16 +7,17 @@ use std::time::{Duration, Instant};
 
 use interop_core::cai::CudaArrayInterface;
 use interop_core::cuda::{
-    device_address, drain_releases, finish_releases, is_available, order, pending_releases,
-    release_in_background, wait,
+    CudaBuffer, MemoryKind, device_address, drain_releases, finish_releases, is_available, order,
+    pending_releases, release_in_background, wait,
 };
 use interop_core::dlpack::{Access, Versioned, export};
-use interop_core::{Descriptor, Device, Import, StreamHandle};
+use interop_core::{CudaArray, Descriptor, Device, Import, StreamHandle};
 use interop_sim_client::{Live, Policy, sim};
 
 use crate::arrivals::{arrive, await_release};
 use crate::gpu::{Bytes, Place, current};
 use crate::support::alone;
+use crate::support::arrays::Array;
 use crate::support::owners::{Count, Counted, elsewhere};
 use crate::turn::turn;
 
@@ -116,6 +117,10 @@ fn default_streams_beside_host_memory_are_those_of_the_devices_in_use() {
         place.legacy().fill(&data, 7);
         order(legacy, stream.handle(), Device::CUDA_HOST).unwrap();
         assert_eq!((stream.reads(&data), sim.live(Live::Contexts)), (7, before), "a context was made");
+        // What goes to the host does not go by way of another device.
+        let buffer = CudaBuffer::from_slice(MemoryKind::Device, 1, &[1_u8, 2]).unwrap();
+        assert_eq!(Array::new(buffer, &[2]).to_vec::<u8>().unwrap(), [1, 2]);
+        assert_eq!(sim.live(Live::Contexts), before, "a context was made");
 
         let other = Place::primary(0);
         place.legacy().fill(&data, 8);
