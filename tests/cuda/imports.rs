@@ -7,7 +7,7 @@ use cudarc::driver::{CudaContext, CudaSlice, PinnedHostSlice, UnifiedSlice};
 use cust::memory::{DeviceBox, DeviceBuffer, LockedBuffer, UnifiedBuffer};
 use cust::sys::CUstreamCaptureMode as CaptureMode;
 use interop_core::adapters::cust::InContext;
-use interop_core::cuda::{CudaBuffer, MemoryKind, finish_releases};
+use interop_core::cuda::{CudaBuffer, MemoryKind, ReleasePolicy, finish_releases, set_release_policy};
 use interop_core::dlpack::Versioned;
 use interop_core::{
     CudaArray, DType, Descriptor, Device, ErrorKind, FromArray, FromImport, Import, Order, Owner, Shared,
@@ -372,11 +372,22 @@ fn sim_only_a_copy_that_fails_half_way_is_over_when_the_source_comes_back() {
         let refused = Matrix::<S>::from_import(import).err().unwrap();
         assert_eq!((refused.error.kind(), refused.error.place()), (ErrorKind::Driver, "cuMemcpyAsync"));
     }
+    struct Policied;
+    impl Drop for Policied {
+        fn drop(&mut self) {
+            set_release_policy(ReleasePolicy::AfterContext);
+        }
+    }
     let _turn = turn();
     let Some(sim) = simulated() else { return };
     let _context = context();
+    let _policied = Policied;
     sim.set_policy(Policy::Late);
-    for_each_storage!(check, sim);
-    check::<PinnedHostSlice<f32>>(sim);
-    check::<UnifiedSlice<f32>>(sim);
+    // The second knows of no copy that its release would come after.
+    for policy in [ReleasePolicy::AfterContext, ReleasePolicy::Immediate] {
+        set_release_policy(policy);
+        for_each_storage!(check, sim);
+        check::<PinnedHostSlice<f32>>(sim);
+        check::<UnifiedSlice<f32>>(sim);
+    }
 }
