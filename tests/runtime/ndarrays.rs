@@ -243,6 +243,9 @@ fn views_with_gaps_are_refused() {
     }
     // SAFETY: made by a box above, and lent to nobody any more.
     let whole = unsafe { Box::from_raw(all) };
+    // Every second element, of all and of none.
+    assert_eq!(Nd(whole.slice(s![.., ..;2])).facts().unwrap_err().kind(), ErrorKind::Strides);
+    assert_eq!(Nd(whole.slice(s![2..2, ..;2])).facts().unwrap().shape(), [0, 2]);
     let turned = whole.slice(s![..;-1, ..]);
     for view in [whole.view(), whole.t(), turned, whole.slice(s![1..3, ..])] {
         assert_eq!(Nd(view).to_vec::<f32>().unwrap(), view.iter().copied().collect::<Vec<_>>());

@@ -50,6 +50,17 @@ struct Stepped {
     strides: Vec<isize>,
 }
 
+#[derive(Debug, CudaArray)]
+#[cuda_array(export)]
+struct Unsigned {
+    #[cuda_array(data)]
+    data: Vec<u8>,
+    #[cuda_array(shape)]
+    shape: [u8; 1],
+    #[cuda_array(strides)]
+    strides: [u64; 1],
+}
+
 /// Six structs of which it is known at run time what is in them.
 struct Blobs(Record);
 
@@ -143,6 +154,10 @@ fn numbers_that_do_not_fit_their_field() {
     assert_told(&far.facts().unwrap_err(), told);
     let far = Table { data: vec![1], rows: 1, columns: u64::MAX };
     let told = (ErrorKind::Overflow, "shape[1]", "18446744073709551615", "64 bits");
+    assert_told(&far.facts().unwrap_err(), told);
+    // Cut off, it would be a step backwards.
+    let far = Unsigned { data: vec![1, 2], shape: [2], strides: [u64::MAX] };
+    let told = (ErrorKind::Overflow, "strides[0]", "18446744073709551615", "64 bits");
     assert_told(&far.facts().unwrap_err(), told);
 }
 

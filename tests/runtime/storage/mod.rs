@@ -8,3 +8,4 @@ mod leases;
 mod lent;
 mod raw;
 mod shared;
+mod taken;

@@ -32,6 +32,7 @@ fn exclusive<A: CudaArray, B: CudaArray>(mut a: A, mut b: B) {
 
     let reader = a.view::<u32, 1>().unwrap().host().unwrap();
     assert!(b.view::<u32, 1>().unwrap().host().is_ok() && b.to_vec::<u32>().is_ok());
+    b.for_each(|_: u32| ()).unwrap();
     busy(&b.view_mut::<u32, 1>().unwrap().host_mut().unwrap_err(), "a reader of 0x");
     busy(&b.apply(|element: u32| element).unwrap_err(), "a reader of 0x");
     drop(reader);
