@@ -6,6 +6,7 @@ import interop_demo
 import native
 import numpy as np
 import pytest
+from scripts import run
 from test_cuda_rules import Silent
 from test_cuda_sim import SIM, full, nothing_wrong, on_host, pytestmark  # noqa: F401
 
@@ -101,3 +102,37 @@ def test_an_argument_that_the_host_works_on_is_waited_for(kind, stream):
     assert on_host(interop_demo.edges(images[0])).tolist() == [[[5.0] * 3] * 2]
     interop_demo.blur_(images[1], 1)
     assert on_host(images[1]).tolist() == [[[5.0] * 3] * 2]
+
+
+def test_a_hold_that_waits_for_a_release_lets_other_threads_run():
+    """Where no event comes after all work, a release is decided by a wait for the device, which a hold must not come between."""
+    said = run("""
+        import ctypes
+        import threading
+        import time
+
+        import interop_demo
+        from test_cuda_sim import SIM, full
+
+        inside = threading.Event()
+
+        @ctypes.CFUNCTYPE(None, ctypes.c_void_p)
+        def work(_):
+            inside.set()
+            time.sleep(0.2)  # the other thread asks for the hold
+
+        array, stream = full("cuda"), SIM.stream()
+        imported = interop_demo.asarray(array.__dlpack__(stream=stream, max_version=(1, 0)))
+        SIM.call("cuLaunchHostFunc", ctypes.c_uint64(stream), work, None)
+        SIM.library.interop_sim_fail_next(b"cuCtxRecordEvent", 500)
+        del imported
+        SIM.library.interop_sim_fail_next(b"cuCtxRecordEvent", 500)
+        finish = threading.Thread(target=interop_demo.finish_releases)
+        finish.start()
+        inside.wait()
+        with interop_demo.HoldReleases():
+            pass
+        finish.join()
+        print(interop_demo.pending_releases())
+    """)
+    assert said == "0\n"

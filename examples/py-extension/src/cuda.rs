@@ -220,9 +220,10 @@ impl HoldReleases {
         Self(Mutex::new(None))
     }
 
-    fn __enter__(this: PyRef<'_, Self>) -> PyRef<'_, Self> {
-        this.replace(Some(cuda::HoldReleases::new()));
-        this
+    fn __enter__<'py>(this: &Bound<'py, Self>) -> Bound<'py, Self> {
+        let held = this.py().detach(cuda::HoldReleases::new);
+        this.get().replace(Some(held));
+        this.clone()
     }
 
     fn __exit__(&self, _class: &Bound<'_, PyAny>, _error: &Bound<'_, PyAny>, _traceback: &Bound<'_, PyAny>) {

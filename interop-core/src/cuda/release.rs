@@ -166,6 +166,9 @@ pub struct HoldReleases(());
 
 impl HoldReleases {
     /// Holds releases from now on, on all threads.
+    ///
+    /// It waits for those that are being decided, of which one may wait for a device (drivers before 12.5): with Python call it
+    /// in `py.detach`, because the work that is waited for may hold a function of the host that needs the interpreter's lock.
     #[must_use]
     #[expect(
         clippy::new_without_default,
