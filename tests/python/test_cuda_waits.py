@@ -133,6 +133,6 @@ def test_a_hold_that_waits_for_a_release_lets_other_threads_run():
         with interop_demo.HoldReleases():
             pass
         finish.join()
-        print(interop_demo.pending_releases())
+        print(interop_demo.finish_releases())
     """)
     assert said == "0\n"
