@@ -284,6 +284,36 @@ print(interop_demo.finish_releases(), driver.reports())
     assert run_beside_a_library(program) == ["1", "1", "0", "[]"]
 
 
+def test_what_a_library_drops_while_it_is_asked_waits_like_the_rest():
+    """It is asked in the middle of a look, which has the list of what waits in its hands."""
+    program = """
+from simulation import Simulation
+
+driver = Simulation()
+captures, graph = driver.stream(), ctypes.c_uint64()
+dropped = []
+
+@ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int, ctypes.c_int32, ctypes.POINTER(ctypes.c_void_p))
+def work_stream(device_type, device_id, stream):
+    stream[0] = captures
+    dropped.clear()
+    return 0
+
+table.functions[4] = ctypes.cast(work_stream, ctypes.c_void_p).value
+view, other = interop_demo.asarray(array), interop_demo.asarray(array)
+driver.call("cuStreamBeginCapture_v2", ctypes.c_uint64(captures), 2)
+del view
+print(interop_demo.pending_releases())
+dropped.append(other)
+del other
+interop_demo.drain_releases()
+print(len(dropped), interop_demo.pending_releases(), interop_demo.live_exports())
+driver.call("cuStreamEndCapture", ctypes.c_uint64(captures), ctypes.byref(graph))
+print(interop_demo.finish_releases(), driver.reports())
+"""
+    assert run_beside_a_library(program) == ["1", "0", "2", "2", "0", "[]"]
+
+
 def test_a_library_is_asked_for_the_devices_that_a_release_is_about():
     """A capture on another device is not spoiled by the release, and each question costs."""
     program = """
