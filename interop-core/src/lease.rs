@@ -78,7 +78,8 @@ struct Held {
 
 impl<T: Element> Lease<T> {
     /// The elements of a value that lends them as a slice, in place: `Bytes`, a memory map, a buffer of Arrow, a `Cow`, or a
-    /// type of yours around one of another crate. The value is kept in a box, and dropped with the lease.
+    /// type of yours around one of another crate. The value is kept in a box, and dropped with the lease. The memory counts as
+    /// that of the host alone, whatever else it is.
     ///
     /// ```
     /// use interop_core::{CudaArray, Lease};
