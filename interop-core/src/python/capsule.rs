@@ -26,16 +26,6 @@ pub(super) enum Taken {
     Legacy(ManagedTensor<Legacy>),
 }
 
-impl Taken {
-    /// The protocol that says so.
-    pub(super) fn protocol(&self) -> Protocol {
-        match self {
-            Self::Versioned(_) => Protocol::DlpackVersioned,
-            Self::Legacy(_) => Protocol::Dlpack,
-        }
-    }
-}
-
 /// A capsule that owns the tensor until a consumer takes it.
 pub(super) fn wrap<A: Abi>(py: Python<'_>, tensor: ManagedTensor<A>) -> PyResult<Bound<'_, PyAny>> {
     let tensor = tensor.into_raw();
@@ -205,9 +195,8 @@ pub fn import_capsule(capsule: &Bound<'_, PyAny>) -> PyResult<Imported> {
     drain_releases(capsule.py());
     let mut import = Import::NOTHING;
     let mut to = Destination { import: &mut import, trust: Trust::Nothing };
-    let taken = take(capsule).map_err(|error| of(capsule, error))?;
-    let protocol = taken.protocol();
-    to.receive_taken(taken).map_err(|error| of(capsule, error))?;
+    let received = take(capsule).and_then(|taken| to.receive_taken(taken));
+    let protocol = received.map_err(|error| of(capsule, error))?;
     Ok(Imported { import, protocol })
 }
 
@@ -218,7 +207,5 @@ pub(super) fn from_capsule(
     capsule: Bound<'_, PyAny>,
 ) -> core::result::Result<Protocol, Fault> {
     let taken = take_from(object, capsule)?;
-    let protocol = taken.protocol();
-    to.receive_taken(taken).map_err(|error| of(object, error))?;
-    Ok(protocol)
+    Ok(to.receive_taken(taken).map_err(|error| of(object, error))?)
 }

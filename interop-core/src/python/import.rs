@@ -210,8 +210,8 @@ fn import_memory(
 ) -> Result<Protocol, Fault> {
     let HandedOut { taken, table } = handed_out;
     if let Some(taken) = taken {
-        let protocol = if table.is_some() { Protocol::Exchange } else { taken.protocol() };
-        to.receive_taken(taken).map_err(|error| of(object, error))?;
+        let by_capsule = to.receive_taken(taken).map_err(|error| of(object, error))?;
+        let protocol = if table.is_some() { Protocol::Exchange } else { by_capsule };
         if is_ordered(to, object, &known.method, table, stream)? {
             return Ok(protocol);
         }

@@ -9,6 +9,7 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 
 use super::capsule::{Taken, sparing_exceptions};
+use super::import::Protocol;
 use super::interpreter::is_attached;
 use crate::cuda::{self, DeferDecisions, Trust};
 use crate::dlpack::{Abi, ManagedTensor, release};
@@ -148,11 +149,11 @@ pub(super) struct Destination<'a> {
 }
 
 impl Destination<'_> {
-    /// An import of the tensor of a capsule.
-    pub(super) fn receive_taken(&mut self, taken: Taken) -> crate::Result<()> {
+    /// An import of the tensor of a capsule, and the protocol that its form says.
+    pub(super) fn receive_taken(&mut self, taken: Taken) -> crate::Result<Protocol> {
         match taken {
-            Taken::Versioned(tensor) => self.receive(tensor),
-            Taken::Legacy(tensor) => self.receive(tensor),
+            Taken::Versioned(tensor) => self.receive(tensor).map(|()| Protocol::DlpackVersioned),
+            Taken::Legacy(tensor) => self.receive(tensor).map(|()| Protocol::Dlpack),
         }
     }
 
