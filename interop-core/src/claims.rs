@@ -122,8 +122,9 @@ impl Descriptor<'_> {
     #[inline(always)]
     fn ends(&self, high: isize) -> Option<(usize, Range<usize>)> {
         let start = self.address.checked_add_signed(isize::try_from(self.byte_offset).ok()?)?;
-        let bits = high.checked_mul(self.dtype.packed_bits() as isize)?;
-        let end = start.checked_add(bits as usize / 8)?;
+        // In 64 bits on every platform: a count of bits overflows 32 at 256 MiB.
+        let bits = (high as i64).checked_mul(self.dtype.packed_bits() as i64)?;
+        let end = start.checked_add(usize::try_from(bits / 8).ok()?)?;
         let inside = self.memory.as_ref().is_none_or(|memory| start >= memory.start && end <= memory.end);
         (inside && self.address != 0).then_some((start, start..end))
     }
@@ -156,7 +157,7 @@ impl Descriptor<'_> {
         }
         let layout = self.layout(bits / 8)?;
         let (address, range) =
-            if layout.is_empty() { self.nowhere() } else { self.locate(&layout, bits as isize)? };
+            if layout.is_empty() { self.nowhere() } else { self.locate(&layout, bits as i64)? };
         Ok(Facts {
             address,
             range,
@@ -189,14 +190,15 @@ impl Descriptor<'_> {
 
     /// The address of element \[0, …, 0\], and the addresses that the elements take, from the lowest to one past the
     /// highest; for an array that has elements, of so many bits.
-    fn locate(&self, layout: &Layout, bits: isize) -> Result<(usize, Range<usize>)> {
+    fn locate(&self, layout: &Layout, bits: i64) -> Result<(usize, Range<usize>)> {
         let offset = isize::try_from(self.byte_offset).ok();
         let address = offset.and_then(|offset| self.address.checked_add_signed(offset));
         let Some(address) = address.filter(|_| self.address != 0) else {
             return Err(no_first_element(self.address, self.byte_offset));
         };
-        let bytes = |elements: isize, round_up: isize| {
-            Some(elements.checked_mul(bits)?.checked_add(round_up)?.div_euclid(8))
+        let bytes = |elements: isize, round_up: i64| {
+            let bits = (elements as i64).checked_mul(bits)?.checked_add(round_up)?;
+            isize::try_from(bits.div_euclid(8)).ok()
         };
         let at = |bytes: Option<isize>| address.checked_add_signed(bytes?);
         let Range { start: low, end: high } = layout.offsets();
