@@ -28,7 +28,7 @@ use crate::view::{ArrayView, ArrayViewMut, RawView, printed};
 #[derive(Clone)]
 pub struct HostView<'a, T, const N: usize> {
     pub(crate) raw: RawView<N>,
-    _access: Access,
+    _access: Access<'a>,
     marker: PhantomData<&'a T>,
 }
 
@@ -57,7 +57,7 @@ pub struct HostView<'a, T, const N: usize> {
 /// ```
 pub struct HostViewMut<'a, T, const N: usize> {
     pub(crate) raw: RawView<N>,
-    access: Access,
+    access: Access<'a>,
     marker: PhantomData<&'a mut T>,
 }
 
@@ -73,7 +73,7 @@ impl<'a, T: Element, const N: usize> ArrayView<'a, T, N> {
     /// writes to the memory through another struct; as [`cuda::wait`](crate::cuda::wait).
     pub fn host(&self) -> Result<HostView<'a, T, N>> {
         check_host::<T, N>(&self.raw)?;
-        Ok(HostView { raw: self.raw, _access: access(self.raw.shared, false)?, marker: PhantomData })
+        Ok(HostView { raw: self.raw, _access: Access::new(self.raw.shared, false)?, marker: PhantomData })
     }
 }
 
@@ -85,22 +85,35 @@ impl<'a, T: Element, const N: usize> ArrayViewMut<'a, T, N> {
     /// As [`ArrayView::host`]; [`ErrorKind::Busy`] also while Rust code reads the memory through another struct.
     pub fn host_mut(self) -> Result<HostViewMut<'a, T, N>> {
         check_host::<T, N>(&self.raw)?;
-        Ok(HostViewMut { raw: self.raw, access: access(self.raw.shared, true)?, marker: PhantomData })
+        Ok(HostViewMut { raw: self.raw, access: Access::new(self.raw.shared, true)?, marker: PhantomData })
     }
 }
 
 /// Held while memory that others may have is read or written.
-type Access = Option<Arc<Borrow>>;
+///
+/// It has the lifetime of the view's borrow and a drop of its own, so the compiler sees that the borrow lasts until the access
+/// is given up: a writer that comes before is an error when the program is compiled, and not when it runs.
+#[derive(Clone)]
+struct Access<'a> {
+    _record: Option<Arc<Borrow>>,
+    marker: PhantomData<&'a ()>,
+}
 
-fn access(shared: Option<(usize, usize)>, writes: bool) -> Result<Access> {
-    Ok(Borrow::of(shared, writes)?.map(Arc::new))
+impl Access<'_> {
+    fn new(shared: Option<(usize, usize)>, writes: bool) -> Result<Self> {
+        Ok(Self { _record: Borrow::of(shared, writes)?.map(Arc::new), marker: PhantomData })
+    }
+}
+
+impl Drop for Access<'_> {
+    fn drop(&mut self) {}
 }
 
 fn check_host<T: Element, const N: usize>(raw: &RawView<N>) -> Result<()> {
     check_readable(raw.device, raw.stream)?;
-    if raw.address % T::TYPE.align() != 0 {
+    if raw.address % align_of::<T>() != 0 {
         let found = text!("address {:#x}", raw.address);
-        let allowed = text!("a multiple of {}, the alignment of the element", T::TYPE.align());
+        let allowed = text!("a multiple of {}, the alignment of the element", align_of::<T>());
         return Err(Error::new(ErrorKind::Alignment, "data", found, allowed));
     }
     Ok(())

@@ -139,6 +139,7 @@ fn a_vector_is_borrowed_by_the_compiler() {
     let (a, b) =
         (array.view::<u32, 1>().unwrap().host().unwrap(), array.view::<u32, 1>().unwrap().host().unwrap());
     assert_eq!(a.to_vec().unwrap(), b.to_vec().unwrap());
+    drop((a, b));
     array.view_mut::<u32, 1>().unwrap().host_mut().unwrap().set([0], 9).unwrap();
     assert_eq!(array.data, [9, 2, 3]);
 }

@@ -31,6 +31,7 @@ fn gaps_are_refused() {
         let view = array.view::<u8, 2>().unwrap().host().unwrap();
         // SAFETY: nobody writes.
         assert_told(&unsafe { view.as_slice() }.unwrap_err(), told);
+        drop(view);
         let view = array.view_mut::<u8, 2>().unwrap().host_mut().unwrap();
         // SAFETY: nobody else reads or writes.
         assert_told(&unsafe { view.into_slice() }.unwrap_err(), told);
@@ -58,6 +59,7 @@ fn empty_slices() {
     let view = array.view::<u64, 2>().unwrap().host().unwrap();
     // SAFETY: nobody writes.
     assert_eq!(unsafe { view.as_slice() }.unwrap(), [0_u64; 0]);
+    drop(view);
     let view = array.view_mut::<u64, 2>().unwrap().host_mut().unwrap();
     // SAFETY: nobody else reads or writes.
     assert_eq!(unsafe { view.into_slice() }.unwrap(), [0_u64; 0]);
