@@ -7,7 +7,6 @@ pub use core::result::Result::Ok;
 
 pub use crate::array::CudaArray;
 pub use crate::arrival::{Arrival, Wanted};
-pub use crate::describe::Describe;
 pub use crate::device::DeviceType;
 pub use crate::element::{Element, ElementType};
 pub use crate::error::{Error, Result};

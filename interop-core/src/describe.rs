@@ -13,6 +13,9 @@ use crate::storage::{Memory, Storage};
 use crate::stream::StreamHandle;
 
 /// Collects what the fields of a struct say; the shape comes last, and with it the check.
+///
+/// The type has no public name. The hidden methods of the field traits that take or return one can so be called by expanded
+/// code, but not be replaced in an `impl`: no field can put other memory in the place of the struct's storage.
 #[must_use]
 pub struct Describe<'a> {
     memory: Memory,

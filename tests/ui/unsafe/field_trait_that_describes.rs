@@ -1,0 +1,41 @@
+//! No field can say where the memory is: a safe `impl` could name an address that nobody vouched for.
+use interop_core::__private::{Describe, Facts, Result, ShapeField};
+use interop_core::CudaArray;
+
+struct Elsewhere([usize; 1]);
+
+impl ShapeField for Elsewhere {
+    fn count(&self) -> usize {
+        1
+    }
+
+    fn write(&self, to: &mut [i64]) -> Result<()> {
+        to[0] = 4;
+        Ok(())
+    }
+
+    fn from_extents(_: &[usize], _: &str) -> Result<Self> {
+        Ok(Self([4]))
+    }
+
+    fn blank() -> Self {
+        Self([0])
+    }
+
+    fn finish(&self, _: Describe<'_>) -> Result<Facts> {
+        interop_core::Descriptor::new(0x10, interop_core::Device::CPU, &[4]).validate()
+    }
+}
+
+#[derive(CudaArray)]
+struct Samples {
+    #[cuda_array(data)]
+    values: Vec<u8>,
+    #[cuda_array(shape)]
+    shape: Elsewhere,
+}
+
+fn main() {
+    let samples = Samples { values: vec![0; 4], shape: Elsewhere([4]) };
+    samples.to_vec::<u8>().unwrap();
+}
