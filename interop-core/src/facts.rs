@@ -177,6 +177,17 @@ impl Facts {
         self.writes
     }
 
+    /// Whether somebody who has the array alone may write to it. Not so for a `bool` that plain Rust code owns: the owner's own
+    /// drop may read it afterwards, and a consumer may have left a byte that is none.
+    #[inline]
+    pub(crate) fn is_writable_by_owner(&self) -> bool {
+        match self.writes {
+            Writes::Always => true,
+            Writes::WhenOwned => self.dtype != DType::BOOL,
+            Writes::Never => false,
+        }
+    }
+
     /// Whether those who share the array must not write.
     #[inline]
     #[must_use]

@@ -43,7 +43,9 @@ fn there_and_back<T: Element + PartialEq + std::fmt::Debug, D: Dimension + 'stat
     if facts.numel() > 0 {
         assert_eq!((facts.address(), facts.strides()), (first, &strides[..]));
     }
-    assert_eq!((facts.dtype(), facts.writes()), (T::TYPE.dtype(), Writes::Always));
+    // A consumer may leave bytes that are no `bool`, and the array is plain Rust memory.
+    let writes = if T::TYPE.dtype() == DType::BOOL { Writes::Never } else { Writes::Always };
+    assert_eq!((facts.dtype(), facts.writes()), (T::TYPE.dtype(), writes));
     assert_eq!(facts.device(), Device::CPU);
     let Nd(copy) = Nd::<Array<T, D>>::from_import(import).unwrap();
     assert!(copy.is_standard_layout());

@@ -2,7 +2,7 @@
 //!
 //! | field | as | an import | exports are writable |
 //! | --- | --- | --- | --- |
-//! | `CudaSlice<T>` | `data` | copies, on the default stream of its device, between the work before and after it | always; of `bool`, when they consume the struct |
+//! | `CudaSlice<T>` | `data` | copies, on the default stream of its device, between the work before and after it | always; of `bool` never |
 //! | `CudaViewMut<'_, T>` | `data`, for views and launches: it is borrowed | – | – |
 //! | `CudaView<'_, T>` | the same, for reading | – | – |
 //! | `PinnedHostSlice<T>`, `UnifiedSlice<T>` | `data` | copies, and waits; `cudarc` has none without elements | when they consume the struct |

@@ -2,11 +2,11 @@
 //!
 //! | field | as | an import | exports are writable |
 //! | --- | --- | --- | --- |
-//! | `DeviceBuffer<T>` | `data` | copies, on the import's stream | always; of `bool`, when they consume the struct |
+//! | `DeviceBuffer<T>` | `data` | copies, on the import's stream | always; of `bool` never |
 //! | `DeviceBox<T>` | `data` | as `DeviceBuffer`, an array of one element | the same |
 //! | `LockedBuffer<T>` | `data` | copies, and waits: it lends slices | when they consume the struct |
 //! | `UnifiedBuffer<T>` | `data`; not for exports that own it, as it is not `Send` | copies, and waits | – |
-//! | [`InContext`] of one of these | `data` | as the buffer | always; of `bool`, when they consume the struct |
+//! | [`InContext`] of one of these | `data` | as the buffer | always; of `bool` never |
 //! | `Stream`, and `&`, `Rc`, `Arc` and `Option` of one | `stream` | with `default = ...`: a `Stream` cannot hold the caller's | |
 //!
 //! The elements are those that are an [`Element`] and a `DeviceCopy`.
@@ -19,7 +19,7 @@
 //! use cust::memory::DeviceBuffer;
 //! use cust::prelude::*;
 //! use interop_core::dlpack::Versioned;
-//! use interop_core::{CudaArray, FromArray, StreamHandle};
+//! use interop_core::{AsStream, CudaArray, FromArray, StreamHandle};
 //!
 //! #[derive(CudaArray)]
 //! #[cuda_array(shape = [height, width, 3])]
@@ -37,7 +37,7 @@
 //! let module = Module::from_ptx(PTX, &[])?;
 //! let stream = Stream::new(StreamFlags::DEFAULT, None)?;
 //! let pixels = DeviceBuffer::from_slice(&[0.5_f32; 480 * 640 * 3])?;
-//! let written = StreamHandle::from_raw(stream.as_inner() as usize);
+//! let written = stream.as_stream();
 //! let mut image = Image { pixels, height: 480, width: 640, stream: written };
 //!
 //! let view = image.kernel_view_mut::<f32, 3>()?;
@@ -237,8 +237,7 @@ buffers! { DeviceBuffer DeviceBox LockedBuffer UnifiedBuffer }
 /// It is for structs in a `#[pyclass]` and others that foreign threads drop; and for `UnifiedBuffer`, which `cust` leaves
 /// without `Send` and `Sync` because it holds a raw pointer. (An export makes the context current by itself, for any buffer.)
 /// The driver waits for the work of the device before it frees: with this around it, it does so without the lock of the
-/// Python interpreter. The elements are lent for `&mut self` only, and so all exports are writable, but those of `bool` that
-/// share the struct.
+/// Python interpreter. The elements are lent for `&mut self` only, and so all exports are writable, but those of `bool`.
 ///
 /// ```no_run
 /// use cust::memory::UnifiedBuffer;
@@ -326,7 +325,8 @@ impl<B: Buffer> fmt::Debug for InContext<B> {
 
 impl AsStream for Stream {
     fn as_stream(&self) -> StreamHandle {
-        StreamHandle::from_raw(self.as_inner() as usize)
+        // SAFETY: the stream of a field, which exports keep with the struct.
+        unsafe { StreamHandle::from_raw(self.as_inner() as usize) }
     }
 }
 

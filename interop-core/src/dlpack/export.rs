@@ -29,13 +29,12 @@ pub enum Access {
 }
 
 impl Access {
-    /// Whether a consumer may write to memory of this kind.
+    /// Whether a consumer may write to this array.
     #[inline]
-    fn may_write(self, writes: Writes) -> bool {
-        match writes {
-            Writes::Always => true,
-            Writes::WhenOwned => self != Self::Shared,
-            Writes::Never => false,
+    fn may_write(self, facts: &Facts) -> bool {
+        match self {
+            Self::Shared => facts.writes() == Writes::Always,
+            Self::Owned | Self::Copied => facts.is_writable_by_owner(),
         }
     }
 }
@@ -142,7 +141,7 @@ unsafe fn export_record<A: Abi, O: Send + 'static>(
 #[inline]
 fn flags<A: Abi>(facts: &Facts, access: Access) -> Result<u64> {
     facts.device().check()?;
-    let writable = access.may_write(facts.writes());
+    let writable = access.may_write(facts);
     if !A::VERSIONED && (!writable || facts.is_padded()) {
         return Err(unsayable(writable, facts.dtype()));
     }

@@ -295,11 +295,9 @@ impl<T: ArrayClass> Described for Instance<T> {
 unsafe impl CudaArray for ExportedArray {
     /// The facts of the struct inside; what its sole owner may write, everybody may write who has the object.
     fn facts(&self) -> Result<Facts> {
-        let mut facts = self.array.describe()?;
-        if facts.writes == Writes::WhenOwned {
-            facts.writes = Writes::Always;
-        }
-        Ok(facts)
+        let facts = self.array.describe()?;
+        let writes = if facts.is_writable_by_owner() { Writes::Always } else { Writes::Never };
+        Ok(Facts { writes, ..facts })
     }
 }
 

@@ -5,6 +5,7 @@ use std::fmt;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
+use interop_core::adapters::ndarray::Nd;
 use interop_core::dlpack::{FLAG_READ_ONLY, Legacy, Versioned};
 use interop_core::{
     CudaArray, DType, Device, ErrorKind, FromArray, HostBuffer, HostVec, Lease, LeaseMut, Owner, Shared,
@@ -13,6 +14,7 @@ use interop_core::{
 use crate::support::arrays::{Array, Borrowable, Claimed, Pinned};
 use crate::support::assert_told;
 use crate::support::foreign::{Claims, Form, flags};
+use crate::support::owners::Count;
 
 /// The answer to an export.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -89,6 +91,42 @@ fn host_storages() {
     check("Arc<Vec<T>>", || Array::new(Arc::new(four.to_vec()), &[4]), READ_ONLY);
     check("an own storage that lends", || Array::new(Borrowable(four.to_vec()), &[4]), WHEN_OWNED);
     check("Arc of one that lends", || Array::new(Arc::new(Borrowable(four.to_vec())), &[4]), READ_ONLY);
+}
+
+/// A consumer may leave bytes that are no `bool`, and plain Rust code reads them unchecked: the drop of the struct, for one. A
+/// `HostVec` and leases check what they read.
+#[test]
+fn bools_of_plain_rust_code() {
+    /// Counts the elements that are set, when it is dropped.
+    #[derive(CudaArray)]
+    #[cuda_array(shape = [4])]
+    struct Flags<S: AsRef<[bool]>> {
+        #[cuda_array(data)]
+        flags: S,
+        #[cuda_array(default)]
+        set: Count,
+    }
+    impl<S: AsRef<[bool]>> Drop for Flags<S> {
+        fn drop(&mut self) {
+            self.flags.as_ref().iter().filter(|flag| **flag).for_each(|_| self.set.add());
+        }
+    }
+    let count = Count::default();
+    let flags = Flags { flags: vec![true, false, true, true], set: count.clone() };
+    let tensor = flags.into_dlpack::<Versioned>().unwrap_or_else(|refused| panic!("{}", refused.error));
+    let refused = Array::<LeaseMut<bool>>::from_dlpack(tensor).unwrap_err();
+    assert_eq!((refused.kind(), count.get()), (ErrorKind::ReadOnly, 3));
+
+    check("Vec<bool>", || Array::new(vec![true; 4], &[4]), READ_ONLY);
+    check("Box<[bool]>", || Array::new(Box::<[bool]>::from([true; 4]), &[4]), READ_ONLY);
+    check("Vec<[bool; 2]>", || Array::new(vec![[true; 2]; 4], &[4]), READ_ONLY);
+    check("ndarray's", || Nd(ndarray::Array1::from_elem(4, true)), READ_ONLY);
+    check("HostVec<bool>", || Array::new(HostVec::from_slice(&[true; 4]), &[4]), WRITABLE);
+    check("Lease<bool>", || Array::new(Lease::from_owner([true; 4]), &[4]), READ_ONLY);
+    // Within the program a `bool` is all that is written.
+    let mut array = Array::new(vec![true, false], &[2]);
+    array.apply(|flag: bool| !flag).unwrap();
+    assert_eq!(array.data, [false, true]);
 }
 
 /// Memory that Rust code never borrows is writable for everybody.

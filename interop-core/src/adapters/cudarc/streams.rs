@@ -43,7 +43,8 @@ pub(super) fn stand_in(context: &Arc<CudaContext>, default: StreamHandle) -> Res
     let created = stream::create(stream::StreamKind::Default);
     let allowed = "a context that can have one more stream";
     let created = created.map_err(|error| failed("cuStreamCreate", error, allowed))?;
-    let handle = StreamHandle::from_raw(created as usize);
+    // SAFETY: just made, and never destroyed.
+    let handle = unsafe { StreamHandle::from_raw(created as usize) };
     if let (StreamHandle::PerThreadDefault, Some(own)) = (default, handle_of(context)) {
         cuda::stands_in(handle, own);
     }
@@ -68,7 +69,8 @@ pub(super) fn device_of(context: &CudaContext) -> Device {
 
 impl AsStream for CudaStream {
     fn as_stream(&self) -> StreamHandle {
-        StreamHandle::from_raw(self.cu_stream() as usize)
+        // SAFETY: the stream of a field, which exports keep with the struct.
+        unsafe { StreamHandle::from_raw(self.cu_stream() as usize) }
     }
 
     fn as_stream_beside(&self, device: Device) -> Option<StreamHandle> {
