@@ -4,6 +4,7 @@
 use core::alloc::Layout as Block;
 use core::fmt;
 use core::marker::PhantomData;
+use core::ops::Range;
 use core::ptr::NonNull;
 use std::alloc::{alloc_zeroed, dealloc};
 
@@ -165,7 +166,8 @@ impl<T: Element> HostVec<T> {
     /// By [`ErrorKind`](crate::ErrorKind): `Overflow` when the size does not fit the address space, `Memory` when there is
     /// not so much memory.
     pub fn try_zeroed(len: usize) -> Result<Self> {
-        Ok(Self { buffer: HostBuffer::of(T::TYPE, len)?, marker: PhantomData })
+        let element = ElementType { align: align_of::<T>(), ..T::TYPE };
+        Ok(Self { buffer: HostBuffer::of(element, len)?, marker: PhantomData })
     }
 
     /// `len` zeroed elements.
@@ -189,6 +191,25 @@ impl<T: Element> HostVec<T> {
         // SAFETY: the source is a slice of that length, the target new, as long, and aligned for `T`.
         unsafe { vector.first().copy_from_nonoverlapping(elements.as_ptr(), elements.len()) };
         vector
+    }
+
+    /// A copy of these elements in which the bytes between the fields of structs are 0.
+    ///
+    /// # Errors
+    ///
+    /// As [`try_zeroed`](Self::try_zeroed).
+    pub(crate) fn without_padding(elements: &[T], padding: &[Range<usize>]) -> Result<Self> {
+        let vector = Self::try_zeroed(elements.len())?;
+        // SAFETY: as in `from_slice`.
+        unsafe { vector.first().copy_from_nonoverlapping(elements.as_ptr(), elements.len()) };
+        for at in 0..elements.len() {
+            let element = vector.first().wrapping_add(at).cast::<u8>();
+            for gap in padding {
+                // SAFETY: bytes of one element, which no field takes.
+                unsafe { element.wrapping_add(gap.start).write_bytes(0, gap.len()) };
+            }
+        }
+        Ok(vector)
     }
 
     /// The number of elements.

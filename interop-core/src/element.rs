@@ -3,6 +3,7 @@
 #![expect(unsafe_code, reason = "this room declares an unsafe trait and implements it for the number types")]
 
 use core::mem::{align_of, size_of};
+use core::ops::Range;
 
 use crate::dtype::DType;
 use crate::error::{Error, ErrorKind, Result, text};
@@ -15,8 +16,11 @@ use crate::record::{Field, Record};
 ///
 /// # Safety
 ///
-/// 1. `TYPE` describes the memory of `Self` truly: the size is `size_of::<Self>()`, and items and fields lie where it says.
+/// 1. `TYPE` describes the memory of `Self` truly: size and alignment are those of `Self`, and items and fields lie where it
+///    says.
 /// 2. Where `TYPE` does not say otherwise (as it does for `bool`), every bit pattern is a valid value.
+/// 3. Every byte of a value is initialized. `Self` has no padding, unless `TYPE` is that of a struct with
+///    `#[derive(Element)]`, whose fields say which bytes there are.
 ///
 /// ```
 /// use interop_core::{DType, Element};
@@ -243,6 +247,14 @@ impl ElementType {
     /// The record that the item is, for a struct.
     pub(crate) fn to_record(self) -> Option<Record> {
         self.fields.map(Record::of_fields)
+    }
+
+    /// The bytes of an element that are in no field of a struct, and may hold anything.
+    pub(crate) fn padding(&self) -> Vec<Range<usize>> {
+        let item = self.dtype.packed_bits() / 8;
+        let inner = self.to_record().map_or_else(Vec::new, |record| record.padding(item));
+        let items = (0..self.size).step_by(item.max(1));
+        items.flat_map(|at| inner.iter().map(move |gap| at + gap.start..at + gap.end)).collect()
     }
 
     /// What the messages call this element: `float32`, `float32 with trailing axes [3]`, a struct's descr.

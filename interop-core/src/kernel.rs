@@ -138,10 +138,10 @@ impl<const N: usize> Fields<N> {
             return Err(Error::new(ErrorKind::Device, "device", raw.device, allowed));
         }
         let address = cuda::address_for_kernels(raw.address, raw.device)? as u64;
-        if address % T::TYPE.align() as u64 != 0 {
+        if address % align_of::<T>() as u64 != 0 {
             let allowed = text!(
                 "a multiple of {}, the alignment of the element; copy the array into memory that is aligned",
-                T::TYPE.align()
+                align_of::<T>()
             );
             return Err(Error::new(ErrorKind::Alignment, "data", format_args!("{address:#x}"), allowed));
         }

@@ -304,13 +304,29 @@ impl Shared {
         Self { address, readonly, all: Arc::new(all) }
     }
 
-    /// The same memory, with the first element `bytes` further on.
+    /// The same memory, with the first element `bytes` further on; in memory of structs a whole number of elements.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Bounds`] outside the memory.
+    /// [`ErrorKind::Bounds`] outside the memory; [`ErrorKind::Alignment`] within a struct, where a field would be read as
+    /// what lies between two others.
+    ///
+    /// ```
+    /// use interop_core::{Element, ErrorKind, Shared};
+    ///
+    /// #[derive(Clone, Copy, Element)]
+    /// #[repr(C)]
+    /// struct Hit { detector: u8, energy: f64 }
+    ///
+    /// let hits = Shared::new(vec![Hit { detector: 1, energy: 0.5 }; 2]);
+    /// assert!(hits.byte_offset(16).is_ok());
+    /// assert_eq!(hits.byte_offset(8).unwrap_err().kind(), ErrorKind::Alignment);
+    /// ```
     pub fn byte_offset(&self, bytes: isize) -> Result<Self> {
-        let range = &self.all.memory.range;
+        let Memory { range, element, .. } = &self.all.memory;
+        if element.fields.is_some() || self.all.record.is_some() {
+            check_whole(bytes, element.dtype.packed_bits() / 8)?;
+        }
         let address = self.address.checked_add_signed(bytes);
         let address =
             address.filter(|address| (range.start..=range.end).contains(address)).ok_or_else(|| {
@@ -379,6 +395,15 @@ impl FromImport for Shared {
         let pending = import.pending_in_place()?;
         Ok(Self::of(All { memory, record, keep: (import.take_owner(), pending, device) }))
     }
+}
+
+/// Refuses an offset into a struct: the bytes between its fields may hold nothing that can be read.
+fn check_whole(bytes: isize, item: usize) -> Result<()> {
+    if bytes.unsigned_abs() % item == 0 {
+        return Ok(());
+    }
+    let allowed = text!("a multiple of {item} bytes, the size of a struct element");
+    Err(Error::new(ErrorKind::Alignment, "offset", text!("{bytes} bytes"), allowed))
 }
 
 impl fmt::Debug for Shared {

@@ -1,6 +1,7 @@
 //! Struct elements: the fields of a `#[derive(Element)]` struct, and the `descr` of a structured array.
 
 use core::fmt;
+use core::ops::Range;
 
 use crate::dtype::DType;
 use crate::element::ElementType;
@@ -117,6 +118,24 @@ impl Record {
             field.record.as_ref().map_or(Ok(()), |record| record.check(field.dtype))?;
         }
         Ok(())
+    }
+
+    /// The bytes of a record of `size` bytes that are in none of its fields.
+    pub(crate) fn padding(&self, size: usize) -> Vec<Range<usize>> {
+        let (mut gaps, mut end) = (Vec::new(), 0);
+        for field in &self.fields {
+            gaps.push(end..field.offset);
+            let item = field.dtype.packed_bits() / 8;
+            end = field.offset + field.size().unwrap_or(0);
+            let Some(record) = &field.record else { continue };
+            let inner = record.padding(item);
+            for start in (field.offset..end).step_by(item.max(1)) {
+                gaps.extend(inner.iter().map(|gap| start + gap.start..start + gap.end));
+            }
+        }
+        gaps.push(end..size);
+        gaps.retain(|gap| !gap.is_empty());
+        gaps
     }
 
     /// The scalar type and count of a record of `size` bytes that is the same as an array of scalars: fields of one type

@@ -54,12 +54,15 @@ impl Memory {
 ///
 /// # Safety
 ///
-/// 1. All of `memory().range` is live and initialized as long as the storage is, and `address` lies within it; of host
-///    memory, it is that of a pointer that was exposed, with the right to write if `writes` gives one.
+/// 1. All of `memory().range` is live as long as the storage is, and `address` lies within it; of host memory, it is that of a
+///    pointer that was exposed, with the right to write if `writes` gives one. All of it is initialized, with one exception: where
+///    the element is a struct, the range is elements one behind the other from `address` on, or a whole number of elements before
+///    it, and the padding of each (the bytes that are in none of its fields) may hold anything.
 /// 2. Moving the storage does not move the memory, and only a method that takes `&mut self` frees or replaces it.
 /// 3. `device` is where the memory is.
-/// 4. If `writes` is [`Writes::Always`], no plain reference to the elements is ever handed out from `&self`; if it is
-///    [`Writes::WhenOwned`], none outlives a borrow of `self`.
+/// 4. If `writes` is [`Writes::Always`], no plain reference to the elements is ever handed out from `&self`, and `bool` elements
+///    are checked wherever they are read, as consumers may leave other bytes; if it is [`Writes::WhenOwned`], no reference
+///    outlives a borrow of `self`.
 ///
 /// # Example
 ///

@@ -1,7 +1,9 @@
 //! `CudaBuffer`: every kind, made, copied, read and freed.
 
 use interop_core::cuda::{CudaBuffer, MemoryKind, finish_releases, order};
-use interop_core::{CudaArray, DType, Device, ErrorKind, Memory, Storage, StreamHandle, live_allocations};
+use interop_core::{
+    CudaArray, DType, Device, Element, ErrorKind, Memory, Storage, StreamHandle, live_allocations,
+};
 use interop_sim_client::{Live, Mistake};
 
 use crate::gpu::{Place, current, flags_of};
@@ -43,6 +45,43 @@ fn pinned_memory_is_portable_and_nothing_is_not_copied() {
         let (empty, calls) = turn.count(|| CudaBuffer::from_slice::<u8>(kind, 0, &[]).unwrap());
         assert_eq!((calls, empty.memory().address), (0, 0), "{kind:?}");
     }
+}
+
+/// The bytes between the fields of a struct may be left over from anything, and do not leave the process.
+#[test]
+#[expect(unsafe_code, reason = "looks at bytes that are in no field")]
+fn the_padding_of_structs_is_cleared() {
+    #[derive(Clone, Copy, Element)]
+    #[repr(C)]
+    struct Inner {
+        tag: u8,
+        value: u16,
+    }
+    #[derive(Clone, Copy, Element)]
+    #[repr(C)]
+    struct Outer {
+        id: u8,
+        pairs: [Inner; 2],
+        weight: u64,
+        last: u8,
+    }
+    let mut elements = [std::mem::MaybeUninit::<Outer>::uninit(); 3];
+    // SAFETY: bytes of the array.
+    unsafe { elements.as_mut_ptr().write_bytes(0xFF, 3) };
+    // SAFETY: every bit pattern is a value.
+    let elements = elements.map(|element| unsafe { element.assume_init() });
+    let mut element = vec![0xFF, 0];
+    element.extend([0xFF, 0, 0xFF, 0xFF, 0xFF, 0, 0xFF, 0xFF].iter().chain(&[0; 6]));
+    element.extend([0xFF; 9].iter().chain(&[0; 7]));
+    let _turn = turn();
+    for kind in KINDS {
+        let buffer = CudaBuffer::from_slice(kind, 0, &elements).unwrap();
+        let copy = Array::new(buffer, &[3]).to_vec::<Outer>().unwrap();
+        // SAFETY: the bytes of the copy, all of which came from the device.
+        let bytes = unsafe { std::slice::from_raw_parts(copy.as_ptr().cast::<u8>(), size_of_val(&*copy)) };
+        assert_eq!(bytes, element.repeat(3), "{kind:?}");
+    }
+    assert_eq!(finish_releases(), 0);
 }
 
 /// What is overwritten at once is not zeroed before, which would take half as long again.

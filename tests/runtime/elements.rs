@@ -5,7 +5,7 @@ use std::mem::{align_of, size_of};
 use interop_core::{
     CudaArray, DType, Element, ElementType, ErrorKind, Float4E2m1fnX2, Float6E2m3fn, Float6E3m2fn,
     Float8E3m4, Float8E4m3, Float8E4m3b11fnuz, Float8E4m3fn, Float8E4m3fnuz, Float8E5m2, Float8E5m2fnuz,
-    Float8E8m0fnu, HostVec, Opaque, Record, RecordField, Shared,
+    Float8E8m0fnu, HostVec, Opaque, Record, RecordField, Shared, Storage,
 };
 
 use crate::support::arrays::Array;
@@ -152,6 +152,34 @@ fn padding_is_never_read() {
             (ErrorKind::DType, "dtype", "struct {up: int16 @0, down: int16 @2}", ""),
         );
     }
+}
+
+/// The alignment of the Rust type decides, whatever its `TYPE` says: a typed pointer is made of the address.
+#[test]
+#[expect(unsafe_code, reason = "an element of which less is said than there is")]
+fn the_alignment_is_that_of_the_rust_type() {
+    #[derive(Clone, Copy, Debug, PartialEq)]
+    #[repr(C, align(8))]
+    struct Pixel([f32; 2]);
+    // SAFETY: two `f32` one after another; the alignment is more than that of theirs, against the first rule.
+    unsafe impl Element for Pixel {
+        const TYPE: interop_core::ElementType = <[f32; 2]>::TYPE;
+    }
+    // One of the two halves is not aligned to 8 bytes.
+    let all = Shared::new(vec![0_f32; 4]);
+    for bytes in [0, 4] {
+        let part = all.byte_offset(bytes).unwrap();
+        let aligned = Storage::memory(&part).address % 8 == 0;
+        let array = Array::new(part, &[1, 2]);
+        let host = array.view::<Pixel, 1>().unwrap().host();
+        assert_eq!(
+            host.as_ref().err().map(interop_core::Error::kind),
+            (!aligned).then_some(ErrorKind::Alignment)
+        );
+        assert_eq!(host.map_or(Pixel([0.0; 2]), |view| view.get([0]).unwrap()), Pixel([0.0; 2]));
+        assert_eq!(array.to_vec::<Pixel>().unwrap(), [Pixel([0.0; 2])], "copied byte by byte");
+    }
+    assert_eq!(HostVec::<Pixel>::zeroed(3).as_slice().unwrap().as_ptr().addr() % 8, 0);
 }
 
 /// Elements of more than 128 bytes of alignment find their place in a `HostVec`.

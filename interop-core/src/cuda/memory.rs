@@ -11,6 +11,7 @@ use super::order::{LEGACY, capture_of, wait};
 use super::release::{Fence, after_work};
 #[cfg(feature = "python")]
 use crate::buffer::HostBuffer;
+use crate::buffer::HostVec;
 use crate::counters;
 use crate::descriptor::Writes;
 use crate::device::Device;
@@ -87,6 +88,8 @@ impl CudaBuffer {
 
     /// A copy of these elements, complete on return.
     ///
+    /// The padding of structs, the bytes between their fields, is copied as zeros.
+    ///
     /// # Errors
     ///
     /// As [`zeroed`](Self::zeroed).
@@ -100,7 +103,12 @@ impl CudaBuffer {
     /// ```
     pub fn from_slice<T: Element>(kind: MemoryKind, ordinal: i32, elements: &[T]) -> Result<Self> {
         let buffer = Self::for_elements(kind, ordinal, T::TYPE, elements.len())?;
-        let from = elements.as_ptr().expose_provenance();
+        let padding = T::TYPE.padding();
+        // What lies between the fields of a struct may be left over from other data, which is nobody else's business.
+        let cleared =
+            if padding.is_empty() { None } else { Some(HostVec::without_padding(elements, &padding)?) };
+        let plain = elements.as_ptr().expose_provenance();
+        let from = cleared.as_ref().map_or(plain, |cleared| cleared.memory().address);
         // SAFETY: as many bytes on both sides, both live until the copy is waited for.
         unsafe { copy_now(driver()?, buffer.context, buffer.address, from, buffer.bytes) }?;
         Ok(buffer)

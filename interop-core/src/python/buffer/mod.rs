@@ -78,6 +78,7 @@ unsafe fn fill(place: *mut Buffer, run: impl FnOnce(Python<'_>) -> PyResult<Buff
 fn lend<T: ArrayClass>(array: &Bound<'_, T>, owner: &Bound<'_, PyAny>, flags: c_int) -> PyResult<Buffer> {
     let (facts, flags) = (struct_of(array).facts()?, Flags(flags));
     permit(array.py(), &facts, flags)?;
+    check_padding(&facts)?;
     let kept = Kept { format: format_of(facts.dtype(), facts.record())?, numbers: numbers(&facts)? };
     let itemsize = (facts.dtype().packed_bits() / 8) as isize;
     let len = (facts.numel() as isize).checked_mul(itemsize);
@@ -139,6 +140,18 @@ fn permit(py: Python<'_>, facts: &Facts, flags: Flags) -> Result<()> {
     }
     // What comes later is the consumer's affair, as with every protocol.
     Borrow::of(shared(facts), writes).map(drop)
+}
+
+/// Refuses structs with bytes that are in none of their fields: what was in the memory before would leave the process.
+fn check_padding(facts: &Facts) -> Result<()> {
+    let size = facts.dtype().packed_bits() / 8;
+    let padding = facts.record().map_or_else(Vec::new, |record| record.padding(size));
+    let Some(gap) = padding.first() else { return Ok(()) };
+    let bytes: usize = padding.iter().map(ExactSizeIterator::len).sum();
+    let found = text!("{bytes} bytes of padding, the first at byte {} of an element", gap.start);
+    let allowed = "a struct without padding, whose bytes are all in its fields";
+    let error = Error::new(ErrorKind::DType, "dtype", found, allowed);
+    Err(error.with_advice("write the padding as a field, such as `_pad: [u8; 7]`"))
 }
 
 fn numbers(facts: &Facts) -> Result<Vec<isize>> {
