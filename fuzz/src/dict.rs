@@ -2,7 +2,7 @@
 #![expect(unsafe_code, reason = "an import is a promise about memory, which nobody touches here")]
 
 use interop_core::cai::{CudaArrayInterface, DescrEntry, DescrType};
-use interop_core::{Device, Facts, Import};
+use interop_core::{Device, Facts, Import, StreamHandle};
 
 use crate::input::{Input, Output};
 use crate::oracle::{addresses, check, check_error, check_same, compact, numel, span, widen};
@@ -44,7 +44,7 @@ pub fn run(data: &[u8]) {
 /// What went in comes out, and what comes out goes in.
 fn check_again(facts: &Facts) {
     let again = CudaArrayInterface::of(facts).expect("an array of the interface");
-    assert_eq!(again.stream.is_none(), facts.stream().to_raw().is_none());
+    assert_eq!(again.stream, facts.stream());
     // SAFETY: nobody follows the address.
     let import = unsafe { Import::from_cai(&again, facts.device(), ()) }.expect("our own dict");
     check_same(facts, import.facts());
@@ -70,10 +70,15 @@ fn legal(interface: &CudaArrayInterface) -> Option<(Vec<i128>, i128)> {
             strides.iter().map(|stride| stride / item).collect()
         }
     };
-    let streams = interface.stream.is_none_or(|stream| (1..1 << 64).contains(&stream));
-    let plain = (0..=3).contains(&interface.version) && !interface.mask && streams;
+    let plain = (0..=3).contains(&interface.version) && !interface.mask;
     let reach = addresses(interface.data.0 as i128, span(&shape, &strides)?, 8 * item);
     (plain && reach.is_some()).then_some((strides, item))
+}
+
+/// The stream of this number; nothing where it is none, which is refused where it is read, and tests have all that there are.
+pub(crate) fn stream(number: Option<i128>) -> StreamHandle {
+    // SAFETY: no driver is there that would follow it.
+    unsafe { StreamHandle::from_cai(number) }.unwrap_or_default()
 }
 
 /// A dict from bytes.
@@ -84,7 +89,7 @@ pub(crate) fn read(input: &mut Input<'_>) -> CudaArrayInterface {
         strides: input.optional(|input| input.list(AXES)),
         data: (usize::from_ne_bytes(input.number().to_ne_bytes()), input.byte() % 2 == 1),
         version: i128::from(input.number()),
-        stream: input.optional(|input| i128::from(input.number())),
+        stream: stream(input.optional(|input| i128::from(input.number()))),
         mask: input.byte() == 1,
         descr: input.optional(|input| entries(input, DEPTH)),
     }
@@ -118,7 +123,7 @@ pub(crate) fn write(interface: &CudaArrayInterface) -> Vec<u8> {
     });
     output.number(i64::from_ne_bytes(interface.data.0.to_ne_bytes())).byte(u8::from(interface.data.1));
     output.number(cut(interface.version));
-    output.optional(interface.stream, |output, stream| {
+    output.optional(interface.stream.to_raw().map(|stream| stream as i128), |output, stream| {
         output.number(cut(stream));
     });
     output.byte(u8::from(interface.mask));
@@ -153,7 +158,7 @@ mod tests {
             data: (0x7000, true),
             version: 3,
             strides: Some(vec![-8, 1 << 40]),
-            stream: Some(1),
+            stream: StreamHandle::LegacyDefault,
             descr: Some(vec![entry(DescrType::Nested(inner)), entry(DescrType::Typestr("<f4".into()))]),
             mask: true,
         };

@@ -109,17 +109,17 @@ fn numbers(value: &Value) -> Option<Vec<i64>> {
 }
 
 /// The typed form of a dict, where it has one.
-fn interface(dict: &Map<String, Value>) -> Option<CudaArrayInterface> {
-    let data = dict.get("data")?.as_array()?;
+fn interface(source: &Map<String, Value>) -> Option<CudaArrayInterface> {
+    let data = source.get("data")?.as_array()?;
     Some(CudaArrayInterface {
-        shape: numbers(dict.get("shape")?)?,
-        typestr: dict.get("typestr")?.as_str()?.into(),
+        shape: numbers(source.get("shape")?)?,
+        typestr: source.get("typestr")?.as_str()?.into(),
         data: (usize::try_from(unsigned(data.first()?).unwrap_or(0)).ok()?, data.get(1)?.as_bool()?),
-        version: integer(dict.get("version")?)?.into(),
-        strides: dict.get("strides").and_then(numbers),
-        stream: dict.get("stream").and_then(integer).map(i128::from),
-        descr: dict.get("descr").and_then(entries),
-        mask: dict.get("mask").is_some_and(|mask| !mask.is_null()),
+        version: integer(source.get("version")?)?.into(),
+        strides: source.get("strides").and_then(numbers),
+        stream: dict::stream(source.get("stream").and_then(integer).map(i128::from)),
+        descr: source.get("descr").and_then(entries),
+        mask: source.get("mask").is_some_and(|mask| !mask.is_null()),
     })
 }
 

@@ -214,14 +214,14 @@ impl Import {
     ///
     /// # Safety
     ///
-    /// As [`from_parts`](Self::from_parts), for the address in the interface; its stream is live.
+    /// As [`from_parts`](Self::from_parts), for the address in the interface.
     pub unsafe fn from_cai_for(
         interface: &CudaArrayInterface,
         consumer: StreamHandle,
         owner: impl Send + 'static,
     ) -> Result<Self> {
         let mut facts = interface.facts()?;
-        let stated = interface.version >= 3 || interface.stream.is_some();
+        let stated = interface.version >= 3 || interface.stream != StreamHandle::NothingPending;
         let fence = cuda::arrive(&mut facts, stated, consumer)?;
         let mut import = Self::of(facts, Owner::new(owner).after(fence));
         import.put_on_stream(consumer);

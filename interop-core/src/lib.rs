@@ -126,7 +126,7 @@ pub use recast::Recast;
 pub use record::{Record, RecordField};
 pub use roles::{AsStream, FromStream};
 pub use storage::{FromImport, Memory, Storage};
-pub use stream::StreamHandle;
+pub use stream::{RawStream, StreamHandle};
 pub use typestr::Typestr;
 pub use view::{ArrayView, ArrayViewMut};
 

@@ -1,4 +1,5 @@
 //! What a stream can be, and how the two protocols spell it.
+#![expect(unsafe_code, reason = "whoever makes a stream of a number vouches for it")]
 
 use core::fmt;
 use core::num::NonZeroUsize;
@@ -20,9 +21,9 @@ use crate::error::{Error, ErrorKind, Result};
 /// without streams DLPack allows `None` alone; -1 is accepted there because it asks for nothing.
 ///
 /// A struct holds one in its `#[cuda_array(stream)]` field: the stream on which the data was last written.
-/// The handle is not owned. If you store one, keep the stream alive, as the interface demands, for as long as the struct
-/// or an export of it is there. A field that owns its stream, such as an `Arc<CudaStream>`, does so by itself: exports keep
-/// the whole struct.
+/// The handle is not owned, and the driver ends the process over one that is no stream, or none any more. So only `unsafe` code
+/// makes one of a number ([`from_raw`](Self::from_raw)), and keeps the stream alive as long as the struct or an export of it is
+/// there. A field that owns its stream, such as an `Arc<CudaStream>`, does so by itself: exports keep the whole struct.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum StreamHandle {
     /// Nothing is pending: the data may be read at once, on any stream.
@@ -33,7 +34,25 @@ pub enum StreamHandle {
     /// The default stream of the calling thread (`CU_STREAM_PER_THREAD`, 2). It means another stream on another thread.
     PerThreadDefault,
     /// A `CUstream`, the same as a `cudaStream_t`; never 1 or 2, for which [`from_raw`](Self::from_raw) gives their names.
-    Raw(NonZeroUsize),
+    Raw(RawStream),
+}
+
+/// The handle of a stream that somebody vouched for, by [`StreamHandle::from_raw`].
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct RawStream(NonZeroUsize);
+
+impl RawStream {
+    /// The handle, a `CUstream`.
+    #[must_use]
+    pub const fn get(self) -> usize {
+        self.0.get()
+    }
+}
+
+impl fmt::Debug for RawStream {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:#x}", self.0)
+    }
 }
 
 const LEGACY: usize = 1;
@@ -43,19 +62,25 @@ impl StreamHandle {
     /// The stream behind a `CUstream` that a library handed out; null is the legacy default stream, as it is for the
     /// driver's symbols without `_ptsz`.
     ///
+    /// # Safety
+    ///
+    /// The handle is 0, 1, 2, or a stream that is alive whenever somebody waits for it: as long as the value or a copy of it, a
+    /// struct that holds one, or an export of that struct is in use.
+    ///
     /// ```
     /// use interop_core::StreamHandle;
-    /// assert_eq!(StreamHandle::from_raw(0), StreamHandle::LegacyDefault);
-    /// assert_eq!(StreamHandle::from_raw(2), StreamHandle::PerThreadDefault);
+    /// // SAFETY: the default streams are always there.
+    /// let default = unsafe { StreamHandle::from_raw(0) };
+    /// assert_eq!(default, StreamHandle::LegacyDefault);
     /// ```
     #[must_use]
-    pub const fn from_raw(handle: usize) -> Self {
+    pub const unsafe fn from_raw(handle: usize) -> Self {
         match NonZeroUsize::new(handle) {
             None => Self::LegacyDefault,
             Some(handle) => match handle.get() {
                 LEGACY => Self::LegacyDefault,
                 PER_THREAD => Self::PerThreadDefault,
-                _ => Self::Raw(handle),
+                _ => Self::Raw(RawStream(handle)),
             },
         }
     }
@@ -76,10 +101,16 @@ impl StreamHandle {
     /// # Errors
     ///
     /// [`ErrorKind::Stream`] for 0, which the interface forbids as ambiguous, and for negative numbers.
-    pub fn from_cai(value: Option<i128>) -> Result<Self> {
+    ///
+    /// # Safety
+    ///
+    /// A number above 2 is a stream, as for [`from_raw`](Self::from_raw): the interface asks so of the producer.
+    pub unsafe fn from_cai(value: Option<i128>) -> Result<Self> {
         let Some(value) = value else { return Ok(Self::NothingPending) };
         let allowed = "None, 1 (legacy default), 2 (per-thread default) or a stream handle";
-        Self::from_positive(value).ok_or_else(|| Error::new(ErrorKind::Stream, "stream", value, allowed))
+        // SAFETY: as the caller promises.
+        let stream = unsafe { Self::from_positive(value) };
+        stream.ok_or_else(|| Error::new(ErrorKind::Stream, "stream", value, allowed))
     }
 
     /// The value of the key `stream` of an interface dict; `None` means that the key is left out.
@@ -100,7 +131,11 @@ impl StreamHandle {
     /// # Errors
     ///
     /// [`ErrorKind::Stream`] for a number that is forbidden on that device (see the table at [`StreamHandle`]).
-    pub fn from_dlpack(device: DeviceType, value: Option<i128>) -> Result<Self> {
+    ///
+    /// # Safety
+    ///
+    /// A number above 2 is a stream, as for [`from_raw`](Self::from_raw): the protocol asks so of the consumer.
+    pub unsafe fn from_dlpack(device: DeviceType, value: Option<i128>) -> Result<Self> {
         if device == DeviceType::CPU {
             return match value {
                 None | Some(-1) => Ok(Self::NothingPending),
@@ -111,8 +146,11 @@ impl StreamHandle {
         match value {
             None => Ok(Self::LegacyDefault),
             Some(-1) => Ok(Self::NothingPending),
-            Some(value) => Self::from_positive(value)
-                .ok_or_else(|| Error::new(ErrorKind::Stream, "stream", value, allowed)),
+            Some(value) => {
+                // SAFETY: as the caller promises.
+                let stream = unsafe { Self::from_positive(value) };
+                stream.ok_or_else(|| Error::new(ErrorKind::Stream, "stream", value, allowed))
+            }
         }
     }
 
@@ -128,8 +166,13 @@ impl StreamHandle {
         Some(self.to_raw().map_or(-1, |handle| handle as i128))
     }
 
-    fn from_positive(value: i128) -> Option<Self> {
-        usize::try_from(value).ok().filter(|handle| *handle != 0).map(Self::from_raw)
+    /// # Safety
+    ///
+    /// As for [`from_raw`](Self::from_raw).
+    unsafe fn from_positive(value: i128) -> Option<Self> {
+        let handle = usize::try_from(value).ok().filter(|handle| *handle != 0)?;
+        // SAFETY: as the caller promises.
+        Some(unsafe { Self::from_raw(handle) })
     }
 }
 
@@ -139,7 +182,7 @@ impl fmt::Display for StreamHandle {
             Self::NothingPending => f.write_str("nothing pending"),
             Self::LegacyDefault => f.write_str("legacy default stream (1)"),
             Self::PerThreadDefault => f.write_str("per-thread default stream (2)"),
-            Self::Raw(handle) => write!(f, "stream {handle:#x}"),
+            Self::Raw(handle) => write!(f, "stream {handle:?}"),
         }
     }
 }

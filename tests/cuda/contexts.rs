@@ -41,7 +41,8 @@ pub(crate) fn stream(flags: u32) -> CUstream {
 }
 
 pub(crate) fn handle(stream: CUstream) -> StreamHandle {
-    StreamHandle::from_raw(stream as usize)
+    // SAFETY: the tests keep their streams.
+    unsafe { StreamHandle::from_raw(stream as usize) }
 }
 
 /// Calls `work` while a blocking stream of the current context captures, and sees that the capture stays good.

@@ -21,7 +21,7 @@ use crate::support::{
 };
 
 fn handle(stream: &CudaStream) -> StreamHandle {
-    StreamHandle::from_raw(stream.cu_stream() as usize)
+    stream.as_stream()
 }
 
 /// A stream of the context that imports work in.

@@ -28,7 +28,7 @@ fn stream() -> Stream {
 }
 
 fn handle(stream: &Stream) -> StreamHandle {
-    StreamHandle::from_raw(stream.as_inner() as usize)
+    stream.as_stream()
 }
 
 #[test]
@@ -123,7 +123,7 @@ fn the_interface_dict_of_a_buffer() {
     let data = DeviceBuffer::from_slice(&numbers(6)).unwrap();
     let matrix = Streamed { data, rows: 2, columns: 3, stream: handle(&stream) };
     let interface = matrix.to_cai().unwrap();
-    assert_eq!(interface.stream, Some(stream.as_inner().addr() as i128));
+    assert_eq!(interface.stream, handle(&stream));
     // SAFETY: the owner keeps the memory, and the stream is live.
     let import = unsafe { Import::from_cai_for(&interface, StreamHandle::LegacyDefault, matrix) }.unwrap();
     assert_eq!(import.facts().device(), Device::cuda(0));

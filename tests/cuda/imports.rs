@@ -20,6 +20,11 @@ use crate::support::{
     ColumnMajor, KINDS, Matrix, Streamed, Strided, has_second_device, numbers, send, simulated, source, turn,
 };
 
+fn raw_stream(stream: cust::sys::CUstream) -> StreamHandle {
+    // SAFETY: the tests keep their streams.
+    unsafe { StreamHandle::from_raw(stream as usize) }
+}
+
 /// Runs a check for every storage that an import copies into.
 macro_rules! for_each_storage {
     ($check:ident $(, $argument:expr)*) => {
@@ -221,7 +226,7 @@ fn a_stream_that_captures_goes_on_when_a_copy_on_it_is_refused() {
         let began =
             unsafe { cust::sys::cuStreamBeginCapture_v2(stream, CaptureMode::CU_STREAM_CAPTURE_MODE_GLOBAL) };
         assert_eq!(began as u32, 0);
-        let import = import.on_stream(StreamHandle::from_raw(stream as usize));
+        let import = import.on_stream(raw_stream(stream));
         let refused = Matrix::<S>::from_import(import).err().unwrap();
         assert_eq!(refused.error.kind(), ErrorKind::Capture, "{}", refused.error);
         assert!(refused.error.allowed().contains("an import in place"), "{}", refused.error);
@@ -244,16 +249,25 @@ struct Flags<S> {
     data: S,
 }
 
-/// The buffers' own copies to the host make a `bool` of whatever a consumer left.
+/// The buffers' own copies to the host make a `bool` of whatever a consumer left, also in the drop of a struct that an export
+/// owns.
 #[test]
-fn bools_are_written_by_nobody_while_they_are_shared() {
+fn bools_are_written_by_no_consumer() {
     let _turn = turn();
     let _context = context();
     let stream = CudaContext::new(0).unwrap().default_stream();
     let buffer = || Flags { data: DeviceBuffer::from_slice(&[true, false]).unwrap() };
     let mut slice = Flags { data: stream.clone_htod(&[true, false]).unwrap() };
     assert_eq!(Flags { data: slice.data.slice_mut(..) }.facts().unwrap().writes(), Writes::WhenOwned);
-    assert!(send(buffer()).facts().writes() == Writes::Always, "nobody reads them after a consumer has them");
+    for import in [
+        send(buffer()),
+        send(Flags { data: stream.clone_htod(&[true, false]).unwrap() }),
+        send(Flags { data: LockedBuffer::new(&true, 2).unwrap() }),
+        send(Flags { data: InContext::new(buffer().data) }),
+        send(Flags { data: InContext::new(UnifiedBuffer::new(&true, 2).unwrap()) }),
+    ] {
+        assert!(import.facts().is_readonly(), "{:?}", import.facts());
+    }
     assert_eq!(InContext::new(buffer().data).memory().writes, Writes::WhenOwned);
     let shared = [
         Arc::new(buffer()).share_dlpack::<Versioned>().unwrap(),
@@ -305,7 +319,7 @@ fn a_copy_on_a_stream_of_another_context_is_done_before_the_source_goes() {
     // SAFETY: a place for a context.
     assert_eq!(unsafe { cust::sys::cuCtxPopCurrent_v2(&raw mut popped) } as u32, 0);
     for kind in [MemoryKind::Pool, MemoryKind::Device, MemoryKind::Pinned, MemoryKind::Managed] {
-        let import = send(source(kind, 0, 3, 4)).on_stream(StreamHandle::from_raw(stream as usize));
+        let import = send(source(kind, 0, 3, 4)).on_stream(raw_stream(stream));
         let copy: Streamed<InContext<DeviceBuffer<f32>>, StreamHandle> =
             Streamed::from_import(import).unwrap();
         assert_eq!(finish_releases(), 0);

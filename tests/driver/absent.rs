@@ -18,6 +18,7 @@ use interop_core::{
 use crate::arrivals::claim;
 use crate::support::arrays::{Array, Claimed, Matrix, Pinned};
 use crate::support::foreign::Claims;
+use crate::support::streams::stream as stream_of;
 
 /// Runs `test` in a process that finds files called `libcuda` which are no libraries, before any driver of the machine.
 fn without_driver(name: &str, test: impl FnOnce()) {
@@ -107,7 +108,7 @@ fn nothing_is_pending_on_what_is_used_in_place() {
     without_driver("absent::nothing_is_pending_on_what_is_used_in_place", || {
         let claims = Claims { device: Device::cuda(0), ..Claims::at(0x7F00_0000_0000, &[1, 4]) };
         let import = Import::from_dlpack(claims.send::<Versioned>().1).unwrap();
-        let import = import.on_stream(StreamHandle::from_raw(0x5000));
+        let import = import.on_stream(stream_of(0x5000));
         let row: Matrix<LeaseMut<i16>> = Matrix::from_import(import).unwrap();
         assert_eq!(row.facts().unwrap().stream(), StreamHandle::NothingPending);
     });

@@ -90,7 +90,7 @@ fn a_dict_for_a_stream_that_captures_leaves_the_capture_valid() {
         typestr: "|u1".into(),
         data: (data.at(), false),
         version: 3,
-        stream: Some(captures.number()),
+        stream: captures.handle(),
         ..CudaArrayInterface::default()
     };
     captures.begin();

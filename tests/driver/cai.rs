@@ -21,7 +21,7 @@ fn dict(bytes: &Bytes, version: i128, stream: Option<Stream>) -> CudaArrayInterf
         typestr: "|u1".into(),
         data: (bytes.at(), false),
         version,
-        stream: stream.map(Stream::number),
+        stream: stream.map(Stream::handle).unwrap_or_default(),
         ..CudaArrayInterface::default()
     }
 }
@@ -271,12 +271,7 @@ fn bad_dicts_are_refused_with_the_driver_s_answer_and_their_owner_goes_once() {
         (at(data.at() + 1), ErrorKind::Bounds, outside),
         (CudaArrayInterface { shape: vec![9], ..good.clone() }, ErrorKind::Bounds, outside),
         (CudaArrayInterface { strides: Some(vec![-1]), ..good.clone() }, ErrorKind::Bounds, outside),
-        (
-            CudaArrayInterface { stream: Some(dead.number()), ..good.clone() },
-            ErrorKind::Driver,
-            "a live stream",
-        ),
-        (CudaArrayInterface { stream: Some(0), ..good.clone() }, ErrorKind::Stream, "1 (legacy default)"),
+        (CudaArrayInterface { stream: dead.handle(), ..good.clone() }, ErrorKind::Driver, "a live stream"),
         (CudaArrayInterface { version: 4, ..good.clone() }, ErrorKind::Version, "0 to 3"),
     ];
     for (dict, kind, allowed) in cases {
@@ -371,8 +366,8 @@ fn what_we_write_we_read() {
     let (count, import) = arrive(&dict(&data, 3, Some(producer)), producer.handle());
     let array: Array<LeaseMut<u8>> = Array::from_import(import.unwrap()).unwrap();
     let again = array.to_cai().unwrap();
-    assert_eq!((again.version, again.stream), (3, Some(producer.number())));
-    assert_eq!(array.to_cai().unwrap().legacy().stream, None);
+    assert_eq!((again.version, again.stream), (3, producer.handle()));
+    assert_eq!(array.to_cai().unwrap().legacy().stream, StreamHandle::NothingPending);
     let (_, import) = arrive(&again, consumer.handle());
     assert_eq!(consumer.reads(&data), 7);
     drop((array, import));

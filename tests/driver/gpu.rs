@@ -8,6 +8,7 @@ use interop_core::StreamHandle;
 use interop_sim_client::{Spin, sim};
 
 use crate::support::signed;
+use crate::support::streams::stream as stream_of;
 
 /// Calls a function of the driver by name, with arguments that are words.
 macro_rules! cu {
@@ -235,7 +236,7 @@ pub(crate) struct Stream {
 
 impl Stream {
     pub(crate) fn handle(self) -> StreamHandle {
-        StreamHandle::from_raw(signed(self.raw))
+        stream_of(signed(self.raw))
     }
 
     pub(crate) fn number(self) -> i128 {

@@ -1,13 +1,12 @@
 //! What a stream can be, and both protocols' integers for it.
 
-use std::num::NonZeroUsize;
-
 use interop_core::{AsStream, Device, DeviceType, ErrorKind, FromStream, StreamHandle};
 use proptest::prelude::*;
 
 use crate::support::assert_told;
 use crate::support::brute::settings;
 
+use crate::support::streams::{from_cai, from_dlpack, stream as stream_of};
 use StreamHandle::{LegacyDefault, NothingPending, PerThreadDefault};
 
 const CPU: DeviceType = DeviceType::CPU;
@@ -15,7 +14,9 @@ const CPU: DeviceType = DeviceType::CPU;
 const WITH_STREAMS: [DeviceType; 3] = [DeviceType::CUDA, DeviceType::CUDA_HOST, DeviceType::CUDA_MANAGED];
 
 fn raw(handle: usize) -> StreamHandle {
-    StreamHandle::Raw(NonZeroUsize::new(handle).unwrap())
+    let stream = stream_of(handle);
+    assert!(matches!(stream, StreamHandle::Raw(_)));
+    stream
 }
 
 /// Numbers that no stream can have in any protocol.
@@ -36,14 +37,14 @@ fn streams() -> [(i128, StreamHandle); 6] {
 /// R9, R43, R44, R45, R48, bug 5's kind: the key `stream` of an interface dict.
 #[test]
 fn cai_streams() {
-    assert_eq!(StreamHandle::from_cai(None), Ok(NothingPending));
+    assert_eq!(from_cai(None), Ok(NothingPending));
     for (number, stream) in streams() {
-        assert_eq!(StreamHandle::from_cai(Some(number)), Ok(stream));
+        assert_eq!(from_cai(Some(number)), Ok(stream));
         assert_eq!(stream.to_cai().map(|number| number as i128), Some(number));
     }
     assert_eq!(NothingPending.to_cai(), None, "R11: the key is left out");
     for number in NEVER.into_iter().chain([-1]) {
-        let error = StreamHandle::from_cai(Some(number)).unwrap_err();
+        let error = from_cai(Some(number)).unwrap_err();
         assert_told(
             &error,
             (ErrorKind::Stream, "stream", "", "None, 1 (legacy default), 2 (per-thread default)"),
@@ -56,16 +57,16 @@ fn cai_streams() {
 #[test]
 fn dlpack_streams_of_devices_with_streams() {
     for device in WITH_STREAMS {
-        assert_eq!(StreamHandle::from_dlpack(device, None), Ok(LegacyDefault), "{device}");
-        assert_eq!(StreamHandle::from_dlpack(device, Some(-1)), Ok(NothingPending), "{device}");
+        assert_eq!(from_dlpack(device, None), Ok(LegacyDefault), "{device}");
+        assert_eq!(from_dlpack(device, Some(-1)), Ok(NothingPending), "{device}");
         assert_eq!(NothingPending.to_dlpack(device), Some(-1), "R144: always explicit");
         for (number, stream) in streams() {
-            assert_eq!(StreamHandle::from_dlpack(device, Some(number)), Ok(stream), "{device}");
+            assert_eq!(from_dlpack(device, Some(number)), Ok(stream), "{device}");
             // Also those with the top bit set, which are no negative numbers.
             assert_eq!(stream.to_dlpack(device), Some(number), "{device}");
         }
         for number in NEVER {
-            let error = StreamHandle::from_dlpack(device, Some(number)).unwrap_err();
+            let error = from_dlpack(device, Some(number)).unwrap_err();
             assert_told(
                 &error,
                 (ErrorKind::Stream, "stream", "", "None, -1 (no ordering), 1 (legacy default)"),
@@ -78,10 +79,10 @@ fn dlpack_streams_of_devices_with_streams() {
 /// R136, R142: host memory has no streams. -1 asks for nothing and is let through.
 #[test]
 fn dlpack_streams_of_the_host() {
-    assert_eq!(StreamHandle::from_dlpack(CPU, None), Ok(NothingPending));
-    assert_eq!(StreamHandle::from_dlpack(CPU, Some(-1)), Ok(NothingPending));
+    assert_eq!(from_dlpack(CPU, None), Ok(NothingPending));
+    assert_eq!(from_dlpack(CPU, Some(-1)), Ok(NothingPending));
     for number in NEVER.into_iter().chain(streams().map(|(number, _)| number)) {
-        let error = StreamHandle::from_dlpack(CPU, Some(number)).unwrap_err();
+        let error = from_dlpack(CPU, Some(number)).unwrap_err();
         assert_told(&error, (ErrorKind::Stream, "stream", "", "None on CPU memory"));
         assert_eq!(error.found(), number.to_string());
     }
@@ -94,10 +95,10 @@ fn dlpack_streams_of_the_host() {
 /// R169: a null handle is the legacy default stream, and never goes out as 0.
 #[test]
 fn raw_handles() {
-    assert_eq!(StreamHandle::from_raw(0), LegacyDefault);
+    assert_eq!(stream_of(0), LegacyDefault);
     for (number, stream) in streams() {
         let handle = usize::try_from(number).unwrap();
-        assert_eq!((StreamHandle::from_raw(handle), stream.to_raw()), (stream, Some(handle)));
+        assert_eq!((stream_of(handle), stream.to_raw()), (stream, Some(handle)));
     }
     assert_eq!(NothingPending.to_raw(), None, "no driver call is told that nothing is pending");
     assert_eq!(StreamHandle::default(), NothingPending);
@@ -135,8 +136,8 @@ proptest! {
     /// Whatever the number is, both protocols agree on what a stream is, and what is read is written again.
     #[test]
     fn numbers_read_back(number in prop_oneof![any::<i128>(), -5_i128..5, any::<i64>().prop_map(i128::from)]) {
-        let cai = StreamHandle::from_cai(Some(number));
-        let dlpack = StreamHandle::from_dlpack(DeviceType::CUDA, Some(number));
+        let cai = from_cai(Some(number));
+        let dlpack = from_dlpack(DeviceType::CUDA, Some(number));
         prop_assert_eq!(cai.is_ok(), number > 0 && usize::try_from(number).is_ok());
         prop_assert_eq!(dlpack.is_ok(), cai.is_ok() || number == -1);
         if let Ok(stream) = cai {

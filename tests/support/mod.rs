@@ -8,6 +8,7 @@ pub(crate) mod chains;
 pub(crate) mod compiler;
 pub(crate) mod foreign;
 pub(crate) mod owners;
+pub(crate) mod streams;
 
 pub(crate) use alone::alone;
 use interop_core::{Error, ErrorKind};

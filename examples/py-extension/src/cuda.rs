@@ -1,4 +1,5 @@
 //! Memory that CUDA reaches: where a new array goes, the stream that last wrote it, and the switches of order and release.
+#![expect(unsafe_code, reason = "a stream is kept as its number")]
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -111,7 +112,8 @@ impl AsStream for LastStream {
     fn as_stream(&self) -> StreamHandle {
         match self.0.as_ref().map_or(NOTHING_PENDING, |last| last.load(Ordering::Acquire)) {
             NOTHING_PENDING => StreamHandle::NothingPending,
-            word if word < OF_THREADS || word % 2 == 0 => StreamHandle::from_raw(word),
+            // SAFETY: what `set` was told, which the array's producer keeps as the protocols ask.
+            word if word < OF_THREADS || word % 2 == 0 => unsafe { StreamHandle::from_raw(word) },
             word if word == of_this_thread() => StreamHandle::PerThreadDefault,
             // Nothing names that of another thread; the legacy default stream comes after those of all threads.
             _ => StreamHandle::LegacyDefault,

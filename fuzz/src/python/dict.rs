@@ -100,7 +100,7 @@ fn spelled<'py>(
         None => Ok(()),
     };
     or_none(strides.as_deref().map(list), "strides")?;
-    or_none(stream.map(number), "stream")?;
+    or_none(stream.to_raw().map(|stream| number(stream as i128)), "stream")?;
     or_none(mask.then(|| "a mask".into_bound_py_any(py)), "mask")?;
     if spelling & 0x40 != 0 {
         dict.set_item("other", py.None())?;

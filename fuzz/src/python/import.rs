@@ -140,7 +140,8 @@ impl Program {
                 0 => Some(StreamHandle::NothingPending),
                 1 => Some(StreamHandle::LegacyDefault),
                 2 => Some(StreamHandle::PerThreadDefault),
-                3 => Some(StreamHandle::from_raw(0x5000)),
+                // SAFETY: no driver is there that would follow it.
+                3 => Some(unsafe { StreamHandle::from_raw(0x5000) }),
                 _ => None,
             },
         }

@@ -1,4 +1,5 @@
 //! Streams, as Python callers name them.
+#![expect(unsafe_code, reason = "a number is said to be a stream")]
 
 use interop_core::StreamHandle;
 use interop_core::python::consumer_stream;
@@ -17,10 +18,15 @@ pub(super) fn run(world: &World<'_>, input: &mut Input<'_>) {
     }
 }
 
+fn raw(handle: usize) -> StreamHandle {
+    // SAFETY: no driver is there that would follow it.
+    unsafe { StreamHandle::from_raw(handle) }
+}
+
 fn expected(value: &Value) -> Expected<StreamHandle> {
     if let Value::Stream(answer) = value {
         return match answer.integers() {
-            Ok([0, handle]) => usize::try_from(handle).map(StreamHandle::from_raw).map_err(|_| REFUSED),
+            Ok([0, handle]) => usize::try_from(handle).map(raw).map_err(|_| REFUSED),
             Ok(_) => Err(REFUSED),
             // The version may be wrong besides, and is looked at first.
             Err(kinds) => Err(kinds | REFUSED),
@@ -30,10 +36,6 @@ fn expected(value: &Value) -> Expected<StreamHandle> {
         -1 => Ok(StreamHandle::NothingPending),
         1 => Ok(StreamHandle::LegacyDefault),
         2 => Ok(StreamHandle::PerThreadDefault),
-        handle => usize::try_from(handle)
-            .ok()
-            .filter(|handle| *handle > 0)
-            .map(StreamHandle::from_raw)
-            .ok_or(REFUSED),
+        handle => usize::try_from(handle).ok().filter(|handle| *handle > 0).map(raw).ok_or(REFUSED),
     }
 }

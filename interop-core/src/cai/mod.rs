@@ -21,7 +21,7 @@ use crate::typestr::Typestr;
 /// The version that exports state, and the newest that is read without further ado.
 pub const VERSION: i128 = 3;
 
-/// What an object says in its `__cuda_array_interface__`: one field a key, nothing checked.
+/// What an object says in its `__cuda_array_interface__`: one field a key, nothing checked but the stream, which has to be one.
 ///
 /// ```
 /// use interop_core::cai::CudaArrayInterface;
@@ -36,8 +36,8 @@ pub const VERSION: i128 = 3;
 /// let facts = interface.facts()?;
 /// assert_eq!(facts.strides(), [3, 1]); // no strides: C order, counted with the item size of the source
 ///
-/// let error = CudaArrayInterface { stream: Some(0), ..interface }.facts().unwrap_err();
-/// assert_eq!(error.place(), "stream");
+/// let error = CudaArrayInterface { version: 4, ..interface }.facts().unwrap_err();
+/// assert_eq!(error.place(), "version");
 /// # Ok::<(), interop_core::Error>(())
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -52,9 +52,9 @@ pub struct CudaArrayInterface {
     pub version: i128,
     /// `strides`, in bytes; `None` for `None` and for an absent key.
     pub strides: Option<Vec<i64>>,
-    /// `stream`; `None` for `None` and for an absent key. An export with nothing pending leaves the key out: consumers
-    /// have crashed on a `None` (NVIDIA/DALI#5423).
-    pub stream: Option<i128>,
+    /// `stream`, read by [`StreamHandle::from_cai`]. An export with nothing pending leaves the key out: consumers have crashed
+    /// on a `None` (NVIDIA/DALI#5423).
+    pub stream: StreamHandle,
     /// `descr`; `None` for an absent key.
     pub descr: Option<Vec<DescrEntry>>,
     /// Whether there is a `mask` other than `None`.
@@ -104,7 +104,7 @@ impl CudaArrayInterface {
             data: (facts.address(), facts.is_readonly()),
             version: VERSION,
             strides: strides.map(|strides| strides.iter().map(|stride| *stride as i64).collect()),
-            stream: facts.stream().to_cai().map(|stream| stream as i128),
+            stream: facts.stream(),
             descr,
             mask: false,
         })
@@ -114,15 +114,14 @@ impl CudaArrayInterface {
     /// synchronized with it.
     #[must_use]
     pub fn legacy(self) -> Self {
-        Self { version: 2, stream: None, ..self }
+        Self { version: 2, stream: StreamHandle::NothingPending, ..self }
     }
 
     /// What the interface says, checked. The device is not known: the interface does not name it.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Version`] outside 0 to 3, [`ErrorKind::Mask`] for a masked array, [`ErrorKind::Stream`] for a
-    /// forbidden stream, [`ErrorKind::DType`] for typestr and descr; otherwise as [`Descriptor::validate`].
+    /// [`ErrorKind::Version`] outside 0 to 3, [`ErrorKind::Mask`] for a masked array, [`ErrorKind::DType`] for typestr and descr; otherwise as [`Descriptor::validate`].
     pub fn facts(&self) -> Result<Facts> {
         self.facts_up_to(VERSION)
     }
@@ -156,7 +155,7 @@ impl CudaArrayInterface {
             strides: self.strides.as_deref().map_or(Strides::Compact(Order::C), Strides::Bytes),
             device: None,
             writes: if self.data.1 { Writes::Never } else { Writes::Always },
-            stream: StreamHandle::from_cai(self.stream)?,
+            stream: self.stream,
             memory: None,
         }
         .validate()

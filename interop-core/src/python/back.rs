@@ -62,5 +62,5 @@ fn stream_of(object: &Bound<'_, PyAny>, device: Device) -> PyResult<StreamHandle
     let Some(interface) = attribute(object, intern!(py, "__cuda_array_interface__"))? else {
         return Ok(StreamHandle::NothingPending);
     };
-    Ok(StreamHandle::from_cai(interface_of(&interface)?.stream)?)
+    Ok(interface_of(&interface)?.stream)
 }

@@ -1,4 +1,5 @@
 //! Numbers, device tuples and streams as Python objects spell them.
+#![expect(unsafe_code, reason = "takes Python's word for a stream")]
 
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
@@ -124,7 +125,8 @@ pub fn consumer_stream(stream: &Bound<'_, PyAny>) -> PyResult<StreamHandle> {
         }
         fault => fault,
     })?;
-    Ok(StreamHandle::from_dlpack(DeviceType::CUDA, Some(number))?)
+    // SAFETY: Python code can promise nothing; the protocol asks it for a stream that is alive.
+    Ok(unsafe { StreamHandle::from_dlpack(DeviceType::CUDA, Some(number)) }?)
 }
 
 /// The stream that `__cuda_stream__` answers with: the protocol's version, which is 0, and the handle.
@@ -137,7 +139,8 @@ fn handle_of(answer: &Bound<'_, PyAny>) -> PyResult<StreamHandle> {
     }
     let handle = integer(&pair.get_item(1)?, PLACE)?;
     match usize::try_from(handle) {
-        Ok(handle) => Ok(StreamHandle::from_raw(handle)),
+        // SAFETY: as for a number; the protocol's objects keep their streams.
+        Ok(handle) => Ok(unsafe { StreamHandle::from_raw(handle) }),
         Err(_) => Err(Error::new(ErrorKind::Stream, PLACE, handle, "the address of a stream").into()),
     }
 }

@@ -1,7 +1,7 @@
 //! `__cuda_array_interface__` dicts.
 #![expect(
     unsafe_code,
-    reason = "goes through a dict past PyO3, which panics where another thread changes it meanwhile"
+    reason = "goes through a dict past PyO3, which panics where another thread changes it meanwhile; takes Python's word for a stream"
 )]
 
 use core::ptr::null_mut;
@@ -44,6 +44,13 @@ pub fn interface_of(dict: &Bound<'_, PyAny>) -> PyResult<CudaArrayInterface> {
     Ok(interface_in(dict)?)
 }
 
+/// The stream that a dict names.
+fn pending_on(number: Option<i128>) -> crate::error::Result<StreamHandle> {
+    // SAFETY: the interface asks the producer for a stream that is alive as long as the dict is in use, and Python code has no
+    // way to promise so but to follow it.
+    unsafe { StreamHandle::from_cai(number) }
+}
+
 /// As [`interface_of`], for a dict of an object whose class the message will name.
 pub(super) fn interface_in<'py>(dict: &Bound<'py, PyAny>) -> Result<CudaArrayInterface, Fault> {
     let py = dict.py();
@@ -65,7 +72,7 @@ pub(super) fn interface_in<'py>(dict: &Bound<'py, PyAny>) -> Result<CudaArrayInt
         data: address(&needed(data, "data")?)?,
         version: number(&needed(version, "version")?, "version")?,
         strides: given(strides).map(|strides| integers(&strides, "strides")).transpose()?,
-        stream: given(stream).map(|stream| number(&stream, "stream")).transpose()?,
+        stream: pending_on(given(stream).map(|stream| number(&stream, "stream")).transpose()?)?,
         descr: given(descr)
             .map(|descr| entries(&descr, MAX_DEPTH, &mut Budget { entries: MOST_ENTRIES, text: MOST_TEXT }))
             .transpose()?,

@@ -34,7 +34,8 @@ pub(super) fn work_stream(table: Table, py: Python<'_>, device: Device) -> Optio
         return None;
     }
     // Null is the legacy default stream.
-    Some(StreamHandle::from_raw(stream.addr()))
+    // SAFETY: the stream that the library works on.
+    Some(unsafe { StreamHandle::from_raw(stream.addr()) })
 }
 
 /// The tables that were met, whose libraries can be asked for the stream that they work on. A list that grows leaves the

@@ -239,8 +239,9 @@ unsafe fn answer_described<'py>(
         return Err(Error::new(ErrorKind::Device, "dl_device", wanted, allowed).into());
     }
     // Also where it decides nothing, because the answer is a copy: a number that is no stream is a mistake.
-    let consumer = StreamHandle::from_dlpack(own.device_type, request.stream)
-        .map_err(|error| no_such_stream(py, error))?;
+    // SAFETY: the protocol asks the consumer for its own stream, and Python code can promise nothing.
+    let consumer = unsafe { StreamHandle::from_dlpack(own.device_type, request.stream) };
+    let consumer = consumer.map_err(|error| no_such_stream(py, error))?;
     let reachable = wanted == own || own.device_type.is_host_accessible();
     if request.copy == Some(true) || !reachable {
         // SAFETY: as the caller promises.

@@ -11,6 +11,7 @@ use crate::support::arrays::{Array, Claimed, GPU_ADDRESS, Pinned};
 use crate::support::assert_told;
 use crate::support::brute::{settings, small_layouts};
 use crate::support::signed;
+use crate::support::streams::stream as stream_of;
 
 /// R1 to R5, R11: a compact array.
 #[test]
@@ -22,7 +23,7 @@ fn a_compact_array_says_little() {
         data: (GPU_ADDRESS, false),
         version: 3,
         strides: None,
-        stream: None,
+        stream: StreamHandle::NothingPending,
         descr: None,
         mask: false,
     };
@@ -76,17 +77,20 @@ fn an_empty_array_has_address_0() {
 #[test]
 fn streams_and_versions() {
     let rows = [
-        (StreamHandle::NothingPending, None),
-        (StreamHandle::LegacyDefault, Some(1)),
-        (StreamHandle::PerThreadDefault, Some(2)),
-        (StreamHandle::from_raw(usize::MAX), Some(usize::MAX as i128)),
+        StreamHandle::NothingPending,
+        StreamHandle::LegacyDefault,
+        StreamHandle::PerThreadDefault,
+        stream_of(usize::MAX),
     ];
-    for (stream, said) in rows {
+    for stream in rows {
         let array = Array { stream, ..Array::new(Claimed::gpu::<u8>(4, 0), &[4]) };
         let interface = array.to_cai().unwrap();
-        assert_eq!((interface.version, interface.stream), (3, said));
+        assert_eq!((interface.version, interface.stream), (3, stream));
         let legacy = interface.clone().legacy();
-        assert_eq!(legacy, CudaArrayInterface { version: 2, stream: None, ..interface });
+        assert_eq!(
+            legacy,
+            CudaArrayInterface { version: 2, stream: StreamHandle::NothingPending, ..interface }
+        );
     }
 }
 
@@ -167,7 +171,7 @@ proptest! {
     ) {
         let shape: Vec<i64> = shape.iter().copied().map(signed).collect();
         let strides: Vec<i64> = strides.iter().map(|stride| *stride as i64).collect();
-        let stream = if stream == 0 { StreamHandle::NothingPending } else { StreamHandle::from_raw(stream) };
+        let stream = if stream == 0 { StreamHandle::NothingPending } else { stream_of(stream) };
         let claims = Descriptor {
             dtype: DType::from_typestr(typestr).unwrap(),
             strides: Strides::Elements(&strides),

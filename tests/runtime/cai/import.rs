@@ -1,7 +1,6 @@
 //! What a `__cuda_array_interface__` says becomes facts, or an error that names the key.
 
 use std::cell::Cell;
-use std::num::NonZeroUsize;
 
 use interop_core::cai::{CudaArrayInterface, VERSION};
 use interop_core::{
@@ -10,6 +9,7 @@ use interop_core::{
 
 use crate::support::arrays::Array;
 use crate::support::owners::{Count, Counted};
+use crate::support::streams::stream as stream_of;
 use crate::support::{Told, assert_told};
 
 const ADDRESS: usize = 0x7F00_0000_0000;
@@ -55,14 +55,9 @@ fn masks() {
 /// R43, R44, R45, R48: the stream is part of the facts.
 #[test]
 fn streams() {
-    let facts = |stream| CudaArrayInterface { stream, ..plain(&[2]) }.facts();
-    assert_eq!(facts(None).unwrap().stream(), StreamHandle::NothingPending);
-    assert_eq!(facts(Some(1)).unwrap().stream(), StreamHandle::LegacyDefault);
-    assert_eq!(facts(Some(2)).unwrap().stream(), StreamHandle::PerThreadDefault);
-    assert_eq!(facts(Some(0x5555)).unwrap().stream(), StreamHandle::from_raw(0x5555));
-    for stream in [0, -1, i128::MAX, i128::MIN] {
-        let found = stream.to_string();
-        assert_told(&facts(Some(stream)).unwrap_err(), (ErrorKind::Stream, "stream", &found, "None"));
+    let default = [StreamHandle::NothingPending, StreamHandle::LegacyDefault, StreamHandle::PerThreadDefault];
+    for stream in default.into_iter().chain([stream_of(0x5555)]) {
+        assert_eq!(CudaArrayInterface { stream, ..plain(&[2]) }.facts().unwrap().stream(), stream);
     }
 }
 
@@ -177,7 +172,7 @@ fn the_caller_knows_the_device() {
 #[expect(unsafe_code, reason = "an interface owns nothing, so importing it is a promise")]
 fn an_interface_becomes_a_struct() {
     let interface = CudaArrayInterface {
-        stream: Some(0x77),
+        stream: stream_of(0x77),
         strides: Some(vec![4, 8]),
         typestr: "<i4".into(),
         ..plain(&[2, 3])
@@ -186,7 +181,7 @@ fn an_interface_becomes_a_struct() {
     let import = || unsafe { Import::from_cai(&interface, Device::cuda(1), ()) }.unwrap();
     let array: Array<LeaseMut<i32>> = Array::from_import(import()).unwrap();
     assert_eq!((array.shape.as_slice(), array.strides.as_deref()), (&[2, 3][..], Some(&[1, 2][..])));
-    assert_eq!(array.stream, StreamHandle::from_raw(0x77));
+    assert_eq!(array.stream, stream_of(0x77));
     let facts = array.facts().unwrap();
     assert_eq!((facts.address(), facts.device(), facts.dtype()), (ADDRESS, Device::cuda(1), DType::I32));
     assert_eq!(array.to_cai().unwrap(), interface, "out again as it came in");
@@ -210,23 +205,20 @@ fn an_interface_becomes_a_struct() {
 #[test]
 #[expect(unsafe_code, reason = "an interface owns nothing, so importing it is a promise")]
 fn a_struct_with_its_own_stream_takes_what_is_ready_there() {
-    // However the stream is spelled: 1 is the legacy default stream.
-    let own = [StreamHandle::LegacyDefault, StreamHandle::Raw(NonZeroUsize::MIN)];
     let import = |stream| {
         let interface = CudaArrayInterface { stream, ..plain(&[2]) };
         // SAFETY: nothing is read at the address.
         unsafe { Import::from_cai(&interface, Device::cuda(0), ()) }.unwrap()
     };
-    for own in own {
-        OWN.set(own);
-        for ready in [None, Some(1)] {
-            assert_eq!(OnItsOwnStream::from_import(import(ready)).unwrap().stream, own);
-        }
-        let refused = OnItsOwnStream::from_import(import(Some(7))).unwrap_err();
-        let told = (ErrorKind::Driver, "libcuda", "libcuda", "an installed NVIDIA driver");
-        assert_told(&refused.error, told);
-        assert_eq!(refused.value.facts().stream(), StreamHandle::from_raw(7));
+    let own = StreamHandle::LegacyDefault;
+    OWN.set(own);
+    for ready in [StreamHandle::NothingPending, own] {
+        assert_eq!(OnItsOwnStream::from_import(import(ready)).unwrap().stream, own);
     }
+    let refused = OnItsOwnStream::from_import(import(stream_of(7))).unwrap_err();
+    let told = (ErrorKind::Driver, "libcuda", "libcuda", "an installed NVIDIA driver");
+    assert_told(&refused.error, told);
+    assert_eq!(refused.value.facts().stream(), stream_of(7));
 }
 
 thread_local! {

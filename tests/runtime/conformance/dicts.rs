@@ -1,15 +1,25 @@
 //! `cai.json`, through the typed form of a dict.
 
 use interop_core::cai::{CudaArrayInterface, DescrEntry, DescrType};
+use interop_core::{Result, StreamHandle};
 use serde_json::{Map, Value};
 
 use super::{assert_facts, assert_refused, fit, integer, items, numbers, run, some, text};
+use crate::support::streams::from_cai;
 
 // In the program, which may run where the sources are not.
 const CORPUS: &str = include_str!("../../../conformance/cai.json");
 
-/// The interface of a dict; `None` for one whose values are of other types, which Rust cannot write down.
-fn interface(dict: &Map<String, Value>) -> Option<CudaArrayInterface> {
+/// The interface of a dict; `None` for one whose values are of other types, which Rust cannot write down. A stream that is none
+/// is refused where it is read.
+fn interface(dict: &Map<String, Value>) -> Option<Result<CudaArrayInterface>> {
+    let stream = from_cai(optional(dict, "stream", integer)?);
+    let interface = plain_interface(dict)?;
+    Some(stream.map(|stream| CudaArrayInterface { stream, ..interface }))
+}
+
+/// As [`interface`], without a stream.
+fn plain_interface(dict: &Map<String, Value>) -> Option<CudaArrayInterface> {
     let [address, readonly] = dict.get("data")?.as_array()?.as_slice() else { return None };
     Some(CudaArrayInterface {
         shape: numbers(dict.get("shape")?)?,
@@ -17,7 +27,7 @@ fn interface(dict: &Map<String, Value>) -> Option<CudaArrayInterface> {
         data: (if address.is_null() { 0 } else { fit(address)? }, flag(readonly)?),
         version: integer(dict.get("version")?)?,
         strides: optional(dict, "strides", numbers)?,
-        stream: optional(dict, "stream", integer)?,
+        stream: StreamHandle::NothingPending,
         descr: optional(dict, "descr", entries)?,
         mask: some(dict, "mask").is_some(),
     })
@@ -70,7 +80,7 @@ fn every_dict_is_judged_as_the_corpus_says() {
             return;
         };
         written_down += 1;
-        let facts = match (interface.facts(), expected) {
+        let facts = match (interface.and_then(|interface| interface.facts()), expected) {
             (Err(error), Err(expected)) => return assert_refused(id, &error, expected),
             (found, expected) => found.unwrap_or_else(|error| panic!("{id}: {error}, expected {expected:?}")),
         };

@@ -1,10 +1,11 @@
 //! What becomes of claims that hold.
 
-use interop_core::{DType, Descriptor, Device, DeviceType, Layout, Order, StreamHandle, Strides, Writes};
+use interop_core::{DType, Descriptor, Device, DeviceType, Layout, Order, Strides, Writes};
 use proptest::prelude::*;
 
 use crate::support::brute::{offsets, settings, small_layouts};
 use crate::support::signed;
+use crate::support::streams::stream as stream_of;
 
 const ADDRESS: usize = 0x1_0000;
 
@@ -12,10 +13,20 @@ fn on_cuda(shape: &[i64]) -> Descriptor<'_> {
     Descriptor::new(ADDRESS, Device::cuda(3), shape)
 }
 
+/// A gigabyte fits every address space: its bits are counted in 64 bits, also where an address has 32.
+#[test]
+fn a_gigabyte_is_not_too_much() {
+    let compact = Descriptor { dtype: DType::U8, ..Descriptor::new(ADDRESS, Device::CPU, &[1 << 30]) };
+    let backwards = Descriptor { strides: Strides::Elements(&[-1]), address: 0x5000_0000, ..compact.clone() };
+    for claims in [compact, backwards] {
+        assert_eq!(claims.validate().unwrap().byte_range().len(), 1 << 30);
+    }
+}
+
 /// What was claimed is what is known, field by field.
 #[test]
 fn facts_say_what_was_claimed() {
-    let stream = StreamHandle::from_raw(0xABCD);
+    let stream = stream_of(0xABCD);
     let claims = Descriptor {
         byte_offset: 8,
         dtype: DType::F64,

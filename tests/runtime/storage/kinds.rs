@@ -9,6 +9,7 @@ use interop_core::{
 
 use crate::support::arrays::{Array, Borrowable, Claimed, Fortran, GPU_ADDRESS, Matrix, Pinned};
 use crate::support::assert_told;
+use crate::support::streams::stream as stream_of;
 
 /// Compares what a storage of six `u16` says with where they are.
 #[track_caller]
@@ -63,13 +64,13 @@ fn handles_hand_on_what_the_storage_knows() {
         }
 
         fn stream(&self) -> StreamHandle {
-            StreamHandle::from_raw(0x40)
+            stream_of(0x40)
         }
     }
 
     let handle = Arc::new(Known(Record { fields: Vec::new() }));
     assert_eq!(Storage::record(&handle), Some(&handle.0));
-    assert_eq!(Storage::stream(&handle), StreamHandle::from_raw(0x40));
+    assert_eq!(Storage::stream(&handle), stream_of(0x40));
 }
 
 /// Room that a vector has beyond its length is not initialized, and not part of the memory.

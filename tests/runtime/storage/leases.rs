@@ -9,6 +9,7 @@ use interop_core::{
 use crate::support::arrays::{Array, Fortran, Matrix};
 use crate::support::assert_told;
 use crate::support::foreign::{Claims, look};
+use crate::support::streams::stream as stream_of;
 
 fn import(claims: Claims) -> Import {
     let (ledger, tensor) = claims.send::<Versioned>();
@@ -181,7 +182,7 @@ fn empty_leases() {
 fn host_memory_is_ready_on_every_stream() {
     let import = || {
         let samples = Array::new(vec![1_u16, 2], &[2, 1]).into_dlpack::<Versioned>().unwrap();
-        Import::from_dlpack(samples).unwrap().on_stream(StreamHandle::from_raw(0x40))
+        Import::from_dlpack(samples).unwrap().on_stream(stream_of(0x40))
     };
     assert_eq!(import().facts().stream(), StreamHandle::NothingPending);
     let lease: Matrix<Lease<u16>> = Matrix::from_import(import()).unwrap();

@@ -14,6 +14,7 @@ use crate::support::arrays::{Array, GPU_ADDRESS, Matrix};
 use crate::support::assert_told;
 use crate::support::foreign::Claims;
 use crate::support::owners::Count;
+use crate::support::streams::stream as stream_of;
 
 /// Parts are views of the same memory, at byte offsets within it.
 #[test]
@@ -39,6 +40,32 @@ fn parts_stay_inside() {
     assert_eq!(Array::new(all.byte_offset(8).unwrap(), &[3]).facts().unwrap_err().kind(), ErrorKind::Bounds);
     assert_eq!(Array::new(all.byte_offset(16).unwrap(), &[0]).facts().unwrap().numel(), 0);
     assert_eq!(Array::new(all.byte_offset(16).unwrap(), &[1]).facts().unwrap_err().kind(), ErrorKind::Bounds);
+}
+
+/// Between the fields of a struct there may be nothing that can be read, so a part begins where an element does; an element
+/// that is a list of structs, where one of them does.
+#[test]
+fn parts_of_structs_are_whole() {
+    #[derive(Clone, Copy, Debug, PartialEq, Element)]
+    #[repr(C)]
+    struct Hit {
+        detector: u8,
+        energy: u64,
+    }
+    let hit = |number: u8| Hit { detector: number, energy: number.into() };
+    let whole = |all: &Shared, bytes: isize| {
+        let told = (ErrorKind::Alignment, "offset", "8 bytes", "a multiple of 16 bytes");
+        assert_told(&all.byte_offset(8).unwrap_err(), told);
+        assert_told(&all.byte_offset(-8).unwrap_err(), (told.0, told.1, "-8 bytes", told.3));
+        let part = Array::new(all.byte_offset(bytes).unwrap(), &[1]);
+        assert_eq!(all.byte_offset(48).unwrap_err().kind(), ErrorKind::Bounds);
+        part
+    };
+    let hits = Shared::new(vec![hit(1), hit(2)]);
+    assert_eq!(whole(&hits, 16).to_vec::<Hit>().unwrap(), [hit(2)]);
+    let pairs = Shared::new(vec![[hit(1), hit(2)]]);
+    assert_eq!(whole(&pairs, 0).to_vec::<[Hit; 2]>().unwrap(), [[hit(1), hit(2)]]);
+    assert_eq!(pairs.byte_offset(16).unwrap().memory().address, pairs.memory().address + 16);
 }
 
 /// The last handle releases the memory, whichever it is.
@@ -123,7 +150,7 @@ fn work_that_is_pending_stays_pending_when_memory_is_shared() {
         }
 
         fn stream(&self) -> StreamHandle {
-            StreamHandle::from_raw(self.0.load(Relaxed))
+            stream_of(self.0.load(Relaxed))
         }
     }
 
@@ -132,7 +159,7 @@ fn work_that_is_pending_stays_pending_when_memory_is_shared() {
     let array = Matrix { data: half, rows: 2, columns: 2 };
     for handle in [0x40, 0x80] {
         stream.store(handle, Relaxed);
-        assert_eq!(array.facts().unwrap().stream(), StreamHandle::from_raw(handle));
+        assert_eq!(array.facts().unwrap().stream(), stream_of(handle));
     }
     let own = Array { stream: StreamHandle::LegacyDefault, ..Array::new(array.data, &[4]) };
     assert_eq!(own.facts().unwrap().stream(), StreamHandle::LegacyDefault);

@@ -10,6 +10,7 @@ use proptest::prelude::*;
 use crate::support::arrays::{Array, Claimed, GPU_ADDRESS, Pinned};
 use crate::support::brute::{indices, offset, offsets, settings};
 use crate::support::foreign::Claims;
+use crate::support::streams::stream as stream_of;
 use crate::support::{Told, assert_told};
 
 #[derive(Clone, Copy, Debug, PartialEq, Element)]
@@ -201,8 +202,7 @@ fn the_host_reads_what_it_reaches() {
 /// No stream works on host memory. (Pinned and managed memory is waited for: see the tests with a driver.)
 #[test]
 fn pending_work_is_not_overtaken() {
-    for stream in [StreamHandle::LegacyDefault, StreamHandle::PerThreadDefault, StreamHandle::from_raw(0xAB)]
-    {
+    for stream in [StreamHandle::LegacyDefault, StreamHandle::PerThreadDefault, stream_of(0xAB)] {
         let array = Array { stream, ..Array::new(HostVec::from_slice(&[1_i16, 2]), &[2]) };
         let error = array.view::<i16, 1>().unwrap().host().unwrap_err();
         let found = format!("work pending on the {stream}");

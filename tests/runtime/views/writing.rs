@@ -4,13 +4,14 @@ use std::panic;
 use std::thread;
 
 use interop_core::dlpack::{Legacy, Versioned};
-use interop_core::{CudaArray, Device, ErrorKind, FromArray, HostVec, Lease, LeaseMut, Shared, StreamHandle};
+use interop_core::{CudaArray, Device, ErrorKind, FromArray, HostVec, Lease, LeaseMut, Shared};
 use proptest::prelude::*;
 
 use crate::support::arrays::{Array, Claimed};
 use crate::support::assert_told;
 use crate::support::brute::{indices, offset, offsets, settings, small_layouts};
 use crate::support::foreign::Claims;
+use crate::support::streams::stream as stream_of;
 
 /// One element, all elements, nothing else.
 #[test]
@@ -102,7 +103,7 @@ fn device_memory_is_not_written() {
     assert_eq!(gpu.view_mut::<f32, 1>().unwrap().device(), Device::cuda(0), "a view hands out the address");
     assert_told(&gpu.view_mut::<f32, 1>().unwrap().host_mut().unwrap_err(), told);
     assert_told(&gpu.apply(|element: f32| element).unwrap_err(), told);
-    let mut busy = Array { stream: StreamHandle::from_raw(9), ..Array::new(vec![1_u8; 4], &[4]) };
+    let mut busy = Array { stream: stream_of(9), ..Array::new(vec![1_u8; 4], &[4]) };
     let told = (ErrorKind::Stream, "stream", "work pending on the stream 0x9", "nothing pending");
     assert_told(&busy.view_mut::<u8, 1>().unwrap().host_mut().unwrap_err(), told);
     assert_told(&busy.apply(|element: u8| element).unwrap_err(), told);
