@@ -179,11 +179,13 @@ impl<'a> Describe<'a> {
 fn in_parts(claims: Descriptor<'_>, element: ElementType) -> Result<Facts> {
     let record = element.to_record();
     let claims = Descriptor { record: claims.record.or(record.as_ref()), ..claims };
+    let has_stale_padding = !element.padding().is_empty();
+    let noted = |facts| Facts { has_stale_padding, ..facts };
     if element.ndim == 0 {
-        return claims.validate();
+        return claims.validate().map(noted);
     }
     let whole = claims.layout(element.size)?.split_elements(element.axes())?;
     let shape: Vec<i64> = whole.shape().iter().map(|extent| *extent as i64).collect();
     let strides: Vec<i64> = whole.strides().iter().map(|stride| *stride as i64).collect();
-    Descriptor { shape: &shape, strides: Strides::Elements(&strides), ..claims }.validate()
+    Descriptor { shape: &shape, strides: Strides::Elements(&strides), ..claims }.validate().map(noted)
 }

@@ -38,6 +38,8 @@ pub struct Facts {
     pub(crate) range: Range<usize>,
     pub(crate) dtype: DType,
     pub(crate) padded: bool,
+    /// The elements are a Rust struct with padding, in which there may be anything: Rust code copies it or not.
+    pub(crate) has_stale_padding: bool,
     pub(crate) record: Option<Arc<Record>>,
     pub(crate) layout: Layout,
     pub(crate) device: Device,
@@ -63,6 +65,7 @@ impl Facts {
         range: 0..0,
         dtype: DType::U8,
         padded: false,
+        has_stale_padding: false,
         record: None,
         layout: Layout::NOTHING,
         device: Device::UNKNOWN,

@@ -216,6 +216,23 @@ def test_results_of_rust_functions_have_it_too():
     assert (view.shape, view.readonly, view.tolist()) == ((3, 4, 3), False, np.zeros((3, 4, 3)).tolist())
 
 
+def test_bools_that_rust_code_reads_unchecked_are_read_only():
+    """A consumer may leave other bytes, and the drop of a Rust struct would read them as bools."""
+    flags = interop_demo._bools_in_a_vector(np.array([True, False]))
+    for view in (np.asarray(flags), np.from_dlpack(flags)):
+        assert (view.tolist(), view.flags.writeable) == ([True, False], False)
+    with pytest.raises(BufferError, match="a read-only array"):
+        get_buffer(flags, Request(), WRITABLE | STRIDES)
+
+
+def test_what_lies_between_fields_stays_in_the_process():
+    """The padding of a struct holds whatever was in the memory before."""
+    with pytest.raises(BufferError, match="7 bytes of padding, the first at byte 1 of an element"):
+        memoryview(interop_demo._hits())
+    packed = np.asarray(interop_demo._packed_hits())
+    assert (packed["detector"].tolist(), packed["energy"].tolist(), packed.dtype.itemsize) == ([1], [0.5], 16)
+
+
 @pytest.mark.parametrize("make", [of, interop_demo._in_a_vector], ids=["Array", "returned"])
 @pytest.mark.parametrize("use", [memoryview, lambda array: array.__dlpack__(copy=True)], ids=["buffer", "copy"])
 def test_not_while_rust_code_writes(make, use):

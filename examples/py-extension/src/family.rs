@@ -3,7 +3,7 @@
 use std::ffi::CStr;
 
 use interop_core::python::install;
-use interop_core::{CudaArray, HostVec, Lease};
+use interop_core::{CudaArray, Element, HostVec, Lease};
 use pyo3::exceptions::PyBufferError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -134,6 +134,45 @@ fn in_a_vector(obj: Image<Vec<f32>>) -> Image<Vec<f32>> {
     obj
 }
 
+/// Flags in a vector, and structs whose fields leave a gap.
+#[derive(CudaArray)]
+#[cuda_array(shape = [len], python)]
+struct Row<S> {
+    #[cuda_array(data)]
+    values: S,
+    len: usize,
+}
+
+#[pyfunction]
+fn bools_in_a_vector(obj: Row<Vec<bool>>) -> Row<Vec<bool>> {
+    obj
+}
+
+#[derive(Clone, Copy, Element)]
+#[repr(C)]
+struct Hit {
+    detector: u8,
+    energy: f64,
+}
+
+#[derive(Clone, Copy, Element)]
+#[repr(C)]
+struct PackedHit {
+    detector: u8,
+    _pad: [u8; 7],
+    energy: f64,
+}
+
+#[pyfunction]
+fn hits() -> Row<HostVec<Hit>> {
+    Row { values: HostVec::from([Hit { detector: 1, energy: 0.5 }]), len: 1 }
+}
+
+#[pyfunction]
+fn packed_hits() -> Row<HostVec<PackedHit>> {
+    Row { values: HostVec::from([PackedHit { detector: 1, _pad: [0; 7], energy: 0.5 }]), len: 1 }
+}
+
 /// An array that is said to have more elements than its memory.
 #[derive(CudaArray)]
 #[cuda_array(shape = [len], export, python)]
@@ -173,6 +212,9 @@ class Derived(_Samples, metaclass=Untrue):
 pub(crate) fn add(module: &Bound<'_, PyModule>) -> PyResult<()> {
     let py = module.py();
     module.setattr("_in_a_vector", wrap_pyfunction!(in_a_vector, module)?)?;
+    module.setattr("_bools_in_a_vector", wrap_pyfunction!(bools_in_a_vector, module)?)?;
+    module.setattr("_hits", wrap_pyfunction!(hits, module)?)?;
+    module.setattr("_packed_hits", wrap_pyfunction!(packed_hits, module)?)?;
     module.setattr("_torn", wrap_pyfunction!(torn, module)?)?;
     module.setattr("_while_read", wrap_pyfunction!(while_read, module)?)?;
     module.setattr("_Titled", py.get_type::<Titled>())?;
