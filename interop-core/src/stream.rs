@@ -24,6 +24,8 @@ use crate::error::{Error, ErrorKind, Result};
 /// The handle is not owned, and the driver ends the process over one that is no stream, or none any more. So only `unsafe` code
 /// makes one of a number ([`from_raw`](Self::from_raw)), and keeps the stream alive as long as the struct or an export of it is
 /// there. A field that owns its stream, such as an `Arc<CudaStream>`, does so by itself: exports keep the whole struct.
+/// Nothing ties the copy that [`AsStream::as_stream`](crate::AsStream::as_stream) gives to its stream: do not use it after the
+/// stream is destroyed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum StreamHandle {
     /// Nothing is pending: the data may be read at once, on any stream.
