@@ -302,6 +302,17 @@ fn too_wide(axis: usize, claimed: i64) -> Error {
 mod tests {
     use super::*;
 
+    /// A gigabyte fits every address space: its bits are counted in 64 bits, also where an address has 32. Miri tries it there.
+    #[test]
+    fn a_gigabyte_is_not_too_much() {
+        let forward = Descriptor { dtype: DType::U8, ..Descriptor::new(0x1000, Device::CPU, &[1 << 30]) };
+        let strides = Strides::Elements(&[-1]);
+        let backward = Descriptor { strides, address: 0x5000_0000, ..forward.clone() };
+        for claims in [forward, backward] {
+            assert_eq!(claims.validate().map(|facts| facts.byte_range().len()), Ok(1 << 30));
+        }
+    }
+
     /// What is usual is right, and `examine` finds the same facts; what is right and plain is usual.
     #[test]
     fn the_usual_is_what_would_be_examined() {

@@ -203,6 +203,7 @@ fn an_interface_becomes_a_struct() {
 /// A struct with a stream of its own takes what is ready there, or everywhere; for work on another stream a driver has to
 /// make its own wait, and without one the import comes back.
 #[test]
+#[cfg_attr(miri, ignore = "asks for the driver's library, and Miri loads none")]
 #[expect(unsafe_code, reason = "an interface owns nothing, so importing it is a promise")]
 fn a_struct_with_its_own_stream_takes_what_is_ready_there() {
     let import = |stream| {

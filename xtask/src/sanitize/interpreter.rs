@@ -7,13 +7,21 @@ use crate::counts::Counts;
 use crate::failure::Failure;
 use crate::{sim, step, suites, tools, workspace};
 
-/// The rooms in which memory is packed, handed over and released. The others take hours.
-const ROOMS: [&str; 3] = ["dlpack::", "ndarrays::", "storage::"];
+/// The tests of the runtime, but for those that only compute, in thousands of cases.
+const RUNTIME: [&str; 7] =
+    ["--package=interop-tests", "--test=runtime", "--", "--skip", "conformance::", "--skip", "dtype::"];
+
+/// The derived structs.
+const DERIVE: [&str; 2] = ["--package=interop-tests", "--test=derive"];
+
+/// What counts bits and bytes, once more where an address has 32 bits.
+const NARROW: [&str; 5] =
+    ["--package=interop-core", "--lib", "--target=i686-unknown-linux-gnu", "--", "a_gigabyte"];
 
 /// Addresses go through both protocols as numbers, and come back as pointers to what was exposed.
 const FLAGS: &str = "-Zmiri-permissive-provenance";
 
-/// Runs the rooms, once Miri has found what it is there for: a pointer that was made from one field and reaches another.
+/// Runs the tests, once Miri has found what it is there for: a pointer that was made from one field and reaches another.
 pub(super) fn run(counts: &mut Counts) -> Result<(), Failure> {
     tools::need_nightly()?;
     let setup = step::ask(miri("setup").arg("--print-sysroot")).ok_or_else(|| {
@@ -26,10 +34,13 @@ pub(super) fn run(counts: &mut Counts) -> Result<(), Failure> {
     };
     step::run(&mut canary("none"))?;
     must_fail(&mut canary("narrow"))?;
-    let mut tests = miri("test");
-    tests.args(["--locked", "--package=interop-tests", "--test=runtime", "--target-dir"]);
-    tests.arg(workspace::target().join("sanitize/miri")).env("MIRIFLAGS", FLAGS).arg("--").args(ROOMS);
-    suites::follow(sim::hidden(&mut tests), counts)
+    let tests = [&RUNTIME[..], &DERIVE, &NARROW];
+    tests.into_iter().try_for_each(|arguments| {
+        let mut tests = miri("test");
+        tests.args(["--locked", "--no-fail-fast", "--target-dir"]);
+        tests.arg(workspace::target().join("sanitize/miri")).env("MIRIFLAGS", FLAGS).args(arguments);
+        suites::follow(sim::hidden(&mut tests), counts)
+    })
 }
 
 /// A command of Miri's.
