@@ -39,6 +39,7 @@ pub struct Facts {
     pub(crate) dtype: DType,
     pub(crate) padded: bool,
     /// The elements are a Rust struct with padding, in which there may be anything: Rust code copies it or not.
+    #[cfg_attr(not(feature = "python"), expect(dead_code, reason = "the buffer protocol asks"))]
     pub(crate) has_stale_padding: bool,
     pub(crate) record: Option<Arc<Record>>,
     pub(crate) layout: Layout,
