@@ -5,16 +5,16 @@
 //! does not go with it is refused. What other libraries do with the memory is not seen.
 
 use core::ops::Range;
-use core::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 
 use crate::error::{Error, ErrorKind, Result};
+use crate::fork::{PerProcess, forked_by, generation, this_thread};
 
+#[derive(Clone)]
 struct Held {
     range: Range<usize>,
     writes: bool,
     ticket: u64,
-    #[cfg(any(feature = "python", test))]
     thread: usize,
 }
 
@@ -23,56 +23,27 @@ struct Table {
     next: u64,
 }
 
-/// The table, and those that may come in its place.
-struct Tables {
-    all: [Mutex<Table>; 8],
-    /// Which of them is the table.
-    at: AtomicUsize,
-}
+static TABLE: PerProcess<Mutex<Table>> = PerProcess::new(|parents| Mutex::new(Table::after(parents)));
 
-static TABLES: Tables = Tables::new();
-
-impl Tables {
-    const fn new() -> Self {
-        let all = [const { Mutex::new(Table { held: Vec::new(), next: 0 }) }; 8];
-        Self { all, at: AtomicUsize::new(0) }
-    }
-
-    fn table(&self) -> MutexGuard<'_, Table> {
-        // It changes in a process that has one thread. Nothing in here panics halfway.
-        self.all[self.at.load(Ordering::Relaxed)].lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// As the function of this name.
-    #[cfg(any(feature = "python", test))]
-    fn forget_other_threads(&self) {
-        let at = self.at.load(Ordering::Relaxed);
-        if let Ok(mut table) = self.all[at].try_lock() {
-            table.held.retain(|held| held.thread == this_thread());
-        } else if at + 1 < self.all.len() {
-            // One of them had the lock, and never gives it back. What this thread was at is forgotten with the rest; when
-            // that ends, its ticket may be nobody else's.
-            self.at.store(at + 1, Ordering::Relaxed);
-            self.table().next = (at as u64 + 1) << 56;
-        }
+impl Table {
+    /// The table of a process that was forked: what the thread that forked was at goes on there. That of a thread that had the
+    /// lock, with which nothing is known, and of those that are not there is forgotten.
+    fn after(parents: Option<&'static Mutex<Self>>) -> Self {
+        // A ticket from before may be given back later, and is nobody else's.
+        let next = (generation() as u64) << 48;
+        let parents = parents.and_then(|parents| match parents.try_lock() {
+            Ok(table) => Some(table),
+            Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        });
+        let held = parents.map_or_else(Vec::new, |parents| parents.held.clone());
+        Self { held: held.into_iter().filter(|held| held.thread == forked_by()).collect(), next }
     }
 }
 
 fn table() -> MutexGuard<'static, Table> {
-    TABLES.table()
-}
-
-/// A number that no other thread has at the time, for less than the standard library's costs.
-#[cfg(any(feature = "python", test))]
-fn this_thread() -> usize {
-    thread_local!(static PLACE: u8 = const { 0 });
-    PLACE.with(|place| core::ptr::from_ref(place).addr())
-}
-
-/// Forgets what other threads read and write, in a process that was forked and has none of them.
-#[cfg(feature = "python")]
-pub(crate) fn forget_other_threads() {
-    TABLES.forget_other_threads();
+    // Nothing in here panics halfway.
+    TABLE.get().lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Access to host memory, until it is dropped.
@@ -109,13 +80,7 @@ impl Borrow {
         }
         let ticket = table.next;
         table.next += 1;
-        table.held.push(Held {
-            range,
-            writes,
-            ticket,
-            #[cfg(any(feature = "python", test))]
-            thread: this_thread(),
-        });
+        table.held.push(Held { range, writes, ticket, thread: this_thread() });
         Ok(Self { ticket })
     }
 }
@@ -131,11 +96,12 @@ impl Drop for Borrow {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::mpsc;
+    #[cfg(all(unix, not(miri)))]
     use std::thread;
-    use std::time::Duration;
 
     use super::*;
+    #[cfg(all(unix, not(miri)))]
+    use crate::fork::child::in_a_child;
 
     #[test]
     fn one_writer_or_many_readers() {
@@ -149,35 +115,36 @@ mod tests {
         drop(Borrow::new(0..20, true).unwrap());
     }
 
-    fn held(table: &mut Table) -> u64 {
-        let ticket = table.next;
-        table.next += 1;
-        table.held.push(Held { range: 0..8, writes: true, ticket, thread: this_thread() });
-        ticket
+    #[cfg(all(unix, not(miri)))]
+    #[test]
+    fn a_child_knows_what_its_own_thread_is_at() {
+        static PARENTS: Mutex<Table> = Mutex::new(Table { held: Vec::new(), next: 0 });
+        let hold = || {
+            let thread = this_thread();
+            PARENTS.lock().unwrap().held.push(Held { range: 0..8, writes: true, ticket: 7, thread });
+            thread
+        };
+        let own = hold();
+        thread::scope(|scope| assert_ne!(scope.spawn(hold).join().unwrap(), own));
+        // Whichever thread of the child is the first to ask.
+        let ask = || Table::after(Some(&PARENTS)).held.iter().map(|held| held.thread).collect::<Vec<_>>();
+        assert!(in_a_child(|| thread::scope(|scope| assert_eq!(scope.spawn(ask).join().unwrap(), [own]))));
     }
 
+    #[cfg(all(unix, not(miri)))]
     #[test]
-    fn what_other_threads_were_at_is_forgotten() {
-        static TABLES: Tables = Tables::new();
-        let own = held(&mut TABLES.table());
-        thread::spawn(|| held(&mut TABLES.table())).join().unwrap();
-        TABLES.forget_other_threads();
-        assert_eq!(TABLES.table().held.iter().map(|held| held.ticket).collect::<Vec<_>>(), [own]);
-    }
-
-    /// In a process that was forked the thread is not there that would give it back.
-    #[test]
-    fn a_lock_that_is_never_given_back_keeps_nobody_waiting() {
-        static TABLES: Tables = Tables::new();
-        let before = held(&mut TABLES.table());
-        core::mem::forget(TABLES.table());
-        let (done, answer) = mpsc::channel();
-        thread::spawn(move || {
-            TABLES.forget_other_threads();
-            let mut table = TABLES.table();
-            done.send((table.held.len(), held(&mut table)))
+    fn a_child_waits_for_no_lock_and_gives_its_tickets_to_nobody_else() {
+        let mut before = Some(Borrow::new(40..48, true).unwrap());
+        let at_work = table();
+        let child = in_a_child(|| {
+            let after = Borrow::new(40..48, true).unwrap();
+            // What was begun before is not in the child's table, and its end ends nothing there.
+            drop(before.take());
+            assert_eq!(Borrow::new(40..48, false).unwrap_err().kind(), ErrorKind::Busy);
+            drop(after);
+            drop(Borrow::new(40..48, true).unwrap());
         });
-        let (left, after) = answer.recv_timeout(Duration::from_secs(20)).expect("it waits for ever");
-        assert_eq!((left, after > before), (0, true));
+        drop(at_work);
+        assert!(child);
     }
 }

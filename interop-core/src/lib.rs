@@ -80,6 +80,7 @@ mod dtype;
 mod element;
 mod error;
 mod facts;
+mod fork;
 #[cfg(any(test, feature = "python"))]
 mod format;
 mod from_array;

@@ -1,5 +1,5 @@
-//! A driver that answers nothing but errors: at the end of the program, in a process that was forked, after an error that ends
-//! all, and for a reason that nobody knows.
+//! A driver that answers nothing but errors: at the end of the program, before it is initialized, after an error that ends all,
+//! and for a reason that nobody knows.
 
 use interop_core::cuda::{
     CudaBuffer, HoldReleases, MemoryKind, ReleasePolicy, device_address, drain_releases, finish_releases,
@@ -106,8 +106,8 @@ fn at_the_end_of_the_program_everything_is_released_once() {
 }
 
 #[test]
-fn in_a_process_that_was_forked_everything_is_released_once() {
-    alone("ended::in_a_process_that_was_forked_everything_is_released_once", || ends_with(3));
+fn where_the_driver_is_not_initialized_everything_is_released_once() {
+    alone("ended::where_the_driver_is_not_initialized_everything_is_released_once", || ends_with(3));
 }
 
 #[test]

@@ -3,6 +3,8 @@
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::RefCell;
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::thread;
 
 /// What a thread allocated and freed while it was watched.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -25,7 +27,16 @@ pub(crate) enum Fault {
     After(usize),
     /// All of more than so many bytes.
     Above(usize),
+    #[allow(dead_code, reason = "only some test programs fork")]
+    /// None: the one after so many others waits until it may [go on](stopped_at).
+    Stop(usize),
 }
+
+/// What a thread is at whose allocation waits: 0 is nothing, else one of these.
+static STOPPED: AtomicU8 = AtomicU8::new(0);
+const WAITS: u8 = 1;
+#[allow(dead_code, reason = "likewise")]
+const GOES_ON: u8 = 2;
 
 struct Watch {
     on: bool,
@@ -69,6 +80,14 @@ impl Watch {
                 return true;
             }
             Some(Fault::After(more)) => self.fault = Some(Fault::After(more - 1)),
+            Some(Fault::Stop(0)) => {
+                self.fault = None;
+                STOPPED.store(WAITS, Ordering::SeqCst);
+                while STOPPED.load(Ordering::SeqCst) == WAITS {
+                    thread::yield_now();
+                }
+            }
+            Some(Fault::Stop(more)) => self.fault = Some(Fault::Stop(more - 1)),
             Some(Fault::Above(most)) => return bytes > most,
             None => {}
         }
@@ -93,6 +112,29 @@ pub(crate) fn failing<R>(fault: Fault, work: impl FnOnce() -> R) -> (R, Option<F
     WATCH.with_borrow_mut(|watch| watch.fault = Some(fault));
     let result = work();
     (result, WATCH.with_borrow_mut(|watch| watch.fault.take()))
+}
+
+/// Runs `work` on a thread that stops in the allocation after so many others, whatever lock it has there, and `meanwhile` on this
+/// one while it stands. `None` if it comes to its end without that allocation. For one test of a process.
+#[allow(dead_code, reason = "likewise")]
+pub(crate) fn stopped_at<R>(
+    before: usize,
+    work: impl FnOnce() + Send,
+    meanwhile: impl FnOnce() -> R,
+) -> Option<R> {
+    STOPPED.store(0, Ordering::SeqCst);
+    thread::scope(|scope| {
+        let thread = scope.spawn(|| failing(Fault::Stop(before), work));
+        while STOPPED.load(Ordering::SeqCst) != WAITS {
+            if thread.is_finished() {
+                return None;
+            }
+            thread::yield_now();
+        }
+        let result = meanwhile();
+        STOPPED.store(GOES_ON, Ordering::SeqCst);
+        Some(result)
+    })
 }
 
 struct Watching;

@@ -74,6 +74,7 @@ use crate::device::Device;
 use crate::element::{Element, ElementType};
 use crate::error::{Error, ErrorKind, Refused, Result, text};
 use crate::facts::Facts;
+use crate::fork::PerProcess;
 use crate::import::Import;
 use crate::kernel::{KernelView, KernelViewMut};
 use crate::layout::Order;
@@ -91,8 +92,8 @@ use crate::stream::StreamHandle;
 /// [`ErrorKind::Driver`] without a driver, and for an ordinal that is none; [`ErrorKind::Capture`] when the first call for a
 /// device comes while a stream that joins with the default one captures a graph.
 pub fn context(ordinal: usize) -> Result<Arc<CudaContext>> {
-    static KEPT: Mutex<Vec<Arc<CudaContext>>> = Mutex::new(Vec::new());
-    let mut kept = KEPT.lock().unwrap_or_else(PoisonError::into_inner);
+    static KEPT: PerProcess<Mutex<Vec<Arc<CudaContext>>>> = PerProcess::new(|_| Mutex::new(Vec::new()));
+    let mut kept = KEPT.get().lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(context) = kept.iter().find(|context| context.ordinal() == ordinal) {
         return Ok(context.clone());
     }

@@ -7,11 +7,13 @@
 
 use core::ffi::{CStr, c_char, c_int, c_uint, c_ulonglong, c_void};
 use core::ptr::null;
+use core::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::OnceLock;
 
 use libloading::Library;
 
 use crate::error::{Error, ErrorKind, Result};
+use crate::fork::generation;
 
 /// A `CUcontext`, as a number: it is passed on and compared, never followed.
 pub(super) type RawContext = usize;
@@ -36,6 +38,7 @@ pub(super) type Outcome<T = ()> = core::result::Result<T, Failure>;
 /// `CUresult` values that decide something here.
 pub(super) mod code {
     pub(crate) const INVALID_VALUE: i32 = 1;
+    pub(crate) const NOT_INITIALIZED: i32 = 3;
     pub(crate) const INVALID_CONTEXT: i32 = 201;
     pub(crate) const INVALID_HANDLE: i32 = 400;
     pub(crate) const NOT_FOUND: i32 = 500;
@@ -89,6 +92,9 @@ macro_rules! table {
                 #[inline]
                 pub(super) unsafe fn $method(&self, $($argument: $type),*) -> Outcome {
                     let symbol = stringify!($symbol);
+                    if is_of_parent() {
+                        return Err(Failure { symbol, code: code::NOT_INITIALIZED });
+                    }
                     let Some(function) = self.$method else { return Err(Failure { symbol, code: code::NOT_FOUND }) };
                     // SAFETY: the function's own conditions, which are the caller's.
                     match unsafe { function($($argument),*) } {
@@ -199,7 +205,33 @@ pub(crate) fn driver() -> Result<&'static Driver> {
 
 #[cold]
 fn open_once() -> Result<&'static Driver> {
-    DRIVER.get_or_init(open).as_ref().map_err(Error::clone)
+    let known = DRIVER.get().map_or_else(open_here, Ok)?;
+    known.as_ref().map_err(Error::clone)
+}
+
+/// Opens the driver, unless a process that this one was forked from was about to.
+fn open_here() -> Result<&'static Result<Driver>> {
+    let here = generation();
+    let earlier = OPENER.compare_exchange(0, here, Ordering::Relaxed, Ordering::Relaxed);
+    if earlier.is_err_and(|other| other != here) {
+        return Err(Failure { symbol: "cuInit", code: code::NOT_INITIALIZED }.into());
+    }
+    let driver = DRIVER.get_or_init(open);
+    if driver.is_err() {
+        OPENER.store(0, Ordering::Relaxed);
+    }
+    Ok(driver)
+}
+
+/// The [process](generation) that opened the driver, or is about to; 0 for none.
+static OPENER: AtomicUsize = AtomicUsize::new(0);
+
+/// Whether the driver was opened by a process that this one was forked from: it cannot be used here, of which CUDA says that it
+/// is undefined, and is not called any more.
+#[inline]
+pub(crate) fn is_of_parent() -> bool {
+    let opener = OPENER.load(Ordering::Relaxed);
+    opener != 0 && opener != generation()
 }
 
 /// Whether the driver was opened before and started.
@@ -263,6 +295,11 @@ impl Failure {
     #[cold]
     fn explain(self, driver: Option<&Driver>, allowed: impl core::fmt::Display) -> Error {
         let Self { symbol, code } = self;
+        if is_of_parent() {
+            let found = "CUDA_ERROR_NOT_INITIALIZED (3): CUDA was in use when this process was forked";
+            let allowed = "a process that was started anew: with Python's `multiprocessing` by \"spawn\"";
+            return Error::new(ErrorKind::Driver, symbol, found, allowed);
+        }
         if code == code::NOT_FOUND {
             return Error::new(ErrorKind::Driver, symbol, "a driver without this function", "a newer driver");
         }
@@ -284,7 +321,7 @@ impl Failure {
     }
 
     /// Whether there is nothing left to be at work: the context is gone or broken, or the driver itself is gone, as at the end
-    /// of the program and in a process that was forked. After a kernel that failed every call in its context fails the same way.
+    /// of the program. After a kernel that failed every call in its context fails the same way.
     pub(super) fn is_final(self) -> bool {
         code::FINAL.iter().any(|codes| codes.contains(&self.code))
     }

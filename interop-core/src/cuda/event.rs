@@ -6,6 +6,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use super::context::Context;
 use super::driver::{Driver, Failure, Outcome, RawEvent, RawStream, code};
 use super::order::context_of;
+use crate::fork::PerProcess;
 
 const DISABLE_TIMING: u32 = 2;
 
@@ -29,7 +30,9 @@ impl Home {
 }
 
 /// The events that are free, by context.
-static POOL: Mutex<Vec<(Home, Vec<RawEvent>)>> = Mutex::new(Vec::new());
+type Pool = Vec<(Home, Vec<RawEvent>)>;
+
+static POOL: PerProcess<Mutex<Pool>> = PerProcess::new(|_| Mutex::new(Pool::new()));
 
 /// The event that a thread used last: nearly always the one that it needs next.
 struct Last(Cell<Option<(Home, RawEvent)>>);
@@ -51,8 +54,8 @@ impl Drop for Last {
     }
 }
 
-fn pool() -> MutexGuard<'static, Vec<(Home, Vec<RawEvent>)>> {
-    POOL.lock().unwrap_or_else(PoisonError::into_inner)
+fn pool() -> MutexGuard<'static, Pool> {
+    POOL.get().lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn into_pool(home: Home, raw: RawEvent) {

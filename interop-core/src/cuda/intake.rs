@@ -11,15 +11,20 @@ use crate::owner::Owner;
 #[repr(align(128))]
 struct Place(Mutex<Vec<(Fence, Owner)>>);
 
-static PLACES: [Place; 16] = [const { Place(Mutex::new(Vec::new())) }; 16];
-/// How many owners are in all places. Changed with the place locked.
-static LEFT: AtomicUsize = AtomicUsize::new(0);
+/// What was left in all places.
+pub(super) struct Intake {
+    places: [Place; PLACES],
+    /// How many owners are in all places. Changed with the place locked.
+    left: AtomicUsize,
+}
+
+const PLACES: usize = 16;
 
 thread_local! {
     /// The place of this thread.
     static OWN: usize = {
         static THREADS: AtomicUsize = AtomicUsize::new(0);
-        THREADS.fetch_add(1, Ordering::Relaxed) % PLACES.len()
+        THREADS.fetch_add(1, Ordering::Relaxed) % PLACES
     };
 }
 
@@ -29,28 +34,34 @@ impl Place {
     }
 }
 
-/// Leaves an owner, and says how many are left with it: each number comes to one thread.
-pub(super) fn leave(fence: Fence, owner: Owner) -> usize {
-    // A thread at its end has no place of its own.
-    let own = OWN.try_with(|own| *own).unwrap_or(0);
-    let mut owners = PLACES[own].owners();
-    owners.push((fence, owner));
-    LEFT.fetch_add(1, Ordering::SeqCst) + 1
-}
-
-/// How many owners are left.
-pub(super) fn left() -> usize {
-    LEFT.load(Ordering::SeqCst)
-}
-
-/// Hands over the owners that are left.
-pub(super) fn take(mut receive: impl FnMut(Fence, Owner)) {
-    if left() == 0 {
-        return;
+impl Intake {
+    pub(super) const fn new() -> Self {
+        Self { places: [const { Place(Mutex::new(Vec::new())) }; PLACES], left: AtomicUsize::new(0) }
     }
-    for place in &PLACES {
-        let mut owners = place.owners();
-        LEFT.fetch_sub(owners.len(), Ordering::SeqCst);
-        owners.drain(..).for_each(|(fence, owner)| receive(fence, owner));
+
+    /// Leaves an owner, and says how many are left with it: each number comes to one thread.
+    pub(super) fn leave(&self, fence: Fence, owner: Owner) -> usize {
+        // A thread at its end has no place of its own.
+        let own = OWN.try_with(|own| *own).unwrap_or(0);
+        let mut owners = self.places[own].owners();
+        owners.push((fence, owner));
+        self.left.fetch_add(1, Ordering::SeqCst) + 1
+    }
+
+    /// How many owners are left.
+    pub(super) fn left(&self) -> usize {
+        self.left.load(Ordering::SeqCst)
+    }
+
+    /// Hands over the owners that are left.
+    pub(super) fn take(&self, mut receive: impl FnMut(Fence, Owner)) {
+        if self.left() == 0 {
+            return;
+        }
+        for place in &self.places {
+            let mut owners = place.owners();
+            self.left.fetch_sub(owners.len(), Ordering::SeqCst);
+            owners.drain(..).for_each(|(fence, owner)| receive(fence, owner));
+        }
     }
 }

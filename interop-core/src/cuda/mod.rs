@@ -14,10 +14,16 @@
 //! Dropping an import, or a consumer's call of the deleter of an export, releases memory that kernels may still be reading.
 //! The release therefore comes after all work of the context: see [`ReleasePolicy`] for what that costs and where it ends.
 //!
+//! # Forks
+//!
+//! CUDA cannot be used in a process that was forked from one that uses it. There every call fails with
+//! [`ErrorKind::Driver`](crate::ErrorKind::Driver), and what is dropped of the GPU's memory is forgotten: it is the parent's, and
+//! no deleter runs. Memory of the host is used and released as everywhere.
+//!
 //! # Streams are trusted
 //!
-//! A [`StreamHandle`](crate::StreamHandle) with a handle in it is passed to the driver. Like every library that takes a
-//! stream as a number, this one cannot tell a stream from another number: the driver may end the process over one.
+//! A [`StreamHandle`](crate::StreamHandle) with a handle in it is passed to the driver, which may end the process over one that is
+//! no stream. Nobody can tell. So `unsafe` code makes it of a number, and keeps the stream alive.
 #![expect(unsafe_code, reason = "calls the driver")]
 
 mod arrive;
@@ -36,6 +42,7 @@ mod parked;
 mod pending;
 mod place;
 mod pointer;
+mod queue;
 mod release;
 mod signal;
 mod stand_in;

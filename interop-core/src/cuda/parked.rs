@@ -8,29 +8,15 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use super::context::Relaxed;
 use super::driver::{Driver, opened};
 use super::event::Event;
-use super::intake;
+use super::intake::Intake;
+use super::queue::{Parked, Queue, count};
 use super::release::{Fence, ReleasePolicy, drop_in_context, events_after, release_policy, synchronized};
 use super::signal::Signal;
+use crate::fork::PerProcess;
 use crate::owner::{Owner, contain_panic};
 
 /// The releases that [`ReleasePolicy::Batched`] decides together.
 const BATCH: usize = 32;
-
-/// What waits for the work of the same contexts.
-struct Queue {
-    fence: Fence,
-    /// In the order of their events. Each event comes after all work before it, so while the first is not done, no other
-    /// is. Two threads may park in the wrong order; one of the two then waits a little longer than it has to.
-    decided: VecDeque<Parked>,
-    /// Those for which no event could be recorded yet.
-    undecided: Vec<Owner>,
-}
-
-/// Owners that share their events, of which none is left when the work is done.
-struct Parked {
-    events: Vec<Event<'static>>,
-    owners: Vec<Owner>,
-}
 
 /// Everything that waits.
 struct List {
@@ -40,17 +26,32 @@ struct List {
     away: usize,
 }
 
-static LIST: Mutex<List> = Mutex::new(List { queues: Vec::new(), away: 0 });
-/// Something is in the list.
-static SOMETHING: Signal = Signal::new();
-/// What was away is back or dropped.
-static SETTLED: Signal = Signal::new();
-/// How many owners are in the list, left for it, or away, readable without the lock.
-static PENDING: AtomicUsize = AtomicUsize::new(0);
-/// Whether imports and exports should look at the list in passing.
-static WORTH_POLLING: AtomicBool = AtomicBool::new(false);
-/// A thread looks in passing.
-static PASSING: AtomicBool = AtomicBool::new(false);
+/// The list, and what is told of it without its lock.
+struct Waiting {
+    list: Mutex<List>,
+    intake: Intake,
+    /// Something is in the list.
+    something: Signal,
+    /// What was away is back or dropped.
+    settled: Signal,
+    /// How many owners are in the list, left for it, or away.
+    pending: AtomicUsize,
+    /// Whether imports and exports should look at the list in passing.
+    worth_polling: AtomicBool,
+    /// A thread looks in passing.
+    passing: AtomicBool,
+}
+
+/// Nothing waits in a process that was forked: what the parent has on its GPU is the parent's to release.
+static WAITING: PerProcess<Waiting> = PerProcess::new(|_| Waiting {
+    list: Mutex::new(List { queues: Vec::new(), away: 0 }),
+    intake: Intake::new(),
+    something: Signal::new(),
+    settled: Signal::new(),
+    pending: AtomicUsize::new(0),
+    worth_polling: AtomicBool::new(false),
+    passing: AtomicBool::new(false),
+});
 
 thread_local! {
     /// The owners that this thread has taken out: not zero in the drop of one of them.
@@ -84,13 +85,7 @@ fn batch() -> usize {
 }
 
 fn list() -> MutexGuard<'static, List> {
-    LIST.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-impl Queue {
-    fn is_empty(&self) -> bool {
-        self.decided.is_empty() && self.undecided.is_empty()
-    }
+    WAITING.get().list.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl List {
@@ -107,23 +102,23 @@ impl List {
 
     /// Whether there is nothing in the list, nor left for it.
     fn is_empty(&self) -> bool {
-        self.queues.iter().all(Queue::is_empty) && intake::left() == 0
+        self.queues.iter().all(Queue::is_empty) && WAITING.get().intake.left() == 0
     }
 
     /// Puts what the threads have left where it belongs.
     fn take_in(&mut self) {
-        intake::take(|fence, owner| self.queue(fence).undecided.push(owner));
+        WAITING.get().intake.take(|fence, owner| self.queue(fence).undecided.push(owner));
     }
 
     /// Whether enough is undecided to decide it in passing.
     fn has_a_batch(&self) -> bool {
         let undecided: usize = self.queues.iter().map(|queue| queue.undecided.len()).sum();
-        undecided + intake::left() >= batch()
+        undecided + WAITING.get().intake.left() >= batch()
     }
 
     fn update_worth_polling(&self) {
         let decided = self.queues.iter().any(|queue| !queue.decided.is_empty());
-        WORTH_POLLING.store(decided || self.has_a_batch(), Ordering::Relaxed);
+        WAITING.get().worth_polling.store(decided || self.has_a_batch(), Ordering::Relaxed);
     }
 
     /// Counts owners that were taken out, and notes whether another thread had some at that time.
@@ -136,24 +131,22 @@ impl List {
 
     /// Counts owners that are no longer away: back, or dropped.
     fn settled(&mut self, owners: usize) {
-        self.away -= owners;
+        // Where a drop has forked, the child's list knows nothing of what the parent's look took out.
+        self.away = self.away.saturating_sub(owners);
         MINE.set(MINE.get() - owners);
         self.update_worth_polling();
-        SETTLED.notify();
+        let waiting = WAITING.get();
+        waiting.settled.notify();
         if !self.is_empty() {
-            SOMETHING.notify();
+            waiting.something.notify();
         }
     }
-}
-
-fn count(parked: &VecDeque<Parked>) -> usize {
-    parked.iter().map(|parked| parked.owners.len()).sum()
 }
 
 /// The number of releases that wait for work on a device.
 #[must_use]
 pub fn pending_releases() -> usize {
-    PENDING.load(Ordering::Acquire)
+    WAITING.get().pending.load(Ordering::Acquire)
 }
 
 /// Has a release wait for the events; without events, for the look that decides it.
@@ -165,19 +158,21 @@ pub(super) fn park(owner: Owner, fence: Fence, events: Option<Vec<Event<'static>
         // What is undecided is decided together.
         None => queue.undecided.push(owner),
     }
-    PENDING.fetch_add(1, Ordering::AcqRel);
+    let waiting = WAITING.get();
+    waiting.pending.fetch_add(1, Ordering::AcqRel);
     list.update_worth_polling();
-    SOMETHING.notify();
+    waiting.something.notify();
 }
 
 /// Has a release wait for the look that decides a batch, which the thread makes that fills one; while releases are `held`,
 /// the first look afterwards.
 pub(super) fn park_for_batch(owner: Owner, fence: Fence, held: bool) {
-    PENDING.fetch_add(1, Ordering::AcqRel);
-    let left = intake::leave(fence, owner);
-    if SOMETHING.is_awaited() {
+    let waiting = WAITING.get();
+    waiting.pending.fetch_add(1, Ordering::AcqRel);
+    let left = waiting.intake.leave(fence, owner);
+    if waiting.something.is_awaited() {
         let _list = list();
-        SOMETHING.notify();
+        waiting.something.notify();
     }
     // Under another policy, which may have come meanwhile, one is enough.
     if left == BATCH || batch() == 1 {
@@ -199,7 +194,7 @@ pub(super) fn policy_changed() {
 /// would only wait for the list. Whatever imports, exports, hands over or releases CUDA memory does so.
 #[inline]
 pub(crate) fn poll_releases() {
-    if WORTH_POLLING.load(Ordering::Relaxed) {
+    if WAITING.get().worth_polling.load(Ordering::Relaxed) {
         pass();
     }
 }
@@ -211,14 +206,17 @@ fn pass() {
     impl Drop for Passing {
         fn drop(&mut self) {
             PASSES.set(false);
-            PASSING.store(false, Ordering::Release);
+            WAITING.get().passing.store(false, Ordering::Release);
         }
     }
 
     // The thread goes on looking within what it releases: each release can park another.
     if PASSES.get() {
         drain(Poll::Passing);
-    } else if !PASSING.load(Ordering::Relaxed) && !PASSING.swap(true, Ordering::Acquire) {
+        return;
+    }
+    let passing = &WAITING.get().passing;
+    if !passing.load(Ordering::Relaxed) && !passing.swap(true, Ordering::Acquire) {
         PASSES.set(true);
         let _passing = Passing;
         drain(Poll::Passing);
@@ -258,14 +256,14 @@ pub fn finish_releases() -> usize {
         if seen.everything || MINE.get() != 0 {
             break;
         }
-        SETTLED.wait_while(list(), |list| list.away != 0);
+        WAITING.get().settled.wait_while(list(), |list| list.away != 0);
     }
     pending_releases()
 }
 
 /// Waits until something is parked.
 pub(super) fn wait_for_something() {
-    SOMETHING.wait_while(list(), List::is_empty);
+    WAITING.get().something.wait_while(list(), List::is_empty);
 }
 
 /// Releases what is due.
@@ -329,8 +327,10 @@ fn release_due(driver: &'static Driver, fence: Fence, poll: Poll, seen: &mut See
     // passing: it would release the next within this one, as deep as the list is long.
     let due = take_due(fence, poll, seen);
     seen.released |= !due.is_empty();
+    // It counts them, whatever process a drop makes, and ends in.
+    let pending = &WAITING.get().pending;
     for parked in due {
-        parked.release(driver, fence);
+        release(parked, driver, fence, pending);
     }
 }
 
@@ -348,7 +348,8 @@ fn take_due(fence: Fence, poll: Poll, seen: &mut Seen) -> VecDeque<Parked> {
             front
         };
         let taken = front.len();
-        let late = front.iter_mut().position(|parked| !parked.is_done(poll)).unwrap_or(taken);
+        let late =
+            front.iter_mut().position(|parked| !parked.is_done(poll == Poll::Blocking)).unwrap_or(taken);
         due.extend(front.drain(..late));
         if !front.is_empty() {
             let owners = count(&front);
@@ -366,27 +367,12 @@ fn take_due(fence: Fence, poll: Poll, seen: &mut Seen) -> VecDeque<Parked> {
     }
 }
 
-impl Parked {
-    /// Whether the work is done; events that are done are forgotten.
-    fn is_done(&mut self, poll: Poll) -> bool {
-        self.events.retain(|event| {
-            let done = event.in_context(|| match poll {
-                Poll::Blocking => event.wait().map(|()| true),
-                _ => event.is_done(),
-            });
-            // An event that is none any more went with its context, even if another one has the context's handle now.
-            !done.unwrap_or_else(|failure| failure.is_final() || failure.is_about_handles())
-        });
-        self.events.is_empty()
+/// Drops the owners. Outside the lock: a drop may run any code, come back here, or panic.
+fn release(parked: Parked, driver: &Driver, fence: Fence, pending: &AtomicUsize) {
+    let owners = parked.owners.len();
+    for owner in parked.owners {
+        contain_panic(|| drop_in_context(driver, owner, fence));
     }
-
-    /// Drops the owners. Outside the lock: a drop may run any code, come back here, or panic.
-    fn release(self, driver: &Driver, fence: Fence) {
-        let owners = self.owners.len();
-        for owner in self.owners {
-            contain_panic(|| drop_in_context(driver, owner, fence));
-        }
-        PENDING.fetch_sub(owners, Ordering::AcqRel);
-        list().settled(owners);
-    }
+    pending.fetch_sub(owners, Ordering::AcqRel);
+    list().settled(owners);
 }

@@ -13,10 +13,11 @@ use core::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
 use std::sync::{OnceLock, PoisonError, RwLock};
 
 use super::context::{Context, Entered, Relaxed};
-use super::driver::{Driver, Failure, Outcome, code, driver, opened};
+use super::driver::{Driver, Failure, Outcome, code, driver, is_of_parent, opened};
 use super::event::Event;
 use super::order::{LEGACY, capture_of};
 use super::parked::{park, park_for_batch, policy_changed, poll_releases};
+use crate::fork::PerProcess;
 use crate::owner::Owner;
 
 /// What the release of CUDA memory comes after.
@@ -146,9 +147,17 @@ impl Fence {
     }
 }
 
-static HELD: AtomicUsize = AtomicUsize::new(0);
-/// Held for reading while it is decided whether a release may record events, and while it does.
-static DECIDING: RwLock<()> = RwLock::new(());
+/// What is between decisions and holds.
+#[derive(Debug)]
+struct Decisions {
+    /// How many [`HoldReleases`] there are.
+    held: AtomicUsize,
+    /// Held for reading while it is decided whether a release may record events, and while it does.
+    deciding: RwLock<()>,
+}
+
+static DECISIONS: PerProcess<Decisions> =
+    PerProcess::new(|_| Decisions { held: AtomicUsize::new(0), deciding: RwLock::new(()) });
 
 /// While one of these lives, releases are parked undecided: hold one while a graph is captured on a non-blocking stream,
 /// and nothing that is dropped meanwhile touches the capture. What is released under [`ReleasePolicy::Immediate`] needs no
@@ -162,7 +171,7 @@ static DECIDING: RwLock<()> = RwLock::new(());
 /// drop(held);
 /// ```
 #[derive(Debug)]
-pub struct HoldReleases(());
+pub struct HoldReleases(&'static Decisions);
 
 impl HoldReleases {
     /// Holds releases from now on, on all threads.
@@ -175,16 +184,17 @@ impl HoldReleases {
         reason = "a guard that is made by mistake should not be easy to make"
     )]
     pub fn new() -> Self {
-        HELD.fetch_add(1, Ordering::SeqCst);
+        let decisions = DECISIONS.get();
+        decisions.held.fetch_add(1, Ordering::SeqCst);
         // Waits for the threads that have seen no hold, until they have recorded their events.
-        drop(DECIDING.write().unwrap_or_else(PoisonError::into_inner));
-        Self(())
+        drop(decisions.deciding.write().unwrap_or_else(PoisonError::into_inner));
+        Self(decisions)
     }
 }
 
 impl Drop for HoldReleases {
     fn drop(&mut self) {
-        HELD.fetch_sub(1, Ordering::AcqRel);
+        self.0.held.fetch_sub(1, Ordering::AcqRel);
     }
 }
 
@@ -229,19 +239,25 @@ fn unless_held<R>(fence: Fence, decide: impl FnOnce() -> Option<R>) -> Option<R>
     if WATCH.get().is_some_and(|captures| captures(fence.device())) {
         return None;
     }
-    let _deciding = DECIDING.read().unwrap_or_else(PoisonError::into_inner);
+    let _deciding = DECISIONS.get().deciding.read().unwrap_or_else(PoisonError::into_inner);
     if held() { None } else { decide() }
 }
 
 /// Whether nothing is decided on this thread.
 fn held() -> bool {
     // A thread at its end defers nothing.
-    LATER.try_with(|later| later.get() != 0).unwrap_or(false) || HELD.load(Ordering::SeqCst) != 0
+    LATER.try_with(|later| later.get() != 0).unwrap_or(false)
+        || DECISIONS.get().held.load(Ordering::SeqCst) != 0
 }
 
 /// Drops `owner` when the work that may use its memory is done: now, or at a later look.
+///
+/// A process that was forked from one that uses CUDA cannot give its memory back, and so does not try: the memory is the parent's.
 #[cold]
 pub(crate) fn after_work(owner: Owner, fence: Fence) {
+    if is_of_parent() {
+        return core::mem::forget(owner);
+    }
     if fence == Fence::NOTHING {
         return owner.let_go();
     }
@@ -275,6 +291,10 @@ pub(crate) fn after_work(owner: Owner, fence: Fence) {
 /// The drop may happen on any thread. Some libraries free in whatever context is current (`cust`; `cudarc` on a default
 /// stream), and some leave their own current (`cudarc`), and an owner may destroy the context. Afterwards the thread has its own again.
 pub(super) fn drop_in_context(driver: &Driver, owner: Owner, fence: Fence) {
+    // The drop of the one before may have forked.
+    if is_of_parent() {
+        return core::mem::forget(owner);
+    }
     let entered = fence.own().and_then(|context| context.enter(driver).ok());
     owner.let_go();
     if let Some(entered) = entered {

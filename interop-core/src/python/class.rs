@@ -16,7 +16,6 @@ use super::attributes::{ATTRIBUTES, Attribute, getter, methods};
 use super::border::guarded;
 use super::dict::dict_of;
 use super::export::{Request, answer};
-use super::interpreter::mind_forks;
 use super::method::{Call, Method, method};
 use super::recast::Instance;
 use super::release::{PyOwner, drain_releases, free_without_lock};
@@ -107,7 +106,6 @@ pub const fn class_of_arrays<T: ArrayClass>() {}
 ///
 /// When Python cannot make the methods, as for a class with `immutable_type`, which takes none.
 pub fn install<T: ArrayClass>(py: Python<'_>) -> PyResult<()> {
-    mind_forks(py)?;
     free_without_lock();
     let class = py.get_type::<T>();
     let own = class.getattr("__dict__")?;

@@ -15,6 +15,7 @@ use super::types::Table;
 use crate::cuda;
 use crate::device::Device;
 use crate::dlpack::{DLPackExchangeAPI, ManagedTensor, Versioned};
+use crate::fork::PerProcess;
 use crate::stream::StreamHandle;
 
 /// The stream that the table's library works on; `None` when the table does not say.
@@ -40,11 +41,11 @@ pub(super) fn work_stream(table: Table, py: Python<'_>, device: Device) -> Optio
 
 /// The tables that were met, whose libraries can be asked for the stream that they work on. A list that grows leaves the
 /// shorter one behind: there are as many as there are libraries.
-static MET: Mutex<&[Table]> = Mutex::new(&[]);
+static MET: PerProcess<Mutex<&[Table]>> = PerProcess::new(|_| Mutex::new(&[]));
 
 /// Has releases of CUDA memory look whether the library of this table captures a graph at the time.
 pub(super) fn watch(table: Table) {
-    let mut met = MET.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut met = MET.get().lock().unwrap_or_else(PoisonError::into_inner);
     if !met.iter().any(|known| known.0 == table.0) {
         *met = Vec::leak([*met, &[table]].concat());
     }
@@ -58,7 +59,7 @@ fn captures(device: Option<i32>) -> bool {
     }
     // SAFETY: the thread is attached, as was just seen.
     let py = unsafe { Python::assume_attached() };
-    let met = *MET.lock().unwrap_or_else(PoisonError::into_inner);
+    let met = *MET.get().lock().unwrap_or_else(PoisonError::into_inner);
     let devices = device.map_or(0..cuda::device_count(), |ordinal| ordinal..ordinal + 1);
     let mut found = false;
     let ask = || {

@@ -10,10 +10,7 @@ use std::sync::OnceLock;
 use pyo3::exceptions::PyAttributeError;
 use pyo3::ffi;
 use pyo3::prelude::*;
-use pyo3::sync::PyOnceLock;
-use pyo3::types::{IntoPyDict, PyCFunction, PyDict, PyString, PyTuple};
-
-use crate::borrow::forget_other_threads;
+use pyo3::types::{PyDict, PyString, PyTuple};
 
 type CurrentState = unsafe extern "C" fn() -> *mut ffi::PyThreadState;
 type VectorcallMethod = unsafe extern "C" fn(
@@ -80,25 +77,6 @@ pub(super) fn with_attached<R>(run: impl FnOnce(Python<'_>) -> R) -> R {
     } else {
         Python::attach(run)
     }
-}
-
-/// Has a process that is forked forget what the threads were at that it does not have.
-///
-/// # Errors
-///
-/// When Python cannot make the function that it calls there.
-pub(super) fn mind_forks(py: Python<'_>) -> PyResult<()> {
-    static MINDED: PyOnceLock<()> = PyOnceLock::new();
-    let register = || {
-        let os = py.import("os")?;
-        // Windows has no forks.
-        if let Some(register) = attribute(&os, pyo3::intern!(py, "register_at_fork"))? {
-            let forget = PyCFunction::new_closure(py, None, None, |_, _| forget_other_threads())?;
-            register.call((), Some(&[("after_in_child", forget)].into_py_dict(py)?))?;
-        }
-        Ok(())
-    };
-    MINDED.get_or_try_init(py, register).copied()
 }
 
 /// The value of an attribute; `None` if the object has none. An exception in a property is not "none".

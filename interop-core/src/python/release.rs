@@ -2,8 +2,9 @@
 #![expect(unsafe_code, reason = "gives up references past PyO3, which would defer them")]
 
 use core::mem::ManuallyDrop;
-use core::ptr::{NonNull, null_mut};
-use core::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
+use core::ptr::NonNull;
+use core::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use pyo3::ffi;
 use pyo3::prelude::*;
@@ -14,6 +15,7 @@ use super::interpreter::is_attached;
 use crate::cuda::{self, DeferDecisions, Trust};
 use crate::dlpack::{Abi, ManagedTensor, release};
 use crate::error::Refused;
+use crate::fork::PerProcess;
 use crate::import::Import;
 
 /// A reference to a Python object that any thread may drop.
@@ -23,26 +25,32 @@ use crate::import::Import;
 /// room. What is parked when the interpreter ends is leaked.
 pub(super) struct PyOwner(ManuallyDrop<Py<PyAny>>);
 
-/// The last one that was parked. A list without a lock: a process that is forked while a thread of its parent holds one would
-/// wait for it for ever.
-static PARKED: AtomicPtr<Parked> = AtomicPtr::new(null_mut());
-static WAITING: AtomicUsize = AtomicUsize::new(0);
-
+/// Those that were parked.
 struct Parked {
-    object: Py<PyAny>,
-    /// The one that was parked before.
-    next: *mut Self,
+    objects: Mutex<Vec<Py<PyAny>>>,
+    /// How many of them are not released yet, readable without the lock.
+    waiting: AtomicUsize,
+}
+
+static PARKED: PerProcess<Parked> = PerProcess::new(Parked::after);
+
+impl Parked {
+    /// A process that was forked has what waits from its parent, unless a thread was at the list: that is leaked there.
+    fn after(parents: Option<&'static Self>) -> Self {
+        let objects = parents.and_then(|parents| parents.objects.try_lock().ok());
+        let objects = objects.map_or_else(Vec::new, |mut objects| core::mem::take(&mut *objects));
+        Self { waiting: AtomicUsize::new(objects.len()), objects: Mutex::new(objects) }
+    }
+
+    fn objects(&self) -> MutexGuard<'_, Vec<Py<PyAny>>> {
+        self.objects.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 fn park(object: Py<PyAny>) {
-    WAITING.fetch_add(1, Ordering::AcqRel);
-    let mut next = PARKED.load(Ordering::Relaxed);
-    let parked = Box::into_raw(Box::new(Parked { object, next }));
-    while let Err(last) = PARKED.compare_exchange_weak(next, parked, Ordering::Release, Ordering::Relaxed) {
-        next = last;
-        // SAFETY: made above, and nobody else has it yet.
-        unsafe { (*parked).next = next };
-    }
+    let parked = PARKED.get();
+    parked.waiting.fetch_add(1, Ordering::AcqRel);
+    parked.objects().push(object);
 }
 
 impl PyOwner {
@@ -69,7 +77,7 @@ impl Drop for PyOwner {
 #[inline]
 #[must_use]
 pub fn pending_releases() -> usize {
-    WAITING.load(Ordering::Acquire)
+    PARKED.get().waiting.load(Ordering::Acquire)
 }
 
 /// Releases the Python objects that other threads could not. Every import, every export and every method of an array class
@@ -83,14 +91,12 @@ pub fn drain_releases(py: Python<'_>) {
 
 #[cold]
 fn drain_parked(py: Python<'_>) {
-    let mut next = PARKED.swap(null_mut(), Ordering::Acquire);
-    while !next.is_null() {
-        // SAFETY: made by `park`, and the whole list was taken in one step.
-        let parked = unsafe { Box::from_raw(next) };
-        next = parked.next;
-        WAITING.fetch_sub(1, Ordering::AcqRel);
+    let parked = PARKED.get();
+    let objects = core::mem::take(&mut *parked.objects());
+    for object in objects {
+        parked.waiting.fetch_sub(1, Ordering::AcqRel);
         // It may run any code, also code that comes back here.
-        parked.object.drop_ref(py);
+        object.drop_ref(py);
     }
 }
 

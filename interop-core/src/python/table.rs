@@ -29,6 +29,7 @@ use crate::dlpack::{
 };
 use crate::error::{Error, ErrorKind, Result, text};
 use crate::facts::Facts;
+use crate::fork::PerProcess;
 use crate::import::Import;
 use crate::layout::{Layout, Order, no_extents};
 use crate::roles::ShapeField;
@@ -181,9 +182,9 @@ fn view(object: usize, facts: &Facts) -> DLTensor {
 /// the object: whatever else comes to have it, the object is gone. There are no more of them than places where objects were.
 fn kept(object: usize, numbers: &[i64]) -> *const i64 {
     // An `Arc` may be moved while its numbers are pointed to, which a `Box` may not.
-    static KEPT: Mutex<Option<HashMap<usize, Arc<[i64]>>>> = Mutex::new(None);
-    let mut kept = KEPT.lock().unwrap_or_else(PoisonError::into_inner);
-    let kept = kept.get_or_insert_default().entry(object).or_insert_with(|| numbers.into());
+    static KEPT: PerProcess<Mutex<HashMap<usize, Arc<[i64]>>>> = PerProcess::new(|_| Mutex::default());
+    let mut kept = KEPT.get().lock().unwrap_or_else(PoisonError::into_inner);
+    let kept = kept.entry(object).or_insert_with(|| numbers.into());
     if **kept != *numbers {
         *kept = numbers.into();
     }

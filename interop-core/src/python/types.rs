@@ -15,9 +15,9 @@ use pyo3::types::{PyCapsule, PyInt, PyString, PyType, PyWeakrefMethods, PyWeakre
 
 use super::ask::DlpackMethod;
 use super::direct::Direct;
-use super::interpreter::mind_forks;
 use super::values::Values;
 use crate::dlpack::{DLPackExchangeAPI, DLPackExchangeAPIHeader, MAJOR_VERSION};
+use crate::fork::PerProcess;
 
 /// A type whose objects have been imported.
 pub(super) struct TypeFacts {
@@ -55,7 +55,9 @@ unsafe impl Sync for Table {}
 const MOST: usize = 4096;
 
 /// The types that are remembered, by their address; and how many ever were.
-static KNOWN: Mutex<(Option<HashMap<usize, &'static TypeFacts>>, usize)> = Mutex::new((None, 0));
+type Remembered = (HashMap<usize, &'static TypeFacts>, usize);
+
+static KNOWN: PerProcess<Mutex<Remembered>> = PerProcess::new(|_| Mutex::default());
 /// The one that was asked for last, which is nearly always the one that is asked for next.
 static LAST: AtomicPtr<TypeFacts> = AtomicPtr::new(core::ptr::null_mut());
 
@@ -92,8 +94,8 @@ pub(super) fn type_of(object: &Bound<'_, PyAny>) -> PyResult<Known> {
 fn recall(object: &Bound<'_, PyAny>) -> PyResult<Known> {
     let class = object.get_type();
     let key = class.as_ptr().addr();
-    let known = || KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
-    let found = known().0.as_ref().and_then(|known| known.get(&key).copied());
+    let known = || KNOWN.get().lock().unwrap_or_else(PoisonError::into_inner);
+    let found = known().0.get(&key).copied();
     let facts = if let Some(facts) = found.filter(|facts| facts.is_of(class.py(), class.as_type_ptr())) {
         facts
     } else {
@@ -106,7 +108,7 @@ fn recall(object: &Bound<'_, PyAny>) -> PyResult<Known> {
         }
         *ever += 1;
         let facts = &*Box::leak(Box::new(facts));
-        known.get_or_insert_default().insert(key, facts);
+        known.insert(key, facts);
         facts
     };
     LAST.store(core::ptr::from_ref(facts).cast_mut(), Ordering::Release);
@@ -115,7 +117,6 @@ fn recall(object: &Bound<'_, PyAny>) -> PyResult<Known> {
 
 fn look_up(object: &Bound<'_, PyAny>, class: &Bound<'_, PyType>) -> PyResult<TypeFacts> {
     let py = class.py();
-    mind_forks(py)?;
     let exchange = offered(class)?;
     if let Some(table) = exchange {
         super::exchange::watch(table);

@@ -9,6 +9,7 @@ use super::{captured, context, failed};
 use crate::cuda::{self, ordinal_of};
 use crate::device::Device;
 use crate::error::Result;
+use crate::fork::PerProcess;
 use crate::roles::{AsStream, FromStream};
 use crate::stream::StreamHandle;
 
@@ -33,8 +34,9 @@ pub(super) fn named(stream: &CudaStream, device: Device) -> StreamHandle {
 /// A blocking stream of a context for a default stream: it and the legacy default stream wait for each other, and it has a
 /// name that says whose it is. It is kept until the end of the program, and the context with it.
 pub(super) fn stand_in(context: &Arc<CudaContext>, default: StreamHandle) -> Result<StreamHandle> {
-    static KEPT: Mutex<Vec<(Arc<CudaContext>, StreamHandle, StreamHandle)>> = Mutex::new(Vec::new());
-    let mut kept = KEPT.lock().unwrap_or_else(PoisonError::into_inner);
+    type Kept = Vec<(Arc<CudaContext>, StreamHandle, StreamHandle)>;
+    static KEPT: PerProcess<Mutex<Kept>> = PerProcess::new(|_| Mutex::new(Kept::new()));
+    let mut kept = KEPT.get().lock().unwrap_or_else(PoisonError::into_inner);
     let known = kept.iter().find(|(of, name, _)| of.cu_ctx() == context.cu_ctx() && *name == default);
     if let Some((_, _, stream)) = known {
         return Ok(*stream);

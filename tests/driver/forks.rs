@@ -1,0 +1,278 @@
+//! A process that is forked while a thread of it has any of our locks, or parked releases, or a look under way: the child
+//! waits for nobody, and leaves the GPU to its parent.
+
+use interop_core::cuda::{
+    CudaBuffer, HoldReleases, MemoryKind, ReleasePolicy, drain_releases, finish_releases, is_available,
+    order, pending_releases, pointer_facts, release_in_background, set_release_policy,
+};
+use std::sync::{Arc, Mutex};
+
+use interop_core::cai::CudaArrayInterface;
+use interop_core::dlpack::Versioned;
+use interop_core::{
+    CudaArray, DType, Device, ErrorKind, FromArray, HostVec, Import, LeaseMut, StreamHandle, live_exports,
+};
+use interop_sim_client::{Spin, sim};
+
+use crate::arrivals::{arrive, await_release, tell};
+use crate::children::{Child, Ended, child_does, end, in_a_child};
+use crate::gpu::{Bytes, Place, Stream};
+use crate::support::allocator::stopped_at;
+use crate::support::alone;
+use crate::support::arrays::Array;
+use crate::support::foreign::{Claims, Ledger};
+use crate::turn::started;
+
+const GPU: Device = Device::cuda(0);
+
+/// A GPU at work, and arrays of it that have arrived.
+struct Scene {
+    data: Bytes,
+    stream: Stream,
+    spin: Spin,
+    ledgers: Vec<Ledger>,
+    imports: Vec<Import>,
+}
+
+impl Scene {
+    fn new(policy: ReleasePolicy) -> Self {
+        started();
+        set_release_policy(policy);
+        let place = Place::primary(0);
+        let (data, stream) = (place.bytes(0, 64), place.non_blocking());
+        let (ledgers, imports) = (0..3).map(|_| arrive(&data, GPU)).unzip();
+        Self { data, stream, spin: stream.spin(), ledgers, imports }
+    }
+
+    /// What a child may find, and what it can do with it.
+    fn in_the_child(&mut self) {
+        let calls = sim().all_calls();
+        self.imports.clear();
+        drop(HoldReleases::new());
+        assert_eq!((drain_releases(), finish_releases(), pending_releases()), (0, 0, 0));
+        let refused = order(self.stream.handle(), StreamHandle::LegacyDefault, GPU).unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::Driver);
+        release_in_background().unwrap();
+        assert_eq!(sim().all_calls(), calls, "the child calls the driver");
+    }
+
+    /// The parent goes on as if nothing had happened.
+    fn in_the_parent(mut self) {
+        self.imports.clear();
+        sim().release(self.spin);
+        sim().run_all();
+        while finish_releases() != 0 {}
+        assert!(self.ledgers.iter().all(|ledger| ledger.released() == 1));
+    }
+}
+
+/// Has `work` stop at its first allocation, at its second, and so on: among others at those that it makes with a lock. Each
+/// time a child is forked. `before` and `after` are the parent's.
+fn wherever_a_thread_stops<S>(
+    before: impl Fn() -> S,
+    work: impl Fn(&mut S) -> Box<dyn FnOnce() + Send>,
+    child: impl Fn(&mut S),
+    after: impl Fn(S),
+) {
+    const STOPPED: u8 = 1;
+    let mut stops = 0;
+    // In a process of its own: what has grown once allocates no more.
+    let attempt = |stop| {
+        in_a_child(|| {
+            let mut state = before();
+            let work = work(&mut state);
+            let stopped = stopped_at(stop, work, || child_does(|| child(&mut state)));
+            after(state);
+            stopped.map_or(0, |()| STOPPED)
+        })
+    };
+    loop {
+        match attempt(stops) {
+            Ended::Returned(STOPPED) => stops += 1,
+            Ended::Returned(0) => break,
+            ended => panic!("{ended:?} where the thread stops at allocation {stops}"),
+        }
+    }
+    assert!(stops > 0, "it allocates nothing, and so never stops");
+}
+
+/// The list of what waits, and what holds wait for.
+#[test]
+fn while_a_thread_parks_a_release() {
+    alone("forks::while_a_thread_parks_a_release", || {
+        let drops = |scene: &mut Scene| -> Box<dyn FnOnce() + Send> {
+            let import = scene.imports.pop();
+            Box::new(|| drop(import))
+        };
+        for policy in [ReleasePolicy::AfterContext, ReleasePolicy::AfterAllContexts, ReleasePolicy::Batched] {
+            let scene = || Scene::new(policy);
+            wherever_a_thread_stops(scene, drops, Scene::in_the_child, Scene::in_the_parent);
+        }
+    });
+}
+
+/// The list, and the pool of events, into which those go that are done.
+#[test]
+fn while_a_thread_releases_what_is_due() {
+    alone("forks::while_a_thread_releases_what_is_due", || {
+        let due = || {
+            let mut scene = Scene::new(ReleasePolicy::AfterContext);
+            drop((scene.imports.pop(), scene.imports.pop()));
+            sim().release(scene.spin);
+            // The thread that forks has an event, which goes into the pool when the thread ends.
+            order(scene.stream.handle(), StreamHandle::LegacyDefault, GPU).unwrap();
+            scene
+        };
+        let child = |scene: &mut Scene| {
+            scene.in_the_child();
+            std::process::exit(0);
+        };
+        let finishes =
+            |_: &mut Scene| -> Box<dyn FnOnce() + Send> { Box::new(|| assert!(finish_releases() < 4)) };
+        wherever_a_thread_stops(due, finishes, child, Scene::in_the_parent);
+    });
+}
+
+#[test]
+fn while_a_thread_opens_the_driver() {
+    alone("forks::while_a_thread_opens_the_driver", || {
+        let opens = |(): &mut ()| -> Box<dyn FnOnce() + Send> { Box::new(|| assert!(is_available())) };
+        let child = |(): &mut ()| {
+            let told = pointer_facts(64).err().map(|error| error.kind());
+            assert_eq!((told, is_available()), (Some(ErrorKind::Driver), false));
+        };
+        wherever_a_thread_stops(
+            || assert_eq!(sim().all_calls(), 0),
+            opens,
+            child,
+            |()| assert!(is_available()),
+        );
+    });
+}
+
+#[test]
+fn while_a_thread_starts_the_one_that_looks() {
+    alone("forks::while_a_thread_starts_the_one_that_looks", || {
+        let starts =
+            |(): &mut ()| -> Box<dyn FnOnce() + Send> { Box::new(|| release_in_background().unwrap()) };
+        let child = |(): &mut ()| release_in_background().unwrap();
+        wherever_a_thread_stops(|| (), starts, child, |()| release_in_background().unwrap());
+    });
+}
+
+/// Who is reading and writing memory of the host.
+#[test]
+fn while_a_thread_begins_to_read() {
+    alone("forks::while_a_thread_begins_to_read", || {
+        let array = || Array::new(HostVec::from_slice(&[1_i16, 2, 3]), &[3]);
+        let reads = |(): &mut ()| -> Box<dyn FnOnce() + Send> {
+            let array = array();
+            Box::new(move || assert_eq!(array.to_vec::<i16>().unwrap(), [1, 2, 3]))
+        };
+        let again = || assert_eq!(array().to_vec::<i16>().unwrap(), [1, 2, 3]);
+        wherever_a_thread_stops(|| (), reads, |()| again(), |()| again());
+    });
+}
+
+/// Where the parent has not used the driver the child may, with a thread of its own that looks.
+#[test]
+fn a_child_has_its_own_driver_and_its_own_thread_that_looks() {
+    alone("forks::a_child_has_its_own_driver_and_its_own_thread_that_looks", || {
+        release_in_background().unwrap();
+        child_does(|| {
+            let mut scene = Scene::new(ReleasePolicy::AfterContext);
+            release_in_background().unwrap();
+            drop(scene.imports.pop());
+            sim().release(scene.spin);
+            await_release(&scene.ledgers[2]);
+            child_does(|| scene.in_the_child());
+        });
+    });
+}
+
+/// Whatever it has of the GPU is its parent's: nothing is called for it, neither the driver nor a deleter.
+#[test]
+fn a_child_releases_memory_of_the_host_and_nothing_of_the_gpu() {
+    alone("forks::a_child_releases_memory_of_the_host_and_nothing_of_the_gpu", || {
+        for policy in [ReleasePolicy::AfterContext, ReleasePolicy::Batched, ReleasePolicy::Immediate] {
+            let mut scene = Scene::new(policy);
+            let exported = Array::<LeaseMut<i16>>::from_import(scene.imports.pop().unwrap()).unwrap();
+            let mut exported = Some(exported.into_dlpack::<Versioned>().unwrap());
+            let kinds = [MemoryKind::Device, MemoryKind::Pool, MemoryKind::Pinned, MemoryKind::Managed];
+            let buffer = |kind| Some(CudaBuffer::zeroed(kind, 0, DType::U8, 8).unwrap());
+            let mut buffers = kinds.map(buffer);
+            let mut parked = Some(arrive(&scene.data, GPU).1);
+            drop(parked.take());
+            let (host, tensor) = Claims::new(&[4]).send::<Versioned>();
+            let mut import = Some(Import::from_dlpack(tensor).unwrap());
+            child_does(|| {
+                let calls = sim().all_calls();
+                drop((exported.take(), import.take(), buffers.each_mut().map(Option::take)));
+                scene.in_the_child();
+                let (_, tensor) = tell(&scene.data, GPU);
+                let refused = Import::from_dlpack(tensor).unwrap_err().error;
+                assert_eq!(refused.kind(), ErrorKind::Driver, "{refused}");
+                let says = refused.to_string();
+                assert!(says.contains("CUDA_ERROR_NOT_INITIALIZED") && says.contains("spawn"), "{says}");
+                let device: usize = scene.ledgers.iter().map(Ledger::released).sum();
+                assert_eq!((host.released(), device, sim().all_calls()), (1, 0, calls));
+            });
+            assert_eq!(host.released(), 0);
+            drop((exported.take(), import.take(), buffers));
+            scene.in_the_parent();
+            assert_eq!((host.released(), live_exports(), pending_releases()), (1, 0, 0));
+        }
+    });
+}
+
+/// An owner that forks when it is dropped.
+struct Forks(Arc<Mutex<Side>>);
+
+/// Which of the two processes this is, once there are two.
+#[derive(Debug, Default)]
+enum Side {
+    #[default]
+    Before,
+    Parent(Child),
+    Child,
+}
+
+impl Drop for Forks {
+    fn drop(&mut self) {
+        *self.0.lock().expect("nobody panics with the lock") = Child::new().map_or(Side::Child, Side::Parent);
+    }
+}
+
+/// The look goes on in both processes. What the child has of it is its parent's to release.
+#[test]
+#[expect(unsafe_code, reason = "an import is a promise about memory")]
+fn a_drop_that_forks() {
+    alone("forks::a_drop_that_forks", || {
+        for policy in [ReleasePolicy::AfterContext, ReleasePolicy::Batched] {
+            let (mut scene, side) = (Scene::new(policy), Arc::default());
+            let dict = CudaArrayInterface {
+                shape: vec![8],
+                typestr: "|u1".into(),
+                data: (scene.data.at(), false),
+                version: 3,
+                ..CudaArrayInterface::default()
+            };
+            // SAFETY: the memory outlives the import.
+            let import = unsafe {
+                Import::from_cai_for(&dict, StreamHandle::NothingPending, Forks(Arc::clone(&side)))
+            };
+            drop((import.unwrap(), scene.imports.pop(), scene.imports.pop()));
+            sim().release(scene.spin);
+            finish_releases();
+            match std::mem::take(&mut *side.lock().unwrap()) {
+                Side::Before => panic!("it is not released"),
+                Side::Parent(child) => assert_eq!(child.ended(), Ended::Returned(0)),
+                Side::Child => end(|| {
+                    scene.in_the_child();
+                    u8::from(scene.ledgers.iter().any(|ledger| ledger.released() != 0))
+                }),
+            }
+            scene.in_the_parent();
+        }
+    });
+}
