@@ -124,6 +124,8 @@ mod tests {
             PARENTS.lock().unwrap().held.push(Held { range: 0..8, writes: true, ticket: 7, thread });
             thread
         };
+        // From now on forks are noticed.
+        generation();
         let own = hold();
         thread::scope(|scope| assert_ne!(scope.spawn(hold).join().unwrap(), own));
         // Whichever thread of the child is the first to ask.
