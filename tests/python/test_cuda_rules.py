@@ -10,7 +10,7 @@ import native
 import numpy as np
 import pytest
 from capsules import CUDA, IS_COPIED, READ_ONLY, look
-from test_exchange import Table
+from test_exchange import Table, in_capsule
 from test_cuda_sim import SIM, full, nothing_wrong, on_host, pytestmark  # noqa: F401
 
 
@@ -146,7 +146,7 @@ class ByTable(Theirs):
         return 0
 
     table = Table(1, 3, None, None, None, None, None, ctypes.cast(work_stream, ctypes.c_void_p))
-    __c_dlpack_exchange_api__ = ctypes.addressof(table)
+    __dlpack_c_exchange_api__ = in_capsule(ctypes.addressof(table))
 
 
 class Silent(Theirs):

@@ -1,7 +1,6 @@
 //! What is known of a Python type, looked up once a type.
 #![expect(unsafe_code, reason = "reads the exchange table that a type points to")]
 
-use core::ffi::c_void;
 use core::ops::Deref;
 use core::ptr::NonNull;
 use core::sync::atomic::{AtomicPtr, Ordering};
@@ -11,7 +10,7 @@ use std::sync::{Mutex, PoisonError};
 use pyo3::exceptions::PyException;
 use pyo3::ffi;
 use pyo3::prelude::*;
-use pyo3::types::{PyCapsule, PyInt, PyString, PyType, PyWeakrefMethods, PyWeakrefReference};
+use pyo3::types::{PyString, PyType, PyWeakrefMethods, PyWeakrefReference};
 
 use super::ask::DlpackMethod;
 use super::direct::Direct;
@@ -185,27 +184,17 @@ pub(super) fn asked_of_a_class<T>(py: Python<'_>, answer: PyResult<T>) -> PyResu
     }
 }
 
-/// Where memory can begin: no system has any below, so that programs end where they follow a null pointer.
-const LOWEST: usize = 1 << 16;
-
-/// The table in an attribute: a capsule since 1.3, the address as an int before. Anything else is no table.
+/// The table in an attribute, which is a capsule of this name. Anything else is no table: also an int, as which some libraries
+/// had the address before 1.3. Any class can have an int, and to follow one that is no address ends the process; such a library
+/// is asked by its `__dlpack__`.
 fn table(value: &Bound<'_, PyAny>) -> Option<Table> {
-    let header = if value.is_instance_of::<PyCapsule>() {
-        let name = super::table::CAPSULE.as_ptr();
-        // SAFETY: a capsule.
-        if unsafe { ffi::PyCapsule_IsValid(value.as_ptr(), name) } == 0 {
-            return None;
-        }
-        // SAFETY: valid under this name.
-        unsafe { ffi::PyCapsule_GetPointer(value.as_ptr(), name) }
-    } else if value.is_exact_instance_of::<PyInt>() {
-        let address =
-            value.extract::<usize>().ok().filter(|address| *address >= LOWEST && address % 8 == 0)?;
-        core::ptr::with_exposed_provenance_mut::<c_void>(address)
-    } else {
+    let name = super::table::CAPSULE.as_ptr();
+    // SAFETY: any object may be asked about.
+    if unsafe { ffi::PyCapsule_IsValid(value.as_ptr(), name) } == 0 {
         return None;
-    };
-    known_version(header.cast())
+    }
+    // SAFETY: valid under this name.
+    known_version(unsafe { ffi::PyCapsule_GetPointer(value.as_ptr(), name) }.cast())
 }
 
 /// The first table of our major version, following the chain of older ones.
