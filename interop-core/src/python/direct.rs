@@ -6,7 +6,7 @@ use core::mem::transmute;
 use pyo3::exceptions::PySystemError;
 use pyo3::ffi;
 use pyo3::prelude::*;
-use pyo3::types::{PyString, PyTuple};
+use pyo3::types::{PyString, PyTuple, PyType};
 
 /// A method of a static type, as the C function behind it.
 ///
@@ -25,11 +25,19 @@ impl Direct {
         // SAFETY: a type, and a number of a slot that holds a function.
         let lookup = unsafe { ffi::PyType_GetSlot(class.as_type_ptr(), ffi::Py_tp_getattro) };
         let usual: unsafe extern "C" fn(_, _) -> _ = ffi::PyObject_GenericGetAttr;
+        // A metaclass may answer for the class as it likes.
+        let plain = class.get_type().is(class.py().get_type::<PyType>());
         let dict: isize = class.getattr("__dictoffset__").ok()?.extract().ok()?;
-        if changes || dict != 0 || lookup.addr() != usual as usize {
+        if changes || !plain || dict != 0 || lookup.addr() != usual as usize {
             return None;
         }
-        let method = object.getattr(method).ok()?;
+        let method = class.getattr(method).ok().filter(|method| is_method_of(method, &class))?;
+        let method = method.call_method1("__get__", (object, class)).ok()?;
+        Self::behind(&method, object)
+    }
+
+    /// The function behind a method of the object.
+    fn behind(method: &Bound<'_, PyAny>, object: &Bound<'_, PyAny>) -> Option<Self> {
         // SAFETY: any object may be asked for its type.
         if unsafe { ffi::PyCFunction_CheckExact(method.as_ptr()) } == 0 {
             return None;
@@ -72,6 +80,17 @@ impl Direct {
         let value = unsafe { Bound::from_owned_ptr_or_opt(py, value) };
         value.ok_or_else(|| failed(py))
     }
+}
+
+/// Whether an attribute is a method that was declared in C for the class or a base of it: the one kind of attribute that is
+/// known to be the same function for every object.
+fn is_method_of(attribute: &Bound<'_, PyAny>, class: &Bound<'_, PyType>) -> bool {
+    let descriptor = (&raw const ffi::PyMethodDescr_Type).cast_mut();
+    if attribute.get_type_ptr() != descriptor {
+        return false;
+    }
+    let owner = attribute.getattr("__objclass__");
+    owner.is_ok_and(|owner| class.is_subclass(&owner).unwrap_or(false))
 }
 
 /// The exception that a function has set; one that says so if it has set none, which the interpreter does elsewhere.
