@@ -2,10 +2,11 @@
 //!
 //! Two structs can share memory without the compiler knowing: clones of an `Arc`, two imports of one array. So host
 //! access to memory that may be shared is recorded here while it lasts: one writer, or any number of readers. Access that
-//! does not go with it is refused. What other libraries do with the memory is not seen.
+//! does not go with it is refused. What other libraries do with the memory is not seen; what other modules of this crate's do in
+//! the same interpreter is, because they share one table.
 
 use core::ops::Range;
-use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::fork::{PerProcess, forked_by, generation, this_thread};
@@ -46,10 +47,78 @@ fn table() -> MutexGuard<'static, Table> {
     TABLE.get().lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+impl Table {
+    /// The access that does not go with this.
+    fn other(&self, range: &Range<usize>, writes: bool) -> Option<Begun> {
+        let meets = |held: &&Held| held.range.start < range.end && range.start < held.range.end;
+        let held = self.held.iter().filter(meets).find(|held| writes || held.writes)?;
+        let Range { start, end } = held.range;
+        Some(Begun { refused: 1, writes: held.writes.into(), ticket: 0, start, end })
+    }
+
+    fn begin(&mut self, range: Range<usize>, writes: bool) -> Begun {
+        let ticket = self.next;
+        let begun = Begun { refused: 0, writes: writes.into(), ticket, start: range.start, end: range.end };
+        self.next += 1;
+        self.held.push(Held { range, writes, ticket, thread: this_thread() });
+        begun
+    }
+
+    fn end(&mut self, ticket: u64) {
+        if let Some(at) = self.held.iter().position(|held| held.ticket == ticket) {
+            self.held.swap_remove(at);
+        }
+    }
+}
+
+/// What became of access that was to begin: refused because of access to these addresses, or begun.
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub(crate) struct Begun {
+    refused: u32,
+    writes: u32,
+    ticket: u64,
+    start: usize,
+    end: usize,
+}
+
+/// The table of a module, as others of the process use it that have this crate too, in whatever version: the first of them to
+/// meet Python has the table of all. It stays as it is; another one would have another name.
+#[repr(C)]
+pub(crate) struct SharedTable {
+    begin: extern "C" fn(start: usize, end: usize, writes: u32) -> Begun,
+    end: extern "C" fn(ticket: u64),
+}
+
+/// The table of this module.
+pub(crate) static OWN: SharedTable = SharedTable { begin: begin_here, end: end_here };
+/// The table of the module that has it for all, if that is another.
+static ELSEWHERE: OnceLock<&'static SharedTable> = OnceLock::new();
+
+extern "C" fn begin_here(start: usize, end: usize, writes: u32) -> Begun {
+    let (mut table, writes) = (table(), writes != 0);
+    table.other(&(start..end), writes).unwrap_or_else(|| table.begin(start..end, writes))
+}
+
+extern "C" fn end_here(ticket: u64) {
+    table().end(ticket);
+}
+
+/// From now on access is recorded in this table.
+#[cfg(feature = "python")]
+pub(crate) fn record_in(shared: &'static SharedTable) {
+    if !core::ptr::eq(shared, &raw const OWN) {
+        // Whoever has the lock has looked where to record.
+        let _table = table();
+        let _ = ELSEWHERE.set(shared);
+    }
+}
+
 /// Access to host memory, until it is dropped.
 #[derive(Debug)]
 pub(crate) struct Borrow {
     ticket: u64,
+    end: extern "C" fn(u64),
 }
 
 impl Borrow {
@@ -69,28 +138,32 @@ impl Borrow {
     /// [`ErrorKind::Busy`] when there is other access that does not go with it.
     fn new(range: Range<usize>, writes: bool) -> Result<Self> {
         let mut table = table();
-        let meets = |held: &&Held| held.range.start < range.end && range.start < held.range.end;
-        if let Some(other) = table.held.iter().filter(meets).find(|held| writes || held.writes) {
-            let what = if other.writes { "a writer" } else { "a reader" };
-            let found = format!("{what} of {:#x} to {:#x}", other.range.start, other.range.end);
-            let allowed = "one writer, or any number of readers, of the same memory";
-            let error = Error::new(ErrorKind::Busy, "data", found, allowed);
-            let remedy = "a copy is memory of its own, if one call was given the same array twice";
-            return Err(error.with_advice("drop the other view first").with_remedy(remedy));
+        // What began here before this module met Python is here still.
+        let (begun, end) = match (table.other(&range, writes), ELSEWHERE.get()) {
+            (Some(other), _) => (other, OWN.end),
+            (None, Some(shared)) => ((shared.begin)(range.start, range.end, writes.into()), shared.end),
+            (None, None) => (table.begin(range, writes), OWN.end),
+        };
+        if begun.refused != 0 {
+            return Err(busy(begun));
         }
-        let ticket = table.next;
-        table.next += 1;
-        table.held.push(Held { range, writes, ticket, thread: this_thread() });
-        Ok(Self { ticket })
+        Ok(Self { ticket: begun.ticket, end })
     }
+}
+
+#[cold]
+fn busy(other: Begun) -> Error {
+    let what = if other.writes != 0 { "a writer" } else { "a reader" };
+    let found = format!("{what} of {:#x} to {:#x}", other.start, other.end);
+    let allowed = "one writer, or any number of readers, of the same memory";
+    let remedy = "a copy is memory of its own, if one call was given the same array twice";
+    let error = Error::new(ErrorKind::Busy, "data", found, allowed);
+    error.with_advice("drop the other view first").with_remedy(remedy)
 }
 
 impl Drop for Borrow {
     fn drop(&mut self) {
-        let mut table = table();
-        if let Some(at) = table.held.iter().position(|held| held.ticket == self.ticket) {
-            table.held.swap_remove(at);
-        }
+        (self.end)(self.ticket);
     }
 }
 

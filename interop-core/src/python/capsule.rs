@@ -15,6 +15,7 @@ use pyo3::sync::critical_section::with_critical_section;
 use super::errors::{Fault, of, origin};
 use super::import::{Imported, Protocol};
 use super::release::{Destination, drain_releases};
+use super::shared::share_access;
 use crate::cuda::Trust;
 use crate::dlpack::{Abi, Legacy, ManagedTensor, Versioned};
 use crate::error::{Error, ErrorKind, Result};
@@ -193,6 +194,7 @@ fn name<'a>(capsule: &'a Bound<'_, PyAny>) -> Option<&'a CStr> {
 /// ```
 pub fn import_capsule(capsule: &Bound<'_, PyAny>) -> PyResult<Imported> {
     drain_releases(capsule.py());
+    share_access(capsule.py())?;
     let mut import = Import::NOTHING;
     let mut to = Destination { import: &mut import, trust: Trust::Nothing };
     let received = take(capsule).and_then(|taken| to.receive_taken(taken));

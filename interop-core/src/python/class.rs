@@ -19,6 +19,7 @@ use super::export::{Request, answer};
 use super::method::{Call, Method, method};
 use super::recast::Instance;
 use super::release::{PyOwner, drain_releases, free_without_lock};
+use super::shared::share_access;
 use crate::array::CudaArray;
 use crate::cai::Spelled;
 use crate::cuda::address_for_kernels;
@@ -107,6 +108,7 @@ pub const fn class_of_arrays<T: ArrayClass>() {}
 /// When Python cannot make the methods, as for a class with `immutable_type`, which takes none.
 pub fn install<T: ArrayClass>(py: Python<'_>) -> PyResult<()> {
     free_without_lock();
+    share_access(py)?;
     let class = py.get_type::<T>();
     let own = class.getattr("__dict__")?;
     let set = |name: &CStr, descriptor: Bound<'_, PyAny>| {

@@ -14,6 +14,7 @@ use super::capsule::wrap;
 use super::device::{device, integer, pair};
 use super::errors::{no_such_stream, origin};
 use super::release::{drain_releases, free_without_lock, without_lock};
+use super::shared::share_access;
 use crate::array::CudaArray;
 use crate::borrow::Borrow;
 use crate::buffer::HostBuffer;
@@ -193,6 +194,7 @@ pub fn export<'py, A: CudaArray + Send + Sync + 'static>(
 ) -> PyResult<Bound<'py, PyAny>> {
     drain_releases(py);
     free_without_lock();
+    share_access(py)?;
     // SAFETY: whoever has the `Arc` keeps the array alive and where it is, and can only share it.
     unsafe { answer(py, &**array, Arc::clone(array), request) }
 }

@@ -123,6 +123,7 @@ mod method;
 mod numpy;
 mod recast;
 mod release;
+mod shared;
 mod table;
 mod types;
 mod values;

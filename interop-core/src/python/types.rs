@@ -14,6 +14,7 @@ use pyo3::types::{PyString, PyType, PyWeakrefMethods, PyWeakrefReference};
 
 use super::ask::DlpackMethod;
 use super::direct::Direct;
+use super::shared::share_access;
 use super::values::Values;
 use crate::dlpack::{DLPackExchangeAPI, DLPackExchangeAPIHeader, MAJOR_VERSION};
 use crate::fork::PerProcess;
@@ -116,6 +117,7 @@ fn recall(object: &Bound<'_, PyAny>) -> PyResult<Known> {
 
 fn look_up(object: &Bound<'_, PyAny>, class: &Bound<'_, PyType>) -> PyResult<TypeFacts> {
     let py = class.py();
+    share_access(py)?;
     let exchange = offered(class)?;
     if let Some(table) = exchange {
         super::exchange::watch(table);

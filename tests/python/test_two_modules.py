@@ -1,0 +1,50 @@
+"""Two extension modules with this crate in them, which share memory of the host."""
+
+import importlib.util
+import shutil
+import threading
+import time
+from pathlib import Path
+
+import interop_demo
+import pytest
+
+
+@pytest.fixture(scope="module")
+def other(tmp_path_factory):
+    """The same module once more: a file of another name is another library, with variables of its own."""
+    built = Path(interop_demo.__file__)
+    file = shutil.copy(built, tmp_path_factory.mktemp("second") / built.name)
+    spec = importlib.util.spec_from_file_location("interop_demo", file)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    assert module.Array is not interop_demo.Array
+    return module
+
+
+@pytest.mark.parametrize("first", [True, False], ids=["the-first-writes", "the-second-writes"])
+def test_a_writer_in_one_and_a_reader_in_the_other(other, first):
+    """They were not kept apart: each knew of its own readers and writers."""
+    writing, reading = (interop_demo, other) if first else (other, interop_demo)
+    for module in (writing, reading):
+        image = module.Array.full((500, 500, 3), 1.0)
+        refusals, at_work = [], True
+
+        def blur():
+            while at_work:
+                writing.blur_(image, 1)
+
+        thread = threading.Thread(target=blur)
+        thread.start()
+        end = time.monotonic() + 20
+        while not refusals and time.monotonic() < end:
+            try:
+                reading.checksum(image)
+            except reading.ArrayError as error:
+                refusals.append(str(error))
+        at_work = False
+        thread.join()
+        assert refusals and "a writer of 0x" in refusals[0], "the writer is never met"
+        # What has ended is forgotten.
+        assert reading.checksum(image) == writing.checksum(image)
+        writing.scale_(image, 2)
