@@ -10,13 +10,13 @@ use crate::dlpack::{Abi, Access, ManagedTensor, export, export_described};
 use crate::element::Element;
 use crate::error::{Refused, Result};
 use crate::facts::Facts;
-use crate::host::HostElements;
+use crate::host::{HostElements, HostElementsMut};
 use crate::kernel::{KernelView, KernelViewMut};
 use crate::layout::Order;
 use crate::owner::MaybeDangling;
 use crate::recast::Recast;
 use crate::stream::StreamHandle;
-use crate::view::{ArrayView, ArrayViewMut, check_writable};
+use crate::view::{ArrayView, ArrayViewMut};
 
 /// A struct around array memory. Derived: `#[derive(CudaArray)]`.
 ///
@@ -139,19 +139,83 @@ pub unsafe trait CudaArray {
         unsafe { HostElements::<T>::of(&self.facts()?, false) }?.for_each(see)
     }
 
-    /// Replaces every element by `change` of it, in row-major order; any rank, any strides, host memory.
+    /// Calls `see` with copies of all elements, some thousands at a time, in memory order; see
+    /// [`HostView::for_each_chunk`](crate::HostView::for_each_chunk).
+    ///
+    /// # Errors
+    ///
+    /// As [`for_each`](Self::for_each), and `Memory`.
+    fn for_each_chunk<T: Element>(&self, see: impl FnMut(&[T])) -> Result<()> {
+        // SAFETY: rule 1.
+        unsafe { HostElements::<T>::of(&self.facts()?, false) }?.for_each_chunk(see)
+    }
+
+    /// Puts all elements together, in memory order: by address, whatever the indices are.
+    ///
+    /// # Errors
+    ///
+    /// As [`for_each`](Self::for_each).
+    fn fold<T: Element, A>(&self, start: A, add: impl FnMut(A, T) -> A) -> Result<A> {
+        // SAFETY: rule 1.
+        unsafe { HostElements::<T>::of(&self.facts()?, false) }?.fold(start, add)
+    }
+
+    /// Replaces every element by `change` of it, in memory order; any rank, any strides, host memory.
     ///
     /// # Errors
     ///
     /// As [`view_mut`](Self::view_mut), for any rank, and [`ArrayViewMut::host_mut`], but for the alignment;
     /// [`ErrorKind::DType`](crate::ErrorKind::DType) for a byte that is no `bool`: what came before it has been changed.
-    fn apply<T: Element>(&mut self, change: impl FnMut(T) -> T) -> Result<()> {
-        let facts = self.facts()?;
-        check_writable(&facts)?;
+    fn map_inplace<T: Element>(&mut self, change: impl FnMut(T) -> T) -> Result<()> {
+        // SAFETY: rule 1; the borrow is exclusive.
+        unsafe { HostElementsMut::<T>::of(&self.facts()?) }?.map_inplace(change)
+    }
+
+    /// As [`map_inplace`](Self::map_inplace), with the counterparts of the elements in another array of the same shape.
+    ///
+    /// # Errors
+    ///
+    /// As there, and as [`for_each`](Self::for_each) for the other array; `Shape` for one of another shape.
+    fn zip_map_inplace<T: Element, U: Element>(
+        &mut self,
+        other: &impl CudaArray,
+        change: impl FnMut(T, U) -> T,
+    ) -> Result<()> {
+        // SAFETY: rule 1, of the other.
+        let other = unsafe { HostElements::<U>::of(&other.facts()?, false) }?;
+        // SAFETY: as in `map_inplace`.
+        unsafe { HostElementsMut::<T>::of(&self.facts()?) }?.zip_map_inplace(&other, change)
+    }
+
+    /// Writes the same value to all elements.
+    ///
+    /// # Errors
+    ///
+    /// As [`map_inplace`](Self::map_inplace).
+    fn fill<T: Element>(&mut self, value: T) -> Result<()> {
+        // SAFETY: as in `map_inplace`.
+        unsafe { HostElementsMut::<T>::of(&self.facts()?) }?.fill(value);
+        Ok(())
+    }
+
+    /// Copies the elements of a slice, which are in row-major order, into the array.
+    ///
+    /// # Errors
+    ///
+    /// As [`map_inplace`](Self::map_inplace); `Shape` for a slice of another length.
+    fn copy_from_slice<T: Element>(&mut self, slice: &[T]) -> Result<()> {
+        // SAFETY: as in `map_inplace`.
+        unsafe { HostElementsMut::<T>::of(&self.facts()?) }?.copy_from_slice(slice)
+    }
+
+    /// Copies the elements, in row-major order, into a slice of as many.
+    ///
+    /// # Errors
+    ///
+    /// As [`for_each`](Self::for_each); `Shape` for a slice of another length.
+    fn copy_to_slice<T: Element>(&self, slice: &mut [T]) -> Result<()> {
         // SAFETY: rule 1.
-        let elements = unsafe { HostElements::<T>::of(&facts, true) }?;
-        // SAFETY: the borrow is exclusive and the array writable.
-        unsafe { elements.apply(change) }
+        unsafe { HostElements::<T>::of(&self.facts()?, false) }?.copy_to_slice(slice)
     }
 
     /// The CUDA Array Interface of the array, as plain data. Keep the struct while it is in use: the interface owns

@@ -1,19 +1,17 @@
 //! Host memory made to be shared: aligned to 128 bytes, and never lent as plain references while it is.
 #![expect(unsafe_code, reason = "this room allocates, and lends its memory as slices")]
 
-use core::alloc::Layout as Block;
 use core::fmt;
 use core::marker::PhantomData;
 use core::ops::Range;
-use core::ptr::NonNull;
-use std::alloc::{alloc_zeroed, dealloc};
 
+use crate::aligned::AlignedMemory;
 use crate::counters;
 use crate::descriptor::Writes;
 use crate::device::Device;
 use crate::dtype::DType;
 use crate::element::{Element, ElementType};
-use crate::error::{Error, Result};
+use crate::error::Result;
 #[cfg(feature = "python")]
 use crate::facts::Facts;
 use crate::host::HostElements;
@@ -25,24 +23,14 @@ use crate::storage::{Memory, Storage};
 /// The alignment of the memory in bytes: two cache lines. JAX uses an array in place from 64 on.
 const ALIGN: usize = 128;
 
-/// The allocation for this many bytes of elements; `None` where it does not fit.
-fn block(bytes: usize, element: &ElementType) -> Option<Block> {
-    Block::from_size_align(bytes.max(1), ALIGN.max(element.align)).ok()
-}
-
 /// Zeroed host memory for elements of a type that is known at run time only.
 ///
 /// Exports of it are writable, so it never lends a Rust reference to its elements; [`HostVec`] does, for `&mut self`.
 pub struct HostBuffer {
-    start: NonNull<u8>,
+    memory: AlignedMemory,
     bytes: usize,
     element: ElementType,
 }
-
-// SAFETY: the buffer owns its memory, as a `Box<[u8]>` does; `&HostBuffer` gives no access to it.
-unsafe impl Send for HostBuffer {}
-// SAFETY: as above.
-unsafe impl Sync for HostBuffer {}
 
 impl HostBuffer {
     /// `len` zeroed elements of this type.
@@ -63,14 +51,26 @@ impl HostBuffer {
     }
 
     fn of(element: ElementType, len: usize) -> Result<Self> {
+        Self::made(element, len, AlignedMemory::zeroed)
+    }
+
+    /// `len` elements that nobody has written.
+    fn unwritten(element: ElementType, len: usize) -> Result<Self> {
+        Self::made(element, len, AlignedMemory::unwritten)
+    }
+
+    fn made(
+        element: ElementType,
+        len: usize,
+        make: fn(usize, usize) -> Result<AlignedMemory>,
+    ) -> Result<Self> {
         let bytes = len.checked_mul(element.size);
-        let sized = bytes.and_then(|bytes| Some((bytes, block(bytes, &element)?)));
-        let (bytes, block) = sized.ok_or_else(|| element.too_large(len))?;
-        // SAFETY: the block has a size.
-        let start = unsafe { alloc_zeroed(block) };
-        let start = NonNull::new(start).ok_or_else(|| Error::no_memory(bytes))?;
+        let align = ALIGN.max(element.align);
+        let bytes =
+            bytes.filter(|bytes| AlignedMemory::fits(*bytes, align)).ok_or_else(|| element.too_large(len))?;
+        let memory = make(bytes, align)?;
         counters::ALLOCATIONS.add();
-        Ok(Self { start, bytes, element })
+        Ok(Self { memory, bytes, element })
     }
 
     /// A compact copy, in C order, of the elements that `facts` describe.
@@ -85,8 +85,8 @@ impl HostBuffer {
     #[cfg(feature = "python")]
     pub(crate) unsafe fn copy_of(facts: &Facts) -> Result<Self> {
         let element = ElementType::of_whole_bytes(facts.dtype(), facts.is_padded())?;
-        let buffer = Self::of(element, facts.numel())?;
-        let (address, target) = (facts.address(), buffer.start.as_ptr());
+        let buffer = Self::unwritten(element, facts.numel())?;
+        let (address, target) = (facts.address(), buffer.memory.start());
         // SAFETY: the source as the caller promises; the buffer is new and has room for the elements.
         unsafe { copy_compact(address, facts.layout(), Order::C, element.size, target) };
         Ok(buffer)
@@ -107,18 +107,14 @@ impl HostBuffer {
 
 impl Drop for HostBuffer {
     fn drop(&mut self) {
-        if let Some(block) = block(self.bytes, &self.element) {
-            // SAFETY: allocated with this layout, freed once.
-            unsafe { dealloc(self.start.as_ptr(), block) };
-        }
         counters::ALLOCATIONS.sub();
     }
 }
 
-// SAFETY: 1, 2: zeroed on the heap until the drop. 3: host heap. 4: `&self` lends nothing.
+// SAFETY: 1, 2: on the heap until the drop, zeroed or written before anybody else has the buffer. 3: host heap. 4: `&self` lends nothing.
 unsafe impl Storage for HostBuffer {
     fn memory(&self) -> Memory {
-        let address = self.start.as_ptr().expose_provenance();
+        let address = self.memory.start().expose_provenance();
         Memory {
             address,
             range: address..address + self.bytes,
@@ -166,8 +162,17 @@ impl<T: Element> HostVec<T> {
     /// By [`ErrorKind`](crate::ErrorKind): `Overflow` when the size does not fit the address space, `Memory` when there is
     /// not so much memory.
     pub fn try_zeroed(len: usize) -> Result<Self> {
-        let element = ElementType { align: align_of::<T>(), ..T::TYPE };
-        Ok(Self { buffer: HostBuffer::of(element, len)?, marker: PhantomData })
+        Ok(Self { buffer: HostBuffer::of(Self::element(), len)?, marker: PhantomData })
+    }
+
+    /// `len` elements that nobody has written, and that are written before anybody else has the vector.
+    fn unwritten(len: usize) -> Result<Self> {
+        Ok(Self { buffer: HostBuffer::unwritten(Self::element(), len)?, marker: PhantomData })
+    }
+
+    /// The element with the alignment of the Rust type, which decides.
+    const fn element() -> ElementType {
+        ElementType { align: align_of::<T>(), ..T::TYPE }
     }
 
     /// `len` zeroed elements.
@@ -187,7 +192,7 @@ impl<T: Element> HostVec<T> {
     /// As [`zeroed`](Self::zeroed).
     #[must_use]
     pub fn from_slice(elements: &[T]) -> Self {
-        let vector = Self::zeroed(elements.len());
+        let vector = Self::unwritten(elements.len()).unwrap_or_else(|error| panic!("{error}"));
         // SAFETY: the source is a slice of that length, the target new, as long, and aligned for `T`.
         unsafe { vector.first().copy_from_nonoverlapping(elements.as_ptr(), elements.len()) };
         vector
@@ -230,14 +235,32 @@ impl<T: Element> HostVec<T> {
     ///
     /// As [`try_zeroed`](Self::try_zeroed), and [`ErrorKind::DType`](crate::ErrorKind::DType) for a byte that is no `bool`.
     pub(crate) fn copied(elements: &HostElements<T>, order: Order) -> Result<Self> {
-        let vector = Self::try_zeroed(elements.count())?;
+        let vector = Self::unwritten(elements.count())?;
         // SAFETY: the vector is new, and as long as there are elements.
         unsafe { elements.copy_to(order, vector.first())? };
         Ok(vector)
     }
 
+    /// Room for so many elements more, which nobody has written.
+    fn grow(&mut self, more: usize) -> Result<()> {
+        let len = self.len().saturating_add(more);
+        let bytes = len.checked_mul(size_of::<T>());
+        let align = ALIGN.max(align_of::<T>());
+        let bytes =
+            bytes.filter(|bytes| AlignedMemory::fits(*bytes, align)).ok_or_else(|| T::TYPE.too_large(len))?;
+        self.buffer.memory.grow(bytes)?;
+        self.buffer.bytes = bytes;
+        Ok(())
+    }
+
+    /// The first `len` elements.
+    fn cut(mut self, len: usize) -> Self {
+        self.buffer.bytes = len * size_of::<T>();
+        self
+    }
+
     fn first(&self) -> *mut T {
-        self.buffer.start.as_ptr().cast()
+        self.buffer.memory.start().cast()
     }
 
     /// The elements, for reading; lent for `&mut self`, because a consumer of a shared export may write them.
@@ -277,9 +300,26 @@ impl<T: Element, const N: usize> From<[T; N]> for HostVec<T> {
 }
 
 impl<T: Element> FromIterator<T> for HostVec<T> {
-    /// By way of a `Vec`: how many elements there are is known at the end.
     fn from_iter<I: IntoIterator<Item = T>>(elements: I) -> Self {
-        Vec::from_iter(elements).into()
+        let mut elements = elements.into_iter();
+        let (least, _) = elements.size_hint();
+        let mut vector = Self::unwritten(least).unwrap_or_else(|error| panic!("{error}"));
+        let mut len = 0;
+        loop {
+            let (first, room) = (vector.first(), vector.len());
+            for at in len..room {
+                let Some(element) = elements.next() else { return vector.cut(at) };
+                // SAFETY: the place of an element that the vector has room for, aligned for `T`.
+                unsafe { first.wrapping_add(at).write(element) };
+            }
+            len = room;
+            let Some(element) = elements.next() else { return vector };
+            let more = elements.size_hint().0.saturating_add(1).max(len);
+            vector.grow(more.max(4)).unwrap_or_else(|error| panic!("{error}"));
+            // SAFETY: as above.
+            unsafe { vector.first().wrapping_add(len).write(element) };
+            len += 1;
+        }
     }
 }
 

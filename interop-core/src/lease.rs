@@ -129,7 +129,7 @@ impl<T: Element> LeaseMut<T> {
     /// struct Samples<S> { #[cuda_array(data)] values: S, len: usize }
     ///
     /// let mut samples = Samples { values: LeaseMut::from_owner([0.5_f32; 4]), len: 4 };
-    /// samples.apply(|value: f32| value * 2.0)?;
+    /// samples.map_inplace(|value: f32| value * 2.0)?;
     /// assert_eq!(samples.to_vec::<f32>()?, [1.0; 4]);
     /// # Ok::<(), interop_core::Error>(())
     /// ```

@@ -63,6 +63,7 @@ pub mod __private;
 pub use crate::__private as __interop_core;
 #[cfg(any(feature = "cust", feature = "cudarc", feature = "ndarray"))]
 pub mod adapters;
+mod aligned;
 mod array;
 mod arrival;
 mod borrow;

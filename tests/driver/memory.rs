@@ -292,7 +292,7 @@ fn host_views_of_pinned_and_managed_memory_wait() {
             }
             producer.fill(&target, 11);
             let mut view = array.view_mut::<u8, 1>().unwrap().host_mut().unwrap();
-            view.apply(|byte| byte + 1).unwrap();
+            view.map_inplace(|byte| byte + 1).unwrap();
             turn.host_writes(address, 16);
             assert_eq!(view.as_view().to_vec().unwrap(), [12; 16], "{kind:?}");
             assert_eq!(current(), None);
@@ -319,7 +319,7 @@ fn the_host_writes_and_the_device_reads() {
     let place = Place::primary(0);
     for kind in [MemoryKind::Pinned, MemoryKind::Managed] {
         let mut array = Array::new(CudaBuffer::zeroed(kind, 0, DType::U8, 8).unwrap(), &[8]);
-        array.view_mut::<u8, 1>().unwrap().host_mut().unwrap().apply(|_| 5).unwrap();
+        array.view_mut::<u8, 1>().unwrap().host_mut().unwrap().map_inplace(|_| 5).unwrap();
         turn.host_writes(array.facts().unwrap().address() as u64, 8);
         let consumer = place.non_blocking();
         order(StreamHandle::NothingPending, consumer.handle(), Device::CUDA_HOST).unwrap();

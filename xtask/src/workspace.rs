@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// The features of `interop-core`.
-pub(crate) const FEATURES: [&str; 8] =
-    ["derive", "python", "cust", "cudarc", "half", "ndarray", "num-complex", "counters"];
+pub(crate) const FEATURES: [&str; 9] =
+    ["derive", "python", "cust", "cudarc", "half", "ndarray", "num-complex", "rayon", "counters"];
 
 /// The argument that selects all features but these.
 pub(crate) fn features_but(left_out: &[&str]) -> String {

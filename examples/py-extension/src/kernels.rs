@@ -137,7 +137,7 @@ macro_rules! with_number {
 #[pyo3(signature = (obj, factor, *, stream=None))]
 pub(crate) fn scale_(obj: &Bound<'_, PyAny>, factor: f64, stream: Option<Bound<'_, PyAny>>) -> PyResult<()> {
     fn scale<T: Number>(array: &mut Array, factor: f64) -> interop_core::Result<()> {
-        array.apply::<T>(|value| value.times(factor))
+        array.map_inplace::<T>(|value| value.times(factor))
     }
     let mut work = Work::on(obj, stream)?;
     if work.is_for_devices() {

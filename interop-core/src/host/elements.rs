@@ -5,12 +5,14 @@ use core::mem::MaybeUninit;
 use core::ptr;
 
 use super::check_readable;
+use super::loops::Visit;
+use super::strided::Strided;
 use crate::borrow::Borrow;
 use crate::element::Element;
 use crate::error::{Error, ErrorKind, Result, text};
 use crate::facts::Facts;
 use crate::layout::{Layout, Order};
-use crate::view::shared;
+use crate::view::{check_writable, shared};
 
 /// Elements in host-accessible memory, of any rank, at any alignment.
 pub(crate) struct HostElements<T> {
@@ -21,15 +23,6 @@ pub(crate) struct HostElements<T> {
 }
 
 impl<T: Element> HostElements<T> {
-    /// The elements of this layout, to which the caller has access already.
-    ///
-    /// # Safety
-    ///
-    /// They are live and initialized host memory while the value is used.
-    pub(super) unsafe fn at(address: usize, layout: Layout) -> Self {
-        Self { address, layout, _access: None, marker: PhantomData }
-    }
-
     /// The elements that `facts` describe; with access to them, for reading or for writing, until the value is dropped.
     ///
     /// # Safety
@@ -42,20 +35,17 @@ impl<T: Element> HostElements<T> {
         Ok(Self { address: facts.address(), layout, _access: access, marker: PhantomData })
     }
 
+    fn strided(&self) -> Strided<'_, T> {
+        // SAFETY: live and initialized (contract of `of`), and host memory; a layout was checked when it was made.
+        unsafe { Strided::new(self.address, self.layout.shape(), self.layout.strides()) }
+    }
+
     pub(crate) fn count(&self) -> usize {
         self.layout.numel()
     }
 
     pub(crate) fn to_vec(&self, order: Order) -> Result<Vec<T>> {
-        let (count, mut elements) = (self.count(), Vec::<T>::new());
-        elements
-            .try_reserve_exact(count)
-            .map_err(|_| Error::no_memory(count.saturating_mul(size_of::<T>())))?;
-        // SAFETY: the vector is new, and has room for `count` elements.
-        unsafe { self.copy_to(order, elements.as_mut_ptr())? };
-        // SAFETY: they have been written, and are values of `T`.
-        unsafe { elements.set_len(count) };
-        Ok(elements)
+        self.strided().to_vec(order)
     }
 
     /// Copies the elements into compact order. Unless there is an error, what was written are values of `T`.
@@ -64,65 +54,68 @@ impl<T: Element> HostElements<T> {
     ///
     /// `target` has room for [`count`](Self::count) elements, and nobody else uses it.
     pub(crate) unsafe fn copy_to(&self, order: Order, target: *mut T) -> Result<()> {
-        // SAFETY: live and initialized (contract of `of`), and host memory; the target as the caller promises.
-        unsafe { copy_compact(self.address, &self.layout, order, size_of::<T>(), target.cast()) };
-        // SAFETY: the bytes of so many elements have been written.
-        unsafe { check_run(target.cast_const(), self.count()) }
+        // SAFETY: as the caller promises.
+        unsafe { self.strided().copy_to(order, target) }
     }
 
+    pub(crate) fn copy_to_slice(&self, slice: &mut [T]) -> Result<()> {
+        self.strided().copy_to_slice(slice)
+    }
+
+    /// Calls `see` with every element, in row-major order.
     pub(crate) fn for_each(&self, mut see: impl FnMut(T)) -> Result<()> {
-        let first = ptr::with_exposed_provenance::<T>(self.address);
-        for offset in self.layout.walk(Order::C) {
-            // SAFETY: an element of the layout, live and initialized (contract of `of`).
-            see(unsafe { read(first.wrapping_offset(offset))? });
-        }
-        Ok(())
+        self.strided().fold(Visit::Index(Order::C), (), |(), element| see(element))
     }
 
-    /// Replaces every element by `change` of it, in row-major order.
-    ///
-    /// # Safety
-    ///
-    /// The memory may be written, and no other Rust code reads or writes it meanwhile.
-    pub(crate) unsafe fn apply(&self, mut change: impl FnMut(T) -> T) -> Result<()> {
-        let first = ptr::with_exposed_provenance_mut::<T>(self.address);
-        for offset in self.layout.walk(Order::C) {
-            let element = first.wrapping_offset(offset);
-            // SAFETY: an element of the layout, live and initialized (contract of `of`).
-            let value = unsafe { read(element)? };
-            // SAFETY: the same element, writable as the caller promises.
-            unsafe { element.write_unaligned(change(value)) };
-        }
-        Ok(())
+    pub(crate) fn for_each_chunk(&self, see: impl FnMut(&[T])) -> Result<()> {
+        self.strided().for_each_chunk(see)
+    }
+
+    /// Puts all elements together, in memory order.
+    pub(crate) fn fold<A>(&self, start: A, add: impl FnMut(A, T) -> A) -> Result<A> {
+        self.strided().fold(Visit::Memory, start, add)
     }
 }
 
-/// Copies elements of `item` bytes into compact order.
-///
-/// # Safety
-///
-/// The elements of `layout`, from `address` on, are live, initialized host memory; `target` has room for as many bytes,
-/// and none of them is among the elements.
-pub(crate) unsafe fn copy_compact(
-    address: usize,
-    layout: &Layout,
-    order: Order,
-    item: usize,
-    target: *mut u8,
-) {
-    let first = ptr::with_exposed_provenance::<u8>(address);
-    if layout.is_empty() {
-        return;
+/// Elements that may be written; access to them was asked for.
+pub(crate) struct HostElementsMut<T>(HostElements<T>);
+
+impl<T: Element> HostElementsMut<T> {
+    /// As [`HostElements::of`], for writing; refuses read-only arrays, and those in which two indices may meet.
+    ///
+    /// # Safety
+    ///
+    /// As there; the memory may be written if `facts` say so, and while the value is used no Rust code reads or writes it
+    /// that has not to ask for it.
+    pub(crate) unsafe fn of(facts: &Facts) -> Result<Self> {
+        check_writable(facts)?;
+        // SAFETY: as the caller promises.
+        unsafe { HostElements::of(facts, true) }.map(Self)
     }
-    if layout.is_contiguous(order) {
-        // SAFETY: without gaps, so the elements are one run of bytes; otherwise as the caller promises.
-        unsafe { ptr::copy_nonoverlapping(first, target, layout.numel() * item) };
-        return;
+
+    /// Replaces every element by `change` of it, in memory order.
+    pub(crate) fn map_inplace(&self, change: impl FnMut(T) -> T) -> Result<()> {
+        // SAFETY: as the caller of `of` promises.
+        unsafe { self.0.strided().map_inplace(change) }
     }
-    for (at, offset) in layout.walk(order).enumerate() {
-        let source = first.wrapping_offset(offset * item as isize);
-        // SAFETY: an element of the layout, and its place in the target.
-        unsafe { ptr::copy_nonoverlapping(source, target.wrapping_add(at * item), item) };
+
+    pub(crate) fn zip_map_inplace<U: Element>(
+        &self,
+        other: &HostElements<U>,
+        change: impl FnMut(T, U) -> T,
+    ) -> Result<()> {
+        // SAFETY: as above.
+        unsafe { self.0.strided().zip_map_inplace(&other.strided(), change) }
+    }
+
+    pub(crate) fn fill(&self, value: T) {
+        // SAFETY: as above.
+        unsafe { self.0.strided().fill(value) };
+    }
+
+    pub(crate) fn copy_from_slice(&self, slice: &[T]) -> Result<()> {
+        // SAFETY: as above.
+        unsafe { self.0.strided().copy_from_slice(slice) }
     }
 }
 
@@ -161,14 +154,25 @@ pub(crate) unsafe fn check_run<T: Element>(first: *const T, count: usize) -> Res
 ///
 /// `bytes` points to `count` live, initialized bytes.
 unsafe fn check_bools(bytes: *const u8, count: usize) -> Result<()> {
-    for at in 0..count {
-        // SAFETY: `at` is below `count`, for which the caller vouches.
-        let byte = unsafe { bytes.wrapping_add(at).read() };
-        if byte > 1 {
-            let found = text!("the byte {byte} in a bool");
-            let error = Error::new(ErrorKind::DType, "data", found, "0 and 1");
-            return Err(error.with_advice("view the array as `u8`").with_remedy("view the array as uint8"));
+    // SAFETY: `at` is below `count`, for which the caller vouches.
+    let byte = |at: usize| unsafe { bytes.wrapping_add(at).read() };
+    for first in (0..count).step_by(BLOCK) {
+        let block = first..count.min(first + BLOCK);
+        if block.clone().fold(0, |all, at| all | byte(at)) > 1 {
+            // It may be another by now, as another library may write to the elements.
+            return Err(no_bool(block.map(byte).find(|byte| *byte > 1).unwrap_or(2)));
         }
     }
     Ok(())
+}
+
+/// The bytes that are looked at before it is decided whether one of them is no `bool`.
+const BLOCK: usize = 1024;
+
+/// The error for a byte that is no `bool`.
+#[cold]
+pub(super) fn no_bool(byte: u8) -> Error {
+    let found = text!("the byte {byte} in a bool");
+    let error = Error::new(ErrorKind::DType, "data", found, "0 and 1");
+    error.with_advice("view the array as `u8`").with_remedy("view the array as uint8")
 }

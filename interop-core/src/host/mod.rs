@@ -1,16 +1,26 @@
 //! Elements of host-accessible memory, read and written one at a time; slices only under a promise.
 #![expect(unsafe_code, reason = "this room reads and writes array elements on the host")]
 
+mod copy;
 mod elements;
+mod elementwise;
+mod loops;
+mod operands;
+mod strided;
+mod whole;
 
 use core::marker::PhantomData;
 use core::ptr;
 use std::sync::Arc;
 
 #[cfg(feature = "python")]
-pub(crate) use self::elements::copy_compact;
+pub(crate) use self::copy::copy_compact;
 use self::elements::read;
-pub(crate) use self::elements::{HostElements, check_run};
+pub(crate) use self::elements::{HostElements, HostElementsMut, check_run};
+#[cfg(feature = "ndarray")]
+use self::loops::Visit;
+#[cfg(feature = "ndarray")]
+use self::strided::Strided;
 use crate::borrow::Borrow;
 use crate::cuda::wait_for_host;
 use crate::device::{Device, DeviceType};
@@ -49,8 +59,8 @@ pub struct HostView<'a, T, const N: usize> {
 /// // Two threads, each with half of the rows.
 /// let (mut head, mut tail) = view.split_at(2);
 /// std::thread::scope(|scope| {
-///     scope.spawn(move || head.apply(|value| value + 1.0));
-///     scope.spawn(move || tail.apply(|value| value + 2.0));
+///     scope.spawn(move || head.map_inplace(|value| value + 1.0));
+///     scope.spawn(move || tail.map_inplace(|value| value + 2.0));
 /// });
 /// assert_eq!(table.to_vec::<f32>()?, [1.0, 6.0, 1.0, 1.0, 2.0, 2.0, 2.0, 2.0]);
 /// # Ok::<(), interop_core::Error>(())
@@ -180,8 +190,13 @@ impl<const N: usize> RawView<N> {
         let lowest =
             ptr::with_exposed_provenance_mut::<T>(self.address).wrapping_offset(layout.offsets().start);
         if !T::TYPE.any_bits {
+            let places = layout.places();
             // SAFETY: as the caller promises; host memory, as `check_host` saw. The places are those of the elements.
-            unsafe { HostElements::<T>::at(lowest.addr(), layout.places()) }.for_each(drop)?;
+            unsafe { Strided::<T>::new(lowest.addr(), places.shape(), places.strides()) }.fold(
+                Visit::Memory,
+                (),
+                |(), _| (),
+            )?;
         }
         Ok(lowest)
     }
@@ -204,17 +219,6 @@ impl<'a, T: Element, const N: usize> HostView<'a, T, N> {
         // SAFETY: the view's memory is live and initialized (contract of `from_facts`), `element` lies within it, and
         // `check_host` saw that it is host memory, aligned for `T`: strides count whole elements.
         unsafe { read(element) }
-    }
-
-    /// All elements in row-major order of their indices, whatever the strides are.
-    ///
-    /// # Errors
-    ///
-    /// [`ErrorKind::DType`] for a byte that is no `bool`; [`ErrorKind::Memory`] when there is no room for the copy.
-    pub fn to_vec(&self) -> Result<Vec<T>> {
-        // SAFETY: the view's memory is live and initialized (contract of `from_facts`), and `check_host` saw that it is host
-        // memory.
-        unsafe { HostElements::at(self.raw.address, self.raw.layout()) }.to_vec(Order::C)
     }
 
     /// The elements as a slice.
@@ -270,18 +274,6 @@ impl<'a, T: Element, const N: usize> HostViewMut<'a, T, N> {
         // lies within it and is aligned, as in `HostView::get`.
         unsafe { element.write(value) };
         Ok(())
-    }
-
-    /// Replaces every element by `change` of it, in row-major order of the indices.
-    ///
-    /// # Errors
-    ///
-    /// [`ErrorKind::DType`] for a byte that is no `bool`; what came before it has been changed.
-    pub fn apply(&mut self, change: impl FnMut(T) -> T) -> Result<()> {
-        // SAFETY: as in `HostView::to_vec`.
-        let elements = unsafe { HostElements::at(self.raw.address, self.raw.layout()) };
-        // SAFETY: writable, and unshared among Rust code (contract of `from_facts`).
-        unsafe { elements.apply(change) }
     }
 
     /// Cuts the view in two along the first axis; the parts share no element, so two threads may write to them.

@@ -278,7 +278,7 @@ fn settled(shape: &[usize], strides: &[isize], numel: usize) -> Dims<isize> {
 }
 
 /// The strides of a compact array of this shape.
-fn compact_strides(shape: &[usize], order: Order) -> Dims<isize> {
+pub(crate) fn compact_strides(shape: &[usize], order: Order) -> Dims<isize> {
     Dims::filled(shape.len(), |strides| fill_compact(strides, |axis| shape[axis], order))
 }
 

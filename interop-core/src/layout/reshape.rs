@@ -125,6 +125,7 @@ impl Layout {
     }
 
     /// The offsets of all elements, in the order in which a compact array of `order` holds them.
+    #[cfg(any(test, feature = "cust", feature = "cudarc"))]
     pub(crate) fn walk(&self, order: Order) -> impl Iterator<Item = isize> + '_ {
         let (ndim, shape, strides) = (self.ndim(), self.shape(), self.strides());
         let mut index = Dims::zeroed(ndim);

@@ -27,7 +27,7 @@
 //! /// Works on the caller's memory.
 //! #[pyfunction]
 //! fn invert(mut image: Gray<LeaseMut<f32>>) -> PyResult<()> {
-//!     image.view_mut::<f32, 2>()?.host_mut()?.apply(|value| 1.0 - value)?;
+//!     image.view_mut::<f32, 2>()?.host_mut()?.map_inplace(|value| 1.0 - value)?;
 //!     Ok(())
 //! }
 //!
@@ -67,7 +67,7 @@
 //!
 //!     fn amplify(slf: &Bound<'_, Self>, factor: f32) -> PyResult<()> {
 //!         let mut own: InPlace = import_as(slf)?;
-//!         own.apply::<f32>(|value| value * factor)?;
+//!         own.map_inplace::<f32>(|value| value * factor)?;
 //!         Ok(())
 //!     }
 //! }

@@ -121,7 +121,7 @@ fn rust_uses_what_c_makes(library: &Library) {
     for strides in [0, 1] {
         let mut used: Matrix<LeaseMut<i16>> = Matrix::from_dlpack(make(1, strides, 1).1).unwrap();
         assert_eq!(used.to_vec::<i16>().unwrap(), [1, 2, 3, 4, 5, 6]);
-        used.apply::<i16>(|value| -value).unwrap();
+        used.map_inplace::<i16>(|value| -value).unwrap();
         elsewhere(move || drop(used));
         one_more();
     }

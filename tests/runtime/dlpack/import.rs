@@ -179,7 +179,7 @@ fn the_readonly_flag() {
     // SAFETY: the test's own memory, which nobody else uses.
     let import = unsafe { refused.value.assume_writable() };
     let mut array: Array<LeaseMut<i16>> = Array::from_import(import).unwrap();
-    array.apply(|element: i16| element + 40).unwrap();
+    array.map_inplace(|element: i16| element + 40).unwrap();
     assert_eq!(array.to_vec::<i16>().unwrap(), [40, 41]);
 }
 

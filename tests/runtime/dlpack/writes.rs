@@ -257,6 +257,6 @@ fn writes_arrive() {
     let array = Arc::new(Array::new(HostVec::from_slice(&[1_i32, 2, 3, 4]), &[2, 2]));
     let mut lease: Array<LeaseMut<i32>> =
         Array::from_dlpack(array.share_dlpack::<Versioned>().unwrap()).unwrap();
-    lease.apply(|element: i32| 10 * element).unwrap();
+    lease.map_inplace(|element: i32| 10 * element).unwrap();
     assert_eq!(array.to_vec::<i32>().unwrap(), [10, 20, 30, 40]);
 }

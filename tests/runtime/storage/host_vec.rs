@@ -59,7 +59,7 @@ fn bytes_that_are_no_bool() {
     assert_told(&array.data.as_slice().unwrap_err(), told);
     assert_told(&array.data.as_mut_slice().unwrap_err(), told);
     assert_told(&array.to_vec::<bool>().unwrap_err(), told);
-    assert_told(&array.apply(|element: bool| !element).unwrap_err(), told);
+    assert_told(&array.map_inplace(|element: bool| !element).unwrap_err(), told);
     write_byte(address + 1, 1);
     // The first one had been changed before the bad one was met.
     assert_eq!(array.data.as_slice().unwrap(), [false, true, true]);

@@ -24,7 +24,7 @@ fn memory_is_used_in_place() {
     let address = look(&tensor).data;
     let mut lease: Matrix<LeaseMut<i16>> = Matrix::from_dlpack(tensor).unwrap();
     assert_eq!(lease.facts().unwrap().address(), address);
-    lease.apply(|element: i16| -element).unwrap();
+    lease.map_inplace(|element: i16| -element).unwrap();
     let again = lease.into_dlpack::<Versioned>().unwrap();
     assert_eq!(look(&again).data, address);
     let shared: Array<Shared> = Array::from_dlpack(again).unwrap();

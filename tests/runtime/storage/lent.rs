@@ -42,12 +42,12 @@ fn a_value_lends_its_elements_in_place() {
     let memory = lease.memory();
     assert_eq!((memory.writes, memory.range.len(), memory.element.size()), (Writes::Always, 12, 2));
     let mut array = Array::new(lease, &[6]);
-    array.apply(|element: i16| element * 2).unwrap();
+    array.map_inplace(|element: i16| element * 2).unwrap();
     let tensor = array.into_dlpack::<Versioned>().unwrap();
     assert!(!tensor.facts().unwrap().is_readonly());
     let mut again: Array<LeaseMut<i16>> = Array::from_dlpack(tensor).unwrap();
     assert_eq!(again.facts().unwrap().address(), memory.address);
-    again.apply(|element: i16| element + 1).unwrap();
+    again.map_inplace(|element: i16| element + 1).unwrap();
     assert!(ended.try_recv().is_err());
     std::thread::spawn(|| drop(again)).join().unwrap();
     assert_eq!(ended.iter().collect::<Vec<_>>(), [[1, 3, 5, 7, 9, 11]]);

@@ -148,7 +148,7 @@ fn memory_by_address_makes_the_round_trip() {
     let tensor = array.into_dlpack::<Versioned>().unwrap();
     assert_eq!(look(&tensor).data, pointer.addr());
     let mut back = Mutable::from_dlpack(tensor).unwrap();
-    back.apply(|element: i16| element + 100).unwrap();
+    back.map_inplace(|element: i16| element + 100).unwrap();
     assert_eq!((back.pointer.addr(), dropped.get()), (pointer.addr(), 0));
     let copy: Array<Vec<i16>> =
         Array::from_dlpack(Sendable(back).into_dlpack::<Versioned>().unwrap()).unwrap();

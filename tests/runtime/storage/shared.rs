@@ -174,5 +174,5 @@ fn sharing_takes_the_right_of_a_sole_owner() {
     let mut array = Array::new(Shared::new(vec![1_u8]), &[1]);
     let told = (ErrorKind::ReadOnly, "readonly", "a read-only array", "a writable array");
     assert_told(&array.view_mut::<u8, 1>().unwrap_err(), told);
-    assert_told(&array.apply(|element: u8| element).unwrap_err(), told);
+    assert_told(&array.map_inplace(|element: u8| element).unwrap_err(), told);
 }

@@ -25,7 +25,7 @@ fn exclusive<A: CudaArray, B: CudaArray>(mut a: A, mut b: B) {
     let writer = a.view_mut::<u32, 1>().unwrap().host_mut().unwrap();
     busy(&b.view_mut::<u32, 1>().unwrap().host_mut().unwrap_err(), "a writer of 0x");
     busy(&b.view::<u32, 1>().unwrap().host().unwrap_err(), "a writer of 0x");
-    busy(&b.apply(|element: u32| element).unwrap_err(), "a writer of 0x");
+    busy(&b.map_inplace(|element: u32| element).unwrap_err(), "a writer of 0x");
     busy(&b.to_vec::<u32>().unwrap_err(), "a writer of 0x");
     busy(&b.for_each(|_: u32| ()).unwrap_err(), "a writer of 0x");
     drop(writer);
@@ -34,9 +34,9 @@ fn exclusive<A: CudaArray, B: CudaArray>(mut a: A, mut b: B) {
     assert!(b.view::<u32, 1>().unwrap().host().is_ok() && b.to_vec::<u32>().is_ok());
     b.for_each(|_: u32| ()).unwrap();
     busy(&b.view_mut::<u32, 1>().unwrap().host_mut().unwrap_err(), "a reader of 0x");
-    busy(&b.apply(|element: u32| element).unwrap_err(), "a reader of 0x");
+    busy(&b.map_inplace(|element: u32| element).unwrap_err(), "a reader of 0x");
     drop(reader);
-    b.apply(|element: u32| element + 1).unwrap();
+    b.map_inplace(|element: u32| element + 1).unwrap();
     assert_eq!(a.to_vec::<u32>().unwrap()[0], 1);
 }
 
@@ -74,16 +74,16 @@ fn an_exporter_reads_what_importers_write() {
     let mut lease: Array<LeaseMut<u32>> =
         Array::from_dlpack(array.share_dlpack::<Versioned>().unwrap()).unwrap();
     let reader = array.view::<u32, 1>().unwrap().host().unwrap();
-    assert_eq!(lease.apply(|element: u32| element).unwrap_err().kind(), ErrorKind::Busy);
+    assert_eq!(lease.map_inplace(|element: u32| element).unwrap_err().kind(), ErrorKind::Busy);
     let copy = reader.clone();
     drop(reader);
     assert_eq!(
-        lease.apply(|element: u32| element).unwrap_err().kind(),
+        lease.map_inplace(|element: u32| element).unwrap_err().kind(),
         ErrorKind::Busy,
         "the copy still reads"
     );
     drop(copy);
-    lease.apply(|element: u32| element + 7).unwrap();
+    lease.map_inplace(|element: u32| element + 7).unwrap();
     assert_eq!(array.to_vec::<u32>().unwrap(), [7; 4]);
 }
 
@@ -95,7 +95,7 @@ fn a_reader_without_the_right_to_write_counts() {
     let mut other: Array<LeaseMut<u32>> =
         Array::from_dlpack(array.share_dlpack::<Versioned>().unwrap()).unwrap();
     let reader = lease.view::<u32, 1>().unwrap().host().unwrap();
-    assert_eq!(other.apply(|element: u32| element).unwrap_err().kind(), ErrorKind::Busy);
+    assert_eq!(other.map_inplace(|element: u32| element).unwrap_err().kind(), ErrorKind::Busy);
     drop(reader);
     let writer = other.view_mut::<u32, 1>().unwrap().host_mut().unwrap();
     assert_eq!(lease.to_vec::<u32>().unwrap_err().kind(), ErrorKind::Busy);
@@ -151,7 +151,7 @@ fn panics_and_errors_let_go() {
     let (mut a, b) = (Array::new(all.clone(), &[4]), Array::new(all, &[4]));
     let mut seen = 0;
     let caught = panic::catch_unwind(AssertUnwindSafe(|| {
-        a.apply(|_: u32| {
+        a.map_inplace(|_: u32| {
             seen += 1;
             if seen == 3 {
                 panic::resume_unwind(Box::new(()));
@@ -162,7 +162,7 @@ fn panics_and_errors_let_go() {
     assert!(caught.is_err());
     assert_eq!(b.to_vec::<u32>().unwrap(), [1, 2, 0, 0]);
     // Whoever asks for the memory that it is changing is refused, and does not wait for himself for ever.
-    a.apply(|_: u32| b.to_vec::<u32>().unwrap_err().kind() as u32).unwrap();
+    a.map_inplace(|_: u32| b.to_vec::<u32>().unwrap_err().kind() as u32).unwrap();
     assert!(b.to_vec::<u32>().unwrap().iter().all(|kind| *kind == ErrorKind::Busy as u32));
 }
 
@@ -192,7 +192,7 @@ fn threads_take_turns() {
             scope.spawn(move || {
                 let mut done = 0;
                 while done < ROUNDS {
-                    match mine.apply(|element: u32| element + 1) {
+                    match mine.map_inplace(|element: u32| element + 1) {
                         Ok(()) => done += 1,
                         Err(error) => {
                             assert_eq!(error.kind(), ErrorKind::Busy);

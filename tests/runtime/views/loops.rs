@@ -1,0 +1,322 @@
+//! Loops over all elements, beside a walk that visits them one by one: every method, every layout, elements of every size.
+#![expect(unsafe_code, reason = "a storage vouches for its memory in an unsafe impl")]
+
+use std::fmt::Debug;
+
+use interop_core::dlpack::Versioned;
+use interop_core::{CudaArray, Element, ErrorKind, FromArray, HostVec, Memory, Shared, Storage};
+use proptest::prelude::*;
+
+use crate::support::arrays::{Array, Fortran};
+use crate::support::brute::{offsets, offsets_in_f_order, settings};
+use crate::support::{assert_told, signed};
+
+/// A struct with bytes between its fields that nobody writes.
+#[derive(Clone, Copy, Debug, Element)]
+#[repr(C)]
+struct Padded {
+    tag: u8,
+    value: u32,
+}
+
+impl PartialEq for Padded {
+    fn eq(&self, other: &Self) -> bool {
+        (self.tag, self.value) == (other.tag, other.value)
+    }
+}
+
+/// Where some elements are.
+#[derive(Clone, Debug)]
+struct Place {
+    shape: Vec<usize>,
+    strides: Vec<isize>,
+    /// In bytes behind an aligned address.
+    shift: usize,
+}
+
+impl Place {
+    /// The places of the elements, in row-major order, from the lowest on; and how many places there are.
+    fn places(&self) -> (Vec<usize>, usize) {
+        let all = offsets(&self.shape, &self.strides);
+        let low = all.iter().min().copied().unwrap_or(0);
+        let places: Vec<usize> = all.iter().map(|offset| usize::try_from(offset - low).unwrap()).collect();
+        let count = places.iter().max().map_or(0, |most| most + 1);
+        (places, count)
+    }
+
+    /// An array there, over `elements`, of which there are as many as places; and the same memory as a list.
+    fn array<T: Element>(&self, elements: &[T]) -> (Array<Shared>, Array<Shared>) {
+        let whole = Shared::new(elements.iter().chain(&elements[..1]).copied().collect::<HostVec<T>>());
+        let whole = whole.byte_offset(signed(self.shift % size_of::<T>())).unwrap();
+        let mut list = Array::new(whole.clone(), &[elements.len()]);
+        list.copy_from_slice(elements).unwrap();
+        let low = offsets(&self.shape, &self.strides).into_iter().min().unwrap_or(0);
+        let first = signed::<i128, isize>(-low) * signed::<usize, isize>(size_of::<T>());
+        (Array::strided(whole.byte_offset(first).unwrap(), &self.shape, &self.strides), list)
+    }
+}
+
+/// Strides of an array in which no two indices meet: axes in any order, forwards or backwards, with gaps between them.
+fn apart(shape: &[usize], order: &[usize], gaps: &[usize], backwards: &[bool]) -> Vec<isize> {
+    let mut axes: Vec<usize> = (0..shape.len()).collect();
+    axes.sort_by_key(|axis| order[*axis]);
+    let (mut strides, mut room) = (vec![0; shape.len()], 1);
+    for axis in axes {
+        let stride = room * gaps[axis];
+        strides[axis] = if backwards[axis] { -signed::<usize, isize>(stride) } else { signed(stride) };
+        room = stride * shape[axis].max(1);
+    }
+    strides
+}
+
+/// A place to write to, and two of the same shape to read from, in which elements may repeat.
+fn places() -> impl Strategy<Value = [Place; 3]> {
+    let small =
+        prop::collection::vec(0..if cfg!(miri) { 3_usize } else { 4 }, 0..if cfg!(miri) { 4 } else { 5 });
+    // Long enough for tiles, chunks and the loops of vector instructions.
+    let wide = prop::collection::vec(1..if cfg!(miri) { 5_usize } else { 40 }, 2..3);
+    prop_oneof![small, wide].prop_flat_map(|shape| {
+        let ndim = shape.len();
+        let lists = (
+            prop::collection::vec(0_usize..100, ndim),
+            prop::collection::vec(prop_oneof![3 => Just(1_usize), 1 => 2_usize..4], ndim),
+            prop::collection::vec(any::<bool>(), ndim),
+        );
+        let read = prop::collection::vec(-12_isize..13, ndim);
+        let dense = prop::collection::vec(0_usize..100, ndim);
+        (Just(shape), lists, read, dense, [0_usize..3, 0..16, 0..16]).prop_map(
+            |(shape, (order, gaps, backwards), read, dense, shifts)| {
+                let ones = vec![1; shape.len()];
+                let strides = [
+                    apart(&shape, &order, &gaps, &backwards),
+                    read,
+                    apart(&shape, &dense, &ones, &vec![false; shape.len()]),
+                ];
+                let mut places = strides.into_iter().zip(shifts);
+                [(); 3].map(|()| {
+                    let (strides, shift) = places.next().unwrap();
+                    Place { shape: shape.clone(), strides, shift }
+                })
+            },
+        )
+    })
+}
+
+/// Every method beside the walk, with elements that `make` makes, and `mix` of two of them.
+fn compare<T: Element + PartialEq + Debug>(
+    [to, from, dense]: &[Place; 3],
+    make: impl Fn(usize) -> T,
+    mix: impl Fn(T, T) -> T,
+) {
+    let ((to_at, to_len), (from_at, from_len)) = (to.places(), from.places());
+    let elements = |seed: usize, len: usize| -> Vec<T> { (0..len).map(|at| make(seed + at)).collect() };
+    let (old, source) = (elements(7, to_len.max(1)), elements(100, from_len.max(1)));
+    let ((mut target, list), (other, _)) = (to.array(&old), from.array(&source));
+    let written = |expected: &[T]| assert_eq!(list.to_vec::<T>().unwrap(), expected, "{to:?} {from:?}");
+
+    let values: Vec<T> = from_at.iter().map(|at| source[*at]).collect();
+    assert_eq!(other.to_vec::<T>().unwrap(), values);
+    let mut seen = Vec::new();
+    other.for_each(|value: T| seen.push(value)).unwrap();
+    assert_eq!(seen, values, "row-major order");
+    let mut copy = elements(3, values.len());
+    other.copy_to_slice(&mut copy).unwrap();
+    assert_eq!(copy, values);
+    // By address: no element of the target repeats, so it can be told in which order they come.
+    let mut sorted = to_at.clone();
+    sorted.sort_unstable();
+    let by_address: Vec<T> = sorted.iter().map(|at| old[*at]).collect();
+    let push = |mut seen: Vec<T>, value| {
+        seen.push(value);
+        seen
+    };
+    assert_eq!(target.fold(Vec::new(), push).unwrap(), by_address);
+    let mut seen = Vec::new();
+    target.for_each_chunk(|chunk: &[T]| seen.extend_from_slice(chunk)).unwrap();
+    assert_eq!(seen, by_address);
+
+    let mut expected = old.clone();
+    target.map_inplace(|value: T| mix(value, make(1))).unwrap();
+    for at in &to_at {
+        expected[*at] = mix(expected[*at], make(1));
+    }
+    written(&expected);
+    target.zip_map_inplace(&other, &mix).unwrap();
+    to_at.iter().zip(&values).for_each(|(at, value)| expected[*at] = mix(expected[*at], *value));
+    written(&expected);
+    target.copy_from_slice(&values).unwrap();
+    to_at.iter().zip(&values).for_each(|(at, value)| expected[*at] = *value);
+    written(&expected);
+    target.fill(make(5)).unwrap();
+    for at in &to_at {
+        expected[*at] = make(5);
+    }
+    written(&expected);
+
+    if let (Ok([_, _]), [0, 0, 0]) =
+        (<[usize; 2]>::try_from(&to.shape[..]), [to, from, dense].map(|place| place.shift))
+    {
+        compare_views((&mut target, &other), dense, &values, &make, &mix);
+    }
+}
+
+/// What only views have: two arrays beside the one that is written.
+fn compare_views<T: Element + PartialEq + Debug>(
+    (target, other): (&mut Array<Shared>, &Array<Shared>),
+    dense: &Place,
+    values: &[T],
+    make: &impl Fn(usize) -> T,
+    mix: &impl Fn(T, T) -> T,
+) {
+    let (third_at, third_len) = dense.places();
+    let third: Vec<T> = (0..third_len.max(1)).map(|at| make(50 + at)).collect();
+    let (third_array, _) = dense.array(&third);
+    let thirds: Vec<T> = third_at.iter().map(|at| third[*at]).collect();
+    let other = other.view::<T, 2>().unwrap().host().unwrap();
+    let third = third_array.view::<T, 2>().unwrap().host().unwrap();
+    let pairs = |mut seen: Vec<(T, T)>, one, two| {
+        seen.push((one, two));
+        seen
+    };
+    let mut found = third.zip_fold(&other, Vec::new(), pairs).unwrap();
+    let mut expected: Vec<_> = third_at.iter().copied().zip(values.iter().copied()).collect();
+    expected.sort_by_key(|(at, _)| *at);
+    let mut expected: Vec<(T, T)> = expected.into_iter().map(|(at, value)| (make(50 + at), value)).collect();
+    // Where the second array lies in another order, pairs come tile by tile.
+    let key = |pair: &(T, T)| format!("{pair:?}");
+    found.sort_by_key(key);
+    expected.sort_by_key(key);
+    assert_eq!(found, expected);
+
+    let mut view = target.view_mut::<T, 2>().unwrap().host_mut().unwrap();
+    view.copy_from(&other).unwrap();
+    assert_eq!(view.as_view().to_vec().unwrap(), values);
+    view.zip2_map_inplace(&third, &other, |one, two, three| mix(mix(one, two), three)).unwrap();
+    let mixed: Vec<T> = values.iter().zip(&thirds).map(|(one, two)| mix(mix(*one, *two), *one)).collect();
+    assert_eq!(view.as_view().to_vec().unwrap(), mixed);
+}
+
+#[expect(clippy::cast_possible_truncation, reason = "elements wrap around")]
+fn byte(at: usize) -> u8 {
+    at as u8
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: settings().cases / 4 + 1, ..settings() })]
+
+    #[test]
+    fn integers(places in places()) {
+        compare(&places, byte, |one, two| one.wrapping_mul(3).wrapping_add(two));
+        compare(&places, |at| u16::from(byte(at)) * 7, |one, two| one.wrapping_mul(3).wrapping_add(two));
+        compare(&places, |at| i64::from(byte(at)) - 50, |one, two| one.wrapping_mul(3).wrapping_add(two));
+    }
+
+    #[test]
+    fn floats(places in places()) {
+        compare(&places, |at| f32::from(byte(at)), |one, two| one * 0.5 + two);
+    }
+
+    #[test]
+    fn bools(places in places()) {
+        compare(&places, |at| at % 3 == 0, |one, two| one ^ two);
+        compare(&places, |at| [at % 3 == 0, at % 5 == 0, true], |one, two| [one[1], two[0], one[2]]);
+    }
+
+    #[test]
+    fn lists_and_structs(places in places()) {
+        compare(&places, |at| [byte(at), 2, 3], |one, two| [one[1], two[0], one[2] ^ two[2]]);
+        compare(&places, |at| [u32::from(byte(at)), 2, 3], |one, two| [one[1], two[0], one[2] ^ two[2]]);
+        compare(&places, |at| [u64::from(byte(at)), 9], |one, two| [one[1], two[0]]);
+        compare(&places, |at| [byte(at); 5], |one, two| [one[1], two[0], one[2] ^ two[2], 4, 5]);
+        let padded = |at| Padded { tag: byte(at), value: u32::from(byte(at)) << 9 };
+        compare(&places, padded, |one, two| Padded { tag: two.tag, value: one.value ^ two.value });
+    }
+
+    /// Copies into the other order, which are made in tiles.
+    #[test]
+    fn copies_into_f_order(rows in 0..if cfg!(miri) { 5_usize } else { 700 }, columns in 0_usize..40) {
+        let all: Vec<u16> = (0..).take(rows * columns).collect();
+        let array = Array::new(HostVec::from_slice(&all), &[rows, columns]);
+        let turned = Array::strided(&all[..], &[columns, rows], &[1, signed(columns)]);
+        let expected: Vec<u16> = offsets_in_f_order(&[rows, columns], &[signed(columns), 1])
+            .into_iter().map(|at| all[usize::try_from(at).unwrap()]).collect();
+        prop_assert_eq!(&turned.to_vec::<u16>().unwrap(), &expected);
+        let copy: Fortran<Vec<u16>> = Fortran::from_dlpack(array.into_dlpack::<Versioned>().unwrap()).unwrap();
+        prop_assert_eq!(&copy.data, &expected);
+    }
+}
+
+/// Arrays of other shapes and slices of other lengths are refused, and nothing is written.
+#[test]
+fn other_shapes_are_refused() {
+    let mut array = Array::new(vec![0_u8; 6], &[2, 3]);
+    let other = Array::new(vec![1_u8; 6], &[3, 2]);
+    let told = (ErrorKind::Shape, "shape", "[3, 2]", "[2, 3], the shape of the array beside it");
+    assert_told(&array.zip_map_inplace(&other, |_: u8, other: u8| other).unwrap_err(), told);
+    let from = other.view::<u8, 2>().unwrap().host().unwrap();
+    let mut view = array.view_mut::<u8, 2>().unwrap().host_mut().unwrap();
+    assert_told(&view.copy_from(&from).unwrap_err(), told);
+    assert_told(&view.zip2_map_inplace(&from, &from, |_, _, other| other).unwrap_err(), told);
+    assert_told(&view.as_view().zip_fold(&from, 0, |_, _, _| 1).unwrap_err(), told);
+    drop(view);
+    let told = (ErrorKind::Shape, "slice", "5 elements", "a slice of 6");
+    assert_told(&array.copy_from_slice(&[1_u8; 5]).unwrap_err(), told);
+    assert_told(&array.copy_to_slice(&mut [1_u8; 5]).unwrap_err(), told);
+    assert_eq!(array.data, [0; 6]);
+}
+
+/// A target that shares memory with what it is to be made of cannot be had beside it.
+#[test]
+fn overlapping_targets_are_refused() {
+    let memory = Shared::new(HostVec::<u16>::zeroed(10));
+    let from = Array::new(memory.clone(), &[8]);
+    let mut to = Array::new(memory.byte_offset(4).unwrap(), &[8]);
+    assert_eq!(to.zip_map_inplace(&from, |_: u16, other: u16| other).unwrap_err().kind(), ErrorKind::Busy);
+    let _from = from.view::<u16, 1>().unwrap().host().unwrap();
+    assert_eq!(to.view_mut::<u16, 1>().unwrap().host_mut().unwrap_err().kind(), ErrorKind::Busy);
+}
+
+/// A byte that is no `bool` is found wherever it is; what comes before it has been seen, and what comes after it has not.
+#[test]
+fn bytes_that_are_no_bool() {
+    for (len, bad) in [(1, 0), (100, 63), (5000, 0), (5000, 4095), (5000, 4096), (9000, 8999)] {
+        if cfg!(miri) && len > 100 {
+            continue;
+        }
+        let mut bytes = vec![1_u8; 2 * len];
+        bytes[2 * bad] = 7;
+        for step in [1_isize, 2] {
+            let bytes = if step == 1 { bytes.iter().copied().step_by(2).collect() } else { bytes.clone() };
+            let (mut array, list) = flags(bytes.into_iter().collect(), len, step);
+            let told = (ErrorKind::DType, "data", "the byte 7 in a bool", "0 and 1");
+            let mut seen = 0;
+            assert_told(&array.for_each(|_: bool| seen += 1).unwrap_err(), told);
+            assert_eq!(seen, bad);
+            assert_told(&array.to_vec::<bool>().unwrap_err(), told);
+            assert_told(&array.copy_to_slice(&mut vec![false; len]).unwrap_err(), told);
+            assert_told(&array.for_each_chunk(|_: &[bool]| ()).unwrap_err(), told);
+            let other = Array::new(vec![true; len], &[len]);
+            assert_told(&array.zip_map_inplace(&other, |one: bool, two: bool| one ^ two).unwrap_err(), told);
+            let left = list.to_vec::<u8>().unwrap().into_iter().step_by(step.unsigned_abs());
+            assert_eq!(left.take_while(|byte| *byte == 0).count(), bad);
+        }
+    }
+}
+
+/// Bytes as an array of `bool`, and as what they are.
+fn flags(bytes: HostVec<u8>, len: usize, step: isize) -> (Array<Flags>, Array<Shared>) {
+    let bytes = Shared::new(bytes);
+    let count = bytes.memory().range.len();
+    (Array::strided(Flags(bytes.clone()), &[len], &[step]), Array::new(bytes, &[count]))
+}
+
+/// Bytes that are called `bool`.
+#[derive(Debug)]
+struct Flags(Shared);
+
+// SAFETY: as the storage inside: a `bool` of somebody else may be any byte.
+unsafe impl Storage for Flags {
+    fn memory(&self) -> Memory {
+        Memory { element: bool::TYPE, ..self.0.memory() }
+    }
+}
