@@ -118,7 +118,7 @@ pub use element::{
 pub use error::{Error, ErrorKind, Refused, Result};
 pub use facts::Facts;
 pub use from_array::FromArray;
-pub use host::{HostView, HostViewMut};
+pub use host::{HostView, HostViewMut, Iter, Lanes, ReadOnlyCell};
 pub use import::Import;
 pub use kernel::{KERNEL_HEADER, KernelView, KernelViewMut};
 pub use layout::{Layout, Order};

@@ -236,10 +236,6 @@ fn storage_of<S: FromImport>(from: &mut Arrival<'_>) -> Option<S> {
     from.storage()
 }
 
-fn host_memory<T: Element>(elements: &[T], writes: Writes) -> Memory {
-    Memory::new::<T>(elements.as_ptr().expose_provenance(), elements.len(), Device::CPU, writes)
-}
-
 /// As `host_memory`, for elements that an export may write: the pointer is exposed with the right to do so.
 fn owned_memory<T: Element>(first: *mut T, len: usize) -> Memory {
     Memory::new::<T>(first.expose_provenance(), len, Device::CPU, Writes::WhenOwned)
@@ -265,7 +261,9 @@ unsafe impl<T: Element> Storage for Box<[T]> {
 // SAFETY: 1, 2: the elements live as long as any of the handles. 3: host heap. 4: nobody may write.
 unsafe impl<T: Element> Storage for Arc<[T]> {
     fn memory(&self) -> Memory {
-        host_memory(self, Writes::Never)
+        // The handle's own pointer, and not one that went through a reference to the elements.
+        let address = Self::as_ptr(self).cast::<T>().expose_provenance();
+        Memory::new::<T>(address, self.len(), Device::CPU, Writes::Never)
     }
 }
 
@@ -273,7 +271,7 @@ unsafe impl<T: Element> Storage for Arc<[T]> {
 // memory. 4: nobody may write.
 unsafe impl<T: Element> Storage for &[T] {
     fn memory(&self) -> Memory {
-        host_memory(self, Writes::Never)
+        Memory::new::<T>(self.as_ptr().expose_provenance(), self.len(), Device::CPU, Writes::Never)
     }
 }
 

@@ -54,6 +54,8 @@
 //! gets a view in its turn: [`HostView::as_ndarray`], [`HostViewMut::into_ndarray`].
 #![expect(unsafe_code, reason = "vouches for the memory of arrays, and lays views over memory")]
 
+use core::cell::Cell;
+
 use ndarray::{
     Array, ArrayBase, ArrayView, ArrayViewMut, Axis, Dimension, IntoDimension, IxDyn, OwnedArcRepr,
     OwnedRepr, ShapeBuilder, StrideShape, ViewRepr,
@@ -69,7 +71,7 @@ use crate::element::Element;
 use crate::error::{Error, ErrorKind, Result, text};
 use crate::facts::Facts;
 use crate::from_array::FromArray;
-use crate::host::{HostView, HostViewMut};
+use crate::host::{HostView, HostViewMut, ReadOnlyCell, check_any_bits};
 use crate::layout::{Layout, product};
 use crate::roles::ShapeField;
 use crate::storage::{FromImport, Memory, Storage};
@@ -233,6 +235,70 @@ impl<'a, T: Element, const N: usize> HostView<'a, T, N> {
         }
         Ok(view)
     }
+}
+
+impl<T: Element, const N: usize> HostView<'_, T, N> {
+    /// The view as one of `ndarray` whose elements are cells: safe to have, whoever else may write them.
+    ///
+    /// ```
+    /// use interop_core::CudaArray;
+    ///
+    /// #[derive(CudaArray)]
+    /// #[cuda_array(shape = [rows, 2])]
+    /// struct Table { #[cuda_array(data)] cells: Vec<f32>, rows: usize }
+    ///
+    /// let table = Table { cells: vec![1.0, 2.0, 3.0, 4.0], rows: 2 };
+    /// let view = table.view::<f32, 2>()?.host()?;
+    /// let cells = view.as_ndarray_cells()?;
+    /// assert_eq!(cells.column(1).map(|cell| cell.get()), ndarray::array![2.0, 4.0]);
+    /// # Ok::<(), interop_core::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`as_ndarray`](Self::as_ndarray); [`ErrorKind::DType`] for `bool`, as [`as_cells`](Self::as_cells).
+    pub fn as_ndarray_cells<D: Dimension>(&self) -> Result<ArrayView<'_, ReadOnlyCell<T>, D>>
+    where
+        [usize; N]: IntoDimension<Dim = D>,
+    {
+        // SAFETY: the elements are live and initialized while the view is borrowed; transparent.
+        unsafe { cells::<T, _, N, D>(&self.raw) }
+    }
+}
+
+impl<T: Element, const N: usize> HostViewMut<'_, T, N> {
+    /// As [`HostView::as_ndarray_cells`], to read and to write.
+    ///
+    /// # Errors
+    ///
+    /// As there.
+    pub fn as_ndarray_cells<D: Dimension>(&mut self) -> Result<ArrayView<'_, Cell<T>, D>>
+    where
+        [usize; N]: IntoDimension<Dim = D>,
+    {
+        // SAFETY: as there; writable, and unshared among Rust code while the view is borrowed.
+        unsafe { cells::<T, _, N, D>(&self.raw) }
+    }
+}
+
+/// # Safety
+///
+/// The elements are live and initialized for `'c`, and a `C` is a cell of a `T`.
+unsafe fn cells<'c, T: Element, C, const N: usize, D: Dimension>(
+    view: &RawView<N>,
+) -> Result<ArrayView<'c, C, D>>
+where
+    [usize; N]: IntoDimension<Dim = D>,
+{
+    check_any_bits::<T>()?;
+    // SAFETY: as the caller promises.
+    let (shape, lowest, turned) = unsafe { parts::<T, N, D>(view)? };
+    // SAFETY: as in `HostView::as_ndarray`, but for who writes, of which a cell says nothing.
+    let mut view = unsafe { ArrayView::from_shape_ptr(shape, lowest.cast_const().cast::<C>()) };
+    for axis in turned {
+        view.invert_axis(axis);
+    }
+    Ok(view)
 }
 
 impl<'a, T: Element, const N: usize> HostViewMut<'a, T, N> {

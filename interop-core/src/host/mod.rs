@@ -1,22 +1,29 @@
 //! Elements of host-accessible memory, read and written one at a time; slices only under a promise.
 #![expect(unsafe_code, reason = "this room reads and writes array elements on the host")]
 
+mod cells;
 mod copy;
 mod elements;
 mod elementwise;
+mod iter;
 mod loops;
 mod operands;
 mod strided;
+mod subviews;
 mod whole;
 
 use core::marker::PhantomData;
 use core::ptr;
 use std::sync::Arc;
 
+#[cfg(feature = "ndarray")]
+pub(crate) use self::cells::check_any_bits;
+pub use self::cells::{Lanes, ReadOnlyCell};
 #[cfg(feature = "python")]
 pub(crate) use self::copy::copy_compact;
 use self::elements::read;
 pub(crate) use self::elements::{HostElements, HostElementsMut, check_run};
+pub use self::iter::Iter;
 #[cfg(feature = "ndarray")]
 use self::loops::Visit;
 #[cfg(feature = "ndarray")]
@@ -38,7 +45,7 @@ use crate::view::{ArrayView, ArrayViewMut, RawView, printed};
 #[derive(Clone)]
 pub struct HostView<'a, T, const N: usize> {
     pub(crate) raw: RawView<N>,
-    _access: Access<'a>,
+    access: Access<'a>,
     marker: PhantomData<&'a T>,
 }
 
@@ -83,7 +90,7 @@ impl<'a, T: Element, const N: usize> ArrayView<'a, T, N> {
     /// writes to the memory through another struct; as [`cuda::wait`](crate::cuda::wait).
     pub fn host(&self) -> Result<HostView<'a, T, N>> {
         check_host::<T, N>(&self.raw)?;
-        Ok(HostView { raw: self.raw, _access: Access::new(self.raw.shared, false)?, marker: PhantomData })
+        Ok(HostView { raw: self.raw, access: Access::new(self.raw.shared, false)?, marker: PhantomData })
     }
 }
 
@@ -145,19 +152,25 @@ pub(crate) fn check_readable(device: Device, stream: StreamHandle) -> Result<()>
 
 impl<const N: usize> RawView<N> {
     /// The pointer to the element at `index`.
+    #[inline]
     fn element<T>(&self, index: [usize; N]) -> Result<*mut T> {
-        let mut offset = 0_isize;
-        for (axis, (at, (extent, stride))) in
-            index.iter().zip(self.shape.iter().zip(&self.strides)).enumerate()
-        {
-            if at >= extent {
-                let allowed = text!("less than the extent {extent}");
-                return Err(Error::new(ErrorKind::Index, format_args!("index[{axis}]"), at, allowed));
-            }
-            // May be out of reach before an axis of extent 0 refuses the index: such an array has any strides.
+        let (mut offset, mut is_inside) = (0_isize, true);
+        for (at, (extent, stride)) in index.iter().zip(self.shape.iter().zip(&self.strides)) {
+            is_inside &= at < extent;
+            // May be out of reach where the index is refused.
             offset = offset.wrapping_add((*at as isize).wrapping_mul(*stride));
         }
+        if !is_inside {
+            return Err(self.outside(index));
+        }
         Ok(ptr::with_exposed_provenance_mut::<T>(self.address).wrapping_offset(offset))
+    }
+
+    #[cold]
+    fn outside(&self, index: [usize; N]) -> Error {
+        let axis = (0..N).find(|axis| index[*axis] >= self.shape[*axis]).unwrap_or(0);
+        let allowed = text!("less than the extent {}", self.shape[axis]);
+        Error::new(ErrorKind::Index, format_args!("index[{axis}]"), index[axis], allowed)
     }
 
     /// The first element and the number of elements, when they lie without gaps in this order.
@@ -203,6 +216,11 @@ impl<const N: usize> RawView<N> {
 }
 
 impl<'a, T: Element, const N: usize> HostView<'a, T, N> {
+    /// The view of some of the elements, or of all under other indices.
+    fn over<const M: usize>(&self, raw: RawView<M>) -> HostView<'a, T, M> {
+        HostView { raw, access: self.access.clone(), marker: PhantomData }
+    }
+
     /// The extents.
     #[must_use]
     pub fn shape(&self) -> [usize; N] {
@@ -214,6 +232,7 @@ impl<'a, T: Element, const N: usize> HostView<'a, T, N> {
     /// # Errors
     ///
     /// [`ErrorKind::Index`] outside the array; [`ErrorKind::DType`] for a byte that is no `bool`.
+    #[inline]
     pub fn get(&self, index: [usize; N]) -> Result<T> {
         let element = self.raw.element::<T>(index)?;
         // SAFETY: the view's memory is live and initialized (contract of `from_facts`), `element` lies within it, and
@@ -240,10 +259,21 @@ impl<'a, T: Element, const N: usize> HostView<'a, T, N> {
 }
 
 impl<'a, T: Element, const N: usize> HostViewMut<'a, T, N> {
+    /// As [`HostView::over`], where the view is used no more, but for elements that are not in `raw`.
+    fn over<const M: usize>(&self, raw: RawView<M>) -> HostViewMut<'a, T, M> {
+        HostViewMut { raw, access: self.access.clone(), marker: PhantomData }
+    }
+
+    /// The same view, borrowed: for methods that take a view by value.
+    #[must_use]
+    pub fn as_view_mut(&mut self) -> HostViewMut<'_, T, N> {
+        HostViewMut { raw: self.raw, access: self.access.clone(), marker: PhantomData }
+    }
+
     /// The same view for reading.
     #[must_use]
     pub fn as_view(&self) -> HostView<'_, T, N> {
-        HostView { raw: self.raw, _access: self.access.clone(), marker: PhantomData }
+        HostView { raw: self.raw, access: self.access.clone(), marker: PhantomData }
     }
 
     /// The extents.
@@ -257,6 +287,7 @@ impl<'a, T: Element, const N: usize> HostViewMut<'a, T, N> {
     /// # Errors
     ///
     /// As [`HostView::get`].
+    #[inline]
     pub fn get(&self, index: [usize; N]) -> Result<T> {
         let element = self.raw.element::<T>(index)?;
         // SAFETY: as in `HostView::get`.
@@ -268,30 +299,13 @@ impl<'a, T: Element, const N: usize> HostViewMut<'a, T, N> {
     /// # Errors
     ///
     /// [`ErrorKind::Index`] outside the array.
+    #[inline]
     pub fn set(&mut self, index: [usize; N], value: T) -> Result<()> {
         let element = self.raw.element::<T>(index)?;
         // SAFETY: the view's memory is live, writable and unshared among Rust code (contract of `from_facts`); `element`
         // lies within it and is aligned, as in `HostView::get`.
         unsafe { element.write(value) };
         Ok(())
-    }
-
-    /// Cuts the view in two along the first axis; the parts share no element, so two threads may write to them.
-    ///
-    /// # Panics
-    ///
-    /// When there is no first axis or `at` is beyond its extent.
-    #[must_use]
-    pub fn split_at(self, at: usize) -> (Self, Self) {
-        let (mut head, mut tail) = (self.raw, self.raw);
-        assert!(at <= self.raw.shape[0], "{at} is beyond the first axis");
-        head.shape[0] = at;
-        tail.shape[0] -= at;
-        if tail.layout().numel() > 0 {
-            tail.address = tail.address.wrapping_add_signed(tail.strides[0] * (at * size_of::<T>()) as isize);
-        }
-        let part = |raw| Self { raw, access: self.access.clone(), marker: PhantomData };
-        (part(head), part(tail))
     }
 
     /// The elements as a slice.

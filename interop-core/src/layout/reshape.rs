@@ -61,6 +61,46 @@ impl Layout {
         (Self::of(&shape, &strides, numel), offset)
     }
 
+    /// The same elements, in row-major order, under the indices of another shape.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Shape`] for another number of elements, [`ErrorKind::Strides`] where only a copy could have that shape.
+    pub(crate) fn reshape(&self, shape: &[usize]) -> Result<Self> {
+        let count = numel(shape)?;
+        if count != self.numel {
+            let found = text!("{shape:?}, of {count} elements");
+            let allowed = text!("{} elements, as {:?} has", self.numel, self.shape());
+            return Err(Error::new(ErrorKind::Shape, "shape", found, allowed));
+        }
+        let mut strides = compact_strides(shape, Order::C);
+        if count == 0 {
+            return Ok(Self::of(shape, &strides, count));
+        }
+        // From the last axis on: runs of old axes that go on where the next one ends are one axis, which new ones cut.
+        let mut old =
+            self.shape().iter().zip(self.strides()).filter(|(extent, _)| **extent != 1).rev().peekable();
+        let mut new = (0..shape.len()).rev().filter(|axis| shape[*axis] != 1);
+        while let Some((&extent, &step)) = old.next() {
+            let (mut whole, mut reach) = (extent, step.wrapping_mul(extent as isize));
+            while let Some((&extent, _)) = old.next_if(|(_, outer)| **outer == reach) {
+                (whole, reach) = (whole * extent, reach.wrapping_mul(extent as isize));
+            }
+            let (mut part, mut stride) = (1, step);
+            while part < whole {
+                let Some(axis) = new.next() else { break };
+                strides[axis] = stride;
+                (part, stride) = (part * shape[axis], stride.wrapping_mul(shape[axis] as isize));
+            }
+            if part != whole {
+                let found = text!("{shape:?} for shape {:?}, strides {:?}", self.shape(), self.strides());
+                let error = Error::new(ErrorKind::Strides, "shape", found, "a shape that needs no copy");
+                return Err(error.with_advice("`to_vec` is a copy"));
+            }
+        }
+        Ok(Self::of(shape, &strides, count))
+    }
+
     /// The layout in units of one of `parts` equal parts of an element, with the parts as axes behind the others.
     ///
     /// # Errors

@@ -1,6 +1,7 @@
 //! Typed views: what they show, what they refuse, and who may have them at the same time.
 
 mod borrows;
+mod cells;
 mod loops;
 mod reading;
 mod slices;
