@@ -39,7 +39,7 @@
 //! | describe a struct, export it, view it | [`CudaArray`] |
 //! | make a struct from an array | [`FromArray`], [`Import`] |
 //! | choose who owns the memory | `Vec<T>`, [`HostVec`], [`Lease`], [`LeaseMut`], [`Shared`], your own [`Storage`] |
-//! | read and write elements on the host | [`ArrayView`], [`HostView`] |
+//! | read and write elements on the host | [`CudaArray::map_inplace`] and the like, [`HostView`], [`HostViewMut`] |
 //! | launch a kernel over an array | [`KernelView`], [`KernelViewMut`], [`KERNEL_HEADER`] |
 //! | declare an element type | [`Element`](trait@Element) |
 //! | exchange tensors, or interface dicts as plain data | [`dlpack`], [`cai`] |
@@ -50,6 +50,7 @@
 //!
 //! `derive` (default): the two derives. `python`: Python objects in and out, through PyO3. `cust`, `cudarc`: their buffers
 //! and streams as fields, `ndarray`: its arrays and views, see `adapters`. `half`, `num-complex`: their types as elements.
+//! `rayon`: loops over elements on the host by all cores.
 //! `counters`: counts of live exports and allocations, for leak tests.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 

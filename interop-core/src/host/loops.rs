@@ -145,22 +145,20 @@ impl Loops {
         }
     }
 
-    /// The loops in two parts with about as many elements, cut across the outermost axis; `None` for a single element.
+    /// The loops in two parts, cut across the outermost one that runs more than once. There is more than one element.
     #[cfg(feature = "rayon")]
-    #[expect(dead_code, reason = "soon")]
-    pub(super) fn split(mut self) -> Option<(Self, Self)> {
-        let at = self.axes[..self.ndim].iter().position(|axis| axis.extent > 1)?;
+    pub(super) fn halves(mut self) -> (Self, Self) {
+        let at = self.axes[..self.ndim].iter().position(|axis| axis.extent > 1).unwrap_or(0);
         let half = self.axes[at].extent / 2;
         let mut rest = self.clone();
         rest.first = sum(rest.first, rest.axes[at].to(half));
         rest.axes[at].extent -= half;
         self.axes[at].extent = half;
-        Some((self, rest))
+        (self, rest)
     }
 
     /// The number of elements.
     #[cfg(feature = "rayon")]
-    #[expect(dead_code, reason = "soon")]
     pub(super) fn count(&self) -> usize {
         self.axes[..self.ndim].iter().map(|axis| axis.extent).product()
     }

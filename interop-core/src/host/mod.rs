@@ -8,6 +8,8 @@ mod elementwise;
 mod iter;
 mod loops;
 mod operands;
+#[cfg(feature = "rayon")]
+mod parallel;
 mod strided;
 mod subviews;
 mod whole;

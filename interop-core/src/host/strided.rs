@@ -22,6 +22,11 @@ pub(crate) struct Strided<'a, T> {
     marker: PhantomData<&'a [T]>,
 }
 
+// SAFETY: a place is no access; what reads says so by `new`, what writes is unsafe. Elements are `Send` and `Sync`.
+unsafe impl<T: Element> Send for Strided<'_, T> {}
+// SAFETY: as above.
+unsafe impl<T: Element> Sync for Strided<'_, T> {}
+
 impl<'a, T: Element> Strided<'a, T> {
     /// The elements of a layout whose arithmetic was checked, from this address on.
     ///
@@ -44,8 +49,35 @@ impl<'a, T: Element> Strided<'a, T> {
         product(self.shape.iter().copied()).unwrap_or_else(|| unreachable!("a layout that was checked"))
     }
 
-    fn loops(&self, visit: Visit) -> Option<Loops> {
+    /// Where the first element is.
+    pub(super) fn place(&self) -> *const T {
+        self.first
+    }
+
+    /// Where the first element is, to be written.
+    pub(super) fn place_mut(&self) -> *mut T {
+        self.first
+    }
+
+    pub(super) fn loops(&self, visit: Visit) -> Option<Loops> {
         Loops::new(self.shape, &[self.strides], visit)
+    }
+
+    /// The loops over both, in memory order.
+    pub(super) fn loops_with<U: Element>(&self, other: &Strided<'_, U>) -> Result<Option<Loops>> {
+        self.check_shape(other.shape)?;
+        Ok(Loops::new(self.shape, &[self.strides, other.strides], Visit::Memory))
+    }
+
+    /// The loops over all three, in memory order.
+    pub(super) fn loops_with_two<U: Element, V: Element>(
+        &self,
+        second: &Strided<'_, U>,
+        third: &Strided<'_, V>,
+    ) -> Result<Option<Loops>> {
+        self.check_shape(second.shape)?;
+        self.check_shape(third.shape)?;
+        Ok(Loops::new(self.shape, &[self.strides, second.strides, third.strides], Visit::Memory))
     }
 
     /// Refuses elements of another shape.
@@ -91,7 +123,7 @@ impl<'a, T: Element> Strided<'a, T> {
     pub(super) fn fold<A>(&self, visit: Visit, start: A, add: impl FnMut(A, T) -> A) -> Result<A> {
         let Some(loops) = self.loops(visit) else { return Ok(start) };
         // SAFETY: live and initialized (contract of `new`).
-        unsafe { fold(&loops, (self.first.cast_const(),), start, add) }
+        unsafe { fold(&loops, (self.place(),), start, add) }
     }
 
     pub(super) fn zip_fold<U: Element, A>(
@@ -100,10 +132,8 @@ impl<'a, T: Element> Strided<'a, T> {
         start: A,
         mut add: impl FnMut(A, T, U) -> A,
     ) -> Result<A> {
-        self.check_shape(other.shape)?;
-        let strides = [self.strides, other.strides];
-        let Some(loops) = Loops::new(self.shape, &strides, Visit::Memory) else { return Ok(start) };
-        let from = (self.first.cast_const(), other.first.cast_const());
+        let Some(loops) = self.loops_with(other)? else { return Ok(start) };
+        let from = (self.place(), other.place());
         // SAFETY: as in `fold`.
         unsafe { fold(&loops, from, start, |folded, (one, other)| add(folded, one, other)) }
     }
@@ -180,7 +210,7 @@ impl<'a, T: Element> Strided<'a, T> {
     pub(super) unsafe fn map_inplace(&self, change: impl FnMut(T) -> T) -> Result<()> {
         let Some(loops) = self.loops(Visit::Memory) else { return Ok(()) };
         // SAFETY: live and initialized (contract of `new`), writable as the caller promises.
-        unsafe { map(&loops, self.first, (self.first.cast_const(),), change) }
+        unsafe { map(&loops, self.first, (self.place(),), change) }
     }
 
     /// # Safety
@@ -191,10 +221,8 @@ impl<'a, T: Element> Strided<'a, T> {
         other: &Strided<'_, U>,
         mut change: impl FnMut(T, U) -> T,
     ) -> Result<()> {
-        self.check_shape(other.shape)?;
-        let strides = [self.strides, other.strides];
-        let Some(loops) = Loops::new(self.shape, &strides, Visit::Memory) else { return Ok(()) };
-        let from = (self.first.cast_const(), other.first.cast_const());
+        let Some(loops) = self.loops_with(other)? else { return Ok(()) };
+        let from = (self.place(), other.place());
         // SAFETY: as in `map_inplace`.
         unsafe { map(&loops, self.first, from, |(one, other)| change(one, other)) }
     }
@@ -207,11 +235,8 @@ impl<'a, T: Element> Strided<'a, T> {
         (second, third): (&Strided<'_, U>, &Strided<'_, V>),
         mut change: impl FnMut(T, U, V) -> T,
     ) -> Result<()> {
-        self.check_shape(second.shape)?;
-        self.check_shape(third.shape)?;
-        let strides = [self.strides, second.strides, third.strides];
-        let Some(loops) = Loops::new(self.shape, &strides, Visit::Memory) else { return Ok(()) };
-        let from = (self.first.cast_const(), second.first.cast_const(), third.first.cast_const());
+        let Some(loops) = self.loops_with_two(second, third)? else { return Ok(()) };
+        let from = (self.place(), second.place(), third.place());
         // SAFETY: as in `map_inplace`.
         unsafe { map(&loops, self.first, from, |(one, second, third)| change(one, second, third)) }
     }

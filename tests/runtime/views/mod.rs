@@ -3,6 +3,7 @@
 mod borrows;
 mod cells;
 mod loops;
+mod parallel;
 mod reading;
 mod slices;
 mod writing;
