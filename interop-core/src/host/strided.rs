@@ -55,6 +55,7 @@ impl<'a, T: Element> Strided<'a, T> {
     }
 
     /// Where the first element is, to be written.
+    #[cfg(feature = "rayon")]
     pub(super) fn place_mut(&self) -> *mut T {
         self.first
     }

@@ -125,7 +125,7 @@ fn bools_of_plain_rust_code() {
     check("Lease<bool>", || Array::new(Lease::from_owner([true; 4]), &[4]), READ_ONLY);
     // Within the program a `bool` is all that is written.
     let mut array = Array::new(vec![true, false], &[2]);
-    array.apply(|flag: bool| !flag).unwrap();
+    array.map_inplace(|flag: bool| !flag).unwrap();
     assert_eq!(array.data, [false, true]);
 }
 
