@@ -12,6 +12,7 @@ mod system {
         pub(super) fn alarm(seconds: c_uint) -> c_uint;
         pub(super) fn waitpid(child: c_int, status: *mut c_int, options: c_int) -> c_int;
         pub(super) fn _exit(status: c_int) -> !;
+        pub(super) fn atexit(run: extern "C" fn()) -> c_int;
     }
 }
 
@@ -65,6 +66,17 @@ pub(crate) fn end(run: impl FnOnce() -> u8) -> ! {
     let status = catch_unwind(AssertUnwindSafe(run)).map_or(PANICKED, c_int::from);
     // SAFETY: no conditions.
     unsafe { system::_exit(status) }
+}
+
+/// Ends the process with what a thread does at its end, and nothing more: a sanitizer would look for what is leaked on purpose.
+pub(crate) fn end_the_thread() -> ! {
+    extern "C" fn nothing_more() {
+        // SAFETY: no conditions.
+        unsafe { system::_exit(0) }
+    }
+    // SAFETY: a function that may be called at the end of the program: first, as the last that is registered.
+    assert_eq!(unsafe { system::atexit(nothing_more) }, 0);
+    std::process::exit(0)
 }
 
 /// Runs `run` in a process that is forked here. What it owns is dropped in the parent.

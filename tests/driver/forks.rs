@@ -15,7 +15,7 @@ use interop_core::{
 use interop_sim_client::{Spin, sim};
 
 use crate::arrivals::{arrive, await_release, tell};
-use crate::children::{Child, Ended, child_does, end, in_a_child};
+use crate::children::{Child, Ended, child_does, end, end_the_thread, in_a_child};
 use crate::gpu::{Bytes, Place, Stream};
 use crate::support::allocator::stopped_at;
 use crate::support::alone;
@@ -125,7 +125,7 @@ fn while_a_thread_releases_what_is_due() {
         };
         let child = |scene: &mut Scene| {
             scene.in_the_child();
-            std::process::exit(0);
+            end_the_thread();
         };
         let finishes =
             |_: &mut Scene| -> Box<dyn FnOnce() + Send> { Box::new(|| assert!(finish_releases() < 4)) };

@@ -53,9 +53,9 @@ impl Sanitizer {
         cargo.args([command, "--locked", "--target", TARGET, "--target-dir"]).arg(self.folder());
         cargo.env("RUSTFLAGS", self.flags().join(" "));
         // A request that cannot be met is an answer of the allocator here, and no reason to stop.
-        for options in ["ASAN_OPTIONS", "TSAN_OPTIONS"] {
-            cargo.env(options, "allocator_may_return_null=1");
-        }
+        cargo.env("ASAN_OPTIONS", "allocator_may_return_null=1");
+        // Tests fork beside other threads, and the child makes its own.
+        cargo.env("TSAN_OPTIONS", "allocator_may_return_null=1:die_after_fork=0");
         if matches!(self, Self::Thread) {
             // The orders that the standard library makes would not be seen otherwise.
             need_sources()?;
