@@ -47,7 +47,8 @@ impl Place {
     /// An array there, over `elements`, of which there are as many as places; and the same memory as a list.
     fn array<T: Element>(&self, elements: &[T]) -> (Array<Shared>, Array<Shared>) {
         let whole = Shared::new(elements.iter().chain(&elements[..1]).copied().collect::<HostVec<T>>());
-        let whole = whole.byte_offset(signed(self.shift % size_of::<T>())).unwrap();
+        // Structs lie where elements do.
+        let whole = whole.byte_offset(signed(self.shift % size_of::<T>())).unwrap_or(whole);
         let mut list = Array::new(whole.clone(), &[elements.len()]);
         list.copy_from_slice(elements).unwrap();
         let low = offsets(&self.shape, &self.strides).into_iter().min().unwrap_or(0);
