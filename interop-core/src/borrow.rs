@@ -6,6 +6,7 @@
 //! the same interpreter is, because they share one table.
 
 use core::ops::Range;
+use core::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
 
 use crate::error::{Error, ErrorKind, Result};
@@ -61,15 +62,20 @@ impl Table {
         let begun = Begun { refused: 0, writes: writes.into(), ticket, start: range.start, end: range.end };
         self.next += 1;
         self.held.push(Held { range, writes, ticket, thread: this_thread() });
+        ANY.store(true, Ordering::Relaxed);
         begun
     }
 
     fn end(&mut self, ticket: u64) {
         if let Some(at) = self.held.iter().position(|held| held.ticket == ticket) {
             self.held.swap_remove(at);
+            ANY.store(!self.held.is_empty(), Ordering::Relaxed);
         }
     }
 }
+
+/// Whether there is any access in the table, readable without its lock.
+static ANY: AtomicBool = AtomicBool::new(false);
 
 /// What became of access that was to begin: refused because of access to these addresses, or begun.
 #[derive(Clone, Copy)]
@@ -88,10 +94,11 @@ pub(crate) struct Begun {
 pub(crate) struct SharedTable {
     begin: extern "C" fn(start: usize, end: usize, writes: u32) -> Begun,
     end: extern "C" fn(ticket: u64),
+    forget: extern "C" fn(start: usize, end: usize),
 }
 
 /// The table of this module.
-pub(crate) static OWN: SharedTable = SharedTable { begin: begin_here, end: end_here };
+pub(crate) static OWN: SharedTable = SharedTable { begin: begin_here, end: end_here, forget: forget_here };
 /// The table of the module that has it for all, if that is another.
 static ELSEWHERE: OnceLock<&'static SharedTable> = OnceLock::new();
 
@@ -102,6 +109,21 @@ extern "C" fn begin_here(start: usize, end: usize, writes: u32) -> Begun {
 
 extern "C" fn end_here(ticket: u64) {
     table().end(ticket);
+}
+
+extern "C" fn forget_here(start: usize, end: usize) {
+    if ANY.load(Ordering::Relaxed) {
+        table().held.retain(|held| held.range.end <= start || end <= held.range.start);
+    }
+}
+
+/// Forgets access to memory that is freed. Views borrow what keeps the memory, so what is left are views that were leaked: the
+/// next allocation at the address is not theirs.
+pub(crate) fn forget(range: Range<usize>) {
+    forget_here(range.start, range.end);
+    if let Some(shared) = ELSEWHERE.get() {
+        (shared.forget)(range.start, range.end);
+    }
 }
 
 /// From now on access is recorded in this table.

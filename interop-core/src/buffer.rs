@@ -6,6 +6,7 @@ use core::marker::PhantomData;
 use core::ops::Range;
 
 use crate::aligned::AlignedMemory;
+use crate::borrow;
 use crate::counters;
 use crate::descriptor::Writes;
 use crate::device::Device;
@@ -107,6 +108,7 @@ impl HostBuffer {
 
 impl Drop for HostBuffer {
     fn drop(&mut self) {
+        borrow::forget(self.memory().range);
         counters::ALLOCATIONS.sub();
     }
 }

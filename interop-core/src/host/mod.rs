@@ -53,6 +53,9 @@ pub struct HostView<'a, T, const N: usize> {
 
 /// A view whose elements host code can read and write; see [`HostView`], which [`as_view`](Self::as_view) gives for all that reads.
 ///
+/// A view that is leaked, as by `mem::forget`, keeps its memory in use: that of a [`HostVec`](crate::HostVec) until it is freed,
+/// imported memory until the program ends.
+///
 /// ```
 /// use interop_core::{CudaArray, HostVec};
 ///

@@ -144,6 +144,24 @@ fn a_vector_is_borrowed_by_the_compiler() {
     assert_eq!(array.data, [9, 2, 3]);
 }
 
+/// A view that is leaked keeps its memory in use, and that of no later vector at its address.
+#[test]
+fn a_leaked_view_holds_no_later_memory() {
+    let mut seen = Vec::new();
+    for _ in 0..if cfg!(miri) { 4 } else { 2000 } {
+        let mut array = Array::new(host(64), &[64]);
+        let address = array.facts().unwrap().address();
+        // Refused, where the leaked view of an earlier vector still counted.
+        std::mem::forget(array.view_mut::<u32, 1>().unwrap().host_mut().unwrap());
+        assert_eq!(array.to_vec::<u32>().unwrap_err().kind(), ErrorKind::Busy);
+        if seen.contains(&address) {
+            return;
+        }
+        seen.push(address);
+    }
+    assert!(cfg!(miri), "the allocator gives out no place again");
+}
+
 /// A panic while elements are changed lets go of them; so does an error.
 #[test]
 fn panics_and_errors_let_go() {
