@@ -131,29 +131,31 @@ fn main() {
     let stream = handle(bare.streams[0]);
     let other = handle(bare.streams[1]);
     let grid = Arc::new(Grid { data: buffer, height: 3, width: 4, stream });
-    let address = grid.facts().expect("a grid").address();
+    let address = grid.info().expect("a grid").address();
 
     criterion.bench_function("pointer facts: six attributes, bare", |b| {
         b.iter(|| black_box(bare.six(black_box(address))));
     });
-    criterion.bench_function("pointer facts: ours", |b| b.iter(|| cuda::pointer_facts(black_box(address))));
+    criterion
+        .bench_function("pointer facts: ours", |b| b.iter(|| cuda::pointer_attributes(black_box(address))));
     criterion.bench_function("edge: record and wait, bare", |b| b.iter(|| bare.edge()));
-    criterion.bench_function("edge: ours", |b| b.iter(|| cuda::order(stream, other, Device::cuda(0))));
+    criterion.bench_function("edge: ours", |b| b.iter(|| cuda::stream_wait(other, stream, Device::cuda(0))));
     criterion.bench_function("edge: ours, from the legacy default stream", |b| {
-        b.iter(|| cuda::order(StreamHandle::LegacyDefault, other, Device::cuda(0)));
+        b.iter(|| cuda::stream_wait(other, StreamHandle::LegacyDefault, Device::cuda(0)));
     });
     criterion.bench_function("edge: ours, same stream", |b| {
-        b.iter(|| cuda::order(stream, stream, Device::cuda(0)));
+        b.iter(|| cuda::stream_wait(stream, stream, Device::cuda(0)));
     });
     criterion.bench_function("release: context event and query, bare", |b| b.iter(|| bare.fence()));
-    let share = || grid.share_dlpack_for::<Versioned>(StreamHandle::NothingPending).expect("an export");
+    let share =
+        || grid.share_dlpack_for_stream::<Versioned>(StreamHandle::NothingPending).expect("an export");
     criterion.bench_function("device memory: export, drop", |b| b.iter(|| drop(black_box(share()))));
     criterion.bench_function("device memory: export, import, drop", |b| {
         b.iter(|| Grid::<LeaseMut<f32>>::from_dlpack(black_box(share())).expect("an import"));
     });
     criterion.bench_function("device memory: export, trusted import, drop", |b| {
         // SAFETY: our own export.
-        b.iter(|| unsafe { Import::from_dlpack_trusted(black_box(share())) }.expect("an import"));
+        b.iter(|| unsafe { Import::from_dlpack_unchecked(black_box(share())) }.expect("an import"));
     });
     for (policy, name) in [
         (cuda::ReleasePolicy::Batched, "device memory: export, import, drop, released in batches"),

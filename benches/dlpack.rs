@@ -17,10 +17,10 @@ use std::time::Duration;
 use criterion::Criterion;
 use interop_core::cai::CudaArrayInterface;
 use interop_core::dlpack::{
-    Abi, DLManagedTensorVersioned, DLPackVersion, DLTensor, FLAG_READ_ONLY, Legacy, MAJOR_VERSION,
-    MINOR_VERSION, ManagedTensor, Versioned,
+    DLManagedTensorVersioned, DLPackVersion, DLTensor, FLAG_READ_ONLY, Legacy, MAJOR_VERSION, MINOR_VERSION,
+    ManagedTensor, TensorAbi, Versioned,
 };
-use interop_core::{CudaArray, DType, Device, FromArray, Import, Lease, Memory, Storage, Writes};
+use interop_core::{CudaArray, DType, Device, FromArray, Import, Lease, MemoryRegion, Mutability, Storage};
 
 const HEIGHT: usize = 3;
 const WIDTH: usize = 4;
@@ -55,14 +55,14 @@ struct Variables {
 // SAFETY: 1, 2: static. 3: host memory; a bench that calls it pinned starts no kernel. 4: atomics, of which there are no
 // plain references.
 unsafe impl Storage for Variables {
-    fn memory(&self) -> Memory {
+    fn memory(&self) -> MemoryRegion {
         let address = VARIABLES.as_ptr().expose_provenance();
-        Memory::new::<u32>(address, VARIABLES.len(), self.device, Writes::Always)
+        MemoryRegion::new::<u32>(address, VARIABLES.len(), self.device, Mutability::Writable)
     }
 }
 
 /// The tensor as a consumer gets it.
-fn handed_over<A: Abi>(tensor: ManagedTensor<A>) -> ManagedTensor<A> {
+fn handed_over<A: TensorAbi>(tensor: ManagedTensor<A>) -> ManagedTensor<A> {
     black_box(tensor)
 }
 
@@ -71,7 +71,7 @@ fn exported() -> ManagedTensor<Versioned> {
     handed_over(Grid::around(&CONSTANTS[..]).into_dlpack().expect("a compact array is exported"))
 }
 
-fn imported<A: Abi>(tensor: ManagedTensor<A>) -> Import {
+fn imported<A: TensorAbi>(tensor: ManagedTensor<A>) -> Import {
     Import::from_dlpack(tensor).expect("an export is imported")
 }
 
@@ -175,7 +175,7 @@ fn round_trip(criterion: &mut Criterion) {
         bencher.iter(|| {
             // Used where it is made: what a function returns is moved.
             let import = Import::from_dlpack(exported()).expect("an export is imported");
-            black_box(import.facts());
+            black_box(import.info());
         });
     });
     group.finish();
@@ -214,7 +214,7 @@ fn imports(criterion: &mut Criterion) {
 fn descriptions(criterion: &mut Criterion) {
     let grid = Grid::around(&CONSTANTS[..]);
     let mut group = criterion.benchmark_group("describe 2-d");
-    group.bench_function("facts", |bencher| bencher.iter(|| black_box(&grid).facts()));
+    group.bench_function("facts", |bencher| bencher.iter(|| black_box(&grid).info()));
     group.bench_function("typed view of two axes", |bencher| {
         bencher.iter(|| black_box(&grid).view::<f32, 2>().expect("of this type and rank").shape());
     });
@@ -230,7 +230,8 @@ fn cuda_array_interface(criterion: &mut Criterion) {
         bencher.iter(|| {
             let interface: &CudaArrayInterface = black_box(&interface);
             // SAFETY: static memory, pinned by name only: no kernel is started.
-            unsafe { Import::from_cai(interface, Device::CUDA_HOST, ()) }.expect("an export is imported")
+            unsafe { Import::from_cai_on_device(interface, Device::CUDA_HOST, ()) }
+                .expect("an export is imported")
         });
     });
     group.finish();

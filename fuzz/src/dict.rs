@@ -2,7 +2,7 @@
 #![expect(unsafe_code, reason = "an import is a promise about memory, which nobody touches here")]
 
 use interop_core::cai::{CudaArrayInterface, DescrEntry, DescrType};
-use interop_core::{Device, Facts, Import, StreamHandle};
+use interop_core::{ArrayInfo, Device, Import, StreamHandle};
 
 use crate::input::{Input, Output};
 use crate::oracle::{addresses, check, check_error, check_same, compact, numel, span, widen};
@@ -23,7 +23,7 @@ const DEPTH: usize = 20;
 pub fn run(data: &[u8]) {
     let interface = read(&mut Input::new(data));
     // SAFETY: nobody follows the address.
-    let import = unsafe { Import::from_cai(&interface, Device::cuda(0), ()) };
+    let import = unsafe { Import::from_cai_on_device(&interface, Device::cuda(0), ()) };
     let legal = legal(&interface);
     match import {
         Err(error) => {
@@ -33,24 +33,24 @@ pub fn run(data: &[u8]) {
         }
         Ok(import) => {
             let (strides, item) = legal.expect("something that is wrong was taken");
-            let facts = import.facts();
-            check(facts, &widen(&interface.shape), &strides, interface.data.0 as i128, 8 * item);
-            assert_eq!(facts.is_readonly(), interface.data.1);
-            check_again(facts);
+            let info = import.info();
+            check(info, &widen(&interface.shape), &strides, interface.data.0 as i128, 8 * item);
+            assert_eq!(info.is_read_only(), interface.data.1);
+            check_again(info);
         }
     }
 }
 
 /// What went in comes out, and what comes out goes in.
-fn check_again(facts: &Facts) {
-    let again = CudaArrayInterface::of(facts).expect("an array of the interface");
-    assert_eq!(again.stream, facts.stream());
+fn check_again(info: &ArrayInfo) {
+    let again = CudaArrayInterface::from_info(info).expect("an array of the interface");
+    assert_eq!(again.stream, info.stream());
     // SAFETY: nobody follows the address.
-    let import = unsafe { Import::from_cai(&again, facts.device(), ()) }.expect("our own dict");
-    check_same(facts, import.facts());
-    assert_eq!(facts.stream(), import.facts().stream());
-    let legacy = again.legacy().facts().expect("the same without a stream");
-    assert_eq!((legacy.byte_range(), legacy.shape()), (facts.byte_range(), facts.shape()));
+    let import = unsafe { Import::from_cai_on_device(&again, info.device(), ()) }.expect("our own dict");
+    check_same(info, import.info());
+    assert_eq!(info.stream(), import.info().stream());
+    let legacy = again.into_version_2().info().expect("the same without a stream");
+    assert_eq!((legacy.byte_range(), legacy.shape()), (info.byte_range(), info.shape()));
 }
 
 /// The strides in elements and the bytes of one, where everything but `descr` is legal.

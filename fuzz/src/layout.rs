@@ -54,7 +54,7 @@ fn check_strided(shape: &[usize], strides: &[isize]) -> Option<Layout> {
 fn check_compact(shape: &[usize]) {
     let wide = widen(shape);
     for order in [Order::C, Order::F] {
-        let layout = Layout::compact(shape, order);
+        let layout = Layout::contiguous(shape, order);
         let Some(numel) = numel(&wide) else {
             check_error(&layout.expect_err("no such array"));
             continue;

@@ -1,6 +1,6 @@
 //! What is legal and what follows from it, worked out in 128 bits and, where elements are few, by visiting them all.
 
-use interop_core::{Error, Facts, MAX_NDIM, Order};
+use interop_core::{ArrayInfo, Error, MAX_NDIM, Order};
 
 /// The most elements that are visited one by one.
 const FEW: i128 = 512;
@@ -133,22 +133,22 @@ pub fn addresses(first: i128, span: Span, bits: i128) -> Option<(i128, i128)> {
 /// # Panics
 ///
 /// When they differ.
-pub fn check(facts: &Facts, shape: &[i128], strides: &[i128], first: i128, bits: i128) {
+pub fn check(info: &ArrayInfo, shape: &[i128], strides: &[i128], first: i128, bits: i128) {
     let span = span(shape, strides).expect("legal extents and strides");
-    assert_eq!(widen(facts.shape()), shape);
-    assert_eq!(facts.numel() as i128, span.numel);
+    assert_eq!(widen(info.shape()), shape);
+    assert_eq!(info.numel() as i128, span.numel);
     let idle = |axis: usize| shape[axis] == 1 || span.numel == 0;
-    for (axis, stride) in facts.strides().iter().enumerate() {
+    for (axis, stride) in info.strides().iter().enumerate() {
         assert!(idle(axis) || *stride as i128 == strides[axis], "strides[{axis}]");
         assert!(!idle(axis) || *stride >= 0, "strides[{axis}] says nothing and is negative");
     }
-    let range = facts.byte_range();
+    let range = info.byte_range();
     let expected = addresses(first, span, bits).expect("legal addresses");
     assert_eq!((range.start as i128, range.end as i128), expected);
-    assert_eq!(facts.address() as i128, if span.numel == 0 { 0 } else { first });
+    assert_eq!(info.address() as i128, if span.numel == 0 { 0 } else { first });
     for order in [Order::C, Order::F] {
         let Some(offsets) = visit(shape, strides, order) else { continue };
-        assert_eq!(facts.layout().is_contiguous(order), runs(&offsets), "{order:?}");
+        assert_eq!(info.layout().is_contiguous(order), runs(&offsets), "{order:?}");
         for offset in offsets {
             let (start, end) = ((offset * bits).div_euclid(8), (offset * bits + bits + 7).div_euclid(8));
             assert!(first + start >= expected.0 && first + end <= expected.1, "an element outside its range");
@@ -162,7 +162,7 @@ pub fn check(facts: &Facts, shape: &[i128], strides: &[i128], first: i128, bits:
 ///
 /// When it does not.
 pub fn check_error(error: &Error) {
-    for part in [error.place(), error.found(), error.allowed()] {
+    for part in [error.location(), error.found(), error.allowed()] {
         assert!(!part.is_empty(), "{error:?}");
     }
 }
@@ -172,10 +172,10 @@ pub fn check_error(error: &Error) {
 /// # Panics
 ///
 /// When they differ.
-pub fn check_same(ours: &Facts, again: &Facts) {
-    let about = |facts: &Facts| {
-        let said = (facts.address(), facts.byte_range(), facts.dtype(), facts.is_padded(), facts.device());
-        (said, facts.record().cloned(), facts.shape().to_vec(), facts.is_readonly(), facts.nbytes())
+pub fn check_same(ours: &ArrayInfo, again: &ArrayInfo) {
+    let about = |info: &ArrayInfo| {
+        let said = (info.address(), info.byte_range(), info.dtype(), info.is_padded(), info.device());
+        (said, info.struct_type().cloned(), info.shape().to_vec(), info.is_read_only(), info.nbytes())
     };
     assert_eq!(about(ours), about(again));
     for (axis, (left, right)) in ours.strides().iter().zip(again.strides()).enumerate() {

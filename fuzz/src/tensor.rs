@@ -10,10 +10,10 @@ use std::mem::offset_of;
 use std::ptr;
 
 use interop_core::dlpack::{
-    Abi, Access, DLManagedTensor, DLManagedTensorVersioned, DLTensor, Legacy, ManagedTensor, Versioned,
-    export,
+    DLManagedTensor, DLManagedTensorVersioned, DLTensor, Legacy, ManagedTensor, Ownership, TensorAbi,
+    Versioned, export,
 };
-use interop_core::{DType, Facts, Import, MAX_NDIM, Order};
+use interop_core::{ArrayInfo, DType, Import, MAX_NDIM, Order};
 
 use crate::guarded::Guarded;
 use crate::input::{Input, Output};
@@ -74,7 +74,7 @@ pub fn run(data: &[u8]) {
 }
 
 /// The two forms as bytes.
-pub(crate) trait Form: Abi {
+pub(crate) trait Form: TensorAbi {
     /// What may be read of a struct of another major version.
     const HEAD: usize;
     const SIZE: usize = size_of::<Self>();
@@ -151,23 +151,23 @@ fn judge<A: Form>(claims: &Claims, pages: &mut Pages) {
     RELEASED.set(0);
     let tensor = build::<A>(claims, pages);
     let legal = legal(claims);
-    match tensor.facts() {
+    match tensor.info() {
         Err(error) => {
             check_error(&error);
             assert!(legal.is_none(), "{error}");
             // SAFETY: nobody follows `data`.
-            let refused = unsafe { Import::from_dlpack_trusted(tensor) }.expect_err("the same tensor");
+            let refused = unsafe { Import::from_dlpack_unchecked(tensor) }.expect_err("the same tensor");
             assert_eq!((refused.error, RELEASED.get()), (error, 0));
             drop(refused.value);
         }
-        Ok(facts) => {
+        Ok(info) => {
             let (shape, strides) = legal.expect("something that is wrong was taken");
             let first = i128::from(claims.data) + i128::from(claims.byte_offset);
-            check(&facts, &shape, &strides, first, facts.dtype().item_bits(facts.is_padded()) as i128);
-            assert_eq!(facts.is_readonly(), !claims.versioned || claims.flags & READ_ONLY != 0);
-            check_again(&facts);
+            check(&info, &shape, &strides, first, info.dtype().item_bits(info.is_padded()) as i128);
+            assert_eq!(info.is_read_only(), !claims.versioned || claims.flags & READ_ONLY != 0);
+            check_again(&info);
             // SAFETY: nobody follows `data`.
-            let import = unsafe { Import::from_dlpack_trusted(tensor) }.expect("the same tensor");
+            let import = unsafe { Import::from_dlpack_unchecked(tensor) }.expect("the same tensor");
             assert_eq!(RELEASED.get(), 0);
             drop(import);
         }
@@ -176,17 +176,17 @@ fn judge<A: Form>(claims: &Claims, pages: &mut Pages) {
 }
 
 /// What went in comes out, and what comes out goes in.
-fn check_again(facts: &Facts) {
+fn check_again(info: &ArrayInfo) {
     // SAFETY: nobody follows the address.
-    let versioned = unsafe { export::<Versioned, _>(facts, (), Access::Owned) }.expect("a legal array");
-    check_same(facts, &versioned.facts().expect("our own struct"));
+    let versioned = unsafe { export::<Versioned, _>(info, (), Ownership::Owned) }.expect("a legal array");
+    check_same(info, &versioned.info().expect("our own struct"));
     // SAFETY: nobody follows the address.
-    match unsafe { export::<Legacy, _>(facts, (), Access::Owned) } {
+    match unsafe { export::<Legacy, _>(info, (), Ownership::Owned) } {
         Ok(legacy) => {
-            let again = legacy.facts().expect("our own struct");
-            assert_eq!((again.byte_range(), again.shape()), (facts.byte_range(), facts.shape()));
+            let again = legacy.info().expect("our own struct");
+            assert_eq!((again.byte_range(), again.shape()), (info.byte_range(), info.shape()));
         }
-        Err(refused) => assert!(facts.is_readonly() || facts.is_padded(), "{}", refused.error),
+        Err(refused) => assert!(info.is_read_only() || info.is_padded(), "{}", refused.error),
     }
 }
 

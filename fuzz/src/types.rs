@@ -50,7 +50,7 @@ pub fn size(typestr: &str) -> Option<usize> {
 fn check_typestr(text: &str) {
     let Some(size) = size(text) else {
         let error = DType::from_typestr(text).expect_err("outside the grammar");
-        assert_eq!(error.place(), "typestr");
+        assert_eq!(error.location(), "typestr");
         return check_error(&error);
     };
     let dtype = DType::from_typestr(text).expect("within the grammar");

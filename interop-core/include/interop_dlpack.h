@@ -33,7 +33,7 @@
  *   6. Rust writes nothing into the struct, does not look at `manager_ctx`, and writes into the memory only if the flags
  *      allow it. The older form counts as read-only.
  *   7. Work that is pending on memory of CUDA has been ordered, by whoever hands the pointer over, before the stream that
- *      the import names (Import::on_stream), which is the legacy default stream if it names none.
+ *      the import names (Import::with_stream), which is the legacy default stream if it names none.
  */
 #ifndef INTEROP_DLPACK_H
 #define INTEROP_DLPACK_H

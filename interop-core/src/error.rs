@@ -9,7 +9,7 @@ use core::fmt;
 #[non_exhaustive]
 pub enum ErrorKind {
     /// A required key is absent.
-    Missing,
+    MissingKey,
     /// A value is of the wrong type (a float among extents, a list where a tuple stands).
     Type,
     /// The version of a protocol or struct is one that cannot be read, or flags are of a later one.
@@ -26,13 +26,13 @@ pub enum ErrorKind {
     /// A number that its place cannot hold, or a product or sum that does not fit the address space.
     Overflow,
     /// A null address of an array that has elements, or a null pointer to its extents.
-    Null,
+    NullPointer,
     /// An address that is not aligned for the element type.
     Alignment,
     /// Elements outside the memory that is there.
-    Bounds,
+    OutOfBounds,
     /// An index outside the array.
-    Index,
+    IndexOutOfBounds,
     /// A device or memory kind that is unknown, that cannot serve, or that the driver contradicts.
     Device,
     /// A stream value that the protocol forbids, or a stream that does not go with the array.
@@ -44,15 +44,15 @@ pub enum ErrorKind {
     /// A capsule of another name, such as one that was consumed before.
     Capsule,
     /// A copy that is needed and was forbidden.
-    Copy,
+    CopyRequired,
     /// Memory that could not be allocated.
-    Memory,
+    OutOfMemory,
     /// A call of the CUDA driver that failed, or a machine without a driver.
     Driver,
     /// What would spoil the capture of a graph: an order with a stream outside it, a wait, a copy into new memory.
-    Capture,
+    StreamCapture,
     /// Memory that Rust code reads or writes at the moment, in a way that allows no other access.
-    Busy,
+    AlreadyBorrowed,
     /// The operation is not possible on this object.
     Unsupported,
 }
@@ -64,8 +64,6 @@ macro_rules! text {
         $crate::error::Text(|f: &mut ::core::fmt::Formatter<'_>| ::core::write!(f, $($part)*))
     };
 }
-
-pub(crate) use text;
 
 /// What `text!` makes.
 #[derive(Clone, Copy)]
@@ -86,7 +84,7 @@ impl<F: Fn(&mut fmt::Formatter<'_>) -> fmt::Result> fmt::Display for Text<F> {
 ///
 /// let error = DType::from_typestr(">f4").unwrap_err();
 /// assert_eq!(error.kind(), ErrorKind::DType);
-/// assert_eq!(error.place(), "typestr");
+/// assert_eq!(error.location(), "typestr");
 /// assert!(error.to_string().starts_with("`typestr`: found \">f4\""));
 /// ```
 #[derive(Clone, PartialEq, Eq)]
@@ -99,8 +97,8 @@ struct Parts {
     found: String,
     allowed: String,
     origin: Option<String>,
-    advice: Option<&'static str>,
-    remedy: Option<&'static str>,
+    rust_hint: Option<&'static str>,
+    python_hint: Option<&'static str>,
 }
 
 /// `Result` with this crate's [`Error`], unless another is named.
@@ -122,8 +120,8 @@ impl Error {
             found: found.to_string(),
             allowed: allowed.to_string(),
             origin: None,
-            advice: None,
-            remedy: None,
+            rust_hint: None,
+            python_hint: None,
         }))
     }
 
@@ -131,7 +129,7 @@ impl Error {
     #[cold]
     pub(crate) fn no_memory(bytes: usize) -> Self {
         let found = text!("{bytes} bytes, which could not be allocated");
-        Self::new(ErrorKind::Memory, "memory", found, "as much as is free")
+        Self::new(ErrorKind::OutOfMemory, "memory", found, "as much as is free")
     }
 
     /// The same error with the object that the value came from, such as `cupy.ndarray`.
@@ -148,22 +146,22 @@ impl Error {
     /// The same error with what the author of the Rust code may do about it. Python callers are not told: it is not their
     /// code.
     #[must_use]
-    pub(crate) fn with_advice(mut self, advice: &'static str) -> Self {
-        self.0.advice = Some(advice);
+    pub(crate) fn with_rust_hint(mut self, rust_hint: &'static str) -> Self {
+        self.0.rust_hint = Some(rust_hint);
         self
     }
 
     /// The same error with what a Python caller may do about it, who is told nothing else.
     #[must_use]
-    pub(crate) fn with_remedy(mut self, remedy: &'static str) -> Self {
-        self.0.remedy = Some(remedy);
+    pub(crate) fn with_python_hint(mut self, python_hint: &'static str) -> Self {
+        self.0.python_hint = Some(python_hint);
         self
     }
 
     /// The text with advice for Python callers in place of that for Rust authors.
     #[cfg(feature = "python")]
-    pub(crate) fn for_callers(mut self) -> String {
-        self.0.advice = self.0.remedy;
+    pub(crate) fn into_python_message(mut self) -> String {
+        self.0.rust_hint = self.0.python_hint;
         self.to_string()
     }
 
@@ -175,7 +173,7 @@ impl Error {
 
     /// The key, axis or field that the error is about.
     #[must_use]
-    pub fn place(&self) -> &str {
+    pub fn location(&self) -> &str {
         &self.0.place
     }
 
@@ -200,9 +198,9 @@ impl Error {
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Parts { place, found, allowed, origin, advice, .. } = &*self.0;
+        let Parts { place, found, allowed, origin, rust_hint, .. } = &*self.0;
         write!(f, "`{place}`: found {found}, allowed: {allowed}")?;
-        advice.map_or(Ok(()), |advice| write!(f, "; {advice}"))?;
+        rust_hint.map_or(Ok(()), |advice| write!(f, "; {advice}"))?;
         origin.as_ref().map_or(Ok(()), |origin| write!(f, " (from {origin})"))
     }
 }
@@ -263,3 +261,5 @@ impl<T> fmt::Display for Refused<T> {
 }
 
 impl<T> core::error::Error for Refused<T> {}
+
+pub(crate) use text;

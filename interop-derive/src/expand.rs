@@ -6,9 +6,9 @@
 //! const _: () = {
 //!     use ::interop_core::__interop_core as __p;
 //!     unsafe impl __p::CudaArray for Image {
-//!         fn facts(&self) -> __p::Result<__p::Facts> {
+//!         fn info(&self) -> __p::Result<__p::ArrayInfo> {
 //!             let __described = <Vec<f32> as __p::Storage>::describe(&self.pixels);
-//!             __described.extents([<usize as __p::Extent>::tell(&self.height), 3])
+//!             __described.extents([<usize as __p::Extent>::describe_field(&self.height), 3])
 //!         }
 //!     }
 //!     impl __p::FromArray for Image { .. }
@@ -26,7 +26,6 @@ use proc_macro2::{Delimiter, Group, Ident, Literal, Span, TokenStream};
 use quote::{ToTokens, quote_spanned};
 use syn::Type;
 
-use crate::constants::{constants, known, tell_constant};
 use crate::generics;
 use crate::hygiene::{self, own};
 use crate::model::{
@@ -34,6 +33,7 @@ use crate::model::{
     Pointee, Role, Shape, Stream, Strides, Unit, With,
 };
 use crate::python;
+use crate::shape_constants::{constants, known, tell_constant};
 
 /// The impls for a struct.
 pub(crate) fn expand(model: &Model<'_>) -> TokenStream {
@@ -43,9 +43,9 @@ pub(crate) fn expand(model: &Model<'_>) -> TokenStream {
     let (exports, imports) = (model.directions.exports(), model.directions.imports());
     let python = python::calls(model.ident, &model.generics, &model.python, exports, imports);
     let constants = constants(&model.shape);
-    let unreached = (model.asks_through_gate() || !constants.is_empty()).then(|| {
+    let unreached = (model.needs_probe() || !constants.is_empty()).then(|| {
         own!(
-            use __p::Unreached as _;
+            use __p::NeverCalled as _;
         )
     });
     own! {
@@ -66,7 +66,7 @@ fn export(model: &Model<'_>) -> TokenStream {
     let generics = generics::bounded(&model.generics, &generics::export_bounds(model));
     let (parameters, arguments, clause) = generics::split(&generics);
     let describe = describe(&model.data);
-    let facts = facts(&model.shape);
+    let info = info(&model.shape);
     let strides = tell_strides(&model.strides);
     let order = tell_order(&model.order);
     let stream = tell_stream(&model.stream);
@@ -77,14 +77,14 @@ fn export(model: &Model<'_>) -> TokenStream {
         #lints
         unsafe impl #parameters __p::CudaArray for #ident #arguments #clause {
             #[inline(always)]
-            fn facts(&self) -> __p::Result<__p::Facts> {
+            fn info(&self) -> __p::Result<__p::ArrayInfo> {
                 #describe
                 #strides
                 #order
                 #stream
                 #access
                 #owner
-                #facts
+                #info
             }
         }
     }
@@ -98,16 +98,16 @@ fn import(model: &Model<'_>) -> TokenStream {
     let devices = devices(&model.devices);
     let (wanted, open) = (wanted(model), open(model));
     let literals = literals(&model.shape);
-    let check = model.runs_user_code().then(|| own!(__p::Arrival::check(__arrival)?;));
+    let check = model.runs_user_code().then(|| own!(__p::Extraction::check(__extraction)?;));
     let fills = model.fills.iter().map(fill);
     own! {
         #[automatically_derived]
         #lints
         impl #parameters __p::FromArray for #ident #arguments #clause {
-            const WANTED: __p::Wanted = #wanted;
+            const REQUIREMENTS: __p::Requirements = #wanted;
 
             #[inline(always)]
-            fn assemble(__arrival: &mut __p::Arrival<'_>) -> __p::Result<Self> {
+            fn assemble(__extraction: &mut __p::Extraction<'_>) -> __p::Result<Self> {
                 #devices
                 #open
                 #(#literals)*
@@ -142,25 +142,27 @@ fn describe(data: &Data<'_>) -> TokenStream {
 }
 
 /// `let __described = <Type as __p::Role>::verb(&self.field, __described);`
-fn tell(field: &Role<'_>, role: &str, verb: &str) -> TokenStream {
+fn describe_field(field: &Role<'_>, role: &str, verb: &str) -> TokenStream {
     let Role { member, ty, .. } = field;
     let (role, verb) = (word(role), word(verb));
     own!(let __described = <#ty as __p::#role>::#verb(&self.#member, __described);)
 }
 
 /// The last call, which has the shape.
-fn facts(shape: &Shape<'_>) -> TokenStream {
+fn info(shape: &Shape<'_>) -> TokenStream {
     match shape {
         Shape::Field(Role { member, ty, .. }) => {
             own!(<#ty as __p::ShapeField>::finish(&self.#member, __described))
         }
         Shape::Extents(axes) => {
             let axes = axes.iter().enumerate().map(|(at, axis)| match axis {
-                Axis::Field(Role { member, ty, .. }) => own!(<#ty as __p::Extent>::tell(&self.#member)),
+                Axis::Field(Role { member, ty, .. }) => {
+                    own!(<#ty as __p::Extent>::describe_field(&self.#member))
+                }
                 Axis::Const(constant) => tell_constant(constant),
                 Axis::Known(_) => {
                     let constant = known(at);
-                    own!(__p::Extent::tell(&#constant))
+                    own!(__p::Extent::describe_field(&#constant))
                 }
                 Axis::Literal(extent) => self::extent(*extent),
             });
@@ -171,9 +173,13 @@ fn facts(shape: &Shape<'_>) -> TokenStream {
 
 fn tell_strides(strides: &Strides<'_>) -> Option<TokenStream> {
     match strides {
-        Strides::Compact => None,
-        Strides::Field(field, Unit::Elements) => Some(tell(field, "StridesField", "tell")),
-        Strides::Field(field, Unit::Bytes) => Some(tell(field, "StridesField", "tell_in_bytes")),
+        Strides::Contiguous => None,
+        Strides::Field(field, Unit::Elements) => {
+            Some(describe_field(field, "StridesField", "describe_field"))
+        }
+        Strides::Field(field, Unit::Bytes) => {
+            Some(describe_field(field, "StridesField", "describe_field_in_bytes"))
+        }
     }
 }
 
@@ -190,7 +196,7 @@ fn tell_order(order: &OrderWord) -> Option<TokenStream> {
 fn tell_stream(stream: &Stream<'_>) -> Option<TokenStream> {
     match stream {
         Stream::Unsaid => None,
-        Stream::Field(field) => Some(tell(field, "AsStream", "tell")),
+        Stream::Field(field) => Some(describe_field(field, "AsStream", "describe_field")),
     }
 }
 
@@ -225,7 +231,7 @@ fn wanted(model: &Model<'_>) -> TokenStream {
             own!(__p::Some(__p::Order::#order))
         }
     };
-    own!(__p::Wanted { axes: #axes, order: #order })
+    own!(__p::Requirements { axes: #axes, order: #order })
 }
 
 /// The call that refuses memory on other devices, before anything else is compared.
@@ -237,25 +243,25 @@ fn devices(devices: &Devices) -> Option<TokenStream> {
         Device::CudaHost => word("CUDA_HOST"),
         Device::CudaManaged => word("CUDA_MANAGED"),
     });
-    Some(own!(__p::Arrival::on_one_of(__arrival, &[#(__p::DeviceType::#devices),*]);))
+    Some(own!(__p::Extraction::on_one_of(__extraction, &[#(__p::DeviceType::#devices),*]);))
 }
 
 /// The call that refuses what cannot be the data of this struct.
 fn open(model: &Model<'_>) -> TokenStream {
     match &model.data {
         Data::Storage(Role { ty, .. }, Asks::ThroughGate) => {
-            let open = gated(ty, "open", own!(__arrival, <Self as __p::FromArray>::WANTED));
+            let open = probed(ty, "open", own!(__extraction, <Self as __p::FromArray>::REQUIREMENTS));
             own!(let __opened = #open;)
         }
         Data::Storage(Role { ty, .. }, Asks::Directly) => {
-            own!(let __opened = <#ty as __p::FromImport>::open(__arrival, <Self as __p::FromArray>::WANTED);)
+            own!(let __opened = <#ty as __p::FromImport>::open(__extraction, <Self as __p::FromArray>::REQUIREMENTS);)
         }
         Data::Raw { pointer: Role { ty, .. }, pointee: Pointee::Typed, .. } => {
-            own!(<#ty as __p::RawPointer>::open(__arrival, <Self as __p::FromArray>::WANTED);)
+            own!(<#ty as __p::RawPointer>::open(__extraction, <Self as __p::FromArray>::REQUIREMENTS);)
         }
         Data::Raw { pointer: Role { ty, .. }, pointee: Pointee::Element(element), .. } => {
             let check = check_element(Pointee::Element(element));
-            own!(#check <#ty as __p::RawAddress>::open::<#element>(__arrival, <Self as __p::FromArray>::WANTED);)
+            own!(#check <#ty as __p::RawAddress>::open::<#element>(__extraction, <Self as __p::FromArray>::REQUIREMENTS);)
         }
     }
 }
@@ -269,17 +275,17 @@ fn check_element(pointee: Pointee<'_>) -> Option<TokenStream> {
     }
 }
 
-/// `<__p::Gate<Type>>::verb(arguments)`, all of it placed on the type.
+/// `<__p::FieldProbe<Type>>::verb(arguments)`, all of it placed on the type.
 ///
-/// `Gate<T>` has this function twice. One asks for the import role, and is there only when `T` has the export role. The
+/// `FieldProbe<T>` has this function twice. One asks for the import role, and is there only when `T` has the export role. The
 /// other is always there, asks for nothing and is never called: it is chosen when `T` has no export role either, which
 /// the export half reports. So a wrong type is one message, and a type that only exports is told how to say so.
-fn gated(ty: &Type, verb: &str, arguments: TokenStream) -> TokenStream {
+fn probed(ty: &Type, verb: &str, arguments: TokenStream) -> TokenStream {
     let (start, end) = generics::ends(ty);
     let verb = Ident::new(verb, end);
     let mut arguments = Group::new(Delimiter::Parenthesis, arguments);
     arguments.set_span(end);
-    let mut call = quote_spanned!(start=> <__p::Gate<);
+    let mut call = quote_spanned!(start=> <__p::FieldProbe<);
     ty.to_tokens(&mut call);
     call.extend(quote_spanned!(end=> >>::#verb #arguments));
     call
@@ -294,20 +300,20 @@ fn literals(shape: &Shape<'_>) -> Vec<TokenStream> {
         match axis {
             Axis::Literal(extent) => {
                 let extent = self::extent(*extent);
-                Some(own!(__p::Arrival::literal(__arrival, #index, #extent);))
+                Some(own!(__p::Extraction::literal(__extraction, #index, #extent);))
             }
             Axis::Known(_) => {
                 let extent = known(at);
-                Some(own!(__p::Arrival::literal(__arrival, #index, #extent);))
+                Some(own!(__p::Extraction::literal(__extraction, #index, #extent);))
             }
             Axis::Const(constant) => {
                 let extent = tell_constant(constant);
-                Some(own!(__p::Arrival::constant(__arrival, #index, #extent);))
+                Some(own!(__p::Extraction::constant(__extraction, #index, #extent);))
             }
             Axis::Field(Role { name, .. }) => {
                 let first = axes[..at].iter().position(|other| is_named(other, name))?;
                 let first = Literal::usize_unsuffixed(first);
-                Some(own!(__p::Arrival::same_extent(__arrival, #first, #index, #name);))
+                Some(own!(__p::Extraction::same_extent(__extraction, #first, #index, #name);))
             }
         }
     });
@@ -319,43 +325,45 @@ fn fill(Fill { member, with }: &Fill<'_>) -> TokenStream {
     match with {
         With::Extent(Role { ty, name, .. }, axis) => {
             let axis = Literal::usize_unsuffixed(*axis);
-            own!(#member: <#ty as __p::Extent>::take(__arrival, #axis, #name))
+            own!(#member: <#ty as __p::Extent>::take(__extraction, #axis, #name))
         }
-        With::Shape(Role { ty, name, .. }) => own!(#member: <#ty as __p::ShapeField>::take(__arrival, #name)),
+        With::Shape(Role { ty, name, .. }) => {
+            own!(#member: <#ty as __p::ShapeField>::take(__extraction, #name))
+        }
         With::Strides(Role { ty, name, .. }, unit) => {
             let verb = match unit {
                 Unit::Elements => word("take"),
                 Unit::Bytes => word("take_in_bytes"),
             };
-            own!(#member: <#ty as __p::StridesField>::#verb(__arrival, #name))
+            own!(#member: <#ty as __p::StridesField>::#verb(__extraction, #name))
         }
         With::Stream(Role { ty, .. }, asks) => {
             let stream = match asks {
-                Asks::ThroughGate => gated(ty, "stream", own!(__arrival)),
-                Asks::Directly => own!(<#ty as __p::FromStream>::take(__arrival)),
+                Asks::ThroughGate => probed(ty, "stream", own!(__extraction)),
+                Asks::Directly => own!(<#ty as __p::FromStream>::take(__extraction)),
             };
-            own!(#member: match #stream { __p::Some(__value) => __value, _ => return __arrival.refused() })
+            own!(#member: match #stream { __p::Some(__value) => __value, _ => return __extraction.refused() })
         }
         With::OwnStream(Role { ty, name, .. }, value) => {
             let value = initial(value);
-            own!(#member: <#ty as __p::AsStream>::receive(#value, __arrival, #name))
+            own!(#member: <#ty as __p::AsStream>::receive(#value, __extraction, #name))
         }
-        With::Device(Role { ty, .. }) => own!(#member: <#ty as __p::DeviceField>::take(__arrival)),
+        With::Device(Role { ty, .. }) => own!(#member: <#ty as __p::DeviceField>::take(__extraction)),
         With::Initial(value) => {
             let value = initial(value);
             own!(#member: #value)
         }
         With::Storage => {
-            own!(#member: match __opened.take(__arrival) { __p::Some(__value) => __value, _ => return __arrival.refused() })
+            own!(#member: match __opened.take(__extraction) { __p::Some(__value) => __value, _ => return __extraction.refused() })
         }
         With::Pointer(Role { ty, .. }, Pointee::Typed) => {
-            own!(#member: <#ty as __p::RawPointer>::take(__arrival))
+            own!(#member: <#ty as __p::RawPointer>::take(__extraction))
         }
         With::Pointer(Role { ty, .. }, Pointee::Element(_)) => {
-            own!(#member: <#ty as __p::RawAddress>::take(__arrival))
+            own!(#member: <#ty as __p::RawAddress>::take(__extraction))
         }
         With::Owner(Role { ty, .. }) => own! {
-            #member: match <#ty as __p::FromOwner>::take(__arrival) { __p::Some(__value) => __value, _ => return __arrival.refused() }
+            #member: match <#ty as __p::FromOwner>::take(__extraction) { __p::Some(__value) => __value, _ => return __extraction.refused() }
         },
     }
 }

@@ -5,8 +5,8 @@ use quote::{ToTokens, quote};
 use syn::ext::IdentExt;
 use syn::{Attribute, Data, DeriveInput, GenericArgument, Member, PathArguments, Type};
 
-use crate::attrs::FieldAttrs;
-use crate::entries::ATTRIBUTE;
+use crate::attribute_syntax::ATTRIBUTE;
+use crate::attributes::FieldAttrs;
 use crate::errors::Errors;
 use crate::model::Role;
 

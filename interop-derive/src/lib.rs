@@ -4,36 +4,36 @@
 //! Depend on `interop-core`, which re-exports both and holds the code that they call. The manual is at the macros:
 //! [`CudaArray`](macro@CudaArray), [`Element`](macro@Element).
 
-mod attrs;
-mod axes;
-mod check;
-#[cfg(test)]
-mod combinations;
-mod constants;
-mod decide;
-mod derive;
-mod devices;
-mod element;
-mod entries;
+mod attribute_syntax;
+mod attributes;
+mod cross_rules;
+mod derive_cuda_array;
+mod derive_element;
+mod device_names;
+mod element_fields;
 mod errors;
 mod expand;
-mod extents;
-mod fallback;
 mod fields;
 mod generics;
 #[cfg(test)]
 mod golden;
 mod hygiene;
-mod ill_formed;
-mod model;
 #[cfg(test)]
-mod one_change;
-mod options;
-mod parts;
+mod keyword_combinations;
+mod keyword_options;
+mod keywords;
+mod model;
+mod pointer_rules;
 mod python;
-mod raw;
+mod rejected_by_rustc;
 mod repr;
-mod words;
+mod resolve;
+mod shape_constants;
+mod shape_list;
+mod shape_rules;
+#[cfg(test)]
+mod single_mistakes;
+mod stub_impls;
 
 use proc_macro::TokenStream;
 use syn::{DeriveInput, parse_macro_input};
@@ -41,7 +41,7 @@ use syn::{DeriveInput, parse_macro_input};
 #[doc = include_str!("../manual.md")]
 #[proc_macro_derive(CudaArray, attributes(cuda_array))]
 pub fn derive_cuda_array(input: TokenStream) -> TokenStream {
-    derive::derive(&parse_macro_input!(input as DeriveInput)).into()
+    derive_cuda_array::derive(&parse_macro_input!(input as DeriveInput)).into()
 }
 
 /// Makes a struct the element type of arrays.
@@ -65,9 +65,9 @@ pub fn derive_cuda_array(input: TokenStream) -> TokenStream {
 /// }
 ///
 /// let particles = HostVec::from_slice(&[Particle { position: [0.0; 3], charge: 1.0 }; 5]);
-/// let facts = Cloud { particles, len: 5 }.facts()?;
-/// assert_eq!(facts.shape(), [5]);
-/// assert_eq!(facts.record().map(|record| record.fields.len()), Some(2));
+/// let info = Cloud { particles, len: 5 }.info()?;
+/// assert_eq!(info.shape(), [5]);
+/// assert_eq!(info.struct_type().map(|record| record.fields.len()), Some(2));
 /// # Ok::<(), interop_core::Error>(())
 /// ```
 ///
@@ -92,7 +92,7 @@ pub fn derive_cuda_array(input: TokenStream) -> TokenStream {
 /// An element is `Send` and `Sync`, so a marker is one as well: `PhantomData<fn() -> T>` is, whatever `T` is.
 #[proc_macro_derive(Element, attributes(cuda_array))]
 pub fn derive_element(input: TokenStream) -> TokenStream {
-    element::derive(&parse_macro_input!(input as DeriveInput)).into()
+    derive_element::derive(&parse_macro_input!(input as DeriveInput)).into()
 }
 
 /// The example in the README, compiled as a test.

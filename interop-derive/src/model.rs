@@ -5,7 +5,7 @@
 use proc_macro2::{Ident, Span, TokenStream};
 use syn::{Generics, Member, Path, Type};
 
-pub(crate) use crate::attrs::Unit;
+pub(crate) use crate::attributes::Unit;
 
 /// A struct that is an array.
 pub(crate) struct Model<'a> {
@@ -102,7 +102,7 @@ pub(crate) enum Axis<'a> {
 /// Where the strides are.
 pub(crate) enum Strides<'a> {
     /// Nowhere: the array is compact.
-    Compact,
+    Contiguous,
     Field(Role<'a>, Unit),
 }
 
@@ -151,19 +151,19 @@ impl Model<'_> {
     pub(crate) fn demand(&self) -> Demand {
         match (&self.order, &self.strides) {
             (OrderWord::Written(order), _) => Demand::Order(*order),
-            (OrderWord::Unwritten, Strides::Compact) => Demand::Order(Order::C),
+            (OrderWord::Unwritten, Strides::Contiguous) => Demand::Order(Order::C),
             (OrderWord::Unwritten, Strides::Field(..)) => Demand::Any,
         }
     }
 
     /// Whether an import asks for a role through the gate.
-    pub(crate) fn asks_through_gate(&self) -> bool {
-        let gated = |fill: &Fill<'_>| match fill.with {
+    pub(crate) fn needs_probe(&self) -> bool {
+        let probed = |fill: &Fill<'_>| match fill.with {
             With::Stream(_, asks) => matches!(asks, Asks::ThroughGate),
             With::Storage => matches!(self.data, Data::Storage(_, Asks::ThroughGate)),
             _ => false,
         };
-        self.fills.iter().any(gated)
+        self.fills.iter().any(probed)
     }
 
     /// Whether an import calls for a value that has nothing to do with it, which a refused import should not.
@@ -217,7 +217,7 @@ pub(crate) enum With<'a> {
 
 impl With<'_> {
     /// Storage and owner take the memory over, so nothing that can fail may come after them; a raw pointer is only read.
-    pub(crate) fn turn(&self) -> u8 {
+    pub(crate) fn fill_order(&self) -> u8 {
         match self {
             Self::Owner(_) => 3,
             Self::Storage => 2,

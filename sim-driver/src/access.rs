@@ -1,6 +1,6 @@
 //! Who has used which bytes of an allocation, and what of it nothing orders.
 
-use crate::clock::Step;
+use crate::happens_before::Step;
 use crate::report::Mistake;
 use crate::state::State;
 

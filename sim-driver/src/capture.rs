@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::thread::{self, ThreadId};
 
-use crate::entry::calling;
+use crate::api_call::calling;
 use crate::graph::{Graph, Node};
 use crate::queue::Work;
 use crate::report::Mistake;

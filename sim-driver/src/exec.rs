@@ -5,8 +5,8 @@
 use std::ptr;
 
 use crate::access::What;
-use crate::clock::{Before, Step};
-use crate::entry::{as_callback, host_waits};
+use crate::api_call::{as_callback, host_waits};
+use crate::happens_before::{Before, Step};
 use crate::kernels;
 use crate::queue::{Callback, OpId, Place, Work};
 use crate::report::Mistake;
@@ -157,7 +157,7 @@ impl State {
         let id = step.moment.number;
         match work {
             Work::Nothing | Work::Spin | Work::Kernel(_) | Work::Host(_) => {}
-            Work::Record(event) => {
+            Work::StructType(event) => {
                 let now = self.queue.ended;
                 // An event may be destroyed, or recorded anew, before a record of it is reached.
                 if let Some(event) = self.events.get_mut(&event).filter(|event| event.last == Some(id)) {

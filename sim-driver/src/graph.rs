@@ -1,6 +1,6 @@
 //! Graphs: captured work that can be queued again.
 
-use crate::clock::{Before, Step, Who};
+use crate::happens_before::{Before, Step, Who};
 use crate::queue::{Operation, Work};
 use crate::state::{Handle, State};
 use crate::status::{Answer, Status};

@@ -4,7 +4,7 @@
 
 use std::ffi::c_char;
 
-use crate::entry::{In, Out, forbid_waits};
+use crate::api_call::{In, Out, forbid_waits};
 use crate::kernels::{Kernel, KernelFunction, host_access, translate};
 use crate::queue::Work;
 use crate::state::{Policy, lock, wake};

@@ -6,8 +6,8 @@ use std::ffi::c_void;
 use std::ptr;
 
 use crate::access::What;
-use crate::clock::Step;
-use crate::entry::in_callback;
+use crate::api_call::in_callback;
+use crate::happens_before::Step;
 use crate::memory::Life;
 use crate::report::Mistake;
 use crate::state::{Handle, State, lock};

@@ -16,19 +16,19 @@
 compile_error!("the simulated driver is for 64-bit Linux");
 
 mod access;
+mod address_space;
 mod api;
+mod api_call;
 mod capture;
-mod clock;
 mod context;
-mod entry;
 mod exec;
 mod graph;
+mod happens_before;
 mod hooks;
 mod kernels;
 mod memory;
 mod queue;
 mod report;
-mod reserve;
 mod state;
 mod status;
 mod stream;

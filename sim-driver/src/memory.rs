@@ -5,9 +5,9 @@ use std::ops::Range;
 use std::ptr;
 
 use crate::access::History;
+use crate::address_space::{Reserve, map};
 use crate::queue::OpId;
 use crate::report::{Mistake, Report};
-use crate::reserve::{Reserve, map};
 use crate::state::Handle;
 use crate::status::{Answer, Status};
 use crate::virtual_memory::Mapped;

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use crate::clock::Step;
+use crate::happens_before::Step;
 use crate::kernels::Launch;
 use crate::state::Handle;
 
@@ -36,7 +36,7 @@ pub(crate) enum Work {
     /// Nothing: it only orders (waits, joins, records without a place).
     Nothing,
     /// The event's latest record is reached.
-    Record(Handle),
+    StructType(Handle),
     Copy {
         to: Place,
         from: Place,

@@ -6,9 +6,9 @@ use std::sync::{Condvar, LazyLock, Mutex, MutexGuard, PoisonError};
 use std::thread::ThreadId;
 
 use crate::capture::Capture;
-use crate::clock::Agents;
 use crate::context::{Context, Device};
 use crate::graph::Graph;
+use crate::happens_before::Agents;
 use crate::kernels::{Function, Kernel, Module};
 use crate::memory::Memory;
 use crate::queue::{OpId, Queue};

@@ -3,9 +3,9 @@
 use std::thread;
 
 use crate::access::What;
+use crate::api_call::calling;
 use crate::capture::Frontier;
-use crate::clock::{Agent, Before, Clock, Who};
-use crate::entry::calling;
+use crate::happens_before::{Agent, Before, Clock, Who};
 use crate::queue::{OpId, Operation, Work};
 use crate::report::Mistake;
 use crate::state::{Handle, State, Thing};
@@ -230,7 +230,7 @@ impl State {
         let record = if captured.is_some() {
             None
         } else {
-            let last = self.enqueue(stream, Work::Record(event), &Before::default());
+            let last = self.enqueue(stream, Work::StructType(event), &Before::default());
             Some((last, self.streams[&stream].clock.clone()))
         };
         let event = self.event(event, "cuEventRecord")?;

@@ -2,7 +2,7 @@
 
 #![allow(unsafe_code, non_snake_case, reason = "the names are the driver's, and exported")]
 
-use crate::entry::{Code, call};
+use crate::api_call::{Code, call};
 use crate::status::Status;
 
 /// Declares functions that answer that they are not supported. What they are passed does not matter: in the C calling

@@ -9,11 +9,12 @@ use cust::memory::{DeviceBuffer, LockedBuffer, UnifiedBuffer};
 use cust::sys::{self, CUcontext, CUstream, CUstreamCaptureMode as Mode};
 use interop_core::adapters::cust::{Buffer, InContext};
 use interop_core::cuda::{
-    CudaBuffer, HoldReleases, MemoryKind, ReleasePolicy, finish_releases, pointer_facts, set_release_policy,
+    CudaBuffer, HoldReleases, MemoryKind, ReleasePolicy, finish_releases, pointer_attributes,
+    set_release_policy,
 };
 use interop_core::dlpack::Versioned;
 use interop_core::{
-    CudaArray, DType, ErrorKind, FromArray, FromImport, Import, LeaseMut, Memory, Storage, StreamHandle,
+    CudaArray, DType, ErrorKind, FromArray, FromImport, Import, LeaseMut, MemoryRegion, Storage, StreamHandle,
 };
 use interop_sim_client::Policy;
 
@@ -82,7 +83,7 @@ fn a_copy_on_the_default_stream_leaves_a_capture_beside_it_alone() {
     fn check<S: Storage + FromImport>() {
         let import = send(source(MemoryKind::Device, 0, 3, 4));
         let refused = beside_a_capture(|| Matrix::<S>::from_import(import)).err().unwrap();
-        assert_eq!(refused.error.kind(), ErrorKind::Capture, "{}", refused.error);
+        assert_eq!(refused.error.kind(), ErrorKind::StreamCapture, "{}", refused.error);
         let copy = Matrix::<S>::from_import(refused.value).unwrap();
         assert_eq!(copy.to_vec::<f32>().unwrap(), numbers(12));
     }
@@ -95,10 +96,10 @@ fn a_copy_on_the_default_stream_leaves_a_capture_beside_it_alone() {
 fn a_copy_on_a_stream_of_its_own_leaves_a_capture_beside_it_alone() {
     fn check<S: Storage + FromImport>() {
         let stream = stream(NON_BLOCKING);
-        let import = send(source(MemoryKind::Device, 0, 3, 4)).on_stream(handle(stream));
+        let import = send(source(MemoryKind::Device, 0, 3, 4)).with_stream(handle(stream));
         match beside_a_capture(|| Matrix::<S>::from_import(import)) {
             Ok(copy) => assert_eq!(copy.to_vec::<f32>().unwrap(), numbers(12)),
-            Err(refused) => assert_eq!(refused.error.kind(), ErrorKind::Capture, "{}", refused.error),
+            Err(refused) => assert_eq!(refused.error.kind(), ErrorKind::StreamCapture, "{}", refused.error),
         }
         ok!(sys::cuStreamDestroy_v2(stream));
     }
@@ -113,7 +114,7 @@ fn a_copy_beside_a_strict_capture_is_made() {
     fn check<S: Storage + FromImport>() {
         let other = stream(NON_BLOCKING);
         for stream in [handle(other), StreamHandle::LegacyDefault] {
-            let import = send(source(MemoryKind::Device, 0, 3, 4)).on_stream(stream);
+            let import = send(source(MemoryKind::Device, 0, 3, 4)).with_stream(stream);
             let copy = beside_a_strict_capture(|| {
                 // The release of the source would look at all work of the context, which the capture is among.
                 let _held = HoldReleases::new();
@@ -135,7 +136,7 @@ fn a_buffer_in_its_context_is_freed_beside_a_strict_capture() {
         let buffer = InContext::new(buffer);
         let address = buffer.memory().address;
         beside_a_strict_capture(|| drop(buffer));
-        assert_eq!(pointer_facts(address).unwrap(), None, "not freed");
+        assert_eq!(pointer_attributes(address).unwrap(), None, "not freed");
     }
     let _turn = turn();
     let _context = cust::quick_init().unwrap();
@@ -149,7 +150,7 @@ fn a_look_at_a_slice_leaves_a_capture_beside_it_alone() {
     fn check<S: Storage>(data: S) {
         let mut matrix = Matrix { data, rows: 2, columns: 3 };
         beside_a_capture(|| {
-            matrix.facts().unwrap();
+            matrix.info().unwrap();
             matrix.kernel_view_mut::<f32, 2>().unwrap();
         });
     }
@@ -178,7 +179,7 @@ fn sim_only_the_source_of_a_copy_is_released_after_it_whatever_the_policy() {
     fn check<S: Storage + FromImport>() {
         for kind in [MemoryKind::Device, MemoryKind::Pool, MemoryKind::Pinned] {
             let stream = stream(NON_BLOCKING);
-            let import = send(source(kind, 0, 3, 4)).on_stream(handle(stream));
+            let import = send(source(kind, 0, 3, 4)).with_stream(handle(stream));
             let copy: Streamed<S, StreamHandle> = Streamed::from_import(import).unwrap();
             assert_eq!(copy.to_vec::<f32>().unwrap(), numbers(12));
             drop(copy);
@@ -216,8 +217,8 @@ fn a_copy_comes_after_the_default_stream_of_the_context_that_is_current() {
                 let (address, of) = (data.memory().address as u64, default.to_raw().unwrap());
                 ok!(sys::cuMemsetD8Async(address, 7, 64, of as CUstream));
                 let written = Streamed { data, rows: 8, columns: 8, stream: default };
-                let tensor = written.into_dlpack_for::<Versioned>(default).unwrap();
-                let import = Import::from_dlpack(tensor).unwrap().on_stream(default);
+                let tensor = written.into_dlpack_for_stream::<Versioned>(default).unwrap();
+                let import = Import::from_dlpack(tensor).unwrap().with_stream(default);
                 let copy: Matrix<S> = Matrix::from_import(import).unwrap();
                 assert_eq!(copy.to_vec::<u8>().unwrap(), [7; 64], "{default}");
                 let current = current_context();
@@ -252,8 +253,8 @@ fn a_borrowed_default_stream_comes_after_that_of_the_context_that_is_current() {
             let (address, of) = (data.memory().address as u64, default.to_raw().unwrap());
             ok!(sys::cuMemsetD8Async(address, 7, 64, of as CUstream));
             let written = Streamed { data, rows: 8, columns: 8, stream: default };
-            let tensor = written.into_dlpack_for::<Versioned>(default).unwrap();
-            let import = Import::from_dlpack(tensor).unwrap().on_stream(default);
+            let tensor = written.into_dlpack_for_stream::<Versioned>(default).unwrap();
+            let import = Import::from_dlpack(tensor).unwrap().with_stream(default);
             let leased: Streamed<LeaseMut<u8>, Arc<CudaStream>> = Streamed::from_import(import).unwrap();
             let current = current_context();
             leased.stream.context().bind_to_thread().unwrap();
@@ -277,9 +278,11 @@ fn read_from<A: CudaArray + Send + 'static>(ordinal: i32, make: impl FnOnce() ->
         primary.bind_to_thread().unwrap();
         let array = make();
         ok!(sys::cuCtxSetCurrent(other as CUcontext));
-        let tensor =
-            array.into_dlpack_for::<Versioned>(handle(reader)).map_err(|refused| refused.error).unwrap();
-        let from = tensor.facts().unwrap().address() as u64;
+        let tensor = array
+            .into_dlpack_for_stream::<Versioned>(handle(reader))
+            .map_err(|refused| refused.error)
+            .unwrap();
+        let from = tensor.info().unwrap().address() as u64;
         ok!(sys::cuMemcpyAsync(to.memory().address as u64, from, 24, reader));
         ok!(sys::cuStreamSynchronize(reader));
         let to = Matrix { data: to, rows: 2, columns: 3 };
@@ -348,7 +351,7 @@ impl Written {
 
 // SAFETY: as the storage that is there.
 unsafe impl Storage for Written {
-    fn memory(&self) -> Memory {
+    fn memory(&self) -> MemoryRegion {
         self.storage().memory()
     }
 

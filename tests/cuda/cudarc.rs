@@ -10,8 +10,8 @@ use cudarc::nvrtc::Ptx;
 use interop_core::cuda::MemoryKind;
 use interop_core::dlpack::Versioned;
 use interop_core::{
-    AsStream, CudaArray, Device, ErrorKind, FromArray, FromImport, FromStream, Import, Storage, StreamHandle,
-    Writes,
+    AsStream, CudaArray, Device, ErrorKind, FromArray, FromImport, FromStream, Import, Mutability, Storage,
+    StreamHandle,
 };
 use interop_demo_kernels as kernels;
 use interop_sim_client::Live;
@@ -31,25 +31,29 @@ fn stream() -> Arc<CudaStream> {
 
 #[test]
 fn every_slice_is_exported_in_place() {
-    fn check<S: Storage + Send + 'static>(data: S, device: Device, writes: Writes) {
+    fn check<S: Storage + Send + 'static>(data: S, device: Device, mutability: Mutability) {
         let memory = data.memory();
-        assert_eq!((memory.device, memory.writes), (device, writes));
+        assert_eq!((memory.device, memory.mutability), (device, mutability));
         let import = send(Matrix { data, rows: 2, columns: 3 });
-        assert_eq!((import.facts().address(), import.facts().device()), (memory.address, device));
+        assert_eq!((import.info().address(), import.info().device()), (memory.address, device));
         assert_eq!(read(import), numbers(6));
     }
     let _turn = turn();
     let context = CudaContext::new(0).unwrap();
-    check(context.default_stream().clone_htod(&numbers(6)).unwrap(), Device::cuda(0), Writes::Always);
-    check(context.new_stream().unwrap().clone_htod(&numbers(6)).unwrap(), Device::cuda(0), Writes::Always);
+    check(context.default_stream().clone_htod(&numbers(6)).unwrap(), Device::cuda(0), Mutability::Writable);
+    check(
+        context.new_stream().unwrap().clone_htod(&numbers(6)).unwrap(),
+        Device::cuda(0),
+        Mutability::Writable,
+    );
     // SAFETY: written before it is read.
     let mut pinned = unsafe { context.alloc_pinned_with_flags::<f32>(6, 0) }.unwrap();
     pinned.as_mut_slice().unwrap().copy_from_slice(&numbers(6));
-    check(pinned, Device::CUDA_HOST, Writes::WhenOwned);
+    check(pinned, Device::CUDA_HOST, Mutability::WhenOwned);
     // SAFETY: as above.
     let mut unified = unsafe { context.alloc_unified::<f32>(6, true) }.unwrap();
     unified.as_mut_slice().unwrap().copy_from_slice(&numbers(6));
-    check(unified, Device::CUDA_MANAGED, Writes::WhenOwned);
+    check(unified, Device::CUDA_MANAGED, Mutability::WhenOwned);
 }
 
 /// A slice says what is pending on it where the struct does not.
@@ -59,10 +63,10 @@ fn the_stream_of_a_slice_stands_in_for_the_field() {
     let stream = CudaContext::new(0).unwrap().new_stream().unwrap();
     let data = stream.clone_htod(&numbers(6)).unwrap();
     let matrix = Matrix { data, rows: 2, columns: 3 };
-    assert_eq!(matrix.facts().unwrap().stream(), handle(&stream));
+    assert_eq!(matrix.info().unwrap().stream(), handle(&stream));
     let Matrix { data, .. } = matrix;
     let said = Streamed { data, rows: 2, columns: 3, stream: StreamHandle::LegacyDefault };
-    assert_eq!(said.facts().unwrap().stream(), StreamHandle::LegacyDefault);
+    assert_eq!(said.info().unwrap().stream(), StreamHandle::LegacyDefault);
 }
 
 /// Describing a slice asks `cudarc`, which makes its context current for good; here it is put back.
@@ -73,7 +77,7 @@ fn the_context_of_the_caller_is_left_alone() {
     let data = stream.clone_htod(&numbers(6)).unwrap();
     let matrix = Streamed { data, rows: 2, columns: 3, stream };
     no_context();
-    matrix.facts().unwrap();
+    matrix.info().unwrap();
     assert_eq!(current_context(), 0);
     let import = Import::from_dlpack(matrix.into_dlpack::<Versioned>().unwrap()).unwrap();
     let copy: Streamed<CudaSlice<f32>, Arc<CudaStream>> = Streamed::from_import(import).unwrap();
@@ -94,12 +98,12 @@ fn views_are_described() {
     {
         let part: CudaView<'_, f32> = slice.slice(6..);
         let matrix = Matrix { data: part, rows: 2, columns: 3 };
-        let facts = matrix.facts().unwrap();
+        let info = matrix.info().unwrap();
         assert_eq!(
-            (facts.address(), facts.device(), facts.stream()),
+            (info.address(), info.device(), info.stream()),
             (first + 24, Device::cuda(0), handle(&stream))
         );
-        assert_eq!(facts.writes(), Writes::Never);
+        assert_eq!(info.mutability(), Mutability::ReadOnly);
         assert_eq!(matrix.kernel_view::<f32, 2>().unwrap().address(), first as u64 + 24);
         assert_eq!(matrix.to_vec::<f32>().unwrap(), numbers(12)[6..]);
     }
@@ -114,7 +118,7 @@ fn empty_slices_have_no_address() {
     let import = send(Matrix { data: Vec::<f32>::new(), rows: 0, columns: 3 });
     let empty: Matrix<CudaSlice<f32>> = Matrix::from_import(import).unwrap();
     assert!(empty.data.is_empty());
-    assert_eq!((empty.facts().unwrap().address(), empty.facts().unwrap().device()), (0, Device::cuda(0)));
+    assert_eq!((empty.info().unwrap().address(), empty.info().unwrap().device()), (0, Device::cuda(0)));
     assert_eq!(read(send(empty)), [0.0; 0]);
 }
 
@@ -134,9 +138,9 @@ fn sim_only_an_empty_slice_without_events_is_an_error_and_leaves_nothing() {
             sim.fail_next("cuEventCreate", code);
         }
         let refused = Matrix::<CudaSlice<f32>>::from_import(import()).err().unwrap();
-        assert_eq!((refused.error.kind(), refused.error.place()), (ErrorKind::Driver, "cuEventCreate"));
+        assert_eq!((refused.error.kind(), refused.error.location()), (ErrorKind::Driver, "cuEventCreate"));
         assert!(refused.error.found().contains("OUT_OF_MEMORY"), "{}", refused.error);
-        assert_eq!(refused.value.facts().shape(), [0, 3]);
+        assert_eq!(refused.value.info().shape(), [0, 3]);
         sim.run_all();
         assert_eq!(live(), before, "after {good} events");
     }
@@ -221,7 +225,7 @@ fn an_imported_slice_is_ready_on_every_stream() {
 fn pinned_memory_becomes_a_slice() {
     let _turn = turn();
     let stream = stream();
-    let import = send(source(MemoryKind::Pinned, 0, 2, 3)).on_stream(handle(&stream));
+    let import = send(source(MemoryKind::Pinned, 0, 2, 3)).with_stream(handle(&stream));
     let copy: Streamed<CudaSlice<f32>, Arc<CudaStream>> = Streamed::from_import(import).unwrap();
     assert_eq!((copy.stream.as_stream(), copy.data.ordinal()), (handle(&stream), 0));
     assert_eq!(copy.to_vec::<f32>().unwrap(), numbers(6));
@@ -259,12 +263,12 @@ fn an_imported_slice_is_freed_on_any_thread() {
     let _turn = turn();
     let import = || send(Matrix { data: numbers(6), rows: 2, columns: 3 });
     let copy: Matrix<CudaSlice<f32>> = Matrix::from_import(import()).unwrap();
-    let address = copy.facts().unwrap().address();
+    let address = copy.info().unwrap().address();
     std::thread::scope(|scope| {
         scope.spawn(|| drop(copy));
     });
     let context = interop_core::adapters::cudarc::context(0).unwrap();
     context.synchronize().unwrap();
     assert_eq!(context.check_err(), Ok(()));
-    assert_eq!(interop_core::cuda::pointer_facts(address).unwrap(), None);
+    assert_eq!(interop_core::cuda::pointer_attributes(address).unwrap(), None);
 }

@@ -13,8 +13,8 @@ use interop_core::adapters::cust::InContext;
 use interop_core::cuda::MemoryKind;
 use interop_core::dlpack::Versioned;
 use interop_core::{
-    AsStream, CudaArray, Device, ErrorKind, FromArray, FromImport, Import, LeaseMut, Storage, StreamHandle,
-    Writes,
+    AsStream, CudaArray, Device, ErrorKind, FromArray, FromImport, Import, LeaseMut, Mutability, Storage,
+    StreamHandle,
 };
 use interop_demo_kernels as kernels;
 use interop_sim_client::Policy;
@@ -33,23 +33,23 @@ fn handle(stream: &Stream) -> StreamHandle {
 
 #[test]
 fn every_buffer_is_exported_in_place() {
-    fn check<S: Storage + Send + 'static>(data: S, device: Device, writes: Writes) {
+    fn check<S: Storage + Send + 'static>(data: S, device: Device, mutability: Mutability) {
         let memory = data.memory();
-        assert_eq!((memory.device, memory.writes), (device, writes));
+        assert_eq!((memory.device, memory.mutability), (device, mutability));
         let import = send(Matrix { data, rows: 2, columns: 3 });
-        assert_eq!((import.facts().address(), import.facts().device()), (memory.address, device));
+        assert_eq!((import.info().address(), import.info().device()), (memory.address, device));
         assert_eq!(read(import), numbers(6));
     }
     let _turn = turn();
     let _context = cust::quick_init().unwrap();
     let values = numbers(6);
-    check(DeviceBuffer::from_slice(&values).unwrap(), Device::cuda(0), Writes::Always);
-    check(LockedBuffer::from_slice(&values).unwrap(), Device::CUDA_HOST, Writes::WhenOwned);
+    check(DeviceBuffer::from_slice(&values).unwrap(), Device::cuda(0), Mutability::Writable);
+    check(LockedBuffer::from_slice(&values).unwrap(), Device::CUDA_HOST, Mutability::WhenOwned);
     let unified = UnifiedBuffer::from_slice(&values).unwrap();
-    check(InContext::new(unified), Device::CUDA_MANAGED, Writes::Always);
+    check(InContext::new(unified), Device::CUDA_MANAGED, Mutability::Writable);
     let unified = Matrix { data: UnifiedBuffer::from_slice(&values).unwrap(), rows: 2, columns: 3 };
-    assert_eq!(unified.facts().unwrap().device(), Device::CUDA_MANAGED);
-    assert_eq!(unified.data.memory().writes, Writes::WhenOwned);
+    assert_eq!(unified.info().unwrap().device(), Device::CUDA_MANAGED);
+    assert_eq!(unified.data.memory().mutability, Mutability::WhenOwned);
     assert_eq!(unified.to_vec::<f32>().unwrap(), values);
     let boxed = Matrix { data: DeviceBox::new(&2.5_f32).unwrap(), rows: 1, columns: 1 };
     assert_eq!(read(send(boxed)), [2.5]);
@@ -80,10 +80,10 @@ fn shared_exports_are_writable_unless_rust_may_read_meanwhile() {
     let _context = cust::quick_init().unwrap();
     let device = Matrix { data: DeviceBuffer::from_slice(&numbers(6)).unwrap(), rows: 2, columns: 3 };
     let import = Import::from_dlpack(Arc::new(device).share_dlpack::<Versioned>().unwrap()).unwrap();
-    assert!(!import.facts().is_readonly());
+    assert!(!import.info().is_read_only());
     let pinned = Matrix { data: LockedBuffer::from_slice(&numbers(6)).unwrap(), rows: 2, columns: 3 };
     let import = Import::from_dlpack(Arc::new(pinned).share_dlpack::<Versioned>().unwrap()).unwrap();
-    assert!(import.facts().is_readonly());
+    assert!(import.info().is_read_only());
 }
 
 #[test]
@@ -91,8 +91,8 @@ fn empty_buffers_have_no_address() {
     let _turn = turn();
     let _context = cust::quick_init().unwrap();
     let empty = Matrix { data: DeviceBuffer::<f32>::from_slice(&[]).unwrap(), rows: 0, columns: 3 };
-    assert_eq!(empty.facts().unwrap().address(), 0);
-    assert_eq!(send(empty).facts().shape(), [0, 3]);
+    assert_eq!(empty.info().unwrap().address(), 0);
+    assert_eq!(send(empty).info().shape(), [0, 3]);
     let empty = Matrix { data: LockedBuffer::<f32>::from_slice(&[]).unwrap(), rows: 0, columns: 3 };
     assert_eq!(read(send(empty)), [0.0; 0]);
 }
@@ -109,7 +109,7 @@ fn an_empty_buffer_is_on_the_device_that_is_current() {
     for (context, ordinal) in [(&first, 0), (&second, 1)] {
         CurrentContext::set_current(context).unwrap();
         let empty = Matrix { data: DeviceBuffer::<f32>::from_slice(&[]).unwrap(), rows: 0, columns: 3 };
-        assert_eq!(empty.facts().unwrap().device(), Device::cuda(ordinal));
+        assert_eq!(empty.info().unwrap().device(), Device::cuda(ordinal));
     }
     no_context();
 }
@@ -125,8 +125,9 @@ fn the_interface_dict_of_a_buffer() {
     let interface = matrix.to_cai().unwrap();
     assert_eq!(interface.stream, handle(&stream));
     // SAFETY: the owner keeps the memory, and the stream is live.
-    let import = unsafe { Import::from_cai_for(&interface, StreamHandle::LegacyDefault, matrix) }.unwrap();
-    assert_eq!(import.facts().device(), Device::cuda(0));
+    let import =
+        unsafe { Import::from_cai_for_stream(&interface, StreamHandle::LegacyDefault, matrix) }.unwrap();
+    assert_eq!(import.info().device(), Device::cuda(0));
     let copy: Matrix<DeviceBuffer<f32>> = Matrix::from_import(import).unwrap();
     assert_eq!(copy.data.as_host_vec().unwrap(), numbers(6));
 }
@@ -157,11 +158,11 @@ fn streams_are_named_by_their_handle() {
     assert_eq!(<&Stream>::as_stream(&&stream), named);
     let data = DeviceBuffer::from_slice(&numbers(6)).unwrap();
     let streamed = Streamed { data, rows: 2, columns: 3, stream: Rc::new(stream) };
-    assert_eq!(streamed.facts().unwrap().stream(), named);
+    assert_eq!(streamed.info().unwrap().stream(), named);
     let Streamed { data, stream, .. } = streamed;
     let stream = Arc::new(Rc::into_inner(stream).unwrap());
     assert_eq!(
-        Streamed { data, rows: 2, columns: 3, stream: stream.clone() }.facts().unwrap().stream(),
+        Streamed { data, rows: 2, columns: 3, stream: stream.clone() }.info().unwrap().stream(),
         named
     );
     assert_eq!(None::<Stream>.as_stream(), StreamHandle::NothingPending);
@@ -185,7 +186,7 @@ fn an_import_into_a_struct_with_its_own_stream() {
     let data = DeviceBuffer::from_slice(&numbers(6)).unwrap();
     let first = Own { data, len: 6, stream: stream() };
     let second = Own::from_import(send(first)).unwrap();
-    assert_eq!(second.facts().unwrap().stream(), handle(&second.stream));
+    assert_eq!(second.info().unwrap().stream(), handle(&second.stream));
     assert_eq!((second.len, second.to_vec::<f32>().unwrap()), (6, numbers(6)));
 }
 
@@ -216,9 +217,9 @@ fn a_kernel_takes_views_of_every_kind() {
     scaled(&stream, &module, &mut matrix);
     assert_eq!(*matrix.data, *twice);
     // What arrived is an argument, too; here with its columns for rows.
-    let (facts, owner) = send(source(MemoryKind::Device, 0, 3, 4)).into_parts();
+    let (info, owner) = send(source(MemoryKind::Device, 0, 3, 4)).into_parts();
     // SAFETY: the facts are those of the memory that the owner keeps.
-    let import = unsafe { Import::from_parts(facts, owner) };
+    let import = unsafe { Import::from_parts(info, owner) };
     let mut lease: Strided<LeaseMut<f32>> = Strided::from_import(import).unwrap();
     (lease.shape, lease.strides) = (vec![4, 3], vec![1, 4]);
     scaled(&stream, &module, &mut lease);
@@ -243,8 +244,8 @@ fn pending_work_comes_before_the_copy() {
             // SAFETY: as above; the export keeps the matrix until the work of the context is done.
             unsafe { launch!(module.scale_f32_2<<<grid, block, 0, writer>>>(view, 2.0_f64)) }.unwrap();
         }
-        let tensor = matrix.into_dlpack_for::<Versioned>(handle(&reader)).unwrap();
-        let import = Import::from_dlpack(tensor).unwrap().on_stream(handle(&reader));
+        let tensor = matrix.into_dlpack_for_stream::<Versioned>(handle(&reader)).unwrap();
+        let import = Import::from_dlpack(tensor).unwrap().with_stream(handle(&reader));
         let copy: Streamed<DeviceBuffer<f32>, StreamHandle> = Streamed::from_import(import).unwrap();
         assert_eq!(copy.stream, handle(&reader));
         assert_eq!(copy.to_vec::<f32>().unwrap(), vec![16.0; 1 << 16]);
@@ -260,7 +261,7 @@ fn sim_only_a_copy_without_a_stream_is_waited_for() {
     let stream = stream();
     sim.set_policy(Policy::Late);
     let import = || {
-        let import = send(source(MemoryKind::Device, 0, 2, 3)).on_stream(handle(&stream));
+        let import = send(source(MemoryKind::Device, 0, 2, 3)).with_stream(handle(&stream));
         (sim.spin(stream.as_inner() as u64), import)
     };
     let (spin, from) = import();

@@ -10,8 +10,8 @@ use interop_core::adapters::cust::InContext;
 use interop_core::cuda::{CudaBuffer, MemoryKind, ReleasePolicy, finish_releases, set_release_policy};
 use interop_core::dlpack::Versioned;
 use interop_core::{
-    CudaArray, DType, Descriptor, Device, ErrorKind, FromArray, FromImport, Import, Order, Owner, Shared,
-    Storage, StreamHandle, Strides, Writes,
+    CudaArray, DType, Device, ErrorKind, FromArray, FromImport, Import, Mutability, Order, Owner,
+    RawDescriptor, SharedBuffer, Storage, StreamHandle, Strides,
 };
 use interop_sim_client::{Mistake, Policy, Sim, find};
 
@@ -46,10 +46,10 @@ fn every_kind_of_memory_is_copied() {
     fn check<S: Storage + FromImport>() {
         for kind in KINDS {
             let from = source(kind, 0, 3, 4);
-            let address = from.facts().unwrap().address();
+            let address = from.info().unwrap().address();
             let copy: Matrix<S> = Matrix::from_import(send(from)).unwrap();
             assert_eq!((copy.rows, copy.columns), (3, 4));
-            assert_ne!(copy.facts().unwrap().address(), address);
+            assert_ne!(copy.info().unwrap().address(), address);
             assert_eq!(copy.to_vec::<f32>().unwrap(), numbers(12), "{kind:?}");
         }
         let host = Matrix { data: numbers(12), rows: 3, columns: 4 };
@@ -83,14 +83,14 @@ fn strides_are_followed() {
     ) {
         let of = || {
             let buffer = CudaBuffer::from_slice(kind, 0, &numbers(60)).unwrap();
-            let data = Shared::new(buffer).byte_offset(4 * first).unwrap();
+            let data = SharedBuffer::new(buffer).byte_offset(4 * first).unwrap();
             send(Strided { data, shape: shape.to_vec(), strides: strides.to_vec() })
         };
         let wanted = expected(shape, strides, first);
         let rows: Matrix<S> = Matrix::from_import(of()).unwrap();
         assert_eq!(rows.to_vec::<f32>().unwrap(), wanted, "{kind:?} {strides:?}");
         let columns: ColumnMajor<S> = ColumnMajor::from_import(of()).unwrap();
-        assert_eq!(columns.facts().unwrap().strides(), [1, shape[0] as isize]);
+        assert_eq!(columns.info().unwrap().strides(), [1, shape[0] as isize]);
         assert_eq!(columns.to_vec::<f32>().unwrap(), wanted, "{kind:?} {strides:?}");
     }
     let _turn = turn();
@@ -133,7 +133,7 @@ fn empty_arrays_are_copied() {
     fn check<S: Storage + FromImport>() {
         let copy: Matrix<S> = Matrix::from_import(send(source(MemoryKind::Device, 0, 0, 4))).unwrap();
         assert_eq!((copy.rows, copy.columns), (0, 4));
-        assert_eq!(copy.facts().unwrap().address(), 0);
+        assert_eq!(copy.info().unwrap().address(), 0);
         let copy: Matrix<S> =
             Matrix::from_import(send(Matrix { data: Vec::<f32>::new(), rows: 3, columns: 0 })).unwrap();
         assert_eq!(copy.to_vec::<f32>().unwrap(), [0.0; 0]);
@@ -181,7 +181,7 @@ fn copies_that_fit_no_address_space_are_refused() {
 fn memory_of_the_second_device() {
     fn check<S: Storage + FromImport>() {
         let copy: Matrix<S> = Matrix::from_import(send(source(MemoryKind::Device, 1, 2, 3))).unwrap();
-        let device = copy.facts().unwrap().device();
+        let device = copy.info().unwrap().device();
         assert!(device.device_id == 1 || device.device_type.is_host_accessible(), "{device}");
         assert_eq!(copy.to_vec::<f32>().unwrap(), numbers(6));
     }
@@ -203,10 +203,10 @@ fn what_does_not_fit_comes_back() {
     fn check<S: Storage + FromImport>() {
         let data = CudaBuffer::from_slice(MemoryKind::Device, 0, &[1_i32, 2]).unwrap();
         let import = send(Matrix { data, rows: 1, columns: 2 });
-        let address = import.facts().address();
+        let address = import.info().address();
         let refused = Matrix::<S>::from_import(import).err().unwrap();
         assert_eq!(refused.error.kind(), ErrorKind::DType);
-        assert_eq!(refused.value.facts().address(), address);
+        assert_eq!(refused.value.info().address(), address);
     }
     let _turn = turn();
     let _context = context();
@@ -226,9 +226,9 @@ fn a_stream_that_captures_goes_on_when_a_copy_on_it_is_refused() {
         let began =
             unsafe { cust::sys::cuStreamBeginCapture_v2(stream, CaptureMode::CU_STREAM_CAPTURE_MODE_GLOBAL) };
         assert_eq!(began as u32, 0);
-        let import = import.on_stream(raw_stream(stream));
+        let import = import.with_stream(raw_stream(stream));
         let refused = Matrix::<S>::from_import(import).err().unwrap();
-        assert_eq!(refused.error.kind(), ErrorKind::Capture, "{}", refused.error);
+        assert_eq!(refused.error.kind(), ErrorKind::StreamCapture, "{}", refused.error);
         assert!(refused.error.allowed().contains("an import in place"), "{}", refused.error);
         // SAFETY: a live stream; a place for a graph.
         let ended = unsafe { cust::sys::cuStreamEndCapture(stream, &raw mut graph) };
@@ -258,7 +258,7 @@ fn bools_are_written_by_no_consumer() {
     let stream = CudaContext::new(0).unwrap().default_stream();
     let buffer = || Flags { data: DeviceBuffer::from_slice(&[true, false]).unwrap() };
     let mut slice = Flags { data: stream.clone_htod(&[true, false]).unwrap() };
-    assert_eq!(Flags { data: slice.data.slice_mut(..) }.facts().unwrap().writes(), Writes::WhenOwned);
+    assert_eq!(Flags { data: slice.data.slice_mut(..) }.info().unwrap().mutability(), Mutability::WhenOwned);
     for import in [
         send(buffer()),
         send(Flags { data: stream.clone_htod(&[true, false]).unwrap() }),
@@ -266,15 +266,15 @@ fn bools_are_written_by_no_consumer() {
         send(Flags { data: InContext::new(buffer().data) }),
         send(Flags { data: InContext::new(UnifiedBuffer::new(&true, 2).unwrap()) }),
     ] {
-        assert!(import.facts().is_readonly(), "{:?}", import.facts());
+        assert!(import.info().is_read_only(), "{:?}", import.info());
     }
-    assert_eq!(InContext::new(buffer().data).memory().writes, Writes::WhenOwned);
+    assert_eq!(InContext::new(buffer().data).memory().mutability, Mutability::WhenOwned);
     let shared = [
         Arc::new(buffer()).share_dlpack::<Versioned>().unwrap(),
         Arc::new(slice).share_dlpack::<Versioned>().unwrap(),
     ];
     for tensor in shared {
-        assert!(Import::from_dlpack(tensor).unwrap().facts().is_readonly());
+        assert!(Import::from_dlpack(tensor).unwrap().info().is_read_only());
     }
 }
 
@@ -319,7 +319,7 @@ fn a_copy_on_a_stream_of_another_context_is_done_before_the_source_goes() {
     // SAFETY: a place for a context.
     assert_eq!(unsafe { cust::sys::cuCtxPopCurrent_v2(&raw mut popped) } as u32, 0);
     for kind in [MemoryKind::Pool, MemoryKind::Device, MemoryKind::Pinned, MemoryKind::Managed] {
-        let import = send(source(kind, 0, 3, 4)).on_stream(raw_stream(stream));
+        let import = send(source(kind, 0, 3, 4)).with_stream(raw_stream(stream));
         let copy: Streamed<InContext<DeviceBuffer<f32>>, StreamHandle> =
             Streamed::from_import(import).unwrap();
         assert_eq!(finish_releases(), 0);
@@ -340,7 +340,7 @@ fn what_cannot_be_held_is_refused_by_the_storage_itself() {
         let import = send(Matrix { data: numbers(elements), rows: 1, columns: elements.into() });
         let refused = S::from_import(import, Order::C).err().expect("no such storage");
         assert_eq!(refused.error.kind(), ErrorKind::Shape, "{}", refused.error);
-        assert_eq!(refused.value.facts().numel(), usize::from(elements));
+        assert_eq!(refused.value.info().numel(), usize::from(elements));
     }
     let _turn = turn();
     let _context = context();
@@ -348,7 +348,7 @@ fn what_cannot_be_held_is_refused_by_the_storage_itself() {
         check::<DeviceBox<f32>>(elements);
         check::<InContext<DeviceBox<f32>>>(elements);
         let import = send(Matrix { data: numbers(elements), rows: 1, columns: elements.into() });
-        assert!(InContext::<DeviceBox<f32>>::check(import.facts()).is_err());
+        assert!(InContext::<DeviceBox<f32>>::check(import.info()).is_err());
     }
     check::<PinnedHostSlice<f32>>(0);
     check::<UnifiedSlice<f32>>(0);
@@ -372,19 +372,19 @@ fn sim_only_a_copy_that_fails_half_way_is_over_when_the_source_comes_back() {
     }
     fn check<S: Storage + FromImport>(sim: &Sim) {
         let buffer = CudaBuffer::from_slice(MemoryKind::Device, 0, &numbers(12)).unwrap();
-        let claims = Descriptor {
+        let claims = RawDescriptor {
             dtype: DType::F32,
             strides: Strides::Elements(&[4, 1]),
-            ..Descriptor::new(buffer.memory().address, Device::cuda(0), &[3, 2])
+            ..RawDescriptor::new(buffer.memory().address, Device::cuda(0), &[3, 2])
         };
-        let facts = claims.validate().unwrap();
+        let info = claims.validate().unwrap();
         // SAFETY: the owner keeps the memory.
-        let import = unsafe { Import::from_parts(facts, Owner::new(Reused(buffer))) };
+        let import = unsafe { Import::from_parts(info, Owner::new(Reused(buffer))) };
         for code in [0, 0, 999] {
             sim.fail_next("cuMemcpyAsync", code);
         }
         let refused = Matrix::<S>::from_import(import).err().unwrap();
-        assert_eq!((refused.error.kind(), refused.error.place()), (ErrorKind::Driver, "cuMemcpyAsync"));
+        assert_eq!((refused.error.kind(), refused.error.location()), (ErrorKind::Driver, "cuMemcpyAsync"));
     }
     struct Policied;
     impl Drop for Policied {

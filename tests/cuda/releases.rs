@@ -10,7 +10,8 @@ use cust::stream::{Stream, StreamFlags};
 use interop_core::adapters::cust::InContext;
 use interop_core::cai::CudaArrayInterface;
 use interop_core::cuda::{
-    ReleasePolicy, finish_releases, free_inside, pending_releases, pointer_facts, set_release_policy,
+    ReleasePolicy, finish_releases, pending_releases, pointer_attributes, set_blocking_hook,
+    set_release_policy,
 };
 use interop_core::dlpack::Versioned;
 use interop_core::{CudaArray, Device, Import, Storage};
@@ -21,8 +22,8 @@ use crate::support::{Matrix, current_context, has_second_device, no_context, num
 /// freed and the thread's context is what it was.
 fn freed_elsewhere<S: Storage + Send + 'static>(data: S, columns: usize, elsewhere: fn()) {
     let tensor = Matrix { data, rows: 1, columns }.into_dlpack::<Versioned>().unwrap();
-    let address = tensor.facts().unwrap().address();
-    assert!(pointer_facts(address).unwrap().is_some());
+    let address = tensor.info().unwrap().address();
+    assert!(pointer_attributes(address).unwrap().is_some());
     thread::scope(|scope| {
         scope.spawn(|| {
             elsewhere();
@@ -32,7 +33,7 @@ fn freed_elsewhere<S: Storage + Send + 'static>(data: S, columns: usize, elsewhe
             assert_eq!(current_context(), before);
         });
     });
-    assert_eq!(pointer_facts(address).unwrap(), None, "the memory was not freed");
+    assert_eq!(pointer_attributes(address).unwrap(), None, "the memory was not freed");
 }
 
 fn every_buffer(elsewhere: fn()) {
@@ -66,7 +67,7 @@ fn memory_behind_an_array_without_elements_is_freed_in_its_context() {
                 assert_eq!((finish_releases(), current_context()), (0, 0));
             });
         });
-        assert_eq!(pointer_facts(address).unwrap(), None, "the memory was not freed");
+        assert_eq!(pointer_attributes(address).unwrap(), None, "the memory was not freed");
     }
     let _turn = turn();
     let _context = cust::quick_init().unwrap();
@@ -80,10 +81,11 @@ fn memory_behind_an_array_without_elements_is_freed_in_its_context() {
 #[test]
 fn memory_that_is_called_the_hosts_is_freed_in_its_context() {
     fn check<S: Storage + Send + 'static>(data: S) {
-        let host = Matrix { data, rows: 2, columns: 3 }.into_host().map_err(|refused| refused.error).unwrap();
+        let host =
+            Matrix { data, rows: 2, columns: 3 }.relabel_as_host().map_err(|refused| refused.error).unwrap();
         let tensor = host.into_dlpack::<Versioned>().map_err(|refused| refused.error).unwrap();
-        let facts = tensor.facts().unwrap();
-        assert_eq!(facts.device(), Device::CPU);
+        let info = tensor.info().unwrap();
+        assert_eq!(info.device(), Device::CPU);
         thread::scope(|scope| {
             scope.spawn(|| {
                 no_context();
@@ -91,7 +93,7 @@ fn memory_that_is_called_the_hosts_is_freed_in_its_context() {
                 assert_eq!(current_context(), 0);
             });
         });
-        assert_eq!(pointer_facts(facts.address()).unwrap(), None, "the memory was not freed");
+        assert_eq!(pointer_attributes(info.address()).unwrap(), None, "the memory was not freed");
     }
     let _turn = turn();
     let _context = cust::quick_init().unwrap();
@@ -116,7 +118,7 @@ fn the_owner_of_an_interface_is_freed_where_no_context_is_current() {
             ..CudaArrayInterface::default()
         };
         // SAFETY: the owner keeps the memory, which is where it says.
-        let import = unsafe { Import::from_cai(&interface, memory.device, data) }.unwrap();
+        let import = unsafe { Import::from_cai_on_device(&interface, memory.device, data) }.unwrap();
         thread::scope(|scope| {
             scope.spawn(|| {
                 no_context();
@@ -124,7 +126,7 @@ fn the_owner_of_an_interface_is_freed_where_no_context_is_current() {
                 assert_eq!((finish_releases(), current_context()), (0, 0));
             });
         });
-        assert_eq!(pointer_facts(memory.address).unwrap(), None, "the memory was not freed");
+        assert_eq!(pointer_attributes(memory.address).unwrap(), None, "the memory was not freed");
     }
     let _turn = turn();
     let _context = cust::quick_init().unwrap();
@@ -173,11 +175,11 @@ fn an_export_outlives_the_handles_of_its_context() {
     let tensor = Matrix { data, rows: 2, columns: 3 }.into_dlpack::<Versioned>().unwrap();
     drop(context);
     no_context();
-    let address = tensor.facts().unwrap().address();
-    assert!(pointer_facts(address).unwrap().is_some(), "the memory went with the context");
+    let address = tensor.info().unwrap().address();
+    assert!(pointer_attributes(address).unwrap().is_some(), "the memory went with the context");
     drop(tensor);
     assert_eq!((finish_releases(), pending_releases()), (0, 0));
-    assert_eq!(pointer_facts(address).unwrap(), None);
+    assert_eq!(pointer_attributes(address).unwrap(), None);
 }
 
 /// Without an export, too, if it is asked for.
@@ -194,7 +196,7 @@ fn a_buffer_in_its_context_is_freed_anywhere() {
             assert_eq!(current_context(), 0);
         });
     });
-    assert_eq!(pointer_facts(address).unwrap(), None);
+    assert_eq!(pointer_attributes(address).unwrap(), None);
 }
 
 /// Memory of a pool belongs to a device, not to a context.
@@ -214,7 +216,7 @@ fn a_buffer_from_a_pool_is_freed_on_its_device() {
     let address = buffer.memory().address;
     CurrentContext::set_current(&first).unwrap();
     drop(buffer);
-    assert_eq!(pointer_facts(address).unwrap(), None, "the memory was not freed");
+    assert_eq!(pointer_attributes(address).unwrap(), None, "the memory was not freed");
     CurrentContext::set_current(&second).unwrap();
     drop(stream);
 }
@@ -226,13 +228,13 @@ fn a_buffer_in_its_context_is_freed_without_a_lock() {
     static FREED: AtomicUsize = AtomicUsize::new(0);
     let _turn = turn();
     let _context = cust::quick_init().unwrap();
-    free_inside(|free| {
+    set_blocking_hook(|free| {
         free();
         FREED.fetch_add(1, Ordering::Relaxed);
     });
     let buffer = || InContext::new(UnifiedBuffer::from_slice(&numbers(6)).unwrap());
     let address = buffer().memory().address;
-    assert_eq!((FREED.load(Ordering::Relaxed), pointer_facts(address).unwrap()), (1, None));
+    assert_eq!((FREED.load(Ordering::Relaxed), pointer_attributes(address).unwrap()), (1, None));
     drop(Matrix { data: buffer(), rows: 2, columns: 3 }.into_dlpack::<Versioned>().unwrap());
     assert_eq!((finish_releases(), FREED.load(Ordering::Relaxed)), (0, 2));
 }
@@ -249,7 +251,7 @@ fn a_buffer_of_another_device_than_the_current_one() {
     let data = DeviceBuffer::from_slice(&numbers(6)).unwrap();
     CurrentContext::set_current(&first).unwrap();
     let matrix = Matrix { data, rows: 2, columns: 3 };
-    assert_eq!(matrix.facts().unwrap().device(), interop_core::Device::cuda(1));
+    assert_eq!(matrix.info().unwrap().device(), interop_core::Device::cuda(1));
     assert_eq!(current_context(), first.as_raw() as usize);
     CurrentContext::set_current(&second).unwrap();
     drop(matrix);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use cudarc::driver::{CudaContext, CudaSlice, CudaStream};
 use cust::memory::DeviceBuffer;
 use cust::stream::{Stream, StreamFlags};
-use interop_core::cuda::{finish_releases, order};
+use interop_core::cuda::{finish_releases, stream_wait};
 use interop_core::dlpack::Versioned;
 use interop_core::{CudaArray, Device, Import, StreamHandle};
 use interop_sim_client::{Live, find};
@@ -20,24 +20,24 @@ fn live() -> Option<u64> {
 /// Uses a stream, over which a driver with hooks complains if it was destroyed, and a real one ends the process.
 fn is_live(stream: StreamHandle) {
     assert!(matches!(stream, StreamHandle::Raw(_)), "a default stream is always there: {stream}");
-    order(stream, StreamHandle::LegacyDefault, Device::cuda(0)).unwrap();
+    stream_wait(StreamHandle::LegacyDefault, stream, Device::cuda(0)).unwrap();
 }
 
 /// Sees that an array, of whose stream `make` keeps no handle, has it for as long as the array or an export of it lives.
 fn keeps_its_stream<A: CudaArray + Send + Sync + 'static>(make: impl Fn() -> A) {
     let before = live();
     let array = make();
-    is_live(array.facts().unwrap().stream());
+    is_live(array.info().unwrap().stream());
     let interface = array.to_cai().unwrap();
-    let (legacy, stream) = (StreamHandle::LegacyDefault, array.facts().unwrap().stream());
+    let (legacy, stream) = (StreamHandle::LegacyDefault, array.info().unwrap().stream());
     // SAFETY: the array keeps the memory and the stream that the interface names.
-    let import = unsafe { Import::from_cai_for(&interface, legacy, array) }.unwrap();
+    let import = unsafe { Import::from_cai_for_stream(&interface, legacy, array) }.unwrap();
     is_live(stream);
     drop(import);
     assert_eq!((finish_releases(), live()), (0, before), "the stream is lost");
 
     let array = Arc::new(make());
-    let stream = array.facts().unwrap().stream();
+    let stream = array.info().unwrap().stream();
     let tensor = array.share_dlpack::<Versioned>().unwrap();
     drop(array);
     is_live(stream);

@@ -111,7 +111,7 @@ pub(crate) const KINDS: [MemoryKind; 4] =
 
 /// Sends an array of a foreign library's on its way, ready on the legacy default stream.
 pub(crate) fn send<A: CudaArray + Send + 'static>(array: A) -> Import {
-    let tensor = array.into_dlpack_for::<Versioned>(StreamHandle::LegacyDefault).unwrap();
+    let tensor = array.into_dlpack_for_stream::<Versioned>(StreamHandle::LegacyDefault).unwrap();
     Import::from_dlpack(tensor).unwrap()
 }
 

@@ -3,7 +3,7 @@
 //! That all other combinations expand is checked in `interop-derive`, which is faster.
 
 use interop_core::dlpack::Versioned;
-use interop_core::{CudaArray, FromArray, HostVec, Lease, Shared, StreamHandle};
+use interop_core::{CudaArray, FromArray, HostVec, Lease, SharedBuffer, StreamHandle};
 
 use crate::support::count;
 
@@ -22,15 +22,15 @@ macro_rules! combination {
 
             let samples: Samples<HostVec<f32>> =
                 Samples { values: HostVec::from_slice(&count(6)), $($value)* };
-            let facts = samples.facts().unwrap();
-            assert_eq!((facts.shape(), facts.strides()), (&[2, 3][..], &$strides[..]));
-            let address = facts.address();
+            let info = samples.info().unwrap();
+            assert_eq!((info.shape(), info.strides()), (&[2, 3][..], &$strides[..]));
+            let address = info.address();
             let tensor = samples.into_dlpack::<Versioned>().unwrap();
             let back = Samples::<$data>::from_dlpack(tensor).unwrap();
-            let again = back.facts().unwrap();
-            assert_eq!((again.shape(), again.strides(), again.dtype()), (facts.shape(), facts.strides(), facts.dtype()));
+            let again = back.info().unwrap();
+            assert_eq!((again.shape(), again.strides(), again.dtype()), (info.shape(), info.strides(), info.dtype()));
             assert_eq!(again.address() == address, !<$data as interop_core::FromImport>::COPIES);
-            let elements = |view: interop_core::ArrayView<'_, f32, 2>| view.host().unwrap().to_vec().unwrap();
+            let elements = |view: interop_core::ArrayView<'_, f32, 2>| view.host_view().unwrap().to_vec().unwrap();
             let expected: Vec<f32> = (0..2)
                 .flat_map(|row| (0..3).map(move |column| row * $strides[0] + column * $strides[1]))
                 .map(|offset: isize| count(6)[usize::try_from(offset).unwrap()])
@@ -49,7 +49,7 @@ macro_rules! combinations {
 
                 combination!(copied, [$($word)*], Vec<f32>, { $($field)* }, [$($value)*], $strides);
                 combination!(leased, [$($word)*], Lease<f32>, { $($field)* }, [$($value)*], $strides);
-                combination!(shared, [$($word)*], Shared, {
+                combination!(shared, [$($word)*], SharedBuffer, {
                     #[cuda_array(stream)]
                     stream: StreamHandle,
                     $($field)*

@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use interop_core::dlpack::Versioned;
-use interop_core::{CudaArray, Device, FromArray, HostVec, Lease, LeaseMut, Shared, Storage, Writes};
+use interop_core::{
+    CudaArray, Device, FromArray, HostVec, Lease, LeaseMut, Mutability, SharedBuffer, Storage,
+};
 
 use crate::support::{Foreign, count};
 
@@ -18,14 +20,14 @@ struct Samples<S> {
 #[test]
 fn facts_are_those_of_the_fields() {
     let samples = Samples { values: count(6), shape: vec![2, 3] };
-    let facts = samples.facts().unwrap();
-    assert_eq!(facts.shape(), [2, 3]);
-    assert_eq!(facts.strides(), [3, 1]);
-    assert_eq!(facts.address(), samples.values.as_ptr().addr());
-    assert_eq!(facts.byte_range().len(), 24);
-    assert_eq!(facts.dtype(), interop_core::DType::F32);
-    assert_eq!(facts.device(), Device::CPU);
-    assert_eq!(facts.stream(), interop_core::StreamHandle::NothingPending);
+    let info = samples.info().unwrap();
+    assert_eq!(info.shape(), [2, 3]);
+    assert_eq!(info.strides(), [3, 1]);
+    assert_eq!(info.address(), samples.values.as_ptr().addr());
+    assert_eq!(info.byte_range().len(), 24);
+    assert_eq!(info.dtype(), interop_core::DType::F32);
+    assert_eq!(info.device(), Device::CPU);
+    assert_eq!(info.stream(), interop_core::StreamHandle::NothingPending);
 }
 
 /// Borrowed memory is looked at in place; with what borrows there are no exports.
@@ -41,28 +43,28 @@ fn a_slice_of_somebody_else_is_viewed() {
 
     let values = count(6);
     let rows = Rows { values: &values[2..], rows: 2 };
-    assert_eq!(rows.facts().unwrap().address(), values[2..].as_ptr().addr());
+    assert_eq!(rows.info().unwrap().address(), values[2..].as_ptr().addr());
     assert_eq!(rows.view::<f32, 2>().unwrap().strides(), [2, 1]);
     assert_eq!(rows.to_vec::<[f32; 2]>().unwrap(), [[2.0, 3.0], [4.0, 5.0]]);
-    assert_eq!(rows.facts().unwrap().writes(), Writes::Never);
+    assert_eq!(rows.info().unwrap().mutability(), Mutability::ReadOnly);
 }
 
 #[test]
 fn a_shape_beyond_the_storage_is_refused() {
-    let error = Samples { values: count(5), shape: vec![2, 3] }.facts().unwrap_err();
-    assert_eq!(error.kind(), interop_core::ErrorKind::Bounds);
+    let error = Samples { values: count(5), shape: vec![2, 3] }.info().unwrap_err();
+    assert_eq!(error.kind(), interop_core::ErrorKind::OutOfBounds);
 }
 
 #[test]
 fn who_may_write_depends_on_the_storage() {
     let vec = Samples { values: count(2), shape: vec![2] };
-    assert_eq!(vec.facts().unwrap().writes(), Writes::WhenOwned);
+    assert_eq!(vec.info().unwrap().mutability(), Mutability::WhenOwned);
     let host = Samples { values: HostVec::from_slice(&count(2)), shape: vec![2] };
-    assert_eq!(host.facts().unwrap().writes(), Writes::Always);
+    assert_eq!(host.info().unwrap().mutability(), Mutability::Writable);
     let shared: Samples<Arc<[f32]>> = Samples { values: count(2).into(), shape: vec![2] };
-    assert_eq!(shared.facts().unwrap().writes(), Writes::Never);
+    assert_eq!(shared.info().unwrap().mutability(), Mutability::ReadOnly);
     let fixed = Samples { values: &[1.0_f32, 2.0][..], shape: vec![2] };
-    assert_eq!(fixed.facts().unwrap().writes(), Writes::Never);
+    assert_eq!(fixed.info().unwrap().mutability(), Mutability::ReadOnly);
 }
 
 #[test]
@@ -72,7 +74,7 @@ fn an_owned_storage_copies_an_import_and_releases_it() {
     assert_eq!(receipt.releases(), 1, "the copy needs the memory no more");
     assert_eq!(samples.values, count(6));
     assert_eq!(samples.shape, [2, 3]);
-    assert_ne!(samples.facts().unwrap().address(), receipt.address);
+    assert_ne!(samples.info().unwrap().address(), receipt.address);
     drop(samples);
     assert_eq!(receipt.releases(), 1);
 }
@@ -81,8 +83,8 @@ fn an_owned_storage_copies_an_import_and_releases_it() {
 fn a_lease_keeps_an_import_in_place_until_it_is_dropped() {
     let (import, receipt) = Foreign::new(&count(6), &[6]).send();
     let samples = Samples::<Lease<f32>>::from_import(import).unwrap();
-    assert_eq!(samples.facts().unwrap().address(), receipt.address);
-    assert!(samples.facts().unwrap().is_readonly());
+    assert_eq!(samples.info().unwrap().address(), receipt.address);
+    assert!(samples.info().unwrap().is_read_only());
     assert_eq!(receipt.releases(), 0);
     drop(samples);
     assert_eq!(receipt.releases(), 1);
@@ -101,7 +103,8 @@ fn a_refused_import_comes_back_whole() {
 
 #[test]
 fn a_writable_lease_refuses_read_only_memory() {
-    let (import, receipt) = Foreign { writes: Writes::Never, ..Foreign::new(&count(2), &[2]) }.send();
+    let (import, receipt) =
+        Foreign { mutability: Mutability::ReadOnly, ..Foreign::new(&count(2), &[2]) }.send();
     let refused = Samples::<LeaseMut<f32>>::from_import(import).err().unwrap();
     assert_eq!(refused.error.kind(), interop_core::ErrorKind::ReadOnly);
     drop(refused);
@@ -111,19 +114,19 @@ fn a_writable_lease_refuses_read_only_memory() {
 #[test]
 fn a_storage_of_any_type_takes_what_comes() {
     let (import, receipt) = Foreign::new(&[1_u16, 2, 3], &[3]).send();
-    let samples = Samples::<Shared>::from_import(import).unwrap();
-    assert_eq!(samples.facts().unwrap().dtype(), interop_core::DType::U16);
-    assert_eq!(samples.facts().unwrap().address(), receipt.address);
+    let samples = Samples::<SharedBuffer>::from_import(import).unwrap();
+    assert_eq!(samples.info().unwrap().dtype(), interop_core::DType::U16);
+    assert_eq!(samples.info().unwrap().address(), receipt.address);
 }
 
 #[test]
 fn one_array_goes_out_and_back_without_a_copy() {
     let samples = Arc::new(Samples { values: HostVec::from_slice(&count(6)), shape: vec![3, 2] });
-    let address = samples.facts().unwrap().address();
+    let address = samples.info().unwrap().address();
     let first = Samples::<Lease<f32>>::from_dlpack(samples.share_dlpack::<Versioned>().unwrap()).unwrap();
     let second = Samples::<LeaseMut<f32>>::from_dlpack(samples.share_dlpack::<Versioned>().unwrap()).unwrap();
-    assert_eq!(first.facts().unwrap().address(), address);
-    assert_eq!(second.facts().unwrap().address(), address);
+    assert_eq!(first.info().unwrap().address(), address);
+    assert_eq!(second.info().unwrap().address(), address);
     assert_eq!(second.shape, [3, 2]);
     assert_eq!(Arc::strong_count(&samples), 3);
     drop((first, second));
@@ -142,7 +145,7 @@ struct AnyStorage {
 fn the_storage_can_be_known_at_run_time_only() {
     let floats = AnyStorage { values: Arc::new(count(3)), len: 3 };
     let bytes = AnyStorage { values: Arc::new(HostVec::from_slice(&[7_u8, 8])), len: 2 };
-    assert_eq!(floats.facts().unwrap().dtype().name(), "float32");
+    assert_eq!(floats.info().unwrap().dtype().name(), "float32");
     let bytes: Samples<Vec<u8>> = Samples::from_dlpack(bytes.into_dlpack::<Versioned>().unwrap()).unwrap();
     assert_eq!(bytes.values, [7, 8]);
 }

@@ -88,8 +88,8 @@ fn a_default_that_fails_gives_the_import_back() {
     let (import, receipt) = Foreign::new(&count(3), &[3]).send();
     let refused =
         Tried::from_import(import).map(|tried| (tried.values, tried.len, tried.number)).err().unwrap();
-    assert_eq!((refused.error.place(), receipt.releases()), ("text", 0));
-    assert_eq!(refused.value.facts().address(), receipt.address);
+    assert_eq!((refused.error.location(), receipt.releases()), ("text", 0));
+    assert_eq!(refused.value.info().address(), receipt.address);
 }
 
 #[test]
@@ -133,6 +133,6 @@ fn a_refused_import_calls_for_no_default() {
     for (shape, place) in [(&[6][..], "shape"), (&[2, 3], "shape[1]")] {
         let (import, _) = Foreign::new(&count(6), shape).send();
         let refused = Pairs::from_import(import).map(|pairs| pairs.label).unwrap_err();
-        assert_eq!((refused.error.place(), refused.value.facts().ndim()), (place, shape.len()));
+        assert_eq!((refused.error.location(), refused.value.info().ndim()), (place, shape.len()));
     }
 }

@@ -43,7 +43,7 @@ fn answers<T: FromArray>() -> [Option<String>; 4] {
         let (import, receipt) = Foreign { device, ..Foreign::new(&count(3), &[3]) }.send();
         let answer = T::from_import(import).err().map(|refused| {
             assert_eq!(refused.error.kind(), ErrorKind::Device);
-            assert_eq!(refused.value.facts().device(), device); // comes back whole
+            assert_eq!(refused.value.info().device(), device); // comes back whole
             refused.error.to_string()
         });
         assert_eq!(receipt.releases(), 1);
@@ -76,5 +76,5 @@ fn behind_a_pointer_too() {
 #[test]
 fn an_export_is_where_its_storage_is() {
     let array = OnHost { values: vec![1.0_f32; 2], len: 2 };
-    assert_eq!(array.facts().unwrap().device(), Device::CPU);
+    assert_eq!(array.info().unwrap().device(), Device::CPU);
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use interop_core::dlpack::{Legacy, Versioned};
-use interop_core::{CudaArray, ErrorKind, FromArray, HostVec, Lease, Shared};
+use interop_core::{CudaArray, ErrorKind, FromArray, HostVec, Lease, SharedBuffer};
 
 use crate::support::{Foreign, count};
 
@@ -75,7 +75,7 @@ fn each_half_is_there_only_if_it_was_asked_for() {
 fn a_struct_that_borrows_is_exported() {
     let name = String::from("name");
     let outgoing = Outgoing { values: count(6), len: 3, name: &name, context: "context".into() };
-    assert_eq!(outgoing.facts().unwrap().shape(), [3, 2]);
+    assert_eq!(outgoing.info().unwrap().shape(), [3, 2]);
     assert_eq!((outgoing.name, &*outgoing.context), ("name", "context"));
 }
 
@@ -102,12 +102,12 @@ fn a_struct_that_only_imports_is_filled() {
 #[test]
 fn readonly_makes_every_export_read_only() {
     let constant = Constant { values: HostVec::from_slice(&count(4)), shape: [4] };
-    assert!(constant.facts().unwrap().is_readonly());
+    assert!(constant.info().unwrap().is_read_only());
     let shared = Arc::new(constant);
     let error = shared.share_dlpack::<Legacy>().err().unwrap();
     assert_eq!(error.kind(), ErrorKind::ReadOnly, "the legacy form cannot say it");
-    let again = Constant::<Shared>::from_dlpack(shared.share_dlpack::<Versioned>().unwrap()).unwrap();
-    assert!(again.facts().unwrap().is_readonly());
+    let again = Constant::<SharedBuffer>::from_dlpack(shared.share_dlpack::<Versioned>().unwrap()).unwrap();
+    assert!(again.info().unwrap().is_read_only());
     assert_eq!(again.shape, [4]);
     drop(again.values);
 }
@@ -117,6 +117,6 @@ fn memory_that_others_see_as_constant_is_read_only_by_itself() {
     // Shared and immutable in Rust: nobody may write, whatever the form of the export.
     let slice: Arc<[f32]> = count(4).into();
     let outgoing = Arc::new(Outgoing { values: slice, len: 2, name: "", context: "".into() });
-    assert!(outgoing.facts().unwrap().is_readonly());
+    assert!(outgoing.info().unwrap().is_read_only());
     assert_eq!(outgoing.share_dlpack::<Legacy>().err().unwrap().kind(), ErrorKind::ReadOnly);
 }

@@ -74,21 +74,22 @@ struct Cloud<T> {
 #[test]
 fn a_record_has_the_fields_of_the_struct_where_they_are() {
     let cloud = Cloud { points: HostVec::from_slice(&[Particle::default(); 2]), shape: vec![2] };
-    let facts = cloud.facts().unwrap();
-    let record = facts.record().unwrap();
+    let info = cloud.info().unwrap();
+    let struct_type = info.struct_type().unwrap();
     let fields: Vec<_> =
-        record.fields.iter().map(|field| (field.name.as_str(), field.offset, field.dtype)).collect();
+        struct_type.fields.iter().map(|field| (field.name.as_str(), field.offset, field.dtype)).collect();
     assert_eq!(fields, [("position", 0, DType::F32), ("type", 12, DType::U16), ("charge", 16, DType::F64)]);
-    assert_eq!(record.fields[0].shape, [3]);
+    assert_eq!(struct_type.fields[0].shape, [3]);
     assert_eq!(Particle::TYPE.size(), 24);
-    assert_eq!((facts.shape(), facts.strides()), (&[2][..], &[1][..]));
+    assert_eq!((info.shape(), info.strides()), (&[2][..], &[1][..]));
 }
 
 #[test]
 fn fields_without_names_have_those_of_numpy() {
     let cloud = Cloud { points: HostVec::from_slice(&[Complex(1.0, 2.0)]), shape: vec![1] };
-    let facts = cloud.facts().unwrap();
-    let names: Vec<&str> = facts.record().unwrap().fields.iter().map(|field| field.name.as_str()).collect();
+    let info = cloud.info().unwrap();
+    let names: Vec<&str> =
+        info.struct_type().unwrap().fields.iter().map(|field| field.name.as_str()).collect();
     assert_eq!(names, ["f0", "f1"]);
 }
 
@@ -109,9 +110,9 @@ fn markers_and_parameters_are_no_parts() {
         points: HostVec::from_slice(&[Pair::<i32, 2, f64> { first: [1, 2], second: 3, marker: PhantomData }]),
         shape: vec![1],
     };
-    let facts = cloud.facts().unwrap();
+    let info = cloud.info().unwrap();
     let fields: Vec<_> =
-        facts.record().unwrap().fields.iter().map(|field| (field.name.clone(), field.offset)).collect();
+        info.struct_type().unwrap().fields.iter().map(|field| (field.name.clone(), field.offset)).collect();
     assert_eq!(fields, [("first".to_string(), 0), ("second".to_string(), 8)]);
 }
 
@@ -119,8 +120,8 @@ fn markers_and_parameters_are_no_parts() {
 fn parts_can_be_of_types_that_a_parameter_names() {
     let pixel = Pixel::<Wide, u8> { red: 1.0, rest: [2.0, 3.0], mask: 4 };
     let cloud = Cloud { points: HostVec::from_slice(&[pixel]), shape: vec![1] };
-    let record = cloud.facts().unwrap().record().unwrap().to_string();
-    assert_eq!(record, "{red: float64 @0, rest: float64[2] @8, mask: uint8 @24}");
+    let struct_type = cloud.info().unwrap().struct_type().unwrap().to_string();
+    assert_eq!(struct_type, "{red: float64 @0, rest: float64[2] @8, mask: uint8 @24}");
     assert_eq!((pixel.red, pixel.rest[1], pixel.mask), (1.0, 3.0, 4));
 }
 
@@ -130,10 +131,10 @@ fn records_nest() {
         points: HostVec::from_slice(&[Segment { from: Complex(0.0, 1.0), to: Complex(2.0, 3.0) }]),
         shape: vec![1],
     };
-    let facts = cloud.facts().unwrap();
-    let fields = &facts.record().unwrap().fields;
+    let info = cloud.info().unwrap();
+    let fields = &info.struct_type().unwrap().fields;
     assert_eq!((fields[0].name.as_str(), fields[1].offset), ("from", 8));
-    assert_eq!(fields[1].record.as_ref().unwrap().fields[1].name, "f1");
+    assert_eq!(fields[1].struct_type.as_ref().unwrap().fields[1].name, "f1");
     assert_eq!(Segment::TYPE.align(), 16);
 }
 
@@ -151,8 +152,11 @@ fn equal_fields_arrive_from_a_trailing_axis() {
     let (import, receipt) = Foreign::new(&count(6), &[3, 2]).send();
     let signal = Signal::from_import(import).unwrap();
     assert_eq!(signal.len, 3);
-    assert_eq!(signal.facts().unwrap().address(), receipt.address);
-    assert_eq!(signal.view::<Complex, 1>().unwrap().host().unwrap().get([2]).unwrap(), Complex(4.0, 5.0));
+    assert_eq!(signal.info().unwrap().address(), receipt.address);
+    assert_eq!(
+        signal.view::<Complex, 1>().unwrap().host_view().unwrap().read([2]).unwrap(),
+        Complex(4.0, 5.0)
+    );
     drop(signal.values);
 
     let (import, _) = Foreign::new(&count(6), &[2, 3]).send();

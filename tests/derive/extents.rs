@@ -53,8 +53,8 @@ struct RawNames {
 #[test]
 fn fields_and_literals_make_the_shape() {
     let image = Image { pixels: count(24), height: 2, width: 4 };
-    assert_eq!(image.facts().unwrap().shape(), [2, 4, 3]);
-    assert_eq!(image.facts().unwrap().strides(), [12, 3, 1]);
+    assert_eq!(image.info().unwrap().shape(), [2, 4, 3]);
+    assert_eq!(image.info().unwrap().strides(), [12, 3, 1]);
 }
 
 #[test]
@@ -71,7 +71,7 @@ fn an_import_is_compared_with_the_literals() {
     let (import, receipt) = Foreign::new(&count(24), &[3, 2, 4]).send();
     let refused = Image::from_import(import).err().unwrap();
     assert_eq!(refused.error.kind(), ErrorKind::Shape);
-    assert_eq!(refused.error.place(), "shape[2]");
+    assert_eq!(refused.error.location(), "shape[2]");
     assert_eq!(receipt.releases(), 0);
 }
 
@@ -86,20 +86,20 @@ fn an_extent_beyond_its_field_is_refused_by_name() {
     let (import, receipt) = Foreign::new(&vec![0.0_f32; 900], &[1, 300, 3]).send();
     let refused = Image::from_import(import).err().unwrap();
     assert_eq!(refused.error.kind(), ErrorKind::Overflow);
-    assert_eq!(refused.error.place(), "width");
+    assert_eq!(refused.error.location(), "width");
     assert_eq!(receipt.releases(), 0);
 }
 
 #[test]
 fn a_negative_extent_is_refused() {
-    let error = Cube { cells: count(8), n: -2 }.facts().unwrap_err();
+    let error = Cube { cells: count(8), n: -2 }.info().unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Shape);
 }
 
 #[test]
 fn a_field_named_twice_is_two_equal_extents() {
     let cube = Cube { cells: count(16), n: 2 };
-    assert_eq!(cube.facts().unwrap().shape(), [2, 2, 2, 2]);
+    assert_eq!(cube.info().unwrap().shape(), [2, 2, 2, 2]);
     let (import, _) = Foreign::new(&count(54), &[3, 3, 2, 3]).send();
     assert_eq!(Cube::from_import(import).unwrap().n, 3);
     for shape in [[3, 2, 2, 3], [3, 3, 2, 2]] {
@@ -116,8 +116,8 @@ fn const_generics_are_extents() {
     assert_eq!(refused.error.kind(), ErrorKind::Shape);
     let table = Table::<3>::from_import(refused.value).unwrap();
     assert_eq!(table.rows, 2);
-    assert_eq!(table.facts().unwrap().shape(), [2, 3]);
-    assert_eq!(table.facts().unwrap().address(), receipt.address);
+    assert_eq!(table.info().unwrap().shape(), [2, 3]);
+    assert_eq!(table.info().unwrap().address(), receipt.address);
     drop(table.cells);
     assert_eq!(receipt.releases(), 1);
 }
@@ -159,14 +159,14 @@ fn constants_are_extents() {
         let (import, _) = Foreign::new(&count(200), &other).send();
         let refused = Constants::<4>::from_import(import).err().unwrap();
         assert_eq!(
-            (refused.error.kind(), refused.error.place()),
+            (refused.error.kind(), refused.error.location()),
             (ErrorKind::Shape, &*format!("shape[{axis}]"))
         );
     }
     let (import, receipt) = Foreign::new(&count(48), &shape).send();
     let constants = Constants::<4>::from_import(import).unwrap();
-    assert_eq!((constants.rows, constants.facts().unwrap().address()), (1, receipt.address));
-    assert_eq!(constants.facts().unwrap().shape(), [3, 2, 1, 2, 4, 1]);
+    assert_eq!((constants.rows, constants.info().unwrap().address()), (1, receipt.address));
+    assert_eq!(constants.info().unwrap().shape(), [3, 2, 1, 2, 4, 1]);
     drop(constants.cells);
     assert_eq!(receipt.releases(), 1);
 }
@@ -191,12 +191,12 @@ fn constants_of_a_struct_without_parameters_are_extents() {
         const SIDE: usize = 5;
     }
 
-    let facts = r#struct { cells: vec![], r#in: 2 }.facts().unwrap();
-    assert_eq!(facts.shape(), [2, 4, 5, 3, 0]);
+    let info = r#struct { cells: vec![], r#in: 2 }.info().unwrap();
+    assert_eq!(info.shape(), [2, 4, 5, 3, 0]);
     let (import, _) = Foreign::new(&[0.0_f32; 0], &[2, 4, 5, 3, 0]).send();
     assert_eq!(r#struct::from_import(import).unwrap().r#in, 2);
     let (import, _) = Foreign::new(&[0.0_f32; 0], &[2, 4, 6, 3, 0]).send();
-    assert_eq!(r#struct::from_import(import).err().unwrap().error.place(), "shape[2]");
+    assert_eq!(r#struct::from_import(import).err().unwrap().error.location(), "shape[2]");
 }
 
 #[test]
@@ -212,7 +212,7 @@ fn constants_of_a_struct_that_borrows_are_extents() {
         const ROWS: u8 = 2;
     }
 
-    assert_eq!(Borrowed { cells: &count(12) }.facts().unwrap().shape(), [2, 2, 3]);
+    assert_eq!(Borrowed { cells: &count(12) }.info().unwrap().shape(), [2, 2, 3]);
 }
 
 /// A field that is in the list itself, or cannot be, leaves its name in capitals to a constant.
@@ -234,7 +234,7 @@ fn a_constant_may_have_the_name_of_a_field_in_capitals() {
     let (import, _) = Foreign::new(&count(6), &[1, 2, 3]).send();
     let samples = Samples::from_import(import).unwrap();
     assert_eq!((samples.n, samples.rows, samples.cells.len()), (1, 0, 6));
-    assert_eq!(samples.facts().unwrap().shape(), [1, 2, 3]);
+    assert_eq!(samples.info().unwrap().shape(), [1, 2, 3]);
 }
 
 #[test]
@@ -246,10 +246,10 @@ fn a_constant_below_zero_is_refused() {
         cells: Vec<f32>,
     }
 
-    assert_eq!(Below::<-1> { cells: vec![] }.facts().unwrap_err().kind(), ErrorKind::Shape);
+    assert_eq!(Below::<-1> { cells: vec![] }.info().unwrap_err().kind(), ErrorKind::Shape);
     let (import, receipt) = Foreign::new(&count(1), &[1]).send();
     let refused = Below::<-1>::from_import(import).err().unwrap();
-    assert_eq!((refused.error.kind(), refused.error.place()), (ErrorKind::Shape, "shape[0]"));
+    assert_eq!((refused.error.kind(), refused.error.location()), (ErrorKind::Shape, "shape[0]"));
     assert_eq!((refused.error.found(), refused.error.allowed()), ("-1 in the struct", "0 and up"));
     assert_eq!(receipt.releases(), 0);
     assert_eq!(Below::<1>::from_import(refused.value).unwrap().cells, [0.0]);
@@ -258,8 +258,8 @@ fn a_constant_below_zero_is_refused() {
 #[test]
 fn no_extents_are_an_array_of_one_element() {
     let scalar = Scalar { value: vec![7.0] };
-    let facts = scalar.facts().unwrap();
-    assert_eq!((facts.ndim(), facts.numel()), (0, 1));
+    let info = scalar.info().unwrap();
+    assert_eq!((info.ndim(), info.numel()), (0, 1));
     let (import, _) = Foreign::new(&[7.0_f32], &[]).send();
     assert_eq!(Scalar::from_import(import).unwrap().value, [7.0]);
     let (import, _) = Foreign::new(&[7.0_f32], &[1]).send();
@@ -269,7 +269,7 @@ fn no_extents_are_an_array_of_one_element() {
 #[test]
 fn tuple_structs_have_numbers_for_names() {
     let tuple = Tuple(count(12), 3, 2, String::new());
-    assert_eq!(tuple.facts().unwrap().shape(), [3, 2, 2]);
+    assert_eq!(tuple.info().unwrap().shape(), [3, 2, 2]);
     let (import, _) = Foreign::new(&count(4), &[1, 2, 2]).send();
     let tuple = Tuple::from_import(import).unwrap();
     assert_eq!((tuple.1, tuple.2, tuple.3.as_str()), (1, 2, "new"));
@@ -279,7 +279,7 @@ fn tuple_structs_have_numbers_for_names() {
 #[test]
 fn keywords_are_names_of_fields() {
     let names = RawNames { r#data: count(6), r#type: 1, r#in: 2, r#while: 3 };
-    assert_eq!(names.facts().unwrap().shape(), [1, 2, 3]);
+    assert_eq!(names.info().unwrap().shape(), [1, 2, 3]);
     let (import, _) = Foreign::new(&count(6), &[3, 2, 1]).send();
     let names = RawNames::from_import(import).unwrap();
     assert_eq!((names.r#type, names.r#in, names.r#while), (3, 2, 1));

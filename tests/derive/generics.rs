@@ -77,8 +77,8 @@ fn all_parameters_at_once() {
     let (import, receipt) = Foreign { stream: handle(0x40), ..Foreign::new(&count(6), &[3, 2, 1]) }.send();
     let all = All::<f32, u8, StreamHandle>::from_import(import).unwrap();
     assert_eq!((all.n, all.stream, all.marker), (3, handle(0x40), PhantomData));
-    assert_eq!(all.facts().unwrap().shape(), [3, 2, 1]);
-    assert_eq!(all.facts().unwrap().address(), receipt.address);
+    assert_eq!(all.info().unwrap().shape(), [3, 2, 1]);
+    assert_eq!(all.info().unwrap().address(), receipt.address);
     drop(all.values);
     assert_eq!(receipt.releases(), 1);
 }
@@ -87,7 +87,7 @@ fn all_parameters_at_once() {
 fn parameters_with_raw_names() {
     let (import, _) = Foreign::new(&count(6), &[2, 3]).send();
     let names = RawNames::<f32, 3>::from_import(import).unwrap();
-    assert_eq!((names.n, names.facts().unwrap().shape()), (2, &[2, 3][..]));
+    assert_eq!((names.n, names.info().unwrap().shape()), (2, &[2, 3][..]));
     assert_eq!(names.values, count(6));
     assert_eq!((RawPart { value: 1_u8 }.value, RawPart::<u8>::TYPE.size()), (1, 1));
 }
@@ -104,7 +104,7 @@ fn a_half_asks_only_for_what_it_needs() {
     }
 
     fn stream_of<T: Element, H: AsStream>(all: &All<'_, T, u8, H>) -> StreamHandle {
-        all.facts().unwrap().stream()
+        all.info().unwrap().stream()
     }
 
     fn import<T: Element, H: FromStream + AsStream>(from: interop_core::Import) -> All<'static, T, u8, H> {
@@ -123,13 +123,13 @@ fn projections_are_fields() {
     let tensor = Tensor::<Host, 2>::from_import(import).unwrap();
     assert_eq!((&tensor.buffer, tensor.shape), (&count(6), [2, 3]));
     assert_eq!((tensor.strides, tensor.stream), (Some([3, 1]), None));
-    assert_eq!(tensor.facts().unwrap().shape(), [2, 3]);
+    assert_eq!(tensor.info().unwrap().shape(), [2, 3]);
 }
 
 #[test]
 fn default_types_are_those_of_the_struct_alone() {
     let defaulted: Defaulted = Defaulted { bytes: [1, 2, 3].into(), shape: [3] };
-    assert_eq!(defaulted.facts().unwrap().numel(), 3);
+    assert_eq!(defaulted.info().unwrap().numel(), 3);
     let other = Defaulted { bytes: vec![1_u8], shape: [1] };
-    assert_eq!(other.facts().unwrap().numel(), 1);
+    assert_eq!(other.info().unwrap().numel(), 1);
 }

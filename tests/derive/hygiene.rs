@@ -54,7 +54,7 @@ mod shadowed {
     pub(super) struct Sync;
     pub(super) struct CudaArray;
     pub(super) struct FromArray;
-    pub(super) struct Facts;
+    pub(super) struct ArrayInfo;
     pub(super) struct Order;
     pub(super) struct Element;
     pub(super) struct str;
@@ -215,18 +215,18 @@ mod same_names {
         #[cuda_array(default = { let __arrival = 1; __arrival + 1 })]
         pub(super) __p: u8,
         #[cuda_array(default)]
-        pub(super) facts: u8,
+        pub(super) info: u8,
         #[cuda_array(default)]
         pub(super) assemble: u8,
     }
 
     /// What a type has of its own comes before what its traits have.
     impl SameNames {
-        pub(super) const WANTED: u8 = 1;
+        pub(super) const REQUIREMENTS: u8 = 1;
         pub(super) const TYPE: u8 = 2;
 
         pub(super) fn assemble() -> u8 {
-            Self::WANTED + Self::TYPE
+            Self::REQUIREMENTS + Self::TYPE
         }
     }
 }
@@ -266,7 +266,7 @@ mod beside_others {
 }
 
 /// A derive inside of a function sees the types of the function.
-fn local() -> interop_core::Facts {
+fn local() -> interop_core::ArrayInfo {
     type Buffer = Vec<u8>;
 
     #[derive(CudaArray)]
@@ -280,7 +280,7 @@ fn local() -> interop_core::Facts {
     let (import, _) = Foreign::new(&[1_u8, 2], &[2]).send();
     let local = Local::from_import(import).unwrap();
     assert_eq!((local.bytes.len(), local.shape), (2, [2]));
-    local.facts().unwrap()
+    local.info().unwrap()
 }
 
 use interop_core::dlpack::Versioned;
@@ -294,7 +294,7 @@ fn a_renamed_runtime_without_a_prelude() {
     let samples = renamed::Samples::from_import(import).unwrap();
     assert_eq!((samples.n, samples.stream, samples.name.as_str()), (2, None, ""));
     assert_eq!(samples.values, count(8));
-    assert_eq!(samples.facts().unwrap().shape(), [2, 2, 2]);
+    assert_eq!(samples.info().unwrap().shape(), [2, 2, 2]);
     let point = renamed::Point { x: 1.0, y: 2.0 };
     assert_eq!((point.x.to_bits(), point.y.to_bits()), (1.0_f32.to_bits(), 2.0_f32.to_bits()));
     assert_eq!(renamed::Point::TYPE.size(), 8);
@@ -306,14 +306,14 @@ fn shadowed_names() {
     let hostile = shadowed::Hostile::<2>::from_import(import).unwrap();
     assert_eq!(hostile.pointer.addr(), receipt.address);
     assert_eq!((hostile.n, hostile.stream, hostile.unit), (2, StreamHandle::NothingPending, ()));
-    assert_eq!(hostile.facts().unwrap().shape(), [2, 2, 3, 2]);
+    assert_eq!(hostile.info().unwrap().shape(), [2, 2, 3, 2]);
     assert_eq!(hostile.device, interop_core::Device::CPU);
     drop(hostile.owner);
     assert_eq!(receipt.releases(), 1);
 
     let (import, receipt) = Foreign::new(&count(6), &[2, 3]).send();
     let stored = shadowed::Stored::from_import(import).unwrap();
-    assert_eq!((stored.n, stored.facts().unwrap().address()), (2, receipt.address));
+    assert_eq!((stored.n, stored.info().unwrap().address()), (2, receipt.address));
     drop(stored.values);
 
     let pixel = shadowed::Pixel { red: 1, green: 2 };
@@ -327,8 +327,8 @@ fn the_names_of_the_expansion_are_free() {
     let (import, _) = Foreign::new(&count(6), &[1, 2, 3]).send();
     let same = same_names::SameNames::from_import(import).unwrap();
     assert_eq!((same.__arrival, same.__described, same.__opened, same.__p), (1, 2, 3, 2));
-    assert_eq!((same.facts, same.assemble, same_names::SameNames::assemble()), (0, 0, 3));
-    assert_eq!(same.facts().unwrap().shape(), [1, 2, 3]);
+    assert_eq!((same.info, same.assemble, same_names::SameNames::assemble()), (0, 0, 3));
+    assert_eq!(same.info().unwrap().shape(), [1, 2, 3]);
     drop(same.__field0);
 }
 
@@ -341,7 +341,7 @@ fn other_derives_and_attributes() {
         (samples.len, samples.values.as_slice(), samples.kind),
         (2, &[1, 2][..], beside_others::Kind::Raw)
     );
-    assert_eq!(beside_others::Samples::default().facts().unwrap().numel(), 0);
+    assert_eq!(beside_others::Samples::default().info().unwrap().numel(), 0);
     assert_eq!((beside_others::Code(3).0, beside_others::Code::TYPE.size()), (3, 2));
 }
 
@@ -356,5 +356,5 @@ fn constants_beside_a_struct_are_not_those_of_the_expansion() {
     let pixels = constants::Pixels { values, len: 3, stream: StreamHandle::NothingPending };
     let tensor = pixels.into_dlpack::<Versioned>().unwrap();
     let pixels = Import::from_dlpack(tensor).unwrap();
-    assert_eq!(pixels.facts().shape(), [3, 2]);
+    assert_eq!(pixels.info().shape(), [3, 2]);
 }

@@ -217,23 +217,23 @@ fn derived_code_is_silent() {
         owner: None,
         marker: PhantomData,
     };
-    assert_eq!(image.facts().map(|facts| facts.numel()), Ok(0), "{image:?}");
+    assert_eq!(image.info().map(|info| info.numel()), Ok(0), "{image:?}");
     let (import, _) = Foreign::new(&[0.0_f32; 4], &[2, 2]).send();
     let tuple = strict::Tuple::from_import(import).map(|tuple| (tuple.1, tuple.2));
     assert!(matches!(tuple, Ok((2, Some([8, 4])))), "{tuple:?}");
     assert_eq!((strict::Meters::TYPE.size(), strict::Particle::<f32, u8>::TYPE.size()), (4, 16));
     let bounded = strict::Bounded { values: vec![strict::Unit(0.0_f32)], len: 1 };
-    assert_eq!(bounded.facts().map(|facts| facts.numel()), Ok(1), "{bounded:?}");
+    assert_eq!(bounded.info().map(|info| info.numel()), Ok(1), "{bounded:?}");
     assert_eq!((bounded.len, bounded.values.first().map(|unit| unit.0.to_bits())), (1, Some(0)));
     let fixed = strict::Fixed { values: &[0.0; 8] };
-    assert_eq!(fixed.facts().map(|facts| facts.shape().to_vec()), Ok(vec![2, 4]));
+    assert_eq!(fixed.info().map(|info| info.shape().to_vec()), Ok(vec![2, 4]));
     let (tile, _) = Foreign::new(&[0.0_f32; 8], &[2, 4]).send();
-    assert!(strict::Tile::from_import(tile).is_ok_and(|filled| filled.facts().is_ok()));
+    assert!(strict::Tile::from_import(tile).is_ok_and(|filled| filled.info().is_ok()));
     let rows = named::Rows::<'_, _, 2> { values: vec![0.0_f32; 6], len: 3, marker: PhantomData };
-    assert_eq!(rows.facts().map(|facts| facts.numel()), Ok(6));
+    assert_eq!(rows.info().map(|info| info.numel()), Ok(6));
     assert_eq!((rows.len, rows.values.len(), rows.marker), (3, 6, PhantomData));
     let raw = vouched::Raw { pointer: null(), shape: [0], device: Device::CPU };
-    assert_eq!(raw.facts().map(|facts| facts.ndim()), Ok(1));
+    assert_eq!(raw.info().map(|info| info.ndim()), Ok(1));
     assert_eq!((raw.shape, raw.device, raw.pointer.is_null()), ([0], Device::CPU, true));
 }
 
@@ -241,7 +241,7 @@ fn derived_code_is_silent() {
 #[expect(deprecated, reason = "to use what was derived")]
 fn deprecated_structs_are_silent() {
     let samples = outdated::Samples { values: vec![1.0], shape: [1] };
-    assert_eq!(samples.facts().map(|facts| facts.numel()), Ok(1));
+    assert_eq!(samples.info().map(|info| info.numel()), Ok(1));
     let point = outdated::Point { x: 1.0 };
     assert_eq!((outdated::Point::TYPE.size(), point.x.to_bits()), (4, 1.0_f32.to_bits()));
 }

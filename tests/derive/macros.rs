@@ -97,7 +97,7 @@ fn structs_of_macros() {
         (image.height, image.width, image.note, image.stream),
         (2, 4, "made", StreamHandle::NothingPending)
     );
-    assert!(image.facts().unwrap().is_readonly());
+    assert!(image.info().unwrap().is_read_only());
     drop(image.pixels);
 
     let (import, _) = Foreign::new(&count(6), &[3, 2]).send();

@@ -5,7 +5,7 @@ use std::ffi::c_void;
 use std::ptr::NonNull;
 
 use interop_core::dlpack::Versioned;
-use interop_core::{CudaArray, DType, Device, ErrorKind, FromArray, Owner, StreamHandle, Writes};
+use interop_core::{CudaArray, DType, Device, ErrorKind, FromArray, Mutability, Owner, StreamHandle};
 
 use crate::support::{Foreign, count, handle};
 
@@ -63,12 +63,12 @@ fn a_pointer_is_filled_and_the_owner_released_with_the_struct() {
     let raw = Raw::<*mut f32>::from_import(import).unwrap();
     assert_eq!(raw.pointer.addr(), receipt.address);
     assert_eq!((raw.rows, raw.columns, raw.device, raw.stream), (2, 3, Device::CPU, handle(0x100)));
-    let facts = raw.facts().unwrap();
+    let info = raw.info().unwrap();
     assert_eq!(
-        (facts.address(), facts.shape(), facts.writes()),
-        (receipt.address, &[2, 3][..], Writes::Always)
+        (info.address(), info.shape(), info.mutability()),
+        (receipt.address, &[2, 3][..], Mutability::Writable)
     );
-    assert_eq!((facts.dtype(), facts.stream(), facts.device()), (DType::F32, handle(0x100), Device::CPU));
+    assert_eq!((info.dtype(), info.stream(), info.device()), (DType::F32, handle(0x100), Device::CPU));
     assert_eq!(receipt.releases(), 0);
     drop(raw.owner);
     assert_eq!(receipt.releases(), 1);
@@ -82,21 +82,23 @@ fn every_kind_of_pointer_is_one() {
     drop(raw);
     assert_eq!(receipt.releases(), 1);
 
-    let (import, receipt) = Foreign { writes: Writes::Never, ..Foreign::new(&count(6), &[3, 2]) }.send();
+    let (import, receipt) =
+        Foreign { mutability: Mutability::ReadOnly, ..Foreign::new(&count(6), &[3, 2]) }.send();
     let raw = Raw::<*const f32>::from_import(import).unwrap();
-    assert_eq!(raw.facts().unwrap().writes(), Writes::Never, "a `*const` exports read-only");
+    assert_eq!(raw.info().unwrap().mutability(), Mutability::ReadOnly, "a `*const` exports read-only");
     drop(raw);
     assert_eq!(receipt.releases(), 1);
 
     // Of an array without elements there is no pointer, and a `NonNull` is one all the same.
     let (import, _) = Foreign::new(&count(0), &[0, 2]).send();
     let raw = Raw::<NonNull<f32>>::from_import(import).unwrap();
-    assert_eq!((raw.pointer, raw.facts().unwrap().numel()), (NonNull::dangling(), 0));
+    assert_eq!((raw.pointer, raw.info().unwrap().numel()), (NonNull::dangling(), 0));
 }
 
 #[test]
 fn what_does_not_fit_a_pointer_comes_back() {
-    let (import, receipt) = Foreign { writes: Writes::Never, ..Foreign::new(&count(6), &[3, 2]) }.send();
+    let (import, receipt) =
+        Foreign { mutability: Mutability::ReadOnly, ..Foreign::new(&count(6), &[3, 2]) }.send();
     let refused = Raw::<*mut f32>::from_import(import).err().unwrap();
     assert_eq!(refused.error.kind(), ErrorKind::ReadOnly);
     let refused = Raw::<*const f64>::from_import(refused.value).err().unwrap();
@@ -117,7 +119,7 @@ fn addresses_are_integers_and_void_pointers() {
         let address = Address::<A>::from_import(import).unwrap();
         assert_eq!(number(&address.at), receipt.address);
         assert_eq!((address.shape.as_slice(), address.strides.as_slice()), (&[2, 3][..], &[1, 2][..]));
-        assert_eq!(address.facts().unwrap().strides(), [1, 2]);
+        assert_eq!(address.info().unwrap().strides(), [1, 2]);
         assert_eq!(address.device, Device::CPU);
         assert!(address.owner.is_some());
         drop(address);
@@ -133,9 +135,9 @@ fn addresses_are_integers_and_void_pointers() {
 fn a_pointer_is_exported_to_the_device_it_is_on() {
     let device = Device::cuda(3);
     let outgoing = Outgoing { pointer: std::ptr::without_provenance_mut::<u16>(0x1000), len: 8, device };
-    let facts = outgoing.facts().unwrap();
-    assert_eq!((facts.address(), facts.device(), facts.dtype()), (0x1000, device, DType::U16));
-    assert_eq!((facts.shape(), facts.is_readonly()), (&[8][..], true));
+    let info = outgoing.info().unwrap();
+    assert_eq!((info.address(), info.device(), info.dtype()), (0x1000, device, DType::U16));
+    assert_eq!((info.shape(), info.is_read_only()), (&[8][..], true));
     let tensor = outgoing.into_dlpack::<Versioned>().unwrap();
     drop(tensor);
 }
@@ -143,6 +145,6 @@ fn a_pointer_is_exported_to_the_device_it_is_on() {
 #[test]
 fn a_null_pointer_is_an_empty_array_or_a_mistake() {
     let outgoing = |len| Outgoing { pointer: std::ptr::null_mut::<f32>(), len, device: Device::CPU };
-    assert_eq!(outgoing(0).facts().unwrap().numel(), 0);
-    assert_eq!(outgoing(1).facts().unwrap_err().kind(), ErrorKind::Null);
+    assert_eq!(outgoing(0).info().unwrap().numel(), 0);
+    assert_eq!(outgoing(1).info().unwrap_err().kind(), ErrorKind::NullPointer);
 }

@@ -1,6 +1,6 @@
 //! `shape` and `strides` fields, and `order`.
 
-use interop_core::{CudaArray, Dims, ErrorKind, FromArray, Lease, Shared};
+use interop_core::{CudaArray, Dims, ErrorKind, FromArray, Lease, SharedBuffer};
 
 use crate::support::{Foreign, count};
 
@@ -65,7 +65,7 @@ struct Rows {
 #[derive(CudaArray)]
 struct Backwards {
     #[cuda_array(data)]
-    values: Shared,
+    values: SharedBuffer,
     #[cuda_array(shape)]
     shape: [usize; 1],
     #[cuda_array(strides)]
@@ -81,7 +81,7 @@ fn any_integer_type_holds_a_shape() {
     let (import, _) = Foreign::new(&count(6), &[2, 3]).send();
     let fixed = Fixed::from_import(import).unwrap();
     assert_eq!(fixed.shape, [2, 3]);
-    assert_eq!(fixed.facts().unwrap().shape(), [2, 3]);
+    assert_eq!(fixed.info().unwrap().shape(), [2, 3]);
     assert_eq!(fixed.values, count(6));
 }
 
@@ -98,8 +98,8 @@ fn strides_are_filled_in_elements() {
     let (import, receipt) = transposed().send();
     let strided = Strided::from_import(import).unwrap();
     assert_eq!(strided.strides, [1, 2]);
-    assert_eq!(strided.facts().unwrap().strides(), [1, 2]);
-    assert_eq!(strided.facts().unwrap().address(), receipt.address);
+    assert_eq!(strided.info().unwrap().strides(), [1, 2]);
+    assert_eq!(strided.info().unwrap().address(), receipt.address);
     assert_eq!(*strided.shape, [2, 3]);
 }
 
@@ -109,16 +109,16 @@ fn strides_in_bytes_are_those_of_the_elements_times_their_size() {
     let in_bytes = InBytes::from_import(import).unwrap();
     assert_eq!(*in_bytes.strides, [4, 8]);
     assert_eq!(*in_bytes.shape, [2, 3]);
-    assert_eq!(in_bytes.facts().unwrap().strides(), [1, 2]);
+    assert_eq!(in_bytes.info().unwrap().strides(), [1, 2]);
     drop(in_bytes.values);
 }
 
 #[test]
 fn strides_that_are_none_are_compact() {
     let perhaps = Perhaps { values: count(6), shape: [2, 3], strides: None };
-    assert_eq!(perhaps.facts().unwrap().strides(), [3, 1]);
+    assert_eq!(perhaps.info().unwrap().strides(), [3, 1]);
     let perhaps = Perhaps { strides: Some([1, 2]), ..perhaps };
-    assert_eq!(perhaps.facts().unwrap().strides(), [1, 2]);
+    assert_eq!(perhaps.info().unwrap().strides(), [1, 2]);
     let (import, _) = transposed().send();
     let copied = Perhaps::from_import(import).unwrap();
     assert_eq!(copied.strides, Some([3, 1]), "a copy is compact");
@@ -131,20 +131,20 @@ fn negative_strides_come_through() {
 
     let backwards = Backwards::from_import(import).unwrap();
     assert_eq!((backwards.strides, backwards.shape), ([-1], [3]));
-    let facts = backwards.facts().unwrap();
-    assert_eq!((facts.address(), facts.byte_range().start), (receipt.address, receipt.address - 2));
+    let info = backwards.info().unwrap();
+    assert_eq!((info.address(), info.byte_range().start), (receipt.address, receipt.address - 2));
     drop(backwards.values);
 }
 
 #[test]
 fn order_f_is_the_order_of_exports_and_the_demand_of_imports() {
     let columns = Columns { values: count(6), shape: [2, 3] };
-    assert_eq!(columns.facts().unwrap().strides(), [1, 2]);
+    assert_eq!(columns.info().unwrap().strides(), [1, 2]);
 
     let (import, _) = transposed().send();
     let taken = Columns::<Lease<f32>>::from_import(import).unwrap();
     assert_eq!(taken.shape, [2, 3]);
-    assert_eq!(taken.facts().unwrap().strides(), [1, 2]);
+    assert_eq!(taken.info().unwrap().strides(), [1, 2]);
 
     let (import, receipt) = Foreign::new(&count(6), &[2, 3]).send();
     let refused = Columns::<Lease<f32>>::from_import(import).err().unwrap();

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use interop_core::{Descriptor, Device, Element, Import, Owner, StreamHandle, Strides, Writes};
+use interop_core::{Device, Element, Import, Mutability, Owner, RawDescriptor, StreamHandle, Strides};
 
 /// An array that another library is about to hand over.
 pub(crate) struct Foreign<T> {
@@ -12,7 +12,7 @@ pub(crate) struct Foreign<T> {
     pub(crate) shape: Vec<i64>,
     pub(crate) strides: Option<Vec<i64>>,
     pub(crate) device: Device,
-    pub(crate) writes: Writes,
+    pub(crate) mutability: Mutability,
     pub(crate) stream: StreamHandle,
 }
 
@@ -49,28 +49,30 @@ impl<T: Element> Foreign<T> {
             shape: shape.to_vec(),
             strides: None,
             device: Device::CPU,
-            writes: Writes::Always,
+            mutability: Mutability::Writable,
             stream: StreamHandle::NothingPending,
         }
     }
 
     pub(crate) fn send(self) -> (Import, Receipt) {
-        let Self { elements, shape, strides, device, writes, stream } = self;
+        let Self { elements, shape, strides, device, mutability, stream } = self;
         let backwards = |(extent, stride): (&i64, &i64)| (extent - 1) * -stride.min(&0);
         let first: i64 = shape.iter().zip(strides.iter().flatten()).map(backwards).sum();
         let address = elements.as_ptr().wrapping_add(usize::try_from(first).unwrap()).expose_provenance();
-        let claims = Descriptor {
+        let claims = RawDescriptor {
             dtype: T::TYPE.dtype(),
-            strides: strides.as_deref().map_or(Strides::Compact(interop_core::Order::C), Strides::Elements),
-            writes,
+            strides: strides
+                .as_deref()
+                .map_or(Strides::Contiguous(interop_core::Order::C), Strides::Elements),
+            mutability,
             stream,
-            ..Descriptor::new(address, device, &shape)
+            ..RawDescriptor::new(address, device, &shape)
         };
-        let facts = claims.validate().unwrap();
+        let info = claims.validate().unwrap();
         let releases = Arc::new(AtomicUsize::new(0));
         let owner = Owner::new(Keeper { _elements: elements, releases: releases.clone() });
         // SAFETY: the owner keeps the elements, whose heap memory does not move with the vector.
-        (unsafe { Import::from_parts(facts, owner) }, Receipt { address, releases })
+        (unsafe { Import::from_parts(info, owner) }, Receipt { address, releases })
     }
 }
 

@@ -2,17 +2,19 @@
 #![expect(unsafe_code, reason = "an import is a promise about memory")]
 
 use interop_core::cai::CudaArrayInterface;
-use interop_core::cuda::{UnstatedStream, pending_releases, set_unstated_stream, unstated_stream};
+use interop_core::cuda::{
+    MissingStreamPolicy, missing_stream_policy, pending_releases, set_missing_stream_policy,
+};
 use interop_core::{CudaArray, Device, ErrorKind, FromArray, Import, LeaseMut, Result, StreamHandle};
 
 use interop_sim_client::Mistake;
 
-use crate::arrivals::drained;
-use crate::gpu::{Bytes, Place, Stream, current};
+use crate::counted_imports::drained;
+use crate::cuda_program::{Bytes, Place, Stream, current};
+use crate::exclusive_driver::turn;
 use crate::support::arrays::Array;
 use crate::support::assert_told;
-use crate::support::owners::{Count, Counted};
-use crate::turn::turn;
+use crate::support::counted_owners::{Count, Counted};
 
 /// All of `bytes`, in this version.
 fn dict(bytes: &Bytes, version: i128, stream: Option<Stream>) -> CudaArrayInterface {
@@ -30,7 +32,7 @@ fn dict(bytes: &Bytes, version: i128, stream: Option<Stream>) -> CudaArrayInterf
 fn arrive(dict: &CudaArrayInterface, consumer: StreamHandle) -> (Count, Result<Import>) {
     let count = Count::default();
     // SAFETY: the memory outlives the import, in every test.
-    let import = unsafe { Import::from_cai_for(dict, consumer, Counted(count.clone(), ())) };
+    let import = unsafe { Import::from_cai_for_stream(dict, consumer, Counted(count.clone(), ())) };
     (count, import)
 }
 
@@ -51,7 +53,7 @@ fn the_driver_names_the_device() {
         let ((count, import), calls) = place.with(|| turn.count(|| arrive(&dict, nothing)));
         let names = ["cuPointerGetAttributes", "cuPointerGetAttribute", "cuCtxGetCurrent"];
         assert_eq!((turn.calls_of(names), calls), (asked, asked.iter().sum()), "{device}");
-        assert_eq!(import.as_ref().unwrap().facts().device(), device);
+        assert_eq!(import.as_ref().unwrap().info().device(), device);
         drop(import);
         assert_eq!((drained(), count.get()), (0, 1), "{device}");
     }
@@ -70,10 +72,10 @@ fn a_device_that_the_caller_names_is_believed() {
     ] {
         let (dict, count) = (dict(&bytes, 3, None), Count::default());
         // SAFETY: the memory outlives the import, and is where it is said to be.
-        let import = || unsafe { Import::from_cai(&dict, device, Counted(count.clone(), ())) };
+        let import = || unsafe { Import::from_cai_on_device(&dict, device, Counted(count.clone(), ())) };
         let (import, calls) = turn.count(import);
         assert_eq!(
-            (import.as_ref().unwrap().facts().device(), calls),
+            (import.as_ref().unwrap().info().device(), calls),
             (device, turn.calls("cuCtxGetCurrent"))
         );
         let spin = place.non_blocking().spin();
@@ -101,7 +103,7 @@ fn every_stated_stream_is_ordered_before_every_consumer() {
             assert_eq!(turn.calls_of(["cuEventRecord", "cuStreamWaitEvent"]), [edges; 2]);
             turn.assert_no_host_wait();
             assert!(turn.is_pending(spin));
-            assert_eq!(import.as_ref().unwrap().facts().stream(), consumer.handle());
+            assert_eq!(import.as_ref().unwrap().info().stream(), consumer.handle());
             assert_eq!(consumer.reads(&data), 7, "version {version}");
             drop(import);
             assert_eq!((drained(), count.get(), current()), (0, 1, None));
@@ -114,9 +116,13 @@ fn version_three_without_a_stream_has_nothing_pending() {
     let turn = turn();
     let place = Place::primary(0);
     let data = place.bytes(0, 8);
-    for policy in [UnstatedStream::OrderAll, UnstatedStream::LegacyDefault, UnstatedStream::NothingPending] {
-        set_unstated_stream(policy);
-        assert_eq!(unstated_stream(), policy);
+    for policy in [
+        MissingStreamPolicy::WaitForAll,
+        MissingStreamPolicy::LegacyDefault,
+        MissingStreamPolicy::NothingPending,
+    ] {
+        set_missing_stream_policy(policy);
+        assert_eq!(missing_stream_policy(), policy);
         let ((count, import), calls) =
             turn.count(|| arrive(&dict(&data, 3, None), place.non_blocking().handle()));
         import.unwrap();
@@ -133,12 +139,12 @@ fn an_earlier_version_follows_the_policy() {
     let place = Place::primary(0);
     let producers = [("non-blocking", place.non_blocking()), ("blocking", place.blocking())];
     let policies = [
-        (UnstatedStream::OrderAll, [7, 7]),
-        (UnstatedStream::LegacyDefault, [1, 7]),
-        (UnstatedStream::NothingPending, [1, 1]),
+        (MissingStreamPolicy::WaitForAll, [7, 7]),
+        (MissingStreamPolicy::LegacyDefault, [1, 7]),
+        (MissingStreamPolicy::NothingPending, [1, 1]),
     ];
     for (policy, expected) in policies {
-        set_unstated_stream(policy);
+        set_missing_stream_policy(policy);
         for ((name, producer), expected) in producers.into_iter().zip(expected) {
             for version in [0, 1, 2] {
                 let (data, consumer) = (place.bytes(1, 8), place.non_blocking());
@@ -198,7 +204,7 @@ fn a_consumer_that_wants_no_order_gets_none() {
         let stated = (version == 3).then_some(producer);
         let (dict, nothing) = (dict(&data, version, stated), StreamHandle::NothingPending);
         let ((_, import), calls) = turn.count(|| arrive(&dict, nothing));
-        assert_eq!((calls, import.unwrap().facts().stream()), (1, nothing), "version {version}");
+        assert_eq!((calls, import.unwrap().info().stream()), (1, nothing), "version {version}");
         turn.run_all();
         assert_eq!(drained(), 0);
     }
@@ -237,7 +243,7 @@ fn streams_of_another_context_and_device_are_ordered() {
 fn a_default_stream_is_that_of_the_context_of_the_memory() {
     let turn = turn();
     let own = Place::foreign(0);
-    set_unstated_stream(UnstatedStream::LegacyDefault);
+    set_missing_stream_policy(MissingStreamPolicy::LegacyDefault);
     for (version, stated) in [(3, Some(own.legacy())), (3, Some(own.per_thread())), (2, None)] {
         for place in [None, Some(Place::primary(0)), Some(Place::primary(1))] {
             let (data, consumer) = (own.bytes(1, 8), own.non_blocking());
@@ -268,9 +274,9 @@ fn bad_dicts_are_refused_with_the_driver_s_answer_and_their_owner_goes_once() {
     let cases = [
         (at(host.as_ptr().addr()), ErrorKind::Device, "memory that CUDA can reach"),
         (at(freed), ErrorKind::Device, "memory that CUDA can reach"),
-        (at(data.at() + 1), ErrorKind::Bounds, outside),
-        (CudaArrayInterface { shape: vec![9], ..good.clone() }, ErrorKind::Bounds, outside),
-        (CudaArrayInterface { strides: Some(vec![-1]), ..good.clone() }, ErrorKind::Bounds, outside),
+        (at(data.at() + 1), ErrorKind::OutOfBounds, outside),
+        (CudaArrayInterface { shape: vec![9], ..good.clone() }, ErrorKind::OutOfBounds, outside),
+        (CudaArrayInterface { strides: Some(vec![-1]), ..good.clone() }, ErrorKind::OutOfBounds, outside),
         (CudaArrayInterface { stream: dead.handle(), ..good.clone() }, ErrorKind::Driver, "a live stream"),
         (CudaArrayInterface { version: 4, ..good.clone() }, ErrorKind::Version, "0 to 3"),
     ];
@@ -293,7 +299,10 @@ fn a_capture_is_seen_before_the_order_of_all_work() {
         captures.begin();
         let (count, import) = arrive(&dict(&data, 2, None), to.handle());
         let error = import.unwrap_err();
-        assert_told(&error, (ErrorKind::Capture, "stream", "an order with all", "while a graph is captured"));
+        assert_told(
+            &error,
+            (ErrorKind::StreamCapture, "stream", "an order with all", "while a graph is captured"),
+        );
         assert_eq!((count.get(), turn.calls("cuCtxRecordEvent")), (1, 0));
         assert!(captures.end());
     }
@@ -312,7 +321,7 @@ fn an_empty_array_is_on_the_device_that_is_current() {
     for (place, device) in [(None, 0), (Some(Place::primary(0)), 0), (Some(Place::primary(1)), 1)] {
         let import = || arrive(&empty(0xDEAD), Place::primary(device).non_blocking().handle());
         let (count, import) = place.map_or_else(import, |place| place.with(import));
-        assert_eq!(import.as_ref().unwrap().facts().device(), Device::cuda(device));
+        assert_eq!(import.as_ref().unwrap().info().device(), Device::cuda(device));
         assert_eq!(
             turn.calls_of(["cuStreamWaitEvent", "cuCtxRecordEvent"]),
             [0; 2],
@@ -367,7 +376,7 @@ fn what_we_write_we_read() {
     let array: Array<LeaseMut<u8>> = Array::from_import(import.unwrap()).unwrap();
     let again = array.to_cai().unwrap();
     assert_eq!((again.version, again.stream), (3, producer.handle()));
-    assert_eq!(array.to_cai().unwrap().legacy().stream, StreamHandle::NothingPending);
+    assert_eq!(array.to_cai().unwrap().into_version_2().stream, StreamHandle::NothingPending);
     let (_, import) = arrive(&again, consumer.handle());
     assert_eq!(consumer.reads(&data), 7);
     drop((array, import));

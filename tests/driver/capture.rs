@@ -1,16 +1,17 @@
 //! R151 to R153: while a graph is captured nothing is called that would spoil the capture.
 
 use interop_core::cuda::{
-    CudaBuffer, HoldReleases, MemoryKind, drain_releases, finish_releases, order, pending_releases, wait,
+    CudaBuffer, HoldReleases, MemoryKind, finish_releases, pending_releases, poll_releases,
+    stream_synchronize, stream_wait,
 };
 use interop_core::{CudaArray, DType, Device, ErrorKind, Import, StreamHandle};
 use interop_sim_client::{Live, Mistake};
 
-use crate::arrivals::{arrive, drained, tell};
-use crate::gpu::{Place, Stream, current};
+use crate::counted_imports::{arrive, drained, tell};
+use crate::cuda_program::{Place, Stream, current};
+use crate::exclusive_driver::turn;
 use crate::support::arrays::Array;
 use crate::support::assert_told;
-use crate::turn::turn;
 
 const GPU: Device = Device::cuda(0);
 
@@ -45,9 +46,9 @@ fn an_edge_out_of_a_capture_or_into_one_is_refused_and_the_capture_stays_good() 
             for into in [false, true] {
                 stream.begin_in(u32::try_from(mode).unwrap());
                 let (from, to) = if into { (other, stream.handle()) } else { (stream.handle(), other) };
-                let error = order(from, to, GPU).unwrap_err();
+                let error = stream_wait(to, from, GPU).unwrap_err();
                 let said = "or no ordering (-1), while a graph is captured";
-                assert_told(&error, (ErrorKind::Capture, "stream", "capture", said));
+                assert_told(&error, (ErrorKind::StreamCapture, "stream", "capture", said));
                 assert_eq!((turn.calls("cuStreamWaitEvent"), current()), (0, None), "{from} to {to}");
                 assert!(stream.end(), "mode {mode}: {from} to {to} spoils the capture");
             }
@@ -63,7 +64,7 @@ fn within_one_capture_an_edge_is_made() {
     origin.begin();
     origin.fork(branch);
     turn.reset_calls();
-    order(branch.handle(), origin.handle(), GPU).unwrap();
+    stream_wait(origin.handle(), branch.handle(), GPU).unwrap();
     assert_eq!(turn.calls_of(["cuEventRecord", "cuStreamWaitEvent"]), [1, 1]);
     assert!(origin.end(), "the branch has come back by the edge");
 }
@@ -76,7 +77,7 @@ fn without_the_edge_the_branch_does_not_come_back() {
     origin.begin();
     origin.fork(branch);
     branch.fill(&data, 1);
-    order(StreamHandle::NothingPending, origin.handle(), GPU).unwrap();
+    stream_wait(origin.handle(), StreamHandle::NothingPending, GPU).unwrap();
     assert!(!origin.end());
     turn.expect(Mistake::Capture);
 }
@@ -89,8 +90,8 @@ fn two_captures_are_not_merged() {
     for stream in streams {
         stream.begin();
     }
-    let error = order(streams[0].handle(), streams[1].handle(), GPU).unwrap_err();
-    assert_told(&error, (ErrorKind::Capture, "stream", "not part of the capture", "the same stream"));
+    let error = stream_wait(streams[1].handle(), streams[0].handle(), GPU).unwrap_err();
+    assert_told(&error, (ErrorKind::StreamCapture, "stream", "not part of the capture", "the same stream"));
     assert_eq!(turn.calls("cuStreamWaitEvent"), 0);
     assert_eq!(streams.map(Stream::end), [true; 2]);
 }
@@ -105,7 +106,7 @@ fn the_same_stream_and_no_ordering_are_fine() {
         let nothing = StreamHandle::NothingPending;
         let pairs = [(this, this), (nothing, this), (this, nothing)];
         let ((), calls) =
-            turn.count(|| pairs.map(|(from, to)| order(from, to, GPU).unwrap()).into_iter().collect());
+            turn.count(|| pairs.map(|(from, to)| stream_wait(to, from, GPU).unwrap()).into_iter().collect());
         assert_eq!(calls, 0);
         assert!(stream.end());
     }
@@ -119,7 +120,7 @@ fn streams_beside_a_capture_are_ordered() {
     let data = place.bytes(1, 8);
     captures.begin();
     producer.fill(&data, 7);
-    order(producer.handle(), consumer.handle(), GPU).unwrap();
+    stream_wait(consumer.handle(), producer.handle(), GPU).unwrap();
     assert!(captures.end());
     assert_eq!(consumer.reads(&data), 7);
 }
@@ -132,14 +133,14 @@ fn the_legacy_stream_is_not_touched_while_a_stream_that_joins_with_it_captures()
     captures.begin();
     let legacy = StreamHandle::LegacyDefault;
     for (from, to) in [(legacy, other.handle()), (other.handle(), legacy)] {
-        let error = order(from, to, GPU).unwrap_err();
+        let error = stream_wait(to, from, GPU).unwrap_err();
         assert_told(
             &error,
-            (ErrorKind::Capture, "stream", "joins with the one that captures", "the same stream"),
+            (ErrorKind::StreamCapture, "stream", "joins with the one that captures", "the same stream"),
         );
     }
-    let error = wait(legacy, GPU).unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Capture, "{error}");
+    let error = stream_synchronize(legacy, GPU).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::StreamCapture, "{error}");
     turn.assert_no_host_wait();
     assert!(captures.end());
 }
@@ -151,11 +152,11 @@ fn the_host_waits_for_no_stream_that_captures_and_for_all_others() {
     let (captures, other, data) = (place.non_blocking(), place.non_blocking(), place.pinned(1, 8));
     captures.begin();
     turn.reset_calls();
-    let error = wait(captures.handle(), Device::CUDA_HOST).unwrap_err();
-    assert_told(&error, (ErrorKind::Capture, "stream", "a wait of the host", "the same stream"));
+    let error = stream_synchronize(captures.handle(), Device::CUDA_HOST).unwrap_err();
+    assert_told(&error, (ErrorKind::StreamCapture, "stream", "a wait of the host", "the same stream"));
     turn.assert_no_host_wait();
     other.fill(&data, 7);
-    wait(other.handle(), Device::CUDA_HOST).unwrap();
+    stream_synchronize(other.handle(), Device::CUDA_HOST).unwrap();
     turn.host_reads(data.address, 8);
     assert_eq!(data.value(), 7);
     assert!(captures.end());
@@ -170,7 +171,7 @@ fn a_release_beside_a_blocking_capture_is_parked_until_the_capture_is_over() {
     captures.begin();
     drop(import);
     assert_eq!((ledger.released(), pending_releases(), turn.calls("cuCtxRecordEvent")), (0, 1, 0));
-    assert_eq!((drain_releases(), finish_releases()), (1, 1), "it cannot be decided");
+    assert_eq!((poll_releases(), finish_releases()), (1, 1), "it cannot be decided");
     assert!(captures.end(), "the release spoils the capture");
     assert_eq!((drained(), ledger.released()), (0, 1));
 }
@@ -200,10 +201,10 @@ fn held_releases_leave_every_capture_alone() {
     captures.begin();
     let ((), calls) = turn.count(|| drop(import));
     assert_eq!((calls, pending_releases()), (0, 1));
-    assert_eq!((drain_releases(), finish_releases()), (1, 1));
+    assert_eq!((poll_releases(), finish_releases()), (1, 1));
     assert!(captures.end());
     drop(held);
-    assert_eq!((drain_releases(), ledger.released()), (1, 0), "one still holds");
+    assert_eq!((poll_releases(), ledger.released()), (1, 0), "one still holds");
     drop(also);
     assert_eq!((drained(), ledger.released()), (0, 1));
 }
@@ -215,7 +216,7 @@ fn what_is_imported_for_a_stream_that_captures_is_released_at_once() {
     let (data, captures) = (place.bytes(0, 64), place.non_blocking());
     captures.begin();
     let (ledger, import) = arrive(&data, GPU);
-    let import = import.on_stream(captures.handle());
+    let import = import.with_stream(captures.handle());
     let ((), calls) = turn.count(|| drop(import));
     assert_eq!((ledger.released(), pending_releases(), calls), (1, 0, 0));
     assert!(captures.end());
@@ -229,10 +230,10 @@ fn imports_and_exports_on_a_stream_that_captures_leave_it_good() {
     captures.begin();
     turn.reset_calls();
     let (ledger, tensor) = tell(&data, GPU);
-    let import = Import::from_dlpack(tensor).unwrap().on_stream(captures.handle());
+    let import = Import::from_dlpack(tensor).unwrap().with_stream(captures.handle());
     let array = <Array<interop_core::LeaseMut<i16>> as interop_core::FromArray>::from_import(import).unwrap();
     captures.fill(&data, 9);
-    let tensor = array.into_dlpack_for::<interop_core::dlpack::Versioned>(captures.handle()).unwrap();
+    let tensor = array.into_dlpack_for_stream::<interop_core::dlpack::Versioned>(captures.handle()).unwrap();
     turn.assert_no_host_wait();
     assert!(captures.end());
     drop(tensor);

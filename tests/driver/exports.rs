@@ -5,17 +5,18 @@ use std::sync::Arc;
 use interop_core::cuda::{CudaBuffer, MemoryKind, finish_releases, pending_releases};
 use interop_core::dlpack::{Legacy, Versioned};
 use interop_core::{
-    CudaArray, Device, ErrorKind, FromArray, Import, LeaseMut, Memory, StreamHandle, Writes, live_exports,
+    CudaArray, Device, ErrorKind, FromArray, Import, LeaseMut, MemoryRegion, Mutability, StreamHandle,
+    live_exports,
 };
 use interop_sim_client::{Live, Mistake};
 
-use crate::arrivals::drained;
-use crate::gpu::{Place, Stream, current};
-use crate::support::alone;
+use crate::counted_imports::drained;
+use crate::cuda_program::{Place, Stream, current};
+use crate::exclusive_driver::{started, turn};
 use crate::support::arrays::{Array, Claimed};
-use crate::support::foreign::look;
-use crate::support::owners::elsewhere;
-use crate::turn::{started, turn};
+use crate::support::counted_owners::elsewhere;
+use crate::support::foreign_tensors::look;
+use crate::support::run_alone;
 
 const GPU: Device = Device::cuda(0);
 const KINDS: [MemoryKind; 4] =
@@ -48,9 +49,9 @@ fn an_export_costs_the_edge_that_its_streams_need() {
             let array = array(MemoryKind::Device, pending);
             turn.reset_calls();
             let tensor = if shares {
-                Arc::new(array).share_dlpack_for::<Versioned>(consumer).unwrap()
+                Arc::new(array).share_dlpack_for_stream::<Versioned>(consumer).unwrap()
             } else {
-                array.into_dlpack_for::<Versioned>(consumer).unwrap()
+                array.into_dlpack_for_stream::<Versioned>(consumer).unwrap()
             };
             let calls = turn.calls_of(["cuEventRecord", "cuStreamWaitEvent", "cuEventCreate"]);
             assert_eq!(calls, [edges, edges, 0], "{pending} for {consumer}, shared: {shares}");
@@ -127,7 +128,7 @@ fn shared_exports_are_fresh_and_keep_the_struct() {
         let places = exports.each_ref().map(|tensor| (tensor.as_ptr().addr(), look(tensor).data));
         for (at, (package, data)) in places.iter().enumerate() {
             assert!(places[..at].iter().all(|(other, _)| other != package), "the same struct twice");
-            assert_eq!(*data, shared.facts().unwrap().address());
+            assert_eq!(*data, shared.info().unwrap().address());
         }
         let import: Array<LeaseMut<i16>> =
             Array::from_dlpack(shared.share_dlpack::<Versioned>().unwrap()).unwrap();
@@ -145,7 +146,7 @@ fn an_export_that_is_refused_gives_the_struct_back() {
     let dead = place.non_blocking();
     dead.destroy();
     let array = array(MemoryKind::Device, dead.handle());
-    let refused = array.into_dlpack_for::<Versioned>(place.non_blocking().handle()).unwrap_err();
+    let refused = array.into_dlpack_for_stream::<Versioned>(place.non_blocking().handle()).unwrap_err();
     assert_eq!(refused.error.kind(), ErrorKind::Driver);
     turn.expect(Mistake::DestroyedStream);
     let again = Array { stream: StreamHandle::NothingPending, ..refused.value };
@@ -182,11 +183,11 @@ fn an_export_that_nobody_could_be_asked_about_is_released_after_all_work() {
 /// The driver gives up a primary context with its last handle, and the memory in it.
 #[test]
 fn an_export_keeps_the_primary_context_of_its_memory() {
-    alone("exports::an_export_keeps_the_primary_context_of_its_memory", || {
+    run_alone("exports::an_export_keeps_the_primary_context_of_its_memory", || {
         let sim = started();
         let place = Place::primary(0);
         let data = place.bytes(7, 8).lost_with_its_context();
-        let memory = Memory::new::<i16>(data.at(), 4, GPU, Writes::Always);
+        let memory = MemoryRegion::new::<i16>(data.at(), 4, GPU, Mutability::Writable);
         let tensor = Array::new(Claimed(memory), &[4]).into_dlpack::<Versioned>().unwrap();
         Place::release_primary(0);
         assert_eq!((sim.live(Live::Contexts), data.value()), (1, 7));
@@ -200,15 +201,15 @@ fn an_export_looks_at_what_waits() {
     let turn = turn();
     let place = Place::primary(0);
     let data = place.bytes(0, 8);
-    let (ledger, import) = crate::arrivals::arrive(&data, GPU);
+    let (ledger, import) = crate::counted_imports::arrive(&data, GPU);
     let spin = place.non_blocking().spin();
     drop(import);
     let array = array(MemoryKind::Device, StreamHandle::NothingPending);
-    array.order_before(place.non_blocking().handle()).unwrap();
+    array.make_stream_wait(place.non_blocking().handle()).unwrap();
     assert_eq!(ledger.released(), 0);
     turn.release(spin);
     turn.run_all();
-    array.order_before(place.non_blocking().handle()).unwrap();
+    array.make_stream_wait(place.non_blocking().handle()).unwrap();
     assert_eq!((ledger.released(), pending_releases()), (1, 0));
 }
 
@@ -234,11 +235,12 @@ fn a_chain_of_imports_and_exports_is_ordered_from_end_to_end() {
     let streams: [Stream; 4] = core::array::from_fn(|_| place.non_blocking());
     streams[0].spin();
     streams[0].fill(&data, 7);
-    let (ledger, import) = crate::arrivals::arrive(&data, GPU);
-    let mut array: Array<LeaseMut<i16>> = Array::from_import(import.on_stream(streams[0].handle())).unwrap();
+    let (ledger, import) = crate::counted_imports::arrive(&data, GPU);
+    let mut array: Array<LeaseMut<i16>> =
+        Array::from_import(import.with_stream(streams[0].handle())).unwrap();
     for stream in &streams[1..] {
-        let tensor = array.into_dlpack_for::<Versioned>(stream.handle()).unwrap();
-        let import = Import::from_dlpack(tensor).unwrap().on_stream(stream.handle());
+        let tensor = array.into_dlpack_for_stream::<Versioned>(stream.handle()).unwrap();
+        let import = Import::from_dlpack(tensor).unwrap().with_stream(stream.handle());
         array = Array::from_import(import).unwrap();
     }
     assert_eq!(array.stream, streams[3].handle());
@@ -257,9 +259,9 @@ fn order_before_is_an_edge_from_the_arrays_own_stream() {
     producer.spin();
     producer.fill(&data, 7);
     turn.reset_calls();
-    array.order_before(producer.handle()).unwrap();
+    array.make_stream_wait(producer.handle()).unwrap();
     assert_eq!(turn.all_calls(), 0);
-    array.order_before(consumer.handle()).unwrap();
+    array.make_stream_wait(consumer.handle()).unwrap();
     turn.assert_no_host_wait();
     assert_eq!(consumer.reads(&data), 7);
 }

@@ -2,8 +2,8 @@
 //! waits for nobody, and leaves the GPU to its parent.
 
 use interop_core::cuda::{
-    CudaBuffer, HoldReleases, MemoryKind, ReleasePolicy, drain_releases, finish_releases, is_available,
-    order, pending_releases, pointer_facts, release_in_background, set_release_policy,
+    CudaBuffer, HoldReleases, MemoryKind, ReleasePolicy, finish_releases, is_available, pending_releases,
+    pointer_attributes, poll_releases, set_release_policy, start_release_thread, stream_wait,
 };
 use std::sync::{Arc, Mutex};
 
@@ -14,14 +14,14 @@ use interop_core::{
 };
 use interop_sim_client::{Spin, sim};
 
-use crate::arrivals::{arrive, await_release, tell};
 use crate::children::{Child, Ended, child_does, end, end_the_thread, in_a_child};
-use crate::gpu::{Bytes, Place, Stream};
+use crate::counted_imports::{arrive, await_release, tell};
+use crate::cuda_program::{Bytes, Place, Stream};
+use crate::exclusive_driver::started;
 use crate::support::allocator::stopped_at;
-use crate::support::alone;
 use crate::support::arrays::Array;
-use crate::support::foreign::{Claims, Ledger};
-use crate::turn::started;
+use crate::support::foreign_tensors::{Claims, Ledger};
+use crate::support::run_alone;
 
 const GPU: Device = Device::cuda(0);
 
@@ -49,10 +49,10 @@ impl Scene {
         let calls = sim().all_calls();
         self.imports.clear();
         drop(HoldReleases::new());
-        assert_eq!((drain_releases(), finish_releases(), pending_releases()), (0, 0, 0));
-        let refused = order(self.stream.handle(), StreamHandle::LegacyDefault, GPU).unwrap_err();
+        assert_eq!((poll_releases(), finish_releases(), pending_releases()), (0, 0, 0));
+        let refused = stream_wait(StreamHandle::LegacyDefault, self.stream.handle(), GPU).unwrap_err();
         assert_eq!(refused.kind(), ErrorKind::Driver);
-        release_in_background().unwrap();
+        start_release_thread().unwrap();
         assert_eq!(sim().all_calls(), calls, "the child calls the driver");
     }
 
@@ -99,7 +99,7 @@ fn wherever_a_thread_stops<S>(
 /// The list of what waits, and what holds wait for.
 #[test]
 fn while_a_thread_parks_a_release() {
-    alone("forks::while_a_thread_parks_a_release", || {
+    run_alone("forks::while_a_thread_parks_a_release", || {
         let drops = |scene: &mut Scene| -> Box<dyn FnOnce() + Send> {
             let import = scene.imports.pop();
             Box::new(|| drop(import))
@@ -114,13 +114,13 @@ fn while_a_thread_parks_a_release() {
 /// The list, and the pool of events, into which those go that are done.
 #[test]
 fn while_a_thread_releases_what_is_due() {
-    alone("forks::while_a_thread_releases_what_is_due", || {
+    run_alone("forks::while_a_thread_releases_what_is_due", || {
         let due = || {
             let mut scene = Scene::new(ReleasePolicy::AfterContext);
             drop((scene.imports.pop(), scene.imports.pop()));
             sim().release(scene.spin);
             // The thread that forks has an event, which goes into the pool when the thread ends.
-            order(scene.stream.handle(), StreamHandle::LegacyDefault, GPU).unwrap();
+            stream_wait(StreamHandle::LegacyDefault, scene.stream.handle(), GPU).unwrap();
             scene
         };
         let child = |scene: &mut Scene| {
@@ -135,10 +135,10 @@ fn while_a_thread_releases_what_is_due() {
 
 #[test]
 fn while_a_thread_opens_the_driver() {
-    alone("forks::while_a_thread_opens_the_driver", || {
+    run_alone("forks::while_a_thread_opens_the_driver", || {
         let opens = |(): &mut ()| -> Box<dyn FnOnce() + Send> { Box::new(|| assert!(is_available())) };
         let child = |(): &mut ()| {
-            let told = pointer_facts(64).err().map(|error| error.kind());
+            let told = pointer_attributes(64).err().map(|error| error.kind());
             assert_eq!((told, is_available()), (Some(ErrorKind::Driver), false));
         };
         wherever_a_thread_stops(
@@ -152,18 +152,18 @@ fn while_a_thread_opens_the_driver() {
 
 #[test]
 fn while_a_thread_starts_the_one_that_looks() {
-    alone("forks::while_a_thread_starts_the_one_that_looks", || {
+    run_alone("forks::while_a_thread_starts_the_one_that_looks", || {
         let starts =
-            |(): &mut ()| -> Box<dyn FnOnce() + Send> { Box::new(|| release_in_background().unwrap()) };
-        let child = |(): &mut ()| release_in_background().unwrap();
-        wherever_a_thread_stops(|| (), starts, child, |()| release_in_background().unwrap());
+            |(): &mut ()| -> Box<dyn FnOnce() + Send> { Box::new(|| start_release_thread().unwrap()) };
+        let child = |(): &mut ()| start_release_thread().unwrap();
+        wherever_a_thread_stops(|| (), starts, child, |()| start_release_thread().unwrap());
     });
 }
 
 /// Who is reading and writing memory of the host.
 #[test]
 fn while_a_thread_begins_to_read() {
-    alone("forks::while_a_thread_begins_to_read", || {
+    run_alone("forks::while_a_thread_begins_to_read", || {
         let array = || Array::new(HostVec::from_slice(&[1_i16, 2, 3]), &[3]);
         let reads = |(): &mut ()| -> Box<dyn FnOnce() + Send> {
             let array = array();
@@ -177,11 +177,11 @@ fn while_a_thread_begins_to_read() {
 /// Where the parent has not used the driver the child may, with a thread of its own that looks.
 #[test]
 fn a_child_has_its_own_driver_and_its_own_thread_that_looks() {
-    alone("forks::a_child_has_its_own_driver_and_its_own_thread_that_looks", || {
-        release_in_background().unwrap();
+    run_alone("forks::a_child_has_its_own_driver_and_its_own_thread_that_looks", || {
+        start_release_thread().unwrap();
         child_does(|| {
             let mut scene = Scene::new(ReleasePolicy::AfterContext);
-            release_in_background().unwrap();
+            start_release_thread().unwrap();
             drop(scene.imports.pop());
             sim().release(scene.spin);
             await_release(&scene.ledgers[2]);
@@ -193,7 +193,7 @@ fn a_child_has_its_own_driver_and_its_own_thread_that_looks() {
 /// Whatever it has of the GPU is its parent's: nothing is called for it, neither the driver nor a deleter.
 #[test]
 fn a_child_releases_memory_of_the_host_and_nothing_of_the_gpu() {
-    alone("forks::a_child_releases_memory_of_the_host_and_nothing_of_the_gpu", || {
+    run_alone("forks::a_child_releases_memory_of_the_host_and_nothing_of_the_gpu", || {
         for policy in [ReleasePolicy::AfterContext, ReleasePolicy::Batched, ReleasePolicy::Immediate] {
             let mut scene = Scene::new(policy);
             let exported = Array::<LeaseMut<i16>>::from_import(scene.imports.pop().unwrap()).unwrap();
@@ -247,7 +247,7 @@ impl Drop for Forks {
 #[test]
 #[expect(unsafe_code, reason = "an import is a promise about memory")]
 fn a_drop_that_forks() {
-    alone("forks::a_drop_that_forks", || {
+    run_alone("forks::a_drop_that_forks", || {
         for policy in [ReleasePolicy::AfterContext, ReleasePolicy::Batched] {
             let (mut scene, side) = (Scene::new(policy), Arc::default());
             let dict = CudaArrayInterface {
@@ -259,7 +259,7 @@ fn a_drop_that_forks() {
             };
             // SAFETY: the memory outlives the import.
             let import = unsafe {
-                Import::from_cai_for(&dict, StreamHandle::NothingPending, Forks(Arc::clone(&side)))
+                Import::from_cai_for_stream(&dict, StreamHandle::NothingPending, Forks(Arc::clone(&side)))
             };
             drop((import.unwrap(), scene.imports.pop(), scene.imports.pop()));
             sim().release(scene.spin);

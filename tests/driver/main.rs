@@ -5,36 +5,36 @@
 //! `conformance/TRACEABILITY.md`. On other systems than Linux there is no simulated driver, and so no test here.
 #![cfg(target_os = "linux")]
 
-mod absent;
-mod acts;
-mod arrivals;
-mod batches;
-mod beside;
-mod both_ways;
+mod batched_releases;
 mod cai;
 mod capture;
 mod children;
-mod claims;
-mod ended;
+mod concurrent_releases;
+mod counted_imports;
+mod cuda_buffer;
+mod cuda_program;
+mod dead_driver;
+mod destroyed_handles;
+mod exclusive_driver;
 mod exports;
-mod facts;
-mod faults;
-mod fences;
+mod failing_calls;
+mod false_descriptions;
 mod forks;
-mod gpu;
-mod in_place;
-mod lost;
-mod memory;
-mod order;
-mod pieces;
-mod places;
-mod recasts;
-mod registered;
+mod happens_before;
+mod joined_streams;
+mod leased_memory;
+mod mapped_memory;
+mod no_driver;
+mod pointer_attributes;
+mod random_contexts;
+mod random_schedules;
+mod registered_memory;
+mod relabeled;
 mod release;
-mod reused;
-mod schedules;
+mod release_scope;
+mod reused_handles;
+mod stream_wait;
 #[path = "../support/mod.rs"]
 #[allow(dead_code, reason = "each test program uses its part")]
 mod support;
 mod threads;
-mod turn;

@@ -4,18 +4,18 @@ use std::any::Any;
 use std::sync::Arc;
 
 use interop_core::cuda::{
-    CudaBuffer, HoldReleases, MemoryKind, ReleasePolicy, drain_releases, finish_releases, order,
-    pending_releases, release_policy, set_release_policy,
+    CudaBuffer, HoldReleases, MemoryKind, ReleasePolicy, finish_releases, pending_releases, poll_releases,
+    release_policy, set_release_policy, stream_wait,
 };
 use interop_core::dlpack::Versioned;
-use interop_core::{CudaArray, DType, Device, FromArray, Import, Lease, LeaseMut, Owner, Shared};
+use interop_core::{CudaArray, DType, Device, FromArray, Import, Lease, LeaseMut, Owner, SharedBuffer};
 
-use crate::arrivals::{arrive, drained};
-use crate::gpu::{Place, current};
+use crate::counted_imports::{arrive, drained};
+use crate::cuda_program::{Place, current};
+use crate::exclusive_driver::{Turn, turn};
 use crate::support::arrays::Array;
-use crate::support::foreign::Ledger;
-use crate::support::owners::{Count, Panicking, elsewhere};
-use crate::turn::{Turn, turn};
+use crate::support::counted_owners::{Count, Panicking, elsewhere};
+use crate::support::foreign_tensors::Ledger;
 
 const GPU: Device = Device::cuda(0);
 
@@ -52,10 +52,10 @@ fn every_way_that_an_import_goes_waits() {
     let data = place.bytes(0, 64);
     let ways: [(&str, Way<()>); 6] = [
         ("taken apart", |import| drop(import.into_parts())),
-        ("leased and looked at", |import| drop(Array::<Lease<i16>>::from_import(import).unwrap().facts())),
+        ("leased and looked at", |import| drop(Array::<Lease<i16>>::from_import(import).unwrap().info())),
         ("owner kept", |import| drop(Array::<LeaseMut<i16>>::from_import(import).unwrap().data.into_owner())),
         ("shared and exported", |import| {
-            let array = Arc::new(Array::<Shared>::from_import(import).unwrap());
+            let array = Arc::new(Array::<SharedBuffer>::from_import(import).unwrap());
             drop((array.share_dlpack::<Versioned>().unwrap(), array));
         }),
         ("exported again", |import| {
@@ -86,11 +86,11 @@ fn what_comes_next_releases_what_is_due() {
         ("an import", &|| drop(tell_and_import(&data))),
         ("an array that is handed over", &|| {
             let array = Array::<LeaseMut<i16>>::from_import(arrive(&data, GPU).1).unwrap();
-            array.order_before(one).unwrap();
+            array.make_stream_wait(one).unwrap();
         }),
         ("another release", &|| drop(arrive(&data, GPU))),
-        ("drain_releases", &|| {
-            drain_releases();
+        ("poll_releases", &|| {
+            poll_releases();
         }),
     ];
     for (name, next) in next {
@@ -105,12 +105,12 @@ fn what_comes_next_releases_what_is_due() {
         }
         assert_eq!(ledger.released(), 1, "{name}");
         drop(exported.share_dlpack::<Versioned>());
-        order(one, two, GPU).unwrap();
+        stream_wait(two, one, GPU).unwrap();
         assert_eq!(drained(), 0, "{name}");
     }
 }
 
-fn tell_and_import(data: &crate::gpu::Bytes) -> Import {
+fn tell_and_import(data: &crate::cuda_program::Bytes) -> Import {
     arrive(data, GPU).1
 }
 
@@ -140,7 +140,7 @@ fn every_storage_waits_for_the_work() {
     let ways: [(&str, Way<Box<dyn Any>>); 3] = [
         ("Lease", |import| Box::new(Array::<Lease<i16>>::from_import(import).unwrap())),
         ("LeaseMut", |import| Box::new(Array::<LeaseMut<i16>>::from_import(import).unwrap())),
-        ("Shared", |import| Box::new(Array::<Shared>::from_import(import).unwrap())),
+        ("Shared", |import| Box::new(Array::<SharedBuffer>::from_import(import).unwrap())),
     ];
     for (name, way) in ways {
         let spin = place.non_blocking().spin();
@@ -332,16 +332,16 @@ fn an_owner_that_panics_is_released_once_and_the_others_too() {
     let place = Place::primary(0);
     let data = place.bytes(0, 64);
     let (ledger, import) = arrive(&data, GPU);
-    let (facts, kept) = import.into_parts();
+    let (info, kept) = import.into_parts();
     let count = Count::default();
     let spin = place.non_blocking().spin();
     // SAFETY: `kept` keeps the memory.
     #[expect(unsafe_code, reason = "an import with an owner of its own")]
     let tensor = unsafe {
         interop_core::dlpack::export::<Versioned, _>(
-            &facts,
+            &info,
             Panicking(count.clone()),
-            interop_core::dlpack::Access::Owned,
+            interop_core::dlpack::Ownership::Owned,
         )
     };
     drop(Import::from_dlpack(tensor.unwrap()).unwrap());
@@ -377,12 +377,12 @@ fn an_owner_that_drops_other_imports_does_not_deadlock() {
     // A parked owner that parks another when it goes.
     let (outer, import) = arrive(&data, GPU);
     let (inner, again) = arrive(&data, GPU);
-    let (facts, owner) = import.into_parts();
+    let (info, owner) = import.into_parts();
     let chain = Chain { _first: again, _rest: Some(owner) };
     #[expect(unsafe_code, reason = "an import with an owner of its own")]
     // SAFETY: the chain keeps the memory.
     let tensor = unsafe {
-        interop_core::dlpack::export::<Versioned, _>(&facts, chain, interop_core::dlpack::Access::Owned)
+        interop_core::dlpack::export::<Versioned, _>(&info, chain, interop_core::dlpack::Ownership::Owned)
     };
     let spin = place.non_blocking().spin();
     drop(tensor.unwrap());

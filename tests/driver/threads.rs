@@ -7,19 +7,19 @@ use std::time::{Duration, Instant};
 
 use interop_core::cai::CudaArrayInterface;
 use interop_core::cuda::{
-    CudaBuffer, MemoryKind, device_address, drain_releases, finish_releases, is_available, order,
-    pending_releases, release_in_background, wait,
+    CudaBuffer, MemoryKind, device_address, finish_releases, is_available, pending_releases, poll_releases,
+    start_release_thread, stream_synchronize, stream_wait,
 };
-use interop_core::dlpack::{Access, Versioned, export};
-use interop_core::{CudaArray, Descriptor, Device, Import, StreamHandle};
+use interop_core::dlpack::{Ownership, Versioned, export};
+use interop_core::{CudaArray, Device, Import, RawDescriptor, StreamHandle};
 use interop_sim_client::{Live, Policy, sim};
 
-use crate::arrivals::{arrive, await_release};
-use crate::gpu::{Bytes, Place, current};
-use crate::support::alone;
+use crate::counted_imports::{arrive, await_release};
+use crate::cuda_program::{Bytes, Place, current};
+use crate::exclusive_driver::turn;
 use crate::support::arrays::Array;
-use crate::support::owners::{Count, Counted, elsewhere};
-use crate::turn::turn;
+use crate::support::counted_owners::{Count, Counted, elsewhere};
+use crate::support::run_alone;
 
 const GPU: Device = Device::cuda(0);
 const THREADS: usize = 6;
@@ -54,9 +54,9 @@ fn threads_that_import_order_and_drop_at_once_release_everything_once() {
                     // SAFETY: the memory outlives the import.
                     let import = unsafe {
                         let owner = Counted(count.clone(), ());
-                        Import::from_cai_for(&dict(&data[at]), streams[at].handle(), owner)
+                        Import::from_cai_for_stream(&dict(&data[at]), streams[at].handle(), owner)
                     };
-                    order(streams[at].handle(), streams[1 - at].handle(), GPU).expect("an edge");
+                    stream_wait(streams[1 - at].handle(), streams[at].handle(), GPU).expect("an edge");
                     drop(import.expect("a good array"));
                     if round % 7 == number {
                         finish_releases();
@@ -80,7 +80,7 @@ fn a_per_thread_stream_is_that_of_the_thread_that_asks() {
     let (data, consumer) = (place.bytes(1, 8), place.non_blocking());
     let theirs = elsewhere(move || place.per_thread().spin()).0;
     place.per_thread().fill(&data, 7);
-    order(StreamHandle::PerThreadDefault, consumer.handle(), GPU).unwrap();
+    stream_wait(consumer.handle(), StreamHandle::PerThreadDefault, GPU).unwrap();
     assert_eq!((consumer.reads(&data), turn.is_pending(theirs)), (7, true));
     turn.release(theirs);
     turn.run_all();
@@ -89,17 +89,17 @@ fn a_per_thread_stream_is_that_of_the_thread_that_asks() {
 /// One is hundreds of megabytes: what such a thread asks is asked where the memory or the stream is.
 #[test]
 fn a_thread_without_a_context_makes_none_on_a_device_that_nobody_uses() {
-    alone("threads::a_thread_without_a_context_makes_none_on_a_device_that_nobody_uses", || {
+    run_alone("threads::a_thread_without_a_context_makes_none_on_a_device_that_nobody_uses", || {
         let sim = sim();
         assert!(is_available(), "the simulated driver starts");
         let own = Place::foreign(1);
         let (data, stream) = (own.pinned(0, 64), own.non_blocking());
         stream.fill(&data, 7);
         let before = sim.live(Live::Contexts);
-        wait(stream.handle(), Device::CUDA_HOST).unwrap();
+        stream_synchronize(stream.handle(), Device::CUDA_HOST).unwrap();
         assert_eq!(device_address(data.at()), Ok(data.at()));
         let (ledger, import) = arrive(&data, Device::CUDA_HOST);
-        drop(import.on_stream(stream.handle()));
+        drop(import.with_stream(stream.handle()));
         assert_eq!((finish_releases(), ledger.released()), (0, 1));
         assert_eq!((sim.live(Live::Contexts), current()), (before, None));
     });
@@ -108,14 +108,14 @@ fn a_thread_without_a_context_makes_none_on_a_device_that_nobody_uses() {
 /// Memory of the host is of no device, and no context says which default stream is meant: that of each device in use.
 #[test]
 fn default_streams_beside_host_memory_are_those_of_the_devices_in_use() {
-    alone("threads::default_streams_beside_host_memory_are_those_of_the_devices_in_use", || {
+    run_alone("threads::default_streams_beside_host_memory_are_those_of_the_devices_in_use", || {
         let sim = sim();
         assert!(is_available(), "the simulated driver starts");
         let (legacy, place) = (StreamHandle::LegacyDefault, Place::primary(1));
         let (data, stream) = (place.pinned(0, 8), place.non_blocking());
         let before = sim.live(Live::Contexts);
         place.legacy().fill(&data, 7);
-        order(legacy, stream.handle(), Device::CUDA_HOST).unwrap();
+        stream_wait(stream.handle(), legacy, Device::CUDA_HOST).unwrap();
         assert_eq!((stream.reads(&data), sim.live(Live::Contexts)), (7, before), "a context was made");
         // What goes to the host does not go by way of another device.
         let buffer = CudaBuffer::from_slice(MemoryKind::Device, 1, &[1_u8, 2]).unwrap();
@@ -124,14 +124,14 @@ fn default_streams_beside_host_memory_are_those_of_the_devices_in_use() {
 
         let other = Place::primary(0);
         place.legacy().fill(&data, 8);
-        order(legacy, stream.handle(), Device::CUDA_MANAGED).unwrap();
+        stream_wait(stream.handle(), legacy, Device::CUDA_MANAGED).unwrap();
         assert_eq!(stream.reads(&data), 8);
         place.legacy().fill(&data, 9);
-        wait(legacy, Device::CUDA_HOST).unwrap();
+        stream_synchronize(legacy, Device::CUDA_HOST).unwrap();
         assert_eq!(data.value(), 9);
         let others = [place, other].map(|place| (place, place.pinned(0, 8)));
         stream.fill(&data, 10);
-        order(stream.handle(), legacy, Device::CUDA_HOST).unwrap();
+        stream_wait(legacy, stream.handle(), Device::CUDA_HOST).unwrap();
         for (place, seen) in &others {
             place.legacy().copy(seen, &data);
             place.legacy().finish();
@@ -174,7 +174,7 @@ fn a_drain_on_every_thread_releases_each_once() {
             let stop = stop.clone();
             thread::spawn(move || {
                 while !stop.load(Ordering::Relaxed) {
-                    drain_releases();
+                    poll_releases();
                 }
             })
         })
@@ -209,10 +209,10 @@ fn owners_that_finish_releases_on_two_threads_do_not_wait_for_each_other() {
     let (both, count) = (Arc::new(Barrier::new(2)), Count::default());
     let data = [0, 1].map(|ordinal| Place::primary(ordinal).bytes(0, 8));
     let spins = (0..).zip(&data).map(|(ordinal, data)| {
-        let facts = Descriptor::new(data.at(), Device::cuda(ordinal), &[2]).validate().unwrap();
+        let info = RawDescriptor::new(data.at(), Device::cuda(ordinal), &[2]).validate().unwrap();
         let owner = Finishing(both.clone(), count.clone());
         // SAFETY: the memory is there until the end of the test.
-        let tensor = unsafe { export::<Versioned, _>(&facts, owner, Access::Owned) }.unwrap();
+        let tensor = unsafe { export::<Versioned, _>(&info, owner, Ownership::Owned) }.unwrap();
         let spin = Place::primary(ordinal).non_blocking().spin();
         drop(tensor);
         spin
@@ -224,7 +224,7 @@ fn owners_that_finish_releases_on_two_threads_do_not_wait_for_each_other() {
         let (done, count) = (done.clone(), count.clone());
         thread::spawn(move || {
             while pending_releases() > 0 && count.get() == 0 {
-                drain_releases();
+                poll_releases();
             }
             done.send(())
         });
@@ -238,7 +238,7 @@ fn owners_that_finish_releases_on_two_threads_do_not_wait_for_each_other() {
 /// Drivers before 12.5 have no event of a context.
 #[test]
 fn in_the_background_a_driver_without_events_of_contexts_is_waited_for() {
-    alone("threads::in_the_background_a_driver_without_events_of_contexts_is_waited_for", || {
+    run_alone("threads::in_the_background_a_driver_without_events_of_contexts_is_waited_for", || {
         const NOT_FOUND: i32 = 500;
         let sim = sim();
         assert!(is_available(), "the simulated driver starts");
@@ -251,8 +251,8 @@ fn in_the_background_a_driver_without_events_of_contexts_is_waited_for() {
         let spin = place.non_blocking().spin();
         let (ledger, import) = arrive(&data, GPU);
         drop(import);
-        assert_eq!((drain_releases(), ledger.released()), (1, 0));
-        release_in_background().unwrap();
+        assert_eq!((poll_releases(), ledger.released()), (1, 0));
+        start_release_thread().unwrap();
         thread::sleep(Duration::from_millis(20));
         assert_eq!((ledger.released(), sim.is_pending(spin)), (0, true));
         sim.release(spin);
@@ -263,10 +263,10 @@ fn in_the_background_a_driver_without_events_of_contexts_is_waited_for() {
 /// For the rest of the process a thread releases, so that it has one of its own.
 #[test]
 fn in_the_background_nobody_has_to_ask() {
-    alone("threads::in_the_background_nobody_has_to_ask", || {
+    run_alone("threads::in_the_background_nobody_has_to_ask", || {
         let turn = turn();
-        release_in_background().unwrap();
-        release_in_background().unwrap();
+        start_release_thread().unwrap();
+        start_release_thread().unwrap();
         let place = Place::primary(0);
         let data = place.bytes(0, 64);
         for _ in 0..3 {

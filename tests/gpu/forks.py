@@ -28,7 +28,7 @@ def in_the_child(kept):
     kept.clear()
     gc.collect()
     own()
-    assert (interop_demo.drain_releases(), interop_demo.live_allocations()) == (0, len(KINDS))
+    assert (interop_demo.poll_releases(), interop_demo.live_allocations()) == (0, len(KINDS))
 
 
 def forked(kept, exit):
@@ -47,7 +47,7 @@ for exit in (os._exit, sys.exit):
     late = interop_demo.asarray(arrays[1])
     driver.sleep(stream, 300)
     del late
-    assert interop_demo.drain_releases() == 1, "the stream is at work"
+    assert interop_demo.poll_releases() == 1, "the stream is at work"
     forked(held, exit)
     assert [interop_demo.checksum(array) for array in held[:8]] == [4096] * 8
 del arrays, held

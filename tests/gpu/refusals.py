@@ -48,8 +48,8 @@ LACKS = (
 # Cells that the partner refuses: the class of its exception, a part of the text, and why.
 REFUSALS = (
     # torch
-    ("torch out dlpack pinned *", "BufferError|RuntimeError", "", "torch takes no kDLCUDAHost: `as_host()` is for it"),
-    ("torch out dlpack managed *", "BufferError|RuntimeError", "", "torch takes no kDLCUDAManaged: `as_device()` is for it"),
+    ("torch out dlpack pinned *", "BufferError|RuntimeError", "", "torch takes no kDLCUDAHost: `relabel_as_host()` is for it"),
+    ("torch out dlpack managed *", "BufferError|RuntimeError", "", "torch takes no kDLCUDAManaged: `relabel_as_device()` is for it"),
     ("torch out cai * readonly *", "TypeError", "read.only", "torch has no read-only tensors"),
     # Numba
     ("numba out cai * negative *", "NotImplementedError", "negative strides", "Numba copies no negative strides to the host"),

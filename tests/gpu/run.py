@@ -79,7 +79,7 @@ def parts(work):
         yield Part("examples", f"example {program.name}", command_of(program), printed(promised(program.name)), 120)
     for tool in SANITIZERS:
         sanitize = ["compute-sanitizer", "--tool", tool, "--error-exitcode", "99", "--report-api-errors", "no"]
-        own = [sys.executable, "-B", GPU / "sanitized.py"]
+        own = [sys.executable, "-B", GPU / "compute_sanitizer.py"]
         compiled = [program for program in programs("rust") + programs("examples") if program.suffix != ".py"]
         for name, command in [("python", own), *((program.name, [program]) for program in compiled)]:
             # Gigabytes take minutes under this tool, and no kernel there has shared memory to race in.

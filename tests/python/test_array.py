@@ -274,7 +274,7 @@ def test_names_and_texts():
         assert getattr(Array, name).__doc__
 
 
-@pytest.mark.parametrize("refused", [Array.as_device, lambda array: array.__dlpack__(dl_device=(2, 0)), memoryview])
+@pytest.mark.parametrize("refused", [Array.relabel_as_device, lambda array: array.__dlpack__(dl_device=(2, 0)), memoryview])
 def test_a_refusal_keeps_nothing(refused):
     """No call that comes later is needed to let go of the array."""
     array = Array.full((2,), 0, "bfloat16")

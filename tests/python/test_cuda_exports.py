@@ -5,7 +5,7 @@ import ctypes
 import interop_demo
 import native
 import pytest
-from test_cuda_sim import SIM, each_kind, full, nothing_wrong, pytestmark  # noqa: F401
+from test_cuda_arrays import SIM, each_kind, full, nothing_wrong, pytestmark  # noqa: F401
 
 NUMBERS = ["<f4", "<f8", "<i2", "|u1", "|b1", "<c8", "<f2"]
 

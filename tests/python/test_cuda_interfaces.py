@@ -8,7 +8,7 @@ import interop_demo
 import numpy as np
 import pytest
 from capsules import CUDA, Producer, Tensor, raising
-from test_cuda_sim import SIM, full, nothing_wrong, on_host, pytestmark  # noqa: F401
+from test_cuda_arrays import SIM, full, nothing_wrong, on_host, pytestmark  # noqa: F401
 from test_exchange import in_capsule, table
 
 

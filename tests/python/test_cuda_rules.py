@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from capsules import CUDA, IS_COPIED, READ_ONLY, look
 from test_exchange import Table, in_capsule
-from test_cuda_sim import SIM, full, nothing_wrong, on_host, pytestmark  # noqa: F401
+from test_cuda_arrays import SIM, full, nothing_wrong, on_host, pytestmark  # noqa: F401
 
 
 def pending(spin):

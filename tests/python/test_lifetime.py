@@ -247,7 +247,7 @@ CHAINS = {
     "numpy-in-between": "interop_demo.asarray(np.from_dlpack(array))",
     "buffers-in-between": "interop_demo.asarray(np.asarray(array))",
     "capsules": "interop_demo.asarray(array.__dlpack__(max_version=(1, 0)))",
-    "on-the-host": "array.as_host()",
+    "on-the-host": "array.relabel_as_host()",
 }
 
 

@@ -1,6 +1,6 @@
 """How producers are asked: streams, old signatures, odd callables (R113, R116, R129, R142, R156).
 
-Errors of their own are in test_producers_errors.py, what else an object can be in test_objects.py.
+Errors of their own are in test_producers_errors.py, what else an object can be in test_import_objects.py.
 """
 
 import functools

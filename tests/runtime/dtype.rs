@@ -1,11 +1,11 @@
 //! The one table between typestr, name and DLPack's triple.
 
 use interop_core::cai::CudaArrayInterface;
-use interop_core::{DType, Descriptor, Device, ErrorKind};
+use interop_core::{DType, Device, ErrorKind, RawDescriptor};
 use proptest::prelude::*;
 
 use crate::support::assert_told;
-use crate::support::brute::settings;
+use crate::support::brute_force::settings;
 
 /// The constant, its code and bits, its name, its typestr, and the bytes of an element.
 type Row = (DType, u8, u8, &'static str, Option<&'static str>, usize);
@@ -24,8 +24,8 @@ const TABLE: [Row; 27] = [
     (DType::F64, 2, 64, "float64", Some("<f8"), 8),
     (DType::BF16, 4, 16, "bfloat16", None, 2),
     (DType::new(5, 32, 1), 5, 32, "complex32", None, 4),
-    (DType::C64, 5, 64, "complex64", Some("<c8"), 8),
-    (DType::C128, 5, 128, "complex128", Some("<c16"), 16),
+    (DType::COMPLEX64, 5, 64, "complex64", Some("<c8"), 8),
+    (DType::COMPLEX128, 5, 128, "complex128", Some("<c16"), 16),
     (DType::BOOL, 6, 8, "bool", Some("|b1"), 1),
     (DType::F8_E3M4, 7, 8, "float8_e3m4", None, 1),
     (DType::F8_E4M3, 8, 8, "float8_e4m3", None, 1),
@@ -174,17 +174,18 @@ fn every_triple_is_answered() {
     for (code, bits) in (0..=u8::MAX).flat_map(|code| (0..=u8::MAX).map(move |bits| (code, bits))) {
         for lanes in [0, 1, 2, 4, u16::MAX] {
             let dtype = DType::new(code, bits, lanes);
-            let claims = Descriptor { dtype, ..Descriptor::new(0x1000, Device::cuda(0), &[2]) };
+            let claims = RawDescriptor { dtype, ..RawDescriptor::new(0x1000, Device::cuda(0), &[2]) };
             let answer = claims.validate();
             assert_eq!(answer.is_ok(), lanes > 0 && known(code, bits), "{dtype}");
             match answer {
                 Err(error) => {
                     let numbers = format!("code {code}, {bits} bits, lanes {lanes}");
-                    assert_eq!((error.kind(), error.place()), (ErrorKind::DType, "dtype"));
+                    assert_eq!((error.kind(), error.location()), (ErrorKind::DType, "dtype"));
                     assert!(error.found().contains(&numbers), "{error}");
                 }
-                Ok(facts) => {
-                    let said = CudaArrayInterface::of(&facts).map(|said| DType::from_typestr(&said.typestr));
+                Ok(info) => {
+                    let said =
+                        CudaArrayInterface::from_info(&info).map(|said| DType::from_typestr(&said.typestr));
                     match said {
                         Err(error) => assert_eq!(error.kind(), ErrorKind::DType, "{dtype}"),
                         Ok(back) => assert_eq!(back.unwrap().packed_bits(), dtype.packed_bits(), "{dtype}"),
@@ -212,13 +213,14 @@ fn errors_say_what_a_code_allows() {
         (DType::new(2, 32, 0), "lanes 0", "1 lane or more"),
     ];
     for (dtype, found, allowed) in rows {
-        let claims = Descriptor { dtype, ..Descriptor::new(0x1000, Device::CPU, &[1]) };
+        let claims = RawDescriptor { dtype, ..RawDescriptor::new(0x1000, Device::CPU, &[1]) };
         assert_told(&claims.validate().unwrap_err(), (ErrorKind::DType, "dtype", found, allowed));
     }
     // A code that is too new for the table stays a fact, by its numbers (R57).
     let newer = DType::new(200, 32, 1);
-    let facts = Descriptor { dtype: newer, ..Descriptor::new(0x1000, Device::CPU, &[3]) }.validate().unwrap();
-    assert_eq!((facts.dtype(), facts.nbytes()), (newer, 12));
+    let info =
+        RawDescriptor { dtype: newer, ..RawDescriptor::new(0x1000, Device::CPU, &[3]) }.validate().unwrap();
+    assert_eq!((info.dtype(), info.nbytes()), (newer, 12));
     assert_eq!((newer.name(), newer.typestr()), ("dlpack_code200_bits32_lanes1".into(), None));
 }
 
@@ -230,7 +232,7 @@ proptest! {
     fn any_text_is_read_or_refused(text in "[<>|=]?[biufcVOStmM?é]{0,2}[0-9]{0,6}.{0,2}") {
         match DType::from_typestr(&text) {
             Ok(dtype) => prop_assert_eq!(DType::from_typestr(dtype.typestr().unwrap().as_str()), Ok(dtype)),
-            Err(error) => prop_assert_eq!((error.kind(), error.place()), (ErrorKind::DType, "typestr")),
+            Err(error) => prop_assert_eq!((error.kind(), error.location()), (ErrorKind::DType, "typestr")),
         }
     }
 

@@ -5,7 +5,7 @@ use std::mem::{align_of, size_of};
 use interop_core::{
     CudaArray, DType, Element, ElementType, ErrorKind, Float4E2m1fnX2, Float6E2m3fn, Float6E3m2fn,
     Float8E3m4, Float8E4m3, Float8E4m3b11fnuz, Float8E4m3fn, Float8E4m3fnuz, Float8E5m2, Float8E5m2fnuz,
-    Float8E8m0fnu, HostVec, Opaque, Record, RecordField, Shared, Storage,
+    Float8E8m0fnu, HostVec, Opaque, SharedBuffer, Storage, StructField, StructType,
 };
 
 use crate::support::arrays::Array;
@@ -64,7 +64,7 @@ fn every_element_is_what_it_says() {
 #[test]
 fn strides_of_parts_that_do_not_fit() {
     let of = |shape: &[usize], strides: &[isize]| {
-        let buffer = Array::strided(vec![[0_u8; 4]; 8], shape, strides).facts()?;
+        let buffer = Array::strided(vec![[0_u8; 4]; 8], shape, strides).info()?;
         Ok::<_, interop_core::Error>((buffer.shape().to_vec(), buffer.strides().to_vec()))
     };
     assert_eq!(of(&[2, 3], &[3, 1]).unwrap(), (vec![2, 3, 4], vec![12, 4, 1]));
@@ -99,24 +99,24 @@ struct Metres(f32);
 #[repr(transparent)]
 struct Pair([u16; 2]);
 
-fn field(name: &str, offset: usize, dtype: DType) -> RecordField {
-    RecordField { name: name.into(), offset, dtype, shape: Vec::new(), record: None }
+fn field(name: &str, offset: usize, dtype: DType) -> StructField {
+    StructField { name: name.into(), offset, dtype, shape: Vec::new(), struct_type: None }
 }
 
 /// A struct is a blob with its fields beside it, at the offsets that rustc gave them.
 #[test]
 fn a_struct_is_a_record() {
     let nothing = Particle { position: [0.0; 3], kind: 0, mass: 0.0, spin: Spin { up: 0, down: 0 } };
-    let facts = Array::new(vec![nothing; 6], &[2, 3]).facts().unwrap();
-    let spin = Record { fields: vec![field("up", 0, DType::I16), field("down", 2, DType::I16)] };
+    let info = Array::new(vec![nothing; 6], &[2, 3]).info().unwrap();
+    let spin = StructType { fields: vec![field("up", 0, DType::I16), field("down", 2, DType::I16)] };
     let fields = vec![
-        RecordField { shape: vec![3], ..field("position", 0, DType::F32) },
+        StructField { shape: vec![3], ..field("position", 0, DType::F32) },
         field("kind", 12, DType::U8),
         field("mass", 16, DType::F64),
-        RecordField { record: Some(spin), ..field("spin", 24, DType::opaque(4)) },
+        StructField { struct_type: Some(spin), ..field("spin", 24, DType::opaque(4)) },
     ];
-    assert_eq!(facts.record(), Some(&Record { fields }));
-    assert_eq!((facts.dtype(), facts.shape(), facts.nbytes()), (DType::opaque(32), &[2, 3][..], 192));
+    assert_eq!(info.struct_type(), Some(&StructType { fields }));
+    assert_eq!((info.dtype(), info.shape(), info.nbytes()), (DType::opaque(32), &[2, 3][..], 192));
 }
 
 /// Parts of an element are the last axes, and count in the strides.
@@ -124,16 +124,16 @@ fn a_struct_is_a_record() {
 fn parts_are_trailing_axes() {
     let pixels = Array::strided(vec![[0_u8; 4]; 12], &[3, 2], &[-4, 2]);
     // The first element lies behind the others, which are then outside the vector.
-    assert_eq!(pixels.facts().unwrap_err().kind(), ErrorKind::Bounds);
+    assert_eq!(pixels.info().unwrap_err().kind(), ErrorKind::OutOfBounds);
     let pixels = Array::strided(vec![[[0_u16; 2]; 5]; 12], &[3, 2], &[4, 2]);
-    let facts = pixels.facts().unwrap();
-    assert_eq!((facts.shape(), facts.strides()), (&[3, 2, 5, 2][..], &[40, 20, 2, 1][..]));
-    assert_eq!((facts.dtype(), facts.nbytes()), (DType::U16, 120));
-    assert_eq!(facts.byte_range().len(), (2 * 4 + 2 + 1) * 20);
+    let info = pixels.info().unwrap();
+    assert_eq!((info.shape(), info.strides()), (&[3, 2, 5, 2][..], &[40, 20, 2, 1][..]));
+    assert_eq!((info.dtype(), info.nbytes()), (DType::U16, 120));
+    assert_eq!(info.byte_range().len(), (2 * 4 + 2 + 1) * 20);
     // 64 axes hold for the parts too.
     let told = (ErrorKind::Rank, "shape", "65 axes", "64");
-    assert_told(&Array::new(vec![[1_u8; 1]], &[1; 64]).facts().unwrap_err(), told);
-    assert_eq!(Array::new(vec![[1_u8; 1]], &[1; 63]).facts().unwrap().ndim(), 64);
+    assert_told(&Array::new(vec![[1_u8; 1]], &[1; 64]).info().unwrap_err(), told);
+    assert_eq!(Array::new(vec![[1_u8; 1]], &[1; 63]).info().unwrap().ndim(), 64);
 }
 
 /// A struct whose fields fill it is exported through both protocols; padding is nobody's business.
@@ -166,17 +166,17 @@ fn the_alignment_is_that_of_the_rust_type() {
         const TYPE: interop_core::ElementType = <[f32; 2]>::TYPE;
     }
     // One of the two halves is not aligned to 8 bytes.
-    let all = Shared::new(vec![0_f32; 4]);
+    let all = SharedBuffer::new(vec![0_f32; 4]);
     for bytes in [0, 4] {
         let part = all.byte_offset(bytes).unwrap();
         let aligned = Storage::memory(&part).address % 8 == 0;
         let array = Array::new(part, &[1, 2]);
-        let host = array.view::<Pixel, 1>().unwrap().host();
+        let host = array.view::<Pixel, 1>().unwrap().host_view();
         assert_eq!(
             host.as_ref().err().map(interop_core::Error::kind),
             (!aligned).then_some(ErrorKind::Alignment)
         );
-        assert_eq!(host.map_or(Pixel([0.0; 2]), |view| view.get([0]).unwrap()), Pixel([0.0; 2]));
+        assert_eq!(host.map_or(Pixel([0.0; 2]), |view| view.read([0]).unwrap()), Pixel([0.0; 2]));
         assert_eq!(array.to_vec::<Pixel>().unwrap(), [Pixel([0.0; 2])], "copied byte by byte");
     }
     assert_eq!(HostVec::<Pixel>::zeroed(3).as_slice().unwrap().as_ptr().addr() % 8, 0);
@@ -215,7 +215,7 @@ struct Vec4([f32; 4]);
 // SAFETY: four `f32` one after another.
 #[expect(unsafe_code, reason = "a type that no derive can be put on is vouched for")]
 unsafe impl Element for Vec4 {
-    const TYPE: ElementType = ElementType::like::<Self, [f32; 4]>();
+    const TYPE: ElementType = ElementType::same_as::<Self, [f32; 4]>();
 }
 
 /// It is what it lies in memory as, and views want its own alignment.
@@ -224,20 +224,20 @@ fn a_type_of_another_crate_is_like_an_element() {
     check::<Vec4>(DType::F32, &[4]);
     let planes = HostVec::from([Vec4([1.0, 2.0, 3.0, 4.0]), Vec4([5.0, 6.0, 7.0, 8.0])]);
     let array = Array::new(planes, &[2]);
-    assert_eq!(array.facts().unwrap().shape(), [2, 4]);
+    assert_eq!(array.info().unwrap().shape(), [2, 4]);
     assert_eq!(
-        array.view::<Vec4, 1>().unwrap().host().unwrap().get([1]).unwrap(),
+        array.view::<Vec4, 1>().unwrap().host_view().unwrap().read([1]).unwrap(),
         Vec4([5.0, 6.0, 7.0, 8.0])
     );
     // From the second number on there is a whole element, at an address that is a multiple of 4 only.
     let numbers = Array::new(HostVec::from([0.0_f32, 1.0, 2.0, 3.0, 4.0, 0.0, 0.0, 0.0]), &[2, 4]);
     assert_eq!(
-        numbers.view::<Vec4, 1>().unwrap().host().unwrap().get([0]).unwrap(),
+        numbers.view::<Vec4, 1>().unwrap().host_view().unwrap().read([0]).unwrap(),
         Vec4([0.0, 1.0, 2.0, 3.0])
     );
-    let shifted = Shared::new(numbers.data).byte_offset(4).unwrap();
+    let shifted = SharedBuffer::new(numbers.data).byte_offset(4).unwrap();
     let shifted = Array::new(shifted, &[1, 4]);
-    let error = shifted.view::<Vec4, 1>().unwrap().host().unwrap_err();
+    let error = shifted.view::<Vec4, 1>().unwrap().host_view().unwrap_err();
     let told = (ErrorKind::Alignment, "data", "address", "a multiple of 16, the alignment of the element");
     assert_told(&error, told);
     assert_eq!(shifted.to_vec::<Vec4>().unwrap(), [Vec4([1.0, 2.0, 3.0, 4.0])]);
@@ -247,5 +247,5 @@ fn a_type_of_another_crate_is_like_an_element() {
 #[test]
 #[should_panic(expected = "the size of the Rust type is not that of the element")]
 fn a_type_of_another_size_is_not_like_an_element() {
-    let _ = ElementType::like::<Vec4, [f32; 3]>();
+    let _ = ElementType::same_as::<Vec4, [f32; 3]>();
 }

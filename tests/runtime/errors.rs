@@ -6,8 +6,8 @@ use interop_core::dlpack::Versioned;
 use interop_core::{Dims, Error, ErrorKind, FromArray, Import, Lease, Refused};
 
 use crate::support::arrays::Array;
-use crate::support::foreign::Claims;
-use crate::support::owners::{Count, Counted};
+use crate::support::counted_owners::{Count, Counted};
+use crate::support::foreign_tensors::Claims;
 
 /// A refusal shows its error, and is one; its value waits inside.
 #[test]

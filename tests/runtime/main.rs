@@ -13,8 +13,8 @@ mod elements;
 mod errors;
 mod kernel_view;
 mod layout;
-mod ndarrays;
-mod no_memory;
+mod ndarray_adapter;
+mod out_of_memory;
 mod storage;
 mod stream;
 #[path = "../support/mod.rs"]

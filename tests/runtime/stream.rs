@@ -4,7 +4,7 @@ use interop_core::{AsStream, Device, DeviceType, ErrorKind, FromStream, StreamHa
 use proptest::prelude::*;
 
 use crate::support::assert_told;
-use crate::support::brute::settings;
+use crate::support::brute_force::settings;
 
 use crate::support::streams::{from_cai, from_dlpack, stream as stream_of};
 use StreamHandle::{LegacyDefault, NothingPending, PerThreadDefault};

@@ -1,7 +1,7 @@
 //! Structs and storages around memory that is there, or that is only claimed.
 #![expect(unsafe_code, reason = "storages vouch for their memory in an unsafe impl")]
 
-use interop_core::{CudaArray, Device, Element, HostVec, Memory, Storage, StreamHandle, Writes};
+use interop_core::{CudaArray, Device, Element, HostVec, MemoryRegion, Mutability, Storage, StreamHandle};
 
 /// Any storage, of any rank and strides.
 #[derive(Debug, CudaArray)]
@@ -50,12 +50,12 @@ pub(crate) struct Fortran<S> {
 
 /// A storage that says what it is told to say. Nothing may follow its address.
 #[derive(Clone, Debug)]
-pub(crate) struct Claimed(pub(crate) Memory);
+pub(crate) struct Claimed(pub(crate) MemoryRegion);
 
 impl Claimed {
     /// `len` elements `T` on a GPU, at an address that no test reads.
     pub(crate) fn gpu<T: Element>(len: usize, ordinal: i32) -> Self {
-        Self(Memory::new::<T>(GPU_ADDRESS, len, Device::cuda(ordinal), Writes::Always))
+        Self(MemoryRegion::new::<T>(GPU_ADDRESS, len, Device::cuda(ordinal), Mutability::Writable))
     }
 }
 
@@ -64,7 +64,7 @@ pub(crate) const GPU_ADDRESS: usize = 0x7F00_0000_0000;
 
 // SAFETY: the tests that use it read nothing at the address; see there.
 unsafe impl Storage for Claimed {
-    fn memory(&self) -> Memory {
+    fn memory(&self) -> MemoryRegion {
         self.0.clone()
     }
 }
@@ -75,8 +75,8 @@ pub(crate) struct Pinned<T>(pub(crate) HostVec<T>);
 
 // SAFETY: as for a `HostVec`, but for 3: the host reaches the memory, and no test brings a GPU.
 unsafe impl<T: Element> Storage for Pinned<T> {
-    fn memory(&self) -> Memory {
-        Memory { device: Device::CUDA_HOST, ..self.0.memory() }
+    fn memory(&self) -> MemoryRegion {
+        MemoryRegion { device: Device::CUDA_HOST, ..self.0.memory() }
     }
 }
 
@@ -86,18 +86,18 @@ pub(crate) struct Managed<T>(pub(crate) HostVec<T>);
 
 // SAFETY: as for [`Pinned`].
 unsafe impl<T: Element> Storage for Managed<T> {
-    fn memory(&self) -> Memory {
-        Memory { device: Device::CUDA_MANAGED, ..self.0.memory() }
+    fn memory(&self) -> MemoryRegion {
+        MemoryRegion { device: Device::CUDA_MANAGED, ..self.0.memory() }
     }
 }
 
-/// A storage of our own with [`Writes::WhenOwned`], as one that lends plain references to its elements.
+/// A storage of our own with [`Mutability::WhenOwned`], as one that lends plain references to its elements.
 #[derive(Debug)]
 pub(crate) struct Borrowable(pub(crate) Vec<u16>);
 
 // SAFETY: as for the vector inside.
 unsafe impl Storage for Borrowable {
-    fn memory(&self) -> Memory {
+    fn memory(&self) -> MemoryRegion {
         self.0.memory()
     }
 }

@@ -1,17 +1,17 @@
 //! What the runtime tests share: fake producers and memory, an allocator that keeps a tally, and brute force.
 
 pub(crate) mod allocator;
-mod alone;
 pub(crate) mod arrays;
-pub(crate) mod brute;
-pub(crate) mod chains;
+pub(crate) mod brute_force;
 pub(crate) mod compiler;
-pub(crate) mod foreign;
-pub(crate) mod owners;
+pub(crate) mod counted_owners;
+pub(crate) mod foreign_tensors;
+pub(crate) mod owner_chains;
 pub(crate) mod streams;
+mod subprocess;
 
-pub(crate) use alone::alone;
 use interop_core::{Error, ErrorKind};
+pub(crate) use subprocess::run_alone;
 
 /// What an error has to say: its kind and place, and words of what was found and what is allowed.
 pub(crate) type Told = (ErrorKind, &'static str, &'static str, &'static str);
@@ -20,7 +20,7 @@ pub(crate) type Told = (ErrorKind, &'static str, &'static str, &'static str);
 #[track_caller]
 pub(crate) fn assert_told(error: &Error, told: (ErrorKind, &str, &str, &str)) {
     let (kind, place, found, allowed) = told;
-    assert_eq!((error.kind(), error.place()), (kind, place), "{error}");
+    assert_eq!((error.kind(), error.location()), (kind, place), "{error}");
     assert!(error.found().contains(found), "no {found:?} in what was found: {error}");
     // What is allowed, and what the author of the code is advised to do.
     let text = error.to_string();

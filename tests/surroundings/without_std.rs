@@ -36,5 +36,5 @@ pub struct Pixel {
 fn main() {
     let pixels = HostVec::from_slice(&[Pixel { channels: [1, 2, 3] }; 2]);
     let image = Image { pixels, height: 1, width: 2, stream: StreamHandle::NothingPending, note: None };
-    assert_eq!(image.facts().map(|facts| facts.numel()), Ok(2));
+    assert_eq!(image.info().map(|info| info.numel()), Ok(2));
 }

@@ -2,7 +2,7 @@
 
 use crate::failure::{Failure, no_arguments};
 use crate::python::{Environment, Requirements};
-use crate::{extension, step};
+use crate::{command_step, extension};
 
 /// The table of times, with the limits that they are held against: all rows, or those whose names have these words.
 pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
@@ -24,6 +24,6 @@ pub(crate) fn soak(arguments: &[String]) -> Result<(), Failure> {
 fn script(what: &str, why: &str, script: &[&str]) -> Result<(), Failure> {
     let environment = Environment::prepare(Requirements::Tests)?;
     extension::build(&environment)?;
-    step::announce(what, why);
-    step::run(environment.python().args(script))
+    command_step::announce(what, why);
+    command_step::run(environment.python().args(script))
 }

@@ -1,24 +1,24 @@
 //! `cargo xtask bless`: rewrites the files that record what the derive says and writes, and what users can name.
 
 use crate::failure::{Failure, no_arguments};
-use crate::{guard, sim, step, workspace};
+use crate::{command_step, published, sim, workspace};
 
 /// Rewrites the expected compiler messages, the expected expansions and the public items; what changed is for `git diff` to show.
 pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
     no_arguments("bless", arguments)?;
-    step::announce("Expansions", "interop-derive/src/golden: what each kind of struct expands to.");
-    step::run(workspace::cargo(["test", "--package=interop-derive", "--lib"]).env("BLESS", "1"))?;
-    step::announce("Messages", "tests/**/*.stderr: what the compiler says about each mistake.");
+    command_step::announce("Expansions", "interop-derive/src/golden: what each kind of struct expands to.");
+    command_step::run(workspace::cargo(["test", "--package=interop-derive", "--lib"]).env("BLESS", "1"))?;
+    command_step::announce("Messages", "tests/**/*.stderr: what the compiler says about each mistake.");
     sim::build()?;
     let packages =
         [("interop-tests", "ui"), ("interop-cuda-tests", "cuda-ui"), ("interop-class-tests", "class-ui")];
     for (package, test) in packages {
         let mut messages = workspace::cargo(["test", "--package", package, "--test", test]);
         messages.args(["--", "--exact", "messages"]).env("TRYBUILD", "overwrite");
-        step::run(sim::on_path(&mut messages))?;
+        command_step::run(sim::on_path(&mut messages))?;
     }
-    step::announce("Public items", "*/public-api.txt: what users of the two packages can name.");
-    guard::bless()?;
+    command_step::announce("Public items", "*/public-api.txt: what users of the two packages can name.");
+    published::bless()?;
     println!("\nNow read `git diff`: every changed line must be one that you meant to change.");
     Ok(())
 }

@@ -6,7 +6,7 @@ use std::{env, fs};
 
 use crate::failure::{Failure, no_arguments};
 use crate::python::{Environment, Requirements};
-use crate::{extension, files, sim, step, workspace};
+use crate::{command_step, extension, files, sim, workspace};
 
 /// What may be carried to a GPU machine, in MiB.
 const ROOM: u64 = 60;
@@ -90,7 +90,7 @@ impl Programs {
         cargo.args(["--locked", "--message-format=json-render-diagnostics", "--manifest-path"]);
         cargo.arg(workspace::root().join(self.folder).join("Cargo.toml"));
         let mut programs = Vec::new();
-        step::read(&mut cargo, |line| programs.extend(executable(line)))?;
+        command_step::read(&mut cargo, |line| programs.extend(executable(line)))?;
         Ok(programs)
     }
 }
@@ -123,7 +123,7 @@ fn plain_name(program: &Path) -> String {
 fn take(from: &Path, to: &Path) -> Result<(), Failure> {
     files::copy(from, to)?;
     let strip = env::var_os("STRIP").unwrap_or_else(|| "strip".into());
-    step::run(Command::new(strip).arg("--strip-unneeded").arg(to))
+    command_step::run(Command::new(strip).arg("--strip-unneeded").arg(to))
 }
 
 fn size_of(folder: &Path) -> Result<u64, Failure> {

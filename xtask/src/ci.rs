@@ -2,7 +2,7 @@
 
 use crate::failure::{Failure, no_arguments};
 use crate::report::Report;
-use crate::{free_threaded, fuzz, guard, sim, step, suites, workspace};
+use crate::{command_step, free_threaded, fuzz, published, sim, suites, workspace};
 
 /// Runs every check and every suite, also after one has failed.
 pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
@@ -20,12 +20,12 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
     report.suite(
         "Public items",
         "What users can name is what is recorded, where there is a nightly.",
-        guard::suite,
+        published::suite,
     );
     report.suite(
         "Oldest compiler",
         "Both packages compile with the Rust that they promise, where it is installed.",
-        guard::oldest,
+        published::oldest,
     );
     report.check(
         "Free-threaded Python",
@@ -43,27 +43,27 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
 
 /// The layout of the sources.
 fn format() -> Result<(), Failure> {
-    step::run(&mut workspace::cargo(["fmt", "--all", "--check"]))
+    command_step::run(&mut workspace::cargo(["fmt", "--all", "--check"]))
 }
 
 /// The lints of the compiler and of clippy: everything at once, then the core with each of its parts alone, because
 /// what one part needs must not come from another.
 fn lints() -> Result<(), Failure> {
     let mut all = workspace::cargo(["clippy", "--workspace", "--all-targets", "--locked"]);
-    step::run(all.arg(workspace::plain_features()).args(["--", "-D", "warnings"]))?;
+    command_step::run(all.arg(workspace::plain_features()).args(["--", "-D", "warnings"]))?;
     for part in workspace::FEATURES {
         let mut core =
             workspace::cargo(["clippy", "--package=interop-core", "--no-default-features", "--locked"]);
-        step::run(core.arg(format!("--features={part}")).args(["--", "-D", "warnings"]))?;
+        command_step::run(core.arg(format!("--features={part}")).args(["--", "-D", "warnings"]))?;
     }
     let mut fuzz = workspace::cargo(["clippy", "--package=interop-fuzz", "--all-targets", "--locked"]);
-    step::run(fuzz.args(["--features=python", "--", "-D", "warnings"]))
+    command_step::run(fuzz.args(["--features=python", "--", "-D", "warnings"]))
 }
 
 /// The pages of the workspace's own packages.
 fn docs() -> Result<(), Failure> {
     let mut docs = workspace::cargo(["doc", "--workspace", "--no-deps", "--locked"]);
-    step::run(docs.arg(workspace::features_but(&["python"])).env("RUSTDOCFLAGS", "-D warnings"))
+    command_step::run(docs.arg(workspace::features_but(&["python"])).env("RUSTDOCFLAGS", "-D warnings"))
 }
 
 /// The two published packages.
@@ -74,5 +74,5 @@ fn packages() -> Result<(), Failure> {
         // Somebody who is still at work may ask before committing.
         cargo.arg("--allow-dirty");
     }
-    step::run(&mut cargo)
+    command_step::run(&mut cargo)
 }

@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use crate::failure::{Failure, no_arguments};
-use crate::{files, step, workspace};
+use crate::{command_step, files, workspace};
 
 /// The most crates in the tree of `interop-core` with default features, itself among them.
 const MAX_CRATES: usize = 8;
@@ -74,7 +74,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
 
 /// The crates that somebody builds, with default features and without any.
 fn count() -> Result<(), Failure> {
-    step::announce("Crates", "What is built for `interop-core`, and that its core needs no macros.");
+    command_step::announce("Crates", "What is built for `interop-core`, and that its core needs no macros.");
     let crates = tree(&[])?;
     println!("    default features: {} crates, {MAX_CRATES} at most: {}", crates.len(), crates.join(", "));
     let bare = tree(&["--no-default-features"])?;
@@ -96,7 +96,7 @@ fn count() -> Result<(), Failure> {
 fn tree(arguments: &[&str]) -> Result<Vec<String>, Failure> {
     let mut tree = workspace::cargo(["tree", "--package=interop-core", "--edges=normal,build", "--locked"]);
     tree.args(["--prefix=none", "--no-dedupe"]).args(arguments);
-    let lines = step::ask(&mut tree).ok_or_else(|| Failure::new("`cargo tree` failed"))?;
+    let lines = command_step::ask(&mut tree).ok_or_else(|| Failure::new("`cargo tree` failed"))?;
     // `quote v1.0.47`, `interop-derive v0.1.0 (proc-macro) (/path)`
     let name = |line: &str| {
         let mut words = line.split(' ');
@@ -111,7 +111,7 @@ fn tree(arguments: &[&str]) -> Result<Vec<String>, Failure> {
 
 /// Builds `interop-core` where nothing has been built before.
 fn cold_build(folder: &Path) -> Result<(), Failure> {
-    step::announce(
+    command_step::announce(
         "Cold build",
         "`cargo build -p interop-core` with default features, into an empty folder.",
     );
@@ -130,7 +130,7 @@ fn cold_build(folder: &Path) -> Result<(), Failure> {
 fn many_structs(folder: &Path) -> Result<(), Failure> {
     let why =
         format!("`cargo check` of {STRUCTS} structs, dependencies built: ours beside serde's `Serialize`.");
-    step::announce("Many structs", &why);
+    command_step::announce("Many structs", &why);
     let sources = generate(folder)?;
     let mut times = SUBJECTS.map(|_| Vec::new());
     // One run more than is counted: the first one builds the dependencies.

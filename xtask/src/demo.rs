@@ -2,15 +2,18 @@
 
 use crate::failure::{Failure, no_arguments};
 use crate::python::{Environment, Requirements};
-use crate::{extension, step};
+use crate::{command_step, extension};
 
 /// Prepares what the demo needs and runs it.
 pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
     no_arguments("demo", arguments)?;
     let environment = Environment::prepare(Requirements::Demo)?;
     extension::build(&environment)?;
-    step::announce("Demo", "A photograph travels between Python and Rust; its pixels stay where they are.");
+    command_step::announce(
+        "Demo",
+        "A photograph travels between Python and Rust; its pixels stay where they are.",
+    );
     let mut python = environment.python();
     python.arg("examples/py-extension/demo.py").args(["--out", "target/demo"]);
-    step::run(&mut python)
+    command_step::run(&mut python)
 }

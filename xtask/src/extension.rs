@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use crate::failure::{Failure, no_arguments};
 use crate::python::{Environment, Requirements};
-use crate::{files, step, workspace};
+use crate::{command_step, files, workspace};
 
 /// `cargo xtask python`: the environment with the extension in it, and how to enter it.
 pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
@@ -30,7 +30,7 @@ pub(crate) fn build(environment: &Environment) -> Result<(), Failure> {
 
 /// Builds the extension, and says where it is.
 pub(crate) fn compile(environment: &Environment) -> Result<PathBuf, Failure> {
-    step::announce(
+    command_step::announce(
         "Example extension",
         "The Python module `interop_demo`, optimised, for any Python from 3.10 on.",
     );
@@ -53,7 +53,7 @@ pub(crate) fn compile_for(python: &OsStr, folder: &Path) -> Result<PathBuf, Fail
         // Python's own symbols are there only once it has loaded the module.
         cargo.args(["--", "-C", "link-arg=-undefined", "-C", "link-arg=dynamic_lookup"]);
     }
-    step::run(&mut cargo)?;
+    command_step::run(&mut cargo)?;
     let library = format!("{}interop_demo{}", env::consts::DLL_PREFIX, env::consts::DLL_SUFFIX);
     Ok(folder.join("extension").join(library))
 }

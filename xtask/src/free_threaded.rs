@@ -3,9 +3,9 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::counts::Counts;
 use crate::failure::Failure;
-use crate::{extension, files, sim, step, suites, workspace};
+use crate::test_counts::Counts;
+use crate::{command_step, extension, files, sim, suites, workspace};
 
 /// What the tests need, of what is there for such an interpreter.
 const PACKAGES: [&str; 3] = ["numpy", "pytest", "nanobind"];
@@ -23,14 +23,16 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
             "write `cargo xtask free-threaded PYTHON`, such as `python3.14t`".to_owned(),
         ));
     };
-    step::announce(
+    command_step::announce(
         "Free-threaded Python",
         "An environment of its own, and the extension without the stable interface.",
     );
     let environment = folder().join("venv");
-    step::run(Command::new(python).args(["-m", "venv"]).arg(&environment))?;
+    command_step::run(Command::new(python).args(["-m", "venv"]).arg(&environment))?;
     let inside = || Command::new(environment.join("bin/python"));
-    step::run(inside().args(["-m", "pip", "install", "--quiet", "--only-binary=:all:"]).args(PACKAGES))?;
+    command_step::run(
+        inside().args(["-m", "pip", "install", "--quiet", "--only-binary=:all:"]).args(PACKAGES),
+    )?;
     let module = build(&environment.join("bin/python"))?;
     let mut tests = inside();
     tests.env("PYTHON_GIL", "0").env("PYTHONPATH", module);
@@ -64,7 +66,7 @@ pub(crate) fn check() -> Result<(), Failure> {
         files::write(&described, text)?;
         let mut check = workspace::cargo(["check", "--package=interop-core", "--locked"]);
         check.arg(format!("--features={features}")).arg("--target-dir").arg(&folder);
-        step::run(check.env("PYO3_CONFIG_FILE", &described).env("RUSTFLAGS", "-D warnings"))?;
+        command_step::run(check.env("PYO3_CONFIG_FILE", &described).env("RUSTFLAGS", "-D warnings"))?;
     }
     Ok(())
 }

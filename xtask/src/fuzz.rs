@@ -3,11 +3,11 @@
 use std::path::PathBuf;
 use std::process::Command;
 
-use crate::counts::Counts;
 use crate::failure::Failure;
 use crate::python::Library;
 use crate::report::Report;
-use crate::{files, sim, step, tools, workspace};
+use crate::test_counts::Counts;
+use crate::{command_step, files, sim, tools, workspace};
 
 /// A target, and its name in the report.
 type Target = (&'static str, &'static str);
@@ -101,10 +101,10 @@ impl Programs {
     fn build() -> Result<Self, Failure> {
         sim::build()?;
         let mut seeds = workspace::cargo(["run", "--quiet", "--package=interop-fuzz", "--example=seeds"]);
-        step::run(seeds.args(["--locked", "--"]).arg(place("seeds")))?;
+        command_step::run(seeds.args(["--locked", "--"]).arg(place("seeds")))?;
         let python = Library::find();
         // Named, so that the sanitizer goes into what runs and not into what runs at compile time.
-        let host = step::ask(tools::nightly("rustc").args(["--print", "host-tuple"]))
+        let host = command_step::ask(tools::nightly("rustc").args(["--print", "host-tuple"]))
             .ok_or_else(|| Failure::new("the nightly compiler does not tell what it compiles for"))?;
         let mut cargo = tools::nightly("cargo");
         cargo.args(["build", "--release", "--locked", "--package=interop-fuzz", "--bins", "--target", &host]);
@@ -115,7 +115,7 @@ impl Programs {
         }
         let stack = host.contains("-linux-").then_some("-Cllvm-args=-sanitizer-coverage-stack-depth");
         let flags: Vec<_> = FLAGS.into_iter().chain(stack).collect();
-        step::run(cargo.env("RUSTFLAGS", flags.join(" ")))?;
+        command_step::run(cargo.env("RUSTFLAGS", flags.join(" ")))?;
         Ok(Self { folder: place("build").join(host).join("release"), python })
     }
 
@@ -143,7 +143,7 @@ impl Programs {
         program.args(["-max_len=400", "-print_final_stats=1", "-verbosity=0"]);
         // The slash at the end makes it a folder.
         program.arg(format!("-artifact_prefix={}", folder("artifacts").join("").display()));
-        step::run(&mut program)
+        command_step::run(&mut program)
     }
 }
 

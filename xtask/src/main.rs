@@ -6,24 +6,24 @@ mod bench_python;
 mod bless;
 mod bundle;
 mod ci;
+mod command_step;
 mod compile_time;
-mod counts;
 mod demo;
 mod extension;
 mod failure;
 mod files;
 mod free_threaded;
 mod fuzz;
-mod guard;
+#[cfg(test)]
+mod module_arrows;
 mod ptx;
+mod published;
 mod python;
 mod report;
-#[cfg(test)]
-mod rooms;
 mod sanitize;
 mod sim;
-mod step;
 mod suites;
+mod test_counts;
 mod tools;
 mod trace;
 mod workspace;
@@ -135,7 +135,7 @@ const COMMANDS: &[Command] = &[
         name: "guard",
         arguments: "[CHECK]...",
         help: "what users build on: api, features, compiler (oldest), platforms, classes (messages), minimal (oldest dependencies), deny (licences)",
-        run: guard::run,
+        run: published::run,
     },
     Command {
         name: "sanitize",

@@ -1,9 +1,9 @@
 //! `cargo xtask ptx`: the kernels of the examples, compiled by NVRTC to the PTX that lies beside them.
 
-use crate::counts::Counts;
+use crate::command_step;
 use crate::failure::{Failure, no_arguments};
 use crate::python::{Environment, Requirements};
-use crate::step;
+use crate::test_counts::Counts;
 
 const SCRIPT: &str = "examples/kernels/build_ptx.py";
 
@@ -33,5 +33,5 @@ pub(crate) fn check(counts: &mut Counts) -> Result<(), Failure> {
 
 fn build(arguments: &[&str]) -> Result<(), Failure> {
     let environment = Environment::prepare(Requirements::Kernels)?;
-    step::run(environment.python().arg(SCRIPT).args(arguments))
+    command_step::run(environment.python().arg(SCRIPT).args(arguments))
 }

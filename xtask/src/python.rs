@@ -6,7 +6,7 @@ use std::process::Command;
 use std::{env, fs};
 
 use crate::failure::Failure;
-use crate::{files, sim, step, workspace};
+use crate::{command_step, files, sim, workspace};
 
 /// The oldest Python that the stable interface of the extension and the pinned packages support.
 const OLDEST: (u32, u32) = (3, 10);
@@ -97,32 +97,32 @@ impl Environment {
     /// The folder for compiled modules.
     pub(crate) fn site_packages(&self) -> Result<PathBuf, Failure> {
         let ask = "import sysconfig; print(sysconfig.get_path('platlib'))";
-        let folder = step::ask(self.python().args(["-c", ask]));
+        let folder = command_step::ask(self.python().args(["-c", ask]));
         folder.map(PathBuf::from).ok_or_else(|| broken("does not tell where its modules are"))
     }
 
     /// What the interpreter is, or `None` when it does not work, or has no pip because its creation was interrupted.
     fn probe(&self) -> Option<String> {
-        step::ask(self.python().args(["-c", &format!("import pip\n{PROBE}")]))
+        command_step::ask(self.python().args(["-c", &format!("import pip\n{PROBE}")]))
     }
 
     /// Makes the environment, over whatever is left of an earlier one.
     fn create(&self, base: &Interpreter) -> Result<(), Failure> {
-        step::announce(
+        command_step::announce(
             "Virtual environment",
             &format!(
                 "In target/venv, with {} as its Python: nothing outside this folder is changed.",
                 base.program
             ),
         );
-        if step::ask(Command::new(&base.program).args(["-c", "import venv, ensurepip"])).is_none() {
+        if command_step::ask(Command::new(&base.program).args(["-c", "import venv, ensurepip"])).is_none() {
             return Err(Failure::new(format!(
                 "{} cannot make virtual environments, because its modules `venv` and `ensurepip` are not installed. On \
                  Debian and Ubuntu the package `python3-venv` has them; or choose another Python with PYTHON=<path>",
                 base.program
             )));
         }
-        step::run(
+        command_step::run(
             Command::new(&base.program)
                 .args(["-m", "venv", "--clear"])
                 .arg(folder())
@@ -146,7 +146,7 @@ impl Environment {
             return Ok(());
         }
         let megabytes = requirements.megabytes();
-        step::announce(
+        command_step::announce(
             "Python packages",
             &format!("From PyPI, in fixed versions; up to {megabytes} MB, the first time only."),
         );
@@ -168,7 +168,7 @@ impl Environment {
         pip.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check"]).args(options);
         // A package without a wheel for this Python would be compiled, which takes an hour and then fails.
         pip.args(["--only-binary", ":all:", "--requirement"]).arg(file);
-        step::run(&mut pip).map_err(|failure| {
+        command_step::run(&mut pip).map_err(|failure| {
             Failure::new(format!(
                 "{failure}: the packages could not be installed. If pip could not reach PyPI, connect and run this \
                  again; if it found no matching version, choose another Python with PYTHON=<path> (this one is \
@@ -196,7 +196,7 @@ impl Interpreter {
         };
         let mut refused = Vec::new();
         for program in candidates {
-            let probe = step::ask(Command::new(&program).args(["-c", PROBE]));
+            let probe = command_step::ask(Command::new(&program).args(["-c", PROBE]));
             match unsuitable(probe.as_deref()) {
                 None => return Ok(Self { program, probe: probe.unwrap_or_default() }),
                 Some(why) => refused.push(format!("`{program}` {why}")),
@@ -228,7 +228,7 @@ print(sys.executable, sys.base_prefix, value('LIBDIR') if value('Py_ENABLE_SHARE
     /// That of the Python that [`Environment`] would use.
     pub(crate) fn find() -> Result<Self, Failure> {
         let Interpreter { program, .. } = Interpreter::find()?;
-        let said = step::ask(Command::new(&program).args(["-c", Self::PROBE])).unwrap_or_default();
+        let said = command_step::ask(Command::new(&program).args(["-c", Self::PROBE])).unwrap_or_default();
         if let [program, home, folder, library] = said.lines().collect::<Vec<_>>()[..] {
             if !folder.is_empty() && Path::new(folder).join(library).is_file() {
                 return Ok(Self { program: program.into(), home: home.into(), folder: folder.into() });

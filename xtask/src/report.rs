@@ -2,9 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use crate::counts::Counts;
+use crate::command_step;
 use crate::failure::Failure;
-use crate::step;
+use crate::test_counts::Counts;
 
 /// The results so far.
 #[derive(Default)]
@@ -44,7 +44,7 @@ impl Report {
         why: &str,
         work: impl FnOnce(&mut Counts) -> Result<(), Failure>,
     ) {
-        step::announce(name, why);
+        command_step::announce(name, why);
         let start = Instant::now();
         let mut counts = Counts::default();
         let outcome = match work(&mut counts) {

@@ -16,11 +16,11 @@ mod interpreter;
 
 use std::process::Command;
 
-use crate::counts::Counts;
 use crate::failure::Failure;
 use crate::python::{Environment, Requirements};
 use crate::suites::{self, Suite};
-use crate::{sim, step, tools, workspace};
+use crate::test_counts::Counts;
+use crate::{command_step, sim, tools, workspace};
 use build::Sanitizer;
 
 /// What computes at run time, without the messages of the compiler.
@@ -103,7 +103,7 @@ fn thread(counts: &mut Counts) -> Result<(), Failure> {
     tools::need_nightly()?;
     build::must_find(Sanitizer::Thread, "race")?;
     // A driver with the sanitizer in it: what threads agree on there is an order that must be seen.
-    step::run(Sanitizer::Thread.cargo("build")?.arg("--package=interop-sim-driver"))?;
+    command_step::run(Sanitizer::Thread.cargo("build")?.arg("--package=interop-sim-driver"))?;
     let mut cargo = Sanitizer::Thread.cargo("test")?;
     cargo.env("INTEROP_SIM_DRIVER", Sanitizer::Thread.built("libinterop_sim_driver.so"));
     cargo.args(["--no-fail-fast", &workspace::plain_features()]).args(TESTS);
@@ -117,12 +117,12 @@ fn python(counts: &mut Counts) -> Result<(), Failure> {
     cargo.env("PYO3_BUILD_EXTENSION_MODULE", "1").env("PYO3_PYTHON", environment.python().get_program());
     // With debug assertions, but no frames so large that Python's own limit of recursion comes after the end of the stack.
     cargo.env("CARGO_PROFILE_DEV_OPT_LEVEL", "1");
-    step::run(cargo.args(["--package=interop-demo-extension", "--lib"]))?;
+    command_step::run(cargo.args(["--package=interop-demo-extension", "--lib"]))?;
     let modules = build::module(&Sanitizer::Address.built("libinterop_demo.so"), "address")?;
     let runtime = build::address_runtime()?;
     // Without the sanitizer's runtime an extension with the sanitizer in it cannot be loaded.
     let imports = ["-c", "import interop_demo"];
-    if step::ask(environment.python().env("PYTHONPATH", &modules).args(imports)).is_some() {
+    if command_step::ask(environment.python().env("PYTHONPATH", &modules).args(imports)).is_some() {
         return Err(Failure::new(format!("the module in {} has no sanitizer in it", modules.display())));
     }
     let watched = || {
@@ -133,7 +133,7 @@ fn python(counts: &mut Counts) -> Result<(), Failure> {
         python.env("PYTEST_ADDOPTS", PYTEST);
         python
     };
-    step::run(watched().args(imports))?;
+    command_step::run(watched().args(imports))?;
     build::must_fail(watched().args([
         "-c",
         "import ctypes; place = (ctypes.c_char * 8)(); ctypes.memmove(place, bytes(4096), 4096)",
@@ -143,7 +143,7 @@ fn python(counts: &mut Counts) -> Result<(), Failure> {
 }
 
 fn valgrind(counts: &mut Counts) -> Result<(), Failure> {
-    if step::ask(Command::new("valgrind").arg("--version")).is_none() {
+    if command_step::ask(Command::new("valgrind").arg("--version")).is_none() {
         return Err(Failure::new(
             "valgrind is not installed; on Debian and Ubuntu the package `valgrind` has it",
         ));
@@ -161,7 +161,7 @@ fn valgrind(counts: &mut Counts) -> Result<(), Failure> {
     let mut cargo = workspace::cargo(["rustc", "--package=interop-demo-extension", "--lib", "--locked"]);
     let folder = workspace::target().join("extension");
     cargo.arg("--target-dir").arg(&folder).env("PYO3_BUILD_EXTENSION_MODULE", "1");
-    step::run(cargo.env("PYO3_PYTHON", environment.python().get_program()))?;
+    command_step::run(cargo.env("PYO3_PYTHON", environment.python().get_program()))?;
     let modules = build::module(&folder.join("debug/libinterop_demo.so"), "valgrind")?;
     let mut python = Command::new("valgrind");
     python.args([

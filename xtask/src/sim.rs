@@ -10,7 +10,7 @@ use std::process::Command;
 use std::{env, fs};
 
 use crate::failure::{Failure, no_arguments};
-use crate::{files, step, workspace};
+use crate::{command_step, files, workspace};
 
 /// What programs that run call the library.
 const NAME: &str = "libcuda.so.1";
@@ -28,11 +28,11 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
 
 /// Builds the simulated driver and puts it into `target/sim/lib64`, where `cust` finds it when it is compiled.
 pub(crate) fn build() -> Result<(), Failure> {
-    step::announce(
+    command_step::announce(
         "Simulated CUDA driver",
         "In target/sim/lib64, so that programs for CUDA link and run without a GPU.",
     );
-    step::run(&mut workspace::cargo(["build", "--package=interop-sim-driver", "--locked"]))?;
+    command_step::run(&mut workspace::cargo(["build", "--package=interop-sim-driver", "--locked"]))?;
     // The folder that cargo builds into may be another than `target`.
     let built = env::var_os("CARGO_TARGET_DIR")
         .map_or_else(workspace::target, |folder| workspace::root().join(folder));

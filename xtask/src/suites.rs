@@ -2,11 +2,11 @@
 
 use std::process::Command;
 
-use crate::counts::Counts;
 use crate::failure::Failure;
 use crate::python::{Environment, Library, Requirements};
 use crate::report::Report;
-use crate::{extension, ptx, sim, step, workspace};
+use crate::test_counts::Counts;
+use crate::{command_step, extension, ptx, sim, workspace};
 
 /// Everything but the Python extension, which is tested from Python, and what is linked to a driver.
 const ALL: [&str; 7] = [
@@ -156,7 +156,7 @@ fn doc(counts: &mut Counts) -> Result<(), Failure> {
 /// Runs a command that runs test programs, and adds up their tests.
 pub(crate) fn follow(command: &mut Command, counts: &mut Counts) -> Result<(), Failure> {
     let mut failed = Vec::new();
-    let outcome = step::follow(command, |line| {
+    let outcome = command_step::follow(command, |line| {
         // One closing line for each test program.
         if let Some(result) = Counts::from_libtest(line) {
             *counts += result;
@@ -170,13 +170,13 @@ pub(crate) fn follow(command: &mut Command, counts: &mut Counts) -> Result<(), F
 
 /// The tests for the simulated driver, in a process of its own: other libraries would take the driver for a GPU.
 pub(crate) const ON_SIMULATION: [&str; 7] = [
-    "tests/python/test_cuda_sim.py",
-    "tests/python/test_cuda_asked.py",
+    "tests/python/test_cuda_arrays.py",
+    "tests/python/test_cuda_negotiation.py",
     "tests/python/test_cuda_exports.py",
     "tests/python/test_cuda_interfaces.py",
-    "tests/python/test_cuda_recasts.py",
+    "tests/python/test_cuda_relabeled.py",
     "tests/python/test_cuda_rules.py",
-    "tests/python/test_cuda_waits.py",
+    "tests/python/test_cuda_without_gil.py",
 ];
 
 /// What the tests on a GPU ask of us alone about the faults that this crate was founded on, the one with JAX excepted, of which
@@ -246,7 +246,7 @@ pub(crate) fn pytest(python: &mut Command, what: &[&str], counts: &mut Counts) -
     python.args(["-m", "pytest", "-p", "no:cacheprovider", "-ra", "--color=no", "--strict-markers"]);
     python.args(["-o", "faulthandler_timeout=120", "-o", "faulthandler_exit_on_timeout=true"]).args(what);
     let mut last = Counts::default();
-    let outcome = step::follow(python, |line| {
+    let outcome = command_step::follow(python, |line| {
         // The last such line counts: one before it can only be the captured output of a test.
         if let Some(result) = Counts::from_pytest(line) {
             last = result;

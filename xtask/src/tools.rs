@@ -6,7 +6,7 @@ use std::process::Command;
 use std::{env, iter};
 
 use crate::failure::Failure;
-use crate::{step, workspace};
+use crate::{command_step, workspace};
 
 /// A subcommand of cargo.
 pub(crate) struct Tool {
@@ -33,13 +33,13 @@ impl Tool {
             return Ok(());
         }
         let Self { name, version } = self;
-        step::announce(
+        command_step::announce(
             name,
             "From crates.io into target/tools, once; nothing else of this computer changes.",
         );
         let mut cargo = workspace::cargo(["install", "--locked", "--no-track", "--root"]);
         cargo.arg(workspace::target().join("tools")).arg(format!("{name}@{version}"));
-        step::run(&mut cargo)
+        command_step::run(&mut cargo)
     }
 
     /// The tool as cargo would run it.
@@ -53,7 +53,7 @@ impl Tool {
 
 /// Why the nightly compiler cannot be used, or `None`.
 pub(crate) fn no_nightly() -> Option<String> {
-    let version = step::ask(Command::new("rustup").args(["run", "nightly", "rustc", "--version"]));
+    let version = command_step::ask(Command::new("rustup").args(["run", "nightly", "rustc", "--version"]));
     version.is_none().then(|| "the nightly compiler is missing: `rustup toolchain install nightly`".into())
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use cudarc::driver::{CudaSlice, CudaStream, LaunchConfig, PushKernelArg};
 use cudarc::nvrtc::Ptx;
-use interop_core::{CudaArray, Shared};
+use interop_core::{CudaArray, SharedBuffer};
 use interop_demo_kernels::{BLUR_PTX, Launch, blur};
 
 use crate::Outcome;
@@ -41,7 +41,7 @@ pub fn run(height: usize, width: usize) -> Outcome {
     let pixels = stream.clone_htod(&source)?;
     let half = height / 2;
     // The view begins at the first pixel of the last row, and its rows go backwards.
-    let pixels = Shared::new(pixels).byte_offset(((height - 1) * row * size_of::<f32>()) as isize)?;
+    let pixels = SharedBuffer::new(pixels).byte_offset(((height - 1) * row * size_of::<f32>()) as isize)?;
     let turned = Picture {
         pixels,
         shape: [half, width, CHANNELS],

@@ -40,8 +40,8 @@ pub fn run(len: usize) -> Outcome {
     samples.stream = stream.as_stream();
 
     // A view for the host waits for the stream that the struct names.
-    let device = samples.facts()?.device();
-    let view = samples.view::<f32, 1>()?.host()?;
+    let device = samples.info()?.device();
+    let view = samples.view::<f32, 1>()?.host_view()?;
     let wrong = view.to_vec()?.iter().zip(&numbers).filter(|(now, before)| **now != 2.0 * **before).count();
     Ok(format!("pinned: {len} elements doubled in {device}, {wrong} of them wrong\n"))
 }

@@ -6,10 +6,14 @@ use interop_sim_client::find;
 /// Memory of the simulated devices.
 struct Device;
 
-impl host::Memory for Device {
-    fn place(address: u64, bytes: usize, writes: bool) -> Option<*mut u8> {
+impl host::MemoryRegion for Device {
+    fn place(address: u64, bytes: usize, mutability: bool) -> Option<*mut u8> {
         let sim = find().ok()?;
-        if writes { sim.write(address, bytes) } else { sim.read(address, bytes).map(<*const u8>::cast_mut) }
+        if mutability {
+            sim.write(address, bytes)
+        } else {
+            sim.read(address, bytes).map(<*const u8>::cast_mut)
+        }
     }
 }
 

@@ -55,8 +55,8 @@ pub fn run(len: usize, rounds: u32, cycles: u64) -> Outcome {
         let mut numbers = Numbers { data, len, stream: producer.clone() };
         kernels.write(&mut numbers, round, cycles)?;
         // The export queues one event on the producer's stream and one wait on the consumer's.
-        let tensor = numbers.into_dlpack_for::<Versioned>(consumer.as_ref().as_stream())?;
-        let import = Import::from_dlpack(tensor)?.on_stream(consumer.as_ref().as_stream());
+        let tensor = numbers.into_dlpack_for_stream::<Versioned>(consumer.as_ref().as_stream())?;
+        let import = Import::from_dlpack(tensor)?.with_stream(consumer.as_ref().as_stream());
         let borrowed = Numbers::<LeaseMut<u32>>::from_import(import)?;
         kernels.count(&borrowed, round, &mut old)?;
         // The consumer's kernel has hardly begun: the memory goes back after it, whenever that is, and nobody waits.

@@ -43,7 +43,7 @@ pub fn run(len: usize) -> Outcome {
 
     // The stream of the kernel waits for what is pending on its arguments. No event where it is the same stream.
     for vector in [&left, &right, &sum] {
-        vector.order_before(stream.as_stream())?;
+        vector.make_stream_wait(stream.as_stream())?;
     }
     let Launch { grid, block } = elementwise(len);
     let (a, b, c) =
@@ -53,9 +53,9 @@ pub fn run(len: usize) -> Outcome {
     sum.stream = stream.as_stream();
 
     // To another library, and back: the same memory, ordered after the kernel, released when `borrowed` is dropped.
-    let address = sum.facts()?.address();
+    let address = sum.info()?.address();
     let borrowed: Vector<Lease<f32>> = Vector::from_dlpack(sum.into_dlpack::<Versioned>()?)?;
-    let place = if borrowed.facts()?.address() == address { "in place" } else { "copied" };
+    let place = if borrowed.info()?.address() == address { "in place" } else { "copied" };
     let wrong = borrowed
         .to_vec::<f32>()?
         .iter()

@@ -27,17 +27,17 @@ pub struct Kernel {
 }
 
 /// Where memory is that a kernel knows by its address on the device.
-pub trait Memory: 'static {
+pub trait MemoryRegion: 'static {
     /// The place on the host of `bytes` bytes from `address` on; `None` for memory that a kernel may not touch, upon
     /// which it does nothing.
-    fn place(address: u64, bytes: usize, writes: bool) -> Option<*mut u8>;
+    fn place(address: u64, bytes: usize, mutability: bool) -> Option<*mut u8>;
 }
 
 /// Memory of the host itself: pinned memory, of which the addresses are those of the device.
 #[derive(Clone, Copy, Debug)]
 pub struct Host;
 
-impl Memory for Host {
+impl MemoryRegion for Host {
     fn place(address: u64, _bytes: usize, _writes: bool) -> Option<*mut u8> {
         // Arguments name memory by number, so a number is all that there is to make the pointer of.
         usize::try_from(address).ok().map(ptr::with_exposed_provenance_mut)
@@ -52,7 +52,7 @@ impl Memory for Host {
 /// assert!(find::<Host>("scale_u8_5").is_none());
 /// ```
 #[must_use]
-pub fn find<M: Memory>(name: &str) -> Option<Kernel> {
+pub fn find<M: MemoryRegion>(name: &str) -> Option<Kernel> {
     let kernel = |run, sizes: &[usize]| Some(Kernel { run, sizes: sizes.to_vec() });
     match name {
         "vector_add" => kernel(vector_add::<M>, &[view(1), view(1), view(1)]),
@@ -75,7 +75,7 @@ pub fn find<M: Memory>(name: &str) -> Option<Kernel> {
     }
 }
 
-fn of_rank<M: Memory, T: Number>(stem: &str, rank: &str) -> Option<Kernel> {
+fn of_rank<M: MemoryRegion, T: Number>(stem: &str, rank: &str) -> Option<Kernel> {
     match rank {
         "1" => of_stem::<M, T, 1>(stem),
         "2" => of_stem::<M, T, 2>(stem),
@@ -85,7 +85,7 @@ fn of_rank<M: Memory, T: Number>(stem: &str, rank: &str) -> Option<Kernel> {
     }
 }
 
-fn of_stem<M: Memory, T: Number, const N: usize>(stem: &str) -> Option<Kernel> {
+fn of_stem<M: MemoryRegion, T: Number, const N: usize>(stem: &str) -> Option<Kernel> {
     let kernel = |run, second| Some(Kernel { run, sizes: vec![view(N), second] });
     match stem {
         "scale" => kernel(scale::<M, T, N>, size_of::<f64>()),
@@ -180,7 +180,11 @@ impl Arguments {
 
     /// The array of this number, `None` if the kernel may not touch its memory. A view to write has the bytes of one to
     /// read.
-    fn array<M: Memory, T: Element, const N: usize>(self, at: usize, writes: bool) -> Option<Array<T, N>> {
+    fn array<M: MemoryRegion, T: Element, const N: usize>(
+        self,
+        at: usize,
+        mutability: bool,
+    ) -> Option<Array<T, N>> {
         let view: KernelView<'_, T, N> = self.get(at);
         let (shape, strides) = (view.shape(), view.strides());
         if view.numel() == 0 {
@@ -190,7 +194,7 @@ impl Arguments {
         let (low, high) = ends.fold((0, 0), |(low, high), end| (low + end.min(0), high + end.max(0)));
         let item = size_of::<T>() as i64;
         let bytes = usize::try_from((high - low + 1) * item).ok()?;
-        let lowest = M::place(view.address().wrapping_add_signed(low * item), bytes, writes)?;
+        let lowest = M::place(view.address().wrapping_add_signed(low * item), bytes, mutability)?;
         Some(Array {
             first: lowest.wrapping_offset(isize::try_from(-low * item).ok()?).cast(),
             shape,
@@ -244,7 +248,7 @@ impl<T: Element, const N: usize> Array<T, N> {
 
 type Params = *const *const c_void;
 
-extern "C" fn vector_add<M: Memory>(_: *const u32, _: *const u32, _: u32, params: Params) {
+extern "C" fn vector_add<M: MemoryRegion>(_: *const u32, _: *const u32, _: u32, params: Params) {
     let arguments = Arguments(params);
     let (Some(left), Some(right), Some(sum)) = (
         arguments.array::<M, f32, 1>(0, false),
@@ -256,7 +260,7 @@ extern "C" fn vector_add<M: Memory>(_: *const u32, _: *const u32, _: u32, params
     sum.for_each(|at| sum.set(at, left.get(at) + right.get(at)));
 }
 
-extern "C" fn scale<M: Memory, T: Number, const N: usize>(
+extern "C" fn scale<M: MemoryRegion, T: Number, const N: usize>(
     _: *const u32,
     _: *const u32,
     _: u32,
@@ -268,7 +272,7 @@ extern "C" fn scale<M: Memory, T: Number, const N: usize>(
     array.for_each(|at| array.set(at, T::from_f64(array.get(at).to_f64() * factor)));
 }
 
-extern "C" fn fill<M: Memory, T: Number, const N: usize>(
+extern "C" fn fill<M: MemoryRegion, T: Number, const N: usize>(
     _: *const u32,
     _: *const u32,
     _: u32,
@@ -280,7 +284,7 @@ extern "C" fn fill<M: Memory, T: Number, const N: usize>(
     array.for_each(|at| array.set(at, value));
 }
 
-extern "C" fn sum<M: Memory, T: Number, const N: usize>(
+extern "C" fn sum<M: MemoryRegion, T: Number, const N: usize>(
     grid: *const u32,
     block: *const u32,
     _: u32,
@@ -308,7 +312,7 @@ extern "C" fn sum<M: Memory, T: Number, const N: usize>(
     }
 }
 
-extern "C" fn blur<M: Memory, T: Blurred>(_: *const u32, _: *const u32, _: u32, params: Params) {
+extern "C" fn blur<M: MemoryRegion, T: Blurred>(_: *const u32, _: *const u32, _: u32, params: Params) {
     let arguments = Arguments(params);
     let (Some(from), Some(to)) = (arguments.array::<M, T, 3>(0, false), arguments.array::<M, T, 3>(1, true))
     else {
@@ -338,14 +342,14 @@ fn produced(value: u32, at: i64) -> u32 {
     value.wrapping_add(at as u32)
 }
 
-extern "C" fn produce<M: Memory>(_: *const u32, _: *const u32, _: u32, params: Params) {
+extern "C" fn produce<M: MemoryRegion>(_: *const u32, _: *const u32, _: u32, params: Params) {
     let arguments = Arguments(params);
     let value = arguments.get(1);
     let Some(to) = arguments.array::<M, u32, 1>(0, true) else { return };
     to.for_each(|at| to.set(at, produced(value, at[0])));
 }
 
-extern "C" fn consume<M: Memory>(_: *const u32, _: *const u32, _: u32, params: Params) {
+extern "C" fn consume<M: MemoryRegion>(_: *const u32, _: *const u32, _: u32, params: Params) {
     let arguments = Arguments(params);
     let value = arguments.get(1);
     let (Some(from), Some(mismatches)) =

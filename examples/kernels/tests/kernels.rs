@@ -3,7 +3,7 @@
 
 use core::ffi::c_void;
 
-use interop_core::{CudaArray, Device, HostVec, KernelView, KernelViewMut, Memory, Storage};
+use interop_core::{CudaArray, Device, HostVec, KernelView, KernelViewMut, MemoryRegion, Storage};
 use interop_demo_kernels::host::{self, Host};
 use interop_demo_kernels::{MODULES, Module, blur, elementwise, reduction};
 
@@ -12,8 +12,8 @@ struct Pinned<T>(HostVec<T>);
 
 // SAFETY: as for a `HostVec`: the kernels of these tests run on the host.
 unsafe impl<T: interop_core::Element> Storage for Pinned<T> {
-    fn memory(&self) -> Memory {
-        Memory { device: Device::CUDA_HOST, ..self.0.memory() }
+    fn memory(&self) -> MemoryRegion {
+        MemoryRegion { device: Device::CUDA_HOST, ..self.0.memory() }
     }
 }
 

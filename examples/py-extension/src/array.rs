@@ -1,15 +1,15 @@
 //! A Python class of one's own whose instances are arrays.
 
-use interop_core::python::{import_as, integer};
+use interop_core::python::{extract_integer, import_as};
 use interop_core::{
-    AsStream, CudaArray, DType, Dims, Error, ErrorKind, FromArray, Layout, Order, Shared, Storage,
+    AsStream, CudaArray, DType, Dims, Error, ErrorKind, FromArray, Layout, Order, SharedBuffer, Storage,
 };
 use pyo3::exceptions::{PyIndexError, PyOverflowError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyCapsule, PyEllipsis, PyList, PySlice, PyTuple};
 
 use crate::cuda::{LastStream, Place};
-use crate::facts::import_any;
+use crate::describe::import_any;
 use crate::kernels::{Value, filled};
 
 /// An array of any element type, shape and strides, in memory that it shares with whoever imports it.
@@ -18,7 +18,7 @@ use crate::kernels::{Value, filled};
 #[cuda_array(pyclass)]
 pub(crate) struct Array {
     #[cuda_array(data)]
-    memory: Shared,
+    memory: SharedBuffer,
     #[cuda_array(shape)]
     shape: Dims<usize>,
     #[cuda_array(strides)]
@@ -66,7 +66,7 @@ impl Array {
             _ => return Err(Error::new(ErrorKind::Strides, "order", order, "\"C\" or \"F\"").into()),
         };
         let place = Place::named(device, ordinal)?;
-        let layout = Layout::compact(&extents(shape)?, order)?;
+        let layout = Layout::contiguous(&extents(shape)?, order)?;
         // What fills memory of a device waits for work of the device, which may be a function that needs the lock.
         let memory = py.detach(|| filled(dtype, layout.numel(), value, place))?;
         let memory = if readonly { memory.read_only() } else { memory };
@@ -84,9 +84,9 @@ impl Array {
             Ok(tuple) => tuple.iter().collect(),
             Err(_) => vec![key.clone()],
         };
-        let facts = self.facts()?;
-        let item = facts.dtype().item_bits(facts.is_padded()) as isize;
-        let (mut layout, mut offset) = (facts.layout().clone(), 0);
+        let info = self.info()?;
+        let item = info.dtype().item_bits(info.is_padded()) as isize;
+        let (mut layout, mut offset) = (info.layout().clone(), 0);
         let mut axis = 0;
         let ellipses = items.iter().filter(|item| item.is_instance_of::<PyEllipsis>()).count();
         if ellipses > 1 {
@@ -132,7 +132,7 @@ impl Array {
         Self { memory: memory.clone(), shape, strides, stream: stream.clone() }
     }
 
-    fn of(memory: Shared, layout: &Layout, stream: LastStream) -> Self {
+    fn of(memory: SharedBuffer, layout: &Layout, stream: LastStream) -> Self {
         Self { memory, shape: layout.shape().into(), strides: layout.strides().into(), stream }
     }
 }
@@ -176,7 +176,7 @@ fn taken(layout: &Layout, axis: usize, index: &Bound<'_, PyAny>) -> PyResult<(La
 /// A shape as Python writes it: an extent, or a tuple or list of extents.
 fn extents(shape: &Bound<'_, PyAny>) -> PyResult<Vec<usize>> {
     let extent = |extent: Bound<'_, PyAny>| {
-        let number = integer(&extent, "shape")?;
+        let number = extract_integer(&extent, "shape")?;
         // What has no elements may be this wide as well, but no protocol has a number for more.
         isize::try_from(number).ok().and_then(|extent| usize::try_from(extent).ok()).ok_or_else(|| {
             Error::new(ErrorKind::Shape, "shape", number, "extents from 0 to 2**63 - 1").into()

@@ -4,10 +4,11 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use interop_core::cuda::{self, CudaBuffer, MemoryKind, ReleasePolicy, UnstatedStream};
-use interop_core::python::consumer_stream;
+use interop_core::cuda::{self, CudaBuffer, MemoryKind, MissingStreamPolicy, ReleasePolicy};
+use interop_core::python::extract_stream;
 use interop_core::{
-    AsStream, CudaArray, Device, Element, Error, ErrorKind, FromStream, HostVec, Result, Shared, StreamHandle,
+    AsStream, CudaArray, Device, Element, Error, ErrorKind, FromStream, HostVec, Result, SharedBuffer,
+    StreamHandle,
 };
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -46,12 +47,12 @@ impl Place {
     }
 
     /// These elements there; copied where there is not host memory.
-    pub(crate) fn keep<T: Element>(self, elements: HostVec<T>) -> Result<Shared> {
+    pub(crate) fn keep<T: Element>(self, elements: HostVec<T>) -> Result<SharedBuffer> {
         match self.kind {
-            None => Ok(Shared::new(elements)),
+            None => Ok(SharedBuffer::new(elements)),
             Some(kind) => {
                 let mut elements = elements;
-                Ok(Shared::new(CudaBuffer::from_slice(kind, self.ordinal, elements.as_mut_slice()?)?))
+                Ok(SharedBuffer::new(CudaBuffer::from_slice(kind, self.ordinal, elements.as_mut_slice()?)?))
             }
         }
     }
@@ -132,20 +133,20 @@ impl FromStream for LastStream {
 /// Makes later work on `stream` wait for the work that is pending on the array.
 #[pyfunction]
 pub(crate) fn order(array: &Bound<'_, Array>, stream: &Bound<'_, PyAny>) -> PyResult<()> {
-    Ok(array.get().order_before(consumer_stream(stream)?)?)
+    Ok(array.get().make_stream_wait(extract_stream(stream)?)?)
 }
 
 /// The number of releases that wait: for a thread that has the interpreter, or for work on a device.
 #[pyfunction]
 pub(crate) fn pending_releases() -> usize {
-    interop_core::python::pending_releases() + cuda::pending_releases()
+    interop_core::python::deferred_ref_count() + cuda::pending_releases()
 }
 
 /// Releases what is due, and says how many releases still wait.
 #[pyfunction]
-pub(crate) fn drain_releases(py: Python<'_>) -> usize {
-    cuda::drain_releases();
-    interop_core::python::drain_releases(py);
+pub(crate) fn poll_releases(py: Python<'_>) -> usize {
+    cuda::poll_releases();
+    interop_core::python::release_deferred_refs(py);
     pending_releases()
 }
 
@@ -158,7 +159,7 @@ pub(crate) fn finish_releases(py: Python<'_>) -> usize {
     for _ in 0..LONGEST_CHAIN {
         // Without the interpreter's lock: work on a device may wait for a host function that needs it.
         py.detach(cuda::finish_releases);
-        if drain_releases(py) == 0 {
+        if poll_releases(py) == 0 {
             break;
         }
     }
@@ -172,10 +173,10 @@ const POLICIES: [(&str, ReleasePolicy); 4] = [
     ("immediate", ReleasePolicy::Immediate),
 ];
 
-const UNSTATED: [(&str, UnstatedStream); 3] = [
-    ("order_all", UnstatedStream::OrderAll),
-    ("legacy_default", UnstatedStream::LegacyDefault),
-    ("nothing_pending", UnstatedStream::NothingPending),
+const UNSTATED: [(&str, MissingStreamPolicy); 3] = [
+    ("order_all", MissingStreamPolicy::WaitForAll),
+    ("legacy_default", MissingStreamPolicy::LegacyDefault),
+    ("nothing_pending", MissingStreamPolicy::NothingPending),
 ];
 
 /// Sets what releases of CUDA memory come after (`"after_context"`, `"after_all_contexts"`, `"batched"`, `"immediate"`),
@@ -191,10 +192,10 @@ pub(crate) fn set_release_policy(name: &str) -> PyResult<&'static str> {
 /// Sets what is ordered before work on arrays whose producer names no stream (`"order_all"`, `"legacy_default"`,
 /// `"nothing_pending"`), and says what it was.
 #[pyfunction]
-pub(crate) fn set_unstated_stream(name: &str) -> PyResult<&'static str> {
+pub(crate) fn set_missing_stream_policy(name: &str) -> PyResult<&'static str> {
     let policy = value_of(&UNSTATED, name)?;
-    let before = word_of(&UNSTATED, &cuda::unstated_stream());
-    cuda::set_unstated_stream(policy);
+    let before = word_of(&UNSTATED, &cuda::missing_stream_policy());
+    cuda::set_missing_stream_policy(policy);
     Ok(before)
 }
 

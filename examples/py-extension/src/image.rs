@@ -30,7 +30,7 @@ const CHANNELS: usize = 3;
 pub(crate) fn blur_(py: Python<'_>, mut obj: Image<LeaseMut<f32>>, radius: usize) -> PyResult<()> {
     let (height, width) = (obj.height, obj.width);
     wait(py, &obj)?;
-    let view = obj.view_mut::<f32, 3>()?.host_mut()?;
+    let view = obj.view_mut::<f32, 3>()?.into_host_view_mut()?;
     // The pass over rows reads from a copy and writes in place, and so does the pass over columns.
     py.detach(|| -> interop_core::Result<()> {
         let source = view.as_view().to_vec()?;
@@ -48,7 +48,7 @@ pub(crate) fn blur_(py: Python<'_>, mut obj: Image<LeaseMut<f32>>, radius: usize
             }
             box_line(&column, &mut blurred, CHANNELS, radius);
             for (at, value) in blurred.iter().enumerate() {
-                view.set([at / CHANNELS, x, at % CHANNELS], *value)?;
+                view.write([at / CHANNELS, x, at % CHANNELS], *value)?;
             }
         }
         Ok(())
@@ -82,10 +82,10 @@ pub(crate) fn edges(py: Python<'_>, obj: Image<Lease<f32>>) -> PyResult<Image<Ho
 /// Waits for the work that is pending on an image, without the interpreter's lock, which that work may need. The image is
 /// looked at with the lock again: whoever else looks at it for a moment has it too, and nobody finds it busy.
 fn wait(py: Python<'_>, image: &impl CudaArray) -> PyResult<()> {
-    let facts = image.facts()?;
+    let info = image.info()?;
     // Without a driver nothing is at work.
-    if facts.stream() != StreamHandle::NothingPending && cuda::is_available() {
-        py.detach(|| cuda::wait(facts.stream(), facts.device()))?;
+    if info.stream() != StreamHandle::NothingPending && cuda::is_available() {
+        py.detach(|| cuda::stream_synchronize(info.stream(), info.device()))?;
     }
     Ok(())
 }

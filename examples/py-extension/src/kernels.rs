@@ -9,9 +9,10 @@
 use core::fmt::Display;
 
 use half::{bf16, f16};
-use interop_core::python::{consumer_stream, integer, order_back};
+use interop_core::python::{extract_integer, extract_stream, make_producer_wait};
 use interop_core::{
-    CudaArray, DType, Element, Error, ErrorKind, Facts, FromArray, HostVec, Shared, StreamHandle, cuda,
+    ArrayInfo, CudaArray, DType, Element, Error, ErrorKind, FromArray, HostVec, SharedBuffer, StreamHandle,
+    cuda,
 };
 use num_complex::Complex;
 use pyo3::exceptions::PyTypeError;
@@ -20,7 +21,7 @@ use pyo3::types::{PyComplex, PyComplexMethods, PyInt};
 
 use crate::array::Array;
 use crate::cuda::Place;
-use crate::facts::import_any;
+use crate::describe::import_any;
 use crate::launch;
 
 /// Number types that the kernels compute with.
@@ -142,9 +143,13 @@ pub(crate) fn scale_(obj: &Bound<'_, PyAny>, factor: f64, stream: Option<Bound<'
     let mut work = Work::on(obj, stream)?;
     if work.is_for_devices() {
         obj.py().detach(|| work.scale(factor))?;
-        return if work.is_silent { order_back(obj, work.stream, work.facts.device()) } else { Ok(()) };
+        return if work.is_silent {
+            make_producer_wait(obj, work.stream, work.info.device())
+        } else {
+            Ok(())
+        };
     }
-    Ok(with_number!(work.facts.dtype(), scale(&mut work.array, factor), launch::SCALED)?)
+    Ok(with_number!(work.info.dtype(), scale(&mut work.array, factor), launch::SCALED)?)
 }
 
 /// The sum of the elements, as a double; computed where the array is.
@@ -156,23 +161,23 @@ pub(crate) fn checksum(obj: &Bound<'_, PyAny>, stream: Option<Bound<'_, PyAny>>)
         array.for_each::<T>(|value| sum += value.to_f64())?;
         Ok(sum)
     }
-    let Work { array, facts, stream, .. } = &Work::on(obj, stream)?;
-    if facts.device().device_type.is_cuda_accessible() {
+    let Work { array, info, stream, .. } = &Work::on(obj, stream)?;
+    if info.device().device_type.is_cuda_accessible() {
         // SAFETY: the array keeps the memory, which is ready on this stream.
-        return Ok(obj.py().detach(|| unsafe { launch::sum(facts, *stream) })?);
+        return Ok(obj.py().detach(|| unsafe { launch::sum(info, *stream) })?);
     }
-    if facts.dtype() == DType::BOOL {
+    if info.dtype() == DType::BOOL {
         let mut count = 0.0;
         array.for_each::<bool>(|value| count += f64::from(value))?;
         return Ok(count);
     }
-    Ok(with_number!(facts.dtype(), sum(array), launch::SUMMED)?)
+    Ok(with_number!(info.dtype(), sum(array), launch::SUMMED)?)
 }
 
 /// An array on its way to a kernel, and the stream that the kernel goes to.
 struct Work {
     array: Array,
-    facts: Facts,
+    info: ArrayInfo,
     stream: StreamHandle,
     /// Whether the array is of a library that does not learn of the stream.
     is_silent: bool,
@@ -183,17 +188,17 @@ impl Work {
     fn on(obj: &Bound<'_, PyAny>, stream: Option<Bound<'_, PyAny>>) -> PyResult<Self> {
         let (mut is_silent, mut array) = (stream.is_none(), None);
         if let Ok(own) = obj.cast::<Array>()
-            && own.get().facts()?.device().device_type.is_cuda_accessible()
+            && own.get().info()?.device().device_type.is_cuda_accessible()
         {
             (is_silent, array) = (false, Some(own.get().alias()));
         }
         let array = match (array, stream) {
             (Some(array), Some(stream)) => {
-                match consumer_stream(&stream)? {
+                match extract_stream(&stream)? {
                     // -1 names no stream: what is pending stays pending where it is, and the kernel goes there.
                     StreamHandle::NothingPending => {}
                     stream => {
-                        array.order_before(stream)?;
+                        array.make_stream_wait(stream)?;
                         array.stream.set(stream);
                     }
                 }
@@ -202,27 +207,27 @@ impl Work {
             (Some(array), None) => array,
             (None, stream) => Array::from_import(import_any(obj, stream)?.import)?,
         };
-        let facts = array.facts()?;
-        let stream = match facts.stream() {
+        let info = array.info()?;
+        let stream = match info.stream() {
             // What is ready may be worked on anywhere.
             StreamHandle::NothingPending => StreamHandle::LegacyDefault,
             stream => stream,
         };
-        Ok(Self { array, facts, stream, is_silent })
+        Ok(Self { array, info, stream, is_silent })
     }
 
     fn is_for_devices(&self) -> bool {
-        self.facts.device().device_type.is_cuda_accessible()
+        self.info.device().device_type.is_cuda_accessible()
     }
 
     /// Queues the kernel.
     fn scale(&self, factor: f64) -> interop_core::Result<()> {
         // SAFETY: the array is ready on this stream, and its memory is released after the work of the context: by the
         // driver, which waits before it frees, or by the ordered release of imports and of memory from a pool.
-        unsafe { launch::scale(&self.facts, factor, self.stream) }?;
+        unsafe { launch::scale(&self.info, factor, self.stream) }?;
         self.array.stream.set(self.stream);
-        let on_host = self.is_silent && self.facts.device().device_type.is_host_accessible();
-        if on_host { cuda::wait(self.stream, self.facts.device()) } else { Ok(()) }
+        let on_host = self.is_silent && self.info.device().device_type.is_host_accessible();
+        if on_host { cuda::stream_synchronize(self.stream, self.info.device()) } else { Ok(()) }
     }
 }
 
@@ -260,7 +265,7 @@ impl<'py> FromPyObject<'_, 'py> for Value {
         if let Ok(value) = object.extract::<bool>() {
             return Ok(Self::Bool(value));
         }
-        match integer(&object, "value") {
+        match extract_integer(&object, "value") {
             Ok(value) => return Ok(Self::Int(value)),
             Err(error) if error.is_instance_of::<PyTypeError>(object.py()) => {}
             Err(_) if object.is_instance_of::<PyInt>() => {
@@ -283,7 +288,12 @@ impl<'py> FromPyObject<'_, 'py> for Value {
 }
 
 /// New memory of `len` elements, all `value`.
-pub(crate) fn filled(dtype: DType, len: usize, value: Value, place: Place) -> interop_core::Result<Shared> {
+pub(crate) fn filled(
+    dtype: DType,
+    len: usize,
+    value: Value,
+    place: Place,
+) -> interop_core::Result<SharedBuffer> {
     const HUGE: &str = "an integer of more than 128 bits";
     fn beyond(dtype: DType, value: &dyn Display) -> Error {
         let allowed = format!("a number within the range of {}", dtype.name());
@@ -292,12 +302,12 @@ pub(crate) fn filled(dtype: DType, len: usize, value: Value, place: Place) -> in
     fn complex(dtype: DType) -> Error {
         Error::new(ErrorKind::Type, "value", "a complex", format_args!("a real number, for {dtype}"))
     }
-    fn all<T: Element>(len: usize, value: T, place: Place) -> interop_core::Result<Shared> {
+    fn all<T: Element>(len: usize, value: T, place: Place) -> interop_core::Result<SharedBuffer> {
         let mut elements = HostVec::<T>::try_zeroed(len)?;
         elements.as_mut_slice()?.fill(value);
         place.keep(elements)
     }
-    fn fill<T: Number>(len: usize, value: Value, place: Place) -> interop_core::Result<Shared> {
+    fn fill<T: Number>(len: usize, value: Value, place: Place) -> interop_core::Result<SharedBuffer> {
         let beyond = |value: &dyn Display| beyond(T::TYPE.dtype(), value);
         let value = match value {
             Value::Bool(value) => T::from_f64(f64::from(value)),
@@ -312,12 +322,14 @@ pub(crate) fn filled(dtype: DType, len: usize, value: Value, place: Place) -> in
         all(len, value, place)
     }
     match (dtype, value) {
-        (DType::C64 | DType::C128, Value::Huge(value)) if value.is_infinite() => Err(beyond(dtype, &HUGE)),
-        (DType::C64, value) => {
+        (DType::COMPLEX64 | DType::COMPLEX128, Value::Huge(value)) if value.is_infinite() => {
+            Err(beyond(dtype, &HUGE))
+        }
+        (DType::COMPLEX64, value) => {
             let Complex { re, im } = value.to_complex();
             all(len, Complex::new(re as f32, im as f32), place)
         }
-        (DType::C128, value) => all(len, value.to_complex(), place),
+        (DType::COMPLEX128, value) => all(len, value.to_complex(), place),
         (DType::BOOL, Value::Bool(value)) => all(len, value, place),
         (DType::BOOL, Value::Int(value)) => all(len, value != 0, place),
         (DType::BOOL, Value::Float(value) | Value::Huge(value)) => all(len, value != 0.0, place),

@@ -9,7 +9,7 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 
 use interop_core::cuda::{self, Context, CudaBuffer, MemoryKind};
 use interop_core::{
-    CudaArray, DType, Device, DeviceType, Error, ErrorKind, Facts, MAX_NDIM, Order, Result, StreamHandle,
+    ArrayInfo, CudaArray, DType, Device, DeviceType, Error, ErrorKind, MAX_NDIM, Order, Result, StreamHandle,
 };
 use libloading::Library;
 
@@ -38,9 +38,9 @@ struct Dynamic {
 const _: () = assert!(size_of::<Dynamic>() == 1056);
 
 impl Dynamic {
-    fn of(facts: &Facts) -> Result<Self> {
-        let layout = facts.layout();
-        let address = facts.address();
+    fn of(info: &ArrayInfo) -> Result<Self> {
+        let layout = info.layout();
+        let address = info.address();
         let (mut shape, mut strides) = ([0; MAX_NDIM], [0; MAX_NDIM]);
         let mut ndim = 0;
         // Most arrays are one run of elements, which needs no arithmetic on indices.
@@ -52,7 +52,7 @@ impl Dynamic {
             (shape[axis], strides[axis]) = (*extent as i64, *step as i64);
             ndim += 1;
         }
-        let dtype = facts.dtype();
+        let dtype = info.dtype();
         let item = usize::from(dtype.bits()) / 8;
         if !address.is_multiple_of(item.max(1)) {
             let allowed = format!("a multiple of {item}, the size of an element, for a kernel");
@@ -97,22 +97,22 @@ const NUMBERS: [DType; 12] = [
 /// # Safety
 ///
 /// The memory stays until the kernel is done, and work on it is ordered by `stream`.
-pub(crate) unsafe fn scale(facts: &Facts, mut factor: f64, stream: StreamHandle) -> Result<()> {
-    check(facts, NUMBERS.contains(&facts.dtype()), SCALED)?;
-    if facts.is_readonly() {
+pub(crate) unsafe fn scale(info: &ArrayInfo, mut factor: f64, stream: StreamHandle) -> Result<()> {
+    check(info, NUMBERS.contains(&info.dtype()), SCALED)?;
+    if info.is_read_only() {
         return Err(Error::new(ErrorKind::ReadOnly, "readonly", "a read-only array", "a writable array"));
     }
-    if !facts.layout().is_injective() {
+    if !info.layout().is_injective() {
         let allowed = "elements that do not share memory, to write to them";
         return Err(Error::new(ErrorKind::Strides, "strides", "elements that share memory", allowed));
     }
-    if facts.numel() == 0 {
+    if info.numel() == 0 {
         return Ok(());
     }
-    let mut array = Dynamic::of(facts)?;
+    let mut array = Dynamic::of(info)?;
     let mut arguments = [(&raw mut array).cast(), (&raw mut factor).cast()];
     // SAFETY: the kernel's parameters, of its types.
-    unsafe { launch(facts, SCALE, stream, blocks(facts), &mut arguments) }
+    unsafe { launch(info, SCALE, stream, blocks(info), &mut arguments) }
 }
 
 /// The sum of the elements, as a double. Waits for the kernel.
@@ -120,20 +120,20 @@ pub(crate) unsafe fn scale(facts: &Facts, mut factor: f64, stream: StreamHandle)
 /// # Safety
 ///
 /// The memory is live, and work on it is ordered by `stream`.
-pub(crate) unsafe fn sum(facts: &Facts, stream: StreamHandle) -> Result<f64> {
-    check(facts, facts.dtype() == DType::BOOL || NUMBERS.contains(&facts.dtype()), SUMMED)?;
-    if facts.numel() == 0 {
+pub(crate) unsafe fn sum(info: &ArrayInfo, stream: StreamHandle) -> Result<f64> {
+    check(info, info.dtype() == DType::BOOL || NUMBERS.contains(&info.dtype()), SUMMED)?;
+    if info.numel() == 0 {
         return Ok(0.0);
     }
-    let mut array = Dynamic::of(facts)?;
-    let blocks = blocks(facts);
+    let mut array = Dynamic::of(info)?;
+    let blocks = blocks(info);
     // Pinned: the kernel writes it, the host reads it.
     let parts = Parts::new(blocks)?;
-    let mut address = parts.facts()?.address() as u64;
+    let mut address = parts.info()?.address() as u64;
     let mut arguments = [(&raw mut array).cast(), (&raw mut address).cast()];
     // SAFETY: the kernel's parameters, of its types; there is one part for each block.
-    unsafe { launch(facts, SUM, stream, blocks, &mut arguments) }?;
-    cuda::wait(stream, facts.device())?;
+    unsafe { launch(info, SUM, stream, blocks, &mut arguments) }?;
+    cuda::stream_synchronize(stream, info.device())?;
     Ok(parts.to_vec::<f64>()?.iter().sum())
 }
 
@@ -153,15 +153,15 @@ impl Parts {
     }
 }
 
-fn check(facts: &Facts, known: bool, allowed: &str) -> Result<()> {
-    if known && !facts.is_padded() {
+fn check(info: &ArrayInfo, known: bool, allowed: &str) -> Result<()> {
+    if known && !info.is_padded() {
         return Ok(());
     }
-    Err(Error::new(ErrorKind::DType, "dtype", facts.dtype(), allowed))
+    Err(Error::new(ErrorKind::DType, "dtype", info.dtype(), allowed))
 }
 
-fn blocks(facts: &Facts) -> u32 {
-    let blocks = facts.numel().div_ceil(THREADS as usize).clamp(1, BLOCKS);
+fn blocks(info: &ArrayInfo) -> u32 {
+    let blocks = info.numel().div_ceil(THREADS as usize).clamp(1, BLOCKS);
     u32::try_from(blocks).unwrap_or(u32::MAX)
 }
 
@@ -171,14 +171,14 @@ fn blocks(facts: &Facts) -> u32 {
 ///
 /// The kernel has these parameters, and what they point to stays until it is done.
 unsafe fn launch(
-    facts: &Facts,
+    info: &ArrayInfo,
     kernel: &'static str,
     stream: StreamHandle,
     blocks: u32,
     arguments: &mut [*mut c_void],
 ) -> Result<()> {
     let driver = Driver::get()?;
-    let context = driver.context_for(facts.device())?;
+    let context = driver.context_for(info.device())?;
     driver.within(context, || {
         let function = driver.function(context, kernel)?;
         // An array that is ready may be worked on anywhere.
@@ -258,7 +258,7 @@ impl Driver {
         Ok(Self { error_name, current, device, push, pop, load, find, launch })
     }
 
-    /// The context in which memory of a device is worked on, and whose default streams are meant: as `cuda::order` has it,
+    /// The context in which memory of a device is worked on, and whose default streams are meant: as `cuda::stream_wait` has it,
     /// the current one where it is of that device, else the device's primary context.
     fn context_for(&self, device: Device) -> Result<Context> {
         let (mut current, mut ordinal) = (0, 0);

@@ -5,7 +5,7 @@
 //! | `image.rs` | `#[cuda_array(python)]`: a struct as argument and return value |
 //! | `array.rs` | `#[cuda_array(pyclass)]`: a Python class of one's own, with slicing |
 //! | `recording.rs` | a class that answers `__dlpack__` itself |
-//! | `facts.rs` | imports by hand: `describe` and `parse_cai` |
+//! | `info.rs` | imports by hand: `describe` and `parse_cai` |
 //! | `matrix.rs` | the least that a function can do with an array |
 //! | `kernels.rs` | work on arrays whose element type is known at run time only |
 //! | `cuda.rs` | memory of CUDA's kinds, the stream that last wrote it, order and release |
@@ -13,51 +13,51 @@
 //! | `family.rs` | classes that derive from a class of arrays |
 
 mod array;
+mod array_classes;
 mod cuda;
-mod facts;
-mod family;
+mod describe;
 mod image;
 mod kernels;
 mod launch;
+mod manual_export;
 mod matrix;
-mod recording;
 
 use pyo3::prelude::*;
 
 /// Arrays that Rust structs and Python libraries share in place.
 #[pymodule]
 mod interop_demo {
-    use interop_core::python::{array_error, stream_error};
+    use interop_core::python::{array_error_type, stream_error_type};
     use pyo3::prelude::*;
 
     #[pymodule_export]
     use super::array::{Array, asarray};
     #[pymodule_export]
     use super::cuda::{
-        HoldReleases, drain_releases, finish_releases, order, pending_releases, set_release_policy,
-        set_unstated_stream,
+        HoldReleases, finish_releases, order, pending_releases, poll_releases, set_missing_stream_policy,
+        set_release_policy,
     };
     #[pymodule_export]
-    use super::facts::{describe, parse_cai};
+    use super::describe::{describe, parse_cai};
     #[pymodule_export]
     use super::image::{blur_, edges};
     #[pymodule_export]
     use super::kernels::{checksum, scale_};
     #[pymodule_export]
-    use super::matrix::{interface_nbytes, is_square, is_square_trusted, trace};
+    use super::manual_export::Recording;
     #[pymodule_export]
-    use super::recording::Recording;
+    use super::matrix::{interface_nbytes, is_square, is_square_trusted, trace};
     #[pymodule_export]
     use super::{live_allocations, live_exports};
 
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
         let py = module.py();
-        for class in [array_error(py)?, stream_error(py)?] {
+        for class in [array_error_type(py)?, stream_error_type(py)?] {
             class.setattr("__module__", module.name()?)?;
             module.add(class.name()?, class)?;
         }
-        super::family::add(module)?;
+        super::array_classes::add(module)?;
         interop_core::python::install::<Array>(py)
     }
 }
@@ -65,8 +65,8 @@ mod interop_demo {
 /// The number of allocations that Rust has made for arrays and not freed.
 #[pyfunction]
 fn live_allocations(py: Python<'_>) -> usize {
-    interop_core::cuda::drain_releases();
-    interop_core::python::drain_releases(py);
+    interop_core::cuda::poll_releases();
+    interop_core::python::release_deferred_refs(py);
     interop_core::live_allocations()
 }
 

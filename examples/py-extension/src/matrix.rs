@@ -1,7 +1,7 @@
 //! The least that a function can do with an array: what `benches/python` and `tests/gpu` measure an import with.
 #![expect(unsafe_code, reason = "one function believes what it is told of memory")]
 
-use interop_core::python::{import_as_trusted, interface_of};
+use interop_core::python::{extract_interface, import_as_unchecked};
 use interop_core::{CudaArray, Lease};
 use pyo3::prelude::*;
 
@@ -36,12 +36,12 @@ pub(crate) fn trace(obj: Matrix<Vec<f32>>) -> f64 {
 #[pyfunction]
 pub(crate) fn is_square_trusted(obj: &Bound<'_, PyAny>) -> PyResult<bool> {
     // SAFETY: whoever calls a function of this name vouches for the object; nothing is read from the memory.
-    is_square(unsafe { import_as_trusted(obj) }?)
+    is_square(unsafe { import_as_unchecked(obj) }?)
 }
 
 /// The bytes that the elements of a `__cuda_array_interface__` take; validates the interface, without a driver.
 #[pyfunction]
 pub(crate) fn interface_nbytes(obj: &Bound<'_, PyAny>) -> PyResult<usize> {
     let interface = obj.getattr(pyo3::intern!(obj.py(), "__cuda_array_interface__"))?;
-    Ok(interface_of(&interface)?.facts()?.nbytes())
+    Ok(extract_interface(&interface)?.info()?.nbytes())
 }

@@ -1,7 +1,7 @@
 //! Arrays of our own, as a Python class.
 #![expect(unsafe_code, reason = "memory says that it is of a kind that it is not")]
 
-use interop_core::{CudaArray, Device, DeviceType, HostVec, Memory, Shared, Storage};
+use interop_core::{CudaArray, Device, DeviceType, HostVec, MemoryRegion, Shared, Storage};
 use pyo3::prelude::*;
 
 /// The kinds of memory; those of CUDA are imagined, and there is no driver that knows better.
@@ -23,8 +23,8 @@ struct Imagined {
 
 // SAFETY: as the vector inside, which the host reaches; nobody brings a GPU that would look for the memory on it.
 unsafe impl Storage for Imagined {
-    fn memory(&self) -> Memory {
-        Memory { device: self.device, ..self.numbers.memory() }
+    fn memory(&self) -> MemoryRegion {
+        MemoryRegion { device: self.device, ..self.numbers.memory() }
     }
 }
 

@@ -1,7 +1,7 @@
 //! Interface dicts: the numbers of a legal or illegal interface, spelled in the ways that producers have, or any other values.
 
 use interop_core::cai::CudaArrayInterface;
-use interop_core::python::interface_of;
+use interop_core::python::extract_interface;
 use pyo3::IntoPyObjectExt as _;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyTuple};
@@ -35,7 +35,7 @@ pub(super) fn run(world: &World<'_>, input: &mut Input<'_>) {
     let told = (&interface, &values);
     if !values.is_empty() {
         // Whatever it is: facts, or an error of the interface, and the same when it is read again.
-        let read = || interface_of(&object).and_then(|found| Ok(found.facts()?));
+        let read = || extract_interface(&object).and_then(|found| Ok(found.info()?));
         match (read(), read()) {
             (Ok(first), Ok(second)) => assert_eq!(first, second, "{told:?}"),
             (Err(first), Err(second)) => {
@@ -46,7 +46,7 @@ pub(super) fn run(world: &World<'_>, input: &mut Input<'_>) {
         }
         return;
     }
-    if let Some((found, ())) = judge(world, interface_of(&object), Ok(()), &told) {
+    if let Some((found, ())) = judge(world, extract_interface(&object), Ok(()), &told) {
         compare(&found, &interface);
     }
 }

@@ -2,7 +2,7 @@
 #![expect(unsafe_code, reason = "capsules are looked into, and taken, as consumers do")]
 
 use interop_core::CudaArray;
-use interop_core::dlpack::{Abi, DLManagedTensorVersioned, DLTensor, Legacy, ManagedTensor, Versioned};
+use interop_core::dlpack::{DLManagedTensorVersioned, DLTensor, Legacy, ManagedTensor, TensorAbi, Versioned};
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -123,7 +123,7 @@ fn decide(
 
 /// Looks into the capsule, and lets go of it in one of the two ways.
 fn check(call: &Call, answer: &Answer, array: &Bound<'_, Array>, capsule: Bound<'_, PyAny>) {
-    let own = array.get().facts().expect("an array").address();
+    let own = array.get().info().expect("an array").address();
     if answer.versioned {
         let tensor = struct_in::<Versioned>(&capsule);
         // SAFETY: the capsule has the name of this form.
@@ -152,18 +152,18 @@ fn check_tensor(call: &Call, answer: &Answer, tensor: &DLTensor, own: usize) {
 }
 
 /// The struct in a capsule of this form.
-fn struct_in<A: Abi>(capsule: &Bound<'_, PyAny>) -> *mut A {
+fn struct_in<A: TensorAbi>(capsule: &Bound<'_, PyAny>) -> *mut A {
     // SAFETY: an object, asked under a name that ends.
-    let pointer = unsafe { ffi::PyCapsule_GetPointer(capsule.as_ptr(), A::CAPSULE.as_ptr()) };
+    let pointer = unsafe { ffi::PyCapsule_GetPointer(capsule.as_ptr(), A::CAPSULE_NAME.as_ptr()) };
     assert!(!pointer.is_null(), "a capsule of another form");
     pointer.cast()
 }
 
 /// The consumer's end of it.
-fn release<A: Abi>(call: &Call, capsule: Bound<'_, PyAny>, tensor: *mut A) {
+fn release<A: TensorAbi>(call: &Call, capsule: Bound<'_, PyAny>, tensor: *mut A) {
     if call.taken {
         // SAFETY: a capsule; the name lives as long as the program.
-        unsafe { ffi::PyCapsule_SetName(capsule.as_ptr(), A::USED_CAPSULE.as_ptr()) };
+        unsafe { ffi::PyCapsule_SetName(capsule.as_ptr(), A::USED_CAPSULE_NAME.as_ptr()) };
         // SAFETY: the struct was taken out of its capsule, and is released once.
         drop(unsafe { ManagedTensor::<A>::from_raw(tensor) });
     }

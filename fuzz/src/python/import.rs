@@ -4,7 +4,7 @@
 use std::cell::RefCell;
 
 use interop_core::dlpack::{Legacy, Versioned};
-use interop_core::python::{Imported, Protocol, import, import_as};
+use interop_core::python::{ImportedArray, Protocol, import, import_as};
 use interop_core::{CudaArray, DType, Lease, StreamHandle};
 use pyo3::ffi;
 use pyo3::prelude::*;
@@ -169,7 +169,7 @@ fn usual_claims(byte: u8, input: &mut Input<'_>) -> Claims {
 impl Producer {
     /// The struct, the first time.
     pub(super) fn hand<A: Form>(&mut self) -> Option<*mut A> {
-        let fits = A::VERSIONED == self.program.claims.versioned;
+        let fits = A::IS_VERSIONED == self.program.claims.versioned;
         if self.handed || !fits {
             return None;
         }
@@ -242,9 +242,9 @@ pub(super) fn run(world: &World<'_>, input: &mut Input<'_>) {
     if program.typed {
         let expected = expected.and_then(|_| Matrix::expected(&program.claims).ok_or(REFUSED));
         if let Some((found, shape)) = judge(world, import_as::<Matrix>(&made), expected, &program) {
-            let facts = found.facts().expect("an array");
+            let info = found.info().expect("an array");
             assert_eq!([found.rows as i128, found.columns as i128], shape, "{program:?}");
-            assert_eq!(facts.numel() == 0, shape.contains(&0), "{program:?}");
+            assert_eq!(info.numel() == 0, shape.contains(&0), "{program:?}");
         }
     } else if let Some((found, expected)) = judge(world, import(&made, program.stream), expected, &program) {
         compare(&program, &found, expected);
@@ -260,11 +260,11 @@ pub(super) fn run(world: &World<'_>, input: &mut Input<'_>) {
 }
 
 /// Compares what was imported with the claims. It is released at the end.
-fn compare(program: &Program, found: &Imported, expected: Asked) {
-    let facts = found.import.facts();
+fn compare(program: &Program, found: &ImportedArray, expected: Asked) {
+    let info = found.import.info();
     let protocol = match expected {
         Asked::Interface => Protocol::Cai,
-        Asked::Table => Protocol::Exchange,
+        Asked::Table => Protocol::ExchangeTable,
         Asked::Method if program.claims.versioned => Protocol::DlpackVersioned,
         Asked::Method => Protocol::Dlpack,
     };
@@ -274,5 +274,5 @@ fn compare(program: &Program, found: &Imported, expected: Asked) {
     }
     let (shape, strides) = tensor::legal(&program.claims).expect("something that is wrong was taken");
     let first = i128::from(program.claims.data) + i128::from(program.claims.byte_offset);
-    check(facts, &shape, &strides, first, facts.dtype().item_bits(facts.is_padded()) as i128);
+    check(info, &shape, &strides, first, info.dtype().item_bits(info.is_padded()) as i128);
 }

@@ -38,6 +38,6 @@ pub fn run(data: &[u8]) {
             _ => import::run(&world, &mut input),
         }
         assert!(PyErr::take(py).is_none(), "an exception was left behind");
-        assert_eq!(interop_core::python::pending_releases(), 0);
+        assert_eq!(interop_core::python::deferred_ref_count(), 0);
     });
 }

@@ -2,7 +2,7 @@
 #![expect(unsafe_code, reason = "a number is said to be a stream")]
 
 use interop_core::StreamHandle;
-use interop_core::python::consumer_stream;
+use interop_core::python::extract_stream;
 
 use super::outcome::{Expected, REFUSED, judge};
 use super::values::Value;
@@ -13,7 +13,7 @@ use crate::input::Input;
 pub(super) fn run(world: &World<'_>, input: &mut Input<'_>) {
     let value = Value::read(input);
     let object = value.object(world).expect("a value");
-    if let Some((found, expected)) = judge(world, consumer_stream(&object), expected(&value), &value) {
+    if let Some((found, expected)) = judge(world, extract_stream(&object), expected(&value), &value) {
         assert_eq!(found, expected, "{value:?}");
     }
 }
@@ -32,7 +32,7 @@ fn expected(value: &Value) -> Expected<StreamHandle> {
             Err(kinds) => Err(kinds | REFUSED),
         };
     }
-    match value.integer()? {
+    match value.extract_integer()? {
         -1 => Ok(StreamHandle::NothingPending),
         1 => Ok(StreamHandle::LegacyDefault),
         2 => Ok(StreamHandle::PerThreadDefault),

@@ -88,7 +88,7 @@ impl Value {
     }
 
     /// The integer that it is: anything with `__index__` but a bool.
-    pub(super) fn integer(&self) -> Expected<i128> {
+    pub(super) fn extract_integer(&self) -> Expected<i128> {
         match self {
             Self::Int(number) => Ok(*number),
             Self::Huge => Err(REFUSED),
@@ -128,7 +128,7 @@ impl Value {
         let wrong =
             |found: Expected<i128>| found.and_then(|number| i32::try_from(number).map_err(|_| REFUSED));
         let [kind, ordinal] = self.pair()?;
-        match [kind, ordinal].map(|value| wrong(value.integer())) {
+        match [kind, ordinal].map(|value| wrong(value.extract_integer())) {
             [Ok(kind), Ok(ordinal)] => Ok([kind, ordinal]),
             [Ok(kind @ (1 | 3 | 13)), Err(_)] if *ordinal == Self::None => Ok([kind, 0]),
             [first, second] => Err(first.err().unwrap_or(0) | second.err().unwrap_or(0)),

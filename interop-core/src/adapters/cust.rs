@@ -60,60 +60,65 @@ use ::cust::memory::{
 };
 use ::cust::stream::Stream;
 
-use super::device_writes;
-use crate::cuda::{self, MemoryKind, copied, current_device, to_usize};
-use crate::descriptor::Writes;
-use crate::device::Device;
-use crate::element::{Element, ElementType};
+use crate::adapters::device_writes;
+use crate::array::device::Device;
+use crate::array::element::{Element, ElementType};
+use crate::array::info::ArrayInfo;
+use crate::array::layout::order::Order;
+use crate::array::mutability::Mutability;
+use crate::array::stream::StreamHandle;
+use crate::cuda;
+use crate::cuda::allocation::{MemoryKind, to_usize};
+use crate::cuda::locate::current_device;
+use crate::derive::fields::stream::AsStream;
 use crate::error::{Error, ErrorKind, Refused, Result, text};
-use crate::facts::Facts;
-use crate::import::Import;
-use crate::kernel::{KernelView, KernelViewMut};
-use crate::layout::Order;
-use crate::roles::AsStream;
-use crate::storage::{FromImport, Memory, Storage};
-use crate::stream::StreamHandle;
+use crate::memory::copy_to_cuda::copied;
+use crate::memory::from_import::FromImport;
+use crate::memory::import::Import;
+use crate::memory::kernel_view::{KernelView, KernelViewMut};
+use crate::memory::region::MemoryRegion;
+use crate::memory::storage::Storage;
 
 /// Device memory of `cust`, on the device that the driver names.
-fn device_memory<T: Element>(address: u64, len: usize) -> Memory {
+fn device_memory<T: Element>(address: u64, len: usize) -> MemoryRegion {
     let address = to_usize(address);
     let device = if len == 0 { current_device() } else { located(address) };
-    Memory::new::<T>(address, len, device.unwrap_or(Device::UNKNOWN), device_writes::<T>())
+    MemoryRegion::new::<T>(address, len, device.unwrap_or(Device::UNKNOWN), device_writes::<T>())
 }
 
 /// Where the driver knows an address to be.
 fn located(address: usize) -> Result<Device> {
-    Ok(cuda::pointer_facts(address)?.map_or(Device::UNKNOWN, |known| known.device()))
+    Ok(cuda::pointer_attributes(address)?.map_or(Device::UNKNOWN, |known| known.device()))
 }
 
 // SAFETY: 1: initialized, since to make a buffer that is not is `unsafe` in `cust`. 2: the buffer frees its memory when it is
 // dropped. 3: the driver says where it is. 4: device memory, of which there are no references.
 unsafe impl<T: Element + DeviceCopy> Storage for DeviceBuffer<T> {
-    fn memory(&self) -> Memory {
+    fn memory(&self) -> MemoryRegion {
         device_memory::<T>(self.as_device_ptr().as_raw(), self.len())
     }
 }
 
 // SAFETY: as for `DeviceBuffer`.
 unsafe impl<T: Element + DeviceCopy> Storage for DeviceBox<T> {
-    fn memory(&self) -> Memory {
+    fn memory(&self) -> MemoryRegion {
         device_memory::<T>(self.as_device_ptr().as_raw(), 1)
     }
 }
 
 // SAFETY: 1, 2: as for `DeviceBuffer`. 3: `cuMemAllocHost`. 4: `&self` lends a slice for a borrow of itself at most.
 unsafe impl<T: Element + DeviceCopy> Storage for LockedBuffer<T> {
-    fn memory(&self) -> Memory {
+    fn memory(&self) -> MemoryRegion {
         let address = self.as_ptr().expose_provenance();
-        Memory::new::<T>(address, self.len(), Device::CUDA_HOST, Writes::WhenOwned)
+        MemoryRegion::new::<T>(address, self.len(), Device::CUDA_HOST, Mutability::WhenOwned)
     }
 }
 
 // SAFETY: 1, 2: as for `DeviceBuffer`. 3: `cuMemAllocManaged`. 4: as for `LockedBuffer`.
 unsafe impl<T: Element + DeviceCopy> Storage for UnifiedBuffer<T> {
-    fn memory(&self) -> Memory {
+    fn memory(&self) -> MemoryRegion {
         let address = self.as_ptr().expose_provenance();
-        Memory::new::<T>(address, self.len(), Device::CUDA_MANAGED, Writes::WhenOwned)
+        MemoryRegion::new::<T>(address, self.len(), Device::CUDA_MANAGED, Mutability::WhenOwned)
     }
 }
 
@@ -127,12 +132,12 @@ macro_rules! imported {
                     Some(T::TYPE)
                 }
 
-                fn check(facts: &Facts) -> Result<()> {
-                    ($check)(facts, T::TYPE)
+                fn check(info: &ArrayInfo) -> Result<()> {
+                    ($check)(info, T::TYPE)
                 }
 
                 fn from_import(import: Import, order: Order) -> Result<Self, Refused<Import>> {
-                    let copy = Self::check(import.facts()).and_then(|()| copied::<T>(&import, $kind, order));
+                    let copy = Self::check(import.info()).and_then(|()| copied::<T>(&import, $kind, order));
                     match copy {
                         // SAFETY: new memory of this kind for so many elements, which nobody else frees. On the host
                         // they were written and are values of `T`.
@@ -153,12 +158,12 @@ imported! {
 }
 
 #[expect(clippy::unnecessary_wraps, reason = "beside one that refuses")]
-fn any_number(_: &Facts, _: ElementType) -> Result<()> {
+fn any_number(_: &ArrayInfo, _: ElementType) -> Result<()> {
     Ok(())
 }
 
-fn one_element(facts: &Facts, element: ElementType) -> Result<()> {
-    let layout = facts.layout_of(&element)?;
+fn one_element(info: &ArrayInfo, element: ElementType) -> Result<()> {
+    let layout = info.layout_of(&element)?;
     if layout.numel() == 1 {
         return Ok(());
     }
@@ -259,6 +264,7 @@ pub struct InContext<B: Buffer>(ManuallyDrop<B>);
 
 // SAFETY: a `Buffer` may be dropped on any thread in its context, which the drop makes current.
 unsafe impl<B: Buffer> Send for InContext<B> {}
+
 // SAFETY: a shared handle tells the address and lends nothing.
 unsafe impl<B: Buffer> Sync for InContext<B> {}
 
@@ -284,19 +290,19 @@ impl<B: Buffer> InContext<B> {
 
 impl<B: Buffer> Drop for InContext<B> {
     fn drop(&mut self) {
-        let _guards = (cuda::current_for(self.0.memory().address), cuda::relaxed());
+        let _guards = (cuda::enter_context_of(self.0.memory().address), cuda::relaxed());
         // SAFETY: dropped once.
-        cuda::without_locks(|| unsafe { ManuallyDrop::drop(&mut self.0) });
+        cuda::run_blocking(|| unsafe { ManuallyDrop::drop(&mut self.0) });
     }
 }
 
 // SAFETY: 1 to 3: as the buffer inside. 4: references to elements are lent for `&mut self` only.
 unsafe impl<B: Buffer> Storage for InContext<B> {
-    fn memory(&self) -> Memory {
+    fn memory(&self) -> MemoryRegion {
         let memory = self.0.memory();
         // A consumer may leave any bits, and `get_mut` lends elements again.
-        let writes = if memory.element.any_bits { Writes::Always } else { memory.writes };
-        Memory { writes, ..memory }
+        let mutability = if memory.element.any_bits { Mutability::Writable } else { memory.mutability };
+        MemoryRegion { mutability, ..memory }
     }
 }
 
@@ -307,8 +313,8 @@ impl<B: Buffer + FromImport> FromImport for InContext<B> {
         B::element()
     }
 
-    fn check(facts: &Facts) -> Result<()> {
-        B::check(facts)
+    fn check(info: &ArrayInfo) -> Result<()> {
+        B::check(info)
     }
 
     fn from_import(import: Import, order: Order) -> Result<Self, Refused<Import>> {
@@ -318,7 +324,7 @@ impl<B: Buffer + FromImport> FromImport for InContext<B> {
 
 impl<B: Buffer> fmt::Debug for InContext<B> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Memory { address, device, .. } = self.0.memory();
+        let MemoryRegion { address, device, .. } = self.0.memory();
         write!(f, "InContext({address:#x}, {device})")
     }
 }
@@ -332,5 +338,6 @@ impl AsStream for Stream {
 
 // SAFETY: plain numbers; the address in them is one of the device's.
 unsafe impl<T: Copy, const N: usize> DeviceCopy for KernelView<'_, T, N> {}
+
 // SAFETY: as above.
 unsafe impl<T: Copy, const N: usize> DeviceCopy for KernelViewMut<'_, T, N> {}

@@ -1,24 +1,24 @@
 //! `ndarray` 0.17: its arrays and views, exported as they are, made from imports, and laid over host memory.
 //!
-//! An array of `ndarray` has extents and strides of its own, so it needs no struct around it but [`Nd`]:
+//! An array of `ndarray` has extents and strides of its own, so it needs no struct around it but [`NdArray`]:
 //!
 //! ```
-//! use interop_core::adapters::ndarray::Nd;
+//! use interop_core::adapters::ndarray::NdArray;
 //! use interop_core::dlpack::Versioned;
 //! use interop_core::{CudaArray, FromArray};
 //! use ndarray::{Array2, array};
 //!
 //! let columns = array![[1.0_f32, 2.0, 3.0], [4.0, 5.0, 6.0]].reversed_axes();
-//! let tensor = Nd(columns).into_dlpack::<Versioned>()?;
-//! let Nd(copy) = Nd::<Array2<f32>>::from_dlpack(tensor)?;
+//! let tensor = NdArray(columns).into_dlpack::<Versioned>()?;
+//! let NdArray(copy) = NdArray::<Array2<f32>>::from_dlpack(tensor)?;
 //! assert_eq!(copy, array![[1.0, 4.0], [2.0, 5.0], [3.0, 6.0]]);
 //! # Ok::<(), interop_core::Error>(())
 //! ```
 //!
-//! With the feature `python`, `import_as::<Nd<Array2<f32>>>(object)` takes any array of Python's, and `export` answers a
-//! `__dlpack__` with an `Arc<Nd<_>>`.
+//! With the feature `python`, `import_as::<NdArray<Array2<f32>>>(object)` takes any array of Python's, and `export` answers a
+//! `__dlpack__` with an `Arc<NdArray<_>>`.
 //!
-//! | in an `Nd` | exports are writable | an import |
+//! | in an `NdArray` | exports are writable | an import |
 //! | --- | --- | --- |
 //! | `Array<T, D>` | when they consume it; shared ones are read-only | copies, into C order |
 //! | `ArcArray<T, D>`, `ArrayView<'static, T, D>` | never | – |
@@ -27,26 +27,26 @@
 //! A view with gaps between its elements is refused, as what lies there may be lent to somebody else: `to_owned` makes an array
 //! of it.
 //!
-//! A struct of yours with an array among its fields says what the `Nd` says:
+//! A struct of yours with an array among its fields says what the `NdArray` says:
 //!
 //! ```
-//! use interop_core::adapters::ndarray::Nd;
+//! use interop_core::adapters::ndarray::NdArray;
 //! use interop_core::dlpack::Versioned;
-//! use interop_core::{CudaArray, Facts};
+//! use interop_core::{CudaArray, ArrayInfo};
 //! use ndarray::Array2;
 //!
-//! struct Exposure { pixels: Nd<Array2<f32>>, seconds: f64 }
+//! struct Exposure { pixels: NdArray<Array2<f32>>, seconds: f64 }
 //!
 //! // SAFETY: all that is promised, the field promises, and only `&mut self` gets at it.
 //! unsafe impl CudaArray for Exposure {
-//!     fn facts(&self) -> interop_core::Result<Facts> {
-//!         self.pixels.facts()
+//!     fn info(&self) -> interop_core::Result<ArrayInfo> {
+//!         self.pixels.info()
 //!     }
 //! }
 //!
-//! let exposure = Exposure { pixels: Nd(Array2::zeros((2, 3)).reversed_axes()), seconds: 0.5 };
+//! let exposure = Exposure { pixels: NdArray(Array2::zeros((2, 3)).reversed_axes()), seconds: 0.5 };
 //! let tensor = exposure.into_dlpack::<Versioned>()?;
-//! assert_eq!((tensor.facts()?.shape(), tensor.facts()?.is_readonly()), (&[3, 2][..], false));
+//! assert_eq!((tensor.info()?.shape(), tensor.info()?.is_read_only()), (&[3, 2][..], false));
 //! # Ok::<(), interop_core::Error>(())
 //! ```
 //!
@@ -61,54 +61,58 @@ use ndarray::{
     OwnedRepr, ShapeBuilder, StrideShape, ViewRepr,
 };
 
-use crate::array::CudaArray;
-use crate::arrival::{Arrival, Wanted};
-use crate::describe::Describe;
-use crate::descriptor::Writes;
-use crate::device::Device;
-use crate::dims::Dims;
-use crate::element::Element;
+use crate::array::device::Device;
+use crate::array::dims::Dims;
+use crate::array::element::Element;
+use crate::array::info::ArrayInfo;
+use crate::array::layout::{Layout, product};
+use crate::array::mutability::Mutability;
+use crate::derive::cuda_array::CudaArray;
+use crate::derive::fields::axes::ShapeField;
+use crate::derive::from_array::FromArray;
 use crate::error::{Error, ErrorKind, Result, text};
-use crate::facts::Facts;
-use crate::from_array::FromArray;
-use crate::host::{HostView, HostViewMut, ReadOnlyCell, check_any_bits};
-use crate::layout::{Layout, product};
-use crate::roles::ShapeField;
-use crate::storage::{FromImport, Memory, Storage};
-use crate::view::RawView;
+use crate::memory::array_view::RawView;
+use crate::memory::extraction::{Extraction, Requirements};
+use crate::memory::from_import::FromImport;
+use crate::memory::host::cells::{ReadOnlyCell, check_any_bits};
+use crate::memory::host::{HostView, HostViewMut};
+use crate::memory::info_builder::InfoBuilder;
+use crate::memory::region::MemoryRegion;
+use crate::memory::storage::Storage;
 
 /// An array or a view of `ndarray`, to be exported, and an array to be made from an import.
 ///
 /// It keeps the methods of the two libraries apart, of which some have one name: [`view`](CudaArray::view) is one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Nd<A>(pub A);
+pub struct NdArray<A>(pub A);
 
 /// The elements of an array, without its axes.
-struct Elements(Memory);
+struct Elements(MemoryRegion);
 
 // SAFETY: 1 to 4: as the array that it is made of, and is not kept longer than.
 unsafe impl Storage for Elements {
-    fn memory(&self) -> Memory {
+    fn memory(&self) -> MemoryRegion {
         self.0.clone()
     }
 }
 
 /// What an array says of itself.
-fn facts_of<T: Element>(
+fn info_of<T: Element>(
     first: *const T,
     shape: &[usize],
     strides: &[isize],
-    (writes, check): (Writes, fn(&Layout) -> Result<()>),
-) -> Result<Facts> {
+    (mutability, check): (Mutability, fn(&Layout) -> Result<()>),
+) -> Result<ArrayInfo> {
     let address = first.expose_provenance();
     let layout = Layout::strided(shape, strides)?;
     check(&layout)?;
     let elements = layout.offsets();
     let at = |offset: isize| address.wrapping_add_signed(offset.wrapping_mul(size_of::<T>() as isize));
     let range = at(elements.start)..at(elements.end);
-    let elements = Elements(Memory { address, range, element: T::TYPE, device: Device::CPU, writes });
+    let elements =
+        Elements(MemoryRegion { address, range, element: T::TYPE, device: Device::CPU, mutability });
     let strides = Dims::from(strides);
-    Dims::from(shape).finish(Describe::storage(&elements).strides(&strides))
+    Dims::from(shape).finish(InfoBuilder::storage(&elements).strides(&strides))
 }
 
 /// What is between the elements is the array's own.
@@ -128,14 +132,14 @@ fn borrowed(layout: &Layout) -> Result<()> {
 }
 
 macro_rules! arrays {
-    ($($array:ty => $writes:expr, $check:expr;)*) => {
+    ($($array:ty => $mutability:expr, $check:expr;)*) => {
         $(
             // SAFETY: 1: the elements live as long as the array, which may be exported only if it borrows nothing; the
             // array's own pointer is exposed, which may write where the elements may be written; between those that are
-            // borrowed there is nothing else. 2: they are on the heap or borrowed. 3: none is `Writes::Always`.
-            unsafe impl<T: Element, D: Dimension> CudaArray for Nd<$array> {
-                fn facts(&self) -> Result<Facts> {
-                    facts_of(self.0.as_ptr(), self.0.shape(), self.0.strides(), ($writes, $check))
+            // borrowed there is nothing else. 2: they are on the heap or borrowed. 3: none is `Mutability::Writable`.
+            unsafe impl<T: Element, D: Dimension> CudaArray for NdArray<$array> {
+                fn info(&self) -> Result<ArrayInfo> {
+                    info_of(self.0.as_ptr(), self.0.shape(), self.0.strides(), ($mutability, $check))
                 }
             }
         )*
@@ -143,20 +147,20 @@ macro_rules! arrays {
 }
 
 arrays! {
-    ArrayBase<OwnedRepr<T>, D> => Writes::WhenOwned, owned;
-    ArrayBase<OwnedArcRepr<T>, D> => Writes::Never, owned;
-    ArrayBase<ViewRepr<&T>, D> => Writes::Never, borrowed;
-    ArrayBase<ViewRepr<&mut T>, D> => Writes::WhenOwned, borrowed;
+    ArrayBase<OwnedRepr<T>, D> => Mutability::WhenOwned, owned;
+    ArrayBase<OwnedArcRepr<T>, D> => Mutability::ReadOnly, owned;
+    ArrayBase<ViewRepr<&T>, D> => Mutability::ReadOnly, borrowed;
+    ArrayBase<ViewRepr<&mut T>, D> => Mutability::WhenOwned, borrowed;
 }
 
-impl<T: Element, D: Dimension> FromArray for Nd<Array<T, D>> {
-    const WANTED: Wanted = Wanted { axes: D::NDIM, order: None };
+impl<T: Element, D: Dimension> FromArray for NdArray<Array<T, D>> {
+    const REQUIREMENTS: Requirements = Requirements { axes: D::NDIM, order: None };
 
-    fn assemble(arrival: &mut Arrival<'_>) -> Result<Self> {
-        let elements = Vec::<T>::open(arrival, Self::WANTED);
-        let shape: Vec<usize> = arrival.shape("shape");
+    fn assemble(extraction: &mut Extraction<'_>) -> Result<Self> {
+        let elements = Vec::<T>::open(extraction, Self::REQUIREMENTS);
+        let shape: Vec<usize> = extraction.shape("shape");
         check_extents(&shape)?;
-        let Some(elements) = elements.take(arrival) else { return arrival.refused() };
+        let Some(elements) = elements.take(extraction) else { return extraction.refused() };
         let array = Array::from_shape_vec(IxDyn(&shape), elements);
         let array = array.and_then(Array::into_dimensionality);
         Ok(Self(array.unwrap_or_else(|_| unreachable!("extents, rank and number of elements fit"))))
@@ -206,7 +210,7 @@ impl<'a, T: Element, const N: usize> HostView<'a, T, N> {
     /// struct Table { #[cuda_array(data)] cells: Vec<f32>, rows: usize }
     ///
     /// let table = Table { cells: vec![1.0, 2.0, 3.0, 4.0], rows: 2 };
-    /// let view = table.view::<f32, 2>()?.host()?;
+    /// let view = table.view::<f32, 2>()?.host_view()?;
     /// // SAFETY: the table is borrowed, and nothing else has its memory.
     /// let view = unsafe { view.as_ndarray()? };
     /// assert_eq!(view.sum_axis(ndarray::Axis(0)), ndarray::array![4.0, 6.0]);
@@ -225,7 +229,7 @@ impl<'a, T: Element, const N: usize> HostView<'a, T, N> {
     where
         [usize; N]: IntoDimension<Dim = D>,
     {
-        // SAFETY: the view's memory is live and initialized (contract of `from_facts`).
+        // SAFETY: the view's memory is live and initialized (contract of `from_info`).
         let (shape, lowest, turned) = unsafe { parts::<T, N, D>(&self.raw)? };
         // SAFETY: the elements are live, initialized, aligned and in one object (contract of the view), unwritten for `'a` as
         // the caller promises; the layout was checked, and begins at its lowest element.
@@ -248,7 +252,7 @@ impl<T: Element, const N: usize> HostView<'_, T, N> {
     /// struct Table { #[cuda_array(data)] cells: Vec<f32>, rows: usize }
     ///
     /// let table = Table { cells: vec![1.0, 2.0, 3.0, 4.0], rows: 2 };
-    /// let view = table.view::<f32, 2>()?.host()?;
+    /// let view = table.view::<f32, 2>()?.host_view()?;
     /// let cells = view.as_ndarray_cells()?;
     /// assert_eq!(cells.column(1).map(|cell| cell.get()), ndarray::array![2.0, 4.0]);
     /// # Ok::<(), interop_core::Error>(())
@@ -312,7 +316,7 @@ impl<'a, T: Element, const N: usize> HostViewMut<'a, T, N> {
     /// struct Table { #[cuda_array(data)] cells: HostVec<f32>, rows: usize }
     ///
     /// let mut table = Table { cells: HostVec::zeroed(4), rows: 2 };
-    /// let view = table.view_mut::<f32, 2>()?.host_mut()?;
+    /// let view = table.view_mut::<f32, 2>()?.into_host_view_mut()?;
     /// // SAFETY: the table is borrowed, and was not exported.
     /// let mut view = unsafe { view.into_ndarray()? };
     /// view.row_mut(1).fill(0.5);

@@ -3,11 +3,11 @@
 use core::num::NonZeroUsize;
 use core::sync::atomic::{AtomicUsize, Ordering};
 
-use super::driver::{Driver, Failure, Outcome, code, driver};
+use crate::cuda::driver::{Driver, Failure, Outcome, code, driver};
 use crate::error::Result;
 
 /// The handle of each device's primary context once that is kept, until then 0.
-static KEPT: [AtomicUsize; 64] = [const { AtomicUsize::new(0) }; 64];
+static PRIMARY_CONTEXTS: [AtomicUsize; 64] = [const { AtomicUsize::new(0) }; 64];
 
 /// A `CUcontext`. It is not owned: whoever has memory or a stream in it keeps it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -22,11 +22,11 @@ impl Context {
     /// The handle comes from the driver.
     #[must_use]
     pub unsafe fn from_raw(handle: usize) -> Option<Self> {
-        Self::answered(handle)
+        Self::from_driver(handle)
     }
 
     /// A handle that the driver answered.
-    pub(super) fn answered(handle: usize) -> Option<Self> {
+    pub(crate) fn from_driver(handle: usize) -> Option<Self> {
         NonZeroUsize::new(handle).map(Self)
     }
 
@@ -41,46 +41,46 @@ impl Context {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Driver`](crate::ErrorKind::Driver) without a driver, or for an ordinal that is none.
+    /// [`ErrorKind::Driver`](crate::error::ErrorKind::Driver) without a driver, or for an ordinal that is none.
     pub fn primary(ordinal: i32) -> Result<Self> {
         Self::primary_of(driver()?, ordinal).map_err(|failure| {
             failure.expecting(format_args!("a device of this machine, not number {ordinal}"))
         })
     }
 
-    pub(super) fn primary_of(driver: &Driver, ordinal: i32) -> Outcome<Self> {
-        let place = Self::place_of_primary(ordinal);
-        if let Some(kept) = place.and_then(|place| Self::answered(place.load(Ordering::Relaxed))) {
-            return Ok(kept);
+    pub(crate) fn primary_of(driver: &Driver, ordinal: i32) -> Outcome<Self> {
+        let place = Self::primary_slot(ordinal);
+        if let Some(retained) = place.and_then(|place| Self::from_driver(place.load(Ordering::Relaxed))) {
+            return Ok(retained);
         }
         // The driver's ordinals are its device handles. Two threads may both keep it, which is one time too many and no harm.
         let mut context = 0;
         // SAFETY: any number may be asked for; a place for a context.
         unsafe { driver.primary_retain(&raw mut context, ordinal) }?;
         let context =
-            Self::answered(context).unwrap_or_else(|| unreachable!("a retained context is not null"));
+            Self::from_driver(context).unwrap_or_else(|| unreachable!("a retained context is not null"));
         if let Some(place) = place {
             place.store(context.0.get(), Ordering::Relaxed);
         }
         Ok(context)
     }
 
-    /// The device's place in `KEPT`; `None` for more devices than a machine has, which are asked for each time.
-    fn place_of_primary(ordinal: i32) -> Option<&'static AtomicUsize> {
-        KEPT.get(usize::try_from(ordinal).ok()?)
+    /// The device's place in `PRIMARY_CONTEXTS`; `None` for more devices than a machine has, which are asked for each time.
+    fn primary_slot(ordinal: i32) -> Option<&'static AtomicUsize> {
+        PRIMARY_CONTEXTS.get(usize::try_from(ordinal).ok()?)
     }
 
     /// Keeps the primary context of a device that is in use until the end of the program.
-    pub(super) fn keep_primary(driver: &Driver, ordinal: i32) {
-        let is_kept = |place: &AtomicUsize| place.load(Ordering::Relaxed) != 0;
-        if !Self::place_of_primary(ordinal).is_some_and(is_kept) {
+    pub(crate) fn retain_primary(driver: &Driver, ordinal: i32) {
+        let is_retained = |place: &AtomicUsize| place.load(Ordering::Relaxed) != 0;
+        if !Self::primary_slot(ordinal).is_some_and(is_retained) {
             // What cannot be kept now may be kept by the next export.
             let _ = Self::primary_in_use(driver, ordinal);
         }
     }
 
     /// The primary context of a device, if it is in use. To ask for one that is not would make it: hundreds of megabytes.
-    pub(super) fn primary_in_use(driver: &Driver, ordinal: i32) -> Outcome<Option<Self>> {
+    pub(crate) fn primary_in_use(driver: &Driver, ordinal: i32) -> Outcome<Option<Self>> {
         let (mut flags, mut active) = (0, 0);
         // SAFETY: any number may be asked for; two places for numbers.
         unsafe { driver.primary_state(ordinal, &raw mut flags, &raw mut active) }?;
@@ -88,7 +88,7 @@ impl Context {
     }
 
     /// The primary contexts that are in use, without those of devices on which nothing can be at work any more.
-    pub(super) fn all_in_use(driver: &Driver) -> Outcome<Vec<Self>> {
+    pub(crate) fn all_in_use(driver: &Driver) -> Outcome<Vec<Self>> {
         let mut used = Vec::new();
         for ordinal in 0..driver.devices()? {
             match Self::primary_in_use(driver, ordinal) {
@@ -101,8 +101,9 @@ impl Context {
     }
 
     /// The ordinal of the device whose primary context this is, if that is kept.
-    pub(super) fn kept_for(self) -> Option<i32> {
-        let place = KEPT.iter().position(|kept| kept.load(Ordering::Relaxed) == self.0.get())?;
+    pub(crate) fn primary_ordinal(self) -> Option<i32> {
+        let place =
+            PRIMARY_CONTEXTS.iter().position(|retained| retained.load(Ordering::Relaxed) == self.0.get())?;
         i32::try_from(place).ok()
     }
 
@@ -110,28 +111,28 @@ impl Context {
     /// before which nobody had it.
     ///
     /// Before 12.0 there is no such number, and a context that has the handle of an earlier one is taken for it.
-    pub(super) fn number(self, driver: &Driver) -> Outcome<Option<u64>> {
-        if self.kept_for().is_some() {
+    pub(crate) fn number(self, driver: &Driver) -> Outcome<Option<u64>> {
+        if self.primary_ordinal().is_some() {
             return Ok(None);
         }
         let mut number = 0;
         // SAFETY: a context from the driver, for which the call fails if it was destroyed; a place for a number.
         match unsafe { driver.context_id(self.0.get(), &raw mut number) } {
-            Err(failure) if failure.code != code::NOT_FOUND => Err(gone(failure)),
+            Err(failure) if failure.code != code::NOT_FOUND => Err(context_destroyed(failure)),
             _ => Ok(Some(number)),
         }
     }
 
     /// The context that is current on this thread.
-    pub(super) fn current(driver: &Driver) -> Outcome<Option<Self>> {
+    pub(crate) fn current(driver: &Driver) -> Outcome<Option<Self>> {
         let mut context = 0;
         // SAFETY: a place for a context.
         unsafe { driver.context_current(&raw mut context) }?;
-        Ok(Self::answered(context))
+        Ok(Self::from_driver(context))
     }
 
     /// The ordinal of the device of the context that is current.
-    pub(super) fn current_ordinal(driver: &Driver) -> Outcome<i32> {
+    pub(crate) fn current_ordinal(driver: &Driver) -> Outcome<i32> {
         let mut ordinal = 0;
         // SAFETY: a place for a number.
         unsafe { driver.context_device(&raw mut ordinal) }?;
@@ -142,7 +143,7 @@ impl Context {
     ///
     /// One that was destroyed is an error, for which its version is asked: the driver pushes it as if nothing were the
     /// matter, and the process dies when it is popped.
-    pub(super) fn enter(self, driver: &Driver) -> Outcome<Entered<'_>> {
+    pub(crate) fn enter(self, driver: &Driver) -> Outcome<Entered<'_>> {
         let before = Self::current(driver)?;
         if before != Some(self) {
             self.alive(driver)?;
@@ -160,12 +161,12 @@ impl Context {
     fn alive(self, driver: &Driver) -> Outcome {
         let mut version = 0;
         // SAFETY: a context from the driver, for which the call fails if it was destroyed; a place for a number.
-        unsafe { driver.context_version(self.0.get(), &raw mut version) }.map_err(gone)
+        unsafe { driver.context_version(self.0.get(), &raw mut version) }.map_err(context_destroyed)
     }
 }
 
 /// What the driver answers where it is asked about a context that was destroyed, by the name that it has elsewhere.
-fn gone(failure: Failure) -> Failure {
+fn context_destroyed(failure: Failure) -> Failure {
     match failure.code {
         code::INVALID_CONTEXT => Failure { code: code::CONTEXT_IS_DESTROYED, ..failure },
         _ => failure,
@@ -186,23 +187,24 @@ struct Inside<'d> {
 
 impl Entered<'_> {
     /// For a context that is current anyway.
-    pub(super) const fn as_it_was() -> Self {
+    pub(crate) const fn unchanged() -> Self {
         Self { inside: None }
     }
 
     /// Puts back what was current, where code of others has run meanwhile. It may have made another context current
     /// (`cuCtxSetCurrent`), in place of the thread's own if nothing was pushed. And to destroy a context that is current is to
     /// pop it (CUDA driver API, `cuCtxDestroy`): a second pop would take the thread's own.
-    pub(super) fn leave(mut self) {
+    pub(crate) fn leave(mut self) {
         let Some(Inside { driver, context, before }) = &self.inside else { return };
         let current = Context::current(driver);
         if current == Ok(Some(*context)) {
             return;
         }
-        let (pushed, gone) = (*before != Some(*context), context.alive(driver).is_err_and(Failure::is_final));
-        if pushed && gone && current == Ok(*before) {
+        let (pushed, context_destroyed) =
+            (*before != Some(*context), context.alive(driver).is_err_and(Failure::is_final));
+        if pushed && context_destroyed && current == Ok(*before) {
             self.inside = None;
-        } else if !pushed && !gone {
+        } else if !pushed && !context_destroyed {
             if current.is_ok_and(|current| current.is_some()) {
                 pop(driver);
             }
@@ -239,7 +241,7 @@ pub(crate) struct Relaxed<'d> {
 const RELAXED: i32 = 2;
 
 impl<'d> Relaxed<'d> {
-    pub(super) fn new(driver: &'d Driver) -> Self {
+    pub(crate) fn new(driver: &'d Driver) -> Self {
         let mut mode = RELAXED;
         // SAFETY: a place with a mode.
         let exchanged = unsafe { driver.exchange_capture_mode(&raw mut mode) };

@@ -13,30 +13,32 @@ use std::sync::OnceLock;
 use libloading::Library;
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::fork::generation;
+use crate::process::fork::generation;
 
 /// A `CUcontext`, as a number: it is passed on and compared, never followed.
-pub(super) type RawContext = usize;
+pub(crate) type RawContext = usize;
+
 /// A `CUevent`.
-pub(super) type RawEvent = usize;
+pub(crate) type RawEvent = usize;
+
 /// A `CUstream`.
-pub(super) type RawStream = usize;
+pub(crate) type RawStream = usize;
 
 /// The names under which the driver's library is looked for.
 const LIBRARIES: &[&str] = if cfg!(windows) { &["nvcuda.dll"] } else { &["libcuda.so.1", "libcuda.so"] };
 
 /// A driver call that did not succeed: its name and the `CUresult`. It becomes an [`Error`] where a user will read it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Failure {
-    pub(super) symbol: &'static str,
-    pub(super) code: c_int,
+pub(crate) struct Failure {
+    pub(crate) symbol: &'static str,
+    pub(crate) code: c_int,
 }
 
 /// The driver call went well, or which one did not.
-pub(super) type Outcome<T = ()> = core::result::Result<T, Failure>;
+pub(crate) type Outcome<T = ()> = core::result::Result<T, Failure>;
 
 /// `CUresult` values that decide something here.
-pub(super) mod code {
+pub(crate) mod code {
     pub(crate) const INVALID_VALUE: i32 = 1;
     pub(crate) const NOT_INITIALIZED: i32 = 3;
     pub(crate) const INVALID_CONTEXT: i32 = 201;
@@ -90,7 +92,7 @@ macro_rules! table {
                 ///
                 /// Handles are live or were made by the driver, pointers point to what the function writes.
                 #[inline]
-                pub(super) unsafe fn $method(&self, $($argument: $type),*) -> Outcome {
+                pub(crate) unsafe fn $method(&self, $($argument: $type),*) -> Outcome {
                     let symbol = stringify!($symbol);
                     if is_of_parent() {
                         return Err(Failure { symbol, code: code::NOT_INITIALIZED });
@@ -273,7 +275,7 @@ fn open() -> Result<Driver> {
 
 impl Driver {
     /// The number of devices.
-    pub(super) fn devices(&self) -> Outcome<i32> {
+    pub(crate) fn devices(&self) -> Outcome<i32> {
         static COUNT: OnceLock<i32> = OnceLock::new();
         if let Some(count) = COUNT.get() {
             return Ok(*count);
@@ -288,7 +290,7 @@ impl Driver {
 impl Failure {
     /// The error for a call that is expected to go well under the condition `allowed`.
     #[cold]
-    pub(super) fn expecting(self, allowed: impl core::fmt::Display) -> Error {
+    pub(crate) fn expecting(self, allowed: impl core::fmt::Display) -> Error {
         self.explain(opened(), allowed)
     }
 
@@ -316,19 +318,19 @@ impl Failure {
     }
 
     /// Whether a handle was of another context, or of one that is gone.
-    pub(super) fn is_about_handles(self) -> bool {
+    pub(crate) fn is_about_handles(self) -> bool {
         matches!(self.code, code::INVALID_HANDLE | code::CONTEXT_IS_DESTROYED)
     }
 
     /// Whether there is nothing left to be at work: the context is gone or broken, or the driver itself is gone, as at the end
     /// of the program. After a kernel that failed every call in its context fails the same way.
-    pub(super) fn is_final(self) -> bool {
+    pub(crate) fn is_final(self) -> bool {
         code::FINAL.iter().any(|codes| codes.contains(&self.code))
     }
 
     /// Whether the call was refused because a stream captures a graph.
     #[cfg(any(feature = "cust", feature = "cudarc"))]
-    pub(super) fn is_about_capture(self) -> bool {
+    pub(crate) fn is_about_capture(self) -> bool {
         (code::CAPTURE_UNSUPPORTED..=code::CAPTURE_WRONG_THREAD).contains(&self.code)
     }
 }
@@ -337,4 +339,16 @@ impl From<Failure> for Error {
     fn from(failure: Failure) -> Self {
         failure.expecting("CUDA_SUCCESS (0)")
     }
+}
+
+/// The number of devices, 0 without a driver that says how many.
+#[must_use]
+pub fn device_count() -> i32 {
+    driver().map_or(0, |driver| driver.devices().unwrap_or(0))
+}
+
+/// Whether there is a driver that can start.
+#[must_use]
+pub fn is_available() -> bool {
+    driver().is_ok()
 }

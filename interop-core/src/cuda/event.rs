@@ -3,22 +3,22 @@
 use core::cell::Cell;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use super::context::Context;
-use super::driver::{Driver, Failure, Outcome, RawEvent, RawStream, code};
-use super::order::context_of;
-use crate::fork::PerProcess;
+use crate::cuda::context::Context;
+use crate::cuda::driver::{Driver, Failure, Outcome, RawEvent, RawStream, code};
+use crate::cuda::stream_query::context_of;
+use crate::process::fork::PerProcess;
 
 const DISABLE_TIMING: u32 = 2;
 
 /// The context of an event. The driver gives the handle of a destroyed context out again, and those of its events, of which
 /// somebody else may have one then: what is kept for later is used only while the same context has the handle.
 #[derive(Clone, Copy, PartialEq, Eq)]
-struct Home {
+struct EventContext {
     context: Context,
     number: Option<u64>,
 }
 
-impl Home {
+impl EventContext {
     fn of(driver: &Driver, context: Context) -> Outcome<Self> {
         Ok(Self { context, number: context.number(driver)? })
     }
@@ -30,18 +30,18 @@ impl Home {
 }
 
 /// The events that are free, by context.
-type Pool = Vec<(Home, Vec<RawEvent>)>;
+type Pool = Vec<(EventContext, Vec<RawEvent>)>;
 
 static POOL: PerProcess<Mutex<Pool>> = PerProcess::new(|_| Mutex::new(Pool::new()));
 
 /// The event that a thread used last: nearly always the one that it needs next.
-struct Last(Cell<Option<(Home, RawEvent)>>);
+struct Last(Cell<Option<(EventContext, RawEvent)>>);
 
 thread_local! {
     static LAST: Last = const { Last(Cell::new(None)) };
 }
 
-fn last() -> Option<(Home, RawEvent)> {
+fn last() -> Option<(EventContext, RawEvent)> {
     LAST.try_with(|last| last.0.get()).ok().flatten()
 }
 
@@ -58,7 +58,7 @@ fn pool() -> MutexGuard<'static, Pool> {
     POOL.get().lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn into_pool(home: Home, raw: RawEvent) {
+fn into_pool(home: EventContext, raw: RawEvent) {
     let mut pool = pool();
     match pool.iter_mut().find(|(of, _)| *of == home) {
         Some((_, free)) => free.push(raw),
@@ -70,7 +70,7 @@ fn into_pool(home: Home, raw: RawEvent) {
 /// Every other live event is in use or lost, which is what leak tests want to know.
 #[cfg(feature = "counters")]
 #[must_use]
-pub fn kept_events() -> Vec<RawEvent> {
+pub fn pooled_events() -> Vec<RawEvent> {
     let pool = pool();
     let free = pool.iter().flat_map(|(_, free)| free);
     free.copied().chain(last().map(|(_, own)| own)).collect()
@@ -79,16 +79,16 @@ pub fn kept_events() -> Vec<RawEvent> {
 /// An event without timing, back in the pool when it is dropped.
 ///
 /// It may go back as soon as a wait for it is queued: a wait is for the last record before it.
-pub(super) struct Event<'d> {
+pub(crate) struct Event<'d> {
     driver: &'d Driver,
-    home: Home,
+    home: EventContext,
     raw: RawEvent,
 }
 
 impl<'d> Event<'d> {
     /// An event recorded after the work of a stream so far. A stream without a context to look for it is taken to be of the
     /// context that the thread's last event was of; the driver says if it is not.
-    pub(super) fn of_stream(
+    pub(crate) fn of_stream(
         driver: &'d Driver,
         context: Option<Context>,
         stream: RawStream,
@@ -112,7 +112,7 @@ impl<'d> Event<'d> {
     }
 
     /// An event recorded after all work of a context so far, whatever the stream.
-    pub(super) fn of_context(driver: &'d Driver, context: Context) -> Outcome<Self> {
+    pub(crate) fn of_context(driver: &'d Driver, context: Context) -> Outcome<Self> {
         // SAFETY: an event of the context, and a context of the driver's.
         Self::recorded(driver, context, |event| unsafe {
             driver.context_record(context.to_raw().get(), event.raw)
@@ -142,7 +142,7 @@ impl<'d> Event<'d> {
         if let Some(event) = Self::take_last(driver, |last| last == context) {
             return Ok(event);
         }
-        let home = Home::of(driver, context)?;
+        let home = EventContext::of(driver, context)?;
         let mut pool = pool();
         // Those of an earlier context with the handle went with it.
         pool.retain(|(of, _)| of.context != context || *of == home);
@@ -165,9 +165,9 @@ impl<'d> Event<'d> {
         let _entered = context.enter(driver)?;
         // A primary context is kept from here on, and need not be told from others by its number.
         if let Ok(ordinal) = Context::current_ordinal(driver) {
-            Context::keep_primary(driver, ordinal);
+            Context::retain_primary(driver, ordinal);
         }
-        let home = Home::of(driver, context)?;
+        let home = EventContext::of(driver, context)?;
         let mut event = 0;
         // SAFETY: a place for an event.
         unsafe { driver.event_create(&raw mut event, DISABLE_TIMING) }?;
@@ -182,14 +182,14 @@ impl<'d> Event<'d> {
     }
 
     /// Makes later work of `stream` wait for the event.
-    pub(super) fn make_wait(&self, stream: RawStream) -> Outcome {
+    pub(crate) fn make_wait(&self, stream: RawStream) -> Outcome {
         // SAFETY: as for `of_stream`.
         unsafe { self.driver.stream_wait(stream, self.raw, 0) }
     }
 
     /// Calls `ask` with the event's own context current: whoever looks at it may have none. An error if the context is gone,
     /// though another has its handle.
-    pub(super) fn in_context<R>(&self, ask: impl FnOnce() -> Outcome<R>) -> Outcome<R> {
+    pub(crate) fn in_context<R>(&self, ask: impl FnOnce() -> Outcome<R>) -> Outcome<R> {
         if !self.home.is_there(self.driver) {
             return Err(Failure { symbol: "cuCtxGetId", code: code::CONTEXT_IS_DESTROYED });
         }
@@ -198,7 +198,7 @@ impl<'d> Event<'d> {
     }
 
     /// Whether the work before the event is done.
-    pub(super) fn is_done(&self) -> Outcome<bool> {
+    pub(crate) fn is_done(&self) -> Outcome<bool> {
         // SAFETY: an event of the driver's.
         match unsafe { self.driver.event_query(self.raw) } {
             Ok(()) => Ok(true),
@@ -208,7 +208,7 @@ impl<'d> Event<'d> {
     }
 
     /// Waits on the host for the work before the event.
-    pub(super) fn wait(&self) -> Outcome {
+    pub(crate) fn wait(&self) -> Outcome {
         // SAFETY: an event of the driver's.
         unsafe { self.driver.event_synchronize(self.raw) }
     }

@@ -5,9 +5,9 @@
 //!
 //! # Order
 //!
-//! Two streams are ordered by an event edge ([`order`]): an event is recorded on the one and waited for on the other.
+//! Two streams are ordered by an event edge ([`stream_wait`]): an event is recorded on the one and waited for on the other.
 //! Nothing waits on the host, and nothing at all is called when both are the same stream. A host reader of pinned or
-//! managed memory waits ([`wait`]).
+//! managed memory waits ([`stream_synchronize`]).
 //!
 //! # Release
 //!
@@ -26,90 +26,73 @@
 //! no stream. Nobody can tell. So `unsafe` code makes it of a number, and keeps the stream alive.
 #![expect(unsafe_code, reason = "calls the driver")]
 
-mod arrive;
-mod background;
-mod block;
-mod check;
-mod context;
-#[cfg(any(feature = "cust", feature = "cudarc"))]
-mod copy;
-mod driver;
-mod event;
-mod intake;
-mod memory;
-mod order;
-mod parked;
-mod pending;
-mod place;
-mod pointer;
-mod queue;
-mod release;
-mod signal;
-mod stand_in;
+pub(crate) mod allocation;
+pub(crate) mod blocking;
+pub(crate) mod buffer;
+pub(crate) mod context;
+pub(crate) mod copy;
+pub(crate) mod default_context;
+pub(crate) mod default_stream;
+pub(crate) mod driver;
+pub(crate) mod event;
+pub(crate) mod handover;
+pub(crate) mod locate;
+pub(crate) mod missing_stream;
+pub(crate) mod pending_work;
+pub(crate) mod pointer;
+pub(crate) mod release;
+pub(crate) mod stream_query;
+pub(crate) mod stream_wait;
+pub(crate) mod verify;
 
-pub use arrive::{UnstatedStream, set_unstated_stream, unstated_stream};
-pub use background::release_in_background;
+pub use crate::cuda::allocation::MemoryKind;
+#[cfg(feature = "cust")]
+pub(crate) use crate::cuda::blocking::run_blocking;
 #[cfg(any(feature = "python", feature = "counters"))]
 #[doc(hidden)]
-pub use block::free_inside;
-pub use context::Context;
+pub use crate::cuda::blocking::set_blocking_hook;
+pub use crate::cuda::buffer::CudaBuffer;
+pub use crate::cuda::context::Context;
+#[cfg(any(feature = "cust", feature = "cudarc"))]
+pub(crate) use crate::cuda::context::relaxed;
+pub(crate) use crate::cuda::copy::stage;
+#[cfg(feature = "cust")]
+pub(crate) use crate::cuda::default_context::enter_context_of;
+#[cfg(feature = "python")]
+pub(crate) use crate::cuda::default_context::enter_device_context;
+#[cfg(feature = "cudarc")]
+pub(crate) use crate::cuda::default_context::{enter_context, has_default_streams};
+#[cfg(feature = "cudarc")]
+pub(crate) use crate::cuda::default_stream::register_proxy;
+pub(crate) use crate::cuda::driver::is_opened;
+pub use crate::cuda::driver::{device_count, is_available};
 #[cfg(feature = "counters")]
-pub use event::kept_events;
-pub use memory::{CudaBuffer, MemoryKind};
-pub use order::{order, wait};
-pub use parked::{drain_releases, finish_releases, pending_releases};
-pub use pointer::{PointerFacts, device_address, pointer_facts};
-pub use release::{HoldReleases, ReleasePolicy, release_policy, set_release_policy};
-
-pub(crate) use arrive::arrive;
-#[cfg(feature = "cust")]
-pub(crate) use arrive::current_device;
+pub use crate::cuda::event::pooled_events;
 #[cfg(feature = "python")]
-pub(crate) use arrive::order_unstated;
-#[cfg(feature = "cust")]
-pub(crate) use block::without_locks;
-pub(crate) use check::{Trust, check, fence_in_use, fence_of, is_host_memory};
-#[cfg(any(feature = "cust", feature = "cudarc"))]
-pub(crate) use context::relaxed;
-#[cfg(feature = "cust")]
-pub(crate) use copy::copied;
+pub(crate) use crate::cuda::handover::synchronize_for_host;
+pub(crate) use crate::cuda::handover::{make_consumer_wait, synchronize_if_available, wait_for_consumer};
+pub(crate) use crate::cuda::locate::locate_and_wait;
+#[cfg(feature = "python")]
+pub(crate) use crate::cuda::missing_stream::wait_for_unknown_stream;
+pub use crate::cuda::missing_stream::{
+    MissingStreamPolicy, missing_stream_policy, set_missing_stream_policy,
+};
+pub(crate) use crate::cuda::pointer::address_for_kernels;
+pub use crate::cuda::pointer::{PointerAttributes, device_address, pointer_attributes};
+pub use crate::cuda::release::after_work::set_release_policy;
+pub use crate::cuda::release::background::start_release_thread;
+pub use crate::cuda::release::hold::HoldReleases;
+#[cfg(feature = "python")]
+pub(crate) use crate::cuda::release::hold::set_capture_hook;
+pub(crate) use crate::cuda::release::in_context::enter_scope;
+pub use crate::cuda::release::policy::{ReleasePolicy, release_policy};
+#[cfg(feature = "python")]
+pub(crate) use crate::cuda::release::queue::poll_in_passing;
+pub use crate::cuda::release::queue::{finish_releases, pending_releases, poll_releases};
+pub(crate) use crate::cuda::stream_query::captures;
 #[cfg(feature = "cudarc")]
-pub(crate) use copy::{DefaultSite, copy_on_default_stream, ordinal_of};
-pub(crate) use driver::is_opened;
-#[cfg(feature = "python")]
-pub(crate) use memory::duplicate;
-pub(crate) use memory::stage;
-#[cfg(any(feature = "cust", feature = "cudarc"))]
-pub(crate) use memory::to_usize;
-#[cfg(feature = "python")]
-pub(crate) use order::hand_to_host;
-pub(crate) use order::{captures, hand_over, take_back, wait_for_host};
+pub(crate) use crate::cuda::stream_query::legacy_stream_captures;
 #[cfg(feature = "cudarc")]
-pub(crate) use order::{joins_a_capture, order_namesakes};
-pub(crate) use parked::poll_releases;
-pub(crate) use pending::Pending;
-#[cfg(feature = "cust")]
-pub(crate) use place::current_for;
-#[cfg(feature = "python")]
-pub(crate) use place::current_while;
-#[cfg(feature = "cudarc")]
-pub(crate) use place::{current_in, has_default_streams, primary_while};
-pub(crate) use pointer::address_for_kernels;
-#[cfg(feature = "python")]
-pub(crate) use release::{DeferDecisions, watch_captures};
-pub(crate) use release::{Fence, after_work, at_home};
-pub(crate) use stand_in::bring_back;
-#[cfg(feature = "cudarc")]
-pub(crate) use stand_in::stands_in;
-
-/// The number of devices, 0 without a driver that says how many.
-#[must_use]
-pub fn device_count() -> i32 {
-    driver::driver().map_or(0, |driver| driver.devices().unwrap_or(0))
-}
-
-/// Whether there is a driver that can start.
-#[must_use]
-pub fn is_available() -> bool {
-    driver::driver().is_ok()
-}
+pub(crate) use crate::cuda::stream_wait::wait_for_default_streams;
+pub use crate::cuda::stream_wait::{stream_synchronize, stream_wait};
+pub(crate) use crate::cuda::verify::{check, is_host_memory, release_scope_in_use, release_scope_of};

@@ -3,27 +3,36 @@
 use core::ffi::c_void;
 use core::ops::Range;
 
-use super::context::Context;
-use super::driver::{Driver, Outcome, code, driver};
-use super::is_available;
-use super::memory::to_usize;
-use crate::device::Device;
+use crate::array::device::Device;
+use crate::cuda::allocation::to_usize;
+use crate::cuda::context::Context;
+use crate::cuda::driver::{Driver, Outcome, code, driver, is_available};
 use crate::error::{Error, ErrorKind, Result, text};
 
 /// `CU_POINTER_ATTRIBUTE_...`
 const CONTEXT: i32 = 1;
+
 const MEMORY_TYPE: i32 = 2;
+
 const DEVICE_POINTER: i32 = 3;
+
 const HOST_POINTER: i32 = 4;
+
 const IS_MANAGED: i32 = 8;
+
 const DEVICE_ORDINAL: i32 = 9;
+
 const RANGE_START: i32 = 11;
+
 const RANGE_SIZE: i32 = 12;
+
 const MAPPING_SIZE: i32 = 18;
+
 const MAPPING_BASE: i32 = 19;
 
 /// `CU_MEMORYTYPE_...`
 const HOST: usize = 1;
+
 const DEVICE: usize = 2;
 
 /// What the driver knows of an address (`cuPointerGetAttributes`, one call for nearly all memory).
@@ -32,7 +41,7 @@ const DEVICE: usize = 2;
 /// use interop_core::{cuda, Device};
 ///
 /// # let address = 0x7f00_0000_0000;
-/// match cuda::pointer_facts(address)? {
+/// match cuda::pointer_attributes(address)? {
 ///     Some(known) if known.device() == Device::cuda(0) => println!("{} bytes of GPU 0", known.range().len()),
 ///     Some(known) => println!("{}", known.device()),
 ///     None => println!("not memory of CUDA: a plain host address, or one that was freed"),
@@ -40,7 +49,7 @@ const DEVICE: usize = 2;
 /// # Ok::<(), interop_core::Error>(())
 /// ```
 #[derive(Clone, Debug, Eq)]
-pub struct PointerFacts {
+pub struct PointerAttributes {
     device: Device,
     ordinal: i32,
     context: Option<Context>,
@@ -50,14 +59,14 @@ pub struct PointerFacts {
 }
 
 /// What is mapped in one piece is a fact of the address, and no part of what is known of the memory.
-impl PartialEq for PointerFacts {
+impl PartialEq for PointerAttributes {
     fn eq(&self, other: &Self) -> bool {
-        let facts = |known: &Self| (known.device, known.ordinal, known.context, known.range.clone());
-        facts(self) == facts(other)
+        let info = |known: &Self| (known.device, known.ordinal, known.context, known.range.clone());
+        info(self) == info(other)
     }
 }
 
-impl PointerFacts {
+impl PointerAttributes {
     /// The kind of memory, as an export names it: CUDA with its ordinal, pinned (also registered) or managed.
     #[must_use]
     pub fn device(&self) -> Device {
@@ -92,7 +101,7 @@ impl PointerFacts {
 /// # Errors
 ///
 /// [`ErrorKind::Driver`] without a driver, and when it cannot answer.
-pub fn pointer_facts(address: usize) -> Result<Option<PointerFacts>> {
+pub fn pointer_attributes(address: usize) -> Result<Option<PointerAttributes>> {
     Ok(ask(driver()?, address)?)
 }
 
@@ -113,12 +122,12 @@ fn answers<const N: usize>(driver: &Driver, address: usize, mut attributes: [i32
 }
 
 /// Everything about an address, in one call for nearly all memory.
-pub(super) fn ask(driver: &Driver, address: usize) -> Outcome<Option<PointerFacts>> {
+pub(crate) fn ask(driver: &Driver, address: usize) -> Outcome<Option<PointerAttributes>> {
     let [memory_type, ordinal, managed, context, start, size, base, bytes] = all_answers(driver, address)?;
-    let (ordinal, context) = (to_int(ordinal), Context::answered(context));
+    let (ordinal, context) = (to_int(ordinal), Context::from_driver(context));
     let Some(device) = kind_of(memory_type, ordinal, managed) else { return Ok(None) };
     // Made once its range is known: what is changed after it was made is read back from memory, which stalls.
-    let known = |range, piece| PointerFacts { device, ordinal, context, range, piece };
+    let known = |range, piece| PointerAttributes { device, ordinal, context, range, piece };
     let (named, piece) = (start..start.saturating_add(size), base..base.saturating_add(bytes));
     let range =
         if named.contains(&address) { named } else { known(named, piece.clone()).block(driver, address)? };
@@ -166,7 +175,7 @@ fn kind_of(memory_type: usize, ordinal: i32, managed: usize) -> Option<Device> {
 
 /// Whether an address is memory of a device that the host cannot reach: two questions, at half the price of all. One that
 /// failed says nothing: a process that was forked has a driver that answers errors only.
-pub(super) fn is_of_a_device(driver: &Driver, address: usize) -> bool {
+pub(crate) fn is_of_a_device(driver: &Driver, address: usize) -> bool {
     let known = || answers(driver, address, [MEMORY_TYPE, IS_MANAGED]);
     // An array without elements is nowhere.
     address != 0 && known().is_ok_and(|known| known == [DEVICE, 0])
@@ -174,7 +183,7 @@ pub(super) fn is_of_a_device(driver: &Driver, address: usize) -> bool {
 
 /// The kind of the memory that is mapped at an address in one piece, and the addresses of the piece, among which the address
 /// is not where the driver does not say them; `None` where there is none.
-pub(super) fn piece_at(driver: &Driver, address: usize) -> Outcome<Option<(Device, Range<usize>)>> {
+pub(crate) fn piece_at(driver: &Driver, address: usize) -> Outcome<Option<(Device, Range<usize>)>> {
     let asked = [MEMORY_TYPE, DEVICE_ORDINAL, IS_MANAGED, MAPPING_BASE, MAPPING_SIZE];
     let [memory_type, ordinal, managed, base, size] = answers(driver, address, asked)?;
     let piece = base..base.saturating_add(size);
@@ -186,7 +195,7 @@ pub(super) fn piece_at(driver: &Driver, address: usize) -> Outcome<Option<(Devic
 ///
 /// # Errors
 ///
-/// As [`pointer_facts`]; [`ErrorKind::Device`] for memory that no device can reach, and for memory of the host that the
+/// As [`pointer_attributes`]; [`ErrorKind::Device`] for memory that no device can reach, and for memory of the host that the
 /// current device may not use: that from a pool of the host belongs to the host alone until somebody gives devices access
 /// (`cuMemPoolSetAccess`), as cuda.core does not.
 pub fn device_address(address: usize) -> Result<usize> {
@@ -199,8 +208,9 @@ pub fn device_address(address: usize) -> Result<usize> {
             let found = text!("{address:#x}, memory of the host that the current device has no access to");
             let allowed = "memory that a device can reach";
             let error = Error::new(ErrorKind::Device, "data", found, allowed);
-            Err(error
-                .with_advice("give the device access to its pool (`cuMemPoolSetAccess`), or copy the array"))
+            Err(error.with_rust_hint(
+                "give the device access to its pool (`cuMemPoolSetAccess`), or copy the array",
+            ))
         }
         // The context that is current is of another device, which cannot reach it.
         Some(_) => Ok(address),
@@ -230,8 +240,8 @@ pub(crate) fn address_for_kernels(address: usize, device: Device) -> Result<usiz
 ///
 /// # Errors
 ///
-/// As [`pointer_facts`].
-pub(super) fn host_address(address: usize) -> Result<usize> {
+/// As [`pointer_attributes`].
+pub(crate) fn host_address(address: usize) -> Result<usize> {
     Ok(one(driver()?, address, HOST_POINTER)?.unwrap_or(address))
 }
 
@@ -255,14 +265,14 @@ fn one(driver: &Driver, address: usize, attribute: i32) -> Outcome<Option<usize>
     }
 }
 
-impl PointerFacts {
+impl PointerAttributes {
     /// A context in which the memory can be asked about, and freed.
-    pub(super) fn home(&self, driver: &Driver) -> Outcome<Context> {
+    pub(crate) fn home(&self, driver: &Driver) -> Outcome<Context> {
         self.context.map_or_else(|| Context::primary_of(driver, self.ordinal), Ok)
     }
 
     /// Whether all of these addresses are mapped in the piece that was asked about.
-    pub(super) fn has_in_one_piece(&self, claimed: &Range<usize>) -> bool {
+    pub(crate) fn has_in_one_piece(&self, claimed: &Range<usize>) -> bool {
         self.piece.start <= claimed.start && claimed.end <= self.piece.end
     }
 
@@ -289,7 +299,7 @@ impl PointerFacts {
 }
 
 #[cold]
-pub(super) fn not_cuda(address: usize, claimed: impl core::fmt::Display) -> Error {
+pub(crate) fn not_cuda(address: usize, claimed: impl core::fmt::Display) -> Error {
     let found = text!("{address:#x}, which the driver does not know: a plain host address, or freed memory");
     Error::new(ErrorKind::Device, "data", found, format_args!("an address of {claimed}"))
 }

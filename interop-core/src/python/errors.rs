@@ -7,29 +7,30 @@ use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyBytes, PyCFunction, PyCapsule, PyDict, PyList, PyMemoryView, PyString, PyTuple, PyType};
 
-use super::interpreter::with_attached;
 use crate::error::{Error, ErrorKind, Refused};
+use crate::python::interpreter::with_attached;
 
 static ARRAY_ERROR: PyOnceLock<Py<PyType>> = PyOnceLock::new();
+
 static STREAM_ERROR: PyOnceLock<Py<PyType>> = PyOnceLock::new();
 
 /// The exception class of refused arrays, `interop_core.ArrayError`: a `BufferError` and a `ValueError`.
 ///
 /// The standards ask for `BufferError` where an array cannot be expressed, for `ValueError` elsewhere, and for both in
 /// one place (`copy=False` when a copy is needed); whoever catches either catches this. A stream that `__dlpack__` cannot
-/// serve raises its subclass, [`stream_error`]. Values of the wrong type raise `TypeError`, an index outside the array
+/// serve raises its subclass, [`stream_error_type`]. Values of the wrong type raise `TypeError`, an index outside the array
 /// `IndexError`, and memory that cannot be had `MemoryError`.
 ///
 /// A module that offers the classes gives them its name, so that a traceback says where it is, and another process can import
 /// it; where none does, it travels there as a `BufferError`:
 ///
 /// ```no_run
-/// use interop_core::python::{array_error, stream_error};
+/// use interop_core::python::{array_error_type, stream_error_type};
 /// use pyo3::prelude::*;
 ///
 /// #[pymodule]
 /// fn samples(module: &Bound<'_, PyModule>) -> PyResult<()> {
-///     for class in [array_error(module.py())?, stream_error(module.py())?] {
+///     for class in [array_error_type(module.py())?, stream_error_type(module.py())?] {
 ///         class.setattr("__module__", module.name()?)?;
 ///         module.add(class.name()?, class)?;
 ///     }
@@ -40,7 +41,7 @@ static STREAM_ERROR: PyOnceLock<Py<PyType>> = PyOnceLock::new();
 /// # Errors
 ///
 /// When Python cannot make the class.
-pub fn array_error(py: Python<'_>) -> PyResult<&Bound<'_, PyType>> {
+pub fn array_error_type(py: Python<'_>) -> PyResult<&Bound<'_, PyType>> {
     let class = ARRAY_ERROR.get_or_try_init(py, || {
         let bases = [py.get_type::<PyBufferError>(), py.get_type::<PyValueError>()];
         new_class(py, "ArrayError", bases, "An array that cannot be exported or imported, and why.")
@@ -48,15 +49,15 @@ pub fn array_error(py: Python<'_>) -> PyResult<&Bound<'_, PyType>> {
     Ok(class.bind(py))
 }
 
-/// The exception class of streams that `__dlpack__` cannot serve, `interop_core.StreamError`: an [`array_error`] and a
+/// The exception class of streams that `__dlpack__` cannot serve, `interop_core.StreamError`: an [`array_error_type`] and a
 /// `RuntimeError`, which is what `NumPy`'s arrays raise there.
 ///
 /// # Errors
 ///
 /// When Python cannot make the class.
-pub fn stream_error(py: Python<'_>) -> PyResult<&Bound<'_, PyType>> {
+pub fn stream_error_type(py: Python<'_>) -> PyResult<&Bound<'_, PyType>> {
     let class = STREAM_ERROR.get_or_try_init(py, || {
-        let bases = [array_error(py)?.clone(), py.get_type::<PyRuntimeError>()];
+        let bases = [array_error_type(py)?.clone(), py.get_type::<PyRuntimeError>()];
         new_class(py, "StreamError", bases, "A stream that the memory of an array does not have.")
     })?;
     Ok(class.bind(py))
@@ -64,9 +65,9 @@ pub fn stream_error(py: Python<'_>) -> PyResult<&Bound<'_, PyType>> {
 
 /// The exception about a stream that `__dlpack__` was told.
 #[cold]
-pub(super) fn no_such_stream(py: Python<'_>, error: Error) -> PyErr {
-    match stream_error(py) {
-        Ok(class) => PyErr::from_type(class.clone(), error.for_callers()),
+pub(crate) fn no_such_stream(py: Python<'_>, error: Error) -> PyErr {
+    match stream_error_type(py) {
+        Ok(class) => PyErr::from_type(class.clone(), error.into_python_message()),
         Err(failure) => failure,
     }
 }
@@ -97,13 +98,13 @@ fn reduced(error: &Bound<'_, PyAny>) -> PyResult<Py<PyAny>> {
 
 impl From<Error> for PyErr {
     fn from(error: Error) -> Self {
-        let (kind, text) = (error.kind(), error.for_callers());
+        let (kind, text) = (error.kind(), error.into_python_message());
         with_attached(|py| match kind {
             ErrorKind::Type => PyTypeError::new_err(text),
             // What ends a loop over an object with `__getitem__`.
-            ErrorKind::Index => PyIndexError::new_err(text),
-            ErrorKind::Memory => PyMemoryError::new_err(text),
-            _ => match array_error(py) {
+            ErrorKind::IndexOutOfBounds => PyIndexError::new_err(text),
+            ErrorKind::OutOfMemory => PyMemoryError::new_err(text),
+            _ => match array_error_type(py) {
                 Ok(class) => Self::from_type(class.clone(), text),
                 Err(failure) => failure,
             },
@@ -119,54 +120,54 @@ impl<T> From<Refused<T>> for PyErr {
 
 /// Why something of Python's could not be read.
 #[derive(Debug)]
-pub(super) enum Fault {
+pub(crate) enum Failure {
     /// It is not what it should be.
-    Found(Error),
+    Invalid(Error),
     /// Code that it ran raised.
     Raised(PyErr),
 }
 
-impl Fault {
+impl Failure {
     /// The exception; what we found wrong comes with the class of the object that it was of.
     #[cold]
-    pub(super) fn of(self, object: &Bound<'_, PyAny>) -> PyErr {
+    pub(crate) fn of(self, object: &Bound<'_, PyAny>) -> PyErr {
         match self {
-            Self::Found(error) => of(object, error).into(),
+            Self::Invalid(error) => of(object, error).into(),
             Self::Raised(error) => error,
         }
     }
 }
 
-impl From<Error> for Fault {
+impl From<Error> for Failure {
     fn from(error: Error) -> Self {
-        Self::Found(error)
+        Self::Invalid(error)
     }
 }
 
-impl From<PyErr> for Fault {
+impl From<PyErr> for Failure {
     fn from(error: PyErr) -> Self {
         Self::Raised(error)
     }
 }
 
-impl From<Fault> for PyErr {
-    fn from(fault: Fault) -> Self {
+impl From<Failure> for PyErr {
+    fn from(fault: Failure) -> Self {
         match fault {
-            Fault::Found(error) => error.into(),
-            Fault::Raised(error) => error,
+            Failure::Invalid(error) => error.into(),
+            Failure::Raised(error) => error,
         }
     }
 }
 
 /// The name of an object's class, for messages; never raises.
-pub(super) fn origin(object: &Bound<'_, PyAny>) -> String {
+pub(crate) fn origin(object: &Bound<'_, PyAny>) -> String {
     let name = object.get_type().fully_qualified_name();
     name.map_or_else(|_| "an object of unknown class".into(), |name| name.to_string())
 }
 
 /// As [`origin`]; of a tuple, of which another length was expected, with its length.
 #[cold]
-pub(super) fn with_length(object: &Bound<'_, PyAny>) -> String {
+pub(crate) fn with_length(object: &Bound<'_, PyAny>) -> String {
     let name = origin(object);
     match object.cast::<PyTuple>() {
         Ok(tuple) => format!("{name} of length {}", tuple.len()),
@@ -176,13 +177,13 @@ pub(super) fn with_length(object: &Bound<'_, PyAny>) -> String {
 
 /// An error about an array, with the class of the object that it came from.
 #[cold]
-pub(super) fn of(object: &Bound<'_, PyAny>, error: Error) -> Error {
+pub(crate) fn of(object: &Bound<'_, PyAny>, error: Error) -> Error {
     error.with_origin(origin(object))
 }
 
 /// The error about an object that speaks no protocol.
 #[cold]
-pub(super) fn no_array(object: &Bound<'_, PyAny>) -> PyErr {
+pub(crate) fn not_an_array(object: &Bound<'_, PyAny>) -> PyErr {
     let (found, allowed) = (origin(object), "an object with `__dlpack__` or `__cuda_array_interface__`");
     let hint = if object.is_instance_of::<PyCapsule>() {
         "; pass the array itself, which makes its capsules"

@@ -7,12 +7,13 @@ use core::ffi::{CStr, c_int, c_void};
 use core::mem::transmute;
 use std::sync::OnceLock;
 
-use pyo3::exceptions::PyAttributeError;
+use pyo3::exceptions::{PyAttributeError, PyException};
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString, PyTuple};
 
 type CurrentState = unsafe extern "C" fn() -> *mut ffi::PyThreadState;
+
 type VectorcallMethod = unsafe extern "C" fn(
     name: *mut ffi::PyObject,
     arguments: *const *mut ffi::PyObject,
@@ -57,7 +58,7 @@ fn functions() -> Functions {
 ///
 /// The thread has a state and it is the current one. `PyGILState_Check` says yes without looking once the interpreter has
 /// ended, or once there was a second one.
-pub(super) fn is_attached() -> bool {
+pub(crate) fn is_attached() -> bool {
     // SAFETY: it may be called on any thread, before, during and after the life of the interpreter.
     if unsafe { ffi::Py_IsInitialized() } == 0 {
         return false;
@@ -70,7 +71,7 @@ pub(super) fn is_attached() -> bool {
 }
 
 /// Runs `run` on a thread that is attached: this one if it is, also while the interpreter ends.
-pub(super) fn with_attached<R>(run: impl FnOnce(Python<'_>) -> R) -> R {
+pub(crate) fn with_attached<R>(run: impl FnOnce(Python<'_>) -> R) -> R {
     if is_attached() {
         // SAFETY: the thread is attached, as was just seen.
         run(unsafe { Python::assume_attached() })
@@ -86,7 +87,7 @@ pub(super) fn with_attached<R>(run: impl FnOnce(Python<'_>) -> R) -> R {
 /// # Errors
 ///
 /// What a property raises.
-pub(super) fn attribute<'py>(
+pub(crate) fn attribute<'py>(
     object: &Bound<'py, PyAny>,
     name: &Bound<'py, PyString>,
 ) -> PyResult<Option<Bound<'py, PyAny>>> {
@@ -113,7 +114,7 @@ pub(super) fn attribute<'py>(
 /// # Errors
 ///
 /// `TypeError` for an object that stands for none; what `__index__` raises.
-pub(super) fn index<'py>(object: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+pub(crate) fn index<'py>(object: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
     // SAFETY: a live object, and the thread is attached.
     let index = unsafe { ffi::PyNumber_Index(object.as_ptr()) };
     // SAFETY: a new reference, or null with an exception set.
@@ -126,7 +127,7 @@ pub(super) fn index<'py>(object: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAn
 ///
 /// What the method raises.
 #[inline]
-pub(super) fn call_with_keywords<'py, const N: usize>(
+pub(crate) fn call_with_keywords<'py, const N: usize>(
     object: &Bound<'py, PyAny>,
     method: &Bound<'py, PyString>,
     names: &Bound<'py, PyTuple>,
@@ -207,4 +208,14 @@ fn interpreter_library() -> Option<libloading::os::windows::Library> {
 #[cfg(not(any(unix, windows)))]
 fn lookup(_: &CStr) -> *mut c_void {
     core::ptr::null_mut()
+}
+
+/// What a class says of itself, if it does: a metaclass may raise anything, and its objects be arrays all the same. Only an
+/// interrupt is none of its answers.
+pub(crate) fn ignore_exception<T>(py: Python<'_>, answer: PyResult<T>) -> PyResult<Option<T>> {
+    match answer {
+        Ok(value) => Ok(Some(value)),
+        Err(error) if error.is_instance_of::<PyException>(py) => Ok(None),
+        Err(error) => Err(error),
+    }
 }

@@ -11,7 +11,7 @@
 //!
 //! Take an argument by value: the struct is a handle, not the elements. In `py.detach` lend it to the closure. One that is moved
 //! in is dropped without the interpreter's lock, and if the array is of a class of this crate's, its object goes with the next
-//! import or export of the extension module that made it, or by [`drain_releases`] there.
+//! import or export of the extension module that made it, or by [`release_deferred_refs`] there.
 //!
 //! A module is for one interpreter of a process. `PyO3` lets a second one import it, but its classes are the same in both, and
 //! from Python 3.12 on the two mix up the methods of such classes, whatever module they are of.
@@ -27,7 +27,7 @@
 //! /// Works on the caller's memory.
 //! #[pyfunction]
 //! fn invert(mut image: Gray<LeaseMut<f32>>) -> PyResult<()> {
-//!     image.view_mut::<f32, 2>()?.host_mut()?.map_inplace(|value| 1.0 - value)?;
+//!     image.view_mut::<f32, 2>()?.into_host_view_mut()?.map_inplace(|value| 1.0 - value)?;
 //!     Ok(())
 //! }
 //!
@@ -103,47 +103,45 @@
 //! }
 //! ```
 
-mod argument;
-mod ask;
-mod attributes;
-mod back;
-mod border;
-mod buffer;
-mod capsule;
-mod class;
-mod device;
-mod dict;
-mod direct;
-mod errors;
-mod exchange;
-mod export;
-mod import;
-mod interpreter;
-mod method;
-mod numpy;
-mod recast;
-mod release;
-mod shared;
-mod table;
-mod types;
-mod values;
+pub(crate) mod capsule;
+pub(crate) mod class;
+pub(crate) mod convert;
+pub(crate) mod detach;
+pub(crate) mod errors;
+pub(crate) mod exception_state;
+pub(crate) mod export;
+pub(crate) mod ffi_boundary;
+pub(crate) mod import;
+pub(crate) mod interpreter;
+pub(crate) mod py_owner;
+pub(crate) mod shared_borrows;
 
-pub use argument::{import_as, import_as_trusted};
-pub use back::order_back;
-pub use capsule::import_capsule;
-pub use class::{ArrayClass, install};
-pub use device::{consumer_stream, integer};
-pub use dict::interface_of;
-pub use errors::{array_error, stream_error};
-pub use export::{Request, export};
-pub use import::{Imported, Protocol, import, import_trusted};
-pub use release::{drain_releases, pending_releases};
+pub use crate::python::class::array_class::ArrayClass;
+pub use crate::python::class::install::install;
+pub use crate::python::convert::{extract_integer, extract_stream};
+pub use crate::python::errors::{array_error_type, stream_error_type};
+pub use crate::python::export::dlpack::export;
+pub use crate::python::export::request::DlpackArgs;
+pub use crate::python::import::argument::{import_as, import_as_unchecked};
+pub use crate::python::import::capsule::import_capsule;
+pub use crate::python::import::interface_dict::extract_interface;
+pub use crate::python::import::pipeline::{import, import_unchecked};
+pub use crate::python::import::producer_wait::make_producer_wait;
+pub use crate::python::import::protocol::{ImportedArray, Protocol};
+pub use crate::python::py_owner::{deferred_ref_count, release_deferred_refs};
 
 /// What the expansions of `python` and `pyclass` call.
 #[doc(hidden)]
 pub mod expansion {
-    pub use super::argument::import_as;
-    pub use super::class::{ArrayMethods, class_of_arrays, into_object};
-    pub use pyo3::prelude::{Bound, FromPyObject, IntoPyObject, Python};
-    pub use pyo3::{Borrowed, PyAny, PyErr};
+    pub use crate::python::class::array_class::ArrayMethods;
+    pub use crate::python::class::array_class::class_of_arrays;
+    pub use crate::python::class::install::into_object;
+    pub use crate::python::import::argument::import_as;
+    pub use pyo3::Borrowed;
+    pub use pyo3::PyAny;
+    pub use pyo3::PyErr;
+    pub use pyo3::prelude::Bound;
+    pub use pyo3::prelude::FromPyObject;
+    pub use pyo3::prelude::IntoPyObject;
+    pub use pyo3::prelude::Python;
 }

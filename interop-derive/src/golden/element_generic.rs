@@ -32,7 +32,7 @@ const _: () = {
                 __field0,
                 __field1,
             );
-            __p::ElementType::record::<Self>()
+            __p::ElementType::of_struct::<Self>()
         };
     }
 };

@@ -6,7 +6,7 @@ struct Meters<U>(f32, core::marker::PhantomData<U>);
 
 const _: () = {
     use ::interop_core::__interop_core as __p;
-    use __p::Unreached as _;
+    use __p::NeverCalled as _;
     #[automatically_derived]
     unsafe impl<U> __p::Element for Meters<U>
     where
@@ -17,7 +17,9 @@ const _: () = {
             let _: fn(Self) -> (f32, __p::PhantomData<_>) = |
                 Self { 0: __field0, 1: __field1 }|
             (__field0, __field1);
-            __p::ElementType::newtype::<Self>(__p::element(<__p::Gate<f32>>::PART))
+            __p::ElementType::newtype::<
+                Self,
+            >(__p::element(<__p::FieldProbe<f32>>::FIELD))
         };
     }
 };

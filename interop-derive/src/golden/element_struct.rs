@@ -9,26 +9,26 @@ struct Particle {
 
 const _: () = {
     use ::interop_core::__interop_core as __p;
-    use __p::Unreached as _;
+    use __p::NeverCalled as _;
     #[automatically_derived]
     unsafe impl __p::Element for Particle {
         const FIELDS: &'static [__p::Field] = &[
             __p::Field::new(
                 "position",
                 ::core::mem::offset_of!(Self, position),
-                __p::element(<__p::Gate<[f32; 3]>>::PART),
+                __p::element(<__p::FieldProbe<[f32; 3]>>::FIELD),
             ),
             __p::Field::new(
                 "type",
                 ::core::mem::offset_of!(Self, r#type),
-                __p::element(<__p::Gate<u32>>::PART),
+                __p::element(<__p::FieldProbe<u32>>::FIELD),
             ),
         ];
         const TYPE: __p::ElementType = {
             let _: fn(Self) -> ([f32; 3], u32) = |
                 Self { position: __field0, r#type: __field1 }|
             (__field0, __field1);
-            __p::ElementType::record::<Self>()
+            __p::ElementType::of_struct::<Self>()
         };
     }
 };

@@ -6,19 +6,19 @@ struct Pair(f32, f32);
 
 const _: () = {
     use ::interop_core::__interop_core as __p;
-    use __p::Unreached as _;
+    use __p::NeverCalled as _;
     #[automatically_derived]
     unsafe impl __p::Element for Pair {
         const FIELDS: &'static [__p::Field] = &[
             __p::Field::new(
                 "f0",
                 ::core::mem::offset_of!(Self, 0),
-                __p::element(<__p::Gate<f32>>::PART),
+                __p::element(<__p::FieldProbe<f32>>::FIELD),
             ),
             __p::Field::new(
                 "f1",
                 ::core::mem::offset_of!(Self, 1),
-                __p::element(<__p::Gate<f32>>::PART),
+                __p::element(<__p::FieldProbe<f32>>::FIELD),
             ),
         ];
         const TYPE: __p::ElementType = {
@@ -26,7 +26,7 @@ const _: () = {
                 __field0,
                 __field1,
             );
-            __p::ElementType::record::<Self>()
+            __p::ElementType::of_struct::<Self>()
         };
     }
 };

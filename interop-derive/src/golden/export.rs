@@ -19,9 +19,12 @@ const _: () = {
     #[automatically_derived]
     unsafe impl<'a> __p::CudaArray for Table<'a> {
         #[inline(always)]
-        fn facts(&self) -> __p::Result<__p::Facts> {
+        fn info(&self) -> __p::Result<__p::ArrayInfo> {
             let __described = <&'static [f32] as __p::Storage>::describe(&self.cells);
-            let __described = <Stream as __p::AsStream>::tell(&self.stream, __described);
+            let __described = <Stream as __p::AsStream>::describe_field(
+                &self.stream,
+                __described,
+            );
             let __described = __described.readonly();
             let _ = &self.context;
             <[usize; 2] as __p::ShapeField>::finish(&self.shape, __described)

@@ -25,14 +25,14 @@ const _: () = {
         L: __p::Extent,
     {
         #[inline(always)]
-        fn facts(&self) -> __p::Result<__p::Facts> {
+        fn info(&self) -> __p::Result<__p::ArrayInfo> {
             let __described = <Lease<T> as __p::Storage>::describe(&self.values);
             __described
                 .extents([
-                    <L as __p::Extent>::tell(&self.n),
-                    <L as __p::Extent>::tell(&self.n),
-                    __p::Extent::tell(&C),
-                    <usize as __p::Extent>::tell(&self.len),
+                    <L as __p::Extent>::describe_field(&self.n),
+                    <L as __p::Extent>::describe_field(&self.n),
+                    __p::Extent::describe_field(&C),
+                    <usize as __p::Extent>::describe_field(&self.len),
                 ])
         }
     }
@@ -45,25 +45,28 @@ const _: () = {
         L: __p::Extent,
         PhantomData<&'a M>: __p::Default,
     {
-        const WANTED: __p::Wanted = __p::Wanted {
+        const REQUIREMENTS: __p::Requirements = __p::Requirements {
             axes: __p::Some(4),
             order: __p::Some(__p::Order::C),
         };
         #[inline(always)]
-        fn assemble(__arrival: &mut __p::Arrival<'_>) -> __p::Result<Self> {
+        fn assemble(__extraction: &mut __p::Extraction<'_>) -> __p::Result<Self> {
             let __opened = <Lease<
                 T,
-            > as __p::FromImport>::open(__arrival, <Self as __p::FromArray>::WANTED);
-            __p::Arrival::same_extent(__arrival, 0, 1, "n");
-            __p::Arrival::constant(__arrival, 2, __p::Extent::tell(&C));
-            __p::Arrival::check(__arrival)?;
+            > as __p::FromImport>::open(
+                __extraction,
+                <Self as __p::FromArray>::REQUIREMENTS,
+            );
+            __p::Extraction::same_extent(__extraction, 0, 1, "n");
+            __p::Extraction::constant(__extraction, 2, __p::Extent::describe_field(&C));
+            __p::Extraction::check(__extraction)?;
             __p::Ok(Self {
-                n: <L as __p::Extent>::take(__arrival, 0, "n"),
-                len: <usize as __p::Extent>::take(__arrival, 3, "len"),
+                n: <L as __p::Extent>::take(__extraction, 0, "n"),
+                len: <usize as __p::Extent>::take(__extraction, 3, "len"),
                 marker: <PhantomData<&'a M> as __p::Default>::default(),
-                values: match __opened.take(__arrival) {
+                values: match __opened.take(__extraction) {
                     __p::Some(__value) => __value,
-                    _ => return __arrival.refused(),
+                    _ => return __extraction.refused(),
                 },
             })
         }

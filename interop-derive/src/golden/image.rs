@@ -17,23 +17,23 @@ struct Image<S = Vec<f32>> {
 
 const _: () = {
     use ::interop_core::__interop_core as __p;
-    use __p::Unreached as _;
+    use __p::NeverCalled as _;
     #[automatically_derived]
     unsafe impl<S> __p::CudaArray for Image<S>
     where
         S: __p::Storage,
     {
         #[inline(always)]
-        fn facts(&self) -> __p::Result<__p::Facts> {
+        fn info(&self) -> __p::Result<__p::ArrayInfo> {
             let __described = <S as __p::Storage>::describe(&self.pixels);
-            let __described = <StreamHandle as __p::AsStream>::tell(
+            let __described = <StreamHandle as __p::AsStream>::describe_field(
                 &self.stream,
                 __described,
             );
             __described
                 .extents([
-                    <usize as __p::Extent>::tell(&self.height),
-                    <u32 as __p::Extent>::tell(&self.width),
+                    <usize as __p::Extent>::describe_field(&self.height),
+                    <u32 as __p::Extent>::describe_field(&self.width),
                     3,
                 ])
         }
@@ -43,30 +43,30 @@ const _: () = {
     where
         S: __p::FromImport,
     {
-        const WANTED: __p::Wanted = __p::Wanted {
+        const REQUIREMENTS: __p::Requirements = __p::Requirements {
             axes: __p::Some(3),
             order: __p::Some(__p::Order::C),
         };
         #[inline(always)]
-        fn assemble(__arrival: &mut __p::Arrival<'_>) -> __p::Result<Self> {
+        fn assemble(__extraction: &mut __p::Extraction<'_>) -> __p::Result<Self> {
             let __opened = <S as __p::FromImport>::open(
-                __arrival,
-                <Self as __p::FromArray>::WANTED,
+                __extraction,
+                <Self as __p::FromArray>::REQUIREMENTS,
             );
-            __p::Arrival::literal(__arrival, 2, 3);
-            __p::Arrival::check(__arrival)?;
+            __p::Extraction::literal(__extraction, 2, 3);
+            __p::Extraction::check(__extraction)?;
             __p::Ok(Self {
-                height: <usize as __p::Extent>::take(__arrival, 0, "height"),
-                width: <u32 as __p::Extent>::take(__arrival, 1, "width"),
-                stream: match <__p::Gate<StreamHandle>>::stream(__arrival) {
+                height: <usize as __p::Extent>::take(__extraction, 0, "height"),
+                width: <u32 as __p::Extent>::take(__extraction, 1, "width"),
+                stream: match <__p::FieldProbe<StreamHandle>>::stream(__extraction) {
                     __p::Some(__value) => __value,
-                    _ => return __arrival.refused(),
+                    _ => return __extraction.refused(),
                 },
                 title: <String as __p::Default>::default(),
                 taken: Instant::now(),
-                pixels: match __opened.take(__arrival) {
+                pixels: match __opened.take(__extraction) {
                     __p::Some(__value) => __value,
-                    _ => return __arrival.refused(),
+                    _ => return __extraction.refused(),
                 },
             })
         }

@@ -17,25 +17,30 @@ const _: () = {
     use ::interop_core::__interop_core as __p;
     #[automatically_derived]
     impl __p::FromArray for Batch {
-        const WANTED: __p::Wanted = __p::Wanted {
+        const REQUIREMENTS: __p::Requirements = __p::Requirements {
             axes: __p::None,
             order: __p::None,
         };
         #[inline(always)]
-        fn assemble(__arrival: &mut __p::Arrival<'_>) -> __p::Result<Self> {
+        fn assemble(__extraction: &mut __p::Extraction<'_>) -> __p::Result<Self> {
             let __opened = <Lease<
                 f32,
-            > as __p::FromImport>::open(__arrival, <Self as __p::FromArray>::WANTED);
+            > as __p::FromImport>::open(
+                __extraction,
+                <Self as __p::FromArray>::REQUIREMENTS,
+            );
             __p::Ok(Self {
-                shape: <Vec<usize> as __p::ShapeField>::take(__arrival, "shape"),
-                strides: <Vec<isize> as __p::StridesField>::take(__arrival, "strides"),
-                stream: match <StreamHandle as __p::FromStream>::take(__arrival) {
+                shape: <Vec<usize> as __p::ShapeField>::take(__extraction, "shape"),
+                strides: <Vec<
+                    isize,
+                > as __p::StridesField>::take(__extraction, "strides"),
+                stream: match <StreamHandle as __p::FromStream>::take(__extraction) {
                     __p::Some(__value) => __value,
-                    _ => return __arrival.refused(),
+                    _ => return __extraction.refused(),
                 },
-                values: match __opened.take(__arrival) {
+                values: match __opened.take(__extraction) {
                     __p::Some(__value) => __value,
-                    _ => return __arrival.refused(),
+                    _ => return __extraction.refused(),
                 },
             })
         }

@@ -13,13 +13,13 @@ const _: () = {
     use ::interop_core::__interop_core as __p;
     #[automatically_derived]
     unsafe impl<T: Clone> __p::CudaArray for Samples<T> {
-        fn facts(&self) -> __p::Result<__p::Facts> {
+        fn info(&self) -> __p::Result<__p::ArrayInfo> {
             ::core::unreachable!()
         }
     }
     #[automatically_derived]
     impl<T: Clone> __p::FromArray for Samples<T> {
-        fn assemble(_: &mut __p::Arrival<'_>) -> __p::Result<Self> {
+        fn assemble(_: &mut __p::Extraction<'_>) -> __p::Result<Self> {
             ::core::unreachable!()
         }
     }

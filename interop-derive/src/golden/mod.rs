@@ -43,7 +43,11 @@ fn expand(input: &str) -> TokenStream {
     // rustc does not show a derive the attribute that it stands in.
     let at = input.attrs.iter().position(|attr| attr.path().is_ident("derive")).unwrap();
     let derives = input.attrs.remove(at).parse_args::<TokenStream>().unwrap().to_string();
-    if derives.contains("Element") { crate::element::derive(&input) } else { crate::derive::derive(&input) }
+    if derives.contains("Element") {
+        crate::derive_element::derive(&input)
+    } else {
+        crate::derive_cuda_array::derive(&input)
+    }
 }
 
 #[test]
@@ -96,10 +100,10 @@ const NAMES: [&str; 34] = [
     "use",
     "where",
     "_",
-    "facts",
+    "info",
     "assemble",
     "TYPE",
-    "WANTED",
+    "REQUIREMENTS",
     "FIELDS",
     "automatically_derived",
     "inline",

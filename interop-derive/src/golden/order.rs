@@ -11,37 +11,37 @@ struct Matrix {
 
 const _: () = {
     use ::interop_core::__interop_core as __p;
-    use __p::Unreached as _;
+    use __p::NeverCalled as _;
     #[automatically_derived]
     unsafe impl __p::CudaArray for Matrix {
         #[inline(always)]
-        fn facts(&self) -> __p::Result<__p::Facts> {
+        fn info(&self) -> __p::Result<__p::ArrayInfo> {
             let __described = <Vec<f64> as __p::Storage>::describe(&self.values);
             let __described = __described.order(__p::Order::F);
             __described
                 .extents([
-                    <usize as __p::Extent>::tell(&self.rows),
-                    <usize as __p::Extent>::tell(&self.columns),
+                    <usize as __p::Extent>::describe_field(&self.rows),
+                    <usize as __p::Extent>::describe_field(&self.columns),
                 ])
         }
     }
     #[automatically_derived]
     impl __p::FromArray for Matrix {
-        const WANTED: __p::Wanted = __p::Wanted {
+        const REQUIREMENTS: __p::Requirements = __p::Requirements {
             axes: __p::Some(2),
             order: __p::Some(__p::Order::F),
         };
         #[inline(always)]
-        fn assemble(__arrival: &mut __p::Arrival<'_>) -> __p::Result<Self> {
-            let __opened = <__p::Gate<
+        fn assemble(__extraction: &mut __p::Extraction<'_>) -> __p::Result<Self> {
+            let __opened = <__p::FieldProbe<
                 Vec<f64>,
-            >>::open(__arrival, <Self as __p::FromArray>::WANTED);
+            >>::open(__extraction, <Self as __p::FromArray>::REQUIREMENTS);
             __p::Ok(Self {
-                rows: <usize as __p::Extent>::take(__arrival, 0, "rows"),
-                columns: <usize as __p::Extent>::take(__arrival, 1, "columns"),
-                values: match __opened.take(__arrival) {
+                rows: <usize as __p::Extent>::take(__extraction, 0, "rows"),
+                columns: <usize as __p::Extent>::take(__extraction, 1, "columns"),
+                values: match __opened.take(__extraction) {
                     __p::Some(__value) => __value,
-                    _ => return __arrival.refused(),
+                    _ => return __extraction.refused(),
                 },
             })
         }

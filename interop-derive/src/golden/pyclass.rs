@@ -14,7 +14,7 @@ const _: () = {
     #[automatically_derived]
     unsafe impl __p::CudaArray for Samples {
         #[inline(always)]
-        fn facts(&self) -> __p::Result<__p::Facts> {
+        fn info(&self) -> __p::Result<__p::ArrayInfo> {
             let __described = <Vec<f32> as __p::Storage>::describe(&self.values);
             <Vec<usize> as __p::ShapeField>::finish(&self.shape, __described)
         }

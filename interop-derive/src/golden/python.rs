@@ -22,7 +22,7 @@ const _: () = {
         [usize; N]: __p::ShapeField,
     {
         #[inline(always)]
-        fn facts(&self) -> __p::Result<__p::Facts> {
+        fn info(&self) -> __p::Result<__p::ArrayInfo> {
             let __described = <S as __p::Storage>::describe(&self.values);
             <[usize; N] as __p::ShapeField>::finish(&self.shape, __described)
         }
@@ -34,21 +34,21 @@ const _: () = {
         S: __p::FromImport,
         [usize; N]: __p::ShapeField,
     {
-        const WANTED: __p::Wanted = __p::Wanted {
+        const REQUIREMENTS: __p::Requirements = __p::Requirements {
             axes: __p::None,
             order: __p::Some(__p::Order::C),
         };
         #[inline(always)]
-        fn assemble(__arrival: &mut __p::Arrival<'_>) -> __p::Result<Self> {
+        fn assemble(__extraction: &mut __p::Extraction<'_>) -> __p::Result<Self> {
             let __opened = <S as __p::FromImport>::open(
-                __arrival,
-                <Self as __p::FromArray>::WANTED,
+                __extraction,
+                <Self as __p::FromArray>::REQUIREMENTS,
             );
             __p::Ok(Self {
-                shape: <[usize; N] as __p::ShapeField>::take(__arrival, "shape"),
-                values: match __opened.take(__arrival) {
+                shape: <[usize; N] as __p::ShapeField>::take(__extraction, "shape"),
+                values: match __opened.take(__extraction) {
                     __p::Some(__value) => __value,
-                    _ => return __arrival.refused(),
+                    _ => return __extraction.refused(),
                 },
             })
         }

@@ -17,35 +17,35 @@ const _: () = {
     #[automatically_derived]
     unsafe impl __p::CudaArray for Raw {
         #[inline(always)]
-        fn facts(&self) -> __p::Result<__p::Facts> {
+        fn info(&self) -> __p::Result<__p::ArrayInfo> {
             let _ = <f32 as __p::Element>::TYPE;
             let __described = <Device as __p::DeviceField>::describe(
                 &self.device,
                 unsafe { <CUdeviceptr as __p::RawAddress>::memory::<f32>(&self.address) },
             );
             let _ = &self.owner;
-            __described.extents([<usize as __p::Extent>::tell(&self.len)])
+            __described.extents([<usize as __p::Extent>::describe_field(&self.len)])
         }
     }
     #[automatically_derived]
     impl __p::FromArray for Raw {
-        const WANTED: __p::Wanted = __p::Wanted {
+        const REQUIREMENTS: __p::Requirements = __p::Requirements {
             axes: __p::Some(1),
             order: __p::Some(__p::Order::C),
         };
         #[inline(always)]
-        fn assemble(__arrival: &mut __p::Arrival<'_>) -> __p::Result<Self> {
+        fn assemble(__extraction: &mut __p::Extraction<'_>) -> __p::Result<Self> {
             let _ = <f32 as __p::Element>::TYPE;
             <CUdeviceptr as __p::RawAddress>::open::<
                 f32,
-            >(__arrival, <Self as __p::FromArray>::WANTED);
+            >(__extraction, <Self as __p::FromArray>::REQUIREMENTS);
             __p::Ok(Self {
-                len: <usize as __p::Extent>::take(__arrival, 0, "len"),
-                device: <Device as __p::DeviceField>::take(__arrival),
-                address: <CUdeviceptr as __p::RawAddress>::take(__arrival),
-                owner: match <Owner as __p::FromOwner>::take(__arrival) {
+                len: <usize as __p::Extent>::take(__extraction, 0, "len"),
+                device: <Device as __p::DeviceField>::take(__extraction),
+                address: <CUdeviceptr as __p::RawAddress>::take(__extraction),
+                owner: match <Owner as __p::FromOwner>::take(__extraction) {
                     __p::Some(__value) => __value,
-                    _ => return __arrival.refused(),
+                    _ => return __extraction.refused(),
                 },
             })
         }

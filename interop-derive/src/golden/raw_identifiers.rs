@@ -11,36 +11,36 @@ struct r#Struct {
 
 const _: () = {
     use ::interop_core::__interop_core as __p;
-    use __p::Unreached as _;
+    use __p::NeverCalled as _;
     #[automatically_derived]
     unsafe impl __p::CudaArray for r#Struct {
         #[inline(always)]
-        fn facts(&self) -> __p::Result<__p::Facts> {
+        fn info(&self) -> __p::Result<__p::ArrayInfo> {
             let __described = <Vec<f32> as __p::Storage>::describe(&self.r#type);
             __described
                 .extents([
-                    <usize as __p::Extent>::tell(&self.r#loop),
-                    <usize as __p::Extent>::tell(&self.r#in),
+                    <usize as __p::Extent>::describe_field(&self.r#loop),
+                    <usize as __p::Extent>::describe_field(&self.r#in),
                 ])
         }
     }
     #[automatically_derived]
     impl __p::FromArray for r#Struct {
-        const WANTED: __p::Wanted = __p::Wanted {
+        const REQUIREMENTS: __p::Requirements = __p::Requirements {
             axes: __p::Some(2),
             order: __p::Some(__p::Order::C),
         };
         #[inline(always)]
-        fn assemble(__arrival: &mut __p::Arrival<'_>) -> __p::Result<Self> {
-            let __opened = <__p::Gate<
+        fn assemble(__extraction: &mut __p::Extraction<'_>) -> __p::Result<Self> {
+            let __opened = <__p::FieldProbe<
                 Vec<f32>,
-            >>::open(__arrival, <Self as __p::FromArray>::WANTED);
+            >>::open(__extraction, <Self as __p::FromArray>::REQUIREMENTS);
             __p::Ok(Self {
-                r#loop: <usize as __p::Extent>::take(__arrival, 0, "loop"),
-                r#in: <usize as __p::Extent>::take(__arrival, 1, "in"),
-                r#type: match __opened.take(__arrival) {
+                r#loop: <usize as __p::Extent>::take(__extraction, 0, "loop"),
+                r#in: <usize as __p::Extent>::take(__extraction, 1, "in"),
+                r#type: match __opened.take(__extraction) {
                     __p::Some(__value) => __value,
-                    _ => return __arrival.refused(),
+                    _ => return __extraction.refused(),
                 },
             })
         }

@@ -17,7 +17,7 @@ const _: () = {
     #[automatically_derived]
     unsafe impl __p::CudaArray for Raw {
         #[inline(always)]
-        fn facts(&self) -> __p::Result<__p::Facts> {
+        fn info(&self) -> __p::Result<__p::ArrayInfo> {
             let __described = <Device as __p::DeviceField>::describe(
                 &self.device,
                 unsafe { <*mut f32 as __p::RawPointer>::memory(&self.pointer) },
@@ -28,23 +28,23 @@ const _: () = {
     }
     #[automatically_derived]
     impl __p::FromArray for Raw {
-        const WANTED: __p::Wanted = __p::Wanted {
+        const REQUIREMENTS: __p::Requirements = __p::Requirements {
             axes: __p::None,
             order: __p::Some(__p::Order::C),
         };
         #[inline(always)]
-        fn assemble(__arrival: &mut __p::Arrival<'_>) -> __p::Result<Self> {
+        fn assemble(__extraction: &mut __p::Extraction<'_>) -> __p::Result<Self> {
             <*mut f32 as __p::RawPointer>::open(
-                __arrival,
-                <Self as __p::FromArray>::WANTED,
+                __extraction,
+                <Self as __p::FromArray>::REQUIREMENTS,
             );
             __p::Ok(Self {
-                shape: <[usize; 1] as __p::ShapeField>::take(__arrival, "shape"),
-                device: <Device as __p::DeviceField>::take(__arrival),
-                pointer: <*mut f32 as __p::RawPointer>::take(__arrival),
-                owner: match <Owner as __p::FromOwner>::take(__arrival) {
+                shape: <[usize; 1] as __p::ShapeField>::take(__extraction, "shape"),
+                device: <Device as __p::DeviceField>::take(__extraction),
+                pointer: <*mut f32 as __p::RawPointer>::take(__extraction),
+                owner: match <Owner as __p::FromOwner>::take(__extraction) {
                     __p::Some(__value) => __value,
-                    _ => return __arrival.refused(),
+                    _ => return __extraction.refused(),
                 },
             })
         }

@@ -19,7 +19,7 @@ const _: () = {
     #[allow(dead_code, unsafe_code, deprecated)]
     unsafe impl __p::CudaArray for Raw {
         #[inline(always)]
-        fn facts(&self) -> __p::Result<__p::Facts> {
+        fn info(&self) -> __p::Result<__p::ArrayInfo> {
             let __described = <Device as __p::DeviceField>::describe(
                 &self.device,
                 unsafe { <*const f32 as __p::RawPointer>::memory(&self.pointer) },

@@ -12,37 +12,37 @@ struct Strided {
 
 const _: () = {
     use ::interop_core::__interop_core as __p;
-    use __p::Unreached as _;
+    use __p::NeverCalled as _;
     #[automatically_derived]
     unsafe impl __p::CudaArray for Strided {
         #[inline(always)]
-        fn facts(&self) -> __p::Result<__p::Facts> {
+        fn info(&self) -> __p::Result<__p::ArrayInfo> {
             let __described = <Vec<f64> as __p::Storage>::describe(&self.values);
             let __described = <Option<
                 [isize; 2],
-            > as __p::StridesField>::tell(&self.strides, __described);
+            > as __p::StridesField>::describe_field(&self.strides, __described);
             <[usize; 2] as __p::ShapeField>::finish(&self.shape, __described)
         }
     }
     #[automatically_derived]
     impl __p::FromArray for Strided {
-        const WANTED: __p::Wanted = __p::Wanted {
+        const REQUIREMENTS: __p::Requirements = __p::Requirements {
             axes: __p::None,
             order: __p::None,
         };
         #[inline(always)]
-        fn assemble(__arrival: &mut __p::Arrival<'_>) -> __p::Result<Self> {
-            let __opened = <__p::Gate<
+        fn assemble(__extraction: &mut __p::Extraction<'_>) -> __p::Result<Self> {
+            let __opened = <__p::FieldProbe<
                 Vec<f64>,
-            >>::open(__arrival, <Self as __p::FromArray>::WANTED);
+            >>::open(__extraction, <Self as __p::FromArray>::REQUIREMENTS);
             __p::Ok(Self {
-                shape: <[usize; 2] as __p::ShapeField>::take(__arrival, "shape"),
+                shape: <[usize; 2] as __p::ShapeField>::take(__extraction, "shape"),
                 strides: <Option<
                     [isize; 2],
-                > as __p::StridesField>::take(__arrival, "strides"),
-                values: match __opened.take(__arrival) {
+                > as __p::StridesField>::take(__extraction, "strides"),
+                values: match __opened.take(__extraction) {
                     __p::Some(__value) => __value,
-                    _ => return __arrival.refused(),
+                    _ => return __extraction.refused(),
                 },
             })
         }

@@ -6,38 +6,38 @@ struct Grid(#[cuda_array(data)] Vec<u8>, usize, usize, #[cuda_array(default = (1
 
 const _: () = {
     use ::interop_core::__interop_core as __p;
-    use __p::Unreached as _;
+    use __p::NeverCalled as _;
     #[automatically_derived]
     unsafe impl __p::CudaArray for Grid {
         #[inline(always)]
-        fn facts(&self) -> __p::Result<__p::Facts> {
+        fn info(&self) -> __p::Result<__p::ArrayInfo> {
             let __described = <Vec<u8> as __p::Storage>::describe(&self.0);
             __described
                 .extents([
-                    <usize as __p::Extent>::tell(&self.1),
-                    <usize as __p::Extent>::tell(&self.2),
+                    <usize as __p::Extent>::describe_field(&self.1),
+                    <usize as __p::Extent>::describe_field(&self.2),
                 ])
         }
     }
     #[automatically_derived]
     impl __p::FromArray for Grid {
-        const WANTED: __p::Wanted = __p::Wanted {
+        const REQUIREMENTS: __p::Requirements = __p::Requirements {
             axes: __p::Some(2),
             order: __p::Some(__p::Order::C),
         };
         #[inline(always)]
-        fn assemble(__arrival: &mut __p::Arrival<'_>) -> __p::Result<Self> {
-            let __opened = <__p::Gate<
+        fn assemble(__extraction: &mut __p::Extraction<'_>) -> __p::Result<Self> {
+            let __opened = <__p::FieldProbe<
                 Vec<u8>,
-            >>::open(__arrival, <Self as __p::FromArray>::WANTED);
-            __p::Arrival::check(__arrival)?;
+            >>::open(__extraction, <Self as __p::FromArray>::REQUIREMENTS);
+            __p::Extraction::check(__extraction)?;
             __p::Ok(Self {
-                1: <usize as __p::Extent>::take(__arrival, 0, "1"),
-                2: <usize as __p::Extent>::take(__arrival, 1, "2"),
+                1: <usize as __p::Extent>::take(__extraction, 0, "1"),
+                2: <usize as __p::Extent>::take(__extraction, 1, "2"),
                 3: (1, 2),
-                0: match __opened.take(__arrival) {
+                0: match __opened.take(__extraction) {
                     __p::Some(__value) => __value,
-                    _ => return __arrival.refused(),
+                    _ => return __extraction.refused(),
                 },
             })
         }

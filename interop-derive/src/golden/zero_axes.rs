@@ -9,30 +9,30 @@ struct Scalar {
 
 const _: () = {
     use ::interop_core::__interop_core as __p;
-    use __p::Unreached as _;
+    use __p::NeverCalled as _;
     #[automatically_derived]
     unsafe impl __p::CudaArray for Scalar {
         #[inline(always)]
-        fn facts(&self) -> __p::Result<__p::Facts> {
+        fn info(&self) -> __p::Result<__p::ArrayInfo> {
             let __described = <Box<[f32]> as __p::Storage>::describe(&self.value);
             __described.extents([])
         }
     }
     #[automatically_derived]
     impl __p::FromArray for Scalar {
-        const WANTED: __p::Wanted = __p::Wanted {
+        const REQUIREMENTS: __p::Requirements = __p::Requirements {
             axes: __p::Some(0),
             order: __p::Some(__p::Order::C),
         };
         #[inline(always)]
-        fn assemble(__arrival: &mut __p::Arrival<'_>) -> __p::Result<Self> {
-            let __opened = <__p::Gate<
+        fn assemble(__extraction: &mut __p::Extraction<'_>) -> __p::Result<Self> {
+            let __opened = <__p::FieldProbe<
                 Box<[f32]>,
-            >>::open(__arrival, <Self as __p::FromArray>::WANTED);
+            >>::open(__extraction, <Self as __p::FromArray>::REQUIREMENTS);
             __p::Ok(Self {
-                value: match __opened.take(__arrival) {
+                value: match __opened.take(__extraction) {
                     __p::Some(__value) => __value,
-                    _ => return __arrival.refused(),
+                    _ => return __extraction.refused(),
                 },
             })
         }

@@ -3,7 +3,7 @@
 #![allow(unsafe_code, reason = "the names are exported")]
 
 use crate::access::What;
-use crate::entry::{Code, Out, call, calling};
+use crate::api_call::{Code, Out, call, calling};
 use crate::memory::{Kind, Memory};
 use crate::report::Mistake;
 use crate::state::{Handle, Sim};

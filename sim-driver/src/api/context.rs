@@ -2,8 +2,8 @@
 
 #![allow(unsafe_code, reason = "the names are exported")]
 
+use crate::api_call::{Code, Out, call};
 use crate::context::{PUSHED_DEAD, current_handle, with_stack};
-use crate::entry::{Code, Out, call};
 use crate::state::{Handle, Sim};
 use crate::status::{Answer, Status};
 use crate::stream::die;

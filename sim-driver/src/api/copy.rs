@@ -4,7 +4,7 @@
 
 use std::slice;
 
-use crate::entry::{Code, call};
+use crate::api_call::{Code, call};
 use crate::memory::Life;
 use crate::queue::{Place, Work};
 use crate::state::{Handle, Sim, State};

@@ -2,7 +2,7 @@
 
 #![allow(unsafe_code, reason = "the names are exported")]
 
-use crate::entry::{Code, Out, call};
+use crate::api_call::{Code, Out, call};
 use crate::memory::Memory;
 use crate::state::Handle;
 use crate::status::Status;

@@ -2,8 +2,8 @@
 
 #![allow(unsafe_code, reason = "the names are exported")]
 
-use crate::clock::Before;
-use crate::entry::{Code, Out, call};
+use crate::api_call::{Code, Out, call};
+use crate::happens_before::Before;
 use crate::queue::{Operation, Work};
 use crate::state::{Handle, Sim, Thing};
 use crate::status::{Answer, Status};
@@ -79,7 +79,7 @@ extern "C" fn cuCtxRecordEvent(context: Handle, event: Handle) -> Code {
         let agent = sim.streams[&sim.context(context)?.legacy].agent;
         let step = sim.step_after(agent, "cuCtxRecordEvent", clock);
         let record = (step.moment.number, (*step.clock).clone());
-        sim.queue.push(Operation { work: Work::Record(event), context, after, step });
+        sim.queue.push(Operation { work: Work::StructType(event), context, after, step });
         sim.event(event, "cuCtxRecordEvent")?.renew(Some(record));
         Ok(())
     })

@@ -2,8 +2,8 @@
 
 #![allow(unsafe_code, reason = "the names are exported")]
 
+use crate::api_call::{Code, Out, call};
 use crate::capture::{RELAXED, exchange_mode};
-use crate::entry::{Code, Out, call};
 use crate::state::{Handle, State};
 use crate::status::{Answer, Status};
 

@@ -5,7 +5,7 @@
 use std::ffi::c_char;
 use std::fs;
 
-use crate::entry::{Code, In, Out, call};
+use crate::api_call::{Code, In, Out, call};
 use crate::kernels::{self, Function, Module};
 use crate::queue::Work;
 use crate::report::Mistake;

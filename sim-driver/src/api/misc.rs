@@ -5,7 +5,7 @@
 use std::ffi::{CString, c_char, c_void};
 use std::ptr;
 
-use crate::entry::{Code, In, Out, call, call_early};
+use crate::api_call::{Code, In, Out, call, call_early};
 use crate::status::{Answer, Status, describe};
 
 /// CUDA 12.2.

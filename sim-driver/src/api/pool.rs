@@ -2,7 +2,7 @@
 
 #![allow(unsafe_code, reason = "the names are exported")]
 
-use crate::entry::{Code, In, Out, call};
+use crate::api_call::{Code, In, Out, call};
 use crate::memory::{Kind, Life};
 use crate::queue::Work;
 use crate::state::{Handle, Sim};

@@ -2,7 +2,7 @@
 
 #![allow(unsafe_code, reason = "the names are exported")]
 
-use crate::entry::{Code, Out, call};
+use crate::api_call::{Code, Out, call};
 use crate::queue::{Callback, Work};
 use crate::state::{Handle, Thing};
 use crate::status::{Answer, Status};

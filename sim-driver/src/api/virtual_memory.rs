@@ -2,7 +2,7 @@
 
 #![allow(unsafe_code, reason = "the names are exported")]
 
-use crate::entry::{Code, In, Out, call};
+use crate::api_call::{Code, In, Out, call};
 use crate::memory::{Allocation, Kind};
 use crate::state::Handle;
 use crate::status::Status;

@@ -5,7 +5,7 @@ use std::thread;
 use interop_sim_client::{Live, Mistake};
 
 use crate::driver::*;
-use crate::room::Room;
+use crate::fixture::Room;
 
 const GLOBAL: u32 = 0;
 const THREAD_LOCAL: u32 = 1;

@@ -5,7 +5,7 @@ use std::thread;
 use interop_sim_client::{Live, Mistake};
 
 use crate::driver::*;
-use crate::room::Room;
+use crate::fixture::Room;
 
 #[test]
 fn contexts_are_pushed_and_popped() {

@@ -3,7 +3,7 @@
 use interop_sim_client::Mistake;
 
 use crate::driver::*;
-use crate::room::{Room, address_of, address_of_mut};
+use crate::fixture::{Room, address_of, address_of_mut};
 
 #[test]
 fn bytes_go_there_and_back() {

@@ -4,7 +4,7 @@ use std::ffi::CStr;
 use std::ptr;
 
 use crate::driver::*;
-use crate::room::{Room, alone};
+use crate::fixture::{Room, alone};
 
 #[test]
 fn there_are_two_devices() {

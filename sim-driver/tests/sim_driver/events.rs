@@ -3,7 +3,7 @@
 use interop_sim_client::Mistake;
 
 use crate::driver::*;
-use crate::room::Room;
+use crate::fixture::Room;
 
 #[test]
 fn an_event_without_a_record_holds_nobody_back() {

@@ -3,7 +3,7 @@
 use interop_sim_client::{Live, Mistake};
 
 use crate::driver::*;
-use crate::room::{Room, alone, signal};
+use crate::fixture::{Room, alone, signal};
 
 /// `SIGABRT`.
 const ABORTED: i32 = 6;

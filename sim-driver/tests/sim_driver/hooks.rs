@@ -6,7 +6,7 @@ use std::time::Duration;
 use interop_sim_client::{Live, Policy};
 
 use crate::driver::*;
-use crate::room::Room;
+use crate::fixture::Room;
 
 #[test]
 fn an_ordered_failure_comes_once_and_does_nothing() {

@@ -7,7 +7,7 @@ use std::sync::Mutex;
 use interop_sim_client::{Arguments, Mistake, sim};
 
 use crate::driver::*;
-use crate::room::{Room, address_of_mut};
+use crate::fixture::{Room, address_of_mut};
 
 const PTX: &CStr =
     c".version 7.0\n.target sm_70\n.visible .entry add(.param .u64 p) { ret; }\n.entry  lonely() { ret; }";

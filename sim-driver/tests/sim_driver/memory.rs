@@ -3,7 +3,7 @@
 use interop_sim_client::{Live, Mistake};
 
 use crate::driver::*;
-use crate::room::{Room, address_of, alone, signal, touch};
+use crate::fixture::{Room, address_of, alone, signal, touch};
 
 /// `SIGSEGV`.
 const FAULT: i32 = 11;

@@ -1,7 +1,7 @@
 //! What the driver knows of an address.
 
 use crate::driver::*;
-use crate::room::{Room, address_of, address_of_mut};
+use crate::fixture::{Room, address_of, address_of_mut};
 
 const CONTEXT: i32 = 1;
 const MEMORY_TYPE: i32 = 2;

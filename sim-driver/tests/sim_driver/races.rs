@@ -6,7 +6,7 @@ use std::ptr;
 use interop_sim_client::{Arguments, Mistake, Policy, sim};
 
 use crate::driver::*;
-use crate::room::Room;
+use crate::fixture::Room;
 
 /// Two streams that nothing orders, and memory that the first is about to write.
 fn written(room: &Room) -> ([u64; 2], u64) {

@@ -3,7 +3,7 @@
 use interop_sim_client::Mistake;
 
 use crate::driver::*;
-use crate::room::Room;
+use crate::fixture::Room;
 
 /// Memory of the pool that is ready for use on every stream.
 fn pool_memory(stream: u64) -> u64 {

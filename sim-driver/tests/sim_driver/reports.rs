@@ -3,7 +3,7 @@
 use interop_sim_client::{Mistake, Report};
 
 use crate::driver::*;
-use crate::room::Room;
+use crate::fixture::Room;
 
 #[test]
 fn a_race() {
@@ -106,7 +106,7 @@ fn a_wait_of_the_host_where_none_may_be() {
     let room = Room::new();
     let (stream, event, memory) = (room.stream(), room.event(), room.memory(4));
     let (mut host, spare) = ([0_u8; 4], room.memory(4));
-    let host = crate::room::address_of_mut(&mut host);
+    let host = crate::fixture::address_of_mut(&mut host);
     ok(cuEventRecord(event, stream));
     let waits: [(&str, &dyn Fn() -> i32); 6] = [
         ("cuStreamSynchronize", &|| cuStreamSynchronize(stream)),

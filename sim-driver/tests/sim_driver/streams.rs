@@ -6,7 +6,7 @@ use std::thread;
 use interop_sim_client::{Live, Mistake, Policy};
 
 use crate::driver::*;
-use crate::room::Room;
+use crate::fixture::Room;
 
 #[test]
 fn nothing_runs_until_somebody_waits() {

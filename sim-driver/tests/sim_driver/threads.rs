@@ -6,7 +6,7 @@ use std::thread;
 use interop_sim_client::{HandedOver, Mistake};
 
 use crate::driver::*;
-use crate::room::Room;
+use crate::fixture::Room;
 
 /// Writes memory on one stream and waits for it, here; reads it on another stream on a thread that lives already and gets
 /// the address by a channel. How many races that is.

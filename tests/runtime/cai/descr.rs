@@ -2,14 +2,14 @@
 
 use interop_core::cai::{CudaArrayInterface, DescrEntry, DescrType};
 use interop_core::{
-    CudaArray, DType, Device, Element, ErrorKind, Float8E4m3fn, FromArray, Import, Lease, Record,
-    RecordField, Shared,
+    CudaArray, DType, Device, Element, ErrorKind, Float8E4m3fn, FromArray, Import, Lease, SharedBuffer,
+    StructField, StructType,
 };
 
 use proptest::prelude::*;
 
 use crate::support::arrays::{Array, Claimed};
-use crate::support::brute::settings;
+use crate::support::brute_force::settings;
 use crate::support::{Told, assert_told, signed};
 
 fn entry(name: &str, typestr: &str, shape: &[i64]) -> DescrEntry {
@@ -63,17 +63,17 @@ fn structs_are_written_and_read() {
         entry("", "|V6", &[]),
     ];
     assert_eq!((interface.typestr.as_str(), interface.descr.as_ref()), ("|V40", Some(&fields)));
-    let back = interface.facts().unwrap();
-    assert_eq!(back.record(), array.facts().unwrap().record());
+    let back = interface.info().unwrap();
+    assert_eq!(back.struct_type(), array.info().unwrap().struct_type());
     assert_eq!((back.dtype(), back.nbytes()), (DType::opaque(40), 160));
 }
 
 /// Padding in pieces is the same blob as padding in one (found by the fuzz target).
 #[test]
 fn padding_alone_is_no_record() {
-    let pieces = with_descr("|V12", vec![entry("", "|V4", &[]), entry("", "|V4", &[2])]).facts().unwrap();
-    assert_eq!(pieces.record(), None);
-    assert_eq!(pieces, with_descr("|V12", vec![entry("", "|V12", &[])]).facts().unwrap());
+    let pieces = with_descr("|V12", vec![entry("", "|V4", &[]), entry("", "|V4", &[2])]).info().unwrap();
+    assert_eq!(pieces.struct_type(), None);
+    assert_eq!(pieces, with_descr("|V12", vec![entry("", "|V12", &[])]).info().unwrap());
 }
 
 /// R42: one plain field says no more than the typestr (CuPy always sends it).
@@ -85,14 +85,19 @@ fn one_plain_field_is_no_record() {
         ("|b1", entry("", "|b1", &[])),
         ("|V12", entry("", "|V12", &[])),
     ] {
-        let facts = with_descr(typestr, vec![descr]).facts().unwrap();
-        assert_eq!((facts.record(), facts.dtype()), (None, DType::from_typestr(typestr).unwrap()));
+        let info = with_descr(typestr, vec![descr]).info().unwrap();
+        assert_eq!((info.struct_type(), info.dtype()), (None, DType::from_typestr(typestr).unwrap()));
     }
-    let facts = with_descr("|V12", vec![entry("blob", "|V12", &[])]).facts().unwrap();
-    let blob =
-        RecordField { name: "blob".into(), offset: 0, dtype: DType::opaque(12), shape: vec![], record: None };
-    assert_eq!(facts.record(), Some(&Record { fields: vec![blob] }));
-    let error = with_descr("<f4", vec![entry("", "<f4", &[1])]).facts().unwrap_err();
+    let info = with_descr("|V12", vec![entry("blob", "|V12", &[])]).info().unwrap();
+    let blob = StructField {
+        name: "blob".into(),
+        offset: 0,
+        dtype: DType::opaque(12),
+        shape: vec![],
+        struct_type: None,
+    };
+    assert_eq!(info.struct_type(), Some(&StructType { fields: vec![blob] }));
+    let error = with_descr("<f4", vec![entry("", "<f4", &[1])]).info().unwrap_err();
     assert_told(&error, (ErrorKind::DType, "descr", "float32[1]", "one field of type \"<f4\""));
 }
 
@@ -101,9 +106,9 @@ fn one_plain_field_is_no_record() {
 fn padding_has_no_name() {
     let descr =
         vec![entry("", "|V2", &[2]), entry("a", "<i2", &[]), entry("", "|V1", &[]), entry("b", "|u1", &[])];
-    let facts = with_descr("|V8", descr).facts().unwrap();
+    let info = with_descr("|V8", descr).info().unwrap();
     let offsets: Vec<_> =
-        facts.record().unwrap().fields.iter().map(|field| (field.name.as_str(), field.offset)).collect();
+        info.struct_type().unwrap().fields.iter().map(|field| (field.name.as_str(), field.offset)).collect();
     assert_eq!(offsets, [("a", 4), ("b", 7)]);
 }
 
@@ -156,7 +161,7 @@ fn refusals() {
         (with_descr("|V4", deep), (ErrorKind::DType, "descr", "records nested deeper", "16 deep")),
     ];
     for (interface, told) in rows {
-        assert_told(&interface.facts().unwrap_err(), told);
+        assert_told(&interface.info().unwrap_err(), told);
     }
 }
 
@@ -179,7 +184,7 @@ fn fields_without_a_typestr_are_refused() {
 fn records_are_compared_field_by_field() {
     let import = |descr: Vec<DescrEntry>| {
         // SAFETY: nothing is read at the address.
-        unsafe { Import::from_cai(&with_descr("|V8", descr), Device::cuda(0), ()) }.unwrap()
+        unsafe { Import::from_cai_on_device(&with_descr("|V8", descr), Device::cuda(0), ()) }.unwrap()
     };
     let right = vec![entry("tag", "|u1", &[]), entry("", "|V3", &[]), entry("value", "<i4", &[])];
     let array: Array<Lease<Inner>> = Array::from_import(import(right.clone())).unwrap();
@@ -229,12 +234,12 @@ proptest! {
     #[test]
     fn structs_of_any_fields_come_back((entries, bytes) in structs()) {
         let interface = with_descr(&format!("|V{bytes}"), entries);
-        let facts = interface.facts().unwrap();
-        prop_assert_eq!(facts.nbytes(), 2 * bytes);
+        let info = interface.info().unwrap();
+        prop_assert_eq!(info.nbytes(), 2 * bytes);
         // SAFETY: nothing is read at the address.
         #[expect(unsafe_code, reason = "an interface owns nothing, so importing it is a promise")]
-        let import = unsafe { Import::from_cai(&interface, Device::cuda(0), ()) }.unwrap();
-        let array: Array<Shared> = Array::from_import(import).unwrap();
+        let import = unsafe { Import::from_cai_on_device(&interface, Device::cuda(0), ()) }.unwrap();
+        let array: Array<SharedBuffer> = Array::from_import(import).unwrap();
         prop_assert_eq!(array.to_cai().unwrap(), interface);
     }
 }
@@ -242,9 +247,9 @@ proptest! {
 /// A field has as many axes as an array, and no more.
 #[test]
 fn fields_have_as_many_axes_as_arrays() {
-    let read = |axes: usize| with_descr("|V4", vec![entry("x", "<f4", &vec![1; axes])]).facts();
-    let facts = read(64).unwrap();
-    assert_eq!(facts.record().unwrap().fields[0].shape, [1; 64]);
+    let read = |axes: usize| with_descr("|V4", vec![entry("x", "<f4", &vec![1; axes])]).info();
+    let info = read(64).unwrap();
+    assert_eq!(info.struct_type().unwrap().fields[0].shape, [1; 64]);
     assert_told(&read(65).unwrap_err(), (ErrorKind::Rank, "descr field \"x\"", "65 axes", "64 axes at most"));
 }
 

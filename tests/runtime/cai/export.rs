@@ -2,14 +2,14 @@
 
 use interop_core::cai::CudaArrayInterface;
 use interop_core::{
-    CudaArray, DType, Descriptor, Device, Element, ErrorKind, Facts, Float4E2m1fnX2, Float6E2m3fn,
-    Float8E4m3fn, HostVec, Opaque, StreamHandle, Strides, Writes,
+    ArrayInfo, CudaArray, DType, Device, Element, ErrorKind, Float4E2m1fnX2, Float6E2m3fn, Float8E4m3fn,
+    HostVec, Mutability, Opaque, RawDescriptor, StreamHandle, Strides,
 };
 use proptest::prelude::*;
 
 use crate::support::arrays::{Array, Claimed, GPU_ADDRESS, Pinned};
 use crate::support::assert_told;
-use crate::support::brute::{settings, small_layouts};
+use crate::support::brute_force::{settings, small_layouts};
 use crate::support::signed;
 use crate::support::streams::stream as stream_of;
 
@@ -50,9 +50,11 @@ fn strides_are_bytes() {
         let said = array.to_cai().unwrap().strides;
         assert_eq!(said.as_deref(), expected, "{shape:?} {strides:?}");
     }
-    let claims =
-        Descriptor { strides: Strides::Elements(&[-1]), ..Descriptor::new(0x1010, Device::cuda(0), &[3]) };
-    let reversed = CudaArrayInterface::of(&claims.validate().unwrap()).unwrap();
+    let claims = RawDescriptor {
+        strides: Strides::Elements(&[-1]),
+        ..RawDescriptor::new(0x1010, Device::cuda(0), &[3])
+    };
+    let reversed = CudaArrayInterface::from_info(&claims.validate().unwrap()).unwrap();
     assert_eq!((reversed.data.0, reversed.strides), (0x1010, Some(vec![-4])));
 }
 
@@ -60,8 +62,8 @@ fn strides_are_bytes() {
 #[test]
 fn strides_of_idle_axes_fit() {
     let strides = Strides::Elements(&[i64::MAX / 2, 1, 5]);
-    let claims = Descriptor { strides, ..Descriptor::new(0x1000, Device::cuda(0), &[1, 3, 4]) };
-    let said = CudaArrayInterface::of(&claims.validate().unwrap()).unwrap().strides.unwrap();
+    let claims = RawDescriptor { strides, ..RawDescriptor::new(0x1000, Device::cuda(0), &[1, 3, 4]) };
+    let said = CudaArrayInterface::from_info(&claims.validate().unwrap()).unwrap().strides.unwrap();
     assert_eq!(said[1..], [4, 20]);
     assert_eq!(said[0] % 4, 0, "{said:?}");
 }
@@ -86,7 +88,7 @@ fn streams_and_versions() {
         let array = Array { stream, ..Array::new(Claimed::gpu::<u8>(4, 0), &[4]) };
         let interface = array.to_cai().unwrap();
         assert_eq!((interface.version, interface.stream), (3, stream));
-        let legacy = interface.clone().legacy();
+        let legacy = interface.clone().into_version_2();
         assert_eq!(
             legacy,
             CudaArrayInterface { version: 2, stream: StreamHandle::NothingPending, ..interface }
@@ -97,12 +99,14 @@ fn streams_and_versions() {
 /// R19, bugs 131, 140: whoever shares the array may write, or not.
 #[test]
 fn the_readonly_flag() {
-    for (writes, readonly) in [(Writes::Always, false), (Writes::WhenOwned, true), (Writes::Never, true)] {
-        let claims = Descriptor { writes, ..Descriptor::new(0x1000, Device::cuda(0), &[1]) };
+    for (mutability, readonly) in
+        [(Mutability::Writable, false), (Mutability::WhenOwned, true), (Mutability::ReadOnly, true)]
+    {
+        let claims = RawDescriptor { mutability, ..RawDescriptor::new(0x1000, Device::cuda(0), &[1]) };
         assert_eq!(
-            CudaArrayInterface::of(&claims.validate().unwrap()).unwrap().data.1,
+            CudaArrayInterface::from_info(&claims.validate().unwrap()).unwrap().data.1,
             readonly,
-            "{writes:?}"
+            "{mutability:?}"
         );
     }
 }
@@ -111,26 +115,27 @@ fn the_readonly_flag() {
 #[test]
 fn memory_kinds() {
     let pinned = Array::new(Pinned(HostVec::from_slice(&[1_i32, 2])), &[2]);
-    assert_eq!(pinned.to_cai().unwrap().data.0, pinned.facts().unwrap().address());
-    let managed = Descriptor::new(0x1000, Device::CUDA_MANAGED, &[1]).validate().unwrap();
-    assert!(CudaArrayInterface::of(&managed).is_ok());
+    assert_eq!(pinned.to_cai().unwrap().data.0, pinned.info().unwrap().address());
+    let managed = RawDescriptor::new(0x1000, Device::CUDA_MANAGED, &[1]).validate().unwrap();
+    assert!(CudaArrayInterface::from_info(&managed).is_ok());
     let told = (ErrorKind::Device, "device", "CPU (1)", "host memory goes through DLPack");
     assert_told(&Array::new(vec![1_i32; 2], &[2]).to_cai().unwrap_err(), told);
     let unknown =
-        Descriptor { device: None, ..Descriptor::new(0x1000, Device::CPU, &[1]) }.validate().unwrap();
-    assert_eq!(CudaArrayInterface::of(&unknown).unwrap_err().kind(), ErrorKind::Device);
+        RawDescriptor { device: None, ..RawDescriptor::new(0x1000, Device::CPU, &[1]) }.validate().unwrap();
+    assert_eq!(CudaArrayInterface::from_info(&unknown).unwrap_err().kind(), ErrorKind::Device);
 }
 
-fn facts_of<T: Element>() -> Facts {
-    Array::new(Claimed::gpu::<T>(2, 0), &[2]).facts().unwrap()
+fn facts_of<T: Element>() -> ArrayInfo {
+    Array::new(Claimed::gpu::<T>(2, 0), &[2]).info().unwrap()
 }
 
 /// R17, bugs 101, 102: types without a typestr are refused, with the way that they can go.
 #[test]
 fn types_without_a_typestr() {
     let vector = DType::F32.with_lanes(4);
-    let claimed =
-        |dtype| Descriptor { dtype, ..Descriptor::new(0x1000, Device::cuda(0), &[2]) }.validate().unwrap();
+    let claimed = |dtype| {
+        RawDescriptor { dtype, ..RawDescriptor::new(0x1000, Device::cuda(0), &[2]) }.validate().unwrap()
+    };
     let rows = [
         (claimed(DType::BF16), "bfloat16"),
         (claimed(DType::new(5, 32, 1)), "complex32"),
@@ -140,8 +145,8 @@ fn types_without_a_typestr() {
         (facts_of::<Float6E2m3fn>(), "float6_e2m3fn"),
         (facts_of::<Float4E2m1fnX2>(), "float4_e2m1fnx2"),
     ];
-    for (facts, found) in rows {
-        let error = CudaArrayInterface::of(&facts).unwrap_err();
+    for (info, found) in rows {
+        let error = CudaArrayInterface::from_info(&info).unwrap_err();
         assert_told(&error, (ErrorKind::DType, "typestr", found, "DLPack"));
     }
 }
@@ -172,23 +177,23 @@ proptest! {
         let shape: Vec<i64> = shape.iter().copied().map(signed).collect();
         let strides: Vec<i64> = strides.iter().map(|stride| *stride as i64).collect();
         let stream = if stream == 0 { StreamHandle::NothingPending } else { stream_of(stream) };
-        let claims = Descriptor {
+        let claims = RawDescriptor {
             dtype: DType::from_typestr(typestr).unwrap(),
             strides: Strides::Elements(&strides),
             stream,
-            writes: if writable { Writes::Always } else { Writes::Never },
-            ..Descriptor::new(0x1_0000, Device::cuda(0), &shape)
+            mutability: if writable { Mutability::Writable } else { Mutability::ReadOnly },
+            ..RawDescriptor::new(0x1_0000, Device::cuda(0), &shape)
         };
-        let facts = claims.validate().unwrap();
-        let interface = CudaArrayInterface::of(&facts).unwrap();
+        let info = claims.validate().unwrap();
+        let interface = CudaArrayInterface::from_info(&info).unwrap();
         prop_assert_eq!(&interface.typestr, typestr);
-        let back = interface.facts().unwrap();
-        prop_assert_eq!((back.address(), back.byte_range()), (facts.address(), facts.byte_range()));
-        prop_assert_eq!((back.dtype(), back.shape(), back.writes()), (facts.dtype(), facts.shape(), facts.writes()));
-        prop_assert_eq!(back.stream(), facts.stream());
+        let back = interface.info().unwrap();
+        prop_assert_eq!((back.address(), back.byte_range()), (info.address(), info.byte_range()));
+        prop_assert_eq!((back.dtype(), back.shape(), back.mutability()), (info.dtype(), info.shape(), info.mutability()));
+        prop_assert_eq!(back.stream(), info.stream());
         if interface.strides.is_some() {
-            prop_assert_eq!(back.strides(), facts.strides());
+            prop_assert_eq!(back.strides(), info.strides());
         }
-        prop_assert_eq!(CudaArrayInterface::of(&Facts::clone(&facts)).unwrap(), interface);
+        prop_assert_eq!(CudaArrayInterface::from_info(&ArrayInfo::clone(&info)).unwrap(), interface);
     }
 }

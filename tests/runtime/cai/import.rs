@@ -4,11 +4,11 @@ use std::cell::Cell;
 
 use interop_core::cai::{CudaArrayInterface, VERSION};
 use interop_core::{
-    CudaArray, DType, Device, ErrorKind, FromArray, Import, Lease, LeaseMut, StreamHandle, Writes,
+    CudaArray, DType, Device, ErrorKind, FromArray, Import, Lease, LeaseMut, Mutability, StreamHandle,
 };
 
 use crate::support::arrays::Array;
-use crate::support::owners::{Count, Counted};
+use crate::support::counted_owners::{Count, Counted};
 use crate::support::streams::stream as stream_of;
 use crate::support::{Told, assert_told};
 
@@ -30,25 +30,25 @@ fn plain(shape: &[i64]) -> CudaArrayInterface {
 fn versions() {
     assert_eq!(VERSION, 3);
     for version in 0..=3 {
-        let facts = CudaArrayInterface { version, ..plain(&[2, 3]) }.facts().unwrap();
-        assert_eq!(facts, plain(&[2, 3]).facts().unwrap(), "version {version}");
+        let info = CudaArrayInterface { version, ..plain(&[2, 3]) }.info().unwrap();
+        assert_eq!(info, plain(&[2, 3]).info().unwrap(), "version {version}");
     }
     for version in [-1, 4, i128::MIN, i128::MAX] {
         let interface = CudaArrayInterface { version, ..plain(&[2, 3]) };
-        let error = interface.facts().unwrap_err();
+        let error = interface.info().unwrap_err();
         assert_told(&error, (ErrorKind::Version, "version", "", "0 to 3"));
         assert_eq!(error.found(), version.to_string());
-        assert_eq!(interface.facts_up_to(i128::MAX).is_ok(), version > 3, "version {version}");
+        assert_eq!(interface.info_with_max_version(i128::MAX).is_ok(), version > 3, "version {version}");
     }
-    let error = CudaArrayInterface { version: 6, ..plain(&[1]) }.facts_up_to(5).unwrap_err();
+    let error = CudaArrayInterface { version: 6, ..plain(&[1]) }.info_with_max_version(5).unwrap_err();
     assert_told(&error, (ErrorKind::Version, "version", "6", "0 to 5"));
-    assert!(plain(&[1]).facts_up_to(2).is_err(), "the caller may allow less too");
+    assert!(plain(&[1]).info_with_max_version(2).is_err(), "the caller may allow less too");
 }
 
 /// R38, bug 111's kind: a mask is refused, whatever else is right.
 #[test]
 fn masks() {
-    let error = CudaArrayInterface { mask: true, ..plain(&[2]) }.facts().unwrap_err();
+    let error = CudaArrayInterface { mask: true, ..plain(&[2]) }.info().unwrap_err();
     assert_told(&error, (ErrorKind::Mask, "mask", "a mask", "None"));
 }
 
@@ -57,7 +57,7 @@ fn masks() {
 fn streams() {
     let default = [StreamHandle::NothingPending, StreamHandle::LegacyDefault, StreamHandle::PerThreadDefault];
     for stream in default.into_iter().chain([stream_of(0x5555)]) {
-        assert_eq!(CudaArrayInterface { stream, ..plain(&[2]) }.facts().unwrap().stream(), stream);
+        assert_eq!(CudaArrayInterface { stream, ..plain(&[2]) }.info().unwrap().stream(), stream);
     }
 }
 
@@ -82,7 +82,7 @@ fn strides() {
             strides: strides.map(<[i64]>::to_vec),
             ..plain(shape)
         };
-        assert_eq!(interface.facts().unwrap().strides(), expected, "{interface:?}");
+        assert_eq!(interface.info().unwrap().strides(), expected, "{interface:?}");
     }
 }
 
@@ -105,7 +105,7 @@ fn refusals() {
         (typed("|O8"), (ErrorKind::DType, "typestr", "\"|O8\"", "kinds b, i, u, f, c and V")),
         (
             CudaArrayInterface { data: (0, false), ..plain(&[2]) },
-            (ErrorKind::Null, "data", "null", "an address"),
+            (ErrorKind::NullPointer, "data", "null", "an address"),
         ),
         (
             CudaArrayInterface { data: (usize::MAX - 2, false), ..plain(&[2]) },
@@ -113,7 +113,7 @@ fn refusals() {
         ),
     ];
     for (interface, told) in rows {
-        assert_told(&interface.facts().unwrap_err(), told);
+        assert_told(&interface.info().unwrap_err(), told);
     }
 }
 
@@ -121,19 +121,19 @@ fn refusals() {
 #[test]
 fn empty_arrays_and_scalars() {
     for address in [0, 1, 0xDEAD_BEEF, usize::MAX] {
-        let facts = CudaArrayInterface { data: (address, false), ..plain(&[3, 0]) }.facts().unwrap();
-        assert_eq!((facts.address(), facts.numel(), facts.shape()), (0, 0, &[3, 0][..]));
+        let info = CudaArrayInterface { data: (address, false), ..plain(&[3, 0]) }.info().unwrap();
+        assert_eq!((info.address(), info.numel(), info.shape()), (0, 0, &[3, 0][..]));
     }
-    let scalar = plain(&[]).facts().unwrap();
+    let scalar = plain(&[]).info().unwrap();
     assert_eq!((scalar.numel(), scalar.nbytes(), scalar.address()), (1, 4, ADDRESS));
 }
 
 /// R19, R37, bug 140: the flag becomes the right to write.
 #[test]
 fn the_readonly_flag() {
-    assert_eq!(plain(&[2]).facts().unwrap().writes(), Writes::Always);
+    assert_eq!(plain(&[2]).info().unwrap().mutability(), Mutability::Writable);
     let readonly = CudaArrayInterface { data: (ADDRESS, true), ..plain(&[2]) };
-    assert_eq!(readonly.facts().unwrap().writes(), Writes::Never);
+    assert_eq!(readonly.info().unwrap().mutability(), Mutability::ReadOnly);
 }
 
 /// The interface names no device: the caller does, and only one that CUDA reaches (R34, R36, bug 119).
@@ -142,22 +142,22 @@ fn the_readonly_flag() {
 fn the_caller_knows_the_device() {
     let import = |interface: CudaArrayInterface, device, owner: Counted| {
         // SAFETY: nothing is read at the address.
-        unsafe { Import::from_cai(&interface, device, owner) }
+        unsafe { Import::from_cai_on_device(&interface, device, owner) }
     };
     assert!(
-        !plain(&[2]).facts().unwrap().device().device_type.is_cuda_accessible(),
+        !plain(&[2]).info().unwrap().device().device_type.is_cuda_accessible(),
         "nobody asked the driver"
     );
     for device in [Device::cuda(0), Device::cuda(3), Device::CUDA_HOST, Device::CUDA_MANAGED] {
         let dropped = Count::default();
         let imported = import(plain(&[2]), device, Counted(dropped.clone(), ())).unwrap();
-        assert_eq!((imported.facts().device(), dropped.get()), (device, 0));
+        assert_eq!((imported.info().device(), dropped.get()), (device, 0));
         drop(imported);
         assert_eq!(dropped.get(), 1, "R49: the owner is kept as long as the import");
     }
     let elsewhere = Device { device_id: 3, ..Device::CUDA_HOST };
     let imported = import(plain(&[2]), elsewhere, Counted::default()).unwrap();
-    assert_eq!(imported.facts().device(), Device::CUDA_HOST, "R90: pinned memory is of no ordinal");
+    assert_eq!(imported.info().device(), Device::CUDA_HOST, "R90: pinned memory is of no ordinal");
     let told = (ErrorKind::Device, "device", "CPU (1)", "CUDA (2), CUDAHost (3) or CUDAManaged (13)");
     assert_told(&import(plain(&[2]), Device::CPU, Counted::default()).unwrap_err(), told);
     let told = (ErrorKind::Device, "device_id", "-1", "0 and up");
@@ -178,12 +178,12 @@ fn an_interface_becomes_a_struct() {
         ..plain(&[2, 3])
     };
     // SAFETY: nothing is read at the address.
-    let import = || unsafe { Import::from_cai(&interface, Device::cuda(1), ()) }.unwrap();
+    let import = || unsafe { Import::from_cai_on_device(&interface, Device::cuda(1), ()) }.unwrap();
     let array: Array<LeaseMut<i32>> = Array::from_import(import()).unwrap();
     assert_eq!((array.shape.as_slice(), array.strides.as_deref()), (&[2, 3][..], Some(&[1, 2][..])));
     assert_eq!(array.stream, stream_of(0x77));
-    let facts = array.facts().unwrap();
-    assert_eq!((facts.address(), facts.device(), facts.dtype()), (ADDRESS, Device::cuda(1), DType::I32));
+    let info = array.info().unwrap();
+    assert_eq!((info.address(), info.device(), info.dtype()), (ADDRESS, Device::cuda(1), DType::I32));
     assert_eq!(array.to_cai().unwrap(), interface, "out again as it came in");
 
     let refused = Array::<Vec<i32>>::from_import(import()).unwrap_err();
@@ -193,7 +193,7 @@ fn an_interface_becomes_a_struct() {
     );
     let readonly = CudaArrayInterface { data: (ADDRESS, true), ..interface.clone() };
     // SAFETY: nothing is read at the address.
-    let import = unsafe { Import::from_cai(&readonly, Device::cuda(1), ()) }.unwrap();
+    let import = unsafe { Import::from_cai_on_device(&readonly, Device::cuda(1), ()) }.unwrap();
     let refused = Array::<LeaseMut<i32>>::from_import(import).unwrap_err();
     assert_told(&refused.error, (ErrorKind::ReadOnly, "readonly", "a read-only array", "`Lease<T>`"));
     let lease: Array<Lease<i32>> = Array::from_import(refused.value).unwrap();
@@ -209,7 +209,7 @@ fn a_struct_with_its_own_stream_takes_what_is_ready_there() {
     let import = |stream| {
         let interface = CudaArrayInterface { stream, ..plain(&[2]) };
         // SAFETY: nothing is read at the address.
-        unsafe { Import::from_cai(&interface, Device::cuda(0), ()) }.unwrap()
+        unsafe { Import::from_cai_on_device(&interface, Device::cuda(0), ()) }.unwrap()
     };
     let own = StreamHandle::LegacyDefault;
     OWN.set(own);
@@ -219,7 +219,7 @@ fn a_struct_with_its_own_stream_takes_what_is_ready_there() {
     let refused = OnItsOwnStream::from_import(import(stream_of(7))).unwrap_err();
     let told = (ErrorKind::Driver, "libcuda", "libcuda", "an installed NVIDIA driver");
     assert_told(&refused.error, told);
-    assert_eq!(refused.value.facts().stream(), stream_of(7));
+    assert_eq!(refused.value.info().stream(), stream_of(7));
 }
 
 thread_local! {

@@ -80,23 +80,19 @@ fn every_dict_is_judged_as_the_corpus_says() {
             return;
         };
         written_down += 1;
-        let facts = match (interface.and_then(|interface| interface.facts()), expected) {
+        let info = match (interface.and_then(|interface| interface.info()), expected) {
             (Err(error), Err(expected)) => return assert_refused(id, &error, expected),
             (found, expected) => found.unwrap_or_else(|error| panic!("{id}: {error}, expected {expected:?}")),
         };
         let expected = expected.expect(id);
-        assert_facts(id, &facts, expected, 0);
-        assert_eq!(facts.dtype().typestr().expect(id).as_str(), text(expected, "typestr"), "{id}");
-        assert_eq!(
-            facts.dtype().packed_bits() as i128 / 8,
-            integer(&expected["itemsize"]).expect(id),
-            "{id}"
-        );
-        assert_eq!(facts.address() as i128, integer(&expected["data"]).unwrap_or(0), "{id}");
-        assert_eq!(Some(facts.is_readonly()), expected["readonly"].as_bool(), "{id}");
-        let stream = facts.stream().to_raw().map(|stream| stream as i128);
+        assert_facts(id, &info, expected, 0);
+        assert_eq!(info.dtype().typestr().expect(id).as_str(), text(expected, "typestr"), "{id}");
+        assert_eq!(info.dtype().packed_bits() as i128 / 8, integer(&expected["itemsize"]).expect(id), "{id}");
+        assert_eq!(info.address() as i128, integer(&expected["data"]).unwrap_or(0), "{id}");
+        assert_eq!(Some(info.is_read_only()), expected["readonly"].as_bool(), "{id}");
+        let stream = info.stream().to_raw().map(|stream| stream as i128);
         assert_eq!(stream, integer(&expected["stream"]), "{id}");
-        assert_eq!(facts.shape().len(), items(&dict["shape"]).map_or(0, <[_]>::len), "{id}");
+        assert_eq!(info.shape().len(), items(&dict["shape"]).map_or(0, <[_]>::len), "{id}");
     });
     assert!(all >= 380 && written_down >= 270, "{written_down} of {all} dicts were written down");
 }

@@ -5,7 +5,7 @@
 mod dicts;
 mod tensors;
 
-use interop_core::{Error, ErrorKind, Facts};
+use interop_core::{ArrayInfo, Error, ErrorKind};
 use serde_json::{Map, Value};
 
 /// A number, whichever way it is written: plain, beyond what JSON readers hold, or in all but type.
@@ -60,7 +60,7 @@ fn run(
 /// The kind of an error as the corpus spells it.
 fn kind(error: &Error) -> &'static str {
     match error.kind() {
-        ErrorKind::Missing => "missing",
+        ErrorKind::MissingKey => "missing",
         ErrorKind::Type => "type",
         ErrorKind::Version => "version",
         ErrorKind::DType => "dtype",
@@ -68,7 +68,7 @@ fn kind(error: &Error) -> &'static str {
         ErrorKind::Shape => "shape",
         ErrorKind::Strides => "strides",
         ErrorKind::Overflow => "overflow",
-        ErrorKind::Null => "null",
+        ErrorKind::NullPointer => "null",
         ErrorKind::Device => "device",
         ErrorKind::Stream => "stream",
         ErrorKind::Mask => "mask",
@@ -80,29 +80,29 @@ fn kind(error: &Error) -> &'static str {
 #[track_caller]
 fn assert_refused(id: &str, error: &Error, expected: &Value) {
     // The fields of a record are named one by one.
-    let place = error.place().split(' ').next().unwrap_or_default();
+    let place = error.location().split(' ').next().unwrap_or_default();
     assert_eq!((kind(error), place), (text(expected, "kind"), text(expected, "place")), "{id}: {error}");
 }
 
 /// Compares what both protocols say, with element \[0, …, 0\] counted from `base`.
 #[track_caller]
-fn assert_facts(id: &str, facts: &Facts, expected: &Value, base: i128) {
+fn assert_facts(id: &str, info: &ArrayInfo, expected: &Value, base: i128) {
     let shape: Vec<usize> = numbers(&expected["shape"]).expect("extents");
-    assert_eq!(facts.shape(), shape, "{id}");
-    for (found, expected) in facts.strides().iter().zip(items(&expected["strides"]).expect("strides")) {
+    assert_eq!(info.shape(), shape, "{id}");
+    for (found, expected) in info.strides().iter().zip(items(&expected["strides"]).expect("strides")) {
         // A stride that means nothing is null.
         assert!(
             expected.is_null() || integer(expected) == Some(*found as i128),
             "{id}: {:?}",
-            facts.strides()
+            info.strides()
         );
     }
-    assert_eq!(Some(facts.nbytes() as i128), integer(&expected["nbytes"]), "{id}");
+    assert_eq!(Some(info.nbytes() as i128), integer(&expected["nbytes"]), "{id}");
     let reach = numbers::<i128>(&expected["reach"]).map(|ends| (ends[0] + base, ends[1] + base));
-    let found = facts.byte_range();
+    let found = info.byte_range();
     assert_eq!((found.start as i128, found.end as i128), reach.unwrap_or_default(), "{id}");
     for (order, key) in [(interop_core::Order::C, "c_contiguous"), (interop_core::Order::F, "f_contiguous")] {
-        assert_eq!(Some(facts.layout().is_contiguous(order)), expected[key].as_bool(), "{id}: {key}");
+        assert_eq!(Some(info.layout().is_contiguous(order)), expected[key].as_bool(), "{id}: {key}");
     }
 }
 

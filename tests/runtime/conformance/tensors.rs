@@ -5,7 +5,7 @@ use interop_core::{DType, Device, DeviceType, Import};
 use serde_json::{Map, Value};
 
 use super::{assert_facts, assert_refused, fit, integer, numbers, run, some, text};
-use crate::support::foreign::{Claims, Form};
+use crate::support::foreign_tensors::{Claims, Form};
 
 // In the program, which may run where the sources are not.
 const CORPUS: &str = include_str!("../../../conformance/dlpack.json");
@@ -38,24 +38,24 @@ fn claims(tensor: &Map<String, Value>, memory: &[u8]) -> Option<Claims> {
 /// One case: what the struct says, at both doors, and how often it is released.
 fn judge<A: Form>(id: &str, claims: &Claims, expected: Result<&Value, &Value>) {
     let (ledger, tensor) = claims.clone().send::<A>();
-    match (tensor.facts(), expected) {
+    match (tensor.info(), expected) {
         (Err(error), Err(expected)) => {
             assert_refused(id, &error, expected);
             let refused = Import::from_dlpack(tensor).expect_err(id);
             assert_refused(id, &refused.error, expected);
             drop(refused);
         }
-        (Ok(facts), Ok(expected)) => {
+        (Ok(info), Ok(expected)) => {
             let base = claims.address as i128;
-            assert_facts(id, &facts, expected, base);
+            assert_facts(id, &info, expected, base);
             let offset = integer(&expected["offset"]);
-            assert_eq!(facts.address() as i128, offset.map_or(0, |offset| base + offset), "{id}");
+            assert_eq!(info.address() as i128, offset.map_or(0, |offset| base + offset), "{id}");
             // The legacy form cannot say whether it may be written, and counts as read-only.
-            assert_eq!(facts.is_readonly(), expected["readonly"].as_bool().unwrap_or(true), "{id}");
-            let dtype = facts.dtype();
+            assert_eq!(info.is_read_only(), expected["readonly"].as_bool().unwrap_or(true), "{id}");
+            let dtype = info.dtype();
             let triple = [i64::from(dtype.code()), i64::from(dtype.bits()), i64::from(dtype.lanes())];
             assert_eq!(numbers(&expected["dtype"]), Some(triple.to_vec()), "{id}");
-            let device = facts.device();
+            let device = info.device();
             assert_eq!(integer(&expected["device"][0]), Some(device.device_type.0.into()), "{id}");
             assert_eq!(integer(&expected["device"][1]).unwrap_or(0), i128::from(device.device_id), "{id}");
             drop(tensor);

@@ -1,6 +1,6 @@
 //! Claims and facts: what is accepted, what is refused, and what the refusal says.
 
-mod facts;
+mod accepted;
 mod oracle;
 mod refusals;
 mod subbyte;

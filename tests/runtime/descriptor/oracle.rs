@@ -1,11 +1,11 @@
 //! Claims of any numbers, judged by wide arithmetic: what fits is accepted, what does not is refused.
 
 use interop_core::dlpack::Versioned;
-use interop_core::{DType, Descriptor, Device, ErrorKind, Import, Order, Strides};
+use interop_core::{DType, Device, ErrorKind, Import, Order, RawDescriptor, Strides};
 use proptest::prelude::*;
 
-use crate::support::brute::settings;
-use crate::support::foreign::Claims;
+use crate::support::brute_force::settings;
+use crate::support::foreign_tensors::Claims;
 
 /// Bugs live at these numbers.
 const EXTENTS: [i64; 13] = [-1, 0, 1, 1, 1, 2, 3, 7, 1 << 31, 1 << 32, 1 << 61, i64::MAX, i64::MIN];
@@ -82,28 +82,28 @@ proptest! {
     ) {
         let (shape, strides): (Vec<i64>, Vec<i64>) = axes.into_iter().unzip();
         let given = given.then_some(&strides[..]);
-        let claims = Descriptor {
+        let claims = RawDescriptor {
             dtype,
-            strides: given.map_or(Strides::Compact(Order::C), Strides::Elements),
-            ..Descriptor::new(address, Device::CPU, &shape)
+            strides: given.map_or(Strides::Contiguous(Order::C), Strides::Elements),
+            ..RawDescriptor::new(address, Device::CPU, &shape)
         };
         let judged = judge(&shape, given, address, bits);
-        let facts = claims.validate();
-        match (&facts, judged) {
-            (Ok(facts), Ok((numel, [start, end]))) => {
-                let range = facts.byte_range();
-                prop_assert_eq!((facts.numel() as i128, range.start as i128, range.end as i128), (numel, start, end));
+        let info = claims.validate();
+        match (&info, judged) {
+            (Ok(info), Ok((numel, [start, end]))) => {
+                let range = info.byte_range();
+                prop_assert_eq!((info.numel() as i128, range.start as i128, range.end as i128), (numel, start, end));
             }
             (Err(error), Err(kind)) => prop_assert_eq!(error.kind(), kind, "{}", error),
-            (facts, judged) => prop_assert!(false, "{facts:?} but {judged:?}"),
+            (info, judged) => prop_assert!(false, "{info:?} but {judged:?}"),
         }
 
         // A foreign struct that claims the same is answered the same, whatever its rank.
         let strides = given.map(<[i64]>::to_vec);
         let (ledger, tensor) = Claims { dtype, strides, ..Claims::at(address, &shape) }.send::<Versioned>();
-        prop_assert_eq!(tensor.facts(), facts.clone());
+        prop_assert_eq!(tensor.info(), info.clone());
         let imported = Import::from_dlpack(tensor);
-        prop_assert_eq!((imported.is_ok(), ledger.released()), (facts.is_ok(), 0));
+        prop_assert_eq!((imported.is_ok(), ledger.released()), (info.is_ok(), 0));
         drop(imported);
         prop_assert_eq!(ledger.released(), 1);
     }

@@ -1,6 +1,8 @@
 //! Every false claim is an error that names the place, what was found there and what is allowed.
 
-use interop_core::{DType, Descriptor, Device, DeviceType, ErrorKind, Order, Record, RecordField, Strides};
+use interop_core::{
+    DType, Device, DeviceType, ErrorKind, Order, RawDescriptor, Strides, StructField, StructType,
+};
 
 use crate::support::{Told, assert_told};
 
@@ -9,16 +11,16 @@ const ADDRESS: usize = 0x1000;
 /// A compact `float32` array of this shape, with one claim or more replaced.
 macro_rules! claims {
     ($shape:expr $(, $field:ident: $value:expr)*) => {
-        Descriptor { $($field: $value,)* ..Descriptor::new(ADDRESS, Device::cuda(0), $shape) }
+        RawDescriptor { $($field: $value,)* ..RawDescriptor::new(ADDRESS, Device::cuda(0), $shape) }
     };
 }
 
 /// Each of these claims is refused so.
-fn refused(rows: Vec<(Descriptor<'_>, Told)>) {
+fn refused(rows: Vec<(RawDescriptor<'_>, Told)>) {
     for (claims, told) in rows {
         let shown = format!("{claims:?}");
         match claims.validate() {
-            Ok(facts) => panic!("{shown} became {facts:?}"),
+            Ok(info) => panic!("{shown} became {info:?}"),
             Err(error) => assert_told(&error, told),
         }
     }
@@ -92,7 +94,7 @@ fn byte_offset() {
 /// R32, R80: no address for elements.
 #[test]
 fn null() {
-    let told = (ErrorKind::Null, "data", "a null pointer", "the array has elements");
+    let told = (ErrorKind::NullPointer, "data", "a null pointer", "the array has elements");
     refused(vec![
         (claims!(&[1], address: 0), told),
         (claims!(&[], address: 0), told),
@@ -125,7 +127,7 @@ fn devices() {
 /// Bug 89: memory that is known to end.
 #[test]
 fn bounds() {
-    let told = |found, allowed| (ErrorKind::Bounds, "shape", found, allowed);
+    let told = |found, allowed| (ErrorKind::OutOfBounds, "shape", found, allowed);
     let memory = || Some(0x1000..0x1018);
     let whole = "bytes 0 to 24, the 24 bytes of memory from 0x1000 on";
     refused(vec![
@@ -146,10 +148,11 @@ fn bounds() {
 /// `descr` could not say anything else.
 #[test]
 fn records() {
-    let field = |offset, dtype| RecordField { name: "a".into(), offset, dtype, shape: vec![], record: None };
+    let field =
+        |offset, dtype| StructField { name: "a".into(), offset, dtype, shape: vec![], struct_type: None };
     let blob = DType::opaque(8);
-    let shaped = |shape: &[usize]| RecordField { shape: shape.to_vec(), ..field(0, DType::F32) };
-    let inner = Record { fields: vec![field(4, DType::F64)] };
+    let shaped = |shape: &[usize]| StructField { shape: shape.to_vec(), ..field(0, DType::F32) };
+    let inner = StructType { fields: vec![field(4, DType::F64)] };
     let rows = [
         (DType::F4_E2M1FN, field(0, DType::F4_E2M1FN)),
         (DType::F64, field(0, DType::F64)),
@@ -159,21 +162,24 @@ fn records() {
         (blob, field(usize::MAX, DType::U8)),
         (blob, shaped(&[3])),
         (blob, shaped(&[1 << 62, 4])),
-        (blob, RecordField { record: Some(inner), ..field(0, blob) }),
+        (blob, StructField { struct_type: Some(inner), ..field(0, blob) }),
     ];
     for (dtype, field) in rows {
-        let record = Record { fields: vec![field] };
-        let error = claims!(&[1], dtype: dtype, record: Some(&record)).validate().expect_err("a bad record");
-        assert_eq!(error.kind(), ErrorKind::DType, "{record}: {error}");
+        let struct_type = StructType { fields: vec![field] };
+        let error = claims!(&[1], dtype: dtype, struct_type: Some(&struct_type))
+            .validate()
+            .expect_err("a bad record");
+        assert_eq!(error.kind(), ErrorKind::DType, "{struct_type}: {error}");
     }
     for (first, second) in [(4, 0), (0, 0), (0, 3)] {
-        let record = Record { fields: vec![field(first, DType::F32), field(second, DType::F32)] };
-        let error = claims!(&[1], dtype: blob, record: Some(&record)).validate().expect_err("no order");
+        let struct_type = StructType { fields: vec![field(first, DType::F32), field(second, DType::F32)] };
+        let error =
+            claims!(&[1], dtype: blob, struct_type: Some(&struct_type)).validate().expect_err("no order");
         assert_told(&error, (ErrorKind::DType, "record", "the field \"a\"", "one behind the other"));
     }
-    let record = Record { fields: vec![shaped(&[2])] };
-    let facts = claims!(&[1], dtype: blob, record: Some(&record)).validate().unwrap();
-    assert_eq!(facts.record(), Some(&record));
+    let struct_type = StructType { fields: vec![shaped(&[2])] };
+    let info = claims!(&[1], dtype: blob, struct_type: Some(&struct_type)).validate().unwrap();
+    assert_eq!(info.struct_type(), Some(&struct_type));
 }
 
 /// An array of no type is refused for that, and one of no shape is not looked for in memory.
@@ -181,12 +187,12 @@ fn records() {
 fn the_error_is_the_one_that_explains_the_others() {
     let all_wrong = claims!(&[-1], dtype: DType::new(4, 32, 1), address: 0);
     assert_eq!(all_wrong.clone().validate().unwrap_err().kind(), ErrorKind::DType);
-    let typed = Descriptor { dtype: DType::F32, ..all_wrong };
+    let typed = RawDescriptor { dtype: DType::F32, ..all_wrong };
     assert_eq!(typed.clone().validate().unwrap_err().kind(), ErrorKind::Shape);
-    let shaped = Descriptor { shape: &[2], strides: Strides::Elements(&[i64::MAX]), ..typed };
+    let shaped = RawDescriptor { shape: &[2], strides: Strides::Elements(&[i64::MAX]), ..typed };
     assert_eq!(shaped.clone().validate().unwrap_err().kind(), ErrorKind::Overflow);
-    let strided = Descriptor { strides: Strides::Compact(Order::F), ..shaped };
-    assert_eq!(strided.validate().unwrap_err().kind(), ErrorKind::Null);
+    let strided = RawDescriptor { strides: Strides::Contiguous(Order::F), ..shaped };
+    assert_eq!(strided.validate().unwrap_err().kind(), ErrorKind::NullPointer);
 }
 
 /// The message of an error is one line, which says everything; the first origin stays.

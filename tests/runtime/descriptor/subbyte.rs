@@ -1,9 +1,9 @@
 //! R66, R67: elements of less than a byte, packed and padded.
 
-use interop_core::{DType, Descriptor, Device, Order, Strides};
+use interop_core::{DType, Device, Order, RawDescriptor, Strides};
 use proptest::prelude::*;
 
-use crate::support::brute::{offsets, settings, small_layouts};
+use crate::support::brute_force::{offsets, settings, small_layouts};
 use crate::support::signed;
 
 const ADDRESS: usize = 0x1_0000;
@@ -28,16 +28,12 @@ fn bytes_are_rounded_once() {
         (F4, false, &[0, 7], 0),
     ];
     for (dtype, padded, shape, nbytes) in rows {
-        let claims = Descriptor { dtype, padded, ..Descriptor::new(ADDRESS, Device::CPU, shape) };
-        let facts = claims.validate().unwrap();
-        assert_eq!(
-            (facts.nbytes(), facts.byte_range().len()),
-            (nbytes, nbytes),
-            "{dtype} {padded} {shape:?}"
-        );
-        assert_eq!(facts.is_padded(), padded, "{dtype}");
+        let claims = RawDescriptor { dtype, padded, ..RawDescriptor::new(ADDRESS, Device::CPU, shape) };
+        let info = claims.validate().unwrap();
+        assert_eq!((info.nbytes(), info.byte_range().len()), (nbytes, nbytes), "{dtype} {padded} {shape:?}");
+        assert_eq!(info.is_padded(), padded, "{dtype}");
         let in_bytes = padded || dtype == F4.with_lanes(2) || dtype == F6.with_lanes(4);
-        assert_eq!(facts.byte_strides().is_some(), in_bytes, "{dtype} {padded}");
+        assert_eq!(info.byte_strides().is_some(), in_bytes, "{dtype} {padded}");
     }
 }
 
@@ -46,7 +42,8 @@ fn bytes_are_rounded_once() {
 fn bytes_of_repeated_elements_are_counted() {
     for (dtype, nbytes) in [(F4, 1 << 62), (F6, 3 << 61), (F6.with_lanes(3), usize::MAX)] {
         let strides = Strides::Elements(&[0]);
-        let claims = Descriptor { dtype, strides, ..Descriptor::new(ADDRESS, Device::CPU, &[i64::MAX]) };
+        let claims =
+            RawDescriptor { dtype, strides, ..RawDescriptor::new(ADDRESS, Device::CPU, &[i64::MAX]) };
         assert_eq!(claims.validate().unwrap().nbytes(), nbytes, "{dtype}");
     }
 }
@@ -55,10 +52,10 @@ fn bytes_of_repeated_elements_are_counted() {
 #[test]
 fn whole_bytes_are_never_padded() {
     // What runs backwards is not usual, and looked at by other code.
-    for strides in [Strides::Compact(Order::C), Strides::Elements(&[-1])] {
+    for strides in [Strides::Contiguous(Order::C), Strides::Elements(&[-1])] {
         for dtype in [DType::F32, DType::U8, DType::F8_E4M3, DType::BOOL] {
-            let plain = Descriptor { dtype, strides, ..Descriptor::new(ADDRESS, Device::CPU, &[3]) };
-            let padded = Descriptor { padded: true, ..plain.clone() }.validate().unwrap();
+            let plain = RawDescriptor { dtype, strides, ..RawDescriptor::new(ADDRESS, Device::CPU, &[3]) };
+            let padded = RawDescriptor { padded: true, ..plain.clone() }.validate().unwrap();
             assert_eq!((padded.is_padded(), &padded), (false, &plain.validate().unwrap()), "{dtype}");
         }
     }
@@ -67,10 +64,11 @@ fn whole_bytes_are_never_padded() {
 /// Byte strides of padded elements are fine: each has its bytes.
 #[test]
 fn padded_elements_have_byte_strides() {
-    let claims = Descriptor { dtype: F6, padded: true, ..Descriptor::new(ADDRESS, Device::CPU, &[2, 3]) };
-    let facts = Descriptor { strides: Strides::Bytes(&[8, 2]), ..claims }.validate().unwrap();
-    assert_eq!((facts.strides(), facts.byte_strides()), (&[8, 2][..], Some(vec![8, 2])));
-    assert_eq!(facts.byte_range().len(), 13);
+    let claims =
+        RawDescriptor { dtype: F6, padded: true, ..RawDescriptor::new(ADDRESS, Device::CPU, &[2, 3]) };
+    let info = RawDescriptor { strides: Strides::Bytes(&[8, 2]), ..claims }.validate().unwrap();
+    assert_eq!((info.strides(), info.byte_strides()), (&[8, 2][..], Some(vec![8, 2])));
+    assert_eq!(info.byte_range().len(), 13);
 }
 
 proptest! {
@@ -86,14 +84,14 @@ proptest! {
         let shape: Vec<i64> = shape.iter().copied().map(signed).collect();
         let strides: Vec<i64> = strides.iter().map(|stride| *stride as i64).collect();
         let strides = Strides::Elements(&strides);
-        let claims = Descriptor { dtype, strides, ..Descriptor::new(ADDRESS, Device::CPU, &shape) };
-        let facts = claims.validate().unwrap();
+        let claims = RawDescriptor { dtype, strides, ..RawDescriptor::new(ADDRESS, Device::CPU, &shape) };
+        let info = claims.validate().unwrap();
         let first = visited.iter().map(|at| (at * bits).div_euclid(8)).min();
         let end = visited.iter().map(|at| ((at + 1) * bits + 7).div_euclid(8)).max();
         let expected = first.zip(end).map_or(0..0, |(first, end)| {
             let at = |byte: i128| usize::try_from(ADDRESS as i128 + byte).unwrap();
             at(first)..at(end)
         });
-        prop_assert_eq!(facts.byte_range(), expected);
+        prop_assert_eq!(info.byte_range(), expected);
     }
 }

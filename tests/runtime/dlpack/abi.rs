@@ -3,9 +3,9 @@
 use std::mem::{align_of, offset_of, size_of};
 
 use interop_core::dlpack::{
-    Abi, DLManagedTensor, DLManagedTensorVersioned, DLPackExchangeAPI, DLPackExchangeAPIHeader,
-    DLPackVersion, DLTensor, FLAG_IS_COPIED, FLAG_READ_ONLY, FLAG_SUBBYTE_PADDED, Legacy, MAJOR_VERSION,
-    MINOR_VERSION, Versioned,
+    DLManagedTensor, DLManagedTensorVersioned, DLPackExchangeAPI, DLPackExchangeAPIHeader, DLPackVersion,
+    DLTensor, FLAG_IS_COPIED, FLAG_READ_ONLY, FLAG_SUBBYTE_PADDED, Legacy, MAJOR_VERSION, MINOR_VERSION,
+    TensorAbi, Versioned,
 };
 use interop_core::{DType, Device};
 
@@ -82,9 +82,9 @@ fn constants_are_those_of_the_header() {
     assert_eq!((MAJOR_VERSION, MINOR_VERSION), (1, 3));
     assert_eq!((FLAG_READ_ONLY, FLAG_IS_COPIED, FLAG_SUBBYTE_PADDED), (1, 2, 4));
     assert_eq!(
-        (Versioned::CAPSULE, Versioned::USED_CAPSULE),
+        (Versioned::CAPSULE_NAME, Versioned::USED_CAPSULE_NAME),
         (c"dltensor_versioned", c"used_dltensor_versioned")
     );
-    assert_eq!((Legacy::CAPSULE, Legacy::USED_CAPSULE), (c"dltensor", c"used_dltensor"));
-    assert_eq!((Versioned::VERSIONED, Legacy::VERSIONED), (true, false));
+    assert_eq!((Legacy::CAPSULE_NAME, Legacy::USED_CAPSULE_NAME), (c"dltensor", c"used_dltensor"));
+    assert_eq!((Versioned::IS_VERSIONED, Legacy::IS_VERSIONED), (true, false));
 }

@@ -5,17 +5,17 @@ use std::mem::{align_of, size_of};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use interop_core::dlpack::{Access, Legacy, ManagedTensor, Versioned, export};
+use interop_core::dlpack::{Legacy, ManagedTensor, Ownership, Versioned, export};
 use interop_core::{
-    CudaArray, Descriptor, Device, FromArray, HostBuffer, HostVec, Import, Lease, LeaseMut, Shared,
+    CudaArray, Device, FromArray, HostBuffer, HostVec, Import, Lease, LeaseMut, RawDescriptor, SharedBuffer,
     live_allocations, live_exports,
 };
 
 use crate::support::allocator::{Tally, watch};
-use crate::support::alone;
 use crate::support::arrays::{Array, Matrix};
-use crate::support::foreign::{Claims, Form, look};
-use crate::support::owners::{Aligned, Count, Counted, elsewhere};
+use crate::support::counted_owners::{Aligned, Count, Counted, elsewhere};
+use crate::support::foreign_tensors::{Claims, Form, look};
+use crate::support::run_alone;
 
 const ONE: Tally = Tally { made: 1, freed: 0, mismatched: 0 };
 const NONE: Tally = Tally { made: 0, freed: 0, mismatched: 0 };
@@ -64,10 +64,10 @@ fn the_number_of_axes_adds_no_allocation_that_stays() {
 fn whole_life<O: Send + 'static>(make: impl Fn() -> O) {
     fn case<A: Form, O: Send + 'static>(owner: O) {
         let name = std::any::type_name::<O>();
-        let facts = Descriptor::new(0x1000, Device::CPU, &[2, 3, 4]).validate().unwrap();
+        let info = RawDescriptor::new(0x1000, Device::CPU, &[2, 3, 4]).validate().unwrap();
         let ((), tally) = watch(|| {
             // SAFETY: nothing is read at the address.
-            let tensor = unsafe { export::<A, O>(&facts, owner, Access::Owned) }.unwrap();
+            let tensor = unsafe { export::<A, O>(&info, owner, Ownership::Owned) }.unwrap();
             assert_eq!(tensor.as_ptr().addr() % align_of::<O>().max(align_of::<A>()), 0, "{name}");
             drop(tensor);
         });
@@ -109,12 +109,12 @@ fn owners_of_any_size_and_alignment() {
 #[test]
 fn the_owner_is_dropped_with_the_struct() {
     fn case<A: Form>() {
-        let facts = Descriptor::new(0x1000, Device::CPU, &[2, 3]).validate().unwrap();
+        let info = RawDescriptor::new(0x1000, Device::CPU, &[2, 3]).validate().unwrap();
         let dropped = Count::default();
         let owner = Counted(dropped.clone(), Aligned(7));
         assert_eq!(owner.1.0, 7);
         // SAFETY: nothing is read at the address.
-        let tensor = unsafe { export::<A, _>(&facts, owner, Access::Owned) }.unwrap();
+        let tensor = unsafe { export::<A, _>(&info, owner, Ownership::Owned) }.unwrap();
         assert_eq!(dropped.get(), 0);
         elsewhere(move || drop(tensor));
         assert_eq!(dropped.get(), 1);
@@ -146,7 +146,7 @@ fn a_consumer_that_writes_into_the_struct_is_survived() {
 /// Bugs 20, 21, 28, 34: the counters return to zero, by whichever way everything goes.
 #[test]
 fn the_counters_return_to_zero() {
-    alone("dlpack::allocations::the_counters_return_to_zero", || {
+    run_alone("dlpack::allocations::the_counters_return_to_zero", || {
         const ROUNDS: u32 = if cfg!(miri) { 5 } else { 200 };
         let counters = || (live_exports(), live_allocations());
         assert_eq!(counters(), (0, 0));
@@ -164,7 +164,9 @@ fn the_counters_return_to_zero() {
                     0 => drop(tensor),
                     1 => drop(Array::<Lease<f64>>::from_dlpack(tensor).unwrap_err()),
                     2 => drop(Array::<Vec<i16>>::from_dlpack(tensor).unwrap()),
-                    3 => drop(Array::<Shared>::from_dlpack(tensor).unwrap().into_dlpack::<Legacy>().unwrap()),
+                    3 => drop(
+                        Array::<SharedBuffer>::from_dlpack(tensor).unwrap().into_dlpack::<Legacy>().unwrap(),
+                    ),
                     _ => drop(elsewhere(move || Array::<LeaseMut<i16>>::from_dlpack(tensor).unwrap())),
                 }
             }

@@ -5,24 +5,24 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use interop_core::dlpack::{
-    Access, FLAG_IS_COPIED, FLAG_READ_ONLY, FLAG_SUBBYTE_PADDED, Legacy, ManagedTensor, Versioned, export,
+    FLAG_IS_COPIED, FLAG_READ_ONLY, FLAG_SUBBYTE_PADDED, Legacy, ManagedTensor, Ownership, Versioned, export,
 };
 use interop_core::{
-    CudaArray, DType, Descriptor, Device, DeviceType, Element, ErrorKind, Facts, Float4E2m1fnX2,
-    Float6E2m3fn, FromArray, HostVec, Import, Lease, LeaseMut, Opaque, Strides, Writes,
+    ArrayInfo, CudaArray, DType, Device, DeviceType, Element, ErrorKind, Float4E2m1fnX2, Float6E2m3fn,
+    FromArray, HostVec, Import, Lease, LeaseMut, Mutability, Opaque, RawDescriptor, Strides,
 };
 use proptest::prelude::*;
 
 use crate::support::arrays::{Array, Claimed, Fortran, GPU_ADDRESS, Matrix};
 use crate::support::assert_told;
-use crate::support::brute::{settings, small_layouts};
-use crate::support::foreign::{Form, Seen, flags, look};
-use crate::support::owners::{Count, Counted};
+use crate::support::brute_force::{settings, small_layouts};
+use crate::support::counted_owners::{Count, Counted};
+use crate::support::foreign_tensors::{Form, Seen, flags, look};
 use crate::support::signed;
 
 /// The head of the versioned form, with these flags.
 fn head<A: Form>(flags: u64) -> Option<(u32, u32, u64)> {
-    A::VERSIONED.then_some((1, 3, flags))
+    A::IS_VERSIONED.then_some((1, 3, flags))
 }
 
 /// R58, R69, R75, R81, R93: a plain array, field by field.
@@ -99,18 +99,18 @@ fn an_empty_array_has_no_address() {
 #[test]
 fn offsets_are_folded_into_the_address() {
     let array = Array::strided(HostVec::from_slice(&[0_u32, 1, 2, 3, 4, 5]), &[3], &[2]);
-    let base = array.facts().unwrap().address();
+    let base = array.info().unwrap().address();
     let import = Import::from_dlpack(array.into_dlpack::<Versioned>().unwrap()).unwrap();
-    let (facts, owner) = import.into_parts();
-    let claims = Descriptor {
+    let (info, owner) = import.into_parts();
+    let claims = RawDescriptor {
         byte_offset: 20,
         dtype: DType::U32,
         strides: Strides::Elements(&[-2]),
-        ..Descriptor::new(base, Device::CPU, &[3])
+        ..RawDescriptor::new(base, Device::CPU, &[3])
     };
     // SAFETY: the owner keeps six elements, of which these are three.
     let flipped = unsafe { Import::from_parts(claims.validate().unwrap(), owner) };
-    assert_eq!(facts.address(), base);
+    assert_eq!(info.address(), base);
     let lease: Array<LeaseMut<u32>> = Array::from_import(flipped).unwrap();
     assert_eq!(lease.to_vec::<u32>().unwrap(), [5, 3, 1]);
     let tensor = lease.into_dlpack::<Legacy>().unwrap();
@@ -124,9 +124,9 @@ fn offsets_are_folded_into_the_address() {
 fn ordinals() {
     for (device_type, id) in [(1, 0), (2, 9), (3, 0), (13, 0)] {
         let device = Device { device_type: DeviceType(device_type), device_id: 9 };
-        let facts = Descriptor::new(0x1000, device, &[2]).validate().unwrap();
+        let info = RawDescriptor::new(0x1000, device, &[2]).validate().unwrap();
         // SAFETY: nothing is read at the address.
-        let tensor = unsafe { export::<Versioned, ()>(&facts, (), Access::Shared) }.unwrap();
+        let tensor = unsafe { export::<Versioned, ()>(&info, (), Ownership::Shared) }.unwrap();
         assert_eq!((look(&tensor).device.device_type.0, look(&tensor).device.device_id), (device_type, id));
     }
 }
@@ -134,11 +134,12 @@ fn ordinals() {
 /// Bug 112: nobody knows where it is, so nobody is told that it is somewhere.
 #[test]
 fn an_unknown_device_is_not_exported() {
-    let facts = Descriptor { device: None, ..Descriptor::new(0x1000, Device::CPU, &[2]) }.validate().unwrap();
+    let info =
+        RawDescriptor { device: None, ..RawDescriptor::new(0x1000, Device::CPU, &[2]) }.validate().unwrap();
     let dropped = Count::default();
     let owner = Counted(dropped.clone(), ());
     // SAFETY: nothing is read at the address.
-    let refused = unsafe { export::<Versioned, _>(&facts, owner, Access::Owned) }.unwrap_err();
+    let refused = unsafe { export::<Versioned, _>(&info, owner, Ownership::Owned) }.unwrap_err();
     assert_told(&refused.error, (ErrorKind::Device, "device_type", "unknown (0)", "CPU (1), CUDA (2)"));
     assert_eq!(dropped.get(), 0, "the owner comes back");
 }
@@ -147,24 +148,25 @@ fn an_unknown_device_is_not_exported() {
 #[test]
 fn flags_say_how_it_is_held() {
     let rows = [
-        (Writes::Always, Access::Owned, 0),
-        (Writes::Always, Access::Shared, 0),
-        (Writes::Always, Access::Copied, FLAG_IS_COPIED),
-        (Writes::WhenOwned, Access::Owned, 0),
-        (Writes::WhenOwned, Access::Shared, FLAG_READ_ONLY),
-        (Writes::WhenOwned, Access::Copied, FLAG_IS_COPIED),
-        (Writes::Never, Access::Owned, FLAG_READ_ONLY),
-        (Writes::Never, Access::Shared, FLAG_READ_ONLY),
-        (Writes::Never, Access::Copied, FLAG_READ_ONLY | FLAG_IS_COPIED),
+        (Mutability::Writable, Ownership::Owned, 0),
+        (Mutability::Writable, Ownership::Shared, 0),
+        (Mutability::Writable, Ownership::Copied, FLAG_IS_COPIED),
+        (Mutability::WhenOwned, Ownership::Owned, 0),
+        (Mutability::WhenOwned, Ownership::Shared, FLAG_READ_ONLY),
+        (Mutability::WhenOwned, Ownership::Copied, FLAG_IS_COPIED),
+        (Mutability::ReadOnly, Ownership::Owned, FLAG_READ_ONLY),
+        (Mutability::ReadOnly, Ownership::Shared, FLAG_READ_ONLY),
+        (Mutability::ReadOnly, Ownership::Copied, FLAG_READ_ONLY | FLAG_IS_COPIED),
     ];
-    for (writes, access, expected) in rows {
-        let facts = Descriptor { writes, ..Descriptor::new(0x1000, Device::CPU, &[2]) }.validate().unwrap();
+    for (mutability, access, expected) in rows {
+        let info =
+            RawDescriptor { mutability, ..RawDescriptor::new(0x1000, Device::CPU, &[2]) }.validate().unwrap();
         // SAFETY: nothing is read at the address.
-        let tensor = unsafe { export::<Versioned, ()>(&facts, (), access) }.unwrap();
-        assert_eq!(flags(&tensor), Some(expected), "{writes:?} {access:?}");
+        let tensor = unsafe { export::<Versioned, ()>(&info, (), access) }.unwrap();
+        assert_eq!(flags(&tensor), Some(expected), "{mutability:?} {access:?}");
         // SAFETY: as above.
-        let legacy = unsafe { export::<Legacy, ()>(&facts, (), access) };
-        assert_eq!(legacy.is_ok(), expected & FLAG_READ_ONLY == 0, "{writes:?} {access:?}");
+        let legacy = unsafe { export::<Legacy, ()>(&info, (), access) };
+        assert_eq!(legacy.is_ok(), expected & FLAG_READ_ONLY == 0, "{mutability:?} {access:?}");
     }
 }
 
@@ -226,10 +228,10 @@ fn structs_of_equal_fields_are_flattened() {
     assert_eq!(back.to_vec::<Vertex>().unwrap(), [vertices[0], vertices[2], vertices[4]]);
 
     let dropped = Count::default();
-    let facts = Array::new(vec![Mixed { a: 0.0, b: 0 }], &[1]).facts().unwrap();
+    let info = Array::new(vec![Mixed { a: 0.0, b: 0 }], &[1]).info().unwrap();
     // SAFETY: nothing is exported.
     let refused =
-        unsafe { export::<Versioned, _>(&facts, Counted(dropped.clone(), ()), Access::Owned) }.unwrap_err();
+        unsafe { export::<Versioned, _>(&info, Counted(dropped.clone(), ()), Ownership::Owned) }.unwrap_err();
     let told = (ErrorKind::DType, "dtype", "struct {a: float32 @0, b: int32 @4}", "all of one scalar type");
     assert_told(&refused.error, told);
     assert_eq!(dropped.get(), 0, "the owner comes back");
@@ -254,7 +256,7 @@ fn blobs() {
 fn exports_are_repeatable() {
     const EXPORTS: usize = if cfg!(miri) { 10 } else { 1000 };
     let array = Arc::new(Array::new(HostVec::from_slice(&[1_i64, 2, 3, 4]), &[2, 2]));
-    let address = array.facts().unwrap().address();
+    let address = array.info().unwrap().address();
     let exports: Vec<ManagedTensor<Versioned>> =
         (0..EXPORTS).map(|_| array.share_dlpack().unwrap()).collect();
     assert_eq!(Arc::strong_count(&array), EXPORTS + 1);
@@ -267,10 +269,10 @@ fn exports_are_repeatable() {
     }
 }
 
-fn same(a: &Facts, b: &Facts) -> bool {
+fn same(a: &ArrayInfo, b: &ArrayInfo) -> bool {
     (a.address(), a.byte_range(), a.dtype(), a.device())
         == (b.address(), b.byte_range(), b.dtype(), b.device())
-        && (a.layout(), a.writes(), a.is_padded()) == (b.layout(), b.writes(), b.is_padded())
+        && (a.layout(), a.mutability(), a.is_padded()) == (b.layout(), b.mutability(), b.is_padded())
 }
 
 proptest! {
@@ -281,7 +283,7 @@ proptest! {
     fn what_goes_out_comes_back(
         (shape, strides) in small_layouts(),
         dtype in prop::sample::select(vec![
-            DType::BOOL, DType::U8, DType::F16, DType::BF16, DType::F32, DType::C128, DType::F8_E5M2,
+            DType::BOOL, DType::U8, DType::F16, DType::BF16, DType::F32, DType::COMPLEX128, DType::F8_E5M2,
             DType::F4_E2M1FN, DType::F4_E2M1FN.with_lanes(2), DType::F32.with_lanes(4), DType::opaque(12),
             DType::new(200, 32, 1),
         ]),
@@ -291,13 +293,13 @@ proptest! {
     ) {
         let shape: Vec<i64> = shape.iter().copied().map(signed).collect();
         let strides: Vec<i64> = strides.iter().map(|stride| *stride as i64).collect();
-        let writes = if writable { Writes::Always } else { Writes::Never };
+        let mutability = if writable { Mutability::Writable } else { Mutability::ReadOnly };
         let strides = Strides::Elements(&strides);
-        let claims = Descriptor { dtype, padded, strides, writes, ..Descriptor::new(0x1_0000, device, &shape) };
-        let facts = claims.validate().unwrap();
+        let claims = RawDescriptor { dtype, padded, strides, mutability, ..RawDescriptor::new(0x1_0000, device, &shape) };
+        let info = claims.validate().unwrap();
         // SAFETY: nothing is read at the address.
-        let tensor = unsafe { export::<Versioned, ()>(&facts, (), Access::Shared) }.unwrap();
+        let tensor = unsafe { export::<Versioned, ()>(&info, (), Ownership::Shared) }.unwrap();
         let back = Import::from_dlpack(tensor).unwrap();
-        prop_assert!(same(back.facts(), &facts), "{:?} {:?}", back.facts(), facts);
+        prop_assert!(same(back.info(), &info), "{:?} {:?}", back.info(), info);
     }
 }

@@ -3,20 +3,20 @@
 
 use interop_core::dlpack::{FLAG_IS_COPIED, FLAG_READ_ONLY, FLAG_SUBBYTE_PADDED, Legacy, Versioned};
 use interop_core::{
-    ArrayView, CudaArray, DType, Device, DeviceType, ErrorKind, Facts, Float4E2m1fnX2, Float6E2m3fn,
-    FromArray, Import, Lease, LeaseMut, Writes,
+    ArrayInfo, ArrayView, CudaArray, DType, Device, DeviceType, ErrorKind, Float4E2m1fnX2, Float6E2m3fn,
+    FromArray, Import, Lease, LeaseMut, Mutability,
 };
 
 use crate::support::arrays::Array;
 use crate::support::assert_told;
-use crate::support::foreign::{Claims, Form, look};
+use crate::support::foreign_tensors::{Claims, Form, look};
 
 /// What an import of these claims knows.
-fn facts<A: Form>(claims: Claims) -> Facts {
+fn info<A: Form>(claims: Claims) -> ArrayInfo {
     let (ledger, tensor) = claims.send::<A>();
-    let facts = Import::from_dlpack(tensor).unwrap().facts().clone();
+    let info = Import::from_dlpack(tensor).unwrap().info().clone();
     assert_eq!(ledger.released(), 1);
-    facts
+    info
 }
 
 /// The elements of these claims, in row-major order of their indices.
@@ -28,16 +28,16 @@ fn elements<A: Form>(claims: Claims) -> Vec<i16> {
 /// A tensor with nothing odd in it.
 #[test]
 fn a_plain_tensor() {
-    fn case<A: Form>(writes: Writes) {
+    fn case<A: Form>(mutability: Mutability) {
         let (_ledger, tensor) = Claims { strides: Some(vec![3, 1]), ..Claims::new(&[2, 3]) }.send::<A>();
         let data = look(&tensor).data;
-        let facts = Import::from_dlpack(tensor).unwrap().facts().clone();
-        assert_eq!((facts.address(), facts.byte_range()), (data, data..data + 12));
-        assert_eq!((facts.shape(), facts.strides()), (&[2, 3][..], &[3, 1][..]));
-        assert_eq!((facts.dtype(), facts.device(), facts.writes()), (DType::I16, Device::CPU, writes));
+        let info = Import::from_dlpack(tensor).unwrap().info().clone();
+        assert_eq!((info.address(), info.byte_range()), (data, data..data + 12));
+        assert_eq!((info.shape(), info.strides()), (&[2, 3][..], &[3, 1][..]));
+        assert_eq!((info.dtype(), info.device(), info.mutability()), (DType::I16, Device::CPU, mutability));
     }
-    case::<Versioned>(Writes::Always);
-    case::<Legacy>(Writes::Never);
+    case::<Versioned>(Mutability::Writable);
+    case::<Legacy>(Mutability::ReadOnly);
 }
 
 /// R82, bugs 68, 69: null strides are compact, whatever the version says.
@@ -55,7 +55,7 @@ fn null_strides_are_compact() {
         ];
         for (shape, strides) in rows {
             let claims = Claims { version, strides: None, ..Claims::new(shape) };
-            assert_eq!(facts::<A>(claims).strides(), strides, "{shape:?} {version:?}");
+            assert_eq!(info::<A>(claims).strides(), strides, "{shape:?} {version:?}");
         }
     }
     for version in [(1, 0), (1, 1), (1, 2), (1, 3)] {
@@ -107,7 +107,7 @@ fn a_scalar_has_null_pointers() {
         let (_ledger, tensor) =
             Claims { ndim: Some(0), shape: Some(vec![]), strides: Some(vec![]), ..Claims::new(&[]) }
                 .send::<A>();
-        assert_eq!(Import::from_dlpack(tensor).unwrap().facts().numel(), 1);
+        assert_eq!(Import::from_dlpack(tensor).unwrap().info().numel(), 1);
     }
     case::<Versioned>();
     case::<Legacy>();
@@ -123,8 +123,8 @@ fn an_empty_tensor_has_any_address() {
             {
                 let claims = Claims { strides, byte_offset: u64::MAX, ..Claims::at(address, &[100, 0, 20]) };
                 assert_eq!(elements::<A>(claims.clone()), [0_i16; 0]);
-                let facts = facts::<A>(claims);
-                assert_eq!((facts.address(), facts.shape()), (0, &[100, 0, 20][..]));
+                let info = info::<A>(claims);
+                assert_eq!((info.address(), info.shape()), (0, &[100, 0, 20][..]));
             }
         }
     }
@@ -139,7 +139,7 @@ fn alignment_is_checked_when_it_matters() {
     let (_ledger, tensor) = odd().send::<Versioned>();
     let array: Array<Lease<i16>> = Array::from_dlpack(tensor).unwrap();
     assert_eq!(array.to_vec::<i16>().unwrap(), [0x0100, 0x0200].map(i16::from_le));
-    let error = array.view::<i16, 1>().unwrap().host().unwrap_err();
+    let error = array.view::<i16, 1>().unwrap().host_view().unwrap_err();
     assert_told(&error, (ErrorKind::Alignment, "data", "address 0x", "a multiple of 2"));
     let (_ledger, tensor) = odd().send::<Versioned>();
     let copied: Array<Vec<i16>> = Array::from_dlpack(tensor).unwrap();
@@ -151,7 +151,7 @@ fn alignment_is_checked_when_it_matters() {
 fn ordinals_count_on_gpus_only() {
     let on = |device_type, device_id| {
         let device = Device { device_type, device_id };
-        facts::<Versioned>(Claims { device, ..Claims::at(0x1000, &[2]) }).device()
+        info::<Versioned>(Claims { device, ..Claims::at(0x1000, &[2]) }).device()
     };
     for id in [0, 1, 5, -1] {
         assert_eq!(on(DeviceType::CPU, id), Device::CPU);
@@ -164,14 +164,14 @@ fn ordinals_count_on_gpus_only() {
 /// R71, R127, bugs 131, 132, 135, 139: the flag is obeyed, and the form that has none counts as read-only.
 #[test]
 fn the_readonly_flag() {
-    let writes = |flags| facts::<Versioned>(Claims { flags, ..Claims::new(&[2]) }).writes();
-    assert_eq!((writes(0), writes(FLAG_IS_COPIED)), (Writes::Always, Writes::Always));
+    let mutability = |flags| info::<Versioned>(Claims { flags, ..Claims::new(&[2]) }).mutability();
+    assert_eq!((mutability(0), mutability(FLAG_IS_COPIED)), (Mutability::Writable, Mutability::Writable));
     assert_eq!(
-        (writes(FLAG_READ_ONLY), writes(FLAG_READ_ONLY | FLAG_IS_COPIED)),
-        (Writes::Never, Writes::Never)
+        (mutability(FLAG_READ_ONLY), mutability(FLAG_READ_ONLY | FLAG_IS_COPIED)),
+        (Mutability::ReadOnly, Mutability::ReadOnly)
     );
     // Unknown flags mean nothing for whole bytes (R69).
-    assert_eq!((writes(1 << 63), writes(u64::MAX)), (Writes::Always, Writes::Never));
+    assert_eq!((mutability(1 << 63), mutability(u64::MAX)), (Mutability::Writable, Mutability::ReadOnly));
 
     let (_ledger, tensor) = Claims::new(&[2]).send::<Legacy>();
     let refused = Array::<LeaseMut<i16>>::from_import(Import::from_dlpack(tensor).unwrap()).unwrap_err();
@@ -186,18 +186,18 @@ fn the_readonly_flag() {
 /// R66, R67: packed and padded small floats, and the form in which PyTorch sends them.
 #[test]
 fn small_floats() {
-    let padded = |dtype, flags| facts::<Versioned>(Claims { dtype, flags, ..Claims::at(0x1000, &[5]) });
+    let padded = |dtype, flags| info::<Versioned>(Claims { dtype, flags, ..Claims::at(0x1000, &[5]) });
     let (f4, f6) = (DType::F4_E2M1FN, DType::F6_E2M3FN);
     assert_eq!((padded(f4, 0).nbytes(), padded(f4, FLAG_SUBBYTE_PADDED).nbytes()), (3, 5));
     assert_eq!((padded(f6, 0).nbytes(), padded(f6, FLAG_SUBBYTE_PADDED).nbytes()), (4, 5));
     assert!(!padded(DType::I16, FLAG_SUBBYTE_PADDED).is_padded(), "whole bytes need no padding");
     let torch = padded(f4.with_lanes(2), 0);
     // SAFETY: nothing is read at the address.
-    assert!(unsafe { ArrayView::<Float4E2m1fnX2, 1>::from_facts(&torch) }.is_ok());
+    assert!(unsafe { ArrayView::<Float4E2m1fnX2, 1>::from_info(&torch) }.is_ok());
     // SAFETY: as above.
-    assert!(unsafe { ArrayView::<Float6E2m3fn, 1>::from_facts(&padded(f6, FLAG_SUBBYTE_PADDED)) }.is_ok());
+    assert!(unsafe { ArrayView::<Float6E2m3fn, 1>::from_info(&padded(f6, FLAG_SUBBYTE_PADDED)) }.is_ok());
     // SAFETY: as above.
-    let packed = unsafe { ArrayView::<Float6E2m3fn, 1>::from_facts(&padded(f6, 0)) };
+    let packed = unsafe { ArrayView::<Float6E2m3fn, 1>::from_info(&padded(f6, 0)) };
     assert_eq!(packed.unwrap_err().kind(), ErrorKind::DType, "a byte each is not how they lie");
 }
 
@@ -220,13 +220,13 @@ fn vector_types_are_array_elements() {
 #[test]
 fn packed_lanes_are_not_padded_parts() {
     let dtype = DType::F6_E2M3FN.with_lanes(4);
-    let lanes = |flags| facts::<Versioned>(Claims { dtype, flags, ..Claims::at(0x1000, &[5]) });
+    let lanes = |flags| info::<Versioned>(Claims { dtype, flags, ..Claims::at(0x1000, &[5]) });
     assert_eq!((lanes(0).nbytes(), lanes(FLAG_SUBBYTE_PADDED).nbytes()), (15, 20));
     // SAFETY: nothing is read at the address.
-    let packed = unsafe { ArrayView::<[Float6E2m3fn; 4], 1>::from_facts(&lanes(0)) };
+    let packed = unsafe { ArrayView::<[Float6E2m3fn; 4], 1>::from_info(&lanes(0)) };
     assert_eq!(packed.map(|view| view.shape()).unwrap_err().kind(), ErrorKind::DType);
     // SAFETY: as above.
-    let padded = unsafe { ArrayView::<[Float6E2m3fn; 4], 1>::from_facts(&lanes(FLAG_SUBBYTE_PADDED)) };
+    let padded = unsafe { ArrayView::<[Float6E2m3fn; 4], 1>::from_info(&lanes(FLAG_SUBBYTE_PADDED)) };
     assert_eq!(padded.unwrap().shape(), [5]);
 }
 
@@ -237,8 +237,8 @@ fn the_struct_is_not_written() {
         let claims = Claims { strides: Some(vec![-7, 3, 1]), byte_offset: 4, ..Claims::new(&[1, 2, 3]) };
         let (_ledger, tensor) = Claims { shape: Some(vec![1, 1, 3]), ..claims }.send::<A>();
         let before = look(&tensor);
-        let facts = tensor.facts().unwrap();
-        assert_eq!(facts.strides(), [3, 3, 1], "an idle axis runs forward in the facts");
+        let info = tensor.info().unwrap();
+        assert_eq!(info.strides(), [3, 3, 1], "an idle axis runs forward in the facts");
         assert_eq!(look(&tensor), before);
     }
     case::<Versioned>();

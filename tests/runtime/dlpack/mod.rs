@@ -3,11 +3,11 @@
 mod abi;
 mod allocations;
 #[cfg(unix)]
-mod c_users;
-mod chains;
+mod c_library;
 mod export;
 mod import;
+mod owner_chains;
 mod panics;
+mod read_only_flag;
 mod refusals;
 mod release;
-mod writes;

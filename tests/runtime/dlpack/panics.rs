@@ -3,24 +3,24 @@
 
 use std::panic;
 
-use interop_core::dlpack::{Access, DLManagedTensor, DLManagedTensorVersioned, Legacy, Versioned, export};
+use interop_core::dlpack::{DLManagedTensor, DLManagedTensorVersioned, Legacy, Ownership, Versioned, export};
 use interop_core::{
-    CudaArray, Descriptor, Device, FromArray, HostVec, Import, Lease, Memory, Owner, Shared, Storage,
-    live_exports,
+    CudaArray, Device, FromArray, HostVec, Import, Lease, MemoryRegion, Owner, RawDescriptor, SharedBuffer,
+    Storage, live_exports,
 };
 
 use crate::support::allocator::watch;
-use crate::support::alone;
 use crate::support::arrays::Array;
-use crate::support::foreign::Form;
-use crate::support::owners::{Count, Counted, Panicking, PanickingTwice, elsewhere};
+use crate::support::counted_owners::{Count, Counted, Panicking, PanickingTwice, elsewhere};
+use crate::support::foreign_tensors::Form;
+use crate::support::run_alone;
 
 /// Exports with this owner, and releases the struct.
 fn released<A: Form, O: Send + 'static>(owner: O) {
-    let facts = Descriptor::new(0x1000, Device::CPU, &[2, 3]).validate().unwrap();
+    let info = RawDescriptor::new(0x1000, Device::CPU, &[2, 3]).validate().unwrap();
     let ((), tally) = watch(|| {
         // SAFETY: nothing is read at the address.
-        let tensor = unsafe { export::<A, O>(&facts, owner, Access::Owned) }.unwrap();
+        let tensor = unsafe { export::<A, O>(&info, owner, Ownership::Owned) }.unwrap();
         drop(tensor);
     });
     assert_eq!((tally.made - tally.freed, tally.mismatched), (0, 0), "the block is freed all the same");
@@ -52,12 +52,12 @@ fn the_other_parts_of_the_owner_are_dropped() {
 #[test]
 fn a_deleter_that_is_called_from_c_returns() {
     let count = Count::default();
-    let facts = Descriptor::new(0x1000, Device::CPU, &[2, 3]).validate().unwrap();
+    let info = RawDescriptor::new(0x1000, Device::CPU, &[2, 3]).validate().unwrap();
     // SAFETY: nothing is read at the address.
     let versioned =
-        unsafe { export::<Versioned, _>(&facts, Panicking(count.clone()), Access::Owned) }.unwrap();
+        unsafe { export::<Versioned, _>(&info, Panicking(count.clone()), Ownership::Owned) }.unwrap();
     // SAFETY: as above.
-    let legacy = unsafe { export::<Legacy, _>(&facts, Panicking(count.clone()), Access::Owned) }.unwrap();
+    let legacy = unsafe { export::<Legacy, _>(&info, Panicking(count.clone()), Ownership::Owned) }.unwrap();
     let addresses = (versioned.into_raw().expose_provenance(), legacy.into_raw().expose_provenance());
     let (returned, _) = elsewhere(move || {
         let versioned = std::ptr::with_exposed_provenance_mut::<DLManagedTensorVersioned>(addresses.0);
@@ -81,7 +81,7 @@ struct Grenade(HostVec<i16>, Count);
 
 // SAFETY: as for the vector inside.
 unsafe impl Storage for Grenade {
-    fn memory(&self) -> Memory {
+    fn memory(&self) -> MemoryRegion {
         self.0.memory()
     }
 }
@@ -104,7 +104,7 @@ fn importers_do_not_notice() {
     drop(Import::from_dlpack(send()).unwrap());
     assert_eq!(Array::<Vec<i16>>::from_dlpack(send()).unwrap().data, [1, 2, 3]);
     drop(Array::<Lease<f32>>::from_dlpack(send()).unwrap_err());
-    drop(Array::<Shared>::from_dlpack(send()).unwrap());
+    drop(Array::<SharedBuffer>::from_dlpack(send()).unwrap());
     let lease: Array<Lease<i16>> = Array::from_dlpack(send()).unwrap();
     elsewhere(move || drop(lease));
     assert_eq!(count.get(), 5);
@@ -123,9 +123,10 @@ fn a_rust_owner_panics_as_any_value() {
 #[test]
 fn a_panic_under_way_goes_on() {
     let count = Count::default();
-    let facts = Descriptor::new(0x1000, Device::CPU, &[2]).validate().unwrap();
+    let info = RawDescriptor::new(0x1000, Device::CPU, &[2]).validate().unwrap();
     // SAFETY: nothing is read at the address.
-    let tensor = unsafe { export::<Versioned, _>(&facts, Panicking(count.clone()), Access::Owned) }.unwrap();
+    let tensor =
+        unsafe { export::<Versioned, _>(&info, Panicking(count.clone()), Ownership::Owned) }.unwrap();
     let caught = panic::catch_unwind(panic::AssertUnwindSafe(move || {
         let _dropped_on_the_way = tensor;
         panic::resume_unwind(Box::new("first"));
@@ -136,7 +137,7 @@ fn a_panic_under_way_goes_on() {
 /// The export that panicked is not counted as live.
 #[test]
 fn the_counter_is_right_after_a_panic() {
-    alone("dlpack::panics::the_counter_is_right_after_a_panic", || {
+    run_alone("dlpack::panics::the_counter_is_right_after_a_panic", || {
         released::<Versioned, _>(Panicking(Count::default()));
         assert_eq!(live_exports(), 0);
     });

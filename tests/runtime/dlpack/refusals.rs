@@ -6,7 +6,7 @@ use interop_core::{
 };
 
 use crate::support::arrays::{Array, Fortran, Matrix};
-use crate::support::foreign::{Claims, Form, look};
+use crate::support::foreign_tensors::{Claims, Form, look};
 use crate::support::{Told, assert_told};
 
 const ADDRESS: usize = 0x1_0000;
@@ -15,7 +15,7 @@ const ADDRESS: usize = 0x1_0000;
 #[track_caller]
 fn refused<A: Form>(claims: &Claims, told: Told) {
     let (ledger, tensor) = claims.clone().send::<A>();
-    assert_told(&tensor.facts().unwrap_err(), told);
+    assert_told(&tensor.info().unwrap_err(), told);
     let Refused { value, error } = Import::from_dlpack(tensor).unwrap_err();
     assert_told(&error, told);
     assert_eq!(ledger.released(), 0, "{claims:?}");
@@ -47,7 +47,7 @@ fn shapes() {
         (ndim(i32::MAX), told("2147483647")),
         (
             Claims { ndim: Some(2), shape: None, ..Claims::at(ADDRESS, &[]) },
-            (ErrorKind::Null, "shape", "a null pointer for 2 axes", "one extent for each axis"),
+            (ErrorKind::NullPointer, "shape", "a null pointer for 2 axes", "one extent for each axis"),
         ),
         (Claims::at(ADDRESS, &[2, -3]), (ErrorKind::Shape, "shape[1]", "-3", "0 and up")),
         (
@@ -69,8 +69,8 @@ fn addresses() {
     let far = |strides: &[i64]| Claims { strides: Some(strides.to_vec()), ..Claims::at(ADDRESS, &[2]) };
     let reach = (ErrorKind::Overflow, "strides", "", "the address space");
     in_both_forms(vec![
-        (at(0, 0), (ErrorKind::Null, "data", "a null pointer", "the array has elements")),
-        (at(0, 64), (ErrorKind::Null, "data", "a null pointer", "the array has elements")),
+        (at(0, 0), (ErrorKind::NullPointer, "data", "a null pointer", "the array has elements")),
+        (at(0, 64), (ErrorKind::NullPointer, "data", "a null pointer", "the array has elements")),
         (at(ADDRESS, u64::MAX), offset),
         // A negative offset that was cut to an unsigned number.
         (at(ADDRESS, u64::MAX - 15), offset),
@@ -129,7 +129,7 @@ fn unknown_flags() {
         refused::<Versioned>(&small(flags), (ErrorKind::Version, "flags", found, "flags 1, 2 and 4"));
     }
     let (_ledger, tensor) = small(7).send::<Versioned>();
-    assert!(tensor.facts().is_ok());
+    assert!(tensor.info().is_ok());
 }
 
 /// The refusal of a struct gives the import back: nothing is released before it is dropped, and another struct may have
@@ -140,11 +140,11 @@ fn what_a_struct_does_not_want_comes_back() {
         let (ledger, tensor) = claims.send::<Versioned>();
         let seen = look(&tensor);
         let import = Import::from_dlpack(tensor).unwrap();
-        let facts = import.facts().clone();
+        let info = import.info().clone();
         let Refused { value, error } = T::from_import(import).unwrap_err();
         assert_told(&error, told);
-        assert_eq!((ledger.released(), value.facts()), (0, &facts));
-        assert_eq!(value.facts().shape().len(), seen.shape.map_or(0, |shape| shape.len()));
+        assert_eq!((ledger.released(), value.info()), (0, &info));
+        assert_eq!(value.info().shape().len(), seen.shape.map_or(0, |shape| shape.len()));
         let taken = Array::<Lease<i16>>::from_import(value).map_err(Error::from);
         assert_eq!(ledger.released(), 0);
         drop(taken);

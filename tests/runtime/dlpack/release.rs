@@ -5,11 +5,11 @@ use std::panic::{self, AssertUnwindSafe};
 use std::sync::Arc;
 
 use interop_core::dlpack::{Legacy, ManagedTensor, Versioned};
-use interop_core::{CudaArray, Device, FromArray, HostVec, Import, Lease, LeaseMut, Owner, Shared};
+use interop_core::{CudaArray, Device, FromArray, HostVec, Import, Lease, LeaseMut, Owner, SharedBuffer};
 
 use crate::support::arrays::{Array, Matrix};
-use crate::support::foreign::{Claims, Form, Ledger};
-use crate::support::owners::elsewhere;
+use crate::support::counted_owners::elsewhere;
+use crate::support::foreign_tensors::{Claims, Form, Ledger};
 
 /// A struct that holds imported memory by address.
 #[derive(Debug, CudaArray)]
@@ -34,11 +34,11 @@ type Path<A> = (&'static str, fn(ManagedTensor<A>));
 fn paths<A: Form>() -> Vec<Path<A>> {
     vec![
         ("never looked at", drop),
-        ("looked at", |tensor| drop(tensor.facts().unwrap())),
+        ("looked at", |tensor| drop(tensor.info().unwrap())),
         ("imported", |tensor| drop(Import::from_dlpack(tensor).unwrap())),
         ("taken apart", |tensor| {
-            let (facts, owner) = Import::from_dlpack(tensor).unwrap().into_parts();
-            drop(facts);
+            let (info, owner) = Import::from_dlpack(tensor).unwrap().into_parts();
+            drop(info);
             drop(owner);
         }),
         ("leased", |tensor| drop(Array::<Lease<i16>>::from_dlpack(tensor).unwrap())),
@@ -47,10 +47,10 @@ fn paths<A: Form>() -> Vec<Path<A>> {
             drop(owner);
         }),
         ("copied", |tensor| drop(Array::<Vec<i16>>::from_dlpack(tensor).unwrap())),
-        ("shared", |tensor| drop(Array::<Shared>::from_dlpack(tensor).unwrap())),
+        ("shared", |tensor| drop(Array::<SharedBuffer>::from_dlpack(tensor).unwrap())),
         ("held by address", |tensor| {
             let raw = Raw::from_dlpack(tensor).unwrap();
-            assert_eq!((raw.facts().unwrap().address(), raw.device), (raw.pointer.addr(), Device::CPU));
+            assert_eq!((raw.info().unwrap().address(), raw.device), (raw.pointer.addr(), Device::CPU));
         }),
         ("refused", |tensor| drop(Array::<Lease<f64>>::from_dlpack(tensor).unwrap_err())),
         ("refused, then taken", |tensor| {
@@ -63,7 +63,7 @@ fn paths<A: Form>() -> Vec<Path<A>> {
             drop(Array::<Lease<i16>>::from_dlpack(again).unwrap());
         }),
         ("exported again by many", |tensor| {
-            let array: Arc<Array<Shared>> = Arc::new(Array::from_dlpack(tensor).unwrap());
+            let array: Arc<Array<SharedBuffer>> = Arc::new(Array::from_dlpack(tensor).unwrap());
             let exports = [(); 3].map(|()| array.share_dlpack::<Versioned>().unwrap());
             drop(array);
             drop(exports);
@@ -128,7 +128,7 @@ fn the_deleter_runs_where_the_drop_is() {
     case::<Legacy>(|tensor| Box::new(tensor));
     case::<Versioned>(|tensor| Box::new(Import::from_dlpack(tensor).unwrap()));
     case::<Versioned>(|tensor| Box::new(Array::<LeaseMut<i16>>::from_dlpack(tensor).unwrap()));
-    case::<Legacy>(|tensor| Box::new(Array::<Shared>::from_dlpack(tensor).unwrap()));
+    case::<Legacy>(|tensor| Box::new(Array::<SharedBuffer>::from_dlpack(tensor).unwrap()));
     case::<Legacy>(|tensor| Box::new(Raw::from_dlpack(tensor).unwrap()));
 }
 
@@ -141,8 +141,8 @@ fn memory_is_held_as_long_as_it_is_used() {
     assert_eq!((ledger.released(), copied.to_vec::<i16>().unwrap()), (1, vec![0, 1, 2, 3, 4, 5]));
 
     let (ledger, tensor) = send();
-    let array: Array<Shared> = Array::from_dlpack(tensor).unwrap();
-    let rows: Vec<Array<Shared>> =
+    let array: Array<SharedBuffer> = Array::from_dlpack(tensor).unwrap();
+    let rows: Vec<Array<SharedBuffer>> =
         (0..2).map(|row| Array::new(array.data.byte_offset(6 * row).unwrap(), &[3])).collect();
     drop(array);
     let read: Vec<Vec<i16>> = rows.iter().map(|row| row.to_vec().unwrap()).collect();
@@ -156,7 +156,7 @@ fn memory_is_held_as_long_as_it_is_used() {
 fn threads_that_drop_together_release_once() {
     for _ in 0..50 {
         let (ledger, tensor) = Claims::new(&[4]).send::<Versioned>();
-        let array: Array<Shared> = Array::from_dlpack(tensor).unwrap();
+        let array: Array<SharedBuffer> = Array::from_dlpack(tensor).unwrap();
         std::thread::scope(|scope| {
             for _ in 0..4 {
                 let mine = Array::new(array.data.clone(), &[4]);

@@ -8,10 +8,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::slice;
 
-use interop_core::{CudaArray, HostVec, KERNEL_HEADER, KernelView, Order, Shared};
+use interop_core::{CudaArray, HostVec, KERNEL_HEADER, KernelView, Order, SharedBuffer};
 
 use crate::support::arrays::{Array, Managed};
-use crate::support::brute::{indices, offsets};
+use crate::support::brute_force::{indices, offsets};
 use crate::support::compiler;
 use crate::support::signed;
 
@@ -50,12 +50,12 @@ fn question<const N: usize>(view: &KernelView<'_, i32, N>, memory: usize, values
 }
 
 /// What the program has to print, from the extents and strides alone.
-fn answer(array: &Array<Shared>, first: isize) -> String {
-    let (shape, facts) = (&array.shape, array.facts().expect("the arrays of the table are sound"));
+fn answer(array: &Array<SharedBuffer>, first: isize) -> String {
+    let (shape, info) = (&array.shape, array.info().expect("the arrays of the table are sound"));
     let mut text = String::new();
-    let contiguous = u8::from(facts.layout().is_contiguous(Order::C));
-    writeln!(text, "size {} contiguous {contiguous}", facts.numel()).expect("a string takes it");
-    for (index, offset) in indices(shape).iter().zip(offsets(shape, facts.strides())) {
+    let contiguous = u8::from(info.layout().is_contiguous(Order::C));
+    writeln!(text, "size {} contiguous {contiguous}", info.numel()).expect("a string takes it");
+    for (index, offset) in indices(shape).iter().zip(offsets(shape, info.strides())) {
         write!(text, "{}", first as i128 + offset).expect("a string takes it");
         for index in index {
             write!(text, " {index}").expect("a string takes it");
@@ -67,8 +67,8 @@ fn answer(array: &Array<Shared>, first: isize) -> String {
 
 fn check<const N: usize>(program: &Path, shape: [usize; N], strides: [isize; N], first: isize) {
     let values: Vec<i32> = (0..120).collect();
-    let whole = Shared::new(Managed(HostVec::from_slice(&values)));
-    let memory = Array::new(whole.clone(), &[120]).facts().expect("sound").address();
+    let whole = SharedBuffer::new(Managed(HostVec::from_slice(&values)));
+    let memory = Array::new(whole.clone(), &[120]).info().expect("sound").address();
     let array = Array::strided(whole.byte_offset(first * 4).expect("within the memory"), &shape, &strides);
     let view = array.kernel_view::<i32, N>().expect("managed memory");
     let mut child = Command::new(program)

@@ -5,14 +5,14 @@ use core::mem::{align_of, size_of};
 use interop_core::dlpack::Versioned;
 use interop_core::{
     CudaArray, Device, Element, ErrorKind, FromArray, HostVec, KernelView, KernelViewMut, Lease, LeaseMut,
-    Shared, cuda,
+    SharedBuffer, cuda,
 };
 use proptest::prelude::*;
 
 use crate::support::arrays::{Array, Claimed, GPU_ADDRESS, Managed, Pinned};
 use crate::support::assert_told;
-use crate::support::brute::settings;
-use crate::support::foreign::Claims;
+use crate::support::brute_force::settings;
+use crate::support::foreign_tensors::Claims;
 
 #[derive(Clone, Copy, Debug, PartialEq, Element)]
 #[repr(C)]
@@ -80,7 +80,7 @@ fn every_memory_that_a_device_reaches() {
     for device in [Device::cuda(1), Device::CUDA_MANAGED] {
         let (_ledger, tensor) = Claims { device, ..Claims::new(&[2, 3]) }.send::<Versioned>();
         let mut import: Array<LeaseMut<i16>> = Array::from_dlpack(tensor).unwrap();
-        let address = import.facts().unwrap().address() as u64;
+        let address = import.info().unwrap().address() as u64;
         assert_eq!(import.kernel_view_mut::<i16, 2>().unwrap().address(), address, "{device}");
         let view = import.kernel_view::<i16, 2>().unwrap();
         assert_eq!(view.strides(), [3, 1]);
@@ -97,7 +97,7 @@ fn the_driver_knows_pinned_memory() {
     if cuda::is_available() {
         assert_eq!(view.unwrap_err().kind(), ErrorKind::Device, "the memory was never pinned");
     } else {
-        assert_eq!(view.unwrap().address(), claimed.facts().unwrap().address() as u64);
+        assert_eq!(view.unwrap().address(), claimed.info().unwrap().address() as u64);
     }
 }
 
@@ -145,7 +145,7 @@ fn a_writable_view_needs_writable_elements() {
 /// A load from an odd address ends a context on the device; it is refused before.
 #[test]
 fn odd_addresses_are_refused() {
-    let words = Shared::new(Managed(HostVec::from_slice(&[0_u16; 3])));
+    let words = SharedBuffer::new(Managed(HostVec::from_slice(&[0_u16; 3])));
     let mut odd = Array::new(words.byte_offset(1).unwrap(), &[2]);
     let told = (ErrorKind::Alignment, "data", "0x", "a multiple of 2, the alignment of the element; copy");
     assert_told(&odd.kernel_view::<u16, 1>().unwrap_err(), told);
@@ -173,12 +173,12 @@ proptest! {
         shape in prop::array::uniform3(2_usize..6),
         strides in prop::array::uniform3(-9_isize..10),
     ) {
-        let words = Shared::new(Managed(HostVec::from_slice(&[0_u16; 300])));
+        let words = SharedBuffer::new(Managed(HostVec::from_slice(&[0_u16; 300])));
         let array = Array::strided(words.byte_offset(2 * 150).unwrap(), &shape, &strides);
         let view = array.kernel_view::<u16, 3>().unwrap();
         prop_assert_eq!(view.shape().map(|extent| usize::try_from(extent).unwrap()), shape);
         prop_assert_eq!(view.strides().map(|stride| isize::try_from(stride).unwrap()), strides);
         prop_assert_eq!(view.numel(), shape.iter().product::<usize>());
-        prop_assert_eq!(view.address(), array.facts().unwrap().address() as u64);
+        prop_assert_eq!(view.address(), array.info().unwrap().address() as u64);
     }
 }

@@ -1,5 +1,5 @@
 //! Shapes and strides: against brute force, and at the corners of the arithmetic.
 
-mod corners;
+mod edge_cases;
 mod properties;
 mod slicing;

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use interop_core::{ErrorKind, Layout, Order};
 use proptest::prelude::*;
 
-use crate::support::brute::{
+use crate::support::brute_force::{
     indices, offset, offsets, offsets_in_f_order, settings, small_layouts, small_shapes,
 };
 use crate::support::signed;
@@ -43,8 +43,8 @@ proptest! {
     /// Compact strides are those of NumPy, where an extent of 0 counts as 1.
     #[test]
     fn compact_layouts_run_through_memory(shape in small_shapes()) {
-        let c = Layout::compact(&shape, Order::C).unwrap();
-        let f = Layout::compact(&shape, Order::F).unwrap();
+        let c = Layout::contiguous(&shape, Order::C).unwrap();
+        let f = Layout::contiguous(&shape, Order::F).unwrap();
         prop_assert!(runs(&offsets(&shape, c.strides())));
         prop_assert!(runs(&offsets_in_f_order(&shape, f.strides())));
         for axis in 0..shape.len() {
@@ -71,7 +71,7 @@ proptest! {
         steps in prop::collection::vec((1_isize..4, any::<bool>()), 5),
         turn in 0_usize..5,
     ) {
-        let base = Layout::compact(&shape, Order::C).unwrap();
+        let base = Layout::contiguous(&shape, Order::C).unwrap();
         let mut axes: Vec<(usize, isize)> = Vec::new();
         for (axis, (step, flip)) in (0..shape.len()).zip(&steps) {
             let extent = shape[axis].div_ceil(step.unsigned_abs());
@@ -101,7 +101,7 @@ proptest! {
         if !wrong.is_empty() {
             let error = made.unwrap_err();
             let told = |axis: &usize| (format!("strides[{axis}]"), format!("{} bytes", bytes[*axis]));
-            let named = wrong.iter().map(told).any(|told| told == (error.place().into(), error.found().into()));
+            let named = wrong.iter().map(told).any(|told| told == (error.location().into(), error.found().into()));
             prop_assert!(error.kind() == ErrorKind::Strides && named, "{}", error);
             return Ok(());
         }

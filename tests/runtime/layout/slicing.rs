@@ -6,7 +6,7 @@ use interop_core::{Layout, Order};
 use proptest::prelude::*;
 
 use crate::support::allocator::watch;
-use crate::support::brute::{indices, offset, offsets, settings, small_layouts};
+use crate::support::brute_force::{indices, offset, offsets, settings, small_layouts};
 use crate::support::signed;
 
 /// A slice of an extent: start, step and length, such that all that is taken exists.
@@ -81,7 +81,7 @@ proptest! {
 #[test]
 fn a_selection_of_few_axes_allocates_nothing() {
     for (ndim, made) in [(4, 0), (6, 0), (7, 4)] {
-        let layout = Layout::compact(&vec![2; ndim], Order::C).unwrap();
+        let layout = Layout::contiguous(&vec![2; ndim], Order::C).unwrap();
         let ((part, _), tally) = watch(|| layout.select(0, 1));
         assert_eq!((part.ndim(), tally.made), (ndim - 1, made), "{ndim} axes");
     }
@@ -90,7 +90,7 @@ fn a_selection_of_few_axes_allocates_nothing() {
 /// Whatever does not exist is a panic that names the axis, in release builds too.
 #[test]
 fn a_slice_outside_the_axis_panics() {
-    let layout = Layout::compact(&[10], Order::C).unwrap();
+    let layout = Layout::contiguous(&[10], Order::C).unwrap();
     let rows: [(usize, isize, usize); 9] = [
         (10, 1, 1),
         // The last element exists, the first does not.
@@ -111,11 +111,11 @@ fn a_slice_outside_the_axis_panics() {
     assert!(panic::catch_unwind(|| layout.slice(1, 0, 1, 1)).is_err(), "there is no axis 1");
     assert!(panic::catch_unwind(|| layout.select(0, 10)).is_err(), "there is no index 10");
     // Every element that is taken exists, but so many no array has: the product must not wrap in a release build.
-    let wide = Layout::compact(&[2, 1 << 60], Order::C).unwrap();
+    let wide = Layout::contiguous(&[2, 1 << 60], Order::C).unwrap();
     assert!(panic::catch_unwind(|| wide.slice(0, 0, 0, 1 << 40)).is_err(), "too many elements");
     assert!(panic::catch_unwind(|| layout.select(1, 0)).is_err(), "there is no axis 1");
     // No element, but an extent that `isize` does not hold (found by the fuzz target).
-    let endless = Layout::compact(&[usize::MAX, 0], Order::C).unwrap();
+    let endless = Layout::contiguous(&[usize::MAX, 0], Order::C).unwrap();
     assert_eq!(endless.slice(0, 0, isize::MAX, 3).0.shape(), [3, 0]);
     assert_eq!(endless.slice(0, usize::MAX - 1, isize::MIN, 2).0.shape(), [2, 0]);
     assert!(panic::catch_unwind(|| endless.slice(0, 1, isize::MAX, 4)).is_err(), "beyond the extent");
@@ -124,7 +124,7 @@ fn a_slice_outside_the_axis_panics() {
 /// The stride is that of so many elements, and stays what it was where no second element is taken.
 #[test]
 fn a_slice_steps_over_what_lies_between() {
-    let layout = Layout::compact(&[10, 4], Order::C).unwrap();
+    let layout = Layout::contiguous(&[10, 4], Order::C).unwrap();
     let rows: [(usize, isize, usize, &[isize], isize); 4] = [
         (1, 3, 3, &[12, 1], 4),
         (9, -4, 3, &[-16, 1], 36),
@@ -140,7 +140,7 @@ fn a_slice_steps_over_what_lies_between() {
 /// A slice of nothing moves nowhere, wherever it starts.
 #[test]
 fn a_slice_of_nothing_is_empty() {
-    let layout = Layout::compact(&[10, 3], Order::C).unwrap();
+    let layout = Layout::contiguous(&[10, 3], Order::C).unwrap();
     for start in [0, 5, 10, usize::MAX] {
         let (empty, shift) = layout.slice(0, start, isize::MIN, 0);
         assert_eq!((empty.shape(), empty.numel(), shift, empty.offsets()), (&[0, 3][..], 0, 0, 0..0));
@@ -150,7 +150,7 @@ fn a_slice_of_nothing_is_empty() {
 /// In an array without elements no product and no stride is too great (bug 165).
 #[test]
 fn slices_of_empty_arrays_do_not_overflow() {
-    let huge = Layout::compact(&[1 << 62, 4, 5, 0], Order::C).unwrap();
+    let huge = Layout::contiguous(&[1 << 62, 4, 5, 0], Order::C).unwrap();
     assert_eq!(huge.slice(3, 0, 1, 0).0.shape(), [1 << 62, 4, 5, 0]);
     assert_eq!(huge.select(2, 4).0.shape(), [1 << 62, 4, 0]);
     let far = Layout::strided(&[0, 3], &[1, isize::MAX]).unwrap();

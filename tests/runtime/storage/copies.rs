@@ -5,18 +5,18 @@ use std::sync::Arc;
 use interop_core::dlpack::{ManagedTensor, Versioned};
 use interop_core::{
     CudaArray, DType, Device, Element, ErrorKind, FromArray, FromImport, HostVec, Import, Lease, Order,
-    Shared, StreamHandle,
+    SharedBuffer, StreamHandle,
 };
 use proptest::prelude::*;
 
 use crate::support::arrays::{Array, Fortran, Matrix};
 use crate::support::assert_told;
-use crate::support::brute::{offsets, offsets_in_f_order, settings, small_layouts};
-use crate::support::foreign::Claims;
+use crate::support::brute_force::{offsets, offsets_in_f_order, settings, small_layouts};
+use crate::support::foreign_tensors::Claims;
 use crate::support::signed;
 
 /// Strides over enough numbers 0, 1, 2, …, and what they hold in row-major and in column-major order.
-fn numbers(shape: &[usize], strides: &[isize]) -> (Array<Shared>, Vec<i16>, Vec<i16>) {
+fn numbers(shape: &[usize], strides: &[isize]) -> (Array<SharedBuffer>, Vec<i16>, Vec<i16>) {
     let visited = offsets(shape, strides);
     let low = visited.iter().min().copied().unwrap_or(0);
     let len = usize::try_from(visited.iter().max().map_or(0, |highest| highest - low + 1)).unwrap();
@@ -24,7 +24,7 @@ fn numbers(shape: &[usize], strides: &[isize]) -> (Array<Shared>, Vec<i16>, Vec<
     let values =
         |offsets: Vec<i128>| offsets.iter().map(|offset| i16::try_from(offset - low).unwrap()).collect();
     let first =
-        Shared::new(HostVec::from_slice(&all)).byte_offset(isize::try_from(-low).unwrap() * 2).unwrap();
+        SharedBuffer::new(HostVec::from_slice(&all)).byte_offset(isize::try_from(-low).unwrap() * 2).unwrap();
     let array = Array::strided(first, shape, strides);
     (array, values(visited), values(offsets_in_f_order(shape, strides)))
 }
@@ -36,7 +36,7 @@ proptest! {
     #[test]
     fn copies_hold_what_the_indices_name((shape, strides) in small_layouts()) {
         let (array, c, _) = numbers(&shape, &strides);
-        let export = |array: Array<Shared>| array.into_dlpack::<Versioned>().unwrap();
+        let export = |array: Array<SharedBuffer>| array.into_dlpack::<Versioned>().unwrap();
         prop_assert_eq!(&array.to_vec::<i16>().unwrap(), &c);
         let mut seen = Vec::new();
         array.for_each(|element: i16| seen.push(element)).unwrap();
@@ -44,8 +44,8 @@ proptest! {
 
         let copy: Array<Vec<i16>> = Array::from_dlpack(export(array)).unwrap();
         prop_assert_eq!((&copy.data, &copy.shape), (&c, &shape));
-        let facts = copy.facts().unwrap();
-        prop_assert!(facts.layout().is_contiguous(Order::C), "bug 94: the strides are those of the copy");
+        let info = copy.info().unwrap();
+        prop_assert!(info.layout().is_contiguous(Order::C), "bug 94: the strides are those of the copy");
     }
 
     /// The same for a struct in column-major order, and for every storage that copies.
@@ -76,7 +76,7 @@ proptest! {
     ) {
         let all: Vec<[u8; 3]> = (0..40).map(|at| [at, at + 100, at ^ 0xFF]).collect();
         let start: isize = if step < 0 { signed::<_, isize>(len) * -step } else { 0 };
-        let first = Shared::new(all.clone()).byte_offset(3 * start).unwrap();
+        let first = SharedBuffer::new(all.clone()).byte_offset(3 * start).unwrap();
         let array = Array::strided(first, &[len], &[step]);
         let copy: Array<Vec<[u8; 3]>> = Array::from_dlpack(array.into_dlpack::<Versioned>().unwrap()).unwrap();
         let element = |at: isize| all[signed::<isize, usize>(start + at * step)];
@@ -120,9 +120,9 @@ fn copies_do_not_overtake_pending_work() {
         (ErrorKind::Stream, "stream", "work pending on the legacy default stream (1)", "nothing pending");
     assert_told(&array.to_vec::<i16>().unwrap_err(), told);
     assert_told(&array.for_each(|_: i16| ()).unwrap_err(), told);
-    let facts = array.facts().unwrap();
+    let info = array.info().unwrap();
     // SAFETY: the array is the owner of its memory.
-    let import = unsafe { Import::from_parts(facts, interop_core::Owner::new(array)) };
+    let import = unsafe { Import::from_parts(info, interop_core::Owner::new(array)) };
     let refused = Array::<Vec<i16>>::from_import(import).unwrap_err();
     assert_told(&refused.error, told);
     let lease: Array<Lease<i16>> = Array::from_import(refused.value).unwrap();
@@ -151,9 +151,9 @@ fn bytes_that_are_no_bool() {
     let refused = Array::<Vec<u8>>::from_import(refused.value).unwrap_err();
     assert_told(&refused.error, (ErrorKind::DType, "dtype", "bool", "uint8"));
     let lease: Array<Lease<bool>> = Array::from_import(refused.value).unwrap();
-    let view = lease.view::<bool, 1>().unwrap().host().unwrap();
-    assert!(view.get([0]).unwrap(), "a good byte among bad ones is read");
-    assert_told(&view.get([3]).unwrap_err(), told);
+    let view = lease.view::<bool, 1>().unwrap().host_view().unwrap();
+    assert!(view.read([0]).unwrap(), "a good byte among bad ones is read");
+    assert_told(&view.read([3]).unwrap_err(), told);
     assert_told(&view.to_vec().unwrap_err(), told);
 }
 

@@ -2,13 +2,13 @@
 
 use interop_core::dlpack::Versioned;
 use interop_core::{
-    CudaArray, DType, Device, ErrorKind, Float6E2m3fn, FromArray, Import, Lease, Memory, Opaque, Record,
-    RecordField, Shared, Storage, Writes,
+    CudaArray, DType, Device, ErrorKind, Float6E2m3fn, FromArray, Import, Lease, MemoryRegion, Mutability,
+    Opaque, SharedBuffer, Storage, StructField, StructType,
 };
 
 use crate::support::arrays::Matrix;
 use crate::support::assert_told;
-use crate::support::foreign::{Claims, look};
+use crate::support::foreign_tensors::{Claims, look};
 
 #[derive(Debug, CudaArray)]
 struct InBytes<S> {
@@ -62,16 +62,16 @@ struct Unsigned {
 }
 
 /// Six structs of which it is known at run time what is in them.
-struct Blobs(Record);
+struct Blobs(StructType);
 
 // SAFETY: nothing is read at the address.
 #[expect(unsafe_code, reason = "a storage vouches for its memory")]
 unsafe impl Storage for Blobs {
-    fn memory(&self) -> Memory {
-        Memory::new::<Opaque<4>>(0x1000, 6, Device::CPU, Writes::Never)
+    fn memory(&self) -> MemoryRegion {
+        MemoryRegion::new::<Opaque<4>>(0x1000, 6, Device::CPU, Mutability::ReadOnly)
     }
 
-    fn record(&self) -> Option<&Record> {
+    fn struct_type(&self) -> Option<&StructType> {
         Some(&self.0)
     }
 }
@@ -98,7 +98,7 @@ fn strides_in_bytes_make_the_round_trip() {
         (&[0, 2], &[9, 1], DType::I16, &[18, 2]),
     ];
     for (shape, strides, dtype, bytes) in rows {
-        let array: InBytes<Shared> = InBytes::from_import(import(shape, strides, dtype)).unwrap();
+        let array: InBytes<SharedBuffer> = InBytes::from_import(import(shape, strides, dtype)).unwrap();
         assert_eq!(array.strides, bytes, "{shape:?} {strides:?}");
         let again = look(&array.into_dlpack::<Versioned>().unwrap());
         assert_eq!(again.strides.unwrap_or_default(), strides, "{shape:?} {strides:?}");
@@ -109,8 +109,8 @@ fn strides_in_bytes_make_the_round_trip() {
 #[test]
 fn strides_in_bytes_count_whole_lists() {
     let array = InBytes { data: vec![[0_u16; 3]; 6], shape: vec![2, 2], strides: vec![18, 6] };
-    let facts = array.facts().unwrap();
-    assert_eq!((facts.shape(), facts.strides()), (&[2, 2, 3][..], &[9, 3, 1][..]));
+    let info = array.info().unwrap();
+    assert_eq!((info.shape(), info.strides()), (&[2, 2, 3][..], &[9, 3, 1][..]));
 }
 
 /// A stride that says nothing is no reason to refuse, even if it does not fit in bytes.
@@ -119,7 +119,7 @@ fn idle_strides_fit_in_bytes() {
     let array: InBytes<Lease<f64>> =
         InBytes::from_import(import(&[1, 3], &[i64::MAX / 2, 1], DType::F64)).unwrap();
     assert_eq!(array.strides, [24, 8]);
-    assert!(array.facts().is_ok());
+    assert!(array.info().is_ok());
 }
 
 /// Elements that share bytes have no strides in bytes.
@@ -127,10 +127,10 @@ fn idle_strides_fit_in_bytes() {
 fn packed_elements_have_no_byte_strides() {
     for lanes in [1, 3] {
         let packed = DType::F4_E2M1FN.with_lanes(lanes);
-        let refused = InBytes::<Shared>::from_import(import(&[4], &[1], packed)).unwrap_err();
+        let refused = InBytes::<SharedBuffer>::from_import(import(&[4], &[1], packed)).unwrap_err();
         let told = (ErrorKind::Strides, "strides", "packed below the byte", "elements of whole bytes");
         assert_told(&refused.error, told);
-        assert_eq!(refused.value.facts().shape(), [4]);
+        assert_eq!(refused.value.info().shape(), [4]);
     }
 }
 
@@ -140,7 +140,7 @@ fn numbers_that_do_not_fit_their_field() {
     let refused = |shape: &[i64], strides: &[i64], told| {
         let refused = Narrow::from_import(import(shape, strides, DType::I16)).unwrap_err();
         assert_told(&refused.error, told);
-        assert_eq!(refused.value.facts().ndim(), shape.len(), "the import comes back");
+        assert_eq!(refused.value.info().ndim(), shape.len(), "the import comes back");
     };
     refused(&[256, 1], &[1, 1], (ErrorKind::Overflow, "shape", "256", "`u8`"));
     refused(&[2, 2], &[128, 1], (ErrorKind::Overflow, "strides[0]", "128", "`strides`"));
@@ -151,14 +151,14 @@ fn numbers_that_do_not_fit_their_field() {
 
     let far = InBytes { data: vec![1_u8], shape: vec![1 << 63], strides: vec![1] };
     let told = (ErrorKind::Overflow, "shape[0]", "9223372036854775808", "64 bits");
-    assert_told(&far.facts().unwrap_err(), told);
+    assert_told(&far.info().unwrap_err(), told);
     let far = Table { data: vec![1], rows: 1, columns: u64::MAX };
     let told = (ErrorKind::Overflow, "shape[1]", "18446744073709551615", "64 bits");
-    assert_told(&far.facts().unwrap_err(), told);
+    assert_told(&far.info().unwrap_err(), told);
     // Cut off, it would be a step backwards.
     let far = Unsigned { data: vec![1, 2], shape: [2], strides: [u64::MAX] };
     let told = (ErrorKind::Overflow, "strides[0]", "18446744073709551615", "64 bits");
-    assert_told(&far.facts().unwrap_err(), told);
+    assert_told(&far.info().unwrap_err(), told);
 }
 
 /// Arrays of a constant rank that few arrays are like: those have a check of their own, and these pass as well.
@@ -171,17 +171,17 @@ fn unusual_arrays_of_a_constant_rank() {
     #[derive(CudaArray)]
     #[cuda_array(shape = [1, 1, 1, 1, 1], export)]
     struct Point(#[cuda_array(data)] Vec<u8>, #[cuda_array(strides)] [isize; 5]);
-    assert_eq!(Deep(vec![0; 6]).facts().unwrap().strides(), [6, 6, 6, 6, 3, 1]);
-    assert_eq!(Point(vec![0], [-1; 5]).facts().unwrap().strides(), [1; 5], "idle axes do not run backwards");
+    assert_eq!(Deep(vec![0; 6]).info().unwrap().strides(), [6, 6, 6, 6, 3, 1]);
+    assert_eq!(Point(vec![0], [-1; 5]).info().unwrap().strides(), [1; 5], "idle axes do not run backwards");
 
     let small = Matrix { data: vec![Float6E2m3fn(1); 6], rows: 2, columns: 3 };
-    assert_eq!((small.facts().unwrap().is_padded(), small.facts().unwrap().nbytes()), (true, 6));
+    assert_eq!((small.info().unwrap().is_padded(), small.info().unwrap().nbytes()), (true, 6));
 
-    let turned = Narrow::from_import(import(&[2, 3], &[3, -1], DType::I16)).unwrap().facts().unwrap();
+    let turned = Narrow::from_import(import(&[2, 3], &[3, -1], DType::I16)).unwrap().info().unwrap();
     assert_eq!((turned.strides(), turned.address() - turned.byte_range().start), (&[3, -1][..], 4));
 
     let stepped = |strides: &[isize]| {
-        Stepped { data: vec![0; 6], rows: 2, columns: 3, strides: strides.to_vec() }.facts()
+        Stepped { data: vec![0; 6], rows: 2, columns: 3, strides: strides.to_vec() }.info()
     };
     assert_eq!(stepped(&[1, 2]).unwrap().strides(), [1, 2]);
     for (strides, found) in [(&[3, 1, 1][..], "3 strides"), (&[3], "1 stride"), (&[], "0 strides")] {
@@ -189,26 +189,26 @@ fn unusual_arrays_of_a_constant_rank() {
         assert_told(&stepped(strides).unwrap_err(), told);
     }
 
-    let field = |name: &str, offset| RecordField {
+    let field = |name: &str, offset| StructField {
         name: name.into(),
         offset,
         dtype: DType::I16,
         shape: Vec::new(),
-        record: None,
+        struct_type: None,
     };
-    let spins = Record { fields: vec![field("up", 0), field("down", 2)] };
+    let spins = StructType { fields: vec![field("up", 0), field("down", 2)] };
     let array = Matrix { data: Blobs(spins.clone()), rows: 2, columns: 3 };
-    assert_eq!(array.facts().unwrap().record(), Some(&spins));
+    assert_eq!(array.info().unwrap().struct_type(), Some(&spins));
 }
 
 /// DLPack spells a struct of one scalar type as a trailing axis, whatever the fields are that take no bytes of it.
 #[test]
 fn fields_without_items_take_no_part() {
     let empty =
-        |dtype| RecordField { name: "none".into(), offset: 0, dtype, shape: vec![0, 3], record: None };
-    let pair = RecordField { shape: vec![2], name: "pair".into(), ..empty(DType::I16) };
-    let spins = Record { fields: vec![empty(DType::U8), pair] };
+        |dtype| StructField { name: "none".into(), offset: 0, dtype, shape: vec![0, 3], struct_type: None };
+    let pair = StructField { shape: vec![2], name: "pair".into(), ..empty(DType::I16) };
+    let spins = StructType { fields: vec![empty(DType::U8), pair] };
     let array = Matrix { data: Blobs(spins), rows: 2, columns: 3 };
-    let facts = array.into_dlpack::<Versioned>().unwrap().facts().unwrap();
-    assert_eq!((facts.dtype(), facts.shape()), (DType::I16, &[2, 3, 2][..]));
+    let info = array.into_dlpack::<Versioned>().unwrap().info().unwrap();
+    assert_eq!((info.dtype(), info.shape()), (DType::I16, &[2, 3, 2][..]));
 }

@@ -3,12 +3,12 @@
 use interop_core::dlpack::{FLAG_READ_ONLY, Versioned};
 use interop_core::{
     CudaArray, DType, Device, Element, ErrorKind, FromArray, FromImport, HostVec, Import, Lease, LeaseMut,
-    Order, Refused, Shared, Storage, StreamHandle, Writes,
+    Mutability, Order, Refused, SharedBuffer, Storage, StreamHandle,
 };
 
 use crate::support::arrays::{Array, Fortran, Matrix};
 use crate::support::assert_told;
-use crate::support::foreign::{Claims, look};
+use crate::support::foreign_tensors::{Claims, look};
 use crate::support::streams::stream as stream_of;
 
 fn import(claims: Claims) -> Import {
@@ -23,11 +23,11 @@ fn memory_is_used_in_place() {
     let (_ledger, tensor) = Claims::new(&[2, 3]).send::<Versioned>();
     let address = look(&tensor).data;
     let mut lease: Matrix<LeaseMut<i16>> = Matrix::from_dlpack(tensor).unwrap();
-    assert_eq!(lease.facts().unwrap().address(), address);
+    assert_eq!(lease.info().unwrap().address(), address);
     lease.map_inplace(|element: i16| -element).unwrap();
     let again = lease.into_dlpack::<Versioned>().unwrap();
     assert_eq!(look(&again).data, address);
-    let shared: Array<Shared> = Array::from_dlpack(again).unwrap();
+    let shared: Array<SharedBuffer> = Array::from_dlpack(again).unwrap();
     assert_eq!(shared.to_vec::<i16>().unwrap(), [0, -1, -2, -3, -4, -5]);
 }
 
@@ -43,7 +43,7 @@ fn leases_take_memory_from_anywhere() {
     for device in [Device::CPU, Device::cuda(4), Device::CUDA_HOST, Device::CUDA_MANAGED] {
         let lease: Array<Lease<f32>> = Array::from_import(import(on(device))).unwrap();
         assert_eq!((lease.data.memory().device, lease.strides.as_deref()), (device, Some(&[1, 2][..])));
-        assert_eq!(lease.facts().unwrap().device(), device);
+        assert_eq!(lease.info().unwrap().device(), device);
         assert!(Fortran::<Lease<f32>>::from_import(import(on(device))).is_ok());
         let refused = Matrix::<Lease<f32>>::from_import(import(on(device))).unwrap_err();
         let told =
@@ -76,8 +76,8 @@ fn leases_end_where_the_import_ends() {
     assert_eq!(lease.data.memory().range.len(), 10);
     for (shape, strides) in [(vec![4], vec![-2]), (vec![2], vec![1]), (vec![6], vec![-1])] {
         (lease.shape, lease.strides) = (shape, Some(strides));
-        let told = (ErrorKind::Bounds, "shape", "of int16 with strides", "the 10 bytes of memory");
-        assert_told(&lease.facts().unwrap_err(), told);
+        let told = (ErrorKind::OutOfBounds, "shape", "of int16 with strides", "the 10 bytes of memory");
+        assert_told(&lease.info().unwrap_err(), told);
     }
     (lease.shape, lease.strides) = (vec![5], Some(vec![-1]));
     assert_eq!(lease.to_vec::<i16>().unwrap(), [5, 4, 3, 2, 1]);
@@ -89,9 +89,9 @@ fn leases_check_for_themselves() {
     let refused = |claims, kind, make: fn(Import) -> Result<(), Refused<Import>>| {
         let (ledger, tensor) = Claims::send::<Versioned>(claims);
         let import = Import::from_dlpack(tensor).unwrap();
-        let facts = import.facts().clone();
+        let info = import.info().clone();
         let refused = make(import).unwrap_err();
-        assert_eq!((refused.error.kind(), refused.value.facts(), ledger.released()), (kind, &facts, 0));
+        assert_eq!((refused.error.kind(), refused.value.info(), ledger.released()), (kind, &info, 0));
     };
     let readonly = || Claims { flags: FLAG_READ_ONLY, ..Claims::new(&[4]) };
     refused(readonly(), ErrorKind::ReadOnly, |import| {
@@ -105,9 +105,9 @@ fn leases_check_for_themselves() {
         Lease::<[i16; 3]>::from_import(import, Order::C).map(drop)
     });
     let lease = Lease::<i16>::from_import(import(readonly()), Order::C).unwrap();
-    assert_eq!(lease.memory().writes, Writes::Never);
+    assert_eq!(lease.memory().mutability, Mutability::ReadOnly);
     let lease = LeaseMut::<[i16; 2]>::from_import(import(Claims::new(&[3, 2])), Order::F).unwrap();
-    assert_eq!((lease.memory().writes, lease.memory().range.len()), (Writes::Always, 12));
+    assert_eq!((lease.memory().mutability, lease.memory().range.len()), (Mutability::Writable, 12));
 }
 
 /// Trailing axes become the parts of an element, where they lie as such.
@@ -153,7 +153,7 @@ fn leases_can_be_shown() {
     assert_eq!(format!("{lease:?}"), "Lease(int16 at 0x1000, CUDA (2), ordinal 1)");
     let lease = LeaseMut::<i16>::from_import(import(claims()), Order::C).unwrap();
     assert_eq!(format!("{lease:?}"), "LeaseMut(int16 at 0x1000, CUDA (2), ordinal 1)");
-    assert!(format!("{:?}", import(claims())).starts_with("Import(Facts"));
+    assert!(format!("{:?}", import(claims())).starts_with("Import(ArrayInfo"));
 }
 
 /// The owner of a lease may be kept instead of it.
@@ -165,7 +165,7 @@ fn owners_outlive_leases() {
     assert_eq!((ledger.released(), format!("{owner:?}").as_str()), (0, "Owner"));
     drop(owner);
     assert_eq!(ledger.released(), 1);
-    drop(interop_core::Owner::nothing());
+    drop(interop_core::Owner::none());
 }
 
 /// An empty import is a lease of nothing.
@@ -182,9 +182,9 @@ fn empty_leases() {
 fn host_memory_is_ready_on_every_stream() {
     let import = || {
         let samples = Array::new(vec![1_u16, 2], &[2, 1]).into_dlpack::<Versioned>().unwrap();
-        Import::from_dlpack(samples).unwrap().on_stream(stream_of(0x40))
+        Import::from_dlpack(samples).unwrap().with_stream(stream_of(0x40))
     };
-    assert_eq!(import().facts().stream(), StreamHandle::NothingPending);
+    assert_eq!(import().info().stream(), StreamHandle::NothingPending);
     let lease: Matrix<Lease<u16>> = Matrix::from_import(import()).unwrap();
     assert_eq!(lease.to_vec::<u16>().unwrap(), [1, 2]);
     let lease: Array<LeaseMut<u16>> = Array::from_import(import()).unwrap();

@@ -3,9 +3,9 @@
 mod copies;
 mod fields;
 mod host_vec;
-mod kinds;
+mod lease_from_owner;
 mod leases;
-mod lent;
+mod memory_of_each;
 mod raw;
-mod shared;
-mod taken;
+mod shared_buffer;
+mod taken_once;

@@ -5,12 +5,12 @@ use std::ffi::c_void;
 use std::ptr::NonNull;
 
 use interop_core::dlpack::{FLAG_READ_ONLY, Versioned};
-use interop_core::{CudaArray, DType, Device, ErrorKind, FromArray, Import, Owner, StreamHandle, Writes};
+use interop_core::{CudaArray, DType, Device, ErrorKind, FromArray, Import, Mutability, Owner, StreamHandle};
 
 use crate::support::arrays::Array;
 use crate::support::assert_told;
-use crate::support::foreign::{Claims, look};
-use crate::support::owners::{Count, Counted};
+use crate::support::counted_owners::{Count, Counted};
+use crate::support::foreign_tensors::{Claims, look};
 
 macro_rules! by_address {
     ($name:ident, $pointer:ty $(, $($word:tt)*)?) => {
@@ -41,14 +41,14 @@ by_address!(ConstantVoid, *const c_void, , element = i16);
 
 /// Imports into each, and compares the facts with those of the tensor.
 macro_rules! check {
-    ($($name:ident => $writes:expr),*) => {
+    ($($name:ident => $mutability:expr),*) => {
         $(
             let claims = Claims { device: Device::cuda(1), ..Claims::at(0x1000, &[2, 3]) };
             let (ledger, tensor) = claims.send::<Versioned>();
             let array = $name::from_dlpack(tensor).unwrap();
-            let facts = array.facts().unwrap();
-            assert_eq!((facts.address(), facts.shape()), (0x1000, &[2, 3][..]), stringify!($name));
-            assert_eq!((facts.device(), facts.writes(), facts.dtype()), (Device::cuda(1), $writes, DType::I16));
+            let info = array.info().unwrap();
+            assert_eq!((info.address(), info.shape()), (0x1000, &[2, 3][..]), stringify!($name));
+            assert_eq!((info.device(), info.mutability(), info.dtype()), (Device::cuda(1), $mutability, DType::I16));
             let ready = Some(StreamHandle::LegacyDefault);
             assert_eq!((array.rows, array.stream, ledger.released()), (2, ready, 0));
             drop(array.owner);
@@ -61,13 +61,13 @@ macro_rules! check {
 #[test]
 fn pointers_are_filled() {
     check!(
-        Mutable => Writes::Always,
-        Constant => Writes::Never,
-        NotNull => Writes::Always,
-        Address => Writes::Always,
-        Word => Writes::Always,
-        Void => Writes::Always,
-        ConstantVoid => Writes::Never
+        Mutable => Mutability::Writable,
+        Constant => Mutability::ReadOnly,
+        NotNull => Mutability::Writable,
+        Address => Mutability::Writable,
+        Word => Mutability::Writable,
+        Void => Mutability::Writable,
+        ConstantVoid => Mutability::ReadOnly
     );
 }
 
@@ -122,17 +122,17 @@ fn null_pointers() {
         stream: Some(StreamHandle::LegacyDefault),
         owner: None,
     };
-    assert_eq!(at(0, 0).facts().unwrap().address(), 0);
+    assert_eq!(at(0, 0).info().unwrap().address(), 0);
     assert_told(
-        &at(0, 1).facts().unwrap_err(),
-        (ErrorKind::Null, "data", "a null pointer", "the array has elements"),
+        &at(0, 1).info().unwrap_err(),
+        (ErrorKind::NullPointer, "data", "a null pointer", "the array has elements"),
     );
-    assert_told(&at(0x1000, -1).facts().unwrap_err(), (ErrorKind::Shape, "shape[0]", "-1", "0 and up"));
-    assert_eq!(at(0x1000, 1).facts().unwrap().stream(), StreamHandle::LegacyDefault);
+    assert_told(&at(0x1000, -1).info().unwrap_err(), (ErrorKind::Shape, "shape[0]", "-1", "0 and up"));
+    assert_eq!(at(0x1000, 1).info().unwrap().stream(), StreamHandle::LegacyDefault);
     // An empty import leaves a pointer that is not null where null cannot be.
     let (_ledger, tensor) = Claims::at(0, &[0, 3]).send::<Versioned>();
     let empty = NotNull::from_dlpack(tensor).unwrap();
-    assert_eq!((empty.facts().unwrap().numel(), empty.rows), (0, 0));
+    assert_eq!((empty.info().unwrap().numel(), empty.rows), (0, 0));
 }
 
 /// Memory that Rust made, held by address, goes out and comes back; its owner is dropped once.
@@ -163,7 +163,7 @@ unsafe impl Send for Sendable {}
 
 // SAFETY: as the struct inside.
 unsafe impl CudaArray for Sendable {
-    fn facts(&self) -> interop_core::Result<interop_core::Facts> {
-        self.0.facts()
+    fn info(&self) -> interop_core::Result<interop_core::ArrayInfo> {
+        self.0.info()
     }
 }

@@ -6,11 +6,11 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use interop_core::dlpack::Versioned;
-use interop_core::{CudaArray, Error, ErrorKind, FromArray, HostVec, Lease, LeaseMut, Shared};
+use interop_core::{CudaArray, Error, ErrorKind, FromArray, HostVec, Lease, LeaseMut, SharedBuffer};
 
 use crate::support::arrays::Array;
 use crate::support::assert_told;
-use crate::support::foreign::Claims;
+use crate::support::foreign_tensors::Claims;
 
 fn host(len: usize) -> HostVec<u32> {
     HostVec::zeroed(len)
@@ -20,20 +20,23 @@ fn host(len: usize) -> HostVec<u32> {
 #[track_caller]
 fn exclusive<A: CudaArray, B: CudaArray>(mut a: A, mut b: B) {
     let busy = |error: &Error, found| {
-        assert_told(error, (ErrorKind::Busy, "data", found, "one writer, or any number of readers"));
+        assert_told(
+            error,
+            (ErrorKind::AlreadyBorrowed, "data", found, "one writer, or any number of readers"),
+        );
     };
-    let writer = a.view_mut::<u32, 1>().unwrap().host_mut().unwrap();
-    busy(&b.view_mut::<u32, 1>().unwrap().host_mut().unwrap_err(), "a writer of 0x");
-    busy(&b.view::<u32, 1>().unwrap().host().unwrap_err(), "a writer of 0x");
+    let writer = a.view_mut::<u32, 1>().unwrap().into_host_view_mut().unwrap();
+    busy(&b.view_mut::<u32, 1>().unwrap().into_host_view_mut().unwrap_err(), "a writer of 0x");
+    busy(&b.view::<u32, 1>().unwrap().host_view().unwrap_err(), "a writer of 0x");
     busy(&b.map_inplace(|element: u32| element).unwrap_err(), "a writer of 0x");
     busy(&b.to_vec::<u32>().unwrap_err(), "a writer of 0x");
     busy(&b.for_each(|_: u32| ()).unwrap_err(), "a writer of 0x");
     drop(writer);
 
-    let reader = a.view::<u32, 1>().unwrap().host().unwrap();
-    assert!(b.view::<u32, 1>().unwrap().host().is_ok() && b.to_vec::<u32>().is_ok());
+    let reader = a.view::<u32, 1>().unwrap().host_view().unwrap();
+    assert!(b.view::<u32, 1>().unwrap().host_view().is_ok() && b.to_vec::<u32>().is_ok());
     b.for_each(|_: u32| ()).unwrap();
-    busy(&b.view_mut::<u32, 1>().unwrap().host_mut().unwrap_err(), "a reader of 0x");
+    busy(&b.view_mut::<u32, 1>().unwrap().into_host_view_mut().unwrap_err(), "a reader of 0x");
     busy(&b.map_inplace(|element: u32| element).unwrap_err(), "a reader of 0x");
     drop(reader);
     b.map_inplace(|element: u32| element + 1).unwrap();
@@ -45,7 +48,7 @@ fn exclusive<A: CudaArray, B: CudaArray>(mut a: A, mut b: B) {
 fn sharers_exclude_each_other() {
     let all = Arc::new(host(4));
     exclusive(Array::new(all.clone(), &[4]), Array::new(all, &[4]));
-    let all = Shared::new(host(4));
+    let all = SharedBuffer::new(host(4));
     exclusive(Array::new(all.clone(), &[4]), Array::new(all, &[2]));
     let array = Arc::new(Array::new(host(4), &[4]));
     let lease = || -> Array<LeaseMut<u32>> {
@@ -60,9 +63,9 @@ fn sharers_exclude_each_other() {
     }
     .send::<Versioned>();
     // Host memory of this producer may lie at any even address.
-    let import: Array<Shared> = Array::from_dlpack(tensor).unwrap();
+    let import: Array<SharedBuffer> = Array::from_dlpack(tensor).unwrap();
     let again = Array::new(import.data.clone(), &[2]);
-    if import.facts().unwrap().address() % 4 == 0 {
+    if import.info().unwrap().address() % 4 == 0 {
         exclusive(import, again);
     }
 }
@@ -73,13 +76,13 @@ fn an_exporter_reads_what_importers_write() {
     let array = Arc::new(Array::new(host(4), &[4]));
     let mut lease: Array<LeaseMut<u32>> =
         Array::from_dlpack(array.share_dlpack::<Versioned>().unwrap()).unwrap();
-    let reader = array.view::<u32, 1>().unwrap().host().unwrap();
-    assert_eq!(lease.map_inplace(|element: u32| element).unwrap_err().kind(), ErrorKind::Busy);
+    let reader = array.view::<u32, 1>().unwrap().host_view().unwrap();
+    assert_eq!(lease.map_inplace(|element: u32| element).unwrap_err().kind(), ErrorKind::AlreadyBorrowed);
     let copy = reader.clone();
     drop(reader);
     assert_eq!(
         lease.map_inplace(|element: u32| element).unwrap_err().kind(),
-        ErrorKind::Busy,
+        ErrorKind::AlreadyBorrowed,
         "the copy still reads"
     );
     drop(copy);
@@ -94,11 +97,11 @@ fn a_reader_without_the_right_to_write_counts() {
     let lease: Array<Lease<u32>> = Array::from_dlpack(array.share_dlpack::<Versioned>().unwrap()).unwrap();
     let mut other: Array<LeaseMut<u32>> =
         Array::from_dlpack(array.share_dlpack::<Versioned>().unwrap()).unwrap();
-    let reader = lease.view::<u32, 1>().unwrap().host().unwrap();
-    assert_eq!(other.map_inplace(|element: u32| element).unwrap_err().kind(), ErrorKind::Busy);
+    let reader = lease.view::<u32, 1>().unwrap().host_view().unwrap();
+    assert_eq!(other.map_inplace(|element: u32| element).unwrap_err().kind(), ErrorKind::AlreadyBorrowed);
     drop(reader);
-    let writer = other.view_mut::<u32, 1>().unwrap().host_mut().unwrap();
-    assert_eq!(lease.to_vec::<u32>().unwrap_err().kind(), ErrorKind::Busy);
+    let writer = other.view_mut::<u32, 1>().unwrap().into_host_view_mut().unwrap();
+    assert_eq!(lease.to_vec::<u32>().unwrap_err().kind(), ErrorKind::AlreadyBorrowed);
     drop(writer);
     assert_eq!(lease.to_vec::<u32>().unwrap(), [0; 4]);
 }
@@ -106,11 +109,11 @@ fn a_reader_without_the_right_to_write_counts() {
 /// The parts of a cut view hold the whole until the last is gone.
 #[test]
 fn parts_of_a_view_hold_the_memory() {
-    let all = Shared::new(host(4));
+    let all = SharedBuffer::new(host(4));
     let (mut a, b) = (Array::new(all.clone(), &[4]), Array::new(all, &[4]));
-    let (head, tail) = a.view_mut::<u32, 1>().unwrap().host_mut().unwrap().split_at(2);
+    let (head, tail) = a.view_mut::<u32, 1>().unwrap().into_host_view_mut().unwrap().split_at(2);
     drop(head);
-    assert_eq!(b.to_vec::<u32>().unwrap_err().kind(), ErrorKind::Busy);
+    assert_eq!(b.to_vec::<u32>().unwrap_err().kind(), ErrorKind::AlreadyBorrowed);
     drop(tail);
     assert!(b.to_vec::<u32>().is_ok());
 }
@@ -118,16 +121,16 @@ fn parts_of_a_view_hold_the_memory() {
 /// Memory apart is not in the way: neither parts that do not meet, nor neighbours that touch, nor nothing at all.
 #[test]
 fn memory_apart_is_apart() {
-    let all = Shared::new(host(8));
+    let all = SharedBuffer::new(host(8));
     let mut first = Array::new(all.clone(), &[4]);
     let mut second = Array::new(all.byte_offset(16).unwrap(), &[4]);
     let mut empty = Array::new(all.clone(), &[0]);
-    let one = first.view_mut::<u32, 1>().unwrap().host_mut().unwrap();
-    let two = second.view_mut::<u32, 1>().unwrap().host_mut().unwrap();
-    let none = empty.view_mut::<u32, 1>().unwrap().host_mut().unwrap();
+    let one = first.view_mut::<u32, 1>().unwrap().into_host_view_mut().unwrap();
+    let two = second.view_mut::<u32, 1>().unwrap().into_host_view_mut().unwrap();
+    let none = empty.view_mut::<u32, 1>().unwrap().into_host_view_mut().unwrap();
     assert_eq!(
         Array::new(all.byte_offset(12).unwrap(), &[1]).to_vec::<u32>().unwrap_err().kind(),
-        ErrorKind::Busy
+        ErrorKind::AlreadyBorrowed
     );
     drop((one, two, none));
 }
@@ -136,11 +139,13 @@ fn memory_apart_is_apart() {
 #[test]
 fn a_vector_is_borrowed_by_the_compiler() {
     let mut array = Array::new(vec![1_u32, 2, 3], &[3]);
-    let (a, b) =
-        (array.view::<u32, 1>().unwrap().host().unwrap(), array.view::<u32, 1>().unwrap().host().unwrap());
+    let (a, b) = (
+        array.view::<u32, 1>().unwrap().host_view().unwrap(),
+        array.view::<u32, 1>().unwrap().host_view().unwrap(),
+    );
     assert_eq!(a.to_vec().unwrap(), b.to_vec().unwrap());
     drop((a, b));
-    array.view_mut::<u32, 1>().unwrap().host_mut().unwrap().set([0], 9).unwrap();
+    array.view_mut::<u32, 1>().unwrap().into_host_view_mut().unwrap().write([0], 9).unwrap();
     assert_eq!(array.data, [9, 2, 3]);
 }
 
@@ -150,10 +155,10 @@ fn a_leaked_view_holds_no_later_memory() {
     let mut seen = Vec::new();
     for _ in 0..if cfg!(miri) { 4 } else { 2000 } {
         let mut array = Array::new(host(64), &[64]);
-        let address = array.facts().unwrap().address();
+        let address = array.info().unwrap().address();
         // Refused, where the leaked view of an earlier vector still counted.
-        std::mem::forget(array.view_mut::<u32, 1>().unwrap().host_mut().unwrap());
-        assert_eq!(array.to_vec::<u32>().unwrap_err().kind(), ErrorKind::Busy);
+        std::mem::forget(array.view_mut::<u32, 1>().unwrap().into_host_view_mut().unwrap());
+        assert_eq!(array.to_vec::<u32>().unwrap_err().kind(), ErrorKind::AlreadyBorrowed);
         if seen.contains(&address) {
             return;
         }
@@ -165,7 +170,7 @@ fn a_leaked_view_holds_no_later_memory() {
 /// A panic while elements are changed lets go of them; so does an error.
 #[test]
 fn panics_and_errors_let_go() {
-    let all = Shared::new(host(4));
+    let all = SharedBuffer::new(host(4));
     let (mut a, b) = (Array::new(all.clone(), &[4]), Array::new(all, &[4]));
     let mut seen = 0;
     let caught = panic::catch_unwind(AssertUnwindSafe(|| {
@@ -181,7 +186,7 @@ fn panics_and_errors_let_go() {
     assert_eq!(b.to_vec::<u32>().unwrap(), [1, 2, 0, 0]);
     // Whoever asks for the memory that it is changing is refused, and does not wait for himself for ever.
     a.map_inplace(|_: u32| b.to_vec::<u32>().unwrap_err().kind() as u32).unwrap();
-    assert!(b.to_vec::<u32>().unwrap().iter().all(|kind| *kind == ErrorKind::Busy as u32));
+    assert!(b.to_vec::<u32>().unwrap().iter().all(|kind| *kind == ErrorKind::AlreadyBorrowed as u32));
 }
 
 /// Imports that copy read under the rule too.
@@ -190,8 +195,8 @@ fn copies_are_readers() {
     let array = Arc::new(Array::new(host(4), &[4]));
     let send = || array.share_dlpack::<Versioned>().unwrap();
     let mut lease: Array<LeaseMut<u32>> = Array::from_dlpack(send()).unwrap();
-    let writer = lease.view_mut::<u32, 1>().unwrap().host_mut().unwrap();
-    assert_eq!(Array::<Vec<u32>>::from_dlpack(send()).unwrap_err().kind(), ErrorKind::Busy);
+    let writer = lease.view_mut::<u32, 1>().unwrap().into_host_view_mut().unwrap();
+    assert_eq!(Array::<Vec<u32>>::from_dlpack(send()).unwrap_err().kind(), ErrorKind::AlreadyBorrowed);
     assert!(Array::<Lease<u32>>::from_dlpack(send()).is_ok(), "holding on to memory reads nothing");
     drop(writer);
     assert!(Array::<Vec<u32>>::from_dlpack(send()).is_ok());
@@ -202,7 +207,7 @@ fn copies_are_readers() {
 fn threads_take_turns() {
     const ROUNDS: u32 = if cfg!(miri) { 5 } else { 500 };
     const PATIENCE: Duration = Duration::from_secs(60);
-    let all = Shared::new(host(3));
+    let all = SharedBuffer::new(host(3));
     let start = Instant::now();
     thread::scope(|scope| {
         for _ in 0..4 {
@@ -213,7 +218,7 @@ fn threads_take_turns() {
                     match mine.map_inplace(|element: u32| element + 1) {
                         Ok(()) => done += 1,
                         Err(error) => {
-                            assert_eq!(error.kind(), ErrorKind::Busy);
+                            assert_eq!(error.kind(), ErrorKind::AlreadyBorrowed);
                             assert!(start.elapsed() < PATIENCE, "after {done} rounds nobody gives way");
                             thread::yield_now();
                         }

@@ -3,12 +3,12 @@
 use std::cell::Cell;
 use std::sync::Arc;
 
-use interop_core::{CudaArray, ErrorKind, HostVec, Lease, ReadOnlyCell, Shared};
+use interop_core::{CudaArray, ErrorKind, HostVec, Lease, ReadOnlyCell, SharedBuffer};
 use ndarray::{Array2, Array3, Axis};
 use proptest::prelude::*;
 
 use crate::support::arrays::Array;
-use crate::support::brute::settings;
+use crate::support::brute_force::settings;
 use crate::support::{assert_told, signed};
 
 fn values(cells: &[ReadOnlyCell<u16>]) -> Vec<u16> {
@@ -19,24 +19,24 @@ fn values(cells: &[ReadOnlyCell<u16>]) -> Vec<u16> {
 #[test]
 fn contiguous_views_are_cells() {
     let list = Array::new(vec![1_u16, 2, 3, 4, 5, 6], &[2, 3]);
-    let view = list.view::<u16, 2>().unwrap().host().unwrap();
+    let view = list.view::<u16, 2>().unwrap().host_view().unwrap();
     assert_eq!(values(view.as_cells().unwrap()), [1, 2, 3, 4, 5, 6]);
     assert_eq!(format!("{:?}", view.as_cells().unwrap()[1]), "ReadOnlyCell(2)");
     let told = (ErrorKind::Strides, "strides[0]", "1 (strides [1, 3])", "C-contiguous");
     assert_told(&view.t().as_cells().unwrap_err(), told);
 
     let mut host = Array::new(HostVec::from([1_u16, 2, 3]), &[3]);
-    let mut view = host.view_mut::<u16, 1>().unwrap().host_mut().unwrap();
+    let mut view = host.view_mut::<u16, 1>().unwrap().into_host_view_mut().unwrap();
     let cells = view.as_cells().unwrap();
     cells[0].set(cells[1].get() + cells[2].get());
-    assert_eq!(view.get([0]).unwrap(), 5);
+    assert_eq!(view.read([0]).unwrap(), 5);
     drop(view);
     assert_eq!(host.to_vec::<u16>().unwrap(), [5, 2, 3]);
 
     let scalar = Array::new(vec![7_u16], &[]);
-    assert_eq!(values(scalar.view::<u16, 0>().unwrap().host().unwrap().as_cells().unwrap()), [7]);
+    assert_eq!(values(scalar.view::<u16, 0>().unwrap().host_view().unwrap().as_cells().unwrap()), [7]);
     let empty = Array::strided(Vec::<u16>::new(), &[3, 0], &[9, 7]);
-    assert!(empty.view::<u16, 2>().unwrap().host().unwrap().as_cells().unwrap().is_empty());
+    assert!(empty.view::<u16, 2>().unwrap().host_view().unwrap().as_cells().unwrap().is_empty());
 }
 
 /// Whatever the storage, also one whose memory nobody may write.
@@ -47,7 +47,7 @@ fn every_storage_has_cells() {
         Array<S>: CudaArray,
     {
         let array = Array::new(data, &[3]);
-        let view = array.view::<u16, 1>().unwrap().host().unwrap();
+        let view = array.view::<u16, 1>().unwrap().host_view().unwrap();
         assert_eq!(values(view.as_cells().unwrap()), [1, 2, 3]);
         assert_eq!(view.rows().unwrap().map(values).collect::<Vec<_>>(), [[1, 2, 3]]);
     }
@@ -69,10 +69,10 @@ fn every_storage_has_cells() {
 #[expect(unsafe_code, reason = "another library writes by address")]
 fn cells_show_what_others_write() {
     let list = Array::new(HostVec::from([1_u16, 2, 3]), &[3]);
-    let view = list.view::<u16, 1>().unwrap().host().unwrap();
+    let view = list.view::<u16, 1>().unwrap().host_view().unwrap();
     let cells = view.as_cells().unwrap();
     let before = cells[1].get();
-    let place = std::ptr::with_exposed_provenance_mut::<u16>(list.facts().unwrap().address() + 2);
+    let place = std::ptr::with_exposed_provenance_mut::<u16>(list.info().unwrap().address() + 2);
     // SAFETY: an element of memory that is made to be shared, to which there are cells only.
     unsafe { place.write(20) };
     assert_eq!((before, cells[1].get()), (2, 20));
@@ -83,13 +83,13 @@ fn cells_show_what_others_write() {
 fn bools_are_no_cells() {
     let mut flags = Array::new(HostVec::from([[true, false], [true, true]]), &[2]);
     let told = |found| (ErrorKind::DType, "dtype", found, "every bit pattern is a value");
-    let view = flags.view::<bool, 2>().unwrap().host().unwrap();
+    let view = flags.view::<bool, 2>().unwrap().host_view().unwrap();
     assert_told(&view.as_cells().unwrap_err(), told("bool"));
     assert_told(&view.rows().unwrap_err(), told("bool"));
     assert_eq!(view.iter().collect::<Vec<_>>(), [true, false, true, true]);
     assert_told(&view.as_ndarray_cells::<ndarray::Ix2>().unwrap_err(), told("bool"));
     drop(view);
-    let mut view = flags.view_mut::<[bool; 2], 1>().unwrap().host_mut().unwrap();
+    let mut view = flags.view_mut::<[bool; 2], 1>().unwrap().into_host_view_mut().unwrap();
     assert_told(&view.as_cells().unwrap_err(), told("bool with trailing axes [2]"));
     assert_told(&view.lanes(0).unwrap_err(), told("bool with trailing axes [2]"));
     assert_told(&view.as_ndarray_cells::<ndarray::Ix1>().unwrap_err(), told("bool with trailing axes [2]"));
@@ -100,24 +100,24 @@ fn bools_are_no_cells() {
 #[expect(unsafe_code, reason = "another library writes by address")]
 fn bytes_that_are_no_bool_are_true() {
     let list = Array::new(HostVec::from([[true, false], [false, true]]), &[2]);
-    let place = std::ptr::with_exposed_provenance_mut::<u8>(list.facts().unwrap().address() + 1);
+    let place = std::ptr::with_exposed_provenance_mut::<u8>(list.info().unwrap().address() + 1);
     // SAFETY: a byte of memory that is made to be shared, to which there are no references.
     unsafe { place.write(2) };
-    let view = list.view::<[bool; 2], 1>().unwrap().host().unwrap();
+    let view = list.view::<[bool; 2], 1>().unwrap().host_view().unwrap();
     assert_eq!(view.iter().collect::<Vec<_>>(), [[true, true], [false, true]]);
     let mut count = 0;
     for [_, flag] in &view {
         count += u8::from(flag);
     }
-    assert_eq!((count, view.get([0]).unwrap_err().kind()), (2, ErrorKind::DType));
+    assert_eq!((count, view.read([0]).unwrap_err().kind()), (2, ErrorKind::DType));
 }
 
 /// Rows with gaps between them, backwards, and of an array in F order, whose lanes are along the first axis.
 #[test]
 fn rows_and_lanes() {
-    let memory = Shared::new((0_u16..12).collect::<HostVec<_>>());
+    let memory = SharedBuffer::new((0_u16..12).collect::<HostVec<_>>());
     let padded = Array::strided(memory.byte_offset(8).unwrap(), &[2, 3], &[-4, 1]);
-    let view = padded.view::<u16, 2>().unwrap().host().unwrap();
+    let view = padded.view::<u16, 2>().unwrap().host_view().unwrap();
     let rows = view.rows().unwrap();
     assert_eq!((rows.len(), format!("{rows:?}")), (2, "Lanes(2 of 3 elements)".into()));
     assert_eq!(rows.map(values).collect::<Vec<_>>(), [[4, 5, 6], [0, 1, 2]]);
@@ -128,7 +128,7 @@ fn rows_and_lanes() {
     drop(view);
 
     let mut cube = Array::strided(memory.clone(), &[2, 2, 3], &[1, 6, 2]);
-    let mut view = cube.view_mut::<u16, 3>().unwrap().host_mut().unwrap();
+    let mut view = cube.view_mut::<u16, 3>().unwrap().into_host_view_mut().unwrap();
     let last = |lane: &[Cell<u16>]| lane[1].get();
     assert_eq!(view.lanes(0).unwrap().map(last).collect::<Vec<_>>(), [1, 3, 5, 7, 9, 11]);
     for lane in view.lanes(0).unwrap() {
@@ -138,15 +138,15 @@ fn rows_and_lanes() {
     assert_eq!(Array::new(memory, &[12]).to_vec::<u16>().unwrap(), [1, 0, 3, 2, 5, 4, 7, 6, 9, 8, 11, 10]);
     // One element in a row, whose stride says nothing; rows without elements; no rows; no axis.
     let column = Array::strided(vec![1_u16, 2, 3], &[2, 1], &[2, 9]);
-    let view = column.view::<u16, 2>().unwrap().host().unwrap();
+    let view = column.view::<u16, 2>().unwrap().host_view().unwrap();
     assert_eq!(view.rows().unwrap().map(values).collect::<Vec<_>>(), [[1], [3]]);
     let empty = Array::strided(Vec::<u16>::new(), &[3, 0], &[9, 7]);
-    let view = empty.view::<u16, 2>().unwrap().host().unwrap();
+    let view = empty.view::<u16, 2>().unwrap().host_view().unwrap();
     assert_eq!(view.rows().unwrap().map(<[_]>::len).collect::<Vec<_>>(), [0, 0, 0]);
     assert_eq!(view.lanes(0).unwrap().len(), 0);
     let scalar = Array::new(vec![7_u16], &[]);
     let told = (ErrorKind::Rank, "shape", "0 axes", "1 axis or more");
-    assert_told(&scalar.view::<u16, 0>().unwrap().host().unwrap().rows().unwrap_err(), told);
+    assert_told(&scalar.view::<u16, 0>().unwrap().host_view().unwrap().rows().unwrap_err(), told);
 }
 
 /// Parts of a view, beside those of `ndarray`.
@@ -162,7 +162,7 @@ fn compare(view: &interop_core::HostView<'_, u16, 3>, model: &ndarray::ArrayView
     assert_eq!(iter.len(), elements.len() - some.len());
     assert_eq!([some, iter.collect()].concat(), elements, "one by one");
     for (index, value) in model.indexed_iter() {
-        assert_eq!(view.get(index.into()).unwrap(), *value);
+        assert_eq!(view.read(index.into()).unwrap(), *value);
     }
     let cells = view.as_ndarray_cells::<ndarray::Ix3>().unwrap();
     assert_eq!(cells.map(ReadOnlyCell::get), model);
@@ -212,7 +212,7 @@ proptest! {
         let count = signed(shape.iter().product::<usize>());
         let model = Array3::from_shape_vec(shape, (0_u16..count).collect()).unwrap();
         let array = Array::new((0_u16..count).collect::<HostVec<_>>(), &shape);
-        let view = array.view::<u16, 3>().unwrap().host().unwrap();
+        let view = array.view::<u16, 3>().unwrap().host_view().unwrap();
         compare(&view, &model.view());
         let (mut view, mut model) = (view.transpose(turns).unwrap(), model.view().permuted_axes(turns));
         compare(&view, &model);
@@ -255,8 +255,8 @@ proptest! {
 #[test]
 fn parts_that_are_not_there() {
     let array = Array::new(vec![0_u16; 6], &[2, 3]);
-    let view = array.view::<u16, 2>().unwrap().host().unwrap();
-    let told = |place, found, allowed| (ErrorKind::Index, place, found, allowed);
+    let view = array.view::<u16, 2>().unwrap().host_view().unwrap();
+    let told = |place, found, allowed| (ErrorKind::IndexOutOfBounds, place, found, allowed);
     assert_told(&view.slice_axis(1, 2..4, 1).unwrap_err(), told("index[1]", "2..4", "within 0..3"));
     #[expect(clippy::reversed_empty_ranges, reason = "a mistake of a caller")]
     let error = view.slice_axis(1, 2..1, 1).unwrap_err();
@@ -280,20 +280,20 @@ fn parts_that_are_not_there() {
 /// Parts of a view to write to are that too, and hold the memory while there is one of them.
 #[test]
 fn parts_are_written() {
-    let memory = Shared::new(HostVec::<u16>::zeroed(12));
+    let memory = SharedBuffer::new(HostVec::<u16>::zeroed(12));
     let mut array = Array::new(memory.clone(), &[3, 4]);
-    let mut view = array.view_mut::<u16, 2>().unwrap().host_mut().unwrap();
+    let mut view = array.view_mut::<u16, 2>().unwrap().into_host_view_mut().unwrap();
     view.as_view_mut().slice_axis(1, .., 2).unwrap().fill(1);
     view.as_view_mut().index_axis::<1>(0, 2).unwrap().map_inplace(|value| value + 5).unwrap();
     view.as_view_mut().t().copy_from_slice(&[9; 12]).unwrap();
-    view.as_view_mut().transpose([1, 0]).unwrap().set([3, 0], 4).unwrap();
+    view.as_view_mut().transpose([1, 0]).unwrap().write([3, 0], 4).unwrap();
     view.as_view_mut().reshape([2, 6]).unwrap().rows().unwrap().for_each(|row| row[5].set(7));
     let cells = view.as_ndarray_cells::<ndarray::Ix2>().unwrap();
     cells.column(0).iter().for_each(|cell| cell.set(2));
     assert_eq!(cells.map(Cell::get), ndarray::array![[2, 9, 9, 4], [2, 7, 9, 9], [2, 9, 9, 7]]);
     let part = view.index_axis::<1>(0, 1).unwrap();
     let other = Array::new(memory, &[12]);
-    assert_eq!(other.to_vec::<u16>().unwrap_err().kind(), ErrorKind::Busy);
+    assert_eq!(other.to_vec::<u16>().unwrap_err().kind(), ErrorKind::AlreadyBorrowed);
     drop(part);
     let expected: Array2<u16> = ndarray::array![[2, 9, 9, 4], [2, 7, 9, 9], [2, 9, 9, 7]];
     assert_eq!(other.to_vec::<u16>().unwrap(), expected.into_raw_vec_and_offset().0);

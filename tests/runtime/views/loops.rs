@@ -4,11 +4,11 @@
 use std::fmt::Debug;
 
 use interop_core::dlpack::Versioned;
-use interop_core::{CudaArray, Element, ErrorKind, FromArray, HostVec, Memory, Shared, Storage};
+use interop_core::{CudaArray, Element, ErrorKind, FromArray, HostVec, MemoryRegion, SharedBuffer, Storage};
 use proptest::prelude::*;
 
 use crate::support::arrays::{Array, Fortran};
-use crate::support::brute::{offsets, offsets_in_f_order, settings};
+use crate::support::brute_force::{offsets, offsets_in_f_order, settings};
 use crate::support::{assert_told, signed};
 
 /// A struct with bytes between its fields that nobody writes.
@@ -45,8 +45,8 @@ impl Place {
     }
 
     /// An array there, over `elements`, of which there are as many as places; and the same memory as a list.
-    fn array<T: Element>(&self, elements: &[T]) -> (Array<Shared>, Array<Shared>) {
-        let whole = Shared::new(elements.iter().chain(&elements[..1]).copied().collect::<HostVec<T>>());
+    fn array<T: Element>(&self, elements: &[T]) -> (Array<SharedBuffer>, Array<SharedBuffer>) {
+        let whole = SharedBuffer::new(elements.iter().chain(&elements[..1]).copied().collect::<HostVec<T>>());
         // Structs lie where elements do.
         let whole = whole.byte_offset(signed(self.shift % size_of::<T>())).unwrap_or(whole);
         let mut list = Array::new(whole.clone(), &[elements.len()]);
@@ -163,7 +163,7 @@ fn compare<T: Element + PartialEq + Debug>(
 
 /// What only views have: two arrays beside the one that is written.
 fn compare_views<T: Element + PartialEq + Debug>(
-    (target, other): (&mut Array<Shared>, &Array<Shared>),
+    (target, other): (&mut Array<SharedBuffer>, &Array<SharedBuffer>),
     dense: &Place,
     values: &[T],
     make: &impl Fn(usize) -> T,
@@ -173,8 +173,8 @@ fn compare_views<T: Element + PartialEq + Debug>(
     let third: Vec<T> = (0..third_len.max(1)).map(|at| make(50 + at)).collect();
     let (third_array, _) = dense.array(&third);
     let thirds: Vec<T> = third_at.iter().map(|at| third[*at]).collect();
-    let other = other.view::<T, 2>().unwrap().host().unwrap();
-    let third = third_array.view::<T, 2>().unwrap().host().unwrap();
+    let other = other.view::<T, 2>().unwrap().host_view().unwrap();
+    let third = third_array.view::<T, 2>().unwrap().host_view().unwrap();
     let pairs = |mut seen: Vec<(T, T)>, one, two| {
         seen.push((one, two));
         seen
@@ -189,7 +189,7 @@ fn compare_views<T: Element + PartialEq + Debug>(
     expected.sort_by_key(key);
     assert_eq!(found, expected);
 
-    let mut view = target.view_mut::<T, 2>().unwrap().host_mut().unwrap();
+    let mut view = target.view_mut::<T, 2>().unwrap().into_host_view_mut().unwrap();
     view.copy_from(&other).unwrap();
     assert_eq!(view.as_view().to_vec().unwrap(), values);
     view.zip2_map_inplace(&third, &other, |one, two, three| mix(mix(one, two), three)).unwrap();
@@ -254,8 +254,8 @@ fn other_shapes_are_refused() {
     let other = Array::new(vec![1_u8; 6], &[3, 2]);
     let told = (ErrorKind::Shape, "shape", "[3, 2]", "[2, 3], the shape of the array beside it");
     assert_told(&array.zip_map_inplace(&other, |_: u8, other: u8| other).unwrap_err(), told);
-    let from = other.view::<u8, 2>().unwrap().host().unwrap();
-    let mut view = array.view_mut::<u8, 2>().unwrap().host_mut().unwrap();
+    let from = other.view::<u8, 2>().unwrap().host_view().unwrap();
+    let mut view = array.view_mut::<u8, 2>().unwrap().into_host_view_mut().unwrap();
     assert_told(&view.copy_from(&from).unwrap_err(), told);
     assert_told(&view.zip2_map_inplace(&from, &from, |_, _, other| other).unwrap_err(), told);
     assert_told(&view.as_view().zip_fold(&from, 0, |_, _, _| 1).unwrap_err(), told);
@@ -269,12 +269,18 @@ fn other_shapes_are_refused() {
 /// A target that shares memory with what it is to be made of cannot be had beside it.
 #[test]
 fn overlapping_targets_are_refused() {
-    let memory = Shared::new(HostVec::<u16>::zeroed(10));
+    let memory = SharedBuffer::new(HostVec::<u16>::zeroed(10));
     let from = Array::new(memory.clone(), &[8]);
     let mut to = Array::new(memory.byte_offset(4).unwrap(), &[8]);
-    assert_eq!(to.zip_map_inplace(&from, |_: u16, other: u16| other).unwrap_err().kind(), ErrorKind::Busy);
-    let _from = from.view::<u16, 1>().unwrap().host().unwrap();
-    assert_eq!(to.view_mut::<u16, 1>().unwrap().host_mut().unwrap_err().kind(), ErrorKind::Busy);
+    assert_eq!(
+        to.zip_map_inplace(&from, |_: u16, other: u16| other).unwrap_err().kind(),
+        ErrorKind::AlreadyBorrowed
+    );
+    let _from = from.view::<u16, 1>().unwrap().host_view().unwrap();
+    assert_eq!(
+        to.view_mut::<u16, 1>().unwrap().into_host_view_mut().unwrap_err().kind(),
+        ErrorKind::AlreadyBorrowed
+    );
 }
 
 /// A byte that is no `bool` is found wherever it is; what comes before it has been seen, and what comes after it has not.
@@ -305,19 +311,19 @@ fn bytes_that_are_no_bool() {
 }
 
 /// Bytes as an array of `bool`, and as what they are.
-fn flags(bytes: HostVec<u8>, len: usize, step: isize) -> (Array<Flags>, Array<Shared>) {
-    let bytes = Shared::new(bytes);
+fn flags(bytes: HostVec<u8>, len: usize, step: isize) -> (Array<Flags>, Array<SharedBuffer>) {
+    let bytes = SharedBuffer::new(bytes);
     let count = bytes.memory().range.len();
     (Array::strided(Flags(bytes.clone()), &[len], &[step]), Array::new(bytes, &[count]))
 }
 
 /// Bytes that are called `bool`.
 #[derive(Debug)]
-struct Flags(Shared);
+struct Flags(SharedBuffer);
 
 // SAFETY: as the storage inside: a `bool` of somebody else may be any byte.
 unsafe impl Storage for Flags {
-    fn memory(&self) -> Memory {
-        Memory { element: bool::TYPE, ..self.0.memory() }
+    fn memory(&self) -> MemoryRegion {
+        MemoryRegion { element: bool::TYPE, ..self.0.memory() }
     }
 }

@@ -3,7 +3,7 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use interop_core::{CudaArray, ErrorKind, HostVec, Shared};
+use interop_core::{CudaArray, ErrorKind, HostVec, SharedBuffer};
 
 use crate::support::arrays::Array;
 use crate::support::signed;
@@ -18,16 +18,16 @@ const LAYOUTS: [([usize; 3], [isize; 3], usize, usize); 6] = [
     ([7, 1, 2], [2, 9, 1], 0, 14),
 ];
 
-fn array(layout: usize, seed: u32) -> (Array<Shared>, Shared) {
+fn array(layout: usize, seed: u32) -> (Array<SharedBuffer>, SharedBuffer) {
     let (shape, strides, first, len) = LAYOUTS[layout];
     let elements: HostVec<u32> =
         (0..).map(|at: u32| at.wrapping_mul(2_654_435_761) ^ seed).take(len).collect();
-    let memory = Shared::new(elements);
+    let memory = SharedBuffer::new(elements);
     let first = memory.byte_offset(4 * signed::<_, isize>(first)).unwrap();
     (Array::strided(first, &shape, &strides), memory)
 }
 
-fn all(memory: Shared, layout: usize) -> Vec<u32> {
+fn all(memory: SharedBuffer, layout: usize) -> Vec<u32> {
     Array::new(memory, &[LAYOUTS[layout].3]).to_vec().unwrap()
 }
 
@@ -37,10 +37,10 @@ fn many_threads_do_what_one_does() {
         let ((mut one, one_memory), (mut many, many_memory)) = (array(layout, 1), array(layout, 1));
         // Another layout of the same shape, or the same.
         let (other, third) = (array(layout, 2).0, many_threads_source(layout));
-        let other = other.view::<u32, 3>().unwrap().host().unwrap();
-        let third = third.view::<u32, 3>().unwrap().host().unwrap();
-        let mut left = one.view_mut::<u32, 3>().unwrap().host_mut().unwrap();
-        let mut right = many.view_mut::<u32, 3>().unwrap().host_mut().unwrap();
+        let other = other.view::<u32, 3>().unwrap().host_view().unwrap();
+        let third = third.view::<u32, 3>().unwrap().host_view().unwrap();
+        let mut left = one.view_mut::<u32, 3>().unwrap().into_host_view_mut().unwrap();
+        let mut right = many.view_mut::<u32, 3>().unwrap().into_host_view_mut().unwrap();
         left.map_inplace(|value| value.rotate_left(3)).unwrap();
         right.par_map_inplace(|value| value.rotate_left(3)).unwrap();
         left.zip_map_inplace(&third, |one, two| one.wrapping_mul(3) ^ two).unwrap();
@@ -67,12 +67,12 @@ fn many_threads_do_what_one_does() {
 }
 
 /// An array of the same shape as those of a layout, in F order.
-fn many_threads_source(layout: usize) -> Array<Shared> {
+fn many_threads_source(layout: usize) -> Array<SharedBuffer> {
     let ([planes, rows, columns], ..) = LAYOUTS[layout];
     let len = planes * rows * columns;
     let elements: HostVec<u32> = (0..).map(|at: u32| at ^ 0xABCD).take(len).collect();
     let strides = [1, signed(planes), signed(planes * rows)];
-    Array::strided(Shared::new(elements), &[planes, rows, columns], &strides)
+    Array::strided(SharedBuffer::new(elements), &[planes, rows, columns], &strides)
 }
 
 /// More than one thread is at it, and an error or a shape that does not fit comes back.
@@ -80,11 +80,11 @@ fn many_threads_source(layout: usize) -> Array<Shared> {
 fn threads_share_the_work_and_the_errors() {
     let mut array = Array::new(HostVec::<u32>::zeroed(1 << 20), &[1 << 20]);
     let calls = AtomicUsize::new(0);
-    let mut view = array.view_mut::<u32, 1>().unwrap().host_mut().unwrap();
+    let mut view = array.view_mut::<u32, 1>().unwrap().into_host_view_mut().unwrap();
     view.as_view().par_fold(|| calls.fetch_add(1, Ordering::Relaxed), |at, _| at, |one, _| one).unwrap();
     assert_eq!(calls.into_inner(), 32, "pieces");
     let short = Array::new(vec![0_u32; 3], &[3]);
-    let short = short.view::<u32, 1>().unwrap().host().unwrap();
+    let short = short.view::<u32, 1>().unwrap().host_view().unwrap();
     let refused = [
         view.par_zip_map_inplace(&short, |one, _| one).unwrap_err(),
         view.par_zip2_map_inplace(&short, &short, |one, _, _| one).unwrap_err(),
@@ -93,7 +93,7 @@ fn threads_share_the_work_and_the_errors() {
     assert!(refused.iter().all(|error| error.kind() == ErrorKind::Shape));
     drop(view);
     let empty = Array::new(Vec::<u32>::new(), &[0]);
-    let empty = empty.view::<u32, 1>().unwrap().host().unwrap();
+    let empty = empty.view::<u32, 1>().unwrap().host_view().unwrap();
     assert_eq!(empty.par_fold(|| 5, |_, _| 6, |one, _| one).unwrap(), 5);
 }
 
@@ -105,13 +105,19 @@ fn bytes_that_are_no_bool() {
     let count = |view: &interop_core::HostView<'_, bool, 1>| {
         view.par_fold(|| 0, |sum, value| sum + usize::from(value), |one, other| one + other)
     };
-    array.view_mut::<bool, 1>().unwrap().host_mut().unwrap().par_map_inplace(|value| !value).unwrap();
-    assert_eq!(count(&array.view::<bool, 1>().unwrap().host().unwrap()).unwrap(), 100_000);
-    let place = std::ptr::with_exposed_provenance_mut::<u8>(array.facts().unwrap().address() + 70_000);
+    array
+        .view_mut::<bool, 1>()
+        .unwrap()
+        .into_host_view_mut()
+        .unwrap()
+        .par_map_inplace(|value| !value)
+        .unwrap();
+    assert_eq!(count(&array.view::<bool, 1>().unwrap().host_view().unwrap()).unwrap(), 100_000);
+    let place = std::ptr::with_exposed_provenance_mut::<u8>(array.info().unwrap().address() + 70_000);
     // SAFETY: a byte of memory that is made to be shared, to which there are no references.
     unsafe { place.write(2) };
     assert_eq!(
-        count(&array.view::<bool, 1>().unwrap().host().unwrap()).unwrap_err().kind(),
+        count(&array.view::<bool, 1>().unwrap().host_view().unwrap()).unwrap_err().kind(),
         ErrorKind::DType
     );
 }

@@ -3,13 +3,13 @@
 use interop_core::dlpack::{FLAG_SUBBYTE_PADDED, Versioned};
 use interop_core::{
     CudaArray, DType, Device, Element, ErrorKind, Float4E2m1fnX2, Float6E2m3fn, FromArray, HostVec, Lease,
-    Opaque, Shared, StreamHandle,
+    Opaque, SharedBuffer, StreamHandle,
 };
 use proptest::prelude::*;
 
 use crate::support::arrays::{Array, Claimed, GPU_ADDRESS, Pinned};
-use crate::support::brute::{indices, offset, offsets, settings};
-use crate::support::foreign::Claims;
+use crate::support::brute_force::{indices, offset, offsets, settings};
+use crate::support::foreign_tensors::Claims;
 use crate::support::streams::stream as stream_of;
 use crate::support::{Told, assert_told};
 
@@ -45,17 +45,17 @@ fn a_view_prints_what_it_is_of() {
     #[repr(transparent)]
     struct Silent(u16);
     let mut words = Array::new(HostVec::from([1_u16, 2, 3, 4, 5, 6]), &[2, 3]);
-    let of = format!("Silent [2, 3] at {:#x}, strides [3, 1], CPU (1))", words.facts().unwrap().address());
+    let of = format!("Silent [2, 3] at {:#x}, strides [3, 1], CPU (1))", words.info().unwrap().address());
     let is_printed = |printed: String, name: &str| {
         assert!(printed.starts_with(&format!("{name}(")) && printed.ends_with(&of), "{printed}");
     };
     let view = words.view::<Silent, 2>().unwrap();
     is_printed(format!("{view:?}"), "ArrayView");
-    is_printed(format!("{:?}", view.host().unwrap()), "HostView");
+    is_printed(format!("{:?}", view.host_view().unwrap()), "HostView");
     assert_eq!(words.view::<Silent, 1>().unwrap_err().kind(), ErrorKind::Rank);
     let view = words.view_mut::<Silent, 2>().unwrap();
     is_printed(format!("{view:?}"), "ArrayViewMut");
-    is_printed(format!("{:?}", view.host_mut().unwrap()), "HostViewMut");
+    is_printed(format!("{:?}", view.into_host_view_mut().unwrap()), "HostViewMut");
     let array = Array {
         stream: StreamHandle::PerThreadDefault,
         ..Array::strided(Claimed::gpu::<f64>(100, 2), &[4, 3], &[5, 1])
@@ -98,11 +98,11 @@ fn trailing_axes_are_parts() {
     let cells = Array::new((0..24_u16).collect::<Vec<_>>(), &[2, 3, 4]);
     let rows = cells.view::<[u16; 4], 2>().unwrap();
     assert_eq!((rows.shape(), rows.strides()), ([2, 3], [3, 1]));
-    assert_eq!(rows.host().unwrap().get([1, 2]).unwrap(), [20, 21, 22, 23]);
-    let planes = cells.view::<[[u16; 4]; 3], 1>().unwrap().host().unwrap();
-    assert_eq!(planes.get([1]).unwrap(), [[12, 13, 14, 15], [16, 17, 18, 19], [20, 21, 22, 23]]);
-    let all = cells.view::<[[[u16; 4]; 3]; 2], 0>().unwrap().host().unwrap();
-    assert_eq!(all.get([]).unwrap()[1][0][3], 15);
+    assert_eq!(rows.host_view().unwrap().read([1, 2]).unwrap(), [20, 21, 22, 23]);
+    let planes = cells.view::<[[u16; 4]; 3], 1>().unwrap().host_view().unwrap();
+    assert_eq!(planes.read([1]).unwrap(), [[12, 13, 14, 15], [16, 17, 18, 19], [20, 21, 22, 23]]);
+    let all = cells.view::<[[[u16; 4]; 3]; 2], 0>().unwrap().host_view().unwrap();
+    assert_eq!(all.read([]).unwrap()[1][0][3], 15);
     let told = (ErrorKind::Shape, "shape", "[4] as the last axes of [2, 3, 4]", "[3]");
     assert_told(&cells.view::<[u16; 3], 2>().unwrap_err(), told);
     let told = (ErrorKind::Rank, "shape", "3 axes", "4 axes or more, the last being [2, 2, 3, 4]");
@@ -126,9 +126,9 @@ fn trailing_axes_are_parts() {
 fn parts_that_are_packed_are_no_parts() {
     let padded = Array::new(vec![[Float6E2m3fn(5); 4]; 2], &[2]);
     assert_eq!(padded.to_vec::<[Float6E2m3fn; 4]>().unwrap(), [[Float6E2m3fn(5); 4]; 2]);
-    assert_eq!(padded.facts().unwrap().shape(), [2, 4]);
+    assert_eq!(padded.info().unwrap().shape(), [2, 4]);
     let packed = Claims { dtype: DType::F6_E2M3FN, ..Claims::at(0x1_0000, &[2, 4]) };
-    let packed: Array<Shared> = Array::from_dlpack(packed.send::<Versioned>().1).unwrap();
+    let packed: Array<SharedBuffer> = Array::from_dlpack(packed.send::<Versioned>().1).unwrap();
     let error = packed.view::<[Float6E2m3fn; 4], 1>().unwrap_err();
     assert_told(&error, (ErrorKind::DType, "dtype", "float6_e2m3fn", "float6_e2m3fn with trailing axes [4]"));
 }
@@ -146,8 +146,8 @@ fn lanes_that_are_padded_are_no_fields() {
     let lanes = DType::F4_E2M1FN.with_lanes(2);
     for (flags, fits) in [(0, true), (FLAG_SUBBYTE_PADDED, false)] {
         let claims = Claims { dtype: lanes, flags, ..Claims::at(0x1_0000, &[3, 2]) };
-        let scales: Array<Shared> = Array::from_dlpack(claims.send::<Versioned>().1).unwrap();
-        assert_eq!(scales.facts().unwrap().nbytes(), if fits { 6 } else { 12 });
+        let scales: Array<SharedBuffer> = Array::from_dlpack(claims.send::<Versioned>().1).unwrap();
+        assert_eq!(scales.info().unwrap().nbytes(), if fits { 6 } else { 12 });
         let view = scales.view::<Scales, 1>().map(|view| view.shape()).map_err(|error| error.kind());
         assert_eq!(view, if fits { Ok([3]) } else { Err(ErrorKind::DType) });
     }
@@ -166,9 +166,9 @@ struct Renamed {
 fn structs_are_elements() {
     let point = |id: u8| Point { x: f32::from(id), y: -f32::from(id), id: id.into() };
     let points = Array::strided((0..6).map(point).collect::<Vec<_>>(), &[3], &[2]);
-    let view = points.view::<Point, 1>().unwrap().host().unwrap();
+    let view = points.view::<Point, 1>().unwrap().host_view().unwrap();
     assert_eq!(view.to_vec().unwrap(), [point(0), point(2), point(4)]);
-    assert_eq!(view.get([1]).unwrap(), point(2));
+    assert_eq!(view.read([1]).unwrap(), point(2));
 
     let told =
         (ErrorKind::DType, "dtype", "struct {x: float32 @0, y: float32 @4, id: uint32 @8}", "z: float32");
@@ -179,7 +179,7 @@ fn structs_are_elements() {
     let pairs = Array::new(vec![[point(1), point(2)]; 3], &[3]);
     let told = (ErrorKind::Rank, "shape", "2 axes, shape [3, 2]", "1 axis");
     assert_told(&pairs.view::<Point, 1>().unwrap_err(), told);
-    assert_eq!(pairs.view::<[Point; 2], 1>().unwrap().host().unwrap().get([2]).unwrap()[1], point(2));
+    assert_eq!(pairs.view::<[Point; 2], 1>().unwrap().host_view().unwrap().read([2]).unwrap()[1], point(2));
 }
 
 /// Bugs 114, 117, 118, 119: the host reads host memory, and nothing else.
@@ -189,15 +189,15 @@ fn the_host_reads_what_it_reaches() {
     let gpu = Array::new(Claimed::gpu::<f32>(4, 1), &[4]);
     let told =
         (ErrorKind::Device, "device", "CUDA (2), ordinal 1", "CPU (1), CUDAHost (3) or CUDAManaged (13)");
-    assert_told(&gpu.view::<f32, 1>().unwrap().host().unwrap_err(), told);
+    assert_told(&gpu.view::<f32, 1>().unwrap().host_view().unwrap_err(), told);
     let told_to_copy = (ErrorKind::Driver, "libcuda", "libcuda", "an installed NVIDIA driver");
     assert_told(&gpu.to_vec::<f32>().unwrap_err(), told_to_copy);
     assert_told(&gpu.for_each(|_: f32| ()).unwrap_err(), told);
     let pinned = Array::new(Pinned(HostVec::from_slice(&[1_i16, 2])), &[2]);
-    assert_eq!(pinned.view::<i16, 1>().unwrap().host().unwrap().to_vec().unwrap(), [1, 2]);
+    assert_eq!(pinned.view::<i16, 1>().unwrap().host_view().unwrap().to_vec().unwrap(), [1, 2]);
     let (_ledger, tensor) = Claims { device: Device::CUDA_MANAGED, ..Claims::new(&[2]) }.send::<Versioned>();
     let managed: Array<Lease<i16>> = Array::from_dlpack(tensor).unwrap();
-    assert_eq!(managed.view::<i16, 1>().unwrap().host().unwrap().get([1]).unwrap(), 1);
+    assert_eq!(managed.view::<i16, 1>().unwrap().host_view().unwrap().read([1]).unwrap(), 1);
 }
 
 /// No stream works on host memory. (Pinned and managed memory is waited for: see the tests with a driver.)
@@ -205,7 +205,7 @@ fn the_host_reads_what_it_reaches() {
 fn pending_work_is_not_overtaken() {
     for stream in [StreamHandle::LegacyDefault, StreamHandle::PerThreadDefault, stream_of(0xAB)] {
         let array = Array { stream, ..Array::new(HostVec::from_slice(&[1_i16, 2]), &[2]) };
-        let error = array.view::<i16, 1>().unwrap().host().unwrap_err();
+        let error = array.view::<i16, 1>().unwrap().host_view().unwrap_err();
         let found = format!("work pending on the {stream}");
         assert_told(&error, (ErrorKind::Stream, "stream", &found, "nothing pending"));
     }
@@ -215,28 +215,28 @@ fn pending_work_is_not_overtaken() {
 #[test]
 fn indices_are_checked() {
     let array = Array::new((0..6_u8).collect::<Vec<_>>(), &[2, 3]);
-    let view = array.view::<u8, 2>().unwrap().host().unwrap();
-    let told = |place, found, allowed| (ErrorKind::Index, place, found, allowed);
-    assert_told(&view.get([2, 0]).unwrap_err(), told("index[0]", "2", "less than the extent 2"));
-    assert_told(&view.get([1, 3]).unwrap_err(), told("index[1]", "3", "less than the extent 3"));
-    assert_told(&view.get([usize::MAX; 2]).unwrap_err(), told("index[0]", "18446744073709551615", "2"));
+    let view = array.view::<u8, 2>().unwrap().host_view().unwrap();
+    let told = |place, found, allowed| (ErrorKind::IndexOutOfBounds, place, found, allowed);
+    assert_told(&view.read([2, 0]).unwrap_err(), told("index[0]", "2", "less than the extent 2"));
+    assert_told(&view.read([1, 3]).unwrap_err(), told("index[1]", "3", "less than the extent 3"));
+    assert_told(&view.read([usize::MAX; 2]).unwrap_err(), told("index[0]", "18446744073709551615", "2"));
     let empty = Array::new(Vec::<u8>::new(), &[2, 0]);
-    let view = empty.view::<u8, 2>().unwrap().host().unwrap();
-    assert_told(&view.get([0, 0]).unwrap_err(), told("index[1]", "0", "less than the extent 0"));
+    let view = empty.view::<u8, 2>().unwrap().host_view().unwrap();
+    assert_told(&view.read([0, 0]).unwrap_err(), told("index[1]", "0", "less than the extent 0"));
     assert_eq!((view.to_vec().unwrap(), view.shape()), (vec![], [2, 0]));
     let scalar = Array::new(vec![7_u8], &[]);
-    assert_eq!(scalar.view::<u8, 0>().unwrap().host().unwrap().get([]).unwrap(), 7);
+    assert_eq!(scalar.view::<u8, 0>().unwrap().host_view().unwrap().read([]).unwrap(), 7);
 }
 
 /// Bug 87: an address between two elements is no place for a reference, and no place for a view that could lend one.
 #[test]
 fn odd_addresses() {
-    let words = Shared::new(HostVec::from_slice(&[0x0201_u16, 0x0403, 0x0605]));
+    let words = SharedBuffer::new(HostVec::from_slice(&[0x0201_u16, 0x0403, 0x0605]));
     let odd = Array::new(words.byte_offset(1).unwrap(), &[2]);
     let told = (ErrorKind::Alignment, "data", "address 0x", "a multiple of 2, the alignment of the element");
-    assert_told(&odd.view::<u16, 1>().unwrap().host().unwrap_err(), told);
+    assert_told(&odd.view::<u16, 1>().unwrap().host_view().unwrap_err(), told);
     assert_eq!(odd.to_vec::<u16>().unwrap(), [0x0302, 0x0504].map(u16::from_le));
-    assert_eq!(odd.facts().unwrap().dtype(), DType::U16);
+    assert_eq!(odd.info().unwrap().dtype(), DType::U16);
 }
 
 /// R33: an array without elements has any strides, whatever is taken for an element of it.
@@ -257,10 +257,10 @@ fn no_index_into_the_empty() {
     let far = isize::MAX.unsigned_abs();
     for strides in [[isize::MAX, 1], [isize::MIN, 1], [-1, -1]] {
         let empty = Array::strided(Vec::<f32>::new(), &[far, 0], &strides);
-        let view = empty.view::<f32, 2>().unwrap().host().unwrap();
+        let view = empty.view::<f32, 2>().unwrap().host_view().unwrap();
         for at in [0, 1, far - 1] {
-            let told = (ErrorKind::Index, "index[1]", "0", "less than the extent 0");
-            assert_told(&view.get([at, 0]).unwrap_err(), told);
+            let told = (ErrorKind::IndexOutOfBounds, "index[1]", "0", "less than the extent 0");
+            assert_told(&view.read([at, 0]).unwrap_err(), told);
         }
     }
 }
@@ -278,13 +278,13 @@ proptest! {
         let low = visited.iter().min().copied().unwrap_or(0);
         let len = usize::try_from(visited.iter().max().copied().unwrap_or(0) - low + 1).unwrap();
         let all: Vec<u32> = (0..).take(len).collect();
-        let first = Shared::new(HostVec::from_slice(&all)).byte_offset(isize::try_from(-low).unwrap() * 4).unwrap();
+        let first = SharedBuffer::new(HostVec::from_slice(&all)).byte_offset(isize::try_from(-low).unwrap() * 4).unwrap();
         let array = Array::strided(first, &shape, &strides);
-        let view = array.view::<u32, 3>().unwrap().host().unwrap();
+        let view = array.view::<u32, 3>().unwrap().host_view().unwrap();
         let value = |offset: i128| u32::try_from(offset - low).unwrap();
         for index in indices(&shape) {
             let expected = value(offset(&index, &strides));
-            prop_assert_eq!(view.get(index.try_into().unwrap()).unwrap(), expected);
+            prop_assert_eq!(view.read(index.try_into().unwrap()).unwrap(), expected);
         }
         prop_assert_eq!(view.to_vec().unwrap(), visited.into_iter().map(value).collect::<Vec<_>>());
     }

@@ -4,27 +4,27 @@ use std::panic;
 use std::thread;
 
 use interop_core::dlpack::{Legacy, Versioned};
-use interop_core::{CudaArray, Device, ErrorKind, FromArray, HostVec, Lease, LeaseMut, Shared};
+use interop_core::{CudaArray, Device, ErrorKind, FromArray, HostVec, Lease, LeaseMut, SharedBuffer};
 use proptest::prelude::*;
 
 use crate::support::arrays::{Array, Claimed};
 use crate::support::assert_told;
-use crate::support::brute::{offsets, settings, small_layouts};
-use crate::support::foreign::Claims;
+use crate::support::brute_force::{offsets, settings, small_layouts};
+use crate::support::foreign_tensors::Claims;
 use crate::support::streams::stream as stream_of;
 
 /// One element, all elements, nothing else.
 #[test]
 fn elements_are_written() {
     let mut array = Array::strided(vec![0_i32; 8], &[2, 2], &[4, 2]);
-    let mut view = array.view_mut::<i32, 2>().unwrap().host_mut().unwrap();
-    view.set([0, 1], 5).unwrap();
-    view.set([1, 0], -7).unwrap();
+    let mut view = array.view_mut::<i32, 2>().unwrap().into_host_view_mut().unwrap();
+    view.write([0, 1], 5).unwrap();
+    view.write([1, 0], -7).unwrap();
     assert_eq!(
-        (view.get([1, 0]).unwrap(), view.as_view().get([0, 1]).unwrap(), view.shape()),
+        (view.read([1, 0]).unwrap(), view.as_view().read([0, 1]).unwrap(), view.shape()),
         (-7, 5, [2, 2])
     );
-    assert_eq!(view.get([2, 0]).unwrap_err().kind(), ErrorKind::Index);
+    assert_eq!(view.read([2, 0]).unwrap_err().kind(), ErrorKind::IndexOutOfBounds);
     view.map_inplace(|element| element + 1).unwrap();
     drop(view);
     assert_eq!(array.data, [1, 0, 6, 0, -6, 0, 1, 0], "what lies between is left alone");
@@ -36,8 +36,8 @@ fn elements_are_written() {
 #[test]
 fn parts_are_written_whole() {
     let mut array = Array::new(HostVec::<u8>::zeroed(12), &[2, 2, 3]);
-    let mut view = array.view_mut::<[u8; 3], 2>().unwrap().host_mut().unwrap();
-    view.set([1, 0], [1, 2, 3]).unwrap();
+    let mut view = array.view_mut::<[u8; 3], 2>().unwrap().into_host_view_mut().unwrap();
+    view.write([1, 0], [1, 2, 3]).unwrap();
     drop(view);
     assert_eq!(array.data.as_slice().unwrap(), [0, 0, 0, 0, 0, 0, 1, 2, 3, 0, 0, 0]);
 }
@@ -70,11 +70,11 @@ fn readonly_memory_is_not_written() {
     }
     refused(Array::new(std::sync::Arc::<[i16]>::from([1, 2]), &[2]));
     refused(Array::new(&[1_i16, 2][..], &[2]));
-    refused(Array::new(Shared::new(vec![1_i16, 2]), &[2]));
+    refused(Array::new(SharedBuffer::new(vec![1_i16, 2]), &[2]));
     let (_ledger, tensor) = Claims { flags: 1, ..Claims::new(&[2]) }.send::<Versioned>();
     refused::<Lease<i16>>(Array::from_dlpack(tensor).unwrap());
     let (_ledger, tensor) = Claims::new(&[2]).send::<Legacy>();
-    refused::<Shared>(Array::from_dlpack(tensor).unwrap());
+    refused::<SharedBuffer>(Array::from_dlpack(tensor).unwrap());
 }
 
 /// R88, bug 91: where two indices meet in an element, writing one is writing the other.
@@ -83,7 +83,7 @@ fn elements_that_meet_are_not_written() {
     let rows: [(&[usize], &[isize]); 5] =
         [(&[3], &[0]), (&[2, 3], &[0, 1]), (&[3, 3], &[1, 1]), (&[2, 3], &[2, 1]), (&[4, 2], &[-1, 3])];
     for (shape, strides) in rows {
-        let first = Shared::new(HostVec::<i16>::zeroed(20)).byte_offset(20).unwrap();
+        let first = SharedBuffer::new(HostVec::<i16>::zeroed(20)).byte_offset(20).unwrap();
         let mut array = Array::strided(first, shape, strides);
         let error = array.map_inplace(|element: i16| element).unwrap_err();
         let found = format!("{strides:?} for shape {shape:?}");
@@ -101,20 +101,20 @@ fn device_memory_is_not_written() {
     let mut gpu = Array::new(Claimed::gpu::<f32>(4, 0), &[4]);
     let told = (ErrorKind::Device, "device", "CUDA (2), ordinal 0", "memory that the host can reach");
     assert_eq!(gpu.view_mut::<f32, 1>().unwrap().device(), Device::cuda(0), "a view hands out the address");
-    assert_told(&gpu.view_mut::<f32, 1>().unwrap().host_mut().unwrap_err(), told);
+    assert_told(&gpu.view_mut::<f32, 1>().unwrap().into_host_view_mut().unwrap_err(), told);
     assert_told(&gpu.map_inplace(|element: f32| element).unwrap_err(), told);
     let mut busy = Array { stream: stream_of(9), ..Array::new(vec![1_u8; 4], &[4]) };
     let told = (ErrorKind::Stream, "stream", "work pending on the stream 0x9", "nothing pending");
-    assert_told(&busy.view_mut::<u8, 1>().unwrap().host_mut().unwrap_err(), told);
+    assert_told(&busy.view_mut::<u8, 1>().unwrap().into_host_view_mut().unwrap_err(), told);
     assert_told(&busy.map_inplace(|element: u8| element).unwrap_err(), told);
 }
 
 /// An address between two elements: by value yes, in place no.
 #[test]
 fn odd_addresses() {
-    let bytes = Shared::new(HostVec::from_slice(&[1_u16, 2, 3]));
+    let bytes = SharedBuffer::new(HostVec::from_slice(&[1_u16, 2, 3]));
     let mut odd = Array::new(bytes.byte_offset(1).unwrap(), &[2]);
-    let error = odd.view_mut::<u16, 1>().unwrap().host_mut().unwrap_err();
+    let error = odd.view_mut::<u16, 1>().unwrap().into_host_view_mut().unwrap_err();
     assert_told(&error, (ErrorKind::Alignment, "data", "address 0x", "a multiple of 2"));
     odd.map_inplace(|element: u16| !element).unwrap();
     let all = Array::new(bytes, &[3]).to_vec::<u16>().unwrap();
@@ -131,7 +131,7 @@ fn odd_addresses() {
 #[test]
 fn parts_are_written_by_two_threads() {
     let mut array = Array::new(HostVec::<u32>::zeroed(1000), &[100, 10]);
-    let view = array.view_mut::<u32, 2>().unwrap().host_mut().unwrap();
+    let view = array.view_mut::<u32, 2>().unwrap().into_host_view_mut().unwrap();
     let (head, tail) = view.split_at(37);
     assert_eq!((head.shape(), tail.shape()), ([37, 10], [63, 10]));
     let fill = |first: u32| {
@@ -155,29 +155,32 @@ fn parts_are_written_by_two_threads() {
 #[test]
 fn views_are_cut_anywhere() {
     let mut array = Array::strided(
-        Shared::new(HostVec::from_slice(&[0_i16, 1, 2, 3, 4, 5])).byte_offset(10).unwrap(),
+        SharedBuffer::new(HostVec::from_slice(&[0_i16, 1, 2, 3, 4, 5])).byte_offset(10).unwrap(),
         &[3],
         &[-2],
     );
     for at in 0..=3 {
-        let (head, tail) = array.view_mut::<i16, 1>().unwrap().host_mut().unwrap().split_at(at);
+        let (head, tail) = array.view_mut::<i16, 1>().unwrap().into_host_view_mut().unwrap().split_at(at);
         let parts = [head.as_view().to_vec().unwrap(), tail.as_view().to_vec().unwrap()];
         assert_eq!((parts[0].len(), parts.concat()), (at, vec![5, 3, 1]));
     }
     let cut = panic::catch_unwind(panic::AssertUnwindSafe(|| {
-        drop(array.view_mut::<i16, 1>().unwrap().host_mut().unwrap().split_at(4));
+        drop(array.view_mut::<i16, 1>().unwrap().into_host_view_mut().unwrap().split_at(4));
     }));
     assert!(cut.is_err());
-    assert!(array.view_mut::<i16, 1>().unwrap().host_mut().is_ok(), "the panic let go of the memory");
+    assert!(
+        array.view_mut::<i16, 1>().unwrap().into_host_view_mut().is_ok(),
+        "the panic let go of the memory"
+    );
     let mut empty = Array::new(Vec::<i16>::new(), &[0, 5]);
-    let (head, tail) = empty.view_mut::<i16, 2>().unwrap().host_mut().unwrap().split_at(0);
+    let (head, tail) = empty.view_mut::<i16, 2>().unwrap().into_host_view_mut().unwrap().split_at(0);
     assert_eq!((head.shape(), tail.shape()), ([0, 5], [0, 5]));
     let mut wide = Array::strided(Vec::<i16>::new(), &[4, 0], &[isize::MAX, 1]);
-    let (head, tail) = wide.view_mut::<i16, 2>().unwrap().host_mut().unwrap().split_at(3);
+    let (head, tail) = wide.view_mut::<i16, 2>().unwrap().into_host_view_mut().unwrap().split_at(3);
     assert_eq!((head.shape(), tail.shape()), ([3, 0], [1, 0]), "strides that lead nowhere");
     let mut scalar = Array::new(vec![1_i16], &[]);
     let cut = panic::catch_unwind(panic::AssertUnwindSafe(|| {
-        drop(scalar.view_mut::<i16, 0>().unwrap().host_mut().unwrap().split_at(0));
+        drop(scalar.view_mut::<i16, 0>().unwrap().into_host_view_mut().unwrap().split_at(0));
     }));
     assert!(cut.is_err(), "there is no axis to cut");
 }
@@ -186,14 +189,14 @@ fn views_are_cut_anywhere() {
 #[test]
 fn indices_are_checked() {
     let mut array = Array::new(vec![0_u8; 6], &[2, 3]);
-    let mut view = array.view_mut::<u8, 2>().unwrap().host_mut().unwrap();
+    let mut view = array.view_mut::<u8, 2>().unwrap().into_host_view_mut().unwrap();
     assert_told(
-        &view.set([0, 3], 1).unwrap_err(),
-        (ErrorKind::Index, "index[1]", "3", "less than the extent 3"),
+        &view.write([0, 3], 1).unwrap_err(),
+        (ErrorKind::IndexOutOfBounds, "index[1]", "3", "less than the extent 3"),
     );
     assert_told(
-        &view.set([2, 0], 1).unwrap_err(),
-        (ErrorKind::Index, "index[0]", "2", "less than the extent 2"),
+        &view.write([2, 0], 1).unwrap_err(),
+        (ErrorKind::IndexOutOfBounds, "index[0]", "2", "less than the extent 2"),
     );
     drop(view);
     assert_eq!(array.data, [0; 6]);
@@ -208,7 +211,7 @@ proptest! {
         let visited = offsets(&shape, &strides);
         let low = visited.iter().min().copied().unwrap_or(0);
         let len = usize::try_from(visited.iter().max().copied().unwrap_or(0) - low + 1).unwrap();
-        let memory = Shared::new(HostVec::<u32>::zeroed(len));
+        let memory = SharedBuffer::new(HostVec::<u32>::zeroed(len));
         let first = memory.byte_offset(isize::try_from(-low).unwrap() * 4).unwrap();
         let mut array = Array::strided(first, &shape, &strides);
         let mut next = 0_u32;
@@ -216,7 +219,7 @@ proptest! {
             next += 1;
             element + next
         });
-        prop_assert_eq!(written.is_ok(), array.facts().unwrap().layout().is_injective());
+        prop_assert_eq!(written.is_ok(), array.info().unwrap().layout().is_injective());
         let mut expected = vec![0; len];
         if written.is_ok() {
             let mut places = visited;
@@ -234,7 +237,7 @@ proptest! {
 fn leases_are_written_in_place() {
     let (_ledger, tensor) = Claims::new(&[3, 2]).send::<Versioned>();
     let mut lease: Array<LeaseMut<i16>> = Array::from_dlpack(tensor).unwrap();
-    lease.view_mut::<[i16; 2], 1>().unwrap().host_mut().unwrap().set([1], [-2, -3]).unwrap();
+    lease.view_mut::<[i16; 2], 1>().unwrap().into_host_view_mut().unwrap().write([1], [-2, -3]).unwrap();
     let again = lease.into_dlpack::<Versioned>().unwrap();
     assert_eq!(Array::<Vec<i16>>::from_dlpack(again).unwrap().data, [0, 1, -2, -3, 4, 5]);
 }

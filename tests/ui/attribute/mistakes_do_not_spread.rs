@@ -13,8 +13,8 @@ struct Image {
 // The struct is used in every way; the one message is about the one mistake.
 fn main() {
     let image = Image { pixels: vec![1.0; 4], shape: [2, 2], name: String::new() };
-    let facts = image.facts().unwrap();
-    assert_eq!(facts.shape(), [2, 2]);
+    let info = image.info().unwrap();
+    assert_eq!(info.shape(), [2, 2]);
     let tensor = image.into_dlpack::<Versioned>().unwrap();
     let again = Image::from_dlpack(tensor).unwrap();
     println!("{}", again.name);

@@ -8,7 +8,7 @@ struct Image {
     shape: [usize; 2],
     #[cuda_array(device)]
     device: interop_core::Device,
-    #[cuda_array(owner, default = interop_core::Owner::nothing())]
+    #[cuda_array(owner, default = interop_core::Owner::none())]
     owner: interop_core::Owner,
 }
 

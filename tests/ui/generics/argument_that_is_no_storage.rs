@@ -10,5 +10,5 @@ struct Image<S> {
 
 fn main() {
     let image = Image { pixels: String::new(), shape: [2, 2] };
-    println!("{:?}", image.facts());
+    println!("{:?}", image.info());
 }

@@ -10,7 +10,7 @@ struct Image<S> {
 
 fn import(from: Import) {
     let image: Image<&'static [f32]> = FromArray::from_import(from).unwrap();
-    println!("{:?}", image.facts());
+    println!("{:?}", image.info());
 }
 
 fn main() {}

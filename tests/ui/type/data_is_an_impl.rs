@@ -9,5 +9,5 @@ struct Samples {
 }
 
 fn main() {
-    let _ = |samples: &Samples| samples.facts();
+    let _ = |samples: &Samples| samples.info();
 }

@@ -11,7 +11,7 @@ struct Image {
 // One message, although the struct is used in every way.
 fn main() {
     let image = Image { pixels: String::new(), shape: [2, 2] };
-    println!("{:?}", image.facts());
+    println!("{:?}", image.info());
     let tensor = image.into_dlpack::<Versioned>().unwrap();
     let _ = Image::from_dlpack(tensor);
 }

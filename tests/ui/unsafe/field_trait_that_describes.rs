@@ -1,5 +1,5 @@
 //! No field can say where the memory is: a safe `impl` could name an address that nobody vouched for.
-use interop_core::__private::{Describe, Facts, Result, ShapeField};
+use interop_core::__private::{InfoBuilder, ArrayInfo, Result, ShapeField};
 use interop_core::CudaArray;
 
 struct Elsewhere([usize; 1]);
@@ -22,8 +22,8 @@ impl ShapeField for Elsewhere {
         Self([0])
     }
 
-    fn finish(&self, _: Describe<'_>) -> Result<Facts> {
-        interop_core::Descriptor::new(0x10, interop_core::Device::CPU, &[4]).validate()
+    fn finish(&self, _: InfoBuilder<'_>) -> Result<ArrayInfo> {
+        interop_core::RawDescriptor::new(0x10, interop_core::Device::CPU, &[4]).validate()
     }
 }
 

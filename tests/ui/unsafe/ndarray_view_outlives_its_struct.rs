@@ -10,7 +10,7 @@ struct Samples {
 }
 
 fn read_after_the_release(samples: Samples) {
-    let host = samples.view::<f32, 1>().unwrap().host().unwrap();
+    let host = samples.view::<f32, 1>().unwrap().host_view().unwrap();
     let view: ArrayView1<f32> = unsafe { host.as_ndarray().unwrap() };
     drop(samples);
     println!("{view}");

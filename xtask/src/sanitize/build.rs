@@ -5,7 +5,7 @@ use std::process::Command;
 
 use super::MEMCHECK;
 use crate::failure::Failure;
-use crate::{files, step, tools, workspace};
+use crate::{command_step, files, tools, workspace};
 
 /// The target that is named, so that the sanitizer goes into what runs and not into what runs at compile time.
 const TARGET: &str = "x86_64-unknown-linux-gnu";
@@ -91,7 +91,7 @@ pub(super) fn must_find(sanitizer: Sanitizer, fault: &str) -> Result<(), Failure
         rustc.arg("-Cunsafe-allow-abi-mismatch=sanitizer");
     }
     rustc.arg("-o").arg(&program).arg(workspace::root().join(CANARY));
-    step::run(&mut rustc)?;
+    command_step::run(&mut rustc)?;
     let run = |fault| {
         let mut command = match sanitizer {
             Sanitizer::None => Command::new("valgrind"),
@@ -103,13 +103,13 @@ pub(super) fn must_find(sanitizer: Sanitizer, fault: &str) -> Result<(), Failure
         command.arg(fault);
         command
     };
-    step::run(&mut run("none"))?;
+    command_step::run(&mut run("none"))?;
     must_fail(&mut run(fault))
 }
 
 /// Runs a program with a fault in it, quietly; that it ends well is a failure.
 pub(super) fn must_fail(command: &mut Command) -> Result<(), Failure> {
-    match step::ask(command) {
+    match command_step::ask(command) {
         None => Ok(()),
         Some(_) => Err(Failure::new(format!("`{command:?}` has a fault that was not found"))),
     }
@@ -128,14 +128,14 @@ pub(super) fn address_runtime() -> Result<PathBuf, Failure> {
     let ours = workspace::target().join("sanitize/python/asan.a");
     let archive = sysroot()?.join("lib/rustlib").join(TARGET).join("lib/librustc-nightly_rt.asan.a");
     files::copy(&archive, &ours)?;
-    step::run(Command::new("ar").arg("d").arg(&ours).arg("asan_preinit.cpp.o"))?;
+    command_step::run(Command::new("ar").arg("d").arg(&ours).arg("asan_preinit.cpp.o"))?;
     // Not `libasan.so`: the runtime takes that for the one of another compiler.
     let library = ours.with_file_name("libsanitizer.so");
     let mut cc = Command::new("cc");
     cc.args(["-shared", "-Wl,--whole-archive"]).arg(&ours).arg("-Wl,--no-whole-archive");
     // C++ libraries throw through it, so the language's own runtime must be there before they are.
     cc.args(["-Wl,--no-as-needed", "-lstdc++", "-lpthread", "-ldl", "-lm", "-lrt", "-o"]).arg(&library);
-    step::run(&mut cc)?;
+    command_step::run(&mut cc)?;
     Ok(library)
 }
 
@@ -151,6 +151,6 @@ fn need_sources() -> Result<(), Failure> {
 
 /// The folder of the nightly toolchain.
 fn sysroot() -> Result<PathBuf, Failure> {
-    let folder = step::ask(tools::nightly("rustc").args(["--print", "sysroot"]));
+    let folder = command_step::ask(tools::nightly("rustc").args(["--print", "sysroot"]));
     folder.map(PathBuf::from).ok_or_else(|| Failure::new("the nightly compiler does not tell where it is"))
 }

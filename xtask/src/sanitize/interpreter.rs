@@ -3,9 +3,9 @@
 use std::process::Command;
 
 use super::build::{CANARY, must_fail};
-use crate::counts::Counts;
 use crate::failure::Failure;
-use crate::{sim, step, suites, tools, workspace};
+use crate::test_counts::Counts;
+use crate::{command_step, sim, suites, tools, workspace};
 
 /// The tests of the runtime, but for those that only compute, in thousands of cases.
 const RUNTIME: [&str; 7] =
@@ -24,7 +24,7 @@ const FLAGS: &str = "-Zmiri-permissive-provenance";
 /// Runs the tests, once Miri has found what it is there for: a pointer that was made from one field and reaches another.
 pub(super) fn run(counts: &mut Counts) -> Result<(), Failure> {
     tools::need_nightly()?;
-    let setup = step::ask(miri("setup").arg("--print-sysroot")).ok_or_else(|| {
+    let setup = command_step::ask(miri("setup").arg("--print-sysroot")).ok_or_else(|| {
         Failure::new("Miri is missing: `rustup component add miri rust-src --toolchain nightly`")
     })?;
     let canary = |fault| {
@@ -32,7 +32,7 @@ pub(super) fn run(counts: &mut Counts) -> Result<(), Failure> {
         program.args(["--edition=2024", FLAGS, "--sysroot", &setup, CANARY, "--", fault]);
         program
     };
-    step::run(&mut canary("none"))?;
+    command_step::run(&mut canary("none"))?;
     must_fail(&mut canary("narrow"))?;
     let tests = [&RUNTIME[..], &DERIVE, &NARROW];
     tests.into_iter().try_for_each(|arguments| {

@@ -5,38 +5,39 @@ use std::sync::{Arc, Mutex, PoisonError};
 use ::cudarc::driver::result::stream;
 use ::cudarc::driver::{CudaContext, CudaStream};
 
-use super::{captured, context, failed};
-use crate::cuda::{self, ordinal_of};
-use crate::device::Device;
+use crate::adapters::cudarc::context::{captured, context, failed};
+use crate::array::device::Device;
+use crate::array::stream::StreamHandle;
+use crate::cuda;
+use crate::derive::fields::stream::{AsStream, FromStream};
 use crate::error::Result;
-use crate::fork::PerProcess;
-use crate::roles::{AsStream, FromStream};
-use crate::stream::StreamHandle;
+use crate::memory::copy_to_cuda::ordinal_of;
+use crate::process::fork::PerProcess;
 
 /// How a stream is named on this thread beside memory of `device`: a default stream by the stand-in of its context where
 /// the name would be that of another context's.
-pub(super) fn named(stream: &CudaStream, device: Device) -> StreamHandle {
+pub(crate) fn named(stream: &CudaStream, device: Device) -> StreamHandle {
     let (handle, context) = (stream.as_stream(), stream.context());
     let is_own = || handle_of(context).is_none_or(|own| cuda::has_default_streams(own, device));
     if matches!(handle, StreamHandle::Raw(_)) || is_own() {
         return handle;
     }
-    let Ok(other) = stand_in(context, handle) else { return handle };
+    let Ok(other) = proxy_stream(context, handle) else { return handle };
     if handle == StreamHandle::PerThreadDefault {
         // Unlike the legacy default stream it goes its own way, so the stand-in is told to come after it; and it after the
-        // stand-in, where that was told to come after others (`cuda::bring_back`).
+        // stand-in, where that was told to come after others (`cuda::join_default_stream`).
         let _entered = current(context);
-        context.record_err(cuda::order(handle, other, device_of(context)).map_err(|_| captured()));
+        context.record_err(cuda::stream_wait(other, handle, device_of(context)).map_err(|_| captured()));
     }
     other
 }
 
 /// A blocking stream of a context for a default stream: it and the legacy default stream wait for each other, and it has a
 /// name that says whose it is. It is kept until the end of the program, and the context with it.
-pub(super) fn stand_in(context: &Arc<CudaContext>, default: StreamHandle) -> Result<StreamHandle> {
+pub(crate) fn proxy_stream(context: &Arc<CudaContext>, default: StreamHandle) -> Result<StreamHandle> {
     type Kept = Vec<(Arc<CudaContext>, StreamHandle, StreamHandle)>;
-    static KEPT: PerProcess<Mutex<Kept>> = PerProcess::new(|_| Mutex::new(Kept::new()));
-    let mut kept = KEPT.get().lock().unwrap_or_else(PoisonError::into_inner);
+    static STREAMS: PerProcess<Mutex<Kept>> = PerProcess::new(|_| Mutex::new(Kept::new()));
+    let mut kept = STREAMS.get().lock().unwrap_or_else(PoisonError::into_inner);
     let known = kept.iter().find(|(of, name, _)| of.cu_ctx() == context.cu_ctx() && *name == default);
     if let Some((_, _, stream)) = known {
         return Ok(*stream);
@@ -48,7 +49,7 @@ pub(super) fn stand_in(context: &Arc<CudaContext>, default: StreamHandle) -> Res
     // SAFETY: just made, and never destroyed.
     let handle = unsafe { StreamHandle::from_raw(created as usize) };
     if let (StreamHandle::PerThreadDefault, Some(own)) = (default, handle_of(context)) {
-        cuda::stands_in(handle, own);
+        cuda::register_proxy(handle, own);
     }
     kept.push((context.clone(), default, handle));
     Ok(handle)
@@ -60,11 +61,11 @@ fn handle_of(context: &CudaContext) -> Option<cuda::Context> {
 }
 
 /// Makes a context current as long as the guard lives, where `cudarc` would make it current for good.
-pub(super) fn current(context: &CudaContext) -> Option<impl Drop> {
-    cuda::current_in(handle_of(context)?)
+pub(crate) fn current(context: &CudaContext) -> Option<impl Drop> {
+    cuda::enter_context(handle_of(context)?)
 }
 
-pub(super) fn device_of(context: &CudaContext) -> Device {
+pub(crate) fn device_of(context: &CudaContext) -> Device {
     // The driver counts devices with an `int`.
     Device::cuda(i32::try_from(context.ordinal()).unwrap_or(i32::MAX))
 }
@@ -75,7 +76,7 @@ impl AsStream for CudaStream {
         unsafe { StreamHandle::from_raw(self.cu_stream() as usize) }
     }
 
-    fn as_stream_beside(&self, device: Device) -> Option<StreamHandle> {
+    fn as_stream_on(&self, device: Device) -> Option<StreamHandle> {
         Some(named(self, device))
     }
 }
@@ -88,7 +89,7 @@ impl FromStream for Arc<CudaStream> {
         if let (StreamHandle::LegacyDefault | StreamHandle::PerThreadDefault, Some(own)) =
             (stream, handle_of(&context))
         {
-            cuda::order_namesakes(stream, device, own)?;
+            cuda::wait_for_default_streams(stream, device, own)?;
         }
         Ok(match stream {
             StreamHandle::NothingPending | StreamHandle::LegacyDefault => context.default_stream(),

@@ -1,0 +1,234 @@
+//! Classes of arrays that are more besides. The module has them under names of its own, for its tests.
+
+use std::ffi::CStr;
+
+use interop_core::python::install;
+use interop_core::{CudaArray, Element, HostVec, Lease};
+use pyo3::exceptions::PyBufferError;
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+
+use crate::image::Image;
+
+/// An array.
+#[pyclass(frozen, subclass, module = "interop_demo", name = "_Samples")]
+#[derive(CudaArray)]
+#[cuda_array(shape = [len], export, pyclass)]
+struct Samples {
+    #[cuda_array(data)]
+    values: HostVec<f32>,
+    len: usize,
+}
+
+impl Samples {
+    fn of(values: &[f32]) -> Self {
+        Self { values: HostVec::from_slice(values), len: values.len() }
+    }
+}
+
+/// The same array, with more to it.
+#[pyclass(frozen, extends = Samples, subclass, module = "interop_demo", name = "_Titled")]
+struct Titled {
+    #[pyo3(get)]
+    title: String,
+}
+
+#[pymethods]
+impl Titled {
+    #[new]
+    fn new(title: String) -> PyClassInitializer<Self> {
+        PyClassInitializer::from(Samples::of(&[1.0, 2.0])).add_subclass(Self { title })
+    }
+
+    /// For a copy and a pickle, which is a new one by the same name.
+    fn __getnewargs__(&self) -> (&str,) {
+        (&self.title,)
+    }
+}
+
+/// An array of its own, in the place of the one that it inherits.
+#[pyclass(frozen, extends = Samples, module = "interop_demo", name = "_Levels")]
+#[derive(CudaArray)]
+#[cuda_array(shape = [len], export, pyclass)]
+struct Levels {
+    #[cuda_array(data)]
+    levels: HostVec<u8>,
+    len: usize,
+}
+
+#[pymethods]
+impl Levels {
+    #[new]
+    fn new() -> PyClassInitializer<Self> {
+        let levels = Self { levels: HostVec::from_slice(&[7, 8, 9]), len: 3 };
+        PyClassInitializer::from(Samples::of(&[1.0, 2.0])).add_subclass(levels)
+    }
+}
+
+/// An array in a vector, of which Rust code may have plain references.
+#[pyclass(frozen, module = "interop_demo", name = "_Lent")]
+#[derive(CudaArray)]
+#[cuda_array(shape = [len], export, pyclass)]
+struct Lent {
+    #[cuda_array(data)]
+    values: Vec<f32>,
+    len: usize,
+}
+
+#[pymethods]
+impl Lent {
+    #[new]
+    fn new() -> Self {
+        Self { values: vec![1.0, 2.0], len: 2 }
+    }
+}
+
+/// An array whose items have names and no indices, and whose methods are for one thread.
+#[pyclass(frozen, mapping, unsendable, module = "interop_demo", name = "_Named")]
+#[derive(CudaArray)]
+#[cuda_array(shape = [len], export, pyclass)]
+struct Named {
+    #[cuda_array(data)]
+    values: HostVec<f32>,
+    len: usize,
+}
+
+#[pymethods]
+impl Named {
+    #[new]
+    fn new() -> Self {
+        Self { values: HostVec::from_slice(&[1.0, 2.0]), len: 2 }
+    }
+
+    fn __getitem__(&self, name: &str) -> String {
+        format!("{name} of {}", self.len)
+    }
+}
+
+/// An array that has a `__dlpack__` of its own, which hands out nothing.
+#[pyclass(frozen, module = "interop_demo", name = "_Kept")]
+#[derive(CudaArray)]
+#[cuda_array(shape = [len], export, pyclass)]
+struct Kept {
+    #[cuda_array(data)]
+    values: HostVec<f32>,
+    len: usize,
+}
+
+#[pymethods]
+impl Kept {
+    #[new]
+    fn new() -> Self {
+        Self { values: HostVec::from_slice(&[1.0]), len: 1 }
+    }
+
+    #[pyo3(signature = (**_wishes))]
+    fn __dlpack__(&self, _wishes: Option<&Bound<'_, PyDict>>) -> PyResult<()> {
+        Err(PyBufferError::new_err(format!("kept, as all {}", self.len)))
+    }
+}
+
+/// A copy of an image in a vector, which nobody has but the object that Python gets.
+#[pyfunction]
+fn in_a_vector(obj: Image<Vec<f32>>) -> Image<Vec<f32>> {
+    obj
+}
+
+/// Flags in a vector, and structs whose fields leave a gap.
+#[derive(CudaArray)]
+#[cuda_array(shape = [len], python)]
+struct Row<S> {
+    #[cuda_array(data)]
+    values: S,
+    len: usize,
+}
+
+#[pyfunction]
+fn bools_in_a_vector(obj: Row<Vec<bool>>) -> Row<Vec<bool>> {
+    obj
+}
+
+#[derive(Clone, Copy, Element)]
+#[repr(C)]
+struct Hit {
+    detector: u8,
+    energy: f64,
+}
+
+#[derive(Clone, Copy, Element)]
+#[repr(C)]
+struct PackedHit {
+    detector: u8,
+    _pad: [u8; 7],
+    energy: f64,
+}
+
+#[pyfunction]
+fn hits() -> Row<HostVec<Hit>> {
+    Row { values: HostVec::from([Hit { detector: 1, energy: 0.5 }]), len: 1 }
+}
+
+#[pyfunction]
+fn packed_hits() -> Row<HostVec<PackedHit>> {
+    Row { values: HostVec::from([PackedHit { detector: 1, _pad: [0; 7], energy: 0.5 }]), len: 1 }
+}
+
+/// An array that is said to have more elements than its memory.
+#[derive(CudaArray)]
+#[cuda_array(shape = [len], export, python)]
+struct Torn {
+    #[cuda_array(data)]
+    values: HostVec<f32>,
+    len: usize,
+}
+
+#[pyfunction]
+fn torn() -> Torn {
+    Torn { values: HostVec::zeroed(1), len: 2 }
+}
+
+/// What a function of Python's returns that is called while the elements of an image are read.
+#[pyfunction]
+#[expect(clippy::needless_pass_by_value, reason = "the lease ends when the call does")]
+fn while_read<'py>(obj: Image<Lease<f32>>, function: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+    let _reader = obj.view::<f32, 3>()?.host_view()?;
+    function.call0()
+}
+
+/// A class of Python's whose metaclass names another as derived from it, which is not.
+const UNTRUE: &CStr = c"
+class Untrue(type):
+    def __subclasses__(cls):
+        return [_Stranger]
+
+class _Stranger:
+    pass
+
+class Derived(_Samples, metaclass=Untrue):
+    pass
+";
+
+/// Makes the first of them before the class that it derives from gets the methods of an array, and the second after it.
+pub(crate) fn add(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    let py = module.py();
+    module.setattr("_in_a_vector", wrap_pyfunction!(in_a_vector, module)?)?;
+    module.setattr("_bools_in_a_vector", wrap_pyfunction!(bools_in_a_vector, module)?)?;
+    module.setattr("_hits", wrap_pyfunction!(hits, module)?)?;
+    module.setattr("_packed_hits", wrap_pyfunction!(packed_hits, module)?)?;
+    module.setattr("_torn", wrap_pyfunction!(torn, module)?)?;
+    module.setattr("_while_read", wrap_pyfunction!(while_read, module)?)?;
+    module.setattr("_Titled", py.get_type::<Titled>())?;
+    let names = PyDict::new(py);
+    names.set_item("_Samples", py.get_type::<Samples>())?;
+    py.run(UNTRUE, Some(&names), None)?;
+    module.setattr("_Stranger", names.get_item("_Stranger")?)?;
+    install::<Samples>(py)?;
+    install::<Levels>(py)?;
+    install::<Named>(py)?;
+    install::<Lent>(py)?;
+    module.setattr("_Lent", py.get_type::<Lent>())?;
+    module.setattr("_Named", py.get_type::<Named>())?;
+    install::<Kept>(py)?;
+    module.setattr("_Kept", py.get_type::<Kept>())?;
+    module.setattr("_Levels", py.get_type::<Levels>())
+}

@@ -1,0 +1,61 @@
+//! What is known of an array, as a dict.
+
+use interop_core::python::{ImportedArray, extract_interface, extract_stream, import, import_capsule};
+use interop_core::{ArrayInfo, DeviceType, StreamHandle};
+use pyo3::prelude::*;
+use pyo3::types::{PyCapsule, PyDict, PyTuple};
+
+/// Imports an object that speaks a protocol, or a raw DLPack capsule, and says what it is.
+#[pyfunction]
+#[pyo3(signature = (obj, *, stream=None))]
+pub(crate) fn describe<'py>(
+    obj: &Bound<'py, PyAny>,
+    stream: Option<Bound<'py, PyAny>>,
+) -> PyResult<Bound<'py, PyDict>> {
+    let imported = import_any(obj, stream)?;
+    dict_of(obj.py(), imported.import.info(), imported.protocol.name())
+}
+
+/// Reads a `__cuda_array_interface__` dict, without a driver and without looking at the memory.
+#[pyfunction]
+pub(crate) fn parse_cai<'py>(d: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyDict>> {
+    dict_of(d.py(), &extract_interface(d)?.info()?, "cai")
+}
+
+/// An import of an object or of a raw capsule.
+pub(crate) fn import_any(
+    object: &Bound<'_, PyAny>,
+    stream: Option<Bound<'_, PyAny>>,
+) -> PyResult<ImportedArray> {
+    let stream = stream.map(|stream| extract_stream(&stream)).transpose()?;
+    if object.is_instance_of::<PyCapsule>() {
+        let imported = import_capsule(object)?;
+        // Whoever names a stream has asked for the capsule with it.
+        return Ok(match stream {
+            Some(stream) => ImportedArray { import: imported.import.with_stream(stream), ..imported },
+            None => imported,
+        });
+    }
+    import(object, stream)
+}
+
+fn dict_of<'py>(py: Python<'py>, info: &ArrayInfo, protocol: &str) -> PyResult<Bound<'py, PyDict>> {
+    let dict = PyDict::new(py);
+    let device = info.device();
+    let known = device.device_type != DeviceType::UNKNOWN;
+    let dtype = info.dtype().typestr().map_or_else(|| info.dtype().name(), |typestr| typestr.to_string());
+    let stream = match info.stream() {
+        StreamHandle::NothingPending => None,
+        stream => stream.to_raw(),
+    };
+    dict.set_item("protocol", protocol)?;
+    dict.set_item("device", known.then_some((device.device_type.0, device.device_id)))?;
+    dict.set_item("dtype", dtype)?;
+    dict.set_item("shape", PyTuple::new(py, info.shape())?)?;
+    dict.set_item("strides", PyTuple::new(py, info.strides())?)?;
+    dict.set_item("readonly", info.is_read_only())?;
+    dict.set_item("data", info.address())?;
+    dict.set_item("nbytes", info.nbytes())?;
+    dict.set_item("stream", stream)?;
+    Ok(dict)
+}

@@ -1,0 +1,64 @@
+//! The protocol's methods written by hand: the array is a part of the object, and not the object itself.
+
+use std::sync::Arc;
+
+use interop_core::python::{DlpackArgs, export, import_as};
+use interop_core::{CudaArray, HostVec};
+use pyo3::prelude::*;
+
+#[derive(CudaArray)]
+#[cuda_array(shape = [len])]
+struct Samples {
+    #[cuda_array(data)]
+    values: HostVec<f32>,
+    len: usize,
+}
+
+/// A recording: samples, and how many of them a second has.
+#[pyclass(frozen, module = "interop_demo")]
+pub(crate) struct Recording {
+    samples: Arc<Samples>,
+    #[pyo3(get)]
+    rate: u32,
+}
+
+#[pymethods]
+impl Recording {
+    /// Of a copy of the samples, which may be any array of `float32` with one axis.
+    #[new]
+    fn new(samples: &Bound<'_, PyAny>, rate: u32) -> PyResult<Self> {
+        Ok(Self { samples: Arc::new(import_as(samples)?), rate })
+    }
+
+    /// One sample; what has such a method can be looped over.
+    fn __getitem__(&self, index: usize) -> PyResult<f32> {
+        Ok(self.samples.view::<f32, 1>()?.host_view()?.read([index])?)
+    }
+
+    /// A `DLPack` capsule of the samples.
+    #[pyo3(signature = (*, stream=None, max_version=None, dl_device=None, copy=None))]
+    fn __dlpack__<'py>(
+        &self,
+        py: Python<'py>,
+        stream: Option<Bound<'py, PyAny>>,
+        max_version: Option<Bound<'py, PyAny>>,
+        dl_device: Option<Bound<'py, PyAny>>,
+        copy: Option<Bound<'py, PyAny>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let mut request = DlpackArgs::default();
+        let given =
+            [("stream", stream), ("max_version", max_version), ("dl_device", dl_device), ("copy", copy)];
+        for (keyword, value) in given {
+            if let Some(value) = value {
+                request.set(keyword, &value)?;
+            }
+        }
+        export(py, &self.samples, &request)
+    }
+
+    /// The device type and the ordinal.
+    fn __dlpack_device__(&self) -> PyResult<(i32, i32)> {
+        let device = self.samples.info()?.device();
+        Ok((device.device_type.0, device.device_id))
+    }
+}

@@ -1,0 +1,233 @@
+//! A short list of extents or strides that lives in place for the usual ranks.
+
+use core::hash::{Hash, Hasher};
+use core::ops::{Deref, DerefMut};
+use core::{fmt, slice};
+
+use crate::error::{Error, ErrorKind, Result};
+
+/// Axes that fit without a heap allocation. Images, batches of images and attention heads have at most five.
+pub(crate) const INLINE: usize = 5;
+
+/// The greatest number of axes: NumPy's own limit since 2.0.
+pub const MAX_NDIM: usize = 64;
+
+/// `$result` with the rank as a constant `$N`, so that no loop over the axes is left; `None` for ranks that few arrays have.
+macro_rules! for_rank {
+    ($ndim:expr, $N:ident => $result:expr) => {
+        match $ndim {
+            1 => for_rank!(@ $N = 1, $result),
+            2 => for_rank!(@ $N = 2, $result),
+            3 => for_rank!(@ $N = 3, $result),
+            4 => for_rank!(@ $N = 4, $result),
+            _ => None,
+        }
+    };
+    (@ $N:ident = $rank:literal, $result:expr) => {{
+        const $N: usize = $rank;
+        $result
+    }};
+}
+
+/// Extents or strides, one an axis; a slice in all but name.
+///
+/// ```
+/// use interop_core::Dims;
+/// let dims = Dims::from([480_usize, 640, 3]);
+/// assert_eq!(dims.len(), 3);
+/// assert_eq!(dims[1], 640);
+/// assert_eq!(dims, dims.iter().copied().collect());
+/// ```
+#[derive(Clone)]
+pub struct Dims<T>(Repr<T>);
+
+/// The length is a whole word, although a byte would do: a move copies the value by wide loads, and a wide load that
+/// covers a narrow store made just before it stalls, for longer than all checks of a layout take.
+#[derive(Clone)]
+enum Repr<T> {
+    Inline { len: usize, items: [T; INLINE] },
+    Heap(Box<[T]>),
+}
+
+impl<T: Copy + Default> Dims<T> {
+    /// `len` items, all zero.
+    #[inline]
+    #[must_use]
+    pub fn zeroed(len: usize) -> Self {
+        if len <= INLINE {
+            return Self(Repr::Inline { len, items: [T::default(); INLINE] });
+        }
+        Self(Repr::Heap(vec![T::default(); len].into_boxed_slice()))
+    }
+
+    /// `len` items, written by `fill` over zeros.
+    #[inline]
+    pub(crate) fn filled(len: usize, mut fill: impl FnMut(&mut [T])) -> Self {
+        if len > INLINE {
+            return Self::filled_on_heap(len, &mut fill);
+        }
+        let mut items = [T::default(); INLINE];
+        fill(&mut items[..len]);
+        Self(Repr::Inline { len, items })
+    }
+
+    /// `len` items, each made by `item` of its axis. They are collected in registers, so that no store is waited for.
+    ///
+    /// # Errors
+    ///
+    /// The first of `item`.
+    #[inline]
+    pub(crate) fn collected<E>(len: usize, mut item: impl FnMut(usize) -> Result<T, E>) -> Result<Self, E> {
+        if len > INLINE {
+            return Ok(Self(Repr::Heap((0..len).map(item).collect::<Result<_, E>>()?)));
+        }
+        let mut failed = None;
+        let items = core::array::from_fn(|axis| {
+            if axis >= len || failed.is_some() {
+                return T::default();
+            }
+            item(axis).unwrap_or_else(|error| {
+                failed = Some(error);
+                T::default()
+            })
+        });
+        failed.map_or(Ok(Self(Repr::Inline { len, items })), Err)
+    }
+
+    #[cold]
+    fn filled_on_heap(len: usize, fill: &mut dyn FnMut(&mut [T])) -> Self {
+        let mut items = vec![T::default(); len].into_boxed_slice();
+        fill(&mut items);
+        Self(Repr::Heap(items))
+    }
+}
+
+impl<T: Copy + Default> From<&[T]> for Dims<T> {
+    #[inline]
+    fn from(items: &[T]) -> Self {
+        let mut dims = Self::zeroed(items.len());
+        dims.copy_from_slice(items);
+        dims
+    }
+}
+
+impl<T: Copy + Default, const N: usize> From<[T; N]> for Dims<T> {
+    #[inline]
+    fn from(items: [T; N]) -> Self {
+        Self::from(&items[..])
+    }
+}
+
+impl<T: Copy + Default> FromIterator<T> for Dims<T> {
+    fn from_iter<I: IntoIterator<Item = T>>(items: I) -> Self {
+        Self::from(&Vec::from_iter(items)[..])
+    }
+}
+
+impl<T: Copy + Default> Default for Dims<T> {
+    /// No axes.
+    fn default() -> Self {
+        Self::zeroed(0)
+    }
+}
+
+impl<'a, T> IntoIterator for &'a Dims<T> {
+    type Item = &'a T;
+    type IntoIter = slice::Iter<'a, T>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.iter()
+    }
+}
+
+impl<T> Deref for Dims<T> {
+    type Target = [T];
+
+    #[inline]
+    fn deref(&self) -> &[T] {
+        match &self.0 {
+            Repr::Inline { len, items } => &items[..*len],
+            Repr::Heap(items) => items,
+        }
+    }
+}
+
+impl<T> AsRef<[T]> for Dims<T> {
+    #[inline]
+    fn as_ref(&self) -> &[T] {
+        self
+    }
+}
+
+impl<T> DerefMut for Dims<T> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut [T] {
+        match &mut self.0 {
+            Repr::Inline { len, items } => &mut items[..*len],
+            Repr::Heap(items) => items,
+        }
+    }
+}
+
+impl<T: PartialEq> PartialEq for Dims<T> {
+    fn eq(&self, other: &Self) -> bool {
+        **self == **other
+    }
+}
+
+impl<T: Eq> Eq for Dims<T> {}
+
+impl<T: Hash> Hash for Dims<T> {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        (**self).hash(state);
+    }
+}
+
+impl<T: fmt::Debug> fmt::Debug for Dims<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        (**self).fmt(f)
+    }
+}
+
+/// An extent or stride as the protocols count it.
+#[inline]
+pub(crate) fn signed(what: &str, axis: usize, number: i128) -> Result<i64> {
+    i64::try_from(number).map_err(|_| too_great(what, axis, number))
+}
+
+#[cold]
+fn too_great(what: &str, axis: usize, number: i128) -> Error {
+    let allowed = "a number that fits 64 bits with a sign";
+    Error::new(ErrorKind::Overflow, format_args!("{what}[{axis}]"), number, allowed)
+}
+
+pub(crate) use for_rank;
+
+#[cfg(test)]
+mod tests {
+    use std::hash::DefaultHasher;
+
+    use super::*;
+
+    #[test]
+    fn short_and_long_lists_read_the_same() {
+        for len in [0, 1, INLINE, INLINE + 1, MAX_NDIM] {
+            let items: Vec<usize> = (10..10 + len).collect();
+            let dims = Dims::from(&items[..]);
+            assert_eq!(&*dims, &items[..]);
+            assert_eq!(&*Dims::<usize>::filled(len, |dims| dims.copy_from_slice(&items)), &items[..]);
+            assert_eq!(&*Dims::<usize>::zeroed(len), vec![0; len]);
+            assert_eq!(items.iter().copied().collect::<Dims<_>>(), dims);
+            assert!((&dims).into_iter().eq(&items));
+            assert_eq!(hash(&dims), hash(&items));
+        }
+        assert_eq!(&*Dims::from([1_isize, -2]), &[1, -2]);
+        assert_eq!(Dims::<usize>::default(), Dims::from([]));
+    }
+
+    fn hash(what: &impl Hash) -> u64 {
+        let mut state = DefaultHasher::new();
+        what.hash(&mut state);
+        state.finish()
+    }
+}

@@ -1,0 +1,334 @@
+//! Element types as data: DLPack's triple, and the one table between it, typestr and names.
+
+use core::fmt;
+
+use crate::error::{Error, ErrorKind, Result};
+
+/// An element type as `DLDataType` spells it: type code, bits of one lane, lanes.
+///
+/// Plain numbers, as they come from foreign memory: a code that the table does not list stays a fact about the array and
+/// is reported by its number. Nothing typed is ever made of it.
+///
+/// A blob of `n` bytes (`|Vn` in a typestr) is the code `OpaqueHandle` with `n` lanes of 8 bits.
+///
+/// ```
+/// use interop_core::DType;
+///
+/// assert_eq!(DType::F32.typestr().unwrap().as_str(), "<f4");
+/// assert_eq!(DType::from_typestr("|b1"), Ok(DType::BOOL));
+/// assert_eq!(DType::BF16.typestr(), None); // the CUDA Array Interface has no code for it
+/// assert_eq!(DType::new(10, 8, 1).name(), "float8_e4m3fn");
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(C)]
+pub struct DType {
+    pub(crate) code: u8,
+    pub(crate) bits: u8,
+    pub(crate) lanes: u16,
+}
+
+/// What one type code allows, and how it is written elsewhere.
+pub(crate) struct Row {
+    pub(crate) code: u8,
+    /// The name, to which the bits are added where `sized` says so.
+    name: &'static str,
+    sized: bool,
+    /// The kind character of a typestr; `None`: the interface cannot spell it.
+    pub(crate) kind: Option<char>,
+    /// The bits that a lane may have. Empty: any number of whole bytes.
+    pub(crate) bits: &'static [u8],
+}
+
+const fn row(code: u8, name: &'static str, sized: bool, kind: Option<char>, bits: &'static [u8]) -> Row {
+    Row { code, name, sized, kind, bits }
+}
+
+/// `dlpack.h` 1.3, `DLDataTypeCode`, beside the kinds of NumPy's array interface.
+pub(crate) const TABLE: [Row; 18] = [
+    row(0, "int", true, Some('i'), &[8, 16, 32, 64]),
+    row(1, "uint", true, Some('u'), &[8, 16, 32, 64]),
+    row(2, "float", true, Some('f'), &[16, 32, 64]),
+    row(3, "opaque", true, Some('V'), &[]),
+    row(4, "bfloat", true, None, &[16]),
+    row(5, "complex", true, Some('c'), &[32, 64, 128]),
+    row(6, "bool", false, Some('b'), &[8]),
+    row(7, "float8_e3m4", false, None, &[8]),
+    row(8, "float8_e4m3", false, None, &[8]),
+    row(9, "float8_e4m3b11fnuz", false, None, &[8]),
+    row(10, "float8_e4m3fn", false, None, &[8]),
+    row(11, "float8_e4m3fnuz", false, None, &[8]),
+    row(12, "float8_e5m2", false, None, &[8]),
+    row(13, "float8_e5m2fnuz", false, None, &[8]),
+    row(14, "float8_e8m0fnu", false, None, &[8]),
+    row(15, "float6_e2m3fn", false, None, &[6]),
+    row(16, "float6_e3m2fn", false, None, &[6]),
+    row(17, "float4_e2m1fn", false, None, &[4]),
+];
+
+/// A set of numbers of bits: number `n` is bit `n % 64` of word `n / 64`.
+type Sizes = [u64; 4];
+
+/// All that a byte can count, in whole bytes.
+const WHOLE_BYTES: Sizes = {
+    let eighths = 0x0101_0101_0101_0101;
+    [eighths & !1, eighths, eighths, eighths]
+};
+
+/// The bits that a lane may have, for each code: every array that arrives is looked up here.
+static LEGAL: [Sizes; TABLE.len()] = {
+    let (mut legal, mut code) = ([WHOLE_BYTES; TABLE.len()], 0);
+    while code < TABLE.len() {
+        let (bits, mut at) = (TABLE[code].bits, 0);
+        if !bits.is_empty() {
+            legal[code] = [0; 4];
+        }
+        while at < bits.len() {
+            legal[code][bits[at] as usize / 64] |= 1 << (bits[at] % 64);
+            at += 1;
+        }
+        code += 1;
+    }
+    legal
+};
+
+const _: () = {
+    let mut code = 0;
+    while code < TABLE.len() {
+        assert!(TABLE[code].code as usize == code, "a code is the index of its row");
+        code += 1;
+    }
+};
+
+#[cfg(feature = "python")]
+pub(crate) const FLOAT: u8 = 2;
+
+pub(crate) const OPAQUE: u8 = 3;
+
+pub(crate) const COMPLEX: u8 = 5;
+
+macro_rules! named {
+    ($($name:ident = ($code:literal, $bits:literal), $doc:literal;)*) => {
+        $(#[doc = $doc] pub const $name: DType = DType::new($code, $bits, 1);)*
+    };
+}
+
+impl DType {
+    named! {
+        I8 = (0, 8), "`int8`, `|i1`.";
+        I16 = (0, 16), "`int16`, `<i2`.";
+        I32 = (0, 32), "`int32`, `<i4`.";
+        I64 = (0, 64), "`int64`, `<i8`.";
+        U8 = (1, 8), "`uint8`, `|u1`.";
+        U16 = (1, 16), "`uint16`, `<u2`.";
+        U32 = (1, 32), "`uint32`, `<u4`.";
+        U64 = (1, 64), "`uint64`, `<u8`.";
+        F16 = (2, 16), "`float16`, `<f2`.";
+        F32 = (2, 32), "`float32`, `<f4`.";
+        F64 = (2, 64), "`float64`, `<f8`.";
+        BF16 = (4, 16), "`bfloat16`; DLPack only.";
+        COMPLEX64 = (5, 64), "`complex64`, two `float32`, `<c8`.";
+        COMPLEX128 = (5, 128), "`complex128`, two `float64`, `<c16`.";
+        BOOL = (6, 8), "`bool`, one byte, `|b1`.";
+        F8_E3M4 = (7, 8), "`float8_e3m4`; DLPack only.";
+        F8_E4M3 = (8, 8), "`float8_e4m3`; DLPack only.";
+        F8_E4M3B11FNUZ = (9, 8), "`float8_e4m3b11fnuz`; DLPack only.";
+        F8_E4M3FN = (10, 8), "`float8_e4m3fn`; DLPack only.";
+        F8_E4M3FNUZ = (11, 8), "`float8_e4m3fnuz`; DLPack only.";
+        F8_E5M2 = (12, 8), "`float8_e5m2`; DLPack only.";
+        F8_E5M2FNUZ = (13, 8), "`float8_e5m2fnuz`; DLPack only.";
+        F8_E8M0FNU = (14, 8), "`float8_e8m0fnu`; DLPack only.";
+        F6_E2M3FN = (15, 6), "`float6_e2m3fn`; DLPack only.";
+        F6_E3M2FN = (16, 6), "`float6_e3m2fn`; DLPack only.";
+        F4_E2M1FN = (17, 4), "`float4_e2m1fn`; DLPack only.";
+    }
+
+    /// The type of this code, bits of one lane, and lanes; any numbers.
+    #[must_use]
+    pub const fn new(code: u8, bits: u8, lanes: u16) -> Self {
+        Self { code, bits, lanes }
+    }
+
+    /// A blob of `bytes` bytes, `|V` in a typestr.
+    #[must_use]
+    pub const fn opaque(bytes: u16) -> Self {
+        Self::new(OPAQUE, 8, bytes)
+    }
+
+    /// The type code (`DLDataTypeCode`).
+    #[must_use]
+    pub const fn code(self) -> u8 {
+        self.code
+    }
+
+    /// The bits of one lane.
+    #[must_use]
+    pub const fn bits(self) -> u8 {
+        self.bits
+    }
+
+    /// The lanes: 1 but for vector types.
+    #[must_use]
+    pub const fn lanes(self) -> u16 {
+        self.lanes
+    }
+
+    /// The same type with other lanes.
+    #[must_use]
+    pub const fn with_lanes(self, lanes: u16) -> Self {
+        Self { lanes, ..self }
+    }
+
+    /// The bits of one element when elements are packed.
+    #[must_use]
+    pub const fn packed_bits(self) -> usize {
+        self.bits as usize * self.lanes as usize
+    }
+
+    /// The bits of one element in memory; `padded` says that each lane takes whole bytes
+    /// (`DLPACK_FLAG_BITMASK_IS_SUBBYTE_TYPE_PADDED`).
+    #[must_use]
+    pub const fn item_bits(self, padded: bool) -> usize {
+        if padded { self.bits.div_ceil(8) as usize * 8 * self.lanes as usize } else { self.packed_bits() }
+    }
+
+    /// Whether a typestr of the CUDA Array Interface counts this as opaque bytes.
+    pub(crate) const fn is_opaque(self) -> bool {
+        self.code == OPAQUE
+    }
+
+    #[inline]
+    pub(crate) fn row(self) -> Option<&'static Row> {
+        // The codes count from 0 without a gap (asserted below the table), so each is the index of its row.
+        TABLE.get(usize::from(self.code))
+    }
+
+    /// Whether a producer can mean this: there are bits and lanes, the bits are those of the code, and the size of an unknown
+    /// code can be told in bytes.
+    #[inline]
+    pub(crate) fn is_legal(self) -> bool {
+        let sizes = LEGAL.get(usize::from(self.code)).unwrap_or(&WHOLE_BYTES);
+        let fits = sizes[usize::from(self.bits / 64)] >> (self.bits % 64) & 1 == 1;
+        fits && self.lanes > 0
+    }
+
+    /// Refuses what no producer [can mean](Self::is_legal).
+    #[inline]
+    pub(crate) fn check(self) -> Result<()> {
+        if self.is_legal() { Ok(()) } else { Err(self.refusal()) }
+    }
+
+    #[cold]
+    fn refusal(self) -> Error {
+        let allowed = match self.row() {
+            _ if self.lanes == 0 => "1 lane or more".into(),
+            // Before the code for bool there was UInt with 1 bit; never taken for bool.
+            Some(row) if row.code == 1 && self.bits == 1 => {
+                "uint of 8, 16, 32 or 64 bits; a bool is code 6 with 8 bits".into()
+            }
+            Some(row) => format!("{} of {} bits", row.name, list(row.bits)),
+            None => "whole bytes for a type code that is not known".into(),
+        };
+        Error::new(ErrorKind::DType, "dtype", self, allowed)
+    }
+
+    /// The name: `float32`, `bfloat16`, `float8_e4m3fn`, `float32x4` for four lanes, and the numbers for an unknown code.
+    #[must_use]
+    pub fn name(self) -> String {
+        let Some(row) = self.row() else {
+            return format!("dlpack_code{}_bits{}_lanes{}", self.code, self.bits, self.lanes);
+        };
+        if self.is_opaque() {
+            return format!("opaque{}", self.packed_bits());
+        }
+        let bits = if row.sized { self.bits.to_string() } else { String::new() };
+        let lanes = if self.lanes == 1 { String::new() } else { format!("x{}", self.lanes) };
+        format!("{}{bits}{lanes}", row.name)
+    }
+
+    /// The type of this [name](Self::name), such as `bfloat16` or `float32x4`; `None` for a text that names none, and for the
+    /// numbers of an unknown code.
+    #[must_use]
+    pub fn from_name(name: &str) -> Option<Self> {
+        let sizes = |row: &'static Row| row.bits.iter().map(|bits| Self::new(row.code, *bits, 1));
+        let known = |text: &str| TABLE.iter().flat_map(sizes).find(|dtype| dtype.name() == text);
+        let number = |text: &str| {
+            let plain = !text.starts_with('0') && text.bytes().all(|digit| digit.is_ascii_digit());
+            text.parse::<u32>().ok().filter(|_| plain)
+        };
+        if let Some(bits) = name.strip_prefix("opaque").and_then(number) {
+            return u16::try_from(bits / 8).ok().filter(|_| bits % 8 == 0).map(Self::opaque);
+        }
+        known(name).or_else(|| {
+            let (scalar, lanes) = name.rsplit_once('x')?;
+            let lanes = u16::try_from(number(lanes)?).ok().filter(|lanes| *lanes > 1)?;
+            Some(known(scalar)?.with_lanes(lanes))
+        })
+    }
+}
+
+/// `8, 16 or 32`; of an empty list, what stands for any number of whole bytes.
+pub(crate) fn list(numbers: &[u8]) -> String {
+    let words: Vec<String> = numbers.iter().map(u8::to_string).collect();
+    match words.split_last() {
+        Some((last, rest)) if !rest.is_empty() => format!("{} or {last}", rest.join(", ")),
+        Some((last, _)) => last.clone(),
+        None => "a multiple of 8".into(),
+    }
+}
+
+impl fmt::Display for DType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (Self { code, bits, lanes }, name) = (self, self.name());
+        // Numbers tell apart what has no name of its own.
+        let named = self.row().is_some() && self.is_legal();
+        if named { f.write_str(&name) } else { write!(f, "{name} (code {code}, {bits} bits, lanes {lanes})") }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Every triple, code 0..24, is either in the table or refused with its numbers; the typestr reads back.
+    #[test]
+    fn every_triple_is_named_or_refused() {
+        for (code, bits, lanes) in (0..24_u8)
+            .flat_map(|c| (0..=255_u8).map(move |b| (c, b)))
+            .flat_map(|(c, b)| (0..5_u16).map(move |l| (c, b, l)))
+        {
+            let dtype = DType::new(code, bits, lanes);
+            if let Err(error) = dtype.check() {
+                assert!(error.found().contains(&format!("code {code}, {bits} bits, lanes {lanes}")));
+                continue;
+            }
+            assert!(lanes > 0 && bits > 0);
+            if let Some(typestr) = dtype.typestr() {
+                let back = DType::from_typestr(typestr.as_str()).unwrap();
+                assert_eq!(back.packed_bits(), dtype.packed_bits(), "{dtype}");
+                assert!(back == dtype || dtype.is_opaque());
+            }
+        }
+    }
+
+    #[test]
+    fn known_codes_take_their_own_bits_only() {
+        let refused = [
+            (15, 8),
+            (17, 8),
+            (4, 32),
+            (6, 1),
+            (1, 1),
+            (2, 8),
+            (0, 128),
+            (2, 128),
+            (5, 16),
+            (200, 4),
+            (7, 16),
+        ];
+        for (code, bits) in refused {
+            assert!(DType::new(code, bits, 1).check().is_err(), "code {code} bits {bits}");
+        }
+        assert!(DType::new(200, 32, 1).check().is_ok(), "an unknown code of whole bytes stays a fact");
+        assert_eq!(DType::new(200, 32, 1).name(), "dlpack_code200_bits32_lanes1");
+    }
+}

@@ -1,0 +1,65 @@
+//! What is said of a layout that cannot be, or that was not asked for.
+
+use crate::array::dims::MAX_NDIM;
+use crate::array::layout::order::{Order, contiguous_strides};
+use crate::error::{Error, ErrorKind, text};
+
+#[cold]
+pub(crate) fn too_many(ndim: usize) -> Error {
+    let found = text!("{ndim} axes");
+    Error::new(ErrorKind::Rank, "shape", found, format_args!("{MAX_NDIM} axes at most"))
+}
+
+/// A number of axes in words.
+pub(crate) fn axes_in_words(number: usize) -> String {
+    if number == 1 { "1 axis".into() } else { format!("{number} axes") }
+}
+
+#[cold]
+pub(crate) fn wrong_rank(shape: &[usize], rank: usize) -> Error {
+    let found = text!("{}, shape {:?}", axes_in_words(shape.len()), shape);
+    Error::new(ErrorKind::Rank, "shape", found, axes_in_words(rank))
+}
+
+/// The extents of a tensor are null, which has axes.
+#[cold]
+pub(crate) fn no_extents(ndim: usize) -> Error {
+    let found = text!("a null pointer for {}", axes_in_words(ndim));
+    Error::new(ErrorKind::NullPointer, "shape", found, "a pointer to one extent for each axis")
+}
+
+#[cold]
+pub(crate) fn too_large(shape: &[usize]) -> Error {
+    let found = text!("{shape:?}");
+    Error::new(ErrorKind::Overflow, "shape", found, "extents whose product fits the address space")
+}
+
+#[cold]
+pub(crate) fn count_mismatch(found: usize, expected: usize) -> Error {
+    let noun = if found == 1 { "stride" } else { "strides" };
+    let allowed = text!("{expected}, one for each axis");
+    Error::new(ErrorKind::Strides, "strides", format_args!("{found} {noun}"), allowed)
+}
+
+#[cold]
+pub(crate) fn out_of_reach(shape: &[usize], strides: &[isize]) -> Error {
+    let found = text!("{strides:?} for shape {shape:?}");
+    let error = Error::new(ErrorKind::Overflow, "strides", found, "offsets that fit the address space");
+    error.with_python_hint(
+        "`ascontiguousarray` of its library makes a compact array; CuPy's that go backwards come out so",
+    )
+}
+
+#[cold]
+pub(crate) fn not_contiguous(shape: &[usize], strides: &[isize], order: Order) -> Error {
+    let compact = contiguous_strides(shape, order);
+    let differs = |axis: &usize| shape[*axis] > 1 && strides[*axis] != compact[*axis];
+    let axis = (0..shape.len()).find(differs).unwrap_or(0);
+    let found = text!("{} (strides {strides:?})", strides[axis]);
+    let allowed = text!("{}, which makes the array {order:?}-contiguous; copy the array", compact[axis]);
+    let error = Error::new(ErrorKind::Strides, format_args!("strides[{axis}]"), found, allowed);
+    error.with_rust_hint("or give the struct a strides field").with_python_hint(match order {
+        Order::C => "`ascontiguousarray` of its library does so",
+        Order::F => "`asfortranarray` of its library does so",
+    })
+}

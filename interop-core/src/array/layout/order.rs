@@ -1,0 +1,36 @@
+//! C and F order, and the strides of compact arrays.
+
+use crate::array::dims::Dims;
+
+/// The order in which the elements of a compact array lie in memory.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Order {
+    /// Row-major: the last axis varies fastest.
+    #[default]
+    C,
+    /// Column-major: the first axis varies fastest.
+    F,
+}
+
+/// The strides of a compact array of this shape.
+pub(crate) fn contiguous_strides(shape: &[usize], order: Order) -> Dims<isize> {
+    Dims::filled(shape.len(), |strides| fill_contiguous(strides, |axis| shape[axis], order))
+}
+
+/// Writes the strides of a compact array. An extent of 0 counts as 1, as in NumPy; where the product of an empty array's
+/// other extents does not fit, its strides are 0, which is as good as any.
+#[inline]
+pub(crate) fn fill_contiguous(strides: &mut [isize], extent: impl Fn(usize) -> usize, order: Order) {
+    let ndim = strides.len();
+    let (mut running, mut fits) = (1_isize, true);
+    let mut step = |axis: usize| {
+        strides[axis] = if fits { running } else { 0 };
+        let (next, overflows) = running.overflowing_mul(extent(axis).max(1) as isize);
+        running = next;
+        fits &= !overflows && next > 0;
+    };
+    match order {
+        Order::C => (0..ndim).rev().for_each(&mut step),
+        Order::F => (0..ndim).for_each(&mut step),
+    }
+}

@@ -1,0 +1,265 @@
+//! New layouts over the same memory: slices, parts of elements, and the walk over all elements.
+
+use crate::array::dims::Dims;
+use crate::array::layout::errors::{axes_in_words, out_of_reach};
+use crate::array::layout::order::{Order, contiguous_strides};
+use crate::array::layout::{Layout, numel, product};
+use crate::error::{Error, ErrorKind, Result, text};
+
+impl Layout {
+    /// The strides counted in bytes, for elements of `item` bytes. Where that does not fit, which can only be on an idle
+    /// axis, the stride of a compact array stands in.
+    pub(crate) fn strides_in_bytes(&self, item: usize) -> Vec<isize> {
+        let compact = contiguous_strides(self.shape(), Order::C);
+        let bytes = |stride: isize| stride.checked_mul(item as isize);
+        let strides = self.strides().iter().zip(&*compact);
+        strides.map(|(stride, compact)| bytes(*stride).or_else(|| bytes(*compact)).unwrap_or(0)).collect()
+    }
+
+    /// Takes every `step`-th of an axis, `len` elements from `start`; also gives the offset of the new first element, in
+    /// elements.
+    ///
+    /// # Panics
+    ///
+    /// When the axis does not exist, an element that is taken does not, or more elements are taken than an array may have,
+    /// which only a step of 0 can.
+    #[must_use]
+    pub fn slice(&self, axis: usize, start: usize, step: isize, len: usize) -> (Self, isize) {
+        let extent = self.shape()[axis];
+        if let Some(steps) = len.checked_sub(1) {
+            // Without a sign: an extent beside one of 0 may be more than `isize` holds.
+            let reach = steps.checked_mul(step.unsigned_abs());
+            let last = reach.and_then(|reach| match step {
+                0.. => start.checked_add(reach),
+                _ => start.checked_sub(reach),
+            });
+            let inside = start < extent && last.is_some_and(|last| last < extent);
+            assert!(inside, "slice outside axis {axis}");
+        }
+        let mut shape = Dims::from(self.shape());
+        shape[axis] = len;
+        let numel = numel(&shape).unwrap_or_else(|error| panic!("slice of axis {axis}: {error}"));
+        let mut strides = Dims::from(self.strides());
+        // A step that reaches nothing says nothing; one that does stays within the reach of the axis.
+        if len > 1 && numel > 0 {
+            strides[axis] *= step;
+        }
+        let offset = if numel == 0 { 0 } else { self.strides()[axis] * start as isize };
+        (Self::of(&shape, &strides, numel), offset)
+    }
+
+    /// Drops an axis by taking one index of it; also gives the offset of the new first element, in elements.
+    ///
+    /// # Panics
+    ///
+    /// When the axis or the index does not exist.
+    #[must_use]
+    pub fn select(&self, axis: usize, index: usize) -> (Self, isize) {
+        assert!(index < self.shape()[axis], "index {index} outside axis {axis}");
+        let (shape, strides) = (without(self.shape(), axis), without(self.strides(), axis));
+        let numel = product(shape.iter().copied()).unwrap_or_else(|| unreachable!("a part of what fits"));
+        let offset = if numel == 0 { 0 } else { self.strides()[axis] * index as isize };
+        (Self::of(&shape, &strides, numel), offset)
+    }
+
+    /// The same elements, in row-major order, under the indices of another shape.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Shape`] for another number of elements, [`ErrorKind::Strides`] where only a copy could have that shape.
+    pub(crate) fn reshape(&self, shape: &[usize]) -> Result<Self> {
+        let count = numel(shape)?;
+        if count != self.numel {
+            let found = text!("{shape:?}, of {count} elements");
+            let allowed = text!("{} elements, as {:?} has", self.numel, self.shape());
+            return Err(Error::new(ErrorKind::Shape, "shape", found, allowed));
+        }
+        let mut strides = contiguous_strides(shape, Order::C);
+        if count == 0 {
+            return Ok(Self::of(shape, &strides, count));
+        }
+        // From the last axis on: runs of old axes that go on where the next one ends are one axis, which new ones cut.
+        let mut old =
+            self.shape().iter().zip(self.strides()).filter(|(extent, _)| **extent != 1).rev().peekable();
+        let mut new = (0..shape.len()).rev().filter(|axis| shape[*axis] != 1);
+        while let Some((&extent, &step)) = old.next() {
+            let (mut whole, mut reach) = (extent, step.wrapping_mul(extent as isize));
+            while let Some((&extent, _)) = old.next_if(|(_, outer)| **outer == reach) {
+                (whole, reach) = (whole * extent, reach.wrapping_mul(extent as isize));
+            }
+            let (mut part, mut stride) = (1, step);
+            while part < whole {
+                let Some(axis) = new.next() else { break };
+                strides[axis] = stride;
+                (part, stride) = (part * shape[axis], stride.wrapping_mul(shape[axis] as isize));
+            }
+            if part != whole {
+                let found = text!("{shape:?} for shape {:?}, strides {:?}", self.shape(), self.strides());
+                let error = Error::new(ErrorKind::Strides, "shape", found, "a shape that needs no copy");
+                return Err(error.with_rust_hint("`to_vec` is a copy"));
+            }
+        }
+        Ok(Self::of(shape, &strides, count))
+    }
+
+    /// The layout in units of one of `parts` equal parts of an element, with the parts as axes behind the others.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Overflow`] and [`ErrorKind::Rank`], as for any layout.
+    pub(crate) fn split_elements(&self, parts: &[usize]) -> Result<Self> {
+        let inner = Self::contiguous(parts, Order::C)?;
+        let mut outer = Dims::from(self.strides());
+        for (axis, stride) in outer.iter_mut().enumerate() {
+            let idle = self.shape()[axis] == 1 || self.is_empty();
+            *stride = match stride.checked_mul(inner.numel as isize) {
+                Some(stride) => stride,
+                None if idle => 0,
+                None => return Err(out_of_reach(self.shape(), self.strides())),
+            };
+        }
+        Self::strided(&joined(self.shape(), parts), &joined(&outer, inner.strides()))
+    }
+
+    /// The layout in units of a bigger element, whose `parts` are the last axes; the reverse of `split_elements`.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Shape`] when the last axes are not `parts`; [`ErrorKind::Strides`] when they are not compact or the
+    /// other strides do not step by whole elements.
+    pub(crate) fn join_elements(&self, parts: &[usize]) -> Result<Self> {
+        let Some(outer) = self.ndim().checked_sub(parts.len()) else {
+            return Err(Error::new(
+                ErrorKind::Rank,
+                "shape",
+                axes_in_words(self.ndim()),
+                format_args!("{} or more, the last being {parts:?}", axes_in_words(parts.len())),
+            ));
+        };
+        if self.shape()[outer..] != *parts {
+            let found = text!("{:?} as the last axes of {:?}", &self.shape()[outer..], self.shape());
+            return Err(Error::new(ErrorKind::Shape, "shape", found, format_args!("{parts:?}")));
+        }
+        let count = numel(parts)?.max(1) as isize;
+        let shape = &self.shape()[..outer];
+        let mut strides = Dims::from(&self.strides()[..outer]);
+        // An array without elements may have any strides, among them such as no other array can have.
+        if !self.is_empty() && !Self::strided(parts, &self.strides()[outer..])?.is_contiguous(Order::C) {
+            let found = text!("{:?} for the last axes", &self.strides()[outer..]);
+            let allowed = text!("compact axes {parts:?}, which are one element");
+            return Err(Error::new(ErrorKind::Strides, "strides", found, allowed));
+        }
+        for (axis, stride) in strides.iter_mut().enumerate() {
+            let idle = shape[axis] == 1 || self.is_empty();
+            if *stride % count != 0 && !idle {
+                let allowed = text!("a multiple of {count}, the parts of an element {parts:?}");
+                return Err(Error::new(
+                    ErrorKind::Strides,
+                    format_args!("strides[{axis}]"),
+                    *stride,
+                    allowed,
+                ));
+            }
+            *stride /= count;
+        }
+        Self::strided(shape, &strides)
+    }
+
+    /// The offsets of all elements, in the order in which a compact array of `order` holds them.
+    #[cfg(any(test, feature = "cust", feature = "cudarc"))]
+    pub(crate) fn walk(&self, order: Order) -> impl Iterator<Item = isize> + '_ {
+        let (ndim, shape, strides) = (self.ndim(), self.shape(), self.strides());
+        let mut index = Dims::zeroed(ndim);
+        let mut offset = 0_isize;
+        (0..self.numel).map(move |_| {
+            let here = offset;
+            for step in 0..ndim {
+                let axis = if order == Order::C { ndim - 1 - step } else { step };
+                // One step past the end of an axis, from where the walk goes back at once, may be out of reach.
+                index[axis] += 1;
+                offset = offset.wrapping_add(strides[axis]);
+                if index[axis] < shape[axis] {
+                    break;
+                }
+                offset = offset.wrapping_sub(strides[axis].wrapping_mul(shape[axis] as isize));
+                index[axis] = 0;
+            }
+            here
+        })
+    }
+
+    /// The places of the elements, from the lowest on: each once, however many indices lead there, where axes repeat or
+    /// continue one another (broadcast arrays, sliding windows). Axes that meet in other ways stay as they are.
+    #[cfg(feature = "ndarray")]
+    pub(crate) fn places(&self) -> Self {
+        let strides = self.strides().iter().map(|stride| stride.unsigned_abs());
+        let mut axes: Vec<(usize, usize)> = self.shape().iter().copied().zip(strides).collect();
+        axes.retain(|(extent, stride)| *extent > 1 && *stride != 0);
+        axes.sort_unstable_by_key(|(_, stride)| *stride);
+        let mut apart: Vec<(usize, usize)> = Vec::new();
+        for (extent, stride) in axes {
+            match apart.last_mut() {
+                // Each step begins within the places so far, or right behind them.
+                Some((count, step)) if stride % *step == 0 && stride / *step <= *count => {
+                    *count += (extent - 1) * (stride / *step);
+                }
+                _ => apart.push((extent, stride)),
+            }
+        }
+        let (shape, strides): (Vec<usize>, Vec<isize>) =
+            apart.into_iter().map(|(count, step)| (count, step as isize)).unzip();
+        Self::strided(&shape, &strides)
+            .unwrap_or_else(|_| unreachable!("as far as the layout, in fewer steps"))
+    }
+}
+
+/// All items but the one at `axis`.
+fn without<T: Copy + Default>(items: &[T], axis: usize) -> Dims<T> {
+    joined(&items[..axis], &items[axis + 1..])
+}
+
+/// The items of both lists.
+fn joined<T: Copy + Default>(head: &[T], tail: &[T]) -> Dims<T> {
+    Dims::filled(head.len() + tail.len(), |items| {
+        let (first, rest) = items.split_at_mut(head.len());
+        first.copy_from_slice(head);
+        rest.copy_from_slice(tail);
+    })
+}
+
+#[cfg(all(test, feature = "ndarray"))]
+mod tests {
+    use super::*;
+
+    /// As many places as there are, whatever the number of indices.
+    #[test]
+    fn every_place_comes_once() {
+        for (shape, strides, count) in [
+            (&[2, 3, 4][..], &[12, 4, 1][..], 24),
+            (&[4, 3, 2], &[1, 4, 12], 24),
+            (&[3, 4], &[8, 1], 12),
+            (&[3, 4], &[-8, -2], 12),
+            (&[1 << 40, 3], &[0, 1], 3),
+            (&[1 << 40, 2, 1 << 20], &[0, -5, 0], 2),
+            (&[10, 4], &[1, 1], 13),
+            (&[4, 10], &[2, 2], 13),
+            (&[5, 3], &[3, 1], 15),
+            (&[5, 3], &[4, 1], 15),
+            (&[5, 3, 2], &[3, 1, 3], 18),
+            (&[], &[], 1),
+        ] {
+            let layout = Layout::strided(shape, strides).unwrap();
+            let places: Vec<isize> = layout.places().walk(Order::C).collect();
+            assert_eq!(places.len(), count, "{shape:?} {strides:?}");
+            if layout.numel() < 100 {
+                let lowest = layout.offsets().start;
+                let mut all: Vec<isize> = layout.walk(Order::C).map(|offset| offset - lowest).collect();
+                let mut places = places;
+                all.sort_unstable();
+                all.dedup();
+                places.sort_unstable();
+                assert_eq!(places, all, "{shape:?} {strides:?}");
+            }
+        }
+    }
+}

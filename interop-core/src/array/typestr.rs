@@ -1,0 +1,194 @@
+//! Typestrs: how the CUDA Array Interface spells element types.
+
+use core::fmt;
+
+use crate::array::dtype::{COMPLEX, DType, OPAQUE, Row, TABLE, list};
+use crate::error::{Error, ErrorKind, Result};
+
+/// A typestr: at most eight ASCII characters, in place.
+///
+/// ```
+/// use interop_core::DType;
+/// assert_eq!(DType::COMPLEX64.typestr().map(|typestr| typestr.to_string()).as_deref(), Some("<c8"));
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Typestr {
+    text: [u8; 8],
+    len: u8,
+}
+
+/// The byte order of this machine.
+const NATIVE: char = if cfg!(target_endian = "big") { '>' } else { '<' };
+
+impl Typestr {
+    /// Sizes are below 65536 (opaque bytes), so order, kind and five digits fit.
+    fn new(kind: char, bytes: usize) -> Self {
+        let order = match (bytes, kind) {
+            (1, _) | (_, 'V') => '|',
+            _ => NATIVE,
+        };
+        let digit = |power: u32| b"0123456789"[bytes / 10_usize.pow(power) % 10];
+        // Nearly all sizes have one digit. One word: bytes that were stored one by one are slow to move.
+        let [order, kind] = [order as u8, kind as u8].map(u64::from);
+        let text = (order | kind << 8 | u64::from(digit(0)) << 16).to_le_bytes();
+        let mut typestr = Self { text, len: 3 };
+        if bytes >= 10 {
+            let last = bytes.ilog10();
+            for power in 0..=last {
+                typestr.text[2 + (last - power) as usize] = digit(power);
+                typestr.len += u8::from(power > 0);
+            }
+        }
+        typestr
+    }
+
+    /// The text.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        core::str::from_utf8(&self.text[..usize::from(self.len)]).unwrap_or_default()
+    }
+}
+
+impl fmt::Display for Typestr {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+impl fmt::Debug for Typestr {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}", self.as_str())
+    }
+}
+
+impl DType {
+    /// The typestr, where the CUDA Array Interface can spell the type.
+    ///
+    /// It cannot for `bfloat16`, the small floats, half-precision complex, and vector lanes.
+    #[must_use]
+    pub fn typestr(self) -> Option<Typestr> {
+        self.spelling().map(|(kind, bytes)| Typestr::new(kind, bytes))
+    }
+
+    /// The kind and the size in bytes, where they say which type it is.
+    fn spelling(self) -> Option<(char, usize)> {
+        let kind = self.row()?.kind?;
+        let bytes = self.packed_bits() / 8;
+        let spelled = if self.is_opaque() {
+            // More could not be read back.
+            u16::try_from(bytes).is_ok()
+        } else {
+            self.lanes == 1 && !(self.code == COMPLEX && self.bits == 32)
+        };
+        (spelled && self.is_legal()).then_some((kind, bytes))
+    }
+
+    /// Reads a typestr: byte order, kind, size in bytes.
+    ///
+    /// One-byte kinds may have any byte order character; wider ones must have the native one. Opaque bytes are `|V`.
+    /// `<V2` is refused: PyTorch writes it for `bfloat16`, which no reader can know.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::DType`], with what is allowed: NumPy's kinds `O`, `S`, `U`, `M`, `m` and `t` are no numbers, `=` is
+    /// outside the grammar, and foreign byte order is refused.
+    pub fn from_typestr(typestr: &str) -> Result<Self> {
+        let fail = |allowed: &str| {
+            Error::new(ErrorKind::DType, "typestr", format_args!("{:?}", clip(typestr)), allowed)
+        };
+        let grammar =
+            "a byte order (<, > or |), a kind (b, i, u, f, c or V) and a size in bytes, such as \"<f4\"";
+        let (order, kind, digits) = match typestr.as_bytes() {
+            [order @ (b'<' | b'>' | b'|'), kind, digits @ ..] => (*order, char::from(*kind), digits),
+            _ => return Err(fail(grammar)),
+        };
+        if digits.is_empty() || !digits.iter().all(u8::is_ascii_digit) {
+            return Err(fail(grammar));
+        }
+        let bytes: usize = typestr[2..].parse().map_err(|_| fail("a size that fits an address"))?;
+        let row = TABLE
+            .iter()
+            .find(|row| row.kind == Some(kind))
+            .ok_or_else(|| fail("one of the kinds b, i, u, f, c and V"))?;
+        if row.code == OPAQUE {
+            if order != b'|' {
+                return Err(fail("|V for opaque bytes; a bfloat16 array goes through DLPack"));
+            }
+            let bytes = u16::try_from(bytes).ok().filter(|bytes| *bytes > 0);
+            return bytes.map(Self::opaque).ok_or_else(|| fail("1 to 65535 opaque bytes"));
+        }
+        let bits = u8::try_from(bytes.saturating_mul(8)).unwrap_or(0);
+        let dtype = Self::new(row.code, bits, 1);
+        if dtype.spelling().is_none() {
+            return Err(fail(&format!("kind {kind} of {} bytes", spelled_sizes(row))));
+        }
+        if bytes > 1 && order != NATIVE as u8 {
+            return Err(fail(&format!("the native byte order, \"{}\"", Typestr::new(kind, bytes))));
+        }
+        Ok(dtype)
+    }
+}
+
+/// The sizes in bytes that a typestr can give this kind.
+fn spelled_sizes(row: &Row) -> String {
+    let bytes: Vec<u8> =
+        row.bits.iter().filter(|bits| row.code != COMPLEX || **bits > 32).map(|bits| bits / 8).collect();
+    list(&bytes)
+}
+
+/// The start of a text that somebody else wrote, short enough for a message.
+fn clip(text: &str) -> String {
+    const MOST: usize = 40;
+    if text.chars().count() <= MOST {
+        return text.into();
+    }
+    text.chars().take(MOST).chain("…".chars()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn typestr_grammar() {
+        let legal = [("<f4", DType::F32), ("|u1", DType::U8), ("<u1", DType::U8), (">i1", DType::I8)];
+        for (text, dtype) in legal {
+            assert_eq!(DType::from_typestr(text), Ok(dtype), "{text}");
+        }
+        assert_eq!(DType::from_typestr("|V12"), Ok(DType::opaque(12)));
+        let illegal = [
+            "",
+            "<",
+            "<f",
+            "f4",
+            "=f4",
+            ">f4",
+            "|f4",
+            "<f3",
+            "<f16",
+            "<c4",
+            "<V2",
+            "|V0",
+            "|V65536",
+            "|O8",
+            "|S4",
+            "<U4",
+            "<M8",
+            "<m8",
+            "|t1",
+            "<f 4",
+            "<f+4",
+            "<f-4",
+            "<f4 ",
+            "<b4",
+            "<f99999999999999999999",
+            "é4",
+            "<é4",
+        ];
+        for text in illegal {
+            let error = DType::from_typestr(text).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::DType, "{text}");
+            assert_eq!(error.location(), "typestr");
+        }
+    }
+}

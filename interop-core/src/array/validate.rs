@@ -1,0 +1,375 @@
+//! The one door between claims and facts.
+//!
+//! Nearly all arrays take the fast path, [`RawDescriptor::validate_fast`]. Inlined where rank and element type are constants, it is a
+//! few comparisons and no loop. It refuses nothing: what it does not recognise goes to [`RawDescriptor::validate_full`], which has
+//! every rule and says which one was broken.
+#![expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "numbers are cast after they were seen to fit"
+)]
+#![expect(clippy::inline_always, reason = "what is known where the claims are made is not checked there")]
+
+use core::ops::Range;
+use std::sync::Arc;
+
+use crate::array::device::Device;
+use crate::array::dims::{Dims, INLINE, MAX_NDIM, for_rank};
+use crate::array::dtype::DType;
+use crate::array::info::ArrayInfo;
+use crate::array::layout::errors::too_many;
+use crate::array::layout::order::{Order, fill_contiguous};
+use crate::array::layout::{Layout, product};
+use crate::array::raw_descriptor::{RawDescriptor, Strides};
+use crate::error::{Error, ErrorKind, Result, text};
+
+impl RawDescriptor<'_> {
+    /// As [`validate`](Self::validate), in the code of the caller.
+    #[inline(always)]
+    pub(crate) fn validate_inlined(self) -> Result<ArrayInfo> {
+        if let Some(info) = self.validate_fast() {
+            return Ok(info);
+        }
+        // The slow path gets copies, so that the fast one can keep extents and strides in registers.
+        let shape = Dims::from(self.shape);
+        let steps = Dims::from(if let Strides::Elements(steps) = self.strides { steps } else { &[] });
+        let strides =
+            if let Strides::Elements(_) = self.strides { Strides::Elements(&steps) } else { self.strides };
+        let plain = self.is_simple();
+        let descriptor = RawDescriptor { shape: &shape, strides, ..self };
+        if plain { Err(descriptor.refusal()) } else { descriptor.validate_full() }
+    }
+
+    /// Whether the fast path decides about this array: if [`usual`](Self::validate_fast) does not accept it, it is wrong.
+    #[inline(always)]
+    fn is_simple(&self) -> bool {
+        let compact = matches!(self.strides, Strides::Contiguous(_)) && self.shape.len() <= INLINE;
+        compact && self.struct_type.is_none() && self.dtype.bits() % 8 == 0
+    }
+
+    /// The fast path: the facts of an array with a few axes and elements of whole bytes, which is compact or has elements
+    /// none of which lies before element \[0, …, 0\]. `None` for any other array, and for one that is wrong.
+    #[inline(always)]
+    pub(crate) fn validate_fast(&self) -> Option<ArrayInfo> {
+        let device = self.device.unwrap_or(Device::UNKNOWN);
+        let served = self.device.is_none() || device.is_served();
+        let whole = self.struct_type.is_none() && self.dtype.bits() % 8 == 0 && self.dtype.is_legal();
+        let ndim = self.shape.len();
+        if !served || !whole || ndim > INLINE {
+            return None;
+        }
+        // Axes that are not there have extent 1 and take no step.
+        let shape = padded(self.shape, 1);
+        if shape.iter().any(|extent| usize::try_from(*extent).is_err()) {
+            return None;
+        }
+        let numel = product(shape.iter().map(|extent| *extent as usize))?;
+        let (strides, high) = match self.strides {
+            Strides::Contiguous(order) => (compact(&shape, order), numel as isize),
+            Strides::Elements(steps) if steps.len() == ndim && numel > 0 => {
+                let steps = padded(steps, 0);
+                (steps.map(|step| step as isize), reach(&shape, &steps)?)
+            }
+            _ => return None,
+        };
+        let (address, range) = if numel == 0 { self.empty_location() } else { self.ends(high)? };
+        Some(ArrayInfo {
+            address,
+            range,
+            dtype: self.dtype,
+            padded: false,
+            has_stale_padding: false,
+            struct_type: None,
+            layout: Layout::inline(ndim, shape.map(|extent| extent as usize), strides, numel),
+            device: device.normalized(),
+            mutability: self.mutability,
+            stream: self.stream,
+        })
+    }
+
+    /// As [`usual`](Self::validate_fast), for a rank that is not known before.
+    pub(crate) fn validate_fast_dyn(&self) -> Option<ArrayInfo> {
+        for_rank!(self.shape.len(), N => self.validate_fast_ranked::<N>())
+    }
+
+    #[inline(always)]
+    fn validate_fast_ranked<const N: usize>(&self) -> Option<ArrayInfo> {
+        let shape: [i64; N] = self.shape.try_into().ok()?;
+        let mut steps = [0; N];
+        let strides = match self.strides {
+            Strides::Contiguous(order) => Strides::Contiguous(order),
+            Strides::Elements(list) => {
+                steps = list.try_into().ok()?;
+                Strides::Elements(&steps)
+            }
+            Strides::Bytes(list) => {
+                let (list, item): ([i64; N], _) =
+                    (list.try_into().ok()?, self.dtype.packed_bits() as i64 / 8);
+                for (step, bytes) in steps.iter_mut().zip(list) {
+                    *step = bytes.checked_div(item).filter(|step| step * item == bytes)?;
+                }
+                Strides::Elements(&steps)
+            }
+        };
+        RawDescriptor { shape: &shape, strides, ..self.clone() }.validate_fast()
+    }
+
+    /// The address of no element, and the start of the memory behind it.
+    #[inline(always)]
+    fn empty_location(&self) -> (usize, Range<usize>) {
+        let start = self.memory.as_ref().map_or(0, |memory| memory.start);
+        (0, start..start)
+    }
+
+    /// The address of element \[0, …, 0\], and the range of `high` elements from there.
+    #[inline(always)]
+    fn ends(&self, high: isize) -> Option<(usize, Range<usize>)> {
+        let start = self.address.checked_add_signed(isize::try_from(self.byte_offset).ok()?)?;
+        // In 64 bits on every platform: a count of bits overflows 32 at 256 MiB.
+        let bits = (high as i64).checked_mul(self.dtype.packed_bits() as i64)?;
+        let end = start.checked_add(usize::try_from(bits / 8).ok()?)?;
+        let inside = self.memory.as_ref().is_none_or(|memory| start >= memory.start && end <= memory.end);
+        (inside && self.address != 0).then_some((start, start..end))
+    }
+
+    /// What is wrong with [plain](Self::is_simple) claims that the fast path did not accept.
+    #[cold]
+    fn refusal(self) -> Error {
+        match self.validate_full() {
+            Err(error) => error,
+            Ok(_) => unreachable!("plain claims that are right are usual"),
+        }
+    }
+
+    /// Turns any claims into facts, or says which is wrong.
+    #[cold]
+    pub(crate) fn validate_full(self) -> Result<ArrayInfo> {
+        self.dtype.check()?;
+        if let Some(device) = self.device {
+            device.check()?;
+        }
+        if let Some(struct_type) = self.struct_type {
+            struct_type.check(self.dtype)?;
+        }
+        // Elements of whole bytes have no padding, whatever is claimed.
+        let padded = self.padded && self.dtype.bits() % 8 != 0;
+        let bits = self.dtype.item_bits(padded);
+        if matches!(self.strides, Strides::Bytes(_)) && bits % 8 != 0 {
+            let allowed = "strides in elements, for a type that is packed below the byte";
+            return Err(Error::new(ErrorKind::Strides, "strides", "strides in bytes", allowed));
+        }
+        let layout = self.layout(bits / 8)?;
+        let (address, range) =
+            if layout.is_empty() { self.empty_location() } else { self.locate(&layout, bits as i64)? };
+        Ok(ArrayInfo {
+            address,
+            range,
+            dtype: self.dtype,
+            padded,
+            has_stale_padding: false,
+            struct_type: self.struct_type.cloned().map(Arc::new),
+            layout,
+            device: self.device.unwrap_or(Device::UNKNOWN).normalized(),
+            mutability: self.mutability,
+            stream: self.stream,
+        })
+    }
+
+    /// The layout, for elements of this many bytes.
+    pub(crate) fn layout(&self, item: usize) -> Result<Layout> {
+        let ndim = self.shape.len();
+        if ndim > MAX_NDIM {
+            return Err(too_many(ndim));
+        }
+        let mut shape = Dims::zeroed(ndim);
+        for (axis, extent) in self.shape.iter().enumerate() {
+            shape[axis] = usize::try_from(*extent).map_err(|_| negative(axis, *extent))?;
+        }
+        match self.strides {
+            Strides::Contiguous(order) => Layout::contiguous(&shape, order),
+            Strides::Elements(strides) => Layout::strided(&shape, &narrow(strides)?),
+            Strides::Bytes(strides) => Layout::strided_in_bytes(&shape, &narrow(strides)?, item),
+        }
+    }
+
+    /// The address of element \[0, …, 0\], and the addresses that the elements take, from the lowest to one past the
+    /// highest; for an array that has elements, of so many bits.
+    fn locate(&self, layout: &Layout, bits: i64) -> Result<(usize, Range<usize>)> {
+        let offset = isize::try_from(self.byte_offset).ok();
+        let address = offset.and_then(|offset| self.address.checked_add_signed(offset));
+        let Some(address) = address.filter(|_| self.address != 0) else {
+            return Err(no_first_element(self.address, self.byte_offset));
+        };
+        let bytes = |elements: isize, round_up: i64| {
+            let bits = (elements as i64).checked_mul(bits)?.checked_add(round_up)?;
+            isize::try_from(bits.div_euclid(8)).ok()
+        };
+        let at = |bytes: Option<isize>| address.checked_add_signed(bytes?);
+        let Range { start: low, end: high } = layout.offsets();
+        // A view may begin at the lowest element, and then reaches the highest from there.
+        let across = bytes(high - low, 7);
+        let (Some(start), Some(end), Some(_)) = (at(bytes(low, 0)), at(bytes(high, 7)), across) else {
+            return Err(beyond(address, layout));
+        };
+        match &self.memory {
+            Some(memory) if start < memory.start || end > memory.end => {
+                Err(outside(start..end, memory.clone(), self.dtype, layout))
+            }
+            _ => Ok((address, start..end)),
+        }
+    }
+}
+
+/// The list, with `rest` in the place of axes that are not there.
+#[inline(always)]
+fn padded(list: &[i64], rest: i64) -> [i64; INLINE] {
+    let mut padded = [rest; INLINE];
+    for (axis, number) in padded.iter_mut().enumerate() {
+        if axis < list.len() {
+            *number = list[axis];
+        }
+    }
+    padded
+}
+
+#[inline(always)]
+fn compact(shape: &[i64; INLINE], order: Order) -> [isize; INLINE] {
+    let mut strides = [0; INLINE];
+    fill_contiguous(&mut strides, |axis| shape[axis] as usize, order);
+    strides
+}
+
+/// The offset of one past the highest of some elements, where none lies before element \[0, …, 0\].
+#[inline(always)]
+fn reach(shape: &[i64; INLINE], strides: &[i64; INLINE]) -> Option<isize> {
+    let mut last = 0_isize;
+    for (extent, stride) in shape.iter().zip(strides) {
+        let stride = isize::try_from(*stride).ok().filter(|stride| *stride >= 0)?;
+        last = last.checked_add((*extent as isize - 1).checked_mul(stride)?)?;
+    }
+    last.checked_add(1)
+}
+
+/// Strides that fit the address space.
+fn narrow(strides: &[i64]) -> Result<Dims<isize>> {
+    let mut narrow = Dims::zeroed(strides.len());
+    for (axis, stride) in strides.iter().enumerate() {
+        narrow[axis] = isize::try_from(*stride).map_err(|_| too_wide(axis, *stride))?;
+    }
+    Ok(narrow)
+}
+
+#[cold]
+fn negative(axis: usize, claimed: i64) -> Error {
+    Error::new(ErrorKind::Shape, format_args!("shape[{axis}]"), claimed, "0 and up")
+}
+
+#[cold]
+fn no_first_element(address: usize, byte_offset: u64) -> Error {
+    if address == 0 {
+        let allowed = "an address, because the array has elements";
+        return Error::new(ErrorKind::NullPointer, "data", "a null pointer", allowed);
+    }
+    let found = text!("{byte_offset} on top of address {address:#x}");
+    Error::new(ErrorKind::Overflow, "byte_offset", found, "an offset within the address space")
+}
+
+#[cold]
+fn beyond(address: usize, layout: &Layout) -> Error {
+    let (shape, strides) = (layout.shape(), layout.strides());
+    let found = text!("shape {shape:?} and strides {strides:?} at {address:#x}");
+    // A compact array is too big; another one reaches too far.
+    let compact = layout.is_contiguous(Order::C) || layout.is_contiguous(Order::F);
+    let place = if compact { "shape" } else { "strides" };
+    Error::new(ErrorKind::Overflow, place, found, "elements within the address space")
+}
+
+#[cold]
+fn outside(elements: Range<usize>, memory: Range<usize>, dtype: DType, layout: &Layout) -> Error {
+    let at = |address: usize| address.wrapping_sub(memory.start) as isize;
+    let (first, end, bytes) = (at(elements.start), at(elements.end), memory.len());
+    let (shape, strides) = (layout.shape(), layout.strides());
+    let found = text!("{shape:?} of {dtype} with strides {strides:?}: bytes {first} to {end}");
+    let allowed = text!("bytes 0 to {bytes}, the {bytes} bytes of memory from {:#x} on", memory.start);
+    Error::new(ErrorKind::OutOfBounds, "shape", found, allowed)
+}
+
+#[cold]
+fn too_wide(axis: usize, claimed: i64) -> Error {
+    let allowed = "a stride that fits the address space";
+    Error::new(ErrorKind::Overflow, format_args!("strides[{axis}]"), claimed, allowed)
+}
+
+impl RawDescriptor<'_> {
+    /// Turns the claims into facts, or says which is wrong.
+    ///
+    /// # Errors
+    ///
+    /// By [`ErrorKind`](crate::ErrorKind): `DType` and `Device` for what cannot be understood; `Rank` and `Shape` for more
+    /// than [`MAX_NDIM`](crate::MAX_NDIM) axes and negative extents; `Strides` for a wrong number of strides, or byte strides
+    /// between elements; `Overflow` when sizes or addresses do not fit; `Null` for an array with elements at address 0;
+    /// `Bounds` when elements lie outside `memory`.
+    pub fn validate(self) -> Result<ArrayInfo> {
+        match self.validate_fast_dyn() {
+            Some(info) => Ok(info),
+            None => self.validate_full(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A gigabyte fits every address space: its bits are counted in 64 bits, also where an address has 32. Miri tries it there.
+    #[test]
+    fn a_gigabyte_is_not_too_much() {
+        let forward =
+            RawDescriptor { dtype: DType::U8, ..RawDescriptor::new(0x1000, Device::CPU, &[1 << 30]) };
+        let strides = Strides::Elements(&[-1]);
+        let backward = RawDescriptor { strides, address: 0x5000_0000, ..forward.clone() };
+        for descriptor in [forward, backward] {
+            assert_eq!(descriptor.validate().map(|info| info.byte_range().len()), Ok(1 << 30));
+        }
+    }
+
+    /// What is usual is right, and `validate_full` finds the same facts; what is right and plain is usual.
+    #[test]
+    fn the_usual_is_what_would_be_examined() {
+        let numbers = [-1, 0, 1, 3, 1 << 31, i64::MAX];
+        let offsets = [0, 8, u64::MAX];
+        let (mut usual, mut examined) = (0, 0);
+        let mut compare = |descriptor: &RawDescriptor<'_>| {
+            let (quick, thorough) = (descriptor.validate_fast(), descriptor.clone().validate_full());
+            let by_rank = descriptor.validate_fast_dyn();
+            for quick in [&quick, &by_rank] {
+                assert!(quick.is_none() || *quick == thorough.clone().ok(), "{descriptor:?}: {thorough:?}");
+            }
+            assert!(quick.is_none() || by_rank.is_some(), "{descriptor:?} is usual");
+            assert!(
+                !descriptor.is_simple() || quick.is_some() == thorough.is_ok(),
+                "{descriptor:?}: {thorough:?}"
+            );
+            usual += usize::from(quick.is_some());
+            examined += usize::from(thorough.is_ok());
+        };
+        for shape in numbers.iter().flat_map(|outer| numbers.map(|inner| [*outer, inner])) {
+            let compact = [Strides::Contiguous(Order::C), Strides::Contiguous(Order::F)];
+            let steps: Vec<_> =
+                numbers.iter().flat_map(|outer| numbers.map(|inner| [*outer, inner])).collect();
+            let given = steps.iter().flat_map(|steps| [Strides::Elements(steps), Strides::Bytes(steps)]);
+            for strides in compact.into_iter().chain(given) {
+                for (address, byte_offset) in [0, 0x1000, usize::MAX - 15].into_iter().zip(offsets) {
+                    for dtype in [DType::F32, DType::F4_E2M1FN, DType::new(2, 7, 1)] {
+                        let descriptor = RawDescriptor::new(address, Device::CPU, &shape);
+                        let descriptor = RawDescriptor { byte_offset, dtype, strides, ..descriptor };
+                        compare(&descriptor);
+                        compare(&RawDescriptor { memory: Some(0x1000..0x1020), ..descriptor.clone() });
+                        compare(&RawDescriptor { device: Some(Device::cuda(-1)), ..descriptor });
+                    }
+                }
+            }
+        }
+        assert!(usual > 50 && examined > usual, "{usual} usual, {examined} right");
+    }
+}

@@ -1,0 +1,195 @@
+//! Memory of every kind that CUDA has, owned: device, pinned, managed, and from the device's pool.
+
+use core::fmt;
+use core::ptr::null_mut;
+
+use crate::array::device::Device;
+use crate::array::dtype::DType;
+use crate::array::element::ElementType;
+use crate::cuda::allocation::{Allocation, MemoryKind, finished, to_usize, with_usable_stream};
+use crate::cuda::context::{Context, Relaxed};
+use crate::cuda::driver::{Driver, Outcome, RawStream, driver};
+use crate::cuda::release::after_work::after_work;
+use crate::cuda::release::erased::ErasedOwner;
+use crate::cuda::release::scope::ReleaseScope;
+use crate::cuda::verify::release_scope_for;
+use crate::error::{Result, text};
+use crate::process::counters;
+
+/// Owned memory of any of CUDA's kinds, zeroed, for elements of a type that is known at run time.
+///
+/// One type, and one kind of address, for all kinds of memory: what takes one takes all. It is freed in its context, from
+/// any thread, whatever context is current there. The driver frees after all work of the device, and waits for it, without
+/// the lock of the Python interpreter where an array class drops it; memory from the pool, which the driver would free at
+/// once, is released as [`ReleasePolicy`](crate::cuda::release::policy::ReleasePolicy) says.
+///
+/// ```no_run
+/// use interop_core::cuda::{CudaBuffer, MemoryKind};
+/// use interop_core::{CudaArray, DType};
+///
+/// #[derive(CudaArray)]
+/// #[cuda_array(shape = [rows, 4], export)]
+/// struct Table { #[cuda_array(data)] cells: CudaBuffer, rows: usize }
+///
+/// let cells = CudaBuffer::zeroed(MemoryKind::Device, 0, DType::F32, 12)?;
+/// let table = Table { cells, rows: 3 };
+/// assert_eq!(table.info()?.device().to_string(), "CUDA (2), ordinal 0");
+/// # Ok::<(), interop_core::Error>(())
+/// ```
+pub struct CudaBuffer {
+    pub(crate) address: usize,
+    pub(crate) bytes: usize,
+    pub(crate) element: ElementType,
+    kind: MemoryKind,
+    pub(crate) device: Device,
+    pub(crate) context: Context,
+}
+
+impl CudaBuffer {
+    /// `len` zeroed elements, in the primary context of the device `ordinal`. For pinned and managed memory the device is
+    /// the one whose context allocates.
+    ///
+    /// # Errors
+    ///
+    /// By [`ErrorKind`](crate::ErrorKind): `Driver` without a driver, for an ordinal that is none, and when the memory is
+    /// used up; `Overflow` when the size does not fit the address space; `DType` for types packed below the byte.
+    pub fn zeroed(kind: MemoryKind, ordinal: i32, dtype: DType, len: usize) -> Result<Self> {
+        let buffer = Self::for_elements(kind, ordinal, ElementType::of_whole_bytes(dtype, false)?, len)?;
+        if buffer.bytes != 0 {
+            buffer.zero(driver()?)?;
+        }
+        Ok(buffer)
+    }
+
+    /// As [`uninitialized`](Self::uninitialized), in the primary context.
+    pub(crate) fn for_elements(
+        kind: MemoryKind,
+        ordinal: i32,
+        element: ElementType,
+        len: usize,
+    ) -> Result<Self> {
+        let bytes = len.checked_mul(element.size).ok_or_else(|| element.too_large(len))?;
+        Self::uninitialized(kind, Context::primary(ordinal)?, ordinal, element, bytes)
+    }
+
+    /// Memory that nothing was written to, in a context of the device `ordinal`. Whoever asks for it writes all of it
+    /// before somebody else has it.
+    pub(crate) fn uninitialized(
+        kind: MemoryKind,
+        context: Context,
+        ordinal: i32,
+        element: ElementType,
+        bytes: usize,
+    ) -> Result<Self> {
+        let device = match kind {
+            MemoryKind::Device | MemoryKind::Pool => Device::cuda(ordinal),
+            MemoryKind::Pinned => Device::CUDA_HOST,
+            MemoryKind::Managed => Device::CUDA_MANAGED,
+        };
+        let mut buffer = Self { address: 0, bytes, element, kind, device, context };
+        if bytes != 0 {
+            let lacking = text!("{bytes} bytes of free memory");
+            buffer.allocate(driver()?).map_err(|failure| failure.expecting(lacking))?;
+        }
+        Ok(buffer)
+    }
+
+    fn allocate(&mut self, driver: &Driver) -> Outcome {
+        const PORTABLE: u32 = 1;
+        const GLOBAL: u32 = 1;
+        let _entered = self.context.enter(driver)?;
+        let _relaxed = Relaxed::new(driver);
+        let bytes = self.bytes;
+        let (mut address, mut host) = (0, null_mut());
+        // After a failure the places hold anything.
+        match self.kind {
+            // SAFETY: a place for an address; a context is current.
+            MemoryKind::Device => unsafe { driver.memory_alloc(&raw mut address, bytes) }?,
+            MemoryKind::Pool => {
+                return with_usable_stream(driver, |stream| self.allocate_in_order(driver, stream));
+            }
+            // SAFETY: as above.
+            MemoryKind::Managed => unsafe { driver.memory_managed_alloc(&raw mut address, bytes, GLOBAL) }?,
+            // SAFETY: as above.
+            MemoryKind::Pinned => unsafe { driver.memory_host_alloc(&raw mut host, bytes, PORTABLE) }?,
+        }
+        let pinned = self.kind == MemoryKind::Pinned;
+        self.own(if pinned { host.expose_provenance() } else { to_usize(address) });
+        Ok(())
+    }
+
+    /// Memory of the pool, which may be used on any stream.
+    fn allocate_in_order(&mut self, driver: &Driver, stream: RawStream) -> Outcome {
+        let mut address = 0;
+        // SAFETY: a place for an address; the stream is live.
+        unsafe { driver.memory_pool_alloc(&raw mut address, self.bytes, stream) }?;
+        self.own(to_usize(address));
+        // SAFETY: the stream is live.
+        unsafe { driver.stream_synchronize(stream) }
+    }
+
+    /// From here on the drop frees the memory.
+    fn own(&mut self, address: usize) {
+        self.address = address;
+        counters::ALLOCATIONS.add();
+    }
+
+    fn zero(&self, driver: &Driver) -> Outcome {
+        let _entered = self.context.enter(driver)?;
+        let _relaxed = Relaxed::new(driver);
+        // SAFETY: this many bytes were allocated.
+        finished(driver, |stream| unsafe { driver.set(self.address as u64, 0, self.bytes, stream) })
+    }
+
+    /// The address; whoever takes it frees the memory.
+    #[cfg(feature = "cust")]
+    pub(crate) fn into_address(self) -> usize {
+        counters::ALLOCATIONS.sub();
+        core::mem::ManuallyDrop::new(self).address
+    }
+
+    /// What the release of memory from a pool comes after.
+    fn scope(&self) -> ReleaseScope {
+        driver()
+            .map_or(ReleaseScope::of_context(self.context), |driver| release_scope_for(driver, self.device))
+    }
+
+    /// The number of elements.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.bytes / self.element.size
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.bytes == 0
+    }
+
+    /// The kind of memory.
+    #[must_use]
+    pub fn kind(&self) -> MemoryKind {
+        self.kind
+    }
+}
+
+impl Drop for CudaBuffer {
+    fn drop(&mut self) {
+        if self.address == 0 {
+            return;
+        }
+        let allocation = Allocation { address: self.address, kind: self.kind, context: self.context };
+        match self.kind {
+            // Freeing it waits for nothing: the next owner would write while kernels still read.
+            MemoryKind::Pool => after_work(ErasedOwner::new(allocation), self.scope()),
+            _ => drop(allocation),
+        }
+    }
+}
+
+impl fmt::Debug for CudaBuffer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { address, element, device, kind, .. } = self;
+        write!(f, "CudaBuffer({kind:?}, {} at {address:#x}, {device})", element.describe())
+    }
+}

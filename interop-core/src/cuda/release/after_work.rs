@@ -1,0 +1,55 @@
+//! Releases an owner after the work that was queued.
+
+use core::sync::atomic::Ordering;
+
+use crate::cuda::context::Relaxed;
+use crate::cuda::driver::{driver, is_of_parent, opened};
+use crate::cuda::release::erased::ErasedOwner;
+use crate::cuda::release::hold::is_held;
+use crate::cuda::release::in_context::drop_in_context;
+use crate::cuda::release::policy::{POLICY, ReleasePolicy, release_policy};
+use crate::cuda::release::queue::{defer, defer_in_batch, policy_changed, poll_in_passing};
+use crate::cuda::release::record::events_after;
+use crate::cuda::release::scope::ReleaseScope;
+
+/// Sets what releases of CUDA memory come after, for the whole program.
+pub fn set_release_policy(policy: ReleasePolicy) {
+    POLICY.store(policy as u8, Ordering::Relaxed);
+    policy_changed();
+}
+
+/// Drops `owner` when the work that may use its memory is done: now, or at a later look.
+///
+/// A process that was forked from one that uses CUDA cannot give its memory back, and so does not try: the memory is the parent's.
+#[cold]
+pub(crate) fn after_work(owner: ErasedOwner, scope: ReleaseScope) {
+    if is_of_parent() {
+        return core::mem::forget(owner);
+    }
+    if scope == ReleaseScope::NONE {
+        return drop(owner);
+    }
+    poll_in_passing();
+    let policy = release_policy();
+    let immediate = policy == ReleasePolicy::Immediate;
+    let driver = if immediate { opened() } else { driver().ok() };
+    // Without a driver nothing can be at work.
+    let Some(driver) = driver else { return drop(owner) };
+    // Decided now, because the policy may change before the events are recorded.
+    let scope = if policy == ReleasePolicy::AfterAllContexts { scope.everywhere() } else { scope };
+    let is_held = is_held();
+    if policy == ReleasePolicy::Batched {
+        return defer_in_batch(owner, scope, is_held);
+    }
+    if is_held && !immediate {
+        return defer(owner, scope, None);
+    }
+    let _relaxed = Relaxed::new(driver);
+    if immediate {
+        return drop_in_context(driver, owner, scope);
+    }
+    match events_after(driver, scope) {
+        Some(events) if events.is_empty() => drop_in_context(driver, owner, scope),
+        events => defer(owner, scope, events),
+    }
+}

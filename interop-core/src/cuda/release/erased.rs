@@ -1,0 +1,58 @@
+//! An owner of any type, as a pointer and the function that drops it.
+
+use core::ptr::NonNull;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+/// A value of any type, as a pointer and the function that drops it.
+///
+/// It is dropped once, on whichever thread.
+pub(crate) struct ErasedOwner {
+    value: NonNull<()>,
+    release: unsafe fn(NonNull<()>),
+}
+
+// SAFETY: the constructors only take values that may be dropped on any thread.
+unsafe impl Send for ErasedOwner {}
+
+impl ErasedOwner {
+    /// Owns `value`, in a box.
+    pub(crate) fn new<T: Send + 'static>(value: T) -> Self {
+        let place = NonNull::from(Box::leak(Box::new(value)));
+        Self { value: place.cast(), release: drop_box::<T> }
+    }
+
+    /// Owns what `release` releases.
+    ///
+    /// # Safety
+    ///
+    /// `release(value)` may be called once, on any thread, at any time.
+    #[inline]
+    pub(crate) const unsafe fn from_raw(value: NonNull<()>, release: unsafe fn(NonNull<()>)) -> Self {
+        Self { value, release }
+    }
+}
+
+impl Drop for ErasedOwner {
+    #[inline]
+    fn drop(&mut self) {
+        // SAFETY: the pair was made together, and a value is dropped once.
+        unsafe { (self.release)(self.value) };
+    }
+}
+
+/// # Safety
+///
+/// `value` comes from a leaked `Box<T>` and is not used afterwards.
+pub(crate) unsafe fn drop_box<T>(value: NonNull<()>) {
+    // SAFETY: as the caller promises.
+    drop(unsafe { Box::from_raw(value.cast::<T>().as_ptr()) });
+}
+
+/// Runs a drop, of which a panic ends here.
+#[inline]
+pub(crate) fn contain_panic(run: impl FnOnce()) {
+    if let Err(payload) = catch_unwind(AssertUnwindSafe(run)) {
+        // It is leaked: its drop could panic again.
+        core::mem::forget(payload);
+    }
+}

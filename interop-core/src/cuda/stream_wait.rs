@@ -1,0 +1,202 @@
+//! Order between streams: an event edge, or a wait of the host.
+
+use crate::array::device::Device;
+use crate::array::stream::StreamHandle;
+use crate::cuda::blocking::run_blocking;
+use crate::cuda::context::{Context, Relaxed};
+use crate::cuda::default_context::with_each_context;
+use crate::cuda::driver::{Driver, RawStream, code, driver};
+use crate::cuda::event::Event;
+use crate::cuda::release::scope::ReleaseScope;
+use crate::cuda::stream_query::{LEGACY, capture, capture_error, capture_of, context_of_live, dead_stream};
+use crate::error::{Result, text};
+
+/// Makes work that is queued later on `to` wait for the work that is on `from` now. Nothing waits on the host.
+///
+/// The default streams are those of the context in which memory of `device` is used: the current one where it is of
+/// that device, else the device's primary context. Pinned and managed memory is of no device: where no context is current,
+/// those of every primary context in use are meant. Nothing is called when both are the same stream, or when one is
+/// [`NothingPending`](StreamHandle::NothingPending).
+///
+/// # Errors
+///
+/// [`ErrorKind::StreamCapture`](crate::ErrorKind::StreamCapture) when one of the streams captures a graph and the other is not part of the capture: the driver
+/// would spoil the capture, so it is not called. [`ErrorKind::Driver`](crate::ErrorKind::Driver) without a driver, and with the driver's answer for
+/// a stream that was destroyed, or a device that does not exist.
+///
+/// ```
+/// use interop_core::{cuda, Device, StreamHandle};
+///
+/// // The same stream orders its work itself; no driver is needed.
+/// cuda::stream_wait(StreamHandle::LegacyDefault, StreamHandle::LegacyDefault, Device::cuda(0))?;
+/// cuda::stream_wait(StreamHandle::LegacyDefault, StreamHandle::NothingPending, Device::cuda(0))?;
+/// # Ok::<(), interop_core::Error>(())
+/// ```
+pub fn stream_wait(waiter: StreamHandle, on: StreamHandle, device: Device) -> Result<()> {
+    stream_wait_in(waiter, on, device, None)
+}
+
+/// As [`stream_wait`], for memory of a context that is known.
+pub(crate) fn stream_wait_in(
+    to: StreamHandle,
+    from: StreamHandle,
+    device: Device,
+    context: Option<Context>,
+) -> Result<()> {
+    let (Some(source), Some(target)) = (from.to_raw(), to.to_raw()) else { return Ok(()) };
+    if source == target {
+        return Ok(());
+    }
+    let (driver, from, to) = (driver()?, (from, source), (to, target));
+    // Only the default streams depend on what is current.
+    if [from, to].iter().all(|(stream, _)| matches!(stream, StreamHandle::Raw(_))) {
+        return record_and_wait(driver, from, to, None);
+    }
+    with_each_context(driver, device, context, |context| record_and_wait(driver, from, to, Some(context)))
+}
+
+/// The edge itself: an event of the pool is recorded and waited for. `context` is current, and that of the default streams.
+///
+/// Three more calls make sure of the streams. An edge into or out of a capture would spoil it or be swallowed by it, so both
+/// are asked whether they capture. That question is always fatal for a stream that was destroyed; recording and
+/// `cuStreamGetCtx`, one of which comes before it, were seen to answer an error at times, and to end the process at others.
+fn record_and_wait(
+    driver: &'static Driver,
+    (from, source): (StreamHandle, RawStream),
+    (to, target): (StreamHandle, RawStream),
+    context: Option<Context>,
+) -> Result<()> {
+    let record = |of| Event::of_stream(driver, of, source).map_err(|failure| dead_stream(failure, from));
+    let (event, begun) = if let StreamHandle::Raw(_) = from {
+        // Whatever the default stream on the other side is one of: the stream has its own context.
+        let event = record(None)?;
+        (event, capture(driver, from, source)?)
+    } else {
+        // Recorded on a default stream while a blocking stream captures, an event would spoil the capture.
+        let begun = capture(driver, from, source)?;
+        (record(context)?, begun)
+    };
+    context_of_live(driver, to, target)?;
+    let joined = capture(driver, to, target)?;
+    if begun != joined {
+        let (who, other) = if begun.is_some() { (from, to) } else { (to, from) };
+        let what = text!("an order with the {other}, which is not part of the capture");
+        return Err(capture_error(who, what));
+    }
+    event.make_wait(target).map_err(|failure| dead_stream(failure, to))
+}
+
+/// Waits on the host until the work that is on `stream` now is done: what a reader on the host needs.
+///
+/// # Errors
+///
+/// As [`stream_wait`].
+pub fn stream_synchronize(stream: StreamHandle, device: Device) -> Result<()> {
+    let Some(raw) = stream.to_raw() else { return Ok(()) };
+    let driver = driver()?;
+    let own = context_of_live(driver, stream, raw)?;
+    with_each_context(driver, device, own, |context| {
+        if capture(driver, stream, raw)?.is_some() {
+            return Err(capture_error(stream, "a wait of the host"));
+        }
+        let _relaxed = Relaxed::new(driver);
+        let event = Event::of_stream(driver, Some(context), raw);
+        Ok(event.map_err(|failure| dead_stream(failure, stream))?.wait()?)
+    })
+}
+
+/// Orders a default stream, of the context in which memory of `device` is used, before the one of `context` that has the
+/// same name.
+///
+/// # Errors
+///
+/// As [`stream_wait`].
+#[cfg(feature = "cudarc")]
+pub(crate) fn wait_for_default_streams(
+    default: StreamHandle,
+    device: Device,
+    context: Context,
+) -> Result<()> {
+    let Some(raw) = default.to_raw() else { return Ok(()) };
+    let driver = driver()?;
+    with_each_context(driver, device, None, |used| {
+        if used == context {
+            return Ok(());
+        }
+        let refused = || Err(capture_error(default, "an order with that of another context"));
+        if capture(driver, default, raw)?.is_some() {
+            return refused();
+        }
+        let event =
+            Event::of_stream(driver, Some(used), raw).map_err(|failure| dead_stream(failure, default))?;
+        let _entered = context.enter(driver)?;
+        if capture(driver, default, raw)?.is_some() {
+            return refused();
+        }
+        Ok(event.make_wait(raw)?)
+    })
+}
+
+/// Makes work that is queued later on `to` wait for all work that the release of the memory would come after: the edge for
+/// a producer that names no stream. `context` is that of the memory, if it is of one.
+///
+/// # Errors
+///
+/// As [`stream_wait`].
+pub(crate) fn wait_for_all_work(
+    to: StreamHandle,
+    device: Device,
+    context: Option<Context>,
+    scope: ReleaseScope,
+) -> Result<()> {
+    let Some(target) = to.to_raw() else { return Ok(()) };
+    let (driver, to) = (driver()?, (to, target));
+    // Only the default streams depend on what is current.
+    if let StreamHandle::Raw(_) = to.0 {
+        return wait_for_scope(driver, to, scope);
+    }
+    with_each_context(driver, device, context, |_| wait_for_scope(driver, to, scope))
+}
+
+/// As [`wait_for_all_work`], for a default stream with its context current.
+fn wait_for_scope(
+    driver: &'static Driver,
+    (to, target): (StreamHandle, RawStream),
+    scope: ReleaseScope,
+) -> Result<()> {
+    context_of_live(driver, to, target)?;
+    if capture(driver, to, target)?.is_some() {
+        return Err(capture_error(to, "an order with all other work, which is not part of the capture"));
+    }
+    let others = scope.others(driver)?;
+    for context in scope.own().into_iter().chain(others) {
+        if let Some(event) = record_context(driver, to, context)? {
+            event.make_wait(target).map_err(|failure| dead_stream(failure, to))?;
+        }
+    }
+    Ok(())
+}
+
+/// An event after all work of a context. Before 12.5 there is none, and the host waits.
+fn record_context(
+    driver: &'static Driver,
+    to: StreamHandle,
+    context: Context,
+) -> Result<Option<Event<'static>>> {
+    let _entered = context.enter(driver)?;
+    // A capture on a non-blocking stream cannot be seen.
+    if capture_of(driver, LEGACY).is_err_and(|failure| failure.code == code::CAPTURE_IMPLICIT) {
+        return Err(capture_error(to, "an order with all work of the context, in which a stream captures"));
+    }
+    match Event::of_context(driver, context) {
+        Ok(event) => Ok(Some(event)),
+        Err(failure) if failure.code == code::NOT_FOUND => {
+            let mut done = Ok(());
+            // SAFETY: no conditions; the context is current.
+            run_blocking(|| done = unsafe { driver.context_synchronize() });
+            done?;
+            Ok(None)
+        }
+        Err(failure) => Err(failure.into()),
+    }
+}

@@ -1,0 +1,226 @@
+//! The comparison of what an array says of its memory with what the driver knows, and what a release has to come after.
+
+use core::ops::Range;
+
+use crate::array::device::{Device, DeviceType};
+use crate::array::info::ArrayInfo;
+use crate::cuda::context::Context;
+use crate::cuda::driver::{Driver, code, driver, opened};
+use crate::cuda::pointer::{PointerAttributes, ask, is_of_a_device, not_cuda, piece_at};
+use crate::cuda::release::scope::ReleaseScope;
+use crate::error::{Error, ErrorKind, Result, text};
+
+/// Whether the driver is asked about the memory of an array that arrives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Verification {
+    /// What the array says of its memory is compared with what the driver knows.
+    Full,
+    /// What the array says of its memory is believed.
+    Skipped,
+}
+
+/// Checks the memory of an array that arrives, and says what its release has to come after.
+///
+/// # Errors
+///
+/// As [`compare`] and [`compare_host`].
+#[inline]
+pub(crate) fn check(info: &ArrayInfo, trust: Verification) -> Result<Option<ReleaseScope>> {
+    match (info.device().device_type, trust) {
+        (DeviceType::CPU, Verification::Full) => compare_host(info).map(|()| None),
+        (DeviceType::CPU, Verification::Skipped) => Ok(None),
+        (_, Verification::Full) => compare(info),
+        (_, Verification::Skipped) if info.numel() == 0 => Ok(None),
+        (DeviceType::CUDA, _) => Ok(driver().ok().map(|driver| {
+            let primary = Context::primary_of(driver, info.device().device_id);
+            // As for `release_scope_for`: a question that fails is no reason to wait for nothing.
+            primary.map_or(ReleaseScope::of_all(None), ReleaseScope::of_context)
+        })),
+        _ => Ok(Some(ReleaseScope::of_all(None))),
+    }
+}
+
+/// What the release of memory comes after whose device is only claimed. `None` without elements or a driver.
+pub(crate) fn release_scope_in_use(info: &ArrayInfo) -> Option<ReleaseScope> {
+    if info.numel() == 0 || info.device() == Device::CPU {
+        return None;
+    }
+    Some(release_scope_for(driver().ok()?, info.device()))
+}
+
+/// What the release of memory comes after whose context is not known, or which has none of its own, as from a pool. It may
+/// be in use in the current context, which need not be a primary one: some libraries make their own.
+///
+/// A question that fails is no reason to wait for nothing: then it is every context in use.
+pub(crate) fn release_scope_for(driver: &Driver, device: Device) -> ReleaseScope {
+    let primary = match device.device_type {
+        DeviceType::CUDA => Context::primary_of(driver, device.device_id).ok(),
+        _ => None,
+    };
+    let current = Context::current(driver).ok().flatten().filter(|current| Some(*current) != primary);
+    let elsewhere = || Context::current_ordinal(driver).is_ok_and(|ordinal| ordinal != device.device_id);
+    let own = current.filter(|_| primary.is_none() || !elsewhere());
+    match (own, primary) {
+        (None, Some(primary)) => ReleaseScope::of_context(primary),
+        _ => ReleaseScope::of_all(own),
+    }
+}
+
+/// What the release of exported memory comes after: the context that the driver knows it in.
+#[cold]
+pub(crate) fn release_scope_of(info: &ArrayInfo) -> Option<ReleaseScope> {
+    // Without elements there is the memory behind them, and it may be freed in its context alone.
+    let address = if info.numel() == 0 { info.range.start } else { info.address() };
+    if address == 0 {
+        return None;
+    }
+    let driver = driver().ok()?;
+    let attributes = match ask(driver, address) {
+        Ok(attributes) => attributes?,
+        // A question that failed says nothing of the memory.
+        Err(_) => return Some(release_scope_for(driver, info.device())),
+    };
+    // The export outlives whatever handle of the context its maker has.
+    Context::retain_primary(driver, attributes.ordinal());
+    Some(attributes.scope(driver))
+}
+
+/// Compares what an array says of its memory with what the driver knows of the address, and says what its release has to
+/// come after.
+///
+/// An array without elements has no memory. Where there is no driver there is nobody to ask, and no device that could
+/// follow the address either: the claim stands.
+///
+/// # Errors
+///
+/// [`ErrorKind::Device`] when the address is not CUDA's, or of another kind or device than claimed; [`ErrorKind::OutOfBounds`]
+/// when elements lie outside the allocation.
+#[cold]
+fn compare(info: &ArrayInfo) -> Result<Option<ReleaseScope>> {
+    crate::cuda::release::queue::poll_in_passing();
+    if info.numel() == 0 {
+        return Ok(None);
+    }
+    let Ok(driver) = driver() else { return Ok(None) };
+    let claimed = info.device();
+    let attributes = ask(driver, info.address())?.ok_or_else(|| not_cuda(info.address(), claimed))?;
+    if !agree(claimed, &attributes) {
+        let found = text!("memory of {claimed}");
+        let allowed = text!("{}, where the driver says that {:#x} is", attributes.device(), info.address());
+        return Err(Error::new(ErrorKind::Device, "device", found, allowed));
+    }
+    attributes.check_range(driver, &info.byte_range())?;
+    Ok(Some(attributes.scope(driver)))
+}
+
+/// The memory of an array that named no device; `None` for an array without elements.
+///
+/// # Errors
+///
+/// [`ErrorKind::Device`] when the address is not CUDA's, [`ErrorKind::OutOfBounds`] when elements lie outside the allocation,
+/// [`ErrorKind::Driver`] without a driver.
+pub(crate) fn pointer_attributes_of(info: &ArrayInfo) -> Result<Option<PointerAttributes>> {
+    if info.numel() == 0 {
+        return Ok(None);
+    }
+    let driver = driver()?;
+    let attributes = ask(driver, info.address())?;
+    let attributes = attributes.ok_or_else(|| not_cuda(info.address(), "memory that CUDA can reach"))?;
+    attributes.check_range(driver, &info.byte_range())?;
+    Ok(Some(attributes))
+}
+
+/// Refuses memory of a device that was handed out as host memory.
+///
+/// Only asked where the driver is in use: an array of host memory does not load it.
+#[inline]
+fn compare_host(info: &ArrayInfo) -> Result<()> {
+    match opened() {
+        Some(driver) if is_of_a_device(driver, info.address()) => Err(handed_out_as_host(driver, info)),
+        _ => Ok(()),
+    }
+}
+
+/// As [`compare_host`], before there are facts, which would have to be in memory to be looked at.
+#[inline(never)]
+pub(crate) fn is_host_memory(address: usize) -> bool {
+    !opened().is_some_and(|driver| is_of_a_device(driver, address))
+}
+
+#[cold]
+fn handed_out_as_host(driver: &Driver, info: &ArrayInfo) -> Error {
+    let address = info.address();
+    let place = ask(driver, address).ok().flatten().map_or(Device::cuda(0), |attributes| attributes.device());
+    let allowed = text!("{place}, where the driver says that {address:#x} is");
+    Error::new(ErrorKind::Device, "device", "memory of CPU (1)", allowed)
+}
+
+/// Whether memory that the driver knows may be called `claimed`. Managed memory may be called memory of the device that
+/// it was allocated for, which is how it gets into libraries that do not know managed memory.
+fn agree(claimed: Device, attributes: &PointerAttributes) -> bool {
+    claimed == attributes.device()
+        || (claimed == Device::cuda(attributes.ordinal()) && attributes.device() == Device::CUDA_MANAGED)
+}
+
+impl PointerAttributes {
+    pub(crate) fn scope(&self, driver: &Driver) -> ReleaseScope {
+        match (self.device().device_type, self.context()) {
+            (DeviceType::CUDA, Some(context)) => ReleaseScope::of_context(context),
+            (DeviceType::CUDA, None) => release_scope_for(driver, self.device()),
+            (_, context) => ReleaseScope::of_all(context),
+        }
+    }
+
+    fn check_range(&self, driver: &Driver, claimed: &Range<usize>) -> Result<()> {
+        let Range { start, end } = self.range();
+        if claimed.start < start || end < claimed.end {
+            let size = end - start;
+            let allowed =
+                text!("{start:#x} to {end:#x}, the allocation of {size} bytes that the driver knows there");
+            return Err(beyond(claimed, allowed));
+        }
+        // Only memory without a context can be in pieces.
+        let whole = self.context().is_some() || self.has_in_one_piece(claimed);
+        if whole { Ok(()) } else { self.check_pieces(driver, claimed) }
+    }
+
+    /// Whether memory is mapped under all of the elements, and of one kind: a program that maps memory itself (`cuMemMap`)
+    /// can leave holes, and put memory of several devices side by side. One question for each piece.
+    #[cold]
+    fn check_pieces(&self, driver: &Driver, claimed: &Range<usize>) -> Result<()> {
+        let (start, own) = (claimed.start, self.device());
+        let mut at = start;
+        while at < claimed.end {
+            let piece = match piece_at(driver, at) {
+                // A driver before 11.7 does not know the question.
+                Err(failure) if failure.code == code::INVALID_VALUE => return Ok(()),
+                answer => answer?,
+            };
+            at = match piece {
+                Some((device, piece)) if device == own => {
+                    if !piece.contains(&at) {
+                        // Mapped by the driver, which does not say where.
+                        return Ok(());
+                    }
+                    piece.end
+                }
+                Some((device, _)) => {
+                    let allowed =
+                        text!("{start:#x} to {at:#x}, where memory of {device} follows that of {own}");
+                    return Err(beyond(claimed, allowed));
+                }
+                None => {
+                    let allowed = text!("{start:#x} to {at:#x}, behind which no memory is mapped");
+                    return Err(beyond(claimed, allowed));
+                }
+            };
+        }
+        Ok(())
+    }
+}
+
+#[cold]
+fn beyond(claimed: &Range<usize>, allowed: impl core::fmt::Display) -> Error {
+    let found = text!("elements at {:#x} to {:#x}", claimed.start, claimed.end);
+    Error::new(ErrorKind::OutOfBounds, "data", found, allowed)
+}

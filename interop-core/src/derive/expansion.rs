@@ -1,0 +1,127 @@
+//! What expanded code calls. No stable interface: the derive is pinned to the same version.
+
+pub use crate::array::device::DeviceType;
+pub use crate::array::element::{Element, ElementType, Field};
+pub use crate::array::info::ArrayInfo;
+pub use crate::array::layout::order::Order;
+pub use crate::derive::cuda_array::CudaArray;
+pub use crate::derive::fields::axes::{Extent, ShapeField, StridesField};
+pub use crate::derive::fields::device_and_owner::{DeviceField, FromOwner};
+pub use crate::derive::fields::raw_pointer::{RawAddress, RawPointer};
+pub use crate::derive::fields::stream::{AsStream, FromStream};
+pub use crate::derive::from_array::FromArray;
+pub use crate::derive::raw_memory::RawMemory;
+pub use crate::derive::single_error::{
+    Constant, FieldElement, FieldProbe, KnownField, NeverCalled, UnknownField, constant, element,
+};
+pub use crate::error::{Error, Result};
+pub use crate::memory::extraction::{Extraction, Requirements};
+pub use crate::memory::from_import::{CheckedStorage, FromImport};
+pub use crate::memory::storage::Storage;
+pub use crate::{__python_class as python_class, __python_conversions as python_conversions};
+pub use core::default::Default;
+pub use core::marker::{Copy, PhantomData, Send, Sync};
+pub use core::option::Option::{None, Some};
+pub use core::result::Result::Ok;
+
+/// The expansion of `#[cuda_array(python)]`.
+#[cfg(feature = "python")]
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __python_conversions {
+    (quiet $($rest:tt)*) => {
+        $crate::__python_conversions! { $($rest)* }
+    };
+    (export: $export:tt, import: $import:tt, generics: [$($generics:tt)*], type: $type:ty, bounds: [$($bounds:tt)*] $(,)?) => {
+        $crate::__python_export! { $export [$($generics)*] [$type] [$($bounds)*] }
+        $crate::__python_import! { $import [$($generics)*] [$type] [$($bounds)*] }
+    };
+}
+
+/// The return value half of `python`.
+#[cfg(feature = "python")]
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __python_export {
+    (false $($rest:tt)*) => {};
+    (true [$($generics:tt)*] [$type:ty] [$($bounds:tt)*]) => {
+        #[automatically_derived]
+        impl<'py, $($generics)*> $crate::__private::python::IntoPyObject<'py> for $type
+        where
+            $($bounds)*
+            Self: $crate::CudaArray,
+        {
+            type Target = $crate::__private::python::PyAny;
+            type Output = $crate::__private::python::Bound<'py, Self::Target>;
+            type Error = $crate::__private::python::PyErr;
+
+            fn into_pyobject(
+                self,
+                py: $crate::__private::python::Python<'py>,
+            ) -> $crate::Result<Self::Output, Self::Error> {
+                $crate::__private::python::into_object(py, self)
+            }
+        }
+    };
+}
+
+/// The argument half of `python`.
+#[cfg(feature = "python")]
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __python_import {
+    (false $($rest:tt)*) => {};
+    (true [$($generics:tt)*] [$type:ty] [$($bounds:tt)*]) => {
+        #[automatically_derived]
+        impl<'a, 'py, $($generics)*> $crate::__private::python::FromPyObject<'a, 'py> for $type
+        where
+            $($bounds)*
+            Self: $crate::FromArray,
+        {
+            type Error = $crate::__private::python::PyErr;
+
+            fn extract(
+                object: $crate::__private::python::Borrowed<'a, 'py, $crate::__private::python::PyAny>,
+            ) -> $crate::Result<Self, Self::Error> {
+                $crate::__private::python::import_as(&object)
+            }
+        }
+    };
+}
+
+/// The expansion of `#[cuda_array(pyclass)]`.
+#[cfg(feature = "python")]
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __python_class {
+    (quiet $($rest:tt)*) => {
+        $crate::__python_class! { $($rest)* }
+    };
+    (type: $type:ty $(,)?) => {
+        #[automatically_derived]
+        impl $crate::__private::python::ArrayMethods for $type {}
+        const _: () = $crate::__private::python::class_of_arrays::<$type>();
+    };
+}
+
+/// Says which feature is missing, unless the word had a message before.
+#[cfg(not(feature = "python"))]
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __python_conversions {
+    (quiet $($any:tt)*) => {};
+    ($($any:tt)*) => {
+        ::core::compile_error!("`python` needs the feature `python` of `interop-core`: write `features = [\"python\"]` in Cargo.toml");
+    };
+}
+
+/// Says which feature is missing, unless the word had a message before.
+#[cfg(not(feature = "python"))]
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __python_class {
+    (quiet $($any:tt)*) => {};
+    ($($any:tt)*) => {
+        ::core::compile_error!("`pyclass` needs the feature `python` of `interop-core`: write `features = [\"python\"]` in Cargo.toml");
+    };
+}

@@ -1,0 +1,331 @@
+//! Extents, shapes and strides.
+
+use crate::array::dims::{Dims, signed};
+use crate::array::info::ArrayInfo;
+use crate::array::layout::errors::axes_in_words;
+use crate::error::{Error, ErrorKind, Result, text};
+use crate::memory::extraction::Extraction;
+use crate::memory::info_builder::InfoBuilder;
+
+/// An extent: a field named in `shape = [...]`.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be an extent of a shape",
+    label = "not an integer type",
+    note = "a field or constant that `shape = [...]` names is one of `usize`, `u8`…`u64`, `isize`, `i8`…`i64`"
+)]
+pub trait Extent: Copy + Default {
+    /// The derive's call on the way out: the extent, in a type that holds all others.
+    fn describe_field(&self) -> i128;
+    /// The type's own form of an extent; `None` where it does not fit.
+    fn from_usize(extent: usize) -> Option<Self>;
+
+    /// The derive's call on the way in.
+    #[doc(hidden)]
+    #[inline]
+    fn take(from: &mut Extraction<'_>, axis: usize, field: &'static str) -> Self {
+        from.extent(axis, field)
+    }
+}
+
+/// A stride: an item of a `strides` field.
+pub trait Stride: Copy + Default {
+    /// The stride, in a type that holds all others.
+    fn to_i128(self) -> i128;
+    /// The type's own form of a stride; `None` where it does not fit.
+    fn from_isize(stride: isize) -> Option<Self>;
+}
+
+macro_rules! integers {
+    ($($int:ty)*) => {
+        $(
+            impl Extent for $int {
+                #[inline]
+                #[allow(clippy::cast_lossless, reason = "`usize` has no `From` into `i128`")]
+                fn describe_field(&self) -> i128 {
+                    *self as i128
+                }
+
+                fn from_usize(extent: usize) -> Option<Self> {
+                    Self::try_from(extent).ok()
+                }
+            }
+
+            impl Stride for $int {
+                #[inline]
+                #[allow(clippy::cast_lossless, reason = "`usize` has no `From` into `i128`")]
+                fn to_i128(self) -> i128 {
+                    self as i128
+                }
+
+                fn from_isize(stride: isize) -> Option<Self> {
+                    Self::try_from(stride).ok()
+                }
+            }
+        )*
+    };
+}
+
+integers!(u8 u16 u32 u64 usize i8 i16 i32 i64 isize);
+
+/// A list with one item an axis: what `shape` and `strides` fields are made of.
+pub trait AxisList: Sized {
+    /// The type of an item.
+    type Item: Copy + Default;
+    /// Whether all lists of the type are of one length.
+    const IS_FIXED: bool = false;
+    /// The items.
+    fn items(&self) -> &[Self::Item];
+    /// The list of `len` items.
+    ///
+    /// # Errors
+    ///
+    /// Those of `item`, and [`ErrorKind::Rank`] for a length that the list cannot have.
+    fn collect(len: usize, item: impl FnMut(usize) -> Result<Self::Item>) -> Result<Self>;
+    /// A list of zeros, of any length.
+    fn blank() -> Self;
+}
+
+macro_rules! heap_lists {
+    ($($list:ty),*) => {
+        $(
+            impl<I: Copy + Default> AxisList for $list {
+                type Item = I;
+
+                #[inline]
+                fn items(&self) -> &[I] {
+                    self
+                }
+
+                fn collect(len: usize, item: impl FnMut(usize) -> Result<I>) -> Result<Self> {
+                    (0..len).map(item).collect()
+                }
+
+                fn blank() -> Self {
+                    Self::default()
+                }
+            }
+        )*
+    };
+}
+
+heap_lists!(Vec<I>, Box<[I]>);
+
+impl<I: Copy + Default> AxisList for Dims<I> {
+    type Item = I;
+
+    #[inline]
+    fn items(&self) -> &[I] {
+        self
+    }
+
+    #[inline]
+    fn collect(len: usize, item: impl FnMut(usize) -> Result<I>) -> Result<Self> {
+        Self::collected(len, item)
+    }
+
+    fn blank() -> Self {
+        Self::zeroed(0)
+    }
+}
+
+impl<I: Copy + Default, const N: usize> AxisList for [I; N] {
+    type Item = I;
+    const IS_FIXED: bool = true;
+
+    #[inline]
+    fn items(&self) -> &[I] {
+        self
+    }
+
+    fn collect(len: usize, item: impl FnMut(usize) -> Result<I>) -> Result<Self> {
+        if len != N {
+            return Err(Error::new(ErrorKind::Rank, "shape", axes_in_words(len), axes_in_words(N)));
+        }
+        let items: Vec<I> = (0..len).map(item).collect::<Result<_>>()?;
+        Ok(Self::try_from(items).unwrap_or_else(|_| unreachable!("the length was compared")))
+    }
+
+    fn blank() -> Self {
+        [I::default(); N]
+    }
+}
+
+/// A `shape` field.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be the `shape` of a `CudaArray`",
+    label = "not a list of extents",
+    note = "write `[usize; N]`, `Vec<usize>` or `Dims<usize>` (any integer type), or name integer fields: `#[cuda_array(shape = [height, width])]`"
+)]
+pub trait ShapeField: Sized {
+    /// Whether the type says how many axes.
+    #[doc(hidden)]
+    const IS_FIXED: bool = false;
+    /// How many axes.
+    fn count(&self) -> usize;
+    /// Writes the extents, in a list of as many.
+    ///
+    /// # Errors
+    ///
+    /// When one does not fit 64 bits with a sign.
+    fn write(&self, to: &mut [i64]) -> Result<()>;
+    /// The field for these extents.
+    ///
+    /// # Errors
+    ///
+    /// When the field cannot hold their number, or one of them.
+    fn from_extents(extents: &[usize], field: &str) -> Result<Self>;
+    /// A placeholder, for a struct that is not made in the end.
+    fn blank() -> Self;
+
+    /// The derive's last call on the way out.
+    #[doc(hidden)]
+    #[inline]
+    fn finish(&self, of: InfoBuilder<'_>) -> Result<ArrayInfo> {
+        let mut extents = Dims::zeroed(self.count());
+        self.write(&mut extents)?;
+        if Self::IS_FIXED { of.finish_fixed(&extents) } else { of.finish(&extents) }
+    }
+
+    /// The derive's call on the way in.
+    #[doc(hidden)]
+    fn take(from: &mut Extraction<'_>, field: &'static str) -> Self {
+        from.shape(field)
+    }
+}
+
+#[diagnostic::do_not_recommend]
+impl<L: AxisList<Item: Extent>> ShapeField for L {
+    const IS_FIXED: bool = L::IS_FIXED;
+
+    #[inline]
+    fn count(&self) -> usize {
+        self.items().len()
+    }
+
+    #[inline]
+    fn write(&self, to: &mut [i64]) -> Result<()> {
+        for (axis, (extent, item)) in to.iter_mut().zip(self.items()).enumerate() {
+            *extent = signed("shape", axis, item.describe_field())?;
+        }
+        Ok(())
+    }
+
+    fn from_extents(extents: &[usize], field: &str) -> Result<Self> {
+        Self::collect(extents.len(), |axis| extent_of(extents[axis], field))
+    }
+
+    fn blank() -> Self {
+        AxisList::blank()
+    }
+}
+
+/// A `strides` field.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be the `strides` of a `CudaArray`",
+    label = "not a list of strides",
+    note = "write `[isize; N]`, `Vec<isize>` or `Dims<isize>`, or an `Option` of one: `None` stands for compact strides"
+)]
+pub trait StridesField: Sized {
+    /// How many strides; `None`: compact.
+    fn count(&self) -> Option<usize>;
+    /// Writes the strides, in elements or bytes as the attribute says, in a list of as many.
+    ///
+    /// # Errors
+    ///
+    /// When one does not fit 64 bits with a sign.
+    fn write(&self, to: &mut [i64]) -> Result<()>;
+    /// The field for these strides.
+    ///
+    /// # Errors
+    ///
+    /// When the field cannot hold their number, or one of them.
+    fn from_strides(strides: &[isize], field: &str) -> Result<Self>;
+    /// A placeholder, for a struct that is not made in the end.
+    fn blank() -> Self;
+
+    /// The derive's call on the way out.
+    #[doc(hidden)]
+    #[inline]
+    fn describe_field<'a>(&'a self, to: InfoBuilder<'a>) -> InfoBuilder<'a> {
+        to.strides(self)
+    }
+
+    /// The derive's call on the way out, for `strides(bytes)`.
+    #[doc(hidden)]
+    #[inline]
+    fn describe_field_in_bytes<'a>(&'a self, to: InfoBuilder<'a>) -> InfoBuilder<'a> {
+        to.strides_in_bytes(self)
+    }
+
+    /// The derive's call on the way in.
+    #[doc(hidden)]
+    fn take(from: &mut Extraction<'_>, field: &'static str) -> Self {
+        from.strides(field)
+    }
+
+    /// The derive's call on the way in, for `strides(bytes)`.
+    #[doc(hidden)]
+    fn take_in_bytes(from: &mut Extraction<'_>, field: &'static str) -> Self {
+        from.strides_in_bytes(field)
+    }
+}
+
+#[diagnostic::do_not_recommend]
+impl<L: AxisList<Item: Stride>> StridesField for L {
+    #[inline]
+    fn count(&self) -> Option<usize> {
+        Some(self.items().len())
+    }
+
+    #[inline]
+    fn write(&self, to: &mut [i64]) -> Result<()> {
+        for (axis, (stride, item)) in to.iter_mut().zip(self.items()).enumerate() {
+            *stride = signed("strides", axis, item.to_i128())?;
+        }
+        Ok(())
+    }
+
+    fn from_strides(strides: &[isize], field: &str) -> Result<Self> {
+        Self::collect(strides.len(), |axis| {
+            L::Item::from_isize(strides[axis]).ok_or_else(|| {
+                let place = text!("strides[{axis}]");
+                let allowed = text!("a stride that the items of the field `{field}` can hold");
+                Error::new(ErrorKind::Overflow, place, strides[axis], allowed)
+            })
+        })
+    }
+
+    fn blank() -> Self {
+        AxisList::blank()
+    }
+}
+
+#[diagnostic::do_not_recommend]
+impl<L: AxisList<Item: Stride>> StridesField for Option<L> {
+    #[inline]
+    fn count(&self) -> Option<usize> {
+        self.as_ref().and_then(StridesField::count)
+    }
+
+    #[inline]
+    fn write(&self, to: &mut [i64]) -> Result<()> {
+        self.as_ref().map_or(Ok(()), |strides| StridesField::write(strides, to))
+    }
+
+    fn from_strides(strides: &[isize], field: &str) -> Result<Self> {
+        L::from_strides(strides, field).map(Some)
+    }
+
+    fn blank() -> Self {
+        None
+    }
+}
+
+/// An extent in the form of a field.
+#[inline]
+pub(crate) fn extent_of<I: Extent>(extent: usize, field: &str) -> Result<I> {
+    I::from_usize(extent).ok_or_else(|| {
+        let allowed = text!("an extent that its type, `{}`, can hold", core::any::type_name::<I>());
+        Error::new(ErrorKind::Overflow, field, extent, allowed)
+    })
+}

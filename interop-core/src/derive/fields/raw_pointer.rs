@@ -1,0 +1,175 @@
+//! Raw pointers, and addresses in integers.
+#![expect(unsafe_code, reason = "the promise about a raw pointer is handed on through two provided methods")]
+
+use core::ffi::c_void;
+use core::ptr::NonNull;
+
+use crate::array::element::Element;
+use crate::array::mutability::Mutability;
+use crate::derive::raw_memory::RawMemory;
+use crate::memory::extraction::{Extraction, Requirements};
+
+/// A raw pointer: the type of a `data(unsafe_raw)` field.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a raw pointer to array elements",
+    label = "`data(unsafe_raw)` is for raw pointers",
+    note = "write `*mut T`, `*const T` or `NonNull<T>` of an array element `T`",
+    note = "for an address in an integer, such as a `CUdeviceptr`, write `#[cuda_array(data(unsafe_raw, element = T))]`"
+)]
+pub trait RawPointer: Copy {
+    /// The elements.
+    type Element: Element;
+    /// Who may write through the pointer.
+    const MUTABILITY: Mutability;
+    /// The address.
+    fn address(self) -> usize;
+    /// The pointer to an address; never null for `NonNull`.
+    fn from_address(address: usize) -> Self;
+
+    /// The derive's call on the way out.
+    ///
+    /// # Safety
+    ///
+    /// As [`RawMemory::new`].
+    #[doc(hidden)]
+    unsafe fn memory(&self) -> RawMemory {
+        RawMemory::new(self.address(), Self::Element::TYPE, Self::MUTABILITY)
+    }
+
+    /// The derive's call on the way in, before anything is taken.
+    #[doc(hidden)]
+    fn open(from: &mut Extraction<'_>, requirements: Requirements) {
+        from.open_raw::<Self>(requirements);
+    }
+
+    /// The derive's call on the way in.
+    #[doc(hidden)]
+    fn take(from: &mut Extraction<'_>) -> Self {
+        Self::from_address(from.address())
+    }
+}
+
+impl<T: Element> RawPointer for *mut T {
+    type Element = T;
+    const MUTABILITY: Mutability = Mutability::Writable;
+
+    fn address(self) -> usize {
+        self.expose_provenance()
+    }
+
+    fn from_address(address: usize) -> Self {
+        core::ptr::with_exposed_provenance_mut(address)
+    }
+}
+
+impl<T: Element> RawPointer for *const T {
+    type Element = T;
+    const MUTABILITY: Mutability = Mutability::ReadOnly;
+
+    fn address(self) -> usize {
+        self.expose_provenance()
+    }
+
+    fn from_address(address: usize) -> Self {
+        core::ptr::with_exposed_provenance(address)
+    }
+}
+
+impl<T: Element> RawPointer for NonNull<T> {
+    type Element = T;
+    const MUTABILITY: Mutability = Mutability::Writable;
+
+    fn address(self) -> usize {
+        self.as_ptr().expose_provenance()
+    }
+
+    fn from_address(address: usize) -> Self {
+        Self::new(core::ptr::with_exposed_provenance_mut(address)).unwrap_or(Self::dangling())
+    }
+}
+
+/// An address in an integer: the type of a `data(unsafe_raw, element = T)` field.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not an address",
+    label = "`data(unsafe_raw, element = ...)` is for addresses",
+    note = "write `u64` or `usize`; for a pointer write `#[cuda_array(data(unsafe_raw))]`"
+)]
+pub trait RawAddress: Copy {
+    /// Who may write at the address.
+    const MUTABILITY: Mutability;
+    /// The address; `None` where it does not fit.
+    fn address(self) -> Option<usize>;
+    /// The field for an address.
+    fn from_address(address: usize) -> Self;
+
+    /// The derive's call on the way out.
+    ///
+    /// # Safety
+    ///
+    /// As [`RawMemory::at_address`].
+    #[doc(hidden)]
+    unsafe fn memory<T: Element>(&self) -> RawMemory {
+        // An address that does not fit becomes null, which an array with elements refuses.
+        RawMemory::new(self.address().unwrap_or(0), T::TYPE, Self::MUTABILITY)
+    }
+
+    /// The derive's call on the way in, before anything is taken.
+    #[doc(hidden)]
+    fn open<T: Element>(from: &mut Extraction<'_>, requirements: Requirements) {
+        from.open_address::<T, Self>(requirements);
+    }
+
+    /// The derive's call on the way in.
+    #[doc(hidden)]
+    fn take(from: &mut Extraction<'_>) -> Self {
+        Self::from_address(from.address())
+    }
+}
+
+impl RawAddress for usize {
+    const MUTABILITY: Mutability = Mutability::Writable;
+
+    fn address(self) -> Option<usize> {
+        Some(self)
+    }
+
+    fn from_address(address: usize) -> Self {
+        address
+    }
+}
+
+impl RawAddress for u64 {
+    const MUTABILITY: Mutability = Mutability::Writable;
+
+    fn address(self) -> Option<usize> {
+        usize::try_from(self).ok()
+    }
+
+    fn from_address(address: usize) -> Self {
+        address as Self
+    }
+}
+
+impl RawAddress for *mut c_void {
+    const MUTABILITY: Mutability = Mutability::Writable;
+
+    fn address(self) -> Option<usize> {
+        Some(self.expose_provenance())
+    }
+
+    fn from_address(address: usize) -> Self {
+        core::ptr::with_exposed_provenance_mut(address)
+    }
+}
+
+impl RawAddress for *const c_void {
+    const MUTABILITY: Mutability = Mutability::ReadOnly;
+
+    fn address(self) -> Option<usize> {
+        Some(self.expose_provenance())
+    }
+
+    fn from_address(address: usize) -> Self {
+        core::ptr::with_exposed_provenance(address)
+    }
+}

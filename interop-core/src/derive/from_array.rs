@@ -1,0 +1,95 @@
+//! How an import becomes a derived struct.
+#![expect(unsafe_code, reason = "a tensor is taken over with the function that releases it")]
+
+use crate::cuda::verify::Verification;
+use crate::error::{Refused, Result};
+use crate::memory::extraction::{Extraction, Requirements};
+use crate::memory::import::Import;
+use crate::protocols::dlpack::abi::TensorAbi;
+use crate::protocols::dlpack::managed_tensor::{ManagedTensor, release};
+
+/// A struct that can be made from an array that arrives. Derived: `#[derive(CudaArray)]`.
+///
+/// ```
+/// use interop_core::dlpack::Versioned;
+/// use interop_core::{CudaArray, FromArray, Import, Refused};
+///
+/// #[derive(CudaArray)]
+/// #[cuda_array(shape = [rows, 3])]
+/// struct Points {
+///     #[cuda_array(data)]
+///     coordinates: Vec<f32>,
+///     rows: usize,
+/// }
+///
+/// #[derive(Debug, CudaArray)]
+/// #[cuda_array(shape = [rows, 2])]
+/// struct Pairs {
+///     #[cuda_array(data)]
+///     values: Vec<f32>,
+///     rows: usize,
+/// }
+///
+/// let points = Points { coordinates: vec![0.5; 12], rows: 4 };
+/// let import = Import::from_dlpack(points.into_dlpack::<Versioned>()?)?;
+///
+/// // What does not fit is refused, and nothing is lost.
+/// let Refused { value: import, error } = Pairs::from_import(import).unwrap_err();
+/// assert_eq!(error.to_string(), "`shape[1]`: found 3, allowed: 2");
+/// assert_eq!(Points::from_import(import)?.rows, 4);
+/// # Ok::<(), interop_core::Error>(())
+/// ```
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be made from an import",
+    label = "not a struct that imports arrays",
+    note = "write `#[derive(CudaArray)]` on the struct, without `#[cuda_array(export)]`"
+)]
+pub trait FromArray: Sized {
+    /// What an import must be like.
+    #[doc(hidden)]
+    const REQUIREMENTS: Requirements = Requirements { axes: None, order: None };
+
+    /// Fills the fields from an arrival; the storage is taken last.
+    ///
+    /// # Errors
+    ///
+    /// What does not fit.
+    #[doc(hidden)]
+    fn assemble(extraction: &mut Extraction<'_>) -> Result<Self>;
+
+    /// Makes the struct from what arrived.
+    ///
+    /// # Errors
+    ///
+    /// The import comes back with the reason: element type, rank, extents, strides, device or writability are not what
+    /// the struct wants ([`ErrorKind`](crate::ErrorKind) `DType`, `Rank`, `Shape`, `Strides`, `Device`, `ReadOnly`); `Overflow`
+    /// for an extent or stride that its field cannot hold; `MemoryRegion` and `Busy` as [`to_vec`](crate::derive::cuda_array::CudaArray::to_vec), for a
+    /// storage that copies; as [`cuda::stream_wait`](crate::cuda::stream_wait) and [`cuda::stream_synchronize`](crate::cuda::stream_synchronize); and what a `default`
+    /// leaves by `?`.
+    fn from_import(mut import: Import) -> Result<Self, Refused<Import>> {
+        let mut extraction = Extraction::new(&mut import);
+        let made = Self::assemble(&mut extraction);
+        let is_untaken = extraction.is_untaken();
+        made.map_err(|error| {
+            assert!(is_untaken, "the storage is taken last, and nothing can fail after it");
+            Refused { value: import, error }
+        })
+    }
+
+    /// Makes the struct from a managed tensor, which is released if it is refused.
+    ///
+    /// # Errors
+    ///
+    /// As [`Import::from_dlpack`] and [`from_import`](Self::from_import).
+    #[inline]
+    fn from_dlpack<A: TensorAbi>(tensor: ManagedTensor<A>) -> Result<Self> {
+        // SAFETY: `release::<A>` releases a struct of the form `A`, and may be called on any thread (3 of
+        // `ManagedTensor::from_raw`).
+        match unsafe {
+            Import::from_dlpack_fast(tensor, release::<A>, Verification::Full, Self::REQUIREMENTS.axes)
+        } {
+            Ok(mut import) => Self::assemble(&mut Extraction::new(&mut import)),
+            Err(tensor) => Ok(Self::from_import(Import::from_dlpack(tensor)?)?),
+        }
+    }
+}

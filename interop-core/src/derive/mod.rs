@@ -1,0 +1,11 @@
+//! What the derives implement, and what their expansion calls.
+
+pub(crate) mod cuda_array;
+pub(crate) mod describe_fields;
+pub(crate) mod expansion;
+pub(crate) mod extract_fields;
+pub(crate) mod fields;
+pub(crate) mod from_array;
+pub(crate) mod raw_memory;
+pub(crate) mod relabel;
+pub(crate) mod single_error;

@@ -1,0 +1,241 @@
+//! Typed views of `N` axes: element type and rank are checked, the device is known, nothing is read.
+#![expect(unsafe_code, reason = "making a view of facts is a promise about memory")]
+
+use core::any::type_name;
+use core::fmt;
+use core::marker::PhantomData;
+
+use crate::array::device::Device;
+use crate::array::element::Element;
+use crate::array::info::ArrayInfo;
+use crate::array::layout::Layout;
+use crate::array::layout::errors::wrong_rank;
+use crate::array::mutability::Mutability;
+use crate::array::stream::StreamHandle;
+use crate::error::{Error, ErrorKind, Result, text};
+
+/// An array of elements `T` with `N` axes, borrowed for `'a`, wherever the memory is.
+///
+/// A view hands out addresses and strides; elements in host-accessible memory are read through
+/// [`host_view`](Self::host_view).
+///
+/// ```
+/// use interop_core::CudaArray;
+///
+/// #[derive(CudaArray)]
+/// #[cuda_array(shape = [rows, 3])]
+/// struct Points {
+///     #[cuda_array(data)]
+///     coordinates: Vec<f32>,
+///     rows: usize,
+/// }
+///
+/// let points = Points { coordinates: (0..6).map(|at| at as f32).collect(), rows: 2 };
+/// let view = points.view::<f32, 2>()?;
+/// assert_eq!((view.shape(), view.strides()), ([2, 3], [3, 1]));
+/// assert_eq!(view.host_view()?.read([1, 2])?, 5.0);
+///
+/// // The trailing axis may be taken as one element.
+/// assert_eq!(points.view::<[f32; 3], 1>()?.host_view()?.read([1])?, [3.0, 4.0, 5.0]);
+///
+/// let error = points.view::<f64, 2>().unwrap_err();
+/// assert_eq!(error.to_string(), "`dtype`: found float32, allowed: float64");
+/// # Ok::<(), interop_core::Error>(())
+/// ```
+#[derive(Clone, Copy)]
+pub struct ArrayView<'a, T, const N: usize> {
+    pub(crate) raw: RawView<N>,
+    marker: PhantomData<&'a T>,
+}
+
+/// An array of elements `T` with `N` axes, borrowed for `'a` by the only Rust code that may write to it meanwhile.
+///
+/// Libraries that share the memory are not under Rust's borrow rules; nothing here makes plain references out of it
+/// without `unsafe`.
+pub struct ArrayViewMut<'a, T, const N: usize> {
+    pub(crate) raw: RawView<N>,
+    marker: PhantomData<&'a mut T>,
+}
+
+/// What both views consist of.
+#[derive(Clone, Copy)]
+pub(crate) struct RawView<const N: usize> {
+    pub(crate) address: usize,
+    pub(crate) shape: [usize; N],
+    pub(crate) strides: [isize; N],
+    pub(crate) device: Device,
+    pub(crate) stream: StreamHandle,
+    /// Where the elements begin and end, if other Rust code may reach them too.
+    pub(crate) shared: Option<(usize, usize)>,
+}
+
+impl<const N: usize> RawView<N> {
+    #[inline]
+    fn of<T: Element>(info: &ArrayInfo) -> Result<Self> {
+        if info.is_of_scalars(&T::TYPE) {
+            return Self::over(info, info.layout());
+        }
+        let joined = info.join(T::TYPE)?;
+        Self::over(info, joined.as_ref().unwrap_or(info.layout()))
+    }
+
+    #[inline]
+    fn over(info: &ArrayInfo, layout: &Layout) -> Result<Self> {
+        let axes = |what: &[usize]| <[usize; N]>::try_from(what).ok();
+        let Some(shape) = axes(layout.shape()) else {
+            return Err(wrong_rank(layout.shape(), N));
+        };
+        let mut strides = [0; N];
+        strides.copy_from_slice(layout.strides());
+        let (address, device, stream) = (info.address(), info.device(), info.stream());
+        Ok(Self { address, shape, strides, device, stream, shared: shared_range(info) })
+    }
+
+    /// What a view of this name prints, which need not know how its elements print.
+    pub(crate) fn describe<T>(&self, name: &str, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { address, shape, strides, device, stream, .. } = self;
+        write!(f, "{name}({} {shape:?} at {address:#x}, strides {strides:?}, {device}", type_name::<T>())?;
+        if *stream != StreamHandle::NothingPending {
+            write!(f, ", work pending on the {stream}")?;
+        }
+        f.write_str(")")
+    }
+
+    /// The layout; its arithmetic was checked when the view was made.
+    pub(crate) fn layout(&self) -> Layout {
+        Layout::strided(&self.shape, &self.strides)
+            .unwrap_or_else(|_| unreachable!("a view has a checked layout"))
+    }
+}
+
+impl<T: Element, const N: usize> ArrayView<'_, T, N> {
+    /// A view of the array that `info` describe.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::DType`] and [`ErrorKind::Rank`] when the array has other elements or axes; [`ErrorKind::Shape`] and
+    /// [`ErrorKind::Strides`] when its last axes are not those of a `T` that has some, or are not compact.
+    ///
+    /// # Safety
+    ///
+    /// The memory that `info` describe is live and initialized for the lifetime that the caller picks, on the device that
+    /// they name; of host memory, somebody has exposed the pointer whose address is in them.
+    pub unsafe fn from_info(info: &ArrayInfo) -> Result<Self> {
+        let raw = RawView::of::<T>(info)?;
+        Ok(Self { raw, marker: PhantomData })
+    }
+}
+
+impl<T: Element, const N: usize> ArrayViewMut<'_, T, N> {
+    /// A writable view of the array that `info` describe.
+    ///
+    /// # Errors
+    ///
+    /// As [`ArrayView::from_info`]; [`ErrorKind::ReadOnly`] for a read-only array; [`ErrorKind::Strides`] when two
+    /// indices can meet in one element, as in a broadcast array.
+    ///
+    /// # Safety
+    ///
+    /// As for [`ArrayView::from_info`]; the memory may be written if `info` say so, and no other Rust code reads or writes
+    /// the elements for that lifetime.
+    pub unsafe fn from_info(info: &ArrayInfo) -> Result<Self> {
+        check_writable(info)?;
+        let raw = RawView::of::<T>(info)?;
+        Ok(Self { raw, marker: PhantomData })
+    }
+
+    /// The same view for reading.
+    #[must_use]
+    pub fn as_view(&self) -> ArrayView<'_, T, N> {
+        ArrayView { raw: self.raw, marker: PhantomData }
+    }
+}
+
+/// Where the elements begin and end, if two structs may share them. What only a sole owner may write is borrowed like any
+/// Rust value, and the compiler sees to it.
+pub(crate) fn shared_range(info: &ArrayInfo) -> Option<(usize, usize)> {
+    let range = info.byte_range();
+    (info.mutability() != Mutability::WhenOwned && !range.is_empty()).then_some((range.start, range.end))
+}
+
+/// The error for a read-only array where a writable one is asked for.
+#[cold]
+pub(crate) fn read_only() -> Error {
+    Error::new(ErrorKind::ReadOnly, "readonly", "a read-only array", "a writable array, or a copy")
+}
+
+/// Refuses read-only arrays, and those in which two indices may meet in one element.
+pub(crate) fn check_writable(info: &ArrayInfo) -> Result<()> {
+    if info.mutability() == Mutability::ReadOnly {
+        return Err(read_only().with_rust_hint("ask for a read-only view"));
+    }
+    if !info.layout().is_injective() {
+        let found = text!("{:?} for shape {:?}", info.strides(), info.shape());
+        let allowed = "strides under which no two indices share an element; copy the array to write to it";
+        return Err(Error::new(ErrorKind::Strides, "strides", found, allowed));
+    }
+    Ok(())
+}
+
+macro_rules! getters {
+    ($view:ident) => {
+        impl<T, const N: usize> $view<'_, T, N> {
+            /// The address of element \[0, …, 0\]; 0 for a view without elements.
+            #[must_use]
+            pub fn address(&self) -> usize {
+                self.raw.address
+            }
+
+            /// The extents.
+            #[must_use]
+            pub fn shape(&self) -> [usize; N] {
+                self.raw.shape
+            }
+
+            /// The strides, in elements.
+            #[must_use]
+            pub fn strides(&self) -> [isize; N] {
+                self.raw.strides
+            }
+
+            /// The number of elements.
+            #[must_use]
+            pub fn numel(&self) -> usize {
+                self.raw.layout().numel()
+            }
+
+            /// Where the memory is.
+            #[must_use]
+            pub fn device(&self) -> Device {
+                self.raw.device
+            }
+
+            /// Where work on the data is pending.
+            #[must_use]
+            pub fn stream(&self) -> StreamHandle {
+                self.raw.stream
+            }
+        }
+    };
+}
+
+getters!(ArrayView);
+
+getters!(ArrayViewMut);
+
+/// What views print. Their elements may be of any type, also of one that does not print.
+macro_rules! printed {
+    ($of:ident: $($view:ident)*) => {
+        $(
+            impl<T, const N: usize> ::core::fmt::Debug for $view<'_, T, N> {
+                fn fmt(&self, f: &mut ::core::fmt::Formatter<'_>) -> ::core::fmt::Result {
+                    self.$of.describe::<T>(stringify!($view), f)
+                }
+            }
+        )*
+    };
+}
+
+printed!(raw: ArrayView ArrayViewMut);
+
+pub(crate) use printed;

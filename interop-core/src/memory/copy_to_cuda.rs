@@ -1,0 +1,308 @@
+//! Copies of arrays into compact memory of CUDA: what an import into a buffer of another library is.
+#![expect(unsafe_code, reason = "calls the driver, and reads the memory of imports")]
+
+use crate::array::device::{Device, DeviceType};
+use crate::array::element::Element;
+use crate::array::layout::Layout;
+use crate::array::layout::order::Order;
+use crate::array::stream::StreamHandle;
+#[cfg(feature = "cust")]
+use crate::cuda::allocation::MemoryKind;
+#[cfg(feature = "cust")]
+use crate::cuda::buffer::CudaBuffer;
+use crate::cuda::context::{Context, Relaxed};
+use crate::cuda::copy::{copy_now, stage};
+use crate::cuda::default_context::context_for;
+use crate::cuda::driver::{Driver, RawStream, driver};
+use crate::cuda::release::scope::ReleaseScope;
+use crate::cuda::stream_query::{LEGACY, capture_of, context_of_live, dead_stream};
+#[cfg(feature = "cudarc")]
+use crate::cuda::stream_wait::{stream_synchronize, stream_wait_in};
+use crate::error::{Error, ErrorKind, Result, text};
+use crate::memory::host::elements::HostElements;
+use crate::memory::import::Import;
+#[cfg(feature = "cust")]
+use crate::memory::storage::Storage;
+
+/// The most runs of elements that are copied one by one, at about a microsecond each. Arrays in smaller pieces are put
+/// together on the host.
+const MOST_RUNS: usize = 4096;
+
+/// A context and a stream of it in which a copy is made.
+struct CopyTarget {
+    driver: &'static Driver,
+    context: Context,
+    ordinal: i32,
+    stream: RawStream,
+}
+
+impl CopyTarget {
+    /// The place of a stream: its context; for a default stream the one in which memory of the device is used.
+    fn of(stream: StreamHandle, device: Device) -> Result<Self> {
+        let driver = driver()?;
+        let raw = stream.to_raw().unwrap_or(LEGACY);
+        let context =
+            context_of_live(driver, stream, raw)?.map_or_else(|| context_for(driver, device), Ok)?;
+        let _entered = context.enter(driver)?;
+        let ordinal = Context::current_ordinal(driver)?;
+        Ok(Self { driver, context, ordinal, stream: raw })
+    }
+
+    /// Copies the elements of an import, compact in `order`, to `target`. Whether it may still be pending on the stream.
+    ///
+    /// # Safety
+    ///
+    /// `target` has room for as many elements, in memory that the driver can reach, and nobody else uses it.
+    unsafe fn copy<T: Element>(&self, import: &Import, order: Order, target: usize) -> Result<bool> {
+        let info = import.info();
+        let runs = Runs::of(&info.layout_of(&T::TYPE)?, order, size_of::<T>());
+        let of_the_driver = info.device().device_type != DeviceType::CPU;
+        if of_the_driver && T::TYPE.any_bits && runs.count() <= MOST_RUNS {
+            let _entered = self.context.enter(self.driver)?;
+            for (offset, place) in runs.walk() {
+                let (to, from) = (target + place, info.address().wrapping_add_signed(offset));
+                // SAFETY: a run of elements of the import, live while it is, and its place in the target.
+                unsafe { self.driver.copy(to as u64, from as u64, runs.bytes, self.stream) }?;
+            }
+            return Ok(true);
+        }
+        let elements = gathered::<T>(import, order)?;
+        let from = elements.as_ptr().expose_provenance();
+        // SAFETY: as many bytes on both sides, both live until the copy is waited for.
+        unsafe { copy_now(self.driver, self.context, target, from, size_of_val(&*elements)) }?;
+        Ok(false)
+    }
+
+    /// Refuses while the stream captures a graph, or one that joins with it: before memory is asked for, which would end
+    /// the capture.
+    fn refuse_capture(&self, stream: StreamHandle) -> Result<()> {
+        let _entered = self.context.enter(self.driver)?;
+        let which = match capture_of(self.driver, self.stream) {
+            Ok(None) => return Ok(()),
+            Ok(Some(_)) => "which",
+            Err(failure) if failure.is_about_capture() => "while a stream that joins with it",
+            Err(failure) => return Err(dead_stream(failure, stream)),
+        };
+        let found = text!("{stream}, {which} captures a graph");
+        let allowed = "an import in place (`Lease`, `LeaseMut`) meanwhile: a copy needs new memory";
+        Err(Error::new(ErrorKind::StreamCapture, "stream", found, allowed))
+    }
+
+    /// Waits on the host for the work on the stream.
+    fn finish(&self) -> Result<()> {
+        let _entered = self.context.enter(self.driver)?;
+        let _relaxed = Relaxed::new(self.driver);
+        // SAFETY: the stream is live, as for `of`.
+        Ok(unsafe { self.driver.stream_synchronize(self.stream) }?)
+    }
+
+    /// Whether whoever keeps the stream means the same one. A default stream may be kept by a library that works in the primary
+    /// context, whatever is current here.
+    #[cfg(feature = "cust")]
+    fn is_named(&self, stream: StreamHandle) -> bool {
+        let is_primary = || Context::primary_in_use(self.driver, self.ordinal) == Ok(Some(self.context));
+        matches!(stream, StreamHandle::Raw(_)) || is_primary()
+    }
+
+    /// Whether the release of the source comes after work in this context.
+    fn is_guarded(&self, source: Option<ReleaseScope>) -> bool {
+        source.is_some_and(|scope| scope.covers(self.driver, self.context, self.ordinal))
+    }
+}
+
+/// The device of a stream of its primary context; of a default stream the one in which memory of `device` is used.
+///
+/// # Errors
+///
+/// [`ErrorKind::Driver`] without a driver, [`ErrorKind::Stream`] for a stream of another context.
+#[cfg(feature = "cudarc")]
+pub(crate) fn ordinal_of(stream: StreamHandle, device: Device) -> Result<usize> {
+    let CopyTarget { context, ordinal, .. } = CopyTarget::of(stream, device)?;
+    if matches!(stream, StreamHandle::Raw(_)) && Context::primary(ordinal)? != context {
+        let found = text!("{stream}, of a context that is not the primary one of device {ordinal}");
+        let allowed =
+            "a stream of the primary context, in which alone `cudarc` works; a `StreamHandle` holds any";
+        return Err(Error::new(ErrorKind::Stream, "stream", found, allowed));
+    }
+    Ok(ordinal.unsigned_abs() as usize)
+}
+
+/// A place for a copy on the legacy default stream of a device's primary context, which `cudarc` works in.
+#[cfg(feature = "cudarc")]
+pub(crate) struct DefaultStreamTarget {
+    site: CopyTarget,
+    /// The stream before and after which the copy comes, and what the release of the source comes after.
+    beside: (StreamHandle, Option<ReleaseScope>),
+}
+
+#[cfg(feature = "cudarc")]
+impl DefaultStreamTarget {
+    /// On the device of the stream that an import is kept beside.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Driver`] without a driver, and [`ErrorKind::StreamCapture`] while that stream captures a graph, or one that
+    /// joins with the default stream.
+    pub(crate) fn of(import: &Import) -> Result<Self> {
+        let (stream, scope) = import.copy_stream();
+        let device = import.info().device();
+        let user = CopyTarget::of(stream, device)?;
+        user.refuse_capture(stream)?;
+        let site = CopyTarget { context: Context::primary(user.ordinal)?, stream: LEGACY, ..user };
+        site.refuse_capture(StreamHandle::LegacyDefault)?;
+        let is_named = matches!(stream, StreamHandle::Raw(_));
+        if is_named || user.context == site.context {
+            return Ok(Self { site, beside: (stream, scope) });
+        }
+        // A default stream of another context, which has no name there: the host waits, now and for the copy.
+        stream_synchronize(stream, device)?;
+        Ok(Self { site, beside: (StreamHandle::NothingPending, None) })
+    }
+
+    pub(crate) fn ordinal(&self) -> usize {
+        self.site.ordinal.unsigned_abs() as usize
+    }
+}
+
+/// The elements on the host, in compact order, when the work that is pending on them is done.
+fn gathered<T: Element>(import: &Import, order: Order) -> Result<Vec<T>> {
+    let info = import.info();
+    if info.device().device_type.is_host_accessible() {
+        // SAFETY: nothing of them is kept.
+        return unsafe { import.elements() }?.to_vec(order);
+    }
+    // SAFETY: the memory is live while the import is (contract of its constructors).
+    let staged = unsafe { stage(info) }?;
+    // SAFETY: the copy is live while `staged` is.
+    unsafe { HostElements::<T>::of(&staged.info, false) }?.to_vec(order)
+}
+
+/// Copies the elements of an import, compact in `order`, into new memory: its address, which the caller frees, and the
+/// number of elements. Without elements there is no memory, and no driver is needed.
+///
+/// Device memory is on the device of the stream. It may be written by the copy until the stream that the import is kept
+/// beside has come so far; host-accessible memory is complete.
+///
+/// # Errors
+///
+/// [`ErrorKind::Driver`] without a driver and with its answer when memory is used up, [`ErrorKind::StreamCapture`] for a stream
+/// that captures a graph, [`ErrorKind::DType`] for other elements and for a `bool` that is none.
+#[cfg(feature = "cust")]
+pub(crate) fn copied<T: Element>(import: &Import, kind: MemoryKind, order: Order) -> Result<(usize, usize)> {
+    let info = import.info();
+    let count = info.layout_of(&T::TYPE)?.numel();
+    if count == 0 {
+        return Ok((0, 0));
+    }
+    let (stream, scope) = import.copy_stream();
+    let site = CopyTarget::of(stream, info.device())?;
+    site.refuse_capture(stream)?;
+    // The compact copy of a broadcast array can be larger than what the array spans.
+    let bytes = count.checked_mul(size_of::<T>()).ok_or_else(|| T::TYPE.too_large(count))?;
+    let target = CudaBuffer::uninitialized(kind, site.context, site.ordinal, T::TYPE, bytes)?;
+    // SAFETY: new memory of the driver's, with room for the elements.
+    let pending = unsafe { site.copy::<T>(import, order, target.memory().address) }?;
+    if pending && !(kind == MemoryKind::Device && site.is_guarded(scope) && site.is_named(stream)) {
+        site.finish()?;
+    }
+    Ok((target.into_address(), count))
+}
+
+/// Copies the elements of an import, compact in `order`, to `target` on the legacy default stream of a device, after
+/// what is pending on the import and before later work of the stream that is kept beside it.
+///
+/// # Errors
+///
+/// As [`copied`] and [`stream_wait`](crate::cuda::stream_wait::order()).
+///
+/// # Safety
+///
+/// The place is that of the import; `target` has room for as many elements, in memory of its device, and nobody else
+/// uses it.
+#[cfg(feature = "cudarc")]
+pub(crate) unsafe fn copy_on_default_stream<T: Element>(
+    import: &Import,
+    order: Order,
+    at: &DefaultStreamTarget,
+    target: usize,
+) -> Result<()> {
+    let DefaultStreamTarget { site, beside: (stream, scope) } = at;
+    let (device, here) = (Device::cuda(site.ordinal), Some(site.context));
+    stream_wait_in(StreamHandle::LegacyDefault, *stream, device, here)?;
+    // SAFETY: as the caller promises.
+    let copied = unsafe { site.copy::<T>(import, order, target) };
+    // The runs before one that failed are queued, too.
+    let pending = copied.as_ref().map_or(true, |pending| *pending);
+    let finished = if pending && !site.is_guarded(*scope) { site.finish() } else { Ok(()) };
+    copied.and(finished)?;
+    stream_wait_in(*stream, StreamHandle::LegacyDefault, device, here)
+}
+
+/// An array as runs of bytes without gaps, in the order of the elements of a compact copy.
+struct Runs {
+    outer: Layout,
+    item: usize,
+    /// The bytes of one run.
+    bytes: usize,
+}
+
+impl Runs {
+    fn of(layout: &Layout, order: Order, item: usize) -> Self {
+        let mut axes: Vec<(usize, isize)> =
+            layout.shape().iter().copied().zip(layout.strides().iter().copied()).collect();
+        if order == Order::F {
+            axes.reverse();
+        }
+        axes.retain(|(extent, _)| *extent != 1);
+        let mut run = 1;
+        while let Some((extent, stride)) = axes.last().copied() {
+            if usize::try_from(stride) != Ok(run) {
+                break;
+            }
+            run *= extent;
+            axes.pop();
+        }
+        let (shape, strides): (Vec<usize>, Vec<isize>) = axes.into_iter().unzip();
+        // Some of the axes of a layout reach no further than all of them.
+        let outer = Layout::strided(&shape, &strides)
+            .unwrap_or_else(|_| unreachable!("axes of a layout are a layout"));
+        Self { outer, item, bytes: run * item }
+    }
+
+    fn count(&self) -> usize {
+        self.outer.numel()
+    }
+
+    /// The offset of each run from the first element, and its place in the copy, in bytes.
+    fn walk(&self) -> impl Iterator<Item = (isize, usize)> + '_ {
+        let offsets = self.outer.walk(Order::C).enumerate();
+        offsets.map(|(at, offset)| (offset * self.item as isize, at * self.bytes))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn runs(shape: &[usize], strides: &[isize], order: Order) -> (usize, Vec<(isize, usize)>) {
+        let runs = Runs::of(&Layout::strided(shape, strides).unwrap(), order, 4);
+        (runs.bytes, runs.walk().collect())
+    }
+
+    #[test]
+    fn runs_are_as_long_as_can_be() {
+        assert_eq!(runs(&[2, 3], &[3, 1], Order::C), (24, vec![(0, 0)]), "compact");
+        assert_eq!(runs(&[2, 3], &[8, 1], Order::C), (12, vec![(0, 0), (32, 12)]), "padded rows");
+        assert_eq!(runs(&[2, 1, 3], &[3, 99, 1], Order::C), (24, vec![(0, 0)]), "an idle axis");
+        assert_eq!(runs(&[2], &[-1], Order::C), (4, vec![(0, 0), (-4, 4)]), "backwards");
+        assert_eq!(runs(&[2, 2], &[0, 1], Order::C), (8, vec![(0, 0), (0, 8)]), "broadcast");
+        assert_eq!(runs(&[2, 3], &[1, 2], Order::F), (24, vec![(0, 0)]), "compact, the other order");
+        assert_eq!(runs(&[], &[], Order::C), (4, vec![(0, 0)]), "a single element");
+    }
+
+    #[test]
+    fn the_other_order_is_element_by_element() {
+        let (bytes, walk) = runs(&[2, 2], &[2, 1], Order::F);
+        assert_eq!((bytes, walk), (4, vec![(0, 0), (8, 4), (4, 8), (12, 12)]));
+    }
+}

@@ -1,0 +1,197 @@
+//! Copies from any layout into any other: whole runs where both are dense, squares where they are transposed.
+
+use core::convert::Infallible;
+use core::mem::MaybeUninit;
+use core::ptr;
+
+use crate::array::element::Element;
+#[cfg(feature = "python")]
+use crate::array::layout::Layout;
+#[cfg(feature = "python")]
+use crate::array::layout::order::{Order, contiguous_strides};
+use crate::error::Result;
+use crate::memory::host::elementwise::assign;
+use crate::memory::host::loops::{Axis, Loops, Plane, Visit};
+
+/// Fewer bytes are copied by loads and stores: a call for them takes longer.
+const SHORT: usize = 32;
+
+/// One side of a copy: where the first element is, and the strides in elements.
+#[derive(Clone, Copy)]
+pub(crate) struct Side<'a, P> {
+    pub(crate) first: P,
+    pub(crate) strides: &'a [isize],
+}
+
+/// Copies elements of `item` bytes into compact order.
+///
+/// # Safety
+///
+/// The elements of `layout`, from `address` on, are live, initialized host memory; `target` has room for as many bytes,
+/// and none of them is among the elements.
+#[cfg(feature = "python")]
+pub(crate) unsafe fn copy_contiguous(
+    address: usize,
+    layout: &Layout,
+    order: Order,
+    item: usize,
+    target: *mut u8,
+) {
+    let first = ptr::with_exposed_provenance::<u8>(address);
+    let strides = contiguous_strides(layout.shape(), order);
+    let (from, to) = (Side { first, strides: layout.strides() }, Side { first: target, strides: &strides });
+    // SAFETY: as the caller promises, for a compact target.
+    unsafe { copy(layout.shape(), item, from, to) };
+}
+
+/// Copies elements. Unless there is an error, what was written are values of `T`.
+///
+/// # Errors
+///
+/// [`ErrorKind::DType`](crate::error::ErrorKind::DType) for a byte that is no `bool`.
+///
+/// # Safety
+///
+/// There are live, initialized elements of this shape at `from`, and room for as many at `to`, which nobody else uses.
+pub(crate) unsafe fn copy_values<T: Element>(
+    shape: &[usize],
+    from: Side<'_, *const T>,
+    to: Side<'_, *mut T>,
+) -> Result<()> {
+    if T::TYPE.any_bits {
+        let from = Side { first: from.first.cast(), strides: from.strides };
+        // SAFETY: as the caller promises; the two sides do not overlap, as nobody else uses the target.
+        unsafe { copy(shape, size_of::<T>(), from, Side { first: to.first.cast(), strides: to.strides }) };
+        return Ok(());
+    }
+    let Some(loops) = Loops::new(shape, &[to.strides, from.strides], Visit::MemoryRegion) else {
+        return Ok(());
+    };
+    // SAFETY: as the caller promises.
+    unsafe { assign(&loops, to.first, (from.first,), |element| element) }
+}
+
+/// Copies elements of `item` bytes.
+///
+/// # Safety
+///
+/// There are live elements of this shape on both sides, at most once each in the target, which may be written; none is on
+/// both sides.
+pub(crate) unsafe fn copy(shape: &[usize], item: usize, from: Side<'_, *const u8>, to: Side<'_, *mut u8>) {
+    let Some(loops) = Loops::new(shape, &[to.strides, from.strides], Visit::MemoryRegion) else { return };
+    // Bytes between the fields of a struct may never have been written, which `MaybeUninit` passes on as they are.
+    let copy: unsafe fn(&Loops, (*const u8, *mut u8), usize) = match item {
+        1 => copy_units::<MaybeUninit<u8>>,
+        2 => copy_units::<MaybeUninit<u16>>,
+        3 => copy_units::<[MaybeUninit<u8>; 3]>,
+        4 => copy_units::<MaybeUninit<u32>>,
+        6 => copy_units::<[MaybeUninit<u16>; 3]>,
+        8 => copy_units::<MaybeUninit<u64>>,
+        12 => copy_units::<[MaybeUninit<u32>; 3]>,
+        16 => copy_units::<[MaybeUninit<u64>; 2]>,
+        24 => copy_units::<[MaybeUninit<u64>; 3]>,
+        32 => copy_units::<[MaybeUninit<u64>; 4]>,
+        _ => copy_items,
+    };
+    // SAFETY: as the caller promises, in units of the size of an item.
+    unsafe { copy(&loops, (from.first, to.first), item) };
+}
+
+/// Copies the elements of two loops, the outer one first.
+type CopyPlane<U> = unsafe fn(*const U, *mut U, Axis, Axis);
+
+/// Copies elements of as many bytes as a `U` has.
+///
+/// # Safety
+///
+/// As for [`copy`].
+unsafe fn copy_units<U: Copy>(loops: &Loops, (from, to): (*const u8, *mut u8), _: usize) {
+    let (from, to) = (from.cast::<U>(), to.cast::<U>());
+    walk(loops, |Plane { first, rows, run }| {
+        // The usual steps are constants, so that the compiler knows which loads go together.
+        let copy: CopyPlane<U> = match (run.steps[0], run.steps[1]) {
+            (1, 1) if run.extent * size_of::<U>() > SHORT => copy_dense,
+            (1, 1) => copy_steps::<U, 1, 1>,
+            (1, -1) => copy_steps::<U, 1, -1>,
+            (1, 2) => copy_steps::<U, 1, 2>,
+            (1, _) => copy_steps::<U, 1, 0>,
+            _ => copy_steps::<U, 0, 0>,
+        };
+        // SAFETY: elements on both sides, as the caller promises.
+        unsafe { copy(from.wrapping_offset(first[1]), to.wrapping_offset(first[0]), rows, run) };
+    });
+}
+
+/// # Safety
+///
+/// As for [`copy`]; the runs have no gaps on either side.
+unsafe fn copy_dense<U: Copy>(from: *const U, to: *mut U, rows: Axis, run: Axis) {
+    let bytes = run.extent * size_of::<U>();
+    for row in 0..rows.extent {
+        let [target, source, _] = rows.to(row);
+        let (from, to) = (from.wrapping_offset(source).cast::<u8>(), to.wrapping_offset(target).cast::<u8>());
+        // SAFETY: as the caller promises; as bytes, which have any alignment.
+        unsafe { ptr::copy_nonoverlapping(from, to, bytes) };
+    }
+}
+
+/// Copies runs whose steps are these, or any that are called 0.
+///
+/// # Safety
+///
+/// As for [`copy`].
+unsafe fn copy_steps<U: Copy, const TARGET: isize, const SOURCE: isize>(
+    from: *const U,
+    to: *mut U,
+    rows: Axis,
+    run: Axis,
+) {
+    let target = if TARGET == 0 { run.steps[0] } else { TARGET };
+    let source = if SOURCE == 0 { run.steps[1] } else { SOURCE };
+    for row in 0..rows.extent {
+        let [to_row, from_row, _] = rows.to(row);
+        let (mut from, mut to) = (from.wrapping_offset(from_row), to.wrapping_offset(to_row));
+        for _ in 0..run.extent {
+            // SAFETY: an element of the run; any alignment will do.
+            let unit = unsafe { from.read_unaligned() };
+            // SAFETY: its place.
+            unsafe { to.write_unaligned(unit) };
+            (from, to) = (from.wrapping_offset(source), to.wrapping_offset(target));
+        }
+    }
+}
+
+/// Copies elements of any size, one by one where they are not next to one another.
+///
+/// # Safety
+///
+/// As for [`copy`].
+unsafe fn copy_items(loops: &Loops, (from, to): (*const u8, *mut u8), item: usize) {
+    let bytes = |step: isize| step.wrapping_mul(item as isize);
+    walk(loops, |Plane { first, rows, run }| {
+        let is_dense = run.steps[0] == 1 && run.steps[1] == 1;
+        let (count, size) = if is_dense { (1, run.extent * item) } else { (run.extent, item) };
+        for row in 0..rows.extent {
+            for at in 0..count {
+                let [target, source, _] = core::array::from_fn(|side| {
+                    bytes(first[side].wrapping_add(rows.to(row)[side]).wrapping_add(run.to(at)[side]))
+                });
+                // SAFETY: an element on both sides, or a run of them without gaps.
+                unsafe {
+                    ptr::copy_nonoverlapping(from.wrapping_offset(source), to.wrapping_offset(target), size);
+                };
+            }
+        }
+    });
+}
+
+fn walk(loops: &Loops, mut visit: impl FnMut(Plane)) {
+    let walked = loops.planes(|plane| {
+        visit(plane);
+        Ok::<(), Infallible>(())
+    });
+    match walked {
+        Ok(()) => {}
+        Err(never) => match never {},
+    }
+}

@@ -1,0 +1,156 @@
+//! The loops over all elements by the threads of rayon, each with parts of its own.
+
+use crate::array::element::Element;
+use crate::error::Result;
+use crate::memory::host::elementwise::{fold, map};
+use crate::memory::host::loops::{Loops, Visit};
+use crate::memory::host::strided::Strided;
+use crate::memory::host::{HostView, HostViewMut};
+
+/// As many elements, or half as many, are one piece of work.
+const PIECE: usize = 1 << 15;
+
+/// Does `work` on pieces of some loops, which share no element, and puts the results together.
+fn pieces<R: Send>(
+    loops: Loops,
+    work: &(impl Fn(&Loops) -> Result<R> + Sync),
+    reduce: &(impl Fn(R, R) -> R + Sync),
+) -> Result<R> {
+    if loops.count() <= PIECE {
+        return work(&loops);
+    }
+    let (one, other) = loops.halves();
+    let (one, other) = rayon::join(|| pieces(one, work, reduce), || pieces(other, work, reduce));
+    Ok(reduce(one?, other?))
+}
+
+fn nothing((): (), (): ()) {}
+
+impl<T: Element, const N: usize> HostView<'_, T, N> {
+    /// As [`fold`](Self::fold), by all threads of rayon: each puts parts together, from `identity` on, and `reduce` puts these
+    /// together. The order of the parts is that of the memory, how many there are is not promised.
+    ///
+    /// # Errors
+    ///
+    /// As [`fold`](Self::fold).
+    ///
+    /// ```
+    /// use interop_core::CudaArray;
+    ///
+    /// #[derive(CudaArray)]
+    /// #[cuda_array(shape = [len])]
+    /// struct Samples { #[cuda_array(data)] values: Vec<u32>, len: usize }
+    ///
+    /// let samples = Samples { values: (0..100_000).collect(), len: 100_000 };
+    /// let view = samples.view::<u32, 1>()?.host_view()?;
+    /// let sum = view.par_fold(|| 0_u64, |sum, value| sum + u64::from(value), |one, other| one + other)?;
+    /// assert_eq!(sum, 4_999_950_000);
+    /// # Ok::<(), interop_core::Error>(())
+    /// ```
+    pub fn par_fold<A: Send>(
+        &self,
+        identity: impl Fn() -> A + Sync,
+        add: impl Fn(A, T) -> A + Sync,
+        reduce: impl Fn(A, A) -> A + Sync,
+    ) -> Result<A> {
+        let all = self.strided();
+        let Some(loops) = all.loops(Visit::MemoryRegion) else { return Ok(identity()) };
+        // SAFETY: elements of the view, live and initialized.
+        let work = |loops: &Loops| unsafe { fold(loops, (all.place(),), identity(), &add) };
+        pieces(loops, &work, &reduce)
+    }
+
+    /// As [`par_fold`](Self::par_fold), with the elements of two arrays, pair by pair.
+    ///
+    /// # Errors
+    ///
+    /// As [`zip_fold`](Self::zip_fold).
+    pub fn par_zip_fold<U: Element, A: Send>(
+        &self,
+        other: &HostView<'_, U, N>,
+        identity: impl Fn() -> A + Sync,
+        add: impl Fn(A, T, U) -> A + Sync,
+        reduce: impl Fn(A, A) -> A + Sync,
+    ) -> Result<A> {
+        let (one, other) = (self.strided(), other.strided());
+        let Some(loops) = one.loops_with(&other)? else { return Ok(identity()) };
+        let add = |folded, (one, other)| add(folded, one, other);
+        // SAFETY: as in `par_fold`.
+        let work = |loops: &Loops| unsafe { fold(loops, (one.place(), other.place()), identity(), add) };
+        pieces(loops, &work, &reduce)
+    }
+}
+
+impl<T: Element, const N: usize> HostViewMut<'_, T, N> {
+    /// As [`map_inplace`](Self::map_inplace), by all threads of rayon.
+    ///
+    /// # Errors
+    ///
+    /// As there; of the other elements some have been changed.
+    ///
+    /// ```
+    /// use interop_core::{CudaArray, HostVec};
+    ///
+    /// #[derive(CudaArray)]
+    /// #[cuda_array(shape = [len])]
+    /// struct Samples { #[cuda_array(data)] values: HostVec<f32>, len: usize }
+    ///
+    /// let mut samples = Samples { values: HostVec::zeroed(100_000), len: 100_000 };
+    /// samples.view_mut::<f32, 1>()?.into_host_view_mut()?.par_map_inplace(|value| value + 1.0)?;
+    /// assert_eq!(samples.to_vec::<f32>()?, vec![1.0; 100_000]);
+    /// # Ok::<(), interop_core::Error>(())
+    /// ```
+    pub fn par_map_inplace(&mut self, change: impl Fn(T) -> T + Sync) -> Result<()> {
+        let all = self.strided();
+        let Some(loops) = all.loops(Visit::MemoryRegion) else { return Ok(()) };
+        // SAFETY: elements of the view: live, writable and unshared among Rust code (contract of `from_info`). No two indices
+        // meet, so no two pieces do.
+        let work = |loops: &Loops| unsafe { map(loops, all.place_mut(), (all.place(),), &change) };
+        pieces(loops, &work, &nothing)
+    }
+
+    /// As [`zip_map_inplace`](Self::zip_map_inplace), by all threads of rayon.
+    ///
+    /// # Errors
+    ///
+    /// As there; of the other elements some have been changed.
+    pub fn par_zip_map_inplace<U: Element>(
+        &mut self,
+        other: &HostView<'_, U, N>,
+        change: impl Fn(T, U) -> T + Sync,
+    ) -> Result<()> {
+        let (all, other) = (self.strided(), other.strided());
+        let Some(loops) = all.loops_with(&other)? else { return Ok(()) };
+        let change = |(one, other)| change(one, other);
+        let from = || (all.place(), other.place());
+        // SAFETY: as in `par_map_inplace`.
+        let work = |loops: &Loops| unsafe { map(loops, all.place_mut(), from(), change) };
+        pieces(loops, &work, &nothing)
+    }
+
+    /// As [`zip2_map_inplace`](Self::zip2_map_inplace), by all threads of rayon.
+    ///
+    /// # Errors
+    ///
+    /// As there; of the other elements some have been changed.
+    pub fn par_zip2_map_inplace<U: Element, V: Element>(
+        &mut self,
+        second: &HostView<'_, U, N>,
+        third: &HostView<'_, V, N>,
+        change: impl Fn(T, U, V) -> T + Sync,
+    ) -> Result<()> {
+        let (all, second, third) = (self.strided(), second.strided(), third.strided());
+        let Some(loops) = all.loops_with_two(&second, &third)? else { return Ok(()) };
+        let change = |(one, second, third)| change(one, second, third);
+        let from = || (all.place(), second.place(), third.place());
+        // SAFETY: as in `par_map_inplace`.
+        let work = |loops: &Loops| unsafe { map(loops, all.place_mut(), from(), change) };
+        pieces(loops, &work, &nothing)
+    }
+}
+
+/// What the threads share.
+const _: fn() = || {
+    fn shared<S: Sync>() {}
+    shared::<Strided<'_, f32>>();
+};

@@ -1,0 +1,258 @@
+//! Elements anywhere in host memory, of any rank and strides and at any alignment, and all that is done with all of them.
+
+use core::marker::PhantomData;
+use core::ptr;
+
+use crate::array::element::Element;
+use crate::array::layout::order::{Order, contiguous_strides};
+use crate::array::layout::product;
+use crate::error::{Error, ErrorKind, Result};
+use crate::memory::host::copy::{Side, copy_values};
+use crate::memory::host::elementwise::{fill, fold, map};
+use crate::memory::host::loops::{Loops, Visit};
+
+/// The most bytes of a chunk that is lent as a slice.
+const CHUNK: usize = 8192;
+
+/// Elements in host memory.
+#[derive(Clone, Copy)]
+pub(crate) struct Strided<'a, T> {
+    first: *mut T,
+    shape: &'a [usize],
+    strides: &'a [isize],
+    marker: PhantomData<&'a [T]>,
+}
+
+// SAFETY: a place is no access; what reads says so by `new`, what writes is unsafe. Elements are `Send` and `Sync`.
+unsafe impl<T: Element> Send for Strided<'_, T> {}
+
+// SAFETY: as above.
+unsafe impl<T: Element> Sync for Strided<'_, T> {}
+
+impl<'a, T: Element> Strided<'a, T> {
+    /// The elements of a layout whose arithmetic was checked, from this address on.
+    ///
+    /// # Safety
+    ///
+    /// They are live and initialized host memory while the value is used.
+    pub(crate) unsafe fn new(address: usize, shape: &'a [usize], strides: &'a [isize]) -> Self {
+        Self { first: ptr::with_exposed_provenance_mut(address), shape, strides, marker: PhantomData }
+    }
+
+    fn source(&self) -> Side<'a, *const T> {
+        Side { first: self.first, strides: self.strides }
+    }
+
+    fn target(&self) -> Side<'a, *mut T> {
+        Side { first: self.first, strides: self.strides }
+    }
+
+    pub(crate) fn count(&self) -> usize {
+        product(self.shape.iter().copied()).unwrap_or_else(|| unreachable!("a layout that was checked"))
+    }
+
+    /// Where the first element is.
+    pub(crate) fn place(&self) -> *const T {
+        self.first
+    }
+
+    /// Where the first element is, to be written.
+    #[cfg(feature = "rayon")]
+    pub(crate) fn place_mut(&self) -> *mut T {
+        self.first
+    }
+
+    pub(crate) fn loops(&self, visit: Visit) -> Option<Loops> {
+        Loops::new(self.shape, &[self.strides], visit)
+    }
+
+    /// The loops over both, in memory order.
+    pub(crate) fn loops_with<U: Element>(&self, other: &Strided<'_, U>) -> Result<Option<Loops>> {
+        self.check_shape(other.shape)?;
+        Ok(Loops::new(self.shape, &[self.strides, other.strides], Visit::MemoryRegion))
+    }
+
+    /// The loops over all three, in memory order.
+    pub(crate) fn loops_with_two<U: Element, V: Element>(
+        &self,
+        second: &Strided<'_, U>,
+        third: &Strided<'_, V>,
+    ) -> Result<Option<Loops>> {
+        self.check_shape(second.shape)?;
+        self.check_shape(third.shape)?;
+        Ok(Loops::new(self.shape, &[self.strides, second.strides, third.strides], Visit::MemoryRegion))
+    }
+
+    /// Refuses elements of another shape.
+    fn check_shape(&self, shape: &[usize]) -> Result<()> {
+        if self.shape == shape { Ok(()) } else { Err(other_shape(shape, self.shape)) }
+    }
+
+    /// Refuses a slice of another length.
+    fn check_len(&self, len: usize) -> Result<()> {
+        let count = self.count();
+        if count == len { Ok(()) } else { Err(other_length(len, count)) }
+    }
+
+    pub(crate) fn to_vec(self, order: Order) -> Result<Vec<T>> {
+        let (count, mut elements) = (self.count(), Vec::<T>::new());
+        elements
+            .try_reserve_exact(count)
+            .map_err(|_| Error::no_memory(count.saturating_mul(size_of::<T>())))?;
+        // SAFETY: the vector is new, and has room for `count` elements.
+        unsafe { self.copy_to(order, elements.as_mut_ptr())? };
+        // SAFETY: they have been written, and are values of `T`.
+        unsafe { elements.set_len(count) };
+        Ok(elements)
+    }
+
+    /// Copies the elements into compact order. Unless there is an error, what was written are values of `T`.
+    ///
+    /// # Safety
+    ///
+    /// `target` has room for [`count`](Self::count) elements, and nobody else uses it.
+    pub(crate) unsafe fn copy_to(&self, order: Order, target: *mut T) -> Result<()> {
+        let strides = contiguous_strides(self.shape, order);
+        // SAFETY: the elements are live and initialized (contract of `new`); the target as the caller promises.
+        unsafe { copy_values(self.shape, self.source(), Side { first: target, strides: &strides }) }
+    }
+
+    pub(crate) fn copy_to_slice(&self, slice: &mut [T]) -> Result<()> {
+        self.check_len(slice.len())?;
+        // SAFETY: as many elements, borrowed by nobody else; those that are written are values, also if there is an error.
+        unsafe { self.copy_to(Order::C, slice.as_mut_ptr()) }
+    }
+
+    pub(crate) fn fold<A>(&self, visit: Visit, start: A, add: impl FnMut(A, T) -> A) -> Result<A> {
+        let Some(loops) = self.loops(visit) else { return Ok(start) };
+        // SAFETY: live and initialized (contract of `new`).
+        unsafe { fold(&loops, (self.place(),), start, add) }
+    }
+
+    pub(crate) fn zip_fold<U: Element, A>(
+        &self,
+        other: &Strided<'_, U>,
+        start: A,
+        mut add: impl FnMut(A, T, U) -> A,
+    ) -> Result<A> {
+        let Some(loops) = self.loops_with(other)? else { return Ok(start) };
+        let from = (self.place(), other.place());
+        // SAFETY: as in `fold`.
+        unsafe { fold(&loops, from, start, |folded, (one, other)| add(folded, one, other)) }
+    }
+
+    /// Calls `see` with copies of the elements, many at a time, in memory order.
+    pub(crate) fn for_each_chunk(&self, mut see: impl FnMut(&[T])) -> Result<()> {
+        let Some(loops) = self.loops(Visit::MemoryRegion) else { return Ok(()) };
+        let most = (CHUNK / size_of::<T>()).max(1).min(self.count());
+        let mut chunk = Vec::<T>::new();
+        chunk.try_reserve_exact(most).map_err(|_| Error::no_memory(most * size_of::<T>()))?;
+        loops.planes(|plane| {
+            for row in 0..plane.rows.extent {
+                let row = plane.first[0].wrapping_add(plane.rows.to(row)[0]);
+                let mut at = 0;
+                while at < plane.run.extent {
+                    let count = (most - chunk.len()).min(plane.run.extent - at);
+                    let from = self.first.wrapping_offset(row.wrapping_add(plane.run.to(at)[0]));
+                    let side = Side { first: from.cast_const(), strides: &plane.run.steps[..1] };
+                    let target = chunk.as_mut_ptr().wrapping_add(chunk.len());
+                    // SAFETY: elements of the loops, live and initialized (contract of `new`); room for as many.
+                    unsafe { copy_values(&[count], side, Side { first: target, strides: &[1] }) }?;
+                    // SAFETY: they have been written, and are values of `T`.
+                    unsafe { chunk.set_len(chunk.len() + count) };
+                    at += count;
+                    if chunk.len() == most {
+                        see(&chunk);
+                        chunk.clear();
+                    }
+                }
+            }
+            Ok::<(), Error>(())
+        })?;
+        if !chunk.is_empty() {
+            see(&chunk);
+        }
+        Ok(())
+    }
+
+    /// # Safety
+    ///
+    /// As [`map_inplace`](Self::map_inplace).
+    pub(crate) unsafe fn fill(&self, value: T) {
+        if let Some(loops) = self.loops(Visit::MemoryRegion) {
+            // SAFETY: elements, writable as the caller promises.
+            unsafe { fill(&loops, self.first, value) };
+        }
+    }
+
+    /// # Safety
+    ///
+    /// As [`map_inplace`](Self::map_inplace); none of the elements is among the others.
+    pub(crate) unsafe fn copy_from(&self, other: &Strided<'_, T>) -> Result<()> {
+        self.check_shape(other.shape)?;
+        // SAFETY: live and initialized (contract of `new`), writable as the caller promises.
+        unsafe { copy_values(self.shape, other.source(), self.target()) }
+    }
+
+    /// # Safety
+    ///
+    /// As [`map_inplace`](Self::map_inplace).
+    pub(crate) unsafe fn copy_from_slice(&self, slice: &[T]) -> Result<()> {
+        self.check_len(slice.len())?;
+        let strides = contiguous_strides(self.shape, Order::C);
+        let from = Side { first: slice.as_ptr(), strides: &strides };
+        // SAFETY: the elements of a slice, which nobody else writes; writable as the caller promises.
+        unsafe { copy_values(self.shape, from, self.target()) }
+    }
+
+    /// Replaces every element by `change` of it, in memory order.
+    ///
+    /// # Safety
+    ///
+    /// The elements may be written, no two indices meet in one, and no other Rust code reads or writes them meanwhile.
+    pub(crate) unsafe fn map_inplace(&self, change: impl FnMut(T) -> T) -> Result<()> {
+        let Some(loops) = self.loops(Visit::MemoryRegion) else { return Ok(()) };
+        // SAFETY: live and initialized (contract of `new`), writable as the caller promises.
+        unsafe { map(&loops, self.first, (self.place(),), change) }
+    }
+
+    /// # Safety
+    ///
+    /// As [`map_inplace`](Self::map_inplace).
+    pub(crate) unsafe fn zip_map_inplace<U: Element>(
+        &self,
+        other: &Strided<'_, U>,
+        mut change: impl FnMut(T, U) -> T,
+    ) -> Result<()> {
+        let Some(loops) = self.loops_with(other)? else { return Ok(()) };
+        let from = (self.place(), other.place());
+        // SAFETY: as in `map_inplace`.
+        unsafe { map(&loops, self.first, from, |(one, other)| change(one, other)) }
+    }
+
+    /// # Safety
+    ///
+    /// As [`map_inplace`](Self::map_inplace).
+    pub(crate) unsafe fn zip2_map_inplace<U: Element, V: Element>(
+        &self,
+        (second, third): (&Strided<'_, U>, &Strided<'_, V>),
+        mut change: impl FnMut(T, U, V) -> T,
+    ) -> Result<()> {
+        let Some(loops) = self.loops_with_two(second, third)? else { return Ok(()) };
+        let from = (self.place(), second.place(), third.place());
+        // SAFETY: as in `map_inplace`.
+        unsafe { map(&loops, self.first, from, |(one, second, third)| change(one, second, third)) }
+    }
+}
+
+#[cold]
+fn other_shape(found: &[usize], wanted: &[usize]) -> Error {
+    let allowed = format!("{wanted:?}, the shape of the array beside it");
+    Error::new(ErrorKind::Shape, "shape", format_args!("{found:?}"), allowed)
+}
+
+#[cold]
+fn other_length(found: usize, wanted: usize) -> Error {
+    let allowed = format!("a slice of {wanted}, as the array has");
+    Error::new(ErrorKind::Shape, "slice", format_args!("{found} elements"), allowed)
+}

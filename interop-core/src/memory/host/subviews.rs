@@ -1,0 +1,196 @@
+//! Views of parts of a view, and of the same elements under other indices.
+
+use core::ops::{Bound, RangeBounds};
+
+use crate::array::element::Element;
+use crate::error::{Error, ErrorKind, Result, text};
+use crate::memory::array_view::RawView;
+use crate::memory::host::{HostView, HostViewMut};
+
+impl<const N: usize> RawView<N> {
+    /// The same memory with other axes, from an element on that is so far from the first.
+    fn with<T, const M: usize>(&self, shape: [usize; M], strides: [isize; M], offset: isize) -> RawView<M> {
+        let Self { address, device, stream, shared, .. } = *self;
+        let address = if shape.contains(&0) {
+            address
+        } else {
+            address.wrapping_add_signed(offset.wrapping_mul(size_of::<T>() as isize))
+        };
+        RawView { address, shape, strides, device, stream, shared }
+    }
+
+    /// With the axes in this order.
+    fn permuted(&self, axes: [usize; N]) -> Result<Self> {
+        let mut seen = [false; N];
+        for axis in axes {
+            if axis >= N || core::mem::replace(&mut seen[axis], true) {
+                let allowed = text!("each axis below {N} once");
+                return Err(Error::new(ErrorKind::Rank, "axes", format_args!("{axes:?}"), allowed));
+            }
+        }
+        let (shape, strides) = (axes.map(|axis| self.shape[axis]), axes.map(|axis| self.strides[axis]));
+        Ok(Self { shape, strides, ..*self })
+    }
+
+    fn check_axis(axis: usize) -> Result<()> {
+        if axis < N {
+            return Ok(());
+        }
+        Err(Error::new(ErrorKind::Rank, "axis", axis, text!("less than {N}, the number of axes")))
+    }
+
+    /// Every `step`-th element of a range of an axis; from its end on if `step` is negative.
+    fn sliced<T>(&self, axis: usize, range: impl RangeBounds<usize>, step: isize) -> Result<Self> {
+        Self::check_axis(axis)?;
+        let extent = self.shape[axis];
+        let start = match range.start_bound() {
+            Bound::Included(start) => *start,
+            Bound::Excluded(before) => before.saturating_add(1),
+            Bound::Unbounded => 0,
+        };
+        let end = match range.end_bound() {
+            Bound::Included(last) => last.saturating_add(1),
+            Bound::Excluded(end) => *end,
+            Bound::Unbounded => extent,
+        };
+        if start > end || end > extent {
+            let allowed = text!("a range within 0..{extent}, the indices of the axis");
+            let place = format_args!("index[{axis}]");
+            return Err(Error::new(
+                ErrorKind::IndexOutOfBounds,
+                place,
+                format_args!("{start}..{end}"),
+                allowed,
+            ));
+        }
+        if step == 0 {
+            return Err(Error::new(ErrorKind::IndexOutOfBounds, "step", 0, "a step forwards or backwards"));
+        }
+        let len = (end - start).div_ceil(step.unsigned_abs());
+        let first = if step > 0 || len == 0 { start } else { end - 1 };
+        let (mut shape, mut strides) = (self.shape, self.strides);
+        shape[axis] = len;
+        if len > 1 {
+            strides[axis] = strides[axis].wrapping_mul(step);
+        }
+        Ok(self.with::<T, N>(shape, strides, self.strides[axis].wrapping_mul(first as isize)))
+    }
+
+    /// Without an axis, of which one index is taken.
+    fn indexed<T, const M: usize>(&self, axis: usize, index: usize) -> Result<RawView<M>> {
+        const { assert!(M + 1 == N, "the view of one index has one axis less than the view") };
+        Self::check_axis(axis)?;
+        if index >= self.shape[axis] {
+            let allowed = text!("less than the extent {}", self.shape[axis]);
+            return Err(Error::new(
+                ErrorKind::IndexOutOfBounds,
+                format_args!("index[{axis}]"),
+                index,
+                allowed,
+            ));
+        }
+        let other = |at: usize| at + usize::from(at >= axis);
+        let shape = core::array::from_fn(|at| self.shape[other(at)]);
+        let strides = core::array::from_fn(|at| self.strides[other(at)]);
+        Ok(self.with::<T, M>(shape, strides, self.strides[axis].wrapping_mul(index as isize)))
+    }
+
+    /// With other extents, in C order, where that needs no copy.
+    fn reshaped<T, const M: usize>(&self, shape: [usize; M]) -> Result<RawView<M>> {
+        let layout = self.layout().reshape(&shape)?;
+        let mut strides = [0; M];
+        strides.copy_from_slice(layout.strides());
+        Ok(self.with::<T, M>(shape, strides, 0))
+    }
+
+    /// Two parts: the first `at` indices of the first axis, and the others.
+    pub(crate) fn split<T>(&self, at: usize) -> (Self, Self) {
+        assert!(at <= self.shape[0], "{at} is beyond the first axis");
+        let (mut head, mut tail) = (self.shape, self.shape);
+        head[0] = at;
+        tail[0] -= at;
+        let offset = self.strides[0].wrapping_mul(at as isize);
+        (self.with::<T, N>(head, self.strides, 0), self.with::<T, N>(tail, self.strides, offset))
+    }
+}
+
+macro_rules! subviews {
+    ($View:ident, $self:ident: $Receiver:ty) => {
+        impl<'a, T: Element, const N: usize> $View<'a, T, N> {
+            /// The view with its axes in reverse order, as `NumPy`'s `.T`.
+            #[must_use]
+            pub fn t($self: $Receiver) -> Self {
+                let mut raw = $self.raw;
+                raw.shape.reverse();
+                raw.strides.reverse();
+                $self.over(raw)
+            }
+
+            /// The view with its axes in another order, as `NumPy`'s `transpose`: axis `i` is `axes[i]` of this one.
+            ///
+            /// # Errors
+            ///
+            /// [`ErrorKind::Rank`] unless each axis is there once.
+            pub fn transpose($self: $Receiver, axes: [usize; N]) -> Result<Self> {
+                let raw = $self.raw.permuted(axes)?;
+                Ok($self.over(raw))
+            }
+
+            /// Every `step`-th index of a range of an axis; a negative step begins with the last one.
+            ///
+            /// # Errors
+            ///
+            /// [`ErrorKind::IndexOutOfBounds`] for a range beyond the axis and for a step of 0, [`ErrorKind::Rank`] where there is no such
+            /// axis.
+            pub fn slice_axis(
+                $self: $Receiver,
+                axis: usize,
+                range: impl RangeBounds<usize>,
+                step: isize,
+            ) -> Result<Self> {
+                let raw = $self.raw.sliced::<T>(axis, range, step)?;
+                Ok($self.over(raw))
+            }
+
+            /// The view of one index of an axis, with `M` axes, one less than this one has.
+            ///
+            /// # Errors
+            ///
+            /// [`ErrorKind::IndexOutOfBounds`] outside the axis, [`ErrorKind::Rank`] where there is no such axis. Another `M` does not
+            /// compile.
+            pub fn index_axis<const M: usize>(
+                $self: $Receiver,
+                axis: usize,
+                index: usize,
+            ) -> Result<$View<'a, T, M>> {
+                let raw = $self.raw.indexed::<T, M>(axis, index)?;
+                Ok($self.over(raw))
+            }
+
+            /// The same elements, in row-major order, under the indices of another shape.
+            ///
+            /// # Errors
+            ///
+            /// [`ErrorKind::Shape`] for another number of elements, [`ErrorKind::Strides`] where only a copy could have that shape.
+            pub fn reshape<const M: usize>($self: $Receiver, shape: [usize; M]) -> Result<$View<'a, T, M>> {
+                let raw = $self.raw.reshaped::<T, M>(shape)?;
+                Ok($self.over(raw))
+            }
+
+            /// Cuts the view in two along the first axis; the parts share no element, so two threads may have them.
+            ///
+            /// # Panics
+            ///
+            /// When there is no first axis or `at` is beyond its extent.
+            #[must_use]
+            pub fn split_at($self: $Receiver, at: usize) -> (Self, Self) {
+                let (head, tail) = $self.raw.split::<T>(at);
+                ($self.over(head), $self.over(tail))
+            }
+        }
+    };
+}
+
+subviews!(HostView, self: &Self);
+
+subviews!(HostViewMut, self: Self);

@@ -1,0 +1,184 @@
+//! What is done with all elements of a view.
+
+use crate::array::element::Element;
+use crate::array::layout::order::Order;
+use crate::error::Result;
+use crate::memory::host::loops::Visit;
+use crate::memory::host::strided::Strided;
+use crate::memory::host::{HostView, HostViewMut};
+
+impl<T: Element, const N: usize> HostView<'_, T, N> {
+    pub(crate) fn strided(&self) -> Strided<'_, T> {
+        // SAFETY: the view's memory is live and initialized (contract of `from_info`), and `check_host` saw that it is host
+        // memory; a view has a checked layout.
+        unsafe { Strided::new(self.raw.address, &self.raw.shape, &self.raw.strides) }
+    }
+
+    /// All elements in row-major order of their indices, whatever the strides are.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::DType`](crate::error::ErrorKind::DType) for a byte that is no `bool`; [`ErrorKind::OutOfMemory`](crate::error::ErrorKind::OutOfMemory)
+    /// when there is no room for the copy.
+    pub fn to_vec(&self) -> Result<Vec<T>> {
+        self.strided().to_vec(Order::C)
+    }
+
+    /// Copies all elements in row-major order of their indices.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Shape`](crate::error::ErrorKind::Shape) for a slice of another length than there are elements;
+    /// [`ErrorKind::DType`](crate::error::ErrorKind::DType) for a byte that is no `bool`, after which some have been copied.
+    pub fn copy_to_slice(&self, slice: &mut [T]) -> Result<()> {
+        self.strided().copy_to_slice(slice)
+    }
+
+    /// Calls `see` with every element, in row-major order of their indices.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::DType`](crate::error::ErrorKind::DType) for a byte that is no `bool`; what came before it has been seen.
+    pub fn for_each(&self, mut see: impl FnMut(T)) -> Result<()> {
+        self.strided().fold(Visit::Index(Order::C), (), |(), element| see(element))
+    }
+
+    /// Calls `see` with all elements, some thousands at a time, in memory order: by address, whatever the indices are. They are
+    /// copies, so what is done with them is as fast as with any slice, whatever the strides are.
+    ///
+    /// # Errors
+    ///
+    /// As [`for_each`](Self::for_each), after the chunks that came before; [`ErrorKind::OutOfMemory`](crate::error::ErrorKind::OutOfMemory).
+    ///
+    /// ```
+    /// use interop_core::CudaArray;
+    ///
+    /// #[derive(CudaArray)]
+    /// #[cuda_array(shape = [rows, 2])]
+    /// struct Table { #[cuda_array(data)] cells: Vec<u8>, rows: usize }
+    ///
+    /// let table = Table { cells: vec![1, 7, 7, 3], rows: 2 };
+    /// let mut histogram = [0; 256];
+    /// table.view::<u8, 2>()?.host_view()?.for_each_chunk(|chunk| {
+    ///     for value in chunk {
+    ///         histogram[usize::from(*value)] += 1;
+    ///     }
+    /// })?;
+    /// assert_eq!((histogram[1], histogram[7]), (1, 2));
+    /// # Ok::<(), interop_core::Error>(())
+    /// ```
+    pub fn for_each_chunk(&self, see: impl FnMut(&[T])) -> Result<()> {
+        self.strided().for_each_chunk(see)
+    }
+
+    /// Puts all elements together, in memory order: by address, whatever the indices are.
+    ///
+    /// # Errors
+    ///
+    /// As [`for_each`](Self::for_each).
+    pub fn fold<A>(&self, start: A, add: impl FnMut(A, T) -> A) -> Result<A> {
+        self.strided().fold(Visit::MemoryRegion, start, add)
+    }
+
+    /// Puts the elements of two arrays together, pair by pair, in the memory order of the first.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Shape`](crate::error::ErrorKind::Shape) unless both have one shape; as [`for_each`](Self::for_each).
+    pub fn zip_fold<U: Element, A>(
+        &self,
+        other: &HostView<'_, U, N>,
+        start: A,
+        add: impl FnMut(A, T, U) -> A,
+    ) -> Result<A> {
+        self.strided().zip_fold(&other.strided(), start, add)
+    }
+}
+
+impl<T: Element, const N: usize> HostViewMut<'_, T, N> {
+    pub(crate) fn strided(&mut self) -> Strided<'_, T> {
+        // SAFETY: as in `HostView::strided`.
+        unsafe { Strided::new(self.raw.address, &self.raw.shape, &self.raw.strides) }
+    }
+
+    /// Replaces every element by `change` of it, in memory order: by address, whatever the indices are.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::DType`](crate::error::ErrorKind::DType) for a byte that is no `bool`; what came before it has been changed.
+    pub fn map_inplace(&mut self, change: impl FnMut(T) -> T) -> Result<()> {
+        // SAFETY: writable, without indices that meet, and unshared among Rust code (contract of `from_info`).
+        unsafe { self.strided().map_inplace(change) }
+    }
+
+    /// Replaces every element by `change` of it and of its counterpart in another array, in memory order.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Shape`](crate::error::ErrorKind::Shape) unless both have one shape; as [`map_inplace`](Self::map_inplace).
+    ///
+    /// ```
+    /// use interop_core::{CudaArray, HostVec};
+    ///
+    /// #[derive(CudaArray)]
+    /// #[cuda_array(shape = [len])]
+    /// struct Samples<S> { #[cuda_array(data)] values: S, len: usize }
+    ///
+    /// let x = Samples { values: vec![1.0_f32, 2.0], len: 2 };
+    /// let mut y = Samples { values: HostVec::from([10.0_f32, 20.0]), len: 2 };
+    /// let from = x.view::<f32, 1>()?.host_view()?;
+    /// y.view_mut::<f32, 1>()?.into_host_view_mut()?.zip_map_inplace(&from, |y, x| 3.0 * x + y)?;
+    /// assert_eq!(y.to_vec::<f32>()?, [13.0, 26.0]);
+    /// # Ok::<(), interop_core::Error>(())
+    /// ```
+    pub fn zip_map_inplace<U: Element>(
+        &mut self,
+        other: &HostView<'_, U, N>,
+        change: impl FnMut(T, U) -> T,
+    ) -> Result<()> {
+        // SAFETY: as in `map_inplace`.
+        unsafe { self.strided().zip_map_inplace(&other.strided(), change) }
+    }
+
+    /// As [`zip_map_inplace`](Self::zip_map_inplace), with two other arrays.
+    ///
+    /// # Errors
+    ///
+    /// As there.
+    pub fn zip2_map_inplace<U: Element, V: Element>(
+        &mut self,
+        second: &HostView<'_, U, N>,
+        third: &HostView<'_, V, N>,
+        change: impl FnMut(T, U, V) -> T,
+    ) -> Result<()> {
+        // SAFETY: as in `map_inplace`.
+        unsafe { self.strided().zip2_map_inplace((&second.strided(), &third.strided()), change) }
+    }
+
+    /// Writes the same value to all elements.
+    pub fn fill(&mut self, value: T) {
+        // SAFETY: as in `map_inplace`.
+        unsafe { self.strided().fill(value) };
+    }
+
+    /// Copies all elements of another array. Arrays that share memory cannot both be had: see
+    /// [`ErrorKind::AlreadyBorrowed`](crate::error::ErrorKind::AlreadyBorrowed).
+    ///
+    /// # Errors
+    ///
+    /// As [`zip_map_inplace`](Self::zip_map_inplace).
+    pub fn copy_from(&mut self, other: &HostView<'_, T, N>) -> Result<()> {
+        // SAFETY: as in `map_inplace`: what nobody else reads meanwhile is not among the other's elements.
+        unsafe { self.strided().copy_from(&other.strided()) }
+    }
+
+    /// Copies the elements of a slice, which are in row-major order of the indices.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Shape`](crate::error::ErrorKind::Shape) for a slice of another length than there are elements.
+    pub fn copy_from_slice(&mut self, slice: &[T]) -> Result<()> {
+        // SAFETY: as in `map_inplace`.
+        unsafe { self.strided().copy_from_slice(slice) }
+    }
+}

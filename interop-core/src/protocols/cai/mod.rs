@@ -1,0 +1,173 @@
+//! The CUDA Array Interface, versions 0 to 3, as plain data.
+//!
+//! [`CudaArrayInterface`] has a field for each key of the dict. Export fills it from facts, import reads facts from it;
+//! the Python layer turns it into a dict and back.
+
+pub(crate) mod descr;
+pub(crate) mod import;
+
+use crate::array::device::Device;
+use crate::array::dtype::DType;
+use crate::array::info::ArrayInfo;
+use crate::array::layout::order::Order;
+use crate::array::mutability::Mutability;
+use crate::array::raw_descriptor::{RawDescriptor, Strides};
+use crate::array::stream::StreamHandle;
+use crate::array::typestr::Typestr;
+use crate::error::{Error, ErrorKind, Result, text};
+
+pub use crate::protocols::cai::descr::{DescrEntry, DescrType};
+
+/// The version that exports state, and the newest that is read without further ado.
+pub const VERSION: i128 = 3;
+
+/// What an object says in its `__cuda_array_interface__`: one field a key, nothing checked but the stream, which has to be one.
+///
+/// ```
+/// use interop_core::cai::CudaArrayInterface;
+///
+/// let interface = CudaArrayInterface {
+///     shape: vec![2, 3],
+///     typestr: "<f4".into(),
+///     data: (0x7000, false),
+///     version: 3,
+///     ..CudaArrayInterface::default()
+/// };
+/// let info = interface.info()?;
+/// assert_eq!(info.strides(), [3, 1]); // no strides: C order, counted with the item size of the source
+///
+/// let error = CudaArrayInterface { version: 4, ..interface }.info().unwrap_err();
+/// assert_eq!(error.location(), "version");
+/// # Ok::<(), interop_core::Error>(())
+/// ```
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CudaArrayInterface {
+    /// `shape`.
+    pub shape: Vec<i64>,
+    /// `typestr`.
+    pub typestr: String,
+    /// `data`: the address of the first element, and whether writing is forbidden.
+    pub data: (usize, bool),
+    /// `version`.
+    pub version: i128,
+    /// `strides`, in bytes; `None` for `None` and for an absent key.
+    pub strides: Option<Vec<i64>>,
+    /// `stream`, read by [`StreamHandle::from_cai`]. An export with nothing pending leaves the key out: consumers have crashed
+    /// on a `None` (NVIDIA/DALI#5423).
+    pub stream: StreamHandle,
+    /// `descr`; `None` for an absent key.
+    pub descr: Option<Vec<DescrEntry>>,
+    /// Whether there is a `mask` other than `None`.
+    pub mask: bool,
+}
+
+/// What the interface says of an array in words of its own. An array that it cannot express has none.
+pub(crate) struct CaiFields {
+    pub(crate) typestr: Typestr,
+    /// In bytes; `None` for a C-contiguous array.
+    pub(crate) strides: Option<Vec<isize>>,
+    pub(crate) descr: Option<Vec<DescrEntry>>,
+}
+
+impl CaiFields {
+    /// # Errors
+    ///
+    /// As [`CudaArrayInterface::from_info`].
+    pub(crate) fn of(info: &ArrayInfo) -> Result<Self> {
+        if !info.device().device_type.is_cuda_accessible() {
+            let allowed = "memory that CUDA can reach; host memory goes through DLPack";
+            return Err(Error::new(ErrorKind::Device, "device", info.device(), allowed));
+        }
+        let typestr = info.dtype().typestr().ok_or_else(|| {
+            let allowed = "a type that the CUDA Array Interface has a typestr for; use DLPack";
+            Error::new(ErrorKind::DType, "typestr", info.dtype(), allowed)
+        })?;
+        let strides = if info.layout().is_contiguous(Order::C) { None } else { info.byte_strides() };
+        let size = info.dtype().packed_bits() / 8;
+        let descr = info.struct_type().map(|struct_type| descr::write(struct_type, size)).transpose()?;
+        Ok(Self { typestr, strides, descr })
+    }
+}
+
+impl CudaArrayInterface {
+    /// The interface of the array that `info` describe, with the address that they have; see
+    /// [`CudaArray::to_cai`](crate::derive::cuda_array::CudaArray::to_cai) for the one that kernels use.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Device`] for memory that CUDA cannot reach; [`ErrorKind::DType`] for element types without typestr.
+    pub fn from_info(info: &ArrayInfo) -> Result<Self> {
+        let CaiFields { typestr, strides, descr } = CaiFields::of(info)?;
+        Ok(Self {
+            shape: info.shape().iter().map(|extent| *extent as i64).collect(),
+            typestr: typestr.as_str().into(),
+            data: (info.address(), info.is_read_only()),
+            version: VERSION,
+            strides: strides.map(|strides| strides.iter().map(|stride| *stride as i64).collect()),
+            stream: info.stream(),
+            descr,
+            mask: false,
+        })
+    }
+
+    /// The same interface in version 2, for consumers that refuse 3: without a stream, so whoever hands it out has
+    /// synchronized with it.
+    #[must_use]
+    pub fn into_version_2(self) -> Self {
+        Self { version: 2, stream: StreamHandle::NothingPending, ..self }
+    }
+
+    /// What the interface says, checked. The device is not known: the interface does not name it.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Version`] outside 0 to 3, [`ErrorKind::Mask`] for a masked array, [`ErrorKind::DType`] for typestr and descr; otherwise as [`RawDescriptor::validate`].
+    pub fn info(&self) -> Result<ArrayInfo> {
+        self.info_with_max_version(VERSION)
+    }
+
+    /// As [`info`](Self::info), for versions up to `newest`: a later version is read as if it were version 3.
+    ///
+    /// # Errors
+    ///
+    /// As [`info`](Self::info).
+    pub fn info_with_max_version(&self, newest: i128) -> Result<ArrayInfo> {
+        if !(0..=newest).contains(&self.version) {
+            let allowed = text!("0 to {newest}");
+            return Err(Error::new(ErrorKind::Version, "version", self.version, allowed));
+        }
+        if self.mask {
+            let allowed = "None: masked arrays cannot be read without their mask";
+            return Err(Error::new(ErrorKind::Mask, "mask", "a mask", allowed));
+        }
+        let dtype = DType::from_typestr(&self.typestr)?;
+        let struct_type = match &self.descr {
+            None => None,
+            Some(descr) => descr::read(descr, dtype, &self.typestr)?,
+        };
+        RawDescriptor {
+            address: self.data.0,
+            byte_offset: 0,
+            dtype,
+            padded: false,
+            struct_type: struct_type.as_ref(),
+            shape: &self.shape,
+            strides: self.strides.as_deref().map_or(Strides::Contiguous(Order::C), Strides::Bytes),
+            device: None,
+            mutability: if self.data.1 { Mutability::ReadOnly } else { Mutability::Writable },
+            stream: self.stream,
+            memory: None,
+        }
+        .validate()
+    }
+
+    /// The facts of the interface for an array on this device.
+    pub(crate) fn info_on_device(&self, device: Device) -> Result<ArrayInfo> {
+        if !device.device_type.is_cuda_accessible() {
+            let allowed = "memory that CUDA can reach: CUDA (2), CUDAHost (3) or CUDAManaged (13)";
+            return Err(Error::new(ErrorKind::Device, "device", device, allowed));
+        }
+        device.check()?;
+        Ok(ArrayInfo { device: device.normalized(), ..self.info()? })
+    }
+}

@@ -1,0 +1,65 @@
+//! DLPack: managed tensors in both forms, owned in both directions.
+//!
+//! An export is one allocation that holds the C struct, shape, strides and the owner of the memory; its deleter may be
+//! called on any thread. An import owns the foreign struct and calls its deleter once, on every path.
+//!
+//! ```
+//! use interop_core::dlpack::Versioned;
+//! use interop_core::{CudaArray, FromArray, Lease};
+//!
+//! #[derive(CudaArray)]
+//! #[cuda_array(shape = [rows, 4])]
+//! struct Table<S> {
+//!     #[cuda_array(data)]
+//!     cells: S,
+//!     rows: usize,
+//! }
+//!
+//! let table = Table { cells: vec![0_i64; 12], rows: 3 };
+//! let tensor = table.into_dlpack::<Versioned>()?;                 // memory and struct are one package now
+//! let borrowed: Table<Lease<i64>> = Table::from_dlpack(tensor)?;  // another struct uses the memory in place
+//! assert_eq!(borrowed.rows, 3);
+//! drop(borrowed);                                                 // the deleter runs, and frees the vector
+//! # Ok::<(), interop_core::Error>(())
+//! ```
+#![expect(unsafe_code, reason = "this room reads and writes the C structs of DLPack")]
+
+pub(crate) mod abi;
+pub(crate) mod exchange_api;
+pub(crate) mod export;
+pub(crate) mod import;
+pub(crate) mod managed_tensor;
+
+pub use crate::protocols::dlpack::abi::{
+    DLManagedTensor, DLManagedTensorVersioned, DLPackVersion, DLTensor, FLAG_IS_COPIED, FLAG_READ_ONLY,
+    FLAG_SUBBYTE_PADDED, Legacy, MAJOR_VERSION, MINOR_VERSION, TensorAbi, Versioned,
+};
+pub use crate::protocols::dlpack::exchange_api::{DLPackExchangeAPI, DLPackExchangeAPIHeader, SetError};
+pub use crate::protocols::dlpack::export::{Ownership, export};
+pub use crate::protocols::dlpack::managed_tensor::ManagedTensor;
+
+/// `interop_dlpack.h`, for C and C++: the two structs, and in words what exports promise to C and what imports expect of
+/// it, so the contract behind [`ManagedTensor::into_raw`] and [`ManagedTensor::from_raw`]. It is in the folder `include` of
+/// this crate as well; here it is text, to be written where the C code is compiled.
+///
+/// A tensor on its way to C and back, as a library in C would do it:
+///
+/// ```
+/// use interop_core::dlpack::{DLManagedTensorVersioned, ManagedTensor};
+/// use interop_core::{CudaArray, FromArray, HostVec, LeaseMut};
+///
+/// #[derive(CudaArray)]
+/// #[cuda_array(shape = [len])]
+/// struct Samples<S> { #[cuda_array(data)] values: S, len: usize }
+///
+/// let samples = Samples { values: HostVec::<f32>::zeroed(3), len: 3 };
+/// let tensor: *mut DLManagedTensorVersioned = samples.into_dlpack()?.into_raw();
+/// // … C has the pointer: it calls the deleter once, on any thread, or hands the tensor back …
+/// // SAFETY: nobody else releases it.
+/// let tensor = unsafe { ManagedTensor::from_raw(tensor) };
+/// let samples: Samples<LeaseMut<f32>> = Samples::from_dlpack(tensor)?;
+/// assert_eq!(samples.len, 3);
+/// assert!(interop_core::dlpack::C_HEADER.contains("A pointer that Rust takes over"));
+/// # Ok::<(), interop_core::Error>(())
+/// ```
+pub const C_HEADER: &str = include_str!("../../../include/interop_dlpack.h");

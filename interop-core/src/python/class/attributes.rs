@@ -1,0 +1,268 @@
+//! What people expect of an array object besides the protocols: `shape`, `dtype`, `len()` and their like.
+#![expect(unsafe_code, reason = "getters and methods are C functions that Python calls")]
+
+use core::ffi::{CStr, c_void};
+
+use pyo3::exceptions::PyTypeError;
+use pyo3::ffi;
+use pyo3::prelude::*;
+use pyo3::types::{PyString, PyTuple, PyType};
+
+use crate::array::device::{Device, DeviceType};
+use crate::array::dtype::DType;
+use crate::array::info::ArrayInfo;
+use crate::python::class::array_class::{ArrayClass, body, struct_of};
+use crate::python::class::method::{Call, Method};
+use crate::python::class::numpy::{NUMBERS, array, dtype_of, learned_type, number_as};
+use crate::python::class::relabel::{relabel_as_device, relabel_as_host};
+
+/// A read-only attribute: its name, its documentation, and its value for what is known of the array.
+pub(crate) struct Attribute {
+    pub(crate) name: &'static CStr,
+    pub(crate) doc: &'static CStr,
+    pub(crate) value: fn(Python<'_>, &ArrayInfo) -> PyResult<Py<PyAny>>,
+}
+
+/// The names are NumPy's, and so is what they mean.
+pub(crate) static ATTRIBUTES: [Attribute; 7] = [
+    Attribute {
+        name: c"shape",
+        doc: c"The extents, a tuple of ints.",
+        value: |py, info| Ok(PyTuple::new(py, info.shape())?.into_any().unbind()),
+    },
+    Attribute { name: c"ndim", doc: c"The number of axes.", value: |py, info| number(py, info.ndim()) },
+    Attribute { name: c"size", doc: c"The number of elements.", value: |py, info| number(py, info.numel()) },
+    Attribute {
+        name: c"nbytes",
+        doc: c"The bytes that the elements take without gaps.",
+        value: |py, info| number(py, info.nbytes()),
+    },
+    Attribute {
+        name: c"strides",
+        doc: c"The strides in bytes, a tuple of ints; None for elements packed below the byte.",
+        value: |py, info| match info.byte_strides() {
+            Some(strides) => Ok(PyTuple::new(py, strides)?.into_any().unbind()),
+            None => Ok(py.None()),
+        },
+    },
+    Attribute {
+        name: c"dtype",
+        doc: c"The element type: a numpy.dtype where NumPy has one, or has learned one of DLPack's name, as \
+              from ml_dtypes; otherwise a str: that name, or where there is no NumPy the typestr.",
+        value: |py, info| {
+            if let Ok(numpy) = py.import("numpy") {
+                if info.dtype().typestr().is_some() {
+                    return Ok(dtype_of(&numpy, info.dtype(), info.struct_type())?.unbind());
+                }
+                if let Some(learned) = learned_type(&numpy, info.dtype())? {
+                    return Ok(learned.unbind());
+                }
+            }
+            Ok(PyString::new(py, &dtype(info)).into_any().unbind())
+        },
+    },
+    Attribute {
+        name: c"device",
+        doc: c"Where the memory is, a str: 'cpu', 'cuda:0', 'cuda_host' or 'cuda_managed'.",
+        value: |py, info| Ok(PyString::new(py, &device(info.device())).into_any().unbind()),
+    },
+];
+
+fn number(py: Python<'_>, number: usize) -> PyResult<Py<PyAny>> {
+    Ok(number.into_pyobject(py)?.into_any().unbind())
+}
+
+fn dtype(info: &ArrayInfo) -> String {
+    info.struct_type().map_or_else(|| spelled(info.dtype()), |struct_type| format!("struct {struct_type}"))
+}
+
+fn spelled(dtype: DType) -> String {
+    dtype.typestr().map_or_else(|| dtype.name(), |typestr| typestr.to_string())
+}
+
+fn device(device: Device) -> String {
+    match device.device_type {
+        DeviceType::CUDA => format!("cuda:{}", device.device_id),
+        DeviceType::CUDA_HOST => "cuda_host".into(),
+        DeviceType::CUDA_MANAGED => "cuda_managed".into(),
+        _ => "cpu".into(),
+    }
+}
+
+/// The descriptor of an attribute of the class.
+pub(crate) fn getter<'py, T: ArrayClass>(
+    class: &Bound<'py, PyType>,
+    attribute: &'static Attribute,
+) -> PyResult<Bound<'py, PyAny>> {
+    let definition = Box::leak(Box::new(ffi::PyGetSetDef {
+        name: attribute.name.as_ptr(),
+        get: Some(get::<T>),
+        set: None,
+        doc: attribute.doc.as_ptr(),
+        closure: core::ptr::from_ref(attribute).cast_mut().cast(),
+    }));
+    // SAFETY: a class, and a definition that is kept for as long as the program runs.
+    let descriptor = unsafe { ffi::PyDescr_NewGetSet(class.as_type_ptr(), definition) };
+    // SAFETY: a new reference, or null with an exception set.
+    unsafe { Bound::from_owned_ptr_or_err(class.py(), descriptor) }
+}
+
+/// # Safety
+///
+/// Called by Python as the getter of a property of `T` that `getter` made.
+unsafe extern "C" fn get<T: ArrayClass>(
+    this: *mut ffi::PyObject,
+    closure: *mut c_void,
+) -> *mut ffi::PyObject {
+    // SAFETY: the closure is the attribute that `getter` put there, which is static.
+    let attribute = unsafe { &*closure.cast::<Attribute>() };
+    // SAFETY: as the caller promises.
+    unsafe { body::<T>(this, |array| (attribute.value)(array.py(), &struct_of(array).info()?)) }
+}
+
+/// The methods that the protocols do not name.
+pub(crate) fn methods<T: ArrayClass>() -> [Method; 11] {
+    [
+        (
+            c"__array__",
+            Call::Keywords(array::<T>),
+            c"__array__($self, /, dtype=None, *, copy=None)\n--\n\nThe array for NumPy, in place where it can be.",
+        ),
+        (
+            c"__reduce_ex__",
+            Call::One(reduce::<T>),
+            c"__reduce_ex__($self, protocol, /)\n--\n\nRefused, unless the class says how it is pickled: memory cannot be.",
+        ),
+        (
+            c"relabel_as_device",
+            Call::Bare(relabel_as_device::<T>),
+            c"relabel_as_device($self, /)\n--\n\nManaged memory as memory of its device, for libraries that take nothing else; the array itself \
+              if it is there.",
+        ),
+        (
+            c"relabel_as_host",
+            Call::Bare(relabel_as_host::<T>),
+            c"relabel_as_host($self, /)\n--\n\nPinned or managed memory as host memory, for libraries that take nothing else; the array itself \
+              if it is there.",
+        ),
+        (c"__len__", Call::Bare(len::<T>), c"__len__($self, /)\n--\n\nThe extent of the first axis."),
+        (c"__iter__", Call::Bare(iter::<T>), c"__iter__($self, /)\n--\n\nThe parts along the first axis."),
+        (
+            c"__repr__",
+            Call::Bare(repr::<T>),
+            c"__repr__($self, /)\n--\n\nWhat the array is, without its elements.",
+        ),
+        (
+            NUMBERS[0],
+            Call::Bare(number_as::<T, 0>),
+            c"__bool__($self, /)\n--\n\nWhether the only element is other than zero.",
+        ),
+        (
+            NUMBERS[1],
+            Call::Bare(number_as::<T, 1>),
+            c"__int__($self, /)\n--\n\nThe element of an array without axes as an int.",
+        ),
+        (
+            NUMBERS[2],
+            Call::Bare(number_as::<T, 2>),
+            c"__float__($self, /)\n--\n\nThe element of an array without axes as a float.",
+        ),
+        (
+            NUMBERS[3],
+            Call::Bare(number_as::<T, 3>),
+            c"__complex__($self, /)\n--\n\nThe element of an array without axes as a complex.",
+        ),
+    ]
+}
+
+/// # Safety
+///
+/// Called by Python as a method of `T` without arguments.
+unsafe extern "C" fn len<T: ArrayClass>(
+    this: *mut ffi::PyObject,
+    _: *mut ffi::PyObject,
+) -> *mut ffi::PyObject {
+    let run = |array: &Bound<'_, T>| match struct_of(array).info()?.shape().first() {
+        Some(extent) => number(array.py(), *extent),
+        None => Err(PyTypeError::new_err("len() of an array without axes")),
+    };
+    // SAFETY: as the caller promises.
+    unsafe { body::<T>(this, run) }
+}
+
+/// As the interpreter iterates over what has a `__getitem__`, by index up to an `IndexError`; that error would make an
+/// array without axes an empty one.
+///
+/// # Safety
+///
+/// Called by Python as a method of `T` without arguments.
+unsafe extern "C" fn iter<T: ArrayClass>(
+    this: *mut ffi::PyObject,
+    _: *mut ffi::PyObject,
+) -> *mut ffi::PyObject {
+    let run = |array: &Bound<'_, T>| {
+        if struct_of(array).info()?.ndim() == 0 {
+            return Err(PyTypeError::new_err("iteration over an array without axes"));
+        }
+        // SAFETY: a live object with a `__getitem__`.
+        let rows = unsafe { ffi::PySeqIter_New(array.as_ptr()) };
+        // SAFETY: a new reference, or null with an exception set.
+        Ok(unsafe { Bound::from_owned_ptr_or_err(array.py(), rows) }?.unbind())
+    };
+    // SAFETY: as the caller promises.
+    unsafe { body::<T>(this, run) }
+}
+
+/// # Safety
+///
+/// Called by Python as a method of `T` without arguments.
+unsafe extern "C" fn repr<T: ArrayClass>(
+    this: *mut ffi::PyObject,
+    _: *mut ffi::PyObject,
+) -> *mut ffi::PyObject {
+    let run = |array: &Bound<'_, T>| {
+        let info = struct_of(array).info()?;
+        let class = array.as_any().get_type().qualname()?;
+        let shape = PyTuple::new(array.py(), info.shape())?.repr()?;
+        let (dtype, device) = (dtype(&info), device(info.device()));
+        let text = format!("<{class} shape={shape} dtype={dtype} device={device} at {:#x}>", info.address());
+        Ok(PyString::new(array.py(), &text).into_any().unbind())
+    };
+    // SAFETY: as the caller promises.
+    unsafe { body::<T>(this, run) }
+}
+
+/// For the protocol of pickles, by which `copy` goes too.
+///
+/// # Safety
+///
+/// Called by Python as a method of `T` with one argument.
+unsafe extern "C" fn reduce<T: ArrayClass>(
+    this: *mut ffi::PyObject,
+    protocol: *mut ffi::PyObject,
+) -> *mut ffi::PyObject {
+    let run = |array: &Bound<'_, T>| {
+        let (class, object) = (array.as_any().get_type(), array.py().get_type::<PyAny>());
+        if says_how_it_is_pickled(&class, &object)? {
+            // SAFETY: the caller holds a reference to the argument.
+            let protocol = unsafe { Borrowed::from_ptr(array.py(), protocol) };
+            return Ok(object.call_method1("__reduce_ex__", (array, protocol))?.unbind());
+        }
+        let class = class.qualname()?;
+        let text =
+            format!("cannot pickle '{class}', which shares memory; pickle a copy, such as numpy.array(x)");
+        Err(PyTypeError::new_err(text))
+    };
+    // SAFETY: as the caller promises.
+    unsafe { body::<T>(this, run) }
+}
+
+/// Whether a class, or one that it derives from, has what `object` would pickle an instance by, and does not have itself.
+fn says_how_it_is_pickled(class: &Bound<'_, PyType>, object: &Bound<'_, PyType>) -> PyResult<bool> {
+    for name in ["__getnewargs__", "__getnewargs_ex__", "__setstate__"] {
+        if class.hasattr(name)? {
+            return Ok(true);
+        }
+    }
+    Ok(!class.getattr("__reduce__")?.is(object.getattr("__reduce__")?))
+}

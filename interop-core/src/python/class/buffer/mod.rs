@@ -1,0 +1,5 @@
+//! The buffer protocol of array classes, for memory that the host can reach.
+
+pub(crate) mod abi;
+pub(crate) mod fill;
+pub(crate) mod install;

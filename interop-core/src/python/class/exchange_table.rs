@@ -1,0 +1,308 @@
+//! The C exchange table that an array class offers, `__dlpack_c_exchange_api__`.
+#![expect(unsafe_code, reason = "the table is made of functions that foreign C code calls")]
+
+use core::ffi::{c_int, c_void};
+use core::ptr::{NonNull, null_mut, with_exposed_provenance_mut};
+use std::collections::HashMap;
+use std::ffi::CString;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use pyo3::exceptions::PyTypeError;
+use pyo3::ffi;
+use pyo3::prelude::*;
+
+use crate::array::device::{Device, DeviceType};
+use crate::array::dims::MAX_NDIM;
+use crate::array::info::ArrayInfo;
+use crate::array::layout::Layout;
+use crate::array::layout::errors::no_extents;
+use crate::array::layout::order::Order;
+use crate::array::stream::StreamHandle;
+use crate::cuda;
+use crate::cuda::verify::Verification;
+use crate::derive::cuda_array::CudaArray;
+use crate::derive::fields::axes::ShapeField;
+use crate::error::{Error, ErrorKind, Result, text};
+use crate::memory::host_buffer::HostBuffer;
+use crate::memory::import::Import;
+use crate::memory::info_builder::InfoBuilder;
+use crate::process::fork::PerProcess;
+use crate::protocols::dlpack::abi::{DLPackVersion, DLTensor, MAJOR_VERSION, MINOR_VERSION, Versioned};
+use crate::protocols::dlpack::exchange_api::{DLPackExchangeAPI, DLPackExchangeAPIHeader, SetError};
+use crate::protocols::dlpack::export::{Ownership, export};
+use crate::protocols::dlpack::managed_tensor::ManagedTensor;
+use crate::python::class::array_class::{ArrayClass, struct_of};
+use crate::python::class::exported_array::new_object;
+use crate::python::errors::origin;
+use crate::python::ffi_boundary::catch_panics;
+use crate::python::import::exchange_table::CAPSULE_NAME;
+use crate::python::import::receive::ImportSlot;
+use crate::python::interpreter::is_attached;
+use crate::python::py_owner::{PyOwner, release_deferred_refs};
+
+/// The table of a class, which is the same for as long as the program runs.
+struct TableOf<T>(core::marker::PhantomData<T>);
+
+impl<T: ArrayClass> TableOf<T> {
+    const TABLE: DLPackExchangeAPI = DLPackExchangeAPI {
+        header: DLPackExchangeAPIHeader {
+            version: DLPackVersion { major: MAJOR_VERSION, minor: MINOR_VERSION },
+            prev_api: null_mut(),
+        },
+        managed_tensor_allocator: Some(allocate),
+        managed_tensor_from_py_object_no_sync: Some(own::<T>),
+        managed_tensor_to_py_object_no_sync: Some(wrap),
+        dltensor_from_py_object_no_sync: Some(borrow::<T>),
+        current_work_stream: Some(work_stream),
+    };
+    /// Constants of this kind are promoted to statics.
+    const PLACE: &'static DLPackExchangeAPI = &Self::TABLE;
+}
+
+/// The capsule with the table of a class.
+pub(crate) fn capsule<T: ArrayClass>(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
+    let table = core::ptr::from_ref(TableOf::<T>::PLACE).cast_mut().cast();
+    // SAFETY: a static table, never null, and a static name; the capsule owns nothing.
+    let capsule = unsafe { ffi::PyCapsule_New(table, CAPSULE_NAME.as_ptr(), None) };
+    // SAFETY: a new reference, or null with an exception set.
+    unsafe { Bound::from_owned_ptr_or_err(py, capsule) }
+}
+
+/// Runs the body of a function of the table: an error or a panic becomes a Python exception, and -1.
+///
+/// # Safety
+///
+/// The thread is attached.
+unsafe fn answer(run: impl FnOnce(Python<'_>) -> PyResult<()>) -> c_int {
+    // SAFETY: as the caller promises.
+    unsafe { catch_panics(run) }.map_or(-1, |()| 0)
+}
+
+/// The object as an instance of the class.
+///
+/// # Safety
+///
+/// `object` is a live object.
+unsafe fn instance<T: ArrayClass>(py: Python<'_>, object: *mut c_void) -> PyResult<Bound<'_, T>> {
+    // SAFETY: live, as the caller promises.
+    let object = unsafe { Bound::from_borrowed_ptr(py, object.cast()) };
+    if !object.is_instance_of::<T>() {
+        let (found, class) = (origin(&object), py.get_type::<T>().fully_qualified_name()?);
+        let text = format!("`py_object`: found {found}, allowed: {class}, whose exchange table this is");
+        return Err(PyTypeError::new_err(text));
+    }
+    // SAFETY: an instance of `T`, as was just seen.
+    Ok(unsafe { object.cast_into_unchecked() })
+}
+
+/// `managed_tensor_from_py_object_no_sync`.
+///
+/// # Safety
+///
+/// Called with the thread attached, a live object, and a place for the tensor.
+unsafe extern "C" fn own<T: ArrayClass>(object: *mut c_void, out: *mut *mut Versioned) -> c_int {
+    let run = |py: Python<'_>| {
+        // A consumer that asks by nothing else and releases without the lock would let arrays pile up.
+        release_deferred_refs(py);
+        // SAFETY: as the caller promises.
+        let array = unsafe { instance::<T>(py, object) }?;
+        let info = struct_of(&array).info()?;
+        ready(&info)?;
+        let owner = PyOwner::new(array.into_any().unbind());
+        // SAFETY: the array vouches for its memory as long as it lives, and the owner keeps it alive.
+        let tensor: ManagedTensor<Versioned> = unsafe { export(&info, owner, Ownership::Shared) }?;
+        // SAFETY: a place for the tensor, as the caller promises.
+        unsafe { out.write(tensor.into_raw()) };
+        Ok(())
+    };
+    // SAFETY: as the caller promises.
+    unsafe { answer(run) }
+}
+
+/// `dltensor_from_py_object_no_sync`.
+///
+/// # Safety
+///
+/// As [`own`].
+unsafe extern "C" fn borrow<T: ArrayClass>(object: *mut c_void, out: *mut DLTensor) -> c_int {
+    let run = |py: Python<'_>| {
+        // SAFETY: as the caller promises.
+        let array = unsafe { instance::<T>(py, object) }?;
+        let info = struct_of(&array).info()?;
+        info.device().check()?;
+        ready(&info)?;
+        let info = if info.struct_type().is_some() { info.without_struct_type()? } else { info };
+        let tensor = view(object.addr(), &info);
+        // SAFETY: a place for the tensor, as the caller promises.
+        unsafe { out.write(tensor) };
+        Ok(())
+    };
+    // SAFETY: as the caller promises.
+    unsafe { answer(run) }
+}
+
+/// Orders the work that is pending on an array before the stream that [`work_stream`] names.
+fn ready(info: &ArrayInfo) -> Result<()> {
+    cuda::make_consumer_wait(info, StreamHandle::LegacyDefault)
+}
+
+/// A tensor of an object's, whose shape and strides are [kept](shape_of).
+fn view(object: usize, info: &ArrayInfo) -> DLTensor {
+    let ndim = info.ndim();
+    let mut room = [0_i64; 2 * MAX_NDIM];
+    let extents = info.shape().iter().map(|extent| *extent as i64);
+    let numbers = extents.chain(info.strides().iter().map(|step| *step as i64));
+    for (place, number) in room.iter_mut().zip(numbers) {
+        *place = number;
+    }
+    let numbers = shape_of(object, &room[..2 * ndim]).cast_mut();
+    #[expect(clippy::cast_possible_truncation, reason = "a layout has 64 axes at most")]
+    DLTensor {
+        data: with_exposed_provenance_mut(info.address()),
+        device: info.device(),
+        ndim: ndim as i32,
+        dtype: info.dtype(),
+        shape: if ndim == 0 { null_mut() } else { numbers },
+        strides: if ndim == 0 { null_mut() } else { numbers.wrapping_add(ndim) },
+        byte_offset: 0,
+    }
+}
+
+/// Where the numbers stay that a borrowed tensor of an object points to.
+///
+/// The tensor is good as long as the object, and the classes have no room for the numbers. So they are kept by the address of
+/// the object: whatever else comes to have it, the object is gone. There are no more of them than places where objects were.
+fn shape_of(object: usize, numbers: &[i64]) -> *const i64 {
+    // An `Arc` may be moved while its numbers are pointed to, which a `Box` may not.
+    static SHAPES: PerProcess<Mutex<HashMap<usize, Arc<[i64]>>>> = PerProcess::new(|_| Mutex::default());
+    let mut shape_of = SHAPES.get().lock().unwrap_or_else(PoisonError::into_inner);
+    let shape_of = shape_of.entry(object).or_insert_with(|| numbers.into());
+    if **shape_of != *numbers {
+        *shape_of = numbers.into();
+    }
+    shape_of.as_ptr()
+}
+
+/// `managed_tensor_to_py_object_no_sync`. The tensor is ours from the start: it is released when it is refused.
+///
+/// # Safety
+///
+/// Called with the thread attached, an owned tensor, and a place for the object.
+unsafe extern "C" fn wrap(tensor: *mut Versioned, out: *mut *mut c_void) -> c_int {
+    let run = |py: Python<'_>| {
+        let Some(tensor) = NonNull::new(tensor) else {
+            return Err(PyTypeError::new_err("`tensor`: found a null pointer, allowed: an owned tensor"));
+        };
+        // SAFETY: an owned tensor, which the caller hands over.
+        let tensor = unsafe { ManagedTensor::<Versioned>::from_raw(tensor.as_ptr()) };
+        let mut import = Import::EMPTY;
+        ImportSlot { import: &mut import, trust: Verification::Full }.receive(tensor)?;
+        let object = new_object(py, Adopted(import))?;
+        // SAFETY: a place for the object, as the caller promises.
+        unsafe { out.write(object.into_ptr().cast()) };
+        Ok(())
+    };
+    // SAFETY: as the caller promises.
+    unsafe { answer(run) }
+}
+
+/// An import as an array of its own.
+struct Adopted(Import);
+
+// SAFETY: 1: the import keeps its memory. 2: which is not its own. 3: it lends nothing.
+unsafe impl CudaArray for Adopted {
+    fn info(&self) -> Result<ArrayInfo> {
+        Ok(self.0.info().clone())
+    }
+}
+
+/// `managed_tensor_allocator`: zeroed host memory. The one function that is called without a thread state.
+///
+/// # Safety
+///
+/// Called with a prototype, of which element type, device, rank and shape can be read; a place for the tensor; and a
+/// function for errors with its context.
+unsafe extern "C" fn allocate(
+    prototype: *mut DLTensor,
+    out: *mut *mut Versioned,
+    context: *mut c_void,
+    set_error: Option<SetError>,
+) -> c_int {
+    // SAFETY: as the caller promises.
+    let made = catch_unwind(AssertUnwindSafe(|| unsafe { zeroed(prototype) }));
+    let (class, text) = match made {
+        Ok(Ok(tensor)) => {
+            // SAFETY: a place for the tensor, as the caller promises.
+            unsafe { out.write(tensor.into_raw()) };
+            return 0;
+        }
+        Ok(Err(error)) => {
+            let out_of_memory = error.kind() == ErrorKind::OutOfMemory;
+            (if out_of_memory { c"MemoryError" } else { c"BufferError" }, error.into_python_message())
+        }
+        Err(payload) => {
+            // Its drop could panic again, and nothing may leave a C function: it is leaked.
+            core::mem::forget(payload);
+            (c"RuntimeError", "a panic in an allocation".to_owned())
+        }
+    };
+    let text = CString::new(text).unwrap_or_default();
+    if let Some(set_error) = set_error {
+        // SAFETY: the caller's own function and context; C strings that live during the call.
+        unsafe { set_error(context, class.as_ptr(), text.as_ptr()) };
+    }
+    -1
+}
+
+/// A new tensor like the prototype, of which data and strides are not read.
+///
+/// # Safety
+///
+/// As [`allocate`].
+unsafe fn zeroed(prototype: *const DLTensor) -> Result<ManagedTensor<Versioned>> {
+    // SAFETY: plain numbers and pointers, of which every bit pattern is valid.
+    let DLTensor { device, ndim, dtype, shape: extents, .. } = unsafe { prototype.read() };
+    if device.normalized() != Device::CPU {
+        let allowed = format!("{}, where Rust allocates", Device::CPU);
+        return Err(Error::new(ErrorKind::Device, "prototype", device, allowed));
+    }
+    let Some(rank) = usize::try_from(ndim).ok().filter(|rank| *rank <= MAX_NDIM) else {
+        return Err(Error::new(ErrorKind::Rank, "ndim", ndim, text!("0 to {MAX_NDIM}")));
+    };
+    if rank > 0 && extents.is_null() {
+        return Err(no_extents(rank));
+    }
+    let mut shape = Vec::with_capacity(rank);
+    for axis in 0..rank {
+        // SAFETY: one of `ndim` numbers, as the caller promises.
+        let extent = unsafe { extents.wrapping_add(axis).read() };
+        let extent = usize::try_from(extent).map_err(|_| {
+            Error::new(ErrorKind::Shape, format_args!("shape[{axis}]"), extent, "extents from 0 up")
+        })?;
+        shape.push(extent);
+    }
+    let buffer = HostBuffer::zeroed(dtype, Layout::contiguous(&shape, Order::C)?.numel())?;
+    let info = shape.finish(InfoBuilder::storage(&buffer))?;
+    // SAFETY: the buffer is what the facts describe, and nobody else has it.
+    Ok(unsafe { export(&info, buffer, Ownership::Owned) }?)
+}
+
+/// `current_work_stream`: the legacy default stream, which is null, and no stream for host memory.
+///
+/// # Safety
+///
+/// Called with a place for the stream.
+unsafe extern "C" fn work_stream(device_type: c_int, _: i32, out: *mut *mut c_void) -> c_int {
+    let device = Device { device_type: DeviceType(device_type), device_id: 0 };
+    if device.is_served() {
+        // SAFETY: a place for the stream, as the caller promises.
+        unsafe { out.write(null_mut()) };
+        return 0;
+    }
+    if is_attached() {
+        // SAFETY: the thread is attached, as was just seen.
+        return unsafe { answer(|_| Ok(device.check()?)) };
+    }
+    -1
+}

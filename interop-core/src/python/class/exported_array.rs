@@ -1,0 +1,104 @@
+//! `ExportedArray`: the class of what a `#[cuda_array(python)]` struct becomes.
+#![expect(unsafe_code, reason = "passes on the promises of the array inside")]
+
+use pyo3::prelude::*;
+use pyo3::pyclass::{PyTraverseError, PyVisit};
+
+use crate::array::info::ArrayInfo;
+use crate::array::mutability::Mutability;
+use crate::derive::cuda_array::CudaArray;
+use crate::error::Result;
+use crate::python::class::array_class::{ArrayClass, ArrayMethods};
+use crate::python::class::instance::Instance;
+
+/// An array that a function returned, for NumPy and other libraries to use in place, as by `numpy.from_dlpack(array)`.
+///
+/// It speaks DLPack and, for memory that CUDA can reach, the CUDA Array Interface.
+// What a `#[cuda_array(python)]` struct becomes.
+#[pyclass(frozen, weakref, module = "interop_core")]
+pub(crate) struct ExportedArray {
+    array: Box<dyn Described>,
+}
+
+#[pymethods]
+impl ExportedArray {
+    /// For the collector of garbage: an object that keeps a memoryview of itself would never go.
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        self.array.visit(&visit)
+    }
+}
+
+/// The part of [`CudaArray`] that needs no type parameter.
+trait Described: Send + Sync {
+    fn describe(&self) -> Result<ArrayInfo>;
+
+    /// Shows the collector the Python objects that the array keeps, as far as it can tell.
+    fn visit(&self, _: &PyVisit<'_>) -> Result<(), PyTraverseError> {
+        Ok(())
+    }
+}
+
+/// A struct of somebody's, of which is not known what it keeps.
+struct Returned<A>(A);
+
+impl<A: CudaArray + Send + Sync> Described for Returned<A> {
+    fn describe(&self) -> Result<ArrayInfo> {
+        self.0.info()
+    }
+}
+
+impl<T: ArrayClass> Described for Instance<T> {
+    fn describe(&self) -> Result<ArrayInfo> {
+        self.info()
+    }
+
+    fn visit(&self, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
+        visit.call(&self.0)
+    }
+}
+
+// SAFETY: 1 and 2: as the struct inside. 3: nothing else has the struct, and so no reference to what it lends.
+unsafe impl CudaArray for ExportedArray {
+    /// The facts of the struct inside; what its sole owner may write, everybody may write who has the object.
+    fn info(&self) -> Result<ArrayInfo> {
+        let info = self.array.describe()?;
+        let mutability =
+            if info.is_writable_by_owner() { Mutability::Writable } else { Mutability::ReadOnly };
+        Ok(ArrayInfo { mutability, ..info })
+    }
+}
+
+impl ArrayMethods for ExportedArray {}
+
+/// A struct that Python may use and release on whatever thread it likes. One trait for all that this takes, so that what is
+/// missing is one message.
+#[doc(hidden)]
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be a Python object, which every thread may use and release",
+    label = "not `Send`, or not `Sync`",
+    note = "each field is to be both; of a raw pointer write `unsafe impl Send` and `unsafe impl Sync` for the struct, and vouch \
+            for it"
+)]
+pub trait AnyThread: Send + Sync + 'static {}
+
+#[diagnostic::do_not_recommend]
+impl<T: Send + Sync + 'static> AnyThread for T {}
+
+/// The array as an object of its own. The class has its methods by then (`install`).
+pub(crate) fn new_object<A>(py: Python<'_>, array: A) -> PyResult<Bound<'_, PyAny>>
+where
+    A: CudaArray + AnyThread,
+{
+    // A struct whose fields contradict each other is refused here, where it can be seen who made it.
+    array.info()?;
+    exported(py, Box::new(Returned(array)))
+}
+
+/// The array of an object as an object of its own.
+pub(crate) fn of_instance<T: ArrayClass>(py: Python<'_>, array: Instance<T>) -> PyResult<Bound<'_, PyAny>> {
+    exported(py, Box::new(array))
+}
+
+fn exported(py: Python<'_>, array: Box<dyn Described>) -> PyResult<Bound<'_, PyAny>> {
+    Ok(Bound::new(py, ExportedArray { array })?.into_any())
+}

@@ -1,0 +1,221 @@
+//! What `NumPy` makes of an array: its view, its type, numbers.
+#![expect(unsafe_code, reason = "methods are C functions that Python calls")]
+
+use core::ffi::CStr;
+
+use pyo3::exceptions::{PyException, PyTypeError};
+use pyo3::ffi;
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyList, PyMemoryView, PyTuple};
+
+use crate::array::dtype::DType;
+use crate::array::info::ArrayInfo;
+use crate::array::struct_type::StructType;
+use crate::derive::cuda_array::CudaArray;
+use crate::error::{Error, ErrorKind, Result};
+use crate::python::class::array_class::{ArrayClass, body, struct_of};
+use crate::python::class::exported_array::new_object;
+use crate::python::class::instance::Instance;
+use crate::python::errors::{of, origin};
+
+/// `NumPy`'s own type; opaque bytes for what it has none for, such as a field of `bfloat16`.
+pub(crate) fn dtype_of<'py>(
+    numpy: &Bound<'py, PyModule>,
+    dtype: DType,
+    struct_type: Option<&StructType>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let py = numpy.py();
+    let bytes = dtype.packed_bits() / 8;
+    let Some(struct_type) = struct_type else {
+        let name = dtype.typestr().map_or_else(|| format!("V{bytes}"), |typestr| typestr.to_string());
+        return numpy.call_method1("dtype", (name,));
+    };
+    let (names, formats, offsets) = (PyList::empty(py), PyList::empty(py), PyList::empty(py));
+    for field in &struct_type.fields {
+        let item = dtype_of(numpy, field.dtype, field.struct_type.as_ref())?;
+        names.append(&field.name)?;
+        formats.append((item, PyTuple::new(py, &field.shape)?))?;
+        offsets.append(field.offset)?;
+    }
+    let fields = PyDict::new(py);
+    fields.set_item("names", names)?;
+    fields.set_item("formats", formats)?;
+    fields.set_item("offsets", offsets)?;
+    fields.set_item("itemsize", bytes)?;
+    numpy.call_method1("dtype", (fields,))
+}
+
+/// `NumPy`'s type of a name that it learned from another package, as `bfloat16` and the floats of 8 bits from `ml_dtypes`,
+/// once somebody imported that.
+pub(crate) fn learned_type<'py>(
+    numpy: &Bound<'py, PyModule>,
+    dtype: DType,
+) -> PyResult<Option<Bound<'py, PyAny>>> {
+    let py = numpy.py();
+    if dtype.typestr().is_some() || same_size(dtype).is_none() {
+        return Ok(None);
+    }
+    match numpy.call_method1("dtype", (dtype.name(),)) {
+        Ok(learned) => {
+            let bytes: usize = learned.getattr("itemsize")?.extract()?;
+            Ok((bytes * 8 == dtype.packed_bits()).then_some(learned))
+        }
+        Err(error) if error.is_instance_of::<PyTypeError>(py) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// The integer with as many bytes as an element of a type of one lane.
+fn same_size(dtype: DType) -> Option<DType> {
+    let sizes = [DType::U8, DType::U16, DType::U32, DType::U64];
+    sizes.into_iter().find(|size| dtype.lanes() == 1 && size.packed_bits() == dtype.packed_bits())
+}
+
+/// An array as integers of the same size, for which the buffer protocol has a format.
+struct AsIntegers<T: ArrayClass>(Instance<T>);
+
+// SAFETY: 1 to 3: as the instance, of whose memory the size of an element says how far it goes.
+unsafe impl<T: ArrayClass> CudaArray for AsIntegers<T> {
+    fn info(&self) -> Result<ArrayInfo> {
+        let info = self.0.info()?;
+        Ok(ArrayInfo { dtype: same_size(info.dtype()).unwrap_or(info.dtype()), ..info })
+    }
+}
+
+/// An array of `NumPy`'s in memory that the host can reach.
+///
+/// By the buffer protocol, where it has a format for the elements: every version reads that, also of what is read-only, of
+/// bools and of structs. `from_dlpack` learned the first two in 2.1.
+fn view_of<'py, T: ArrayClass>(
+    numpy: &Bound<'py, PyModule>,
+    array: &Bound<'py, T>,
+    dtype: DType,
+) -> PyResult<Bound<'py, PyAny>> {
+    if let Ok(buffer) = PyMemoryView::from(array.as_any()) {
+        return numpy.call_method1("asarray", (buffer,));
+    }
+    let Some(learned) = learned_type(numpy, dtype)? else {
+        let shared = numpy.call_method1("from_dlpack", (array,));
+        return shared.map_err(|error| without_type(array.as_any(), dtype, error));
+    };
+    let integers = new_object(array.py(), AsIntegers(Instance(array.clone().unbind())))?;
+    let integers = numpy.call_method1("asarray", (PyMemoryView::from(&integers)?,))?;
+    integers.call_method1("view", (learned,))
+}
+
+/// What `from_dlpack` raised, which does not name the type, where `NumPy` may lack it: it has those of other packages only
+/// when they are registered, which came with 2.5.
+#[cold]
+fn without_type(array: &Bound<'_, PyAny>, dtype: DType, error: PyErr) -> PyErr {
+    let py = array.py();
+    if dtype.typestr().is_some() || !error.is_instance_of::<PyException>(py) {
+        return error;
+    }
+    let allowed = "a type that NumPy has; after `import ml_dtypes` it has bfloat16 and the floats of 8 bits";
+    let refusal = PyErr::from(of(array, Error::new(ErrorKind::DType, "dtype", dtype, allowed)));
+    refusal.set_cause(py, Some(error));
+    refusal
+}
+
+/// The methods that make a number of an array, which are those of `NumPy`'s.
+///
+/// Without them Python falls back on the buffer protocol, and reads the elements as digits: the byte 53 is the `int` 5.
+pub(crate) const NUMBERS: [&CStr; 4] = [c"__bool__", c"__int__", c"__float__", c"__complex__"];
+
+/// # Safety
+///
+/// Called by Python as a method of `T` without arguments.
+pub(crate) unsafe extern "C" fn number_as<T: ArrayClass, const AT: usize>(
+    this: *mut ffi::PyObject,
+    _: *mut ffi::PyObject,
+) -> *mut ffi::PyObject {
+    let run = |array: &Bound<'_, T>| {
+        let info = struct_of(array).info()?;
+        let numpy = array.py().import("numpy")?;
+        let view = if info.device().device_type.is_host_accessible() {
+            view_of(&numpy, array, info.dtype())?
+        } else if info.numel() == 1 {
+            // One element is worth a copy.
+            let wishes = PyDict::new(array.py());
+            wishes.set_item("device", "cpu")?;
+            numpy.call_method("from_dlpack", (array,), Some(&wishes))?
+        } else {
+            // Of more there is no number, and NumPy says so without them.
+            numpy.call_method1("broadcast_to", (0, PyTuple::new(array.py(), info.shape())?))?
+        };
+        Ok(view.call_method0(&*NUMBERS[AT].to_string_lossy())?.unbind())
+    };
+    // SAFETY: as the caller promises.
+    unsafe { body::<T>(this, run) }
+}
+
+/// What `__array__` is asked for.
+struct ArrayArgs<'py> {
+    /// `None` for the array's own.
+    dtype: Option<Bound<'py, PyAny>>,
+    copy: Option<bool>,
+}
+
+impl<'py> ArrayArgs<'py> {
+    /// Of a call with these arguments; `numpy.asarray` knows more of them, and not `copy` before 2.0.
+    fn of(arguments: &Bound<'py, PyTuple>, keywords: Option<&Bound<'py, PyDict>>) -> PyResult<Self> {
+        let wrong = |text: String| Err(PyTypeError::new_err(format!("__array__() {text}")));
+        let mut wishes = Self { dtype: arguments.iter().next(), copy: None };
+        if arguments.len() > 1 {
+            return wrong(format!("takes at most 1 positional argument, {} given", arguments.len()));
+        }
+        for (keyword, value) in keywords.into_iter().flatten() {
+            if keyword.eq("dtype")? {
+                if wishes.dtype.replace(value).is_some() {
+                    return wrong("got 'dtype' twice".into());
+                }
+            } else if !keyword.eq("copy")? {
+                return wrong(format!("got an unexpected keyword argument {}", keyword.repr()?));
+            } else if !value.is_none() {
+                let copy = value.extract().map_err(|_| {
+                    Error::new(ErrorKind::Type, "copy", origin(&value), "True, False or None")
+                })?;
+                wishes.copy = Some(copy);
+            }
+        }
+        Ok(wishes)
+    }
+}
+
+/// # Safety
+///
+/// Called by Python as a method of `T` with a tuple and a dict or null.
+pub(crate) unsafe extern "C" fn array<T: ArrayClass>(
+    this: *mut ffi::PyObject,
+    arguments: *mut ffi::PyObject,
+    keywords: *mut ffi::PyObject,
+) -> *mut ffi::PyObject {
+    let run = |array: &Bound<'_, T>| {
+        let py = array.py();
+        // SAFETY: live, by the calling convention.
+        let arguments = unsafe { Bound::from_borrowed_ptr(py, arguments) };
+        // SAFETY: a dict or null, by the calling convention.
+        let keywords = unsafe { Bound::from_borrowed_ptr_or_opt(py, keywords) };
+        let keywords = keywords.map(Bound::cast_into::<PyDict>).transpose()?;
+        let ArrayArgs { dtype, copy } = ArrayArgs::of(arguments.cast()?, keywords.as_ref())?;
+        let info = struct_of(array).info()?;
+        let device = info.device();
+        if !device.device_type.is_host_accessible() {
+            let allowed =
+                "memory that the host can reach; `numpy.from_dlpack(x, device=\"cpu\")` makes a copy there";
+            return Err(Error::new(ErrorKind::Device, "__array__", device, allowed).into());
+        }
+        let numpy = py.import("numpy")?;
+        let view = view_of(&numpy, array, info.dtype())?;
+        // The one always copies; the other gives back what is of this type already.
+        let function = if copy == Some(true) { "array" } else { "asarray" };
+        let made = numpy.call_method1(function, (&view, dtype))?;
+        if copy == Some(false) && !made.is(&view) {
+            let allowed = format!("None or True, because a copy is needed to convert from {}", info.dtype());
+            return Err(Error::new(ErrorKind::CopyRequired, "copy", "False", allowed).into());
+        }
+        Ok(made.unbind())
+    };
+    // SAFETY: as the caller promises.
+    unsafe { body::<T>(this, run) }
+}

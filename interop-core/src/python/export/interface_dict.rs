@@ -1,0 +1,80 @@
+//! The dict of `__cuda_array_interface__`, written.
+
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+use pyo3::types::{PyDict, PyList, PyString, PyTuple};
+
+use crate::array::dtype::DType;
+use crate::array::info::ArrayInfo;
+use crate::array::stream::StreamHandle;
+use crate::array::typestr::Typestr;
+use crate::protocols::cai::descr::{DescrEntry, DescrType};
+use crate::protocols::cai::{CaiFields, VERSION};
+
+/// The dict of an array that the interface can express, which kernels see at `address`: plain tuples and ints, no key without
+/// need but `strides`.
+pub(crate) fn dict_of<'py>(
+    py: Python<'py>,
+    info: &ArrayInfo,
+    address: usize,
+    fields: &CaiFields,
+) -> PyResult<Bound<'py, PyDict>> {
+    static TEMPLATES: PyOnceLock<[Py<PyDict>; 2]> = PyOnceLock::new();
+    // A copy of a dict is made in one piece, so most arrays only lack the numbers.
+    let [without_stream, with_stream] = TEMPLATES
+        .get_or_try_init(py, || Ok::<_, PyErr>([template(py, None)?, template(py, TEMPLATE_STREAM)?]))?;
+    let stream = info.stream().to_cai();
+    let dict = if stream.is_some() { with_stream } else { without_stream }.bind(py).copy()?;
+    dict.set_item(intern!(py, "shape"), PyTuple::new(py, info.shape())?)?;
+    if info.dtype() != TEMPLATE_DTYPE {
+        dict.set_item(intern!(py, "typestr"), fields.typestr.as_str())?;
+    }
+    dict.set_item(intern!(py, "data"), (address, info.is_read_only()))?;
+    if let Some(strides) = &fields.strides {
+        dict.set_item(intern!(py, "strides"), PyTuple::new(py, strides)?)?;
+    }
+    if stream.is_some() && stream != TEMPLATE_STREAM {
+        dict.set_item(intern!(py, "stream"), stream)?;
+    }
+    if let Some(descr) = &fields.descr {
+        dict.set_item(intern!(py, "descr"), list_of(py, descr)?)?;
+    }
+    Ok(dict)
+}
+
+/// The element type that most arrays on a GPU have.
+const TEMPLATE_DTYPE: DType = DType::F32;
+
+/// The stream on which most imports are ready: the legacy default.
+const TEMPLATE_STREAM: Option<usize> = StreamHandle::LegacyDefault.to_cai();
+
+/// The dict of an array of the usual type, without its numbers.
+fn template(py: Python<'_>, stream: Option<usize>) -> PyResult<Py<PyDict>> {
+    let dict = PyDict::new(py);
+    dict.set_item(intern!(py, "shape"), py.None())?;
+    dict.set_item(intern!(py, "typestr"), TEMPLATE_DTYPE.typestr().as_ref().map(Typestr::as_str))?;
+    dict.set_item(intern!(py, "data"), py.None())?;
+    dict.set_item(intern!(py, "version"), VERSION)?;
+    dict.set_item(intern!(py, "strides"), py.None())?;
+    if let Some(stream) = stream {
+        dict.set_item(intern!(py, "stream"), stream)?;
+    }
+    Ok(dict.unbind())
+}
+
+fn list_of<'py>(py: Python<'py>, descr: &[DescrEntry]) -> PyResult<Bound<'py, PyList>> {
+    let list = PyList::empty(py);
+    for entry in descr {
+        let dtype = match &entry.dtype {
+            DescrType::Typestr(typestr) => PyString::new(py, typestr).into_any(),
+            DescrType::Nested(nested) => list_of(py, nested)?.into_any(),
+        };
+        if entry.shape.is_empty() {
+            list.append((&entry.name, dtype))?;
+        } else {
+            list.append((&entry.name, dtype, PyTuple::new(py, &entry.shape)?))?;
+        }
+    }
+    Ok(list)
+}

@@ -1,0 +1,135 @@
+//! Arguments of functions: any object as a derived struct.
+#![expect(unsafe_code, reason = "believes what an object says of its memory")]
+
+use pyo3::prelude::*;
+
+use crate::cuda::verify::Verification;
+use crate::derive::from_array::FromArray;
+use crate::memory::extraction::Extraction;
+use crate::memory::import::Import;
+use crate::protocols::dlpack::abi::Versioned;
+use crate::python::capsule::CapsuleTensor;
+use crate::python::detach::{AssertSend, detached};
+use crate::python::errors::of;
+use crate::python::import::pipeline::{EarlyTensor, first_steps, remaining_steps};
+use crate::python::import::receive::{ImportSlot, release_foreign};
+
+/// Imports any object as a derived struct: what `#[cuda_array(python)]` does with an argument, to be done by hand, as in a
+/// `#[new]` method of a class.
+///
+/// # Errors
+///
+/// As [`import`](crate::python::import::pipeline::import()), `ArrayError` for an array that is not what the struct wants, and `MemoryError` for a copy
+/// for which there is no room.
+///
+/// ```no_run
+/// use interop_core::python::import_as;
+/// use interop_core::{CudaArray, Lease};
+/// use pyo3::prelude::*;
+///
+/// #[derive(CudaArray)]
+/// #[cuda_array(shape = [len])]
+/// struct Samples<S> { #[cuda_array(data)] values: S, len: usize }
+///
+/// #[pyclass(frozen)]
+/// struct Peak { #[pyo3(get)] height: f32 }
+///
+/// #[pymethods]
+/// impl Peak {
+///     #[new]
+///     fn new(array: &Bound<'_, PyAny>) -> PyResult<Self> {
+///         let samples: Samples<Lease<f32>> = import_as(array)?;
+///         Ok(Self { height: samples.to_vec::<f32>()?.into_iter().fold(f32::NEG_INFINITY, f32::max) })
+///     }
+/// }
+/// ```
+///
+/// For an array of one of several types do not try one `import_as` after another, which would hide why the first failed:
+/// [`import`](crate::python::import::pipeline::import()) it, look at [`ArrayInfo::dtype`](crate::array::info::ArrayInfo::dtype), and make the struct by
+/// [`FromArray::from_import`], in `py.detach`: a copy, and an import of pinned or managed memory, may wait for a device.
+pub fn import_as<T: FromArray>(object: &Bound<'_, PyAny>) -> PyResult<T> {
+    import_as_with(object, Verification::Full)
+}
+
+/// As [`import_as`], but what a DLPack tensor says of its memory is believed, as by [`import_unchecked`](crate::python::import::pipeline::import_unchecked).
+///
+/// # Errors
+///
+/// As [`import_as`], for what can be seen without the driver.
+///
+/// # Safety
+///
+/// As [`import_unchecked`](crate::python::import::pipeline::import_unchecked).
+pub unsafe fn import_as_unchecked<T: FromArray>(object: &Bound<'_, PyAny>) -> PyResult<T> {
+    import_as_with(object, Verification::Skipped)
+}
+
+#[inline(always)]
+#[expect(clippy::inline_always, reason = "one code from the object to the struct, a 15th of an import")]
+fn import_as_with<T: FromArray>(object: &Bound<'_, PyAny>, trust: Verification) -> PyResult<T> {
+    let mut early = EarlyTensor::default();
+    let cached_type = first_steps(object, &mut early)?;
+    if let Some(CapsuleTensor::Versioned(tensor)) = early.taken {
+        // Nearly all arrays of the host are read here, where it is known what the struct wants.
+        // SAFETY: `release_foreign::<Versioned>` releases a struct of this form, on any thread (3 of
+        // `ManagedTensor::from_raw`).
+        match unsafe {
+            Import::from_dlpack_fast(tensor, release_foreign::<Versioned>, trust, T::REQUIREMENTS.axes)
+        } {
+            Ok(mut import) => {
+                cached_type.values.check(object, import.info())?;
+                return T::assemble(&mut Extraction::new(&mut import))
+                    .map_err(|error| of(object, error).into());
+            }
+            Err(tensor) => early.taken = Some(CapsuleTensor::Versioned(tensor)),
+        }
+    }
+    let mut import = Import::EMPTY;
+    remaining_steps(&mut ImportSlot { import: &mut import, trust }, object, &cached_type, early, None)?;
+    let mut extraction = Extraction::new(&mut import).waiting_in(take_detached);
+    T::assemble(&mut extraction).map_err(|error| of(object, error).into())
+}
+
+/// [`detached`], for the storage of an argument.
+fn take_detached(take: &mut dyn FnMut()) {
+    // SAFETY: whoever imports an object has the lock.
+    let py = unsafe { Python::assume_attached() };
+    // SAFETY: a storage has no references of Python's, as its `take` is called on any thread.
+    let take = unsafe { AssertSend::new(take) };
+    detached(py, move || take.run());
+}
+
+/// What Python needs of a struct is asked of the struct, and not of its parameters one by one. Compiled as a test.
+///
+/// ```no_run
+/// use interop_core::{CudaArray, Lease};
+/// use pyo3::prelude::*;
+/// use std::marker::PhantomData;
+///
+/// trait Backend {
+///     type Buffer;
+/// }
+///
+/// struct Host;
+///
+/// impl Backend for Host {
+///     type Buffer = Lease<f32>;
+/// }
+///
+/// #[derive(CudaArray)]
+/// #[cuda_array(shape = [len], python)]
+/// struct Samples<B: Backend, M> {
+///     #[cuda_array(data)]
+///     values: B::Buffer,
+///     len: usize,
+///     #[cuda_array(default)]
+///     marker: PhantomData<fn() -> M>,
+/// }
+///
+/// #[pyfunction]
+/// fn same(samples: Samples<Host, std::rc::Rc<u8>>) -> Samples<Host, std::rc::Rc<u8>> {
+///     samples
+/// }
+/// ```
+#[cfg(all(doctest, feature = "derive"))]
+struct Parameters;

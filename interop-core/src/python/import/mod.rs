@@ -1,0 +1,16 @@
+//! Any Python object as an `Import`: `pipeline.rs` has the order of the steps.
+
+pub(crate) mod argument;
+pub(crate) mod capsule;
+pub(crate) mod cuda_array_interface;
+pub(crate) mod direct_call;
+pub(crate) mod dlpack_call;
+pub(crate) mod dlpack_method;
+pub(crate) mod exchange_table;
+pub(crate) mod interface_dict;
+pub(crate) mod lazy_values;
+pub(crate) mod pipeline;
+pub(crate) mod producer_wait;
+pub(crate) mod protocol;
+pub(crate) mod receive;
+pub(crate) mod type_cache;

@@ -1,0 +1,168 @@
+//! What is known of a Python type, looked up once a type.
+#![expect(unsafe_code, reason = "reads the exchange table that a type points to")]
+
+use core::ops::Deref;
+use core::sync::atomic::{AtomicPtr, Ordering};
+use std::collections::HashMap;
+use std::sync::{Mutex, PoisonError};
+
+use pyo3::ffi;
+use pyo3::prelude::*;
+use pyo3::types::{PyString, PyType, PyWeakrefMethods, PyWeakrefReference};
+
+use crate::process::fork::PerProcess;
+use crate::python::import::direct_call::DirectCall;
+use crate::python::import::dlpack_call::DlpackMethod;
+use crate::python::import::exchange_table::{Table, table};
+use crate::python::import::lazy_values::Values;
+use crate::python::interpreter::ignore_exception;
+use crate::python::shared_borrows::share_borrow_table;
+
+/// A type whose objects have been imported.
+pub(crate) struct TypeInfo {
+    /// Its address.
+    address: usize,
+    /// The type itself, unless it is a static one: it is not kept alive, and another may come to have its address.
+    class: Option<Py<PyWeakrefReference>>,
+    /// Its C exchange table.
+    pub(crate) exchange: Option<Table>,
+    /// How its `__dlpack__` is asked.
+    pub(crate) method: DlpackMethod,
+    /// What its objects may be beside the values in their memory.
+    pub(crate) values: Values,
+}
+
+impl TypeInfo {
+    fn is_of(&self, py: Python<'_>, class: *mut ffi::PyTypeObject) -> bool {
+        let alive = |weak: &Py<PyWeakrefReference>| weak.bind(py).upgrade().is_some();
+        self.address == class.addr() && self.class.as_ref().is_none_or(alive)
+    }
+}
+
+/// The most types that are ever remembered; a program that makes classes without end is served, but they are not remembered.
+/// What is known of a class that is gone stays where it is, as another thread may be looking at it: it counts too, also if
+/// another class has come to have its address.
+const MAX_TYPES: usize = 4096;
+
+/// The types that are remembered, by their address; and how many ever were.
+type Cached = (HashMap<usize, &'static TypeInfo>, usize);
+
+static TYPES: PerProcess<Mutex<Cached>> = PerProcess::new(|_| Mutex::default());
+
+/// The one that was asked for last, which is nearly always the one that is asked for next.
+static LAST: AtomicPtr<TypeInfo> = AtomicPtr::new(core::ptr::null_mut());
+
+/// What is known of a type: remembered, or found for this once.
+pub(crate) enum CachedType {
+    Cached(&'static TypeInfo),
+    Uncached(Box<TypeInfo>),
+}
+
+impl Deref for CachedType {
+    type Target = TypeInfo;
+
+    #[inline]
+    fn deref(&self) -> &TypeInfo {
+        match self {
+            Self::Cached(info) => info,
+            Self::Uncached(info) => info,
+        }
+    }
+}
+
+/// What is known of the object's type.
+#[inline]
+pub(crate) fn type_info(object: &Bound<'_, PyAny>) -> PyResult<CachedType> {
+    // SAFETY: null, or remembered for ever.
+    let last = unsafe { LAST.load(Ordering::Acquire).as_ref() };
+    match last {
+        Some(last) if last.is_of(object.py(), object.get_type_ptr()) => Ok(CachedType::Cached(last)),
+        _ => look_up_cached(object),
+    }
+}
+
+#[cold]
+fn look_up_cached(object: &Bound<'_, PyAny>) -> PyResult<CachedType> {
+    let class = object.get_type();
+    let key = class.as_ptr().addr();
+    let known = || TYPES.get().lock().unwrap_or_else(PoisonError::into_inner);
+    let found = known().0.get(&key).copied();
+    let info = if let Some(info) = found.filter(|info| info.is_of(class.py(), class.as_type_ptr())) {
+        info
+    } else {
+        // Looked up without the lock: attributes of a type can run code.
+        let info = look_up(object, &class)?;
+        let mut guard = known();
+        let (known, ever) = &mut *guard;
+        if *ever >= MAX_TYPES {
+            return Ok(CachedType::Uncached(Box::new(info)));
+        }
+        *ever += 1;
+        let info = &*Box::leak(Box::new(info));
+        known.insert(key, info);
+        info
+    };
+    LAST.store(core::ptr::from_ref(info).cast_mut(), Ordering::Release);
+    Ok(CachedType::Cached(info))
+}
+
+fn look_up(object: &Bound<'_, PyAny>, class: &Bound<'_, PyType>) -> PyResult<TypeInfo> {
+    let py = class.py();
+    share_borrow_table(py)?;
+    let exchange = offered(class)?;
+    if let Some(table) = exchange {
+        crate::python::import::exchange_table::watch(table);
+    }
+    // An object with an array interface of NumPy's kind is in host memory by the definition of that interface; a class
+    // for both kinds of memory has the CUDA one as well.
+    let [interface, cuda, dlpack] = ["__array_interface__", "__cuda_array_interface__", "__dlpack__"];
+    let has = |name| class.hasattr(name);
+    let host_only = has(interface).and_then(|is| Ok(is && !has(cuda)? && has(dlpack)?));
+    let host_only = ignore_exception(py, host_only)?.unwrap_or(false);
+    // A method, and not a property, which may be there for some objects only.
+    let has_method = ignore_exception(py, class.getattr(dlpack))?.is_some_and(|method| method.is_callable());
+    // A class may say anything of its module, or nothing.
+    let module = ignore_exception(py, class.module())?;
+    let module = module.map_or_else(String::new, |module| module.to_string_lossy().into_owned());
+    let method = DlpackMethod::new(
+        &module,
+        has_method,
+        host_only,
+        DirectCall::of(object, pyo3::intern!(py, "__dlpack__")),
+    );
+    let values = Values::of(class)?;
+    let address = class.as_ptr().addr();
+    // SAFETY: a type.
+    let heap = unsafe { ffi::PyType_HasFeature(class.as_type_ptr(), ffi::Py_TPFLAGS_HEAPTYPE) } != 0;
+    let class = if heap { Some(PyWeakrefReference::new(class)?.unbind()) } else { None };
+    Ok(TypeInfo { address, class, exchange, method, values })
+}
+
+/// The exchange table that a class offers, if it means its objects to be handed out by it.
+fn offered(class: &Bound<'_, PyType>) -> PyResult<Option<Table>> {
+    let py = class.py();
+    // The spelling of 1.3, then that of 1.2.
+    let names = ["__dlpack_c_exchange_api__", "__c_dlpack_exchange_api__"];
+    for name in names.into_iter().filter(|_| crate::python::import::exchange_table::in_use()) {
+        let value = ignore_exception(py, class.getattr(PyString::intern(py, name)))?;
+        if let Some(table) = value.and_then(|value| table(&value)) {
+            let is_overruled = ignore_exception(py, has_method_below(class, name))?.unwrap_or(false);
+            return Ok((!is_overruled).then_some(table));
+        }
+    }
+    Ok(None)
+}
+
+/// Whether a `__dlpack__` is in a class below the one that has the table: whoever writes that, or takes it away, does not mean
+/// the table that is inherited.
+fn has_method_below(class: &Bound<'_, PyType>, table: &str) -> PyResult<bool> {
+    let mut method = false;
+    for class in class.getattr("__mro__")?.try_iter()? {
+        let own = class?.getattr("__dict__")?;
+        if own.contains(table)? {
+            return Ok(method);
+        }
+        method |= own.contains("__dlpack__")?;
+    }
+    Ok(false)
+}

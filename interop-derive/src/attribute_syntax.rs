@@ -1,0 +1,290 @@
+//! The syntax of an attribute: `word`, `word = value`, `word(...)`, separated by commas.
+//!
+//! Nothing is known here of what a word means, except where its value ends.
+
+use proc_macro2::{Delimiter, Group, Ident, Spacing, TokenStream, TokenTree};
+use quote::{ToTokens, quote};
+use syn::ext::IdentExt;
+use syn::parse::{ParseStream, Parser};
+use syn::token::Bracket;
+use syn::{Attribute, Lit, MacroDelimiter, Meta, Token, Type, Variant};
+
+use crate::device_names;
+use crate::errors::Errors;
+use crate::keywords;
+
+/// The name of the attribute.
+pub(crate) const ATTRIBUTE: &str = "cuda_array";
+
+/// One word with what follows it.
+pub(crate) struct Entry {
+    pub(crate) word: Ident,
+    pub(crate) value: Value,
+}
+
+/// What follows a word.
+pub(crate) enum Value {
+    /// Nothing.
+    None,
+    /// `= value`: the value, never empty.
+    Given(TokenStream),
+    /// `(...)`.
+    List(Group),
+}
+
+/// The entries of all `#[cuda_array(...)]` among `attrs`; `example` is what could be written in this place.
+///
+/// One without words says nothing: a macro that repeats words writes it when there are none.
+pub(crate) fn read(attrs: &[Attribute], example: &str, errors: &mut Errors) -> Vec<Entry> {
+    let ours = attrs.iter().filter(|attr| attr.path().is_ident(ATTRIBUTE));
+    ours.flat_map(|attr| entries_of(attr, example, errors)).collect()
+}
+
+fn entries_of(attr: &Attribute, example: &str, errors: &mut Errors) -> Vec<Entry> {
+    let help = format!("write `#[{ATTRIBUTE}({example})]`");
+    let found = match &attr.meta {
+        Meta::List(list) if matches!(list.delimiter, MacroDelimiter::Paren(_)) => {
+            return entries(list.tokens.clone(), errors);
+        }
+        Meta::List(list) => {
+            let help = format!("write `#[{ATTRIBUTE}({})]`", keywords::shown(&list.tokens));
+            errors.push(&list.path, "the words of the attribute go in parentheses", help);
+            errors.lose(None);
+            return Vec::new();
+        }
+        Meta::Path(_) => "the attribute has no words",
+        Meta::NameValue(_) => "the attribute takes words in parentheses, not a value",
+    };
+    errors.push(&attr.meta, found, help);
+    errors.lose(None);
+    Vec::new()
+}
+
+/// The entries in the parentheses of an attribute, or of a word that takes a list.
+pub(crate) fn entries(tokens: TokenStream, errors: &mut Errors) -> Vec<Entry> {
+    let mut entries = Vec::new();
+    let parser = |input: ParseStream| {
+        while !input.is_empty() {
+            match entry(input) {
+                Ok(entry) => entries.push(entry),
+                Err(slip) => slip.report(input, errors),
+            }
+            separator(input, errors);
+        }
+        Ok(())
+    };
+    // The parser takes every token and reports what it cannot read, so it never returns an error.
+    let _: syn::Result<()> = parser.parse2(tokens);
+    entries
+}
+
+/// A mistake that ends an entry.
+struct Slip {
+    at: TokenStream,
+    found: String,
+    help: String,
+    word: Option<Ident>,
+}
+
+impl Slip {
+    /// Reports the mistake and goes to where the next word can be.
+    fn report(self, input: ParseStream, errors: &mut Errors) {
+        errors.push(self.at, self.found, self.help);
+        let word = self.word.map(|word| word.to_string());
+        errors.lose(word.and_then(|word| keywords::legal_name(&word)));
+        skip_to_next_word(input);
+    }
+}
+
+fn skip_to_next_word(input: ParseStream) {
+    while !input.is_empty() && !at_next_word(input) {
+        let _: syn::Result<TokenTree> = input.parse();
+    }
+}
+
+/// Whether the input stands at a comma that must end an entry: the last one, or one before a legal word.
+///
+/// Other commas can belong to the value that could not be read.
+fn at_next_word(input: ParseStream) -> bool {
+    let ahead = input.fork();
+    if ahead.parse::<Token![,]>().is_err() {
+        return false;
+    }
+    ahead.is_empty()
+        || ahead.call(Ident::parse_any).is_ok_and(|word| keywords::legal_name(&word.to_string()).is_some())
+}
+
+/// Takes the comma between two entries.
+fn separator(input: ParseStream, errors: &mut Errors) {
+    if input.is_empty() || input.parse::<Token![,]>().is_ok() {
+        return;
+    }
+    if let Ok(semicolon) = input.parse::<Token![;]>() {
+        errors.push(semicolon, "`;` between two words", "write `,`");
+        return;
+    }
+    let next = input.fork().parse::<TokenTree>().map(ToTokens::into_token_stream).unwrap_or_default();
+    if input.peek(Ident::peek_any) {
+        errors.push(&next, format_args!("no comma before `{next}`"), format_args!("write `, {next}`"));
+        return;
+    }
+    let help = "write a comma and the next word, or remove it";
+    errors.push(&next, format_args!("`{next}` after a value that is whole"), help);
+    skip_to_next_word(input);
+    let _: syn::Result<Token![,]> = input.parse();
+}
+
+fn entry(input: ParseStream) -> Result<Entry, Slip> {
+    let Ok(word) = input.call(Ident::parse_any) else {
+        return Err(no_word(input));
+    };
+    if input.is_empty() || input.peek(Token![,]) || input.peek(Token![;]) {
+        return Ok(Entry { word, value: Value::None });
+    }
+    let is_operator = input.peek(Token![==]) || input.peek(Token![=>]);
+    if !is_operator && input.parse::<Token![=]>().is_ok() {
+        return match value(&word, input) {
+            Some(value) => Ok(Entry { word, value: Value::Given(value) }),
+            None => Err(no_value(word, input)),
+        };
+    }
+    match input.parse::<TokenTree>() {
+        Ok(TokenTree::Group(group)) if group.delimiter() == Delimiter::Parenthesis => {
+            Ok(Entry { word, value: Value::List(group) })
+        }
+        next => Err(misfit(word, next.ok().as_ref())),
+    }
+}
+
+/// The mistake of an entry that ends with `=`, or with something that is no value.
+fn no_value(word: Ident, input: ParseStream) -> Slip {
+    if let Some(Lit::Str(quoted)) = input.fork().parse().ok().filter(|_| word == "element") {
+        let help = format!("write `element = {}`, without quotes", quoted.value());
+        let found = format!("`element` takes a type, found `{}`", quoted.to_token_stream());
+        return Slip { at: quoted.into_token_stream(), found, help, word: Some(word) };
+    }
+    let example = keywords::example(&word.to_string());
+    let until = if !input.is_empty() && word == "default" { ": one expression, up to a comma" } else { "" };
+    Slip {
+        at: word.to_token_stream(),
+        found: format!("`{word} =` is followed by no value that can be read"),
+        help: format!("write `{word} = {example}`{until}"),
+        word: Some(word),
+    }
+}
+
+/// The mistake of an entry in which something follows the word that never does.
+fn misfit(word: Ident, next: Option<&TokenTree>) -> Slip {
+    let shown = keywords::shown(next);
+    let (at, found, help) = match next {
+        Some(TokenTree::Ident(_)) => (
+            quote!(#next),
+            format!("no comma between `{word}` and `{shown}`"),
+            format!("write `{word}, {shown}`"),
+        ),
+        Some(TokenTree::Group(group)) => {
+            let inner = keywords::shown(group.stream());
+            let help = match word.to_string().as_str() {
+                "data" | "strides" => format!("write `{word}({inner})`"),
+                "shape" => format!("write `shape = [{inner}]`"),
+                _ => format!("write `{word}`"),
+            };
+            (quote!(#next), format!("no `=` and no parentheses after `{word}`"), help)
+        }
+        Some(TokenTree::Punct(colon)) if colon.as_char() == ':' && colon.spacing() == Spacing::Joint => {
+            let help = "write `data`, `shape` or another word of the attribute".to_string();
+            (quote!(#word), format!("expected a word, found a path that starts with `{word}`"), help)
+        }
+        Some(TokenTree::Punct(sign)) if matches!(sign.as_char(), ':' | '=') => {
+            let sign = if sign.as_char() == ':' { "`:`" } else { "an operator that begins with `=`" };
+            let found = format!("`{word}` is followed by {sign}");
+            (quote!(#next), found, format!("write `{word} = {}`", keywords::example(&word.to_string())))
+        }
+        Some(TokenTree::Punct(dash)) if dash.as_char() == '-' => {
+            (quote!(#next), format!("`{word}` is followed by `-`"), "write `_` in a word".to_string())
+        }
+        _ => {
+            let help = format!("write `{word}`, `{word} = value` or `{word}(...)`, then a comma");
+            (quote!(#next), format!("`{word}` is followed by `{shown}`"), help)
+        }
+    };
+    Slip { at, found, help, word: Some(word) }
+}
+
+/// The mistake of an entry that starts with no word.
+fn no_word(input: ParseStream) -> Slip {
+    let at = input.parse::<TokenTree>().map(ToTokens::into_token_stream).unwrap_or_default();
+    let shown = at.to_string();
+    if shown == "#" && is_doc(input) {
+        let found = "expected a word, found a doc comment".to_string();
+        return Slip { at, found, help: "write `//` for a comment".to_string(), word: None };
+    }
+    let bare = shown.trim_matches('"');
+    let help = match keywords::legal_name(bare) {
+        Some(word) => format!("write `{word}`, without quotes"),
+        None if shown == "," => "remove the comma".to_string(),
+        None if device_names::is_device(bare) => {
+            "write several devices in brackets, `device = [\"cuda\", \"cuda_managed\"]`".to_string()
+        }
+        None => "the attribute takes words, such as `data` or `shape = [height, width]`".to_string(),
+    };
+    Slip { at, found: format!("expected a word, found `{shown}`"), help, word: None }
+}
+
+/// Whether the input stands at the rest of `#[doc = "..."]`, which a doc comment becomes.
+fn is_doc(input: ParseStream) -> bool {
+    let Ok(TokenTree::Group(group)) = input.fork().parse() else { return false };
+    matches!(group.stream().into_iter().next(), Some(TokenTree::Ident(name)) if name == "doc")
+}
+
+/// The value after `word =`, or nothing when there is none.
+fn value(word: &Ident, input: ParseStream) -> Option<TokenStream> {
+    if word == "element" {
+        return input.parse().ok().map(|ty: Type| ty.into_token_stream());
+    }
+    if word == "default" {
+        return expression(input);
+    }
+    if input.peek(Lit) || input.peek(Bracket) {
+        // Whole already. What follows without a comma is the next word.
+        return input.parse::<TokenTree>().ok().map(ToTokens::into_token_stream);
+    }
+    let mut value = TokenStream::new();
+    while !input.is_empty() && !input.peek(Token![,]) {
+        value.extend(input.parse::<TokenTree>());
+    }
+    (!value.is_empty()).then_some(value)
+}
+
+/// The expression after `default =`.
+///
+/// Where an expression ends is hard to tell (`f::<A, B>()?`, `|a, b| a`), and syn reads only part of the grammar without
+/// its feature `full`, which would double the build time of everyone. But as the discriminant of an enum variant it finds
+/// the end of any expression, if that begins with something of the other part: `return`.
+fn expression(input: ParseStream) -> Option<TokenStream> {
+    // A condition for syn, and nothing for rustc; and what syn would take for an operator behind `return`.
+    if input.peek(Token![let]) || !begins_value(input) {
+        return None;
+    }
+    let rest: TokenStream = input.fork().parse().ok()?;
+    let parser = |input: ParseStream| {
+        let variant: Variant = input.parse()?;
+        input.parse::<TokenStream>().map(|_| variant)
+    };
+    let (_, found) = parser.parse2(quote!(Variant = return #rest)).ok()?.discriminant?;
+    let tokens = found.into_token_stream().into_iter().skip(1);
+    let value: TokenStream = tokens.map_while(|_| input.parse::<TokenTree>().ok()).collect();
+    (!value.is_empty()).then_some(value)
+}
+
+/// Whether an expression can begin with the punctuation that is next.
+fn begins_value(input: ParseStream) -> bool {
+    match input.fork().parse() {
+        Ok(TokenTree::Punct(sign)) => match sign.as_char() {
+            '.' => input.peek(Token![..]),
+            ':' => input.peek(Token![::]),
+            sign => "-!*&|<#'".contains(sign),
+        },
+        _ => true,
+    }
+}

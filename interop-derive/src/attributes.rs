@@ -1,0 +1,328 @@
+//! What the attributes of a struct and of its fields say: options, each with the word that set it.
+//!
+//! Every attribute is read to its end whatever is wrong with it, and nothing is decided.
+
+use proc_macro2::{Ident, TokenStream};
+use quote::quote;
+use syn::parse::Parser;
+use syn::{Attribute, LitStr, Path, Type};
+
+use crate::attribute_syntax::{self, Entry, Value};
+use crate::device_names;
+use crate::errors::Errors;
+use crate::keyword_options;
+use crate::keywords::{self, Position};
+use crate::model::{Device, Order};
+use crate::shape_list::{self, Extent};
+
+/// A value and the word that set it.
+pub(crate) struct Set<T> {
+    pub(crate) word: Ident,
+    pub(crate) value: T,
+    /// Whether there was something to say of the word itself, which is enough for one compile.
+    pub(crate) is_reported: bool,
+}
+
+/// What `#[cuda_array(...)]` on the struct says.
+#[derive(Default)]
+pub(crate) struct ContainerAttrs {
+    pub(crate) shape: Option<Set<Vec<Extent>>>,
+    pub(crate) order: Option<Set<Order>>,
+    pub(crate) devices: Option<Set<Vec<Device>>>,
+    pub(crate) readonly: Option<Set<()>>,
+    pub(crate) export: Option<Set<()>>,
+    pub(crate) import: Option<Set<()>>,
+    pub(crate) python: Option<Set<()>>,
+    pub(crate) pyclass: Option<Set<()>>,
+    pub(crate) krate: Option<Set<Path>>,
+}
+
+/// What `#[cuda_array(...)]` on a field says.
+#[derive(Default)]
+pub(crate) struct FieldAttrs {
+    pub(crate) data: Option<Set<DataWord>>,
+    pub(crate) shape: Option<Set<()>>,
+    pub(crate) strides: Option<Set<Unit>>,
+    pub(crate) stream: Option<Set<()>>,
+    pub(crate) device: Option<Set<()>>,
+    pub(crate) owner: Option<Set<()>>,
+    /// `default`, or the expression of `default = expression`.
+    pub(crate) default: Option<Set<Option<TokenStream>>>,
+}
+
+/// The options of `data(...)`.
+#[derive(Default)]
+pub(crate) struct DataWord {
+    pub(crate) unsafe_raw: Option<Set<()>>,
+    pub(crate) element: Option<Set<Type>>,
+}
+
+/// What strides are counted in.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Unit {
+    Elements,
+    Bytes,
+}
+
+impl ContainerAttrs {
+    pub(crate) fn read(attrs: &[Attribute], errors: &mut Errors) -> Self {
+        let mut read = Self::default();
+        for entry in attribute_syntax::read(attrs, "shape = [height, width]", errors) {
+            read.take(entry, errors);
+        }
+        read
+    }
+
+    fn take(&mut self, entry: Entry, errors: &mut Errors) {
+        match entry.word.to_string().as_str() {
+            "shape" => {
+                let value = listed(&entry, errors).and_then(|tokens| shape_list::read(&tokens, errors));
+                set(&mut self.shape, entry.word, value, errors);
+            }
+            "order" => {
+                let value =
+                    text(&entry, "\"C\"` or `order = \"F\"", errors).and_then(|text| order(&text, errors));
+                set(&mut self.order, entry.word, value, errors);
+            }
+            "device" => {
+                let value = device_names::read(&entry, errors);
+                set(&mut self.devices, entry.word, value, errors);
+            }
+            "crate" => {
+                let value = krate(&entry, errors);
+                set(&mut self.krate, entry.word, value, errors);
+            }
+            "readonly" => flag(&mut self.readonly, entry, errors),
+            "export" => flag(&mut self.export, entry, errors),
+            "import" => flag(&mut self.import, entry, errors),
+            "python" => flag(&mut self.python, entry, errors),
+            "pyclass" => flag(&mut self.pyclass, entry, errors),
+            _ => unknown(&entry.word, Position::Struct, errors),
+        }
+    }
+}
+
+impl FieldAttrs {
+    pub(crate) fn read(attrs: &[Attribute], errors: &mut Errors) -> Self {
+        let mut read = Self::default();
+        for entry in attribute_syntax::read(attrs, "data", errors) {
+            read.take(entry, errors);
+        }
+        read
+    }
+
+    fn take(&mut self, entry: Entry, errors: &mut Errors) {
+        match entry.word.to_string().as_str() {
+            "data" => {
+                if self.data.is_some() {
+                    // The option that is missing may be with the other word.
+                    for option in keywords::DATA_OPTIONS {
+                        errors.lose(Some(option));
+                    }
+                }
+                let value = keyword_options::data(&entry, errors);
+                set(&mut self.data, entry.word, Some(value), errors);
+            }
+            "shape" if matches!(entry.value, Value::Given(_)) => {
+                let help =
+                    "write `#[cuda_array(shape = [height, width])]` on the struct; on a field write `shape`";
+                errors.push(&entry.word, "`shape = [...]` belongs on the struct, not on a field", help);
+                errors.lose(Some("shape"));
+            }
+            "shape" => flag(&mut self.shape, entry, errors),
+            "strides" => {
+                let value = keyword_options::strides(&entry, errors);
+                set(&mut self.strides, entry.word, Some(value), errors);
+            }
+            "stream" => flag(&mut self.stream, entry, errors),
+            "device" if matches!(entry.value, Value::Given(_)) => {
+                let help = "write `#[cuda_array(device = \"cuda\")]` on the struct; on a field that says where a raw \
+                            pointer leads, write `device`";
+                errors.push(&entry.word, "`device = ...` belongs on the struct, not on a field", help);
+                errors.lose(Some("device"));
+            }
+            "device" => flag(&mut self.device, entry, errors),
+            "owner" => {
+                if !matches!(entry.value, Value::None) {
+                    // It may be what an import fills the field with.
+                    errors.lose(Some("default"));
+                }
+                flag(&mut self.owner, entry, errors);
+            }
+            "default" => default(&mut self.default, entry, errors),
+            _ => {
+                unknown(&entry.word, Position::Field, errors);
+                // The word may say how an import fills the field.
+                errors.lose(Some("default"));
+            }
+        }
+    }
+
+    /// The words that give the field a role, in the order of the manual, each with its place.
+    pub(crate) fn roles(&self) -> impl Iterator<Item = (&'static str, &Ident)> {
+        ROLES.iter().filter_map(|(role, place)| Some((*role, place(self)?)))
+    }
+
+    /// The place of the word that gives the field this role.
+    pub(crate) fn role(&self, role: &str) -> Option<&Ident> {
+        ROLES.iter().find(|(known, _)| *known == role).and_then(|(_, place)| place(self))
+    }
+}
+
+/// A word that gives a field a role, and where a field has it.
+type Role = (&'static str, fn(&FieldAttrs) -> Option<&Ident>);
+
+pub(crate) const ROLES: [Role; 6] = [
+    ("data", |attrs| place(attrs.data.as_ref())),
+    ("shape", |attrs| place(attrs.shape.as_ref())),
+    ("strides", |attrs| place(attrs.strides.as_ref())),
+    ("stream", |attrs| place(attrs.stream.as_ref())),
+    ("device", |attrs| place(attrs.device.as_ref())),
+    ("owner", |attrs| place(attrs.owner.as_ref())),
+];
+
+fn place<T>(set: Option<&Set<T>>) -> Option<&Ident> {
+    set.map(|set| &set.word)
+}
+
+/// Reads the attributes of a struct whose derive knows the word `crate` and no other.
+pub(crate) fn read_crate(attrs: &[Attribute], errors: &mut Errors) -> Option<Path> {
+    let mut read = ContainerAttrs::default();
+    for entry in attribute_syntax::read(attrs, "crate = \"path::to::interop_core\"", errors) {
+        if entry.word == "crate" {
+            read.take(entry, errors);
+        } else {
+            let found = format!("`#[derive(Element)]` does not know the word `{}`", entry.word);
+            errors.push(&entry.word, found, "remove it: the one word for an element is `crate = \"path\"`");
+        }
+    }
+    read.krate.map(|set| set.value)
+}
+
+/// Fills a slot, or reports, once, that it was filled before.
+pub(crate) fn set<T>(slot: &mut Option<Set<T>>, word: Ident, value: Option<T>, errors: &mut Errors) {
+    if let Some(first) = slot {
+        // What is wrong with the other value was said.
+        if !first.is_reported && value.is_some() {
+            errors.push(&word, format_args!("`{word}` is written twice"), "remove one of the two");
+            // The other value may be the one that is meant.
+            errors.lose(keywords::legal_name(&word.to_string()));
+        }
+        first.is_reported = true;
+    } else if let Some(value) = value {
+        *slot = Some(Set { word, value, is_reported: false });
+    }
+}
+
+/// A word without a value. With one it is reported, and counts all the same, unless it is `false`.
+pub(crate) fn flag(slot: &mut Option<Set<()>>, entry: Entry, errors: &mut Errors) {
+    let Entry { word, value } = entry;
+    let found = match value {
+        Value::None => return set(slot, word, Some(()), errors),
+        Value::Given(value) if value.to_string() == "false" => {
+            let help = format!("remove it: `{word}` holds only where it is written");
+            errors.push(&word, format_args!("`{word}` takes no value"), help);
+            return errors.lose(keywords::legal_name(&word.to_string()));
+        }
+        Value::Given(_) => "value",
+        Value::List(_) => "options",
+    };
+    errors.push(&word, format_args!("`{word}` takes no {found}"), format_args!("write `{word}`"));
+    slot.get_or_insert(Set { word, value: (), is_reported: true }).is_reported = true;
+}
+
+fn unknown(word: &Ident, place: Position, errors: &mut Errors) {
+    let unknown = place.explain(&word.to_string());
+    errors.push(word, unknown.found, unknown.help);
+    errors.lose(unknown.meant);
+}
+
+/// The tokens after `shape =`.
+fn listed(entry: &Entry, errors: &mut Errors) -> Option<TokenStream> {
+    let (found, help) = match &entry.value {
+        Value::Given(tokens) => return Some(tokens.clone()),
+        Value::List(group) if !group.stream().is_empty() => {
+            ("the extents follow `shape =`, in brackets", format!("write `shape = [{}]`", group.stream()))
+        }
+        Value::List(_) | Value::None => (
+            "`shape` on the struct says no extents",
+            "write `shape = [height, width, 3]`, or `#[cuda_array(shape)]` on the field that holds the shape"
+                .to_string(),
+        ),
+    };
+    errors.push(&entry.word, found, help);
+    errors.lose(Some("shape"));
+    None
+}
+
+/// The string of `word = "text"`; `form` is how it is written.
+fn text(entry: &Entry, form: &str, errors: &mut Errors) -> Option<LitStr> {
+    let word = &entry.word;
+    let help = format!("write `{word} = {form}`");
+    match &entry.value {
+        Value::Given(tokens) => {
+            let text = syn::parse2(tokens.clone()).ok();
+            if text.is_none() {
+                errors.push(
+                    tokens,
+                    format_args!("`{word}` takes a string, found `{}`", keywords::shown(tokens)),
+                    help,
+                );
+            }
+            text
+        }
+        Value::None | Value::List(_) => {
+            errors.push(word, format_args!("`{word}` has no value"), help);
+            None
+        }
+    }
+}
+
+fn order(text: &LitStr, errors: &mut Errors) -> Option<Order> {
+    match text.value().as_str() {
+        "C" => Some(Order::C),
+        "F" => Some(Order::F),
+        other => {
+            let help =
+                "write `order = \"C\"` (the last axis is contiguous) or `order = \"F\"` (the first axis is)";
+            errors.push(text, format_args!("unknown order `{other}`"), help);
+            None
+        }
+    }
+}
+
+/// The path after `crate =`, in quotes or not: within quotes rustc does not tell macros what `$crate` is.
+fn krate(entry: &Entry, errors: &mut Errors) -> Option<Path> {
+    if let Value::Given(tokens) = &entry.value {
+        if let Ok(path) = Path::parse_mod_style.parse2(tokens.clone()) {
+            return Some(path);
+        }
+    }
+    let text = text(entry, "\"path::to::interop_core\"", errors)?;
+    let path = text.parse_with(Path::parse_mod_style).ok();
+    if path.is_none() {
+        let value = text.value();
+        let help = if value.starts_with('$') {
+            format!("write it without quotes, `crate = {value}`")
+        } else {
+            "write the path of the crate as it is in your code, `crate = \"path::to::interop_core\"`".into()
+        };
+        errors.push(text, format_args!("`{value}` is not a path"), help);
+        errors.lose(Some("crate"));
+    }
+    path
+}
+
+/// The word `default`. With options it is reported, and counts as one without a value.
+fn default(slot: &mut Option<Set<Option<TokenStream>>>, entry: Entry, errors: &mut Errors) {
+    let Entry { word, value } = entry;
+    let list = match value {
+        Value::None => return set(slot, word, Some(None), errors),
+        Value::Given(expression) => return set(slot, word, Some(Some(expression)), errors),
+        Value::List(group) => group.stream(),
+    };
+    let value = if list.is_empty() { quote!(expression) } else { list };
+    let help = format!("write `default`, or `default = {value}`");
+    errors.push(&word, "`default` takes a value, not options", help);
+    slot.get_or_insert(Set { word, value: None, is_reported: true }).is_reported = true;
+}

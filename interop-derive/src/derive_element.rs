@@ -1,0 +1,213 @@
+//! `#[derive(Element)]`: attributes, rules and code for the types of array elements.
+//!
+//! The rules:
+//!
+//! 1. A struct whose layout is fixed (`repr`).
+//! 2. [`no_lifetimes`]: an element borrows nothing.
+//! 3. Fields that can be those of an element (`parts`).
+//!
+//! That the struct is `Copy` rustc checks.
+
+use proc_macro2::{Ident, Span, TokenStream};
+use quote::{ToTokens, quote_spanned};
+use syn::{DeriveInput, Generics, Member, Path, Type};
+
+use crate::attributes;
+use crate::element_fields::{self, Part};
+use crate::errors::Errors;
+use crate::hygiene::{self, own};
+use crate::repr::{self, Repr};
+use crate::{fields, generics, resolve, stub_impls};
+
+/// A struct that is an element.
+struct Model<'a> {
+    ident: &'a Ident,
+    generics: Generics,
+    krate: Path,
+    lints: Option<TokenStream>,
+    parts: Vec<Part<'a>>,
+    repr: Repr,
+}
+
+pub(crate) fn derive(input: &DeriveInput) -> TokenStream {
+    let mut errors = Errors::new();
+    let krate = attributes::read_crate(&input.attrs, &mut errors);
+    fields::refuse_on_parameters(input, &mut errors);
+    let parts = element_fields::read(input, &mut errors);
+    let repr = if parts.is_empty() { None } else { repr::read(input, &mut errors) };
+    element_fields::no_attributes(&parts, &mut errors);
+    let has_no_stub = hygiene::refuse_own_name(input, &mut errors)
+        | no_lifetimes(&input.generics, &mut errors)
+        | element_fields::no_pointers(&parts, &mut errors)
+        | element_fields::no_trait_objects(&parts, &mut errors)
+        | element_fields::sized(&parts, &mut errors);
+    element_fields::lists_are_whole(&parts, &mut errors);
+    element_fields::some_count(input, repr, &parts, &mut errors);
+    let krate_is_known = errors.is_absent("crate");
+    let krate = resolve::krate(krate.as_ref());
+    match (errors.finish(), repr) {
+        // What is generated would be refused again, and what is refused otherwise must not be an element for that.
+        (None, _) if element_fields::are_refused(input, &parts) => TokenStream::new(),
+        (None, Some(Repr::Transparent)) if element_fields::counting(&parts).nth(1).is_some() => {
+            second_part(&krate, &input.generics, &parts)
+        }
+        (None, Some(repr)) => {
+            let attrs = parts.iter().flat_map(|part| &part.field.attrs);
+            let lints = generics::silenced(input.attrs.iter().chain(attrs));
+            let generics = bounded(&generics::bare(&input.generics), &parts);
+            expand(&Model { ident: &input.ident, generics, krate, lints, parts, repr })
+        }
+        // An element is `'static`, `Send` and `Sync`: without that, the stub would add an error.
+        (messages, _) if krate_is_known && !has_no_stub => {
+            let generics = bounded(&generics::bare(&input.generics), &[]);
+            let mut stub = stub_impls::element(&input.ident, &generics, &krate);
+            stub.extend(messages);
+            stub
+        }
+        (messages, _) => messages.unwrap_or_default(),
+    }
+}
+
+/// Elements lie in foreign memory, where a borrow means nothing.
+fn no_lifetimes(generics: &Generics, errors: &mut Errors) -> bool {
+    let lifetime = generics.lifetimes().next();
+    if let Some(parameter) = lifetime {
+        let found = format!("an element that borrows for `{}`", parameter.lifetime);
+        errors.push(
+            parameter,
+            found,
+            "remove the lifetime: an element holds numbers, and outlives every borrow",
+        );
+    }
+    lifetime.is_some()
+}
+
+/// The generics with `T: __p::Element` for parameters that are parts, `T: 'static` for those that only mark or name, and
+/// `T::Scalar: __p::Element` for the parts that those name.
+///
+/// With those that are no parts, whether the struct is `Copy`, `Send` and `Sync` is left to the struct.
+fn bounded(generics: &Generics, parts: &[Part<'_>]) -> Generics {
+    let types = || element_fields::counting(parts).map(|part| &part.field.ty);
+    let uses = |ty: &Type, name| generics::uses(ty.to_token_stream(), name);
+    let named =
+        types().filter(|ty| generics.type_params().any(|parameter| uses(ty, &parameter.ident).to_name));
+    let mut bounded = generics::bounded(generics, &named.map(|ty| (ty, "Element")).collect::<Vec<_>>());
+    let mut marks = false;
+    for parameter in generics.type_params() {
+        let name = &parameter.ident;
+        let is_part = types().any(|ty| uses(ty, name).itself);
+        let bound = if is_part { own!(__p::Element) } else { own!('static) };
+        marks |= !is_part;
+        bounded.make_where_clause().predicates.push(syn::parse_quote!(#name: #bound));
+    }
+    if marks {
+        let copies = syn::parse_quote_spanned!(Span::mixed_site()=> Self: __p::Copy + __p::Send + __p::Sync);
+        bounded.make_where_clause().predicates.push(copies);
+    }
+    bounded
+}
+
+/// `unsafe impl Element`.
+fn expand(model: &Model<'_>) -> TokenStream {
+    let Model { ident, generics, krate, lints, .. } = model;
+    let (parameters, arguments, clause) = generics::split(generics);
+    let (fields, ty) = match model.repr {
+        Repr::C => (Some(struct_fields(model)), own!(__p::ElementType::of_struct::<Self>())),
+        Repr::Transparent => (None, inner_type(model)),
+    };
+    let whole = whole(&model.parts);
+    let runtime = hygiene::runtime(krate);
+    let is_probed = |part: &Part<'_>| !generics::is_generic(&part.field.ty, generics);
+    let unreached = element_fields::counting(&model.parts).any(is_probed).then(|| {
+        own!(
+            use __p::NeverCalled as _;
+        )
+    });
+    own! {
+        const _: () = {
+            #runtime
+            #unreached
+            #[automatically_derived]
+            #lints
+            unsafe impl #parameters __p::Element for #ident #arguments #clause {
+                #fields
+                const TYPE: __p::ElementType = {
+                    #whole
+                    #ty
+                };
+            }
+        };
+    }
+}
+
+/// The parts of a record, each with its name, its offset and what it is.
+fn struct_fields(model: &Model<'_>) -> TokenStream {
+    let fields = element_fields::counting(&model.parts).map(|part| {
+        let (name, member, ty) = (part.name(), &part.member, &part.field.ty);
+        let offset = own!(::core::mem::offset_of!(Self, #member));
+        let element = element(ty, &model.generics);
+        // Placed on the type, so that rustc blames it for what no field may be.
+        quote_spanned!(generics::ends(ty).0=> __p::Field::new(#name, #offset, #element))
+    });
+    own!(const FIELDS: &'static [__p::Field] = &[#(#fields),*];)
+}
+
+/// What the one part of a newtype is.
+fn inner_type(model: &Model<'_>) -> TokenStream {
+    let inner = element_fields::counting(&model.parts).map(|part| {
+        let element = element(&part.field.ty, &model.generics);
+        own!(__p::ElementType::newtype::<Self>(#element))
+    });
+    inner.collect()
+}
+
+/// What a part is; asked through the gate, so that a type that is not `Copy` is one message, which rustc has for the struct.
+fn element(ty: &Type, generics: &Generics) -> TokenStream {
+    if generics::is_generic(ty, generics) {
+        return own!(<#ty as __p::Element>::TYPE);
+    }
+    let (start, end) = generics::ends(ty);
+    let mut part = quote_spanned!(start=> <__p::FieldProbe<);
+    ty.to_tokens(&mut part);
+    part.extend(quote_spanned!(end=> >>::FIELD));
+    own!(__p::element(#part))
+}
+
+/// What a transparent struct gets that has a second field: nothing but the message about it.
+///
+/// If both take room rustc has one, and ours is about one that takes none, which only the compiler can tell.
+fn second_part(krate: &Path, generics: &Generics, parts: &[Part<'_>]) -> TokenStream {
+    let runtime = hygiene::runtime(krate);
+    let rooms = element_fields::counting(parts).map(|Part { field, .. }| {
+        let ty = &field.ty;
+        // What is not known takes room for rustc.
+        if generics::is_generic(ty, generics) { own!(1) } else { own!(__p::ElementType::room::<#ty>()) }
+    });
+    let place = element_fields::counting(parts)
+        .nth(1)
+        .map_or_else(Span::mixed_site, |part| generics::ends(&part.field.ty).0);
+    let check = quote_spanned!(place=> __p::ElementType::refuse_second(&[#(#rooms),*]));
+    own! {
+        const _: () = {
+            #runtime
+            #check
+        };
+    }
+}
+
+/// A function, never called, that takes the struct apart.
+///
+/// It compiles only if the struct has these fields of these types and no others, so what is said here is true of it,
+/// whatever an attribute macro below the derive made of the struct; and only if each marker is that of `core`.
+fn whole(parts: &[Part<'_>]) -> TokenStream {
+    let types = parts.iter().map(|part| {
+        if part.is_marker() { own!(__p::PhantomData<_>) } else { part.field.ty.to_token_stream() }
+    });
+    let members: Vec<&Member> = parts.iter().map(|part| &part.member).collect();
+    // Placed on the types, so that rustc blames the one that is not what it says.
+    let local = |(index, part): (usize, &Part<'_>)| {
+        Ident::new(&format!("__field{index}"), generics::ends(&part.field.ty).0)
+    };
+    let locals: Vec<Ident> = parts.iter().enumerate().map(local).collect();
+    own!(let _: fn(Self) -> (#(#types,)*) = |Self { #(#members: #locals),* }| (#(#locals,)*);)
+}

@@ -1,0 +1,102 @@
+//! The names of `device = ...`.
+
+use syn::parse::{Parse, ParseStream};
+use syn::token::Bracket;
+use syn::{LitStr, Token, bracketed};
+
+use crate::attribute_syntax::{Entry, Value};
+use crate::errors::Errors;
+use crate::keywords::{self, nearest};
+use crate::model::Device;
+
+/// The kinds of memory, by the names that Python sees.
+const DEVICES: [(&str, Device); 4] = [
+    ("cpu", Device::Cpu),
+    ("cuda", Device::Cuda),
+    ("cuda_host", Device::CudaHost),
+    ("cuda_managed", Device::CudaManaged),
+];
+
+/// Whether this is the name of a kind of memory.
+pub(crate) fn is_device(name: &str) -> bool {
+    DEVICES.iter().any(|(known, _)| *known == name)
+}
+
+/// What other libraries call them.
+const SYNONYMS: [(&str, &str); 5] = [
+    ("gpu", "cuda"),
+    ("host", "cpu"),
+    ("managed", "cuda_managed"),
+    ("pinned", "cuda_host"),
+    ("unified", "cuda_managed"),
+];
+
+const HELP: &str =
+    "write `device = \"cuda\"`, or `device = [\"cuda\", \"cuda_managed\"]` where several will do";
+const HELP_ABOUT_FIELDS: &str = "write `device = \"cuda\"` for where an import must be, or `#[cuda_array(device)]` on the \
+                                 field that says where a raw pointer leads";
+
+/// One name, or several in brackets.
+pub(crate) fn read(entry: &Entry, errors: &mut Errors) -> Option<Vec<Device>> {
+    match &entry.value {
+        Value::None => errors.push(&entry.word, "`device` on the struct names no device", HELP_ABOUT_FIELDS),
+        Value::List(_) => errors.push(&entry.word, "`device` takes no options", HELP),
+        Value::Given(tokens) => match syn::parse2::<Names>(tokens.clone()) {
+            Ok(Names(names)) if names.is_empty() => {
+                errors.push(&entry.word, "`device = []` allows no device", HELP);
+            }
+            Ok(Names(names)) => {
+                twice(&names, errors);
+                let devices: Vec<_> = names.iter().map(|name| named(name, errors)).collect();
+                return devices.into_iter().collect();
+            }
+            Err(_) => {
+                let found = format!("`device` takes strings, found `{}`", keywords::shown(tokens));
+                errors.push(tokens, found, HELP);
+            }
+        },
+    }
+    errors.lose(Some("device"));
+    None
+}
+
+/// Reports a name that stands there twice.
+fn twice(names: &[LitStr], errors: &mut Errors) {
+    for (at, name) in names.iter().enumerate() {
+        let text = name.value();
+        if names[..at].iter().any(|other| other.value() == text) {
+            errors.push(name, format_args!("`{text}` is listed twice"), "remove one of the two");
+        }
+    }
+}
+
+fn named(text: &LitStr, errors: &mut Errors) -> Option<Device> {
+    let name = text.value();
+    let known = DEVICES.iter().find(|(known, _)| *known == name);
+    if known.is_none() {
+        let names = || DEVICES.iter().map(|(name, _)| *name);
+        let synonym = SYNONYMS.iter().find(|(other, _)| *other == name);
+        let list = keywords::list(names());
+        let help = match synonym.map(|(_, meant)| *meant).or_else(|| nearest(&name, names())) {
+            Some(meant) => format!("write `device = \"{meant}\"`; a device is {list}"),
+            None => format!("a device is {list}"),
+        };
+        errors.push(text, format_args!("unknown device `{name}`"), help);
+    }
+    known.map(|(_, device)| *device)
+}
+
+/// A string, or some in brackets.
+struct Names(Vec<LitStr>);
+
+impl Parse for Names {
+    fn parse(input: ParseStream<'_>) -> syn::Result<Self> {
+        if !input.peek(Bracket) {
+            return Ok(Self(vec![input.parse()?]));
+        }
+        let list;
+        bracketed!(list in input);
+        let names = list.parse_terminated(<LitStr as Parse>::parse, Token![,])?;
+        Ok(Self(names.into_iter().collect()))
+    }
+}

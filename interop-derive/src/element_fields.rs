@@ -1,0 +1,211 @@
+//! The fields of an element, and the rules about each:
+//!
+//! 1. [`no_attributes`]: no attribute but `#[cuda_array(crate = "path")]` on the struct.
+//! 2. [`no_pointers`]: an address means nothing where the element goes.
+//! 3. [`no_trait_objects`]: what is known at run time only has no layout.
+//! 4. [`sized`]: elements are of one size.
+//! 5. [`lists_are_whole`]: a list has items, and is one of at most four lists in each other.
+//! 6. [`some_count`]: there are fields that count, and in a record none that bytes can make invalid.
+//!
+//! That fields are elements, and of which there is one in a newtype, rustc checks.
+
+use proc_macro2::{Ident, TokenStream, TokenTree};
+use quote::ToTokens;
+use syn::ext::IdentExt;
+use syn::{DeriveInput, Expr, ExprLit, Field, Lit, Member, Type, TypeArray};
+
+use crate::attribute_syntax::ATTRIBUTE;
+use crate::errors::Errors;
+use crate::fields::{self, bare};
+use crate::keywords::shown;
+use crate::rejected_by_rustc;
+use crate::repr::Repr;
+
+/// A field of the struct.
+pub(crate) struct Part<'a> {
+    pub(crate) member: Member,
+    pub(crate) field: &'a Field,
+}
+
+impl Part<'_> {
+    /// Whether the field is a `PhantomData`, going by its name. The expansion makes sure that it is the one of `core`.
+    pub(crate) fn is_marker(&self) -> bool {
+        match bare(&self.field.ty) {
+            Type::Path(path) => path.path.segments.last().is_some_and(|last| last.ident == "PhantomData"),
+            _ => false,
+        }
+    }
+
+    /// The name as NumPy has it: a field without one is called by its number, `f0`.
+    pub(crate) fn name(&self) -> String {
+        match &self.member {
+            Member::Named(name) => name.unraw().to_string(),
+            Member::Unnamed(index) => format!("f{}", index.index),
+        }
+    }
+}
+
+/// The fields; none, and a report, when the item is not a struct that has some.
+pub(crate) fn read<'a>(input: &'a DeriveInput, errors: &mut Errors) -> Vec<Part<'a>> {
+    let help = "write a struct with `#[repr(C)]`, or a newtype with `#[repr(transparent)]`";
+    let fields = fields::of_struct(input, "Element", help, errors);
+    fields.into_iter().map(|(member, field)| Part { member, field }).collect()
+}
+
+/// A field of an element is what its type says.
+pub(crate) fn no_attributes(parts: &[Part<'_>], errors: &mut Errors) {
+    for attr in parts.iter().flat_map(|part| &part.field.attrs) {
+        if attr.path().is_ident(ATTRIBUTE) {
+            let found = format!("`#[{ATTRIBUTE}]` on a field of an element");
+            errors.push(attr.path(), found, "remove it: a field of an element is what its type says");
+        }
+    }
+}
+
+/// Addresses are those of this process and this device. References with a lifetime were reported with the lifetime.
+pub(crate) fn no_pointers(parts: &[Part<'_>], errors: &mut Errors) -> bool {
+    let mut found = false;
+    for pointer in parts.iter().filter_map(|part| pointer_in(&part.field.ty)) {
+        let message = format!("the pointer `{}` in an element", shown(pointer));
+        errors.push(pointer, message, "write `u64` for an address that somebody else reads");
+        found = true;
+    }
+    found
+}
+
+/// The pointer that the type is, is a list of, or is if it is not null. rustc would say more of an element with one, which is
+/// not `Send`.
+fn pointer_in(ty: &Type) -> Option<&Type> {
+    match bare(ty) {
+        Type::Ptr(_) | Type::FnPtr(_) => Some(ty),
+        Type::Reference(reference) => {
+            reference.lifetime.as_ref().filter(|lifetime| lifetime.ident == "static").map(|_| ty)
+        }
+        Type::Array(array) => pointer_in(&array.elem),
+        Type::Path(path) => match path.path.segments.last()? {
+            last if last.ident == "NonNull" => Some(ty),
+            last if last.ident == "Option" => fields::arguments(&last.arguments).find_map(pointer_in),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+/// rustc would say of each trait that an element has that the struct has it not.
+pub(crate) fn no_trait_objects(parts: &[Part<'_>], errors: &mut Errors) -> bool {
+    let mut found = false;
+    for Part { field, .. } in counting(parts) {
+        let ty = &field.ty;
+        if !has_dyn(ty.to_token_stream()) || pointer_in(ty).is_some() {
+            continue;
+        }
+        let message = format!("a `{}` in an element, whose bytes are known at run time only", shown(ty));
+        errors.push(ty, message, LEGAL);
+        found = true;
+    }
+    found
+}
+
+/// What a field can be.
+const LEGAL: &str = "write a number type, a list of one, or a struct that is an element";
+
+/// A slice at the end of the struct, or a `str`. In the middle rustc refuses it.
+pub(crate) fn sized(parts: &[Part<'_>], errors: &mut Errors) -> bool {
+    let is_unsized = |ty: &&Type| rejected_by_rustc::is_unsized(ty) && !has_dyn(ty.to_token_stream());
+    let Some(ty) = parts.last().map(|part| &part.field.ty).filter(is_unsized) else { return false };
+    errors.push(ty, format_args!("a `{}` in an element, which has no size", shown(ty)), LEGAL);
+    true
+}
+
+fn has_dyn(tokens: TokenStream) -> bool {
+    tokens.into_iter().any(|token| match token {
+        TokenTree::Group(group) => has_dyn(group.stream()),
+        TokenTree::Ident(word) => word == "dyn",
+        TokenTree::Punct(_) | TokenTree::Literal(_) => false,
+    })
+}
+
+/// The most lists in each other: `MAX_AXES` of `interop-core`.
+const MAX_AXES: usize = 4;
+
+/// What rustc would say only when the element is used, and at its declaration in the runtime.
+pub(crate) fn lists_are_whole(parts: &[Part<'_>], errors: &mut Errors) {
+    for part in parts {
+        let (mut depth, mut inner) = (0, bare(&part.field.ty));
+        while let Type::Array(array) = inner {
+            if is_empty(array) {
+                let found = format!("the list `{}` in an element has no items", shown(array));
+                errors.push(array, found, "write a length of 1 or more, or remove the field");
+                break;
+            }
+            (depth, inner) = (depth + 1, bare(&array.elem));
+        }
+        if depth > MAX_AXES {
+            let found = format!("{depth} lists in each other in an element");
+            errors.push(
+                &part.field.ty,
+                found,
+                format_args!("write {MAX_AXES} at most, as in `[[f32; 6]; 4]` for `[[[f32; 2]; 3]; 4]`"),
+            );
+        }
+    }
+}
+
+fn is_empty(array: &TypeArray) -> bool {
+    let Expr::Lit(ExprLit { lit: Lit::Int(len), .. }) = &array.len else { return false };
+    len.base10_parse::<u64>().is_ok_and(|len| len == 0)
+}
+
+/// The fields that are part of the element.
+pub(crate) fn counting<'a, 'b>(parts: &'b [Part<'a>]) -> impl Iterator<Item = &'b Part<'a>> {
+    parts.iter().filter(|part| !part.is_marker())
+}
+
+/// An element has a part at least, and a record none that bytes can make invalid.
+pub(crate) fn some_count(input: &DeriveInput, repr: Option<Repr>, parts: &[Part<'_>], errors: &mut Errors) {
+    if repr.is_some() && counting(parts).next().is_none() {
+        errors.push(
+            &input.ident,
+            "an element with nothing in it",
+            "add a field of a number type, such as `f32`",
+        );
+    }
+    for Part { field, .. } in parts.iter().filter(|_| repr == Some(Repr::C)) {
+        if matches!(bare(&field.ty), Type::Path(path) if path.path.is_ident("bool")) {
+            let found = "a `bool` in an element: bytes that arrive may be neither 0 nor 1";
+            errors.push(&field.ty, found, "write `u8`, and compare with 0");
+        }
+    }
+}
+
+/// Whether rustc has something to say whatever the derive says: the struct is in itself, a reference has no known lifetime,
+/// a field is an `impl Trait`, one in the middle has no size, or two have one name.
+pub(crate) fn are_refused(input: &DeriveInput, parts: &[Part<'_>]) -> bool {
+    let is_itself = |ident: &Ident| {
+        let is_shadowed = input.generics.type_params().any(|parameter| parameter.ident == *ident);
+        (*ident == input.ident || *ident == "Self") && !is_shadowed
+    };
+    let others = parts.split_last().map_or(&[][..], |(_, others)| others);
+    let is_twice =
+        |(at, part): (usize, &Part<'_>)| parts[..at].iter().any(|other| other.member == part.member);
+    others.iter().any(|part| rejected_by_rustc::is_unsized(&part.field.ty))
+        || parts.iter().enumerate().any(is_twice)
+        || parts.iter().any(|part| {
+            rejected_by_rustc::is_without_lifetime(&part.field.ty, &input.generics)
+                || rejected_by_rustc::has_impl(&part.field.ty)
+                || holds(&part.field.ty, &is_itself)
+        })
+}
+
+/// Whether the type is one that `is_itself`, in a list, a tuple or an `Option` if it must.
+fn holds(ty: &Type, is_itself: &impl Fn(&Ident) -> bool) -> bool {
+    match bare(ty) {
+        Type::Array(array) => holds(&array.elem, is_itself),
+        Type::Tuple(tuple) => tuple.elems.iter().any(|ty| holds(ty, is_itself)),
+        Type::Path(path) => path.path.segments.last().is_some_and(|last| {
+            path.path.segments.len() == 1 && is_itself(&last.ident)
+                || last.ident == "Option" && fields::arguments(&last.arguments).any(|ty| holds(ty, is_itself))
+        }),
+        _ => false,
+    }
+}

@@ -1,0 +1,128 @@
+//! The options of a word: `data(unsafe_raw, element = f32)` and `strides(bytes)`.
+
+use syn::Type;
+
+use crate::attribute_syntax::{self, Entry, Value};
+use crate::attributes::{DataWord, Unit, flag, set};
+use crate::errors::Errors;
+use crate::keywords::{DATA_OPTIONS, OPTIONS, Position, STRIDES_OPTIONS, Unknown, list, nearest};
+
+pub(crate) fn data(entry: &Entry, errors: &mut Errors) -> DataWord {
+    let mut read = DataWord::default();
+    let Some(options) = options(entry, "data(unsafe_raw)` for a raw pointer", errors) else {
+        return read;
+    };
+    for option in options {
+        match option.word.to_string().as_str() {
+            "unsafe_raw" => flag(&mut read.unsafe_raw, option, errors),
+            "element" => {
+                let ty = element(&option, errors);
+                set(&mut read.element, option.word, ty, errors);
+            }
+            _ => unknown(&option, "data", &DATA_OPTIONS, errors),
+        }
+    }
+    read
+}
+
+fn element(option: &Entry, errors: &mut Errors) -> Option<Type> {
+    if let Value::Given(tokens) = &option.value {
+        if let Ok(ty) = syn::parse2(tokens.clone()) {
+            return Some(ty);
+        }
+    }
+    errors.push(
+        &option.word,
+        "`element` names no type",
+        "write `element = f32`, with the type that is pointed to",
+    );
+    errors.lose(Some("element"));
+    None
+}
+
+pub(crate) fn strides(entry: &Entry, errors: &mut Errors) -> Unit {
+    let mut unit = None;
+    for option in options(entry, "strides(bytes)` when they are in bytes", errors).unwrap_or_default() {
+        match option.word.to_string().as_str() {
+            "bytes" => flag(&mut unit, option, errors),
+            "elements" => errors.push(
+                &option.word,
+                "strides are in elements unless `bytes` is written",
+                "write `strides`",
+            ),
+            _ => unknown(&option, "strides", &STRIDES_OPTIONS, errors),
+        }
+    }
+    unit.map_or(Unit::Elements, |_| Unit::Bytes)
+}
+
+/// The options in the parentheses of a word; `form` completes the help about another spelling.
+fn options(entry: &Entry, form: &str, errors: &mut Errors) -> Option<Vec<Entry>> {
+    let word = &entry.word;
+    let found = match &entry.value {
+        Value::None => return None,
+        Value::List(group) if group.stream().is_empty() => {
+            format!("`{word}` has nothing in its parentheses")
+        }
+        Value::List(group) => return Some(attribute_syntax::entries(group.stream(), errors)),
+        Value::Given(_) => format!("`{word}` takes no value"),
+    };
+    errors.push(word, found, format_args!("write `{word}`, or `{form}"));
+    // It may be the option that was meant.
+    errors.lose(Some("unsafe_raw"));
+    None
+}
+
+fn unknown(option: &Entry, word: &str, legal: &[&'static str], errors: &mut Errors) {
+    let has_value = matches!(option.value, Value::Given(_));
+    let unknown = explain(&option.word.to_string(), has_value, word, legal);
+    errors.push(&option.word, unknown.found, unknown.help);
+    errors.lose(unknown.meant);
+    if unknown.meant == Some("element") {
+        // The two go together, and so the help writes them.
+        errors.lose(Some("unsafe_raw"));
+    }
+}
+
+/// What people write for an option.
+const OPTION_SYNONYMS: [(&str, &str); 7] = [
+    ("dtype", "element"),
+    ("element_type", "element"),
+    ("item", "element"),
+    ("raw", "unsafe_raw"),
+    ("ty", "element"),
+    ("type", "element"),
+    ("typestr", "element"),
+];
+
+/// Explains an option that `word` does not have.
+fn explain(name: &str, has_value: bool, word: &str, legal: &[&'static str]) -> Unknown {
+    let found = format!("unknown option `{name}` of `{word}`");
+    let known = |option: &str| legal.iter().copied().find(|known| *known == option);
+    let synonym =
+        OPTION_SYNONYMS.iter().find(|(other, _)| *other == name).and_then(|(_, meant)| known(meant));
+    if let Some(meant) = synonym.or_else(|| nearest(name, legal.iter().copied())) {
+        let form = OPTIONS.iter().find(|(option, ..)| *option == meant).map_or(meant, |(_, form, _)| form);
+        return Unknown { found, help: format!("write `{form}`"), meant: Some(meant) };
+    }
+    if let Some(meant) = known("element").filter(|_| is_number(name)) {
+        return Unknown {
+            found,
+            help: format!("write `data(unsafe_raw, element = {name})`"),
+            meant: Some(meant),
+        };
+    }
+    let places =
+        if has_value { [Position::Struct, Position::Field] } else { [Position::Field, Position::Struct] };
+    if let Some(other) = places.iter().find_map(|place| place.find(name)).filter(|other| other.name != word) {
+        return other.is_meant(found);
+    }
+    let list = list(legal.iter().copied());
+    Unknown { found, help: format!("`{word}` takes {list}"), meant: None }
+}
+
+/// Whether this is the name of a number type.
+fn is_number(name: &str) -> bool {
+    let bits = name.strip_prefix(['f', 'i', 'u']);
+    bits.is_some_and(|bits| !bits.is_empty() && bits.bytes().all(|digit| digit.is_ascii_digit()))
+}

@@ -1,0 +1,386 @@
+//! The legal words, where each belongs, and what a word that is not legal was probably meant to be.
+
+use quote::ToTokens;
+
+/// Where a `#[cuda_array(...)]` attribute stands.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Position {
+    Struct,
+    Field,
+}
+
+/// One legal word of one place.
+pub(crate) struct Word {
+    pub(crate) name: &'static str,
+    /// How it is written.
+    form: &'static str,
+    /// Which struct or field it is written on.
+    on: &'static str,
+}
+
+const fn on_struct(name: &'static str, form: &'static str) -> Word {
+    Word { name, form, on: "the struct" }
+}
+
+const fn on_field(name: &'static str, on: &'static str) -> Word {
+    Word { name, form: name, on }
+}
+
+const STRUCT: [Word; 9] = [
+    on_struct("shape", "shape = [height, width, 3]"),
+    on_struct("order", "order = \"C\""),
+    on_struct("device", "device = \"cuda\""),
+    on_struct("readonly", "readonly"),
+    on_struct("export", "export"),
+    on_struct("import", "import"),
+    on_struct("python", "python"),
+    on_struct("pyclass", "pyclass"),
+    on_struct("crate", "crate = \"path\""),
+];
+
+const FIELD: [Word; 7] = [
+    on_field("data", "the field that holds the memory"),
+    on_field("shape", "the field that holds the shape"),
+    on_field("strides", "the field that holds the strides"),
+    on_field("stream", "the field that holds the stream"),
+    on_field("device", "the field that says which device the memory is on"),
+    on_field("owner", "the field that keeps the memory alive"),
+    on_field("default", "the field that an import fills with a default"),
+];
+
+/// What people write who know other libraries.
+const SYNONYMS: [(&str, &str); 28] = [
+    ("buffer", "data"),
+    ("context", "owner"),
+    ("cuda_stream", "stream"),
+    ("device_id", "device"),
+    ("dim", "shape"),
+    ("dims", "shape"),
+    ("export_only", "export"),
+    ("extent", "shape"),
+    ("extents", "shape"),
+    ("fortran", "order"),
+    ("ignore", "default"),
+    ("import_only", "import"),
+    ("keep_alive", "owner"),
+    ("layout", "order"),
+    ("len", "shape"),
+    ("length", "shape"),
+    ("memory", "data"),
+    ("no_export", "import"),
+    ("no_import", "export"),
+    ("ordinal", "device"),
+    ("pointer", "data"),
+    ("ptr", "data"),
+    ("py", "python"),
+    ("pyo3", "python"),
+    ("row_major", "order"),
+    ("size", "shape"),
+    ("skip", "default"),
+    ("storage", "data"),
+];
+
+/// What people write who expect a word for it, where it is said, and the word that is uncertain then.
+const SAID_ELSEWHERE: [(&[&str], &str, &str); 3] = [
+    (
+        &["dtype", "type", "typestr"],
+        "the element type is that of the storage, as `f32` is of `Vec<f32>`",
+        "element",
+    ),
+    (
+        &["mut", "mutable", "writable"],
+        "the type of the `data` field says who may write, and `readonly` that nobody may",
+        "readonly",
+    ),
+    (&["ndim", "rank"], "an array has as many axes as `shape` has extents", "shape"),
+];
+
+/// The options, how each is written, and which of them are uncertain where one is written as a word.
+pub(crate) const OPTIONS: [(&str, &str, &str); 3] = [
+    ("bytes", "strides(bytes)", "bytes"),
+    ("element", "data(unsafe_raw, element = f32)", "unsafe_raw"),
+    ("unsafe_raw", "data(unsafe_raw)", "unsafe_raw"),
+];
+
+/// What a word that is not legal was found to be, and what to write.
+pub(crate) struct Unknown {
+    pub(crate) found: String,
+    pub(crate) help: String,
+    /// The word that was probably meant.
+    pub(crate) meant: Option<&'static str>,
+}
+
+impl Word {
+    /// The answer when this word was meant, which stands in another place.
+    pub(crate) fn is_meant(&self, found: String) -> Unknown {
+        let help = format!("write `#[cuda_array({})]` on {}", self.form, self.on);
+        Unknown { found, help, meant: Some(self.name) }
+    }
+}
+
+impl Position {
+    fn words(self) -> &'static [Word] {
+        match self {
+            Self::Struct => &STRUCT,
+            Self::Field => &FIELD,
+        }
+    }
+
+    const fn other(self) -> Self {
+        match self {
+            Self::Struct => Self::Field,
+            Self::Field => Self::Struct,
+        }
+    }
+
+    const fn noun(self) -> &'static str {
+        match self {
+            Self::Struct => "the struct",
+            Self::Field => "a field",
+        }
+    }
+
+    pub(crate) fn find(self, name: &str) -> Option<&'static Word> {
+        self.words().iter().find(|word| word.name == name)
+    }
+
+    fn nearest(self, name: &str) -> Option<&'static Word> {
+        nearest(name, self.words().iter().map(|word| word.name)).and_then(|name| self.find(name))
+    }
+
+    fn synonym(self, name: &str) -> Option<&'static Word> {
+        let (_, meant) = SYNONYMS.iter().find(|(other, _)| *other == name)?;
+        self.find(meant)
+    }
+
+    /// Explains a word that is not legal in this place.
+    pub(crate) fn explain(self, name: &str) -> Unknown {
+        let other = self.other();
+        let (here, there) = (self.noun(), other.noun());
+        let list = list(self.words().iter().map(|word| word.name));
+        if let Some(word) = other.find(name) {
+            return word.is_meant(format!("`{name}` belongs on {there}, not on {here}"));
+        }
+        if let Some((_, place, lost)) = SAID_ELSEWHERE.iter().find(|(names, ..)| names.contains(&name)) {
+            let found = format!("unknown word `{name}`");
+            return Unknown { found, help: format!("remove it: {place}"), meant: Some(lost) };
+        }
+        if let Some((_, form, lost)) = OPTIONS.iter().find(|(option, ..)| *option == name) {
+            let found = format!("`{name}` is an option and no word of its own");
+            let of =
+                if name == "element" { " for an address; a storage says itself what it holds" } else { "" };
+            return Unknown { found, help: format!("write `{form}`{of}"), meant: Some(lost) };
+        }
+        let found = format!("unknown word `{name}` on {here}");
+        if let Some(word) = self.synonym(name).filter(|word| self == Self::Field && word.name == "shape") {
+            let help = "write `shape` on a list of extents; an integer has its name in `#[cuda_array(shape = [height, \
+                        width])]` on the struct";
+            return Unknown { found, help: help.to_string(), meant: Some(word.name) };
+        }
+        // `no_import` is near to `import` and means the opposite, so what is known goes before what is near.
+        if let Some(word) = self.synonym(name).or_else(|| self.nearest(name)) {
+            let help = format!("write `{}`; {here} takes {list}", word.form);
+            return Unknown { found, help, meant: Some(word.name) };
+        }
+        if let Some(word) = other.synonym(name).or_else(|| other.nearest(name)) {
+            return word.is_meant(found);
+        }
+        Unknown { found, help: format!("{here} takes {list}"), meant: None }
+    }
+}
+
+/// The options inside the parentheses of `data(...)` and `strides(...)`.
+pub(crate) const DATA_OPTIONS: [&str; 2] = ["unsafe_raw", "element"];
+pub(crate) const STRIDES_OPTIONS: [&str; 1] = ["bytes"];
+
+/// The name, if it is a word or an option of any place.
+pub(crate) fn legal_name(name: &str) -> Option<&'static str> {
+    let words = STRUCT.iter().chain(&FIELD).map(|word| word.name);
+    words.chain(DATA_OPTIONS).chain(STRIDES_OPTIONS).find(|word| *word == name)
+}
+
+/// A value that the word takes.
+pub(crate) fn example(name: &str) -> &'static str {
+    match name {
+        "shape" => "[height, width, 3]",
+        "order" => "\"C\"",
+        "device" => "\"cuda\"",
+        "crate" => "\"path::to::interop_core\"",
+        "element" => "f32",
+        "default" => "expression",
+        _ => "value",
+    }
+}
+
+/// Tokens as they are written by hand, without the spaces that a token stream has between all of them.
+pub(crate) fn shown(tokens: impl ToTokens) -> String {
+    let mut text = tokens.to_token_stream().to_string();
+    for (spaced, written) in [
+        (" :: ", "::"),
+        (" ::< ", "::<"),
+        ("> (", ">("),
+        (" : ", ": "),
+        (" < ", "<"),
+        (" >", ">"),
+        (" ,", ","),
+        ("* mut ", "*mut "),
+        ("* const ", "*const "),
+        ("& ", "&"),
+        (" . ", "."),
+    ] {
+        text = text.replace(spaced, written);
+    }
+    text
+}
+
+/// `a`, `a` or `b`, `a`, `b` or `c`; each in backticks.
+pub(crate) fn list<'a>(names: impl Iterator<Item = &'a str>) -> String {
+    join(names, "or")
+}
+
+/// Names in backticks with commas, the last two joined by `last`.
+pub(crate) fn join<'a>(names: impl Iterator<Item = &'a str>, last: &str) -> String {
+    let names: Vec<String> = names.map(|name| format!("`{name}`")).collect();
+    match names.split_last() {
+        Some((end, rest)) if !rest.is_empty() => format!("{} {last} {end}", rest.join(", ")),
+        _ => names.concat(),
+    }
+}
+
+/// The one of `legal` that `name` is a misspelling of: at most one edit in three letters.
+pub(crate) fn nearest<'a>(name: &str, legal: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+    let name = name.to_lowercase();
+    legal
+        .map(|word| (distance(&name, &word.to_lowercase()), word))
+        .filter(|(edits, word)| *edits <= word.chars().count().max(name.chars().count()).div_ceil(3))
+        .filter(|(edits, word)| *edits < word.chars().count())
+        .min_by_key(|(edits, _)| *edits)
+        .map(|(_, word)| word)
+}
+
+/// Whether the name is not `word` and was probably meant to be.
+pub(crate) fn is_misspelt(name: &str, word: &str) -> bool {
+    // Most names are the word, or far from it.
+    name != word && name.len().abs_diff(word.len()) <= 2 && distance(&name.to_lowercase(), word) <= 2
+}
+
+/// How many letters must be inserted, removed, replaced or swapped with the next to turn `a` into `b`.
+fn distance(a: &str, b: &str) -> usize {
+    let (a, b): (Vec<char>, Vec<char>) = (a.chars().collect(), b.chars().collect());
+    let mut before: Vec<usize> = Vec::new();
+    let mut above: Vec<usize> = (0..=b.len()).collect();
+    for (row, left) in a.iter().enumerate() {
+        let mut line = vec![row + 1];
+        for (column, right) in b.iter().enumerate() {
+            let replaced = above[column] + usize::from(left != right);
+            let mut best = replaced.min(above[column + 1] + 1).min(line[column] + 1);
+            if row > 0 && column > 0 && *left == b[column - 1] && a[row - 1] == *right {
+                best = best.min(before[column - 1] + 1);
+            }
+            line.push(best);
+        }
+        before = std::mem::replace(&mut above, line);
+    }
+    above[b.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use proc_macro2::TokenStream;
+    use syn::parse_quote;
+
+    use super::{Position, distance, join, nearest, shown};
+    use crate::attributes::{ContainerAttrs, FieldAttrs};
+    use crate::errors::Errors;
+
+    #[test]
+    fn distance_counts_edits_and_swaps() {
+        for (a, b, edits) in
+            [("", "", 0), ("", "abc", 3), ("data", "data", 0), ("daat", "data", 1), ("abc", "ca", 3)]
+        {
+            assert_eq!(distance(a, b), edits, "{a} {b}");
+        }
+    }
+
+    #[test]
+    fn nearest_finds_misspellings_and_nothing_else() {
+        let words = ["height", "width", "n"];
+        assert_eq!(nearest("heigth", words.into_iter()), Some("height"));
+        assert_eq!(nearest("Width", words.into_iter()), Some("width"));
+        assert_eq!(nearest("channels", words.into_iter()), None);
+        assert_eq!(nearest("m", words.into_iter()), None);
+    }
+
+    #[test]
+    fn every_misspelling_by_one_letter_is_understood() {
+        for place in [Position::Struct, Position::Field] {
+            for word in place.words() {
+                for cut in 0..word.name.len() {
+                    let name = format!("{}{}", &word.name[..cut], &word.name[cut + 1..]);
+                    if place.find(&name).is_none() && place.other().find(&name).is_none() {
+                        assert_eq!(place.explain(&name).meant, Some(word.name), "{name}");
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn synonyms_lead_to_legal_words_and_are_none_themselves() {
+        for (name, meant) in super::SYNONYMS {
+            assert!(super::legal_name(meant).is_some() && super::legal_name(name).is_none(), "{name}");
+        }
+    }
+
+    #[test]
+    fn every_word_is_read_as_it_is_written() {
+        for place in [Position::Struct, Position::Field] {
+            for word in place.words() {
+                let form: TokenStream = word.form.parse().unwrap();
+                let attrs = [parse_quote!(#[cuda_array(#form)])];
+                let mut errors = Errors::new();
+                match place {
+                    Position::Struct => drop(ContainerAttrs::read(&attrs, &mut errors)),
+                    Position::Field => drop(FieldAttrs::read(&attrs, &mut errors)),
+                }
+                assert!(errors.finish().is_none(), "`{form}` on {}", place.noun());
+            }
+        }
+    }
+
+    #[test]
+    fn every_word_has_its_row_in_the_manual() {
+        let (tables, _) = include_str!("../manual.md").split_once("\n# Data").expect("it follows the words");
+        let (on_struct, on_field) = tables.split_once("\n| on a field ").expect("two tables");
+        for (place, table) in [(Position::Struct, on_struct), (Position::Field, on_field)] {
+            let named = table.lines().filter_map(|row| row.strip_prefix("| ")?.split('|').next());
+            let named: Vec<&str> =
+                named.flat_map(|cell| cell.split(|c: char| !c.is_alphanumeric())).collect();
+            for word in place.words() {
+                assert!(named.contains(&word.name), "no row for `{}` on {}", word.name, place.noun());
+            }
+        }
+    }
+
+    #[test]
+    fn tokens_are_shown_as_they_are_written() {
+        for written in [
+            "*mut f32",
+            "std::ptr::NonNull<f32>",
+            "HashMap<String, Vec<u8>>",
+            "&'static [f32]",
+            "self.height",
+        ] {
+            let tokens: TokenStream = written.parse().unwrap();
+            assert_eq!(shown(tokens), written);
+        }
+    }
+
+    #[test]
+    fn lists_read_as_english() {
+        assert_eq!(join([].into_iter(), "and"), "");
+        assert_eq!(join(["a"].into_iter(), "and"), "`a`");
+        assert_eq!(join(["a", "b"].into_iter(), "and"), "`a` and `b`");
+        assert_eq!(join(["a", "b", "c"].into_iter(), "or"), "`a`, `b` or `c`");
+    }
+}

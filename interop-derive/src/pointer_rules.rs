@@ -1,0 +1,189 @@
+//! The rules about raw pointers, and about what keeps memory alive:
+//!
+//! 1. [`pointers_are_vouched_for`]: a pointer or an address as the data takes `unsafe_raw`.
+//! 2. [`storages_are_not`]: a storage does not; the other rules have nothing to say of one that does.
+//! 3. [`pointee_is_said_once`]: by the type of the pointer, or by `element`.
+//! 4. [`device_with_raw`]: a raw pointer needs a device, a storage knows it.
+//! 5. [`owner_is_filled`]: an import puts the owner of the memory somewhere, in one place.
+
+use syn::{Type, TypePtr};
+
+use crate::attributes::DataWord;
+use crate::cross_rules::{self, StructSpec};
+use crate::errors::Errors;
+use crate::fields::{Field, bare};
+use crate::keywords::shown;
+
+pub(crate) fn rules(spec: &StructSpec<'_>, errors: &mut Errors) {
+    let Some((field, data)) = spec.data().and_then(|field| Some((field, &field.attrs.data.as_ref()?.value)))
+    else {
+        return;
+    };
+    pointers_are_vouched_for(field, data, errors);
+    if storages_are_not(field, data, errors) {
+        return;
+    }
+    pointee_is_said_once(field, data, errors);
+    device_with_raw(spec, field, data, errors);
+    owner_is_filled(spec, data, errors);
+}
+
+/// What a field type is, as far as its tokens tell; an alias is a `Storage`, and rustc judges it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum PointerKind {
+    /// `*mut f32`, `NonNull<f32>`.
+    Pointer,
+    /// `*mut c_void`, `usize`, `u64`, `CUdeviceptr`: where, but not what.
+    Address,
+    Storage,
+}
+
+impl PointerKind {
+    fn of(ty: &Type) -> Self {
+        match bare(ty) {
+            Type::Ptr(TypePtr { elem, .. }) if last_name(elem).is_some_and(|name| name == "c_void") => {
+                Self::Address
+            }
+            Type::Ptr(_) => Self::Pointer,
+            _ => match last_name(ty).as_deref() {
+                Some("NonNull") => Self::Pointer,
+                Some("usize" | "u64" | "i64" | "isize" | "CUdeviceptr") => Self::Address,
+                _ => Self::Storage,
+            },
+        }
+    }
+}
+
+/// The last name of a path: `NonNull` of `core::ptr::NonNull<f32>`.
+fn last_name(ty: &Type) -> Option<String> {
+    match bare(ty) {
+        Type::Path(path) => path.path.segments.last().map(|segment| segment.ident.to_string()),
+        _ => None,
+    }
+}
+
+/// A pointer cannot be checked, so the user vouches for it, in a word with `unsafe` in it.
+fn pointers_are_vouched_for(field: &Field<'_>, data: &DataWord, errors: &mut Errors) {
+    let kind = PointerKind::of(field.ty);
+    if data.unsafe_raw.is_none() && kind != PointerKind::Storage && errors.is_absent("unsafe_raw") {
+        let form =
+            if kind == PointerKind::Address { "data(unsafe_raw, element = f32)" } else { "data(unsafe_raw)" };
+        let found = format!("a `{}` does not say whether its memory is there", shown(field.ty));
+        let help = format!(
+            "write `{form}` if you vouch for it, and `#[cuda_array(device)]` on a field that says where it is; or use a \
+             type that owns its memory"
+        );
+        errors.push(field.ty, found, help);
+        // The rules below would judge the struct by a storage that it has not.
+        errors.lose(Some("unsafe_raw"));
+    }
+}
+
+/// Storages by the names that they are known by; of an alias rustc judges.
+const STORAGES: [&str; 19] = [
+    "Arc",
+    "Box",
+    "CudaBuffer",
+    "CudaSlice",
+    "CudaView",
+    "CudaViewMut",
+    "DeviceBox",
+    "DeviceBuffer",
+    "HostBuffer",
+    "HostVec",
+    "InContext",
+    "Lease",
+    "LeaseMut",
+    "LockedBuffer",
+    "PinnedHostSlice",
+    "Shared",
+    "UnifiedBuffer",
+    "UnifiedSlice",
+    "Vec",
+];
+
+/// A storage says itself where its memory is, and how long. Whether there is one with `unsafe_raw`, which is reported.
+fn storages_are_not(field: &Field<'_>, data: &DataWord, errors: &mut Errors) -> bool {
+    let is_storage = matches!(bare(field.ty), Type::Reference(_))
+        || last_name(field.ty).is_some_and(|name| STORAGES.contains(&name.as_str()));
+    let Some(raw) = data.unsafe_raw.as_ref().filter(|_| is_storage) else { return false };
+    let found = format!("`unsafe_raw` on a `{}`, which is no raw pointer", shown(field.ty));
+    errors.push(&raw.word, found, "write `data`, or make the field a raw pointer or an address");
+    true
+}
+
+fn pointee_is_said_once(field: &Field<'_>, data: &DataWord, errors: &mut Errors) {
+    let shown = || shown(field.ty);
+    match (&data.unsafe_raw, &data.element, PointerKind::of(field.ty)) {
+        (None, Some(element), PointerKind::Storage) if errors.is_absent("unsafe_raw") => {
+            let help = "remove it: the element type is that of the storage; for an address, write `data(unsafe_raw, \
+                        element = f32)`";
+            errors.push(&element.word, "`element` without `unsafe_raw`", help);
+        }
+        (Some(_), Some(element), PointerKind::Pointer) => {
+            let found = format!("`element` beside a `{}`, which says what it points to", shown());
+            errors.push(&element.word, found, "remove `element`, or change the type of the pointer");
+        }
+        (Some(raw), None, PointerKind::Address) if errors.is_absent("element") => {
+            let found = format!("a `{}` does not say what it points to", shown());
+            errors.push(&raw.word, found, "write `data(unsafe_raw, element = f32)`, with the element type");
+        }
+        _ => {}
+    }
+}
+
+fn device_with_raw(spec: &StructSpec<'_>, data_field: &Field<'_>, data: &DataWord, errors: &mut Errors) {
+    let device = spec.only(|attrs| attrs.device.is_some()).and_then(|field| field.attrs.device.as_ref());
+    match (&data.unsafe_raw, device) {
+        (Some(raw), None) if errors.is_absent("device") => {
+            let found = "nothing says which device the raw pointer belongs to";
+            let help = "write `#[cuda_array(device)]` on a field of type `Device`";
+            errors.push(&raw.word, found, help);
+            errors.lose(Some("device"));
+        }
+        (None, Some(device))
+            if PointerKind::of(data_field.ty) == PointerKind::Storage && errors.is_absent("unsafe_raw") =>
+        {
+            let found = format!("`device` beside the storage `{}`, which knows its device", data_field.name);
+            let help = "remove `device`; only a raw pointer, `data(unsafe_raw)`, takes one";
+            errors.push(&device.word, found, help);
+        }
+        _ => {}
+    }
+}
+
+/// A storage takes the owner of what arrives. A raw pointer cannot, so a field beside it does.
+fn owner_is_filled(spec: &StructSpec<'_>, data: &DataWord, errors: &mut Errors) {
+    if !spec.is_imported() {
+        return;
+    }
+    let owner = spec.only(|attrs| attrs.owner.is_some());
+    let word = owner.and_then(|field| field.attrs.owner.as_ref());
+    let default = owner.and_then(|field| field.attrs.default.as_ref());
+    match (&data.unsafe_raw, word, default) {
+        (Some(raw), None, _) if errors.is_absent("owner") && errors.is_absent("export") => {
+            let found = "nothing would keep the memory of an import alive";
+            let help = "add a field `#[cuda_array(owner)] owner: Owner`, or write `#[cuda_array(export)]` on a struct that \
+                        is never imported";
+            errors.push(&raw.word, found, help);
+            // It may be a field without a word.
+            errors.lose(Some("owner"));
+        }
+        (Some(_), Some(_), Some(default)) if !default.is_reported => {
+            let found = "`default` on the owner of a raw pointer, which keeps the memory of an import alive";
+            errors.push(&default.word, found, "remove `default`");
+        }
+        (None, Some(owner), None)
+            if ["unsafe_raw", "export", "default", "owner"]
+                .into_iter()
+                .all(|word| errors.is_absent(word))
+                && cross_rules::unfilled(spec, errors).is_empty() =>
+        {
+            let found = "an import gives the memory to the `data` field and has nothing for `owner`";
+            let help = "write `owner, default` or `owner, default = expression`, or `#[cuda_array(export)]` on a struct that \
+                        is never imported";
+            errors.push(&owner.word, found, help);
+        }
+        _ => {}
+    }
+}

@@ -1,0 +1,152 @@
+//! Claims that passed every rule become the model. Every default is chosen here and nowhere else.
+
+use std::iter;
+
+use proc_macro2::{Ident, Span};
+use syn::{Path, PathSegment, Token};
+
+use crate::attributes::{DataWord, Set, Unit};
+use crate::cross_rules::StructSpec;
+use crate::fields::Field;
+use crate::generics;
+use crate::model::{
+    Access, Asks, Axis, Data, Devices, Directions, Fill, Initial, Model, OrderWord, Owner, Pointee, Python,
+    Role, Shape, Stream, Strides, With,
+};
+use crate::shape_rules;
+
+/// The model; nothing when a rule was broken.
+pub(crate) fn model<'a>(spec: &StructSpec<'a>) -> Option<Model<'a>> {
+    let attrs = spec.attrs;
+    let directions = match (&attrs.export, &attrs.import) {
+        (Some(_), _) => Directions::Export,
+        (None, Some(_)) => Directions::Import,
+        (None, None) => Directions::Both,
+    };
+    let fills = if directions.imports() { fills(spec)? } else { Vec::new() };
+    let raw_attrs = spec.fields.iter().flat_map(|field| field.raw_attrs);
+    Some(Model {
+        ident: &spec.input.ident,
+        generics: generics::bare(spec.generics()),
+        krate: krate(attrs.krate.as_ref().map(|set| &set.value)),
+        lints: generics::silenced(spec.input.attrs.iter().chain(raw_attrs)),
+        directions,
+        data: data(spec)?,
+        shape: shape(spec)?,
+        strides: spec
+            .with(|attrs| attrs.strides.is_some())
+            .map_or(Strides::Contiguous, |field| Strides::Field(field.role(), unit(field))),
+        order: attrs.order.as_ref().map_or(OrderWord::Unwritten, |set| OrderWord::Written(set.value)),
+        devices: attrs.devices.as_ref().map_or(Devices::AsStorage, |set| Devices::Listed(set.value.clone())),
+        stream: spec
+            .with(|attrs| attrs.stream.is_some())
+            .map_or(Stream::Unsaid, |field| Stream::Field(field.role())),
+        access: attrs.readonly.as_ref().map_or(Access::AsStorage, |_| Access::Readonly),
+        owner: spec
+            .with(|attrs| attrs.owner.is_some())
+            .map_or(Owner::Nobody, |field| Owner::Field(field.role())),
+        fills,
+        python: Python {
+            conversions: attrs.python.as_ref().map(place),
+            class: attrs.pyclass.as_ref().map(place),
+            is_reported: false,
+        },
+    })
+}
+
+/// Where a word is written.
+pub(crate) fn place(set: &Set<()>) -> Span {
+    set.word.span()
+}
+
+/// The path of the runtime.
+pub(crate) fn krate(written: Option<&Path>) -> Path {
+    written.cloned().unwrap_or_else(|| Path {
+        leading_colon: Some(<Token![::]>::default()),
+        segments: iter::once(PathSegment::from(Ident::new("interop_core", Span::call_site()))).collect(),
+    })
+}
+
+fn data<'a>(spec: &StructSpec<'a>) -> Option<Data<'a>> {
+    let field = spec.data()?;
+    let word = &field.attrs.data.as_ref()?.value;
+    let Some(raw) = &word.unsafe_raw else { return Some(Data::Storage(field.role(), asks(field, spec))) };
+    let device = spec.with(|attrs| attrs.device.is_some())?.role();
+    Some(Data::Raw { pointer: field.role(), pointee: pointee(word), device, vouched: raw.word.span() })
+}
+
+/// Generic types must not go through the gate: without a bound for their export role it would ask for nothing.
+fn asks(field: &Field<'_>, spec: &StructSpec<'_>) -> Asks {
+    let has_export_half = spec.attrs.import.is_none();
+    if has_export_half && !generics::is_generic(field.ty, spec.generics()) {
+        Asks::ThroughGate
+    } else {
+        Asks::Directly
+    }
+}
+
+fn pointee(word: &DataWord) -> Pointee<'_> {
+    word.element.as_ref().map_or(Pointee::Typed, |element| Pointee::Element(&element.value))
+}
+
+fn shape<'a>(spec: &StructSpec<'a>) -> Option<Shape<'a>> {
+    if let Some(field) = spec.with(|attrs| attrs.shape.is_some()) {
+        return Some(Shape::Field(field.role()));
+    }
+    let list = &spec.attrs.shape.as_ref()?.value;
+    let axes: Option<Vec<Axis<'a>>> = list.iter().map(|extent| shape_rules::axis(extent, spec)).collect();
+    axes.map(Shape::Extents)
+}
+
+fn unit(field: &Field<'_>) -> Unit {
+    field.attrs.strides.as_ref().map_or(Unit::Elements, |set| set.value)
+}
+
+/// How an import fills each field, those that take the memory over last.
+fn fills<'a>(spec: &StructSpec<'a>) -> Option<Vec<Fill<'a>>> {
+    let fills: Option<Vec<Fill<'a>>> = spec
+        .fields
+        .iter()
+        .map(|field| Some(Fill { member: &field.member, with: with(field, spec)? }))
+        .collect();
+    let mut fills = fills?;
+    fills.sort_by_key(|fill| fill.with.fill_order());
+    Some(fills)
+}
+
+fn with<'a>(field: &'a Field<'a>, spec: &StructSpec<'a>) -> Option<With<'a>> {
+    let role = field.role();
+    let attrs = &field.attrs;
+    if let Some(data) = &attrs.data {
+        let raw = data.value.unsafe_raw.is_some();
+        return Some(if raw { With::Pointer(role, pointee(&data.value)) } else { With::Storage });
+    }
+    if attrs.shape.is_some() {
+        return Some(With::Shape(role));
+    }
+    if let Some(strides) = &attrs.strides {
+        return Some(With::Strides(role, strides.value));
+    }
+    if attrs.device.is_some() {
+        return Some(With::Device(role));
+    }
+    let initial = attrs.default.as_ref().map(|default| match &default.value {
+        None => Initial::Default(field.ty),
+        Some(expression) => Initial::Expression(expression.clone()),
+    });
+    match initial {
+        Some(initial) if attrs.stream.is_some() => Some(With::OwnStream(role, initial)),
+        Some(initial) => Some(With::Initial(initial)),
+        None if attrs.stream.is_some() => Some(With::Stream(role, asks(field, spec))),
+        None if attrs.owner.is_some() => Some(With::Owner(role)),
+        None => extent(field, role, spec),
+    }
+}
+
+/// The axis that fills the field: the first one that names it.
+fn extent<'a>(field: &Field<'a>, role: Role<'a>, spec: &StructSpec<'a>) -> Option<With<'a>> {
+    let list = &spec.attrs.shape.as_ref()?.value;
+    let named =
+        |extent| shape_rules::field_of(extent, spec.fields).is_some_and(|other| std::ptr::eq(other, field));
+    list.iter().position(named).map(|axis| With::Extent(role, axis))
+}

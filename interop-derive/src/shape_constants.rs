@@ -1,0 +1,32 @@
+//! The constants of `shape = [...]` as code.
+
+use proc_macro2::{Ident, Span, TokenStream};
+use quote::{format_ident, quote_spanned};
+
+use crate::generics;
+use crate::hygiene::own;
+use crate::model::{Axis, Shape};
+
+/// The constants whose value rustc knows, as extents: one that no array has is an error here, whether or not it is used.
+pub(crate) fn constants(shape: &Shape<'_>) -> Vec<TokenStream> {
+    let Shape::Extents(axes) = shape else { return Vec::new() };
+    let known = axes.iter().enumerate().filter_map(|(at, axis)| {
+        let Axis::Known(constant) = axis else { return None };
+        let (name, (start, end)) = (known(at), generics::ends(constant));
+        let mut extent = quote_spanned!(start=> __p::constant);
+        extent.extend(quote_spanned!(end=> (#constant).extent()));
+        Some(own!(const #name: ::core::primitive::usize = #extent;))
+    });
+    known.collect()
+}
+
+/// The name of a constant of [`constants`].
+pub(crate) fn known(axis: usize) -> Ident {
+    format_ident!("__EXTENT{axis}", span = Span::mixed_site())
+}
+
+/// What a constant says, placed on it, so that rustc blames it if it is no integer; the same in both halves.
+pub(crate) fn tell_constant(constant: &TokenStream) -> TokenStream {
+    let (start, _) = generics::ends(constant);
+    quote_spanned!(start=> __p::Extent::describe_field(&#constant))
+}

@@ -1,0 +1,233 @@
+//! The list of `shape = [height, width, 3]`.
+
+use proc_macro2::{Delimiter, Ident, Literal, TokenStream, TokenTree};
+use quote::ToTokens;
+use syn::ext::IdentExt;
+use syn::parse::{ParseStream, Parser};
+use syn::{Expr, ExprIndex, Lit, LitInt, Member, Token, UnOp};
+
+use crate::errors::Errors;
+use crate::fields;
+use crate::keywords::shown;
+
+/// One extent as it is written; whether a name is that of a field is not known here.
+pub(crate) struct Extent {
+    pub(crate) at: TokenStream,
+    pub(crate) kind: Kind,
+    /// What a field is called that is meant, where one can be.
+    pub(crate) name: Option<String>,
+}
+
+/// The forms of an extent.
+pub(crate) enum Kind {
+    /// `height`, `CHANNELS`: a field, a const generic or a constant.
+    Name(Ident),
+    /// `self.0` or `self.height`: a field.
+    Field(Member),
+    /// `3`.
+    Literal(u64),
+    /// `Self::CHANNELS`, `sizes::CHANNELS`: a constant.
+    Path(TokenStream),
+}
+
+/// What the list takes, for messages.
+const TAKES: &str =
+    "an extent is the name of an integer field, an integer literal, a constant or a const generic";
+
+/// Reads the tokens after `shape =`; nothing when they are no list.
+///
+/// Extents that cannot be read are reported and left out.
+pub(crate) fn read(tokens: &TokenStream, errors: &mut Errors) -> Option<Vec<Extent>> {
+    if let Some(list) = bracketed(tokens.clone()) {
+        return Some(split(list, errors).into_iter().filter_map(|tokens| extent(tokens, errors)).collect());
+    }
+    let mut parts = tokens.clone().into_iter();
+    let help = match (parts.next(), parts.next()) {
+        (Some(TokenTree::Group(group)), None) => format!("write `shape = [{}]`", shown(group.stream())),
+        (Some(TokenTree::Ident(name)), None) => format!("write `shape = [{name}]`"),
+        (Some(TokenTree::Literal(text)), None) if is_list(&text) => {
+            format!("write `shape = [{}]`", text.to_string().trim_matches('"'))
+        }
+        _ => "write `shape = [height, width, 3]`".to_string(),
+    };
+    errors.push(tokens, "the extents are not in brackets", help);
+    errors.lose(Some("shape"));
+    None
+}
+
+/// Whether this is a number or a string of names.
+fn is_list(text: &Literal) -> bool {
+    let text = text.to_string();
+    let names = text.trim_matches('"');
+    !names.is_empty() && names.chars().all(|part| part.is_alphanumeric() || "_, ".contains(part))
+}
+
+/// What is in the brackets, also where they come in the invisible group of a macro variable.
+fn bracketed(tokens: TokenStream) -> Option<TokenStream> {
+    let mut tokens = tokens.into_iter();
+    let (Some(TokenTree::Group(group)), None) = (tokens.next(), tokens.next()) else { return None };
+    match group.delimiter() {
+        Delimiter::Bracket => Some(group.stream()),
+        Delimiter::None => bracketed(group.stream()),
+        Delimiter::Parenthesis | Delimiter::Brace => None,
+    }
+}
+
+/// The parts between commas. One after the last part says nothing; any other needs a part before it.
+fn split(list: TokenStream, errors: &mut Errors) -> Vec<TokenStream> {
+    let mut parts = Vec::new();
+    let mut part = TokenStream::new();
+    for token in list {
+        match token {
+            TokenTree::Punct(comma) if comma.as_char() == ',' && part.is_empty() => {
+                errors.push(comma, "expected an extent, found `,`", "remove the comma");
+                errors.lose(Some("shape"));
+            }
+            TokenTree::Punct(comma) if comma.as_char() == ',' => parts.push(std::mem::take(&mut part)),
+            token => part.extend([token]),
+        }
+    }
+    if !part.is_empty() {
+        parts.push(part);
+    }
+    parts
+}
+
+fn extent(tokens: TokenStream, errors: &mut Errors) -> Option<Extent> {
+    // Most extents are a name, which is read in less time than an expression.
+    if let Ok(name) = syn::parse2::<Ident>(tokens.clone()) {
+        return Some(Extent { at: tokens, name: Some(name.unraw().to_string()), kind: Kind::Name(name) });
+    }
+    if let Some((of, keyword)) = keyword.parse2(tokens.clone()).ok().flatten() {
+        errors.push(
+            tokens,
+            format_args!("`{keyword}` is a keyword"),
+            format_args!("write `{of}r#{keyword}`"),
+        );
+        errors.lose(Some("shape"));
+        return None;
+    }
+    let refused =
+        |found, advice| Err((format!("`{}` is {found}", shown(&tokens)), format!("{TAKES}; {advice}")));
+    let read = syn::parse2::<Expr>(tokens.clone()).map_or_else(
+        |_| refused("no extent", "a comma stands between two"),
+        |expression| {
+            let other = || refused("an expression", "store what you compute in a field or a constant");
+            classify(bare(expression)).unwrap_or_else(other)
+        },
+    );
+    match read {
+        Ok(kind) => Some(Extent { at: tokens, name: name(&kind), kind }),
+        Err((found, help)) => {
+            errors.push(tokens, found, help);
+            errors.lose(Some("shape"));
+            None
+        }
+    }
+}
+
+/// The word that Rust keeps for itself, and that a field can have as its name in the raw form; what stands before it.
+fn keyword(input: ParseStream<'_>) -> syn::Result<Option<(&'static str, Ident)>> {
+    let is_of_self = input.peek(Token![self]) && input.peek2(Token![.]);
+    if is_of_self {
+        input.parse::<Token![self]>()?;
+        input.parse::<Token![.]>()?;
+    }
+    if input.peek(syn::Ident) {
+        return Ok(None);
+    }
+    let word = input.call(Ident::parse_any)?;
+    let never_raw =
+        ["_", "true", "false", "self", "Self", "super", "crate"].iter().any(|other| word == other);
+    Ok((!never_raw).then_some((if is_of_self { "self." } else { "" }, word)))
+}
+
+fn name(kind: &Kind) -> Option<String> {
+    match kind {
+        Kind::Name(name) => Some(name.unraw().to_string()),
+        Kind::Field(member) => Some(fields::shown(member)),
+        Kind::Literal(_) | Kind::Path(_) => None,
+    }
+}
+
+/// The expression without parentheses and without the invisible groups that macro variables come in.
+fn bare(expression: Expr) -> Expr {
+    match expression {
+        Expr::Group(group) => bare(*group.expr),
+        Expr::Paren(paren) => bare(*paren.expr),
+        other => other,
+    }
+}
+
+type Refusal = (String, String);
+
+/// What extent an expression is; the reason when it is a near miss; nothing for any other expression.
+fn classify(expression: Expr) -> Option<Result<Kind, Refusal>> {
+    match expression {
+        Expr::Path(path) if path.path.is_ident("self") => None,
+        Expr::Path(path) => {
+            let constant = || Kind::Path(path.to_token_stream());
+            Some(Ok(path.path.get_ident().map_or_else(constant, |name| Kind::Name(name.clone()))))
+        }
+        Expr::Field(field) => match bare(*field.base) {
+            Expr::Path(base) if base.path.is_ident("self") => Some(Ok(Kind::Field(field.member))),
+            _ => None,
+        },
+        Expr::Lit(literal) => Some(self::literal(&literal.lit)),
+        Expr::Unary(unary) if matches!(unary.op, UnOp::Neg(_)) => match bare(*unary.expr) {
+            Expr::Lit(literal) => {
+                let found = format!("the extent `-{}` is negative", literal.lit.to_token_stream());
+                Some(Err((
+                    found,
+                    "an extent is 0 or more; to walk backwards, write a negative stride".to_string(),
+                )))
+            }
+            _ => None,
+        },
+        Expr::Cast(cast) => Some(Err((
+            format!("the extent `{}` is converted", shown(&cast.expr)),
+            format!("write `{}`; an extent is of any integer type", shown(&cast.expr)),
+        ))),
+        Expr::Index(index) => Some(Err(item(&index))),
+        _ => None,
+    }
+}
+
+fn item(ExprIndex { expr, index, .. }: &ExprIndex) -> Refusal {
+    let help = match (&**expr, &**index) {
+        (Expr::Path(of), Expr::Lit(number)) if of.path.is_ident("self") => {
+            format!("write `self.{}`", number.lit.to_token_stream())
+        }
+        _ => "write `#[cuda_array(shape)]` on that field, for all of its items".to_string(),
+    };
+    (format!("the extent is one item of `{}`", shown(expr)), help)
+}
+
+fn literal(literal: &Lit) -> Result<Kind, Refusal> {
+    let shown = literal.to_token_stream().to_string();
+    match literal {
+        Lit::Int(integer) => self::integer(integer),
+        Lit::Str(text) if syn::parse_str::<Ident>(&text.value()).is_ok() => Err((
+            format!("the extent {shown} is a string"),
+            format!("write `{}`, without quotes", text.value()),
+        )),
+        Lit::Float(float) if float.base10_digits().ends_with(".0") && float.suffix().is_empty() => {
+            let help = format!("write `{}`", float.base10_digits().trim_end_matches(".0"));
+            Err((format!("the extent `{shown}` is not an integer"), help))
+        }
+        _ => Err((format!("the extent `{shown}` is not an integer"), TAKES.to_string())),
+    }
+}
+
+fn integer(integer: &LitInt) -> Result<Kind, Refusal> {
+    let suffix = integer.suffix();
+    if !matches!(suffix, "" | "usize") {
+        let help = format!("write `{}`", integer.base10_digits());
+        return Err((format!("the extent `{integer}` has the suffix `{suffix}`"), help));
+    }
+    // Both protocols carry extents as signed 64-bit integers.
+    match integer.base10_parse::<u64>() {
+        Ok(extent) if i64::try_from(extent).is_ok() => Ok(Kind::Literal(extent)),
+        _ => Err((format!("the extent `{integer}` is too big"), format!("write `{}` at most", i64::MAX))),
+    }
+}

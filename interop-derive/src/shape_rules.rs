@@ -1,0 +1,216 @@
+//! The rules about `shape = [...]`:
+//!
+//! 1. [`resolve`]: a name is a field of the struct, a const generic or a constant.
+//! 2. [`extents_are_plain`]: a field that is an extent has no other role.
+//! 3. [`axes_are_few`], [`strides_fit`]: how many axes there are, where the tokens tell it.
+//!
+//! Whether there is such a constant, and that it counts, rustc checks.
+
+use proc_macro2::{Ident, TokenStream, TokenTree};
+use quote::ToTokens;
+use syn::ext::IdentExt;
+use syn::{Expr, ExprLit, Lit, Member, Path, Type};
+
+use crate::cross_rules::StructSpec;
+use crate::errors::Errors;
+use crate::fields::{self, Field, bare};
+use crate::generics;
+use crate::keywords::{self, join};
+use crate::model::Axis;
+use crate::shape_list::{Extent, Kind};
+
+pub(crate) fn rules(spec: &StructSpec<'_>, errors: &mut Errors) {
+    // What is no struct with fields was refused, and has no names to compare with.
+    if spec.fields.is_empty() || is_said_twice(spec) {
+        return;
+    }
+    for extent in spec.attrs.shape.iter().flat_map(|shape| &shape.value) {
+        if let Some(name) = field_as_constant(extent, spec) {
+            let found = format!("`{}` is a constant, and `{name}` is a field", keywords::shown(&extent.at));
+            errors.push(&extent.at, found, format_args!("write `{name}`"));
+            errors.lose(Some("shape"));
+        } else if axis(extent, spec).is_none() {
+            resolve(extent, spec, errors);
+        }
+    }
+    extents_are_plain(spec, errors);
+    if let Some((count, word)) = count(spec).filter(|_| errors.is_absent("shape")) {
+        axes_are_few(count, word, errors);
+        strides_fit(count, spec, errors);
+    }
+}
+
+/// Whether there is another shape than that of the list, which was reported: it is open which of the two is meant.
+fn is_said_twice(spec: &StructSpec<'_>) -> bool {
+    let list = spec.attrs.shape.as_ref();
+    list.is_some_and(|list| list.is_reported || spec.only(|attrs| attrs.shape.is_some()).is_some())
+}
+
+/// The field that an extent names.
+pub(crate) fn field_of<'a>(extent: &Extent, fields: &'a [Field<'a>]) -> Option<&'a Field<'a>> {
+    let name = extent.name.as_ref()?;
+    fields.iter().find(|field| field.name == *name)
+}
+
+/// Whether a name is a const generic, or looks like a constant and like no name of the struct's own. A field that cannot be
+/// meant, as it has a role or is in the list itself (`[n, N]`), leaves the name to a constant.
+fn is_constant(name: &str, spec: &StructSpec<'_>) -> bool {
+    let is_upper = name.contains(char::is_uppercase) && !name.contains(char::is_lowercase);
+    let is_meant =
+        |field: &Field<'_>| field.name.eq_ignore_ascii_case(name) && is_free(field) && !spec.is_extent(field);
+    let is_own = || spec.fields.iter().any(is_meant) || is_type_parameter(name, spec);
+    spec.generics().const_params().any(|constant| constant.ident.unraw() == name) || is_upper && !is_own()
+}
+
+fn is_type_parameter(name: &str, spec: &StructSpec<'_>) -> bool {
+    spec.generics().type_params().any(|ty| ty.ident.unraw() == name)
+}
+
+/// Whether the field could be an extent, as far as its attributes tell.
+fn is_free(field: &Field<'_>) -> bool {
+    field.attrs.roles().next().is_none() && field.attrs.default.is_none()
+}
+
+/// What an extent is; nothing when it names nothing.
+pub(crate) fn axis<'a>(extent: &Extent, spec: &StructSpec<'a>) -> Option<Axis<'a>> {
+    let field = field_of(extent, spec.fields).map(|field| Axis::Field(field.role()));
+    field.or_else(|| match &extent.kind {
+        Kind::Literal(value) => Some(Axis::Literal(*value)),
+        Kind::Path(path) => Some(constant(path.clone(), spec)),
+        Kind::Name(name) if is_constant(extent.name.as_ref()?, spec) => {
+            Some(constant(name.to_token_stream(), spec))
+        }
+        Kind::Name(_) | Kind::Field(_) => None,
+    })
+}
+
+/// The constant in the user's tokens, so that rustc blames them.
+fn constant(path: TokenStream, spec: &StructSpec<'_>) -> Axis<'static> {
+    let names: Vec<&Ident> = generics::names(spec.generics()).collect();
+    match spec.generics().params.is_empty() {
+        true => Axis::Known(without_self(path, &spec.input.ident)),
+        false if generics::mentions(path.clone(), &names) => Axis::Const(path),
+        false => Axis::Known(path),
+    }
+}
+
+/// The path with the name of the struct for `Self`, which has a meaning within an impl only.
+fn without_self(path: TokenStream, name: &Ident) -> TokenStream {
+    let named = path.into_iter().map(|token| match token {
+        TokenTree::Ident(word) if word == "Self" => {
+            let mut name = name.clone();
+            name.set_span(word.span());
+            name.into()
+        }
+        other => other,
+    });
+    named.collect()
+}
+
+/// The field that `Self::height` means, which is a constant with the name of a field and not in the case of a constant.
+fn field_as_constant(extent: &Extent, spec: &StructSpec<'_>) -> Option<String> {
+    let Kind::Path(path) = &extent.kind else { return None };
+    let path: Path = syn::parse2(path.clone()).ok()?;
+    let names: Vec<&Ident> = path.segments.iter().map(|segment| &segment.ident).collect();
+    let [of, name] = names[..] else { return None };
+    let name = name.unraw().to_string();
+    let is_field = spec.fields.iter().any(|field| field.name == name);
+    let is_own = *of == "Self" || *of == spec.input.ident;
+    (is_own && is_field && name.contains(char::is_lowercase)).then_some(name)
+}
+
+/// Reports an extent that names nothing, with what it could have named.
+fn resolve(extent: &Extent, spec: &StructSpec<'_>, errors: &mut Errors) {
+    let Some(name) = &extent.name else { return };
+    let is_tuple = spec.fields.iter().any(|field| matches!(field.member, Member::Unnamed(_)));
+    let consts = spec.generics().const_params().map(|constant| constant.ident.to_string());
+    let prefix = if is_tuple { "self." } else { "" };
+    let fields = spec.fields.iter().filter(|field| is_free(field));
+    let legal: Vec<String> = fields.map(|field| format!("{prefix}{}", field.name)).chain(consts).collect();
+    let legal = || legal.iter().map(String::as_str);
+    let constant = match &extent.kind {
+        Kind::Name(name) if !is_type_parameter(&name.to_string(), spec) => {
+            format!(", or `self::{name}` for a constant")
+        }
+        _ => String::new(),
+    };
+    let help = match keywords::nearest(name, legal()).filter(|_| !is_tuple) {
+        Some(meant) if matches!(extent.kind, Kind::Field(_)) => format!("write `self.{meant}`"),
+        Some(meant) if meant.eq_ignore_ascii_case(name) => format!("write `{meant}`{constant}"),
+        Some(meant) => format!("write `{meant}`"),
+        None if legal().next().is_none() => "add an integer field with the extent to the struct".to_string(),
+        None => format!("write {}, or an integer literal{constant}", keywords::list(legal())),
+    };
+    errors.push(&extent.at, format_args!("the struct has no field `{name}`"), help);
+    // The field that was meant seems to have no role now.
+    errors.lose(Some("shape"));
+}
+
+/// What to add when a field of a tuple struct seems to be named by its number alone, which is a literal.
+pub(crate) fn hint_about_index(spec: &StructSpec<'_>, field: &Field<'_>) -> String {
+    let Member::Unnamed(index) = &field.member else { return String::new() };
+    let mut list = spec.attrs.shape.iter().flat_map(|shape| &shape.value);
+    let is_index =
+        |extent: &Extent| matches!(extent.kind, Kind::Literal(value) if value == u64::from(index.index));
+    let hint = list.find(|extent| is_index(extent));
+    hint.map_or_else(String::new, |_| {
+        format!("; for the field itself as an extent, write `self.{}`", index.index)
+    })
+}
+
+/// A field that an import fills with an extent cannot be filled with anything else.
+fn extents_are_plain(spec: &StructSpec<'_>, errors: &mut Errors) {
+    for field in spec.fields.iter().filter(|field| spec.is_extent(field)) {
+        let Some((role, word)) = field.attrs.roles().next() else { continue };
+        let name = &field.name;
+        let roles = join(["shape = [...]", role].into_iter(), "and");
+        let found = format!("the field `{name}` is in {roles} at once");
+        errors.push(word, found, format_args!("remove `{role}`, or take `{name}` out of `shape = [...]`"));
+        // Another field may have been meant, which seems to have no role now.
+        errors.lose(Some("shape"));
+        errors.lose(Some(role));
+    }
+}
+
+/// The most axes that an array has: `interop_core::MAX_NDIM`.
+const MAX_NDIM: usize = 64;
+
+/// How many axes the array has, and the word that says so: as many as the list, or as the field holds by its type.
+fn count<'a>(spec: &StructSpec<'a>) -> Option<(usize, &'a Ident)> {
+    let by_list = spec.attrs.shape.as_ref().map(|list| (list.value.len(), &list.word));
+    let field = spec.with(|attrs| attrs.shape.is_some());
+    let by_field = field.and_then(|field| Some((len(field.ty)?, field.attrs.role("shape")?)));
+    by_list.xor(by_field)
+}
+
+/// The length of a `[T; 3]` or an `Option` of one, written as a number.
+fn len(ty: &Type) -> Option<usize> {
+    match bare(ty) {
+        Type::Array(array) => match &array.len {
+            Expr::Lit(ExprLit { lit: Lit::Int(len), .. }) => len.base10_parse().ok(),
+            _ => None,
+        },
+        Type::Path(path) => {
+            let last = path.path.segments.last().filter(|last| last.ident == "Option")?;
+            fields::arguments(&last.arguments).find_map(len)
+        }
+        _ => None,
+    }
+}
+
+fn axes_are_few(count: usize, word: &Ident, errors: &mut Errors) {
+    if count > MAX_NDIM {
+        let found = format!("a shape of {count} axes");
+        errors.push(word, found, format_args!("write {MAX_NDIM} extents at most"));
+    }
+}
+
+fn strides_fit(count: usize, spec: &StructSpec<'_>, errors: &mut Errors) {
+    let Some(field) = spec.only(|attrs| attrs.strides.is_some()) else { return };
+    if let Some(strides) = len(field.ty).filter(|strides| *strides != count) {
+        let counted = |number, one, more| format!("{number} {}", if number == 1 { one } else { more });
+        let (strides, axes) = (counted(strides, "stride", "strides"), counted(count, "axis", "axes"));
+        let found = format!("room for {strides} beside a shape of {axes}");
+        errors.push(field.ty, found, format_args!("write a list of {count}: each axis has a stride"));
+    }
+}

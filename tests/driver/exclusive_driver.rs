@@ -1,0 +1,144 @@
+//! One driver for all tests of a process: each takes its turn, and leaves it as it was.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use interop_core::cuda::{
+    Context, MissingStreamPolicy, ReleasePolicy, finish_releases, pending_releases, pooled_events,
+    set_missing_stream_policy, set_release_policy,
+};
+use interop_core::live_exports;
+use interop_sim_client::{Live, Mark, Mistake, Policy, Sim, sim};
+
+use crate::cuda_program::{Place, current, end_captures, set_current, thread_mode};
+
+static TURN: Mutex<()> = Mutex::new(());
+
+/// The driver for one test. At its end nothing may be left: no allocation, no work, no parked release, no export, no
+/// context that is still current, no event outside the pool, and no report of the driver that the test has not taken: no
+/// race, no use of what is gone, no capture that was spoilt.
+#[derive(Debug)]
+pub(crate) struct Turn {
+    _guard: MutexGuard<'static, ()>,
+    before: [u64; 4],
+    mark: Mark,
+}
+
+/// What may not grow from test to test: live streams are taken as they are, because handles are not given back by tests.
+const KEPT: [Live; 4] = [Live::Allocations, Live::Contexts, Live::Captures, Live::Graphs];
+
+/// The driver, in which nothing is in use yet if the process is new.
+pub(crate) fn started() -> &'static Sim {
+    let sim = sim();
+    // The core starts it, as it does in a program that has only the core.
+    assert!(interop_core::cuda::is_available(), "the simulated driver starts");
+    sim
+}
+
+/// Waits for this test's turn. The primary contexts of both devices are in use, as they are in any program that has
+/// libraries for CUDA in it, and none is current.
+pub(crate) fn turn() -> Turn {
+    let guard = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    let sim = started();
+    for ordinal in [1, 0] {
+        let place = Place::primary(ordinal);
+        Context::primary(ordinal).expect("a device that is there");
+        // Each pool has an event, so that what is counted does not depend on which test comes first.
+        place.with(|| warm(place, ordinal));
+    }
+    sim.run_all();
+    sim.set_policy(Policy::Late);
+    sim.set_seed(1);
+    sim.reset_calls();
+    // What one thread has waited for, others know only by what the tests make of threads: their begin and their end.
+    sim.set_threads_apart(true);
+    Turn { _guard: guard, before: KEPT.map(|what| sim.live(what)), mark: sim.mark() }
+}
+
+fn warm(place: Place, ordinal: i32) {
+    let stream = place.non_blocking();
+    let device = interop_core::Device::cuda(ordinal);
+    interop_core::cuda::stream_wait(interop_core::StreamHandle::LegacyDefault, stream.handle(), device)
+        .expect("an edge");
+    stream.destroy();
+}
+
+impl std::ops::Deref for Turn {
+    type Target = Sim;
+
+    fn deref(&self) -> &Sim {
+        sim()
+    }
+}
+
+impl Turn {
+    /// How often `work` calls the driver, and its result. It does not make the host wait.
+    pub(crate) fn count<R>(&self, work: impl FnOnce() -> R) -> (R, u64) {
+        self.reset_calls();
+        let _path = self.no_waits();
+        let result = work();
+        (result, self.all_calls())
+    }
+
+    /// How often the functions were called since the last count began.
+    pub(crate) fn calls_of<const N: usize>(&self, names: [&str; N]) -> [u64; N] {
+        names.map(|name| self.calls(name))
+    }
+
+    /// Takes the reports, which are of this sort: what the driver says of a test that does it on purpose.
+    #[track_caller]
+    pub(crate) fn expect(&self, mistake: Mistake) -> usize {
+        let reports = self.take_reports();
+        let all = !reports.is_empty() && reports.iter().all(|report| report.mistake == mistake);
+        assert!(all, "not {mistake:?}, and nothing else: {reports:#?}");
+        reports.len()
+    }
+
+    /// Reports the events of this test that were not destroyed and are not kept for the next edge.
+    pub(crate) fn report_lost_events(&self) {
+        let kept: Vec<_> = pooled_events().into_iter().map(|event| event as u64).collect();
+        self.report_leaked_events(self.mark, &kept);
+    }
+
+    /// A scoped thread may give back the event that it used last a moment after the scope has ended.
+    fn assert_no_lost_event(&self) {
+        let end = Instant::now() + Duration::from_secs(5);
+        self.report_lost_events();
+        while !self.reports().is_empty() && Instant::now() < end {
+            sleep(Duration::from_millis(1));
+            self.take_reports();
+            self.report_lost_events();
+        }
+        self.assert_no_reports();
+    }
+
+    /// Waits on the host were there none.
+    #[track_caller]
+    pub(crate) fn assert_no_host_wait(&self) {
+        let waits = ["cuEventSynchronize", "cuStreamSynchronize", "cuCtxSynchronize"];
+        assert_eq!(self.calls_of(waits), [0; 3], "the host waits");
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        let sim = sim();
+        let found = (sim.take_reports(), pending_releases(), live_exports(), current(), thread_mode());
+        sim.clear_faults();
+        sim.set_registered_apart(false);
+        sim.set_reuse(false);
+        end_captures();
+        set_release_policy(ReleasePolicy::AfterContext);
+        set_missing_stream_policy(MissingStreamPolicy::WaitForAll);
+        set_current(None);
+        sim.run_all();
+        finish_releases();
+        if std::thread::panicking() {
+            return;
+        }
+        self.assert_no_lost_event();
+        assert_eq!(found, (vec![], 0, 0, None, 0), "errors, releases, exports, context, mode that are left");
+        assert_eq!(KEPT.map(|what| sim.live(what)), self.before, "what is left of {KEPT:?}");
+    }
+}

@@ -1,0 +1,75 @@
+//! Memory under another device type: what may be called so, of which device it is then, and after which work.
+
+use interop_core::cuda::{CudaBuffer, MemoryKind, device_address, finish_releases};
+use interop_core::{CudaArray, DType, Device, ErrorKind, Storage, StreamHandle};
+
+use crate::cuda_program::Place;
+use crate::exclusive_driver::turn;
+use crate::support::arrays::Array;
+
+fn array(kind: MemoryKind, ordinal: i32, len: usize) -> Array<CudaBuffer> {
+    Array::new(CudaBuffer::zeroed(kind, ordinal, DType::U8, len).unwrap(), &[len])
+}
+
+#[test]
+fn what_is_of_a_device_is_called_that_of_its_own() {
+    let _turn = turn();
+    for kind in [MemoryKind::Managed, MemoryKind::Device, MemoryKind::Pool] {
+        for (ordinal, len) in [(0, 8), (1, 8), (0, 0)] {
+            let device = array(kind, ordinal, len).relabel_as_device().unwrap();
+            assert_eq!(device.info().unwrap().device(), Device::cuda(ordinal), "{kind:?}, {len} elements");
+        }
+    }
+    let error = array(MemoryKind::Pinned, 0, 8).relabel_as_device().unwrap_err().error;
+    assert_eq!((error.kind(), error.location()), (ErrorKind::Device, "device"));
+    assert_eq!(finish_releases(), 0);
+}
+
+#[test]
+fn only_what_the_host_reaches_is_called_the_hosts() {
+    let _turn = turn();
+    for kind in [MemoryKind::Device, MemoryKind::Pool] {
+        let error = array(kind, 0, 8).relabel_as_host().unwrap_err().error;
+        assert_eq!((error.kind(), error.location()), (ErrorKind::Device, "device"), "{kind:?}");
+    }
+    assert_eq!(finish_releases(), 0);
+}
+
+/// Whoever gets host memory reads it at once.
+#[test]
+fn what_is_called_the_hosts_is_finished() {
+    let turn = turn();
+    for kind in [MemoryKind::Pinned, MemoryKind::Managed] {
+        let stream = Place::primary(0).non_blocking();
+        let host = Array { stream: stream.handle(), ..array(kind, 0, 8) }.relabel_as_host().unwrap();
+        let spin = stream.spin();
+        let info = host.info().unwrap();
+        assert!(!turn.is_pending(spin), "{kind:?}");
+        assert_eq!((info.device(), info.stream()), (Device::CPU, StreamHandle::NothingPending));
+    }
+}
+
+/// Whichever device is current, and where nothing is.
+#[test]
+fn memory_of_a_device_has_its_own_address_there() {
+    let _turn = turn();
+    for kind in [MemoryKind::Device, MemoryKind::Pool, MemoryKind::Pinned, MemoryKind::Managed] {
+        let buffer = CudaBuffer::zeroed(kind, 1, DType::U8, 8).unwrap();
+        let address = buffer.memory().address;
+        let ask = || device_address(address).unwrap();
+        assert_eq!(
+            [ask(), Place::primary(0).with(ask), Place::primary(1).with(ask)],
+            [address; 3],
+            "{kind:?}"
+        );
+    }
+    assert_eq!(finish_releases(), 0);
+}
+
+/// There is no address to ask for.
+#[test]
+fn a_kernel_view_of_pinned_memory_without_elements() {
+    let _turn = turn();
+    let empty = array(MemoryKind::Pinned, 0, 0);
+    assert_eq!(empty.kernel_view::<u8, 1>().unwrap().address(), 0);
+}

@@ -1,0 +1,138 @@
+"""Whoever waits for a device, on the simulated driver: other threads of Python go on meanwhile."""
+
+import ctypes
+
+import interop_demo
+import native
+import numpy as np
+import pytest
+from scripts import run
+from test_cuda_rules import Silent
+from test_cuda_arrays import SIM, full, nothing_wrong, on_host, pytestmark  # noqa: F401
+
+in_c = pytest.mark.skipif(native.missing() is not None, reason=f"the work of the host is in C and cannot be compiled: {native.missing()}")
+
+WAYS = {
+    "a copying argument": interop_demo.trace,
+    "the same by its dict": lambda array: interop_demo.trace(type("D", (), {"__cuda_array_interface__": array.__cuda_array_interface__})()),
+    "a copy for the host": lambda array: on_host(array).trace(),
+    "a buffer": lambda array: np.array(memoryview(array)).trace(),
+    "as host memory": lambda array: np.from_dlpack(HOSTED.pop()).trace(),
+    "a buffer of that": lambda array: np.array(memoryview(HOSTED.pop())).trace(),
+    "by its table": lambda array: interop_demo.checksum(HOSTED.pop()) / 3,
+    "its attributes": lambda array: HOSTED.pop().size + 6,
+    "new memory": lambda array: full("cuda").size + 3,
+}
+HOSTED = []
+
+
+@in_c
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("stream", [1, "handle"])
+def test_whoever_waits_for_a_device_lets_other_threads_run(way, stream):
+    """Work that is queued may be a function of the host that needs the interpreter: to wait with its lock would never end."""
+    probe = native.load("threads")
+    # To make memory is to wait for the default stream.
+    stream = SIM.stream() if stream == "handle" and way != "new memory" else 1
+    array = full("cuda" if way == "a copy for the host" else "pinned", (3, 3))
+    HOSTED[:] = [array.relabel_as_host()] if array.device == "cuda_host" else []
+    interop_demo.scale_(array, 2, stream=stream)
+    SIM.call("cuLaunchHostFunc", ctypes.c_uint64(stream), ctypes.c_void_p(probe.attachment()), None)
+    assert WAYS[way](array) == 15.0
+    assert probe.attachment(1) is False
+    HOSTED.clear()
+
+
+@in_c
+@pytest.mark.parametrize(("kind", "wanted"), [("cuda", (1, 0)), *((kind, None) for kind in ("cuda", "pool", "pinned", "managed"))])
+def test_a_copy_of_an_array_without_work_lets_other_threads_run(kind, wanted):
+    """It waits for the default stream, on which somebody else has work."""
+    probe, array = native.load("threads"), full(kind, (3, 3))
+    SIM.call("cuLaunchHostFunc", ctypes.c_uint64(1), ctypes.c_void_p(probe.attachment()), None)
+    array.__dlpack__(copy=True, dl_device=wanted, max_version=(1, 0))
+    assert probe.attachment(1) is False
+
+
+@in_c
+@pytest.mark.parametrize("kind", ["cuda", "pinned", "managed"])
+@pytest.mark.parametrize("owner", ["an array", "a capsule", "a consumer"])
+def test_memory_that_is_freed_lets_other_threads_run(kind, owner):
+    """The driver waits for all work of the device before it frees, also for work that nobody ordered before."""
+    probe, array = native.load("threads"), full(kind)
+    if owner == "a capsule":
+        array = array.__dlpack__(max_version=(1, 0))
+    elif owner == "a consumer":
+        array = interop_demo.asarray(array)
+    before = interop_demo.set_release_policy("immediate")
+    SIM.call("cuLaunchHostFunc", ctypes.c_uint64(1), ctypes.c_void_p(probe.attachment()), None)
+    live = SIM.library.interop_sim_live(0)
+    del array
+    interop_demo.set_release_policy(before)
+    assert SIM.library.interop_sim_live(0) == live - 1
+    assert probe.attachment(1) is False
+
+
+@in_c
+@pytest.mark.parametrize("function", [interop_demo.edges, lambda image: interop_demo.blur_(image, 1)], ids=["edges", "blur_"])
+def test_an_argument_that_the_host_works_on_lets_other_threads_run(function):
+    probe, stream = native.load("threads"), SIM.stream()
+    image = full("pinned", (2, 2, 3))
+    interop_demo.scale_(image, 2, stream=stream)
+    SIM.call("cuLaunchHostFunc", ctypes.c_uint64(stream), ctypes.c_void_p(probe.attachment()), None)
+    function(image)
+    assert probe.attachment(1) is False
+
+
+@in_c
+def test_work_for_a_library_that_names_no_stream_lets_other_threads_run():
+    """The host waits for it, in the place of the library."""
+    probe, array = native.load("threads"), Silent(None)
+    SIM.call("cuLaunchHostFunc", ctypes.c_uint64(1), ctypes.c_void_p(probe.attachment()), None)
+    interop_demo.scale_(array, 2)
+    assert probe.attachment(1) is False
+
+
+@pytest.mark.parametrize("kind", ["pinned", "managed"])
+@pytest.mark.parametrize("stream", [1, "handle"])
+def test_an_argument_that_the_host_works_on_is_waited_for(kind, stream):
+    """The struct has no field for a stream: its memory knows that a kernel still writes."""
+    images = [full(kind, (1, 2, 3)) for _ in range(2)]
+    for image in images:
+        interop_demo.scale_(image[:, :1], 3, stream=SIM.stream() if stream == "handle" else stream)
+    assert on_host(interop_demo.edges(images[0])).tolist() == [[[5.0] * 3] * 2]
+    interop_demo.blur_(images[1], 1)
+    assert on_host(images[1]).tolist() == [[[5.0] * 3] * 2]
+
+
+def test_a_hold_that_waits_for_a_release_lets_other_threads_run():
+    """Where no event comes after all work, a release is decided by a wait for the device, which a hold must not come between."""
+    said = run("""
+        import ctypes
+        import threading
+        import time
+
+        import interop_demo
+        from test_cuda_arrays import SIM, full
+
+        inside = threading.Event()
+
+        @ctypes.CFUNCTYPE(None, ctypes.c_void_p)
+        def work(_):
+            inside.set()
+            time.sleep(0.2)  # the other thread asks for the hold
+
+        array, stream = full("cuda"), SIM.stream()
+        imported = interop_demo.asarray(array.__dlpack__(stream=stream, max_version=(1, 0)))
+        SIM.call("cuLaunchHostFunc", ctypes.c_uint64(stream), work, None)
+        SIM.library.interop_sim_fail_next(b"cuCtxRecordEvent", 500)
+        del imported
+        SIM.library.interop_sim_fail_next(b"cuCtxRecordEvent", 500)
+        finish = threading.Thread(target=interop_demo.finish_releases)
+        finish.start()
+        inside.wait()
+        with interop_demo.HoldReleases():
+            pass
+        finish.join()
+        print(interop_demo.finish_releases())
+    """)
+    assert said == "0\n"

@@ -1,0 +1,201 @@
+//! What becomes of claims that hold.
+
+use interop_core::{DType, Device, DeviceType, Layout, Mutability, Order, RawDescriptor, Strides};
+use proptest::prelude::*;
+
+use crate::support::brute_force::{offsets, settings, small_layouts};
+use crate::support::signed;
+use crate::support::streams::stream as stream_of;
+
+const ADDRESS: usize = 0x1_0000;
+
+fn on_cuda(shape: &[i64]) -> RawDescriptor<'_> {
+    RawDescriptor::new(ADDRESS, Device::cuda(3), shape)
+}
+
+/// What was claimed is what is known, field by field.
+#[test]
+fn facts_say_what_was_claimed() {
+    let stream = stream_of(0xABCD);
+    let claims = RawDescriptor {
+        byte_offset: 8,
+        dtype: DType::F64,
+        strides: Strides::Bytes(&[8, 16]),
+        mutability: Mutability::WhenOwned,
+        stream,
+        memory: Some(ADDRESS..ADDRESS + 0x100),
+        ..on_cuda(&[2, 3])
+    };
+    let info = claims.validate().unwrap();
+    assert_eq!((info.address(), info.byte_range()), (ADDRESS + 8, ADDRESS + 8..ADDRESS + 56));
+    assert_eq!((info.shape(), info.strides()), (&[2, 3][..], &[1, 2][..]));
+    assert_eq!(info.byte_strides(), Some(vec![8, 16]));
+    assert_eq!((info.dtype(), info.is_padded(), info.struct_type()), (DType::F64, false, None));
+    assert_eq!((info.ndim(), info.numel(), info.nbytes()), (2, 6, 48));
+    assert_eq!((info.device(), info.stream()), (Device::cuda(3), stream));
+    assert_eq!((info.mutability(), info.is_read_only()), (Mutability::WhenOwned, true));
+    assert_eq!(info.layout(), &Layout::contiguous(&[2, 3], Order::F).unwrap());
+}
+
+/// R28, R82, bugs 62, 64, 67, 68, 92: no strides mean compact, in the order of the protocol or the struct.
+#[test]
+fn no_strides_are_compact_strides() {
+    let strides = |order| {
+        let info =
+            RawDescriptor { strides: Strides::Contiguous(order), ..on_cuda(&[2, 3, 4]) }.validate().unwrap();
+        info.strides().to_vec()
+    };
+    assert_eq!((strides(Order::C), strides(Order::F)), (vec![12, 4, 1], vec![1, 2, 6]));
+}
+
+/// R29: strides that happen to be compact are such strides, in bytes and in elements.
+#[test]
+fn explicit_strides_may_be_compact() {
+    let compact = on_cuda(&[2, 3]).validate().unwrap();
+    for strides in [Strides::Elements(&[3, 1]), Strides::Bytes(&[12, 4])] {
+        assert_eq!(RawDescriptor { strides, ..on_cuda(&[2, 3]) }.validate().unwrap(), compact);
+    }
+}
+
+/// R31, R88, bugs 81, 84, 90: negative strides reach below the first element, zero strides repeat it.
+#[test]
+fn strides_have_signs() {
+    let rows: [(&[i64], &[i64], _, _); 5] = [
+        (&[3], &[-2], -16..4, 12),
+        (&[2, 2], &[-1, 3], -4..16, 16),
+        (&[1000, 2], &[0, 1], 0..8, 8000),
+        (&[3, 3], &[4, 3], 0..60, 36),
+        (&[1, 5], &[-7, 1], 0..20, 20),
+    ];
+    for (shape, strides, range, nbytes) in rows {
+        let info =
+            RawDescriptor { strides: Strides::Elements(strides), ..on_cuda(shape) }.validate().unwrap();
+        let at = |offset: isize| ADDRESS.checked_add_signed(offset).unwrap();
+        assert_eq!(info.byte_range(), at(range.start)..at(range.end), "{shape:?} {strides:?}");
+        assert_eq!((info.address(), info.nbytes()), (ADDRESS, nbytes));
+    }
+}
+
+/// Bug 83: as many idle axes as fit in place, all of which claim to run backwards.
+#[test]
+fn idle_axes_do_not_run_backwards() {
+    let claims = RawDescriptor { strides: Strides::Elements(&[-1; 5]), ..on_cuda(&[1; 5]) };
+    assert_eq!(claims.validate().unwrap().strides(), [1; 5]);
+}
+
+/// R7, R33, R78, R79, bugs 76, 77, 79: an array without elements has no address, whatever it claims.
+#[test]
+fn an_empty_array_claims_anything() {
+    let rows: [(usize, u64, &[i64]); 4] = [
+        (0, 0, &[]),
+        (0xDEAD_BEEF, 0, &[7, -3, 5]),
+        (usize::MAX, u64::MAX, &[i64::MAX; 3]),
+        (1, 1, &[i64::MIN; 3]),
+    ];
+    for (address, byte_offset, strides) in rows {
+        let strides =
+            if strides.is_empty() { Strides::Contiguous(Order::C) } else { Strides::Bytes(strides) };
+        let memory = Some(0x10..0x10);
+        let claims = RawDescriptor { address, byte_offset, strides, memory, ..on_cuda(&[3, 0, 1 << 62]) };
+        let info = claims.validate().unwrap();
+        assert_eq!((info.address(), info.byte_range(), info.nbytes(), info.numel()), (0, 0..0, 0, 0));
+        assert!(info.layout().is_contiguous(Order::C));
+    }
+}
+
+/// R83, bug 80: no axes are one element.
+#[test]
+fn a_scalar_has_an_element() {
+    let info = on_cuda(&[]).validate().unwrap();
+    assert_eq!((info.numel(), info.nbytes(), info.byte_range()), (1, 4, ADDRESS..ADDRESS + 4));
+    assert_eq!((info.shape(), info.strides()), (&[][..], &[][..]));
+}
+
+/// R76, bug 87: an address may be odd. Whether that matters is known when somebody reads.
+#[test]
+fn alignment_is_not_demanded() {
+    for address in [1, 3, 0x1001] {
+        let info = RawDescriptor { address, dtype: DType::F64, ..on_cuda(&[2]) }.validate().unwrap();
+        assert_eq!(info.byte_range(), address..address + 16);
+    }
+    let info = RawDescriptor { byte_offset: 3, ..on_cuda(&[2]) }.validate().unwrap();
+    assert_eq!(info.address(), ADDRESS + 3);
+}
+
+/// Bug 166: more than 2 GiB, and nearly everything.
+#[test]
+fn great_arrays_are_arrays() {
+    let info = on_cuda(&[(1 << 31) + 5]).validate().unwrap();
+    assert_eq!(info.byte_range().len(), (1 << 33) + 20);
+    let info = RawDescriptor { address: 1, dtype: DType::U8, ..on_cuda(&[1 << 59]) }.validate().unwrap();
+    assert_eq!((info.nbytes(), info.byte_range()), (1 << 59, 1..(1 << 59) + 1));
+    // The elements repeat, so that their bytes are more than the memory, and more than can be counted.
+    let strides = Strides::Elements(&[0, 0]);
+    let info = RawDescriptor { strides, dtype: DType::COMPLEX128, ..on_cuda(&[1 << 30, 1 << 32]) }
+        .validate()
+        .unwrap();
+    assert_eq!((info.byte_range().len(), info.nbytes()), (16, usize::MAX));
+}
+
+/// A view that begins at the lowest element has the others farther away than the array has.
+#[test]
+fn what_is_turned_around_can_be_described_too() {
+    let middle = 1_usize << 61;
+    let at = |address: usize, strides: [i64; 2]| {
+        let strides = Strides::Elements(&strides);
+        RawDescriptor { address, strides, ..on_cuda(&[2, 2]) }.validate().map(|info| info.byte_range())
+    };
+    for far in (50..63).map(|power| 1_i64 << power) {
+        let Ok(range) = at(middle, [-far, far]) else { continue };
+        assert_eq!(at(range.start, [far, far]), Ok(range), "{far}");
+    }
+    assert!(at(middle, [-(1 << 56), 1 << 56]).is_ok() && at(middle, [-(1 << 57), 1 << 57]).is_err());
+}
+
+/// R90, R91, bugs 112, 115, 127: the ordinal of host memory may be anything; a device may be unknown.
+#[test]
+fn devices() {
+    for device_type in [DeviceType::CPU, DeviceType::CUDA_HOST, DeviceType::CUDA_MANAGED] {
+        for device_id in [0, 5, -1, i32::MIN] {
+            let device = Some(Device { device_type, device_id });
+            let info = RawDescriptor { device, ..on_cuda(&[1]) }.validate().unwrap();
+            // As it is compared: not a device of its own for every ordinal.
+            assert_eq!(info.device(), Device { device_type, device_id: 0 });
+        }
+    }
+    let info = RawDescriptor { device: None, ..on_cuda(&[1]) }.validate().unwrap();
+    assert_eq!(info.device().device_type, DeviceType::UNKNOWN);
+    assert!(
+        !info.device().device_type.is_host_accessible() && !info.device().device_type.is_cuda_accessible()
+    );
+}
+
+proptest! {
+    #![proptest_config(settings())]
+
+    /// R89, bugs 89, 95: the range is that of the bytes of all elements, and memory is compared with all of it.
+    #[test]
+    fn memory_is_compared_with_the_visited_bytes(
+        (shape, strides) in small_layouts(),
+        (dtype, item) in prop::sample::select(vec![(DType::U8, 1), (DType::F32, 4), (DType::opaque(12), 12)]),
+        cut_below in 0_usize..3,
+        cut_above in 0_usize..3,
+    ) {
+        let shape: Vec<i64> = shape.iter().copied().map(signed).collect();
+        let sized: Vec<usize> = shape.iter().copied().map(signed).collect();
+        let visited: Vec<i128> = offsets(&sized, &strides);
+        let strides: Vec<i64> = strides.iter().map(|stride| *stride as i64).collect();
+        let at = |offset: i128| usize::try_from(ADDRESS as i128 + offset * item).unwrap();
+        let claims = RawDescriptor { dtype, strides: Strides::Elements(&strides), ..on_cuda(&shape) };
+        let info = claims.clone().validate().unwrap();
+        let Some(lowest) = visited.iter().min() else {
+            prop_assert_eq!(info.byte_range(), 0..0);
+            return Ok(());
+        };
+        let range = at(*lowest)..at(*visited.iter().max().unwrap() + 1);
+        prop_assert_eq!(info.byte_range(), range.clone());
+        let memory = Some(range.start + cut_below..range.end - cut_above.min(range.len() - 1));
+        let enough = memory == Some(range);
+        prop_assert_eq!(RawDescriptor { memory, ..claims }.validate().is_ok(), enough);
+    }
+}

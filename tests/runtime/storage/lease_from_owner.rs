@@ -1,0 +1,103 @@
+//! Leases of what a value lends.
+
+use std::borrow::Cow;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::mpsc::{Sender, channel};
+
+use interop_core::dlpack::Versioned;
+use interop_core::{CudaArray, Element, FromArray, Lease, LeaseMut, Mutability, Storage};
+
+use crate::support::arrays::{Array, Fortran};
+
+/// Lends its elements, which are in itself, and says at its end what has become of them.
+struct Inline {
+    elements: [i16; 6],
+    end: Sender<[i16; 6]>,
+}
+
+impl AsRef<[i16]> for Inline {
+    fn as_ref(&self) -> &[i16] {
+        &self.elements
+    }
+}
+
+impl AsMut<[i16]> for Inline {
+    fn as_mut(&mut self) -> &mut [i16] {
+        &mut self.elements
+    }
+}
+
+impl Drop for Inline {
+    fn drop(&mut self) {
+        self.end.send(self.elements).unwrap();
+    }
+}
+
+/// The value stays where it is while the lease is moved, exported and imported, and ends once, after all of them.
+#[test]
+fn a_value_lends_its_elements_in_place() {
+    let (end, ended) = channel();
+    let lease = LeaseMut::<i16>::from_owner(Inline { elements: [0, 1, 2, 3, 4, 5], end });
+    let memory = lease.memory();
+    assert_eq!((memory.mutability, memory.range.len(), memory.element.size()), (Mutability::Writable, 12, 2));
+    let mut array = Array::new(lease, &[6]);
+    array.map_inplace(|element: i16| element * 2).unwrap();
+    let tensor = array.into_dlpack::<Versioned>().unwrap();
+    assert!(!tensor.info().unwrap().is_read_only());
+    let mut again: Array<LeaseMut<i16>> = Array::from_dlpack(tensor).unwrap();
+    assert_eq!(again.info().unwrap().address(), memory.address);
+    again.map_inplace(|element: i16| element + 1).unwrap();
+    assert!(ended.try_recv().is_err());
+    std::thread::spawn(|| drop(again)).join().unwrap();
+    assert_eq!(ended.iter().collect::<Vec<_>>(), [[1, 3, 5, 7, 9, 11]]);
+}
+
+/// What is lent for reading is never written, and has the order that the struct says.
+#[test]
+fn a_value_lends_its_elements_for_reading() {
+    let (end, ended) = channel();
+    let lease = Lease::<i16>::from_owner(Inline { elements: [0, 1, 2, 3, 4, 5], end });
+    let address = lease.memory().address;
+    let table = Arc::new(Fortran { data: lease, rows: 2, columns: 3 });
+    assert_eq!(table.to_vec::<i16>().unwrap(), [0, 2, 4, 1, 3, 5]);
+    let tensor = table.share_dlpack::<Versioned>().unwrap();
+    let info = tensor.info().unwrap();
+    assert_eq!((info.address(), info.strides(), info.is_read_only()), (address, &[1, 2][..], true));
+    drop(table);
+    assert!(ended.try_recv().is_err());
+    drop(tensor);
+    assert_eq!(ended.iter().count(), 1);
+}
+
+/// What is borrowed for ever, what owns a heap, what is empty.
+#[test]
+fn many_types_lend() {
+    fn lent<T: Element + PartialEq + std::fmt::Debug>(owner: impl AsRef<[T]> + Send + 'static, want: &[T]) {
+        let array = Array::new(Lease::from_owner(owner), &[want.len()]);
+        assert_eq!(array.to_vec::<T>().unwrap(), want);
+    }
+    lent(vec![1.0_f32, 2.0], &[1.0, 2.0]);
+    lent(Cow::Borrowed(&[true, false][..]), &[true, false]);
+    lent([1_u64], &[1]);
+    lent(Arc::<[u8]>::from([1, 2]), &[1, 2]);
+    lent("ab", b"ab");
+    lent([0_i32; 0], &[]);
+}
+
+/// A value that panics instead of lending is dropped.
+#[test]
+fn a_panic_drops_the_value() {
+    struct Mute(#[expect(dead_code, reason = "kept for its drop")] Arc<()>);
+
+    impl AsRef<[u8]> for Mute {
+        fn as_ref(&self) -> &[u8] {
+            panic!("no elements")
+        }
+    }
+
+    let count = Arc::new(());
+    let value = Mute(count.clone());
+    catch_unwind(AssertUnwindSafe(|| Lease::<u8>::from_owner(value))).unwrap_err();
+    assert_eq!(Arc::strong_count(&count), 1);
+}

@@ -1,0 +1,91 @@
+//! The folders of `interop-core/src` use one another in one direction, and no files use one another in a circle.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+use crate::{files, workspace};
+
+/// Each folder may use those before it.
+const ORDER: [&str; 9] =
+    ["error", "process", "array", "cuda", "memory", "protocols", "derive", "adapters", "python"];
+
+/// Files that use each other: `CudaArray` has methods that return a `Relabeled`, which is a `CudaArray`.
+const ARGUED: [&str; 2] = ["derive/cuda_array", "derive/relabel"];
+
+/// The modules of the core, by path without `.rs`, with their code.
+fn modules() -> BTreeMap<String, String> {
+    let root = workspace::root().join("interop-core/src");
+    let mut found = BTreeMap::new();
+    collect(&root, &root, &mut found);
+    found
+}
+
+fn collect(root: &Path, folder: &Path, found: &mut BTreeMap<String, String>) {
+    for path in files::entries(folder).expect("a folder with sources") {
+        if path.is_dir() {
+            collect(root, &path, found);
+        } else {
+            let name = path.strip_prefix(root).expect("below the root").with_extension("");
+            let text = files::read(&path).expect("a file of the repository");
+            let code = text.split("#[cfg(test)]\nmod tests").next().unwrap_or_default();
+            let lines = code.lines().filter(|line| !line.trim_start().starts_with("//"));
+            found.insert(name.to_string_lossy().replace('\\', "/"), lines.collect::<Vec<_>>().join("\n"));
+        }
+    }
+}
+
+/// The paths from the root of the crate that the code names.
+fn paths(code: &str) -> impl Iterator<Item = Vec<&str>> {
+    code.split("crate::").skip(1).map(|rest| {
+        let end = rest.find(|letter: char| !letter.is_alphanumeric() && !matches!(letter, '_' | ':'));
+        rest[..end.unwrap_or(rest.len())].split("::").filter(|name| !name.is_empty()).collect()
+    })
+}
+
+/// The modules that a module uses.
+fn used(modules: &BTreeMap<String, String>, module: &str) -> BTreeSet<String> {
+    let longest = |path: Vec<&str>| {
+        (1..=path.len()).rev().find_map(|count| {
+            let name = path[..count].join("/");
+            [name.clone(), format!("{name}/mod")].into_iter().find(|name| modules.contains_key(name))
+        })
+    };
+    paths(&modules[module]).filter_map(longest).filter(|name| name != module).collect()
+}
+
+#[test]
+fn folders_are_used_in_one_direction() {
+    let modules = modules();
+    let rank = |name: &str| ORDER.iter().position(|folder| name.split('/').next() == Some(folder));
+    for name in modules.keys().filter(|name| *name != "lib") {
+        let own = rank(name).unwrap_or_else(|| panic!("{name} is in no folder of the order"));
+        for other in used(&modules, name) {
+            let is_below = rank(&other).is_some_and(|other| other <= own);
+            assert!(is_below, "{name} uses {other}");
+        }
+    }
+}
+
+#[test]
+fn no_files_use_one_another_in_a_circle() {
+    let modules = modules();
+    let mut left: BTreeMap<_, _> = modules.keys().map(|name| (name.clone(), used(&modules, name))).collect();
+    left.get_mut(ARGUED[0]).expect("it is there").remove(ARGUED[1]);
+    left.retain(|name, _| name != "lib");
+    while !left.is_empty() {
+        let free = left.iter().find(|(_, used)| used.iter().all(|name| !left.contains_key(name)));
+        let Some(free) = free.map(|(name, _)| name.clone()) else {
+            panic!("in a circle, or above one: {:?}", left.keys().collect::<Vec<_>>());
+        };
+        left.remove(&free);
+    }
+}
+
+#[test]
+fn numbers_touch_no_memory() {
+    let modules = modules();
+    let lifted =
+        modules.iter().filter(|(name, code)| name.starts_with("array/") && code.contains("unsafe_code"));
+    let names: Vec<_> = lifted.map(|(name, _)| name.as_str()).collect();
+    assert_eq!(names, ["array/element", "array/minifloat", "array/stream"]);
+}

@@ -1,0 +1,259 @@
+//! `cargo xtask guard`: what the published packages promise to those who build on them.
+//!
+//! Since when each item of the standard library is there, the lint `incompatible_msrv` of `cargo clippy` knows; of the language
+//! itself (`let text = format_args!(…)`, since 1.89) only the oldest compiler can tell.
+//!
+//! The public items are recorded, and not compared with those of an earlier version as cargo-semver-checks does. The record
+//! shows more, such as another type of an argument or a new bound, and whoever changes it reads the difference. What that
+//! tool sees besides is seen too: a lost `Send` is in the record, a lost feature fails the test below, fields of a C struct
+//! that have changed places fail the assertions beside it, and a trait method that has lost its default does not compile
+//! with the storages and streams of the tests. Which version a release has to have is a question for that tool:
+//! `cargo semver-checks -p interop-core --baseline-rev TAG --only-explicit-features --features derive,half,ndarray,num-complex`.
+
+use std::process::Command;
+
+use crate::failure::Failure;
+use crate::suites::{self, Suite};
+use crate::test_counts::Counts;
+use crate::tools::{self, Tool};
+use crate::{command_step, files, sim, workspace};
+
+const DENY: Tool = Tool { name: "cargo-deny", version: "0.20.2" };
+
+/// The published packages.
+const PUBLISHED: [&str; 2] = ["interop-core", "interop-derive"];
+
+const SUITES: [Suite; 7] = [
+    Suite {
+        word: "api",
+        name: "Public items",
+        why: "What users can name is what `public-api.txt` of the package records.",
+        run: |counts| {
+            tools::need_nightly()?;
+            public_items(counts)
+        },
+    },
+    Suite {
+        word: "features",
+        name: "Sets of features",
+        why: "The core compiles with every set of its features, not only with each alone and with all.",
+        run: feature_sets,
+    },
+    Suite {
+        word: "compiler",
+        name: "Oldest compiler",
+        why: "Both packages compile with the version of Rust that they promise.",
+        run: |counts| no_oldest().map_or_else(|| oldest_compiler(counts), |why| Err(Failure::new(why))),
+    },
+    Suite {
+        word: "platforms",
+        name: "Other platforms",
+        why: "The core compiles for Windows and macOS, and clippy finds nothing that is of one platform only.",
+        run: platforms,
+    },
+    Suite {
+        word: "classes",
+        name: "Python classes",
+        why: "What the compiler says about structs that cannot be the Python objects or classes that they should be.",
+        run: |counts| {
+            let test = ["test", "--locked", "--package=interop-class-tests", "--tests"];
+            suites::follow(&mut workspace::cargo(test), counts)
+        },
+    },
+    Suite {
+        word: "minimal",
+        name: "Oldest dependencies",
+        why: "Both packages compile with the oldest version of every dependency that the manifests allow.",
+        run: oldest_dependencies,
+    },
+    Suite {
+        word: "deny",
+        name: "Dependencies",
+        why: "Licences, banned crates and sources, as `deny.toml` has them; advisories need a network and are not here.",
+        run: |counts| {
+            DENY.install()?;
+            command_step::run(DENY.command().args(["--offline", "check", "licenses", "bans", "sources"]))?;
+            counts.passed = 3;
+            Ok(())
+        },
+    },
+];
+
+/// Runs the checks named in `arguments`, or all.
+pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
+    suites::choose(&SUITES, arguments)
+}
+
+/// The part that takes little, where there is a nightly compiler, and otherwise the reason.
+pub(crate) fn suite(counts: &mut Counts) -> Result<(), Failure> {
+    if let Some(why) = tools::no_nightly() {
+        counts.skip(PUBLISHED.len(), why);
+        return Ok(());
+    }
+    public_items(counts)
+}
+
+/// Compares the public items with those that are recorded.
+fn public_items(counts: &mut Counts) -> Result<(), Failure> {
+    let mut changes = Vec::new();
+    for package in PUBLISHED {
+        let found = items(package)?;
+        let file = record(package);
+        let recorded = files::read(&workspace::root().join(&file))?;
+        let missing = |from: &str, of: &str, sign: char| {
+            let lines = from.lines().filter(|line| !of.lines().any(|other| other == *line));
+            lines.fold(String::new(), |list, line| format!("{list}\n    {sign} {line}"))
+        };
+        let change = missing(&recorded, &found, '-') + &missing(&found, &recorded, '+');
+        if change.is_empty() && recorded == found {
+            counts.passed += 1;
+        } else {
+            counts.failed += 1;
+            changes.push(format!("{file}:{change}"));
+        }
+    }
+    if changes.is_empty() {
+        return Ok(());
+    }
+    let advice = "if that is meant, run `cargo xtask bless` and write it into CHANGELOG.md";
+    Err(Failure::new(format!("the public items changed; {advice}\n{}", changes.join("\n"))))
+}
+
+/// Records the public items as they are.
+pub(crate) fn bless() -> Result<(), Failure> {
+    if let Some(why) = tools::no_nightly() {
+        println!("    left as they are: {why}");
+        return Ok(());
+    }
+    for package in PUBLISHED {
+        files::write(&workspace::root().join(record(package)), items(package)?)?;
+    }
+    Ok(())
+}
+
+/// The file with the items of a package.
+fn record(package: &str) -> String {
+    format!("{package}/public-api.txt")
+}
+
+/// The public items of a package with all its features.
+fn items(package: &str) -> Result<String, Failure> {
+    let folder = workspace::target().join("guard/api");
+    let mut rustdoc = tools::nightly("cargo");
+    rustdoc.args(["rustdoc", "--lib", "--locked", "--quiet", "--all-features", "--package", package]);
+    rustdoc.arg("--target-dir").arg(&folder);
+    command_step::run(rustdoc.args([
+        "--",
+        "-Zunstable-options",
+        "--output-format=json",
+        "--cap-lints=allow",
+    ]))?;
+    let json = folder.join("doc").join(format!("{}.json", package.replace('-', "_")));
+    let mut printer = workspace::cargo(["run", "--locked", "--quiet", "--package=interop-public-api", "--"]);
+    let mut items = String::new();
+    command_step::read(printer.arg(json), |line| {
+        items.push_str(line);
+        items.push('\n');
+    })?;
+    Ok(items)
+}
+
+/// Compiles the core with every set of its features.
+fn feature_sets(counts: &mut Counts) -> Result<(), Failure> {
+    sim::build()?;
+    for set in 0..1_usize << workspace::FEATURES.len() {
+        let chosen = workspace::FEATURES.iter().enumerate().filter(|(place, _)| set >> place & 1 == 1);
+        let chosen = chosen.map(|(_, feature)| *feature).collect::<Vec<_>>().join(",");
+        let mut cargo = workspace::cargo(["check", "--quiet", "--locked", "--package=interop-core"]);
+        cargo.args(["--no-default-features", "--features", &chosen]).env("RUSTFLAGS", "-D warnings");
+        // With other flags than anything else: a folder of its own keeps what the others have built.
+        command_step::run(cargo.arg("--target-dir").arg(workspace::target().join("guard/features")))?;
+        counts.passed += 1;
+    }
+    Ok(())
+}
+
+/// The version of Rust that the packages promise.
+fn promised() -> Result<String, Failure> {
+    let manifest = files::read(&workspace::root().join("Cargo.toml"))?;
+    let version = manifest.lines().find_map(|line| line.strip_prefix("rust-version = "));
+    let version = version.ok_or_else(|| Failure::new("Cargo.toml has no `rust-version`"))?;
+    Ok(version.trim_matches('"').to_owned())
+}
+
+/// Why the oldest compiler cannot be used, or `None`.
+fn no_oldest() -> Option<String> {
+    let version = promised().unwrap_or_default();
+    let found = command_step::ask(tools::of_toolchain(&version, "rustc").arg("--version"));
+    let why = || format!("Rust {version} is missing: `rustup toolchain install {version} --profile minimal`");
+    found.is_none().then(why)
+}
+
+/// As the suite, where there is that compiler, and otherwise the reason.
+pub(crate) fn oldest(counts: &mut Counts) -> Result<(), Failure> {
+    if let Some(why) = no_oldest() {
+        counts.skip(1, why);
+        return Ok(());
+    }
+    oldest_compiler(counts)
+}
+
+/// Compiles both packages with the oldest compiler, but for the adapter of `cudarc`, whose dependencies want a newer one.
+fn oldest_compiler(counts: &mut Counts) -> Result<(), Failure> {
+    sim::build()?;
+    let mut cargo = tools::of_toolchain(&promised()?, "cargo");
+    cargo.args(["check", "--locked", "--package=interop-core", "--package=interop-derive"]);
+    cargo.arg(workspace::features_but(&["cudarc"]));
+    command_step::run(cargo.arg("--target-dir").arg(workspace::target().join("guard/compiler")))?;
+    counts.passed = 1;
+    Ok(())
+}
+
+/// Platforms that the tests do not run on: other sizes of `c_long` and of a pointer, other ways to find a symbol.
+const PLATFORMS: [&str; 3] = ["x86_64-pc-windows-msvc", "i686-pc-windows-msvc", "aarch64-apple-darwin"];
+
+/// Compiles the core for other platforms, as far as that goes without their linkers.
+fn platforms(counts: &mut Counts) -> Result<(), Failure> {
+    let installed = command_step::ask(Command::new("rustup").args(["target", "list", "--installed"]));
+    let installed = installed.unwrap_or_default();
+    if PLATFORMS.iter().any(|platform| !installed.contains(platform)) {
+        let advice = format!("rustup target add {}", PLATFORMS.join(" "));
+        return Err(Failure::new(format!("a standard library is missing: `{advice}`")));
+    }
+    for platform in PLATFORMS {
+        let mut cargo = workspace::cargo(["clippy", "--quiet", "--locked", "--package=interop-core"]);
+        // There is no interpreter of that platform to ask, and one is not needed for the stable ABI.
+        cargo.arg(workspace::features_but(&["cust", "cudarc"])).arg("--features=pyo3/abi3-py310");
+        cargo.args(["--target", platform]).env("PYO3_NO_PYTHON", "1");
+        cargo.arg("--target-dir").arg(workspace::target().join("guard/platforms"));
+        command_step::run(cargo.args(["--", "-D", "warnings"]))?;
+        counts.passed += 1;
+    }
+    Ok(())
+}
+
+/// Compiles both packages, in a workspace of their own, with the oldest versions that their manifests allow.
+fn oldest_dependencies(counts: &mut Counts) -> Result<(), Failure> {
+    tools::need_nightly()?;
+    let place = workspace::target().join("guard/oldest");
+    // Whatever an earlier run has left is in the way.
+    files::clear(&place)?;
+    for package in PUBLISHED {
+        files::copy_all(&workspace::root().join(package), &place.join(package))?;
+    }
+    let manifest = files::read(&workspace::root().join("Cargo.toml"))?;
+    let others = |line: &&str| !line.starts_with("members") && !line.starts_with("default-members");
+    let manifest = manifest.lines().filter(others).collect::<Vec<_>>().join("\n");
+    let members = PUBLISHED.map(|package| format!("{package:?}")).join(", ");
+    let manifest = manifest.replacen("[workspace]", &format!("[workspace]\nmembers = [{members}]"), 1);
+    files::write(&place.join("Cargo.toml"), manifest)?;
+    let mut lock = tools::nightly("cargo");
+    command_step::run(lock.args(["generate-lockfile", "-Zminimal-versions"]).current_dir(&place))?;
+    let mut check = workspace::cargo(["check", "--locked", "--workspace"]);
+    // Without `cust`: the oldest helper of its build script wants a CUDA toolkit, which the newest one does not.
+    check.arg(workspace::features_but(&["cust"]));
+    check.arg("--target-dir").arg(place.with_file_name("oldest-build")).current_dir(&place);
+    command_step::run(&mut check)?;
+    counts.passed = PUBLISHED.len() as u64;
+    Ok(())
+}
