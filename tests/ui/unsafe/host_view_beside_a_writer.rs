@@ -13,6 +13,6 @@ struct Samples {
 fn main() {
     let mut samples = Samples { values: HostVec::zeroed(4), len: 4 };
     let view = samples.view::<f32, 1>().unwrap().host_view().unwrap();
-    view.get([0]).unwrap();
+    view.read([0]).unwrap();
     samples.map_inplace(|value: f32| value + 1.0).unwrap();
 }
