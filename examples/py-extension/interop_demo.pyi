@@ -16,7 +16,6 @@ __all__ = [
     "blur_",
     "checksum",
     "describe",
-    "poll_releases",
     "edges",
     "finish_releases",
     "interface_nbytes",
@@ -27,9 +26,10 @@ __all__ = [
     "order",
     "parse_cai",
     "pending_releases",
+    "poll_releases",
     "scale_",
+    "set_missing_stream_policy",
     "set_release_policy",
-    "set_unstated_stream",
     "trace",
 ]
 
@@ -170,4 +170,4 @@ def poll_releases() -> int: ...
 def finish_releases() -> int: ...
 def order(array: Array, stream: int | _HasStream) -> None: ...
 def set_release_policy(name: str) -> str: ...
-def set_unstated_stream(name: str) -> str: ...
+def set_missing_stream_policy(name: str) -> str: ...

@@ -102,7 +102,7 @@ def test_without_ordering_it_shows(streams, wrong, protocol):
     assert rounds(producer, protocol, second, -1, wrong, 20) > 0
 
 
-@pytest.mark.parametrize("policy", ["order_all", "legacy_default", "nothing_pending"])
+@pytest.mark.parametrize("policy", ["wait_for_all", "legacy_default", "nothing_pending"])
 def test_a_producer_that_names_no_stream(streams, wrong, policy):
     """torch, JAX, Warp and DALI write version 2: by default all work of the context is ordered first."""
     first, second = streams
@@ -112,7 +112,7 @@ def test_a_producer_that_names_no_stream(streams, wrong, policy):
         __cuda_array_interface__ = {**producer.array.__cuda_array_interface__, "version": 2}
 
     Version2.__cuda_array_interface__.pop("stream")
-    before = interop_demo.set_unstated_stream(policy)
+    before = interop_demo.set_missing_stream_policy(policy)
     try:
         bad = 0
         for value in range(1, 21):
@@ -124,8 +124,8 @@ def test_a_producer_that_names_no_stream(streams, wrong, policy):
             driver.synchronize()
             del array
     finally:
-        interop_demo.set_unstated_stream(before)
-    assert (bad == 0) == (policy == "order_all")
+        interop_demo.set_missing_stream_policy(before)
+    assert (bad == 0) == (policy == "wait_for_all")
 
 
 def overtaken(kind, policy, streams, wrong, count):

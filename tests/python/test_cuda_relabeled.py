@@ -13,7 +13,7 @@ describe = interop_demo.describe
 
 
 def as_(place, array):
-    return getattr(array, f"as_{place}")()
+    return getattr(array, f"relabel_as_{place}")()
 
 
 @pytest.mark.parametrize(

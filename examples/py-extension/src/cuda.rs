@@ -174,7 +174,7 @@ const POLICIES: [(&str, ReleasePolicy); 4] = [
 ];
 
 const UNSTATED: [(&str, MissingStreamPolicy); 3] = [
-    ("order_all", MissingStreamPolicy::WaitForAll),
+    ("wait_for_all", MissingStreamPolicy::WaitForAll),
     ("legacy_default", MissingStreamPolicy::LegacyDefault),
     ("nothing_pending", MissingStreamPolicy::NothingPending),
 ];
@@ -189,7 +189,7 @@ pub(crate) fn set_release_policy(name: &str) -> PyResult<&'static str> {
     Ok(before)
 }
 
-/// Sets what is ordered before work on arrays whose producer names no stream (`"order_all"`, `"legacy_default"`,
+/// Sets what is ordered before work on arrays whose producer names no stream (`"wait_for_all"`, `"legacy_default"`,
 /// `"nothing_pending"`), and says what it was.
 #[pyfunction]
 pub(crate) fn set_missing_stream_policy(name: &str) -> PyResult<&'static str> {
