@@ -69,7 +69,7 @@ def parts(work):
         yield pytest(work, "python", f"matrix {partner}", "matrix.py", "--partner", partner)
     for name in NAMED:
         yield pytest(work, "python", name, f"{name}.py")
-    for name in ("bad_input", "origins", "large", "lifetime", "forks", "capture", "walks"):
+    for name in ("bad_input", "memory_origins", "large", "lifetime", "forks", "capture", "random_programs"):
         yield pytest(work, "python", name, f"{name}.py", limit=180)
     yield pytest(work, "races", "races", "races.py", limit=300)
     yield Part("speed", "speed", [sys.executable, "-B", GPU / "speed.py"], table, 240)
