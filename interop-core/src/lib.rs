@@ -73,6 +73,8 @@ mod array;
 pub mod cuda;
 mod derive;
 mod error;
+#[cfg(any(doc, doctest))]
+pub mod guide;
 mod memory;
 mod process;
 mod protocols;
