@@ -29,6 +29,8 @@
 //! # Ok::<(), interop_core::Error>(())
 //! ```
 //!
+//! The [`guide`] has a page for each job, in the order in which a new user meets them.
+//!
 //! # The way of an array
 //!
 //! Everything that arrives is a claim until [`RawDescriptor::validate`] has accepted it; [`ArrayInfo`] are what the rest relies

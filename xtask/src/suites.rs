@@ -132,7 +132,8 @@ fn rust(
     follow(&mut command, counts)
 }
 
-/// Runs the examples of every page, then those of the pages that need PyO3, which link Python; the README is among these.
+/// Runs the examples of every page, then those of the pages that need PyO3, which link Python; the README and the guide are among
+/// these.
 fn doc(counts: &mut Counts) -> Result<(), Failure> {
     rust(&ALL, &["--doc"], sim::hidden, counts)?;
     let library = match Library::find() {
@@ -146,7 +147,7 @@ fn doc(counts: &mut Counts) -> Result<(), Failure> {
         workspace::cargo(["test", "--doc", "--package=interop-core", "--features=python", "--locked"]);
     library.embed(&mut cargo);
     let before = counts.passed;
-    follow(cargo.arg(workspace::plain_features()).args(["--", "Readme", "python"]), counts)?;
+    follow(cargo.arg(workspace::plain_features()).args(["--", "Readme", "guide", "python"]), counts)?;
     if counts.passed == before {
         return Err(Failure::new("no example of the README and of the feature `python` was found"));
     }
