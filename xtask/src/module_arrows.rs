@@ -6,8 +6,8 @@ use std::path::Path;
 use crate::{files, workspace};
 
 /// Each folder may use those before it.
-const ORDER: [&str; 9] =
-    ["error", "process", "array", "cuda", "memory", "protocols", "derive", "adapters", "python"];
+const ORDER: [&str; 10] =
+    ["error", "process", "array", "cuda", "memory", "protocols", "derive", "adapters", "python", "guide"];
 
 /// Files that use each other: `CudaArray` has methods that return a `Relabeled`, which is a `CudaArray`.
 const ARGUED: [&str; 2] = ["derive/cuda_array", "derive/relabel"];
@@ -24,7 +24,7 @@ fn collect(root: &Path, folder: &Path, found: &mut BTreeMap<String, String>) {
     for path in files::entries(folder).expect("a folder with sources") {
         if path.is_dir() {
             collect(root, &path, found);
-        } else {
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
             let name = path.strip_prefix(root).expect("below the root").with_extension("");
             let text = files::read(&path).expect("a file of the repository");
             let code = text.split("#[cfg(test)]\nmod tests").next().unwrap_or_default();
