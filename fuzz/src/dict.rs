@@ -1,5 +1,8 @@
 //! Dicts of the CUDA Array Interface: what they say is legal or it is not, and what is legal goes out as it came in.
-#![expect(unsafe_code, reason = "an import is a promise about memory, which nobody touches here")]
+#![expect(
+    unsafe_code,
+    reason = "creates imports of memory that the caller vouches for, which nobody touches here"
+)]
 
 use interop_core::cai::{CudaArrayInterface, DescrEntry, DescrType};
 use interop_core::{ArrayInfo, Device, Import, StreamHandle};

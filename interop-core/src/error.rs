@@ -1,71 +1,72 @@
-//! The one error of the crate: what was found, what is allowed, where, and whose object it was.
+//! The error type of the crate: location, value found, values allowed, and source object.
 
 use core::fmt;
 
-/// What sort of rule was broken, for code that decides by the kind.
+/// The category of an [`Error`], for code that branches on it.
 ///
-/// The Python layer turns each kind into the exception class that the array standards name for it.
+/// The Python layer maps each category to the exception class that the array standards require.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ErrorKind {
-    /// A required key is absent.
+    /// A required key is missing.
     MissingKey,
-    /// A value is of the wrong type (a float among extents, a list where a tuple stands).
+    /// A value has the wrong type, such as a float extent or a list in place of a tuple.
     Type,
-    /// The version of a protocol or struct is one that cannot be read, or flags are of a later one.
+    /// The version of a protocol or struct is not supported, or a flag belongs to a later version.
     Version,
-    /// An element type that does not exist, that the protocol cannot spell, or that was not the one asked for; bytes that
-    /// are no value of it.
+    /// The element type does not exist, cannot be expressed in the protocol, or is not the requested one. Also: bytes
+    /// that are not a valid value of the element type.
     DType,
-    /// The number of axes.
+    /// The number of axes is wrong.
     Rank,
-    /// An extent: negative, or not the one asked for.
+    /// An extent is negative or differs from the requested one.
     Shape,
-    /// A stride: their number, divisibility, or a layout that was not asked for.
+    /// The strides are wrong: their number, their divisibility by the element size, or a layout that was not requested.
     Strides,
-    /// A number that its place cannot hold, or a product or sum that does not fit the address space.
+    /// A number does not fit its field, or a product or sum does not fit the address space.
     Overflow,
-    /// A null address of an array that has elements, or a null pointer to its extents.
+    /// An array with elements has a null address, or a tensor with axes has a null pointer to its extents.
     NullPointer,
-    /// An address that is not aligned for the element type.
+    /// The address is not aligned for the element type.
     Alignment,
-    /// Elements outside the memory that is there.
+    /// Elements lie outside the available memory.
     OutOfBounds,
-    /// An index outside the array.
+    /// An index is outside the array.
     IndexOutOfBounds,
-    /// A device or memory kind that is unknown, that cannot serve, or that the driver contradicts.
+    /// The device or memory type is unknown, is not supported, or contradicts the driver.
     Device,
-    /// A stream value that the protocol forbids, or a stream that does not go with the array.
+    /// The protocol forbids the stream value, or the stream does not belong to the array's device.
     Stream,
-    /// Write access to memory that may not be written, or a protocol form that cannot say so.
+    /// Write access to read-only memory was requested, or the protocol version cannot express read-only.
     ReadOnly,
-    /// A masked array.
+    /// The array has a mask.
     Mask,
-    /// A capsule of another name, such as one that was consumed before.
+    /// The capsule has another name, for example because it was consumed before.
     Capsule,
-    /// A copy that is needed and was forbidden.
+    /// A copy is necessary but was forbidden.
     CopyRequired,
-    /// Memory that could not be allocated.
+    /// Memory could not be allocated.
     OutOfMemory,
-    /// A call of the CUDA driver that failed, or a machine without a driver.
+    /// A CUDA driver call failed, or the machine has no driver.
     Driver,
-    /// What would spoil the capture of a graph: an order with a stream outside it, a wait, a copy into new memory.
+    /// The operation would invalidate a stream capture: a wait on a stream outside it, a host wait, a copy into new
+    /// memory.
     StreamCapture,
-    /// Memory that Rust code reads or writes at the moment, in a way that allows no other access.
+    /// Rust code is borrowing the memory in a way that excludes this access.
     AlreadyBorrowed,
-    /// The operation is not possible on this object.
+    /// The object does not support the operation.
     Unsupported,
 }
 
-/// A text for an error, put together when it is asked for. Unlike `format_args!` it can be kept in a variable by compilers
-/// before Rust 1.89.
+/// An error text that is formatted only when it is needed. `format_args!` cannot be kept in a variable before Rust
+/// 1.89.
 macro_rules! text {
     ($($part:tt)*) => {
         $crate::error::Text(|f: &mut ::core::fmt::Formatter<'_>| ::core::write!(f, $($part)*))
     };
 }
 
-/// What `text!` makes.
+/// The result of `text!`.
 #[derive(Clone, Copy)]
 pub(crate) struct Text<F>(pub(crate) F);
 
@@ -75,7 +76,7 @@ impl<F: Fn(&mut fmt::Formatter<'_>) -> fmt::Result> fmt::Display for Text<F> {
     }
 }
 
-/// An error that names the place, what was found there and what is allowed.
+/// An error with its location, the value found there and the values allowed there.
 ///
 /// It prints as one line, in lower case and without a full stop:
 ///
@@ -93,7 +94,7 @@ pub struct Error(Box<Parts>);
 #[derive(Clone, PartialEq, Eq)]
 struct Parts {
     kind: ErrorKind,
-    place: String,
+    location: String,
     found: String,
     allowed: String,
     origin: Option<String>,
@@ -101,22 +102,22 @@ struct Parts {
     python_hint: Option<&'static str>,
 }
 
-/// `Result` with this crate's [`Error`], unless another is named.
+/// `Result` with this crate's [`Error`] as the default error type.
 pub type Result<T, E = Error> = core::result::Result<T, E>;
 
 impl Error {
-    /// An error at `place` (a key, an axis, a field), with what was found there and what is allowed.
+    /// Creates an error at `location` (a key, an axis, a field), with the value found and the values allowed there.
     #[cold]
     #[must_use]
     pub fn new(
         kind: ErrorKind,
-        place: impl fmt::Display,
+        location: impl fmt::Display,
         found: impl fmt::Display,
         allowed: impl fmt::Display,
     ) -> Self {
         Self(Box::new(Parts {
             kind,
-            place: place.to_string(),
+            location: location.to_string(),
             found: found.to_string(),
             allowed: allowed.to_string(),
             origin: None,
@@ -125,16 +126,16 @@ impl Error {
         }))
     }
 
-    /// Memory that could not be allocated.
+    /// The error for a failed allocation of `bytes` bytes.
     #[cold]
     pub(crate) fn no_memory(bytes: usize) -> Self {
-        let found = text!("{bytes} bytes, which could not be allocated");
-        Self::new(ErrorKind::OutOfMemory, "memory", found, "as much as is free")
+        let found = text!("a failed allocation of {bytes} bytes");
+        Self::new(ErrorKind::OutOfMemory, "memory", found, "at most the free memory")
     }
 
-    /// The same error with the object that the value came from, such as `cupy.ndarray`.
+    /// Adds the type of the object that the value came from, such as `cupy.ndarray`.
     ///
-    /// The origin that was set first stays: it is the nearest to the fault.
+    /// An origin that is already set stays, because it is nearer to the cause.
     #[must_use]
     pub fn with_origin(mut self, origin: impl fmt::Display) -> Self {
         if self.0.origin.is_none() {
@@ -143,29 +144,28 @@ impl Error {
         self
     }
 
-    /// The same error with what the author of the Rust code may do about it. Python callers are not told: it is not their
-    /// code.
+    /// Adds advice for the author of the Rust code. Python callers do not see it, because they cannot change that code.
     #[must_use]
     pub(crate) fn with_rust_hint(mut self, rust_hint: &'static str) -> Self {
         self.0.rust_hint = Some(rust_hint);
         self
     }
 
-    /// The same error with what a Python caller may do about it, who is told nothing else.
+    /// Adds advice for a Python caller, which replaces the advice for the Rust author there.
     #[must_use]
     pub(crate) fn with_python_hint(mut self, python_hint: &'static str) -> Self {
         self.0.python_hint = Some(python_hint);
         self
     }
 
-    /// The text with advice for Python callers in place of that for Rust authors.
+    /// The message with the advice for Python callers in place of the one for Rust authors.
     #[cfg(feature = "python")]
     pub(crate) fn into_python_message(mut self) -> String {
         self.0.rust_hint = self.0.python_hint;
         self.to_string()
     }
 
-    /// The kind of rule that was broken.
+    /// The category of the error.
     #[must_use]
     pub fn kind(&self) -> ErrorKind {
         self.0.kind
@@ -174,22 +174,22 @@ impl Error {
     /// The key, axis or field that the error is about.
     #[must_use]
     pub fn location(&self) -> &str {
-        &self.0.place
+        &self.0.location
     }
 
-    /// What was found there.
+    /// The value that was found there.
     #[must_use]
     pub fn found(&self) -> &str {
         &self.0.found
     }
 
-    /// What is allowed there.
+    /// The values that are allowed there.
     #[must_use]
     pub fn allowed(&self) -> &str {
         &self.0.allowed
     }
 
-    /// The object that the value came from, where known.
+    /// The type of the object that the value came from, if known.
     #[must_use]
     pub fn origin(&self) -> Option<&str> {
         self.0.origin.as_deref()
@@ -198,8 +198,8 @@ impl Error {
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Parts { place, found, allowed, origin, rust_hint, .. } = &*self.0;
-        write!(f, "`{place}`: found {found}, allowed: {allowed}")?;
+        let Parts { location, found, allowed, origin, rust_hint, .. } = &*self.0;
+        write!(f, "`{location}`: found {found}, allowed: {allowed}")?;
         rust_hint.map_or(Ok(()), |advice| write!(f, "; {advice}"))?;
         origin.as_ref().map_or(Ok(()), |origin| write!(f, " (from {origin})"))
     }
@@ -213,15 +213,17 @@ impl fmt::Debug for Error {
 
 impl core::error::Error for Error {}
 
-/// A value that was not taken, with the reason: a refusal loses nothing.
+/// A value that an operation did not accept, returned together with the [`Error`].
 ///
-/// An export that fails gives back the struct; an import that fails gives back what arrived. If you have no use for the
-/// value, `?` turns the refusal into its [`Error`] and drops the value (an import is then released). Functions of yours that
-/// return it with what was refused are large to `clippy::result_large_err`, whose `large-error-threshold` of 256 holds an import.
+/// A failed export returns the struct; a failed import returns the tensor or array.
 ///
-/// Where a function returns another error, such as `Box<dyn Error>` or that of `anyhow`, write `.map_err(Error::from)?`. A bare
-/// `?` keeps the value for as long as that error lives, does not compile for a value that is not `Sync` or borrows something,
-/// and what is then looked for in the error is a refusal and no [`Error`].
+/// If you do not need the value, `?` converts this into its [`Error`] and drops the value, which releases an import.
+/// Your own functions that return `Result<_, Refused<Import>>` trigger `clippy::result_large_err`; set its
+/// `large-error-threshold` to 256.
+///
+/// If your function returns another error type, such as `Box<dyn Error>` or `anyhow::Error`, write
+/// `.map_err(Error::from)?`. A bare `?` would store the value in that error, does not compile if the value is not
+/// `Sync` or has a borrow, and hides the [`Error`] from a downcast.
 ///
 /// ```
 /// use interop_core::{Error, ErrorKind, Refused};
@@ -236,9 +238,9 @@ impl core::error::Error for Error {}
 /// }
 /// ```
 pub struct Refused<T> {
-    /// What was to be taken.
+    /// The value that was not accepted.
     pub value: T,
-    /// Why it was not.
+    /// The reason.
     pub error: Error,
 }
 

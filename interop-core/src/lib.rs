@@ -1,8 +1,8 @@
 //! The CUDA Array Interface and DLPack for Rust structs, in both directions.
 //!
-//! A struct around array memory (a `Vec`, pinned or managed memory, a device buffer, a raw pointer from C) gets
-//! `#[derive(CudaArray)]`, and its memory goes to any library that speaks one of the protocols, in place. Arrays of those
-//! libraries become structs the same way.
+//! Put `#[derive(CudaArray)]` on a struct that holds array memory: a `Vec`, pinned or managed memory, a device buffer,
+//! or a raw pointer from C. The struct can then be exported, without a copy, to every library that supports one of the
+//! protocols. Arrays of those libraries can be imported into such structs the same way.
 //!
 //! ```
 //! use interop_core::dlpack::Versioned;
@@ -31,10 +31,11 @@
 //!
 //! The [`guide`] has a page for each job, in the order in which a new user meets them.
 //!
-//! # The way of an array
+//! # How an array is passed
 //!
-//! Everything that arrives is a claim until [`RawDescriptor::validate`] has accepted it; [`ArrayInfo`] are what the rest relies
-//! on. What a struct exports, and what an import fills, is said by the attributes of the [derive](derive@CudaArray).
+//! Every array that arrives is an unchecked [`RawDescriptor`]. [`RawDescriptor::validate`] checks it and returns an
+//! [`ArrayInfo`], on which all other code relies. The attributes of the [derive](derive@CudaArray) define what a struct
+//! exports and what an import fills in.
 //!
 //! | to do | use |
 //! | --- | --- |
@@ -50,18 +51,20 @@
 //!
 //! # Features
 //!
-//! `derive` (default): the two derives. `python`: Python objects in and out, through PyO3. `cust`, `cudarc`: their buffers
-//! and streams as fields, `ndarray`: its arrays and views, see `adapters`. `half`, `num-complex`: their types as elements.
-//! `rayon`: loops over elements on the host by all cores.
-//! `counters`: counts of live exports and allocations, for leak tests.
+//! - `derive` (default): `#[derive(CudaArray)]` and `#[derive(Element)]`.
+//! - `python`: import and export of Python objects, through PyO3.
+//! - `cust`, `cudarc`, `ndarray`: buffers, streams, arrays and views of these crates as fields; see `adapters`.
+//! - `half`, `num-complex`: the types of these crates as elements.
+//! - `rayon`: parallel loops over elements on the host.
+//! - `counters`: counts of live exports and allocations, for leak tests.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
-// The derive names this crate by its path, in the tests and examples of the crate itself too.
+// The derive emits paths that begin with `interop_core`, also in the tests and examples of this crate.
 extern crate self as interop_core;
 
 #[doc(hidden)]
 pub mod __private {
-    //! What expanded code names. No stable interface: the derive is pinned to the same version.
+    //! Items that expanded code uses. The interface is not stable: the derive is pinned to the same version.
 
     pub use crate::derive::expansion::*;
     #[cfg(feature = "python")]
@@ -126,7 +129,7 @@ pub use process::counters::{live_allocations, live_exports};
 #[cfg(feature = "derive")]
 pub use interop_derive::{CudaArray, Element};
 
-/// The examples in the README of the package and in that of the repository, compiled as tests.
+/// Compiles the examples of both READMEs as tests.
 #[cfg(all(doctest, feature = "derive", feature = "python"))]
 #[doc = include_str!("../README.md")]
 #[doc = include_str!("../repository.md")]

@@ -181,7 +181,7 @@ fn second_part(krate: &Path, generics: &Generics, parts: &[Part<'_>]) -> TokenSt
     let rooms = element_fields::counting(parts).map(|Part { field, .. }| {
         let ty = &field.ty;
         // What is not known takes room for rustc.
-        if generics::is_generic(ty, generics) { own!(1) } else { own!(__p::ElementType::room::<#ty>()) }
+        if generics::is_generic(ty, generics) { own!(1) } else { own!(__p::ElementType::footprint::<#ty>()) }
     });
     let place = element_fields::counting(parts)
         .nth(1)

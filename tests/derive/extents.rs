@@ -250,7 +250,7 @@ fn a_constant_below_zero_is_refused() {
     let (import, receipt) = Foreign::new(&count(1), &[1]).send();
     let refused = Below::<-1>::from_import(import).err().unwrap();
     assert_eq!((refused.error.kind(), refused.error.location()), (ErrorKind::Shape, "shape[0]"));
-    assert_eq!((refused.error.found(), refused.error.allowed()), ("-1 in the struct", "0 and up"));
+    assert_eq!((refused.error.found(), refused.error.allowed()), ("-1 in the struct", "0 or greater"));
     assert_eq!(receipt.releases(), 0);
     assert_eq!(Below::<1>::from_import(refused.value).unwrap().cells, [0.0]);
 }

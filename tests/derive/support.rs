@@ -1,5 +1,5 @@
 //! Arrays of somebody else, made up: what a struct is filled with can be compared, and releases are counted.
-#![expect(unsafe_code, reason = "an import is a promise about memory")]
+#![expect(unsafe_code, reason = "creates imports of memory that the caller vouches for")]
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

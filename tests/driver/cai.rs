@@ -1,5 +1,5 @@
 //! CAI R43 to R60: an interface dict names no device, and perhaps no stream; the driver and the policy say the rest.
-#![expect(unsafe_code, reason = "an import is a promise about memory")]
+#![expect(unsafe_code, reason = "creates imports of memory that the caller vouches for")]
 
 use interop_core::cai::CudaArrayInterface;
 use interop_core::cuda::{

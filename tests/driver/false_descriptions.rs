@@ -265,7 +265,7 @@ fn a_trusted_import_asks_nothing_and_is_released_in_order() {
 
 /// Memory of the host is used in whatever context is current when it arrives, on whatever device.
 #[test]
-#[expect(unsafe_code, reason = "an import is a promise about memory")]
+#[expect(unsafe_code, reason = "creates imports of memory that the caller vouches for")]
 fn host_memory_is_released_after_the_context_that_was_current() {
     let turn = turn();
     let own = Place::foreign(1);
@@ -286,7 +286,7 @@ fn host_memory_is_released_after_the_context_that_was_current() {
 
 /// What came by no protocol, or by one of the user's own.
 #[test]
-#[expect(unsafe_code, reason = "an import is a promise about memory")]
+#[expect(unsafe_code, reason = "creates imports of memory that the caller vouches for")]
 fn an_import_of_facts_and_an_owner_is_released_in_order() {
     let turn = turn();
     let place = Place::primary(0);

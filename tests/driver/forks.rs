@@ -245,7 +245,7 @@ impl Drop for Forks {
 
 /// The look goes on in both processes. What the child has of it is its parent's to release.
 #[test]
-#[expect(unsafe_code, reason = "an import is a promise about memory")]
+#[expect(unsafe_code, reason = "creates imports of memory that the caller vouches for")]
 fn a_drop_that_forks() {
     run_alone("forks::a_drop_that_forks", || {
         for policy in [ReleasePolicy::AfterContext, ReleasePolicy::Batched] {

@@ -1,5 +1,5 @@
 //! R10, R46: work on several streams is joined on the one that an export names, and a producer goes on after its consumer.
-#![expect(unsafe_code, reason = "an import is a promise about memory")]
+#![expect(unsafe_code, reason = "creates imports of memory that the caller vouches for")]
 
 use interop_core::cai::CudaArrayInterface;
 use interop_core::cuda::finish_releases;

@@ -1,5 +1,5 @@
 //! R35: registered host memory that devices see at another address than the host.
-#![expect(unsafe_code, reason = "an import is a promise about memory")]
+#![expect(unsafe_code, reason = "creates imports of memory that the caller vouches for")]
 
 use interop_core::cai::CudaArrayInterface;
 use interop_core::cuda::{finish_releases, pointer_attributes};

@@ -388,4 +388,4 @@ def test_the_class_of_refusals():
     assert not issubclass(ArrayError, TypeError)
     with pytest.raises(ArrayError) as caught:
         interop_demo.parse_cai(dict_with(shape=(2, -3)))
-    assert str(caught.value) == "`shape[1]`: found -3, allowed: 0 and up"
+    assert str(caught.value) == "`shape[1]`: found -3, allowed: 0 or greater"

@@ -238,7 +238,7 @@ def test_what_is_believed_is_not_asked_for():
 
 def test_a_function_that_works_on_a_copy_says_how_to_make_one():
     """It does not fetch the array from the device by itself."""
-    with pytest.raises(interop_demo.ArrayError, match=r"for a copy into host memory; a copy on the host is one, .*asnumpy\(x\)"):
+    with pytest.raises(interop_demo.ArrayError, match=r"for a copy into host memory; copy it to the host, .*asnumpy\(x\)"):
         interop_demo.trace(full("cuda", (2, 2)))
 
 

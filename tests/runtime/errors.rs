@@ -37,12 +37,15 @@ fn a_question_mark_releases() {
 #[test]
 fn errors_are_values() {
     fn portable<T: Send + Sync + 'static>(_: &T) {}
-    let error = |found: &str| Error::new(ErrorKind::Shape, "shape[0]", found, "0 and up");
+    let error = |found: &str| Error::new(ErrorKind::Shape, "shape[0]", found, "0 or greater");
     portable(&error("-1"));
     assert_eq!(error("-1"), error("-1"));
     assert_ne!(error("-1"), error("-2"));
     assert_ne!(error("-1"), error("-1").with_origin("torch.Tensor"));
-    assert_eq!((error("-1").origin(), error("-1").found(), error("-1").allowed()), (None, "-1", "0 and up"));
+    assert_eq!(
+        (error("-1").origin(), error("-1").found(), error("-1").allowed()),
+        (None, "-1", "0 or greater")
+    );
 }
 
 /// Lists of extents are slices, in place or not.

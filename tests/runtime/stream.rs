@@ -67,10 +67,7 @@ fn dlpack_streams_of_devices_with_streams() {
         }
         for number in NEVER {
             let error = from_dlpack(device, Some(number)).unwrap_err();
-            assert_told(
-                &error,
-                (ErrorKind::Stream, "stream", "", "None, -1 (no ordering), 1 (legacy default)"),
-            );
+            assert_told(&error, (ErrorKind::Stream, "stream", "", "None, -1 (no wait), 1 (legacy default)"));
             assert_eq!(error.found(), number.to_string());
         }
     }

@@ -1,5 +1,5 @@
 //! That PTX and references are of the same kernels, and that the references compute what the table says.
-#![expect(unsafe_code, reason = "a storage vouches for its memory in an unsafe impl")]
+#![expect(unsafe_code, reason = "a storage implements `Storage`")]
 
 use core::ffi::c_void;
 

@@ -1,4 +1,4 @@
-//! Element types as the buffer protocol spells them (PEP 3118): formats of `struct`, and records as `T{...}`.
+//! Element types as format strings of the buffer protocol (PEP 3118), and struct elements as `T{...}`.
 
 use core::ffi::c_long;
 use std::ffi::CString;
@@ -7,7 +7,7 @@ use crate::array::dtype::DType;
 use crate::array::struct_type::StructType;
 use crate::error::{Error, ErrorKind, Result};
 
-/// Formats beside the kind and size of a typestr.
+/// The kind and size of a typestr, and the format character of Python's module `struct`.
 const FORMATS: [(&str, &str); 14] = [
     ("b1", "?"),
     ("i1", "b"),
@@ -25,43 +25,47 @@ const FORMATS: [(&str, &str); 14] = [
     ("c16", "Zd"),
 ];
 
-/// The format of the elements. Those of scalars are native, which is all that `memoryview` itself reads.
+/// The format of the elements. Scalars use native formats, because `memoryview` reads no others.
 ///
 /// # Errors
 ///
-/// [`ErrorKind::DType`] for types that the protocol has no format for, such as `bfloat16`.
+/// [`ErrorKind::DType`] for types without a format in the protocol, such as `bfloat16`.
 pub(crate) fn format_of(dtype: DType, struct_type: Option<&StructType>) -> Result<CString> {
     let format = match struct_type {
         Some(struct_type) => record_format(struct_type, dtype.packed_bits() / 8)?,
-        // NumPy takes `long` and `long long` for two types, and its `int64` is `long` where that has 64 bits.
+        // NumPy distinguishes `long` and `long long`. Its `int64` is `long` where `long` has 64 bits.
         None if size_of::<c_long>() == 8 && dtype == DType::I64 => "l".to_owned(),
         None if size_of::<c_long>() == 8 && dtype == DType::U64 => "L".to_owned(),
         None => scalar(dtype)?,
     };
-    CString::new(format).map_err(|_| unnameable("a name with a NUL in it"))
+    CString::new(format).map_err(|_| not_expressible("a name with a NUL in it"))
 }
 
 fn scalar(dtype: DType) -> Result<String> {
-    let allowed = "a type that the buffer protocol has a format for; use DLPack";
+    let allowed = "a type with a buffer protocol format; use DLPack for other types";
     let none = || Error::new(ErrorKind::DType, "dtype", dtype, allowed);
     let typestr = dtype.typestr().ok_or_else(none)?;
-    // Without the byte order, which is the native one.
+    // The byte order is the native one; strip it.
     let kind = &typestr.as_str()[1..];
     if let Some(bytes) = kind.strip_prefix('V') {
         return Ok(format!("{bytes}x"));
     }
-    FORMATS.iter().find(|(known, _)| *known == kind).map(|(_, format)| (*format).to_owned()).ok_or_else(none)
+    FORMATS
+        .iter()
+        .find(|(typestr, _)| *typestr == kind)
+        .map(|(_, format)| (*format).to_owned())
+        .ok_or_else(none)
 }
 
-/// Fields in `=`, which means standard sizes and no padding but what is written: the offsets are those of the record.
+/// `=` selects standard sizes without implicit padding, so offsets are exactly those of the struct.
 fn record_format(struct_type: &StructType, size: usize) -> Result<String> {
     let mut end = 0;
     let mut fields = Vec::with_capacity(struct_type.fields.len() + 1);
     for field in &struct_type.fields {
         if field.name.contains(':') {
-            return Err(unnameable("a name with a colon in it"));
+            return Err(not_expressible("a name with a colon in it"));
         }
-        let padding = gap(end, field.offset)?;
+        let padding = padding_between(end, field.offset)?;
         let axes: Vec<String> = field.shape.iter().map(usize::to_string).collect();
         let axes = if axes.is_empty() { String::new() } else { format!("({})", axes.join(",")) };
         let item = match &field.struct_type {
@@ -71,22 +75,22 @@ fn record_format(struct_type: &StructType, size: usize) -> Result<String> {
         fields.push(format!("{padding}{axes}{item}:{}:", field.name));
         end = field.offset + field.size().unwrap_or(0);
     }
-    fields.push(gap(end, size)?);
+    fields.push(padding_between(end, size)?);
     Ok(format!("T{{{}}}", fields.concat()))
 }
 
-/// The padding from one field to the next.
-fn gap(end: usize, next: usize) -> Result<String> {
+/// The padding between two fields.
+fn padding_between(end: usize, next: usize) -> Result<String> {
     match next.checked_sub(end) {
         Some(0) => Ok(String::new()),
         Some(bytes) => Ok(format!("{bytes}x")),
-        None => Err(unnameable("fields that overlap")),
+        None => Err(not_expressible("fields that overlap")),
     }
 }
 
 #[cold]
-fn unnameable(found: &str) -> Error {
-    let allowed = "fields that a format of the buffer protocol can name, one after the other";
+fn not_expressible(found: &str) -> Error {
+    let allowed = "fields in increasing order with names that a buffer protocol format can hold";
     Error::new(ErrorKind::DType, "record", found, allowed)
 }
 
@@ -120,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn names_and_places_that_a_format_cannot_say() {
+    fn fields_without_a_format_are_refused() {
         for fields in [
             vec![field("a:b", 0, DType::U8)],
             vec![field("a\0b", 0, DType::U8)],

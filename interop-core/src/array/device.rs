@@ -1,13 +1,13 @@
-//! Where memory is: DLPack's device types as plain numbers, and what each allows.
+//! DLPack device types as plain numbers, and whether the host and CUDA devices can access each.
 
 use core::fmt;
 
 use crate::error::{Error, ErrorKind, Result, text};
 
-/// A device type as `DLDeviceType` counts them (`dlpack.h`, `DLDevice`).
+/// A device type with the numbering of `DLDeviceType` in `dlpack.h`.
 ///
-/// A newtype over the number and not an enum: the value comes from foreign memory, where a number that a Rust enum does
-/// not list would be undefined behaviour.
+/// It is a newtype and not an enum, because the number comes from foreign memory. A Rust enum with an unlisted number
+/// is undefined behaviour.
 ///
 /// ```
 /// use interop_core::DeviceType;
@@ -20,7 +20,7 @@ use crate::error::{Error, ErrorKind, Result, text};
 #[repr(transparent)]
 pub struct DeviceType(pub i32);
 
-/// Names in the spelling of `dlpack.h`, without the prefix `kDL`. 5 and 6 were never given out; 19 and 20 came after 1.3.
+/// Names as in `dlpack.h`, without the prefix `kDL`. 5 and 6 were never assigned; 19 and 20 came after 1.3.
 const NAMES: [(i32, &str); 18] = [
     (1, "CPU"),
     (2, "CUDA"),
@@ -43,30 +43,30 @@ const NAMES: [(i32, &str); 18] = [
 ];
 
 impl DeviceType {
-    /// No statement about the device: an interface dict that no driver was asked about.
+    /// The device is not known, as for an interface dict that was read without a driver.
     pub const UNKNOWN: Self = Self(0);
-    /// Host memory of no special kind.
+    /// Ordinary host memory.
     pub const CPU: Self = Self(1);
     /// Memory of one CUDA device.
     pub const CUDA: Self = Self(2);
-    /// Host memory that is pinned, and so accessible to CUDA devices.
+    /// Pinned host memory, which CUDA devices can access.
     pub const CUDA_HOST: Self = Self(3);
-    /// Memory that host and CUDA devices share, moved by the driver.
+    /// Managed memory, which the driver migrates between host and CUDA devices.
     pub const CUDA_MANAGED: Self = Self(13);
 
-    /// Whether code on the host may follow an address of this memory.
+    /// Whether host code can dereference addresses of this memory.
     #[must_use]
     pub const fn is_host_accessible(self) -> bool {
         matches!(self, Self::CPU | Self::CUDA_HOST | Self::CUDA_MANAGED)
     }
 
-    /// Whether a CUDA kernel may follow an address of this memory.
+    /// Whether a CUDA kernel can dereference addresses of this memory.
     #[must_use]
     pub const fn is_cuda_accessible(self) -> bool {
         matches!(self, Self::CUDA | Self::CUDA_HOST | Self::CUDA_MANAGED)
     }
 
-    /// The name in `dlpack.h`, without the prefix `kDL`; `None` for a number that it does not list.
+    /// The name in `dlpack.h` without the prefix `kDL`, or `None` for an unlisted number.
     #[must_use]
     pub fn name(self) -> Option<&'static str> {
         NAMES.iter().find(|(code, _)| *code == self.0).map(|(_, name)| *name)
@@ -79,18 +79,18 @@ impl fmt::Display for DeviceType {
     }
 }
 
-/// A device type with the ordinal among its kind (`DLDevice`).
+/// A device type and a device ordinal (`DLDevice`).
 ///
-/// The ordinal of [CUDA](DeviceType::CUDA) memory is the CUDA runtime's, after `CUDA_VISIBLE_DEVICES`. It is 0 for host,
-/// pinned and managed memory (`dlpack.h`, comment at `device_id`).
+/// For [CUDA](DeviceType::CUDA) memory the ordinal is that of the CUDA runtime, after `CUDA_VISIBLE_DEVICES`. For host,
+/// pinned and managed memory it is 0 (`dlpack.h`, comment at `device_id`).
 ///
-/// There is no default device: memory says where it is.
+/// There is no default device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(C)]
 pub struct Device {
-    /// The kind of memory.
+    /// The type of memory.
     pub device_type: DeviceType,
-    /// The ordinal.
+    /// The device ordinal.
     pub device_id: i32,
 }
 
@@ -101,7 +101,7 @@ impl Device {
     pub const CUDA_HOST: Self = Self { device_type: DeviceType::CUDA_HOST, device_id: 0 };
     /// Managed memory.
     pub const CUDA_MANAGED: Self = Self { device_type: DeviceType::CUDA_MANAGED, device_id: 0 };
-    /// A device of which nothing is known.
+    /// An unknown device.
     pub(crate) const UNKNOWN: Self = Self { device_type: DeviceType::UNKNOWN, device_id: 0 };
 
     /// The memory of one CUDA device.
@@ -115,7 +115,7 @@ impl Device {
         Self { device_type: DeviceType::CUDA, device_id: ordinal }
     }
 
-    /// The device as it is exported and compared: the ordinal is dropped where it means nothing.
+    /// The device as it is exported and compared: the ordinal is 0 for all memory except that of a CUDA device.
     #[must_use]
     pub(crate) const fn normalized(self) -> Self {
         match self.device_type {
@@ -124,14 +124,14 @@ impl Device {
         }
     }
 
-    /// Whether this crate can serve the addresses of the device.
+    /// Whether this crate supports memory of this device.
     #[inline]
-    pub(crate) fn is_served(self) -> bool {
+    pub(crate) fn is_supported(self) -> bool {
         let on_device = self.device_type.0 == DeviceType::CUDA.0 && self.device_id >= 0;
         on_device || self.device_type.is_host_accessible()
     }
 
-    /// Refuses memory that the host cannot reach.
+    /// Returns an error for memory that the host cannot access.
     pub(crate) fn check_for_host(self) -> Result<()> {
         if self.device_type.is_host_accessible() {
             return Ok(());
@@ -140,21 +140,21 @@ impl Device {
         Err(Error::new(ErrorKind::Device, "device", self, allowed))
     }
 
-    /// Refuses devices that are not [served](Self::is_served), by name and number.
+    /// Returns an error for devices that are not [supported](Self::is_supported).
     #[inline]
     pub(crate) fn check(self) -> Result<()> {
-        if self.is_served() { Ok(()) } else { Err(self.refusal()) }
+        if self.is_supported() { Ok(()) } else { Err(self.refusal()) }
     }
 
     #[cold]
     fn refusal(self) -> Error {
         if self.device_type == DeviceType::CUDA {
-            return Error::new(ErrorKind::Device, "device_id", self.device_id, "0 and up");
+            return Error::new(ErrorKind::Device, "device_id", self.device_id, "0 or greater");
         }
         let allowed = "CPU (1), CUDA (2), CUDAHost (3) and CUDAManaged (13)";
         if self.device_type == DeviceType::UNKNOWN {
-            // Of a library's buffer only the driver can say where it is.
-            let found = text!("{}, memory that nobody could place", self.device_type);
+            // Only the driver can tell the device of a foreign CUDA pointer.
+            let found = text!("{}, memory of an unknown device", self.device_type);
             return Error::new(ErrorKind::Device, "device_type", found, allowed);
         }
         Error::new(ErrorKind::Device, "device_type", self.device_type, allowed)

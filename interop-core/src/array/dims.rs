@@ -1,4 +1,4 @@
-//! A short list of extents or strides that lives in place for the usual ranks.
+//! A short list of extents or strides, stored inline for up to five axes.
 
 use core::hash::{Hash, Hasher};
 use core::ops::{Deref, DerefMut};
@@ -6,13 +6,13 @@ use core::{fmt, slice};
 
 use crate::error::{Error, ErrorKind, Result};
 
-/// Axes that fit without a heap allocation. Images, batches of images and attention heads have at most five.
+/// The number of axes that fit without a heap allocation. Images and batches of images have at most five.
 pub(crate) const INLINE: usize = 5;
 
-/// The greatest number of axes: NumPy's own limit since 2.0.
+/// The greatest number of axes. NumPy 2.0 and later have the same limit.
 pub const MAX_NDIM: usize = 64;
 
-/// `$result` with the rank as a constant `$N`, so that no loop over the axes is left; `None` for ranks that few arrays have.
+/// Evaluates `$result` with the rank as the constant `$N`, so that loops over axes are unrolled. `None` above rank 4.
 macro_rules! for_rank {
     ($ndim:expr, $N:ident => $result:expr) => {
         match $ndim {
@@ -29,7 +29,7 @@ macro_rules! for_rank {
     }};
 }
 
-/// Extents or strides, one an axis; a slice in all but name.
+/// A list of extents or strides, one for each axis, that dereferences to a slice.
 ///
 /// ```
 /// use interop_core::Dims;
@@ -41,8 +41,7 @@ macro_rules! for_rank {
 #[derive(Clone)]
 pub struct Dims<T>(Repr<T>);
 
-/// The length is a whole word, although a byte would do: a move copies the value by wide loads, and a wide load that
-/// covers a narrow store made just before it stalls, for longer than all checks of a layout take.
+/// `len` is a word and not a byte: a wide load over a narrow store that was just made stalls the CPU.
 #[derive(Clone)]
 enum Repr<T> {
     Inline { len: usize, items: [T; INLINE] },
@@ -50,7 +49,7 @@ enum Repr<T> {
 }
 
 impl<T: Copy + Default> Dims<T> {
-    /// `len` items, all zero.
+    /// Creates a list of `len` zeros.
     #[inline]
     #[must_use]
     pub fn zeroed(len: usize) -> Self {
@@ -60,7 +59,7 @@ impl<T: Copy + Default> Dims<T> {
         Self(Repr::Heap(vec![T::default(); len].into_boxed_slice()))
     }
 
-    /// `len` items, written by `fill` over zeros.
+    /// Creates a list of `len` zeros and lets `fill` write over them.
     #[inline]
     pub(crate) fn filled(len: usize, mut fill: impl FnMut(&mut [T])) -> Self {
         if len > INLINE {
@@ -71,11 +70,11 @@ impl<T: Copy + Default> Dims<T> {
         Self(Repr::Inline { len, items })
     }
 
-    /// `len` items, each made by `item` of its axis. They are collected in registers, so that no store is waited for.
+    /// Creates a list from `item(axis)` for each axis. The items stay in registers until all are computed.
     ///
     /// # Errors
     ///
-    /// The first of `item`.
+    /// The first error of `item`.
     #[inline]
     pub(crate) fn collected<E>(len: usize, mut item: impl FnMut(usize) -> Result<T, E>) -> Result<Self, E> {
         if len > INLINE {
@@ -125,7 +124,7 @@ impl<T: Copy + Default> FromIterator<T> for Dims<T> {
 }
 
 impl<T: Copy + Default> Default for Dims<T> {
-    /// No axes.
+    /// A list without axes.
     fn default() -> Self {
         Self::zeroed(0)
     }
@@ -189,7 +188,7 @@ impl<T: fmt::Debug> fmt::Debug for Dims<T> {
     }
 }
 
-/// An extent or stride as the protocols count it.
+/// Converts an extent or stride to the protocols' `i64`.
 #[inline]
 pub(crate) fn signed(what: &str, axis: usize, number: i128) -> Result<i64> {
     i64::try_from(number).map_err(|_| too_great(what, axis, number))
@@ -197,7 +196,7 @@ pub(crate) fn signed(what: &str, axis: usize, number: i128) -> Result<i64> {
 
 #[cold]
 fn too_great(what: &str, axis: usize, number: i128) -> Error {
-    let allowed = "a number that fits 64 bits with a sign";
+    let allowed = "a number that fits a signed 64-bit integer";
     Error::new(ErrorKind::Overflow, format_args!("{what}[{axis}]"), number, allowed)
 }
 

@@ -1,15 +1,14 @@
-//! Element types as data: DLPack's triple, and the one table between it, typestr and names.
+//! Element types as data: DLPack's type code, bits and lanes, and the table that maps them to typestrs and names.
 
 use core::fmt;
 
 use crate::error::{Error, ErrorKind, Result};
 
-/// An element type as `DLDataType` spells it: type code, bits of one lane, lanes.
+/// An element type as in `DLDataType`: type code, bits of one lane, number of lanes.
 ///
-/// Plain numbers, as they come from foreign memory: a code that the table does not list stays a fact about the array and
-/// is reported by its number. Nothing typed is ever made of it.
+/// The fields are plain numbers from foreign memory. An unknown code is kept and reported by its number.
 ///
-/// A blob of `n` bytes (`|Vn` in a typestr) is the code `OpaqueHandle` with `n` lanes of 8 bits.
+/// Opaque bytes (`|Vn` in a typestr) have the code `OpaqueHandle` and `n` lanes of 8 bits.
 ///
 /// ```
 /// use interop_core::DType;
@@ -27,15 +26,15 @@ pub struct DType {
     pub(crate) lanes: u16,
 }
 
-/// What one type code allows, and how it is written elsewhere.
+/// The properties of one type code.
 pub(crate) struct Row {
     pub(crate) code: u8,
-    /// The name, to which the bits are added where `sized` says so.
+    /// The name. If `sized`, the number of bits is appended.
     name: &'static str,
     sized: bool,
-    /// The kind character of a typestr; `None`: the interface cannot spell it.
+    /// The kind character of a typestr, or `None` if the interface cannot express the type.
     pub(crate) kind: Option<char>,
-    /// The bits that a lane may have. Empty: any number of whole bytes.
+    /// The numbers of bits that a lane may have. Empty: any multiple of 8.
     pub(crate) bits: &'static [u8],
 }
 
@@ -43,7 +42,7 @@ const fn row(code: u8, name: &'static str, sized: bool, kind: Option<char>, bits
     Row { code, name, sized, kind, bits }
 }
 
-/// `dlpack.h` 1.3, `DLDataTypeCode`, beside the kinds of NumPy's array interface.
+/// The codes of `DLDataTypeCode` (`dlpack.h` 1.3) and the kinds of NumPy's array interface.
 pub(crate) const TABLE: [Row; 18] = [
     row(0, "int", true, Some('i'), &[8, 16, 32, 64]),
     row(1, "uint", true, Some('u'), &[8, 16, 32, 64]),
@@ -65,30 +64,30 @@ pub(crate) const TABLE: [Row; 18] = [
     row(17, "float4_e2m1fn", false, None, &[4]),
 ];
 
-/// A set of numbers of bits: number `n` is bit `n % 64` of word `n / 64`.
-type Sizes = [u64; 4];
+/// A set of bit counts: count `n` is bit `n % 64` of word `n / 64`.
+type BitCounts = [u64; 4];
 
-/// All that a byte can count, in whole bytes.
-const WHOLE_BYTES: Sizes = {
+/// All multiples of 8 up to 255.
+const WHOLE_BYTES: BitCounts = {
     let eighths = 0x0101_0101_0101_0101;
     [eighths & !1, eighths, eighths, eighths]
 };
 
-/// The bits that a lane may have, for each code: every array that arrives is looked up here.
-static LEGAL: [Sizes; TABLE.len()] = {
-    let (mut legal, mut code) = ([WHOLE_BYTES; TABLE.len()], 0);
+/// The bit counts that each code allows. Every import looks here, so this is a table and not a search.
+static ALLOWED_BITS: [BitCounts; TABLE.len()] = {
+    let (mut allowed_bits, mut code) = ([WHOLE_BYTES; TABLE.len()], 0);
     while code < TABLE.len() {
         let (bits, mut at) = (TABLE[code].bits, 0);
         if !bits.is_empty() {
-            legal[code] = [0; 4];
+            allowed_bits[code] = [0; 4];
         }
         while at < bits.len() {
-            legal[code][bits[at] as usize / 64] |= 1 << (bits[at] % 64);
+            allowed_bits[code][bits[at] as usize / 64] |= 1 << (bits[at] % 64);
             at += 1;
         }
         code += 1;
     }
-    legal
+    allowed_bits
 };
 
 const _: () = {
@@ -142,13 +141,13 @@ impl DType {
         F4_E2M1FN = (17, 4), "`float4_e2m1fn`; DLPack only.";
     }
 
-    /// The type of this code, bits of one lane, and lanes; any numbers.
+    /// Creates a type from any type code, bits of one lane and number of lanes, without checks.
     #[must_use]
     pub const fn new(code: u8, bits: u8, lanes: u16) -> Self {
         Self { code, bits, lanes }
     }
 
-    /// A blob of `bytes` bytes, `|V` in a typestr.
+    /// Opaque bytes, `|V` in a typestr.
     #[must_use]
     pub const fn opaque(bytes: u16) -> Self {
         Self::new(OPAQUE, 8, bytes)
@@ -166,13 +165,13 @@ impl DType {
         self.bits
     }
 
-    /// The lanes: 1 but for vector types.
+    /// The number of lanes, which is 1 except for vector types.
     #[must_use]
     pub const fn lanes(self) -> u16 {
         self.lanes
     }
 
-    /// The same type with other lanes.
+    /// The same type with another number of lanes.
     #[must_use]
     pub const fn with_lanes(self, lanes: u16) -> Self {
         Self { lanes, ..self }
@@ -184,54 +183,55 @@ impl DType {
         self.bits as usize * self.lanes as usize
     }
 
-    /// The bits of one element in memory; `padded` says that each lane takes whole bytes
+    /// The bits of one element in memory. `padded` means that each lane takes whole bytes
     /// (`DLPACK_FLAG_BITMASK_IS_SUBBYTE_TYPE_PADDED`).
     #[must_use]
     pub const fn item_bits(self, padded: bool) -> usize {
         if padded { self.bits.div_ceil(8) as usize * 8 * self.lanes as usize } else { self.packed_bits() }
     }
 
-    /// Whether a typestr of the CUDA Array Interface counts this as opaque bytes.
+    /// Whether the type has the code of opaque bytes.
     pub(crate) const fn is_opaque(self) -> bool {
         self.code == OPAQUE
     }
 
     #[inline]
     pub(crate) fn row(self) -> Option<&'static Row> {
-        // The codes count from 0 without a gap (asserted below the table), so each is the index of its row.
+        // The codes are 0, 1, 2, … without a gap (asserted below the table), so a code is the index of its row.
         TABLE.get(usize::from(self.code))
     }
 
-    /// Whether a producer can mean this: there are bits and lanes, the bits are those of the code, and the size of an unknown
-    /// code can be told in bytes.
+    /// Whether the type can exist: it has bits and lanes, and its code allows that number of bits. An unknown code must
+    /// have whole bytes.
     #[inline]
-    pub(crate) fn is_legal(self) -> bool {
-        let sizes = LEGAL.get(usize::from(self.code)).unwrap_or(&WHOLE_BYTES);
+    pub(crate) fn is_valid(self) -> bool {
+        let sizes = ALLOWED_BITS.get(usize::from(self.code)).unwrap_or(&WHOLE_BYTES);
         let fits = sizes[usize::from(self.bits / 64)] >> (self.bits % 64) & 1 == 1;
         fits && self.lanes > 0
     }
 
-    /// Refuses what no producer [can mean](Self::is_legal).
+    /// Returns an error for a type that is not [valid](Self::is_valid).
     #[inline]
     pub(crate) fn check(self) -> Result<()> {
-        if self.is_legal() { Ok(()) } else { Err(self.refusal()) }
+        if self.is_valid() { Ok(()) } else { Err(self.refusal()) }
     }
 
     #[cold]
     fn refusal(self) -> Error {
         let allowed = match self.row() {
             _ if self.lanes == 0 => "1 lane or more".into(),
-            // Before the code for bool there was UInt with 1 bit; never taken for bool.
+            // Before DLPack had a code for bool, some producers wrote uint with 1 bit.
             Some(row) if row.code == 1 && self.bits == 1 => {
                 "uint of 8, 16, 32 or 64 bits; a bool is code 6 with 8 bits".into()
             }
             Some(row) => format!("{} of {} bits", row.name, list(row.bits)),
-            None => "whole bytes for a type code that is not known".into(),
+            None => "whole bytes for an unknown type code".into(),
         };
         Error::new(ErrorKind::DType, "dtype", self, allowed)
     }
 
-    /// The name: `float32`, `bfloat16`, `float8_e4m3fn`, `float32x4` for four lanes, and the numbers for an unknown code.
+    /// The name, such as `float32`, `bfloat16`, `float8_e4m3fn`, or `float32x4` for four lanes. An unknown code prints
+    /// its numbers.
     #[must_use]
     pub fn name(self) -> String {
         let Some(row) = self.row() else {
@@ -245,28 +245,27 @@ impl DType {
         format!("{}{bits}{lanes}", row.name)
     }
 
-    /// The type of this [name](Self::name), such as `bfloat16` or `float32x4`; `None` for a text that names none, and for the
-    /// numbers of an unknown code.
+    /// The type of this [name](Self::name), such as `bfloat16` or `float32x4`; `None` for any other text.
     #[must_use]
     pub fn from_name(name: &str) -> Option<Self> {
         let sizes = |row: &'static Row| row.bits.iter().map(|bits| Self::new(row.code, *bits, 1));
-        let known = |text: &str| TABLE.iter().flat_map(sizes).find(|dtype| dtype.name() == text);
+        let scalar_named = |text: &str| TABLE.iter().flat_map(sizes).find(|dtype| dtype.name() == text);
         let number = |text: &str| {
-            let plain = !text.starts_with('0') && text.bytes().all(|digit| digit.is_ascii_digit());
-            text.parse::<u32>().ok().filter(|_| plain)
+            let is_decimal = !text.starts_with('0') && text.bytes().all(|digit| digit.is_ascii_digit());
+            text.parse::<u32>().ok().filter(|_| is_decimal)
         };
         if let Some(bits) = name.strip_prefix("opaque").and_then(number) {
             return u16::try_from(bits / 8).ok().filter(|_| bits % 8 == 0).map(Self::opaque);
         }
-        known(name).or_else(|| {
+        scalar_named(name).or_else(|| {
             let (scalar, lanes) = name.rsplit_once('x')?;
             let lanes = u16::try_from(number(lanes)?).ok().filter(|lanes| *lanes > 1)?;
-            Some(known(scalar)?.with_lanes(lanes))
+            Some(scalar_named(scalar)?.with_lanes(lanes))
         })
     }
 }
 
-/// `8, 16 or 32`; of an empty list, what stands for any number of whole bytes.
+/// Formats `8, 16 or 32`. An empty list stands for any multiple of 8.
 pub(crate) fn list(numbers: &[u8]) -> String {
     let words: Vec<String> = numbers.iter().map(u8::to_string).collect();
     match words.split_last() {
@@ -279,8 +278,8 @@ pub(crate) fn list(numbers: &[u8]) -> String {
 impl fmt::Display for DType {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (Self { code, bits, lanes }, name) = (self, self.name());
-        // Numbers tell apart what has no name of its own.
-        let named = self.row().is_some() && self.is_legal();
+        // A type without a name of its own is printed with its numbers.
+        let named = self.row().is_some() && self.is_valid();
         if named { f.write_str(&name) } else { write!(f, "{name} (code {code}, {bits} bits, lanes {lanes})") }
     }
 }
@@ -289,7 +288,7 @@ impl fmt::Display for DType {
 mod tests {
     use super::*;
 
-    /// Every triple, code 0..24, is either in the table or refused with its numbers; the typestr reads back.
+    /// Every triple with codes 0..24 is in the table or is refused with its numbers; its typestr reads back.
     #[test]
     fn every_triple_is_named_or_refused() {
         for (code, bits, lanes) in (0..24_u8)

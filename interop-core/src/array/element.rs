@@ -1,6 +1,6 @@
-//! The Rust types that array elements can be, and what each is in the protocols.
+//! The Rust types that can be array elements, and their counterparts in the protocols.
 
-#![expect(unsafe_code, reason = "this room declares an unsafe trait and implements it for the number types")]
+#![expect(unsafe_code, reason = "declares an unsafe trait and implements it for number types")]
 
 use core::mem::{align_of, size_of};
 use core::ops::Range;
@@ -11,16 +11,16 @@ use crate::error::{Error, ErrorKind, Result, text};
 
 /// A Rust type whose values can be the elements of an array.
 ///
-/// The number types, `bool`, arrays `[T; N]` (which become trailing axes), and with features `f16`, `bf16` and `Complex`
-/// are elements. `#[derive(Element)]` makes one of a `#[repr(C)]` struct or a `#[repr(transparent)]` newtype.
+/// Number types, `bool` and arrays `[T; N]` of elements are elements; `[T; N]` adds a trailing axis. The features
+/// `half` and `num-complex` add `f16`, `bf16` and `Complex`. Use `#[derive(Element)]` for a `#[repr(C)]` struct or a
+/// `#[repr(transparent)]` newtype.
 ///
 /// # Safety
 ///
-/// 1. `TYPE` describes the memory of `Self` truly: size and alignment are those of `Self`, and items and fields lie where it
-///    says.
-/// 2. Where `TYPE` does not say otherwise (as it does for `bool`), every bit pattern is a valid value.
-/// 3. Every byte of a value is initialized. `Self` has no padding, unless `TYPE` is that of a struct with
-///    `#[derive(Element)]`, whose fields say which bytes there are.
+/// 1. `TYPE` describes the memory of `Self` correctly: its size, its alignment, and the offsets of items and fields.
+/// 2. Every bit pattern is a valid value, unless `TYPE` says otherwise (as it does for `bool`).
+/// 3. Every byte of a value is initialized. `Self` has no padding, unless `TYPE` comes from `#[derive(Element)]`, which
+///    records the bytes of all fields.
 ///
 /// ```
 /// use interop_core::{DType, Element};
@@ -31,13 +31,14 @@ use crate::error::{Error, ErrorKind, Result, text};
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not an array element",
     label = "not a number type, an array of one, or a type with `#[derive(Element)]`",
+    note = "for `Vec<Vec<T>>` use one flat `Vec<T>` and put the shape in fields",
     note = "elements are `i8`…`i64`, `u8`…`u64`, `isize`, `usize`, `f32`, `f64`, `bool`, and `[T; N]` of an element",
     note = "`f16` and `bf16` need the feature `half` of `interop-core`, `Complex` the feature `num-complex`",
     note = "for a struct of your own: `#[derive(Clone, Copy, Element)] #[repr(C)]`",
     note = "for a type of another crate: a `#[repr(transparent)]` struct around it, with `unsafe impl Element` by `ElementType::same_as`"
 )]
 pub unsafe trait Element: Copy + Send + Sync + 'static {
-    /// What the type is in the protocols.
+    /// The type in the protocols.
     const TYPE: ElementType;
 
     /// The fields of a struct element.
@@ -45,20 +46,20 @@ pub unsafe trait Element: Copy + Send + Sync + 'static {
     const FIELDS: &'static [Field] = &[];
 }
 
-/// The greatest depth of `[[T; N]; M]` that is an element.
+/// The greatest nesting depth of `[[T; N]; M]`.
 const MAX_AXES: usize = 4;
 
-/// What an [`Element`] is in the protocols: an item, and the trailing axes of a `[T; N]`.
+/// The protocol type of an [`Element`]: an item type, and the trailing axes of a `[T; N]`.
 ///
-/// The item of a struct is a blob of its size, with the fields beside it.
+/// The item type of a struct is opaque bytes of its size, with the fields listed separately.
 #[derive(Clone, Copy, Debug)]
 pub struct ElementType {
     pub(crate) dtype: DType,
     pub(crate) axes: [usize; MAX_AXES],
     pub(crate) ndim: usize,
-    /// One lane takes whole bytes although it has fewer bits.
+    /// A lane takes whole bytes although it has fewer bits.
     pub(crate) padded: bool,
-    /// Every bit pattern is a value.
+    /// Every bit pattern is a valid value.
     pub(crate) any_bits: bool,
     pub(crate) fields: Option<&'static [Field]>,
     pub(crate) size: usize,
@@ -66,11 +67,11 @@ pub struct ElementType {
 }
 
 impl ElementType {
-    /// The type of a scalar `T` with the bits of `dtype`: for newtypes of your own around types that this crate does not know.
+    /// The type of a scalar `T` with the given dtype, for your own newtypes around types that this crate does not know.
     ///
     /// # Panics
     ///
-    /// At compile time, when `T` has another size than the dtype.
+    /// At compile time, if the sizes of `T` and the dtype differ.
     ///
     /// ```
     /// use interop_core::{DType, Element, ElementType};
@@ -88,19 +89,18 @@ impl ElementType {
     #[must_use]
     pub const fn from_dtype<T>(dtype: DType) -> Self {
         let padded = dtype.bits() % 8 != 0 && dtype.lanes() == 1;
-        assert!(
-            dtype.item_bits(padded) == 8 * size_of::<T>(),
-            "the size of the Rust type is not that of the dtype"
-        );
+        assert!(dtype.item_bits(padded) == 8 * size_of::<T>(), "the Rust type and the dtype differ in size");
         Self { padded, align: align_of::<T>(), ..Self::of_bytes(dtype, size_of::<T>()) }
     }
 
-    /// The type of a `T` that is in memory what the element `E` is: for newtypes of your own around types of other crates,
-    /// such as vectors of `glam` and pixels of `image`. Views of the host want the alignment of `T`, which may be greater.
+    /// The type of a `T` with the memory layout of `E`.
+    ///
+    /// Use it for your own newtypes around types of other crates, such as vectors of `glam` and pixels of `image`. Host
+    /// views require the alignment of `T`, which may be greater than that of `E`.
     ///
     /// # Panics
     ///
-    /// At compile time, when `T` has another size than `E`.
+    /// At compile time, if the sizes of `T` and `E` differ.
     ///
     /// ```
     /// # mod glam { #[derive(Clone, Copy)] #[repr(C, align(16))] pub struct Vec4 { x: f32, y: f32, z: f32, w: f32 } }
@@ -122,17 +122,17 @@ impl ElementType {
         Self { align: align_of::<T>(), ..E::TYPE }
     }
 
-    /// The type of elements of this size that is known at run time only; no alignment demanded.
+    /// The type of elements whose size is known only at run time. It requires no alignment.
     pub(crate) const fn of_bytes(dtype: DType, size: usize) -> Self {
         let axes = [0; MAX_AXES];
         Self { dtype, axes, ndim: 0, padded: false, any_bits: true, fields: None, size, align: 1 }
     }
 
-    /// As [`of_bytes`](Self::of_bytes), for elements that each begin at a byte.
+    /// As [`of_bytes`](Self::of_bytes), for elements that begin at a byte.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::DType`] for a type that does not exist, and for types packed below the byte.
+    /// [`ErrorKind::DType`] for an invalid type, and for types packed below the byte.
     pub(crate) fn of_whole_bytes(dtype: DType, padded: bool) -> Result<Self> {
         dtype.check()?;
         let bits = dtype.item_bits(padded);
@@ -142,64 +142,65 @@ impl ElementType {
         Ok(Self { padded, ..Self::of_bytes(dtype, bits / 8) })
     }
 
-    /// What is said of more elements than an address space can hold.
+    /// The error for more elements than the address space can hold.
     #[cold]
     pub(crate) fn too_large(&self, len: usize) -> Error {
         let found = text!("{len} elements of {} bytes", self.size);
-        Error::new(ErrorKind::Overflow, "shape", found, "a size within the address space")
+        Error::new(ErrorKind::Overflow, "shape", found, "a size that fits the address space")
     }
 
-    /// Whether an element is one item, and neither a struct nor a list.
+    /// Whether an element is a single item, neither a struct nor an array.
     #[inline]
     pub(crate) const fn is_scalar(&self) -> bool {
         self.ndim == 0 && self.fields.is_none()
     }
 
-    /// The type of a struct, from its fields. Called by `#[derive(Element)]`.
+    /// The type of a struct, from its fields. `#[derive(Element)]` calls this.
     #[doc(hidden)]
     #[must_use]
     pub const fn of_struct<T: Element>() -> Self {
         Self { fields: Some(T::FIELDS), ..Self::blob::<T>() }
     }
 
-    /// The type of a newtype, which is that of its one part. Called by `#[derive(Element)]`, which goes by the
-    /// `#[repr(transparent)]` that it sees; rustc knows what became of it.
+    /// The type of a newtype, which is that of its only field. `#[derive(Element)]` calls this if it sees
+    /// `#[repr(transparent)]`; the compiler decides whether that attribute is valid.
     ///
     /// # Panics
     ///
-    /// At compile time, when `T` has another size or alignment than the part.
+    /// At compile time, if `T` and the field differ in size or alignment.
     #[doc(hidden)]
     #[must_use]
-    pub const fn newtype<T>(part: Self) -> Self {
-        let same = size_of::<T>() == part.size && align_of::<T>() == part.align;
-        assert!(same, "the struct is not transparent: its size or alignment is not that of its one part");
-        part
+    pub const fn newtype<T>(field: Self) -> Self {
+        let same = size_of::<T>() == field.size && align_of::<T>() == field.align;
+        assert!(same, "the struct is not transparent: its size or alignment differs from that of its field");
+        field
     }
 
-    /// Whether a field of this type counts for `#[repr(transparent)]`: 0 where it neither takes bytes nor aligns any.
+    /// Greater than 0 if a field of this type counts for `#[repr(transparent)]`: it has a size or an alignment above 1.
     #[doc(hidden)]
     #[must_use]
-    pub const fn room<T>() -> usize {
+    pub const fn footprint<T>() -> usize {
         size_of::<T>() + align_of::<T>() - 1
     }
 
-    /// Refuses a second field of a transparent struct, given the room of each. Where two take room rustc has refused them.
+    /// Rejects a second field of a transparent struct, given the footprint of each. The compiler already rejects two
+    /// fields with a footprint.
     ///
     /// # Panics
     ///
-    /// At compile time, when at most one takes room.
+    /// At compile time, if at most one field has a footprint.
     #[doc(hidden)]
-    pub const fn refuse_second(rooms: &[usize]) {
+    pub const fn refuse_second(footprints: &[usize]) {
         let (mut at, mut counting) = (0, 0);
-        while at < rooms.len() {
-            counting += (rooms[at] > 0) as usize;
+        while at < footprints.len() {
+            counting += (footprints[at] > 0) as usize;
             at += 1;
         }
         assert!(counting > 1, "a transparent element with a second field: keep one, or write `#[repr(C)]`");
     }
 
-    /// Opaque bytes, as many as `T` has.
-    #[expect(clippy::cast_possible_truncation, reason = "compared with the most that fits")]
+    /// Opaque bytes of the size of `T`.
+    #[expect(clippy::cast_possible_truncation, reason = "the assertion above bounds the size")]
     const fn blob<T>() -> Self {
         assert!(size_of::<T>() > 0, "an element has at least one byte");
         assert!(size_of::<T>() <= u16::MAX as usize, "an element of opaque bytes has 65535 at most");
@@ -208,8 +209,8 @@ impl ElementType {
 
     const fn array<T: Element, const N: usize>() -> Self {
         let item = T::TYPE;
-        assert!(item.ndim < MAX_AXES, "more than four lists in each other: write `[T; 6]` for `[[T; 2]; 3]`");
-        assert!(N > 0, "a list without items is no element: write a length of 1 or more");
+        assert!(item.ndim < MAX_AXES, "arrays nested more than four deep: write `[T; 6]` for `[[T; 2]; 3]`");
+        assert!(N > 0, "an array of length 0 is not an element: write a length of 1 or more");
         let mut axes = [0; MAX_AXES];
         axes[0] = N;
         let mut inner = 0;
@@ -220,13 +221,13 @@ impl ElementType {
         Self { axes, ndim: item.ndim + 1, size: size_of::<[T; N]>(), ..item }
     }
 
-    /// The type of an item: one part of a `[T; N]`, or the blob that a struct is.
+    /// The item type: that of the innermost `T` of a `[T; N]`, or opaque bytes for a struct.
     #[must_use]
     pub const fn dtype(&self) -> DType {
         self.dtype
     }
 
-    /// The trailing axes that an array of this element has.
+    /// The trailing axes that this element type adds to an array.
     #[must_use]
     pub fn axes(&self) -> &[usize] {
         &self.axes[..self.ndim]
@@ -238,18 +239,18 @@ impl ElementType {
         self.size
     }
 
-    /// The alignment in bytes that host code needs.
+    /// The alignment in bytes that host code requires.
     #[must_use]
     pub const fn align(&self) -> usize {
         self.align
     }
 
-    /// The record that the item is, for a struct.
+    /// The fields of a struct element.
     pub(crate) fn to_struct_type(self) -> Option<StructType> {
         self.fields.map(StructType::of_fields)
     }
 
-    /// The bytes of an element that are in no field of a struct, and may hold anything.
+    /// The padding bytes of an element, whose content is arbitrary.
     pub(crate) fn padding(&self) -> Vec<Range<usize>> {
         let item = self.dtype.packed_bits() / 8;
         let inner = self.to_struct_type().map_or_else(Vec::new, |struct_type| struct_type.padding(item));
@@ -257,7 +258,7 @@ impl ElementType {
         items.flat_map(|at| inner.iter().map(move |gap| at + gap.start..at + gap.end)).collect()
     }
 
-    /// What the messages call this element: `float32`, `float32 with trailing axes [3]`, a struct's descr.
+    /// The description used in messages: `float32`, `float32 with trailing axes [3]`, or the fields of a struct.
     pub(crate) fn describe(&self) -> String {
         let item = self
             .to_struct_type()
@@ -271,8 +272,8 @@ const POINTER_BITS: u8 = if cfg!(target_pointer_width = "64") { 64 } else { 32 }
 macro_rules! elements {
     ($($type:ty => $dtype:expr;)*) => {
         $(
-            // SAFETY: 1: the sizes are compared at compile time; the representation of the type is the one that the
-            // protocols give the dtype. 2: a number type has no invalid bit pattern.
+            // SAFETY: 1: the sizes are compared at compile time, and the protocols give the dtype the representation of
+            // the type. 2: a number type has no invalid bit pattern.
             unsafe impl Element for $type {
                 const TYPE: ElementType = ElementType::from_dtype::<Self>($dtype);
             }
@@ -309,28 +310,28 @@ elements! {
     num_complex::Complex<f64> => DType::COMPLEX128;
 }
 
-// SAFETY: 1: one byte, 0 or 1, in Rust as in the protocols. 2: `any_bits` is off, so values are checked before they are
-// read as `bool`.
+// SAFETY: 1: one byte, 0 or 1, in Rust and in the protocols. 2: `any_bits` is false, so values are checked before they
+// are read as `bool`.
 unsafe impl Element for bool {
     const TYPE: ElementType = ElementType { any_bits: false, ..ElementType::from_dtype::<Self>(DType::BOOL) };
 }
 
-// SAFETY: 1: an array is its items without gaps, and `array` puts its length before their axes. 2: as its items.
+// SAFETY: 1: an array is its items without gaps, and `array` prepends its length to their axes. 2: as for its items.
 unsafe impl<T: Element, const N: usize> Element for [T; N] {
     const TYPE: ElementType = ElementType::array::<T, N>();
 }
 
-/// A blob of `N` bytes, `|VN` in the CUDA Array Interface.
+/// Opaque bytes, `|VN` in the CUDA Array Interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(transparent)]
 pub struct Opaque<const N: usize>(pub [u8; N]);
 
-// SAFETY: 1: `N` bytes, and `opaque` is checked against that size. 2: bytes.
+// SAFETY: 1: the type has `N` bytes, and `opaque` checks that size. 2: bytes have no invalid bit pattern.
 unsafe impl<const N: usize> Element for Opaque<N> {
     const TYPE: ElementType = ElementType::blob::<Self>();
 }
 
-/// A field of a struct element, as `#[derive(Element)]` states it.
+/// A field of a struct element, as emitted by `#[derive(Element)]`.
 #[doc(hidden)]
 #[derive(Clone, Copy, Debug)]
 pub struct Field {
@@ -347,13 +348,10 @@ impl Field {
     /// At compile time, for a type with invalid bit patterns.
     #[must_use]
     pub const fn new(name: &'static str, offset: usize, element: ElementType) -> Self {
-        assert!(
-            !element.padded,
-            "a 6-bit float in a byte of its own cannot be a field of a struct element: use `u8`"
-        );
+        assert!(!element.padded, "a padded 6-bit float cannot be a field of a struct element: use `u8`");
         assert!(
             element.any_bits,
-            "a `bool` in a struct element can arrive with a value that is no bool: use `u8`"
+            "a `bool` cannot be a field of a struct element, because other libraries may write bytes that are not 0 or 1: use `u8`"
         );
         Self { name, offset, element }
     }

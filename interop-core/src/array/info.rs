@@ -1,4 +1,4 @@
-//! What is known of an array once its claims were checked.
+//! The checked description of an array.
 
 use core::ops::Range;
 use std::sync::Arc;
@@ -12,12 +12,18 @@ use crate::array::stream::StreamHandle;
 use crate::array::struct_type::StructType;
 use crate::error::{Error, ErrorKind, Result};
 
-/// An array whose description holds together.
+/// A checked description of an array: address, element type, layout, device, mutability and stream.
 ///
-/// Having one means: the bits of the element type are those that its code has, or whole bytes if nobody knows the code; the
-/// device is of the host or of CUDA, or was not named; extents, strides and addresses do not overflow; an array with elements
-/// has an address that is not null, and all elements lie within [`byte_range`](Self::byte_range). It does not mean that the
-/// memory is live: who made the claims vouches for that.
+/// These hold for every value:
+///
+/// - The bits of the element type are valid for its code; an unknown code has whole bytes.
+/// - The device is host or CUDA memory, or unknown.
+/// - Extents, strides and addresses do not overflow.
+/// - An array with elements has an address that is not null, and all its elements lie in
+///   [`byte_range`](Self::byte_range).
+///
+/// It does not prove that the memory is live; the creator of the [`RawDescriptor`](crate::RawDescriptor) is responsible
+/// for that.
 ///
 /// ```
 /// use interop_core::{CudaArray, DType, Device};
@@ -34,11 +40,11 @@ use crate::error::{Error, ErrorKind, Result};
 #[derive(Clone, Debug, Eq)]
 pub struct ArrayInfo {
     pub(crate) address: usize,
-    /// For an array without elements: empty, at the start of the memory behind it, which has an owner all the same.
+    /// For an array without elements: the empty range at the start of its memory, which still has an owner.
     pub(crate) range: Range<usize>,
     pub(crate) dtype: DType,
     pub(crate) padded: bool,
-    /// The elements are a Rust struct with padding, in which there may be anything: Rust code copies it or not.
+    /// The elements are a Rust struct with padding, whose content is arbitrary. Rust code may leave it uninitialized.
     #[cfg_attr(not(feature = "python"), expect(dead_code, reason = "the buffer protocol asks"))]
     pub(crate) has_stale_padding: bool,
     pub(crate) struct_type: Option<Arc<StructType>>,
@@ -49,7 +55,7 @@ pub struct ArrayInfo {
 }
 
 impl PartialEq for ArrayInfo {
-    /// The place of the memory behind an array without elements does not count.
+    /// For arrays without elements, the location of the memory is not compared.
     fn eq(&self, other: &Self) -> bool {
         let array =
             |info: &Self| (info.address, info.byte_range(), info.device, info.mutability, info.stream);
@@ -60,7 +66,7 @@ impl PartialEq for ArrayInfo {
 }
 
 impl ArrayInfo {
-    /// An array without elements, to be replaced by what arrives.
+    /// A placeholder without elements.
     pub(crate) const EMPTY: Self = Self {
         address: 0,
         range: 0..0,
@@ -74,21 +80,22 @@ impl ArrayInfo {
         stream: StreamHandle::NothingPending,
     };
 
-    /// The address of element \[0, …, 0\]; 0 for an array without elements.
+    /// The address of element \[0, …, 0\], or 0 for an array without elements.
     #[inline]
     #[must_use]
     pub fn address(&self) -> usize {
         self.address
     }
 
-    /// Names the same memory by another address.
+    /// Replaces the address by another one of the same memory.
     pub(crate) fn move_to(&mut self, address: usize) {
         let moved = |end: usize| end.wrapping_sub(self.address).wrapping_add(address);
         (self.range, self.address) = (moved(self.range.start)..moved(self.range.end), address);
     }
 
-    /// The addresses from the lowest element to the highest, with all that lies between: who imports the array may use other
-    /// strides. Below [`address`](Self::address) where strides are negative; empty for an array without elements.
+    /// The addresses from the lowest element to one past the highest, including all gaps.
+    ///
+    /// It starts below [`address`](Self::address) if strides are negative. It is empty for an array without elements.
     #[inline]
     #[must_use]
     pub fn byte_range(&self) -> Range<usize> {
@@ -102,14 +109,14 @@ impl ArrayInfo {
         self.dtype
     }
 
-    /// Whether elements of less than a byte take a byte each.
+    /// Whether an element of less than a byte takes a whole byte.
     #[inline]
     #[must_use]
     pub fn is_padded(&self) -> bool {
         self.padded
     }
 
-    /// The fields of structured elements.
+    /// The fields of struct elements.
     #[inline]
     #[must_use]
     pub fn struct_type(&self) -> Option<&StructType> {
@@ -130,7 +137,7 @@ impl ArrayInfo {
         self.layout.shape()
     }
 
-    /// The strides, in elements; always given.
+    /// The strides, in elements. They are always present.
     #[inline]
     #[must_use]
     pub fn strides(&self) -> &[isize] {
@@ -151,13 +158,15 @@ impl ArrayInfo {
         self.layout.numel()
     }
 
-    /// The bytes that the elements would take without gaps; packed elements are counted together and rounded up once.
-    /// Elements that repeat, by a stride of 0, can come to more than a `usize` holds, which is then `usize::MAX`.
+    /// The size of all elements in bytes, without gaps.
+    ///
+    /// Packed elements are summed in bits and rounded up once. An array that repeats elements by a stride of 0 can
+    /// exceed `usize`; the result is then `usize::MAX`.
     #[inline]
     #[must_use]
     pub fn nbytes(&self) -> usize {
-        // An element of a strided array may repeat, so the product is not bounded by the range: saturate. What is packed
-        // is counted in eights of elements, which take whole bytes.
+        // Repeated elements are not bounded by the byte range, so the product saturates. Eight packed elements take
+        // whole bytes.
         let bits = self.dtype.item_bits(self.padded);
         if bits % 8 == 0 {
             self.numel().saturating_mul(bits / 8)
@@ -167,22 +176,22 @@ impl ArrayInfo {
         }
     }
 
-    /// Where the memory is.
+    /// The device of the memory.
     #[inline]
     #[must_use]
     pub fn device(&self) -> Device {
         self.device
     }
 
-    /// Who may write.
+    /// The rule for writes.
     #[inline]
     #[must_use]
     pub fn mutability(&self) -> Mutability {
         self.mutability
     }
 
-    /// Whether somebody who has the array alone may write to it. Not so for a `bool` that plain Rust code owns: the owner's own
-    /// drop may read it afterwards, and a consumer may have left a byte that is none.
+    /// Whether the sole owner of the array may write to it. False for a `bool` of a Rust `Vec`: a consumer could leave
+    /// a byte that is not a `bool`, and dropping the owner may read it.
     #[inline]
     pub(crate) fn is_writable_by_owner(&self) -> bool {
         match self.mutability {
@@ -199,14 +208,14 @@ impl ArrayInfo {
         self.mutability != Mutability::Writable
     }
 
-    /// Where work on the data is pending.
+    /// The stream with pending work on the data.
     #[inline]
     #[must_use]
     pub fn stream(&self) -> StreamHandle {
         self.stream
     }
 
-    /// The byte strides, `None` when elements are packed below the byte.
+    /// The strides in bytes, or `None` if elements are packed below the byte.
     #[inline]
     #[must_use]
     pub fn byte_strides(&self) -> Option<Vec<isize>> {
@@ -214,15 +223,16 @@ impl ArrayInfo {
         (bits % 8 == 0).then(|| self.layout.strides_in_bytes(bits / 8))
     }
 
-    /// The layout in units of `element`, without the trailing axes that `element` has; `None` where it is the array's own.
+    /// The layout in units of `element`, without the trailing axes of `element`. `None` if it is the array's own
+    /// layout.
     ///
-    /// Called for elements that [are not scalars](Self::is_of_scalars), and takes `element` by value: so the usual array
-    /// needs no `element` in memory.
+    /// Called only if [`has_scalar_type`](Self::has_scalar_type) is false. `element` is passed by value so that the
+    /// fast path keeps it out of memory.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::DType`] when the elements are of another type, [`ErrorKind::Shape`] and [`ErrorKind::Strides`] when
-    /// trailing axes are missing or not compact.
+    /// [`ErrorKind::DType`] for another element type, [`ErrorKind::Shape`] or [`ErrorKind::Strides`] if trailing axes
+    /// are missing or not contiguous.
     #[cold]
     pub(crate) fn join(&self, element: ElementType) -> Result<Option<Layout>> {
         let wrong = || {
@@ -240,10 +250,10 @@ impl ArrayInfo {
             return self.layout.join_elements(element.axes()).map(Some);
         }
         if let (Some(struct_type), None) = (struct_type, self.struct_type()) {
-            // DLPack spells a struct of equal fields as a trailing axis of scalars.
+            // DLPack expresses a struct of equal fields as a trailing axis of scalars.
             let (scalar, count) =
                 struct_type.as_single_scalar(element.dtype.packed_bits() / 8).map_err(|_| wrong())?;
-            // Lanes that take a byte each are apart, and those of a field are not.
+            // Padded lanes take a byte each; lanes of a field are packed.
             if scalar != self.dtype || self.padded {
                 return Err(wrong());
             }
@@ -252,32 +262,32 @@ impl ArrayInfo {
         let vector =
             lanes > 1 && !self.dtype.is_opaque() && self.dtype.item_bits(self.padded) == 8 * element.size;
         if vector && element.axes() == [usize::from(lanes)] && self.dtype.with_lanes(1) == element.dtype {
-            // A vector type is one `[T; lanes]`.
+            // One element of a vector type is one `[T; lanes]`.
             return Ok(None);
         }
         Err(wrong())
     }
 
-    /// As [`join`](Self::join), always with a layout.
+    /// As [`join`](Self::join), but always returns a layout.
     pub(crate) fn layout_of(&self, element: &ElementType) -> Result<Layout> {
-        let joined = if self.is_of_scalars(element) { None } else { self.join(*element)? };
+        let joined = if self.has_scalar_type(element) { None } else { self.join(*element)? };
         Ok(joined.unwrap_or_else(|| self.layout.clone()))
     }
 
-    /// Refuses an array whose elements are of another type than `element`.
+    /// Returns an error if the elements are not of type `element`.
     #[inline]
     pub(crate) fn check_element(&self, element: &ElementType) -> Result<()> {
-        if self.is_of_scalars(element) { Ok(()) } else { self.join(*element).map(drop) }
+        if self.has_scalar_type(element) { Ok(()) } else { self.join(*element).map(drop) }
     }
 
-    /// Whether the elements are exactly these scalars, as nearly always. The layout is then the array's own.
+    /// The fast path: whether the elements are exactly these scalars, so that the layout needs no change.
     #[inline]
-    pub(crate) fn is_of_scalars(&self, element: &ElementType) -> bool {
+    pub(crate) fn has_scalar_type(&self, element: &ElementType) -> bool {
         let scalar = self.struct_type.is_none() && element.is_scalar();
         scalar && self.dtype == element.dtype && self.padded == element.padded
     }
 
-    /// The same array with records of equal fields spelled as a trailing axis, as DLPack needs it.
+    /// The same array with structs of equal fields expressed as a trailing axis, as DLPack requires.
     pub(crate) fn without_struct_type(&self) -> Result<Self> {
         let Some(struct_type) = self.struct_type() else { return Ok(self.clone()) };
         let (dtype, count) = struct_type.as_single_scalar(self.dtype.packed_bits() / 8)?;

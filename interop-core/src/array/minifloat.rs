@@ -1,4 +1,4 @@
-//! Floats of 4, 6 and 8 bits as element types: their bytes, and no arithmetic.
+//! Floats of 4, 6 and 8 bits as element types: their bytes, without arithmetic.
 #![expect(unsafe_code, reason = "implements an unsafe trait for byte types")]
 
 use crate::array::dtype::DType;
@@ -10,7 +10,7 @@ macro_rules! bit_types {
         $(
             $(#[$doc])*
             ///
-            /// The bits as they travel; arithmetic is the business of a crate for such numbers.
+            /// The bits of the value. Use a crate for such numbers to compute with them.
             #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
             #[repr(transparent)]
             pub struct $name(pub u8);

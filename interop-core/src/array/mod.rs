@@ -1,5 +1,5 @@
-//! What an array is, as numbers: shape, strides, element type, device, stream; and the checks that make a claim an
-//! `ArrayInfo`. No memory is touched and no driver called here.
+//! The description of an array as numbers: shape, strides, element type, device, stream, and their checks. This module
+//! accesses no array memory and calls no driver.
 
 #[cfg(any(test, feature = "python"))]
 pub(crate) mod buffer_format;

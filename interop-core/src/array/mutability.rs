@@ -1,13 +1,14 @@
 //! Who may write to the memory of an array.
 
-/// Who may write the elements of an array.
+/// Who may write to the elements of an array.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Mutability {
     /// Nobody.
     ReadOnly,
-    /// The sole owner: an export that consumes the array is writable, one that shares it is not. This is for a `Vec`, to
-    /// which Rust code may hold plain references.
+    /// Only a sole owner. An export that consumes the array is writable; an export that shares it is read-only. This is
+    /// the rule for a `Vec`, because Rust code may hold references to its elements.
     WhenOwned,
-    /// All who have the array: for memory that Rust code never borrows as plain references, such as device memory.
+    /// Everybody who shares the array. This is the rule for memory to which Rust code never makes references, such as
+    /// device memory.
     Writable,
 }

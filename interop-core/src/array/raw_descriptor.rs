@@ -1,4 +1,4 @@
-//! Claims about an array, and the one door through which they become facts.
+//! The unchecked description of an array.
 
 use core::ops::Range;
 
@@ -9,21 +9,22 @@ use crate::array::mutability::Mutability;
 use crate::array::stream::StreamHandle;
 use crate::array::struct_type::StructType;
 
-/// Strides as they are claimed.
+/// Strides of an unchecked description.
 #[derive(Clone, Copy, Debug)]
 pub enum Strides<'a> {
-    /// None given: compact, in this order. An absent key, a `None` and a null pointer all mean [`Order::C`].
+    /// No strides were given; the array is contiguous in this order. A missing key, `None` and a null pointer mean
+    /// [`Order::C`].
     Contiguous(Order),
-    /// In elements, as DLPack counts.
+    /// In elements, as in DLPack.
     Elements(&'a [i64]),
-    /// In bytes, as the CUDA Array Interface counts.
+    /// In bytes, as in the CUDA Array Interface.
     Bytes(&'a [i64]),
 }
 
-/// Claims about an array: public fields, nothing checked.
+/// An unchecked description of an array, with public fields.
 ///
-/// A dict, a capsule and the fields of a derived struct are all read into this, and [`validate`](Self::validate) is the
-/// only way from here to [`ArrayInfo`](crate::ArrayInfo).
+/// Interface dicts, capsules and derived structs are all read into this type. [`validate`](Self::validate) is the only
+/// way to turn it into an [`ArrayInfo`](crate::ArrayInfo).
 ///
 /// ```
 /// use interop_core::{DType, RawDescriptor, Device, Order, Strides};
@@ -38,38 +39,38 @@ pub enum Strides<'a> {
 /// assert_eq!(reversed.validate()?.byte_range(), 0x1000..0x1014);
 ///
 /// let error = RawDescriptor::new(0x1000, Device::CPU, &[2, -3]).validate().unwrap_err();
-/// assert_eq!(error.to_string(), "`shape[1]`: found -3, allowed: 0 and up");
+/// assert_eq!(error.to_string(), "`shape[1]`: found -3, allowed: 0 or greater");
 /// # Ok::<(), interop_core::Error>(())
 /// ```
 #[derive(Clone, Debug)]
 pub struct RawDescriptor<'a> {
-    /// The address that `byte_offset` is added to.
+    /// The base address, to which `byte_offset` is added.
     pub address: usize,
     /// The offset of element \[0, …, 0\] from `address`, in bytes.
     pub byte_offset: u64,
     /// The element type.
     pub dtype: DType,
-    /// Whether lanes of less than a byte take whole bytes.
+    /// Whether a lane of less than a byte takes whole bytes.
     pub padded: bool,
-    /// The fields of structured elements; `dtype` is then opaque bytes of the record's size.
+    /// The fields of struct elements. `dtype` must then be opaque bytes of the struct's size.
     pub struct_type: Option<&'a StructType>,
     /// The extents.
     pub shape: &'a [i64],
     /// The strides.
     pub strides: Strides<'a>,
-    /// Where the memory is; `None` where the protocol does not say and the driver was not asked. Only the ordinal of CUDA
-    /// memory counts: any other is 0 in the facts.
+    /// The device of the memory, or `None` if the protocol does not name it and the driver was not asked. `validate`
+    /// sets the ordinal to 0 except for CUDA memory.
     pub device: Option<Device>,
     /// Who may write.
     pub mutability: Mutability,
-    /// Where work on the data is pending.
+    /// The stream with pending work on the data.
     pub stream: StreamHandle,
-    /// The addresses of the whole memory, where they are known: elements outside them are refused.
+    /// The address range of the whole allocation, if known. `validate` rejects elements outside it.
     pub memory: Option<Range<usize>>,
 }
 
 impl<'a> RawDescriptor<'a> {
-    /// Claims of a compact, writable `float32` array with nothing pending, to be changed by struct update syntax.
+    /// Describes a contiguous, writable `float32` array without pending work. Change fields by struct update syntax.
     #[must_use]
     #[inline]
     pub const fn new(address: usize, device: Device, shape: &'a [i64]) -> Self {

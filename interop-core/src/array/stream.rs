@@ -1,5 +1,5 @@
-//! What a stream can be, and how the two protocols spell it.
-#![expect(unsafe_code, reason = "whoever makes a stream of a number vouches for it")]
+//! Stream handles, and their values in both protocols.
+#![expect(unsafe_code, reason = "declares unsafe constructors that turn a number into a stream")]
 
 use core::fmt;
 use core::num::NonZeroUsize;
@@ -7,7 +7,7 @@ use core::num::NonZeroUsize;
 use crate::array::device::DeviceType;
 use crate::error::{Error, ErrorKind, Result};
 
-/// A CUDA stream as the protocols see it, or that there is nothing to wait for.
+/// A CUDA stream with pending work, or the statement that no work is pending.
 ///
 /// | meaning | CUDA Array Interface: the producer's stream | DLPack on CUDA: the consumer's stream |
 /// | --- | --- | --- |
@@ -17,29 +17,31 @@ use crate::error::{Error, ErrorKind, Result};
 /// | [`Raw`](Self::Raw) | the handle | the handle |
 /// | refused | 0, negative numbers | 0, numbers below -1 |
 ///
-/// `None` means opposite things in the two protocols, which is why both are decoded here and nowhere else. On a device
-/// without streams DLPack allows `None` alone; -1 is accepted there because it asks for nothing.
+/// `None` has opposite meanings in the two protocols, so both are decoded only here. For a device without streams
+/// DLPack allows `None` only; -1 is accepted too, because it requests no wait.
 ///
-/// A struct holds one in its `#[cuda_array(stream)]` field: the stream on which the data was last written.
-/// The handle is not owned, and the driver ends the process over one that is no stream, or none any more. So only `unsafe` code
-/// makes one of a number ([`from_raw`](Self::from_raw)), and keeps the stream alive as long as the struct or an export of it is
-/// there. A field that owns its stream, such as an `Arc<CudaStream>`, does so by itself: exports keep the whole struct.
-/// Nothing ties the copy that [`AsStream::as_stream`](crate::derive::fields::stream::AsStream::as_stream) gives to its stream: do not use it after the
-/// stream is destroyed.
+/// A `#[cuda_array(stream)]` field holds such a value: the stream on which the data was last written. The value does
+/// not own the stream. If the stream has been destroyed, a driver call with it can crash the process. So only the
+/// `unsafe` function [`from_raw`](Self::from_raw) creates a handle from a number; its caller keeps the stream alive as
+/// long as the struct or an export of it exists. A field that owns its stream, such as `Arc<CudaStream>`, needs no such
+/// promise, because an export owns the whole struct. A copy from
+/// [`AsStream::as_stream`](crate::derive::fields::stream::AsStream::as_stream) does not keep the stream alive: do not
+/// use it after the stream is destroyed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum StreamHandle {
-    /// Nothing is pending: the data may be read at once, on any stream.
+    /// No work is pending: any stream and the host may access the data immediately.
     #[default]
     NothingPending,
     /// The legacy default stream of the current context (`CU_STREAM_LEGACY`, 1).
     LegacyDefault,
-    /// The default stream of the calling thread (`CU_STREAM_PER_THREAD`, 2). It means another stream on another thread.
+    /// The default stream of the calling thread (`CU_STREAM_PER_THREAD`, 2). It is another stream on another thread.
     PerThreadDefault,
-    /// A `CUstream`, the same as a `cudaStream_t`; never 1 or 2, for which [`from_raw`](Self::from_raw) gives their names.
+    /// A `CUstream`, which is the same as a `cudaStream_t`. Never 1 or 2: [`from_raw`](Self::from_raw) maps them to the
+    /// variants above.
     Raw(RawStream),
 }
 
-/// The handle of a stream that somebody vouched for, by [`StreamHandle::from_raw`].
+/// A stream handle that was created by the unsafe [`StreamHandle::from_raw`].
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct RawStream(NonZeroUsize);
 
@@ -62,13 +64,14 @@ const LEGACY: usize = 1;
 const PER_THREAD: usize = 2;
 
 impl StreamHandle {
-    /// The stream behind a `CUstream` that a library handed out; null is the legacy default stream, as it is for the
-    /// driver's symbols without `_ptsz`.
+    /// Creates a value from a `CUstream`.
+    ///
+    /// A null handle is the legacy default stream, as for the driver's symbols without `_ptsz`.
     ///
     /// # Safety
     ///
-    /// The handle is 0, 1, 2, or a stream that is alive whenever somebody waits for it: as long as the value or a copy of it, a
-    /// struct that holds one, or an export of that struct is in use.
+    /// The handle is 0, 1, 2, or a live stream. The stream stays alive while the value, a copy of it, a struct with it,
+    /// or an export of that struct is in use.
     ///
     /// ```
     /// use interop_core::StreamHandle;
@@ -88,7 +91,7 @@ impl StreamHandle {
         }
     }
 
-    /// The value for the driver; `None` when nothing is pending, which no driver call may be told.
+    /// The handle for the driver, or `None` if nothing is pending and no driver call must be made.
     #[must_use]
     pub const fn to_raw(self) -> Option<usize> {
         match self {
@@ -99,7 +102,7 @@ impl StreamHandle {
         }
     }
 
-    /// Reads the value of the key `stream` of an interface dict; `None` stands for `None` and for an absent key.
+    /// Decodes the value of the key `stream` of an interface dict. `None` stands for `None` and for a missing key.
     ///
     /// # Errors
     ///
@@ -107,16 +110,16 @@ impl StreamHandle {
     ///
     /// # Safety
     ///
-    /// A number above 2 is a stream, as for [`from_raw`](Self::from_raw): the interface asks so of the producer.
+    /// A number above 2 is a stream as for [`from_raw`](Self::from_raw), which the interface requires of the producer.
     pub unsafe fn from_cai(value: Option<i128>) -> Result<Self> {
         let Some(value) = value else { return Ok(Self::NothingPending) };
         let allowed = "None, 1 (legacy default), 2 (per-thread default) or a stream handle";
-        // SAFETY: as the caller promises.
+        // SAFETY: forwarded to the caller.
         let stream = unsafe { Self::from_positive(value) };
         stream.ok_or_else(|| Error::new(ErrorKind::Stream, "stream", value, allowed))
     }
 
-    /// The value of the key `stream` of an interface dict; `None` means that the key is left out.
+    /// The value of the key `stream` of an interface dict; omit the key for `None`.
     ///
     /// ```
     /// use interop_core::StreamHandle;
@@ -129,15 +132,15 @@ impl StreamHandle {
         self.to_raw()
     }
 
-    /// Reads the argument `stream` of `__dlpack__`: the stream that the consumer of memory on `device` will work on.
+    /// Decodes the argument `stream` of `__dlpack__`: the stream on which the consumer will use memory of `device`.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Stream`] for a number that is forbidden on that device (see the table at [`StreamHandle`]).
+    /// [`ErrorKind::Stream`] for a number that the protocol forbids on that device (see the table at [`StreamHandle`]).
     ///
     /// # Safety
     ///
-    /// A number above 2 is a stream, as for [`from_raw`](Self::from_raw): the protocol asks so of the consumer.
+    /// A number above 2 is a stream as for [`from_raw`](Self::from_raw), which the protocol requires of the consumer.
     pub unsafe fn from_dlpack(device: DeviceType, value: Option<i128>) -> Result<Self> {
         if device == DeviceType::CPU {
             return match value {
@@ -145,22 +148,23 @@ impl StreamHandle {
                 Some(value) => Err(Error::new(ErrorKind::Stream, "stream", value, "None on CPU memory")),
             };
         }
-        let allowed = "None, -1 (no ordering), 1 (legacy default), 2 (per-thread default) or a stream handle";
+        let allowed = "None, -1 (no wait), 1 (legacy default), 2 (per-thread default) or a stream handle";
         match value {
             None => Ok(Self::LegacyDefault),
             Some(-1) => Ok(Self::NothingPending),
             Some(value) => {
-                // SAFETY: as the caller promises.
+                // SAFETY: forwarded to the caller.
                 let stream = unsafe { Self::from_positive(value) };
                 stream.ok_or_else(|| Error::new(ErrorKind::Stream, "stream", value, allowed))
             }
         }
     }
 
-    /// The argument `stream` for the `__dlpack__` of a producer whose memory is on `device`; `None`: do not pass one.
+    /// The argument `stream` to pass to `__dlpack__` of a producer with memory on `device`; pass no argument for
+    /// `None`.
     ///
-    /// A CPU producer is passed nothing. A CUDA producer is always passed a number, because libraries differ in what
-    /// they take a missing one for.
+    /// A CPU producer gets no argument. A CUDA producer always gets a number, because libraries interpret a missing one
+    /// differently.
     #[must_use]
     pub fn to_dlpack(self, device: DeviceType) -> Option<i128> {
         if device == DeviceType::CPU {
@@ -174,7 +178,7 @@ impl StreamHandle {
     /// As for [`from_raw`](Self::from_raw).
     unsafe fn from_positive(value: i128) -> Option<Self> {
         let handle = usize::try_from(value).ok().filter(|handle| *handle != 0)?;
-        // SAFETY: as the caller promises.
+        // SAFETY: forwarded to the caller.
         Some(unsafe { Self::from_raw(handle) })
     }
 }

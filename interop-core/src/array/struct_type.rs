@@ -1,4 +1,4 @@
-//! Struct elements: the fields of a `#[derive(Element)]` struct, and the `descr` of a structured array.
+//! Struct elements: the fields of a `#[derive(Element)]` struct, or of the `descr` of a structured array.
 
 use core::fmt;
 use core::ops::Range;
@@ -6,9 +6,9 @@ use core::ops::Range;
 use crate::array::dtype::DType;
 use crate::error::{Error, ErrorKind, Result, text};
 
-/// The layout of a structured element: named fields at byte offsets, which may be records themselves.
+/// The layout of a struct element: named fields at byte offsets, which may be structs themselves.
 ///
-/// It is what the key `descr` of an interface dict says, without the unnamed padding.
+/// It holds the content of the key `descr` of an interface dict, without unnamed padding.
 ///
 /// ```
 /// use interop_core::{CudaArray, Element};
@@ -28,7 +28,7 @@ use crate::error::{Error, ErrorKind, Result, text};
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StructType {
-    /// The fields, by rising offset; none overlaps another.
+    /// The fields, by increasing offset. They do not overlap.
     pub fields: Vec<StructField>,
 }
 
@@ -37,33 +37,34 @@ pub struct StructType {
 pub struct StructField {
     /// The name.
     pub name: String,
-    /// The offset in bytes from the start of the record.
+    /// The offset in bytes from the start of the struct.
     pub offset: usize,
-    /// The type of an item; opaque bytes where `struct_type` says more.
+    /// The type of an item, or opaque bytes if `struct_type` is given.
     pub dtype: DType,
-    /// The axes of a field that is an array.
+    /// The shape of a field that is an array.
     pub shape: Vec<usize>,
-    /// The fields of the item, when it is a record.
+    /// The fields of the item, if it is a struct.
     pub struct_type: Option<StructType>,
 }
 
 impl StructField {
-    /// The size of the field in bytes, `None` where it does not fit.
+    /// The size of the field in bytes, or `None` if it overflows.
     pub(crate) fn size(&self) -> Option<usize> {
         self.shape.iter().try_fold(self.dtype.packed_bits() / 8, |size, extent| size.checked_mul(*extent))
     }
 }
 
 impl StructType {
-    /// Refuses a record that is not what `dtype`, opaque bytes of its size, holds.
+    /// Returns an error unless `dtype` is opaque bytes and contains all fields.
     pub(crate) fn check(&self, dtype: DType) -> Result<()> {
         let fail = |found: &str| {
-            let allowed =
-                text!("fields of whole bytes, one behind the other, within {dtype}, which is opaque bytes");
+            let allowed = text!(
+                "non-overlapping fields of whole bytes in increasing order within {dtype}, which is opaque bytes"
+            );
             Err(Error::new(ErrorKind::DType, "record", format_args!("{found} in struct {self}"), allowed))
         };
         if !dtype.is_opaque() {
-            return fail("other elements than opaque bytes");
+            return fail("elements that are not opaque bytes");
         }
         let mut free = 0;
         for field in &self.fields {
@@ -79,7 +80,7 @@ impl StructType {
         Ok(())
     }
 
-    /// The bytes of a record of `size` bytes that are in none of its fields.
+    /// The bytes of a struct of `size` bytes that belong to no field.
     pub(crate) fn padding(&self, size: usize) -> Vec<Range<usize>> {
         let (mut gaps, mut end) = (Vec::new(), 0);
         for field in &self.fields {
@@ -97,12 +98,11 @@ impl StructType {
         gaps
     }
 
-    /// The scalar type and count of a record of `size` bytes that is the same as an array of scalars: fields of one type
-    /// without gaps.
+    /// The scalar type and count of a struct of `size` bytes that consists of fields of one type without gaps.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::DType`] for any other record, which DLPack cannot spell.
+    /// [`ErrorKind::DType`] for any other struct, which DLPack cannot express.
     pub(crate) fn as_single_scalar(&self, size: usize) -> Result<(DType, usize)> {
         let scalar = self.scalar(size);
         scalar.map(|dtype| (dtype, size / (dtype.packed_bits() / 8))).ok_or_else(|| {
@@ -113,10 +113,10 @@ impl StructType {
         })
     }
 
-    /// The one type of all scalars of a record of `size` bytes without gaps; `None` for any other.
+    /// The common type of all scalars of a struct of `size` bytes without gaps, or `None`.
     ///
-    /// Looks at each field once, however many items it has: a `descr` can have thousands of each. A field without items
-    /// takes no bytes and is of no type.
+    /// It visits each field once and not each item: a `descr` can have thousands of both. A field without items has no
+    /// type.
     fn scalar(&self, size: usize) -> Option<DType> {
         let (mut scalar, mut end) = (None, 0);
         for field in &self.fields {

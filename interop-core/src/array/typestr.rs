@@ -1,11 +1,11 @@
-//! Typestrs: how the CUDA Array Interface spells element types.
+//! Typestrs: element types in the CUDA Array Interface.
 
 use core::fmt;
 
 use crate::array::dtype::{COMPLEX, DType, OPAQUE, Row, TABLE, list};
 use crate::error::{Error, ErrorKind, Result};
 
-/// A typestr: at most eight ASCII characters, in place.
+/// A typestr of at most eight ASCII characters, stored inline.
 ///
 /// ```
 /// use interop_core::DType;
@@ -21,14 +21,15 @@ pub struct Typestr {
 const NATIVE: char = if cfg!(target_endian = "big") { '>' } else { '<' };
 
 impl Typestr {
-    /// Sizes are below 65536 (opaque bytes), so order, kind and five digits fit.
+    /// Sizes are below 65536, so byte order, kind and five digits fit.
     fn new(kind: char, bytes: usize) -> Self {
         let order = match (bytes, kind) {
             (1, _) | (_, 'V') => '|',
             _ => NATIVE,
         };
         let digit = |power: u32| b"0123456789"[bytes / 10_usize.pow(power) % 10];
-        // Nearly all sizes have one digit. One word: bytes that were stored one by one are slow to move.
+        // Nearly all sizes have one digit. A single word is stored, because narrow stores slow down the copy that
+        // follows.
         let [order, kind] = [order as u8, kind as u8].map(u64::from);
         let text = (order | kind << 8 | u64::from(digit(0)) << 16).to_le_bytes();
         let mut typestr = Self { text, len: 3 };
@@ -62,36 +63,36 @@ impl fmt::Debug for Typestr {
 }
 
 impl DType {
-    /// The typestr, where the CUDA Array Interface can spell the type.
+    /// The typestr, or `None` if the CUDA Array Interface cannot express the type.
     ///
-    /// It cannot for `bfloat16`, the small floats, half-precision complex, and vector lanes.
+    /// `None` for `bfloat16`, the floats of 8 bits and less, half-precision complex, and vector lanes.
     #[must_use]
     pub fn typestr(self) -> Option<Typestr> {
-        self.spelling().map(|(kind, bytes)| Typestr::new(kind, bytes))
+        self.kind_and_size().map(|(kind, bytes)| Typestr::new(kind, bytes))
     }
 
-    /// The kind and the size in bytes, where they say which type it is.
-    fn spelling(self) -> Option<(char, usize)> {
+    /// The kind and the size in bytes, if they identify the type.
+    fn kind_and_size(self) -> Option<(char, usize)> {
         let kind = self.row()?.kind?;
         let bytes = self.packed_bits() / 8;
-        let spelled = if self.is_opaque() {
-            // More could not be read back.
+        let fits = if self.is_opaque() {
+            // `from_typestr` reads no larger size.
             u16::try_from(bytes).is_ok()
         } else {
             self.lanes == 1 && !(self.code == COMPLEX && self.bits == 32)
         };
-        (spelled && self.is_legal()).then_some((kind, bytes))
+        (fits && self.is_valid()).then_some((kind, bytes))
     }
 
-    /// Reads a typestr: byte order, kind, size in bytes.
+    /// Parses a typestr: byte order, kind, size in bytes.
     ///
-    /// One-byte kinds may have any byte order character; wider ones must have the native one. Opaque bytes are `|V`.
-    /// `<V2` is refused: PyTorch writes it for `bfloat16`, which no reader can know.
+    /// One-byte kinds accept any byte order character; wider ones need the native one. Opaque bytes are `|V`. `<V2` is
+    /// rejected: PyTorch writes it for `bfloat16`, which a reader cannot know.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::DType`], with what is allowed: NumPy's kinds `O`, `S`, `U`, `M`, `m` and `t` are no numbers, `=` is
-    /// outside the grammar, and foreign byte order is refused.
+    /// [`ErrorKind::DType`], with the allowed values. NumPy's kinds `O`, `S`, `U`, `M`, `m` and `t` are not numbers,
+    /// `=` is not in the grammar, and foreign byte order is not supported.
     pub fn from_typestr(typestr: &str) -> Result<Self> {
         let fail = |allowed: &str| {
             Error::new(ErrorKind::DType, "typestr", format_args!("{:?}", clip(typestr)), allowed)
@@ -105,22 +106,22 @@ impl DType {
         if digits.is_empty() || !digits.iter().all(u8::is_ascii_digit) {
             return Err(fail(grammar));
         }
-        let bytes: usize = typestr[2..].parse().map_err(|_| fail("a size that fits an address"))?;
+        let bytes: usize = typestr[2..].parse().map_err(|_| fail("a size that fits the address space"))?;
         let row = TABLE
             .iter()
             .find(|row| row.kind == Some(kind))
             .ok_or_else(|| fail("one of the kinds b, i, u, f, c and V"))?;
         if row.code == OPAQUE {
             if order != b'|' {
-                return Err(fail("|V for opaque bytes; a bfloat16 array goes through DLPack"));
+                return Err(fail("|V for opaque bytes; use DLPack for a bfloat16 array"));
             }
             let bytes = u16::try_from(bytes).ok().filter(|bytes| *bytes > 0);
             return bytes.map(Self::opaque).ok_or_else(|| fail("1 to 65535 opaque bytes"));
         }
         let bits = u8::try_from(bytes.saturating_mul(8)).unwrap_or(0);
         let dtype = Self::new(row.code, bits, 1);
-        if dtype.spelling().is_none() {
-            return Err(fail(&format!("kind {kind} of {} bytes", spelled_sizes(row))));
+        if dtype.kind_and_size().is_none() {
+            return Err(fail(&format!("kind {kind} of {} bytes", allowed_sizes(row))));
         }
         if bytes > 1 && order != NATIVE as u8 {
             return Err(fail(&format!("the native byte order, \"{}\"", Typestr::new(kind, bytes))));
@@ -129,14 +130,14 @@ impl DType {
     }
 }
 
-/// The sizes in bytes that a typestr can give this kind.
-fn spelled_sizes(row: &Row) -> String {
+/// The sizes in bytes that a typestr can have for this kind.
+fn allowed_sizes(row: &Row) -> String {
     let bytes: Vec<u8> =
         row.bits.iter().filter(|bits| row.code != COMPLEX || **bits > 32).map(|bits| bits / 8).collect();
     list(&bytes)
 }
 
-/// The start of a text that somebody else wrote, short enough for a message.
+/// The start of a foreign text, short enough for a message.
 fn clip(text: &str) -> String {
     const MOST: usize = 40;
     if text.chars().count() <= MOST {

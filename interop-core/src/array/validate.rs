@@ -1,14 +1,14 @@
-//! The one door between claims and facts.
+//! The checks that turn a [`RawDescriptor`] into an [`ArrayInfo`].
 //!
-//! Nearly all arrays take the fast path, [`RawDescriptor::validate_fast`]. Inlined where rank and element type are constants, it is a
-//! few comparisons and no loop. It refuses nothing: what it does not recognise goes to [`RawDescriptor::validate_full`], which has
-//! every rule and says which one was broken.
+//! Nearly all arrays take the fast path, [`RawDescriptor::validate_fast`]. If rank and element type are constants, it
+//! compiles to a few comparisons without a loop. It returns no errors: all other arrays go to
+//! [`RawDescriptor::validate_full`], which has every rule and its error.
 #![expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
-    reason = "numbers are cast after they were seen to fit"
+    reason = "values are checked before they are cast"
 )]
-#![expect(clippy::inline_always, reason = "what is known where the claims are made is not checked there")]
+#![expect(clippy::inline_always, reason = "checks of constants in the caller then disappear")]
 
 use core::ops::Range;
 use std::sync::Arc;
@@ -24,7 +24,7 @@ use crate::array::raw_descriptor::{RawDescriptor, Strides};
 use crate::error::{Error, ErrorKind, Result, text};
 
 impl RawDescriptor<'_> {
-    /// As [`validate`](Self::validate), in the code of the caller.
+    /// As [`validate`](Self::validate), inlined into the caller.
     #[inline(always)]
     pub(crate) fn validate_inlined(self) -> Result<ArrayInfo> {
         if let Some(info) = self.validate_fast() {
@@ -40,25 +40,26 @@ impl RawDescriptor<'_> {
         if plain { Err(descriptor.refusal()) } else { descriptor.validate_full() }
     }
 
-    /// Whether the fast path decides about this array: if [`usual`](Self::validate_fast) does not accept it, it is wrong.
+    /// Whether the fast path is complete for this array: if [`validate_fast`](Self::validate_fast) returns `None`, the
+    /// array is invalid.
     #[inline(always)]
     fn is_simple(&self) -> bool {
         let compact = matches!(self.strides, Strides::Contiguous(_)) && self.shape.len() <= INLINE;
         compact && self.struct_type.is_none() && self.dtype.bits() % 8 == 0
     }
 
-    /// The fast path: the facts of an array with a few axes and elements of whole bytes, which is compact or has elements
-    /// none of which lies before element \[0, …, 0\]. `None` for any other array, and for one that is wrong.
+    /// The fast path, for at most five axes and elements of whole bytes. The strides are contiguous or not negative.
+    /// Returns `None` for any other array, and for an invalid one.
     #[inline(always)]
     pub(crate) fn validate_fast(&self) -> Option<ArrayInfo> {
         let device = self.device.unwrap_or(Device::UNKNOWN);
-        let served = self.device.is_none() || device.is_served();
-        let whole = self.struct_type.is_none() && self.dtype.bits() % 8 == 0 && self.dtype.is_legal();
+        let supported = self.device.is_none() || device.is_supported();
+        let whole = self.struct_type.is_none() && self.dtype.bits() % 8 == 0 && self.dtype.is_valid();
         let ndim = self.shape.len();
-        if !served || !whole || ndim > INLINE {
+        if !supported || !whole || ndim > INLINE {
             return None;
         }
-        // Axes that are not there have extent 1 and take no step.
+        // Missing axes get extent 1 and stride 0.
         let shape = padded(self.shape, 1);
         if shape.iter().any(|extent| usize::try_from(*extent).is_err()) {
             return None;
@@ -87,7 +88,7 @@ impl RawDescriptor<'_> {
         })
     }
 
-    /// As [`usual`](Self::validate_fast), for a rank that is not known before.
+    /// As [`validate_fast`](Self::validate_fast), for a rank that is not a constant.
     pub(crate) fn validate_fast_dyn(&self) -> Option<ArrayInfo> {
         for_rank!(self.shape.len(), N => self.validate_fast_ranked::<N>())
     }
@@ -114,7 +115,7 @@ impl RawDescriptor<'_> {
         RawDescriptor { shape: &shape, strides, ..self.clone() }.validate_fast()
     }
 
-    /// The address of no element, and the start of the memory behind it.
+    /// The address 0 of an array without elements, and the start of its memory.
     #[inline(always)]
     fn empty_location(&self) -> (usize, Range<usize>) {
         let start = self.memory.as_ref().map_or(0, |memory| memory.start);
@@ -125,23 +126,23 @@ impl RawDescriptor<'_> {
     #[inline(always)]
     fn ends(&self, high: isize) -> Option<(usize, Range<usize>)> {
         let start = self.address.checked_add_signed(isize::try_from(self.byte_offset).ok()?)?;
-        // In 64 bits on every platform: a count of bits overflows 32 at 256 MiB.
+        // A count of bits overflows 32 bits at 256 MiB, so it is kept in 64 on every platform.
         let bits = (high as i64).checked_mul(self.dtype.packed_bits() as i64)?;
         let end = start.checked_add(usize::try_from(bits / 8).ok()?)?;
         let inside = self.memory.as_ref().is_none_or(|memory| start >= memory.start && end <= memory.end);
         (inside && self.address != 0).then_some((start, start..end))
     }
 
-    /// What is wrong with [plain](Self::is_simple) claims that the fast path did not accept.
+    /// The error of a [simple](Self::is_simple) description that the fast path did not accept.
     #[cold]
     fn refusal(self) -> Error {
         match self.validate_full() {
             Err(error) => error,
-            Ok(_) => unreachable!("plain claims that are right are usual"),
+            Ok(_) => unreachable!("the fast path accepts every valid simple description"),
         }
     }
 
-    /// Turns any claims into facts, or says which is wrong.
+    /// Checks every rule; returns the error of the first broken one.
     #[cold]
     pub(crate) fn validate_full(self) -> Result<ArrayInfo> {
         self.dtype.check()?;
@@ -151,7 +152,7 @@ impl RawDescriptor<'_> {
         if let Some(struct_type) = self.struct_type {
             struct_type.check(self.dtype)?;
         }
-        // Elements of whole bytes have no padding, whatever is claimed.
+        // Elements of whole bytes are never padded, whatever the flag says.
         let padded = self.padded && self.dtype.bits() % 8 != 0;
         let bits = self.dtype.item_bits(padded);
         if matches!(self.strides, Strides::Bytes(_)) && bits % 8 != 0 {
@@ -192,8 +193,8 @@ impl RawDescriptor<'_> {
         }
     }
 
-    /// The address of element \[0, …, 0\], and the addresses that the elements take, from the lowest to one past the
-    /// highest; for an array that has elements, of so many bits.
+    /// The address of element \[0, …, 0\], and the range from the lowest element to one past the highest. The array has
+    /// elements, of `bits` bits each.
     fn locate(&self, layout: &Layout, bits: i64) -> Result<(usize, Range<usize>)> {
         let offset = isize::try_from(self.byte_offset).ok();
         let address = offset.and_then(|offset| self.address.checked_add_signed(offset));
@@ -206,21 +207,21 @@ impl RawDescriptor<'_> {
         };
         let at = |bytes: Option<isize>| address.checked_add_signed(bytes?);
         let Range { start: low, end: high } = layout.offsets();
-        // A view may begin at the lowest element, and then reaches the highest from there.
+        // A view may begin at the lowest element; the highest must be reachable from there.
         let across = bytes(high - low, 7);
         let (Some(start), Some(end), Some(_)) = (at(bytes(low, 0)), at(bytes(high, 7)), across) else {
-            return Err(beyond(address, layout));
+            return Err(outside_address_space(address, layout));
         };
         match &self.memory {
             Some(memory) if start < memory.start || end > memory.end => {
-                Err(outside(start..end, memory.clone(), self.dtype, layout))
+                Err(outside_memory(start..end, memory.clone(), self.dtype, layout))
             }
             _ => Ok((address, start..end)),
         }
     }
 }
 
-/// The list, with `rest` in the place of axes that are not there.
+/// The list, filled up with `rest` for missing axes.
 #[inline(always)]
 fn padded(list: &[i64], rest: i64) -> [i64; INLINE] {
     let mut padded = [rest; INLINE];
@@ -239,7 +240,7 @@ fn compact(shape: &[i64; INLINE], order: Order) -> [isize; INLINE] {
     strides
 }
 
-/// The offset of one past the highest of some elements, where none lies before element \[0, …, 0\].
+/// One past the highest element offset, or `None` if an offset is negative or overflows.
 #[inline(always)]
 fn reach(shape: &[i64; INLINE], strides: &[i64; INLINE]) -> Option<isize> {
     let mut last = 0_isize;
@@ -250,7 +251,7 @@ fn reach(shape: &[i64; INLINE], strides: &[i64; INLINE]) -> Option<isize> {
     last.checked_add(1)
 }
 
-/// Strides that fit the address space.
+/// Converts strides to the address size.
 fn narrow(strides: &[i64]) -> Result<Dims<isize>> {
     let mut narrow = Dims::zeroed(strides.len());
     for (axis, stride) in strides.iter().enumerate() {
@@ -261,36 +262,36 @@ fn narrow(strides: &[i64]) -> Result<Dims<isize>> {
 
 #[cold]
 fn negative(axis: usize, claimed: i64) -> Error {
-    Error::new(ErrorKind::Shape, format_args!("shape[{axis}]"), claimed, "0 and up")
+    Error::new(ErrorKind::Shape, format_args!("shape[{axis}]"), claimed, "0 or greater")
 }
 
 #[cold]
 fn no_first_element(address: usize, byte_offset: u64) -> Error {
     if address == 0 {
-        let allowed = "an address, because the array has elements";
+        let allowed = "an address that is not null, because the array has elements";
         return Error::new(ErrorKind::NullPointer, "data", "a null pointer", allowed);
     }
     let found = text!("{byte_offset} on top of address {address:#x}");
-    Error::new(ErrorKind::Overflow, "byte_offset", found, "an offset within the address space")
+    Error::new(ErrorKind::Overflow, "byte_offset", found, "an offset that fits the address space")
 }
 
 #[cold]
-fn beyond(address: usize, layout: &Layout) -> Error {
+fn outside_address_space(address: usize, layout: &Layout) -> Error {
     let (shape, strides) = (layout.shape(), layout.strides());
     let found = text!("shape {shape:?} and strides {strides:?} at {address:#x}");
-    // A compact array is too big; another one reaches too far.
+    // A contiguous array is too large; for any other the strides are the cause.
     let compact = layout.is_contiguous(Order::C) || layout.is_contiguous(Order::F);
     let place = if compact { "shape" } else { "strides" };
-    Error::new(ErrorKind::Overflow, place, found, "elements within the address space")
+    Error::new(ErrorKind::Overflow, place, found, "elements that fit the address space")
 }
 
 #[cold]
-fn outside(elements: Range<usize>, memory: Range<usize>, dtype: DType, layout: &Layout) -> Error {
+fn outside_memory(elements: Range<usize>, memory: Range<usize>, dtype: DType, layout: &Layout) -> Error {
     let at = |address: usize| address.wrapping_sub(memory.start) as isize;
     let (first, end, bytes) = (at(elements.start), at(elements.end), memory.len());
     let (shape, strides) = (layout.shape(), layout.strides());
     let found = text!("{shape:?} of {dtype} with strides {strides:?}: bytes {first} to {end}");
-    let allowed = text!("bytes 0 to {bytes}, the {bytes} bytes of memory from {:#x} on", memory.start);
+    let allowed = text!("bytes 0 to {bytes}, the {bytes} bytes of memory at {:#x}", memory.start);
     Error::new(ErrorKind::OutOfBounds, "shape", found, allowed)
 }
 
@@ -301,14 +302,16 @@ fn too_wide(axis: usize, claimed: i64) -> Error {
 }
 
 impl RawDescriptor<'_> {
-    /// Turns the claims into facts, or says which is wrong.
+    /// Checks the description and returns an [`ArrayInfo`].
     ///
     /// # Errors
     ///
-    /// By [`ErrorKind`](crate::ErrorKind): `DType` and `Device` for what cannot be understood; `Rank` and `Shape` for more
-    /// than [`MAX_NDIM`](crate::MAX_NDIM) axes and negative extents; `Strides` for a wrong number of strides, or byte strides
-    /// between elements; `Overflow` when sizes or addresses do not fit; `Null` for an array with elements at address 0;
-    /// `Bounds` when elements lie outside `memory`.
+    /// - `DType`, `Device`: the element type or device is invalid or not supported.
+    /// - `Rank`, `Shape`: more than [`MAX_NDIM`](crate::MAX_NDIM) axes, or a negative extent.
+    /// - `Strides`: the number of strides is wrong, or a byte stride is not a multiple of the element size.
+    /// - `Overflow`: sizes or addresses do not fit the address space.
+    /// - `NullPointer`: an array with elements has the address 0.
+    /// - `OutOfBounds`: elements lie outside `memory`.
     pub fn validate(self) -> Result<ArrayInfo> {
         match self.validate_fast_dyn() {
             Some(info) => Ok(info),
@@ -321,7 +324,7 @@ impl RawDescriptor<'_> {
 mod tests {
     use super::*;
 
-    /// A gigabyte fits every address space: its bits are counted in 64 bits, also where an address has 32. Miri tries it there.
+    /// The bits of a gigabyte must be counted in 64 bits, also with 32-bit addresses, which Miri tests.
     #[test]
     fn a_gigabyte_is_not_too_much() {
         let forward =
@@ -333,25 +336,23 @@ mod tests {
         }
     }
 
-    /// What is usual is right, and `validate_full` finds the same facts; what is right and plain is usual.
+    /// The fast path accepts only what `validate_full` accepts, with the same result; for simple arrays it accepts all
+    /// of it.
     #[test]
-    fn the_usual_is_what_would_be_examined() {
+    fn the_fast_path_agrees_with_full_validation() {
         let numbers = [-1, 0, 1, 3, 1 << 31, i64::MAX];
         let offsets = [0, 8, u64::MAX];
-        let (mut usual, mut examined) = (0, 0);
+        let (mut accepted_fast, mut accepted_full) = (0, 0);
         let mut compare = |descriptor: &RawDescriptor<'_>| {
-            let (quick, thorough) = (descriptor.validate_fast(), descriptor.clone().validate_full());
+            let (fast, full) = (descriptor.validate_fast(), descriptor.clone().validate_full());
             let by_rank = descriptor.validate_fast_dyn();
-            for quick in [&quick, &by_rank] {
-                assert!(quick.is_none() || *quick == thorough.clone().ok(), "{descriptor:?}: {thorough:?}");
+            for fast in [&fast, &by_rank] {
+                assert!(fast.is_none() || *fast == full.clone().ok(), "{descriptor:?}: {full:?}");
             }
-            assert!(quick.is_none() || by_rank.is_some(), "{descriptor:?} is usual");
-            assert!(
-                !descriptor.is_simple() || quick.is_some() == thorough.is_ok(),
-                "{descriptor:?}: {thorough:?}"
-            );
-            usual += usize::from(quick.is_some());
-            examined += usize::from(thorough.is_ok());
+            assert!(fast.is_none() || by_rank.is_some(), "{descriptor:?} is accepted_fast");
+            assert!(!descriptor.is_simple() || fast.is_some() == full.is_ok(), "{descriptor:?}: {full:?}");
+            accepted_fast += usize::from(fast.is_some());
+            accepted_full += usize::from(full.is_ok());
         };
         for shape in numbers.iter().flat_map(|outer| numbers.map(|inner| [*outer, inner])) {
             let compact = [Strides::Contiguous(Order::C), Strides::Contiguous(Order::F)];
@@ -370,6 +371,9 @@ mod tests {
                 }
             }
         }
-        assert!(usual > 50 && examined > usual, "{usual} usual, {examined} right");
+        assert!(
+            accepted_fast > 50 && accepted_full > accepted_fast,
+            "{accepted_fast} accepted_fast, {accepted_full} right"
+        );
     }
 }

@@ -1,5 +1,5 @@
-//! What a derived struct can do: describe itself, lend views, and be exported.
-#![expect(unsafe_code, reason = "the traits are promises about memory, on which exports and views rely")]
+//! The trait of derived structs: describe, view, read, write and export an array.
+#![expect(unsafe_code, reason = "implements and calls functions that rely on the trait's memory rules")]
 
 use std::sync::Arc;
 
@@ -20,16 +20,16 @@ use crate::protocols::dlpack::abi::TensorAbi;
 use crate::protocols::dlpack::export::{Ownership, export, export_described};
 use crate::protocols::dlpack::managed_tensor::ManagedTensor;
 
-/// A struct around array memory. Derived: `#[derive(CudaArray)]`.
+/// A struct that holds array memory. Implement it by `#[derive(CudaArray)]`.
 ///
 /// # Safety
 ///
-/// 1. The memory that [`info`](Self::info) describe, all of their [`byte_range`](ArrayInfo::byte_range), is live and initialized
-///    as long as `self` is, where they say, and may be written if they say so; of host memory, their address is that of a
-///    pointer that was exposed.
-/// 2. Moving `self` does not move it, and only a method that takes `&mut self` frees or replaces it.
-/// 3. Where the facts say [`Mutability::Writable`](crate::array::mutability::Mutability::Writable), no plain reference to any of it is handed out from
-///    `&self`.
+/// 1. The memory in the [`byte_range`](ArrayInfo::byte_range) of [`info`](Self::info) is live and initialized as long
+///    as `self` is. It is on the stated device, and may be written if `info` says so. For host memory, the provenance
+///    of the address has been exposed.
+/// 2. Moving `self` does not move the memory. Only methods that take `&mut self` free or replace the memory.
+/// 3. If `info` says [`Mutability::Writable`](crate::array::mutability::Mutability::Writable), no method with `&self`
+///    returns a reference to the memory.
 ///
 /// # Example
 ///
@@ -57,41 +57,42 @@ use crate::protocols::dlpack::managed_tensor::ManagedTensor;
 /// ```
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a `CudaArray`",
-    label = "not a struct that describes array memory",
+    label = "this type does not implement `CudaArray`",
     note = "write `#[derive(CudaArray)]` on the struct, with one field marked `#[cuda_array(data)]`"
 )]
 pub unsafe trait CudaArray {
-    /// What the struct holds, checked.
+    /// Checks the fields and returns the description of the array.
     ///
     /// # Errors
     ///
-    /// When the fields contradict each other: [`ErrorKind::OutOfBounds`](crate::error::ErrorKind::OutOfBounds) for a shape that needs
-    /// more memory than there is, and as [`RawDescriptor::validate`](crate::array::raw_descriptor::RawDescriptor::validate).
+    /// If the fields are inconsistent: [`ErrorKind::OutOfBounds`](crate::error::ErrorKind::OutOfBounds) for a shape
+    /// that needs more memory than there is; otherwise as
+    /// [`RawDescriptor::validate`](crate::array::raw_descriptor::RawDescriptor::validate).
     fn info(&self) -> Result<ArrayInfo>;
 
-    /// A view of elements `T` with `N` axes.
+    /// Returns a view of elements `T` with `N` axes.
     ///
     /// # Errors
     ///
-    /// As [`info`](Self::info) and [`ArrayView::from_info`]: [`ErrorKind::DType`](crate::error::ErrorKind::DType) and
-    /// [`ErrorKind::Rank`](crate::error::ErrorKind::Rank) for other elements or axes.
+    /// As [`info`](Self::info) and [`ArrayView::from_info`]: [`ErrorKind::DType`](crate::error::ErrorKind::DType) for
+    /// another element type, [`ErrorKind::Rank`](crate::error::ErrorKind::Rank) for another number of axes.
     fn view<T: Element, const N: usize>(&self) -> Result<ArrayView<'_, T, N>> {
         // SAFETY: rule 1, for the lifetime of the borrow.
         unsafe { ArrayView::from_info(&self.info()?) }
     }
 
-    /// A view through which elements may be written.
+    /// Returns a mutable view of elements `T` with `N` axes.
     ///
     /// # Errors
     ///
-    /// As [`view`](Self::view); [`ErrorKind::ReadOnly`](crate::error::ErrorKind::ReadOnly) for read-only memory, and
-    /// [`ErrorKind::Strides`](crate::error::ErrorKind::Strides) for broadcast or overlapping elements.
+    /// As [`view`](Self::view); [`ErrorKind::ReadOnly`](crate::error::ErrorKind::ReadOnly) for read-only memory,
+    /// [`ErrorKind::Strides`](crate::error::ErrorKind::Strides) if indices share elements, as in a broadcast array.
     fn view_mut<T: Element, const N: usize>(&mut self) -> Result<ArrayViewMut<'_, T, N>> {
-        // SAFETY: rule 1; the borrow is exclusive, so no other Rust code gets at the elements through the struct.
+        // SAFETY: rule 1; the borrow is exclusive, so no other Rust code accesses the elements through the struct.
         unsafe { ArrayViewMut::from_info(&self.info()?) }
     }
 
-    /// The array as an argument of a kernel that reads it.
+    /// Returns the array as a kernel argument for reading.
     ///
     /// # Errors
     ///
@@ -100,7 +101,7 @@ pub unsafe trait CudaArray {
         self.view::<T, N>()?.kernel_view()
     }
 
-    /// The array as an argument of a kernel that writes it.
+    /// Returns the array as a kernel argument for reading and writing.
     ///
     /// # Errors
     ///
@@ -109,15 +110,19 @@ pub unsafe trait CudaArray {
         self.view_mut::<T, N>()?.into_kernel_view()
     }
 
-    /// The elements in row-major order of their indices, copied; any rank, any strides, any memory. Work that is pending on
-    /// memory of CUDA is waited for.
+    /// Copies the elements into a `Vec`, in row-major order. Works for any rank, strides and memory. For CUDA memory it
+    /// waits for pending work.
     ///
     /// # Errors
     ///
-    /// By [`ErrorKind`](crate::ErrorKind): `DType` for other elements than `T`, and for a byte that is no `bool`; `Rank`, `Shape`
-    /// and `Strides` when the last axes are not those of a `T` that has some, or are not compact; `MemoryRegion` when there is no room
-    /// for the copy; `Busy` while Rust code writes to the memory through another struct; `Stream` for a stream beside memory that
-    /// is the host's alone; as [`info`](Self::info) and [`cuda::stream_synchronize`](crate::cuda::stream_synchronize).
+    /// By [`ErrorKind`](crate::ErrorKind):
+    ///
+    /// - `DType` for another element type than `T`, and for a byte that is not a valid `bool`.
+    /// - `Rank`, `Shape`, `Strides` if the last axes are not the trailing axes of `T`, or are not contiguous.
+    /// - `OutOfMemory` if the copy cannot be allocated.
+    /// - `AlreadyBorrowed` while Rust code writes to the memory through another struct.
+    /// - `Stream` for a stream with CPU memory.
+    /// - Otherwise as [`info`](Self::info) and [`cuda::stream_synchronize`](crate::cuda::stream_synchronize).
     fn to_vec<T: Element>(&self) -> Result<Vec<T>> {
         let info = self.info()?;
         if info.device().device_type != DeviceType::CUDA {
@@ -126,33 +131,33 @@ pub unsafe trait CudaArray {
         }
         // SAFETY: rule 1.
         let staged = unsafe { cuda::stage(&info) }?;
-        // SAFETY: the bytes live in `staged`.
+        // SAFETY: `staged` owns the memory.
         unsafe { HostElements::<T>::of(&staged.info, false) }?.to_vec(Order::C)
     }
 
-    /// Calls `see` with every element, in row-major order; any rank, any strides, host memory.
+    /// Calls `see` with each element, in row-major order. Works for any rank and strides, in host-accessible memory.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Device`](crate::error::ErrorKind::Device) for memory that the host cannot reach; otherwise as
-    /// [`to_vec`](Self::to_vec), but for `MemoryRegion`. What came before a byte that is no `bool` has been seen.
+    /// [`ErrorKind::Device`](crate::error::ErrorKind::Device) for memory that the host cannot access; otherwise as
+    /// [`to_vec`](Self::to_vec), without `OutOfMemory`. Elements before an invalid `bool` have been passed to `see`.
     fn for_each<T: Element>(&self, see: impl FnMut(T)) -> Result<()> {
         // SAFETY: rule 1.
         unsafe { HostElements::<T>::of(&self.info()?, false) }?.for_each(see)
     }
 
-    /// Calls `see` with copies of all elements, some thousands at a time, in memory order; see
+    /// Calls `see` with copies of some thousand elements at a time, in memory order; see
     /// [`HostView::for_each_chunk`](crate::memory::host::HostView::for_each_chunk).
     ///
     /// # Errors
     ///
-    /// As [`for_each`](Self::for_each), and `MemoryRegion`.
+    /// As [`for_each`](Self::for_each), and `OutOfMemory`.
     fn for_each_chunk<T: Element>(&self, see: impl FnMut(&[T])) -> Result<()> {
         // SAFETY: rule 1.
         unsafe { HostElements::<T>::of(&self.info()?, false) }?.for_each_chunk(see)
     }
 
-    /// Puts all elements together, in memory order: by address, whatever the indices are.
+    /// Folds all elements into one value, in memory order, which ignores the indices.
     ///
     /// # Errors
     ///
@@ -162,34 +167,37 @@ pub unsafe trait CudaArray {
         unsafe { HostElements::<T>::of(&self.info()?, false) }?.fold(start, add)
     }
 
-    /// Replaces every element by `change` of it, in memory order; any rank, any strides, host memory.
+    /// Replaces each element by the result of `change`, in memory order. Works for any rank and strides, in
+    /// host-accessible memory.
     ///
     /// # Errors
     ///
-    /// As [`view_mut`](Self::view_mut), for any rank, and [`ArrayViewMut::into_host_view_mut`], but for the alignment;
-    /// [`ErrorKind::DType`](crate::error::ErrorKind::DType) for a byte that is no `bool`: what came before it has been changed.
+    /// As [`view_mut`](Self::view_mut), for any rank, and [`ArrayViewMut::into_host_view_mut`], without the alignment;
+    /// [`ErrorKind::DType`](crate::error::ErrorKind::DType) for a byte that is not a valid `bool`. Elements before that
+    /// byte have been changed.
     fn map_inplace<T: Element>(&mut self, change: impl FnMut(T) -> T) -> Result<()> {
         // SAFETY: rule 1; the borrow is exclusive.
         unsafe { HostElementsMut::<T>::of(&self.info()?) }?.map_inplace(change)
     }
 
-    /// As [`map_inplace`](Self::map_inplace), with the counterparts of the elements in another array of the same shape.
+    /// As [`map_inplace`](Self::map_inplace), with the corresponding element of another array of the same shape.
     ///
     /// # Errors
     ///
-    /// As there, and as [`for_each`](Self::for_each) for the other array; `Shape` for one of another shape.
+    /// As [`map_inplace`](Self::map_inplace), and as [`for_each`](Self::for_each) for the other array; `Shape` if the
+    /// shapes differ.
     fn zip_map_inplace<T: Element, U: Element>(
         &mut self,
         other: &impl CudaArray,
         change: impl FnMut(T, U) -> T,
     ) -> Result<()> {
-        // SAFETY: rule 1, of the other.
+        // SAFETY: rule 1, for the other array.
         let other = unsafe { HostElements::<U>::of(&other.info()?, false) }?;
         // SAFETY: as in `map_inplace`.
         unsafe { HostElementsMut::<T>::of(&self.info()?) }?.zip_map_inplace(&other, change)
     }
 
-    /// Writes the same value to all elements.
+    /// Writes `value` to all elements.
     ///
     /// # Errors
     ///
@@ -200,34 +208,34 @@ pub unsafe trait CudaArray {
         Ok(())
     }
 
-    /// Copies the elements of a slice, which are in row-major order, into the array.
+    /// Copies the elements of a slice, in row-major order, into the array.
     ///
     /// # Errors
     ///
-    /// As [`map_inplace`](Self::map_inplace); `Shape` for a slice of another length.
+    /// As [`map_inplace`](Self::map_inplace); `Shape` if the lengths differ.
     fn copy_from_slice<T: Element>(&mut self, slice: &[T]) -> Result<()> {
         // SAFETY: as in `map_inplace`.
         unsafe { HostElementsMut::<T>::of(&self.info()?) }?.copy_from_slice(slice)
     }
 
-    /// Copies the elements, in row-major order, into a slice of as many.
+    /// Copies the elements, in row-major order, into a slice of the same length.
     ///
     /// # Errors
     ///
-    /// As [`for_each`](Self::for_each); `Shape` for a slice of another length.
+    /// As [`for_each`](Self::for_each); `Shape` if the lengths differ.
     fn copy_to_slice<T: Element>(&self, slice: &mut [T]) -> Result<()> {
         // SAFETY: rule 1.
         unsafe { HostElements::<T>::of(&self.info()?, false) }?.copy_to_slice(slice)
     }
 
-    /// The CUDA Array Interface of the array, as plain data. Keep the struct while it is in use: the interface owns
-    /// nothing. Its address is the one that kernels use ([`cuda::device_address`]).
+    /// Returns the CUDA Array Interface of the array as plain data. The address is the one that kernels use
+    /// ([`cuda::device_address`]). The interface owns nothing: keep the struct while it is in use.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Device`](crate::error::ErrorKind::Device) for memory that CUDA cannot reach,
-    /// [`ErrorKind::DType`](crate::error::ErrorKind::DType) for element types that have no typestr; as [`info`](Self::info), and for
-    /// pinned memory as [`cuda::device_address`], where there is a driver.
+    /// [`ErrorKind::Device`](crate::error::ErrorKind::Device) for memory that CUDA cannot access,
+    /// [`ErrorKind::DType`](crate::error::ErrorKind::DType) for element types without a typestr; as
+    /// [`info`](Self::info), and for pinned memory as [`cuda::device_address`] if there is a driver.
     fn to_cai(&self) -> Result<CudaArrayInterface> {
         let info = self.info()?;
         let mut interface = CudaArrayInterface::from_info(&info)?;
@@ -235,12 +243,11 @@ pub unsafe trait CudaArray {
         Ok(interface)
     }
 
-    /// Makes work that is queued later on `stream` wait for the work that is pending on the array. Call it before you launch
-    /// a kernel on another stream than the array's own.
+    /// Makes later work on `stream` wait for pending work on the array. Call it before you launch a kernel on another
+    /// stream than the array's own.
     ///
-    /// It also gives an import back in order: call it after your work, with the stream on which the producer will write the
-    /// memory while you still have the import. (For Python objects the feature `python` has `make_producer_wait`, which finds that
-    /// stream.)
+    /// Use it also before you return an import: call it after your work, with the stream on which the producer will
+    /// write the memory. (For Python objects, `make_producer_wait` of the feature `python` determines that stream.)
     ///
     /// # Errors
     ///
@@ -249,16 +256,16 @@ pub unsafe trait CudaArray {
         cuda::make_consumer_wait(&self.info()?, stream)
     }
 
-    /// Makes the array's own stream wait for the work that is on `stream` now. Call it after you have launched a kernel that
+    /// Makes the array's own stream wait for the work that is now on `stream`. Call it after you launch a kernel that
     /// uses the array on another stream than its own.
     ///
-    /// An export names one stream. Its consumer waits for all pending work only if that work was joined there, with one such
-    /// call for each other stream. Nothing waits on the host, and nothing is called for host memory.
+    /// An export advertises only the array's own stream, so its consumer waits for other streams only after such a call
+    /// for each. The host does not wait. Nothing happens for CPU memory.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Stream`](crate::error::ErrorKind::Stream) for an array that says that nothing is pending: it has no stream to
-    /// join the work on, and would be exported as ready. As [`info`](Self::info) and
+    /// [`ErrorKind::Stream`](crate::error::ErrorKind::Stream) if the array states that nothing is pending: it has no
+    /// stream that could wait, and would be exported as ready. Otherwise as [`info`](Self::info) and
     /// [`cuda::stream_wait`](crate::cuda::stream_wait).
     ///
     /// ```no_run
@@ -287,13 +294,14 @@ pub unsafe trait CudaArray {
         cuda::wait_for_consumer(&self.info()?, stream)
     }
 
-    /// The array with its managed memory called memory of the device that it was allocated for, on which kernels use it in
-    /// place: for libraries that do not take `CUDAManaged` (13), such as `PyTorch`. Memory of a device stays what it is.
+    /// Exports managed memory as memory of the CUDA device for which it was allocated. Kernels use it in place. Use
+    /// this for libraries that do not accept `CUDAManaged` (13), such as `PyTorch`. Device memory is unchanged.
     ///
     /// # Errors
     ///
-    /// The struct comes back with the reason: [`ErrorKind::Device`](crate::error::ErrorKind::Device) for memory of the host,
-    /// [`ErrorKind::Driver`](crate::error::ErrorKind::Driver) without a driver; as [`info`](Self::info).
+    /// The struct is returned with the reason: [`ErrorKind::Device`](crate::error::ErrorKind::Device) for CPU and
+    /// pinned memory, [`ErrorKind::Driver`](crate::error::ErrorKind::Driver) without a driver; otherwise as
+    /// [`info`](Self::info).
     ///
     /// ```no_run
     /// use interop_core::cuda::{CudaBuffer, MemoryKind};
@@ -315,14 +323,13 @@ pub unsafe trait CudaArray {
         Relabeled::to_device(self)
     }
 
-    /// The array with its pinned or managed memory called host memory: for libraries that do not take `CUDAHost` (3) or
-    /// `CUDAManaged` (13). Work that is pending on it is waited for whenever it is viewed or exported. Host memory stays what
-    /// it is.
+    /// Exports pinned or managed memory as CPU memory, for libraries that do not accept `CUDAHost` (3) or `CUDAManaged`
+    /// (13). Each view and export then waits for pending work. CPU memory is unchanged.
     ///
     /// # Errors
     ///
-    /// The struct comes back with the reason: [`ErrorKind::Device`](crate::error::ErrorKind::Device) for memory that the host
-    /// cannot reach; as [`info`](Self::info).
+    /// The struct is returned with the reason: [`ErrorKind::Device`](crate::error::ErrorKind::Device) for memory that
+    /// the host cannot access; otherwise as [`info`](Self::info).
     fn relabel_as_host(self) -> Result<Relabeled<Self>, Refused<Self>>
     where
         Self: Sized,
@@ -330,14 +337,14 @@ pub unsafe trait CudaArray {
         Relabeled::to_host(self)
     }
 
-    /// Exports the array with the struct as its owner. Writable unless the memory is read-only.
+    /// Exports the array; the tensor owns the struct. It is writable unless the memory is read-only.
     ///
-    /// The consumer is taken to work on the legacy default stream, as the DLPack standard has it for a consumer that names
-    /// none: see [`into_dlpack_for_stream`](Self::into_dlpack_for_stream).
+    /// The consumer is assumed to use the legacy default stream, as DLPack defines it for a consumer that names none.
+    /// See [`into_dlpack_for_stream`](Self::into_dlpack_for_stream) for other streams.
     ///
     /// # Errors
     ///
-    /// The struct comes back with the reason: as [`info`](Self::info), [`dlpack::export`](crate::dlpack::export) and
+    /// The struct is returned with the reason: as [`info`](Self::info), [`dlpack::export`](crate::dlpack::export) and
     /// [`cuda::stream_wait`](crate::cuda::stream_wait).
     #[inline]
     fn into_dlpack<A: TensorAbi>(self) -> Result<ManagedTensor<A>, Refused<Self>>
@@ -347,8 +354,8 @@ pub unsafe trait CudaArray {
         self.into_dlpack_for_stream(StreamHandle::LegacyDefault)
     }
 
-    /// As [`into_dlpack`](Self::into_dlpack), for a consumer that works on `stream`: it waits for the work that is pending
-    /// on the array. [`NothingPending`](StreamHandle::NothingPending): the caller has ordered the work.
+    /// As [`into_dlpack`](Self::into_dlpack), for a consumer that uses `stream`, which is made to wait for pending
+    /// work. With [`NothingPending`](StreamHandle::NothingPending) nothing waits, because the caller has synchronized.
     ///
     /// # Errors
     ///
@@ -367,17 +374,17 @@ pub unsafe trait CudaArray {
             Err(error) => return Err(Refused { value: whole.into_inner(), error }),
         };
         match cuda::make_consumer_wait(&info, stream) {
-            // SAFETY: rules 1 to 3 for as long as the export owns the struct, which nothing else can reach.
+            // SAFETY: rules 1 to 3 hold while the export owns the struct; nothing else can access it.
             Ok(()) => unsafe { export_described(&info, whole, Ownership::Owned) },
             Err(error) => Err(Refused { value: whole.into_inner(), error }),
         }
     }
 
-    /// Exports the array and keeps the struct: a fresh export each time.
+    /// Exports the array and keeps the struct. Each call returns a new tensor.
     ///
-    /// It is read-only when other Rust code could hold plain references to the elements (a `Vec`), and writable when it
-    /// could not (device memory, [`HostVec`](crate::HostVec), a writable lease). The consumer is taken to work on the
-    /// legacy default stream.
+    /// The tensor is read-only if Rust code could hold references to the elements (`Vec`). It is writable if it could
+    /// not (device memory, [`HostVec`](crate::HostVec), a writable lease). The consumer is assumed to use the legacy
+    /// default stream.
     ///
     /// # Errors
     ///
@@ -389,7 +396,7 @@ pub unsafe trait CudaArray {
         self.share_dlpack_for_stream(StreamHandle::LegacyDefault)
     }
 
-    /// As [`share_dlpack`](Self::share_dlpack), for a consumer that works on `stream`.
+    /// As [`share_dlpack`](Self::share_dlpack), for a consumer that uses `stream`.
     ///
     /// # Errors
     ///
@@ -403,7 +410,7 @@ pub unsafe trait CudaArray {
     {
         let info = self.info()?;
         cuda::make_consumer_wait(&info, stream)?;
-        // SAFETY: rules 1 to 3 while the handle exists: `&mut` to the struct cannot be had then.
+        // SAFETY: rules 1 to 3 hold while the handle exists, because it excludes `&mut` access to the struct.
         Ok(unsafe { export(&info, Arc::clone(self), Ownership::Shared) }?)
     }
 }

@@ -1,4 +1,4 @@
-//! The export half of the derive: what each kind of field says about the array.
+//! The export half of the derive: the part of each field kind in the description.
 
 use crate::array::dims::Dims;
 use crate::array::stream::StreamHandle;
@@ -20,24 +20,24 @@ impl<F: StridesField> StridesSource for F {
 }
 
 impl<'a> InfoBuilder<'a> {
-    /// The `data(unsafe_raw)` field, with the `device` field.
+    /// Starts a description with the `data(unsafe_raw)` and `device` fields.
     pub fn raw<D: DeviceField>(memory: RawMemory, device: &D) -> Self {
         Self::new(memory.on(device.device()), None, false, StreamHandle::NothingPending)
     }
 
-    /// The `strides` field.
+    /// Sets the `strides` field.
     #[inline]
     pub fn strides<F: StridesField>(self, strides: &'a F) -> Self {
         Self { strides: Some(strides), ..self }
     }
 
-    /// The `strides(bytes)` field.
+    /// Sets the `strides(bytes)` field.
     #[inline]
     pub fn strides_in_bytes<F: StridesField>(self, strides: &'a F) -> Self {
         Self { strides: Some(strides), in_bytes: true, ..self }
     }
 
-    /// The `stream` field, in the place of what the storage says.
+    /// Sets the `stream` field, which takes precedence over the storage's stream.
     #[inline]
     pub fn stream<F: AsStream>(mut self, stream: &F) -> Self {
         self.stream = stream.as_stream_on(self.memory.device).unwrap_or(self.stream);

@@ -1,4 +1,4 @@
-//! What expanded code calls. No stable interface: the derive is pinned to the same version.
+//! Items that expanded code uses. The interface is not stable: the derive is pinned to the same version.
 
 pub use crate::array::device::DeviceType;
 pub use crate::array::element::{Element, ElementType, Field};
@@ -38,7 +38,7 @@ macro_rules! __python_conversions {
     };
 }
 
-/// The return value half of `python`.
+/// The part of `python` for return values.
 #[cfg(feature = "python")]
 #[doc(hidden)]
 #[macro_export]
@@ -65,7 +65,7 @@ macro_rules! __python_export {
     };
 }
 
-/// The argument half of `python`.
+/// The part of `python` for arguments.
 #[cfg(feature = "python")]
 #[doc(hidden)]
 #[macro_export]
@@ -104,7 +104,7 @@ macro_rules! __python_class {
     };
 }
 
-/// Says which feature is missing, unless the word had a message before.
+/// Reports the missing feature, unless the attribute already has an error.
 #[cfg(not(feature = "python"))]
 #[doc(hidden)]
 #[macro_export]
@@ -115,7 +115,7 @@ macro_rules! __python_conversions {
     };
 }
 
-/// Says which feature is missing, unless the word had a message before.
+/// Reports the missing feature, unless the attribute already has an error.
 #[cfg(not(feature = "python"))]
 #[doc(hidden)]
 #[macro_export]

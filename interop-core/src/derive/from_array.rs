@@ -1,5 +1,5 @@
-//! How an import becomes a derived struct.
-#![expect(unsafe_code, reason = "a tensor is taken over with the function that releases it")]
+//! The trait that makes derived structs from imports.
+#![expect(unsafe_code, reason = "takes ownership of a tensor")]
 
 use crate::cuda::verify::Verification;
 use crate::error::{Refused, Result};
@@ -8,7 +8,7 @@ use crate::memory::import::Import;
 use crate::protocols::dlpack::abi::TensorAbi;
 use crate::protocols::dlpack::managed_tensor::{ManagedTensor, release};
 
-/// A struct that can be made from an array that arrives. Derived: `#[derive(CudaArray)]`.
+/// A struct that can be made from an imported array. Implement it by `#[derive(CudaArray)]`.
 ///
 /// ```
 /// use interop_core::dlpack::Versioned;
@@ -41,31 +41,35 @@ use crate::protocols::dlpack::managed_tensor::{ManagedTensor, release};
 /// ```
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be made from an import",
-    label = "not a struct that imports arrays",
+    label = "this type does not implement `FromArray`",
     note = "write `#[derive(CudaArray)]` on the struct, without `#[cuda_array(export)]`"
 )]
 pub trait FromArray: Sized {
-    /// What an import must be like.
+    /// The rank and memory order that the struct requires.
     #[doc(hidden)]
     const REQUIREMENTS: Requirements = Requirements { axes: None, order: None };
 
-    /// Fills the fields from an arrival; the storage is taken last.
+    /// Fills the fields from an import; the storage is taken last.
     ///
     /// # Errors
     ///
-    /// What does not fit.
+    /// The first mismatch between import and struct.
     #[doc(hidden)]
     fn assemble(extraction: &mut Extraction<'_>) -> Result<Self>;
 
-    /// Makes the struct from what arrived.
+    /// Makes the struct from an import.
     ///
     /// # Errors
     ///
-    /// The import comes back with the reason: element type, rank, extents, strides, device or writability are not what
-    /// the struct wants ([`ErrorKind`](crate::ErrorKind) `DType`, `Rank`, `Shape`, `Strides`, `Device`, `ReadOnly`); `Overflow`
-    /// for an extent or stride that its field cannot hold; `MemoryRegion` and `Busy` as [`to_vec`](crate::derive::cuda_array::CudaArray::to_vec), for a
-    /// storage that copies; as [`cuda::stream_wait`](crate::cuda::stream_wait) and [`cuda::stream_synchronize`](crate::cuda::stream_synchronize); and what a `default`
-    /// leaves by `?`.
+    /// The import is returned with the reason, by [`ErrorKind`](crate::ErrorKind):
+    ///
+    /// - `DType`, `Rank`, `Shape`, `Strides`, `Device`, `ReadOnly` if the import does not match the struct.
+    /// - `Overflow` if a field cannot hold an extent or stride.
+    /// - `OutOfMemory` and `AlreadyBorrowed` as [`to_vec`](crate::derive::cuda_array::CudaArray::to_vec), for a storage
+    ///   that copies.
+    /// - As [`cuda::stream_wait`](crate::cuda::stream_wait) and
+    ///   [`cuda::stream_synchronize`](crate::cuda::stream_synchronize).
+    /// - Errors that a `default` expression returns by `?`.
     fn from_import(mut import: Import) -> Result<Self, Refused<Import>> {
         let mut extraction = Extraction::new(&mut import);
         let made = Self::assemble(&mut extraction);
@@ -76,15 +80,14 @@ pub trait FromArray: Sized {
         })
     }
 
-    /// Makes the struct from a managed tensor, which is released if it is refused.
+    /// Makes the struct from a managed tensor. On failure the tensor is released.
     ///
     /// # Errors
     ///
     /// As [`Import::from_dlpack`] and [`from_import`](Self::from_import).
     #[inline]
     fn from_dlpack<A: TensorAbi>(tensor: ManagedTensor<A>) -> Result<Self> {
-        // SAFETY: `release::<A>` releases a struct of the form `A`, and may be called on any thread (3 of
-        // `ManagedTensor::from_raw`).
+        // SAFETY: `release::<A>` releases a struct of type `A` on any thread (3 of `ManagedTensor::from_raw`).
         match unsafe {
             Import::from_dlpack_fast(tensor, release::<A>, Verification::Full, Self::REQUIREMENTS.axes)
         } {

@@ -1,4 +1,4 @@
-//! What the derives implement, and what their expansion calls.
+//! The traits that the derives implement, and the functions that expanded code calls.
 
 pub(crate) mod cuda_array;
 pub(crate) mod describe_fields;

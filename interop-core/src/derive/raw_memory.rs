@@ -1,11 +1,11 @@
-//! Memory behind raw pointers: the one place where a derived struct takes the user's word for it.
+//! Memory behind raw pointers, whose extent and lifetime the user guarantees.
 
 use crate::array::device::Device;
 use crate::array::element::ElementType;
 use crate::array::mutability::Mutability;
 use crate::memory::region::MemoryRegion;
 
-/// What a `data(unsafe_raw)` field says.
+/// The content of a `data(unsafe_raw)` field.
 #[derive(Clone, Copy, Debug)]
 pub struct RawMemory {
     address: usize,
@@ -14,7 +14,7 @@ pub struct RawMemory {
 }
 
 impl RawMemory {
-    /// The memory at `address`, for a raw pointer or address field: what the user promised, its `memory` method has taken.
+    /// Memory at `address`. The unsafe method `memory` of the field traits has taken the user's promise.
     pub(crate) const fn new(address: usize, element: ElementType, mutability: Mutability) -> Self {
         Self { address, element, mutability }
     }

@@ -1,5 +1,5 @@
-//! The same memory under another device type, for libraries that do not know its own.
-#![expect(unsafe_code, reason = "passes on the promises of the array inside")]
+//! Exports of memory under another device type, for libraries that do not support its own.
+#![expect(unsafe_code, reason = "implements `CudaArray` for a wrapper")]
 
 use core::mem::ManuallyDrop;
 
@@ -11,10 +11,10 @@ use crate::cuda::release::scope::ReleaseScope;
 use crate::derive::cuda_array::CudaArray;
 use crate::error::{Error, ErrorKind, Refused, Result, text};
 
-/// An array whose memory is exported under another device type: see [`CudaArray::relabel_as_device`] and
+/// An array whose memory is exported under another device type; see [`CudaArray::relabel_as_device`] and
 /// [`CudaArray::relabel_as_host`].
 ///
-/// It is an array itself, with everything that arrays can do.
+/// It implements [`CudaArray`] itself.
 #[derive(Clone, Debug)]
 pub struct Relabeled<A> {
     array: InScope<A>,
@@ -22,15 +22,15 @@ pub struct Relabeled<A> {
 }
 
 impl<A> Relabeled<A> {
-    /// The array under its own device type.
+    /// Returns the array with its own device type.
     #[must_use]
     pub fn into_inner(self) -> A {
         self.array.into_inner()
     }
 }
 
-/// An array that is dropped in the context of its memory. Of memory that is called the host's nobody else can tell where
-/// that is.
+/// An array that is dropped in the CUDA context of its memory. Once the memory is labelled as CPU memory, the context
+/// cannot be looked up any more.
 #[derive(Clone, Debug)]
 struct InScope<A> {
     value: ManuallyDrop<A>,
@@ -40,7 +40,7 @@ struct InScope<A> {
 impl<A> InScope<A> {
     fn into_inner(self) -> A {
         let mut this = ManuallyDrop::new(self);
-        // SAFETY: taken once: the drop of `self` does not run.
+        // SAFETY: the value is taken once, because `this` is not dropped.
         unsafe { ManuallyDrop::take(&mut this.value) }
     }
 }
@@ -48,27 +48,27 @@ impl<A> InScope<A> {
 impl<A> Drop for InScope<A> {
     fn drop(&mut self) {
         let _entered = self.scope.and_then(cuda::enter_scope);
-        // SAFETY: dropped once.
+        // SAFETY: the value is dropped once.
         unsafe { ManuallyDrop::drop(&mut self.value) };
     }
 }
 
 impl<A: CudaArray> Relabeled<A> {
-    /// Managed memory as memory of the device that the driver says it was allocated for; memory of a device as it is.
+    /// Labels managed memory with the device for which the driver says it was allocated. Device memory is unchanged.
     pub(crate) fn to_device(array: A) -> Result<Self, Refused<A>> {
-        let place = array.info().and_then(|info| {
-            let own = info.device();
-            match own.device_type {
-                DeviceType::CUDA => return Ok((own, None)),
+        let label = array.info().and_then(|info| {
+            let device = info.device();
+            match device.device_type {
+                DeviceType::CUDA => return Ok((device, None)),
                 DeviceType::CUDA_MANAGED => {}
                 _ => {
-                    let allowed = "CUDA (2) or CUDAManaged (13): all other memory is the host's";
-                    return Err(Error::new(ErrorKind::Device, "device", own, allowed));
+                    let allowed = "CUDA (2) or CUDAManaged (13)";
+                    return Err(Error::new(ErrorKind::Device, "device", device, allowed));
                 }
             }
             match cuda::pointer_attributes(info.address())? {
-                Some(known) => Ok((Device::cuda(known.ordinal()), None)),
-                // Without elements there is no memory, so any device will do.
+                Some(attributes) => Ok((Device::cuda(attributes.ordinal()), None)),
+                // Without elements any device is correct.
                 None if info.numel() == 0 => Ok((Device::cuda(0), None)),
                 None => {
                     let found = text!("{:#x}, which the driver does not know", info.address());
@@ -76,21 +76,21 @@ impl<A: CudaArray> Relabeled<A> {
                 }
             }
         });
-        Self::under(array, place)
+        Self::new(array, label)
     }
 
-    /// Pinned or managed memory as host memory.
+    /// Labels pinned or managed memory as CPU memory.
     pub(crate) fn to_host(array: A) -> Result<Self, Refused<A>> {
-        let place = array.info().and_then(|info| {
-            let own = info.device();
-            own.check_for_host()?;
-            Ok((Device::CPU, if own == Device::CPU { None } else { cuda::release_scope_of(&info) }))
+        let label = array.info().and_then(|info| {
+            let device = info.device();
+            device.check_for_host()?;
+            Ok((Device::CPU, if device == Device::CPU { None } else { cuda::release_scope_of(&info) }))
         });
-        Self::under(array, place)
+        Self::new(array, label)
     }
 
-    fn under(array: A, place: Result<(Device, Option<ReleaseScope>)>) -> Result<Self, Refused<A>> {
-        match place {
+    fn new(array: A, label: Result<(Device, Option<ReleaseScope>)>) -> Result<Self, Refused<A>> {
+        match label {
             Ok((device, scope)) => {
                 Ok(Self { array: InScope { value: ManuallyDrop::new(array), scope }, device })
             }
@@ -99,14 +99,15 @@ impl<A: CudaArray> Relabeled<A> {
     }
 }
 
-// SAFETY: 1 to 3: as the array inside. The host reaches what is called host memory, and a device what is called its own.
+// SAFETY: 1 to 3: as for the inner array. The host can access what is labelled as CPU memory, and the device what is
+// labelled as its own.
 unsafe impl<A: CudaArray> CudaArray for Relabeled<A> {
-    /// The facts of the array inside, with the other device. Under host memory pending work is waited for, because a
-    /// consumer of host memory reads it at once.
+    /// The description of the inner array with the other device. If that is the CPU, it first waits for pending work,
+    /// because a consumer of CPU memory does not wait.
     ///
     /// # Errors
     ///
-    /// Those of the array inside, and as [`cuda::stream_synchronize`].
+    /// Errors of the inner array, and as [`cuda::stream_synchronize`].
     fn info(&self) -> Result<ArrayInfo> {
         let info = self.array.value.info()?;
         if self.device != Device::CPU || info.device() == Device::CPU {

@@ -1,13 +1,14 @@
-//! What keeps a field of the wrong type one message, for structs that go both ways.
+//! Makes a field of the wrong type cause one compiler error, not two.
 //!
-//! The export half of the derive asks for `Storage`, the import half for `FromImport`. A type that is neither would be
-//! reported twice. So the import half asks through [`FieldProbe`], whose functions exist only for types that have the export
-//! role; for all others rustc takes the functions of [`NeverCalled`], which ask for nothing.
+//! The export half of the derive requires `Storage`, the import half `FromImport`. A type that implements neither would
+//! be reported twice. So the import half uses [`FieldProbe`], whose functions exist only for types that implement the
+//! export trait. For all other types the compiler selects the functions of [`NeverCalled`], which have no bounds.
 //!
-//! Likewise a constant of `shape = [...]` that is no integer: [`constant`] says so, and what would be called of it is there.
+//! A constant of `shape = [...]` that is not an integer is reported by [`constant`]; the methods called on its result
+//! are in [`NeverCalled`] too.
 //!
-//! Likewise the fields of an element: of one that is not `Copy` rustc says so for the struct, so the gate asks only others for
-//! what they are.
+//! For a struct element whose field is not `Copy`, the compiler reports the struct itself, so only `Copy` fields are
+//! checked here.
 
 use core::marker::PhantomData;
 
@@ -18,13 +19,13 @@ use crate::memory::extraction::{Extraction, Requirements};
 use crate::memory::from_import::{CheckedStorage, FromImport};
 use crate::memory::storage::Storage;
 
-/// The import role of a type that has the export role.
+/// The import trait of a type that implements the export trait.
 pub struct FieldProbe<T>(PhantomData<T>);
 
 impl<T: Storage> FieldProbe<T> {
     /// As [`FromImport::open`].
     #[inline(always)]
-    #[expect(clippy::inline_always, reason = "part of `FromArray::assemble`, like the call in it")]
+    #[expect(clippy::inline_always, reason = "part of `FromArray::assemble`")]
     pub fn open(from: &mut Extraction<'_>, requirements: Requirements) -> CheckedStorage<T>
     where
         T: FromImport,
@@ -43,7 +44,8 @@ impl<T: AsStream> FieldProbe<T> {
     }
 }
 
-/// The items of [`FieldProbe`] for types that have no role at all. Code that names them does not compile.
+/// The items of [`FieldProbe`] for types without the export trait. Code that selects them does not compile for another
+/// reason.
 pub trait NeverCalled<T> {
     /// Never used.
     const FIELD: UnknownField = UnknownField;
@@ -73,11 +75,11 @@ impl<T> NeverCalled<T> for FieldProbe<T> {}
 
 impl<T> NeverCalled<T> for Constant<T> {}
 
-/// A constant of `shape = [...]`, whose value is known when the struct is compiled.
+/// A constant of `shape = [...]`.
 #[must_use]
 pub struct Constant<T>(T);
 
-/// The constant, if its type is that of an extent.
+/// Wraps the constant if its type is an integer.
 pub const fn constant<T: Extent>(constant: T) -> Constant<T> {
     Constant(constant)
 }
@@ -86,7 +88,7 @@ macro_rules! constants {
     ($($int:ty)*) => {
         $(
             impl Constant<$int> {
-                /// The extent; rustc refuses a struct with one that no array has.
+                /// The extent. A constant that cannot be an extent does not compile.
                 #[must_use]
                 #[track_caller]
                 #[allow(clippy::cast_lossless, reason = "`usize` has no `From` into `i128`")]
@@ -101,32 +103,32 @@ macro_rules! constants {
 constants!(u8 u16 u32 u64 usize i8 i16 i32 i64 isize);
 
 #[track_caller]
-#[expect(clippy::cast_sign_loss, reason = "compared before")]
+#[expect(clippy::cast_sign_loss, reason = "the assertions above bound the value")]
 const fn extent(constant: i128) -> usize {
-    assert!(constant >= 0, "a constant below 0 in `shape = [...]`: an extent is 0 or more");
+    assert!(constant >= 0, "a negative constant in `shape = [...]`: an extent is 0 or greater");
     assert!(
         constant <= isize::MAX as i128,
-        "a constant above `isize::MAX` in `shape = [...]`: no array is as big"
+        "a constant above `isize::MAX` in `shape = [...]`: an extent is at most `isize::MAX`"
     );
     constant as usize
 }
 
 impl<T: Copy> FieldProbe<T> {
-    /// The field of an element, if it can be one.
+    /// The marker of a field whose type is `Copy`.
     pub const FIELD: KnownField<T> = KnownField(PhantomData);
 }
 
-/// A field of an element, by its type.
+/// The marker of a `Copy` field, with its type.
 #[derive(Clone, Copy)]
 pub struct KnownField<T>(PhantomData<T>);
 
-/// A field that is not `Copy`.
+/// The marker of a field that is not `Copy`.
 #[derive(Clone, Copy)]
 pub struct UnknownField;
 
-/// What has an element type.
+/// A marker with an element type.
 pub trait FieldElement: Copy {
-    /// That type.
+    /// The element type.
     const TYPE: ElementType;
 }
 
@@ -134,12 +136,12 @@ impl<T: Element> FieldElement for KnownField<T> {
     const TYPE: ElementType = T::TYPE;
 }
 
-/// Never the type of an element: rustc refuses the struct.
+/// Not used as an element type, because the struct does not compile.
 impl FieldElement for UnknownField {
     const TYPE: ElementType = u8::TYPE;
 }
 
-/// What a field of an element is.
+/// The element type of a field.
 #[must_use]
 pub const fn element<P: FieldElement>(_: P) -> ElementType {
     P::TYPE

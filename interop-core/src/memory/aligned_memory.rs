@@ -1,5 +1,5 @@
-//! Blocks of host memory at an alignment greater than the allocator's own.
-#![expect(unsafe_code, reason = "this room allocates")]
+//! Host allocations with an alignment greater than that of the global allocator.
+#![expect(unsafe_code, reason = "allocates memory")]
 
 use core::alloc::Layout;
 use core::ptr::NonNull;
@@ -7,49 +7,49 @@ use std::alloc::{alloc, alloc_zeroed, dealloc, realloc};
 
 use crate::error::{Error, Result};
 
-/// Memory from the global allocator.
+/// Aligned memory from the global allocator.
 ///
-/// It is asked for as much more as the alignment takes, at no alignment: asked for an alignment, it would clear memory that
-/// is clear anyway, and could not move pages when a block grows.
+/// The layout has alignment 1 and is larger by `align` bytes; the start is rounded up. With an aligned layout, the
+/// system allocator would clear fresh pages again, and `realloc` could not move pages.
 pub(crate) struct AlignedMemory {
     base: NonNull<u8>,
     layout: Layout,
     align: usize,
 }
 
-// SAFETY: the block owns its memory, as a `Box<[u8]>` does; `&AlignedMemory` gives no access to it.
+// SAFETY: the value owns its memory, as a `Box<[u8]>` does; `&AlignedMemory` gives no access to it.
 unsafe impl Send for AlignedMemory {}
 
 // SAFETY: as above.
 unsafe impl Sync for AlignedMemory {}
 
-/// What is allocated for so many bytes.
+/// The layout of an allocation with `bytes` usable bytes.
 fn layout(bytes: usize, align: usize) -> Option<Layout> {
     Layout::from_size_align(bytes.checked_add(align)?, 1).ok()
 }
 
 impl AlignedMemory {
-    /// Whether so many bytes fit the address space.
+    /// Whether an allocation of `bytes` bytes fits the address space.
     pub(crate) fn fits(bytes: usize, align: usize) -> bool {
         layout(bytes, align).is_some()
     }
 
-    /// Zeroed memory; the system gives it when it is written to.
+    /// Allocates zeroed memory. The system provides the pages at the first write.
     ///
     /// # Errors
     ///
     /// [`ErrorKind::OutOfMemory`](crate::error::ErrorKind::OutOfMemory).
     pub(crate) fn zeroed(bytes: usize, align: usize) -> Result<Self> {
-        // SAFETY: the layout has a size.
+        // SAFETY: the size of the layout is not 0.
         Self::allocated(bytes, align, |layout| unsafe { alloc_zeroed(layout) })
     }
 
-    /// Memory that nobody has written.
+    /// Allocates uninitialized memory.
     ///
     /// # Errors
     ///
     /// As [`zeroed`](Self::zeroed).
-    pub(crate) fn unwritten(bytes: usize, align: usize) -> Result<Self> {
+    pub(crate) fn uninit(bytes: usize, align: usize) -> Result<Self> {
         // SAFETY: as above.
         Self::allocated(bytes, align, |layout| unsafe { alloc(layout) })
     }
@@ -57,40 +57,42 @@ impl AlignedMemory {
     fn allocated(bytes: usize, align: usize, allocate: impl FnOnce(Layout) -> *mut u8) -> Result<Self> {
         let layout = layout(bytes, align).ok_or_else(|| Error::no_memory(bytes))?;
         let base = NonNull::new(allocate(layout)).ok_or_else(|| Error::no_memory(bytes))?;
-        let block = Self { base, layout, align };
-        block.ask_for_large_pages();
-        Ok(block)
+        let memory = Self { base, layout, align };
+        memory.request_large_pages();
+        Ok(memory)
     }
 
-    /// Where the memory begins.
+    /// The aligned start of the memory.
     pub(crate) fn start(&self) -> *mut u8 {
         let base = self.base.as_ptr();
         base.wrapping_add(base.addr().next_multiple_of(self.align) - base.addr())
     }
 
-    /// Makes the block larger; its bytes move with it.
+    /// Enlarges the memory and keeps its bytes.
     ///
     /// # Errors
     ///
-    /// As [`zeroed`](Self::zeroed); the block stays what it is.
+    /// As [`zeroed`](Self::zeroed); the memory is then unchanged.
     pub(crate) fn grow(&mut self, bytes: usize) -> Result<()> {
         let layout = layout(bytes, self.align).ok_or_else(|| Error::no_memory(bytes))?;
-        let (before, kept) = (self.start().addr() - self.base.addr().get(), self.layout.size() - self.align);
-        // SAFETY: allocated with that layout; the new size fits one.
+        let (old_start, old_bytes) =
+            (self.start().addr() - self.base.addr().get(), self.layout.size() - self.align);
+        // SAFETY: the memory was allocated with `self.layout`; the new size forms a valid layout.
         let base = unsafe { realloc(self.base.as_ptr(), self.layout, layout.size()) };
         (self.base, self.layout) = (NonNull::new(base).ok_or_else(|| Error::no_memory(bytes))?, layout);
-        self.ask_for_large_pages();
-        if self.start() != base.wrapping_add(before) {
-            // SAFETY: `kept` bytes from `before` on were those of the block, and there is as much room behind the new start.
-            unsafe { self.start().copy_from(base.wrapping_add(before), kept) };
+        self.request_large_pages();
+        if self.start() != base.wrapping_add(old_start) {
+            // SAFETY: `old_bytes` bytes from `old_start` on belong to the allocation, and the new start has as many
+            // behind it.
+            unsafe { self.start().copy_from(base.wrapping_add(old_start), old_bytes) };
         }
         Ok(())
     }
 
-    /// Asks for pages of 2 MB for what is large, as NumPy does: it is touched in half the time. A system that has none is none
-    /// the worse.
+    /// Requests pages of 2 MB for large allocations, as NumPy does. First access then takes half the time. It has no
+    /// effect on systems without such pages.
     #[cfg(all(target_os = "linux", not(miri)))]
-    fn ask_for_large_pages(&self) {
+    fn request_large_pages(&self) {
         use core::ffi::{c_int, c_void};
 
         unsafe extern "C" {
@@ -104,18 +106,18 @@ impl AlignedMemory {
             let base = self.base.as_ptr();
             let skipped = base.addr().next_multiple_of(PAGE) - base.addr();
             let bytes = self.layout.size() - skipped;
-            // SAFETY: whole pages and the begin of one, all of the block; the advice changes no byte.
+            // SAFETY: the range is within the allocation and starts at a page; the advice changes no byte.
             unsafe { madvise(base.wrapping_add(skipped).cast(), bytes, MADV_HUGEPAGE) };
         }
     }
 
     #[cfg(not(all(target_os = "linux", not(miri))))]
-    fn ask_for_large_pages(&self) {}
+    fn request_large_pages(&self) {}
 }
 
 impl Drop for AlignedMemory {
     fn drop(&mut self) {
-        // SAFETY: allocated with this layout, freed once.
+        // SAFETY: the memory was allocated with this layout and is freed once.
         unsafe { dealloc(self.base.as_ptr(), self.layout) };
     }
 }

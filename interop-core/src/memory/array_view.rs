@@ -1,5 +1,5 @@
-//! Typed views of `N` axes: element type and rank are checked, the device is known, nothing is read.
-#![expect(unsafe_code, reason = "making a view of facts is a promise about memory")]
+//! Typed views with `N` axes. Element type and rank are checked; no element is read.
+#![expect(unsafe_code, reason = "makes views of memory that the caller vouches for")]
 
 use core::any::type_name;
 use core::fmt;
@@ -14,9 +14,9 @@ use crate::array::mutability::Mutability;
 use crate::array::stream::StreamHandle;
 use crate::error::{Error, ErrorKind, Result, text};
 
-/// An array of elements `T` with `N` axes, borrowed for `'a`, wherever the memory is.
+/// A borrowed array of elements `T` with `N` axes, in memory of any device.
 ///
-/// A view hands out addresses and strides; elements in host-accessible memory are read through
+/// A view provides the address, shape and strides. Read elements of host-accessible memory through
 /// [`host_view`](Self::host_view).
 ///
 /// ```
@@ -48,16 +48,18 @@ pub struct ArrayView<'a, T, const N: usize> {
     marker: PhantomData<&'a T>,
 }
 
-/// An array of elements `T` with `N` axes, borrowed for `'a` by the only Rust code that may write to it meanwhile.
+/// A mutably borrowed array of elements `T` with `N` axes, in memory of any device.
 ///
-/// Libraries that share the memory are not under Rust's borrow rules; nothing here makes plain references out of it
-/// without `unsafe`.
+/// No other Rust code may write to the elements during the borrow.
+///
+/// Rust's borrow rules do not bind other libraries that share the memory. So this type makes no `&` or `&mut`
+/// references to elements without `unsafe`.
 pub struct ArrayViewMut<'a, T, const N: usize> {
     pub(crate) raw: RawView<N>,
     marker: PhantomData<&'a mut T>,
 }
 
-/// What both views consist of.
+/// The data of both views.
 #[derive(Clone, Copy)]
 pub(crate) struct RawView<const N: usize> {
     pub(crate) address: usize,
@@ -65,14 +67,14 @@ pub(crate) struct RawView<const N: usize> {
     pub(crate) strides: [isize; N],
     pub(crate) device: Device,
     pub(crate) stream: StreamHandle,
-    /// Where the elements begin and end, if other Rust code may reach them too.
+    /// The address range of the elements if other Rust code can access them too.
     pub(crate) shared: Option<(usize, usize)>,
 }
 
 impl<const N: usize> RawView<N> {
     #[inline]
     fn of<T: Element>(info: &ArrayInfo) -> Result<Self> {
-        if info.is_of_scalars(&T::TYPE) {
+        if info.has_scalar_type(&T::TYPE) {
             return Self::over(info, info.layout());
         }
         let joined = info.join(T::TYPE)?;
@@ -91,7 +93,7 @@ impl<const N: usize> RawView<N> {
         Ok(Self { address, shape, strides, device, stream, shared: shared_range(info) })
     }
 
-    /// What a view of this name prints, which need not know how its elements print.
+    /// Formats a view of this name. The elements need not implement `Debug`.
     pub(crate) fn describe<T>(&self, name: &str, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { address, shape, strides, device, stream, .. } = self;
         write!(f, "{name}({} {shape:?} at {address:#x}, strides {strides:?}, {device}", type_name::<T>())?;
@@ -101,7 +103,7 @@ impl<const N: usize> RawView<N> {
         f.write_str(")")
     }
 
-    /// The layout; its arithmetic was checked when the view was made.
+    /// The layout, which was checked when the view was made.
     pub(crate) fn layout(&self) -> Layout {
         Layout::strided(&self.shape, &self.strides)
             .unwrap_or_else(|_| unreachable!("a view has a checked layout"))
@@ -109,17 +111,18 @@ impl<const N: usize> RawView<N> {
 }
 
 impl<T: Element, const N: usize> ArrayView<'_, T, N> {
-    /// A view of the array that `info` describe.
+    /// Creates a view of the array that `info` describes.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::DType`] and [`ErrorKind::Rank`] when the array has other elements or axes; [`ErrorKind::Shape`] and
-    /// [`ErrorKind::Strides`] when its last axes are not those of a `T` that has some, or are not compact.
+    /// [`ErrorKind::DType`] or [`ErrorKind::Rank`] if the array has another element type or number of axes.
+    /// [`ErrorKind::Shape`] or [`ErrorKind::Strides`] if the last axes are not the trailing axes of `T`, or are not
+    /// contiguous.
     ///
     /// # Safety
     ///
-    /// The memory that `info` describe is live and initialized for the lifetime that the caller picks, on the device that
-    /// they name; of host memory, somebody has exposed the pointer whose address is in them.
+    /// The memory that `info` describes is live and initialized for the lifetime of the view, on the device that it
+    /// names. For host memory, the provenance of the address has been exposed.
     pub unsafe fn from_info(info: &ArrayInfo) -> Result<Self> {
         let raw = RawView::of::<T>(info)?;
         Ok(Self { raw, marker: PhantomData })
@@ -127,47 +130,47 @@ impl<T: Element, const N: usize> ArrayView<'_, T, N> {
 }
 
 impl<T: Element, const N: usize> ArrayViewMut<'_, T, N> {
-    /// A writable view of the array that `info` describe.
+    /// Creates a mutable view of the array that `info` describes.
     ///
     /// # Errors
     ///
-    /// As [`ArrayView::from_info`]; [`ErrorKind::ReadOnly`] for a read-only array; [`ErrorKind::Strides`] when two
-    /// indices can meet in one element, as in a broadcast array.
+    /// As [`ArrayView::from_info`]; [`ErrorKind::ReadOnly`] for a read-only array; [`ErrorKind::Strides`] if two
+    /// indices may refer to one element, as in a broadcast array.
     ///
     /// # Safety
     ///
-    /// As for [`ArrayView::from_info`]; the memory may be written if `info` say so, and no other Rust code reads or writes
-    /// the elements for that lifetime.
+    /// As for [`ArrayView::from_info`]. In addition, the memory may be written if `info` says so, and no other Rust
+    /// code accesses the elements for the lifetime of the view.
     pub unsafe fn from_info(info: &ArrayInfo) -> Result<Self> {
         check_writable(info)?;
         let raw = RawView::of::<T>(info)?;
         Ok(Self { raw, marker: PhantomData })
     }
 
-    /// The same view for reading.
+    /// A read-only view of the same elements.
     #[must_use]
     pub fn as_view(&self) -> ArrayView<'_, T, N> {
         ArrayView { raw: self.raw, marker: PhantomData }
     }
 }
 
-/// Where the elements begin and end, if two structs may share them. What only a sole owner may write is borrowed like any
-/// Rust value, and the compiler sees to it.
+/// The address range of the elements if two structs may share them. Memory that only a sole owner may write is borrowed
+/// like any Rust value, so the compiler checks it.
 pub(crate) fn shared_range(info: &ArrayInfo) -> Option<(usize, usize)> {
     let range = info.byte_range();
     (info.mutability() != Mutability::WhenOwned && !range.is_empty()).then_some((range.start, range.end))
 }
 
-/// The error for a read-only array where a writable one is asked for.
+/// The error for a read-only array where a writable one is required.
 #[cold]
 pub(crate) fn read_only() -> Error {
     Error::new(ErrorKind::ReadOnly, "readonly", "a read-only array", "a writable array, or a copy")
 }
 
-/// Refuses read-only arrays, and those in which two indices may meet in one element.
+/// Returns an error for read-only arrays, and for those in which two indices may refer to one element.
 pub(crate) fn check_writable(info: &ArrayInfo) -> Result<()> {
     if info.mutability() == Mutability::ReadOnly {
-        return Err(read_only().with_rust_hint("ask for a read-only view"));
+        return Err(read_only().with_rust_hint("use a read-only view"));
     }
     if !info.layout().is_injective() {
         let found = text!("{:?} for shape {:?}", info.strides(), info.shape());
@@ -180,7 +183,7 @@ pub(crate) fn check_writable(info: &ArrayInfo) -> Result<()> {
 macro_rules! getters {
     ($view:ident) => {
         impl<T, const N: usize> $view<'_, T, N> {
-            /// The address of element \[0, …, 0\]; 0 for a view without elements.
+            /// The address of element \[0, …, 0\], or 0 for a view without elements.
             #[must_use]
             pub fn address(&self) -> usize {
                 self.raw.address
@@ -204,13 +207,13 @@ macro_rules! getters {
                 self.raw.layout().numel()
             }
 
-            /// Where the memory is.
+            /// The device of the memory.
             #[must_use]
             pub fn device(&self) -> Device {
                 self.raw.device
             }
 
-            /// Where work on the data is pending.
+            /// The stream with pending work on the data.
             #[must_use]
             pub fn stream(&self) -> StreamHandle {
                 self.raw.stream
@@ -223,7 +226,7 @@ getters!(ArrayView);
 
 getters!(ArrayViewMut);
 
-/// What views print. Their elements may be of any type, also of one that does not print.
+/// `Debug` for views whose elements need not implement it.
 macro_rules! printed {
     ($of:ident: $($view:ident)*) => {
         $(

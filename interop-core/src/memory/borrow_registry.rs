@@ -1,9 +1,9 @@
-//! Which host memory Rust code is reading and writing at the moment.
+//! The registry of host memory that Rust code is currently reading or writing.
 //!
-//! Two structs can share memory without the compiler knowing: clones of an `Arc`, two imports of one array. So host
-//! access to memory that may be shared is recorded here while it lasts: one writer, or any number of readers. Access that
-//! does not go with it is refused. What other libraries do with the memory is not seen; what other modules of this crate's do in
-//! the same interpreter is, because they share one table.
+//! Two structs can share memory without the compiler's knowledge, for example two imports of one array. So each host
+//! access to memory that may be shared is recorded here while it lasts: one writer, or any number of readers. A
+//! conflicting access returns an error. Accesses by other libraries are not recorded. All extension modules with this
+//! crate in one interpreter share one registry.
 
 use core::ops::Range;
 use core::sync::atomic::{AtomicBool, Ordering};
@@ -25,13 +25,13 @@ struct Table {
     next: u64,
 }
 
-static TABLE: PerProcess<Mutex<Table>> = PerProcess::new(|parents| Mutex::new(Table::after(parents)));
+static TABLE: PerProcess<Mutex<Table>> = PerProcess::new(|parents| Mutex::new(Table::after_fork(parents)));
 
 impl Table {
-    /// The table of a process that was forked: what the thread that forked was at goes on there. That of a thread that had the
-    /// lock, with which nothing is known, and of those that are not there is forgotten.
-    fn after(parents: Option<&'static Mutex<Self>>) -> Self {
-        // A ticket from before may be given back later, and is nobody else's.
+    /// The table of a forked child. It keeps the accesses of the forking thread, which continues there, and drops those
+    /// of all other threads. If another thread held the lock, the table starts empty.
+    fn after_fork(parents: Option<&'static Mutex<Self>>) -> Self {
+        // A ticket from before the fork may be returned later, so new tickets must differ from it.
         let next = (generation() as u64) << 48;
         let parents = parents.and_then(|parents| match parents.try_lock() {
             Ok(table) => Some(table),
@@ -47,16 +47,17 @@ impl Table {
 }
 
 fn table() -> MutexGuard<'static, Table> {
-    // Nothing in here panics halfway.
+    // A panic cannot leave the table half changed.
     TABLE.get().lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Table {
-    /// The access that does not go with this.
-    fn other(&self, range: &Range<usize>, exclusive: bool) -> Option<Begun> {
-        let meets =
+    /// An access that conflicts with the given one.
+    fn conflicting(&self, range: &Range<usize>, exclusive: bool) -> Option<Begun> {
+        let overlaps =
             |borrowed: &&Borrowed| borrowed.range.start < range.end && range.start < borrowed.range.end;
-        let borrowed = self.borrowed.iter().filter(meets).find(|borrowed| exclusive || borrowed.exclusive)?;
+        let borrowed =
+            self.borrowed.iter().filter(overlaps).find(|borrowed| exclusive || borrowed.exclusive)?;
         let Range { start, end } = borrowed.range;
         Some(Begun { refused: 1, exclusive: borrowed.exclusive.into(), ticket: 0, start, end })
     }
@@ -79,10 +80,10 @@ impl Table {
     }
 }
 
-/// Whether there is any access in the table, readable without its lock.
+/// Whether the table has any access. It can be read without the lock.
 static ANY: AtomicBool = AtomicBool::new(false);
 
-/// What became of access that was to begin: refused because of access to these addresses, or begun.
+/// The result of beginning an access: a ticket, or the range of the conflicting access.
 #[derive(Clone, Copy)]
 #[repr(C)]
 pub(crate) struct Begun {
@@ -93,8 +94,9 @@ pub(crate) struct Begun {
     end: usize,
 }
 
-/// The table of a module, as others of the process use it that have this crate too, in whatever version: the first of them to
-/// meet Python has the table of all. It stays as it is; another one would have another name.
+/// The functions of a registry, called by other extension modules in the process, which may have other versions of this
+/// crate. The first module that is initialized in Python provides the registry of all. The layout is fixed; a changed
+/// one needs a new name.
 #[repr(C)]
 pub(crate) struct SharedTable {
     begin: extern "C" fn(start: usize, end: usize, exclusive: u32) -> Begun,
@@ -102,15 +104,15 @@ pub(crate) struct SharedTable {
     forget: extern "C" fn(start: usize, end: usize),
 }
 
-/// The table of this module.
+/// The registry of this module.
 pub(crate) static OWN: SharedTable = SharedTable { begin: begin_here, end: end_here, forget: forget_here };
 
-/// The table of the module that has it for all, if that is another.
-static ELSEWHERE: OnceLock<&'static SharedTable> = OnceLock::new();
+/// The registry of another module, if that one is shared by all.
+static SHARED: OnceLock<&'static SharedTable> = OnceLock::new();
 
 extern "C" fn begin_here(start: usize, end: usize, exclusive: u32) -> Begun {
     let (mut table, exclusive) = (table(), exclusive != 0);
-    table.other(&(start..end), exclusive).unwrap_or_else(|| table.begin(start..end, exclusive))
+    table.conflicting(&(start..end), exclusive).unwrap_or_else(|| table.begin(start..end, exclusive))
 }
 
 extern "C" fn end_here(ticket: u64) {
@@ -123,26 +125,26 @@ extern "C" fn forget_here(start: usize, end: usize) {
     }
 }
 
-/// Forgets access to memory that is freed. Views borrow what keeps the memory, so what is left are views that were leaked: the
-/// next allocation at the address is not theirs.
+/// Forgets accesses to freed memory. Views borrow their memory, so only leaked views can be left. The next allocation
+/// at the address must not conflict with them.
 pub(crate) fn forget(range: Range<usize>) {
     forget_here(range.start, range.end);
-    if let Some(shared) = ELSEWHERE.get() {
+    if let Some(shared) = SHARED.get() {
         (shared.forget)(range.start, range.end);
     }
 }
 
-/// From now on access is recorded in this table.
+/// Records all later accesses in this registry.
 #[cfg(feature = "python")]
 pub(crate) fn record_in(shared: &'static SharedTable) {
     if !core::ptr::eq(shared, &raw const OWN) {
-        // Whoever has the lock has looked where to record.
+        // Under the lock no thread is between reading `SHARED` and recording an access.
         let _table = table();
-        let _ = ELSEWHERE.set(shared);
+        let _ = SHARED.set(shared);
     }
 }
 
-/// Access to host memory, until it is dropped.
+/// An access to host memory, which ends when this is dropped.
 #[derive(Debug)]
 pub(crate) struct Borrow {
     ticket: u64,
@@ -150,7 +152,7 @@ pub(crate) struct Borrow {
 }
 
 impl Borrow {
-    /// Records access to memory that others may have, from one address to the other; to any other there is nothing to record.
+    /// Records an access to memory that may be shared. `None` means that nothing needs to be recorded.
     ///
     /// # Errors
     ///
@@ -159,34 +161,34 @@ impl Borrow {
         shared.map(|(start, end)| Self::new(start..end, exclusive)).transpose()
     }
 
-    /// Records access to these addresses.
+    /// Records an access to these addresses.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::AlreadyBorrowed`] when there is other access that does not go with it.
+    /// [`ErrorKind::AlreadyBorrowed`] if a conflicting access exists.
     fn new(range: Range<usize>, exclusive: bool) -> Result<Self> {
         let mut table = table();
-        // What began here before this module met Python is here still.
-        let (begun, end) = match (table.other(&range, exclusive), ELSEWHERE.get()) {
-            (Some(other), _) => (other, OWN.end),
+        // Accesses that began before `record_in` are still in this module's table.
+        let (begun, end) = match (table.conflicting(&range, exclusive), SHARED.get()) {
+            (Some(conflicting), _) => (conflicting, OWN.end),
             (None, Some(shared)) => ((shared.begin)(range.start, range.end, exclusive.into()), shared.end),
             (None, None) => (table.begin(range, exclusive), OWN.end),
         };
         if begun.refused != 0 {
-            return Err(busy(begun));
+            return Err(already_borrowed(begun));
         }
         Ok(Self { ticket: begun.ticket, end })
     }
 }
 
 #[cold]
-fn busy(other: Begun) -> Error {
-    let what = if other.exclusive != 0 { "a writer" } else { "a reader" };
-    let found = format!("{what} of {:#x} to {:#x}", other.start, other.end);
+fn already_borrowed(conflicting: Begun) -> Error {
+    let access = if conflicting.exclusive != 0 { "a writer" } else { "a reader" };
+    let found = format!("{access} of {:#x} to {:#x}", conflicting.start, conflicting.end);
     let allowed = "one writer, or any number of readers, of the same memory";
-    let remedy = "a copy is memory of its own, if one call was given the same array twice";
+    let python_hint = "pass a copy if one call gets the same array twice";
     let error = Error::new(ErrorKind::AlreadyBorrowed, "data", found, allowed);
-    error.with_rust_hint("drop the other view first").with_python_hint(remedy)
+    error.with_rust_hint("drop the other view first").with_python_hint(python_hint)
 }
 
 impl Drop for Borrow {
@@ -206,19 +208,19 @@ mod tests {
 
     #[test]
     fn one_writer_or_many_readers() {
-        // Addresses that no allocator hands out.
+        // No allocator returns these addresses.
         let reader = Borrow::new(8..16, false).unwrap();
-        let other = Borrow::new(12..20, false).unwrap();
+        let conflicting = Borrow::new(12..20, false).unwrap();
         assert_eq!(Borrow::new(0..9, true).unwrap_err().kind(), ErrorKind::AlreadyBorrowed);
         let writer = Borrow::new(0..8, true).unwrap();
         assert_eq!(Borrow::new(7..8, false).unwrap_err().kind(), ErrorKind::AlreadyBorrowed);
-        drop((reader, other, writer));
+        drop((reader, conflicting, writer));
         drop(Borrow::new(0..20, true).unwrap());
     }
 
     #[cfg(all(unix, not(miri)))]
     #[test]
-    fn a_child_knows_what_its_own_thread_is_at() {
+    fn a_child_keeps_the_accesses_of_the_forking_thread() {
         static PARENTS: Mutex<Table> = Mutex::new(Table { borrowed: Vec::new(), next: 0 });
         let hold = || {
             let thread = this_thread();
@@ -230,28 +232,32 @@ mod tests {
             });
             thread
         };
-        // From now on forks are noticed.
+        // Forks are counted from here on.
         generation();
         let own = hold();
         thread::scope(|scope| assert_ne!(scope.spawn(hold).join().unwrap(), own));
-        // Whichever thread of the child is the first to ask.
+        // Any thread of the child may be the first to use the table.
         let ask = || {
-            Table::after(Some(&PARENTS)).borrowed.iter().map(|borrowed| borrowed.thread).collect::<Vec<_>>()
+            Table::after_fork(Some(&PARENTS))
+                .borrowed
+                .iter()
+                .map(|borrowed| borrowed.thread)
+                .collect::<Vec<_>>()
         };
         assert!(in_a_child(|| thread::scope(|scope| assert_eq!(scope.spawn(ask).join().unwrap(), [own]))));
     }
 
     #[cfg(all(unix, not(miri)))]
     #[test]
-    fn a_child_waits_for_no_lock_and_gives_its_tickets_to_nobody_else() {
+    fn a_child_needs_no_lock_of_the_parent_and_never_reuses_tickets() {
         let mut before = Some(Borrow::new(40..48, true).unwrap());
         let at_work = table();
         let child = in_a_child(|| {
-            let after = Borrow::new(40..48, true).unwrap();
-            // What was begun before is not in the child's table, and its end ends nothing there.
+            let after_fork = Borrow::new(40..48, true).unwrap();
+            // The access from before the fork is not in the child's table, so its end must not end another one.
             drop(before.take());
             assert_eq!(Borrow::new(40..48, false).unwrap_err().kind(), ErrorKind::AlreadyBorrowed);
-            drop(after);
+            drop(after_fork);
             drop(Borrow::new(40..48, true).unwrap());
         });
         drop(at_work);

@@ -1,5 +1,5 @@
-//! `CudaBuffer` as a storage.
-#![expect(unsafe_code, reason = "vouches for its memory in an unsafe impl")]
+//! The implementation of `Storage` for `CudaBuffer`.
+#![expect(unsafe_code, reason = "implements `Storage`")]
 
 use crate::array::element::Element;
 use crate::array::mutability::Mutability;
@@ -12,7 +12,8 @@ use crate::memory::host_vec::HostVec;
 use crate::memory::region::MemoryRegion;
 use crate::memory::storage::Storage;
 
-// SAFETY: 1, 2: allocated, and written once by whoever made it, until the drop. 3: as it was allocated. 4: `&self` lends nothing.
+// SAFETY: 1, 2: the memory is allocated and initialized by the constructors and freed on drop. 3: `device` is where it
+// was allocated. 4: `&self` gives no references to elements.
 unsafe impl Storage for CudaBuffer {
     fn memory(&self) -> MemoryRegion {
         MemoryRegion {
@@ -26,9 +27,9 @@ unsafe impl Storage for CudaBuffer {
 }
 
 impl CudaBuffer {
-    /// A copy of these elements, complete on return.
+    /// Allocates CUDA memory and copies these elements into it. The copy is complete on return.
     ///
-    /// The padding of structs, the bytes between their fields, is copied as zeros.
+    /// Padding between the fields of struct elements is copied as zeros.
     ///
     /// # Errors
     ///
@@ -44,12 +45,12 @@ impl CudaBuffer {
     pub fn from_slice<T: Element>(kind: MemoryKind, ordinal: i32, elements: &[T]) -> Result<Self> {
         let buffer = Self::for_elements(kind, ordinal, T::TYPE, elements.len())?;
         let padding = T::TYPE.padding();
-        // What lies between the fields of a struct may be left over from other data, which is nobody else's business.
+        // Padding may hold data of other objects, which must not leave the process's own structs.
         let cleared =
             if padding.is_empty() { None } else { Some(HostVec::without_padding(elements, &padding)?) };
         let plain = elements.as_ptr().expose_provenance();
         let from = cleared.as_ref().map_or(plain, |cleared| cleared.memory().address);
-        // SAFETY: as many bytes on both sides, both live until the copy is waited for.
+        // SAFETY: both ranges have `buffer.bytes` bytes and stay live until the copy is complete.
         unsafe { copy_now(driver()?, buffer.context, buffer.address, from, buffer.bytes) }?;
         Ok(buffer)
     }

@@ -1,4 +1,4 @@
-//! A copy of an array in new memory of the same kind.
+//! Copies of arrays in new memory of the same kind.
 #![expect(unsafe_code, reason = "reads the memory of the array")]
 
 #[cfg(feature = "python")]
@@ -20,16 +20,16 @@ use crate::memory::host_buffer::HostBuffer;
 
 use crate::array::element::Element;
 use crate::memory::storage::Storage;
-/// Copies an array on its device into new memory of the same kind, and waits for the copy. The copy is writable whether or
-/// not the original is, unless elements share their place: to write one would be to write others.
+/// Copies an array into new memory of the same kind on its device, and waits for the copy. The copy is writable, unless
+/// indices share elements.
 ///
-/// The layout stays the same. Only an array with axes that run backwards, which some consumers of copies cannot read, is
-/// put together on the host, compact in C order.
+/// The layout stays the same. An array with negative strides, which some consumers of copies cannot read, is first made
+/// C-contiguous on the host.
 ///
 /// # Errors
 ///
-/// As [`stream_synchronize`] and [`CudaBuffer::zeroed`]; [`ErrorKind::DType`](crate::error::ErrorKind::DType) for packed elements that run
-/// backwards.
+/// As [`stream_synchronize`] and [`CudaBuffer::zeroed`]; [`ErrorKind::DType`](crate::error::ErrorKind::DType) for
+/// packed elements with negative strides.
 ///
 /// # Safety
 ///
@@ -44,26 +44,26 @@ pub(crate) unsafe fn duplicate(info: &ArrayInfo) -> Result<(CudaBuffer, ArrayInf
     };
     let ordinal = match kind {
         MemoryKind::Device => info.device().device_id,
-        // Where the original is, so that no context is made on a device that nobody uses.
+        // Use the original's device, so that no context is created on an unused one.
         _ => crate::cuda::pointer::pointer_attributes(info.address())?
             .map_or(0, |attributes| attributes.ordinal()),
     };
     let (mut info, mut start) = (info.clone(), info.byte_range().start);
-    let together;
+    let contiguous;
     if info.strides().iter().any(|stride| *stride < 0) {
-        // SAFETY: as the caller promises.
+        // SAFETY: forwarded to the caller.
         let staged = unsafe { stage(&info) }?;
-        // SAFETY: staged above, on the host.
-        together = unsafe { HostBuffer::copy_of(&staged.info) }?;
-        start = together.memory().address;
+        // SAFETY: `staged` is live host memory, filled above.
+        contiguous = unsafe { HostBuffer::copy_of(&staged.info) }?;
+        start = contiguous.memory().address;
         let layout = Layout::contiguous(info.shape(), Order::C)?;
-        info = ArrayInfo { layout, address: start, range: together.memory().range, ..info };
+        info = ArrayInfo { layout, address: start, range: contiguous.memory().range, ..info };
     } else {
         stream_synchronize(info.stream(), info.device())?;
     }
     let bytes = info.byte_range().len();
     let buffer = CudaBuffer::for_elements(kind, ordinal, u8::TYPE, bytes)?;
-    // SAFETY: the array's own range, live as the caller promises, or put together above; the buffer is new and as long.
+    // SAFETY: the source is the range of the live array or of `contiguous`; the new buffer has as many bytes.
     unsafe { copy_now(driver, buffer.context, buffer.address, start, bytes) }?;
     let mutability = if info.layout().is_injective() { Mutability::Writable } else { info.mutability() };
     let info = ArrayInfo { mutability, ..moved(&info, buffer.address, buffer.device) };

@@ -1,8 +1,5 @@
-//! The import half of the derive: what arrived is compared with what the struct wants, then taken apart.
-#![expect(
-    clippy::inline_always,
-    reason = "what is known of the struct where it is made is not compared there"
-)]
+//! The import half of the derive: checks an import against the struct, then moves its parts into fields.
+#![expect(clippy::inline_always, reason = "checks of constants disappear in the caller")]
 
 use crate::array::device::Device;
 use crate::array::element::ElementType;
@@ -16,28 +13,28 @@ use crate::cuda::handover::make_consumer_wait;
 use crate::error::{Error, ErrorKind, Result};
 use crate::memory::import::Import;
 
-/// What a struct demands of an import beside the type of its elements.
+/// The requirements of a struct on an import, besides the element type.
 #[derive(Clone, Copy, Debug)]
 pub struct Requirements {
-    /// How many axes; `None`: any number.
+    /// The number of axes, or `None` for any number.
     pub axes: Option<usize>,
-    /// Compact, in this order; `None`: any strides, because the struct has a field for them.
+    /// The required contiguous order, or `None` if the struct has a strides field and accepts any strides.
     pub order: Option<Order>,
 }
 
-/// An import on its way into a struct. Until its storage or owner is taken it can be given back whole.
+/// An import that is being moved into the fields of a struct. Until the storage or owner is taken, the whole import can
+/// be returned.
 ///
-/// The first thing that does not fit is kept here, and the steps after it do nothing. Those that can make a placeholder
-/// return one, for a struct that is not made; [`storage`](Self::storage), [`owner`](Self::owner) and the stream return
-/// `None`. So the expansion of a derive branches there and not at every field, which compiles faster.
+/// The first error is stored here, and later steps do nothing. Steps that can return a placeholder do so;
+/// [`storage`](Self::storage), [`owner`](Self::owner) and the stream return `None`. So expanded code branches there
+/// only and not after each field, which compiles faster.
 #[derive(Debug)]
 pub struct Extraction<'a> {
-    /// It stays where it was made until it is taken: it is some two hundred bytes, and a move of what was just made waits for
-    /// every store.
+    /// The import is used where it was made, because a move of 200 freshly written bytes stalls the CPU.
     pub(crate) import: &'a mut Import,
     pub(crate) taken: bool,
     pub(crate) refusal: Option<Error>,
-    /// The layout of the struct, where it differs from that of the import.
+    /// The layout of the struct, if it differs from that of the import.
     layout: Option<Layout>,
     pub(crate) order: Order,
     pub(crate) item_bytes: usize,
@@ -46,16 +43,16 @@ pub struct Extraction<'a> {
 }
 
 impl<'a> Extraction<'a> {
-    /// The import before anything was compared.
+    /// Starts the extraction of an import.
     #[inline]
     pub(crate) fn new(import: &'a mut Import) -> Self {
-        // What another struct was to keep, which refused the import or gave it back, says nothing of this one.
+        // A previous, failed extraction into another struct may have set the stream field.
         import.set_stream_field(StreamHandle::NothingPending);
         let wait = |run: &mut dyn FnMut()| run();
         Self { import, taken: false, refusal: None, layout: None, order: Order::C, item_bytes: 0, wait }
     }
 
-    /// The same, with another way to run what may wait for a device: the Python layer releases the interpreter's lock.
+    /// Sets the function that runs waiting closures. The Python layer detaches from the interpreter in it.
     #[inline]
     #[cfg(feature = "python")]
     pub(crate) fn waiting_in(self, wait: fn(&mut dyn FnMut())) -> Self {
@@ -78,7 +75,7 @@ impl<'a> Extraction<'a> {
         self.layout.as_ref().unwrap_or(self.import.info().layout())
     }
 
-    /// Takes a step, unless something was refused before.
+    /// Runs a step, unless an earlier one failed.
     #[inline]
     pub(crate) fn step<T>(&mut self, step: impl FnOnce(&mut Self) -> Result<T>) -> Option<T> {
         if self.refusal.is_some() {
@@ -90,21 +87,24 @@ impl<'a> Extraction<'a> {
         }
     }
 
-    /// What was refused, for the step that returned `None`.
+    /// Returns the stored error after a step that returned `None`.
     ///
     /// # Errors
     ///
     /// Always.
     #[cold]
     pub fn refused<T>(&mut self) -> Result<T> {
-        Err(self.refusal.take().unwrap_or_else(|| unreachable!("a step that returns nothing has refused")))
+        Err(self
+            .refusal
+            .take()
+            .unwrap_or_else(|| unreachable!("a step that returns `None` has stored an error")))
     }
 
-    /// Stops here if something was refused, because code of the user comes next.
+    /// Returns a stored error before user code runs.
     ///
     /// # Errors
     ///
-    /// What did not fit.
+    /// The error of the first failed step.
     #[inline(always)]
     pub fn check(&mut self) -> Result<()> {
         self.refusal.take().map_or(Ok(()), Err)
@@ -119,7 +119,7 @@ impl<'a> Extraction<'a> {
     ) -> Result<()> {
         let info = self.info()?;
         let item_bits = element.map_or_else(|| info.dtype().item_bits(info.is_padded()), |e| e.size * 8);
-        if let Some(element) = element.filter(|element| !info.is_of_scalars(element)) {
+        if let Some(element) = element.filter(|element| !info.has_scalar_type(element)) {
             self.layout = info.join(*element)?;
         }
         let layout = self.layout();
@@ -137,10 +137,9 @@ impl<'a> Extraction<'a> {
         Ok(())
     }
 
-    /// The field for the stream on which the import is ready, which the struct keeps beside it. `field` makes it of the
-    /// stream and of where the memory is.
+    /// The value of a `stream` field: `field` converts the stream on which the import is ready, and the device.
     ///
-    /// Refuses what `field` refuses.
+    /// Fails if `field` fails.
     pub(crate) fn stream<F>(&mut self, field: fn(StreamHandle, Device) -> Result<F>) -> Option<F> {
         self.step(|this| {
             let info = this.info()?;
@@ -150,10 +149,10 @@ impl<'a> Extraction<'a> {
         })
     }
 
-    /// Makes the struct's own stream wait for the work that is pending on the import. A field that says that nothing is
-    /// pending says so of the import too, which is waited for.
+    /// Makes the struct's own stream wait for pending work on the import. If the field is `NothingPending`, the host
+    /// waits instead.
     ///
-    /// Refuses as [`cuda::stream_wait`](crate::cuda::stream_wait), with the field.
+    /// Fails like [`cuda::stream_wait`](crate::cuda::stream_wait), with the field as the origin.
     pub(crate) fn make_stream_wait(&mut self, stream: StreamHandle, field: &'static str) {
         self.step(|this| {
             this.import.set_stream_field(stream);
@@ -167,7 +166,7 @@ impl<'a> Extraction<'a> {
         });
     }
 
-    /// Where the memory is.
+    /// The device of the memory.
     pub(crate) fn device(&mut self) -> Device {
         self.step(|this| Ok(this.info()?.device())).unwrap_or(Device::UNKNOWN)
     }
@@ -177,14 +176,14 @@ impl<'a> Extraction<'a> {
         self.step(|this| Ok(this.info()?.address())).unwrap_or(0)
     }
 
-    /// Keeps what was refused.
+    /// Stores the error.
     #[cold]
     pub(crate) fn refuse<T>(&mut self, error: Error) -> Option<T> {
         self.refusal = Some(error);
         None
     }
 
-    /// Waits for the work that is pending, for a struct that cannot say, or does not, that some is.
+    /// Waits on the host for pending work, if the struct has no field that states it.
     #[cold]
     pub(crate) fn finish(&mut self) -> Result<()> {
         if self.import.is_stream_known() {
@@ -199,5 +198,10 @@ impl<'a> Extraction<'a> {
 
 #[cold]
 pub(crate) fn taken() -> Error {
-    Error::new(ErrorKind::Unsupported, "import", "memory that was taken before", "one field that takes it")
+    Error::new(
+        ErrorKind::Unsupported,
+        "import",
+        "memory that another field has taken",
+        "one field that takes the memory",
+    )
 }

@@ -1,8 +1,5 @@
-//! Storages that an import can fill.
-#![expect(
-    clippy::inline_always,
-    reason = "what is known of the struct where it is made is not compared there"
-)]
+//! Storages that can be made from an import.
+#![expect(clippy::inline_always, reason = "checks of constants disappear in the caller")]
 
 use crate::array::device::DeviceType;
 use crate::array::element::ElementType;
@@ -14,9 +11,10 @@ use crate::memory::import::Import;
 use crate::memory::storage::Storage;
 
 impl Extraction<'_> {
-    /// Compares the import with what a struct with this storage wants.
+    /// Checks the import against the requirements of a struct with this storage.
     ///
-    /// Refuses by [`ErrorKind::DType`](crate::ErrorKind::DType), [`ErrorKind::Rank`](crate::ErrorKind::Rank), [`ErrorKind::Strides`](crate::ErrorKind::Strides), [`ErrorKind::ReadOnly`](crate::ErrorKind::ReadOnly),
+    /// Fails with [`ErrorKind::DType`](crate::ErrorKind::DType), [`ErrorKind::Rank`](crate::ErrorKind::Rank),
+    /// [`ErrorKind::Strides`](crate::ErrorKind::Strides), [`ErrorKind::ReadOnly`](crate::ErrorKind::ReadOnly) or
     /// [`ErrorKind::Device`](crate::ErrorKind::Device).
     #[inline(always)]
     pub fn open<S: FromImport>(&mut self, requirements: Requirements) {
@@ -31,9 +29,9 @@ impl Extraction<'_> {
         self.check_layout(S::element().as_ref(), requirements, S::COPIES)
     }
 
-    /// The `data` field. Nothing may be taken afterwards.
+    /// The value of the `data` field. Nothing can be taken afterwards.
     ///
-    /// Refuses what the storage refuses. The arrival has the import then.
+    /// Fails if the storage refuses the import, which then stays in the extraction.
     #[inline(always)]
     pub fn storage<S: FromImport>(&mut self) -> Option<S> {
         if self.refusal.is_some() {
@@ -43,15 +41,14 @@ impl Extraction<'_> {
             return self.refuse(taken());
         }
         let kind = self.import.info().device().device_type;
-        // One call, which is inlined then, and no result that both branches share: what goes through memory is read back at
-        // once, and stalls.
+        // Each branch calls `take` itself: a result shared by both would go through memory and stall the CPU.
         let storage = if kind == DeviceType::CPU || (kind == DeviceType::CUDA && !S::COPIES) {
             match S::take(self.import, self.order) {
                 Ok(storage) => storage,
                 Err(error) => return self.refuse(error),
             }
         } else {
-            match self.waited_for() {
+            match self.storage_after_wait() {
                 Ok(storage) => storage,
                 Err(error) => return self.refuse(error),
             }
@@ -60,17 +57,18 @@ impl Extraction<'_> {
         Some(storage)
     }
 
-    /// A storage that waits for the work that is pending, as copies do, or whatever holds memory that the host reaches.
+    /// Makes the storage in the closure that may wait: copies wait for pending work, and so does host-accessible
+    /// memory.
     #[cold]
-    fn waited_for<S: FromImport>(&mut self) -> Result<S> {
+    fn storage_after_wait<S: FromImport>(&mut self) -> Result<S> {
         let mut storage = None;
         let Self { import, order, wait, .. } = self;
         wait(&mut || storage = Some(S::take(import, *order)));
-        storage.unwrap_or_else(|| unreachable!("`wait` runs what it is given"))
+        storage.unwrap_or_else(|| unreachable!("`wait` runs its closure"))
     }
 }
 
-/// The storage of an arrival that was compared with it.
+/// A storage type whose check against the extraction has been done.
 #[must_use]
 pub struct CheckedStorage<T> {
     take: fn(&mut Extraction<'_>) -> Option<T>,
@@ -89,7 +87,7 @@ impl<T> CheckedStorage<T> {
     }
 }
 
-/// A [`Storage`] that an import can make: by copying the elements, or by holding on to the memory in place.
+/// A [`Storage`] that can be made from an import, by copying the elements or by using the memory in place.
 ///
 /// ```
 /// use interop_core::{FromImport, Lease};
@@ -97,8 +95,8 @@ impl<T> CheckedStorage<T> {
 /// assert!(!Lease::<f32>::COPIES);
 /// ```
 ///
-/// A storage of your own is made of one of these. One around a lease hands on its [`stream`](Storage::stream) too: work may
-/// be pending on memory that is used in place.
+/// Build your own storage on one of the existing ones. If it wraps a lease, forward [`stream`](Storage::stream) too,
+/// because work may be pending on the memory.
 ///
 /// ```
 /// use interop_core::{ElementType, ArrayInfo, FromImport, Import, MemoryRegion, Order, Refused, Storage};
@@ -130,33 +128,34 @@ impl<T> CheckedStorage<T> {
 /// ```
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be filled by an import",
-    label = "an import cannot make this storage",
+    label = "this storage cannot be made from an import",
     note = "`Vec<T>`, `Box<[T]>`, `Arc<[T]>` and `HostVec<T>` copy an import, `Lease<T>` and `LeaseMut<T>` use it in place",
     note = "for a struct that is only exported write `#[cuda_array(export)]`",
     note = "for a storage of your own implement `interop_core::FromImport`"
 )]
 pub trait FromImport: Storage + Sized {
-    /// Whether the elements are copied, so that the result is compact whatever the strides of the import are.
+    /// Whether elements are copied. The result is then contiguous for any strides of the import.
     const COPIES: bool;
 
-    /// The type of the elements; `None` takes any.
+    /// The element type, or `None` to accept any.
     fn element() -> Option<ElementType>;
 
-    /// Refuses imports that the storage cannot be made from, before anything is taken.
+    /// Checks, before anything is taken, whether the storage can be made from the import.
     ///
     /// # Errors
     ///
-    /// Such as [`ErrorKind::Device`](crate::ErrorKind::Device) for memory that cannot be reached, or [`ErrorKind::ReadOnly`](crate::ErrorKind::ReadOnly) for a writable lease.
+    /// For example [`ErrorKind::Device`](crate::ErrorKind::Device) for memory that cannot be accessed, or
+    /// [`ErrorKind::ReadOnly`](crate::ErrorKind::ReadOnly) for a writable lease.
     fn check(info: &ArrayInfo) -> Result<()>;
 
-    /// Makes the storage; compact in `order` if it copies.
+    /// Makes the storage. If it copies, the copy is contiguous in `order`.
     ///
     /// # Errors
     ///
-    /// The import comes back with the reason.
+    /// Returns the import together with the reason.
     fn from_import(import: Import, order: Order) -> Result<Self, Refused<Import>>;
 
-    /// As [`from_import`](Self::from_import), for an import that is taken where it is; it stays there if it is refused.
+    /// As [`from_import`](Self::from_import), but takes the import by reference; on failure it stays there.
     #[doc(hidden)]
     fn take(import: &mut Import, order: Order) -> Result<Self> {
         let taken = core::mem::replace(import, Import::EMPTY);
@@ -166,17 +165,17 @@ pub trait FromImport: Storage + Sized {
         })
     }
 
-    /// The derive's call on the way in, before anything is taken.
+    /// Called by expanded code before anything is taken.
     #[doc(hidden)]
     #[inline(always)]
-    #[expect(clippy::inline_always, reason = "part of `FromArray::assemble`, like the call in it")]
+    #[expect(clippy::inline_always, reason = "part of `FromArray::assemble`")]
     fn open(from: &mut Extraction<'_>, requirements: Requirements) -> CheckedStorage<Self> {
         from.open::<Self>(requirements);
         CheckedStorage::new(storage_of::<Self>)
     }
 }
 
-/// As [`Extraction::storage`], for an arrival of any lifetime.
+/// As [`Extraction::storage`], for an extraction of any lifetime.
 #[inline(always)]
 #[expect(clippy::inline_always, reason = "the call in `FromArray::assemble`")]
 fn storage_of<S: FromImport>(from: &mut Extraction<'_>) -> Option<S> {

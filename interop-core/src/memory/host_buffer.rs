@@ -1,5 +1,5 @@
-//! Host memory made to be shared: aligned to 128 bytes, and never lent as plain references while it is.
-#![expect(unsafe_code, reason = "this room allocates, and lends its memory as slices")]
+//! Host memory for sharing: aligned to 128 bytes, without Rust references to its elements.
+#![expect(unsafe_code, reason = "allocates memory and makes slices of it")]
 
 use core::fmt;
 
@@ -20,12 +20,13 @@ use crate::memory::region::MemoryRegion;
 use crate::memory::storage::Storage;
 use crate::process::counters;
 
-/// The alignment of the memory in bytes: two cache lines. JAX uses an array in place from 64 on.
+/// The alignment in bytes: two cache lines. JAX uses an array without a copy from 64 bytes on.
 pub(crate) const ALIGN: usize = 128;
 
-/// Zeroed host memory for elements of a type that is known at run time only.
+/// Zeroed host memory for elements of a type that is known only at run time.
 ///
-/// Exports of it are writable, so it never lends a Rust reference to its elements; [`HostVec`](crate::HostVec) does, for `&mut self`.
+/// Its exports are writable, so it never returns a reference to its elements. [`HostVec`](crate::HostVec) does so for
+/// `&mut self`.
 pub struct HostBuffer {
     pub(crate) memory: AlignedMemory,
     pub(crate) bytes: usize,
@@ -33,12 +34,12 @@ pub struct HostBuffer {
 }
 
 impl HostBuffer {
-    /// `len` zeroed elements of this type.
+    /// Allocates `len` zeroed elements of this type.
     ///
     /// # Errors
     ///
-    /// By [`ErrorKind`](crate::ErrorKind): `Overflow` when the size does not fit the address space, `MemoryRegion` when there is
-    /// not so much memory; `DType` for a type that does not exist, and for types packed below the byte.
+    /// By [`ErrorKind`](crate::ErrorKind): `Overflow` if the size does not fit the address space, `OutOfMemory` if the
+    /// allocation fails, `DType` for an invalid type or a type packed below the byte.
     ///
     /// ```
     /// use interop_core::{DType, HostBuffer, Storage};
@@ -54,9 +55,9 @@ impl HostBuffer {
         Self::made(element, len, AlignedMemory::zeroed)
     }
 
-    /// `len` elements that nobody has written.
-    pub(crate) fn unwritten(element: ElementType, len: usize) -> Result<Self> {
-        Self::made(element, len, AlignedMemory::unwritten)
+    /// Allocates `len` uninitialized elements.
+    pub(crate) fn uninit(element: ElementType, len: usize) -> Result<Self> {
+        Self::made(element, len, AlignedMemory::uninit)
     }
 
     fn made(
@@ -73,7 +74,7 @@ impl HostBuffer {
         Ok(Self { memory, bytes, element })
     }
 
-    /// A compact copy, in C order, of the elements that `info` describe.
+    /// Copies the elements that `info` describes into C order.
     ///
     /// # Errors
     ///
@@ -81,13 +82,13 @@ impl HostBuffer {
     ///
     /// # Safety
     ///
-    /// The memory that `info` describe is live, initialized, and accessible to the host.
+    /// The memory that `info` describes is live, initialized, and accessible to the host.
     #[cfg(feature = "python")]
     pub(crate) unsafe fn copy_of(info: &ArrayInfo) -> Result<Self> {
         let element = ElementType::of_whole_bytes(info.dtype(), info.is_padded())?;
-        let buffer = Self::unwritten(element, info.numel())?;
+        let buffer = Self::uninit(element, info.numel())?;
         let (address, target) = (info.address(), buffer.memory.start());
-        // SAFETY: the source as the caller promises; the buffer is new and has room for the elements.
+        // SAFETY: the caller guarantees the source; the new buffer has the size of the elements.
         unsafe { copy_contiguous(address, info.layout(), Order::C, element.size, target) };
         Ok(buffer)
     }
@@ -98,7 +99,7 @@ impl HostBuffer {
         self.bytes / self.element.size
     }
 
-    /// Whether there are none.
+    /// Whether there are no elements.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.bytes == 0
@@ -112,7 +113,8 @@ impl Drop for HostBuffer {
     }
 }
 
-// SAFETY: 1, 2: on the heap until the drop, zeroed or written before anybody else has the buffer. 3: host heap. 4: `&self` lends nothing.
+// SAFETY: 1, 2: the heap memory lives until the drop and is initialized before the buffer is shared. 3: it is host
+// memory. 4: `&self` gives no references to elements.
 unsafe impl Storage for HostBuffer {
     fn memory(&self) -> MemoryRegion {
         let address = self.memory.start().expose_provenance();

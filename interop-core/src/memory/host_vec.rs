@@ -1,4 +1,4 @@
-//! `HostVec`: a typed host buffer, made to be shared.
+//! `HostVec`: a typed host buffer for sharing.
 #![expect(unsafe_code, reason = "lends its memory as slices")]
 
 use core::fmt;
@@ -14,10 +14,10 @@ use crate::memory::host_buffer::{ALIGN, HostBuffer};
 use crate::memory::region::MemoryRegion;
 use crate::memory::storage::Storage;
 
-/// A vector of elements in host memory that is made to be shared with Python.
+/// A vector of elements in host memory that is meant to be shared with other libraries.
 ///
-/// It is aligned to 128 bytes, so that JAX uses it in place, and its exports are writable, also when the struct around it
-/// is shared. In return it lends its elements only for `&mut self`. An export owns the struct or shares it, so none lives
+/// The memory is aligned to 128 bytes, so that JAX uses it without a copy. Exports are writable, also if they share the
+/// struct. In return, slices of the elements need `&mut self`. An export owns or shares the struct, so no export exists
 /// while the struct can be borrowed mutably.
 ///
 /// ```
@@ -38,50 +38,50 @@ pub struct HostVec<T> {
 }
 
 impl<T: Element> HostVec<T> {
-    /// `len` zeroed elements.
+    /// Allocates `len` zeroed elements.
     ///
     /// # Errors
     ///
-    /// By [`ErrorKind`](crate::ErrorKind): `Overflow` when the size does not fit the address space, `MemoryRegion` when there is
-    /// not so much memory.
+    /// By [`ErrorKind`](crate::ErrorKind): `Overflow` if the size does not fit the address space, `OutOfMemory` if the
+    /// allocation fails.
     pub fn try_zeroed(len: usize) -> Result<Self> {
         Ok(Self { buffer: HostBuffer::of(Self::element(), len)?, marker: PhantomData })
     }
 
-    /// `len` elements that nobody has written, and that are written before anybody else has the vector.
-    fn unwritten(len: usize) -> Result<Self> {
-        Ok(Self { buffer: HostBuffer::unwritten(Self::element(), len)?, marker: PhantomData })
+    /// Allocates `len` uninitialized elements. The caller writes them before it passes the vector on.
+    fn uninit(len: usize) -> Result<Self> {
+        Ok(Self { buffer: HostBuffer::uninit(Self::element(), len)?, marker: PhantomData })
     }
 
-    /// The element with the alignment of the Rust type, which decides.
+    /// The element type with the alignment of `T`, which may be greater.
     const fn element() -> ElementType {
         ElementType { align: align_of::<T>(), ..T::TYPE }
     }
 
-    /// `len` zeroed elements.
+    /// Allocates `len` zeroed elements.
     ///
     /// # Panics
     ///
-    /// When there is not so much memory.
+    /// If the allocation fails.
     #[must_use]
     pub fn zeroed(len: usize) -> Self {
         Self::try_zeroed(len).unwrap_or_else(|error| panic!("{error}"))
     }
 
-    /// A copy of these elements.
+    /// Copies these elements.
     ///
     /// # Panics
     ///
     /// As [`zeroed`](Self::zeroed).
     #[must_use]
     pub fn from_slice(elements: &[T]) -> Self {
-        let vector = Self::unwritten(elements.len()).unwrap_or_else(|error| panic!("{error}"));
-        // SAFETY: the source is a slice of that length, the target new, as long, and aligned for `T`.
+        let vector = Self::uninit(elements.len()).unwrap_or_else(|error| panic!("{error}"));
+        // SAFETY: the source is a slice of that length; the target is new, of the same length, and aligned for `T`.
         unsafe { vector.first().copy_from_nonoverlapping(elements.as_ptr(), elements.len()) };
         vector
     }
 
-    /// A copy of these elements in which the bytes between the fields of structs are 0.
+    /// Copies these elements and writes zeros into the padding of structs.
     ///
     /// # Errors
     ///
@@ -93,7 +93,7 @@ impl<T: Element> HostVec<T> {
         for at in 0..elements.len() {
             let element = vector.first().wrapping_add(at).cast::<u8>();
             for gap in padding {
-                // SAFETY: bytes of one element, which no field takes.
+                // SAFETY: the bytes lie in one element and belong to no field.
                 unsafe { element.wrapping_add(gap.start).write_bytes(0, gap.len()) };
             }
         }
@@ -106,25 +106,26 @@ impl<T: Element> HostVec<T> {
         self.buffer.len()
     }
 
-    /// Whether there are none.
+    /// Whether there are no elements.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.buffer.is_empty()
     }
 
-    /// A copy in this order.
+    /// Copies the elements into this memory order.
     ///
     /// # Errors
     ///
-    /// As [`try_zeroed`](Self::try_zeroed), and [`ErrorKind::DType`](crate::error::ErrorKind::DType) for a byte that is no `bool`.
+    /// As [`try_zeroed`](Self::try_zeroed), and [`ErrorKind::DType`](crate::error::ErrorKind::DType) for a byte that is
+    /// not a valid `bool`.
     pub(crate) fn copied(elements: &HostElements<T>, order: Order) -> Result<Self> {
-        let vector = Self::unwritten(elements.count())?;
-        // SAFETY: the vector is new, and as long as there are elements.
+        let vector = Self::uninit(elements.count())?;
+        // SAFETY: the vector is new and has as many elements.
         unsafe { elements.copy_to(order, vector.first())? };
         Ok(vector)
     }
 
-    /// Room for so many elements more, which nobody has written.
+    /// Enlarges the memory by `more` uninitialized elements.
     fn grow(&mut self, more: usize) -> Result<()> {
         let len = self.len().saturating_add(more);
         let bytes = len.checked_mul(size_of::<T>());
@@ -136,8 +137,8 @@ impl<T: Element> HostVec<T> {
         Ok(())
     }
 
-    /// The first `len` elements.
-    fn cut(mut self, len: usize) -> Self {
+    /// Keeps the first `len` elements.
+    fn truncated(mut self, len: usize) -> Self {
         self.buffer.bytes = len * size_of::<T>();
         self
     }
@@ -146,11 +147,11 @@ impl<T: Element> HostVec<T> {
         self.buffer.memory.start().cast()
     }
 
-    /// The elements, for reading; lent for `&mut self`, because a consumer of a shared export may write them.
+    /// The elements, for reading. This needs `&mut self`, because a consumer of a shared export may write to them.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::DType`](crate::error::ErrorKind::DType) when a consumer left a byte that is no `bool` among `bool` elements.
+    /// [`ErrorKind::DType`](crate::error::ErrorKind::DType) if a consumer wrote an invalid byte into a `bool` element.
     pub fn as_slice(&mut self) -> Result<&[T]> {
         self.as_mut_slice().map(|elements| &*elements)
     }
@@ -162,15 +163,16 @@ impl<T: Element> HostVec<T> {
     /// As [`as_slice`](Self::as_slice).
     pub fn as_mut_slice(&mut self) -> Result<&mut [T]> {
         let (first, len) = (self.first(), self.len());
-        // SAFETY: `len` initialized elements; `&mut self` says that nobody else has the buffer (rule 4 of `Storage`).
+        // SAFETY: `len` elements are initialized; `&mut self` proves that nobody else has the buffer (rule 4 of
+        // `Storage`).
         unsafe { crate::memory::host::checked_read::check_run(first, len)? };
-        // SAFETY: as above, aligned for `T`, every bit pattern a value or checked to be one.
+        // SAFETY: as above; the memory is aligned for `T`, and all bytes are valid values.
         Ok(unsafe { core::slice::from_raw_parts_mut(first, len) })
     }
 }
 
 impl<T: Element> From<Vec<T>> for HostVec<T> {
-    /// Copies the elements, because a `Vec` is aligned for its element only.
+    /// Copies the elements, because a `Vec` has only the alignment of its element type.
     fn from(elements: Vec<T>) -> Self {
         Self::from_slice(&elements)
     }
@@ -186,16 +188,16 @@ impl<T: Element> FromIterator<T> for HostVec<T> {
     fn from_iter<I: IntoIterator<Item = T>>(elements: I) -> Self {
         let mut elements = elements.into_iter();
         let (least, _) = elements.size_hint();
-        let mut vector = Self::unwritten(least).unwrap_or_else(|error| panic!("{error}"));
+        let mut vector = Self::uninit(least).unwrap_or_else(|error| panic!("{error}"));
         let mut len = 0;
         loop {
-            let (first, room) = (vector.first(), vector.len());
-            for at in len..room {
-                let Some(element) = elements.next() else { return vector.cut(at) };
-                // SAFETY: the place of an element that the vector has room for, aligned for `T`.
+            let (first, capacity) = (vector.first(), vector.len());
+            for at in len..capacity {
+                let Some(element) = elements.next() else { return vector.truncated(at) };
+                // SAFETY: the element lies within the capacity and is aligned for `T`.
                 unsafe { first.wrapping_add(at).write(element) };
             }
-            len = room;
+            len = capacity;
             let Some(element) = elements.next() else { return vector };
             let more = elements.size_hint().0.saturating_add(1).max(len);
             vector.grow(more.max(4)).unwrap_or_else(|error| panic!("{error}"));
@@ -207,13 +209,13 @@ impl<T: Element> FromIterator<T> for HostVec<T> {
 }
 
 impl<T: Element> Default for HostVec<T> {
-    /// No elements.
+    /// Creates an empty vector.
     fn default() -> Self {
         Self::zeroed(0)
     }
 }
 
-// SAFETY: as its buffer; slices are lent for `&mut self` only.
+// SAFETY: as for its buffer; slices need `&mut self`.
 unsafe impl<T: Element> Storage for HostVec<T> {
     fn memory(&self) -> MemoryRegion {
         self.buffer.memory()

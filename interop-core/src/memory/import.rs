@@ -1,8 +1,8 @@
-//! An array that has arrived: facts, and the owner that keeps the memory.
-#![expect(unsafe_code, reason = "an import is a promise about memory")]
+//! An imported array: its checked description and the owner of its memory.
+#![expect(unsafe_code, reason = "creates imports of memory that the caller vouches for")]
 #![expect(
     clippy::inline_always,
-    reason = "facts are built where they stay: to move them costs more than to read the tensor"
+    reason = "the description is built in place, because a move costs more than reading the tensor"
 )]
 
 use core::fmt;
@@ -19,21 +19,22 @@ use crate::error::Result;
 use crate::memory::host::elements::HostElements;
 use crate::memory::owner::Owner;
 
-/// Foreign memory, described and owned: what every protocol turns an arriving array into.
+/// An imported array: a checked description and the owner that keeps its memory alive. Every protocol produces this
+/// type.
 ///
-/// [`FromArray::from_import`](crate::derive::from_array::FromArray::from_import) makes a derived struct of it. Dropping it releases the
-/// memory.
+/// [`FromArray::from_import`](crate::derive::from_array::FromArray::from_import) makes a derived struct from it.
+/// Dropping it releases the memory.
 pub struct Import {
     pub(crate) info: ArrayInfo,
     pub(crate) owner: Owner,
-    /// The stream that the struct keeps beside the memory, if it has a field for one: work may be pending there.
+    /// The value of the struct's `stream` field, if it has one: the stream on which work may be pending.
     stream_field: StreamHandle,
 }
 
 impl Import {
-    /// No memory: the place of an import that has yet to arrive, or that was taken.
+    /// A placeholder without memory.
     ///
-    /// A constant, because what is made field by field and moved at once is waited for by the move.
+    /// It is a constant, because moving a value that was just written field by field stalls the CPU.
     pub(crate) const EMPTY: Self = Self::of(ArrayInfo::EMPTY, Owner::none());
 
     #[inline(always)]
@@ -41,35 +42,36 @@ impl Import {
         Self { info, owner, stream_field: StreamHandle::NothingPending }
     }
 
-    /// The array that `info` describe and `owner` keeps alive.
+    /// Creates an import from a checked description and the owner of the memory.
     ///
-    /// The driver is not asked about the address; the owner of CUDA memory is dropped after the work of the device
-    /// ([`ReleasePolicy`](crate::cuda::ReleasePolicy)).
+    /// The driver is not asked about the address. The owner of CUDA memory is dropped after pending work on the device,
+    /// see [`ReleasePolicy`](crate::cuda::ReleasePolicy).
     ///
     /// # Safety
     ///
-    /// As long as `owner` is not dropped, the memory that `info` describe is live and initialized, on the device that
-    /// they name, and may be written if they say so.
+    /// Until `owner` is dropped, the memory that `info` describes is live and initialized, on the device that it names.
+    /// The memory may be written if `info` says so.
     #[must_use]
     #[inline]
     pub unsafe fn from_parts(info: ArrayInfo, owner: Owner) -> Self {
-        // One that comes from an import knows what it is dropped after.
+        // The owner of an earlier import already has its release scope.
         let scope = owner.scope().or_else(|| cuda::release_scope_in_use(&info));
         Self::of(info, owner.after(scope))
     }
 
-    /// Notes the stream that the struct will keep beside the memory.
+    /// Sets the value of the struct's `stream` field.
     #[inline]
     pub(crate) fn set_stream_field(&mut self, stream_field: StreamHandle) {
         self.stream_field = stream_field;
     }
 
-    /// Where work is pending on memory that a struct without a `stream` field uses in place. Its storage remembers the
-    /// stream, or the host would read what a kernel still writes.
+    /// The pending work on memory that a struct without a `stream` field uses in place. The storage keeps it, because
+    /// otherwise the host could read what a kernel still writes.
     ///
-    /// It is the legacy default stream, which is first ordered after the stream that the import is ready on: that one may be
-    /// destroyed by the time it is asked for, or be the default stream of another thread. With its context it is found where
-    /// another is current. Pinned and managed memory is of no device whose default stream it could be, and is waited for.
+    /// For device memory this is the legacy default stream, which is made to wait for the import's stream. The import's
+    /// stream itself may be destroyed later, or be the default stream of another thread. The context is kept with it,
+    /// because another one may be current later. Pinned and managed memory belongs to no single device, so the host
+    /// waits for it here.
     ///
     /// # Errors
     ///
@@ -79,12 +81,12 @@ impl Import {
         if self.is_stream_known() {
             Ok(PendingWork::on(StreamHandle::NothingPending))
         } else {
-            self.joined_to_default_stream()
+            self.pending_on_default_stream()
         }
     }
 
     #[cold]
-    fn joined_to_default_stream(&mut self) -> Result<PendingWork> {
+    fn pending_on_default_stream(&mut self) -> Result<PendingWork> {
         let ArrayInfo { stream, device, .. } = self.info;
         match device.device_type {
             DeviceType::CPU => return Ok(PendingWork::on(stream)),
@@ -92,7 +94,8 @@ impl Import {
             _ => return self.synchronize().map(|()| PendingWork::on(StreamHandle::NothingPending)),
         }
         if stream != StreamHandle::LegacyDefault {
-            // Without a driver no work is pending; a graph orders its own work, and no other stream may wait for it.
+            // Without a driver no work is pending. During capture the graph orders its own work, and no stream outside
+            // it may wait.
             if !cuda::is_available() || cuda::captures(stream) {
                 return Ok(PendingWork::on(StreamHandle::NothingPending));
             }
@@ -101,13 +104,13 @@ impl Import {
         PendingWork::on_default_stream(device, self.owner.scope())
     }
 
-    /// Whether nothing is pending, or the struct keeps the stream on which work is.
+    /// Whether no work is pending, or the struct keeps the stream with pending work.
     #[inline]
     pub(crate) fn is_stream_known(&self) -> bool {
         self.info.stream == StreamHandle::NothingPending || self.stream_field != StreamHandle::NothingPending
     }
 
-    /// Waits on the host for the pending work, for a struct that cannot say that there is any.
+    /// Waits on the host for pending work.
     ///
     /// # Errors
     ///
@@ -122,14 +125,14 @@ impl Import {
         Ok(())
     }
 
-    /// Takes the owner out: the import owns nothing afterwards.
+    /// Takes the owner out. The import then owns nothing.
     #[inline]
     pub(crate) fn take_owner(&mut self) -> Owner {
         core::mem::replace(&mut self.owner, Owner::none())
     }
 
-    /// The stream on which a copy is made; and, where the struct keeps that stream, what the release of the source comes
-    /// after. If the copy is among that, it may still be pending when it is handed out, because the struct says so.
+    /// The stream for a copy of the elements. If the struct has a `stream` field, also the release scope of the source:
+    /// the copy may then be pending on return, because the struct states its stream.
     #[cfg(any(feature = "cust", feature = "cudarc"))]
     pub(crate) fn copy_stream(&self) -> (StreamHandle, Option<ReleaseScope>) {
         match self.stream_field {
@@ -138,31 +141,31 @@ impl Import {
         }
     }
 
-    /// The facts and the owner.
+    /// The description and the owner.
     #[must_use]
     pub fn into_parts(self) -> (ArrayInfo, Owner) {
         (self.info, self.owner)
     }
 
-    /// What is known of the array.
+    /// The description of the array.
     #[inline]
     #[must_use]
     pub fn info(&self) -> &ArrayInfo {
         &self.info
     }
 
-    /// The same array, ready on another stream: the producer has ordered the work that was pending before that stream.
+    /// States that the array is ready on another stream, which the producer has made wait for pending work.
     ///
-    /// An import of a DLPack tensor is ready on the legacy default stream unless the producer was told another. The stream
-    /// is live; what is imported for work on a stream that captures a graph is released at once when it is dropped, whatever
-    /// stream it is put on later. Memory that is the host's alone is ready as it is: no stream works on it.
+    /// By default a DLPack tensor is ready on the legacy default stream. The stream must be live. If it captures a
+    /// graph, the memory is released without waiting when the import is dropped, whatever stream is set later. The
+    /// stream of CPU memory does not change.
     #[must_use]
     pub fn with_stream(mut self, stream: StreamHandle) -> Self {
         self.put_on_stream(stream);
         self
     }
 
-    /// As [`on_stream`](Self::with_stream), in place.
+    /// As [`with_stream`](Self::with_stream), in place.
     #[inline]
     pub(crate) fn put_on_stream(&mut self, stream: StreamHandle) {
         if self.info.device == Device::CPU {
@@ -170,35 +173,36 @@ impl Import {
         }
         self.info.stream = stream;
         if cuda::captures(stream) {
-            // The capture orders the work, and an event of the release would spoil it.
+            // The graph orders the work, and recording an event for the release would invalidate the capture.
             self.owner = self.take_owner().after(Some(ReleaseScope::NONE));
         }
     }
 
-    /// The same array, writable.
+    /// Marks the array as writable.
     ///
-    /// The legacy form of DLPack cannot say whether an array may be written, so it is imported as read-only.
+    /// A legacy DLPack tensor cannot state whether it may be written, so it is imported as read-only.
     ///
     /// # Safety
     ///
-    /// The producer allows writing.
+    /// The producer permits writes.
     #[must_use]
     pub unsafe fn assume_writable(mut self) -> Self {
         self.info.mutability = Mutability::Writable;
         self
     }
 
-    /// The elements, to be copied.
+    /// The elements, for copying.
     ///
     /// # Errors
     ///
-    /// As [`ArrayView::host_view`](crate::memory::array_view::ArrayView::host_view), but any alignment will do.
+    /// As [`ArrayView::host_view`](crate::memory::array_view::ArrayView::host_view), but with any alignment.
     ///
     /// # Safety
     ///
-    /// They are used no longer than `self` is there.
+    /// The result is not used after `self` is dropped.
     pub(crate) unsafe fn elements<T: Element>(&self) -> Result<HostElements<T>> {
-        // SAFETY: the memory is live while `self` is (contract of the constructors), and so long as the caller promises.
+        // SAFETY: the constructors guarantee that the memory is live while `self` is; the caller does not use the
+        // elements longer.
         unsafe { HostElements::of(&self.info, false) }
     }
 }

@@ -1,4 +1,4 @@
-//! The export half of the derive: the fields of a struct become claims, and the claims facts.
+//! The export half of the derive: builds a description from the fields of a struct and checks it.
 
 use crate::array::dims::{Dims, signed};
 use crate::array::element::ElementType;
@@ -11,19 +11,20 @@ use crate::array::struct_type::StructType;
 use crate::error::Result;
 use crate::memory::region::MemoryRegion;
 
-/// Collects what the fields of a struct say; the shape comes last, and with it the check.
+/// Collects the values of a struct's fields. The shape comes last and triggers the check.
 ///
-/// The type has no public name. The hidden methods of the field traits that take or return one can so be called by expanded
-/// code, but not be replaced in an `impl`: no field can put other memory in the place of the struct's storage.
+/// The type has no public name. So expanded code can call the hidden methods of the field traits, but user code cannot
+/// override them, and a field cannot substitute other memory.
 #[must_use]
 pub struct InfoBuilder<'a> {
     pub(crate) memory: MemoryRegion,
     pub(crate) struct_type: Option<&'a StructType>,
-    /// Whether `memory.range` says what is there; not so behind a raw pointer.
+    /// Whether `memory.range` is the layout allocation. False for a raw pointer.
     pub(crate) bounded: bool,
-    /// The `strides` field. Whatever its type is, the next calls are the same, so that a wrong type is one mistake.
+    /// The `strides` field. It is a trait object so that later calls do not depend on its type; a wrong type then
+    /// causes one error only.
     pub(crate) strides: Option<&'a dyn StridesSource>,
-    /// Whether they are counted in bytes.
+    /// Whether the strides are counted in bytes.
     pub(crate) in_bytes: bool,
     pub(crate) order: Order,
     pub(crate) stream: StreamHandle,
@@ -31,12 +32,12 @@ pub struct InfoBuilder<'a> {
 
 /// The `strides` field of a struct.
 pub(crate) trait StridesSource {
-    /// Writes the strides where they are read: a list that was filled a moment ago is slow to move. `false`: they are
-    /// those of a compact array.
+    /// Writes the strides into `to`, because moving a freshly filled list stalls the CPU. Returns `false` if the array
+    /// is contiguous.
     ///
     /// # Errors
     ///
-    /// When one does not fit 64 bits with a sign.
+    /// If a stride does not fit a signed 64-bit integer.
     fn list(&self, to: &mut Dims<i64>) -> Result<bool>;
 }
 
@@ -51,28 +52,28 @@ impl<'a> InfoBuilder<'a> {
         Self { memory, struct_type, bounded, strides: None, in_bytes: false, order: Order::C, stream }
     }
 
-    /// `order = "..."`.
+    /// Sets `order = "..."`.
     #[inline]
     pub fn order(mut self, order: Order) -> Self {
         self.order = order;
         self
     }
 
-    /// `readonly`.
+    /// Sets `readonly`.
     #[inline]
     pub fn readonly(mut self) -> Self {
         self.memory.mutability = Mutability::ReadOnly;
         self
     }
 
-    /// `shape = [...]`, and the facts.
+    /// Sets `shape = [...]` and checks the description.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Overflow`](crate::error::ErrorKind::Overflow) for an extent that does not fit 64 bits with a sign; as
-    /// [`finish`](Self::finish).
+    /// [`ErrorKind::Overflow`](crate::error::ErrorKind::Overflow) if an extent does not fit a signed 64-bit integer;
+    /// otherwise as [`finish`](Self::finish).
     #[inline(always)]
-    #[expect(clippy::inline_always, reason = "the checks of a constant type vanish where it is known")]
+    #[expect(clippy::inline_always, reason = "checks of constants disappear in the caller")]
     pub fn extents<const N: usize>(self, extents: [i128; N]) -> Result<ArrayInfo> {
         let mut shape = [0; N];
         for (axis, extent) in extents.into_iter().enumerate() {
@@ -81,29 +82,29 @@ impl<'a> InfoBuilder<'a> {
         self.finish_fixed(&shape)
     }
 
-    /// The facts of an array of this shape.
+    /// Checks the description with this shape.
     ///
     /// # Errors
     ///
-    /// As [`RawDescriptor::validate`]; [`ErrorKind::OutOfBounds`](crate::error::ErrorKind::OutOfBounds) when the shape needs more memory
-    /// than the storage has.
+    /// As [`RawDescriptor::validate`]; [`ErrorKind::OutOfBounds`](crate::error::ErrorKind::OutOfBounds) if the shape
+    /// needs more memory than the storage has.
     pub(crate) fn finish(self, shape: &[i64]) -> Result<ArrayInfo> {
         self.finish_by::<false>(shape)
     }
 
-    /// As [`finish`](Self::finish), for a shape whose length is a constant where this is called: no loop is left of the
-    /// checks there.
+    /// As [`finish`](Self::finish), for a shape whose rank is a constant in the caller, so that loops over axes are
+    /// unrolled.
     ///
     /// # Errors
     ///
     /// As [`finish`](Self::finish).
     #[inline(always)]
-    #[expect(clippy::inline_always, reason = "the checks of a constant type vanish where it is known")]
+    #[expect(clippy::inline_always, reason = "checks of constants disappear in the caller")]
     pub(crate) fn finish_fixed(self, shape: &[i64]) -> Result<ArrayInfo> {
         self.finish_by::<true>(shape)
     }
 
-    /// With `INLINED` the claims are validated in the code of the caller.
+    /// `INLINED` inlines the validation into the caller.
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "as in `finish_fixed`")]
     fn finish_by<const INLINED: bool>(self, shape: &[i64]) -> Result<ArrayInfo> {
@@ -133,24 +134,26 @@ impl<'a> InfoBuilder<'a> {
         match element.is_scalar() {
             true if INLINED => descriptor.validate_inlined(),
             true => descriptor.validate(),
-            false => in_parts(descriptor, element),
+            false => with_element_axes(descriptor, element),
         }
     }
 }
 
-/// The facts of claims whose element is a struct or has trailing axes: they count its items.
+/// The description of an array whose element is a struct or has trailing axes, which become axes of the array.
 #[cold]
-fn in_parts(descriptor: RawDescriptor<'_>, element: ElementType) -> Result<ArrayInfo> {
+fn with_element_axes(descriptor: RawDescriptor<'_>, element: ElementType) -> Result<ArrayInfo> {
     let struct_type = element.to_struct_type();
     let descriptor =
         RawDescriptor { struct_type: descriptor.struct_type.or(struct_type.as_ref()), ..descriptor };
     let has_stale_padding = !element.padding().is_empty();
-    let noted = |info| ArrayInfo { has_stale_padding, ..info };
+    let with_padding_flag = |info| ArrayInfo { has_stale_padding, ..info };
     if element.ndim == 0 {
-        return descriptor.validate().map(noted);
+        return descriptor.validate().map(with_padding_flag);
     }
-    let whole = descriptor.layout(element.size)?.split_elements(element.axes())?;
-    let shape: Vec<i64> = whole.shape().iter().map(|extent| *extent as i64).collect();
-    let strides: Vec<i64> = whole.strides().iter().map(|stride| *stride as i64).collect();
-    RawDescriptor { shape: &shape, strides: Strides::Elements(&strides), ..descriptor }.validate().map(noted)
+    let layout = descriptor.layout(element.size)?.split_elements(element.axes())?;
+    let shape: Vec<i64> = layout.shape().iter().map(|extent| *extent as i64).collect();
+    let strides: Vec<i64> = layout.strides().iter().map(|stride| *stride as i64).collect();
+    RawDescriptor { shape: &shape, strides: Strides::Elements(&strides), ..descriptor }
+        .validate()
+        .map(with_padding_flag)
 }

@@ -1,5 +1,5 @@
-//! Storage that holds foreign memory: typed leases, and shared memory of any type.
-#![expect(unsafe_code, reason = "each storage vouches for its memory in an unsafe impl")]
+//! `Lease` and `LeaseMut`: storages that use foreign memory in place.
+#![expect(unsafe_code, reason = "implements `Storage`")]
 
 use core::fmt;
 use core::marker::PhantomData;
@@ -20,12 +20,14 @@ use crate::memory::owner::Owner;
 use crate::memory::region::MemoryRegion;
 use crate::memory::storage::Storage;
 
-/// Memory of elements `T` that is used in place, for reading: imported, or [lent](Self::from_owner) by its owner.
+/// Foreign memory with elements `T`, used in place for reading: from an import or from
+/// [`from_owner`](Self::from_owner).
 ///
-/// The memory is released when the lease is dropped. An export of the lease is read-only. In a struct without a `stream`
-/// field the lease knows the work that was pending when it arrived: copies to the host wait for it, exports come after it.
-/// (The import itself has waited if the memory is pinned or managed, which is of no device whose default stream could be
-/// named.)
+/// Dropping the lease releases the memory. Exports of the lease are read-only.
+///
+/// If the struct has no `stream` field, the lease remembers pending work of the import: copies to the host wait for it,
+/// and exports advertise its stream. For pinned and managed memory the import has already waited, because such memory
+/// belongs to no single device.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -53,29 +55,32 @@ pub struct Lease<T> {
     marker: PhantomData<fn() -> T>,
 }
 
-/// Memory of elements `T` that is used in place, for reading and writing: imported, or [lent](Self::from_owner) by its owner.
+/// Foreign memory with elements `T`, used in place for reading and writing: from an import or from
+/// [`from_owner`](Self::from_owner).
 ///
-/// An import of a read-only array into it is refused. Exports of the lease are writable. It knows of pending work as
-/// [`Lease`] does, but not of the kernels that Rust code launches on it: for those the struct needs a `stream` field.
+/// Importing a read-only array fails. Exports of the lease are writable. It remembers pending work like [`Lease`], but
+/// not kernels that Rust code launches later: add a `stream` field for those.
 pub struct LeaseMut<T> {
     memory: LeasedMemory,
     marker: PhantomData<fn() -> T>,
 }
 
-/// What a lease holds.
+/// The data of both leases.
 struct LeasedMemory {
     address: usize,
     range: Range<usize>,
     device: Device,
-    /// Where work is pending, unless the struct says it.
+    /// Pending work, if the struct has no stream field.
     pending: PendingWork,
     owner: Owner,
 }
 
 impl<T: Element> Lease<T> {
-    /// The elements of a value that lends them as a slice, in place: `Bytes`, a memory map, a buffer of Arrow, a `Cow`, or a
-    /// type of yours around one of another crate. The value is kept in a box, and dropped with the lease. The memory counts as
-    /// that of the host alone, whatever else it is.
+    /// Uses the elements of a value that implements `AsRef<[T]>` in place: `Bytes`, a memory map, an Arrow buffer, a
+    /// `Cow`, or your own wrapper type.
+    ///
+    /// The value is boxed, and dropped with the lease. The memory is treated as ordinary host memory, whatever its
+    /// kind.
     ///
     /// ```
     /// use interop_core::{CudaArray, Lease};
@@ -99,10 +104,10 @@ impl<T: Element> Lease<T> {
     /// # Ok::<(), interop_core::Error>(())
     /// ```
     pub fn from_owner<O: AsRef<[T]> + Send + 'static>(owner: O) -> Self {
-        let (owner, place) = Owner::boxed(owner);
-        // SAFETY: the value is in its box until the owner is dropped, which comes after the last use of the elements;
-        // nobody else gets at it until then, so this borrow of it goes on.
-        let elements: &[T] = unsafe { place.as_ref() }.as_ref();
+        let (owner, value) = Owner::new_with_address(owner);
+        // SAFETY: the box is live until the owner is dropped, after the last use of the elements. Nobody else accesses
+        // the value, so the borrow stays valid until then.
+        let elements: &[T] = unsafe { value.as_ref() }.as_ref();
         let memory = LeasedMemory::from_owned_memory(
             elements.as_ptr().expose_provenance(),
             size_of_val(elements),
@@ -113,9 +118,9 @@ impl<T: Element> Lease<T> {
 }
 
 impl<T: Element> LeaseMut<T> {
-    /// As [`Lease::from_owner`], for reading and writing: of a value that lends its elements as a mutable slice.
+    /// As [`Lease::from_owner`], for reading and writing: uses the elements of a value that implements `AsMut<[T]>`.
     ///
-    /// Not of `bool`, at compile time: a consumer may leave a byte that is none where the value's drop reads it.
+    /// `bool` elements do not compile: a consumer may write an invalid byte, which the drop of the value could read.
     ///
     /// ```compile_fail
     /// let flags = interop_core::LeaseMut::<bool>::from_owner([false; 4]);
@@ -137,12 +142,12 @@ impl<T: Element> LeaseMut<T> {
         const {
             assert!(
                 T::TYPE.any_bits,
-                "not every byte that a consumer may write is a `bool`: lend it as `u8`"
+                "a consumer may write bytes that are not 0 or 1 into `bool` elements: use `u8`"
             );
         };
-        let (owner, mut place) = Owner::boxed(owner);
-        // SAFETY: as for `Lease`; the borrow is the only one.
-        let elements: &mut [T] = unsafe { place.as_mut() }.as_mut();
+        let (owner, mut value) = Owner::new_with_address(owner);
+        // SAFETY: as for `Lease`; this is the only borrow.
+        let elements: &mut [T] = unsafe { value.as_mut() }.as_mut();
         let bytes = size_of_val(elements);
         let memory = LeasedMemory::from_owned_memory(elements.as_mut_ptr().expose_provenance(), bytes, owner);
         Self { memory, marker: PhantomData }
@@ -150,7 +155,7 @@ impl<T: Element> LeaseMut<T> {
 }
 
 impl LeasedMemory {
-    /// Memory of the host that its owner lends for as long as it is there.
+    /// A lease of host memory that `owner` keeps alive.
     fn from_owned_memory(address: usize, bytes: usize, owner: Owner) -> Self {
         let pending = PendingWork::on(StreamHandle::NothingPending);
         Self { address, range: address..address + bytes, device: Device::CPU, pending, owner }
@@ -160,15 +165,15 @@ impl LeasedMemory {
 macro_rules! lease {
     ($lease:ident, $mutability:expr, $check:path) => {
         impl<T: Element> $lease<T> {
-            /// The owner of the memory, to be kept instead of the lease.
+            /// Returns the owner of the memory in place of the lease.
             #[must_use]
             pub fn into_owner(self) -> Owner {
                 self.memory.owner
             }
         }
 
-        // SAFETY: 1 to 3: the owner keeps the memory as it is, which an import was made with the promise of, and which a value
-        // that lends it is borrowed for. 4: the lease lends no reference.
+        // SAFETY: 1 to 3: the owner keeps the memory unchanged, as the creator of the import promised or the borrow of
+        // the value ensures. 4: the lease returns no reference.
         unsafe impl<T: Element> Storage for $lease<T> {
             #[inline]
             fn memory(&self) -> MemoryRegion {
@@ -228,29 +233,29 @@ macro_rules! lease {
     };
 }
 
-lease!(Lease, Mutability::ReadOnly, anything);
+lease!(Lease, Mutability::ReadOnly, accept_any);
 
-lease!(LeaseMut, Mutability::Writable, writable);
+lease!(LeaseMut, Mutability::Writable, check_writable);
 
 #[expect(clippy::unnecessary_wraps, reason = "the signature of `FromImport::check`")]
-fn anything(_: &ArrayInfo) -> Result<()> {
+fn accept_any(_: &ArrayInfo) -> Result<()> {
     Ok(())
 }
 
-pub(crate) fn writable(info: &ArrayInfo) -> Result<()> {
+pub(crate) fn check_writable(info: &ArrayInfo) -> Result<()> {
     if info.mutability() != Mutability::ReadOnly {
         return Ok(());
     }
     let error = read_only().with_rust_hint(
-        "import into `Lease<T>` to read it, or copy it into `Vec<T>` or `HostVec<T>`; what came in DLPack's legacy form, \
-         which cannot say who may write, counts as read-only",
+        "import into `Lease<T>` to read it, or copy it into `Vec<T>` or `HostVec<T>`; a legacy DLPack tensor, \
+         which cannot state who may write, is read-only",
     );
     Err(error.with_python_hint(
-        "`numpy.array` makes one of host memory; what a library hands out in DLPack's legacy form, as Warp does, counts as read-only",
+        "use `numpy.array` to copy host memory; an array from a library that exports legacy DLPack tensors, such as Warp, is read-only",
     ))
 }
 
-/// Refuses an offset into a struct: the bytes between its fields may hold nothing that can be read.
+/// Returns an error for an offset into the middle of a struct element, where padding could be read as a field.
 pub(crate) fn check_whole(bytes: isize, item: usize) -> Result<()> {
     if bytes.unsigned_abs() % item == 0 {
         return Ok(());

@@ -3,10 +3,10 @@
 
 use core::mem::{ManuallyDrop, MaybeUninit};
 
-/// A value that is moved as bytes: what RFC 3336 calls `MaybeDangling`.
+/// A value that is moved as bytes, like `MaybeDangling` of RFC 3336.
 ///
-/// Moving a `Box` says that nothing else points into it. A struct that is described first and moved into an export
-/// afterwards is moved in this, so that the address in its description stays good.
+/// Moving a `Box` asserts that no other pointer into it exists. A struct that is described first and then moved into an
+/// export is wrapped in this type, so that the described address stays valid.
 pub(crate) struct MaybeDangling<T>(MaybeUninit<T>);
 
 impl<T> MaybeDangling<T> {
@@ -15,20 +15,20 @@ impl<T> MaybeDangling<T> {
     }
 
     pub(crate) fn get(&self) -> &T {
-        // SAFETY: initialized by `new`, taken only by value.
+        // SAFETY: `new` initializes the value; it is only taken by value.
         unsafe { self.0.assume_init_ref() }
     }
 
     pub(crate) fn into_inner(self) -> T {
         let this = ManuallyDrop::new(self);
-        // SAFETY: initialized by `new`, and not dropped after it was read.
+        // SAFETY: `new` initializes the value; it is not dropped after this read.
         unsafe { this.0.assume_init_read() }
     }
 }
 
 impl<T> Drop for MaybeDangling<T> {
     fn drop(&mut self) {
-        // SAFETY: initialized by `new`, dropped once.
+        // SAFETY: `new` initializes the value; it is dropped once.
         unsafe { self.0.assume_init_drop() };
     }
 }

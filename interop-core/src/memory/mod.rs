@@ -1,4 +1,4 @@
-//! Who keeps memory alive, and what it is to Rust: owners, imports, storages, views, host access.
+//! Memory and its owners: imports, storages, views, and host access.
 
 pub(crate) mod aligned_memory;
 pub(crate) mod array_view;

@@ -1,4 +1,4 @@
-//! Whatever keeps memory alive, in three words.
+//! Type-erased owners of memory, of three words.
 #![expect(unsafe_code, reason = "an erased owner is a pointer and the function that releases it")]
 
 use core::cell::{Cell, RefCell};
@@ -9,10 +9,10 @@ use crate::cuda::release::after_work::after_work;
 use crate::cuda::release::erased::{ErasedOwner, contain_panic, drop_box};
 use crate::cuda::release::scope::ReleaseScope;
 
-/// A value of any type that is kept for its drop: the owner of foreign memory.
+/// A type-erased value that keeps foreign memory alive until it is dropped.
 ///
-/// It is dropped exactly once, on whichever thread; one that is dropped deep inside the drop of others, when the outermost
-/// of those is over. A `#[cuda_array(owner)]` field beside a raw pointer is filled with one by an import.
+/// The value is dropped exactly once, on any thread. If drops nest too deep, the value is dropped after the outermost
+/// one ends. An import fills an `#[cuda_array(owner)]` field, next to a raw pointer, with an `Owner`.
 ///
 /// ```
 /// use interop_core::Owner;
@@ -26,38 +26,38 @@ use crate::cuda::release::scope::ReleaseScope;
 /// ```
 pub struct Owner {
     value: NonNull<()>,
-    /// `None`: there is nothing to release.
+    /// `None` if there is nothing to release.
     release: Option<unsafe fn(NonNull<()>)>,
-    /// What the release comes after, for memory that devices work on.
+    /// The work that the release must come after, for memory that devices use.
     scope: Option<ReleaseScope>,
 }
 
-// SAFETY: the constructors only take values that may be dropped on any thread.
+// SAFETY: the constructors accept only values that may be dropped on any thread.
 unsafe impl Send for Owner {}
 
 // SAFETY: a shared `Owner` gives no access to the value.
 unsafe impl Sync for Owner {}
 
 impl Owner {
-    /// Owns `value`, in a box.
+    /// Boxes `value` and owns it.
     pub fn new<T: Send + 'static>(value: T) -> Self {
-        Self::boxed(value).0
+        Self::new_with_address(value).0
     }
 
-    /// The same, with the place of the value, which it keeps until the owner is dropped.
-    pub(crate) fn boxed<T: Send + 'static>(value: T) -> (Self, NonNull<T>) {
+    /// As [`new`](Self::new); also returns the address of the boxed value, which is stable until the owner is dropped.
+    pub(crate) fn new_with_address<T: Send + 'static>(value: T) -> (Self, NonNull<T>) {
         let place = NonNull::from(Box::leak(Box::new(value)));
         (Self { value: place.cast(), release: Some(drop_box::<T>), scope: None }, place)
     }
 
-    /// Owns nothing: memory that lives as long as the program.
+    /// Owns nothing, for memory that lives as long as the program.
     #[inline]
     #[must_use]
     pub const fn none() -> Self {
         Self { value: NonNull::dangling(), release: None, scope: None }
     }
 
-    /// Owns what `release` releases.
+    /// Owns a value that `release` releases.
     ///
     /// # Safety
     ///
@@ -68,13 +68,13 @@ impl Owner {
         Self { value, release: Some(release), scope: None }
     }
 
-    /// What the release comes after.
+    /// The work that the release must come after.
     #[inline]
     pub(crate) fn scope(&self) -> Option<ReleaseScope> {
         self.scope
     }
 
-    /// The same owner, dropped when the work that may use its memory is done.
+    /// Sets the work that the release must come after.
     #[inline]
     #[must_use]
     pub(crate) fn after(mut self, scope: Option<ReleaseScope>) -> Self {
@@ -91,7 +91,7 @@ impl Drop for Owner {
             return;
         }
         let _nested = Nested::new();
-        // SAFETY: the pair was made together, and this is the one drop of it.
+        // SAFETY: `value` and `release` belong together, and this is their only drop.
         let owner = unsafe { ErasedOwner::from_raw(self.value, release) };
         match self.scope {
             Some(scope) => after_work(owner, scope),
@@ -100,22 +100,22 @@ impl Drop for Owner {
     }
 }
 
-/// The most releases that run one inside another on a thread.
+/// The maximum number of nested releases on a thread.
 ///
-/// The owner of an array can hold the next array, and so on: each pass of an array from library to library adds a link.
-/// Without a limit the end of a long chain would be the end of the stack.
+/// The owner of an array can hold the next array, and so on: each pass from library to library adds a link. Without a
+/// limit a long chain would overflow the stack.
 const MAX_NESTED: u32 = 16;
 
-/// In [`NESTED`]: what came up inside the deepest release waits for the outermost one to be over.
+/// The bit of [`NESTED`] that is set if owners wait for the end of the outermost release.
 const HAS_DEFERRED: u32 = 1 << 31;
 
 thread_local! {
-    /// The number of releases that are under way on this thread, one inside another.
+    /// The number of nested releases that are running on this thread.
     static NESTED: Cell<u32> = const { Cell::new(0) };
     static DEFERRED: RefCell<Vec<Owner>> = const { RefCell::new(Vec::new()) };
 }
 
-/// A release that is under way.
+/// A running release.
 struct Nested;
 
 impl Nested {
@@ -136,23 +136,23 @@ impl Drop for Nested {
     }
 }
 
-/// Keeps an owner for the end of the outermost release of this thread; not while the thread ends.
+/// Defers the drop of an owner to the end of this thread's outermost release. Fails while the thread ends.
 #[cold]
 fn defer_drop(owner: &Owner) -> bool {
-    let kept = DEFERRED.try_with(|kept| kept.borrow_mut().push(Owner { ..*owner })).is_ok();
-    if kept {
+    let deferred = DEFERRED.try_with(|deferred| deferred.borrow_mut().push(Owner { ..*owner })).is_ok();
+    if deferred {
         NESTED.set(NESTED.get() | HAS_DEFERRED);
     }
-    kept
+    deferred
 }
 
-/// Releases what was put off, and what that puts off in its turn.
+/// Drops the deferred owners, and those that their drops defer.
 #[cold]
 fn drop_deferred() {
-    // Inside of this no release is the outermost one.
+    // The count is above 0, so nested releases do not call this function again.
     NESTED.set(1);
-    while let Ok(Some(owner)) = DEFERRED.try_with(|kept| kept.borrow_mut().pop()) {
-        // The panic of one is not that of the others, and perhaps there is one on its way.
+    while let Ok(Some(owner)) = DEFERRED.try_with(|deferred| deferred.borrow_mut().pop()) {
+        // A panic of one owner must not prevent the others' release, or occur during another panic.
         contain_panic(|| drop(owner));
     }
     NESTED.set(0);

@@ -1,4 +1,4 @@
-//! What a storage says of its memory.
+//! The description of a storage's memory.
 
 use core::ops::Range;
 
@@ -6,26 +6,26 @@ use crate::array::device::Device;
 use crate::array::element::{Element, ElementType};
 use crate::array::mutability::Mutability;
 
-/// The memory behind a [`Storage`](crate::Storage).
+/// The memory of a [`Storage`](crate::Storage).
 #[derive(Clone, Debug)]
 pub struct MemoryRegion {
     /// The address of element \[0, …, 0\].
     pub address: usize,
-    /// The addresses that belong to the storage.
+    /// The address range that belongs to the storage.
     pub range: Range<usize>,
-    /// The type of the elements.
+    /// The element type.
     pub element: ElementType,
-    /// Where the memory is.
+    /// The device of the memory.
     pub device: Device,
     /// Who may write.
     pub mutability: Mutability,
 }
 
 impl MemoryRegion {
-    /// `len` elements `T` from `address` on.
+    /// Describes `len` elements `T` that start at `address`.
     #[must_use]
     pub fn new<T: Element>(address: usize, len: usize, device: Device, mutability: Mutability) -> Self {
-        // Memory that exists does not wrap around; a false length is refused when the range is compared.
+        // Existing memory does not wrap around; a wrong length is rejected when the shape is compared with the range.
         let end = address.saturating_add(len.saturating_mul(size_of::<T>()));
         Self { address, range: address..end, element: T::TYPE, device, mutability }
     }

@@ -1,9 +1,6 @@
 //! `SharedBuffer`: a storage of any element type that several structs share.
-#![expect(unsafe_code, reason = "vouches for its memory in an unsafe impl")]
-#![expect(
-    clippy::inline_always,
-    reason = "a storage that comes back through memory is read at once, which stalls"
-)]
+#![expect(unsafe_code, reason = "implements `Storage`")]
+#![expect(clippy::inline_always, reason = "otherwise the storage goes through memory, which stalls the CPU")]
 
 use core::fmt;
 use std::sync::Arc;
@@ -25,9 +22,9 @@ use crate::memory::owner::Owner;
 use crate::memory::region::MemoryRegion;
 use crate::memory::storage::Storage;
 
-/// Memory of any element type that several structs share: slices of one array, or one import in many views.
+/// Memory of any element type that several structs share: slices of one array, or several views of one import.
 ///
-/// A struct with this storage imports arrays of every element type, and its clones see the same memory.
+/// A struct with this storage imports arrays of every element type. Clones refer to the same memory.
 ///
 /// ```
 /// use interop_core::{HostVec, SharedBuffer, Storage};
@@ -41,24 +38,24 @@ use crate::memory::storage::Storage;
 #[derive(Clone)]
 pub struct SharedBuffer {
     address: usize,
-    /// 1: not to be written through this handle. A whole word, for the reason given at `Dims`.
+    /// 1 if this handle must not write. It is a word for the reason given at `Dims`.
     readonly: usize,
-    all: Arc<Inner>,
+    inner: Arc<Inner>,
 }
 
-/// The whole of the memory, which every handle has.
+/// The whole memory, shared by all handles.
 struct Inner<K: ?Sized = dyn StreamSource> {
     memory: MemoryRegion,
     struct_type: Option<StructType>,
-    keep: K,
+    owner: K,
 }
 
-/// A value that is kept for its drop and knows where work is pending, unless the struct says it.
+/// The owner of the memory, which may know its pending work.
 trait StreamSource: Send + Sync {
     fn stream(&self) -> StreamHandle;
 }
 
-/// A storage is asked each time: its next work may be on another stream.
+/// The storage is asked at each call, because its stream may change.
 impl<S: Storage + Send + Sync> StreamSource for MaybeDangling<S> {
     fn stream(&self) -> StreamHandle {
         self.get().stream()
@@ -72,27 +69,28 @@ impl StreamSource for (Owner, PendingWork, Device) {
 }
 
 impl SharedBuffer {
-    /// Shares this storage. What its sole owner might write (a `Vec`) is read-only from now on.
+    /// Shares a storage. If only a sole owner may write to it (a `Vec`), it becomes read-only.
     pub fn new(storage: impl Storage + Send + Sync + 'static) -> Self {
-        // Described first and moved afterwards.
-        let keep = MaybeDangling::new(storage);
-        let (memory, struct_type) = (keep.get().memory(), keep.get().struct_type().cloned());
-        Self::of(Inner { memory, struct_type, keep })
+        // The storage is described first and moved afterwards.
+        let owner = MaybeDangling::new(storage);
+        let (memory, struct_type) = (owner.get().memory(), owner.get().struct_type().cloned());
+        Self::of(Inner { memory, struct_type, owner })
     }
 
     #[inline(always)]
-    fn of(all: Inner<impl StreamSource + 'static>) -> Self {
+    fn of(inner: Inner<impl StreamSource + 'static>) -> Self {
         let (address, readonly) =
-            (all.memory.address, usize::from(all.memory.mutability != Mutability::Writable));
-        Self { address, readonly, all: Arc::new(all) }
+            (inner.memory.address, usize::from(inner.memory.mutability != Mutability::Writable));
+        Self { address, readonly, inner: Arc::new(inner) }
     }
 
-    /// The same memory, with the first element `bytes` further on; in memory of structs a whole number of elements.
+    /// Returns a handle whose first element is `bytes` further on. For struct elements, `bytes` must be a multiple of
+    /// their size.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::OutOfBounds`] outside the memory; [`ErrorKind::Alignment`] within a struct, where a field would be read as
-    /// what lies between two others.
+    /// [`ErrorKind::OutOfBounds`] outside the memory; [`ErrorKind::Alignment`] inside a struct element, where padding
+    /// could be read as a field.
     ///
     /// ```
     /// use interop_core::{Element, ErrorKind, SharedBuffer};
@@ -106,44 +104,44 @@ impl SharedBuffer {
     /// assert_eq!(hits.byte_offset(8).unwrap_err().kind(), ErrorKind::Alignment);
     /// ```
     pub fn byte_offset(&self, bytes: isize) -> Result<Self> {
-        let MemoryRegion { range, element, .. } = &self.all.memory;
-        if element.fields.is_some() || self.all.struct_type.is_some() {
+        let MemoryRegion { range, element, .. } = &self.inner.memory;
+        if element.fields.is_some() || self.inner.struct_type.is_some() {
             check_whole(bytes, element.dtype.packed_bits() / 8)?;
         }
         let address = self.address.checked_add_signed(bytes);
         let address =
             address.filter(|address| (range.start..=range.end).contains(address)).ok_or_else(|| {
-                let allowed = text!("a place in the {} bytes of memory", range.len());
+                let allowed = text!("an offset into the {} bytes of memory", range.len());
                 Error::new(ErrorKind::OutOfBounds, "offset", format_args!("{bytes} bytes"), allowed)
             })?;
         Ok(Self { address, ..self.clone() })
     }
 
-    /// The same memory, not to be written through this handle or exports of it.
+    /// Returns a handle to the same memory that must not write, and whose exports are read-only.
     #[must_use]
     pub fn read_only(self) -> Self {
         Self { readonly: 1, ..self }
     }
 }
 
-// SAFETY: 1 to 3: as the storage that is kept; `byte_offset` stays within its range. 4: what is writable only when owned is
-// reported as read-only.
+// SAFETY: 1 to 3: as for the inner storage; `byte_offset` stays within its range. 4: `WhenOwned` memory is reported as
+// read-only.
 unsafe impl Storage for SharedBuffer {
     #[inline]
     fn memory(&self) -> MemoryRegion {
-        let MemoryRegion { ref range, element, device, .. } = self.all.memory;
+        let MemoryRegion { ref range, element, device, .. } = self.inner.memory;
         let mutability = if self.readonly == 0 { Mutability::Writable } else { Mutability::ReadOnly };
         MemoryRegion { address: self.address, range: range.clone(), element, device, mutability }
     }
 
     #[inline]
     fn struct_type(&self) -> Option<&StructType> {
-        self.all.struct_type.as_ref()
+        self.inner.struct_type.as_ref()
     }
 
     #[inline]
     fn stream(&self) -> StreamHandle {
-        self.all.keep.stream()
+        self.inner.owner.stream()
     }
 }
 
@@ -176,13 +174,13 @@ impl FromImport for SharedBuffer {
         };
         let (struct_type, device) = (info.struct_type().cloned(), info.device());
         let pending = import.pending_work()?;
-        Ok(Self::of(Inner { memory, struct_type, keep: (import.take_owner(), pending, device) }))
+        Ok(Self::of(Inner { memory, struct_type, owner: (import.take_owner(), pending, device) }))
     }
 }
 
 impl fmt::Debug for SharedBuffer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (address, MemoryRegion { element, device, .. }) = (self.address, &self.all.memory);
+        let (address, MemoryRegion { element, device, .. }) = (self.address, &self.inner.memory);
         write!(f, "SharedBuffer({} at {address:#x}, {device})", element.describe())
     }
 }

@@ -1,5 +1,5 @@
-//! The storages of the standard library: `Vec`, `Box<[T]>`, `Arc<[T]>`, `&[T]`, and `Arc` around any storage.
-#![expect(unsafe_code, reason = "each storage vouches for its memory in an unsafe impl")]
+//! The storages of the standard library: `Vec`, `Box<[T]>`, `Arc<[T]>`, `&[T]`, and `Arc` of any storage.
+#![expect(unsafe_code, reason = "implements `Storage`")]
 
 use core::mem::MaybeUninit;
 use std::sync::Arc;
@@ -19,39 +19,39 @@ use crate::memory::import::Import;
 use crate::memory::region::MemoryRegion;
 use crate::memory::storage::Storage;
 
-/// As `host_memory`, for elements that an export may write: the pointer is exposed with the right to do so.
+/// Memory that a sole owner may write. The pointer with write permission is exposed.
 fn owned_memory<T: Element>(first: *mut T, len: usize) -> MemoryRegion {
     MemoryRegion::new::<T>(first.expose_provenance(), len, Device::CPU, Mutability::WhenOwned)
 }
 
-// SAFETY: 1, 2: the elements of a vector live on the heap, and only `&mut self` can move them. 3: host heap. 4: a vector
-// lends its elements for a borrow of itself at most.
+// SAFETY: 1, 2: the elements live on the heap, and only `&mut self` can move them. 3: it is host memory. 4: no
+// reference to elements outlives a borrow of the vector.
 unsafe impl<T: Element> Storage for Vec<T> {
     fn memory(&self) -> MemoryRegion {
         owned_memory(self.as_ptr().cast_mut(), self.len())
     }
 }
 
-// SAFETY: as for a vector. Exports move the box as bytes (`MaybeDangling`), so the address stays good.
+// SAFETY: as for a vector. Exports move the box as bytes (`MaybeDangling`), so the address stays valid.
 unsafe impl<T: Element> Storage for Box<[T]> {
     fn memory(&self) -> MemoryRegion {
-        // The box's own pointer, which may write, and not one that went through a shared reference.
+        // Use the box's own pointer, which may write; one through a shared reference may not.
         let elements = &raw const **self;
         owned_memory(elements.cast::<T>().cast_mut(), self.len())
     }
 }
 
-// SAFETY: 1, 2: the elements live as long as any of the handles. 3: host heap. 4: nobody may write.
+// SAFETY: 1, 2: the elements live as long as any handle. 3: it is host memory. 4: the memory is read-only.
 unsafe impl<T: Element> Storage for Arc<[T]> {
     fn memory(&self) -> MemoryRegion {
-        // The handle's own pointer, and not one that went through a reference to the elements.
+        // Use the handle's own pointer, whose provenance is not limited to a borrow of the elements.
         let address = Self::as_ptr(self).cast::<T>().expose_provenance();
         MemoryRegion::new::<T>(address, self.len(), Device::CPU, Mutability::ReadOnly)
     }
 }
 
-// SAFETY: 1, 2: borrowed for as long as the slice is there; an export asks for a struct that borrows nothing. 3: host
-// memory. 4: nobody may write.
+// SAFETY: 1, 2: the slice is borrowed while it exists; an export needs a `'static` struct. 3: it is host memory. 4: the
+// memory is read-only.
 unsafe impl<T: Element> Storage for &[T] {
     fn memory(&self) -> MemoryRegion {
         MemoryRegion::new::<T>(
@@ -63,8 +63,8 @@ unsafe impl<T: Element> Storage for &[T] {
     }
 }
 
-// SAFETY: 1 to 3: as the storage inside, which the handle keeps alive and gives no `&mut` to while others have one.
-// 4: whoever has another handle may read what is only writable when owned.
+// SAFETY: 1 to 3: as for the inner storage, which the handle keeps alive and lends as `&mut` only if it is unique. 4:
+// `WhenOwned` memory becomes read-only, because other handles may read it.
 unsafe impl<S: Storage + ?Sized> Storage for Arc<S> {
     fn memory(&self) -> MemoryRegion {
         let memory = S::memory(self);
@@ -85,7 +85,7 @@ unsafe impl<S: Storage + ?Sized> Storage for Arc<S> {
     }
 }
 
-macro_rules! copied {
+macro_rules! copying_storage {
     ($($storage:ty, $copy:expr;)*) => {
         $(
             impl<T: Element> FromImport for $storage {
@@ -105,7 +105,7 @@ macro_rules! copied {
 
                 fn take(import: &mut Import, order: Order) -> Result<Self> {
                     let copy: fn(&HostElements<T>, Order) -> Result<Self> = $copy;
-                    // SAFETY: nothing of them is kept.
+                    // SAFETY: the elements are not used after this call.
                     copy(&unsafe { import.elements() }?, order)
                 }
             }
@@ -113,36 +113,36 @@ macro_rules! copied {
     };
 }
 
-copied! {
+copying_storage! {
     Vec<T>, HostElements::to_vec;
     Box<[T]>, |elements, order| elements.to_vec(order).map(Vec::into_boxed_slice);
     Arc<[T]>, copy_to_arc;
     HostVec<T>, HostVec::copied;
 }
 
-/// A copy that handles share, made in its own memory.
+/// Copies the elements directly into the memory of a new `Arc`.
 fn copy_to_arc<T: Element>(elements: &HostElements<T>, order: Order) -> Result<Arc<[T]>> {
     let mut copy = try_new_arc(elements.count())?;
     let target = Arc::get_mut(&mut copy).map_or_else(|| unreachable!("a new handle"), <[_]>::as_mut_ptr);
-    // SAFETY: the memory is new, and has room for the elements.
+    // SAFETY: the memory is new and has space for the elements.
     unsafe { elements.copy_to(order, target.cast())? };
-    // SAFETY: they have been written, and are values of `T`.
+    // SAFETY: all elements have been written and are valid values of `T`.
     Ok(unsafe { copy.assume_init() })
 }
 
-/// Room for this many elements. The standard library ends the program when it cannot allocate an `Arc`, so the same amount
-/// is allocated first in a way that can fail, and freed.
+/// Allocates an `Arc` for this many elements. `Arc` aborts the program if its allocation fails, so the same size is
+/// first allocated and freed in a way that can fail.
 fn try_new_arc<T>(count: usize) -> Result<Arc<[MaybeUninit<T>]>> {
-    // The two reference counts stand before the elements, padded to their alignment.
+    // The two reference counts precede the elements and are padded to their alignment.
     let bytes = count.saturating_mul(size_of::<T>()).saturating_add(align_of::<T>().max(16));
-    let mut room = Vec::<u8>::new();
-    room.try_reserve_exact(bytes).map_err(|_| Error::no_memory(bytes))?;
-    // Otherwise the compiler may remove an allocation that nothing uses, and call it a success.
-    drop(core::hint::black_box(room));
+    let mut probe = Vec::<u8>::new();
+    probe.try_reserve_exact(bytes).map_err(|_| Error::no_memory(bytes))?;
+    // Without `black_box` the compiler may remove the unused allocation and assume that it succeeds.
+    drop(core::hint::black_box(probe));
     Ok(Arc::new_uninit_slice(count))
 }
 
-/// Refuses imports that host code cannot copy.
+/// Returns an error for an import whose elements host code cannot copy.
 fn check_host_copy(info: &ArrayInfo) -> Result<()> {
     if info.device().device_type.is_host_accessible() {
         return Ok(());
@@ -150,6 +150,6 @@ fn check_host_copy(info: &ArrayInfo) -> Result<()> {
     let allowed = "memory that the host can reach, for a copy into host memory";
     let error = Error::new(ErrorKind::Device, "device", info.device(), allowed);
     Err(error
-        .with_rust_hint("`Lease<T>` takes any device")
-        .with_python_hint("a copy on the host is one, such as `cupy.asnumpy(x)`, or `x.cpu()` in PyTorch"))
+        .with_rust_hint("use `Lease<T>` for memory of any device")
+        .with_python_hint("copy it to the host, such as by `cupy.asnumpy(x)` or PyTorch's `x.cpu()`"))
 }

@@ -1,29 +1,36 @@
-//! What the `data` field of a derived struct can be.
-#![expect(unsafe_code, reason = "each storage vouches for its memory in an unsafe impl")]
+//! The trait of types that can be the `data` field of a derived struct.
+#![expect(unsafe_code, reason = "implements `Storage`")]
 
 use crate::array::stream::StreamHandle;
 use crate::array::struct_type::StructType;
 use crate::memory::info_builder::InfoBuilder;
 use crate::memory::region::MemoryRegion;
 
-/// Memory that a derived struct's `#[cuda_array(data)]` field holds.
+/// Memory that the `#[cuda_array(data)]` field of a derived struct can hold.
 ///
-/// Implemented for `Vec<T>`, `Box<[T]>`, `Arc<[T]>`, `Arc` of a storage or of a `dyn Storage`, `&[T]`, [`HostVec`](crate::HostVec),
-/// [`HostBuffer`](crate::HostBuffer), [`CudaBuffer`](crate::cuda::CudaBuffer), [`SharedBuffer`](crate::SharedBuffer), the leases
-/// [`Lease`](crate::Lease) and [`LeaseMut`](crate::LeaseMut), which hold imported memory, and the buffers in `adapters`.
-/// What lends its elements as a slice, such as a memory map, needs no impl: [`Lease::from_owner`](crate::memory::lease::Lease::from_owner).
+/// It is implemented for:
+///
+/// - `Vec<T>`, `Box<[T]>`, `Arc<[T]>`, `&[T]`;
+/// - [`HostVec`](crate::HostVec), [`HostBuffer`](crate::HostBuffer), [`CudaBuffer`](crate::cuda::CudaBuffer),
+///   [`SharedBuffer`](crate::SharedBuffer);
+/// - [`Lease`](crate::Lease) and [`LeaseMut`](crate::LeaseMut), which use foreign memory in place;
+/// - `Arc` of a storage or of a `dyn Storage`, and the buffers in `adapters`.
+///
+/// A type that implements `AsRef<[T]>`, such as a memory map, needs no implementation: use
+/// [`Lease::from_owner`](crate::memory::lease::Lease::from_owner).
 ///
 /// # Safety
 ///
-/// 1. All of `memory().range` is live as long as the storage is, and `address` lies within it; of host memory, it is that of a
-///    pointer that was exposed, with the right to write if `writes` gives one. All of it is initialized, with one exception: where
-///    the element is a struct, the range is elements one behind the other from `address` on, or a whole number of elements before
-///    it, and the padding of each (the bytes that are in none of its fields) may hold anything.
-/// 2. Moving the storage does not move the memory, and only a method that takes `&mut self` frees or replaces it.
-/// 3. `device` is where the memory is.
-/// 4. If `writes` is [`Mutability::Writable`](crate::Mutability::Writable), no plain reference to the elements is ever handed out from `&self`, and `bool` elements
-///    are checked wherever they are read, as consumers may leave other bytes; if it is [`Mutability::WhenOwned`](crate::Mutability::WhenOwned), no reference
-///    outlives a borrow of `self`.
+/// 1. All of `memory().range` is live as long as the storage is, and `address` lies within it. For host memory, the
+///    provenance of `address` has been exposed, with write permission if `mutability` allows writes. All bytes are
+///    initialized, except the padding of struct elements. For struct elements, the range consists of whole elements,
+///    counted from `address` in both directions.
+/// 2. Moving the storage does not move the memory. Only methods that take `&mut self` free or replace the memory.
+/// 3. `device` is the device of the memory.
+/// 4. If `mutability` is [`Mutability::Writable`](crate::Mutability::Writable), no method with `&self` returns a
+///    reference to the elements. `bool` elements are then checked before each read, because consumers may write other
+///    bytes. If it is [`Mutability::WhenOwned`](crate::Mutability::WhenOwned), no reference to the elements outlives a
+///    borrow of `self`.
 ///
 /// # Example
 ///
@@ -65,34 +72,42 @@ use crate::memory::region::MemoryRegion;
 /// ```
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be the `data` of a `CudaArray`",
-    label = "not memory that an array can be exported from",
+    label = "this type does not implement `Storage`",
     note = "write `Vec<T>`, `Box<[T]>`, `Arc<[T]>`, `HostVec<T>`, `Lease<T>` or `LeaseMut<T>` of an array element `T`",
-    note = "what lends its elements as a slice, such as a memory map, goes into a `Lease<T>` by `Lease::from_owner`, or into a `LeaseMut<T>`",
+    note = "for a type with `AsRef<[T]>`, such as a memory map, write `Lease<T>` and make it with `Lease::from_owner`; with `AsMut<[T]>` write `LeaseMut<T>`",
+    note = "for `&mut [T]` move the owner of the slice into the struct, as `Vec<T>`, `HostVec<T>` or `LeaseMut<T>`",
     note = "for a raw pointer write `#[cuda_array(data(unsafe_raw))]`; for a type of your own, also around one of another crate, implement `interop_core::Storage`"
+)]
+#[cfg_attr(
+    not(feature = "ndarray"),
+    diagnostic::on_unimplemented(
+        note = "for an array of `ndarray` enable the feature `ndarray` of `interop-core`"
+    )
 )]
 #[cfg_attr(
     feature = "ndarray",
     diagnostic::on_unimplemented(
-        note = "an array of `ndarray` has axes of its own, and is exported and imported as `interop_core::adapters::ndarray::NdArray`, which says how a struct around it is"
+        note = "for an array of `ndarray` use `interop_core::adapters::ndarray::NdArray`, which has shape and strides itself; its page shows how to use it in a struct"
     )
 )]
 pub unsafe trait Storage {
-    /// Where the memory is and what it holds.
+    /// The location and element type of the memory.
     fn memory(&self) -> MemoryRegion;
 
-    /// The fields of structured elements that no Rust type describes.
+    /// The fields of struct elements, if no Rust type describes them.
     #[inline]
     fn struct_type(&self) -> Option<&StructType> {
         None
     }
 
-    /// Where work on the memory is pending, if the storage knows. A struct's `stream` field says it instead.
+    /// The stream with pending work on the memory, if the storage knows it. A `stream` field of the struct takes
+    /// precedence.
     #[inline]
     fn stream(&self) -> StreamHandle {
         StreamHandle::NothingPending
     }
 
-    /// The derive's call on the way out.
+    /// Called by expanded code for exports.
     #[doc(hidden)]
     #[inline]
     fn describe(&self) -> InfoBuilder<'_>
@@ -104,7 +119,7 @@ pub unsafe trait Storage {
 }
 
 impl<'a> InfoBuilder<'a> {
-    /// The `data` field.
+    /// Starts a description with the `data` field.
     #[inline]
     pub fn storage<S: Storage>(storage: &'a S) -> Self {
         Self::new(storage.memory(), storage.struct_type(), true, storage.stream())

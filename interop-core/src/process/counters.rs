@@ -1,15 +1,15 @@
-//! Counts of what is alive, for leak tests; nothing is counted without the feature `counters`.
+//! Counts of live exports and allocations, for leak tests. Without the feature `counters` nothing is counted.
 
 #[cfg(feature = "counters")]
 use core::sync::atomic::{AtomicUsize, Ordering};
 
-/// How many of something exist.
+/// A count of live objects.
 pub(crate) struct Counter {
     #[cfg(feature = "counters")]
     live: AtomicUsize,
 }
 
-/// Exports of which the deleter has not run.
+/// Exports whose deleter has not run yet.
 pub(crate) static EXPORTS: Counter = Counter::new();
 
 /// Allocations of [`HostVec`](crate::HostVec), [`HostBuffer`](crate::HostBuffer) and

@@ -1,25 +1,22 @@
-//! What a process that was forked does not take over from its parent: locks, and whatever other threads were at.
+//! Per-process values: after a fork the child makes its own locks and caches.
 //!
-//! A child has one thread, the one that forked. A lock that another thread had is never given back there, and what it guards may
-//! be half changed. So each lock of this crate is in a [`PerProcess`], with what it guards, and a child makes its own.
+//! A forked child has one thread. A lock that another thread held stays locked in the child, and its data may be half
+//! changed. So every lock of this crate lives in a [`PerProcess`] together with its data.
 //!
-//! A handler of `pthread_atfork` counts the forks. Who makes a child by the bare system call goes past it, as past the handlers
-//! of every library.
-#![expect(
-    unsafe_code,
-    reason = "registers a handler for forks, and follows a pointer to what is never freed"
-)]
+//! A `pthread_atfork` handler counts the forks. A child that was made by the bare system call is not counted; the
+//! `atfork` handlers of other libraries miss it too.
+#![expect(unsafe_code, reason = "registers a fork handler and dereferences a pointer to a leaked box")]
 
 use core::ptr::{from_ref, null_mut};
 use core::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 
-/// How many forks there are between this process and the one that first asked, and one more; 0 before anybody has asked.
+/// One more than the number of forks since the first call of [`generation`]; 0 before that call.
 static GENERATION: AtomicUsize = AtomicUsize::new(0);
 
 /// The thread that made this process by a fork.
 static FORKED_BY: AtomicUsize = AtomicUsize::new(0);
 
-/// A number that this process has, and none that it was forked from. Never 0.
+/// A number that differs from that of every process this one was forked from. Never 0.
 #[inline]
 pub(crate) fn generation() -> usize {
     match GENERATION.load(Ordering::Relaxed) {
@@ -30,7 +27,7 @@ pub(crate) fn generation() -> usize {
 
 #[cold]
 fn first_generation() -> usize {
-    // Without a lock. Where two threads come here at once, forks are counted twice, which is as good.
+    // No lock is needed: if two threads register at once, a fork counts twice, which does no harm.
     system::register(in_child);
     match GENERATION.compare_exchange(0, 1, Ordering::Relaxed, Ordering::Relaxed) {
         Ok(_) => 1,
@@ -38,18 +35,18 @@ fn first_generation() -> usize {
     }
 }
 
-/// Runs in the child before anything else. Only what a signal handler may do.
+/// Runs in the child before anything else. It does only what a signal handler may do.
 extern "C" fn in_child() {
     FORKED_BY.store(this_thread(), Ordering::Relaxed);
     GENERATION.fetch_add(1, Ordering::Relaxed);
 }
 
-/// The [number](this_thread) of the thread that made this process by a fork, which is the same there.
+/// The [identifier](this_thread) of the thread that made this process by a fork. It is the same in parent and child.
 pub(crate) fn forked_by() -> usize {
     FORKED_BY.load(Ordering::Relaxed)
 }
 
-/// A number that no other thread of the process has at the time, for less than the standard library's costs.
+/// An identifier that no other live thread of the process has. It costs less than the standard library's.
 #[inline]
 pub(crate) fn this_thread() -> usize {
     system::this_thread()
@@ -63,26 +60,26 @@ mod system {
 
     unsafe extern "C" {
         fn pthread_atfork(before: Handler, in_parent: Handler, in_child: Handler) -> c_int;
-        // An integer or a pointer, which are returned alike.
+        // `pthread_t` is an integer or a pointer, which are returned alike.
         fn pthread_self() -> usize;
     }
 
     pub(crate) fn register(in_child: extern "C" fn()) {
-        // SAFETY: the handler does what a signal handler may do, and stays loaded as long as it is registered: to unload a
-        // library takes its handlers away, where the system unloads libraries with threads' variables at all.
+        // SAFETY: the handler does only what a signal handler may do. It stays loaded while it is registered, because
+        // unloading a library removes its handlers.
         let failed = unsafe { pthread_atfork(None, None, Some(in_child)) };
-        // It takes a few bytes. Without them forks are not noticed.
+        // Registration fails only when a few bytes cannot be allocated. Forks are then not noticed.
         debug_assert_eq!(failed, 0, "no memory");
     }
 
     #[inline]
     pub(crate) fn this_thread() -> usize {
-        // SAFETY: no conditions.
+        // SAFETY: the function has no preconditions.
         unsafe { pthread_self() }
     }
 }
 
-/// There are no forks.
+/// These platforms have no forks.
 #[cfg(not(all(unix, not(miri))))]
 mod system {
     pub(crate) fn register(_: extern "C" fn()) {}
@@ -93,12 +90,12 @@ mod system {
     }
 }
 
-/// A value that each process has for itself, made when it is first used.
+/// A value that each process makes for itself on first use.
 ///
-/// What the parent had stays where it is and is not dropped: whoever was at it when the process was forked may go on.
+/// The parent's value stays in memory and is not dropped, because a parent thread may have been using it at the fork.
 pub(crate) struct PerProcess<T: 'static> {
     current: AtomicPtr<Made<T>>,
-    /// The process in which it is made, or was.
+    /// The generation of the process whose thread makes or made the value.
     maker: AtomicUsize,
     make: fn(Option<&'static T>) -> T,
 }
@@ -109,12 +106,13 @@ struct Made<T> {
 }
 
 impl<T: Sync> PerProcess<T> {
-    /// `make` is called once in each process, with what the parent had. It cannot fail, and locks of the parent's are only tried.
+    /// `make` runs once in each process and receives the parent's value. It must not fail, and may only try the
+    /// parent's locks.
     pub(crate) const fn new(make: fn(Option<&'static T>) -> T) -> Self {
         Self { current: AtomicPtr::new(null_mut()), maker: AtomicUsize::new(0), make }
     }
 
-    /// This process's own.
+    /// The value of this process.
     #[inline]
     pub(crate) fn get(&self) -> &'static T {
         match self.made() {
@@ -125,7 +123,7 @@ impl<T: Sync> PerProcess<T> {
 
     #[inline]
     fn made(&self) -> Option<&'static Made<T>> {
-        // SAFETY: null, or a box that was leaked.
+        // SAFETY: the pointer is null or a leaked box, which is never freed.
         unsafe { self.current.load(Ordering::Acquire).as_ref() }
     }
 
@@ -137,7 +135,8 @@ impl<T: Sync> PerProcess<T> {
             if let Some(made) = made.filter(|made| made.generation == generation) {
                 return &made.value;
             }
-            // One thread makes it, for which the others wait: a thread of this process, whatever the parent's were at.
+            // One thread of this process makes the value; the others wait for it. A claim by a thread of the parent
+            // does not count.
             let maker = self.maker.load(Ordering::Relaxed);
             let claimed = || {
                 self.maker.compare_exchange(maker, generation, Ordering::Relaxed, Ordering::Relaxed).is_ok()
@@ -153,7 +152,7 @@ impl<T: Sync> PerProcess<T> {
     }
 }
 
-/// What tests do with forks.
+/// Helpers for tests with forks.
 #[cfg(all(test, unix, not(miri)))]
 pub(crate) mod child {
     use core::ffi::c_int;
@@ -168,19 +167,19 @@ pub(crate) mod child {
         fn _exit(status: c_int) -> !;
     }
 
-    /// Runs `run` in a process that is forked here, and says whether it went well and came to an end.
+    /// Runs `run` in a forked child. Returns whether the child ended without a panic within 20 seconds.
     pub(crate) fn in_a_child(run: impl FnOnce()) -> bool {
-        // SAFETY: the child runs what is to be tested, and ends.
+        // SAFETY: the child runs only the test and exits.
         let child = unsafe { fork() };
         if child == 0 {
-            // SAFETY: no conditions. It ends a child that waits for ever.
+            // SAFETY: the function has no preconditions. The alarm ends a child that would wait for ever.
             unsafe { alarm(20) };
             let done = catch_unwind(AssertUnwindSafe(run));
-            // SAFETY: no conditions.
+            // SAFETY: the function has no preconditions.
             unsafe { _exit(c_int::from(done.is_err())) };
         }
         let mut status = -1;
-        // SAFETY: the child's number, and a place for its status.
+        // SAFETY: `child` is the child's number, and `status` is valid for a write.
         let ended = unsafe { waitpid(child, &raw mut status, 0) };
         child > 0 && ended == child && status == 0
     }
@@ -213,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lock_of_the_parents_keeps_nobody_waiting() {
+    fn a_lock_held_by_the_parent_does_not_block_the_child() {
         static LOCK: PerProcess<Mutex<u8>> = PerProcess::new(|_| Mutex::new(0));
         let _held = LOCK.get().lock().unwrap();
         let lock = || drop(LOCK.get().lock().unwrap());

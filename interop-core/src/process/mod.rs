@@ -1,4 +1,4 @@
-//! What a process has once: locks that a forked child makes anew, and counts of what is alive.
+//! State that exists once for each process: values that a forked child makes anew, and counters.
 
 pub(crate) mod counters;
 pub(crate) mod fork;

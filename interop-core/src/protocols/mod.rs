@@ -1,4 +1,4 @@
-//! DLPack and the CUDA Array Interface, as C structs and as plain data, both ways.
+//! DLPack and the CUDA Array Interface: C structs and plain data, import and export.
 
 pub mod cai;
 pub mod dlpack;

@@ -132,7 +132,7 @@ fn refusals() {
                 ErrorKind::DType,
                 "descr",
                 "struct {a: float32 @0, b: float32 @4}",
-                "a typestr \"|V8\" for a record",
+                "a typestr \"|V8\" for a struct",
             ),
         ),
         (with_descr("<f4", vec![entry("", "<i4", &[])]), (ErrorKind::DType, "descr", "int32", "\"<f4\"")),
@@ -144,11 +144,11 @@ fn refusals() {
         (with_descr("|V8", vec![entry("a", "|O8", &[])]), (ErrorKind::DType, "descr", "\"|O8\"", "")),
         (
             with_descr("|V4", vec![entry("a", "|u1", &[-4])]),
-            (ErrorKind::Shape, "descr field \"a\"", "the extent -4", "0 and up"),
+            (ErrorKind::Shape, "descr field \"a\"", "the extent -4", "0 or greater"),
         ),
         (
             with_descr("|V4", vec![entry("a", "<f8", &[1 << 62])]),
-            (ErrorKind::DType, "descr", "record of", "65535 bytes"),
+            (ErrorKind::DType, "descr", "struct of", "65535 bytes"),
         ),
         (
             with_descr("|V4", vec![entry("a", "<f8", &[i64::MAX, i64::MAX])]),
@@ -156,9 +156,9 @@ fn refusals() {
         ),
         (
             with_descr("|V4", vec![nested("a", vec![], &[])]),
-            (ErrorKind::DType, "descr", "record of 0 bytes", "1 to"),
+            (ErrorKind::DType, "descr", "struct of 0 bytes", "1 to"),
         ),
-        (with_descr("|V4", deep), (ErrorKind::DType, "descr", "records nested deeper", "16 deep")),
+        (with_descr("|V4", deep), (ErrorKind::DType, "descr", "structs nested deeper", "16 deep")),
     ];
     for (interface, told) in rows {
         assert_told(&interface.info().unwrap_err(), told);
@@ -250,7 +250,7 @@ fn fields_have_as_many_axes_as_arrays() {
     let read = |axes: usize| with_descr("|V4", vec![entry("x", "<f4", &vec![1; axes])]).info();
     let info = read(64).unwrap();
     assert_eq!(info.struct_type().unwrap().fields[0].shape, [1; 64]);
-    assert_told(&read(65).unwrap_err(), (ErrorKind::Rank, "descr field \"x\"", "65 axes", "64 axes at most"));
+    assert_told(&read(65).unwrap_err(), (ErrorKind::Rank, "descr field \"x\"", "65 axes", "at most 64 axes"));
 }
 
 /// A record in a record says its own padding at its end.

@@ -118,7 +118,7 @@ fn memory_kinds() {
     assert_eq!(pinned.to_cai().unwrap().data.0, pinned.info().unwrap().address());
     let managed = RawDescriptor::new(0x1000, Device::CUDA_MANAGED, &[1]).validate().unwrap();
     assert!(CudaArrayInterface::from_info(&managed).is_ok());
-    let told = (ErrorKind::Device, "device", "CPU (1)", "host memory goes through DLPack");
+    let told = (ErrorKind::Device, "device", "CPU (1)", "use DLPack for host memory");
     assert_told(&Array::new(vec![1_i32; 2], &[2]).to_cai().unwrap_err(), told);
     let unknown =
         RawDescriptor { device: None, ..RawDescriptor::new(0x1000, Device::CPU, &[1]) }.validate().unwrap();

@@ -92,7 +92,7 @@ fn refusals() {
     let strides = |strides: &[i64]| CudaArrayInterface { strides: Some(strides.to_vec()), ..plain(&[2, 3]) };
     let typed = |typestr: &str| CudaArrayInterface { typestr: typestr.into(), ..plain(&[2, 3]) };
     let rows: Vec<(CudaArrayInterface, Told)> = vec![
-        (plain(&[2, -3]), (ErrorKind::Shape, "shape[1]", "-3", "0 and up")),
+        (plain(&[2, -3]), (ErrorKind::Shape, "shape[1]", "-3", "0 or greater")),
         (plain(&[1; 65]), (ErrorKind::Rank, "shape", "65", "64")),
         (plain(&[1 << 32, 1 << 32, 16]), (ErrorKind::Overflow, "shape", "4294967296", "address space")),
         (strides(&[12]), (ErrorKind::Strides, "strides", "1 stride", "2, one for each axis")),
@@ -160,7 +160,7 @@ fn the_caller_knows_the_device() {
     assert_eq!(imported.info().device(), Device::CUDA_HOST, "R90: pinned memory is of no ordinal");
     let told = (ErrorKind::Device, "device", "CPU (1)", "CUDA (2), CUDAHost (3) or CUDAManaged (13)");
     assert_told(&import(plain(&[2]), Device::CPU, Counted::default()).unwrap_err(), told);
-    let told = (ErrorKind::Device, "device_id", "-1", "0 and up");
+    let told = (ErrorKind::Device, "device_id", "-1", "0 or greater");
     assert_told(&import(plain(&[2]), Device::cuda(-1), Counted::default()).unwrap_err(), told);
     let dropped = Count::default();
     assert!(import(plain(&[-2]), Device::cuda(0), Counted(dropped.clone(), ())).is_err());
@@ -189,7 +189,7 @@ fn an_interface_becomes_a_struct() {
     let refused = Array::<Vec<i32>>::from_import(import()).unwrap_err();
     assert_told(
         &refused.error,
-        (ErrorKind::Device, "device", "CUDA (2), ordinal 1", "`Lease<T>` takes any device"),
+        (ErrorKind::Device, "device", "CUDA (2), ordinal 1", "use `Lease<T>` for memory of any device"),
     );
     let readonly = CudaArrayInterface { data: (ADDRESS, true), ..interface.clone() };
     // SAFETY: nothing is read at the address.

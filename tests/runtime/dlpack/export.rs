@@ -175,7 +175,7 @@ fn flags_say_how_it_is_held() {
 fn small_floats() {
     let padded = Array::new(vec![Float6E2m3fn(1); 4], &[4]);
     let refused = padded.into_dlpack::<Legacy>().unwrap_err();
-    let told = (ErrorKind::Unsupported, "dtype", "float6_e2m3fn", "the versioned form");
+    let told = (ErrorKind::Unsupported, "dtype", "float6_e2m3fn", "a versioned tensor");
     assert_told(&refused.error, told);
     let tensor = refused.value.into_dlpack::<Versioned>().unwrap();
     assert_eq!((flags(&tensor), look(&tensor).dtype), (Some(FLAG_SUBBYTE_PADDED), DType::F6_E2M3FN));

@@ -43,7 +43,7 @@ fn give<A: Form, S: CudaArray + Send + 'static>(array: S) -> Answer {
         Ok(tensor) if flags(&tensor).unwrap_or(0) & FLAG_READ_ONLY == 0 => Writable,
         Ok(_) => ReadOnly,
         Err(refused) => {
-            let told = (ErrorKind::ReadOnly, "readonly", "a legacy `dltensor`", "the versioned form");
+            let told = (ErrorKind::ReadOnly, "readonly", "a legacy `dltensor`", "a versioned tensor");
             assert_told(&refused.error, told);
             assert_eq!(refused.value.info().unwrap(), info, "the struct comes back as it was");
             Refused

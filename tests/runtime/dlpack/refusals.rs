@@ -49,10 +49,10 @@ fn shapes() {
             Claims { ndim: Some(2), shape: None, ..Claims::at(ADDRESS, &[]) },
             (ErrorKind::NullPointer, "shape", "a null pointer for 2 axes", "one extent for each axis"),
         ),
-        (Claims::at(ADDRESS, &[2, -3]), (ErrorKind::Shape, "shape[1]", "-3", "0 and up")),
+        (Claims::at(ADDRESS, &[2, -3]), (ErrorKind::Shape, "shape[1]", "-3", "0 or greater")),
         (
             Claims::at(ADDRESS, &[0, i64::MIN]),
-            (ErrorKind::Shape, "shape[1]", "-9223372036854775808", "0 and up"),
+            (ErrorKind::Shape, "shape[1]", "-9223372036854775808", "0 or greater"),
         ),
         (
             Claims::at(ADDRESS, &[1 << 32, 1 << 32, 16]),
@@ -104,7 +104,7 @@ fn types_and_devices() {
         (on(0, 0), device("unknown (0)")),
         (on(21, 0), device("(21)")),
         (on(-1, 0), device("unknown (-1)")),
-        (on(2, -1), (ErrorKind::Device, "device_id", "-1", "0 and up")),
+        (on(2, -1), (ErrorKind::Device, "device_id", "-1", "0 or greater")),
     ]);
 }
 
@@ -177,7 +177,7 @@ fn what_a_struct_does_not_want_comes_back() {
         Claims::new(&[2, 3]),
         (ErrorKind::Shape, "shape", "[3] as the last axes", "[2]"),
     );
-    case::<Array<Lease<[i16; 3]>>>(flipped(), (ErrorKind::Strides, "strides", "", "compact axes [3]"));
+    case::<Array<Lease<[i16; 3]>>>(flipped(), (ErrorKind::Strides, "strides", "", "contiguous axes [3]"));
 }
 
 /// A tensor that is handed on as a pointer is whoever's who has the pointer.

@@ -150,14 +150,14 @@ fn numbers_that_do_not_fit_their_field() {
     assert_eq!((fits.shape, fits.strides), ([255, 2], Some([127, -128])));
 
     let far = InBytes { data: vec![1_u8], shape: vec![1 << 63], strides: vec![1] };
-    let told = (ErrorKind::Overflow, "shape[0]", "9223372036854775808", "64 bits");
+    let told = (ErrorKind::Overflow, "shape[0]", "9223372036854775808", "64-bit");
     assert_told(&far.info().unwrap_err(), told);
     let far = Table { data: vec![1], rows: 1, columns: u64::MAX };
-    let told = (ErrorKind::Overflow, "shape[1]", "18446744073709551615", "64 bits");
+    let told = (ErrorKind::Overflow, "shape[1]", "18446744073709551615", "64-bit");
     assert_told(&far.info().unwrap_err(), told);
     // Cut off, it would be a step backwards.
     let far = Unsigned { data: vec![1, 2], shape: [2], strides: [u64::MAX] };
-    let told = (ErrorKind::Overflow, "strides[0]", "18446744073709551615", "64 bits");
+    let told = (ErrorKind::Overflow, "strides[0]", "18446744073709551615", "64-bit");
     assert_told(&far.info().unwrap_err(), told);
 }
 

@@ -76,7 +76,7 @@ fn write_byte(address: usize, byte: u8) {
 /// Bugs 165, 168: sizes that do not fit are errors, as is memory that is not there.
 #[test]
 fn sizes_that_do_not_fit() {
-    let told = |found| (ErrorKind::Overflow, "shape", found, "within the address space");
+    let told = |found| (ErrorKind::Overflow, "shape", found, "fits the address space");
     let error = HostVec::<u64>::try_zeroed(usize::MAX).unwrap_err();
     assert_told(&error, told("18446744073709551615 elements of 8 bytes"));
     assert_told(&HostVec::<u64>::try_zeroed(1 << 61).unwrap_err(), told("2305843009213693952 elements"));

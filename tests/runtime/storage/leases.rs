@@ -140,9 +140,12 @@ fn leases_of_parts() {
     let odd = Claims { shape: Some(vec![2, 2]), strides: Some(vec![3, 1]), ..Claims::new(&[8]) };
     refused(odd, (ErrorKind::Strides, "strides[0]", "3", "a multiple of 2"));
     let turned = Claims { shape: Some(vec![2, 2]), strides: Some(vec![1, 2]), ..Claims::new(&[8]) };
-    refused(turned, (ErrorKind::Strides, "strides", "[2] for the last axes", "compact axes [2]"));
+    refused(turned, (ErrorKind::Strides, "strides", "[2] for the last axes", "contiguous axes [2]"));
     refused(Claims::new(&[2, 3]), (ErrorKind::Shape, "shape", "[3] as the last axes of [2, 3]", "[2]"));
-    refused(Claims::new(&[]), (ErrorKind::Rank, "shape", "0 axes", "1 axis or more, the last being [2]"));
+    refused(
+        Claims::new(&[]),
+        (ErrorKind::Rank, "shape", "0 axes", "1 axis or more, of which the last are [2]"),
+    );
 }
 
 /// A lease says what and where it is, and no element.

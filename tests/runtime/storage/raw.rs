@@ -127,7 +127,7 @@ fn null_pointers() {
         &at(0, 1).info().unwrap_err(),
         (ErrorKind::NullPointer, "data", "a null pointer", "the array has elements"),
     );
-    assert_told(&at(0x1000, -1).info().unwrap_err(), (ErrorKind::Shape, "shape[0]", "-1", "0 and up"));
+    assert_told(&at(0x1000, -1).info().unwrap_err(), (ErrorKind::Shape, "shape[0]", "-1", "0 or greater"));
     assert_eq!(at(0x1000, 1).info().unwrap().stream(), StreamHandle::LegacyDefault);
     // An empty import leaves a pointer that is not null where null cannot be.
     let (_ledger, tensor) = Claims::at(0, &[0, 3]).send::<Versioned>();

@@ -30,7 +30,7 @@ fn parts_stay_inside() {
     let back = all.byte_offset(12).unwrap().byte_offset(-12).unwrap();
     assert_eq!(back.memory().address, start);
     for bytes in [-1, 17, isize::MAX, isize::MIN] {
-        let told = (ErrorKind::OutOfBounds, "offset", "", "a place in the 16 bytes of memory");
+        let told = (ErrorKind::OutOfBounds, "offset", "", "an offset into the 16 bytes of memory");
         let error = all.byte_offset(bytes).unwrap_err();
         assert_told(&error, told);
         assert_eq!(error.found(), format!("{bytes} bytes"));

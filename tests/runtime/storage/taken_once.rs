@@ -31,7 +31,12 @@ impl<const FIRST: bool, const SECOND: bool> FromArray for Two<FIRST, SECOND> {
 }
 
 fn refuses<const FIRST: bool, const SECOND: bool>() {
-    let told = (ErrorKind::Unsupported, "import", "memory that was taken before", "one field that takes it");
+    let told = (
+        ErrorKind::Unsupported,
+        "import",
+        "memory that another field has taken",
+        "one field that takes the memory",
+    );
     let (ledger, tensor) = Claims::new(&[2]).send::<Versioned>();
     assert_told(&Two::<FIRST, SECOND>::from_dlpack(tensor).map(|two| two.0.len()).unwrap_err(), told);
     assert_eq!(ledger.released(), 1);

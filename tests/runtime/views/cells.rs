@@ -271,7 +271,7 @@ fn parts_that_are_not_there() {
     assert_told(&view.transpose([0, 0]).unwrap_err(), rank);
     let rank = (ErrorKind::Rank, "axes", "[0, 2]", "each axis below 2 once");
     assert_told(&view.transpose([0, 2]).unwrap_err(), rank);
-    let shape = (ErrorKind::Shape, "shape", "[4], of 4 elements", "6 elements, as [2, 3] has");
+    let shape = (ErrorKind::Shape, "shape", "[4], of 4 elements", "6 elements, the number in [2, 3]");
     assert_told(&view.reshape([4]).unwrap_err(), shape);
     let strides = (ErrorKind::Strides, "shape", "[6] for shape [3, 2], strides [1, 3]", "no copy");
     assert_told(&view.t().reshape([6]).unwrap_err(), strides);

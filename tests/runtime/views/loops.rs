@@ -1,5 +1,5 @@
 //! Loops over all elements, beside a walk that visits them one by one: every method, every layout, elements of every size.
-#![expect(unsafe_code, reason = "a storage vouches for its memory in an unsafe impl")]
+#![expect(unsafe_code, reason = "a storage implements `Storage`")]
 
 use std::fmt::Debug;
 

@@ -105,15 +105,19 @@ fn trailing_axes_are_parts() {
     assert_eq!(all.read([]).unwrap()[1][0][3], 15);
     let told = (ErrorKind::Shape, "shape", "[4] as the last axes of [2, 3, 4]", "[3]");
     assert_told(&cells.view::<[u16; 3], 2>().unwrap_err(), told);
-    let told = (ErrorKind::Rank, "shape", "3 axes", "4 axes or more, the last being [2, 2, 3, 4]");
+    let told = (ErrorKind::Rank, "shape", "3 axes", "4 axes or more, of which the last are [2, 2, 3, 4]");
     assert_told(&cells.view::<[[[[u16; 4]; 3]; 2]; 2], 0>().unwrap_err(), told);
 
     let turned = Array::strided(vec![0_u16; 24], &[6, 4], &[1, 6]);
-    let told =
-        (ErrorKind::Strides, "strides", "[6] for the last axes", "compact axes [4], which are one element");
+    let told = (
+        ErrorKind::Strides,
+        "strides",
+        "[6] for the last axes",
+        "contiguous axes [4], which are one element",
+    );
     assert_told(&turned.view::<[u16; 4], 1>().unwrap_err(), told);
     let stepped = Array::strided(vec![0_u16; 24], &[3, 4], &[6, 1]);
-    let told = (ErrorKind::Strides, "strides[0]", "6", "a multiple of 4, the parts of an element [4]");
+    let told = (ErrorKind::Strides, "strides[0]", "6", "a multiple of 4, the number of items in an element [4]");
     assert_told(&stepped.view::<[u16; 4], 1>().unwrap_err(), told);
     // Axes that say nothing do not stand in the way.
     assert!(Array::strided(vec![0_u16; 4], &[1, 4], &[7, 1]).view::<[u16; 4], 1>().is_ok());

@@ -267,7 +267,7 @@ fn fits<T>(count: usize) -> Result<usize> {
         Some(bytes) if isize::try_from(bytes).is_ok_and(|bytes| bytes < isize::MAX) => Ok(bytes),
         _ => {
             let found = text!("{count} elements");
-            Err(Error::new(ErrorKind::Overflow, "shape", found, "a size within the address space"))
+            Err(Error::new(ErrorKind::Overflow, "shape", found, "a size that fits the address space"))
         }
     }
 }

@@ -1,11 +1,11 @@
-//! Extents and strides of a layout, in place for the usual ranks.
+//! Extents and strides of a layout, stored inline for up to five axes.
 
 use crate::array::dims::INLINE;
 
-/// One extent and one stride an axis. Both lists are in one enum, so that one branch finds them.
+/// One extent and one stride for each axis. One enum holds both lists, so that one branch finds them.
 #[derive(Clone)]
 pub(crate) enum Axes {
-    /// Whole words, also for the length, for the reason given at `Dims`.
+    /// `ndim` is a word for the reason given at `Dims`.
     Inline {
         ndim: usize,
         shape: [usize; INLINE],
@@ -18,10 +18,10 @@ pub(crate) enum Axes {
 }
 
 impl Axes {
-    /// No axes.
+    /// A layout without axes.
     pub(crate) const NONE: Self = Self::Inline { ndim: 0, shape: [0; INLINE], strides: [0; INLINE] };
 
-    /// `ndim` axes, written by `fill` over zeros.
+    /// Creates `ndim` axes of zeros and lets `fill` write over them.
     #[inline]
     pub(crate) fn filled(ndim: usize, fill: impl FnOnce(&mut [usize], &mut [isize])) -> Self {
         if ndim <= INLINE {

@@ -1,4 +1,4 @@
-//! What is said of a layout that cannot be, or that was not asked for.
+//! Errors about layouts.
 
 use crate::array::dims::MAX_NDIM;
 use crate::array::layout::order::{Order, contiguous_strides};
@@ -7,10 +7,10 @@ use crate::error::{Error, ErrorKind, text};
 #[cold]
 pub(crate) fn too_many(ndim: usize) -> Error {
     let found = text!("{ndim} axes");
-    Error::new(ErrorKind::Rank, "shape", found, format_args!("{MAX_NDIM} axes at most"))
+    Error::new(ErrorKind::Rank, "shape", found, format_args!("at most {MAX_NDIM} axes"))
 }
 
-/// A number of axes in words.
+/// Formats a number of axes.
 pub(crate) fn axes_in_words(number: usize) -> String {
     if number == 1 { "1 axis".into() } else { format!("{number} axes") }
 }
@@ -21,7 +21,7 @@ pub(crate) fn wrong_rank(shape: &[usize], rank: usize) -> Error {
     Error::new(ErrorKind::Rank, "shape", found, axes_in_words(rank))
 }
 
-/// The extents of a tensor are null, which has axes.
+/// The error for a tensor with axes and a null pointer to its extents.
 #[cold]
 pub(crate) fn no_extents(ndim: usize) -> Error {
     let found = text!("a null pointer for {}", axes_in_words(ndim));
@@ -46,7 +46,7 @@ pub(crate) fn out_of_reach(shape: &[usize], strides: &[isize]) -> Error {
     let found = text!("{strides:?} for shape {shape:?}");
     let error = Error::new(ErrorKind::Overflow, "strides", found, "offsets that fit the address space");
     error.with_python_hint(
-        "`ascontiguousarray` of its library makes a compact array; CuPy's that go backwards come out so",
+        "make it contiguous by `ascontiguousarray` of its library; CuPy exports negative strides like this",
     )
 }
 
@@ -59,7 +59,7 @@ pub(crate) fn not_contiguous(shape: &[usize], strides: &[isize], order: Order) -
     let allowed = text!("{}, which makes the array {order:?}-contiguous; copy the array", compact[axis]);
     let error = Error::new(ErrorKind::Strides, format_args!("strides[{axis}]"), found, allowed);
     error.with_rust_hint("or give the struct a strides field").with_python_hint(match order {
-        Order::C => "`ascontiguousarray` of its library does so",
-        Order::F => "`asfortranarray` of its library does so",
+        Order::C => "use `ascontiguousarray` of its library",
+        Order::F => "use `asfortranarray` of its library",
     })
 }

@@ -1,4 +1,4 @@
-//! Shapes and strides: defaults, contiguity, reachable range, slicing. All arithmetic is checked.
+//! Shapes and strides: defaults, contiguity, offsets, slices. All arithmetic is checked.
 
 pub(crate) mod axes;
 pub(crate) mod errors;
@@ -14,11 +14,15 @@ use crate::array::layout::errors::{count_mismatch, not_contiguous, out_of_reach,
 use crate::array::layout::order::{Order, contiguous_strides, fill_contiguous};
 use crate::error::{Error, ErrorKind, Result};
 
-/// A shape with strides in elements, of which the products and sums are known not to overflow.
+/// A checked shape with strides in elements.
 ///
-/// Having one means: at most [`MAX_NDIM`] axes; the number of elements fits `isize`; the lowest and highest element offset
-/// and the distance between them fit `isize`. An axis of extent 1, and every axis of an array without elements, puts no
-/// condition on its stride.
+/// These hold for every value:
+///
+/// - It has at most [`MAX_NDIM`] axes.
+/// - The number of elements fits `isize`.
+/// - The lowest and the highest element offset, and their distance, fit `isize`.
+///
+/// The stride of an axis of extent 1 may have any value. So may all strides of an array without elements.
 ///
 /// ```
 /// use interop_core::{Layout, Order};
@@ -37,14 +41,15 @@ pub struct Layout {
 }
 
 impl Layout {
-    /// No axes and no elements: the placeholder of a layout that has yet to come.
+    /// A placeholder without axes and elements.
     pub(crate) const EMPTY: Self = Self { axes: Axes::NONE, numel: 0 };
 
-    /// A compact array of this shape, without gaps.
+    /// Creates the contiguous layout of this shape.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Rank`] above [`MAX_NDIM`] axes, [`ErrorKind::Overflow`] when the number of elements does not fit.
+    /// [`ErrorKind::Rank`] above [`MAX_NDIM`] axes, [`ErrorKind::Overflow`] if the number of elements does not fit
+    /// `isize`.
     #[inline]
     pub fn contiguous(shape: &[usize], order: Order) -> Result<Self> {
         let numel = numel(shape)?;
@@ -54,12 +59,12 @@ impl Layout {
         }))
     }
 
-    /// An array of this shape and these strides, in elements.
+    /// Creates a layout from a shape and strides in elements.
     ///
     /// # Errors
     ///
-    /// As [`contiguous`](Self::contiguous); [`ErrorKind::Strides`] when there is not one stride for each axis;
-    /// [`ErrorKind::Overflow`] when an element would be out of reach of `isize`, counted from any other element.
+    /// As [`contiguous`](Self::contiguous); [`ErrorKind::Strides`] if the number of strides is not the number of axes;
+    /// [`ErrorKind::Overflow`] if an offset between two elements does not fit `isize`.
     #[inline]
     pub fn strided(shape: &[usize], strides: &[isize]) -> Result<Self> {
         let numel = numel(shape)?;
@@ -73,7 +78,7 @@ impl Layout {
         Ok(layout)
     }
 
-    /// A layout of which everything has been checked.
+    /// Creates a layout from checked parts.
     #[inline]
     pub(crate) fn inline(
         ndim: usize,
@@ -84,13 +89,13 @@ impl Layout {
         Self { axes: Axes::Inline { ndim, shape, strides }, numel }
     }
 
-    /// The layout that `fill` writes over zeros, of which product and sums have been checked.
+    /// Creates a layout that `fill` writes over zeros. The caller has checked the product and the offsets.
     #[inline]
     pub(crate) fn filled(ndim: usize, numel: usize, fill: impl FnOnce(&mut [usize], &mut [isize])) -> Self {
         Self { axes: Axes::filled(ndim, fill), numel }
     }
 
-    /// The layout of these extents and strides, of which product and sums have been checked.
+    /// Creates a layout from extents and strides. The caller has checked the product and the offsets.
     fn of(shape: &[usize], strides: &[isize], numel: usize) -> Self {
         Self::filled(shape.len(), numel, |extents, steps| {
             extents.copy_from_slice(shape);
@@ -98,12 +103,12 @@ impl Layout {
         })
     }
 
-    /// An array of this shape whose strides are counted in bytes, for elements of `item` bytes.
+    /// Creates a layout from a shape and strides in bytes, for elements of `item` bytes.
     ///
     /// # Errors
     ///
-    /// As [`strided`](Self::strided); [`ErrorKind::Strides`], with the axis, for a stride that is no multiple of `item`
-    /// on an axis where it matters.
+    /// As [`strided`](Self::strided); [`ErrorKind::Strides`] if a stride is not a multiple of `item`, unless the axis
+    /// has extent 1 or the array no elements.
     pub fn strided_in_bytes(shape: &[usize], strides: &[isize], item: usize) -> Result<Self> {
         if strides.len() != shape.len() {
             return Err(count_mismatch(strides.len(), shape.len()));
@@ -114,7 +119,7 @@ impl Layout {
         for (axis, (&extent, &stride)) in shape.iter().zip(strides).enumerate() {
             elements[axis] = match (stride % item, empty || extent == 1) {
                 (0, _) => stride / item,
-                // A negative stride on an idle axis is replaced by the compact one.
+                // `strided` replaces a negative stride that is never used by the contiguous one.
                 (_, true) => -1,
                 (_, false) => {
                     let allowed = format!("a multiple of the item size, {item} bytes");
@@ -159,20 +164,20 @@ impl Layout {
         self.numel
     }
 
-    /// Whether there is no element.
+    /// Whether the array has no elements.
     #[inline]
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.numel == 0
     }
 
-    /// The offsets of the lowest and of one past the highest element, in elements from element \[0, …, 0\].
+    /// The offsets of the lowest element and of one past the highest, in elements from element \[0, …, 0\].
     ///
-    /// An empty array reaches nothing: `0..0`.
+    /// An empty array has the range `0..0`.
     #[inline]
     #[must_use]
     pub fn offsets(&self) -> Range<isize> {
-        // Every constructor refuses what does not fit.
+        // All constructors reject offsets that do not fit.
         self.offsets_checked().unwrap_or(0..0)
     }
 
@@ -204,7 +209,7 @@ impl Layout {
         }
     }
 
-    /// Refuses a layout that is not compact in this order, and says how to go on.
+    /// Returns an error with advice if the layout is not contiguous in this order.
     #[inline]
     pub(crate) fn check_contiguous(&self, order: Order) -> Result<()> {
         if self.is_contiguous(order) {
@@ -214,10 +219,10 @@ impl Layout {
         }
     }
 
-    /// Whether it can be told that no two indices meet in one element, so that parts may be written independently.
+    /// Whether every index has its own element, so that parts can be written independently.
     ///
-    /// A stride of 0 repeats one element; overlapping windows share some. Layouts are judged by their sorted strides,
-    /// which settles everything that slicing, transposing and flipping can make; an exotic layout may be refused.
+    /// A stride of 0 repeats an element; overlapping windows share elements. The test compares sorted strides. It
+    /// accepts all layouts made by slicing, transposing and flipping, but may reject valid layouts of other kinds.
     #[must_use]
     pub fn is_injective(&self) -> bool {
         if self.is_empty() {
@@ -256,9 +261,9 @@ impl fmt::Debug for Layout {
     }
 }
 
-/// The strides, with those of a compact array in place of negative ones on idle axes. An axis is idle when no step is taken
-/// along it: its extent is 1, or the array has no elements. A negative stride means nothing there, and consumers trip over
-/// it; other strides of idle axes are kept, because some consumers read an order from them.
+/// Replaces negative strides that are never used by those of a contiguous array. A stride is not used if its axis has
+/// extent 1 or the array has no elements. Some consumers reject a negative stride even there. Other unused strides
+/// stay, because some consumers derive the memory order from them.
 fn normalized_strides(shape: &[usize], strides: &[isize], numel: usize) -> Dims<isize> {
     let mut normalized_strides = Dims::from(strides);
     if strides.iter().any(|stride| *stride < 0) {
@@ -272,7 +277,7 @@ fn normalized_strides(shape: &[usize], strides: &[isize], numel: usize) -> Dims<
     normalized_strides
 }
 
-/// The product of the extents, which must fit `isize`; 0 as soon as one extent is 0.
+/// The product of the extents, which must fit `isize`. It is 0 if any extent is 0.
 #[inline]
 pub(crate) fn numel(shape: &[usize]) -> Result<usize> {
     if shape.len() > MAX_NDIM {
@@ -284,7 +289,7 @@ pub(crate) fn numel(shape: &[usize]) -> Result<usize> {
     }
 }
 
-/// The product of the extents, `None` where it does not fit `isize`; 0 as soon as one extent is 0.
+/// The product of the extents, or `None` if it does not fit `isize`. It is 0 if any extent is 0.
 #[inline]
 pub(crate) fn product(extents: impl Iterator<Item = usize>) -> Option<usize> {
     let (mut product, mut fits) = (1_usize, true);
@@ -299,19 +304,19 @@ pub(crate) fn product(extents: impl Iterator<Item = usize>) -> Option<usize> {
     (fits && isize::try_from(product).is_ok()).then_some(product)
 }
 
-/// The offsets of the lowest and of one past the highest of some elements, `None` where one or their distance does not
-/// fit. The product of the extents fits `isize` and is not 0.
+/// The offsets of the lowest element and of one past the highest, or `None` if one of them or their distance does not
+/// fit. The product of the extents must fit `isize` and not be 0.
 #[inline]
 pub(crate) fn offsets(axes: impl Iterator<Item = (usize, isize)>) -> Option<Range<isize>> {
     let (mut low, mut high) = (0_isize, 0_isize);
     for (extent, stride) in axes {
-        // An axis of extent 1 reaches nowhere, whatever its stride is.
+        // The stride of an axis of extent 1 is multiplied by 0.
         let reach = (extent as isize - 1).checked_mul(stride)?;
         low = low.checked_add(reach.min(0))?;
         high = high.checked_add(reach.max(0))?;
     }
     let end = high.checked_add(1)?;
-    // A view may begin at the lowest element, and then reaches the highest from there.
+    // A view may begin at the lowest element; the highest must be reachable from there.
     end.checked_sub(low)?;
     Some(low..end)
 }

@@ -1,8 +1,8 @@
-//! C and F order, and the strides of compact arrays.
+//! C and F order, and the strides of contiguous arrays.
 
 use crate::array::dims::Dims;
 
-/// The order in which the elements of a compact array lie in memory.
+/// The memory order of the elements of a contiguous array.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Order {
     /// Row-major: the last axis varies fastest.
@@ -12,13 +12,13 @@ pub enum Order {
     F,
 }
 
-/// The strides of a compact array of this shape.
+/// The strides of a contiguous array of this shape.
 pub(crate) fn contiguous_strides(shape: &[usize], order: Order) -> Dims<isize> {
     Dims::filled(shape.len(), |strides| fill_contiguous(strides, |axis| shape[axis], order))
 }
 
-/// Writes the strides of a compact array. An extent of 0 counts as 1, as in NumPy; where the product of an empty array's
-/// other extents does not fit, its strides are 0, which is as good as any.
+/// Writes the strides of a contiguous array. As in NumPy, an extent of 0 counts as 1. If the product of an empty
+/// array's other extents overflows, the strides are 0.
 #[inline]
 pub(crate) fn fill_contiguous(strides: &mut [isize], extent: impl Fn(usize) -> usize, order: Order) {
     let ndim = strides.len();

@@ -1,4 +1,4 @@
-//! New layouts over the same memory: slices, parts of elements, and the walk over all elements.
+//! New layouts over the same memory: slices, reshapes, and iteration over element offsets.
 
 use crate::array::dims::Dims;
 use crate::array::layout::errors::{axes_in_words, out_of_reach};
@@ -7,8 +7,8 @@ use crate::array::layout::{Layout, numel, product};
 use crate::error::{Error, ErrorKind, Result, text};
 
 impl Layout {
-    /// The strides counted in bytes, for elements of `item` bytes. Where that does not fit, which can only be on an idle
-    /// axis, the stride of a compact array stands in.
+    /// The strides in bytes, for elements of `item` bytes. A stride that overflows belongs to an axis of extent 1 and
+    /// is replaced by that of a contiguous array.
     pub(crate) fn strides_in_bytes(&self, item: usize) -> Vec<isize> {
         let compact = contiguous_strides(self.shape(), Order::C);
         let bytes = |stride: isize| stride.checked_mul(item as isize);
@@ -16,18 +16,18 @@ impl Layout {
         strides.map(|(stride, compact)| bytes(*stride).or_else(|| bytes(*compact)).unwrap_or(0)).collect()
     }
 
-    /// Takes every `step`-th of an axis, `len` elements from `start`; also gives the offset of the new first element, in
-    /// elements.
+    /// Takes every `step`-th index of an axis, `len` indices from `start`. Also returns the offset of the new first
+    /// element, in elements.
     ///
     /// # Panics
     ///
-    /// When the axis does not exist, an element that is taken does not, or more elements are taken than an array may have,
-    /// which only a step of 0 can.
+    /// If the axis or a selected index does not exist, or the result has more elements than fit `isize` (possible only
+    /// with a step of 0).
     #[must_use]
     pub fn slice(&self, axis: usize, start: usize, step: isize, len: usize) -> (Self, isize) {
         let extent = self.shape()[axis];
         if let Some(steps) = len.checked_sub(1) {
-            // Without a sign: an extent beside one of 0 may be more than `isize` holds.
+            // The step is taken without its sign, because an extent next to one of 0 may exceed `isize`.
             let reach = steps.checked_mul(step.unsigned_abs());
             let last = reach.and_then(|reach| match step {
                 0.. => start.checked_add(reach),
@@ -40,7 +40,7 @@ impl Layout {
         shape[axis] = len;
         let numel = numel(&shape).unwrap_or_else(|error| panic!("slice of axis {axis}: {error}"));
         let mut strides = Dims::from(self.strides());
-        // A step that reaches nothing says nothing; one that does stays within the reach of the axis.
+        // With fewer than two indices the stride is never used; otherwise the product stays within the axis.
         if len > 1 && numel > 0 {
             strides[axis] *= step;
         }
@@ -48,37 +48,38 @@ impl Layout {
         (Self::of(&shape, &strides, numel), offset)
     }
 
-    /// Drops an axis by taking one index of it; also gives the offset of the new first element, in elements.
+    /// Removes an axis by selecting one index of it. Also returns the offset of the new first element, in elements.
     ///
     /// # Panics
     ///
-    /// When the axis or the index does not exist.
+    /// If the axis or the index does not exist.
     #[must_use]
     pub fn select(&self, axis: usize, index: usize) -> (Self, isize) {
         assert!(index < self.shape()[axis], "index {index} outside axis {axis}");
         let (shape, strides) = (without(self.shape(), axis), without(self.strides(), axis));
-        let numel = product(shape.iter().copied()).unwrap_or_else(|| unreachable!("a part of what fits"));
+        let numel = product(shape.iter().copied())
+            .unwrap_or_else(|| unreachable!("it has no more elements than the layout"));
         let offset = if numel == 0 { 0 } else { self.strides()[axis] * index as isize };
         (Self::of(&shape, &strides, numel), offset)
     }
 
-    /// The same elements, in row-major order, under the indices of another shape.
+    /// The same elements, in row-major order, in another shape.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Shape`] for another number of elements, [`ErrorKind::Strides`] where only a copy could have that shape.
+    /// [`ErrorKind::Shape`] for another number of elements, [`ErrorKind::Strides`] if the shape needs a copy.
     pub(crate) fn reshape(&self, shape: &[usize]) -> Result<Self> {
         let count = numel(shape)?;
         if count != self.numel {
             let found = text!("{shape:?}, of {count} elements");
-            let allowed = text!("{} elements, as {:?} has", self.numel, self.shape());
+            let allowed = text!("{} elements, the number in {:?}", self.numel, self.shape());
             return Err(Error::new(ErrorKind::Shape, "shape", found, allowed));
         }
         let mut strides = contiguous_strides(shape, Order::C);
         if count == 0 {
             return Ok(Self::of(shape, &strides, count));
         }
-        // From the last axis on: runs of old axes that go on where the next one ends are one axis, which new ones cut.
+        // From the last axis on: merge old axes that continue one another, then split the merged axis into new ones.
         let mut old =
             self.shape().iter().zip(self.strides()).filter(|(extent, _)| **extent != 1).rev().peekable();
         let mut new = (0..shape.len()).rev().filter(|axis| shape[*axis] != 1);
@@ -96,13 +97,13 @@ impl Layout {
             if part != whole {
                 let found = text!("{shape:?} for shape {:?}, strides {:?}", self.shape(), self.strides());
                 let error = Error::new(ErrorKind::Strides, "shape", found, "a shape that needs no copy");
-                return Err(error.with_rust_hint("`to_vec` is a copy"));
+                return Err(error.with_rust_hint("use `to_vec` to copy the elements"));
             }
         }
         Ok(Self::of(shape, &strides, count))
     }
 
-    /// The layout in units of one of `parts` equal parts of an element, with the parts as axes behind the others.
+    /// Divides each element into `parts` equal parts, which become the last axes. Strides count parts.
     ///
     /// # Errors
     ///
@@ -121,19 +122,19 @@ impl Layout {
         Self::strided(&joined(self.shape(), parts), &joined(&outer, inner.strides()))
     }
 
-    /// The layout in units of a bigger element, whose `parts` are the last axes; the reverse of `split_elements`.
+    /// Merges the last axes, which must be `parts`, into one element; the reverse of `split_elements`.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Shape`] when the last axes are not `parts`; [`ErrorKind::Strides`] when they are not compact or the
-    /// other strides do not step by whole elements.
+    /// [`ErrorKind::Shape`] if the last axes are not `parts`; [`ErrorKind::Strides`] if they are not contiguous, or
+    /// another stride is not a multiple of an element.
     pub(crate) fn join_elements(&self, parts: &[usize]) -> Result<Self> {
         let Some(outer) = self.ndim().checked_sub(parts.len()) else {
             return Err(Error::new(
                 ErrorKind::Rank,
                 "shape",
                 axes_in_words(self.ndim()),
-                format_args!("{} or more, the last being {parts:?}", axes_in_words(parts.len())),
+                format_args!("{} or more, of which the last are {parts:?}", axes_in_words(parts.len())),
             ));
         };
         if self.shape()[outer..] != *parts {
@@ -143,16 +144,16 @@ impl Layout {
         let count = numel(parts)?.max(1) as isize;
         let shape = &self.shape()[..outer];
         let mut strides = Dims::from(&self.strides()[..outer]);
-        // An array without elements may have any strides, among them such as no other array can have.
+        // An array without elements may have strides that `strided` would reject.
         if !self.is_empty() && !Self::strided(parts, &self.strides()[outer..])?.is_contiguous(Order::C) {
             let found = text!("{:?} for the last axes", &self.strides()[outer..]);
-            let allowed = text!("compact axes {parts:?}, which are one element");
+            let allowed = text!("contiguous axes {parts:?}, which are one element");
             return Err(Error::new(ErrorKind::Strides, "strides", found, allowed));
         }
         for (axis, stride) in strides.iter_mut().enumerate() {
             let idle = shape[axis] == 1 || self.is_empty();
             if *stride % count != 0 && !idle {
-                let allowed = text!("a multiple of {count}, the parts of an element {parts:?}");
+                let allowed = text!("a multiple of {count}, the number of items in an element {parts:?}");
                 return Err(Error::new(
                     ErrorKind::Strides,
                     format_args!("strides[{axis}]"),
@@ -165,7 +166,7 @@ impl Layout {
         Self::strided(shape, &strides)
     }
 
-    /// The offsets of all elements, in the order in which a compact array of `order` holds them.
+    /// The offsets of all elements, in the order of a contiguous array of `order`.
     #[cfg(any(test, feature = "cust", feature = "cudarc"))]
     pub(crate) fn walk(&self, order: Order) -> impl Iterator<Item = isize> + '_ {
         let (ndim, shape, strides) = (self.ndim(), self.shape(), self.strides());
@@ -175,7 +176,7 @@ impl Layout {
             let here = offset;
             for step in 0..ndim {
                 let axis = if order == Order::C { ndim - 1 - step } else { step };
-                // One step past the end of an axis, from where the walk goes back at once, may be out of reach.
+                // One step past the end of an axis may overflow before the index goes back to 0.
                 index[axis] += 1;
                 offset = offset.wrapping_add(strides[axis]);
                 if index[axis] < shape[axis] {
@@ -188,8 +189,8 @@ impl Layout {
         })
     }
 
-    /// The places of the elements, from the lowest on: each once, however many indices lead there, where axes repeat or
-    /// continue one another (broadcast arrays, sliding windows). Axes that meet in other ways stay as they are.
+    /// A layout that visits each memory location once, from the lowest. Repeated axes and axes that continue one
+    /// another are merged (broadcast arrays, sliding windows). Axes that overlap in other ways stay as they are.
     #[cfg(feature = "ndarray")]
     pub(crate) fn places(&self) -> Self {
         let strides = self.strides().iter().map(|stride| stride.unsigned_abs());
@@ -199,7 +200,7 @@ impl Layout {
         let mut apart: Vec<(usize, usize)> = Vec::new();
         for (extent, stride) in axes {
             match apart.last_mut() {
-                // Each step begins within the places so far, or right behind them.
+                // Each step begins within the locations so far, or right behind them.
                 Some((count, step)) if stride % *step == 0 && stride / *step <= *count => {
                     *count += (extent - 1) * (stride / *step);
                 }
@@ -209,11 +210,11 @@ impl Layout {
         let (shape, strides): (Vec<usize>, Vec<isize>) =
             apart.into_iter().map(|(count, step)| (count, step as isize)).unzip();
         Self::strided(&shape, &strides)
-            .unwrap_or_else(|_| unreachable!("as far as the layout, in fewer steps"))
+            .unwrap_or_else(|_| unreachable!("its offsets are those of the layout"))
     }
 }
 
-/// All items but the one at `axis`.
+/// All items except the one at `axis`.
 fn without<T: Copy + Default>(items: &[T], axis: usize) -> Dims<T> {
     joined(&items[..axis], &items[axis + 1..])
 }
@@ -231,7 +232,7 @@ fn joined<T: Copy + Default>(head: &[T], tail: &[T]) -> Dims<T> {
 mod tests {
     use super::*;
 
-    /// As many places as there are, whatever the number of indices.
+    /// The number of locations does not depend on the number of indices.
     #[test]
     fn every_place_comes_once() {
         for (shape, strides, count) in [

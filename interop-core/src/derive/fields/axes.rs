@@ -1,4 +1,4 @@
-//! Extents, shapes and strides.
+//! Field types for extents, shapes and strides.
 
 use crate::array::dims::{Dims, signed};
 use crate::array::info::ArrayInfo;
@@ -7,19 +7,19 @@ use crate::error::{Error, ErrorKind, Result, text};
 use crate::memory::extraction::Extraction;
 use crate::memory::info_builder::InfoBuilder;
 
-/// An extent: a field named in `shape = [...]`.
+/// The type of a field named in `shape = [...]`.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be an extent of a shape",
     label = "not an integer type",
-    note = "a field or constant that `shape = [...]` names is one of `usize`, `u8`…`u64`, `isize`, `i8`…`i64`"
+    note = "the type of a field or constant in `shape = [...]` is one of `usize`, `u8`…`u64`, `isize`, `i8`…`i64`"
 )]
 pub trait Extent: Copy + Default {
-    /// The derive's call on the way out: the extent, in a type that holds all others.
+    /// Called by expanded code for exports: the extent as an `i128`, which holds every integer type's values.
     fn describe_field(&self) -> i128;
-    /// The type's own form of an extent; `None` where it does not fit.
+    /// Converts an extent, or returns `None` if it does not fit.
     fn from_usize(extent: usize) -> Option<Self>;
 
-    /// The derive's call on the way in.
+    /// Called by expanded code for imports.
     #[doc(hidden)]
     #[inline]
     fn take(from: &mut Extraction<'_>, axis: usize, field: &'static str) -> Self {
@@ -27,11 +27,11 @@ pub trait Extent: Copy + Default {
     }
 }
 
-/// A stride: an item of a `strides` field.
+/// The item type of a `strides` field.
 pub trait Stride: Copy + Default {
-    /// The stride, in a type that holds all others.
+    /// The stride as an `i128`, which holds every integer type's values.
     fn to_i128(self) -> i128;
-    /// The type's own form of a stride; `None` where it does not fit.
+    /// Converts a stride, or returns `None` if it does not fit.
     fn from_isize(stride: isize) -> Option<Self>;
 }
 
@@ -67,21 +67,21 @@ macro_rules! integers {
 
 integers!(u8 u16 u32 u64 usize i8 i16 i32 i64 isize);
 
-/// A list with one item an axis: what `shape` and `strides` fields are made of.
+/// A list with one item for each axis: the type of `shape` and `strides` fields.
 pub trait AxisList: Sized {
-    /// The type of an item.
+    /// The item type.
     type Item: Copy + Default;
-    /// Whether all lists of the type are of one length.
+    /// Whether the type fixes the length.
     const IS_FIXED: bool = false;
     /// The items.
     fn items(&self) -> &[Self::Item];
-    /// The list of `len` items.
+    /// Creates a list of `len` items.
     ///
     /// # Errors
     ///
-    /// Those of `item`, and [`ErrorKind::Rank`] for a length that the list cannot have.
+    /// Errors of `item`, and [`ErrorKind::Rank`] if the list cannot have this length.
     fn collect(len: usize, item: impl FnMut(usize) -> Result<Self::Item>) -> Result<Self>;
-    /// A list of zeros, of any length.
+    /// Creates a placeholder of zeros, of any length.
     fn blank() -> Self;
 }
 
@@ -142,7 +142,7 @@ impl<I: Copy + Default, const N: usize> AxisList for [I; N] {
             return Err(Error::new(ErrorKind::Rank, "shape", axes_in_words(len), axes_in_words(N)));
         }
         let items: Vec<I> = (0..len).map(item).collect::<Result<_>>()?;
-        Ok(Self::try_from(items).unwrap_or_else(|_| unreachable!("the length was compared")))
+        Ok(Self::try_from(items).unwrap_or_else(|_| unreachable!("the length was checked")))
     }
 
     fn blank() -> Self {
@@ -150,34 +150,34 @@ impl<I: Copy + Default, const N: usize> AxisList for [I; N] {
     }
 }
 
-/// A `shape` field.
+/// The type of a `shape` field.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be the `shape` of a `CudaArray`",
     label = "not a list of extents",
     note = "write `[usize; N]`, `Vec<usize>` or `Dims<usize>` (any integer type), or name integer fields: `#[cuda_array(shape = [height, width])]`"
 )]
 pub trait ShapeField: Sized {
-    /// Whether the type says how many axes.
+    /// Whether the type fixes the number of axes.
     #[doc(hidden)]
     const IS_FIXED: bool = false;
-    /// How many axes.
+    /// The number of axes.
     fn count(&self) -> usize;
-    /// Writes the extents, in a list of as many.
+    /// Writes the extents to `to`, which has one item for each axis.
     ///
     /// # Errors
     ///
-    /// When one does not fit 64 bits with a sign.
+    /// If an extent does not fit a signed 64-bit integer.
     fn write(&self, to: &mut [i64]) -> Result<()>;
-    /// The field for these extents.
+    /// Converts the extents.
     ///
     /// # Errors
     ///
-    /// When the field cannot hold their number, or one of them.
+    /// If the type cannot hold their number, or one of them.
     fn from_extents(extents: &[usize], field: &str) -> Result<Self>;
-    /// A placeholder, for a struct that is not made in the end.
+    /// A placeholder for a struct that is not returned.
     fn blank() -> Self;
 
-    /// The derive's last call on the way out.
+    /// Called last by expanded code for exports.
     #[doc(hidden)]
     #[inline]
     fn finish(&self, of: InfoBuilder<'_>) -> Result<ArrayInfo> {
@@ -186,7 +186,7 @@ pub trait ShapeField: Sized {
         if Self::IS_FIXED { of.finish_fixed(&extents) } else { of.finish(&extents) }
     }
 
-    /// The derive's call on the way in.
+    /// Called by expanded code for imports.
     #[doc(hidden)]
     fn take(from: &mut Extraction<'_>, field: &'static str) -> Self {
         from.shape(field)
@@ -219,51 +219,51 @@ impl<L: AxisList<Item: Extent>> ShapeField for L {
     }
 }
 
-/// A `strides` field.
+/// The type of a `strides` field.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be the `strides` of a `CudaArray`",
     label = "not a list of strides",
-    note = "write `[isize; N]`, `Vec<isize>` or `Dims<isize>`, or an `Option` of one: `None` stands for compact strides"
+    note = "write `[isize; N]`, `Vec<isize>` or `Dims<isize>`, or an `Option` of one, where `None` means contiguous"
 )]
 pub trait StridesField: Sized {
-    /// How many strides; `None`: compact.
+    /// The number of strides, or `None` for a contiguous array.
     fn count(&self) -> Option<usize>;
-    /// Writes the strides, in elements or bytes as the attribute says, in a list of as many.
+    /// Writes the strides to `to`, which has one item for each axis, in elements or bytes as the attribute says.
     ///
     /// # Errors
     ///
-    /// When one does not fit 64 bits with a sign.
+    /// If a stride does not fit a signed 64-bit integer.
     fn write(&self, to: &mut [i64]) -> Result<()>;
-    /// The field for these strides.
+    /// Converts the strides.
     ///
     /// # Errors
     ///
-    /// When the field cannot hold their number, or one of them.
+    /// If the type cannot hold their number, or one of them.
     fn from_strides(strides: &[isize], field: &str) -> Result<Self>;
-    /// A placeholder, for a struct that is not made in the end.
+    /// A placeholder for a struct that is not returned.
     fn blank() -> Self;
 
-    /// The derive's call on the way out.
+    /// Called by expanded code for exports.
     #[doc(hidden)]
     #[inline]
     fn describe_field<'a>(&'a self, to: InfoBuilder<'a>) -> InfoBuilder<'a> {
         to.strides(self)
     }
 
-    /// The derive's call on the way out, for `strides(bytes)`.
+    /// Called by expanded code for exports, for `strides(bytes)`.
     #[doc(hidden)]
     #[inline]
     fn describe_field_in_bytes<'a>(&'a self, to: InfoBuilder<'a>) -> InfoBuilder<'a> {
         to.strides_in_bytes(self)
     }
 
-    /// The derive's call on the way in.
+    /// Called by expanded code for imports.
     #[doc(hidden)]
     fn take(from: &mut Extraction<'_>, field: &'static str) -> Self {
         from.strides(field)
     }
 
-    /// The derive's call on the way in, for `strides(bytes)`.
+    /// Called by expanded code for imports, for `strides(bytes)`.
     #[doc(hidden)]
     fn take_in_bytes(from: &mut Extraction<'_>, field: &'static str) -> Self {
         from.strides_in_bytes(field)
@@ -288,9 +288,9 @@ impl<L: AxisList<Item: Stride>> StridesField for L {
     fn from_strides(strides: &[isize], field: &str) -> Result<Self> {
         Self::collect(strides.len(), |axis| {
             L::Item::from_isize(strides[axis]).ok_or_else(|| {
-                let place = text!("strides[{axis}]");
-                let allowed = text!("a stride that the items of the field `{field}` can hold");
-                Error::new(ErrorKind::Overflow, place, strides[axis], allowed)
+                let location = text!("strides[{axis}]");
+                let allowed = text!("a stride that fits the items of the field `{field}`");
+                Error::new(ErrorKind::Overflow, location, strides[axis], allowed)
             })
         })
     }
@@ -321,11 +321,11 @@ impl<L: AxisList<Item: Stride>> StridesField for Option<L> {
     }
 }
 
-/// An extent in the form of a field.
+/// Converts an extent to the field's type.
 #[inline]
 pub(crate) fn extent_of<I: Extent>(extent: usize, field: &str) -> Result<I> {
     I::from_usize(extent).ok_or_else(|| {
-        let allowed = text!("an extent that its type, `{}`, can hold", core::any::type_name::<I>());
+        let allowed = text!("an extent that fits its type, `{}`", core::any::type_name::<I>());
         Error::new(ErrorKind::Overflow, field, extent, allowed)
     })
 }

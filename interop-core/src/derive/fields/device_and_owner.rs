@@ -1,4 +1,4 @@
-//! Where raw memory is, and who keeps it.
+//! Field types for the device and the owner of raw memory.
 
 use crate::array::device::Device;
 use crate::derive::raw_memory::RawMemory;
@@ -6,25 +6,25 @@ use crate::memory::extraction::Extraction;
 use crate::memory::info_builder::InfoBuilder;
 use crate::memory::owner::Owner;
 
-/// A `device` field.
+/// The type of a `device` field.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be the `device` of a `CudaArray`",
     label = "not a device",
-    note = "write `interop_core::Device`, which says the kind of memory and the ordinal"
+    note = "write `interop_core::Device`, which holds the memory type and the ordinal"
 )]
 pub trait DeviceField: Sized {
-    /// Where the memory is.
+    /// The device.
     fn device(&self) -> Device;
-    /// The field for this device.
+    /// Converts a device.
     fn from_device(device: Device) -> Self;
 
-    /// The derive's call on the way out.
+    /// Called by expanded code for exports.
     #[doc(hidden)]
     fn describe(&self, memory: RawMemory) -> InfoBuilder<'static> {
         InfoBuilder::raw(memory, self)
     }
 
-    /// The derive's call on the way in.
+    /// Called by expanded code for imports.
     #[doc(hidden)]
     fn take(from: &mut Extraction<'_>) -> Self {
         Self::from_device(from.device())
@@ -41,17 +41,17 @@ impl DeviceField for Device {
     }
 }
 
-/// An `owner` field beside a raw pointer, which an import fills with the owner of the memory.
+/// The type of an `owner` field next to a raw pointer. An import fills it with the owner of the memory.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot own the memory of an import",
     label = "an import cannot fill this field",
     note = "write `interop_core::Owner`; or write `#[cuda_array(export)]` on the struct"
 )]
 pub trait FromOwner: Sized {
-    /// The field that owns what `owner` owns.
+    /// Converts an owner.
     fn from_owner(owner: Owner) -> Self;
 
-    /// The derive's call on the way in.
+    /// Called by expanded code for imports.
     #[doc(hidden)]
     fn take(from: &mut Extraction<'_>) -> Option<Self> {
         from.owner()

@@ -1,7 +1,6 @@
-//! What the types of a derived struct's fields must be for their roles. The messages here are what users read when a
-//! field has the wrong type.
+//! The traits of field types. Their messages are shown when a field has the wrong type.
 //!
-//! Each role has hidden methods for the derive beside its own: `describe_field` on the way out, `take` on the way in.
+//! Each trait has hidden methods that expanded code calls: `describe_field` for exports, `take` for imports.
 
 pub(crate) mod axes;
 pub(crate) mod device_and_owner;

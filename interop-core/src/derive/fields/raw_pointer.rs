@@ -1,5 +1,5 @@
-//! Raw pointers, and addresses in integers.
-#![expect(unsafe_code, reason = "the promise about a raw pointer is handed on through two provided methods")]
+//! Field types for raw pointers, and for addresses in integers.
+#![expect(unsafe_code, reason = "declares unsafe methods that take the promise about a raw pointer")]
 
 use core::ffi::c_void;
 use core::ptr::NonNull;
@@ -9,24 +9,24 @@ use crate::array::mutability::Mutability;
 use crate::derive::raw_memory::RawMemory;
 use crate::memory::extraction::{Extraction, Requirements};
 
-/// A raw pointer: the type of a `data(unsafe_raw)` field.
+/// The type of a `data(unsafe_raw)` field: a raw pointer.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a raw pointer to array elements",
-    label = "`data(unsafe_raw)` is for raw pointers",
+    label = "`data(unsafe_raw)` requires a raw pointer",
     note = "write `*mut T`, `*const T` or `NonNull<T>` of an array element `T`",
-    note = "for an address in an integer, such as a `CUdeviceptr`, write `#[cuda_array(data(unsafe_raw, element = T))]`"
+    note = "for an integer address, such as a `CUdeviceptr`, write `#[cuda_array(data(unsafe_raw, element = T))]`"
 )]
 pub trait RawPointer: Copy {
-    /// The elements.
+    /// The element type.
     type Element: Element;
     /// Who may write through the pointer.
     const MUTABILITY: Mutability;
     /// The address.
     fn address(self) -> usize;
-    /// The pointer to an address; never null for `NonNull`.
+    /// Creates a pointer from an address. It is never null for `NonNull`.
     fn from_address(address: usize) -> Self;
 
-    /// The derive's call on the way out.
+    /// Called by expanded code for exports.
     ///
     /// # Safety
     ///
@@ -36,13 +36,13 @@ pub trait RawPointer: Copy {
         RawMemory::new(self.address(), Self::Element::TYPE, Self::MUTABILITY)
     }
 
-    /// The derive's call on the way in, before anything is taken.
+    /// Called by expanded code for imports, before anything is taken.
     #[doc(hidden)]
     fn open(from: &mut Extraction<'_>, requirements: Requirements) {
         from.open_raw::<Self>(requirements);
     }
 
-    /// The derive's call on the way in.
+    /// Called by expanded code for imports.
     #[doc(hidden)]
     fn take(from: &mut Extraction<'_>) -> Self {
         Self::from_address(from.address())
@@ -88,38 +88,38 @@ impl<T: Element> RawPointer for NonNull<T> {
     }
 }
 
-/// An address in an integer: the type of a `data(unsafe_raw, element = T)` field.
+/// The type of a `data(unsafe_raw, element = T)` field: an address in an integer.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not an address",
-    label = "`data(unsafe_raw, element = ...)` is for addresses",
+    label = "`data(unsafe_raw, element = ...)` requires an integer address",
     note = "write `u64` or `usize`; for a pointer write `#[cuda_array(data(unsafe_raw))]`"
 )]
 pub trait RawAddress: Copy {
     /// Who may write at the address.
     const MUTABILITY: Mutability;
-    /// The address; `None` where it does not fit.
+    /// The address, or `None` if it does not fit.
     fn address(self) -> Option<usize>;
-    /// The field for an address.
+    /// Converts an address.
     fn from_address(address: usize) -> Self;
 
-    /// The derive's call on the way out.
+    /// Called by expanded code for exports.
     ///
     /// # Safety
     ///
     /// As [`RawMemory::at_address`].
     #[doc(hidden)]
     unsafe fn memory<T: Element>(&self) -> RawMemory {
-        // An address that does not fit becomes null, which an array with elements refuses.
+        // An address that does not fit becomes null, which `validate` rejects for an array with elements.
         RawMemory::new(self.address().unwrap_or(0), T::TYPE, Self::MUTABILITY)
     }
 
-    /// The derive's call on the way in, before anything is taken.
+    /// Called by expanded code for imports, before anything is taken.
     #[doc(hidden)]
     fn open<T: Element>(from: &mut Extraction<'_>, requirements: Requirements) {
         from.open_address::<T, Self>(requirements);
     }
 
-    /// The derive's call on the way in.
+    /// Called by expanded code for imports.
     #[doc(hidden)]
     fn take(from: &mut Extraction<'_>) -> Self {
         Self::from_address(from.address())

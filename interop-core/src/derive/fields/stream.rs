@@ -1,4 +1,4 @@
-//! Streams.
+//! Field types for streams.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -9,25 +9,25 @@ use crate::error::Result;
 use crate::memory::extraction::Extraction;
 use crate::memory::info_builder::InfoBuilder;
 
-/// A `stream` field, on the way out.
+/// The type of a `stream` field, for exports.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be the `stream` of a `CudaArray`",
     label = "not a stream",
-    note = "write `interop_core::StreamHandle`, or an `Option` of a stream: with `None` the storage's own stream counts, if it has one"
+    note = "write `interop_core::StreamHandle`, or an `Option` of a stream, where `None` means the storage's stream"
 )]
 pub trait AsStream {
     /// The stream on which the data was last written.
     fn as_stream(&self) -> StreamHandle;
 
-    /// The same, by a name that stands for it on this thread beside memory of `device`: both decide which context a default
-    /// stream is taken to be of. `None` of a field that says nothing, where the storage knows better.
+    /// The stream in a form that is valid on this thread and for memory of `device`, which select the context of a
+    /// default stream. `None` if the field is empty and the storage's stream applies.
     #[doc(hidden)]
     #[inline]
     fn as_stream_on(&self, _device: Device) -> Option<StreamHandle> {
         Some(self.as_stream())
     }
 
-    /// The derive's call on the way out.
+    /// Called by expanded code for exports.
     #[doc(hidden)]
     #[inline]
     fn describe_field<'a>(&self, to: InfoBuilder<'a>) -> InfoBuilder<'a>
@@ -37,23 +37,23 @@ pub trait AsStream {
         to.stream(self)
     }
 
-    /// The derive's call on the way in, for `stream, default = ...`: the struct's own stream.
+    /// Called by expanded code for imports with `stream, default = ...`: the struct's own stream.
     #[doc(hidden)]
     #[must_use]
     fn receive(self, from: &mut Extraction<'_>, field: &'static str) -> Self
     where
         Self: Sized,
     {
-        // The struct's own stream waits for the work that is pending on what arrives.
+        // The struct's own stream waits for pending work on the import.
         let stream = self.as_stream_on(from.device()).unwrap_or(StreamHandle::NothingPending);
         from.make_stream_wait(stream, field);
         self
     }
 }
 
-/// A `stream` field that an import can fill with the caller's stream.
+/// The type of a `stream` field that an import can fill.
 ///
-/// With [`AsStream`] it makes a stream type of your own a field:
+/// Implement it together with [`AsStream`] for your own stream type:
 ///
 /// ```
 /// use interop_core::{AsStream, CudaArray, Device, FromStream, StreamHandle};
@@ -90,17 +90,17 @@ pub trait AsStream {
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot hold the stream of an import",
     label = "an import cannot fill this field",
-    note = "write `interop_core::StreamHandle`; or say how an import fills it, `#[cuda_array(stream, default = ...)]`; or write `#[cuda_array(export)]` on the struct"
+    note = "write `interop_core::StreamHandle`; or give the value for imports, `#[cuda_array(stream, default = ...)]`; or write `#[cuda_array(export)]` on the struct"
 )]
 pub trait FromStream: Sized {
-    /// The field for this stream, which is not owned, and for memory of this device.
+    /// Converts a stream, which is not owned, for memory of this device.
     ///
     /// # Errors
     ///
-    /// When the type cannot stand for the stream, such as a stream of another context.
+    /// If the type cannot represent the stream, for example one of another context.
     fn from_stream(stream: StreamHandle, device: Device) -> Result<Self>;
 
-    /// The derive's call on the way in.
+    /// Called by expanded code for imports.
     #[doc(hidden)]
     fn take(from: &mut Extraction<'_>) -> Option<Self> {
         from.stream(Self::from_stream)

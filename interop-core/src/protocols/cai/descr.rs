@@ -1,21 +1,21 @@
-//! The key `descr`: the fields of structured elements.
+//! The key `descr` of an interface dict: the fields of struct elements.
 
 use crate::array::dims::MAX_NDIM;
 use crate::array::dtype::DType;
 use crate::array::struct_type::{StructField, StructType};
 use crate::error::{Error, ErrorKind, Result, text};
 
-/// The deepest nesting of records that is read.
+/// The greatest nesting depth that is read.
 pub(crate) const MAX_DEPTH: usize = 16;
 
 /// One entry of `descr`: name, type, and the shape of a field that is an array. An entry without a name is padding.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DescrEntry {
-    /// The name; empty for padding, and for the one entry that repeats the typestr.
+    /// The name. Empty for padding, and for a single entry that repeats the typestr.
     pub name: String,
     /// The type.
     pub dtype: DescrType,
-    /// The shape; empty for a single item.
+    /// The shape, or empty for a single item.
     pub shape: Vec<i64>,
 }
 
@@ -24,11 +24,11 @@ pub struct DescrEntry {
 pub enum DescrType {
     /// A typestr.
     Typestr(String),
-    /// A record in the record.
+    /// A nested struct.
     Nested(Vec<DescrEntry>),
 }
 
-/// The entries for a record of `size` bytes, with its gaps as padding.
+/// The entries for a struct of `size` bytes, including its padding.
 ///
 /// # Errors
 ///
@@ -47,9 +47,9 @@ pub(crate) fn write(struct_type: &StructType, size: usize) -> Result<Vec<DescrEn
         }
         let item = field.dtype.packed_bits() / 8;
         let typestr = || {
-            let allowed = "a type that the CUDA Array Interface has a typestr for; use DLPack";
-            let place = text!("descr field {:?}", field.name);
-            field.dtype.typestr().ok_or_else(|| Error::new(ErrorKind::DType, place, field.dtype, allowed))
+            let allowed = "a type with a typestr in the CUDA Array Interface; use DLPack for other types";
+            let location = text!("descr field {:?}", field.name);
+            field.dtype.typestr().ok_or_else(|| Error::new(ErrorKind::DType, location, field.dtype, allowed))
         };
         entries.push(DescrEntry {
             name: field.name.clone(),
@@ -67,7 +67,7 @@ pub(crate) fn write(struct_type: &StructType, size: usize) -> Result<Vec<DescrEn
     Ok(entries)
 }
 
-/// The record that the entries describe; `None` for entries that say no more than the typestr.
+/// The struct that the entries describe, or `None` if they only repeat the typestr.
 pub(crate) fn read(descr: &[DescrEntry], dtype: DType, typestr: &str) -> Result<Option<StructType>> {
     let size = dtype.packed_bits() / 8;
     let (struct_type, bytes) = fields(descr, MAX_DEPTH)?;
@@ -77,24 +77,24 @@ pub(crate) fn read(descr: &[DescrEntry], dtype: DType, typestr: &str) -> Result<
         return Err(Error::new(ErrorKind::DType, "descr", found, allowed));
     }
     if let [DescrEntry { dtype: DescrType::Typestr(only), shape, name }] = descr {
-        let plain = shape.is_empty() && DType::from_typestr(only)? == dtype;
-        if plain && (name.is_empty() || !dtype.is_opaque()) {
+        let repeats_typestr = shape.is_empty() && DType::from_typestr(only)? == dtype;
+        if repeats_typestr && (name.is_empty() || !dtype.is_opaque()) {
             return Ok(None);
         }
     }
     if !dtype.is_opaque() {
-        let allowed = text!("one field of type {typestr:?}, or a typestr \"|V{size}\" for a record");
+        let allowed = text!("one field of type {typestr:?}, or a typestr \"|V{size}\" for a struct");
         return Err(Error::new(ErrorKind::DType, "descr", format_args!("struct {struct_type}"), allowed));
     }
-    // Padding alone says no more than the typestr.
+    // Padding alone adds nothing to the typestr.
     Ok(Some(struct_type).filter(|struct_type| !struct_type.fields.is_empty()))
 }
 
-/// The fields and their size together.
+/// The fields, and their total size.
 fn fields(descr: &[DescrEntry], depth: usize) -> Result<(StructType, usize)> {
     let Some(depth) = depth.checked_sub(1) else {
-        let allowed = text!("records nested {MAX_DEPTH} deep at most");
-        return Err(Error::new(ErrorKind::DType, "descr", "records nested deeper", allowed));
+        let allowed = text!("structs nested at most {MAX_DEPTH} deep");
+        return Err(Error::new(ErrorKind::DType, "descr", "structs nested deeper", allowed));
     };
     let mut struct_type = StructType { fields: Vec::with_capacity(descr.len()) };
     let mut end = 0_usize;
@@ -105,14 +105,17 @@ fn fields(descr: &[DescrEntry], depth: usize) -> Result<(StructType, usize)> {
             }
             DescrType::Nested(entries) => {
                 let (struct_type, bytes) = fields(entries, depth)?;
-                let bytes =
-                    u16::try_from(bytes).ok().filter(|bytes| *bytes > 0).ok_or_else(|| size(bytes))?;
+                let bytes = u16::try_from(bytes)
+                    .ok()
+                    .filter(|bytes| *bytes > 0)
+                    .ok_or_else(|| invalid_size(bytes))?;
                 (DType::opaque(bytes), Some(struct_type))
             }
         };
         let shape = extents(entry)?;
         let field = StructField { name: entry.name.clone(), offset: end, dtype, shape, struct_type: nested };
-        end = field.size().and_then(|bytes| end.checked_add(bytes)).ok_or_else(|| size(usize::MAX))?;
+        end =
+            field.size().and_then(|bytes| end.checked_add(bytes)).ok_or_else(|| invalid_size(usize::MAX))?;
         let padding = entry.name.is_empty() && dtype.is_opaque() && field.struct_type.is_none();
         if !padding {
             struct_type.fields.push(field);
@@ -122,39 +125,44 @@ fn fields(descr: &[DescrEntry], depth: usize) -> Result<(StructType, usize)> {
     Ok((struct_type, end))
 }
 
-/// Refuses two fields of one name. Sorted, because a record can have so many fields that to compare each with all takes
-/// half a minute.
+/// Returns an error for two fields of one name. The names are sorted, because comparing all pairs of a large struct can
+/// take half a minute.
 fn check_names(struct_type: &StructType) -> Result<()> {
     let mut names: Vec<&str> = struct_type.fields.iter().map(|field| field.name.as_str()).collect();
     names.sort_unstable();
     if let Some([name, ..]) = names.windows(2).find(|pair| pair[0] == pair[1]) {
         let found = text!("two fields named {name:?}");
-        return Err(Error::new(ErrorKind::DType, "descr", found, "names that differ"));
+        return Err(Error::new(ErrorKind::DType, "descr", found, "different names"));
     }
     Ok(())
 }
 
 fn extents(entry: &DescrEntry) -> Result<Vec<usize>> {
     if entry.shape.len() > MAX_NDIM {
-        let place = text!("descr field {:?}", entry.name);
+        let location = text!("descr field {:?}", entry.name);
         let found = text!("{} axes", entry.shape.len());
-        return Err(Error::new(ErrorKind::Rank, place, found, format_args!("{MAX_NDIM} axes at most")));
+        return Err(Error::new(ErrorKind::Rank, location, found, format_args!("at most {MAX_NDIM} axes")));
     }
     let extent = |extent: &i64| {
         usize::try_from(*extent).map_err(|_| {
-            let place = text!("descr field {:?}", entry.name);
-            Error::new(ErrorKind::Shape, place, format_args!("the extent {extent}"), "extents of 0 and up")
+            let location = text!("descr field {:?}", entry.name);
+            Error::new(
+                ErrorKind::Shape,
+                location,
+                format_args!("the extent {extent}"),
+                "extents of 0 or greater",
+            )
         })
     };
     entry.shape.iter().map(extent).collect()
 }
 
 #[cold]
-fn size(bytes: usize) -> Error {
-    Error::new(ErrorKind::DType, "descr", format_args!("a record of {bytes} bytes"), "1 to 65535 bytes")
+fn invalid_size(bytes: usize) -> Error {
+    Error::new(ErrorKind::DType, "descr", format_args!("a struct of {bytes} bytes"), "1 to 65535 bytes")
 }
 
-/// The error of a typestr that stands in a field.
+/// The error of a typestr inside `descr`.
 fn in_descr(error: &Error) -> Error {
     Error::new(error.kind(), "descr", error.found(), error.allowed())
 }

@@ -1,5 +1,5 @@
-//! An `Import` from a CUDA Array Interface.
-#![expect(unsafe_code, reason = "an import is a promise about memory")]
+//! Imports from the CUDA Array Interface.
+#![expect(unsafe_code, reason = "creates imports of memory that the caller vouches for")]
 
 use crate::array::device::Device;
 use crate::array::stream::StreamHandle;
@@ -10,15 +10,15 @@ use crate::memory::owner::Owner;
 use crate::protocols::cai::CudaArrayInterface;
 
 impl Import {
-    /// The array in an interface dict, on the device where its address is.
+    /// Imports the array of an interface dict, in memory of `device`.
     ///
-    /// The interface names no device and owns nothing: the caller knows the one and provides the other. Work that is
-    /// pending stays pending on [`ArrayInfo::stream`](crate::ArrayInfo::stream). Otherwise as [`from_parts`](Self::from_parts).
+    /// The interface names no device and owns nothing, so the caller provides both. Pending work stays on the stream
+    /// [`ArrayInfo::stream`](crate::ArrayInfo::stream). Otherwise as [`from_parts`](Self::from_parts).
     ///
     /// # Errors
     ///
-    /// As [`CudaArrayInterface::info`]; [`ErrorKind::Device`](crate::error::ErrorKind::Device) for memory that CUDA cannot
-    /// reach.
+    /// As [`CudaArrayInterface::info`]; [`ErrorKind::Device`](crate::error::ErrorKind::Device) for memory that CUDA
+    /// cannot access.
     ///
     /// # Safety
     ///
@@ -28,22 +28,22 @@ impl Import {
         device: Device,
         owner: impl Send + 'static,
     ) -> Result<Self> {
-        // SAFETY: as the caller promises.
+        // SAFETY: forwarded to the caller.
         Ok(unsafe { Self::from_parts(interface.info_on_device(device)?, Owner::new(owner)) })
     }
 
-    /// The array in an interface dict, for work on `consumer`.
+    /// Imports the array of an interface dict for use on the stream `consumer`.
     ///
-    /// The driver says on which device the address is and how far the allocation goes. Work that is pending on the stream
-    /// of the interface is ordered before later work on `consumer`; of an interface of an earlier version than 3, which
-    /// names none, see [`MissingStreamPolicy`](crate::cuda::MissingStreamPolicy).
+    /// The driver determines the device and the size of the allocation. `consumer` is made to wait for the stream of
+    /// the interface. An interface of a version before 3 names no stream, see
+    /// [`MissingStreamPolicy`](crate::cuda::MissingStreamPolicy).
     ///
     /// # Errors
     ///
-    /// As [`CudaArrayInterface::info`]; [`ErrorKind::Driver`](crate::error::ErrorKind::Driver) without a driver,
-    /// [`ErrorKind::Device`](crate::error::ErrorKind::Device) for an address that is not CUDA's,
-    /// [`ErrorKind::OutOfBounds`](crate::error::ErrorKind::OutOfBounds) for elements outside the allocation, and as
-    /// [`cuda::stream_wait`](crate::cuda::stream_wait).
+    /// - As [`CudaArrayInterface::info`] and [`cuda::stream_wait`](crate::cuda::stream_wait).
+    /// - [`ErrorKind::Driver`](crate::error::ErrorKind::Driver) without a driver.
+    /// - [`ErrorKind::Device`](crate::error::ErrorKind::Device) for an address that does not belong to CUDA.
+    /// - [`ErrorKind::OutOfBounds`](crate::error::ErrorKind::OutOfBounds) for elements outside the allocation.
     ///
     /// # Safety
     ///

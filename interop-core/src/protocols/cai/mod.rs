@@ -1,7 +1,7 @@
 //! The CUDA Array Interface, versions 0 to 3, as plain data.
 //!
-//! [`CudaArrayInterface`] has a field for each key of the dict. Export fills it from facts, import reads facts from it;
-//! the Python layer turns it into a dict and back.
+//! [`CudaArrayInterface`] has one field for each key of the dict. An export fills it from an [`ArrayInfo`]; an import
+//! checks it and returns an [`ArrayInfo`]. The Python layer converts it to a dict and back.
 
 pub(crate) mod descr;
 pub(crate) mod import;
@@ -18,10 +18,10 @@ use crate::error::{Error, ErrorKind, Result, text};
 
 pub use crate::protocols::cai::descr::{DescrEntry, DescrType};
 
-/// The version that exports state, and the newest that is read without further ado.
+/// The version of exports, and the latest version that is read by default.
 pub const VERSION: i128 = 3;
 
-/// What an object says in its `__cuda_array_interface__`: one field a key, nothing checked but the stream, which has to be one.
+/// The content of `__cuda_array_interface__`, one field for each key. Only the stream is checked.
 ///
 /// ```
 /// use interop_core::cai::CudaArrayInterface;
@@ -42,29 +42,29 @@ pub const VERSION: i128 = 3;
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CudaArrayInterface {
-    /// `shape`.
+    /// The key `shape`.
     pub shape: Vec<i64>,
-    /// `typestr`.
+    /// The key `typestr`.
     pub typestr: String,
-    /// `data`: the address of the first element, and whether writing is forbidden.
+    /// The key `data`: the address of the first element, and whether the array is read-only.
     pub data: (usize, bool),
-    /// `version`.
+    /// The key `version`.
     pub version: i128,
-    /// `strides`, in bytes; `None` for `None` and for an absent key.
+    /// The key `strides`, in bytes. `None` stands for `None` and for a missing key.
     pub strides: Option<Vec<i64>>,
-    /// `stream`, read by [`StreamHandle::from_cai`]. An export with nothing pending leaves the key out: consumers have crashed
-    /// on a `None` (NVIDIA/DALI#5423).
+    /// The key `stream`, decoded by [`StreamHandle::from_cai`]. If nothing is pending, exports omit the key, because
+    /// some consumers crashed on `None` (NVIDIA/DALI#5423).
     pub stream: StreamHandle,
-    /// `descr`; `None` for an absent key.
+    /// The key `descr`, or `None` for a missing key.
     pub descr: Option<Vec<DescrEntry>>,
-    /// Whether there is a `mask` other than `None`.
+    /// Whether the key `mask` has a value other than `None`.
     pub mask: bool,
 }
 
-/// What the interface says of an array in words of its own. An array that it cannot express has none.
+/// The fields of the interface that need a conversion. An array that the interface cannot express has none.
 pub(crate) struct CaiFields {
     pub(crate) typestr: Typestr,
-    /// In bytes; `None` for a C-contiguous array.
+    /// In bytes, or `None` for a C-contiguous array.
     pub(crate) strides: Option<Vec<isize>>,
     pub(crate) descr: Option<Vec<DescrEntry>>,
 }
@@ -75,11 +75,11 @@ impl CaiFields {
     /// As [`CudaArrayInterface::from_info`].
     pub(crate) fn of(info: &ArrayInfo) -> Result<Self> {
         if !info.device().device_type.is_cuda_accessible() {
-            let allowed = "memory that CUDA can reach; host memory goes through DLPack";
+            let allowed = "memory that CUDA can reach; use DLPack for host memory";
             return Err(Error::new(ErrorKind::Device, "device", info.device(), allowed));
         }
         let typestr = info.dtype().typestr().ok_or_else(|| {
-            let allowed = "a type that the CUDA Array Interface has a typestr for; use DLPack";
+            let allowed = "a type with a typestr in the CUDA Array Interface; use DLPack for other types";
             Error::new(ErrorKind::DType, "typestr", info.dtype(), allowed)
         })?;
         let strides = if info.layout().is_contiguous(Order::C) { None } else { info.byte_strides() };
@@ -90,12 +90,13 @@ impl CaiFields {
 }
 
 impl CudaArrayInterface {
-    /// The interface of the array that `info` describe, with the address that they have; see
-    /// [`CudaArray::to_cai`](crate::derive::cuda_array::CudaArray::to_cai) for the one that kernels use.
+    /// The interface of the array that `info` describes, with its address unchanged.
+    /// [`CudaArray::to_cai`](crate::derive::cuda_array::CudaArray::to_cai) returns the address that kernels use.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Device`] for memory that CUDA cannot reach; [`ErrorKind::DType`] for element types without typestr.
+    /// [`ErrorKind::Device`] for memory that CUDA cannot access; [`ErrorKind::DType`] for element types without a
+    /// typestr.
     pub fn from_info(info: &ArrayInfo) -> Result<Self> {
         let CaiFields { typestr, strides, descr } = CaiFields::of(info)?;
         Ok(Self {
@@ -110,23 +111,25 @@ impl CudaArrayInterface {
         })
     }
 
-    /// The same interface in version 2, for consumers that refuse 3: without a stream, so whoever hands it out has
-    /// synchronized with it.
+    /// Converts the interface to version 2, for consumers that refuse version 3. It has no stream, so the caller must
+    /// have synchronized with it.
     #[must_use]
     pub fn into_version_2(self) -> Self {
         Self { version: 2, stream: StreamHandle::NothingPending, ..self }
     }
 
-    /// What the interface says, checked. The device is not known: the interface does not name it.
+    /// Checks the interface and returns the description of the array. Its device is unknown, because the interface does
+    /// not name it.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Version`] outside 0 to 3, [`ErrorKind::Mask`] for a masked array, [`ErrorKind::DType`] for typestr and descr; otherwise as [`RawDescriptor::validate`].
+    /// [`ErrorKind::Version`] outside 0 to 3, [`ErrorKind::Mask`] for a masked array, [`ErrorKind::DType`] for
+    /// `typestr` and `descr`; otherwise as [`RawDescriptor::validate`].
     pub fn info(&self) -> Result<ArrayInfo> {
         self.info_with_max_version(VERSION)
     }
 
-    /// As [`info`](Self::info), for versions up to `newest`: a later version is read as if it were version 3.
+    /// As [`info`](Self::info), but accepts versions up to `newest` and reads them as version 3.
     ///
     /// # Errors
     ///
@@ -161,7 +164,7 @@ impl CudaArrayInterface {
         .validate()
     }
 
-    /// The facts of the interface for an array on this device.
+    /// Checks the interface of an array in memory of this device.
     pub(crate) fn info_on_device(&self, device: Device) -> Result<ArrayInfo> {
         if !device.device_type.is_cuda_accessible() {
             let allowed = "memory that CUDA can reach: CUDA (2), CUDAHost (3) or CUDAManaged (13)";

@@ -1,6 +1,6 @@
-//! The C structs of `dlpack.h` 1.3, their constants, and asserts that the layout is the C one. Nothing else.
+//! The C structs and constants of `dlpack.h` 1.3, with assertions on their layout.
 //!
-//! Every field that foreign code fills is a number or a pointer: an unknown value is never undefined behaviour.
+//! Every field that foreign code fills is a number or a pointer, so that an unknown value is not undefined behaviour.
 
 use core::ffi::{CStr, c_void};
 use core::mem::offset_of;
@@ -8,10 +8,10 @@ use core::mem::offset_of;
 use crate::array::device::Device;
 use crate::array::dtype::DType;
 
-/// `DLPACK_MAJOR_VERSION`: structs of another major version cannot be read.
+/// `DLPACK_MAJOR_VERSION`. Structs of another major version cannot be read.
 pub const MAJOR_VERSION: u32 = 1;
 
-/// `DLPACK_MINOR_VERSION`: the version that exports state, because their contents follow it.
+/// `DLPACK_MINOR_VERSION`, the version that exports state and follow.
 pub const MINOR_VERSION: u32 = 3;
 
 /// `DLPACK_FLAG_BITMASK_READ_ONLY`.
@@ -33,21 +33,21 @@ pub struct DLPackVersion {
     pub minor: u32,
 }
 
-/// `DLTensor`: a view of memory that something else owns.
+/// `DLTensor`: the description of memory that another object owns.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct DLTensor {
-    /// The memory. Element \[0, …, 0\] lies `byte_offset` bytes behind it.
+    /// The base address. Element \[0, …, 0\] lies at `data + byte_offset`.
     pub data: *mut c_void,
-    /// Where it is.
+    /// The device of the memory.
     pub device: Device,
     /// The number of axes.
     pub ndim: i32,
     /// The element type.
     pub dtype: DType,
-    /// The extents, `ndim` of them; may be null without axes.
+    /// Pointer to `ndim` extents; may be null if `ndim` is 0.
     pub shape: *mut i64,
-    /// The strides in elements; null in structs of old producers, for a compact row-major array.
+    /// Pointer to `ndim` strides in elements. Older producers use null for a C-contiguous array.
     pub strides: *mut i64,
     /// The offset of the first element in bytes.
     pub byte_offset: u64,
@@ -59,9 +59,9 @@ pub struct DLTensor {
 pub struct DLManagedTensor {
     /// The array.
     pub dl_tensor: DLTensor,
-    /// The producer's own.
+    /// Data of the producer.
     pub manager_ctx: *mut c_void,
-    /// Releases the struct and what it owns; may be null.
+    /// Releases the struct and everything it owns. May be null.
     pub deleter: Option<unsafe extern "C" fn(*mut Self)>,
 }
 
@@ -69,11 +69,11 @@ pub struct DLManagedTensor {
 #[derive(Debug)]
 #[repr(C)]
 pub struct DLManagedTensorVersioned {
-    /// The version that the struct follows.
+    /// The DLPack version of the struct.
     pub version: DLPackVersion,
-    /// The producer's own.
+    /// Data of the producer.
     pub manager_ctx: *mut c_void,
-    /// Releases the struct and what it owns; may be null.
+    /// Releases the struct and everything it owns. May be null.
     pub deleter: Option<unsafe extern "C" fn(*mut Self)>,
     /// `FLAG_` bits.
     pub flags: u64,
@@ -81,22 +81,22 @@ pub struct DLManagedTensorVersioned {
     pub dl_tensor: DLTensor,
 }
 
-/// The two forms of a managed tensor, [`DLManagedTensor`] and [`DLManagedTensorVersioned`].
+/// The two structs of a managed tensor: [`DLManagedTensor`] and [`DLManagedTensorVersioned`].
 pub trait TensorAbi: sealed::Sealed + Sized + 'static {
-    /// The name of a fresh capsule around it.
+    /// The name of a capsule that has not been consumed.
     const CAPSULE_NAME: &'static CStr;
-    /// The name of a capsule that was consumed.
+    /// The name of a consumed capsule.
     const USED_CAPSULE_NAME: &'static CStr;
     /// Whether the struct has a version and flags.
     const IS_VERSIONED: bool;
-    /// The offset of the tensor in the struct.
+    /// The offset of the `DLTensor` in the struct.
     #[doc(hidden)]
     const TENSOR_OFFSET: usize;
     /// The offset of the deleter, which is the same in every version.
     #[doc(hidden)]
     const DELETER_OFFSET: usize;
 
-    /// The struct around an array.
+    /// Creates the struct around an array.
     #[doc(hidden)]
     fn wrap(
         dl_tensor: DLTensor,
@@ -105,20 +105,20 @@ pub trait TensorAbi: sealed::Sealed + Sized + 'static {
         deleter: unsafe extern "C" fn(*mut Self),
     ) -> Self;
 
-    /// The version and flags of a struct: their places in it, where it has them.
+    /// Pointers to the version and the flags, if the struct has them.
     #[doc(hidden)]
     fn version(this: *const Self) -> Option<(*const DLPackVersion, *const u64)>;
 
-    /// The place of the deleter.
+    /// A pointer to the deleter.
     #[doc(hidden)]
     fn deleter(this: *const Self) -> *const Option<unsafe extern "C" fn(*mut Self)> {
         this.wrapping_byte_add(Self::DELETER_OFFSET).cast()
     }
 }
 
-/// The names of capsules, at the start of a page. The interpreter compares names by `strcmp`, four times an exchange, and
-/// that of glibc is slower where the 128 bytes from the start of either text may cross a page: placed by chance, one build in
-/// four would pay 3 % of an import for each name.
+/// The capsule names, aligned to a page. The interpreter compares names with `strcmp` four times per exchange. glibc's
+/// `strcmp` is slower if the 128 bytes from either start may cross a page. Unaligned, one build in four would lose 3 %
+/// of an import for each name.
 #[repr(C, align(4096))]
 struct Names {
     versioned: [u8; 19],
@@ -137,7 +137,7 @@ static NAMES: Names = Names {
 const fn name(text: &'static [u8]) -> &'static CStr {
     match CStr::from_bytes_with_nul(text) {
         Ok(name) => name,
-        Err(_) => panic!("a name ends at its zero"),
+        Err(_) => panic!("a name ends with a NUL"),
     }
 }
 
@@ -191,7 +191,7 @@ impl TensorAbi for DLManagedTensorVersioned {
     }
 }
 
-// The sizes and offsets of the C structs where pointers have 64 bits.
+// The sizes and offsets of the C structs with 64-bit pointers.
 #[cfg(target_pointer_width = "64")]
 const _: () = {
     assert!(size_of::<DLPackVersion>() == 8 && align_of::<DLPackVersion>() == 4);
@@ -214,8 +214,8 @@ const _: () = {
     assert!(offset_of!(DLManagedTensorVersioned, dl_tensor) == 32);
 };
 
-/// The form with version and flags, which says whether the array may be written.
+/// The struct with version and flags, which can mark an array as read-only.
 pub type Versioned = DLManagedTensorVersioned;
 
-/// The form from before 1.0, which cannot say that an array is read-only.
+/// The struct from before DLPack 1.0, which cannot mark an array as read-only.
 pub type Legacy = DLManagedTensor;

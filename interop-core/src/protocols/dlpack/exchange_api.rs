@@ -1,30 +1,31 @@
-//! The C exchange table of DLPack 1.2 and later: its structs and asserts on their layout.
+//! The C exchange table of DLPack 1.2 and later, with assertions on its layout.
 
 use core::ffi::{c_char, c_int, c_void};
 
 use crate::protocols::dlpack::abi::{DLManagedTensorVersioned, DLPackVersion, DLTensor};
 
-/// `DLPackExchangeAPIHeader`: the part that stays the same in every version.
+/// `DLPackExchangeAPIHeader`: the part of the table that is the same in every version.
 #[derive(Debug)]
 #[repr(C)]
 pub struct DLPackExchangeAPIHeader {
-    /// The version of the table behind the header.
+    /// The version of the table that follows the header.
     pub version: DLPackVersion,
     /// The table of an older version, or null.
     pub prev_api: *mut Self,
 }
 
-/// Reports a failure of an allocator: the context that was passed, the name of an exception class, a message.
+/// The callback for a failed allocation: context, name of an exception class, message.
 pub type SetError = unsafe extern "C" fn(*mut c_void, *const c_char, *const c_char);
 
-/// `DLPackExchangeAPI`: C functions that a type of Python objects offers, so that tensors can be exchanged without Python
-/// calls. All return 0, or -1 on failure. None synchronizes. Any of them may be null in a foreign table.
+/// `DLPackExchangeAPI`: the C functions of a Python type that exchange tensors without Python calls.
+///
+/// All functions return 0, or -1 on failure. None of them synchronizes. Any pointer may be null in a foreign table.
 #[derive(Debug)]
 #[repr(C)]
 pub struct DLPackExchangeAPI {
-    /// Version and older tables.
+    /// The version, and the tables of older versions.
     pub header: DLPackExchangeAPIHeader,
-    /// Makes a tensor like the prototype, of which data and strides are not read.
+    /// Allocates a tensor like the prototype, whose data and strides are not read.
     pub managed_tensor_allocator: Option<
         unsafe extern "C" fn(
             prototype: *mut DLTensor,
@@ -33,17 +34,17 @@ pub struct DLPackExchangeAPI {
             set_error: Option<SetError>,
         ) -> c_int,
     >,
-    /// An owned tensor from an object of the type that offers the table.
+    /// Returns an owned tensor of an object of this type.
     pub managed_tensor_from_py_object_no_sync: Option<
         unsafe extern "C" fn(py_object: *mut c_void, out: *mut *mut DLManagedTensorVersioned) -> c_int,
     >,
-    /// A new object from an owned tensor.
+    /// Creates an object from an owned tensor.
     pub managed_tensor_to_py_object_no_sync:
         Option<unsafe extern "C" fn(tensor: *mut DLManagedTensorVersioned, out: *mut *mut c_void) -> c_int>,
-    /// A borrowed tensor, valid until control goes back to the caller.
+    /// Returns a borrowed tensor, which is valid until control returns to the caller.
     pub dltensor_from_py_object_no_sync:
         Option<unsafe extern "C" fn(py_object: *mut c_void, out: *mut DLTensor) -> c_int>,
-    /// The stream that the producer works on at present.
+    /// Returns the producer's current stream.
     pub current_work_stream:
         Option<unsafe extern "C" fn(device_type: c_int, device_id: i32, out: *mut *mut c_void) -> c_int>,
 }

@@ -1,4 +1,4 @@
-//! The way out: one allocation for struct, shape, strides and owner.
+//! DLPack exports: one allocation for the C struct, shape, strides and owner.
 
 use core::alloc::Layout as AllocLayout;
 use core::ffi::c_void;
@@ -22,14 +22,14 @@ use crate::protocols::dlpack::abi::{
 };
 use crate::protocols::dlpack::managed_tensor::ManagedTensor;
 
-/// How an export holds the memory, which decides whether its consumer may write.
+/// Who else has the exported array. This decides whether a consumer may write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ownership {
-    /// The export is the only one that has the array.
+    /// Nobody else has the array.
     Owned,
-    /// The array is shared with others, among them Rust code that reads it.
+    /// The array is shared, for example with Rust code that reads it.
     Shared,
-    /// The export is the only one that has the array, a copy made for it (`DLPACK_FLAG_BITMASK_IS_COPIED`).
+    /// Nobody else has the array; it is a copy made for this export (`DLPACK_FLAG_BITMASK_IS_COPIED`).
     Copied,
 }
 
@@ -44,37 +44,40 @@ impl Ownership {
     }
 }
 
-/// The head of the allocation; `2 * ndim` numbers lie behind it.
+/// The start of the allocation. `2 * ndim` numbers, the shape and the strides, follow it.
 #[repr(C)]
 struct Package<A, O> {
     managed: A,
-    /// At most 64: with a byte the size of the allocation cannot overflow.
+    /// At most 64. As a `u8`, it cannot make the size of the allocation overflow.
     ndim: u8,
-    /// What the release comes after, for memory that devices work on.
+    /// The work that the release must come after, for memory that devices use.
     scope: Option<ReleaseScope>,
     owner: MaybeDangling<O>,
 }
 
-/// Packs the array that `info` describe into a managed tensor that owns `owner`.
+/// Exports the array that `info` describes as a managed tensor that owns `owner`.
 ///
-/// `byte_offset` is 0 and `data` the first element, null without elements. Strides are always written when there are
-/// axes. A struct element of equal fields becomes a trailing axis.
+/// `byte_offset` is 0, and `data` is the address of the first element, or null without elements. Strides are written
+/// unless the array has no axes. A struct element of equal fields becomes a trailing axis.
 ///
 /// # Errors
 ///
-/// The owner comes back with the reason: [`ErrorKind::ReadOnly`] when the array is read-only and the form is
-/// [`Legacy`](crate::protocols::dlpack::abi::Legacy), which cannot say so; [`ErrorKind::Unsupported`] for padded sub-byte elements in that form;
-/// [`ErrorKind::DType`] for struct elements of unlike fields; [`ErrorKind::Rank`] and [`ErrorKind::Overflow`] for those whose
-/// trailing axis is one too many, or counts too far; [`ErrorKind::Device`] when nobody knows the device.
+/// The owner is returned with the reason:
+///
+/// - [`ErrorKind::ReadOnly`] for a read-only array in a [`Legacy`](crate::protocols::dlpack::abi::Legacy) tensor, which
+///   cannot express that.
+/// - [`ErrorKind::Unsupported`] for padded sub-byte elements in a `Legacy` tensor.
+/// - [`ErrorKind::DType`] for struct elements with different fields.
+/// - [`ErrorKind::Rank`] or [`ErrorKind::Overflow`] if the trailing axis of struct elements does not fit.
+/// - [`ErrorKind::Device`] if the device is unknown or not supported.
 ///
 /// # Safety
 ///
-/// 1. As long as `owner` is not dropped, the memory that `info` describe, all of their [`byte_range`](ArrayInfo::byte_range), is
-///    live and initialized, and may be used by any thread; of host memory, somebody has exposed the pointer whose address is
-///    in them.
-/// 2. `access` is true, and no plain Rust reference to any of it exists as long where the two allow writing: where
-///    `info.mutability()` is [`Always`](Mutability::Writable), and where it is [`WhenOwned`](Mutability::WhenOwned) unless `access` is
-///    [`Shared`](Ownership::Shared).
+/// 1. Until `owner` is dropped, the memory in the [`byte_range`](ArrayInfo::byte_range) of `info` is live and
+///    initialized, and any thread may use it. For host memory, the provenance of the address has been exposed.
+/// 2. `ownership` is correct. If writes are allowed, no Rust reference to the memory exists until `owner` is dropped.
+///    Writes are allowed if `info.mutability()` is [`Writable`](Mutability::Writable), or if it is
+///    [`WhenOwned`](Mutability::WhenOwned) and `ownership` is not [`Shared`](Ownership::Shared).
 ///
 /// ```
 /// use interop_core::dlpack::{Ownership, Versioned, export};
@@ -97,13 +100,13 @@ struct Package<A, O> {
 pub unsafe fn export<A: TensorAbi, O: Send + 'static>(
     info: &ArrayInfo,
     owner: O,
-    access: Ownership,
+    ownership: Ownership,
 ) -> Result<ManagedTensor<A>, Refused<O>> {
-    // SAFETY: as the caller promises.
-    unsafe { export_described(info, MaybeDangling::new(owner), access) }
+    // SAFETY: forwarded to the caller.
+    unsafe { export_described(info, MaybeDangling::new(owner), ownership) }
 }
 
-/// As [`export`], for an owner that the facts were read from.
+/// As [`export`], for an owner from which `info` was read.
 ///
 /// # Safety
 ///
@@ -112,15 +115,15 @@ pub unsafe fn export<A: TensorAbi, O: Send + 'static>(
 pub(crate) unsafe fn export_described<A: TensorAbi, O: Send + 'static>(
     info: &ArrayInfo,
     owner: MaybeDangling<O>,
-    access: Ownership,
+    ownership: Ownership,
 ) -> Result<ManagedTensor<A>, Refused<O>> {
-    let flags = match flags::<A>(info, access) {
+    let flags = match flags::<A>(info, ownership) {
         Ok(flags) => flags,
         Err(error) => return Err(Refused { value: owner.into_inner(), error }),
     };
     if info.struct_type().is_some() {
-        // SAFETY: as the caller promises.
-        return unsafe { export_record(info, owner, access) };
+        // SAFETY: forwarded to the caller.
+        return unsafe { export_struct_elements(info, owner, ownership) };
     }
     Ok(pack(info, flags, owner))
 }
@@ -131,27 +134,27 @@ pub(crate) unsafe fn export_described<A: TensorAbi, O: Send + 'static>(
 ///
 /// As [`export`].
 #[cold]
-unsafe fn export_record<A: TensorAbi, O: Send + 'static>(
+unsafe fn export_struct_elements<A: TensorAbi, O: Send + 'static>(
     info: &ArrayInfo,
     owner: MaybeDangling<O>,
-    access: Ownership,
+    ownership: Ownership,
 ) -> Result<ManagedTensor<A>, Refused<O>> {
     match info.without_struct_type() {
-        // SAFETY: as the caller promises: it is the same memory.
-        Ok(flat) => unsafe { export_described(&flat, owner, access) },
+        // SAFETY: forwarded to the caller; `flat` describes the same memory.
+        Ok(flat) => unsafe { export_described(&flat, owner, ownership) },
         Err(error) => Err(Refused { value: owner.into_inner(), error }),
     }
 }
 
 #[inline]
-fn flags<A: TensorAbi>(info: &ArrayInfo, access: Ownership) -> Result<u64> {
+fn flags<A: TensorAbi>(info: &ArrayInfo, ownership: Ownership) -> Result<u64> {
     info.device().check()?;
-    let writable = access.may_write(info);
+    let writable = ownership.may_write(info);
     if !A::IS_VERSIONED && (!writable || info.is_padded()) {
-        return Err(unsayable(writable, info.dtype()));
+        return Err(not_expressible(writable, info.dtype()));
     }
     let mut flags = if writable { 0 } else { FLAG_READ_ONLY };
-    if access == Ownership::Copied {
+    if ownership == Ownership::Copied {
         flags |= FLAG_IS_COPIED;
     }
     if info.is_padded() {
@@ -160,33 +163,33 @@ fn flags<A: TensorAbi>(info: &ArrayInfo, access: Ownership) -> Result<u64> {
     Ok(flags)
 }
 
-/// What the legacy form cannot say.
+/// The error for a property that a legacy tensor cannot express.
 #[cold]
-fn unsayable(writable: bool, dtype: DType) -> Error {
+fn not_expressible(writable: bool, dtype: DType) -> Error {
     if !writable {
-        let allowed = "the versioned form (`max_version=(1, 0)` in Python), or a copy: the legacy form cannot say read-only";
+        let allowed = "a versioned tensor (`max_version=(1, 0)` in Python), or a copy: a legacy tensor cannot be read-only";
         let error =
             Error::new(ErrorKind::ReadOnly, "readonly", "a read-only array in a legacy `dltensor`", allowed);
         return error.with_python_hint(
-            "a library that asks for the legacy form takes a copy, as `jax.numpy.asarray` does",
+            "make a copy for a library that asks for a legacy tensor, as `jax.numpy.asarray` does",
         );
     }
-    let found = text!("{dtype} in whole bytes in a legacy `dltensor`");
-    let allowed = "the versioned form: the legacy form cannot say that elements are padded";
+    let found = text!("padded {dtype} in a legacy `dltensor`");
+    let allowed = "a versioned tensor: a legacy tensor cannot have padded elements";
     Error::new(ErrorKind::Unsupported, "dtype", found, allowed)
 }
 
-/// The allocation for `ndim` axes, and where the numbers start in it.
+/// The layout of the allocation for `ndim` axes, and the offset of the numbers.
 #[inline]
 fn alloc_layout<A, O>(ndim: u8) -> (AllocLayout, usize) {
     AllocLayout::array::<i64>(2 * usize::from(ndim))
         .and_then(|numbers| AllocLayout::new::<Package<A, O>>().extend(numbers))
-        .unwrap_or_else(|_| unreachable!("a layout has 64 axes at most"))
+        .unwrap_or_else(|_| unreachable!("a layout has at most 64 axes"))
 }
 
-/// Ends the program. It is a C function because nothing unwinds out of one, so the caller needs no cleanup on this path.
+/// Ends the program. As an `extern "C"` function it cannot unwind, so the caller needs no cleanup on this path.
 #[cold]
-extern "C" fn no_memory<A, O>(ndim: u8) -> ! {
+extern "C" fn allocation_failed<A, O>(ndim: u8) -> ! {
     handle_alloc_error(alloc_layout::<A, O>(ndim).0)
 }
 
@@ -197,34 +200,31 @@ fn pack<A: TensorAbi, O: Send + 'static>(
     owner: MaybeDangling<O>,
 ) -> ManagedTensor<A> {
     let (extents, steps) = (info.shape(), info.strides());
-    let Ok(ndim) = u8::try_from(extents.len()) else { unreachable!("a layout has 64 axes at most") };
+    let Ok(ndim) = u8::try_from(extents.len()) else { unreachable!("a layout has at most 64 axes") };
     let (alloc_layout, numbers) = alloc_layout::<A, O>(ndim);
-    // SAFETY: a package has a size.
+    // SAFETY: the size of a package is not 0.
     let start = unsafe { alloc(alloc_layout) };
     if start.is_null() {
-        no_memory::<A, O>(ndim);
+        allocation_failed::<A, O>(ndim);
     }
-    // Pointers into the block are all made from `start`, so that each may reach the whole of it.
-    #[expect(
-        clippy::cast_ptr_alignment,
-        reason = "`extend` puts the numbers at an offset that is aligned for them"
-    )]
+    // All pointers into the allocation derive from `start`, so that each has provenance for the whole of it.
+    #[expect(clippy::cast_ptr_alignment, reason = "`extend` aligns the offset of the numbers")]
     let shape = start.wrapping_add(numbers).cast::<i64>();
     let strides = shape.wrapping_add(usize::from(ndim));
     for (axis, (extent, step)) in extents.iter().zip(steps).enumerate() {
-        // SAFETY: `alloc_layout` has room for `2 * ndim` numbers from `numbers` on, aligned as `extend` lays them out.
+        // SAFETY: `alloc_layout` has `2 * ndim` aligned numbers at offset `numbers`.
         unsafe { shape.wrapping_add(axis).write(*extent as i64) };
         // SAFETY: as above.
         unsafe { strides.wrapping_add(axis).write(*step as i64) };
     }
-    let absent = |pointer| if ndim == 0 { ptr::null_mut() } else { pointer };
+    let null_without_axes = |pointer| if ndim == 0 { ptr::null_mut() } else { pointer };
     let tensor = DLTensor {
         data: ptr::with_exposed_provenance_mut(info.address()),
         device: info.device(),
         ndim: i32::from(ndim),
         dtype: info.dtype(),
-        shape: absent(shape),
-        strides: absent(strides),
+        shape: null_without_axes(shape),
+        strides: null_without_axes(strides),
         byte_offset: 0,
     };
     let scope = if info.device() == Device::CPU { None } else { cuda::release_scope_of(info) };
@@ -233,40 +233,41 @@ fn pack<A: TensorAbi, O: Send + 'static>(
     // SAFETY: `alloc_layout` starts with a package and is aligned for one.
     unsafe { package.write(Package { managed, ndim, scope, owner }) };
     counters::EXPORTS.add();
-    // SAFETY: the struct is complete, its memory is live as the caller of `export` promises, and nobody else has it.
+    // SAFETY: the struct is complete and not shared; the caller of `export` guarantees that its memory is live.
     unsafe { ManagedTensor::from_raw(package.cast::<A>()) }
 }
 
-/// The place of a field of a package.
-fn at<A, O, F>(package: *mut Package<A, O>, offset: usize) -> *const F {
+/// A pointer to a field of a package.
+fn field_ptr<A, O, F>(package: *mut Package<A, O>, offset: usize) -> *const F {
     package.wrapping_byte_add(offset).cast()
 }
 
 /// The deleter: drops the owner and frees the allocation.
 ///
-/// A panic in the owner's drop stops here, because it must not cross into C; the rest of the owner is dropped all the same.
-/// The owner is dropped in place, and moved only where its release comes after work.
+/// A panic in the drop of the owner is caught, because it must not unwind into C; the remaining fields of the owner are
+/// dropped. The owner is dropped in place, and moved only if the release has to wait for work.
 ///
 /// # Safety
 ///
-/// `managed` comes from `pack::<A, O>` and this is the one call for it.
+/// `managed` was created by `pack::<A, O>`, and this is the only call with it.
 unsafe extern "C" fn release<A: TensorAbi, O: Send + 'static>(managed: *mut A) {
     let package = managed.cast::<Package<A, O>>();
-    // SAFETY: the struct is the first field of the package. `ndim` is our own number, which consumers do not know.
-    let ndim = unsafe { at::<A, O, u8>(package, offset_of!(Package<A, O>, ndim)).read() };
+    // SAFETY: the struct is the first field of the package, and consumers do not write to `ndim`.
+    let ndim = unsafe { field_ptr::<A, O, u8>(package, offset_of!(Package<A, O>, ndim)).read() };
     // SAFETY: as above.
-    let scope = unsafe { at::<A, O, Option<ReleaseScope>>(package, offset_of!(Package<A, O>, scope)).read() };
-    let owner = at::<A, O, MaybeDangling<O>>(package, offset_of!(Package<A, O>, owner)).cast_mut();
+    let scope =
+        unsafe { field_ptr::<A, O, Option<ReleaseScope>>(package, offset_of!(Package<A, O>, scope)).read() };
+    let owner = field_ptr::<A, O, MaybeDangling<O>>(package, offset_of!(Package<A, O>, owner)).cast_mut();
     contain_panic(|| {
         if scope.is_none() {
-            // SAFETY: the place of the owner, which is dropped once and not used afterwards.
+            // SAFETY: the owner is dropped once and not used afterwards.
             return unsafe { owner.drop_in_place() };
         }
         // SAFETY: as above.
         let owner = unsafe { owner.read() };
         drop(Owner::new(owner.into_inner()).after(scope));
     });
-    // SAFETY: the block was allocated with this layout; nothing in it needs a drop any more.
+    // SAFETY: the memory was allocated with this layout, and no field needs to be dropped any more.
     unsafe { dealloc(package.cast(), alloc_layout::<A, O>(ndim).0) };
     counters::EXPORTS.sub();
 }

@@ -1,8 +1,8 @@
-//! An `Import` from a DLPack tensor.
-#![expect(unsafe_code, reason = "takes over a tensor with the function that releases it")]
+//! Imports of DLPack tensors.
+#![expect(unsafe_code, reason = "takes ownership of a tensor")]
 #![expect(
     clippy::inline_always,
-    reason = "facts are built where they stay: to move them costs more than to read the tensor"
+    reason = "the description is built in place, because a move costs more than reading the tensor"
 )]
 
 use core::ptr::NonNull;
@@ -19,14 +19,16 @@ use crate::protocols::dlpack::abi::TensorAbi;
 use crate::protocols::dlpack::managed_tensor::{ManagedTensor, release};
 
 impl Import {
-    /// The array in a managed tensor, which is used in place.
+    /// Imports the array of a managed tensor, in place.
     ///
     /// # Errors
     ///
-    /// The tensor comes back with the reason: as [`ManagedTensor::info`]; where there is a driver,
-    /// [`ErrorKind::Device`](crate::error::ErrorKind::Device) for memory that it says is elsewhere,
-    /// [`ErrorKind::OutOfBounds`](crate::error::ErrorKind::OutOfBounds) for elements outside the allocation, and
-    /// [`ErrorKind::Driver`](crate::error::ErrorKind::Driver) when it cannot answer.
+    /// The tensor is returned with the reason: as [`ManagedTensor::info`], and if there is a driver:
+    ///
+    /// - [`ErrorKind::Device`](crate::error::ErrorKind::Device) if the memory is on another device than the tensor
+    ///   states.
+    /// - [`ErrorKind::OutOfBounds`](crate::error::ErrorKind::OutOfBounds) for elements outside the allocation.
+    /// - [`ErrorKind::Driver`](crate::error::ErrorKind::Driver) if a driver call fails.
     ///
     /// ```
     /// use interop_core::dlpack::Versioned;
@@ -46,20 +48,20 @@ impl Import {
         Self::from_dlpack_with(tensor, Verification::Full)
     }
 
-    /// As [`from_dlpack`](Self::from_dlpack), but what the tensor says of its memory is believed: the driver is not asked
-    /// where the address is and how far it goes. It saves one driver call for memory of CUDA, and one more for each piece of
-    /// memory that was mapped in pieces. Memory that a graph allocates while it is captured comes in this way only, because
-    /// the driver knows it when the graph has run.
+    /// As [`from_dlpack`](Self::from_dlpack), but does not ask the driver about the device and size of the memory.
+    ///
+    /// This saves one driver call for CUDA memory, and one more for each piece of memory that was mapped in pieces. It
+    /// is the only way to import memory that a graph allocates during capture, because the driver knows it only after
+    /// the graph has run.
     ///
     /// # Errors
     ///
-    /// As [`from_dlpack`](Self::from_dlpack), for what can be seen without the driver.
+    /// As [`from_dlpack`](Self::from_dlpack), for rules that need no driver.
     ///
     /// # Safety
     ///
-    /// The tensor tells the truth about its device and extent. (Elsewhere that is the promise of whoever made the
-    /// [`ManagedTensor`], and here nothing stands behind it.) Work on it is in primary contexts, as that of the CUDA runtime
-    /// and of nearly all libraries is: what the release comes after is not asked for either.
+    /// The device and the extent in the tensor are correct; nothing else checks them. Work on the memory is in primary
+    /// contexts, as with the CUDA runtime and nearly all libraries, because the release scope is not looked up either.
     #[inline]
     pub unsafe fn from_dlpack_unchecked<A: TensorAbi>(
         tensor: ManagedTensor<A>,
@@ -70,38 +72,37 @@ impl Import {
     #[inline(always)]
     fn from_dlpack_with<A: TensorAbi>(
         tensor: ManagedTensor<A>,
-        trust: Verification,
+        verification: Verification,
     ) -> Result<Self, Refused<ManagedTensor<A>>> {
-        // SAFETY: `release::<A>` releases a struct of the form `A`, and may be called on any thread (3 of
-        // `ManagedTensor::from_raw`).
-        match unsafe { Self::from_dlpack_fast(tensor, release::<A>, trust, None) } {
+        // SAFETY: `release::<A>` releases a struct of type `A` on any thread (3 of `ManagedTensor::from_raw`).
+        match unsafe { Self::from_dlpack_fast(tensor, release::<A>, verification, None) } {
             Ok(import) => Ok(import),
             Err(tensor) => {
                 let mut import = Self::EMPTY;
                 // SAFETY: as above.
-                unsafe { import.receive(tensor, release::<A>, trust) }?;
+                unsafe { import.receive(tensor, release::<A>, verification) }?;
                 Ok(import)
             }
         }
     }
 
-    /// The fast path: a tensor as nearly all are, about whose memory the driver need not be asked. `axes` is their number,
-    /// where it is known. Any other tensor comes back.
+    /// The fast path: host memory and at most four axes. It compares the number of axes with `axes` if given. Returns
+    /// any other tensor.
     ///
     /// # Safety
     ///
-    /// `release` releases a struct of the form `A`, on any thread.
+    /// `release` releases a struct of type `A` on any thread.
     #[inline(always)]
     pub(crate) unsafe fn from_dlpack_fast<A: TensorAbi>(
         tensor: ManagedTensor<A>,
         release: unsafe fn(NonNull<()>),
-        trust: Verification,
+        verification: Verification,
         axes: Option<usize>,
     ) -> Result<Self, ManagedTensor<A>> {
-        let asked = trust == Verification::Full && cuda::is_opened();
-        match tensor.info_fast(axes, |address| !asked || cuda::is_host_memory(address)) {
+        let asks_driver = verification == Verification::Full && cuda::is_opened();
+        match tensor.info_fast(axes, |address| !asks_driver || cuda::is_host_memory(address)) {
             Some(info) => {
-                // SAFETY: the struct is ours to release once, on any thread (1 and 3 of `ManagedTensor::from_raw`).
+                // SAFETY: we release the struct, once, on any thread (1 and 3 of `ManagedTensor::from_raw`).
                 let owner = unsafe { Owner::from_raw(tensor.into_non_null(), release) };
                 Ok(Self::of(info, owner))
             }
@@ -109,30 +110,31 @@ impl Import {
         }
     }
 
-    /// Takes the place of [`EMPTY`](Self::EMPTY): any tensor, in any memory. If it is refused nothing has arrived.
+    /// Replaces [`EMPTY`](Self::EMPTY) by any tensor, in any memory. On failure the import stays empty.
     ///
     /// # Safety
     ///
-    /// As [`from_dlpack_fast`](Self::usual).
+    /// As [`from_dlpack_fast`](Self::from_dlpack_fast).
     #[inline(never)]
     pub(crate) unsafe fn receive<A: TensorAbi>(
         &mut self,
         tensor: ManagedTensor<A>,
         release: unsafe fn(NonNull<()>),
-        trust: Verification,
+        verification: Verification,
     ) -> Result<(), Refused<ManagedTensor<A>>> {
-        let scope = match tensor.info_into(&mut self.info).and_then(|()| cuda::check(&self.info, trust)) {
-            Ok(scope) => scope,
-            Err(error) => {
-                self.info = ArrayInfo::EMPTY;
-                return Err(Refused { value: tensor, error });
-            }
-        };
+        let scope =
+            match tensor.info_into(&mut self.info).and_then(|()| cuda::check(&self.info, verification)) {
+                Ok(scope) => scope,
+                Err(error) => {
+                    self.info = ArrayInfo::EMPTY;
+                    return Err(Refused { value: tensor, error });
+                }
+            };
         if self.info.device != Device::CPU {
-            // A producer that is told no stream orders its work before this one.
+            // Without a `stream` argument the producer synchronizes with the legacy default stream.
             self.info.stream = StreamHandle::LegacyDefault;
         }
-        // SAFETY: the struct is ours to release once, on any thread (1 and 3 of `ManagedTensor::from_raw`).
+        // SAFETY: we release the struct, once, on any thread (1 and 3 of `ManagedTensor::from_raw`).
         self.owner = unsafe { Owner::from_raw(tensor.into_non_null(), release) }.after(scope);
         Ok(())
     }

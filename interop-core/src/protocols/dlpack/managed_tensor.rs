@@ -1,7 +1,7 @@
-//! The way in: a foreign struct, owned from the first moment, read field by field.
+//! Owned managed tensors, and the reader of foreign ones.
 #![expect(
     clippy::inline_always,
-    reason = "the usual facts are made where they stay: moved, they cost more than to read"
+    reason = "the description is built in place, because a move costs more than reading the tensor"
 )]
 
 use core::fmt;
@@ -21,72 +21,73 @@ use crate::protocols::dlpack::abi::{
     DLPackVersion, DLTensor, FLAG_IS_COPIED, FLAG_READ_ONLY, FLAG_SUBBYTE_PADDED, MAJOR_VERSION, TensorAbi,
 };
 
-const KNOWN_FLAGS: u64 = FLAG_READ_ONLY | FLAG_IS_COPIED | FLAG_SUBBYTE_PADDED;
+const SUPPORTED_FLAGS: u64 = FLAG_READ_ONLY | FLAG_IS_COPIED | FLAG_SUBBYTE_PADDED;
 
-/// A managed tensor of either form, ours or foreign: dropping it calls the deleter.
+/// A managed tensor of either struct type, our own or foreign. Dropping it calls the deleter.
 ///
-/// Nothing of it is believed; [`info`](Self::info) checks what it says.
+/// Its content is not trusted; [`info`](Self::info) checks it.
 pub struct ManagedTensor<A: TensorAbi> {
     tensor: NonNull<A>,
 }
 
-// SAFETY: a managed tensor may be released on any thread (`dlpack.h` promises consumers no thread, and exports demand an
-// owner that is `Send`); there is no other access than reading fields that do not change.
+// SAFETY: a managed tensor may be released on any thread: `dlpack.h` names no thread, and exports require a `Send`
+// owner. All other access reads fields that do not change.
 unsafe impl<A: TensorAbi> Send for ManagedTensor<A> {}
 
 // SAFETY: as above; `&ManagedTensor` only reads.
 unsafe impl<A: TensorAbi> Sync for ManagedTensor<A> {}
 
 impl<A: TensorAbi> ManagedTensor<A> {
-    /// Takes over a managed tensor, such as the pointer in a capsule that was renamed, or one of a library in C
-    /// ([`C_HEADER`](crate::protocols::dlpack::C_HEADER) tells it what happens to its tensor).
+    /// Takes ownership of a managed tensor, for example of the pointer in a renamed capsule or from a C library.
+    /// [`C_HEADER`](crate::protocols::dlpack::C_HEADER) states the contract for C.
     ///
     /// # Safety
     ///
-    /// 1. `tensor` is not null and points to a struct of the form `A`, aligned, that nobody else releases.
-    /// 2. `shape` and `strides` are null or point to `ndim` numbers; the memory that the struct describes, from the
-    ///    lowest element to the highest, is live and initialized until the deleter is called, on the device that it names, and
-    ///    may be written unless its flags say otherwise.
+    /// 1. `tensor` is not null, is aligned, and points to a struct of type `A` that nobody else releases.
+    /// 2. `shape` and `strides` are null or point to `ndim` numbers. The described memory, from the lowest to the
+    ///    highest element, is live and initialized until the deleter is called. It is on the device that the struct
+    ///    names, and may be written unless the flags forbid it.
     /// 3. The deleter may be called on any thread.
     #[must_use]
     pub unsafe fn from_raw(tensor: *mut A) -> Self {
-        // SAFETY: not null, by 1.
+        // SAFETY: the pointer is not null, by 1.
         Self { tensor: unsafe { NonNull::new_unchecked(tensor) } }
     }
 
-    /// Hands over the struct: whoever gets the pointer calls its deleter, once, on any thread
-    /// ([`C_HEADER`](crate::protocols::dlpack::C_HEADER) has the whole contract).
+    /// Returns the struct. The receiver must call its deleter once, on any thread.
+    /// [`C_HEADER`](crate::protocols::dlpack::C_HEADER) states the whole contract.
     #[must_use]
     pub fn into_raw(self) -> *mut A {
         ManuallyDrop::new(self).tensor.as_ptr()
     }
 
-    /// The struct, to be looked at.
+    /// A pointer to the struct, for reading.
     #[must_use]
     pub fn as_ptr(&self) -> *const A {
         self.tensor.as_ptr()
     }
 
-    /// What the struct says, checked.
+    /// Checks the struct and returns the description of the array.
     ///
-    /// A legacy tensor cannot say whether it may be written; it counts as read-only, as in `NumPy`
-    /// (see [`Import::assume_writable`](crate::memory::import::Import::assume_writable)).
+    /// A legacy tensor cannot state whether it may be written. It is read-only, as in `NumPy`; see
+    /// [`Import::assume_writable`](crate::memory::import::Import::assume_writable).
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Version`] when the major version is not 1: nothing else was read then; and for flags that are not known
-    /// beside elements of less than a byte. [`ErrorKind::Rank`] and [`ErrorKind::NullPointer`] for a negative or huge `ndim` and for
-    /// null where numbers should be; otherwise as [`RawDescriptor::validate`](crate::array::raw_descriptor::RawDescriptor::validate).
+    /// - [`ErrorKind::Version`] if the major version is not 1, and for unknown flags with elements of less than a byte.
+    ///   No other field is read from another major version.
+    /// - [`ErrorKind::Rank`] or [`ErrorKind::NullPointer`] for an invalid `ndim`, or a null pointer to the extents.
+    /// - Otherwise as [`RawDescriptor::validate`](crate::array::raw_descriptor::RawDescriptor::validate).
     pub fn info(&self) -> Result<ArrayInfo> {
         let mut info = ArrayInfo::EMPTY;
         self.info_into(&mut info)?;
         Ok(info)
     }
 
-    /// As [`info`](Self::info), written to their final place.
+    /// As [`info`](Self::info), but writes the result to `to`.
     pub(crate) fn info_into(&self, to: &mut ArrayInfo) -> Result<()> {
-        let flags = self.flags().map_err(unreadable)?;
-        // SAFETY: the place of the tensor in a live struct of a version that we know; 2 of `from_raw`.
+        let flags = self.flags().map_err(unsupported_version)?;
+        // SAFETY: the tensor is part of a live struct of a supported version; 2 of `from_raw`.
         *to = match unsafe { read_fast(self.tensor_ptr(), flags, None, |_, _| true) } {
             Some(info) => info,
             // SAFETY: as above.
@@ -95,8 +96,8 @@ impl<A: TensorAbi> ManagedTensor<A> {
         Ok(())
     }
 
-    /// The fast path of [`info`](Self::info): an array in host memory, as `is_on_host` says of its address, with this
-    /// number of axes where one is wanted. `None` for any other.
+    /// The fast path of [`info`](Self::info), for host memory and the given number of axes, if any. `is_on_host` checks
+    /// the address. Returns `None` for any other array.
     #[inline(always)]
     pub(crate) fn info_fast(
         &self,
@@ -107,25 +108,25 @@ impl<A: TensorAbi> ManagedTensor<A> {
             if tensor.device.device_type != DeviceType::CPU {
                 return false;
             }
-            // An offset beyond the address space is refused on the slow path.
+            // The slow path reports an offset beyond the address space.
             let offset = || usize::try_from(tensor.byte_offset).unwrap_or(0);
-            // An array without elements is nowhere.
+            // An array without elements has no address to check.
             shape.contains(&0) || is_on_host(tensor.data.addr().wrapping_add(offset()))
         };
-        // SAFETY: as in `info`.
+        // SAFETY: as in `info_into`.
         unsafe { read_fast(self.tensor_ptr(), self.flags().ok()?, axes, is_wanted) }
     }
 
-    /// The flags, or a version that cannot be read.
+    /// The flags, or the unsupported version.
     #[inline(always)]
     fn flags(&self) -> Result<u64, DLPackVersion> {
         let Some((version, flags)) = A::version(self.tensor.as_ptr()) else { return Ok(FLAG_READ_ONLY) };
-        // SAFETY: the place of the version in a live struct (1 of `from_raw`).
+        // SAFETY: the version is a field of a live struct (1 of `from_raw`).
         let version = unsafe { version.read() };
         if version.major != MAJOR_VERSION {
             return Err(version);
         }
-        // SAFETY: the place of the flags, likewise; the major version says that they are there.
+        // SAFETY: the flags are a field of the same struct in this major version.
         Ok(unsafe { flags.read() })
     }
 
@@ -134,7 +135,7 @@ impl<A: TensorAbi> ManagedTensor<A> {
         self.tensor.as_ptr().wrapping_byte_add(A::TENSOR_OFFSET).cast()
     }
 
-    /// The struct, which this no longer releases.
+    /// Gives up the struct without a release.
     #[inline]
     pub(crate) fn into_non_null(self) -> NonNull<()> {
         ManuallyDrop::new(self).tensor.cast()
@@ -142,25 +143,25 @@ impl<A: TensorAbi> ManagedTensor<A> {
 }
 
 #[cold]
-fn unreadable(version: DLPackVersion) -> Error {
+fn unsupported_version(version: DLPackVersion) -> Error {
     let found = text!("DLPack {}.{}", version.major, version.minor);
     Error::new(ErrorKind::Version, "version", found, "major version 1")
 }
 
-/// Reads a `DLTensor` that has a few axes, if it is wanted.
+/// Reads a `DLTensor` of one to four axes if `is_wanted` accepts it.
 ///
 /// # Safety
 ///
-/// `place` points to a live tensor, whose `shape` and `strides` are null or point to `ndim` numbers.
+/// `tensor` points to a live tensor, whose `shape` and `strides` are null or point to `ndim` numbers.
 #[inline(always)]
 unsafe fn read_fast(
-    place: *const DLTensor,
+    tensor: *const DLTensor,
     flags: u64,
     axes: Option<usize>,
     is_wanted: impl FnOnce(&DLTensor, &[i64]) -> bool,
 ) -> Option<ArrayInfo> {
-    // SAFETY: live, as the caller promises; plain numbers and pointers, of which every bit pattern is valid.
-    let tensor = unsafe { place.read() };
+    // SAFETY: the caller guarantees a live tensor; every bit pattern of its numbers and pointers is valid.
+    let tensor = unsafe { tensor.read() };
     if tensor.shape.is_null() {
         return None;
     }
@@ -168,7 +169,7 @@ unsafe fn read_fast(
     if axes.is_some_and(|axes| axes != ndim) {
         return None;
     }
-    // SAFETY: the shape is not null, so it has as many numbers, as the caller promises.
+    // SAFETY: the shape is not null, so the caller guarantees `ndim` numbers.
     for_rank!(ndim, N => unsafe { read_ranked::<N>(&tensor, flags, is_wanted) })
 }
 
@@ -176,17 +177,17 @@ unsafe fn read_fast(
 ///
 /// # Safety
 ///
-/// `shape` points to `N` numbers, and so does `strides`, unless it is null.
+/// `shape` points to `N` numbers, and so does `strides` unless it is null.
 #[inline(always)]
 unsafe fn read_ranked<const N: usize>(
     tensor: &DLTensor,
     flags: u64,
     is_wanted: impl FnOnce(&DLTensor, &[i64]) -> bool,
 ) -> Option<ArrayInfo> {
-    // One by one: a wide load stalls on the narrow stores that a producer made a moment ago.
+    // Numbers are read one by one, because a wide load over a producer's recent narrow stores stalls the CPU.
     let (mut shape, mut strides) = ([0; N], [0; N]);
     for (axis, extent) in shape.iter_mut().enumerate() {
-        // SAFETY: one of `N` numbers, as the caller promises.
+        // SAFETY: the caller guarantees `N` numbers.
         *extent = unsafe { tensor.shape.wrapping_add(axis).read() };
     }
     if !is_wanted(tensor, &shape) {
@@ -196,28 +197,27 @@ unsafe fn read_ranked<const N: usize>(
         return descriptor_of(tensor, flags, &shape, Strides::Contiguous(Order::C)).validate_fast();
     }
     for (axis, stride) in strides.iter_mut().enumerate() {
-        // SAFETY: one of `N` numbers, as the caller promises.
+        // SAFETY: the caller guarantees `N` numbers.
         *stride = unsafe { tensor.strides.wrapping_add(axis).read() };
     }
     descriptor_of(tensor, flags, &shape, Strides::Elements(&strides)).validate_fast()
 }
 
-/// Reads a `DLTensor`, whatever it says. The numbers are copied out: the producer may change them, and they die with the
-/// struct.
+/// Reads any `DLTensor`. The numbers are copied, because the producer may change or free them.
 ///
 /// # Safety
 ///
 /// As [`read_fast`].
 #[cold]
-unsafe fn read_any(place: *const DLTensor, flags: u64) -> Result<ArrayInfo> {
+unsafe fn read_any(tensor: *const DLTensor, flags: u64) -> Result<ArrayInfo> {
     // SAFETY: as in `read_fast`.
-    let tensor = unsafe { place.read() };
+    let tensor = unsafe { tensor.read() };
     let ndim = usize::try_from(tensor.ndim)
         .ok()
         .filter(|ndim| *ndim <= MAX_NDIM)
         .ok_or_else(|| Error::new(ErrorKind::Rank, "ndim", tensor.ndim, format_args!("0 to {MAX_NDIM}")))?;
-    if tensor.dtype.bits() % 8 != 0 && flags & !KNOWN_FLAGS != 0 {
-        // A flag of a later minor version may change where such elements lie, as the padding flag did.
+    if tensor.dtype.bits() % 8 != 0 && flags & !SUPPORTED_FLAGS != 0 {
+        // A flag of a later minor version may change the layout of such elements, as the padding flag did.
         let allowed = "flags 1, 2 and 4 for elements of less than a byte";
         return Err(Error::new(ErrorKind::Version, "flags", format_args!("{flags:#x}"), allowed));
     }
@@ -227,7 +227,7 @@ unsafe fn read_any(place: *const DLTensor, flags: u64) -> Result<ArrayInfo> {
     let numbers = |list: *mut i64| {
         Dims::filled(ndim, |items| {
             for (axis, item) in items.iter_mut().enumerate() {
-                // SAFETY: one of `ndim` numbers, as the caller promises.
+                // SAFETY: the caller guarantees `ndim` numbers.
                 *item = unsafe { list.wrapping_add(axis).read() };
             }
         })
@@ -265,20 +265,20 @@ fn descriptor_of<'a>(
 ///
 /// # Safety
 ///
-/// `tensor` is a live struct of the form `A`, and this is the one release of it.
+/// `tensor` is a live struct of type `A`, and this is its only release.
 pub(crate) unsafe fn release<A: TensorAbi>(tensor: NonNull<()>) {
     let tensor = tensor.cast::<A>().as_ptr();
-    // SAFETY: the place of the deleter in a live struct; it is where it is in every version.
+    // SAFETY: the deleter is a field of a live struct, at the same offset in every version.
     let deleter = unsafe { A::deleter(tensor).read() };
     if let Some(deleter) = deleter {
-        // SAFETY: the struct's own deleter, called once.
+        // SAFETY: this is the struct's own deleter, called once.
         unsafe { deleter(tensor) };
     }
 }
 
 impl<A: TensorAbi> Drop for ManagedTensor<A> {
     fn drop(&mut self) {
-        // SAFETY: the struct is ours to release (1 of `from_raw`), and this is the end of it.
+        // SAFETY: we own the struct (1 of `from_raw`) and do not use it afterwards.
         unsafe { release::<A>(self.tensor.cast()) };
     }
 }

@@ -1,6 +1,6 @@
-//! DLPack: managed tensors in both forms, owned in both directions.
+//! DLPack: managed tensors, with and without a version, imported and exported.
 //!
-//! An export is one allocation that holds the C struct, shape, strides and the owner of the memory; its deleter may be
+//! An export is one allocation that holds the C struct, shape, strides and the owner of the memory. Its deleter may be
 //! called on any thread. An import owns the foreign struct and calls its deleter once, on every path.
 //!
 //! ```
@@ -22,7 +22,7 @@
 //! drop(borrowed);                                                 // the deleter runs, and frees the vector
 //! # Ok::<(), interop_core::Error>(())
 //! ```
-#![expect(unsafe_code, reason = "this room reads and writes the C structs of DLPack")]
+#![expect(unsafe_code, reason = "reads and writes the C structs of DLPack")]
 
 pub(crate) mod abi;
 pub(crate) mod exchange_api;
@@ -38,11 +38,13 @@ pub use crate::protocols::dlpack::exchange_api::{DLPackExchangeAPI, DLPackExchan
 pub use crate::protocols::dlpack::export::{Ownership, export};
 pub use crate::protocols::dlpack::managed_tensor::ManagedTensor;
 
-/// `interop_dlpack.h`, for C and C++: the two structs, and in words what exports promise to C and what imports expect of
-/// it, so the contract behind [`ManagedTensor::into_raw`] and [`ManagedTensor::from_raw`]. It is in the folder `include` of
-/// this crate as well; here it is text, to be written where the C code is compiled.
+/// The text of `interop_dlpack.h`, a header for C and C++ with both structs.
 ///
-/// A tensor on its way to C and back, as a library in C would do it:
+/// Its comments state what exports guarantee to C and what imports require: the contract of [`ManagedTensor::into_raw`]
+/// and [`ManagedTensor::from_raw`]. The file is also in the folder `include` of this crate. A build script can write
+/// this text next to the C code.
+///
+/// This passes a tensor to C and back:
 ///
 /// ```
 /// use interop_core::dlpack::{DLManagedTensorVersioned, ManagedTensor};
