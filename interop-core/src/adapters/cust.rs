@@ -9,11 +9,12 @@
 //! | [`InContext`] of one of these | `data` | as the buffer | always; of `bool` never |
 //! | `Stream`, and `&`, `Rc`, `Arc` and `Option` of one | `stream` | with `default = ...`: a `Stream` cannot hold the caller's | |
 //!
-//! The elements are those that are an [`Element`] and a `DeviceCopy`.
+//! An element type must implement [`Element`] and `DeviceCopy`.
 //!
-//! A `cust` buffer does not know its device or context: the driver is asked. It frees in whatever context is current, so
-//! an export makes that of the memory current for the drop, on whichever thread, and keeps the device's primary context
-//! alive, in which `cust` works. A struct that is dropped otherwise is dropped as `cust` does it; see [`InContext`].
+//! A `cust` buffer does not know its device or context, so the driver is asked. `cust` frees it in the current context.
+//! An export therefore makes the memory's context current for the drop, on any thread. It also keeps the device's
+//! primary context alive, which `cust` uses. A struct that is dropped without an export is dropped as in `cust`; see
+//! [`InContext`].
 //!
 //! ```no_run
 //! use cust::memory::DeviceBuffer;
@@ -47,10 +48,7 @@
 //! let copy: Image = Image::from_dlpack(tensor)?;       // into memory of one's own
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
-#![expect(
-    unsafe_code,
-    reason = "vouches for the memory of cust's buffers, and makes some of memory it has copied to"
-)]
+#![expect(unsafe_code, reason = "implements `Storage` for cust's buffers and makes buffers from raw memory")]
 
 use core::fmt;
 use core::mem::ManuallyDrop;
@@ -79,20 +77,20 @@ use crate::memory::kernel_view::{KernelView, KernelViewMut};
 use crate::memory::region::MemoryRegion;
 use crate::memory::storage::Storage;
 
-/// Device memory of `cust`, on the device that the driver names.
+/// Describes device memory of `cust`; the driver determines the device.
 fn device_memory<T: Element>(address: u64, len: usize) -> MemoryRegion {
     let address = to_usize(address);
-    let device = if len == 0 { current_device() } else { located(address) };
+    let device = if len == 0 { current_device() } else { device_of(address) };
     MemoryRegion::new::<T>(address, len, device.unwrap_or(Device::UNKNOWN), device_writes::<T>())
 }
 
-/// Where the driver knows an address to be.
-fn located(address: usize) -> Result<Device> {
-    Ok(cuda::pointer_attributes(address)?.map_or(Device::UNKNOWN, |known| known.device()))
+/// The device of an address, according to the driver.
+fn device_of(address: usize) -> Result<Device> {
+    Ok(cuda::pointer_attributes(address)?.map_or(Device::UNKNOWN, |attributes| attributes.device()))
 }
 
-// SAFETY: 1: initialized, since to make a buffer that is not is `unsafe` in `cust`. 2: the buffer frees its memory when it is
-// dropped. 3: the driver says where it is. 4: device memory, of which there are no references.
+// SAFETY: 1: `cust` makes uninitialized buffers only in `unsafe` functions. 2: the buffer frees its memory on drop. 3:
+// the driver determines the device. 4: it is device memory, without references to elements.
 unsafe impl<T: Element + DeviceCopy> Storage for DeviceBuffer<T> {
     fn memory(&self) -> MemoryRegion {
         device_memory::<T>(self.as_device_ptr().as_raw(), self.len())
@@ -106,7 +104,8 @@ unsafe impl<T: Element + DeviceCopy> Storage for DeviceBox<T> {
     }
 }
 
-// SAFETY: 1, 2: as for `DeviceBuffer`. 3: `cuMemAllocHost`. 4: `&self` lends a slice for a borrow of itself at most.
+// SAFETY: 1, 2: as for `DeviceBuffer`. 3: it comes from `cuMemAllocHost`. 4: no slice of elements outlives a borrow of
+// the buffer.
 unsafe impl<T: Element + DeviceCopy> Storage for LockedBuffer<T> {
     fn memory(&self) -> MemoryRegion {
         let address = self.as_ptr().expose_provenance();
@@ -114,7 +113,7 @@ unsafe impl<T: Element + DeviceCopy> Storage for LockedBuffer<T> {
     }
 }
 
-// SAFETY: 1, 2: as for `DeviceBuffer`. 3: `cuMemAllocManaged`. 4: as for `LockedBuffer`.
+// SAFETY: 1, 2: as for `DeviceBuffer`. 3: it comes from `cuMemAllocManaged`. 4: as for `LockedBuffer`.
 unsafe impl<T: Element + DeviceCopy> Storage for UnifiedBuffer<T> {
     fn memory(&self) -> MemoryRegion {
         let address = self.as_ptr().expose_provenance();
@@ -139,8 +138,8 @@ macro_rules! imported {
                 fn from_import(import: Import, order: Order) -> Result<Self, Refused<Import>> {
                     let copy = Self::check(import.info()).and_then(|()| copied::<T>(&import, $kind, order));
                     match copy {
-                        // SAFETY: new memory of this kind for so many elements, which nobody else frees. On the host
-                        // they were written and are values of `T`.
+                        // SAFETY: the new memory is of this kind, has space for the elements, and is freed by nobody
+                        // else. On the host the elements are initialized and valid values of `T`.
                         Ok((address, len)) => Ok(unsafe { $make(address, len) }),
                         Err(error) => Err(Refused { value: import, error }),
                     }
@@ -151,14 +150,14 @@ macro_rules! imported {
 }
 
 imported! {
-    DeviceBuffer, MemoryKind::Device, device_buffer, any_number;
+    DeviceBuffer, MemoryKind::Device, device_buffer, accept_any;
     DeviceBox, MemoryKind::Device, device_box, one_element;
-    LockedBuffer, MemoryKind::Pinned, locked_buffer, any_number;
-    UnifiedBuffer, MemoryKind::Managed, unified_buffer, any_number;
+    LockedBuffer, MemoryKind::Pinned, locked_buffer, accept_any;
+    UnifiedBuffer, MemoryKind::Managed, unified_buffer, accept_any;
 }
 
-#[expect(clippy::unnecessary_wraps, reason = "beside one that refuses")]
-fn any_number(_: &ArrayInfo, _: ElementType) -> Result<()> {
+#[expect(clippy::unnecessary_wraps, reason = "the signature of the other check")]
+fn accept_any(_: &ArrayInfo, _: ElementType) -> Result<()> {
     Ok(())
 }
 
@@ -175,24 +174,24 @@ fn one_element(info: &ArrayInfo, element: ElementType) -> Result<()> {
 ///
 /// `address` is null, or memory of `cuMemAlloc` for `len` elements that nobody else frees.
 unsafe fn device_buffer<T: DeviceCopy>(address: usize, len: usize) -> DeviceBuffer<T> {
-    // SAFETY: as the caller promises; a buffer does not free null.
+    // SAFETY: forwarded to the caller; a buffer does not free null.
     unsafe { DeviceBuffer::from_raw_parts(DevicePointer::from_raw(address as u64), len) }
 }
 
 /// # Safety
 ///
-/// `address` is memory of `cuMemAlloc` for an element that nobody else frees.
+/// `address` is memory of `cuMemAlloc` for one element that nobody else frees.
 unsafe fn device_box<T: DeviceCopy>(address: usize, _: usize) -> DeviceBox<T> {
-    // SAFETY: as the caller promises.
+    // SAFETY: forwarded to the caller.
     unsafe { DeviceBox::from_raw(address as u64) }
 }
 
 /// # Safety
 ///
-/// `len` is 0, or `address` pinned memory for `len` elements that are values of `T`, which nobody else frees. `cust` frees
-/// it with `cuMemFreeHost`, which is for all memory that the driver pinned.
+/// `len` is 0, or `address` is pinned memory with `len` valid values of `T` that nobody else frees. `cust` frees it
+/// with `cuMemFreeHost`, which accepts all memory that the driver pinned.
 unsafe fn locked_buffer<T: DeviceCopy>(address: usize, len: usize) -> LockedBuffer<T> {
-    // SAFETY: as the caller promises; a buffer without elements frees nothing.
+    // SAFETY: forwarded to the caller; a buffer without elements frees nothing.
     unsafe { LockedBuffer::from_raw_parts(first(address, len), len) }
 }
 
@@ -200,27 +199,27 @@ unsafe fn locked_buffer<T: DeviceCopy>(address: usize, len: usize) -> LockedBuff
 ///
 /// As [`locked_buffer`], for memory of `cuMemAllocManaged`.
 unsafe fn unified_buffer<T: DeviceCopy>(address: usize, len: usize) -> UnifiedBuffer<T> {
-    // SAFETY: a pointer that a buffer is about to own.
+    // SAFETY: the buffer below takes ownership of the pointer.
     let first = unsafe { UnifiedPointer::wrap(first(address, len)) };
-    // SAFETY: as the caller promises; a buffer without elements frees nothing.
+    // SAFETY: forwarded to the caller; a buffer without elements frees nothing.
     unsafe { UnifiedBuffer::from_raw_parts(first, len) }
 }
 
-/// The first element; dangling, as slices need it, for none.
+/// A pointer to the first element, or a dangling one if there are no elements, as slices require it.
 fn first<T>(address: usize, len: usize) -> *mut T {
     if len == 0 { core::ptr::dangling_mut() } else { core::ptr::with_exposed_provenance_mut(address) }
 }
 
-/// A buffer of `cust`: memory that nothing ties to a thread but the context in which it is freed.
+/// A buffer of `cust` that is tied only to the context in which it is freed, and not to a thread.
 ///
 /// # Safety
 ///
-/// The buffer may be dropped on any thread on which the context of its memory is current, and `&self` of an
-/// [`InContext`] lends nothing of it.
+/// The buffer may be dropped on any thread on which the context of its memory is current. `&self` of an [`InContext`]
+/// gives no access to the elements.
 pub unsafe trait Buffer: Storage + sealed::Sealed {}
 
 mod sealed {
-    /// Only what is listed below is a buffer.
+    /// Only the types below implement `Buffer`.
     pub trait Sealed {}
 }
 
@@ -229,7 +228,7 @@ macro_rules! buffers {
         $(
             impl<T: Element + DeviceCopy> sealed::Sealed for $buffer<T> {}
 
-            // SAFETY: a pointer to memory of the driver's that nobody else has, and elements that are `Send`.
+            // SAFETY: the buffer is the only pointer to its memory, and its elements are `Send`.
             unsafe impl<T: Element + DeviceCopy> Buffer for $buffer<T> {}
         )*
     };
@@ -237,12 +236,13 @@ macro_rules! buffers {
 
 buffers! { DeviceBuffer DeviceBox LockedBuffer UnifiedBuffer }
 
-/// A buffer of `cust` that is freed in its own context wherever it is dropped, and may go to any thread.
+/// A buffer of `cust` that is freed in its own context on any thread, and that is `Send` and `Sync`.
 ///
-/// It is for structs in a `#[pyclass]` and others that foreign threads drop; and for `UnifiedBuffer`, which `cust` leaves
-/// without `Send` and `Sync` because it holds a raw pointer. (An export makes the context current by itself, for any buffer.)
-/// The driver waits for the work of the device before it frees: with this around it, it does so without the lock of the
-/// Python interpreter. The elements are lent for `&mut self` only, and so all exports are writable, but those of `bool`.
+/// Use it in structs that other threads may drop, such as a `#[pyclass]`. Use it also for `UnifiedBuffer`, which is not
+/// `Send` and `Sync` in `cust` because it holds a raw pointer. (An export makes the context current for any buffer.)
+///
+/// The driver waits for work on the device before it frees memory; this type detaches from the Python interpreter for
+/// that time. It returns the elements only for `&mut self`, so exports are writable, except those of `bool`.
 ///
 /// ```no_run
 /// use cust::memory::UnifiedBuffer;
@@ -265,25 +265,25 @@ pub struct InContext<B: Buffer>(ManuallyDrop<B>);
 // SAFETY: a `Buffer` may be dropped on any thread in its context, which the drop makes current.
 unsafe impl<B: Buffer> Send for InContext<B> {}
 
-// SAFETY: a shared handle tells the address and lends nothing.
+// SAFETY: a shared reference returns only the address.
 unsafe impl<B: Buffer> Sync for InContext<B> {}
 
 impl<B: Buffer> InContext<B> {
-    /// Takes the buffer.
+    /// Wraps a buffer.
     pub fn new(buffer: B) -> Self {
         Self(ManuallyDrop::new(buffer))
     }
 
-    /// The buffer, for whoever has it alone.
+    /// The buffer.
     pub fn get_mut(&mut self) -> &mut B {
         &mut self.0
     }
 
-    /// The buffer, to be dropped as `cust` does it.
+    /// Returns the buffer, which is then dropped as in `cust`.
     #[must_use]
     pub fn into_inner(self) -> B {
         let mut this = ManuallyDrop::new(self);
-        // SAFETY: taken once: the drop of `self` does not run.
+        // SAFETY: the value is taken once, because `this` is not dropped.
         unsafe { ManuallyDrop::take(&mut this.0) }
     }
 }
@@ -291,16 +291,16 @@ impl<B: Buffer> InContext<B> {
 impl<B: Buffer> Drop for InContext<B> {
     fn drop(&mut self) {
         let _guards = (cuda::enter_context_of(self.0.memory().address), cuda::relaxed());
-        // SAFETY: dropped once.
+        // SAFETY: the value is dropped once.
         cuda::run_blocking(|| unsafe { ManuallyDrop::drop(&mut self.0) });
     }
 }
 
-// SAFETY: 1 to 3: as the buffer inside. 4: references to elements are lent for `&mut self` only.
+// SAFETY: 1 to 3: as for the inner buffer. 4: references to elements need `&mut self`.
 unsafe impl<B: Buffer> Storage for InContext<B> {
     fn memory(&self) -> MemoryRegion {
         let memory = self.0.memory();
-        // A consumer may leave any bits, and `get_mut` lends elements again.
+        // A consumer may write any bits, and `get_mut` returns references to elements again.
         let mutability = if memory.element.any_bits { Mutability::Writable } else { memory.mutability };
         MemoryRegion { mutability, ..memory }
     }
@@ -331,12 +331,12 @@ impl<B: Buffer> fmt::Debug for InContext<B> {
 
 impl AsStream for Stream {
     fn as_stream(&self) -> StreamHandle {
-        // SAFETY: the stream of a field, which exports keep with the struct.
+        // SAFETY: the stream belongs to a field; an export owns the whole struct.
         unsafe { StreamHandle::from_raw(self.as_inner() as usize) }
     }
 }
 
-// SAFETY: plain numbers; the address in them is one of the device's.
+// SAFETY: the view has only plain numbers, among them an address for the device.
 unsafe impl<T: Copy, const N: usize> DeviceCopy for KernelView<'_, T, N> {}
 
 // SAFETY: as above.

@@ -1,6 +1,6 @@
-//! `ndarray` 0.17: its arrays and views, exported as they are, made from imports, and laid over host memory.
+//! `ndarray` 0.17: exports of its arrays and views, imports into arrays, and views of host memory.
 //!
-//! An array of `ndarray` has extents and strides of its own, so it needs no struct around it but [`NdArray`]:
+//! An array of `ndarray` has its own shape and strides, so [`NdArray`] replaces a derived struct:
 //!
 //! ```
 //! use interop_core::adapters::ndarray::NdArray;
@@ -15,8 +15,8 @@
 //! # Ok::<(), interop_core::Error>(())
 //! ```
 //!
-//! With the feature `python`, `import_as::<NdArray<Array2<f32>>>(object)` takes any array of Python's, and `export` answers a
-//! `__dlpack__` with an `Arc<NdArray<_>>`.
+//! With the feature `python`, `import_as::<NdArray<Array2<f32>>>(object)` imports any Python array, and `export`
+//! implements `__dlpack__` for an `Arc<NdArray<_>>`.
 //!
 //! | in an `NdArray` | exports are writable | an import |
 //! | --- | --- | --- |
@@ -24,10 +24,10 @@
 //! | `ArcArray<T, D>`, `ArrayView<'static, T, D>` | never | – |
 //! | `ArrayViewMut<'static, T, D>` | when they consume it | – |
 //!
-//! A view with gaps between its elements is refused, as what lies there may be lent to somebody else: `to_owned` makes an array
-//! of it.
+//! A view with gaps between its elements cannot be exported, because the gaps may be borrowed elsewhere. Copy it with
+//! `to_owned`.
 //!
-//! A struct of yours with an array among its fields says what the `NdArray` says:
+//! Your own struct with an array among its fields can forward to [`NdArray`]:
 //!
 //! ```
 //! use interop_core::adapters::ndarray::NdArray;
@@ -50,9 +50,9 @@
 //! # Ok::<(), interop_core::Error>(())
 //! ```
 //!
-//! Memory that came from elsewhere is used in place by a struct with a [`Lease`](crate::Lease), of whose host view `ndarray`
-//! gets a view in its turn: [`HostView::as_ndarray`], [`HostViewMut::into_ndarray`].
-#![expect(unsafe_code, reason = "vouches for the memory of arrays, and lays views over memory")]
+//! To use foreign memory in place, import it into a struct with a [`Lease`](crate::Lease). Its host view converts to a
+//! view of `ndarray`: [`HostView::as_ndarray`], [`HostViewMut::into_ndarray`].
+#![expect(unsafe_code, reason = "implements `CudaArray` for arrays and makes views of raw memory")]
 
 use core::cell::Cell;
 
@@ -80,23 +80,23 @@ use crate::memory::info_builder::InfoBuilder;
 use crate::memory::region::MemoryRegion;
 use crate::memory::storage::Storage;
 
-/// An array or a view of `ndarray`, to be exported, and an array to be made from an import.
+/// A wrapper around an array or view of `ndarray`, for exports, and for imports into an array.
 ///
-/// It keeps the methods of the two libraries apart, of which some have one name: [`view`](CudaArray::view) is one.
+/// It separates methods of both libraries that have the same name, such as [`view`](CudaArray::view).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct NdArray<A>(pub A);
 
-/// The elements of an array, without its axes.
+/// The memory of an array, without its axes.
 struct Elements(MemoryRegion);
 
-// SAFETY: 1 to 4: as the array that it is made of, and is not kept longer than.
+// SAFETY: 1 to 4: as for the array, which outlives this value.
 unsafe impl Storage for Elements {
     fn memory(&self) -> MemoryRegion {
         self.0.clone()
     }
 }
 
-/// What an array says of itself.
+/// The description of an array.
 fn info_of<T: Element>(
     first: *const T,
     shape: &[usize],
@@ -115,28 +115,28 @@ fn info_of<T: Element>(
     Dims::from(shape).finish(InfoBuilder::storage(&elements).strides(&strides))
 }
 
-/// What is between the elements is the array's own.
-#[expect(clippy::unnecessary_wraps, reason = "beside one that refuses")]
-fn owned(_: &Layout) -> Result<()> {
+/// An array owns the gaps between its elements.
+#[expect(clippy::unnecessary_wraps, reason = "the signature of the other check")]
+fn accept_any(_: &Layout) -> Result<()> {
     Ok(())
 }
 
-/// Refuses gaps between the elements of a view: an import has all that a tensor spans.
-fn borrowed(layout: &Layout) -> Result<()> {
+/// Returns an error for gaps between the elements of a view, because an export covers them too.
+fn check_no_gaps(layout: &Layout) -> Result<()> {
     if layout.is_empty() || layout.places().strides().iter().all(|step| *step == 1) {
         return Ok(());
     }
     let found = text!("{:?} for shape {:?}", layout.strides(), layout.shape());
-    let allowed = "a view without gaps between its elements, where those of others may be; `to_owned` makes an array of it";
+    let allowed = "a view without gaps between its elements, because other code may borrow the gaps; use `to_owned` to copy it";
     Err(Error::new(ErrorKind::Strides, "strides", found, allowed))
 }
 
 macro_rules! arrays {
     ($($array:ty => $mutability:expr, $check:expr;)*) => {
         $(
-            // SAFETY: 1: the elements live as long as the array, which may be exported only if it borrows nothing; the
-            // array's own pointer is exposed, which may write where the elements may be written; between those that are
-            // borrowed there is nothing else. 2: they are on the heap or borrowed. 3: none is `Mutability::Writable`.
+            // SAFETY: 1: the elements live as long as the array, and an export needs a `'static` one. The array's own
+            // pointer is exposed, with write permission if elements may be written. Borrowed elements have no gaps. 2:
+            // the elements are on the heap or borrowed. 3: none is `Mutability::Writable`.
             unsafe impl<T: Element, D: Dimension> CudaArray for NdArray<$array> {
                 fn info(&self) -> Result<ArrayInfo> {
                     info_of(self.0.as_ptr(), self.0.shape(), self.0.strides(), ($mutability, $check))
@@ -147,10 +147,10 @@ macro_rules! arrays {
 }
 
 arrays! {
-    ArrayBase<OwnedRepr<T>, D> => Mutability::WhenOwned, owned;
-    ArrayBase<OwnedArcRepr<T>, D> => Mutability::ReadOnly, owned;
-    ArrayBase<ViewRepr<&T>, D> => Mutability::ReadOnly, borrowed;
-    ArrayBase<ViewRepr<&mut T>, D> => Mutability::WhenOwned, borrowed;
+    ArrayBase<OwnedRepr<T>, D> => Mutability::WhenOwned, accept_any;
+    ArrayBase<OwnedArcRepr<T>, D> => Mutability::ReadOnly, accept_any;
+    ArrayBase<ViewRepr<&T>, D> => Mutability::ReadOnly, check_no_gaps;
+    ArrayBase<ViewRepr<&mut T>, D> => Mutability::WhenOwned, check_no_gaps;
 }
 
 impl<T: Element, D: Dimension> FromArray for NdArray<Array<T, D>> {
@@ -163,21 +163,21 @@ impl<T: Element, D: Dimension> FromArray for NdArray<Array<T, D>> {
         let Some(elements) = elements.take(extraction) else { return extraction.refused() };
         let array = Array::from_shape_vec(IxDyn(&shape), elements);
         let array = array.and_then(Array::into_dimensionality);
-        Ok(Self(array.unwrap_or_else(|_| unreachable!("extents, rank and number of elements fit"))))
+        Ok(Self(array.unwrap_or_else(|_| unreachable!("extents, rank and number of elements were checked"))))
     }
 }
 
-/// Refuses extents of which `ndarray` has no arrays.
+/// Returns an error for extents that `ndarray` cannot represent.
 fn check_extents(shape: &[usize]) -> Result<()> {
     if product(shape.iter().copied().filter(|extent| *extent != 0)).is_some() {
         return Ok(());
     }
-    let allowed = "extents whose product fits `isize` also without those that are 0, as ndarray wants it";
+    let allowed = "extents whose product without zeros fits `isize`, as ndarray requires";
     Err(Error::new(ErrorKind::Overflow, "shape", format_args!("{shape:?}"), allowed))
 }
 
-/// What a view of `ndarray` is made of: extents and strides, of which none may be negative; the element to begin at, which is
-/// the lowest; and the axes to be turned round afterwards.
+/// The parts of a view of `ndarray`: shape and non-negative strides, the lowest element, and the axes to invert
+/// afterwards.
 type Parts<T, D> = (StrideShape<D>, *mut T, Vec<Axis>);
 
 /// # Safety
@@ -188,7 +188,7 @@ where
     [usize; N]: IntoDimension<Dim = D>,
 {
     check_extents(&view.shape)?;
-    // SAFETY: as the caller promises.
+    // SAFETY: forwarded to the caller.
     let lowest = unsafe { view.lowest()? };
     let extents = view.shape.into_dimension();
     if view.shape.contains(&0) {
@@ -200,7 +200,7 @@ where
 }
 
 impl<'a, T: Element, const N: usize> HostView<'a, T, N> {
-    /// The view as one of `ndarray`, with any strides, for up to six axes.
+    /// Returns a view of `ndarray`, with any strides, for up to six axes.
     ///
     /// ```
     /// use interop_core::CudaArray;
@@ -219,20 +219,20 @@ impl<'a, T: Element, const N: usize> HostView<'a, T, N> {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::DType`] for bytes that are no `bool`; [`ErrorKind::Overflow`] for an array without elements whose other
-    /// extents are too large together.
+    /// [`ErrorKind::DType`] for bytes that are not a valid `bool`; [`ErrorKind::Overflow`] for an array without
+    /// elements whose other extents have too large a product.
     ///
     /// # Safety
     ///
-    /// As for [`as_slice`](Self::as_slice): nobody writes the elements for `'a`.
+    /// As for [`as_slice`](Self::as_slice): nobody writes to the elements for `'a`.
     pub unsafe fn as_ndarray<D: Dimension>(&self) -> Result<ArrayView<'a, T, D>>
     where
         [usize; N]: IntoDimension<Dim = D>,
     {
         // SAFETY: the view's memory is live and initialized (contract of `from_info`).
         let (shape, lowest, turned) = unsafe { parts::<T, N, D>(&self.raw)? };
-        // SAFETY: the elements are live, initialized, aligned and in one object (contract of the view), unwritten for `'a` as
-        // the caller promises; the layout was checked, and begins at its lowest element.
+        // SAFETY: the elements are live, initialized, aligned and in one allocation (contract of the view). Nobody
+        // writes to them for `'a` (contract of this function). The layout is checked and starts at its lowest element.
         let mut view = unsafe { ArrayView::from_shape_ptr(shape, lowest.cast_const()) };
         for axis in turned {
             view.invert_axis(axis);
@@ -242,7 +242,7 @@ impl<'a, T: Element, const N: usize> HostView<'a, T, N> {
 }
 
 impl<T: Element, const N: usize> HostView<'_, T, N> {
-    /// The view as one of `ndarray` whose elements are cells: safe to have, whoever else may write them.
+    /// Returns a view of `ndarray` whose elements are cells. It is safe even if others write to the elements.
     ///
     /// ```
     /// use interop_core::CudaArray;
@@ -265,29 +265,30 @@ impl<T: Element, const N: usize> HostView<'_, T, N> {
     where
         [usize; N]: IntoDimension<Dim = D>,
     {
-        // SAFETY: the elements are live and initialized while the view is borrowed; transparent.
+        // SAFETY: the elements are live and initialized while the view is borrowed; a cell is transparent over its
+        // element.
         unsafe { cells::<T, _, N, D>(&self.raw) }
     }
 }
 
 impl<T: Element, const N: usize> HostViewMut<'_, T, N> {
-    /// As [`HostView::as_ndarray_cells`], to read and to write.
+    /// As [`HostView::as_ndarray_cells`], for reading and writing.
     ///
     /// # Errors
     ///
-    /// As there.
+    /// As [`HostView::as_ndarray_cells`].
     pub fn as_ndarray_cells<D: Dimension>(&mut self) -> Result<ArrayView<'_, Cell<T>, D>>
     where
         [usize; N]: IntoDimension<Dim = D>,
     {
-        // SAFETY: as there; writable, and unshared among Rust code while the view is borrowed.
+        // SAFETY: as for `HostView`; no other Rust code accesses the writable elements while the view is borrowed.
         unsafe { cells::<T, _, N, D>(&self.raw) }
     }
 }
 
 /// # Safety
 ///
-/// The elements are live and initialized for `'c`, and a `C` is a cell of a `T`.
+/// The elements are live and initialized for `'c`, and `C` is a cell of `T`.
 unsafe fn cells<'c, T: Element, C, const N: usize, D: Dimension>(
     view: &RawView<N>,
 ) -> Result<ArrayView<'c, C, D>>
@@ -295,9 +296,9 @@ where
     [usize; N]: IntoDimension<Dim = D>,
 {
     check_any_bits::<T>()?;
-    // SAFETY: as the caller promises.
+    // SAFETY: forwarded to the caller.
     let (shape, lowest, turned) = unsafe { parts::<T, N, D>(view)? };
-    // SAFETY: as in `HostView::as_ndarray`, but for who writes, of which a cell says nothing.
+    // SAFETY: as in `HostView::as_ndarray`, except that others may write to the elements, which cells permit.
     let mut view = unsafe { ArrayView::from_shape_ptr(shape, lowest.cast_const().cast::<C>()) };
     for axis in turned {
         view.invert_axis(axis);
@@ -335,10 +336,10 @@ impl<'a, T: Element, const N: usize> HostViewMut<'a, T, N> {
     where
         [usize; N]: IntoDimension<Dim = D>,
     {
-        // SAFETY: as there.
+        // SAFETY: as in `HostView::as_ndarray`.
         let (shape, lowest, turned) = unsafe { parts::<T, N, D>(&self.raw)? };
-        // SAFETY: as in `HostView::as_ndarray`; writable, and no two indices meet in one element (contract of the view);
-        // unshared for `'a` as the caller promises.
+        // SAFETY: as in `HostView::as_ndarray`. The elements are writable, no two indices share one (contract of the
+        // view), and nobody else accesses them for `'a` (contract of this function).
         let mut view = unsafe { ArrayViewMut::from_shape_ptr(shape, lowest) };
         for axis in turned {
             view.invert_axis(axis);

@@ -117,7 +117,8 @@ fn trailing_axes_are_parts() {
     );
     assert_told(&turned.view::<[u16; 4], 1>().unwrap_err(), told);
     let stepped = Array::strided(vec![0_u16; 24], &[3, 4], &[6, 1]);
-    let told = (ErrorKind::Strides, "strides[0]", "6", "a multiple of 4, the number of items in an element [4]");
+    let told =
+        (ErrorKind::Strides, "strides[0]", "6", "a multiple of 4, the number of items in an element [4]");
     assert_told(&stepped.view::<[u16; 4], 1>().unwrap_err(), told);
     // Axes that say nothing do not stand in the way.
     assert!(Array::strided(vec![0_u16; 4], &[1, 4], &[7, 1]).view::<[u16; 4], 1>().is_ok());

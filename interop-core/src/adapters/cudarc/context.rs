@@ -1,4 +1,4 @@
-//! `cudarc`'s contexts, and what its driver calls say when they fail.
+//! Contexts of `cudarc`, and errors of its driver calls.
 
 use core::fmt::Display;
 use core::mem::forget;
@@ -11,35 +11,35 @@ use crate::cuda::default_context::enter_primary_context;
 use crate::error::{Error, ErrorKind, Result, text};
 use crate::process::fork::PerProcess;
 
-/// The context in which imports into `cudarc`'s types work: the primary one of a device, kept until the end of the program.
+/// Returns the context that imports into `cudarc`'s types use: the primary context of a device. It is kept until the
+/// program ends.
 ///
-/// `cudarc` orders the uses of a slice, and its release, by events once it knows of a second stream of the `CudaContext`;
-/// this one has two from the beginning. Slices of it may be used on streams of any other `CudaContext` of the device.
+/// `cudarc` tracks the uses and the release of a slice by events only if its `CudaContext` has several streams. This
+/// one has two from the start. Its slices may be used on streams of any other `CudaContext` of the device.
 ///
 /// # Errors
 ///
-/// [`ErrorKind::Driver`] without a driver, and for an ordinal that is none; [`ErrorKind::StreamCapture`] when the first call for a
-/// device comes while a stream that joins with the default one captures a graph.
+/// [`ErrorKind::Driver`] without a driver, and for an invalid ordinal. [`ErrorKind::StreamCapture`] if the first call
+/// for a device occurs while a blocking stream captures a graph.
 pub fn context(ordinal: usize) -> Result<Arc<CudaContext>> {
     static CONTEXTS: PerProcess<Mutex<Vec<Arc<CudaContext>>>> = PerProcess::new(|_| Mutex::new(Vec::new()));
-    let mut kept = CONTEXTS.get().lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some(context) = kept.iter().find(|context| context.ordinal() == ordinal) {
+    let mut contexts = CONTEXTS.get().lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(context) = contexts.iter().find(|context| context.ordinal() == ordinal) {
         return Ok(context.clone());
     }
-    // Asked first: without a driver `cudarc` panics. It leaves its context current on the thread.
+    // Without a driver `cudarc` would panic. It would also leave its context current on the thread.
     let _guards = (enter_primary_context(i32::try_from(ordinal).unwrap_or(i32::MAX))?, cuda::relaxed());
-    let usable = text!("a device that can be used, as number {ordinal}");
+    let usable = text!("a usable device with ordinal {ordinal}");
     let context = CudaContext::new(ordinal).map_err(|error| failed("CudaContext", error, usable))?;
     if cuda::legacy_stream_captures() {
-        let allowed =
-            "a call of `context` before the capture, which makes a stream that waits for the default one";
+        let allowed = "a call of `adapters::cudarc::context` before the capture begins, because it creates a blocking stream";
         return Err(Error::new(ErrorKind::StreamCapture, "context", "a graph that is captured", allowed));
     }
-    // Kept for good: without it a slice would be freed without regard to streams of other contexts, and not at all on a
-    // thread without a context.
+    // The second stream is never dropped. Without it, a slice would be freed without a wait for streams of other
+    // contexts, and not at all on a thread without a context.
     let second = context.default_stream().fork();
     forget(second.map_err(|error| failed("fork", error, "a context that can have one more stream"))?);
-    kept.push(context.clone());
+    contexts.push(context.clone());
     Ok(context)
 }
 
@@ -48,7 +48,7 @@ pub(crate) fn failed(call: &str, error: DriverError, allowed: impl Display) -> E
     Error::new(ErrorKind::Driver, call, format_args!("{error:?}"), allowed)
 }
 
-/// What `cudarc` is told of a wait that was refused, as of its own.
+/// The error that `cudarc` records for a wait during capture.
 pub(crate) fn captured() -> DriverError {
     DriverError(::cudarc::driver::sys::CUresult::CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED)
 }

@@ -8,18 +8,19 @@
 //! | `PinnedHostSlice<T>`, `UnifiedSlice<T>` | `data` | copies, and waits; `cudarc` has none without elements | when they consume the struct |
 //! | `CudaStream` in an `Arc` | `stream` | the caller's stream, borrowed | |
 //!
-//! A slice knows its device and its stream. Where a struct has no `stream` field, or `None` in it, an export is ordered
-//! after the slice's own stream, and that after the last write that `cudarc` keeps track of. What is launched on a
-//! [`KernelView`] `cudarc` does not see: name its stream in a field. A default stream, of a slice or in a field, is that of
-//! its own context: on a thread on which another is current, a blocking stream of that context stands in for it. While the
-//! slice's stream captures a graph, the host waits for that write where the stream would: a view of a slice spoils no
-//! capture.
+//! A slice knows its device and its stream. If a struct has no `stream` field, or `None` in it, the consumer of an
+//! export waits for the slice's own stream, which waits for the last write that `cudarc` tracks. `cudarc` does not see
+//! launches with a [`KernelView`]: put their stream in a `stream` field.
 //!
-//! `cudarc` frees by itself: a `CudaSlice` in the order of its stream, where the device has pools; all other memory after a wait for
-//! work, which the drop of a Python object does with the interpreter's lock. (A [`CudaBuffer`](crate::cuda::CudaBuffer) gives the lock up
-//! before it waits.)
+//! A default stream, of a slice or in a field, belongs to its own context. On a thread with another current context, a
+//! blocking stream of the first context is used instead. While the slice's stream captures a graph, the host waits for
+//! the last write, so that a view does not invalidate the capture.
 //!
-//! The application chooses the CUDA version of `cudarc`, by a feature of `cudarc` or by `CUDARC_CUDA_VERSION`.
+//! `cudarc` frees its memory itself. It frees a `CudaSlice` in stream order if the device has memory pools. It frees
+//! all other memory after waiting for pending work; the drop of a Python object then waits while it is attached to the
+//! interpreter. (A [`CudaBuffer`](crate::cuda::CudaBuffer) detaches first.)
+//!
+//! The application selects the CUDA version of `cudarc`, by a feature of `cudarc` or by `CUDARC_CUDA_VERSION`.
 //!
 //! ```no_run
 //! use std::sync::Arc;
@@ -52,7 +53,7 @@
 //! # Ok(())
 //! # }
 //! ```
-#![expect(unsafe_code, reason = "vouches for the memory of cudarc's slices, and borrows streams for it")]
+#![expect(unsafe_code, reason = "implements `Storage` for cudarc's slices and borrows streams")]
 
 pub(crate) mod context;
 pub(crate) mod streams;
@@ -67,7 +68,7 @@ use ::cudarc::driver::{
 };
 
 use crate::adapters::cudarc::context::{captured, failed};
-use crate::adapters::cudarc::streams::{current, device_of, named, proxy_stream};
+use crate::adapters::cudarc::streams::{current, device_of, handle_on, proxy_stream};
 use crate::adapters::device_writes;
 use crate::array::device::Device;
 use crate::array::element::{Element, ElementType};
@@ -88,56 +89,56 @@ use crate::memory::storage::Storage;
 
 pub use crate::adapters::cudarc::context::context;
 
-/// The address of a slice, whose stream waits for what `cudarc` knows to be pending on it.
+/// The address of a slice. The slice's stream waits for the work that `cudarc` tracks.
 fn address<T, S: DevicePtr<T>>(slice: &S) -> usize {
     after_pending(slice.stream(), |stream| {
         let (address, read) = slice.device_ptr(stream);
-        // It would record an event as if the reading were over; who reads comes later, and is ordered by the export.
+        // Dropping it would record an event as if the read were complete. The export orders the actual read later.
         forget(read);
         to_usize(address)
     })
 }
 
-/// Calls `ask`, which has a stream wait for what `cudarc` knows to be pending on a slice and says where that is. While the
-/// stream captures a graph, or the default stream joins with one that does, the host waits in its place: a wait for what is
-/// not part of the graph would spoil it, and whoever asks meanwhile is about to launch into it.
-fn after_pending(stream: &Arc<CudaStream>, ask: impl Fn(&CudaStream) -> usize) -> usize {
-    let (context, own) = (stream.context(), stream.as_stream());
+/// Calls `get_address`, which makes a stream wait for the work that `cudarc` tracks on a slice. During capture, of the
+/// stream or of one that synchronizes with the default stream, the host waits instead: a wait for work outside the
+/// graph would invalidate the capture.
+fn after_pending(stream: &Arc<CudaStream>, get_address: impl Fn(&CudaStream) -> usize) -> usize {
+    let (context, handle) = (stream.context(), stream.as_stream());
     // `cudarc` leaves its context current on the thread.
     let _entered = current(context);
-    let captures = match own {
+    let captures = match handle {
         StreamHandle::LegacyDefault => cuda::legacy_stream_captures(),
-        own => cuda::captures(own),
+        handle => cuda::captures(handle),
     };
     if captures {
         if let Ok(other @ StreamHandle::Raw(raw)) = proxy_stream(context, StreamHandle::LegacyDefault) {
-            // SAFETY: a stream of the context that is never destroyed.
+            // SAFETY: the stream belongs to the context and is never destroyed.
             let other_stream =
                 unsafe { context.wrap_borrowed_stream(core::ptr::with_exposed_provenance_mut(raw.get())) };
-            let address = ask(&other_stream);
+            let address = get_address(&other_stream);
             context.record_err(cuda::stream_synchronize(other, device_of(context)).map_err(|_| captured()));
             return address;
         }
     }
-    ask(stream)
+    get_address(stream)
 }
 
-// SAFETY: 1: initialized, since to make a slice that is not is `unsafe` in `cudarc`. 2: the slice frees its memory when it is
-// dropped. 3: on the device of its context. 4: device memory, of which there are no references.
+// SAFETY: 1: `cudarc` makes uninitialized slices only in `unsafe` functions. 2: the slice frees its memory on drop. 3:
+// the memory is on the device of its context. 4: it is device memory, without references to elements.
 unsafe impl<T: Element> Storage for CudaSlice<T> {
     fn memory(&self) -> MemoryRegion {
         MemoryRegion::new::<T>(address(self), self.len(), device_of(self.context()), device_writes::<T>())
     }
 
     fn stream(&self) -> StreamHandle {
-        named(CudaSlice::stream(self), device_of(self.context()))
+        handle_on(CudaSlice::stream(self), device_of(self.context()))
     }
 }
 
 macro_rules! views {
     ($($view:ident, $mutability:expr;)*) => {
         $(
-            // SAFETY: as for the slice that is borrowed.
+            // SAFETY: as for the borrowed slice.
             unsafe impl<T: Element> Storage for $view<'_, T> {
                 fn memory(&self) -> MemoryRegion {
                     let device = device_of(DeviceSlice::stream(self).context());
@@ -146,7 +147,7 @@ macro_rules! views {
 
                 fn stream(&self) -> StreamHandle {
                     let stream = DeviceSlice::stream(self);
-                    named(stream, device_of(stream.context()))
+                    handle_on(stream, device_of(stream.context()))
                 }
             }
         )*
@@ -158,22 +159,24 @@ views! {
     CudaViewMut, device_writes::<T>();
 }
 
-// SAFETY: 1, 2: as for `CudaSlice`. 3: `cuMemAllocManaged`. 4: `&self` lends a slice for a borrow of itself at most.
+// SAFETY: 1, 2: as for `CudaSlice`. 3: it comes from `cuMemAllocManaged`. 4: no slice of elements outlives a borrow of
+// the buffer.
 unsafe impl<T: Element> Storage for UnifiedSlice<T> {
     fn memory(&self) -> MemoryRegion {
         MemoryRegion::new::<T>(address(self), self.len(), Device::CUDA_MANAGED, Mutability::WhenOwned)
     }
 
     fn stream(&self) -> StreamHandle {
-        named(DeviceSlice::stream(self), Device::CUDA_MANAGED)
+        handle_on(DeviceSlice::stream(self), Device::CUDA_MANAGED)
     }
 }
 
-// SAFETY: 1, 2: as for `CudaSlice`. 3: `cuMemHostAlloc`. 4: `&self` lends a slice for a borrow of itself at most.
+// SAFETY: 1, 2: as for `CudaSlice`. 3: it comes from `cuMemHostAlloc`. 4: no slice of elements outlives a borrow of the
+// buffer.
 unsafe impl<T: Element> Storage for PinnedHostSlice<T> {
     fn memory(&self) -> MemoryRegion {
         let address = after_pending(&self.context().default_stream(), |stream| {
-            // SAFETY: of the slice only the address is used.
+            // SAFETY: only the address of the slice is used.
             let (elements, read) = unsafe { self.stream_synced_slice(stream) };
             // As in `address`.
             forget(read);
@@ -182,9 +185,9 @@ unsafe impl<T: Element> Storage for PinnedHostSlice<T> {
         MemoryRegion::new::<T>(address, self.len(), Device::CUDA_HOST, Mutability::WhenOwned)
     }
 
-    /// The stream that `memory` made wait for what is pending.
+    /// The stream that `memory` made wait for pending work.
     fn stream(&self) -> StreamHandle {
-        named(&self.context().default_stream(), Device::CUDA_HOST)
+        handle_on(&self.context().default_stream(), Device::CUDA_HOST)
     }
 }
 
@@ -204,7 +207,7 @@ impl<T: Element + DeviceRepr> FromImport for CudaSlice<T> {
     }
 }
 
-macro_rules! waited_for {
+macro_rules! host_copies {
     ($($slice:ident, $make:expr;)*) => {
         $(
             impl<T: Element + DeviceRepr> FromImport for $slice<T> {
@@ -225,7 +228,7 @@ macro_rules! waited_for {
 
                 fn from_import(import: Import, order: Order) -> Result<Self, Refused<Import>> {
                     let fits = Self::check(import.info());
-                    let copy = fits.and_then(|()| copied_and_waited_for::<T, _>(&import, order, $make));
+                    let copy = fits.and_then(|()| copied_to_host_accessible::<T, _>(&import, order, $make));
                     copy.map_err(|error| Refused { value: import, error })
                 }
             }
@@ -233,17 +236,17 @@ macro_rules! waited_for {
     };
 }
 
-waited_for! {
+host_copies! {
     PinnedHostSlice,
-    // SAFETY: written before anybody else has it. It is not write-combined, which the host would read slowly.
+    // SAFETY: the memory is written before it is shared. It is not write-combined, which would make host reads slow.
     |context, count| unsafe { context.alloc_pinned_with_flags::<T>(count, 0) };
     UnifiedSlice,
     // SAFETY: as above.
     |context, count| unsafe { context.alloc_unified::<T>(count, true) };
 }
 
-/// Memory that the host may read as soon as it is handed out.
-fn copied_and_waited_for<T: Element + DeviceRepr, S: Storage>(
+/// Copies an import into host-accessible memory and waits for the copy.
+fn copied_to_host_accessible<T: Element + DeviceRepr, S: Storage>(
     import: &Import,
     order: Order,
     make: impl FnOnce(&Arc<CudaContext>, usize) -> Result<S, DriverError>,
@@ -252,17 +255,17 @@ fn copied_and_waited_for<T: Element + DeviceRepr, S: Storage>(
     let site = DefaultStreamTarget::of(import)?;
     let context = context(site.ordinal())?;
     let _guards = (current(&context), cuda::relaxed());
-    let bytes = fits::<T>(count)?;
+    let bytes = size_in_bytes::<T>(count)?;
     let lacking = text!("{bytes} bytes of free memory");
     let slice = make(&context, count).map_err(|error| failed("alloc", error, lacking))?;
-    // SAFETY: new memory with room for the elements, which the device reaches under the same address.
+    // SAFETY: the new memory has space for the elements; the device accesses it at the same address.
     unsafe { copy_on_default_stream::<T>(import, order, &site, slice.memory().address) }?;
     cuda::stream_synchronize(StreamHandle::LegacyDefault, device_of(&context))?;
     Ok(slice)
 }
 
-/// The bytes of so many elements. Refuses what `cudarc` panics over.
-fn fits<T>(count: usize) -> Result<usize> {
+/// The size of `count` elements in bytes. Returns an error for a size at which `cudarc` would panic.
+fn size_in_bytes<T>(count: usize) -> Result<usize> {
     match count.checked_mul(size_of::<T>()) {
         Some(bytes) if isize::try_from(bytes).is_ok_and(|bytes| bytes < isize::MAX) => Ok(bytes),
         _ => {
@@ -272,28 +275,29 @@ fn fits<T>(count: usize) -> Result<usize> {
     }
 }
 
-/// A slice of the default stream, which outlives all others: a slice is freed on its stream.
+/// Copies an import into a slice of the default stream. A slice is freed on its stream, and the default stream is never
+/// destroyed.
 fn copied<T: Element + DeviceRepr>(import: &Import, order: Order) -> Result<CudaSlice<T>> {
     let count = import.info().layout_of(&T::TYPE)?.numel();
     let site = DefaultStreamTarget::of(import)?;
     let context = context(site.ordinal())?;
     let _guards = (current(&context), cuda::relaxed());
     let stream = context.default_stream();
-    // The driver does not allocate nothing, and `cudarc` would free it.
-    let room = count.max(1);
-    let bytes = fits::<T>(room)?;
-    // SAFETY: all of it is written before it is read.
-    let slice = unsafe { stream.alloc::<T>(room) };
+    // The driver cannot allocate 0 bytes, but `cudarc` would free the null pointer.
+    let capacity = count.max(1);
+    let bytes = size_in_bytes::<T>(capacity)?;
+    // SAFETY: the memory is written before it is read.
+    let slice = unsafe { stream.alloc::<T>(capacity) };
     let lacking = text!("{bytes} bytes of free memory");
     let mut slice = slice.map_err(|error| failed("alloc", error, lacking))?;
     if count == 0 {
         return without_elements(slice);
     }
     let (target, written) = slice.device_ptr_mut(&stream);
-    // SAFETY: new memory of the context with room for the elements.
+    // SAFETY: the new memory belongs to the context and has space for the elements.
     let outcome = unsafe { copy_on_default_stream::<T>(import, order, &site, to_usize(target)) };
     if let SyncOnDrop::Record(Some((event, stream))) = &written {
-        // `cudarc` records it only where the context has several streams. They may be of another `CudaContext`.
+        // `cudarc` records the event only if the context has several streams. They may belong to another `CudaContext`.
         let recorded = event.record(stream);
         recorded.map_err(|error| failed("record", error, "an event of the stream's own context"))?;
     }
@@ -301,21 +305,21 @@ fn copied<T: Element + DeviceRepr>(import: &Import, order: Order) -> Result<Cuda
     outcome.map(|()| slice)
 }
 
-/// A slice of no elements over the memory of another.
+/// Turns a slice into one without elements that owns the same memory.
 ///
-/// There is no other way to one, and on this `cudarc` unwraps what the driver answers when it makes events for the slice. So
-/// a panic is caught, of which the program's hook has told by then; where panics abort, the program ends.
+/// `cudarc` has only one function for this. It unwraps errors of the events that it creates, so the panic is caught
+/// here. The panic hook still runs, and with `panic = "abort"` the program ends.
 fn without_elements<T>(slice: CudaSlice<T>) -> Result<CudaSlice<T>> {
     let stream = CudaSlice::stream(&slice).clone();
     let address = slice.leak();
-    // SAFETY: the slice's own address, which is freed once: by the new slice, or below if there is none.
+    // SAFETY: the address belongs to the leaked slice and is freed once: by the new slice, or below on failure.
     let made = catch_unwind(AssertUnwindSafe(|| unsafe { stream.upgrade_device_ptr(address, 0) }));
     made.map_err(|panic| {
         let freed = if stream.context().has_async_alloc() {
-            // SAFETY: memory of the pool, which nobody has any more; the stream is live.
+            // SAFETY: nobody else has this memory of the pool; the stream is live.
             unsafe { result::free_async(address, stream.cu_stream()) }
         } else {
-            // SAFETY: memory of `cuMemAlloc`, which nobody has any more.
+            // SAFETY: nobody else has this memory of `cuMemAlloc`.
             unsafe { result::free_sync(address) }
         };
         stream.context().record_err(freed);
@@ -324,7 +328,7 @@ fn without_elements<T>(slice: CudaSlice<T>) -> Result<CudaSlice<T>> {
     })
 }
 
-// SAFETY: plain numbers in the layout that `interop.cuh` declares.
+// SAFETY: the view has the layout that `interop.cuh` declares, and only plain numbers.
 unsafe impl<T, const N: usize> DeviceRepr for KernelView<'_, T, N> {}
 
 // SAFETY: as above.

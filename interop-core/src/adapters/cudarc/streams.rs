@@ -1,4 +1,4 @@
-//! Streams of `cudarc`: how they are named where another context is current, and as fields.
+//! Streams of `cudarc` as fields, and their handles when another context is current.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -14,74 +14,74 @@ use crate::error::Result;
 use crate::memory::copy_to_cuda::ordinal_of;
 use crate::process::fork::PerProcess;
 
-/// How a stream is named on this thread beside memory of `device`: a default stream by the stand-in of its context where
-/// the name would be that of another context's.
-pub(crate) fn named(stream: &CudaStream, device: Device) -> StreamHandle {
+/// The handle of a stream that is valid on this thread and for memory of `device`. A default stream is replaced by a
+/// blocking stream of its context if the handle would mean another context's default stream.
+pub(crate) fn handle_on(stream: &CudaStream, device: Device) -> StreamHandle {
     let (handle, context) = (stream.as_stream(), stream.context());
-    let is_own = || handle_of(context).is_none_or(|own| cuda::has_default_streams(own, device));
-    if matches!(handle, StreamHandle::Raw(_)) || is_own() {
+    let is_unambiguous = || handle_of(context).is_none_or(|own| cuda::has_default_streams(own, device));
+    if matches!(handle, StreamHandle::Raw(_)) || is_unambiguous() {
         return handle;
     }
-    let Ok(other) = proxy_stream(context, handle) else { return handle };
+    let Ok(proxy) = proxy_stream(context, handle) else { return handle };
     if handle == StreamHandle::PerThreadDefault {
-        // Unlike the legacy default stream it goes its own way, so the stand-in is told to come after it; and it after the
-        // stand-in, where that was told to come after others (`cuda::join_default_stream`).
+        // The per-thread default stream does not synchronize with blocking streams, so the replacement waits for it
+        // here. `cuda::join_default_stream` makes it wait for the replacement.
         let _entered = current(context);
-        context.record_err(cuda::stream_wait(other, handle, device_of(context)).map_err(|_| captured()));
+        context.record_err(cuda::stream_wait(proxy, handle, device_of(context)).map_err(|_| captured()));
     }
-    other
+    proxy
 }
 
-/// A blocking stream of a context for a default stream: it and the legacy default stream wait for each other, and it has a
-/// name that says whose it is. It is kept until the end of the program, and the context with it.
+/// Returns a blocking stream of a context that replaces one of its default streams. It synchronizes with the legacy
+/// default stream, and its handle identifies the context. It is kept until the program ends, and so is the context.
 pub(crate) fn proxy_stream(context: &Arc<CudaContext>, default: StreamHandle) -> Result<StreamHandle> {
-    type Kept = Vec<(Arc<CudaContext>, StreamHandle, StreamHandle)>;
-    static STREAMS: PerProcess<Mutex<Kept>> = PerProcess::new(|_| Mutex::new(Kept::new()));
-    let mut kept = STREAMS.get().lock().unwrap_or_else(PoisonError::into_inner);
-    let known = kept.iter().find(|(of, name, _)| of.cu_ctx() == context.cu_ctx() && *name == default);
-    if let Some((_, _, stream)) = known {
+    type ProxyStreams = Vec<(Arc<CudaContext>, StreamHandle, StreamHandle)>;
+    static STREAMS: PerProcess<Mutex<ProxyStreams>> = PerProcess::new(|_| Mutex::new(ProxyStreams::new()));
+    let mut streams = STREAMS.get().lock().unwrap_or_else(PoisonError::into_inner);
+    let found = streams.iter().find(|(of, name, _)| of.cu_ctx() == context.cu_ctx() && *name == default);
+    if let Some((_, _, stream)) = found {
         return Ok(*stream);
     }
     let _entered = current(context);
     let created = stream::create(stream::StreamKind::Default);
     let allowed = "a context that can have one more stream";
     let created = created.map_err(|error| failed("cuStreamCreate", error, allowed))?;
-    // SAFETY: just made, and never destroyed.
+    // SAFETY: the stream was just created and is never destroyed.
     let handle = unsafe { StreamHandle::from_raw(created as usize) };
     if let (StreamHandle::PerThreadDefault, Some(own)) = (default, handle_of(context)) {
         cuda::register_proxy(handle, own);
     }
-    kept.push((context.clone(), default, handle));
+    streams.push((context.clone(), default, handle));
     Ok(handle)
 }
 
 fn handle_of(context: &CudaContext) -> Option<cuda::Context> {
-    // SAFETY: a context that `cudarc` keeps.
+    // SAFETY: `cudarc` keeps the context alive.
     unsafe { cuda::Context::from_raw(context.cu_ctx() as usize) }
 }
 
-/// Makes a context current as long as the guard lives, where `cudarc` would make it current for good.
+/// Makes a context current while the guard lives; `cudarc` would leave it current.
 pub(crate) fn current(context: &CudaContext) -> Option<impl Drop> {
     cuda::enter_context(handle_of(context)?)
 }
 
 pub(crate) fn device_of(context: &CudaContext) -> Device {
-    // The driver counts devices with an `int`.
+    // The driver's device ordinals are `int`.
     Device::cuda(i32::try_from(context.ordinal()).unwrap_or(i32::MAX))
 }
 
 impl AsStream for CudaStream {
     fn as_stream(&self) -> StreamHandle {
-        // SAFETY: the stream of a field, which exports keep with the struct.
+        // SAFETY: the stream belongs to a field; an export owns the whole struct.
         unsafe { StreamHandle::from_raw(self.cu_stream() as usize) }
     }
 
     fn as_stream_on(&self, device: Device) -> Option<StreamHandle> {
-        Some(named(self, device))
+        Some(handle_on(self, device))
     }
 }
 
-/// The stream is borrowed: as with a [`StreamHandle`], whoever named it keeps it as long as the struct is in use.
+/// The stream is borrowed. As with a [`StreamHandle`], its owner keeps it alive while the struct is in use.
 impl FromStream for Arc<CudaStream> {
     fn from_stream(stream: StreamHandle, device: Device) -> Result<Self> {
         let ordinal = ordinal_of(stream, device)?;
@@ -94,7 +94,8 @@ impl FromStream for Arc<CudaStream> {
         Ok(match stream {
             StreamHandle::NothingPending | StreamHandle::LegacyDefault => context.default_stream(),
             StreamHandle::PerThreadDefault => context.per_thread_stream(),
-            // SAFETY: a stream of the context (`ordinal_of`), live as everybody promises who names one; it is not destroyed.
+            // SAFETY: `ordinal_of` has found that the stream belongs to the context. Whoever created the handle keeps
+            // the stream alive; it is not destroyed here.
             StreamHandle::Raw(raw) => unsafe {
                 context.wrap_borrowed_stream(core::ptr::with_exposed_provenance_mut(raw.get()))
             },
