@@ -1,6 +1,6 @@
-//! The syntax of an attribute: `word`, `word = value`, `word(...)`, separated by commas.
+//! The syntax of an attribute: `keyword`, `keyword = value`, `keyword(...)`, separated by commas.
 //!
-//! Nothing is known here of what a word means, except where its value ends.
+//! This module knows no keyword's meaning, except where its value ends.
 
 use proc_macro2::{Delimiter, Group, Ident, Spacing, TokenStream, TokenTree};
 use quote::{ToTokens, quote};
@@ -16,25 +16,25 @@ use crate::keywords;
 /// The name of the attribute.
 pub(crate) const ATTRIBUTE: &str = "cuda_array";
 
-/// One word with what follows it.
+/// One keyword and what follows it.
 pub(crate) struct Entry {
     pub(crate) word: Ident,
     pub(crate) value: Value,
 }
 
-/// What follows a word.
+/// The value of a keyword.
 pub(crate) enum Value {
-    /// Nothing.
+    /// No value.
     None,
-    /// `= value`: the value, never empty.
+    /// `= value`: the tokens of the value, at least one.
     Given(TokenStream),
     /// `(...)`.
     List(Group),
 }
 
-/// The entries of all `#[cuda_array(...)]` among `attrs`; `example` is what could be written in this place.
+/// The entries of all `#[cuda_array(...)]` in `attrs`. `example` is a valid content for this position, for messages.
 ///
-/// One without words says nothing: a macro that repeats words writes it when there are none.
+/// `#[cuda_array()]` has no entries and is valid, because a macro may emit it.
 pub(crate) fn read(attrs: &[Attribute], example: &str, errors: &mut Errors) -> Vec<Entry> {
     let ours = attrs.iter().filter(|attr| attr.path().is_ident(ATTRIBUTE));
     ours.flat_map(|attr| entries_of(attr, example, errors)).collect()
@@ -48,19 +48,19 @@ fn entries_of(attr: &Attribute, example: &str, errors: &mut Errors) -> Vec<Entry
         }
         Meta::List(list) => {
             let help = format!("write `#[{ATTRIBUTE}({})]`", keywords::shown(&list.tokens));
-            errors.push(&list.path, "the words of the attribute go in parentheses", help);
-            errors.lose(None);
+            errors.push(&list.path, "the keywords of the attribute go in parentheses", help);
+            errors.mark_uncertain(None);
             return Vec::new();
         }
-        Meta::Path(_) => "the attribute has no words",
-        Meta::NameValue(_) => "the attribute takes words in parentheses, not a value",
+        Meta::Path(_) => "the attribute has no keywords",
+        Meta::NameValue(_) => "the attribute takes keywords in parentheses, not a value",
     };
     errors.push(&attr.meta, found, help);
-    errors.lose(None);
+    errors.mark_uncertain(None);
     Vec::new()
 }
 
-/// The entries in the parentheses of an attribute, or of a word that takes a list.
+/// The entries in the parentheses of an attribute, or of a keyword with options.
 pub(crate) fn entries(tokens: TokenStream, errors: &mut Errors) -> Vec<Entry> {
     let mut entries = Vec::new();
     let parser = |input: ParseStream| {
@@ -73,25 +73,25 @@ pub(crate) fn entries(tokens: TokenStream, errors: &mut Errors) -> Vec<Entry> {
         }
         Ok(())
     };
-    // The parser takes every token and reports what it cannot read, so it never returns an error.
+    // The parser consumes every token and reports what it cannot read, so it never returns an error.
     let _: syn::Result<()> = parser.parse2(tokens);
     entries
 }
 
-/// A mistake that ends an entry.
-struct Slip {
+/// A syntax error that ends an entry.
+struct SyntaxError {
     at: TokenStream,
     found: String,
     help: String,
     word: Option<Ident>,
 }
 
-impl Slip {
-    /// Reports the mistake and goes to where the next word can be.
+impl SyntaxError {
+    /// Reports the error and skips to the next possible keyword.
     fn report(self, input: ParseStream, errors: &mut Errors) {
         errors.push(self.at, self.found, self.help);
         let word = self.word.map(|word| word.to_string());
-        errors.lose(word.and_then(|word| keywords::legal_name(&word)));
+        errors.mark_uncertain(word.and_then(|word| keywords::legal_name(&word)));
         skip_to_next_word(input);
     }
 }
@@ -102,9 +102,9 @@ fn skip_to_next_word(input: ParseStream) {
     }
 }
 
-/// Whether the input stands at a comma that must end an entry: the last one, or one before a legal word.
+/// Whether the input is at a comma that must end an entry: the last one, or one before a valid keyword.
 ///
-/// Other commas can belong to the value that could not be read.
+/// Another comma may belong to the value that could not be read.
 fn at_next_word(input: ParseStream) -> bool {
     let ahead = input.fork();
     if ahead.parse::<Token![,]>().is_err() {
@@ -114,13 +114,13 @@ fn at_next_word(input: ParseStream) -> bool {
         || ahead.call(Ident::parse_any).is_ok_and(|word| keywords::legal_name(&word.to_string()).is_some())
 }
 
-/// Takes the comma between two entries.
+/// Consumes the comma between two entries.
 fn separator(input: ParseStream, errors: &mut Errors) {
     if input.is_empty() || input.parse::<Token![,]>().is_ok() {
         return;
     }
     if let Ok(semicolon) = input.parse::<Token![;]>() {
-        errors.push(semicolon, "`;` between two words", "write `,`");
+        errors.push(semicolon, "`;` between two keywords", "write `,`");
         return;
     }
     let next = input.fork().parse::<TokenTree>().map(ToTokens::into_token_stream).unwrap_or_default();
@@ -128,13 +128,13 @@ fn separator(input: ParseStream, errors: &mut Errors) {
         errors.push(&next, format_args!("no comma before `{next}`"), format_args!("write `, {next}`"));
         return;
     }
-    let help = "write a comma and the next word, or remove it";
-    errors.push(&next, format_args!("`{next}` after a value that is whole"), help);
+    let help = "write a comma and the next keyword, or remove it";
+    errors.push(&next, format_args!("`{next}` after a complete value"), help);
     skip_to_next_word(input);
     let _: syn::Result<Token![,]> = input.parse();
 }
 
-fn entry(input: ParseStream) -> Result<Entry, Slip> {
+fn entry(input: ParseStream) -> Result<Entry, SyntaxError> {
     let Ok(word) = input.call(Ident::parse_any) else {
         return Err(no_word(input));
     };
@@ -152,29 +152,29 @@ fn entry(input: ParseStream) -> Result<Entry, Slip> {
         Ok(TokenTree::Group(group)) if group.delimiter() == Delimiter::Parenthesis => {
             Ok(Entry { word, value: Value::List(group) })
         }
-        next => Err(misfit(word, next.ok().as_ref())),
+        next => Err(unexpected_token(word, next.ok().as_ref())),
     }
 }
 
-/// The mistake of an entry that ends with `=`, or with something that is no value.
-fn no_value(word: Ident, input: ParseStream) -> Slip {
+/// The error of an entry that ends with `=`, or has an unreadable value.
+fn no_value(word: Ident, input: ParseStream) -> SyntaxError {
     if let Some(Lit::Str(quoted)) = input.fork().parse().ok().filter(|_| word == "element") {
         let help = format!("write `element = {}`, without quotes", quoted.value());
         let found = format!("`element` takes a type, found `{}`", quoted.to_token_stream());
-        return Slip { at: quoted.into_token_stream(), found, help, word: Some(word) };
+        return SyntaxError { at: quoted.into_token_stream(), found, help, word: Some(word) };
     }
     let example = keywords::example(&word.to_string());
     let until = if !input.is_empty() && word == "default" { ": one expression, up to a comma" } else { "" };
-    Slip {
+    SyntaxError {
         at: word.to_token_stream(),
-        found: format!("`{word} =` is followed by no value that can be read"),
+        found: format!("`{word} =` is not followed by a valid value"),
         help: format!("write `{word} = {example}`{until}"),
         word: Some(word),
     }
 }
 
-/// The mistake of an entry in which something follows the word that never does.
-fn misfit(word: Ident, next: Option<&TokenTree>) -> Slip {
+/// The error of an entry with an unexpected token after the keyword.
+fn unexpected_token(word: Ident, next: Option<&TokenTree>) -> SyntaxError {
     let shown = keywords::shown(next);
     let (at, found, help) = match next {
         Some(TokenTree::Ident(_)) => (
@@ -192,8 +192,8 @@ fn misfit(word: Ident, next: Option<&TokenTree>) -> Slip {
             (quote!(#next), format!("no `=` and no parentheses after `{word}`"), help)
         }
         Some(TokenTree::Punct(colon)) if colon.as_char() == ':' && colon.spacing() == Spacing::Joint => {
-            let help = "write `data`, `shape` or another word of the attribute".to_string();
-            (quote!(#word), format!("expected a word, found a path that starts with `{word}`"), help)
+            let help = "write `data`, `shape` or another keyword of the attribute".to_string();
+            (quote!(#word), format!("expected a keyword, found a path that starts with `{word}`"), help)
         }
         Some(TokenTree::Punct(sign)) if matches!(sign.as_char(), ':' | '=') => {
             let sign = if sign.as_char() == ':' { "`:`" } else { "an operator that begins with `=`" };
@@ -201,23 +201,23 @@ fn misfit(word: Ident, next: Option<&TokenTree>) -> Slip {
             (quote!(#next), found, format!("write `{word} = {}`", keywords::example(&word.to_string())))
         }
         Some(TokenTree::Punct(dash)) if dash.as_char() == '-' => {
-            (quote!(#next), format!("`{word}` is followed by `-`"), "write `_` in a word".to_string())
+            (quote!(#next), format!("`{word}` is followed by `-`"), "write `_` in a keyword".to_string())
         }
         _ => {
             let help = format!("write `{word}`, `{word} = value` or `{word}(...)`, then a comma");
             (quote!(#next), format!("`{word}` is followed by `{shown}`"), help)
         }
     };
-    Slip { at, found, help, word: Some(word) }
+    SyntaxError { at, found, help, word: Some(word) }
 }
 
-/// The mistake of an entry that starts with no word.
-fn no_word(input: ParseStream) -> Slip {
+/// The error of an entry that does not start with a keyword.
+fn no_word(input: ParseStream) -> SyntaxError {
     let at = input.parse::<TokenTree>().map(ToTokens::into_token_stream).unwrap_or_default();
     let shown = at.to_string();
     if shown == "#" && is_doc(input) {
-        let found = "expected a word, found a doc comment".to_string();
-        return Slip { at, found, help: "write `//` for a comment".to_string(), word: None };
+        let found = "expected a keyword, found a doc comment".to_string();
+        return SyntaxError { at, found, help: "write `//` for a comment".to_string(), word: None };
     }
     let bare = shown.trim_matches('"');
     let help = match keywords::legal_name(bare) {
@@ -226,18 +226,18 @@ fn no_word(input: ParseStream) -> Slip {
         None if device_names::is_device(bare) => {
             "write several devices in brackets, `device = [\"cuda\", \"cuda_managed\"]`".to_string()
         }
-        None => "the attribute takes words, such as `data` or `shape = [height, width]`".to_string(),
+        None => "the attribute takes keywords, such as `data` or `shape = [height, width]`".to_string(),
     };
-    Slip { at, found: format!("expected a word, found `{shown}`"), help, word: None }
+    SyntaxError { at, found: format!("expected a keyword, found `{shown}`"), help, word: None }
 }
 
-/// Whether the input stands at the rest of `#[doc = "..."]`, which a doc comment becomes.
+/// Whether the input is at the rest of `#[doc = "..."]`, which is the form of a doc comment.
 fn is_doc(input: ParseStream) -> bool {
     let Ok(TokenTree::Group(group)) = input.fork().parse() else { return false };
     matches!(group.stream().into_iter().next(), Some(TokenTree::Ident(name)) if name == "doc")
 }
 
-/// The value after `word =`, or nothing when there is none.
+/// The value after `keyword =`, if there is one.
 fn value(word: &Ident, input: ParseStream) -> Option<TokenStream> {
     if word == "element" {
         return input.parse().ok().map(|ty: Type| ty.into_token_stream());
@@ -246,7 +246,7 @@ fn value(word: &Ident, input: ParseStream) -> Option<TokenStream> {
         return expression(input);
     }
     if input.peek(Lit) || input.peek(Bracket) {
-        // Whole already. What follows without a comma is the next word.
+        // The value is complete; a following token without a comma is the next keyword.
         return input.parse::<TokenTree>().ok().map(ToTokens::into_token_stream);
     }
     let mut value = TokenStream::new();
@@ -258,11 +258,11 @@ fn value(word: &Ident, input: ParseStream) -> Option<TokenStream> {
 
 /// The expression after `default =`.
 ///
-/// Where an expression ends is hard to tell (`f::<A, B>()?`, `|a, b| a`), and syn reads only part of the grammar without
-/// its feature `full`, which would double the build time of everyone. But as the discriminant of an enum variant it finds
-/// the end of any expression, if that begins with something of the other part: `return`.
+/// The end of an expression is hard to find (`f::<A, B>()?`, `|a, b| a`). Without its feature `full`, which would
+/// double everyone's build time, syn reads only some expressions. As the discriminant of an enum variant, syn finds the
+/// end of any expression that starts with one that it cannot read: so `return` is put in front.
 fn expression(input: ParseStream) -> Option<TokenStream> {
-    // A condition for syn, and nothing for rustc; and what syn would take for an operator behind `return`.
+    // syn would read `let` as a condition, and some punctuation after `return` as an operator.
     if input.peek(Token![let]) || !begins_value(input) {
         return None;
     }
@@ -277,7 +277,7 @@ fn expression(input: ParseStream) -> Option<TokenStream> {
     (!value.is_empty()).then_some(value)
 }
 
-/// Whether an expression can begin with the punctuation that is next.
+/// Whether an expression can begin with the next punctuation.
 fn begins_value(input: ParseStream) -> bool {
     match input.fork().parse() {
         Ok(TokenTree::Punct(sign)) => match sign.as_char() {

@@ -1,6 +1,6 @@
-//! What the attributes of a struct and of its fields say: options, each with the word that set it.
+//! The attributes of a struct and its fields as options, each with the keyword that set it.
 //!
-//! Every attribute is read to its end whatever is wrong with it, and nothing is decided.
+//! Every attribute is read to its end, whatever its errors. No default is chosen here.
 
 use proc_macro2::{Ident, TokenStream};
 use quote::quote;
@@ -15,15 +15,15 @@ use crate::keywords::{self, Position};
 use crate::model::{Device, Order};
 use crate::shape_list::{self, Extent};
 
-/// A value and the word that set it.
+/// A value and the keyword that set it.
 pub(crate) struct Set<T> {
     pub(crate) word: Ident,
     pub(crate) value: T,
-    /// Whether there was something to say of the word itself, which is enough for one compile.
+    /// Whether the keyword itself already has an error, so that no second one is reported.
     pub(crate) is_reported: bool,
 }
 
-/// What `#[cuda_array(...)]` on the struct says.
+/// The content of `#[cuda_array(...)]` on the struct.
 #[derive(Default)]
 pub(crate) struct ContainerAttrs {
     pub(crate) shape: Option<Set<Vec<Extent>>>,
@@ -37,7 +37,7 @@ pub(crate) struct ContainerAttrs {
     pub(crate) krate: Option<Set<Path>>,
 }
 
-/// What `#[cuda_array(...)]` on a field says.
+/// The content of `#[cuda_array(...)]` on a field.
 #[derive(Default)]
 pub(crate) struct FieldAttrs {
     pub(crate) data: Option<Set<DataWord>>,
@@ -57,7 +57,7 @@ pub(crate) struct DataWord {
     pub(crate) element: Option<Set<Type>>,
 }
 
-/// What strides are counted in.
+/// The unit of strides.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Unit {
     Elements,
@@ -115,9 +115,9 @@ impl FieldAttrs {
         match entry.word.to_string().as_str() {
             "data" => {
                 if self.data.is_some() {
-                    // The option that is missing may be with the other word.
+                    // The missing option may be in the other occurrence of the keyword.
                     for option in keywords::DATA_OPTIONS {
-                        errors.lose(Some(option));
+                        errors.mark_uncertain(Some(option));
                     }
                 }
                 let value = keyword_options::data(&entry, errors);
@@ -127,7 +127,7 @@ impl FieldAttrs {
                 let help =
                     "write `#[cuda_array(shape = [height, width])]` on the struct; on a field write `shape`";
                 errors.push(&entry.word, "`shape = [...]` belongs on the struct, not on a field", help);
-                errors.lose(Some("shape"));
+                errors.mark_uncertain(Some("shape"));
             }
             "shape" => flag(&mut self.shape, entry, errors),
             "strides" => {
@@ -136,40 +136,40 @@ impl FieldAttrs {
             }
             "stream" => flag(&mut self.stream, entry, errors),
             "device" if matches!(entry.value, Value::Given(_)) => {
-                let help = "write `#[cuda_array(device = \"cuda\")]` on the struct; on a field that says where a raw \
-                            pointer leads, write `device`";
+                let help = "write `#[cuda_array(device = \"cuda\")]` on the struct; on the field with the device of a raw \
+                            pointer write `device`";
                 errors.push(&entry.word, "`device = ...` belongs on the struct, not on a field", help);
-                errors.lose(Some("device"));
+                errors.mark_uncertain(Some("device"));
             }
             "device" => flag(&mut self.device, entry, errors),
             "owner" => {
                 if !matches!(entry.value, Value::None) {
-                    // It may be what an import fills the field with.
-                    errors.lose(Some("default"));
+                    // The value may be the one with which an import fills the field.
+                    errors.mark_uncertain(Some("default"));
                 }
                 flag(&mut self.owner, entry, errors);
             }
             "default" => default(&mut self.default, entry, errors),
             _ => {
                 unknown(&entry.word, Position::Field, errors);
-                // The word may say how an import fills the field.
-                errors.lose(Some("default"));
+                // The keyword may be the one that tells how an import fills the field.
+                errors.mark_uncertain(Some("default"));
             }
         }
     }
 
-    /// The words that give the field a role, in the order of the manual, each with its place.
+    /// The keywords that give the field a role, in the order of the manual, with their spans.
     pub(crate) fn roles(&self) -> impl Iterator<Item = (&'static str, &Ident)> {
         ROLES.iter().filter_map(|(role, place)| Some((*role, place(self)?)))
     }
 
-    /// The place of the word that gives the field this role.
+    /// The keyword that gives the field this role.
     pub(crate) fn role(&self, role: &str) -> Option<&Ident> {
         ROLES.iter().find(|(known, _)| *known == role).and_then(|(_, place)| place(self))
     }
 }
 
-/// A word that gives a field a role, and where a field has it.
+/// A keyword that gives a field a role, and its slot in the attributes.
 type Role = (&'static str, fn(&FieldAttrs) -> Option<&Ident>);
 
 pub(crate) const ROLES: [Role; 6] = [
@@ -185,28 +185,28 @@ fn place<T>(set: Option<&Set<T>>) -> Option<&Ident> {
     set.map(|set| &set.word)
 }
 
-/// Reads the attributes of a struct whose derive knows the word `crate` and no other.
+/// Reads the attributes of a struct whose derive accepts only the keyword `crate`.
 pub(crate) fn read_crate(attrs: &[Attribute], errors: &mut Errors) -> Option<Path> {
     let mut read = ContainerAttrs::default();
     for entry in attribute_syntax::read(attrs, "crate = \"path::to::interop_core\"", errors) {
         if entry.word == "crate" {
             read.take(entry, errors);
         } else {
-            let found = format!("`#[derive(Element)]` does not know the word `{}`", entry.word);
-            errors.push(&entry.word, found, "remove it: the one word for an element is `crate = \"path\"`");
+            let found = format!("unknown keyword `{}` for `#[derive(Element)]`", entry.word);
+            errors.push(&entry.word, found, "remove it: an element takes only `crate = \"path\"`");
         }
     }
     read.krate.map(|set| set.value)
 }
 
-/// Fills a slot, or reports, once, that it was filled before.
+/// Fills a slot, or reports once that it is already filled.
 pub(crate) fn set<T>(slot: &mut Option<Set<T>>, word: Ident, value: Option<T>, errors: &mut Errors) {
     if let Some(first) = slot {
-        // What is wrong with the other value was said.
+        // The other value already has an error.
         if !first.is_reported && value.is_some() {
             errors.push(&word, format_args!("`{word}` is written twice"), "remove one of the two");
-            // The other value may be the one that is meant.
-            errors.lose(keywords::legal_name(&word.to_string()));
+            // The other value may be the intended one.
+            errors.mark_uncertain(keywords::legal_name(&word.to_string()));
         }
         first.is_reported = true;
     } else if let Some(value) = value {
@@ -214,15 +214,15 @@ pub(crate) fn set<T>(slot: &mut Option<Set<T>>, word: Ident, value: Option<T>, e
     }
 }
 
-/// A word without a value. With one it is reported, and counts all the same, unless it is `false`.
+/// A keyword without a value. With a value it is reported but still counts, unless the value is `false`.
 pub(crate) fn flag(slot: &mut Option<Set<()>>, entry: Entry, errors: &mut Errors) {
     let Entry { word, value } = entry;
     let found = match value {
         Value::None => return set(slot, word, Some(()), errors),
         Value::Given(value) if value.to_string() == "false" => {
-            let help = format!("remove it: `{word}` holds only where it is written");
+            let help = format!("remove it: leave out `{word}` to turn it off");
             errors.push(&word, format_args!("`{word}` takes no value"), help);
-            return errors.lose(keywords::legal_name(&word.to_string()));
+            return errors.mark_uncertain(keywords::legal_name(&word.to_string()));
         }
         Value::Given(_) => "value",
         Value::List(_) => "options",
@@ -234,7 +234,7 @@ pub(crate) fn flag(slot: &mut Option<Set<()>>, entry: Entry, errors: &mut Errors
 fn unknown(word: &Ident, place: Position, errors: &mut Errors) {
     let unknown = place.explain(&word.to_string());
     errors.push(word, unknown.found, unknown.help);
-    errors.lose(unknown.meant);
+    errors.mark_uncertain(unknown.intended);
 }
 
 /// The tokens after `shape =`.
@@ -245,17 +245,17 @@ fn listed(entry: &Entry, errors: &mut Errors) -> Option<TokenStream> {
             ("the extents follow `shape =`, in brackets", format!("write `shape = [{}]`", group.stream()))
         }
         Value::List(_) | Value::None => (
-            "`shape` on the struct says no extents",
+            "`shape` on the struct has no extents",
             "write `shape = [height, width, 3]`, or `#[cuda_array(shape)]` on the field that holds the shape"
                 .to_string(),
         ),
     };
     errors.push(&entry.word, found, help);
-    errors.lose(Some("shape"));
+    errors.mark_uncertain(Some("shape"));
     None
 }
 
-/// The string of `word = "text"`; `form` is how it is written.
+/// The string of `keyword = "text"`; `form` is how it is written.
 fn text(entry: &Entry, form: &str, errors: &mut Errors) -> Option<LitStr> {
     let word = &entry.word;
     let help = format!("write `{word} = {form}`");
@@ -291,7 +291,7 @@ fn order(text: &LitStr, errors: &mut Errors) -> Option<Order> {
     }
 }
 
-/// The path after `crate =`, in quotes or not: within quotes rustc does not tell macros what `$crate` is.
+/// The path after `crate =`, with or without quotes. In a macro, `$crate` works only without quotes.
 fn krate(entry: &Entry, errors: &mut Errors) -> Option<Path> {
     if let Value::Given(tokens) = &entry.value {
         if let Ok(path) = Path::parse_mod_style.parse2(tokens.clone()) {
@@ -308,12 +308,12 @@ fn krate(entry: &Entry, errors: &mut Errors) -> Option<Path> {
             "write the path of the crate as it is in your code, `crate = \"path::to::interop_core\"`".into()
         };
         errors.push(text, format_args!("`{value}` is not a path"), help);
-        errors.lose(Some("crate"));
+        errors.mark_uncertain(Some("crate"));
     }
     path
 }
 
-/// The word `default`. With options it is reported, and counts as one without a value.
+/// The keyword `default`. With options it is reported, and counts as one without a value.
 fn default(slot: &mut Option<Set<Option<TokenStream>>>, entry: Entry, errors: &mut Errors) {
     let Entry { word, value } = entry;
     let list = match value {

@@ -1,19 +1,21 @@
-//! The rules that need more than one attribute, one function each:
+//! The rules that combine several attributes, one function each:
 //!
-//! 1. [`roles_once`]: no role is on two fields, and the shape not on a field and on the struct.
-//! 2. [`data_is_there`]: one field is the data.
-//! 3. [`shape_is_there`]: the shape is said.
+//! 1. [`roles_once`]: no two fields have the same role, and the shape is not on both a field and the struct.
+//! 2. [`data_is_present`]: one field is the data.
+//! 3. [`shape_is_present`]: there is a shape.
 //! 4. [`one_role_each`]: no field has two roles.
-//! 5. [`default_is_needed`]: `default` is on fields that an import does not fill by itself.
-//! 6. [`directions`]: `export`, `import` and the words that go with one of them.
+//! 5. [`default_is_needed`]: `default` is only on fields that an import does not fill itself.
+//! 6. [`directions`]: `export`, `import` and the keywords that belong to one of them.
 //! 7. [`everything_filled`]: an import can fill every field.
-//! 8. [`python`]: what a Python class or object can be.
+//! 8. [`python`]: the requirements of Python classes and objects.
 //! 9. [`not_packed`]: an export can borrow the fields.
-//! 10. [`sized`]: memory and what an import makes have a size.
+//! 10. [`sized`]: the memory, and all fields that an import fills, have a size.
 //!
-//! The rules about the list of `shape = [...]` are in `axes`, those about raw pointers and owners in `raw`.
+//! The rules about the list of `shape = [...]` are in `shape_rules`, those about raw pointers and owners in
+//! `pointer_rules`.
 //!
-//! A rule about an absent word asks [`Errors::is_absent`] first: a word that is there but misspelt was reported before.
+//! A rule about a missing keyword first asks [`Errors::is_absent`], because a misspelt keyword has already been
+//! reported.
 
 use proc_macro2::Ident;
 use syn::{DeriveInput, GenericParam, Generics, Type};
@@ -25,7 +27,7 @@ use crate::keywords::{join, shown};
 use crate::rejected_by_rustc::is_unsized;
 use crate::{pointer_rules, repr, shape_rules};
 
-/// All that the user claims about a struct.
+/// The parsed attributes and fields of a struct.
 pub(crate) struct StructSpec<'a> {
     pub(crate) input: &'a DeriveInput,
     pub(crate) attrs: &'a ContainerAttrs,
@@ -41,18 +43,18 @@ impl<'a> StructSpec<'a> {
         self.attrs.export.is_none()
     }
 
-    /// The first field with this word.
+    /// The first field with this keyword.
     pub(crate) fn with(&self, has: impl Fn(&FieldAttrs) -> bool) -> Option<&'a Field<'a>> {
         self.fields.iter().find(|field| has(&field.attrs))
     }
 
-    /// The first field with this word, if that is all that the field is.
+    /// The first field with this keyword, unless the field has another role too.
     pub(crate) fn only(&self, has: impl Fn(&FieldAttrs) -> bool) -> Option<&'a Field<'a>> {
-        self.with(has).filter(|field| self.is_plain(field))
+        self.with(has).filter(|field| self.has_one_use(field))
     }
 
-    /// Whether the field is one thing at most: neither two roles, nor a role and an extent.
-    pub(crate) fn is_plain(&self, field: &Field<'_>) -> bool {
+    /// Whether the field has at most one use: no two roles, and no role together with an extent.
+    pub(crate) fn has_one_use(&self, field: &Field<'_>) -> bool {
         let mut roles = field.attrs.roles();
         roles.next().is_none() || roles.next().is_none() && !self.is_extent(field)
     }
@@ -72,7 +74,7 @@ impl<'a> StructSpec<'a> {
         self.extents().any(|named| std::ptr::eq(named, field))
     }
 
-    /// The fields that `shape = [...]` names; of two lists it is open which is meant.
+    /// The fields that `shape = [...]` names. With two lists it is not known which one is intended.
     pub(crate) fn extents(&self) -> impl Iterator<Item = &'a Field<'a>> {
         let list = self.attrs.shape.iter().filter(|shape| !shape.is_reported).flat_map(|shape| &shape.value);
         list.filter_map(|extent| shape_rules::field_of(extent, self.fields))
@@ -82,8 +84,8 @@ impl<'a> StructSpec<'a> {
 /// Applies every rule.
 pub(crate) fn rules(spec: &StructSpec<'_>, errors: &mut Errors) {
     roles_once(spec, errors);
-    data_is_there(spec, errors);
-    shape_is_there(spec, errors);
+    data_is_present(spec, errors);
+    shape_is_present(spec, errors);
     one_role_each(spec, errors);
     default_is_needed(spec, errors);
     shape_rules::rules(spec, errors);
@@ -95,11 +97,13 @@ pub(crate) fn rules(spec: &StructSpec<'_>, errors: &mut Errors) {
     sized(spec, errors);
 }
 
-/// Each role is that of one field.
+/// No two fields have the same role.
 fn roles_once(spec: &StructSpec<'_>, errors: &mut Errors) {
     for (role, _) in ROLES {
         let help = match role {
-            "data" => "keep it on one: a struct is one array",
+            "data" => {
+                "keep it on one, because a struct is one array; for several arrays see the guide, `interop_core::guide::several_arrays`"
+            }
             "shape" => {
                 "keep it on one; for one field per extent, write `shape = [height, width]` on the struct"
             }
@@ -110,78 +114,78 @@ fn roles_once(spec: &StructSpec<'_>, errors: &mut Errors) {
     let list = spec.attrs.shape.as_ref();
     let field = spec.only(|attrs| attrs.shape.is_some()).and_then(|field| field.attrs.shape.as_ref());
     if let Some(field) = field.filter(|_| list.is_some()) {
-        let found = "the shape is said twice: by this field and by `shape = [...]` on the struct";
+        let found = "the shape is given twice: by this field and by `shape = [...]` on the struct";
         errors.push(&field.word, found, "remove one of the two");
-        lose_roles(errors);
+        mark_roles_uncertain(errors);
     }
 }
 
-/// Reports every field but the first that has this role. One that is something else too has a message of its own.
+/// Reports every field with this role except the first. A field with several uses has its own error.
 fn once(spec: &StructSpec<'_>, role: &str, help: &str, errors: &mut Errors) {
     let mut first: Option<&Field<'_>> = None;
-    for field in spec.fields.iter().filter(|field| spec.is_plain(field)) {
+    for field in spec.fields.iter().filter(|field| spec.has_one_use(field)) {
         let Some(word) = field.attrs.role(role) else { continue };
         match first {
             None => first = Some(field),
             Some(first) => {
                 let found = format!("`{role}` is on two fields, `{}` and `{}`", first.name, field.name);
                 errors.push(word, found, help);
-                lose_roles(errors);
+                mark_roles_uncertain(errors);
             }
         }
     }
 }
 
-/// Of two fields with one role, one can be meant for a role that seems to be missing.
-fn lose_roles(errors: &mut Errors) {
+/// One of two fields with the same role may be intended for a role that is missing.
+fn mark_roles_uncertain(errors: &mut Errors) {
     for (role, _) in ROLES {
-        errors.lose(Some(role));
+        errors.mark_uncertain(Some(role));
     }
 }
 
 /// A struct is one array, so one field holds its memory.
-fn data_is_there(spec: &StructSpec<'_>, errors: &mut Errors) {
+fn data_is_present(spec: &StructSpec<'_>, errors: &mut Errors) {
     if spec.data().is_none() && errors.is_absent("data") {
-        // An `unsafe_raw` that stands outside of `data(...)` is on that field, and was reported there.
+        // An `unsafe_raw` outside of `data(...)` marks that field, and has been reported.
         if errors.is_absent("unsafe_raw") {
             let help = "write `#[cuda_array(data)]` on the field that holds it";
             errors.push(&spec.input.ident, "no field of the struct holds the memory", help);
         }
-        // Which fields an import has to fill, and with what, depends on it.
-        errors.lose(Some("data"));
+        // The fields that an import fills depend on the data.
+        errors.mark_uncertain(Some("data"));
     }
 }
 
 /// The shape is a field, or a list on the struct.
-fn shape_is_there(spec: &StructSpec<'_>, errors: &mut Errors) {
+fn shape_is_present(spec: &StructSpec<'_>, errors: &mut Errors) {
     let is_there = spec.attrs.shape.is_some() || spec.with(|attrs| attrs.shape.is_some()).is_some();
     if !is_there && errors.is_absent("shape") {
         let help = "write `#[cuda_array(shape)]` on the field that holds it, or `#[cuda_array(shape = [height, \
                     width])]` on the struct, with the names of its integer fields";
-        errors.push(&spec.input.ident, "nothing says the shape of the array", help);
-        errors.lose(Some("shape"));
+        errors.push(&spec.input.ident, "the struct has no shape", help);
+        errors.mark_uncertain(Some("shape"));
     }
 }
 
-/// A field is one thing. Only the first pair is reported: the others have the same cause.
+/// A field has one role. Only the first pair is reported, because the others have the same cause.
 fn one_role_each(spec: &StructSpec<'_>, errors: &mut Errors) {
     for field in spec.fields {
         let mut roles = field.attrs.roles();
         if let (Some((first, _)), Some((second, word))) = (roles.next(), roles.next()) {
-            let found = format!("the field `{}` is `{first}` and `{second}` at once", field.name);
-            errors.push(word, found, "keep one of the two, and give the other a field of its own");
-            // What the field is, and whether the roles have fields, is open.
-            field.attrs.roles().for_each(|(role, _)| errors.lose(Some(role)));
+            let found = format!("the field `{}` is `{first}` and `{second}`", field.name);
+            errors.push(word, found, "keep one of the two, and add a field for the other");
+            // The intended role of the field is not known, so the other roles may be present.
+            field.attrs.roles().for_each(|(role, _)| errors.mark_uncertain(Some(role)));
         }
     }
 }
 
-/// What arrives brings memory, shape, strides and device. Streams and owners can be the struct's own.
+/// An import provides memory, shape, strides and device. Streams and owners can be the struct's own.
 fn default_is_needed(spec: &StructSpec<'_>, errors: &mut Errors) {
     if !spec.is_imported() {
         return;
     }
-    for field in spec.fields.iter().filter(|field| spec.is_plain(field)) {
+    for field in spec.fields.iter().filter(|field| spec.has_one_use(field)) {
         let Some(default) = field.attrs.default.as_ref().filter(|default| !default.is_reported) else {
             continue;
         };
@@ -189,66 +193,79 @@ fn default_is_needed(spec: &StructSpec<'_>, errors: &mut Errors) {
         if let Some((role, _)) = filled {
             let is_first =
                 spec.with(|attrs| attrs.role(role).is_some()).is_some_and(|first| std::ptr::eq(first, field));
-            // A second field with the role, a second shape and a device beside a storage have messages of their own.
+            // A second field with the role, a second shape, and a device next to a storage have their own errors.
             let is_second = !is_first || role == "shape" && spec.attrs.shape.is_some();
             if is_second || role == "device" && !spec.is_raw() {
                 continue;
             }
-            let found = format!("`default` on the `{role}` field, which an import fills with what arrives");
+            let found = format!("`default` on the `{role}` field, which an import fills itself");
             errors.push(&default.word, found, "remove `default`");
         } else if spec.is_extent(field) {
             let found = format!("`default` on `{}`, which an import fills with an extent", field.name);
             errors.push(&default.word, found, "remove `default`");
-            // Another field may have been meant, which seems to have no role now.
-            errors.lose(Some("shape"));
+            // The intended field may be another one, which seems to have no role.
+            errors.mark_uncertain(Some("shape"));
         }
     }
 }
 
-/// A struct goes both ways unless it says one, and words about exports need an export. What one word makes of several others
-/// is one message.
+/// A struct supports both directions unless it names one; keywords about exports need an export. All keywords with one
+/// cause share one message.
 fn directions(spec: &StructSpec<'_>, errors: &mut Errors) {
     let attrs = spec.attrs;
     match (&attrs.export, &attrs.import) {
         (Some(_), Some(import)) => {
-            let help = "remove both: a struct that says neither goes both ways";
+            let help = "remove both to generate imports and exports";
             errors.push(&import.word, "`export` and `import` each exclude the other", help);
         }
         (Some(export), None) => {
             if let Some(default) = first_default(spec) {
-                let found = "`default` is about imports, and the struct says `export`";
-                let help = format!("remove every `{default}`, or `{}` to go both ways", export.word);
+                let found = "`default` is for imports, but the struct has `export`";
+                let help =
+                    format!("remove every `{default}`, or `{}` to generate imports and exports", export.word);
                 errors.push(default, found, help);
             } else if let Some(devices) = &attrs.devices {
-                let found = "`device = ...` is about imports, and the struct says `export`";
-                let help = format!("remove `{}`, or `{}` to go both ways", devices.word, export.word);
+                let found = "`device = ...` is for imports, but the struct has `export`";
+                let help = format!(
+                    "remove `{}`, or `{}` to generate imports and exports",
+                    devices.word, export.word
+                );
                 errors.push(&devices.word, found, help);
             }
         }
         (None, Some(_)) => {
             if let Some(readonly) = &attrs.readonly {
-                let found = "`readonly` is about exports, and the struct says `import`";
-                errors.push(&readonly.word, found, "remove `readonly`, or `import` to go both ways");
+                let found = "`readonly` is for exports, but the struct has `import`";
+                errors.push(
+                    &readonly.word,
+                    found,
+                    "remove `readonly`, or `import` to generate imports and exports",
+                );
             } else if let Some(pyclass) = &attrs.pyclass {
-                let found = "`pyclass` adds methods that export, and the struct says `import`";
-                errors.push(&pyclass.word, found, "remove `pyclass`, or `import` to go both ways");
+                let found = "`pyclass` is for exports, but the struct has `import`";
+                errors.push(
+                    &pyclass.word,
+                    found,
+                    "remove `pyclass`, or `import` to generate imports and exports",
+                );
             }
         }
         (None, None) => {}
     }
 }
 
-/// The first word `default`: all of them have no meaning for one reason, so they are one message.
+/// The first `default`. All of them are wrong for the same reason and share one message.
 fn first_default<'a>(spec: &StructSpec<'a>) -> Option<&'a Ident> {
     let mut defaults = spec.fields.iter().filter_map(|field| field.attrs.default.as_ref());
     defaults.find(|default| !default.is_reported).map(|default| &default.word)
 }
 
-/// The words that say how an import fills a field, or that there is none.
+/// The keywords that tell how an import fills a field, or that there is no import.
 const FILLING: [&str; 9] =
     ["data", "unsafe_raw", "shape", "strides", "stream", "device", "owner", "default", "export"];
 
-/// The fields that an import cannot fill, as far as the words are certain. An owner beside a storage is one if others are.
+/// The fields that an import cannot fill, as far as the keywords are certain. They include an owner next to a storage
+/// if there are others.
 pub(crate) fn unfilled<'a>(spec: &StructSpec<'a>, errors: &Errors) -> Vec<&'a Field<'a>> {
     if !spec.is_imported() || !FILLING.iter().all(|word| errors.is_absent(word)) {
         return Vec::new();
@@ -262,7 +279,7 @@ pub(crate) fn unfilled<'a>(spec: &StructSpec<'a>, errors: &Errors) -> Vec<&'a Fi
     open().filter(|field| !field.attrs.roles().any(|(role, _)| is_filled(role))).collect()
 }
 
-/// An import makes a whole struct. All fields that it cannot fill have one cause, so they are one message.
+/// An import makes a whole struct. All fields that it cannot fill share one message.
 fn everything_filled(spec: &StructSpec<'_>, errors: &mut Errors) {
     let unfilled = unfilled(spec, errors);
     let Some(first) = unfilled.first() else { return };
@@ -277,11 +294,11 @@ fn everything_filled(spec: &StructSpec<'_>, errors: &mut Errors) {
     errors.push(first.blame(), found, help);
 }
 
-/// Python objects live as long as Python likes, and a Python class is one type.
+/// A Python object can live for any time, and a Python class is one type.
 fn python(spec: &StructSpec<'_>, errors: &mut Errors) {
     let generics = spec.generics();
     if let (Some(_), Some(python)) = (&spec.attrs.pyclass, &spec.attrs.python) {
-        let found = "`python` and `pyclass` on one struct, and PyO3 converts a class already";
+        let found = "`python` and `pyclass` on one struct: PyO3 already converts classes";
         errors.push(
             &python.word,
             found,
@@ -289,10 +306,10 @@ fn python(spec: &StructSpec<'_>, errors: &mut Errors) {
         );
     } else if let (Some(pyclass), Some(parameter)) = (&spec.attrs.pyclass, generics.params.first()) {
         let help = match parameter {
-            GenericParam::Lifetime(_) => "own the memory in place of borrowing it",
-            _ => "name the types in place of the parameters, as in `Vec<f32>` for `Vec<T>`",
+            GenericParam::Lifetime(_) => "own the memory instead of borrowing it",
+            _ => "use concrete types in place of the parameters, such as `Vec<f32>` for `Vec<T>`",
         };
-        let found = "`pyclass` on a struct with generic parameters, and a Python class is one type";
+        let found = "`pyclass` on a struct with generic parameters: a Python class is one type";
         errors.push(&pyclass.word, found, help);
     } else if let (Some(python), Some(lifetime)) = (&spec.attrs.python, generics.lifetimes().next()) {
         let found = format!("`python` on a struct that borrows for `{}`", lifetime.lifetime);
@@ -301,17 +318,17 @@ fn python(spec: &StructSpec<'_>, errors: &mut Errors) {
     }
 }
 
-/// An export looks at the fields by reference, which those of a packed struct are not aligned for.
+/// An export borrows the fields, which are not aligned in a packed struct.
 fn not_packed(spec: &StructSpec<'_>, errors: &mut Errors) {
     let Some(packed) = repr::find(spec.input, "packed") else { return };
     if spec.attrs.import.is_none() {
         let found = "`#[derive(CudaArray)]` on a packed struct, whose fields cannot be borrowed";
-        errors.push(packed, found, "remove `packed`: the layout of the struct says nothing about its array");
+        errors.push(packed, found, "remove `packed`: the layout of the struct does not affect the array");
     }
 }
 
-/// A value without a size can neither hold the memory of an array nor be made by an import. In the middle of a struct rustc
-/// refuses it.
+/// A value without a size can neither hold array memory nor be made by an import. In the middle of a struct the
+/// compiler rejects it.
 fn sized(spec: &StructSpec<'_>, errors: &mut Errors) {
     let Some(field) = spec.fields.last().filter(|field| is_unsized(field.ty)) else { return };
     let role = field.attrs.roles().next().map_or("", |(role, _)| role);

@@ -1,4 +1,4 @@
-//! The way of `#[derive(CudaArray)]`: attributes, rules, model, code. What fails on the way gets its messages and a stub.
+//! `#[derive(CudaArray)]`: attributes, rules, model, code. A struct with errors gets messages and stub impls.
 
 use proc_macro2::TokenStream;
 use syn::DeriveInput;
@@ -16,20 +16,20 @@ pub(crate) fn derive(input: &DeriveInput) -> TokenStream {
         return errors.finish().unwrap_or_default();
     }
     let attrs = ContainerAttrs::read(&input.attrs, &mut errors);
-    // A runtime whose path could not be read cannot be named: a stub would add an error about it.
-    let krate_is_known = errors.is_absent("crate");
+    // With an unreadable path to the runtime, a stub would add an error about the path.
+    let has_crate_path = errors.is_absent("crate");
     let fields = fields::read(input, &mut errors);
     let spec = StructSpec { input, attrs: &attrs, fields: &fields };
     let has_own_name = hygiene::refuse_own_name(input, &mut errors);
     let is_refused = rejected_by_rustc::is_refused(&fields, &input.generics);
     let is_unread = rejected_by_rustc::has_misspelt_attribute(input, &fields);
     if is_refused || is_unread {
-        // What seems to be missing may be what rustc cannot make out.
-        errors.lose(None);
+        // The compiler's own error may explain what seems to be missing.
+        errors.mark_uncertain(None);
     }
     cross_rules::rules(&spec, &mut errors);
-    // Nor can it where its name stands for something else, and a struct without a size cannot have the traits.
-    let has_stub = krate_is_known
+    // A stub is also impossible if its name is hidden by another item, or if the struct has no size.
+    let has_stub = has_crate_path
         && !is_unread
         && !has_own_name
         && !fields.iter().any(|field| rejected_by_rustc::is_unsized(field.ty));
@@ -46,13 +46,13 @@ pub(crate) fn derive(input: &DeriveInput) -> TokenStream {
     }
 }
 
-/// The Python words that can be obeyed in spite of the mistakes.
+/// The Python keywords that are valid in spite of the errors.
 fn stub_python(spec: &StructSpec<'_>) -> Python {
     let StructSpec { attrs, .. } = spec;
     let generics = spec.generics();
     let conversions = attrs.python.as_ref().filter(|_| generics.lifetimes().next().is_none());
     let class = attrs.pyclass.as_ref().filter(|_| generics.params.is_empty() && attrs.import.is_none());
-    // With both words one is too many, and it is not known which.
+    // One of the two keywords is wrong, and it is not known which one.
     let (conversions, class) =
         if conversions.is_some() && class.is_some() { (None, None) } else { (conversions, class) };
     let is_reported = conversions.or(class).is_some_and(|word| word.is_reported);

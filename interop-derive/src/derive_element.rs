@@ -1,12 +1,12 @@
-//! `#[derive(Element)]`: attributes, rules and code for the types of array elements.
+//! `#[derive(Element)]`: attributes, rules and code for element types.
 //!
 //! The rules:
 //!
-//! 1. A struct whose layout is fixed (`repr`).
+//! 1. The layout of the struct is fixed (`repr`).
 //! 2. [`no_lifetimes`]: an element borrows nothing.
-//! 3. Fields that can be those of an element (`parts`).
+//! 3. The fields can be those of an element (`element_fields`).
 //!
-//! That the struct is `Copy` rustc checks.
+//! The compiler checks that the struct is `Copy`.
 
 use proc_macro2::{Ident, Span, TokenStream};
 use quote::{ToTokens, quote_spanned};
@@ -41,15 +41,15 @@ pub(crate) fn derive(input: &DeriveInput) -> TokenStream {
         | element_fields::no_pointers(&parts, &mut errors)
         | element_fields::no_trait_objects(&parts, &mut errors)
         | element_fields::sized(&parts, &mut errors);
-    element_fields::lists_are_whole(&parts, &mut errors);
-    element_fields::some_count(input, repr, &parts, &mut errors);
-    let krate_is_known = errors.is_absent("crate");
+    element_fields::arrays_are_valid(&parts, &mut errors);
+    element_fields::has_counted_fields(input, repr, &parts, &mut errors);
+    let has_crate_path = errors.is_absent("crate");
     let krate = resolve::krate(krate.as_ref());
     match (errors.finish(), repr) {
-        // What is generated would be refused again, and what is refused otherwise must not be an element for that.
+        // Generated code would be rejected again, and a struct that is rejected anyway need not be an element.
         (None, _) if element_fields::are_refused(input, &parts) => TokenStream::new(),
         (None, Some(Repr::Transparent)) if element_fields::counting(&parts).nth(1).is_some() => {
-            second_part(&krate, &input.generics, &parts)
+            second_field_error(&krate, &input.generics, &parts)
         }
         (None, Some(repr)) => {
             let attrs = parts.iter().flat_map(|part| &part.field.attrs);
@@ -57,8 +57,8 @@ pub(crate) fn derive(input: &DeriveInput) -> TokenStream {
             let generics = bounded(&generics::bare(&input.generics), &parts);
             expand(&Model { ident: &input.ident, generics, krate, lints, parts, repr })
         }
-        // An element is `'static`, `Send` and `Sync`: without that, the stub would add an error.
-        (messages, _) if krate_is_known && !has_no_stub => {
+        // An element must be `'static`, `Send` and `Sync`; otherwise the stub would add an error.
+        (messages, _) if has_crate_path && !has_no_stub => {
             let generics = bounded(&generics::bare(&input.generics), &[]);
             let mut stub = stub_impls::element(&input.ident, &generics, &krate);
             stub.extend(messages);
@@ -68,24 +68,20 @@ pub(crate) fn derive(input: &DeriveInput) -> TokenStream {
     }
 }
 
-/// Elements lie in foreign memory, where a borrow means nothing.
+/// Elements lie in foreign memory, where a borrow has no meaning.
 fn no_lifetimes(generics: &Generics, errors: &mut Errors) -> bool {
     let lifetime = generics.lifetimes().next();
     if let Some(parameter) = lifetime {
         let found = format!("an element that borrows for `{}`", parameter.lifetime);
-        errors.push(
-            parameter,
-            found,
-            "remove the lifetime: an element holds numbers, and outlives every borrow",
-        );
+        errors.push(parameter, found, "remove the lifetime: an element outlives every borrow");
     }
     lifetime.is_some()
 }
 
-/// The generics with `T: __p::Element` for parameters that are parts, `T: 'static` for those that only mark or name, and
-/// `T::Scalar: __p::Element` for the parts that those name.
+/// The generics with these bounds: `T: __p::Element` for parameters that are fields, `T: 'static` for other parameters,
+/// and `T::Scalar: __p::Element` for associated types that are fields.
 ///
-/// With those that are no parts, whether the struct is `Copy`, `Send` and `Sync` is left to the struct.
+/// For parameters that are not fields, the compiler checks on the struct whether it is `Copy`, `Send` and `Sync`.
 fn bounded(generics: &Generics, parts: &[Part<'_>]) -> Generics {
     let types = || element_fields::counting(parts).map(|part| &part.field.ty);
     let uses = |ty: &Type, name| generics::uses(ty.to_token_stream(), name);
@@ -140,19 +136,19 @@ fn expand(model: &Model<'_>) -> TokenStream {
     }
 }
 
-/// The parts of a record, each with its name, its offset and what it is.
+/// The fields of a struct element, each with name, offset and type.
 fn struct_fields(model: &Model<'_>) -> TokenStream {
     let fields = element_fields::counting(&model.parts).map(|part| {
         let (name, member, ty) = (part.name(), &part.member, &part.field.ty);
         let offset = own!(::core::mem::offset_of!(Self, #member));
         let element = element(ty, &model.generics);
-        // Placed on the type, so that rustc blames it for what no field may be.
+        // The span is the type, so that the compiler's error points to it.
         quote_spanned!(generics::ends(ty).0=> __p::Field::new(#name, #offset, #element))
     });
     own!(const FIELDS: &'static [__p::Field] = &[#(#fields),*];)
 }
 
-/// What the one part of a newtype is.
+/// The element type of the only field of a newtype.
 fn inner_type(model: &Model<'_>) -> TokenStream {
     let inner = element_fields::counting(&model.parts).map(|part| {
         let element = element(&part.field.ty, &model.generics);
@@ -161,7 +157,8 @@ fn inner_type(model: &Model<'_>) -> TokenStream {
     inner.collect()
 }
 
-/// What a part is; asked through the gate, so that a type that is not `Copy` is one message, which rustc has for the struct.
+/// The element type of a field. It goes through `FieldProbe`, so that a type that is not `Copy` causes only the
+/// compiler's error about the struct.
 fn element(ty: &Type, generics: &Generics) -> TokenStream {
     if generics::is_generic(ty, generics) {
         return own!(<#ty as __p::Element>::TYPE);
@@ -173,20 +170,21 @@ fn element(ty: &Type, generics: &Generics) -> TokenStream {
     own!(__p::element(#part))
 }
 
-/// What a transparent struct gets that has a second field: nothing but the message about it.
+/// The expansion for a transparent struct with a second field: only the error about it.
 ///
-/// If both take room rustc has one, and ours is about one that takes none, which only the compiler can tell.
-fn second_part(krate: &Path, generics: &Generics, parts: &[Part<'_>]) -> TokenStream {
+/// If both fields have a footprint, the compiler reports it. This error is for a second field without one, which only
+/// the compiler can determine.
+fn second_field_error(krate: &Path, generics: &Generics, parts: &[Part<'_>]) -> TokenStream {
     let runtime = hygiene::runtime(krate);
-    let rooms = element_fields::counting(parts).map(|Part { field, .. }| {
+    let footprints = element_fields::counting(parts).map(|Part { field, .. }| {
         let ty = &field.ty;
-        // What is not known takes room for rustc.
+        // The compiler counts a generic type as one with a footprint.
         if generics::is_generic(ty, generics) { own!(1) } else { own!(__p::ElementType::footprint::<#ty>()) }
     });
     let place = element_fields::counting(parts)
         .nth(1)
         .map_or_else(Span::mixed_site, |part| generics::ends(&part.field.ty).0);
-    let check = quote_spanned!(place=> __p::ElementType::refuse_second(&[#(#rooms),*]));
+    let check = quote_spanned!(place=> __p::ElementType::refuse_second(&[#(#footprints),*]));
     own! {
         const _: () = {
             #runtime
@@ -195,16 +193,16 @@ fn second_part(krate: &Path, generics: &Generics, parts: &[Part<'_>]) -> TokenSt
     }
 }
 
-/// A function, never called, that takes the struct apart.
+/// A function, never called, that destructures the struct.
 ///
-/// It compiles only if the struct has these fields of these types and no others, so what is said here is true of it,
-/// whatever an attribute macro below the derive made of the struct; and only if each marker is that of `core`.
+/// It compiles only if the struct has exactly these fields and types, whatever an attribute macro below the derive
+/// changed, and if each marker is that of `core`. So the generated description is correct.
 fn whole(parts: &[Part<'_>]) -> TokenStream {
     let types = parts.iter().map(|part| {
         if part.is_marker() { own!(__p::PhantomData<_>) } else { part.field.ty.to_token_stream() }
     });
     let members: Vec<&Member> = parts.iter().map(|part| &part.member).collect();
-    // Placed on the types, so that rustc blames the one that is not what it says.
+    // The spans are the types, so that the compiler's error points to the wrong one.
     let local = |(index, part): (usize, &Part<'_>)| {
         Ident::new(&format!("__field{index}"), generics::ends(&part.field.ty).0)
     };

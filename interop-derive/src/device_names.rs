@@ -1,4 +1,4 @@
-//! The names of `device = ...`.
+//! The device names of `device = ...`.
 
 use syn::parse::{Parse, ParseStream};
 use syn::token::Bracket;
@@ -9,7 +9,7 @@ use crate::errors::Errors;
 use crate::keywords::{self, nearest};
 use crate::model::Device;
 
-/// The kinds of memory, by the names that Python sees.
+/// The memory types, by the names that Python uses.
 const DEVICES: [(&str, Device); 4] = [
     ("cpu", Device::Cpu),
     ("cuda", Device::Cuda),
@@ -17,12 +17,12 @@ const DEVICES: [(&str, Device); 4] = [
     ("cuda_managed", Device::CudaManaged),
 ];
 
-/// Whether this is the name of a kind of memory.
+/// Whether this is a device name.
 pub(crate) fn is_device(name: &str) -> bool {
     DEVICES.iter().any(|(known, _)| *known == name)
 }
 
-/// What other libraries call them.
+/// Names of other libraries.
 const SYNONYMS: [(&str, &str); 5] = [
     ("gpu", "cuda"),
     ("host", "cpu"),
@@ -31,15 +31,14 @@ const SYNONYMS: [(&str, &str); 5] = [
     ("unified", "cuda_managed"),
 ];
 
-const HELP: &str =
-    "write `device = \"cuda\"`, or `device = [\"cuda\", \"cuda_managed\"]` where several will do";
-const HELP_ABOUT_FIELDS: &str = "write `device = \"cuda\"` for where an import must be, or `#[cuda_array(device)]` on the \
+const HELP: &str = "write `device = \"cuda\"`, or `device = [\"cuda\", \"cuda_managed\"]` to accept several";
+const HELP_ABOUT_FIELDS: &str = "write `device = \"cuda\"` for the required device of imports, or `#[cuda_array(device)]` on the \
                                  field that says where a raw pointer leads";
 
 /// One name, or several in brackets.
 pub(crate) fn read(entry: &Entry, errors: &mut Errors) -> Option<Vec<Device>> {
     match &entry.value {
-        Value::None => errors.push(&entry.word, "`device` on the struct names no device", HELP_ABOUT_FIELDS),
+        Value::None => errors.push(&entry.word, "`device` on the struct has no value", HELP_ABOUT_FIELDS),
         Value::List(_) => errors.push(&entry.word, "`device` takes no options", HELP),
         Value::Given(tokens) => match syn::parse2::<Names>(tokens.clone()) {
             Ok(Names(names)) if names.is_empty() => {
@@ -56,11 +55,11 @@ pub(crate) fn read(entry: &Entry, errors: &mut Errors) -> Option<Vec<Device>> {
             }
         },
     }
-    errors.lose(Some("device"));
+    errors.mark_uncertain(Some("device"));
     None
 }
 
-/// Reports a name that stands there twice.
+/// Reports a name that is listed twice.
 fn twice(names: &[LitStr], errors: &mut Errors) {
     for (at, name) in names.iter().enumerate() {
         let text = name.value();
@@ -77,8 +76,8 @@ fn named(text: &LitStr, errors: &mut Errors) -> Option<Device> {
         let names = || DEVICES.iter().map(|(name, _)| *name);
         let synonym = SYNONYMS.iter().find(|(other, _)| *other == name);
         let list = keywords::list(names());
-        let help = match synonym.map(|(_, meant)| *meant).or_else(|| nearest(&name, names())) {
-            Some(meant) => format!("write `device = \"{meant}\"`; a device is {list}"),
+        let help = match synonym.map(|(_, intended)| *intended).or_else(|| nearest(&name, names())) {
+            Some(intended) => format!("write `device = \"{intended}\"`; a device is {list}"),
             None => format!("a device is {list}"),
         };
         errors.push(text, format_args!("unknown device `{name}`"), help);
@@ -86,7 +85,7 @@ fn named(text: &LitStr, errors: &mut Errors) -> Option<Device> {
     known.map(|(_, device)| *device)
 }
 
-/// A string, or some in brackets.
+/// A string, or several in brackets.
 struct Names(Vec<LitStr>);
 
 impl Parse for Names {

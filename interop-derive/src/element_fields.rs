@@ -1,13 +1,13 @@
-//! The fields of an element, and the rules about each:
+//! The fields of an element, and the rules for each:
 //!
-//! 1. [`no_attributes`]: no attribute but `#[cuda_array(crate = "path")]` on the struct.
-//! 2. [`no_pointers`]: an address means nothing where the element goes.
-//! 3. [`no_trait_objects`]: what is known at run time only has no layout.
-//! 4. [`sized`]: elements are of one size.
-//! 5. [`lists_are_whole`]: a list has items, and is one of at most four lists in each other.
-//! 6. [`some_count`]: there are fields that count, and in a record none that bytes can make invalid.
+//! 1. [`no_attributes`]: no attribute except `#[cuda_array(crate = "path")]` on the struct.
+//! 2. [`no_pointers`]: an address has no meaning in another library.
+//! 3. [`no_trait_objects`]: a trait object has no fixed layout.
+//! 4. [`sized`]: elements have one size.
+//! 5. [`arrays_are_valid`]: an array has items, and is nested at most four deep.
+//! 6. [`has_counted_fields`]: there are fields that count, and no `bool` in a struct.
 //!
-//! That fields are elements, and of which there is one in a newtype, rustc checks.
+//! The compiler checks that fields are elements, and that a newtype has one field.
 
 use proc_macro2::{Ident, TokenStream, TokenTree};
 use quote::ToTokens;
@@ -28,7 +28,7 @@ pub(crate) struct Part<'a> {
 }
 
 impl Part<'_> {
-    /// Whether the field is a `PhantomData`, going by its name. The expansion makes sure that it is the one of `core`.
+    /// Whether the field is named `PhantomData`. The expansion checks that it is the one of `core`.
     pub(crate) fn is_marker(&self) -> bool {
         match bare(&self.field.ty) {
             Type::Path(path) => path.path.segments.last().is_some_and(|last| last.ident == "PhantomData"),
@@ -36,7 +36,7 @@ impl Part<'_> {
         }
     }
 
-    /// The name as NumPy has it: a field without one is called by its number, `f0`.
+    /// The name as in NumPy: a field without a name is `f0`, `f1`, ….
     pub(crate) fn name(&self) -> String {
         match &self.member {
             Member::Named(name) => name.unraw().to_string(),
@@ -45,36 +45,37 @@ impl Part<'_> {
     }
 }
 
-/// The fields; none, and a report, when the item is not a struct that has some.
+/// The fields, or none and an error if the item is not a struct with fields.
 pub(crate) fn read<'a>(input: &'a DeriveInput, errors: &mut Errors) -> Vec<Part<'a>> {
     let help = "write a struct with `#[repr(C)]`, or a newtype with `#[repr(transparent)]`";
     let fields = fields::of_struct(input, "Element", help, errors);
     fields.into_iter().map(|(member, field)| Part { member, field }).collect()
 }
 
-/// A field of an element is what its type says.
+/// The type of a field says everything about it.
 pub(crate) fn no_attributes(parts: &[Part<'_>], errors: &mut Errors) {
     for attr in parts.iter().flat_map(|part| &part.field.attrs) {
         if attr.path().is_ident(ATTRIBUTE) {
             let found = format!("`#[{ATTRIBUTE}]` on a field of an element");
-            errors.push(attr.path(), found, "remove it: a field of an element is what its type says");
+            errors.push(attr.path(), found, "remove it: the type of the field is enough");
         }
     }
 }
 
-/// Addresses are those of this process and this device. References with a lifetime were reported with the lifetime.
+/// Addresses are valid only in this process and on this device. References with a lifetime have been reported with the
+/// lifetime.
 pub(crate) fn no_pointers(parts: &[Part<'_>], errors: &mut Errors) -> bool {
     let mut found = false;
     for pointer in parts.iter().filter_map(|part| pointer_in(&part.field.ty)) {
         let message = format!("the pointer `{}` in an element", shown(pointer));
-        errors.push(pointer, message, "write `u64` for an address that somebody else reads");
+        errors.push(pointer, message, "write `u64` to store an address as a number");
         found = true;
     }
     found
 }
 
-/// The pointer that the type is, is a list of, or is if it is not null. rustc would say more of an element with one, which is
-/// not `Send`.
+/// The pointer type of a field, also inside an array or `Option`. An element with one is not `Send`, which the compiler
+/// would report too.
 fn pointer_in(ty: &Type) -> Option<&Type> {
     match bare(ty) {
         Type::Ptr(_) | Type::FnPtr(_) => Some(ty),
@@ -91,7 +92,7 @@ fn pointer_in(ty: &Type) -> Option<&Type> {
     }
 }
 
-/// rustc would say of each trait that an element has that the struct has it not.
+/// For a trait object the compiler would report each supertrait of `Element`.
 pub(crate) fn no_trait_objects(parts: &[Part<'_>], errors: &mut Errors) -> bool {
     let mut found = false;
     for Part { field, .. } in counting(parts) {
@@ -99,17 +100,17 @@ pub(crate) fn no_trait_objects(parts: &[Part<'_>], errors: &mut Errors) -> bool 
         if !has_dyn(ty.to_token_stream()) || pointer_in(ty).is_some() {
             continue;
         }
-        let message = format!("a `{}` in an element, whose bytes are known at run time only", shown(ty));
+        let message = format!("a `{}` in an element, whose layout is known only at run time", shown(ty));
         errors.push(ty, message, LEGAL);
         found = true;
     }
     found
 }
 
-/// What a field can be.
-const LEGAL: &str = "write a number type, a list of one, or a struct that is an element";
+/// The valid field types.
+const LEGAL: &str = "write a number type, an array of one, or a struct with `#[derive(Element)]`";
 
-/// A slice at the end of the struct, or a `str`. In the middle rustc refuses it.
+/// A slice at the end of the struct, or a `str`. In the middle the compiler rejects it.
 pub(crate) fn sized(parts: &[Part<'_>], errors: &mut Errors) -> bool {
     let is_unsized = |ty: &&Type| rejected_by_rustc::is_unsized(ty) && !has_dyn(ty.to_token_stream());
     let Some(ty) = parts.last().map(|part| &part.field.ty).filter(is_unsized) else { return false };
@@ -125,27 +126,27 @@ fn has_dyn(tokens: TokenStream) -> bool {
     })
 }
 
-/// The most lists in each other: `MAX_AXES` of `interop-core`.
+/// The greatest nesting depth of arrays: `MAX_AXES` of `interop-core`.
 const MAX_AXES: usize = 4;
 
-/// What rustc would say only when the element is used, and at its declaration in the runtime.
-pub(crate) fn lists_are_whole(parts: &[Part<'_>], errors: &mut Errors) {
+/// The compiler would report these only when the element is used, with a span in the runtime.
+pub(crate) fn arrays_are_valid(parts: &[Part<'_>], errors: &mut Errors) {
     for part in parts {
         let (mut depth, mut inner) = (0, bare(&part.field.ty));
         while let Type::Array(array) = inner {
             if is_empty(array) {
-                let found = format!("the list `{}` in an element has no items", shown(array));
+                let found = format!("the array `{}` in an element has no items", shown(array));
                 errors.push(array, found, "write a length of 1 or more, or remove the field");
                 break;
             }
             (depth, inner) = (depth + 1, bare(&array.elem));
         }
         if depth > MAX_AXES {
-            let found = format!("{depth} lists in each other in an element");
+            let found = format!("{depth} nested arrays in an element");
             errors.push(
                 &part.field.ty,
                 found,
-                format_args!("write {MAX_AXES} at most, as in `[[f32; 6]; 4]` for `[[[f32; 2]; 3]; 4]`"),
+                format_args!("nest at most {MAX_AXES}, such as `[[f32; 6]; 4]` for `[[[f32; 2]; 3]; 4]`"),
             );
         }
     }
@@ -161,25 +162,30 @@ pub(crate) fn counting<'a, 'b>(parts: &'b [Part<'a>]) -> impl Iterator<Item = &'
     parts.iter().filter(|part| !part.is_marker())
 }
 
-/// An element has a part at least, and a record none that bytes can make invalid.
-pub(crate) fn some_count(input: &DeriveInput, repr: Option<Repr>, parts: &[Part<'_>], errors: &mut Errors) {
+/// An element has at least one field, and a struct has none with invalid bit patterns.
+pub(crate) fn has_counted_fields(
+    input: &DeriveInput,
+    repr: Option<Repr>,
+    parts: &[Part<'_>],
+    errors: &mut Errors,
+) {
     if repr.is_some() && counting(parts).next().is_none() {
         errors.push(
             &input.ident,
-            "an element with nothing in it",
+            "an element without fields that count",
             "add a field of a number type, such as `f32`",
         );
     }
     for Part { field, .. } in parts.iter().filter(|_| repr == Some(Repr::C)) {
         if matches!(bare(&field.ty), Type::Path(path) if path.path.is_ident("bool")) {
-            let found = "a `bool` in an element: bytes that arrive may be neither 0 nor 1";
+            let found = "a `bool` in an element: another library may write bytes other than 0 and 1";
             errors.push(&field.ty, found, "write `u8`, and compare with 0");
         }
     }
 }
 
-/// Whether rustc has something to say whatever the derive says: the struct is in itself, a reference has no known lifetime,
-/// a field is an `impl Trait`, one in the middle has no size, or two have one name.
+/// Whether the compiler rejects the struct anyway: it contains itself, a reference has an undeclared lifetime, a field
+/// is an `impl Trait`, a field in the middle has no size, or two fields have one name.
 pub(crate) fn are_refused(input: &DeriveInput, parts: &[Part<'_>]) -> bool {
     let is_itself = |ident: &Ident| {
         let is_shadowed = input.generics.type_params().any(|parameter| parameter.ident == *ident);
@@ -197,7 +203,7 @@ pub(crate) fn are_refused(input: &DeriveInput, parts: &[Part<'_>]) -> bool {
         })
 }
 
-/// Whether the type is one that `is_itself`, in a list, a tuple or an `Option` if it must.
+/// Whether the type satisfies `is_itself`, also inside an array, a tuple or an `Option`.
 fn holds(ty: &Type, is_itself: &impl Fn(&Ident) -> bool) -> bool {
     match bare(ty) {
         Type::Array(array) => holds(&array.elem, is_itself),

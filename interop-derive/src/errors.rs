@@ -1,48 +1,49 @@
-//! The mistakes of one struct, collected so that they are all reported in one compile.
+//! The errors of one struct, collected so that all are reported in one compilation.
 
 use proc_macro2::TokenStream;
 use quote::ToTokens;
 use std::fmt::Display;
 
-/// Collects mistakes.
+/// Collects errors.
 ///
-/// Reading goes on after a mistake, so that every one is found. What a mistake hides is remembered ([`Errors::lose`]):
-/// a rule about an *absent* word stays silent when the word may be there, misspelt. Together: one mistake, one message.
+/// Reading continues after an error, so that every error is found. If an error may hide a keyword, the keyword is
+/// marked ([`Errors::mark_uncertain`]): rules about a *missing* keyword then stay silent. So each mistake causes one
+/// message.
 ///
-/// Dropping the collector without [`Errors::finish`] panics, so a forgotten report fails the first test that meets it.
+/// Dropping the collector without [`Errors::finish`] panics, so that a forgotten report fails a test.
 pub(crate) struct Errors {
     found: Option<Vec<syn::Error>>,
-    lost: Vec<&'static str>,
-    all_lost: bool,
+    uncertain: Vec<&'static str>,
+    all_uncertain: bool,
 }
 
 impl Errors {
     pub(crate) fn new() -> Self {
-        Self { found: Some(Vec::new()), lost: Vec::new(), all_lost: false }
+        Self { found: Some(Vec::new()), uncertain: Vec::new(), all_uncertain: false }
     }
 
-    /// Reports a mistake on the tokens `at`: what was found, and what to write.
+    /// Reports an error at the tokens `at`: what was found, and what to write.
     ///
-    /// Every message has both parts; this is the one place that joins them.
+    /// Every message has both parts, which are joined only here.
     pub(crate) fn push(&mut self, at: impl ToTokens, found: impl Display, help: impl Display) {
         let error = syn::Error::new_spanned(at, format_args!("{found}\n= help: {help}"));
         self.found.get_or_insert_default().push(error);
     }
 
-    /// Remembers that `word` was probably meant, but could not be read; `None` when it may have been any word.
-    pub(crate) fn lose(&mut self, word: Option<&'static str>) {
+    /// Marks a keyword that may be present but could not be read; `None` marks all keywords.
+    pub(crate) fn mark_uncertain(&mut self, word: Option<&'static str>) {
         match word {
-            Some(word) => self.lost.push(word),
-            None => self.all_lost = true,
+            Some(word) => self.uncertain.push(word),
+            None => self.all_uncertain = true,
         }
     }
 
-    /// Whether the absence of `word` is certain.
+    /// Whether `word` is certainly absent.
     pub(crate) fn is_absent(&self, word: &str) -> bool {
-        !self.all_lost && !self.lost.contains(&word)
+        !self.all_uncertain && !self.uncertain.contains(&word)
     }
 
-    /// The reports as `compile_error!` calls; nothing when there are none.
+    /// The errors as `compile_error!` calls, or `None` if there are none.
     pub(crate) fn finish(mut self) -> Option<TokenStream> {
         let found = self.found.take().unwrap_or_default();
         (!found.is_empty()).then(|| found.iter().map(syn::Error::to_compile_error).collect())
@@ -85,9 +86,9 @@ mod tests {
     fn a_word_that_may_be_there_is_not_absent() {
         let mut errors = Errors::new();
         assert!(errors.is_absent("data"));
-        errors.lose(Some("data"));
+        errors.mark_uncertain(Some("data"));
         assert!(!errors.is_absent("data") && errors.is_absent("shape"));
-        errors.lose(None);
+        errors.mark_uncertain(None);
         assert!(!errors.is_absent("shape"));
         assert!(errors.finish().is_none());
     }

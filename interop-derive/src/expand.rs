@@ -1,4 +1,4 @@
-//! The model becomes code. Nothing fails and nothing is decided here.
+//! Code from the model. Nothing here can fail or choose a default.
 //!
 //! The code is a list of calls into `__private`, one for each role:
 //!
@@ -15,12 +15,13 @@
 //! };
 //! ```
 //!
-//! The runtime keeps what does not fit until the last call, so no other call branches: a compiler is done sooner with
-//! code that does not. Both functions are `#[inline(always)]`: what the struct says in constants, such as its rank and its
-//! element type, is then not compared when the program runs.
+//! The runtime stores the first error until the last call. So no other call branches, and the code compiles faster.
+//! Both functions are `#[inline(always)]`: checks of constants of the struct, such as rank and element type, then
+//! disappear at compile time.
 //!
-//! Each call names the field's type as `<Type as __p::Role>`, with the user's tokens. When the type does not have the
-//! role, rustc blames that type, once: the two halves name the same bound, and equal errors are printed once.
+//! Each call names the field's type as `<Type as __p::Role>`, with the user's tokens. If the type does not implement
+//! the trait, the compiler's error points to it. Both halves name the same bound, and the compiler prints equal errors
+//! once.
 
 use proc_macro2::{Delimiter, Group, Ident, Literal, Span, TokenStream};
 use quote::{ToTokens, quote_spanned};
@@ -29,11 +30,11 @@ use syn::Type;
 use crate::generics;
 use crate::hygiene::{self, own};
 use crate::model::{
-    Access, Asks, Axis, Data, Demand, Device, Devices, Fill, Initial, Model, Order, OrderWord, Owner,
-    Pointee, Role, Shape, Stream, Strides, Unit, With,
+    Access, Axis, Data, Demand, Device, Devices, Fill, Initial, Model, Order, OrderWord, Owner, Pointee,
+    Role, Shape, Stream, Strides, TraitAccess, Unit, With,
 };
 use crate::python;
-use crate::shape_constants::{constants, known, tell_constant};
+use crate::shape_constants::{check_constant, constant_name, constants};
 
 /// The impls for a struct.
 pub(crate) fn expand(model: &Model<'_>) -> TokenStream {
@@ -71,7 +72,7 @@ fn export(model: &Model<'_>) -> TokenStream {
     let order = tell_order(&model.order);
     let stream = tell_stream(&model.stream);
     let access = tell_access(&model.access);
-    let owner = see_owner(&model.owner);
+    let owner = read_owner(&model.owner);
     own! {
         #[automatically_derived]
         #lints
@@ -96,7 +97,7 @@ fn import(model: &Model<'_>) -> TokenStream {
     let generics = generics::bounded(&model.generics, &generics::import_bounds(model));
     let (parameters, arguments, clause) = generics::split(&generics);
     let devices = devices(&model.devices);
-    let (wanted, open) = (wanted(model), open(model));
+    let (requirements, open) = (requirements(model), open(model));
     let literals = literals(&model.shape);
     let check = model.runs_user_code().then(|| own!(__p::Extraction::check(__extraction)?;));
     let fills = model.fills.iter().map(fill);
@@ -104,7 +105,7 @@ fn import(model: &Model<'_>) -> TokenStream {
         #[automatically_derived]
         #lints
         impl #parameters __p::FromArray for #ident #arguments #clause {
-            const REQUIREMENTS: __p::Requirements = #wanted;
+            const REQUIREMENTS: __p::Requirements = #requirements;
 
             #[inline(always)]
             fn assemble(__extraction: &mut __p::Extraction<'_>) -> __p::Result<Self> {
@@ -118,22 +119,22 @@ fn import(model: &Model<'_>) -> TokenStream {
     }
 }
 
-/// The description as the data begins it.
+/// The start of the description, from the data field.
 ///
-/// The `unsafe` block of a raw pointer takes the place of the user's word `unsafe_raw`: whoever forbids unsafe code is
-/// told so there, and only there.
+/// The `unsafe` block of a raw pointer has the span of the user's keyword `unsafe_raw`, so that
+/// `#![forbid(unsafe_code)]` reports only that.
 fn describe(data: &Data<'_>) -> TokenStream {
     match data {
         Data::Storage(Role { member, ty, .. }, _) => {
             own!(let __described = <#ty as __p::Storage>::describe(&self.#member);)
         }
-        Data::Raw { pointer: Role { member, ty, .. }, pointee, device, vouched } => {
+        Data::Raw { pointer: Role { member, ty, .. }, pointee, device, unsafe_raw } => {
             let memory = match pointee {
                 Pointee::Typed => own!(<#ty as __p::RawPointer>::memory),
                 Pointee::Element(element) => own!(<#ty as __p::RawAddress>::memory::<#element>),
             };
             let memory = own!(#memory(&self.#member));
-            let memory = quote_spanned!(*vouched=> unsafe { #memory });
+            let memory = quote_spanned!(*unsafe_raw=> unsafe { #memory });
             let element = check_element(*pointee);
             let Role { member, ty, .. } = device;
             own!(#element let __described = <#ty as __p::DeviceField>::describe(&self.#member, #memory);)
@@ -148,7 +149,7 @@ fn describe_field(field: &Role<'_>, role: &str, verb: &str) -> TokenStream {
     own!(let __described = <#ty as __p::#role>::#verb(&self.#member, __described);)
 }
 
-/// The last call, which has the shape.
+/// The last call, with the shape.
 fn info(shape: &Shape<'_>) -> TokenStream {
     match shape {
         Shape::Field(Role { member, ty, .. }) => {
@@ -159,9 +160,9 @@ fn info(shape: &Shape<'_>) -> TokenStream {
                 Axis::Field(Role { member, ty, .. }) => {
                     own!(<#ty as __p::Extent>::describe_field(&self.#member))
                 }
-                Axis::Const(constant) => tell_constant(constant),
+                Axis::Const(constant) => check_constant(constant),
                 Axis::Known(_) => {
-                    let constant = known(at);
+                    let constant = constant_name(at);
                     own!(__p::Extent::describe_field(&#constant))
                 }
                 Axis::Literal(extent) => self::extent(*extent),
@@ -185,7 +186,7 @@ fn tell_strides(strides: &Strides<'_>) -> Option<TokenStream> {
 
 fn tell_order(order: &OrderWord) -> Option<TokenStream> {
     match order {
-        OrderWord::Unwritten => None,
+        OrderWord::Absent => None,
         OrderWord::Written(order) => {
             let order = self::order(*order);
             Some(own!(let __described = __described.order(__p::Order::#order);))
@@ -195,7 +196,7 @@ fn tell_order(order: &OrderWord) -> Option<TokenStream> {
 
 fn tell_stream(stream: &Stream<'_>) -> Option<TokenStream> {
     match stream {
-        Stream::Unsaid => None,
+        Stream::Absent => None,
         Stream::Field(field) => Some(describe_field(field, "AsStream", "describe_field")),
     }
 }
@@ -207,16 +208,16 @@ fn tell_access(access: &Access) -> Option<TokenStream> {
     }
 }
 
-/// The field is there to be dropped. That it is named here keeps rustc from calling it dead code.
-fn see_owner(owner: &Owner<'_>) -> Option<TokenStream> {
+/// The owner field exists to be dropped. Naming it here prevents the compiler's dead code warning.
+fn read_owner(owner: &Owner<'_>) -> Option<TokenStream> {
     match owner {
         Owner::Nobody => None,
         Owner::Field(Role { member, .. }) => Some(own!(let _ = &self.#member;)),
     }
 }
 
-/// What an import demands.
-fn wanted(model: &Model<'_>) -> TokenStream {
+/// The requirements on an import.
+fn requirements(model: &Model<'_>) -> TokenStream {
     let axes = match &model.shape {
         Shape::Field(_) => own!(__p::None),
         Shape::Extents(axes) => {
@@ -234,7 +235,7 @@ fn wanted(model: &Model<'_>) -> TokenStream {
     own!(__p::Requirements { axes: #axes, order: #order })
 }
 
-/// The call that refuses memory on other devices, before anything else is compared.
+/// The call that checks the device, before all other checks.
 fn devices(devices: &Devices) -> Option<TokenStream> {
     let Devices::Listed(devices) = devices else { return None };
     let devices = devices.iter().map(|device| match device {
@@ -246,14 +247,14 @@ fn devices(devices: &Devices) -> Option<TokenStream> {
     Some(own!(__p::Extraction::on_one_of(__extraction, &[#(__p::DeviceType::#devices),*]);))
 }
 
-/// The call that refuses what cannot be the data of this struct.
+/// The call that checks whether the import can be the data of this struct.
 fn open(model: &Model<'_>) -> TokenStream {
     match &model.data {
-        Data::Storage(Role { ty, .. }, Asks::ThroughGate) => {
+        Data::Storage(Role { ty, .. }, TraitAccess::ThroughProbe) => {
             let open = probed(ty, "open", own!(__extraction, <Self as __p::FromArray>::REQUIREMENTS));
             own!(let __opened = #open;)
         }
-        Data::Storage(Role { ty, .. }, Asks::Directly) => {
+        Data::Storage(Role { ty, .. }, TraitAccess::Directly) => {
             own!(let __opened = <#ty as __p::FromImport>::open(__extraction, <Self as __p::FromArray>::REQUIREMENTS);)
         }
         Data::Raw { pointer: Role { ty, .. }, pointee: Pointee::Typed, .. } => {
@@ -266,8 +267,8 @@ fn open(model: &Model<'_>) -> TokenStream {
     }
 }
 
-/// Names the `element` of an address as every other type is named, before a call asks for it in its own words: the error
-/// about a wrong one is then the same in both halves.
+/// Names the `element` of an address like every other type, before a call uses it. The error about a wrong type is then
+/// the same in both halves.
 fn check_element(pointee: Pointee<'_>) -> Option<TokenStream> {
     match pointee {
         Pointee::Typed => None,
@@ -275,11 +276,12 @@ fn check_element(pointee: Pointee<'_>) -> Option<TokenStream> {
     }
 }
 
-/// `<__p::FieldProbe<Type>>::verb(arguments)`, all of it placed on the type.
+/// `<__p::FieldProbe<Type>>::verb(arguments)`, with the span of the type.
 ///
-/// `FieldProbe<T>` has this function twice. One asks for the import role, and is there only when `T` has the export role. The
-/// other is always there, asks for nothing and is never called: it is chosen when `T` has no export role either, which
-/// the export half reports. So a wrong type is one message, and a type that only exports is told how to say so.
+/// `FieldProbe<T>` has two functions of this name. One requires the import trait, and exists only if `T` implements the
+/// export trait. The other always exists, requires nothing and is never called: the compiler selects it if `T` does not
+/// implement the export trait either, which the export half reports. So a wrong type causes one error, and a type that
+/// can only be exported gets advice.
 fn probed(ty: &Type, verb: &str, arguments: TokenStream) -> TokenStream {
     let (start, end) = generics::ends(ty);
     let verb = Ident::new(verb, end);
@@ -303,11 +305,11 @@ fn literals(shape: &Shape<'_>) -> Vec<TokenStream> {
                 Some(own!(__p::Extraction::literal(__extraction, #index, #extent);))
             }
             Axis::Known(_) => {
-                let extent = known(at);
+                let extent = constant_name(at);
                 Some(own!(__p::Extraction::literal(__extraction, #index, #extent);))
             }
             Axis::Const(constant) => {
-                let extent = tell_constant(constant);
+                let extent = check_constant(constant);
                 Some(own!(__p::Extraction::constant(__extraction, #index, #extent);))
             }
             Axis::Field(Role { name, .. }) => {
@@ -320,7 +322,7 @@ fn literals(shape: &Shape<'_>) -> Vec<TokenStream> {
     literals.collect()
 }
 
-/// `field: value`. A step that returns nothing has refused; written with `?`, that takes rustc longer to check.
+/// `field: value`. A step that returns `None` has stored an error; `?` would take longer to compile.
 fn fill(Fill { member, with }: &Fill<'_>) -> TokenStream {
     match with {
         With::Extent(Role { ty, name, .. }, axis) => {
@@ -339,8 +341,8 @@ fn fill(Fill { member, with }: &Fill<'_>) -> TokenStream {
         }
         With::Stream(Role { ty, .. }, asks) => {
             let stream = match asks {
-                Asks::ThroughGate => probed(ty, "stream", own!(__extraction)),
-                Asks::Directly => own!(<#ty as __p::FromStream>::take(__extraction)),
+                TraitAccess::ThroughProbe => probed(ty, "stream", own!(__extraction)),
+                TraitAccess::Directly => own!(<#ty as __p::FromStream>::take(__extraction)),
             };
             own!(#member: match #stream { __p::Some(__value) => __value, _ => return __extraction.refused() })
         }
@@ -382,7 +384,7 @@ fn order(order: Order) -> Ident {
     }
 }
 
-/// A literal extent, with a span of ours: a lint about long numbers has nothing to say about it.
+/// A literal extent, with a span of the macro, so that lints about long numbers do not apply.
 fn extent(extent: u64) -> TokenStream {
     let mut literal = Literal::u64_unsuffixed(extent);
     literal.set_span(Span::mixed_site());

@@ -1,4 +1,4 @@
-//! The fields of a struct with their attributes; what is no struct with fields is refused.
+//! The fields of a struct with their attributes. Items without fields are rejected.
 
 use proc_macro2::TokenStream;
 use quote::{ToTokens, quote};
@@ -10,10 +10,10 @@ use crate::attributes::FieldAttrs;
 use crate::errors::Errors;
 use crate::model::Role;
 
-/// A field with what its attributes say.
+/// A field and its attributes.
 pub(crate) struct Field<'a> {
     pub(crate) member: Member,
-    /// What messages call the field: `height`, or `1` in a tuple struct.
+    /// The name in messages: `height`, or `1` in a tuple struct.
     pub(crate) name: String,
     pub(crate) ty: &'a Type,
     pub(crate) attrs: FieldAttrs,
@@ -21,7 +21,7 @@ pub(crate) struct Field<'a> {
 }
 
 impl<'a> Field<'a> {
-    /// The tokens to blame when the whole field is meant: its name, or its type when it has none.
+    /// The tokens for an error about the whole field: its name, or its type if it has no name.
     pub(crate) fn blame(&self) -> TokenStream {
         match &self.member {
             Member::Named(name) => quote!(#name),
@@ -34,7 +34,7 @@ impl<'a> Field<'a> {
     }
 }
 
-/// What a field is called that is named so: without `r#`, and by its number in a tuple struct.
+/// The name of a field without `r#`, or its index in a tuple struct.
 pub(crate) fn shown(member: &Member) -> String {
     match member {
         Member::Named(name) => name.unraw().to_string(),
@@ -42,7 +42,7 @@ pub(crate) fn shown(member: &Member) -> String {
     }
 }
 
-/// The type without parentheses and without the invisible groups that macro variables come in.
+/// The type without parentheses and without the invisible groups of macro variables.
 pub(crate) fn bare(ty: &Type) -> &Type {
     match ty {
         Type::Group(group) => bare(&group.elem),
@@ -63,7 +63,7 @@ pub(crate) fn arguments(arguments: &PathArguments) -> impl Iterator<Item = &Type
     })
 }
 
-/// Reads the fields; none, and a report, when the item is not a struct that has some.
+/// Reads the fields; none, and an error, if the item is not a struct with fields.
 pub(crate) fn read<'a>(input: &'a DeriveInput, errors: &mut Errors) -> Vec<Field<'a>> {
     let help = "write a struct with a field for the memory, `#[cuda_array(data)]`, and fields for its shape";
     refuse_on_parameters(input, errors);
@@ -76,7 +76,7 @@ pub(crate) fn read<'a>(input: &'a DeriveInput, errors: &mut Errors) -> Vec<Field
         .collect()
 }
 
-/// The fields of a struct as they stand; none, and a report, when the item is not a struct that has some.
+/// The fields of a struct as written; none, and an error, if the item is not a struct with fields.
 pub(crate) fn of_struct<'a>(
     input: &'a DeriveInput,
     derive: &str,
@@ -92,11 +92,11 @@ pub(crate) fn of_struct<'a>(
         Data::Union(data) => (data.union_token.to_token_stream(), "a union"),
     };
     errors.push(at, format_args!("`#[derive({derive})]` on {found}"), help);
-    errors.lose(None);
+    errors.mark_uncertain(None);
     Vec::new()
 }
 
-/// Refuses our attribute on generic parameters, where rustc accepts the attributes of a derive and nobody reads them.
+/// Rejects our attribute on generic parameters, where the compiler accepts it and no derive reads it.
 pub(crate) fn refuse_on_parameters(input: &DeriveInput, errors: &mut Errors) {
     let attrs = input.generics.params.iter().flat_map(|parameter| match parameter {
         syn::GenericParam::Lifetime(lifetime) => &lifetime.attrs,
@@ -104,8 +104,8 @@ pub(crate) fn refuse_on_parameters(input: &DeriveInput, errors: &mut Errors) {
         syn::GenericParam::Const(constant) => &constant.attrs,
     });
     for attr in attrs.filter(|attr| attr.path().is_ident(ATTRIBUTE)) {
-        let found = format!("`#[{ATTRIBUTE}]` on a generic parameter says nothing");
+        let found = format!("`#[{ATTRIBUTE}]` on a generic parameter has no effect");
         errors.push(attr.path(), found, "move it to a field or to the struct");
-        errors.lose(None);
+        errors.mark_uncertain(None);
     }
 }

@@ -1,4 +1,4 @@
-//! Generic parameters and where-clauses of what is generated.
+//! Generic parameters and where-clauses of generated code.
 
 use proc_macro2::{Ident, Span, TokenStream, TokenTree};
 use quote::{ToTokens, quote, quote_spanned};
@@ -8,7 +8,7 @@ use syn::{Attribute, GenericParam, Generics, Path, Token, Type, WhereClause, Whe
 use crate::hygiene::own;
 use crate::model::{Axis, Data, Initial, Model, Pointee, Shape, Stream, Strides, With};
 
-/// The generics of the struct as an impl repeats them: without attributes, which belong to other macros.
+/// The generics of the struct without attributes, which belong to other macros.
 pub(crate) fn bare(generics: &Generics) -> Generics {
     let mut generics = generics.clone();
     for parameter in &mut generics.params {
@@ -23,8 +23,8 @@ pub(crate) fn bare(generics: &Generics) -> Generics {
 
 /// The parameters of an impl, the arguments of the struct, and the where-clause.
 ///
-/// The parameters stand in brackets of the macro's own, and not in the user's: clippy then knows for generated what is
-/// asked there and in the where-clause, which repeats a bound that the user has written too.
+/// The brackets have the macro's span, not the user's. clippy then treats bounds that repeat the user's as generated
+/// code.
 pub(crate) fn split(generics: &Generics) -> (Option<TokenStream>, Option<TokenStream>, Option<&WhereClause>) {
     let parameters = (!generics.params.is_empty()).then(|| {
         let mut own = generics.clone();
@@ -35,9 +35,9 @@ pub(crate) fn split(generics: &Generics) -> (Option<TokenStream>, Option<TokenSt
     (parameters, arguments(generics), generics.where_clause.as_ref())
 }
 
-/// The parameters as the arguments of the struct; nothing where it has none.
+/// The parameters as arguments of the struct, or `None` without parameters.
 ///
-/// A const generic stands in braces: where a type has its name too, rustc would take the name for that of the type.
+/// A const generic is put in braces, because a type of the same name would otherwise be taken for it.
 pub(crate) fn arguments(generics: &Generics) -> Option<TokenStream> {
     if generics.params.is_empty() {
         return None;
@@ -50,7 +50,7 @@ pub(crate) fn arguments(generics: &Generics) -> Option<TokenStream> {
             quote!({ #name })
         }
     });
-    // The user's brackets, between which rustc underlines the type.
+    // The user's brackets, so that the compiler underlines the whole type.
     let (open, close) = (generics.lt_token, generics.gt_token);
     Some(quote!(#open #(#arguments),* #close))
 }
@@ -66,13 +66,13 @@ pub(crate) fn names(generics: &Generics) -> impl Iterator<Item = &Ident> {
 
 /// Whether a type depends on a type or const parameter of the struct.
 ///
-/// Judged by its tokens: a false alarm, such as `module::T`, only makes a bound that holds anyway.
+/// This compares tokens. A false positive, such as `module::T`, only adds a bound that holds anyway.
 pub(crate) fn is_generic(ty: &Type, generics: &Generics) -> bool {
     let names: Vec<&Ident> = names(generics).collect();
     !names.is_empty() && mentions(ty.to_token_stream(), &names)
 }
 
-/// Whether one of the names, or `Self`, is among the tokens. `r#T` and `T` are one name.
+/// Whether one of the names, or `Self`, is among the tokens. `r#T` and `T` are the same name.
 pub(crate) fn mentions(tokens: TokenStream, names: &[&Ident]) -> bool {
     tokens.into_iter().any(|token| match token {
         TokenTree::Group(group) => mentions(group.stream(), names),
@@ -81,16 +81,16 @@ pub(crate) fn mentions(tokens: TokenStream, names: &[&Ident]) -> bool {
     })
 }
 
-/// What a type uses a parameter for.
+/// How a type uses a parameter.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Uses {
     /// As a type: `T`, `[T; 3]`.
     pub(crate) itself: bool,
-    /// To name another: `T::Scalar`, `<T as Format>::Scalar`.
+    /// In a path to another type: `T::Scalar`, `<T as Format>::Scalar`.
     pub(crate) to_name: bool,
 }
 
-/// What the tokens of a type use the parameter `name` for.
+/// How the tokens of a type use the parameter `name`.
 pub(crate) fn uses(tokens: TokenStream, name: &Ident) -> Uses {
     let mut uses = Uses::default();
     let mut tokens = tokens.into_iter().peekable();
@@ -111,10 +111,10 @@ pub(crate) fn uses(tokens: TokenStream, name: &Ident) -> Uses {
     uses
 }
 
-/// A bound that a generic type needs: the type, and the trait in `__private`.
+/// A bound of a generic type: the type, and the trait in `__private`.
 pub(crate) type Bound<'a> = (&'a Type, &'static str);
 
-/// What the export half asks of the types of the fields.
+/// The bounds of the export half on field types.
 pub(crate) fn export_bounds<'a>(model: &Model<'a>) -> Vec<Bound<'a>> {
     let mut bounds = data_bounds(&model.data, "Storage");
     bounds.extend(shape_bounds(&model.shape));
@@ -127,7 +127,7 @@ pub(crate) fn export_bounds<'a>(model: &Model<'a>) -> Vec<Bound<'a>> {
     bounds
 }
 
-/// What the import half asks of the types of the fields.
+/// The bounds of the import half on field types.
 pub(crate) fn import_bounds<'a>(model: &Model<'a>) -> Vec<Bound<'a>> {
     let mut bounds = data_bounds(&model.data, "FromImport");
     for fill in &model.fills {
@@ -176,10 +176,10 @@ fn fill_bounds<'a>(with: &With<'a>) -> Vec<Bound<'a>> {
     }
 }
 
-/// The generics with `Type: __p::Role` for each pair whose type is generic.
+/// The generics with `Type: __p::Role` for each pair with a generic type.
 ///
-/// Types that are not generic get no bound: rustc would report a bound that is false once here and again at every use of
-/// the struct. They are checked in the bodies, which name them as `<Type as __p::Role>`.
+/// Other types get no bound, because the compiler would report a wrong one here and at every use of the struct. They
+/// are checked in the function bodies, which name them as `<Type as __p::Role>`.
 pub(crate) fn bounded(generics: &Generics, bounds: &[Bound<'_>]) -> Generics {
     let mut bounded = generics.clone();
     let mut seen = Vec::new();
@@ -194,7 +194,7 @@ pub(crate) fn bounded(generics: &Generics, bounds: &[Bound<'_>]) -> Generics {
     bounded
 }
 
-/// The first and the last place of a type or a constant: with both, rustc underlines all of it.
+/// The first and the last span of a type or constant, so that the compiler underlines all of it.
 pub(crate) fn ends(item: impl ToTokens) -> (Span, Span) {
     let spans: Vec<Span> = item.to_token_stream().into_iter().map(|token| token.span()).collect();
     let place =
@@ -202,19 +202,18 @@ pub(crate) fn ends(item: impl ToTokens) -> (Span, Span) {
     (place(spans.first()), place(spans.last()))
 }
 
-/// `Type: __p::Role`, placed on the type.
+/// `Type: __p::Role`, with the span of the type.
 fn predicate(ty: &Type, role: &str) -> WherePredicate {
     let (span, _) = ends(ty);
     let role = Ident::new(role, span);
     syn::parse_quote_spanned!(span=> #ty: __p::#role)
 }
 
-/// An `#[allow]` of the lints that the user silenced on the struct or on a field, as derives of the standard library
-/// repeat them.
+/// An `#[allow]` of the lints that the user allowed on the struct or a field, as the standard derives repeat them.
 ///
-/// The impls are items of their own, which an `#[allow]` on the struct does not reach, and they name what the user
-/// deprecated, have the `unsafe` of `unsafe_raw`, and repeat the user's names. Nothing else is silenced: what is not
-/// written by the user may be forbidden, and under `#![forbid]` an `#[allow]` is an error itself.
+/// An `#[allow]` on the struct does not apply to the impls. They name deprecated items of the user, contain the
+/// `unsafe` of `unsafe_raw`, and repeat the user's names. No other lint is allowed, because under `#![forbid]` an
+/// `#[allow]` is itself an error.
 pub(crate) fn silenced<'a>(attrs: impl IntoIterator<Item = &'a Attribute>) -> Option<TokenStream> {
     let lints: Vec<Path> = attrs.into_iter().flat_map(silenced_by).collect();
     (!lints.is_empty()).then(|| own!(#[allow(#(#lints),*)]))
@@ -228,7 +227,7 @@ fn silenced_by(attr: &Attribute) -> Vec<Path> {
         return Vec::new();
     }
     let mut lints = Vec::new();
-    // `reason = "..."` is no lint, and ends the list; rustc accepts it only there.
+    // `reason = "..."` is not a lint and ends the list; the compiler accepts it only there.
     let _: syn::Result<()> = attr.parse_nested_meta(|lint| {
         if !lint.path.is_ident("reason") {
             lints.push(lint.path);
@@ -251,8 +250,7 @@ pub(crate) fn parameters(generics: &Generics) -> TokenStream {
     quote!(#(#parameters),*)
 }
 
-/// The bounds of the user as predicates, each followed by a comma, then what Python needs of the struct, if that depends on
-/// its parameters.
+/// The user's bounds as predicates, each followed by a comma, then Python's bounds on the struct if it is generic.
 pub(crate) fn python_bounds(generics: &Generics) -> TokenStream {
     let own = generics.type_params().filter(|ty| !ty.bounds.is_empty()).map(|ty| {
         let (name, bounds) = (&ty.ident, &ty.bounds);

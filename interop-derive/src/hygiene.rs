@@ -1,4 +1,4 @@
-//! Generated tokens that neither see the user's names nor are seen by the user's code.
+//! Hygiene: generated names do not clash with the user's names.
 
 use std::iter;
 
@@ -10,11 +10,11 @@ use crate::errors::Errors;
 use crate::fields::{self, bare};
 use crate::generics;
 
-/// `quote!` with spans of the macro's own ([`proc_macro2::Span::mixed_site`]).
+/// `quote!` with spans of the macro ([`proc_macro2::Span::mixed_site`]).
 ///
-/// Local variables cannot be named by an expression of the user's. Lints, `unsafe_code` among them, take the tokens for
-/// those of a foreign macro. Every path starts with `__p`, which the `const _` around an expansion imports, or with `::`:
-/// nothing depends on the prelude or on what the user has in scope.
+/// An expression of the user cannot name these local variables. Lints such as `unsafe_code` treat the tokens as those
+/// of a foreign macro. Every path starts with `__p`, which the `const _` around an expansion imports, or with `::`. So
+/// nothing depends on the prelude or on the user's imports.
 macro_rules! own {
     ($($tokens:tt)*) => {
         ::quote::quote_spanned!(::proc_macro2::Span::mixed_site()=> $($tokens)*)
@@ -23,15 +23,15 @@ macro_rules! own {
 
 pub(crate) use own;
 
-/// `use path::__interop_core as __p;`, with which an expansion begins.
+/// `use path::__interop_core as __p;`, the start of every expansion.
 ///
-/// Placed on the path that the user writes: if something else is there, rustc says there that it has no such name.
+/// It has the span of the user's path: if that is wrong, the compiler's error points to it.
 pub(crate) fn runtime(krate: &Path) -> TokenStream {
     let place = krate.segments.last().map_or_else(Span::mixed_site, |last| last.ident.span());
     quote_spanned!(Span::mixed_site().located_at(place)=> use #krate::__interop_core as __p;)
 }
 
-/// Refuses the one name that generated code has in the scope of the user's types, where it would stand for the runtime.
+/// Rejects the one generated name that a type of the user could mean: it would refer to the runtime.
 pub(crate) fn refuse_own_name(input: &DeriveInput, errors: &mut Errors) -> bool {
     let types = match &input.data {
         Data::Struct(data) => data.fields.iter().find_map(|field| own_name(&field.ty)),
@@ -40,13 +40,13 @@ pub(crate) fn refuse_own_name(input: &DeriveInput, errors: &mut Errors) -> bool 
     let is_ours = |name: &&Ident| **name == "__p";
     let found = iter::once(&input.ident).chain(generics::names(&input.generics)).find(is_ours).or(types);
     if let Some(name) = found {
-        let found = "`__p` is the runtime in generated code, and here something of yours";
-        errors.push(name, found, "write another name, with `use __p as other;` if it is not yours to choose");
+        let found = "the name `__p` is reserved for generated code";
+        errors.push(name, found, "write another name, or import it by `use __p as other;`");
     }
     found.is_some()
 }
 
-/// The name where a type can begin with it: in a path, or in one of its arguments.
+/// The name `__p` at the start of a path in the type or its arguments.
 fn own_name(ty: &Type) -> Option<&Ident> {
     match bare(ty) {
         Type::Path(path) => {

@@ -1,4 +1,4 @@
-//! Every combination of words that has a meaning expands, and the expansion is Rust; what has none is a message.
+//! Every valid combination of keywords expands to valid Rust; every other one is an error.
 
 use proc_macro2::TokenStream;
 use quote::quote;
@@ -11,7 +11,7 @@ fn fields(fields: TokenStream) -> Choice {
     (TokenStream::new(), fields)
 }
 
-/// The choices for one question each; a struct takes one of each.
+/// The choices of each question; a struct takes one of each.
 fn questions() -> Vec<Vec<Choice>> {
     let device = quote!(#[cuda_array(device)] device: Device,);
     let owner = quote!(#[cuda_array(owner)] owner: Owner,);
@@ -52,7 +52,7 @@ fn questions() -> Vec<Vec<Choice>> {
     ]
 }
 
-/// All structs: one for each way to choose.
+/// All structs: one for each combination of choices.
 fn structs() -> Vec<Choice> {
     questions().into_iter().fold(vec![fields(TokenStream::new())], |structs, choices| {
         let add = |(words, fields): &Choice| {
@@ -74,7 +74,7 @@ fn every_combination_expands() {
         let input: DeriveInput = parse_quote!(#words struct Samples<S, T, H, const N: usize> { #fields });
         let expansion = crate::derive_cuda_array::derive(&input);
         let text = expansion.to_string();
-        // How an import fills a field has no meaning where there is none.
+        // Without an import, keywords about filling fields have no meaning.
         let has_no_meaning = words.to_string().contains("export") && fields.to_string().contains("default");
         let messages = text.matches("compile_error").count();
         assert_eq!(messages, usize::from(has_no_meaning), "{words} {fields}: {text}");
@@ -82,7 +82,7 @@ fn every_combination_expands() {
     }
 }
 
-/// Numbers that look random and are the same in every run (a linear congruential generator, Knuth's constants).
+/// Pseudorandom numbers that are the same in every run (a linear congruential generator with Knuth's constants).
 struct Random(u64);
 
 impl Random {
@@ -91,7 +91,7 @@ impl Random {
         usize::try_from(self.0 >> 33).unwrap() % end
     }
 
-    /// Up to five of the words, with commas or without.
+    /// Up to five of the keywords, with or without commas.
     fn attribute(&mut self, words: &[&str]) -> String {
         let mut text = String::new();
         for _ in 0..self.below(6) {

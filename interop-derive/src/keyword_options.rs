@@ -1,4 +1,4 @@
-//! The options of a word: `data(unsafe_raw, element = f32)` and `strides(bytes)`.
+//! The options of a keyword: `data(unsafe_raw, element = f32)` and `strides(bytes)`.
 
 use syn::Type;
 
@@ -33,10 +33,10 @@ fn element(option: &Entry, errors: &mut Errors) -> Option<Type> {
     }
     errors.push(
         &option.word,
-        "`element` names no type",
-        "write `element = f32`, with the type that is pointed to",
+        "`element` has no type",
+        "write `element = f32`, with the element type of the memory",
     );
-    errors.lose(Some("element"));
+    errors.mark_uncertain(Some("element"));
     None
 }
 
@@ -56,20 +56,20 @@ pub(crate) fn strides(entry: &Entry, errors: &mut Errors) -> Unit {
     unit.map_or(Unit::Elements, |_| Unit::Bytes)
 }
 
-/// The options in the parentheses of a word; `form` completes the help about another spelling.
+/// The options in the parentheses of a keyword; `form` completes the help with another spelling.
 fn options(entry: &Entry, form: &str, errors: &mut Errors) -> Option<Vec<Entry>> {
     let word = &entry.word;
     let found = match &entry.value {
         Value::None => return None,
         Value::List(group) if group.stream().is_empty() => {
-            format!("`{word}` has nothing in its parentheses")
+            format!("`{word}` has empty parentheses")
         }
         Value::List(group) => return Some(attribute_syntax::entries(group.stream(), errors)),
         Value::Given(_) => format!("`{word}` takes no value"),
     };
     errors.push(word, found, format_args!("write `{word}`, or `{form}"));
-    // It may be the option that was meant.
-    errors.lose(Some("unsafe_raw"));
+    // This may be the intended option.
+    errors.mark_uncertain(Some("unsafe_raw"));
     None
 }
 
@@ -77,14 +77,14 @@ fn unknown(option: &Entry, word: &str, legal: &[&'static str], errors: &mut Erro
     let has_value = matches!(option.value, Value::Given(_));
     let unknown = explain(&option.word.to_string(), has_value, word, legal);
     errors.push(&option.word, unknown.found, unknown.help);
-    errors.lose(unknown.meant);
-    if unknown.meant == Some("element") {
-        // The two go together, and so the help writes them.
-        errors.lose(Some("unsafe_raw"));
+    errors.mark_uncertain(unknown.intended);
+    if unknown.intended == Some("element") {
+        // The two options belong together, so the help writes both.
+        errors.mark_uncertain(Some("unsafe_raw"));
     }
 }
 
-/// What people write for an option.
+/// Common wrong names of options.
 const OPTION_SYNONYMS: [(&str, &str); 7] = [
     ("dtype", "element"),
     ("element_type", "element"),
@@ -100,25 +100,26 @@ fn explain(name: &str, has_value: bool, word: &str, legal: &[&'static str]) -> U
     let found = format!("unknown option `{name}` of `{word}`");
     let known = |option: &str| legal.iter().copied().find(|known| *known == option);
     let synonym =
-        OPTION_SYNONYMS.iter().find(|(other, _)| *other == name).and_then(|(_, meant)| known(meant));
-    if let Some(meant) = synonym.or_else(|| nearest(name, legal.iter().copied())) {
-        let form = OPTIONS.iter().find(|(option, ..)| *option == meant).map_or(meant, |(_, form, _)| form);
-        return Unknown { found, help: format!("write `{form}`"), meant: Some(meant) };
+        OPTION_SYNONYMS.iter().find(|(other, _)| *other == name).and_then(|(_, intended)| known(intended));
+    if let Some(intended) = synonym.or_else(|| nearest(name, legal.iter().copied())) {
+        let form =
+            OPTIONS.iter().find(|(option, ..)| *option == intended).map_or(intended, |(_, form, _)| form);
+        return Unknown { found, help: format!("write `{form}`"), intended: Some(intended) };
     }
-    if let Some(meant) = known("element").filter(|_| is_number(name)) {
+    if let Some(intended) = known("element").filter(|_| is_number(name)) {
         return Unknown {
             found,
             help: format!("write `data(unsafe_raw, element = {name})`"),
-            meant: Some(meant),
+            intended: Some(intended),
         };
     }
     let places =
         if has_value { [Position::Struct, Position::Field] } else { [Position::Field, Position::Struct] };
     if let Some(other) = places.iter().find_map(|place| place.find(name)).filter(|other| other.name != word) {
-        return other.is_meant(found);
+        return other.intended(found);
     }
     let list = list(legal.iter().copied());
-    Unknown { found, help: format!("`{word}` takes {list}"), meant: None }
+    Unknown { found, help: format!("`{word}` takes {list}"), intended: None }
 }
 
 /// Whether this is the name of a number type.

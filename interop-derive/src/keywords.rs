@@ -1,16 +1,16 @@
-//! The legal words, where each belongs, and what a word that is not legal was probably meant to be.
+//! The valid keywords and their positions, and suggestions for unknown ones.
 
 use quote::ToTokens;
 
-/// Where a `#[cuda_array(...)]` attribute stands.
+/// The position of a `#[cuda_array(...)]` attribute.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Position {
     Struct,
     Field,
 }
 
-/// One legal word of one place.
-pub(crate) struct Word {
+/// A keyword that is valid in one position.
+pub(crate) struct Keyword {
     pub(crate) name: &'static str,
     /// How it is written.
     form: &'static str,
@@ -18,15 +18,15 @@ pub(crate) struct Word {
     on: &'static str,
 }
 
-const fn on_struct(name: &'static str, form: &'static str) -> Word {
-    Word { name, form, on: "the struct" }
+const fn on_struct(name: &'static str, form: &'static str) -> Keyword {
+    Keyword { name, form, on: "the struct" }
 }
 
-const fn on_field(name: &'static str, on: &'static str) -> Word {
-    Word { name, form: name, on }
+const fn on_field(name: &'static str, on: &'static str) -> Keyword {
+    Keyword { name, form: name, on }
 }
 
-const STRUCT: [Word; 9] = [
+const STRUCT: [Keyword; 9] = [
     on_struct("shape", "shape = [height, width, 3]"),
     on_struct("order", "order = \"C\""),
     on_struct("device", "device = \"cuda\""),
@@ -38,17 +38,17 @@ const STRUCT: [Word; 9] = [
     on_struct("crate", "crate = \"path\""),
 ];
 
-const FIELD: [Word; 7] = [
+const FIELD: [Keyword; 7] = [
     on_field("data", "the field that holds the memory"),
     on_field("shape", "the field that holds the shape"),
     on_field("strides", "the field that holds the strides"),
     on_field("stream", "the field that holds the stream"),
-    on_field("device", "the field that says which device the memory is on"),
+    on_field("device", "the field that holds the device of the memory"),
     on_field("owner", "the field that keeps the memory alive"),
     on_field("default", "the field that an import fills with a default"),
 ];
 
-/// What people write who know other libraries.
+/// Names of other libraries.
 const SYNONYMS: [(&str, &str); 28] = [
     ("buffer", "data"),
     ("context", "owner"),
@@ -80,46 +80,46 @@ const SYNONYMS: [(&str, &str); 28] = [
     ("storage", "data"),
 ];
 
-/// What people write who expect a word for it, where it is said, and the word that is uncertain then.
-const SAID_ELSEWHERE: [(&[&str], &str, &str); 3] = [
+/// Names without a keyword: where the information comes from, and the keyword that becomes uncertain.
+const NOT_KEYWORDS: [(&[&str], &str, &str); 3] = [
     (
         &["dtype", "type", "typestr"],
-        "the element type is that of the storage, as `f32` is of `Vec<f32>`",
+        "the storage determines the element type, such as `f32` for `Vec<f32>`",
         "element",
     ),
     (
         &["mut", "mutable", "writable"],
-        "the type of the `data` field says who may write, and `readonly` that nobody may",
+        "the type of the `data` field determines who may write; `readonly` forbids all writes",
         "readonly",
     ),
-    (&["ndim", "rank"], "an array has as many axes as `shape` has extents", "shape"),
+    (&["ndim", "rank"], "the number of axes is the number of extents in `shape`", "shape"),
 ];
 
-/// The options, how each is written, and which of them are uncertain where one is written as a word.
+/// The options, how each is written, and the keyword that becomes uncertain if an option is written as a keyword.
 pub(crate) const OPTIONS: [(&str, &str, &str); 3] = [
     ("bytes", "strides(bytes)", "bytes"),
     ("element", "data(unsafe_raw, element = f32)", "unsafe_raw"),
     ("unsafe_raw", "data(unsafe_raw)", "unsafe_raw"),
 ];
 
-/// What a word that is not legal was found to be, and what to write.
+/// The explanation of an unknown keyword.
 pub(crate) struct Unknown {
     pub(crate) found: String,
     pub(crate) help: String,
-    /// The word that was probably meant.
-    pub(crate) meant: Option<&'static str>,
+    /// The keyword that was probably intended.
+    pub(crate) intended: Option<&'static str>,
 }
 
-impl Word {
-    /// The answer when this word was meant, which stands in another place.
-    pub(crate) fn is_meant(&self, found: String) -> Unknown {
+impl Keyword {
+    /// The explanation if this keyword, of another position, was intended.
+    pub(crate) fn intended(&self, found: String) -> Unknown {
         let help = format!("write `#[cuda_array({})]` on {}", self.form, self.on);
-        Unknown { found, help, meant: Some(self.name) }
+        Unknown { found, help, intended: Some(self.name) }
     }
 }
 
 impl Position {
-    fn words(self) -> &'static [Word] {
+    fn words(self) -> &'static [Keyword] {
         match self {
             Self::Struct => &STRUCT,
             Self::Field => &FIELD,
@@ -140,66 +140,65 @@ impl Position {
         }
     }
 
-    pub(crate) fn find(self, name: &str) -> Option<&'static Word> {
+    pub(crate) fn find(self, name: &str) -> Option<&'static Keyword> {
         self.words().iter().find(|word| word.name == name)
     }
 
-    fn nearest(self, name: &str) -> Option<&'static Word> {
+    fn nearest(self, name: &str) -> Option<&'static Keyword> {
         nearest(name, self.words().iter().map(|word| word.name)).and_then(|name| self.find(name))
     }
 
-    fn synonym(self, name: &str) -> Option<&'static Word> {
-        let (_, meant) = SYNONYMS.iter().find(|(other, _)| *other == name)?;
-        self.find(meant)
+    fn synonym(self, name: &str) -> Option<&'static Keyword> {
+        let (_, intended) = SYNONYMS.iter().find(|(other, _)| *other == name)?;
+        self.find(intended)
     }
 
-    /// Explains a word that is not legal in this place.
+    /// Explains a keyword that is not valid in this position.
     pub(crate) fn explain(self, name: &str) -> Unknown {
         let other = self.other();
         let (here, there) = (self.noun(), other.noun());
         let list = list(self.words().iter().map(|word| word.name));
         if let Some(word) = other.find(name) {
-            return word.is_meant(format!("`{name}` belongs on {there}, not on {here}"));
+            return word.intended(format!("`{name}` belongs on {there}, not on {here}"));
         }
-        if let Some((_, place, lost)) = SAID_ELSEWHERE.iter().find(|(names, ..)| names.contains(&name)) {
-            let found = format!("unknown word `{name}`");
-            return Unknown { found, help: format!("remove it: {place}"), meant: Some(lost) };
+        if let Some((_, place, uncertain)) = NOT_KEYWORDS.iter().find(|(names, ..)| names.contains(&name)) {
+            let found = format!("unknown keyword `{name}`");
+            return Unknown { found, help: format!("remove it: {place}"), intended: Some(uncertain) };
         }
-        if let Some((_, form, lost)) = OPTIONS.iter().find(|(option, ..)| *option == name) {
-            let found = format!("`{name}` is an option and no word of its own");
-            let of =
-                if name == "element" { " for an address; a storage says itself what it holds" } else { "" };
-            return Unknown { found, help: format!("write `{form}`{of}"), meant: Some(lost) };
+        if let Some((_, form, uncertain)) = OPTIONS.iter().find(|(option, ..)| *option == name) {
+            let found = format!("`{name}` is an option, not a keyword");
+            let of = if name == "element" { " for an address; a storage knows its element type" } else { "" };
+            return Unknown { found, help: format!("write `{form}`{of}"), intended: Some(uncertain) };
         }
-        let found = format!("unknown word `{name}` on {here}");
+        let found = format!("unknown keyword `{name}` on {here}");
         if let Some(word) = self.synonym(name).filter(|word| self == Self::Field && word.name == "shape") {
-            let help = "write `shape` on a list of extents; an integer has its name in `#[cuda_array(shape = [height, \
+            let help = "write `shape` on a list of extents; name an integer field in `#[cuda_array(shape = [height, \
                         width])]` on the struct";
-            return Unknown { found, help: help.to_string(), meant: Some(word.name) };
+            return Unknown { found, help: help.to_string(), intended: Some(word.name) };
         }
-        // `no_import` is near to `import` and means the opposite, so what is known goes before what is near.
+        // `no_import` is similar to `import` and means the opposite, so synonyms are tried before similar names.
         if let Some(word) = self.synonym(name).or_else(|| self.nearest(name)) {
             let help = format!("write `{}`; {here} takes {list}", word.form);
-            return Unknown { found, help, meant: Some(word.name) };
+            return Unknown { found, help, intended: Some(word.name) };
         }
         if let Some(word) = other.synonym(name).or_else(|| other.nearest(name)) {
-            return word.is_meant(found);
+            return word.intended(found);
         }
-        Unknown { found, help: format!("{here} takes {list}"), meant: None }
+        Unknown { found, help: format!("{here} takes {list}"), intended: None }
     }
 }
 
-/// The options inside the parentheses of `data(...)` and `strides(...)`.
+/// The options in the parentheses of `data(...)` and `strides(...)`.
 pub(crate) const DATA_OPTIONS: [&str; 2] = ["unsafe_raw", "element"];
 pub(crate) const STRIDES_OPTIONS: [&str; 1] = ["bytes"];
 
-/// The name, if it is a word or an option of any place.
+/// The name, if it is a keyword or an option of any position.
 pub(crate) fn legal_name(name: &str) -> Option<&'static str> {
     let words = STRUCT.iter().chain(&FIELD).map(|word| word.name);
     words.chain(DATA_OPTIONS).chain(STRIDES_OPTIONS).find(|word| *word == name)
 }
 
-/// A value that the word takes.
+/// An example value of the keyword.
 pub(crate) fn example(name: &str) -> &'static str {
     match name {
         "shape" => "[height, width, 3]",
@@ -212,7 +211,7 @@ pub(crate) fn example(name: &str) -> &'static str {
     }
 }
 
-/// Tokens as they are written by hand, without the spaces that a token stream has between all of them.
+/// Formats tokens without the spaces that a token stream puts between them.
 pub(crate) fn shown(tokens: impl ToTokens) -> String {
     let mut text = tokens.to_token_stream().to_string();
     for (spaced, written) in [
@@ -233,12 +232,12 @@ pub(crate) fn shown(tokens: impl ToTokens) -> String {
     text
 }
 
-/// `a`, `a` or `b`, `a`, `b` or `c`; each in backticks.
+/// Formats `a`; `a` or `b`; `a`, `b` or `c`, each in backticks.
 pub(crate) fn list<'a>(names: impl Iterator<Item = &'a str>) -> String {
     join(names, "or")
 }
 
-/// Names in backticks with commas, the last two joined by `last`.
+/// Formats names in backticks with commas, the last two joined by `last`.
 pub(crate) fn join<'a>(names: impl Iterator<Item = &'a str>, last: &str) -> String {
     let names: Vec<String> = names.map(|name| format!("`{name}`")).collect();
     match names.split_last() {
@@ -247,7 +246,7 @@ pub(crate) fn join<'a>(names: impl Iterator<Item = &'a str>, last: &str) -> Stri
     }
 }
 
-/// The one of `legal` that `name` is a misspelling of: at most one edit in three letters.
+/// The name in `legal` of which `name` is a misspelling: at most one edit in three letters.
 pub(crate) fn nearest<'a>(name: &str, legal: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     let name = name.to_lowercase();
     legal
@@ -258,13 +257,13 @@ pub(crate) fn nearest<'a>(name: &str, legal: impl Iterator<Item = &'a str>) -> O
         .map(|(_, word)| word)
 }
 
-/// Whether the name is not `word` and was probably meant to be.
+/// Whether `name` is a misspelling of `word`.
 pub(crate) fn is_misspelt(name: &str, word: &str) -> bool {
-    // Most names are the word, or far from it.
+    // Compare cheaply first: most names are equal or very different.
     name != word && name.len().abs_diff(word.len()) <= 2 && distance(&name.to_lowercase(), word) <= 2
 }
 
-/// How many letters must be inserted, removed, replaced or swapped with the next to turn `a` into `b`.
+/// The number of inserted, removed, replaced or swapped letters between `a` and `b`.
 fn distance(a: &str, b: &str) -> usize {
     let (a, b): (Vec<char>, Vec<char>) = (a.chars().collect(), b.chars().collect());
     let mut before: Vec<usize> = Vec::new();
@@ -318,7 +317,7 @@ mod tests {
                 for cut in 0..word.name.len() {
                     let name = format!("{}{}", &word.name[..cut], &word.name[cut + 1..]);
                     if place.find(&name).is_none() && place.other().find(&name).is_none() {
-                        assert_eq!(place.explain(&name).meant, Some(word.name), "{name}");
+                        assert_eq!(place.explain(&name).intended, Some(word.name), "{name}");
                     }
                 }
             }
@@ -327,8 +326,8 @@ mod tests {
 
     #[test]
     fn synonyms_lead_to_legal_words_and_are_none_themselves() {
-        for (name, meant) in super::SYNONYMS {
-            assert!(super::legal_name(meant).is_some() && super::legal_name(name).is_none(), "{name}");
+        for (name, intended) in super::SYNONYMS {
+            assert!(super::legal_name(intended).is_some() && super::legal_name(name).is_none(), "{name}");
         }
     }
 

@@ -1,7 +1,7 @@
-//! The derives of [`interop-core`](https://docs.rs/interop-core): `#[derive(CudaArray)]` for structs around array memory,
-//! `#[derive(Element)]` for the types of their elements.
+//! The derives of [`interop-core`](https://docs.rs/interop-core): `#[derive(CudaArray)]` for structs that hold array
+//! memory, `#[derive(Element)]` for element types.
 //!
-//! Depend on `interop-core`, which re-exports both and holds the code that they call. The manual is at the macros:
+//! Depend on `interop-core`, which re-exports both and contains the functions that they call. Each macro has a manual:
 //! [`CudaArray`](macro@CudaArray), [`Element`](macro@Element).
 
 mod attribute_syntax;
@@ -44,7 +44,7 @@ pub fn derive_cuda_array(input: TokenStream) -> TokenStream {
     derive_cuda_array::derive(&parse_macro_input!(input as DeriveInput)).into()
 }
 
-/// Makes a struct the element type of arrays.
+/// Makes a struct an element type of arrays.
 ///
 /// ```
 /// use interop_core::{CudaArray, Element, HostVec};
@@ -71,31 +71,35 @@ pub fn derive_cuda_array(input: TokenStream) -> TokenStream {
 /// # Ok::<(), interop_core::Error>(())
 /// ```
 ///
-/// # What is generated
+/// # Generated code
 ///
-/// `unsafe impl Element`. It is sound whatever the struct is: each field is an element of itself, offsets are those of the
-/// compiler, and a struct that an attribute macro changed below the derive does not compile.
+/// `unsafe impl Element`. It is sound for every struct: each field must be an element, offsets come from the compiler,
+/// and a struct that an attribute macro below the derive changed does not compile.
 ///
-/// The struct is `Copy` and has one of two layouts:
+/// The struct must be `Copy` and have one of two layouts:
 ///
 /// | layout | an array of it |
 /// | --- | --- |
 /// | `#[repr(C)]` | CUDA Array Interface: a structured array, whose `descr` has the names of the fields (`f0`, `f1`, … in a tuple struct). DLPack: one more axis, when all fields are of one scalar type without padding |
 /// | `#[repr(transparent)]` | what an array of the one field is |
 ///
-/// Fields of type `PhantomData` do not count. Type parameters are elements, or only mark; the derive asks for what it
-/// needs. `#[cuda_array(crate = "path")]` says where the runtime is, if not at `::interop_core`.
+/// Fields of type `PhantomData` do not count. Type parameters are elements or markers; the derive adds the necessary
+/// bounds. `#[cuda_array(crate = "path")]` gives the path of the runtime if it is not `::interop_core`.
 ///
-/// Refused are layouts that rustc may change, packed structs, and types that not all bytes are a value of: enums, unions,
-/// pointers, and `bool` in a struct; 6-bit floats in a struct; and lists without items, or more than four in each other.
+/// Rejected are:
 ///
-/// An element is `Send` and `Sync`, so a marker is one as well: `PhantomData<fn() -> T>` is, whatever `T` is.
+/// - layouts that the compiler may change, and packed structs;
+/// - types with invalid bit patterns: enums, unions, pointers, and `bool` in a struct;
+/// - 6-bit floats in a struct;
+/// - arrays of length 0, or nested more than four deep.
+///
+/// An element must be `Send` and `Sync`, and so must its markers. `PhantomData<fn() -> T>` is both for every `T`.
 #[proc_macro_derive(Element, attributes(cuda_array))]
 pub fn derive_element(input: TokenStream) -> TokenStream {
     derive_element::derive(&parse_macro_input!(input as DeriveInput)).into()
 }
 
-/// The example in the README, compiled as a test.
+/// Compiles the example of the README as a test.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;

@@ -1,6 +1,6 @@
-//! The checked model: what the struct is, with every default chosen and every conflict refused.
+//! The checked model of a struct: every default is chosen, every conflict is rejected.
 //!
-//! `expand` prints it. An option that is still open, or a combination that has no meaning, cannot be written here.
+//! `expand` turns it into code. The types cannot represent an open option or an invalid combination.
 
 use proc_macro2::{Ident, Span, TokenStream};
 use syn::{Generics, Member, Path, Type};
@@ -12,7 +12,7 @@ pub(crate) struct Model<'a> {
     pub(crate) ident: &'a Ident,
     pub(crate) generics: Generics,
     pub(crate) krate: Path,
-    /// What silences the lints that the user silenced for the struct; see `generics::silenced`.
+    /// `#[allow]` for the lints that the user allowed on the struct; see `generics::silenced`.
     pub(crate) lints: Option<TokenStream>,
     pub(crate) directions: Directions,
     pub(crate) data: Data<'a>,
@@ -23,7 +23,7 @@ pub(crate) struct Model<'a> {
     pub(crate) stream: Stream<'a>,
     pub(crate) access: Access,
     pub(crate) owner: Owner<'a>,
-    /// How an import fills the fields, in the order in which it must happen; empty when there is no import.
+    /// How an import fills the fields, in the necessary order. Empty without an import.
     pub(crate) fills: Vec<Fill<'a>>,
     pub(crate) python: Python,
 }
@@ -46,44 +46,44 @@ impl Directions {
     }
 }
 
-/// A field that has a role.
+/// A field with a role.
 #[derive(Clone)]
 pub(crate) struct Role<'a> {
     pub(crate) member: &'a Member,
     pub(crate) ty: &'a Type,
-    /// What messages at run time call it.
+    /// The name in runtime messages.
     pub(crate) name: &'a str,
 }
 
-/// Where the memory is.
+/// The location of the memory.
 pub(crate) enum Data<'a> {
     /// In a storage, which knows its address, size, element type and device.
-    Storage(Role<'a>, Asks),
-    /// Behind a pointer that the user vouches for.
-    Raw { pointer: Role<'a>, pointee: Pointee<'a>, device: Role<'a>, vouched: Span },
+    Storage(Role<'a>, TraitAccess),
+    /// Behind a raw pointer, for which the user guarantees the safety rules.
+    Raw { pointer: Role<'a>, pointee: Pointee<'a>, device: Role<'a>, unsafe_raw: Span },
 }
 
-/// How the import half asks for the import role of a type that needs an export role too.
+/// How the import half names the import trait of a type that also needs the export trait.
 ///
-/// A type that has neither should be one message, that of the export half.
+/// A type that implements neither should cause one error, that of the export half.
 #[derive(Clone, Copy)]
-pub(crate) enum Asks {
-    /// `<Type as Role>`: there is no export half, or the type is generic, so that its roles are bounds of the impl.
+pub(crate) enum TraitAccess {
+    /// `<Type as Role>`: there is no export half, or the type is generic and has the trait as a bound.
     Directly,
-    /// Through the gate of the runtime, which asks for nothing where the export half has complained.
-    ThroughGate,
+    /// Through `FieldProbe`, which requires nothing if the export half has an error.
+    ThroughProbe,
 }
 
-/// What a raw pointer points to.
+/// The target type of a raw pointer.
 #[derive(Clone, Copy)]
 pub(crate) enum Pointee<'a> {
-    /// The type of the pointer says it.
+    /// Given by the pointer's type.
     Typed,
-    /// `element = T` says it: the field is an address.
+    /// Given by `element = T`, for a field with an integer address.
     Element(&'a Type),
 }
 
-/// Where the extents are.
+/// The location of the extents.
 pub(crate) enum Shape<'a> {
     Field(Role<'a>),
     Extents(Vec<Axis<'a>>),
@@ -99,14 +99,14 @@ pub(crate) enum Axis<'a> {
     Literal(u64),
 }
 
-/// Where the strides are.
+/// The location of the strides.
 pub(crate) enum Strides<'a> {
-    /// Nowhere: the array is compact.
+    /// None: the array is contiguous.
     Contiguous,
     Field(Role<'a>, Unit),
 }
 
-/// An order of axes.
+/// A memory order.
 #[derive(Clone, Copy)]
 pub(crate) enum Order {
     /// The last axis is contiguous.
@@ -115,7 +115,7 @@ pub(crate) enum Order {
     F,
 }
 
-/// A kind of memory, by its name in `device = ...`.
+/// A memory type, by its name in `device = ...`.
 #[derive(Clone, Copy)]
 pub(crate) enum Device {
     Cpu,
@@ -124,58 +124,58 @@ pub(crate) enum Device {
     CudaManaged,
 }
 
-/// Where an import may be.
+/// The devices from which an import is accepted.
 pub(crate) enum Devices {
-    /// Wherever the storage can use it.
+    /// All devices that the storage supports.
     AsStorage,
-    /// On one of these.
+    /// One of these.
     Listed(Vec<Device>),
 }
 
-/// The word `order`.
+/// The keyword `order`.
 pub(crate) enum OrderWord {
-    /// Absent: an export is in C order, or as the strides field says.
-    Unwritten,
+    /// Absent: an export is in C order, or as its strides field says.
+    Absent,
     Written(Order),
 }
 
-/// What an import demands of the strides.
+/// The requirement on the strides of an import.
 pub(crate) enum Demand {
     Order(Order),
-    /// Anything: there is a field for them.
+    /// None, because there is a strides field.
     Any,
 }
 
 impl Model<'_> {
-    /// What an import demands of the strides.
+    /// The requirement on the strides of an import.
     pub(crate) fn demand(&self) -> Demand {
         match (&self.order, &self.strides) {
             (OrderWord::Written(order), _) => Demand::Order(*order),
-            (OrderWord::Unwritten, Strides::Contiguous) => Demand::Order(Order::C),
-            (OrderWord::Unwritten, Strides::Field(..)) => Demand::Any,
+            (OrderWord::Absent, Strides::Contiguous) => Demand::Order(Order::C),
+            (OrderWord::Absent, Strides::Field(..)) => Demand::Any,
         }
     }
 
-    /// Whether an import asks for a role through the gate.
+    /// Whether an import uses `FieldProbe`.
     pub(crate) fn needs_probe(&self) -> bool {
         let probed = |fill: &Fill<'_>| match fill.with {
-            With::Stream(_, asks) => matches!(asks, Asks::ThroughGate),
-            With::Storage => matches!(self.data, Data::Storage(_, Asks::ThroughGate)),
+            With::Stream(_, asks) => matches!(asks, TraitAccess::ThroughProbe),
+            With::Storage => matches!(self.data, Data::Storage(_, TraitAccess::ThroughProbe)),
             _ => false,
         };
         self.fills.iter().any(probed)
     }
 
-    /// Whether an import calls for a value that has nothing to do with it, which a refused import should not.
+    /// Whether an import evaluates user code for a field. A rejected import should not do so.
     pub(crate) fn runs_user_code(&self) -> bool {
         self.fills.iter().any(|fill| matches!(fill.with, With::OwnStream(..) | With::Initial(_)))
     }
 }
 
-/// Where work on the data is pending.
+/// The location of the stream with pending work.
 pub(crate) enum Stream<'a> {
-    /// Nowhere: no field says otherwise.
-    Unsaid,
+    /// No field.
+    Absent,
     Field(Role<'a>),
 }
 
@@ -186,7 +186,7 @@ pub(crate) enum Access {
     Readonly,
 }
 
-/// Who keeps the memory alive beside the data.
+/// The owner of the memory besides the data.
 pub(crate) enum Owner<'a> {
     Nobody,
     Field(Role<'a>),
@@ -198,17 +198,17 @@ pub(crate) struct Fill<'a> {
     pub(crate) with: With<'a>,
 }
 
-/// What an import fills a field with.
+/// The value with which an import fills a field.
 pub(crate) enum With<'a> {
     Extent(Role<'a>, usize),
     Shape(Role<'a>),
     Strides(Role<'a>, Unit),
-    /// The stream of the caller.
-    Stream(Role<'a>, Asks),
-    /// A stream of the struct's own, on which the import is ordered.
+    /// The caller's stream.
+    Stream(Role<'a>, TraitAccess),
+    /// The struct's own stream, which is made to wait for the import.
     OwnStream(Role<'a>, Initial<'a>),
     Device(Role<'a>),
-    /// A value that has nothing to do with what arrives.
+    /// A value that does not depend on the import.
     Initial(Initial<'a>),
     Storage,
     Pointer(Role<'a>, Pointee<'a>),
@@ -216,7 +216,7 @@ pub(crate) enum With<'a> {
 }
 
 impl With<'_> {
-    /// Storage and owner take the memory over, so nothing that can fail may come after them; a raw pointer is only read.
+    /// Storage and owner take the memory, so nothing that can fail may follow them; a raw pointer is only read.
     pub(crate) fn fill_order(&self) -> u8 {
         match self {
             Self::Owner(_) => 3,
@@ -227,19 +227,19 @@ impl With<'_> {
     }
 }
 
-/// The words `default` and `default = expression`.
+/// The keywords `default` and `default = expression`.
 pub(crate) enum Initial<'a> {
     /// `Default::default()` of the type.
     Default(&'a Type),
     Expression(TokenStream),
 }
 
-/// What is generated for Python.
+/// The generated code for Python.
 ///
-/// Each is the place of the user's word, where a missing feature is reported.
+/// Each span is that of the user's keyword, where a missing feature is reported.
 pub(crate) struct Python {
     pub(crate) conversions: Option<Span>,
     pub(crate) class: Option<Span>,
-    /// Whether the word had a message, beside which a missing feature is not worth another.
+    /// Whether the keyword already has an error, so that a missing feature is not reported as well.
     pub(crate) is_reported: bool,
 }

@@ -1,10 +1,10 @@
-//! The rules about raw pointers, and about what keeps memory alive:
+//! The rules about raw pointers and owners:
 //!
-//! 1. [`pointers_are_vouched_for`]: a pointer or an address as the data takes `unsafe_raw`.
-//! 2. [`storages_are_not`]: a storage does not; the other rules have nothing to say of one that does.
-//! 3. [`pointee_is_said_once`]: by the type of the pointer, or by `element`.
-//! 4. [`device_with_raw`]: a raw pointer needs a device, a storage knows it.
-//! 5. [`owner_is_filled`]: an import puts the owner of the memory somewhere, in one place.
+//! 1. [`pointers_have_unsafe_raw`]: a pointer or an address as the data needs `unsafe_raw`.
+//! 2. [`storages_have_no_unsafe_raw`]: a storage must not have it; the other rules then do not apply.
+//! 3. [`pointee_is_given_once`]: the element type is given by the pointer's type or by `element`.
+//! 4. [`device_with_raw`]: a raw pointer needs a device field; a storage knows its device.
+//! 5. [`owner_is_filled`]: an import stores the owner of the memory in exactly one field.
 
 use syn::{Type, TypePtr};
 
@@ -19,21 +19,21 @@ pub(crate) fn rules(spec: &StructSpec<'_>, errors: &mut Errors) {
     else {
         return;
     };
-    pointers_are_vouched_for(field, data, errors);
-    if storages_are_not(field, data, errors) {
+    pointers_have_unsafe_raw(field, data, errors);
+    if storages_have_no_unsafe_raw(field, data, errors) {
         return;
     }
-    pointee_is_said_once(field, data, errors);
+    pointee_is_given_once(field, data, errors);
     device_with_raw(spec, field, data, errors);
     owner_is_filled(spec, data, errors);
 }
 
-/// What a field type is, as far as its tokens tell; an alias is a `Storage`, and rustc judges it.
+/// The kind of a field type, judged by its tokens. An alias counts as `Storage`; the compiler checks it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum PointerKind {
     /// `*mut f32`, `NonNull<f32>`.
     Pointer,
-    /// `*mut c_void`, `usize`, `u64`, `CUdeviceptr`: where, but not what.
+    /// `*mut c_void`, `usize`, `u64`, `CUdeviceptr`: an address without an element type.
     Address,
     Storage,
 }
@@ -54,7 +54,7 @@ impl PointerKind {
     }
 }
 
-/// The last name of a path: `NonNull` of `core::ptr::NonNull<f32>`.
+/// The last segment of a path: `NonNull` of `core::ptr::NonNull<f32>`.
 fn last_name(ty: &Type) -> Option<String> {
     match bare(ty) {
         Type::Path(path) => path.path.segments.last().map(|segment| segment.ident.to_string()),
@@ -62,24 +62,24 @@ fn last_name(ty: &Type) -> Option<String> {
     }
 }
 
-/// A pointer cannot be checked, so the user vouches for it, in a word with `unsafe` in it.
-fn pointers_are_vouched_for(field: &Field<'_>, data: &DataWord, errors: &mut Errors) {
+/// A pointer cannot be checked, so the user must guarantee its validity by the keyword `unsafe_raw`.
+fn pointers_have_unsafe_raw(field: &Field<'_>, data: &DataWord, errors: &mut Errors) {
     let kind = PointerKind::of(field.ty);
     if data.unsafe_raw.is_none() && kind != PointerKind::Storage && errors.is_absent("unsafe_raw") {
         let form =
             if kind == PointerKind::Address { "data(unsafe_raw, element = f32)" } else { "data(unsafe_raw)" };
-        let found = format!("a `{}` does not say whether its memory is there", shown(field.ty));
+        let found = format!("a `{}` does not prove that its memory is live", shown(field.ty));
         let help = format!(
             "write `{form}` if you vouch for it, and `#[cuda_array(device)]` on a field that says where it is; or use a \
              type that owns its memory"
         );
         errors.push(field.ty, found, help);
-        // The rules below would judge the struct by a storage that it has not.
-        errors.lose(Some("unsafe_raw"));
+        // The rules below would otherwise treat the pointer as a storage.
+        errors.mark_uncertain(Some("unsafe_raw"));
     }
 }
 
-/// Storages by the names that they are known by; of an alias rustc judges.
+/// Names of known storages. The compiler checks aliases.
 const STORAGES: [&str; 19] = [
     "Arc",
     "Box",
@@ -102,17 +102,17 @@ const STORAGES: [&str; 19] = [
     "Vec",
 ];
 
-/// A storage says itself where its memory is, and how long. Whether there is one with `unsafe_raw`, which is reported.
-fn storages_are_not(field: &Field<'_>, data: &DataWord, errors: &mut Errors) -> bool {
+/// A storage knows the location and lifetime of its memory. Returns whether one with `unsafe_raw` was reported.
+fn storages_have_no_unsafe_raw(field: &Field<'_>, data: &DataWord, errors: &mut Errors) -> bool {
     let is_storage = matches!(bare(field.ty), Type::Reference(_))
         || last_name(field.ty).is_some_and(|name| STORAGES.contains(&name.as_str()));
     let Some(raw) = data.unsafe_raw.as_ref().filter(|_| is_storage) else { return false };
-    let found = format!("`unsafe_raw` on a `{}`, which is no raw pointer", shown(field.ty));
+    let found = format!("`unsafe_raw` on a `{}`, which is not a raw pointer", shown(field.ty));
     errors.push(&raw.word, found, "write `data`, or make the field a raw pointer or an address");
     true
 }
 
-fn pointee_is_said_once(field: &Field<'_>, data: &DataWord, errors: &mut Errors) {
+fn pointee_is_given_once(field: &Field<'_>, data: &DataWord, errors: &mut Errors) {
     let shown = || shown(field.ty);
     match (&data.unsafe_raw, &data.element, PointerKind::of(field.ty)) {
         (None, Some(element), PointerKind::Storage) if errors.is_absent("unsafe_raw") => {
@@ -121,11 +121,11 @@ fn pointee_is_said_once(field: &Field<'_>, data: &DataWord, errors: &mut Errors)
             errors.push(&element.word, "`element` without `unsafe_raw`", help);
         }
         (Some(_), Some(element), PointerKind::Pointer) => {
-            let found = format!("`element` beside a `{}`, which says what it points to", shown());
+            let found = format!("`element` with a `{}`, which has an element type", shown());
             errors.push(&element.word, found, "remove `element`, or change the type of the pointer");
         }
         (Some(raw), None, PointerKind::Address) if errors.is_absent("element") => {
-            let found = format!("a `{}` does not say what it points to", shown());
+            let found = format!("a `{}` has no element type", shown());
             errors.push(&raw.word, found, "write `data(unsafe_raw, element = f32)`, with the element type");
         }
         _ => {}
@@ -136,15 +136,15 @@ fn device_with_raw(spec: &StructSpec<'_>, data_field: &Field<'_>, data: &DataWor
     let device = spec.only(|attrs| attrs.device.is_some()).and_then(|field| field.attrs.device.as_ref());
     match (&data.unsafe_raw, device) {
         (Some(raw), None) if errors.is_absent("device") => {
-            let found = "nothing says which device the raw pointer belongs to";
+            let found = "a raw pointer needs a device";
             let help = "write `#[cuda_array(device)]` on a field of type `Device`";
             errors.push(&raw.word, found, help);
-            errors.lose(Some("device"));
+            errors.mark_uncertain(Some("device"));
         }
         (None, Some(device))
             if PointerKind::of(data_field.ty) == PointerKind::Storage && errors.is_absent("unsafe_raw") =>
         {
-            let found = format!("`device` beside the storage `{}`, which knows its device", data_field.name);
+            let found = format!("`device` with the storage `{}`, which knows its device", data_field.name);
             let help = "remove `device`; only a raw pointer, `data(unsafe_raw)`, takes one";
             errors.push(&device.word, found, help);
         }
@@ -152,7 +152,7 @@ fn device_with_raw(spec: &StructSpec<'_>, data_field: &Field<'_>, data: &DataWor
     }
 }
 
-/// A storage takes the owner of what arrives. A raw pointer cannot, so a field beside it does.
+/// A storage takes the owner of the import. A raw pointer cannot, so another field must.
 fn owner_is_filled(spec: &StructSpec<'_>, data: &DataWord, errors: &mut Errors) {
     if !spec.is_imported() {
         return;
@@ -162,12 +162,12 @@ fn owner_is_filled(spec: &StructSpec<'_>, data: &DataWord, errors: &mut Errors) 
     let default = owner.and_then(|field| field.attrs.default.as_ref());
     match (&data.unsafe_raw, word, default) {
         (Some(raw), None, _) if errors.is_absent("owner") && errors.is_absent("export") => {
-            let found = "nothing would keep the memory of an import alive";
+            let found = "no field keeps the memory of an import alive";
             let help = "add a field `#[cuda_array(owner)] owner: Owner`, or write `#[cuda_array(export)]` on a struct that \
                         is never imported";
             errors.push(&raw.word, found, help);
-            // It may be a field without a word.
-            errors.lose(Some("owner"));
+            // The intended owner may be a field without a keyword.
+            errors.mark_uncertain(Some("owner"));
         }
         (Some(_), Some(_), Some(default)) if !default.is_reported => {
             let found = "`default` on the owner of a raw pointer, which keeps the memory of an import alive";
@@ -179,7 +179,7 @@ fn owner_is_filled(spec: &StructSpec<'_>, data: &DataWord, errors: &mut Errors) 
                 .all(|word| errors.is_absent(word))
                 && cross_rules::unfilled(spec, errors).is_empty() =>
         {
-            let found = "an import gives the memory to the `data` field and has nothing for `owner`";
+            let found = "an import moves the memory's owner into the `data` field, not into `owner`";
             let help = "write `owner, default` or `owner, default = expression`, or `#[cuda_array(export)]` on a struct that \
                         is never imported";
             errors.push(&owner.word, found, help);

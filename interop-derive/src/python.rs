@@ -1,6 +1,6 @@
-//! The calls of the macros that make Python objects, for the words `python` and `pyclass`.
+//! The calls of the macros that make Python objects, for the keywords `python` and `pyclass`.
 //!
-//! Both macros are always there. Without the feature `python` of the runtime they expand to one message that names it.
+//! Both macros always exist. Without the feature `python` of the runtime they expand to an error that names it.
 
 use proc_macro2::{Delimiter, Group, Ident, Span, TokenStream};
 use quote::quote_spanned;
@@ -10,7 +10,7 @@ use crate::generics;
 use crate::hygiene::own;
 use crate::model::Python;
 
-/// The macro calls for a struct of which these halves exist.
+/// The macro calls for a struct with these halves.
 pub(crate) fn calls(
     ident: &Ident,
     generics: &Generics,
@@ -32,7 +32,7 @@ pub(crate) fn calls(
     conversions.into_iter().chain(class)
 }
 
-/// `__p::name! { input }`, placed on the user's word, so that what the macro has to say is said there.
+/// `__p::name! { input }`, with the span of the user's keyword, so that errors of the macro point to it.
 fn call(place: Span, name: &str, input: TokenStream) -> TokenStream {
     let name = Ident::new(name, place);
     let mut input = Group::new(Delimiter::Brace, input);

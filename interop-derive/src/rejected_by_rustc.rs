@@ -1,4 +1,4 @@
-//! Structs that rustc refuses whatever a derive says of them: one message is enough.
+//! Structs that the compiler rejects anyway, for which the derive adds no error.
 
 use syn::punctuated::Punctuated;
 use syn::{DeriveInput, Generics, Path, Token, Type};
@@ -7,8 +7,8 @@ use crate::attribute_syntax::ATTRIBUTE;
 use crate::fields::{Field, arguments, bare};
 use crate::keywords::is_misspelt;
 
-/// Whether rustc has something to say: a reference for no known lifetime, an `impl Trait`, a field in the middle that has no
-/// size, a list of what has none, or two fields of one name.
+/// Whether the compiler rejects the struct: an undeclared lifetime, an `impl Trait`, an unsized field in the middle, an
+/// array of unsized items, or two fields of one name.
 pub(crate) fn is_refused(fields: &[Field<'_>], generics: &Generics) -> bool {
     let Some((_, others)) = fields.split_last() else { return false };
     let is_twice =
@@ -19,7 +19,7 @@ pub(crate) fn is_refused(fields: &[Field<'_>], generics: &Generics) -> bool {
         || fields.iter().enumerate().any(is_twice)
 }
 
-/// Whether the type is a reference for no lifetime, or for one that is no parameter of the struct.
+/// Whether the type is a reference without a lifetime, or with one that the struct does not declare.
 pub(crate) fn is_without_lifetime(ty: &Type, generics: &Generics) -> bool {
     let Type::Reference(reference) = bare(ty) else { return false };
     reference.lifetime.as_ref().is_none_or(|lifetime| {
@@ -38,7 +38,7 @@ pub(crate) fn has_impl(ty: &Type) -> bool {
     }
 }
 
-/// Whether values of the type have no size of their own, as far as its tokens tell.
+/// Whether the type is unsized, judged by its tokens.
 pub(crate) fn is_unsized(ty: &Type) -> bool {
     match bare(ty) {
         Type::Slice(_) | Type::TraitObject(_) => true,
@@ -47,7 +47,7 @@ pub(crate) fn is_unsized(ty: &Type) -> bool {
     }
 }
 
-/// Whether the type is one of those that hold values of one size, and of something without a size.
+/// Whether the type is a container of sized values around an unsized type.
 fn is_unsized_inside(ty: &Type) -> bool {
     let Type::Path(path) = bare(ty) else { return false };
     let Some(last) = path.path.segments.last() else { return false };
@@ -55,9 +55,9 @@ fn is_unsized_inside(ty: &Type) -> bool {
     holds_sized && arguments(&last.arguments).any(is_unsized)
 }
 
-/// The second `CudaArray` of a struct with two, in a `#[derive]` below the first: the first sees it and leaves the struct to it.
+/// The second `CudaArray` in a `#[derive]` below the first. The first derive sees it and generates nothing.
 ///
-/// In one `#[derive(CudaArray, CudaArray)]` neither sees the other, and rustc reports each of the two traits.
+/// In one `#[derive(CudaArray, CudaArray)]` neither sees the other, and the compiler reports each trait.
 pub(crate) fn derived_again(input: &DeriveInput) -> Option<Path> {
     let derives = input.attrs.iter().filter(|attr| attr.path().is_ident("derive"));
     let paths =
@@ -65,8 +65,8 @@ pub(crate) fn derived_again(input: &DeriveInput) -> Option<Path> {
     paths.flatten().find(|path| path.segments.last().is_some_and(|last| last.ident == "CudaArray"))
 }
 
-/// Whether an attribute on the struct or a field is a misspelling of ours, or ours with a path before it, of which rustc
-/// says that there is no such attribute; or ours in `unsafe(...)`.
+/// Whether an attribute is a misspelling of ours, ours with a path in front, or ours in `unsafe(...)`. The compiler
+/// reports that no such attribute exists.
 pub(crate) fn has_misspelt_attribute(input: &DeriveInput, fields: &[Field<'_>]) -> bool {
     let mut attrs = input.attrs.iter().chain(fields.iter().flat_map(|field| field.raw_attrs));
     attrs.any(|attr| {

@@ -1,4 +1,4 @@
-//! The layout that `#[repr(...)]` fixes for an element.
+//! The layout that `#[repr(...)]` gives an element.
 
 use proc_macro2::{TokenStream, TokenTree};
 use syn::spanned::Spanned;
@@ -9,33 +9,33 @@ use crate::errors::Errors;
 /// A layout that is the same for every compiler.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Repr {
-    /// Fields in the order in which they are written.
+    /// Fields in the written order.
     C,
-    /// As the one field that is not empty.
+    /// The layout of the only field that is not empty.
     Transparent,
 }
 
-/// The word `name` of `#[repr(...)]`, if it is there.
+/// The argument `name` of `#[repr(...)]`, if present.
 pub(crate) fn find(input: &DeriveInput, name: &str) -> Option<Path> {
     all(input).find(|word| word.is_ident(name))
 }
 
-/// The words of every `#[repr(...)]`.
+/// The arguments of every `#[repr(...)]`.
 fn all(input: &DeriveInput) -> impl Iterator<Item = Path> {
     input.attrs.iter().filter(|attr| attr.path().is_ident("repr")).flat_map(words)
 }
 
-/// The words that rustc takes on a struct without fixing a layout by them.
+/// The arguments that the compiler accepts on a struct and that do not fix the layout.
 const OTHERS: [&str; 3] = ["align", "Rust", "simd"];
 
-/// The layout; none when it is not fixed, which is reported here unless rustc refuses what is written.
+/// The layout, or none if it is not fixed. That is reported here unless the compiler rejects the attribute.
 pub(crate) fn read(input: &DeriveInput, errors: &mut Errors) -> Option<Repr> {
     let find = |name| find(input, name);
     if let Some(packed) = find("packed") {
         if find("align").is_some() {
             return None;
         }
-        let help = "remove `packed`; fields that are ordered from large to small have no gaps";
+        let help = "remove `packed`; order the fields from large to small to avoid padding";
         errors.push(packed, "`#[derive(Element)]` on a packed struct, whose fields are not aligned", help);
         return None;
     }
@@ -50,18 +50,18 @@ pub(crate) fn read(input: &DeriveInput, errors: &mut Errors) -> Option<Repr> {
         return None;
     }
     let help = "write `#[repr(C)]`, or `#[repr(transparent)]` on a newtype";
-    errors.push(&input.ident, "`#[derive(Element)]` on a struct whose layout rustc may change", help);
+    errors.push(&input.ident, "`#[derive(Element)]` on a struct without a fixed layout", help);
     None
 }
 
-/// Whether this is `#[repr]`, `#[repr = "C"]` or `#[repr("C")]`, which rustc refuses.
+/// Whether this is `#[repr]`, `#[repr = "C"]` or `#[repr("C")]`, which the compiler rejects.
 fn is_no_list(attr: &Attribute) -> bool {
     let is_text =
         |tokens: &TokenStream| tokens.clone().into_iter().any(|token| matches!(token, TokenTree::Literal(_)));
     attr.path().is_ident("repr") && attr.meta.require_list().map_or(true, |list| is_text(&list.tokens))
 }
 
-/// The words of one `#[repr(...)]`. What is wrong with them, rustc reports.
+/// The arguments of one `#[repr(...)]`. The compiler reports errors in them.
 fn words(attr: &Attribute) -> Vec<Path> {
     let mut words = Vec::new();
     let _: syn::Result<()> = attr.parse_nested_meta(|word| {

@@ -1,4 +1,4 @@
-//! Claims that passed every rule become the model. Every default is chosen here and nowhere else.
+//! Builds the model from attributes that passed every rule. Every default is chosen here and nowhere else.
 
 use std::iter;
 
@@ -10,12 +10,12 @@ use crate::cross_rules::StructSpec;
 use crate::fields::Field;
 use crate::generics;
 use crate::model::{
-    Access, Asks, Axis, Data, Devices, Directions, Fill, Initial, Model, OrderWord, Owner, Pointee, Python,
-    Role, Shape, Stream, Strides, With,
+    Access, Axis, Data, Devices, Directions, Fill, Initial, Model, OrderWord, Owner, Pointee, Python, Role,
+    Shape, Stream, Strides, TraitAccess, With,
 };
 use crate::shape_rules;
 
-/// The model; nothing when a rule was broken.
+/// The model, or `None` if a rule was broken.
 pub(crate) fn model<'a>(spec: &StructSpec<'a>) -> Option<Model<'a>> {
     let attrs = spec.attrs;
     let directions = match (&attrs.export, &attrs.import) {
@@ -36,11 +36,11 @@ pub(crate) fn model<'a>(spec: &StructSpec<'a>) -> Option<Model<'a>> {
         strides: spec
             .with(|attrs| attrs.strides.is_some())
             .map_or(Strides::Contiguous, |field| Strides::Field(field.role(), unit(field))),
-        order: attrs.order.as_ref().map_or(OrderWord::Unwritten, |set| OrderWord::Written(set.value)),
+        order: attrs.order.as_ref().map_or(OrderWord::Absent, |set| OrderWord::Written(set.value)),
         devices: attrs.devices.as_ref().map_or(Devices::AsStorage, |set| Devices::Listed(set.value.clone())),
         stream: spec
             .with(|attrs| attrs.stream.is_some())
-            .map_or(Stream::Unsaid, |field| Stream::Field(field.role())),
+            .map_or(Stream::Absent, |field| Stream::Field(field.role())),
         access: attrs.readonly.as_ref().map_or(Access::AsStorage, |_| Access::Readonly),
         owner: spec
             .with(|attrs| attrs.owner.is_some())
@@ -54,7 +54,7 @@ pub(crate) fn model<'a>(spec: &StructSpec<'a>) -> Option<Model<'a>> {
     })
 }
 
-/// Where a word is written.
+/// The span of a keyword.
 pub(crate) fn place(set: &Set<()>) -> Span {
     set.word.span()
 }
@@ -72,16 +72,16 @@ fn data<'a>(spec: &StructSpec<'a>) -> Option<Data<'a>> {
     let word = &field.attrs.data.as_ref()?.value;
     let Some(raw) = &word.unsafe_raw else { return Some(Data::Storage(field.role(), asks(field, spec))) };
     let device = spec.with(|attrs| attrs.device.is_some())?.role();
-    Some(Data::Raw { pointer: field.role(), pointee: pointee(word), device, vouched: raw.word.span() })
+    Some(Data::Raw { pointer: field.role(), pointee: pointee(word), device, unsafe_raw: raw.word.span() })
 }
 
-/// Generic types must not go through the gate: without a bound for their export role it would ask for nothing.
-fn asks(field: &Field<'_>, spec: &StructSpec<'_>) -> Asks {
+/// Generic types must not use `FieldProbe`, which would require nothing without a bound for the export trait.
+fn asks(field: &Field<'_>, spec: &StructSpec<'_>) -> TraitAccess {
     let has_export_half = spec.attrs.import.is_none();
     if has_export_half && !generics::is_generic(field.ty, spec.generics()) {
-        Asks::ThroughGate
+        TraitAccess::ThroughProbe
     } else {
-        Asks::Directly
+        TraitAccess::Directly
     }
 }
 
@@ -102,7 +102,7 @@ fn unit(field: &Field<'_>) -> Unit {
     field.attrs.strides.as_ref().map_or(Unit::Elements, |set| set.value)
 }
 
-/// How an import fills each field, those that take the memory over last.
+/// How an import fills each field; those that take the memory come last.
 fn fills<'a>(spec: &StructSpec<'a>) -> Option<Vec<Fill<'a>>> {
     let fills: Option<Vec<Fill<'a>>> = spec
         .fields
@@ -143,7 +143,7 @@ fn with<'a>(field: &'a Field<'a>, spec: &StructSpec<'a>) -> Option<With<'a>> {
     }
 }
 
-/// The axis that fills the field: the first one that names it.
+/// The first axis that names the field.
 fn extent<'a>(field: &Field<'a>, role: Role<'a>, spec: &StructSpec<'a>) -> Option<With<'a>> {
     let list = &spec.attrs.shape.as_ref()?.value;
     let named =

@@ -7,26 +7,28 @@ use crate::generics;
 use crate::hygiene::own;
 use crate::model::{Axis, Shape};
 
-/// The constants whose value rustc knows, as extents: one that no array has is an error here, whether or not it is used.
+/// The constants whose value the compiler knows, as extents. An invalid extent is an error here, whether or not it is
+/// used.
 pub(crate) fn constants(shape: &Shape<'_>) -> Vec<TokenStream> {
     let Shape::Extents(axes) = shape else { return Vec::new() };
-    let known = axes.iter().enumerate().filter_map(|(at, axis)| {
+    let extents = axes.iter().enumerate().filter_map(|(at, axis)| {
         let Axis::Known(constant) = axis else { return None };
-        let (name, (start, end)) = (known(at), generics::ends(constant));
+        let (name, (start, end)) = (constant_name(at), generics::ends(constant));
         let mut extent = quote_spanned!(start=> __p::constant);
         extent.extend(quote_spanned!(end=> (#constant).extent()));
         Some(own!(const #name: ::core::primitive::usize = #extent;))
     });
-    known.collect()
+    extents.collect()
 }
 
 /// The name of a constant of [`constants`].
-pub(crate) fn known(axis: usize) -> Ident {
+pub(crate) fn constant_name(axis: usize) -> Ident {
     format_ident!("__EXTENT{axis}", span = Span::mixed_site())
 }
 
-/// What a constant says, placed on it, so that rustc blames it if it is no integer; the same in both halves.
-pub(crate) fn tell_constant(constant: &TokenStream) -> TokenStream {
+/// Checks the type of a constant, with its span, so that the compiler's error points to it and is the same in both
+/// halves.
+pub(crate) fn check_constant(constant: &TokenStream) -> TokenStream {
     let (start, _) = generics::ends(constant);
     quote_spanned!(start=> __p::Extent::describe_field(&#constant))
 }

@@ -10,11 +10,11 @@ use crate::errors::Errors;
 use crate::fields;
 use crate::keywords::shown;
 
-/// One extent as it is written; whether a name is that of a field is not known here.
+/// One extent as written. Whether a name is that of a field is not known here.
 pub(crate) struct Extent {
     pub(crate) at: TokenStream,
     pub(crate) kind: Kind,
-    /// What a field is called that is meant, where one can be.
+    /// The name of the field that may be intended.
     pub(crate) name: Option<String>,
 }
 
@@ -30,13 +30,13 @@ pub(crate) enum Kind {
     Path(TokenStream),
 }
 
-/// What the list takes, for messages.
+/// The valid forms, for messages.
 const TAKES: &str =
     "an extent is the name of an integer field, an integer literal, a constant or a const generic";
 
-/// Reads the tokens after `shape =`; nothing when they are no list.
+/// Reads the tokens after `shape =`, or returns `None` if they are not a list.
 ///
-/// Extents that cannot be read are reported and left out.
+/// Invalid extents are reported and left out.
 pub(crate) fn read(tokens: &TokenStream, errors: &mut Errors) -> Option<Vec<Extent>> {
     if let Some(list) = bracketed(tokens.clone()) {
         return Some(split(list, errors).into_iter().filter_map(|tokens| extent(tokens, errors)).collect());
@@ -51,18 +51,18 @@ pub(crate) fn read(tokens: &TokenStream, errors: &mut Errors) -> Option<Vec<Exte
         _ => "write `shape = [height, width, 3]`".to_string(),
     };
     errors.push(tokens, "the extents are not in brackets", help);
-    errors.lose(Some("shape"));
+    errors.mark_uncertain(Some("shape"));
     None
 }
 
-/// Whether this is a number or a string of names.
+/// Whether this literal is a number or a string of names.
 fn is_list(text: &Literal) -> bool {
     let text = text.to_string();
     let names = text.trim_matches('"');
     !names.is_empty() && names.chars().all(|part| part.is_alphanumeric() || "_, ".contains(part))
 }
 
-/// What is in the brackets, also where they come in the invisible group of a macro variable.
+/// The content of the brackets, which may be in the invisible group of a macro variable.
 fn bracketed(tokens: TokenStream) -> Option<TokenStream> {
     let mut tokens = tokens.into_iter();
     let (Some(TokenTree::Group(group)), None) = (tokens.next(), tokens.next()) else { return None };
@@ -73,7 +73,7 @@ fn bracketed(tokens: TokenStream) -> Option<TokenStream> {
     }
 }
 
-/// The parts between commas. One after the last part says nothing; any other needs a part before it.
+/// Splits at commas. A comma after the last part is allowed; any other needs a part before it.
 fn split(list: TokenStream, errors: &mut Errors) -> Vec<TokenStream> {
     let mut parts = Vec::new();
     let mut part = TokenStream::new();
@@ -81,7 +81,7 @@ fn split(list: TokenStream, errors: &mut Errors) -> Vec<TokenStream> {
         match token {
             TokenTree::Punct(comma) if comma.as_char() == ',' && part.is_empty() => {
                 errors.push(comma, "expected an extent, found `,`", "remove the comma");
-                errors.lose(Some("shape"));
+                errors.mark_uncertain(Some("shape"));
             }
             TokenTree::Punct(comma) if comma.as_char() == ',' => parts.push(std::mem::take(&mut part)),
             token => part.extend([token]),
@@ -94,7 +94,7 @@ fn split(list: TokenStream, errors: &mut Errors) -> Vec<TokenStream> {
 }
 
 fn extent(tokens: TokenStream, errors: &mut Errors) -> Option<Extent> {
-    // Most extents are a name, which is read in less time than an expression.
+    // Most extents are a name, which is faster to parse than an expression.
     if let Ok(name) = syn::parse2::<Ident>(tokens.clone()) {
         return Some(Extent { at: tokens, name: Some(name.unraw().to_string()), kind: Kind::Name(name) });
     }
@@ -104,15 +104,15 @@ fn extent(tokens: TokenStream, errors: &mut Errors) -> Option<Extent> {
             format_args!("`{keyword}` is a keyword"),
             format_args!("write `{of}r#{keyword}`"),
         );
-        errors.lose(Some("shape"));
+        errors.mark_uncertain(Some("shape"));
         return None;
     }
     let refused =
         |found, advice| Err((format!("`{}` is {found}", shown(&tokens)), format!("{TAKES}; {advice}")));
     let read = syn::parse2::<Expr>(tokens.clone()).map_or_else(
-        |_| refused("no extent", "a comma stands between two"),
+        |_| refused("not an extent", "separate extents by commas"),
         |expression| {
-            let other = || refused("an expression", "store what you compute in a field or a constant");
+            let other = || refused("an expression", "store the result in a field or a constant");
             classify(bare(expression)).unwrap_or_else(other)
         },
     );
@@ -120,13 +120,13 @@ fn extent(tokens: TokenStream, errors: &mut Errors) -> Option<Extent> {
         Ok(kind) => Some(Extent { at: tokens, name: name(&kind), kind }),
         Err((found, help)) => {
             errors.push(tokens, found, help);
-            errors.lose(Some("shape"));
+            errors.mark_uncertain(Some("shape"));
             None
         }
     }
 }
 
-/// The word that Rust keeps for itself, and that a field can have as its name in the raw form; what stands before it.
+/// A Rust keyword that can be a field name in its raw form, and the prefix before it.
 fn keyword(input: ParseStream<'_>) -> syn::Result<Option<(&'static str, Ident)>> {
     let is_of_self = input.peek(Token![self]) && input.peek2(Token![.]);
     if is_of_self {
@@ -150,7 +150,7 @@ fn name(kind: &Kind) -> Option<String> {
     }
 }
 
-/// The expression without parentheses and without the invisible groups that macro variables come in.
+/// The expression without parentheses and without the invisible groups of macro variables.
 fn bare(expression: Expr) -> Expr {
     match expression {
         Expr::Group(group) => bare(*group.expr),
@@ -161,7 +161,7 @@ fn bare(expression: Expr) -> Expr {
 
 type Refusal = (String, String);
 
-/// What extent an expression is; the reason when it is a near miss; nothing for any other expression.
+/// The extent that an expression is, or the reason if it is a common mistake. `None` for any other expression.
 fn classify(expression: Expr) -> Option<Result<Kind, Refusal>> {
     match expression {
         Expr::Path(path) if path.path.is_ident("self") => None,
@@ -171,6 +171,7 @@ fn classify(expression: Expr) -> Option<Result<Kind, Refusal>> {
         }
         Expr::Field(field) => match bare(*field.base) {
             Expr::Path(base) if base.path.is_ident("self") => Some(Ok(Kind::Field(field.member))),
+            base @ (Expr::Path(_) | Expr::Field(_)) => Some(Err(nested_field(&base, &field.member))),
             _ => None,
         },
         Expr::Lit(literal) => Some(self::literal(&literal.lit)),
@@ -179,18 +180,29 @@ fn classify(expression: Expr) -> Option<Result<Kind, Refusal>> {
                 let found = format!("the extent `-{}` is negative", literal.lit.to_token_stream());
                 Some(Err((
                     found,
-                    "an extent is 0 or more; to walk backwards, write a negative stride".to_string(),
+                    "an extent is 0 or greater; use a negative stride to reverse an axis".to_string(),
                 )))
             }
             _ => None,
         },
         Expr::Cast(cast) => Some(Err((
             format!("the extent `{}` is converted", shown(&cast.expr)),
-            format!("write `{}`; an extent is of any integer type", shown(&cast.expr)),
+            format!("write `{}`; an extent can have any integer type", shown(&cast.expr)),
         ))),
         Expr::Index(index) => Some(Err(item(&index))),
         _ => None,
     }
+}
+
+/// An import could not fill a field of another struct, so an extent is a field of the struct itself.
+fn nested_field(base: &Expr, member: &Member) -> Refusal {
+    let copy = match member {
+        Member::Named(name) => name.unraw().to_string(),
+        Member::Unnamed(_) => "extent".to_string(),
+    };
+    let found =
+        format!("the extent `{}.{}` is a field of another struct", shown(base), fields::shown(member));
+    (found, format!("copy it into an integer field, such as `{copy}: usize`, and write `{copy}`"))
 }
 
 fn item(ExprIndex { expr, index, .. }: &ExprIndex) -> Refusal {
@@ -198,9 +210,9 @@ fn item(ExprIndex { expr, index, .. }: &ExprIndex) -> Refusal {
         (Expr::Path(of), Expr::Lit(number)) if of.path.is_ident("self") => {
             format!("write `self.{}`", number.lit.to_token_stream())
         }
-        _ => "write `#[cuda_array(shape)]` on that field, for all of its items".to_string(),
+        _ => "write `#[cuda_array(shape)]` on that field, to use all of its items".to_string(),
     };
-    (format!("the extent is one item of `{}`", shown(expr)), help)
+    (format!("the extent is an item of `{}`", shown(expr)), help)
 }
 
 fn literal(literal: &Lit) -> Result<Kind, Refusal> {
@@ -225,9 +237,9 @@ fn integer(integer: &LitInt) -> Result<Kind, Refusal> {
         let help = format!("write `{}`", integer.base10_digits());
         return Err((format!("the extent `{integer}` has the suffix `{suffix}`"), help));
     }
-    // Both protocols carry extents as signed 64-bit integers.
+    // Both protocols store extents as signed 64-bit integers.
     match integer.base10_parse::<u64>() {
         Ok(extent) if i64::try_from(extent).is_ok() => Ok(Kind::Literal(extent)),
-        _ => Err((format!("the extent `{integer}` is too big"), format!("write `{}` at most", i64::MAX))),
+        _ => Err((format!("the extent `{integer}` is too big"), format!("write at most `{}`", i64::MAX))),
     }
 }

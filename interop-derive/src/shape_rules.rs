@@ -1,10 +1,10 @@
 //! The rules about `shape = [...]`:
 //!
 //! 1. [`resolve`]: a name is a field of the struct, a const generic or a constant.
-//! 2. [`extents_are_plain`]: a field that is an extent has no other role.
-//! 3. [`axes_are_few`], [`strides_fit`]: how many axes there are, where the tokens tell it.
+//! 2. [`extents_have_no_role`]: a field that is an extent has no role.
+//! 3. [`axes_are_few`], [`strides_fit`]: the number of axes, if the tokens tell it.
 //!
-//! Whether there is such a constant, and that it counts, rustc checks.
+//! The compiler checks that a constant exists and is an integer.
 
 use proc_macro2::{Ident, TokenStream, TokenTree};
 use quote::ToTokens;
@@ -20,28 +20,28 @@ use crate::model::Axis;
 use crate::shape_list::{Extent, Kind};
 
 pub(crate) fn rules(spec: &StructSpec<'_>, errors: &mut Errors) {
-    // What is no struct with fields was refused, and has no names to compare with.
-    if spec.fields.is_empty() || is_said_twice(spec) {
+    // An item without fields has been reported, and has no names to compare with.
+    if spec.fields.is_empty() || has_two_shapes(spec) {
         return;
     }
     for extent in spec.attrs.shape.iter().flat_map(|shape| &shape.value) {
         if let Some(name) = field_as_constant(extent, spec) {
             let found = format!("`{}` is a constant, and `{name}` is a field", keywords::shown(&extent.at));
             errors.push(&extent.at, found, format_args!("write `{name}`"));
-            errors.lose(Some("shape"));
+            errors.mark_uncertain(Some("shape"));
         } else if axis(extent, spec).is_none() {
             resolve(extent, spec, errors);
         }
     }
-    extents_are_plain(spec, errors);
+    extents_have_no_role(spec, errors);
     if let Some((count, word)) = count(spec).filter(|_| errors.is_absent("shape")) {
         axes_are_few(count, word, errors);
         strides_fit(count, spec, errors);
     }
 }
 
-/// Whether there is another shape than that of the list, which was reported: it is open which of the two is meant.
-fn is_said_twice(spec: &StructSpec<'_>) -> bool {
+/// Whether there is a second shape, which has been reported. It is then not known which one is intended.
+fn has_two_shapes(spec: &StructSpec<'_>) -> bool {
     let list = spec.attrs.shape.as_ref();
     list.is_some_and(|list| list.is_reported || spec.only(|attrs| attrs.shape.is_some()).is_some())
 }
@@ -52,8 +52,8 @@ pub(crate) fn field_of<'a>(extent: &Extent, fields: &'a [Field<'a>]) -> Option<&
     fields.iter().find(|field| field.name == *name)
 }
 
-/// Whether a name is a const generic, or looks like a constant and like no name of the struct's own. A field that cannot be
-/// meant, as it has a role or is in the list itself (`[n, N]`), leaves the name to a constant.
+/// Whether a name is a const generic, or looks like a constant and is not similar to a field name. A field with a role,
+/// or in the list itself (`[n, N]`), does not count.
 fn is_constant(name: &str, spec: &StructSpec<'_>) -> bool {
     let is_upper = name.contains(char::is_uppercase) && !name.contains(char::is_lowercase);
     let is_meant =
@@ -66,12 +66,12 @@ fn is_type_parameter(name: &str, spec: &StructSpec<'_>) -> bool {
     spec.generics().type_params().any(|ty| ty.ident.unraw() == name)
 }
 
-/// Whether the field could be an extent, as far as its attributes tell.
+/// Whether the field could be an extent, according to its attributes.
 fn is_free(field: &Field<'_>) -> bool {
     field.attrs.roles().next().is_none() && field.attrs.default.is_none()
 }
 
-/// What an extent is; nothing when it names nothing.
+/// The axis of an extent, or `None` if the name is unknown.
 pub(crate) fn axis<'a>(extent: &Extent, spec: &StructSpec<'a>) -> Option<Axis<'a>> {
     let field = field_of(extent, spec.fields).map(|field| Axis::Field(field.role()));
     field.or_else(|| match &extent.kind {
@@ -84,7 +84,7 @@ pub(crate) fn axis<'a>(extent: &Extent, spec: &StructSpec<'a>) -> Option<Axis<'a
     })
 }
 
-/// The constant in the user's tokens, so that rustc blames them.
+/// The constant with the user's tokens, so that the compiler's error points to them.
 fn constant(path: TokenStream, spec: &StructSpec<'_>) -> Axis<'static> {
     let names: Vec<&Ident> = generics::names(spec.generics()).collect();
     match spec.generics().params.is_empty() {
@@ -94,7 +94,7 @@ fn constant(path: TokenStream, spec: &StructSpec<'_>) -> Axis<'static> {
     }
 }
 
-/// The path with the name of the struct for `Self`, which has a meaning within an impl only.
+/// The path with the struct's name in place of `Self`, which is valid only in an impl.
 fn without_self(path: TokenStream, name: &Ident) -> TokenStream {
     let named = path.into_iter().map(|token| match token {
         TokenTree::Ident(word) if word == "Self" => {
@@ -107,7 +107,7 @@ fn without_self(path: TokenStream, name: &Ident) -> TokenStream {
     named.collect()
 }
 
-/// The field that `Self::height` means, which is a constant with the name of a field and not in the case of a constant.
+/// The field that `Self::height` probably means: the name is a field's and not in the case of a constant.
 fn field_as_constant(extent: &Extent, spec: &StructSpec<'_>) -> Option<String> {
     let Kind::Path(path) = &extent.kind else { return None };
     let path: Path = syn::parse2(path.clone()).ok()?;
@@ -119,7 +119,7 @@ fn field_as_constant(extent: &Extent, spec: &StructSpec<'_>) -> Option<String> {
     (is_own && is_field && name.contains(char::is_lowercase)).then_some(name)
 }
 
-/// Reports an extent that names nothing, with what it could have named.
+/// Reports an unknown name, with the names that are possible.
 fn resolve(extent: &Extent, spec: &StructSpec<'_>, errors: &mut Errors) {
     let Some(name) = &extent.name else { return };
     let is_tuple = spec.fields.iter().any(|field| matches!(field.member, Member::Unnamed(_)));
@@ -135,18 +135,18 @@ fn resolve(extent: &Extent, spec: &StructSpec<'_>, errors: &mut Errors) {
         _ => String::new(),
     };
     let help = match keywords::nearest(name, legal()).filter(|_| !is_tuple) {
-        Some(meant) if matches!(extent.kind, Kind::Field(_)) => format!("write `self.{meant}`"),
-        Some(meant) if meant.eq_ignore_ascii_case(name) => format!("write `{meant}`{constant}"),
-        Some(meant) => format!("write `{meant}`"),
+        Some(intended) if matches!(extent.kind, Kind::Field(_)) => format!("write `self.{intended}`"),
+        Some(intended) if intended.eq_ignore_ascii_case(name) => format!("write `{intended}`{constant}"),
+        Some(intended) => format!("write `{intended}`"),
         None if legal().next().is_none() => "add an integer field with the extent to the struct".to_string(),
         None => format!("write {}, or an integer literal{constant}", keywords::list(legal())),
     };
     errors.push(&extent.at, format_args!("the struct has no field `{name}`"), help);
-    // The field that was meant seems to have no role now.
-    errors.lose(Some("shape"));
+    // The intended field seems to have no role.
+    errors.mark_uncertain(Some("shape"));
 }
 
-/// What to add when a field of a tuple struct seems to be named by its number alone, which is a literal.
+/// An additional hint if a field of a tuple struct is named by its index alone, which is a literal.
 pub(crate) fn hint_about_index(spec: &StructSpec<'_>, field: &Field<'_>) -> String {
     let Member::Unnamed(index) = &field.member else { return String::new() };
     let mut list = spec.attrs.shape.iter().flat_map(|shape| &shape.value);
@@ -158,24 +158,24 @@ pub(crate) fn hint_about_index(spec: &StructSpec<'_>, field: &Field<'_>) -> Stri
     })
 }
 
-/// A field that an import fills with an extent cannot be filled with anything else.
-fn extents_are_plain(spec: &StructSpec<'_>, errors: &mut Errors) {
+/// A field that an import fills with an extent cannot have another value.
+fn extents_have_no_role(spec: &StructSpec<'_>, errors: &mut Errors) {
     for field in spec.fields.iter().filter(|field| spec.is_extent(field)) {
         let Some((role, word)) = field.attrs.roles().next() else { continue };
         let name = &field.name;
         let roles = join(["shape = [...]", role].into_iter(), "and");
-        let found = format!("the field `{name}` is in {roles} at once");
+        let found = format!("the field `{name}` is in {roles}");
         errors.push(word, found, format_args!("remove `{role}`, or take `{name}` out of `shape = [...]`"));
-        // Another field may have been meant, which seems to have no role now.
-        errors.lose(Some("shape"));
-        errors.lose(Some(role));
+        // The intended field may be another one, which seems to have no role.
+        errors.mark_uncertain(Some("shape"));
+        errors.mark_uncertain(Some(role));
     }
 }
 
-/// The most axes that an array has: `interop_core::MAX_NDIM`.
+/// The greatest number of axes: `interop_core::MAX_NDIM`.
 const MAX_NDIM: usize = 64;
 
-/// How many axes the array has, and the word that says so: as many as the list, or as the field holds by its type.
+/// The number of axes and the keyword that gives it: the length of the list, or of the field's array type.
 fn count<'a>(spec: &StructSpec<'a>) -> Option<(usize, &'a Ident)> {
     let by_list = spec.attrs.shape.as_ref().map(|list| (list.value.len(), &list.word));
     let field = spec.with(|attrs| attrs.shape.is_some());
@@ -183,7 +183,7 @@ fn count<'a>(spec: &StructSpec<'a>) -> Option<(usize, &'a Ident)> {
     by_list.xor(by_field)
 }
 
-/// The length of a `[T; 3]` or an `Option` of one, written as a number.
+/// The length of a `[T; 3]`, or of an `Option` of one, if it is a literal.
 fn len(ty: &Type) -> Option<usize> {
     match bare(ty) {
         Type::Array(array) => match &array.len {
@@ -201,7 +201,7 @@ fn len(ty: &Type) -> Option<usize> {
 fn axes_are_few(count: usize, word: &Ident, errors: &mut Errors) {
     if count > MAX_NDIM {
         let found = format!("a shape of {count} axes");
-        errors.push(word, found, format_args!("write {MAX_NDIM} extents at most"));
+        errors.push(word, found, format_args!("write at most {MAX_NDIM} extents"));
     }
 }
 
@@ -210,7 +210,7 @@ fn strides_fit(count: usize, spec: &StructSpec<'_>, errors: &mut Errors) {
     if let Some(strides) = len(field.ty).filter(|strides| *strides != count) {
         let counted = |number, one, more| format!("{number} {}", if number == 1 { one } else { more });
         let (strides, axes) = (counted(strides, "stride", "strides"), counted(count, "axis", "axes"));
-        let found = format!("room for {strides} beside a shape of {axes}");
-        errors.push(field.ty, found, format_args!("write a list of {count}: each axis has a stride"));
+        let found = format!("{strides} for a shape of {axes}");
+        errors.push(field.ty, found, format_args!("write a list of {count}, one stride for each axis"));
     }
 }

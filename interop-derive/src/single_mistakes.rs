@@ -1,11 +1,11 @@
-//! Legal structs with one change, which is one mistake at most, and so one message.
+//! Valid structs with one change, which is at most one mistake, and so at most one error.
 
 use syn::DeriveInput;
 
-/// A field: its words, its name, its type.
+/// A field: its attribute, its name, its type.
 type Field = (&'static str, &'static str, &'static str);
 
-/// The words of a struct, and its fields.
+/// The attributes of a struct, and its fields.
 const LEGAL: [(&[&str], &[Field]); 8] = [
     (&["shape = [h, w, 3]"], &[("data", "d", "Vec<f32>"), ("", "h", "usize"), ("", "w", "usize")]),
     (&[], &[("data", "d", "Vec<f32>"), ("shape", "s", "[usize; 2]"), ("strides", "t", "[isize; 2]")]),
@@ -122,7 +122,7 @@ fn text(words: &[&str], fields: &[(String, &str, &str)]) -> String {
     format!("#[cuda_array({})] struct Samples {{ {} }}", words.join(", "), fields.collect::<String>())
 }
 
-/// The struct with one change: a word more, or less; a field less, or of another type.
+/// The struct with one change: a keyword added or removed, a field removed or of another type.
 fn changed(words: &[&'static str], fields: &[Field]) -> Vec<String> {
     let fields: Vec<_> = fields.iter().map(|(words, name, ty)| ((*words).to_string(), *name, *ty)).collect();
     let mut texts = Vec::new();

@@ -1,6 +1,6 @@
-//! What a struct with mistakes gets: the messages, and impls that are never run.
+//! The expansion of a struct with errors: the messages, and impls that are never run.
 //!
-//! With the impls the struct can be used as if it were right, so that rustc does not add an error at every use.
+//! With the impls the compiler adds no error at each use of the struct.
 
 use proc_macro2::{Ident, TokenStream};
 use syn::{DeriveInput, Generics, Path};
@@ -10,7 +10,7 @@ use crate::hygiene::{self, own};
 use crate::model::Python;
 use crate::python;
 
-/// `impl CudaArray` and `impl FromArray` that say nothing; with the Python macros, where those can be called.
+/// Empty `impl CudaArray` and `impl FromArray`, and the Python macros if they can be called.
 pub(crate) fn array(input: &DeriveInput, krate: &Path, python: &Python) -> TokenStream {
     let generics = generics::bare(&input.generics);
     let (parameters, arguments, clause) = generics::split(&generics);
@@ -37,7 +37,7 @@ pub(crate) fn array(input: &DeriveInput, krate: &Path, python: &Python) -> Token
     }
 }
 
-/// `impl Element` that says nothing, for generics with which the struct can be an element.
+/// An empty `impl Element`, for generics with which the struct can be an element.
 pub(crate) fn element(ident: &Ident, generics: &Generics, krate: &Path) -> TokenStream {
     let (parameters, arguments, clause) = generics::split(generics);
     let runtime = hygiene::runtime(krate);

@@ -14,5 +14,5 @@ const _: () = {
     }
 };
 ::core::compile_error! {
-    "`#[derive(Element)]` on a struct whose layout rustc may change\n= help: write `#[repr(C)]`, or `#[repr(transparent)]` on a newtype"
+    "`#[derive(Element)]` on a struct without a fixed layout\n= help: write `#[repr(C)]`, or `#[repr(transparent)]` on a newtype"
 }
