@@ -17,12 +17,12 @@
 //!     width: usize,
 //! }
 //!
-//! // Out: the memory and the struct become one DLPack tensor, of one allocation.
+//! // Export: the tensor owns the struct and its memory.
 //! let image = Image { pixels: HostVec::<f32>::zeroed(480 * 640 * 3), height: 480, width: 640 };
 //! let address = image.info()?.address();
 //! let tensor = image.into_dlpack::<Versioned>()?;
 //!
-//! // Back: checked against the struct, used in place, released when the struct is dropped.
+//! // Import: the array is checked, used in place, and released when the struct is dropped.
 //! let mut image: Image<LeaseMut<f32>> = Image::from_dlpack(tensor)?;
 //! assert_eq!((image.height, image.width, image.info()?.address()), (480, 640, address));
 //! image.view_mut::<f32, 3>()?.into_host_view_mut()?.write([0, 0, 2], 1.0)?;
@@ -37,17 +37,17 @@
 //! [`ArrayInfo`], on which all other code relies. The attributes of the [derive](derive@CudaArray) define what a struct
 //! exports and what an import fills in.
 //!
-//! | to do | use |
+//! | task | items |
 //! | --- | --- |
-//! | describe a struct, export it, view it | [`CudaArray`] |
-//! | make a struct from an array | [`FromArray`], [`Import`] |
-//! | choose who owns the memory | `Vec<T>`, [`HostVec`], [`Lease`], [`LeaseMut`], [`SharedBuffer`], your own [`Storage`] |
-//! | read and write elements on the host | [`CudaArray::map_inplace`] and the like, [`HostView`], [`HostViewMut`] |
-//! | launch a kernel over an array | [`KernelView`], [`KernelViewMut`], [`KERNEL_HEADER`] |
+//! | describe, export and view a struct | [`CudaArray`] |
+//! | import an array into a struct | [`FromArray`], [`Import`] |
+//! | choose the owner of the memory | `Vec<T>`, [`HostVec`], [`Lease`], [`LeaseMut`], [`SharedBuffer`], your own [`Storage`] |
+//! | read and write elements on the host | [`CudaArray::map_inplace`] and similar methods, [`HostView`], [`HostViewMut`] |
+//! | pass an array to a kernel | [`KernelView`], [`KernelViewMut`], [`KERNEL_HEADER`] |
 //! | declare an element type | [`Element`](trait@Element) |
 //! | exchange tensors, or interface dicts as plain data | [`dlpack`], [`cai`] |
-//! | own CUDA memory, order streams, choose when memory is released | [`cuda`] |
-//! | take part in Python (feature `python`) | `python` |
+//! | allocate CUDA memory, synchronize streams, control releases | [`cuda`] |
+//! | exchange arrays with Python (feature `python`) | `python` |
 //!
 //! # Features
 //!

@@ -160,12 +160,12 @@ impl FieldAttrs {
 
     /// The keywords that give the field a role, in the order of the manual, with their spans.
     pub(crate) fn roles(&self) -> impl Iterator<Item = (&'static str, &Ident)> {
-        ROLES.iter().filter_map(|(role, place)| Some((*role, place(self)?)))
+        ROLES.iter().filter_map(|(role, keyword)| Some((*role, keyword(self)?)))
     }
 
     /// The keyword that gives the field this role.
     pub(crate) fn role(&self, role: &str) -> Option<&Ident> {
-        ROLES.iter().find(|(known, _)| *known == role).and_then(|(_, place)| place(self))
+        ROLES.iter().find(|(name, _)| *name == role).and_then(|(_, keyword)| keyword(self))
     }
 }
 
@@ -173,15 +173,15 @@ impl FieldAttrs {
 type Role = (&'static str, fn(&FieldAttrs) -> Option<&Ident>);
 
 pub(crate) const ROLES: [Role; 6] = [
-    ("data", |attrs| place(attrs.data.as_ref())),
-    ("shape", |attrs| place(attrs.shape.as_ref())),
-    ("strides", |attrs| place(attrs.strides.as_ref())),
-    ("stream", |attrs| place(attrs.stream.as_ref())),
-    ("device", |attrs| place(attrs.device.as_ref())),
-    ("owner", |attrs| place(attrs.owner.as_ref())),
+    ("data", |attrs| keyword(attrs.data.as_ref())),
+    ("shape", |attrs| keyword(attrs.shape.as_ref())),
+    ("strides", |attrs| keyword(attrs.strides.as_ref())),
+    ("stream", |attrs| keyword(attrs.stream.as_ref())),
+    ("device", |attrs| keyword(attrs.device.as_ref())),
+    ("owner", |attrs| keyword(attrs.owner.as_ref())),
 ];
 
-fn place<T>(set: Option<&Set<T>>) -> Option<&Ident> {
+fn keyword<T>(set: Option<&Set<T>>) -> Option<&Ident> {
     set.map(|set| &set.word)
 }
 
@@ -231,8 +231,8 @@ pub(crate) fn flag(slot: &mut Option<Set<()>>, entry: Entry, errors: &mut Errors
     slot.get_or_insert(Set { word, value: (), is_reported: true }).is_reported = true;
 }
 
-fn unknown(word: &Ident, place: Position, errors: &mut Errors) {
-    let unknown = place.explain(&word.to_string());
+fn unknown(word: &Ident, position: Position, errors: &mut Errors) {
+    let unknown = position.explain(&word.to_string());
     errors.push(word, unknown.found, unknown.help);
     errors.mark_uncertain(unknown.intended);
 }

@@ -56,5 +56,9 @@ fn stub_python(spec: &StructSpec<'_>) -> Python {
     let (conversions, class) =
         if conversions.is_some() && class.is_some() { (None, None) } else { (conversions, class) };
     let is_reported = conversions.or(class).is_some_and(|word| word.is_reported);
-    Python { conversions: conversions.map(resolve::place), class: class.map(resolve::place), is_reported }
+    Python {
+        conversions: conversions.map(resolve::keyword_span),
+        class: class.map(resolve::keyword_span),
+        is_reported,
+    }
 }

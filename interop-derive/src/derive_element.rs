@@ -111,7 +111,7 @@ fn expand(model: &Model<'_>) -> TokenStream {
         Repr::C => (Some(struct_fields(model)), own!(__p::ElementType::of_struct::<Self>())),
         Repr::Transparent => (None, inner_type(model)),
     };
-    let whole = whole(&model.parts);
+    let destructure = destructure(&model.parts);
     let runtime = hygiene::runtime(krate);
     let is_probed = |part: &Part<'_>| !generics::is_generic(&part.field.ty, generics);
     let unreached = element_fields::counting(&model.parts).any(is_probed).then(|| {
@@ -128,7 +128,7 @@ fn expand(model: &Model<'_>) -> TokenStream {
             unsafe impl #parameters __p::Element for #ident #arguments #clause {
                 #fields
                 const TYPE: __p::ElementType = {
-                    #whole
+                    #destructure
                     #ty
                 };
             }
@@ -181,10 +181,10 @@ fn second_field_error(krate: &Path, generics: &Generics, parts: &[Part<'_>]) -> 
         // The compiler counts a generic type as one with a footprint.
         if generics::is_generic(ty, generics) { own!(1) } else { own!(__p::ElementType::footprint::<#ty>()) }
     });
-    let place = element_fields::counting(parts)
+    let span = element_fields::counting(parts)
         .nth(1)
         .map_or_else(Span::mixed_site, |part| generics::ends(&part.field.ty).0);
-    let check = quote_spanned!(place=> __p::ElementType::refuse_second(&[#(#footprints),*]));
+    let check = quote_spanned!(span=> __p::ElementType::refuse_second(&[#(#footprints),*]));
     own! {
         const _: () = {
             #runtime
@@ -197,7 +197,7 @@ fn second_field_error(krate: &Path, generics: &Generics, parts: &[Part<'_>]) -> 
 ///
 /// It compiles only if the struct has exactly these fields and types, whatever an attribute macro below the derive
 /// changed, and if each marker is that of `core`. So the generated description is correct.
-fn whole(parts: &[Part<'_>]) -> TokenStream {
+fn destructure(parts: &[Part<'_>]) -> TokenStream {
     let types = parts.iter().map(|part| {
         if part.is_marker() { own!(__p::PhantomData<_>) } else { part.field.ty.to_token_stream() }
     });

@@ -19,7 +19,7 @@ const DEVICES: [(&str, Device); 4] = [
 
 /// Whether this is a device name.
 pub(crate) fn is_device(name: &str) -> bool {
-    DEVICES.iter().any(|(known, _)| *known == name)
+    DEVICES.iter().any(|(other, _)| *other == name)
 }
 
 /// Names of other libraries.
@@ -71,8 +71,8 @@ fn twice(names: &[LitStr], errors: &mut Errors) {
 
 fn named(text: &LitStr, errors: &mut Errors) -> Option<Device> {
     let name = text.value();
-    let known = DEVICES.iter().find(|(known, _)| *known == name);
-    if known.is_none() {
+    let device = DEVICES.iter().find(|(other, _)| *other == name);
+    if device.is_none() {
         let names = || DEVICES.iter().map(|(name, _)| *name);
         let synonym = SYNONYMS.iter().find(|(other, _)| *other == name);
         let list = keywords::list(names());
@@ -82,7 +82,7 @@ fn named(text: &LitStr, errors: &mut Errors) -> Option<Device> {
         };
         errors.push(text, format_args!("unknown device `{name}`"), help);
     }
-    known.map(|(_, device)| *device)
+    device.map(|(_, device)| *device)
 }
 
 /// A string, or several in brackets.

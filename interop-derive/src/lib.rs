@@ -78,10 +78,10 @@ pub fn derive_cuda_array(input: TokenStream) -> TokenStream {
 ///
 /// The struct must be `Copy` and have one of two layouts:
 ///
-/// | layout | an array of it |
+/// | layout | array of such elements |
 /// | --- | --- |
 /// | `#[repr(C)]` | CUDA Array Interface: a structured array, whose `descr` has the names of the fields (`f0`, `f1`, … in a tuple struct). DLPack: one more axis, when all fields are of one scalar type without padding |
-/// | `#[repr(transparent)]` | what an array of the one field is |
+/// | `#[repr(transparent)]` | as an array of the only field |
 ///
 /// Fields of type `PhantomData` do not count. Type parameters are elements or markers; the derive adds the necessary
 /// bounds. `#[cuda_array(crate = "path")]` gives the path of the runtime if it is not `::interop_core`.

@@ -47,15 +47,15 @@ pub(crate) fn model<'a>(spec: &StructSpec<'a>) -> Option<Model<'a>> {
             .map_or(Owner::Nobody, |field| Owner::Field(field.role())),
         fills,
         python: Python {
-            conversions: attrs.python.as_ref().map(place),
-            class: attrs.pyclass.as_ref().map(place),
+            conversions: attrs.python.as_ref().map(keyword_span),
+            class: attrs.pyclass.as_ref().map(keyword_span),
             is_reported: false,
         },
     })
 }
 
 /// The span of a keyword.
-pub(crate) fn place(set: &Set<()>) -> Span {
+pub(crate) fn keyword_span(set: &Set<()>) -> Span {
     set.word.span()
 }
 

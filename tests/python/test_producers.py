@@ -17,7 +17,7 @@ describe = interop_demo.describe
 def test_strides_that_lost_their_sign():
     """CuPy divides strides in bytes that go backwards as if they had no sign: the message says what helps."""
     strides = [(2**64 - step) // 4 for step in (16, 8)]
-    with pytest.raises(ArrayError, match="offsets that fit the address space; `ascontiguousarray`.*CuPy's that go backwards"):
+    with pytest.raises(ArrayError, match="offsets that fit the address space; make it contiguous by `ascontiguousarray`.*CuPy exports negative strides"):
         describe(Producer(Tensor(strides=strides)))
 
 

@@ -1,13 +1,13 @@
 //! `cust` 0.3: its buffers and streams as fields, [`KernelView`] as an argument of `launch!`.
 //!
-//! | field | as | an import | exports are writable |
+//! | field | attribute | an import | exports are writable |
 //! | --- | --- | --- | --- |
-//! | `DeviceBuffer<T>` | `data` | copies, on the import's stream | always; of `bool` never |
-//! | `DeviceBox<T>` | `data` | as `DeviceBuffer`, an array of one element | the same |
-//! | `LockedBuffer<T>` | `data` | copies, and waits: it lends slices | when they consume the struct |
-//! | `UnifiedBuffer<T>` | `data`; not for exports that own it, as it is not `Send` | copies, and waits | – |
-//! | [`InContext`] of one of these | `data` | as the buffer | always; of `bool` never |
-//! | `Stream`, and `&`, `Rc`, `Arc` and `Option` of one | `stream` | with `default = ...`: a `Stream` cannot hold the caller's | |
+//! | `DeviceBuffer<T>` | `data` | copies, on the import's stream | always, except `bool` |
+//! | `DeviceBox<T>` | `data` | as `DeviceBuffer`, for one element | as `DeviceBuffer` |
+//! | `LockedBuffer<T>` | `data` | copies, and waits for the copy | if they consume the struct |
+//! | `UnifiedBuffer<T>` | `data`, without exports that own it, because it is not `Send` | copies, and waits for the copy | – |
+//! | [`InContext`] of one of these | `data` | as the buffer | always, except `bool` |
+//! | `Stream`, and `&`, `Rc`, `Arc` and `Option` of one | `stream` | needs `default = ...`, because a `Stream` owns its stream | |
 //!
 //! An element type must implement [`Element`] and `DeviceCopy`.
 //!
@@ -44,8 +44,8 @@
 //! let view = image.kernel_view_mut::<f32, 3>()?;
 //! // SAFETY: `brighten` takes an `interop::view<float, 3>`; the image lives until the stream has been waited for.
 //! unsafe { launch!(module.brighten<<<3600, 256, 0, stream>>>(view))? };
-//! let tensor = image.into_dlpack::<Versioned>()?;      // to torch, CuPy, ...: its consumer waits for the kernel
-//! let copy: Image = Image::from_dlpack(tensor)?;       // into memory of one's own
+//! let tensor = image.into_dlpack::<Versioned>()?;      // for torch, CuPy, ...: the consumer waits for the kernel
+//! let copy: Image = Image::from_dlpack(tensor)?;       // copies into new memory
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 #![expect(unsafe_code, reason = "implements `Storage` for cust's buffers and makes buffers from raw memory")]

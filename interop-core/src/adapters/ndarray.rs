@@ -18,11 +18,11 @@
 //! With the feature `python`, `import_as::<NdArray<Array2<f32>>>(object)` imports any Python array, and `export`
 //! implements `__dlpack__` for an `Arc<NdArray<_>>`.
 //!
-//! | in an `NdArray` | exports are writable | an import |
+//! | type in `NdArray` | exports are writable | an import |
 //! | --- | --- | --- |
-//! | `Array<T, D>` | when they consume it; shared ones are read-only | copies, into C order |
+//! | `Array<T, D>` | if they consume it; shared exports are read-only | copies into C order |
 //! | `ArcArray<T, D>`, `ArrayView<'static, T, D>` | never | – |
-//! | `ArrayViewMut<'static, T, D>` | when they consume it | – |
+//! | `ArrayViewMut<'static, T, D>` | if they consume it | – |
 //!
 //! A view with gaps between its elements cannot be exported, because the gaps may be borrowed elsewhere. Copy it with
 //! `to_owned`.
@@ -37,7 +37,7 @@
 //!
 //! struct Exposure { pixels: NdArray<Array2<f32>>, seconds: f64 }
 //!
-//! // SAFETY: all that is promised, the field promises, and only `&mut self` gets at it.
+//! // SAFETY: the field guarantees all rules, and replacing it needs `&mut self`.
 //! unsafe impl CudaArray for Exposure {
 //!     fn info(&self) -> interop_core::Result<ArrayInfo> {
 //!         self.pixels.info()
@@ -194,9 +194,9 @@ where
     if view.shape.contains(&0) {
         return Ok((extents.into(), lowest, Vec::new()));
     }
-    let turned = (0..N).filter(|axis| view.strides[*axis] < 0).map(Axis).collect();
+    let inverted = (0..N).filter(|axis| view.strides[*axis] < 0).map(Axis).collect();
     let strides = view.strides.map(isize::unsigned_abs).into_dimension();
-    Ok((extents.strides(strides), lowest, turned))
+    Ok((extents.strides(strides), lowest, inverted))
 }
 
 impl<'a, T: Element, const N: usize> HostView<'a, T, N> {
@@ -230,11 +230,11 @@ impl<'a, T: Element, const N: usize> HostView<'a, T, N> {
         [usize; N]: IntoDimension<Dim = D>,
     {
         // SAFETY: the view's memory is live and initialized (contract of `from_info`).
-        let (shape, lowest, turned) = unsafe { parts::<T, N, D>(&self.raw)? };
+        let (shape, lowest, inverted) = unsafe { parts::<T, N, D>(&self.raw)? };
         // SAFETY: the elements are live, initialized, aligned and in one allocation (contract of the view). Nobody
         // writes to them for `'a` (contract of this function). The layout is checked and starts at its lowest element.
         let mut view = unsafe { ArrayView::from_shape_ptr(shape, lowest.cast_const()) };
-        for axis in turned {
+        for axis in inverted {
             view.invert_axis(axis);
         }
         Ok(view)
@@ -297,10 +297,10 @@ where
 {
     check_any_bits::<T>()?;
     // SAFETY: forwarded to the caller.
-    let (shape, lowest, turned) = unsafe { parts::<T, N, D>(view)? };
+    let (shape, lowest, inverted) = unsafe { parts::<T, N, D>(view)? };
     // SAFETY: as in `HostView::as_ndarray`, except that others may write to the elements, which cells permit.
     let mut view = unsafe { ArrayView::from_shape_ptr(shape, lowest.cast_const().cast::<C>()) };
-    for axis in turned {
+    for axis in inverted {
         view.invert_axis(axis);
     }
     Ok(view)
@@ -337,11 +337,11 @@ impl<'a, T: Element, const N: usize> HostViewMut<'a, T, N> {
         [usize; N]: IntoDimension<Dim = D>,
     {
         // SAFETY: as in `HostView::as_ndarray`.
-        let (shape, lowest, turned) = unsafe { parts::<T, N, D>(&self.raw)? };
+        let (shape, lowest, inverted) = unsafe { parts::<T, N, D>(&self.raw)? };
         // SAFETY: as in `HostView::as_ndarray`. The elements are writable, no two indices share one (contract of the
         // view), and nobody else accesses them for `'a` (contract of this function).
         let mut view = unsafe { ArrayViewMut::from_shape_ptr(shape, lowest) };
-        for axis in turned {
+        for axis in inverted {
             view.invert_axis(axis);
         }
         Ok(view)

@@ -89,8 +89,8 @@ impl ArrayInfo {
 
     /// Replaces the address by another one of the same memory.
     pub(crate) fn move_to(&mut self, address: usize) {
-        let moved = |end: usize| end.wrapping_sub(self.address).wrapping_add(address);
-        (self.range, self.address) = (moved(self.range.start)..moved(self.range.end), address);
+        let relocated = |end: usize| end.wrapping_sub(self.address).wrapping_add(address);
+        (self.range, self.address) = (relocated(self.range.start)..relocated(self.range.end), address);
     }
 
     /// The addresses from the lowest element to one past the highest, including all gaps.

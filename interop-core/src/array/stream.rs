@@ -15,7 +15,7 @@ use crate::error::{Error, ErrorKind, Result};
 /// | [`LegacyDefault`](Self::LegacyDefault) | 1 | 1, or `None` |
 /// | [`PerThreadDefault`](Self::PerThreadDefault) | 2 | 2 |
 /// | [`Raw`](Self::Raw) | the handle | the handle |
-/// | refused | 0, negative numbers | 0, numbers below -1 |
+/// | error | 0, negative numbers | 0, numbers below -1 |
 ///
 /// `None` has opposite meanings in the two protocols, so both are decoded only here. For a device without streams
 /// DLPack allows `None` only; -1 is accepted too, because it requests no wait.

@@ -35,9 +35,9 @@ impl RawDescriptor<'_> {
         let steps = Dims::from(if let Strides::Elements(steps) = self.strides { steps } else { &[] });
         let strides =
             if let Strides::Elements(_) = self.strides { Strides::Elements(&steps) } else { self.strides };
-        let plain = self.is_simple();
+        let is_simple = self.is_simple();
         let descriptor = RawDescriptor { shape: &shape, strides, ..self };
-        if plain { Err(descriptor.refusal()) } else { descriptor.validate_full() }
+        if is_simple { Err(descriptor.refusal()) } else { descriptor.validate_full() }
     }
 
     /// Whether the fast path is complete for this array: if [`validate_fast`](Self::validate_fast) returns `None`, the
@@ -54,9 +54,9 @@ impl RawDescriptor<'_> {
     pub(crate) fn validate_fast(&self) -> Option<ArrayInfo> {
         let device = self.device.unwrap_or(Device::UNKNOWN);
         let supported = self.device.is_none() || device.is_supported();
-        let whole = self.struct_type.is_none() && self.dtype.bits() % 8 == 0 && self.dtype.is_valid();
+        let whole_bytes = self.struct_type.is_none() && self.dtype.bits() % 8 == 0 && self.dtype.is_valid();
         let ndim = self.shape.len();
-        if !supported || !whole || ndim > INLINE {
+        if !supported || !whole_bytes || ndim > INLINE {
             return None;
         }
         // Missing axes get extent 1 and stride 0.
@@ -281,8 +281,8 @@ fn outside_address_space(address: usize, layout: &Layout) -> Error {
     let found = text!("shape {shape:?} and strides {strides:?} at {address:#x}");
     // A contiguous array is too large; for any other the strides are the cause.
     let compact = layout.is_contiguous(Order::C) || layout.is_contiguous(Order::F);
-    let place = if compact { "shape" } else { "strides" };
-    Error::new(ErrorKind::Overflow, place, found, "elements that fit the address space")
+    let location = if compact { "shape" } else { "strides" };
+    Error::new(ErrorKind::Overflow, location, found, "elements that fit the address space")
 }
 
 #[cold]

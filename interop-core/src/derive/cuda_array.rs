@@ -49,7 +49,7 @@ use crate::protocols::dlpack::managed_tensor::ManagedTensor;
 ///
 /// let image = Image { pixels: HostVec::<f32>::zeroed(2 * 4 * 3), height: 2, width: 4 };
 /// let image = Arc::new(image);
-/// let tensor = image.share_dlpack::<Versioned>()?;              // a fresh export, as often as you like
+/// let tensor = image.share_dlpack::<Versioned>()?;              // a new export at each call
 /// let borrowed: Image<Lease<f32>> = Image::from_dlpack(tensor)?; // another struct, the same memory
 /// assert_eq!((borrowed.height, borrowed.width), (2, 4));
 /// assert_eq!(borrowed.info()?.address(), image.info()?.address());
@@ -368,15 +368,15 @@ pub unsafe trait CudaArray {
     where
         Self: Sized + Send + 'static,
     {
-        let whole = MaybeDangling::new(self);
-        let info = match whole.get().info() {
+        let owner = MaybeDangling::new(self);
+        let info = match owner.get().info() {
             Ok(info) => info,
-            Err(error) => return Err(Refused { value: whole.into_inner(), error }),
+            Err(error) => return Err(Refused { value: owner.into_inner(), error }),
         };
         match cuda::make_consumer_wait(&info, stream) {
             // SAFETY: rules 1 to 3 hold while the export owns the struct; nothing else can access it.
-            Ok(()) => unsafe { export_described(&info, whole, Ownership::Owned) },
-            Err(error) => Err(Refused { value: whole.into_inner(), error }),
+            Ok(()) => unsafe { export_described(&info, owner, Ownership::Owned) },
+            Err(error) => Err(Refused { value: owner.into_inner(), error }),
         }
     }
 

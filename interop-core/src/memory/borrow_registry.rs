@@ -234,8 +234,8 @@ mod tests {
         };
         // Forks are counted from here on.
         generation();
-        let own = hold();
-        thread::scope(|scope| assert_ne!(scope.spawn(hold).join().unwrap(), own));
+        let forking_thread = hold();
+        thread::scope(|scope| assert_ne!(scope.spawn(hold).join().unwrap(), forking_thread));
         // Any thread of the child may be the first to use the table.
         let ask = || {
             Table::after_fork(Some(&PARENTS))
@@ -244,7 +244,10 @@ mod tests {
                 .map(|borrowed| borrowed.thread)
                 .collect::<Vec<_>>()
         };
-        assert!(in_a_child(|| thread::scope(|scope| assert_eq!(scope.spawn(ask).join().unwrap(), [own]))));
+        assert!(in_a_child(|| thread::scope(|scope| assert_eq!(
+            scope.spawn(ask).join().unwrap(),
+            [forking_thread]
+        ))));
     }
 
     #[cfg(all(unix, not(miri)))]

@@ -48,8 +48,8 @@ impl CudaBuffer {
         // Padding may hold data of other objects, which must not leave the process's own structs.
         let cleared =
             if padding.is_empty() { None } else { Some(HostVec::without_padding(elements, &padding)?) };
-        let plain = elements.as_ptr().expose_provenance();
-        let from = cleared.as_ref().map_or(plain, |cleared| cleared.memory().address);
+        let source = elements.as_ptr().expose_provenance();
+        let from = cleared.as_ref().map_or(source, |cleared| cleared.memory().address);
         // SAFETY: both ranges have `buffer.bytes` bytes and stay live until the copy is complete.
         unsafe { copy_now(driver()?, buffer.context, buffer.address, from, buffer.bytes) }?;
         Ok(buffer)

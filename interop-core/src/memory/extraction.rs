@@ -66,7 +66,7 @@ impl<'a> Extraction<'a> {
 
     #[inline(always)]
     pub(crate) fn info(&self) -> Result<&ArrayInfo> {
-        if self.taken { Err(taken()) } else { Ok(self.import.info()) }
+        if self.taken { Err(already_taken()) } else { Ok(self.import.info()) }
     }
 
     /// The layout in units of the struct's elements.
@@ -197,7 +197,7 @@ impl<'a> Extraction<'a> {
 }
 
 #[cold]
-pub(crate) fn taken() -> Error {
+pub(crate) fn already_taken() -> Error {
     Error::new(
         ErrorKind::Unsupported,
         "import",

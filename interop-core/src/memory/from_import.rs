@@ -6,7 +6,7 @@ use crate::array::element::ElementType;
 use crate::array::info::ArrayInfo;
 use crate::array::layout::order::Order;
 use crate::error::{Refused, Result};
-use crate::memory::extraction::{Extraction, Requirements, taken};
+use crate::memory::extraction::{Extraction, Requirements, already_taken};
 use crate::memory::import::Import;
 use crate::memory::storage::Storage;
 
@@ -38,7 +38,7 @@ impl Extraction<'_> {
             return None;
         }
         if self.taken {
-            return self.refuse(taken());
+            return self.refuse(already_taken());
         }
         let kind = self.import.info().device().device_type;
         // Each branch calls `take` itself: a result shared by both would go through memory and stall the CPU.
@@ -103,7 +103,7 @@ impl<T> CheckedStorage<T> {
 ///
 /// struct Volts(Vec<f32>);
 ///
-/// // SAFETY: as the vector, of which no more is lent than by the vector itself.
+/// // SAFETY: as for the vector, and `Volts` gives no other access to it.
 /// unsafe impl Storage for Volts {
 ///     fn memory(&self) -> MemoryRegion {
 ///         self.0.memory()

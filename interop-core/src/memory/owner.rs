@@ -46,8 +46,8 @@ impl Owner {
 
     /// As [`new`](Self::new); also returns the address of the boxed value, which is stable until the owner is dropped.
     pub(crate) fn new_with_address<T: Send + 'static>(value: T) -> (Self, NonNull<T>) {
-        let place = NonNull::from(Box::leak(Box::new(value)));
-        (Self { value: place.cast(), release: Some(drop_box::<T>), scope: None }, place)
+        let pointer = NonNull::from(Box::leak(Box::new(value)));
+        (Self { value: pointer.cast(), release: Some(drop_box::<T>), scope: None }, pointer)
     }
 
     /// Owns nothing, for memory that lives as long as the program.

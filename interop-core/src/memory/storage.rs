@@ -44,11 +44,11 @@ use crate::memory::region::MemoryRegion;
 ///
 /// struct CBuffer { pointer: *mut f32, len: usize }
 ///
-/// // SAFETY: the buffer is the only one that has the pointer.
+/// // SAFETY: nothing else has the pointer.
 /// unsafe impl Send for CBuffer {}
 ///
-/// // SAFETY: 1 and 2: the memory is zeroed by the constructor and lives until `drop`; 3: the host's allocator made it;
-/// // 4: there is no method that hands out a reference.
+/// // SAFETY: 1 and 2: the memory is zeroed by the constructor and lives until `drop`; 3: it is host memory;
+/// // 4: no method returns a reference to it.
 /// unsafe impl Storage for CBuffer {
 ///     fn memory(&self) -> MemoryRegion {
 ///         MemoryRegion::new::<f32>(self.pointer.expose_provenance(), self.len, Device::CPU, Mutability::Writable)

@@ -85,8 +85,8 @@ mod system {
     pub(crate) fn register(_: extern "C" fn()) {}
 
     pub(crate) fn this_thread() -> usize {
-        thread_local!(static PLACE: u8 = const { 0 });
-        PLACE.with(|place| core::ptr::from_ref(place).addr())
+        thread_local!(static MARKER: u8 = const { 0 });
+        MARKER.with(|marker| core::ptr::from_ref(marker).addr())
     }
 }
 
@@ -202,13 +202,13 @@ mod tests {
         let count = || COUNT.get().fetch_add(1, Ordering::Relaxed);
         thread::scope(|scope| (0..4).for_each(|_| drop(scope.spawn(count))));
         assert_eq!(count(), 5);
-        let own = generation();
+        let parent = generation();
         let in_the_grandchild = || assert_eq!((count(), forked_by()), (27, this_thread()));
         let in_the_child = || {
-            assert!(generation() > own && count() == 16 && in_a_child(in_the_grandchild));
+            assert!(generation() > parent && count() == 16 && in_a_child(in_the_grandchild));
         };
         assert!(in_a_child(in_the_child));
-        assert_eq!((count(), generation()), (6, own));
+        assert_eq!((count(), generation()), (6, parent));
     }
 
     #[test]

@@ -1,12 +1,12 @@
 //! `cudarc` 0.19: its slices and streams as fields, [`KernelView`] as an argument of its launch builder.
 //!
-//! | field | as | an import | exports are writable |
+//! | field | attribute | an import | exports are writable |
 //! | --- | --- | --- | --- |
-//! | `CudaSlice<T>` | `data` | copies, on the default stream of its device, between the work before and after it | always; of `bool` never |
-//! | `CudaViewMut<'_, T>` | `data`, for views and launches: it is borrowed | – | – |
-//! | `CudaView<'_, T>` | the same, for reading | – | – |
-//! | `PinnedHostSlice<T>`, `UnifiedSlice<T>` | `data` | copies, and waits; `cudarc` has none without elements | when they consume the struct |
-//! | `CudaStream` in an `Arc` | `stream` | the caller's stream, borrowed | |
+//! | `CudaSlice<T>` | `data` | copies, in order on the default stream of its device | always, except `bool` |
+//! | `CudaViewMut<'_, T>` | `data`, for views and launches only, because it is borrowed | – | – |
+//! | `CudaView<'_, T>` | as `CudaViewMut`, for reading | – | – |
+//! | `PinnedHostSlice<T>`, `UnifiedSlice<T>` | `data` | copies, and waits for the copy; needs at least one element | if they consume the struct |
+//! | `Arc<CudaStream>` | `stream` | the caller's stream, borrowed | |
 //!
 //! A slice knows its device and its stream. If a struct has no `stream` field, or `None` in it, the consumer of an
 //! export waits for the slice's own stream, which waits for the last write that `cudarc` tracks. `cudarc` does not see
@@ -48,8 +48,8 @@
 //! let view = image.kernel_view_mut::<f32, 3>()?;
 //! // SAFETY: the kernel takes an `interop::view<float, 3>`; the image lives until the stream has been waited for.
 //! unsafe { stream.launch_builder(kernel).arg(&view).launch(LaunchConfig::for_num_elems(480 * 640 * 3))? };
-//! let tensor = image.into_dlpack::<Versioned>()?;      // to torch, CuPy, ...: its consumer waits for the kernel
-//! let copy: Image = Image::from_dlpack(tensor)?;       // into memory of one's own
+//! let tensor = image.into_dlpack::<Versioned>()?;      // for torch, CuPy, ...: the consumer waits for the kernel
+//! let copy: Image = Image::from_dlpack(tensor)?;       // copies into new memory
 //! # Ok(())
 //! # }
 //! ```

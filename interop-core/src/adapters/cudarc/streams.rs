@@ -18,7 +18,8 @@ use crate::process::fork::PerProcess;
 /// blocking stream of its context if the handle would mean another context's default stream.
 pub(crate) fn handle_on(stream: &CudaStream, device: Device) -> StreamHandle {
     let (handle, context) = (stream.as_stream(), stream.context());
-    let is_unambiguous = || handle_of(context).is_none_or(|own| cuda::has_default_streams(own, device));
+    let is_unambiguous =
+        || handle_of(context).is_none_or(|context_handle| cuda::has_default_streams(context_handle, device));
     if matches!(handle, StreamHandle::Raw(_)) || is_unambiguous() {
         return handle;
     }
@@ -48,8 +49,8 @@ pub(crate) fn proxy_stream(context: &Arc<CudaContext>, default: StreamHandle) ->
     let created = created.map_err(|error| failed("cuStreamCreate", error, allowed))?;
     // SAFETY: the stream was just created and is never destroyed.
     let handle = unsafe { StreamHandle::from_raw(created as usize) };
-    if let (StreamHandle::PerThreadDefault, Some(own)) = (default, handle_of(context)) {
-        cuda::register_proxy(handle, own);
+    if let (StreamHandle::PerThreadDefault, Some(context_handle)) = (default, handle_of(context)) {
+        cuda::register_proxy(handle, context_handle);
     }
     streams.push((context.clone(), default, handle));
     Ok(handle)
@@ -86,10 +87,10 @@ impl FromStream for Arc<CudaStream> {
     fn from_stream(stream: StreamHandle, device: Device) -> Result<Self> {
         let ordinal = ordinal_of(stream, device)?;
         let context = context(ordinal)?;
-        if let (StreamHandle::LegacyDefault | StreamHandle::PerThreadDefault, Some(own)) =
+        if let (StreamHandle::LegacyDefault | StreamHandle::PerThreadDefault, Some(context_handle)) =
             (stream, handle_of(&context))
         {
-            cuda::wait_for_default_streams(stream, device, own)?;
+            cuda::wait_for_default_streams(stream, device, context_handle)?;
         }
         Ok(match stream {
             StreamHandle::NothingPending | StreamHandle::LegacyDefault => context.default_stream(),

@@ -84,17 +84,17 @@ impl Layout {
             self.shape().iter().zip(self.strides()).filter(|(extent, _)| **extent != 1).rev().peekable();
         let mut new = (0..shape.len()).rev().filter(|axis| shape[*axis] != 1);
         while let Some((&extent, &step)) = old.next() {
-            let (mut whole, mut reach) = (extent, step.wrapping_mul(extent as isize));
+            let (mut merged, mut reach) = (extent, step.wrapping_mul(extent as isize));
             while let Some((&extent, _)) = old.next_if(|(_, outer)| **outer == reach) {
-                (whole, reach) = (whole * extent, reach.wrapping_mul(extent as isize));
+                (merged, reach) = (merged * extent, reach.wrapping_mul(extent as isize));
             }
             let (mut part, mut stride) = (1, step);
-            while part < whole {
+            while part < merged {
                 let Some(axis) = new.next() else { break };
                 strides[axis] = stride;
                 (part, stride) = (part * shape[axis], stride.wrapping_mul(shape[axis] as isize));
             }
-            if part != whole {
+            if part != merged {
                 let found = text!("{shape:?} for shape {:?}, strides {:?}", self.shape(), self.strides());
                 let error = Error::new(ErrorKind::Strides, "shape", found, "a shape that needs no copy");
                 return Err(error.with_rust_hint("use `to_vec` to copy the elements"));
@@ -112,14 +112,14 @@ impl Layout {
         let inner = Self::contiguous(parts, Order::C)?;
         let mut outer = Dims::from(self.strides());
         for (axis, stride) in outer.iter_mut().enumerate() {
-            let idle = self.shape()[axis] == 1 || self.is_empty();
+            let is_unused = self.shape()[axis] == 1 || self.is_empty();
             *stride = match stride.checked_mul(inner.numel as isize) {
                 Some(stride) => stride,
-                None if idle => 0,
+                None if is_unused => 0,
                 None => return Err(out_of_reach(self.shape(), self.strides())),
             };
         }
-        Self::strided(&joined(self.shape(), parts), &joined(&outer, inner.strides()))
+        Self::strided(&concatenated(self.shape(), parts), &concatenated(&outer, inner.strides()))
     }
 
     /// Merges the last axes, which must be `parts`, into one element; the reverse of `split_elements`.
@@ -151,8 +151,8 @@ impl Layout {
             return Err(Error::new(ErrorKind::Strides, "strides", found, allowed));
         }
         for (axis, stride) in strides.iter_mut().enumerate() {
-            let idle = shape[axis] == 1 || self.is_empty();
-            if *stride % count != 0 && !idle {
+            let is_unused = shape[axis] == 1 || self.is_empty();
+            if *stride % count != 0 && !is_unused {
                 let allowed = text!("a multiple of {count}, the number of items in an element {parts:?}");
                 return Err(Error::new(
                     ErrorKind::Strides,
@@ -173,7 +173,7 @@ impl Layout {
         let mut index = Dims::zeroed(ndim);
         let mut offset = 0_isize;
         (0..self.numel).map(move |_| {
-            let here = offset;
+            let current = offset;
             for step in 0..ndim {
                 let axis = if order == Order::C { ndim - 1 - step } else { step };
                 // One step past the end of an axis may overflow before the index goes back to 0.
@@ -185,7 +185,7 @@ impl Layout {
                 offset = offset.wrapping_sub(strides[axis].wrapping_mul(shape[axis] as isize));
                 index[axis] = 0;
             }
-            here
+            current
         })
     }
 
@@ -216,11 +216,11 @@ impl Layout {
 
 /// All items except the one at `axis`.
 fn without<T: Copy + Default>(items: &[T], axis: usize) -> Dims<T> {
-    joined(&items[..axis], &items[axis + 1..])
+    concatenated(&items[..axis], &items[axis + 1..])
 }
 
 /// The items of both lists.
-fn joined<T: Copy + Default>(head: &[T], tail: &[T]) -> Dims<T> {
+fn concatenated<T: Copy + Default>(head: &[T], tail: &[T]) -> Dims<T> {
     Dims::filled(head.len() + tail.len(), |items| {
         let (first, rest) = items.split_at_mut(head.len());
         first.copy_from_slice(head);

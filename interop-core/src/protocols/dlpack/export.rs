@@ -90,8 +90,8 @@ struct Package<A, O> {
 /// let mut memory = vec![1.0_f32, 2.0, 3.0];
 /// let address = memory.as_mut_ptr().expose_provenance();
 /// let info = RawDescriptor { dtype: DType::F32, ..RawDescriptor::new(address, Device::CPU, &[3]) }.validate()?;
-/// // SAFETY: 1: the vector keeps the memory, whose pointer was exposed, and any thread may use it. 2: the export is the only one
-/// // that has the vector.
+/// // SAFETY: 1: the vector owns the memory, its pointer was exposed, and any thread may use it. 2: only the export owns
+/// // the vector.
 /// let tensor = unsafe { export::<Versioned, _>(&info, memory, Ownership::Owned) }?;
 /// assert_eq!(Samples::from_dlpack(tensor)?.to_vec::<f32>()?, [1.0, 2.0, 3.0]);
 /// # Ok::<(), interop_core::Error>(())

@@ -16,7 +16,7 @@
 //! }
 //!
 //! let table = Table { cells: vec![0_i64; 12], rows: 3 };
-//! let tensor = table.into_dlpack::<Versioned>()?;                 // memory and struct are one package now
+//! let tensor = table.into_dlpack::<Versioned>()?;                 // the tensor owns the struct
 //! let borrowed: Table<Lease<i64>> = Table::from_dlpack(tensor)?;  // another struct uses the memory in place
 //! assert_eq!(borrowed.rows, 3);
 //! drop(borrowed);                                                 // the deleter runs, and frees the vector
@@ -56,7 +56,7 @@ pub use crate::protocols::dlpack::managed_tensor::ManagedTensor;
 ///
 /// let samples = Samples { values: HostVec::<f32>::zeroed(3), len: 3 };
 /// let tensor: *mut DLManagedTensorVersioned = samples.into_dlpack()?.into_raw();
-/// // … C has the pointer: it calls the deleter once, on any thread, or hands the tensor back …
+/// // … C has the pointer and calls the deleter once, on any thread, or returns the tensor …
 /// // SAFETY: nobody else releases it.
 /// let tensor = unsafe { ManagedTensor::from_raw(tensor) };
 /// let samples: Samples<LeaseMut<f32>> = Samples::from_dlpack(tensor)?;
