@@ -247,7 +247,7 @@ def test_not_while_rust_code_writes(make, use):
         except BufferError as error:
             refusals.append(str(error))
     work.join()
-    assert "found a writer of" in refusals[0] and refusals[0].endswith("if one call was given the same array twice")
+    assert "found a writer of" in refusals[0] and refusals[0].endswith("if one call gets the same array twice")
     use(array)  # the view of Rust is over
 
 
