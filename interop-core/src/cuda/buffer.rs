@@ -153,7 +153,7 @@ impl CudaBuffer {
         ordinal: i32,
         bytes: usize,
     ) -> Outcome<Self> {
-        let (element, device) = (<u8 as Element>::TYPE, Device::cuda(ordinal));
+        let (element, device) = (<u8 as crate::array::element::Element>::TYPE, Device::cuda(ordinal));
         let kind = MemoryKind::Pool;
         let mut buffer = Self { address: 0, bytes, element, kind, device, context, is_in_order: true };
         let mut address = 0;

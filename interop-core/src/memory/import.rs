@@ -102,7 +102,7 @@ impl Import {
             if !cuda::is_available() || cuda::captures(stream) {
                 return Ok(PendingWork::on(StreamHandle::NothingPending));
             }
-            cuda::stream_wait_in(stream, StreamHandle::LegacyDefault, device, context)?;
+            cuda::stream_wait_in(StreamHandle::LegacyDefault, stream, device, context)?;
         }
         match context {
             Some(context) => Ok(PendingWork::in_context(StreamHandle::LegacyDefault, context)),

@@ -170,7 +170,7 @@ pub(crate) fn wait_for_table_stream(
     let consumer = stream.unwrap_or(StreamHandle::LegacyDefault);
     // The default streams are those of the memory's context, which need not be asked for again.
     let own = to.import.context();
-    let captured = cuda::stream_wait_in(current, consumer, device, own).map_err(|error| of(object, error))?;
+    let captured = cuda::stream_wait_in(consumer, current, device, own).map_err(|error| of(object, error))?;
     to.import.put_on_ordered_stream(consumer, captured, own);
     Ok(true)
 }
