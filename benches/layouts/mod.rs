@@ -67,7 +67,8 @@ impl Layout {
     #[expect(clippy::cast_precision_loss, reason = "small whole numbers")]
     pub(crate) fn grid(self) -> Grid {
         let elements: HostVec<f32> = (0..self.room).map(|at| (at % 1000) as f32).collect();
-        let memory = SharedBuffer::new(elements).byte_offset(4 * signed(self.first)).expect("within the memory");
+        let memory =
+            SharedBuffer::new(elements).byte_offset(4 * signed(self.first)).expect("within the memory");
         Grid { memory, strides: self.strides, rows: ROWS, columns: COLUMNS }
     }
 
