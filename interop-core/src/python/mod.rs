@@ -125,7 +125,8 @@ pub(crate) mod exception_state;
 pub(crate) mod export;
 pub(crate) mod ffi_boundary;
 #[cfg(feature = "stubs")]
-pub(crate) mod hints;
+#[doc(hidden)]
+pub mod hints;
 pub(crate) mod import;
 pub(crate) mod interpreter;
 pub(crate) mod py_owner;
