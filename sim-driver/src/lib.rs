@@ -21,7 +21,6 @@ mod api;
 mod api_call;
 mod capture;
 mod context;
-mod copy_kernels;
 mod exec;
 mod graph;
 mod happens_before;

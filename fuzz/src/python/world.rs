@@ -7,6 +7,7 @@ use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::PyTuple;
 
+use super::array::Array;
 use super::{import, tables};
 
 /// The module `world.py`.
@@ -60,5 +61,6 @@ fn make(py: Python<'_>) -> PyResult<Py<PyModule>> {
     module.add("HUGE", py.eval(c"1 << 200", None, None)?)?;
     module.add_function(wrap_pyfunction!(answer, &module)?)?;
     module.add("TABLES", tables::all(py)?)?;
+    interop_core::python::install::<Array>(py)?;
     Ok(module.unbind())
 }

@@ -5,12 +5,14 @@
 use core::fmt;
 use std::sync::Arc;
 
+use crate::array::device::Device;
 use crate::array::element::ElementType;
 use crate::array::info::ArrayInfo;
 use crate::array::layout::order::Order;
 use crate::array::mutability::Mutability;
-use crate::array::stream::{PendingWork, StreamHandle};
+use crate::array::stream::StreamHandle;
 use crate::array::struct_type::StructType;
+use crate::cuda::pending_work::PendingWork;
 use crate::error::{Error, ErrorKind, Refused, Result, text};
 use crate::memory::from_import::FromImport;
 use crate::memory::import::Import;
@@ -50,19 +52,19 @@ struct Inner<K: ?Sized = dyn StreamSource> {
 
 /// The owner of the memory, which may know its pending work.
 trait StreamSource: Send + Sync {
-    fn pending(&self) -> PendingWork;
+    fn stream(&self) -> StreamHandle;
 }
 
 /// The storage is asked at each call, because its stream may change.
 impl<S: Storage + Send + Sync> StreamSource for MaybeDangling<S> {
-    fn pending(&self) -> PendingWork {
-        self.get().pending()
+    fn stream(&self) -> StreamHandle {
+        self.get().stream()
     }
 }
 
-impl StreamSource for (Owner, PendingWork) {
-    fn pending(&self) -> PendingWork {
-        self.1
+impl StreamSource for (Owner, PendingWork, Device) {
+    fn stream(&self) -> StreamHandle {
+        self.1.stream(self.2)
     }
 }
 
@@ -139,12 +141,7 @@ unsafe impl Storage for SharedBuffer {
 
     #[inline]
     fn stream(&self) -> StreamHandle {
-        self.pending().stream(self.inner.memory.device)
-    }
-
-    #[inline]
-    fn pending(&self) -> PendingWork {
-        self.inner.owner.pending()
+        self.inner.owner.stream()
     }
 }
 
@@ -175,9 +172,9 @@ impl FromImport for SharedBuffer {
             device: info.device(),
             mutability: info.mutability(),
         };
-        let struct_type = info.struct_type().cloned();
+        let (struct_type, device) = (info.struct_type().cloned(), info.device());
         let pending = import.pending_work()?;
-        Ok(Self::of(Inner { memory, struct_type, owner: (import.take_owner(), pending) }))
+        Ok(Self::of(Inner { memory, struct_type, owner: (import.take_owner(), pending, device) }))
     }
 }
 

@@ -23,8 +23,6 @@ pub(crate) struct DlpackMethod {
     takes_unordered: bool,
     /// Where its arrays are.
     pub(crate) expected_device: ExpectedDevice,
-    /// Whether its objects may have an interface dict that says who may write, where a legacy capsule cannot.
-    pub(crate) has_writable_dict: bool,
     /// The function behind it, of a type that cannot change.
     direct: Option<DirectCall>,
 }
@@ -58,9 +56,7 @@ impl DlpackMethod {
             Some(_) => ExpectedDevice::of(ExpectedDevice::NEW),
             None => ExpectedDevice::of(ExpectedDevice::NONE),
         };
-        // Arrays of JAX do not change, and NumPy before 2.1 has always counted as read-only.
-        let has_writable_dict = !host_only && !matches!(package, "jax" | "jaxlib");
-        Self { has_method, takes_unordered, expected_device, has_writable_dict, direct }
+        Self { has_method, takes_unordered, expected_device, direct }
     }
 
     /// The stream that arrays of a device are asked for.
