@@ -1,7 +1,7 @@
 //! Arrays of our own, as a Python class.
 #![expect(unsafe_code, reason = "memory says that it is of a kind that it is not")]
 
-use interop_core::{CudaArray, Device, DeviceType, HostVec, MemoryRegion, Shared, Storage};
+use interop_core::{CudaArray, Device, DeviceType, HostVec, MemoryRegion, SharedBuffer, Storage};
 use pyo3::prelude::*;
 
 /// The kinds of memory; those of CUDA are imagined, and there is no driver that knows better.
@@ -13,7 +13,7 @@ pub(super) const KINDS: [i32; 4] = [1, 2, 3, 13];
 #[cuda_array(shape = [3, 4], export, pyclass)]
 pub(super) struct Array {
     #[cuda_array(data)]
-    data: Shared,
+    data: SharedBuffer,
 }
 
 struct Imagined {
@@ -32,7 +32,7 @@ impl Array {
     /// An array in memory of this kind.
     pub(super) fn new(kind: i32, readonly: bool) -> Self {
         let device = Device { device_type: DeviceType(kind), device_id: 0 };
-        let data = Shared::new(Imagined { numbers: HostVec::zeroed(12), device });
+        let data = SharedBuffer::new(Imagined { numbers: HostVec::zeroed(12), device });
         Self { data: if readonly { data.read_only() } else { data } }
     }
 }

@@ -70,7 +70,7 @@ pub(super) fn run(world: &World<'_>, input: &mut Input<'_>) {
 /// What the standard says of the call. `None` is as good as no argument.
 fn expected(call: &Call, keywords: usize) -> Expected<Answer> {
     let value = |at: usize| call.given[at].as_ref().filter(|value| **value != Value::None);
-    let stream = value(0).map(Value::integer).transpose();
+    let stream = value(0).map(Value::extract_integer).transpose();
     let version = value(1).map(Value::integers).transpose();
     let device = value(2).map(Value::device).transpose();
     let copy = value(3).map_or(Ok(None), |value| match value {

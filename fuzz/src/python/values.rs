@@ -117,7 +117,7 @@ impl Value {
 
     /// The two integers of a tuple. All that is wrong with both is expected, whichever is looked at first.
     pub(super) fn integers(&self) -> Expected<[i128; 2]> {
-        match self.pair()?.map(Self::integer) {
+        match self.pair()?.map(Self::extract_integer) {
             [Ok(first), Ok(second)] => Ok([first, second]),
             [first, second] => Err(first.err().unwrap_or(0) | second.err().unwrap_or(0)),
         }
