@@ -16,7 +16,7 @@ use super::world::World;
 /// How a type offers a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Offer {
-    /// Whether it is one that can be used: a capsule of the right name, or a number, with a version that is known.
+    /// Whether it is one that can be used: a capsule of the right name, with a version that is known.
     pub(super) usable: bool,
     /// Whether it hands out tensors.
     pub(super) hands_out: bool,
@@ -35,8 +35,8 @@ pub(super) const OFFERS: [Offer; 9] = [
     offer(true, false, true),
     // Behind a newer one.
     offer(true, true, true),
-    // As a number.
-    offer(true, true, true),
+    // As a number, which is no table.
+    offer(false, true, true),
     // A newer one alone, one under another name, and what is no table.
     offer(false, true, true),
     offer(false, true, true),
