@@ -237,7 +237,7 @@ impl<'a, T: Element, const N: usize> HostView<'a, T, N> {
     /// Nobody writes the elements for `'a`: no library that shares them, no thread of it, no kernel.
     pub unsafe fn as_slice(&self) -> Result<&'a [T]> {
         let (first, count) = self.raw.run::<T>(Order::C)?;
-        // SAFETY: as in `get`, for `count` elements without gaps.
+        // SAFETY: as in `read`, for `count` elements without gaps.
         unsafe { check_run(first, count)? };
         // SAFETY: live, initialized, aligned, within one object; unwritten for `'a` as the caller promises.
         Ok(unsafe { core::slice::from_raw_parts(first, count) })
