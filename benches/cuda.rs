@@ -5,12 +5,12 @@
 
 use std::ffi::c_void;
 use std::hint::black_box;
-use std::sync::Arc;
-use std::time::Duration;
+use std::sync::{Arc, Barrier};
+use std::time::{Duration, Instant};
 
 use criterion::Criterion;
 use interop_core::cuda::{self, CudaBuffer, MemoryKind};
-use interop_core::dlpack::Versioned;
+use interop_core::dlpack::{ManagedTensor, Versioned};
 use interop_core::{CudaArray, DType, Device, FromArray, Import, LeaseMut, StreamHandle};
 use libloading::{Library, Symbol};
 
@@ -116,6 +116,26 @@ fn handle(stream: usize) -> StreamHandle {
     unsafe { StreamHandle::from_raw(stream) }
 }
 
+/// How long it takes until each of so many threads has exported, imported and dropped an array in so many rounds.
+fn at_once(threads: usize, rounds: u64, share: &(impl Fn() -> ManagedTensor<Versioned> + Sync)) -> Duration {
+    let start = Barrier::new(threads + 1);
+    std::thread::scope(|scope| {
+        for _ in 0..threads {
+            scope.spawn(|| {
+                start.wait();
+                for _ in 0..rounds {
+                    drop(Grid::<LeaseMut<f32>>::from_dlpack(black_box(share())).expect("an import"));
+                }
+                start.wait();
+            });
+        }
+        start.wait();
+        let begun = Instant::now();
+        start.wait();
+        begun.elapsed()
+    })
+}
+
 fn main() {
     if !cuda::is_available() {
         println!("skipped: no CUDA driver on this machine");
@@ -165,6 +185,15 @@ fn main() {
         criterion.bench_function(name, |b| {
             b.iter(|| Grid::<LeaseMut<f32>>::from_dlpack(black_box(share())).expect("an import"));
         });
+    }
+    // The default must stay within 1.5 of `Immediate`.
+    for policy in [cuda::ReleasePolicy::Immediate, cuda::ReleasePolicy::default()] {
+        cuda::set_release_policy(policy);
+        for threads in [1, 16] {
+            let name = format!("device memory: export, import, drop, {policy:?}, threads: {threads}");
+            criterion.bench_function(&name, |b| b.iter_custom(|rounds| at_once(threads, rounds, &share)));
+            cuda::finish_releases();
+        }
     }
     criterion.final_summary();
 }

@@ -76,6 +76,40 @@ def trips(asarray, array):
     return run
 
 
+def once(function, *arguments):
+    """A round of one call, for work that takes a millisecond or so."""
+
+    def run():
+        function(*arguments)
+
+    run.calls = 1
+    return run
+
+
+LAYOUTS = {
+    "C order": lambda: np.ones((1000, 4000), np.float32),
+    "F order": lambda: np.ones((4000, 1000), np.float32).T,
+    "every second column": lambda: np.ones((1000, 8000), np.float32)[:, ::2],
+    "padded rows": lambda: np.ones((1000, 4024), np.float32)[:, :4000],
+    "backwards": lambda: np.ones((1000, 4000), np.float32)[::-1, ::-1],
+}
+
+
+def elements():
+    """Work on 16 MB of `float32` on the host, as `rows` yields it."""
+    for layout, make in LAYOUTS.items():
+        array, ours = make(), make()
+        by_numpy = once(np.multiply, array, np.float32(0.5), array)
+        yield f"scale_, {layout}", {"NumPy": by_numpy, "ours": once(interop_demo.scale_, ours, 0.5)}, 1.3, "NumPy"
+        # Beside NumPy's sum in double precision, in which ours is.
+        by_numpy = once(lambda array=array: array.sum(dtype=np.float64))
+        yield f"checksum, {layout}", {"NumPy": by_numpy, "ours": once(interop_demo.checksum, ours)}, 1.3, "NumPy"
+        exported = interop_demo.asarray(ours)
+        by_numpy = once(lambda array=array: array.copy(order="C"))
+        copied = once(lambda exported=exported: exported.__dlpack__(copy=True, max_version=(1, 0)))
+        yield f"copy=True, {layout}", {"NumPy": by_numpy, "ours": copied}, 1.3, "NumPy"
+
+
 def rows(c, dicts, nanobind):
     """`(what, {column: round}, limit, beside)`: ours is at most `limit` times `beside`, a column or a nanosecond."""
     array = np.arange(16, dtype=np.float32).reshape(4, 4)
@@ -122,6 +156,10 @@ def rows(c, dicts, nanobind):
     }
     yield "import by exchange table, typed 2-d view", by_table, 1.2, "C"
     yield "the same, in nanoseconds", {"ours": by_table["ours"]}, 100, 1
+    yield from elements()
+    result = {"nanobind": calls(nanobind.doubled, array), "NumPy": calls(array.__add__, array)}
+    yield "NumPy in, NumPy out: typed, in Rust's memory", result | {"ours": calls(interop_demo._doubled, array)}, 1.3, "nanobind"
+    yield "NumPy in, NumPy out: twice, any type", result | {"ours": calls(interop_demo.twice, array)}, 1.3, "nanobind"
 
 
 def measure(columns):
@@ -131,7 +169,7 @@ def measure(columns):
         for name, run in columns.items():
             start = time.thread_time_ns()
             run()
-            times[name].append((time.thread_time_ns() - start) / CALLS)
+            times[name].append((time.thread_time_ns() - start) / getattr(run, "calls", CALLS))
     return {name: statistics.median(rounds) for name, rounds in times.items()}
 
 

@@ -1,4 +1,4 @@
-"""Compiles the kernels beside it, and those of the Python extension, to `ptx/`, with the NVRTC of this Python.
+"""Compiles the kernels beside it, of the other examples and of the core, to `ptx/`, with the NVRTC of this Python.
 
     python build_ptx.py            writes every ptx/<name>.ptx
     python build_ptx.py --check    writes nothing, and fails where a file is not what its source compiles to
@@ -12,8 +12,9 @@ import pathlib
 import sys
 
 HERE = pathlib.Path(__file__).resolve().parent
-FOLDERS = [HERE, HERE.parent / "py-extension" / "kernels"]
-HEADERS = [HERE.parent.parent / "interop-core" / "include" / "interop.cuh", HERE / "elements.cuh"]
+EXAMPLES, CORE = HERE.parent, HERE.parent.parent / "interop-core"
+FOLDERS = [HERE, *(at / "kernels" for at in (EXAMPLES / "py-extension", EXAMPLES / "hello-cuda", CORE))]
+HEADERS = [CORE / "include" / "interop.cuh", HERE / "elements.cuh"]
 PACKAGE = "nvidia-cuda-nvrtc-cu12"
 # The oldest target of CUDA 13's drivers is older, but this one has independent threads and all that the kernels use.
 OPTIONS = ["--gpu-architecture=compute_70", "--std=c++17"]

@@ -2,9 +2,9 @@
 
 #include "elements.cuh"
 
-#define DEFINE_FILL(name, T, N)                                                           \
-    extern "C" __global__ void name(interop::view<T, N> array, T value) {                 \
-        elements::fill(array, value);                                                     \
+#define DEFINE_FILL(name, T)                                                                          \
+    extern "C" __global__ void name(elements::arrays<T> array, T value) {                             \
+        array.map([value] { return value; });                                                         \
     }
 
-FOR_EACH_TYPE_AND_RANK(DEFINE_FILL, fill)
+FOR_EACH_TYPE(DEFINE_FILL, fill)

@@ -3,37 +3,21 @@
 
 #include "elements.cuh"
 
-namespace {
+// Not in a namespace without a name: NVRTC would give what is in there another name in every run.
+namespace scale {
 
-template <typename T>
-struct Limits;
-template <>
-struct Limits<int> {
-    static constexpr double LEAST = -2147483648.0, MOST = 2147483647.0;
-};
-template <>
-struct Limits<unsigned char> {
-    static constexpr double LEAST = 0.0, MOST = 255.0;
-};
+__device__ inline float scaled(float element, double factor) { return static_cast<float>(element * factor); }
 
-__device__ void assign(float& to, double value) { to = static_cast<float>(value); }
-__device__ void assign(double& to, double value) { to = value; }
-
-template <typename T>
-__device__ void assign(T& to, double value) {
-    // `fmin` and `fmax` prefer the number to what is none.
-    const double within = fmin(fmax(value, Limits<T>::LEAST), Limits<T>::MOST);
-    to = value == value ? static_cast<T>(within) : T(0);
+// `fmin` and `fmax` prefer the number to what is none.
+__device__ inline unsigned char scaled(unsigned char element, double factor) {
+    return static_cast<unsigned char>(fmin(fmax(element * factor, 0.0), 255.0));
 }
 
-}  // namespace
+}  // namespace scale
 
-#define DEFINE_SCALE(name, T, N)                                                          \
-    extern "C" __global__ void name(interop::view<T, N> array, double factor) {           \
-        elements::apply(array, [factor](T element) {                                      \
-            assign(element, element * factor);                                            \
-            return element;                                                               \
-        });                                                                               \
+#define DEFINE_SCALE(name, T)                                                                         \
+    extern "C" __global__ void name(elements::arrays<T> array, double factor) {                       \
+        array.map_inplace([factor](T element) { return scale::scaled(element, factor); });            \
     }
 
-FOR_EACH_TYPE_AND_RANK(DEFINE_SCALE, scale)
+FOR_EACH_TYPE(DEFINE_SCALE, scale)

@@ -8,14 +8,25 @@
 //     }
 //
 // `interop::view<const T, N>` is KernelView<T, N>, `interop::view<T, N>` is KernelViewMut<T, N>. Indices are not checked.
+//
+// One kernel for arrays of any rank and any strides takes them together, as `Elementwise<K, N>` of the Rust side:
+//
+//     extern "C" __global__ void add(interop::elementwise<8, float, const float, const float> arrays) {
+//         arrays.map([](float left, float right) { return left + right; });
+//     }
 
 #ifndef INTEROP_CUH
 #define INTEROP_CUH
 
 #if defined(__CUDACC__)
 #define INTEROP_FN __host__ __device__ inline
+// Short loops over registers, and loops that would only make the code longer.
+#define INTEROP_UNROLL _Pragma("unroll")
+#define INTEROP_KEEP_LOOP _Pragma("unroll 1")
 #else
 #define INTEROP_FN inline
+#define INTEROP_UNROLL
+#define INTEROP_KEEP_LOOP
 #endif
 
 namespace interop {
@@ -25,6 +36,14 @@ using index_t = long long;
 static_assert(sizeof(index_t) == 8, "the Rust side has i64");
 
 namespace detail {
+
+// A number of which the compiler knows nothing, so that it makes no second copy of the code for the value 1.
+INTEROP_FN unsigned opaque(unsigned number) {
+#if defined(__CUDA_ARCH__)
+    asm volatile("" : "+r"(number));
+#endif
+    return number;
+}
 
 // The members, in the order of the Rust struct. A class of its own, because there are no arrays of length 0 in C++.
 template <typename T, int N>
@@ -154,8 +173,297 @@ constexpr bool is_plain = sizeof(view<T, N>) == 8 + 16 * N && alignof(view<T, N>
 static_assert(is_plain<char, 0> && is_plain<const float, 1> && is_plain<double, 4> && is_plain<int, 64>,
               "the layout is that of the Rust struct");
 
+// The quotient by an extent of less than 2^32, of which `inverse` has the lower and the upper half of 2^64 / extent, rounded
+// up. Exact for every number.
+INTEROP_FN unsigned divide(unsigned number, const unsigned (&inverse)[2]) {
+    const unsigned long long wide = number;
+    return static_cast<unsigned>((wide * inverse[1] + ((wide * inverse[0]) >> 32)) >> 32);
+}
+
+// How many elements of these sizes are loaded at once: as many as 16 bytes hold of the largest, and not more than 8. One
+// where a size is no power of two. The Rust side computes the same.
+template <typename... Size>
+INTEROP_FN constexpr int width_of(Size... sizes) {
+    const int sized[] = {static_cast<int>(sizes)...};
+    int most = 1;
+    bool are_powers = true;
+    for (int size : sized) {
+        most = size > most ? size : most;
+        are_powers = are_powers && (size & (size - 1)) == 0;
+    }
+    return !are_powers || most > 16 ? 1 : most > 2 ? 16 / most : 8;
+}
+
+template <typename T>
+struct no_const {
+    using type = T;
+};
+template <typename T>
+struct no_const<const T> {
+    using type = T;
+};
+
+// W elements that are loaded and stored at once.
+template <typename T, int W>
+struct alignas(W * sizeof(T)) pack {
+    T items[W];
+};
+template <typename T>
+struct pack<T, 1> {
+    T items[1];
+};
+
+// A pack for each array.
+template <int W, typename... T>
+struct packs {};
+template <int W, typename First, typename... Rest>
+struct packs<W, First, Rest...> {
+    pack<typename no_const<First>::type, W> first;
+    packs<W, Rest...> rest;
+};
+
+// Calls a function with the element `at` of every pack.
+template <int W, typename F, typename... Seen>
+INTEROP_FN auto call(F function, int, const packs<W>&, const Seen&... seen) {
+    return function(seen...);
+}
+template <int W, typename F, typename First, typename... Rest, typename... Seen>
+INTEROP_FN auto call(F function, int at, const packs<W, First, Rest...>& packs, const Seen&... seen) {
+    return call(function, at, packs.rest, seen..., packs.first.items[at]);
+}
+
+}  // namespace detail
+
+#if defined(__CUDACC__)
+
+namespace detail {
+
+// What is loaded and stored at once. Structs of small items would be loaded one by one.
+template <int BYTES>
+struct word;
+template <>
+struct word<2> {
+    using type = unsigned short;
+};
+template <>
+struct word<4> {
+    using type = unsigned;
+};
+template <>
+struct word<8> {
+    using type = uint2;
+};
+template <>
+struct word<16> {
+    using type = uint4;
+};
+
+template <typename T, int W>
+__device__ inline void load(pack<T, W>& to, const T* from) {
+    if constexpr (W == 1) {
+        to.items[0] = *from;
+    } else {
+        const auto bits = *reinterpret_cast<const typename word<W * sizeof(T)>::type*>(from);
+        memcpy(&to, &bits, sizeof bits);
+    }
+}
+
+template <typename T, int W>
+__device__ inline void store(T* to, const pack<T, W>& from) {
+    if constexpr (W == 1) {
+        *to = from.items[0];
+    } else {
+        typename word<W * sizeof(T)>::type bits;
+        memcpy(&bits, &from, sizeof bits);
+        *reinterpret_cast<decltype(bits)*>(to) = bits;
+    }
+}
+
+// What a function does to the arrays.
+struct map {
+    enum { READS_FIRST = false, WRITES_FIRST = true };
+    template <typename F, typename Packs>
+    static __device__ void call(F function, int at, Packs& packs) {
+        packs.first.items[at] = detail::call(function, at, packs.rest);
+    }
+};
+struct map_inplace {
+    enum { READS_FIRST = true, WRITES_FIRST = true };
+    template <typename F, typename Packs>
+    static __device__ void call(F function, int at, Packs& packs) {
+        packs.first.items[at] = detail::call(function, at, packs);
+    }
+};
+struct for_each {
+    enum { READS_FIRST = true, WRITES_FIRST = false };
+    template <typename F, typename Packs>
+    static __device__ void call(F function, int at, Packs& packs) {
+        detail::call(function, at, packs);
+    }
+};
+
+}  // namespace detail
+
+#endif
+
+// Arrays of one shape, whose axes the Rust side has sorted by stride and merged: `Elementwise<K, N>`, with N axes at most.
+// The elements T are const where a kernel only reads them. Work goes by units of `width` elements, which lie one after the
+// other and are loaded at once; `tail` elements of arrays without gaps are left. Units are counted in 32 bits: an array of
+// more goes by slabs, `piece` indices of the outermost axis each.
+template <int N, typename... T>
+struct elementwise {
+    // Constants as enumerators, which leave no variables in the PTX.
+    enum : int { K = sizeof...(T), WIDTH = detail::width_of(sizeof(T)...) };
+    static_assert(K > 0 && N > 0, "at least one array of at least one axis");
+
+    struct axis {
+        index_t extent;
+        unsigned inverse[2];
+        index_t strides[K];
+    };
+
+    index_t piece;
+    // The units in one index of the outermost axis.
+    unsigned inner;
+    unsigned rank, width, tail;
+    unsigned long long addresses[K];
+    // The innermost first.
+    axis axes[N];
+
+    // Where units of these numbers within a slab lie in each array, in elements from its first one.
+    template <int U>
+    INTEROP_FN void offsets(unsigned (&numbers)[U], index_t (&offsets)[U][K]) const {
+        const unsigned outermost = detail::opaque(rank - 1);
+        INTEROP_KEEP_LOOP
+        for (unsigned at = 0; at < outermost; ++at) {
+            INTEROP_UNROLL
+            for (int unit = 0; unit < U; ++unit) {
+                const unsigned rest = detail::divide(numbers[unit], axes[at].inverse);
+                add(numbers[unit] - rest * static_cast<unsigned>(axes[at].extent), at, offsets[unit]);
+                numbers[unit] = rest;
+            }
+        }
+        INTEROP_UNROLL
+        for (int unit = 0; unit < U; ++unit) add(numbers[unit], outermost, offsets[unit]);
+    }
+
+#if defined(__CUDACC__)
+    // The first array becomes what the function gives for the elements of the others, and is not read.
+    template <typename F>
+    __device__ void map(F function) const {
+        visit<detail::map>(function);
+    }
+
+    // The first array becomes what the function gives for the elements of all.
+    template <typename F>
+    __device__ void map_inplace(F function) const {
+        visit<detail::map_inplace>(function);
+    }
+
+    // Calls the function with the elements of all arrays, in no order.
+    template <typename F>
+    __device__ void for_each(F function) const {
+        visit<detail::for_each>(function);
+    }
+#endif
+
+private:
+    INTEROP_FN void add(unsigned index, unsigned at, index_t (&offsets)[K]) const {
+        INTEROP_UNROLL
+        for (int array = 0; array < K; ++array) offsets[array] += index * axes[at].strides[array];
+    }
+
+#if defined(__CUDACC__)
+    template <typename Mode, typename F>
+    __device__ void visit(F function) const {
+        const axis& outer = axes[rank - 1];
+        INTEROP_KEEP_LOOP
+        for (index_t from = 0; from < outer.extent; from += piece) {
+            const index_t left = outer.extent - from;
+            const unsigned units = inner * static_cast<unsigned>(left < piece ? left : piece);
+            index_t base[K];
+            for (int array = 0; array < K; ++array) base[array] = from * outer.strides[array];
+            if constexpr (WIDTH > 1) {
+                if (width > 1) {
+                    visit_slab<Mode, WIDTH, 2>(function, base, units);
+                    continue;
+                }
+            }
+            visit_slab<Mode, 1, 4>(function, base, units);
+        }
+        if constexpr (WIDTH > 1) {
+            if (blockIdx.x > 0) return;
+            INTEROP_KEEP_LOOP
+            for (unsigned thread = threadIdx.x; thread < tail; thread += blockDim.x) {
+                index_t places[1][K];
+                for (int array = 0; array < K; ++array) places[0][array] = axes[0].extent * WIDTH + thread;
+                work<Mode, 1>(function, places, {true});
+            }
+        }
+    }
+
+    // Each thread has U units of each tile of the grid, so that as many loads are on their way.
+    template <typename Mode, int W, int U, typename F>
+    __device__ void visit_slab(F function, const index_t (&base)[K], unsigned units) const {
+        const unsigned tile = blockDim.x * U;
+        INTEROP_KEEP_LOOP
+        for (index_t first = static_cast<index_t>(blockIdx.x) * tile; first < units;
+             first += static_cast<index_t>(gridDim.x) * tile) {
+            unsigned numbers[U];
+            bool are_there[U];
+            index_t places[U][K];
+            INTEROP_UNROLL
+            for (int unit = 0; unit < U; ++unit) {
+                numbers[unit] = static_cast<unsigned>(first) + threadIdx.x + unit * blockDim.x;
+                are_there[unit] = numbers[unit] < units;
+                INTEROP_UNROLL
+                for (int array = 0; array < K; ++array) places[unit][array] = base[array];
+            }
+            offsets(numbers, places);
+            work<Mode, W>(function, places, are_there);
+        }
+    }
+
+    // The units that are there.
+    template <typename Mode, int W, typename F, int U>
+    __device__ void work(F function, const index_t (&places)[U][K], const bool (&are_there)[U]) const {
+        detail::packs<W, T...> values[U];
+        INTEROP_UNROLL
+        for (int unit = 0; unit < U; ++unit) {
+            if (are_there[unit]) load<Mode::READS_FIRST, 0>(values[unit], places[unit]);
+        }
+        INTEROP_UNROLL
+        for (int unit = 0; unit < U; ++unit) {
+            if (!are_there[unit]) continue;
+            INTEROP_UNROLL
+            for (int at = 0; at < W; ++at) Mode::call(function, at, values[unit]);
+            if constexpr (Mode::WRITES_FIRST) detail::store(pointer<0>(values[unit], places[unit]), values[unit].first);
+        }
+    }
+
+    template <int ARRAY, int W, typename First, typename... Rest>
+    __device__ First* pointer(const detail::packs<W, First, Rest...>&, const index_t (&places)[K]) const {
+        return reinterpret_cast<First*>(addresses[ARRAY]) + places[ARRAY];
+    }
+
+    template <bool READS, int ARRAY, int W, typename First, typename... Rest>
+    __device__ void load(detail::packs<W, First, Rest...>& packs, const index_t (&places)[K]) const {
+        if constexpr (READS) detail::load(packs.first, pointer<ARRAY>(packs, places));
+        if constexpr (sizeof...(Rest) > 0) load<true, ARRAY + 1>(packs.rest, places);
+    }
+#endif
+};
+
+namespace detail {
+
+static_assert(sizeof(elementwise<8, float>) == 32 + 8 * 24 && sizeof(elementwise<4, float, const char>) == 40 + 4 * 32 &&
+                  __is_standard_layout(elementwise<8, float>) && __is_trivially_copyable(elementwise<8, float>),
+              "the layout is that of the Rust struct");
+
 }  // namespace detail
 }  // namespace interop
 
 #undef INTEROP_FN
+#undef INTEROP_UNROLL
+#undef INTEROP_KEEP_LOOP
 #endif  // INTEROP_CUH

@@ -110,6 +110,7 @@ pub use derive::from_array::FromArray;
 pub use derive::relabel::Relabeled;
 pub use error::{Error, ErrorKind, Refused, Result};
 pub use memory::array_view::{ArrayView, ArrayViewMut};
+pub use memory::elementwise::{DynKernelView, Elementwise, KernelOperand, LaunchSize};
 pub use memory::from_import::FromImport;
 pub use memory::host::cells::{Lanes, ReadOnlyCell};
 pub use memory::host::iter::Iter;

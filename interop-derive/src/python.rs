@@ -2,9 +2,9 @@
 //!
 //! Both macros always exist. Without the feature `python` of the runtime they expand to an error that names it.
 
-use proc_macro2::{Delimiter, Group, Ident, Span, TokenStream};
-use quote::quote_spanned;
-use syn::Generics;
+use proc_macro2::{Delimiter, Group, Ident, Literal, Span, TokenStream};
+use quote::{ToTokens as _, quote_spanned};
+use syn::{Generics, Path};
 
 use crate::generics;
 use crate::hygiene::own;
@@ -12,6 +12,7 @@ use crate::model::Python;
 
 /// The macro calls for a struct with these halves.
 pub(crate) fn calls(
+    krate: &Path,
     ident: &Ident,
     generics: &Generics,
     python: &Python,
@@ -28,7 +29,10 @@ pub(crate) fn calls(
         };
         call(place, "python_conversions", input)
     });
-    let class = python.class.map(|place| call(place, "python_class", own!(#quiet type: #ident)));
+    let class = python.class.map(|place| {
+        let pyo3 = pyo3(krate);
+        call(place, "python_class", own!(#quiet type: #ident, pyo3: #pyo3))
+    });
     conversions.into_iter().chain(class)
 }
 
@@ -38,4 +42,10 @@ fn call(place: Span, name: &str, input: TokenStream) -> TokenStream {
     let mut input = Group::new(Delimiter::Brace, input);
     input.set_span(place);
     quote_spanned!(place=> __p::#name! #input)
+}
+
+/// Where PyO3 is for an expansion, as its attributes read it: in a string. The user's own may have another name.
+fn pyo3(krate: &Path) -> Literal {
+    let path = krate.to_token_stream().to_string().replace(' ', "");
+    Literal::string(&format!("{path}::__interop_core::python::pyo3"))
 }

@@ -184,6 +184,16 @@ impl State {
                 // promises it for host memory until the copy has run. They may overlap.
                 unsafe { ptr::copy(source.cast_const(), target, count) };
             }
+            Work::Rows { to, from, rows } => {
+                let count = usize::try_from(rows.bytes).unwrap_or(0);
+                for (row_to, row_from) in rows.each() {
+                    let source = self.touch(step, from + row_from, rows.bytes, What::Read);
+                    let target = self.touch(step, to + row_to, rows.bytes, What::Write);
+                    let (Some(source), Some(target)) = (source, target) else { return };
+                    // SAFETY: both have `bytes` bytes, as `touch` has checked.
+                    unsafe { ptr::copy(source.cast_const(), target, count) };
+                }
+            }
             Work::Set { to, pattern, width, bytes } => {
                 let Some(target) = self.locate(step, &Place::Cuda(to), bytes, What::Write) else { return };
                 let count = usize::try_from(bytes).unwrap_or(0);

@@ -21,6 +21,7 @@ mod api;
 mod api_call;
 mod capture;
 mod context;
+mod copy_kernels;
 mod exec;
 mod graph;
 mod happens_before;

@@ -120,7 +120,7 @@ impl State {
             lost_events: HashSet::new(),
             modules: BTreeMap::new(),
             functions: BTreeMap::new(),
-            kernels: BTreeMap::new(),
+            kernels: crate::copy_kernels::all(),
             captures: BTreeMap::new(),
             graphs: BTreeMap::new(),
             memory: Memory::default(),

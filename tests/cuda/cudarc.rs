@@ -174,17 +174,18 @@ fn streams_are_borrowed_both_ways() {
 fn a_kernel_takes_views_of_every_kind() {
     fn scaled(stream: &CudaStream, kernel: &cudarc::driver::CudaFunction, matrix: &mut impl CudaArray) {
         let view = matrix.kernel_view_mut::<f32, 2>().unwrap();
-        let launch = kernels::elementwise(view.numel());
+        let array: kernels::Arrays<'_, 1> = kernels::Arrays::new([&view]).unwrap();
+        let launch = array.launch_size();
         let config = LaunchConfig { grid_dim: launch.grid, block_dim: launch.block, shared_mem_bytes: 0 };
-        // SAFETY: the kernel takes a view of two axes and a factor; the matrix lives until the stream was waited for.
-        unsafe { stream.launch_builder(kernel).arg(&view).arg(&2.0_f64).launch(config) }.unwrap();
+        // SAFETY: the kernel takes an array of any rank and a factor; the matrix lives until the stream was waited for.
+        unsafe { stream.launch_builder(kernel).arg(&array).arg(&2.0_f64).launch(config) }.unwrap();
         stream.synchronize().unwrap();
     }
 
     let _turn = turn();
     let stream = stream();
     let module = stream.context().load_module(Ptx::from_src(kernels::SCALE_PTX)).unwrap();
-    let kernel = module.load_function("scale_f32_2").unwrap();
+    let kernel = module.load_function("scale_f32").unwrap();
     let twice: Vec<f32> = numbers(12).iter().map(|value| 2.0 * value).collect();
     let data = stream.clone_htod(&numbers(12)).unwrap();
     let mut matrix = Streamed { data, rows: 3, columns: 4, stream: stream.clone() };
@@ -204,16 +205,17 @@ fn an_imported_slice_is_ready_on_every_stream() {
     // Another handle of the context than that of the import.
     let context = CudaContext::new(0).unwrap();
     let module = context.load_module(Ptx::from_src(kernels::SCALE_PTX)).unwrap();
-    let kernel = module.load_function("scale_f32_2").unwrap();
+    let kernel = module.load_function("scale_f32").unwrap();
     let (writer, reader) = (context.new_stream().unwrap(), context.new_stream().unwrap());
     for _ in 0..20 {
         let data = writer.clone_htod(&vec![1.0_f32; 1 << 16]).unwrap();
         let mut matrix = Streamed { data, rows: 256, columns: 256, stream: writer.clone() };
         let view = matrix.kernel_view_mut::<f32, 2>().unwrap();
+        let array: kernels::Arrays<'_, 1> = kernels::Arrays::new([&view]).unwrap();
         let config = LaunchConfig::for_num_elems(1 << 16);
         for _ in 0..4 {
             // SAFETY: as above; the export keeps the matrix until the work of the context is done.
-            unsafe { writer.launch_builder(&kernel).arg(&view).arg(&2.0_f64).launch(config) }.unwrap();
+            unsafe { writer.launch_builder(&kernel).arg(&array).arg(&2.0_f64).launch(config) }.unwrap();
         }
         let copy: Matrix<CudaSlice<f32>> = Matrix::from_import(send(matrix)).unwrap();
         assert_eq!(reader.clone_dtoh(&copy.data).unwrap(), vec![16.0; 1 << 16]);

@@ -195,10 +195,11 @@ fn an_import_into_a_struct_with_its_own_stream() {
 fn a_kernel_takes_views_of_every_kind() {
     fn scaled(stream: &Stream, module: &Module, matrix: &mut impl CudaArray) {
         let view = matrix.kernel_view_mut::<f32, 2>().unwrap();
-        let launch = kernels::elementwise(view.numel());
+        let array: kernels::Arrays<'_, 1> = kernels::Arrays::new([&view]).unwrap();
+        let launch = array.launch_size();
         let (grid, block) = (launch.grid, launch.block);
-        // SAFETY: the kernel takes a view of two axes and a factor; the matrix lives until the stream was waited for.
-        unsafe { launch!(module.scale_f32_2<<<grid, block, 0, stream>>>(view, 2.0_f64)) }.unwrap();
+        // SAFETY: the kernel takes an array of any rank and a factor; the matrix lives until the stream was waited for.
+        unsafe { launch!(module.scale_f32<<<grid, block, 0, stream>>>(array, 2.0_f64)) }.unwrap();
         stream.synchronize().unwrap();
     }
 
@@ -238,11 +239,12 @@ fn pending_work_comes_before_the_copy() {
         let data = DeviceBuffer::from_slice(&vec![1.0_f32; 1 << 16]).unwrap();
         let mut matrix = Streamed { data, rows: 256, columns: 256, stream: handle(&writer) };
         let view = matrix.kernel_view_mut::<f32, 2>().unwrap();
-        let launch = kernels::elementwise(view.numel());
+        let array: kernels::Arrays<'_, 1> = kernels::Arrays::new([&view]).unwrap();
+        let launch = array.launch_size();
         let (grid, block) = (launch.grid, launch.block);
         for _ in 0..4 {
             // SAFETY: as above; the export keeps the matrix until the work of the context is done.
-            unsafe { launch!(module.scale_f32_2<<<grid, block, 0, writer>>>(view, 2.0_f64)) }.unwrap();
+            unsafe { launch!(module.scale_f32<<<grid, block, 0, writer>>>(array, 2.0_f64)) }.unwrap();
         }
         let tensor = matrix.into_dlpack_for_stream::<Versioned>(handle(&reader)).unwrap();
         let import = Import::from_dlpack(tensor).unwrap().with_stream(handle(&reader));

@@ -111,23 +111,6 @@ fn strides_are_followed() {
     }
 }
 
-/// More pieces than are copied one by one.
-#[test]
-fn arrays_in_small_pieces_are_put_together() {
-    let _turn = turn();
-    let _context = context();
-    let values: Vec<f32> = (0..20_000_u16).map(f32::from).collect();
-    let data = CudaBuffer::from_slice(MemoryKind::Device, 0, &values).unwrap();
-    let array = Strided { data, shape: vec![100, 200], strides: vec![1, 100] };
-    let wanted = array.to_vec::<f32>().unwrap();
-    let import = send(array);
-    let copies = || find().map_or(0, |sim| sim.calls("cuMemcpyAsync"));
-    let before = copies();
-    let copy: Matrix<DeviceBuffer<f32>> = Matrix::from_import(import).unwrap();
-    assert!(copies() <= before + 2, "one by one: {} copies", copies() - before);
-    assert_eq!(copy.to_vec::<f32>().unwrap(), wanted);
-}
-
 #[test]
 fn empty_arrays_are_copied() {
     fn check<S: Storage + FromImport>() {
@@ -371,20 +354,21 @@ fn sim_only_a_copy_that_fails_half_way_is_over_when_the_source_comes_back() {
         }
     }
     fn check<S: Storage + FromImport>(sim: &Sim) {
-        let buffer = CudaBuffer::from_slice(MemoryKind::Device, 0, &numbers(12)).unwrap();
+        // More axes than the copy kernel takes: four launches.
+        let buffer = CudaBuffer::zeroed(MemoryKind::Device, 0, DType::F32, 1 << 16).unwrap();
         let claims = RawDescriptor {
             dtype: DType::F32,
-            strides: Strides::Elements(&[4, 1]),
-            ..RawDescriptor::new(buffer.memory().address, Device::cuda(0), &[3, 2])
+            strides: Strides::Elements(&[1, 4, 16, 64, 256, 1024, 4096, 16384]),
+            ..RawDescriptor::new(buffer.memory().address, Device::cuda(0), &[2; 8])
         };
         let info = claims.validate().unwrap();
         // SAFETY: the owner keeps the memory.
         let import = unsafe { Import::from_parts(info, Owner::new(Reused(buffer))) };
         for code in [0, 0, 999] {
-            sim.fail_next("cuMemcpyAsync", code);
+            sim.fail_next("cuLaunchKernel", code);
         }
-        let refused = Matrix::<S>::from_import(import).err().unwrap();
-        assert_eq!((refused.error.kind(), refused.error.location()), (ErrorKind::Driver, "cuMemcpyAsync"));
+        let refused = S::from_import(import, Order::C).err().unwrap();
+        assert_eq!((refused.error.kind(), refused.error.location()), (ErrorKind::Driver, "cuLaunchKernel"));
     }
     struct Policied;
     impl Drop for Policied {

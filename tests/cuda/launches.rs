@@ -8,7 +8,7 @@ use cust::memory::{DeviceBuffer, DeviceCopy};
 use cust::module::Module;
 use cust::stream::{Stream, StreamFlags};
 use interop_core::CudaArray;
-use interop_demo_kernels as kernels;
+use interop_demo_kernels::{self as kernels, Arrays};
 use interop_sim_client::find;
 
 use crate::support::{Matrix, numbers, turn};
@@ -19,14 +19,12 @@ const COLUMNS: usize = 4;
 const LAUNCHES: u32 = 200;
 const ROUNDS: usize = 41;
 
-/// The kernel's argument as C would write it down: what a view is, with nothing of ours.
+/// The kernel's argument as plain words, with nothing of ours.
 #[derive(Clone, Copy)]
 #[repr(C)]
-struct Bare {
-    address: u64,
-    shape: [i64; 2],
-    strides: [i64; 2],
-}
+struct Bare([u64; WORDS]);
+
+const WORDS: usize = size_of::<Arrays<'_, 1>>() / 8;
 
 // SAFETY: numbers, of which the address is the device's own.
 unsafe impl DeviceCopy for Bare {}
@@ -59,12 +57,13 @@ fn a_view_is_launched_again_and_again_like_bare_arguments() {
     let _turn = turn();
     let _context = cust::quick_init().unwrap();
     let module = Module::from_ptx(kernels::SCALE_PTX, &[]).unwrap();
-    let function = module.get_function("scale_f32_2").unwrap();
+    let function = module.get_function("scale_f32").unwrap();
     let stream = Stream::new(StreamFlags::NON_BLOCKING, None).unwrap();
     let data = DeviceBuffer::from_slice(&numbers(12)).unwrap();
     let mut matrix = Matrix { data, rows: ROWS, columns: COLUMNS };
-    let view = matrix.kernel_view_mut::<f32, 2>().unwrap();
-    let bare = Bare { address: view.address(), shape: view.shape(), strides: view.strides() };
+    let view: Arrays<'_, 1> = Arrays::new([&matrix.kernel_view_mut::<f32, 2>().unwrap()]).unwrap();
+    // SAFETY: integers without a gap between them.
+    let bare = Bare(unsafe { core::mem::transmute::<Arrays<'_, 1>, [u64; WORDS]>(view) });
     // SAFETY: a view, of memory that lives to the end of the test.
     let with_view = || unsafe { round(&function, &stream, view) };
     // SAFETY: the bytes of that view.

@@ -4,11 +4,14 @@
 mod contexts;
 mod cudarc;
 mod cust;
+mod device_copies;
 mod failed_imports;
 mod foreign_contexts;
 mod imports;
 mod launches;
 mod pending_work;
+#[path = "../support/random_layouts.rs"]
+mod random_layouts;
 mod releases;
 mod streams;
 #[path = "../support/subprocess.rs"]

@@ -42,10 +42,12 @@ fn a_look_costs_the_same_however_many_wait() {
     };
     let spin = place.non_blocking().spin();
     let early: Vec<_> = (0..MANY).map(|_| park(&data, GPU)).collect();
+    poll_releases();
     let later = place.non_blocking().spin();
     let late: Vec<_> = (0..MANY).map(|_| park(&data, GPU)).collect();
     let abroad = other.non_blocking().spin();
     let foreign = park(&elsewhere, Device::cuda(1));
+    poll_releases();
     turn.reset_calls();
     assert_eq!((poll_releases(), released(&early), turn.calls("cuEventQuery")), (2 * MANY + 1, 0, 2));
     turn.release(abroad);
@@ -196,6 +198,7 @@ fn a_look_in_passing_does_not_take_a_batch_apart() {
     let spin = place.non_blocking().spin();
     let (late, import) = arrive(&data, GPU);
     drop(import);
+    assert_eq!(poll_releases(), 1);
     set_release_policy(ReleasePolicy::Batched);
     let (ledgers, imports): (Vec<_>, Vec<_>) = (0..BATCH).map(|_| arrive(&data, GPU)).unzip();
     let mut others = Vec::new();

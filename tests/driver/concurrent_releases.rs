@@ -14,7 +14,7 @@ use interop_core::dlpack::{Ownership, Versioned};
 use interop_core::{Device, Import};
 
 use crate::counted_imports::{arrive, drained};
-use crate::cuda_program::Place;
+use crate::cuda_program::{LARGE, Place};
 use crate::exclusive_driver::turn;
 use crate::support::counted_owners::{Count, Counted};
 use crate::support::foreign_tensors::{Claims, Ledger};
@@ -108,7 +108,7 @@ fn a_dict_for_a_stream_that_captures_leaves_the_capture_valid() {
 fn an_owner_that_frees_memory_while_a_graph_is_captured_leaves_the_capture_valid() {
     let turn = turn();
     let place = Place::primary(0);
-    let (data, own, captures) = (place.bytes(0, 64), place.bytes(0, 64), place.non_blocking());
+    let (data, own, captures) = (place.bytes(0, LARGE), place.bytes(0, 64), place.non_blocking());
     let (_ledger, import) = arrive(&data, GPU);
     let (info, kept) = import.into_parts();
     // Its owner frees with `cuMemFree`, as the buffers of `cust` and `cudarc` do.

@@ -44,7 +44,7 @@ pub(crate) fn await_release(ledger: &Ledger) {
 pub(crate) fn drained() -> usize {
     let (mut left, mut in_vain) = (poll_releases(), 0);
     // A look asks about one event of a context, which is done after a few questions.
-    while left != 0 && in_vain < 64 {
+    while left != 0 && in_vain < 512 {
         let before = std::mem::replace(&mut left, poll_releases());
         in_vain = if left < before { 0 } else { in_vain + 1 };
     }

@@ -20,6 +20,9 @@ macro_rules! cu {
 }
 pub(crate) use cu;
 
+/// The bytes of the smallest array whose release shares no event with others.
+pub(crate) const LARGE: usize = 1 << 20;
+
 /// A context: a primary one, or one that a library made for itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Place(pub(crate) u64);

@@ -13,7 +13,7 @@ use interop_core::{DType, Device, ErrorKind, Import, RawDescriptor, StreamHandle
 use interop_sim_client::{Live, Mistake};
 
 use crate::counted_imports::{arrive, drained};
-use crate::cuda_program::{Bytes, Place, current, destroy_event, is_untimed, set_current};
+use crate::cuda_program::{Bytes, LARGE, Place, current, destroy_event, is_untimed, set_current};
 use crate::exclusive_driver::{started, turn};
 use crate::support::counted_owners::{Count, Counted, elsewhere};
 use crate::support::{assert_told, run_alone};
@@ -194,7 +194,7 @@ fn a_destroyed_context_that_is_current_hides_no_work() {
 
 /// Memory that goes with its context, so that nobody frees it.
 fn memory_of(place: Place) -> Bytes {
-    let bytes = place.bytes(0, 64);
+    let bytes = place.bytes(0, LARGE);
     Bytes::lost_with_its_context(bytes)
 }
 

@@ -11,7 +11,7 @@ use interop_core::{CudaArray, DType, Device, Error, Import, StreamHandle};
 use interop_sim_client::{Live, Mistake};
 
 use crate::counted_imports::{arrive, drained, tell};
-use crate::cuda_program::{Place, current, thread_mode};
+use crate::cuda_program::{LARGE, Place, current, thread_mode};
 use crate::exclusive_driver::{Turn, started, turn};
 use crate::support::arrays::Array;
 use crate::support::run_alone;
@@ -232,7 +232,7 @@ fn a_release_waits_while_nobody_says_which_contexts_are_in_use() {
 #[test]
 fn a_device_that_is_lost_is_waited_for_by_nobody() {
     let turn = turn();
-    let data = Place::primary(0).pinned(0, 64);
+    let data = Place::primary(0).pinned(0, LARGE);
     let (ledger, import) = arrive(&data, Device::CUDA_HOST);
     let spin = Place::primary(0).non_blocking().spin();
     turn.fail_next("cuDevicePrimaryCtxGetState", 0);
@@ -248,7 +248,7 @@ fn a_device_that_is_lost_is_waited_for_by_nobody() {
 fn a_count_of_devices_that_failed_is_asked_for_again() {
     run_alone("failing_calls::a_count_of_devices_that_failed_is_asked_for_again", || {
         let sim = started();
-        let (data, other) = (Place::primary(0).pinned(0, 64), Place::primary(1).non_blocking());
+        let (data, other) = (Place::primary(0).pinned(0, LARGE), Place::primary(1).non_blocking());
         let (ledger, import) = arrive(&data, Device::CUDA_HOST);
         let spin = other.spin();
         sim.fail_next("cuDeviceGetCount", 999);
@@ -283,7 +283,7 @@ fn a_trusted_import_waits_although_its_context_cannot_be_had() {
 #[test]
 fn a_context_that_is_broken_keeps_nothing() {
     let turn = turn();
-    let data = Place::primary(0).bytes(0, 64);
+    let data = Place::primary(0).bytes(0, LARGE);
     // Those after which the driver API says that every call fails, or that the process has to be ended (`CUresult`).
     let broken = [700, 702, 709, 710, 714, 715, 716, 717, 718, 719, 721, 226, 810, 911];
     for (name, code) in ["cuCtxRecordEvent", "cuEventQuery", "cuStreamIsCapturing"]
@@ -315,7 +315,7 @@ fn a_context_that_is_broken_keeps_nothing() {
 fn a_wait_that_fails_releases_nothing() {
     let turn = turn();
     let place = Place::primary(0);
-    let data = place.bytes(0, 64);
+    let data = place.bytes(0, LARGE);
     for (name, code) in
         ["cuEventSynchronize", "cuCtxGetCurrent"].map(|name| CODES.map(|code| (name, code))).concat()
     {

@@ -15,6 +15,7 @@ mod cuda_buffer;
 mod cuda_program;
 mod dead_driver;
 mod destroyed_handles;
+mod device_copies;
 mod exclusive_driver;
 mod exports;
 mod failing_calls;
@@ -27,12 +28,15 @@ mod mapped_memory;
 mod no_driver;
 mod pointer_attributes;
 mod random_contexts;
+#[path = "../support/random_layouts.rs"]
+mod random_layouts;
 mod random_schedules;
 mod registered_memory;
 mod relabeled;
 mod release;
 mod release_scope;
 mod reused_handles;
+mod shared_events;
 mod stream_wait;
 #[path = "../support/mod.rs"]
 #[allow(dead_code, reason = "each test program uses its part")]

@@ -208,6 +208,10 @@ impl<'t> Program<'t> {
         let Known { held, number, .. } = self.arrays.swap_remove(at);
         let unfenced = self.left == Some(Left::ReleaseScope(self.released));
         self.released += 1;
+        if unfenced {
+            // What waits for its event gets it by the way, before the array is freed: that is noted first.
+            self.ask(poll_releases);
+        }
         self.acts.push(Act::Release { array: number });
         set_release_policy(if unfenced { ReleasePolicy::Immediate } else { ReleasePolicy::AfterContext });
         if here {

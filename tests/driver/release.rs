@@ -11,7 +11,7 @@ use interop_core::dlpack::Versioned;
 use interop_core::{CudaArray, DType, Device, FromArray, Import, Lease, LeaseMut, Owner, SharedBuffer};
 
 use crate::counted_imports::{arrive, drained};
-use crate::cuda_program::{Place, current};
+use crate::cuda_program::{LARGE, Place, current};
 use crate::exclusive_driver::{Turn, turn};
 use crate::support::arrays::Array;
 use crate::support::counted_owners::{Count, Panicking, elsewhere};
@@ -156,7 +156,7 @@ fn every_storage_waits_for_the_work() {
 fn work_that_is_queued_after_the_drop_is_not_waited_for() {
     let turn = turn();
     let place = Place::primary(0);
-    let (data, early, late) = (place.bytes(0, 64), place.non_blocking(), place.non_blocking());
+    let (data, early, late) = (place.bytes(0, LARGE), place.non_blocking(), place.non_blocking());
     let (ledger, import) = arrive(&data, GPU);
     let before = early.spin();
     drop(import);

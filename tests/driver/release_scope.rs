@@ -4,7 +4,7 @@ use interop_core::Device;
 use interop_core::cuda::{finish_releases, pending_releases, poll_releases};
 
 use crate::counted_imports::{arrive, drained};
-use crate::cuda_program::Place;
+use crate::cuda_program::{LARGE, Place};
 use crate::exclusive_driver::turn;
 
 const GPU: Device = Device::cuda(0);
@@ -17,7 +17,7 @@ fn each_context_in_use_is_asked_once() {
     let turn = turn();
     let own = Place::foreign(0);
     for (place, contexts) in [(Place::primary(0), 2), (own, 3)] {
-        let data = place.pinned(0, 8);
+        let data = place.pinned(0, LARGE);
         let (_, import) = arrive(&data, Device::CUDA_HOST);
         turn.reset_calls();
         drop(import);

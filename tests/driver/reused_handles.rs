@@ -4,7 +4,7 @@ use interop_core::cuda::{pending_releases, poll_releases, pooled_events, stream_
 use interop_core::{Device, StreamHandle};
 
 use crate::counted_imports::arrive;
-use crate::cuda_program::{Place, destroy_event, is_reached};
+use crate::cuda_program::{LARGE, Place, destroy_event, is_reached};
 use crate::exclusive_driver::{started, turn};
 use crate::support::counted_owners::elsewhere;
 use crate::support::run_alone;
@@ -68,7 +68,7 @@ fn a_release_does_not_wait_for_the_event_that_has_the_handle_of_its_own() {
     let turn = turn();
     turn.set_reuse(true);
     let first = Place::foreign(0);
-    let (ledger, import) = arrive(&first.bytes(0, 64).lost_with_its_context(), GPU);
+    let (ledger, import) = arrive(&first.bytes(0, LARGE).lost_with_its_context(), GPU);
     first.non_blocking().spin();
     drop(import);
     assert_eq!((ledger.released(), pending_releases()), (0, 1));

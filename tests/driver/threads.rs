@@ -15,7 +15,7 @@ use interop_core::{CudaArray, Device, Import, RawDescriptor, StreamHandle};
 use interop_sim_client::{Live, Policy, sim};
 
 use crate::counted_imports::{arrive, await_release};
-use crate::cuda_program::{Bytes, Place, current};
+use crate::cuda_program::{Bytes, LARGE, Place, current};
 use crate::exclusive_driver::turn;
 use crate::support::arrays::Array;
 use crate::support::counted_owners::{Count, Counted, elsewhere};
@@ -268,7 +268,7 @@ fn in_the_background_nobody_has_to_ask() {
         start_release_thread().unwrap();
         start_release_thread().unwrap();
         let place = Place::primary(0);
-        let data = place.bytes(0, 64);
+        let data = place.bytes(0, LARGE);
         for _ in 0..3 {
             let (ledger, import) = arrive(&data, GPU);
             let spin = place.non_blocking().spin();

@@ -2,6 +2,7 @@
 
 import ctypes
 import gc
+import threading
 
 import driver
 import interop_demo
@@ -98,6 +99,33 @@ def test_releases_are_held():
         tensor.mul_(2.0)
 
     captured(work).replay()
+    torch.cuda.synchronize()
+    assert interop_demo.finish_releases() == 0
+    assert tensor.sum().item() == 2000
+
+
+@pytest.mark.parametrize("mode", ["global", "thread_local", "relaxed"])
+def test_small_arrays_that_another_thread_drops_leave_the_capture_alone(mode):
+    """Nobody holds releases: a small array makes no driver call when it is dropped."""
+    tensor = torch.ones(1000, device="cuda")
+    # Both ways: arrays of ours that torch has, and tensors of torch that are arrays of ours.
+    exported = [torch.from_dlpack(Array.full((1 << 16,), 1.0, device="cuda")) for _ in range(4)]
+    imported = [interop_demo.asarray(torch.ones(1 << 16, device="cuda")) for _ in range(4)]
+    interop_demo.finish_releases()
+    torch.cuda.synchronize()
+
+    def drop():
+        exported.clear()
+        imported.clear()
+
+    def work(stream):
+        thread = threading.Thread(target=drop)
+        thread.start()
+        thread.join()
+        assert interop_demo.pending_releases() == 8
+        tensor.mul_(2.0)
+
+    captured(work, mode).replay()
     torch.cuda.synchronize()
     assert interop_demo.finish_releases() == 0
     assert tensor.sum().item() == 2000

@@ -27,6 +27,7 @@ NAMED = (
     "pinned_kernel_argument",
     "nanobind_device",
     "torch_negative_strides",
+    "as_array",
 )
 # What runs alone: other work on the GPU would show in its figures, in who is first, or in how much memory is free.
 TIMED = ("races", "speed", "lifetime")
@@ -69,10 +70,12 @@ def parts(work):
         yield pytest(work, "python", f"matrix {partner}", "matrix.py", "--partner", partner)
     for name in NAMED:
         yield pytest(work, "python", name, f"{name}.py")
-    for name in ("bad_input", "memory_origins", "large", "lifetime", "forks", "capture", "random_programs"):
+    for name in ("bad_input", "memory_origins", "layouts", "large", "lifetime", "forks", "capture", "random_programs", "results", "device_copies"):
         yield pytest(work, "python", name, f"{name}.py", limit=180)
     yield pytest(work, "races", "races", "races.py", limit=300)
     yield Part("speed", "speed", [sys.executable, "-B", GPU / "speed.py"], table, 240)
+    yield Part("speed", "kernel_speed", [sys.executable, "-B", GPU / "kernel_speed.py"], table, 240)
+    yield Part("speed", "copies", [sys.executable, "-B", GPU / "copies.py"], table, 240)
     for program in programs("benches"):
         yield Part("speed", f"bench {program.name}", [program, "--bench"], status, 120)
     for program in programs("examples"):

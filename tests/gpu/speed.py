@@ -107,6 +107,7 @@ def rows(floor, others):
             figures = Figures(floor).add("floor", floor.exchange, tensor, TURNS).ours(trusted, tensor)
             yield "torch, believed", figures.medians(), 90
         yield edge(floor, torch, tensor)
+        yield there_and_back(floor, others, tensor)
     if others.cupy:
         array = others.cupy.asarray(square)
         figures = Figures(floor).add("floor", floor.methods, array, "__dlpack__", TURNS, stream, 1)
@@ -119,6 +120,15 @@ def rows(floor, others):
         array = numba.to_device(square)
         figures = Figures(floor).add("floor", floor.gets, array, "__cuda_array_interface__", TURNS)
         yield "Numba, by its dict", others.add_to(figures.ours(ours, array), array).medians(), 850
+
+
+def there_and_back(floor, others, tensor):
+    """A tensor into a function and one of the same memory out of it: at most what TVM FFI takes to hand one back."""
+    figures = Figures(floor).calls("ours", interop_demo._as_it_came, tensor)
+    if others.tvm:
+        figures.calls("tvm-ffi", others.tvm.get_global_func("testing.echo"), tensor)
+    found = figures.medians()
+    return "torch in, torch out", found, round(found.get("tvm-ffi", 1000))
 
 
 def edge(floor, torch, tensor):

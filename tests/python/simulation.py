@@ -5,10 +5,15 @@ libraries would take it for a GPU.
 """
 
 import ctypes
+import functools
 import itertools
+import math
 import struct
 
-DTYPES = {(2, 32): "f", (2, 64): "d", (0, 32): "i", (0, 64): "q", (1, 8): "B", (2, 16): "e", (6, 8): "B"}
+import interop_demo
+
+# Formats of elements by the name of a kernel, for each variant. Python has none for bfloat16.
+FORMATS = {"int8": "Bb", "int16": "Hh", "int32": "Ii", "int64": "Qq", "float16": "e", "float32": "f", "float64": "d"}
 KERNEL = ctypes.CFUNCTYPE(
     None,
     ctypes.POINTER(ctypes.c_uint32),
@@ -18,25 +23,53 @@ KERNEL = ctypes.CFUNCTYPE(
 )
 
 
-class Dynamic(ctypes.Structure):
-    """The first argument of the extension's kernels (`kernels/dynamic.cu`)."""
+def scaled(value, factor, form):
+    """An integer times a factor: exact where that is an integer, else towards zero, and within the type."""
+    if math.isnan(factor):
+        return 0
+    bits = 8 * struct.calcsize(form)
+    least, most = (-1 << (bits - 1), (1 << (bits - 1)) - 1) if form.islower() else (0, (1 << bits) - 1)
+    return min(max(value * int(factor) if factor.is_integer() else int(value * factor), least), most)
+
+
+class Arrays(ctypes.Structure):
+    """The first argument of the extension's kernels on one array: `Elementwise<1, 32>` of Rust."""
+
+    class Axis(ctypes.Structure):
+        _fields_ = [("extent", ctypes.c_int64), ("inverse", ctypes.c_uint64), ("strides", ctypes.c_int64 * 1)]
 
     _fields_ = [
-        ("address", ctypes.c_uint64),
-        ("size", ctypes.c_int64),
-        ("ndim", ctypes.c_uint32),
-        ("code", ctypes.c_int),
-        ("bits", ctypes.c_int),
-        ("shape", ctypes.c_int64 * 64),
-        ("strides", ctypes.c_int64 * 64),
+        ("piece", ctypes.c_int64),
+        ("inner", ctypes.c_uint32),
+        ("rank", ctypes.c_uint32),
+        ("width", ctypes.c_uint32),
+        ("tail", ctypes.c_uint32),
+        ("addresses", ctypes.c_uint64 * 1),
+        ("axes", Axis * 32),
     ]
 
-    def elements(self):
-        """The address and the format of each element."""
-        form = DTYPES[self.code, self.bits]
-        for index in itertools.product(*(range(extent) for extent in self.shape[: self.ndim])):
-            offset = sum(at * stride for at, stride in zip(index, self.strides, strict=False))
-            yield self.address + offset * self.bits // 8, form
+    def elements(self, size, array=0):
+        """The address of each element of so many bytes, of one of the arrays."""
+        axes, first = self.axes[: self.rank], self.addresses[array]
+        units = self.inner * axes[-1].extent
+        for index in itertools.product(*(range(axis.extent) for axis in reversed(axes))):
+            offset = sum(at * axis.strides[array] for at, axis in zip(index, reversed(axes), strict=True))
+            yield from (first + (offset + at) * size for at in range(self.width))
+        yield from (first + (units * self.width + at) * size for at in range(self.tail))
+
+
+class Pair(ctypes.Structure):
+    """That of kernels on two arrays: `Elementwise<2, 32>`."""
+
+    class Axis(ctypes.Structure):
+        _fields_ = [("extent", ctypes.c_int64), ("inverse", ctypes.c_uint64), ("strides", ctypes.c_int64 * 2)]
+
+    _fields_ = [
+        *Arrays._fields_[:5],
+        ("addresses", ctypes.c_uint64 * 2),
+        ("axes", Axis * 32),
+    ]
+    elements = Arrays.elements
 
 
 class Simulation:
@@ -54,15 +87,21 @@ class Simulation:
             getattr(self.library, name).restype = ctypes.c_uint64
         self.library.interop_sim_spin.argtypes = [ctypes.c_uint64]
         self.library.interop_sim_release_spin.argtypes = [ctypes.c_uint64]
-        self.kernels = [KERNEL(self.scale), KERNEL(self.sum)]
-        sizes = (ctypes.c_size_t * 2)(ctypes.sizeof(Dynamic), 8)
-        for name, kernel in zip([b"dynamic_scale", b"dynamic_sum"], self.kernels, strict=True):
-            self.library.interop_sim_register_kernel(name, kernel, sizes, ctypes.c_uint64(2))
+        self.kernels = []
+        for name, forms in FORMATS.items():
+            self.register(f"scale_{name}", functools.partial(self.scale, forms), 8, 4)
+            self.register(f"sum_{name}", functools.partial(self.sum, forms), 8, 4)
+        for size in (1, 2, 4, 8, 16):
+            self.register(f"fill_{8 * size}", functools.partial(self.fill, size), size)
+        for size in (1, 2, 4, 8):
+            self.register(f"copy_{8 * size}", functools.partial(self.copy, size), arrays=Pair)
 
         context = ctypes.c_uint64()
         self.call("cuInit", 0)
         self.call("cuDevicePrimaryCtxRetain", ctypes.byref(context), 0)
         self.call("cuCtxSetCurrent", context)
+        # What the first sum allocates it keeps, which no test is to take for its own.
+        interop_demo.checksum(interop_demo.Array.full((1,), 0.0, device="pinned"))
 
     def read(self, address, form):
         place = self.library.interop_sim_translate(address, struct.calcsize(form), 0)
@@ -76,19 +115,42 @@ class Simulation:
         if place:  # the driver has noted it otherwise
             ctypes.memmove(place, data, len(data))
 
-    def scale(self, grid, block, shared, parameters):
-        array = Dynamic.from_address(parameters[0])
-        factor = ctypes.c_double.from_address(parameters[1]).value
-        for address, form in array.elements():
-            value = self.read(address, form) * factor
-            self.write(address, form, value if form in "def" else int(value))
+    def register(self, name, function, *sizes, arrays=Arrays):
+        """Has the driver call a function, with pointers to the parameters, for a kernel of this name."""
+        sizes = (ctypes.sizeof(arrays), *sizes)
+        kernel = KERNEL(lambda grid, block, shared, parameters: function(grid[0], parameters))
+        self.kernels.append(kernel)  # as long as the driver has it
+        sizes = (ctypes.c_size_t * len(sizes))(*sizes)
+        self.library.interop_sim_register_kernel(name.encode(), kernel, sizes, ctypes.c_uint64(len(sizes)))
 
-    def sum(self, grid, block, shared, parameters):
-        array = Dynamic.from_address(parameters[0])
+    def elements(self, forms, parameters):
+        """The format of the elements, and the address of each."""
+        form = forms[ctypes.c_int.from_address(parameters[2]).value]
+        return form, Arrays.from_address(parameters[0]).elements(struct.calcsize(form))
+
+    def scale(self, forms, blocks, parameters):
+        form, elements = self.elements(forms, parameters)
+        factor = ctypes.c_double.from_address(parameters[1]).value
+        for address in elements:
+            value = self.read(address, form)
+            self.write(address, form, value * factor if form in "def" else scaled(value, factor, form))
+
+    def sum(self, forms, blocks, parameters):
+        form, elements = self.elements(forms, parameters)
         parts = ctypes.c_uint64.from_address(parameters[1]).value
-        total = sum(self.read(address, form) for address, form in array.elements())
-        for at in range(grid[0]):
+        total = sum(self.read(address, form) for address in elements)
+        for at in range(blocks):
             self.write(parts + 8 * at, "d", total if at == 0 else 0.0)
+
+    def fill(self, size, blocks, parameters):
+        array, value = Arrays.from_address(parameters[0]), ctypes.string_at(parameters[1], size)
+        count = array.axes[0].extent * array.width + array.tail  # new memory is one run of elements
+        self.write(array.addresses[0], f"{count * size}s", value * count)
+
+    def copy(self, size, blocks, parameters):
+        pair = Pair.from_address(parameters[0])
+        for to, source in zip(pair.elements(size), pair.elements(size, 1), strict=True):
+            self.write(to, f"{size}s", self.read(source, f"{size}s"))
 
     def call(self, name, *arguments):
         """Calls a function of the driver, which must succeed."""

@@ -43,7 +43,7 @@ def test_attributes_are_those_of_numpy(case):
             len(ours)
 
 
-@pytest.mark.parametrize("name", ["shape", "ndim", "size", "nbytes", "strides", "dtype", "device", "__dlpack__", "new"])
+@pytest.mark.parametrize("name", ["shape", "ndim", "size", "nbytes", "strides", "dtype", "device", "T", "__dlpack__", "new"])
 def test_nothing_can_be_set(name):
     """The class is frozen: consumers rely on the memory that they were shown."""
     for made in (Array.full((2, 3), 0), interop_demo.edges(Array.full((2, 3, 3), 0))):
@@ -65,12 +65,17 @@ def test_devices_and_types_without_a_code_of_numpy():
 
 
 def test_repr():
-    array = Array.full((2, 3), 0)
-    text = repr(array)
-    assert all(part in text for part in ("Array", "(2, 3)", "<f4", "cpu"))
-    assert str(array) == text
-    assert "shape=(4,)" in repr(Array.full(4, 0))
-    assert "ExportedArray" in repr(interop_demo.edges(Array.full((2, 3, 3), 0)))
+    """With the elements where they are few and here; else with what the array is."""
+    array = Array.full((2, 2), 0)
+    assert repr(array) == "Array([[0., 0.],\n       [0., 0.]], dtype=float32)"
+    assert str(array) == repr(array)
+    assert repr(Array.full((0, 3), 0, "|u1")) == "Array([], shape=(0, 3), dtype=uint8)"
+    assert repr(interop_demo.edges(Array.full((1, 1, 3), 0))) == "ExportedArray([[[0., 0., 0.]]], dtype=float32)"
+    many = repr(Array.full((1001,), 0))
+    assert all(part in many for part in ("Array", "shape=(1001,)", "dtype=<f4", "device=cpu"))
+    assert "device=cuda:0" in repr(interop_demo.asarray(Tensor(device=(2, 0)).capsule()))
+    # There is no type of NumPy's for these.
+    assert "dtype=float32x4" in repr(interop_demo.asarray(Tensor(dtype=(2, 32, 4)).capsule()))
 
 
 def test_iteration():
@@ -88,18 +93,6 @@ def test_there_is_nothing_to_iterate_over_without_axes():
     for iterate in (iter, list, lambda array: [*array]):
         with pytest.raises(TypeError, match="iteration over an array without axes"):
             iterate(Array.full((), 1.0))
-    with pytest.raises(TypeError, match="not iterable"):
-        iter(interop_demo.edges(Array.full((2, 3, 3), 0)))
-
-
-@pytest.mark.parametrize("shape", [(), (3,), (2, 3)], ids=repr)
-def test_what_is_in_an_array_is_not_told(shape):
-    """Its parts are arrays, equal to themselves only: that it holds no 2.0 would be said of whatever it holds."""
-    array = Array.full(shape, 2.0)
-    for element in (2.0, array, None):
-        with pytest.raises(TypeError, match="not a container"):
-            element in array  # noqa: B015
-    assert array in [array] and 2.0 in np.asarray(array)
 
 
 NUMBERS = [True, 53, -7, 2.5, float("nan"), 1 - 2j]
@@ -214,21 +207,6 @@ def test_weak_references(make):
     del capsule
     assert reference() is None
     assert len(gone) == 1
-
-
-@pytest.mark.parametrize(
-    "make",
-    [lambda: Array.full((2,), 0), lambda: interop_demo.edges(Array.full((2, 3, 3), 0))],
-    ids=["Array", "returned"],
-)
-def test_no_pickling(make):
-    """Bug 162: memory that is shared in place does not travel in a pickle; a TypeError says so."""
-    for protocol in range(pickle.HIGHEST_PROTOCOL + 1):
-        with pytest.raises(TypeError, match="pickle"):
-            pickle.dumps(make(), protocol)
-    for function in (copy.copy, copy.deepcopy):
-        with pytest.raises(TypeError):
-            function(make())
 
 
 class Retitled(interop_demo._Titled):

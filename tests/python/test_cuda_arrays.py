@@ -27,6 +27,8 @@ def nothing_wrong(nothing_leaks):
     yield
     gc.collect()
     assert interop_demo.finish_releases() == 0
+    # Memory of the pool that goes back in stream order.
+    SIM.library.interop_sim_run_all()
     assert SIM.reports() == []
     assert SIM.library.interop_sim_live(0) == live
 
@@ -53,7 +55,8 @@ def test_both_protocols_describe_it(kind):
     assert (facts["device"], facts["shape"], facts["strides"]) == (KINDS[kind], (3, 4), (4, 1))
     interface = array.__cuda_array_interface__
     assert interface["data"] == (facts["data"], False)
-    assert "stream" not in interface  # nothing is pending on a new array
+    # A device fills its memory on the legacy default stream; on another kind of memory nothing is pending.
+    assert interface.get("stream") == (1 if kind in ("cuda", "pool") else None)
 
     class ByInterface:
         __cuda_array_interface__ = interface
@@ -70,7 +73,7 @@ def test_each_access_makes_a_dict():
     interop_demo.scale_(array, 2, stream=stream)
     second = array.__cuda_array_interface__
     assert first is not second
-    assert ("stream" in first, second["stream"]) == (False, stream)
+    assert (first["stream"], second["stream"]) == (1, stream)
     assert {**second, "stream": None} == {**first, "stream": None}
 
 
@@ -78,6 +81,7 @@ def test_each_access_makes_a_dict():
 def test_the_dict_holds_what_the_interface_says_and_nothing_else(kind):
     """R1 to R3, R22, bugs 65, 154: to the type of every value."""
     interface = full(kind)[:, ::2].__cuda_array_interface__
+    assert interface.pop("stream", 1) == 1
     types = {key: type(value) for key, value in interface.items()}
     assert types == {"shape": tuple, "typestr": str, "data": tuple, "version": int, "strides": tuple}
     assert type(interface) is dict
@@ -114,6 +118,54 @@ def test_views_go_backwards(kind):
     interop_demo.scale_(array[::-1, ::-2], 2)
     assert on_host(array)[:, 1].tolist() == [5.0] * 3
     assert interop_demo.checksum(array[::-1]) == 2.5 * 6 + 5 * 6
+
+
+@pytest.mark.parametrize("kind", ["cuda", "pool"])
+@pytest.mark.parametrize("dtype", ["|u1", "<f2", "<f4", "<c8", "<c16"])
+def test_a_device_fills_its_memory_while_the_host_goes_on(kind, dtype):
+    """Nothing is zeroed, copied or waited for; whoever reads it comes after the kernel."""
+    spin = SIM.library.interop_sim_spin(ctypes.c_uint64(1))
+    before = SIM.calls("cuMemsetD8Async", "cuMemcpyAsync"), SIM.calls("cuLaunchKernel")
+    waits = SIM.calls("cuStreamSynchronize", "cuCtxSynchronize", "cuEventSynchronize")
+    array = full(kind, value=3, dtype=dtype)
+    assert (SIM.calls("cuMemsetD8Async", "cuMemcpyAsync"), SIM.calls("cuLaunchKernel")) == (before[0], before[1] + 1)
+    # Memory of a pool is there once the stream is.
+    assert kind == "pool" or SIM.calls("cuStreamSynchronize", "cuCtxSynchronize", "cuEventSynchronize") == waits
+    assert kind == "pool" or SIM.library.interop_sim_is_pending(ctypes.c_uint64(spin))
+    SIM.library.interop_sim_release_spin(ctypes.c_uint64(spin))
+    assert on_host(array).tolist() == [[3] * 4] * 3
+
+
+def test_a_new_array_spoils_no_capture():
+    """The kernel would be on the legacy default stream, which waits for the stream that captures."""
+    captures, graph = ctypes.c_uint64(), ctypes.c_uint64()
+    SIM.call("cuStreamCreate", ctypes.byref(captures), 0)
+    SIM.call("cuStreamBeginCapture_v2", captures, 2)
+    array = full("cuda")
+    SIM.call("cuStreamEndCapture", captures, ctypes.byref(graph))
+    assert "stream" not in array.__cuda_array_interface__
+    assert on_host(array).tolist() == [[2.5] * 4] * 3
+
+
+def test_a_sum_is_no_part_of_a_graph():
+    """Its kernel would write the parts of other sums whenever the graph is launched."""
+    array, captures, graph = full("pinned"), SIM.stream(), ctypes.c_uint64()
+    SIM.call("cuStreamBeginCapture_v2", ctypes.c_uint64(captures), 2)
+    launches = SIM.calls("cuLaunchKernel")
+    with pytest.raises(interop_demo.ArrayError, match="captur"):
+        interop_demo.checksum(array, stream=captures)
+    assert SIM.calls("cuLaunchKernel") == launches
+    SIM.call("cuStreamEndCapture", ctypes.c_uint64(captures), ctypes.byref(graph))
+
+
+def test_a_sum_allocates_nothing_and_waits_once():
+    array, stream = full("cuda", (5000,)), SIM.stream()
+    names = ("cuMemHostAlloc", "cuMemAlloc_v2", "cuMemAllocAsync", "cuMemcpyAsync", "cuMemsetD8Async")
+    waits = ("cuStreamSynchronize", "cuEventSynchronize", "cuCtxSynchronize")
+    before = SIM.calls(*names), SIM.calls(*waits), SIM.calls("cuLaunchKernel")
+    assert interop_demo.checksum(array, stream=stream) == 2.5 * 5000
+    after = SIM.calls(*names), SIM.calls(*waits), SIM.calls("cuLaunchKernel")
+    assert [b - a for a, b in zip(before, after, strict=True)] == [0, 1, 1]
 
 
 @pytest.mark.parametrize("shape", [(), (0,), (3, 0, 2), (5,)])

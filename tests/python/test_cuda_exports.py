@@ -26,6 +26,8 @@ def test_the_whole_dict(kind, dtype):
     array = full(kind, (3, 4), 1, dtype)
     address, item = interop_demo.describe(array)["data"], int(dtype[2:])
     whole = {"shape": (3, 4), "typestr": dtype, "data": (address, False), "version": 3, "strides": None}
+    if kind == "cuda":
+        whole["stream"] = 1  # where it is filled
     assert array.__cuda_array_interface__ == whole
     cut = {**whole, "shape": (3, 2), "data": (address + item, False), "strides": (4 * item, 2 * item)}
     assert array[:, 1::2].__cuda_array_interface__ == cut

@@ -210,6 +210,9 @@ def test_an_interrupt_of_the_second_question_is_no_refusal():
 
 LIBRARY = """
 import ctypes, interop_demo
+from simulation import Simulation
+
+driver = Simulation()  # which has the kernels
 
 class Table(ctypes.Structure):
     _fields_ = [("version", ctypes.c_uint32 * 2), ("previous", ctypes.c_void_p), ("functions", ctypes.c_void_p * 5)]
@@ -231,6 +234,7 @@ class Library:
 interop_demo.describe(interop_demo.Array.full((4,), 1.0))  # whose table is met first: of libraries there are several
 assert interop_demo.checksum(Library(interop_demo.Array.full((4,), 1.0))) == 4
 array = interop_demo.Array.full((4,), 1.0, device="cuda")
+driver.call("cuCtxSynchronize")  # the kernel that fills it is Python code, too
 """
 
 
@@ -260,9 +264,6 @@ for _ in range(3):
 def test_whoever_waits_for_a_device_spoils_no_capture():
     """Without the interpreter's lock libraries cannot be asked whether they capture: nothing is decided meanwhile."""
     program = """
-from simulation import Simulation
-
-driver = Simulation()
 captures, graph = driver.stream(), ctypes.c_uint64()
 
 @ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int, ctypes.c_int32, ctypes.POINTER(ctypes.c_void_p))
@@ -287,9 +288,6 @@ print(interop_demo.finish_releases(), driver.reports())
 def test_what_a_library_drops_while_it_is_asked_waits_like_the_rest():
     """It is asked in the middle of a look, which has the list of what waits in its hands."""
     program = """
-from simulation import Simulation
-
-driver = Simulation()
 captures, graph = driver.stream(), ctypes.c_uint64()
 dropped = []
 
@@ -327,7 +325,8 @@ def work_stream(device_type, device_id, stream):
 
 table.functions[4] = ctypes.cast(work_stream, ctypes.c_void_p).value
 for kind, device in [("cuda", 0), ("cuda", 1), ("pinned", 0)]:
-    array = interop_demo.Array.full((4,), 1.0, device=kind, ordinal=device)
+    # So large that it is decided when it is dropped.
+    array = interop_demo.Array.full((1 << 18,), 1.0, device=kind, ordinal=device)
     # The first release makes the event, and with it finds out what the context is.
     interop_demo.describe(array)
     interop_demo.finish_releases()

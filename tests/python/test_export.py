@@ -219,7 +219,6 @@ def test_no_interface_on_the_host(array):
         assert not hasattr(made, "__cuda_array_interface__")
         with pytest.raises(AttributeError, match="DLPack"):
             made.__cuda_array_interface__  # noqa: B018
-        assert not hasattr(made, "__array_interface__")
 
 
 # Life (R95, R107 to R109, bugs 20 to 23, 40)

@@ -25,7 +25,11 @@ struct Programs {
 const PROGRAMS: [Programs; 3] = [
     Programs { folder: "tests/cuda", build: &["test", "--no-run", "--release", "--test=cuda"], to: "rust" },
     Programs { folder: "examples/cuda", build: &["build", "--release", "--bins"], to: "examples" },
-    Programs { folder: "benches", build: &["bench", "--no-run", "--bench=cuda"], to: "benches" },
+    Programs {
+        folder: "benches",
+        build: &["bench", "--no-run", "--bench=cuda", "--bench=device_copies"],
+        to: "benches",
+    },
 ];
 
 /// Folders that go along as they are.

@@ -2,7 +2,7 @@
 
 use crate::failure::{Failure, no_arguments};
 use crate::report::Report;
-use crate::{command_step, free_threaded, fuzz, published, sim, suites, workspace};
+use crate::{command_step, free_threaded, fuzz, published, pyo3, sim, suites, workspace};
 
 /// Runs every check and every suite, also after one has failed.
 pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
@@ -34,6 +34,11 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
     );
     suites::run_all(&mut report);
     report.suite(
+        "Oldest PyO3",
+        "The Python tests again, with the oldest minor version that users may have.",
+        pyo3::oldest,
+    );
+    report.suite(
         "Fuzzing",
         "Twenty seconds for each target; `cargo xtask fuzz` takes as many as it is given.",
         fuzz::suite,
@@ -63,7 +68,9 @@ fn lints() -> Result<(), Failure> {
 /// The pages of the workspace's own packages.
 fn docs() -> Result<(), Failure> {
     let mut docs = workspace::cargo(["doc", "--workspace", "--no-deps", "--locked"]);
-    command_step::run(docs.arg(workspace::features_but(&["python"])).env("RUSTDOCFLAGS", "-D warnings"))
+    command_step::run(
+        docs.arg(workspace::features_but(&["python", "stubs"])).env("RUSTDOCFLAGS", "-D warnings"),
+    )
 }
 
 /// The two published packages.

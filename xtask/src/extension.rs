@@ -25,7 +25,10 @@ pub(crate) fn build(environment: &Environment) -> Result<(), Failure> {
     files::replace(&compile(environment)?, &packages.join(module))?;
     // Type checkers look for the types of a module without a folder of its own in a package of this name.
     let stubs = packages.join("interop_demo-stubs/__init__.pyi");
-    files::replace(&workspace::root().join("examples/py-extension/interop_demo.pyi"), &stubs)
+    files::replace(&workspace::root().join("examples/py-extension/interop_demo.pyi"), &stubs)?;
+    // It names the types of the core.
+    let core = "interop_core-stubs/__init__.pyi";
+    files::replace(&workspace::root().join("interop-core/python").join(core), &packages.join(core))
 }
 
 /// Builds the extension, and says where it is.
@@ -41,13 +44,19 @@ pub(crate) fn compile(environment: &Environment) -> Result<PathBuf, Failure> {
 
 /// Builds the extension for an interpreter, in this folder, and says where it is.
 pub(crate) fn compile_for(python: &OsStr, folder: &Path) -> Result<PathBuf, Failure> {
-    let mut cargo = workspace::cargo([
-        "rustc",
-        "--profile=extension",
-        "--package=interop-demo-extension",
-        "--lib",
-        "--locked",
-    ]);
+    compile_in(&workspace::root(), python, folder, true)
+}
+
+/// As [`compile_for`], from a workspace that may be another; `locked` to the versions that it names.
+pub(crate) fn compile_in(
+    root: &Path,
+    python: &OsStr,
+    folder: &Path,
+    locked: bool,
+) -> Result<PathBuf, Failure> {
+    let mut cargo =
+        workspace::cargo(["rustc", "--profile=extension", "--package=interop-demo-extension", "--lib"]);
+    cargo.current_dir(root).args(locked.then_some("--locked"));
     cargo.arg("--target-dir").arg(folder).env("PYO3_BUILD_EXTENSION_MODULE", "1").env("PYO3_PYTHON", python);
     if cfg!(target_os = "macos") {
         // Python's own symbols are there only once it has loaded the module.

@@ -18,11 +18,13 @@ mod fuzz;
 mod module_arrows;
 mod ptx;
 mod published;
+mod pyo3;
 mod python;
 mod report;
 mod sanitize;
 mod sim;
 mod suites;
+mod templates;
 mod test_counts;
 mod tools;
 mod trace;
@@ -56,7 +58,7 @@ const COMMANDS: &[Command] = &[
     Command {
         name: "test",
         arguments: "[SUITE]...",
-        help: "every test, or those of some suites: debug, cuda, release, doc, ptx, python",
+        help: "every test, or those of some suites: debug, cuda, release, doc, ptx, python, templates",
         run: suites::run,
     },
     Command {
@@ -130,6 +132,12 @@ const COMMANDS: &[Command] = &[
         arguments: "PYTHON",
         help: "the Python tests on an interpreter without the lock, 3.14 or later",
         run: free_threaded::run,
+    },
+    Command {
+        name: "pyo3",
+        arguments: "[MINOR]...",
+        help: "the Python tests with each minor version of PyO3 that is allowed, or with those that are named",
+        run: pyo3::run,
     },
     Command {
         name: "guard",

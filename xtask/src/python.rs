@@ -85,6 +85,11 @@ impl Environment {
         Ok(environment)
     }
 
+    /// The Python that environments are made from.
+    pub(crate) fn base() -> Result<String, Failure> {
+        Interpreter::find().map(|base| base.program)
+    }
+
     /// The environment's interpreter, in the workspace's folder and free of what the caller's environment would add.
     pub(crate) fn python(&self) -> Command {
         let mut python = Command::new(&self.interpreter);

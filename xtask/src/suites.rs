@@ -6,7 +6,7 @@ use crate::failure::Failure;
 use crate::python::{Environment, Library, Requirements};
 use crate::report::Report;
 use crate::test_counts::Counts;
-use crate::{command_step, extension, ptx, sim, workspace};
+use crate::{command_step, extension, ptx, sim, templates, workspace};
 
 /// Everything but the Python extension, which is tested from Python, and what is linked to a driver.
 const ALL: [&str; 7] = [
@@ -44,7 +44,7 @@ pub(crate) struct Suite {
 }
 
 /// Every suite, in the order in which they run.
-const SUITES: [Suite; 6] = [
+const SUITES: [Suite; 7] = [
     Suite {
         word: "debug",
         name: "Rust tests, debug build",
@@ -87,6 +87,12 @@ const SUITES: [Suite; 6] = [
         name: "Python tests",
         why: "The example extension, against the libraries that people use, in a virtual environment of its own.",
         run: python,
+    },
+    Suite {
+        word: "templates",
+        name: "Projects to start from",
+        why: "Copied out and built with maturin from PyPI, as a user would.",
+        run: templates::run,
     },
 ];
 
@@ -170,19 +176,22 @@ pub(crate) fn follow(command: &mut Command, counts: &mut Counts) -> Result<(), F
 }
 
 /// The tests for the simulated driver, in a process of its own: other libraries would take the driver for a GPU.
-pub(crate) const ON_SIMULATION: [&str; 7] = [
+pub(crate) const ON_SIMULATION: [&str; 10] = [
     "tests/python/test_cuda_arrays.py",
     "tests/python/test_cuda_negotiation.py",
+    "tests/python/test_cuda_calls.py",
+    "tests/python/test_cuda_copies.py",
     "tests/python/test_cuda_exports.py",
     "tests/python/test_cuda_interfaces.py",
     "tests/python/test_cuda_relabeled.py",
+    "tests/python/test_cuda_results.py",
     "tests/python/test_cuda_rules.py",
     "tests/python/test_cuda_without_gil.py",
 ];
 
 /// What the tests on a GPU ask of us alone about the faults that this crate was founded on, the one with JAX excepted, of which
 /// nothing is left without JAX. Here too, because a GPU is seldom at hand, and some of it is asked nowhere else.
-const FAULTS: [&str; 10] = [
+const FAULTS: [&str; 11] = [
     "tests/gpu/dali_stream_none.py::test_every_stream_comes_in",
     "tests/gpu/dali_stream_none.py::test_zero_is_no_stream",
     "tests/gpu/dali_stream_none.py::test_nothing_pending_is_no_key",
@@ -193,6 +202,7 @@ const FAULTS: [&str; 10] = [
     "tests/gpu/pinned_kernel_argument.py::test_one_call_for_every_kind[managed-ours]",
     "tests/gpu/pinned_kernel_argument.py::test_one_call_for_every_kind[pool-ours]",
     "tests/gpu/nanobind_device.py",
+    "tests/gpu/as_array.py",
 ];
 
 /// Builds the extension and runs pytest over it.
@@ -246,8 +256,13 @@ pub(crate) fn pytest(python: &mut Command, what: &[&str], counts: &mut Counts) -
     // ends with the stack of every thread instead of never.
     python.args(["-m", "pytest", "-p", "no:cacheprovider", "-ra", "--color=no", "--strict-markers"]);
     python.args(["-o", "faulthandler_timeout=120", "-o", "faulthandler_exit_on_timeout=true"]).args(what);
+    follow_pytest(python, counts)
+}
+
+/// Runs a command that is pytest, and adds up its tests.
+pub(crate) fn follow_pytest(pytest: &mut Command, counts: &mut Counts) -> Result<(), Failure> {
     let mut last = Counts::default();
-    let outcome = command_step::follow(python, |line| {
+    let outcome = command_step::follow(pytest, |line| {
         // The last such line counts: one before it can only be the captured output of a test.
         if let Some(result) = Counts::from_pytest(line) {
             last = result;

@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// The features of `interop-core`.
-pub(crate) const FEATURES: [&str; 9] =
-    ["derive", "python", "cust", "cudarc", "half", "ndarray", "num-complex", "rayon", "counters"];
+pub(crate) const FEATURES: [&str; 10] =
+    ["derive", "python", "stubs", "cust", "cudarc", "half", "ndarray", "num-complex", "rayon", "counters"];
 
 /// The argument that selects all features but these.
 pub(crate) fn features_but(left_out: &[&str]) -> String {
@@ -19,7 +19,7 @@ pub(crate) fn features_but(left_out: &[&str]) -> String {
 /// The argument that selects what works on any computer. A test program with the feature `python` would have to link Python;
 /// the example extension covers it. `cust` links libcuda: what has it runs on the simulated driver.
 pub(crate) fn plain_features() -> String {
-    features_but(&["python", "cust"])
+    features_but(&["python", "stubs", "cust"])
 }
 
 /// The folder of the workspace.

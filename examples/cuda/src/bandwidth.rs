@@ -1,16 +1,14 @@
-//! How fast the kernels are beside a copy of the driver's, and what a launch with a view costs beside one with plain numbers.
+//! How fast the kernels are beside a copy of the driver's, and what a launch with an array costs beside one with plain numbers.
 #![expect(unsafe_code, reason = "a kernel does what its source says")]
 
 use std::fmt::Write as _;
 use std::sync::Arc;
 use std::time::Instant;
 
-use cudarc::driver::{
-    CudaContext, CudaFunction, CudaSlice, CudaStream, DevicePtr, LaunchConfig, PushKernelArg, sys,
-};
+use cudarc::driver::{CudaContext, CudaFunction, CudaSlice, CudaStream, LaunchConfig, PushKernelArg, sys};
 use cudarc::nvrtc::Ptx;
-use interop_core::CudaArray;
-use interop_demo_kernels::{BLUR_PTX, FILL_PTX, Launch, VECTOR_ADD_PTX, blur, elementwise};
+use interop_core::{CudaArray, LaunchSize};
+use interop_demo_kernels::{Arrays, BLUR_PTX, FILL_PTX, VECTOR_ADD_PTX, blur};
 
 use crate::Outcome;
 
@@ -90,12 +88,13 @@ impl Bench {
         let copied = self.seconds(|| Ok(self.stream.memcpy_dtod(&left.values, &mut sum.values)?))?;
 
         let kernel = self.load(VECTOR_ADD_PTX, "vector_add")?;
-        let launch = config(elementwise(len));
         let (a, b, c) =
             (left.kernel_view::<f32, 1>()?, right.kernel_view::<f32, 1>()?, sum.kernel_view_mut::<f32, 1>()?);
+        let arrays: Arrays<'_, 3> = Arrays::new([&c, &a, &b])?;
+        let launch = config(arrays.launch_size());
         let added = self.seconds(|| {
-            // SAFETY: `vector_add` takes these three views, which live until the time was taken.
-            unsafe { self.stream.launch_builder(&kernel).arg(&a).arg(&b).arg(&c).launch(launch)? };
+            // SAFETY: `vector_add` takes these three arrays, which live until the time was taken.
+            unsafe { self.stream.launch_builder(&kernel).arg(&arrays).launch(launch)? };
             Ok(())
         })?;
         Ok((2.0 * bytes / copied, 3.0 * bytes / added))
@@ -118,16 +117,16 @@ impl Bench {
         Ok(2.0 * (height * width * 3 * size_of::<f32>()) as f64 / blurred)
     }
 
-    /// The cost of a launch with a view that was made before, and with the same bytes as plain numbers.
+    /// The cost of a launch with an array that was taken before, and with the same bytes as plain numbers.
     fn launches(&self) -> Any<String> {
         const ROUNDS: usize = 15;
         const LAUNCHES: u32 = 1000;
         let stream = &self.stream;
-        let kernel = self.load(FILL_PTX, "fill_f32_1")?;
+        let kernel = self.load(FILL_PTX, "fill_f32")?;
         let mut vector = Vector { values: stream.alloc_zeros::<f32>(256)?, len: 256 };
-        let address = vector.values.device_ptr(stream).0;
-        let bytes = Bytes([address, 256, 1]);
-        let view = vector.kernel_view_mut::<f32, 1>()?;
+        let array: Arrays<'_, 1> = Arrays::new([&vector.kernel_view_mut::<f32, 1>()?])?;
+        // SAFETY: integers without a gap between them.
+        let bytes = Bytes(unsafe { core::mem::transmute::<Arrays<'_, 1>, [u64; WORDS]>(array) });
         let value = 1.0_f32;
         let one = LaunchConfig::for_num_elems(256);
         let mut times = [Vec::new(), Vec::new()];
@@ -137,11 +136,11 @@ impl Bench {
                 let start = Instant::now();
                 for _ in 0..LAUNCHES {
                     if which == 0 {
-                        // SAFETY: `fill_f32_1` takes an address, an extent and a stride, which a view is, and a value.
+                        // SAFETY: `fill_f32` takes the bytes of this array, and a value.
                         unsafe { stream.launch_builder(&kernel).arg(&bytes).arg(&value).launch(one)? };
                     } else {
-                        // SAFETY: `fill_f32_1` takes this view and a value.
-                        unsafe { stream.launch_builder(&kernel).arg(&view).arg(&value).launch(one)? };
+                        // SAFETY: `fill_f32` takes this array and a value.
+                        unsafe { stream.launch_builder(&kernel).arg(&array).arg(&value).launch(one)? };
                     }
                 }
                 times.push(start.elapsed().as_nanos() as f64 / f64::from(LAUNCHES));
@@ -152,20 +151,22 @@ impl Bench {
             times[0]
         });
         Ok(format!(
-            "launch: {bare:.0} ns with plain numbers, {viewed:.0} ns with a view, ratio {:.3}\n",
+            "launch: {bare:.0} ns with plain numbers, {viewed:.0} ns with an array, ratio {:.3}\n",
             viewed / bare
         ))
     }
 }
 
-fn config(Launch { grid, block }: Launch) -> LaunchConfig {
+fn config(LaunchSize { grid, block }: LaunchSize) -> LaunchConfig {
     LaunchConfig { grid_dim: grid, block_dim: block, shared_mem_bytes: 0 }
 }
 
-/// The bytes of a view without its type.
+/// The bytes of an argument without its type.
 #[derive(Clone, Copy)]
 #[repr(C)]
-struct Bytes([u64; 3]);
+struct Bytes([u64; WORDS]);
+
+const WORDS: usize = size_of::<Arrays<'_, 1>>() / 8;
 
 // SAFETY: plain numbers.
 unsafe impl cudarc::driver::DeviceRepr for Bytes {}

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use cudarc::driver::{CudaSlice, CudaStream, LaunchConfig, PushKernelArg};
 use cudarc::nvrtc::Ptx;
-use interop_core::{CudaArray, SharedBuffer};
-use interop_demo_kernels::{BLUR_PTX, Launch, blur};
+use interop_core::{CudaArray, LaunchSize, SharedBuffer};
+use interop_demo_kernels::{BLUR_PTX, blur};
 
 use crate::Outcome;
 
@@ -55,7 +55,7 @@ pub fn run(height: usize, width: usize) -> Outcome {
         stream: stream.clone(),
     };
 
-    let Launch { grid, block } = blur(half, width, CHANNELS, size_of::<f32>());
+    let LaunchSize { grid, block } = blur(half, width, CHANNELS, size_of::<f32>());
     let config = LaunchConfig { grid_dim: grid, block_dim: block, shared_mem_bytes: 0 };
     let (from, to) = (turned.kernel_view::<f32, 3>()?, blurred.kernel_view_mut::<f32, 3>()?);
     // SAFETY: `blur_f32` takes these two views; both pictures live until the result was read, which waits for it.

@@ -3,8 +3,8 @@
 
 use cust::memory::LockedBuffer;
 use cust::prelude::{Module, Stream, StreamFlags, launch};
-use interop_core::{AsStream, CudaArray, StreamHandle};
-use interop_demo_kernels::{Launch, SCALE_PTX, elementwise};
+use interop_core::{AsStream, CudaArray, LaunchSize, StreamHandle};
+use interop_demo_kernels::{Arrays, SCALE_PTX};
 
 use crate::Outcome;
 
@@ -33,10 +33,10 @@ pub fn run(len: usize) -> Outcome {
     let values = LockedBuffer::from_slice(&numbers)?;
     let mut samples = Samples { values, len, stream: StreamHandle::NothingPending };
 
-    let Launch { grid, block } = elementwise(len);
-    let view = samples.kernel_view_mut::<f32, 1>()?;
-    // SAFETY: `scale_f32_1` takes this view and a factor; the samples live until they were read, which waits for it.
-    unsafe { launch!(module.scale_f32_1<<<grid, block, 0, stream>>>(view, 2.0_f64))? };
+    let array: Arrays<'_, 1> = Arrays::new([&samples.kernel_view_mut::<f32, 1>()?])?;
+    let LaunchSize { grid, block } = array.launch_size();
+    // SAFETY: `scale_f32` takes this array and a factor; the samples live until they were read, which waits for it.
+    unsafe { launch!(module.scale_f32<<<grid, block, 0, stream>>>(array, 2.0_f64))? };
     samples.stream = stream.as_stream();
 
     // A view for the host waits for the stream that the struct names.

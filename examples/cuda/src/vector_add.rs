@@ -4,8 +4,8 @@
 use cust::memory::DeviceBuffer;
 use cust::prelude::{Module, Stream, StreamFlags, launch};
 use interop_core::dlpack::Versioned;
-use interop_core::{AsStream, CudaArray, FromArray, Lease, StreamHandle};
-use interop_demo_kernels::{Launch, VECTOR_ADD_PTX, elementwise};
+use interop_core::{AsStream, CudaArray, FromArray, LaunchSize, Lease, StreamHandle};
+use interop_demo_kernels::{Arrays, VECTOR_ADD_PTX};
 
 use crate::Outcome;
 
@@ -45,11 +45,13 @@ pub fn run(len: usize) -> Outcome {
     for vector in [&left, &right, &sum] {
         vector.make_stream_wait(stream.as_stream())?;
     }
-    let Launch { grid, block } = elementwise(len);
     let (a, b, c) =
         (left.kernel_view::<f32, 1>()?, right.kernel_view::<f32, 1>()?, sum.kernel_view_mut::<f32, 1>()?);
-    // SAFETY: `vector_add` takes these three views; all vectors live until the sum was read, which waits for it.
-    unsafe { launch!(module.vector_add<<<grid, block, 0, stream>>>(a, b, c))? };
+    // Together, the output first: one kernel adds arrays of any rank and any strides.
+    let arrays: Arrays<'_, 3> = Arrays::new([&c, &a, &b])?;
+    let LaunchSize { grid, block } = arrays.launch_size();
+    // SAFETY: `vector_add` takes these three arrays; all vectors live until the sum was read, which waits for it.
+    unsafe { launch!(module.vector_add<<<grid, block, 0, stream>>>(arrays))? };
     sum.stream = stream.as_stream();
 
     // To another library, and back: the same memory, ordered after the kernel, released when `borrowed` is dropped.

@@ -10,6 +10,8 @@ use std::time::Duration;
 
 use interop_core::{Element, KernelView};
 
+use crate::Arrays;
+
 /// A kernel as a function of the host.
 #[derive(Clone, Debug)]
 pub struct Kernel {
@@ -48,49 +50,37 @@ impl MemoryRegion for Host {
 ///
 /// ```
 /// use interop_demo_kernels::host::{Host, find};
-/// assert_eq!(find::<Host>("scale_u8_3").unwrap().sizes, [56, 8]);
-/// assert!(find::<Host>("scale_u8_5").is_none());
+/// assert_eq!(find::<Host>("scale_u8").unwrap().sizes, [224, 8]);
+/// assert!(find::<Host>("scale_u16").is_none());
 /// ```
 #[must_use]
 pub fn find<M: MemoryRegion>(name: &str) -> Option<Kernel> {
     let kernel = |run, sizes: &[usize]| Some(Kernel { run, sizes: sizes.to_vec() });
     match name {
-        "vector_add" => kernel(vector_add::<M>, &[view(1), view(1), view(1)]),
+        "vector_add" => kernel(vector_add::<M>, &[size_of::<Arrays<'_, 3>>()]),
         "blur_f32" => kernel(blur::<M, f32>, &[view(3), view(3)]),
         "blur_u8" => kernel(blur::<M, u8>, &[view(3), view(3)]),
         "spin" => kernel(spin, &[size_of::<u64>()]),
         "produce" => kernel(produce::<M>, &[view(1), size_of::<u32>()]),
         "consume" => kernel(consume::<M>, &[view(1), size_of::<u32>(), view(0)]),
         _ => {
-            let (rest, rank) = name.rsplit_once('_')?;
-            let (stem, element) = rest.rsplit_once('_')?;
+            let (stem, element) = name.rsplit_once('_')?;
             match element {
-                "f32" => of_rank::<M, f32>(stem, rank),
-                "f64" => of_rank::<M, f64>(stem, rank),
-                "i32" => of_rank::<M, i32>(stem, rank),
-                "u8" => of_rank::<M, u8>(stem, rank),
+                "f32" => of_stem::<M, f32>(stem),
+                "f64" if stem == "sum" => of_stem::<M, f64>(stem),
+                "u8" => of_stem::<M, u8>(stem),
                 _ => None,
             }
         }
     }
 }
 
-fn of_rank<M: MemoryRegion, T: Number>(stem: &str, rank: &str) -> Option<Kernel> {
-    match rank {
-        "1" => of_stem::<M, T, 1>(stem),
-        "2" => of_stem::<M, T, 2>(stem),
-        "3" => of_stem::<M, T, 3>(stem),
-        "4" => of_stem::<M, T, 4>(stem),
-        _ => None,
-    }
-}
-
-fn of_stem<M: MemoryRegion, T: Number, const N: usize>(stem: &str) -> Option<Kernel> {
-    let kernel = |run, second| Some(Kernel { run, sizes: vec![view(N), second] });
+fn of_stem<M: MemoryRegion, T: Number>(stem: &str) -> Option<Kernel> {
+    let kernel = |run, second| Some(Kernel { run, sizes: vec![size_of::<Arrays<'_, 1>>(), second] });
     match stem {
-        "scale" => kernel(scale::<M, T, N>, size_of::<f64>()),
-        "fill" => kernel(fill::<M, T, N>, size_of::<T>()),
-        "sum" => kernel(sum::<M, T, N>, view(1)),
+        "scale" => kernel(scale::<M, T>, size_of::<f64>()),
+        "fill" => kernel(fill::<M, T>, size_of::<T>()),
+        "sum" => kernel(sum::<M, T>, view(1)),
         _ => None,
     }
 }
@@ -131,7 +121,7 @@ macro_rules! numbers {
     };
 }
 
-numbers!(f32 f64 i32 u8);
+numbers!(f32 f64 u8);
 
 /// An element type that can be blurred, and the type in which its neighbourhood is added up.
 trait Blurred: Element {
@@ -203,6 +193,51 @@ impl Arguments {
     }
 }
 
+/// Arrays of one shape in memory of the host.
+struct Taken<const K: usize> {
+    arrays: Arrays<'static, K>,
+    /// What the offsets count from; null for arrays without elements.
+    firsts: [*mut u8; K],
+}
+
+impl<const K: usize> Taken<K> {
+    /// The first argument of a kernel, whose arrays have elements of these sizes; `None` if it may not touch their memory.
+    /// It writes to the first array or to none.
+    fn of<M: MemoryRegion>(arguments: Arguments, sizes: [usize; K], mutability: bool) -> Option<Self> {
+        let arrays: Arrays<'static, K> = arguments.get(0);
+        let mut firsts = [ptr::null_mut(); K];
+        if arrays.numel() == 0 {
+            return Some(Self { arrays, firsts });
+        }
+        for (array, (first, size)) in firsts.iter_mut().zip(sizes).enumerate() {
+            let (span, item) = (arrays.span(array), size as i64);
+            let bytes = usize::try_from((span.end() - span.start() + 1) * item).ok()?;
+            let low = span.start() * item;
+            let lowest =
+                M::place(arrays.address(array).wrapping_add_signed(low), bytes, mutability && array == 0)?;
+            *first = lowest.wrapping_offset(isize::try_from(-low).ok()?);
+        }
+        Some(Self { arrays, firsts })
+    }
+
+    #[expect(clippy::cast_possible_truncation, reason = "the offsets of a view fit the host that made it")]
+    fn place<T>(&self, array: usize, number: usize) -> *mut T {
+        self.firsts[array].cast::<T>().wrapping_offset(self.arrays.offsets(number)[array] as isize)
+    }
+
+    /// An element of an array of `T`, by its number.
+    fn get<T: Element>(&self, array: usize, number: usize) -> T {
+        // SAFETY: as for an `Array`: `of` has placed all elements.
+        unsafe { self.place::<T>(array, number).read() }
+    }
+
+    /// Replaces an element of the first array.
+    fn set<T: Element>(&self, number: usize, value: T) {
+        // SAFETY: as in `get`, and nobody else accesses what the kernel writes.
+        unsafe { self.place::<T>(0, number).write(value) };
+    }
+}
+
 /// An array in memory of the host.
 struct Array<T, const N: usize> {
     first: *mut T,
@@ -249,50 +284,32 @@ impl<T: Element, const N: usize> Array<T, N> {
 type Params = *const *const c_void;
 
 extern "C" fn vector_add<M: MemoryRegion>(_: *const u32, _: *const u32, _: u32, params: Params) {
-    let arguments = Arguments(params);
-    let (Some(left), Some(right), Some(sum)) = (
-        arguments.array::<M, f32, 1>(0, false),
-        arguments.array::<M, f32, 1>(1, false),
-        arguments.array::<M, f32, 1>(2, true),
-    ) else {
-        return;
-    };
-    sum.for_each(|at| sum.set(at, left.get(at) + right.get(at)));
+    let Some(taken) = Taken::of::<M>(Arguments(params), [size_of::<f32>(); 3], true) else { return };
+    for number in 0..taken.arrays.numel() {
+        taken.set::<f32>(number, taken.get::<f32>(1, number) + taken.get::<f32>(2, number));
+    }
 }
 
-extern "C" fn scale<M: MemoryRegion, T: Number, const N: usize>(
-    _: *const u32,
-    _: *const u32,
-    _: u32,
-    params: Params,
-) {
+extern "C" fn scale<M: MemoryRegion, T: Number>(_: *const u32, _: *const u32, _: u32, params: Params) {
     let arguments = Arguments(params);
     let factor: f64 = arguments.get(1);
-    let Some(array) = arguments.array::<M, T, N>(0, true) else { return };
-    array.for_each(|at| array.set(at, T::from_f64(array.get(at).to_f64() * factor)));
+    let Some(taken) = Taken::of::<M>(arguments, [size_of::<T>()], true) else { return };
+    for number in 0..taken.arrays.numel() {
+        taken.set(number, T::from_f64(taken.get::<T>(0, number).to_f64() * factor));
+    }
 }
 
-extern "C" fn fill<M: MemoryRegion, T: Number, const N: usize>(
-    _: *const u32,
-    _: *const u32,
-    _: u32,
-    params: Params,
-) {
+extern "C" fn fill<M: MemoryRegion, T: Number>(_: *const u32, _: *const u32, _: u32, params: Params) {
     let arguments = Arguments(params);
     let value: T = arguments.get(1);
-    let Some(array) = arguments.array::<M, T, N>(0, true) else { return };
-    array.for_each(|at| array.set(at, value));
+    let Some(taken) = Taken::of::<M>(arguments, [size_of::<T>()], true) else { return };
+    (0..taken.arrays.numel()).for_each(|number| taken.set(number, value));
 }
 
-extern "C" fn sum<M: MemoryRegion, T: Number, const N: usize>(
-    grid: *const u32,
-    block: *const u32,
-    _: u32,
-    params: Params,
-) {
+extern "C" fn sum<M: MemoryRegion, T: Number>(grid: *const u32, block: *const u32, _: u32, params: Params) {
     let arguments = Arguments(params);
-    let (Some(array), Some(parts)) =
-        (arguments.array::<M, T, N>(0, false), arguments.array::<M, f64, 1>(1, true))
+    let (Some(taken), Some(parts)) =
+        (Taken::of::<M>(arguments, [size_of::<T>()], false), arguments.array::<M, f64, 1>(1, true))
     else {
         return;
     };
@@ -301,12 +318,10 @@ extern "C" fn sum<M: MemoryRegion, T: Number, const N: usize>(
     // SAFETY: those of a block.
     let threads = unsafe { block.read() } as usize;
     let mut sums = vec![0.0; blocks];
-    let mut number = 0;
     // Each block has the elements of its threads, as in a kernel that loads one element at a time.
-    array.for_each(|at| {
-        sums[number / threads % blocks] += array.get(at).to_f64();
-        number += 1;
-    });
+    for number in 0..taken.arrays.numel() {
+        sums[number / threads % blocks] += taken.get::<T>(0, number).to_f64();
+    }
     for (block, sum) in (0..).zip(sums) {
         parts.set([block], sum);
     }

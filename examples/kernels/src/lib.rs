@@ -1,33 +1,33 @@
 //! The CUDA kernels of the examples, for a driver that runs them and for a computer that has none.
 //!
 //! The sources are the `.cu` files beside this package; `cargo xtask ptx` compiles them to the PTX that is built in here,
-//! so a build needs no toolkit. Arrays are arguments by value, [`KernelView`](interop_core::KernelView) and
+//! so a build needs no toolkit. Arrays are arguments by value: [`Arrays`] where every element is for itself, whatever rank and
+//! strides the arrays have, else [`KernelView`](interop_core::KernelView) and
 //! [`KernelViewMut`](interop_core::KernelViewMut). Every kernel has a reference on the host of the same name, in
 //! [`host::find`], with which tests compare it and by which a simulated driver runs it.
 //!
 //! | kernel | arguments | what it does |
 //! | --- | --- | --- |
-//! | `vector_add` | `f32` of 1 axis: in, in, out | adds |
-//! | `scale_T_N` | `T` of `N` axes: in and out; factor `f64` | multiplies in place, rounds integers towards zero |
-//! | `fill_T_N` | `T` of `N` axes: out; value `T` | fills |
-//! | `sum_T_N` | `T` of `N` axes: in; `f64` of 1 axis: out | one partial sum for each block of the grid |
+//! | `vector_add` | `Arrays` of `f32`: out, in, in | adds |
+//! | `scale_T` | `Arrays` of `T`: in and out; factor `f64` | multiplies in place, rounds integers towards zero |
+//! | `fill_T` | `Arrays` of `T`: out; value `T` | fills |
+//! | `sum_T` | `Arrays` of `T`: in; `f64` of 1 axis: out | one partial sum for each block of the grid |
 //! | `blur_f32`, `blur_u8` | height × width × channels: in, out | the mean of 3 × 3 pixels, edges repeated |
 //! | `spin` | cycles `u64` | keeps the device busy |
 //! | `produce` | `u32` of 1 axis: out; value `u32` | element `i` becomes `value + i` |
 //! | `consume` | `u32` of 1 axis: in; value `u32`; `u64` of no axis: in and out | counts the elements that are not |
 //!
-//! `T` is `f32`, `f64`, `i32` or `u8`, and `N` is 1 to 4.
+//! `T` is `f32` or `u8`, and that of a `sum` may be `f64`.
 
 pub mod host;
 
-/// A grid and its blocks, as launch functions take them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Launch {
-    /// The blocks along x, y and z.
-    pub grid: (u32, u32, u32),
-    /// The threads of a block along x, y and z.
-    pub block: (u32, u32, u32),
-}
+use interop_core::{Elementwise, LaunchSize};
+
+/// How many axes may be left of arrays once they are merged.
+pub const AXES: usize = 8;
+
+/// The argument of the kernels that take each element for itself.
+pub type Arrays<'a, const K: usize> = Elementwise<'a, K, AXES>;
 
 /// The PTX of a source file, which is one module of the driver.
 #[derive(Clone, Copy, Debug)]
@@ -67,13 +67,13 @@ macro_rules! modules {
 modules! {
     /// `blur_f32` and `blur_u8`.
     BLUR_PTX = "blur";
-    /// `fill_f32_1` to `fill_u8_4`.
+    /// `fill_f32` and `fill_u8`.
     FILL_PTX = "fill";
     /// `spin`, `produce` and `consume`.
     ORDER_PTX = "order";
-    /// `scale_f32_1` to `scale_u8_4`.
+    /// `scale_f32` and `scale_u8`.
     SCALE_PTX = "scale";
-    /// `sum_f32_1` to `sum_u8_4`.
+    /// `sum_f32`, `sum_u8` and `sum_f64`.
     SUM_PTX = "sum";
     /// `vector_add`.
     VECTOR_ADD_PTX = "vector_add";
@@ -88,8 +88,12 @@ fn blocks(wanted: u64, most: u64) -> u32 {
     u32::try_from(wanted.clamp(1, most)).unwrap_or(u32::MAX)
 }
 
-/// The launch of a kernel over `len` elements, in which a thread has one piece of 16 bytes of `f32`. Any other grid is
-/// right, too; and so is this one for an empty array, of which every thread sees that there is nothing to do.
+/// The blocks of a `sum` at most, each of which leaves a part: enough to keep the largest devices busy, and few enough to be
+/// added up in no time.
+pub const MOST_PARTS: u32 = 2048;
+
+/// The launch of a kernel that takes a plain view, over `len` elements. Any other grid is right, too; and so is this one for an
+/// empty array, of which every thread sees that there is nothing to do.
 ///
 /// ```
 /// use interop_demo_kernels::elementwise;
@@ -97,18 +101,9 @@ fn blocks(wanted: u64, most: u64) -> u32 {
 /// assert_eq!(elementwise(0).grid, (1, 1, 1));
 /// ```
 #[must_use]
-pub fn elementwise(len: usize) -> Launch {
+pub fn elementwise(len: usize) -> LaunchSize {
     let wanted = (len as u64).div_ceil(4 * u64::from(THREADS));
-    Launch { grid: (blocks(wanted, MOST_X), 1, 1), block: (THREADS, 1, 1) }
-}
-
-/// The launch of a `sum` over `len` elements; `parts` has one element for each of its blocks.
-#[must_use]
-pub fn reduction(len: usize) -> Launch {
-    /// Enough to keep the largest devices busy, and few enough to be added up in no time.
-    const MOST: u64 = 2048;
-    let wanted = (len as u64).div_ceil(4 * u64::from(THREADS));
-    Launch { grid: (blocks(wanted, MOST), 1, 1), block: (THREADS, 1, 1) }
+    LaunchSize { grid: (blocks(wanted, MOST_X), 1, 1), block: (THREADS, 1, 1) }
 }
 
 /// The launch of a blur over an image of `height` × `width` × `channels` elements of `item` bytes.
@@ -122,14 +117,14 @@ pub fn reduction(len: usize) -> Launch {
 /// assert_eq!(blur(1080, 1920, 3, 4).grid, (12, 90, 1));
 /// ```
 #[must_use]
-pub fn blur(height: usize, width: usize, channels: usize, item: usize) -> Launch {
+pub fn blur(height: usize, width: usize, channels: usize, item: usize) -> LaunchSize {
     /// Rows for each warp. More share the rows where strips meet among them, fewer have those still in the cache; a
     /// multiple of the three rows that a turn of the kernel's loop takes.
     const ROWS: u64 = 12;
     const WARPS: u32 = 4;
     let strip = 30 * (16 / item.clamp(1, 16) as u64);
     let strips = (width as u64).saturating_mul(channels as u64).div_ceil(strip);
-    Launch {
+    LaunchSize {
         grid: (
             blocks(strips.div_ceil(WARPS.into()), MOST_X),
             blocks((height as u64).div_ceil(ROWS), MOST_Y),

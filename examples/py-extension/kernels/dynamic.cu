@@ -1,155 +1,134 @@
-// Work on arrays whose element type and rank are known at run time only, as Python's are: one kernel for all of them. Where
-// the type is known a kernel is shorter and faster: see `examples/kernels`.
+// Work on arrays whose element type is known at run time only, as Python's are: a kernel for each size and kind of elements,
+// of a name that `launch.rs` puts together. `variant` tells signed integers (1) from unsigned ones (0), and bfloat16 (1) from
+// float16 (0).
 
-typedef long long index_t;
-typedef unsigned long long word_t;
+#include "elements.cuh"
 
-// An array as `launch.rs` passes it, by value. Not in the namespace below: NVRTC would give what is in there
-// another name in every run.
-struct Dynamic {
-    word_t address;
-    index_t size;
-    unsigned ndim;
-    // The two numbers that DLPack calls `code` and `bits`.
-    int code, bits;
-    index_t shape[64], strides[64];
-};
-static_assert(sizeof(Dynamic) == 1056, "launch.rs says the same");
+// Not in a namespace without a name: NVRTC would give what is in there another name in every run.
+namespace dynamic {
 
-namespace {
+using interop::index_t;
+using word_t = unsigned long long;
 
-enum Code { INT = 0, UINT = 1, FLOAT = 2, BFLOAT = 4, BOOL = 6 };
+// `AXES` of `launch.rs`.
+template <typename T>
+using array = interop::elementwise<32, T>;
 
 // Types of 16 bits, which C++ has no arithmetic for.
 struct Half { unsigned short bits; };
-struct BFloat { unsigned short bits; };
 
-__device__ double number(Half half) {
+// The bit that is worth its negative.
+template <typename T>
+__device__ word_t sign_bit(bool is_signed) {
+    return static_cast<word_t>(is_signed) << (8 * sizeof(T) - 1);
+}
+
+__device__ inline double number(Half half, bool is_bfloat) {
     float value;
     asm("cvt.f32.f16 %0, %1;" : "=f"(value) : "h"(half.bits));
-    return value;
+    return is_bfloat ? __uint_as_float(static_cast<unsigned>(half.bits) << 16) : value;
 }
-
-__device__ double number(BFloat bfloat) { return __uint_as_float(static_cast<unsigned>(bfloat.bits) << 16); }
-
+__device__ inline double number(float value, bool) { return value; }
+__device__ inline double number(double value, bool) { return value; }
+// Without a condition, for which the compiler would write every loop twice. The upper half of a word is exact times 2^32.
 template <typename T>
-__device__ double number(T value) {
-    return static_cast<double>(value);
+__device__ double number(T value, bool is_signed) {
+    constexpr int SHIFT = sizeof(T) == 8 ? 32 : 0;
+    const auto upper = static_cast<index_t>(value >> SHIFT);
+    const auto sign = static_cast<index_t>(sign_bit<T>(is_signed) >> SHIFT);
+    const double number = static_cast<double>(upper - 2 * (upper & sign));
+    if constexpr (SHIFT == 0) return number;
+    else return number * 4294967296.0 + static_cast<unsigned>(value);
 }
 
-__device__ void assign(float& to, double value) { to = static_cast<float>(value); }
-__device__ void assign(double& to, double value) { to = value; }
-__device__ void assign(Half& to, double value) { asm("cvt.rn.f16.f64 %0, %1;" : "=h"(to.bits) : "d"(value)); }
+// Of integers of up to 32 bits the product with an integer is exact in double, as far as it fits them.
+template <typename T>
+__device__ T scaled(T element, double factor, bool is_signed) {
+    const double size = static_cast<double>(T(-1)), least = -static_cast<double>(sign_bit<T>(is_signed)), most = size + least;
+    const double product = number(element, is_signed) * factor;
+    // `fmin` and `fmax` prefer the number to what is none.
+    const double within = fmin(fmax(product, least), most);
+    return product == product ? static_cast<T>(static_cast<index_t>(within)) : T(0);
+}
+__device__ inline float scaled(float element, double factor, bool) { return static_cast<float>(element * factor); }
+__device__ inline double scaled(double element, double factor, bool) { return element * factor; }
 
-// By way of a float that is rounded to odd, which keeps what the second rounding, to nearest, has to know.
-__device__ void assign(BFloat& to, double value) {
+__device__ inline Half scaled(Half element, double factor, bool is_bfloat) {
+    const double value = number(element, is_bfloat) * factor;
+    Half half;
+    asm("cvt.rn.f16.f64 %0, %1;" : "=h"(half.bits) : "d"(value));
+    // By way of a float that is rounded to odd, which keeps what the second rounding, to nearest, has to know.
     unsigned bits = __float_as_uint(__double2float_rz(value));
-    if (value != value) {
-        to.bits = 0x7FC0;
-        return;
-    }
     if (static_cast<double>(__uint_as_float(bits)) != value) bits |= 1;
-    to.bits = (bits + 0x7FFF + (bits >> 16 & 1)) >> 16;
+    const unsigned bfloat = value == value ? (bits + 0x7FFF + (bits >> 16 & 1)) >> 16 : 0x7FC0;
+    return is_bfloat ? Half{static_cast<unsigned short>(bfloat)} : half;
 }
 
-// Integers: exact where the factor is an integer, else towards zero; the nearest limit of the type where it does not fit.
-template <typename T>
-__device__ void scale(T& element, double factor) {
-    constexpr bool SIGNED = T(-1) < T(0);
-    constexpr word_t MOST = SIGNED ? (word_t(1) << (8 * sizeof(T) - 1)) - 1 : word_t(-1) >> (64 - 8 * sizeof(T));
-    const bool below = SIGNED && static_cast<index_t>(element) < 0;
+// Exact where the factor is an integer, else towards zero; the nearest limit of the type where it does not fit. A call,
+// since it is long.
+__device__ __noinline__ word_t scaled_word(word_t element, double factor, bool is_signed) {
+    const bool below = is_signed && static_cast<index_t>(element) < 0;
     const bool negative = below != (factor < 0);
-    const word_t limit = !negative ? MOST : SIGNED ? MOST + 1 : 0;
-    const word_t size = below ? word_t(0) - static_cast<word_t>(element) : static_cast<word_t>(element);
+    const word_t limit = !is_signed ? negative ? 0 : word_t(-1) : (word_t(-1) >> 1) + negative;
+    const word_t size = below ? word_t(0) - element : element;
     word_t product;
     if (factor == trunc(factor) && fabs(factor) <= 9007199254740992.0) {
         const word_t times = static_cast<word_t>(fabs(factor));
         product = __umul64hi(size, times) ? word_t(-1) : size * times;
     } else {
-        const double real = fabs(static_cast<double>(element) * factor);
+        const double real = fabs(number(element, is_signed) * factor);
         // Not a number is 0; from 2^64 on no type has room.
         product = real < 18446744073709551616.0 ? static_cast<word_t>(real) : real == real ? word_t(-1) : 0;
     }
     if (product > limit) product = limit;
-    element = static_cast<T>(negative ? word_t(0) - product : product);
+    return negative ? word_t(0) - product : product;
+}
+__device__ inline word_t scaled(word_t element, double factor, bool is_signed) {
+    return scaled_word(element, factor, is_signed);
 }
 
-template <typename T>
-__device__ void scale_real(T& element, double factor) {
-    assign(element, number(element) * factor);
-}
-__device__ void scale(float& element, double factor) { scale_real(element, factor); }
-__device__ void scale(double& element, double factor) { scale_real(element, factor); }
-__device__ void scale(Half& element, double factor) { scale_real(element, factor); }
-__device__ void scale(BFloat& element, double factor) { scale_real(element, factor); }
+}  // namespace dynamic
 
-// Calls `see` with every element of type T that is this thread's.
-template <typename T, typename See>
-__device__ void each_of(const Dynamic& array, See see) {
-    const index_t step = gridDim.x * static_cast<index_t>(blockDim.x);
-    for (index_t at = blockIdx.x * static_cast<index_t>(blockDim.x) + threadIdx.x; at < array.size; at += step) {
-        index_t rest = at, offset = 0;
-        // Not unrolled: there are thirteen copies of this loop.
-#pragma unroll 1
-        for (int axis = static_cast<int>(array.ndim) - 1; axis >= 0; axis--) {
-            offset += rest % array.shape[axis] * array.strides[axis];
-            rest /= array.shape[axis];
-        }
-        see(reinterpret_cast<T*>(array.address)[offset]);
+// Every element times a factor, in place; and the sum of the elements in double, of which block `i` leaves its part in
+// `parts[i]`.
+#define DEFINE(name, T)                                                                               \
+    extern "C" __global__ void scale_##name(dynamic::array<T> array, double factor, int variant) {    \
+        array.map_inplace([=](T element) { return dynamic::scaled(element, factor, variant != 0); }); \
+    }                                                                                                 \
+    extern "C" __global__ void sum_##name(dynamic::array<const T> array, double* parts, int variant) { \
+        double sum = 0.0;                                                                             \
+        array.for_each([&](T element) { sum += dynamic::number(element, variant != 0); });            \
+        sum = elements::sum_of_block(sum);                                                            \
+        if (threadIdx.x == 0) parts[blockIdx.x] = sum;                                                \
     }
-}
 
-template <typename See>
-__device__ void each(const Dynamic& array, See see) {
-    switch (array.code * 256 + array.bits) {
-        case INT * 256 + 8: return each_of<signed char>(array, see);
-        case INT * 256 + 16: return each_of<short>(array, see);
-        case INT * 256 + 32: return each_of<int>(array, see);
-        case INT * 256 + 64: return each_of<index_t>(array, see);
-        case BOOL * 256 + 8:
-        case UINT * 256 + 8: return each_of<unsigned char>(array, see);
-        case UINT * 256 + 16: return each_of<unsigned short>(array, see);
-        case UINT * 256 + 32: return each_of<unsigned>(array, see);
-        case UINT * 256 + 64: return each_of<word_t>(array, see);
-        case FLOAT * 256 + 16: return each_of<Half>(array, see);
-        case FLOAT * 256 + 32: return each_of<float>(array, see);
-        case FLOAT * 256 + 64: return each_of<double>(array, see);
-        case BFLOAT * 256 + 16: return each_of<BFloat>(array, see);
-        // `launch.rs` lets no other type through.
-        default: return;
+DEFINE(int8, unsigned char)
+DEFINE(int16, unsigned short)
+DEFINE(int32, unsigned)
+DEFINE(int64, dynamic::word_t)
+DEFINE(float16, dynamic::Half)
+DEFINE(float32, float)
+DEFINE(float64, double)
+
+// Every element becomes a value, by its bits.
+#define DEFINE_FILL(name, T)                                                                          \
+    extern "C" __global__ void name(dynamic::array<T> array, T value) {                               \
+        array.map([value] { return value; });                                                         \
     }
-}
 
-struct Scale {
-    double factor;
-    template <typename T>
-    __device__ void operator()(T& element) const {
-        scale(element, factor);
+DEFINE_FILL(fill_8, unsigned char)
+DEFINE_FILL(fill_16, unsigned short)
+DEFINE_FILL(fill_32, unsigned)
+DEFINE_FILL(fill_64, uint2)
+DEFINE_FILL(fill_128, uint4)
+
+// Every element of the second array, by its bits, to its place in the first.
+#define DEFINE_COPY(name, T)                                                                          \
+    extern "C" __global__ void name(interop::elementwise<32, T, const T> arrays) {                    \
+        arrays.map([](T element) { return element; });                                                \
     }
-};
 
-struct Sum {
-    double& sum;
-    template <typename T>
-    __device__ void operator()(const T& element) const {
-        sum += number(element);
-    }
-};
-
-}  // namespace
-
-// Every element times a factor, in place.
-extern "C" __global__ void dynamic_scale(Dynamic array, double factor) { each(array, Scale{factor}); }
-
-// The sum of the elements in double: block `i` leaves its part in `parts[i]`. Blocks have 256 threads.
-extern "C" __global__ void dynamic_sum(Dynamic array, double* parts) {
-    __shared__ double sums[256];
-    double sum = 0.0;
-    each(array, Sum{sum});
-    sums[threadIdx.x] = sum;
-    for (int half = blockDim.x / 2; half > 0; half /= 2) {
-        __syncthreads();
-        if (threadIdx.x < half) sums[threadIdx.x] += sums[threadIdx.x + half];
-    }
-    if (threadIdx.x == 0) parts[blockIdx.x] = sums[0];
-}
+DEFINE_COPY(copy_8, unsigned char)
+DEFINE_COPY(copy_16, unsigned short)
+DEFINE_COPY(copy_32, unsigned)
+DEFINE_COPY(copy_64, dynamic::word_t)

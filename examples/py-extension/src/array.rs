@@ -1,12 +1,11 @@
 //! A Python class of one's own whose instances are arrays.
 
-use interop_core::python::{extract_integer, import_as};
+use interop_core::python::{extract_integer, import_as, index_basic};
 use interop_core::{
     AsStream, CudaArray, DType, Dims, Error, ErrorKind, FromArray, Layout, Order, SharedBuffer, Storage,
 };
-use pyo3::exceptions::{PyIndexError, PyOverflowError};
 use pyo3::prelude::*;
-use pyo3::types::{PyBool, PyCapsule, PyEllipsis, PyList, PySlice, PyTuple};
+use pyo3::types::{PyCapsule, PyList, PyTuple};
 
 use crate::cuda::{LastStream, Place};
 use crate::describe::import_any;
@@ -68,59 +67,18 @@ impl Array {
         let place = Place::named(device, ordinal)?;
         let layout = Layout::contiguous(&extents(shape)?, order)?;
         // What fills memory of a device waits for work of the device, which may be a function that needs the lock.
-        let memory = py.detach(|| filled(dtype, layout.numel(), value, place))?;
+        let (memory, filled_on) = py.detach(|| filled(dtype, layout.numel(), value, place))?;
         let memory = if readonly { memory.read_only() } else { memory };
         let stream = LastStream::on(memory.memory().device);
+        stream.set(filled_on);
         Ok(Self::of(memory, &layout, stream))
     }
 
-    /// `in` is refused, as it would compare the parts with `==`, which tells objects apart and not elements.
-    #[classattr]
-    const __contains__: Option<bool> = None;
-
     /// A view of the same memory: integers, slices, an ellipsis, and `None` for a new axis, as in `NumPy`.
     fn __getitem__(&self, key: &Bound<'_, PyAny>) -> PyResult<Self> {
-        let items = match key.cast::<PyTuple>() {
-            Ok(tuple) => tuple.iter().collect(),
-            Err(_) => vec![key.clone()],
-        };
-        let info = self.info()?;
-        let item = info.dtype().item_bits(info.is_padded()) as isize;
-        let (mut layout, mut offset) = (info.layout().clone(), 0);
-        let mut axis = 0;
-        let ellipses = items.iter().filter(|item| item.is_instance_of::<PyEllipsis>()).count();
-        if ellipses > 1 {
-            return Err(PyIndexError::new_err(format!(
-                "{ellipses} ellipses, of which an index has one at most"
-            )));
-        }
-        let indices = |items: &[Bound<'_, PyAny>]| items.iter().filter(|item| !item.is_none()).count();
-        let count = indices(&items) - ellipses;
-        if count > layout.ndim() {
-            return Err(PyIndexError::new_err(format!("{count} indices for {} axes", layout.ndim())));
-        }
-        for (at, index) in items.iter().enumerate() {
-            if index.is_instance_of::<PyEllipsis>() {
-                axis = layout.ndim() - indices(&items[at + 1..]);
-                continue;
-            }
-            if index.is_none() {
-                layout = with_axis(&layout, axis)?;
-                axis += 1;
-                continue;
-            }
-            let (view, further) = taken(&layout, axis, index)?;
-            axis += usize::from(view.ndim() == layout.ndim());
-            (layout, offset) = (view, offset + further);
-        }
-        if offset * item % 8 != 0 {
-            let found = format!("an element that starts within a byte, {} bits on", offset * item);
-            return Err(
-                Error::new(ErrorKind::Alignment, "index", found, "elements at the start of a byte").into()
-            );
-        }
-        let memory = self.memory.byte_offset(offset * item / 8)?;
-        Ok(Self::of(memory, &layout, self.stream.clone()))
+        let view = index_basic(&self.info()?, key)?;
+        let memory = self.memory.byte_offset(view.byte_offset)?;
+        Ok(Self::of(memory, &view.layout, self.stream.clone()))
     }
 }
 
@@ -132,44 +90,8 @@ impl Array {
         Self { memory: memory.clone(), shape, strides, stream: stream.clone() }
     }
 
-    fn of(memory: SharedBuffer, layout: &Layout, stream: LastStream) -> Self {
+    pub(crate) fn of(memory: SharedBuffer, layout: &Layout, stream: LastStream) -> Self {
         Self { memory, shape: layout.shape().into(), strides: layout.strides().into(), stream }
-    }
-}
-
-/// A new axis of extent 1 before this one, with the stride that a compact array has there.
-fn with_axis(layout: &Layout, axis: usize) -> interop_core::Result<Layout> {
-    let (mut shape, mut strides) = (layout.shape().to_vec(), layout.strides().to_vec());
-    let behind = shape.get(axis).zip(strides.get(axis));
-    let step = behind.map_or(1, |(extent, stride)| stride.saturating_mul((*extent).max(1) as isize));
-    shape.insert(axis, 1);
-    strides.insert(axis, step);
-    Layout::strided(&shape, &strides)
-}
-
-/// An axis cut by a slice, or dropped by an integer; and the offset of the new first element.
-fn taken(layout: &Layout, axis: usize, index: &Bound<'_, PyAny>) -> PyResult<(Layout, isize)> {
-    let extent = layout.shape()[axis];
-    if let Ok(slice) = index.cast::<PySlice>() {
-        let indices = slice.indices(extent as isize)?;
-        // An empty slice may start one outside the axis, on either side, where there is no element.
-        let start = usize::try_from(indices.start).ok().filter(|start| *start < extent).unwrap_or(0);
-        return Ok(layout.slice(axis, start, indices.step, indices.slicelength));
-    }
-    let outside = |found: &dyn std::fmt::Display| {
-        PyIndexError::new_err(format!("index {found} is outside axis {axis} of extent {extent}"))
-    };
-    if index.is_instance_of::<PyBool>() || !index.hasattr("__index__")? {
-        let text = format!("indices are integers, slices, `...` and None, not {}", index.get_type().name()?);
-        return Err(PyIndexError::new_err(text));
-    }
-    let number: isize = index.extract().map_err(|error: PyErr| {
-        if error.is_instance_of::<PyOverflowError>(index.py()) { outside(index) } else { error }
-    })?;
-    let place = if number < 0 { number + extent as isize } else { number };
-    match usize::try_from(place).ok().filter(|place| *place < extent) {
-        Some(place) => Ok(layout.select(axis, place)),
-        None => Err(outside(&number)),
     }
 }
 

@@ -2,7 +2,6 @@
 
 use std::ffi::CStr;
 
-use interop_core::python::install;
 use interop_core::{CudaArray, Element, HostVec, Lease};
 use pyo3::exceptions::PyBufferError;
 use pyo3::prelude::*;
@@ -208,7 +207,7 @@ class Derived(_Samples, metaclass=Untrue):
     pass
 ";
 
-/// Makes the first of them before the class that it derives from gets the methods of an array, and the second after it.
+/// Adds them under their names. `PyO3` makes the first with the class that it derives from.
 pub(crate) fn add(module: &Bound<'_, PyModule>) -> PyResult<()> {
     let py = module.py();
     module.setattr("_in_a_vector", wrap_pyfunction!(in_a_vector, module)?)?;
@@ -222,13 +221,8 @@ pub(crate) fn add(module: &Bound<'_, PyModule>) -> PyResult<()> {
     names.set_item("_Samples", py.get_type::<Samples>())?;
     py.run(UNTRUE, Some(&names), None)?;
     module.setattr("_Stranger", names.get_item("_Stranger")?)?;
-    install::<Samples>(py)?;
-    install::<Levels>(py)?;
-    install::<Named>(py)?;
-    install::<Lent>(py)?;
     module.setattr("_Lent", py.get_type::<Lent>())?;
     module.setattr("_Named", py.get_type::<Named>())?;
-    install::<Kept>(py)?;
     module.setattr("_Kept", py.get_type::<Kept>())?;
     module.setattr("_Levels", py.get_type::<Levels>())
 }

@@ -1,19 +1,21 @@
 //! Memory that CUDA reaches: where a new array goes, the stream that last wrote it, and the switches of order and release.
-#![expect(unsafe_code, reason = "a stream is kept as its number")]
+#![expect(unsafe_code, reason = "a stream is kept as its number, and a kernel fills memory")]
 
+use std::slice;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use interop_core::cuda::{self, CudaBuffer, MemoryKind, MissingStreamPolicy, ReleasePolicy};
 use interop_core::python::extract_stream;
 use interop_core::{
-    AsStream, CudaArray, Device, Element, Error, ErrorKind, FromStream, HostVec, Result, SharedBuffer,
-    StreamHandle,
+    AsStream, CudaArray, Device, Element, Error, ErrorKind, FromStream, HostVec, MemoryRegion, Result,
+    SharedBuffer, Storage, StreamHandle,
 };
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
 use crate::array::Array;
+use crate::launch;
 
 /// Where a new array goes: `device` and `ordinal` of `Array.full`.
 #[derive(Clone, Copy)]
@@ -46,15 +48,31 @@ impl Place {
         }
     }
 
-    /// These elements there; copied where there is not host memory.
-    pub(crate) fn keep<T: Element>(self, elements: HostVec<T>) -> Result<SharedBuffer> {
-        match self.kind {
-            None => Ok(SharedBuffer::new(elements)),
-            Some(kind) => {
-                let mut elements = elements;
-                Ok(SharedBuffer::new(CudaBuffer::from_slice(kind, self.ordinal, elements.as_mut_slice()?)?))
+    /// New memory there of elements that are all `value`, and the stream on which it is filled: that of a kernel, in memory
+    /// that only devices reach.
+    pub(crate) fn filled<T: Element>(self, len: usize, value: T) -> Result<(SharedBuffer, StreamHandle)> {
+        if let Some(kind @ (MemoryKind::Device | MemoryKind::Pool)) = self.kind
+            && len > 0
+        {
+            // SAFETY: filled by the kernel, on whose stream all users of the array come later; else dropped.
+            let buffer = unsafe { CudaBuffer::uninit::<T>(kind, self.ordinal, len) }?;
+            let MemoryRegion { address, device, .. } = buffer.memory();
+            // SAFETY: an element without padding, as numbers are, is its bytes.
+            let bytes = unsafe { slice::from_raw_parts((&raw const value).cast(), size_of::<T>()) };
+            // SAFETY: the memory is new, and has so many elements.
+            if unsafe { launch::fill(device, address, len, bytes) }? {
+                return Ok((SharedBuffer::new(buffer), StreamHandle::LegacyDefault));
             }
         }
+        let mut elements = HostVec::<T>::try_zeroed(len)?;
+        elements.as_mut_slice()?.fill(value);
+        let memory = match self.kind {
+            None => SharedBuffer::new(elements),
+            Some(kind) => {
+                SharedBuffer::new(CudaBuffer::from_slice(kind, self.ordinal, elements.as_mut_slice()?)?)
+            }
+        };
+        Ok((memory, StreamHandle::NothingPending))
     }
 }
 

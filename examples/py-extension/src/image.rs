@@ -5,10 +5,9 @@
     reason = "a mean is computed in double"
 )]
 
-use std::thread;
-
 use interop_core::{CudaArray, HostVec, Lease, LeaseMut, StreamHandle, cuda};
 use pyo3::prelude::*;
+use rayon::prelude::*;
 
 /// A colour image of `f32` where the host can reach it: the storage says whose memory it is.
 #[derive(CudaArray)]
@@ -34,24 +33,12 @@ pub(crate) fn blur_(py: Python<'_>, mut obj: Image<LeaseMut<f32>>, radius: usize
     // The pass over rows reads from a copy and writes in place, and so does the pass over columns.
     py.detach(|| -> interop_core::Result<()> {
         let source = view.as_view().to_vec()?;
+        let length = (width * CHANNELS).max(1);
         let mut rows = vec![0.0; source.len()];
-        in_bands(&mut rows, width * CHANNELS, |row, line| {
-            box_line(&source[row * width * CHANNELS..][..width * CHANNELS], line, CHANNELS, radius);
-        });
+        let lines = rows.par_chunks_mut(length).zip(source.par_chunks(length));
+        lines.for_each(|(means, line)| box_line(line, means, CHANNELS, radius));
         let mut view = view;
-        let mut column = vec![0.0; height * CHANNELS];
-        let mut blurred = vec![0.0; height * CHANNELS];
-        for x in 0..width {
-            for y in 0..height {
-                let pixel = (y * width + x) * CHANNELS;
-                column[y * CHANNELS..][..CHANNELS].copy_from_slice(&rows[pixel..][..CHANNELS]);
-            }
-            box_line(&column, &mut blurred, CHANNELS, radius);
-            for (at, value) in blurred.iter().enumerate() {
-                view.write([at / CHANNELS, x, at % CHANNELS], *value)?;
-            }
-        }
-        Ok(())
+        view.copy_from_slice(&box_columns(&rows, height, length, radius))
     })?;
     Ok(())
 }
@@ -67,7 +54,7 @@ pub(crate) fn edges(py: Python<'_>, obj: Image<Lease<f32>>) -> PyResult<Image<Ho
     let edges = pixels.as_mut_slice()?;
     py.detach(|| {
         let at = |y: usize, x: usize, channel: usize| source[(y * width + x) * CHANNELS + channel];
-        in_bands(edges, width * CHANNELS, |y, line| {
+        edges.par_chunks_mut((width * CHANNELS).max(1)).enumerate().for_each(|(y, line)| {
             for (index, edge) in line.iter_mut().enumerate() {
                 let (x, channel) = (index / CHANNELS, index % CHANNELS);
                 let across = at(y, (x + 1).min(width - 1), channel) - at(y, x.saturating_sub(1), channel);
@@ -90,23 +77,6 @@ fn wait(py: Python<'_>, image: &impl CudaArray) -> PyResult<()> {
     Ok(())
 }
 
-/// Calls `work(row, elements)` for each row of `row_length` elements, the rows shared out among the processor's cores.
-fn in_bands(elements: &mut [f32], row_length: usize, work: impl Fn(usize, &mut [f32]) + Sync) {
-    let rows = elements.len() / row_length.max(1);
-    let workers = thread::available_parallelism().map_or(1, usize::from);
-    let band = rows.div_ceil(workers).max(1);
-    thread::scope(|scope| {
-        for (worker, rows) in elements.chunks_mut((band * row_length).max(1)).enumerate() {
-            let work = &work;
-            scope.spawn(move || {
-                for (row, elements) in rows.chunks_mut(row_length).enumerate() {
-                    work(worker * band + row, elements);
-                }
-            });
-        }
-    });
-}
-
 /// The mean of the `2 * radius + 1` pixels around each pixel of a line, fewer at its ends.
 fn box_line(line: &[f32], means: &mut [f32], channels: usize, radius: usize) {
     let pixels = line.len() / channels;
@@ -127,4 +97,31 @@ fn box_line(line: &[f32], means: &mut [f32], channels: usize, radius: usize) {
             means[pixel * channels + channel] = (sum / count as f64) as f32;
         }
     }
+}
+
+/// As [`box_line`] for all columns at once: the sums go down row by row.
+fn box_columns(rows: &[f32], height: usize, length: usize, radius: usize) -> Vec<f32> {
+    let row = |y: usize| &rows[y * length..][..length];
+    let radius = radius.min(height);
+    let mut sums = vec![0.0; length];
+    let add = |sums: &mut [f64], y: usize, sign: f64| {
+        for (sum, value) in sums.iter_mut().zip(row(y)) {
+            *sum += sign * f64::from(*value);
+        }
+    };
+    let mut means = Vec::with_capacity(rows.len());
+    for y in 0..rows.len() / length {
+        if y == 0 {
+            (0..radius).for_each(|y| add(&mut sums, y, 1.0));
+        }
+        if y + radius < height {
+            add(&mut sums, y + radius, 1.0);
+        }
+        if let Some(gone) = y.checked_sub(radius + 1) {
+            add(&mut sums, gone, -1.0);
+        }
+        let count = (y + radius + 1).min(height) - y.saturating_sub(radius);
+        means.extend(sums.iter().map(|sum| (sum / count as f64) as f32));
+    }
+    means
 }

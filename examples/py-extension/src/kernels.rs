@@ -9,10 +9,10 @@
 use core::fmt::Display;
 
 use half::{bf16, f16};
-use interop_core::python::{extract_integer, extract_stream, make_producer_wait};
+use interop_core::python::{extract_integer, extract_stream, like, make_producer_wait};
 use interop_core::{
-    ArrayInfo, CudaArray, DType, Element, Error, ErrorKind, FromArray, HostVec, SharedBuffer, StreamHandle,
-    cuda,
+    ArrayInfo, CudaArray, DType, Dims, Element, Error, ErrorKind, FromArray, Import, Lease, ReadOnlyCell,
+    SharedBuffer, StreamHandle, cuda,
 };
 use num_complex::Complex;
 use pyo3::exceptions::PyTypeError;
@@ -29,10 +29,12 @@ trait Number: Element {
     const IS_FLOAT: bool;
     fn to_f64(self) -> f64;
     fn from_f64(value: f64) -> Self;
-    /// The product; exact for integers where the factor is one.
-    fn times(self, factor: f64) -> Self {
-        Self::from_f64(self.to_f64() * factor)
+    /// Multiplies all elements; exactly where they and the factor are integers.
+    fn scale(array: &mut Array, factor: f64) -> interop_core::Result<()> {
+        array.map_inplace(|value: Self| Self::from_f64(value.to_f64() * factor))
     }
+    /// As [`times`](Self::times) two.
+    fn doubled(self) -> Self;
     /// `None` outside the range of an integer type.
     fn from_int(value: i128) -> Option<Self>;
 }
@@ -41,7 +43,7 @@ trait Number: Element {
 const EXACT: f64 = 9_007_199_254_740_992.0;
 
 macro_rules! integers {
-    ($($type:ty)*) => {
+    ($($type:ty, $product:ty;)*) => {
         $(
             #[expect(clippy::allow_attributes, reason = "which lints a cast meets depends on the type")]
             #[allow(clippy::cast_lossless, clippy::cast_sign_loss, reason = "a scaled integer is rounded towards zero")]
@@ -56,12 +58,25 @@ macro_rules! integers {
                     value as Self
                 }
 
-                fn times(self, factor: f64) -> Self {
+                fn scale(array: &mut Array, factor: f64) -> interop_core::Result<()> {
                     if factor.fract() != 0.0 || factor.abs() > EXACT {
-                        return Self::from_f64(self.to_f64() * factor);
+                        return array.map_inplace(|value: Self| Self::from_f64(value.to_f64() * factor));
                     }
-                    let product = self as i128 * factor as i128;
-                    product.clamp(Self::MIN as i128, Self::MAX as i128) as Self
+                    let Ok(own) = Self::try_from(factor as i128) else {
+                        return array.map_inplace(|value: Self| {
+                            let product = value as i128 * factor as i128;
+                            product.clamp(Self::MIN as i128, Self::MAX as i128) as Self
+                        });
+                    };
+                    // No wider than it must be: so many fewer are multiplied at a time.
+                    array.map_inplace(|value: Self| {
+                        let product = value as $product * own as $product;
+                        product.clamp(Self::MIN as $product, Self::MAX as $product) as Self
+                    })
+                }
+
+                fn doubled(self) -> Self {
+                    self.saturating_mul(2)
                 }
 
                 fn from_int(value: i128) -> Option<Self> {
@@ -72,13 +87,28 @@ macro_rules! integers {
     };
 }
 
-integers!(i8 i16 i32 i64 u8 u16 u32 u64);
+integers! {
+    i8, i16;
+    i16, i32;
+    i32, i64;
+    i64, i128;
+    u8, u16;
+    u16, u32;
+    u32, u64;
+    u64, u128;
+}
 
 macro_rules! floats {
-    ($($type:ty, $to:expr, $from:expr;)*) => {
+    ($($type:ty, $to:expr, $from:expr $(, $scale:expr)?;)*) => {
         $(
             impl Number for $type {
                 const IS_FLOAT: bool = true;
+
+                $(
+                    fn scale(array: &mut Array, factor: f64) -> interop_core::Result<()> {
+                        $scale(array, factor)
+                    }
+                )?
 
                 fn to_f64(self) -> f64 {
                     $to(self)
@@ -86,6 +116,10 @@ macro_rules! floats {
 
                 fn from_f64(value: f64) -> Self {
                     $from(value)
+                }
+
+                fn doubled(self) -> Self {
+                    self + self
                 }
 
                 fn from_int(value: i128) -> Option<Self> {
@@ -99,8 +133,17 @@ macro_rules! floats {
 floats! {
     f16, f16::to_f64, f16::from_f64;
     bf16, bf16::to_f64, bf16::from_f64;
-    f32, f64::from, |value| value as f32;
+    f32, f64::from, |value| value as f32, scale_singles;
     f64, core::convert::identity, core::convert::identity;
+}
+
+/// Singles times a double, rounded once. The product of two singles is that too, and takes half the time.
+fn scale_singles(array: &mut Array, factor: f64) -> interop_core::Result<()> {
+    let single = factor as f32;
+    if f64::from(single).to_bits() == factor.to_bits() {
+        return array.map_inplace(|value: f32| value * single);
+    }
+    array.map_inplace(|value: f32| (f64::from(value) * factor) as f32)
 }
 
 /// What `Array.full` makes elements of, for messages.
@@ -123,7 +166,7 @@ macro_rules! with_number {
             DType::BF16 => $function::<bf16>($($argument),*),
             DType::F32 => $function::<f32>($($argument),*),
             DType::F64 => $function::<f64>($($argument),*),
-            dtype => Err(Error::new(ErrorKind::DType, "dtype", dtype, $allowed)),
+            dtype => Err(Error::new(ErrorKind::DType, "dtype", dtype, $allowed).into()),
         }
     };
 }
@@ -138,7 +181,7 @@ macro_rules! with_number {
 #[pyo3(signature = (obj, factor, *, stream=None))]
 pub(crate) fn scale_(obj: &Bound<'_, PyAny>, factor: f64, stream: Option<Bound<'_, PyAny>>) -> PyResult<()> {
     fn scale<T: Number>(array: &mut Array, factor: f64) -> interop_core::Result<()> {
-        array.map_inplace::<T>(|value| value.times(factor))
+        T::scale(array, factor)
     }
     let mut work = Work::on(obj, stream)?;
     if work.is_for_devices() {
@@ -158,7 +201,20 @@ pub(crate) fn scale_(obj: &Bound<'_, PyAny>, factor: f64, stream: Option<Bound<'
 pub(crate) fn checksum(obj: &Bound<'_, PyAny>, stream: Option<Bound<'_, PyAny>>) -> PyResult<f64> {
     fn sum<T: Number>(array: &Array) -> interop_core::Result<f64> {
         let mut sum = 0.0;
-        array.for_each::<T>(|value| sum += value.to_f64())?;
+        array.for_each_chunk(|chunk: &[ReadOnlyCell<T>]| {
+            // Several sums at a time: each addition waits for the one before it.
+            let mut sums = [0.0; 16];
+            let mut parts = chunk.chunks_exact(sums.len());
+            for part in &mut parts {
+                for (sum, value) in sums.iter_mut().zip(part) {
+                    *sum += value.get().to_f64();
+                }
+            }
+            for (sum, value) in sums.iter_mut().zip(parts.remainder()) {
+                *sum += value.get().to_f64();
+            }
+            sum += sums.iter().sum::<f64>();
+        })?;
         Ok(sum)
     }
     let Work { array, info, stream, .. } = &Work::on(obj, stream)?;
@@ -167,25 +223,24 @@ pub(crate) fn checksum(obj: &Bound<'_, PyAny>, stream: Option<Bound<'_, PyAny>>)
         return Ok(obj.py().detach(|| unsafe { launch::sum(info, *stream) })?);
     }
     if info.dtype() == DType::BOOL {
-        let mut count = 0.0;
-        array.for_each::<bool>(|value| count += f64::from(value))?;
-        return Ok(count);
+        let count = array.fold(0, |count: u64, value: bool| count + u64::from(value))?;
+        return Ok(count as f64);
     }
     Ok(with_number!(info.dtype(), sum(array), launch::SUMMED)?)
 }
 
 /// An array on its way to a kernel, and the stream that the kernel goes to.
-struct Work {
-    array: Array,
-    info: ArrayInfo,
-    stream: StreamHandle,
+pub(crate) struct Work {
+    pub(crate) array: Array,
+    pub(crate) info: ArrayInfo,
+    pub(crate) stream: StreamHandle,
     /// Whether the array is of a library that does not learn of the stream.
-    is_silent: bool,
+    pub(crate) is_silent: bool,
 }
 
 impl Work {
     /// The array behind an object, ready on `stream`; on one of our choice if that is `None`.
-    fn on(obj: &Bound<'_, PyAny>, stream: Option<Bound<'_, PyAny>>) -> PyResult<Self> {
+    pub(crate) fn on(obj: &Bound<'_, PyAny>, stream: Option<Bound<'_, PyAny>>) -> PyResult<Self> {
         let (mut is_silent, mut array) = (stream.is_none(), None);
         if let Ok(own) = obj.cast::<Array>()
             && own.get().info()?.device().device_type.is_cuda_accessible()
@@ -207,16 +262,21 @@ impl Work {
             (Some(array), None) => array,
             (None, stream) => Array::from_import(import_any(obj, stream)?.import)?,
         };
+        Ok(Self { is_silent, ..Self::from_caller(array)? })
+    }
+
+    /// An array of a library that does not learn of the stream, ready on it.
+    pub(crate) fn from_caller(array: Array) -> PyResult<Self> {
         let info = array.info()?;
         let stream = match info.stream() {
             // What is ready may be worked on anywhere.
             StreamHandle::NothingPending => StreamHandle::LegacyDefault,
             stream => stream,
         };
-        Ok(Self { array, info, stream, is_silent })
+        Ok(Self { array, info, stream, is_silent: true })
     }
 
-    fn is_for_devices(&self) -> bool {
+    pub(crate) fn is_for_devices(&self) -> bool {
         self.info.device().device_type.is_cuda_accessible()
     }
 
@@ -230,6 +290,76 @@ impl Work {
         if on_host { cuda::stream_synchronize(self.stream, self.info.device()) } else { Ok(()) }
     }
 }
+
+/// An array of any rank, of elements that are known.
+#[derive(CudaArray)]
+struct Strided<S> {
+    #[cuda_array(data)]
+    elements: S,
+    #[cuda_array(shape)]
+    shape: Dims<usize>,
+    #[cuda_array(strides)]
+    strides: Option<Dims<isize>>,
+}
+
+/// Writes the elements of an array, each changed, to another of the same shape and type.
+fn fill<T: Element>(
+    from: &impl CudaArray,
+    to: &mut impl CudaArray,
+    change: impl Fn(T) -> T,
+) -> interop_core::Result<()> {
+    to.zip_map_inplace(from, |_: T, value: T| change(value))
+}
+
+/// The elements of an array, each changed, as a new array of the kind of `object`.
+fn changed<'py, T: Element + Send + Sync>(
+    object: &Bound<'py, PyAny>,
+    import: Import,
+    change: impl Fn(T) -> T,
+) -> PyResult<Bound<'py, PyAny>> {
+    let from = Strided::<Lease<T>>::from_import(import)?;
+    let mut elements = from.to_vec::<T>()?;
+    for element in &mut elements {
+        *element = change(*element);
+    }
+    like(object, Strided { elements, shape: from.shape, strides: None })?.into_pyobject(object.py())
+}
+
+/// A new array of the kind of `object`, of which this is an import in memory of the host, with every element doubled.
+///
+/// The memory is Rust's: the host's is the same whoever gives it out.
+pub(crate) fn doubled_on_host<'py>(
+    object: &Bound<'py, PyAny>,
+    import: Import,
+) -> PyResult<Bound<'py, PyAny>> {
+    fn number<'py, T: Number + Send + Sync>(
+        object: &Bound<'py, PyAny>,
+        import: Import,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        changed(object, import, T::doubled)
+    }
+    match import.info().dtype() {
+        DType::COMPLEX64 => changed(object, import, |value: Complex<f32>| value + value),
+        DType::COMPLEX128 => changed(object, import, |value: Complex<f64>| value + value),
+        dtype => with_number!(dtype, number(object, import), DOUBLED),
+    }
+}
+
+/// Writes the elements of an array of this module, doubled, to another of the same shape and type.
+pub(crate) fn double_on_host(from: &Array, to: &mut Array) -> interop_core::Result<()> {
+    fn number<T: Number>(from: &Array, to: &mut Array) -> interop_core::Result<()> {
+        fill(from, to, T::doubled)
+    }
+    match from.info()?.dtype() {
+        DType::COMPLEX64 => fill(from, to, |value: Complex<f32>| value + value),
+        DType::COMPLEX128 => fill(from, to, |value: Complex<f64>| value + value),
+        dtype => with_number!(dtype, number(from, to), DOUBLED),
+    }
+}
+
+/// What [`doubled_on_host`] takes, for messages.
+const DOUBLED: &str =
+    "integers of 8 to 64 bits, float16, bfloat16, float32, float64, complex64 and complex128";
 
 /// A Python number: integers keep all their digits.
 #[derive(Clone, Copy)]
@@ -287,13 +417,13 @@ impl<'py> FromPyObject<'_, 'py> for Value {
     }
 }
 
-/// New memory of `len` elements, all `value`.
+/// New memory of `len` elements, all `value`, and the stream on which it is filled.
 pub(crate) fn filled(
     dtype: DType,
     len: usize,
     value: Value,
     place: Place,
-) -> interop_core::Result<SharedBuffer> {
+) -> interop_core::Result<(SharedBuffer, StreamHandle)> {
     const HUGE: &str = "an integer of more than 128 bits";
     fn beyond(dtype: DType, value: &dyn Display) -> Error {
         let allowed = format!("a number within the range of {}", dtype.name());
@@ -302,12 +432,11 @@ pub(crate) fn filled(
     fn complex(dtype: DType) -> Error {
         Error::new(ErrorKind::Type, "value", "a complex", format_args!("a real number, for {dtype}"))
     }
-    fn all<T: Element>(len: usize, value: T, place: Place) -> interop_core::Result<SharedBuffer> {
-        let mut elements = HostVec::<T>::try_zeroed(len)?;
-        elements.as_mut_slice()?.fill(value);
-        place.keep(elements)
-    }
-    fn fill<T: Number>(len: usize, value: Value, place: Place) -> interop_core::Result<SharedBuffer> {
+    fn fill<T: Number>(
+        len: usize,
+        value: Value,
+        place: Place,
+    ) -> interop_core::Result<(SharedBuffer, StreamHandle)> {
         let beyond = |value: &dyn Display| beyond(T::TYPE.dtype(), value);
         let value = match value {
             Value::Bool(value) => T::from_f64(f64::from(value)),
@@ -319,7 +448,7 @@ pub(crate) fn filled(
             Value::Huge(_) => return Err(beyond(&HUGE)),
             Value::Complex(_) => return Err(complex(T::TYPE.dtype())),
         };
-        all(len, value, place)
+        place.filled(len, value)
     }
     match (dtype, value) {
         (DType::COMPLEX64 | DType::COMPLEX128, Value::Huge(value)) if value.is_infinite() => {
@@ -327,12 +456,12 @@ pub(crate) fn filled(
         }
         (DType::COMPLEX64, value) => {
             let Complex { re, im } = value.to_complex();
-            all(len, Complex::new(re as f32, im as f32), place)
+            place.filled(len, Complex::new(re as f32, im as f32))
         }
-        (DType::COMPLEX128, value) => all(len, value.to_complex(), place),
-        (DType::BOOL, Value::Bool(value)) => all(len, value, place),
-        (DType::BOOL, Value::Int(value)) => all(len, value != 0, place),
-        (DType::BOOL, Value::Float(value) | Value::Huge(value)) => all(len, value != 0.0, place),
+        (DType::COMPLEX128, value) => place.filled(len, value.to_complex()),
+        (DType::BOOL, Value::Bool(value)) => place.filled(len, value),
+        (DType::BOOL, Value::Int(value)) => place.filled(len, value != 0),
+        (DType::BOOL, Value::Float(value) | Value::Huge(value)) => place.filled(len, value != 0.0),
         (DType::BOOL, Value::Complex(_)) => Err(complex(dtype)),
         _ => with_number!(dtype, fill(len, value, place), FILLED),
     }

@@ -7,90 +7,105 @@ use core::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use core::ptr::null_mut;
 use std::sync::{Mutex, OnceLock, PoisonError};
 
-use interop_core::cuda::{self, Context, CudaBuffer, MemoryKind};
+use interop_core::cuda::{self, Context};
 use interop_core::{
-    ArrayInfo, CudaArray, DType, Device, DeviceType, Error, ErrorKind, MAX_NDIM, Order, Result, StreamHandle,
+    ArrayInfo, DType, Device, DeviceType, DynKernelView, Elementwise, Error, ErrorKind, Result, StreamHandle,
 };
 use libloading::Library;
 
+use crate::parts::Parts;
+
 /// The kernels, as text that ends in a zero.
 const PTX: &str = concat!(include_str!("../kernels/ptx/dynamic.ptx"), "\0");
-const SCALE: &str = "dynamic_scale\0";
-const SUM: &str = "dynamic_sum\0";
 
-/// Threads of a block; `dynamic_sum` has room for so many.
-const THREADS: u32 = 256;
-/// Blocks at most: enough to keep a large device busy. Each thread does as many elements as it takes.
-const BLOCKS: usize = 1024;
+/// The array as the kernels take it; so many axes without a common step fit no memory that there is.
+type Array<'a> = Elementwise<'a, 1, 32>;
 
-/// `Dynamic` of `dynamic.cu`.
-#[repr(C)]
-struct Dynamic {
-    address: u64,
-    size: i64,
-    ndim: u32,
-    code: c_int,
-    bits: c_int,
-    shape: [i64; MAX_NDIM],
-    strides: [i64; MAX_NDIM],
-}
-
-const _: () = assert!(size_of::<Dynamic>() == 1056);
-
-impl Dynamic {
-    fn of(info: &ArrayInfo) -> Result<Self> {
-        let layout = info.layout();
-        let address = info.address();
-        let (mut shape, mut strides) = ([0; MAX_NDIM], [0; MAX_NDIM]);
-        let mut ndim = 0;
-        // Most arrays are one run of elements, which needs no arithmetic on indices.
-        let run = ([layout.numel()], [1]);
-        let is_run = layout.is_contiguous(Order::C);
-        let extents = if is_run { &run.0 } else { layout.shape() };
-        let steps = if is_run { &run.1 } else { layout.strides() };
-        for (axis, (extent, step)) in extents.iter().zip(steps).enumerate() {
-            (shape[axis], strides[axis]) = (*extent as i64, *step as i64);
-            ndim += 1;
-        }
-        let dtype = info.dtype();
-        let item = usize::from(dtype.bits()) / 8;
-        if !address.is_multiple_of(item.max(1)) {
-            let allowed = format!("a multiple of {item}, the size of an element, for a kernel");
-            return Err(Error::new(ErrorKind::Alignment, "data", format!("{address:#x}"), allowed));
-        }
-        Ok(Self {
-            address: cuda::device_address(address)? as u64,
-            size: layout.numel() as i64,
-            ndim,
-            code: dtype.code().into(),
-            bits: dtype.bits().into(),
-            shape,
-            strides,
-        })
-    }
-}
-
-/// What [`NUMBERS`] are, for messages.
+/// What [`KERNELS`] are for but `bool`, for messages.
 pub(crate) const SCALED: &str = "integers of 8 to 64 bits, float16, bfloat16, float32 and float64";
 
 /// Those with `bool`.
 pub(crate) const SUMMED: &str = "bool, integers of 8 to 64 bits, float16, bfloat16, float32 and float64";
 
-/// The types that the kernels know, but for `bool`.
-const NUMBERS: [DType; 12] = [
-    DType::I8,
-    DType::I16,
-    DType::I32,
-    DType::I64,
-    DType::U8,
-    DType::U16,
-    DType::U32,
-    DType::U64,
-    DType::F16,
-    DType::BF16,
-    DType::F32,
-    DType::F64,
-];
+/// The kernels of an element type.
+struct Kernels {
+    dtype: DType,
+    scale: &'static str,
+    sum: &'static str,
+    /// Which of the types of that size.
+    variant: c_int,
+}
+
+macro_rules! kernels {
+    ($($dtype:ident: $name:literal $variant:literal;)*) => {
+        [$(Kernels {
+            dtype: DType::$dtype,
+            scale: concat!("scale_", $name, "\0"),
+            sum: concat!("sum_", $name, "\0"),
+            variant: $variant,
+        }),*]
+    };
+}
+
+const KERNELS: [Kernels; 13] = kernels! {
+    BOOL: "int8" 0;
+    I8: "int8" 1;
+    I16: "int16" 1;
+    I32: "int32" 1;
+    I64: "int64" 1;
+    U8: "int8" 0;
+    U16: "int16" 0;
+    U32: "int32" 0;
+    U64: "int64" 0;
+    F16: "float16" 0;
+    BF16: "float16" 1;
+    F32: "float32" 0;
+    F64: "float64" 0;
+};
+
+impl Kernels {
+    fn of(info: &ArrayInfo, allowed: &str) -> Result<&'static Self> {
+        let known = KERNELS.iter().find(|kernels| kernels.dtype == info.dtype());
+        known
+            .filter(|_| !info.is_padded())
+            .ok_or_else(|| Error::new(ErrorKind::DType, "dtype", info.dtype(), allowed))
+    }
+
+    fn scaling(info: &ArrayInfo) -> Result<&'static Self> {
+        if info.dtype() == DType::BOOL {
+            return Err(Error::new(ErrorKind::DType, "dtype", info.dtype(), SCALED));
+        }
+        Self::of(info, SCALED)
+    }
+}
+
+/// Refuses elements that [`scale`] does not know.
+pub(crate) fn check_scaled(info: &ArrayInfo) -> Result<()> {
+    Kernels::scaling(info).map(|_| ())
+}
+
+/// The kernels that copy, by the size of the elements.
+const COPIES: [(usize, &str); 4] = [(1, "copy_8\0"), (2, "copy_16\0"), (4, "copy_32\0"), (8, "copy_64\0")];
+
+/// Copies every element to its place in another array of the same shape, on `stream`. The kernel is queued when this returns.
+///
+/// # Safety
+///
+/// Both stay until the kernel is done, they share no memory, and work on both is ordered by `stream`.
+pub(crate) unsafe fn copy(from: &ArrayInfo, to: &ArrayInfo, stream: StreamHandle) -> Result<()> {
+    check_scaled(from)?;
+    let (size, same) = (usize::from(from.dtype().bits()) / 8, from.dtype() == to.dtype());
+    let Some((_, kernel)) = COPIES.iter().find(|(of, _)| same && *of == size) else {
+        return Err(Error::new(ErrorKind::DType, "dtype", to.dtype(), from.dtype()));
+    };
+    if from.numel() == 0 {
+        return Ok(());
+    }
+    let mut arrays = Elementwise::<2, 32>::new([&DynKernelView::of(to)?, &DynKernelView::of(from)?])?;
+    let blocks = arrays.launch_size().grid.0;
+    // SAFETY: the kernel's parameter, of its type; the arrays are as the caller promises.
+    unsafe { launch(from.device(), kernel, stream, blocks, &mut [(&raw mut arrays).cast()]) }
+}
 
 /// Multiplies every element by `factor`, in place, on `stream`. The kernel is queued when this returns.
 ///
@@ -98,7 +113,10 @@ const NUMBERS: [DType; 12] = [
 ///
 /// The memory stays until the kernel is done, and work on it is ordered by `stream`.
 pub(crate) unsafe fn scale(info: &ArrayInfo, mut factor: f64, stream: StreamHandle) -> Result<()> {
-    check(info, NUMBERS.contains(&info.dtype()), SCALED)?;
+    let kernels = Kernels::of(info, SCALED)?;
+    if info.dtype() == DType::BOOL {
+        return Err(Error::new(ErrorKind::DType, "dtype", info.dtype(), SCALED));
+    }
     if info.is_read_only() {
         return Err(Error::new(ErrorKind::ReadOnly, "readonly", "a read-only array", "a writable array"));
     }
@@ -109,10 +127,11 @@ pub(crate) unsafe fn scale(info: &ArrayInfo, mut factor: f64, stream: StreamHand
     if info.numel() == 0 {
         return Ok(());
     }
-    let mut array = Dynamic::of(info)?;
-    let mut arguments = [(&raw mut array).cast(), (&raw mut factor).cast()];
+    let mut array = Array::new([&DynKernelView::of(info)?])?;
+    let (blocks, mut variant) = (array.launch_size().grid.0, kernels.variant);
+    let mut arguments = [(&raw mut array).cast(), (&raw mut factor).cast(), (&raw mut variant).cast()];
     // SAFETY: the kernel's parameters, of its types.
-    unsafe { launch(info, SCALE, stream, blocks(info), &mut arguments) }
+    unsafe { launch(info.device(), kernels.scale, stream, blocks, &mut arguments) }
 }
 
 /// The sum of the elements, as a double. Waits for the kernel.
@@ -121,48 +140,55 @@ pub(crate) unsafe fn scale(info: &ArrayInfo, mut factor: f64, stream: StreamHand
 ///
 /// The memory is live, and work on it is ordered by `stream`.
 pub(crate) unsafe fn sum(info: &ArrayInfo, stream: StreamHandle) -> Result<f64> {
-    check(info, info.dtype() == DType::BOOL || NUMBERS.contains(&info.dtype()), SUMMED)?;
+    let kernels = Kernels::of(info, SUMMED)?;
     if info.numel() == 0 {
         return Ok(0.0);
     }
-    let mut array = Dynamic::of(info)?;
-    let blocks = blocks(info);
-    // Pinned: the kernel writes it, the host reads it.
-    let parts = Parts::new(blocks)?;
-    let mut address = parts.info()?.address() as u64;
-    let mut arguments = [(&raw mut array).cast(), (&raw mut address).cast()];
+    let mut array = Array::new([&DynKernelView::of(info)?])?;
+    let blocks = array.launch_size_within(Parts::MOST).grid.0;
+    let driver = Driver::get()?;
+    if driver.captures(info.device(), stream) {
+        // It would be the graph that writes the parts, whenever it is launched; this says why it cannot be.
+        cuda::stream_synchronize(stream, info.device())?;
+    }
+    let parts = Parts::take(driver)?;
+    let (mut address, mut variant) = (parts.address(), kernels.variant);
+    let mut arguments = [(&raw mut array).cast(), (&raw mut address).cast(), (&raw mut variant).cast()];
     // SAFETY: the kernel's parameters, of its types; there is one part for each block.
-    unsafe { launch(info, SUM, stream, blocks, &mut arguments) }?;
+    unsafe { launch(info.device(), kernels.sum, stream, blocks, &mut arguments) }?;
     cuda::stream_synchronize(stream, info.device())?;
-    Ok(parts.to_vec::<f64>()?.iter().sum())
+    // SAFETY: the kernel has written them, and is done.
+    Ok(unsafe { parts.sum(blocks) })
 }
 
-/// The sum of each block.
-#[derive(CudaArray)]
-#[cuda_array(shape = [len], export)]
-struct Parts {
-    #[cuda_array(data)]
-    sums: CudaBuffer,
-    len: u32,
-}
+/// The kernels that fill, by the size of the elements.
+const FILLS: [(usize, &str); 5] =
+    [(1, "fill_8\0"), (2, "fill_16\0"), (4, "fill_32\0"), (8, "fill_64\0"), (16, "fill_128\0")];
 
-impl Parts {
-    fn new(len: u32) -> Result<Self> {
-        let sums = CudaBuffer::zeroed(MemoryKind::Pinned, 0, DType::F64, len as usize)?;
-        Ok(Self { sums, len })
+/// Fills new memory of `len` elements with copies of these bytes, of one element. The kernel is queued when this returns, on
+/// the legacy default stream; `false` where it is not, since a graph is being captured that this would spoil.
+///
+/// # Safety
+///
+/// The memory has so many elements, and nobody else uses it before later work on that stream.
+pub(crate) unsafe fn fill(device: Device, address: usize, len: usize, value: &[u8]) -> Result<bool> {
+    let Some((size, kernel)) = FILLS.iter().find(|(size, _)| *size == value.len()) else {
+        return Ok(false);
+    };
+    let driver = Driver::get()?;
+    if driver.captures(device, StreamHandle::LegacyDefault) {
+        return Ok(false);
     }
-}
-
-fn check(info: &ArrayInfo, known: bool, allowed: &str) -> Result<()> {
-    if known && !info.is_padded() {
-        return Ok(());
-    }
-    Err(Error::new(ErrorKind::DType, "dtype", info.dtype(), allowed))
-}
-
-fn blocks(info: &ArrayInfo) -> u32 {
-    let blocks = info.numel().div_ceil(THREADS as usize).clamp(1, BLOCKS);
-    u32::try_from(blocks).unwrap_or(u32::MAX)
+    let shape = [len];
+    let view = DynKernelView::new(address as u64, *size, &shape, &[1])?;
+    let mut array = Array::new([&view])?;
+    let mut bits = [0; 16];
+    bits[..value.len()].copy_from_slice(value);
+    let blocks = array.launch_size().grid.0;
+    let mut arguments = [(&raw mut array).cast(), (&raw mut bits).cast()];
+    // SAFETY: the kernel's parameters, of its types; the memory is as the caller promises.
+    unsafe { launch(device, kernel, StreamHandle::LegacyDefault, blocks, &mut arguments) }?;
+    Ok(true)
 }
 
 /// Queues a kernel on a stream.
@@ -171,14 +197,14 @@ fn blocks(info: &ArrayInfo) -> u32 {
 ///
 /// The kernel has these parameters, and what they point to stays until it is done.
 unsafe fn launch(
-    info: &ArrayInfo,
+    device: Device,
     kernel: &'static str,
     stream: StreamHandle,
     blocks: u32,
     arguments: &mut [*mut c_void],
 ) -> Result<()> {
     let driver = Driver::get()?;
-    let context = driver.context_for(info.device())?;
+    let context = driver.context_for(device)?;
     driver.within(context, || {
         let function = driver.function(context, kernel)?;
         // An array that is ready may be worked on anywhere.
@@ -191,6 +217,9 @@ unsafe fn launch(
         answer("cuLaunchKernel", code)
     })
 }
+
+/// Threads of a block, as `Elementwise` counts blocks.
+const THREADS: u32 = 256;
 
 /// `CU_STREAM_LEGACY`.
 const LEGACY: usize = 1;
@@ -210,7 +239,7 @@ type Launch = unsafe extern "C" fn(
 ) -> c_int;
 
 /// The functions that a launch takes. Those for order and memory are the library's.
-struct Driver {
+pub(crate) struct Driver {
     error_name: unsafe extern "C" fn(c_int, *mut *const c_char) -> c_int,
     current: unsafe extern "C" fn(*mut usize) -> c_int,
     device: unsafe extern "C" fn(*mut c_int) -> c_int,
@@ -219,10 +248,16 @@ struct Driver {
     load: unsafe extern "C" fn(*mut usize, *const c_void) -> c_int,
     find: unsafe extern "C" fn(*mut usize, usize, *const c_char) -> c_int,
     launch: Launch,
+    is_capturing: unsafe extern "C" fn(usize, *mut c_int) -> c_int,
+    exchange_capture_mode: unsafe extern "C" fn(*mut c_int) -> c_int,
+    host_alloc: unsafe extern "C" fn(*mut *mut c_void, usize, c_uint) -> c_int,
 }
 
 /// The kernels that were looked up, by context and name.
 static FUNCTIONS: Mutex<Vec<(Context, &'static str, usize)>> = Mutex::new(Vec::new());
+
+/// The modules, by context.
+static MODULES: Mutex<Vec<(Context, usize)>> = Mutex::new(Vec::new());
 
 impl Driver {
     fn get() -> Result<&'static Self> {
@@ -253,9 +288,27 @@ impl Driver {
         let find = *unsafe { library.get(b"cuModuleGetFunction\0") }?;
         // SAFETY: as above.
         let launch = *unsafe { library.get(b"cuLaunchKernel\0") }?;
+        // SAFETY: as above.
+        let is_capturing = *unsafe { library.get(b"cuStreamIsCapturing\0") }?;
+        // SAFETY: as above.
+        let exchange_capture_mode = *unsafe { library.get(b"cuThreadExchangeStreamCaptureMode\0") }?;
+        // SAFETY: as above.
+        let host_alloc = *unsafe { library.get(b"cuMemHostAlloc\0") }?;
         // The functions are used until the end of the program.
         core::mem::forget(library);
-        Ok(Self { error_name, current, device, push, pop, load, find, launch })
+        Ok(Self {
+            error_name,
+            current,
+            device,
+            push,
+            pop,
+            load,
+            find,
+            launch,
+            is_capturing,
+            exchange_capture_mode,
+            host_alloc,
+        })
     }
 
     /// The context in which memory of a device is worked on, and whose default streams are meant: as `cuda::stream_wait` has it,
@@ -288,20 +341,67 @@ impl Driver {
         done.and_then(|done| answer("cuCtxPopCurrent", code).map(|()| done))
     }
 
+    /// Whether work on a stream would become part of a graph, or would spoil one.
+    fn captures(&self, device: Device, stream: StreamHandle) -> bool {
+        const NONE: c_int = 0;
+        let mut status = NONE;
+        let asked = self.context_for(device).and_then(|context| {
+            self.within(context, || {
+                // SAFETY: a stream of the current context; a place for the answer.
+                let code = unsafe { (self.is_capturing)(stream.to_raw().unwrap_or(LEGACY), &raw mut status) };
+                answer("cuStreamIsCapturing", code)
+            })
+        });
+        asked.is_err() || status != NONE
+    }
+
+    /// Pinned memory that every context reaches, kept to the end of the program.
+    pub(crate) fn pinned(&self, bytes: usize) -> Result<usize> {
+        const PORTABLE: c_uint = 1;
+        const RELAXED: c_int = 2;
+        let (mut mode, mut memory) = (RELAXED, null_mut());
+        self.within(Context::primary(0)?, || {
+            // A capture elsewhere has nothing to do with it.
+            // SAFETY: a place for a mode, which comes back below.
+            answer("cuThreadExchangeStreamCaptureMode", unsafe {
+                (self.exchange_capture_mode)(&raw mut mode)
+            })?;
+            // SAFETY: a place for an address.
+            let code = unsafe { (self.host_alloc)(&raw mut memory, bytes, PORTABLE) };
+            // SAFETY: the mode from before.
+            let back = unsafe { (self.exchange_capture_mode)(&raw mut mode) };
+            answer("cuMemHostAlloc", code)?;
+            answer("cuThreadExchangeStreamCaptureMode", back)
+        })?;
+        Ok(memory.expose_provenance())
+    }
+
     /// A kernel in the current context, loaded at its first launch there and kept.
     fn function(&self, context: Context, kernel: &'static str) -> Result<usize> {
         let mut kept = FUNCTIONS.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((_, _, function)) = kept.iter().find(|(of, name, _)| *of == context && *name == kernel) {
             return Ok(*function);
         }
-        let (mut module, mut function) = (0, 0);
-        // SAFETY: a place for a module; a text that ends in a zero.
-        answer("cuModuleLoadData", unsafe { (self.load)(&raw mut module, PTX.as_ptr().cast()) })?;
+        let module = self.module(context)?;
+        let mut function = 0;
         // SAFETY: a place for a function, the module, and a name that ends in a zero.
         let code = unsafe { (self.find)(&raw mut function, module, kernel.as_ptr().cast()) };
         answer("cuModuleGetFunction", code)?;
         kept.push((context, kernel, function));
         Ok(function)
+    }
+
+    /// The kernels in the current context, compiled at the first launch there.
+    fn module(&self, context: Context) -> Result<usize> {
+        let mut kept = MODULES.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, module)) = kept.iter().find(|(of, _)| *of == context) {
+            return Ok(*module);
+        }
+        let mut module = 0;
+        // SAFETY: a place for a module; a text that ends in a zero.
+        answer("cuModuleLoadData", unsafe { (self.load)(&raw mut module, PTX.as_ptr().cast()) })?;
+        kept.push((context, module));
+        Ok(module)
     }
 }
 

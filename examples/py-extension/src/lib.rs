@@ -10,6 +10,8 @@
 //! | `kernels.rs` | work on arrays whose element type is known at run time only |
 //! | `cuda.rs` | memory of CUDA's kinds, the stream that last wrote it, order and release |
 //! | `launch.rs` | kernels on whatever arrives |
+//! | `twice.rs` | results of the caller's kind, in memory of the caller's library |
+//! | `results.rs` | results as arrays of a library by name |
 //! | `family.rs` | classes that derive from a class of arrays |
 
 mod array;
@@ -21,6 +23,9 @@ mod kernels;
 mod launch;
 mod manual_export;
 mod matrix;
+mod parts;
+mod results;
+mod twice;
 
 use pyo3::prelude::*;
 
@@ -48,6 +53,8 @@ mod interop_demo {
     #[pymodule_export]
     use super::matrix::{interface_nbytes, is_square, is_square_trusted, trace};
     #[pymodule_export]
+    use super::twice::twice;
+    #[pymodule_export]
     use super::{live_allocations, live_exports};
 
     #[pymodule_init]
@@ -58,7 +65,7 @@ mod interop_demo {
             module.add(class.name()?, class)?;
         }
         super::array_classes::add(module)?;
-        interop_core::python::install::<Array>(py)
+        super::results::add(module)
     }
 }
 

@@ -10,9 +10,9 @@ use pyo3::prelude::*;
 #[cuda_array(shape = [rows, columns], python)]
 pub(crate) struct Matrix<S> {
     #[cuda_array(data)]
-    elements: S,
-    rows: usize,
-    columns: usize,
+    pub(crate) elements: S,
+    pub(crate) rows: usize,
+    pub(crate) columns: usize,
 }
 
 /// Whether a matrix of `float32` has as many rows as columns.

@@ -7,7 +7,6 @@ use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::PyTuple;
 
-use super::array::Array;
 use super::{import, tables};
 
 /// The module `world.py`.
@@ -61,6 +60,5 @@ fn make(py: Python<'_>) -> PyResult<Py<PyModule>> {
     module.add("HUGE", py.eval(c"1 << 200", None, None)?)?;
     module.add_function(wrap_pyfunction!(answer, &module)?)?;
     module.add("TABLES", tables::all(py)?)?;
-    interop_core::python::install::<Array>(py)?;
     Ok(module.unbind())
 }

@@ -71,6 +71,7 @@ use crate::cuda::locate::current_device;
 use crate::derive::fields::stream::AsStream;
 use crate::error::{Error, ErrorKind, Refused, Result, text};
 use crate::memory::copy_to_cuda::copied;
+use crate::memory::elementwise::Elementwise;
 use crate::memory::from_import::FromImport;
 use crate::memory::import::Import;
 use crate::memory::kernel_view::{KernelView, KernelViewMut};
@@ -341,3 +342,6 @@ unsafe impl<T: Copy, const N: usize> DeviceCopy for KernelView<'_, T, N> {}
 
 // SAFETY: as above.
 unsafe impl<T: Copy, const N: usize> DeviceCopy for KernelViewMut<'_, T, N> {}
+
+// SAFETY: as above.
+unsafe impl<const K: usize, const N: usize> DeviceCopy for Elementwise<'_, K, N> {}

@@ -8,7 +8,7 @@ use crate::array::dtype::DType;
 use crate::array::element::ElementType;
 use crate::array::layout::Layout;
 use crate::array::mutability::Mutability;
-use crate::array::stream::StreamHandle;
+use crate::array::stream::{PendingWork, StreamHandle};
 use crate::array::struct_type::StructType;
 use crate::error::{Error, ErrorKind, Result};
 
@@ -51,7 +51,7 @@ pub struct ArrayInfo {
     pub(crate) layout: Layout,
     pub(crate) device: Device,
     pub(crate) mutability: Mutability,
-    pub(crate) stream: StreamHandle,
+    pub(crate) stream: PendingWork,
 }
 
 impl PartialEq for ArrayInfo {
@@ -77,7 +77,7 @@ impl ArrayInfo {
         layout: Layout::EMPTY,
         device: Device::UNKNOWN,
         mutability: Mutability::ReadOnly,
-        stream: StreamHandle::NothingPending,
+        stream: PendingWork::on(StreamHandle::NothingPending),
     };
 
     /// The address of element \[0, …, 0\], or 0 for an array without elements.
@@ -93,9 +93,36 @@ impl ArrayInfo {
         (self.range, self.address) = (relocated(self.range.start)..relocated(self.range.end), address);
     }
 
-    /// The addresses from the lowest element to one past the highest, including all gaps.
+    /// A part of the array: this layout, from the element on that lies so many bytes behind the first.
     ///
-    /// It starts below [`address`](Self::address) if strides are negative. It is empty for an array without elements.
+    /// # Errors
+    ///
+    /// [`ErrorKind::OutOfBounds`] when some of it lies outside the array, as where that has become another since it was asked.
+    #[cfg(feature = "python")]
+    pub(crate) fn part(self, layout: Layout, byte_offset: isize) -> Result<Self> {
+        if layout.is_empty() {
+            let range = self.range.start..self.range.start;
+            return Ok(Self { address: 0, range, layout, ..self });
+        }
+        let bits = self.dtype.item_bits(self.padded) as isize;
+        let address = self.address.wrapping_add_signed(byte_offset);
+        let offsets = layout.offsets();
+        let (first, last) = ((offsets.start * bits).div_euclid(8), (offsets.end * bits + 7).div_euclid(8));
+        let range = address.wrapping_add_signed(first)..address.wrapping_add_signed(last);
+        if range.start < self.range.start || range.end > self.range.end {
+            let found = format!("bytes {range:?}");
+            return Err(Error::new(
+                ErrorKind::OutOfBounds,
+                "view",
+                found,
+                format!("those of the array, {:?}", self.range),
+            ));
+        }
+        Ok(Self { address, range, layout, ..self })
+    }
+
+    /// The addresses from the lowest element to the highest, with all that lies between: who imports the array may use other
+    /// strides. Below [`address`](Self::address) where strides are negative; empty for an array without elements.
     #[inline]
     #[must_use]
     pub fn byte_range(&self) -> Range<usize> {
@@ -212,7 +239,7 @@ impl ArrayInfo {
     #[inline]
     #[must_use]
     pub fn stream(&self) -> StreamHandle {
-        self.stream
+        self.stream.stream(self.device)
     }
 
     /// The strides in bytes, or `None` if elements are packed below the byte.

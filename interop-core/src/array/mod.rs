@@ -5,6 +5,7 @@
 pub(crate) mod buffer_format;
 pub(crate) mod device;
 pub(crate) mod dims;
+pub(crate) mod dispatch;
 pub(crate) mod dtype;
 pub(crate) mod element;
 pub(crate) mod info;

@@ -4,7 +4,7 @@
 use core::fmt;
 use core::num::NonZeroUsize;
 
-use crate::array::device::DeviceType;
+use crate::array::device::{Device, DeviceType};
 use crate::error::{Error, ErrorKind, Result};
 
 /// A CUDA stream with pending work, or the statement that no work is pending.
@@ -56,6 +56,74 @@ impl RawStream {
 impl fmt::Debug for RawStream {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:#x}", self.0)
+    }
+}
+
+/// Where work is pending: a stream, or the default stream of a context that may not be the one that is current.
+///
+/// On another thread, or later, another context may be current, and the same name means another stream. It is found when somebody
+/// asks: most arrays are used without a question about their stream.
+#[derive(Clone, Copy)]
+pub struct PendingWork {
+    stream: StreamHandle,
+    of: Option<OfContext>,
+}
+
+/// A context, and the function that finds its default stream on the thread that asks.
+#[derive(Clone, Copy)]
+struct OfContext {
+    context: NonZeroUsize,
+    find: fn(StreamHandle, NonZeroUsize, Device) -> StreamHandle,
+}
+
+impl PendingWork {
+    /// On a stream whose name means the same everywhere, or nowhere.
+    #[inline]
+    pub(crate) const fn on(stream: StreamHandle) -> Self {
+        Self { stream, of: None }
+    }
+
+    /// On a default stream of a context, which `find` finds.
+    pub(crate) fn of_context(
+        stream: StreamHandle,
+        context: NonZeroUsize,
+        find: fn(StreamHandle, NonZeroUsize, Device) -> StreamHandle,
+    ) -> Self {
+        Self { stream, of: Some(OfContext { context, find }) }
+    }
+
+    /// The stream by a name that is good on this thread, for memory of `device`.
+    #[inline]
+    pub(crate) fn stream(self, device: Device) -> StreamHandle {
+        match self.of {
+            None => self.stream,
+            Some(OfContext { context, find }) => find(self.stream, context, device),
+        }
+    }
+
+    /// The name of the stream, whatever it means on this thread.
+    #[inline]
+    pub(crate) fn name(self) -> StreamHandle {
+        self.stream
+    }
+
+    /// The context whose default stream it is, if that is known.
+    pub(crate) fn context(self) -> Option<NonZeroUsize> {
+        self.of.map(|of| of.context)
+    }
+}
+
+impl PartialEq for PendingWork {
+    fn eq(&self, other: &Self) -> bool {
+        self.stream == other.stream
+    }
+}
+
+impl Eq for PendingWork {}
+
+impl fmt::Debug for PendingWork {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.stream.fmt(f)
     }
 }
 

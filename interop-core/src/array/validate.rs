@@ -21,6 +21,7 @@ use crate::array::layout::errors::too_many;
 use crate::array::layout::order::{Order, fill_contiguous};
 use crate::array::layout::{Layout, product};
 use crate::array::raw_descriptor::{RawDescriptor, Strides};
+use crate::array::stream::PendingWork;
 use crate::error::{Error, ErrorKind, Result, text};
 
 impl RawDescriptor<'_> {
@@ -84,7 +85,7 @@ impl RawDescriptor<'_> {
             layout: Layout::inline(ndim, shape.map(|extent| extent as usize), strides, numel),
             device: device.normalized(),
             mutability: self.mutability,
-            stream: self.stream,
+            stream: PendingWork::on(self.stream),
         })
     }
 
@@ -172,7 +173,7 @@ impl RawDescriptor<'_> {
             layout,
             device: self.device.unwrap_or(Device::UNKNOWN).normalized(),
             mutability: self.mutability,
-            stream: self.stream,
+            stream: PendingWork::on(self.stream),
         })
     }
 

@@ -16,6 +16,13 @@ pub(crate) struct Allocation {
 }
 
 impl Allocation {
+    /// For memory that goes back by a call that was made already.
+    #[cfg(feature = "python")]
+    pub(crate) fn was_freed(self) {
+        core::mem::forget(self);
+        counters::ALLOCATIONS.sub();
+    }
+
     fn free(&self, driver: &Driver) -> Outcome {
         let _entered = self.context.enter(driver)?;
         let _relaxed = Relaxed::new(driver);
@@ -81,7 +88,10 @@ pub(crate) fn finished(driver: &Driver, work: impl FnOnce(RawStream) -> Outcome)
 
 /// Runs `work` with the legacy default stream of the current context. While a stream that joins with it captures a graph,
 /// which it would spoil, with a stream that is there for this work alone.
-pub(crate) fn with_usable_stream(driver: &Driver, work: impl FnOnce(RawStream) -> Outcome) -> Outcome {
+pub(crate) fn with_usable_stream<R>(
+    driver: &Driver,
+    work: impl FnOnce(RawStream) -> Outcome<R>,
+) -> Outcome<R> {
     const NON_BLOCKING: u32 = 1;
     if capture_of(driver, LEGACY).is_ok() {
         return work(LEGACY);

@@ -8,7 +8,11 @@ use crate::array::dtype::DType;
 use crate::array::element::ElementType;
 use crate::cuda::allocation::{Allocation, MemoryKind, finished, to_usize, with_usable_stream};
 use crate::cuda::context::{Context, Relaxed};
+#[cfg(feature = "python")]
+use crate::cuda::driver::code;
 use crate::cuda::driver::{Driver, Outcome, RawStream, driver};
+#[cfg(feature = "python")]
+use crate::cuda::ordered_free::free_in_order;
 use crate::cuda::release::after_work::after_work;
 use crate::cuda::release::erased::ErasedOwner;
 use crate::cuda::release::scope::ReleaseScope;
@@ -43,6 +47,9 @@ pub struct CudaBuffer {
     kind: MemoryKind,
     pub(crate) device: Device,
     pub(crate) context: Context,
+    /// The memory goes back to the pool in stream order, as it came.
+    #[cfg(feature = "python")]
+    is_in_order: bool,
 }
 
 impl CudaBuffer {
@@ -86,7 +93,16 @@ impl CudaBuffer {
             MemoryKind::Pinned => Device::CUDA_HOST,
             MemoryKind::Managed => Device::CUDA_MANAGED,
         };
-        let mut buffer = Self { address: 0, bytes, element, kind, device, context };
+        let mut buffer = Self {
+            address: 0,
+            bytes,
+            element,
+            kind,
+            device,
+            context,
+            #[cfg(feature = "python")]
+            is_in_order: false,
+        };
         if bytes != 0 {
             let lacking = text!("{bytes} bytes of free memory");
             buffer.allocate(driver()?).map_err(|failure| failure.expecting(lacking))?;
@@ -128,6 +144,43 @@ impl CudaBuffer {
         unsafe { driver.stream_synchronize(stream) }
     }
 
+    /// Bytes that nothing was written to, from the device's pool, to be used in the order of a stream of the current context.
+    /// Where the device has no pool they are plain device memory.
+    #[cfg(feature = "python")]
+    pub(crate) fn in_order(
+        driver: &Driver,
+        (context, stream): (Context, RawStream),
+        ordinal: i32,
+        bytes: usize,
+    ) -> Outcome<Self> {
+        let (element, device) = (<u8 as crate::array::element::Element>::TYPE, Device::cuda(ordinal));
+        let kind = MemoryKind::Pool;
+        let mut buffer = Self { address: 0, bytes, element, kind, device, context, is_in_order: true };
+        let mut address = 0;
+        // SAFETY: a place for an address; the stream is live.
+        match unsafe { driver.memory_pool_alloc(&raw mut address, bytes, stream) } {
+            Err(failure) if matches!(failure.code, code::NOT_FOUND | code::NOT_SUPPORTED) => {
+                (buffer.kind, buffer.is_in_order) = (MemoryKind::Device, false);
+                // SAFETY: a place for an address; a context is current.
+                unsafe { driver.memory_alloc(&raw mut address, bytes) }
+            }
+            allocated => allocated,
+        }?;
+        buffer.own(to_usize(address));
+        Ok(buffer)
+    }
+
+    /// Whether the drop orders the release itself, and whoever has the buffer need not.
+    #[cfg(feature = "python")]
+    pub(crate) fn is_in_order(&self) -> bool {
+        self.is_in_order
+    }
+
+    #[cfg(feature = "python")]
+    pub(crate) fn context(&self) -> Context {
+        self.context
+    }
+
     /// From here on the drop frees the memory.
     fn own(&mut self, address: usize) {
         self.address = address;
@@ -150,8 +203,15 @@ impl CudaBuffer {
 
     /// What the release of memory from a pool comes after.
     fn scope(&self) -> ReleaseScope {
-        driver()
-            .map_or(ReleaseScope::of_context(self.context), |driver| release_scope_for(driver, self.device))
+        let Ok(driver) = driver() else { return ReleaseScope::of_context(self.context) };
+        // Memory in the order of a stream of a context that somebody made: that context has to be looked at, too.
+        let is_primary = self.context.primary_ordinal().is_some();
+        let scope = if is_primary {
+            release_scope_for(driver, self.device)
+        } else {
+            ReleaseScope::of_all(Some(self.context))
+        };
+        scope.holding(self.bytes)
     }
 
     /// The number of elements.
@@ -180,6 +240,8 @@ impl Drop for CudaBuffer {
         }
         let allocation = Allocation { address: self.address, kind: self.kind, context: self.context };
         match self.kind {
+            #[cfg(feature = "python")]
+            MemoryKind::Pool if self.is_in_order => free_in_order(allocation, self.scope()),
             // Freeing it waits for nothing: the next owner would write while kernels still read.
             MemoryKind::Pool => after_work(ErasedOwner::new(allocation), self.scope()),
             _ => drop(allocation),

@@ -139,6 +139,17 @@ impl Context {
         Ok(ordinal)
     }
 
+    /// Whether this context, which is current, is of a device. The driver is asked about contexts that are not primary only.
+    pub(crate) fn is_of_device(self, driver: &Driver, ordinal: i32) -> Outcome<bool> {
+        if let Some(own) = self.primary_ordinal() {
+            return Ok(own == ordinal);
+        }
+        let own = Self::current_ordinal(driver)?;
+        // If it is the primary one, it is known next time.
+        Self::retain_primary(driver, own);
+        Ok(own == ordinal)
+    }
+
     /// Makes the context current as long as the guard lives; nothing is pushed when it is already.
     ///
     /// One that was destroyed is an error, for which its version is asked: the driver pushes it as if nothing were the
@@ -149,7 +160,11 @@ impl Context {
             self.alive(driver)?;
             self.push(driver)?;
         }
-        Ok(Entered { inside: Some(Inside { driver, context: self, before }) })
+        Ok(Entered {
+            #[cfg(feature = "python")]
+            context: self,
+            inside: Some(Inside { driver, context: self, before }),
+        })
     }
 
     fn push(self, driver: &Driver) -> Outcome {
@@ -175,6 +190,8 @@ fn context_destroyed(failure: Failure) -> Failure {
 
 /// A context that is current until this is dropped.
 pub(crate) struct Entered<'d> {
+    #[cfg(feature = "python")]
+    context: Context,
     inside: Option<Inside<'d>>,
 }
 
@@ -187,8 +204,22 @@ struct Inside<'d> {
 
 impl Entered<'_> {
     /// For a context that is current anyway.
-    pub(crate) const fn unchanged() -> Self {
-        Self { inside: None }
+    #[cfg_attr(
+        not(feature = "python"),
+        expect(unused_variables, reason = "only Python asks for the context")
+    )]
+    pub(crate) const fn unchanged(context: Context) -> Self {
+        Self {
+            #[cfg(feature = "python")]
+            context,
+            inside: None,
+        }
+    }
+
+    /// The context that is current.
+    #[cfg(feature = "python")]
+    pub(crate) fn context(&self) -> Context {
+        self.context
     }
 
     /// Puts back what was current, where code of others has run meanwhile. It may have made another context current

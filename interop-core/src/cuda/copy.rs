@@ -2,7 +2,7 @@
 
 use crate::array::device::Device;
 use crate::array::info::ArrayInfo;
-use crate::array::stream::StreamHandle;
+use crate::array::stream::{PendingWork, StreamHandle};
 use crate::cuda::allocation::finished;
 use crate::cuda::context::{Context, Relaxed};
 use crate::cuda::driver::{Driver, Outcome, driver};
@@ -67,7 +67,7 @@ pub(crate) fn moved(info: &ArrayInfo, start: usize, device: Device) -> ArrayInfo
         address: if info.numel() == 0 { 0 } else { start + (info.address() - range.start) },
         range: start..start + range.len(),
         device,
-        stream: StreamHandle::NothingPending,
+        stream: PendingWork::on(StreamHandle::NothingPending),
         ..info.clone()
     }
 }

@@ -97,7 +97,7 @@ impl Used {
 
     fn enter(self, driver: &Driver) -> Result<Entered<'_>> {
         match self {
-            Self::Current(_) => Ok(Entered::unchanged()),
+            Self::Current(context) => Ok(Entered::unchanged(context)),
             Self::Other(context) => Ok(context.enter(driver)?),
         }
     }
@@ -110,9 +110,7 @@ fn used_for(driver: &Driver, device: Device) -> Result<Option<Used>> {
         return Ok(current.map(Used::Current));
     }
     match current {
-        Some(context) if Context::current_ordinal(driver)? == device.device_id => {
-            Ok(Some(Used::Current(context)))
-        }
+        Some(context) if context.is_of_device(driver, device.device_id)? => Ok(Some(Used::Current(context))),
         _ => Ok(Some(Used::Other(Context::primary(device.device_id)?))),
     }
 }

@@ -30,5 +30,5 @@ pub(crate) fn join_default_stream(stream: StreamHandle, device: Device) -> Resul
     let context = known.iter().find(|(of, _)| *of == stream).map(|(_, context)| *context);
     drop(known);
     let Some(context) = context else { return Ok(()) };
-    stream_wait_in(StreamHandle::PerThreadDefault, stream, device, Some(context))
+    stream_wait_in(StreamHandle::PerThreadDefault, stream, device, Some(context)).map(|_| ())
 }

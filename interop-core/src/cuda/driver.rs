@@ -12,6 +12,7 @@ use std::sync::OnceLock;
 
 use libloading::Library;
 
+use crate::cuda::copy_kernel::{PlanesCopy, RowsCopy};
 use crate::error::{Error, ErrorKind, Result};
 use crate::process::fork::generation;
 
@@ -45,6 +46,8 @@ pub(crate) mod code {
     pub(crate) const INVALID_HANDLE: i32 = 400;
     pub(crate) const NOT_FOUND: i32 = 500;
     pub(crate) const NOT_READY: i32 = 600;
+    #[cfg(feature = "python")]
+    pub(crate) const NOT_SUPPORTED: i32 = 801;
     pub(crate) const CONTEXT_IS_DESTROYED: i32 = 709;
     #[cfg(any(feature = "cust", feature = "cudarc"))]
     pub(crate) const CAPTURE_UNSUPPORTED: i32 = 900;
@@ -91,6 +94,7 @@ macro_rules! table {
                 /// # Safety
                 ///
                 /// Handles are live or were made by the driver, pointers point to what the function writes.
+                #[allow(clippy::too_many_arguments, reason = "as many as the driver's function has")]
                 #[inline]
                 pub(crate) unsafe fn $method(&self, $($argument: $type),*) -> Outcome {
                     let symbol = stringify!($symbol);
@@ -191,6 +195,19 @@ table! {
     memory_pool_free = cuMemFreeAsync(address: c_ulonglong, stream: RawStream);
     /// Copies between any two places that the driver knows.
     copy = cuMemcpyAsync(to: c_ulonglong, from: c_ulonglong, bytes: usize, stream: RawStream);
+    /// Copies rows.
+    copy_rows = cuMemcpy2DAsync_v2(copy: *const RowsCopy, stream: RawStream);
+    /// Copies planes of rows.
+    copy_planes = cuMemcpy3DAsync_v2(copy: *const PlanesCopy, stream: RawStream);
+    /// Compiles a module in the current context.
+    module_load = cuModuleLoadData(module: *mut usize, image: *const c_char);
+    /// A kernel of a module.
+    module_function = cuModuleGetFunction(function: *mut usize, module: usize, name: *const c_char);
+    /// Queues a kernel.
+    launch = cuLaunchKernel(
+        function: usize, grid_x: c_uint, grid_y: c_uint, grid_z: c_uint, block_x: c_uint, block_y: c_uint, block_z: c_uint,
+        shared: c_uint, stream: RawStream, parameters: *mut *mut c_void, extra: *mut *mut c_void
+    );
     /// Sets bytes.
     set = cuMemsetD8Async(address: c_ulonglong, value: u8, bytes: usize, stream: RawStream);
 }
@@ -326,6 +343,13 @@ impl Failure {
     /// of the program. After a kernel that failed every call in its context fails the same way.
     pub(crate) fn is_final(self) -> bool {
         code::FINAL.iter().any(|codes| codes.contains(&self.code))
+    }
+
+    /// Whether the driver does not take a module, as one that is older than its PTX or has no compiler: `INVALID_IMAGE`,
+    /// `NO_BINARY_FOR_GPU`, `INVALID_PTX` and those after it about compilation.
+    pub(crate) fn is_about_modules(self) -> bool {
+        self.symbol == "cuModuleLoadData"
+            && matches!(self.code, 200 | 209 | 218 | 221..=223 | code::NOT_FOUND)
     }
 
     /// Whether the call was refused because a stream captures a graph.

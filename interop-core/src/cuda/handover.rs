@@ -6,7 +6,7 @@ use crate::array::stream::StreamHandle;
 use crate::cuda::default_stream::join_default_stream;
 use crate::cuda::driver::is_available;
 use crate::cuda::release::queue::poll_in_passing;
-use crate::cuda::stream_wait::{stream_synchronize, stream_wait};
+use crate::cuda::stream_wait::{order_pending, stream_synchronize, stream_wait};
 use crate::error::{Error, ErrorKind, Result, text};
 
 /// Orders the work that is pending on an array before a consumer's stream.
@@ -20,7 +20,7 @@ pub(crate) fn make_consumer_wait(info: &ArrayInfo, consumer: StreamHandle) -> Re
         return Ok(());
     }
     poll_in_passing();
-    stream_wait(consumer, info.stream(), info.device())
+    order_pending(info.stream, consumer, info.device())
 }
 
 /// Orders work on an array that was queued on `stream` before what comes next on the array's own stream.

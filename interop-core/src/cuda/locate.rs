@@ -14,7 +14,8 @@ use crate::cuda::verify::pointer_attributes_of;
 use crate::error::Result;
 
 /// Completes the facts of an array that named no device: the driver says which, the work that is pending on its stream is
-/// ordered before work on `consumer`, which the caller notes, and what its release has to come after is given back. `stated`: whether the
+/// ordered before work on `consumer`, which the caller notes. It gives back what the release has to come after, and whether `consumer`
+/// captures a graph, if that was asked. `stated`: whether the
 /// producer said which stream that is, or that there is none.
 ///
 /// # Errors
@@ -25,7 +26,7 @@ pub(crate) fn locate_and_wait(
     info: &mut ArrayInfo,
     stated: bool,
     consumer: StreamHandle,
-) -> Result<Option<ReleaseScope>> {
+) -> Result<(Option<ReleaseScope>, Option<bool>)> {
     poll_in_passing();
     let attributes = pointer_attributes_of(info)?;
     info.device = match &attributes {
@@ -39,17 +40,20 @@ pub(crate) fn locate_and_wait(
     }
     let context = attributes.as_ref().and_then(PointerAttributes::context);
     let scope = match attributes {
-        Some(attributes) => Some(attributes.scope(driver()?)),
+        Some(attributes) => Some(attributes.scope(driver()?).holding(info.byte_range().len())),
         None => None,
     };
-    let pending = info.stream;
-    match (scope, stated) {
+    let pending = info.stream();
+    let captured = match (scope, stated) {
         // No elements, no work.
-        (None, _) => {}
+        (None, _) => None,
         (_, true) => stream_wait_in(consumer, pending, info.device, context)?,
-        (Some(scope), false) => wait_for_missing_stream(consumer, info.device, context, scope)?,
-    }
-    Ok(scope)
+        (Some(scope), false) => {
+            wait_for_missing_stream(consumer, info.device, context, scope)?;
+            None
+        }
+    };
+    Ok((scope, captured))
 }
 
 /// The device of an array without elements, which has no address to ask for: the one that is current.

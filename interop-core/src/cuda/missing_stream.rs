@@ -73,7 +73,7 @@ pub(crate) fn wait_for_missing_stream(
     match missing_stream_policy() {
         MissingStreamPolicy::NothingPending => Ok(()),
         MissingStreamPolicy::LegacyDefault => {
-            stream_wait_in(consumer, StreamHandle::LegacyDefault, device, context)
+            stream_wait_in(consumer, StreamHandle::LegacyDefault, device, context).map(|_| ())
         }
         MissingStreamPolicy::WaitForAll => wait_for_all_work(consumer, device, context, scope),
     }

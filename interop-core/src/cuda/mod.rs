@@ -31,6 +31,9 @@ pub(crate) mod blocking;
 pub(crate) mod buffer;
 pub(crate) mod context;
 pub(crate) mod copy;
+pub(crate) mod copy_kernel;
+pub(crate) mod copy_launch;
+pub(crate) mod copy_plan;
 pub(crate) mod default_context;
 pub(crate) mod default_stream;
 pub(crate) mod driver;
@@ -38,6 +41,8 @@ pub(crate) mod event;
 pub(crate) mod handover;
 pub(crate) mod locate;
 pub(crate) mod missing_stream;
+#[cfg(feature = "python")]
+pub(crate) mod ordered_free;
 pub(crate) mod pending_work;
 pub(crate) mod pointer;
 pub(crate) mod release;
@@ -55,7 +60,6 @@ pub use crate::cuda::buffer::CudaBuffer;
 pub use crate::cuda::context::Context;
 #[cfg(any(feature = "cust", feature = "cudarc"))]
 pub(crate) use crate::cuda::context::relaxed;
-pub(crate) use crate::cuda::copy::stage;
 #[cfg(feature = "cust")]
 pub(crate) use crate::cuda::default_context::enter_context_of;
 #[cfg(feature = "python")]
@@ -81,6 +85,9 @@ pub(crate) use crate::cuda::pointer::address_for_kernels;
 pub use crate::cuda::pointer::{PointerAttributes, device_address, pointer_attributes};
 pub use crate::cuda::release::after_work::set_release_policy;
 pub use crate::cuda::release::background::start_release_thread;
+#[cfg(feature = "counters")]
+#[doc(hidden)]
+pub use crate::cuda::release::batch::share_events_for;
 pub use crate::cuda::release::hold::HoldReleases;
 #[cfg(feature = "python")]
 pub(crate) use crate::cuda::release::hold::set_capture_hook;
@@ -89,9 +96,11 @@ pub use crate::cuda::release::policy::{ReleasePolicy, release_policy};
 #[cfg(feature = "python")]
 pub(crate) use crate::cuda::release::queue::poll_in_passing;
 pub use crate::cuda::release::queue::{finish_releases, pending_releases, poll_releases};
+pub(crate) use crate::cuda::release::records_events;
 pub(crate) use crate::cuda::stream_query::captures;
 #[cfg(feature = "cudarc")]
 pub(crate) use crate::cuda::stream_query::legacy_stream_captures;
+pub(crate) use crate::cuda::stream_wait::stream_wait_in;
 #[cfg(feature = "cudarc")]
 pub(crate) use crate::cuda::stream_wait::wait_for_default_streams;
 pub use crate::cuda::stream_wait::{stream_synchronize, stream_wait};

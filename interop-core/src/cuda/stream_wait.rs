@@ -1,7 +1,7 @@
 //! Order between streams: an event edge, or a wait of the host.
 
 use crate::array::device::Device;
-use crate::array::stream::StreamHandle;
+use crate::array::stream::{PendingWork, StreamHandle};
 use crate::cuda::blocking::run_blocking;
 use crate::cuda::context::{Context, Relaxed};
 use crate::cuda::default_context::with_each_context;
@@ -33,29 +33,34 @@ use crate::error::{Result, text};
 /// # Ok::<(), interop_core::Error>(())
 /// ```
 pub fn stream_wait(waiter: StreamHandle, on: StreamHandle, device: Device) -> Result<()> {
-    stream_wait_in(waiter, on, device, None)
+    stream_wait_in(waiter, on, device, None).map(|_| ())
 }
 
-/// As [`stream_wait`], for memory of a context that is known.
+/// As [`stream_wait`], for memory of a context that is known. Says whether the streams capture a graph, if that was asked.
 pub(crate) fn stream_wait_in(
     to: StreamHandle,
     from: StreamHandle,
     device: Device,
     context: Option<Context>,
-) -> Result<()> {
-    let (Some(source), Some(target)) = (from.to_raw(), to.to_raw()) else { return Ok(()) };
+) -> Result<Option<bool>> {
+    let (Some(source), Some(target)) = (from.to_raw(), to.to_raw()) else { return Ok(None) };
     if source == target {
-        return Ok(());
+        return Ok(None);
     }
     let (driver, from, to) = (driver()?, (from, source), (to, target));
     // Only the default streams depend on what is current.
     if [from, to].iter().all(|(stream, _)| matches!(stream, StreamHandle::Raw(_))) {
-        return record_and_wait(driver, from, to, None);
+        return record_and_wait(driver, from, to, None).map(Some);
     }
-    with_each_context(driver, device, context, |context| record_and_wait(driver, from, to, Some(context)))
+    let mut captured = None;
+    with_each_context(driver, device, context, |context| {
+        captured = Some(record_and_wait(driver, from, to, Some(context))?);
+        Ok(())
+    })?;
+    Ok(captured)
 }
 
-/// The edge itself: an event of the pool is recorded and waited for. `context` is current, and that of the default streams.
+/// The edge itself: an event of the pool is recorded and waited for. Says whether both streams are part of a capture. `context` is current, and that of the default streams.
 ///
 /// Three more calls make sure of the streams. An edge into or out of a capture would spoil it or be swallowed by it, so both
 /// are asked whether they capture. That question is always fatal for a stream that was destroyed; recording and
@@ -65,7 +70,7 @@ fn record_and_wait(
     (from, source): (StreamHandle, RawStream),
     (to, target): (StreamHandle, RawStream),
     context: Option<Context>,
-) -> Result<()> {
+) -> Result<bool> {
     let record = |of| Event::of_stream(driver, of, source).map_err(|failure| dead_stream(failure, from));
     let (event, begun) = if let StreamHandle::Raw(_) = from {
         // Whatever the default stream on the other side is one of: the stream has its own context.
@@ -83,7 +88,8 @@ fn record_and_wait(
         let what = text!("an order with the {other}, which is not part of the capture");
         return Err(capture_error(who, what));
     }
-    event.make_wait(target).map_err(|failure| dead_stream(failure, to))
+    event.make_wait(target).map_err(|failure| dead_stream(failure, to))?;
+    Ok(joined.is_some())
 }
 
 /// Waits on the host until the work that is on `stream` now is done: what a reader on the host needs.
@@ -103,6 +109,27 @@ pub fn stream_synchronize(stream: StreamHandle, device: Device) -> Result<()> {
         let event = Event::of_stream(driver, Some(context), raw);
         Ok(event.map_err(|failure| dead_stream(failure, stream))?.wait()?)
     })
+}
+
+/// As [`stream_wait`], from a stream that may be the default stream of a context that is not current.
+pub(crate) fn order_pending(pending: PendingWork, consumer: StreamHandle, device: Device) -> Result<()> {
+    let context = pending.context().and_then(|context| Context::from_driver(context.get()));
+    match (consumer, context) {
+        (StreamHandle::NothingPending, _) => Ok(()),
+        // A stream with a handle is the same wherever it is named.
+        (StreamHandle::Raw(target), Some(context)) => {
+            let Some(source) = pending.name().to_raw() else { return Ok(()) };
+            let driver = driver()?;
+            let _entered = match context.enter(driver) {
+                // The work went with it.
+                Err(failure) if failure.is_final() => return Ok(()),
+                entered => entered?,
+            };
+            record_and_wait(driver, (pending.name(), source), (consumer, target.get()), Some(context))
+                .map(|_| ())
+        }
+        _ => stream_wait(consumer, pending.stream(device), device),
+    }
 }
 
 /// Orders a default stream, of the context in which memory of `device` is used, before the one of `context` that has the

@@ -26,17 +26,18 @@ pub(crate) enum Verification {
 /// As [`compare`] and [`compare_host`].
 #[inline]
 pub(crate) fn check(info: &ArrayInfo, trust: Verification) -> Result<Option<ReleaseScope>> {
+    let sized = |scope: ReleaseScope| scope.holding(info.byte_range().len());
     match (info.device().device_type, trust) {
         (DeviceType::CPU, Verification::Full) => compare_host(info).map(|()| None),
         (DeviceType::CPU, Verification::Skipped) => Ok(None),
-        (_, Verification::Full) => compare(info),
+        (_, Verification::Full) => Ok(compare(info)?.map(sized)),
         (_, Verification::Skipped) if info.numel() == 0 => Ok(None),
         (DeviceType::CUDA, _) => Ok(driver().ok().map(|driver| {
             let primary = Context::primary_of(driver, info.device().device_id);
             // As for `release_scope_for`: a question that fails is no reason to wait for nothing.
-            primary.map_or(ReleaseScope::of_all(None), ReleaseScope::of_context)
+            sized(primary.map_or(ReleaseScope::of_all(None), ReleaseScope::of_context))
         })),
-        _ => Ok(Some(ReleaseScope::of_all(None))),
+        _ => Ok(Some(sized(ReleaseScope::of_all(None)))),
     }
 }
 
@@ -45,7 +46,7 @@ pub(crate) fn release_scope_in_use(info: &ArrayInfo) -> Option<ReleaseScope> {
     if info.numel() == 0 || info.device() == Device::CPU {
         return None;
     }
-    Some(release_scope_for(driver().ok()?, info.device()))
+    Some(release_scope_for(driver().ok()?, info.device()).holding(info.byte_range().len()))
 }
 
 /// What the release of memory comes after whose context is not known, or which has none of its own, as from a pool. It may
@@ -75,14 +76,15 @@ pub(crate) fn release_scope_of(info: &ArrayInfo) -> Option<ReleaseScope> {
         return None;
     }
     let driver = driver().ok()?;
+    let sized = |scope: ReleaseScope| scope.holding(info.byte_range().len());
     let attributes = match ask(driver, address) {
         Ok(attributes) => attributes?,
         // A question that failed says nothing of the memory.
-        Err(_) => return Some(release_scope_for(driver, info.device())),
+        Err(_) => return Some(sized(release_scope_for(driver, info.device()))),
     };
     // The export outlives whatever handle of the context its maker has.
     Context::retain_primary(driver, attributes.ordinal());
-    Some(attributes.scope(driver))
+    Some(sized(attributes.scope(driver)))
 }
 
 /// Compares what an array says of its memory with what the driver knows of the address, and says what its release has to

@@ -12,12 +12,14 @@ use crate::cuda;
 use crate::derive::relabel::Relabeled;
 use crate::error::{Refused, Result};
 use crate::memory::array_view::{ArrayView, ArrayViewMut};
+use crate::memory::host::cells::ReadOnlyCell;
 use crate::memory::host::elements::{HostElements, HostElementsMut};
 use crate::memory::kernel_view::{KernelView, KernelViewMut};
 use crate::memory::maybe_dangling::MaybeDangling;
 use crate::protocols::cai::CudaArrayInterface;
 use crate::protocols::dlpack::abi::TensorAbi;
-use crate::protocols::dlpack::export::{Ownership, export, export_described};
+use crate::protocols::dlpack::export::{Ownership, export_described, export_kept};
+use crate::protocols::dlpack::export_owner::{Plain, SharedHandle};
 use crate::protocols::dlpack::managed_tensor::ManagedTensor;
 
 /// A struct that holds array memory. Implement it by `#[derive(CudaArray)]`.
@@ -130,29 +132,27 @@ pub unsafe trait CudaArray {
             return unsafe { HostElements::<T>::of(&info, false) }?.to_vec(Order::C);
         }
         // SAFETY: rule 1.
-        let staged = unsafe { cuda::stage(&info) }?;
-        // SAFETY: `staged` owns the memory.
-        unsafe { HostElements::<T>::of(&staged.info, false) }?.to_vec(Order::C)
+        unsafe { crate::memory::fetch::fetch_vec(&info, Order::C) }
     }
 
     /// Calls `see` with each element, in row-major order. Works for any rank and strides, in host-accessible memory.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Device`](crate::error::ErrorKind::Device) for memory that the host cannot access; otherwise as
-    /// [`to_vec`](Self::to_vec), without `OutOfMemory`. Elements before an invalid `bool` have been passed to `see`.
+    /// `Device` for memory that the host cannot reach; otherwise as [`to_vec`](Self::to_vec), but for `MemoryRegion`. What came before a
+    /// byte that is no `bool` has been seen.
+    #[inline]
     fn for_each<T: Element>(&self, see: impl FnMut(T)) -> Result<()> {
         // SAFETY: rule 1.
         unsafe { HostElements::<T>::of(&self.info()?, false) }?.for_each(see)
     }
 
-    /// Calls `see` with copies of some thousand elements at a time, in memory order; see
-    /// [`HostView::for_each_chunk`](crate::memory::host::HostView::for_each_chunk).
+    /// As [`HostView::for_each_chunk`](crate::memory::host::HostView::for_each_chunk).
     ///
     /// # Errors
     ///
-    /// As [`for_each`](Self::for_each), and `OutOfMemory`.
-    fn for_each_chunk<T: Element>(&self, see: impl FnMut(&[T])) -> Result<()> {
+    /// As [`for_each`](Self::for_each), and `MemoryRegion`.
+    fn for_each_chunk<T: Element>(&self, see: impl FnMut(&[ReadOnlyCell<T>])) -> Result<()> {
         // SAFETY: rule 1.
         unsafe { HostElements::<T>::of(&self.info()?, false) }?.for_each_chunk(see)
     }
@@ -162,6 +162,7 @@ pub unsafe trait CudaArray {
     /// # Errors
     ///
     /// As [`for_each`](Self::for_each).
+    #[inline]
     fn fold<T: Element, A>(&self, start: A, add: impl FnMut(A, T) -> A) -> Result<A> {
         // SAFETY: rule 1.
         unsafe { HostElements::<T>::of(&self.info()?, false) }?.fold(start, add)
@@ -172,40 +173,39 @@ pub unsafe trait CudaArray {
     ///
     /// # Errors
     ///
-    /// As [`view_mut`](Self::view_mut), for any rank, and [`ArrayViewMut::into_host_view_mut`], without the alignment;
-    /// [`ErrorKind::DType`](crate::error::ErrorKind::DType) for a byte that is not a valid `bool`. Elements before that
-    /// byte have been changed.
+    /// As [`view_mut`](Self::view_mut), for any rank, and [`ArrayViewMut::into_host_view_mut`], but for the alignment;
+    /// [`ErrorKind::DType`](crate::error::ErrorKind::DType) for a byte that is no `bool`: what came before it has been changed.
+    #[inline]
     fn map_inplace<T: Element>(&mut self, change: impl FnMut(T) -> T) -> Result<()> {
         // SAFETY: rule 1; the borrow is exclusive.
         unsafe { HostElementsMut::<T>::of(&self.info()?) }?.map_inplace(change)
     }
 
-    /// As [`map_inplace`](Self::map_inplace), with the corresponding element of another array of the same shape.
+    /// As [`map_inplace`](Self::map_inplace), with the counterparts of the elements in another array of its shape.
     ///
     /// # Errors
     ///
-    /// As [`map_inplace`](Self::map_inplace), and as [`for_each`](Self::for_each) for the other array; `Shape` if the
-    /// shapes differ.
+    /// As there, and as [`for_each`](Self::for_each) for the other array; `Shape` for one of another shape.
+    #[inline]
     fn zip_map_inplace<T: Element, U: Element>(
         &mut self,
         other: &impl CudaArray,
         change: impl FnMut(T, U) -> T,
     ) -> Result<()> {
-        // SAFETY: rule 1, for the other array.
-        let other = unsafe { HostElements::<U>::of(&other.info()?, false) }?;
+        // SAFETY: rule 1, of the other.
+        let other = unsafe { HostElements::of(&other.info()?, false) }?;
         // SAFETY: as in `map_inplace`.
-        unsafe { HostElementsMut::<T>::of(&self.info()?) }?.zip_map_inplace(&other, change)
+        unsafe { HostElementsMut::of(&self.info()?) }?.zip_map_inplace(&other, change)
     }
 
     /// Writes `value` to all elements.
     ///
     /// # Errors
     ///
-    /// As [`map_inplace`](Self::map_inplace).
+    /// As there.
     fn fill<T: Element>(&mut self, value: T) -> Result<()> {
         // SAFETY: as in `map_inplace`.
-        unsafe { HostElementsMut::<T>::of(&self.info()?) }?.fill(value);
-        Ok(())
+        unsafe { HostElementsMut::of(&self.info()?) }.map(|elements| elements.fill(value))
     }
 
     /// Copies the elements of a slice, in row-major order, into the array.
@@ -368,16 +368,17 @@ pub unsafe trait CudaArray {
     where
         Self: Sized + Send + 'static,
     {
-        let owner = MaybeDangling::new(self);
-        let info = match owner.get().info() {
+        let whole = MaybeDangling::new(Plain(self));
+        let info = match whole.get().0.info() {
             Ok(info) => info,
-            Err(error) => return Err(Refused { value: owner.into_inner(), error }),
+            Err(error) => return Err(Refused { value: whole.into_inner().0, error }),
         };
-        match cuda::make_consumer_wait(&info, stream) {
-            // SAFETY: rules 1 to 3 hold while the export owns the struct; nothing else can access it.
-            Ok(()) => unsafe { export_described(&info, owner, Ownership::Owned) },
-            Err(error) => Err(Refused { value: owner.into_inner(), error }),
-        }
+        let exported = match cuda::make_consumer_wait(&info, stream) {
+            // SAFETY: rules 1 to 3 for as long as the export owns the struct, which nothing else can reach.
+            Ok(()) => unsafe { export_described(&info, whole, Ownership::Owned) },
+            Err(error) => Err(Refused { value: whole.into_inner(), error }),
+        };
+        exported.map_err(|Refused { value: Plain(value), error }| Refused { value, error })
     }
 
     /// Exports the array and keeps the struct. Each call returns a new tensor.
@@ -410,7 +411,7 @@ pub unsafe trait CudaArray {
     {
         let info = self.info()?;
         cuda::make_consumer_wait(&info, stream)?;
-        // SAFETY: rules 1 to 3 hold while the handle exists, because it excludes `&mut` access to the struct.
-        Ok(unsafe { export(&info, Arc::clone(self), Ownership::Shared) }?)
+        // SAFETY: rules 1 to 3 while the handle exists: `&mut` to the struct cannot be had then.
+        Ok(unsafe { export_kept(&info, SharedHandle::new(self), Ownership::Shared) }?)
     }
 }

@@ -1,6 +1,7 @@
 //! Items that expanded code uses. The interface is not stable: the derive is pinned to the same version.
 
 pub use crate::array::device::DeviceType;
+pub use crate::array::dispatch::unlisted;
 pub use crate::array::element::{Element, ElementType, Field};
 pub use crate::array::info::ArrayInfo;
 pub use crate::array::layout::order::Order;
@@ -54,6 +55,7 @@ macro_rules! __python_export {
             type Target = $crate::__private::python::PyAny;
             type Output = $crate::__private::python::Bound<'py, Self::Target>;
             type Error = $crate::__private::python::PyErr;
+            $crate::__python_hint! { OUTPUT_TYPE EXPORTED_ARRAY }
 
             fn into_pyobject(
                 self,
@@ -79,6 +81,7 @@ macro_rules! __python_import {
             Self: $crate::FromArray,
         {
             type Error = $crate::__private::python::PyErr;
+            $crate::__python_hint! { INPUT_TYPE ANY_ARRAY }
 
             fn extract(
                 object: $crate::__private::python::Borrowed<'a, 'py, $crate::__private::python::PyAny>,
@@ -89,6 +92,33 @@ macro_rules! __python_import {
     };
 }
 
+/// A type for stubs, as a constant of a conversion.
+#[cfg(feature = "stubs")]
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __python_hint {
+    ($place:ident $hint:ident) => {
+        const $place: $crate::__private::python::pyo3::inspect::PyStaticExpr =
+            $crate::__private::python::hints::$hint;
+    };
+}
+
+/// No type for stubs: without the feature `PyO3` has no such constant.
+#[cfg(all(feature = "python", not(feature = "stubs")))]
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __python_hint {
+    ($($any:tt)*) => {};
+}
+
+/// Likewise of a class.
+#[cfg(all(feature = "python", not(feature = "stubs")))]
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __python_class_hints {
+    ($($any:tt)*) => {};
+}
+
 /// The expansion of `#[cuda_array(pyclass)]`.
 #[cfg(feature = "python")]
 #[doc(hidden)]
@@ -97,10 +127,21 @@ macro_rules! __python_class {
     (quiet $($rest:tt)*) => {
         $crate::__python_class! { $($rest)* }
     };
-    (type: $type:ty $(,)?) => {
+    (type: $type:ty, pyo3: $pyo3:literal $(,)?) => {
         #[automatically_derived]
         impl $crate::__private::python::ArrayMethods for $type {}
-        const _: () = $crate::__private::python::class_of_arrays::<$type>();
+        // `PyO3` asks for the value when it makes the class, which is when the class gets the methods of an array.
+        #[$crate::__private::python::pyo3::pymethods]
+        #[pyo3(crate = $pyo3)]
+        impl $type {
+            #[classattr]
+            fn __interop_core__(
+                py: $crate::__private::python::Python<'_>,
+            ) -> $crate::Result<&'static $crate::__private::python::str, $crate::__private::python::PyErr> {
+                $crate::__private::python::install::<Self>(py)
+            }
+        }
+        $crate::__python_class_hints! { [$type] $pyo3 }
     };
 }
 

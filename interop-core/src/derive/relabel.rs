@@ -5,7 +5,7 @@ use core::mem::ManuallyDrop;
 
 use crate::array::device::{Device, DeviceType};
 use crate::array::info::ArrayInfo;
-use crate::array::stream::StreamHandle;
+use crate::array::stream::{PendingWork, StreamHandle};
 use crate::cuda;
 use crate::cuda::release::scope::ReleaseScope;
 use crate::derive::cuda_array::CudaArray;
@@ -114,6 +114,6 @@ unsafe impl<A: CudaArray> CudaArray for Relabeled<A> {
             return Ok(ArrayInfo { device: self.device, ..info });
         }
         cuda::synchronize_if_available(info.stream(), info.device())?;
-        Ok(ArrayInfo { device: self.device, stream: StreamHandle::NothingPending, ..info })
+        Ok(ArrayInfo { device: self.device, stream: PendingWork::on(StreamHandle::NothingPending), ..info })
     }
 }

@@ -11,7 +11,7 @@ use crate::array::info::ArrayInfo;
 use crate::array::layout::Layout;
 use crate::array::layout::errors::wrong_rank;
 use crate::array::mutability::Mutability;
-use crate::array::stream::StreamHandle;
+use crate::array::stream::{PendingWork, StreamHandle};
 use crate::error::{Error, ErrorKind, Result, text};
 
 /// A borrowed array of elements `T` with `N` axes, in memory of any device.
@@ -66,8 +66,8 @@ pub(crate) struct RawView<const N: usize> {
     pub(crate) shape: [usize; N],
     pub(crate) strides: [isize; N],
     pub(crate) device: Device,
-    pub(crate) stream: StreamHandle,
-    /// The address range of the elements if other Rust code can access them too.
+    pub(crate) stream: PendingWork,
+    /// Where the elements begin and end, if other Rust code may reach them too.
     pub(crate) shared: Option<(usize, usize)>,
 }
 
@@ -89,7 +89,7 @@ impl<const N: usize> RawView<N> {
         };
         let mut strides = [0; N];
         strides.copy_from_slice(layout.strides());
-        let (address, device, stream) = (info.address(), info.device(), info.stream());
+        let (address, device, stream) = (info.address(), info.device(), info.stream);
         Ok(Self { address, shape, strides, device, stream, shared: shared_range(info) })
     }
 
@@ -97,8 +97,8 @@ impl<const N: usize> RawView<N> {
     pub(crate) fn describe<T>(&self, name: &str, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { address, shape, strides, device, stream, .. } = self;
         write!(f, "{name}({} {shape:?} at {address:#x}, strides {strides:?}, {device}", type_name::<T>())?;
-        if *stream != StreamHandle::NothingPending {
-            write!(f, ", work pending on the {stream}")?;
+        if stream.name() != StreamHandle::NothingPending {
+            write!(f, ", work pending on the {}", stream.name())?;
         }
         f.write_str(")")
     }
@@ -216,7 +216,7 @@ macro_rules! getters {
             /// The stream with pending work on the data.
             #[must_use]
             pub fn stream(&self) -> StreamHandle {
-                self.raw.stream
+                self.raw.stream.stream(self.raw.device)
             }
         }
     };

@@ -3,7 +3,6 @@
 
 use crate::array::device::{Device, DeviceType};
 use crate::array::element::Element;
-use crate::array::layout::Layout;
 use crate::array::layout::order::Order;
 use crate::array::stream::StreamHandle;
 #[cfg(feature = "cust")]
@@ -11,7 +10,9 @@ use crate::cuda::allocation::MemoryKind;
 #[cfg(feature = "cust")]
 use crate::cuda::buffer::CudaBuffer;
 use crate::cuda::context::{Context, Relaxed};
-use crate::cuda::copy::{copy_now, stage};
+use crate::cuda::copy::copy_now;
+use crate::cuda::copy_kernel::queue_copy;
+use crate::cuda::copy_plan::CopyPlan;
 use crate::cuda::default_context::context_for;
 use crate::cuda::driver::{Driver, RawStream, driver};
 use crate::cuda::release::scope::ReleaseScope;
@@ -19,14 +20,10 @@ use crate::cuda::stream_query::{LEGACY, capture_of, context_of_live, dead_stream
 #[cfg(feature = "cudarc")]
 use crate::cuda::stream_wait::{stream_synchronize, stream_wait_in};
 use crate::error::{Error, ErrorKind, Result, text};
-use crate::memory::host::elements::HostElements;
+use crate::memory::fetch::{copy_compacted, fetch_vec};
 use crate::memory::import::Import;
 #[cfg(feature = "cust")]
 use crate::memory::storage::Storage;
-
-/// The most runs of elements that are copied one by one, at about a microsecond each. Arrays in smaller pieces are put
-/// together on the host.
-const MOST_RUNS: usize = 4096;
 
 /// A context and a stream of it in which a copy is made.
 struct CopyTarget {
@@ -55,22 +52,31 @@ impl CopyTarget {
     /// `target` has room for as many elements, in memory that the driver can reach, and nobody else uses it.
     unsafe fn copy<T: Element>(&self, import: &Import, order: Order, target: usize) -> Result<bool> {
         let info = import.info();
-        let runs = Runs::of(&info.layout_of(&T::TYPE)?, order, size_of::<T>());
-        let of_the_driver = info.device().device_type != DeviceType::CPU;
-        if of_the_driver && T::TYPE.any_bits && runs.count() <= MOST_RUNS {
+        let plan = CopyPlan::compact(&info.layout_of(&T::TYPE)?, order, size_of::<T>());
+        let is_one_copy = plan.axes.is_empty() && info.device().device_type != DeviceType::CPU;
+        if T::TYPE.any_bits && (is_one_copy || self.reaches(info.device())) {
             let _entered = self.context.enter(self.driver)?;
-            for (offset, place) in runs.walk() {
-                let (to, from) = (target + place, info.address().wrapping_add_signed(offset));
-                // SAFETY: a run of elements of the import, live while it is, and its place in the target.
-                unsafe { self.driver.copy(to as u64, from as u64, runs.bytes, self.stream) }?;
-            }
+            let at = (self.context, self.stream);
+            // SAFETY: the elements of the import, live while it is, and room for them in the target.
+            unsafe { queue_copy(self.driver, at, &plan, info.address(), target) }?;
             return Ok(true);
+        }
+        if T::TYPE.any_bits && info.device().device_type == DeviceType::CUDA {
+            // SAFETY: as above; the driver copies from device to device.
+            if unsafe { copy_compacted(info, &plan, target) }? {
+                return Ok(false);
+            }
         }
         let elements = gathered::<T>(import, order)?;
         let from = elements.as_ptr().expose_provenance();
         // SAFETY: as many bytes on both sides, both live until the copy is waited for.
         unsafe { copy_now(self.driver, self.context, target, from, size_of_val(&*elements)) }?;
         Ok(false)
+    }
+
+    /// Whether kernels of the device use memory of `device` by the address that it has here.
+    fn reaches(&self, device: Device) -> bool {
+        device == Device::cuda(self.ordinal) || device == Device::CUDA_MANAGED
     }
 
     /// Refuses while the stream captures a graph, or one that joins with it: before memory is asked for, which would end
@@ -172,9 +178,7 @@ fn gathered<T: Element>(import: &Import, order: Order) -> Result<Vec<T>> {
         return unsafe { import.elements() }?.to_vec(order);
     }
     // SAFETY: the memory is live while the import is (contract of its constructors).
-    let staged = unsafe { stage(info) }?;
-    // SAFETY: the copy is live while `staged` is.
-    unsafe { HostElements::<T>::of(&staged.info, false) }?.to_vec(order)
+    unsafe { fetch_vec(info, order) }
 }
 
 /// Copies the elements of an import, compact in `order`, into new memory: its address, which the caller frees, and the
@@ -231,78 +235,9 @@ pub(crate) unsafe fn copy_on_default_stream<T: Element>(
     stream_wait_in(StreamHandle::LegacyDefault, *stream, device, here)?;
     // SAFETY: as the caller promises.
     let copied = unsafe { site.copy::<T>(import, order, target) };
-    // The runs before one that failed are queued, too.
+    // What came before a part that failed is queued, too.
     let pending = copied.as_ref().map_or(true, |pending| *pending);
     let finished = if pending && !site.is_guarded(*scope) { site.finish() } else { Ok(()) };
     copied.and(finished)?;
-    stream_wait_in(*stream, StreamHandle::LegacyDefault, device, here)
-}
-
-/// An array as runs of bytes without gaps, in the order of the elements of a compact copy.
-struct Runs {
-    outer: Layout,
-    item: usize,
-    /// The bytes of one run.
-    bytes: usize,
-}
-
-impl Runs {
-    fn of(layout: &Layout, order: Order, item: usize) -> Self {
-        let mut axes: Vec<(usize, isize)> =
-            layout.shape().iter().copied().zip(layout.strides().iter().copied()).collect();
-        if order == Order::F {
-            axes.reverse();
-        }
-        axes.retain(|(extent, _)| *extent != 1);
-        let mut run = 1;
-        while let Some((extent, stride)) = axes.last().copied() {
-            if usize::try_from(stride) != Ok(run) {
-                break;
-            }
-            run *= extent;
-            axes.pop();
-        }
-        let (shape, strides): (Vec<usize>, Vec<isize>) = axes.into_iter().unzip();
-        // Some of the axes of a layout reach no further than all of them.
-        let outer = Layout::strided(&shape, &strides)
-            .unwrap_or_else(|_| unreachable!("axes of a layout are a layout"));
-        Self { outer, item, bytes: run * item }
-    }
-
-    fn count(&self) -> usize {
-        self.outer.numel()
-    }
-
-    /// The offset of each run from the first element, and its place in the copy, in bytes.
-    fn walk(&self) -> impl Iterator<Item = (isize, usize)> + '_ {
-        let offsets = self.outer.walk(Order::C).enumerate();
-        offsets.map(|(at, offset)| (offset * self.item as isize, at * self.bytes))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn runs(shape: &[usize], strides: &[isize], order: Order) -> (usize, Vec<(isize, usize)>) {
-        let runs = Runs::of(&Layout::strided(shape, strides).unwrap(), order, 4);
-        (runs.bytes, runs.walk().collect())
-    }
-
-    #[test]
-    fn runs_are_as_long_as_can_be() {
-        assert_eq!(runs(&[2, 3], &[3, 1], Order::C), (24, vec![(0, 0)]), "compact");
-        assert_eq!(runs(&[2, 3], &[8, 1], Order::C), (12, vec![(0, 0), (32, 12)]), "padded rows");
-        assert_eq!(runs(&[2, 1, 3], &[3, 99, 1], Order::C), (24, vec![(0, 0)]), "an idle axis");
-        assert_eq!(runs(&[2], &[-1], Order::C), (4, vec![(0, 0), (-4, 4)]), "backwards");
-        assert_eq!(runs(&[2, 2], &[0, 1], Order::C), (8, vec![(0, 0), (0, 8)]), "broadcast");
-        assert_eq!(runs(&[2, 3], &[1, 2], Order::F), (24, vec![(0, 0)]), "compact, the other order");
-        assert_eq!(runs(&[], &[], Order::C), (4, vec![(0, 0)]), "a single element");
-    }
-
-    #[test]
-    fn the_other_order_is_element_by_element() {
-        let (bytes, walk) = runs(&[2, 2], &[2, 1], Order::F);
-        assert_eq!((bytes, walk), (4, vec![(0, 0), (8, 4), (4, 8), (12, 12)]));
-    }
+    stream_wait_in(*stream, StreamHandle::LegacyDefault, device, here).map(|_| ())
 }

@@ -1,53 +1,234 @@
-//! Copies of arrays in new memory of the same kind.
-#![expect(unsafe_code, reason = "reads the memory of the array")]
+//! Copies of arrays in new memory of their own kind.
+#![expect(unsafe_code, reason = "queues copies of memory that the caller vouches for")]
 
-#[cfg(feature = "python")]
-use crate::array::device::DeviceType;
+use crate::array::device::{Device, DeviceType};
+use crate::array::element::{Element, ElementType};
 use crate::array::info::ArrayInfo;
-#[cfg(feature = "python")]
 use crate::array::layout::Layout;
-#[cfg(feature = "python")]
 use crate::array::layout::order::Order;
 use crate::array::mutability::Mutability;
-use crate::cuda::allocation::MemoryKind;
+use crate::array::stream::{PendingWork, StreamHandle};
+use crate::cuda::allocation::{MemoryKind, with_usable_stream};
 use crate::cuda::buffer::CudaBuffer;
-use crate::cuda::copy::{copy_now, moved, stage};
-use crate::cuda::driver::driver;
+use crate::cuda::context::{Context, Relaxed};
+use crate::cuda::copy::{copy_now, stage};
+use crate::cuda::copy_kernel::queue_copy;
+use crate::cuda::copy_plan::CopyPlan;
+use crate::cuda::default_context::context_for;
+use crate::cuda::driver::{Driver, Failure, Outcome, RawStream, driver};
+use crate::cuda::handover::{make_consumer_wait, wait_for_consumer};
+use crate::cuda::stream_query::{capture_of, context_of_live};
 use crate::cuda::stream_wait::stream_synchronize;
-use crate::error::Result;
-#[cfg(feature = "python")]
+use crate::error::{Error, Result, text};
 use crate::memory::host_buffer::HostBuffer;
+use crate::memory::storage::Storage as _;
 
-use crate::array::element::Element;
-use crate::memory::storage::Storage;
-/// Copies an array into new memory of the same kind on its device, and waits for the copy. The copy is writable, unless
-/// indices share elements.
+/// Copies an array on its device into new memory of the same kind, ready on the consumer's stream. The copy is writable whether or
+/// not the original is, unless elements share their place: to write one would be to write others.
 ///
-/// The layout stays the same. An array with negative strides, which some consumers of copies cannot read, is first made
-/// C-contiguous on the host.
+/// A copy of device memory keeps the order of the axes in memory, without gaps and forwards, and repeats no element. It is
+/// queued on the consumer's stream, and later work on the array's own stream waits for it. The host waits where the array or
+/// the consumer has no stream, or where the consumer's captures a graph: new memory is no part of a graph.
 ///
 /// # Errors
 ///
-/// As [`stream_synchronize`] and [`CudaBuffer::zeroed`]; [`ErrorKind::DType`](crate::error::ErrorKind::DType) for
-/// packed elements with negative strides.
+/// As [`stream_synchronize`](crate::cuda::stream_wait::wait()), [`stream_wait`](crate::cuda::stream_wait::order()) and [`CudaBuffer::zeroed`];
+/// [`ErrorKind::DType`](crate::error::ErrorKind::DType) for packed elements that run backwards.
 ///
 /// # Safety
 ///
-/// As [`stage`].
-#[cfg(feature = "python")]
-pub(crate) unsafe fn duplicate(info: &ArrayInfo) -> Result<(CudaBuffer, ArrayInfo)> {
-    let driver = driver()?;
+/// The memory that `info` describe is live.
+pub(crate) unsafe fn duplicate(info: &ArrayInfo, consumer: StreamHandle) -> Result<(CudaBuffer, ArrayInfo)> {
+    if info.device().device_type != DeviceType::CUDA {
+        // SAFETY: as the caller promises.
+        return unsafe { duplicate_shared(info) };
+    }
+    let (driver, copy) = (driver()?, CompactCopy::of(info)?);
+    let buffer = if copy.plan.run == 0 {
+        stream_synchronize(info.stream(), info.device())?;
+        CudaBuffer::for_elements(MemoryKind::Device, info.device().device_id, u8::TYPE, 0)?
+    } else if let Some(at) = queued_at(driver, info, consumer)? {
+        // SAFETY: as the caller promises.
+        let buffer = unsafe { copy.queue(driver, at, info, consumer) }?;
+        let info = copy.info(info, &buffer, consumer);
+        return Ok((buffer, info));
+    } else {
+        stream_synchronize(info.stream(), info.device())?;
+        let context = context_for(driver, info.device())?;
+        let _entered = context.enter(driver)?;
+        let _relaxed = Relaxed::new(driver);
+        // SAFETY: as the caller promises.
+        with_usable_stream(driver, |stream| unsafe { copy.finish(driver, (context, stream), info) })
+            .map_err(|failure| copy.explain(failure))?
+    };
+    let info = copy.info(info, &buffer, StreamHandle::NothingPending);
+    Ok((buffer, info))
+}
+
+/// The consumer's stream with its context, if a copy can be queued there and the array's own stream can wait for it.
+fn queued_at(
+    driver: &Driver,
+    info: &ArrayInfo,
+    consumer: StreamHandle,
+) -> Result<Option<(Context, RawStream)>> {
+    let (Some(raw), Some(_)) = (consumer.to_raw(), info.stream().to_raw()) else { return Ok(None) };
+    let context =
+        context_of_live(driver, consumer, raw)?.map_or_else(|| context_for(driver, info.device()), Ok)?;
+    let _entered = context.enter(driver)?;
+    let is_there = Context::current_ordinal(driver)? == info.device().device_id;
+    Ok((is_there && capture_of(driver, raw) == Ok(None)).then_some((context, raw)))
+}
+
+/// What is copied of an array, and how the copy is laid out.
+struct CompactCopy {
+    layout: Layout,
+    plan: CopyPlan,
+    /// The address of the first byte that the plan copies.
+    from: usize,
+    /// Where element \[0, …, 0\] is in the copy.
+    first: usize,
+    bytes: usize,
+}
+
+impl CompactCopy {
+    fn of(info: &ArrayInfo) -> Result<Self> {
+        let is_backwards = info.strides().iter().any(|stride| *stride < 0);
+        let bits = info.dtype().item_bits(info.is_padded());
+        let item = bits / 8;
+        if info.numel() != 0 && bits % 8 == 0 {
+            if let Some((layout, plan)) = dense(info.layout(), item) {
+                return Ok(Self::elements(info, layout, plan));
+            }
+        }
+        if !is_backwards {
+            let range = info.byte_range();
+            let plan = CopyPlan::of([(range.len(), 1)].into_iter(), 1);
+            let first = info.address().wrapping_sub(range.start);
+            let (layout, bytes) = (info.layout().clone(), range.len());
+            return Ok(Self { layout, plan, from: range.start, first, bytes });
+        }
+        // Windows that overlap and run backwards: each element is spelled out.
+        let element = ElementType::of_whole_bytes(info.dtype(), info.is_padded())?;
+        info.numel().checked_mul(item).ok_or_else(|| element.too_large(info.numel()))?;
+        let layout = Layout::contiguous(info.shape(), Order::C)?;
+        Ok(Self::elements(info, layout, CopyPlan::compact(info.layout(), Order::C, item)))
+    }
+
+    fn elements(info: &ArrayInfo, layout: Layout, plan: CopyPlan) -> Self {
+        let bytes = plan.bytes();
+        Self { layout, plan, from: info.address(), first: 0, bytes }
+    }
+
+    /// Queues the copy on the consumer's stream: after what is pending on the array, and before later work on its stream.
+    ///
+    /// # Safety
+    ///
+    /// As [`duplicate`]; the stream is that of the consumer.
+    unsafe fn queue(
+        &self,
+        driver: &Driver,
+        at: (Context, RawStream),
+        info: &ArrayInfo,
+        consumer: StreamHandle,
+    ) -> Result<CudaBuffer> {
+        make_consumer_wait(info, consumer)?;
+        let _entered = at.0.enter(driver)?;
+        let _relaxed = Relaxed::new(driver);
+        let buffer = CudaBuffer::in_order(driver, at, info.device().device_id, self.bytes);
+        let buffer = buffer.map_err(|failure| self.explain(failure))?;
+        let to = buffer.memory().address;
+        // SAFETY: the array's own elements, live as the caller promises; the buffer is new and as large as the copy.
+        let queued = unsafe { queue_copy(driver, at, &self.plan, self.from, to) }.map_err(Error::from);
+        let done = queued.and_then(|()| wait_for_consumer(info, consumer));
+        if done.is_err() {
+            // What was queued reads the array, whose stream knows nothing of it.
+            // SAFETY: the stream is live.
+            let _ = unsafe { driver.stream_synchronize(at.1) };
+        }
+        done.map(|()| buffer)
+    }
+
+    /// Copies, and waits for it.
+    ///
+    /// # Safety
+    ///
+    /// As [`duplicate`]; the context is current and the stream one of it.
+    unsafe fn finish(
+        &self,
+        driver: &Driver,
+        at: (Context, RawStream),
+        info: &ArrayInfo,
+    ) -> Outcome<CudaBuffer> {
+        let buffer = CudaBuffer::in_order(driver, at, info.device().device_id, self.bytes)?;
+        // SAFETY: as in `queue`.
+        let queued = unsafe { queue_copy(driver, at, &self.plan, self.from, buffer.memory().address) };
+        // SAFETY: the stream is live.
+        queued.and(unsafe { driver.stream_synchronize(at.1) }).map(|()| buffer)
+    }
+
+    /// The error for a call that failed, which says how much memory was asked for.
+    fn explain(&self, failure: Failure) -> Error {
+        if failure.symbol.starts_with("cuMemAlloc") {
+            return failure.expecting(text!("{} bytes of free memory", self.bytes));
+        }
+        failure.into()
+    }
+
+    /// The facts of the copy, on which work is pending on `stream`.
+    fn info(&self, info: &ArrayInfo, buffer: &CudaBuffer, stream: StreamHandle) -> ArrayInfo {
+        let start = buffer.memory().address;
+        let mutability = if self.layout.is_injective() { Mutability::Writable } else { info.mutability() };
+        ArrayInfo {
+            address: if info.numel() == 0 { 0 } else { start + self.first },
+            range: start..start + self.bytes,
+            layout: self.layout.clone(),
+            device: buffer.memory().device,
+            mutability,
+            stream: PendingWork::on(stream),
+            ..info.clone()
+        }
+    }
+}
+
+/// The layout of the same elements without gaps, in the order in which they lie in memory, and the copy to there. Elements that
+/// are repeated by a stride of 0 are repeated in it. `None` where elements overlap in another way.
+fn dense(layout: &Layout, item: usize) -> Option<(Layout, CopyPlan)> {
+    let (shape, strides) = (layout.shape(), layout.strides());
+    let mut axes: Vec<usize> = (0..shape.len()).filter(|at| shape[*at] != 1 && strides[*at] != 0).collect();
+    axes.sort_by_key(|at| (strides[*at].unsigned_abs(), core::cmp::Reverse(*at)));
+    let mut reach = 0_usize;
+    let mut dense: Vec<isize> = vec![0; shape.len()];
+    let mut count = 1_usize;
+    for &at in &axes {
+        if strides[at].unsigned_abs() <= reach {
+            return None;
+        }
+        reach += strides[at].unsigned_abs() * (shape[at] - 1);
+        dense[at] = count as isize;
+        count *= shape[at];
+    }
+    for at in (0..shape.len()).rev().filter(|at| shape[*at] == 1) {
+        // As in a compact array, from which consumers read an order.
+        dense[at] = dense.get(at + 1).map_or(1, |next| (next * shape[at + 1] as isize).max(1));
+    }
+    let plan = CopyPlan::of(axes.iter().map(|at| (shape[*at], strides[*at])), item);
+    Some((Layout::strided(shape, &dense).ok()?, plan))
+}
+
+/// Copies pinned or managed memory into as many bytes of the same kind, and waits for it. The layout stays the same. Only an
+/// array with axes that run backwards is put together on the host, compact in C order.
+///
+/// # Safety
+///
+/// As [`duplicate`].
+unsafe fn duplicate_shared(info: &ArrayInfo) -> Result<(CudaBuffer, ArrayInfo)> {
     let kind = match info.device().device_type {
         DeviceType::CUDA_HOST => MemoryKind::Pinned,
-        DeviceType::CUDA_MANAGED => MemoryKind::Managed,
-        _ => MemoryKind::Device,
+        _ => MemoryKind::Managed,
     };
-    let ordinal = match kind {
-        MemoryKind::Device => info.device().device_id,
-        // Use the original's device, so that no context is created on an unused one.
-        _ => crate::cuda::pointer::pointer_attributes(info.address())?
-            .map_or(0, |attributes| attributes.ordinal()),
-    };
+    // Where the original is, so that no context is made on a device that nobody uses.
+    let ordinal = crate::cuda::pointer::pointer_attributes(info.address())?
+        .map_or(0, |attributes| attributes.ordinal());
     let (mut info, mut start) = (info.clone(), info.byte_range().start);
     let contiguous;
     if info.strides().iter().any(|stride| *stride < 0) {
@@ -63,9 +244,10 @@ pub(crate) unsafe fn duplicate(info: &ArrayInfo) -> Result<(CudaBuffer, ArrayInf
     }
     let bytes = info.byte_range().len();
     let buffer = CudaBuffer::for_elements(kind, ordinal, u8::TYPE, bytes)?;
-    // SAFETY: the source is the range of the live array or of `contiguous`; the new buffer has as many bytes.
-    unsafe { copy_now(driver, buffer.context, buffer.address, start, bytes) }?;
+    // SAFETY: the array's own range, live as the caller promises, or put together above; the buffer is new and as long.
+    unsafe { copy_now(driver()?, buffer.context(), buffer.memory().address, start, bytes) }?;
     let mutability = if info.layout().is_injective() { Mutability::Writable } else { info.mutability() };
-    let info = ArrayInfo { mutability, ..moved(&info, buffer.address, buffer.device) };
+    let device: Device = buffer.memory().device;
+    let info = ArrayInfo { mutability, ..crate::cuda::copy::moved(&info, buffer.memory().address, device) };
     Ok((buffer, info))
 }

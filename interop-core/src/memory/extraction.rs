@@ -143,7 +143,7 @@ impl<'a> Extraction<'a> {
     pub(crate) fn stream<F>(&mut self, field: fn(StreamHandle, Device) -> Result<F>) -> Option<F> {
         self.step(|this| {
             let info = this.info()?;
-            let (stream, device) = (info.stream(), info.device());
+            let (stream, device) = (info.stream.name(), info.device());
             this.import.set_stream_field(stream);
             field(stream, device)
         })

@@ -51,6 +51,7 @@ impl HostBuffer {
         Self::of(ElementType::of_whole_bytes(dtype, false)?, len)
     }
 
+    /// As [`zeroed`](Self::zeroed), for an element type that was checked.
     pub(crate) fn of(element: ElementType, len: usize) -> Result<Self> {
         Self::made(element, len, AlignedMemory::zeroed)
     }

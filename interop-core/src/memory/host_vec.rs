@@ -171,6 +171,24 @@ impl<T: Element> HostVec<T> {
     }
 }
 
+impl<T: Element> HostVec<T> {
+    /// The elements as a `Vec`: a copy, because a `Vec` frees memory that is aligned for its element only.
+    ///
+    /// # Errors
+    ///
+    /// As [`as_slice`](Self::as_slice).
+    ///
+    /// ```
+    /// use interop_core::HostVec;
+    ///
+    /// assert_eq!(HostVec::from_slice(&[1_u8, 2, 3]).into_vec()?, [1, 2, 3]);
+    /// # Ok::<(), interop_core::Error>(())
+    /// ```
+    pub fn into_vec(mut self) -> Result<Vec<T>> {
+        Ok(self.as_slice()?.to_vec())
+    }
+}
+
 impl<T: Element> From<Vec<T>> for HostVec<T> {
     /// Copies the elements, because a `Vec` has only the alignment of its element type.
     fn from(elements: Vec<T>) -> Self {

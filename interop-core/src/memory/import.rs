@@ -11,9 +11,9 @@ use crate::array::device::{Device, DeviceType};
 use crate::array::element::Element;
 use crate::array::info::ArrayInfo;
 use crate::array::mutability::Mutability;
-use crate::array::stream::StreamHandle;
+use crate::array::stream::{PendingWork, StreamHandle};
 use crate::cuda;
-use crate::cuda::pending_work::PendingWork;
+use crate::cuda::context::Context;
 use crate::cuda::release::scope::ReleaseScope;
 use crate::error::Result;
 use crate::memory::host::elements::HostElements;
@@ -56,7 +56,8 @@ impl Import {
     pub unsafe fn from_parts(info: ArrayInfo, owner: Owner) -> Self {
         // The owner of an earlier import already has its release scope.
         let scope = owner.scope().or_else(|| cuda::release_scope_in_use(&info));
-        Self::of(info, owner.after(scope))
+        let stream = PendingWork::on(info.stream());
+        Self::of(ArrayInfo { stream, ..info }, owner.after(scope))
     }
 
     /// Sets the value of the struct's `stream` field.
@@ -87,9 +88,11 @@ impl Import {
 
     #[cold]
     fn pending_on_default_stream(&mut self) -> Result<PendingWork> {
-        let ArrayInfo { stream, device, .. } = self.info;
+        let (pending, device) = (self.info.stream, self.info.device);
+        let (stream, context) =
+            (pending.name(), pending.context().and_then(|it| Context::from_driver(it.get())));
         match device.device_type {
-            DeviceType::CPU => return Ok(PendingWork::on(stream)),
+            DeviceType::CPU => return Ok(pending),
             DeviceType::CUDA => {}
             _ => return self.synchronize().map(|()| PendingWork::on(StreamHandle::NothingPending)),
         }
@@ -99,15 +102,19 @@ impl Import {
             if !cuda::is_available() || cuda::captures(stream) {
                 return Ok(PendingWork::on(StreamHandle::NothingPending));
             }
-            cuda::make_consumer_wait(&self.info, StreamHandle::LegacyDefault)?;
+            cuda::stream_wait_in(StreamHandle::LegacyDefault, stream, device, context)?;
         }
-        PendingWork::on_default_stream(device, self.owner.scope())
+        match context {
+            Some(context) => Ok(PendingWork::in_context(StreamHandle::LegacyDefault, context)),
+            None => PendingWork::on_default_stream(device),
+        }
     }
 
     /// Whether no work is pending, or the struct keeps the stream with pending work.
     #[inline]
     pub(crate) fn is_stream_known(&self) -> bool {
-        self.info.stream == StreamHandle::NothingPending || self.stream_field != StreamHandle::NothingPending
+        self.info.stream.name() == StreamHandle::NothingPending
+            || self.stream_field != StreamHandle::NothingPending
     }
 
     /// Waits on the host for pending work.
@@ -117,15 +124,28 @@ impl Import {
     /// As [`cuda::stream_synchronize`].
     #[cold]
     pub(crate) fn synchronize(&mut self) -> Result<()> {
-        let ArrayInfo { stream, device, .. } = self.info;
+        let (stream, device) = (self.info.stream(), self.info.device);
         if !cuda::captures(stream) {
             cuda::synchronize_if_available(stream, device)?;
-            self.info.stream = StreamHandle::NothingPending;
+            self.info.stream = PendingWork::on(StreamHandle::NothingPending);
         }
         Ok(())
     }
 
-    /// Takes the owner out. The import then owns nothing.
+    /// The context of the memory, if it is known.
+    pub(crate) fn context(&self) -> Option<Context> {
+        self.owner.scope().and_then(ReleaseScope::own)
+    }
+
+    /// Leaves the release to the library that the owner belongs to: it needs neither a current context nor a capture mode.
+    #[cfg(feature = "python")]
+    pub(crate) fn leave_to_its_owner(&mut self) {
+        if let Some(scope) = self.owner.scope().filter(|scope| *scope != ReleaseScope::NONE) {
+            self.owner = self.take_owner().after(Some(scope.self_reliant()));
+        }
+    }
+
+    /// Takes the owner out: the import owns nothing afterwards.
     #[inline]
     pub(crate) fn take_owner(&mut self) -> Owner {
         core::mem::replace(&mut self.owner, Owner::none())
@@ -136,7 +156,7 @@ impl Import {
     #[cfg(any(feature = "cust", feature = "cudarc"))]
     pub(crate) fn copy_stream(&self) -> (StreamHandle, Option<ReleaseScope>) {
         match self.stream_field {
-            StreamHandle::NothingPending => (self.info.stream, None),
+            StreamHandle::NothingPending => (self.info.stream(), None),
             stream_field => (stream_field, self.owner.scope()),
         }
     }
@@ -168,12 +188,30 @@ impl Import {
     /// As [`with_stream`](Self::with_stream), in place.
     #[inline]
     pub(crate) fn put_on_stream(&mut self, stream: StreamHandle) {
+        self.put_on_ordered_stream(stream, None, None);
+    }
+
+    /// As [`put_on_stream`](Self::put_on_stream), where it may be known whether the stream captures a graph, and whose default
+    /// streams are meant.
+    #[inline]
+    pub(crate) fn put_on_ordered_stream(
+        &mut self,
+        stream: StreamHandle,
+        captured: Option<bool>,
+        context: Option<Context>,
+    ) {
         if self.info.device == Device::CPU {
             return;
         }
-        self.info.stream = stream;
-        if cuda::captures(stream) {
-            // The graph orders the work, and recording an event for the release would invalidate the capture.
+        self.info.stream = match (stream, context) {
+            (StreamHandle::LegacyDefault | StreamHandle::PerThreadDefault, Some(context)) => {
+                PendingWork::in_context(stream, context)
+            }
+            _ => PendingWork::on(stream),
+        };
+        // Nobody asks where no event will be recorded.
+        if cuda::records_events() && captured.unwrap_or_else(|| cuda::captures(stream)) {
+            // The capture orders the work, and an event of the release would spoil it.
             self.owner = self.take_owner().after(Some(ReleaseScope::NONE));
         }
     }
@@ -191,7 +229,13 @@ impl Import {
         self
     }
 
-    /// The elements, for copying.
+    /// Notes who may write, as the producer has said elsewhere.
+    #[cfg(feature = "python")]
+    pub(crate) fn put_writes(&mut self, mutability: Mutability) {
+        self.info.mutability = mutability;
+    }
+
+    /// The elements, to be copied.
     ///
     /// # Errors
     ///

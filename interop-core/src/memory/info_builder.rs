@@ -6,7 +6,7 @@ use crate::array::info::ArrayInfo;
 use crate::array::layout::order::Order;
 use crate::array::mutability::Mutability;
 use crate::array::raw_descriptor::{RawDescriptor, Strides};
-use crate::array::stream::StreamHandle;
+use crate::array::stream::PendingWork;
 use crate::array::struct_type::StructType;
 use crate::error::Result;
 use crate::memory::region::MemoryRegion;
@@ -27,7 +27,7 @@ pub struct InfoBuilder<'a> {
     /// Whether the strides are counted in bytes.
     pub(crate) in_bytes: bool,
     pub(crate) order: Order,
-    pub(crate) stream: StreamHandle,
+    pub(crate) stream: PendingWork,
 }
 
 /// The `strides` field of a struct.
@@ -47,7 +47,7 @@ impl<'a> InfoBuilder<'a> {
         memory: MemoryRegion,
         struct_type: Option<&'a StructType>,
         bounded: bool,
-        stream: StreamHandle,
+        stream: PendingWork,
     ) -> Self {
         Self { memory, struct_type, bounded, strides: None, in_bytes: false, order: Order::C, stream }
     }
@@ -128,14 +128,16 @@ impl<'a> InfoBuilder<'a> {
             },
             device: Some(device),
             mutability,
-            stream: self.stream,
+            stream: self.stream.name(),
             memory: self.bounded.then_some(range),
         };
-        match element.is_scalar() {
+        let mut info = match element.is_scalar() {
             true if INLINED => descriptor.validate_inlined(),
             true => descriptor.validate(),
             false => with_element_axes(descriptor, element),
-        }
+        }?;
+        info.stream = self.stream;
+        Ok(info)
     }
 }
 

@@ -5,6 +5,7 @@ use core::fmt;
 use core::marker::PhantomData;
 use core::mem::{align_of, offset_of, size_of};
 
+use crate::array::device::Device;
 use crate::array::element::Element;
 use crate::array::layout::product;
 use crate::cuda;
@@ -12,7 +13,7 @@ use crate::error::{Error, ErrorKind, Result, text};
 use crate::memory::array_view::{ArrayView, ArrayViewMut, RawView, printed};
 
 /// The C++ header that declares [`KernelView`] and [`KernelViewMut`] for kernels, as `interop::view<const T, N>` and
-/// `interop::view<T, N>`.
+/// `interop::view<T, N>`, and [`Elementwise`](crate::Elementwise) as `interop::elementwise<N, T...>`.
 ///
 /// It needs C++17 and includes nothing, so it can be handed to NVRTC as a header in memory. `nvcc`, and C++ on the
 /// host, find it in the folder `include` of this crate.
@@ -133,18 +134,7 @@ impl<const N: usize> Fields<N> {
     }
 
     fn of<T: Element>(raw: &RawView<N>) -> Result<Self> {
-        if !raw.device.device_type.is_cuda_accessible() {
-            let allowed = "memory that a kernel reaches: CUDA (2), CUDAHost (3) or CUDAManaged (13); copy the array there";
-            return Err(Error::new(ErrorKind::Device, "device", raw.device, allowed));
-        }
-        let address = cuda::address_for_kernels(raw.address, raw.device)? as u64;
-        if address % align_of::<T>() as u64 != 0 {
-            let allowed = text!(
-                "a multiple of {}, the alignment of the element; copy the array into memory that is aligned",
-                align_of::<T>()
-            );
-            return Err(Error::new(ErrorKind::Alignment, "data", format_args!("{address:#x}"), allowed));
-        }
+        let address = address(raw.address, raw.device, align_of::<T>())?;
         // Layouts are checked to fit `isize`, which no host has wider than 64 bits.
         Ok(Self {
             address,
@@ -152,6 +142,23 @@ impl<const N: usize> Fields<N> {
             strides: raw.strides.map(|stride| stride as i64),
         })
     }
+}
+
+/// Where kernels see the memory of an array.
+pub(crate) fn address(address: usize, device: Device, align: usize) -> Result<u64> {
+    if !device.device_type.is_cuda_accessible() {
+        let allowed =
+            "memory that a kernel reaches: CUDA (2), CUDAHost (3) or CUDAManaged (13); copy the array there";
+        return Err(Error::new(ErrorKind::Device, "device", device, allowed));
+    }
+    let address = cuda::address_for_kernels(address, device)? as u64;
+    if address % align as u64 != 0 {
+        let allowed = text!(
+            "a multiple of {align}, the alignment of the element; copy the array into memory that is aligned"
+        );
+        return Err(Error::new(ErrorKind::Alignment, "data", format_args!("{address:#x}"), allowed));
+    }
+    Ok(address)
 }
 
 impl<'a, T: Element, const N: usize> ArrayView<'a, T, N> {

@@ -1,6 +1,7 @@
 //! `Lease` and `LeaseMut`: storages that use foreign memory in place.
 #![expect(unsafe_code, reason = "implements `Storage`")]
 
+use core::any::TypeId;
 use core::fmt;
 use core::marker::PhantomData;
 use core::ops::Range;
@@ -10,8 +11,7 @@ use crate::array::element::{Element, ElementType};
 use crate::array::info::ArrayInfo;
 use crate::array::layout::order::Order;
 use crate::array::mutability::Mutability;
-use crate::array::stream::StreamHandle;
-use crate::cuda::pending_work::PendingWork;
+use crate::array::stream::{PendingWork, StreamHandle};
 use crate::error::{Error, ErrorKind, Refused, Result, text};
 use crate::memory::array_view::read_only;
 use crate::memory::from_import::FromImport;
@@ -51,8 +51,8 @@ use crate::memory::storage::Storage;
 /// # Ok::<(), interop_core::Error>(())
 /// ```
 pub struct Lease<T> {
-    memory: LeasedMemory,
-    marker: PhantomData<fn() -> T>,
+    pub(crate) memory: LeasedMemory,
+    pub(crate) marker: PhantomData<fn() -> T>,
 }
 
 /// Foreign memory with elements `T`, used in place for reading and writing: from an import or from
@@ -61,18 +61,20 @@ pub struct Lease<T> {
 /// Importing a read-only array fails. Exports of the lease are writable. It remembers pending work like [`Lease`], but
 /// not kernels that Rust code launches later: add a `stream` field for those.
 pub struct LeaseMut<T> {
-    memory: LeasedMemory,
-    marker: PhantomData<fn() -> T>,
+    pub(crate) memory: LeasedMemory,
+    pub(crate) marker: PhantomData<fn() -> T>,
 }
 
-/// The data of both leases.
-struct LeasedMemory {
+/// What a lease holds.
+pub(crate) struct LeasedMemory {
     address: usize,
     range: Range<usize>,
     device: Device,
     /// Pending work, if the struct has no stream field.
     pending: PendingWork,
-    owner: Owner,
+    pub(crate) owner: Owner,
+    /// The type of the value that lends the memory; none of what was imported.
+    pub(crate) lender: Option<fn() -> TypeId>,
 }
 
 impl<T: Element> Lease<T> {
@@ -104,16 +106,7 @@ impl<T: Element> Lease<T> {
     /// # Ok::<(), interop_core::Error>(())
     /// ```
     pub fn from_owner<O: AsRef<[T]> + Send + 'static>(owner: O) -> Self {
-        let (owner, value) = Owner::new_with_address(owner);
-        // SAFETY: the box is live until the owner is dropped, after the last use of the elements. Nobody else accesses
-        // the value, so the borrow stays valid until then.
-        let elements: &[T] = unsafe { value.as_ref() }.as_ref();
-        let memory = LeasedMemory::from_owned_memory(
-            elements.as_ptr().expose_provenance(),
-            size_of_val(elements),
-            owner,
-        );
-        Self { memory, marker: PhantomData }
+        Self::from_owner_with(owner, O::as_ref)
     }
 }
 
@@ -139,26 +132,16 @@ impl<T: Element> LeaseMut<T> {
     /// # Ok::<(), interop_core::Error>(())
     /// ```
     pub fn from_owner<O: AsMut<[T]> + Send + 'static>(owner: O) -> Self {
-        const {
-            assert!(
-                T::TYPE.any_bits,
-                "a consumer may write bytes that are not 0 or 1 into `bool` elements: use `u8`"
-            );
-        };
-        let (owner, mut value) = Owner::new_with_address(owner);
-        // SAFETY: as for `Lease`; this is the only borrow.
-        let elements: &mut [T] = unsafe { value.as_mut() }.as_mut();
-        let bytes = size_of_val(elements);
-        let memory = LeasedMemory::from_owned_memory(elements.as_mut_ptr().expose_provenance(), bytes, owner);
-        Self { memory, marker: PhantomData }
+        Self::from_owner_with(owner, O::as_mut)
     }
 }
 
 impl LeasedMemory {
-    /// A lease of host memory that `owner` keeps alive.
-    fn from_owned_memory(address: usize, bytes: usize, owner: Owner) -> Self {
+    /// Memory of the host that its owner lends for as long as it is there.
+    pub(crate) fn from_owned_memory<O: 'static>(address: usize, bytes: usize, owner: Owner) -> Self {
         let pending = PendingWork::on(StreamHandle::NothingPending);
-        Self { address, range: address..address + bytes, device: Device::CPU, pending, owner }
+        let (range, lender) = (address..address + bytes, Some(TypeId::of::<O> as fn() -> TypeId));
+        Self { address, range, device: Device::CPU, pending, owner, lender }
     }
 }
 
@@ -191,6 +174,11 @@ macro_rules! lease {
             fn stream(&self) -> StreamHandle {
                 self.memory.pending.stream(self.memory.device)
             }
+
+            #[inline]
+            fn pending(&self) -> PendingWork {
+                self.memory.pending
+            }
         }
 
         impl<T: Element> FromImport for $lease<T> {
@@ -218,7 +206,7 @@ macro_rules! lease {
                 let (address, range, device) = (info.address(), info.byte_range(), info.device());
                 let pending = import.pending_work()?;
                 let owner = import.take_owner();
-                let memory = LeasedMemory { address, range, device, pending, owner };
+                let memory = LeasedMemory { address, range, device, pending, owner, lender: None };
                 Ok(Self { memory, marker: PhantomData })
             }
         }

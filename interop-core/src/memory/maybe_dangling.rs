@@ -19,6 +19,11 @@ impl<T> MaybeDangling<T> {
         unsafe { self.0.assume_init_ref() }
     }
 
+    pub(crate) fn get_mut(&mut self) -> &mut T {
+        // SAFETY: as above.
+        unsafe { self.0.assume_init_mut() }
+    }
+
     pub(crate) fn into_inner(self) -> T {
         let this = ManuallyDrop::new(self);
         // SAFETY: `new` initializes the value; it is not dropped after this read.

@@ -3,6 +3,7 @@
 
 use core::cell::{Cell, RefCell};
 use core::fmt;
+use core::mem::ManuallyDrop;
 use core::ptr::NonNull;
 
 use crate::cuda::release::after_work::after_work;
@@ -50,7 +51,18 @@ impl Owner {
         (Self { value: pointer.cast(), release: Some(drop_box::<T>), scope: None }, pointer)
     }
 
-    /// Owns nothing, for memory that lives as long as the program.
+    /// The value back out of its box.
+    ///
+    /// # Safety
+    ///
+    /// The owner was made by [`boxed`](Self::boxed) for a `T`, and no borrow of the value goes on.
+    pub(crate) unsafe fn into_value<T>(self) -> T {
+        let this = ManuallyDrop::new(self);
+        // SAFETY: the place of a leaked box of a `T`, as the caller promises; `self` is not dropped.
+        *unsafe { Box::from_raw(this.value.cast::<T>().as_ptr()) }
+    }
+
+    /// Owns nothing: memory that lives as long as the program.
     #[inline]
     #[must_use]
     pub const fn none() -> Self {

@@ -5,14 +5,12 @@
 use core::fmt;
 use std::sync::Arc;
 
-use crate::array::device::Device;
 use crate::array::element::ElementType;
 use crate::array::info::ArrayInfo;
 use crate::array::layout::order::Order;
 use crate::array::mutability::Mutability;
-use crate::array::stream::StreamHandle;
+use crate::array::stream::{PendingWork, StreamHandle};
 use crate::array::struct_type::StructType;
-use crate::cuda::pending_work::PendingWork;
 use crate::error::{Error, ErrorKind, Refused, Result, text};
 use crate::memory::from_import::FromImport;
 use crate::memory::import::Import;
@@ -52,19 +50,19 @@ struct Inner<K: ?Sized = dyn StreamSource> {
 
 /// The owner of the memory, which may know its pending work.
 trait StreamSource: Send + Sync {
-    fn stream(&self) -> StreamHandle;
+    fn pending(&self) -> PendingWork;
 }
 
 /// The storage is asked at each call, because its stream may change.
 impl<S: Storage + Send + Sync> StreamSource for MaybeDangling<S> {
-    fn stream(&self) -> StreamHandle {
-        self.get().stream()
+    fn pending(&self) -> PendingWork {
+        self.get().pending()
     }
 }
 
-impl StreamSource for (Owner, PendingWork, Device) {
-    fn stream(&self) -> StreamHandle {
-        self.1.stream(self.2)
+impl StreamSource for (Owner, PendingWork) {
+    fn pending(&self) -> PendingWork {
+        self.1
     }
 }
 
@@ -141,7 +139,12 @@ unsafe impl Storage for SharedBuffer {
 
     #[inline]
     fn stream(&self) -> StreamHandle {
-        self.inner.owner.stream()
+        self.pending().stream(self.inner.memory.device)
+    }
+
+    #[inline]
+    fn pending(&self) -> PendingWork {
+        self.inner.owner.pending()
     }
 }
 
@@ -172,9 +175,9 @@ impl FromImport for SharedBuffer {
             device: info.device(),
             mutability: info.mutability(),
         };
-        let (struct_type, device) = (info.struct_type().cloned(), info.device());
+        let struct_type = info.struct_type().cloned();
         let pending = import.pending_work()?;
-        Ok(Self::of(Inner { memory, struct_type, owner: (import.take_owner(), pending, device) }))
+        Ok(Self::of(Inner { memory, struct_type, owner: (import.take_owner(), pending) }))
     }
 }
 

@@ -9,7 +9,7 @@ use crate::array::element::{Element, ElementType};
 use crate::array::info::ArrayInfo;
 use crate::array::layout::order::Order;
 use crate::array::mutability::Mutability;
-use crate::array::stream::StreamHandle;
+use crate::array::stream::{PendingWork, StreamHandle};
 use crate::array::struct_type::StructType;
 use crate::error::{Error, ErrorKind, Refused, Result};
 use crate::memory::from_import::FromImport;
@@ -82,6 +82,10 @@ unsafe impl<S: Storage + ?Sized> Storage for Arc<S> {
 
     fn stream(&self) -> StreamHandle {
         S::stream(self)
+    }
+
+    fn pending(&self) -> PendingWork {
+        S::pending(self)
     }
 }
 

@@ -1,7 +1,7 @@
 //! The trait of types that can be the `data` field of a derived struct.
 #![expect(unsafe_code, reason = "implements `Storage`")]
 
-use crate::array::stream::StreamHandle;
+use crate::array::stream::{PendingWork, StreamHandle};
 use crate::array::struct_type::StructType;
 use crate::memory::info_builder::InfoBuilder;
 use crate::memory::region::MemoryRegion;
@@ -107,7 +107,14 @@ pub unsafe trait Storage {
         StreamHandle::NothingPending
     }
 
-    /// Called by expanded code for exports.
+    /// The same, which need not be a stream with a name on this thread yet.
+    #[doc(hidden)]
+    #[inline]
+    fn pending(&self) -> PendingWork {
+        PendingWork::on(self.stream())
+    }
+
+    /// The derive's call on the way out.
     #[doc(hidden)]
     #[inline]
     fn describe(&self) -> InfoBuilder<'_>
@@ -122,6 +129,6 @@ impl<'a> InfoBuilder<'a> {
     /// Starts a description with the `data` field.
     #[inline]
     pub fn storage<S: Storage>(storage: &'a S) -> Self {
-        Self::new(storage.memory(), storage.struct_type(), true, storage.stream())
+        Self::new(storage.memory(), storage.struct_type(), true, storage.pending())
     }
 }

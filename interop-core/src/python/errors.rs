@@ -193,7 +193,7 @@ pub(crate) fn not_an_array(object: &Bound<'_, PyAny>) -> PyErr {
         // Compiled classes of other libraries too, which the next question takes for Rust's.
         "; `numpy.asarray` makes one"
     } else if is_compiled(&object.get_type()) {
-        "; a Rust class with `#[cuda_array(pyclass)]` has them once its module calls `interop_core::python::install`"
+        "; a Rust class has them by `#[cuda_array(pyclass)]`"
     } else {
         ""
     };

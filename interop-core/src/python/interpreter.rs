@@ -121,6 +121,18 @@ pub(crate) fn index<'py>(object: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAn
     unsafe { Bound::from_owned_ptr_or_err(object.py(), index) }
 }
 
+/// A module that somebody imported, unless its place says that there is none, as `None` does: it costs a tenth of an import that finds it.
+pub(crate) fn imported<'py>(name: &Bound<'py, PyString>) -> Option<Bound<'py, PyAny>> {
+    // SAFETY: a string, and the thread is attached.
+    let module = unsafe { ffi::PyImport_GetModule(name.as_ptr()) };
+    // SAFETY: a new reference, or null; an exception says that `sys.modules` is none, and the import says so too.
+    let module = unsafe { Bound::from_owned_ptr_or_opt(name.py(), module) };
+    if module.is_none() {
+        drop(PyErr::take(name.py()));
+    }
+    module.filter(|module| !module.is_none())
+}
+
 /// Calls a method with one keyword argument for each of `names`.
 ///
 /// # Errors

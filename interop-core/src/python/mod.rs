@@ -5,9 +5,22 @@
 //! * `#[cuda_array(python)]`: the struct is an argument and a return value of `#[pyfunction]`s. As an argument it is
 //!   [imported](import) from any object that speaks a protocol; as a return value it becomes an object of the
 //!   class `interop_core.ExportedArray`, which speaks both protocols.
-//! * `#[cuda_array(pyclass)]` on a frozen `#[pyclass]`: [`install`] gives the class the protocol's methods beside those of
-//!   your own `#[pymethods]`.
+//! * `#[cuda_array(pyclass)]` on a frozen `#[pyclass]`: the class has the methods of an array beside those of your own
+//!   `#[pymethods]`; [`add_class`] adds it to a module.
 //! * By hand: [`import_as`], [`import`], [`import_capsule`] and [`export`].
+//!
+//! What Python gets is used as an array, of either class: `shape`, `dtype` and their like, `len()`, indices and slices (views in
+//! place, on a device too), iteration, `T`, `transpose`, `reshape`; operators, comparisons by element, reductions and NumPy's
+//! functions, which are NumPy's and for memory that the host can reach; `copy`, and pickles with the elements as NumPy's array;
+//! the buffer protocol. It is frozen as an object and not as memory: `array[0] = 1` and `array += 1` write where that is allowed,
+//! and like NumPy's it has no hash. What a class has of its own is kept.
+//!
+//! A function that is to return an array of a library says so in its return type: [`NumPy`], [`PyTorch`], [`CuPy`], [`Jax`], or
+//! [`SameKind`] for the kind that the caller brought in a [`FromCaller`]. New memory for a result may come from the caller's
+//! library as well ([`FromCaller::new_like`]).
+//!
+//! With the feature `stubs`, `maturin generate-stubs` says the types of derived structs, by those in
+//! `python/interop_core-stubs` of this crate: copy that folder to your project, as `examples/hello-python` has it.
 //!
 //! Take an argument by value: the struct is a handle, not the elements. In `py.detach` lend it to the closure. One that is moved
 //! in is dropped without the interpreter's lock, and if the array is of a class of this crate's, its object goes with the next
@@ -111,17 +124,23 @@ pub(crate) mod errors;
 pub(crate) mod exception_state;
 pub(crate) mod export;
 pub(crate) mod ffi_boundary;
+#[cfg(feature = "stubs")]
+#[doc(hidden)]
+pub mod hints;
 pub(crate) mod import;
 pub(crate) mod interpreter;
 pub(crate) mod py_owner;
 pub(crate) mod shared_borrows;
 
 pub use crate::python::class::array_class::ArrayClass;
-pub use crate::python::class::install::install;
+pub use crate::python::class::index::{Indexed, index_basic};
+pub use crate::python::class::install::add_class;
 pub use crate::python::convert::{extract_integer, extract_stream};
 pub use crate::python::errors::{array_error_type, stream_error_type};
+pub use crate::python::export::allocate::NewArray;
 pub use crate::python::export::dlpack::export;
 pub use crate::python::export::request::DlpackArgs;
+pub use crate::python::export::results::{CuPy, FromCaller, Jax, NumPy, PyTorch, SameKind, like};
 pub use crate::python::import::argument::{import_as, import_as_unchecked};
 pub use crate::python::import::capsule::import_capsule;
 pub use crate::python::import::interface_dict::extract_interface;
@@ -134,9 +153,13 @@ pub use crate::python::py_owner::{deferred_ref_count, release_deferred_refs};
 #[doc(hidden)]
 pub mod expansion {
     pub use crate::python::class::array_class::ArrayMethods;
-    pub use crate::python::class::array_class::class_of_arrays;
+    pub use crate::python::class::install::install;
     pub use crate::python::class::install::into_object;
+    #[cfg(feature = "stubs")]
+    pub use crate::python::hints;
     pub use crate::python::import::argument::import_as;
+    pub use core::primitive::str;
+    pub use pyo3;
     pub use pyo3::Borrowed;
     pub use pyo3::PyAny;
     pub use pyo3::PyErr;

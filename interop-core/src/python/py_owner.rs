@@ -8,7 +8,12 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use pyo3::ffi;
 use pyo3::prelude::*;
 
+use crate::cuda::buffer::CudaBuffer;
+use crate::cuda::release::in_context::enter_scope;
+use crate::cuda::release::scope::ReleaseScope;
+use crate::memory::host_buffer::HostBuffer;
 use crate::process::fork::PerProcess;
+use crate::protocols::dlpack::export_owner::ExportOwner;
 use crate::python::interpreter::is_attached;
 
 /// A reference to a Python object that any thread may drop.
@@ -16,6 +21,7 @@ use crate::python::interpreter::is_attached;
 /// A deleter may run without the interpreter's lock, even while another thread holds it and waits for this one. So the
 /// drop never waits: where the thread is not attached the reference is parked, and released at the next call into this
 /// room. What is parked when the interpreter ends is leaked.
+#[derive(Debug)]
 pub(crate) struct PyOwner(ManuallyDrop<Py<PyAny>>);
 
 /// Those that were parked.
@@ -50,6 +56,18 @@ impl PyOwner {
     pub(crate) fn new(object: Py<PyAny>) -> Self {
         Self(ManuallyDrop::new(object))
     }
+
+    /// Whether the object goes with this reference, on this thread. (In an interpreter without a lock the last two references may
+    /// be dropped at once; the object then goes as it does where no export had it.)
+    fn is_the_last(&self) -> bool {
+        // SAFETY: a live object, and the thread is attached.
+        is_attached() && unsafe { ffi::Py_REFCNT(self.0.as_ptr()) } == 1
+    }
+
+    /// The object.
+    pub(crate) fn object(&self) -> &Py<PyAny> {
+        &self.0
+    }
 }
 
 impl Drop for PyOwner {
@@ -62,6 +80,44 @@ impl Drop for PyOwner {
             return;
         }
         defer(object);
+    }
+}
+
+/// The Python object that an export keeps. Where it is the last reference, the context of the memory is current for its drop: the
+/// object may free the memory in whatever context is current.
+pub(crate) struct ExportedObject {
+    object: ManuallyDrop<Py<PyAny>>,
+    scope: Option<ReleaseScope>,
+}
+
+impl ExportedObject {
+    pub(crate) fn new(object: Py<PyAny>) -> Self {
+        Self { object: ManuallyDrop::new(object), scope: None }
+    }
+}
+
+impl ExportOwner for ExportedObject {
+    fn treated_as(&mut self, scope: ReleaseScope) -> ReleaseScope {
+        self.scope = Some(scope);
+        scope.self_reliant()
+    }
+}
+
+impl Drop for ExportedObject {
+    fn drop(&mut self) {
+        // SAFETY: the value is taken once, here.
+        let object = PyOwner::new(unsafe { ManuallyDrop::take(&mut self.object) });
+        let _home = if object.is_the_last() { self.scope.and_then(enter_scope) } else { None };
+        drop(object);
+    }
+}
+
+// The buffers of copies free themselves.
+impl ExportOwner for HostBuffer {}
+
+impl ExportOwner for CudaBuffer {
+    fn orders_its_release(&self) -> bool {
+        self.is_in_order()
     }
 }
 

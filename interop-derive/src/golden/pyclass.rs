@@ -20,6 +20,6 @@ const _: () = {
         }
     }
     __p::python_class! {
-        type : Samples
+        type : Samples, pyo3 : "::interop_core::__interop_core::python::pyo3"
     }
 };

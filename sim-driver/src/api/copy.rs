@@ -22,7 +22,7 @@ fn place(state: &State, address: u64, bytes: u64) -> Answer<Place> {
 }
 
 /// The memory at an address that a device must be able to reach.
-fn on_device(state: &State, address: u64, bytes: u64) -> Answer<Place> {
+pub(super) fn on_device(state: &State, address: u64, bytes: u64) -> Answer<Place> {
     match place(state, address, bytes)? {
         Place::Cuda(address) if state.memory.on_devices(address) == address => Ok(Place::Cuda(address)),
         _ => Err(Status::INVALID_VALUE),

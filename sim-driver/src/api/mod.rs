@@ -11,6 +11,7 @@ mod event;
 mod graph;
 mod launch;
 mod misc;
+mod pitched;
 mod pointer;
 mod pool;
 mod stream;

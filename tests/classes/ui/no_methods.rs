@@ -13,7 +13,7 @@ struct Samples {
 #[pymodule]
 fn samples(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<Samples>()?;
-    interop_core::python::install::<Samples>(module.py())
+    interop_core::python::add_class::<Samples>(module)
 }
 
 fn main() {}

@@ -1,5 +1,7 @@
 //! Host memory made for sharing.
 
+use std::ops::Range;
+
 use interop_core::{
     CudaArray, DType, ErrorKind, FromArray, HostBuffer, HostVec, LeaseMut, Storage, dlpack::Versioned,
     live_allocations,
@@ -43,6 +45,39 @@ fn elements_are_kept() {
     assert!(HostVec::<f32>::default().is_empty());
     let buffer = Array::new(HostBuffer::zeroed(DType::I16, 3).unwrap(), &[3]);
     assert_eq!(buffer.to_vec::<i16>().unwrap(), [0; 3]);
+}
+
+/// An iterator that says that there is more than there is.
+struct Fewer(Range<u32>);
+
+impl Iterator for Fewer {
+    type Item = u32;
+
+    fn next(&mut self) -> Option<u32> {
+        self.0.next()
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        (self.0.len() + 10, None)
+    }
+}
+
+/// However many elements an iterator has, and whatever it says of their number.
+#[test]
+fn elements_are_collected() {
+    let most = if cfg!(miri) { 300 } else { 3_000_000 };
+    for len in [0, 1, 3, 4, 5, 100, most] {
+        let expected: Vec<u32> = (0..len).collect();
+        let known = (0..len).collect::<HostVec<_>>();
+        let unknown = (0..2 * len).filter(|at| at % 2 == 0).map(|at| at / 2).collect::<HostVec<_>>();
+        let half = (0..len / 2).chain((len / 2..len).filter(|_| true)).collect::<HostVec<_>>();
+        let fewer = Fewer(0..len).collect::<HostVec<_>>();
+        for mut vector in [known, unknown, half, fewer] {
+            assert_eq!((vector.memory().address % 128, vector.len()), (0, expected.len()));
+            assert_eq!(vector.memory().range.len(), 4 * expected.len());
+            assert_eq!(vector.as_slice().unwrap(), expected);
+        }
+    }
 }
 
 /// Bug 99: a consumer may leave anything in a `bool`.

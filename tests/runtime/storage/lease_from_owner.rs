@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Sender, channel};
 
 use interop_core::dlpack::Versioned;
-use interop_core::{CudaArray, Element, FromArray, Lease, LeaseMut, Mutability, Storage};
+use interop_core::{CudaArray, Element, ErrorKind, FromArray, Lease, LeaseMut, Mutability, Storage};
 
 use crate::support::arrays::{Array, Fortran};
 
@@ -100,4 +100,44 @@ fn a_panic_drops_the_value() {
     let value = Mute(count.clone());
     catch_unwind(AssertUnwindSafe(|| Lease::<u8>::from_owner(value))).unwrap_err();
     assert_eq!(Arc::strong_count(&count), 1);
+}
+
+/// What was imported, and what another value lends, is not the value that is asked for: the lease comes back.
+#[test]
+fn only_the_value_that_lends_comes_back() {
+    let (end, ended) = channel();
+    let lease = LeaseMut::from_owner(Inline { elements: [7; 6], end });
+    let lease = lease.try_into_owner::<[i16; 6]>().unwrap_err();
+    let inline = lease.try_into_owner::<Inline>().ok().unwrap();
+    assert!(ended.try_recv().is_err(), "the value lives on");
+    drop(inline);
+    assert_eq!(ended.recv(), Ok([7; 6]));
+
+    let array = Array::new(vec![1_i16; 4], &[4]);
+    let imported = Array::<Lease<i16>>::from_dlpack(array.into_dlpack::<Versioned>().unwrap()).unwrap();
+    assert!(imported.data.try_into_owner::<Vec<i16>>().is_err());
+}
+
+/// Of the right size and alignment, or refused with the bytes.
+#[test]
+fn bytes_are_lent_as_elements() {
+    #[repr(align(8))]
+    struct Aligned([u8; 16], usize);
+    impl AsRef<[u8]> for Aligned {
+        fn as_ref(&self) -> &[u8] {
+            &self.0[self.1..]
+        }
+    }
+    let lease = Lease::<u32>::try_from_bytes(Aligned([1; 16], 4)).ok().unwrap();
+    assert_eq!(lease.memory().range.len(), 12);
+    let array = Array::new(lease, &[3]);
+    assert_eq!(array.to_vec::<u32>().unwrap(), [0x0101_0101; 3]);
+    for (offset, kind) in [(1, ErrorKind::Alignment), (6, ErrorKind::Alignment)] {
+        let refused = Lease::<u32>::try_from_bytes(Aligned([1; 16], offset)).err().unwrap();
+        assert_eq!((refused.error.kind(), refused.value.1), (kind, offset));
+    }
+    let refused = Lease::<u64>::try_from_bytes(vec![0_u8; 0]).err();
+    assert!(refused.is_none(), "no bytes are no elements");
+    let refused = Lease::<[u16; 3]>::try_from_bytes(Aligned([1; 16], 0)).err().unwrap();
+    assert_eq!(refused.error.kind(), ErrorKind::OutOfBounds);
 }

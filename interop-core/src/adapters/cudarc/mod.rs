@@ -81,6 +81,7 @@ use crate::cuda::allocation::to_usize;
 use crate::derive::fields::stream::AsStream;
 use crate::error::{Error, ErrorKind, Refused, Result, text};
 use crate::memory::copy_to_cuda::{DefaultStreamTarget, copy_on_default_stream};
+use crate::memory::elementwise::Elementwise;
 use crate::memory::from_import::FromImport;
 use crate::memory::import::Import;
 use crate::memory::kernel_view::{KernelView, KernelViewMut};
@@ -333,3 +334,6 @@ unsafe impl<T, const N: usize> DeviceRepr for KernelView<'_, T, N> {}
 
 // SAFETY: as above.
 unsafe impl<T, const N: usize> DeviceRepr for KernelViewMut<'_, T, N> {}
+
+// SAFETY: as above.
+unsafe impl<const K: usize, const N: usize> DeviceRepr for Elementwise<'_, K, N> {}

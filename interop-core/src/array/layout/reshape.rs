@@ -166,8 +166,8 @@ impl Layout {
         Self::strided(shape, &strides)
     }
 
-    /// The offsets of all elements, in the order of a contiguous array of `order`.
-    #[cfg(any(test, feature = "cust", feature = "cudarc"))]
+    /// The offsets of all elements, in the order in which a compact array of `order` holds them.
+    #[cfg(test)]
     pub(crate) fn walk(&self, order: Order) -> impl Iterator<Item = isize> + '_ {
         let (ndim, shape, strides) = (self.ndim(), self.shape(), self.strides());
         let mut index = Dims::zeroed(ndim);

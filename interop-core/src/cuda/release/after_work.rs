@@ -2,7 +2,6 @@
 
 use core::sync::atomic::Ordering;
 
-use crate::cuda::context::Relaxed;
 use crate::cuda::driver::{driver, is_of_parent, opened};
 use crate::cuda::release::erased::ErasedOwner;
 use crate::cuda::release::hold::is_held;
@@ -29,24 +28,26 @@ pub(crate) fn after_work(owner: ErasedOwner, scope: ReleaseScope) {
     if scope == ReleaseScope::NONE {
         return drop(owner);
     }
-    poll_in_passing();
     let policy = release_policy();
-    let immediate = policy == ReleasePolicy::Immediate;
+    let (immediate, batched) = (policy == ReleasePolicy::Immediate, policy == ReleasePolicy::Batched);
+    // A small array makes no driver call, because a graph may be captured on another thread.
+    let small = scope.small_bytes() != 0 && !immediate && !batched;
+    if !small {
+        poll_in_passing();
+    }
     let driver = if immediate { opened() } else { driver().ok() };
     // Without a driver nothing can be at work.
     let Some(driver) = driver else { return drop(owner) };
-    // Decided now, because the policy may change before the events are recorded.
-    let scope = if policy == ReleasePolicy::AfterAllContexts { scope.everywhere() } else { scope };
-    let is_held = is_held();
-    if policy == ReleasePolicy::Batched {
-        return defer_in_batch(owner, scope, is_held);
-    }
-    if is_held && !immediate {
-        return defer(owner, scope, None);
-    }
-    let _relaxed = Relaxed::new(driver);
     if immediate {
         return drop_in_context(driver, owner, scope);
+    }
+    // Decided now, because the policy may change before the events are recorded.
+    let scope = if policy == ReleasePolicy::AfterAllContexts { scope.everywhere() } else { scope };
+    if small || batched {
+        return defer_in_batch(owner, scope);
+    }
+    if is_held() {
+        return defer(owner, scope, None);
     }
     match events_after(driver, scope) {
         Some(events) if events.is_empty() => drop_in_context(driver, owner, scope),

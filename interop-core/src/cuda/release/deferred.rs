@@ -2,6 +2,8 @@
 
 use std::collections::VecDeque;
 
+use crate::cuda::context::Relaxed;
+use crate::cuda::driver::Driver;
 use crate::cuda::event::Event;
 use crate::cuda::release::erased::ErasedOwner;
 use crate::cuda::release::scope::ReleaseScope;
@@ -30,7 +32,11 @@ impl Queue {
 
 impl Deferred {
     /// Whether the work is done, for which it can `wait`; events that are done are forgotten.
-    pub(crate) fn is_done(&mut self, wait: bool) -> bool {
+    pub(crate) fn is_done(&mut self, driver: &Driver, wait: bool) -> bool {
+        if self.events.is_empty() {
+            return true;
+        }
+        let _relaxed = Relaxed::new(driver);
         self.events.retain(|event| {
             let done = event.in_context(|| if wait { event.wait().map(|()| true) } else { event.is_done() });
             // An event that is none any more went with its context, even if another one has the context's handle now.

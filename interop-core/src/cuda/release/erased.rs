@@ -3,12 +3,16 @@
 use core::ptr::NonNull;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+use crate::cuda::release::scope::ReleaseScope;
+
 /// A value of any type, as a pointer and the function that drops it.
 ///
 /// It is dropped once, on whichever thread.
 pub(crate) struct ErasedOwner {
     value: NonNull<()>,
     release: unsafe fn(NonNull<()>),
+    /// What its release waits for.
+    scope: Option<ReleaseScope>,
 }
 
 // SAFETY: the constructors only take values that may be dropped on any thread.
@@ -18,7 +22,7 @@ impl ErasedOwner {
     /// Owns `value`, in a box.
     pub(crate) fn new<T: Send + 'static>(value: T) -> Self {
         let place = NonNull::from(Box::leak(Box::new(value)));
-        Self { value: place.cast(), release: drop_box::<T> }
+        Self { value: place.cast(), release: drop_box::<T>, scope: None }
     }
 
     /// Owns what `release` releases.
@@ -28,7 +32,18 @@ impl ErasedOwner {
     /// `release(value)` may be called once, on any thread, at any time.
     #[inline]
     pub(crate) const unsafe fn from_raw(value: NonNull<()>, release: unsafe fn(NonNull<()>)) -> Self {
-        Self { value, release }
+        Self { value, release, scope: None }
+    }
+
+    /// What its release waits for.
+    pub(crate) fn scope(&self) -> Option<ReleaseScope> {
+        self.scope
+    }
+
+    /// The same owner, whose release waits for this.
+    pub(crate) fn after(mut self, scope: Option<ReleaseScope>) -> Self {
+        self.scope = scope;
+        self
     }
 }
 

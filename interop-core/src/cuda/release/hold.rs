@@ -4,6 +4,7 @@ use core::cell::Cell;
 use core::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{OnceLock, PoisonError, RwLock};
 
+use crate::cuda::release::queue::make_due;
 use crate::cuda::release::scope::ReleaseScope;
 use crate::process::fork::PerProcess;
 
@@ -55,6 +56,7 @@ impl HoldReleases {
 impl Drop for HoldReleases {
     fn drop(&mut self) {
         self.0.held.fetch_sub(1, Ordering::AcqRel);
+        make_due();
     }
 }
 

@@ -5,7 +5,6 @@ use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use crate::cuda::context::Relaxed;
 use crate::cuda::driver::{Driver, opened};
 use crate::cuda::event::Event;
 use crate::cuda::release::batch::Batches;
@@ -38,7 +37,7 @@ struct Waiting {
     not_empty: Signal,
     /// What was away is back or dropped.
     put_back: Signal,
-    /// How many owners are in the list, left for it, or away.
+    /// How many owners are in the list, or away.
     pending: AtomicUsize,
     /// Whether imports and exports should look at the list in passing.
     worth_polling: AtomicBool,
@@ -69,6 +68,8 @@ thread_local! {
 enum Poll {
     /// Something else is being done.
     Opportunistic,
+    /// A thread has as many left as may wait.
+    Full,
     /// The user asked.
     Requested,
     /// The user waits for the work.
@@ -83,9 +84,9 @@ struct PollResult {
     everything: bool,
 }
 
-/// How many undecided releases are decided in passing.
-fn batch() -> usize {
-    if release_policy() == ReleasePolicy::Batched { BATCH } else { 1 }
+/// Under [`ReleasePolicy::Batched`] only a batch is decided in passing.
+fn waits_for_batches() -> bool {
+    release_policy() == ReleasePolicy::Batched
 }
 
 fn list() -> MutexGuard<'static, List> {
@@ -94,6 +95,7 @@ fn list() -> MutexGuard<'static, List> {
 
 impl List {
     fn queue(&mut self, scope: ReleaseScope) -> &mut Queue {
+        let scope = scope.contexts();
         let known = self.queues.iter().position(|queue| queue.scope == scope);
         let at = known.unwrap_or_else(|| {
             // Contexts come and go.
@@ -111,18 +113,38 @@ impl List {
 
     /// Puts what the threads have left where it belongs.
     fn collect_batches(&mut self) {
-        WAITING.get().batches.take(|scope, owner| self.queue(scope).unrecorded.push(owner));
+        let waiting = WAITING.get();
+        waiting.batches.take(&waiting.pending, |owner| {
+            let scope = owner.scope().unwrap_or(ReleaseScope::NONE);
+            self.queue(scope).unrecorded.push(owner);
+        });
     }
 
-    /// Whether enough is undecided to decide it in passing.
-    fn has_a_batch(&self) -> bool {
-        let unrecorded: usize = self.queues.iter().map(|queue| queue.unrecorded.len()).sum();
-        unrecorded + WAITING.get().batches.len() >= batch()
+    /// How many are undecided.
+    fn unrecorded(&self) -> usize {
+        self.queues.iter().map(|queue| queue.unrecorded.len()).sum()
+    }
+
+    /// Whether what is undecided is to be decided in a look for `poll`.
+    fn is_to_be_decided(&self, poll: Poll) -> bool {
+        let batches = &WAITING.get().batches;
+        match poll {
+            Poll::Requested | Poll::Blocking => true,
+            _ if waits_for_batches() => self.unrecorded() + batches.len() >= BATCH,
+            Poll::Opportunistic => self.unrecorded() != 0 || (batches.is_occupied() && batches.is_due()),
+            // Another thread may have emptied the lists.
+            Poll::Full => batches.is_full(),
+        }
     }
 
     fn update_worth_polling(&self) {
         let recorded = self.queues.iter().any(|queue| !queue.recorded.is_empty());
-        WAITING.get().worth_polling.store(recorded || self.has_a_batch(), Ordering::Relaxed);
+        let unrecorded = if waits_for_batches() {
+            self.is_to_be_decided(Poll::Opportunistic)
+        } else {
+            self.unrecorded() != 0
+        };
+        WAITING.get().worth_polling.store(recorded || unrecorded, Ordering::Relaxed);
     }
 
     /// Counts owners that were taken out, and notes whether another thread had some at that time.
@@ -150,13 +172,16 @@ impl List {
 /// The number of releases that wait for work on a device.
 #[must_use]
 pub fn pending_releases() -> usize {
-    WAITING.get().pending.load(Ordering::Acquire)
+    let waiting = WAITING.get();
+    // In this order: what is taken from there is counted here first.
+    waiting.batches.len() + waiting.pending.load(Ordering::SeqCst)
 }
 
 /// Has a release wait for the events; without events, for the look that decides it.
 pub(crate) fn defer(owner: ErasedOwner, scope: ReleaseScope, events: Option<Vec<Event<'static>>>) {
     let mut list = list();
     let queue = list.queue(scope);
+    let owner = owner.after(Some(scope));
     match events {
         Some(events) => queue.recorded.push_back(Deferred { events, owners: vec![owner] }),
         // What is undecided is decided together.
@@ -168,37 +193,40 @@ pub(crate) fn defer(owner: ErasedOwner, scope: ReleaseScope, events: Option<Vec<
     waiting.not_empty.notify();
 }
 
-/// Has a release wait for the look that decides a batch, which the thread makes that fills one; while releases are `held`,
-/// the first look afterwards.
-pub(crate) fn defer_in_batch(owner: ErasedOwner, scope: ReleaseScope, held: bool) {
+/// Has a release wait for others, to share their event. No driver call is made, unless this is the last that may wait.
+pub(crate) fn defer_in_batch(owner: ErasedOwner, scope: ReleaseScope) {
     let waiting = WAITING.get();
-    waiting.pending.fetch_add(1, Ordering::AcqRel);
-    let left = waiting.batches.push(scope, owner);
+    let full = waiting.batches.push(owner, scope);
     if waiting.not_empty.is_awaited() {
         let _list = list();
         waiting.not_empty.notify();
     }
-    // Under another policy, which may have come meanwhile, one is enough.
-    if left == BATCH || batch() == 1 {
-        if held {
-            list().update_worth_polling();
-        } else {
-            // Whoever is looking: the batch may have been filled behind them.
-            drain(Poll::Opportunistic);
-        }
+    let full = if waits_for_batches() { waiting.batches.len() >= BATCH } else { full };
+    if full {
+        // Whoever is looking: the list may have been filled behind them.
+        drain(Poll::Full);
     }
 }
 
 /// The list is looked at under another policy from now on.
 pub(crate) fn policy_changed() {
+    make_due();
     list().update_worth_polling();
+}
+
+/// Has the next import or export decide what waits for others to share an event.
+pub(crate) fn make_due() {
+    WAITING.get().batches.make_due();
 }
 
 /// Releases what is due, where it is worth a look and no other thread is looking: what is due is released once, and others
 /// would only wait for the list. Whatever imports, exports, hands over or releases CUDA memory does so.
 #[inline]
 pub(crate) fn poll_in_passing() {
-    if WAITING.get().worth_polling.load(Ordering::Relaxed) {
+    let waiting = WAITING.get();
+    if waiting.worth_polling.load(Ordering::Relaxed)
+        || (waiting.batches.is_occupied() && waiting.batches.is_due() && !waits_for_batches())
+    {
         pass();
     }
 }
@@ -240,6 +268,7 @@ pub fn poll_releases() -> usize {
     if pending_releases() != 0 {
         drain(Poll::Requested);
     }
+    make_due();
     pending_releases()
 }
 
@@ -252,6 +281,7 @@ pub fn poll_releases() -> usize {
 pub fn finish_releases() -> usize {
     while pending_releases() != 0 {
         let result = drain(Poll::Blocking);
+        make_due();
         // One release may lead to another: that of an import to that of the export it came from.
         if result.released {
             continue;
@@ -275,11 +305,10 @@ pub(crate) fn wait_until_not_empty() {
 fn drain(poll: Poll) -> PollResult {
     let mut result = PollResult { released: false, everything: true };
     let Some(driver) = opened() else { return result };
-    let _relaxed = Relaxed::new(driver);
     let (fences, unrecorded) = {
         let mut list = list();
-        // What is left for a batch is counted where it is until it is one: who leaves the last of it decides it.
-        let unrecorded = poll != Poll::Opportunistic || list.has_a_batch();
+        // What waits for others stays where it is until it is decided.
+        let unrecorded = list.is_to_be_decided(poll);
         if unrecorded {
             list.collect_batches();
         }
@@ -329,17 +358,17 @@ fn record_events(driver: &'static Driver, scope: ReleaseScope, poll: Poll, resul
 fn release_due(driver: &'static Driver, scope: ReleaseScope, poll: Poll, result: &mut PollResult) {
     // All of it is taken out before the first is released. A release may import or export, which looks at the list in
     // passing: it would release the next within this one, as deep as the list is long.
-    let due = take_due(scope, poll, result);
+    let due = take_due(driver, scope, poll, result);
     result.released |= !due.is_empty();
     // It counts them, whatever process a drop makes, and ends in.
     let pending = &WAITING.get().pending;
     for deferred in due {
-        release(deferred, driver, scope, pending);
+        release(deferred, driver, pending);
     }
 }
 
 /// Takes out what is decided and done: from the front as far as it goes.
-fn take_due(scope: ReleaseScope, poll: Poll, result: &mut PollResult) -> VecDeque<Deferred> {
+fn take_due(driver: &Driver, scope: ReleaseScope, poll: Poll, result: &mut PollResult) -> VecDeque<Deferred> {
     let mut due = VecDeque::new();
     // One at first: nearly always it says that there is nothing to be done, whatever the number of those behind it.
     let mut most = 1;
@@ -352,8 +381,8 @@ fn take_due(scope: ReleaseScope, poll: Poll, result: &mut PollResult) -> VecDequ
             front
         };
         let taken = front.len();
-        let late =
-            front.iter_mut().position(|deferred| !deferred.is_done(poll == Poll::Blocking)).unwrap_or(taken);
+        let late = front.iter_mut().position(|deferred| !deferred.is_done(driver, poll == Poll::Blocking));
+        let late = late.unwrap_or(taken);
         due.extend(front.drain(..late));
         if !front.is_empty() {
             let owners = count(&front);
@@ -372,9 +401,10 @@ fn take_due(scope: ReleaseScope, poll: Poll, result: &mut PollResult) -> VecDequ
 }
 
 /// Drops the owners. Outside the lock: a drop may run any code, come back here, or panic.
-fn release(deferred: Deferred, driver: &Driver, scope: ReleaseScope, pending: &AtomicUsize) {
+fn release(deferred: Deferred, driver: &Driver, pending: &AtomicUsize) {
     let owners = deferred.owners.len();
     for owner in deferred.owners {
+        let scope = owner.scope().unwrap_or(ReleaseScope::NONE);
         contain_panic(|| drop_in_context(driver, owner, scope));
     }
     pending.fetch_sub(owners, Ordering::AcqRel);

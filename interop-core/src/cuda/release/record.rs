@@ -2,7 +2,7 @@
 
 use core::sync::atomic::{AtomicBool, Ordering};
 
-use crate::cuda::context::Context;
+use crate::cuda::context::{Context, Relaxed};
 use crate::cuda::driver::{Driver, Failure, Outcome, code};
 use crate::cuda::event::Event;
 use crate::cuda::release::hold::unless_held;
@@ -10,9 +10,10 @@ use crate::cuda::release::scope::ReleaseScope;
 use crate::cuda::stream_query::{LEGACY, capture_of};
 
 /// Events after all work of the contexts, without those that are done; `None` while it cannot be decided, such as during a
-/// capture. The caller is in the relaxed mode of captures.
+/// capture.
 pub(crate) fn events_after(driver: &'static Driver, scope: ReleaseScope) -> Option<Vec<Event<'static>>> {
     unless_held(scope, || {
+        let _relaxed = Relaxed::new(driver);
         let mut events = Vec::new();
         for context in contexts(driver, scope)? {
             match event_after(driver, context) {
@@ -42,6 +43,7 @@ pub(crate) fn need_synchronize() -> bool {
 /// a graph is captured.
 pub(crate) fn synchronized(driver: &Driver, scope: ReleaseScope) -> Option<Vec<Event<'static>>> {
     unless_held(scope, || {
+        let _relaxed = Relaxed::new(driver);
         let waited = |context| finish(driver, context).map_or_else(Failure::is_final, |()| true);
         contexts(driver, scope)?.all(waited).then(Vec::new)
     })

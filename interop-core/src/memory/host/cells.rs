@@ -43,6 +43,26 @@ impl<T: Copy> ReadOnlyCell<T> {
     }
 }
 
+impl<T> ReadOnlyCell<T> {
+    /// # Safety
+    ///
+    /// There are `count` elements next to one another, live and initialized for `'c`, and aligned.
+    pub(crate) unsafe fn slice<'c>(first: *const T, count: usize) -> &'c [Self] {
+        // SAFETY: as the caller promises; transparent, and a cell says nothing of who writes.
+        unsafe { core::slice::from_raw_parts(first.cast(), count) }
+    }
+
+    /// Lends some elements, if there are any, which are gone then.
+    pub(crate) fn lend(elements: &mut Vec<T>, see: &mut impl FnMut(&[Self])) {
+        if !elements.is_empty() {
+            // The pointer that may write, as it is for cells.
+            // SAFETY: elements of a vector.
+            see(unsafe { Self::slice(elements.as_mut_ptr(), elements.len()) });
+            elements.clear();
+        }
+    }
+}
+
 impl<T: Copy + fmt::Debug> fmt::Debug for ReadOnlyCell<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("ReadOnlyCell").field(&self.get()).finish()

@@ -8,6 +8,7 @@ use crate::array::element::Element;
 use crate::array::stream::StreamHandle;
 use crate::cuda::handover::synchronize_if_available;
 use crate::error::{Error, ErrorKind, Result, text};
+use crate::memory::host::elements::first_no_bool;
 
 /// Reads one element.
 ///
@@ -42,22 +43,12 @@ pub(crate) unsafe fn check_run<T: Element>(first: *const T, count: usize) -> Res
 ///
 /// # Safety
 ///
-/// `bytes` points to `count` live, initialized bytes.
+/// `bytes` points to `count` live, initialized bytes, which nobody writes meanwhile.
 unsafe fn check_bools(bytes: *const u8, count: usize) -> Result<()> {
-    // SAFETY: `at` is below `count`, for which the caller vouches.
-    let byte = |at: usize| unsafe { bytes.wrapping_add(at).read() };
-    for first in (0..count).step_by(BLOCK) {
-        let block = first..count.min(first + BLOCK);
-        if block.clone().fold(0, |all, at| all | byte(at)) > 1 {
-            // It may be another by now, as another library may write to the elements.
-            return Err(no_bool(block.map(byte).find(|byte| *byte > 1).unwrap_or(2)));
-        }
-    }
-    Ok(())
+    // SAFETY: as the caller promises.
+    let bytes = unsafe { core::slice::from_raw_parts(bytes, count) };
+    first_no_bool(bytes).map_or(Ok(()), |byte| Err(no_bool(byte)))
 }
-
-/// The bytes that are looked at before it is decided whether one of them is no `bool`.
-const BLOCK: usize = 1024;
 
 /// The error for a byte that is no `bool`.
 #[cold]

@@ -1,15 +1,15 @@
 //! Copies from any layout into any other: whole runs where both are dense, squares where they are transposed.
 
-use core::convert::Infallible;
 use core::mem::MaybeUninit;
+use core::ops::Range;
 use core::ptr;
 
 use crate::array::element::Element;
-#[cfg(feature = "python")]
 use crate::array::layout::Layout;
-#[cfg(feature = "python")]
 use crate::array::layout::order::{Order, contiguous_strides};
 use crate::error::Result;
+use crate::memory::host::checked_read::{check_run, no_bool};
+use crate::memory::host::elements::first_no_bool;
 use crate::memory::host::elementwise::assign;
 use crate::memory::host::loops::{Axis, Loops, Plane, Visit};
 
@@ -23,13 +23,37 @@ pub(crate) struct Side<'a, P> {
     pub(crate) strides: &'a [isize],
 }
 
+/// Copies runs of elements to where they are next to one another. Unless there is an error, they are values of `T`.
+///
+/// # Errors
+///
+/// As [`copy_values`].
+///
+/// # Safety
+///
+/// The elements are live and initialized, with room for as many at `to`, which nobody else uses.
+#[inline]
+pub(crate) unsafe fn copy_runs<T: Element>(from: *const T, rows: Axis, run: Axis, to: *mut T) -> Result<()> {
+    let rows = Axis { steps: [run.extent as isize, rows.steps[0], 0], ..rows };
+    let run = Axis { steps: [1, run.steps[0], 0], ..run };
+    let (source, target) = (from.cast::<MaybeUninit<T>>(), to.cast::<MaybeUninit<T>>());
+    if run.steps[1] == 1 && run.extent * size_of::<T>() > SHORT {
+        // SAFETY: as the caller promises.
+        unsafe { copy_dense(source, target, rows, run) };
+    } else {
+        // SAFETY: as the caller promises.
+        unsafe { copy_steps::<_, 1, 0>(source, target, rows, run) };
+    }
+    // SAFETY: they have been written.
+    unsafe { check_run(to.cast_const(), rows.extent * run.extent) }
+}
+
 /// Copies elements of `item` bytes into compact order.
 ///
 /// # Safety
 ///
 /// The elements of `layout`, from `address` on, are live, initialized host memory; `target` has room for as many bytes,
 /// and none of them is among the elements.
-#[cfg(feature = "python")]
 pub(crate) unsafe fn copy_contiguous(
     address: usize,
     layout: &Layout,
@@ -42,6 +66,70 @@ pub(crate) unsafe fn copy_contiguous(
     let (from, to) = (Side { first, strides: layout.strides() }, Side { first: target, strides: &strides });
     // SAFETY: as the caller promises, for a compact target.
     unsafe { copy(layout.shape(), item, from, to) };
+}
+
+impl<'a, T> Side<'a, *const T> {
+    pub(crate) fn bytes(self) -> Side<'a, *const u8> {
+        Side { first: self.first.cast(), strides: self.strides }
+    }
+}
+
+/// The bytes that are copied and checked together: they are in the cache when they are checked.
+const CHECKED: usize = 1 << 14;
+
+/// As [`copy`], of elements of `bool`s into compact order. Whether there is an error or not, what was written are `bool`s.
+///
+/// # Errors
+///
+/// [`ErrorKind::DType`](crate::error::ErrorKind::DType) for a byte that is none.
+///
+/// # Safety
+///
+/// As for [`copy`]; the target is compact, and nobody else uses it.
+pub(crate) unsafe fn copy_bools(
+    shape: &[usize],
+    item: usize,
+    from: Side<'_, *const u8>,
+    to: Side<'_, *mut u8>,
+) -> Result<()> {
+    let Some(loops) = Loops::new(shape, &[to.strides, from.strides], Visit::MemoryRegion) else {
+        return Ok(());
+    };
+    let count = loops.count() * item;
+    let Some(first) = loops.one_run() else {
+        // SAFETY: as the caller promises.
+        unsafe { copy(shape, item, from, to) };
+        // SAFETY: all of the compact target has been written.
+        return unsafe { check_copied(to.first, 0..count) };
+    };
+    let from = from.first.wrapping_offset(first[1].wrapping_mul(item as isize));
+    for begin in (0..count).step_by(CHECKED) {
+        let bytes = CHECKED.min(count - begin);
+        // SAFETY: as the caller promises: one run on both sides.
+        unsafe { ptr::copy_nonoverlapping(from.wrapping_add(begin), to.first.wrapping_add(begin), bytes) };
+        // SAFETY: these have been written.
+        unsafe { check_copied(to.first, begin..begin + bytes) }?;
+    }
+    Ok(())
+}
+
+/// Refuses bytes that are no `bool`, and makes some of them.
+///
+/// # Safety
+///
+/// These bytes have been written, and nobody else uses them.
+unsafe fn check_copied(first: *mut u8, range: Range<usize>) -> Result<()> {
+    // SAFETY: as the caller promises.
+    let bytes = unsafe { core::slice::from_raw_parts_mut(first.wrapping_add(range.start), range.len()) };
+    match first_no_bool(bytes) {
+        None => Ok(()),
+        Some(byte) => {
+            for byte in bytes {
+                *byte &= 1;
+            }
+            Err(no_bool(byte))
+        }
+    }
 }
 
 /// Copies elements. Unless there is an error, what was written are values of `T`.
@@ -59,16 +147,17 @@ pub(crate) unsafe fn copy_values<T: Element>(
     to: Side<'_, *mut T>,
 ) -> Result<()> {
     if T::TYPE.any_bits {
-        let from = Side { first: from.first.cast(), strides: from.strides };
         // SAFETY: as the caller promises; the two sides do not overlap, as nobody else uses the target.
-        unsafe { copy(shape, size_of::<T>(), from, Side { first: to.first.cast(), strides: to.strides }) };
+        unsafe {
+            copy(shape, size_of::<T>(), from.bytes(), Side { first: to.first.cast(), strides: to.strides });
+        };
         return Ok(());
     }
     let Some(loops) = Loops::new(shape, &[to.strides, from.strides], Visit::MemoryRegion) else {
         return Ok(());
     };
     // SAFETY: as the caller promises.
-    unsafe { assign(&loops, to.first, (from.first,), |element| element) }
+    unsafe { assign(&loops.in_tiles(size_of::<T>()), to.first, (from.first,), |element| element) }
 }
 
 /// Copies elements of `item` bytes.
@@ -94,7 +183,7 @@ pub(crate) unsafe fn copy(shape: &[usize], item: usize, from: Side<'_, *const u8
         _ => copy_items,
     };
     // SAFETY: as the caller promises, in units of the size of an item.
-    unsafe { copy(&loops, (from.first, to.first), item) };
+    unsafe { copy(&loops.in_tiles(item), (from.first, to.first), item) };
 }
 
 /// Copies the elements of two loops, the outer one first.
@@ -107,7 +196,7 @@ type CopyPlane<U> = unsafe fn(*const U, *mut U, Axis, Axis);
 /// As for [`copy`].
 unsafe fn copy_units<U: Copy>(loops: &Loops, (from, to): (*const u8, *mut u8), _: usize) {
     let (from, to) = (from.cast::<U>(), to.cast::<U>());
-    walk(loops, |Plane { first, rows, run }| {
+    for Plane { first, rows, run } in loops.planes() {
         // The usual steps are constants, so that the compiler knows which loads go together.
         let copy: CopyPlane<U> = match (run.steps[0], run.steps[1]) {
             (1, 1) if run.extent * size_of::<U>() > SHORT => copy_dense,
@@ -119,7 +208,7 @@ unsafe fn copy_units<U: Copy>(loops: &Loops, (from, to): (*const u8, *mut u8), _
         };
         // SAFETY: elements on both sides, as the caller promises.
         unsafe { copy(from.wrapping_offset(first[1]), to.wrapping_offset(first[0]), rows, run) };
-    });
+    }
 }
 
 /// # Safety
@@ -168,7 +257,7 @@ unsafe fn copy_steps<U: Copy, const TARGET: isize, const SOURCE: isize>(
 /// As for [`copy`].
 unsafe fn copy_items(loops: &Loops, (from, to): (*const u8, *mut u8), item: usize) {
     let bytes = |step: isize| step.wrapping_mul(item as isize);
-    walk(loops, |Plane { first, rows, run }| {
+    for Plane { first, rows, run } in loops.planes() {
         let is_dense = run.steps[0] == 1 && run.steps[1] == 1;
         let (count, size) = if is_dense { (1, run.extent * item) } else { (run.extent, item) };
         for row in 0..rows.extent {
@@ -182,16 +271,5 @@ unsafe fn copy_items(loops: &Loops, (from, to): (*const u8, *mut u8), item: usiz
                 };
             }
         }
-    });
-}
-
-fn walk(loops: &Loops, mut visit: impl FnMut(Plane)) {
-    let walked = loops.planes(|plane| {
-        visit(plane);
-        Ok::<(), Infallible>(())
-    });
-    match walked {
-        Ok(()) => {}
-        Err(never) => match never {},
     }
 }

@@ -9,6 +9,7 @@ use crate::array::layout::order::Order;
 use crate::error::Result;
 use crate::memory::array_view::{check_writable, shared_range};
 use crate::memory::borrow_registry::Borrow;
+use crate::memory::host::cells::ReadOnlyCell;
 use crate::memory::host::checked_read::check_readable;
 use crate::memory::host::loops::Visit;
 use crate::memory::host::strided::Strided;
@@ -62,15 +63,17 @@ impl<T: Element> HostElements<T> {
     }
 
     /// Calls `see` with every element, in row-major order.
+    #[inline]
     pub(crate) fn for_each(&self, mut see: impl FnMut(T)) -> Result<()> {
         self.strided().fold(Visit::Index(Order::C), (), |(), element| see(element))
     }
 
-    pub(crate) fn for_each_chunk(&self, see: impl FnMut(&[T])) -> Result<()> {
+    pub(crate) fn for_each_chunk(&self, see: impl FnMut(&[ReadOnlyCell<T>])) -> Result<()> {
         self.strided().for_each_chunk(see)
     }
 
     /// Puts all elements together, in memory order.
+    #[inline]
     pub(crate) fn fold<A>(&self, start: A, add: impl FnMut(A, T) -> A) -> Result<A> {
         self.strided().fold(Visit::MemoryRegion, start, add)
     }
@@ -93,11 +96,13 @@ impl<T: Element> HostElementsMut<T> {
     }
 
     /// Replaces every element by `change` of it, in memory order.
+    #[inline]
     pub(crate) fn map_inplace(&self, change: impl FnMut(T) -> T) -> Result<()> {
         // SAFETY: as the caller of `of` promises.
         unsafe { self.0.strided().map_inplace(change) }
     }
 
+    #[inline]
     pub(crate) fn zip_map_inplace<U: Element>(
         &self,
         other: &HostElements<U>,
@@ -116,4 +121,11 @@ impl<T: Element> HostElementsMut<T> {
         // SAFETY: as above.
         unsafe { self.0.strided().copy_from_slice(slice) }
     }
+}
+
+/// The first byte that is no `bool`. Many are looked at together, before it is decided whether there is one.
+#[inline]
+pub(crate) fn first_no_bool(bytes: &[u8]) -> Option<u8> {
+    let is_bad = |block: &&[u8]| block.iter().fold(0, |all, byte| all | byte) > 1;
+    bytes.chunks(1024).find(is_bad)?.iter().copied().find(|byte| *byte > 1)
 }

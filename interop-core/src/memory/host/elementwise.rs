@@ -1,9 +1,8 @@
 //! Loops that read elements and write elements, compiled for each closure: the inner one runs over pointers, which the
 //! compiler vectorises where the elements are next to one another.
-#![expect(
-    clippy::inline_always,
-    reason = "loops are vectorised together with the closure that they are compiled for"
-)]
+//!
+//! They become part of the function that has the closure, so that what the closure changes is in registers meanwhile.
+#![expect(clippy::inline_always, reason = "loops are compiled together with the closure that they are for")]
 
 use crate::array::element::Element;
 use crate::error::Result;
@@ -11,7 +10,7 @@ use crate::memory::host::checked_read::no_bool;
 use crate::memory::host::loops::{Axis, Loops, Plane, Steps};
 use crate::memory::host::operands::{Operands, Scratch};
 
-/// What the loops of a plane go on with when its elements are values: places, steps, number.
+/// Elements of one run, which are values.
 #[derive(Clone, Copy)]
 struct Values<S> {
     from: S,
@@ -19,48 +18,26 @@ struct Values<S> {
     count: usize,
 }
 
-/// Calls `run` for each row of a plane, in parts where the elements have to be checked. `run` gets the elements and where they
-/// begin: at which step of the rows, and of the row.
+/// The next elements of a run of which so many have been had: all others, or as many as are checked together. With the byte
+/// that is no `bool` behind them, if there is one.
 ///
 /// # Safety
 ///
-/// The elements of the plane are live, counted from `from`.
+/// The elements of the run are live, counted from `from`.
 #[inline(always)]
-unsafe fn rows<S: Operands>(
+unsafe fn next_values<S: Operands>(
     from: S,
-    plane: (Axis, Axis),
+    run: Axis,
+    had: usize,
     scratch: &mut Scratch,
-    mut run: impl FnMut(usize, usize, Values<S>),
-) -> Result<()> {
-    let (rows, axis) = plane;
-    for row in 0..rows.extent {
-        let from = from.moved(rows.to(row));
-        if S::ANY_BITS {
-            run(row, 0, Values { from, steps: axis.steps, count: axis.extent });
-            continue;
-        }
-        for at in (0..axis.extent).step_by(S::CHUNK) {
-            let count = S::CHUNK.min(axis.extent - at);
-            // SAFETY: elements of the plane, as the caller promises.
-            let checked = unsafe { from.moved(axis.to(at)).checked(axis.steps, count, scratch) };
-            let (from, steps, good, byte) = checked;
-            run(row, at, Values { from, steps, count: good });
-            if good < count {
-                return Err(no_bool(byte));
-            }
-        }
+) -> (Values<S>, Option<u8>) {
+    if S::ANY_BITS {
+        return (Values { from, steps: run.steps, count: run.extent }, None);
     }
-    Ok(())
-}
-
-/// The steps of the arrays that are read, where the first is written only.
-#[inline(always)]
-fn behind_first(steps: Steps) -> Steps {
-    [steps[1], steps[2], 0]
-}
-
-fn axis_behind_first(axis: Axis) -> Axis {
-    Axis { steps: behind_first(axis.steps), ..axis }
+    let count = S::CHUNK.min(run.extent - had);
+    // SAFETY: elements of the run, as the caller promises.
+    let (from, steps, good, byte) = unsafe { from.moved(run.to(had)).checked(run.steps, count, scratch) };
+    (Values { from, steps, count: good }, (good < count).then_some(byte))
 }
 
 /// Replaces every element of the first array of `loops` by `change` of itself and those of the others.
@@ -73,25 +50,15 @@ fn axis_behind_first(axis: Axis) -> Axis {
 ///
 /// The elements of `loops`, counted from `from` in each array, are live. `to` is the first of these; its elements may be
 /// written, and no other Rust code reads or writes them meanwhile.
-#[inline]
+#[inline(always)]
 pub(crate) unsafe fn map<T: Element, S: Operands>(
     loops: &Loops,
     to: *mut T,
     from: S,
-    mut change: impl FnMut(S::Item) -> T,
+    change: impl FnMut(S::Item) -> T,
 ) -> Result<()> {
-    let mut scratch = Scratch::default();
-    loops.planes(|Plane { first, rows: outer, run: axis }| {
-        let (to, from) = (to.wrapping_offset(first[0]), from.moved(first));
-        let step = axis.steps[0];
-        let run = |row: usize, at: usize, values| {
-            let to = to.wrapping_offset(outer.to(row)[0].wrapping_add(axis.to(at)[0]));
-            // SAFETY: elements of the plane, which are values; the caller promises the rest.
-            unsafe { map_run(to, step, values, &mut change) };
-        };
-        // SAFETY: as the caller promises.
-        unsafe { rows(from, (outer, axis), &mut scratch, run) }
-    })
+    // SAFETY: as the caller promises.
+    unsafe { write::<T, S>(loops, to, from, |steps| steps, change) }
 }
 
 /// Writes to every element of the first array of `loops` what `make` makes of those of the others.
@@ -103,36 +70,62 @@ pub(crate) unsafe fn map<T: Element, S: Operands>(
 /// # Safety
 ///
 /// As for [`map`]; `from` are the arrays behind the first, and the elements of the first need not be initialized.
-#[inline]
+#[inline(always)]
 pub(crate) unsafe fn assign<T, S: Operands>(
     loops: &Loops,
     to: *mut T,
     from: S,
+    make: impl FnMut(S::Item) -> T,
+) -> Result<()> {
+    // SAFETY: as the caller promises.
+    unsafe { write::<T, S>(loops, to, from, |[_, second, third]| [second, third, 0], make) }
+}
+
+/// As [`map`]; `read` are the steps of the arrays that are read, among those of all.
+///
+/// # Safety
+///
+/// As for [`map`].
+#[inline(always)]
+unsafe fn write<T, S: Operands>(
+    loops: &Loops,
+    to: *mut T,
+    from: S,
+    read: impl Fn(Steps) -> Steps,
     mut make: impl FnMut(S::Item) -> T,
 ) -> Result<()> {
     let mut scratch = Scratch::default();
-    loops.planes(|Plane { first, rows: outer, run: axis }| {
-        let (to, from) = (to.wrapping_offset(first[0]), from.moved(behind_first(first)));
-        let step = axis.steps[0];
-        let run = |row: usize, at: usize, values| {
-            let to = to.wrapping_offset(outer.to(row)[0].wrapping_add(axis.to(at)[0]));
-            // SAFETY: as in `map`.
-            unsafe { map_run(to, step, values, &mut make) };
-        };
-        // SAFETY: as the caller promises.
-        unsafe { rows(from, (axis_behind_first(outer), axis_behind_first(axis)), &mut scratch, run) }
-    })
+    for Plane { first, rows, run } in loops.planes() {
+        let read_run = Axis { steps: read(run.steps), ..run };
+        for row in 0..rows.extent {
+            let begin = rows.to(row);
+            let to = to.wrapping_offset(first[0].wrapping_add(begin[0]));
+            let from = from.moved(read(first)).moved(read(begin));
+            let mut at = 0;
+            while at < run.extent {
+                // SAFETY: elements of the loops, as the caller promises.
+                let (values, bad) = unsafe { next_values(from, read_run, at, &mut scratch) };
+                // SAFETY: as many elements, which may be written.
+                unsafe { write_run(to.wrapping_offset(run.to(at)[0]), run.steps[0], values, &mut make) };
+                if let Some(byte) = bad {
+                    return Err(no_bool(byte));
+                }
+                at += values.count;
+            }
+        }
+    }
+    Ok(())
 }
 
 /// # Safety
 ///
-/// There are so many elements, which are values; those from `to` on may be written.
+/// There are so many elements; those from `to` on may be written.
 #[inline(always)]
-unsafe fn map_run<T, S: Operands>(
+unsafe fn write_run<T, S: Operands>(
     to: *mut T,
     step: isize,
     values: Values<S>,
-    change: &mut impl FnMut(S::Item) -> T,
+    make: &mut impl FnMut(S::Item) -> T,
 ) {
     let Values { from, steps, count } = values;
     if step == 1 && S::is_dense(steps) {
@@ -140,7 +133,7 @@ unsafe fn map_run<T, S: Operands>(
             // SAFETY: one of the elements.
             let item = unsafe { from.moved([at as isize; 3]).read() };
             // SAFETY: the place of its own that it has.
-            unsafe { to.wrapping_add(at).write_unaligned(change(item)) };
+            unsafe { to.wrapping_add(at).write_unaligned(make(item)) };
         }
         return;
     }
@@ -149,7 +142,7 @@ unsafe fn map_run<T, S: Operands>(
         // SAFETY: as above.
         let item = unsafe { from.read() };
         // SAFETY: as above.
-        unsafe { to.write_unaligned(change(item)) };
+        unsafe { to.write_unaligned(make(item)) };
         (to, from) = (to.wrapping_offset(step), from.moved(steps));
     }
 }
@@ -163,36 +156,40 @@ unsafe fn map_run<T, S: Operands>(
 /// # Safety
 ///
 /// The elements of `loops`, counted from `from` in each array, are live.
-#[inline]
+#[inline(always)]
 pub(crate) unsafe fn fold<S: Operands, A>(
     loops: &Loops,
     from: S,
     start: A,
     mut add: impl FnMut(A, S::Item) -> A,
 ) -> Result<A> {
-    let mut scratch = Scratch::default();
-    let mut folded = Some(start);
-    loops.planes(|Plane { first, rows: outer, run: axis }| {
-        let run = |_, _, values| {
-            // SAFETY: elements of the plane, which are values.
-            folded = folded.take().map(|folded| unsafe { fold_run(values, folded, &mut add) });
-        };
-        // SAFETY: as the caller promises.
-        unsafe { rows(from.moved(first), (outer, axis), &mut scratch, run) }
-    })?;
-    Ok(folded.unwrap_or_else(|| unreachable!("each run puts back what it took")))
+    let (mut scratch, mut folded) = (Scratch::default(), start);
+    for Plane { first, rows, run } in loops.planes() {
+        for row in 0..rows.extent {
+            let from = from.moved(first).moved(rows.to(row));
+            let mut at = 0;
+            while at < run.extent {
+                // SAFETY: elements of the loops, as the caller promises.
+                let (values, bad) = unsafe { next_values(from, run, at, &mut scratch) };
+                // SAFETY: so many elements.
+                folded = unsafe { fold_run(values, folded, &mut add) };
+                if let Some(byte) = bad {
+                    return Err(no_bool(byte));
+                }
+                at += values.count;
+            }
+        }
+    }
+    Ok(folded)
 }
 
 /// # Safety
 ///
 /// There are so many elements, which are values.
 #[inline(always)]
-unsafe fn fold_run<S: Operands, A>(
-    values: Values<S>,
-    mut folded: A,
-    add: &mut impl FnMut(A, S::Item) -> A,
-) -> A {
+unsafe fn fold_run<S: Operands, A>(values: Values<S>, start: A, add: &mut impl FnMut(A, S::Item) -> A) -> A {
     let Values { from, steps, count } = values;
+    let mut folded = start;
     if S::is_dense(steps) {
         for at in 0..count {
             // SAFETY: one of the elements.
@@ -215,26 +212,21 @@ unsafe fn fold_run<S: Operands, A>(
 ///
 /// As for [`map`]; the elements need not be initialized.
 pub(crate) unsafe fn fill<T: Copy>(loops: &Loops, to: *mut T, value: T) {
-    let filled = loops.planes(|Plane { first, rows: outer, run: axis }| {
-        for row in 0..outer.extent {
-            let mut to = to.wrapping_offset(first[0].wrapping_add(outer.to(row)[0]));
-            if axis.steps[0] == 1 {
-                for at in 0..axis.extent {
+    for Plane { first, rows, run } in loops.planes() {
+        for row in 0..rows.extent {
+            let mut to = to.wrapping_offset(first[0].wrapping_add(rows.to(row)[0]));
+            if run.steps[0] == 1 {
+                for at in 0..run.extent {
                     // SAFETY: an element of the loops.
                     unsafe { to.wrapping_add(at).write_unaligned(value) };
                 }
                 continue;
             }
-            for _ in 0..axis.extent {
+            for _ in 0..run.extent {
                 // SAFETY: as above.
                 unsafe { to.write_unaligned(value) };
-                to = to.wrapping_offset(axis.steps[0]);
+                to = to.wrapping_offset(run.steps[0]);
             }
         }
-        Ok::<(), core::convert::Infallible>(())
-    });
-    match filled {
-        Ok(()) => {}
-        Err(never) => match never {},
     }
 }

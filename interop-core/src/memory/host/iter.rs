@@ -126,10 +126,19 @@ impl<T: Element, const N: usize> Iterator for Iter<'_, T, N> {
     fn fold<A, F: FnMut(A, T) -> A>(mut self, start: A, mut add: F) -> A {
         let mut folded = start;
         loop {
-            for _ in 0..self.run {
-                // SAFETY: as in `next`.
-                folded = add(folded, unsafe { read(self.next) });
-                self.next = self.next.wrapping_offset(self.step);
+            let (first, step) = (self.next, self.step);
+            // Known to be 1, the step is no part of the loop, which the compiler vectorises then.
+            if step == 1 {
+                for at in 0..self.run {
+                    // SAFETY: as in `next`.
+                    folded = add(folded, unsafe { read(first.wrapping_add(at)) });
+                }
+            } else {
+                for at in 0..self.run {
+                    let element = first.wrapping_offset((at as isize).wrapping_mul(step));
+                    // SAFETY: as in `next`.
+                    folded = add(folded, unsafe { read(element) });
+                }
             }
             if self.runs == 0 {
                 return folded;

@@ -11,15 +11,22 @@ pub(crate) const MOST: usize = 3;
 /// How far each array steps along an axis, in elements; 0 for arrays that are not there.
 pub(crate) type Steps = [isize; MOST];
 
-/// The steps of the second and of the inner loop in a tile, in which arrays of opposite memory orders meet. The inner ones are
-/// few: where the strides are powers of two, the elements that they lead to share a place in the cache.
-const TILE: (usize, usize) = (512, 16);
+/// A tile, in which arrays of opposite memory orders meet: the most steps of the second loop, and the elements.
+type Tile = (usize, usize);
+
+/// Where the elements to which the inner loop leads have places of their own in the cache.
+const SQUARE: Tile = (128, 128 * 64);
+
+/// Where they share some, as with strides that are powers of two; and where an element is a byte.
+const NARROW: Tile = (512, 512 * 16);
+
+/// An inner loop of fewer steps takes longer to begin than to run.
+const SHORT: usize = 8;
 
 /// In which order elements are visited.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Visit {
-    /// Whatever lies next to one another in the first array, from the lowest address on. Arrays that lie in another order
-    /// than the first are walked in tiles.
+    /// Whatever lies next to one another in the first array, from the lowest address on.
     MemoryRegion,
     /// As the indices count.
     Index(Order),
@@ -34,7 +41,7 @@ pub(crate) struct Axis {
 
 impl Axis {
     /// A loop that runs once.
-    const ONCE: Self = Self { extent: 1, steps: [0; MOST] };
+    pub(crate) const ONCE: Self = Self { extent: 1, steps: [0; MOST] };
 
     /// The steps from the first index to this one.
     #[inline]
@@ -59,8 +66,8 @@ pub(crate) struct Loops {
     ndim: usize,
     /// The offset of the element that is visited first, in each array.
     first: Steps,
-    /// Whether the two inner loops run in tiles.
-    tiled: bool,
+    /// In what tiles the two inner loops run.
+    tile: Option<Tile>,
 }
 
 #[inline]
@@ -81,9 +88,6 @@ impl Loops {
             loops.axes[..loops.ndim].sort_by_key(|axis| Reverse(reach(axis)));
         }
         loops.merge();
-        if visit == Visit::MemoryRegion && strides.len() > 1 {
-            loops.tile();
-        }
         Some(loops)
     }
 
@@ -97,7 +101,7 @@ impl Loops {
                 ndim += 1;
             }
         }
-        Self { axes, ndim, first: [0; MOST], tiled: false }
+        Self { axes, ndim, first: [0; MOST], tile: None }
     }
 
     /// Walks each axis in the direction in which the first array that moves along it goes up.
@@ -130,19 +134,22 @@ impl Loops {
     }
 
     /// Where an array has its elements next to one another along another axis than the first array has, makes that the
-    /// second loop, and has the two run in tiles.
-    fn tile(&mut self) {
+    /// second loop, and has the two run in tiles. The inner one is the longer if the other is short.
+    pub(crate) fn in_tiles(mut self, item: usize) -> Self {
         let inner = self.ndim - 1;
         for array in 1..MOST {
             let step = |axis: &Axis| axis.steps[array].unsigned_abs();
             let others = self.axes[..inner].iter().enumerate().filter(|(_, axis)| step(axis) != 0);
             let Some((at, nearest)) = others.min_by_key(|(_, axis)| step(axis)) else { continue };
             if step(nearest) < step(&self.axes[inner]) {
-                self.axes[at..inner].rotate_left(1);
-                self.tiled = true;
-                return;
+                let stride = step(&self.axes[inner]).wrapping_mul(item);
+                self.tile = Some(if item == 1 || apart(stride) < SQUARE.0 { NARROW } else { SQUARE });
+                let is_short = self.axes[inner].extent < SHORT && nearest.extent >= SHORT;
+                self.axes[at..inner + usize::from(is_short)].rotate_left(1);
+                break;
             }
         }
+        self
     }
 
     /// The loops in two parts, cut across the outermost one that runs more than once. There is more than one element.
@@ -157,46 +164,98 @@ impl Loops {
         (self, rest)
     }
 
+    /// The first offsets, if the elements of the first two arrays are one run without gaps.
+    pub(crate) fn one_run(&self) -> Option<Steps> {
+        let is_dense = self.ndim == 1 && self.axes[0].steps[..2] == [1, 1];
+        (is_dense || self.count() == 1).then_some(self.first)
+    }
+
     /// The number of elements.
-    #[cfg(feature = "rayon")]
     pub(crate) fn count(&self) -> usize {
         self.axes[..self.ndim].iter().map(|axis| axis.extent).product()
     }
 
-    /// Calls `visit` with the two inner loops, for each step of the outer ones, until it fails.
-    #[inline]
-    pub(crate) fn planes<E>(&self, mut visit: impl FnMut(Plane) -> Result<(), E>) -> Result<(), E> {
+    /// The two inner loops, for each step of the outer ones; in tiles where that is better.
+    pub(crate) fn planes(&self) -> Planes<'_> {
         let (outer, inner) = self.axes[..self.ndim].split_at(self.ndim.saturating_sub(2));
         let (rows, run) = match inner {
             [rows, run] => (*rows, *run),
             _ => (Axis::ONCE, inner[0]),
         };
-        if outer.is_empty() && !self.tiled {
-            return visit(Plane { first: self.first, rows, run });
-        }
-        let mut index = Dims::<usize>::zeroed(outer.len());
-        let mut first = self.first;
-        loop {
-            let plane = Plane { first, rows, run };
-            if self.tiled {
-                plane.tiles(&mut visit)?;
-            } else {
-                visit(plane)?;
-            }
-            let mut at = outer.len();
-            loop {
-                let Some(next) = at.checked_sub(1) else { return Ok(()) };
-                at = next;
-                index[at] += 1;
-                first = sum(first, outer[at].steps);
-                if index[at] < outer[at].extent {
-                    break;
-                }
-                first = sum(first, outer[at].to(index[at]).map(isize::wrapping_neg));
-                index[at] = 0;
-            }
+        let whole = Plane { first: self.first, rows, run };
+        Planes {
+            outer,
+            index: Dims::zeroed(outer.len()),
+            whole: Some(whole),
+            tile: self.tile.map(|size| (size, (0, 0))),
         }
     }
+}
+
+/// Planes, one after another. The loop over them is in one place of the caller's, with all that it works on.
+#[derive(Debug)]
+pub(crate) struct Planes<'a> {
+    outer: &'a [Axis],
+    index: Dims<usize>,
+    /// The plane that comes next, or of which the next tile is a part.
+    whole: Option<Plane>,
+    /// How large tiles are, and where the next begins, on the two axes.
+    tile: Option<(Tile, (usize, usize))>,
+}
+
+impl Planes<'_> {
+    /// The plane behind the one that begins there.
+    fn behind(&mut self, whole: Plane) -> Option<Plane> {
+        let mut first = whole.first;
+        for (index, axis) in self.index.iter_mut().zip(self.outer).rev() {
+            *index += 1;
+            first = sum(first, axis.steps);
+            if *index < axis.extent {
+                return Some(Plane { first, ..whole });
+            }
+            first = sum(first, axis.to(*index).map(isize::wrapping_neg));
+            *index = 0;
+        }
+        None
+    }
+}
+
+impl Iterator for Planes<'_> {
+    type Item = Plane;
+
+    fn next(&mut self) -> Option<Plane> {
+        let whole = self.whole?;
+        let Some((size, (row, at))) = self.tile else {
+            self.whole = self.behind(whole);
+            return Some(whole);
+        };
+        let Plane { first, rows, run } = whole;
+        let height = size.0.min(rows.extent);
+        let length = size.1 / height;
+        let next = match (row + height, at + length) {
+            (_, next) if next < run.extent => (row, next),
+            (next, _) if next < rows.extent => (next, 0),
+            _ => {
+                self.whole = self.behind(whole);
+                (0, 0)
+            }
+        };
+        self.tile = Some((size, next));
+        Some(Plane {
+            first: sum(sum(first, rows.to(row)), run.to(at)),
+            rows: Axis { extent: height.min(rows.extent - row), ..rows },
+            run: Axis { extent: length.min(run.extent - at), ..run },
+        })
+    }
+}
+
+/// How many multiples of a stride, in bytes, have lines of their own in the cache of the first level.
+fn apart(stride: usize) -> usize {
+    const LINE: usize = 64;
+    const WAY: usize = 4096;
+    // The greatest power of two in both; eight lines have one place.
+    let common = 1_usize << stride.trailing_zeros().min(WAY.trailing_zeros());
+    8 * WAY / common.max(LINE)
 }
 
 /// What axes are sorted by: how far each array steps. Those along which an array repeats its elements are the outermost.
@@ -204,32 +263,14 @@ fn reach(axis: &Axis) -> [usize; MOST] {
     axis.steps.map(|step| step.unsigned_abs().wrapping_sub(1))
 }
 
-impl Plane {
-    /// The same loops in tiles.
-    fn tiles<E>(self, visit: &mut impl FnMut(Self) -> Result<(), E>) -> Result<(), E> {
-        let Self { first, rows, run } = self;
-        for row in (0..rows.extent).step_by(TILE.0) {
-            let begin = sum(first, rows.to(row));
-            let rows = Axis { extent: TILE.0.min(rows.extent - row), ..rows };
-            for at in (0..run.extent).step_by(TILE.1) {
-                let run_part = Axis { extent: TILE.1.min(run.extent - at), ..run };
-                visit(Self { first: sum(begin, run.to(at)), rows, run: run_part })?;
-            }
-        }
-        Ok(())
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use core::convert::Infallible;
-
     use super::*;
 
     fn axes(shape: &[usize], strides: &[&[isize]], visit: Visit) -> (Vec<(usize, Steps)>, Steps, bool) {
-        let loops = Loops::new(shape, strides, visit).unwrap();
+        let loops = Loops::new(shape, strides, visit).unwrap().in_tiles(4);
         let axes = loops.axes[..loops.ndim].iter().map(|axis| (axis.extent, axis.steps)).collect();
-        (axes, loops.first, loops.tiled)
+        (axes, loops.first, loops.tile.is_some())
     }
 
     #[test]
@@ -252,6 +293,8 @@ mod tests {
         let found = axes(&[5, 7, 9], &[&[63, 9, 1], &[1, 5, 35]], Visit::MemoryRegion);
         assert_eq!(found.0, [(7, [9, 5, 0]), (5, [63, 1, 0]), (9, [1, 35, 0])]);
         assert!(found.2);
+        let found = axes(&[10, 7, 3], &[&[21, 3, 1], &[1, 10, 70]], Visit::MemoryRegion);
+        assert_eq!(found.0, [(7, [3, 10, 0]), (3, [1, 70, 0]), (10, [21, 1, 0])], "the longer of the two");
         assert!(!axes(&[5, 7], &[&[7, 1], &[9, 1]], Visit::MemoryRegion).2);
         assert!(
             !axes(&[5, 7], &[&[7, 1], &[0, 0]], Visit::MemoryRegion).2,
@@ -260,13 +303,16 @@ mod tests {
     }
 
     #[test]
+    fn strides_that_share_places() {
+        assert_eq!([4000, 4096, 1600, 256, 12, 0].map(apart), [512, 8, 512, 128, 512, 8]);
+    }
+
+    #[test]
     fn planes_have_all_elements() {
         let (shape, strides) = ([70, 3, 40], [&[120_isize, 40, 1][..], &[1, 70, 210]]);
         let mut seen = vec![0; 70 * 3 * 40];
-        let Some(loops) = Loops::new(&shape, &strides, Visit::MemoryRegion) else {
-            panic!("it has elements")
-        };
-        let walked = loops.planes(|Plane { first, rows, run }| {
+        let loops = Loops::new(&shape, &strides, Visit::MemoryRegion).unwrap().in_tiles(4);
+        for Plane { first, rows, run } in loops.planes() {
             for row in 0..rows.extent {
                 for at in 0..run.extent {
                     let [here, there, _] = sum(sum(first, rows.to(row)), run.to(at));
@@ -275,8 +321,7 @@ mod tests {
                     seen[here.unsigned_abs()] += 1;
                 }
             }
-            Ok::<(), Infallible>(())
-        });
-        assert!(walked.is_ok() && seen.iter().all(|count| *count == 1));
+        }
+        assert!(seen.iter().all(|count| *count == 1));
     }
 }

@@ -7,11 +7,12 @@ use crate::array::element::Element;
 use crate::array::layout::order::{Order, contiguous_strides};
 use crate::array::layout::product;
 use crate::error::{Error, ErrorKind, Result};
-use crate::memory::host::copy::{Side, copy_values};
+use crate::memory::host::cells::ReadOnlyCell;
+use crate::memory::host::copy::{Side, copy, copy_bools, copy_runs, copy_values};
 use crate::memory::host::elementwise::{fill, fold, map};
-use crate::memory::host::loops::{Loops, Visit};
+use crate::memory::host::loops::{Axis, Loops, Plane, Visit};
 
-/// The most bytes of a chunk that is lent as a slice.
+/// The bytes of a chunk of copies; as many next to one another are lent where they are.
 const CHUNK: usize = 8192;
 
 /// Elements in host memory.
@@ -57,7 +58,6 @@ impl<'a, T: Element> Strided<'a, T> {
     }
 
     /// Where the first element is, to be written.
-    #[cfg(feature = "rayon")]
     pub(crate) fn place_mut(&self) -> *mut T {
         self.first
     }
@@ -69,7 +69,8 @@ impl<'a, T: Element> Strided<'a, T> {
     /// The loops over both, in memory order.
     pub(crate) fn loops_with<U: Element>(&self, other: &Strided<'_, U>) -> Result<Option<Loops>> {
         self.check_shape(other.shape)?;
-        Ok(Loops::new(self.shape, &[self.strides, other.strides], Visit::MemoryRegion))
+        let loops = Loops::new(self.shape, &[self.strides, other.strides], Visit::MemoryRegion);
+        Ok(loops.map(|loops| loops.in_tiles(size_of::<T>())))
     }
 
     /// The loops over all three, in memory order.
@@ -80,7 +81,9 @@ impl<'a, T: Element> Strided<'a, T> {
     ) -> Result<Option<Loops>> {
         self.check_shape(second.shape)?;
         self.check_shape(third.shape)?;
-        Ok(Loops::new(self.shape, &[self.strides, second.strides, third.strides], Visit::MemoryRegion))
+        let loops =
+            Loops::new(self.shape, &[self.strides, second.strides, third.strides], Visit::MemoryRegion);
+        Ok(loops.map(|loops| loops.in_tiles(size_of::<T>())))
     }
 
     /// Refuses elements of another shape.
@@ -113,8 +116,14 @@ impl<'a, T: Element> Strided<'a, T> {
     /// `target` has room for [`count`](Self::count) elements, and nobody else uses it.
     pub(crate) unsafe fn copy_to(&self, order: Order, target: *mut T) -> Result<()> {
         let strides = contiguous_strides(self.shape, order);
-        // SAFETY: the elements are live and initialized (contract of `new`); the target as the caller promises.
-        unsafe { copy_values(self.shape, self.source(), Side { first: target, strides: &strides }) }
+        let (from, to) = (self.source().bytes(), Side { first: target.cast(), strides: &strides });
+        if T::TYPE.any_bits {
+            // SAFETY: the elements are live and initialized (contract of `new`); the target as the caller promises.
+            unsafe { copy(self.shape, size_of::<T>(), from, to) };
+            return Ok(());
+        }
+        // SAFETY: as above.
+        unsafe { copy_bools(self.shape, size_of::<T>(), from, to) }
     }
 
     pub(crate) fn copy_to_slice(&self, slice: &mut [T]) -> Result<()> {
@@ -123,12 +132,14 @@ impl<'a, T: Element> Strided<'a, T> {
         unsafe { self.copy_to(Order::C, slice.as_mut_ptr()) }
     }
 
+    #[inline]
     pub(crate) fn fold<A>(&self, visit: Visit, start: A, add: impl FnMut(A, T) -> A) -> Result<A> {
         let Some(loops) = self.loops(visit) else { return Ok(start) };
         // SAFETY: live and initialized (contract of `new`).
         unsafe { fold(&loops, (self.place(),), start, add) }
     }
 
+    #[inline]
     pub(crate) fn zip_fold<U: Element, A>(
         &self,
         other: &Strided<'_, U>,
@@ -141,37 +152,47 @@ impl<'a, T: Element> Strided<'a, T> {
         unsafe { fold(&loops, from, start, |folded, (one, other)| add(folded, one, other)) }
     }
 
-    /// Calls `see` with copies of the elements, many at a time, in memory order.
-    pub(crate) fn for_each_chunk(&self, mut see: impl FnMut(&[T])) -> Result<()> {
+    /// Calls `see` with the elements, many at a time, in memory order: with long runs where they are, with others in copies.
+    pub(crate) fn for_each_chunk(&self, mut see: impl FnMut(&[ReadOnlyCell<T>])) -> Result<()> {
         let Some(loops) = self.loops(Visit::MemoryRegion) else { return Ok(()) };
         let most = (CHUNK / size_of::<T>()).max(1).min(self.count());
         let mut chunk = Vec::<T>::new();
-        chunk.try_reserve_exact(most).map_err(|_| Error::no_memory(most * size_of::<T>()))?;
-        loops.planes(|plane| {
-            for row in 0..plane.rows.extent {
-                let row = plane.first[0].wrapping_add(plane.rows.to(row)[0]);
-                let mut at = 0;
-                while at < plane.run.extent {
-                    let count = (most - chunk.len()).min(plane.run.extent - at);
-                    let from = self.first.wrapping_offset(row.wrapping_add(plane.run.to(at)[0]));
-                    let side = Side { first: from.cast_const(), strides: &plane.run.steps[..1] };
-                    let target = chunk.as_mut_ptr().wrapping_add(chunk.len());
-                    // SAFETY: elements of the loops, live and initialized (contract of `new`); room for as many.
-                    unsafe { copy_values(&[count], side, Side { first: target, strides: &[1] }) }?;
-                    // SAFETY: they have been written, and are values of `T`.
-                    unsafe { chunk.set_len(chunk.len() + count) };
-                    at += count;
-                    if chunk.len() == most {
-                        see(&chunk);
-                        chunk.clear();
-                    }
+        for Plane { first, rows, run } in loops.planes() {
+            let begin = self.first.wrapping_offset(first[0]);
+            let place = |row: usize, at: usize| {
+                begin.wrapping_offset(rows.to(row)[0].wrapping_add(run.to(at)[0])).cast_const()
+            };
+            let (mut row, mut at) = (0, 0);
+            while row < rows.extent {
+                if T::TYPE.any_bits && run.steps[0] == 1 && run.extent >= most && self.first.is_aligned() {
+                    // SAFETY: elements next to one another, live and initialized (contract of `new`), aligned.
+                    see(unsafe { ReadOnlyCell::slice(place(row, 0), run.extent) });
+                    row += 1;
+                    continue;
+                }
+                let room = most - chunk.len();
+                chunk.try_reserve_exact(room).map_err(|_| Error::no_memory(room * size_of::<T>()))?;
+                // Some rows, or a part of one that is longer than the room.
+                let (height, length) = match room / run.extent {
+                    whole if at == 0 && whole > 0 => (whole.min(rows.extent - row), run.extent),
+                    _ => (1, room.min(run.extent - at)),
+                };
+                let (part, line) = (Axis { extent: height, ..rows }, Axis { extent: length, ..run });
+                let target = chunk.as_mut_ptr().wrapping_add(chunk.len());
+                // SAFETY: elements of the loops, live and initialized (contract of `new`); room for as many.
+                unsafe { copy_runs(place(row, at), part, line, target) }?;
+                // SAFETY: they have been written, and are values of `T`.
+                unsafe { chunk.set_len(chunk.len() + height * length) };
+                at += length;
+                if at == run.extent {
+                    (row, at) = (row + height, 0);
+                }
+                if chunk.len() == most {
+                    ReadOnlyCell::lend(&mut chunk, &mut see);
                 }
             }
-            Ok::<(), Error>(())
-        })?;
-        if !chunk.is_empty() {
-            see(&chunk);
         }
+        ReadOnlyCell::lend(&mut chunk, &mut see);
         Ok(())
     }
 
@@ -210,15 +231,17 @@ impl<'a, T: Element> Strided<'a, T> {
     /// # Safety
     ///
     /// The elements may be written, no two indices meet in one, and no other Rust code reads or writes them meanwhile.
+    #[inline]
     pub(crate) unsafe fn map_inplace(&self, change: impl FnMut(T) -> T) -> Result<()> {
         let Some(loops) = self.loops(Visit::MemoryRegion) else { return Ok(()) };
         // SAFETY: live and initialized (contract of `new`), writable as the caller promises.
-        unsafe { map(&loops, self.first, (self.place(),), change) }
+        unsafe { map(&loops, self.place_mut(), (self.place(),), change) }
     }
 
     /// # Safety
     ///
     /// As [`map_inplace`](Self::map_inplace).
+    #[inline]
     pub(crate) unsafe fn zip_map_inplace<U: Element>(
         &self,
         other: &Strided<'_, U>,
@@ -227,12 +250,13 @@ impl<'a, T: Element> Strided<'a, T> {
         let Some(loops) = self.loops_with(other)? else { return Ok(()) };
         let from = (self.place(), other.place());
         // SAFETY: as in `map_inplace`.
-        unsafe { map(&loops, self.first, from, |(one, other)| change(one, other)) }
+        unsafe { map(&loops, self.place_mut(), from, |(one, other)| change(one, other)) }
     }
 
     /// # Safety
     ///
     /// As [`map_inplace`](Self::map_inplace).
+    #[inline]
     pub(crate) unsafe fn zip2_map_inplace<U: Element, V: Element>(
         &self,
         (second, third): (&Strided<'_, U>, &Strided<'_, V>),
@@ -241,7 +265,7 @@ impl<'a, T: Element> Strided<'a, T> {
         let Some(loops) = self.loops_with_two(second, third)? else { return Ok(()) };
         let from = (self.place(), second.place(), third.place());
         // SAFETY: as in `map_inplace`.
-        unsafe { map(&loops, self.first, from, |(one, second, third)| change(one, second, third)) }
+        unsafe { map(&loops, self.place_mut(), from, |(one, second, third)| change(one, second, third)) }
     }
 }
 

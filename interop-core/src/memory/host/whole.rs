@@ -3,6 +3,7 @@
 use crate::array::element::Element;
 use crate::array::layout::order::Order;
 use crate::error::Result;
+use crate::memory::host::cells::ReadOnlyCell;
 use crate::memory::host::loops::Visit;
 use crate::memory::host::strided::Strided;
 use crate::memory::host::{HostView, HostViewMut};
@@ -39,12 +40,13 @@ impl<T: Element, const N: usize> HostView<'_, T, N> {
     /// # Errors
     ///
     /// [`ErrorKind::DType`](crate::error::ErrorKind::DType) for a byte that is no `bool`; what came before it has been seen.
+    #[inline]
     pub fn for_each(&self, mut see: impl FnMut(T)) -> Result<()> {
         self.strided().fold(Visit::Index(Order::C), (), |(), element| see(element))
     }
 
-    /// Calls `see` with all elements, some thousands at a time, in memory order: by address, whatever the indices are. They are
-    /// copies, so what is done with them is as fast as with any slice, whatever the strides are.
+    /// Calls `see` with all elements, many at a time, in memory order: by address, whatever the indices are. Long runs are lent
+    /// where they are, others are copied together, so a loop over a chunk is as fast as over any slice, whatever the strides are.
     ///
     /// # Errors
     ///
@@ -61,13 +63,13 @@ impl<T: Element, const N: usize> HostView<'_, T, N> {
     /// let mut histogram = [0; 256];
     /// table.view::<u8, 2>()?.host_view()?.for_each_chunk(|chunk| {
     ///     for value in chunk {
-    ///         histogram[usize::from(*value)] += 1;
+    ///         histogram[usize::from(value.get())] += 1;
     ///     }
     /// })?;
     /// assert_eq!((histogram[1], histogram[7]), (1, 2));
     /// # Ok::<(), interop_core::Error>(())
     /// ```
-    pub fn for_each_chunk(&self, see: impl FnMut(&[T])) -> Result<()> {
+    pub fn for_each_chunk(&self, see: impl FnMut(&[ReadOnlyCell<T>])) -> Result<()> {
         self.strided().for_each_chunk(see)
     }
 
@@ -76,6 +78,7 @@ impl<T: Element, const N: usize> HostView<'_, T, N> {
     /// # Errors
     ///
     /// As [`for_each`](Self::for_each).
+    #[inline]
     pub fn fold<A>(&self, start: A, add: impl FnMut(A, T) -> A) -> Result<A> {
         self.strided().fold(Visit::MemoryRegion, start, add)
     }
@@ -85,6 +88,7 @@ impl<T: Element, const N: usize> HostView<'_, T, N> {
     /// # Errors
     ///
     /// [`ErrorKind::Shape`](crate::error::ErrorKind::Shape) unless both have one shape; as [`for_each`](Self::for_each).
+    #[inline]
     pub fn zip_fold<U: Element, A>(
         &self,
         other: &HostView<'_, U, N>,
@@ -106,6 +110,7 @@ impl<T: Element, const N: usize> HostViewMut<'_, T, N> {
     /// # Errors
     ///
     /// [`ErrorKind::DType`](crate::error::ErrorKind::DType) for a byte that is no `bool`; what came before it has been changed.
+    #[inline]
     pub fn map_inplace(&mut self, change: impl FnMut(T) -> T) -> Result<()> {
         // SAFETY: writable, without indices that meet, and unshared among Rust code (contract of `from_info`).
         unsafe { self.strided().map_inplace(change) }
@@ -131,6 +136,7 @@ impl<T: Element, const N: usize> HostViewMut<'_, T, N> {
     /// assert_eq!(y.to_vec::<f32>()?, [13.0, 26.0]);
     /// # Ok::<(), interop_core::Error>(())
     /// ```
+    #[inline]
     pub fn zip_map_inplace<U: Element>(
         &mut self,
         other: &HostView<'_, U, N>,
@@ -145,6 +151,7 @@ impl<T: Element, const N: usize> HostViewMut<'_, T, N> {
     /// # Errors
     ///
     /// As there.
+    #[inline]
     pub fn zip2_map_inplace<U: Element, V: Element>(
         &mut self,
         second: &HostView<'_, U, N>,

@@ -55,9 +55,10 @@ impl Import {
     ) -> Result<Self> {
         let mut info = interface.info()?;
         let stated = interface.version >= 3 || interface.stream != StreamHandle::NothingPending;
-        let scope = cuda::locate_and_wait(&mut info, stated, consumer)?;
+        let (scope, captured) = cuda::locate_and_wait(&mut info, stated, consumer)?;
         let mut import = Self::of(info, Owner::new(owner).after(scope));
-        import.put_on_stream(consumer);
+        let own = import.context();
+        import.put_on_ordered_stream(consumer, captured, own);
         Ok(import)
     }
 }

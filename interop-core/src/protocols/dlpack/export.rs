@@ -20,6 +20,7 @@ use crate::process::counters;
 use crate::protocols::dlpack::abi::{
     DLTensor, FLAG_IS_COPIED, FLAG_READ_ONLY, FLAG_SUBBYTE_PADDED, TensorAbi,
 };
+use crate::protocols::dlpack::export_owner::{ExportOwner, Plain};
 use crate::protocols::dlpack::managed_tensor::ManagedTensor;
 
 /// Who else has the exported array. This decides whether a consumer may write.
@@ -102,7 +103,23 @@ pub unsafe fn export<A: TensorAbi, O: Send + 'static>(
     owner: O,
     ownership: Ownership,
 ) -> Result<ManagedTensor<A>, Refused<O>> {
-    // SAFETY: forwarded to the caller.
+    // SAFETY: as the caller promises.
+    let exported = unsafe { export_kept(info, Plain(owner), ownership) };
+    exported.map_err(|Refused { value: Plain(value), error }| Refused { value, error })
+}
+
+/// As [`export`], for an owner that may have a treatment of its own.
+///
+/// # Safety
+///
+/// As [`export`].
+#[inline]
+pub(crate) unsafe fn export_kept<A: TensorAbi, O: ExportOwner>(
+    info: &ArrayInfo,
+    owner: O,
+    ownership: Ownership,
+) -> Result<ManagedTensor<A>, Refused<O>> {
+    // SAFETY: as the caller promises.
     unsafe { export_described(info, MaybeDangling::new(owner), ownership) }
 }
 
@@ -112,7 +129,7 @@ pub unsafe fn export<A: TensorAbi, O: Send + 'static>(
 ///
 /// As [`export`].
 #[inline]
-pub(crate) unsafe fn export_described<A: TensorAbi, O: Send + 'static>(
+pub(crate) unsafe fn export_described<A: TensorAbi, O: ExportOwner>(
     info: &ArrayInfo,
     owner: MaybeDangling<O>,
     ownership: Ownership,
@@ -134,7 +151,7 @@ pub(crate) unsafe fn export_described<A: TensorAbi, O: Send + 'static>(
 ///
 /// As [`export`].
 #[cold]
-unsafe fn export_struct_elements<A: TensorAbi, O: Send + 'static>(
+unsafe fn export_struct_elements<A: TensorAbi, O: ExportOwner>(
     info: &ArrayInfo,
     owner: MaybeDangling<O>,
     ownership: Ownership,
@@ -194,10 +211,10 @@ extern "C" fn allocation_failed<A, O>(ndim: u8) -> ! {
 }
 
 #[inline]
-fn pack<A: TensorAbi, O: Send + 'static>(
+fn pack<A: TensorAbi, O: ExportOwner>(
     info: &ArrayInfo,
     flags: u64,
-    owner: MaybeDangling<O>,
+    mut owner: MaybeDangling<O>,
 ) -> ManagedTensor<A> {
     let (extents, steps) = (info.shape(), info.strides());
     let Ok(ndim) = u8::try_from(extents.len()) else { unreachable!("a layout has at most 64 axes") };
@@ -227,7 +244,9 @@ fn pack<A: TensorAbi, O: Send + 'static>(
         strides: null_without_axes(strides),
         byte_offset: 0,
     };
-    let scope = if info.device() == Device::CPU { None } else { cuda::release_scope_of(info) };
+    let is_free = info.device() == Device::CPU || owner.get_mut().orders_its_release();
+    let scope = if is_free { None } else { cuda::release_scope_of(info) };
+    let scope = scope.map(|scope| owner.get_mut().treated_as(scope));
     let managed = A::wrap(tensor, flags, start.cast::<c_void>(), release::<A, O>);
     let package = start.cast::<Package<A, O>>();
     // SAFETY: `alloc_layout` starts with a package and is aligned for one.

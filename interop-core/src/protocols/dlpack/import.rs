@@ -9,8 +9,9 @@ use core::ptr::NonNull;
 
 use crate::array::device::Device;
 use crate::array::info::ArrayInfo;
-use crate::array::stream::StreamHandle;
+use crate::array::stream::{PendingWork, StreamHandle};
 use crate::cuda;
+use crate::cuda::release::scope::ReleaseScope;
 use crate::cuda::verify::Verification;
 use crate::error::{Refused, Result};
 use crate::memory::import::Import;
@@ -131,11 +132,12 @@ impl Import {
                 }
             };
         if self.info.device != Device::CPU {
-            // Without a `stream` argument the producer synchronizes with the legacy default stream.
-            self.info.stream = StreamHandle::LegacyDefault;
+            // A producer that is told no stream orders its work before this one.
+            self.info.stream = PendingWork::on(StreamHandle::LegacyDefault);
         }
-        // SAFETY: we release the struct, once, on any thread (1 and 3 of `ManagedTensor::from_raw`).
-        self.owner = unsafe { Owner::from_raw(tensor.into_non_null(), release) }.after(scope);
+        // SAFETY: the struct is ours to release once, on any thread (1 and 3 of `ManagedTensor::from_raw`).
+        self.owner = unsafe { Owner::from_raw(tensor.into_non_null(), release) }
+            .after(scope.map(ReleaseScope::self_reliant));
         Ok(())
     }
 }

@@ -27,6 +27,7 @@
 pub(crate) mod abi;
 pub(crate) mod exchange_api;
 pub(crate) mod export;
+pub(crate) mod export_owner;
 pub(crate) mod import;
 pub(crate) mod managed_tensor;
 

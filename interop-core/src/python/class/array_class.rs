@@ -31,7 +31,7 @@ pub(crate) fn struct_of<'a, T: ArrayClass>(array: &'a Bound<'_, T>) -> &'a T {
 }
 
 /// What `#[cuda_array(pyclass)]` makes of a struct, be it a class or not: what is missing for one is a single message then,
-/// that of [`class_of_arrays`].
+/// that of [`ArrayClass`].
 #[doc(hidden)]
 pub trait ArrayMethods: CudaArray + Send + Sync {}
 
@@ -49,10 +49,6 @@ pub trait ArrayClass: CudaArray + ArrayMethods + PyClass<Frozen: IsFrozen> + Sen
 
 #[diagnostic::do_not_recommend]
 impl<T: ArrayMethods + PyClass<Frozen: IsFrozen>> ArrayClass for T {}
-
-/// Compiles for classes of arrays.
-#[doc(hidden)]
-pub const fn class_of_arrays<T: ArrayClass>() {}
 
 /// Runs the body of a method: an error or a panic becomes a Python exception, and null.
 ///

@@ -6,6 +6,7 @@ use core::ffi::{CStr, c_void};
 use pyo3::exceptions::PyTypeError;
 use pyo3::ffi;
 use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyString, PyTuple, PyType};
 
 use crate::array::device::{Device, DeviceType};
@@ -15,6 +16,7 @@ use crate::python::class::array_class::{ArrayClass, body, struct_of};
 use crate::python::class::method::{Call, Method};
 use crate::python::class::numpy::{NUMBERS, array, dtype_of, learned_type, number_as};
 use crate::python::class::relabel::{relabel_as_device, relabel_as_host};
+use crate::python::class::views::{elements, is_just_an_array, pickled};
 
 /// A read-only attribute: its name, its documentation, and its value for what is known of the array.
 pub(crate) struct Attribute {
@@ -50,7 +52,15 @@ pub(crate) static ATTRIBUTES: [Attribute; 7] = [
         doc: c"The element type: a numpy.dtype where NumPy has one, or has learned one of DLPack's name, as \
               from ml_dtypes; otherwise a str: that name, or where there is no NumPy the typestr.",
         value: |py, info| {
+            let known = info.struct_type().is_none().then(|| known_type(info.dtype())).flatten();
+            if let Some(learned) = known.and_then(|known| known.get(py)) {
+                return Ok(learned.clone_ref(py));
+            }
             if let Ok(numpy) = py.import("numpy") {
+                if let Some(known) = known {
+                    let learn = || Ok::<_, PyErr>(dtype_of(&numpy, info.dtype(), None)?.unbind());
+                    return Ok(known.get_or_try_init(py, learn)?.clone_ref(py));
+                }
                 if info.dtype().typestr().is_some() {
                     return Ok(dtype_of(&numpy, info.dtype(), info.struct_type())?.unbind());
                 }
@@ -67,6 +77,28 @@ pub(crate) static ATTRIBUTES: [Attribute; 7] = [
         value: |py, info| Ok(PyString::new(py, &device(info.device())).into_any().unbind()),
     },
 ];
+
+/// Where `NumPy`'s type of these elements is kept, for those of which there are most: to look it up takes ten times as long.
+fn known_type(dtype: DType) -> Option<&'static PyOnceLock<Py<PyAny>>> {
+    const KNOWN: [DType; 14] = [
+        DType::F32,
+        DType::F64,
+        DType::I64,
+        DType::I32,
+        DType::U8,
+        DType::F16,
+        DType::BOOL,
+        DType::I8,
+        DType::I16,
+        DType::U16,
+        DType::U32,
+        DType::U64,
+        DType::COMPLEX64,
+        DType::COMPLEX128,
+    ];
+    static TYPES: [PyOnceLock<Py<PyAny>>; KNOWN.len()] = [const { PyOnceLock::new() }; KNOWN.len()];
+    KNOWN.iter().position(|known| *known == dtype).and_then(|at| TYPES.get(at))
+}
 
 fn number(py: Python<'_>, number: usize) -> PyResult<Py<PyAny>> {
     Ok(number.into_pyobject(py)?.into_any().unbind())
@@ -131,7 +163,7 @@ pub(crate) fn methods<T: ArrayClass>() -> [Method; 11] {
         (
             c"__reduce_ex__",
             Call::One(reduce::<T>),
-            c"__reduce_ex__($self, protocol, /)\n--\n\nRefused, unless the class says how it is pickled: memory cannot be.",
+            c"__reduce_ex__($self, protocol, /)\n--\n\nAs the class says; without a word of its own the elements as NumPy's array.",
         ),
         (
             c"relabel_as_device",
@@ -150,7 +182,7 @@ pub(crate) fn methods<T: ArrayClass>() -> [Method; 11] {
         (
             c"__repr__",
             Call::Bare(repr::<T>),
-            c"__repr__($self, /)\n--\n\nWhat the array is, without its elements.",
+            c"__repr__($self, /)\n--\n\nWhat the array is; with the elements, where they are few and the host can reach them.",
         ),
         (
             NUMBERS[0],
@@ -190,9 +222,6 @@ unsafe extern "C" fn len<T: ArrayClass>(
     unsafe { body::<T>(this, run) }
 }
 
-/// As the interpreter iterates over what has a `__getitem__`, by index up to an `IndexError`; that error would make an
-/// array without axes an empty one.
-///
 /// # Safety
 ///
 /// Called by Python as a method of `T` without arguments.
@@ -200,17 +229,20 @@ unsafe extern "C" fn iter<T: ArrayClass>(
     this: *mut ffi::PyObject,
     _: *mut ffi::PyObject,
 ) -> *mut ffi::PyObject {
-    let run = |array: &Bound<'_, T>| {
-        if struct_of(array).info()?.ndim() == 0 {
-            return Err(PyTypeError::new_err("iteration over an array without axes"));
-        }
-        // SAFETY: a live object with a `__getitem__`.
-        let rows = unsafe { ffi::PySeqIter_New(array.as_ptr()) };
-        // SAFETY: a new reference, or null with an exception set.
-        Ok(unsafe { Bound::from_owned_ptr_or_err(array.py(), rows) }?.unbind())
-    };
     // SAFETY: as the caller promises.
-    unsafe { body::<T>(this, run) }
+    unsafe { body::<T>(this, |array| items(array, &struct_of(array).info()?)) }
+}
+
+/// As the interpreter iterates over what has a `__getitem__`, by index up to an `IndexError`; that error would make an
+/// array without axes an empty one.
+pub(crate) fn items<T: ArrayClass>(array: &Bound<'_, T>, info: &ArrayInfo) -> PyResult<Py<PyAny>> {
+    if info.ndim() == 0 {
+        return Err(PyTypeError::new_err("iteration over an array without axes"));
+    }
+    // SAFETY: a live object with a `__getitem__`.
+    let rows = unsafe { ffi::PySeqIter_New(array.as_ptr()) };
+    // SAFETY: a new reference, or null with an exception set.
+    Ok(unsafe { Bound::from_owned_ptr_or_err(array.py(), rows) }?.unbind())
 }
 
 /// # Safety
@@ -223,6 +255,9 @@ unsafe extern "C" fn repr<T: ArrayClass>(
     let run = |array: &Bound<'_, T>| {
         let info = struct_of(array).info()?;
         let class = array.as_any().get_type().qualname()?;
+        if let Some(text) = elements(array, &info, &class) {
+            return Ok(PyString::new(array.py(), &text).into_any().unbind());
+        }
         let shape = PyTuple::new(array.py(), info.shape())?.repr()?;
         let (dtype, device) = (dtype(&info), device(info.device()));
         let text = format!("<{class} shape={shape} dtype={dtype} device={device} at {:#x}>", info.address());
@@ -243,10 +278,13 @@ unsafe extern "C" fn reduce<T: ArrayClass>(
 ) -> *mut ffi::PyObject {
     let run = |array: &Bound<'_, T>| {
         let (class, object) = (array.as_any().get_type(), array.py().get_type::<PyAny>());
+        // SAFETY: the caller holds a reference to the argument.
+        let protocol = unsafe { Borrowed::from_ptr(array.py(), protocol) };
         if says_how_it_is_pickled(&class, &object)? {
-            // SAFETY: the caller holds a reference to the argument.
-            let protocol = unsafe { Borrowed::from_ptr(array.py(), protocol) };
             return Ok(object.call_method1("__reduce_ex__", (array, protocol))?.unbind());
+        }
+        if is_just_an_array(array)? {
+            return Ok(pickled(array, &protocol)?.unbind());
         }
         let class = class.qualname()?;
         let text =
@@ -258,7 +296,10 @@ unsafe extern "C" fn reduce<T: ArrayClass>(
 }
 
 /// Whether a class, or one that it derives from, has what `object` would pickle an instance by, and does not have itself.
-fn says_how_it_is_pickled(class: &Bound<'_, PyType>, object: &Bound<'_, PyType>) -> PyResult<bool> {
+pub(crate) fn says_how_it_is_pickled(
+    class: &Bound<'_, PyType>,
+    object: &Bound<'_, PyType>,
+) -> PyResult<bool> {
     for name in ["__getnewargs__", "__getnewargs_ex__", "__setstate__"] {
         if class.hasattr(name)? {
             return Ok(true);

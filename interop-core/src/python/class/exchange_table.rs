@@ -30,7 +30,7 @@ use crate::memory::info_builder::InfoBuilder;
 use crate::process::fork::PerProcess;
 use crate::protocols::dlpack::abi::{DLPackVersion, DLTensor, MAJOR_VERSION, MINOR_VERSION, Versioned};
 use crate::protocols::dlpack::exchange_api::{DLPackExchangeAPI, DLPackExchangeAPIHeader, SetError};
-use crate::protocols::dlpack::export::{Ownership, export};
+use crate::protocols::dlpack::export::{Ownership, export, export_kept};
 use crate::protocols::dlpack::managed_tensor::ManagedTensor;
 use crate::python::class::array_class::{ArrayClass, struct_of};
 use crate::python::class::exported_array::new_object;
@@ -39,7 +39,7 @@ use crate::python::ffi_boundary::catch_panics;
 use crate::python::import::exchange_table::CAPSULE_NAME;
 use crate::python::import::receive::ImportSlot;
 use crate::python::interpreter::is_attached;
-use crate::python::py_owner::{PyOwner, release_deferred_refs};
+use crate::python::py_owner::{ExportedObject, release_deferred_refs};
 
 /// The table of a class, which is the same for as long as the program runs.
 struct TableOf<T>(core::marker::PhantomData<T>);
@@ -109,9 +109,9 @@ unsafe extern "C" fn own<T: ArrayClass>(object: *mut c_void, out: *mut *mut Vers
         let array = unsafe { instance::<T>(py, object) }?;
         let info = struct_of(&array).info()?;
         ready(&info)?;
-        let owner = PyOwner::new(array.into_any().unbind());
+        let owner = ExportedObject::new(array.into_any().unbind());
         // SAFETY: the array vouches for its memory as long as it lives, and the owner keeps it alive.
-        let tensor: ManagedTensor<Versioned> = unsafe { export(&info, owner, Ownership::Shared) }?;
+        let tensor: ManagedTensor<Versioned> = unsafe { export_kept(&info, owner, Ownership::Shared) }?;
         // SAFETY: a place for the tensor, as the caller promises.
         unsafe { out.write(tensor.into_raw()) };
         Ok(())
@@ -208,7 +208,7 @@ unsafe extern "C" fn wrap(tensor: *mut Versioned, out: *mut *mut c_void) -> c_in
 }
 
 /// An import as an array of its own.
-struct Adopted(Import);
+pub(crate) struct Adopted(pub(crate) Import);
 
 // SAFETY: 1: the import keeps its memory. 2: which is not its own. 3: it lends nothing.
 unsafe impl CudaArray for Adopted {

@@ -9,6 +9,7 @@ use crate::array::mutability::Mutability;
 use crate::derive::cuda_array::CudaArray;
 use crate::error::Result;
 use crate::python::class::array_class::{ArrayClass, ArrayMethods};
+use crate::python::class::index::Indexed;
 use crate::python::class::instance::Instance;
 
 /// An array that a function returned, for NumPy and other libraries to use in place, as by `numpy.from_dlpack(array)`.
@@ -18,6 +19,8 @@ use crate::python::class::instance::Instance;
 #[pyclass(frozen, weakref, module = "interop_core")]
 pub(crate) struct ExportedArray {
     array: Box<dyn Described>,
+    /// The part of it that this is.
+    view: Option<Indexed>,
 }
 
 #[pymethods]
@@ -32,6 +35,11 @@ impl ExportedArray {
 trait Described: Send + Sync {
     fn describe(&self) -> Result<ArrayInfo>;
 
+    /// Another handle of the object that keeps the array, if it is a Python object.
+    fn again(&self, _: Python<'_>) -> Option<Box<dyn Described>> {
+        None
+    }
+
     /// Shows the collector the Python objects that the array keeps, as far as it can tell.
     fn visit(&self, _: &PyVisit<'_>) -> Result<(), PyTraverseError> {
         Ok(())
@@ -39,7 +47,7 @@ trait Described: Send + Sync {
 }
 
 /// A struct of somebody's, of which is not known what it keeps.
-struct Returned<A>(A);
+pub(crate) struct Returned<A>(A);
 
 impl<A: CudaArray + Send + Sync> Described for Returned<A> {
     fn describe(&self) -> Result<ArrayInfo> {
@@ -52,6 +60,10 @@ impl<T: ArrayClass> Described for Instance<T> {
         self.info()
     }
 
+    fn again(&self, py: Python<'_>) -> Option<Box<dyn Described>> {
+        Some(Box::new(Self(self.0.clone_ref(py))))
+    }
+
     fn visit(&self, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
         visit.call(&self.0)
     }
@@ -61,7 +73,10 @@ impl<T: ArrayClass> Described for Instance<T> {
 unsafe impl CudaArray for ExportedArray {
     /// The facts of the struct inside; what its sole owner may write, everybody may write who has the object.
     fn info(&self) -> Result<ArrayInfo> {
-        let info = self.array.describe()?;
+        let mut info = self.array.describe()?;
+        if let Some(Indexed { layout, byte_offset }) = &self.view {
+            info = info.part(layout.clone(), *byte_offset)?;
+        }
         let mutability =
             if info.is_writable_by_owner() { Mutability::Writable } else { Mutability::ReadOnly };
         Ok(ArrayInfo { mutability, ..info })
@@ -91,14 +106,38 @@ where
 {
     // A struct whose fields contradict each other is refused here, where it can be seen who made it.
     array.info()?;
-    exported(py, Box::new(Returned(array)))
+    into_checked_object(py, array)
 }
 
 /// The array of an object as an object of its own.
 pub(crate) fn of_instance<T: ArrayClass>(py: Python<'_>, array: Instance<T>) -> PyResult<Bound<'_, PyAny>> {
-    exported(py, Box::new(array))
+    exported(py, Box::new(array), None)
 }
 
-fn exported(py: Python<'_>, array: Box<dyn Described>) -> PyResult<Bound<'_, PyAny>> {
-    Ok(Bound::new(py, ExportedArray { array })?.into_any())
+fn exported(py: Python<'_>, array: Box<dyn Described>, view: Option<Indexed>) -> PyResult<Bound<'_, PyAny>> {
+    Ok(Bound::new(py, ExportedArray { array, view })?.into_any())
+}
+
+/// As [`new_object`], for a struct that has described itself.
+pub(crate) fn into_checked_object<A>(py: Python<'_>, array: A) -> PyResult<Bound<'_, PyAny>>
+where
+    A: CudaArray + AnyThread,
+{
+    exported(py, Box::new(Returned(array)), None)
+}
+
+/// A view of the array of an object, which keeps the object. A view of a view keeps what that keeps.
+pub(crate) fn part_of<'py, T: ArrayClass>(
+    array: &Bound<'py, T>,
+    mut view: Indexed,
+) -> PyResult<Bound<'py, PyAny>> {
+    let py = array.py();
+    if let Ok(whole) = array.as_any().cast_exact::<ExportedArray>() {
+        let ExportedArray { array: of, view: own } = whole.get();
+        if let (Some(own), Some(of)) = (own, of.again(py)) {
+            view.byte_offset += own.byte_offset;
+            return exported(py, of, Some(view));
+        }
+    }
+    exported(py, Box::new(Instance(array.clone().unbind())), Some(view))
 }

@@ -15,24 +15,25 @@ use crate::python::class::array_class::{ArrayClass, body, struct_of};
 use crate::python::class::attributes::{ATTRIBUTES, Attribute, getter, methods};
 use crate::python::class::exported_array::{AnyThread, ExportedArray, new_object};
 use crate::python::class::method::{Call, Method, method};
+use crate::python::class::views;
 use crate::python::detach::free_detached;
 use crate::python::export::dlpack::answer;
 use crate::python::export::interface_dict::dict_of;
 use crate::python::export::request::DlpackArgs;
-use crate::python::py_owner::PyOwner;
+use crate::python::py_owner::ExportedObject;
 use crate::python::shared_borrows::share_borrow_table;
 use pyo3::sync::PyOnceLock;
 
-/// Gives the class the methods of the protocols, `__dlpack__`, `__dlpack_device__` and `__cuda_array_interface__`, the C
-/// exchange table (`__dlpack_c_exchange_api__`), and what people expect of an array: `shape`, `ndim`, `size`, `nbytes`,
-/// `strides` (bytes), `dtype`, `device`, `len()`, iteration where there is a `__getitem__`, a `repr`, `__array__` for
-/// `NumPy`, `float()` and its like as `NumPy` has them, `relabel_as_device()` and `relabel_as_host()`, and for memory that the host can reach
-/// the buffer protocol (`memoryview`, `bytes`, files).
+/// Adds a class of arrays to a module.
 ///
-/// Call it once, where the module is made. What has one of these names in your own `#[pymethods]` is kept; a class with
-/// a `__dlpack__` of its own gets no table, by which consumers would pass it over. A pickle and `copy` are refused, unless the
-/// class says how it is done, as by `__getnewargs__` or `__reduce__`. With `INTEROP_SKIP_DLPACK_C_EXCHANGE_API=1` in the
-/// environment no class offers a table, and none is used.
+/// With `pyclass` a class has the methods of an array from the moment that `PyO3` makes it, so `module.add_class` and
+/// `#[pymodule_export]` add the same class. This also gives them to it where `PyO3` cannot: on a platform without life before
+/// `main`.
+///
+/// The methods are those of the protocols, `__dlpack__`, `__dlpack_device__` and `__cuda_array_interface__`, the C exchange table
+/// (`__dlpack_c_exchange_api__`), and what people expect of an array: see [the module](crate::python). What has one of these
+/// names in your own `#[pymethods]` is kept; a class with a `__dlpack__` of its own gets no table, by which consumers would
+/// pass it over. With `INTEROP_SKIP_DLPACK_C_EXCHANGE_API=1` in the environment no class offers a table, and none is used.
 ///
 /// ```no_run
 /// use interop_core::{CudaArray, HostVec};
@@ -44,10 +45,15 @@ use pyo3::sync::PyOnceLock;
 /// struct Samples { #[cuda_array(data)] values: HostVec<f32>, len: usize }
 ///
 /// #[pymodule]
-/// fn samples(module: &Bound<'_, PyModule>) -> PyResult<()> {
-///     module.add_class::<Samples>()?;
-///     interop_core::python::install::<Samples>(module.py())
+/// mod samples {
+///     use pyo3::prelude::*;
+///
+///     #[pymodule_init]
+///     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
+///         interop_core::python::add_class::<crate::python::Samples>(module)
+///     }
 /// }
+/// # fn main() {}
 /// ```
 ///
 /// `PyO3` makes classes of the stable ABI of Python 3.10 without the buffer protocol, so it is added here: by `__buffer__`
@@ -56,16 +62,23 @@ use pyo3::sync::PyOnceLock;
 ///
 /// # Errors
 ///
-/// When Python cannot make the methods, as for a class with `immutable_type`, which takes none.
-pub fn install<T: ArrayClass>(py: Python<'_>) -> PyResult<()> {
+/// When Python cannot make the class or its methods, or the module cannot take it.
+pub fn add_class<T: ArrayClass>(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    install::<T>(module.py())?;
+    module.add_class::<T>()
+}
+
+/// Gives the class the methods of an array that it lacks; the version of this crate.
+#[doc(hidden)]
+pub fn install<T: ArrayClass>(py: Python<'_>) -> PyResult<&'static str> {
     install_exported(py)?;
     add_methods::<T>(py)
 }
 
-/// Gives `ExportedArray` its methods, once.
+/// Gives `ExportedArray` its methods, once: the methods of every class make objects of it.
 fn install_exported(py: Python<'_>) -> PyResult<()> {
-    static INSTALLED: PyOnceLock<()> = PyOnceLock::new();
-    INSTALLED.get_or_try_init(py, || add_methods::<ExportedArray>(py)).copied()
+    static INSTALLED: PyOnceLock<&str> = PyOnceLock::new();
+    INSTALLED.get_or_try_init(py, || add_methods::<ExportedArray>(py)).map(|_| ())
 }
 
 /// A derived struct as the return value of a `#[pyfunction]`.
@@ -78,7 +91,8 @@ where
     new_object(py, array)
 }
 
-fn add_methods<T: ArrayClass>(py: Python<'_>) -> PyResult<()> {
+fn add_methods<T: ArrayClass>(py: Python<'_>) -> PyResult<&'static str> {
+    const VERSION: &str = env!("CARGO_PKG_VERSION");
     free_detached();
     share_borrow_table(py)?;
     let class = py.get_type::<T>();
@@ -87,6 +101,7 @@ fn add_methods<T: ArrayClass>(py: Python<'_>) -> PyResult<()> {
         let name = name.to_string_lossy();
         if own.contains(&*name)? { Ok(()) } else { class.setattr(&*name, descriptor) }
     };
+    set(c"__interop_core__", PyString::new(py, VERSION).into_any())?;
     set(INTERFACE.name, getter::<T>(&class, &INTERFACE)?)?;
     // By the table consumers would pass over a method of the class's own.
     if crate::python::import::exchange_table::in_use() && !own.contains("__dlpack__")? {
@@ -95,13 +110,19 @@ fn add_methods<T: ArrayClass>(py: Python<'_>) -> PyResult<()> {
     for attribute in &ATTRIBUTES {
         set(attribute.name, getter::<T>(&class, attribute)?)?;
     }
-    // A class with items is iterated by them, unless it is a mapping.
-    let indexed = own.contains("__getitem__")? && is_sequence(&class);
-    let methods = protocol::<T>().into_iter().chain(methods::<T>());
-    for (name, call, doc) in methods.filter(|(name, ..)| indexed || *name != c"__iter__") {
+    // Items of a class's own are its elements, unless it is a mapping, which is not iterated by index.
+    let has_items = own.contains("__getitem__")?;
+    let is_mapping = has_items && !is_sequence(&class);
+    let (own_items, views) = (methods::<T>(), views::methods::<T>());
+    let methods = protocol::<T>()
+        .into_iter()
+        .chain(own_items.into_iter().filter(|(name, ..)| has_items || *name != c"__iter__"));
+    for (name, call, doc) in methods.chain(views).filter(|(name, ..)| !is_mapping || *name != c"__iter__") {
         set(name, method(py, class.as_type_ptr(), (name, call, doc))?)?;
     }
-    crate::python::class::buffer::install::install::<T>(&class)
+    crate::python::class::by_numpy::install(&class, is_mapping)?;
+    crate::python::class::buffer::install::install::<T>(&class)?;
+    Ok(VERSION)
 }
 
 /// Whether the items of a class have indices, of which those of a `#[pyclass(mapping)]` have none.
@@ -172,7 +193,7 @@ unsafe extern "C" fn dlpack<T: ArrayClass>(
                 request.set_interned(&name, &argument)?;
             }
         }
-        let owner = PyOwner::new(array.clone().into_any().unbind());
+        let owner = ExportedObject::new(array.clone().into_any().unbind());
         // SAFETY: the object keeps the array alive, and its class is frozen.
         Ok(unsafe { answer(py, struct_of(array), owner, &request) }?.unbind())
     };
@@ -195,42 +216,3 @@ unsafe extern "C" fn dlpack_device<T: ArrayClass>(
     // SAFETY: as the caller promises.
     unsafe { body::<T>(this, run) }
 }
-
-/// What a class has of its own stays as it is, be it a slot, a getter or a method of a protocol.
-/// Run as a test.
-///
-/// ```
-/// use interop_core::{CudaArray, HostVec};
-/// use pyo3::ffi::c_str;
-/// use pyo3::prelude::*;
-///
-/// #[pyclass(frozen)]
-/// #[derive(CudaArray)]
-/// #[cuda_array(shape = [len], export, pyclass)]
-/// struct Samples { #[cuda_array(data)] values: HostVec<f32>, len: usize }
-///
-/// #[pymethods]
-/// impl Samples {
-///     #[getter]
-///     fn shape(&self) -> &str { "own" }
-///     fn __len__(&self) -> usize { 7 }
-///     fn __repr__(&self) -> &str { "own" }
-///     fn __dlpack_device__(&self) -> (i32, i32) { (1, 5) }
-/// }
-///
-/// Python::initialize();
-/// Python::attach(|py| -> PyResult<()> {
-///     interop_core::python::install::<Samples>(py)?;
-///     let samples = Bound::new(py, Samples { values: HostVec::from_slice(&[1.0_f32, 2.0]), len: 2 })?;
-///     let own = pyo3::types::PyDict::new(py);
-///     own.set_item("samples", samples)?;
-///     let says = |code| py.eval(code, Some(&own), None)?.extract::<bool>();
-///     assert!(says(c_str!("samples.shape == repr(samples) == str(samples) == 'own'"))?);
-///     assert!(says(c_str!("len(samples) == 7 and samples.__dlpack_device__() == (1, 5)"))?);
-///     assert!(says(c_str!("(samples.nbytes, samples.ndim) == (8, 1) and 'dltensor' in repr(samples.__dlpack__())"))?);
-///     Ok(())
-/// })
-/// # .unwrap();
-/// ```
-#[cfg(all(doctest, feature = "derive"))]
-struct OwnMethods;

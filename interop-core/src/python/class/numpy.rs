@@ -86,7 +86,7 @@ unsafe impl<T: ArrayClass> CudaArray for AsIntegers<T> {
 ///
 /// By the buffer protocol, where it has a format for the elements: every version reads that, also of what is read-only, of
 /// bools and of structs. `from_dlpack` learned the first two in 2.1.
-fn view_of<'py, T: ArrayClass>(
+pub(crate) fn view_of<'py, T: ArrayClass>(
     numpy: &Bound<'py, PyModule>,
     array: &Bound<'py, T>,
     dtype: DType,
@@ -112,7 +112,9 @@ fn without_type(array: &Bound<'_, PyAny>, dtype: DType, error: PyErr) -> PyErr {
         return error;
     }
     let allowed = "a type that NumPy has; after `import ml_dtypes` it has bfloat16 and the floats of 8 bits";
-    let refusal = PyErr::from(of(array, Error::new(ErrorKind::DType, "dtype", dtype, allowed)));
+    let error_of_ours = Error::new(ErrorKind::DType, "dtype", dtype, allowed);
+    let remedy = "PyTorch and JAX have the type: a function can return its array as theirs";
+    let refusal = PyErr::from(of(array, error_of_ours.with_python_hint(remedy)));
     refusal.set_cause(py, Some(error));
     refusal
 }

@@ -9,7 +9,7 @@ use pyo3::prelude::*;
 
 use crate::array::device::{Device, DeviceType};
 use crate::array::info::ArrayInfo;
-use crate::array::stream::StreamHandle;
+use crate::array::stream::{PendingWork, StreamHandle};
 use crate::cuda::handover::synchronize_if_available;
 use crate::derive::cuda_array::CudaArray;
 use crate::error::Result;
@@ -69,6 +69,6 @@ unsafe impl<T: ArrayClass> CudaArray for OnHost<T> {
             let wait = || synchronize_if_available(info.stream(), info.device());
             with_attached(|py| waiting(py, &info, wait))?;
         }
-        Ok(ArrayInfo { device: Device::CPU, stream: StreamHandle::NothingPending, ..info })
+        Ok(ArrayInfo { device: Device::CPU, stream: PendingWork::on(StreamHandle::NothingPending), ..info })
     }
 }

@@ -7,7 +7,7 @@ use pyo3::prelude::*;
 
 use crate::array::device::{Device, DeviceType};
 use crate::array::info::ArrayInfo;
-use crate::array::stream::StreamHandle;
+use crate::array::stream::{PendingWork, StreamHandle};
 use crate::cuda;
 use crate::derive::cuda_array::CudaArray;
 use crate::derive::fields::axes::ShapeField;
@@ -17,7 +17,8 @@ use crate::memory::borrow_registry::Borrow;
 use crate::memory::host_buffer::HostBuffer;
 use crate::memory::info_builder::InfoBuilder;
 use crate::protocols::dlpack::abi::{Legacy, Versioned};
-use crate::protocols::dlpack::export::{Ownership, export as pack};
+use crate::protocols::dlpack::export::{Ownership, export_kept as pack};
+use crate::protocols::dlpack::export_owner::{ExportOwner, SharedHandle};
 use crate::protocols::dlpack::managed_tensor::ManagedTensor;
 use crate::python::capsule::wrap;
 use crate::python::detach::{detached, free_detached};
@@ -90,7 +91,7 @@ pub fn export<'py, A: CudaArray + Send + Sync + 'static>(
     free_detached();
     share_borrow_table(py)?;
     // SAFETY: whoever has the `Arc` keeps the array alive and where it is, and can only share it.
-    unsafe { answer(py, &**array, Arc::clone(array), request) }
+    unsafe { answer(py, &**array, SharedHandle::new(array), request) }
 }
 
 /// As [`export`], for an array that `owner` keeps alive.
@@ -105,7 +106,7 @@ pub fn export<'py, A: CudaArray + Send + Sync + 'static>(
 pub(crate) unsafe fn answer<'py, A: CudaArray>(
     py: Python<'py>,
     array: &A,
-    owner: impl Send + 'static,
+    owner: impl ExportOwner,
     request: &DlpackArgs,
 ) -> PyResult<Bound<'py, PyAny>> {
     // By reference: facts are some two hundred bytes, of which the export reads a few.
@@ -124,7 +125,7 @@ pub(crate) unsafe fn answer<'py, A: CudaArray>(
 unsafe fn answer_described<'py>(
     py: Python<'py>,
     info: &ArrayInfo,
-    owner: impl Send + 'static,
+    owner: impl ExportOwner,
     request: &DlpackArgs,
 ) -> PyResult<Bound<'py, PyAny>> {
     let (own, versioned) = (info.device(), request.versioned);
@@ -141,7 +142,7 @@ unsafe fn answer_described<'py>(
     let reachable = wanted == own || own.device_type.is_host_accessible();
     if request.copy == Some(true) || !reachable {
         // SAFETY: as the caller promises.
-        return unsafe { answer_by_copy(py, info, wanted, request) };
+        return unsafe { answer_by_copy(py, info, (wanted, consumer), request) };
     }
     if wanted == own {
         // A consumer on the host names no stream, and starts to read at once.
@@ -156,7 +157,11 @@ unsafe fn answer_described<'py>(
     }
     // Pinned or managed memory, for a consumer that takes host memory only.
     waiting(py, info, || cuda::synchronize_for_host(info))?;
-    let on_host = ArrayInfo { device: Device::CPU, stream: StreamHandle::NothingPending, ..info.clone() };
+    let on_host = ArrayInfo {
+        device: Device::CPU,
+        stream: PendingWork::on(StreamHandle::NothingPending),
+        ..info.clone()
+    };
     // SAFETY: as above.
     unsafe { capsule(py, &on_host, owner, Ownership::Shared, versioned) }
 }
@@ -170,7 +175,7 @@ unsafe fn answer_described<'py>(
 unsafe fn answer_by_copy<'py>(
     py: Python<'py>,
     info: &ArrayInfo,
-    wanted: Device,
+    (wanted, consumer): (Device, StreamHandle),
     request: &DlpackArgs,
 ) -> PyResult<Bound<'py, PyAny>> {
     if request.copy == Some(false) {
@@ -186,7 +191,8 @@ unsafe fn answer_by_copy<'py>(
         return unsafe { capsule(py, &info, buffer, Ownership::Copied, request.versioned) };
     }
     // SAFETY: the memory is live, as the caller promises.
-    let (buffer, info) = copying(py, info, || unsafe { crate::memory::duplicate::duplicate(info) })?;
+    let (buffer, info) =
+        copying(py, info, || unsafe { crate::memory::duplicate::duplicate(info, consumer) })?;
     // SAFETY: as above.
     unsafe { capsule(py, &info, buffer, Ownership::Copied, request.versioned) }
 }
@@ -210,7 +216,7 @@ fn copying<R: Send>(py: Python<'_>, info: &ArrayInfo, copy: impl FnOnce() -> R +
 unsafe fn capsule<'py>(
     py: Python<'py>,
     info: &ArrayInfo,
-    owner: impl Send + 'static,
+    owner: impl ExportOwner,
     access: Ownership,
     versioned: bool,
 ) -> PyResult<Bound<'py, PyAny>> {
@@ -226,17 +232,15 @@ unsafe fn capsule<'py>(
 
 /// A compact copy of an array in host memory, in C order.
 fn copied(info: &ArrayInfo) -> PyResult<(ArrayInfo, HostBuffer)> {
-    let mut flat = info.without_struct_type()?;
-    let staged;
-    if flat.device().device_type == DeviceType::CUDA {
+    let flat = info.without_struct_type()?;
+    let buffer = if flat.device().device_type == DeviceType::CUDA {
         // SAFETY: the array vouches that its memory is live.
-        staged = unsafe { cuda::stage(&flat) }?;
-        flat = staged.info.clone();
+        unsafe { crate::memory::fetch::fetch_buffer(&flat) }?
     } else {
         crate::memory::host::checked_read::check_readable(flat.device(), flat.stream())?;
-    }
-    // SAFETY: the array vouches that its memory is live, or it is in `staged`; and the host can reach it.
-    let buffer = unsafe { HostBuffer::copy_of(&flat) }?;
+        // SAFETY: as above, and the host can reach it.
+        unsafe { HostBuffer::copy_of(&flat) }?
+    };
     let info = flat.shape().to_vec().finish(InfoBuilder::storage(&buffer))?;
     Ok((info, buffer))
 }

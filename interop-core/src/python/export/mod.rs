@@ -1,5 +1,9 @@
 //! What `__dlpack__` and `__cuda_array_interface__` answer.
 
+pub(crate) mod allocate;
 pub(crate) mod dlpack;
 pub(crate) mod interface_dict;
+pub(crate) mod into_library;
+pub(crate) mod numpy_api;
 pub(crate) mod request;
+pub(crate) mod results;

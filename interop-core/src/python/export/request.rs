@@ -29,6 +29,11 @@ pub struct DlpackArgs {
 }
 
 impl DlpackArgs {
+    /// For a capsule of the current form with a copy of the elements.
+    pub(crate) fn for_a_copy() -> Self {
+        Self { versioned: true, copy: Some(true), ..Self::default() }
+    }
+
     /// Takes one keyword argument.
     ///
     /// # Errors

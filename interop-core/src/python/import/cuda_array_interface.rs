@@ -30,5 +30,6 @@ pub(crate) fn from_cai(
     // SAFETY: the object vouches for the memory that it describes, as long as it lives, and for its stream now.
     let import = unsafe { Import::from_cai_for_stream(&interface, consumer, owner) };
     *to.import = import.map_err(|error| of(object, error))?;
+    to.import.leave_to_its_owner();
     Ok(Some(Protocol::Cai))
 }

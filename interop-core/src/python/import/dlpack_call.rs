@@ -23,6 +23,8 @@ pub(crate) struct DlpackMethod {
     takes_unordered: bool,
     /// Where its arrays are.
     pub(crate) expected_device: ExpectedDevice,
+    /// Whether its objects may have an interface dict that says who may write, where a legacy capsule cannot.
+    pub(crate) has_writable_dict: bool,
     /// The function behind it, of a type that cannot change.
     direct: Option<DirectCall>,
 }
@@ -56,7 +58,9 @@ impl DlpackMethod {
             Some(_) => ExpectedDevice::of(ExpectedDevice::NEW),
             None => ExpectedDevice::of(ExpectedDevice::NONE),
         };
-        Self { has_method, takes_unordered, expected_device, direct }
+        // Arrays of JAX do not change, and NumPy before 2.1 has always counted as read-only.
+        let has_writable_dict = !host_only && !matches!(package, "jax" | "jaxlib");
+        Self { has_method, takes_unordered, expected_device, has_writable_dict, direct }
     }
 
     /// The stream that arrays of a device are asked for.

@@ -49,7 +49,7 @@ fn from_any_device(
     said.check().map_err(named)?;
     let consumer = method.consumer(stream, said);
     // Producers look at the device that is current, and the default streams are those of its context.
-    let _entered = cuda::enter_device_context(said).map_err(named)?;
+    let entered = cuda::enter_device_context(said).map_err(named)?;
     let (capsule, told) = request_for(object, method, consumer, said)?;
     let protocol = from_capsule(to, object, capsule)?;
     let found = to.import.info().device();
@@ -69,7 +69,7 @@ fn from_any_device(
         }
         .map_err(named)?;
     }
-    to.import.put_on_stream(consumer);
+    to.import.put_on_ordered_stream(consumer, None, entered.map(|entered| entered.context()));
     Ok(protocol)
 }
 
@@ -84,7 +84,7 @@ fn from_expected_device(
     expected: Device,
 ) -> Result<Option<Protocol>, Failure> {
     let consumer = method.consumer(stream, expected);
-    let _entered = cuda::enter_device_context(expected).map_err(|error| of(object, error))?;
+    let entered = cuda::enter_device_context(expected).map_err(|error| of(object, error))?;
     let capsule = match request(object, method, consumer.to_dlpack(expected.device_type)) {
         Ok(capsule) => capsule,
         // The array may be where other streams are taken.
@@ -95,7 +95,7 @@ fn from_expected_device(
     if to.import.info().device() != expected {
         return Ok(None);
     }
-    to.import.put_on_stream(consumer);
+    to.import.put_on_ordered_stream(consumer, None, entered.map(|entered| entered.context()));
     Ok(Some(protocol))
 }
 

@@ -2,7 +2,6 @@
 #![expect(unsafe_code, reason = "calls the functions of foreign tables")]
 
 use core::ffi::{CStr, c_int, c_void};
-use core::mem::offset_of;
 use core::ptr::NonNull;
 use std::sync::{Mutex, OnceLock, PoisonError};
 
@@ -22,12 +21,65 @@ use crate::python::exception_state::with_saved_exception;
 use crate::python::import::receive::ImportSlot;
 use crate::python::interpreter::is_attached;
 
+/// A member of a table: a C function, or `None` for null.
+macro_rules! member {
+    ($table:expr, $member:ident: $function:ty) => {{
+        let place = $table
+            .0
+            .as_ptr()
+            .wrapping_byte_add(core::mem::offset_of!($crate::dlpack::DLPackExchangeAPI, $member));
+        // SAFETY: the place of a member of a table of our major version; null is `None`.
+        unsafe { place.cast::<Option<$function>>().read() }
+    }};
+}
+
+type ToObject = unsafe extern "C" fn(*mut Versioned, *mut *mut c_void) -> c_int;
+
+/// Whether the table makes Python objects of tensors.
+pub(crate) fn makes_objects(table: Table) -> bool {
+    member!(table, managed_tensor_to_py_object_no_sync: ToObject).is_some()
+}
+
+/// A new object of the table's library around a tensor, which the library takes over.
+///
+/// # Errors
+///
+/// What the library raises. Whether it has released the tensor then is not said anywhere: the caller finds out.
+///
+/// # Safety
+///
+/// `tensor` is a live struct that nobody else releases.
+pub(crate) unsafe fn object_of(
+    table: Table,
+    py: Python<'_>,
+    tensor: *mut Versioned,
+) -> PyResult<Bound<'_, PyAny>> {
+    let Some(to_object) = member!(table, managed_tensor_to_py_object_no_sync: ToObject) else {
+        return Err(PySystemError::new_err("the exchange table makes no objects"));
+    };
+    let mut object = core::ptr::null_mut();
+    // SAFETY: the thread is attached; an owned tensor, as the caller promises, and a place for the object.
+    let failed = unsafe { to_object(tensor, &raw mut object) } != 0;
+    let raised = if failed || object.is_null() || PyErr::occurred(py) { Some(raised(py)) } else { None };
+    if failed || object.is_null() {
+        return Err(raised.unwrap_or_else(|| unreachable!("it failed")));
+    }
+    // SAFETY: a new reference, which the table hands over.
+    let object = unsafe { Bound::from_owned_ptr(py, object.cast()) };
+    raised.map_or(Ok(object), Err)
+}
+
+/// The exception that a table has set; one that says so if it has set none: `PyErr::fetch` would panic in a debug build.
+#[cold]
+fn raised(py: Python<'_>) -> PyErr {
+    PyErr::take(py)
+        .unwrap_or_else(|| PySystemError::new_err("the exchange table failed and raised no exception"))
+}
+
 /// The stream that the table's library works on; `None` when the table does not say.
 pub(crate) fn work_stream(table: Table, py: Python<'_>, device: Device) -> Option<StreamHandle> {
     type CurrentWorkStream = unsafe extern "C" fn(c_int, i32, *mut *mut c_void) -> c_int;
-    let place = table.0.as_ptr().wrapping_byte_add(offset_of!(DLPackExchangeAPI, current_work_stream));
-    // SAFETY: the place of a member of a table of our major version; null is `None`.
-    let current = unsafe { place.cast::<Option<CurrentWorkStream>>().read() }?;
+    let current = member!(table, current_work_stream: CurrentWorkStream)?;
     let mut stream = core::ptr::null_mut();
     // SAFETY: the thread is attached; a place for the stream.
     let failed = unsafe { current(device.device_type.0, device.device_id, &raw mut stream) } != 0;
@@ -84,22 +136,16 @@ pub(crate) fn tensor_of(
     table: Table,
     object: &Bound<'_, PyAny>,
 ) -> PyResult<Option<ManagedTensor<Versioned>>> {
-    let place = table
-        .0
-        .as_ptr()
-        .wrapping_byte_add(offset_of!(DLPackExchangeAPI, managed_tensor_from_py_object_no_sync));
-    // SAFETY: the place of a member of a table of our major version; null is `None`.
-    let from_object = unsafe {
-        place.cast::<Option<unsafe extern "C" fn(*mut c_void, *mut *mut Versioned) -> c_int>>().read()
+    type FromObject = unsafe extern "C" fn(*mut c_void, *mut *mut Versioned) -> c_int;
+    let Some(from_object) = member!(table, managed_tensor_from_py_object_no_sync: FromObject) else {
+        return Ok(None);
     };
-    let Some(from_object) = from_object else { return Ok(None) };
     let mut tensor = core::ptr::null_mut();
     // SAFETY: an object of the type that offers the table, with the thread attached, and a place for the tensor.
     let failed = unsafe { from_object(object.as_ptr().cast(), &raw mut tensor) } != 0;
     if failed || tensor.is_null() || PyErr::occurred(object.py()) {
-        // A table that does not say why it fails breaks the rules, but not us: `PyErr::fetch` would panic in a debug build.
-        let error = PyErr::take(object.py())
-            .unwrap_or_else(|| PySystemError::new_err("the exchange table failed and raised no exception"));
+        // A table that does not say why it fails breaks the rules, but not us.
+        let error = raised(object.py());
         if !failed && !tensor.is_null() {
             // It raised and says that it worked: the exception would surface in somebody else's call.
             // SAFETY: as below.
@@ -122,8 +168,10 @@ pub(crate) fn wait_for_table_stream(
     let device = to.import.info().device();
     let Some(current) = work_stream(table, object.py(), device) else { return Ok(false) };
     let consumer = stream.unwrap_or(StreamHandle::LegacyDefault);
-    cuda::stream_wait(consumer, current, device).map_err(|error| of(object, error))?;
-    to.import.put_on_stream(consumer);
+    // The default streams are those of the memory's context, which need not be asked for again.
+    let own = to.import.context();
+    let captured = cuda::stream_wait_in(consumer, current, device, own).map_err(|error| of(object, error))?;
+    to.import.put_on_ordered_stream(consumer, captured, own);
     Ok(true)
 }
 
@@ -141,7 +189,7 @@ pub(crate) fn in_use() -> bool {
 }
 
 /// A table of a major version that we know; it lives as long as the program.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct Table(pub(crate) NonNull<DLPackExchangeAPI>);
 
 // SAFETY: the table does not change.
@@ -177,3 +225,5 @@ fn known_version(header: *mut DLPackExchangeAPIHeader) -> Option<Table> {
     }
     None
 }
+
+pub(crate) use member;

@@ -9,6 +9,8 @@ pub(crate) mod dlpack_method;
 pub(crate) mod exchange_table;
 pub(crate) mod interface_dict;
 pub(crate) mod lazy_values;
+pub(crate) mod legacy_writable;
+pub(crate) mod library_kind;
 pub(crate) mod pipeline;
 pub(crate) mod producer_wait;
 pub(crate) mod protocol;

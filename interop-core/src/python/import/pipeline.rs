@@ -15,6 +15,7 @@ use crate::python::import::cuda_array_interface::from_cai;
 use crate::python::import::dlpack_call::{DlpackMethod, has_method, lacks_method, request};
 use crate::python::import::dlpack_method::from_method;
 use crate::python::import::exchange_table::{Table, tensor_of, wait_for_table_stream};
+use crate::python::import::legacy_writable::believe_interface;
 use crate::python::import::protocol::{ImportedArray, Protocol};
 use crate::python::import::receive::ImportSlot;
 use crate::python::import::type_cache::{CachedType, TypeInfo, type_info};
@@ -32,6 +33,9 @@ use crate::python::py_owner::release_deferred_refs;
 /// A tensor of PyTorch's whose values are conjugated or negated only when somebody asks for them is refused, and a masked array
 /// of NumPy's with masked elements. A tensor that requires a gradient is taken, because its exchange table does not say so: who
 /// changes it looks at `requires_grad`.
+///
+/// A legacy capsule cannot say whether its memory may be written, and counts as read-only, unless an interface dict of the
+/// object (`__cuda_array_interface__`, or `__array_interface__` for memory of the host) says so of the same address: Warp's does.
 ///
 /// The array keeps the object alive, or what it handed out, where Python's collector does not see it, as NumPy's do that come
 /// by DLPack. An object that holds an array imported from itself is released when it lets go of that array, and not before.
@@ -143,6 +147,9 @@ pub(crate) fn remaining_steps(
         }
         answer => answer?,
     };
+    if protocol == Protocol::Dlpack {
+        believe_interface(object, &cached_type.method, to.import)?;
+    }
     cached_type.values.check(object, to.import.info())?;
     Ok(protocol)
 }

@@ -8,6 +8,7 @@ use std::sync::{Mutex, PoisonError};
 
 use pyo3::ffi;
 use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyString, PyType, PyWeakrefMethods, PyWeakrefReference};
 
 use crate::process::fork::PerProcess;
@@ -15,6 +16,7 @@ use crate::python::import::direct_call::DirectCall;
 use crate::python::import::dlpack_call::DlpackMethod;
 use crate::python::import::exchange_table::{Table, table};
 use crate::python::import::lazy_values::Values;
+use crate::python::import::library_kind::Kind;
 use crate::python::interpreter::ignore_exception;
 use crate::python::shared_borrows::share_borrow_table;
 
@@ -30,6 +32,8 @@ pub(crate) struct TypeInfo {
     pub(crate) method: DlpackMethod,
     /// What its objects may be beside the values in their memory.
     pub(crate) values: Values,
+    /// Which library makes arrays of its kind, once somebody asked.
+    pub(crate) kind: PyOnceLock<Kind>,
 }
 
 impl TypeInfo {
@@ -135,11 +139,11 @@ fn look_up(object: &Bound<'_, PyAny>, class: &Bound<'_, PyType>) -> PyResult<Typ
     // SAFETY: a type.
     let heap = unsafe { ffi::PyType_HasFeature(class.as_type_ptr(), ffi::Py_TPFLAGS_HEAPTYPE) } != 0;
     let class = if heap { Some(PyWeakrefReference::new(class)?.unbind()) } else { None };
-    Ok(TypeInfo { address, class, exchange, method, values })
+    Ok(TypeInfo { address, class, exchange, method, values, kind: PyOnceLock::new() })
 }
 
 /// The exchange table that a class offers, if it means its objects to be handed out by it.
-fn offered(class: &Bound<'_, PyType>) -> PyResult<Option<Table>> {
+pub(crate) fn offered(class: &Bound<'_, PyType>) -> PyResult<Option<Table>> {
     let py = class.py();
     // The spelling of 1.3, then that of 1.2.
     let names = ["__dlpack_c_exchange_api__", "__c_dlpack_exchange_api__"];

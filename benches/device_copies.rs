@@ -1,0 +1,88 @@
+//! Owned imports of 256 MB on a GPU, by layout: `cargo bench --package interop-benches --bench device_copies`.
+//!
+//! It prints the milliseconds of each, of which `tests/gpu/copies.py` makes a table beside PyTorch's.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use cudarc::driver::CudaSlice;
+use interop_core::cuda::{self, CudaBuffer, MemoryKind};
+use interop_core::dlpack::Versioned;
+use interop_core::{CudaArray, DType, Device, FromArray, Import, StreamHandle};
+
+const ROUNDS: usize = 7;
+const COPIES: u32 = 20;
+
+/// Memory of somebody else, in any layout.
+#[derive(CudaArray)]
+#[cuda_array(export)]
+struct Source {
+    #[cuda_array(data)]
+    data: CudaBuffer,
+    #[cuda_array(shape)]
+    shape: Vec<usize>,
+    #[cuda_array(strides)]
+    strides: Vec<isize>,
+    #[cuda_array(stream)]
+    stream: StreamHandle,
+}
+
+/// A compact copy of one's own.
+#[derive(CudaArray)]
+struct Owned {
+    #[cuda_array(data)]
+    data: CudaSlice<f32>,
+    #[cuda_array(shape)]
+    shape: Vec<usize>,
+    #[cuda_array(stream)]
+    stream: StreamHandle,
+}
+
+/// As `tests/gpu/copies.py` has them, by name: what the owned copy is of.
+const LAYOUTS: [(&str, &[usize], &[isize]); 8] = [
+    ("contiguous", &[8192, 8192], &[8192, 1]),
+    ("transposed, 2 axes", &[8192, 8192], &[1, 8192]),
+    ("transposed, 3 axes", &[512, 512, 256], &[1, 512, 512 * 512]),
+    ("transposed, 4 axes", &[128, 128, 64, 64], &[1, 128, 128 * 128, 128 * 128 * 64]),
+    ("channels last to first", &[64, 4, 512, 512], &[4 * 512 * 512, 1, 4 * 512, 4]),
+    ("every second column", &[8192, 8192], &[16384, 2]),
+    ("padded rows", &[8192, 8192], &[8200, 1]),
+    ("padded short rows", &[1 << 20, 64], &[72, 1]),
+];
+
+/// The milliseconds of a copy that is one of many.
+fn measure(shape: &[usize], strides: &[isize]) -> f64 {
+    let reach = |(extent, stride): (&usize, &isize)| (extent - 1) * stride.unsigned_abs();
+    let elements = 1 + shape.iter().zip(strides).map(reach).sum::<usize>();
+    let data = CudaBuffer::zeroed(MemoryKind::Device, 0, DType::F32, elements).expect("memory");
+    let stream = StreamHandle::LegacyDefault;
+    let source = Arc::new(Source { data, shape: shape.to_vec(), strides: strides.to_vec(), stream });
+    let finish = || cuda::stream_synchronize(stream, Device::cuda(0)).expect("a wait");
+    let copy = || {
+        let tensor = source.share_dlpack_for_stream::<Versioned>(stream).expect("an export");
+        let import = Import::from_dlpack(tensor).expect("an import").with_stream(stream);
+        drop(Owned::from_import(import).expect("a copy"));
+    };
+    let round = || {
+        copy();
+        finish();
+        let start = Instant::now();
+        (0..COPIES).for_each(|_| copy());
+        finish();
+        start.elapsed().as_secs_f64() * 1e3 / f64::from(COPIES)
+    };
+    let mut rounds: Vec<f64> = (0..ROUNDS).map(|_| round()).collect();
+    rounds.sort_unstable_by(f64::total_cmp);
+    rounds[ROUNDS / 2]
+}
+
+fn main() {
+    if !cuda::is_available() {
+        println!("skipped: no CUDA driver on this machine");
+        return;
+    }
+    for (name, shape, strides) in LAYOUTS {
+        println!("{:.4}\t{name}", measure(shape, strides));
+        cuda::finish_releases();
+    }
+}

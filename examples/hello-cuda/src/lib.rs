@@ -1,0 +1,68 @@
+//! A Python module with a CUDA kernel of its own, which works on tensors of any library.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, PoisonError};
+
+use cudarc::driver::{CudaContext, CudaFunction, CudaSlice, DriverError, LaunchConfig, PushKernelArg};
+use cudarc::nvrtc::Ptx;
+use interop_core::{CudaArray, LeaseMut, Storage, StreamHandle};
+use pyo3::exceptions::PyRuntimeError;
+use pyo3::prelude::*;
+
+/// `kernels/double.cu`, compiled; the driver compiles it on for its device.
+const PTX: &str = include_str!("../kernels/ptx/double.ptx");
+
+/// A row of numbers in memory of a device; the storage says whose memory it is.
+#[derive(CudaArray)]
+#[cuda_array(shape = [len], device = "cuda", python)]
+struct Row<S> {
+    #[cuda_array(data)]
+    values: S,
+    len: usize,
+    /// Where it was last worked on. An argument is ready for the legacy default stream, on which the kernel is launched.
+    #[cuda_array(stream)]
+    stream: StreamHandle,
+}
+
+/// The kernel on a device, which is loaded there once.
+fn kernel(ordinal: usize) -> Result<CudaFunction, DriverError> {
+    static LOADED: Mutex<BTreeMap<usize, CudaFunction>> = Mutex::new(BTreeMap::new());
+    let mut loaded = LOADED.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(kernel) = loaded.get(&ordinal) {
+        return Ok(kernel.clone());
+    }
+    let module = CudaContext::new(ordinal)?.load_module(Ptx::from_src(PTX))?;
+    Ok(loaded.entry(ordinal).or_insert(module.load_function("double_elements")?).clone())
+}
+
+/// Queues the kernel on the default stream of the row's device.
+fn launch<S: Storage>(row: &mut Row<S>) -> PyResult<()> {
+    let ordinal = usize::try_from(row.info()?.device().device_id)?;
+    let Some(len) = u32::try_from(row.len).ok().filter(|len| *len > 0) else { return Ok(()) };
+    let view = row.kernel_view_mut::<f32, 1>()?;
+    let launched = CudaContext::new(ordinal).and_then(|context| {
+        let (stream, kernel) = (context.default_stream(), kernel(ordinal)?);
+        // SAFETY: the kernel takes this view. Whoever has the memory releases it after the work that is queued here.
+        unsafe { stream.launch_builder(&kernel).arg(&view).launch(LaunchConfig::for_num_elems(len)) }
+    });
+    launched.map(drop).map_err(|error| PyRuntimeError::new_err(error.to_string()))
+}
+
+/// Kernels from Rust.
+#[pymodule]
+mod hello_cuda {
+    use super::*;
+
+    /// Doubles every element of the caller's tensor, in place.
+    #[pyfunction]
+    fn double_(mut row: Row<LeaseMut<f32>>) -> PyResult<()> {
+        launch(&mut row)
+    }
+
+    /// A new array with every element doubled: as a `CudaSlice` the argument is a copy.
+    #[pyfunction]
+    fn double(mut row: Row<CudaSlice<f32>>) -> PyResult<Row<CudaSlice<f32>>> {
+        launch(&mut row)?;
+        Ok(row)
+    }
+}

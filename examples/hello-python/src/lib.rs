@@ -1,0 +1,57 @@
+//! A Python module whose functions take and return arrays of any library.
+
+use interop_core::{CudaArray, HostVec, Lease, LeaseMut};
+use pyo3::prelude::*;
+
+/// A row of numbers; the storage says whose memory it is.
+#[derive(CudaArray)]
+#[cuda_array(shape = [len], python)]
+struct Row<S> {
+    #[cuda_array(data)]
+    values: S,
+    len: usize,
+}
+
+/// A class of one's own whose instances are arrays.
+#[pyclass(frozen)]
+#[derive(CudaArray)]
+#[cuda_array(shape = [len], export, pyclass)]
+struct Samples {
+    #[cuda_array(data)]
+    values: HostVec<f32>,
+    len: usize,
+    #[pyo3(get)]
+    rate: u32,
+}
+
+#[pymethods]
+impl Samples {
+    #[new]
+    fn new(len: usize, rate: u32) -> PyResult<Self> {
+        Ok(Self { values: HostVec::try_zeroed(len)?, len, rate })
+    }
+}
+
+/// Arrays from Rust.
+#[pymodule]
+mod hello_python {
+    use super::*;
+
+    #[pymodule_export]
+    use super::Samples;
+
+    /// Doubles every element of the caller's array, in place.
+    #[pyfunction]
+    fn double_(mut row: Row<LeaseMut<f32>>) -> PyResult<()> {
+        Ok(row.map_inplace::<f32>(|value| 2.0 * value)?)
+    }
+
+    /// A new array with every element doubled.
+    #[pyfunction]
+    fn double(row: Row<Lease<f32>>) -> PyResult<Row<HostVec<f32>>> {
+        let mut values = HostVec::try_zeroed(row.len)?;
+        let mut next = values.as_mut_slice()?.iter_mut();
+        row.for_each::<f32>(|value| *next.next().unwrap() = 2.0 * value)?;
+        Ok(Row { values, len: row.len })
+    }
+}

@@ -1,0 +1,28 @@
+import hello_python
+import numpy as np
+import pytest
+
+
+def test_in_place():
+    row = np.arange(6, dtype=np.float32)
+    hello_python.double_(row[3:])
+    assert row.tolist() == [0, 1, 2, 6, 8, 10]
+
+
+def test_a_new_array():
+    doubled = hello_python.double(np.arange(3, dtype=np.float32))
+    assert (doubled == [0, 2, 4]).all() and doubled.sum() == 6
+    assert np.asarray(doubled).tolist() == list(doubled + 0)
+
+
+def test_a_class_of_arrays():
+    samples = hello_python.Samples(3, rate=44_100)
+    samples[1:] = 5
+    hello_python.double_(samples)
+    assert samples.tolist() == [0, 10, 10] and samples.rate == 44_100
+
+
+@pytest.mark.parametrize("wrong", ["nonsense", [1.0, 2.0], np.zeros((2, 2), np.float32), np.zeros(2)])
+def test_anything_else_is_refused(wrong):
+    with pytest.raises((TypeError, BufferError), match="found"):
+        hello_python.double_(wrong)

@@ -1,0 +1,134 @@
+//! Results as arrays of a library by name. The module has the functions under names of its own, for its tests.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use interop_core::python::{CuPy, FromCaller, Jax, NewArray, NumPy, PyTorch, SameKind, import_as};
+use interop_core::{CudaArray, Element, HostVec, Lease, LeaseMut};
+use pyo3::prelude::*;
+
+use crate::array::Array;
+use crate::matrix::Matrix;
+
+/// The memory of any array as an array of NumPy's.
+#[pyfunction]
+fn as_numpy(obj: &Bound<'_, PyAny>) -> PyResult<NumPy<Array>> {
+    Ok(NumPy(import_as(obj)?))
+}
+
+/// As a tensor of PyTorch's.
+#[pyfunction]
+fn as_torch(obj: &Bound<'_, PyAny>) -> PyResult<PyTorch<Array>> {
+    Ok(PyTorch(import_as(obj)?))
+}
+
+/// As an array of CuPy's.
+#[pyfunction]
+fn as_cupy(obj: &Bound<'_, PyAny>) -> PyResult<CuPy<Array>> {
+    Ok(CuPy(import_as(obj)?))
+}
+
+/// As an array of JAX's.
+#[pyfunction]
+fn as_jax(obj: &Bound<'_, PyAny>) -> PyResult<Jax<Array>> {
+    Ok(Jax(import_as(obj)?))
+}
+
+/// As it came.
+#[pyfunction]
+#[expect(clippy::needless_pass_by_value, reason = "as functions of users take it")]
+fn as_it_came(obj: FromCaller<Array>) -> SameKind<Array> {
+    let array = obj.alias();
+    obj.like(array)
+}
+
+/// New memory of the caller's library, all ones: what it was before is nobody's.
+#[pyfunction]
+#[expect(clippy::needless_pass_by_value, reason = "as functions of users take it")]
+fn ones_like(
+    py: Python<'_>,
+    obj: FromCaller<Matrix<Lease<f32>>>,
+) -> PyResult<NewArray<Matrix<LeaseMut<f32>>>> {
+    let mut ones = obj.new_like::<Matrix<LeaseMut<f32>>>(py)?;
+    ones.fill(1.0_f32)?;
+    Ok(ones)
+}
+
+/// A matrix with every element doubled, in memory of Rust's.
+#[pyfunction]
+#[expect(clippy::needless_pass_by_value, reason = "as functions of users take it")]
+fn doubled(obj: FromCaller<Matrix<Lease<f32>>>) -> PyResult<SameKind<Matrix<HostVec<f32>>>> {
+    let [rows, columns] = obj.view::<f32, 2>()?.shape();
+    let mut elements = HostVec::try_zeroed(rows * columns)?;
+    let mut places = elements.as_mut_slice()?.iter_mut();
+    obj.for_each(|value: f32| {
+        if let Some(place) = places.next() {
+            *place = value + value;
+        }
+    })?;
+    Ok(obj.like(Matrix { elements, rows, columns }))
+}
+
+/// A row of elements.
+#[derive(CudaArray)]
+#[cuda_array(shape = [len], python)]
+struct Row<S> {
+    #[cuda_array(data)]
+    values: S,
+    len: usize,
+}
+
+type InNumPy<S> = NumPy<Row<S>>;
+
+fn row<T: Element>(values: &[T]) -> Row<HostVec<T>> {
+    Row { values: HostVec::from_slice(values), len: values.len() }
+}
+
+/// A struct without padding.
+#[derive(Clone, Copy, Element)]
+#[repr(C)]
+struct Point {
+    label: i32,
+    place: [f32; 3],
+}
+
+#[pyfunction]
+fn points() -> InNumPy<HostVec<Point>> {
+    NumPy(row(&[Point { label: 1, place: [0.5, 1.5, 2.5] }, Point { label: 2, place: [0.0; 3] }]))
+}
+
+/// Flags that NumPy may change and Rust may not read without a look, and those of a plain vector.
+#[pyfunction]
+fn flags() -> (InNumPy<HostVec<bool>>, InNumPy<Vec<bool>>) {
+    (NumPy(row(&[true, false])), NumPy(Row { values: vec![true, false], len: 2 }))
+}
+
+type Floats = InNumPy<HostVec<f32>>;
+
+/// Results in a tuple, a list, a dict, and one that may not be there.
+#[pyfunction]
+fn in_containers(there: bool) -> (Floats, Vec<Floats>, BTreeMap<&'static str, Floats>, Option<Floats>) {
+    let make = || NumPy(row(&[1.0_f32, 2.0]));
+    (make(), vec![make(), make()], BTreeMap::from([("key", make())]), there.then(make))
+}
+
+/// A vector that nobody has but NumPy, and one that Rust shares.
+#[pyfunction]
+fn vectors() -> (InNumPy<Vec<f64>>, InNumPy<Arc<Vec<f64>>>) {
+    let values = vec![1.0, 2.0];
+    (NumPy(Row { values: values.clone(), len: 2 }), NumPy(Row { values: values.into(), len: 2 }))
+}
+
+pub(crate) fn add(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.setattr("_as_numpy", wrap_pyfunction!(as_numpy, module)?)?;
+    module.setattr("_as_torch", wrap_pyfunction!(as_torch, module)?)?;
+    module.setattr("_as_cupy", wrap_pyfunction!(as_cupy, module)?)?;
+    module.setattr("_as_jax", wrap_pyfunction!(as_jax, module)?)?;
+    module.setattr("_as_it_came", wrap_pyfunction!(as_it_came, module)?)?;
+    module.setattr("_ones_like", wrap_pyfunction!(ones_like, module)?)?;
+    module.setattr("_doubled", wrap_pyfunction!(doubled, module)?)?;
+    module.setattr("_points", wrap_pyfunction!(points, module)?)?;
+    module.setattr("_flags", wrap_pyfunction!(flags, module)?)?;
+    module.setattr("_in_containers", wrap_pyfunction!(in_containers, module)?)?;
+    module.setattr("_vectors", wrap_pyfunction!(vectors, module)?)
+}

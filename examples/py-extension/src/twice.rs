@@ -1,0 +1,110 @@
+//! Results of the caller's kind, in memory of the caller's library.
+#![expect(unsafe_code, reason = "vouches for the memory that kernels are launched on")]
+
+use interop_core::cuda::{CudaBuffer, MemoryKind};
+use interop_core::python::{FromCaller, NewArray, import, make_producer_wait};
+use interop_core::{
+    ArrayInfo, CudaArray, DeviceType, FromArray, HostBuffer, Layout, Order, SharedBuffer, StreamHandle,
+};
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::types::PyTuple;
+
+use crate::array::Array;
+use crate::cuda::LastStream;
+use crate::kernels::{Work, double_on_host, doubled_on_host};
+use crate::launch;
+
+/// A new array of the same shape and of the caller's own kind, every element doubled: `numpy.ndarray` for one of those, a tensor
+/// for a tensor, an `Array` for an `Array`. Integers stay within their range.
+///
+/// It is computed where the data is: on the host, or by a kernel. The memory of a result on a device is of the caller's library,
+/// where that gives out memory (not JAX).
+#[pyfunction]
+pub(crate) fn twice<'py>(obj: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+    let py = obj.py();
+    if obj.is_instance_of::<Array>() {
+        let work = Work::on(obj, None)?;
+        let mut result = in_own_memory(&work.info)?;
+        double(py, &work, &mut result)?;
+        return Ok(Bound::new(py, result)?.into_any());
+    }
+    let import = match import(obj, None) {
+        Ok(imported) => imported.import,
+        Err(error) => return fields_of(obj)?.map_or(Err(error), |names| twice_of_each(obj, &names)),
+    };
+    if !import.info().device().device_type.is_cuda_accessible() {
+        return doubled_on_host(obj, import);
+    }
+    let work = Work::from_caller(Array::from_import(import)?)?;
+    let caller = FromCaller::new(obj, work.array.alias())?;
+    if caller.can_allocate() {
+        // Its library waits for the kernel when it gets the result.
+        let mut result: NewArray<Array> = caller.new_like(py)?;
+        double(py, &work, &mut result)?;
+        return result.into_pyobject(py);
+    }
+    let mut result = in_own_memory(&work.info)?;
+    double(py, &work, &mut result)?;
+    make_producer_wait(obj, work.stream, work.info.device())?;
+    caller.like(result).into_pyobject(py)
+}
+
+/// The names of the fields of `NumPy`'s structs, of which there is no tensor.
+fn fields_of<'py>(obj: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyTuple>>> {
+    let is_of_numpy = obj.get_type().module().is_ok_and(|module| module == "numpy");
+    if !is_of_numpy {
+        return Ok(None);
+    }
+    let names = obj.getattr(intern!(obj.py(), "dtype"))?.getattr(intern!(obj.py(), "names"))?;
+    Ok(names.cast_into::<PyTuple>().ok())
+}
+
+/// Structs with each field doubled; a field is copied first, as it may lie in steps that no tensor has.
+fn twice_of_each<'py>(obj: &Bound<'py, PyAny>, names: &Bound<'py, PyTuple>) -> PyResult<Bound<'py, PyAny>> {
+    let result = obj.py().import("numpy")?.call_method1("zeros_like", (obj,))?;
+    for name in names {
+        let field = obj.get_item(&name)?.call_method0(intern!(obj.py(), "copy"))?;
+        result.set_item(&name, twice(&field)?)?;
+    }
+    Ok(result)
+}
+
+/// Writes the doubled elements to the result.
+fn double(py: Python<'_>, work: &Work, result: &mut Array) -> PyResult<()> {
+    if !work.is_for_devices() {
+        return Ok(double_on_host(&work.array, result)?);
+    }
+    launch::check_scaled(&work.info)?;
+    let info = result.info()?;
+    // New memory may come on a stream of its own.
+    result.make_stream_wait(work.stream)?;
+    result.stream.set(work.stream);
+    // The interpreter's lock may be what a function of the host needs that the stream waits for.
+    Ok(py.detach(|| queue(&work.info, &info, work.stream))?)
+}
+
+fn queue(from: &ArrayInfo, to: &ArrayInfo, stream: StreamHandle) -> interop_core::Result<()> {
+    // SAFETY: both arrays are ready on this stream, and their memory is released after the work of the context; the result has
+    // the shape and the type of the source, in C order.
+    unsafe { launch::copy(from, to, stream) }?;
+    // SAFETY: as above.
+    unsafe { launch::scale(to, 2.0, stream) }
+}
+
+/// New memory of Rust's, where the data is.
+fn in_own_memory(info: &ArrayInfo) -> interop_core::Result<Array> {
+    let layout = Layout::contiguous(info.shape(), Order::C)?;
+    let (device, dtype, count) = (info.device(), info.dtype(), layout.numel());
+    let kind = match device.device_type {
+        DeviceType::CUDA => MemoryKind::Device,
+        DeviceType::CUDA_HOST => MemoryKind::Pinned,
+        DeviceType::CUDA_MANAGED => MemoryKind::Managed,
+        _ => {
+            let memory = SharedBuffer::new(HostBuffer::zeroed(dtype, count)?);
+            return Ok(Array::of(memory, &layout, LastStream::on(device)));
+        }
+    };
+    let memory = SharedBuffer::new(CudaBuffer::zeroed(kind, device.device_id, dtype, count)?);
+    Ok(Array::of(memory, &layout, LastStream::on(device)))
+}

@@ -1,0 +1,294 @@
+//! Copies on a device: by the driver where it can, else by the copy kernel, which is loaded once for each context.
+
+use core::ffi::{CStr, c_char, c_uint, c_void};
+use std::sync::{Mutex, PoisonError};
+
+use crate::cuda::context::Context;
+use crate::cuda::copy_launch::{CopyLaunch, CopyLaunches, THREADS};
+use crate::cuda::copy_plan::{CopyMethod, CopyPlan, visit};
+use crate::cuda::driver::{Driver, Failure, Outcome, RawStream};
+use crate::process::fork::PerProcess;
+
+/// `kernels/copy.cu`, as `cargo xtask ptx` compiles it.
+const PTX: &str = concat!(include_str!("../../kernels/ptx/copy.ptx"), "\0");
+
+/// The kernels by unit: first those that read by stride, then those that go through tiles.
+const KERNELS: [[&CStr; 5]; 2] = [
+    [
+        c"interop_copy_strided_1",
+        c"interop_copy_strided_2",
+        c"interop_copy_strided_4",
+        c"interop_copy_strided_8",
+        c"interop_copy_strided_16",
+    ],
+    [
+        c"interop_copy_tiled_1",
+        c"interop_copy_tiled_2",
+        c"interop_copy_tiled_4",
+        c"interop_copy_tiled_8",
+        c"interop_copy_tiled_16",
+    ],
+];
+
+/// `CU_MEMORYTYPE_UNIFIED`: the driver finds out where an address is.
+const UNIFIED: c_uint = 4;
+
+/// One end of [`RowsCopy`].
+#[repr(C)]
+struct RowsEnd {
+    x: usize,
+    y: usize,
+    kind: c_uint,
+    host: usize,
+    address: u64,
+    array: usize,
+    pitch: usize,
+}
+
+/// `CUDA_MEMCPY2D`.
+#[repr(C)]
+pub(crate) struct RowsCopy {
+    from: RowsEnd,
+    to: RowsEnd,
+    bytes: usize,
+    rows: usize,
+}
+
+/// One end of [`PlanesCopy`].
+#[repr(C)]
+struct PlanesEnd {
+    x: usize,
+    y: usize,
+    z: usize,
+    level: usize,
+    kind: c_uint,
+    host: usize,
+    address: u64,
+    array: usize,
+    reserved: usize,
+    pitch: usize,
+    height: usize,
+}
+
+/// `CUDA_MEMCPY3D`.
+#[repr(C)]
+pub(crate) struct PlanesCopy {
+    from: PlanesEnd,
+    to: PlanesEnd,
+    bytes: usize,
+    rows: usize,
+    planes: usize,
+}
+
+fn rows_end(address: usize, pitch: usize) -> RowsEnd {
+    RowsEnd { x: 0, y: 0, kind: UNIFIED, host: 0, address: address as u64, array: 0, pitch }
+}
+
+fn planes_end(address: usize, pitch: usize, height: usize) -> PlanesEnd {
+    let (kind, address) = (UNIFIED, address as u64);
+    PlanesEnd { x: 0, y: 0, z: 0, level: 0, kind, host: 0, address, array: 0, reserved: 0, pitch, height }
+}
+
+/// Queues a copy on a stream of the current context.
+///
+/// # Safety
+///
+/// `from` is the first element of the plan and `to` has room for the copy, both at addresses that the device of the context
+/// reaches, until the stream has come so far. The stream is live.
+pub(crate) unsafe fn queue_copy(
+    driver: &Driver,
+    (context, stream): (Context, RawStream),
+    plan: &CopyPlan,
+    from: usize,
+    to: usize,
+) -> Outcome {
+    if plan.run == 0 {
+        return Ok(());
+    }
+    let bytes = plan.run;
+    match plan.method() {
+        // SAFETY: as the caller promises.
+        CopyMethod::Bytes => unsafe { driver.copy(to as u64, from as u64, bytes, stream) },
+        CopyMethod::Rows { pitch, rows } => {
+            let copy = RowsCopy { from: rows_end(from, pitch), to: rows_end(to, bytes), bytes, rows };
+            // SAFETY: rows of the plan.
+            unsafe { driver.copy_rows(&raw const copy, stream) }
+        }
+        CopyMethod::Planes { pitch, rows, height, planes } => {
+            let ends = [planes_end(from, pitch, height), planes_end(to, bytes, rows)];
+            let [from, to] = ends;
+            let copy = PlanesCopy { from, to, bytes, rows, planes };
+            // SAFETY: planes of the plan.
+            unsafe { driver.copy_planes(&raw const copy, stream) }
+        }
+        // SAFETY: as the caller promises.
+        CopyMethod::Kernel => match unsafe { launch_all(driver, (context, stream), plan, from, to) } {
+            // SAFETY: as the caller promises.
+            Err(failure) if failure.is_about_modules() => unsafe { by_runs(driver, stream, plan, from, to) },
+            done => done,
+        },
+    }
+}
+
+/// Queues a copy for each run of bytes: for drivers that do not take the kernel, at a microsecond a run.
+///
+/// # Safety
+///
+/// As [`queue_copy`].
+unsafe fn by_runs(driver: &Driver, stream: RawStream, plan: &CopyPlan, from: usize, to: usize) -> Outcome {
+    visit(&plan.axes, (0, 0), &mut |from_offset, to_offset| {
+        let (from, to) = (from.wrapping_add_signed(from_offset), to.wrapping_add_signed(to_offset));
+        // SAFETY: a run of the plan.
+        unsafe { driver.copy(to as u64, from as u64, plan.run, stream) }
+    })
+}
+
+/// Queues the launches of the kernel.
+///
+/// # Safety
+///
+/// As [`queue_copy`].
+unsafe fn launch_all(
+    driver: &Driver,
+    (context, stream): (Context, RawStream),
+    plan: &CopyPlan,
+    from: usize,
+    to: usize,
+) -> Outcome {
+    let launches = CopyLaunches::of(plan, from, to);
+    let mut function = function_for(driver, context, &launches)?;
+    let mut is_first = true;
+    launches.each(|launch| {
+        // SAFETY: a part of the copy.
+        let mut queued = unsafe { self::launch(driver, function, stream, launch, from, to) };
+        if is_first && queued.is_err_and(Failure::is_about_handles) {
+            // The primary context was reset, and the module went with what was in it.
+            forget_module(context);
+            function = function_for(driver, context, &launches)?;
+            // SAFETY: as above.
+            queued = unsafe { self::launch(driver, function, stream, launch, from, to) };
+        }
+        is_first = false;
+        queued
+    })
+}
+
+/// # Safety
+///
+/// The function is one of [`KERNELS`] for this launch; otherwise as [`queue_copy`].
+unsafe fn launch(
+    driver: &Driver,
+    function: usize,
+    stream: RawStream,
+    launch: &CopyLaunch,
+    from: usize,
+    to: usize,
+) -> Outcome {
+    let (to, from) = (to.wrapping_add_signed(launch.to), from.wrapping_add_signed(launch.from));
+    let (mut to, mut from) = (to as u64, from as u64);
+    let mut arguments = launch.arguments;
+    let mut parameters: [*mut c_void; 3] =
+        [(&raw mut to).cast(), (&raw mut from).cast(), (&raw mut arguments).cast()];
+    let (blocks, parameters, none) = (launch.blocks, parameters.as_mut_ptr(), core::ptr::null_mut());
+    // SAFETY: as many parameters as the kernel has, of its types, which the driver copies during the call.
+    unsafe { driver.launch(function, blocks, 1, 1, THREADS, 1, 1, 0, stream, parameters, none) }
+}
+
+/// The kernels of a context; without a module where the driver does not take it.
+struct Loaded {
+    context: Context,
+    /// The number that tells the context from an earlier one with its handle.
+    number: Option<u64>,
+    module: Outcome<usize>,
+    functions: [[usize; 5]; 2],
+}
+
+static LOADED: PerProcess<Mutex<Vec<Loaded>>> = PerProcess::new(|_| Mutex::new(Vec::new()));
+
+/// The kernel for these launches, in the context that is current. The first call in a context loads the module, which the
+/// driver compiles.
+fn function_for(driver: &Driver, context: Context, launches: &CopyLaunches) -> Outcome<usize> {
+    let number = context.number(driver)?;
+    let (row, column) = (usize::from(launches.is_tiled), launches.unit.ilog2() as usize);
+    let mut loaded = LOADED.get().lock().unwrap_or_else(PoisonError::into_inner);
+    // What was in an earlier context with the handle went with it.
+    loaded.retain(|of| of.context != context || of.number == number);
+    let known = loaded.iter().position(|of| of.context == context);
+    let at = if let Some(at) = known {
+        at
+    } else {
+        let module = match load(driver) {
+            Err(failure) if !failure.is_about_modules() => return Err(failure),
+            module => module,
+        };
+        loaded.push(Loaded { context, number, module, functions: [[0; 5]; 2] });
+        loaded.len() - 1
+    };
+    let module = loaded[at].module?;
+    let function = &mut loaded[at].functions[row][column];
+    if *function == 0 {
+        let name: *const c_char = KERNELS[row][column].as_ptr();
+        // SAFETY: a place for a function, a module of this context, a text.
+        unsafe { driver.module_function(&raw mut *function, module, name) }?;
+    }
+    Ok(*function)
+}
+
+fn load(driver: &Driver) -> Outcome<usize> {
+    let mut module = 0;
+    // SAFETY: a place for a module, and a text with a zero at its end.
+    unsafe { driver.module_load(&raw mut module, PTX.as_ptr().cast()) }?;
+    Ok(module)
+}
+
+fn forget_module(context: Context) {
+    LOADED.get().lock().unwrap_or_else(PoisonError::into_inner).retain(|of| of.context != context);
+}
+
+/// Memory of the device's pool for a step in between, which goes back in the order of its stream.
+pub(crate) struct Scratch<'d> {
+    driver: &'d Driver,
+    pub(crate) address: usize,
+    stream: RawStream,
+}
+
+impl<'d> Scratch<'d> {
+    /// The function that fails where there is no room, or no pool.
+    pub(crate) const SYMBOL: &'static str = "cuMemAllocAsync";
+
+    /// In the current context, whose stream this is.
+    pub(crate) fn new(driver: &'d Driver, bytes: usize, stream: RawStream) -> Outcome<Self> {
+        let mut address = 0;
+        // SAFETY: a place for an address; the stream is live.
+        unsafe { driver.memory_pool_alloc(&raw mut address, bytes, stream) }?;
+        Ok(Self { driver, address: crate::cuda::allocation::to_usize(address), stream })
+    }
+}
+
+impl Drop for Scratch<'_> {
+    fn drop(&mut self) {
+        // SAFETY: its own memory, freed once, after all that was queued for it on its stream. A context that is gone took it along.
+        let _ = unsafe { self.driver.memory_pool_free(self.address as u64, self.stream) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_module_has_every_kernel_and_drivers_from_535_on_take_it() {
+        assert!(PTX.contains("\n.version 8.2\n") && PTX.contains("\n.target sm_70\n"));
+        for name in KERNELS.as_flattened() {
+            assert!(PTX.contains(&format!(".entry {}(", name.to_str().unwrap())), "{name:?}");
+        }
+        let size = size_of::<super::super::copy_launch::CopyArguments>();
+        assert!(PTX.contains(&format!("interop_copy_tiled_4_param_2[{size}]")), "{size} bytes of arguments");
+    }
+
+    #[cfg(target_pointer_width = "64")]
+    #[test]
+    fn pitched_copies_are_the_structs_of_the_driver() {
+        assert_eq!((size_of::<RowsCopy>(), size_of::<PlanesCopy>()), (128, 200));
+    }
+}

@@ -1,0 +1,68 @@
+//! Pool memory that goes back behind the work that may use it, without a wait and without a look later.
+
+use std::sync::{Mutex, PoisonError};
+
+use crate::cuda::allocation::Allocation;
+use crate::cuda::context::{Context, Relaxed};
+use crate::cuda::driver::{Driver, Failure, Outcome, RawStream, driver, is_of_parent};
+use crate::cuda::event::Event;
+use crate::cuda::release::after_work::after_work;
+use crate::cuda::release::erased::ErasedOwner;
+use crate::cuda::release::policy::{ReleasePolicy, release_policy};
+use crate::cuda::release::queue::poll_in_passing;
+use crate::cuda::release::record::events_after;
+use crate::cuda::release::scope::ReleaseScope;
+use crate::process::fork::PerProcess;
+
+/// Frees pool memory: a stream of our own waits for all work of the fence's contexts and then gives it back, so the next
+/// allocation has it without a question to the host. What cannot be ordered now is released as all other memory is.
+pub(crate) fn free_in_order(block: Allocation, scope: ReleaseScope) {
+    if release_policy() == ReleasePolicy::AfterContext && !is_of_parent() {
+        poll_in_passing();
+        if let Ok(driver) = driver() {
+            let _relaxed = Relaxed::new(driver);
+            match events_after(driver, scope) {
+                // All work is done: nothing to order.
+                Some(events) if events.is_empty() => return drop(block),
+                Some(events) if queue_free(driver, &block, &events).is_ok() => return block.was_freed(),
+                _ => {}
+            }
+        }
+    }
+    after_work(ErasedOwner::new(block), scope);
+}
+
+fn queue_free(driver: &Driver, block: &Allocation, events: &[Event<'_>]) -> Outcome {
+    let _entered = block.context.enter(driver)?;
+    let stream = stream_of(driver, block.context)?;
+    let waits = events.iter().try_for_each(|event| event.make_wait(stream));
+    // SAFETY: memory of the pool, used no more after the events; the stream is ours.
+    let freed = waits.and_then(|()| unsafe { driver.memory_pool_free(block.address as u64, stream) });
+    if freed.is_err_and(Failure::is_about_handles) {
+        // The primary context was reset, and the stream went with it.
+        STREAMS.get().lock().unwrap_or_else(PoisonError::into_inner).retain(|(of, ..)| *of != block.context);
+    }
+    freed
+}
+
+/// A stream of a context, with the number that tells the context from an earlier one with its handle.
+type OwnStream = (Context, Option<u64>, RawStream);
+
+/// The streams that free, one for each context and as long as it.
+static STREAMS: PerProcess<Mutex<Vec<OwnStream>>> = PerProcess::new(|_| Mutex::new(Vec::new()));
+
+/// The stream of the context that is current.
+fn stream_of(driver: &Driver, context: Context) -> Outcome<RawStream> {
+    const NON_BLOCKING: u32 = 1;
+    let number = context.number(driver)?;
+    let mut streams = STREAMS.get().lock().unwrap_or_else(PoisonError::into_inner);
+    streams.retain(|(of, earlier, _)| *of != context || *earlier == number);
+    if let Some((.., stream)) = streams.iter().find(|(of, ..)| *of == context) {
+        return Ok(*stream);
+    }
+    let mut stream = 0;
+    // SAFETY: a place for a stream.
+    unsafe { driver.stream_create(&raw mut stream, NON_BLOCKING) }?;
+    streams.push((context, number, stream));
+    Ok(stream)
+}

@@ -1,0 +1,367 @@
+//! Arrays of one shape as one elementwise kernel takes them, whatever their layouts: axes sorted, merged and vectorized.
+#![expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_possible_wrap,
+    clippy::cast_sign_loss,
+    reason = "numbers of elements and axes, which came from `usize` and were compared"
+)]
+
+pub(crate) mod axes;
+
+use core::marker::PhantomData;
+use core::mem::{align_of, size_of};
+use core::ops::RangeInclusive;
+
+use crate::array::dims::MAX_NDIM;
+use crate::array::element::Element;
+use crate::array::info::ArrayInfo;
+use crate::error::{Error, ErrorKind, Result, text};
+use crate::memory::elementwise::axes::{Axes, Axis, MAX_LOAD, MAX_UNITS, inverse};
+use crate::memory::kernel_view;
+use crate::memory::kernel_view::{KernelView, KernelViewMut};
+
+/// The threads of a block.
+const THREADS: u32 = 256;
+
+/// The greatest extent of a grid along x.
+const MAX_BLOCKS: u32 = 0x7FFF_FFFF;
+
+/// `K` arrays of one shape as an argument of an elementwise kernel, by value: `interop::elementwise<N, T...>` in C++, where
+/// the `K` types are in the order of the arrays, and const where the kernel only reads.
+///
+/// One kernel serves every rank and every layout. Axes of extent 1 are dropped; the others are sorted by stride, the first
+/// array's (the output's) before the next; axes that run backwards in all arrays are turned around; and neighbouring axes
+/// become one where all arrays allow it. So a transposed array is as fast as a contiguous one. Elements that lie one
+/// after the other are loaded 16 bytes at once where all addresses and strides are aligned for it. `N` is how many axes may
+/// be left.
+///
+/// The order of the elements is that of memory, not that of the indices. Memory, lifetime and streams are as for
+/// [`KernelView`].
+///
+/// ```
+/// use interop_core::{DynKernelView, Elementwise};
+///
+/// // A C-ordered array and a transposed one, by their numbers: nothing here follows an address.
+/// let c = DynKernelView::new(0x7F00_0000_0000, 4, &[480, 640], &[640, 1])?;
+/// let transposed = DynKernelView::new(0x7F00_1000_0000, 4, &[640, 480], &[1, 640])?;
+/// for array in [c, transposed] {
+///     let arrays = Elementwise::<1, 8>::new([&array])?;
+///     assert_eq!((arrays.rank(), arrays.width(), arrays.numel()), (1, 4, 480 * 640));
+///     assert_eq!(arrays.launch_size().grid, (150, 1, 1));
+/// }
+///
+/// // Rows that are padded stay two axes; both are loaded in one piece.
+/// let padded = DynKernelView::new(0x7F00_2000_0000, 4, &[480, 640], &[1024, 1])?;
+/// let arrays = Elementwise::<2, 8>::new([&c, &padded])?;
+/// assert_eq!((arrays.rank(), arrays.width()), (2, 4));
+/// # Ok::<(), interop_core::Error>(())
+/// ```
+///
+/// A kernel for it, beside [`KERNEL_HEADER`](crate::KERNEL_HEADER):
+///
+/// ```cuda
+/// extern "C" __global__ void add(interop::elementwise<8, float, const float, const float> arrays) {
+///     arrays.map([](float left, float right) { return left + right; });
+/// }
+/// ```
+#[derive(Clone, Copy, Debug)]
+#[repr(C, align(8))]
+pub struct Elementwise<'a, const K: usize, const N: usize> {
+    /// How many indices of the outermost axis a slab has, of which the units are counted in 32 bits.
+    piece: i64,
+    /// The units in one index of the outermost axis.
+    inner: u32,
+    rank: u32,
+    width: u32,
+    /// The elements behind the last unit, of arrays without gaps.
+    tail: u32,
+    addresses: [u64; K],
+    /// The innermost first.
+    axes: [Axis<K>; N],
+    marker: PhantomData<&'a ()>,
+}
+
+const _: () = {
+    assert!(size_of::<Elementwise<'_, 1, 8>>() == 32 + 8 * 24 && align_of::<Elementwise<'_, 1, 8>>() == 8);
+    assert!(size_of::<Elementwise<'_, 2, 4>>() == 40 + 4 * 32);
+};
+
+/// The grid and the blocks of a launch, as `cust` and `cudarc` take them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LaunchSize {
+    /// The blocks along x, y and z.
+    pub grid: (u32, u32, u32),
+    /// The threads of a block along x, y and z.
+    pub block: (u32, u32, u32),
+}
+
+/// An array whose element type and rank are known at run time, by the numbers of its layout. It borrows these, not memory.
+#[derive(Clone, Copy, Debug)]
+pub struct DynKernelView<'a> {
+    address: u64,
+    item_size: usize,
+    shape: &'a [usize],
+    strides: &'a [isize],
+}
+
+impl<'a> DynKernelView<'a> {
+    /// An array of elements of `item_size` bytes, of which \[0, …, 0\] is at `address` on the device; strides in elements.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Rank`] for more than [`MAX_NDIM`] axes, [`ErrorKind::Strides`] when there is not one stride for each axis.
+    pub fn new(address: u64, item_size: usize, shape: &'a [usize], strides: &'a [isize]) -> Result<Self> {
+        if shape.len() > MAX_NDIM {
+            return Err(crate::array::layout::errors::too_many(shape.len()));
+        }
+        if shape.len() != strides.len() {
+            let allowed = text!("one for each of {} axes", shape.len());
+            return Err(Error::new(ErrorKind::Strides, "strides", strides.len(), allowed));
+        }
+        Ok(Self { address, item_size, shape, strides })
+    }
+
+    /// The array that was checked, where kernels see it.
+    ///
+    /// # Errors
+    ///
+    /// As [`ArrayView::kernel_view`](crate::memory::array_view::ArrayView::kernel_view); [`ErrorKind::DType`] for elements packed below the
+    /// byte.
+    pub fn of(info: &'a ArrayInfo) -> Result<Self> {
+        let bits = info.dtype().item_bits(info.is_padded());
+        if bits % 8 != 0 {
+            return Err(Error::new(ErrorKind::DType, "dtype", info.dtype(), "elements of whole bytes"));
+        }
+        let item_size = bits / 8;
+        // The lowest bit of the size: 4 for 12 bytes.
+        let align = (item_size & item_size.wrapping_neg()).clamp(1, MAX_LOAD);
+        let address = kernel_view::address(info.address(), info.device(), align)?;
+        Ok(Self { address, item_size, shape: info.shape(), strides: info.strides() })
+    }
+}
+
+mod sealed {
+    /// What the layout of an array consists of.
+    pub trait Layout {
+        fn address(&self) -> u64;
+        fn item_size(&self) -> usize;
+        fn ndim(&self) -> usize;
+        /// The extent and the stride.
+        fn axis(&self, axis: usize) -> (i64, i64);
+    }
+}
+
+/// An array that [`Elementwise`] takes: a [`KernelView`], a [`KernelViewMut`] or a [`DynKernelView`].
+pub trait KernelOperand<'a>: sealed::Layout {}
+
+macro_rules! operands {
+    ($($view:ident)*) => {
+        $(
+            impl<T: Element, const N: usize> sealed::Layout for $view<'_, T, N> {
+                fn address(&self) -> u64 {
+                    $view::address(self)
+                }
+
+                fn item_size(&self) -> usize {
+                    size_of::<T>()
+                }
+
+                fn ndim(&self) -> usize {
+                    N
+                }
+
+                fn axis(&self, axis: usize) -> (i64, i64) {
+                    (self.shape()[axis], self.strides()[axis])
+                }
+            }
+
+            impl<'a, T: Element, const N: usize> KernelOperand<'a> for $view<'a, T, N> {}
+        )*
+    };
+}
+
+operands!(KernelView KernelViewMut);
+
+impl sealed::Layout for DynKernelView<'_> {
+    fn address(&self) -> u64 {
+        self.address
+    }
+
+    fn item_size(&self) -> usize {
+        self.item_size
+    }
+
+    fn ndim(&self) -> usize {
+        self.shape.len()
+    }
+
+    fn axis(&self, axis: usize) -> (i64, i64) {
+        // Extents beyond are refused with the number of elements; no host has wider words.
+        (i64::try_from(self.shape[axis]).unwrap_or(i64::MAX), self.strides[axis] as i64)
+    }
+}
+
+impl<'a> KernelOperand<'a> for DynKernelView<'a> {}
+
+impl<'a, const K: usize, const N: usize> Elementwise<'a, K, N> {
+    /// Takes arrays together, the output first.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Shape`] when they are not of one shape, [`ErrorKind::Rank`] when more than `N` axes are left,
+    /// [`ErrorKind::Overflow`] for more elements than 63 bits count, or more than 31 bits count without the longest axis.
+    pub fn new(arrays: [&dyn KernelOperand<'a>; K]) -> Result<Self> {
+        const { assert!(K > 0 && N > 0, "at least one array, and room for one axis") };
+        let (ndim, sizes) = (arrays[0].ndim(), arrays.map(sealed::Layout::item_size));
+        let shape = common_shape(&arrays)?;
+        let mut merged = Axes::at(arrays.map(sealed::Layout::address));
+        if numel(&shape[..ndim])? == 0 {
+            merged.push(Axis { extent: 0, ..Axis::ONE });
+        } else {
+            for (axis, extent) in shape[..ndim].iter().enumerate().filter(|(_, extent)| **extent != 1) {
+                let strides = arrays.map(|array| array.axis(axis).1);
+                merged.insert(Axis { extent: *extent, strides, ..Axis::ONE }, sizes);
+            }
+            merged.merge();
+        }
+        let (width, tail) = merged.vectorize(sizes);
+        let inner = merged.cut()?;
+        let Axes { list, len, addresses } = merged;
+        if len > N {
+            let found = text!("{len} axes that do not merge");
+            let allowed =
+                text!("{N} at most, for this kernel; copy the array, so that its axes are without gaps");
+            return Err(Error::new(ErrorKind::Rank, "shape", found, allowed));
+        }
+        let mut axes = [Axis::ONE; N];
+        axes[..len].copy_from_slice(&list[..len]);
+        for axis in &mut axes[..len] {
+            axis.inverse = inverse(axis.extent);
+        }
+        let piece = (MAX_UNITS / i64::from(inner)).min(axes[len - 1].extent).max(1);
+        Ok(Self { piece, inner, rank: len as u32, width, tail, addresses, axes, marker: PhantomData })
+    }
+
+    /// The launch in which each thread has two vectors or four elements. Any other of one dimension is right, too.
+    #[must_use]
+    pub fn launch_size(&self) -> LaunchSize {
+        self.launch_size_within(MAX_BLOCKS)
+    }
+
+    /// As [`launch_size`](Self::launch_size), of not more blocks than these: for a reduction, which leaves one number each.
+    #[must_use]
+    pub fn launch_size_within(&self, blocks: u32) -> LaunchSize {
+        // As many as the loops of `interop.cuh` have on their way.
+        let each = if self.width > 1 { 2 } else { 4 };
+        let wanted = (self.piece.unsigned_abs() * u64::from(self.inner)).div_ceil(each * u64::from(THREADS));
+        let most = blocks.clamp(1, MAX_BLOCKS);
+        let grid = u32::try_from(wanted).map_or(most, |wanted| wanted.clamp(1, most));
+        LaunchSize { grid: (grid, 1, 1), block: (THREADS, 1, 1) }
+    }
+
+    /// The number of elements of each array.
+    #[must_use]
+    pub fn numel(&self) -> usize {
+        (self.units() * i64::from(self.width) + i64::from(self.tail)) as usize
+    }
+
+    /// The number of axes that are left, at least 1.
+    #[must_use]
+    pub fn rank(&self) -> usize {
+        self.rank as usize
+    }
+
+    /// How many elements a thread loads at once: as many as 16 bytes hold of the largest element type, 8 at most; or one.
+    #[must_use]
+    pub fn width(&self) -> usize {
+        self.width as usize
+    }
+
+    fn units(&self) -> i64 {
+        self.axes[self.rank() - 1].extent * i64::from(self.inner)
+    }
+
+    /// The address in an array from which [`offsets`](Self::offsets) count: that of the first element in the order of the
+    /// kernel.
+    ///
+    /// # Panics
+    ///
+    /// When there is no such array.
+    #[must_use]
+    pub fn address(&self, array: usize) -> u64 {
+        self.addresses[array]
+    }
+
+    /// Where the element of this number, in the order of the kernel, lies in each array, in elements.
+    ///
+    /// ```
+    /// use interop_core::{DynKernelView, Elementwise};
+    ///
+    /// let backwards = DynKernelView::new(0x7F00_0000_0100, 4, &[3], &[-2])?;
+    /// let arrays = Elementwise::<1, 1>::new([&backwards])?;
+    /// assert_eq!(arrays.address(0), 0x7F00_0000_0100 - 2 * 2 * 4);
+    /// assert_eq!([0, 1, 2].map(|number| arrays.offsets(number)), [[0], [2], [4]]);
+    /// # Ok::<(), interop_core::Error>(())
+    /// ```
+    #[must_use]
+    pub fn offsets(&self, number: usize) -> [i64; K] {
+        let width = i64::from(self.width);
+        let (mut unit, within) = (number as i64 / width, number as i64 % width);
+        if unit >= self.units() {
+            // The tail of arrays without gaps.
+            return [number as i64; K];
+        }
+        let mut offsets = [within; K];
+        for axis in &self.axes[..self.rank()] {
+            let index = unit % axis.extent;
+            unit /= axis.extent;
+            for (offset, stride) in offsets.iter_mut().zip(axis.strides) {
+                *offset += index * stride;
+            }
+        }
+        offsets
+    }
+
+    /// The lowest and the highest of the offsets in an array that has elements.
+    ///
+    /// # Panics
+    ///
+    /// As [`address`](Self::address).
+    #[must_use]
+    pub fn span(&self, array: usize) -> RangeInclusive<i64> {
+        let ends = self.axes[..self.rank()].iter().map(|axis| (axis.extent - 1) * axis.strides[array]);
+        let (low, high) = ends.fold((0, 0), |(low, high), end| (low + end.min(0), high + end.max(0)));
+        // From the first element of the last unit to the last; the tail is behind it.
+        low..=high + i64::from(self.width) - 1 + i64::from(self.tail)
+    }
+}
+
+/// The extents of all arrays.
+fn common_shape<const K: usize>(arrays: &[&dyn KernelOperand<'_>; K]) -> Result<[i64; MAX_NDIM]> {
+    let mut shape = [1; MAX_NDIM];
+    for (at, array) in arrays.iter().enumerate() {
+        let (ndim, first) = (array.ndim(), arrays[0].ndim());
+        if ndim != first {
+            let found = text!("{ndim} in array {at} of the launch");
+            return Err(Error::new(ErrorKind::Shape, "axes", found, text!("{first}, as in the first")));
+        }
+        for (axis, extent) in shape.iter_mut().enumerate().take(ndim) {
+            let found = array.axis(axis).0;
+            if at > 0 && found != *extent {
+                let found = text!("{found} in axis {axis} of array {at} of the launch");
+                return Err(Error::new(ErrorKind::Shape, "shape", found, text!("{extent}, as in the first")));
+            }
+            *extent = found;
+        }
+    }
+    Ok(shape)
+}
+
+fn numel(shape: &[i64]) -> Result<i64> {
+    if shape.contains(&0) {
+        return Ok(0);
+    }
+    shape.iter().try_fold(1_i64, |product, extent| product.checked_mul(*extent)).ok_or_else(|| {
+        Error::new(ErrorKind::Overflow, "shape", format_args!("{shape:?}"), "fewer than 2^63 elements")
+    })
+}

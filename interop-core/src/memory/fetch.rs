@@ -1,0 +1,138 @@
+//! Copies of device arrays in host memory: compact on the device first, then one copy to where they go.
+#![expect(unsafe_code, reason = "fills memory that the caller vouches for")]
+
+use crate::array::element::Element;
+#[cfg(feature = "python")]
+use crate::array::element::ElementType;
+use crate::array::info::ArrayInfo;
+use crate::array::layout::Layout;
+use crate::array::layout::order::Order;
+use crate::cuda::allocation::with_usable_stream;
+use crate::cuda::context::Relaxed;
+use crate::cuda::copy::stage;
+use crate::cuda::copy_kernel::{Scratch, queue_copy};
+use crate::cuda::copy_plan::CopyPlan;
+use crate::cuda::default_context::context_for;
+use crate::cuda::driver::driver;
+use crate::cuda::stream_wait::stream_synchronize;
+use crate::error::{Error, Result};
+use crate::memory::host::checked_read::check_run;
+use crate::memory::host::copy::copy_contiguous;
+#[cfg(feature = "python")]
+use crate::memory::host_buffer::HostBuffer;
+
+/// Copies the elements of a device array, compact on their device first, to wherever the driver reaches, after the work that is
+/// pending on the array; complete on return. `false` where the device has no room, or no pool, for the step in between.
+///
+/// # Errors
+///
+/// As [`stream_synchronize`](crate::cuda::stream_wait::wait()).
+///
+/// # Safety
+///
+/// The memory that `info` describe is live, the plan is one of its elements, and `to` has room for the copy.
+pub(crate) unsafe fn copy_compacted(info: &ArrayInfo, plan: &CopyPlan, to: usize) -> Result<bool> {
+    let driver = driver()?;
+    stream_synchronize(info.stream(), info.device())?;
+    let bytes = plan.bytes();
+    if bytes == 0 {
+        return Ok(true);
+    }
+    let context = context_for(driver, info.device())?;
+    let _entered = context.enter(driver)?;
+    let _relaxed = Relaxed::new(driver);
+    let (from, to) = (info.address(), to as u64);
+    let queue = |stream| {
+        if plan.axes.is_empty() {
+            // SAFETY: as the caller promises.
+            return unsafe { driver.copy(to, from as u64, bytes, stream) };
+        }
+        let compact = Scratch::new(driver, bytes, stream)?;
+        // SAFETY: as the caller promises; the scratch is new and as large as the copy.
+        unsafe { queue_copy(driver, (context, stream), plan, from, compact.address) }?;
+        // SAFETY: as above.
+        unsafe { driver.copy(to, compact.address as u64, bytes, stream) }
+    };
+    let copied = with_usable_stream(driver, |stream| {
+        let queued = queue(stream);
+        // SAFETY: the stream is live.
+        queued.and(unsafe { driver.stream_synchronize(stream) })
+    });
+    match copied {
+        Err(failure) if failure.symbol == Scratch::SYMBOL => Ok(false),
+        copied => Ok(copied.map(|()| true)?),
+    }
+}
+
+/// Copies elements of `item` bytes from a device to the host, compact in `order`, after the work that is pending on the array.
+///
+/// # Errors
+///
+/// As [`stream_synchronize`](crate::cuda::stream_wait::wait()).
+///
+/// # Safety
+///
+/// As [`copy_compacted`]; `layout` is that of the elements.
+unsafe fn copy_to_host(
+    info: &ArrayInfo,
+    layout: &Layout,
+    item: usize,
+    order: Order,
+    target: *mut u8,
+) -> Result<()> {
+    let plan = CopyPlan::compact(layout, order, item);
+    // SAFETY: as the caller promises.
+    if unsafe { copy_compacted(info, &plan, target.expose_provenance()) }? {
+        return Ok(());
+    }
+    // SAFETY: as the caller promises.
+    let staged = unsafe { stage(info) }?;
+    // SAFETY: the elements of the layout, live in `staged`; the target as the caller promises.
+    unsafe { copy_contiguous(staged.info.address(), layout, order, item, target) };
+    Ok(())
+}
+
+/// The elements of a device array on the host, compact in `order`, when the work that is pending on them is done.
+///
+/// # Errors
+///
+/// As [`stream_synchronize`](crate::cuda::stream_wait::wait()); [`ErrorKind::OutOfMemory`](crate::error::ErrorKind::OutOfMemory) for more than fits the host's memory,
+/// [`ErrorKind::DType`](crate::error::ErrorKind::DType) for other elements and for a `bool` that is none.
+///
+/// # Safety
+///
+/// The memory that `info` describe is live.
+pub(crate) unsafe fn fetch_vec<T: Element>(info: &ArrayInfo, order: Order) -> Result<Vec<T>> {
+    let layout = info.layout_of(&T::TYPE)?;
+    let (count, mut elements) = (layout.numel(), Vec::<T>::new());
+    let reserved = elements.try_reserve_exact(count);
+    reserved.map_err(|_| Error::no_memory(count.saturating_mul(size_of::<T>())))?;
+    // SAFETY: as the caller promises; the vector is new, and has room for `count` elements.
+    unsafe { copy_to_host(info, &layout, size_of::<T>(), order, elements.as_mut_ptr().cast()) }?;
+    // SAFETY: so many elements have been written.
+    unsafe { check_run(elements.as_ptr(), count) }?;
+    // SAFETY: and they are values of `T`.
+    unsafe { elements.set_len(count) };
+    Ok(elements)
+}
+
+/// A compact copy of a device array in host memory, in C order, when the work that is pending on it is done.
+///
+/// # Errors
+///
+/// As [`fetch_vec`], and [`ErrorKind::DType`](crate::error::ErrorKind::DType) for types packed below the byte.
+///
+/// # Safety
+///
+/// As [`fetch_vec`].
+#[cfg(feature = "python")]
+pub(crate) unsafe fn fetch_buffer(info: &ArrayInfo) -> Result<HostBuffer> {
+    use crate::memory::storage::Storage as _;
+
+    let element = ElementType::of_whole_bytes(info.dtype(), info.is_padded())?;
+    let buffer = HostBuffer::of(element, info.numel())?;
+    let target = core::ptr::with_exposed_provenance_mut(buffer.memory().address);
+    // SAFETY: as the caller promises; the buffer is new, and has room for the elements.
+    unsafe { copy_to_host(info, info.layout(), element.size, Order::C, target) }?;
+    Ok(buffer)
+}

@@ -1,0 +1,33 @@
+//! Memory that a kernel fills.
+#![expect(unsafe_code, reason = "fills memory that the caller vouches for")]
+
+use crate::array::element::Element;
+use crate::cuda::allocation::MemoryKind;
+use crate::cuda::buffer::CudaBuffer;
+use crate::cuda::context::Context;
+use crate::error::Result;
+
+impl CudaBuffer {
+    /// Memory for `len` elements that nothing was written to, for a kernel that writes them: unlike
+    /// [`zeroed`](Self::zeroed) it waits for no work.
+    ///
+    /// # Errors
+    ///
+    /// As [`zeroed`](Self::zeroed).
+    ///
+    /// # Safety
+    ///
+    /// Every element is written before anything reads it, in the order of a stream.
+    ///
+    /// ```no_run
+    /// use interop_core::cuda::{CudaBuffer, MemoryKind};
+    ///
+    /// // SAFETY: the kernel that is launched next writes all of it.
+    /// let buffer = unsafe { CudaBuffer::uninit::<f32>(MemoryKind::Device, 0, 1 << 20) }?;
+    /// # Ok::<(), interop_core::Error>(())
+    /// ```
+    pub unsafe fn uninit<T: Element>(kind: MemoryKind, ordinal: i32, len: usize) -> Result<Self> {
+        let bytes = len.checked_mul(size_of::<T>()).ok_or_else(|| T::TYPE.too_large(len))?;
+        Self::uninitialized(kind, Context::primary(ordinal)?, ordinal, T::TYPE, bytes)
+    }
+}

@@ -1,0 +1,339 @@
+//! Views and copies of array classes: indexing, transposing, reshaping.
+#![expect(unsafe_code, reason = "methods are C functions that Python calls")]
+
+use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::ffi;
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyTuple};
+
+use crate::array::info::ArrayInfo;
+use crate::array::layout::Layout;
+use crate::array::layout::order::Order;
+use crate::error::{Error, ErrorKind};
+use crate::python::class::array_class::{ArrayClass, body, struct_of};
+use crate::python::class::attributes::{items, says_how_it_is_pickled};
+use crate::python::class::exchange_table::Adopted;
+use crate::python::class::exported_array::new_object;
+use crate::python::class::exported_array::part_of;
+use crate::python::class::index::{Indexed, has_ellipsis, index_basic, is_basic};
+use crate::python::class::method::{Call, Method};
+use crate::python::class::numpy::view_of;
+use crate::python::export::dlpack::answer;
+use crate::python::export::request::DlpackArgs;
+use crate::python::import::capsule::import_capsule;
+use crate::python::py_owner::ExportedObject;
+
+/// The methods, of which a class keeps what it has of its own.
+pub(crate) fn methods<T: ArrayClass>() -> [Method; 6] {
+    [
+        (c"__iter__", Call::Bare(iter::<T>), c"__iter__($self, /)\n--\n\nThe parts along the first axis."),
+        (
+            c"__getitem__",
+            Call::One(item::<T>),
+            c"__getitem__($self, key, /)\n--\n\nA view of the same memory for integers, slices, `...` and None. On the host a scalar \
+              of NumPy's for a single element, and NumPy's copy for a list, an array or a mask.",
+        ),
+        (
+            c"transpose",
+            Call::Keywords(transpose::<T>),
+            c"transpose($self, /, *axes)\n--\n\nA view with the axes in this order; reversed without one.",
+        ),
+        (
+            c"reshape",
+            Call::Keywords(reshape::<T>),
+            c"reshape($self, /, *shape, **options)\n--\n\nA view of another shape, where the array is compact; else what NumPy makes.",
+        ),
+        (
+            c"__copy__",
+            Call::Bare(copy::<T>),
+            c"__copy__($self, /)\n--\n\nThe elements in new memory of the same device.",
+        ),
+        (
+            c"__deepcopy__",
+            Call::One(deepcopy::<T>),
+            c"__deepcopy__($self, memo, /)\n--\n\nThe elements in new memory of the same device.",
+        ),
+    ]
+}
+
+/// The array for `NumPy`, where the host can reach it.
+fn on_host<'py, T: ArrayClass>(array: &Bound<'py, T>) -> PyResult<Bound<'py, PyAny>> {
+    array.as_any().call_method0(pyo3::intern!(array.py(), "__array__"))
+}
+
+/// # Safety
+///
+/// Called by Python as a method of `T` with one argument.
+unsafe extern "C" fn item<T: ArrayClass>(
+    this: *mut ffi::PyObject,
+    key: *mut ffi::PyObject,
+) -> *mut ffi::PyObject {
+    let run = |array: &Bound<'_, T>| {
+        // SAFETY: the caller holds a reference to the argument.
+        let key = unsafe { Borrowed::from_ptr(array.py(), key) };
+        let info = struct_of(array).info()?;
+        if !is_basic(&key)? {
+            return Ok(copied(array, &info, &key)?.unbind());
+        }
+        let view = index_basic(&info, &key)?;
+        if view.layout.ndim() == 0 && !has_ellipsis(&key) {
+            if let Some(scalar) = scalar(array, &info, &key) {
+                return Ok(scalar.unbind());
+            }
+        }
+        Ok(part_of(array, view)?.unbind())
+    };
+    // SAFETY: as the caller promises.
+    unsafe { body::<T>(this, run) }
+}
+
+/// By the items of [`item`]; elements on the host by `NumPy`, which is ten times as fast.
+///
+/// # Safety
+///
+/// Called by Python as a method of `T` without arguments.
+unsafe extern "C" fn iter<T: ArrayClass>(
+    this: *mut ffi::PyObject,
+    _: *mut ffi::PyObject,
+) -> *mut ffi::PyObject {
+    let run = |array: &Bound<'_, T>| {
+        let info = struct_of(array).info()?;
+        if info.ndim() == 1 && info.device().device_type.is_host_accessible() {
+            if let Ok(view) = on_host(array) {
+                return Ok(view.try_iter()?.into_any().unbind());
+            }
+        }
+        items(array, &info)
+    };
+    // SAFETY: as the caller promises.
+    unsafe { body::<T>(this, run) }
+}
+
+/// The element as `NumPy`'s scalar, where the host can reach it and `NumPy` has its type.
+fn scalar<'py, T: ArrayClass>(
+    array: &Bound<'py, T>,
+    info: &ArrayInfo,
+    key: &Bound<'py, PyAny>,
+) -> Option<Bound<'py, PyAny>> {
+    if !info.device().device_type.is_host_accessible() {
+        return None;
+    }
+    let numpy = array.py().import("numpy").ok()?;
+    view_of(&numpy, array, info.dtype()).ok()?.get_item(key).ok()
+}
+
+/// What a key takes that is a list, an array or a mask: a copy, which `NumPy` makes on the host.
+#[cold]
+fn copied<'py, T: ArrayClass>(
+    array: &Bound<'py, T>,
+    info: &ArrayInfo,
+    key: &Bound<'py, PyAny>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let device = info.device();
+    if !device.device_type.is_host_accessible() {
+        let found = format!("{} for an array on {device}", key.get_type().name()?);
+        let allowed = "integers, slices, `...` and None; the array's library on the device takes more, as after `from_dlpack`";
+        return Err(Error::new(ErrorKind::Type, "index", found, allowed).into());
+    }
+    on_host(array)?.get_item(key)
+}
+
+/// The positional arguments, where they may be one tuple, as integers.
+fn numbers(arguments: &Bound<'_, PyTuple>) -> PyResult<Vec<isize>> {
+    if let Ok(only) = arguments.get_item(0) {
+        if arguments.len() == 1 && only.hasattr("__len__")? {
+            return only.try_iter()?.map(|number| number?.extract()).collect();
+        }
+    }
+    arguments.iter().map(|number| number.extract()).collect()
+}
+
+/// # Safety
+///
+/// Called by Python as a method of `T` with a tuple and a dict or null.
+unsafe extern "C" fn transpose<T: ArrayClass>(
+    this: *mut ffi::PyObject,
+    arguments: *mut ffi::PyObject,
+    keywords: *mut ffi::PyObject,
+) -> *mut ffi::PyObject {
+    let run = |array: &Bound<'_, T>| {
+        // SAFETY: as the caller promises.
+        let (arguments, keywords) = unsafe { given(array.py(), arguments, keywords) }?;
+        if keywords.is_some_and(|keywords| !keywords.is_empty()) {
+            return Err(PyTypeError::new_err("transpose() takes no keyword arguments"));
+        }
+        let info = struct_of(array).info()?;
+        let ndim = info.ndim();
+        let reversed = arguments.is_empty() || arguments.len() == 1 && arguments.get_item(0)?.is_none();
+        let axes = if reversed { (0..ndim as isize).rev().collect() } else { numbers(&arguments)? };
+        let layout = permuted(info.layout(), &axes)
+            .ok_or_else(|| PyValueError::new_err(format!("axes {axes:?} of an array with {ndim} axes")))?;
+        Ok(part_of(array, Indexed { layout: layout?, byte_offset: 0 })?.unbind())
+    };
+    // SAFETY: as the caller promises.
+    unsafe { body::<T>(this, run) }
+}
+
+/// The layout with its axes in this order; `None` where it does not name each axis once.
+fn permuted(layout: &Layout, axes: &[isize]) -> Option<crate::error::Result<Layout>> {
+    let ndim = layout.ndim();
+    let place = |axis: isize| if axis < 0 { axis + ndim as isize } else { axis };
+    let axes = axes.iter().map(|axis| usize::try_from(place(*axis)).ok()).collect::<Option<Vec<_>>>()?;
+    let mut sorted = axes.clone();
+    sorted.sort_unstable();
+    if !sorted.into_iter().eq(0..ndim) {
+        return None;
+    }
+    let shape: Vec<usize> = axes.iter().map(|axis| layout.shape()[*axis]).collect();
+    let strides: Vec<isize> = axes.iter().map(|axis| layout.strides()[*axis]).collect();
+    Some(Layout::strided(&shape, &strides))
+}
+
+/// # Safety
+///
+/// Called by Python as a method of `T` with a tuple and a dict or null.
+unsafe extern "C" fn reshape<T: ArrayClass>(
+    this: *mut ffi::PyObject,
+    arguments: *mut ffi::PyObject,
+    keywords: *mut ffi::PyObject,
+) -> *mut ffi::PyObject {
+    let run = |array: &Bound<'_, T>| {
+        // SAFETY: as the caller promises.
+        let (arguments, keywords) = unsafe { given(array.py(), arguments, keywords) }?;
+        let info = struct_of(array).info()?;
+        let has_options = keywords.as_ref().is_some_and(|keywords| !keywords.is_empty());
+        if has_options || !info.layout().is_contiguous(Order::C) {
+            // NumPy finds out whether it takes a copy.
+            let numpys = on_host(array)?.getattr("reshape")?;
+            return Ok(numpys.call(arguments, keywords.as_ref())?.unbind());
+        }
+        let shape = extents(&numbers(&arguments)?, info.numel())?;
+        let view = Indexed { layout: Layout::contiguous(&shape, Order::C)?, byte_offset: 0 };
+        Ok(part_of(array, view)?.unbind())
+    };
+    // SAFETY: as the caller promises.
+    unsafe { body::<T>(this, run) }
+}
+
+/// The extents for so many elements, of which one may be -1: whatever is left.
+fn extents(wanted: &[isize], numel: usize) -> PyResult<Vec<usize>> {
+    let refused = || {
+        PyValueError::new_err(format!("cannot reshape an array of {numel} elements into shape {wanted:?}"))
+    };
+    let is_open = |extent: &&isize| **extent == -1;
+    let given = wanted.iter().filter(|extent| !is_open(extent));
+    let mut given = given.map(|extent| usize::try_from(*extent).ok());
+    let known =
+        given.try_fold(1_usize, |product, extent| product.checked_mul(extent?)).ok_or_else(refused)?;
+    let rest = match wanted.iter().filter(is_open).count() {
+        0 => 1,
+        1 => numel.checked_div(known).ok_or_else(refused)?,
+        _ => return Err(PyValueError::new_err("can only specify one unknown dimension")),
+    };
+    if known.checked_mul(rest) != Some(numel) {
+        return Err(refused());
+    }
+    Ok(wanted.iter().map(|extent| usize::try_from(*extent).unwrap_or(rest)).collect())
+}
+
+/// The arguments of a call.
+///
+/// # Safety
+///
+/// A live tuple, and a live dict or null.
+unsafe fn given(
+    py: Python<'_>,
+    arguments: *mut ffi::PyObject,
+    keywords: *mut ffi::PyObject,
+) -> PyResult<(Bound<'_, PyTuple>, Option<Bound<'_, PyDict>>)> {
+    // SAFETY: live, as the caller promises.
+    let arguments = unsafe { Bound::from_borrowed_ptr(py, arguments) };
+    // SAFETY: a dict or null, likewise.
+    let keywords = unsafe { Bound::from_borrowed_ptr_or_opt(py, keywords) };
+    Ok((arguments.cast_into()?, keywords.map(Bound::cast_into).transpose()?))
+}
+
+/// # Safety
+///
+/// Called by Python as a method of `T` without arguments.
+unsafe extern "C" fn copy<T: ArrayClass>(
+    this: *mut ffi::PyObject,
+    _: *mut ffi::PyObject,
+) -> *mut ffi::PyObject {
+    // SAFETY: as the caller promises.
+    unsafe { body::<T>(this, |array| duplicate(array, None)) }
+}
+
+/// # Safety
+///
+/// Called by Python as a method of `T` with one argument.
+unsafe extern "C" fn deepcopy<T: ArrayClass>(
+    this: *mut ffi::PyObject,
+    memo: *mut ffi::PyObject,
+) -> *mut ffi::PyObject {
+    let run = |array: &Bound<'_, T>| {
+        // SAFETY: the caller holds a reference to the argument.
+        let memo = unsafe { Borrowed::from_ptr(array.py(), memo) };
+        duplicate(array, Some(&memo))
+    };
+    // SAFETY: as the caller promises.
+    unsafe { body::<T>(this, run) }
+}
+
+/// A copy of the elements; of an object that is more than an array, what `copy` would make of it.
+fn duplicate<T: ArrayClass>(array: &Bound<'_, T>, memo: Option<&Bound<'_, PyAny>>) -> PyResult<Py<PyAny>> {
+    let py = array.py();
+    if is_just_an_array(array)? {
+        let request = DlpackArgs::for_a_copy();
+        let owner = ExportedObject::new(array.clone().into_any().unbind());
+        // SAFETY: the object keeps the array alive, and its class is frozen.
+        let capsule = unsafe { answer(py, struct_of(array), owner, &request) }?;
+        return Ok(new_object(py, Adopted(import_capsule(&capsule)?.import))?.unbind());
+    }
+    let told: Bound<'_, PyTuple> = array.as_any().call_method1("__reduce_ex__", (4,))?.cast_into()?;
+    let mut arguments =
+        vec![array.clone().into_any(), memo.cloned().unwrap_or_else(|| py.None().into_bound(py))];
+    arguments.extend(told.iter());
+    Ok(py.import("copy")?.call_method1("_reconstruct", PyTuple::new(py, arguments)?)?.unbind())
+}
+
+/// Whether an object is nothing but an array: of the very class, which does not say how it is pickled.
+pub(crate) fn is_just_an_array<T: ArrayClass>(array: &Bound<'_, T>) -> PyResult<bool> {
+    let py = array.py();
+    let class = array.as_any().get_type();
+    Ok(class.is(py.get_type::<T>()) && !says_how_it_is_pickled(&class, &py.get_type::<PyAny>())?)
+}
+
+/// The text of an array with its elements, for one of few on the host; `None` where `NumPy` cannot say it.
+pub(crate) fn elements<T: ArrayClass>(
+    array: &Bound<'_, T>,
+    info: &ArrayInfo,
+    class: &Bound<'_, PyAny>,
+) -> Option<String> {
+    /// NumPy shows the elements of as many.
+    const FEW: usize = 1000;
+    if info.numel() > FEW || !info.device().device_type.is_host_accessible() {
+        return None;
+    }
+    let py = array.py();
+    let numpy = py.import("numpy").ok()?;
+    let view = view_of(&numpy, array, info.dtype()).ok()?;
+    let options = PyDict::new(py);
+    options.set_item("separator", ", ").ok()?;
+    options.set_item("prefix", format!("{class}(")).ok()?;
+    let text = numpy.call_method("array2string", (&view,), Some(&options)).ok()?;
+    let shape =
+        if info.numel() == 0 { format!("shape={}, ", view.getattr("shape").ok()?) } else { String::new() };
+    let dtype = view.getattr("dtype").ok()?;
+    // A type of fields has no name.
+    let dtype = if info.struct_type().is_some() { dtype } else { dtype.getattr("name").ok()? };
+    Some(format!("{class}({text}, {shape}dtype={dtype})"))
+}
+
+/// What `copy` and `pickle` ask an array for, by which a pickle has its elements as `NumPy`'s array.
+pub(crate) fn pickled<'py, T: ArrayClass>(
+    array: &Bound<'py, T>,
+    protocol: &Bound<'py, PyAny>,
+) -> PyResult<Bound<'py, PyAny>> {
+    on_host(array)?.call_method1("__reduce_ex__", (protocol,))
+}

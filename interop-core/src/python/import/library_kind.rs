@@ -1,0 +1,172 @@
+//! Of which library a Python object is, and how that library makes an array of a tensor.
+
+use std::sync::Arc;
+
+use pyo3::exceptions::PyImportError;
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+use pyo3::types::{PyDict, PyString, PyType};
+
+use crate::python::import::exchange_table::{Table, makes_objects};
+use crate::python::import::type_cache::{offered, type_info};
+use crate::python::interpreter::{ignore_exception, imported};
+
+/// The library that makes an object of an array.
+#[derive(Clone, Debug)]
+pub(crate) enum Kind {
+    NumPy,
+    /// With the exchange table of its tensors, which it has from 2.10 on.
+    PyTorch(Option<Table>),
+    CuPy,
+    Jax,
+    /// Any other class whose exchange table makes objects.
+    Table(Table),
+    /// A class, an array namespace or a package that has the function `from_dlpack`.
+    FromDlpack(Arc<Py<PyAny>>),
+    /// None that is known: the array becomes an object of this crate's own class.
+    Neutral,
+}
+
+impl Kind {
+    /// The library of an object, found once for each type.
+    ///
+    /// # Errors
+    ///
+    /// What an interrupt raises; a class that raises anything else has told nothing.
+    pub(crate) fn of(object: &Bound<'_, PyAny>) -> PyResult<Self> {
+        let known = type_info(object)?;
+        Ok(known.kind.get_or_try_init(object.py(), || Self::find(object, known.exchange))?.clone())
+    }
+
+    fn find(object: &Bound<'_, PyAny>, exchange: Option<Table>) -> PyResult<Self> {
+        let class = object.get_type();
+        let exchange = exchange.filter(|table| makes_objects(*table));
+        let packages = packages_of(&class)?;
+        for (package, name) in &packages {
+            match (&**package, &**name) {
+                ("numpy", "ndarray") => return Ok(Self::NumPy),
+                ("torch", _) => return Ok(Self::PyTorch(exchange)),
+                ("cupy", _) => return Ok(Self::CuPy),
+                ("jax" | "jaxlib", _) => return Ok(Self::Jax),
+                _ => {}
+            }
+        }
+        if let Some(table) = exchange {
+            return Ok(Self::Table(table));
+        }
+        let makes = with_from_dlpack(class.as_any())?;
+        let makes = if makes.is_some() { makes } else { namespace_of(object)? };
+        let makes = if makes.is_some() { makes } else { package_with_from_dlpack(object.py(), &packages)? };
+        Ok(makes.map_or(Self::Neutral, |makes| Self::FromDlpack(Arc::new(makes.unbind()))))
+    }
+
+    /// `PyTorch`, whether or not an object of its own is there.
+    ///
+    /// # Errors
+    ///
+    /// `ImportError` where it is not installed.
+    pub(crate) fn pytorch(py: Python<'_>) -> PyResult<Self> {
+        /// The class that was asked last, with its table.
+        static TENSOR: PyOnceLock<(Py<PyAny>, Option<Table>)> = PyOnceLock::new();
+        let class = library(py, Library::PyTorch)?.getattr(intern!(py, "Tensor"))?;
+        let table = |class: &Bound<'_, PyAny>| -> PyResult<_> {
+            let table = class.cast::<PyType>().ok().map(offered).transpose()?.flatten();
+            Ok(table.filter(|table| makes_objects(*table)))
+        };
+        let (known, found) =
+            TENSOR.get_or_try_init(py, || Ok::<_, PyErr>((class.clone().unbind(), table(&class)?)))?;
+        Ok(Self::PyTorch(if known.is(&class) { *found } else { table(&class)? }))
+    }
+}
+
+/// A library that a result can be asked of by name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Library {
+    NumPy,
+    PyTorch,
+    CuPy,
+    Jax,
+}
+
+impl Library {
+    /// Its name, and the module that has its functions.
+    pub(crate) const fn names(self) -> (&'static str, &'static str) {
+        match self {
+            Self::NumPy => ("NumPy", "numpy"),
+            Self::PyTorch => ("PyTorch", "torch"),
+            Self::CuPy => ("CuPy", "cupy"),
+            Self::Jax => ("JAX", "jax.dlpack"),
+        }
+    }
+}
+
+/// The module of a library.
+///
+/// # Errors
+///
+/// `ImportError` where the library is not installed, with what to do about it; any other error of the import as it is.
+pub(crate) fn library(py: Python<'_>, library: Library) -> PyResult<Bound<'_, PyAny>> {
+    let (name, module) = library.names();
+    let interned = PyString::intern(py, module);
+    if let Some(module) = imported(&interned) {
+        return Ok(module);
+    }
+    py.import(interned).map(Bound::into_any).map_err(|error| {
+        if !error.is_instance_of::<PyImportError>(py) {
+            return error;
+        }
+        let text = format!(
+            "the result: found no module `{module}`, allowed: an installed {name}, whose array the function returns; \
+             install it, or return `python::NumPy`, or `python::SameKind` for that of the caller's library"
+        );
+        let refusal = PyImportError::new_err(text);
+        refusal.set_cause(py, Some(error));
+        refusal
+    })
+}
+
+/// The top package and the name of each class that a class derives from, itself first.
+fn packages_of(class: &Bound<'_, PyType>) -> PyResult<Vec<(String, String)>> {
+    let py = class.py();
+    let text = |name: PyResult<Bound<'_, PyString>>| -> PyResult<String> {
+        Ok(ignore_exception(py, name)?.map_or_else(String::new, |name| name.to_string_lossy().into_owned()))
+    };
+    let mut packages = Vec::new();
+    for class in class.mro() {
+        let Ok(class) = class.cast_into::<PyType>() else { continue };
+        let module = text(class.module())?;
+        packages.push((module.split('.').next().unwrap_or_default().into(), text(class.name())?));
+    }
+    Ok(packages)
+}
+
+/// The object itself, if it has a function `from_dlpack`.
+fn with_from_dlpack<'py>(object: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyAny>>> {
+    let py = object.py();
+    let function = ignore_exception(py, object.getattr(intern!(py, "from_dlpack")))?;
+    Ok(function.filter(PyAnyMethods::is_callable).map(|_| object.clone()))
+}
+
+/// The namespace of the array API standard that an object says it is of.
+fn namespace_of<'py>(object: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyAny>>> {
+    let py = object.py();
+    let namespace = ignore_exception(py, object.call_method0(intern!(py, "__array_namespace__")))?;
+    namespace.map_or(Ok(None), |namespace| with_from_dlpack(&namespace))
+}
+
+/// The first imported package of these that has a function `from_dlpack`.
+fn package_with_from_dlpack<'py>(
+    py: Python<'py>,
+    packages: &[(String, String)],
+) -> PyResult<Option<Bound<'py, PyAny>>> {
+    let modules = py.import("sys")?.getattr("modules")?.cast_into::<PyDict>()?;
+    for (package, _) in packages {
+        if let Some(module) = modules.get_item(package)? {
+            if let Some(found) = with_from_dlpack(&module)? {
+                return Ok(Some(found));
+            }
+        }
+    }
+    Ok(None)
+}

@@ -1,0 +1,267 @@
+//! The default policy: small arrays share the event of their release, within bounds, and the driver calls of each release.
+
+use std::sync::Arc;
+use std::sync::Barrier;
+use std::thread;
+
+use interop_core::cuda::{
+    CudaBuffer, HoldReleases, MemoryKind, ReleasePolicy, finish_releases, pending_releases, poll_releases,
+    set_release_policy, share_events_for, stream_wait,
+};
+use interop_core::dlpack::Versioned;
+use interop_core::{CudaArray, DType, Device, FromArray, Import, LeaseMut, SharedBuffer, StreamHandle};
+use interop_sim_client::{Policy, sim};
+
+use crate::counted_imports::{arrive, drained};
+use crate::cuda_program::{LARGE, Place, set_current};
+use crate::exclusive_driver::{Turn, turn};
+use crate::support::arrays::Array;
+use crate::support::counted_owners::elsewhere;
+use crate::support::foreign_tensors::Ledger;
+
+const GPU: Device = Device::cuda(0);
+/// How many small arrays may wait on a thread.
+const MOST: usize = 64;
+/// How many bytes they may have.
+const MOST_BYTES: usize = 16 << 20;
+const RECORD: &str = "cuCtxRecordEvent";
+
+fn released(ledgers: &[Ledger]) -> usize {
+    ledgers.iter().map(Ledger::released).sum()
+}
+
+/// A turn in which only the bounds decide, and no clock.
+fn turn_without_a_clock() -> Turn {
+    let turn = turn();
+    turn.set_policy(Policy::Eager);
+    share_events_for(u64::MAX);
+    let data = Place::primary(0).bytes(0, 8);
+    // The first import after a request decides; this one has.
+    drop(arrive(&data, GPU));
+    drop(arrive(&data, GPU));
+    assert_eq!(pending_releases(), 1);
+    turn
+}
+
+#[test]
+fn a_list_is_decided_when_it_is_full() {
+    let turn = turn_without_a_clock();
+    let data = Place::primary(0).bytes(0, 64);
+    let mut ledgers = Vec::new();
+    turn.reset_calls();
+    // One waits already.
+    for number in 2..=3 * MOST {
+        let (ledger, import) = arrive(&data, GPU);
+        drop(import);
+        ledgers.push(ledger);
+        assert_eq!((turn.calls(RECORD), pending_releases()), ((number / MOST) as u64, number % MOST));
+    }
+    assert_eq!((released(&ledgers), pending_releases()), (ledgers.len(), 0));
+}
+
+#[test]
+fn a_list_is_decided_when_it_has_too_many_bytes() {
+    let turn = turn_without_a_clock();
+    let data = Place::primary(0).bytes(0, LARGE - 2);
+    let most = MOST_BYTES / LARGE;
+    let (ledgers, imports): (Vec<_>, Vec<_>) = (0..most).map(|_| arrive(&data, GPU)).unzip();
+    turn.reset_calls();
+    for (number, import) in (1..).zip(imports) {
+        drop(import);
+        assert_eq!(turn.calls(RECORD), u64::from(number == most), "{number}");
+    }
+    assert_eq!((released(&ledgers), pending_releases()), (most, 0));
+}
+
+/// Whatever handles an array next decides, wherever the small array was dropped.
+#[test]
+fn what_comes_next_decides() {
+    let turn = turn();
+    turn.set_policy(Policy::Eager);
+    let place = Place::primary(0);
+    let data = place.bytes(0, 64);
+    let array = Arc::new(Array::<SharedBuffer>::from_import(arrive(&data, GPU).1).unwrap());
+    let stream = place.non_blocking().handle();
+    let next: [(&str, &dyn Fn()); 4] = [
+        ("an import", &|| drop(arrive(&data, GPU).1.with_stream(StreamHandle::NothingPending))),
+        ("an export", &|| drop(array.share_dlpack_for_stream::<Versioned>(stream).unwrap())),
+        ("a hand-over", &|| array.make_stream_wait(stream).unwrap()),
+        ("a request", &|| {
+            poll_releases();
+        }),
+    ];
+    for (name, next) in next {
+        finish_releases();
+        let (ledger, import) = arrive(&data, GPU);
+        elsewhere(move || drop(import));
+        assert_eq!((ledger.released(), pending_releases()), (0, 1), "{name}");
+        next();
+        assert_eq!(ledger.released(), 1, "{name}");
+    }
+    // An order of streams is about no array.
+    let (ledger, import) = arrive(&data, GPU);
+    drop(import);
+    stream_wait(StreamHandle::LegacyDefault, stream, GPU).unwrap();
+    assert_eq!(ledger.released(), 0);
+    drop(array);
+    assert_eq!(drained(), 0);
+}
+
+/// The clock keeps an import from deciding what the one before it has just decided; a request, the end of a hold and another
+/// policy make up for it.
+#[test]
+fn an_import_decides_at_once_after_a_request_a_hold_or_another_policy() {
+    let _turn = turn_without_a_clock();
+    let data = Place::primary(0).bytes(0, 64);
+    let waits = || {
+        let (ledger, import) = arrive(&data, GPU);
+        drop(import);
+        drop(arrive(&data, GPU));
+        assert_eq!(ledger.released(), 0);
+        ledger
+    };
+    let ways: [(&str, &dyn Fn()); 3] = [
+        ("a hold", &|| drop(HoldReleases::new())),
+        ("a policy", &|| set_release_policy(ReleasePolicy::AfterContext)),
+        ("a request", &|| {
+            poll_releases();
+        }),
+    ];
+    for (name, way) in ways {
+        let ledger = waits();
+        way();
+        drop(arrive(&data, GPU));
+        assert_eq!(ledger.released(), 1, "{name}");
+    }
+    assert_eq!(finish_releases(), 0);
+}
+
+/// The event comes after all that was queued until the drop, and the memory goes after it.
+#[test]
+fn nothing_goes_before_the_work_that_was_queued_until_its_drop() {
+    let turn = turn();
+    let place = Place::primary(0);
+    let data = place.bytes(0, 64);
+    for number in 0..MOST {
+        let (ledger, import) = arrive(&data, GPU);
+        let spin = place.non_blocking().spin();
+        let path = turn.no_waits();
+        drop(import);
+        if number % 2 == 0 {
+            drop(arrive(&data, GPU));
+        }
+        drop(path);
+        assert_eq!((drained() > 0, ledger.released(), turn.is_pending(spin)), (true, 0, true));
+        turn.release(spin);
+        assert_eq!((drained(), ledger.released()), (0, 1));
+    }
+}
+
+/// While releases are held the lists run over, and nothing is called.
+#[test]
+fn while_releases_are_held_any_number_waits() {
+    let turn = turn_without_a_clock();
+    let data = Place::primary(0).bytes(0, 64);
+    let (ledgers, imports): (Vec<_>, Vec<_>) = (0..3 * MOST).map(|_| arrive(&data, GPU)).unzip();
+    let held = HoldReleases::new();
+    let ((), calls) = turn.count(|| drop(imports));
+    assert_eq!((calls, released(&ledgers)), (0, 0));
+    drop(held);
+    assert_eq!((finish_releases(), released(&ledgers)), (0, ledgers.len()));
+}
+
+#[test]
+fn threads_share_events_and_release_everything_once() {
+    const THREADS: usize = 20;
+    const ROUNDS: usize = 200;
+    let turn = turn_without_a_clock();
+    let data = Place::primary(0).bytes(0, 64);
+    let start = Barrier::new(THREADS);
+    let (ledgers, mut imports): (Vec<_>, Vec<_>) = (0..THREADS * ROUNDS).map(|_| arrive(&data, GPU)).unzip();
+    turn.reset_calls();
+    thread::scope(|scope| {
+        for _ in 0..THREADS {
+            let own = imports.split_off(imports.len() - ROUNDS);
+            let start = &start;
+            scope.spawn(move || {
+                start.wait();
+                drop(own);
+            });
+        }
+    });
+    let (all, left) = (THREADS * ROUNDS, pending_releases());
+    assert!(left <= 16 * MOST, "{left} wait");
+    assert!(ledgers.iter().all(|ledger| ledger.released() <= 1));
+    // A thread that fills its list has an event of at least as many.
+    let events = turn.calls(RECORD);
+    assert!((1..=(all / MOST) as u64).contains(&events), "{events} events for {all} releases");
+    assert_eq!((finish_releases(), released(&ledgers)), (0, all));
+}
+
+/// The calls of each release, by who owns the memory: a foreign deleter is called as it is.
+#[test]
+fn a_foreign_release_makes_no_call_and_our_own_frees_in_its_context() {
+    let turn = turn();
+    sim().set_policy(Policy::Eager);
+    set_release_policy(ReleasePolicy::Immediate);
+    let place = Place::primary(0);
+    let data = place.bytes(0, 64);
+    let (ledger, import) = arrive(&data, GPU);
+    let ((), calls) = turn.count(|| drop(import));
+    assert_eq!((calls, ledger.released()), (0, 1));
+
+    let buffer = || {
+        let array = Array::new(CudaBuffer::zeroed(MemoryKind::Device, 0, DType::U8, 64).unwrap(), &[64]);
+        Arc::new(array)
+    };
+    let names =
+        ["cuMemFree_v2", "cuCtxGetCurrent", "cuCtxPushCurrent_v2", "cuThreadExchangeStreamCaptureMode"];
+    // An export that is not the last owner frees nothing.
+    let array = buffer();
+    let tensor = array.share_dlpack::<Versioned>().unwrap();
+    let ((), calls) = turn.count(|| drop(tensor));
+    assert_eq!(calls, 0);
+    // The last owner frees in its context, which is looked for and pushed, in the relaxed mode of captures. Our buffer does both
+    // for itself as well, because it may be dropped without an export.
+    let tensor = array.share_dlpack::<Versioned>().unwrap();
+    drop(array);
+    turn.reset_calls();
+    drop(tensor);
+    assert_eq!(turn.calls_of(names), [1, 3, 1, 4]);
+    turn.reset_calls();
+    drop(buffer());
+    assert_eq!(turn.calls_of(["cuMemFree_v2", "cuThreadExchangeStreamCaptureMode"])[0], 1);
+}
+
+/// A struct without a `stream` field.
+#[derive(CudaArray)]
+#[cuda_array(shape = [len], import)]
+struct Bare<S> {
+    #[cuda_array(data)]
+    _data: S,
+    #[expect(dead_code, reason = "an import fills it")]
+    len: usize,
+}
+
+/// In and out in plain Rust: the export and the import ask about the pointer.
+#[test]
+fn in_and_out_asks_two_questions_about_the_pointer() {
+    let turn = turn();
+    set_release_policy(ReleasePolicy::Immediate);
+    let array = Array::new(CudaBuffer::zeroed(MemoryKind::Device, 0, DType::I16, 64).unwrap(), &[64]);
+    let array = Arc::new(array);
+    let import = || {
+        let tensor = array.share_dlpack_for_stream::<Versioned>(StreamHandle::NothingPending).unwrap();
+        Import::from_dlpack(tensor).unwrap()
+    };
+    for current in [None, Some(Place::primary(0))] {
+        set_current(current);
+        let ((), calls) = turn.count(|| drop(Array::<LeaseMut<i16>>::from_import(import()).unwrap()));
+        assert_eq!((calls, turn.calls("cuPointerGetAttributes")), (2, 2), "{current:?}");
+        // Nobody has said of which context the default stream is that the import is ready on, so a struct that names no stream asks
+        // which one is current, to find the stream where another is.
+        let ((), calls) = turn.count(|| drop(Bare::<LeaseMut<i16>>::from_import(import()).unwrap()));
+        assert_eq!((calls, turn.calls("cuCtxGetCurrent")), (3, 1), "{current:?}");
+    }
+    set_current(None);
+}

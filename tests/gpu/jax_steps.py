@@ -1,0 +1,85 @@
+"""Where the time of an import from JAX goes, step by step, on a GPU.
+
+    PYTHONPATH=tests/gpu:tests/python python tests/gpu/jax_steps.py
+
+Every figure is the median of rounds that are taken in turns, in nanoseconds. The steps differ in one thing each: `floor` is the bare
+method, asked for a stream; `version` is asked for a version as well, as we do; the rest is ours. On the simulated driver an import from
+such a class makes two driver calls, and as many instructions of ours as one from CuPy's.
+"""
+
+import statistics
+import sys
+
+import driver
+import interop_demo
+import native
+import numpy as np
+
+ROUNDS, TURNS = 41, 2000
+
+
+def counted(jax, array):
+    """How often an import asks for the device and for the capsule, once the class is known."""
+    kind, asked = type(array), []
+    before = {name: getattr(kind, name) for name in ("__dlpack__", "__dlpack_device__")}
+
+    def noting(name):
+        def method(self, *arguments, **wishes):
+            asked.append((name, *sorted(wishes)))
+            return before[name](self, *arguments, **wishes)
+
+        return method
+
+    for name in before:
+        setattr(kind, name, noting(name))
+    try:
+        interop_demo.is_square(array)
+        asked.clear()
+        interop_demo.is_square(array)
+    finally:
+        for name, method in before.items():
+            setattr(kind, name, method)
+    return asked
+
+
+def main():
+    if why := native.missing():
+        sys.exit(f"the floor is compiled where it is measured: {why}")
+    import jax
+
+    floor = native.load("gpu_floor")
+    interop_demo.Array.full((1,), 0.0, device="cuda")
+    array = jax.numpy.asarray(np.ones((4, 4), np.float32)).block_until_ready()
+    version = (1, 3)
+    steps = {
+        "floor: the method, with a stream": lambda: floor.methods(array, "__dlpack__", TURNS, ("stream",), 1),
+        "a call of Python's that does nothing": lambda: floor.calls(lambda array: None, array, TURNS),
+        "the method from Python": lambda: floor.calls(lambda array: array.__dlpack__(stream=1), array, TURNS),
+        "the same, with a version": lambda: floor.calls(
+            lambda array: array.__dlpack__(stream=1, max_version=version), array, TURNS
+        ),
+        "the same, for no stream": lambda: floor.calls(lambda array: array.__dlpack__(max_version=version), array, TURNS),
+        "the device": lambda: floor.calls(lambda array: array.__dlpack_device__(), array, TURNS),
+        "ours, believed": lambda: floor.calls(interop_demo.is_square_trusted, array, TURNS),
+        "ours": lambda: floor.calls(interop_demo.is_square, array, TURNS),
+    }
+    policies = {"immediate": "immediate", "default": "after_context"}
+    for label, policy in policies.items():
+        interop_demo.set_release_policy(policy)
+        rounds = {name: [] for name in steps}
+        for _ in range(ROUNDS):
+            for name, run in steps.items():
+                rounds[name].append(run())
+            interop_demo.finish_releases()
+            driver.synchronize()
+        print(f"\nreleases: {label}")
+        for name, times in rounds.items():
+            print(f"{name:<40}{statistics.median(times):>8.0f}")
+    try:
+        print("\nasked by one import:", counted(jax, array))
+    except (AttributeError, TypeError) as error:  # a class may not let its methods be replaced
+        print("\nwhat an import asks cannot be seen:", error)
+
+
+if __name__ == "__main__":
+    main()

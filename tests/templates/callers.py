@@ -1,0 +1,22 @@
+"""What callers of `examples/hello-python` write, for the type checker: every line that it must refuse says so."""
+
+import hello_python
+import numpy as np
+
+row = np.arange(3, dtype=np.float32)
+hello_python.double_(row)
+doubled = hello_python.double(row)
+hello_python.double_(doubled)
+total: float = float(doubled.sum()) + float((doubled + 1)[0])
+shape: tuple[int, ...] = doubled.shape
+
+samples = hello_python.Samples(3, rate=44_100)
+hello_python.double_(samples)
+extent: int = samples.shape[0] + samples.ndim + len(hello_python.double(samples))
+louder = samples + samples[1:].mean()
+
+hello_python.double_("nonsense")  # type: ignore[arg-type]
+hello_python.double_(3)  # type: ignore[arg-type]
+hello_python.double()  # type: ignore[call-arg]
+hello_python.Samples("nonsense", 1)  # type: ignore[arg-type]
+samples.shape = (4,)  # type: ignore[misc]
