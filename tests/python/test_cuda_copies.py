@@ -35,6 +35,8 @@ class ByInterface:
 def filled(count, dtype):
     """An array on the device whose elements are all different, and the same on the host."""
     array, host = full("cuda", (count,), 1, dtype), np.arange(count).astype(dtype)
+    # `full` only queues the fill, which would come after what is written here.
+    SIM.library.interop_sim_run_all()
     address = interop_demo.describe(array)["data"]
     place = SIM.library.interop_sim_translate(address, host.nbytes, 1)
     ctypes.memmove(place, host.tobytes(), host.nbytes)
