@@ -27,14 +27,14 @@ pub struct Indexed {
 ///
 /// ```no_run
 /// use interop_core::python::index_basic;
-/// use interop_core::{CudaArray, Dims, Shared};
+/// use interop_core::{CudaArray, Dims, SharedBuffer};
 /// use pyo3::prelude::*;
 ///
 /// #[pyclass(frozen)]
 /// #[derive(CudaArray)]
 /// #[cuda_array(pyclass)]
 /// struct Array {
-///     #[cuda_array(data)] memory: Shared,
+///     #[cuda_array(data)] memory: SharedBuffer,
 ///     #[cuda_array(shape)] shape: Dims<usize>,
 ///     #[cuda_array(strides)] strides: Dims<isize>,
 /// }

@@ -50,7 +50,7 @@ use pyo3::sync::PyOnceLock;
 ///
 ///     #[pymodule_init]
 ///     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
-///         interop_core::python::add_class::<crate::python::Samples>(module)
+///         interop_core::python::add_class::<super::Samples>(module)
 ///     }
 /// }
 /// # fn main() {}
