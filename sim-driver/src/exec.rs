@@ -157,7 +157,7 @@ impl State {
         let id = step.moment.number;
         match work {
             Work::Nothing | Work::Spin | Work::Kernel(_) | Work::Host(_) => {}
-            Work::StructType(event) => {
+            Work::Record(event) => {
                 let now = self.queue.ended;
                 // An event may be destroyed, or recorded anew, before a record of it is reached.
                 if let Some(event) = self.events.get_mut(&event).filter(|event| event.last == Some(id)) {
@@ -183,16 +183,6 @@ impl State {
                 // SAFETY: both are `bytes` long: the driver's memory was checked by `locate`; the caller of the copy
                 // promises it for host memory until the copy has run. They may overlap.
                 unsafe { ptr::copy(source.cast_const(), target, count) };
-            }
-            Work::Rows { to, from, rows } => {
-                let count = usize::try_from(rows.bytes).unwrap_or(0);
-                for (row_to, row_from) in rows.each() {
-                    let source = self.touch(step, from + row_from, rows.bytes, What::Read);
-                    let target = self.touch(step, to + row_to, rows.bytes, What::Write);
-                    let (Some(source), Some(target)) = (source, target) else { return };
-                    // SAFETY: both have `bytes` bytes, as `touch` has checked.
-                    unsafe { ptr::copy(source.cast_const(), target, count) };
-                }
             }
             Work::Set { to, pattern, width, bytes } => {
                 let Some(target) = self.locate(step, &Place::Cuda(to), bytes, What::Write) else { return };

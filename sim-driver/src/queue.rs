@@ -30,49 +30,17 @@ pub(crate) enum Callback {
     WithStream(extern "C" fn(u64, i32, u64), Handle, u64),
 }
 
-/// Planes of rows of bytes, with the distances between them on both ends.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Rows {
-    pub(crate) bytes: u64,
-    pub(crate) height: u64,
-    pub(crate) depth: u64,
-    /// From row to row, and from plane to plane: of the target, and of the source.
-    pub(crate) to: [u64; 2],
-    pub(crate) from: [u64; 2],
-}
-
-impl Rows {
-    /// From the first byte of one end to its last.
-    pub(crate) fn reach(&self, [pitch, plane]: [u64; 2]) -> u64 {
-        (self.depth - 1) * plane + (self.height - 1) * pitch + self.bytes
-    }
-
-    /// The offset of each row in the target and in the source.
-    pub(crate) fn each(self) -> impl Iterator<Item = (u64, u64)> {
-        let at = |[pitch, plane]: [u64; 2], row, depth| depth * plane + row * pitch;
-        (0..self.depth).flat_map(move |depth| {
-            (0..self.height).map(move |row| (at(self.to, row, depth), at(self.from, row, depth)))
-        })
-    }
-}
-
 /// What an operation does.
 #[derive(Clone, Debug)]
 pub(crate) enum Work {
     /// Nothing: it only orders (waits, joins, records without a place).
     Nothing,
     /// The event's latest record is reached.
-    StructType(Handle),
+    Record(Handle),
     Copy {
         to: Place,
         from: Place,
         bytes: u64,
-    },
-    /// Rows of a pitched copy, between memory of devices.
-    Rows {
-        to: u64,
-        from: u64,
-        rows: Rows,
     },
     /// `pattern` repeated over `bytes`.
     Set {

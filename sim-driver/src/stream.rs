@@ -230,7 +230,7 @@ impl State {
         let record = if captured.is_some() {
             None
         } else {
-            let last = self.enqueue(stream, Work::StructType(event), &Before::default());
+            let last = self.enqueue(stream, Work::Record(event), &Before::default());
             Some((last, self.streams[&stream].clock.clone()))
         };
         let event = self.event(event, "cuEventRecord")?;

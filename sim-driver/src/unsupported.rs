@@ -53,8 +53,8 @@ unsupported! {
     cuMemGetAllocationPropertiesFromHandle cuMemImportFromShareableHandle cuMemMapArrayAsync
     cuMemPoolExportPointer cuMemPoolExportToShareableHandle cuMemPoolGetAccess
     cuMemPoolImportFromShareableHandle cuMemPoolImportPointer cuMemRangeGetAttribute
-    cuMemRangeGetAttributes cuMemRetainAllocationHandle cuMemcpy2DUnaligned_v2
-    cuMemcpy2D_v2 cuMemcpy3DPeer cuMemcpy3DPeerAsync cuMemcpy3D_v2 cuMemcpyAtoA_v2
+    cuMemRangeGetAttributes cuMemRetainAllocationHandle cuMemcpy2DAsync_v2 cuMemcpy2DUnaligned_v2
+    cuMemcpy2D_v2 cuMemcpy3DAsync_v2 cuMemcpy3DPeer cuMemcpy3DPeerAsync cuMemcpy3D_v2 cuMemcpyAtoA_v2
     cuMemcpyAtoD_v2 cuMemcpyAtoHAsync_v2 cuMemcpyAtoH_v2 cuMemcpyDtoA_v2 cuMemcpyHtoAAsync_v2
     cuMemcpyHtoA_v2 cuMemsetD2D16Async cuMemsetD2D16_v2 cuMemsetD2D32Async cuMemsetD2D32_v2
     cuMemsetD2D8Async cuMemsetD2D8_v2 cuMipmappedArrayCreate cuMipmappedArrayDestroy

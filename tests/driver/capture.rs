@@ -53,6 +53,12 @@ fn an_edge_out_of_a_capture_or_into_one_is_refused_and_the_capture_stays_good() 
     for (mode, stream) in captured(place).into_iter().enumerate().map(|(at, stream)| (at / 2, stream)) {
         for other in others(place) {
             for into in [false, true] {
+                // The capture has nothing to wait for where no work is pending on a default stream.
+                let work = match other {
+                    StreamHandle::LegacyDefault => Some(place.legacy().spin()),
+                    StreamHandle::PerThreadDefault => Some(place.per_thread().spin()),
+                    _ => None,
+                };
                 stream.begin_in(u32::try_from(mode).unwrap());
                 let (from, to) = if into { (other, stream.handle()) } else { (stream.handle(), other) };
                 let error = stream_wait(to, from, GPU).unwrap_err();
@@ -60,8 +66,27 @@ fn an_edge_out_of_a_capture_or_into_one_is_refused_and_the_capture_stays_good() 
                 assert_told(&error, (ErrorKind::StreamCapture, "stream", "capture", said));
                 assert_eq!((turn.calls("cuStreamWaitEvent"), current()), (0, None), "{from} to {to}");
                 assert!(stream.end(), "mode {mode}: {from} to {to} spoils the capture");
+                if let Some(work) = work {
+                    turn.release(work);
+                }
+                turn.run_all();
             }
         }
+    }
+}
+
+#[test]
+fn a_capture_need_not_wait_for_an_idle_default_stream() {
+    let turn = turn();
+    let place = Place::primary(0);
+    let stream = place.non_blocking();
+    for default in [StreamHandle::LegacyDefault, StreamHandle::PerThreadDefault] {
+        stream.begin();
+        stream_wait(stream.handle(), default, GPU).unwrap();
+        let error = stream_wait(default, stream.handle(), GPU).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::StreamCapture, "its own work would be part of the capture");
+        assert_eq!(turn.calls("cuStreamWaitEvent"), 0);
+        assert!(stream.end());
     }
 }
 

@@ -174,11 +174,11 @@ fn what_cannot_be_made_says_why_and_leaves_nothing() {
     }
     let freed = turn.calls_of(["cuMemFree_v2", "cuMemFreeAsync"]);
     assert_eq!(freed, [0; 2], "what a call that failed left in the place of the address is freed");
-    turn.fail_next("cuMemAllocAsync", 500);
+    turn.fail_next("cuMemAllocFromPoolAsync", 500);
     let error = CudaBuffer::zeroed(MemoryKind::Pool, 0, DType::U8, 8).unwrap_err();
     assert_told(
         &error,
-        (ErrorKind::Driver, "cuMemAllocAsync", "a driver without this function", "a newer driver"),
+        (ErrorKind::Driver, "cuMemAllocFromPoolAsync", "a driver without this function", "a newer driver"),
     );
     let error = CudaBuffer::zeroed(MemoryKind::Device, 0, DType::F64, usize::MAX / 4).unwrap_err();
     assert_told(&error, (ErrorKind::Overflow, "shape", "elements of 8 bytes", "the address space"));

@@ -16,15 +16,8 @@ use crate::exclusive_driver::turn;
 use crate::random_layouts::{Random, RandomLayout};
 use crate::support::arrays::Array;
 
-/// The steps of a copy: memory in between, the kernel or a pitched copy, and the copy to the host.
-const STEPS: [&str; 6] = [
-    "cuMemAllocAsync",
-    "cuLaunchKernel",
-    "cuMemcpy2DAsync_v2",
-    "cuMemcpy3DAsync_v2",
-    "cuMemcpyAsync",
-    "cuMemFreeAsync",
-];
+/// The steps of a copy: memory in between, the kernel, and the copy to the host.
+const STEPS: [&str; 4] = ["cuMemAllocFromPoolAsync", "cuLaunchKernel", "cuMemcpyAsync", "cuMemFreeAsync"];
 
 fn part<T: Element>(elements: &[T], layout: &RandomLayout) -> Array<SharedBuffer> {
     let buffer = CudaBuffer::from_slice(MemoryKind::Device, 0, elements).unwrap();
@@ -55,12 +48,12 @@ fn random_layouts_come_to_the_host() {
 #[test]
 fn what_has_gaps_is_compact_before_it_comes() {
     let turn = turn();
-    let cases: [(&[usize], &[isize], [u64; 6]); 5] = [
-        (&[6, 300], &[300, 1], [0, 0, 0, 0, 1, 0]),
-        (&[6, 300], &[301, 1], [1, 0, 1, 0, 1, 1]),
-        (&[2, 6, 300], &[2107, 301, 1], [1, 0, 0, 1, 1, 1]),
-        (&[6, 300], &[1, 6], [1, 1, 0, 0, 1, 1]),
-        (&[6, 300], &[-600, 2], [1, 1, 0, 0, 1, 1]),
+    let cases: [(&[usize], &[isize], [u64; 4]); 5] = [
+        (&[6, 300], &[300, 1], [0, 0, 1, 0]),
+        (&[6, 300], &[301, 1], [1, 1, 1, 1]),
+        (&[2, 6, 300], &[2107, 301, 1], [1, 1, 1, 1]),
+        (&[6, 300], &[1, 6], [1, 1, 1, 1]),
+        (&[6, 300], &[-600, 2], [1, 1, 1, 1]),
     ];
     for (shape, strides, expected) in cases {
         let first = if strides[0] < 0 { 3000 } else { 0 };

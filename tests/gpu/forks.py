@@ -45,6 +45,7 @@ stream = driver.stream()
 for exit in (os._exit, sys.exit):
     held = [*arrays, *map(interop_demo.asarray, arrays), *(array.__dlpack__(max_version=(1, 0)) for array in arrays)]
     late = interop_demo.asarray(arrays[1])
+    assert interop_demo.finish_releases() == 0
     driver.sleep(stream, 300)
     del late
     assert interop_demo.poll_releases() == 1, "the stream is at work"

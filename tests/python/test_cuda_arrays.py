@@ -160,7 +160,7 @@ def test_a_sum_is_no_part_of_a_graph():
 
 def test_a_sum_allocates_nothing_and_waits_once():
     array, stream = full("cuda", (5000,)), SIM.stream()
-    names = ("cuMemHostAlloc", "cuMemAlloc_v2", "cuMemAllocAsync", "cuMemcpyAsync", "cuMemsetD8Async")
+    names = ("cuMemHostAlloc", "cuMemAlloc_v2", "cuMemAllocFromPoolAsync", "cuMemcpyAsync", "cuMemsetD8Async")
     waits = ("cuStreamSynchronize", "cuEventSynchronize", "cuCtxSynchronize")
     before = SIM.calls(*names), SIM.calls(*waits), SIM.calls("cuLaunchKernel")
     assert interop_demo.checksum(array, stream=stream) == 2.5 * 5000

@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use cudarc::driver::{CudaContext, CudaFunction, CudaSlice, CudaStream, LaunchConfig, PushKernelArg, sys};
 use cudarc::nvrtc::Ptx;
-use interop_core::{CudaArray, LaunchSize};
+use interop_core::CudaArray;
 use interop_demo_kernels::{Arrays, BLUR_PTX, FILL_PTX, VECTOR_ADD_PTX, blur};
 
 use crate::Outcome;
@@ -91,7 +91,7 @@ impl Bench {
         let (a, b, c) =
             (left.kernel_view::<f32, 1>()?, right.kernel_view::<f32, 1>()?, sum.kernel_view_mut::<f32, 1>()?);
         let arrays: Arrays<'_, 3> = Arrays::new([&c, &a, &b])?;
-        let launch = config(arrays.launch_size());
+        let launch = LaunchConfig::from(arrays.launch_size());
         let added = self.seconds(|| {
             // SAFETY: `vector_add` takes these three arrays, which live until the time was taken.
             unsafe { self.stream.launch_builder(&kernel).arg(&arrays).launch(launch)? };
@@ -107,7 +107,7 @@ impl Bench {
         };
         let (from, mut to) = (picture()?, picture()?);
         let kernel = self.load(BLUR_PTX, "blur_f32")?;
-        let launch = config(blur(height, width, 3, size_of::<f32>()));
+        let launch = LaunchConfig::from(blur(height, width, 3, size_of::<f32>()));
         let (source, target) = (from.kernel_view::<f32, 3>()?, to.kernel_view_mut::<f32, 3>()?);
         let blurred = self.seconds(|| {
             // SAFETY: `blur_f32` takes these two views, which live until the time was taken.
@@ -155,10 +155,6 @@ impl Bench {
             viewed / bare
         ))
     }
-}
-
-fn config(LaunchSize { grid, block }: LaunchSize) -> LaunchConfig {
-    LaunchConfig { grid_dim: grid, block_dim: block, shared_mem_bytes: 0 }
 }
 
 /// The bytes of an argument without its type.

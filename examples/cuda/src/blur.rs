@@ -3,9 +3,9 @@
 
 use std::sync::Arc;
 
-use cudarc::driver::{CudaSlice, CudaStream, LaunchConfig, PushKernelArg};
+use cudarc::driver::{CudaSlice, CudaStream, PushKernelArg};
 use cudarc::nvrtc::Ptx;
-use interop_core::{CudaArray, LaunchSize, SharedBuffer};
+use interop_core::{CudaArray, SharedBuffer};
 use interop_demo_kernels::{BLUR_PTX, blur};
 
 use crate::Outcome;
@@ -55,8 +55,7 @@ pub fn run(height: usize, width: usize) -> Outcome {
         stream: stream.clone(),
     };
 
-    let LaunchSize { grid, block } = blur(half, width, CHANNELS, size_of::<f32>());
-    let config = LaunchConfig { grid_dim: grid, block_dim: block, shared_mem_bytes: 0 };
+    let config = blur(half, width, CHANNELS, size_of::<f32>()).into();
     let (from, to) = (turned.kernel_view::<f32, 3>()?, blurred.kernel_view_mut::<f32, 3>()?);
     // SAFETY: `blur_f32` takes these two views; both pictures live until the result was read, which waits for it.
     unsafe { stream.launch_builder(&kernel).arg(&from).arg(&to).launch(config)? };

@@ -135,7 +135,16 @@ impl<'a> Model<'a> {
         let found = self.program.claims.device;
         let host = |kind: i32| [1, 3, 13].contains(&kind);
         let same = found == device || (host(found[0]) && host(device[0]));
-        if same { Ok(Asked::Method) } else { Err(REFUSED) }
+        if !same {
+            return Err(REFUSED);
+        }
+        // A legacy tensor does not say whether it may be written, and the dict is asked.
+        match &self.program.interface {
+            Some(Err(own)) if !self.program.claims.versioned && 1 << own == OWN_INTERRUPT => {
+                Err(OWN_INTERRUPT)
+            }
+            _ => Ok(Asked::Method),
+        }
     }
 
     /// Whether a producer that refuses the stream is asked once more.

@@ -63,7 +63,7 @@ impl Drop for Allocation {
 pub enum MemoryKind {
     /// Memory of one device (`cuMemAlloc`).
     Device,
-    /// Memory of one device from its stream-ordered pool (`cuMemAllocAsync`).
+    /// Memory of one device from the stream-ordered pool that this crate has there (`cuMemAllocFromPoolAsync`).
     Pool,
     /// Host memory that all devices reach (`cuMemHostAlloc`, portable).
     Pinned,

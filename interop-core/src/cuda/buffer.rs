@@ -11,6 +11,7 @@ use crate::cuda::context::{Context, Relaxed};
 #[cfg(feature = "python")]
 use crate::cuda::driver::code;
 use crate::cuda::driver::{Driver, Outcome, RawStream, driver};
+use crate::cuda::memory_pool::{self, with_trimmed_pools};
 #[cfg(feature = "python")]
 use crate::cuda::ordered_free::free_in_order;
 use crate::cuda::release::after_work::after_work;
@@ -120,7 +121,9 @@ impl CudaBuffer {
         // After a failure the places hold anything.
         match self.kind {
             // SAFETY: a place for an address; a context is current.
-            MemoryKind::Device => unsafe { driver.memory_alloc(&raw mut address, bytes) }?,
+            MemoryKind::Device => {
+                with_trimmed_pools(driver, || unsafe { driver.memory_alloc(&raw mut address, bytes) })?
+            }
             MemoryKind::Pool => {
                 return with_usable_stream(driver, |stream| self.allocate_in_order(driver, stream));
             }
@@ -136,10 +139,7 @@ impl CudaBuffer {
 
     /// Memory of the pool, which may be used on any stream.
     fn allocate_in_order(&mut self, driver: &Driver, stream: RawStream) -> Outcome {
-        let mut address = 0;
-        // SAFETY: a place for an address; the stream is live.
-        unsafe { driver.memory_pool_alloc(&raw mut address, self.bytes, stream) }?;
-        self.own(to_usize(address));
+        self.own(to_usize(memory_pool::allocate(driver, self.device.device_id, self.bytes, stream)?));
         // SAFETY: the stream is live.
         unsafe { driver.stream_synchronize(stream) }
     }
@@ -156,16 +156,16 @@ impl CudaBuffer {
         let (element, device) = (<u8 as crate::array::element::Element>::TYPE, Device::cuda(ordinal));
         let kind = MemoryKind::Pool;
         let mut buffer = Self { address: 0, bytes, element, kind, device, context, is_in_order: true };
-        let mut address = 0;
-        // SAFETY: a place for an address; the stream is live.
-        match unsafe { driver.memory_pool_alloc(&raw mut address, bytes, stream) } {
+        let address = match memory_pool::allocate(driver, ordinal, bytes, stream) {
             Err(failure) if matches!(failure.code, code::NOT_FOUND | code::NOT_SUPPORTED) => {
                 (buffer.kind, buffer.is_in_order) = (MemoryKind::Device, false);
+                let mut address = 0;
                 // SAFETY: a place for an address; a context is current.
-                unsafe { driver.memory_alloc(&raw mut address, bytes) }
+                unsafe { driver.memory_alloc(&raw mut address, bytes) }?;
+                address
             }
-            allocated => allocated,
-        }?;
+            allocated => allocated?,
+        };
         buffer.own(to_usize(address));
         Ok(buffer)
     }

@@ -1,12 +1,14 @@
 //! Copies on a device: by the driver where it can, else by the copy kernel, which is loaded once for each context.
 
-use core::ffi::{CStr, c_char, c_uint, c_void};
+use core::ffi::{CStr, c_char, c_void};
 use std::sync::{Mutex, PoisonError};
 
+use crate::cuda::allocation::to_usize;
 use crate::cuda::context::Context;
 use crate::cuda::copy_launch::{CopyLaunch, CopyLaunches, THREADS};
-use crate::cuda::copy_plan::{CopyMethod, CopyPlan, visit};
+use crate::cuda::copy_plan::{CopyPlan, visit};
 use crate::cuda::driver::{Driver, Failure, Outcome, RawStream};
+use crate::cuda::memory_pool;
 use crate::process::fork::PerProcess;
 
 /// `kernels/copy.cu`, as `cargo xtask ptx` compiles it.
@@ -30,65 +32,6 @@ const KERNELS: [[&CStr; 5]; 2] = [
     ],
 ];
 
-/// `CU_MEMORYTYPE_UNIFIED`: the driver finds out where an address is.
-const UNIFIED: c_uint = 4;
-
-/// One end of [`RowsCopy`].
-#[repr(C)]
-struct RowsEnd {
-    x: usize,
-    y: usize,
-    kind: c_uint,
-    host: usize,
-    address: u64,
-    array: usize,
-    pitch: usize,
-}
-
-/// `CUDA_MEMCPY2D`.
-#[repr(C)]
-pub(crate) struct RowsCopy {
-    from: RowsEnd,
-    to: RowsEnd,
-    bytes: usize,
-    rows: usize,
-}
-
-/// One end of [`PlanesCopy`].
-#[repr(C)]
-struct PlanesEnd {
-    x: usize,
-    y: usize,
-    z: usize,
-    level: usize,
-    kind: c_uint,
-    host: usize,
-    address: u64,
-    array: usize,
-    reserved: usize,
-    pitch: usize,
-    height: usize,
-}
-
-/// `CUDA_MEMCPY3D`.
-#[repr(C)]
-pub(crate) struct PlanesCopy {
-    from: PlanesEnd,
-    to: PlanesEnd,
-    bytes: usize,
-    rows: usize,
-    planes: usize,
-}
-
-fn rows_end(address: usize, pitch: usize) -> RowsEnd {
-    RowsEnd { x: 0, y: 0, kind: UNIFIED, host: 0, address: address as u64, array: 0, pitch }
-}
-
-fn planes_end(address: usize, pitch: usize, height: usize) -> PlanesEnd {
-    let (kind, address) = (UNIFIED, address as u64);
-    PlanesEnd { x: 0, y: 0, z: 0, level: 0, kind, host: 0, address, array: 0, reserved: 0, pitch, height }
-}
-
 /// Queues a copy on a stream of the current context.
 ///
 /// # Safety
@@ -105,28 +48,15 @@ pub(crate) unsafe fn queue_copy(
     if plan.run == 0 {
         return Ok(());
     }
-    let bytes = plan.run;
-    match plan.method() {
+    if plan.axes.is_empty() {
         // SAFETY: as the caller promises.
-        CopyMethod::Bytes => unsafe { driver.copy(to as u64, from as u64, bytes, stream) },
-        CopyMethod::Rows { pitch, rows } => {
-            let copy = RowsCopy { from: rows_end(from, pitch), to: rows_end(to, bytes), bytes, rows };
-            // SAFETY: rows of the plan.
-            unsafe { driver.copy_rows(&raw const copy, stream) }
-        }
-        CopyMethod::Planes { pitch, rows, height, planes } => {
-            let ends = [planes_end(from, pitch, height), planes_end(to, bytes, rows)];
-            let [from, to] = ends;
-            let copy = PlanesCopy { from, to, bytes, rows, planes };
-            // SAFETY: planes of the plan.
-            unsafe { driver.copy_planes(&raw const copy, stream) }
-        }
+        return unsafe { driver.copy(to as u64, from as u64, plan.run, stream) };
+    }
+    // SAFETY: as the caller promises.
+    match unsafe { launch_all(driver, (context, stream), plan, from, to) } {
         // SAFETY: as the caller promises.
-        CopyMethod::Kernel => match unsafe { launch_all(driver, (context, stream), plan, from, to) } {
-            // SAFETY: as the caller promises.
-            Err(failure) if failure.is_about_modules() => unsafe { by_runs(driver, stream, plan, from, to) },
-            done => done,
-        },
+        Err(failure) if failure.is_about_modules() => unsafe { by_runs(driver, stream, plan, from, to) },
+        done => done,
     }
 }
 
@@ -253,15 +183,10 @@ pub(crate) struct Scratch<'d> {
 }
 
 impl<'d> Scratch<'d> {
-    /// The function that fails where there is no room, or no pool.
-    pub(crate) const SYMBOL: &'static str = "cuMemAllocAsync";
-
     /// In the current context, whose stream this is.
     pub(crate) fn new(driver: &'d Driver, bytes: usize, stream: RawStream) -> Outcome<Self> {
-        let mut address = 0;
-        // SAFETY: a place for an address; the stream is live.
-        unsafe { driver.memory_pool_alloc(&raw mut address, bytes, stream) }?;
-        Ok(Self { driver, address: crate::cuda::allocation::to_usize(address), stream })
+        let address = memory_pool::allocate(driver, Context::current_ordinal(driver)?, bytes, stream)?;
+        Ok(Self { driver, address: to_usize(address), stream })
     }
 }
 
@@ -284,11 +209,5 @@ mod tests {
         }
         let size = size_of::<super::super::copy_launch::CopyArguments>();
         assert!(PTX.contains(&format!("interop_copy_tiled_4_param_2[{size}]")), "{size} bytes of arguments");
-    }
-
-    #[cfg(target_pointer_width = "64")]
-    #[test]
-    fn pitched_copies_are_the_structs_of_the_driver() {
-        assert_eq!((size_of::<RowsCopy>(), size_of::<PlanesCopy>()), (128, 200));
     }
 }

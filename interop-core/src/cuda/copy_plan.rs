@@ -1,13 +1,7 @@
-//! How the elements of a strided array get into compact memory: by one copy, by rows, or by a kernel.
+//! The plan of a copy of a strided array into compact memory: runs of bytes, and the axes over them.
 
 use crate::array::layout::Layout;
 use crate::array::layout::order::Order;
-
-/// The least bytes of a row for a pitched copy of the driver's. Shorter rows leave its copies far behind the kernel.
-const LEAST_ROW: usize = 1024;
-
-/// `CU_DEVICE_ATTRIBUTE_MAX_PITCH` of every device.
-const MAX_PITCH: usize = 0x7FFF_FFFF;
 
 /// An axis of a copy, with its strides in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,19 +18,6 @@ pub(crate) struct CopyPlan {
     pub(crate) run: usize,
     /// The axes over these runs, the fastest of the target first.
     pub(crate) axes: Vec<CopyAxis>,
-}
-
-/// What copies best.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum CopyMethod {
-    /// One copy of bytes.
-    Bytes,
-    /// Rows at a distance of `pitch` bytes (`cuMemcpy2DAsync`).
-    Rows { pitch: usize, rows: usize },
-    /// Planes of rows, at a distance of `height` pitches (`cuMemcpy3DAsync`).
-    Planes { pitch: usize, rows: usize, height: usize, planes: usize },
-    /// The copy kernel.
-    Kernel,
 }
 
 impl CopyPlan {
@@ -83,29 +64,6 @@ impl CopyPlan {
     pub(crate) fn bytes(&self) -> usize {
         self.axes.iter().fold(self.run, |bytes, axis| bytes * axis.extent)
     }
-
-    /// What copies best on one device.
-    pub(crate) fn method(&self) -> CopyMethod {
-        let pitch_of = |axis: &CopyAxis| {
-            let pitch = usize::try_from(axis.from).ok()?;
-            (LEAST_ROW <= self.run && self.run <= pitch && pitch <= MAX_PITCH).then_some(pitch)
-        };
-        match self.axes.as_slice() {
-            [] => CopyMethod::Bytes,
-            [rows] => match pitch_of(rows) {
-                Some(pitch) => CopyMethod::Rows { pitch, rows: rows.extent },
-                None => CopyMethod::Kernel,
-            },
-            [rows, planes] => match (pitch_of(rows), usize::try_from(planes.from)) {
-                (Some(pitch), Ok(plane)) if plane % pitch == 0 && rows.extent <= plane / pitch => {
-                    let height = plane / pitch;
-                    CopyMethod::Planes { pitch, rows: rows.extent, height, planes: planes.extent }
-                }
-                _ => CopyMethod::Kernel,
-            },
-            _ => CopyMethod::Kernel,
-        }
-    }
 }
 
 /// Calls `visit` with the offsets of every index of some axes in the source and in the target, in bytes.
@@ -130,10 +88,6 @@ mod tests {
         (plan.run, plan.axes.iter().map(|axis| (axis.extent, axis.from, axis.to)).collect())
     }
 
-    fn method(shape: &[usize], strides: &[isize]) -> CopyMethod {
-        CopyPlan::compact(&Layout::strided(shape, strides).unwrap(), Order::C, 4).method()
-    }
-
     #[test]
     fn axes_are_merged() {
         assert_eq!(plan(&[2, 3], &[3, 1], Order::C), (24, vec![]), "compact");
@@ -146,21 +100,5 @@ mod tests {
         assert_eq!(plan(&[4, 3, 5], &[30, 10, 2], Order::C), (4, vec![(60, 8, 4)]), "every second element");
         assert_eq!(plan(&[], &[], Order::C), (4, vec![]), "a single element");
         assert_eq!(plan(&[3, 0], &[1, 1], Order::C), (0, vec![]), "no elements");
-    }
-
-    #[test]
-    fn rows_that_are_long_enough_are_pitched_copies() {
-        assert_eq!(method(&[7, 256], &[256, 1]), CopyMethod::Bytes);
-        assert_eq!(method(&[7, 256], &[300, 1]), CopyMethod::Rows { pitch: 1200, rows: 7 });
-        assert_eq!(method(&[7, 255], &[300, 1]), CopyMethod::Kernel, "short rows");
-        assert_eq!(method(&[7, 256], &[-300, 1]), CopyMethod::Kernel, "backwards");
-        assert_eq!(method(&[7, 256], &[0, 1]), CopyMethod::Kernel, "broadcast");
-        assert_eq!(method(&[7, 256], &[100, 1]), CopyMethod::Kernel, "overlapping rows");
-        assert_eq!(method(&[2, 256], &[1 << 29, 1]), CopyMethod::Kernel, "a pitch of 2 GiB");
-        let planes = CopyMethod::Planes { pitch: 1200, rows: 7, height: 9, planes: 3 };
-        assert_eq!(method(&[3, 7, 256], &[2700, 300, 1]), planes);
-        assert_eq!(method(&[3, 7, 256], &[2701, 300, 1]), CopyMethod::Kernel, "no multiple of the pitch");
-        assert_eq!(method(&[3, 7, 256], &[1800, 300, 1]), CopyMethod::Kernel, "overlapping planes");
-        assert_eq!(method(&[3, 7, 256], &[-2700, 300, 1]), CopyMethod::Kernel, "backwards");
     }
 }

@@ -12,7 +12,6 @@ use std::sync::OnceLock;
 
 use libloading::Library;
 
-use crate::cuda::copy_kernel::{PlanesCopy, RowsCopy};
 use crate::error::{Error, ErrorKind, Result};
 use crate::process::fork::generation;
 
@@ -24,6 +23,9 @@ pub(crate) type RawEvent = usize;
 
 /// A `CUstream`.
 pub(crate) type RawStream = usize;
+
+/// A `CUmemoryPool`.
+pub(crate) type RawPool = usize;
 
 /// The names under which the driver's library is looked for.
 const LIBRARIES: &[&str] = if cfg!(windows) { &["nvcuda.dll"] } else { &["libcuda.so.1", "libcuda.so"] };
@@ -41,6 +43,7 @@ pub(crate) type Outcome<T = ()> = core::result::Result<T, Failure>;
 /// `CUresult` values that decide something here.
 pub(crate) mod code {
     pub(crate) const INVALID_VALUE: i32 = 1;
+    pub(crate) const OUT_OF_MEMORY: i32 = 2;
     pub(crate) const NOT_INITIALIZED: i32 = 3;
     pub(crate) const INVALID_CONTEXT: i32 = 201;
     pub(crate) const INVALID_HANDLE: i32 = 400;
@@ -122,6 +125,8 @@ table! {
     error_text = cuGetErrorString(code: c_int, text: *mut *const c_char);
     /// The number of devices.
     device_count = cuDeviceGetCount(count: *mut c_int);
+    /// The bytes of a device's memory.
+    device_memory = cuDeviceTotalMem_v2(bytes: *mut usize, device: c_int);
     /// The primary context of a device, which is kept.
     primary_retain = cuDevicePrimaryCtxRetain(context: *mut RawContext, device: c_int);
     /// Whether a device's primary context is in use.
@@ -159,6 +164,8 @@ table! {
     stream_destroy = cuStreamDestroy_v2(stream: RawStream);
     /// Waits on the host for all work of a stream.
     stream_synchronize = cuStreamSynchronize(stream: RawStream);
+    /// Whether the work on a stream is done.
+    stream_query = cuStreamQuery(stream: RawStream);
     /// An event of the current context.
     event_create = cuEventCreate(event: *mut RawEvent, flags: c_uint);
     /// Records an event after the work of a stream so far.
@@ -190,15 +197,17 @@ table! {
     /// Memory that host and devices share.
     memory_managed_alloc = cuMemAllocManaged(address: *mut c_ulonglong, bytes: usize, flags: c_uint);
     /// Memory from the device's pool, in the order of a stream.
-    memory_pool_alloc = cuMemAllocAsync(address: *mut c_ulonglong, bytes: usize, stream: RawStream);
+    memory_pool_alloc = cuMemAllocFromPoolAsync(address: *mut c_ulonglong, bytes: usize, pool: RawPool, stream: RawStream);
     /// Gives memory back to its pool, in the order of a stream.
     memory_pool_free = cuMemFreeAsync(address: c_ulonglong, stream: RawStream);
+    /// Creates a memory pool.
+    pool_create = cuMemPoolCreate(pool: *mut RawPool, properties: *const c_void);
+    /// Sets an attribute of a memory pool.
+    pool_set = cuMemPoolSetAttribute(pool: RawPool, attribute: c_int, value: *mut c_void);
+    /// Returns free memory of a pool to the driver.
+    pool_trim = cuMemPoolTrimTo(pool: RawPool, kept: usize);
     /// Copies between any two places that the driver knows.
     copy = cuMemcpyAsync(to: c_ulonglong, from: c_ulonglong, bytes: usize, stream: RawStream);
-    /// Copies rows.
-    copy_rows = cuMemcpy2DAsync_v2(copy: *const RowsCopy, stream: RawStream);
-    /// Copies planes of rows.
-    copy_planes = cuMemcpy3DAsync_v2(copy: *const PlanesCopy, stream: RawStream);
     /// Compiles a module in the current context.
     module_load = cuModuleLoadData(module: *mut usize, image: *const c_char);
     /// A kernel of a module.

@@ -40,6 +40,7 @@ pub(crate) mod driver;
 pub(crate) mod event;
 pub(crate) mod handover;
 pub(crate) mod locate;
+pub(crate) mod memory_pool;
 pub(crate) mod missing_stream;
 #[cfg(feature = "python")]
 pub(crate) mod ordered_free;
@@ -76,6 +77,7 @@ pub use crate::cuda::event::pooled_events;
 pub(crate) use crate::cuda::handover::synchronize_for_host;
 pub(crate) use crate::cuda::handover::{make_consumer_wait, synchronize_if_available, wait_for_consumer};
 pub(crate) use crate::cuda::locate::locate_and_wait;
+pub use crate::cuda::memory_pool::trim_memory_pools;
 #[cfg(feature = "python")]
 pub(crate) use crate::cuda::missing_stream::wait_for_unknown_stream;
 pub use crate::cuda::missing_stream::{

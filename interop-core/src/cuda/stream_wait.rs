@@ -20,8 +20,9 @@ use crate::error::{Result, text};
 ///
 /// # Errors
 ///
-/// [`ErrorKind::StreamCapture`](crate::ErrorKind::StreamCapture) when one of the streams captures a graph and the other is not part of the capture: the driver
-/// would spoil the capture, so it is not called. [`ErrorKind::Driver`](crate::ErrorKind::Driver) without a driver, and with the driver's answer for
+/// [`ErrorKind::StreamCapture`](crate::ErrorKind::StreamCapture) when one of the streams captures a graph and the other is
+/// not part of the capture: the wait would spoil the capture. A default stream without pending work needs no wait and is no
+/// error. [`ErrorKind::Driver`](crate::ErrorKind::Driver) without a driver, and with the driver's answer for
 /// a stream that was destroyed, or a device that does not exist.
 ///
 /// ```
@@ -72,24 +73,30 @@ fn record_and_wait(
     context: Option<Context>,
 ) -> Result<bool> {
     let record = |of| Event::of_stream(driver, of, source).map_err(|failure| dead_stream(failure, from));
-    let (event, begun) = if let StreamHandle::Raw(_) = from {
-        // Whatever the default stream on the other side is one of: the stream has its own context.
-        let event = record(None)?;
-        (event, capture(driver, from, source)?)
-    } else {
-        // Recorded on a default stream while a blocking stream captures, an event would spoil the capture.
-        let begun = capture(driver, from, source)?;
-        (record(context)?, begun)
-    };
+    // Whatever the default stream on the other side is one of: a stream with a handle has its own context.
+    let recorded = if let StreamHandle::Raw(_) = from { Some(record(None)?) } else { None };
+    // Recorded on a default stream while a blocking stream captures, an event would spoil the capture: that is asked first.
+    let begun = capture(driver, from, source)?;
     context_of_live(driver, to, target)?;
     let joined = capture(driver, to, target)?;
     if begun != joined {
+        if recorded.is_none() && begun.is_none() && is_idle(driver, source) {
+            return Ok(true);
+        }
         let (who, other) = if begun.is_some() { (from, to) } else { (to, from) };
         let what = text!("an order with the {other}, which is not part of the capture");
         return Err(capture_error(who, what));
     }
+    let event = recorded.map_or_else(|| record(context), Ok)?;
     event.make_wait(target).map_err(|failure| dead_stream(failure, to))?;
     Ok(joined.is_some())
+}
+
+/// Whether no work is pending on a default stream of the current context. Then a capture has nothing to wait for.
+fn is_idle(driver: &Driver, default_stream: RawStream) -> bool {
+    let _relaxed = Relaxed::new(driver);
+    // SAFETY: a default stream is always live.
+    unsafe { driver.stream_query(default_stream) }.is_ok()
 }
 
 /// Waits on the host until the work that is on `stream` now is done: what a reader on the host needs.

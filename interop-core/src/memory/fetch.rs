@@ -45,23 +45,22 @@ pub(crate) unsafe fn copy_compacted(info: &ArrayInfo, plan: &CopyPlan, to: usize
     let queue = |stream| {
         if plan.axes.is_empty() {
             // SAFETY: as the caller promises.
-            return unsafe { driver.copy(to, from as u64, bytes, stream) };
+            return unsafe { driver.copy(to, from as u64, bytes, stream) }.map(|()| true);
         }
-        let compact = Scratch::new(driver, bytes, stream)?;
+        // Without room for this step the caller puts the elements in order on the host.
+        let Ok(compact) = Scratch::new(driver, bytes, stream) else { return Ok(false) };
         // SAFETY: as the caller promises; the scratch is new and as large as the copy.
         unsafe { queue_copy(driver, (context, stream), plan, from, compact.address) }?;
         // SAFETY: as above.
-        unsafe { driver.copy(to, compact.address as u64, bytes, stream) }
+        unsafe { driver.copy(to, compact.address as u64, bytes, stream) }.map(|()| true)
     };
     let copied = with_usable_stream(driver, |stream| {
         let queued = queue(stream);
         // SAFETY: the stream is live.
-        queued.and(unsafe { driver.stream_synchronize(stream) })
+        let finished = unsafe { driver.stream_synchronize(stream) };
+        queued.and_then(|is_copied| finished.map(|()| is_copied))
     });
-    match copied {
-        Err(failure) if failure.symbol == Scratch::SYMBOL => Ok(false),
-        copied => Ok(copied.map(|()| true)?),
-    }
+    Ok(copied?)
 }
 
 /// Copies elements of `item` bytes from a device to the host, compact in `order`, after the work that is pending on the array.

@@ -79,7 +79,7 @@ extern "C" fn cuCtxRecordEvent(context: Handle, event: Handle) -> Code {
         let agent = sim.streams[&sim.context(context)?.legacy].agent;
         let step = sim.step_after(agent, "cuCtxRecordEvent", clock);
         let record = (step.moment.number, (*step.clock).clone());
-        sim.queue.push(Operation { work: Work::StructType(event), context, after, step });
+        sim.queue.push(Operation { work: Work::Record(event), context, after, step });
         sim.event(event, "cuCtxRecordEvent")?.renew(Some(record));
         Ok(())
     })

@@ -11,7 +11,6 @@ mod event;
 mod graph;
 mod launch;
 mod misc;
-mod pitched;
 mod pointer;
 mod pool;
 mod stream;

@@ -64,7 +64,7 @@ use std::sync::Arc;
 
 use ::cudarc::driver::{
     CudaContext, CudaSlice, CudaStream, CudaView, CudaViewMut, DevicePtr, DevicePtrMut, DeviceRepr,
-    DeviceSlice, DriverError, HostSlice, PinnedHostSlice, SyncOnDrop, UnifiedSlice, result,
+    DeviceSlice, DriverError, HostSlice, LaunchConfig, PinnedHostSlice, SyncOnDrop, UnifiedSlice, result,
 };
 
 use crate::adapters::cudarc::context::{captured, failed};
@@ -81,7 +81,7 @@ use crate::cuda::allocation::to_usize;
 use crate::derive::fields::stream::AsStream;
 use crate::error::{Error, ErrorKind, Refused, Result, text};
 use crate::memory::copy_to_cuda::{DefaultStreamTarget, copy_on_default_stream};
-use crate::memory::elementwise::Elementwise;
+use crate::memory::elementwise::{Elementwise, LaunchSize};
 use crate::memory::from_import::FromImport;
 use crate::memory::import::Import;
 use crate::memory::kernel_view::{KernelView, KernelViewMut};
@@ -337,3 +337,10 @@ unsafe impl<T, const N: usize> DeviceRepr for KernelViewMut<'_, T, N> {}
 
 // SAFETY: as above.
 unsafe impl<const K: usize, const N: usize> DeviceRepr for Elementwise<'_, K, N> {}
+
+impl From<LaunchSize> for LaunchConfig {
+    /// The grid and the blocks, without dynamic shared memory.
+    fn from(LaunchSize { grid, block }: LaunchSize) -> Self {
+        Self { grid_dim: grid, block_dim: block, shared_mem_bytes: 0 }
+    }
+}

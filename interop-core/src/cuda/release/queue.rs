@@ -265,9 +265,8 @@ fn pass() {
 /// ```
 #[expect(clippy::must_use_candidate, reason = "called for what it does")]
 pub fn poll_releases() -> usize {
-    if pending_releases() != 0 {
-        drain(Poll::Requested);
-    }
+    // One release may lead to another: that of an import to that of the export it came from.
+    while pending_releases() != 0 && drain(Poll::Requested).released {}
     make_due();
     pending_releases()
 }
