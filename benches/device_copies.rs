@@ -1,4 +1,5 @@
-//! Owned imports of 256 MB on a GPU, by layout: `cargo bench --package interop-benches --bench device_copies`.
+//! Owned imports on a GPU, of 256 MB that are there and of 64 MB of the host's, by layout:
+//! `cargo bench --package interop-benches --bench device_copies`.
 //!
 //! It prints the milliseconds of each, of which `tests/gpu/copies.py` makes a table beside PyTorch's.
 
@@ -8,7 +9,7 @@ use std::time::Instant;
 use cudarc::driver::CudaSlice;
 use interop_core::cuda::{self, CudaBuffer, MemoryKind};
 use interop_core::dlpack::Versioned;
-use interop_core::{CudaArray, DType, Device, FromArray, Import, StreamHandle};
+use interop_core::{CudaArray, DType, Device, FromArray, HostVec, Import, Storage, StreamHandle};
 
 const ROUNDS: usize = 7;
 const COPIES: u32 = 20;
@@ -16,9 +17,9 @@ const COPIES: u32 = 20;
 /// Memory of somebody else, in any layout.
 #[derive(CudaArray)]
 #[cuda_array(export)]
-struct Source {
+struct Source<S> {
     #[cuda_array(data)]
-    data: CudaBuffer,
+    data: S,
     #[cuda_array(shape)]
     shape: Vec<usize>,
     #[cuda_array(strides)]
@@ -50,17 +51,31 @@ const LAYOUTS: [(&str, &[usize], &[isize]); 8] = [
     ("padded short rows", &[1 << 20, 64], &[72, 1]),
 ];
 
-/// The milliseconds of a copy that is one of many.
-fn measure(shape: &[usize], strides: &[isize]) -> f64 {
+/// Those of the host's memory.
+const OF_THE_HOST: [(&str, &[usize], &[isize]); 4] = [
+    ("from the host, contiguous", &[4096, 4096], &[4096, 1]),
+    ("from the host, transposed", &[4096, 4096], &[1, 4096]),
+    ("from the host, every second column", &[4096, 4096], &[8192, 2]),
+    ("from the host, padded rows", &[4096, 4096], &[4104, 1]),
+];
+
+fn elements(shape: &[usize], strides: &[isize]) -> usize {
     let reach = |(extent, stride): (&usize, &isize)| (extent - 1) * stride.unsigned_abs();
-    let elements = 1 + shape.iter().zip(strides).map(reach).sum::<usize>();
-    let data = CudaBuffer::zeroed(MemoryKind::Device, 0, DType::F32, elements).expect("memory");
-    let stream = StreamHandle::LegacyDefault;
+    1 + shape.iter().zip(strides).map(reach).sum::<usize>()
+}
+
+/// The milliseconds of a copy that is one of many.
+fn measure<S: Storage + Send + Sync + 'static>(data: S, shape: &[usize], strides: &[isize]) -> f64 {
+    let stream = if data.memory().device == Device::CPU {
+        StreamHandle::NothingPending
+    } else {
+        StreamHandle::LegacyDefault
+    };
     let source = Arc::new(Source { data, shape: shape.to_vec(), strides: strides.to_vec(), stream });
-    let finish = || cuda::stream_synchronize(stream, Device::cuda(0)).expect("a wait");
+    let finish = || cuda::stream_synchronize(StreamHandle::LegacyDefault, Device::cuda(0)).expect("a wait");
     let copy = || {
         let tensor = source.share_dlpack_for_stream::<Versioned>(stream).expect("an export");
-        let import = Import::from_dlpack(tensor).expect("an import").with_stream(stream);
+        let import = Import::from_dlpack(tensor).expect("an import").with_stream(StreamHandle::LegacyDefault);
         drop(Owned::from_import(import).expect("a copy"));
     };
     let round = || {
@@ -82,7 +97,14 @@ fn main() {
         return;
     }
     for (name, shape, strides) in LAYOUTS {
-        println!("{:.4}\t{name}", measure(shape, strides));
+        let memory = CudaBuffer::zeroed(MemoryKind::Device, 0, DType::F32, elements(shape, strides));
+        println!("{:.4}\t{name}", measure(memory.expect("memory"), shape, strides));
+        cuda::finish_releases();
+    }
+    for (name, shape, strides) in OF_THE_HOST {
+        // Ones, so that every page is there.
+        let memory: HostVec<f32> = std::iter::repeat_n(1.0, elements(shape, strides)).collect();
+        println!("{:.4}\t{name}", measure(memory, shape, strides));
         cuda::finish_releases();
     }
 }

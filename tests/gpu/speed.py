@@ -1,9 +1,12 @@
 """What an import costs on a GPU, beside the least that it could cost and beside other libraries, all in one run.
 
-    run.sh speed            the limits are those for an H200, with the processor that is beside it
+    run.sh speed
 
 Every figure is the median of rounds that are taken in turns. `floor` is the bare call in C (`modules/gpu_floor.c`), `ours` a
 function of Rust's that takes the array as a typed view of two axes and gives it back: owned, validated, ordered.
+
+`cuda.core` orders as we do; ours must be ahead of it. nanobind and TVM FFI neither order nor check: beside the faster of them ours
+may take 1.3 times as long for PyTorch, and 1.5 times for the others.
 """
 
 import importlib
@@ -16,7 +19,8 @@ import native
 import numpy as np
 
 ROUNDS, TURNS = 41, 2000
-# The others release at once, whatever is queued: `immediate` is ours without that order, `batched` orders 32 together.
+# The others release at once, whatever is queued: `immediate` is ours without that order, `batched` orders 32 together, `ours` is
+# the default.
 COLUMNS = ("floor", "nanobind", "tvm-ffi", "cuda.core", "cupy", "immediate", "batched", "ours")
 
 
@@ -94,32 +98,42 @@ class Others:
         return figures
 
 
+def most(found, beside_unordered):
+    """What ours may take at most."""
+    others = [found[name] * beside_unordered for name in ("nanobind", "tvm-ffi") if name in found]
+    return min([*others, found.get("cuda.core", float("inf"))])
+
+
 def rows(floor, others):
-    """`(what, medians, what ours may be at most)`"""
+    """`(what, medians, what ours may be at most)`, `None` where nothing else does the same."""
     square = np.ones((4, 4), np.float32)
     ours, stream = interop_demo.is_square, ("stream",)
     if torch := library("torch"):
         tensor = torch.from_numpy(square).cuda()
         torch.cuda.synchronize()
         figures = Figures(floor).add("floor", floor.exchange, tensor, TURNS).ours(ours, tensor)
-        yield "torch, facts of the driver included", others.add_to(figures, tensor).medians(), 130
+        found = others.add_to(figures, tensor).medians()
+        yield "torch, facts of the driver included", found, most(found, 1.3)
         if trusted := getattr(interop_demo, "is_square_trusted", None):
             figures = Figures(floor).add("floor", floor.exchange, tensor, TURNS).ours(trusted, tensor)
-            yield "torch, believed", figures.medians(), 90
+            yield "torch, believed", figures.medians(), None
         yield edge(floor, torch, tensor)
         yield there_and_back(floor, others, tensor)
     if others.cupy:
         array = others.cupy.asarray(square)
         figures = Figures(floor).add("floor", floor.methods, array, "__dlpack__", TURNS, stream, 1)
-        yield "CuPy", others.add_to(figures.ours(ours, array), array).medians(), 275
+        found = others.add_to(figures.ours(ours, array), array).medians()
+        yield "CuPy", found, most(found, 1.5)
     if jax := library("jax"):
         array = jax.numpy.asarray(square).block_until_ready()
         figures = Figures(floor).add("floor", floor.methods, array, "__dlpack__", TURNS, stream, 1)
-        yield "JAX", others.add_to(figures.ours(ours, array), array).medians(), 1650
+        found = others.add_to(figures.ours(ours, array), array).medians()
+        yield "JAX", found, most(found, 1.5)
     if numba := library("numba.cuda"):
         array = numba.to_device(square)
         figures = Figures(floor).add("floor", floor.gets, array, "__cuda_array_interface__", TURNS)
-        yield "Numba, by its dict", others.add_to(figures.ours(ours, array), array).medians(), 850
+        found = others.add_to(figures.ours(ours, array), array).medians()
+        yield "Numba, by its dict", found, most(found, 1.5)
 
 
 def there_and_back(floor, others, tensor):
@@ -128,7 +142,7 @@ def there_and_back(floor, others, tensor):
     if others.tvm:
         figures.calls("tvm-ffi", others.tvm.get_global_func("testing.echo"), tensor)
     found = figures.medians()
-    return "torch in, torch out", found, round(found.get("tvm-ffi", 1000))
+    return "torch in, torch out", found, found.get("tvm-ffi")
 
 
 def edge(floor, torch, tensor):
@@ -144,7 +158,7 @@ def edge(floor, torch, tensor):
     figures.calls("same", interop_demo.is_square, tensor)
     figures.add("other", on, floor.calls, interop_demo.is_square, tensor, TURNS)
     found = figures.medians()
-    return "an event edge on top of an import", {"floor": found["floor"], "ours": found["other"] - found["same"]}, 220
+    return "an event edge on top of an import", {"floor": found["floor"], "ours": found["other"] - found["same"]}, None
 
 
 def main():
@@ -157,10 +171,10 @@ def main():
     results = list(rows(floor, Others()))
     print(f"\n{'nanoseconds':<38}" + "".join(f"{name:>10}" for name in COLUMNS) + f"{'must':>10}")
     print(f"{'six facts of a pointer (bench cuda)':<38}{facts:>10.0f}")
-    for what, found, most in results:
+    for what, found, limit in results:
         cells = "".join(f"{found[name]:>10.0f}" if name in found else f"{'':>10}" for name in COLUMNS)
-        verdict = "holds" if found.get("ours", float("inf")) <= most else "MISSED"
-        print(f"{what:<38}{cells}{most:>10} {verdict}")
+        verdict = "" if limit is None else f"{limit:>10.0f} {'holds' if found['ours'] <= limit else 'MISSED'}"
+        print(f"{what:<38}{cells}{verdict}")
 
 
 if __name__ == "__main__":

@@ -89,12 +89,10 @@ class Simulation:
         self.library.interop_sim_release_spin.argtypes = [ctypes.c_uint64]
         self.kernels = []
         for name, forms in FORMATS.items():
-            self.register(f"scale_{name}", functools.partial(self.scale, forms), 8, 4)
+            self.register(f"scale_{name}", functools.partial(self.scale, forms), 8, 4, arrays=Pair)
             self.register(f"sum_{name}", functools.partial(self.sum, forms), 8, 4)
         for size in (1, 2, 4, 8, 16):
             self.register(f"fill_{8 * size}", functools.partial(self.fill, size), size)
-        for size in (1, 2, 4, 8):
-            self.register(f"copy_{8 * size}", functools.partial(self.copy, size), arrays=Pair)
 
         context = ctypes.c_uint64()
         self.call("cuInit", 0)
@@ -123,20 +121,17 @@ class Simulation:
         sizes = (ctypes.c_size_t * len(sizes))(*sizes)
         self.library.interop_sim_register_kernel(name.encode(), kernel, sizes, ctypes.c_uint64(len(sizes)))
 
-    def elements(self, forms, parameters):
-        """The format of the elements, and the address of each."""
-        form = forms[ctypes.c_int.from_address(parameters[2]).value]
-        return form, Arrays.from_address(parameters[0]).elements(struct.calcsize(form))
-
     def scale(self, forms, blocks, parameters):
-        form, elements = self.elements(forms, parameters)
-        factor = ctypes.c_double.from_address(parameters[1]).value
-        for address in elements:
-            value = self.read(address, form)
-            self.write(address, form, value * factor if form in "def" else scaled(value, factor, form))
+        pair, factor = Pair.from_address(parameters[0]), ctypes.c_double.from_address(parameters[1]).value
+        form = forms[ctypes.c_int.from_address(parameters[2]).value]
+        size = struct.calcsize(form)
+        for to, source in zip(pair.elements(size), pair.elements(size, 1), strict=True):
+            value = self.read(source, form)
+            self.write(to, form, value * factor if form in "def" else scaled(value, factor, form))
 
     def sum(self, forms, blocks, parameters):
-        form, elements = self.elements(forms, parameters)
+        form = forms[ctypes.c_int.from_address(parameters[2]).value]
+        elements = Arrays.from_address(parameters[0]).elements(struct.calcsize(form))
         parts = ctypes.c_uint64.from_address(parameters[1]).value
         total = sum(self.read(address, form) for address in elements)
         for at in range(blocks):
@@ -146,11 +141,6 @@ class Simulation:
         array, value = Arrays.from_address(parameters[0]), ctypes.string_at(parameters[1], size)
         count = array.axes[0].extent * array.width + array.tail  # new memory is one run of elements
         self.write(array.addresses[0], f"{count * size}s", value * count)
-
-    def copy(self, size, blocks, parameters):
-        pair = Pair.from_address(parameters[0])
-        for to, source in zip(pair.elements(size), pair.elements(size, 1), strict=True):
-            self.write(to, f"{size}s", self.read(source, f"{size}s"))
 
     def call(self, name, *arguments):
         """Calls a function of the driver, which must succeed."""

@@ -11,8 +11,8 @@ using interop::index_t;
 using word_t = unsigned long long;
 
 // `AXES` of `launch.rs`.
-template <typename T>
-using array = interop::elementwise<32, T>;
+template <typename... T>
+using arrays = interop::elementwise<32, T...>;
 
 // Types of 16 bits, which C++ has no arithmetic for.
 struct Half { unsigned short bits; };
@@ -89,17 +89,17 @@ __device__ inline word_t scaled(word_t element, double factor, bool is_signed) {
 
 }  // namespace dynamic
 
-// Every element times a factor, in place; and the sum of the elements in double, of which block `i` leaves its part in
-// `parts[i]`.
-#define DEFINE(name, T)                                                                               \
-    extern "C" __global__ void scale_##name(dynamic::array<T> array, double factor, int variant) {    \
-        array.map_inplace([=](T element) { return dynamic::scaled(element, factor, variant != 0); }); \
-    }                                                                                                 \
-    extern "C" __global__ void sum_##name(dynamic::array<const T> array, double* parts, int variant) { \
-        double sum = 0.0;                                                                             \
-        array.for_each([&](T element) { sum += dynamic::number(element, variant != 0); });            \
-        sum = elements::sum_of_block(sum);                                                            \
-        if (threadIdx.x == 0) parts[blockIdx.x] = sum;                                                \
+// Every element of the second array times a factor, to its place in the first, which may be the same array; and the sum of the
+// elements in double, of which block `i` leaves its part in `parts[i]`.
+#define DEFINE(name, T)                                                                                   \
+    extern "C" __global__ void scale_##name(dynamic::arrays<T, const T> arrays, double factor, int variant) { \
+        arrays.map([=](T element) { return dynamic::scaled(element, factor, variant != 0); });            \
+    }                                                                                                     \
+    extern "C" __global__ void sum_##name(dynamic::arrays<const T> array, double* parts, int variant) {   \
+        double sum = 0.0;                                                                                 \
+        array.for_each([&](T element) { sum += dynamic::number(element, variant != 0); });                \
+        sum = elements::sum_of_block(sum);                                                                \
+        if (threadIdx.x == 0) parts[blockIdx.x] = sum;                                                    \
     }
 
 DEFINE(int8, unsigned char)
@@ -112,7 +112,7 @@ DEFINE(float64, double)
 
 // Every element becomes a value, by its bits.
 #define DEFINE_FILL(name, T)                                                                          \
-    extern "C" __global__ void name(dynamic::array<T> array, T value) {                               \
+    extern "C" __global__ void name(dynamic::arrays<T> array, T value) {                               \
         array.map([value] { return value; });                                                         \
     }
 
@@ -121,14 +121,3 @@ DEFINE_FILL(fill_16, unsigned short)
 DEFINE_FILL(fill_32, unsigned)
 DEFINE_FILL(fill_64, uint2)
 DEFINE_FILL(fill_128, uint4)
-
-// Every element of the second array, by its bits, to its place in the first.
-#define DEFINE_COPY(name, T)                                                                          \
-    extern "C" __global__ void name(interop::elementwise<32, T, const T> arrays) {                    \
-        arrays.map([](T element) { return element; });                                                \
-    }
-
-DEFINE_COPY(copy_8, unsigned char)
-DEFINE_COPY(copy_16, unsigned short)
-DEFINE_COPY(copy_32, unsigned)
-DEFINE_COPY(copy_64, dynamic::word_t)

@@ -284,7 +284,7 @@ impl Work {
     fn scale(&self, factor: f64) -> interop_core::Result<()> {
         // SAFETY: the array is ready on this stream, and its memory is released after the work of the context: by the
         // driver, which waits before it frees, or by the ordered release of imports and of memory from a pool.
-        unsafe { launch::scale(&self.info, factor, self.stream) }?;
+        unsafe { launch::scale(&self.info, &self.info, factor, self.stream) }?;
         self.array.stream.set(self.stream);
         let on_host = self.is_silent && self.info.device().device_type.is_host_accessible();
         if on_host { cuda::stream_synchronize(self.stream, self.info.device()) } else { Ok(()) }

@@ -18,8 +18,8 @@ use crate::parts::Parts;
 /// The kernels, as text that ends in a zero.
 const PTX: &str = concat!(include_str!("../kernels/ptx/dynamic.ptx"), "\0");
 
-/// The array as the kernels take it; so many axes without a common step fit no memory that there is.
-type Array<'a> = Elementwise<'a, 1, 32>;
+/// The arrays as the kernels take them; so many axes without a common step fit no memory that there is.
+type Arrays<'a, const COUNT: usize> = Elementwise<'a, COUNT, 32>;
 
 /// What [`KERNELS`] are for but `bool`, for messages.
 pub(crate) const SCALED: &str = "integers of 8 to 64 bits, float16, bfloat16, float32 and float64";
@@ -79,59 +79,37 @@ impl Kernels {
     }
 }
 
-/// Refuses elements that [`scale`] does not know.
-pub(crate) fn check_scaled(info: &ArrayInfo) -> Result<()> {
-    Kernels::scaling(info).map(|_| ())
-}
-
-/// The kernels that copy, by the size of the elements.
-const COPIES: [(usize, &str); 4] = [(1, "copy_8\0"), (2, "copy_16\0"), (4, "copy_32\0"), (8, "copy_64\0")];
-
-/// Copies every element to its place in another array of the same shape, on `stream`. The kernel is queued when this returns.
+/// Writes every element of `from`, multiplied by `factor`, to its place in `to`, an array of the same shape, or the same array.
+/// The kernel is queued on `stream` when this returns.
 ///
 /// # Safety
 ///
-/// Both stay until the kernel is done, they share no memory, and work on both is ordered by `stream`.
-pub(crate) unsafe fn copy(from: &ArrayInfo, to: &ArrayInfo, stream: StreamHandle) -> Result<()> {
-    check_scaled(from)?;
-    let (size, same) = (usize::from(from.dtype().bits()) / 8, from.dtype() == to.dtype());
-    let Some((_, kernel)) = COPIES.iter().find(|(of, _)| same && *of == size) else {
+/// Both stay until the kernel is done, they are the same memory or share none, and work on both is ordered by `stream`.
+pub(crate) unsafe fn scale(
+    from: &ArrayInfo,
+    to: &ArrayInfo,
+    mut factor: f64,
+    stream: StreamHandle,
+) -> Result<()> {
+    let kernels = Kernels::scaling(from)?;
+    if to.dtype() != from.dtype() {
         return Err(Error::new(ErrorKind::DType, "dtype", to.dtype(), from.dtype()));
-    };
-    if from.numel() == 0 {
-        return Ok(());
     }
-    let mut arrays = Elementwise::<2, 32>::new([&DynKernelView::of(to)?, &DynKernelView::of(from)?])?;
-    let blocks = arrays.launch_size().grid.0;
-    // SAFETY: the kernel's parameter, of its type; the arrays are as the caller promises.
-    unsafe { launch(from.device(), kernel, stream, blocks, &mut [(&raw mut arrays).cast()]) }
-}
-
-/// Multiplies every element by `factor`, in place, on `stream`. The kernel is queued when this returns.
-///
-/// # Safety
-///
-/// The memory stays until the kernel is done, and work on it is ordered by `stream`.
-pub(crate) unsafe fn scale(info: &ArrayInfo, mut factor: f64, stream: StreamHandle) -> Result<()> {
-    let kernels = Kernels::of(info, SCALED)?;
-    if info.dtype() == DType::BOOL {
-        return Err(Error::new(ErrorKind::DType, "dtype", info.dtype(), SCALED));
-    }
-    if info.is_read_only() {
+    if to.is_read_only() {
         return Err(Error::new(ErrorKind::ReadOnly, "readonly", "a read-only array", "a writable array"));
     }
-    if !info.layout().is_injective() {
+    if !to.layout().is_injective() {
         let allowed = "elements that do not share memory, to write to them";
         return Err(Error::new(ErrorKind::Strides, "strides", "elements that share memory", allowed));
     }
-    if info.numel() == 0 {
+    if from.numel() == 0 {
         return Ok(());
     }
-    let mut array = Array::new([&DynKernelView::of(info)?])?;
-    let (blocks, mut variant) = (array.launch_size().grid.0, kernels.variant);
-    let mut arguments = [(&raw mut array).cast(), (&raw mut factor).cast(), (&raw mut variant).cast()];
+    let mut arrays = Arrays::<2>::new([&DynKernelView::of(to)?, &DynKernelView::of(from)?])?;
+    let (blocks, mut variant) = (arrays.launch_size().grid.0, kernels.variant);
+    let mut arguments = [(&raw mut arrays).cast(), (&raw mut factor).cast(), (&raw mut variant).cast()];
     // SAFETY: the kernel's parameters, of its types.
-    unsafe { launch(info.device(), kernels.scale, stream, blocks, &mut arguments) }
+    unsafe { launch(from.device(), kernels.scale, stream, blocks, &mut arguments) }
 }
 
 /// The sum of the elements, as a double. Waits for the kernel.
@@ -144,7 +122,7 @@ pub(crate) unsafe fn sum(info: &ArrayInfo, stream: StreamHandle) -> Result<f64> 
     if info.numel() == 0 {
         return Ok(0.0);
     }
-    let mut array = Array::new([&DynKernelView::of(info)?])?;
+    let mut array = Arrays::<1>::new([&DynKernelView::of(info)?])?;
     let blocks = array.launch_size_within(Parts::MOST).grid.0;
     let driver = Driver::get()?;
     if driver.captures(info.device(), stream) {
@@ -181,7 +159,7 @@ pub(crate) unsafe fn fill(device: Device, address: usize, len: usize, value: &[u
     }
     let shape = [len];
     let view = DynKernelView::new(address as u64, *size, &shape, &[1])?;
-    let mut array = Array::new([&view])?;
+    let mut array = Arrays::<1>::new([&view])?;
     let mut bits = [0; 16];
     bits[..value.len()].copy_from_slice(value);
     let blocks = array.launch_size().grid.0;

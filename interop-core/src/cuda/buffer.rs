@@ -120,10 +120,10 @@ impl CudaBuffer {
         let (mut address, mut host) = (0, null_mut());
         // After a failure the places hold anything.
         match self.kind {
-            // SAFETY: a place for an address; a context is current.
-            MemoryKind::Device => {
-                with_trimmed_pools(driver, || unsafe { driver.memory_alloc(&raw mut address, bytes) })?
-            }
+            MemoryKind::Device => with_trimmed_pools(driver, || {
+                // SAFETY: a place for an address; a context is current.
+                unsafe { driver.memory_alloc(&raw mut address, bytes) }
+            })?,
             MemoryKind::Pool => {
                 return with_usable_stream(driver, |stream| self.allocate_in_order(driver, stream));
             }

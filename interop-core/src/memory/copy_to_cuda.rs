@@ -67,10 +67,18 @@ impl CopyTarget {
                 return Ok(false);
             }
         }
+        let copy_from = |from, bytes| {
+            // SAFETY: as many bytes on both sides, both live until the copy is waited for.
+            unsafe { copy_now(self.driver, self.context, target, from, bytes) }
+        };
+        if T::TYPE.any_bits && plan.axes.is_empty() {
+            // SAFETY: used while the import is there. Host memory: that of a device was copied above.
+            let _read = unsafe { import.elements::<T>() }?;
+            copy_from(info.address(), plan.run)?;
+            return Ok(false);
+        }
         let elements = gathered::<T>(import, order)?;
-        let from = elements.as_ptr().expose_provenance();
-        // SAFETY: as many bytes on both sides, both live until the copy is waited for.
-        unsafe { copy_now(self.driver, self.context, target, from, size_of_val(&*elements)) }?;
+        copy_from(elements.as_ptr().expose_provenance(), size_of_val(&*elements))?;
         Ok(false)
     }
 

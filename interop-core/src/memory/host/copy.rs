@@ -92,7 +92,7 @@ pub(crate) unsafe fn copy_bools(
     from: Side<'_, *const u8>,
     to: Side<'_, *mut u8>,
 ) -> Result<()> {
-    let Some(loops) = Loops::new(shape, &[to.strides, from.strides], Visit::MemoryRegion) else {
+    let Some(loops) = Loops::new(shape, &[to.strides, from.strides], Visit::Memory) else {
         return Ok(());
     };
     let count = loops.count() * item;
@@ -153,7 +153,7 @@ pub(crate) unsafe fn copy_values<T: Element>(
         };
         return Ok(());
     }
-    let Some(loops) = Loops::new(shape, &[to.strides, from.strides], Visit::MemoryRegion) else {
+    let Some(loops) = Loops::new(shape, &[to.strides, from.strides], Visit::Memory) else {
         return Ok(());
     };
     // SAFETY: as the caller promises.
@@ -167,7 +167,7 @@ pub(crate) unsafe fn copy_values<T: Element>(
 /// There are live elements of this shape on both sides, at most once each in the target, which may be written; none is on
 /// both sides.
 pub(crate) unsafe fn copy(shape: &[usize], item: usize, from: Side<'_, *const u8>, to: Side<'_, *mut u8>) {
-    let Some(loops) = Loops::new(shape, &[to.strides, from.strides], Visit::MemoryRegion) else { return };
+    let Some(loops) = Loops::new(shape, &[to.strides, from.strides], Visit::Memory) else { return };
     // Bytes between the fields of a struct may never have been written, which `MaybeUninit` passes on as they are.
     let copy: unsafe fn(&Loops, (*const u8, *mut u8), usize) = match item {
         1 => copy_units::<MaybeUninit<u8>>,

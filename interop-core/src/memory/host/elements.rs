@@ -75,7 +75,7 @@ impl<T: Element> HostElements<T> {
     /// Puts all elements together, in memory order.
     #[inline]
     pub(crate) fn fold<A>(&self, start: A, add: impl FnMut(A, T) -> A) -> Result<A> {
-        self.strided().fold(Visit::MemoryRegion, start, add)
+        self.strided().fold(Visit::Memory, start, add)
     }
 }
 

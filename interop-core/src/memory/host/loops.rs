@@ -27,7 +27,7 @@ const SHORT: usize = 8;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Visit {
     /// Whatever lies next to one another in the first array, from the lowest address on.
-    MemoryRegion,
+    Memory,
     /// As the indices count.
     Index(Order),
 }
@@ -83,7 +83,7 @@ impl Loops {
             return None;
         }
         let mut loops = Self::in_index_order(shape, strides, visit == Visit::Index(Order::F));
-        if visit == Visit::MemoryRegion && loops.ndim > 0 {
+        if visit == Visit::Memory && loops.ndim > 0 {
             loops.turn_forward();
             loops.axes[..loops.ndim].sort_by_key(|axis| Reverse(reach(axis)));
         }
@@ -275,7 +275,7 @@ mod tests {
 
     #[test]
     fn axes_are_turned_sorted_and_merged() {
-        let memory = |shape: &[usize], strides: &[isize]| axes(shape, &[strides], Visit::MemoryRegion);
+        let memory = |shape: &[usize], strides: &[isize]| axes(shape, &[strides], Visit::Memory);
         assert_eq!(memory(&[2, 3, 4], &[12, 4, 1]), (vec![(24, [1, 0, 0])], [0; 3], false));
         assert_eq!(memory(&[2, 3, 4], &[1, 2, 6]), (vec![(24, [1, 0, 0])], [0; 3], false), "F order");
         assert_eq!(memory(&[4, 3], &[-3, -1]), (vec![(12, [1, 0, 0])], [-11, 0, 0], false), "backwards");
@@ -290,16 +290,13 @@ mod tests {
 
     #[test]
     fn opposite_orders_meet_in_tiles() {
-        let found = axes(&[5, 7, 9], &[&[63, 9, 1], &[1, 5, 35]], Visit::MemoryRegion);
+        let found = axes(&[5, 7, 9], &[&[63, 9, 1], &[1, 5, 35]], Visit::Memory);
         assert_eq!(found.0, [(7, [9, 5, 0]), (5, [63, 1, 0]), (9, [1, 35, 0])]);
         assert!(found.2);
-        let found = axes(&[10, 7, 3], &[&[21, 3, 1], &[1, 10, 70]], Visit::MemoryRegion);
+        let found = axes(&[10, 7, 3], &[&[21, 3, 1], &[1, 10, 70]], Visit::Memory);
         assert_eq!(found.0, [(7, [3, 10, 0]), (3, [1, 70, 0]), (10, [21, 1, 0])], "the longer of the two");
-        assert!(!axes(&[5, 7], &[&[7, 1], &[9, 1]], Visit::MemoryRegion).2);
-        assert!(
-            !axes(&[5, 7], &[&[7, 1], &[0, 0]], Visit::MemoryRegion).2,
-            "a repeated element has no order"
-        );
+        assert!(!axes(&[5, 7], &[&[7, 1], &[9, 1]], Visit::Memory).2);
+        assert!(!axes(&[5, 7], &[&[7, 1], &[0, 0]], Visit::Memory).2, "a repeated element has no order");
     }
 
     #[test]
@@ -311,7 +308,7 @@ mod tests {
     fn planes_have_all_elements() {
         let (shape, strides) = ([70, 3, 40], [&[120_isize, 40, 1][..], &[1, 70, 210]]);
         let mut seen = vec![0; 70 * 3 * 40];
-        let loops = Loops::new(&shape, &strides, Visit::MemoryRegion).unwrap().in_tiles(4);
+        let loops = Loops::new(&shape, &strides, Visit::Memory).unwrap().in_tiles(4);
         for Plane { first, rows, run } in loops.planes() {
             for row in 0..rows.extent {
                 for at in 0..run.extent {

@@ -192,7 +192,7 @@ impl<const N: usize> RawView<N> {
             let places = layout.places();
             // SAFETY: as the caller promises; host memory, as `check_host` saw. The places are those of the elements.
             unsafe { Strided::<T>::new(lowest.addr(), places.shape(), places.strides()) }.fold(
-                Visit::MemoryRegion,
+                Visit::Memory,
                 (),
                 |(), _| (),
             )?;

@@ -54,7 +54,7 @@ impl<T: Element, const N: usize> HostView<'_, T, N> {
         reduce: impl Fn(A, A) -> A + Sync,
     ) -> Result<A> {
         let all = self.strided();
-        let Some(loops) = all.loops(Visit::MemoryRegion) else { return Ok(identity()) };
+        let Some(loops) = all.loops(Visit::Memory) else { return Ok(identity()) };
         // SAFETY: elements of the view, live and initialized.
         let work = |loops: &Loops| unsafe { fold(loops, (all.place(),), identity(), &add) };
         pieces(loops, &work, &reduce)
@@ -102,7 +102,7 @@ impl<T: Element, const N: usize> HostViewMut<'_, T, N> {
     /// ```
     pub fn par_map_inplace(&mut self, change: impl Fn(T) -> T + Sync) -> Result<()> {
         let all = self.strided();
-        let Some(loops) = all.loops(Visit::MemoryRegion) else { return Ok(()) };
+        let Some(loops) = all.loops(Visit::Memory) else { return Ok(()) };
         // SAFETY: elements of the view: live, writable and unshared among Rust code (contract of `from_info`). No two indices
         // meet, so no two pieces do.
         let work = |loops: &Loops| unsafe { map(loops, all.place_mut(), (all.place(),), &change) };

@@ -69,7 +69,7 @@ impl<'a, T: Element> Strided<'a, T> {
     /// The loops over both, in memory order.
     pub(crate) fn loops_with<U: Element>(&self, other: &Strided<'_, U>) -> Result<Option<Loops>> {
         self.check_shape(other.shape)?;
-        let loops = Loops::new(self.shape, &[self.strides, other.strides], Visit::MemoryRegion);
+        let loops = Loops::new(self.shape, &[self.strides, other.strides], Visit::Memory);
         Ok(loops.map(|loops| loops.in_tiles(size_of::<T>())))
     }
 
@@ -81,8 +81,7 @@ impl<'a, T: Element> Strided<'a, T> {
     ) -> Result<Option<Loops>> {
         self.check_shape(second.shape)?;
         self.check_shape(third.shape)?;
-        let loops =
-            Loops::new(self.shape, &[self.strides, second.strides, third.strides], Visit::MemoryRegion);
+        let loops = Loops::new(self.shape, &[self.strides, second.strides, third.strides], Visit::Memory);
         Ok(loops.map(|loops| loops.in_tiles(size_of::<T>())))
     }
 
@@ -154,7 +153,7 @@ impl<'a, T: Element> Strided<'a, T> {
 
     /// Calls `see` with the elements, many at a time, in memory order: with long runs where they are, with others in copies.
     pub(crate) fn for_each_chunk(&self, mut see: impl FnMut(&[ReadOnlyCell<T>])) -> Result<()> {
-        let Some(loops) = self.loops(Visit::MemoryRegion) else { return Ok(()) };
+        let Some(loops) = self.loops(Visit::Memory) else { return Ok(()) };
         let most = (CHUNK / size_of::<T>()).max(1).min(self.count());
         let mut chunk = Vec::<T>::new();
         for Plane { first, rows, run } in loops.planes() {
@@ -200,7 +199,7 @@ impl<'a, T: Element> Strided<'a, T> {
     ///
     /// As [`map_inplace`](Self::map_inplace).
     pub(crate) unsafe fn fill(&self, value: T) {
-        if let Some(loops) = self.loops(Visit::MemoryRegion) {
+        if let Some(loops) = self.loops(Visit::Memory) {
             // SAFETY: elements, writable as the caller promises.
             unsafe { fill(&loops, self.first, value) };
         }
@@ -233,7 +232,7 @@ impl<'a, T: Element> Strided<'a, T> {
     /// The elements may be written, no two indices meet in one, and no other Rust code reads or writes them meanwhile.
     #[inline]
     pub(crate) unsafe fn map_inplace(&self, change: impl FnMut(T) -> T) -> Result<()> {
-        let Some(loops) = self.loops(Visit::MemoryRegion) else { return Ok(()) };
+        let Some(loops) = self.loops(Visit::Memory) else { return Ok(()) };
         // SAFETY: live and initialized (contract of `new`), writable as the caller promises.
         unsafe { map(&loops, self.place_mut(), (self.place(),), change) }
     }

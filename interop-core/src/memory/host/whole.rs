@@ -80,7 +80,7 @@ impl<T: Element, const N: usize> HostView<'_, T, N> {
     /// As [`for_each`](Self::for_each).
     #[inline]
     pub fn fold<A>(&self, start: A, add: impl FnMut(A, T) -> A) -> Result<A> {
-        self.strided().fold(Visit::MemoryRegion, start, add)
+        self.strided().fold(Visit::Memory, start, add)
     }
 
     /// Puts the elements of two arrays together, pair by pair, in the memory order of the first.
