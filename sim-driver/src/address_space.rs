@@ -8,7 +8,7 @@ use std::ptr;
 use crate::status::{Answer, Status};
 
 /// How much address space is reserved at a time.
-const CHUNK: u64 = 64 << 30;
+const CHUNK: u64 = 8 << 30;
 
 /// Address space that faults until a part of it is opened, given out from the start to the end, and again only if that is
 /// wanted.

@@ -13,7 +13,9 @@ use cust::memory::{DeviceBuffer, DeviceCopy};
 use cust::sys::{self, CUcontext};
 use interop_core::adapters::cust::InContext;
 use interop_core::cuda::{CudaBuffer, MemoryKind};
-use interop_core::{CudaArray, Element, FromArray, FromImport, Import, Order, SharedBuffer, StreamHandle};
+use interop_core::{
+    CudaArray, Element, FromArray, FromImport, HostVec, Import, Order, SharedBuffer, StreamHandle,
+};
 use interop_sim_client::{Sim, find};
 
 use crate::random_layouts::{Random, RandomLayout};
@@ -184,6 +186,40 @@ fn sim_only_a_kernel_that_cannot_be_loaded_now_is_loaded_later_and_then_kept() {
     assert_eq!(calls(sim, ["cuModuleLoadData", "cuModuleGetFunction", "cuLaunchKernel"]), [0, 1, 2]);
     // SAFETY: nobody uses the context any more.
     assert_eq!(unsafe { sys::cuCtxDestroy_v2(own) } as u32, 0);
+}
+
+/// Put together piece by piece, four mebibytes each, and not in memory of the process.
+#[test]
+fn large_arrays_of_the_host() {
+    let _turn = turn();
+    let _context = cust::quick_init().unwrap();
+    let [planes, rows, columns] = [5, 700, 1030_usize];
+    let len = 2 * planes * rows * columns;
+    let elements: Vec<f32> = (0..len).map(|at| (at % 65_521) as f32).collect();
+    let flags: Vec<bool> = (0..len).map(|at| at % 3 == 0).collect();
+    let layouts: [(Vec<usize>, Vec<isize>, usize); 5] = [
+        (vec![rows, columns, planes], vec![1, 700, 700 * 1030], 0),
+        (vec![planes, rows, columns], vec![2 * 700 * 1030, 2 * 1030, 2], 1),
+        (vec![planes, rows, columns], vec![700 * 1030, -1030, -1], 700 * 1030 - 1),
+        (vec![2, 4_000_000], vec![0, 1], 7),
+        (vec![planes * rows * columns], vec![1], 3),
+    ];
+    for (shape, strides, first) in layouts {
+        let layout = RandomLayout { shape, strides, first, len };
+        for (order, is_column_major) in [(Order::C, false), (Order::F, true)] {
+            let data =
+                SharedBuffer::new(HostVec::from_slice(&elements)).byte_offset(4 * first as isize).unwrap();
+            let import = send(Strided { data, shape: layout.shape.clone(), strides: layout.strides.clone() });
+            let offsets = layout.offsets(is_column_major);
+            let copy = DeviceBuffer::<f32>::from_import(import, order).unwrap().as_host_vec().unwrap();
+            assert!(copy.iter().zip(&offsets).all(|(copied, at)| *copied == elements[*at]), "{layout:?}");
+            let data = SharedBuffer::new(HostVec::from_slice(&flags)).byte_offset(first as isize).unwrap();
+            let import = send(Strided { data, shape: layout.shape.clone(), strides: layout.strides.clone() });
+            let copy = CudaSlice::<bool>::from_import(import, order).unwrap();
+            let copy = copy.stream().clone_dtoh(&copy).unwrap();
+            assert!(copy.iter().zip(&offsets).all(|(copied, at)| *copied == flags[*at]), "{layout:?}");
+        }
+    }
 }
 
 /// Memory of another device is compacted there, and comes over in one copy.

@@ -41,20 +41,37 @@ __device__ double number(T value, bool is_signed) {
     else return number * 4294967296.0 + static_cast<unsigned>(value);
 }
 
+// A factor, and as an integer where it is one whose products with integers of up to 16 bits fit 32.
+struct Factor {
+    double value;
+    int whole;
+    bool is_small;
+    __device__ Factor(double factor)
+        : value(factor), whole(static_cast<int>(factor)), is_small(factor == whole && abs(whole) <= 0x7FFF) {}
+};
+
 // Of integers of up to 32 bits the product with an integer is exact in double, as far as it fits them.
 template <typename T>
-__device__ T scaled(T element, double factor, bool is_signed) {
+__device__ T scaled(T element, Factor factor, bool is_signed) {
+    if constexpr (sizeof(T) < 4) {
+        // With doubles the arithmetic takes longer than the memory.
+        if (factor.is_small) {
+            const int sign = static_cast<int>(sign_bit<T>(is_signed)), number = element;
+            const int product = (number - 2 * (number & sign)) * factor.whole;
+            return static_cast<T>(min(max(product, -sign), static_cast<T>(-1) - sign));
+        }
+    }
     const double size = static_cast<double>(T(-1)), least = -static_cast<double>(sign_bit<T>(is_signed)), most = size + least;
-    const double product = number(element, is_signed) * factor;
+    const double product = number(element, is_signed) * factor.value;
     // `fmin` and `fmax` prefer the number to what is none.
     const double within = fmin(fmax(product, least), most);
     return product == product ? static_cast<T>(static_cast<index_t>(within)) : T(0);
 }
-__device__ inline float scaled(float element, double factor, bool) { return static_cast<float>(element * factor); }
-__device__ inline double scaled(double element, double factor, bool) { return element * factor; }
+__device__ inline float scaled(float element, Factor factor, bool) { return static_cast<float>(element * factor.value); }
+__device__ inline double scaled(double element, Factor factor, bool) { return element * factor.value; }
 
-__device__ inline Half scaled(Half element, double factor, bool is_bfloat) {
-    const double value = number(element, is_bfloat) * factor;
+__device__ inline Half scaled(Half element, Factor factor, bool is_bfloat) {
+    const double value = number(element, is_bfloat) * factor.value;
     Half half;
     asm("cvt.rn.f16.f64 %0, %1;" : "=h"(half.bits) : "d"(value));
     // By way of a float that is rounded to odd, which keeps what the second rounding, to nearest, has to know.
@@ -83,8 +100,8 @@ __device__ __noinline__ word_t scaled_word(word_t element, double factor, bool i
     if (product > limit) product = limit;
     return negative ? word_t(0) - product : product;
 }
-__device__ inline word_t scaled(word_t element, double factor, bool is_signed) {
-    return scaled_word(element, factor, is_signed);
+__device__ inline word_t scaled(word_t element, Factor factor, bool is_signed) {
+    return scaled_word(element, factor.value, is_signed);
 }
 
 }  // namespace dynamic
@@ -93,7 +110,8 @@ __device__ inline word_t scaled(word_t element, double factor, bool is_signed) {
 // elements in double, of which block `i` leaves its part in `parts[i]`.
 #define DEFINE(name, T)                                                                                   \
     extern "C" __global__ void scale_##name(dynamic::arrays<T, const T> arrays, double factor, int variant) { \
-        arrays.map([=](T element) { return dynamic::scaled(element, factor, variant != 0); });            \
+        const dynamic::Factor times(factor);                                                              \
+        arrays.map([=](T element) { return dynamic::scaled(element, times, variant != 0); });             \
     }                                                                                                     \
     extern "C" __global__ void sum_##name(dynamic::arrays<const T> array, double* parts, int variant) {   \
         double sum = 0.0;                                                                                 \

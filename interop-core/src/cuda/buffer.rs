@@ -17,6 +17,7 @@ use crate::cuda::ordered_free::free_in_order;
 use crate::cuda::release::after_work::after_work;
 use crate::cuda::release::erased::ErasedOwner;
 use crate::cuda::release::scope::ReleaseScope;
+use crate::cuda::stream_query::LEGACY;
 use crate::cuda::verify::release_scope_for;
 use crate::error::{Result, text};
 use crate::process::counters;
@@ -69,7 +70,7 @@ impl CudaBuffer {
         Ok(buffer)
     }
 
-    /// As [`uninitialized`](Self::uninitialized), in the primary context.
+    /// As [`uninitialized`](Self::uninitialized), in the primary context; ready on every stream.
     pub(crate) fn for_elements(
         kind: MemoryKind,
         ordinal: i32,
@@ -77,11 +78,18 @@ impl CudaBuffer {
         len: usize,
     ) -> Result<Self> {
         let bytes = len.checked_mul(element.size).ok_or_else(|| element.too_large(len))?;
-        Self::uninitialized(kind, Context::primary(ordinal)?, ordinal, element, bytes)
+        let buffer = Self::uninitialized(kind, Context::primary(ordinal)?, ordinal, element, bytes)?;
+        if kind == MemoryKind::Pool && bytes != 0 {
+            let driver = driver()?;
+            let _entered = buffer.context.enter(driver)?;
+            let _relaxed = Relaxed::new(driver);
+            finished(driver, |_| Ok(()))?;
+        }
+        Ok(buffer)
     }
 
     /// Memory that nothing was written to, in a context of the device `ordinal`. Whoever asks for it writes all of it
-    /// before somebody else has it.
+    /// before somebody else has it. Memory of the pool is ready on the legacy default stream.
     pub(crate) fn uninitialized(
         kind: MemoryKind,
         context: Context,
@@ -137,9 +145,12 @@ impl CudaBuffer {
         Ok(())
     }
 
-    /// Memory of the pool, which may be used on any stream.
+    /// Memory of the pool, which is ready on the legacy default stream.
     fn allocate_in_order(&mut self, driver: &Driver, stream: RawStream) -> Outcome {
         self.own(to_usize(memory_pool::allocate(driver, self.device.device_id, self.bytes, stream)?));
+        if stream == LEGACY {
+            return Ok(());
+        }
         // SAFETY: the stream is live.
         unsafe { driver.stream_synchronize(stream) }
     }

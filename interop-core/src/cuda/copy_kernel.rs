@@ -1,7 +1,6 @@
 //! Copies on a device: by the driver where it can, else by the copy kernel, which is loaded once for each context.
 
 use core::ffi::{CStr, c_char, c_void};
-use std::sync::{Mutex, PoisonError};
 
 use crate::cuda::allocation::to_usize;
 use crate::cuda::context::Context;
@@ -9,7 +8,7 @@ use crate::cuda::copy_launch::{CopyLaunch, CopyLaunches, THREADS};
 use crate::cuda::copy_plan::{CopyPlan, visit};
 use crate::cuda::driver::{Driver, Failure, Outcome, RawStream};
 use crate::cuda::memory_pool;
-use crate::process::fork::PerProcess;
+use crate::cuda::per_context::PerContext;
 
 /// `kernels/copy.cu`, as `cargo xtask ptx` compiles it.
 const PTX: &str = concat!(include_str!("../../kernels/ptx/copy.ptx"), "\0");
@@ -93,7 +92,7 @@ unsafe fn launch_all(
         let mut queued = unsafe { self::launch(driver, function, stream, launch, from, to) };
         if is_first && queued.is_err_and(Failure::is_about_handles) {
             // The primary context was reset, and the module went with what was in it.
-            forget_module(context);
+            LOADED.forget(context);
             function = function_for(driver, context, &launches)?;
             // SAFETY: as above.
             queued = unsafe { self::launch(driver, function, stream, launch, from, to) };
@@ -126,42 +125,29 @@ unsafe fn launch(
 
 /// The kernels of a context; without a module where the driver does not take it.
 struct Loaded {
-    context: Context,
-    /// The number that tells the context from an earlier one with its handle.
-    number: Option<u64>,
     module: Outcome<usize>,
     functions: [[usize; 5]; 2],
 }
 
-static LOADED: PerProcess<Mutex<Vec<Loaded>>> = PerProcess::new(|_| Mutex::new(Vec::new()));
+static LOADED: PerContext<Loaded> = PerContext::new();
 
 /// The kernel for these launches, in the context that is current. The first call in a context loads the module, which the
 /// driver compiles.
 fn function_for(driver: &Driver, context: Context, launches: &CopyLaunches) -> Outcome<usize> {
-    let number = context.number(driver)?;
     let (row, column) = (usize::from(launches.is_tiled), launches.unit.ilog2() as usize);
-    let mut loaded = LOADED.get().lock().unwrap_or_else(PoisonError::into_inner);
-    // What was in an earlier context with the handle went with it.
-    loaded.retain(|of| of.context != context || of.number == number);
-    let known = loaded.iter().position(|of| of.context == context);
-    let at = if let Some(at) = known {
-        at
-    } else {
-        let module = match load(driver) {
-            Err(failure) if !failure.is_about_modules() => return Err(failure),
-            module => module,
-        };
-        loaded.push(Loaded { context, number, module, functions: [[0; 5]; 2] });
-        loaded.len() - 1
+    let make = || match load(driver) {
+        Err(failure) if !failure.is_about_modules() => Err(failure),
+        module => Ok(Loaded { module, functions: [[0; 5]; 2] }),
     };
-    let module = loaded[at].module?;
-    let function = &mut loaded[at].functions[row][column];
-    if *function == 0 {
-        let name: *const c_char = KERNELS[row][column].as_ptr();
-        // SAFETY: a place for a function, a module of this context, a text.
-        unsafe { driver.module_function(&raw mut *function, module, name) }?;
-    }
-    Ok(*function)
+    LOADED.with(driver, context, make, |loaded| {
+        let (module, function) = (loaded.module?, &mut loaded.functions[row][column]);
+        if *function == 0 {
+            let name: *const c_char = KERNELS[row][column].as_ptr();
+            // SAFETY: a place for a function, a module of this context, a text.
+            unsafe { driver.module_function(&raw mut *function, module, name) }?;
+        }
+        Ok(*function)
+    })?
 }
 
 fn load(driver: &Driver) -> Outcome<usize> {
@@ -169,10 +155,6 @@ fn load(driver: &Driver) -> Outcome<usize> {
     // SAFETY: a place for a module, and a text with a zero at its end.
     unsafe { driver.module_load(&raw mut module, PTX.as_ptr().cast()) }?;
     Ok(module)
-}
-
-fn forget_module(context: Context) {
-    LOADED.get().lock().unwrap_or_else(PoisonError::into_inner).retain(|of| of.context != context);
 }
 
 /// Memory of the device's pool for a step in between, which goes back in the order of its stream.

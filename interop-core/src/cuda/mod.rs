@@ -45,6 +45,7 @@ pub(crate) mod missing_stream;
 #[cfg(feature = "python")]
 pub(crate) mod ordered_free;
 pub(crate) mod pending_work;
+pub(crate) mod per_context;
 pub(crate) mod pointer;
 pub(crate) mod release;
 pub(crate) mod stream_query;

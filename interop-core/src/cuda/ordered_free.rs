@@ -1,18 +1,16 @@
 //! Pool memory that goes back behind the work that may use it, without a wait and without a look later.
 
-use std::sync::{Mutex, PoisonError};
-
 use crate::cuda::allocation::Allocation;
 use crate::cuda::context::{Context, Relaxed};
 use crate::cuda::driver::{Driver, Failure, Outcome, RawStream, driver, is_of_parent};
 use crate::cuda::event::Event;
+use crate::cuda::per_context::PerContext;
 use crate::cuda::release::after_work::after_work;
 use crate::cuda::release::erased::ErasedOwner;
 use crate::cuda::release::policy::{ReleasePolicy, release_policy};
 use crate::cuda::release::queue::poll_in_passing;
 use crate::cuda::release::record::events_after;
 use crate::cuda::release::scope::ReleaseScope;
-use crate::process::fork::PerProcess;
 
 /// Frees pool memory: a stream of our own waits for all work of the fence's contexts and then gives it back, so the next
 /// allocation has it without a question to the host. What cannot be ordered now is released as all other memory is.
@@ -40,29 +38,22 @@ fn queue_free(driver: &Driver, block: &Allocation, events: &[Event<'_>]) -> Outc
     let freed = waits.and_then(|()| unsafe { driver.memory_pool_free(block.address as u64, stream) });
     if freed.is_err_and(Failure::is_about_handles) {
         // The primary context was reset, and the stream went with it.
-        STREAMS.get().lock().unwrap_or_else(PoisonError::into_inner).retain(|(of, ..)| *of != block.context);
+        STREAMS.forget(block.context);
     }
     freed
 }
 
-/// A stream of a context, with the number that tells the context from an earlier one with its handle.
-type OwnStream = (Context, Option<u64>, RawStream);
-
-/// The streams that free, one for each context and as long as it.
-static STREAMS: PerProcess<Mutex<Vec<OwnStream>>> = PerProcess::new(|_| Mutex::new(Vec::new()));
+/// The streams that free, one for each context.
+static STREAMS: PerContext<RawStream> = PerContext::new();
 
 /// The stream of the context that is current.
 fn stream_of(driver: &Driver, context: Context) -> Outcome<RawStream> {
     const NON_BLOCKING: u32 = 1;
-    let number = context.number(driver)?;
-    let mut streams = STREAMS.get().lock().unwrap_or_else(PoisonError::into_inner);
-    streams.retain(|(of, earlier, _)| *of != context || *earlier == number);
-    if let Some((.., stream)) = streams.iter().find(|(of, ..)| *of == context) {
-        return Ok(*stream);
-    }
-    let mut stream = 0;
-    // SAFETY: a place for a stream.
-    unsafe { driver.stream_create(&raw mut stream, NON_BLOCKING) }?;
-    streams.push((context, number, stream));
-    Ok(stream)
+    let make = || {
+        let mut stream = 0;
+        // SAFETY: a place for a stream.
+        unsafe { driver.stream_create(&raw mut stream, NON_BLOCKING) }?;
+        Ok(stream)
+    };
+    STREAMS.with(driver, context, make, |stream| *stream)
 }

@@ -24,6 +24,7 @@ use crate::memory::fetch::{copy_compacted, fetch_vec};
 use crate::memory::import::Import;
 #[cfg(feature = "cust")]
 use crate::memory::storage::Storage;
+use crate::memory::upload::{LEAST_BYTES, upload};
 
 /// A context and a stream of it in which a copy is made.
 struct CopyTarget {
@@ -67,19 +68,45 @@ impl CopyTarget {
                 return Ok(false);
             }
         }
+        // SAFETY: as the caller promises.
+        unsafe { self.copy_by_host::<T>(import, &plan, order, target) }.map(|()| false)
+    }
+
+    /// Copies what the host puts together first; complete on return.
+    ///
+    /// # Safety
+    ///
+    /// As [`copy`](Self::copy); the plan is that of the import's elements.
+    unsafe fn copy_by_host<T: Element>(
+        &self,
+        import: &Import,
+        plan: &CopyPlan,
+        order: Order,
+        target: usize,
+    ) -> Result<()> {
+        let info = import.info();
         let copy_from = |from, bytes| {
             // SAFETY: as many bytes on both sides, both live until the copy is waited for.
-            unsafe { copy_now(self.driver, self.context, target, from, bytes) }
+            Ok(unsafe { copy_now(self.driver, self.context, target, from, bytes) }?)
         };
-        if T::TYPE.any_bits && plan.axes.is_empty() {
-            // SAFETY: used while the import is there. Host memory: that of a device was copied above.
-            let _read = unsafe { import.elements::<T>() }?;
-            copy_from(info.address(), plan.run)?;
-            return Ok(false);
+        if !info.device().device_type.is_host_accessible() {
+            // SAFETY: the memory is live while the import is (contract of its constructors).
+            let elements = unsafe { fetch_vec::<T>(info, order) }?;
+            return copy_from(elements.as_ptr().expose_provenance(), size_of_val(&*elements));
         }
-        let elements = gathered::<T>(import, order)?;
-        copy_from(elements.as_ptr().expose_provenance(), size_of_val(&*elements))?;
-        Ok(false)
+        // SAFETY: used while the import is there.
+        let elements = unsafe { import.elements::<T>() }?;
+        if T::TYPE.any_bits && plan.axes.is_empty() {
+            return copy_from(info.address(), plan.run);
+        }
+        if plan.bytes() >= LEAST_BYTES {
+            // SAFETY: as the caller promises.
+            if unsafe { upload((self.driver, self.context), &elements, order, target) }? {
+                return Ok(());
+            }
+        }
+        let elements = elements.to_vec(order)?;
+        copy_from(elements.as_ptr().expose_provenance(), size_of_val(&*elements))
     }
 
     /// Whether kernels of the device use memory of `device` by the address that it has here.
@@ -176,17 +203,6 @@ impl DefaultStreamTarget {
     pub(crate) fn ordinal(&self) -> usize {
         self.site.ordinal.unsigned_abs() as usize
     }
-}
-
-/// The elements on the host, in compact order, when the work that is pending on them is done.
-fn gathered<T: Element>(import: &Import, order: Order) -> Result<Vec<T>> {
-    let info = import.info();
-    if info.device().device_type.is_host_accessible() {
-        // SAFETY: nothing of them is kept.
-        return unsafe { import.elements() }?.to_vec(order);
-    }
-    // SAFETY: the memory is live while the import is (contract of its constructors).
-    unsafe { fetch_vec(info, order) }
 }
 
 /// Copies the elements of an import, compact in `order`, into new memory: its address, which the caller frees, and the

@@ -27,3 +27,4 @@ pub(crate) mod shared_buffer;
 pub(crate) mod std_storage;
 pub(crate) mod storage;
 pub(crate) mod uninit;
+pub(crate) mod upload;

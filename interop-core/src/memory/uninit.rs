@@ -9,7 +9,7 @@ use crate::error::Result;
 
 impl CudaBuffer {
     /// Memory for `len` elements that nothing was written to, for a kernel that writes them: unlike
-    /// [`zeroed`](Self::zeroed) it waits for no work.
+    /// [`zeroed`](Self::zeroed) it waits for no work. Memory of the pool is allocated in the order of the legacy default stream.
     ///
     /// # Errors
     ///
@@ -17,7 +17,8 @@ impl CudaBuffer {
     ///
     /// # Safety
     ///
-    /// Every element is written before anything reads it, in the order of a stream.
+    /// 1. Every element is written before anything reads it, in the order of a stream.
+    /// 2. Work on memory of [`MemoryKind::Pool`] comes after the legacy default stream of the device's primary context.
     ///
     /// ```no_run
     /// use interop_core::cuda::{CudaBuffer, MemoryKind};

@@ -44,6 +44,11 @@ impl<T: Element> HostElements<T> {
         self.layout.numel()
     }
 
+    /// The address of element \[0, …, 0\], and the layout from there on.
+    pub(crate) fn place(&self) -> (usize, &Layout) {
+        (self.address, &self.layout)
+    }
+
     pub(crate) fn to_vec(&self, order: Order) -> Result<Vec<T>> {
         self.strided().to_vec(order)
     }

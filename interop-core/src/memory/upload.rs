@@ -1,0 +1,192 @@
+//! Copies of strided host arrays to a device: put together piece by piece in pinned memory, while the piece before is on its way.
+#![expect(unsafe_code, reason = "reads host memory and fills memory that the caller vouches for")]
+
+use core::ptr::{null_mut, with_exposed_provenance_mut};
+
+use crate::array::element::Element;
+use crate::array::layout::order::Order;
+use crate::cuda::allocation::with_usable_stream;
+use crate::cuda::context::{Context, Relaxed};
+use crate::cuda::copy_plan::{CopyAxis, visit};
+use crate::cuda::driver::{Driver, Outcome, RawStream};
+use crate::cuda::event::Event;
+use crate::cuda::per_context::PerContext;
+use crate::error::Result;
+use crate::memory::host::elements::HostElements;
+use crate::memory::host::strided::Strided;
+
+/// The bytes of a piece. Two of them take turns.
+const PIECE: usize = 4 << 20;
+
+/// Smaller arrays are put together in memory of the process, which costs less than to pin some.
+pub(crate) const LEAST_BYTES: usize = 1 << 20;
+
+/// Two pieces of pinned memory, which stay: to pin memory takes longer than to fill it.
+static PIECES: PerContext<usize> = PerContext::new();
+
+/// Copies elements to memory of a device, compact in `order`; complete on return. `false` where there is no pinned memory.
+///
+/// # Errors
+///
+/// [`ErrorKind::Driver`](crate::ErrorKind::Driver) with the driver's answer, [`ErrorKind::DType`](crate::ErrorKind::DType) for a `bool` that is none.
+///
+/// # Safety
+///
+/// `target` has room for the elements, in memory that the driver can reach, and nobody else uses it.
+pub(crate) unsafe fn upload<T: Element>(
+    (driver, context): (&Driver, Context),
+    elements: &HostElements<T>,
+    order: Order,
+    target: usize,
+) -> Result<bool> {
+    let _entered = context.enter(driver)?;
+    let _relaxed = Relaxed::new(driver);
+    let mut copied = Ok(());
+    let work = |pieces: &mut usize| {
+        with_usable_stream(driver, |stream| {
+            let mut turns = Turns { driver, context, stream, pieces: *pieces, queued: [None, None], next: 0 };
+            // SAFETY: as the caller promises; the pieces are this call's own while they are locked.
+            copied = unsafe { copy_pieces(&mut turns, elements, order, target) };
+            // Also after an error, as the pieces go to the next one.
+            // SAFETY: the stream is live.
+            unsafe { driver.stream_synchronize(stream) }
+        })
+    };
+    match PIECES.with(driver, context, || pin(driver), work) {
+        Err(_) => Ok(false),
+        Ok(finished) => copied.and(finished.map_err(Into::into)).map(|()| true),
+    }
+}
+
+fn pin(driver: &Driver) -> Outcome<usize> {
+    let mut memory = null_mut();
+    // SAFETY: a place for an address; a context is current.
+    unsafe { driver.memory_host_alloc(&raw mut memory, 2 * PIECE, 0) }?;
+    Ok(memory.expose_provenance())
+}
+
+/// The two pieces, and the copies from them that are on their way.
+struct Turns<'d> {
+    driver: &'d Driver,
+    context: Context,
+    stream: RawStream,
+    pieces: usize,
+    queued: [Option<Event<'d>>; 2],
+    next: usize,
+}
+
+impl Turns<'_> {
+    /// Fills a piece that is free, and queues its copy.
+    ///
+    /// # Safety
+    ///
+    /// `fill` writes so many bytes, for which there is room at `target`.
+    unsafe fn take(
+        &mut self,
+        target: usize,
+        bytes: usize,
+        fill: impl FnOnce(usize) -> Result<()>,
+    ) -> Result<()> {
+        let Self { driver, context, stream, .. } = *self;
+        if let Some(event) = self.queued[self.next].take() {
+            event.wait()?;
+        }
+        let piece = self.pieces + self.next * PIECE;
+        fill(piece)?;
+        // SAFETY: so many bytes on both sides, which stay until the stream is waited for.
+        unsafe { driver.copy(target as u64, piece as u64, bytes, stream) }?;
+        self.queued[self.next] = Some(Event::of_stream(driver, Some(context), stream)?);
+        self.next = 1 - self.next;
+        Ok(())
+    }
+}
+
+/// # Safety
+///
+/// As [`upload`]; the pieces of `turns` are nobody else's.
+unsafe fn copy_pieces<T: Element>(
+    turns: &mut Turns<'_>,
+    elements: &HostElements<T>,
+    order: Order,
+    target: usize,
+) -> Result<()> {
+    let (first, layout) = elements.place();
+    let (mut shape, mut strides) = (layout.shape().to_vec(), layout.strides().to_vec());
+    if order == Order::F {
+        shape.reverse();
+        strides.reverse();
+    }
+    let item = size_of::<T>();
+    let mut at = target;
+    each_piece(&mut shape, &strides, PIECE / item, &mut |offset, shape| {
+        let count: usize = shape.iter().product();
+        let strides = &strides[strides.len() - shape.len()..];
+        let from = first.wrapping_add_signed(offset * item as isize);
+        // SAFETY: elements of the array, which is live.
+        let part = unsafe { Strided::<T>::new(from, shape, strides) };
+        // SAFETY: a piece has room for so many elements, and so has the target from here on.
+        let fill = |piece: usize| unsafe { part.copy_to(Order::C, with_exposed_provenance_mut(piece)) };
+        // SAFETY: as above.
+        unsafe { turns.take(at, count * item, fill) }?;
+        at += count * item;
+        Ok(())
+    })
+}
+
+/// Calls `see` with consecutive parts of an array of at most so many elements: where each begins, in elements, and the extents of
+/// its last axes.
+fn each_piece(
+    shape: &mut [usize],
+    strides: &[isize],
+    most: usize,
+    see: &mut dyn FnMut(isize, &[usize]) -> Result<()>,
+) -> Result<()> {
+    let (mut whole, mut elements) = (shape.len(), 1_usize);
+    while whole > 0 && elements.saturating_mul(shape[whole - 1]) <= most {
+        whole -= 1;
+        elements *= shape[whole];
+    }
+    let Some(cut) = whole.checked_sub(1) else { return see(0, shape) };
+    let (extent, rows) = (shape[cut], (most / elements).max(1));
+    let (outer, inner) = shape.split_at_mut(cut);
+    let axis = |(extent, stride): (&usize, &isize)| CopyAxis { extent: *extent, from: *stride, to: 0 };
+    // The outermost last, as `visit` takes them.
+    let outer: Vec<CopyAxis> = outer.iter().zip(strides).map(axis).rev().collect();
+    visit(&outer, (0, 0), &mut |offset, _| {
+        for start in (0..extent).step_by(rows) {
+            inner[0] = rows.min(extent - start);
+            see(offset + start as isize * strides[cut], inner)?;
+        }
+        Ok(())
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pieces(shape: &[usize], strides: &[isize], most: usize) -> Vec<(isize, Vec<usize>)> {
+        let mut found = Vec::new();
+        each_piece(&mut shape.to_vec(), strides, most, &mut |offset, shape| {
+            found.push((offset, shape.to_vec()));
+            Ok(())
+        })
+        .unwrap();
+        found
+    }
+
+    #[test]
+    fn pieces_follow_one_another_in_row_major_order() {
+        assert_eq!(pieces(&[2, 3], &[1, 2], 6), [(0, vec![2, 3])], "all of it");
+        assert_eq!(pieces(&[5, 3], &[10, 2], 6), [(0, vec![2, 3]), (20, vec![2, 3]), (40, vec![1, 3])]);
+        assert_eq!(
+            pieces(&[2, 3], &[30, -1], 2),
+            [(0, vec![2]), (-2, vec![1]), (30, vec![2]), (28, vec![1])]
+        );
+        assert_eq!(
+            pieces(&[2, 2, 3], &[100, 10, 1], 5),
+            [(0, vec![1, 3]), (10, vec![1, 3]), (100, vec![1, 3]), (110, vec![1, 3])]
+        );
+        assert_eq!(pieces(&[], &[], 1), [(0, vec![])], "a single element");
+    }
+}
