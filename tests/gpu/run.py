@@ -30,7 +30,7 @@ NAMED = (
     "as_array",
 )
 # What runs alone: other work on the GPU would show in its figures, in who is first, or in how much memory is free.
-TIMED = ("races", "speed", "lifetime")
+TIMED = ("races", "speed", "lifetime", "device_copies")
 SANITIZERS = ("memcheck", "racecheck", "initcheck", "synccheck")
 # initcheck takes what was copied from device or managed memory of another context for uninitialized; so it does in a
 # program of C that makes the same six calls.
