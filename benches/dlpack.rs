@@ -20,7 +20,9 @@ use interop_core::dlpack::{
     DLManagedTensorVersioned, DLPackVersion, DLTensor, FLAG_READ_ONLY, Legacy, MAJOR_VERSION, MINOR_VERSION,
     ManagedTensor, TensorAbi, Versioned,
 };
-use interop_core::{CudaArray, DType, Device, FromArray, Import, Lease, MemoryRegion, Mutability, Storage};
+use interop_core::{
+    CudaArray, DType, Device, FromArray, Import, Lease, MemoryRegion, Mutability, Storage, StreamHandle,
+};
 
 const HEIGHT: usize = 3;
 const WIDTH: usize = 4;
@@ -187,12 +189,15 @@ fn export_forms(criterion: &mut Criterion) {
     group.bench_function("legacy", |bencher| {
         bencher.iter(|| {
             let grid = Grid::around(Variables { device: Device::CPU });
-            handed_over(grid.into_dlpack::<Legacy>().expect("a writable array is exported"))
+            handed_over(
+                grid.into_dlpack_as::<Legacy>(StreamHandle::LegacyDefault)
+                    .expect("a writable array is exported"),
+            )
         });
     });
     group.bench_function("shared: an Arc of the struct", |bencher| {
         let grid = Arc::new(Grid::around(&CONSTANTS[..]));
-        bencher.iter(|| handed_over(grid.share_dlpack::<Versioned>().expect("a compact array is exported")));
+        bencher.iter(|| handed_over(grid.share_dlpack().expect("a compact array is exported")));
     });
     group.finish();
 }
@@ -205,7 +210,10 @@ fn imports(criterion: &mut Criterion) {
     group.bench_function("legacy", |bencher| {
         bencher.iter(|| {
             let grid = Grid::around(Variables { device: Device::CPU });
-            imported(handed_over(grid.into_dlpack::<Legacy>().expect("a writable array is exported")))
+            imported(handed_over(
+                grid.into_dlpack_as::<Legacy>(StreamHandle::LegacyDefault)
+                    .expect("a writable array is exported"),
+            ))
         });
     });
     group.finish();

@@ -5,7 +5,6 @@
 //! protocols. Arrays of those libraries can be imported into such structs the same way.
 //!
 //! ```
-//! use interop_core::dlpack::Versioned;
 //! use interop_core::{CudaArray, FromArray, HostVec, LeaseMut};
 //!
 //! #[derive(CudaArray)]
@@ -20,7 +19,7 @@
 //! // Export: the tensor owns the struct and its memory.
 //! let image = Image { pixels: HostVec::<f32>::zeroed(480 * 640 * 3), height: 480, width: 640 };
 //! let address = image.info()?.address();
-//! let tensor = image.into_dlpack::<Versioned>()?;
+//! let tensor = image.into_dlpack()?;
 //!
 //! // Import: the array is checked, used in place, and released when the struct is dropped.
 //! let mut image: Image<LeaseMut<f32>> = Image::from_dlpack(tensor)?;

@@ -8,7 +8,6 @@ use cudarc::driver::{
 };
 use cudarc::nvrtc::Ptx;
 use interop_core::cuda::MemoryKind;
-use interop_core::dlpack::Versioned;
 use interop_core::{
     AsStream, CudaArray, Device, ErrorKind, FromArray, FromImport, FromStream, Import, Mutability, Storage,
     StreamHandle,
@@ -79,11 +78,11 @@ fn the_context_of_the_caller_is_left_alone() {
     no_context();
     matrix.info().unwrap();
     assert_eq!(current_context(), 0);
-    let import = Import::from_dlpack(matrix.into_dlpack::<Versioned>().unwrap()).unwrap();
+    let import = Import::from_dlpack(matrix.into_dlpack().unwrap()).unwrap();
     let copy: Streamed<CudaSlice<f32>, Arc<CudaStream>> = Streamed::from_import(import).unwrap();
     assert_eq!(current_context(), 0);
     assert_eq!(copy.to_vec::<f32>().unwrap(), numbers(6));
-    drop(copy.into_dlpack::<Versioned>().unwrap());
+    drop(copy.into_dlpack().unwrap());
     interop_core::cuda::finish_releases();
     assert_eq!(current_context(), 0);
 }

@@ -11,7 +11,6 @@ use cust::module::Module;
 use cust::stream::{Stream, StreamFlags};
 use interop_core::adapters::cust::InContext;
 use interop_core::cuda::MemoryKind;
-use interop_core::dlpack::Versioned;
 use interop_core::{
     AsStream, CudaArray, Device, ErrorKind, FromArray, FromImport, Import, LeaseMut, Mutability, Storage,
     StreamHandle,
@@ -79,10 +78,10 @@ fn shared_exports_are_writable_unless_rust_may_read_meanwhile() {
     let _turn = turn();
     let _context = cust::quick_init().unwrap();
     let device = Matrix { data: DeviceBuffer::from_slice(&numbers(6)).unwrap(), rows: 2, columns: 3 };
-    let import = Import::from_dlpack(Arc::new(device).share_dlpack::<Versioned>().unwrap()).unwrap();
+    let import = Import::from_dlpack(Arc::new(device).share_dlpack().unwrap()).unwrap();
     assert!(!import.info().is_read_only());
     let pinned = Matrix { data: LockedBuffer::from_slice(&numbers(6)).unwrap(), rows: 2, columns: 3 };
-    let import = Import::from_dlpack(Arc::new(pinned).share_dlpack::<Versioned>().unwrap()).unwrap();
+    let import = Import::from_dlpack(Arc::new(pinned).share_dlpack().unwrap()).unwrap();
     assert!(import.info().is_read_only());
 }
 
@@ -143,7 +142,7 @@ fn an_address_that_nobody_knows_is_not_exported() {
     let data =
         unsafe { DeviceBuffer::<f32>::from_raw_parts(cust::memory::DevicePointer::from_raw(address), 6) };
     let matrix = Matrix { data, rows: 2, columns: 3 };
-    let refused = matrix.into_dlpack::<Versioned>().unwrap_err();
+    let refused = matrix.into_dlpack().unwrap_err();
     assert_eq!(refused.error.kind(), ErrorKind::Device);
     assert!(refused.error.found().contains("of an unknown device"), "{}", refused.error);
     std::mem::forget(refused);
@@ -246,7 +245,7 @@ fn pending_work_comes_before_the_copy() {
             // SAFETY: as above; the export keeps the matrix until the work of the context is done.
             unsafe { launch!(module.scale_f32<<<grid, block, 0, writer>>>(array, 2.0_f64)) }.unwrap();
         }
-        let tensor = matrix.into_dlpack_for_stream::<Versioned>(handle(&reader)).unwrap();
+        let tensor = matrix.into_dlpack_for_stream(handle(&reader)).unwrap();
         let import = Import::from_dlpack(tensor).unwrap().with_stream(handle(&reader));
         let copy: Streamed<DeviceBuffer<f32>, StreamHandle> = Streamed::from_import(import).unwrap();
         assert_eq!(copy.stream, handle(&reader));

@@ -9,7 +9,6 @@ use cust::memory::DeviceBuffer;
 use cust::sys::{self, CUcontext, CUstream, CUstreamCaptureMode as Mode};
 use interop_core::adapters::cust::InContext;
 use interop_core::cuda::{CudaBuffer, MemoryKind, finish_releases};
-use interop_core::dlpack::Versioned;
 use interop_core::{
     AsStream, CudaArray, DType, Device, ErrorKind, FromArray, FromStream, LeaseMut, Storage, StreamHandle,
 };
@@ -59,7 +58,7 @@ fn a_release_leaves_the_context_current_that_is() {
     no_context();
     in_another_context(0, || {
         let current = current_context();
-        let tensor = Matrix { data, rows: 2, columns: 3 }.into_dlpack::<Versioned>().unwrap();
+        let tensor = Matrix { data, rows: 2, columns: 3 }.into_dlpack().unwrap();
         drop(tensor);
         assert_eq!((finish_releases(), current_context()), (0, current));
     });

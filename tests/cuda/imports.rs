@@ -8,7 +8,6 @@ use cust::memory::{DeviceBox, DeviceBuffer, LockedBuffer, UnifiedBuffer};
 use cust::sys::CUstreamCaptureMode as CaptureMode;
 use interop_core::adapters::cust::InContext;
 use interop_core::cuda::{CudaBuffer, MemoryKind, ReleasePolicy, finish_releases, set_release_policy};
-use interop_core::dlpack::Versioned;
 use interop_core::{
     CudaArray, DType, Device, ErrorKind, FromArray, FromImport, Import, Mutability, Order, Owner,
     RawDescriptor, SharedBuffer, Storage, StreamHandle, Strides,
@@ -252,10 +251,7 @@ fn bools_are_written_by_no_consumer() {
         assert!(import.info().is_read_only(), "{:?}", import.info());
     }
     assert_eq!(InContext::new(buffer().data).memory().mutability, Mutability::WhenOwned);
-    let shared = [
-        Arc::new(buffer()).share_dlpack::<Versioned>().unwrap(),
-        Arc::new(slice).share_dlpack::<Versioned>().unwrap(),
-    ];
+    let shared = [Arc::new(buffer()).share_dlpack().unwrap(), Arc::new(slice).share_dlpack().unwrap()];
     for tensor in shared {
         assert!(Import::from_dlpack(tensor).unwrap().info().is_read_only());
     }

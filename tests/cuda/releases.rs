@@ -13,7 +13,6 @@ use interop_core::cuda::{
     ReleasePolicy, finish_releases, pending_releases, pointer_attributes, set_blocking_hook,
     set_release_policy,
 };
-use interop_core::dlpack::Versioned;
 use interop_core::{CudaArray, Device, Import, Storage};
 
 use crate::support::{Matrix, current_context, has_second_device, no_context, numbers, turn};
@@ -21,7 +20,7 @@ use crate::support::{Matrix, current_context, has_second_device, no_context, num
 /// Exports the storage, drops the export on another thread on which `elsewhere` was called, and sees that the memory is
 /// freed and the thread's context is what it was.
 fn freed_elsewhere<S: Storage + Send + 'static>(data: S, columns: usize, elsewhere: fn()) {
-    let tensor = Matrix { data, rows: 1, columns }.into_dlpack::<Versioned>().unwrap();
+    let tensor = Matrix { data, rows: 1, columns }.into_dlpack().unwrap();
     let address = tensor.info().unwrap().address();
     assert!(pointer_attributes(address).unwrap().is_some());
     thread::scope(|scope| {
@@ -59,7 +58,7 @@ fn every_buffer(elsewhere: fn()) {
 fn memory_behind_an_array_without_elements_is_freed_in_its_context() {
     fn check<S: Storage + Send + 'static>(data: S) {
         let address = data.memory().address;
-        let tensor = Matrix { data, rows: 0, columns: 3 }.into_dlpack::<Versioned>().unwrap();
+        let tensor = Matrix { data, rows: 0, columns: 3 }.into_dlpack().unwrap();
         thread::scope(|scope| {
             scope.spawn(|| {
                 no_context();
@@ -83,7 +82,7 @@ fn memory_that_is_called_the_hosts_is_freed_in_its_context() {
     fn check<S: Storage + Send + 'static>(data: S) {
         let host =
             Matrix { data, rows: 2, columns: 3 }.relabel_as_host().map_err(|refused| refused.error).unwrap();
-        let tensor = host.into_dlpack::<Versioned>().map_err(|refused| refused.error).unwrap();
+        let tensor = host.into_dlpack().map_err(|refused| refused.error).unwrap();
         let info = tensor.info().unwrap();
         assert_eq!(info.device(), Device::CPU);
         thread::scope(|scope| {
@@ -172,7 +171,7 @@ fn an_export_outlives_the_handles_of_its_context() {
     let _turn = turn();
     let context = cust::quick_init().unwrap();
     let data = DeviceBuffer::from_slice(&numbers(6)).unwrap();
-    let tensor = Matrix { data, rows: 2, columns: 3 }.into_dlpack::<Versioned>().unwrap();
+    let tensor = Matrix { data, rows: 2, columns: 3 }.into_dlpack().unwrap();
     drop(context);
     no_context();
     let address = tensor.info().unwrap().address();
@@ -235,7 +234,7 @@ fn a_buffer_in_its_context_is_freed_without_a_lock() {
     let buffer = || InContext::new(UnifiedBuffer::from_slice(&numbers(6)).unwrap());
     let address = buffer().memory().address;
     assert_eq!((FREED.load(Ordering::Relaxed), pointer_attributes(address).unwrap()), (1, None));
-    drop(Matrix { data: buffer(), rows: 2, columns: 3 }.into_dlpack::<Versioned>().unwrap());
+    drop(Matrix { data: buffer(), rows: 2, columns: 3 }.into_dlpack().unwrap());
     assert_eq!((finish_releases(), FREED.load(Ordering::Relaxed)), (0, 2));
 }
 

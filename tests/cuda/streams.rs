@@ -6,7 +6,6 @@ use cudarc::driver::{CudaContext, CudaSlice, CudaStream};
 use cust::memory::DeviceBuffer;
 use cust::stream::{Stream, StreamFlags};
 use interop_core::cuda::{finish_releases, stream_wait};
-use interop_core::dlpack::Versioned;
 use interop_core::{CudaArray, Device, Import, StreamHandle};
 use interop_sim_client::{Live, find};
 
@@ -38,7 +37,7 @@ fn keeps_its_stream<A: CudaArray + Send + Sync + 'static>(make: impl Fn() -> A) 
 
     let array = Arc::new(make());
     let stream = array.info().unwrap().stream();
-    let tensor = array.share_dlpack::<Versioned>().unwrap();
+    let tensor = array.share_dlpack().unwrap();
     drop(array);
     is_live(stream);
     drop(tensor);

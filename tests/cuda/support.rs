@@ -4,7 +4,6 @@ use std::sync::{Mutex, MutexGuard, Once, PoisonError};
 use std::thread;
 
 use interop_core::cuda::{CudaBuffer, MemoryKind, finish_releases};
-use interop_core::dlpack::Versioned;
 use interop_core::{CudaArray, Import, LeaseMut, StreamHandle};
 use interop_cuda_examples::simulated::give_kernels;
 use interop_sim_client::{Sim, find};
@@ -111,7 +110,7 @@ pub(crate) const KINDS: [MemoryKind; 4] =
 
 /// Sends an array of a foreign library's on its way, ready on the legacy default stream.
 pub(crate) fn send<A: CudaArray + Send + 'static>(array: A) -> Import {
-    let tensor = array.into_dlpack_for_stream::<Versioned>(StreamHandle::LegacyDefault).unwrap();
+    let tensor = array.into_dlpack_for_stream(StreamHandle::LegacyDefault).unwrap();
     Import::from_dlpack(tensor).unwrap()
 }
 

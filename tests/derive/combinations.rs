@@ -2,7 +2,6 @@
 //!
 //! That all other combinations expand is checked in `interop-derive`, which is faster.
 
-use interop_core::dlpack::Versioned;
 use interop_core::{CudaArray, FromArray, HostVec, Lease, SharedBuffer, StreamHandle};
 
 use crate::support::count;
@@ -25,7 +24,7 @@ macro_rules! combination {
             let info = samples.info().unwrap();
             assert_eq!((info.shape(), info.strides()), (&[2, 3][..], &$strides[..]));
             let address = info.address();
-            let tensor = samples.into_dlpack::<Versioned>().unwrap();
+            let tensor = samples.into_dlpack().unwrap();
             let back = Samples::<$data>::from_dlpack(tensor).unwrap();
             let again = back.info().unwrap();
             assert_eq!((again.shape(), again.strides(), again.dtype()), (info.shape(), info.strides(), info.dtype()));

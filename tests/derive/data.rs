@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use interop_core::dlpack::Versioned;
 use interop_core::{
     CudaArray, Device, FromArray, HostVec, Lease, LeaseMut, Mutability, SharedBuffer, Storage,
 };
@@ -123,8 +122,8 @@ fn a_storage_of_any_type_takes_what_comes() {
 fn one_array_goes_out_and_back_without_a_copy() {
     let samples = Arc::new(Samples { values: HostVec::from_slice(&count(6)), shape: vec![3, 2] });
     let address = samples.info().unwrap().address();
-    let first = Samples::<Lease<f32>>::from_dlpack(samples.share_dlpack::<Versioned>().unwrap()).unwrap();
-    let second = Samples::<LeaseMut<f32>>::from_dlpack(samples.share_dlpack::<Versioned>().unwrap()).unwrap();
+    let first = Samples::<Lease<f32>>::from_dlpack(samples.share_dlpack().unwrap()).unwrap();
+    let second = Samples::<LeaseMut<f32>>::from_dlpack(samples.share_dlpack().unwrap()).unwrap();
     assert_eq!(first.info().unwrap().address(), address);
     assert_eq!(second.info().unwrap().address(), address);
     assert_eq!(second.shape, [3, 2]);
@@ -146,6 +145,6 @@ fn the_storage_can_be_known_at_run_time_only() {
     let floats = AnyStorage { values: Arc::new(count(3)), len: 3 };
     let bytes = AnyStorage { values: Arc::new(HostVec::from_slice(&[7_u8, 8])), len: 2 };
     assert_eq!(floats.info().unwrap().dtype().name(), "float32");
-    let bytes: Samples<Vec<u8>> = Samples::from_dlpack(bytes.into_dlpack::<Versioned>().unwrap()).unwrap();
+    let bytes: Samples<Vec<u8>> = Samples::from_dlpack(bytes.into_dlpack().unwrap()).unwrap();
     assert_eq!(bytes.values, [7, 8]);
 }

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use interop_core::dlpack::{Legacy, Versioned};
-use interop_core::{CudaArray, ErrorKind, FromArray, HostVec, Lease, SharedBuffer};
+use interop_core::dlpack::Legacy;
+use interop_core::{CudaArray, ErrorKind, FromArray, HostVec, Lease, SharedBuffer, StreamHandle};
 
 use crate::support::{Foreign, count};
 
@@ -83,7 +83,7 @@ fn a_struct_that_borrows_is_exported() {
 fn an_export_keeps_the_owner_field_alive() {
     let context: Arc<str> = "context".into();
     let outgoing = Outgoing { values: count(6), len: 3, name: "name", context: context.clone() };
-    let tensor = outgoing.into_dlpack::<Versioned>().unwrap();
+    let tensor = outgoing.into_dlpack().unwrap();
     assert_eq!(Arc::strong_count(&context), 2);
     drop(tensor);
     assert_eq!(Arc::strong_count(&context), 1);
@@ -104,9 +104,9 @@ fn readonly_makes_every_export_read_only() {
     let constant = Constant { values: HostVec::from_slice(&count(4)), shape: [4] };
     assert!(constant.info().unwrap().is_read_only());
     let shared = Arc::new(constant);
-    let error = shared.share_dlpack::<Legacy>().err().unwrap();
+    let error = shared.share_dlpack_as::<Legacy>(StreamHandle::LegacyDefault).err().unwrap();
     assert_eq!(error.kind(), ErrorKind::ReadOnly, "the legacy form cannot say it");
-    let again = Constant::<SharedBuffer>::from_dlpack(shared.share_dlpack::<Versioned>().unwrap()).unwrap();
+    let again = Constant::<SharedBuffer>::from_dlpack(shared.share_dlpack().unwrap()).unwrap();
     assert!(again.info().unwrap().is_read_only());
     assert_eq!(again.shape, [4]);
     drop(again.values);
@@ -118,5 +118,8 @@ fn memory_that_others_see_as_constant_is_read_only_by_itself() {
     let slice: Arc<[f32]> = count(4).into();
     let outgoing = Arc::new(Outgoing { values: slice, len: 2, name: "", context: "".into() });
     assert!(outgoing.info().unwrap().is_read_only());
-    assert_eq!(outgoing.share_dlpack::<Legacy>().err().unwrap().kind(), ErrorKind::ReadOnly);
+    assert_eq!(
+        outgoing.share_dlpack_as::<Legacy>(StreamHandle::LegacyDefault).err().unwrap().kind(),
+        ErrorKind::ReadOnly
+    );
 }

@@ -100,7 +100,7 @@ fn a_newtype_is_what_it_holds() {
     let (import, _) = Foreign::new(&count(3), &[3]).send();
     let mut cloud = Cloud::<Meters>::from_import(import).unwrap();
     let meters = |value| Meters(value, PhantomData);
-    assert_eq!(cloud.points.as_slice().unwrap(), [meters(0.0), meters(1.0), meters(2.0)]);
+    assert_eq!(cloud.points.as_mut_slice().unwrap(), [meters(0.0), meters(1.0), meters(2.0)]);
     assert_eq!(cloud.shape, [3]);
 }
 

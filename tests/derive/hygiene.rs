@@ -283,7 +283,6 @@ fn local() -> interop_core::ArrayInfo {
     local.info().unwrap()
 }
 
-use interop_core::dlpack::Versioned;
 use interop_core::{CudaArray, Element, FromArray, Import, Lease, StreamHandle};
 
 use crate::support::{Foreign, count};
@@ -354,7 +353,7 @@ fn structs_of_functions() {
 fn constants_beside_a_struct_are_not_those_of_the_expansion() {
     let values = vec![constants::Pixel { red: 1.0, green: 2.0 }; 3];
     let pixels = constants::Pixels { values, len: 3, stream: StreamHandle::NothingPending };
-    let tensor = pixels.into_dlpack::<Versioned>().unwrap();
+    let tensor = pixels.into_dlpack().unwrap();
     let pixels = Import::from_dlpack(tensor).unwrap();
     assert_eq!(pixels.info().shape(), [3, 2]);
 }

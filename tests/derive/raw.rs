@@ -4,7 +4,6 @@
 use std::ffi::c_void;
 use std::ptr::NonNull;
 
-use interop_core::dlpack::Versioned;
 use interop_core::{CudaArray, DType, Device, ErrorKind, FromArray, Mutability, Owner, StreamHandle};
 
 use crate::support::{Foreign, count, handle};
@@ -138,7 +137,7 @@ fn a_pointer_is_exported_to_the_device_it_is_on() {
     let info = outgoing.info().unwrap();
     assert_eq!((info.address(), info.device(), info.dtype()), (0x1000, device, DType::U16));
     assert_eq!((info.shape(), info.is_read_only()), (&[8][..], true));
-    let tensor = outgoing.into_dlpack::<Versioned>().unwrap();
+    let tensor = outgoing.into_dlpack().unwrap();
     drop(tensor);
 }
 

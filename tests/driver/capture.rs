@@ -6,7 +6,6 @@ use interop_core::cuda::{
     CudaBuffer, HoldReleases, MemoryKind, finish_releases, pending_releases, poll_releases,
     stream_synchronize, stream_wait,
 };
-use interop_core::dlpack::Versioned;
 use interop_core::{CudaArray, DType, Device, ErrorKind, FromArray, Import, SharedBuffer, StreamHandle};
 use interop_sim_client::{Live, Mistake};
 
@@ -237,7 +236,7 @@ fn small_arrays_that_another_thread_drops_leave_a_capture_alone() {
             .map(|_| {
                 let (ledger, import) = arrive(&data, GPU);
                 let array = Arc::new(Array::<SharedBuffer>::from_import(import).unwrap());
-                let exported = array.share_dlpack::<Versioned>().unwrap();
+                let exported = array.share_dlpack().unwrap();
                 (ledger, (array, exported))
             })
             .unzip();
@@ -293,7 +292,7 @@ fn imports_and_exports_on_a_stream_that_captures_leave_it_good() {
     let import = Import::from_dlpack(tensor).unwrap().with_stream(captures.handle());
     let array = <Array<interop_core::LeaseMut<i16>> as interop_core::FromArray>::from_import(import).unwrap();
     captures.fill(&data, 9);
-    let tensor = array.into_dlpack_for_stream::<interop_core::dlpack::Versioned>(captures.handle()).unwrap();
+    let tensor = array.into_dlpack_as::<interop_core::dlpack::Versioned>(captures.handle()).unwrap();
     turn.assert_no_host_wait();
     assert!(captures.end());
     drop(tensor);

@@ -5,7 +5,6 @@ use interop_core::cuda::{
     CudaBuffer, HoldReleases, MemoryKind, ReleasePolicy, device_address, finish_releases, pending_releases,
     pointer_attributes, poll_releases, set_release_policy, stream_synchronize, stream_wait,
 };
-use interop_core::dlpack::Versioned;
 use interop_core::{
     CudaArray, DType, Device, Error, ErrorKind, FromArray, HostVec, Import, LeaseMut, StreamHandle,
     live_allocations, live_exports,
@@ -57,7 +56,7 @@ fn ends_with(code: i32) {
     let (parked, undecided, kept, moved) =
         (split(arriving()), split(arriving()), split(arriving()), split(arriving()));
     let [exported, pinned_too] = split(arriving());
-    let exported = Array::<LeaseMut<i16>>::from_import(exported).unwrap().into_dlpack::<Versioned>().unwrap();
+    let exported = Array::<LeaseMut<i16>>::from_import(exported).unwrap().into_dlpack().unwrap();
     let buffers = [MemoryKind::Device, MemoryKind::Pool, MemoryKind::Pinned, MemoryKind::Managed]
         .map(|kind| CudaBuffer::zeroed(kind, 0, DType::U8, 8).unwrap());
     let spin = stream.spin();
@@ -76,7 +75,7 @@ fn ends_with(code: i32) {
     let (refused, tensor) = tell(&device, GPU);
     let error = Import::from_dlpack(tensor).unwrap_err().error;
     assert_eq!((error.kind(), refused.released()), (ErrorKind::Driver, 1), "{error}");
-    let host = Array::new(HostVec::<i16>::zeroed(4), &[4]).into_dlpack::<Versioned>().unwrap();
+    let host = Array::new(HostVec::<i16>::zeroed(4), &[4]).into_dlpack().unwrap();
     drop(Import::from_dlpack(host).unwrap());
     drop((kept, exported, buffers));
     elsewhere(move || drop(moved));

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use interop_core::cuda::{CudaBuffer, MemoryKind, finish_releases, pending_releases};
-use interop_core::dlpack::{Legacy, Versioned};
+use interop_core::dlpack::Legacy;
 use interop_core::{
     CudaArray, Device, ErrorKind, FromArray, Import, LeaseMut, MemoryRegion, Mutability, StreamHandle,
     live_exports,
@@ -49,9 +49,9 @@ fn an_export_costs_the_edge_that_its_streams_need() {
             let array = array(MemoryKind::Device, pending);
             turn.reset_calls();
             let tensor = if shares {
-                Arc::new(array).share_dlpack_for_stream::<Versioned>(consumer).unwrap()
+                Arc::new(array).share_dlpack_for_stream(consumer).unwrap()
             } else {
-                array.into_dlpack_for_stream::<Versioned>(consumer).unwrap()
+                array.into_dlpack_for_stream(consumer).unwrap()
             };
             let calls = turn.calls_of(["cuEventRecord", "cuStreamWaitEvent", "cuEventCreate"]);
             assert_eq!(calls, [edges, edges, 0], "{pending} for {consumer}, shared: {shares}");
@@ -67,8 +67,8 @@ fn an_export_costs_the_edge_that_its_streams_need() {
 fn a_consumer_that_names_no_stream_works_on_the_legacy_one() {
     let _turn = turn();
     let place = Place::primary(0);
-    let export = |array: Array<CudaBuffer>| array.into_dlpack::<Versioned>().unwrap();
-    let share = |array: Array<CudaBuffer>| Arc::new(array).share_dlpack::<Versioned>().unwrap();
+    let export = |array: Array<CudaBuffer>| array.into_dlpack().unwrap();
+    let share = |array: Array<CudaBuffer>| Arc::new(array).share_dlpack().unwrap();
     for export in [export, share] {
         let (data, producer) = (place.bytes(1, 8), place.non_blocking());
         let array = array(MemoryKind::Device, producer.handle());
@@ -86,7 +86,7 @@ fn the_consumers_work_comes_before_the_memory_goes() {
     let turn = turn();
     let place = Place::primary(0);
     for kind in KINDS {
-        let tensor = array(kind, StreamHandle::NothingPending).into_dlpack::<Versioned>().unwrap();
+        let tensor = array(kind, StreamHandle::NothingPending).into_dlpack().unwrap();
         let before = turn.live(Live::Allocations);
         let spin = place.non_blocking().spin();
         let ((), _) = turn.count(|| drop(tensor));
@@ -105,12 +105,14 @@ fn the_deleter_may_be_called_on_a_thread_without_a_context() {
     let turn = turn();
     let before = turn.live(Live::Allocations);
     for kind in KINDS {
-        let tensor = array(kind, StreamHandle::NothingPending).into_dlpack::<Legacy>().unwrap();
+        let tensor = array(kind, StreamHandle::NothingPending)
+            .into_dlpack_as::<Legacy>(StreamHandle::LegacyDefault)
+            .unwrap();
         elsewhere(move || {
             drop(tensor);
             assert_eq!(current(), None);
         });
-        let tensor = array(kind, StreamHandle::NothingPending).into_dlpack::<Versioned>().unwrap();
+        let tensor = array(kind, StreamHandle::NothingPending).into_dlpack().unwrap();
         Place::primary(1).with(|| drop(tensor));
         while finish_releases() > 0 {}
         assert_eq!(turn.live(Live::Allocations), before, "{kind:?}");
@@ -123,15 +125,14 @@ fn shared_exports_are_fresh_and_keep_the_struct() {
     let before = turn.live(Live::Allocations);
     for kind in KINDS {
         let shared = Arc::new(array(kind, StreamHandle::NothingPending));
-        let exports = [(); 5].map(|()| shared.share_dlpack::<Versioned>().unwrap());
+        let exports = [(); 5].map(|()| shared.share_dlpack().unwrap());
         assert_eq!(live_exports(), 5);
         let places = exports.each_ref().map(|tensor| (tensor.as_ptr().addr(), look(tensor).data));
         for (at, (package, data)) in places.iter().enumerate() {
             assert!(places[..at].iter().all(|(other, _)| other != package), "the same struct twice");
             assert_eq!(*data, shared.info().unwrap().address());
         }
-        let import: Array<LeaseMut<i16>> =
-            Array::from_dlpack(shared.share_dlpack::<Versioned>().unwrap()).unwrap();
+        let import: Array<LeaseMut<i16>> = Array::from_dlpack(shared.share_dlpack().unwrap()).unwrap();
         assert_eq!(import.to_vec::<i16>().unwrap(), [1, 2, 3, 4]);
         drop((exports, import, shared));
         while finish_releases() > 0 {}
@@ -146,7 +147,7 @@ fn an_export_that_is_refused_gives_the_struct_back() {
     let dead = place.non_blocking();
     dead.destroy();
     let array = array(MemoryKind::Device, dead.handle());
-    let refused = array.into_dlpack_for_stream::<Versioned>(place.non_blocking().handle()).unwrap_err();
+    let refused = array.into_dlpack_for_stream(place.non_blocking().handle()).unwrap_err();
     assert_eq!(refused.error.kind(), ErrorKind::Driver);
     turn.expect(Mistake::DestroyedStream);
     let again = Array { stream: StreamHandle::NothingPending, ..refused.value };
@@ -159,7 +160,7 @@ fn an_export_that_is_refused_gives_the_struct_back() {
 fn memory_that_the_driver_does_not_know_is_exported_and_released_unordered() {
     let turn = turn();
     let place = Place::primary(0);
-    let tensor = Array::new(Claimed::gpu::<f32>(4, 0), &[4]).into_dlpack::<Versioned>().unwrap();
+    let tensor = Array::new(Claimed::gpu::<f32>(4, 0), &[4]).into_dlpack().unwrap();
     let spin = place.non_blocking().spin();
     let ((), calls) = turn.count(|| drop(tensor));
     assert_eq!((calls, pending_releases()), (0, 0));
@@ -172,7 +173,7 @@ fn an_export_that_nobody_could_be_asked_about_is_released_after_all_work() {
     let turn = turn();
     let array = array(MemoryKind::Device, StreamHandle::NothingPending);
     turn.fail_next("cuPointerGetAttributes", 999);
-    let tensor = array.into_dlpack::<Versioned>().unwrap();
+    let tensor = array.into_dlpack().unwrap();
     let spin = Place::primary(0).non_blocking().spin();
     drop(tensor);
     assert_eq!((drained(), interop_core::live_allocations()), (1, 1));
@@ -188,7 +189,7 @@ fn an_export_keeps_the_primary_context_of_its_memory() {
         let place = Place::primary(0);
         let data = place.bytes(7, 8).lost_with_its_context();
         let memory = MemoryRegion::new::<i16>(data.at(), 4, GPU, Mutability::Writable);
-        let tensor = Array::new(Claimed(memory), &[4]).into_dlpack::<Versioned>().unwrap();
+        let tensor = Array::new(Claimed(memory), &[4]).into_dlpack().unwrap();
         Place::release_primary(0);
         assert_eq!((sim.live(Live::Contexts), data.value()), (1, 7));
         drop(tensor);
@@ -219,7 +220,7 @@ fn an_empty_export_is_asked_about_by_nobody() {
     for kind in KINDS {
         let empty = CudaBuffer::from_slice::<f32>(kind, 0, &[]).unwrap();
         let ((), calls) = turn.count(|| {
-            let tensor = Array::new(empty, &[0, 3]).into_dlpack::<Versioned>().unwrap();
+            let tensor = Array::new(empty, &[0, 3]).into_dlpack().unwrap();
             assert_eq!(look(&tensor).data, 0);
             drop(Import::from_dlpack(tensor).unwrap());
         });
@@ -239,7 +240,7 @@ fn a_chain_of_imports_and_exports_is_ordered_from_end_to_end() {
     let mut array: Array<LeaseMut<i16>> =
         Array::from_import(import.with_stream(streams[0].handle())).unwrap();
     for stream in &streams[1..] {
-        let tensor = array.into_dlpack_for_stream::<Versioned>(stream.handle()).unwrap();
+        let tensor = array.into_dlpack_for_stream(stream.handle()).unwrap();
         let import = Import::from_dlpack(tensor).unwrap().with_stream(stream.handle());
         array = Array::from_import(import).unwrap();
     }

@@ -6,7 +6,6 @@ use interop_core::cuda::{
     CudaBuffer, MemoryKind, device_count, finish_releases, pending_releases, poll_releases,
     stream_synchronize, stream_wait,
 };
-use interop_core::dlpack::Versioned;
 use interop_core::{CudaArray, DType, Device, Error, Import, StreamHandle};
 use interop_sim_client::{Live, Mistake};
 
@@ -360,7 +359,7 @@ fn an_export_whose_pointer_cannot_be_asked_about_is_released_in_order() {
     let (ledger, import) = arrive(&data, GPU);
     let array = <Array<interop_core::LeaseMut<i16>> as interop_core::FromArray>::from_import(import).unwrap();
     turn.fail_next("cuPointerGetAttributes", 999);
-    let tensor = array.into_dlpack::<Versioned>().unwrap();
+    let tensor = array.into_dlpack().unwrap();
     let spin = place.non_blocking().spin();
     drop(tensor);
     assert_eq!((drained() > 0, ledger.released()), (true, 0));

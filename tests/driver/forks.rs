@@ -197,7 +197,7 @@ fn a_child_releases_memory_of_the_host_and_nothing_of_the_gpu() {
         for policy in [ReleasePolicy::AfterContext, ReleasePolicy::Batched, ReleasePolicy::Immediate] {
             let mut scene = Scene::new(policy);
             let exported = Array::<LeaseMut<i16>>::from_import(scene.imports.pop().unwrap()).unwrap();
-            let mut exported = Some(exported.into_dlpack::<Versioned>().unwrap());
+            let mut exported = Some(exported.into_dlpack().unwrap());
             let kinds = [MemoryKind::Device, MemoryKind::Pool, MemoryKind::Pinned, MemoryKind::Managed];
             let buffer = |kind| Some(CudaBuffer::zeroed(kind, 0, DType::U8, 8).unwrap());
             let mut buffers = kinds.map(buffer);

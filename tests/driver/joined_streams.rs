@@ -3,7 +3,6 @@
 
 use interop_core::cai::CudaArrayInterface;
 use interop_core::cuda::finish_releases;
-use interop_core::dlpack::Versioned;
 use interop_core::{CudaArray, Device, ErrorKind, FromArray, HostVec, Import, LeaseMut, StreamHandle};
 use interop_sim_client::Mistake;
 
@@ -32,7 +31,7 @@ fn by_dict(interface: &CudaArrayInterface, stream: Stream) -> Leased {
 
 /// The same, by a capsule that is made for the consumer.
 fn by_tensor(array: Leased, stream: Stream) -> Leased {
-    let tensor = array.into_dlpack_for_stream::<Versioned>(stream.handle()).unwrap();
+    let tensor = array.into_dlpack_for_stream(stream.handle()).unwrap();
     Array::from_import(Import::from_dlpack(tensor).unwrap().with_stream(stream.handle())).unwrap()
 }
 

@@ -62,7 +62,7 @@ fn what_goes_on_is_ordered_after_what_was_pending() {
         stream.fill(&data, 7);
         let (_, row) = row::<S>(&data, Device::cuda(ordinal), stream);
         turn.reset_calls();
-        let again = row.into_dlpack_for_stream::<Versioned>(consumer.handle()).unwrap();
+        let again = row.into_dlpack_for_stream(consumer.handle()).unwrap();
         turn.assert_no_host_wait();
         assert_eq!(consumer.reads(&data), 7, "{stream:?} {consumer:?}");
         drop(again);
@@ -92,7 +92,7 @@ fn the_stream_itself_is_not_kept() {
         let (_, row) = row::<Lease<i16>>(&data, device, stream);
         assert_eq!(row.info().unwrap().stream(), kept);
         stream.destroy();
-        let again = row.into_dlpack_for_stream::<Versioned>(consumer.handle()).unwrap();
+        let again = row.into_dlpack_for_stream(consumer.handle()).unwrap();
         assert_eq!(consumer.reads(&data), 7, "{device}");
         drop(again);
         while interop_core::cuda::finish_releases() > 0 {}
@@ -157,7 +157,7 @@ fn a_struct_that_cannot_say_what_is_pending_waits() {
             let import = arrives(&data, device, stream).1;
             let bare = Bare::from_import(import).unwrap();
             if device == Device::cuda(0) {
-                let again = bare.into_dlpack_for_stream::<Versioned>(place.non_blocking().handle()).unwrap();
+                let again = bare.into_dlpack_for_stream(place.non_blocking().handle()).unwrap();
                 assert_eq!(place.non_blocking().reads(&data), 7, "{stream:?}");
                 drop(again);
             } else {
@@ -325,7 +325,7 @@ fn a_struct_that_says_that_nothing_is_pending_waits() {
                 turn.host_reads(data.address, 8);
             }
             let consumer = place.non_blocking();
-            let again = told.into_dlpack_for_stream::<Versioned>(consumer.handle()).unwrap();
+            let again = told.into_dlpack_for_stream(consumer.handle()).unwrap();
             assert_eq!(consumer.reads(&data), 7, "{stream:?} {device}");
             drop(again);
             while interop_core::cuda::finish_releases() > 0 {}
@@ -385,7 +385,7 @@ fn what_was_pending_is_known_after_a_struct_with_a_stream_has_refused() {
             turn.host_reads(data.address, 8);
             drop(row);
         } else {
-            let again = row.into_dlpack_for_stream::<Versioned>(consumer.handle()).unwrap();
+            let again = row.into_dlpack_for_stream(consumer.handle()).unwrap();
             assert_eq!(consumer.reads(&data), 7);
             drop(again);
         }

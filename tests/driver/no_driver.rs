@@ -79,7 +79,7 @@ fn what_needs_none_works() {
         assert_eq!((poll_releases(), finish_releases(), pending_releases()), (0, 0, 0));
 
         let array = Arc::new(Array::new(HostVec::from_slice(&[1_i16, 2, 3]), &[3]));
-        let tensor = array.share_dlpack_for_stream::<Versioned>(StreamHandle::LegacyDefault).unwrap();
+        let tensor = array.share_dlpack_for_stream(StreamHandle::LegacyDefault).unwrap();
         let back: Array<LeaseMut<i16>> = Array::from_dlpack(tensor).unwrap();
         assert_eq!(back.to_vec::<i16>().unwrap(), [1, 2, 3]);
         // Memory that is called pinned is the host's all the same.
@@ -95,7 +95,7 @@ fn claims_of_cuda_memory_stand_and_are_released_at_once() {
             let (ledger, tensor) = claim(0x7F00_0000_0000, 4, device).send::<Versioned>();
             let import = Import::from_dlpack(tensor).unwrap();
             assert_eq!(import.info().device(), device);
-            let again = Array::<LeaseMut<i16>>::from_import(import).unwrap().into_dlpack::<Versioned>();
+            let again = Array::<LeaseMut<i16>>::from_import(import).unwrap().into_dlpack();
             // The import is ready on the legacy stream, and so is its consumer.
             drop(again.unwrap());
             assert_eq!((ledger.released(), pending_releases()), (1, 0), "{device}");

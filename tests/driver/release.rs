@@ -56,11 +56,11 @@ fn every_way_that_an_import_goes_waits() {
         ("owner kept", |import| drop(Array::<LeaseMut<i16>>::from_import(import).unwrap().data.into_owner())),
         ("shared and exported", |import| {
             let array = Arc::new(Array::<SharedBuffer>::from_import(import).unwrap());
-            drop((array.share_dlpack::<Versioned>().unwrap(), array));
+            drop((array.share_dlpack().unwrap(), array));
         }),
         ("exported again", |import| {
             let array = Array::<LeaseMut<i16>>::from_import(import).unwrap();
-            drop(array.into_dlpack::<Versioned>().unwrap());
+            drop(array.into_dlpack().unwrap());
         }),
         ("refused", |import| drop(Array::<Lease<f64>>::from_import(import).unwrap_err())),
     ];
@@ -104,7 +104,7 @@ fn what_comes_next_releases_what_is_due() {
             next();
         }
         assert_eq!(ledger.released(), 1, "{name}");
-        drop(exported.share_dlpack::<Versioned>());
+        drop(exported.share_dlpack());
         stream_wait(two, one, GPU).unwrap();
         assert_eq!(drained(), 0, "{name}");
     }
@@ -274,7 +274,7 @@ fn pool_memory_is_fenced_in_the_context_that_is_current() {
         }
         let (ledger, import) = own.with(|| arrive(&data, GPU));
         let array = Array::<LeaseMut<i16>>::from_import(import).unwrap();
-        let tensor = own.with(|| array.into_dlpack::<Versioned>()).unwrap();
+        let tensor = own.with(|| array.into_dlpack()).unwrap();
         let spin = own.non_blocking().spin();
         drop(tensor);
         assert_eq!((drained() > 0, ledger.released()), (true, 0));

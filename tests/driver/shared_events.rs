@@ -8,7 +8,6 @@ use interop_core::cuda::{
     CudaBuffer, HoldReleases, MemoryKind, ReleasePolicy, finish_releases, pending_releases, poll_releases,
     set_release_policy, share_events_for, stream_wait,
 };
-use interop_core::dlpack::Versioned;
 use interop_core::{CudaArray, DType, Device, FromArray, Import, LeaseMut, SharedBuffer, StreamHandle};
 use interop_sim_client::{Policy, sim};
 
@@ -84,7 +83,7 @@ fn what_comes_next_decides() {
     let stream = place.non_blocking().handle();
     let next: [(&str, &dyn Fn()); 4] = [
         ("an import", &|| drop(arrive(&data, GPU).1.with_stream(StreamHandle::NothingPending))),
-        ("an export", &|| drop(array.share_dlpack_for_stream::<Versioned>(stream).unwrap())),
+        ("an export", &|| drop(array.share_dlpack_for_stream(stream).unwrap())),
         ("a hand-over", &|| array.make_stream_wait(stream).unwrap()),
         ("a request", &|| {
             poll_releases();
@@ -218,12 +217,12 @@ fn a_foreign_release_makes_no_call_and_our_own_frees_in_its_context() {
         ["cuMemFree_v2", "cuCtxGetCurrent", "cuCtxPushCurrent_v2", "cuThreadExchangeStreamCaptureMode"];
     // An export that is not the last owner frees nothing.
     let array = buffer();
-    let tensor = array.share_dlpack::<Versioned>().unwrap();
+    let tensor = array.share_dlpack().unwrap();
     let ((), calls) = turn.count(|| drop(tensor));
     assert_eq!(calls, 0);
     // The last owner frees in its context, which is looked for and pushed, in the relaxed mode of captures. Our buffer does both
     // for itself as well, because it may be dropped without an export.
-    let tensor = array.share_dlpack::<Versioned>().unwrap();
+    let tensor = array.share_dlpack().unwrap();
     drop(array);
     turn.reset_calls();
     drop(tensor);
@@ -251,7 +250,7 @@ fn in_and_out_asks_two_questions_about_the_pointer() {
     let array = Array::new(CudaBuffer::zeroed(MemoryKind::Device, 0, DType::I16, 64).unwrap(), &[64]);
     let array = Arc::new(array);
     let import = || {
-        let tensor = array.share_dlpack_for_stream::<Versioned>(StreamHandle::NothingPending).unwrap();
+        let tensor = array.share_dlpack_for_stream(StreamHandle::NothingPending).unwrap();
         Import::from_dlpack(tensor).unwrap()
     };
     for current in [None, Some(Place::primary(0))] {

@@ -179,7 +179,7 @@ fn the_alignment_is_that_of_the_rust_type() {
         assert_eq!(host.map_or(Pixel([0.0; 2]), |view| view.read([0]).unwrap()), Pixel([0.0; 2]));
         assert_eq!(array.to_vec::<Pixel>().unwrap(), [Pixel([0.0; 2])], "copied byte by byte");
     }
-    assert_eq!(HostVec::<Pixel>::zeroed(3).as_slice().unwrap().as_ptr().addr() % 8, 0);
+    assert_eq!(HostVec::<Pixel>::zeroed(3).as_mut_slice().unwrap().as_ptr().addr() % 8, 0);
 }
 
 /// Elements of more than 128 bytes of alignment find their place in a `HostVec`.

@@ -109,7 +109,7 @@ fn shared_arrays_are_read_only() {
     // SAFETY: made by a box above, and lent to nobody any more.
     drop(unsafe { Box::from_raw(lent) });
     // An export is alive as long as its import is.
-    let import = Import::from_dlpack(shared.share_dlpack::<Versioned>().unwrap()).unwrap();
+    let import = Import::from_dlpack(shared.share_dlpack().unwrap()).unwrap();
     assert_eq!(Arc::strong_count(&shared), 2);
     drop(import);
     assert_eq!(Arc::strong_count(&shared), 1);
@@ -149,7 +149,7 @@ fn views_lie_over_memory_with_any_strides() {
     let host = columns.view_mut::<i16, 2>().unwrap().into_host_view_mut().unwrap();
     // SAFETY: nobody else reads or writes.
     unsafe { host.into_ndarray() }.unwrap().assign(&array![[1, 2, 3], [4, 5, 6]]);
-    assert_eq!(columns.data.as_slice().unwrap(), [1, 4, 2, 5, 3, 6]);
+    assert_eq!(columns.data.as_mut_slice().unwrap(), [1, 4, 2, 5, 3, 6]);
 
     let elements = SharedBuffer::new(HostVec::from_slice(&[0_i16; 6]));
     let mut turned = Strided::strided(elements.byte_offset(4).unwrap(), &[2, 3], &[3, -1]);
@@ -171,7 +171,7 @@ fn views_live_as_long_as_the_struct_is_borrowed() {
     // SAFETY: nobody else reads or writes.
     let mut view = unsafe { host.into_ndarray() }.unwrap();
     view += 1;
-    assert_eq!(row.data.as_slice().unwrap(), [2, 3]);
+    assert_eq!(row.data.as_mut_slice().unwrap(), [2, 3]);
 }
 
 /// An array without elements has a view without elements, wherever it says that it is.
@@ -224,7 +224,7 @@ fn extents_that_are_too_large_together_are_refused() {
     // SAFETY: there is nothing to be written.
     assert_told(&unsafe { host.as_ndarray() }.unwrap_err(), told);
     drop(host);
-    let import = Import::from_dlpack(array.into_dlpack::<Versioned>().unwrap()).unwrap();
+    let import = Import::from_dlpack(array.into_dlpack().unwrap()).unwrap();
     let Refused { value: import, error } = NdArray::<Array3<f32>>::from_import(import).unwrap_err();
     assert_told(&error, told);
     assert_eq!(import.info().shape(), huge);
@@ -236,7 +236,7 @@ fn views_with_gaps_are_refused() {
     let all = Box::into_raw(Box::new(counted((4, 4))));
     // SAFETY: nobody else has the array.
     let (left, right) = unsafe { &mut *all }.view_mut().split_at(Axis(1), 2);
-    let Refused { value: NdArray(left), error } = NdArray(left).into_dlpack::<Versioned>().unwrap_err();
+    let Refused { value: NdArray(left), error } = NdArray(left).into_dlpack().unwrap_err();
     assert_told(&error, (ErrorKind::Strides, "strides", "[4, 1] for shape [4, 2]", "`to_owned`"));
     for gaps in [right.view(), right.slice(s![.., 0..1]), left.t(), left.slice(s![..;2, ..])] {
         assert_eq!(NdArray(gaps).info().unwrap_err().kind(), ErrorKind::Strides, "{gaps:?}");

@@ -68,7 +68,7 @@ const WORKS: [Work; 17] = [
     work("shared, and handed on", |len| {
         foreign(len, |tensor| {
             let shared = Arc::new(Array::<SharedBuffer>::from_dlpack(tensor)?);
-            shared.share_dlpack::<Versioned>().map(drop)
+            shared.share_dlpack().map(drop)
         })
     }),
     copying("copied to a vector", |len| {

@@ -2,7 +2,6 @@
 
 use std::thread;
 
-use interop_core::dlpack::Versioned;
 use interop_core::{CudaArray, FromArray};
 
 /// Runs on a stack that is too small for drops one inside another, as many as a chain has links.
@@ -13,7 +12,7 @@ pub(crate) fn on_a_small_stack<R: Send + 'static>(run: impl FnOnce() -> R + Send
 /// The last of so many arrays, each of which was exported and imported as the next.
 pub(crate) fn passed_on<T: CudaArray + FromArray + Send + 'static>(mut array: T, links: usize) -> T {
     for _ in 0..links {
-        array = T::from_dlpack(array.into_dlpack::<Versioned>().unwrap()).unwrap();
+        array = T::from_dlpack(array.into_dlpack().unwrap()).unwrap();
     }
     array
 }

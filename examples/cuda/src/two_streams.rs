@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use cudarc::driver::{CudaFunction, CudaSlice, CudaStream, LaunchConfig, PushKernelArg};
 use cudarc::nvrtc::Ptx;
-use interop_core::dlpack::Versioned;
 use interop_core::{AsStream, CudaArray, FromArray, Import, LeaseMut};
 use interop_demo_kernels::ORDER_PTX;
 
@@ -55,7 +54,7 @@ pub fn run(len: usize, rounds: u32, cycles: u64) -> Outcome {
         let mut numbers = Numbers { data, len, stream: producer.clone() };
         kernels.write(&mut numbers, round, cycles)?;
         // The export queues one event on the producer's stream and one wait on the consumer's.
-        let tensor = numbers.into_dlpack_for_stream::<Versioned>(consumer.as_ref().as_stream())?;
+        let tensor = numbers.into_dlpack_for_stream(consumer.as_ref().as_stream())?;
         let import = Import::from_dlpack(tensor)?.with_stream(consumer.as_ref().as_stream());
         let borrowed = Numbers::<LeaseMut<u32>>::from_import(import)?;
         kernels.count(&borrowed, round, &mut old)?;

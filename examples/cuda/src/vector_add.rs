@@ -3,7 +3,6 @@
 
 use cust::memory::DeviceBuffer;
 use cust::prelude::{Module, Stream, StreamFlags, launch};
-use interop_core::dlpack::Versioned;
 use interop_core::{AsStream, CudaArray, FromArray, LaunchSize, Lease, StreamHandle};
 use interop_demo_kernels::{Arrays, VECTOR_ADD_PTX};
 
@@ -56,7 +55,7 @@ pub fn run(len: usize) -> Outcome {
 
     // To another library, and back: the same memory, ordered after the kernel, released when `borrowed` is dropped.
     let address = sum.info()?.address();
-    let borrowed: Vector<Lease<f32>> = Vector::from_dlpack(sum.into_dlpack::<Versioned>()?)?;
+    let borrowed: Vector<Lease<f32>> = Vector::from_dlpack(sum.into_dlpack()?)?;
     let place = if borrowed.info()?.address() == address { "in place" } else { "copied" };
     let wrong = borrowed
         .to_vec::<f32>()?

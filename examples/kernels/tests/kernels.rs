@@ -144,7 +144,7 @@ fn scale_rounds_towards_zero_and_to_the_limits() {
     launch("scale_u8", 1, 32, &[pass(&bytes.alone::<2>()), pass(&1.5_f64)]);
     assert_eq!(bytes.to_vec::<u8>().unwrap(), [1, 4, 255]);
     assert_eq!(
-        bytes.data.0.as_slice().unwrap(),
+        bytes.data.0.as_mut_slice().unwrap(),
         [1, 9, 4, 9, 255, 9],
         "nothing between the elements is touched"
     );
@@ -163,7 +163,7 @@ fn fill_fills_the_elements_alone() {
     let mut array = Array::strided(&[0.0_f32; 9], &[2, 2, 1, 1], &[4, 2, 1, 1]);
     launch("fill_f32", 1, 32, &[pass(&array.alone::<4>()), pass(&7.0_f32)]);
     let expected = [7.0, 0.0, 7.0, 0.0, 7.0, 0.0, 7.0, 0.0, 0.0];
-    assert_eq!(array.data.0.as_slice().unwrap(), expected);
+    assert_eq!(array.data.0.as_mut_slice().unwrap(), expected);
 }
 
 #[test]

@@ -19,7 +19,6 @@
 //! ```no_run
 //! use cust::memory::DeviceBuffer;
 //! use cust::prelude::*;
-//! use interop_core::dlpack::Versioned;
 //! use interop_core::{AsStream, CudaArray, FromArray, StreamHandle};
 //!
 //! #[derive(CudaArray)]
@@ -44,7 +43,7 @@
 //! let view = image.kernel_view_mut::<f32, 3>()?;
 //! // SAFETY: `brighten` takes an `interop::view<float, 3>`; the image lives until the stream has been waited for.
 //! unsafe { launch!(module.brighten<<<3600, 256, 0, stream>>>(view))? };
-//! let tensor = image.into_dlpack::<Versioned>()?;      // for torch, CuPy, ...: the consumer waits for the kernel
+//! let tensor = image.into_dlpack()?;      // for torch, CuPy, ...: the consumer waits for the kernel
 //! let copy: Image = Image::from_dlpack(tensor)?;       // copies into new memory
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
@@ -248,7 +247,6 @@ buffers! { DeviceBuffer DeviceBox LockedBuffer UnifiedBuffer }
 /// ```no_run
 /// use cust::memory::UnifiedBuffer;
 /// use interop_core::adapters::cust::InContext;
-/// use interop_core::dlpack::Versioned;
 /// use interop_core::CudaArray;
 ///
 /// #[derive(CudaArray)]
@@ -258,7 +256,7 @@ buffers! { DeviceBuffer DeviceBox LockedBuffer UnifiedBuffer }
 /// let _context = cust::quick_init()?;
 /// let mut values = InContext::new(UnifiedBuffer::new(&0.0_f32, 100)?);
 /// values.get_mut()[0] = 1.0;
-/// let tensor = Samples { values, len: 100 }.into_dlpack::<Versioned>()?;
+/// let tensor = Samples { values, len: 100 }.into_dlpack()?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct InContext<B: Buffer>(ManuallyDrop<B>);

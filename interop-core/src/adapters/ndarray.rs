@@ -4,12 +4,11 @@
 //!
 //! ```
 //! use interop_core::adapters::ndarray::NdArray;
-//! use interop_core::dlpack::Versioned;
 //! use interop_core::{CudaArray, FromArray};
 //! use ndarray::{Array2, array};
 //!
 //! let columns = array![[1.0_f32, 2.0, 3.0], [4.0, 5.0, 6.0]].reversed_axes();
-//! let tensor = NdArray(columns).into_dlpack::<Versioned>()?;
+//! let tensor = NdArray(columns).into_dlpack()?;
 //! let NdArray(copy) = NdArray::<Array2<f32>>::from_dlpack(tensor)?;
 //! assert_eq!(copy, array![[1.0, 4.0], [2.0, 5.0], [3.0, 6.0]]);
 //! # Ok::<(), interop_core::Error>(())
@@ -31,7 +30,6 @@
 //!
 //! ```
 //! use interop_core::adapters::ndarray::NdArray;
-//! use interop_core::dlpack::Versioned;
 //! use interop_core::{CudaArray, ArrayInfo};
 //! use ndarray::Array2;
 //!
@@ -45,7 +43,7 @@
 //! }
 //!
 //! let exposure = Exposure { pixels: NdArray(Array2::zeros((2, 3)).reversed_axes()), seconds: 0.5 };
-//! let tensor = exposure.into_dlpack::<Versioned>()?;
+//! let tensor = exposure.into_dlpack()?;
 //! assert_eq!((tensor.info()?.shape(), tensor.info()?.is_read_only()), (&[3, 2][..], false));
 //! # Ok::<(), interop_core::Error>(())
 //! ```

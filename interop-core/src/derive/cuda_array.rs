@@ -17,7 +17,7 @@ use crate::memory::host::elements::{HostElements, HostElementsMut};
 use crate::memory::kernel_view::{KernelView, KernelViewMut};
 use crate::memory::maybe_dangling::MaybeDangling;
 use crate::protocols::cai::CudaArrayInterface;
-use crate::protocols::dlpack::abi::TensorAbi;
+use crate::protocols::dlpack::abi::{TensorAbi, Versioned};
 use crate::protocols::dlpack::export::{Ownership, export_described, export_kept};
 use crate::protocols::dlpack::export_owner::{Plain, SharedHandle};
 use crate::protocols::dlpack::managed_tensor::ManagedTensor;
@@ -37,7 +37,6 @@ use crate::protocols::dlpack::managed_tensor::ManagedTensor;
 ///
 /// ```
 /// use std::sync::Arc;
-/// use interop_core::dlpack::Versioned;
 /// use interop_core::{CudaArray, FromArray, HostVec, Lease};
 ///
 /// #[derive(CudaArray)]
@@ -51,7 +50,7 @@ use crate::protocols::dlpack::managed_tensor::ManagedTensor;
 ///
 /// let image = Image { pixels: HostVec::<f32>::zeroed(2 * 4 * 3), height: 2, width: 4 };
 /// let image = Arc::new(image);
-/// let tensor = image.share_dlpack::<Versioned>()?;              // a new export at each call
+/// let tensor = image.share_dlpack()?;              // a new export at each call
 /// let borrowed: Image<Lease<f32>> = Image::from_dlpack(tensor)?; // another struct, the same memory
 /// assert_eq!((borrowed.height, borrowed.width), (2, 4));
 /// assert_eq!(borrowed.info()?.address(), image.info()?.address());
@@ -139,8 +138,8 @@ pub unsafe trait CudaArray {
     ///
     /// # Errors
     ///
-    /// `Device` for memory that the host cannot reach; otherwise as [`to_vec`](Self::to_vec), but for `MemoryRegion`. What came before a
-    /// byte that is no `bool` has been seen.
+    /// `Device` for memory that the host cannot reach; otherwise as [`to_vec`](Self::to_vec), but for `OutOfMemory`. What came before
+    /// a byte that is no `bool` has been seen.
     #[inline]
     fn for_each<T: Element>(&self, see: impl FnMut(T)) -> Result<()> {
         // SAFETY: rule 1.
@@ -151,7 +150,7 @@ pub unsafe trait CudaArray {
     ///
     /// # Errors
     ///
-    /// As [`for_each`](Self::for_each), and `MemoryRegion`.
+    /// As [`for_each`](Self::for_each), and `OutOfMemory`.
     fn for_each_chunk<T: Element>(&self, see: impl FnMut(&[ReadOnlyCell<T>])) -> Result<()> {
         // SAFETY: rule 1.
         unsafe { HostElements::<T>::of(&self.info()?, false) }?.for_each_chunk(see)
@@ -305,7 +304,6 @@ pub unsafe trait CudaArray {
     ///
     /// ```no_run
     /// use interop_core::cuda::{CudaBuffer, MemoryKind};
-    /// use interop_core::dlpack::Versioned;
     /// use interop_core::{CudaArray, DType};
     ///
     /// #[derive(Debug, CudaArray)]
@@ -313,7 +311,7 @@ pub unsafe trait CudaArray {
     /// struct Samples { #[cuda_array(data)] values: CudaBuffer, len: usize }
     ///
     /// let values = CudaBuffer::zeroed(MemoryKind::Managed, 0, DType::F32, 8)?;
-    /// let tensor = Samples { values, len: 8 }.relabel_as_device()?.into_dlpack::<Versioned>()?;
+    /// let tensor = Samples { values, len: 8 }.relabel_as_device()?.into_dlpack()?;
     /// # Ok::<(), interop_core::Error>(())
     /// ```
     fn relabel_as_device(self) -> Result<Relabeled<Self>, Refused<Self>>
@@ -340,18 +338,23 @@ pub unsafe trait CudaArray {
     /// Exports the array; the tensor owns the struct. It is writable unless the memory is read-only.
     ///
     /// The consumer is assumed to use the legacy default stream, as DLPack defines it for a consumer that names none.
-    /// See [`into_dlpack_for_stream`](Self::into_dlpack_for_stream) for other streams.
+    ///
+    /// | for | call |
+    /// | --- | --- |
+    /// | a consumer that uses another stream | [`into_dlpack_for_stream`](Self::into_dlpack_for_stream) |
+    /// | a consumer that does not know DLPack 1.0 | [`into_dlpack_as::<Legacy>`](Self::into_dlpack_as) |
+    /// | a struct that stays usable | [`share_dlpack`](Self::share_dlpack) |
     ///
     /// # Errors
     ///
     /// The struct is returned with the reason: as [`info`](Self::info), [`dlpack::export`](crate::dlpack::export) and
     /// [`cuda::stream_wait`](crate::cuda::stream_wait).
     #[inline]
-    fn into_dlpack<A: TensorAbi>(self) -> Result<ManagedTensor<A>, Refused<Self>>
+    fn into_dlpack(self) -> Result<ManagedTensor<Versioned>, Refused<Self>>
     where
         Self: Sized + Send + 'static,
     {
-        self.into_dlpack_for_stream(StreamHandle::LegacyDefault)
+        self.into_dlpack_as(StreamHandle::LegacyDefault)
     }
 
     /// As [`into_dlpack`](Self::into_dlpack), for a consumer that uses `stream`, which is made to wait for pending
@@ -361,10 +364,35 @@ pub unsafe trait CudaArray {
     ///
     /// As [`into_dlpack`](Self::into_dlpack).
     #[inline]
-    fn into_dlpack_for_stream<A: TensorAbi>(
-        self,
-        stream: StreamHandle,
-    ) -> Result<ManagedTensor<A>, Refused<Self>>
+    fn into_dlpack_for_stream(self, stream: StreamHandle) -> Result<ManagedTensor<Versioned>, Refused<Self>>
+    where
+        Self: Sized + Send + 'static,
+    {
+        self.into_dlpack_as(stream)
+    }
+
+    /// As [`into_dlpack_for_stream`](Self::into_dlpack_for_stream), in the form `A`:
+    /// [`Versioned`] or [`Legacy`](crate::dlpack::Legacy), which cannot say that an array is read-only.
+    ///
+    /// # Errors
+    ///
+    /// As [`into_dlpack`](Self::into_dlpack).
+    ///
+    /// ```
+    /// use interop_core::dlpack::Legacy;
+    /// use interop_core::{CudaArray, HostVec, StreamHandle};
+    ///
+    /// #[derive(Debug, CudaArray)]
+    /// #[cuda_array(shape = [len])]
+    /// struct Samples { #[cuda_array(data)] values: HostVec<f32>, len: usize }
+    ///
+    /// let samples = Samples { values: HostVec::zeroed(3), len: 3 };
+    /// let tensor = samples.into_dlpack_as::<Legacy>(StreamHandle::LegacyDefault)?;
+    /// assert_eq!(tensor.info()?.shape(), [3]);
+    /// # Ok::<(), interop_core::Error>(())
+    /// ```
+    #[inline]
+    fn into_dlpack_as<A: TensorAbi>(self, stream: StreamHandle) -> Result<ManagedTensor<A>, Refused<Self>>
     where
         Self: Sized + Send + 'static,
     {
@@ -390,11 +418,11 @@ pub unsafe trait CudaArray {
     /// # Errors
     ///
     /// As [`info`](Self::info), [`dlpack::export`](crate::dlpack::export) and [`cuda::stream_wait`](crate::cuda::stream_wait).
-    fn share_dlpack<A: TensorAbi>(self: &Arc<Self>) -> Result<ManagedTensor<A>>
+    fn share_dlpack(self: &Arc<Self>) -> Result<ManagedTensor<Versioned>>
     where
         Self: Sized + Send + Sync + 'static,
     {
-        self.share_dlpack_for_stream(StreamHandle::LegacyDefault)
+        self.share_dlpack_as(StreamHandle::LegacyDefault)
     }
 
     /// As [`share_dlpack`](Self::share_dlpack), for a consumer that uses `stream`.
@@ -402,10 +430,19 @@ pub unsafe trait CudaArray {
     /// # Errors
     ///
     /// As [`share_dlpack`](Self::share_dlpack).
-    fn share_dlpack_for_stream<A: TensorAbi>(
-        self: &Arc<Self>,
-        stream: StreamHandle,
-    ) -> Result<ManagedTensor<A>>
+    fn share_dlpack_for_stream(self: &Arc<Self>, stream: StreamHandle) -> Result<ManagedTensor<Versioned>>
+    where
+        Self: Sized + Send + Sync + 'static,
+    {
+        self.share_dlpack_as(stream)
+    }
+
+    /// As [`share_dlpack_for_stream`](Self::share_dlpack_for_stream), in the form `A`.
+    ///
+    /// # Errors
+    ///
+    /// As [`share_dlpack`](Self::share_dlpack).
+    fn share_dlpack_as<A: TensorAbi>(self: &Arc<Self>, stream: StreamHandle) -> Result<ManagedTensor<A>>
     where
         Self: Sized + Send + Sync + 'static,
     {

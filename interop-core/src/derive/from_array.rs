@@ -11,7 +11,6 @@ use crate::protocols::dlpack::managed_tensor::{ManagedTensor, release};
 /// A struct that can be made from an imported array. Implement it by `#[derive(CudaArray)]`.
 ///
 /// ```
-/// use interop_core::dlpack::Versioned;
 /// use interop_core::{CudaArray, FromArray, Import, Refused};
 ///
 /// #[derive(CudaArray)]
@@ -31,7 +30,7 @@ use crate::protocols::dlpack::managed_tensor::{ManagedTensor, release};
 /// }
 ///
 /// let points = Points { coordinates: vec![0.5; 12], rows: 4 };
-/// let import = Import::from_dlpack(points.into_dlpack::<Versioned>()?)?;
+/// let import = Import::from_dlpack(points.into_dlpack()?)?;
 ///
 /// // What does not fit is refused, and nothing is lost.
 /// let Refused { value: import, error } = Pairs::from_import(import).unwrap_err();

@@ -25,11 +25,11 @@ use crate::memory::storage::Storage;
 ///
 /// let mut pixels = HostVec::from_slice(&[1.0_f32, 2.0, 3.0]);
 /// pixels.as_mut_slice()?[0] = 10.0;
-/// assert_eq!(pixels.as_slice()?, [10.0, 2.0, 3.0]);
-/// assert_eq!(pixels.as_slice()?.as_ptr().addr() % 128, 0);
+/// assert_eq!(pixels.as_mut_slice()?, [10.0, 2.0, 3.0]);
+/// assert_eq!(pixels.as_mut_slice()?.as_ptr().addr() % 128, 0);
 ///
 /// let mut ramp: HostVec<f32> = (0..4).map(|at| at as f32).collect();
-/// assert_eq!(ramp.as_slice()?, [0.0, 1.0, 2.0, 3.0]);
+/// assert_eq!(ramp.as_mut_slice()?, [0.0, 1.0, 2.0, 3.0]);
 /// # Ok::<(), interop_core::Error>(())
 /// ```
 pub struct HostVec<T> {
@@ -75,10 +75,14 @@ impl<T: Element> HostVec<T> {
     /// As [`zeroed`](Self::zeroed).
     #[must_use]
     pub fn from_slice(elements: &[T]) -> Self {
-        let vector = Self::uninit(elements.len()).unwrap_or_else(|error| panic!("{error}"));
+        Self::try_from_slice(elements).unwrap_or_else(|error| panic!("{error}"))
+    }
+
+    fn try_from_slice(elements: &[T]) -> Result<Self> {
+        let vector = Self::uninit(elements.len())?;
         // SAFETY: the source is a slice of that length; the target is new, of the same length, and aligned for `T`.
         unsafe { vector.first().copy_from_nonoverlapping(elements.as_ptr(), elements.len()) };
-        vector
+        Ok(vector)
     }
 
     /// Copies these elements and writes zeros into the padding of structs.
@@ -87,9 +91,7 @@ impl<T: Element> HostVec<T> {
     ///
     /// As [`try_zeroed`](Self::try_zeroed).
     pub(crate) fn without_padding(elements: &[T], padding: &[Range<usize>]) -> Result<Self> {
-        let vector = Self::try_zeroed(elements.len())?;
-        // SAFETY: as in `from_slice`.
-        unsafe { vector.first().copy_from_nonoverlapping(elements.as_ptr(), elements.len()) };
+        let vector = Self::try_from_slice(elements)?;
         for at in 0..elements.len() {
             let element = vector.first().wrapping_add(at).cast::<u8>();
             for gap in padding {
@@ -147,20 +149,12 @@ impl<T: Element> HostVec<T> {
         self.buffer.memory.start().cast()
     }
 
-    /// The elements, for reading. This needs `&mut self`, because a consumer of a shared export may write to them.
+    /// The elements, for reading and writing. There is no `as_slice` with `&self`: a consumer of a shared export may write to
+    /// the elements. [`CudaArray`](crate::CudaArray) has loops that only read.
     ///
     /// # Errors
     ///
     /// [`ErrorKind::DType`](crate::error::ErrorKind::DType) if a consumer wrote an invalid byte into a `bool` element.
-    pub fn as_slice(&mut self) -> Result<&[T]> {
-        self.as_mut_slice().map(|elements| &*elements)
-    }
-
-    /// The elements, for reading and writing.
-    ///
-    /// # Errors
-    ///
-    /// As [`as_slice`](Self::as_slice).
     pub fn as_mut_slice(&mut self) -> Result<&mut [T]> {
         let (first, len) = (self.first(), self.len());
         // SAFETY: `len` elements are initialized; `&mut self` proves that nobody else has the buffer (rule 4 of
@@ -169,14 +163,12 @@ impl<T: Element> HostVec<T> {
         // SAFETY: as above; the memory is aligned for `T`, and all bytes are valid values.
         Ok(unsafe { core::slice::from_raw_parts_mut(first, len) })
     }
-}
 
-impl<T: Element> HostVec<T> {
     /// The elements as a `Vec`: a copy, because a `Vec` frees memory that is aligned for its element only.
     ///
     /// # Errors
     ///
-    /// As [`as_slice`](Self::as_slice).
+    /// As [`as_mut_slice`](Self::as_mut_slice).
     ///
     /// ```
     /// use interop_core::HostVec;
@@ -185,7 +177,7 @@ impl<T: Element> HostVec<T> {
     /// # Ok::<(), interop_core::Error>(())
     /// ```
     pub fn into_vec(mut self) -> Result<Vec<T>> {
-        Ok(self.as_slice()?.to_vec())
+        Ok(self.as_mut_slice()?.to_vec())
     }
 }
 

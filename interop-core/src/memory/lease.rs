@@ -31,7 +31,6 @@ use crate::memory::storage::Storage;
 ///
 /// ```
 /// use std::sync::Arc;
-/// use interop_core::dlpack::Versioned;
 /// use interop_core::{CudaArray, ErrorKind, FromArray, Lease, LeaseMut};
 ///
 /// #[derive(Debug, CudaArray)]
@@ -40,10 +39,10 @@ use crate::memory::storage::Storage;
 ///
 /// // Other Rust code can read a `Vec` in an `Arc`, so nobody may write to what it exports.
 /// let samples = Arc::new(Samples { values: vec![1.0_f32; 4], len: 4 });
-/// let refused = Samples::<LeaseMut<f32>>::from_dlpack(samples.share_dlpack::<Versioned>()?);
+/// let refused = Samples::<LeaseMut<f32>>::from_dlpack(samples.share_dlpack()?);
 /// assert_eq!(refused.unwrap_err().kind(), ErrorKind::ReadOnly);
 ///
-/// let borrowed = Samples::<Lease<f32>>::from_dlpack(samples.share_dlpack::<Versioned>()?)?;
+/// let borrowed = Samples::<Lease<f32>>::from_dlpack(samples.share_dlpack()?)?;
 /// assert_eq!(borrowed.info()?.address(), samples.values.as_ptr().addr());
 /// assert_eq!(Arc::strong_count(&samples), 2);
 /// drop(borrowed);

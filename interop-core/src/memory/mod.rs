@@ -27,4 +27,5 @@ pub(crate) mod shared_buffer;
 pub(crate) mod std_storage;
 pub(crate) mod storage;
 pub(crate) mod uninit;
+#[cfg(any(feature = "cust", feature = "cudarc"))]
 pub(crate) mod upload;

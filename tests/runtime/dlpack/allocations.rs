@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use interop_core::dlpack::{Legacy, ManagedTensor, Ownership, Versioned, export};
 use interop_core::{
     CudaArray, Device, FromArray, HostBuffer, HostVec, Import, Lease, LeaseMut, RawDescriptor, SharedBuffer,
-    live_allocations, live_exports,
+    StreamHandle, live_allocations, live_exports,
 };
 
 use crate::support::allocator::{Tally, watch};
@@ -25,7 +25,7 @@ const NONE: Tally = Tally { made: 0, freed: 0, mismatched: 0 };
 fn an_export_is_one_allocation_and_an_import_is_none() {
     fn case<A: Form>() {
         let given = Matrix { data: HostVec::<i16>::zeroed(6), rows: 2, columns: 3 };
-        let (tensor, tally) = watch(|| given.into_dlpack::<A>().unwrap());
+        let (tensor, tally) = watch(|| given.into_dlpack_as::<A>(StreamHandle::LegacyDefault).unwrap());
         assert_eq!(tally, ONE, "given away");
         let (import, tally) = watch(|| Import::from_dlpack(tensor).unwrap());
         assert_eq!(tally, NONE, "imported");
@@ -34,7 +34,7 @@ fn an_export_is_one_allocation_and_an_import_is_none() {
         drop(leased);
 
         let shared = Arc::new(Matrix { data: HostVec::<i16>::zeroed(6), rows: 2, columns: 3 });
-        let (tensor, tally) = watch(|| shared.share_dlpack::<A>().unwrap());
+        let (tensor, tally) = watch(|| shared.share_dlpack_as::<A>(StreamHandle::LegacyDefault).unwrap());
         assert_eq!(tally, ONE, "shared");
         drop(tensor);
         assert_eq!(Arc::strong_count(&shared), 1);
@@ -53,7 +53,7 @@ fn an_export_is_one_allocation_and_an_import_is_none() {
 fn the_number_of_axes_adds_no_allocation_that_stays() {
     for ndim in [0, 1, 5, 6, 7, 64] {
         let array = Array::new(HostVec::<u8>::zeroed(1), &vec![1; ndim]);
-        let (tensor, tally) = watch(|| array.into_dlpack::<Versioned>().unwrap());
+        let (tensor, tally) = watch(|| array.into_dlpack().unwrap());
         assert_eq!((tally.made - tally.freed, tally.mismatched), (1, 0), "{ndim} axes");
         assert!(ndim > 5 || tally.made == 1, "{ndim} axes: {tally:?}");
         assert_eq!(look(&tensor).shape.map_or(0, |shape| shape.len()), ndim);
@@ -128,7 +128,7 @@ fn the_owner_is_dropped_with_the_struct() {
 fn a_consumer_that_writes_into_the_struct_is_survived() {
     let ((), tally) = watch(|| {
         let array = Matrix { data: HostVec::<i16>::zeroed(6), rows: 2, columns: 3 };
-        let pointer = array.into_dlpack::<Versioned>().unwrap().into_raw();
+        let pointer = array.into_dlpack().unwrap().into_raw();
         // SAFETY: the pointer is ours alone until it is taken back.
         let managed = unsafe { &mut *pointer };
         managed.dl_tensor.ndim = 64;
@@ -155,7 +155,7 @@ fn the_counters_return_to_zero() {
             let buffer = Array::new(HostBuffer::zeroed(interop_core::DType::F32, 3).unwrap(), &[3]);
             let exports: Vec<ManagedTensor<Versioned>> =
                 (0..5).map(|_| array.share_dlpack().unwrap()).collect();
-            let given = buffer.into_dlpack::<Legacy>().unwrap();
+            let given = buffer.into_dlpack_as::<Legacy>(StreamHandle::LegacyDefault).unwrap();
             assert_eq!(counters(), (6, 2), "round {round}");
             drop(array);
             assert_eq!(counters(), (6, 2), "the exports hold the memory");
@@ -165,7 +165,10 @@ fn the_counters_return_to_zero() {
                     1 => drop(Array::<Lease<f64>>::from_dlpack(tensor).unwrap_err()),
                     2 => drop(Array::<Vec<i16>>::from_dlpack(tensor).unwrap()),
                     3 => drop(
-                        Array::<SharedBuffer>::from_dlpack(tensor).unwrap().into_dlpack::<Legacy>().unwrap(),
+                        Array::<SharedBuffer>::from_dlpack(tensor)
+                            .unwrap()
+                            .into_dlpack_as::<Legacy>(StreamHandle::LegacyDefault)
+                            .unwrap(),
                     ),
                     _ => drop(elsewhere(move || Array::<LeaseMut<i16>>::from_dlpack(tensor).unwrap())),
                 }

@@ -9,7 +9,7 @@ use std::path::Path;
 use interop_core::dlpack::{
     C_HEADER, DLManagedTensor, DLManagedTensorVersioned, DLTensor, Legacy, ManagedTensor, Versioned,
 };
-use interop_core::{CudaArray, ErrorKind, FromArray, HostVec, Import, Lease, LeaseMut};
+use interop_core::{CudaArray, ErrorKind, FromArray, HostVec, Import, Lease, LeaseMut, StreamHandle};
 use libloading::Library;
 
 use crate::support::arrays::{Array, Matrix};
@@ -95,8 +95,9 @@ fn c_uses_what_rust_makes(library: &Library) {
     assert_eq!(given(readonly.share_dlpack().unwrap()), 6);
     assert_eq!(readonly.data, [1, 2, 3]);
     assert_eq!(given(Array::new(HostVec::from_slice(&[7_i16]), &[]).into_dlpack().unwrap()), 7);
+    let legacy = by_columns().into_dlpack_as::<Legacy>(StreamHandle::LegacyDefault).unwrap();
     // SAFETY: as above.
-    assert_eq!(unsafe { c_use_legacy(by_columns().into_dlpack::<Legacy>().unwrap().into_raw()) }, 21);
+    assert_eq!(unsafe { c_use_legacy(legacy.into_raw()) }, 21);
     assert_eq!(std::sync::Arc::strong_count(&shared), 1, "the deleter was called, on a thread of C's");
 }
 

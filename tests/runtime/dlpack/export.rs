@@ -9,7 +9,7 @@ use interop_core::dlpack::{
 };
 use interop_core::{
     ArrayInfo, CudaArray, DType, Device, DeviceType, Element, ErrorKind, Float4E2m1fnX2, Float6E2m3fn,
-    FromArray, HostVec, Import, Lease, LeaseMut, Mutability, Opaque, RawDescriptor, Strides,
+    FromArray, HostVec, Import, Lease, LeaseMut, Mutability, Opaque, RawDescriptor, StreamHandle, Strides,
 };
 use proptest::prelude::*;
 
@@ -40,10 +40,10 @@ fn a_plain_array() {
             head: head::<A>(0),
             has_deleter: true,
         };
-        assert_eq!(look(&array.into_dlpack::<A>().unwrap()), expected);
+        assert_eq!(look(&array.into_dlpack_as::<A>(StreamHandle::LegacyDefault).unwrap()), expected);
         let fortran = Fortran { data: Claimed::gpu::<f32>(6, 3), rows: 2, columns: 3 };
         let expected = Seen { strides: Some(vec![1, 2]), ..expected };
-        assert_eq!(look(&fortran.into_dlpack::<A>().unwrap()), expected);
+        assert_eq!(look(&fortran.into_dlpack_as::<A>(StreamHandle::LegacyDefault).unwrap()), expected);
     }
     case::<Versioned>();
     case::<Legacy>();
@@ -59,7 +59,9 @@ fn any_number_of_axes() {
             if let Some(last) = shape.last_mut() {
                 *last = 6;
             }
-            let seen = look(&Array::new(vec![7_i16; 6], &shape).into_dlpack::<A>().unwrap());
+            let seen = look(
+                &Array::new(vec![7_i16; 6], &shape).into_dlpack_as::<A>(StreamHandle::LegacyDefault).unwrap(),
+            );
             let numbers = |numbers: Vec<usize>| {
                 (ndim > 0).then(|| numbers.into_iter().map(signed).collect::<Vec<i64>>())
             };
@@ -70,7 +72,13 @@ fn any_number_of_axes() {
             assert_eq!((seen.shape, seen.strides), (numbers(shape), numbers(strides)), "{ndim} axes");
         }
         let told = (ErrorKind::Rank, "shape", "65 axes", "64");
-        assert_told(&Array::new(vec![1_u8], &[1; 65]).into_dlpack::<A>().unwrap_err().error, told);
+        assert_told(
+            &Array::new(vec![1_u8], &[1; 65])
+                .into_dlpack_as::<A>(StreamHandle::LegacyDefault)
+                .unwrap_err()
+                .error,
+            told,
+        );
     }
     case::<Versioned>();
     case::<Legacy>();
@@ -84,7 +92,7 @@ fn an_empty_array_has_no_address() {
             [(Vec::new(), &[0][..]), (vec![1_u8; 9], &[3, 0, 2]), (Vec::with_capacity(4), &[0, 1])]
         {
             let array = Array::new(data, shape);
-            let tensor = array.into_dlpack::<A>().unwrap();
+            let tensor = array.into_dlpack_as::<A>(StreamHandle::LegacyDefault).unwrap();
             let seen = look(&tensor);
             assert_eq!((seen.data, seen.byte_offset), (0, 0), "{shape:?}");
             let back: Array<Vec<u8>> = Array::from_dlpack(tensor).unwrap();
@@ -100,7 +108,7 @@ fn an_empty_array_has_no_address() {
 fn offsets_are_folded_into_the_address() {
     let array = Array::strided(HostVec::from_slice(&[0_u32, 1, 2, 3, 4, 5]), &[3], &[2]);
     let base = array.info().unwrap().address();
-    let import = Import::from_dlpack(array.into_dlpack::<Versioned>().unwrap()).unwrap();
+    let import = Import::from_dlpack(array.into_dlpack().unwrap()).unwrap();
     let (info, owner) = import.into_parts();
     let claims = RawDescriptor {
         byte_offset: 20,
@@ -113,7 +121,7 @@ fn offsets_are_folded_into_the_address() {
     assert_eq!(info.address(), base);
     let lease: Array<LeaseMut<u32>> = Array::from_import(flipped).unwrap();
     assert_eq!(lease.to_vec::<u32>().unwrap(), [5, 3, 1]);
-    let tensor = lease.into_dlpack::<Legacy>().unwrap();
+    let tensor = lease.into_dlpack_as::<Legacy>(StreamHandle::LegacyDefault).unwrap();
     let seen = look(&tensor);
     assert_eq!((seen.data, seen.byte_offset, seen.strides), (base + 20, 0, Some(vec![-2])));
     assert_eq!(Array::<Vec<u32>>::from_dlpack(tensor).unwrap().data, [5, 3, 1]);
@@ -174,15 +182,17 @@ fn flags_say_how_it_is_held() {
 #[test]
 fn small_floats() {
     let padded = Array::new(vec![Float6E2m3fn(1); 4], &[4]);
-    let refused = padded.into_dlpack::<Legacy>().unwrap_err();
+    let refused = padded.into_dlpack_as::<Legacy>(StreamHandle::LegacyDefault).unwrap_err();
     let told = (ErrorKind::Unsupported, "dtype", "float6_e2m3fn", "a versioned tensor");
     assert_told(&refused.error, told);
-    let tensor = refused.value.into_dlpack::<Versioned>().unwrap();
+    let tensor = refused.value.into_dlpack().unwrap();
     assert_eq!((flags(&tensor), look(&tensor).dtype), (Some(FLAG_SUBBYTE_PADDED), DType::F6_E2M3FN));
     let back: Array<Vec<Float6E2m3fn>> = Array::from_dlpack(tensor).unwrap();
     assert_eq!(back.data, [Float6E2m3fn(1); 4]);
 
-    let torch = Array::new(vec![Float4E2m1fnX2(0x21); 4], &[4]).into_dlpack::<Legacy>().unwrap();
+    let torch = Array::new(vec![Float4E2m1fnX2(0x21); 4], &[4])
+        .into_dlpack_as::<Legacy>(StreamHandle::LegacyDefault)
+        .unwrap();
     let seen = look(&torch);
     assert_eq!((seen.dtype, seen.shape), (DType::F4_E2M1FN.with_lanes(2), Some(vec![4])));
     assert_eq!(Array::<Vec<Float4E2m1fnX2>>::from_dlpack(torch).unwrap().data, [Float4E2m1fnX2(0x21); 4]);
@@ -220,7 +230,7 @@ fn structs_of_equal_fields_are_flattened() {
         }
     };
     let vertices: Vec<Vertex> = (0..6).map(vertex).collect();
-    let tensor = Array::strided(vertices.clone(), &[3], &[2]).into_dlpack::<Versioned>().unwrap();
+    let tensor = Array::strided(vertices.clone(), &[3], &[2]).into_dlpack().unwrap();
     let seen = look(&tensor);
     assert_eq!((seen.dtype, seen.shape, seen.strides), (DType::F32, Some(vec![3, 7]), Some(vec![14, 1])));
     let back: Array<Lease<Vertex>> = Array::from_dlpack(tensor).unwrap();
@@ -237,7 +247,7 @@ fn structs_of_equal_fields_are_flattened() {
     assert_eq!(dropped.get(), 0, "the owner comes back");
 
     // The trailing axis is one axis too many.
-    let refused = Array::new(vertices, &[1; 64]).into_dlpack::<Versioned>().unwrap_err();
+    let refused = Array::new(vertices, &[1; 64]).into_dlpack().unwrap_err();
     assert_told(&refused.error, (ErrorKind::Rank, "shape", "65 axes", "64"));
     assert_eq!(refused.value.data.len(), 6);
 }
@@ -246,7 +256,8 @@ fn structs_of_equal_fields_are_flattened() {
 #[test]
 fn blobs() {
     let blobs = vec![Opaque(*b"abc"), Opaque(*b"def")];
-    let tensor = Array::new(blobs.clone(), &[2]).into_dlpack::<Legacy>().unwrap();
+    let tensor =
+        Array::new(blobs.clone(), &[2]).into_dlpack_as::<Legacy>(StreamHandle::LegacyDefault).unwrap();
     assert_eq!(look(&tensor).dtype, DType::new(3, 8, 3));
     assert_eq!(Array::<Vec<Opaque<3>>>::from_dlpack(tensor).unwrap().data, blobs);
 }

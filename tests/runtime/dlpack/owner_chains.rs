@@ -2,7 +2,6 @@
 
 use std::panic::{self, AssertUnwindSafe};
 
-use interop_core::dlpack::Versioned;
 use interop_core::{CudaArray, FromArray, Lease, LeaseMut, Owner, SharedBuffer};
 
 use crate::support::arrays::Array;
@@ -17,7 +16,7 @@ fn last<S: Send + 'static>() -> Array<S>
 where
     Array<S>: CudaArray + FromArray,
 {
-    let first = Array::new(vec![1_i16; 4], &[4]).into_dlpack::<Versioned>().unwrap();
+    let first = Array::new(vec![1_i16; 4], &[4]).into_dlpack().unwrap();
     passed_on(Array::from_dlpack(first).unwrap(), LINKS)
 }
 
@@ -28,7 +27,7 @@ fn the_end_of_a_long_chain_is_not_the_end_of_the_stack() {
         drop(last::<LeaseMut<i16>>());
         let last = last::<SharedBuffer>();
         assert_eq!(last.to_vec::<i16>().unwrap(), [1; 4]);
-        drop(last.into_dlpack::<Versioned>().unwrap());
+        drop(last.into_dlpack().unwrap());
     });
 }
 

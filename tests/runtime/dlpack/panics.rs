@@ -99,7 +99,7 @@ fn importers_do_not_notice() {
     let count = Count::default();
     let send = || {
         let array = Array::new(Grenade(HostVec::from_slice(&[1, 2, 3]), count.clone()), &[3]);
-        array.into_dlpack::<Versioned>().unwrap()
+        array.into_dlpack().unwrap()
     };
     drop(Import::from_dlpack(send()).unwrap());
     assert_eq!(Array::<Vec<i16>>::from_dlpack(send()).unwrap().data, [1, 2, 3]);

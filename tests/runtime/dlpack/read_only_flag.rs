@@ -8,7 +8,8 @@ use std::sync::Arc;
 use interop_core::adapters::ndarray::NdArray;
 use interop_core::dlpack::{FLAG_READ_ONLY, Legacy, Versioned};
 use interop_core::{
-    CudaArray, DType, Device, ErrorKind, FromArray, HostBuffer, HostVec, Lease, LeaseMut, Owner, SharedBuffer,
+    CudaArray, DType, Device, ErrorKind, FromArray, HostBuffer, HostVec, Lease, LeaseMut, Owner,
+    SharedBuffer, StreamHandle,
 };
 
 use crate::support::arrays::{Array, Borrowable, Claimed, Pinned};
@@ -39,7 +40,7 @@ const WHEN_OWNED: Answers = [Writable, Writable, ReadOnly, Refused];
 /// The answer that a struct gives when it is given away. A refusal gives it back unchanged.
 fn give<A: Form, S: CudaArray + Send + 'static>(array: S) -> Answer {
     let info = array.info().unwrap();
-    match array.into_dlpack::<A>() {
+    match array.into_dlpack_as::<A>(StreamHandle::LegacyDefault) {
         Ok(tensor) if flags(&tensor).unwrap_or(0) & FLAG_READ_ONLY == 0 => Writable,
         Ok(_) => ReadOnly,
         Err(refused) => {
@@ -53,7 +54,7 @@ fn give<A: Form, S: CudaArray + Send + 'static>(array: S) -> Answer {
 
 /// The answer that a struct gives when it is shared.
 fn share<A: Form, S: CudaArray + Send + Sync + 'static>(array: &Arc<S>) -> Answer {
-    match array.share_dlpack::<A>() {
+    match array.share_dlpack_as::<A>(StreamHandle::LegacyDefault) {
         Ok(tensor) if flags(&tensor).unwrap_or(0) & FLAG_READ_ONLY == 0 => Writable,
         Ok(_) => ReadOnly,
         Err(error) => {
@@ -113,7 +114,7 @@ fn bools_of_plain_rust_code() {
     }
     let count = Count::default();
     let flags = Flags { flags: vec![true, false, true, true], set: count.clone() };
-    let tensor = flags.into_dlpack::<Versioned>().unwrap_or_else(|refused| panic!("{}", refused.error));
+    let tensor = flags.into_dlpack().unwrap_or_else(|refused| panic!("{}", refused.error));
     let refused = Array::<LeaseMut<bool>>::from_dlpack(tensor).unwrap_err();
     assert_eq!((refused.kind(), count.get()), (ErrorKind::ReadOnly, 3));
 
@@ -263,8 +264,7 @@ fn the_word_readonly() {
 #[test]
 fn writes_arrive() {
     let array = Arc::new(Array::new(HostVec::from_slice(&[1_i32, 2, 3, 4]), &[2, 2]));
-    let mut lease: Array<LeaseMut<i32>> =
-        Array::from_dlpack(array.share_dlpack::<Versioned>().unwrap()).unwrap();
+    let mut lease: Array<LeaseMut<i32>> = Array::from_dlpack(array.share_dlpack().unwrap()).unwrap();
     lease.map_inplace(|element: i32| 10 * element).unwrap();
     assert_eq!(array.to_vec::<i32>().unwrap(), [10, 20, 30, 40]);
 }

@@ -59,12 +59,12 @@ fn paths<A: Form>() -> Vec<Path<A>> {
         }),
         ("exported again", |tensor| {
             let array: Array<Lease<i16>> = Array::from_dlpack(tensor).unwrap();
-            let again = array.into_dlpack::<Versioned>().unwrap();
+            let again = array.into_dlpack().unwrap();
             drop(Array::<Lease<i16>>::from_dlpack(again).unwrap());
         }),
         ("exported again by many", |tensor| {
             let array: Arc<Array<SharedBuffer>> = Arc::new(Array::from_dlpack(tensor).unwrap());
-            let exports = [(); 3].map(|()| array.share_dlpack::<Versioned>().unwrap());
+            let exports = [(); 3].map(|()| array.share_dlpack().unwrap());
             drop(array);
             drop(exports);
         }),

@@ -36,7 +36,7 @@ proptest! {
     #[test]
     fn copies_hold_what_the_indices_name((shape, strides) in small_layouts()) {
         let (array, c, _) = numbers(&shape, &strides);
-        let export = |array: Array<SharedBuffer>| array.into_dlpack::<Versioned>().unwrap();
+        let export = |array: Array<SharedBuffer>| array.into_dlpack().unwrap();
         prop_assert_eq!(&array.to_vec::<i16>().unwrap(), &c);
         let mut seen = Vec::new();
         array.for_each(|element: i16| seen.push(element)).unwrap();
@@ -64,7 +64,7 @@ proptest! {
         let counted: Matrix<Arc<[i16]>> = Matrix::from_dlpack(send()).unwrap();
         prop_assert_eq!(counted.data.to_vec(), c);
         let mut host: Fortran<HostVec<i16>> = Fortran::from_dlpack(send()).unwrap();
-        prop_assert_eq!(host.data.as_slice().unwrap(), &f[..]);
+        prop_assert_eq!(host.data.as_mut_slice().unwrap(), &f[..]);
         prop_assert_eq!((host.rows, host.columns), (rows, columns));
     }
 
@@ -78,7 +78,7 @@ proptest! {
         let start: isize = if step < 0 { signed::<_, isize>(len) * -step } else { 0 };
         let first = SharedBuffer::new(all.clone()).byte_offset(3 * start).unwrap();
         let array = Array::strided(first, &[len], &[step]);
-        let copy: Array<Vec<[u8; 3]>> = Array::from_dlpack(array.into_dlpack::<Versioned>().unwrap()).unwrap();
+        let copy: Array<Vec<[u8; 3]>> = Array::from_dlpack(array.into_dlpack().unwrap()).unwrap();
         let element = |at: isize| all[signed::<isize, usize>(start + at * step)];
         let expected: Vec<[u8; 3]> = (0..signed(len)).map(element).collect();
         prop_assert_eq!(copy.data, expected);

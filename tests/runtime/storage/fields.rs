@@ -100,7 +100,7 @@ fn strides_in_bytes_make_the_round_trip() {
     for (shape, strides, dtype, bytes) in rows {
         let array: InBytes<SharedBuffer> = InBytes::from_import(import(shape, strides, dtype)).unwrap();
         assert_eq!(array.strides, bytes, "{shape:?} {strides:?}");
-        let again = look(&array.into_dlpack::<Versioned>().unwrap());
+        let again = look(&array.into_dlpack().unwrap());
         assert_eq!(again.strides.unwrap_or_default(), strides, "{shape:?} {strides:?}");
     }
 }
@@ -209,6 +209,6 @@ fn fields_without_items_take_no_part() {
     let pair = StructField { shape: vec![2], name: "pair".into(), ..empty(DType::I16) };
     let spins = StructType { fields: vec![empty(DType::U8), pair] };
     let array = Matrix { data: Blobs(spins), rows: 2, columns: 3 };
-    let info = array.into_dlpack::<Versioned>().unwrap().info().unwrap();
+    let info = array.into_dlpack().unwrap().info().unwrap();
     assert_eq!((info.dtype(), info.shape()), (DType::I16, &[2, 3, 2][..]));
 }

@@ -3,8 +3,7 @@
 use std::ops::Range;
 
 use interop_core::{
-    CudaArray, DType, ErrorKind, FromArray, HostBuffer, HostVec, LeaseMut, Storage, dlpack::Versioned,
-    live_allocations,
+    CudaArray, DType, ErrorKind, FromArray, HostBuffer, HostVec, LeaseMut, Storage, live_allocations,
 };
 
 use crate::support::arrays::Array;
@@ -35,13 +34,13 @@ fn memory_is_aligned() {
 fn elements_are_kept() {
     let mut vector = HostVec::from(vec![1_u32, 2, 3]);
     vector.as_mut_slice().unwrap()[1] = 20;
-    assert_eq!(vector.as_slice().unwrap(), [1, 20, 3]);
+    assert_eq!(vector.as_mut_slice().unwrap(), [1, 20, 3]);
     assert_eq!((vector.len(), vector.is_empty()), (3, false));
-    assert_eq!(HostVec::<u16>::zeroed(3).as_slice().unwrap(), [0; 3]);
-    assert_eq!(HostVec::<u16>::zeroed(0).as_slice().unwrap(), [0; 0]);
-    assert_eq!(HostVec::from_slice(&[[1_u8, 2], [3, 4]]).as_slice().unwrap(), [[1, 2], [3, 4]]);
-    assert_eq!(HostVec::from([7_i8, 8]).as_slice().unwrap(), [7, 8]);
-    assert_eq!((3..6_u64).collect::<HostVec<_>>().as_slice().unwrap(), [3, 4, 5]);
+    assert_eq!(HostVec::<u16>::zeroed(3).as_mut_slice().unwrap(), [0; 3]);
+    assert_eq!(HostVec::<u16>::zeroed(0).as_mut_slice().unwrap(), [0; 0]);
+    assert_eq!(HostVec::from_slice(&[[1_u8, 2], [3, 4]]).as_mut_slice().unwrap(), [[1, 2], [3, 4]]);
+    assert_eq!(HostVec::from([7_i8, 8]).as_mut_slice().unwrap(), [7, 8]);
+    assert_eq!((3..6_u64).collect::<HostVec<_>>().as_mut_slice().unwrap(), [3, 4, 5]);
     assert!(HostVec::<f32>::default().is_empty());
     let buffer = Array::new(HostBuffer::zeroed(DType::I16, 3).unwrap(), &[3]);
     assert_eq!(buffer.to_vec::<i16>().unwrap(), [0; 3]);
@@ -75,7 +74,7 @@ fn elements_are_collected() {
         for mut vector in [known, unknown, half, fewer] {
             assert_eq!((vector.memory().address % 128, vector.len()), (0, expected.len()));
             assert_eq!(vector.memory().range.len(), 4 * expected.len());
-            assert_eq!(vector.as_slice().unwrap(), expected);
+            assert_eq!(vector.as_mut_slice().unwrap(), expected);
         }
     }
 }
@@ -85,19 +84,19 @@ fn elements_are_collected() {
 fn bytes_that_are_no_bool() {
     let array = Array::new(HostVec::from_slice(&[true, false, true]), &[3]);
     let shared = std::sync::Arc::new(array);
-    let tensor = shared.share_dlpack::<Versioned>().unwrap();
+    let tensor = shared.share_dlpack().unwrap();
     let address = shared.info().unwrap().address();
     write_byte(address + 1, 2);
     drop(tensor);
     let mut array = std::sync::Arc::try_unwrap(shared).expect("the export is gone");
     let told = (ErrorKind::DType, "data", "the byte 2 in a bool", "0 and 1");
-    assert_told(&array.data.as_slice().unwrap_err(), told);
+    assert_told(&array.data.as_mut_slice().unwrap_err(), told);
     assert_told(&array.data.as_mut_slice().unwrap_err(), told);
     assert_told(&array.to_vec::<bool>().unwrap_err(), told);
     assert_told(&array.map_inplace(|element: bool| !element).unwrap_err(), told);
     write_byte(address + 1, 1);
     // The first one had been changed before the bad one was met.
-    assert_eq!(array.data.as_slice().unwrap(), [false, true, true]);
+    assert_eq!(array.data.as_mut_slice().unwrap(), [false, true, true]);
 }
 
 /// Writes as a consumer of an export does.
@@ -151,8 +150,7 @@ fn allocations_are_counted() {
         let array = Array::new(HostVec::<f32>::zeroed(4), &[4]);
         let empty = HostBuffer::zeroed(DType::F32, 0).unwrap();
         assert_eq!(live_allocations(), 2);
-        let lease: Array<LeaseMut<f32>> =
-            Array::from_dlpack(array.into_dlpack::<Versioned>().unwrap()).unwrap();
+        let lease: Array<LeaseMut<f32>> = Array::from_dlpack(array.into_dlpack().unwrap()).unwrap();
         drop(empty);
         assert_eq!(live_allocations(), 1);
         drop(lease);

@@ -5,7 +5,6 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::mpsc::{Sender, channel};
 
-use interop_core::dlpack::Versioned;
 use interop_core::{CudaArray, Element, ErrorKind, FromArray, Lease, LeaseMut, Mutability, Storage};
 
 use crate::support::arrays::{Array, Fortran};
@@ -43,7 +42,7 @@ fn a_value_lends_its_elements_in_place() {
     assert_eq!((memory.mutability, memory.range.len(), memory.element.size()), (Mutability::Writable, 12, 2));
     let mut array = Array::new(lease, &[6]);
     array.map_inplace(|element: i16| element * 2).unwrap();
-    let tensor = array.into_dlpack::<Versioned>().unwrap();
+    let tensor = array.into_dlpack().unwrap();
     assert!(!tensor.info().unwrap().is_read_only());
     let mut again: Array<LeaseMut<i16>> = Array::from_dlpack(tensor).unwrap();
     assert_eq!(again.info().unwrap().address(), memory.address);
@@ -61,7 +60,7 @@ fn a_value_lends_its_elements_for_reading() {
     let address = lease.memory().address;
     let table = Arc::new(Fortran { data: lease, rows: 2, columns: 3 });
     assert_eq!(table.to_vec::<i16>().unwrap(), [0, 2, 4, 1, 3, 5]);
-    let tensor = table.share_dlpack::<Versioned>().unwrap();
+    let tensor = table.share_dlpack().unwrap();
     let info = tensor.info().unwrap();
     assert_eq!((info.address(), info.strides(), info.is_read_only()), (address, &[1, 2][..], true));
     drop(table);
@@ -114,7 +113,7 @@ fn only_the_value_that_lends_comes_back() {
     assert_eq!(ended.recv(), Ok([7; 6]));
 
     let array = Array::new(vec![1_i16; 4], &[4]);
-    let imported = Array::<Lease<i16>>::from_dlpack(array.into_dlpack::<Versioned>().unwrap()).unwrap();
+    let imported = Array::<Lease<i16>>::from_dlpack(array.into_dlpack().unwrap()).unwrap();
     assert!(imported.data.try_into_owner::<Vec<i16>>().is_err());
 }
 

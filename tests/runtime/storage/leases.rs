@@ -25,7 +25,7 @@ fn memory_is_used_in_place() {
     let mut lease: Matrix<LeaseMut<i16>> = Matrix::from_dlpack(tensor).unwrap();
     assert_eq!(lease.info().unwrap().address(), address);
     lease.map_inplace(|element: i16| -element).unwrap();
-    let again = lease.into_dlpack::<Versioned>().unwrap();
+    let again = lease.into_dlpack().unwrap();
     assert_eq!(look(&again).data, address);
     let shared: Array<SharedBuffer> = Array::from_dlpack(again).unwrap();
     assert_eq!(shared.to_vec::<i16>().unwrap(), [0, -1, -2, -3, -4, -5]);
@@ -177,14 +177,14 @@ fn empty_leases() {
     let lease: Array<LeaseMut<i16>> = Array::from_import(import(Claims::at(0xDEAD_BEEF, &[0, 3]))).unwrap();
     assert_eq!((lease.data.memory().range, lease.to_vec::<i16>().unwrap()), (0..0, vec![]));
     let host = Array::new(HostVec::<i16>::zeroed(0), &[0]);
-    assert!(Array::<LeaseMut<i16>>::from_dlpack(host.into_dlpack::<Versioned>().unwrap()).is_ok());
+    assert!(Array::<LeaseMut<i16>>::from_dlpack(host.into_dlpack().unwrap()).is_ok());
 }
 
 /// R136, bug 9: no stream works on memory that is the host's alone, whatever stream the importer works on.
 #[test]
 fn host_memory_is_ready_on_every_stream() {
     let import = || {
-        let samples = Array::new(vec![1_u16, 2], &[2, 1]).into_dlpack::<Versioned>().unwrap();
+        let samples = Array::new(vec![1_u16, 2], &[2, 1]).into_dlpack().unwrap();
         Import::from_dlpack(samples).unwrap().with_stream(stream_of(0x40))
     };
     assert_eq!(import().info().stream(), StreamHandle::NothingPending);

@@ -145,13 +145,12 @@ fn memory_by_address_makes_the_round_trip() {
     let owner = Some(Owner::new((elements, Counted(dropped.clone(), ()))));
     let array = Sendable(Mutable { pointer, rows: 2, device: Device::CPU, stream: None, owner });
     assert_eq!(array.to_vec::<i16>().unwrap(), [0, 1, 2, 3, 4, 5]);
-    let tensor = array.into_dlpack::<Versioned>().unwrap();
+    let tensor = array.into_dlpack().unwrap();
     assert_eq!(look(&tensor).data, pointer.addr());
     let mut back = Mutable::from_dlpack(tensor).unwrap();
     back.map_inplace(|element: i16| element + 100).unwrap();
     assert_eq!((back.pointer.addr(), dropped.get()), (pointer.addr(), 0));
-    let copy: Array<Vec<i16>> =
-        Array::from_dlpack(Sendable(back).into_dlpack::<Versioned>().unwrap()).unwrap();
+    let copy: Array<Vec<i16>> = Array::from_dlpack(Sendable(back).into_dlpack().unwrap()).unwrap();
     assert_eq!((copy.data, dropped.get()), (vec![100, 101, 102, 103, 104, 105], 1));
 }
 

@@ -96,7 +96,7 @@ fn the_last_handle_releases() {
     let part = all.byte_offset(4).unwrap();
     let readonly = all.clone().read_only();
     drop(all);
-    let export = Array::new(readonly, &[8]).into_dlpack::<Versioned>().unwrap();
+    let export = Array::new(readonly, &[8]).into_dlpack().unwrap();
     drop(part);
     assert_eq!(dropped.get(), 0);
     drop(export);
@@ -125,7 +125,7 @@ fn any_type_goes_through() {
         let (_ledger, tensor) = claims.send::<Versioned>();
         let info = tensor.info().unwrap();
         let array: Array<SharedBuffer> = Array::from_dlpack(tensor).unwrap();
-        let again = array.into_dlpack::<Versioned>().unwrap();
+        let again = array.into_dlpack().unwrap();
         assert_eq!(again.info().unwrap(), info, "{dtype}");
     }
 

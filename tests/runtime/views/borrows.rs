@@ -51,9 +51,7 @@ fn sharers_exclude_each_other() {
     let all = SharedBuffer::new(host(4));
     exclusive(Array::new(all.clone(), &[4]), Array::new(all, &[2]));
     let array = Arc::new(Array::new(host(4), &[4]));
-    let lease = || -> Array<LeaseMut<u32>> {
-        Array::from_dlpack(array.share_dlpack::<Versioned>().unwrap()).unwrap()
-    };
+    let lease = || -> Array<LeaseMut<u32>> { Array::from_dlpack(array.share_dlpack().unwrap()).unwrap() };
     exclusive(lease(), lease());
     let (_ledger, tensor) = Claims {
         dtype: interop_core::DType::U32,
@@ -74,8 +72,7 @@ fn sharers_exclude_each_other() {
 #[test]
 fn an_exporter_reads_what_importers_write() {
     let array = Arc::new(Array::new(host(4), &[4]));
-    let mut lease: Array<LeaseMut<u32>> =
-        Array::from_dlpack(array.share_dlpack::<Versioned>().unwrap()).unwrap();
+    let mut lease: Array<LeaseMut<u32>> = Array::from_dlpack(array.share_dlpack().unwrap()).unwrap();
     let reader = array.view::<u32, 1>().unwrap().host_view().unwrap();
     assert_eq!(lease.map_inplace(|element: u32| element).unwrap_err().kind(), ErrorKind::AlreadyBorrowed);
     let copy = reader.clone();
@@ -94,9 +91,8 @@ fn an_exporter_reads_what_importers_write() {
 #[test]
 fn a_reader_without_the_right_to_write_counts() {
     let array = Arc::new(Array::new(host(4), &[4]));
-    let lease: Array<Lease<u32>> = Array::from_dlpack(array.share_dlpack::<Versioned>().unwrap()).unwrap();
-    let mut other: Array<LeaseMut<u32>> =
-        Array::from_dlpack(array.share_dlpack::<Versioned>().unwrap()).unwrap();
+    let lease: Array<Lease<u32>> = Array::from_dlpack(array.share_dlpack().unwrap()).unwrap();
+    let mut other: Array<LeaseMut<u32>> = Array::from_dlpack(array.share_dlpack().unwrap()).unwrap();
     let reader = lease.view::<u32, 1>().unwrap().host_view().unwrap();
     assert_eq!(other.map_inplace(|element: u32| element).unwrap_err().kind(), ErrorKind::AlreadyBorrowed);
     drop(reader);
@@ -194,7 +190,7 @@ fn panics_and_errors_let_go() {
 #[test]
 fn copies_are_readers() {
     let array = Arc::new(Array::new(host(4), &[4]));
-    let send = || array.share_dlpack::<Versioned>().unwrap();
+    let send = || array.share_dlpack().unwrap();
     let mut lease: Array<LeaseMut<u32>> = Array::from_dlpack(send()).unwrap();
     let writer = lease.view_mut::<u32, 1>().unwrap().into_host_view_mut().unwrap();
     assert_eq!(Array::<Vec<u32>>::from_dlpack(send()).unwrap_err().kind(), ErrorKind::AlreadyBorrowed);

@@ -19,7 +19,7 @@ fn slices_are_compact() {
     // SAFETY: nobody else reads or writes.
     let slice = unsafe { view.into_slice() }.unwrap();
     slice[1] = [30, 40];
-    assert_eq!(array.data.as_slice().unwrap(), [1, 2, 30, 40]);
+    assert_eq!(array.data.as_mut_slice().unwrap(), [1, 2, 30, 40]);
 }
 
 /// What is not compact is refused with the axis and the stride (bug 97); axes of 1 do not matter.

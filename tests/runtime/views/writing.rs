@@ -39,7 +39,7 @@ fn parts_are_written_whole() {
     let mut view = array.view_mut::<[u8; 3], 2>().unwrap().into_host_view_mut().unwrap();
     view.write([1, 0], [1, 2, 3]).unwrap();
     drop(view);
-    assert_eq!(array.data.as_slice().unwrap(), [0, 0, 0, 0, 0, 0, 1, 2, 3, 0, 0, 0]);
+    assert_eq!(array.data.as_mut_slice().unwrap(), [0, 0, 0, 0, 0, 0, 1, 2, 3, 0, 0, 0]);
 }
 
 /// Elements are changed by address, whatever their indices are.
@@ -148,7 +148,9 @@ fn parts_are_written_by_two_threads() {
         scope.spawn(move || fill(0)(&mut head).unwrap());
         scope.spawn(move || fill(370)(&mut tail).unwrap());
     });
-    assert!(array.data.as_slice().unwrap().iter().zip(1..).all(|(element, expected)| *element == expected));
+    assert!(
+        array.data.as_mut_slice().unwrap().iter().zip(1..).all(|(element, expected)| *element == expected)
+    );
 }
 
 /// Cuts at the ends, of strided and of empty views; beyond the end is a panic.
@@ -238,6 +240,6 @@ fn leases_are_written_in_place() {
     let (_ledger, tensor) = Claims::new(&[3, 2]).send::<Versioned>();
     let mut lease: Array<LeaseMut<i16>> = Array::from_dlpack(tensor).unwrap();
     lease.view_mut::<[i16; 2], 1>().unwrap().into_host_view_mut().unwrap().write([1], [-2, -3]).unwrap();
-    let again = lease.into_dlpack::<Versioned>().unwrap();
+    let again = lease.into_dlpack().unwrap();
     assert_eq!(Array::<Vec<i16>>::from_dlpack(again).unwrap().data, [0, 1, -2, -3, 4, 5]);
 }

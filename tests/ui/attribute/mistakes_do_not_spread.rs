@@ -1,4 +1,4 @@
-use interop_core::{CudaArray, FromArray, dlpack::Versioned};
+use interop_core::{CudaArray, FromArray};
 
 #[derive(CudaArray)]
 struct Image {
@@ -15,7 +15,7 @@ fn main() {
     let image = Image { pixels: vec![1.0; 4], shape: [2, 2], name: String::new() };
     let info = image.info().unwrap();
     assert_eq!(info.shape(), [2, 2]);
-    let tensor = image.into_dlpack::<Versioned>().unwrap();
+    let tensor = image.into_dlpack().unwrap();
     let again = Image::from_dlpack(tensor).unwrap();
     println!("{}", again.name);
 }

@@ -1,4 +1,4 @@
-use interop_core::{CudaArray, FromArray, dlpack::Versioned};
+use interop_core::{CudaArray, FromArray};
 
 #[derive(CudaArray)]
 struct Image {
@@ -12,6 +12,6 @@ struct Image {
 fn main() {
     let image = Image { pixels: String::new(), shape: [2, 2] };
     println!("{:?}", image.info());
-    let tensor = image.into_dlpack::<Versioned>().unwrap();
+    let tensor = image.into_dlpack().unwrap();
     let _ = Image::from_dlpack(tensor);
 }

@@ -1,4 +1,4 @@
-use interop_core::{CudaArray, Device, dlpack::Versioned};
+use interop_core::{CudaArray, Device};
 
 #[derive(CudaArray)]
 #[cuda_array(export)]
@@ -14,5 +14,5 @@ struct Image {
 // A struct with a raw pointer is not `Send` by itself: who knows that it may be, says so.
 fn main() {
     let image = Image { pixels: std::ptr::null_mut(), shape: [0, 2], device: Device::CPU };
-    let _ = image.into_dlpack::<Versioned>();
+    let _ = image.into_dlpack();
 }

@@ -1,4 +1,4 @@
-use interop_core::{CudaArray, dlpack::Versioned};
+use interop_core::CudaArray;
 
 #[derive(CudaArray)]
 #[cuda_array(shape = [len], export)]
@@ -11,7 +11,7 @@ struct Samples<'a> {
 // A consumer keeps an export as long as it likes.
 fn export(values: &[f32]) {
     let samples = Samples { values, len: values.len() };
-    let _ = samples.into_dlpack::<Versioned>();
+    let _ = samples.into_dlpack();
 }
 
 fn main() {

@@ -1,6 +1,6 @@
 use std::rc::Rc;
 
-use interop_core::{CudaArray, dlpack::Versioned};
+use interop_core::CudaArray;
 
 #[derive(CudaArray)]
 #[cuda_array(export)]
@@ -15,5 +15,5 @@ struct Image {
 // The deleter of an export runs on any thread.
 fn main() {
     let image = Image { pixels: vec![0.0; 4], shape: [2, 2], parent: "parent".into() };
-    let _ = image.into_dlpack::<Versioned>();
+    let _ = image.into_dlpack();
 }

@@ -1,7 +1,7 @@
 use std::cell::Cell;
 use std::sync::Arc;
 
-use interop_core::{CudaArray, dlpack::Versioned};
+use interop_core::CudaArray;
 
 #[derive(CudaArray)]
 #[cuda_array(export)]
@@ -16,5 +16,5 @@ struct Image {
 // While an export lives, other threads can see the struct.
 fn main() {
     let image = Arc::new(Image { pixels: vec![0.0; 4], shape: [2, 2], count: Cell::new(0) });
-    let _ = image.share_dlpack::<Versioned>();
+    let _ = image.share_dlpack();
 }

@@ -26,7 +26,6 @@
 //! use std::sync::Arc;
 //!
 //! use cudarc::driver::{CudaContext, CudaSlice, CudaStream, LaunchConfig, PushKernelArg};
-//! use interop_core::dlpack::Versioned;
 //! use interop_core::{CudaArray, FromArray};
 //!
 //! #[derive(CudaArray)]
@@ -48,7 +47,7 @@
 //! let view = image.kernel_view_mut::<f32, 3>()?;
 //! // SAFETY: the kernel takes an `interop::view<float, 3>`; the image lives until the stream has been waited for.
 //! unsafe { stream.launch_builder(kernel).arg(&view).launch(LaunchConfig::for_num_elems(480 * 640 * 3))? };
-//! let tensor = image.into_dlpack::<Versioned>()?;      // for torch, CuPy, ...: the consumer waits for the kernel
+//! let tensor = image.into_dlpack()?;      // for torch, CuPy, ...: the consumer waits for the kernel
 //! let copy: Image = Image::from_dlpack(tensor)?;       // copies into new memory
 //! # Ok(())
 //! # }

@@ -45,6 +45,7 @@ impl<T: Element> HostElements<T> {
     }
 
     /// The address of element \[0, …, 0\], and the layout from there on.
+    #[cfg(any(feature = "cust", feature = "cudarc"))]
     pub(crate) fn place(&self) -> (usize, &Layout) {
         (self.address, &self.layout)
     }

@@ -32,13 +32,12 @@ impl Import {
     /// - [`ErrorKind::Driver`](crate::error::ErrorKind::Driver) if a driver call fails.
     ///
     /// ```
-    /// use interop_core::dlpack::Versioned;
     /// use interop_core::{CudaArray, FromArray, Import};
     ///
     /// #[derive(CudaArray)]
     /// struct Samples { #[cuda_array(data)] values: Vec<f32>, #[cuda_array(shape)] shape: Vec<usize> }
     ///
-    /// let tensor = Samples { values: vec![1.0; 6], shape: vec![2, 3] }.into_dlpack::<Versioned>()?;
+    /// let tensor = Samples { values: vec![1.0; 6], shape: vec![2, 3] }.into_dlpack()?;
     /// let import = Import::from_dlpack(tensor)?;
     /// assert_eq!(import.info().shape(), [2, 3]);
     /// assert_eq!(Samples::from_import(import)?.values, [1.0; 6]);

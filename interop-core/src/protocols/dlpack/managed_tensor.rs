@@ -19,6 +19,7 @@ use crate::array::stream::StreamHandle;
 use crate::error::{Error, ErrorKind, Result, text};
 use crate::protocols::dlpack::abi::{
     DLPackVersion, DLTensor, FLAG_IS_COPIED, FLAG_READ_ONLY, FLAG_SUBBYTE_PADDED, MAJOR_VERSION, TensorAbi,
+    Versioned,
 };
 
 const SUPPORTED_FLAGS: u64 = FLAG_READ_ONLY | FLAG_IS_COPIED | FLAG_SUBBYTE_PADDED;
@@ -26,7 +27,7 @@ const SUPPORTED_FLAGS: u64 = FLAG_READ_ONLY | FLAG_IS_COPIED | FLAG_SUBBYTE_PADD
 /// A managed tensor of either struct type, our own or foreign. Dropping it calls the deleter.
 ///
 /// Its content is not trusted; [`info`](Self::info) checks it.
-pub struct ManagedTensor<A: TensorAbi> {
+pub struct ManagedTensor<A: TensorAbi = Versioned> {
     tensor: NonNull<A>,
 }
 

@@ -4,7 +4,6 @@
 //! called on any thread. An import owns the foreign struct and calls its deleter once, on every path.
 //!
 //! ```
-//! use interop_core::dlpack::Versioned;
 //! use interop_core::{CudaArray, FromArray, Lease};
 //!
 //! #[derive(CudaArray)]
@@ -16,7 +15,7 @@
 //! }
 //!
 //! let table = Table { cells: vec![0_i64; 12], rows: 3 };
-//! let tensor = table.into_dlpack::<Versioned>()?;                 // the tensor owns the struct
+//! let tensor = table.into_dlpack()?;                 // the tensor owns the struct
 //! let borrowed: Table<Lease<i64>> = Table::from_dlpack(tensor)?;  // another struct uses the memory in place
 //! assert_eq!(borrowed.rows, 3);
 //! drop(borrowed);                                                 // the deleter runs, and frees the vector
