@@ -1,6 +1,7 @@
-//! What order and checks cost on a GPU, beside the bare driver calls: `cargo bench --package interop-benches --bench cuda`.
+//! Measures stream waits and checks on a GPU against bare driver calls:
+//! `cargo bench --package interop-benches --bench cuda`.
 //!
-//! It needs a driver, and says so where there is none.
+//! It needs a CUDA driver, and prints a message if there is none.
 #![expect(unsafe_code, reason = "the floor is bare driver calls")]
 
 use std::ffi::c_void;
@@ -25,7 +26,7 @@ struct Grid<S> {
     stream: StreamHandle,
 }
 
-/// The driver's functions as C code would call them.
+/// The driver functions, called as C code would call them.
 struct Bare {
     record: unsafe extern "C" fn(usize, usize) -> i32,
     wait: unsafe extern "C" fn(usize, usize, u32) -> i32,
@@ -37,13 +38,13 @@ struct Bare {
     streams: [usize; 2],
 }
 
-/// A function of the driver's.
+/// Returns a driver function.
 ///
 /// # Safety
 ///
-/// `T` must be its type, as `cuda.h` says.
+/// `T` must be the function's type in `cuda.h`.
 unsafe fn get<T: Copy>(library: &Library, name: &str) -> Option<T> {
-    // SAFETY: as the caller promises.
+    // SAFETY: forwarded to the caller.
     unsafe { library.get::<T>(name.as_bytes()) }.ok().map(|found: Symbol<'_, T>| *found)
 }
 
@@ -64,12 +65,12 @@ impl Bare {
         let create_event: unsafe extern "C" fn(*mut usize, u32) -> i32 = find!("cuEventCreate").expect("old");
         let context = cuda::Context::primary(0).expect("a GPU").to_raw().get();
         let (mut event, mut streams) = (0, [0; 2]);
-        // SAFETY: a context of the driver's.
+        // SAFETY: the driver created this context.
         assert_eq!(unsafe { push(context) }, 0);
-        // SAFETY: a place for an event.
+        // SAFETY: the pointer is valid for the write of an event.
         assert_eq!(unsafe { create_event(&raw mut event, 2) }, 0);
         for stream in &mut streams {
-            // SAFETY: a place for a stream.
+            // SAFETY: the pointer is valid for the write of a stream.
             assert_eq!(unsafe { create_stream(stream, 1) }, 0);
         }
         Self {
@@ -85,7 +86,7 @@ impl Bare {
     }
 
     fn edge(&self) {
-        // SAFETY: an event and streams of one context.
+        // SAFETY: the event and the streams belong to one context.
         assert_eq!(unsafe { (self.record)(self.event, self.streams[0]) }, 0);
         // SAFETY: as above.
         assert_eq!(unsafe { (self.wait)(self.streams[1], self.event, 0) }, 0);
@@ -93,9 +94,9 @@ impl Bare {
 
     fn fence(&self) {
         let Some(record) = self.context_event else { return };
-        // SAFETY: an event of the context.
+        // SAFETY: the event belongs to the context.
         assert_eq!(unsafe { record(self.context, self.event) }, 0);
-        // SAFETY: an event.
+        // SAFETY: the event is live.
         black_box(unsafe { (self.query)(self.event) });
     }
 
@@ -104,7 +105,7 @@ impl Bare {
         let first = (&raw mut answers).cast::<usize>();
         let mut places: [*mut c_void; 6] = std::array::from_fn(|at| first.wrapping_add(at).cast());
         let mut asked = [2, 9, 8, 1, 11, 12];
-        // SAFETY: six attributes, six places of a word.
+        // SAFETY: there are six attributes, and six valid pointers to a word each.
         let code = unsafe { (self.attributes)(6, asked.as_mut_ptr(), places.as_mut_ptr(), address as u64) };
         assert_eq!(code, 0);
         answers
@@ -112,11 +113,11 @@ impl Bare {
 }
 
 fn handle(stream: usize) -> StreamHandle {
-    // SAFETY: the bench keeps its streams.
+    // SAFETY: the benchmark keeps its streams alive.
     unsafe { StreamHandle::from_raw(stream) }
 }
 
-/// How long it takes until each of so many threads has exported, imported and dropped an array in so many rounds.
+/// The time until each of `threads` threads has exported, imported and dropped an array `rounds` times.
 fn at_once(threads: usize, rounds: u64, share: &(impl Fn() -> ManagedTensor<Versioned> + Sync)) -> Duration {
     let start = Barrier::new(threads + 1);
     std::thread::scope(|scope| {
@@ -173,7 +174,7 @@ fn main() {
         b.iter(|| Grid::<LeaseMut<f32>>::from_dlpack(black_box(share())).expect("an import"));
     });
     criterion.bench_function("device memory: export, trusted import, drop", |b| {
-        // SAFETY: our own export.
+        // SAFETY: this is an export of our own.
         b.iter(|| unsafe { Import::from_dlpack_unchecked(black_box(share())) }.expect("an import"));
     });
     for (policy, name) in [
@@ -185,7 +186,7 @@ fn main() {
             b.iter(|| Grid::<LeaseMut<f32>>::from_dlpack(black_box(share())).expect("an import"));
         });
     }
-    // The default must stay within 1.5 of `Immediate`.
+    // The default must take at most 1.5 times as long as `Immediate`.
     for policy in [cuda::ReleasePolicy::Immediate, cuda::ReleasePolicy::default()] {
         cuda::set_release_policy(policy);
         for threads in [1, 16] {

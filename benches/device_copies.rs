@@ -1,7 +1,7 @@
-//! Owned imports on a GPU, of 256 MB that are there and of 64 MB of the host's, by layout:
+//! Measures owned imports on a GPU, of 256 MB device arrays and of 64 MB host arrays, by layout:
 //! `cargo bench --package interop-benches --bench device_copies`.
 //!
-//! It prints the milliseconds of each, of which `tests/gpu/copies.py` makes a table beside PyTorch's.
+//! It prints the milliseconds of each. `tests/gpu/copies.py` makes a table from them, next to PyTorch's.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -13,7 +13,7 @@ use interop_core::{CudaArray, DType, Device, FromArray, HostVec, Import, Storage
 const ROUNDS: usize = 7;
 const COPIES: u32 = 20;
 
-/// Memory of somebody else, in any layout.
+/// The memory of another library, in any layout.
 #[derive(CudaArray)]
 #[cuda_array(export)]
 struct Source<S> {
@@ -27,7 +27,7 @@ struct Source<S> {
     stream: StreamHandle,
 }
 
-/// A compact copy of one's own.
+/// An owned contiguous copy.
 #[derive(CudaArray)]
 struct Owned {
     #[cuda_array(data)]
@@ -38,7 +38,7 @@ struct Owned {
     stream: StreamHandle,
 }
 
-/// As `tests/gpu/copies.py` has them, by name: what the owned copy is of.
+/// The layouts of device arrays, by the names that `tests/gpu/copies.py` uses.
 const LAYOUTS: [(&str, &[usize], &[isize]); 8] = [
     ("contiguous", &[8192, 8192], &[8192, 1]),
     ("transposed, 2 axes", &[8192, 8192], &[1, 8192]),
@@ -50,7 +50,7 @@ const LAYOUTS: [(&str, &[usize], &[isize]); 8] = [
     ("padded short rows", &[1 << 20, 64], &[72, 1]),
 ];
 
-/// Those of the host's memory.
+/// The layouts of host arrays.
 const OF_THE_HOST: [(&str, &[usize], &[isize]); 4] = [
     ("from the host, contiguous", &[4096, 4096], &[4096, 1]),
     ("from the host, transposed", &[4096, 4096], &[1, 4096]),
@@ -63,7 +63,7 @@ fn elements(shape: &[usize], strides: &[isize]) -> usize {
     1 + shape.iter().zip(strides).map(reach).sum::<usize>()
 }
 
-/// The milliseconds of a copy that is one of many.
+/// The milliseconds per copy, averaged over many copies.
 fn measure<S: Storage + Send + Sync + 'static>(data: S, shape: &[usize], strides: &[isize]) -> f64 {
     let stream = if data.memory().device == Device::CPU {
         StreamHandle::NothingPending
@@ -101,7 +101,7 @@ fn main() {
         cuda::finish_releases();
     }
     for (name, shape, strides) in OF_THE_HOST {
-        // Ones, so that every page is there.
+        // Ones rather than zeros, so that every page is allocated.
         let memory: HostVec<f32> = std::iter::repeat_n(1.0, elements(shape, strides)).collect();
         println!("{:.4}\t{name}", measure(memory, shape, strides));
         cuda::finish_releases();

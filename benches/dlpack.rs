@@ -1,7 +1,7 @@
-//! What handing an array over costs: `cargo bench --package interop-benches`, `-- <words>` for a part of it.
+//! Measures the exchange of an array: `cargo bench --package interop-benches`, `-- <words>` for a part of it.
 //!
-//! Nothing here depends on the size of an array, because nothing is copied. What a producer hands to a consumer passes a
-//! [`black_box`], so that the two are compiled as if they were in different libraries.
+//! Nothing here depends on the size of the array, because nothing is copied. Everything that a producer passes to a
+//! consumer goes through a [`black_box`], so that both are compiled as if they were in different libraries.
 #![expect(unsafe_code, reason = "the floor is what C would do: an allocation, stores, loads, a free")]
 
 use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
@@ -32,7 +32,7 @@ static CONSTANTS: [f32; HEIGHT * WIDTH] = [0.5; HEIGHT * WIDTH];
 /// Elements that everybody may write.
 static VARIABLES: [AtomicU32; HEIGHT * WIDTH] = [const { AtomicU32::new(0) }; HEIGHT * WIDTH];
 
-/// An array of two axes. Its storage is static, so that no bench measures the allocation of elements.
+/// An array with two axes. Its storage is static, so that no benchmark measures the allocation of elements.
 #[derive(CudaArray)]
 #[cuda_array(shape = [height, width])]
 struct Grid<S> {
@@ -43,7 +43,7 @@ struct Grid<S> {
 }
 
 impl<S> Grid<S> {
-    /// The grid, of which the compiler knows no number.
+    /// Creates a grid whose values the compiler cannot know.
     fn around(data: S) -> Self {
         black_box(Self { data, height: HEIGHT, width: WIDTH })
     }
@@ -54,8 +54,8 @@ struct Variables {
     device: Device,
 }
 
-// SAFETY: 1, 2: static. 3: host memory; a bench that calls it pinned starts no kernel. 4: atomics, of which there are no
-// plain references.
+// SAFETY: 1, 2: the memory is static. 3: it is host memory; a benchmark that calls it pinned starts no kernel. 4: the
+// elements are atomics, and no non-atomic references to them exist.
 unsafe impl Storage for Variables {
     fn memory(&self) -> MemoryRegion {
         let address = VARIABLES.as_ptr().expose_provenance();
@@ -63,12 +63,12 @@ unsafe impl Storage for Variables {
     }
 }
 
-/// The tensor as a consumer gets it.
+/// Returns the tensor as a consumer receives it.
 fn handed_over<A: TensorAbi>(tensor: ManagedTensor<A>) -> ManagedTensor<A> {
     black_box(tensor)
 }
 
-/// An export of the grid that most benches have.
+/// The export that most benchmarks use.
 fn exported() -> ManagedTensor<Versioned> {
     handed_over(Grid::around(&CONSTANTS[..]).into_dlpack().expect("a compact array is exported"))
 }
@@ -77,7 +77,7 @@ fn imported<A: TensorAbi>(tensor: ManagedTensor<A>) -> Import {
     Import::from_dlpack(tensor).expect("an export is imported")
 }
 
-/// The block of an export, as C would declare it.
+/// The allocation of an export, as C would declare it.
 #[repr(C)]
 struct Block {
     managed: DLManagedTensorVersioned,
@@ -88,13 +88,13 @@ struct Block {
     strides: [i64; 2],
 }
 
-// As large as the block of the export beside which it is measured.
+// As large as the allocation of the export that it is compared with.
 const _: () = assert!(size_of::<Block>() == 80 + 2 * size_of::<usize>() + size_of::<Grid<&[f32]>>() + 32);
 
-/// A block with every field filled.
+/// Allocates a block and fills every field.
 fn filled() -> *mut Block {
     let layout = Layout::new::<Block>();
-    // SAFETY: a block has a size.
+    // SAFETY: the size of a block is not zero.
     let start = unsafe { alloc(layout) };
     #[expect(clippy::cast_ptr_alignment, reason = "allocated with the layout of a block")]
     let block = start.cast::<Block>();
@@ -125,28 +125,28 @@ fn filled() -> *mut Block {
     black_box(block)
 }
 
-/// Reads what a consumer wants to know.
+/// Reads what a consumer needs.
 ///
 /// # Safety
 ///
-/// `block` comes from [`filled`] and was not freed.
+/// `block` comes from [`filled`] and has not been freed.
 unsafe fn read(block: *const Block) -> (DLManagedTensorVersioned, [i64; 2], [i64; 2]) {
-    // SAFETY: the block starts with the struct, of plain numbers and pointers.
+    // SAFETY: the block starts with this struct, which consists of plain numbers and pointers.
     let managed = unsafe { block.cast::<DLManagedTensorVersioned>().read() };
-    // SAFETY: two extents are there.
+    // SAFETY: `shape` points to two extents.
     let shape = unsafe { managed.dl_tensor.shape.cast::<[i64; 2]>().read() };
-    // SAFETY: two strides are there.
+    // SAFETY: `strides` points to two strides.
     let strides = unsafe { managed.dl_tensor.strides.cast::<[i64; 2]>().read() };
     (managed, shape, strides)
 }
 
-/// The deleter of the floor's block. Its owner needs no drop.
+/// The deleter of the baseline's block. Its owner needs no drop.
 ///
 /// # Safety
 ///
 /// `managed` is the start of a block from [`filled`] and is not used afterwards.
 unsafe extern "C" fn free_managed(managed: *mut DLManagedTensorVersioned) {
-    // SAFETY: as the caller promises.
+    // SAFETY: forwarded to the caller.
     unsafe { dealloc(managed.cast(), Layout::new::<Block>()) };
 }
 
@@ -154,14 +154,14 @@ fn round_trip(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("round trip 2-d");
     group.bench_function("floor: malloc, fill, free", |bencher| {
         bencher.iter(|| {
-            // SAFETY: the block was filled a moment ago and nobody else has it.
+            // SAFETY: the block has just been filled, and nobody else has it.
             unsafe { free_managed(filled().cast()) }
         });
     });
     group.bench_function("floor: malloc, fill, read, free", |bencher| {
         bencher.iter(|| {
             let block = filled();
-            // SAFETY: the block was filled a moment ago.
+            // SAFETY: the block has just been filled.
             black_box(unsafe { read(block) });
             // SAFETY: nobody else has the block.
             unsafe { free_managed(block.cast()) };
@@ -175,7 +175,7 @@ fn round_trip(criterion: &mut Criterion) {
     });
     group.bench_function("export, import as any array, drop", |bencher| {
         bencher.iter(|| {
-            // Used where it is made: what a function returns is moved.
+            // Used where it is created, because the result of a function is moved.
             let import = Import::from_dlpack(exported()).expect("an export is imported");
             black_box(import.info());
         });
@@ -237,7 +237,7 @@ fn cuda_array_interface(criterion: &mut Criterion) {
     group.bench_function("import and drop", |bencher| {
         bencher.iter(|| {
             let interface: &CudaArrayInterface = black_box(&interface);
-            // SAFETY: static memory, pinned by name only: no kernel is started.
+            // SAFETY: the memory is static. It is only labelled as pinned: no kernel is started.
             unsafe { Import::from_cai_on_device(interface, Device::CUDA_HOST, ()) }
                 .expect("an export is imported")
         });
@@ -246,7 +246,7 @@ fn cuda_array_interface(criterion: &mut Criterion) {
 }
 
 fn main() {
-    // A block is made in a hundred nanoseconds: seconds of it add nothing but heat.
+    // One iteration takes about a hundred nanoseconds, so a few seconds are enough.
     let mut criterion = Criterion::default()
         .without_plots()
         .warm_up_time(Duration::from_secs(1))

@@ -1,8 +1,9 @@
-//! What elements on the host cost, for every layout: `cargo bench --package interop-benches --bench host`, `-- <words>` for a
-//! part of it.
+//! Measures access to host elements for every layout: `cargo bench --package interop-benches --bench host`,
+//! `-- <words>` for a part of it.
 //!
-//! One table. The rows of layouts are about 16 MB of `f32`, worked on by a loop over a slice (which is always contiguous), by
-//! `ndarray` on the same layout, and by this crate. A cell is the best of some rounds in milliseconds, taken in turns.
+//! It prints one table. The layout rows process about 16 MB of `f32`: with a loop over a slice (which is always
+//! contiguous), with `ndarray` on the same layout, and with this crate. A cell is the best of several rounds in
+//! milliseconds. The columns of a row take turns.
 #![expect(clippy::cast_precision_loss, reason = "small whole numbers in floats")]
 
 mod layouts;
@@ -17,7 +18,7 @@ use ndarray::Zip;
 
 const ROUNDS: usize = 15;
 
-/// The best time of each of some works, taken in turns.
+/// Returns the best time of each work in milliseconds. The works take turns.
 fn best<const N: usize>(mut works: [&mut dyn FnMut(); N]) -> [f64; N] {
     let mut best = [Duration::MAX; N];
     for _ in 0..ROUNDS {
@@ -45,14 +46,14 @@ fn print(work: &str, layout: &str, cells: [Option<f64>; 3]) {
     );
 }
 
-/// A row of three columns.
+/// Prints a row with three columns.
 fn row(work: &str, layout: &str, works: [&mut dyn FnMut(); 3]) {
     if wanted(work, layout) {
         print(work, layout, best(works).map(Some));
     }
 }
 
-/// A row beside a loop over a slice only.
+/// Prints a row that compares only with a loop over a slice.
 fn pair(work: &str, works: [&mut dyn FnMut(); 2]) {
     if wanted(work, "") {
         let [slice, ours] = best(works);
@@ -111,7 +112,7 @@ fn layout(layout: Layout) {
         name,
         [
             &mut || _ = black_box(slice.clone()),
-            // In C order, which `to_owned` does not promise.
+            // In C order, which `to_owned` does not guarantee.
             &mut || _ = black_box(layout.view(&memory).as_standard_layout().into_owned()),
             &mut || _ = black_box(grid.to_vec::<f32>().unwrap()),
         ],
@@ -166,7 +167,7 @@ fn layout(layout: Layout) {
     );
 }
 
-/// What is of one layout only: cells, indices that are written, elements of other types.
+/// Benchmarks with only one layout: cells, indexed writes, elements of other types.
 fn contiguous() {
     let mut slice = vec![1.0_f32; COUNT];
     let mut grid = LAYOUTS[0].grid();
@@ -224,7 +225,7 @@ fn contiguous() {
     );
 }
 
-/// A sum with more than one accumulator, which the compiler vectorises.
+/// A sum with several accumulators, which the compiler vectorizes.
 fn lanes(values: &[f32]) -> f64 {
     let mut sums = [0.0; 16];
     let mut parts = values.chunks_exact(16);
@@ -282,7 +283,7 @@ fn flat<T: Element>(values: HostVec<T>) -> Flat<T> {
     Flat { len: values.len(), values }
 }
 
-/// `HostVec` beside `Vec`, 64 MB.
+/// Compares `HostVec` with `Vec`, for 64 MB.
 fn vectors() {
     const LEN: usize = 1 << 24;
     let numbers = vec![1.0_f32; LEN];
@@ -301,7 +302,7 @@ fn vectors() {
             _ = black_box(ramp().collect::<HostVec<_>>());
         }],
     );
-    // How many there are is known at the end.
+    // The number of elements is known only at the end.
     let some = || (0..LEN).filter(|at| at % 2 == 0).map(|at| at as f32);
     pair(
         "HostVec, filtered",

@@ -1,4 +1,4 @@
-"""Writes `cai.json` and `dlpack.json` from the tables in `source/`; with `--check` tells whether they are up to date."""
+"""Writes `cai.json` and `dlpack.json` from the tables in `source/`. With `--check`, checks that they are up to date."""
 
 import json
 import os
@@ -14,7 +14,7 @@ from reader import cai_facts, coded, dlpack_facts  # noqa: E402
 
 
 def case(kind, name, given, why, ids, choice, outcome):
-    """One case as JSON, on one line."""
+    """Returns one case as a line of JSON."""
     ids = ids.split()
     seen = [faults.SEEN[fault] for fault in ids if fault in faults.SEEN]
     fields = {"id": name, kind: {key: coded(item) for key, item in given.items()}, **outcome, "why": why, "ids": ids}

@@ -1,12 +1,12 @@
-"""Reads the conformance corpus, checks that it is well formed, and works out the facts of legal cases.
+"""Reads the conformance corpus, checks that it is well formed, and computes the facts of legal cases.
 
-Only Python's standard library is needed, so other projects can use this file or rewrite it from the README:
+It needs only Python's standard library, so other projects can use this file or write their own from the README:
 
     from reader import read, value
     for case in read("cai.json"):
         dict_ = {key: value(item) for key, item in case["dict"].items()}
 
-`python3 reader.py` checks the two files and prints what is in them.
+`python3 reader.py` checks the two files and prints a summary.
 """
 
 import itertools
@@ -32,13 +32,13 @@ KINDS = {
     "type",
     "version",
 }
-PLAIN_INT = 2**53 - 1  # what every reader of JSON holds exactly
-BEFORE, BEHIND = 256, 512  # the bytes around `data` that may be read where it is `"memory"`
+PLAIN_INT = 2**53 - 1  # every JSON reader represents integers up to this one exactly
+BEFORE, BEHIND = 256, 512  # the readable bytes before and after `data` if it is `"memory"`
 MOST_VISITED = 4096
 
 
 class Index:
-    """An int in all but type: it has `__index__` and nothing else."""
+    """An object with `__index__` that is not an int."""
 
     def __init__(self, number):
         self.number = number
@@ -48,12 +48,12 @@ class Index:
 
 
 class Surrogates(str):
-    """A text that is not Unicode."""
+    """A str that is not valid Unicode."""
 
 
-# --- values of Python in JSON -------------------------------------------------------------------------------------
+# --- Python values as JSON ----------------------------------------------------------------------------------------
 def coded(item):
-    """A value of Python as JSON; `value` is the way back."""
+    """Encodes a Python value as JSON; `value` decodes it."""
     if item is None or isinstance(item, bool):
         return item
     if isinstance(item, int):
@@ -89,7 +89,7 @@ DECODERS = {
 
 
 def value(code):
-    """The value of Python that a piece of JSON stands for."""
+    """Decodes the Python value that a piece of JSON represents."""
     if isinstance(code, list):
         return tuple(value(item) for item in code)
     if isinstance(code, dict):
@@ -100,7 +100,7 @@ def value(code):
 
 # --- facts --------------------------------------------------------------------------------------------------------
 def visited(shape, strides):
-    """The lowest and highest sum of steps over all elements: every corner is visited, without a formula."""
+    """Returns the lowest and highest offset of all elements. Visits every corner instead of using a formula."""
     axes = [
         (0,) if extent == 1 or stride == 0 else (0, (extent - 1) * stride) for extent, stride in zip(shape, strides)
     ]
@@ -115,12 +115,12 @@ def visited(shape, strides):
 
 
 def compact(shape):
-    """The strides of a compact array in C order."""
+    """Returns the strides of a contiguous array in C order."""
     return tuple(math.prod(max(extent, 1) for extent in shape[axis + 1 :]) for axis in range(len(shape)))
 
 
 def layout_facts(shape, strides, bits):
-    """What follows of extents, strides in elements and bits of an element; a stride that says nothing is None."""
+    """Returns the facts of a layout with strides in elements and `bits` per element. Meaningless strides become None."""
     count = math.prod(shape)
     said = [None if count == 0 or extent == 1 else stride for extent, stride in zip(shape, strides)]
     facts = {"shape": shape, "strides": tuple(said), "nbytes": -(-count * bits // 8)}
@@ -136,12 +136,12 @@ def layout_facts(shape, strides, bits):
 
 
 def number(item):
-    """An int, also from what has `__index__`; None stays."""
+    """Converts an int or an object with `__index__` to an int, and returns None unchanged."""
     return item if item is None else item.__index__()
 
 
 def cai_facts(given):
-    """The facts of a legal dict of the CUDA Array Interface."""
+    """Returns the facts of a legal dict of the CUDA Array Interface."""
     shape = tuple(map(number, given["shape"]))
     order, kind, size = given["typestr"][0], given["typestr"][1], int(given["typestr"][2:])
     strides = given.get("strides")
@@ -162,7 +162,7 @@ def cai_facts(given):
 
 
 def dlpack_facts(tensor):
-    """The facts of a legal tensor; places are counted from `data`."""
+    """Returns the facts of a legal tensor. Positions are relative to `data`."""
     code, bits, lanes = tensor["dtype"]
     padded = tensor.get("flags", 0) & 4 and bits % 8
     item = (8 * -(-bits // 8) if padded else bits) * lanes
@@ -183,7 +183,7 @@ def dlpack_facts(tensor):
 
 # --- the files ----------------------------------------------------------------------------------------------------
 def no_duplicates(pairs):
-    """A JSON object of which no key comes twice."""
+    """Converts the pairs of a JSON object to a dict, and rejects duplicate keys."""
     found = dict(pairs)
     if len(found) != len(pairs):
         raise ValueError(f"a key comes twice: {[key for key, _ in pairs]}")
@@ -191,13 +191,13 @@ def no_duplicates(pairs):
 
 
 def read(name):
-    """The cases of a file, as they are written."""
+    """Returns the cases of a file, still encoded."""
     with open(os.path.join(HERE, name), encoding="utf-8") as file:
         return json.load(file, object_pairs_hook=no_duplicates)["cases"]
 
 
 def faults(case, kind):
-    """What is wrong with a case; nothing if it is well formed."""
+    """Yields what is wrong with a case; nothing if it is well formed."""
     if not re.fullmatch(r"[\w.*+=<>|\\()\[\]{},!@?-]+", case["id"]):
         yield "an id of other characters"
     required = {"id", kind, "why", "ids"}
@@ -222,7 +222,7 @@ def faults(case, kind):
 
 
 def check():
-    """Every fault of both files, each as a line."""
+    """Returns all faults in both files, one per line."""
     lines = []
     for name, kind in FILES.items():
         seen = set()

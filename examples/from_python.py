@@ -1,4 +1,4 @@
-"""A Rust extension among PyTorch, CuPy and JAX: one array, everybody's, and nothing is copied."""
+"""Shares arrays between a Rust extension, PyTorch, CuPy and JAX without copies."""
 
 import sys
 
@@ -13,7 +13,7 @@ def main():
     import cupy
     import jax.numpy as jnp
 
-    # Theirs to us: a kernel of ours works in their memory, ordered on the stream that they work on.
+    # From the libraries to Rust: our kernel works in their memory, on the stream that they use.
     tensor = torch.arange(12, dtype=torch.float32, device="cuda").reshape(3, 4)
     interop_demo.scale_(tensor, 2.0)
     print("torch after our kernel: sum", tensor.sum().item())
@@ -22,7 +22,7 @@ def main():
     print("cupy, every other column: sum", float(array.sum()))
     print("jax, summed where it lies:", interop_demo.checksum(jnp.arange(12.0)))
 
-    # Ours to them, in place.
+    # From Rust to the libraries, in place.
     ours = interop_demo.Array.full((3, 4), 1.0, "<f4", device="cuda", ordinal=0)
     address = interop_demo.describe(ours)["data"]
     in_torch, in_cupy = torch.from_dlpack(ours), cupy.from_dlpack(ours)

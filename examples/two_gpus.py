@@ -1,6 +1,6 @@
-"""Two GPUs of one host: a derived Rust struct on each, all-reduced in place through torch.distributed and through CuPy.
+"""All-reduces a derived Rust struct on each of two GPUs in place, with torch.distributed and with CuPy.
 
-One process for each GPU. Both libraries get the struct's own memory, and NCCL writes the sums into it.
+Each GPU has its own process. Both libraries use the struct's own memory, and NCCL writes the sums into it.
 """
 
 import os
@@ -22,7 +22,7 @@ def rank(rank, world, port, results):
     address = interop_demo.describe(array)["data"]
     lines = []
 
-    # torch: the tensor is the struct's memory, and so is the sum.
+    # PyTorch: the tensor uses the struct's memory, and the sum is written there.
     os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
     dist.init_process_group("nccl", rank=rank, world_size=world)
     tensor = torch.from_dlpack(array)
@@ -31,7 +31,7 @@ def rank(rank, world, port, results):
     torch.cuda.synchronize()
     lines.append(("torch.distributed", interop_demo.checksum(array) / N))
 
-    # CuPy: the same memory again, which now holds 3 everywhere.
+    # CuPy: the same memory again. Every element is 3 now.
     from cupy.cuda import nccl
 
     identity = [nccl.get_unique_id() if rank == 0 else None]

@@ -1,4 +1,4 @@
-//! Gives the library the name under which programs look for the driver.
+//! Gives the library the soname under which programs look for the driver.
 
 fn main() {
     println!("cargo:rerun-if-changed=build.rs");

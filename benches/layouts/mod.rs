@@ -1,4 +1,4 @@
-//! One array in five layouts: as a struct of this crate, and as a view of `ndarray`.
+//! One array in five layouts: as a struct of this crate, and as an `ndarray` view.
 
 use interop_core::{CudaArray, HostVec, SharedBuffer};
 use ndarray::{ArrayView2, ArrayViewMut2, ShapeBuilder, s};
@@ -6,7 +6,7 @@ use ndarray::{ArrayView2, ArrayViewMut2, ShapeBuilder, s};
 pub(crate) const ROWS: usize = 1000;
 pub(crate) const COLUMNS: usize = 4000;
 pub(crate) const COUNT: usize = ROWS * COLUMNS;
-/// The elements from one row to the next where there are gaps between rows.
+/// The number of elements from one row to the next in the layout with padded rows.
 const PADDED: usize = COLUMNS + 24;
 
 #[derive(CudaArray)]
@@ -24,9 +24,9 @@ pub(crate) struct Grid {
 pub(crate) struct Layout {
     pub(crate) name: &'static str,
     strides: [isize; 2],
-    /// Where the first element is.
+    /// The index of the first element in the memory.
     first: usize,
-    /// The elements of the memory.
+    /// The number of elements of the memory.
     pub(crate) room: usize,
 }
 

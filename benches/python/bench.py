@@ -1,10 +1,10 @@
-"""What Python pays for an exchange with Rust, beside the same in hand-written C, in nanobind and in NumPy.
+"""Measures the exchange between Python and Rust against hand-written C, nanobind and NumPy.
 
     cargo xtask bench-python [WORDS]
 
-Every number of a row is taken in turns in one run: a round of each column, again and again, and then the median of a
-column's rounds, in time of the processor, so that other programs do not count. C checks nothing. A limit compares columns
-of the same row; the last column says whether it holds, and a limit that is missed is a failure.
+All numbers of a row come from one run, in which the columns take turns: one round of each column, repeatedly. A cell
+is the median of its rounds, in processor time, so that other programs do not count. The C code checks nothing. A limit
+compares columns of the same row. The last column states whether the limit holds; a limit that does not hold is a failure.
 """
 
 import argparse
@@ -24,7 +24,7 @@ ROUNDS, CALLS = 60, 3000
 
 
 class Interface:
-    """An object with a ready interface dict, of an array that nobody looks at."""
+    """An object with a ready interface dict, of an array whose memory is never accessed."""
 
     __cuda_array_interface__ = {
         "shape": (4, 4),
@@ -37,7 +37,7 @@ class Interface:
 
 
 def calls(function, *arguments):
-    """A round: `function(*arguments)` in a loop that costs nothing itself."""
+    """Returns a round that calls `function(*arguments)` in a loop with almost no overhead."""
 
     def run():
         for _ in repeat(None, CALLS):
@@ -47,7 +47,7 @@ def calls(function, *arguments):
 
 
 def exports(array):
-    """A round of `array.__dlpack__(max_version=(1, 0))`, as consumers written in Python call it."""
+    """Returns a round of `array.__dlpack__(max_version=(1, 0))`, as consumers written in Python call it."""
 
     def run():
         for _ in repeat(None, CALLS):
@@ -57,7 +57,7 @@ def exports(array):
 
 
 def interfaces(array):
-    """A round of `array.__cuda_array_interface__`."""
+    """Returns a round of `array.__cuda_array_interface__`."""
 
     def run():
         for _ in repeat(None, CALLS):
@@ -67,7 +67,7 @@ def interfaces(array):
 
 
 def trips(asarray, array):
-    """A round of NumPy to somebody and back."""
+    """Returns a round of imports from NumPy with `asarray` and back."""
 
     def run():
         for _ in repeat(None, CALLS):
@@ -77,7 +77,7 @@ def trips(asarray, array):
 
 
 def once(function, *arguments):
-    """A round of one call, for work that takes a millisecond or so."""
+    """Returns a round of a single call, for work that takes about a millisecond."""
 
     def run():
         function(*arguments)
@@ -96,12 +96,12 @@ LAYOUTS = {
 
 
 def elements():
-    """Work on 16 MB of `float32` on the host, as `rows` yields it."""
+    """Yields rows for work on 16 MB of host `float32`, in the format of `rows`."""
     for layout, make in LAYOUTS.items():
         array, ours = make(), make()
         by_numpy = once(np.multiply, array, np.float32(0.5), array)
         yield f"scale_, {layout}", {"NumPy": by_numpy, "ours": once(interop_demo.scale_, ours, 0.5)}, 1.3, "NumPy"
-        # Beside NumPy's sum in double precision, in which ours is.
+        # Compared with NumPy's sum in double precision, because ours is in double precision too.
         by_numpy = once(lambda array=array: array.sum(dtype=np.float64))
         yield f"checksum, {layout}", {"NumPy": by_numpy, "ours": once(interop_demo.checksum, ours)}, 1.3, "NumPy"
         exported = interop_demo.asarray(ours)
@@ -111,7 +111,7 @@ def elements():
 
 
 def rows(c, dicts, nanobind):
-    """`(what, {column: round}, limit, beside)`: ours is at most `limit` times `beside`, a column or a nanosecond."""
+    """Yields `(what, {column: round}, limit, beside)`: ours is at most `limit` times `beside`, a column or a nanosecond."""
     array = np.arange(16, dtype=np.float32).reshape(4, 4)
     ours = interop_demo.asarray(array)
     on_gpu = interop_demo.asarray(c.imagined())
@@ -163,7 +163,7 @@ def rows(c, dicts, nanobind):
 
 
 def measure(columns):
-    """The median nanoseconds of a call, for each column."""
+    """Returns the median nanoseconds per call for each column."""
     times = {name: [] for name in columns}
     for _ in range(ROUNDS):
         for name, run in columns.items():

@@ -1,4 +1,4 @@
-"""Round trips between NumPy and Rust, millions of them: the memory of the process stays what it was.
+"""Runs millions of round trips between NumPy and Rust, and checks that the memory of the process does not grow.
 
     cargo xtask soak-python
 """
@@ -11,18 +11,18 @@ import time
 import interop_demo
 import numpy as np
 
-# What the allocators of Python and of the system may do to the number meanwhile, in bytes.
+# The growth in bytes that is allowed, because the allocators of Python and of the system vary this much.
 PLAY = 1 << 20
 
 
 def resident():
-    """The bytes of memory that the process has at present."""
+    """Returns the current resident memory of the process in bytes."""
     with open("/proc/self/statm", encoding="ascii") as file:
         return int(file.read().split()[1]) * 4096
 
 
 def trips(count):
-    """Ways in and out: imports, capsules that are taken, capsules that nobody takes, refusals."""
+    """Runs imports, exports with consumed and unconsumed capsules, and failing calls."""
     array = np.arange(12, dtype=np.float32).reshape(3, 4)
     wrong = array.astype(np.float64)
     for number in range(count):
@@ -44,7 +44,7 @@ def main():
     if not sys.platform.startswith("linux"):
         sys.exit("the memory of the process is read from /proc, which only Linux has")
     step = max(total // 10, 1)
-    trips(step)  # pools and caches fill
+    trips(step)  # lets pools and caches fill
     gc.collect()
     start, clock = resident(), time.monotonic()
     for done in range(step, total, step):

@@ -1,10 +1,10 @@
-"""The cases of `cai.json`: what each changes in a plain dict, what comes of it, why, and the rules it is about.
+"""The cases of `cai.json`: how each changes a minimal dict, the expected result, the reason, and the rules it covers.
 
-A legal row says no facts: they are worked out by `reader.py`. An illegal row says which kind of error, and where.
-`choice=True` marks rows on which the specification leaves room; the reason says which way this corpus goes.
+A legal row contains no facts, because `reader.py` computes them. An illegal row contains the kind of error and its place.
+`choice=True` marks rows for which the specification allows several results; the reason states the choice of this corpus.
 """
 
-# A table is read by its rows.
+# One row per line is easier to read.
 # fmt: off
 
 from reader import Index, Surrogates

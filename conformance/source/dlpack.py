@@ -1,11 +1,11 @@
-"""The cases of `dlpack.json`: what each changes in a plain tensor, what comes of it, why, and the rules it is about.
+"""The cases of `dlpack.json`: how each changes a minimal tensor, the expected result, the reason, and the rules it covers.
 
-Rows stand for both forms of the struct, unless they are about what only one has. Facts of legal rows are worked out by
-`reader.py`; an illegal row says which kind of error, and where. `data` is `"memory"` (a place with 256
-bytes before and 512 behind it that may be read), or the address itself, which nobody may follow.
+A row applies to both forms of the struct, unless it is about a property that only one has. `reader.py` computes the facts
+of legal rows. An illegal row contains the kind of error and its place. `data` is `"memory"` (a location with 256 readable
+bytes before it and 512 after it), or the address itself, which must not be dereferenced.
 """
 
-# A table is read by its rows.
+# One row per line is easier to read.
 # fmt: off
 
 PLAIN = {
@@ -22,7 +22,7 @@ LEGAL, ILLEGAL = [], []
 
 
 def rows(name, form, changes):
-    """The row once for each form, with `ndim` from the shape where it is not given."""
+    """Yields the row once for each form. `ndim` is the length of the shape unless it is given."""
     if "shape" in changes and "ndim" not in changes:
         changes["ndim"] = len(changes["shape"])
     for one in (form,) if form else ("versioned", "legacy"):
@@ -234,7 +234,7 @@ illegal("deleter-null-refused", ("dtype", "dtype"), "nothing is to be released a
 illegal("deleter-null-version-2", ("version", "version"), "nor after another major version", "R59 R92 B24",
         form="versioned", version=(2, 0), deleter=False)
 
-# --- arrays in host memory that NumPy and others can have, to be handed on -----------------------------------------
+# --- host arrays of every type that NumPy and others support, for tests of exports -----------------------------------
 for name, dtype in {"int8": (0, 8, 1), "uint8": UINT8, "int16": INT16, "float16": (2, 16, 1), "float64": (2, 64, 1),
                     "complex64": (5, 64, 1), "bool": (6, 8, 1)}.items():
     legal(f"hand-on-{name}-offset", "every type with an offset and gaps", "R72 R74 B85 B86", dtype=dtype, strides=(8, 2),

@@ -1,6 +1,6 @@
-"""Where the faults behind the cases were seen: the first public place for each id."""
+"""The first public report of each fault behind the cases, by id."""
 
-# A table is read by its rows.
+# One row per line is easier to read.
 # fmt: off
 
 SEEN = {

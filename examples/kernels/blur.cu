@@ -1,14 +1,16 @@
-// The mean of the 3 x 3 neighbourhood of every pixel of an image of height x width x channels; pixels beyond an edge are
-// those of the edge. `from` and `to` are of one shape, which the caller has compared, and do not overlap.
+// Computes the mean of the 3 x 3 neighbourhood of every pixel of an image of height x width x channels. Beyond an edge,
+// the pixels of the edge are repeated. `from` and `to` must have the same shape, which the caller checks, and must not
+// overlap.
 //
-// Memory is what it costs: every element has to be read once and written once, and what else is done has to fit into that
-// time. So each warp walks down a strip of rows; a lane holds 16 bytes of the last three rows in registers, with the next
-// rows on their way. It adds them up vertically, gets the sums of its neighbours by shuffles, and adds horizontally. The
-// outermost lanes exist for their neighbours only. No shared memory, no barrier, and no element is loaded twice but where
-// strips meet. Images whose rows cannot be loaded so go element by element.
+// Memory bandwidth is the limit: every element must be read once and written once, and all other work must fit into
+// that time. So each warp walks down a strip of rows. A lane holds 16 bytes of the last three rows in registers, while
+// the next rows are being loaded. It adds them vertically, gets its neighbours' sums by shuffles, and adds those
+// horizontally. The outermost lanes only serve their neighbours. No shared memory and no barrier are needed, and an
+// element is loaded twice only where strips meet. Images whose rows cannot be loaded this way are processed element by
+// element.
 //
-// Sums are taken first down, then across, in the order of the indices, by every way through here and by the reference on the
-// host, so that all results are equal.
+// All variants add first down, then across, in index order, and so does the reference on the host. So all results are
+// equal.
 
 #include "elements.cuh"
 
@@ -21,12 +23,12 @@ constexpr int RADIUS = 1;
 constexpr int TAPS = 2 * RADIUS + 1;
 constexpr int LANES = 32;
 constexpr unsigned ALL_LANES = 0xFFFFFFFFu;
-// Rows that are being loaded while others are added up.
+// The number of rows that are being loaded while others are added.
 constexpr int AHEAD = 3;
-// Rows of strips are counted in 32 bits, with room for the rounding of each block's share.
+// Rows of strips are counted in 32 bits. This leaves a margin for rounding up each block's share.
 constexpr index_t MOST_ROWS = 1 << 30;
 
-// 16 bytes of a row in a lane, as numbers of the type that is added.
+// A lane's 16 bytes of a row, as floats.
 struct Floats {
     using Element = float;
     static constexpr int COUNT = 4;
@@ -36,7 +38,8 @@ struct Floats {
         float items[COUNT];
     };
 
-    // The rows of a neighbourhood. They are added up anew each time: a float that is added and taken away leaves an error.
+    // The rows of a neighbourhood. They are added anew each time, because adding and subtracting a float leaves an
+    // error.
     struct Column {
         Raw rows[TAPS] = {};
 
@@ -56,7 +59,7 @@ struct Floats {
         }
     };
 
-    // What lies beyond an edge: the pixel at that end of these elements, over and over.
+    // Returns the elements beyond an edge: the pixel at that end of `raw`, repeated.
     template <int C>
     static __device__ Raw beyond(const Raw& raw, bool left) {
         const float items[COUNT] = {raw.x, raw.y, raw.z, raw.w};
@@ -74,7 +77,7 @@ struct Floats {
         float window[COUNT + 2 * REACH];
         #pragma unroll
         for (int at = 0; at < COUNT + 2 * REACH; ++at) {
-            // Lanes to the left count negative; 16 * COUNT keeps the dividend positive.
+            // Lanes to the left are negative; 16 * COUNT keeps the dividend positive.
             const int lane = (at - REACH + 16 * COUNT) / COUNT - 16;
             const float item = sums.items[(at - REACH + 16 * COUNT) % COUNT];
             window[at] = lane < 0   ? __shfl_up_sync(ALL_LANES, item, -lane)
@@ -93,7 +96,7 @@ struct Floats {
     }
 };
 
-// Bytes are added two in a word, with 16 bits for each: TAPS * TAPS * 255 fits.
+// Bytes are added in pairs, with 16 bits each in one word: TAPS * TAPS * 255 fits.
 struct Bytes {
     using Element = unsigned char;
     static constexpr int COUNT = 16;
@@ -104,7 +107,7 @@ struct Bytes {
         unsigned pairs[PAIRS];
     };
 
-    // The rows of a neighbourhood and their sum, which the oldest row leaves again: exact, for integers.
+    // The rows of a neighbourhood and their running sum. The oldest row is subtracted, which is exact for integers.
     struct Column {
         Sums rows[TAPS] = {};
         Sums total = {};
@@ -126,7 +129,7 @@ struct Bytes {
         }
     };
 
-    // As for floats; the pixel is in the first or in the last word.
+    // As for floats. The pixel is in the first or in the last word.
     template <int C>
     static __device__ Raw beyond(const Raw& raw, bool left) {
         unsigned words[4];
@@ -144,14 +147,14 @@ struct Bytes {
         return make_uint4(words[0], words[1], words[2], words[3]);
     }
 
-    // The rounded mean in the highest byte: the factor is 2^24 / 9, rounded up, and exact enough
-    // for every sum there is.
+    // Returns the rounded mean in the highest byte. The factor is 2^24 / 9, rounded up, which is exact enough for every
+    // possible sum.
     static __device__ unsigned scaled(unsigned sum) { return (sum + TAPS * TAPS / 2) * 1864136u; }
     static __device__ unsigned char mean(unsigned sum) { return static_cast<unsigned char>(scaled(sum) >> 24); }
 
     template <int C>
     static __device__ Raw across(const Sums& sums) {
-        // The pairs at either side that hold RADIUS * C items.
+        // The number of pairs on either side that hold RADIUS * C items.
         constexpr int REACH = (RADIUS * C + 1) / 2;
         static_assert(REACH <= PAIRS, "the neighbours of a lane have all that it needs");
         unsigned window[PAIRS + 2 * REACH];
@@ -168,7 +171,7 @@ struct Bytes {
             unsigned sum = 0;
             #pragma unroll
             for (int tap = 0; tap < TAPS; ++tap) {
-                // A pair that begins between two words is cut out of both.
+                // A pair that starts in the middle of a word is assembled from two words.
                 const int item = 2 * (REACH + pair) + (tap - RADIUS) * C;
                 sum += item % 2 == 0 ? window[item / 2] : __byte_perm(window[item / 2], window[item / 2 + 1], 0x5432);
             }
@@ -181,7 +184,7 @@ struct Bytes {
 
 __device__ index_t clamp(index_t at, index_t extent) { return at < 0 ? 0 : at < extent ? at : extent - 1; }
 
-// Whether the elements of each row lie one after the other, and 16 bytes of them can be loaded at once from end to end.
+// Whether the elements of each row are contiguous and whole rows can be loaded in pieces of 16 bytes.
 template <typename T>
 __device__ bool has_wide_rows(const view<T, 3>& image) {
     const index_t width = image.shape(1), channels = image.shape(2);
@@ -191,11 +194,12 @@ __device__ bool has_wide_rows(const view<T, 3>& image) {
     return whole && ((address | image.stride(0) * bytes | width * channels * bytes) & 15) == 0;
 }
 
-// Strips of such rows. The grid's y axis shares out the rows, its x axis the strips; blocks have whole warps.
+// Processes strips of such rows. The grid's y axis divides the rows and its x axis the strips. The block size is a
+// multiple of the warp size.
 template <typename A, int C>
 __device__ void blur_strips(const view<const typename A::Element, 3>& from, const view<typename A::Element, 3>& to) {
     using Raw = typename A::Raw;
-    // The lanes at either end of a warp only lend their sums.
+    // The lanes at either end of a warp only provide sums to their neighbours.
     static_assert(RADIUS * C <= A::COUNT, "one lane has all that its neighbour needs");
     constexpr int STEP = (LANES - 2) * A::COUNT;
     const int lane = threadIdx.x % LANES;
@@ -210,8 +214,8 @@ __device__ void blur_strips(const view<const typename A::Element, 3>& from, cons
         const index_t first = strip * STEP + (lane - 1) * A::COUNT;
         const bool left = first < 0, inside = !left && first < width;
         const bool stores = lane > 0 && lane < LANES - 1 && inside;
-        // A lane beyond an edge has the elements at the edge, and makes of them what it needs when they have come: what
-        // waited for them here would keep other rows from being loaded.
+        // A lane beyond an edge loads the elements at the edge. It replaces them only when they are used, because
+        // waiting for them here would delay the loads of other rows.
         const bool at_edge = __any_sync(ALL_LANES, !inside);
         const index_t start = left ? 0 : inside ? first : width - A::COUNT;
         const auto sums_with = [&](typename A::Column& column, Raw raw) {
@@ -237,13 +241,13 @@ __device__ void blur_strips(const view<const typename A::Element, 3>& from, cons
         for (int at = 0; at < AHEAD; ++at) ahead[at] = ahead[TAPS - 1 + at];
 
         typename A::Element* target = to.data() + top * to.stride(0) + first;
-        // Unrolled so often that rows change their names instead of their registers.
+        // The loop is unrolled TAPS times, so that rows need not move between registers.
         static_assert(AHEAD == TAPS, "both take turns at the same pace");
         #pragma unroll (TAPS)
         for (int y = top; y < bottom; ++y, target += to.stride(0)) {
             const Raw fresh = load_next();
             const Raw means = A::template across<C>(sums_with(column, ahead[0]));
-            // Written once and not read again here: the cache is for rows that the next strip down needs.
+            // The result is written once and not read here again. The cache is for rows that the next strip down needs.
             if (stores) __stcs(reinterpret_cast<Raw*>(target), means);
             #pragma unroll
             for (int at = 0; at < AHEAD - 1; ++at) ahead[at] = ahead[at + 1];
@@ -252,7 +256,7 @@ __device__ void blur_strips(const view<const typename A::Element, 3>& from, cons
     }
 }
 
-// Any strides and any number of channels: a thread for each element, and the caches for what is read again.
+// Any strides and any number of channels: one thread per element. The caches serve repeated reads.
 template <typename A, typename Sum>
 __device__ void blur_elements(const view<const typename A::Element, 3>& from, const view<typename A::Element, 3>& to) {
     const index_t number = (blockIdx.y * static_cast<index_t>(gridDim.x) + blockIdx.x) * blockDim.x + threadIdx.x;
@@ -275,7 +279,7 @@ __device__ void blur_elements(const view<const typename A::Element, 3>& from, co
 
 template <typename A, typename Sum>
 __device__ void blur(const view<const typename A::Element, 3>& from, const view<typename A::Element, 3>& to) {
-    // There is no edge to repeat.
+    // An empty image has no edge to repeat.
     if (to.size() == 0) return;
     const bool in_strips = from.shape(0) <= MOST_ROWS && has_wide_rows(from) && has_wide_rows(to);
     const index_t channels = in_strips ? from.shape(2) : 0;
@@ -287,7 +291,7 @@ __device__ void blur(const view<const typename A::Element, 3>& from, const view<
 
 }  // namespace
 
-// Three blocks on a multiprocessor: more registers for each thread were measured slower, and so were fewer.
+// Three blocks per multiprocessor: both more and fewer registers per thread were measured to be slower.
 extern "C" __global__ void __launch_bounds__(256, 3) blur_f32(view<const float, 3> from, view<float, 3> to) {
     blur<Floats, float>(from, to);
 }

@@ -1,9 +1,9 @@
-"""Compiles the kernels beside it, of the other examples and of the core, to `ptx/`, with the NVRTC of this Python.
+"""Compiles the kernels of this folder, of the other examples and of the core to `ptx/`, with this Python's NVRTC.
 
     python build_ptx.py            writes every ptx/<name>.ptx
-    python build_ptx.py --check    writes nothing, and fails where a file is not what its source compiles to
+    python build_ptx.py --check    writes nothing, and fails if a file differs from what its source compiles to
 
-`cargo xtask ptx` runs it with the one version of NVRTC that the files are made with.
+`cargo xtask ptx` runs this script with the pinned version of NVRTC.
 """
 
 import ctypes
@@ -16,13 +16,14 @@ EXAMPLES, CORE = HERE.parent, HERE.parent.parent / "interop-core"
 FOLDERS = [HERE, *(at / "kernels" for at in (EXAMPLES / "py-extension", EXAMPLES / "hello-cuda", CORE))]
 HEADERS = [CORE / "include" / "interop.cuh", HERE / "elements.cuh"]
 PACKAGE = "nvidia-cuda-nvrtc-cu12"
-# The oldest target of CUDA 13's drivers is older, but this one has independent threads and all that the kernels use.
+# CUDA 13's drivers accept older targets, but this one has independent thread scheduling and every feature that the
+# kernels use.
 OPTIONS = ["--gpu-architecture=compute_70", "--std=c++17"]
 HEAD = (".version 8.2\n", ".target sm_70\n")
 
 
 def library():
-    """NVRTC itself, of the wheel and not of a toolkit that may be installed as well."""
+    """Loads NVRTC from the installed wheel, even if a CUDA toolkit is installed too."""
     names = ("libnvrtc.so", "nvrtc64_")
     for file in importlib.metadata.files(PACKAGE) or ():
         if file.name.startswith(names) and "builtins" not in file.name and "alt" not in file.name:
@@ -31,7 +32,7 @@ def library():
 
 
 class Nvrtc:
-    """The calls that compile one source; every other answer than success ends the script."""
+    """The NVRTC calls that compile one source. Any result other than success ends the script."""
 
     def __init__(self):
         self.library = library()
@@ -54,7 +55,7 @@ class Nvrtc:
         return buffer.value.decode()
 
     def compile(self, source):
-        """The PTX of a file."""
+        """Returns the PTX of a source file."""
         program = ctypes.c_void_p()
         texts = strings([header.read_text(encoding="utf-8") for header in HEADERS])
         names = strings([header.name for header in HEADERS])
@@ -62,7 +63,7 @@ class Nvrtc:
         self.must("nvrtcCreateProgram", ctypes.byref(program), code, source.name.encode(), len(HEADERS), texts, names)
         error = self.call("nvrtcCompileProgram", program, len(OPTIONS), strings(OPTIONS))
         log = self.text(program, "ProgramLog").strip()
-        # A warning is one too many: nobody would see it again until the source changes.
+        # Warnings are errors, because nobody would see them until the source changes again.
         if error is not None or log:
             sys.exit(f"{source.name}: {error or 'compiled with warnings'}\n{log}")
         ptx = self.text(program, "PTX")
@@ -75,7 +76,7 @@ def strings(items):
 
 
 def place(source):
-    """Where the PTX of a source lies."""
+    """Returns the path of the PTX of a source file."""
     return source.parent / "ptx" / f"{source.stem}.ptx"
 
 

@@ -1,4 +1,4 @@
-// What the kernels share: who does which element, the sum over a block, and the table of element types.
+// Shared by the kernels: the assignment of elements to threads, the sum over a block, and the table of element types.
 
 #pragma once
 #include "interop.cuh"
@@ -7,13 +7,13 @@ namespace elements {
 
 using interop::index_t;
 
-// `AXES` of `lib.rs`.
+// The same value as `AXES` in `lib.rs`.
 constexpr int AXES = 8;
 template <typename... T>
 using arrays = interop::elementwise<AXES, T...>;
 
-// The number of this thread in the grid, and how many there are. Each does the elements number, number + count, and so on,
-// so any grid is right, and neighbours touch neighbouring elements.
+// The index of this thread in the grid, and the number of threads. Each thread processes the elements number, number +
+// count, and so on. So any grid size is correct, and neighbouring threads access neighbouring elements.
 __device__ inline index_t number() { return blockIdx.x * static_cast<index_t>(blockDim.x) + threadIdx.x; }
 __device__ inline index_t count() { return gridDim.x * static_cast<index_t>(blockDim.x); }
 
@@ -27,7 +27,8 @@ __device__ inline double sum_of_warp(double value) {
     return value;
 }
 
-// The sum over the block, in its first thread. Blocks have whole warps. A call, since it comes once.
+// Returns the sum over the block in its first thread. The block size is a multiple of the warp size. Not inlined,
+// because it runs only once per thread.
 __device__ __noinline__ inline double sum_of_block(double value) {
     __shared__ double warps[WARP];
     value = sum_of_warp(value);
@@ -38,5 +39,5 @@ __device__ __noinline__ inline double sum_of_block(double value) {
 
 }  // namespace elements
 
-// A kernel for each element type, which `DEFINE` defines by name and type.
+// Defines a kernel for each element type. `DEFINE` takes a name and a type.
 #define FOR_EACH_TYPE(DEFINE, name) DEFINE(name##_f32, float) DEFINE(name##_u8, unsigned char)

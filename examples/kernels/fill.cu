@@ -1,4 +1,4 @@
-// Every element becomes a value.
+// Sets every element to a value.
 
 #include "elements.cuh"
 

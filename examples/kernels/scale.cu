@@ -1,14 +1,14 @@
-// Every element times a factor, in place. The product is a double, rounded to the type: integers towards zero, and to the
-// nearest limit of the type where they do not fit; not a number becomes 0.
+// Multiplies every element by a factor, in place. The product is a double and is converted to the element type.
+// Integers are rounded towards zero and saturate at the limits of the type; NaN becomes 0.
 
 #include "elements.cuh"
 
-// Not in a namespace without a name: NVRTC would give what is in there another name in every run.
+// A named namespace, because NVRTC would give members of an unnamed one different names in every run.
 namespace scale {
 
 __device__ inline float scaled(float element, double factor) { return static_cast<float>(element * factor); }
 
-// `fmin` and `fmax` prefer the number to what is none.
+// `fmin` and `fmax` return the other operand if one is NaN.
 __device__ inline unsigned char scaled(unsigned char element, double factor) {
     return static_cast<unsigned char>(fmin(fmax(element * factor, 0.0), 255.0));
 }

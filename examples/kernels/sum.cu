@@ -1,5 +1,5 @@
-// The sum of an array in double: each block leaves the sum of its part in `parts[block]`, and `sum_f64` over `parts` with
-// one block adds those up. Nothing is added atomically, so the same grid gives the same bits each time.
+// Sums an array in double. Each block writes the sum of its part to `parts[block]`, and a launch of `sum_f64` over
+// `parts` with one block adds those. No atomics are used, so the same grid gives the same bits every time.
 
 #include "elements.cuh"
 
@@ -12,5 +12,5 @@
     }
 
 FOR_EACH_TYPE(DEFINE_SUM, sum)
-// For the parts.
+// For the partial sums.
 DEFINE_SUM(sum_f64, double)

@@ -1,4 +1,4 @@
-// sum = left + right, in arrays of any rank and any strides.
+// Computes sum = left + right for arrays of any rank and any strides.
 
 #include "elements.cuh"
 

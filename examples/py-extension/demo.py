@@ -1,8 +1,8 @@
-"""A photograph travels between Python and Rust, and its pixels never move.
+"""Passes a photograph between Python and Rust without moving its pixels.
 
-The Rust side is one struct with `#[derive(CudaArray)]` (src/image.rs). This program hands the memory behind that
-struct from library to library, lets each of them work on it, and compares addresses after every hop: an array that
-was copied on the way has another address. Run it with `cargo xtask demo`.
+The Rust side is one struct with `#[derive(CudaArray)]` (src/image.rs). This program passes the struct's memory from
+library to library and lets each of them work on it. It compares addresses after every hop: an array that was copied
+has another address. Run it with `cargo xtask demo`.
 """
 
 import argparse
@@ -12,7 +12,7 @@ import sys
 import time
 from pathlib import Path
 
-# The demo is about memory that the host can reach; JAX would otherwise look for other devices and say so.
+# The demo uses memory that the host can access. Without this, JAX looks for other devices and prints messages.
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 
 import interop_demo as rust
@@ -29,7 +29,7 @@ PROTOCOLS = {
 
 
 class Witness:
-    """Stands before a producer and notes over which protocol a consumer takes its memory."""
+    """Wraps a producer and records which protocol a consumer uses to take its memory."""
 
     def __init__(self, producer):
         self.producer = producer
@@ -40,34 +40,34 @@ class Witness:
 
     def __dlpack__(self, **wishes):
         capsule = self.producer.__dlpack__(**wishes)
-        # The name of a capsule says which struct is inside, whatever the consumer asked for.
+        # The capsule's name states which struct it contains, whatever the consumer asked for.
         self.protocol = "dlpack_versioned" if '"dltensor_versioned"' in repr(capsule) else "dlpack"
         return capsule
 
 
 class Journey:
-    """The hops so far: where the memory was before each, where after, and how it got there."""
+    """The hops so far: source, target, protocol, address, and whether the memory was copied."""
 
     def __init__(self):
         self.rows = []
 
     def hop(self, source, target, protocol, before, after):
-        """Notes one hop and says at once whether the address survived it."""
+        """Records one hop and prints whether the address stayed the same."""
         copied = before != after
         self.rows.append((source, target, PROTOCOLS.get(protocol, protocol), hex(after), "COPIED" if copied else "no"))
         print(f"    address before {before:#x}, after {after:#x}: {'COPIED' if copied else 'the same memory'}")
 
     def skip(self, source, target, why):
-        """Notes a hop that this computer cannot show."""
+        """Records a hop that this computer cannot show."""
         self.rows.append((source, target, "-", why, "-"))
         print(f"    {why}")
 
     def copies(self):
-        """How many hops copied."""
+        """Returns the number of hops that copied the memory."""
         return sum(row[-1] == "COPIED" for row in self.rows)
 
     def table(self):
-        """All hops, one a line."""
+        """Returns a table of all hops, one per line."""
         rows = [("from", "to", "protocol", "address", "copied?"), *self.rows]
         widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
         lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip() for row in rows]
@@ -76,12 +76,12 @@ class Journey:
 
 
 def say(number, text):
-    """Announces a part of the journey."""
+    """Prints the title of a part of the journey."""
     print(f"\n{number}. {text}")
 
 
 def numpy_address(array):
-    """Where the first element of a NumPy array is."""
+    """Returns the address of the first element of a NumPy array."""
     return array.__array_interface__["data"][0]
 
 
@@ -94,13 +94,13 @@ def to_numpy(journey, source, producer):
 
 
 def into_rust(journey, source, array, address):
-    """Lets Rust take the memory of another library, as every function of the extension does with its argument."""
+    """Passes the memory of another library to Rust, which every function of the extension does with its argument."""
     seen = rust.describe(array)
     journey.hop(source, "Rust", seen["protocol"], address, seen["data"])
 
 
 def paint(journey, photo):
-    """Makes memory in Rust, views it as NumPy and copies the photograph into it: the one copy of the pixels."""
+    """Allocates an image in Rust, views it in NumPy, and copies the photograph into it: the only copy of the pixels."""
     say(1, "Rust allocates an image; NumPy writes the photograph into it")
     canvas = rust.Array.full(photo.shape, 0.0, "<f4")
     view = to_numpy(journey, "Rust", canvas)
@@ -109,7 +109,7 @@ def paint(journey, photo):
 
 
 def edit(journey, view):
-    """Lets Rust change the pixels that NumPy holds."""
+    """Lets Rust change the pixels of the NumPy array."""
     say(2, "Rust takes the NumPy array as its struct `Image`, blurs it and darkens it, in place")
     into_rust(journey, "NumPy", view, numpy_address(view))
     before = view.mean()
@@ -122,13 +122,13 @@ def edit(journey, view):
 
 
 def trace_edges(journey, canvas):
-    """Lets Rust make a new image and give it away."""
+    """Lets Rust allocate a new image and return it."""
     say(3, "Rust computes the edges into a new `Image` and returns it; NumPy takes it over")
     return to_numpy(journey, "Rust (a new image)", rust.edges(canvas))
 
 
 def through_jax(journey, canvas):
-    """Shows the memory to JAX, lets JAX compute on it, and takes it back from JAX."""
+    """Passes the memory to JAX, computes there, and passes it back to Rust."""
     say(4, "JAX takes the same memory, and hands it back to Rust")
     witness = Witness(canvas)
     array = jax.dlpack.from_dlpack(witness)
@@ -139,7 +139,7 @@ def through_jax(journey, canvas):
 
 
 def through_torch(journey, canvas):
-    """Shows the memory to PyTorch, where it is installed."""
+    """Passes the memory to PyTorch, if it is installed."""
     say(5, "PyTorch takes the same memory, and hands it back to Rust")
     try:
         import torch
@@ -152,7 +152,7 @@ def through_torch(journey, canvas):
 
 
 def through_cupy(journey, photo):
-    """Puts the photograph on a GPU and shows it to CuPy, where both are there."""
+    """Copies the photograph to a GPU and passes it to CuPy, if both are available."""
     say(6, "CuPy takes memory that Rust allocated on the GPU, and hands it back to Rust")
     try:
         import cupy
@@ -171,14 +171,14 @@ def through_cupy(journey, photo):
 
 
 def save(folder, name, picture):
-    """Writes a picture as a file that any program shows."""
+    """Saves a picture as an image file."""
     path = folder / name
     io.imsave(path, (np.clip(picture, 0, 1) * 255).round().astype(np.uint8), check_contrast=False)
     print(f"    {path}")
 
 
 def travel(journey, folder):
-    """The whole journey. Whatever it holds is given back when it returns."""
+    """Runs the whole journey. All its arrays are released when it returns."""
     photo = (data.chelsea() / 255).astype(np.float32)
     height, width, _ = photo.shape
     print(f"The photograph: a cat called Chelsea, {width} × {height} pixels, RGB, float32, {photo.nbytes / 1e6:.1f} MB.")
@@ -195,7 +195,7 @@ def travel(journey, folder):
 
 
 def all_returned():
-    """Waits until every memory that left Rust has come back; JAX gives its part back on another thread."""
+    """Waits until every export has been released. JAX releases its export on another thread."""
     deadline = time.monotonic() + 5
     while rust.live_exports() and time.monotonic() < deadline:
         gc.collect()
@@ -204,7 +204,7 @@ def all_returned():
 
 
 def main():
-    """Runs the journey and tells how it went; the exit status says the same to a script."""
+    """Runs the journey and prints the result, which is also the exit status."""
     parser = argparse.ArgumentParser(description="Hand a photograph from library to library without copying it.")
     parser.add_argument("--out", type=Path, default=Path("target/demo"), help="the folder for the pictures")
     folder = parser.parse_args().out

@@ -1,4 +1,4 @@
-//! Dicts of the CUDA Array Interface. See `interop_fuzz::dict`.
+//! Interface dicts of the CUDA Array Interface. See `interop_fuzz::dict`.
 #![cfg_attr(fuzzing, no_main)]
 
 #[cfg(fuzzing)]

@@ -1,4 +1,4 @@
-//! Shapes, strides and views of them. See `interop_fuzz::layout`.
+//! Shapes, strides, and views of legal layouts. See `interop_fuzz::layout`.
 #![cfg_attr(fuzzing, no_main)]
 
 #[cfg(fuzzing)]

@@ -1,4 +1,4 @@
-//! What Python objects say to each other. See `interop_fuzz::python`.
+//! Exchanges between Python objects. See `interop_fuzz::python`.
 #![cfg_attr(fuzzing, no_main)]
 
 #[cfg(fuzzing)]

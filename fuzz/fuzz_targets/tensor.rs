@@ -1,4 +1,4 @@
-//! Structs of DLPack, on guarded pages. See `interop_fuzz::tensor`.
+//! DLPack structs on guarded pages. See `interop_fuzz::tensor`.
 #![cfg_attr(fuzzing, no_main)]
 
 #[cfg(fuzzing)]

@@ -1,4 +1,4 @@
-//! Typestrs, names and triples of element types. See `interop_fuzz::types`.
+//! Typestrs, names and DLPack triples of element types. See `interop_fuzz::types`.
 #![cfg_attr(fuzzing, no_main)]
 
 #[cfg(fuzzing)]

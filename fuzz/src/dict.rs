@@ -1,4 +1,5 @@
-//! Dicts of the CUDA Array Interface: what they say is legal or it is not, and what is legal goes out as it came in.
+//! Interface dicts of the CUDA Array Interface: compares their validation with the oracle, and exports legal ones
+//! again.
 #![expect(
     unsafe_code,
     reason = "creates imports of memory that the caller vouches for, which nobody touches here"
@@ -11,27 +12,27 @@ use crate::input::{Input, Output};
 use crate::oracle::{addresses, check, check_error, check_same, compact, numel, span, widen};
 use crate::types::{TEXT, size};
 
-/// More axes than there may be.
+/// The maximum length of a list; more axes than are allowed.
 const AXES: u8 = 70;
-/// The most entries of one `descr`.
+/// The maximum number of entries of one `descr`.
 const ENTRIES: u8 = 6;
-/// Deeper than records may be nested.
+/// A nesting depth that is deeper than records may be.
 const DEPTH: usize = 20;
 
 /// Runs the target.
 ///
 /// # Panics
 ///
-/// When the crate and the oracle differ.
+/// If the crate and the oracle differ.
 pub fn run(data: &[u8]) {
     let interface = read(&mut Input::new(data));
-    // SAFETY: nobody follows the address.
+    // SAFETY: nobody dereferences the address.
     let import = unsafe { Import::from_cai_on_device(&interface, Device::cuda(0), ()) };
     let legal = legal(&interface);
     match import {
         Err(error) => {
             check_error(&error);
-            // The fields of a record have rules of their own, which the oracle does not know.
+            // The fields of a record have additional rules, which the oracle does not know.
             assert!(legal.is_none() || interface.descr.is_some(), "{error}");
         }
         Ok(import) => {
@@ -44,11 +45,11 @@ pub fn run(data: &[u8]) {
     }
 }
 
-/// What went in comes out, and what comes out goes in.
+/// Exports an import again, and checks that importing the result gives the same description.
 fn check_again(info: &ArrayInfo) {
     let again = CudaArrayInterface::from_info(info).expect("an array of the interface");
     assert_eq!(again.stream, info.stream());
-    // SAFETY: nobody follows the address.
+    // SAFETY: nobody dereferences the address.
     let import = unsafe { Import::from_cai_on_device(&again, info.device(), ()) }.expect("our own dict");
     check_same(info, import.info());
     assert_eq!(info.stream(), import.info().stream());
@@ -56,7 +57,7 @@ fn check_again(info: &ArrayInfo) {
     assert_eq!((legacy.byte_range(), legacy.shape()), (info.byte_range(), info.shape()));
 }
 
-/// The strides in elements and the bytes of one, where everything but `descr` is legal.
+/// Returns the strides in elements and the item size in bytes if everything except `descr` is legal.
 fn legal(interface: &CudaArrayInterface) -> Option<(Vec<i128>, i128)> {
     let item = size(&interface.typestr)? as i128;
     let shape = widen(&interface.shape);
@@ -78,13 +79,15 @@ fn legal(interface: &CudaArrayInterface) -> Option<(Vec<i128>, i128)> {
     (plain && reach.is_some()).then_some((strides, item))
 }
 
-/// The stream of this number; nothing where it is none, which is refused where it is read, and tests have all that there are.
+/// Returns the stream with this number, or `NothingPending` if the number is invalid.
+///
+/// Reading a dict rejects invalid numbers, and other tests cover all of them.
 pub(crate) fn stream(number: Option<i128>) -> StreamHandle {
-    // SAFETY: no driver is there that would follow it.
+    // SAFETY: no driver is loaded, so nothing uses the handle.
     unsafe { StreamHandle::from_cai(number) }.unwrap_or_default()
 }
 
-/// A dict from bytes.
+/// Decodes a dict from bytes.
 pub(crate) fn read(input: &mut Input<'_>) -> CudaArrayInterface {
     CudaArrayInterface {
         typestr: input.text(TEXT),
@@ -116,7 +119,7 @@ fn entries(input: &mut Input<'_>, depth: usize) -> Vec<DescrEntry> {
         .collect()
 }
 
-/// The bytes of a dict; a number beyond 64 bits is cut.
+/// Encodes a dict as bytes. Numbers beyond 64 bits are clamped.
 pub(crate) fn write(interface: &CudaArrayInterface) -> Vec<u8> {
     let cut = |number: i128| i64::try_from(number).unwrap_or(i64::MAX);
     let mut output = Output::default();

@@ -1,35 +1,36 @@
-//! How claims are written as bytes: short for the usual numbers, so that mutations hit, and whole for all others.
+//! The encoding of fuzz inputs: one byte for common numbers, so that mutations are effective, and full width for all
+//! others.
 //!
-//! [`Input`] reads what [`Output`] writes. Any bytes are an input; where they end, zeros go on.
+//! [`Input`] decodes what [`Output`] encodes. Any bytes are a valid input; zeros follow after the end.
 
-/// A byte below this is the number itself, counted from [`LOWEST`].
+/// Bytes below this value encode the number itself, counted from [`LOWEST`].
 const SMALL: u8 = 240;
-/// The least number that one byte holds.
+/// The smallest number that one byte can encode.
 const LOWEST: i64 = -64;
-/// Tags of numbers near the ends of what fits, and of whole numbers.
+/// Tags for numbers near a power of two or near the maximum, and for numbers in full width.
 const POWER: u8 = 253;
 const NEAR_MOST: u8 = 254;
 const WHOLE: u8 = 255;
 
-/// Bytes that are read as numbers, lists and texts.
+/// Decodes bytes to numbers, lists and texts.
 #[derive(Clone, Debug)]
 pub struct Input<'a> {
     rest: &'a [u8],
 }
 
 impl<'a> Input<'a> {
-    /// Reads these bytes from the start.
+    /// Starts to read at the first byte.
     #[must_use]
     pub fn new(rest: &'a [u8]) -> Self {
         Self { rest }
     }
 
-    /// The next byte, or 0 behind the last.
+    /// Returns the next byte, or 0 after the last.
     pub fn byte(&mut self) -> u8 {
         self.bytes::<1>()[0]
     }
 
-    /// The next bytes, with zeros behind the last.
+    /// Returns the next bytes, with zeros after the last.
     pub fn bytes<const N: usize>(&mut self) -> [u8; N] {
         let mut bytes = [0; N];
         let (head, rest) = self.rest.split_at(N.min(self.rest.len()));
@@ -38,11 +39,11 @@ impl<'a> Input<'a> {
         bytes
     }
 
-    /// A number, small in most inputs.
+    /// Returns a number, which is small in most inputs.
     pub fn number(&mut self) -> i64 {
         match self.byte() {
             byte if byte < SMALL => i64::from(byte) + LOWEST,
-            // Where products and sums overflow: around a power of two, and around the ends.
+            // Near a power of two, or near the limits, products and sums overflow.
             POWER => {
                 let [power, beside] = self.bytes();
                 (1_i64 << (power % 63)).wrapping_add(i64::from(beside) - 128)
@@ -52,18 +53,18 @@ impl<'a> Input<'a> {
         }
     }
 
-    /// A list of at most `most` numbers.
+    /// Returns a list of at most `most` numbers.
     pub fn list(&mut self, most: u8) -> Vec<i64> {
         let len = self.byte() % (most + 1);
         (0..len).map(|_| self.number()).collect()
     }
 
-    /// What `read` reads, or nothing.
+    /// Returns what `read` returns, or `None`.
     pub fn optional<T>(&mut self, read: impl FnOnce(&mut Self) -> T) -> Option<T> {
         (self.byte() % 2 == 1).then(|| read(self))
     }
 
-    /// A text of at most `most` bytes.
+    /// Returns a text of at most `most` bytes.
     pub fn text(&mut self, most: u8) -> String {
         let len = usize::from(self.byte() % (most + 1)).min(self.rest.len());
         let (text, rest) = self.rest.split_at(len);
@@ -72,7 +73,7 @@ impl<'a> Input<'a> {
     }
 }
 
-/// Claims on their way into bytes.
+/// Encodes values as bytes.
 #[derive(Clone, Debug, Default)]
 pub struct Output(
     /// The bytes so far.
@@ -98,14 +99,14 @@ impl Output {
         self
     }
 
-    /// Writes a list that is read with [`Input::list`]; what is longer is cut.
+    /// Writes a list for [`Input::list`]. A longer list is truncated.
     pub fn list(&mut self, numbers: &[i64], most: u8) -> &mut Self {
         let len = numbers.len().min(usize::from(most));
         self.0.push(u8::try_from(len).unwrap_or(most));
         numbers[..len].iter().fold(self, |output, number| output.number(*number))
     }
 
-    /// Writes whether there is something, and what.
+    /// Writes whether there is a value, and then the value.
     pub fn optional<T>(&mut self, value: Option<T>, write: impl FnOnce(&mut Self, T)) -> &mut Self {
         self.byte(u8::from(value.is_some()));
         if let Some(value) = value {
@@ -114,7 +115,7 @@ impl Output {
         self
     }
 
-    /// Writes a text that is read with [`Input::text`]; what is longer is cut.
+    /// Writes a text for [`Input::text`]. A longer text is truncated.
     pub fn text(&mut self, text: &str, most: u8) -> &mut Self {
         let len = text.len().min(usize::from(most));
         self.0.push(u8::try_from(len).unwrap_or(most));

@@ -1,4 +1,4 @@
-//! Layout arithmetic: extents and strides of any size, and views of what is legal.
+//! Layout arithmetic: extents and strides of any size, and views of legal layouts.
 #![expect(clippy::cast_possible_truncation, reason = "any number will do, also one that was cut")]
 
 use interop_core::{Layout, Order};
@@ -6,14 +6,14 @@ use interop_core::{Layout, Order};
 use crate::input::Input;
 use crate::oracle::{check_error, compact, distinct, numel, runs, span, visit, widen};
 
-/// More axes than there may be.
+/// The maximum length of a list; more axes than are allowed.
 pub const AXES: u8 = 70;
 
 /// Runs the target.
 ///
 /// # Panics
 ///
-/// When layout and oracle differ.
+/// If the layout and the oracle differ.
 pub fn run(data: &[u8]) {
     let mut input = Input::new(data);
     let shape: Vec<usize> =
@@ -27,7 +27,7 @@ pub fn run(data: &[u8]) {
     }
 }
 
-/// Strides in elements.
+/// Checks strides in elements.
 fn check_strided(shape: &[usize], strides: &[isize]) -> Option<Layout> {
     let layout = Layout::strided(shape, strides);
     let (shape, strides) = (widen(shape), widen(strides));
@@ -50,7 +50,7 @@ fn check_strided(shape: &[usize], strides: &[isize]) -> Option<Layout> {
     Some(layout)
 }
 
-/// No strides.
+/// Checks layouts without strides.
 fn check_compact(shape: &[usize]) {
     let wide = widen(shape);
     for order in [Order::C, Order::F] {
@@ -67,7 +67,7 @@ fn check_compact(shape: &[usize]) {
     }
 }
 
-/// Strides in bytes.
+/// Checks strides in bytes.
 fn check_strided_in_bytes(shape: &[usize], strides: &[isize], item: usize) {
     let made = Layout::strided_in_bytes(shape, strides, item);
     let (shape, strides, item) = (widen(shape), widen(strides), item as i128);
@@ -87,7 +87,7 @@ fn check_strided_in_bytes(shape: &[usize], strides: &[isize], item: usize) {
     }
 }
 
-/// Slices of slices, and single indices.
+/// Checks slices of slices, and single indices.
 fn check_views(mut layout: Layout, mut input: Input<'_>) {
     for _ in 0..4 {
         if layout.ndim() == 0 {
@@ -110,13 +110,13 @@ fn check_views(mut layout: Layout, mut input: Input<'_>) {
     }
 }
 
-/// A start, a step and a length that stay on the axis.
+/// Returns a start, a step and a length that stay within the axis.
 fn slice_of(extent: usize, all: usize, input: &mut Input<'_>) -> (usize, isize, usize) {
     let Some(last) = extent.checked_sub(1) else { return (0, 1, 0) };
     let start = usize::from(input.byte()).min(last);
     let step = input.number() as isize;
     let most = match step {
-        // One element again and again: as often as no product overflows.
+        // Repeats one element, but only as often as no product overflows.
         0 if all < isize::MAX as usize >> 8 => usize::from(u8::MAX),
         0 => 1,
         1.. => (last - start) / step.unsigned_abs() + 1,
@@ -125,7 +125,7 @@ fn slice_of(extent: usize, all: usize, input: &mut Input<'_>) -> (usize, isize, 
     (start, step, most.min(usize::from(input.byte())))
 }
 
-/// A view reaches nothing that the whole does not.
+/// Checks that a view reaches no element outside the whole layout.
 fn check_view(whole: &Layout, (view, offset): &(Layout, isize)) {
     let fresh = Layout::strided(view.shape(), view.strides()).expect("a view is a layout");
     assert_eq!((fresh.numel(), fresh.offsets()), (view.numel(), view.offsets()));

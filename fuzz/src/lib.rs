@@ -1,11 +1,11 @@
-//! What the fuzz targets do with their bytes.
+//! The fuzz targets.
 //!
-//! Each target decodes its bytes into claims, hands them to the crate, and compares the answer with `oracle`: arithmetic
-//! in 128 bits, and a walk over all elements where they are few. The answer must be the same both ways: what is legal is
-//! taken, what is not is refused, and a refusal names a place.
+//! Each target decodes its bytes to an input, passes it to the crate, and compares the result with `oracle`. The oracle
+//! uses 128-bit arithmetic, and visits all elements if there are few. Legal inputs must be accepted, illegal ones must
+//! be rejected, and each error must name a location.
 //!
-//! The targets run in two ways. `cargo xtask fuzz` gives them to libFuzzer. The tests of this package run the seeds, which
-//! are the cases of the conformance corpus, and a hundred mutations of each, with any compiler.
+//! The targets run in two ways. `cargo xtask fuzz` passes them to libFuzzer. The tests of this package run the seeds,
+//! which are the cases of the conformance corpus, and a hundred mutations of each, with any compiler.
 
 pub mod dict;
 pub mod input;
@@ -21,10 +21,10 @@ pub mod types;
 #[cfg(target_os = "linux")]
 mod guarded;
 
-/// A target: its name, and what it does with some bytes.
+/// A target: its name, and the function that processes an input.
 pub type Target = (&'static str, fn(&[u8]));
 
-/// Every target.
+/// All targets.
 pub const TARGETS: &[Target] = &[
     ("layout", layout::run),
     ("types", types::run),
@@ -35,11 +35,11 @@ pub const TARGETS: &[Target] = &[
     ("python", python::run),
 ];
 
-/// Runs a target over the files named on the command line: what libFuzzer wrote down when it found something.
+/// Runs a target on the files named on the command line, which are the inputs that libFuzzer saved for a failure.
 ///
 /// # Panics
 ///
-/// When there is no file, when one cannot be read, and as the target does.
+/// If there is no file, if a file cannot be read, or if the target panics.
 pub fn replay(target: fn(&[u8])) {
     let files: Vec<_> = std::env::args_os().skip(1).collect();
     assert!(!files.is_empty(), "name the files to run; `cargo xtask fuzz` looks for new ones");

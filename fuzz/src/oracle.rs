@@ -1,20 +1,20 @@
-//! What is legal and what follows from it, worked out in 128 bits and, where elements are few, by visiting them all.
+//! The reference: decides what is legal in 128-bit arithmetic, and by visiting all elements if there are few.
 
 use interop_core::{ArrayInfo, Error, MAX_NDIM, Order};
 
-/// The most elements that are visited one by one.
+/// The maximum number of elements that are visited one by one.
 const FEW: i128 = 512;
 
-/// The most bytes from element \[0, …, 0\] to any other. The crate counts offsets in bits of 63 bits, which is more than any
-/// processor can address.
+/// The maximum distance from the lowest element to the highest, in elements and in bits. The crate counts offsets in 63
+/// bits, which is more than any processor can address.
 const FARTHEST: i128 = i64::MAX as i128;
 
-/// A list in 128 bits.
+/// Converts a list to 128 bits.
 pub fn widen<T: Copy + TryInto<i128>>(numbers: &[T]) -> Vec<i128> {
     numbers.iter().map(|number| (*number).try_into().unwrap_or(i128::MAX)).collect()
 }
 
-/// What extents and strides mean: the number of elements, and the offsets of the lowest and the highest of them.
+/// The number of elements, and the offsets of the lowest and the highest one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Span {
     /// The number of elements.
@@ -25,7 +25,7 @@ pub struct Span {
     pub end: i128,
 }
 
-/// The number of elements, `None` for extents that no array has.
+/// The number of elements, or `None` if no array has these extents.
 #[must_use]
 pub fn numel(shape: &[i128]) -> Option<i128> {
     if shape.len() > MAX_NDIM || shape.iter().any(|extent| *extent < 0) {
@@ -38,7 +38,7 @@ pub fn numel(shape: &[i128]) -> Option<i128> {
     (product <= FARTHEST).then_some(product)
 }
 
-/// The span of extents and strides in elements; `None` where they are not legal.
+/// The span of extents and strides in elements, or `None` if they are not legal.
 #[must_use]
 pub fn span(shape: &[i128], strides: &[i128]) -> Option<Span> {
     let numel = numel(shape)?;
@@ -48,17 +48,17 @@ pub fn span(shape: &[i128], strides: &[i128]) -> Option<Span> {
     if numel == 0 {
         return Some(Span { numel, low: 0, end: 0 });
     }
-    // Every extent is below 2⁶³ here, and their product too, so no sum comes near 128 bits.
+    // Every extent and their product are below 2⁶³ here, so no sum comes near 128 bits.
     let reach = |keep: fn(&i128) -> bool| {
         let steps = shape.iter().zip(strides).map(|(extent, stride)| (extent - 1) * stride);
         steps.filter(keep).sum::<i128>()
     };
     let (low, end) = (reach(|step| *step < 0), reach(|step| *step > 0) + 1);
-    // From the lowest element the others are as far away as a view of the array may have to reach.
+    // A view of the array may start at the lowest element, so the distance counts from there.
     (end - low <= FARTHEST).then_some(Span { numel, low, end })
 }
 
-/// The strides of a compact array; those of an array without elements say nothing.
+/// The strides of a contiguous array. The strides of an array without elements have no meaning.
 #[must_use]
 pub fn compact(shape: &[i128], order: Order) -> Vec<i128> {
     let mut strides = vec![0; shape.len()];
@@ -74,7 +74,7 @@ pub fn compact(shape: &[i128], order: Order) -> Vec<i128> {
     strides
 }
 
-/// The offsets of all elements in this order, `None` where they are many.
+/// The offsets of all elements in this order, or `None` if there are too many.
 #[must_use]
 pub fn visit(shape: &[i128], strides: &[i128], order: Order) -> Option<Vec<i128>> {
     let numel = numel(shape).filter(|numel| *numel <= FEW)?;
@@ -83,7 +83,7 @@ pub fn visit(shape: &[i128], strides: &[i128], order: Order) -> Option<Vec<i128>
     }
     let mut offsets = Vec::with_capacity(usize::try_from(numel).unwrap_or(0));
     offsets.push(0);
-    // From the axis that turns fastest: what is there already comes again for every further index.
+    // Starts with the fastest axis: every further index of an axis repeats the offsets so far.
     let mut turn = |axis: usize| {
         let inner = offsets.len();
         for index in 1..shape[axis] {
@@ -99,7 +99,7 @@ pub fn visit(shape: &[i128], strides: &[i128], order: Order) -> Option<Vec<i128>
     Some(offsets)
 }
 
-/// The offsets in rising order, each once.
+/// Returns the offsets in ascending order, without duplicates.
 #[must_use]
 pub fn distinct(mut offsets: Vec<i128>) -> Vec<i128> {
     offsets.sort_unstable();
@@ -107,20 +107,21 @@ pub fn distinct(mut offsets: Vec<i128>) -> Vec<i128> {
     offsets
 }
 
-/// Whether offsets are 0, 1, 2 and so on.
+/// Whether the offsets are 0, 1, 2 and so on.
 #[must_use]
 pub fn runs(offsets: &[i128]) -> bool {
     offsets.iter().zip(0..).all(|(offset, expected)| *offset == expected)
 }
 
-/// The addresses that elements take, from the lowest byte to one past the highest; `None` where there are none such.
+/// The addresses of the elements, from the lowest byte to one past the highest, or `None` if they are not valid.
 #[must_use]
 pub fn addresses(first: i128, span: Span, bits: i128) -> Option<(i128, i128)> {
     if span.numel == 0 {
         return Some((0, 0));
     }
     let (low, end) = (span.low * bits, span.end * bits);
-    // Beyond this no offset has a place among the addresses, nor has the highest element of a view that begins at the lowest.
+    // Beyond this limit, the offsets of the array, or of a view that starts at its lowest element, are not
+    // representable.
     if end - low + 7 > FARTHEST {
         return None;
     }
@@ -128,11 +129,11 @@ pub fn addresses(first: i128, span: Span, bits: i128) -> Option<(i128, i128)> {
     (first != 0 && start >= 0 && end <= i128::from(u64::MAX)).then_some((start, end))
 }
 
-/// Checks facts against extents and strides, both legal.
+/// Checks a description against legal extents and strides.
 ///
 /// # Panics
 ///
-/// When they differ.
+/// If they differ.
 pub fn check(info: &ArrayInfo, shape: &[i128], strides: &[i128], first: i128, bits: i128) {
     let span = span(shape, strides).expect("legal extents and strides");
     assert_eq!(widen(info.shape()), shape);
@@ -156,22 +157,22 @@ pub fn check(info: &ArrayInfo, shape: &[i128], strides: &[i128], first: i128, bi
     }
 }
 
-/// Checks that an error says where, what and what else.
+/// Checks that an error states a location, what was found, and what is allowed.
 ///
 /// # Panics
 ///
-/// When it does not.
+/// If a part is missing.
 pub fn check_error(error: &Error) {
     for part in [error.location(), error.found(), error.allowed()] {
         assert!(!part.is_empty(), "{error:?}");
     }
 }
 
-/// Checks that two facts are the same but for strides that say nothing.
+/// Checks that two descriptions are the same, ignoring strides without meaning.
 ///
 /// # Panics
 ///
-/// When they differ.
+/// If they differ.
 pub fn check_same(ours: &ArrayInfo, again: &ArrayInfo) {
     let about = |info: &ArrayInfo| {
         let said = (info.address(), info.byte_range(), info.dtype(), info.is_padded(), info.device());

@@ -1,4 +1,4 @@
-//! The first inputs of the targets: the cases of the conformance corpus in `conformance/`.
+//! The initial inputs of the targets: the cases of the conformance corpus in `conformance/`.
 
 use std::path::Path;
 
@@ -8,23 +8,23 @@ use serde_json::{Map, Value};
 use crate::input::Output;
 use crate::{dict, layout, types};
 
-/// A target's name, a case's id, and its bytes.
+/// The name of a target, the id of a case, and its bytes.
 pub type Seed = (&'static str, String, Vec<u8>);
 
-/// What comes before a dict in the target for Python: which half of the target, and one spelling.
+/// The bytes before a dict in the target `python`: the kind of operation, and the spelling.
 const DICT: u8 = 2;
-/// What comes before a struct there: a producer with claims of its own and nothing unusual.
+/// The bytes before a struct there: a producer with its own claims and no special behaviour.
 #[cfg(target_os = "linux")]
 const PRODUCER: [u8; 3] = [5, 0, 0];
-/// And after it: the device of the struct, a `__dlpack__` with all keywords, capsules, and no stream.
+/// The bytes after a struct: the struct's device, a `__dlpack__` with all keywords, capsules, and no stream.
 #[cfg(target_os = "linux")]
 const ANSWERS: [u8; 8] = [7, 0, 7, 7, 7, 7, 1, 7];
 
-/// Every seed.
+/// Returns all seeds.
 ///
 /// # Panics
 ///
-/// When the corpus cannot be read.
+/// If the corpus cannot be read.
 #[must_use]
 pub fn all() -> Vec<Seed> {
     let mut seeds = Vec::new();
@@ -57,11 +57,13 @@ pub fn all() -> Vec<Seed> {
     seeds
 }
 
-/// Producers of usual arrays on every device, with and without a table and the word of the host, which say of their device what is
-/// true, that it is the host, or nothing.
+/// Returns producers of common arrays on every device, with and without an exchange table and a promise to be on the
+/// host.
+///
+/// Each reports its true device, the host, or nothing.
 #[cfg(target_os = "linux")]
 fn producers() -> impl Iterator<Item = Seed> {
-    /// The member as it is, and a pair of numbers: the host.
+    /// The true device, the host as a pair of numbers, and no member.
     const DEVICES: [&[u8]; 3] = [&[7], &[2, 18, 65, 64], &[0]];
     const COUNT: usize = 8 * 4 * DEVICES.len() * 2;
     (0..COUNT).map(|number| {
@@ -76,7 +78,7 @@ fn producers() -> impl Iterator<Item = Seed> {
     })
 }
 
-/// The cases of a file, each with its id.
+/// Returns the cases of a file, each with its id.
 fn cases(file: &str) -> Vec<(String, Value)> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../conformance").join(file);
     let text = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
@@ -91,14 +93,14 @@ fn layout_of(shape: &[i64], strides: Option<&[i64]>) -> Vec<u8> {
     output.list(shape, layout::AXES).list(strides.unwrap_or(&compact), layout::AXES).0.clone()
 }
 
-/// A number, whichever way the corpus writes it; one beyond 64 bits stands at their end.
+/// Decodes an integer in any form of the corpus. Numbers beyond 64 bits are clamped.
 fn integer(value: &Value) -> Option<i64> {
     let big =
         |digits: &str| digits.parse::<i128>().ok().map(|number| i64::try_from(number).unwrap_or(i64::MAX));
     value.as_i64().or_else(|| big(value.get("$int")?.as_str()?)).or_else(|| integer(value.get("$index")?))
 }
 
-/// The bits of a number that has no sign.
+/// Decodes the bits of an unsigned integer.
 fn unsigned(value: &Value) -> Option<u64> {
     let big = value.get("$int").and_then(|digits| digits.as_str()?.parse().ok());
     big.or_else(|| integer(value).map(|number| u64::from_ne_bytes(number.to_ne_bytes())))
@@ -108,7 +110,7 @@ fn numbers(value: &Value) -> Option<Vec<i64>> {
     value.get("$list").unwrap_or(value).as_array()?.iter().map(integer).collect()
 }
 
-/// The typed form of a dict, where it has one.
+/// Converts a dict to its typed form, if it has one.
 fn interface(source: &Map<String, Value>) -> Option<CudaArrayInterface> {
     let data = source.get("data")?.as_array()?;
     Some(CudaArrayInterface {
@@ -145,7 +147,7 @@ fn claims(tensor: &Map<String, Value>) -> Option<crate::tensor::Claims> {
         versioned: tensor.get("form")? == "versioned",
         version: [u32::try_from(version[0]).ok()?, u32::try_from(version[1]).ok()?],
         flags: tensor.get("flags").and_then(unsigned).unwrap_or(0),
-        // Nobody follows an address here, so that any serves for real memory.
+        // No address is dereferenced here, so any number can stand for real memory.
         data: tensor.get("data").and_then(unsigned).unwrap_or(0x7000),
         device: [i32::try_from(device[0]).ok()?, i32::try_from(device[1]).ok()?],
         ndim: i32::try_from(integer(tensor.get("ndim")?)?).ok()?,

@@ -1,7 +1,8 @@
-//! Structs of DLPack from raw bytes, on pages that end with them: a byte too far is a fault, and so is a write.
+//! DLPack structs from raw bytes, on read-only pages that end with the struct: reading too far faults, and so does a
+//! write.
 //!
-//! Only the pointers are ours, because anything else in their place may be followed by right: `shape` and `strides` are
-//! null or as long as `ndim` says, and the deleter is null or counts.
+//! Only the pointers are chosen by the target, because the crate may dereference them: `shape` and `strides` are null
+//! or as long as `ndim` states, and the deleter is null or counts its calls.
 #![expect(unsafe_code, reason = "foreign structs are bytes behind pointers")]
 
 use std::cell::{Cell, RefCell};
@@ -20,7 +21,7 @@ use crate::input::{Input, Output};
 use crate::oracle::{addresses, check, check_error, check_same, compact, numel, span, widen};
 use crate::types::sized;
 
-/// More axes than there may be.
+/// The maximum length of a list; more axes than are allowed.
 const AXES: u8 = 70;
 const READ_ONLY: u64 = 1;
 const PADDED: u64 = 4;
@@ -33,7 +34,7 @@ pub(crate) struct Pages {
 }
 
 impl Pages {
-    /// Pages for one struct.
+    /// Maps the pages for one struct.
     pub(crate) fn new() -> Self {
         Self { managed: Guarded::new(), shape: Guarded::new(), strides: Guarded::new() }
     }
@@ -41,11 +42,11 @@ impl Pages {
 
 thread_local! {
     static PAGES: RefCell<Pages> = RefCell::new(Pages::new());
-    /// How often a deleter was called since this was set to 0.
+    /// The number of deleter calls since this was set to 0.
     pub(crate) static RELEASED: Cell<usize> = const { Cell::new(0) };
 }
 
-/// What a struct says.
+/// The fields of a struct.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Claims {
     pub(crate) versioned: bool,
@@ -65,7 +66,7 @@ pub(crate) struct Claims {
 ///
 /// # Panics
 ///
-/// When the crate and the oracle differ, or a struct is not released once.
+/// If the crate and the oracle differ, or if a struct is not released exactly once.
 pub fn run(data: &[u8]) {
     let claims = read(&mut Input::new(data));
     PAGES.with_borrow_mut(|pages| {
@@ -73,9 +74,9 @@ pub fn run(data: &[u8]) {
     });
 }
 
-/// The two forms as bytes.
+/// How the two forms of the struct are written as bytes.
 pub(crate) trait Form: TensorAbi {
-    /// What may be read of a struct of another major version.
+    /// The size of the part that may be read if the major version differs.
     const HEAD: usize;
     const SIZE: usize = size_of::<Self>();
     const DELETER: usize;
@@ -109,14 +110,15 @@ fn put<const N: usize>(bytes: &mut [u8], at: usize, value: [u8; N]) {
     bytes[at..at + N].copy_from_slice(&value);
 }
 
-/// The numbers of a list as bytes, as many as `ndim` says; none where the count is none that may be followed.
+/// Writes a list to the page, with as many numbers as `ndim` states, and returns its address. Writes none if `ndim` is
+/// invalid.
 fn list(numbers: &[i64], ndim: i32, page: &mut Guarded) -> *mut u8 {
     let count = usize::try_from(ndim).ok().filter(|count| *count <= MAX_NDIM).unwrap_or(0);
     let numbers = numbers.iter().copied().chain(std::iter::repeat(1)).take(count);
     page.put(&numbers.flat_map(i64::to_ne_bytes).collect::<Vec<u8>>())
 }
 
-/// The struct of some claims, on guarded pages.
+/// Builds the struct on guarded pages.
 pub(crate) fn build<A: Form>(claims: &Claims, pages: &mut Pages) -> ManagedTensor<A> {
     let pointer = |pointer: *mut u8| pointer.expose_provenance().to_ne_bytes();
     let null = ptr::null_mut();
@@ -141,12 +143,12 @@ pub(crate) fn build<A: Form>(claims: &Claims, pages: &mut Pages) -> ManagedTenso
     if claims.versioned && claims.version[0] != 1 {
         bytes.truncate(A::HEAD);
     }
-    // SAFETY: a complete struct, or as much of one as another major version promises; the deleter is null or counts, and
-    // nobody follows `data`.
+    // SAFETY: this is a complete struct, or as much of it as another major version guarantees. The deleter is null or
+    // counts its calls, and nobody dereferences `data`.
     unsafe { ManagedTensor::from_raw(pages.managed.put(&bytes).cast()) }
 }
 
-/// One struct: read, imported, exported again, released.
+/// Tests one struct: reads it, imports it, exports it again, and checks its release.
 fn judge<A: Form>(claims: &Claims, pages: &mut Pages) {
     RELEASED.set(0);
     let tensor = build::<A>(claims, pages);
@@ -155,7 +157,7 @@ fn judge<A: Form>(claims: &Claims, pages: &mut Pages) {
         Err(error) => {
             check_error(&error);
             assert!(legal.is_none(), "{error}");
-            // SAFETY: nobody follows `data`.
+            // SAFETY: nobody dereferences `data`.
             let refused = unsafe { Import::from_dlpack_unchecked(tensor) }.expect_err("the same tensor");
             assert_eq!((refused.error, RELEASED.get()), (error, 0));
             drop(refused.value);
@@ -166,7 +168,7 @@ fn judge<A: Form>(claims: &Claims, pages: &mut Pages) {
             check(&info, &shape, &strides, first, info.dtype().item_bits(info.is_padded()) as i128);
             assert_eq!(info.is_read_only(), !claims.versioned || claims.flags & READ_ONLY != 0);
             check_again(&info);
-            // SAFETY: nobody follows `data`.
+            // SAFETY: nobody dereferences `data`.
             let import = unsafe { Import::from_dlpack_unchecked(tensor) }.expect("the same tensor");
             assert_eq!(RELEASED.get(), 0);
             drop(import);
@@ -175,12 +177,12 @@ fn judge<A: Form>(claims: &Claims, pages: &mut Pages) {
     assert_eq!(RELEASED.get(), usize::from(claims.deleter), "one release");
 }
 
-/// What went in comes out, and what comes out goes in.
+/// Exports a description again, and checks that importing the result gives the same description.
 fn check_again(info: &ArrayInfo) {
-    // SAFETY: nobody follows the address.
+    // SAFETY: nobody dereferences the address.
     let versioned = unsafe { export::<Versioned, _>(info, (), Ownership::Owned) }.expect("a legal array");
     check_same(info, &versioned.info().expect("our own struct"));
-    // SAFETY: nobody follows the address.
+    // SAFETY: nobody dereferences the address.
     match unsafe { export::<Legacy, _>(info, (), Ownership::Owned) } {
         Ok(legacy) => {
             let again = legacy.info().expect("our own struct");
@@ -190,7 +192,7 @@ fn check_again(info: &ArrayInfo) {
     }
 }
 
-/// Extents and strides, where everything is legal.
+/// Returns the extents and strides if everything is legal.
 pub(crate) fn legal(claims: &Claims) -> Option<(Vec<i128>, Vec<i128>)> {
     let flags = if claims.versioned { claims.flags } else { READ_ONLY };
     let ndim = usize::try_from(claims.ndim).ok().filter(|ndim| *ndim <= MAX_NDIM)?;
@@ -240,7 +242,7 @@ pub(crate) fn read(input: &mut Input<'_>) -> Claims {
     }
 }
 
-/// The bytes of a struct; of a device only the low byte.
+/// Encodes a struct as bytes. Only the low byte of the device type is kept.
 pub(crate) fn write(claims: &Claims) -> Vec<u8> {
     let whole = |number: u64| i64::from_ne_bytes(number.to_ne_bytes());
     let mut output = Output::default();

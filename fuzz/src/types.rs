@@ -1,18 +1,18 @@
-//! Element types: typestrs, names and DLPack's triples.
+//! Element types: typestrs, names, and DLPack's triples.
 
 use interop_core::DType;
 
 use crate::input::Input;
 use crate::oracle::check_error;
 
-/// The longest text.
+/// The maximum length of a text.
 pub const TEXT: u8 = 24;
 
 /// Runs the target.
 ///
 /// # Panics
 ///
-/// When the crate reads something else than the grammar says.
+/// If the crate's result differs from the grammar.
 pub fn run(data: &[u8]) {
     let mut input = Input::new(data);
     let text = input.text(TEXT);
@@ -24,7 +24,7 @@ pub fn run(data: &[u8]) {
     check_triple(DType::new(code, bits, u16::from_le_bytes([low, high])));
 }
 
-/// The size of a type that a typestr spells legally, by the grammar alone.
+/// Returns the size of the type that a legal typestr spells, by the grammar alone.
 #[must_use]
 pub fn size(typestr: &str) -> Option<usize> {
     let (order, rest) = typestr.split_at_checked(1)?;
@@ -60,7 +60,7 @@ fn check_typestr(text: &str) {
     assert_eq!(DType::from_name(&dtype.name()), Some(dtype));
 }
 
-/// Whether `dlpack.h` has such a type; of a code that it does not list, whole bytes are enough.
+/// Whether `dlpack.h` defines such a type. For a code that it does not list, a whole number of bytes is enough.
 #[must_use]
 pub fn sized(code: u8, bits: u8, lanes: u16) -> bool {
     let allowed: &[u8] = match code {
@@ -86,7 +86,7 @@ fn check_triple(dtype: DType) {
         assert_eq!(size(typestr.as_str()), Some(dtype.packed_bits() / 8), "{dtype}");
     }
     if let Some(named) = DType::from_name(&dtype.name()).filter(|_| legal) {
-        // Opaque bytes are named by their size alone.
+        // The name of opaque bytes contains only their size.
         assert!(
             named == dtype || (named.packed_bits() == dtype.packed_bits() && dtype.code() == 3),
             "{dtype}"

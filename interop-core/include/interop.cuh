@@ -1,15 +1,16 @@
-// Arrays as kernels take them: the C++ side of KernelView and KernelViewMut of the Rust crate interop-core.
+// Arrays as kernel arguments: the C++ side of KernelView and KernelViewMut of the Rust crate interop-core.
 //
-// C++17; includes nothing, so that NVRTC takes it as a header in memory and a C++ compiler of the host as it is.
+// Needs C++17 and includes nothing. So NVRTC accepts it as a header in memory, and a C++ compiler of the host as it is.
 //
 //     extern "C" __global__ void brighten(interop::view<const float, 3> from, interop::view<float, 3> to, float by) {
 //         long long at = blockIdx.x * (long long)blockDim.x + threadIdx.x;
 //         if (at < from.size()) to[at] = from[at] + by;
 //     }
 //
-// `interop::view<const T, N>` is KernelView<T, N>, `interop::view<T, N>` is KernelViewMut<T, N>. Indices are not checked.
+// `interop::view<const T, N>` is KernelView<T, N>, and `interop::view<T, N>` is KernelViewMut<T, N>. Indices are not
+// checked.
 //
-// One kernel for arrays of any rank and any strides takes them together, as `Elementwise<K, N>` of the Rust side:
+// A kernel for arrays of any rank and any strides takes all of them as one argument, the `Elementwise<K, N>` of Rust:
 //
 //     extern "C" __global__ void add(interop::elementwise<8, float, const float, const float> arrays) {
 //         arrays.map([](float left, float right) { return left + right; });
@@ -20,7 +21,7 @@
 
 #if defined(__CUDACC__)
 #define INTEROP_FN __host__ __device__ inline
-// Short loops over registers, and loops that would only make the code longer.
+// Unrolls short loops over registers; keeps loops that would only make the code longer.
 #define INTEROP_UNROLL _Pragma("unroll")
 #define INTEROP_KEEP_LOOP _Pragma("unroll 1")
 #else
@@ -31,13 +32,14 @@
 
 namespace interop {
 
-// Extents, strides and indices, as the Rust side has them. Not int64_t, which is `long` on some hosts and needs a header.
+// The type of extents, strides and indices, as on the Rust side. Not int64_t, because that is `long` on some hosts and
+// needs a header.
 using index_t = long long;
 static_assert(sizeof(index_t) == 8, "the Rust side has i64");
 
 namespace detail {
 
-// A number of which the compiler knows nothing, so that it makes no second copy of the code for the value 1.
+// Hides the value of a number from the compiler, which would otherwise make a second copy of the code for the value 1.
 INTEROP_FN unsigned opaque(unsigned number) {
 #if defined(__CUDA_ARCH__)
     asm volatile("" : "+r"(number));
@@ -45,7 +47,7 @@ INTEROP_FN unsigned opaque(unsigned number) {
     return number;
 }
 
-// The members, in the order of the Rust struct. A class of its own, because there are no arrays of length 0 in C++.
+// The members, in the order of the Rust struct. They are a class of their own, because C++ has no arrays of length 0.
 template <typename T, int N>
 struct members {
     T* data_;
@@ -64,8 +66,8 @@ struct members<T, 0> {
     INTEROP_FN index_t stride(int) const { return 0; }
 };
 
-// The quotient of two numbers that are not negative, of which few have more than 32 bits: a device divides those many
-// times faster.
+// Returns the quotient of two numbers that are not negative. Few of them have more than 32 bits, and a device divides
+// numbers of 32 bits many times faster.
 INTEROP_FN index_t divide(index_t number, index_t by) {
     if (((number | by) >> 32) == 0) return static_cast<unsigned>(number) / static_cast<unsigned>(by);
     return number / by;
@@ -73,7 +75,7 @@ INTEROP_FN index_t divide(index_t number, index_t by) {
 
 }  // namespace detail
 
-// An array of elements T with N axes: a pointer, N extents, N strides in elements. A value; it owns nothing.
+// An array of elements T with N axes: a pointer, N extents, N strides in elements. It is a value and owns nothing.
 template <typename T, int N>
 struct view : detail::members<T, N> {
     static_assert(N >= 0, "a rank is not negative");
@@ -81,41 +83,42 @@ struct view : detail::members<T, N> {
     using detail::members<T, N>::shape;
     using detail::members<T, N>::stride;
 
-    // The address of element [0, ..., 0]; null for an array without elements. Others lie below it where strides are
-    // negative.
+    // Returns the address of element [0, ..., 0], or null for an array without elements. With negative strides, other
+    // elements have lower addresses.
     INTEROP_FN T* data() const { return data_; }
 
-    // The number of elements. Beside an extent of 0 the product of the others may be any, and without a sign it wraps.
+    // Returns the number of elements. If one extent is 0, the product of the others may be any number. It is computed
+    // without a sign, so that it wraps.
     INTEROP_FN index_t size() const {
         unsigned long long size = 1;
         for (int axis = 0; axis < N; ++axis) size *= static_cast<unsigned long long>(shape(axis));
         return static_cast<index_t>(size);
     }
 
-    // The element at these indices.
+    // Returns the element at these indices.
     template <typename... Index>
     INTEROP_FN T& operator()(Index... index) const {
         static_assert(sizeof...(Index) == N, "one index for each axis");
         return data_[offset(index...)];
     }
 
-    // The element of this number, counted in row-major order whatever the strides are.
+    // Returns the element with this number, counted in row-major order whatever the strides are.
     INTEROP_FN T& operator[](index_t number) const { return data_[offset_of(number)]; }
 
-    // Where the element at these indices lies, in elements from element [0, ..., 0].
+    // Returns the offset of the element at these indices from element [0, ..., 0], in elements.
     template <typename... Index>
     INTEROP_FN index_t offset(Index... index) const {
         static_assert(sizeof...(Index) == N, "one index for each axis");
         int axis = 0;
         index_t sum = 0;
-        // Braces, unlike a call's arguments, are evaluated from left to right. The first 0 is for N = 0.
+        // A braced list is evaluated from left to right, unlike the arguments of a call. The first 0 is for N = 0.
         index_t order[] = {0, (sum += static_cast<index_t>(index) * stride(axis++))...};
         (void)order;
         (void)axis;
         return sum;
     }
 
-    // Where the element of this number lies, in elements from element [0, ..., 0].
+    // Returns the offset of the element with this number from element [0, ..., 0], in elements.
     INTEROP_FN index_t offset_of(index_t number) const {
         index_t sum = 0;
         for (int axis = N - 1; axis > 0; --axis) {
@@ -126,7 +129,7 @@ struct view : detail::members<T, N> {
         return N > 0 ? sum + number * stride(0) : sum;
     }
 
-    // The indices of the element of this number.
+    // Writes the indices of the element with this number to `indices`.
     INTEROP_FN void indices_of(index_t number, index_t (&indices)[N > 0 ? N : 1]) const {
         for (int axis = N - 1; axis > 0; --axis) {
             index_t rest = detail::divide(number, shape(axis));
@@ -136,8 +139,8 @@ struct view : detail::members<T, N> {
         indices[0] = number;
     }
 
-    // Whether the elements lie without gaps in row-major order, so that element `number` is data()[number]. Axes of
-    // extent 1 put no condition on their stride; an array without elements is contiguous.
+    // Returns whether the elements lie without gaps in row-major order, so that element `number` is data()[number]. The
+    // stride of an axis of extent 1 does not matter. An array without elements is contiguous.
     INTEROP_FN bool is_contiguous() const {
         unsigned long long expected = 1;
         bool compact = true;
@@ -149,7 +152,7 @@ struct view : detail::members<T, N> {
         return compact;
     }
 
-    // The same array for reading.
+    // Returns the same array for reading.
     INTEROP_FN view<const T, N> as_const() const {
         view<const T, N> other{};
         other.data_ = data_;
@@ -165,7 +168,7 @@ struct view : detail::members<T, N> {
 
 namespace detail {
 
-// A kernel's argument is copied as bytes, which the Rust side has filled.
+// Whether the layout is that of the Rust struct: a kernel's argument is copied as bytes that the Rust side has filled.
 template <typename T, int N>
 constexpr bool is_plain = sizeof(view<T, N>) == 8 + 16 * N && alignof(view<T, N>) == 8 &&
                           __is_standard_layout(view<T, N>) && __is_trivially_copyable(view<T, N>);
@@ -173,15 +176,15 @@ constexpr bool is_plain = sizeof(view<T, N>) == 8 + 16 * N && alignof(view<T, N>
 static_assert(is_plain<char, 0> && is_plain<const float, 1> && is_plain<double, 4> && is_plain<int, 64>,
               "the layout is that of the Rust struct");
 
-// The quotient by an extent of less than 2^32, of which `inverse` has the lower and the upper half of 2^64 / extent, rounded
-// up. Exact for every number.
+// Returns the quotient by an extent of less than 2^32. `inverse` has the lower and the upper half of 2^64 / extent,
+// rounded up. The result is exact for every number.
 INTEROP_FN unsigned divide(unsigned number, const unsigned (&inverse)[2]) {
     const unsigned long long wide = number;
     return static_cast<unsigned>((wide * inverse[1] + ((wide * inverse[0]) >> 32)) >> 32);
 }
 
-// How many elements of these sizes are loaded at once: as many as 16 bytes hold of the largest, and not more than 8. One
-// where a size is no power of two. The Rust side computes the same.
+// Returns how many elements of these sizes are loaded at once: as many of the largest as 16 bytes hold, but at most 8.
+// The result is 1 if a size is no power of two or is larger than 16. The Rust side computes the same.
 template <typename... Size>
 INTEROP_FN constexpr int width_of(Size... sizes) {
     const int sized[] = {static_cast<int>(sizes)...};
@@ -213,7 +216,7 @@ struct pack<T, 1> {
     T items[1];
 };
 
-// A pack for each array.
+// One pack for each array.
 template <int W, typename... T>
 struct packs {};
 template <int W, typename First, typename... Rest>
@@ -238,7 +241,7 @@ INTEROP_FN auto call(F function, int at, const packs<W, First, Rest...>& packs, 
 
 namespace detail {
 
-// What is loaded and stored at once. Structs of small items would be loaded one by one.
+// The type that is loaded and stored at once. A struct of small items would be loaded item by item.
 template <int BYTES>
 struct word;
 template <>
@@ -279,7 +282,7 @@ __device__ inline void store(T* to, const pack<T, W>& from) {
     }
 }
 
-// What a function does to the arrays.
+// The ways in which a function is applied to the arrays.
 struct map {
     enum { READS_FIRST = false, WRITES_FIRST = true };
     template <typename F, typename Packs>
@@ -306,13 +309,15 @@ struct for_each {
 
 #endif
 
-// Arrays of one shape, whose axes the Rust side has sorted by stride and merged: `Elementwise<K, N>`, with N axes at most.
-// The elements T are const where a kernel only reads them. Work goes by units of `width` elements, which lie one after the
-// other and are loaded at once; `tail` elements of arrays without gaps are left. Units are counted in 32 bits: an array of
-// more goes by slabs, `piece` indices of the outermost axis each.
+// Arrays of one shape, whose axes the Rust side has sorted by stride and merged: `Elementwise<K, N>`, with at most N
+// axes. An element type T is const if the kernel only reads the array.
+//
+// Threads work on units of `width` elements, which are adjacent and loaded at once. `tail` elements of contiguous
+// arrays are left over. Units are counted in 32 bits, so an array with more units is processed in slabs of `piece`
+// indices of the outermost axis.
 template <int N, typename... T>
 struct elementwise {
-    // Constants as enumerators, which leave no variables in the PTX.
+    // The constants are enumerators, because these leave no variables in the PTX.
     enum : int { K = sizeof...(T), WIDTH = detail::width_of(sizeof(T)...) };
     static_assert(K > 0 && N > 0, "at least one array of at least one axis");
 
@@ -323,14 +328,15 @@ struct elementwise {
     };
 
     index_t piece;
-    // The units in one index of the outermost axis.
+    // The number of units for one index of the outermost axis.
     unsigned inner;
     unsigned rank, width, tail;
     unsigned long long addresses[K];
-    // The innermost first.
+    // The innermost axis comes first.
     axis axes[N];
 
-    // Where units of these numbers within a slab lie in each array, in elements from its first one.
+    // Adds the offsets of units to `offsets`, for each array and in elements. `numbers` has the numbers of the units in
+    // their slab, and is used up.
     template <int U>
     INTEROP_FN void offsets(unsigned (&numbers)[U], index_t (&offsets)[U][K]) const {
         const unsigned outermost = detail::opaque(rank - 1);
@@ -348,19 +354,19 @@ struct elementwise {
     }
 
 #if defined(__CUDACC__)
-    // The first array becomes what the function gives for the elements of the others, and is not read.
+    // Sets the first array to what the function returns for the elements of the others. The first array is not read.
     template <typename F>
     __device__ void map(F function) const {
         visit<detail::map>(function);
     }
 
-    // The first array becomes what the function gives for the elements of all.
+    // Sets the first array to what the function returns for the elements of all arrays.
     template <typename F>
     __device__ void map_inplace(F function) const {
         visit<detail::map_inplace>(function);
     }
 
-    // Calls the function with the elements of all arrays, in no order.
+    // Calls the function with the elements of all arrays, in no particular order.
     template <typename F>
     __device__ void for_each(F function) const {
         visit<detail::for_each>(function);
@@ -402,7 +408,7 @@ private:
         }
     }
 
-    // Each thread has U units of each tile of the grid, so that as many loads are on their way.
+    // Gives each thread U units of each tile of the grid, so that as many loads are in flight.
     template <typename Mode, int W, int U, typename F>
     __device__ void visit_slab(F function, const index_t (&base)[K], unsigned units) const {
         const unsigned tile = blockDim.x * U;
@@ -424,7 +430,7 @@ private:
         }
     }
 
-    // The units that are there.
+    // Processes the units that exist.
     template <typename Mode, int W, typename F, int U>
     __device__ void work(F function, const index_t (&places)[U][K], const bool (&are_there)[U]) const {
         detail::packs<W, T...> values[U];

@@ -1,18 +1,19 @@
-// Copies the elements of a strided array into compact memory: the kernels behind `cuda::copy_plan`.
+// Kernels that copy the elements of a strided array into compact memory, as planned by `cuda::copy_plan`.
 //
-// An element is a unit of 1, 2, 4, 8 or 16 bytes, to which both addresses and all strides are aligned. The host merges axes,
-// widens the unit where it can, and splits what has more units than 31 bits count. `strided` reads in the order of the target;
-// `tiled` is for arrays whose units lie side by side along another axis than the target's, and goes through shared memory.
+// A unit has 1, 2, 4, 8 or 16 bytes. Both addresses and all strides are aligned to it. The host merges axes, widens the
+// unit if possible, and splits a copy that has more units than 31 bits count. `strided` reads in the order of the
+// target. `tiled` goes through shared memory; it is for arrays whose units lie side by side along another axis than the
+// target's.
 
-// Not in a namespace without a name: NVRTC would give what is in there another name in every run.
+// The namespace has a name, because NVRTC would give the contents of an unnamed one another name in every run.
 namespace copies {
 
 constexpr unsigned THREADS = 256;
 constexpr int MOST_AXES = 6;
-// The bytes of shared memory behind a tile, without padding.
+// The size of a tile in shared memory in bytes, without padding.
 constexpr unsigned TILE_BYTES = 16384;
 
-// An axis: its extent, what divides by it, and its strides in bytes.
+// An axis: its extent, the numbers with which `divide` divides by it, and its strides in bytes.
 struct Axis {
     unsigned extent, multiplier, shift, unused;
     long long from, to;
@@ -20,12 +21,12 @@ struct Axis {
 
 struct Arguments {
     unsigned count, rank, log_across, log_down;
-    // How many tiles there are along the first two axes.
+    // The number of tiles along each of the first two axes.
     Axis tiles[2];
     Axis axes[MOST_AXES];
 };
 
-// `number` / extent, for numbers below 2^31 (Granlund and Montgomery).
+// Returns `number` / extent, for numbers below 2^31 (Granlund and Montgomery).
 __device__ inline unsigned divide(unsigned number, const Axis& axis) {
     return (__umulhi(number, axis.multiplier) + number) >> axis.shift;
 }
@@ -34,7 +35,7 @@ struct Offsets {
     long long from = 0, to = 0;
 };
 
-// The offsets of the `number`th index of the axes from `FIRST` on, of which the first varies fastest.
+// Returns the offsets of the `number`th index of the axes from `FIRST` on. The first of these axes varies fastest.
 template <int FIRST>
 __device__ Offsets offsets(unsigned number, const Arguments& copy) {
     Offsets at;
@@ -60,7 +61,7 @@ __device__ void store(unsigned char* to, T value) {
     *reinterpret_cast<T*>(to) = value;
 }
 
-// Each thread has four units, a block apart.
+// Each thread copies four units that are a block of threads apart.
 template <typename T>
 __device__ void strided(unsigned char* to, const unsigned char* from, const Arguments& copy) {
     constexpr unsigned EACH = 4;
@@ -78,7 +79,7 @@ __device__ void strided(unsigned char* to, const unsigned char* from, const Argu
     }
 }
 
-// Each thread has four words of small units, a block apart, and stores a word at once.
+// Each thread copies four words of small units that are a block of threads apart, and stores each word at once.
 template <typename T>
 __device__ void strided_words(unsigned char* to, const unsigned char* from, const Arguments& copy) {
     constexpr unsigned EACH = 4, PACK = 4 / sizeof(T);
@@ -91,7 +92,7 @@ __device__ void strided_words(unsigned char* to, const unsigned char* from, cons
     for (unsigned turn = 0; turn < EACH; turn++) {
         const unsigned number = first + turn * THREADS * PACK;
         const unsigned index = number - divide(number, inner) * inner.extent;
-        // All units of a word are on one row.
+        // All units of a whole word are in one row.
         is_whole[turn] = is_aligned && number < copy.count && index + PACK <= inner.extent;
         if (is_whole[turn]) {
             const unsigned char* place = from + offsets<0>(number, copy).from;
@@ -118,7 +119,8 @@ __device__ void strided_words(unsigned char* to, const unsigned char* from, cons
     }
 }
 
-// A unit in shared memory: those of less than a word take one, or threads side by side would wait for each other.
+// The type of a unit in shared memory. A unit of less than a word takes a word, because neighbouring threads would
+// otherwise wait for each other.
 template <typename T, bool IS_SMALL = (sizeof(T) < 4)>
 struct Slot {
     using Type = T;
@@ -128,13 +130,13 @@ struct Slot<T, true> {
     using Type = unsigned;
 };
 
-// A block has one tile: 2^log_across units along the first axis, on which the target varies fastest, and 2^log_down along
-// the second, on which the source does.
+// Each block copies one tile: 2^log_across units along the first axis, on which the target varies fastest, and
+// 2^log_down along the second, on which the source does.
 template <typename T>
 __device__ void tiled(unsigned char* to, const unsigned char* from, const Arguments& copy) {
     using Kept = typename Slot<T>::Type;
     constexpr unsigned UNITS = TILE_BYTES / sizeof(Kept), TURNS = UNITS / THREADS;
-    // A row is one slot longer than the tile, and there are up to a quarter as many rows as units.
+    // A row is one slot longer than the tile, and there are at most a quarter as many rows as units.
     __shared__ Kept kept[UNITS + UNITS / 4];
     const unsigned across_mask = (1u << copy.log_across) - 1, down_mask = (1u << copy.log_down) - 1;
     const unsigned pitch = across_mask + 2;
@@ -144,7 +146,7 @@ __device__ void tiled(unsigned char* to, const unsigned char* from, const Argume
     const unsigned first_across = (row - batch * copy.tiles[0].extent) << copy.log_across;
     const Offsets start = offsets<2>(batch, copy);
     const Axis &across_axis = copy.axes[0], &down_axis = copy.axes[1];
-    // All loads are under way before the first is waited for.
+    // All loads are issued before the first one is waited for.
     T items[TURNS];
 #pragma unroll
     for (unsigned turn = 0; turn < TURNS; turn++) {

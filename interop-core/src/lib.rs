@@ -28,7 +28,7 @@
 //! # Ok::<(), interop_core::Error>(())
 //! ```
 //!
-//! The [`guide`] has a page for each job, in the order in which a new user meets them.
+//! The [`guide`] has a page for each task, in the order in which a new user needs them.
 //!
 //! # How an array is passed
 //!
@@ -111,12 +111,13 @@ pub use error::{Error, ErrorKind, Refused, Result};
 pub use memory::array_view::{ArrayView, ArrayViewMut};
 pub use memory::elementwise::{DynKernelView, Elementwise, KernelOperand, LaunchSize};
 pub use memory::from_import::FromImport;
-pub use memory::host::cells::{Lanes, ReadOnlyCell};
+pub use memory::host::cell_views::Lanes;
+pub use memory::host::cells::ReadOnlyCell;
 pub use memory::host::iter::Iter;
 pub use memory::host::{HostView, HostViewMut};
 pub use memory::host_buffer::HostBuffer;
 pub use memory::host_vec::HostVec;
-pub use memory::import::Import;
+pub use memory::import::{Import, Protocol};
 pub use memory::kernel_view::{KERNEL_HEADER, KernelView, KernelViewMut};
 pub use memory::lease::{Lease, LeaseMut};
 pub use memory::owner::Owner;

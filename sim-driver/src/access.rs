@@ -1,15 +1,15 @@
-//! Who has used which bytes of an allocation, and what of it nothing orders.
+//! The uses of each allocation's bytes, and the pairs of uses that nothing orders.
 
 use crate::happens_before::Step;
 use crate::report::Mistake;
 use crate::state::State;
 
-/// What is done with bytes.
+/// How a step uses bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum What {
     Read,
     Write,
-    /// They become usable, in the order of a stream.
+    /// The bytes become usable: a stream-ordered allocation.
     Allocate,
     Free,
 }
@@ -25,7 +25,7 @@ impl What {
     }
 }
 
-/// A use of some bytes.
+/// One use of a range of bytes.
 #[derive(Clone, Debug)]
 pub(crate) struct Use {
     pub(crate) what: What,
@@ -51,30 +51,31 @@ impl Use {
         self.what != What::Read
     }
 
-    /// Whether the two must be ordered.
+    /// Whether the two uses must be ordered.
     fn conflicts(&self, other: &Self) -> bool {
         (self.changes() || other.changes()) && self.overlaps(other)
     }
 }
 
-/// The uses of an allocation that later ones have to be compared with.
+/// The uses of an allocation that later uses must be compared with.
 #[derive(Debug, Default)]
 pub(crate) struct History(Vec<Use>);
 
 impl History {
-    /// Adds a use, and returns the earlier ones that are a mistake beside it. Uses are added in an order that agrees with
-    /// happens-before, so that nothing before can come after the new one.
+    /// Adds a use, and returns the earlier uses that conflict with it.
+    ///
+    /// Uses are added in an order that agrees with happens-before: no earlier use can come after the new one.
     pub(crate) fn add(&mut self, new: Use) -> Vec<Use> {
         let knows = |old: &Use| new.step.clock.knows(old.step.moment);
         let wrong = |old: &&Use| old.conflicts(&new) && (old.what == What::Free || !knows(old));
         let found: Vec<_> = self.0.iter().filter(wrong).cloned().collect();
-        // Whatever is ordered after the new use is ordered after those that come before it, too.
+        // The new use replaces the ones that it covers: whatever comes after it comes after them too.
         self.0.retain(|old| {
             let stands_for = new.covers(old) && (new.changes() || !old.changes()) && knows(old);
             old.what == What::Free || !stands_for
         });
         match self.0.last_mut().filter(|old| old.step.moment == new.step.moment && old.what == new.what) {
-            // One operation goes through memory bit by bit.
+            // An operation may use its memory piece by piece; adjacent pieces are merged.
             Some(old) if old.end() == new.address => old.bytes += new.bytes,
             _ => self.0.push(new),
         }
@@ -87,10 +88,11 @@ impl History {
 }
 
 impl State {
-    /// Notes that a step uses bytes, which are reported with every earlier use that it must be ordered with and is not.
-    /// Whether there was one.
+    /// Records that a step uses bytes, and reports every earlier use that should be ordered with it and is not.
+    ///
+    /// Returns whether there was such a use.
     pub(crate) fn note(&mut self, step: &Step, what: What, address: u64, bytes: u64) -> bool {
-        // One place has one history, by whichever address it is used.
+        // Each byte has one history, even if host and devices use different addresses for it.
         let address = self.memory.on_host(address);
         let Some((first, allocation)) = self.memory.find_mut(address) else { return false };
         let bytes = bytes.min(first + allocation.bytes - address);
@@ -109,13 +111,12 @@ impl State {
         true
     }
 
-    /// Notes a use of a whole allocation by its first address.
+    /// Records a use of the whole allocation that starts at `first`.
     pub(crate) fn note_whole(&mut self, step: &Step, what: What, first: u64) -> bool {
         self.note(step, what, first, u64::MAX)
     }
 
-    /// Reports two uses of which the one that was asked for later does not come after the other; or, if one is a free,
-    /// that it does.
+    /// Reports two uses: they are unordered, or one is a free and the later use comes after it.
     fn report_pair(&mut self, ran: &Use, runs: &Use, place: &str) {
         let in_order = ran.step.moment.number < runs.step.moment.number;
         let (early, late) = if in_order { (ran, runs) } else { (runs, ran) };

@@ -1,4 +1,4 @@
-//! Addresses: space that is reserved and opened by the system.
+//! Reserves address space and maps pages.
 
 #![expect(unsafe_code, reason = "the system's call")]
 
@@ -10,28 +10,29 @@ use crate::status::{Answer, Status};
 /// How much address space is reserved at a time.
 const CHUNK: u64 = 8 << 30;
 
-/// Address space that faults until a part of it is opened, given out from the start to the end, and again only if that is
-/// wanted.
+/// Address space that faults until a part of it is mapped.
+///
+/// Addresses are handed out in ascending order. Freed addresses are handed out again only after [`leave`](Self::leave).
 #[derive(Debug, Default)]
 pub(crate) struct Reserve {
     next: u64,
     end: u64,
-    /// The addresses of freed memory, by its size.
+    /// Freed addresses for reuse, by the size of their memory.
     spare: BTreeMap<u64, Vec<u64>>,
 }
 
 impl Reserve {
-    /// What was freed before is not for anybody.
+    /// Discards the freed addresses, so that they are not reused.
     pub(crate) fn forget(&mut self) {
         self.spare.clear();
     }
 
-    /// The addresses of memory that was freed are for the next that is as large.
+    /// Makes the address of freed memory available for the next memory of the same size.
     pub(crate) fn leave(&mut self, address: u64, bytes: u64) {
         self.spare.entry(bytes).or_default().push(address);
     }
 
-    /// Addresses for `bytes` and a gap behind them, so that whoever runs over the end is seen.
+    /// Returns an address for `bytes`, followed by a gap so that accesses beyond the end are detected.
     pub(crate) fn take(&mut self, bytes: u64, alignment: u64) -> Answer<u64> {
         if let Some(address) = self.spare.get_mut(&bytes).and_then(Vec::pop) {
             return Ok(address);
@@ -49,12 +50,12 @@ impl Reserve {
     }
 }
 
-/// Maps fresh pages at `address`, or anywhere for zero.
+/// Maps fresh pages at `address`, or at any address if it is zero.
 pub(crate) fn map(address: u64, bytes: u64, protection: i32, flags: i32) -> Answer<u64> {
     let flags = flags | libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
     let bytes = usize::try_from(bytes).map_err(|_| Status::OUT_OF_MEMORY)?;
     let place = ptr::with_exposed_provenance_mut(address as usize);
-    // SAFETY: `MAP_FIXED` is passed only for pages of a `Reserve`, which nothing but this module maps.
+    // SAFETY: `MAP_FIXED` is passed only for pages of a `Reserve`; only this module maps those.
     let mapped = unsafe { libc::mmap(place, bytes, protection, flags, -1, 0) };
     if mapped == libc::MAP_FAILED {
         Err(Status::OUT_OF_MEMORY)

@@ -1,4 +1,4 @@
-//! What every function of the driver does before and after its own work.
+//! The common code around the body of every driver function.
 
 #![expect(unsafe_code, reason = "results go where the caller of a C function says")]
 
@@ -9,47 +9,47 @@ use crate::report::Mistake;
 use crate::state::{Sim, lock};
 use crate::status::{Answer, Status};
 
-/// A `CUresult` on its way out.
+/// A `CUresult`, as returned to the program.
 pub(crate) type Code = i32;
 
 thread_local! {
-    /// Whether this thread runs an operation that is code of the program, which may not call the driver.
+    /// Whether this thread is running a kernel or host function of the program, which must not call the driver.
     static IN_CALLBACK: Cell<bool> = const { Cell::new(false) };
-    /// The function that this thread has called.
+    /// The driver function that this thread has called.
     static CALLING: Cell<&'static str> = const { Cell::new("the test") };
-    /// How many have forbidden this thread to wait for a device.
+    /// How many guards on this thread forbid it to wait for a device.
     static WAITS_FORBIDDEN: Cell<u32> = const { Cell::new(0) };
 }
 
-/// Whether this thread runs an operation that is code of the program.
+/// Whether this thread is running a kernel or host function of the program.
 pub(crate) fn in_callback() -> bool {
     IN_CALLBACK.get()
 }
 
-/// The function of the driver that this thread has called.
+/// The driver function that this thread has called.
 pub(crate) fn calling() -> &'static str {
     CALLING.get()
 }
 
-/// The function that this thread has called, if it must not wait.
+/// The driver function that this thread has called, if the thread must not wait.
 pub(crate) fn host_waits() -> Option<&'static str> {
     (WAITS_FORBIDDEN.get() != 0).then(calling)
 }
 
-/// Forbids this thread to wait for a device, or takes that back.
+/// Forbids this thread to wait for a device, or undoes one such call.
 pub(crate) fn forbid_waits(forbid: bool) {
     let count = WAITS_FORBIDDEN.get();
     WAITS_FORBIDDEN.set(if forbid { count + 1 } else { count.saturating_sub(1) });
 }
 
-/// Runs code of the program that is an operation.
+/// Runs a kernel or host function of the program.
 pub(crate) fn as_callback(callback: impl FnOnce()) {
     IN_CALLBACK.set(true);
     callback();
     IN_CALLBACK.set(false);
 }
 
-/// The body of a driver function called `name`, after `cuInit`.
+/// Runs the body of the driver function `name`. The function requires `cuInit`.
 pub(crate) fn call(name: &'static str, body: impl FnOnce(&mut Sim) -> Answer) -> Code {
     call_early(name, |sim| match sim.all_fail {
         Some(status) => Err(status),
@@ -58,11 +58,11 @@ pub(crate) fn call(name: &'static str, body: impl FnOnce(&mut Sim) -> Answer) ->
     })
 }
 
-/// The body of a driver function that may be called before `cuInit`.
+/// Runs the body of a driver function that may be called before `cuInit`.
 pub(crate) fn call_early(name: &'static str, body: impl FnOnce(&mut Sim) -> Answer) -> Code {
     let mut sim = lock();
     let before = CALLING.replace(name);
-    // What is known when a thread begins is known to it, and no more.
+    // Registers the thread before the body runs, so that it does not inherit knowledge that other threads gain later.
     sim.agents.host();
     *sim.calls.entry(name).or_default() += 1;
     let injected = sim.take_fault(name);
@@ -79,29 +79,29 @@ pub(crate) fn call_early(name: &'static str, body: impl FnOnce(&mut Sim) -> Answ
     answer.err().map_or(0, |status| status.0)
 }
 
-/// Where the caller of a driver function wants a result.
+/// A pointer argument through which a driver function returns a result.
 #[repr(transparent)]
 pub(crate) struct Out<T>(*mut T);
 
 impl<T> Out<T> {
-    /// A place whose type another argument tells.
+    /// The location of a result whose type depends on another argument.
     pub(crate) fn at(address: u64) -> Self {
         Self(std::ptr::with_exposed_provenance_mut(address as usize))
     }
 
-    /// Whether the caller wants none.
+    /// Whether the caller passed a null pointer.
     pub(crate) fn is_null(&self) -> bool {
         self.0.is_null()
     }
 
-    /// Writes the result; a null pointer is an invalid argument.
+    /// Writes the result. A null pointer is an invalid argument.
     pub(crate) fn set(&self, value: T) -> Answer {
         self.set_at(0, value)
     }
 
-    /// Writes the result, unless the caller wants none.
+    /// Writes the result, unless the pointer is null.
     pub(crate) fn set_if_wanted(&self, value: T) {
-        // A null pointer is the caller's way to say so.
+        // A null pointer means that the caller does not want this result.
         let _ = self.set(value);
     }
 
@@ -111,13 +111,13 @@ impl<T> Out<T> {
             return Err(Status::INVALID_VALUE);
         }
         let place = self.0.wrapping_add(index);
-        // SAFETY: a caller of the C function promises that a pointer to a result that is not null is aligned and points
-        // to as many values as the function writes; `Out` exists only as the type of such arguments.
+        // SAFETY: a caller of the C function promises that a non-null result pointer is aligned and points to as many
+        // values as the function writes. `Out` exists only as the type of such arguments.
         unsafe { place.write(value) };
         Ok(())
     }
 
-    /// What the caller has put there.
+    /// Reads the value that the caller stored there.
     pub(crate) fn get(&self) -> Answer<T>
     where
         T: Copy,
@@ -125,7 +125,7 @@ impl<T> Out<T> {
         if self.0.is_null() {
             return Err(Status::INVALID_VALUE);
         }
-        // SAFETY: as in `set_at`; functions that also read the value say so, and then the caller has written it.
+        // SAFETY: as in `set_at`. The functions that also read the value document it, so the caller has written it.
         Ok(unsafe { self.0.read() })
     }
 }
@@ -135,30 +135,30 @@ impl<T> Out<T> {
 pub(crate) struct In<T>(*const T);
 
 impl<T: Copy> In<T> {
-    /// The element `index`; a null pointer is an invalid argument.
+    /// Reads the element `index`. A null pointer is an invalid argument.
     pub(crate) fn get(&self, index: usize) -> Answer<T> {
         if self.0.is_null() {
             return Err(Status::INVALID_VALUE);
         }
         let place = self.0.wrapping_add(index);
-        // SAFETY: a caller of the C function promises that the array has the length that the function documents, and
-        // callers of this method stay within it; `In` exists only as the type of such arguments.
+        // SAFETY: a caller of the C function promises that the array has the documented length, and callers of this
+        // method stay within it. `In` exists only as the type of such arguments.
         Ok(unsafe { place.read_unaligned() })
     }
 
-    /// Whether the caller passes nothing.
+    /// Whether the caller passed a null pointer.
     pub(crate) fn is_null(&self) -> bool {
         self.0.is_null()
     }
 }
 
 impl In<c_char> {
-    /// The text, with whatever is not Unicode replaced.
+    /// Returns the text, with invalid UTF-8 replaced.
     pub(crate) fn text(&self) -> Answer<String> {
         if self.0.is_null() {
             return Err(Status::INVALID_VALUE);
         }
-        // SAFETY: a caller of the C function promises that a text ends with a zero.
+        // SAFETY: a caller of the C function promises that the text ends with a zero.
         Ok(unsafe { CStr::from_ptr(self.0) }.to_string_lossy().into_owned())
     }
 }

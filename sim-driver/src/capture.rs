@@ -1,4 +1,4 @@
-//! Stream capture: what is allowed while one is under way, and what spoils it.
+//! Stream capture: what is allowed during a capture, and what invalidates it.
 
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -17,20 +17,20 @@ pub(crate) const GLOBAL: u32 = 0;
 pub(crate) const THREAD_LOCAL: u32 = 1;
 pub(crate) const RELAXED: u32 = 2;
 
-/// The nodes that work must come after, by their place in the graph.
+/// The nodes that the next work must come after, by index in the graph.
 pub(crate) type Frontier = Vec<usize>;
 
 thread_local! {
-    /// What captures mean to this thread.
+    /// The capture mode of this thread.
     static THREAD_MODE: Cell<u32> = const { Cell::new(GLOBAL) };
 }
 
-/// Sets what captures mean to this thread, and returns what it was.
+/// Sets the capture mode of this thread and returns the previous one.
 pub(crate) fn exchange_mode(mode: u32) -> u32 {
     THREAD_MODE.replace(mode)
 }
 
-/// A capture under way.
+/// A capture in progress.
 #[derive(Debug)]
 pub(crate) struct Capture {
     pub(crate) context: Handle,
@@ -39,17 +39,17 @@ pub(crate) struct Capture {
     origin: Handle,
     pub(crate) invalid: bool,
     nodes: Vec<Node>,
-    /// By stream that takes part.
+    /// The frontier of each participating stream.
     frontiers: BTreeMap<Handle, Frontier>,
 }
 
 impl Capture {
-    /// What the next work of a stream must come after.
+    /// Returns what the next work of a stream must come after.
     pub(crate) fn frontier(&self, stream: Handle) -> Frontier {
         self.frontiers.get(&stream).cloned().unwrap_or_default()
     }
 
-    /// Whether every node is before the end of the stream that began.
+    /// Whether every node comes before the end of the stream that began the capture.
     fn is_joined(&self) -> bool {
         let mut reached = BTreeSet::new();
         let mut open = self.frontier(self.origin);
@@ -58,14 +58,14 @@ impl Capture {
                 open.extend(&self.nodes[index].after);
             }
         }
-        // A stream without work of its own still has to come back, if anything was handed to it.
+        // A stream without work of its own must be joined too, if it waited for an event of the capture.
         let back = |frontier: &Frontier| frontier.iter().all(|index| reached.contains(index));
         reached.len() == self.nodes.len() && self.frontiers.values().all(back)
     }
 }
 
 impl State {
-    /// Spoils a capture, which is reported; `status` is why, to be answered.
+    /// Invalidates a capture and reports it. Returns `status`, the reason, as the result of the call.
     pub(crate) fn spoil(&mut self, capture: u64, status: Status) -> Status {
         if let Some(capture) = self.captures.get_mut(&capture)
             && !capture.invalid
@@ -77,14 +77,14 @@ impl State {
         status
     }
 
-    /// Reports that a capture is lost with the call that is under way.
+    /// Reports that the current call invalidates a capture.
     fn report_capture(&mut self, origin: Handle, status: Status) {
         let why = describe(status.0).map_or("an error", |(_, text)| text.to_str().unwrap_or("an error"));
         let text = format!("{} spoils the capture that stream {origin:#x} began: {why}", calling());
         self.report(Mistake::Capture, text);
     }
 
-    /// Spoils the captures that `matches` selects; an error if there are any.
+    /// Invalidates the captures that `matches` selects. Fails if there are any.
     fn spoil_all(&mut self, status: Status, matches: impl Fn(&Self, &Capture) -> bool) -> Answer {
         let hit = self.captures.iter().filter(|(_, capture)| matches(self, capture));
         let hit: Vec<u64> = hit.map(|(id, _)| *id).collect();
@@ -94,8 +94,9 @@ impl State {
         if hit.is_empty() { Ok(()) } else { Err(status) }
     }
 
-    /// Refuses a call that is potentially unsafe while streams capture: which captures matter is up to their mode, to
-    /// the mode of this thread and to which thread began them.
+    /// Rejects a call that is potentially unsafe during captures.
+    ///
+    /// Which captures matter depends on their mode, on the mode of this thread, and on the thread that began them.
     pub(crate) fn check_capture_mode(&mut self) -> Answer {
         let thread = thread::current().id();
         let mode = THREAD_MODE.get();
@@ -109,14 +110,14 @@ impl State {
         })
     }
 
-    /// Refuses a call on a whole context of which a stream captures, in whatever mode.
+    /// Rejects a call on a whole context if a stream of the context captures, in any mode.
     pub(crate) fn check_context_capture(&mut self, context: Handle) -> Answer {
         self.spoil_all(Status::CAPTURE_UNSUPPORTED, |state, capture| {
             capture.frontiers.keys().any(|stream| state.streams[stream].context == context)
         })
     }
 
-    /// Whether using this stream would wait for a blocking stream that captures.
+    /// Whether a use of this stream would wait for a capturing blocking stream.
     pub(crate) fn is_implicit(&self, handle: Handle) -> bool {
         let stream = &self.streams[&handle];
         let hit = |other: &crate::stream::Stream| {
@@ -125,7 +126,7 @@ impl State {
         stream.sort == Sort::Legacy && self.streams.values().any(hit)
     }
 
-    /// Refuses the legacy default stream while a blocking stream of its context captures.
+    /// Rejects the legacy default stream while a blocking stream of its context captures.
     pub(crate) fn check_legacy(&mut self, handle: Handle) -> Answer {
         if !self.is_implicit(handle) {
             return Ok(());
@@ -137,7 +138,7 @@ impl State {
         })
     }
 
-    /// Refuses a call that looks at a stream, or waits for it, while it captures.
+    /// Rejects a call that queries a stream or waits for it while the stream captures.
     pub(crate) fn check_not_capturing(&mut self, handle: Handle) -> Answer {
         self.check_legacy(handle)?;
         match self.streams[&handle].capture {
@@ -146,7 +147,7 @@ impl State {
         }
     }
 
-    /// Refuses a call that looks at an event, or waits for it, whose latest record is part of a capture.
+    /// Rejects a call that queries an event or waits for it if its latest record is part of a capture.
     pub(crate) fn check_not_captured(&mut self, event: Handle, function: &str) -> Answer {
         match self.event(event, function)?.captured {
             Some((capture, _)) => Err(self.spoil(capture, Status::CAPTURED_EVENT)),
@@ -154,7 +155,7 @@ impl State {
         }
     }
 
-    /// A capture that was not spoilt.
+    /// Returns a capture that is not invalidated.
     pub(crate) fn active_capture(&mut self, id: u64) -> Answer<&mut Capture> {
         let capture = self.captures.get_mut(&id).filter(|capture| !capture.invalid);
         capture.ok_or(Status::CAPTURE_INVALIDATED)
@@ -169,7 +170,7 @@ impl State {
         Ok(())
     }
 
-    /// A stream waits for an event of a capture, and takes part in it from now on.
+    /// Makes a stream wait for an event of a capture. The stream takes part in the capture from now on.
     pub(crate) fn join_capture(
         &mut self,
         stream: Handle,
@@ -194,7 +195,7 @@ impl State {
         Ok(())
     }
 
-    /// `cuStreamBeginCapture`.
+    /// Implements `cuStreamBeginCapture`.
     pub(crate) fn begin_capture(&mut self, stream: Handle, mode: u32) -> Answer {
         let known = &self.streams[&stream];
         if mode > RELAXED {
@@ -219,7 +220,7 @@ impl State {
         Ok(())
     }
 
-    /// `cuStreamEndCapture`: the graph, unless the capture was spoilt or is not complete.
+    /// Implements `cuStreamEndCapture`: returns the graph, unless the capture is invalidated or incomplete.
     pub(crate) fn end_capture(&mut self, stream: Handle) -> Answer<Handle> {
         let id = self.streams[&stream].capture.ok_or(Status::ILLEGAL_STATE)?;
         let Some(capture) = self.captures.get(&id) else { return Err(Status::ILLEGAL_STATE) };

@@ -1,4 +1,4 @@
-//! Devices and contexts, and which context is current on a thread.
+//! Devices, contexts, and each thread's stack of current contexts.
 
 use std::cell::RefCell;
 
@@ -8,11 +8,11 @@ use crate::status::{Answer, Status};
 use crate::stream::Stream;
 
 thread_local! {
-    /// The contexts that were pushed on this thread, the current one last.
+    /// The contexts that were pushed on this thread; the last one is current.
     static STACK: RefCell<Vec<Handle>> = const { RefCell::new(Vec::new()) };
 }
 
-/// A device, which is its primary context and the number of those who keep it.
+/// A device: its primary context and the number of times the context is retained.
 #[derive(Debug, Default)]
 pub(crate) struct Device {
     pub(crate) primary: Option<Handle>,
@@ -20,7 +20,7 @@ pub(crate) struct Device {
     pub(crate) flags: u32,
 }
 
-/// A living context.
+/// A context that has not been destroyed.
 #[derive(Debug)]
 pub(crate) struct Context {
     pub(crate) device: usize,
@@ -31,21 +31,21 @@ pub(crate) struct Context {
     pub(crate) legacy: Handle,
 }
 
-/// Works on the stack of contexts of this thread.
+/// Runs `work` on this thread's context stack.
 pub(crate) fn with_stack<R>(work: impl FnOnce(&mut Vec<Handle>) -> R) -> R {
     STACK.with_borrow_mut(work)
 }
 
-/// Set in the handle of a context that was destroyed before it was pushed.
+/// The bit that is set in a stack entry if the context was destroyed before it was pushed.
 pub(crate) const PUSHED_DEAD: Handle = 1;
 
-/// The handle of the current context, which may have been destroyed; zero if there is none.
+/// The handle of the current context, or zero. The context may have been destroyed.
 pub(crate) fn current_handle() -> Handle {
     with_stack(|stack| stack.last().copied().unwrap_or(0))
 }
 
 impl State {
-    /// The current context, alive.
+    /// The current context. Fails if it has been destroyed.
     pub(crate) fn current(&self) -> Answer<Handle> {
         self.context(current_handle()).map(|_| current_handle())
     }
@@ -56,7 +56,7 @@ impl State {
         Ok((handle, self.context(handle)?.device))
     }
 
-    /// A context by its handle.
+    /// Returns a context by its handle.
     pub(crate) fn context(&self, handle: Handle) -> Answer<&Context> {
         match self.contexts.get(&handle) {
             Some(context) => Ok(context),
@@ -65,16 +65,16 @@ impl State {
         }
     }
 
-    /// A device by its ordinal.
+    /// Returns a device by its ordinal.
     pub(crate) fn device(&mut self, ordinal: i32) -> Answer<(usize, &mut Device)> {
         let index = usize::try_from(ordinal).map_err(|_| Status::INVALID_DEVICE)?;
         self.devices.get_mut(index).map(|device| (index, device)).ok_or(Status::INVALID_DEVICE)
     }
 
-    /// Makes a context on a device.
+    /// Creates a context on a device.
     pub(crate) fn create_context(&mut self, device: usize, flags: u32) -> Handle {
         let (handle, id) = (self.handle(Thing::Context), self.fresh_handle() >> 4);
-        // The streams of a context that had the handle before are nobody's.
+        // Streams of a destroyed context with the same handle must not belong to the new one.
         for stream in self.streams.values_mut().filter(|stream| stream.context == handle) {
             stream.context = 0;
         }
@@ -85,7 +85,7 @@ impl State {
 }
 
 impl Sim {
-    /// Lets all work of a context end and gives back everything that belongs to it, but not the context itself.
+    /// Waits for all work of a context and releases everything that belongs to it, but not the context itself.
     pub(crate) fn empty_context(&mut self, context: Handle) {
         let work = self.work_of(|other| other == context);
         self.wait(&work);
@@ -106,7 +106,7 @@ impl Sim {
         self.modules.retain(|_, module| module.context != context);
         let modules: Vec<_> = self.modules.keys().copied().collect();
         self.functions.retain(|_, function| modules.contains(&function.module));
-        // Memory of the pool belongs to the device and outlives the context.
+        // Pool memory belongs to the device and outlives the context.
         let own = self.memory.live().filter(|(_, known)| known.context == context);
         let own: Vec<_> = own.map(|(first, _)| first).collect();
         let step = self.host_step();

@@ -1,4 +1,4 @@
-//! The copy kernels of `interop-core` as host functions, so that every program finds them without a registration.
+//! The copy kernels of `interop-core` as host functions, so that programs need not register them.
 
 #![expect(unsafe_code, reason = "reads the parameters of a launch, and moves bytes of simulated devices")]
 
@@ -7,7 +7,7 @@ use std::ffi::c_void;
 
 use crate::kernels::{Kernel, translate};
 
-/// The threads of a block, and the units that each has in `strided`.
+/// The threads per block, and the units per thread in `strided`.
 const THREADS: u32 = 256;
 const EACH: u32 = 4;
 
@@ -36,14 +36,14 @@ struct Arguments {
 }
 
 impl Axis {
-    /// As the kernel divides, so that a wrong divisor shows.
+    /// Divides in the same way as the kernel, so that a wrong divisor shows.
     const fn divide(self, number: u32) -> u32 {
         let high = (number as u64 * self.multiplier as u64) >> 32;
         high.wrapping_add(number as u64).unbounded_shr(self.shift) as u32
     }
 }
 
-/// The kernels by name.
+/// Returns the kernels by name.
 pub(crate) fn all() -> BTreeMap<String, Kernel> {
     let sizes = vec![8, 8, size_of::<Arguments>()];
     let mut kernels = BTreeMap::new();
@@ -59,7 +59,7 @@ pub(crate) fn all() -> BTreeMap<String, Kernel> {
     kernels
 }
 
-/// Source and target of a launch whose grid and block are those that the kernel is written for.
+/// The source and target of a launch. Its grid and block match what the kernel is written for.
 struct Ends {
     copy: Arguments,
     to: u64,
@@ -69,21 +69,21 @@ struct Ends {
 impl Ends {
     /// # Safety
     ///
-    /// The parameters of a launch of one of these kernels.
+    /// The arguments are those of a launch of one of these kernels.
     unsafe fn of(block: *const u32, parameters: *const *const c_void) -> Self {
-        // SAFETY: three extents, as of every launch.
+        // SAFETY: every launch passes three extents.
         assert_eq!(unsafe { block.read() }, THREADS, "the block that the kernels are compiled for");
-        // SAFETY: as many parameters as were registered, each in words that are aligned for it.
+        // SAFETY: the launch passes as many parameters as were registered, each in words that are aligned for it.
         let [to, from, copy] = unsafe { parameters.cast::<[*const c_void; 3]>().read() };
-        // SAFETY: of the registered size.
+        // SAFETY: the parameter has the registered size.
         let (to, from) = (unsafe { to.cast::<u64>().read() }, from.cast::<u64>());
         // SAFETY: as above.
         let from = unsafe { from.read() };
-        // SAFETY: as above; plain numbers.
+        // SAFETY: as above; any bytes are valid for plain numbers.
         Self { copy: unsafe { copy.cast::<Arguments>().read() }, to, from }
     }
 
-    /// The places of the bytes that the launch reads and writes, with the offsets of both ends from the lowest byte.
+    /// Finds the memory that the launch reads and writes. Returns pointers to the first unit of each end.
     fn places(&self, unit: usize) -> Option<Places> {
         let axes = &self.copy.axes[..self.copy.rank as usize];
         let reach = |stride: fn(&Axis) -> i64| {
@@ -106,7 +106,7 @@ impl Ends {
     }
 }
 
-/// The first unit of both ends.
+/// Pointers to the first unit of the source and of the target.
 struct Places {
     source: *mut u8,
     target: *mut u8,
@@ -116,12 +116,12 @@ impl Places {
     fn copy<const UNIT: usize>(&self, from: i64, to: i64) {
         let source = self.source.wrapping_offset(from as isize);
         let target = self.target.wrapping_offset(to as isize);
-        // SAFETY: a unit within the bytes that `translate` has checked.
+        // SAFETY: the unit lies within the bytes that `translate` has checked.
         unsafe { target.copy_from_nonoverlapping(source, UNIT) };
     }
 }
 
-/// The offsets of an index of some axes, of which the first varies fastest.
+/// Converts an index to the two byte offsets. The first axis varies fastest.
 fn offsets(mut number: u32, axes: &[Axis]) -> (i64, i64) {
     let mut at = (0, 0);
     for axis in axes {
@@ -139,10 +139,10 @@ extern "C" fn strided<const UNIT: usize>(
     _: u32,
     parameters: *const *const c_void,
 ) {
-    // SAFETY: a launch of this kernel.
+    // SAFETY: the arguments are those of a launch of this kernel.
     let ends = unsafe { Ends::of(block, parameters) };
     let Some(places) = ends.places(UNIT) else { return };
-    // SAFETY: three extents, as of every launch.
+    // SAFETY: every launch passes three extents.
     let blocks = unsafe { grid.read() };
     let pack = (4 / UNIT as u64).max(1);
     let covered = u64::from(blocks) * u64::from(THREADS * EACH) * pack;
@@ -158,10 +158,10 @@ extern "C" fn tiled<const UNIT: usize>(
     _: u32,
     parameters: *const *const c_void,
 ) {
-    // SAFETY: a launch of this kernel.
+    // SAFETY: the arguments are those of a launch of this kernel.
     let ends = unsafe { Ends::of(block, parameters) };
     let Some(places) = ends.places(UNIT) else { return };
-    // SAFETY: three extents, as of every launch.
+    // SAFETY: every launch passes three extents.
     let blocks = unsafe { grid.read() };
     let Arguments { rank, log_across, log_down, tiles, axes, .. } = ends.copy;
     let units = 16384 / UNIT.max(4) as u32;

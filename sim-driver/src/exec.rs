@@ -1,4 +1,4 @@
-//! Running operations: when somebody must wait, and what each kind does.
+//! Runs operations: which one runs when a call waits, and what each kind does.
 
 #![expect(unsafe_code, reason = "copies touch memory, and kernels are functions of the program")]
 
@@ -13,11 +13,12 @@ use crate::report::Mistake;
 use crate::state::{Handle, Policy, Sim, State, wake};
 use crate::stream::Sort;
 
-/// Of so many questions whether work is done, all but the last are answered with no before anything runs.
+/// The number of unsuccessful polls after which an operation runs.
 const PATIENCE: u64 = 4;
 
 impl Sim {
-    /// Lets operations run until all that `before` names has ended: the host waits, and knows then that it has.
+    /// Runs operations until everything in `before` has ended. The host waits, so it then knows that work to be
+    /// finished.
     pub(crate) fn wait(&mut self, before: &Before) {
         if let Some(name) = host_waits() {
             self.report(Mistake::HostWait, format!("{name} makes the host wait where nothing may"));
@@ -26,7 +27,7 @@ impl Sim {
         self.host_learns(&before.clock);
     }
 
-    /// Lets operations run until `targets` have ended.
+    /// Runs operations until `targets` have ended.
     pub(crate) fn run_until(&mut self, targets: &[OpId]) {
         self.settle();
         while targets.iter().any(|id| self.queue.is_pending(*id)) {
@@ -37,14 +38,15 @@ impl Sim {
         }
     }
 
-    /// Whether all that `before` names has ended, which the host knows then. Asking often enough brings the end nearer,
-    /// but ends no spin.
+    /// Returns whether everything in `before` has ended. If so, the host knows that work to be finished.
+    ///
+    /// Repeated polling makes operations run, but does not end spins.
     pub(crate) fn poll(&mut self, before: &Before) -> bool {
         let targets = &before.operations;
         let done = |sim: &Self| !targets.iter().any(|id| sim.queue.is_pending(*id));
         if !done(self) {
             self.polls += 1;
-            // One that asks in vain does not spend what others have waited.
+            // The count is reset only when an operation runs, so unsuccessful polls do not lose earlier ones.
             if self.polls >= PATIENCE
                 && self.queue.running.is_none()
                 && let Some(id) = self.runnable(targets)
@@ -60,7 +62,7 @@ impl Sim {
         done
     }
 
-    /// Runs what the policy wants to run now: frees and released spins, or everything.
+    /// Runs what the policy runs without a wait: frees and released spins, or everything.
     pub(crate) fn settle(&mut self) {
         if self.queue.running.is_some() {
             return;
@@ -74,14 +76,14 @@ impl Sim {
         }
     }
 
-    /// Runs one operation that may run now, whoever waits for it.
+    /// Runs one operation that is ready, even if nothing waits for it.
     pub(crate) fn step(&mut self) -> bool {
         let all = self.queue.select(|_| true);
         let next = if self.queue.running.is_none() { self.runnable(&all) } else { None };
         next.map(|id| self.run(id)).is_some()
     }
 
-    /// What runs next when somebody waits for `targets`; `None` if another thread has to act first.
+    /// Picks the next operation for a call that waits for `targets`. Returns `None` if another thread must act first.
     fn pick(&mut self, targets: &[OpId]) -> Option<OpId> {
         if self.queue.running.is_some() {
             return None;
@@ -92,12 +94,12 @@ impl Sim {
         if self.policy == Policy::Eager {
             return None;
         }
-        // Only spins are left, and somebody has to wait for them: they end now.
+        // Only unreleased spins are left, and a call waits for them: they end now.
         let needed = self.queue.with_predecessors(targets);
         needed.into_iter().find(|id| self.queue.is_runnable(*id))
     }
 
-    /// One of the operations that `targets` need, or of all under the random policy, which may run now.
+    /// Picks an operation that is ready: one that `targets` need, or any under the random policy.
     fn runnable(&mut self, targets: &[OpId]) -> Option<OpId> {
         let needed = match self.policy {
             Policy::Random => self.queue.select(|_| true),
@@ -107,19 +109,19 @@ impl Sim {
         self.queue.choose(&choices)
     }
 
-    /// Whether an operation may run without anybody having to wait for it.
+    /// Whether an operation may run even if no call waits for it.
     fn is_free_to_run(&self, id: OpId) -> bool {
         let spins = self.queue.get(id).is_some_and(|operation| matches!(operation.work, Work::Spin));
         self.queue.is_runnable(id) && (!spins || self.released.contains(&id))
     }
 
-    /// Runs an operation, and then what it has held back and the policy wants to run now.
+    /// Runs an operation, and then the operations that it made ready and that the policy runs without a wait.
     fn run(&mut self, id: OpId) {
         self.run_one(id);
         self.settle();
     }
 
-    /// Runs an operation.
+    /// Runs one operation.
     fn run_one(&mut self, id: OpId) {
         let Some(operation) = self.queue.get(id) else { return };
         let (work, step) = (operation.work.clone(), operation.step.clone());
@@ -142,7 +144,7 @@ impl Sim {
 }
 
 impl Callback {
-    /// Calls the program.
+    /// Calls the host function.
     fn call(self) {
         match self {
             Self::Plain(function, data) => function(data),
@@ -152,14 +154,14 @@ impl Callback {
 }
 
 impl State {
-    /// Does what an operation does that is no code of the program.
+    /// Performs the part of an operation that runs no code of the program.
     fn perform(&mut self, step: &Step, work: Work) {
         let id = step.moment.number;
         match work {
             Work::Nothing | Work::Spin | Work::Kernel(_) | Work::Host(_) => {}
             Work::Record(event) => {
                 let now = self.queue.ended;
-                // An event may be destroyed, or recorded anew, before a record of it is reached.
+                // The event may have been destroyed or recorded again since this record was queued.
                 if let Some(event) = self.events.get_mut(&event).filter(|event| event.last == Some(id)) {
                     event.reached = Some(now);
                 }
@@ -180,8 +182,8 @@ impl State {
                 let target = self.locate(step, &to, bytes, What::Write);
                 let (Some(source), Some(target)) = (source, target) else { return };
                 let count = usize::try_from(bytes).unwrap_or(0);
-                // SAFETY: both are `bytes` long: the driver's memory was checked by `locate`; the caller of the copy
-                // promises it for host memory until the copy has run. They may overlap.
+                // SAFETY: both ranges are `bytes` long. `locate` has checked the driver's memory; the caller of the
+                // copy promises it for host memory until the copy has run. The ranges may overlap.
                 unsafe { ptr::copy(source.cast_const(), target, count) };
             }
             Work::Set { to, pattern, width, bytes } => {
@@ -195,7 +197,8 @@ impl State {
         }
     }
 
-    /// The usable address of a place that a step uses; `None`, and a report, if it may not.
+    /// Returns a usable pointer to memory that a step uses. Returns `None`, and adds a report, if the step may not use
+    /// it.
     fn locate(&mut self, step: &Step, place: &Place, bytes: u64, what: What) -> Option<*mut u8> {
         match place {
             Place::Host(address) => Some(ptr::with_exposed_provenance_mut(*address as usize)),
@@ -204,12 +207,12 @@ impl State {
         }
     }
 
-    /// The usable address of memory of the driver's that a step uses; `None`, and a report, if it may not.
+    /// As [`locate`](Self::locate), for memory that the driver knows.
     pub(crate) fn touch(&mut self, step: &Step, address: u64, bytes: u64, what: What) -> Option<*mut u8> {
         let told = self.note(step, what, address, bytes);
         let why = match self.memory.translate(address, bytes) {
             Ok(found) => return Some(found),
-            // The use and what it should have come before or after were reported together.
+            // The conflicting pair of uses has already been reported.
             Err(why) if told && why.mistake != Mistake::OutOfBounds => return None,
             Err(why) => why,
         };
@@ -220,24 +223,24 @@ impl State {
         None
     }
 
-    /// What a wait for a stream waits for.
+    /// Returns the work that a synchronization of a stream waits for.
     pub(crate) fn work_of_stream(&self, handle: u64) -> Before {
         let stream = &self.streams[&handle];
-        // Waiting for the legacy stream waits for what its next operation would wait for.
+        // A wait for the legacy stream also waits for the blocking streams, as its next operation would.
         match stream.sort {
             Sort::Legacy => self.before_next(handle),
             _ => self.after_all_of([stream]),
         }
     }
 
-    /// What a wait for contexts waits for.
+    /// Returns the work that a synchronization of contexts waits for.
     pub(crate) fn work_of(&self, wanted: impl Fn(Handle) -> bool) -> Before {
         let streams = self.streams.values().filter(|stream| wanted(stream.context));
         let operations = self.queue.select(|operation| wanted(operation.context));
         Before { operations, ..self.after_all_of(streams) }
     }
 
-    /// What a wait for a device waits for.
+    /// Returns the work that a synchronization of a device waits for.
     pub(crate) fn work_of_device(&self, device: usize) -> Before {
         self.work_of(|context| self.contexts.get(&context).is_some_and(|context| context.device == device))
     }

@@ -1,21 +1,21 @@
-//! Graphs: captured work that can be queued again.
+//! Graphs: captured work that can be queued repeatedly.
 
 use crate::happens_before::{Before, Step, Who};
 use crate::queue::{Operation, Work};
 use crate::state::{Handle, State};
 use crate::status::{Answer, Status};
 
-/// One piece of captured work.
+/// One captured operation.
 #[derive(Clone, Debug)]
 pub(crate) struct Node {
     pub(crate) work: Work,
-    /// The nodes it must come after, all before it in the graph.
+    /// The nodes that it must come after. All of them precede it in the list.
     pub(crate) after: Vec<usize>,
-    /// The function of the driver that was captured.
+    /// The driver function that was captured.
     pub(crate) name: &'static str,
 }
 
-/// A graph, or one that was made ready for launches.
+/// A graph or an executable graph.
 #[derive(Clone, Debug)]
 pub(crate) struct Graph {
     pub(crate) nodes: Vec<Node>,
@@ -30,7 +30,7 @@ impl State {
         let first = self.before_next(stream);
         let mut queued: Vec<Step> = Vec::with_capacity(nodes.len());
         for Node { work, after: edges, name } in nodes {
-            // Nodes without an edge between them may run in any order, as if each had a stream of its own.
+            // Nodes without a dependency between them may run in any order, as if each had its own stream.
             let agent = self.agents.add(Who::Node(stream));
             let (mut after, mut clock) = (first.operations.clone(), first.clock.clone());
             for before in edges.iter().map(|index| &queued[*index]) {

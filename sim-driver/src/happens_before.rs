@@ -1,8 +1,8 @@
-//! Happens-before: who does one thing after another, and what each is known to have done.
+//! Happens-before: vector clocks of everything that acts in order.
 //!
-//! An agent is a stream, a host thread, or one node of a graph that was launched. What an agent does has a number, which
-//! grows. A clock says up to which number each agent is known: one thing comes before another exactly if the clock of
-//! the other knows it. Whether it has run by then says nothing, because that was up to the scheduler.
+//! An agent is a stream, a host thread, or one node of a launched graph. Each action of an agent has an increasing
+//! number. A clock stores, for each agent, the last action that is known to be finished. One action comes before
+//! another exactly if the other's clock contains it. The order in which the scheduler ran them does not matter.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -11,22 +11,22 @@ use std::thread::{self, ThreadId};
 use crate::queue::OpId;
 use crate::state::{Handle, State, lock};
 
-/// A stream, a host thread or a node of a graph, by its place in [`Agents`].
+/// A stream, a host thread or a graph node, by its index in [`Agents`].
 pub(crate) type Agent = u32;
 
-/// Something that an agent has done or will do.
+/// One action of an agent, past or future.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Moment {
     pub(crate) agent: Agent,
     pub(crate) number: OpId,
 }
 
-/// Up to which number each agent is known, in the order of the agents.
+/// The last known action number of each agent, sorted by agent.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Clock(Vec<(Agent, OpId)>);
 
 impl Clock {
-    /// Up to which number an agent is known; zero if nothing of it is.
+    /// The last known action number of an agent, or zero.
     pub(crate) fn of(&self, agent: Agent) -> OpId {
         self.0.binary_search_by_key(&agent, |entry| entry.0).map_or(0, |at| self.0[at].1)
     }
@@ -35,7 +35,7 @@ impl Clock {
         self.of(moment.agent) >= moment.number
     }
 
-    /// Knows a moment and all that its agent did before.
+    /// Adds an action and all earlier actions of its agent.
     pub(crate) fn advance(&mut self, Moment { agent, number }: Moment) {
         match self.0.binary_search_by_key(&agent, |entry| entry.0) {
             Ok(at) => self.0[at].1 = self.0[at].1.max(number),
@@ -43,7 +43,7 @@ impl Clock {
         }
     }
 
-    /// Knows what another clock knows.
+    /// Adds everything that another clock contains.
     pub(crate) fn join(&mut self, other: &Self) {
         if self.0.is_empty() {
             return self.0.clone_from(&other.0);
@@ -54,20 +54,20 @@ impl Clock {
     }
 }
 
-/// What something has to come after: the operations that have not ended, and all that is known once they have.
+/// What something must come after: the operations that have not ended, and the clock that is known once they have.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Before {
     pub(crate) operations: Vec<OpId>,
     pub(crate) clock: Clock,
 }
 
-/// One thing that an agent does, with what is known to come before it.
+/// One action of an agent, with everything that is known to come before it.
 #[derive(Clone, Debug)]
 pub(crate) struct Step {
     pub(crate) moment: Moment,
-    /// Knows the moment itself.
+    /// Includes the action itself.
     pub(crate) clock: Arc<Clock>,
-    /// The function of the driver that it was asked for with.
+    /// The driver function that requested it.
     pub(crate) name: &'static str,
 }
 
@@ -93,22 +93,23 @@ impl std::fmt::Display for Who {
     }
 }
 
-/// What host threads know.
+/// The knowledge of the host threads.
 #[derive(Debug)]
 pub(crate) struct Hosts {
-    /// Whether each thread knows only what it was told: by its own waits, by whoever began it, by threads that ended and
-    /// by what tests declare. Otherwise all are one, because threads hand things over by means that no driver sees.
+    /// Whether each thread has its own knowledge: from its own waits, the thread that started it, ended threads, and
+    /// declarations by tests. Otherwise all threads share one clock, because threads synchronize by means that no
+    /// driver sees.
     apart: bool,
-    /// All of them as one.
+    /// The clock that all threads share.
     one: (Agent, Clock),
     threads: HashMap<ThreadId, (Agent, Clock)>,
-    /// What the threads knew that have ended.
+    /// The combined knowledge of the threads that have ended.
     ended: Clock,
-    /// What was handed over, each under its place.
+    /// The clocks that were handed over, by number.
     handed_over: Vec<Clock>,
 }
 
-/// Every agent there was, and what the host knows.
+/// All agents so far, and the host's knowledge.
 #[derive(Debug)]
 pub(crate) struct Agents {
     all: Vec<Who>,
@@ -133,7 +134,7 @@ impl Agents {
         self.all.get(agent as usize).copied().unwrap_or(Who::Thread(None))
     }
 
-    /// This thread and what it knows.
+    /// Returns the agent and clock of this thread.
     pub(crate) fn host(&mut self) -> &mut (Agent, Clock) {
         if !self.hosts.apart {
             return &mut self.hosts.one;
@@ -142,7 +143,7 @@ impl Agents {
         if !self.hosts.threads.contains_key(&thread) {
             LEAVING.with(|_| ());
             let agent = self.add(Who::Thread(Some(thread)));
-            // Whoever began the thread is among those that are here.
+            // The thread that started this one is among the known threads.
             let mut clock = Clock::default();
             for (_, known) in self.hosts.threads.values() {
                 clock.join(known);
@@ -151,12 +152,13 @@ impl Agents {
         }
         let Hosts { threads, ended, one, .. } = &mut self.hosts;
         let host = threads.get_mut(&thread).unwrap_or(one);
-        // Whoever waits for a thread that has ended knows what it knew.
+        // A thread that joins an ended thread knows what that thread knew. Joins are not visible, so every thread
+        // learns it.
         host.1.join(ended);
         host
     }
 
-    /// Lets threads know of each other what they were told, or everything.
+    /// Switches between separate clocks and one shared clock. All existing knowledge becomes known to all threads.
     pub(crate) fn set_apart(&mut self, apart: bool) {
         let Hosts { one, threads, ended, .. } = &mut self.hosts;
         for (_, known) in threads.drain().map(|(_, host)| host) {
@@ -167,20 +169,20 @@ impl Agents {
         self.hosts.apart = apart;
     }
 
-    /// Keeps what this thread knows for another, under a number.
+    /// Stores this thread's clock for another thread and returns its number.
     pub(crate) fn hand_over(&mut self) -> u64 {
         let known = self.host().1.clone();
         self.hosts.handed_over.push(known);
         self.hosts.handed_over.len() as u64 - 1
     }
 
-    /// This thread knows what was handed over under a number.
+    /// Adds the stored clock with this number to this thread's clock.
     pub(crate) fn take_over(&mut self, number: u64) {
         let known = usize::try_from(number).ok().and_then(|at| self.hosts.handed_over.get(at)).cloned();
         self.host().1.join(&known.unwrap_or_default());
     }
 
-    /// Everything so far comes before everything from now on, so that nothing needs to be known.
+    /// Clears all clocks. The caller knows that everything so far comes before everything from now on.
     fn forget(&mut self) {
         let Hosts { one, threads, ended, .. } = &mut self.hosts;
         (one.1, *ended) = (Clock::default(), Clock::default());
@@ -196,7 +198,7 @@ impl Agents {
     }
 }
 
-/// Tells when a thread ends.
+/// A thread-local value whose destructor reports that the thread has ended.
 struct Leaving(ThreadId);
 
 thread_local! {
@@ -210,7 +212,7 @@ impl Drop for Leaving {
 }
 
 impl State {
-    /// Something that this thread does now.
+    /// Creates an action of this thread that happens now.
     pub(crate) fn host_step(&mut self) -> Step {
         let number = self.queue.number();
         let (agent, clock) = self.agents.host();
@@ -220,12 +222,12 @@ impl State {
         Step { moment, clock, name: crate::api_call::calling() }
     }
 
-    /// What this thread has waited for comes before what it does from now on.
+    /// Adds finished work that this thread has waited for to its clock.
     pub(crate) fn host_learns(&mut self, clock: &Clock) {
         self.agents.host().1.join(clock);
     }
 
-    /// Something that an agent will do after `before`, and after all that this thread knows.
+    /// Creates an action of `agent` that comes after `before` and after everything that this thread knows.
     pub(crate) fn step_after(&mut self, agent: Agent, name: &'static str, mut before: Clock) -> Step {
         let moment = Moment { agent, number: self.queue.number() };
         before.join(&self.agents.host().1);
@@ -233,7 +235,7 @@ impl State {
         Step { moment, clock: Arc::new(before), name }
     }
 
-    /// When nothing is queued, everything so far comes before everything from now on: what it was is forgotten.
+    /// Clears all history if nothing is queued, because then everything so far comes before everything from now on.
     pub(crate) fn forget_the_past(&mut self) {
         if self.queue.len() != 0 {
             return;

@@ -1,4 +1,4 @@
-//! What tests can ask and order, under names that no driver has.
+//! The functions that let tests query and control the driver. No real driver has functions with these names.
 
 #![allow(unsafe_code, reason = "the names are exported")]
 
@@ -10,10 +10,10 @@ use crate::queue::Work;
 use crate::state::{Policy, lock, wake};
 use crate::status::Status;
 
-/// Answered for arguments that make no sense.
+/// The result for invalid arguments.
 const REFUSED: u64 = u64::MAX;
 
-/// How often a function was called, by its exported name; all calls for a null pointer.
+/// Returns the number of calls of a function, by its exported name, or of all functions for a null pointer.
 #[unsafe(no_mangle)]
 extern "C" fn interop_sim_calls(name: In<c_char>) -> u64 {
     let sim = lock();
@@ -23,19 +23,19 @@ extern "C" fn interop_sim_calls(name: In<c_char>) -> u64 {
     }
 }
 
-/// Starts all counts of calls at zero.
+/// Resets all call counts to zero.
 #[unsafe(no_mangle)]
 extern "C" fn interop_sim_reset_calls() {
     lock().calls.clear();
 }
 
-/// The number of reports on what the program did wrong.
+/// Returns the number of reports of mistakes of the program.
 #[unsafe(no_mangle)]
 extern "C" fn interop_sim_report_count() -> u64 {
     lock().reports.len() as u64
 }
 
-/// Writes up to `room` bytes of a report and the number of its mistake, and returns how many bytes it has.
+/// Writes up to `room` bytes of a report's text and the number of its mistake. Returns the length of the whole text.
 #[unsafe(no_mangle)]
 extern "C" fn interop_sim_report(index: u64, mistake: Out<u32>, text: Out<u8>, room: u64) -> u64 {
     let sim = lock();
@@ -52,19 +52,19 @@ extern "C" fn interop_sim_report(index: u64, mistake: Out<u32>, text: Out<u8>, r
     report.text.len() as u64
 }
 
-/// Forgets the reports.
+/// Clears the reports.
 #[unsafe(no_mangle)]
 extern "C" fn interop_sim_clear_reports() {
     lock().reports.clear();
 }
 
-/// The mark that events which are created from now on come after.
+/// Returns a mark; events that are created later come after it.
 #[unsafe(no_mangle)]
 extern "C" fn interop_sim_mark() -> u64 {
     lock().last_handle()
 }
 
-/// Reports the events that were created after a mark, that live, and that are not among `count` handles.
+/// Reports the live events that were created after a mark and are not among the `count` handles in `kept`.
 #[unsafe(no_mangle)]
 extern "C" fn interop_sim_report_leaked_events(mark: u64, kept: In<u64>, count: u64) {
     let count = usize::try_from(count).unwrap_or(0);
@@ -72,49 +72,49 @@ extern "C" fn interop_sim_report_leaked_events(mark: u64, kept: In<u64>, count: 
     lock().report_leaked_events(mark, &kept);
 }
 
-/// Reports every wait of this thread for a device from now on, until as many calls have taken it back.
+/// Reports every wait of this thread for a device, until the same number of calls with 0 have undone this.
 #[unsafe(no_mangle)]
 extern "C" fn interop_sim_forbid_waits(forbid: u32) {
     forbid_waits(forbid != 0);
 }
 
-/// Has the program on the host read or write bytes that it shares with devices.
+/// Declares that the host program reads or writes bytes that it shares with devices.
 #[unsafe(no_mangle)]
 extern "C" fn interop_sim_host_access(address: u64, bytes: u64, write: u32) {
     host_access(address, bytes, write != 0);
 }
 
-/// Whether each thread knows only what it was told, or all are one.
+/// Chooses whether host threads have separate knowledge or share it.
 #[unsafe(no_mangle)]
 extern "C" fn interop_sim_set_threads_apart(apart: u32) {
     lock().agents.set_apart(apart != 0);
 }
 
-/// Whether host memory that is registered from now on has another address for devices than for the host.
+/// Chooses whether host memory that is registered from now on has a different address on devices.
 #[unsafe(no_mangle)]
 extern "C" fn interop_sim_set_registered_apart(apart: u32) {
     lock().memory.registered_apart = apart != 0;
 }
 
-/// Whether the handles and addresses of what is destroyed and freed from now on are given out again.
+/// Chooses whether the handles and addresses of objects that are destroyed or freed from now on are reused.
 #[unsafe(no_mangle)]
 extern "C" fn interop_sim_set_reuse(reuse: u32) {
     lock().set_reuse(reuse != 0);
 }
 
-/// Keeps what this thread knows, to be handed to another, under the number that it returns.
+/// Stores what this thread knows to be finished, for another thread. Returns its number.
 #[unsafe(no_mangle)]
 extern "C" fn interop_sim_hand_over() -> u64 {
     lock().agents.hand_over()
 }
 
-/// This thread knows what was handed over.
+/// Adds what another thread handed over to this thread's knowledge.
 #[unsafe(no_mangle)]
 extern "C" fn interop_sim_take_over(number: u64) {
     lock().agents.take_over(number);
 }
 
-/// After `before` more calls of `cuStreamWaitEvent` or `cuCtxRecordEvent`, the next orders nothing.
+/// Makes one call of `cuStreamWaitEvent` or `cuCtxRecordEvent` do nothing: the one after `before` more calls.
 #[unsafe(no_mangle)]
 extern "C" fn interop_sim_lose(name: In<c_char>, before: u64) {
     if let Ok(name) = name.text() {
@@ -122,8 +122,8 @@ extern "C" fn interop_sim_lose(name: In<c_char>, before: u64) {
     }
 }
 
-/// How many there are of: 0 allocations, 1 created streams, 2 events, 3 contexts, 4 operations that have not ended,
-/// 5 modules, 6 captures under way, 7 graphs.
+/// Returns the number of live objects: 0 allocations, 1 created streams, 2 events, 3 contexts, 4 operations that have
+/// not ended, 5 modules, 6 captures in progress, 7 graphs.
 #[unsafe(no_mangle)]
 extern "C" fn interop_sim_live(kind: u32) -> u64 {
     let sim = lock();
@@ -153,13 +153,13 @@ extern "C" fn interop_sim_set_policy(policy: u32) {
     sim.settle();
 }
 
-/// Starts the choices of the scheduler again, from a seed.
+/// Restarts the scheduler's random choices from a seed.
 #[unsafe(no_mangle)]
 extern "C" fn interop_sim_set_seed(seed: u64) {
     lock().queue.seed(seed);
 }
 
-/// Runs everything to the end, spins included. What was before and what comes after is ordered by it.
+/// Runs everything to the end, including spins. Everything so far then comes before everything that follows.
 #[unsafe(no_mangle)]
 extern "C" fn interop_sim_run_all() {
     let mut sim = lock();
@@ -170,13 +170,13 @@ extern "C" fn interop_sim_run_all() {
     sim.forget_the_past();
 }
 
-/// Runs one operation that may run now; 0 if there is none.
+/// Runs one operation that is ready. Returns 0 if there is none.
 #[unsafe(no_mangle)]
 extern "C" fn interop_sim_step() -> u32 {
     lock().step().into()
 }
 
-/// Orders the answer of the next call of a function that has none ordered, by its name with or without the version.
+/// Sets the result of the next call of a function whose result is not set yet. The version suffix may be omitted.
 #[unsafe(no_mangle)]
 extern "C" fn interop_sim_fail_next(name: In<c_char>, code: i32) {
     if let Ok(name) = name.text() {
@@ -184,13 +184,13 @@ extern "C" fn interop_sim_fail_next(name: In<c_char>, code: i32) {
     }
 }
 
-/// Has every call answer a code and do nothing, from now on; 0 takes it back.
+/// Makes every call return this code and do nothing from now on. Code 0 ends this.
 #[unsafe(no_mangle)]
 extern "C" fn interop_sim_fail_all(code: i32) {
     lock().all_fail = (code != 0).then_some(Status(code));
 }
 
-/// Forgets the answers that were ordered.
+/// Clears the results set for later calls, and the calls that were to do nothing.
 #[unsafe(no_mangle)]
 extern "C" fn interop_sim_clear_faults() {
     let mut sim = lock();
@@ -199,7 +199,7 @@ extern "C" fn interop_sim_clear_faults() {
     sim.losses.clear();
 }
 
-/// Queues an operation that ends when the test says so, or when something must wait for it unless the policy is eager.
+/// Queues an operation that ends when the test releases it, or when a call must wait for it unless the policy is eager.
 #[unsafe(no_mangle)]
 extern "C" fn interop_sim_spin(stream: u64) -> u64 {
     let mut sim = lock();
@@ -218,13 +218,13 @@ extern "C" fn interop_sim_release_spin(spin: u64) {
     }
 }
 
-/// Whether an operation, such as a spin, has not ended.
+/// Whether an operation, such as a spin, has not ended yet.
 #[unsafe(no_mangle)]
 extern "C" fn interop_sim_is_pending(operation: u64) -> u32 {
     lock().queue.is_pending(operation).into()
 }
 
-/// Registers the host function behind a kernel, with the sizes of its parameters.
+/// Registers the host function that simulates a kernel, with the sizes of its parameters.
 #[unsafe(no_mangle)]
 extern "C" fn interop_sim_register_kernel(
     name: In<c_char>,
@@ -239,8 +239,8 @@ extern "C" fn interop_sim_register_kernel(
     0
 }
 
-/// The usable address of `bytes` at a device address, for kernels and for tests; null, and a report, if they may not be
-/// touched.
+/// Returns a usable pointer to `bytes` bytes at a device address, for kernels and for tests. Returns null, and adds a
+/// report, if they may not be accessed.
 #[unsafe(no_mangle)]
 extern "C" fn interop_sim_translate(address: u64, bytes: u64, write: u32) -> *mut u8 {
     translate(address, bytes, write != 0)

@@ -13,8 +13,10 @@ use crate::report::Mistake;
 use crate::state::{Handle, State, lock};
 use crate::status::{Answer, Status};
 
-/// The host function behind a kernel: three extents of the grid, three of the block, the bytes of dynamic shared
-/// memory, and pointers to the parameter values. It runs once for a launch and loops over the threads itself.
+/// The host function that simulates a kernel.
+///
+/// It receives three extents of the grid, three of the block, the bytes of dynamic shared memory, and pointers to the
+/// parameter values. It runs once per launch and loops over the threads itself.
 pub(crate) type KernelFunction = extern "C" fn(*const u32, *const u32, u32, *const *const c_void);
 
 /// A registered kernel.
@@ -29,7 +31,7 @@ pub(crate) struct Kernel {
 #[derive(Debug)]
 pub(crate) struct Module {
     pub(crate) context: Handle,
-    /// The names behind `.entry` in its PTX.
+    /// The names after `.entry` in its PTX.
     pub(crate) entries: Vec<String>,
 }
 
@@ -40,18 +42,18 @@ pub(crate) struct Function {
     pub(crate) name: String,
 }
 
-/// A launch, with the parameters as they were then.
+/// A launch, with copies of its parameters.
 #[derive(Clone, Debug)]
 pub(crate) struct Launch {
     run: KernelFunction,
     pub(crate) grid: [u32; 3],
     pub(crate) block: [u32; 3],
     pub(crate) shared: u32,
-    /// Each in words that are aligned for any parameter.
+    /// Each parameter, in words that are aligned for any type.
     parameters: Vec<Box<[u128]>>,
 }
 
-/// The names behind `.entry` in a PTX text, or an error if it is none.
+/// Returns the names after `.entry` in a PTX text. Fails if the text is not PTX.
 pub(crate) fn entries(text: &str) -> Answer<Vec<String>> {
     if !text.contains(".version") || !text.contains(".target") {
         return Err(Status::INVALID_IMAGE);
@@ -84,8 +86,8 @@ impl Kernel {
             }
             let mut words = vec![0_u128; size.div_ceil(16)].into_boxed_slice();
             let source = ptr::with_exposed_provenance::<u8>(value as usize);
-            // SAFETY: the caller of the launch promises a pointer to each parameter, of the size that the kernel has by
-            // its registration; the words have room for it.
+            // SAFETY: the caller of the launch promises a pointer to each parameter, of the registered size. The words
+            // are large enough for it.
             unsafe { ptr::copy_nonoverlapping(source, words.as_mut_ptr().cast(), *size) };
             Ok(words)
         };
@@ -95,7 +97,7 @@ impl Kernel {
 }
 
 impl State {
-    /// The kernel behind a function handle, with the context of its module.
+    /// Returns the kernel of a function handle, with the context of its module.
     pub(crate) fn kernel(&self, function: Handle) -> Answer<(&Kernel, Handle)> {
         let function = self.functions.get(&function).ok_or(Status::INVALID_HANDLE)?;
         let module = self.modules.get(&function.module).ok_or(Status::INVALID_HANDLE)?;
@@ -105,7 +107,7 @@ impl State {
 }
 
 impl Launch {
-    /// The words of the parameters, some of which are addresses.
+    /// Returns the words of the parameters, some of which are addresses.
     fn words(&self) -> impl Iterator<Item = u64> {
         let halves = |word: &u128| [*word as u64, (word >> 64) as u64];
         self.parameters.iter().flatten().flat_map(halves)
@@ -113,8 +115,10 @@ impl Launch {
 }
 
 impl State {
-    /// A kernel says what it reads and writes by asking for it. Of memory that it was handed and has not asked for,
-    /// nothing is known, and it is taken to write all of it.
+    /// Records that a kernel writes all memory among its parameters that it did not ask for.
+    ///
+    /// A kernel declares its accesses by asking for pointers. What it does with other memory is unknown, so a write is
+    /// assumed.
     pub(crate) fn note_silent(&mut self, step: &Step, launch: &Launch) {
         for address in launch.words() {
             let Some((first, known)) = self.memory.find(address) else { continue };
@@ -125,8 +129,9 @@ impl State {
     }
 }
 
-/// The usable address of memory that a running kernel touches, or that the test looks at without being part of the
-/// program; null, and a report, if it may not be touched.
+/// Returns a usable pointer to memory that a running kernel accesses, or that a test inspects outside the program.
+///
+/// Returns null, and adds a report, if the memory may not be accessed.
 pub(crate) fn translate(address: u64, bytes: u64, write: bool) -> *mut u8 {
     let mut sim = lock();
     let running = sim.queue.running.filter(|_| in_callback());
@@ -151,8 +156,9 @@ pub(crate) fn translate(address: u64, bytes: u64, write: bool) -> *mut u8 {
     found.unwrap_or(ptr::null_mut())
 }
 
-/// The program on the host reads or writes memory that it shares with devices: this thread, or the host function or
-/// kernel that runs on it.
+/// Records that host code of the program accesses memory that it shares with devices.
+///
+/// The code belongs to this thread, or to the host function or kernel that runs on it.
 pub(crate) fn host_access(address: u64, bytes: u64, write: bool) {
     let mut sim = lock();
     let running = sim.queue.running.filter(|_| in_callback());

@@ -1,11 +1,11 @@
 //! A CUDA driver that needs no GPU: a shared library with libcuda's C ABI and soname, for tests only.
 //!
-//! Device memory is host memory behind addresses that fault when the host touches them, kernels are registered host
-//! functions, and streams are queues of which a scheduler runs what it must, in any order that the program has
-//! allowed. What is simulated, what is not and how a test uses it: `README.md`.
+//! Device memory is host memory behind addresses that fault when the host touches them. Kernels are registered host
+//! functions. Streams are queues; a scheduler runs only what it must, in any order that the program's synchronization
+//! allows. `README.md` describes what is simulated, what is not, and how a test uses it.
 //!
-//! Everything lives in one `State` (`state.rs`) behind one lock. A function of the driver is a few lines in `api/`; the
-//! rules are in the rooms beside it.
+//! All state is one `State` (`state.rs`) behind one lock. The functions of the driver in `api/` are a few lines each;
+//! the other modules implement the rules.
 
 #![expect(
     clippy::cast_possible_truncation,

@@ -1,4 +1,4 @@
-//! Allocations: addresses that are never used twice, and the bytes behind them.
+//! Allocations: their addresses and the bytes behind them.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -12,21 +12,21 @@ use crate::state::Handle;
 use crate::status::{Answer, Status};
 use crate::virtual_memory::Mapped;
 
-/// What fresh memory holds: no number that a computation would take for a good one.
+/// The byte that fills fresh memory; a computation on such values gives conspicuous results.
 const FRESH: u8 = 0xcd;
-/// Host pages, on every machine that the simulation serves.
+/// The size of a host page.
 const PAGE: u64 = 4096;
-/// The alignment that the driver promises for device memory.
+/// The alignment that the driver guarantees for device memory.
 const ALIGNMENT: u64 = 512;
 
-/// How memory came to be.
+/// How memory was allocated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// `cuMemAlloc`.
     Device,
     /// `cuMemAllocAsync`.
     Pool,
-    /// The same, from a pool of host memory.
+    /// As `Pool`, from a pool of host memory.
     HostPool,
     /// `cuMemAllocManaged`.
     Managed,
@@ -34,27 +34,27 @@ pub(crate) enum Kind {
     Pinned,
     /// `cuMemHostRegister`: the program's own memory.
     Registered,
-    /// `cuMemAddressReserve`: there is memory where the program maps some.
+    /// `cuMemAddressReserve`: only the parts that the program maps have memory.
     Reserved,
 }
 
 impl Kind {
-    /// Memory that the host does not reach.
+    /// Whether the host cannot access the memory.
     pub(crate) const fn is_hidden(self) -> bool {
         matches!(self, Self::Device | Self::Pool | Self::Reserved)
     }
 
-    /// Memory that belongs to no context.
+    /// Whether the memory belongs to no context.
     pub(crate) const fn is_of_no_context(self) -> bool {
         self.is_from_a_pool() || matches!(self, Self::Reserved)
     }
 
-    /// Memory that is allocated in the order of a stream.
+    /// Whether the memory is allocated in stream order.
     pub(crate) const fn is_from_a_pool(self) -> bool {
         matches!(self, Self::Pool | Self::HostPool)
     }
 
-    /// Memory that is the host's.
+    /// Whether it is host memory.
     pub(crate) const fn is_pinned(self) -> bool {
         matches!(self, Self::Pinned | Self::Registered | Self::HostPool)
     }
@@ -63,13 +63,13 @@ impl Kind {
 /// Whether memory may be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Life {
-    /// Its stream-ordered allocation has not run.
+    /// The stream-ordered allocation has not run yet.
     Promised,
     Live,
     Freed,
 }
 
-/// One allocation, which stays known after it was freed.
+/// One allocation. Its entry is kept after the free.
 #[derive(Debug)]
 pub(crate) struct Allocation {
     pub(crate) kind: Kind,
@@ -80,17 +80,17 @@ pub(crate) struct Allocation {
     /// Unique, for `CU_POINTER_ATTRIBUTE_BUFFER_ID`.
     pub(crate) id: u64,
     pub(crate) flags: u32,
-    /// The operation that will free it.
+    /// The queued operation that will free it.
     pub(crate) free_queued: Option<OpId>,
     pub(crate) history: History,
-    /// Where devices see it, if that is another address than the host's.
+    /// The address on devices, if it differs from the address on the host.
     on_devices: Option<u64>,
-    /// The bytes of memory that the host cannot reach by its address.
+    /// The bytes of memory that the host cannot access by its address.
     hidden: Option<Box<[u8]>>,
 }
 
 impl Allocation {
-    /// Whether the host can use the address.
+    /// Whether the host can access the address.
     pub(crate) fn on_host(&self) -> bool {
         !self.kind.is_hidden()
     }
@@ -101,29 +101,29 @@ impl Allocation {
 pub(crate) struct Memory {
     device: Reserve,
     host: Reserve,
-    /// Those that were not freed, by first address.
+    /// The allocations that have not been freed, by first address.
     allocations: BTreeMap<u64, Allocation>,
-    /// Those that were, apart, because there are soon many of them.
+    /// The freed allocations, kept separately because there are many.
     freed: BTreeMap<u64, Allocation>,
-    /// The freed ones whose history is of interest.
+    /// The freed allocations whose history is still needed.
     freed_lately: Vec<u64>,
-    /// Freed bytes that a running kernel may still have a pointer to.
+    /// Freed bytes that a running kernel may still point to.
     graveyard: Vec<Box<[u8]>>,
-    /// Whether addresses are given out again.
+    /// Whether addresses are reused.
     reuse: bool,
-    /// Whether memory that is registered gets an address of its own for devices.
+    /// Whether newly registered memory gets a separate address for devices.
     pub(crate) registered_apart: bool,
-    /// Those addresses, with the first one of the host and the bytes.
+    /// The separate device addresses, each with the first host address and the size in bytes.
     apart: BTreeMap<u64, (u64, u64)>,
     next_id: u64,
     pub(crate) mapped: Mapped,
 }
 
 impl Memory {
-    /// The bytes that a device has.
+    /// The size of a device's memory in bytes.
     pub(crate) const TOTAL: u64 = 8 << 30;
 
-    /// Makes an allocation and returns its address.
+    /// Allocates memory and returns its address.
     pub(crate) fn allocate(
         &mut self,
         kind: Kind,
@@ -139,7 +139,7 @@ impl Memory {
         }
         let (address, hidden) = if kind.is_hidden() {
             let size = usize::try_from(bytes).map_err(|_| Status::OUT_OF_MEMORY)?;
-            // Room to align the bytes as the address is aligned.
+            // Extra bytes to align the storage like the address.
             let room = size + usize::try_from(ALIGNMENT).unwrap_or(0);
             (self.device.take(bytes, ALIGNMENT)?, Some(vec![FRESH; room].into_boxed_slice()))
         } else {
@@ -153,7 +153,7 @@ impl Memory {
         Ok(address)
     }
 
-    /// Makes memory of the program known.
+    /// Registers host memory of the program.
     pub(crate) fn register(
         &mut self,
         address: u64,
@@ -171,7 +171,7 @@ impl Memory {
         }
         self.insert(address, Kind::Registered, bytes, owner, flags, Life::Live, None);
         if self.registered_apart {
-            // Reserved and never opened: the host faults there, as it does at addresses of device memory.
+            // This address is reserved but never mapped, so the host faults there as at addresses of device memory.
             let on_devices = self.device.take(bytes, ALIGNMENT)?;
             self.apart.insert(on_devices, (address, bytes));
             self.allocations.entry(address).and_modify(|known| known.on_devices = Some(on_devices));
@@ -179,7 +179,7 @@ impl Memory {
         Ok(())
     }
 
-    /// The address under which the host has memory that devices see under another; any other address as it is.
+    /// Converts a separate device address to the host's address. Other addresses are returned unchanged.
     pub(crate) fn on_host(&self, address: u64) -> u64 {
         match self.apart.range(..=address).next_back() {
             Some((first, (host, bytes))) if address - first < *bytes => host + (address - first),
@@ -187,7 +187,7 @@ impl Memory {
         }
     }
 
-    /// The address under which devices see memory of the driver's.
+    /// Returns the address that devices use for memory that the driver knows.
     pub(crate) fn on_devices(&self, address: u64) -> u64 {
         let host = self.on_host(address);
         let known = self.find_live(host).and_then(|(first, known)| Some(known.on_devices? + (host - first)));
@@ -224,7 +224,8 @@ impl Memory {
         self.allocations.insert(address, allocation);
     }
 
-    /// The allocation that an address lies in, freed or not, with its first address, as whoever uses `address` sees it.
+    /// Finds the allocation that contains an address, freed or not. The first address is in the address space of
+    /// `address`.
     pub(crate) fn find(&self, address: u64) -> Option<(u64, &Allocation)> {
         let host = self.on_host(address);
         let before = |all| BTreeMap::range(all, ..=host).next_back();
@@ -233,12 +234,12 @@ impl Memory {
         self.is_there(allocation, address).then(|| (address - (host - first), allocation))
     }
 
-    /// Whether there is memory at an address: of what was reserved, only where some is mapped.
+    /// Whether there is memory at an address. A reserved range has memory only where some is mapped.
     fn is_there(&self, allocation: &Allocation, address: u64) -> bool {
         allocation.kind != Kind::Reserved || self.mapped.piece(address).is_some()
     }
 
-    /// As [`find`](Self::find), by the host's address, to be changed.
+    /// As [`find`](Self::find), by the host's address, with mutable access.
     pub(crate) fn find_mut(&mut self, address: u64) -> Option<(u64, &mut Allocation)> {
         let before = |all| BTreeMap::range_mut(all, ..=address).next_back();
         let mut near = before(&mut self.allocations).into_iter().chain(before(&mut self.freed));
@@ -246,7 +247,7 @@ impl Memory {
         Some((*first, allocation))
     }
 
-    /// Everything so far comes before everything from now on.
+    /// Clears all history: everything so far comes before everything from now on.
     pub(crate) fn forget_the_past(&mut self) {
         self.allocations.values_mut().for_each(|allocation| allocation.history.forget());
         for first in self.freed_lately.drain(..) {
@@ -256,7 +257,7 @@ impl Memory {
         }
     }
 
-    /// As [`find`](Self::find), unless it was freed.
+    /// As [`find`](Self::find), for allocations that have not been freed.
     pub(crate) fn find_live(&self, address: u64) -> Option<(u64, &Allocation)> {
         let host = self.on_host(address);
         let (first, allocation) = self.allocations.range(..=host).next_back()?;
@@ -264,24 +265,24 @@ impl Memory {
         there.then(|| (address - (host - first), allocation))
     }
 
-    /// The range that was reserved around an address, whether memory is mapped there or not.
+    /// Returns the reserved range that contains an address, whether memory is mapped there or not.
     pub(crate) fn reserved(&self, address: u64) -> Option<Range<u64>> {
         let (first, known) = self.allocations.range(..=address).next_back()?;
         let inside = known.kind == Kind::Reserved && address - first < known.bytes;
         inside.then(|| *first..first + known.bytes)
     }
 
-    /// The allocation that starts at an address and was not freed.
+    /// Returns the allocation that starts at an address and has not been freed.
     pub(crate) fn at(&mut self, address: u64) -> Option<&mut Allocation> {
         self.allocations.get_mut(&address)
     }
 
-    /// Whether memory that was freed starts at an address.
+    /// Whether freed memory starts at an address.
     pub(crate) fn was_freed(&self, address: u64) -> bool {
         self.freed.contains_key(&address)
     }
 
-    /// The usable address of `bytes` at an address, or why there is none.
+    /// Returns a usable pointer to `bytes` bytes at an address, or the reason why there is none.
     pub(crate) fn translate(&mut self, address: u64, bytes: u64) -> Result<*mut u8, Report> {
         let address = self.on_host(address);
         let refused = |mistake, text| Err(Report { mistake, text });
@@ -317,19 +318,19 @@ impl Memory {
         Ok(start.wrapping_add(aligned + usize::try_from(offset).unwrap_or(0)))
     }
 
-    /// Frees the allocation that starts at an address. The address stays reserved, and faults.
+    /// Frees the allocation that starts at an address. The address stays reserved, and accesses to it fault.
     pub(crate) fn free(&mut self, first: u64) {
         let Some(mut allocation) = self.allocations.remove(&first) else { return };
         if allocation.kind == Kind::Registered {
             allocation.on_devices.map(|address| self.apart.remove(&address));
-            // The program may use these addresses again, so nothing is to be remembered of them.
+            // The program may use these addresses again, so no record of them is kept.
             return;
         }
         allocation.life = Life::Freed;
         self.graveyard.extend(allocation.hidden.take());
         if matches!(allocation.kind, Kind::Managed | Kind::Pinned | Kind::HostPool) {
             let size = allocation.bytes.next_multiple_of(PAGE);
-            // If it fails, the pages stay readable, and only the fault of a later use is lost.
+            // If this fails, the pages stay readable, and a later use does not fault.
             let _ = map(first, size, libc::PROT_NONE, libc::MAP_FIXED);
         }
         if self.reuse {
@@ -340,7 +341,7 @@ impl Memory {
         self.freed_lately.push(first);
     }
 
-    /// Whether the addresses of what is freed from now on are given out again.
+    /// Chooses whether the addresses of memory that is freed from now on are reused.
     pub(crate) fn reuse(&mut self, wanted: bool) {
         self.reuse = wanted;
         for reserve in [&mut self.device, &mut self.host] {
@@ -348,17 +349,17 @@ impl Memory {
         }
     }
 
-    /// No operation runs: nothing points to freed bytes any more.
+    /// Releases freed bytes. No operation is running, so nothing points to them any more.
     pub(crate) fn bury(&mut self) {
         self.graveyard.clear();
     }
 
-    /// The allocations that were not freed, by first address.
+    /// Returns the allocations that have not been freed, by first address.
     pub(crate) fn live(&self) -> impl Iterator<Item = (u64, &Allocation)> {
         self.allocations.iter().map(|(first, allocation)| (*first, allocation))
     }
 
-    /// The bytes of a device that are in use.
+    /// Returns the bytes of a device that are in use.
     pub(crate) fn used(&self, device: usize) -> u64 {
         let on_device = |kind: Kind| !kind.is_pinned();
         let here = self.live().filter(|(_, known)| known.device == device && on_device(known.kind));

@@ -1,4 +1,4 @@
-//! Operations: what was queued, what each must come after, and which runs next.
+//! Queued operations: what each must come after, and which one runs next.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -7,10 +7,10 @@ use crate::happens_before::Step;
 use crate::kernels::Launch;
 use crate::state::Handle;
 
-/// An operation, by the order in which operations were queued; never used twice.
+/// The number of an operation, in the order of queueing. Never reused.
 pub(crate) type OpId = u64;
 
-/// Where a copy reads or writes.
+/// What a copy reads or writes.
 #[derive(Clone, Debug)]
 pub(crate) enum Place {
     /// Memory that the driver knows, by the address that the program uses.
@@ -21,21 +21,21 @@ pub(crate) enum Place {
     Staged(Arc<[u8]>),
 }
 
-/// A host function of a stream.
+/// A host function that was queued on a stream.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Callback {
-    /// Of `cuLaunchHostFunc`.
+    /// From `cuLaunchHostFunc`.
     Plain(extern "C" fn(u64), u64),
-    /// Of `cuStreamAddCallback`, which also gets the stream and a result.
+    /// From `cuStreamAddCallback`; it also receives the stream and a result code.
     WithStream(extern "C" fn(u64, i32, u64), Handle, u64),
 }
 
 /// What an operation does.
 #[derive(Clone, Debug)]
 pub(crate) enum Work {
-    /// Nothing: it only orders (waits, joins, records without a place).
+    /// Nothing: the operation only waits for others.
     Nothing,
-    /// The event's latest record is reached.
+    /// Marks the event's latest record as reached.
     Record(Handle),
     Copy {
         to: Place,
@@ -51,11 +51,11 @@ pub(crate) enum Work {
     },
     Kernel(Launch),
     Host(Callback),
-    /// Memory of the pool becomes usable.
+    /// Makes pool memory usable.
     Alloc(u64),
-    /// Memory goes back to the pool.
+    /// Returns memory to the pool.
     Free(u64),
-    /// Ends when the test, or a wait, says so.
+    /// Ends when the test releases it or a call waits for it.
     Spin,
 }
 
@@ -64,9 +64,9 @@ pub(crate) enum Work {
 pub(crate) struct Operation {
     pub(crate) work: Work,
     pub(crate) context: Handle,
-    /// The operations it must come after; those that have ended do not matter.
+    /// The operations that must end first. Those that have already ended do not matter.
     pub(crate) after: Vec<OpId>,
-    /// What it is to others: who does it, and what is known to come before.
+    /// Its agent, number and clock.
     pub(crate) step: Step,
 }
 
@@ -74,10 +74,10 @@ pub(crate) struct Operation {
 #[derive(Debug)]
 pub(crate) struct Queue {
     pending: BTreeMap<OpId, Operation>,
-    /// The operation that runs now; one at a time.
+    /// The operation that is running; only one runs at a time.
     pub(crate) running: Option<OpId>,
     next: OpId,
-    /// The number of operations that have ended, which serves as the time.
+    /// The number of operations that have ended. It serves as the clock.
     pub(crate) ended: u64,
     random: u64,
 }
@@ -87,12 +87,12 @@ impl Queue {
         Self { pending: BTreeMap::new(), running: None, next: 0, ended: 0, random: seed }
     }
 
-    /// Starts the choices of the scheduler again.
+    /// Restarts the scheduler's random choices.
     pub(crate) fn seed(&mut self, seed: u64) {
         self.random = seed;
     }
 
-    /// A number for something that is done, which comes after all numbers before it.
+    /// Returns the next number for an action.
     pub(crate) fn number(&mut self) -> OpId {
         self.next += 1;
         self.next
@@ -117,12 +117,12 @@ impl Queue {
         self.pending.len()
     }
 
-    /// The pending operations for which `wanted` holds.
+    /// Returns the pending operations for which `wanted` is true.
     pub(crate) fn select(&self, wanted: impl Fn(&Operation) -> bool) -> Vec<OpId> {
         self.pending.iter().filter(|(_, operation)| wanted(operation)).map(|(id, _)| *id).collect()
     }
 
-    /// The operation has ended.
+    /// Removes an operation that has ended.
     pub(crate) fn end(&mut self, id: OpId) -> Option<Operation> {
         self.ended += 1;
         self.pending.remove(&id)
@@ -134,7 +134,7 @@ impl Queue {
         self.running != Some(id) && self.pending.get(&id).is_some_and(ready)
     }
 
-    /// The pending ones among `targets` with everything that must come before them.
+    /// Returns the pending operations among `targets`, with all their pending predecessors.
     pub(crate) fn with_predecessors(&self, targets: &[OpId]) -> BTreeSet<OpId> {
         let mut found = BTreeSet::new();
         let mut open = targets.to_vec();
@@ -148,12 +148,12 @@ impl Queue {
         found
     }
 
-    /// One of `choices`, by the seed.
+    /// Returns one of `choices`, chosen by the seeded generator.
     pub(crate) fn choose(&mut self, choices: &[OpId]) -> Option<OpId> {
         if choices.len() < 2 {
             return choices.first().copied();
         }
-        // Splitmix64: a fixed sequence for a seed, on every machine.
+        // SplitMix64: the same sequence for a seed on every machine.
         self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut mixed = self.random;
         mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

@@ -1,38 +1,38 @@
-//! What the program did wrong.
+//! Reports of mistakes of the program.
 
 use crate::state::State;
 
-/// What sort of mistake it is, by the number that tests see.
+/// The kind of a mistake, by the number that tests see.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub(crate) enum Mistake {
-    /// Two accesses of the same bytes, one of them a write, that nothing orders.
+    /// Two unordered accesses of the same bytes, at least one of them a write.
     Race = 0,
-    /// An access that comes after the free of its memory, or that nothing orders before it.
+    /// An access after the free of its memory, or one that is not ordered before the free.
     UseAfterFree = 1,
-    /// An access that nothing orders after the stream-ordered allocation of its memory.
+    /// An access that is not ordered after the stream-ordered allocation of its memory.
     UseBeforeAllocation = 2,
     DoubleFree = 3,
-    /// Memory was freed while a context was current that is not its own.
+    /// Memory was freed while another context than its own was current.
     WrongContext = 4,
-    /// An event was neither destroyed nor kept for later.
+    /// An event was neither destroyed nor listed as kept.
     LeakedEvent = 5,
-    /// The host waited where it must not.
+    /// The host waited although the test forbids it.
     HostWait = 6,
-    /// A capture was spoilt, or ended without its work.
+    /// A capture was invalidated, or ended without some of its work.
     Capture = 7,
-    /// A stream was used that had been destroyed, with its context or alone.
+    /// A stream was used after it or its context was destroyed.
     DestroyedStream = 8,
     DestroyedEvent = 9,
-    /// An access beyond an allocation, or outside all of them.
+    /// An access beyond an allocation, or outside every allocation.
     OutOfBounds = 10,
     /// The driver was called from a host function or a kernel.
     CallInside = 11,
-    /// A kernel of a module for which no host function is registered.
+    /// A kernel was looked up for which no host function is registered.
     NoKernel = 12,
 }
 
-/// Something that the program did wrong.
+/// A mistake of the program.
 #[derive(Clone, Debug)]
 pub(crate) struct Report {
     pub(crate) mistake: Mistake,
@@ -40,12 +40,12 @@ pub(crate) struct Report {
 }
 
 impl State {
-    /// Notes something that the program did wrong.
+    /// Adds a report.
     pub(crate) fn report(&mut self, mistake: Mistake, text: String) {
         self.reports.push(Report { mistake, text });
     }
 
-    /// Reports the events made after `mark` that live and are not among those that are `kept`.
+    /// Reports the live events that were created after `mark` and are not in `kept`.
     pub(crate) fn report_leaked_events(&mut self, mark: u64, kept: &[u64]) {
         let leaked = self.events.iter().filter(|(handle, event)| event.made > mark && !kept.contains(handle));
         let words = |(handle, event): (&u64, &crate::stream::Event)| {

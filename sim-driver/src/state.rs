@@ -1,4 +1,4 @@
-//! The one state of the driver, behind one lock.
+//! The driver's state, behind one lock.
 
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::ops::{Deref, DerefMut};
@@ -16,22 +16,21 @@ use crate::report::Report;
 use crate::status::Status;
 use crate::stream::{Event, Stream};
 
-/// A handle as the driver gives it out: an opaque number, never the address of anything, and never used twice unless a test
-/// wants it ([`Reuse`]).
+/// A driver handle: an opaque number, never an address. It is never reused unless a test enables [`Reuse`].
 pub(crate) type Handle = u64;
 
-/// When operations run that nobody has to wait for yet.
+/// When an operation runs if no call waits for it yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Policy {
-    /// Only when a call waits for them, and then nothing else; frees at the first moment that is allowed.
+    /// Only when a call waits for it; other operations do not run then. Frees run as soon as they may.
     Late,
-    /// As late, but a wait may also run any other operation that could run.
+    /// As `Late`, but a wait may also run any other operation that is ready.
     Random,
-    /// At once.
+    /// Immediately.
     Eager,
 }
 
-/// What handles are for, of those that the driver gives out again.
+/// The kinds of handles that can be reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Thing {
     Context,
@@ -39,16 +38,16 @@ pub(crate) enum Thing {
     Event,
 }
 
-/// Handles of what was destroyed, for the next of their kind: the one that was destroyed last comes first.
+/// Handles of destroyed objects, for the next objects of their kind. The last destroyed one is reused first.
 #[derive(Debug, Default)]
 pub(crate) struct Reuse {
-    /// Whether what is destroyed from now on leaves its handle.
+    /// Whether handles of objects that are destroyed from now on are reused.
     wanted: bool,
     spare: HashMap<Thing, Vec<Handle>>,
 }
 
 impl Reuse {
-    /// The handle is nobody's any more.
+    /// Makes the handle of a destroyed object available for reuse.
     pub(crate) fn leave(&mut self, thing: Thing, handle: Handle) {
         if self.wanted {
             self.spare.entry(thing).or_default().push(handle);
@@ -56,17 +55,17 @@ impl Reuse {
     }
 }
 
-/// Everything that the driver knows.
+/// The complete state of the driver.
 pub(crate) struct State {
     pub(crate) initialized: bool,
     pub(crate) policy: Policy,
     pub(crate) devices: Vec<Device>,
     pub(crate) contexts: BTreeMap<Handle, Context>,
     pub(crate) streams: BTreeMap<Handle, Stream>,
-    /// The default streams of threads, by context.
+    /// The per-thread default streams, by context and thread.
     pub(crate) per_thread: HashMap<(Handle, ThreadId), Handle>,
     pub(crate) events: BTreeMap<Handle, Event>,
-    /// The events that went with their contexts.
+    /// The events that were destroyed together with their contexts.
     pub(crate) lost_events: HashSet<Handle>,
     pub(crate) modules: BTreeMap<Handle, Module>,
     pub(crate) functions: BTreeMap<Handle, Function>,
@@ -75,24 +74,24 @@ pub(crate) struct State {
     pub(crate) graphs: BTreeMap<Handle, Graph>,
     pub(crate) memory: Memory,
     pub(crate) queue: Queue,
-    /// How often each function was called, by its exported name.
+    /// The number of calls of each function, by its exported name.
     pub(crate) calls: HashMap<&'static str, u64>,
-    /// Answers that were ordered for the next calls of a function.
+    /// The results that a test set for the next calls of a function.
     pub(crate) faults: HashMap<String, VecDeque<Status>>,
-    /// What every call answers, when there is nothing left to be called.
+    /// The result of every call, if a test set one.
     pub(crate) all_fail: Option<Status>,
-    /// What the program did wrong.
+    /// The mistakes of the program.
     pub(crate) reports: Vec<Report>,
-    /// The pairs of steps that were reported already.
+    /// The pairs of steps that have already been reported.
     pub(crate) told: HashSet<(OpId, OpId)>,
     pub(crate) agents: Agents,
-    /// The memory of which the kernel that runs has said what it does with it, by first address.
+    /// The allocations whose use the running kernel has declared, by first address.
     pub(crate) handed: HashSet<u64>,
-    /// The calls that do nothing: how many of a function come before each of them.
+    /// The calls that do nothing: the number of calls of the function before each of them.
     pub(crate) losses: HashMap<String, u64>,
-    /// Spins that the test has ended.
+    /// Spins that the test has released.
     pub(crate) released: HashSet<u64>,
-    /// How often somebody asked in vain whether work is done.
+    /// The number of unsuccessful polls since one last made an operation run.
     pub(crate) polls: u64,
     pub(crate) reuse: Reuse,
     next_handle: Handle,
@@ -136,35 +135,35 @@ impl State {
             released: HashSet::new(),
             polls: 0,
             reuse: Reuse::default(),
-            // Far from small numbers, from ordinals and from user addresses.
+            // Far from small numbers, device ordinals and user addresses.
             next_handle: 0x7a00_0000_0000_0000,
         }
     }
 
-    /// A handle that was never given out before.
+    /// Returns a handle that was never used before.
     pub(crate) fn fresh_handle(&mut self) -> Handle {
         self.next_handle += 0x10;
         self.next_handle
     }
 
-    /// Whether handles and addresses are given out again, from now on.
+    /// Chooses whether handles and addresses are reused from now on.
     pub(crate) fn set_reuse(&mut self, wanted: bool) {
         self.reuse = Reuse { wanted, ..Reuse::default() };
         self.memory.reuse(wanted);
     }
 
-    /// A handle for something new: that of one that was destroyed, if handles are used again.
+    /// Returns a handle for a new object; a reused one, if reuse is enabled.
     pub(crate) fn handle(&mut self, thing: Thing) -> Handle {
         let spare = self.reuse.spare.get_mut(&thing).and_then(Vec::pop);
         spare.unwrap_or_else(|| self.fresh_handle())
     }
 
-    /// The handle that was given out last: those that follow are greater.
+    /// Returns the last new handle. Later new handles are greater.
     pub(crate) fn last_handle(&self) -> Handle {
         self.next_handle
     }
 
-    /// Whether this call of a function is the one that was ordered to be lost.
+    /// Whether this call of a function is the one that a test chose to do nothing.
     pub(crate) fn is_lost(&mut self, name: &str) -> bool {
         let Some(left) = self.losses.get_mut(name) else { return false };
         if *left > 0 {
@@ -175,8 +174,8 @@ impl State {
         true
     }
 
-    /// The answer that was ordered for this call of a function: by its exported name, or by that without the version. A
-    /// success that was ordered is none: the call is made.
+    /// Returns the result that a test set for this call of a function, by its exported name with or without the version
+    /// suffix. Code 0 counts as no result: the driver executes the call.
     pub(crate) fn take_fault(&mut self, name: &str) -> Option<Status> {
         if self.faults.is_empty() {
             return None;
@@ -193,12 +192,12 @@ impl State {
 }
 
 static STATE: LazyLock<Mutex<State>> = LazyLock::new(|| Mutex::new(State::new()));
-/// Told whenever an operation has ended or may now be run.
+/// Notified whenever an operation has ended or may have become ready.
 static CHANGED: Condvar = Condvar::new();
 
-/// The locked state. Host code of the program runs with the lock open.
+/// The locked state. Code of the program runs with the lock released.
 pub(crate) struct Sim {
-    /// Empty only inside [`Sim::unlocked`] and [`Sim::sleep`].
+    /// `None` only inside [`Sim::unlocked`] and [`Sim::sleep`].
     guard: Option<MutexGuard<'static, State>>,
 }
 
@@ -208,21 +207,21 @@ pub(crate) fn lock() -> Sim {
 }
 
 impl Sim {
-    /// Runs host code of the program with the lock open.
+    /// Runs code of the program with the lock released.
     pub(crate) fn unlocked(&mut self, run: impl FnOnce()) {
         self.guard = None;
         run();
         *self = lock();
     }
 
-    /// Waits, with the lock open, until another thread has changed something.
+    /// Waits, with the lock released, until another thread has changed something.
     pub(crate) fn sleep(&mut self) {
         self.guard =
             self.guard.take().map(|guard| CHANGED.wait(guard).unwrap_or_else(PoisonError::into_inner));
     }
 }
 
-/// Wakes the threads that sleep.
+/// Wakes the threads that wait in [`Sim::sleep`].
 pub(crate) fn wake() {
     CHANGED.notify_all();
 }

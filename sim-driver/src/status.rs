@@ -1,4 +1,4 @@
-//! Result codes of the driver, by value and by name.
+//! The driver's result codes.
 
 use std::ffi::CStr;
 
@@ -6,17 +6,17 @@ use std::ffi::CStr;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Status(pub(crate) i32);
 
-/// What a function of the driver answers.
+/// The result of a driver function.
 pub(crate) type Answer<T = ()> = Result<T, Status>;
 
-/// Declares the codes, each with the driver's name for it and a line of explanation.
+/// Declares the codes, each with the driver's name and description.
 macro_rules! codes {
     ($($short:ident = $value:literal $name:literal $text:literal;)*) => {
         impl Status {
             $(pub(crate) const $short: Self = Self($value);)*
         }
 
-        /// Every code that this driver answers, success among them.
+        /// All codes that this driver returns, including success.
         const CODES: &[(i32, &CStr, &CStr)] = &[(0, c"CUDA_SUCCESS", c"no error"), $(($value, $name, $text),)*];
     };
 }

@@ -1,4 +1,4 @@
-//! Streams and events: which operation must come after which.
+//! Streams and events, and the order that they impose on operations.
 
 use std::thread;
 
@@ -24,21 +24,21 @@ pub(crate) enum Sort {
     NonBlocking,
 }
 
-/// A stream, which stays known after it was destroyed.
+/// A stream. Its entry is kept after the stream is destroyed.
 #[derive(Debug)]
 pub(crate) struct Stream {
     pub(crate) context: Handle,
     pub(crate) sort: Sort,
-    /// A default stream, which nobody creates or destroys.
+    /// Whether it is a default stream, which the program neither creates nor destroys.
     pub(crate) implicit: bool,
     pub(crate) priority: i32,
     pub(crate) dead: bool,
     pub(crate) agent: Agent,
-    /// The operation queued last.
+    /// The operation that was queued last.
     pub(crate) tail: Option<OpId>,
     /// What comes before its next operation.
     pub(crate) clock: Clock,
-    /// The capture that it takes part in.
+    /// The capture that the stream takes part in.
     pub(crate) capture: Option<u64>,
 }
 
@@ -70,31 +70,31 @@ impl Stream {
 #[derive(Debug)]
 pub(crate) struct Event {
     pub(crate) context: Handle,
-    /// A number that grows from event to event.
+    /// A number that increases with each new event.
     pub(crate) made: Handle,
     pub(crate) flags: u32,
     /// The latest record.
     pub(crate) last: Option<OpId>,
-    /// What comes before it.
+    /// What comes before the latest record.
     pub(crate) clock: Clock,
     /// When the latest record was reached.
     pub(crate) reached: Option<u64>,
-    /// The capture that the latest record is part of, with the nodes before it.
+    /// The capture that contains the latest record, with the nodes before the record.
     pub(crate) captured: Option<(u64, Frontier)>,
 }
 
 impl Event {
-    /// An event that was never recorded.
+    /// An event that has not been recorded yet.
     pub(crate) fn new(context: Handle, flags: u32) -> Self {
         Self { context, made: 0, flags, last: None, clock: Clock::default(), reached: None, captured: None }
     }
 
-    /// What a wait for the latest record waits for.
+    /// Returns what a wait for the latest record waits for.
     pub(crate) fn before(&self) -> Before {
         Before { operations: self.last.into_iter().collect(), clock: self.clock.clone() }
     }
 
-    /// The event is recorded anew: by an operation with what it knows, or not at all.
+    /// Replaces the latest record: with an operation and its clock, or with none.
     pub(crate) fn renew(&mut self, record: Option<(OpId, Clock)>) {
         let (last, clock) = record.unzip();
         (self.last, self.clock) = (last, clock.unwrap_or_default());
@@ -102,7 +102,7 @@ impl Event {
     }
 }
 
-/// Ends the process as the real driver does when it follows a handle that leads nowhere.
+/// Aborts the process, as the real driver crashes on an invalid handle.
 pub(crate) fn die(function: &str, raw: Handle, what: &str) -> ! {
     eprintln!("simulated CUDA driver: {function}({raw:#x}): {what}; the real driver crashes here");
     std::process::abort()
@@ -112,7 +112,7 @@ impl State {
     /// Adds a stream.
     pub(crate) fn add_stream(&mut self, stream: Stream) -> Handle {
         let handle = self.handle(Thing::Stream);
-        // What others have to know of a stream that had the handle before stays, under a number that nobody has.
+        // An old stream with this handle moves to an unused handle, because its clock and operations are still needed.
         if let Some(before) = self.streams.remove(&handle) {
             let number = self.fresh_handle();
             self.streams.insert(number, before);
@@ -123,8 +123,10 @@ impl State {
         handle
     }
 
-    /// The stream of a handle or of one of the numbers 0, 1 and 2. One that was destroyed is reported: the real driver
-    /// crashes, answers an error, or takes it for a new stream that has the handle now.
+    /// Converts a handle, or one of the numbers 0, 1 and 2, to a stream.
+    ///
+    /// A destroyed stream is reported. The real driver crashes, returns an error, or uses a new stream with the same
+    /// handle.
     pub(crate) fn stream(&mut self, raw: Handle, function: &str) -> Answer<Handle> {
         match raw {
             0 | 1 => {
@@ -154,8 +156,10 @@ impl State {
         }
     }
 
-    /// An event by its handle. One that went with its context is known to be gone; for others the real driver promises
-    /// nothing, and here it is an error of the program.
+    /// Returns an event by its handle.
+    ///
+    /// An event that was destroyed with its context gives an error. For other destroyed events the real driver
+    /// guarantees nothing, so their use is reported as a mistake.
     pub(crate) fn event(&mut self, handle: Handle, function: &str) -> Answer<&mut Event> {
         if self.lost_events.contains(&handle) {
             return Err(Status::CONTEXT_IS_DESTROYED);
@@ -167,7 +171,7 @@ impl State {
         self.events.get_mut(&handle).ok_or(Status::INVALID_HANDLE)
     }
 
-    /// What work that is queued on a stream now must come after.
+    /// Returns what the next work on a stream must come after.
     pub(crate) fn before_next(&self, handle: Handle) -> Before {
         let stream = &self.streams[&handle];
         let same = self.streams.values().filter(|other| other.context == stream.context);
@@ -180,7 +184,7 @@ impl State {
         }
     }
 
-    /// What comes after all that is queued on these streams has to come after.
+    /// Returns what must come before work that waits for everything queued on these streams.
     pub(crate) fn after_all_of<'s>(&self, streams: impl IntoIterator<Item = &'s Stream>) -> Before {
         let mut before = Before::default();
         for stream in streams {
@@ -190,7 +194,7 @@ impl State {
         before
     }
 
-    /// Queues work on a stream that does not capture, after what the stream demands and after `extra`.
+    /// Queues work on a stream that is not capturing, after what the stream requires and after `extra`.
     pub(crate) fn enqueue(&mut self, handle: Handle, work: Work, extra: &Before) -> OpId {
         let Before { operations: mut after, mut clock } = self.before_next(handle);
         after.extend(&extra.operations);
@@ -198,7 +202,7 @@ impl State {
         let Stream { context, agent, .. } = self.streams[&handle];
         let step = self.step_after(agent, calling(), clock);
         if let Work::Alloc(first) = work {
-            // Nothing can come before it, and all that comes must come after.
+            // No use can come before the allocation; every use must come after it.
             self.note_whole(&step, What::Allocate, first);
         }
         if let Some(stream) = self.streams.get_mut(&handle) {
@@ -207,7 +211,7 @@ impl State {
         self.queue.push(Operation { work, context, after, step })
     }
 
-    /// Queues work on a stream, or adds it to the graph that the stream captures, which is answered with `None`.
+    /// Queues work on a stream. If the stream is capturing, adds it to the graph instead and returns `None`.
     pub(crate) fn submit(&mut self, handle: Handle, work: Work) -> Answer<Option<OpId>> {
         self.check_legacy(handle)?;
         match self.streams[&handle].capture {
@@ -216,7 +220,7 @@ impl State {
         }
     }
 
-    /// `cuEventRecord`.
+    /// Implements `cuEventRecord`.
     pub(crate) fn record(&mut self, event: Handle, stream: Handle) -> Answer {
         let context = self.streams[&stream].context;
         if self.event(event, "cuEventRecord")?.context != context {
@@ -239,7 +243,7 @@ impl State {
         Ok(())
     }
 
-    /// `cuStreamWaitEvent`.
+    /// Implements `cuStreamWaitEvent`.
     pub(crate) fn wait_event(&mut self, stream: Handle, event: Handle) -> Answer {
         let event = self.event(event, "cuStreamWaitEvent")?;
         let (captured, before) = (event.captured.clone(), event.before());
@@ -247,7 +251,7 @@ impl State {
         let own = self.streams[&stream].capture;
         match (own, captured) {
             (None, None) => {
-                // An event that was never recorded holds nobody back.
+                // Nothing waits for an event that was never recorded.
                 if before.operations.iter().any(|last| self.queue.is_pending(*last)) {
                     self.enqueue(stream, Work::Nothing, &before);
                 } else if let Some(stream) = self.streams.get_mut(&stream) {

@@ -1,12 +1,14 @@
-//! The functions that programs link or look up and that are not simulated.
+//! Driver functions that programs link or look up but that are not simulated.
 
 #![allow(unsafe_code, non_snake_case, reason = "the names are the driver's, and exported")]
 
 use crate::api_call::{Code, call};
 use crate::status::Status;
 
-/// Declares functions that answer that they are not supported. What they are passed does not matter: in the C calling
-/// conventions of the machines that this is built for, the caller removes the arguments.
+/// Declares functions that return `NOT_SUPPORTED`.
+///
+/// They can ignore their arguments, because in the C calling conventions of the supported platforms the caller removes
+/// the arguments.
 macro_rules! unsupported {
     ($($name:ident)*) => {$(
         #[unsafe(no_mangle)]

@@ -1,22 +1,24 @@
-//! Memory that a program maps itself: addresses are reserved, memory is made, and the two are brought together piece by
-//! piece. A reserved range is one [`Allocation`](crate::memory::Allocation), of which the pieces in here can be used.
+//! Virtual memory management: a program reserves addresses, creates memory, and maps the memory into the range.
+//!
+//! A reserved range is one [`Allocation`](crate::memory::Allocation). Only its mapped pieces, which are stored here,
+//! can be used.
 
 use std::collections::BTreeMap;
 
 use crate::state::Handle;
 use crate::status::{Answer, Status};
 
-/// What sizes are multiples of, on every device that CUDA has.
+/// The granularity of memory sizes, the same on every CUDA device.
 pub(crate) const GRANULARITY: u64 = 2 << 20;
 
-/// Memory that is mapped at an address in one go.
+/// The memory of one mapping.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Piece {
     pub(crate) bytes: u64,
     pub(crate) device: usize,
 }
 
-/// What was made, and what of it is mapped.
+/// The memory that was created, and the mappings.
 #[derive(Debug, Default)]
 pub(crate) struct Mapped {
     made: BTreeMap<Handle, Piece>,
@@ -25,7 +27,7 @@ pub(crate) struct Mapped {
 }
 
 impl Mapped {
-    /// Makes memory of a device, without an address.
+    /// Creates memory on a device, without an address.
     pub(crate) fn make(&mut self, bytes: u64, device: usize) -> Answer<Handle> {
         if bytes == 0 || !bytes.is_multiple_of(GRANULARITY) {
             return Err(Status::INVALID_VALUE);
@@ -35,7 +37,7 @@ impl Mapped {
         Ok(self.last)
     }
 
-    /// Gives memory back. What is mapped stays.
+    /// Releases memory. Its mappings stay valid.
     pub(crate) fn release(&mut self, handle: Handle) -> Answer {
         self.made.remove(&handle).map(drop).ok_or(Status::INVALID_VALUE)
     }
@@ -51,7 +53,7 @@ impl Mapped {
         Ok(())
     }
 
-    /// Takes all pieces out of a range.
+    /// Removes all mappings in a range.
     pub(crate) fn unmap(&mut self, address: u64, bytes: u64) -> Answer {
         let end = address.checked_add(bytes).ok_or(Status::INVALID_VALUE)?;
         let inside: Vec<_> = self.pieces.range(address..end).map(|(at, _)| *at).collect();
@@ -64,13 +66,13 @@ impl Mapped {
         Ok(())
     }
 
-    /// The piece that an address is in, with its first address.
+    /// Returns the mapping that contains an address, with its first address.
     pub(crate) fn piece(&self, address: u64) -> Option<(u64, Piece)> {
         let (first, piece) = self.pieces.range(..=address).next_back()?;
         (address - first < piece.bytes).then_some((*first, *piece))
     }
 
-    /// Whether memory is mapped at some of these addresses, which are those of a range that was reserved.
+    /// Whether memory is mapped at any of these addresses, which belong to one reserved range.
     pub(crate) fn touches(&self, address: u64, bytes: u64) -> bool {
         self.pieces.range(address..address + bytes).next().is_some()
     }

@@ -1,4 +1,5 @@
-//! Mistakes with `#[cuda_array(python)]` and `#[cuda_array(pyclass)]`. `cargo xtask bless` writes the messages anew.
+//! Compile errors of `#[cuda_array(python)]` and `#[cuda_array(pyclass)]`. `cargo xtask bless` regenerates the
+//! messages.
 
 #[test]
 fn messages() {

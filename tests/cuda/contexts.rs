@@ -1,4 +1,5 @@
-//! Contexts and captures of others: what is current on the thread, and what is captured beside, while arrays change hands.
+//! Foreign contexts and captures: the current context and a capture in progress while arrays are imported and
+//! exported.
 #![expect(unsafe_code, reason = "contexts, streams and captures of the caller's own")]
 
 use core::ptr::null_mut;
@@ -26,14 +27,14 @@ pub(crate) const NON_BLOCKING: u32 = 1;
 
 macro_rules! ok {
     ($call:expr) => {
-        // SAFETY: handles that are live, and places for what the call answers.
+        // SAFETY: the handles are live, and the output pointers are valid for writes.
         assert_eq!(unsafe { $call } as u32, 0, stringify!($call))
     };
 }
 
 pub(crate) use ok;
 
-/// A stream of the current context.
+/// Creates a stream in the current context.
 pub(crate) fn stream(flags: u32) -> CUstream {
     let mut stream = null_mut();
     ok!(sys::cuStreamCreate(&raw mut stream, flags));
@@ -41,16 +42,17 @@ pub(crate) fn stream(flags: u32) -> CUstream {
 }
 
 pub(crate) fn handle(stream: CUstream) -> StreamHandle {
-    // SAFETY: the tests keep their streams.
+    // SAFETY: the tests keep their streams alive.
     unsafe { StreamHandle::from_raw(stream as usize) }
 }
 
-/// Calls `work` while a blocking stream of the current context captures, and sees that the capture stays good.
+/// Calls `work` while a blocking stream of the current context captures. Checks that the capture stays valid.
 pub(crate) fn beside_a_capture<R>(work: impl FnOnce() -> R) -> R {
     beside(BLOCKING, Mode::CU_STREAM_CAPTURE_MODE_RELAXED, work)
 }
 
-/// The same for a non-blocking stream, in the mode in which no thread may do what could spoil a capture.
+/// Like [`beside_a_capture`], for a non-blocking stream in the global mode, which forbids unsafe calls on every
+/// thread.
 fn beside_a_strict_capture<R>(work: impl FnOnce() -> R) -> R {
     beside(NON_BLOCKING, Mode::CU_STREAM_CAPTURE_MODE_GLOBAL, work)
 }
@@ -107,7 +109,7 @@ fn a_copy_on_a_stream_of_its_own_leaves_a_capture_beside_it_alone() {
     for_each_storage!(check);
 }
 
-/// New memory is asked for in the mode of captures in which that is allowed.
+/// The library allocates in the relaxed capture mode, which allows it.
 #[test]
 fn a_copy_beside_a_strict_capture_is_made() {
     fn check<S: Storage + FromImport>() {
@@ -115,7 +117,7 @@ fn a_copy_beside_a_strict_capture_is_made() {
         for stream in [handle(other), StreamHandle::LegacyDefault] {
             let import = send(source(MemoryKind::Device, 0, 3, 4)).with_stream(stream);
             let copy = beside_a_strict_capture(|| {
-                // The release of the source would look at all work of the context, which the capture is among.
+                // The release of the source would record all work of the context, which includes the capture.
                 let _held = HoldReleases::new();
                 Matrix::<S>::from_import(import).unwrap()
             });
@@ -128,7 +130,7 @@ fn a_copy_beside_a_strict_capture_is_made() {
     for_each_storage!(check);
 }
 
-/// It is freed in the mode of captures in which that is allowed.
+/// The buffer is freed in the relaxed capture mode, which allows it.
 #[test]
 fn a_buffer_in_its_context_is_freed_beside_a_strict_capture() {
     fn check<B: Buffer>(buffer: B) {
@@ -166,7 +168,8 @@ fn a_look_at_a_slice_leaves_a_capture_beside_it_alone() {
     check(imported.data);
 }
 
-/// The user has ordered the work; the copy is not the user's.
+/// `ReleasePolicy::Immediate` covers only the user's own work. The library queues the copy, so the source still
+/// outlives it.
 #[test]
 fn sim_only_the_source_of_a_copy_is_released_after_it_whatever_the_policy() {
     struct Policied;
@@ -194,7 +197,7 @@ fn sim_only_the_source_of_a_copy_is_released_after_it_whatever_the_policy() {
     for_each_storage!(check);
 }
 
-/// Makes a context of the device and gives what `work` does in it.
+/// Creates a context on the device, runs `work` in it, and returns the result.
 pub(crate) fn in_another_context<R>(ordinal: i32, work: impl FnOnce() -> R) -> R {
     let (mut own, mut popped): (CUcontext, CUcontext) = (null_mut(), null_mut());
     ok!(sys::cuCtxCreate_v2(&raw mut own, 0, ordinal));
@@ -206,7 +209,7 @@ pub(crate) fn in_another_context<R>(ordinal: i32, work: impl FnOnce() -> R) -> R
     done
 }
 
-/// Default streams are those of the context that is current, and `cudarc` has its own.
+/// A default stream handle refers to the current context, and `cudarc` has its own context.
 #[test]
 fn a_copy_comes_after_the_default_stream_of_the_context_that_is_current() {
     fn check<S: Storage + FromImport>() {
@@ -222,7 +225,7 @@ fn a_copy_comes_after_the_default_stream_of_the_context_that_is_current() {
                 assert_eq!(copy.to_vec::<u8>().unwrap(), [7; 64], "{default}");
                 let current = current_context();
                 drop(copy);
-                // Dropped like this, `cudarc` leaves its own context current.
+                // When `cudarc` drops this value it leaves its own context current.
                 ok!(sys::cuCtxSetCurrent(current as CUcontext));
             });
         }
@@ -238,7 +241,8 @@ fn a_copy_comes_after_the_default_stream_of_the_context_that_is_current() {
     check::<UnifiedSlice<u8>>();
 }
 
-/// A default stream of `cudarc` is one of its own context, and goes on where that of the current one has come to.
+/// A default stream of `cudarc` belongs to the context of `cudarc`. It waits for the default stream of the current
+/// context.
 #[test]
 fn a_borrowed_default_stream_comes_after_that_of_the_context_that_is_current() {
     let _turn = turn();
@@ -267,7 +271,8 @@ fn a_borrowed_default_stream_comes_after_that_of_the_context_that_is_current() {
     }
 }
 
-/// Writes on a stream of the slice's context, exports while another context is current, and reads on a stream of that.
+/// Writes on a stream of the slice's context, exports while another context is current, and reads on a stream of the
+/// latter.
 fn read_from<A: CudaArray + Send + 'static>(ordinal: i32, make: impl FnOnce() -> A) {
     let primary = CudaContext::new(0).unwrap();
     let to = CudaBuffer::zeroed(MemoryKind::Pinned, 0, DType::F32, 6).unwrap();
@@ -293,13 +298,13 @@ fn a_slice_is_ordered_by_its_own_context_whatever_is_current() {
     each_slice_is_ordered(|_, data| Matrix { data, rows: 2, columns: 3 });
 }
 
-/// The stream that a struct has beside its slice, too.
+/// The same for the stream of the struct.
 #[test]
 fn a_stream_is_that_of_its_own_context_whatever_is_current() {
     each_slice_is_ordered(|stream, data| Streamed { data, rows: 2, columns: 3, stream: stream.clone() });
 }
 
-/// A storage of any kind that was written on a stream of device 0, which another context reads.
+/// Writes each kind of storage on a stream of device 0 and reads it in another context.
 fn each_slice_is_ordered<A: CudaArray + Send + 'static>(array: fn(&Arc<CudaStream>, Written) -> A) {
     let _turn = turn();
     let Some(sim) = simulated() else { return };
@@ -328,7 +333,7 @@ fn each_slice_is_ordered<A: CudaArray + Send + 'static>(array: fn(&Arc<CudaStrea
     }
 }
 
-/// Memory of `cudarc` of every kind.
+/// Each kind of memory that `cudarc` allocates.
 enum Written {
     Device(CudaSlice<f32>),
     Pinned(PinnedHostSlice<f32>),
@@ -345,7 +350,7 @@ impl Written {
     }
 }
 
-// SAFETY: as the storage that is there.
+// SAFETY: forwards to the inner storage.
 unsafe impl Storage for Written {
     fn memory(&self) -> MemoryRegion {
         self.storage().memory()

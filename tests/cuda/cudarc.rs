@@ -1,4 +1,4 @@
-//! What is `cudarc`'s own: exports of its slices, its streams, and the launch builder.
+//! Features of `cudarc` only: exports of its slices, its streams, and its launch builder.
 
 use std::sync::Arc;
 
@@ -23,7 +23,7 @@ fn handle(stream: &CudaStream) -> StreamHandle {
     stream.as_stream()
 }
 
-/// A stream of the context that imports work in.
+/// Creates a stream in the context that imports use.
 fn stream() -> Arc<CudaStream> {
     interop_core::adapters::cudarc::context(0).unwrap().new_stream().unwrap()
 }
@@ -55,7 +55,7 @@ fn every_slice_is_exported_in_place() {
     check(unified, Device::CUDA_MANAGED, Mutability::WhenOwned);
 }
 
-/// A slice says what is pending on it where the struct does not.
+/// If the struct states no stream, the export uses the stream of the slice.
 #[test]
 fn the_stream_of_a_slice_stands_in_for_the_field() {
     let _turn = turn();
@@ -68,7 +68,7 @@ fn the_stream_of_a_slice_stands_in_for_the_field() {
     assert_eq!(said.info().unwrap().stream(), StreamHandle::LegacyDefault);
 }
 
-/// Describing a slice asks `cudarc`, which makes its context current for good; here it is put back.
+/// Describing a slice calls `cudarc`, which changes the current context for good. The library restores it.
 #[test]
 fn the_context_of_the_caller_is_left_alone() {
     let _turn = turn();
@@ -87,7 +87,7 @@ fn the_context_of_the_caller_is_left_alone() {
     assert_eq!(current_context(), 0);
 }
 
-/// Parts of a slice are borrowed: they can be looked at and launched with, and not exported.
+/// Views of a slice are borrowed: they can be described and passed to a kernel, but not exported.
 #[test]
 fn views_are_described() {
     let _turn = turn();
@@ -121,7 +121,7 @@ fn empty_slices_have_no_address() {
     assert_eq!(read(send(empty)), [0.0; 0]);
 }
 
-/// `cudarc` panics where it makes the events of such a slice.
+/// `cudarc` panics if it cannot create the events of such a slice.
 #[test]
 fn sim_only_an_empty_slice_without_events_is_an_error_and_leaves_nothing() {
     const OUT_OF_MEMORY: i32 = 2;
@@ -131,7 +131,7 @@ fn sim_only_an_empty_slice_without_events_is_an_error_and_leaves_nothing() {
     let _first: Matrix<CudaSlice<f32>> = Matrix::from_import(import()).unwrap();
     let live = || [Live::Allocations, Live::Events].map(|what| sim.live(what));
     let before = live();
-    // The first two are those of the slice that gives its memory.
+    // The first two calls belong to the slice that provides the memory.
     for good in [2, 3] {
         for code in [vec![0; good], vec![OUT_OF_MEMORY]].concat() {
             sim.fail_next("cuEventCreate", code);
@@ -168,7 +168,7 @@ fn streams_are_borrowed_both_ways() {
     assert_eq!(error.kind(), ErrorKind::Driver);
 }
 
-/// The example of the documentation, run; and the same through what arrived.
+/// Runs the example of the documentation, on a slice and on an imported array.
 #[test]
 fn a_kernel_takes_views_of_every_kind() {
     fn scaled(stream: &CudaStream, kernel: &cudarc::driver::CudaFunction, matrix: &mut impl CudaArray) {
@@ -176,7 +176,8 @@ fn a_kernel_takes_views_of_every_kind() {
         let array: kernels::Arrays<'_, 1> = kernels::Arrays::new([&view]).unwrap();
         let launch = array.launch_size();
         let config = LaunchConfig { grid_dim: launch.grid, block_dim: launch.block, shared_mem_bytes: 0 };
-        // SAFETY: the kernel takes an array of any rank and a factor; the matrix lives until the stream was waited for.
+        // SAFETY: the kernel takes an array of any rank and a factor. The matrix lives until the stream has been
+        // synchronized.
         unsafe { stream.launch_builder(kernel).arg(&array).arg(&2.0_f64).launch(config) }.unwrap();
         stream.synchronize().unwrap();
     }
@@ -197,11 +198,11 @@ fn a_kernel_takes_views_of_every_kind() {
     }
 }
 
-/// `cudarc` orders uses of a slice by events: a slice that was imported is ready on any stream of it.
+/// `cudarc` synchronizes uses of a slice with events: an imported slice is ready on each of its streams.
 #[test]
 fn an_imported_slice_is_ready_on_every_stream() {
     let _turn = turn();
-    // Another handle of the context than that of the import.
+    // A second handle of the context that the import used.
     let context = CudaContext::new(0).unwrap();
     let module = context.load_module(Ptx::from_src(kernels::SCALE_PTX)).unwrap();
     let kernel = module.load_function("scale_f32").unwrap();
@@ -213,7 +214,7 @@ fn an_imported_slice_is_ready_on_every_stream() {
         let array: kernels::Arrays<'_, 1> = kernels::Arrays::new([&view]).unwrap();
         let config = LaunchConfig::for_num_elems(1 << 16);
         for _ in 0..4 {
-            // SAFETY: as above; the export keeps the matrix until the work of the context is done.
+            // SAFETY: as above; the export keeps the matrix alive until the work of the context has finished.
             unsafe { writer.launch_builder(&kernel).arg(&array).arg(&2.0_f64).launch(config) }.unwrap();
         }
         let copy: Matrix<CudaSlice<f32>> = Matrix::from_import(send(matrix)).unwrap();
@@ -221,7 +222,7 @@ fn an_imported_slice_is_ready_on_every_stream() {
     }
 }
 
-/// Host memory is copied, too, to the device of the stream.
+/// Host memory is also copied to the device of the stream.
 #[test]
 fn pinned_memory_becomes_a_slice() {
     let _turn = turn();
@@ -232,7 +233,7 @@ fn pinned_memory_becomes_a_slice() {
     assert_eq!(copy.to_vec::<f32>().unwrap(), numbers(6));
 }
 
-/// Memory that the host reaches holds the values when it is handed out, whatever lies where in the source.
+/// Host-accessible memory holds the values as soon as the import returns, for every kind of source memory.
 #[test]
 fn imports_become_memory_of_the_host() {
     fn check<S: FromImport>(elements: impl Fn(&mut S) -> Vec<f32>) {
@@ -258,7 +259,7 @@ fn imports_become_memory_of_the_host() {
     check::<UnifiedSlice<f32>>(|slice| slice.as_slice().unwrap().to_vec());
 }
 
-/// A slice that was imported is freed wherever it is dropped, after the work on streams of other contexts.
+/// An imported slice can be dropped on any thread. It is freed after the work on streams of other contexts.
 #[test]
 fn an_imported_slice_is_freed_on_any_thread() {
     let _turn = turn();

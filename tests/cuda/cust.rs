@@ -1,4 +1,4 @@
-//! What is `cust`'s own: exports of its buffers, its streams, and `launch!`.
+//! Features of `cust` only: exports of its buffers, its streams, and `launch!`.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -72,7 +72,7 @@ fn an_array_of_one_element_becomes_a_box() {
     }
 }
 
-/// Plain slices of a `LockedBuffer` may exist while it is shared; there are none of device memory.
+/// A `LockedBuffer` can be borrowed as a slice while it is exported; device memory cannot.
 #[test]
 fn shared_exports_are_writable_unless_rust_may_read_meanwhile() {
     let _turn = turn();
@@ -96,7 +96,7 @@ fn empty_buffers_have_no_address() {
     assert_eq!(read(send(empty)), [0.0; 0]);
 }
 
-/// They are where their library is at work: there is no address to ask for.
+/// The device is that of the current context, because an empty buffer has no address to query.
 #[test]
 fn an_empty_buffer_is_on_the_device_that_is_current() {
     let _turn = turn();
@@ -113,7 +113,7 @@ fn an_empty_buffer_is_on_the_device_that_is_current() {
     no_context();
 }
 
-/// The other protocol, in both directions: the driver says where the address is.
+/// Uses the CUDA Array Interface in both directions. The driver reports the device of the address.
 #[test]
 fn the_interface_dict_of_a_buffer() {
     let _turn = turn();
@@ -123,7 +123,7 @@ fn the_interface_dict_of_a_buffer() {
     let matrix = Streamed { data, rows: 2, columns: 3, stream: handle(&stream) };
     let interface = matrix.to_cai().unwrap();
     assert_eq!(interface.stream, handle(&stream));
-    // SAFETY: the owner keeps the memory, and the stream is live.
+    // SAFETY: the owner keeps the memory alive, and the stream is live.
     let import =
         unsafe { Import::from_cai_for_stream(&interface, StreamHandle::LegacyDefault, matrix) }.unwrap();
     assert_eq!(import.info().device(), Device::cuda(0));
@@ -131,14 +131,14 @@ fn the_interface_dict_of_a_buffer() {
     assert_eq!(copy.data.as_host_vec().unwrap(), numbers(6));
 }
 
-/// A buffer over an address that is not CUDA's is described, and goes nowhere.
+/// A buffer at an address that CUDA does not know is described, but not exported.
 #[test]
 fn an_address_that_nobody_knows_is_not_exported() {
     let _turn = turn();
     let _context = cust::quick_init().unwrap();
     let host = [0.0_f32; 6];
     let address = host.as_ptr().addr() as u64;
-    // SAFETY: the buffer is forgotten below, and nothing follows the address.
+    // SAFETY: the buffer is forgotten below, and nothing dereferences the address.
     let data =
         unsafe { DeviceBuffer::<f32>::from_raw_parts(cust::memory::DevicePointer::from_raw(address), 6) };
     let matrix = Matrix { data, rows: 2, columns: 3 };
@@ -167,7 +167,7 @@ fn streams_are_named_by_their_handle() {
     assert_eq!(None::<Stream>.as_stream(), StreamHandle::NothingPending);
 }
 
-/// A `cust` stream cannot be the caller's: the struct brings its own, which waits for what is pending.
+/// A `cust` stream cannot be made from the caller's handle. The struct creates its own, which waits for pending work.
 #[test]
 fn an_import_into_a_struct_with_its_own_stream() {
     #[derive(CudaArray)]
@@ -189,7 +189,7 @@ fn an_import_into_a_struct_with_its_own_stream() {
     assert_eq!((second.len, second.to_vec::<f32>().unwrap()), (6, numbers(6)));
 }
 
-/// The example of the documentation, run.
+/// Runs the example of the documentation.
 #[test]
 fn a_kernel_takes_views_of_every_kind() {
     fn scaled(stream: &Stream, module: &Module, matrix: &mut impl CudaArray) {
@@ -197,7 +197,8 @@ fn a_kernel_takes_views_of_every_kind() {
         let array: kernels::Arrays<'_, 1> = kernels::Arrays::new([&view]).unwrap();
         let launch = array.launch_size();
         let (grid, block) = (launch.grid, launch.block);
-        // SAFETY: the kernel takes an array of any rank and a factor; the matrix lives until the stream was waited for.
+        // SAFETY: the kernel takes an array of any rank and a factor. The matrix lives until the stream has been
+        // synchronized.
         unsafe { launch!(module.scale_f32<<<grid, block, 0, stream>>>(array, 2.0_f64)) }.unwrap();
         stream.synchronize().unwrap();
     }
@@ -216,9 +217,9 @@ fn a_kernel_takes_views_of_every_kind() {
     let mut matrix = Matrix { data: UnifiedBuffer::from_slice(&numbers(12)).unwrap(), rows: 3, columns: 4 };
     scaled(&stream, &module, &mut matrix);
     assert_eq!(*matrix.data, *twice);
-    // What arrived is an argument, too; here with its columns for rows.
+    // An imported array is a kernel argument too, here transposed.
     let (info, owner) = send(source(MemoryKind::Device, 0, 3, 4)).into_parts();
-    // SAFETY: the facts are those of the memory that the owner keeps.
+    // SAFETY: the description is that of the memory that the owner keeps alive.
     let import = unsafe { Import::from_parts(info, owner) };
     let mut lease: Strided<LeaseMut<f32>> = Strided::from_import(import).unwrap();
     (lease.shape, lease.strides) = (vec![4, 3], vec![1, 4]);
@@ -227,7 +228,7 @@ fn a_kernel_takes_views_of_every_kind() {
     assert_eq!(lease.to_vec::<f32>().unwrap(), twice);
 }
 
-/// An export after a kernel on one stream, and a copy of it on another: the copy sees what the kernel wrote.
+/// Exports after a kernel on one stream and copies on another: the copy sees what the kernel wrote.
 #[test]
 fn pending_work_comes_before_the_copy() {
     let _turn = turn();
@@ -242,7 +243,7 @@ fn pending_work_comes_before_the_copy() {
         let launch = array.launch_size();
         let (grid, block) = (launch.grid, launch.block);
         for _ in 0..4 {
-            // SAFETY: as above; the export keeps the matrix until the work of the context is done.
+            // SAFETY: as above; the export keeps the matrix alive until the work of the context has finished.
             unsafe { launch!(module.scale_f32<<<grid, block, 0, writer>>>(array, 2.0_f64)) }.unwrap();
         }
         let tensor = matrix.into_dlpack_for_stream(handle(&reader)).unwrap();
@@ -253,7 +254,8 @@ fn pending_work_comes_before_the_copy() {
     }
 }
 
-/// A struct with a `stream` field gets its copy while the work is still pending; one without gets it done.
+/// A struct with a `stream` field receives its copy while the work is pending. Without that field the import waits
+/// for it.
 #[test]
 fn sim_only_a_copy_without_a_stream_is_waited_for() {
     let _turn = turn();

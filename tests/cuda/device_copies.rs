@@ -1,4 +1,4 @@
-//! Owned imports of device arrays: every layout is copied on the device, and by as few calls as it takes.
+//! Owned imports of device arrays: each layout is copied on the device, with as few calls as possible.
 #![expect(
     clippy::cast_possible_truncation,
     clippy::cast_precision_loss,
@@ -21,7 +21,7 @@ use interop_sim_client::{Sim, find};
 use crate::random_layouts::{Random, RandomLayout};
 use crate::support::{Streamed, Strided, numbers, send, simulated, turn};
 
-/// What copies on a device, and what would be a byte through the host.
+/// The calls that copy on the device, and the calls that a copy through the host would make.
 const ON_DEVICE: [&str; 2] = ["cuMemcpyAsync", "cuLaunchKernel"];
 const OTHER_COPIES: [&str; 6] = [
     "cuMemcpy",
@@ -36,7 +36,7 @@ fn calls<const N: usize>(sim: &Sim, names: [&str; N]) -> [u64; N] {
     names.map(|name| sim.calls(name))
 }
 
-/// An import of a part of these elements on the device.
+/// Imports a part of these elements on the device.
 fn part<T: Element>(elements: &[T], kind: MemoryKind, layout: &RandomLayout) -> Import {
     let buffer = CudaBuffer::from_slice(kind, 0, elements).unwrap();
     let first = (layout.first * size_of::<T>()).try_into().unwrap();
@@ -59,7 +59,8 @@ fn random_layouts_are_copied_on_the_device() {
         let copy = DeviceBuffer::<T>::from_import(import, order).unwrap();
         if let Ok(sim) = find() {
             let counts = calls(sim, ON_DEVICE);
-            // More than six axes that cannot be merged take a launch for each index of the others.
+            // An array with more than six axes that cannot be merged takes one launch for each index of the other
+            // axes.
             let is_short = layout.shape.len() <= 5;
             assert!(!is_short || counts.iter().sum::<u64>() == 1, "{counts:?} for {layout:?}");
             assert_eq!(calls(sim, OTHER_COPIES), [0; 6], "{layout:?}");
@@ -127,22 +128,22 @@ fn sim_only_each_layout_is_copied_by_what_is_made_for_it() {
     }
 }
 
-/// A context of the test's own, in which nothing was loaded, and a stream of it.
+/// Creates a new context, in which no module is loaded, and a stream in it.
 fn own_context() -> (CUcontext, StreamHandle) {
     let (mut own, mut stream, mut popped) = (null_mut(), null_mut(), null_mut());
-    // SAFETY: a place for a context; the new one is current.
+    // SAFETY: the pointer is valid for a write of a context. The call makes the new context current.
     assert_eq!(unsafe { sys::cuCtxCreate_v2(&raw mut own, 0, 0) } as u32, 0);
-    // SAFETY: a place for a stream.
+    // SAFETY: the pointer is valid for a write of a stream.
     assert_eq!(unsafe { sys::cuStreamCreate(&raw mut stream, 1) } as u32, 0);
-    // SAFETY: a place for a context.
+    // SAFETY: the pointer is valid for a write of a context.
     assert_eq!(unsafe { sys::cuCtxPopCurrent_v2(&raw mut popped) } as u32, 0);
-    // SAFETY: the test keeps the stream.
+    // SAFETY: the test keeps the stream alive.
     (own, unsafe { StreamHandle::from_raw(stream as usize) })
 }
 
 type Copied = Streamed<InContext<DeviceBuffer<f32>>, StreamHandle>;
 
-/// `CUDA_ERROR_UNSUPPORTED_PTX_VERSION`, as of a driver before 535; it is asked once.
+/// The error is `CUDA_ERROR_UNSUPPORTED_PTX_VERSION`, as a driver before 535 returns it. The load is tried once.
 #[test]
 fn sim_only_a_driver_that_does_not_take_the_kernel_copies_run_by_run() {
     let _turn = turn();
@@ -161,11 +162,11 @@ fn sim_only_a_driver_that_does_not_take_the_kernel_copies_run_by_run() {
         assert_eq!(calls(sim, ["cuModuleLoadData", "cuMemcpyAsync", "cuLaunchKernel"]), [loads, 12, 0]);
         assert_eq!(copy.to_vec::<f32>().unwrap(), expected);
     }
-    // SAFETY: nobody uses the context any more.
+    // SAFETY: nothing uses the context any more.
     assert_eq!(unsafe { sys::cuCtxDestroy_v2(own) } as u32, 0);
 }
 
-/// Other failures are no property of the driver: the next copy tries again.
+/// Other errors may be temporary: the next copy tries again.
 #[test]
 fn sim_only_a_kernel_that_cannot_be_loaded_now_is_loaded_later_and_then_kept() {
     let _turn = turn();
@@ -184,11 +185,11 @@ fn sim_only_a_kernel_that_cannot_be_loaded_now_is_loaded_later_and_then_kept() {
         Copied::from_import(import).unwrap();
     }
     assert_eq!(calls(sim, ["cuModuleLoadData", "cuModuleGetFunction", "cuLaunchKernel"]), [0, 1, 2]);
-    // SAFETY: nobody uses the context any more.
+    // SAFETY: nothing uses the context any more.
     assert_eq!(unsafe { sys::cuCtxDestroy_v2(own) } as u32, 0);
 }
 
-/// Put together piece by piece, four mebibytes each, and not in memory of the process.
+/// The copy goes through pinned chunks of four mebibytes, not through other memory of the process.
 #[test]
 fn large_arrays_of_the_host() {
     let _turn = turn();
@@ -222,7 +223,7 @@ fn large_arrays_of_the_host() {
     }
 }
 
-/// Memory of another device is compacted there, and comes over in one copy.
+/// Memory of another device is compacted on that device and moved in one copy.
 #[test]
 fn strided_arrays_of_a_second_device() {
     let _turn = turn();
@@ -238,12 +239,12 @@ fn strided_arrays_of_a_second_device() {
     }
     let copy = Copied::from_import(array.with_stream(stream)).unwrap();
     if let Ok(sim) = find() {
-        // The step in between is memory of the second device; then it is one copy.
+        // The intermediate memory is on the second device, so one copy follows.
         assert_eq!(calls(sim, ["cuMemAllocFromPoolAsync", "cuLaunchKernel", "cuMemcpyAsync"]), [1, 1, 1]);
     }
     let expected = [0.0, 3.0, 6.0, 9.0, 1.0, 4.0, 7.0, 10.0, 2.0, 5.0, 8.0, 11.0];
     assert_eq!(copy.to_vec::<f32>().unwrap(), expected);
     drop(copy);
-    // SAFETY: nobody uses the context any more.
+    // SAFETY: nothing uses the context any more.
     assert_eq!(unsafe { sys::cuCtxDestroy_v2(own) } as u32, 0);
 }

@@ -1,4 +1,4 @@
-//! What an import into a buffer says that the driver refuses.
+//! Error messages of imports into a buffer that the driver refuses.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use crate::contexts::beside_a_capture;
 use crate::subprocess::run_alone;
 use crate::support::{Matrix, Streamed, Strided, numbers, send, simulated, source, turn};
 
-/// Whoever named the stream reads which one it was, and what is wanted.
+/// The error names the stream and says what is required.
 #[test]
 fn sim_only_a_destroyed_stream_is_named_by_the_error() {
     fn check<S: FromImport>(sim: &Sim) {
@@ -37,7 +37,7 @@ fn sim_only_a_destroyed_stream_is_named_by_the_error() {
     assert_dead(sim, &borrowed.map(drop).unwrap_err(), stream);
 }
 
-/// A stream that was destroyed.
+/// Returns the handle of a destroyed stream.
 fn dead() -> StreamHandle {
     let stream = Stream::new(StreamFlags::NON_BLOCKING, None).unwrap();
     stream.as_stream()
@@ -52,8 +52,8 @@ fn assert_dead(sim: &Sim, error: &Error, stream: StreamHandle) {
     assert!(reports.iter().all(|report| report.mistake == Mistake::DestroyedStream), "{reports:#?}");
 }
 
-/// The second stream of the context would wait for the default one, which joins with the capture. Nobody has the context
-/// before: this is a process of its own.
+/// The library's second stream of the context would have to wait for the default stream, which takes part in the
+/// capture. The test runs in its own process, so that nothing has used the context before.
 #[test]
 fn the_context_of_imports_is_not_made_beside_a_capture() {
     run_alone("failed_imports::the_context_of_imports_is_not_made_beside_a_capture", || {
@@ -65,11 +65,11 @@ fn the_context_of_imports_is_not_made_beside_a_capture() {
     });
 }
 
-/// Whoever has too little memory reads how much is wanted.
+/// The out-of-memory error states how many bytes were requested.
 #[test]
 fn a_copy_that_there_is_no_room_for_says_how_much_it_takes() {
     fn check<S: FromImport>() {
-        // More than any device has, of elements that share their place.
+        // More elements than fit any device. They share their memory through a stride of 0.
         let data = CudaBuffer::from_slice(MemoryKind::Device, 0, &numbers(2)).unwrap();
         let array = Strided { data, shape: vec![1 << 40, 2], strides: vec![0, 1] };
         let error = Matrix::<S>::from_import(send(array)).err().unwrap().error;

@@ -1,4 +1,4 @@
-//! A context that a library made for itself is current: what of `cudarc`, which works in the primary one alone.
+//! `cudarc` while a context that another library created is current; `cudarc` itself only uses the primary context.
 #![expect(unsafe_code, reason = "contexts and streams of the caller's own")]
 
 use core::ptr::null_mut;
@@ -17,7 +17,7 @@ use interop_sim_client::Policy;
 use crate::contexts::{NON_BLOCKING, handle, in_another_context, ok, stream};
 use crate::support::{Matrix, Streamed, current_context, no_context, numbers, send, simulated, source, turn};
 
-/// The copy is made on the default stream of the context that is current, and the struct keeps another.
+/// The copy is made on the default stream of the current context, while the struct keeps another stream.
 #[test]
 fn a_copy_is_ready_on_the_borrowed_default_stream_beside_it() {
     let _turn = turn();
@@ -49,7 +49,7 @@ fn a_copy_is_ready_on_the_borrowed_default_stream_beside_it() {
     }
 }
 
-/// `cudarc` makes its own context current for good, in place of the one in which the memory was handed out.
+/// `cudarc` makes its own context current for good and replaces the context in which the release runs.
 #[test]
 fn a_release_leaves_the_context_current_that_is() {
     let _turn = turn();
@@ -65,7 +65,7 @@ fn a_release_leaves_the_context_current_that_is() {
     assert_eq!(current_context(), 0, "something was left below the context that was current");
 }
 
-/// `cudarc` records its events on the streams of its own context only, and keeps to itself that it could not.
+/// `cudarc` records events only on streams of its own context, and does not report a failure to do so.
 #[test]
 fn a_stream_of_another_context_is_none_of_cudarc() {
     let _turn = turn();
@@ -82,7 +82,7 @@ fn a_stream_of_another_context_is_none_of_cudarc() {
     });
 }
 
-/// A struct with a stream of its own, the default stream of the thread.
+/// A struct with its own stream, the default stream of the thread.
 #[derive(CudaArray)]
 #[cuda_array(shape = [1, columns])]
 struct Own {
@@ -93,12 +93,12 @@ struct Own {
     stream: Arc<CudaStream>,
 }
 
-/// Pinned memory, which is asked for before there is work that its set could come after.
+/// Pinned memory. It is allocated before work is queued, because zeroing it could wait for that work.
 fn pinned() -> CudaBuffer {
     CudaBuffer::zeroed(MemoryKind::Pinned, 0, DType::U8, 64).unwrap()
 }
 
-/// What work that is queued on a stream now, in the context that it is of, finds in 64 bytes at an address.
+/// Queues a copy of 64 bytes on a stream, in the context of that stream, and returns the bytes that it read.
 fn found_by(stream: &CudaStream, address: usize, seen: CudaBuffer) -> Vec<u8> {
     let (current, raw) = (current_context(), stream.cu_stream().cast());
     stream.context().bind_to_thread().unwrap();
@@ -108,7 +108,7 @@ fn found_by(stream: &CudaStream, address: usize, seen: CudaBuffer) -> Vec<u8> {
     Matrix { data: seen, rows: 8, columns: 8 }.to_vec().unwrap()
 }
 
-/// The name under which a default stream is ordered elsewhere is that of another stream.
+/// In another context the handle of a default stream refers to another stream.
 #[test]
 fn later_work_on_a_default_stream_comes_after_what_was_joined_on_it() {
     let _turn = turn();
@@ -131,7 +131,7 @@ fn later_work_on_a_default_stream_comes_after_what_was_joined_on_it() {
     }
 }
 
-/// As above, for what was pending on an array that arrives.
+/// The same for the pending work of an imported array.
 #[test]
 fn later_work_on_the_default_stream_of_a_struct_comes_after_what_was_pending() {
     let _turn = turn();
@@ -151,7 +151,7 @@ fn later_work_on_the_default_stream_of_a_struct_comes_after_what_was_pending() {
     });
 }
 
-/// An edge between default streams of one name would spoil the capture, or be swallowed by it.
+/// A wait between default streams with the same handle would invalidate the capture, or become part of it.
 #[test]
 fn a_default_stream_is_not_borrowed_while_its_namesake_captures() {
     fn beside(capturing: impl Fn(&dyn Fn())) -> Result<(), ErrorKind> {
@@ -178,7 +178,7 @@ fn a_default_stream_is_not_borrowed_while_its_namesake_captures() {
         });
         assert_eq!(captured, Err(ErrorKind::StreamCapture));
     });
-    // Where it is the stream itself, nothing is ordered with it.
+    // In the context of `cudarc` the handle is the stream itself, so no wait is needed.
     own.bind_to_thread().unwrap();
     assert_eq!(beside(|work| work()), Ok(()));
 }

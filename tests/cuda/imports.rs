@@ -1,4 +1,4 @@
-//! Imports into owned buffers: from every kind of memory, of every layout, complete and in order.
+//! Imports into owned buffers: from each kind of memory and each layout, complete and after the pending work.
 
 use core::ptr::null_mut;
 use std::sync::Arc;
@@ -20,11 +20,11 @@ use crate::support::{
 };
 
 fn raw_stream(stream: cust::sys::CUstream) -> StreamHandle {
-    // SAFETY: the tests keep their streams.
+    // SAFETY: the tests keep their streams alive.
     unsafe { StreamHandle::from_raw(stream as usize) }
 }
 
-/// Runs a check for every storage that an import copies into.
+/// Runs a check for each storage that an import copies into.
 macro_rules! for_each_storage {
     ($check:ident $(, $argument:expr)*) => {
         $check::<DeviceBuffer<f32>>($($argument),*);
@@ -60,7 +60,7 @@ fn every_kind_of_memory_is_copied() {
     for_each_storage!(check);
 }
 
-/// What an array of these extents and strides, counted from `first`, holds in row-major order of its indices.
+/// Returns the elements of an array with these extents and strides, in row-major order. The first element is `first`.
 fn expected(shape: [usize; 2], strides: [isize; 2], first: isize) -> Vec<f32> {
     let mut values = Vec::new();
     for row in 0..shape[0] as isize {
@@ -123,13 +123,13 @@ fn empty_arrays_are_copied() {
     let _turn = turn();
     let _context = context();
     for_each_storage!(check);
-    // No memory is asked for, so a capture with which the default stream joins is no reason to refuse.
+    // An empty copy allocates nothing, so a capture that includes the default stream does not make it fail.
     let import = send(Matrix { data: Vec::<f32>::new(), rows: 0, columns: 3 });
     let copy = beside_a_capture(|| Matrix::<DeviceBuffer<f32>>::from_import(import)).unwrap();
     assert_eq!((copy.rows, copy.columns), (0, 3));
 }
 
-/// What the host can read is copied from where it is.
+/// Host-accessible memory is copied directly.
 #[test]
 fn sim_only_memory_of_the_host_is_copied_once() {
     let _turn = turn();
@@ -142,7 +142,7 @@ fn sim_only_memory_of_the_host_is_copied_once() {
     drop(copy);
 }
 
-/// Elements that are repeated can be more than any memory.
+/// With a stride of 0 an array can have more elements than any memory.
 #[test]
 fn copies_that_fit_no_address_space_are_refused() {
     fn check<S: Storage + FromImport>() {
@@ -158,7 +158,7 @@ fn copies_that_fit_no_address_space_are_refused() {
     check::<UnifiedSlice<f32>>();
 }
 
-/// An array of another device is copied to that device, and its ordinal is nobody's guess.
+/// An array of another device is copied to that device. The driver reports the ordinal.
 #[test]
 fn memory_of_the_second_device() {
     fn check<S: Storage + FromImport>() {
@@ -173,7 +173,8 @@ fn memory_of_the_second_device() {
         return;
     }
     for_each_storage!(check);
-    // The buffers of `cust` free in whatever context is current, here one of the first device, unless they are `InContext`.
+    // The buffers of `cust` free their memory in the current context, here one of the first device, unless they are
+    // wrapped in `InContext`.
     if let Ok(sim) = find() {
         let mistakes: Vec<_> = sim.take_reports().into_iter().map(|report| report.mistake).collect();
         assert_eq!(mistakes, [Mistake::WrongContext; 3]);
@@ -195,16 +196,16 @@ fn what_does_not_fit_comes_back() {
     for_each_storage!(check);
 }
 
-/// A copy needs new memory, and to ask for that would end the capture.
+/// A copy needs new memory, and the allocation would end the capture.
 #[test]
 #[expect(unsafe_code, reason = "a stream of the caller's own")]
 fn a_stream_that_captures_goes_on_when_a_copy_on_it_is_refused() {
     fn check<S: Storage + FromImport>() {
         let (mut stream, mut graph) = (null_mut(), null_mut());
-        // SAFETY: a place for a stream.
+        // SAFETY: the pointer is valid for a write of a stream.
         assert_eq!(unsafe { cust::sys::cuStreamCreate(&raw mut stream, 1) } as u32, 0);
         let import = send(source(MemoryKind::Device, 0, 3, 4));
-        // SAFETY: a live stream.
+        // SAFETY: the stream is live.
         let began =
             unsafe { cust::sys::cuStreamBeginCapture_v2(stream, CaptureMode::CU_STREAM_CAPTURE_MODE_GLOBAL) };
         assert_eq!(began as u32, 0);
@@ -212,7 +213,7 @@ fn a_stream_that_captures_goes_on_when_a_copy_on_it_is_refused() {
         let refused = Matrix::<S>::from_import(import).err().unwrap();
         assert_eq!(refused.error.kind(), ErrorKind::StreamCapture, "{}", refused.error);
         assert!(refused.error.allowed().contains("an import in place"), "{}", refused.error);
-        // SAFETY: a live stream; a place for a graph.
+        // SAFETY: the stream is live, and the pointer is valid for a write of a graph.
         let ended = unsafe { cust::sys::cuStreamEndCapture(stream, &raw mut graph) };
         assert_eq!(ended as u32, 0, "{}", core::any::type_name::<S>());
     }
@@ -223,7 +224,7 @@ fn a_stream_that_captures_goes_on_when_a_copy_on_it_is_refused() {
     check::<UnifiedSlice<f32>>();
 }
 
-/// As a library would write it whose booleans are bytes.
+/// Models a library whose booleans are bytes.
 #[derive(CudaArray)]
 #[cuda_array(shape = [2])]
 struct Flags<S> {
@@ -231,8 +232,8 @@ struct Flags<S> {
     data: S,
 }
 
-/// The buffers' own copies to the host make a `bool` of whatever a consumer left, also in the drop of a struct that an export
-/// owns.
+/// The buffers' own copies to the host interpret each byte as a `bool`, even if a consumer wrote another value. This
+/// includes the drop of a struct that an export owns.
 #[test]
 fn bools_are_written_by_no_consumer() {
     let _turn = turn();
@@ -257,14 +258,14 @@ fn bools_are_written_by_no_consumer() {
     }
 }
 
-/// A byte that is no `bool` does not become one.
+/// A byte other than 0 and 1 does not become a `bool`.
 #[test]
 fn bools_are_looked_at() {
     fn flags(bytes: [bool; 2]) -> Import {
         let data = CudaBuffer::from_slice(MemoryKind::Device, 0, &bytes).unwrap();
         let address = data.memory().address as u64;
         if bytes[1] {
-            // SAFETY: the second of two bytes of the buffer.
+            // SAFETY: the address is that of the second of two bytes in the buffer.
             let answer = unsafe { cust::sys::cuMemsetD8_v2(address + 1, 7, 1) };
             assert_eq!(answer as u32, 0);
         }
@@ -284,35 +285,35 @@ fn bools_are_looked_at() {
     }
 }
 
-/// The release of the source comes after the work of its own context, and the copy is in another.
+/// The release of the source waits for the work of its own context, but the copy runs in another.
 #[test]
 #[expect(unsafe_code, reason = "a context and a stream of the caller's own")]
 fn a_copy_on_a_stream_of_another_context_is_done_before_the_source_goes() {
     let turn = turn();
     let _context = cust::quick_init().unwrap();
     let (mut own, mut stream, mut popped) = (null_mut(), null_mut(), null_mut());
-    // SAFETY: a place for a context; the new one is current.
+    // SAFETY: the pointer is valid for a write of a context. The call makes the new context current.
     assert_eq!(unsafe { cust::sys::cuCtxCreate_v2(&raw mut own, 0, 0) } as u32, 0);
-    // SAFETY: a place for a stream.
+    // SAFETY: the pointer is valid for a write of a stream.
     assert_eq!(unsafe { cust::sys::cuStreamCreate(&raw mut stream, 1) } as u32, 0);
-    // SAFETY: a place for a context.
+    // SAFETY: the pointer is valid for a write of a context.
     assert_eq!(unsafe { cust::sys::cuCtxPopCurrent_v2(&raw mut popped) } as u32, 0);
     for kind in [MemoryKind::Pool, MemoryKind::Device, MemoryKind::Pinned, MemoryKind::Managed] {
         let import = send(source(kind, 0, 3, 4)).with_stream(raw_stream(stream));
         let copy: Streamed<InContext<DeviceBuffer<f32>>, StreamHandle> =
             Streamed::from_import(import).unwrap();
         assert_eq!(finish_releases(), 0);
-        // Somebody else gets the memory of the source.
+        // Another allocation may reuse the memory of the source.
         let other = source(kind, 0, 3, 4);
         assert_eq!(copy.to_vec::<f32>().unwrap(), numbers(12), "{kind:?}");
         drop(other);
     }
-    // SAFETY: nobody uses the context any more.
+    // SAFETY: nothing uses the context any more.
     assert_eq!(unsafe { cust::sys::cuCtxDestroy_v2(own) } as u32, 0);
     drop(turn);
 }
 
-/// Whoever asks for the copy, and whether or not the struct was asked first.
+/// The storage refuses by itself, with or without a preceding check of the description.
 #[test]
 fn what_cannot_be_held_is_refused_by_the_storage_itself() {
     fn check<S: FromImport>(elements: u16) {
@@ -333,7 +334,7 @@ fn what_cannot_be_held_is_refused_by_the_storage_itself() {
     check::<UnifiedSlice<f32>>(0);
 }
 
-/// Its memory is written to as soon as it is released.
+/// The drop of the source writes to its memory immediately.
 #[test]
 #[expect(unsafe_code, reason = "memory that is described by hand")]
 fn sim_only_a_copy_that_fails_half_way_is_over_when_the_source_comes_back() {
@@ -341,16 +342,16 @@ fn sim_only_a_copy_that_fails_half_way_is_over_when_the_source_comes_back() {
     impl Drop for Reused {
         fn drop(&mut self) {
             let (mut stream, address) = (null_mut(), self.0.memory().address as u64);
-            // SAFETY: a place for a stream.
+            // SAFETY: the pointer is valid for a write of a stream.
             assert_eq!(unsafe { cust::sys::cuStreamCreate(&raw mut stream, 1) } as u32, 0);
-            // SAFETY: the buffer's own bytes.
+            // SAFETY: the range lies within the buffer.
             assert_eq!(unsafe { cust::sys::cuMemsetD8Async(address, 9, 48, stream) } as u32, 0);
-            // SAFETY: a live stream.
+            // SAFETY: the stream is live.
             assert_eq!(unsafe { cust::sys::cuStreamSynchronize(stream) } as u32, 0);
         }
     }
     fn check<S: Storage + FromImport>(sim: &Sim) {
-        // More axes than the copy kernel takes: four launches.
+        // The array has more axes than the copy kernel takes, so the copy makes four launches.
         let buffer = CudaBuffer::zeroed(MemoryKind::Device, 0, DType::F32, 1 << 16).unwrap();
         let claims = RawDescriptor {
             dtype: DType::F32,
@@ -358,7 +359,7 @@ fn sim_only_a_copy_that_fails_half_way_is_over_when_the_source_comes_back() {
             ..RawDescriptor::new(buffer.memory().address, Device::cuda(0), &[2; 8])
         };
         let info = claims.validate().unwrap();
-        // SAFETY: the owner keeps the memory.
+        // SAFETY: the owner keeps the memory alive.
         let import = unsafe { Import::from_parts(info, Owner::new(Reused(buffer))) };
         for code in [0, 0, 999] {
             sim.fail_next("cuLaunchKernel", code);
@@ -377,7 +378,7 @@ fn sim_only_a_copy_that_fails_half_way_is_over_when_the_source_comes_back() {
     let _context = context();
     let _policied = Policied;
     sim.set_policy(Policy::Late);
-    // The second knows of no copy that its release would come after.
+    // Under the second policy the release does not wait for a copy.
     for policy in [ReleasePolicy::AfterContext, ReleasePolicy::Immediate] {
         set_release_policy(policy);
         for_each_storage!(check, sim);

@@ -1,4 +1,4 @@
-//! Bug 179: a view is made once and launched often, at the cost of the bare arguments.
+//! Bug 179: a view that is made once and launched many times costs no more than the bare arguments.
 
 use std::time::{Duration, Instant};
 
@@ -15,31 +15,31 @@ use crate::support::{Matrix, numbers, turn};
 
 const ROWS: usize = 3;
 const COLUMNS: usize = 4;
-/// Launches in a round: fewer than a device queues, so that nothing waits for kernels.
+/// The launches in a round. A device queues more than that, so no launch waits for a kernel.
 const LAUNCHES: u32 = 200;
 const ROUNDS: usize = 41;
 
-/// The kernel's argument as plain words, with nothing of ours.
+/// The kernel's argument as plain integers, without a type of this library.
 #[derive(Clone, Copy)]
 #[repr(C)]
 struct Bare([u64; WORDS]);
 
 const WORDS: usize = size_of::<Arrays<'_, 1>>() / 8;
 
-// SAFETY: numbers, of which the address is the device's own.
+// SAFETY: the fields are integers, one of which is an address on the device.
 unsafe impl DeviceCopy for Bare {}
 
-/// Launches a kernel that multiplies by one, with this argument, a round long. The time that the launches take.
+/// Launches a kernel that multiplies by one with this argument, `LAUNCHES` times. Returns the time of the launches.
 ///
 /// # Safety
 ///
-/// The argument is what the kernel takes for a view, of memory that lives until this returns.
+/// The argument is what the kernel takes for a view of memory that lives until this function returns.
 unsafe fn round<A: Copy + DeviceCopy>(function: &Function<'_>, stream: &Stream, argument: A) -> Duration {
     let launch = kernels::elementwise(ROWS * COLUMNS);
     let start = Instant::now();
     for _ in 0..LAUNCHES {
         let (grid, block) = (launch.grid, launch.block);
-        // SAFETY: as the caller promises; the stream is waited for below.
+        // SAFETY: as the caller promises; the stream is synchronized below.
         unsafe { launch!(function<<<grid, block, 0, stream>>>(argument, 1.0_f64)) }.unwrap();
     }
     let took = start.elapsed();
@@ -62,16 +62,16 @@ fn a_view_is_launched_again_and_again_like_bare_arguments() {
     let data = DeviceBuffer::from_slice(&numbers(12)).unwrap();
     let mut matrix = Matrix { data, rows: ROWS, columns: COLUMNS };
     let view: Arrays<'_, 1> = Arrays::new([&matrix.kernel_view_mut::<f32, 2>().unwrap()]).unwrap();
-    // SAFETY: integers without a gap between them.
+    // SAFETY: the view consists of integers without padding between them.
     let bare = Bare(unsafe { core::mem::transmute::<Arrays<'_, 1>, [u64; WORDS]>(view) });
-    // SAFETY: a view, of memory that lives to the end of the test.
+    // SAFETY: the argument is a view of memory that lives to the end of the test.
     let with_view = || unsafe { round(&function, &stream, view) };
-    // SAFETY: the bytes of that view.
+    // SAFETY: the argument has the bytes of that view.
     let with_bare = || unsafe { round(&function, &stream, bare) };
     if let Ok(sim) = find() {
         sim.reset_calls();
         with_view();
-        // The wait at the end is the one call more.
+        // The additional call is the synchronization at the end.
         assert_eq!(
             (sim.calls("cuLaunchKernel"), sim.all_calls()),
             (LAUNCHES.into(), u64::from(LAUNCHES) + 1)

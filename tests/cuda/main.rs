@@ -1,4 +1,4 @@
-//! The adapters of `cust` and `cudarc`, each storage both ways, on whatever driver there is.
+//! Tests of the `cust` and `cudarc` adapters: each storage in both directions, with any driver.
 #![expect(unsafe_code, reason = "launches, uninitialized buffers and questions to the driver are unsafe")]
 
 mod contexts;

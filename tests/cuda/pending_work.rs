@@ -1,4 +1,5 @@
-//! Copies and looks beside work that is pending: what they come after, what comes after them, and who waits.
+//! Copies and descriptions of arrays with pending work: what they wait for, what waits for them, and whether the host
+//! waits.
 #![expect(unsafe_code, reason = "streams and work of the caller's own")]
 
 use std::sync::Arc;
@@ -19,7 +20,7 @@ use crate::support::{
     Matrix, Streamed, current_context, has_second_device, numbers, send, simulated, source, turn,
 };
 
-/// Bytes that become 7 on a stream, after work that lasts, as an import for that stream.
+/// Returns an import for a stream. A long task is pending there and sets all bytes to 7 at its end.
 fn written_late(sim: &Sim, stream: CUstream) -> (Spin, Import) {
     let data = CudaBuffer::zeroed(MemoryKind::Device, 0, DType::U8, 64).unwrap();
     let address = data.memory().address as u64;
@@ -29,7 +30,7 @@ fn written_late(sim: &Sim, stream: CUstream) -> (Spin, Import) {
     (spin, import)
 }
 
-/// Copies to pinned memory on a stream, and waits for that stream alone.
+/// Copies to pinned memory on a stream and synchronizes only that stream.
 fn read_on(stream: CUstream, address: usize, to: CudaBuffer) -> Vec<u8> {
     ok!(sys::cuMemcpyAsync(to.memory().address as u64, address as u64, 64, stream));
     ok!(sys::cuStreamSynchronize(stream));
@@ -40,7 +41,7 @@ fn pinned() -> CudaBuffer {
     CudaBuffer::zeroed(MemoryKind::Pinned, 0, DType::U8, 64).unwrap()
 }
 
-/// The copy is made on the default stream, between the work before and after it on the stream that the struct keeps.
+/// The copy is made on the default stream. The struct's stream has work before and after it.
 #[test]
 fn sim_only_a_slice_is_copied_in_the_order_of_the_stream_beside_it() {
     let _turn = turn();
@@ -52,10 +53,10 @@ fn sim_only_a_slice_is_copied_in_the_order_of_the_stream_beside_it() {
     let copy: Streamed<CudaSlice<u8>, StreamHandle> = Streamed::from_import(import).unwrap();
     assert!(sim.is_pending(spin), "the host waits");
     assert_eq!(read_on(user, copy.data.memory().address, seen), [7; 64]);
-    // `cudarc` itself orders other streams after the copy, also those of another `CudaContext`.
+    // `cudarc` itself makes other streams wait for the copy, also those of another `CudaContext`.
     let other = CudaContext::new(0).unwrap().new_stream().unwrap();
     let (_, import) = written_late(sim, user);
-    // To free the source would be to wait.
+    // Freeing the source would wait for the pending work.
     let held = HoldReleases::new();
     let copy: Streamed<CudaSlice<u8>, StreamHandle> = Streamed::from_import(import).unwrap();
     assert_eq!(other.clone_dtoh(&copy.data).unwrap(), [7; 64]);
@@ -63,13 +64,13 @@ fn sim_only_a_slice_is_copied_in_the_order_of_the_stream_beside_it() {
     ok!(sys::cuStreamDestroy_v2(user));
 }
 
-/// Whatever stream the struct keeps, the host may read at once.
+/// The host may read immediately, whatever stream the struct keeps.
 #[test]
 fn sim_only_memory_that_the_host_reads_is_complete() {
     fn check<S: Storage + FromImport>(sim: &Sim) {
         let user = stream(NON_BLOCKING);
         let (spin, import) = written_late(sim, user);
-        // To free the source would be to wait.
+        // Freeing the source would wait for the pending work.
         let held = HoldReleases::new();
         let copy: Streamed<S, StreamHandle> = Streamed::from_import(import).unwrap();
         assert!(!sim.is_pending(spin), "{}", core::any::type_name::<S>());
@@ -87,7 +88,7 @@ fn sim_only_memory_that_the_host_reads_is_complete() {
     check::<UnifiedSlice<u8>>(sim);
 }
 
-/// `cudarc` works in the primary context, whose default streams are not those that the struct names.
+/// `cudarc` uses the primary context. Its default streams are not those that the struct's handle refers to.
 #[test]
 fn sim_only_a_copy_beside_a_default_stream_of_another_context_is_complete() {
     let _turn = turn();
@@ -102,7 +103,7 @@ fn sim_only_a_copy_beside_a_default_stream_of_another_context_is_complete() {
             let copy: Streamed<CudaSlice<u8>, StreamHandle> = Streamed::from_import(import).unwrap();
             let raw = default.to_raw().unwrap() as CUstream;
             assert_eq!(read_on(raw, copy.data.memory().address, seen), [7; 64], "{default}");
-            // Dropped by itself, `cudarc` leaves its own context current.
+            // A drop outside the library leaves the context of `cudarc` current.
             let current = current_context();
             drop(copy);
             ok!(sys::cuCtxSetCurrent(current as CUcontext));
@@ -110,11 +111,11 @@ fn sim_only_a_copy_beside_a_default_stream_of_another_context_is_complete() {
     }
 }
 
-/// What the release of pinned memory comes after is work in primary contexts; the copy is in another.
+/// The release of pinned memory waits for work in primary contexts, but the copy runs in another context.
 #[test]
 fn sim_only_the_source_of_a_copy_in_another_context_is_not_written_before_it() {
     struct Rewritten(CudaBuffer);
-    // SAFETY: as the buffer inside.
+    // SAFETY: forwards to the inner buffer.
     unsafe impl Storage for Rewritten {
         fn memory(&self) -> MemoryRegion {
             self.0.memory()
@@ -146,7 +147,7 @@ fn sim_only_the_source_of_a_copy_in_another_context_is_not_written_before_it() {
     }
 }
 
-/// A look is no read of `cudarc`'s, which remembers one read only: the last.
+/// A call of `memory()` must not count as a read for `cudarc`, which remembers only the last read.
 #[test]
 fn sim_only_a_slice_that_was_looked_at_is_freed_after_those_who_read_it() {
     let _turn = turn();
@@ -163,7 +164,7 @@ fn sim_only_a_slice_that_was_looked_at_is_freed_after_those_who_read_it() {
     assert_eq!(reader.clone_dtoh(&copy).unwrap(), numbers(6));
 }
 
-/// Nor does the host, which looks next, wait for what else is on the default stream.
+/// The host, which reads next, must not wait for other work on the default stream.
 #[test]
 fn sim_only_pinned_memory_that_was_looked_at_is_read_without_a_wait() {
     let _turn = turn();
@@ -172,7 +173,7 @@ fn sim_only_pinned_memory_that_was_looked_at_is_read_without_a_wait() {
     let context = CudaContext::new(0).unwrap();
     // SAFETY: never read.
     let pinned = unsafe { context.alloc_pinned_with_flags::<f32>(6, 0) }.unwrap();
-    // With a second stream `cudarc` records who reads.
+    // With a second stream `cudarc` records which stream reads.
     let _second = context.new_stream().unwrap();
     let spin = sim.spin(0);
     pinned.memory();
@@ -180,7 +181,7 @@ fn sim_only_pinned_memory_that_was_looked_at_is_read_without_a_wait() {
     assert!(sim.is_pending(spin), "the host waits");
 }
 
-/// The default stream cannot wait for the write while a stream captures with which it joins.
+/// The default stream cannot wait for the write while a blocking stream captures.
 #[test]
 fn sim_only_a_look_beside_a_capture_comes_after_what_is_pending() {
     let _turn = turn();
@@ -195,7 +196,8 @@ fn sim_only_a_look_beside_a_capture_comes_after_what_is_pending() {
     assert!(!sim.is_pending(spin), "nobody has waited");
 }
 
-/// Nor can a stream that captures wait for what was written before; the kernel that gets the view is part of the graph.
+/// A capturing stream cannot wait for earlier writes either. The kernel that receives the view becomes part of the
+/// graph.
 #[test]
 fn a_look_on_a_stream_that_captures_leaves_the_capture_good() {
     let _turn = turn();
@@ -223,14 +225,14 @@ fn a_look_on_a_stream_that_captures_leaves_the_capture_good() {
     context.check_err().unwrap();
 }
 
-/// Ends a capture, which is good; the graph goes.
+/// Ends a capture, which must be valid, and destroys the graph.
 fn end_capture(stream: &CudaStream) {
     let mut graph = std::ptr::null_mut();
     ok!(sys::cuStreamEndCapture(stream.cu_stream().cast(), &raw mut graph));
     ok!(sys::cuGraphDestroy(graph));
 }
 
-/// One for each context and sort of default stream, made once.
+/// Each default stream of each context gets one substitute stream, which is created once.
 #[test]
 fn sim_only_default_streams_are_named_by_their_own_stand_ins() {
     let _turn = turn();
@@ -260,7 +262,7 @@ fn sim_only_default_streams_are_named_by_their_own_stand_ins() {
     for (at, name) in names.iter().enumerate() {
         assert!(matches!(name, StreamHandle::Raw(_)) && !names[..at].contains(name), "{names:?}");
     }
-    // On a default stream `cudarc` frees in the current context.
+    // On a default stream `cudarc` frees memory in the current context.
     for array in arrays {
         array.data.context().bind_to_thread().unwrap();
         drop(array);

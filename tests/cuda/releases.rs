@@ -1,4 +1,4 @@
-//! Exports of buffers that free in whatever context is current: dropped elsewhere, they are freed in their own.
+//! Exports of buffers that are freed in the current context: a drop elsewhere still frees them in their own context.
 
 use std::thread;
 
@@ -17,8 +17,8 @@ use interop_core::{CudaArray, Device, Import, Storage};
 
 use crate::support::{Matrix, current_context, has_second_device, no_context, numbers, turn};
 
-/// Exports the storage, drops the export on another thread on which `elsewhere` was called, and sees that the memory is
-/// freed and the thread's context is what it was.
+/// Exports the storage, calls `elsewhere` on another thread and drops the export there. Checks that the memory is
+/// freed and that the thread's current context is unchanged.
 fn freed_elsewhere<S: Storage + Send + 'static>(data: S, columns: usize, elsewhere: fn()) {
     let tensor = Matrix { data, rows: 1, columns }.into_dlpack().unwrap();
     let address = tensor.info().unwrap().address();
@@ -42,10 +42,10 @@ fn every_buffer(elsewhere: fn()) {
     freed_elsewhere(LockedBuffer::from_slice(&numbers(6)).unwrap(), 6, elsewhere);
     freed_elsewhere(InContext::new(UnifiedBuffer::from_slice(&numbers(6)).unwrap()), 6, elsewhere);
     let context = CudaContext::new(0).unwrap();
-    // On the default stream `cudarc` frees in the current context; on one of its own it does not care.
+    // On the default stream `cudarc` frees in the current context; on another stream any context will do.
     freed_elsewhere(context.default_stream().clone_htod(&numbers(6)).unwrap(), 6, elsewhere);
     freed_elsewhere(context.new_stream().unwrap().clone_htod(&numbers(6)).unwrap(), 6, elsewhere);
-    // SAFETY: both are written below, or never read.
+    // SAFETY: both buffers are written below or never read.
     let pinned = unsafe { context.alloc_pinned_with_flags::<f32>(6, 0) }.unwrap();
     freed_elsewhere(pinned, 6, elsewhere);
     // SAFETY: as above.
@@ -53,7 +53,7 @@ fn every_buffer(elsewhere: fn()) {
     freed_elsewhere(unified, 6, elsewhere);
 }
 
-/// No elements are shown of the memory, and it is there all the same.
+/// The array has no elements, but the memory still exists and must be freed.
 #[test]
 fn memory_behind_an_array_without_elements_is_freed_in_its_context() {
     fn check<S: Storage + Send + 'static>(data: S) {
@@ -76,7 +76,7 @@ fn memory_behind_an_array_without_elements_is_freed_in_its_context() {
     check(context.default_stream().clone_htod(&numbers(6)).unwrap());
 }
 
-/// Whoever exports it knows nothing of a context.
+/// The memory is exported as host memory, so the exporter does not know the context.
 #[test]
 fn memory_that_is_called_the_hosts_is_freed_in_its_context() {
     fn check<S: Storage + Send + 'static>(data: S) {
@@ -103,7 +103,8 @@ fn memory_that_is_called_the_hosts_is_freed_in_its_context() {
     check(unsafe { context.alloc_pinned_with_flags::<f32>(6, 0) }.unwrap());
 }
 
-/// The interface names no context: the one that was current when it came will do, in which its owner was made as a rule.
+/// The interface names no context. The release uses the context that was current at the import, in which the owner
+/// was usually created.
 #[test]
 #[expect(unsafe_code, reason = "an interface dict says nothing of its memory's life")]
 fn the_owner_of_an_interface_is_freed_where_no_context_is_current() {
@@ -116,7 +117,7 @@ fn the_owner_of_an_interface_is_freed_where_no_context_is_current() {
             version: 3,
             ..CudaArrayInterface::default()
         };
-        // SAFETY: the owner keeps the memory, which is where it says.
+        // SAFETY: the owner keeps the memory alive, and the memory is on the stated device.
         let import = unsafe { Import::from_cai_on_device(&interface, memory.device, data) }.unwrap();
         thread::scope(|scope| {
             scope.spawn(|| {
@@ -139,7 +140,7 @@ fn freed_where_no_context_is_current() {
     every_buffer(no_context);
 }
 
-/// The policy is about work, not about where memory is freed.
+/// The policy applies to pending work. It does not change where memory is freed.
 #[test]
 fn freed_at_once_where_no_context_is_current() {
     struct Policied;
@@ -165,7 +166,7 @@ fn freed_where_the_context_of_another_device_is_current() {
     }
 }
 
-/// The export keeps the primary context, which the last handle would destroy.
+/// The export retains the primary context, which the last handle would otherwise destroy.
 #[test]
 fn an_export_outlives_the_handles_of_its_context() {
     let _turn = turn();
@@ -181,7 +182,7 @@ fn an_export_outlives_the_handles_of_its_context() {
     assert_eq!(pointer_attributes(address).unwrap(), None);
 }
 
-/// Without an export, too, if it is asked for.
+/// With `InContext` this also holds without an export.
 #[test]
 fn a_buffer_in_its_context_is_freed_anywhere() {
     let _turn = turn();
@@ -198,7 +199,7 @@ fn a_buffer_in_its_context_is_freed_anywhere() {
     assert_eq!(pointer_attributes(address).unwrap(), None);
 }
 
-/// Memory of a pool belongs to a device, not to a context.
+/// Pool memory belongs to a device, not to a context.
 #[test]
 #[expect(unsafe_code, reason = "memory that nothing was written to")]
 fn a_buffer_from_a_pool_is_freed_on_its_device() {
@@ -220,7 +221,8 @@ fn a_buffer_from_a_pool_is_freed_on_its_device() {
     drop(stream);
 }
 
-/// Whoever holds a lock that kernels may wait for gives it up while memory is freed, which waits for them.
+/// The blocking hook runs around a free, so that the thread can release a lock there: the free waits for kernels,
+/// which may wait for the lock.
 #[test]
 fn a_buffer_in_its_context_is_freed_without_a_lock() {
     use core::sync::atomic::{AtomicUsize, Ordering};
@@ -238,7 +240,7 @@ fn a_buffer_in_its_context_is_freed_without_a_lock() {
     assert_eq!((finish_releases(), FREED.load(Ordering::Relaxed)), (0, 2));
 }
 
-/// The ordinal is the driver's answer and not that of the context that is current.
+/// The ordinal comes from the driver, not from the current context.
 #[test]
 fn a_buffer_of_another_device_than_the_current_one() {
     let _turn = turn();

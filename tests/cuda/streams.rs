@@ -1,4 +1,4 @@
-//! R12: the stream that an export names lives as long as whoever exports it.
+//! R12: the stream that an export states lives as long as the exported array.
 
 use std::sync::Arc;
 
@@ -11,25 +11,26 @@ use interop_sim_client::{Live, find};
 
 use crate::support::{Matrix, Streamed, numbers, turn};
 
-/// The streams that are live, where the driver can be asked.
+/// Returns the number of live streams, if the driver can report it.
 fn live() -> Option<u64> {
     find().ok().map(|sim| sim.live(Live::Streams))
 }
 
-/// Uses a stream, over which a driver with hooks complains if it was destroyed, and a real one ends the process.
+/// Uses a stream. If it was destroyed, the simulated driver reports that, and a real driver ends the process.
 fn is_live(stream: StreamHandle) {
     assert!(matches!(stream, StreamHandle::Raw(_)), "a default stream is always there: {stream}");
     stream_wait(StreamHandle::LegacyDefault, stream, Device::cuda(0)).unwrap();
 }
 
-/// Sees that an array, of whose stream `make` keeps no handle, has it for as long as the array or an export of it lives.
+/// Checks that the stream of an array lives as long as the array or an export of it. `make` keeps no handle to the
+/// stream.
 fn keeps_its_stream<A: CudaArray + Send + Sync + 'static>(make: impl Fn() -> A) {
     let before = live();
     let array = make();
     is_live(array.info().unwrap().stream());
     let interface = array.to_cai().unwrap();
     let (legacy, stream) = (StreamHandle::LegacyDefault, array.info().unwrap().stream());
-    // SAFETY: the array keeps the memory and the stream that the interface names.
+    // SAFETY: the array keeps the memory and the stated stream alive.
     let import = unsafe { Import::from_cai_for_stream(&interface, legacy, array) }.unwrap();
     is_live(stream);
     drop(import);
@@ -65,16 +66,16 @@ fn a_stream_of_cudarc_is_shared_by_the_struct_and_by_its_slice() {
     let _turn = turn();
     let context = CudaContext::new(0).unwrap();
     let slice = |stream: &Arc<CudaStream>| stream.clone_htod(&numbers(6)).unwrap();
-    // The slice alone, which names its stream where the struct has no field for one.
+    // Only the slice: it states its stream if the struct has no field for one.
     keeps_its_stream(|| -> Matrix<CudaSlice<f32>> {
         Matrix { data: slice(&context.new_stream().unwrap()), rows: 2, columns: 3 }
     });
-    // A field that says nothing.
+    // A stream field that states nothing.
     keeps_its_stream(|| {
         let data = slice(&context.new_stream().unwrap());
         Streamed { data, rows: 2, columns: 3, stream: None::<Arc<CudaStream>> }
     });
-    // Another stream than that of the slice.
+    // A stream other than that of the slice.
     keeps_its_stream(|| {
         let data = slice(&context.default_stream());
         Streamed { data, rows: 2, columns: 3, stream: context.new_stream().unwrap() }

@@ -1,4 +1,4 @@
-//! What the tests share: turns, and sources of every kind.
+//! Shared helpers: exclusive access to the driver, and sources of every kind.
 
 use std::sync::{Mutex, MutexGuard, Once, PoisonError};
 use std::thread;
@@ -8,8 +8,8 @@ use interop_core::{CudaArray, Import, LeaseMut, StreamHandle};
 use interop_cuda_examples::simulated::give_kernels;
 use interop_sim_client::{Sim, find};
 
-/// A test's turn. At its end the simulated driver, if it is there, has no complaint: about memory that was used while
-/// others wrote to it, or after it was freed, or in no context.
+/// Exclusive access to the driver for one test. At the end the simulated driver, if present, must have reported no
+/// mistake: no race, no use after free, no access without a context.
 pub(crate) struct Turn(#[expect(dead_code, reason = "held")] MutexGuard<'static, ()>);
 
 impl Drop for Turn {
@@ -23,35 +23,35 @@ impl Drop for Turn {
     }
 }
 
-/// All tests share the driver, its contexts and what is pending on it: they take turns.
+/// Waits for exclusive access. All tests share the driver, its contexts and its pending work.
 pub(crate) fn turn() -> Turn {
     static TURN: Mutex<()> = Mutex::new(());
     static KERNELS: Once = Once::new();
     let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     KERNELS.call_once(give_kernels);
-    // What the last test left behind. A release may lead to another: an import's is that of the export it came from. One that
-    // failed may have left a capture, under which nothing is released.
+    // Finish what the previous test left. A release may lead to another, because an import owns the export that it
+    // came from. A failed test may have left a capture, during which nothing is released.
     for _ in 0..10 {
         finish_releases();
     }
     Turn(turn)
 }
 
-/// The simulated driver, for a test that is about its hooks.
+/// Returns the simulated driver, for a test that needs its hooks.
 pub(crate) fn simulated() -> Option<&'static Sim> {
     find().map_err(|why| println!("skipped: needs the simulated driver ({why})")).ok()
 }
 
-/// The context that is current on this thread, as a number.
+/// The current context of this thread, as a number.
 pub(crate) fn current_context() -> usize {
     let mut context = std::ptr::null_mut();
-    // SAFETY: a place for a context.
+    // SAFETY: the pointer is valid for a write of a context.
     let answer = unsafe { ::cust::sys::cuCtxGetCurrent(&raw mut context) };
     assert_eq!(answer as u32, 0, "cuCtxGetCurrent");
     context as usize
 }
 
-/// Makes no context current on this thread.
+/// Leaves this thread without a current context.
 pub(crate) fn no_context() {
     // SAFETY: null is allowed.
     let answer = unsafe { ::cust::sys::cuCtxSetCurrent(std::ptr::null_mut()) };
@@ -62,7 +62,7 @@ pub(crate) fn numbers(count: u16) -> Vec<f32> {
     (0..count).map(f32::from).collect()
 }
 
-/// Any memory, with strides.
+/// An array of any storage, with strides.
 #[derive(CudaArray)]
 pub(crate) struct Strided<S> {
     #[cuda_array(data)]
@@ -73,7 +73,7 @@ pub(crate) struct Strided<S> {
     pub(crate) strides: Vec<isize>,
 }
 
-/// What every import is: a matrix in a storage of one's own.
+/// The result of each import: a matrix in a storage of our own.
 #[derive(CudaArray)]
 #[cuda_array(shape = [rows, columns])]
 pub(crate) struct Matrix<S> {
@@ -83,7 +83,7 @@ pub(crate) struct Matrix<S> {
     pub(crate) columns: usize,
 }
 
-/// The same, in the other order.
+/// The same in column-major order.
 #[derive(CudaArray)]
 #[cuda_array(shape = [rows, columns], order = "F")]
 pub(crate) struct ColumnMajor<S> {
@@ -93,7 +93,7 @@ pub(crate) struct ColumnMajor<S> {
     pub(crate) columns: usize,
 }
 
-/// The same, with the stream that the work is pending on.
+/// The same, with the stream on which the work is pending.
 #[derive(CudaArray)]
 #[cuda_array(shape = [rows, columns])]
 pub(crate) struct Streamed<S, H> {
@@ -108,29 +108,29 @@ pub(crate) struct Streamed<S, H> {
 pub(crate) const KINDS: [MemoryKind; 4] =
     [MemoryKind::Device, MemoryKind::Pool, MemoryKind::Pinned, MemoryKind::Managed];
 
-/// Sends an array of a foreign library's on its way, ready on the legacy default stream.
+/// Exports an array as another library would. It is ready on the legacy default stream.
 pub(crate) fn send<A: CudaArray + Send + 'static>(array: A) -> Import {
     let tensor = array.into_dlpack_for_stream(StreamHandle::LegacyDefault).unwrap();
     Import::from_dlpack(tensor).unwrap()
 }
 
-/// A matrix in memory of this kind, of the device `ordinal`.
+/// A matrix in memory of this kind, on the device `ordinal`.
 pub(crate) fn source(kind: MemoryKind, ordinal: i32, rows: u16, columns: u16) -> Matrix<CudaBuffer> {
     let data = CudaBuffer::from_slice(kind, ordinal, &numbers(rows * columns)).unwrap();
     Matrix { data, rows: rows.into(), columns: columns.into() }
 }
 
-/// The elements of an import that is used in place.
+/// Reads the elements of an import in place.
 pub(crate) fn read(import: Import) -> Vec<f32> {
     use interop_core::FromArray;
     let leased: Strided<LeaseMut<f32>> = Strided::from_import(import).unwrap();
     leased.to_vec().unwrap()
 }
 
-/// How many devices there are; the message is for tests that need two.
+/// Returns whether there are two devices. If not, it prints that the test was skipped.
 pub(crate) fn has_second_device() -> bool {
     let mut count = 0;
-    // SAFETY: a place for a number.
+    // SAFETY: the pointer is valid for a write of a number.
     let answer = unsafe { ::cust::sys::cuDeviceGetCount(&raw mut count) };
     let found = answer as u32 == 0 && count > 1;
     if !found {

@@ -1,4 +1,4 @@
-//! Mistakes with the types of `cust` and `cudarc`. `cargo xtask bless` writes the messages anew.
+//! Compile errors of the types of `cust` and `cudarc`. `cargo xtask bless` regenerates the messages.
 
 #[test]
 fn messages() {

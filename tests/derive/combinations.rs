@@ -1,12 +1,12 @@
-//! Words in combination: each data × shape × strides × order × stream, out and back.
+//! Attributes in combination: each data × shape × strides × order × stream, exported and imported again.
 //!
-//! That all other combinations expand is checked in `interop-derive`, which is faster.
+//! `interop-derive` checks that all other combinations expand; that is faster.
 
 use interop_core::{CudaArray, FromArray, HostVec, Lease, SharedBuffer, StreamHandle};
 
 use crate::support::count;
 
-/// A struct with these words, and a test that sends it through DLPack.
+/// Defines a struct with these attributes and a test that sends it through DLPack.
 macro_rules! combination {
     ($name:ident, [$($word:tt)*], $data:ty, { $($field:tt)* }, [$($value:tt)*], $strides:expr) => {
         #[test]
@@ -39,7 +39,7 @@ macro_rules! combination {
     };
 }
 
-/// The same words for each kind of data and stream.
+/// Repeats the attributes for each kind of data and stream.
 macro_rules! combinations {
     ($($name:ident: [$($word:tt)*], { $($field:tt)* }, [$($value:tt)*], $strides:expr;)*) => {
         $(

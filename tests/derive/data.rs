@@ -1,4 +1,4 @@
-//! `data`: the storage says who owns the memory, where it is, and who may write.
+//! `data`: the storage states who owns the memory, where it is, and who may write to it.
 
 use std::sync::Arc;
 
@@ -29,7 +29,7 @@ fn facts_are_those_of_the_fields() {
     assert_eq!(info.stream(), interop_core::StreamHandle::NothingPending);
 }
 
-/// Borrowed memory is looked at in place; with what borrows there are no exports.
+/// Borrowed memory is read in place. A struct that borrows cannot be exported.
 #[test]
 fn a_slice_of_somebody_else_is_viewed() {
     #[derive(CudaArray)]

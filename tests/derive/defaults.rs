@@ -1,4 +1,4 @@
-//! `default` and `default = expression`: what an import fills fields without a role with.
+//! `default` and `default = expression`: the values that an import gives to fields without a role.
 
 use std::collections::BTreeMap;
 use std::ops::{Range, RangeFull};
@@ -127,7 +127,7 @@ fn never() -> String {
     unreachable!("the import was refused")
 }
 
-/// An import that does not fit runs no code of the user.
+/// An import that is refused does not run user code.
 #[test]
 fn a_refused_import_calls_for_no_default() {
     for (shape, place) in [(&[6][..], "shape"), (&[2, 3], "shape[1]")] {

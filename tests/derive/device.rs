@@ -1,4 +1,4 @@
-//! `device = ...`: where an import must be.
+//! `device = ...`: the device that an import must be on.
 
 use interop_core::{CudaArray, Device, ErrorKind, FromArray, Lease, Owner};
 
@@ -21,7 +21,7 @@ struct OnHost<S> {
     len: usize,
 }
 
-// SAFETY: `owner` keeps the memory behind the pointer until the struct is dropped.
+// SAFETY: `owner` keeps the memory behind the pointer alive until the struct is dropped.
 #[derive(Debug, CudaArray)]
 #[cuda_array(import, device = "cuda_managed", shape = [len])]
 #[expect(dead_code, reason = "only whether it is made matters")]
@@ -37,13 +37,13 @@ struct Raw {
 
 const EVERYWHERE: [Device; 4] = [Device::CPU, Device::cuda(0), Device::CUDA_HOST, Device::CUDA_MANAGED];
 
-/// What each device is answered with: an error, or nothing.
+/// Returns the result of an import from each device: an error message, or `None`.
 fn answers<T: FromArray>() -> [Option<String>; 4] {
     EVERYWHERE.map(|device| {
         let (import, receipt) = Foreign { device, ..Foreign::new(&count(3), &[3]) }.send();
         let answer = T::from_import(import).err().map(|refused| {
             assert_eq!(refused.error.kind(), ErrorKind::Device);
-            assert_eq!(refused.value.info().device(), device); // comes back whole
+            assert_eq!(refused.value.info().device(), device); // the import is returned unchanged
             refused.error.to_string()
         });
         assert_eq!(receipt.releases(), 1);
@@ -63,7 +63,7 @@ fn one_of_several() {
     let either = |found: &str| Some(format!("`device`: found {found}, allowed: CPU (1) or CUDAHost (3)"));
     let expected = [None, either("CUDA (2), ordinal 0"), None, either("CUDAManaged (13)")];
     assert_eq!(answers::<OnHost<Lease<f32>>>(), expected);
-    // Before the storage is asked, which has reasons of its own.
+    // The `device` attribute is checked before the storage, which may refuse for other reasons.
     assert_eq!(answers::<OnHost<Vec<f32>>>(), expected);
 }
 

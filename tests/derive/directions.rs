@@ -7,7 +7,7 @@ use interop_core::{CudaArray, ErrorKind, FromArray, HostVec, Lease, SharedBuffer
 
 use crate::support::{Foreign, count};
 
-/// A struct that borrows, and has a field that no import could fill.
+/// A struct that borrows, with a field that no import could fill.
 #[derive(CudaArray)]
 #[cuda_array(export, shape = [len, 2])]
 struct Outgoing<'a, S> {
@@ -39,7 +39,8 @@ struct Constant<S> {
     shape: [usize; 1],
 }
 
-/// Whether a type has a trait, without asking for it in a bound: an inherent constant goes before that of a trait.
+/// Evaluates to whether a type implements a trait, without a bound: an inherent constant takes precedence over a
+/// trait's.
 macro_rules! implements {
     ($type:ty: $trait:path) => {{
         #[allow(dead_code, reason = "one of the two is not chosen")]
@@ -114,7 +115,7 @@ fn readonly_makes_every_export_read_only() {
 
 #[test]
 fn memory_that_others_see_as_constant_is_read_only_by_itself() {
-    // Shared and immutable in Rust: nobody may write, whatever the form of the export.
+    // The value is shared and immutable in Rust, so no form of the export may be writable.
     let slice: Arc<[f32]> = count(4).into();
     let outgoing = Arc::new(Outgoing { values: slice, len: 2, name: "", context: "".into() });
     assert!(outgoing.info().unwrap().is_read_only());

@@ -54,7 +54,7 @@ impl Format for Wide {
     type Scalar = f64;
 }
 
-/// Parts of types that a parameter names, and that it does not have to be itself.
+/// Fields of types that use a parameter. The parameter itself need not be an `Element`.
 #[derive(Clone, Copy, Element)]
 #[repr(C)]
 struct Pixel<F: Format, T> {
@@ -140,7 +140,7 @@ fn records_nest() {
 
 #[test]
 fn equal_fields_arrive_from_a_trailing_axis() {
-    // DLPack has no records: a struct of equal scalars travels as one more axis, and comes back from one.
+    // DLPack has no record types: a struct of equal scalars is exported as one more axis and imported from one.
     #[derive(CudaArray)]
     #[cuda_array(shape = [len])]
     struct Signal {

@@ -1,4 +1,4 @@
-//! `shape = [...]`: extents from fields, literals, const generics and constants, both ways.
+//! `shape = [...]`: extents from fields, literals, const generics and constants, in both directions.
 
 use interop_core::{CudaArray, ErrorKind, FromArray, Lease};
 
@@ -128,12 +128,12 @@ mod sizes {
 
 const SIDES: i64 = 3;
 
-/// What a type says of itself.
+/// A trait with an associated constant.
 trait Tile {
     const SIDE: usize;
 }
 
-/// Every way to name a constant, of any integer type.
+/// Each way to name a constant, with each integer type.
 #[derive(CudaArray)]
 #[cuda_array(shape = [SIDES, sizes::LANES, Self::DEPTH, <Self as Tile>::SIDE, BITS, rows])]
 struct Constants<const BITS: u32> {
@@ -171,7 +171,7 @@ fn constants_are_extents() {
     assert_eq!(receipt.releases(), 1);
 }
 
-/// Such constants are read where the struct stands and not in its impls, so `Self` has another name there.
+/// Such constants are evaluated in an item next to the struct and not in its impls, so `Self` is replaced there.
 #[test]
 fn constants_of_a_struct_without_parameters_are_extents() {
     #[derive(CudaArray)]
@@ -215,7 +215,7 @@ fn constants_of_a_struct_that_borrows_are_extents() {
     assert_eq!(Borrowed { cells: &count(12) }.info().unwrap().shape(), [2, 2, 3]);
 }
 
-/// A field that is in the list itself, or cannot be, leaves its name in capitals to a constant.
+/// If the field cannot be meant, or is in the list itself, its name in capitals refers to a constant.
 #[test]
 fn a_constant_may_have_the_name_of_a_field_in_capitals() {
     const N: usize = 2;

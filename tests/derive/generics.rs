@@ -1,4 +1,4 @@
-//! Generic parameters, lifetimes, where-clauses, and what is asked of whom.
+//! Generic parameters, lifetimes, where clauses, and the bounds of the impls.
 
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use interop_core::{AsStream, CudaArray, Element, FromArray, FromStream, Lease, S
 
 use crate::support::{Foreign, count, handle};
 
-/// Everything at once; no bound is written that the struct does not need for itself.
+/// All kinds of parameters at once. The struct states only the bounds that it needs itself.
 #[derive(CudaArray)]
 #[cuda_array(shape = [n, N, 1])]
 struct All<'a, T, I, H, M = (), const N: usize = 2, const UNUSED: bool = true>
@@ -23,7 +23,7 @@ where
     marker: PhantomData<(&'a (), M)>,
 }
 
-/// A name is the same with `r#` and without.
+/// A name with `r#` is the same name as without it.
 #[derive(CudaArray)]
 #[cuda_array(shape = [n, N])]
 struct RawNames<r#T, const r#N: usize> {
@@ -63,7 +63,7 @@ struct Tensor<B: Backend, const RANK: usize> {
     stream: <B as Backend>::Stream,
 }
 
-/// A default type, and a bound that the derive does not know.
+/// A default type, and a bound that is unknown to the derive.
 #[derive(CudaArray)]
 struct Defaulted<S: Storage + Send = Arc<[u8]>> {
     #[cuda_array(data)]
@@ -94,7 +94,7 @@ fn parameters_with_raw_names() {
 
 #[test]
 fn a_half_asks_only_for_what_it_needs() {
-    // The stream of this one cannot be filled by an import, and exports do not care.
+    // An import cannot fill the stream of this struct; exports are not affected.
     struct Own;
 
     impl AsStream for Own {

@@ -1,6 +1,6 @@
-//! Surroundings in which derives break: no prelude, shadowed names, other derives, another name for the runtime.
+//! Contexts in which derives often fail: no prelude, shadowed names, other derives, a renamed runtime crate.
 
-/// The runtime under another name and path, and nothing in scope.
+/// The runtime crate under another name and path, with nothing in scope.
 mod renamed {
     #![no_implicit_prelude]
 
@@ -33,7 +33,7 @@ mod renamed {
     }
 }
 
-/// Every name of the prelude, and some more, is something else.
+/// Each name of the prelude, and some others, means something else.
 mod shadowed {
     #![expect(non_camel_case_types, dead_code, unused_macros, reason = "hostile on purpose")]
     #![allow(unsafe_code, reason = "a raw pointer is among the fields")]
@@ -76,7 +76,7 @@ mod shadowed {
         };
     }
 
-    /// A trait that gives every value methods with the names of those that the expansion calls.
+    /// A trait that gives each value methods with the same names as those that the expansion calls.
     pub(super) trait Everywhere {
         fn literal(self) -> u8;
         fn same_extent(self) -> u8;
@@ -123,7 +123,7 @@ mod shadowed {
         }
     }
 
-    // SAFETY: the owner keeps the memory.
+    // SAFETY: the owner keeps the memory alive.
     #[derive(Derive)]
     #[cuda_array(shape = [n, n, 3, N], order = "C", readonly)]
     pub(super) struct Hostile<const N: usize> {
@@ -169,7 +169,7 @@ mod shadowed {
     };
 }
 
-/// Constants and statics, which no `let` can hide, with the names that come to a macro's mind.
+/// Constants and statics, which no `let` can shadow, with names that a macro is likely to use.
 #[allow(non_upper_case_globals, dead_code, reason = "the names are what is tried")]
 mod constants {
     use interop_core::{CudaArray, Element, StreamHandle};
@@ -200,7 +200,7 @@ mod constants {
     }
 }
 
-/// Fields and types with the names that the expansion uses for itself.
+/// Fields and types with the names that the expansion itself uses.
 mod same_names {
     use interop_core::{CudaArray, Lease};
 
@@ -220,7 +220,7 @@ mod same_names {
         pub(super) assemble: u8,
     }
 
-    /// What a type has of its own comes before what its traits have.
+    /// Inherent items take precedence over items of traits.
     impl SameNames {
         pub(super) const REQUIREMENTS: u8 = 1;
         pub(super) const TYPE: u8 = 2;
@@ -231,7 +231,7 @@ mod same_names {
     }
 }
 
-/// The attributes of the other derives mean what they mean.
+/// Attributes of other derives keep their meaning.
 mod beside_others {
     use interop_core::{CudaArray, Element};
 
@@ -265,7 +265,7 @@ mod beside_others {
     pub(super) struct Code(pub(super) u16);
 }
 
-/// A derive inside of a function sees the types of the function.
+/// A derive inside a function sees the types of the function.
 fn local() -> interop_core::ArrayInfo {
     type Buffer = Vec<u8>;
 

@@ -1,4 +1,4 @@
-//! Derived code is silent where every lint is an error. `cargo clippy --all-targets` covers it.
+//! Derived code causes no warning with every lint at level error. `cargo clippy --all-targets` checks this file.
 #![deny(
     warnings,
     clippy::all,
@@ -49,7 +49,7 @@
     clippy::unwrap_used,
     clippy::wildcard_imports
 )]
-// What derived code must never do.
+// These lints must never fire in derived code.
 #![forbid(unsafe_op_in_unsafe_fn, private_interfaces, private_bounds, elided_lifetimes_in_paths)]
 
 use core::marker::PhantomData;
@@ -92,7 +92,7 @@ mod strict {
 
     const LANES: u8 = 4;
 
-    /// A constant is an item of its own, also where there is no other half that needs what it needs.
+    /// A constant in `shape` is an item of its own, even if the struct has no import half that needs it.
     #[derive(CudaArray, Debug)]
     #[cuda_array(shape = [Self::ROWS, LANES], export)]
     pub(super) struct Fixed<'values> {
@@ -115,7 +115,7 @@ mod strict {
         const ROWS: u64 = 2;
     }
 
-    /// What the user asks of a parameter, the derive asks once more.
+    /// The derive repeats the bounds that the user states on a parameter.
     #[derive(CudaArray, Debug)]
     #[cuda_array(shape = [len])]
     pub(super) struct Bounded<S: Storage + FromImport> {
@@ -124,7 +124,7 @@ mod strict {
         pub(super) len: usize,
     }
 
-    /// Likewise.
+    /// The same for `Element`.
     #[derive(Clone, Copy, Debug, Element)]
     #[repr(transparent)]
     pub(super) struct Unit<T: Element>(pub(super) T);
@@ -142,7 +142,7 @@ mod strict {
     pub(super) struct Meters(pub(super) f32);
 }
 
-/// A struct of which everything is deprecated, and which says that it knows.
+/// A struct whose parts are all deprecated and that allows deprecated items.
 mod outdated {
     use super::{CudaArray, Element};
 
@@ -170,7 +170,7 @@ mod outdated {
     }
 }
 
-/// Names that the lints about names refuse, and the impls repeat.
+/// Names that the naming lints refuse and that the impls repeat.
 mod named {
     use super::{CudaArray, PhantomData};
 
@@ -186,7 +186,7 @@ mod named {
     }
 }
 
-/// A raw pointer under lints against unsafe code, allowed on the struct alone.
+/// A raw pointer under lints against unsafe code, which only the struct allows.
 mod vouched {
     #![deny(unsafe_code)]
 
@@ -197,7 +197,7 @@ mod vouched {
     #[allow(unsafe_code, reason = "the memory is that of the program")]
     #[expect(clippy::allow_attributes, reason = "an `expect` would have to be met on the struct itself")]
     pub(super) struct Raw {
-        // SAFETY: whoever makes the struct vouches for the pointer.
+        // SAFETY: the code that makes the struct guarantees that the pointer is valid.
         #[cuda_array(data(unsafe_raw))]
         pub(super) pointer: *const f32,
         #[cuda_array(shape)]

@@ -1,4 +1,5 @@
-//! What derived structs do: every word by itself and with the others, and in surroundings that macros get wrong.
+//! Behaviour of derived structs: each attribute alone, combined with others, and in contexts that macros often handle
+//! wrong.
 #![allow(missing_docs, reason = "tests are named for what they show")]
 
 mod combinations;

@@ -1,4 +1,4 @@
-//! `data(unsafe_raw)`, `device` and `owner`: memory that a person vouches for.
+//! `data(unsafe_raw)`, `device` and `owner`: memory whose validity the programmer guarantees.
 #![allow(unsafe_code, reason = "this is what the word `unsafe_raw` stands for")]
 
 use std::ffi::c_void;
@@ -8,7 +8,7 @@ use interop_core::{CudaArray, DType, Device, ErrorKind, FromArray, Mutability, O
 
 use crate::support::{Foreign, count, handle};
 
-// SAFETY: the owner keeps the memory of the pointer until the struct is dropped.
+// SAFETY: the owner keeps the memory of the pointer alive until the struct is dropped.
 #[derive(CudaArray)]
 #[cuda_array(shape = [rows, columns])]
 struct Raw<P> {
@@ -25,7 +25,7 @@ struct Raw<P> {
     stream: StreamHandle,
 }
 
-// SAFETY: the owner keeps the memory at the address until the struct is dropped.
+// SAFETY: the owner keeps the memory at the address alive until the struct is dropped.
 #[derive(CudaArray)]
 struct Address<A> {
     // SAFETY: as above.
@@ -41,7 +41,7 @@ struct Address<A> {
     device: Device,
 }
 
-// SAFETY: the pointer is that of memory which lives as long as the program.
+// SAFETY: the pointer refers to memory that lives as long as the program.
 #[derive(CudaArray)]
 #[cuda_array(export, readonly, shape = [len])]
 struct Outgoing<T: interop_core::Element> {
@@ -53,7 +53,7 @@ struct Outgoing<T: interop_core::Element> {
     device: Device,
 }
 
-// SAFETY: whoever has the struct has the memory, which is that of no thread.
+// SAFETY: the struct gives access to the memory, which is not tied to a thread.
 unsafe impl<T: interop_core::Element> Send for Outgoing<T> {}
 
 #[test]
@@ -88,7 +88,7 @@ fn every_kind_of_pointer_is_one() {
     drop(raw);
     assert_eq!(receipt.releases(), 1);
 
-    // Of an array without elements there is no pointer, and a `NonNull` is one all the same.
+    // An array without elements has a null pointer, but a `NonNull` field is still filled.
     let (import, _) = Foreign::new(&count(0), &[0, 2]).send();
     let raw = Raw::<NonNull<f32>>::from_import(import).unwrap();
     assert_eq!((raw.pointer, raw.info().unwrap().numel()), (NonNull::dangling(), 0));

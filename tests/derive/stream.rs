@@ -1,4 +1,4 @@
-//! `stream`: where the data was last written, and where an import is ready.
+//! `stream`: where the data was last written, and on which stream an import is ready.
 
 use interop_core::{AsStream, CudaArray, Device, ErrorKind, FromArray, Lease, StreamHandle};
 
@@ -14,7 +14,7 @@ struct Samples<S, H> {
     stream: H,
 }
 
-/// A stream that owns its handle, as `cust::Stream` does: it cannot be made from a handle of somebody else.
+/// A stream that owns its handle, as `cust::Stream` does. It cannot be made from another library's handle.
 #[derive(Debug, PartialEq)]
 struct Own(StreamHandle);
 
@@ -86,8 +86,8 @@ fn a_stream_of_the_struct_itself_is_kept() {
 
 #[test]
 fn work_on_another_stream_is_never_forgotten() {
-    // The struct's own stream would have to wait for the other. Without a driver nobody can make it, so the import is
-    // refused and comes back.
+    // The struct's own stream would have to wait for the other one. Without a driver that is impossible, so the
+    // import is refused and returned.
     let (import, receipt) = on(handle(0x200)).send();
     let refused = OnItsOwn::from_import(import).err().unwrap();
     assert_eq!(refused.error.kind(), ErrorKind::Driver);

@@ -1,4 +1,4 @@
-//! Arrays of somebody else, made up: what a struct is filled with can be compared, and releases are counted.
+//! Foreign arrays for the tests: they check the values that a struct is filled with and count releases.
 #![expect(unsafe_code, reason = "creates imports of memory that the caller vouches for")]
 
 use std::sync::Arc;
@@ -16,20 +16,20 @@ pub(crate) struct Foreign<T> {
     pub(crate) stream: StreamHandle,
 }
 
-/// What the other library still knows of the array.
+/// What the other library still knows about the array.
 pub(crate) struct Receipt {
     pub(crate) address: usize,
     releases: Arc<AtomicUsize>,
 }
 
 impl Receipt {
-    /// How often the memory was released.
+    /// The number of times that the memory was released.
     pub(crate) fn releases(&self) -> usize {
         self.releases.load(Ordering::SeqCst)
     }
 }
 
-/// Keeps the elements, and counts its own end.
+/// Owns the elements and counts its drops.
 struct Keeper<T> {
     _elements: Vec<T>,
     releases: Arc<AtomicUsize>,
@@ -42,7 +42,7 @@ impl<T> Drop for Keeper<T> {
 }
 
 impl<T: Element> Foreign<T> {
-    /// A compact, writable array on the host with nothing pending.
+    /// A contiguous, writable array on the host without pending work.
     pub(crate) fn new(elements: &[T], shape: &[i64]) -> Self {
         Self {
             elements: elements.to_vec(),
@@ -71,7 +71,7 @@ impl<T: Element> Foreign<T> {
         let info = claims.validate().unwrap();
         let releases = Arc::new(AtomicUsize::new(0));
         let owner = Owner::new(Keeper { _elements: elements, releases: releases.clone() });
-        // SAFETY: the owner keeps the elements, whose heap memory does not move with the vector.
+        // SAFETY: the owner keeps the elements alive. Their heap memory does not move with the vector.
         (unsafe { Import::from_parts(info, owner) }, Receipt { address, releases })
     }
 }
@@ -81,11 +81,11 @@ pub(crate) fn count(len: u8) -> Vec<f32> {
     (0..len).map(f32::from).collect()
 }
 
-/// A stream handle that nobody follows.
+/// Returns a stream handle that is never dereferenced.
 pub(crate) fn handle(value: usize) -> StreamHandle {
-    // SAFETY: nobody hands it to a driver.
+    // SAFETY: the handle is never passed to a driver.
     unsafe { StreamHandle::from_raw(value) }
 }
 
-/// A name that macros reach as `$crate::support::Stream`.
+/// An alias that macros refer to as `$crate::support::Stream`.
 pub(crate) type Stream = StreamHandle;

@@ -1,4 +1,4 @@
-//! R150 for many at once: releases that share an event, and a list of those that wait that is long.
+//! R150 for many releases: releases that share an event, and a long list of deferred releases.
 
 use std::sync::Barrier;
 use std::thread;
@@ -20,15 +20,15 @@ use crate::support::owner_chains::{on_a_small_stack, passed_on};
 use crate::support::run_alone;
 
 const GPU: Device = Device::cuda(0);
-/// The releases that `ReleasePolicy::Batched` decides together.
+/// The number of releases in one batch of `ReleasePolicy::Batched`.
 const BATCH: usize = 32;
 
 fn released(ledgers: &[Ledger]) -> usize {
     ledgers.iter().map(Ledger::released).sum()
 }
 
-/// A device that is never idle lets many wait: a look by the way asks for the first event of each context and no more, and
-/// what is done goes from the front.
+/// A busy device lets many releases wait. An implicit poll queries only the first event of each context. Releases
+/// that are done are removed from the front.
 #[test]
 fn a_look_costs_the_same_however_many_wait() {
     const MANY: usize = 40;
@@ -83,7 +83,7 @@ fn a_batch_shares_one_event_and_comes_after_the_work() {
         }
         assert_eq!((drained(), released(&ledgers), turn.calls("cuCtxRecordEvent")), (0, BATCH, 1));
     }
-    // Whoever asks does not wait for more, and each context has an event.
+    // An explicit poll does not wait for a full batch, and each context has an event.
     let other = Place::primary(1).bytes(1, 64);
     let (ledgers, imports) = arrived(3);
     let (far, there) = arrive(&other, Device::cuda(1));
@@ -103,14 +103,15 @@ fn a_batch_that_is_not_full_is_decided_under_the_next_policy() {
     drop(import);
     assert_eq!((ledger.released(), pending_releases()), (0, 1));
     set_release_policy(ReleasePolicy::AfterContext);
-    // Imports look again by the way.
+    // Imports poll implicitly.
     let imports: Vec<_> = (0..64).map(|_| arrive(&data, GPU)).collect();
     assert_eq!((ledger.released(), pending_releases()), (1, 0));
     drop(imports);
     assert_eq!(drained(), 0);
 }
 
-/// Each thread leaves its releases in a place of its own, and whoever leaves the last of a batch decides what all have left.
+/// Each thread queues its releases in its own slot. The thread that completes a batch records the event for all
+/// slots.
 #[test]
 fn threads_fill_batches_together_and_leave_less_than_one() {
     const THREADS: usize = 20;
@@ -141,7 +142,7 @@ fn threads_fill_batches_together_and_leave_less_than_one() {
     assert_eq!((finish_releases(), released(&ledgers)), (0, all));
 }
 
-/// What a thread has left is in nobody's hands when it ends: any other finds it.
+/// Releases that an ended thread queued are found by any other thread.
 #[test]
 fn what_a_thread_has_left_is_found_by_the_others() {
     let _turn = turn();
@@ -153,11 +154,11 @@ fn what_a_thread_has_left_is_found_by_the_others() {
     assert_eq!((finish_releases(), ledger.released()), (0, 1));
 }
 
-/// It sleeps while nothing waits, and what is left for a batch wakes it.
+/// The background thread sleeps while nothing waits, and a release queued for a batch wakes it.
 #[test]
 fn the_thread_in_the_background_sees_what_is_left_for_a_batch() {
     run_alone("batched_releases::the_thread_in_the_background_sees_what_is_left_for_a_batch", || {
-        // Not in a turn, at whose end no other thread may keep an event.
+        // This does not use `turn()`, because no other thread may keep an event when that ends.
         started().set_policy(Policy::Eager);
         set_release_policy(ReleasePolicy::Batched);
         start_release_thread().unwrap();
@@ -171,7 +172,7 @@ fn the_thread_in_the_background_sees_what_is_left_for_a_batch() {
     });
 }
 
-/// A batch that is full while releases are held is decided by the first look afterwards.
+/// A batch that fills up while releases are held is recorded by the first poll afterwards.
 #[test]
 fn a_batch_that_was_filled_while_releases_are_held_is_decided_later() {
     let turn = turn();
@@ -189,7 +190,7 @@ fn a_batch_that_was_filled_while_releases_are_held_is_decided_later() {
     assert_eq!(finish_releases(), 0);
 }
 
-/// What is left for a batch is counted as one, whatever else is looked at meanwhile.
+/// Releases queued for a batch are recorded together, even if polls of other releases happen meanwhile.
 #[test]
 fn a_look_in_passing_does_not_take_a_batch_apart() {
     let turn = turn();
@@ -206,7 +207,7 @@ fn a_look_in_passing_does_not_take_a_batch_apart() {
         turn.reset_calls();
         drop(import);
         assert_eq!(turn.calls("cuCtxRecordEvent"), u64::from(number == BATCH), "{number} are left");
-        // Looks at the one that is late.
+        // This import polls the late release.
         others.push(arrive(&data, GPU));
         assert_ne!(turn.calls("cuEventQuery"), 0);
     }
@@ -216,7 +217,7 @@ fn a_look_in_passing_does_not_take_a_batch_apart() {
     assert_eq!(finish_releases(), 0);
 }
 
-/// What is released by the end of a release waits for it on each policy, and not inside of it.
+/// A release that another release triggers is queued and does not run inside it, under each policy.
 #[test]
 fn the_end_of_a_long_chain_on_a_gpu_is_not_the_end_of_the_stack() {
     const LINKS: usize = 4000;

@@ -1,4 +1,4 @@
-//! CAI R43 to R60: an interface dict names no device, and perhaps no stream; the driver and the policy say the rest.
+//! CAI R43 to R60: an interface dict states no device and maybe no stream; the driver and the policy supply them.
 #![expect(unsafe_code, reason = "creates imports of memory that the caller vouches for")]
 
 use interop_core::cai::CudaArrayInterface;
@@ -16,7 +16,7 @@ use crate::support::arrays::Array;
 use crate::support::assert_told;
 use crate::support::counted_owners::{Count, Counted};
 
-/// All of `bytes`, in this version.
+/// Describes all of `bytes` in this version.
 fn dict(bytes: &Bytes, version: i128, stream: Option<Stream>) -> CudaArrayInterface {
     CudaArrayInterface {
         shape: vec![crate::support::signed(bytes.count)],
@@ -28,10 +28,10 @@ fn dict(bytes: &Bytes, version: i128, stream: Option<Stream>) -> CudaArrayInterf
     }
 }
 
-/// The import, and the count of its owner's drops.
+/// Returns the import and the number of times its owner was dropped.
 fn arrive(dict: &CudaArrayInterface, consumer: StreamHandle) -> (Count, Result<Import>) {
     let count = Count::default();
-    // SAFETY: the memory outlives the import, in every test.
+    // SAFETY: the memory outlives the import in each test.
     let import = unsafe { Import::from_cai_for_stream(dict, consumer, Counted(count.clone(), ())) };
     (count, import)
 }
@@ -41,8 +41,8 @@ fn the_driver_names_the_device() {
     let turn = turn();
     let place = Place::primary(1);
     let nothing = StreamHandle::NothingPending;
-    // Pinned memory may have two addresses, so one more question is asked about it. That of a pool belongs to no context, so
-    // the thread is asked for one.
+    // Pinned memory may have two addresses, so it takes one more query. Pool memory belongs to no context, so the
+    // current context of the thread is queried.
     for (bytes, device, asked) in [
         (place.bytes(0, 8), Device::cuda(1), [1, 0, 0]),
         (place.pool(0, 8), Device::cuda(1), [1, 0, 1]),
@@ -59,7 +59,7 @@ fn the_driver_names_the_device() {
     }
 }
 
-/// The caller names the device, and nobody is asked where the address is; the release is ordered all the same.
+/// The caller names the device, so the address is not queried. The release still waits for the work.
 #[test]
 fn a_device_that_the_caller_names_is_believed() {
     let turn = turn();
@@ -71,7 +71,7 @@ fn a_device_that_the_caller_names_is_believed() {
         (place.managed(0, 8), Device::CUDA_MANAGED),
     ] {
         let (dict, count) = (dict(&bytes, 3, None), Count::default());
-        // SAFETY: the memory outlives the import, and is where it is said to be.
+        // SAFETY: the memory outlives the import and is on the stated device.
         let import = || unsafe { Import::from_cai_on_device(&dict, device, Counted(count.clone(), ())) };
         let (import, calls) = turn.count(import);
         assert_eq!(
@@ -126,7 +126,7 @@ fn version_three_without_a_stream_has_nothing_pending() {
         let ((count, import), calls) =
             turn.count(|| arrive(&dict(&data, 3, None), place.non_blocking().handle()));
         import.unwrap();
-        // The stream of the consumer is made in the count. A release of so few bytes makes no call.
+        // The count includes the creation of the consumer's stream. A release of so few bytes makes no call.
         assert_eq!(turn.calls_of(["cuEventRecord", "cuCtxRecordEvent", "cuStreamWaitEvent"]), [0, 0, 0]);
         assert!(calls > 0);
         assert_eq!((drained(), count.get()), (0, 1));
@@ -166,7 +166,8 @@ fn an_earlier_version_follows_the_policy() {
     }
 }
 
-/// Memory of a pool is of no context, and pinned and managed memory of none alone: whoever wrote it may be in any in use.
+/// Pool memory belongs to no context, and pinned and managed memory to several: any context in use may have written
+/// to it.
 #[test]
 fn an_earlier_version_comes_after_all_contexts_that_its_memory_may_be_used_in() {
     let _turn = turn();
@@ -175,7 +176,7 @@ fn an_earlier_version_comes_after_all_contexts_that_its_memory_may_be_used_in() 
         let memories: [fn(Place) -> Bytes; 3] =
             [|place| place.pool(1, 8), |place| place.pinned(1, 8), |place| place.managed(1, 8)];
         for (at, memory) in memories.into_iter().enumerate() {
-            // The second device reaches no memory of the first's pool.
+            // The second device cannot access memory of the first device's pool.
             let producers = [own, one, two].into_iter().take(if at == 0 { 2 } else { 3 });
             for (producer, consumer) in
                 producers.flat_map(|place| [own.non_blocking(), own.legacy()].map(|to| (place, to)))
@@ -238,7 +239,8 @@ fn streams_of_another_context_and_device_are_ordered() {
     own.destroy();
 }
 
-/// A default stream is that of the memory's context, whichever is current on the consumer's thread.
+/// A default stream is that of the memory's context, not that of the context that is current on the consumer's
+/// thread.
 #[test]
 fn a_default_stream_is_that_of_the_context_of_the_memory() {
     let turn = turn();
@@ -301,7 +303,7 @@ fn a_capture_is_seen_before_the_order_of_all_work() {
         let error = import.unwrap_err();
         assert_told(
             &error,
-            (ErrorKind::StreamCapture, "stream", "an order with all", "while a graph is captured"),
+            (ErrorKind::StreamCapture, "stream", "a wait for all", "while a graph is captured"),
         );
         assert_eq!((count.get(), turn.calls("cuCtxRecordEvent")), (1, 0));
         assert!(captures.end());
@@ -333,7 +335,7 @@ fn an_empty_array_is_on_the_device_that_is_current() {
     }
 }
 
-/// The driver dies over most questions about a stream that was destroyed.
+/// The driver crashes on most queries of a destroyed stream.
 #[test]
 fn a_consumer_that_was_destroyed_is_asked_for_its_context_and_no_more() {
     let turn = turn();
@@ -347,7 +349,7 @@ fn a_consumer_that_was_destroyed_is_asked_for_its_context_and_no_more() {
     turn.expect(Mistake::DestroyedStream);
 }
 
-/// Drivers before 12.5 have no event of a context.
+/// Drivers before 12.5 cannot record an event for a whole context.
 #[test]
 fn the_host_waits_for_all_work_where_no_event_comes_after_it() {
     const NOT_FOUND: i32 = 500;

@@ -1,4 +1,4 @@
-//! R151 to R153: while a graph is captured nothing is called that would spoil the capture.
+//! R151 to R153: while a graph is captured the library makes no call that would invalidate the capture.
 
 use std::sync::Arc;
 
@@ -23,7 +23,7 @@ fn released(ledgers: &[Ledger]) -> usize {
     ledgers.iter().map(Ledger::released).sum()
 }
 
-/// What a stream may be on the other side of a stream that captures.
+/// Each kind of stream that can be paired with a capturing stream.
 fn others(place: Place) -> [StreamHandle; 4] {
     [
         StreamHandle::LegacyDefault,
@@ -33,12 +33,12 @@ fn others(place: Place) -> [StreamHandle; 4] {
     ]
 }
 
-/// Both sorts of stream, each in every mode of capture.
+/// Blocking and non-blocking streams, each in each capture mode.
 fn captured(place: Place) -> Vec<Stream> {
     let both = (0..3).flat_map(|mode| [(mode, place.blocking()), (mode, place.non_blocking())]);
     both.map(|(mode, stream)| {
         stream.begin_in(mode);
-        // One at a time: the next begins when this one has ended.
+        // One at a time: a capture begins after the previous one has ended.
         assert!(stream.end());
         stream
     })
@@ -52,7 +52,7 @@ fn an_edge_out_of_a_capture_or_into_one_is_refused_and_the_capture_stays_good() 
     for (mode, stream) in captured(place).into_iter().enumerate().map(|(at, stream)| (at / 2, stream)) {
         for other in others(place) {
             for into in [false, true] {
-                // The capture has nothing to wait for where no work is pending on a default stream.
+                // A wait is only needed if work is pending on a default stream.
                 let work = match other {
                     StreamHandle::LegacyDefault => Some(place.legacy().spin()),
                     StreamHandle::PerThreadDefault => Some(place.per_thread().spin()),
@@ -61,7 +61,7 @@ fn an_edge_out_of_a_capture_or_into_one_is_refused_and_the_capture_stays_good() 
                 stream.begin_in(u32::try_from(mode).unwrap());
                 let (from, to) = if into { (other, stream.handle()) } else { (stream.handle(), other) };
                 let error = stream_wait(to, from, GPU).unwrap_err();
-                let said = "or no ordering (-1), while a graph is captured";
+                let said = "or no wait (-1), while a graph is captured";
                 assert_told(&error, (ErrorKind::StreamCapture, "stream", "capture", said));
                 assert_eq!((turn.calls("cuStreamWaitEvent"), current()), (0, None), "{from} to {to}");
                 assert!(stream.end(), "mode {mode}: {from} to {to} spoils the capture");
@@ -169,7 +169,7 @@ fn the_legacy_stream_is_not_touched_while_a_stream_that_joins_with_it_captures()
         let error = stream_wait(to, from, GPU).unwrap_err();
         assert_told(
             &error,
-            (ErrorKind::StreamCapture, "stream", "joins with the one that captures", "the same stream"),
+            (ErrorKind::StreamCapture, "stream", "synchronizes with a capturing stream", "the same stream"),
         );
     }
     let error = stream_synchronize(legacy, GPU).unwrap_err();
@@ -186,7 +186,7 @@ fn the_host_waits_for_no_stream_that_captures_and_for_all_others() {
     captures.begin();
     turn.reset_calls();
     let error = stream_synchronize(captures.handle(), Device::CUDA_HOST).unwrap_err();
-    assert_told(&error, (ErrorKind::StreamCapture, "stream", "a wait of the host", "the same stream"));
+    assert_told(&error, (ErrorKind::StreamCapture, "stream", "a wait on the host", "the same stream"));
     turn.assert_no_host_wait();
     other.fill(&data, 7);
     stream_synchronize(other.handle(), Device::CUDA_HOST).unwrap();
@@ -209,7 +209,8 @@ fn a_release_beside_a_blocking_capture_is_parked_until_the_capture_is_over() {
     assert_eq!((drained(), ledger.released()), (0, 1));
 }
 
-/// The documented limit, which arrays of a mebibyte reach: the capture is spoiled, loudly, and not passed over in silence.
+/// The documented limit, which applies to arrays of at least a mebibyte: the capture is invalidated, and an error
+/// says so.
 #[test]
 fn the_release_of_a_large_array_beside_a_non_blocking_capture_spoils_it() {
     let turn = turn();
@@ -224,8 +225,8 @@ fn the_release_of_a_large_array_beside_a_non_blocking_capture_spoils_it() {
     assert_eq!((drained(), ledger.released()), (0, 1));
 }
 
-/// Small arrays make no driver call when they are dropped, so a capture does not notice, whatever thread drops them, whether they
-/// are imports or exports of ours, and nobody holds releases. Their release waits for the end of the capture.
+/// Dropping a small array makes no driver call, so it does not affect a capture. This holds on any thread, for
+/// imports and for our exports, without a `HoldReleases` guard. The release waits for the end of the capture.
 #[test]
 fn small_arrays_that_another_thread_drops_leave_a_capture_alone() {
     let turn = turn();
@@ -245,7 +246,7 @@ fn small_arrays_that_another_thread_drops_leave_a_capture_alone() {
         elsewhere(move || drop(arrays));
         assert_eq!((turn.all_calls(), pending_releases()), (0, 4), "mode {mode}");
         assert!(captures.end(), "mode {mode}: a drop has spoilt the capture");
-        // Each was exported: its own release comes after that of the export.
+        // Each array was exported, so its own release follows that of the export.
         assert_eq!((finish_releases(), released(&ledgers)), (0, 4), "mode {mode}");
     }
 }
@@ -300,7 +301,7 @@ fn imports_and_exports_on_a_stream_that_captures_leave_it_good() {
     assert_eq!(ledger.released(), 1);
 }
 
-/// Memory is set up, copied and freed without the legacy stream then, which would spoil the capture.
+/// Meanwhile memory is initialized, copied and freed without the legacy stream, which would invalidate the capture.
 #[test]
 fn buffers_are_made_read_and_freed_while_streams_capture() {
     let turn = turn();
@@ -310,7 +311,7 @@ fn buffers_are_made_read_and_freed_while_streams_capture() {
     {
         let before = turn.live(Live::Streams);
         let outlived = CudaBuffer::zeroed(kind, 0, DType::F32, 4).unwrap();
-        // Pool memory is released as imports are, which non-blocking captures do not bear.
+        // Pool memory is released like imports are, which would invalidate a non-blocking capture.
         let held = HoldReleases::new();
         captures.begin();
         let zeroed = Array::new(CudaBuffer::zeroed(kind, 0, DType::U8, 3).unwrap(), &[3]);

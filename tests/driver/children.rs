@@ -1,4 +1,4 @@
-//! A process that is forked by a test.
+//! Child processes that a test forks.
 #![expect(unsafe_code, reason = "calls the system")]
 
 use std::ffi::{c_int, c_uint};
@@ -16,42 +16,42 @@ mod system {
     }
 }
 
-/// What a child does not return.
+/// The exit status of a child that panicked. No child returns this number.
 const PANICKED: c_int = 101;
 
 /// How a child ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ended {
-    /// It returned this number.
+    /// The child returned this number.
     Returned(u8),
-    /// It panicked.
+    /// The child panicked.
     Panicked,
-    /// It waited for ever, or crashed.
+    /// The child hung or crashed.
     Killed(c_int),
 }
 
-/// A child, in its parent.
+/// The parent's handle of a child.
 #[derive(Debug)]
 pub(crate) struct Child(c_int);
 
 impl Child {
-    /// Forks; `None` in the child, which has this thread only and some seconds to come to its [`end`].
+    /// Forks the process. Returns `None` in the child, which has only this thread and 20 seconds to reach [`end`].
     pub(crate) fn new() -> Option<Self> {
-        // SAFETY: the child runs what is to be tested, and ends.
+        // SAFETY: the child runs the code under test and exits.
         let child = unsafe { system::fork() };
         assert!(child >= 0, "no process can be made");
         if child == 0 {
-            // SAFETY: no conditions.
+            // SAFETY: the function has no preconditions.
             unsafe { system::alarm(20) };
             return None;
         }
         Some(Self(child))
     }
 
-    /// Waits for its end.
+    /// Waits for the child to end.
     pub(crate) fn ended(self) -> Ended {
         let mut status = 0;
-        // SAFETY: the child's number, and a place for its status.
+        // SAFETY: the number is that of the child, and the pointer is valid for a write.
         assert_eq!(unsafe { system::waitpid(self.0, &raw mut status, 0) }, self.0);
         match (status & 0x7f, status >> 8 & 0xff) {
             (0, PANICKED) => Ended::Panicked,
@@ -61,25 +61,26 @@ impl Child {
     }
 }
 
-/// Runs `run`, and ends the process without what a process does at its end.
+/// Runs `run` and ends the process without the handlers that run at a normal exit.
 pub(crate) fn end(run: impl FnOnce() -> u8) -> ! {
     let status = catch_unwind(AssertUnwindSafe(run)).map_or(PANICKED, c_int::from);
-    // SAFETY: no conditions.
+    // SAFETY: the function has no preconditions.
     unsafe { system::_exit(status) }
 }
 
-/// Ends the process with what a thread does at its end, and nothing more: a sanitizer would look for what is leaked on purpose.
+/// Ends the process after the thread-local destructors and skips the other exit handlers, because a sanitizer would
+/// report the deliberate leaks.
 pub(crate) fn end_the_thread() -> ! {
     extern "C" fn nothing_more() {
-        // SAFETY: no conditions.
+        // SAFETY: the function has no preconditions.
         unsafe { system::_exit(0) }
     }
-    // SAFETY: a function that may be called at the end of the program: first, as the last that is registered.
+    // SAFETY: the function may be called at exit. It is registered last, so it runs first.
     assert_eq!(unsafe { system::atexit(nothing_more) }, 0);
     std::process::exit(0)
 }
 
-/// Runs `run` in a process that is forked here. What it owns is dropped in the parent.
+/// Runs `run` in a forked child. The parent drops what the closure owns.
 pub(crate) fn in_a_child(run: impl FnOnce() -> u8) -> Ended {
     match Child::new() {
         Some(child) => child.ended(),
@@ -87,7 +88,7 @@ pub(crate) fn in_a_child(run: impl FnOnce() -> u8) -> Ended {
     }
 }
 
-/// A child that must come to its end and find everything as it has to be.
+/// Runs `run` in a child, which must end without a panic.
 #[track_caller]
 pub(crate) fn child_does(run: impl FnOnce()) {
     let ended = in_a_child(|| {

@@ -1,4 +1,4 @@
-//! Releases beside other threads, captures and policies: what one release does must not depend on who else is at it.
+//! Releases that run at the same time as other threads, captures and policies: they must not affect each other.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -95,7 +95,7 @@ fn a_dict_for_a_stream_that_captures_leaves_the_capture_valid() {
     };
     captures.begin();
     let count = Count::default();
-    // SAFETY: `data` lives longer.
+    // SAFETY: `data` outlives the import.
     let import =
         unsafe { Import::from_cai_for_stream(&dict, captures.handle(), Counted(count.clone(), ())) }.unwrap();
     drop(import);
@@ -111,8 +111,8 @@ fn an_owner_that_frees_memory_while_a_graph_is_captured_leaves_the_capture_valid
     let (data, own, captures) = (place.bytes(0, LARGE), place.bytes(0, 64), place.non_blocking());
     let (_ledger, import) = arrive(&data, GPU);
     let (info, kept) = import.into_parts();
-    // Its owner frees with `cuMemFree`, as the buffers of `cust` and `cudarc` do.
-    // SAFETY: `data` lives longer.
+    // The owner frees with `cuMemFree`, as the buffers of `cust` and `cudarc` do.
+    // SAFETY: `data` outlives the export.
     let tensor =
         unsafe { interop_core::dlpack::export::<Versioned, _>(&info, own, Ownership::Owned) }.unwrap();
     let spin = place.non_blocking().spin();
@@ -127,7 +127,7 @@ fn an_owner_that_frees_memory_while_a_graph_is_captured_leaves_the_capture_valid
     assert_eq!(drained(), 0);
 }
 
-/// An owner of another array, which notes how many of its kind are being dropped within each other.
+/// Owns another array and records how deeply drops of this type are nested.
 struct Within {
     depth: Arc<(AtomicUsize, AtomicUsize)>,
     array: Option<Import>,
@@ -142,8 +142,8 @@ impl Drop for Within {
     }
 }
 
-/// Each release of an array that went out and came back leads to another, which looks by the way. If that one released the
-/// next of those that wait, and so on, the stack would be as deep as the list is long.
+/// The release of an array that was exported and imported again triggers another release, which polls implicitly. If
+/// each one ran the next deferred release, the stack would be as deep as the list is long.
 #[test]
 #[expect(unsafe_code, reason = "an interface dict says nothing of its memory's life")]
 fn releases_that_lead_to_others_are_not_within_each_other() {
@@ -160,7 +160,7 @@ fn releases_that_lead_to_others_are_not_within_each_other() {
     let imports: Vec<_> = (0..40)
         .map(|_| {
             let owner = Within { depth: Arc::clone(&depth), array: Some(arrive(&data, GPU).1) };
-            // SAFETY: `data` lives longer.
+            // SAFETY: `data` outlives the import.
             unsafe { Import::from_cai_for_stream(&dict, stream.handle(), owner) }.unwrap()
         })
         .collect();
@@ -183,7 +183,7 @@ fn under_the_batched_policy_a_busy_device_keeps_no_more_than_a_batch() {
     drop(imports);
     assert_eq!(pending_releases(), 320);
     turn.release(spin);
-    // Imports look by the way.
+    // Imports poll implicitly.
     let more: Vec<_> = (0..1000).map(|_| arrive(&data, GPU)).collect();
     let left = ledgers.iter().filter(|ledger| ledger.released() == 0).count();
     assert!(left < 32, "{left} stay");
@@ -194,7 +194,7 @@ fn under_the_batched_policy_a_busy_device_keeps_no_more_than_a_batch() {
 #[test]
 fn a_driver_that_answers_errors_does_not_keep_host_memory_out() {
     let turn = turn();
-    // Not initialized: what a driver answers in a forked process.
+    // `CUDA_ERROR_NOT_INITIALIZED`, which a driver returns in a forked process.
     turn.fail_next("cuPointerGetAttributes", 3);
     let (ledger, tensor) = Claims::new(&[4]).send::<Versioned>();
     let import = Import::from_dlpack(tensor).expect("host memory");

@@ -1,4 +1,4 @@
-//! `CudaBuffer`: every kind, made, copied, read and freed.
+//! `CudaBuffer`: each memory kind is created, copied, read and freed.
 
 use interop_core::cuda::{CudaBuffer, MemoryKind, finish_releases, stream_wait};
 use interop_core::{
@@ -33,7 +33,7 @@ fn every_kind_is_zeroed_and_on_its_device() {
     }
 }
 
-/// Every device reaches pinned memory, by whatever context it was asked for; and what is not there is not copied.
+/// Each device can access pinned memory, whichever context allocated it. Empty arrays are not copied.
 #[test]
 fn pinned_memory_is_portable_and_nothing_is_not_copied() {
     const PORTABLE: u32 = 1;
@@ -47,7 +47,7 @@ fn pinned_memory_is_portable_and_nothing_is_not_copied() {
     }
 }
 
-/// The bytes between the fields of a struct may be left over from anything, and do not leave the process.
+/// The padding between the fields of a struct may hold old data and must not leave the process.
 #[test]
 #[expect(unsafe_code, reason = "looks at bytes that are in no field")]
 fn the_padding_of_structs_is_cleared() {
@@ -66,7 +66,7 @@ fn the_padding_of_structs_is_cleared() {
         last: u8,
     }
     let mut elements = [std::mem::MaybeUninit::<Outer>::uninit(); 3];
-    // SAFETY: bytes of the array.
+    // SAFETY: the bytes belong to the array.
     unsafe { elements.as_mut_ptr().write_bytes(0xFF, 3) };
     // SAFETY: every bit pattern is a value.
     let elements = elements.map(|element| unsafe { element.assume_init() });
@@ -77,14 +77,14 @@ fn the_padding_of_structs_is_cleared() {
     for kind in KINDS {
         let buffer = CudaBuffer::from_slice(kind, 0, &elements).unwrap();
         let copy = Array::new(buffer, &[3]).to_vec::<Outer>().unwrap();
-        // SAFETY: the bytes of the copy, all of which came from the device.
+        // SAFETY: these are the bytes of the copy, all of which the device wrote.
         let bytes = unsafe { std::slice::from_raw_parts(copy.as_ptr().cast::<u8>(), size_of_val(&*copy)) };
         assert_eq!(bytes, element.repeat(3), "{kind:?}");
     }
     assert_eq!(finish_releases(), 0);
 }
 
-/// What is overwritten at once is not zeroed before, which would take half as long again.
+/// Memory that is overwritten immediately is not zeroed first, which would take half as long again.
 #[test]
 fn a_copy_of_a_slice_is_one_copy() {
     let turn = turn();
@@ -120,7 +120,7 @@ fn what_is_copied_in_comes_out_whatever_the_strides() {
     assert_eq!(finish_releases(), 0);
 }
 
-/// An import that starts at the last element and goes back.
+/// An import whose first element is the last in memory.
 #[test]
 fn negative_strides_are_read_from_the_device() {
     use crate::counted_imports::claim;
@@ -165,7 +165,7 @@ fn empty_buffers_are_no_memory() {
 fn what_cannot_be_made_says_why_and_leaves_nothing() {
     let turn = turn();
     let before = turn.live(Live::Allocations);
-    // Device memory is used up at 8 GiB; that of the host is not counted.
+    // The simulated device has 8 GiB. Host memory is not limited.
     for kind in [MemoryKind::Device, MemoryKind::Pool, MemoryKind::Managed] {
         let error = CudaBuffer::zeroed(kind, 0, DType::U8, 9 << 30).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Driver, "{error}");
@@ -228,7 +228,7 @@ fn the_drop_of_pool_memory_waits_for_kernels_that_may_use_it() {
     assert_eq!((finish_releases(), turn.live(Live::Allocations)), (0, before));
 }
 
-/// The array's stream is waited for, and no other.
+/// Reading waits for the array's stream and for no other.
 #[test]
 fn reading_waits_for_the_work_that_is_pending_on_the_array() {
     let turn = turn();
@@ -243,7 +243,7 @@ fn reading_waits_for_the_work_that_is_pending_on_the_array() {
         let array = Array { stream: producer.handle(), ..Array::new(buffer, &[64]) };
         assert_eq!(array.to_vec::<u8>().unwrap(), [7; 64], "{kind:?}");
         if array.info().unwrap().device().device_type.is_host_accessible() {
-            // The driver sees the copies of device memory itself.
+            // The simulated driver itself sees copies of device memory.
             turn.host_reads(target.address, 64);
         }
         assert_eq!((turn.is_pending(slow), turn.is_pending(busy)), (false, true), "{kind:?}");
@@ -253,7 +253,7 @@ fn reading_waits_for_the_work_that_is_pending_on_the_array() {
     }
 }
 
-/// The negative control: who says that nothing is pending reads what is there.
+/// The counterexample: if the array states that nothing is pending, the old bytes are read.
 #[test]
 fn without_a_stream_the_old_bytes_are_read() {
     let turn = turn();

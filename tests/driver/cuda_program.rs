@@ -1,4 +1,4 @@
-//! CUDA as the program beside us uses it: contexts, streams, memory, captures, and work that takes its time.
+//! CUDA as used by the rest of the program: contexts, streams, memory, captures, and long-running work.
 #![expect(unsafe_code, reason = "calls the driver as C code would")]
 
 use std::ptr::null;
@@ -10,42 +10,42 @@ use interop_sim_client::{Spin, sim};
 use crate::support::signed;
 use crate::support::streams::stream as stream_of;
 
-/// Calls a function of the driver by name, with arguments that are words.
+/// Calls a driver function by name with integer arguments.
 macro_rules! cu {
     ($name:literal, $($argument:expr => $type:ty),* $(,)?) => {{
-        // SAFETY: the type that `cuda.h` gives the function.
+        // SAFETY: this is the type of the function in `cuda.h`.
         let function = unsafe { interop_sim_client::sim().function::<extern "C" fn($($type),*) -> i32>($name) };
         function($($argument),*)
     }};
 }
 pub(crate) use cu;
 
-/// The bytes of the smallest array whose release shares no event with others.
+/// The size in bytes of the smallest array whose release does not share an event with others.
 pub(crate) const LARGE: usize = 1 << 20;
 
-/// A context: a primary one, or one that a library made for itself.
+/// A context: a primary one, or one that a library created.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Place(pub(crate) u64);
 
 impl Place {
-    /// The primary context of a device, which nobody gives back.
+    /// Retains the primary context of a device for good.
     pub(crate) fn primary(ordinal: i32) -> Self {
         let mut context = 0;
         done(cu!("cuDevicePrimaryCtxRetain", &raw mut context => *mut u64, ordinal => i32));
         Self(context)
     }
 
-    /// Ends all that is in the primary context of a device.
+    /// Resets the primary context of a device.
     pub(crate) fn reset_primary(ordinal: i32) {
         done(cu!("cuDevicePrimaryCtxReset_v2", ordinal => i32));
     }
 
-    /// Gives one handle of the primary context of a device back.
+    /// Releases one handle of the primary context of a device.
     pub(crate) fn release_primary(ordinal: i32) {
         done(cu!("cuDevicePrimaryCtxRelease_v2", ordinal => i32));
     }
 
-    /// A context of a library's own. It is current nowhere.
+    /// Creates a context and makes it current nowhere.
     pub(crate) fn foreign(ordinal: i32) -> Self {
         let mut context = 0;
         done(cu!("cuCtxCreate_v2", &raw mut context => *mut u64, 0 => u32, ordinal => i32));
@@ -53,7 +53,7 @@ impl Place {
         Self(context)
     }
 
-    /// Ends the context, and everything in it.
+    /// Destroys the context and everything in it.
     pub(crate) fn destroy(self) {
         done(cu!("cuCtxDestroy_v2", self.0 => u64));
     }
@@ -66,12 +66,12 @@ impl Place {
         result
     }
 
-    /// A stream that joins with the legacy default stream.
+    /// A blocking stream, which synchronizes with the legacy default stream.
     pub(crate) fn blocking(self) -> Stream {
         self.stream(0)
     }
 
-    /// A stream that does not.
+    /// A non-blocking stream.
     pub(crate) fn non_blocking(self) -> Stream {
         self.stream(1)
     }
@@ -99,12 +99,12 @@ impl Place {
         event
     }
 
-    /// Memory of the device, holding one byte everywhere.
+    /// Device memory whose bytes all have one value.
     pub(crate) fn bytes(self, value: u8, count: usize) -> Bytes {
         self.filled(value, count, "cuMemFree_v2", |out| cu!("cuMemAlloc_v2", out => *mut u64, count => usize))
     }
 
-    /// The same from the device's pool.
+    /// The same from the pool of the device.
     pub(crate) fn pool(self, value: u8, count: usize) -> Bytes {
         self.filled(
             value,
@@ -116,7 +116,7 @@ impl Place {
 
     /// The same from a pool of host memory.
     pub(crate) fn host_pool(self, value: u8, count: usize) -> Bytes {
-        // `CUmemPoolProps`: pinned, no handles, on the host.
+        // `CUmemPoolProps`: pinned memory without handles, on the host.
         let (mut pool, properties) = (0, [1, 0, 2, 0]);
         done(cu!("cuMemPoolCreate", &raw mut pool => *mut u64, properties.as_ptr() => *const i32));
         self.filled(
@@ -127,7 +127,7 @@ impl Place {
         )
     }
 
-    /// The same as managed memory.
+    /// The same in managed memory.
     pub(crate) fn managed(self, value: u8, count: usize) -> Bytes {
         self.filled(
             value,
@@ -137,7 +137,7 @@ impl Place {
         )
     }
 
-    /// The same as pinned memory.
+    /// The same in pinned memory.
     pub(crate) fn pinned(self, value: u8, count: usize) -> Bytes {
         self.filled(
             value,
@@ -163,7 +163,7 @@ impl Place {
     }
 }
 
-/// What every call of the test itself has to answer.
+/// Checks that a call of the test itself succeeded.
 #[track_caller]
 pub(crate) fn done(code: i32) {
     assert_eq!(code, 0, "the driver answers the test with an error");
@@ -173,21 +173,21 @@ pub(crate) fn destroy_event(event: u64) {
     done(cu!("cuEventDestroy_v2", event => u64));
 }
 
-/// Whether the work before an event is done, as the driver answers when it is asked once.
+/// Queries once whether the work before an event has finished.
 pub(crate) fn is_reached(event: u64) -> bool {
     let code = cu!("cuEventQuery", event => u64);
     assert!(matches!(code, 0 | 600), "the event is gone: {code}");
     code == 0
 }
 
-/// The flags that pinned memory was asked for with.
+/// The flags with which pinned memory was allocated.
 pub(crate) fn flags_of(address: usize) -> u32 {
     let mut flags = 0;
     done(cu!("cuMemHostGetFlags", &raw mut flags => *mut u32, address as u64 => u64));
     flags
 }
 
-/// Whether an event tells no time, which makes it dearer.
+/// Returns whether an event was created without timing. Timing makes it more expensive.
 pub(crate) fn is_untimed(event: u64) -> bool {
     let mut time = 0.0_f32;
     cu!("cuEventElapsedTime", &raw mut time => *mut f32, event => u64, event => u64) == 400
@@ -205,12 +205,12 @@ pub(crate) fn current() -> Option<Place> {
     (context != 0).then_some(Place(context))
 }
 
-/// Makes a context, or none, current on this thread.
+/// Sets the current context of this thread, or none.
 pub(crate) fn set_current(place: Option<Place>) {
     done(cu!("cuCtxSetCurrent", place.map_or(0, |place| place.0) => u64));
 }
 
-/// What captures mean to this thread, which stays.
+/// Returns the capture mode of this thread and leaves it unchanged.
 pub(crate) fn thread_mode() -> i32 {
     let mut mode = 0;
     done(cu!("cuThreadExchangeStreamCaptureMode", &raw mut mode => *mut i32));
@@ -219,10 +219,10 @@ pub(crate) fn thread_mode() -> i32 {
     was
 }
 
-/// The streams that capture.
+/// The capturing streams.
 static BEGUN: Mutex<Vec<Stream>> = Mutex::new(Vec::new());
 
-/// Ends the captures that a test which failed has left.
+/// Ends the captures that a failed test has left.
 pub(crate) fn end_captures() {
     let begun = std::mem::take(&mut *BEGUN.lock().unwrap_or_else(PoisonError::into_inner));
     for stream in begun {
@@ -230,7 +230,7 @@ pub(crate) fn end_captures() {
     }
 }
 
-/// A stream, with the context that its number is looked up in.
+/// A stream and the context to which its handle refers.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Stream {
     raw: u64,
@@ -246,12 +246,12 @@ impl Stream {
         i128::from(self.raw)
     }
 
-    /// Work that lasts until the test says so, or somebody waits for it.
+    /// Queues work that lasts until the test ends it or a call waits for it.
     pub(crate) fn spin(self) -> Spin {
         self.place.with(|| sim().spin(self.raw))
     }
 
-    /// Queues: every byte becomes `value`.
+    /// Queues a write of `value` to each byte.
     pub(crate) fn fill(self, bytes: &Bytes, value: u8) {
         self.place.with(|| {
             let Bytes { address, count, .. } = bytes;
@@ -267,12 +267,12 @@ impl Stream {
         });
     }
 
-    /// Waits for the work of this stream, and for no other.
+    /// Synchronizes this stream only.
     pub(crate) fn finish(self) {
         self.place.with(|| done(cu!("cuStreamSynchronize", self.raw => u64)));
     }
 
-    /// What a copy made on this stream now finds in `bytes`; only what must come before it runs.
+    /// Copies `bytes` on this stream and returns the value. Only work that must precede the copy runs.
     pub(crate) fn reads(self, bytes: &Bytes) -> u8 {
         let seen = self.scratch(bytes.count);
         self.copy(&seen, bytes);
@@ -280,7 +280,7 @@ impl Stream {
         seen.value()
     }
 
-    /// Memory of the pool, of this stream: to get it and to free it waits for no other stream.
+    /// Pool memory of this stream: allocating and freeing it waits for no other stream.
     pub(crate) fn scratch(self, count: usize) -> Bytes {
         let (mut address, place) = (0, self.place);
         place.with(|| {
@@ -289,12 +289,12 @@ impl Stream {
         Bytes { address, count, place, free: "cuMemFree_v2" }
     }
 
-    /// Memory that somebody else frees.
+    /// Memory that other code frees.
     pub(crate) fn bytes_at(self, address: usize, count: usize) -> Bytes {
         Bytes { address: address as u64, count, place: self.place, free: "" }
     }
 
-    /// Records an event after the work of this stream so far.
+    /// Records an event on this stream.
     pub(crate) fn record(self, event: u64) {
         self.place.with(|| done(cu!("cuEventRecord", event => u64, self.raw => u64)));
     }
@@ -303,7 +303,7 @@ impl Stream {
         done(cu!("cuStreamDestroy_v2", self.raw => u64));
     }
 
-    /// Starts a capture in the mode that libraries use by default, global.
+    /// Starts a capture in the global mode, which libraries use by default.
     pub(crate) fn begin(self) {
         self.begin_in(0);
     }
@@ -313,7 +313,7 @@ impl Stream {
         done(cu!("cuStreamBeginCapture_v2", self.raw => u64, mode => u32));
     }
 
-    /// Ends the capture; whether it was good.
+    /// Ends the capture and returns whether it was valid.
     pub(crate) fn end(self) -> bool {
         BEGUN.lock().unwrap_or_else(PoisonError::into_inner).retain(|begun| begun.raw != self.raw);
         let mut graph = 0_u64;
@@ -324,7 +324,7 @@ impl Stream {
         code == 0
     }
 
-    /// Takes `other` into the capture that goes on here, or lets it come back: an edge from here to there.
+    /// Makes `other` wait for this stream: it joins the capture in progress here, or rejoins the origin stream.
     pub(crate) fn fork(self, other: Self) {
         let event = self.place.event();
         done(cu!("cuEventRecord", event => u64, self.raw => u64));
@@ -333,7 +333,7 @@ impl Stream {
     }
 }
 
-/// Memory of the driver's, freed when it is dropped.
+/// Memory of the driver that is freed on drop.
 #[derive(Debug)]
 pub(crate) struct Bytes {
     pub(crate) address: u64,
@@ -347,23 +347,23 @@ impl Bytes {
         signed(self.address)
     }
 
-    /// As many bytes at another address, which somebody else frees.
+    /// The same number of bytes at another address, which other code frees.
     pub(crate) fn like(&self, address: usize) -> Self {
         Self { address: address as u64, free: "", ..*self }
     }
 
-    /// The same, for the context to free.
+    /// The same memory; the context frees it.
     pub(crate) fn lost_with_its_context(mut self) -> Self {
         self.free = "";
         self
     }
 
-    /// The byte that all have now, on the device; what is queued does not count.
+    /// The current value of all bytes on the device, without the effect of queued work.
     #[track_caller]
     pub(crate) fn value(&self) -> u8 {
         let first = sim().read::<u8>(self.address, self.count).unwrap_or_else(null);
         assert!(!first.is_null(), "the memory may not be read: {:?}", sim().reports());
-        // SAFETY: the driver answered that so many bytes may be read there.
+        // SAFETY: the driver reported that so many bytes may be read there.
         let all = unsafe { std::slice::from_raw_parts(first, self.count) };
         assert!(all.iter().all(|byte| *byte == all[0]), "not one value: {all:?}");
         all[0]
@@ -379,7 +379,7 @@ impl Drop for Bytes {
         self.place.with(|| {
             // SAFETY: both functions take an address.
             let function = unsafe { interop_sim_client::sim().function::<extern "C" fn(u64) -> i32>(free) };
-            // A test that fails may have lost the memory with its context.
+            // A failed test may have lost the memory together with its context.
             let code = function(self.address);
             assert!(code == 0 || std::thread::panicking(), "{free}: {code}");
         });

@@ -1,5 +1,5 @@
-//! A driver that answers nothing but errors: at the end of the program, before it is initialized, after an error that ends all,
-//! and for a reason that nobody knows.
+//! A driver that only returns errors: at the end of the program, before it is initialized, after a fatal error, and
+//! for an unknown reason.
 
 use interop_core::cuda::{
     CudaBuffer, HoldReleases, MemoryKind, ReleasePolicy, device_address, finish_releases, pending_releases,
@@ -19,10 +19,10 @@ use crate::support::foreign_tensors::Ledger;
 use crate::support::run_alone;
 
 const GPU: Device = Device::cuda(0);
-/// `CUDA_ERROR_UNKNOWN`, which says nothing of what is at work.
+/// `CUDA_ERROR_UNKNOWN`, which does not say whether work is still running.
 const UNKNOWN: i32 = 999;
 
-/// What asks the driver, and cannot be had.
+/// Operations that must call the driver and therefore fail.
 fn asking(stream: StreamHandle, address: usize) -> [(&'static str, Option<Error>); 6] {
     let buffer = || CudaBuffer::zeroed(MemoryKind::Device, 0, DType::U8, 8);
     [
@@ -38,7 +38,8 @@ fn asking(stream: StreamHandle, address: usize) -> [(&'static str, Option<Error>
     ]
 }
 
-/// Arrays that are under way when the driver ends: parked, undecided, imported, exported, and memory of every kind.
+/// Runs with arrays in each state when the driver fails: deferred releases with and without a recorded event,
+/// imports, exports, and memory of each kind.
 fn ends_with(code: i32) {
     let sim = started();
     let place = Place::primary(0);
@@ -116,7 +117,7 @@ fn after_an_error_that_ends_all_everything_is_released_once() {
     run_alone("dead_driver::after_an_error_that_ends_all_everything_is_released_once", || ends_with(226));
 }
 
-/// Whoever asked for no order gets none, and everything else waits for a driver that answers again.
+/// With `ReleasePolicy::Immediate` nothing waits. All other releases wait until the driver answers again.
 #[test]
 fn an_error_that_says_nothing_releases_nothing() {
     run_alone("dead_driver::an_error_that_says_nothing_releases_nothing", || ends_with(UNKNOWN));

@@ -1,7 +1,7 @@
-//! What was destroyed: streams, contexts, and the events and memory that went with them.
+//! Destroyed streams and contexts, and the events and memory that are destroyed with them.
 //!
-//! To name a destroyed stream is a mistake of the caller, over which the real driver may crash: what the core does with an
-//! error is seen here, not that there is one.
+//! Passing a destroyed stream is a mistake of the caller, and the real driver may crash. These tests show how the
+//! library handles an error, not that the driver reports one.
 
 use interop_core::cai::CudaArrayInterface;
 use interop_core::cuda::{
@@ -70,7 +70,7 @@ fn the_streams_of_a_destroyed_context_are_errors_and_its_events_are_forgotten() 
     for _ in 0..3 {
         let (own, primary) = (Place::foreign(0), Place::primary(0));
         let (inside, other, outside) = (own.non_blocking(), own.non_blocking(), primary.non_blocking());
-        // The event that this thread used last is one of the context that goes.
+        // The event that this thread used last belongs to the context that is destroyed.
         stream_wait(other.handle(), inside.handle(), GPU).unwrap();
         own.destroy();
         stream_wait(outside.handle(), inside.handle(), GPU).unwrap_err();
@@ -84,7 +84,7 @@ fn the_streams_of_a_destroyed_context_are_errors_and_its_events_are_forgotten() 
     }
 }
 
-/// The real driver pushes a destroyed context, and the process dies when it is popped.
+/// A real driver accepts a push of a destroyed context, and the process crashes when it is popped.
 #[test]
 fn a_context_that_goes_before_the_release_takes_no_one_with_it() {
     let turn = turn();
@@ -124,7 +124,7 @@ fn a_context_that_goes_while_a_release_is_undecided_releases_once() {
     assert_eq!((drained(), ledger.released()), (0, 1));
 }
 
-/// To destroy a context that is current is to pop it.
+/// Destroying a current context pops it.
 #[test]
 #[expect(unsafe_code, reason = "memory that is described by hand")]
 fn an_owner_that_destroys_the_context_of_its_memory_leaves_the_threads_own() {
@@ -143,7 +143,7 @@ fn an_owner_that_destroys_the_context_of_its_memory_leaves_the_threads_own() {
             let data = own.bytes(0, 64);
             let claims = RawDescriptor { dtype: DType::U8, ..RawDescriptor::new(data.at(), GPU, &[64]) };
             let info = claims.validate().unwrap();
-            // SAFETY: the owner keeps the memory.
+            // SAFETY: the owner keeps the memory alive.
             let tensor = unsafe { export::<Versioned, _>(&info, Whole(Some(data), own), Ownership::Owned) };
             set_current(before);
             drop(tensor.unwrap());
@@ -153,7 +153,7 @@ fn an_owner_that_destroys_the_context_of_its_memory_leaves_the_threads_own() {
     }
 }
 
-/// What is current on a thread stays so when another thread destroys it, and says nothing of the work elsewhere.
+/// A context stays current on a thread when another thread destroys it. It says nothing about work in other contexts.
 #[test]
 #[expect(unsafe_code, reason = "memory that is described by hand")]
 fn a_destroyed_context_that_is_current_hides_no_work() {
@@ -177,7 +177,7 @@ fn a_destroyed_context_that_is_current_hides_no_work() {
         let info = RawDescriptor { dtype: DType::U8, ..RawDescriptor::new(data.at(), device, &[64]) }
             .validate()
             .unwrap();
-        // SAFETY: the memory is there until the end of the round.
+        // SAFETY: the memory lives until the end of the round.
         let told = unsafe { Import::from_cai_on_device(&interface, device, owner()) }.unwrap();
         // SAFETY: as above.
         let tensor = unsafe { export::<Versioned, _>(&info, owner(), Ownership::Owned) }.unwrap();
@@ -192,7 +192,7 @@ fn a_destroyed_context_that_is_current_hides_no_work() {
     set_current(None);
 }
 
-/// Memory that goes with its context, so that nobody frees it.
+/// Memory that is destroyed together with its context, so nothing frees it.
 fn memory_of(place: Place) -> Bytes {
     let bytes = place.bytes(0, LARGE);
     Bytes::lost_with_its_context(bytes)
@@ -217,12 +217,12 @@ fn events_tell_no_time() {
     let _turn = turn();
     let place = Place::primary(0);
     stream_wait(place.non_blocking().handle(), place.non_blocking().handle(), GPU).unwrap();
-    // This thread's own comes last; those of contexts that are gone are no events any more.
+    // This thread's own event comes last. Events of destroyed contexts are no longer valid.
     let own = *pooled_events().last().unwrap();
     assert!(is_untimed(own as u64));
 }
 
-/// Everything in it goes, and the context stays.
+/// A reset destroys everything in the primary context, but the context handle stays valid.
 #[test]
 fn events_are_made_anew_in_a_primary_context_that_was_reset() {
     run_alone("destroyed_handles::events_are_made_anew_in_a_primary_context_that_was_reset", || {
@@ -243,7 +243,7 @@ fn events_are_made_anew_in_a_primary_context_that_was_reset() {
     });
 }
 
-/// An edge keeps it, so that its events are good for the next edge, without a question.
+/// A stream wait retains the primary context, so its events can be reused for the next wait without a query.
 #[test]
 fn an_edge_keeps_the_primary_context_and_asks_for_no_number() {
     run_alone("destroyed_handles::an_edge_keeps_the_primary_context_and_asks_for_no_number", || {
@@ -260,7 +260,7 @@ fn an_edge_keeps_the_primary_context_and_asks_for_no_number() {
     });
 }
 
-/// The negative control of what every test here ends with.
+/// The counterexample for the check at the end of each test here.
 #[test]
 fn an_event_that_nobody_keeps_is_reported() {
     let turn = turn();

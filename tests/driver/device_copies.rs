@@ -1,4 +1,4 @@
-//! Copies of device arrays to the host: compact on the device first, whatever the layout.
+//! Copies of device arrays to the host: the device compacts them first, whatever the layout.
 #![expect(
     clippy::cast_possible_truncation,
     clippy::cast_precision_loss,
@@ -16,7 +16,7 @@ use crate::exclusive_driver::turn;
 use crate::random_layouts::{Random, RandomLayout};
 use crate::support::arrays::Array;
 
-/// The steps of a copy: memory in between, the kernel, and the copy to the host.
+/// The calls of a copy: allocate intermediate memory, launch the kernel, copy to the host, free.
 const STEPS: [&str; 4] = ["cuMemAllocFromPoolAsync", "cuLaunchKernel", "cuMemcpyAsync", "cuMemFreeAsync"];
 
 fn part<T: Element>(elements: &[T], layout: &RandomLayout) -> Array<SharedBuffer> {
@@ -68,7 +68,7 @@ fn what_has_gaps_is_compact_before_it_comes() {
     }
 }
 
-/// The kernels go with the primary context when that is reset, and are loaded anew.
+/// A reset of the primary context unloads the kernels, and the next copy loads them again.
 #[test]
 fn kernels_that_went_with_their_context_are_loaded_again() {
     let turn = turn();
@@ -85,7 +85,7 @@ fn kernels_that_went_with_their_context_are_loaded_again() {
     }
 }
 
-/// Beside a capture the copy has a stream of its own, and the kernel is loaded although a graph is captured.
+/// During a capture the copy uses its own stream, and the kernel is loaded.
 #[test]
 fn strided_arrays_are_read_while_streams_capture() {
     let turn = turn();

@@ -1,4 +1,4 @@
-//! One driver for all tests of a process: each takes its turn, and leaves it as it was.
+//! One driver for all tests of a process: each test has exclusive access and leaves the driver as it was.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread::sleep;
@@ -15,9 +15,9 @@ use crate::cuda_program::{Place, current, end_captures, set_current, thread_mode
 
 static TURN: Mutex<()> = Mutex::new(());
 
-/// The driver for one test. At its end nothing may be left: no allocation, no work, no parked release, no export, no
-/// context that is still current, no event outside the pool, and no report of the driver that the test has not taken: no
-/// race, no use of what is gone, no capture that was spoilt.
+/// Exclusive access to the driver for one test. At its end nothing may be left: no allocation, no work, no deferred
+/// release, no export, no current context, no event outside the pool. The driver may have no report that the test has
+/// not taken: no race, no use after destruction, no invalidated capture.
 #[derive(Debug)]
 pub(crate) struct Turn {
     _guard: MutexGuard<'static, ()>,
@@ -25,35 +25,35 @@ pub(crate) struct Turn {
     mark: Mark,
 }
 
-/// What may not grow from test to test: live streams are taken as they are, because handles are not given back by tests.
+/// The counts that may not grow from test to test. Streams are excluded, because tests do not destroy them.
 const KEPT: [Live; 4] = [Live::Allocations, Live::Contexts, Live::Captures, Live::Graphs];
 
-/// The driver, in which nothing is in use yet if the process is new.
+/// Returns the driver. In a new process nothing uses it yet.
 pub(crate) fn started() -> &'static Sim {
     let sim = sim();
-    // The core starts it, as it does in a program that has only the core.
+    // The library initializes it, as in a program that uses no other CUDA library.
     assert!(interop_core::cuda::is_available(), "the simulated driver starts");
     sim
 }
 
-/// Waits for this test's turn. The primary contexts of both devices are in use, as they are in any program that has
-/// libraries for CUDA in it, and none is current.
+/// Waits for exclusive access. The primary contexts of both devices are in use, as in a program with CUDA libraries,
+/// and none is current.
 pub(crate) fn turn() -> Turn {
     let guard = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     let sim = started();
     for ordinal in [1, 0] {
         let place = Place::primary(ordinal);
         Context::primary(ordinal).expect("a device that is there");
-        // Each pool has an event, so that what is counted does not depend on which test comes first.
+        // Each pool gets an event, so that the counts do not depend on the order of the tests.
         place.with(|| warm(place, ordinal));
     }
-    // Not by the clock: what waits is decided at the next import or export.
+    // Not by time: the next import or export records the events of deferred releases.
     share_events_for(0);
     sim.run_all();
     sim.set_policy(Policy::Late);
     sim.set_seed(1);
     sim.reset_calls();
-    // What one thread has waited for, others know only by what the tests make of threads: their begin and their end.
+    // One thread does not know what another has waited for, except by the start and the end of a test's threads.
     sim.set_threads_apart(true);
     Turn { _guard: guard, before: KEPT.map(|what| sim.live(what)), mark: sim.mark() }
 }
@@ -75,7 +75,7 @@ impl std::ops::Deref for Turn {
 }
 
 impl Turn {
-    /// How often `work` calls the driver, and its result. It does not make the host wait.
+    /// Returns the result of `work` and the number of driver calls. Checks that the host did not wait.
     pub(crate) fn count<R>(&self, work: impl FnOnce() -> R) -> (R, u64) {
         self.reset_calls();
         let _path = self.no_waits();
@@ -83,12 +83,12 @@ impl Turn {
         (result, self.all_calls())
     }
 
-    /// How often the functions were called since the last count began.
+    /// The number of calls of each function since the last reset.
     pub(crate) fn calls_of<const N: usize>(&self, names: [&str; N]) -> [u64; N] {
         names.map(|name| self.calls(name))
     }
 
-    /// Takes the reports, which are of this sort: what the driver says of a test that does it on purpose.
+    /// Takes the reports, which must all be of this kind: a test makes this mistake on purpose.
     #[track_caller]
     pub(crate) fn expect(&self, mistake: Mistake) -> usize {
         let reports = self.take_reports();
@@ -97,13 +97,13 @@ impl Turn {
         reports.len()
     }
 
-    /// Reports the events of this test that were not destroyed and are not kept for the next edge.
+    /// Reports the events of this test that were neither destroyed nor kept for the next stream wait.
     pub(crate) fn report_lost_events(&self) {
         let kept: Vec<_> = pooled_events().into_iter().map(|event| event as u64).collect();
         self.report_leaked_events(self.mark, &kept);
     }
 
-    /// A scoped thread may give back the event that it used last a moment after the scope has ended.
+    /// A scoped thread may return its last event shortly after the scope has ended.
     fn assert_no_lost_event(&self) {
         let end = Instant::now() + Duration::from_secs(5);
         self.report_lost_events();
@@ -115,7 +115,7 @@ impl Turn {
         self.assert_no_reports();
     }
 
-    /// Waits on the host were there none.
+    /// Checks that the host did not wait.
     #[track_caller]
     pub(crate) fn assert_no_host_wait(&self) {
         let waits = ["cuEventSynchronize", "cuStreamSynchronize", "cuCtxSynchronize"];

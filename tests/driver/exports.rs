@@ -1,4 +1,5 @@
-//! R97, R132, R139, R150: exports are ordered before their consumers, and their owners outlive the consumers' work.
+//! R97, R132, R139, R150: consumers of an export wait for its pending work, and its owner outlives the work of the
+//! consumers.
 
 use std::sync::Arc;
 
@@ -22,7 +23,7 @@ const GPU: Device = Device::cuda(0);
 const KINDS: [MemoryKind; 4] =
     [MemoryKind::Device, MemoryKind::Pool, MemoryKind::Pinned, MemoryKind::Managed];
 
-/// An array of the core's own memory, with work pending on a stream.
+/// An array of the library's own memory, with work pending on a stream.
 fn array(kind: MemoryKind, stream: StreamHandle) -> Array<CudaBuffer> {
     Array { stream, ..Array::new(CudaBuffer::from_slice(kind, 0, &[1_i16, 2, 3, 4]).unwrap(), &[4]) }
 }
@@ -57,7 +58,7 @@ fn an_export_costs_the_edge_that_its_streams_need() {
             assert_eq!(calls, [edges, edges, 0], "{pending} for {consumer}, shared: {shares}");
             turn.assert_no_host_wait();
             drop(tensor);
-            // A release that waits has an event of the pool.
+            // A deferred release holds an event of the pool.
             assert_eq!(finish_releases(), 0);
         }
     }
@@ -167,7 +168,7 @@ fn memory_that_the_driver_does_not_know_is_exported_and_released_unordered() {
     turn.release(spin);
 }
 
-/// What the driver does not say is no reason to take the memory for nobody's.
+/// If the driver does not answer, the library assumes that the memory is in use.
 #[test]
 fn an_export_that_nobody_could_be_asked_about_is_released_after_all_work() {
     let turn = turn();
@@ -181,7 +182,7 @@ fn an_export_that_nobody_could_be_asked_about_is_released_after_all_work() {
     assert_eq!((drained(), interop_core::live_allocations()), (0, 0));
 }
 
-/// The driver gives up a primary context with its last handle, and the memory in it.
+/// The driver destroys a primary context, and the memory in it, with its last handle.
 #[test]
 fn an_export_keeps_the_primary_context_of_its_memory() {
     run_alone("exports::an_export_keeps_the_primary_context_of_its_memory", || {

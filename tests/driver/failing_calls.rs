@@ -1,4 +1,4 @@
-//! Every driver call fails once, wherever it is made: the caller learns of it, and nothing is lost or left.
+//! Each driver call fails once, wherever it is made: the caller receives the error, and nothing leaks or is lost.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -17,11 +17,11 @@ use crate::support::run_alone;
 
 const GPU: Device = Device::cuda(0);
 
-/// `CUDA_ERROR_OUT_OF_MEMORY`, `CUDA_ERROR_NOT_PERMITTED` and `CUDA_ERROR_UNKNOWN`: one that may pass, one that may not,
-/// and one that nobody knows anything about.
+/// `CUDA_ERROR_OUT_OF_MEMORY`, `CUDA_ERROR_NOT_PERMITTED` and `CUDA_ERROR_UNKNOWN`: one that may pass, one that may
+/// not, and one that says nothing.
 const CODES: [i32; 3] = [2, 800, 999];
 
-/// The functions that the core may call, by the names under which they are exported.
+/// The functions that the library may call, by their exported names.
 const FUNCTIONS: [&str; 34] = [
     "cuCtxGetApiVersion",
     "cuCtxGetCurrent",
@@ -59,13 +59,13 @@ const FUNCTIONS: [&str; 34] = [
     "cuThreadExchangeStreamCaptureMode",
 ];
 
-/// Frees are not tried: what the driver does not take back is lost.
+/// Failing frees are not tested, because the memory would be lost.
 fn is_a_free(name: &str) -> bool {
     name.starts_with("cuMemFree")
 }
 
-/// Runs `work` once for every call of the driver in it, of which that one fails. `matters` names the functions whose
-/// failure must be told.
+/// Runs `work` once for each driver call in it and makes that call fail. `matters` names the functions whose failure
+/// must be reported.
 fn fail_each(turn: &Turn, what: &str, matters: &[&str], work: &dyn Fn() -> Result<(), Error>) {
     work().unwrap_or_else(|error| panic!("{what}, undisturbed: {error}"));
     assert_eq!(finish_releases(), 0);
@@ -87,7 +87,7 @@ fn fail_each(turn: &Turn, what: &str, matters: &[&str], work: &dyn Fn() -> Resul
         let answer = catch_unwind(AssertUnwindSafe(work));
         turn.clear_faults();
         let answer = answer.unwrap_or_else(|_| panic!("{what}: {name} fails with {code}: a panic"));
-        // Without room the pools return what they keep, and the call is made again.
+        // If memory runs out, the pools return what they keep, and the call is repeated.
         let is_repeated = (name, code) == ("cuMemAlloc_v2", 2);
         if is_repeated {
             answer.unwrap_or_else(|error| panic!("{what}: {error}"));
@@ -130,7 +130,7 @@ fn an_edge() {
 #[test]
 fn an_event_that_cannot_be_made() {
     let turn = turn();
-    // A context for each try, in which nobody has an event yet.
+    // Each try uses a new context, which has no event yet.
     for code in CODES {
         let own = Place::foreign(0);
         let (one, two) = (own.non_blocking().handle(), own.non_blocking().handle());
@@ -174,7 +174,7 @@ fn an_import_and_its_release() {
     }
 }
 
-/// Whatever fails while a release is decided, the work that is pending is never forgotten because of it.
+/// Whatever fails while a release is recorded, it still waits for the pending work.
 #[test]
 fn a_release_beside_pending_work_waits_although_a_call_fails() {
     let turn = turn();
@@ -204,8 +204,8 @@ fn a_release_beside_pending_work_waits_although_a_call_fails() {
     }
 }
 
-/// Where memory may be in use everywhere, and the driver does not say which contexts are in use: the other device's is the
-/// one that work is pending in.
+/// Any context may use the memory, and the driver does not report which contexts are in use. The work is pending in
+/// the other device's context.
 #[test]
 fn a_release_waits_while_nobody_says_which_contexts_are_in_use() {
     let turn = turn();
@@ -217,7 +217,7 @@ fn a_release_waits_while_nobody_says_which_contexts_are_in_use() {
             let (ledger, import) = arrive(&data, device);
             let spin = other.non_blocking().spin();
             for _ in 0..2 {
-                // The first device is asked about with success, the second in vain.
+                // The query for the first device succeeds, and the one for the second fails.
                 turn.fail_next("cuDevicePrimaryCtxGetState", 0);
                 turn.fail_next("cuDevicePrimaryCtxGetState", code);
             }
@@ -231,7 +231,7 @@ fn a_release_waits_while_nobody_says_which_contexts_are_in_use() {
     }
 }
 
-/// A device that nothing can be at work on any more keeps no memory, nor anybody from waiting for the others.
+/// A lost device runs nothing any more, so it keeps no memory and does not block waits for other devices.
 #[test]
 fn a_device_that_is_lost_is_waited_for_by_nobody() {
     let turn = turn();
@@ -246,7 +246,7 @@ fn a_device_that_is_lost_is_waited_for_by_nobody() {
     assert_eq!((drained(), ledger.released()), (0, 1));
 }
 
-/// How many devices there are is asked once, but for answers that were none.
+/// The number of devices is queried once; only a failed query is repeated.
 #[test]
 fn a_count_of_devices_that_failed_is_asked_for_again() {
     run_alone("failing_calls::a_count_of_devices_that_failed_is_asked_for_again", || {
@@ -262,7 +262,7 @@ fn a_count_of_devices_that_failed_is_asked_for_again() {
     });
 }
 
-/// What is believed of memory is where it is, not that nobody uses it.
+/// The caller vouches for the location of the memory, not for the absence of pending work.
 #[test]
 #[expect(unsafe_code, reason = "the promise of who trusts")]
 fn a_trusted_import_waits_although_its_context_cannot_be_had() {
@@ -272,7 +272,7 @@ fn a_trusted_import_waits_although_its_context_cannot_be_had() {
         let data = place.bytes(0, 64);
         let (ledger, tensor) = tell(&data, GPU);
         sim.fail_next("cuDevicePrimaryCtxRetain", 2);
-        // SAFETY: the tensor tells the truth.
+        // SAFETY: the tensor describes its memory correctly.
         let import = unsafe { Import::from_dlpack_unchecked(tensor) }.unwrap();
         let spin = place.non_blocking().spin();
         drop(import);
@@ -282,17 +282,17 @@ fn a_trusted_import_waits_although_its_context_cannot_be_had() {
     });
 }
 
-/// After a kernel that failed nothing is at work in its context, and everything fails there.
+/// After a kernel failed nothing runs in its context any more, and every call fails there.
 #[test]
 fn a_context_that_is_broken_keeps_nothing() {
     let turn = turn();
     let data = Place::primary(0).bytes(0, LARGE);
-    // Those after which the driver API says that every call fails, or that the process has to be ended (`CUresult`).
+    // The errors after which, according to `CUresult`, each call fails or the process must be ended.
     let broken = [700, 702, 709, 710, 714, 715, 716, 717, 718, 719, 721, 226, 810, 911];
     for (name, code) in ["cuCtxRecordEvent", "cuEventQuery", "cuStreamIsCapturing"]
         .into_iter()
         .flat_map(|name| broken.map(|code| (name, code)))
-        // A context that lives answers so where an event is none any more, and another is taken.
+        // A live context returns this code for an event that is no longer valid, and another event is used.
         .filter(|call| *call != ("cuCtxRecordEvent", 709))
     {
         let (ledger, import) = arrive(&data, GPU);
@@ -302,7 +302,7 @@ fn a_context_that_is_broken_keeps_nothing() {
         assert_eq!(ledger.released(), 1, "{name} fails with {code}");
         turn.release(spin);
     }
-    // The last is the answer about an event that went with its context, whose handle another one has.
+    // The last code is the answer for an event that was destroyed with its context and whose handle was reused.
     for code in [719, 709, 400] {
         let (ledger, import) = arrive(&data, GPU);
         let spin = Place::primary(0).non_blocking().spin();
@@ -313,7 +313,7 @@ fn a_context_that_is_broken_keeps_nothing() {
     }
 }
 
-/// What could not be waited for is waited for again.
+/// A failed wait is repeated.
 #[test]
 fn a_wait_that_fails_releases_nothing() {
     let turn = turn();
@@ -331,8 +331,8 @@ fn a_wait_that_fails_releases_nothing() {
     }
 }
 
-/// Without an event for all work the host waits for it, which a capture that nobody sees forbids: the driver's answer is
-/// none that says that the work is done.
+/// Without an event for the whole context the host waits for it, which an undetected capture forbids. The driver's
+/// error does not mean that the work has finished.
 #[test]
 fn a_wait_that_a_capture_forbids_releases_nothing() {
     let turn = turn();

@@ -1,4 +1,4 @@
-//! Arrays that lie about their memory: refused with the driver's answer, and released once.
+//! Arrays that describe their memory wrongly: they are refused with the driver's answer and released once.
 
 use interop_core::dlpack::Versioned;
 use interop_core::{
@@ -13,7 +13,7 @@ use crate::support::assert_told;
 use crate::support::counted_owners::{Count, Counted};
 use crate::support::foreign_tensors::Claims;
 
-/// A claim, refused: what the error says, and that nothing is lost.
+/// Checks that a description is refused with this error and that the tensor is released once.
 #[track_caller]
 pub(crate) fn assert_refused(claims: Claims, told: (ErrorKind, &str, &str, &str)) {
     let (ledger, tensor) = claims.send::<Versioned>();
@@ -41,7 +41,7 @@ fn host_memory_that_is_called_cuda_is_refused() {
     assert_refused(claim(address, 8, Device::cuda(1)), (ErrorKind::Device, "data", &found, "ordinal 1"));
 }
 
-/// Tensors of more axes than most have are compared with the driver's answer like the others.
+/// Tensors with more axes than common are compared with the driver's answer like any other.
 #[test]
 fn host_memory_of_many_axes_is_asked_about() {
     let _turn = turn();
@@ -50,7 +50,7 @@ fn host_memory_of_many_axes_is_asked_about() {
     let (ledger, tensor) = claims(interop_core::Storage::memory(&host).address).send::<Versioned>();
     drop(Import::from_dlpack(tensor).unwrap());
     assert_eq!(ledger.released(), 1);
-    let told = (ErrorKind::Device, "device", "memory of CPU (1)", "CUDA (2), ordinal 0, where the driver");
+    let told = (ErrorKind::Device, "device", "memory of CPU (1)", "CUDA (2), ordinal 0, which the driver");
     assert_refused(claims(gpu.at()), told);
 }
 
@@ -72,18 +72,18 @@ fn the_wrong_kind_is_refused_with_the_driver_s_answer() {
     let place = Place::primary(0);
     let (device, pinned, managed) = (place.bytes(0, 16), place.pinned(0, 16), place.managed(0, 16));
     let cases = [
-        (&pinned, Device::cuda(0), "CUDA (2), ordinal 0", "CUDAHost (3), where the driver"),
-        (&pinned, Device::CUDA_MANAGED, "CUDAManaged (13)", "CUDAHost (3), where the driver"),
-        (&device, Device::CUDA_HOST, "CUDAHost (3)", "CUDA (2), ordinal 0, where the driver"),
-        (&device, Device::CUDA_MANAGED, "CUDAManaged (13)", "CUDA (2), ordinal 0, where the driver"),
-        (&managed, Device::CUDA_HOST, "CUDAHost (3)", "CUDAManaged (13), where the driver"),
-        (&managed, Device::cuda(1), "CUDA (2), ordinal 1", "CUDAManaged (13), where the driver"),
+        (&pinned, Device::cuda(0), "CUDA (2), ordinal 0", "CUDAHost (3), which the driver"),
+        (&pinned, Device::CUDA_MANAGED, "CUDAManaged (13)", "CUDAHost (3), which the driver"),
+        (&device, Device::CUDA_HOST, "CUDAHost (3)", "CUDA (2), ordinal 0, which the driver"),
+        (&device, Device::CUDA_MANAGED, "CUDAManaged (13)", "CUDA (2), ordinal 0, which the driver"),
+        (&managed, Device::CUDA_HOST, "CUDAHost (3)", "CUDAManaged (13), which the driver"),
+        (&managed, Device::cuda(1), "CUDA (2), ordinal 1", "CUDAManaged (13), which the driver"),
     ];
     for (bytes, claimed, found, allowed) in cases {
         let claims = claim(bytes.at(), 8, claimed);
         assert_refused(claims, (ErrorKind::Device, "device", &format!("memory of {found}"), allowed));
     }
-    let address = format!("says that {:#x} is", device.at());
+    let address = format!("reports for {:#x}", device.at());
     let claims = claim(device.at(), 8, Device::CUDA_HOST);
     assert_refused(claims, (ErrorKind::Device, "device", "CUDAHost", &address));
 }
@@ -93,7 +93,8 @@ fn the_wrong_device_is_refused() {
     let _turn = turn();
     for (here, there) in [(0, 1), (1, 0), (0, 7)] {
         let bytes = Place::primary(here).bytes(0, 16);
-        let (found, allowed) = (format!("ordinal {there}"), format!("ordinal {here}, where the driver says"));
+        let (found, allowed) =
+            (format!("ordinal {there}"), format!("ordinal {here}, which the driver reports"));
         let claims = claim(bytes.at(), 8, Device::cuda(there));
         assert_refused(claims, (ErrorKind::Device, "device", &found, &allowed));
     }
@@ -105,7 +106,7 @@ fn device_memory_that_is_called_host_memory_is_refused() {
     let place = Place::primary(1);
     for bytes in [place.bytes(0, 16), place.pool(0, 16)] {
         let told =
-            (ErrorKind::Device, "device", "memory of CPU (1)", "CUDA (2), ordinal 1, where the driver");
+            (ErrorKind::Device, "device", "memory of CPU (1)", "CUDA (2), ordinal 1, which the driver");
         assert_refused(claim(bytes.at(), 8, Device::CPU), told);
         assert_refused(claim(bytes.at() + 4, 2, Device::CPU), told);
     }
@@ -149,7 +150,7 @@ fn the_ordinal_of_pinned_and_managed_memory_means_nothing() {
     }
 }
 
-/// R91: where managed memory was allocated is what the driver says, whatever number a tensor has beside its kind.
+/// R91: the device of managed memory is the driver's answer, whatever device number the tensor states.
 #[test]
 fn the_place_of_managed_memory_is_the_drivers_answer() {
     let _turn = turn();
@@ -176,7 +177,7 @@ fn elements_outside_the_allocation_are_refused() {
         (claim(start + 62, 2, gpu), found(start + 62, start + 66)),
         (Claims { byte_offset: 62, ..claim(start, 2, gpu) }, found(start + 62, start + 66)),
         (Claims { dtype: DType::F64, ..claim(start, 9, gpu) }, found(start, start + 72)),
-        // Below the start, and beyond the end in the middle of a stride.
+        // Below the start of the allocation, and beyond its end in the middle of a stride.
         (Claims { strides: Some(vec![-1]), ..claim(start, 2, gpu) }, found(start - 2, start + 2)),
         (Claims { strides: Some(vec![-16]), ..claim(start + 30, 2, gpu) }, found(start - 2, start + 32)),
         (Claims { strides: Some(vec![31]), ..claim(start, 3, gpu) }, found(start, start + 126)),
@@ -197,7 +198,7 @@ fn elements_up_to_both_ends_are_accepted() {
         Claims { strides: Some(vec![-1]), ..claim(start + 62, 32, gpu) },
         Claims { strides: Some(vec![31]), ..claim(start, 2, gpu) },
         Claims { strides: Some(vec![0]), ..claim(start + 62, 100, gpu) },
-        // An axis of extent 1 puts no condition on its stride.
+        // The stride of an axis of extent 1 does not matter.
         Claims { strides: Some(vec![1 << 40]), ..claim(start + 2, 1, gpu) },
     ];
     for claims in cases {
@@ -221,7 +222,7 @@ fn arrays_without_elements_are_never_asked_about() {
     }
 }
 
-/// Nor does their release come after anything, whoever vouches for them.
+/// Their release waits for nothing either, whichever constructor was used.
 #[test]
 #[expect(unsafe_code, reason = "the promises about memory that is not there")]
 fn arrays_without_elements_are_released_at_once() {
@@ -229,7 +230,7 @@ fn arrays_without_elements_are_released_at_once() {
     let spin = Place::primary(0).non_blocking().spin();
     for device in [Device::cuda(0), Device::CUDA_HOST, Device::CUDA_MANAGED] {
         let (ledger, tensor) = claim(0x1000, 0, device).send::<Versioned>();
-        // SAFETY: no memory is named.
+        // SAFETY: the tensor has no elements and refers to no memory.
         drop(unsafe { Import::from_dlpack_unchecked(tensor) }.unwrap());
         let (info, count) = (RawDescriptor::new(0x1000, device, &[0]).validate().unwrap(), Count::default());
         // SAFETY: as above.
@@ -252,7 +253,7 @@ fn a_trusted_import_asks_nothing_and_is_released_in_order() {
     ];
     for (place, bytes, device) in cases {
         let (ledger, tensor) = tell(&bytes, device);
-        // SAFETY: the tensor tells the truth.
+        // SAFETY: the tensor describes its memory correctly.
         let (import, calls) = turn.count(|| unsafe { Import::from_dlpack_unchecked(tensor) }.unwrap());
         assert_eq!(calls, 0, "{device}");
         let spin = place.non_blocking().spin();
@@ -263,7 +264,7 @@ fn a_trusted_import_asks_nothing_and_is_released_in_order() {
     }
 }
 
-/// Memory of the host is used in whatever context is current when it arrives, on whatever device.
+/// Host memory is used in the context that is current at the import, on any device.
 #[test]
 #[expect(unsafe_code, reason = "creates imports of memory that the caller vouches for")]
 fn host_memory_is_released_after_the_context_that_was_current() {
@@ -273,7 +274,7 @@ fn host_memory_is_released_after_the_context_that_was_current() {
     let claims =
         RawDescriptor { dtype: DType::U8, ..RawDescriptor::new(bytes.at(), Device::CUDA_HOST, &[64]) };
     let info = claims.validate().unwrap();
-    // SAFETY: the memory outlives the import, and is where it is said to be.
+    // SAFETY: the memory outlives the import and is on the stated device.
     let import = own.with(|| unsafe { Import::from_parts(info, Owner::new(Counted(count.clone(), ()))) });
     let spin = own.non_blocking().spin();
     drop(import);
@@ -284,7 +285,7 @@ fn host_memory_is_released_after_the_context_that_was_current() {
     own.destroy();
 }
 
-/// What came by no protocol, or by one of the user's own.
+/// Imports that came through no protocol, or through one of the user's own.
 #[test]
 #[expect(unsafe_code, reason = "creates imports of memory that the caller vouches for")]
 fn an_import_of_facts_and_an_owner_is_released_in_order() {
@@ -299,7 +300,7 @@ fn an_import_of_facts_and_an_owner_is_released_in_order() {
     for (bytes, device) in cases {
         let claims = RawDescriptor { dtype: DType::U8, ..RawDescriptor::new(bytes.at(), device, &[64]) };
         let (info, count) = (claims.validate().unwrap(), Count::default());
-        // SAFETY: the memory outlives the import, and is where it is said to be.
+        // SAFETY: the memory outlives the import and is on the stated device.
         let import = unsafe { Import::from_parts(info, Owner::new(Counted(count.clone(), ()))) };
         let spin = place.non_blocking().spin();
         drop(import);
@@ -307,7 +308,7 @@ fn an_import_of_facts_and_an_owner_is_released_in_order() {
         turn.release(spin);
         assert_eq!((drained(), count.get()), (0, 1), "{device}");
     }
-    // Memory of the host asks for nothing, and opens no driver.
+    // Host memory needs no query and does not load the driver.
     let (host, count) = ([0_u8; 64], Count::default());
     let claims =
         RawDescriptor { dtype: DType::U8, ..RawDescriptor::new(host.as_ptr().addr(), Device::CPU, &[64]) };
@@ -316,7 +317,7 @@ fn an_import_of_facts_and_an_owner_is_released_in_order() {
     let import = || unsafe { Import::from_parts(info, Owner::new(Counted(count.clone(), ()))) };
     let ((), calls) = turn.count(|| drop(import()));
     assert_eq!((calls, count.get()), (0, 1));
-    // A graph orders its own work: of what was imported for one nothing else is told when it is put together again.
+    // A graph synchronizes its own work: rebuilding an import that was made for a capture makes no other stream wait.
     let (data, captures) = (place.bytes(0, 64), place.non_blocking());
     let (ledger, import) = arrive(&data, Device::cuda(0));
     captures.begin();

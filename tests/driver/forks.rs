@@ -1,5 +1,5 @@
-//! A process that is forked while a thread of it has any of our locks, or parked releases, or a look under way: the child
-//! waits for nobody, and leaves the GPU to its parent.
+//! A process that forks while a thread holds one of our locks, has deferred releases, or polls: the child waits for
+//! nothing and leaves the GPU to its parent.
 
 use interop_core::cuda::{
     CudaBuffer, HoldReleases, MemoryKind, ReleasePolicy, finish_releases, is_available, pending_releases,
@@ -25,7 +25,7 @@ use crate::support::run_alone;
 
 const GPU: Device = Device::cuda(0);
 
-/// A GPU at work, and arrays of it that have arrived.
+/// A busy GPU and imported arrays of it.
 struct Scene {
     data: Bytes,
     stream: Stream,
@@ -44,7 +44,7 @@ impl Scene {
         Self { data, stream, spin: stream.spin(), ledgers, imports }
     }
 
-    /// What a child may find, and what it can do with it.
+    /// Checks what a child finds and what it can do with it.
     fn in_the_child(&mut self) {
         let calls = sim().all_calls();
         self.imports.clear();
@@ -56,7 +56,7 @@ impl Scene {
         assert_eq!(sim().all_calls(), calls, "the child calls the driver");
     }
 
-    /// The parent goes on as if nothing had happened.
+    /// Checks that the parent is not affected.
     fn in_the_parent(mut self) {
         self.imports.clear();
         sim().release(self.spin);
@@ -66,8 +66,8 @@ impl Scene {
     }
 }
 
-/// Has `work` stop at its first allocation, at its second, and so on: among others at those that it makes with a lock. Each
-/// time a child is forked. `before` and `after` are the parent's.
+/// Stops `work` at its first allocation, at its second, and so on; some of them happen under a lock. A child is
+/// forked each time. `before` and `after` run in the parent.
 fn wherever_a_thread_stops<S>(
     before: impl Fn() -> S,
     work: impl Fn(&mut S) -> Box<dyn FnOnce() + Send>,
@@ -76,7 +76,7 @@ fn wherever_a_thread_stops<S>(
 ) {
     const STOPPED: u8 = 1;
     let mut stops = 0;
-    // In a process of its own: what has grown once allocates no more.
+    // Each attempt runs in its own process, because a collection that has grown once allocates no more.
     let attempt = |stop| {
         in_a_child(|| {
             let mut state = before();
@@ -96,7 +96,7 @@ fn wherever_a_thread_stops<S>(
     assert!(stops > 0, "it allocates nothing, and so never stops");
 }
 
-/// The list of what waits, and what holds wait for.
+/// The locks of the list of deferred releases, and of the recordings that a `HoldReleases` guard waits for.
 #[test]
 fn while_a_thread_parks_a_release() {
     run_alone("forks::while_a_thread_parks_a_release", || {
@@ -111,7 +111,7 @@ fn while_a_thread_parks_a_release() {
     });
 }
 
-/// The list, and the pool of events, into which those go that are done.
+/// The locks of the list of deferred releases, and of the event pool, which receives the finished events.
 #[test]
 fn while_a_thread_releases_what_is_due() {
     run_alone("forks::while_a_thread_releases_what_is_due", || {
@@ -119,7 +119,7 @@ fn while_a_thread_releases_what_is_due() {
             let mut scene = Scene::new(ReleasePolicy::AfterContext);
             drop((scene.imports.pop(), scene.imports.pop()));
             sim().release(scene.spin);
-            // The thread that forks has an event, which goes into the pool when the thread ends.
+            // The forking thread has an event, which goes into the pool when the thread ends.
             stream_wait(StreamHandle::LegacyDefault, scene.stream.handle(), GPU).unwrap();
             scene
         };
@@ -160,7 +160,7 @@ fn while_a_thread_starts_the_one_that_looks() {
     });
 }
 
-/// Who is reading and writing memory of the host.
+/// The lock of the borrow records of host memory.
 #[test]
 fn while_a_thread_begins_to_read() {
     run_alone("forks::while_a_thread_begins_to_read", || {
@@ -174,7 +174,7 @@ fn while_a_thread_begins_to_read() {
     });
 }
 
-/// Where the parent has not used the driver the child may, with a thread of its own that looks.
+/// If the parent has not used the driver, the child may use it, with its own background thread.
 #[test]
 fn a_child_has_its_own_driver_and_its_own_thread_that_looks() {
     run_alone("forks::a_child_has_its_own_driver_and_its_own_thread_that_looks", || {
@@ -190,7 +190,7 @@ fn a_child_has_its_own_driver_and_its_own_thread_that_looks() {
     });
 }
 
-/// Whatever it has of the GPU is its parent's: nothing is called for it, neither the driver nor a deleter.
+/// The GPU resources of a child belong to its parent: the child calls neither the driver nor a deleter for them.
 #[test]
 fn a_child_releases_memory_of_the_host_and_nothing_of_the_gpu() {
     run_alone("forks::a_child_releases_memory_of_the_host_and_nothing_of_the_gpu", || {
@@ -228,7 +228,7 @@ fn a_child_releases_memory_of_the_host_and_nothing_of_the_gpu() {
 /// An owner that forks when it is dropped.
 struct Forks(Arc<Mutex<Side>>);
 
-/// Which of the two processes this is, once there are two.
+/// Which of the two processes this is.
 #[derive(Debug, Default)]
 enum Side {
     #[default]
@@ -243,7 +243,7 @@ impl Drop for Forks {
     }
 }
 
-/// The look goes on in both processes. What the child has of it is its parent's to release.
+/// The poll continues in both processes. The GPU resources of the child are the parent's to release.
 #[test]
 #[expect(unsafe_code, reason = "creates imports of memory that the caller vouches for")]
 fn a_drop_that_forks() {

@@ -1,30 +1,32 @@
-//! What a program has ordered, by sets: slow, obvious, and without clocks, for the driver's clocks to be compared with.
+//! A reference model of the order in a program: sets instead of clocks, slow and simple. The driver's vector clocks
+//! are compared with it.
 
-/// The stream of a program that is the legacy default stream, on which memory is freed.
+/// The index of the legacy default stream, on which memory is freed.
 pub(crate) const LEGACY: usize = 2;
 
-/// What a program does that orders something or has to be ordered, in the order in which it asks for it.
+/// An operation of a program that creates an order or needs one. Operations are listed in program order.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Act {
     /// Work on a stream reads or writes an array.
     Use { stream: usize, array: usize, writes: bool },
-    /// What is on one stream comes before what will be on another: the call of `cuStreamWaitEvent` of this number.
+    /// The stream `to` waits for `from`, by this call of `cuStreamWaitEvent`.
     Edge { from: usize, to: usize, call: u64 },
-    /// The host waits for a stream.
+    /// The host synchronizes a stream.
     HostWait { stream: usize },
-    /// An array is released after all that is queued, and freed on the legacy stream.
+    /// An array is released after all queued work and freed on the legacy stream.
     Release { array: usize },
-    /// A release that was parked has led to another, which comes after all that is queued by now.
+    /// A deferred release has triggered another, which waits for all work queued so far.
     ReleaseScope,
 }
 
-/// Acts, by their places in a program.
+/// A set of operations, by their positions in a program.
 type Set = u128;
 
-/// Whether two uses of an array, or a use and its release, are ordered by nothing when the act `without` does not order.
+/// Returns whether two uses of an array, or a use and its release, are unordered if the operation `without` has no
+/// effect.
 ///
-/// It errs on the side of order: after a release the host is taken to know that all before it is done, which it knows
-/// only if it happens to look when that is so. What is broken here is broken.
+/// The model may report an order that does not exist: it assumes that a release has waited on the host for all work
+/// before it. In fact the host knows that only if a poll found the work finished. So a reported error is real.
 pub(crate) fn is_broken(acts: &[Act], without: Option<usize>) -> bool {
     assert!(acts.len() <= 128, "{} acts in a set of 128", acts.len());
     let (mut known, mut host): ([Set; 3], Set) = ([0; 3], 0);

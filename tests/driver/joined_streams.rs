@@ -1,4 +1,5 @@
-//! R10, R46: work on several streams is joined on the one that an export names, and a producer goes on after its consumer.
+//! R10, R46: work on several streams is joined on the stream that an export states, and a producer can wait for its
+//! consumer.
 #![expect(unsafe_code, reason = "creates imports of memory that the caller vouches for")]
 
 use interop_core::cai::CudaArrayInterface;
@@ -22,21 +23,21 @@ fn array(data: &Bytes, stream: Stream) -> Leased {
     Array::from_import(import.with_stream(stream.handle())).unwrap()
 }
 
-/// The same array for a consumer on `stream`, by the interface dict.
+/// Imports the array for a consumer on `stream`, through the interface dict.
 fn by_dict(interface: &CudaArrayInterface, stream: Stream) -> Leased {
-    // SAFETY: the memory outlives the import, and its stream is live.
+    // SAFETY: the memory outlives the import, and the stream is live.
     let import = unsafe { Import::from_cai_for_stream(interface, stream.handle(), ()) };
     Array::from_import(import.unwrap()).unwrap()
 }
 
-/// The same, by a capsule that is made for the consumer.
+/// Imports the array through a DLPack tensor made for the consumer.
 fn by_tensor(array: Leased, stream: Stream) -> Leased {
     let tensor = array.into_dlpack_for_stream(stream.handle()).unwrap();
     Array::from_import(Import::from_dlpack(tensor).unwrap().with_stream(stream.handle())).unwrap()
 }
 
-/// An array whose halves are written on streams of their own, which it has joined or not; then a consumer waits for the one
-/// stream that the export names, and reads all of it.
+/// Writes the halves of an array on two streams and joins those that `joined` selects. A consumer then waits for the
+/// one stream that the export states and reads the whole array.
 fn written_on_two(turn: &Turn, joined: [bool; 2], export: fn(Leased, Stream) -> Leased) {
     let place = Place::primary(0);
     let [own, consumer] = [(); 2].map(|()| place.non_blocking());
@@ -71,7 +72,7 @@ fn the_exported_stream_stands_for_all_that_were_joined_on_it() {
     let dict = |array: Leased, consumer| by_dict(&array.to_cai().unwrap(), consumer);
     for export in [by_tensor, dict] {
         written_on_two(&turn, [true, true], export);
-        // The driver sees it where one is left out.
+        // The simulated driver reports a race if a join is missing.
         written_on_two(&turn, [true, false], export);
         written_on_two(&turn, [false, true], export);
     }
@@ -93,10 +94,10 @@ fn to_join_a_stream_is_an_edge_into_the_arrays_own() {
     assert_eq!(calls_for(&array, StreamHandle::LegacyDefault), [1, 1]);
     assert_eq!(calls_for(&array, own.handle()), [0, 0]);
     assert_eq!(calls_for(&array, StreamHandle::NothingPending), [0, 0]);
-    // It would go out as ready, whatever is at work on the other stream.
+    // The array would be exported as ready, whatever runs on the other stream.
     array.stream = StreamHandle::NothingPending;
-    let found = format!("nothing pending, and work on the {}", other.handle());
-    let allowed = "a struct whose `stream` field names a stream";
+    let found = format!("nothing pending, and pending work on the {}", other.handle());
+    let allowed = "a struct whose `stream` field holds a stream";
     assert_told(
         &array.wait_for_stream(other.handle()).unwrap_err(),
         (ErrorKind::Stream, "stream", found.as_str(), allowed),
@@ -107,7 +108,7 @@ fn to_join_a_stream_is_an_edge_into_the_arrays_own() {
     assert_eq!(finish_releases(), 0);
 }
 
-/// A consumer that reads slowly, and a producer that goes on to write. What the consumer reads, and what was reported.
+/// A consumer reads slowly while the producer writes again. Returns what the consumer reads and what was reported.
 fn read_and_overwritten(turn: &Turn, export: fn(Leased, Stream) -> Leased, ordered: bool) {
     let place = Place::primary(0);
     let (producer, consumer, data) = (place.non_blocking(), place.non_blocking(), place.bytes(1, 8));
@@ -127,7 +128,7 @@ fn read_and_overwritten(turn: &Turn, export: fn(Leased, Stream) -> Leased, order
     } else {
         turn.expect(Mistake::Race);
     }
-    // The import was there all the time.
+    // The import lived until here.
     drop((taken, seen));
     while finish_releases() > 0 {}
 }
@@ -138,7 +139,7 @@ fn a_producer_that_goes_on_comes_after_its_consumer() {
     let dict = |array: Leased, consumer| by_dict(&array.to_cai().unwrap(), consumer);
     for export in [by_tensor, dict] {
         read_and_overwritten(&turn, export, true);
-        // The driver sees it where the way back is left out.
+        // The simulated driver reports a race if the wait of the producer is missing.
         read_and_overwritten(&turn, export, false);
     }
 }

@@ -1,4 +1,4 @@
-//! Memory that is used in place by structs without a field for a stream: the storage knows what was pending.
+//! Structs without a stream field that use imported memory in place: the storage remembers where work is pending.
 #![expect(unsafe_code, reason = "one struct vouches for a pointer")]
 
 use interop_core::dlpack::{ManagedTensor, Versioned};
@@ -12,14 +12,14 @@ use crate::exclusive_driver::{Turn, turn};
 use crate::support::arrays::Matrix;
 use crate::support::foreign_tensors::{Claims, Ledger};
 
-/// A row of bytes, as `int16`, that arrives for work on `stream`.
+/// Imports a row of bytes as `int16`, ready on `stream`.
 fn arrives(data: &Bytes, device: Device, stream: Stream) -> (Ledger, Import) {
     let claims = Claims { device, ..Claims::at(data.at(), &[1, 4]) };
     let (ledger, tensor): (Ledger, ManagedTensor<Versioned>) = claims.send();
     (ledger, Import::from_dlpack(tensor).unwrap().with_stream(stream.handle()))
 }
 
-/// The same in a struct that has no field for the stream.
+/// The same in a struct that has no stream field.
 fn row<S: FromImport>(data: &Bytes, device: Device, stream: Stream) -> (Ledger, Matrix<S>) {
     let (ledger, import) = arrives(data, device, stream);
     (ledger, Matrix::from_import(import).unwrap())
@@ -78,7 +78,7 @@ fn what_goes_on_is_ordered_after_what_was_pending() {
     }
 }
 
-/// It may be gone by the time somebody asks, and the driver dies over a handle of a destroyed stream.
+/// The stream may be destroyed before the next use, and the driver crashes on the handle of a destroyed stream.
 #[test]
 fn the_stream_itself_is_not_kept() {
     let _turn = turn();
@@ -99,7 +99,7 @@ fn the_stream_itself_is_not_kept() {
     }
 }
 
-/// A graph orders its own work, and nothing outside may be told to wait for it.
+/// A graph synchronizes its own work, and no stream outside may be made to wait for it.
 #[test]
 fn a_capture_is_left_alone() {
     let turn = turn();
@@ -124,11 +124,11 @@ fn a_capture_is_left_alone() {
     set_current(None);
 }
 
-/// A pointer knows of no work, and neither does such a struct.
+/// A pointer states no stream, and neither does this struct.
 #[derive(CudaArray)]
 #[cuda_array(shape = [rows, columns])]
 struct Bare {
-    // SAFETY: imports fill it, beside the owner of the memory.
+    // SAFETY: only imports fill it, together with the owner of the memory.
     #[cuda_array(data(unsafe_raw))]
     data: *mut i16,
     rows: usize,
@@ -170,7 +170,7 @@ fn a_struct_that_cannot_say_what_is_pending_waits() {
     }
 }
 
-/// What cannot be waited for while somebody else captures is refused, and the capture stays good.
+/// An import that would have to wait while another stream captures is refused, and the capture stays valid.
 #[test]
 fn a_capture_of_somebody_else_is_not_spoiled() {
     let _turn = turn();
@@ -194,7 +194,7 @@ fn a_capture_of_somebody_else_is_not_spoiled() {
     }
 }
 
-/// Pinned memory is of no device: its legacy default stream depends on who asks.
+/// Pinned memory belongs to no device: its legacy default stream depends on the current context.
 #[test]
 fn the_host_waits_whatever_context_is_current() {
     let turn = turn();
@@ -216,7 +216,7 @@ fn the_host_waits_whatever_context_is_current() {
     }
 }
 
-/// The default stream on which it is remembered has a name that means another where another context is current.
+/// The storage remembers a default stream. Its handle refers to another stream if another context is current.
 #[test]
 fn what_was_pending_is_found_whatever_context_is_current() {
     fn check<S: FromImport + Send + 'static>(places: [Place; 3]) {
@@ -253,7 +253,7 @@ fn what_was_pending_is_found_whatever_context_is_current() {
     places[2].destroy();
 }
 
-/// The default stream is that of the context that is current when the memory arrives, not that of the memory's own.
+/// The default stream is that of the context that is current at the import, not that of the memory's context.
 #[test]
 fn what_was_pending_is_where_the_memory_is_used() {
     let _turn = turn();
@@ -275,7 +275,7 @@ fn what_was_pending_is_where_the_memory_is_used() {
     own.destroy();
 }
 
-/// And goes with that context.
+/// Its pending work ends with that context.
 #[test]
 fn nothing_is_pending_in_a_context_that_is_gone() {
     let turn = turn();
@@ -295,7 +295,7 @@ fn nothing_is_pending_in_a_context_that_is_gone() {
     while interop_core::cuda::finish_releases() > 0 {}
 }
 
-/// A stream field that an import leaves empty says that nothing is pending, which has to be true then.
+/// If an import leaves the stream field empty, the struct states that nothing is pending. That must be true.
 #[derive(CudaArray)]
 #[cuda_array(shape = [rows, columns])]
 struct Told<S> {
@@ -339,7 +339,7 @@ fn a_struct_that_says_that_nothing_is_pending_waits() {
     }
 }
 
-/// A stream that no import is on.
+/// A stream type that no import can be made on.
 #[derive(Debug)]
 struct Never;
 
@@ -366,7 +366,7 @@ struct Particular {
     stream: Never,
 }
 
-/// It was told to the struct that refused, and not to the one that is made in the end.
+/// The pending work was passed to the struct that refused. The struct that is made afterwards must know it too.
 #[test]
 fn what_was_pending_is_known_after_a_struct_with_a_stream_has_refused() {
     let turn = turn();

@@ -1,8 +1,8 @@
-//! The driver room: contexts, events, order, waits, pointer facts, memory and releases, on the simulated driver.
+//! Tests with the simulated driver: contexts, events, stream waits, pointer attributes, memory and releases.
 //!
-//! `cargo xtask sim` builds the driver; the tests load it by its place. They take turns, because a process has one
-//! driver (`turn`), and at the end of each nothing may be left. Names such as R150 and bug 72 (B72) are those of
-//! `conformance/TRACEABILITY.md`. On other systems than Linux there is no simulated driver, and so no test here.
+//! `cargo xtask sim` builds the driver; the tests load it by its path. A process has one driver, so the tests run one
+//! at a time (`turn`), and each must leave nothing behind. Names such as R150 and bug 72 (B72) refer to
+//! `conformance/TRACEABILITY.md`. The simulated driver exists only on Linux, so these tests do too.
 #![cfg(target_os = "linux")]
 
 mod batched_releases;

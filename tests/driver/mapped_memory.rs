@@ -1,5 +1,5 @@
-//! Memory that is of no context: what a program maps piece by piece into addresses that it has reserved, as PyTorch does
-//! with `expandable_segments`, and memory from a pool of the host.
+//! Memory that belongs to no context: memory from a host pool, and pieces that a program maps into reserved
+//! addresses, as PyTorch does with `expandable_segments`.
 #![expect(unsafe_code, reason = "calls the driver as C code would, and imports dicts")]
 
 use interop_core::cai::CudaArrayInterface;
@@ -16,12 +16,12 @@ use crate::support::assert_told;
 use crate::support::foreign_tensors::Claims;
 use crate::support::signed;
 
-/// The least that can be mapped.
+/// The smallest size that can be mapped.
 const PIECE: usize = 2 << 20;
 const GPU: Device = Device::cuda(0);
 const ASKED: [&str; 2] = ["cuPointerGetAttributes", "cuCtxGetCurrent"];
 
-/// Four pieces' worth of addresses, with memory of these devices at some.
+/// A reserved address range of four pieces, some of which are mapped to memory of these devices.
 struct Reserved {
     address: u64,
     mapped: Vec<u64>,
@@ -37,7 +37,7 @@ impl Reserved {
         ));
         for (at, device) in (address..).step_by(PIECE).zip(devices) {
             let Some(device) = device else { continue };
-            // `CUmemAllocationProp`: pinned, no handles, on a device, this one; and what is zero.
+            // `CUmemAllocationProp`: pinned, without handles, on this device; the other fields are zero.
             let (mut made, properties) = (0, [1, 0, 1, device, 0, 0, 0, 0]);
             done(cu!(
                 "cuMemCreate",
@@ -50,7 +50,7 @@ impl Reserved {
         Self { address, mapped }
     }
 
-    /// The address of a place so many bytes from the start.
+    /// The address at this offset from the start.
     fn at(&self, offset: usize) -> usize {
         signed::<_, usize>(self.address) + offset
     }
@@ -69,7 +69,7 @@ impl Drop for Reserved {
     }
 }
 
-/// As many `int16`, by a dict.
+/// Imports `count` elements of `int16` through an interface dict.
 fn by_dict(address: usize, count: usize) -> interop_core::Result<Import> {
     let interface = CudaArrayInterface {
         shape: vec![signed(count)],
@@ -88,7 +88,7 @@ fn an_array_over_several_pieces_is_taken() {
     let memory = Reserved::new([Some(0), Some(0), Some(0), None]);
     let all = 3 * PIECE / 2;
     let cases = [
-        // With what is asked about: the first element, and each piece under the elements if there are several.
+        // The number of queries: one for the first element, and one for each piece if the array covers several.
         (claim(memory.at(0), all, GPU), 1 + 3),
         (claim(memory.at(PIECE - 2), 2, GPU), 1 + 2),
         (claim(memory.at(PIECE), PIECE / 2, GPU), 1),
@@ -97,7 +97,7 @@ fn an_array_over_several_pieces_is_taken() {
     for (claims, questions) in cases {
         let (ledger, tensor) = claims.send::<Versioned>();
         let (import, calls) = turn.count(|| Import::from_dlpack(tensor).unwrap());
-        // The memory belongs to no context, so the thread is asked for one.
+        // The memory belongs to no context, so the current context of the thread is queried.
         assert_eq!(turn.calls_of(ASKED), [questions, 1]);
         assert_eq!((calls, import.info().device()), (questions + 1, GPU));
         drop(import);
@@ -107,7 +107,7 @@ fn an_array_over_several_pieces_is_taken() {
     assert_eq!((import.info().device(), import.info().address()), (GPU, memory.at(2)));
     drop(import);
     assert_eq!(finish_releases(), 0);
-    // The range is what was reserved, and the memory is of no context.
+    // The range is the whole reservation, and the memory belongs to no context.
     let known = pointer_attributes(memory.at(PIECE)).unwrap().unwrap();
     assert_eq!((known.range(), known.context()), (memory.at(0)..memory.at(4 * PIECE), None));
 }
@@ -119,7 +119,7 @@ fn elements_where_nothing_is_mapped_are_refused() {
     let found =
         |from: usize, to: usize| format!("elements at {:#x} to {:#x}", memory.at(from), memory.at(to));
     let mapped = |from: usize, to: usize| {
-        format!("{:#x} to {:#x}, behind which no memory is mapped", memory.at(from), memory.at(to))
+        format!("{:#x} to {:#x}, the end of the mapped memory", memory.at(from), memory.at(to))
     };
     let over_the_end = claim(memory.at(2 * PIECE - 2), 2, GPU);
     let over_a_hole = claim(memory.at(PIECE), 3 * PIECE / 2, GPU);
@@ -173,12 +173,12 @@ fn mapped_memory_is_released_after_the_work_of_its_device() {
     assert_eq!((drained(), ledger.released()), (0, 1));
 }
 
-/// CUDA 11.7 has the first driver that says what is mapped.
+/// CUDA 11.7 has the first driver that reports mapped ranges.
 #[test]
 fn a_driver_that_does_not_know_of_pieces_is_not_asked_again() {
     let turn = turn();
     let memory = Reserved::new([Some(0), Some(0), None, None]);
-    // All questions, those that it knows, and that for the pieces of memory without a context.
+    // All attributes, then those that an old driver knows, then the mapped range of memory without a context.
     for code in [1, 0, 1] {
         turn.fail_next("cuPointerGetAttributes", code);
     }
@@ -198,7 +198,7 @@ fn memory_from_a_pool_of_the_host_is_pinned_memory() {
         set_current(from);
         turn.reset_calls();
         let known = pointer_attributes(start + 10).unwrap().unwrap();
-        // A context is made current only where none is.
+        // A context is made current only if none is.
         assert_eq!(
             turn.calls_of(["cuMemGetAddressRange_v2", "cuCtxPushCurrent_v2"]),
             [1, from.is_none().into()]
@@ -217,7 +217,7 @@ fn memory_from_a_pool_of_the_host_is_pinned_memory() {
     let allowed = format!("{start:#x} to {:#x}, the allocation of 64 bytes", start + 64);
     let told = (ErrorKind::OutOfBounds, "data", found.as_str(), allowed.as_str());
     assert_refused(claim(start + 2, 32, Device::CUDA_HOST), told);
-    // What the driver does not know by that question is known by what is mapped, which is here the same.
+    // If this query fails, the mapped range is used instead. Here both are equal.
     turn.fail_next("cuMemGetAddressRange_v2", 500);
     assert_eq!(pointer_attributes(start + 10).unwrap().unwrap().range(), start..start + 64);
     turn.fail_next("cuMemGetAddressRange_v2", 999);
@@ -225,7 +225,7 @@ fn memory_from_a_pool_of_the_host_is_pinned_memory() {
     assert_eq!((refused.kind(), refused.location()), (ErrorKind::Driver, "cuMemGetAddressRange_v2"));
 }
 
-/// Kernels would fault: such a pool is the host's alone until devices are given access.
+/// A kernel would fault: such a pool is accessible to the host only until devices are given access.
 #[test]
 fn memory_of_the_host_without_access_is_for_no_kernel() {
     let turn = turn();

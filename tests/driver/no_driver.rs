@@ -1,4 +1,4 @@
-//! A machine without a driver: the call that needs one says so, and everything else works.
+//! A machine without a driver: calls that need one return an error, and everything else works.
 
 use std::env;
 use std::fs;
@@ -20,7 +20,7 @@ use crate::support::arrays::{Array, Claimed, Matrix, Pinned};
 use crate::support::foreign_tensors::Claims;
 use crate::support::streams::stream as stream_of;
 
-/// Runs `test` in a process that finds files called `libcuda` which are no libraries, before any driver of the machine.
+/// Runs `test` in a process whose first `libcuda` in the search path is a file that is no library.
 fn without_driver(name: &str, test: impl FnOnce()) {
     const INSIDE: &str = "INTEROP_DRIVER_ABSENT";
     if env::var_os(INSIDE).is_some() {
@@ -82,7 +82,7 @@ fn what_needs_none_works() {
         let tensor = array.share_dlpack_for_stream(StreamHandle::LegacyDefault).unwrap();
         let back: Array<LeaseMut<i16>> = Array::from_dlpack(tensor).unwrap();
         assert_eq!(back.to_vec::<i16>().unwrap(), [1, 2, 3]);
-        // Memory that is called pinned is the host's all the same.
+        // Memory that is labelled pinned can still be read by the host.
         let pinned = Array::new(Pinned(HostVec::from_slice(&[4_i16, 5])), &[2]);
         assert_eq!(pinned.to_vec::<i16>().unwrap(), [4, 5]);
     });
@@ -96,7 +96,7 @@ fn claims_of_cuda_memory_stand_and_are_released_at_once() {
             let import = Import::from_dlpack(tensor).unwrap();
             assert_eq!(import.info().device(), device);
             let again = Array::<LeaseMut<i16>>::from_import(import).unwrap().into_dlpack();
-            // The import is ready on the legacy stream, and so is its consumer.
+            // Producer and consumer both use the legacy stream, so no wait is needed.
             drop(again.unwrap());
             assert_eq!((ledger.released(), pending_releases()), (1, 0), "{device}");
         }
@@ -125,7 +125,7 @@ fn an_interface_needs_the_driver_unless_it_is_empty() {
             ..CudaArrayInterface::default()
         };
         #[expect(unsafe_code, reason = "an import is a promise")]
-        // SAFETY: nobody follows the address.
+        // SAFETY: the address is never dereferenced.
         let import = |extent| unsafe {
             Import::from_cai_for_stream(&interface(extent), StreamHandle::LegacyDefault, ())
         };

@@ -1,4 +1,4 @@
-//! What the driver knows of an address: kind, ordinal, context, range.
+//! The attributes that the driver reports for an address: memory type, ordinal, context, range.
 
 use interop_core::cuda::{
     Context, CudaBuffer, MemoryKind, PointerAttributes, device_address, pointer_attributes,
@@ -15,7 +15,7 @@ fn known(address: usize) -> PointerAttributes {
     pointer_attributes(address).expect("the driver answers").expect("it knows the address")
 }
 
-/// A context as the core shows it.
+/// A context as the library represents it.
 fn context(place: Place) -> Option<Context> {
     // SAFETY: the handle comes from the driver.
     #[expect(unsafe_code, reason = "the handle comes from the driver")]

@@ -1,8 +1,9 @@
-//! Random programs across contexts, devices and kinds of memory, whose owner writes into it as soon as it is released.
+//! Random programs with several contexts, devices and memory kinds. The owner overwrites its memory as soon as it is
+//! released.
 //!
-//! `schedules` leaves out what matters in programs of one context. These leave out nothing, and are about where work and
-//! memory are: two devices and a context of a library's own, each with its streams; memory of every kind; arrays that go
-//! from hand to hand, are shared and are dropped on any thread, whatever is current there and whatever the policy is.
+//! `random_schedules` covers programs in one context. These programs vary where work and memory are: two devices and
+//! a context that a library created, each with its streams; memory of each kind; arrays that are passed on, shared,
+//! and dropped on any thread, with any current context and any policy.
 
 use std::sync::Arc;
 
@@ -21,7 +22,7 @@ use crate::support::counted_owners::elsewhere;
 const BYTES: usize = 8;
 const STEPS: usize = 40;
 const NOTHING: StreamHandle = StreamHandle::NothingPending;
-/// The number of the context that a library has made for itself, on device 0; those before it are the primary ones.
+/// The index of the context that a library created on device 0. The smaller indices are the primary contexts.
 const OWN: usize = 2;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,7 +33,7 @@ enum Kind {
     Managed,
 }
 
-/// The owner of some memory: whoever gets it next writes at once, on a stream that knows nothing of the others.
+/// The owner of some memory. Its drop models a reuse: it overwrites the memory on a stream that waits for no other.
 struct Reused(Bytes, Place);
 
 impl Drop for Reused {
@@ -46,7 +47,7 @@ impl Drop for Reused {
 
 type Leased = Array<LeaseMut<u8>>;
 
-/// What somebody holds of an array.
+/// The forms in which a program holds an array.
 enum Held {
     Lease(Leased),
     SharedBuffer(Arc<Leased>),
@@ -58,15 +59,15 @@ fn lease(tensor: ManagedTensor<Versioned>) -> Held {
     Held::Lease(Array::from_import(import).expect("an array of bytes"))
 }
 
-/// An array with what the program knows of it.
+/// An array and what the program knows about it.
 struct Known {
     held: Held,
     kind: Kind,
-    /// The context that the memory is of.
+    /// The index of the memory's context.
     home: usize,
     device: Device,
     address: usize,
-    /// The streams with work on it since the last write, and whether that is a write.
+    /// The streams with work on the array since the last write, with a flag for writes.
     uses: Vec<(usize, bool)>,
 }
 
@@ -77,13 +78,14 @@ struct Program<'t> {
     places: [Place; 3],
     streams: &'t [(usize, Stream)],
     arrays: Vec<Known>,
-    /// What copies were made to.
+    /// The destinations of the copies.
     seen: Vec<Bytes>,
     hold: Option<HoldReleases>,
 }
 
 impl Program<'_> {
-    /// Has a context current in which the array may be worked on, or none where the primary one is meant.
+    /// Makes a context current in which the array may be used. For a primary context it sometimes leaves none
+    /// current.
     fn enter(&mut self, home: usize) {
         let named = home == OWN || self.dice.below(2) == 0;
         set_current(named.then_some(self.places[home]));
@@ -104,14 +106,14 @@ impl Program<'_> {
         let info = claims.validate().expect("good claims");
         self.enter(home);
         #[expect(unsafe_code, reason = "an export of a library's own memory")]
-        // SAFETY: the owner keeps the memory, which nobody else has.
+        // SAFETY: the owner keeps the memory alive, and nothing else uses it.
         let tensor = unsafe { export(&info, Reused(bytes, place), Ownership::Owned) };
         let held = lease(tensor.expect("an export"));
         set_current(None);
         self.arrays.push(Known { held, kind, home, device, address, uses: Vec::new() });
     }
 
-    /// The streams of contexts in which the memory may be used and is released after their work.
+    /// Returns whether the stream belongs to a context that may use the memory and that a release waits for.
     fn reaches(&self, at: usize, stream: usize) -> bool {
         let (Known { kind, home, .. }, of) = (&self.arrays[at], self.streams[stream].0);
         match kind {
@@ -121,7 +123,7 @@ impl Program<'_> {
         }
     }
 
-    /// Uses an array on a stream, after what was done before by anybody who shares its memory.
+    /// Uses an array on a stream, after the earlier uses through any array that shares its memory.
     fn work(&mut self, at: usize) {
         let streams: Vec<usize> = (0..self.streams.len()).filter(|on| self.reaches(at, *on)).collect();
         let (on, writes) = (streams[self.dice.below(streams.len())], self.dice.below(2) == 0);
@@ -153,7 +155,7 @@ impl Program<'_> {
         }
     }
 
-    /// The array goes from hand to hand, or one more gets it.
+    /// Passes the array on, or shares it.
     fn send(&mut self, at: usize) {
         let Known { held, kind, home, device, address, uses } = self.arrays.swap_remove(at);
         self.enter(home);
@@ -174,7 +176,7 @@ impl Program<'_> {
         self.arrays.push(Known { held, kind, home, device, address, uses });
     }
 
-    /// Drops an array, whatever is still queued on it.
+    /// Drops an array while work may still be queued on it.
     fn release(&mut self, at: usize) {
         let held = self.arrays.swap_remove(at).held;
         set_release_policy(self.policies[self.dice.below(3)]);
@@ -220,7 +222,7 @@ impl Program<'_> {
     }
 }
 
-/// Runs the programs of some seeds, which release by these policies, and checks what the driver says after each.
+/// Runs the programs of some seeds under these policies and checks the driver's reports after each.
 fn run(turn: &Turn, policies: [ReleasePolicy; 3], seeds: std::ops::Range<u64>, mut check: impl FnMut(u64)) {
     let places = [Place::primary(0), Place::primary(1), Place::foreign(0)];
     let of = |at: usize| {
@@ -247,7 +249,7 @@ fn programs_in_several_places_release_after_the_work_in_all() {
     });
 }
 
-/// The negative control: without a fence the memory is written to while it is in use.
+/// The counterexample: without waiting releases the memory is overwritten while it is in use.
 #[test]
 fn programs_in_several_places_race_where_nothing_is_waited_for() {
     let turn = turn();

@@ -1,9 +1,10 @@
-//! Random programs of producers, consumers and drops on three streams, whose work the driver runs in an order of its own.
+//! Random programs of producers, consumers and drops on three streams; the simulated driver chooses the order of the
+//! work.
 //!
-//! Every program has a seed, which decides its steps and the order of the driver's work, and which a failure names. What
-//! is read is compared with what a program without streams would read, and the driver must have nothing to report. Then
-//! the same program runs without one edge, and without the fence of one release, of which `ordering` says that nothing
-//! else stands for it: the driver must report that, whatever is read.
+//! The seed of a program determines its steps and the order of the driver's work; a failure prints it. The reads are
+//! compared with those of a program without streams, and the driver must report nothing. The same program then runs
+//! without one stream wait, and again without the wait of one release. Each is one that no other wait replaces,
+//! according to `happens_before`. The driver must report the omission, whatever was read.
 
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
@@ -22,14 +23,14 @@ use crate::support::arrays::Array;
 use crate::support::counted_owners::elsewhere;
 
 const GPU: Device = Device::cuda(0);
-/// The call that makes an edge.
+/// The call that completes a stream wait.
 const WAIT: &str = "cuStreamWaitEvent";
-/// The call that makes a fence.
+/// The call that records the event of a release.
 const RECORD: &str = "cuCtxRecordEvent";
 const BYTES: usize = 8;
 const STEPS: usize = 24;
 
-/// Splitmix64: a fixed sequence for a seed.
+/// Splitmix64: a fixed sequence for each seed.
 pub(crate) struct Dice(pub(crate) u64);
 
 impl Dice {
@@ -41,20 +42,20 @@ impl Dice {
     }
 }
 
-/// What a program leaves out, to see that it matters.
+/// What a program omits, to show that it is needed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Left {
-    /// An edge: this call of `cuStreamWaitEvent` orders nothing.
+    /// A stream wait: this call of `cuStreamWaitEvent` has no effect.
     Edge(u64),
-    /// The fence of a release: the array that is released as the so-manieth is freed at once.
+    /// The wait of a release: the array with this number, in the order of releases, is freed immediately.
     ReleaseScope(usize),
 }
 
-/// An array of the program.
+/// The forms in which a program holds an array.
 enum Held {
-    /// The struct that made the memory, shared with its exports.
+    /// The struct that allocated the memory, shared with its exports.
     Own(Arc<Array<CudaBuffer>>),
-    /// What another library would have: an import of such an export, or of one of an import.
+    /// An import of such an export, or of an export of an import, as another library would hold it.
     Import(Array<LeaseMut<u8>>),
 }
 
@@ -73,7 +74,7 @@ impl Held {
         .address()
     }
 
-    /// Exports the array for a stream, and gives up the struct.
+    /// Exports the array for a stream and consumes the struct.
     fn send(self, stream: StreamHandle) -> ManagedTensor<Versioned> {
         match self {
             Self::Own(array) => array.share_dlpack_for_stream(stream).expect("an export"),
@@ -82,36 +83,36 @@ impl Held {
     }
 }
 
-/// An array with what the program knows of it.
+/// An array and what the program knows about it.
 struct Known {
     held: Held,
     number: usize,
     /// The stream of its last use.
     last: Option<usize>,
-    /// The byte that it holds in the model.
+    /// The expected value of its bytes.
     value: u8,
 }
 
-/// A program under way.
+/// A running program.
 struct Program<'t> {
     turn: &'t Turn,
     left: Option<Left>,
     dice: Dice,
     streams: [Stream; 3],
     arrays: Vec<Known>,
-    /// How many arrays there were.
+    /// The number of arrays created so far.
     made: usize,
-    /// How many were released.
+    /// The number of arrays released so far.
     released: usize,
     acts: Vec<Act>,
-    /// What was read, where it was put, and what it should be.
+    /// The destination and the expected value of each read.
     reads: Vec<(Bytes, u8)>,
 }
 
-/// What became of a program.
+/// The result of a program.
 struct Outcome {
     acts: Vec<Act>,
-    /// How many reads found something else than the model.
+    /// The number of reads that differ from the model.
     wrong: usize,
     reports: Vec<Report>,
 }
@@ -131,14 +132,15 @@ impl<'t> Program<'t> {
         new
     }
 
-    /// Makes an array, which waits for the legacy stream.
+    /// Creates an array, which waits for the legacy stream.
     fn make(&mut self) {
         self.arrays.push(Known { held: Held::new(), number: self.made, last: None, value: 0 });
         self.made += 1;
         self.acts.push(Act::HostWait { stream: LEGACY });
     }
 
-    /// Has the core do something, for which the host does not wait, and notes the fences that come of it.
+    /// Runs `work` in the library, checks that the host does not wait, and notes the events of releases that it
+    /// recorded.
     fn ask<R>(&mut self, work: impl FnOnce() -> R) -> R {
         let before = self.turn.calls(RECORD);
         let path = self.turn.no_waits();
@@ -150,7 +152,7 @@ impl<'t> Program<'t> {
         result
     }
 
-    /// Notes the edge that `work` makes, if it makes one.
+    /// Runs `work` and notes the stream wait that it made, if any.
     fn edge<R>(&mut self, from: Option<usize>, to: usize, work: impl FnOnce(StreamHandle) -> R) -> R {
         let before = self.turn.calls(WAIT);
         let handle = from.map_or(StreamHandle::NothingPending, |from| self.streams[from].handle());
@@ -185,7 +187,7 @@ impl<'t> Program<'t> {
         self.reads.push((seen, self.arrays[at].value));
     }
 
-    /// The array goes through DLPack to a consumer on a stream; perhaps it is dropped there, unread.
+    /// Sends the array through DLPack to a consumer on a stream, which may drop it unread.
     fn send(&mut self, at: usize, stream: usize) {
         let handle = self.streams[stream].handle();
         let Known { held, number, last, value } = self.arrays.swap_remove(at);
@@ -203,13 +205,13 @@ impl<'t> Program<'t> {
         self.arrays.push(Known { held: Held::Import(array), number, last: Some(stream), value });
     }
 
-    /// Drops an array, whatever is still queued on it, here or on another thread.
+    /// Drops an array while work may still be queued on it, here or on another thread.
     fn release(&mut self, at: usize, here: bool) {
         let Known { held, number, .. } = self.arrays.swap_remove(at);
         let unfenced = self.left == Some(Left::ReleaseScope(self.released));
         self.released += 1;
         if unfenced {
-            // What waits for its event gets it by the way, before the array is freed: that is noted first.
+            // Deferred releases get their event before this array is freed, so that is noted first.
             self.ask(poll_releases);
         }
         self.acts.push(Act::Release { array: number });
@@ -263,7 +265,7 @@ impl<'t> Program<'t> {
     }
 }
 
-/// What one act would be left out as: the call of an edge, or the number of the release.
+/// Returns how to omit an operation: the call of a stream wait, or the number of a release.
 fn leaving_out(acts: &[Act], at: usize) -> Option<Left> {
     let releases = |acts: &[Act]| acts.iter().filter(|act| matches!(act, Act::Release { .. })).count();
     match acts[at] {
@@ -273,19 +275,19 @@ fn leaving_out(acts: &[Act], at: usize) -> Option<Left> {
     }
 }
 
-/// What went on in some programs, to see that they were of use.
+/// Counts over several programs, to show that the programs are useful.
 #[derive(Debug, Default)]
 struct Tally {
     edges: usize,
     fences: usize,
-    /// Programs in which another fence stood for what was left out.
+    /// Programs in which another release's wait replaced the omitted one.
     made_good: usize,
-    /// Programs that read what they should although an order was left out.
+    /// Programs whose reads were right although a wait was omitted.
     unseen_by_values: usize,
 }
 
-/// Runs the program of a seed, of which nothing may be reported; and then without one of its edges, and without one of its
-/// fences, each of them one that matters: that is reported.
+/// Runs the program of a seed, which must cause no report. Then runs it without one of its stream waits, and without
+/// the wait of one of its releases. Each omission matters and must be reported.
 fn try_seed(turn: &Turn, seed: u64, streams: [Stream; 3], tally: &mut Tally) {
     let again = format!("INTEROP_SEED={seed} runs this again");
     let Outcome { acts, wrong, reports } = Program::new(turn, seed, None, streams).run();
@@ -304,7 +306,7 @@ fn try_seed(turn: &Turn, seed: u64, streams: [Stream; 3], tally: &mut Tally) {
         }
         let left = all[dice.below(all.len())];
         let Outcome { acts, wrong, reports } = Program::new(turn, seed, Some(left), streams).run();
-        // Other releases may have been looked at, and fenced, at other times than before.
+        // The events of other releases may have been recorded at other times than in the first run.
         let here = (0..acts.len()).find(|at| leaving_out(&acts, *at) == Some(left)).expect("it is there");
         if !is_broken(&acts, Some(here)) {
             tally.made_good += 1;
@@ -317,7 +319,7 @@ fn try_seed(turn: &Turn, seed: u64, streams: [Stream; 3], tally: &mut Tally) {
     }
 }
 
-/// Runs so many programs: those of seeds from a random one on, or that of `INTEROP_SEED` alone.
+/// Runs `count` programs with seeds from a random one on, or only the program of `INTEROP_SEED`.
 fn try_seeds(count: u64) {
     let given = std::env::var("INTEROP_SEED").ok();
     let given = given.map(|seed| seed.parse().expect("INTEROP_SEED is a number"));
@@ -336,7 +338,7 @@ fn try_seeds(count: u64) {
     }
 }
 
-/// Runs some programs in a process of its own, for there is one driver in a process, and more than one core.
+/// Runs some programs in their own process: a process has only one driver, and a machine has several CPU cores.
 fn run_alone(test: &str) {
     crate::support::run_alone(&format!("random_schedules::{test}"), || try_seeds(500));
 }

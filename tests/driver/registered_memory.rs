@@ -1,4 +1,4 @@
-//! R35: registered host memory that devices see at another address than the host.
+//! R35: registered host memory that has different addresses on devices and on the host.
 #![expect(unsafe_code, reason = "creates imports of memory that the caller vouches for")]
 
 use interop_core::cai::CudaArrayInterface;
@@ -14,7 +14,7 @@ use crate::exclusive_driver::turn;
 use crate::support::arrays::Array;
 use crate::support::signed;
 
-/// Host memory of the program's own that devices reach.
+/// The program's own host memory, registered so that devices can access it.
 #[derive(Debug)]
 pub(crate) struct Registered(Vec<u8>);
 
@@ -32,7 +32,7 @@ impl Registered {
         self.0.as_ptr().addr()
     }
 
-    /// Where devices see it.
+    /// The address of the memory on devices.
     pub(crate) fn on_devices(&self) -> usize {
         let (mut address, host) = (0, self.at() as u64);
         Place::primary(0).with(|| {
@@ -49,17 +49,17 @@ impl Drop for Registered {
     }
 }
 
-/// How many elements each import has, which are of two bytes.
+/// The number of elements in each import. An element has two bytes.
 const COUNT: usize = 8;
 const BYTES: usize = 2 * COUNT;
 
-/// The elements from `address` on, forwards, in a tensor.
+/// A tensor of the elements from `address` on, forwards.
 fn by_tensor(address: usize) -> Import {
     let (_, tensor) = claim(address, COUNT, Device::CUDA_HOST).send::<Versioned>();
     Import::from_dlpack(tensor).unwrap()
 }
 
-/// The elements from `address` on, backwards, in an interface dict.
+/// An interface dict of the elements from `address` on, backwards.
 fn by_dict(address: usize) -> Import {
     let interface = CudaArrayInterface {
         shape: vec![signed(COUNT)],
@@ -73,7 +73,7 @@ fn by_dict(address: usize) -> Import {
     unsafe { Import::from_cai_for_stream(&interface, StreamHandle::LegacyDefault, ()) }.unwrap()
 }
 
-/// The elements from `address` on, of pinned memory with an ordinal, as some libraries have it.
+/// A description of pinned memory with an ordinal, as some libraries make it, of the elements from `address` on.
 fn by_hand(address: usize) -> Import {
     let shape = [signed(COUNT)];
     let device = Device { device_id: 1, ..Device::CUDA_HOST };
@@ -82,7 +82,7 @@ fn by_hand(address: usize) -> Import {
     unsafe { Import::from_parts(claims.validate().unwrap(), Owner::none()) }
 }
 
-/// Has a device write all elements, at the address that kernels get, and the host read them at its own.
+/// Lets a device write all elements at the device address, and the host read them at the host address.
 fn is_used_by_both(import: Import, registered: &Registered, offset: usize) {
     let (stream, host) = (Place::primary(0).legacy(), registered.at() + offset);
     assert_eq!((import.info().device(), import.info().byte_range()), (Device::CUDA_HOST, host..host + BYTES));
@@ -112,7 +112,7 @@ fn kernels_get_the_address_of_devices_and_the_host_its_own() {
         is_used_by_both(by_hand(host), &registered, 0);
         is_used_by_both(by_tensor(host + BYTES), &registered, BYTES);
         is_used_by_both(by_dict(host + 2 * BYTES), &registered, 2 * BYTES);
-        // What a careful producer writes: the interface asks for an address that devices can use.
+        // The address that a careful producer states: the interface requires one that devices can use.
         is_used_by_both(by_dict(device + 3 * BYTES), &registered, 3 * BYTES);
         assert_eq!(finish_releases(), 0);
         assert_eq!(pointer_attributes(device).unwrap().unwrap().device(), Device::CUDA_HOST);

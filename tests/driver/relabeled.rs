@@ -1,4 +1,4 @@
-//! Memory under another device type: what may be called so, of which device it is then, and after which work.
+//! Memory under another device type: which labels are allowed, which device results, and what the call waits for.
 
 use interop_core::cuda::{CudaBuffer, MemoryKind, device_address, finish_releases};
 use interop_core::{CudaArray, DType, Device, ErrorKind, Storage, StreamHandle};
@@ -35,7 +35,7 @@ fn only_what_the_host_reaches_is_called_the_hosts() {
     assert_eq!(finish_releases(), 0);
 }
 
-/// Whoever gets host memory reads it at once.
+/// Host memory may be read immediately.
 #[test]
 fn what_is_called_the_hosts_is_finished() {
     let turn = turn();
@@ -49,7 +49,7 @@ fn what_is_called_the_hosts_is_finished() {
     }
 }
 
-/// Whichever device is current, and where nothing is.
+/// With any current device, and without one.
 #[test]
 fn memory_of_a_device_has_its_own_address_there() {
     let _turn = turn();
@@ -66,7 +66,7 @@ fn memory_of_a_device_has_its_own_address_there() {
     assert_eq!(finish_releases(), 0);
 }
 
-/// There is no address to ask for.
+/// An empty array has no address to query.
 #[test]
 fn a_kernel_view_of_pinned_memory_without_elements() {
     let _turn = turn();

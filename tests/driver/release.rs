@@ -1,4 +1,4 @@
-//! R150: memory goes back to its producer when the work that may use it is done, and never before.
+//! R150: memory is returned to its producer after the work that may use it has finished, and never before.
 
 use std::any::Any;
 use std::sync::Arc;
@@ -19,10 +19,10 @@ use crate::support::foreign_tensors::Ledger;
 
 const GPU: Device = Device::cuda(0);
 
-/// What becomes of an import.
+/// A use of an import.
 type Way<R> = fn(Import) -> R;
 
-/// A release that waits for `spin`: nobody releases until it ends, and then somebody does, once.
+/// Checks that a release waits for `spin` and then happens once.
 #[track_caller]
 fn assert_waits(turn: &Turn, ledger: &Ledger, place: Place, release: impl FnOnce()) {
     let spin = place.non_blocking().spin();
@@ -131,7 +131,7 @@ fn to_finish_is_to_wait() {
     assert!(!turn.is_pending(spin), "the host has waited for it");
 }
 
-/// Whoever knows the address from elsewhere may have queued work on it too: every storage is released after the work.
+/// Other code may know the address and may have queued work, so each storage is released after the work.
 #[test]
 fn every_storage_waits_for_the_work() {
     let turn = turn();
@@ -183,7 +183,7 @@ fn work_of_another_device_is_not_waited_for_unless_the_policy_says_so() {
     }
 }
 
-/// Whatever the policy is when it is decided.
+/// The policy at the drop counts, not the policy when the event is recorded.
 #[test]
 fn a_release_comes_after_what_it_was_promised_when_it_was_dropped() {
     let turn = turn();
@@ -214,7 +214,7 @@ fn memory_that_all_devices_reach_waits_for_all_contexts_in_use() {
             assert_waits(&turn, &ledger, Place::primary(busy), || drop(import));
         }
     }
-    // A context of a library's own: that of the memory is among them.
+    // A context that a library created: the context of the memory is among those that the release waits for.
     let own = Place::foreign(0);
     {
         let data = own.pinned(0, 64);
@@ -237,7 +237,7 @@ fn immediate_is_what_it_says() {
     assert_eq!((ledger.released(), turn.calls_of(["cuCtxRecordEvent", "cuEventQuery"])), (1, [0; 2]));
     turn.assert_no_host_wait();
     turn.release(spin);
-    // To hold releases is to hold back their events, of which there are none.
+    // A hold delays the recording of events. Here no event is needed.
     let (ledger, import) = arrive(&data, GPU);
     let held = HoldReleases::new();
     drop(import);
@@ -252,7 +252,7 @@ fn pool_memory_is_fenced_like_all_other() {
     let data = place.pool(0, 64);
     let (ledger, import) = arrive(&data, GPU);
     assert_waits(&turn, &ledger, place, || drop(import));
-    // Whatever device the thread is at: its work is not the memory's.
+    // The current device of the thread does not matter: its work does not use the memory.
     let other = Place::primary(1);
     let (ledger, import) = other.with(|| arrive(&data, GPU));
     let spin = other.non_blocking().spin();
@@ -261,7 +261,8 @@ fn pool_memory_is_fenced_like_all_other() {
     turn.release(spin);
 }
 
-/// Such memory belongs to a device, and its work may be in the context of a library's own in which it arrives or goes.
+/// Pool memory belongs to a device. Its work may run in a context that a library created and that is current at the
+/// import or at the drop.
 #[test]
 fn pool_memory_is_fenced_in_the_context_that_is_current() {
     let turn = turn();
@@ -335,7 +336,7 @@ fn an_owner_that_panics_is_released_once_and_the_others_too() {
     let (info, kept) = import.into_parts();
     let count = Count::default();
     let spin = place.non_blocking().spin();
-    // SAFETY: `kept` keeps the memory.
+    // SAFETY: `kept` keeps the memory alive.
     #[expect(unsafe_code, reason = "an import with an owner of its own")]
     let tensor = unsafe {
         interop_core::dlpack::export::<Versioned, _>(
@@ -351,7 +352,7 @@ fn an_owner_that_panics_is_released_once_and_the_others_too() {
     assert_eq!((drained(), count.get(), ledger.released()), (0, 1, 1));
 }
 
-/// An owner that holds imports: its drop comes back into the release.
+/// An owner that holds imports: its drop re-enters the release code.
 struct Chain {
     _first: Import,
     _rest: Option<Owner>,
@@ -374,13 +375,13 @@ fn an_owner_that_drops_other_imports_does_not_deadlock() {
     turn.release(spin);
     assert_eq!((drained(), ledgers.iter().map(Ledger::released).sum::<usize>()), (0, 20));
 
-    // A parked owner that parks another when it goes.
+    // The drop of a deferred owner defers another release.
     let (outer, import) = arrive(&data, GPU);
     let (inner, again) = arrive(&data, GPU);
     let (info, owner) = import.into_parts();
     let chain = Chain { _first: again, _rest: Some(owner) };
     #[expect(unsafe_code, reason = "an import with an owner of its own")]
-    // SAFETY: the chain keeps the memory.
+    // SAFETY: the chain keeps the memory alive.
     let tensor = unsafe {
         interop_core::dlpack::export::<Versioned, _>(&info, chain, interop_core::dlpack::Ownership::Owned)
     };

@@ -1,4 +1,5 @@
-//! What a release comes after: each context once, in the order in which it was asked for, and beside captures elsewhere.
+//! The scope of a release: it waits for each context once, releases are polled in order, and captures elsewhere do
+//! not matter.
 
 use interop_core::Device;
 use interop_core::cuda::{finish_releases, pending_releases, poll_releases};
@@ -27,7 +28,7 @@ fn each_context_in_use_is_asked_once() {
     own.destroy();
 }
 
-/// The first to be asked for is the first to be looked at, also after a look in vain.
+/// The oldest release is polled first, also after an unsuccessful poll.
 #[test]
 fn what_waits_longest_is_looked_at_first() {
     let turn = turn();
@@ -51,7 +52,7 @@ fn what_waits_longest_is_looked_at_first() {
     assert_eq!(drained(), 0);
 }
 
-/// Questions about events are among what a capture in the global mode allows nobody.
+/// A capture in the global mode forbids event queries on every thread.
 #[test]
 fn a_release_leaves_a_strict_capture_on_another_device_alone() {
     let _turn = turn();
@@ -64,7 +65,7 @@ fn a_release_leaves_a_strict_capture_on_another_device_alone() {
     assert!(capturing.end(), "the release has spoilt the capture");
 }
 
-/// Nothing is at work in a context that is gone, and what is there can be waited for.
+/// Nothing runs in a destroyed context, and the work in the other contexts can be waited for.
 #[test]
 fn a_context_that_is_gone_keeps_nobody_from_waiting_for_the_others() {
     let turn = turn();

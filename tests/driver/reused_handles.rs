@@ -1,4 +1,4 @@
-//! Handles that the driver gives out again: what is kept under one is not taken for what has it now.
+//! Handles that the driver reuses: what is cached for an old handle is not applied to the new object.
 
 use interop_core::cuda::{pending_releases, poll_releases, pooled_events, stream_wait};
 use interop_core::{Device, StreamHandle};
@@ -11,7 +11,7 @@ use crate::support::run_alone;
 
 const GPU: Device = Device::cuda(0);
 
-/// An event of the program beside us, recorded after work that is not done.
+/// An event of other code in the process, recorded after unfinished work.
 fn beside_us(place: Place) -> u64 {
     let (event, busy) = (place.event(), place.non_blocking());
     busy.spin();
@@ -19,15 +19,15 @@ fn beside_us(place: Place) -> u64 {
     event
 }
 
-/// An edge inside of a context, from a stream or from its default stream.
+/// Makes a stream wait within a context, for another stream or for the default stream.
 fn edge(place: Place, from_default: bool) {
     let [from, to] = [(); 2].map(|()| place.non_blocking().handle());
     let from = if from_default { StreamHandle::LegacyDefault } else { from };
     place.with(|| stream_wait(to, from, GPU)).unwrap();
 }
 
-/// The edge leaves an event for the next, which goes with its context; whoever makes a context then, and an event, has the
-/// handles of both.
+/// The wait caches an event for the next one, which is destroyed with its context. A new context and a new event may
+/// then get the handles of both.
 #[test]
 fn an_event_that_went_with_its_context_is_not_taken_for_the_one_that_has_its_handle() {
     let turn = turn();
@@ -62,7 +62,7 @@ fn an_event_that_went_with_its_context_is_not_taken_for_the_one_that_has_its_han
     }
 }
 
-/// The work went with the context, and an event of others that has the handle says nothing of it.
+/// The work ended with the context. An event of other code with the same handle says nothing about it.
 #[test]
 fn a_release_does_not_wait_for_the_event_that_has_the_handle_of_its_own() {
     let turn = turn();
@@ -84,7 +84,7 @@ fn a_release_does_not_wait_for_the_event_that_has_the_handle_of_its_own() {
     second.destroy();
 }
 
-/// An event that is found to be none any more is left alone: its handle may be that of somebody else's.
+/// An event that is no longer valid is not destroyed, because other code may own the handle now.
 #[test]
 fn an_event_of_others_that_has_the_handle_of_a_lost_one_is_not_destroyed() {
     run_alone(
@@ -109,7 +109,7 @@ fn an_event_of_others_that_has_the_handle_of_a_lost_one_is_not_destroyed() {
     );
 }
 
-/// Programs make contexts for ever, each of which would leave what was kept of it.
+/// A program may create contexts again and again; the caches for destroyed ones must not accumulate.
 #[test]
 fn what_was_kept_for_a_context_that_is_gone_is_forgotten() {
     const ROUNDS: usize = 20;
@@ -119,11 +119,11 @@ fn what_was_kept_for_a_context_that_is_gone_is_forgotten() {
     for _ in 0..ROUNDS {
         let place = Place::foreign(0);
         edge(place, false);
-        // The thread keeps this event, and gives the other back.
+        // The thread keeps this event and returns the other to the pool.
         edge(Place::primary(0), false);
         kept.push(pooled_events().len());
         place.destroy();
     }
-    // A thread of another test may give one back meanwhile.
+    // A thread of another test may return an event meanwhile.
     assert!(kept[ROUNDS - 1] < kept[0] + ROUNDS - 1, "{kept:?}");
 }

@@ -1,4 +1,5 @@
-//! The default policy: small arrays share the event of their release, within bounds, and the driver calls of each release.
+//! The default policy: small arrays share the event of their release, within limits; and the driver calls of each
+//! release.
 
 use std::sync::Arc;
 use std::sync::Barrier;
@@ -19,9 +20,9 @@ use crate::support::counted_owners::elsewhere;
 use crate::support::foreign_tensors::Ledger;
 
 const GPU: Device = Device::cuda(0);
-/// How many small arrays may wait on a thread.
+/// The maximum number of deferred small arrays per thread.
 const MOST: usize = 64;
-/// How many bytes they may have.
+/// The maximum number of their bytes.
 const MOST_BYTES: usize = 16 << 20;
 const RECORD: &str = "cuCtxRecordEvent";
 
@@ -29,13 +30,13 @@ fn released(ledgers: &[Ledger]) -> usize {
     ledgers.iter().map(Ledger::released).sum()
 }
 
-/// A turn in which only the bounds decide, and no clock.
+/// Exclusive access to the driver with time limits disabled, so that only the counts matter.
 fn turn_without_a_clock() -> Turn {
     let turn = turn();
     turn.set_policy(Policy::Eager);
     share_events_for(u64::MAX);
     let data = Place::primary(0).bytes(0, 8);
-    // The first import after a request decides; this one has.
+    // The first import after an explicit poll records the event; this one has done so.
     drop(arrive(&data, GPU));
     drop(arrive(&data, GPU));
     assert_eq!(pending_releases(), 1);
@@ -48,7 +49,7 @@ fn a_list_is_decided_when_it_is_full() {
     let data = Place::primary(0).bytes(0, 64);
     let mut ledgers = Vec::new();
     turn.reset_calls();
-    // One waits already.
+    // One release waits already.
     for number in 2..=3 * MOST {
         let (ledger, import) = arrive(&data, GPU);
         drop(import);
@@ -72,7 +73,7 @@ fn a_list_is_decided_when_it_has_too_many_bytes() {
     assert_eq!((released(&ledgers), pending_releases()), (most, 0));
 }
 
-/// Whatever handles an array next decides, wherever the small array was dropped.
+/// The next operation on any array records the event, wherever the small array was dropped.
 #[test]
 fn what_comes_next_decides() {
     let turn = turn();
@@ -97,7 +98,7 @@ fn what_comes_next_decides() {
         next();
         assert_eq!(ledger.released(), 1, "{name}");
     }
-    // An order of streams is about no array.
+    // A stream wait concerns no array.
     let (ledger, import) = arrive(&data, GPU);
     drop(import);
     stream_wait(StreamHandle::LegacyDefault, stream, GPU).unwrap();
@@ -106,8 +107,8 @@ fn what_comes_next_decides() {
     assert_eq!(drained(), 0);
 }
 
-/// The clock keeps an import from deciding what the one before it has just decided; a request, the end of a hold and another
-/// policy make up for it.
+/// A time limit prevents two imports in a row from recording. An explicit poll, the end of a hold, or a new policy
+/// lifts it.
 #[test]
 fn an_import_decides_at_once_after_a_request_a_hold_or_another_policy() {
     let _turn = turn_without_a_clock();
@@ -135,7 +136,7 @@ fn an_import_decides_at_once_after_a_request_a_hold_or_another_policy() {
     assert_eq!(finish_releases(), 0);
 }
 
-/// The event comes after all that was queued until the drop, and the memory goes after it.
+/// The event is recorded after all work that was queued before the drop, and the memory is released after the event.
 #[test]
 fn nothing_goes_before_the_work_that_was_queued_until_its_drop() {
     let turn = turn();
@@ -156,7 +157,7 @@ fn nothing_goes_before_the_work_that_was_queued_until_its_drop() {
     }
 }
 
-/// While releases are held the lists run over, and nothing is called.
+/// While releases are held the lists exceed their limits, and no driver call is made.
 #[test]
 fn while_releases_are_held_any_number_waits() {
     let turn = turn_without_a_clock();
@@ -191,13 +192,13 @@ fn threads_share_events_and_release_everything_once() {
     let (all, left) = (THREADS * ROUNDS, pending_releases());
     assert!(left <= 16 * MOST, "{left} wait");
     assert!(ledgers.iter().all(|ledger| ledger.released() <= 1));
-    // A thread that fills its list has an event of at least as many.
+    // A thread that fills its list records an event for at least that many releases.
     let events = turn.calls(RECORD);
     assert!((1..=(all / MOST) as u64).contains(&events), "{events} events for {all} releases");
     assert_eq!((finish_releases(), released(&ledgers)), (0, all));
 }
 
-/// The calls of each release, by who owns the memory: a foreign deleter is called as it is.
+/// The calls of each release, by owner of the memory: a foreign deleter is called without any driver call.
 #[test]
 fn a_foreign_release_makes_no_call_and_our_own_frees_in_its_context() {
     let turn = turn();
@@ -220,8 +221,8 @@ fn a_foreign_release_makes_no_call_and_our_own_frees_in_its_context() {
     let tensor = array.share_dlpack().unwrap();
     let ((), calls) = turn.count(|| drop(tensor));
     assert_eq!(calls, 0);
-    // The last owner frees in its context, which is looked for and pushed, in the relaxed mode of captures. Our buffer does both
-    // for itself as well, because it may be dropped without an export.
+    // The last owner frees in its context: the context is queried and pushed, and the capture mode is set to relaxed.
+    // Our buffer also does both itself, because it may be dropped without an export.
     let tensor = array.share_dlpack().unwrap();
     drop(array);
     turn.reset_calls();
@@ -242,7 +243,7 @@ struct Bare<S> {
     len: usize,
 }
 
-/// In and out in plain Rust: the export and the import ask about the pointer.
+/// Import and export in plain Rust: each queries the pointer once.
 #[test]
 fn in_and_out_asks_two_questions_about_the_pointer() {
     let turn = turn();
@@ -257,8 +258,8 @@ fn in_and_out_asks_two_questions_about_the_pointer() {
         set_current(current);
         let ((), calls) = turn.count(|| drop(Array::<LeaseMut<i16>>::from_import(import()).unwrap()));
         assert_eq!((calls, turn.calls("cuPointerGetAttributes")), (2, 2), "{current:?}");
-        // Nobody has said of which context the default stream is that the import is ready on, so a struct that names no stream asks
-        // which one is current, to find the stream where another is.
+        // The context of the import's default stream is not known. A struct without a stream field queries the
+        // current context, so that it can find the stream later when another context is current.
         let ((), calls) = turn.count(|| drop(Bare::<LeaseMut<i16>>::from_import(import()).unwrap()));
         assert_eq!((calls, turn.calls("cuCtxGetCurrent")), (3, 1), "{current:?}");
     }

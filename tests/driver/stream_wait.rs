@@ -1,4 +1,4 @@
-//! R131, R132, R139, R146 to R149, R154, R155: an edge between two streams, and what it costs.
+//! R131, R132, R139, R146 to R149, R154, R155: waits between two streams, and their cost.
 
 use interop_core::cuda::stream_wait;
 use interop_core::{Device, StreamHandle};
@@ -10,10 +10,10 @@ use crate::exclusive_driver::turn;
 
 const GPU: Device = Device::cuda(0);
 
-/// The functions that make an edge or prepare one.
+/// The functions that make a stream wait or prepare it.
 const EDGE: [&str; 4] = ["cuEventRecord", "cuStreamWaitEvent", "cuEventCreate", "cuEventDestroy_v2"];
 
-/// All that a stream can be, two handles among it, in the primary context of device 0.
+/// Each kind of stream, two of them handles, in the primary context of device 0.
 fn values() -> [StreamHandle; 5] {
     let place = Place::primary(0);
     [
@@ -56,7 +56,7 @@ fn between_two_handles_an_edge_is_five_calls() {
     assert_eq!(calls, 5);
 }
 
-/// Two streams that do not order each other by themselves, in contexts that may differ.
+/// Two streams that do not synchronize with each other by themselves, in contexts that may differ.
 #[track_caller]
 fn assert_orders(producer: Stream, consumer: Stream, data: &Bytes, make: impl FnOnce()) {
     producer.spin();
@@ -72,7 +72,7 @@ fn a_slow_producer_is_waited_for() {
     let _turn = turn();
     let place = Place::primary(0);
     let raw = || place.non_blocking();
-    // Default streams beside non-blocking ones: nothing else orders them.
+    // Default streams with non-blocking ones: they do not synchronize implicitly.
     let pairs =
         [(raw(), raw()), (place.legacy(), raw()), (raw(), place.legacy()), (place.per_thread(), raw())];
     for (producer, consumer) in pairs {
@@ -83,7 +83,7 @@ fn a_slow_producer_is_waited_for() {
     }
 }
 
-/// The negative control of all tests here: without the edge the old value is read.
+/// The counterexample for all tests here: without a wait the old value is read.
 #[test]
 fn without_an_edge_the_old_value_is_read() {
     let turn = turn();
@@ -203,7 +203,8 @@ fn the_default_stream_is_that_of_the_current_context_on_the_device() {
         own.legacy().fill(&data, 7);
         own.with(|| stream_wait(consumer.handle(), StreamHandle::LegacyDefault, GPU)).unwrap();
         assert_eq!(consumer.reads(&data), 7);
-        // With a context of another device current it is the primary one of the memory's device.
+        // If a context of another device is current, the default stream is that of the primary context of the
+        // memory's device.
         let (data, consumer) = (primary.bytes(1, 16), primary.non_blocking());
         primary.legacy().spin();
         primary.legacy().fill(&data, 7);

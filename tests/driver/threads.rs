@@ -1,4 +1,4 @@
-//! Many threads at once, and what belongs to a thread.
+//! Many threads at once, and thread-local state.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Barrier, mpsc};
@@ -68,7 +68,7 @@ fn threads_that_import_order_and_drop_at_once_release_everything_once() {
     });
     turn.run_all();
     assert_eq!((finish_releases(), count.get()), (0, THREADS * ROUNDS));
-    // As many as were in use at once stay in the pool, and none for each round.
+    // The pool keeps as many events as were in use at once, not one for each round.
     let most = u64::try_from(THREADS * 2 * 8).expect("a small number");
     assert!(turn.live(Live::Events) - events <= most, "{} events", turn.live(Live::Events) - events);
 }
@@ -86,7 +86,8 @@ fn a_per_thread_stream_is_that_of_the_thread_that_asks() {
     turn.run_all();
 }
 
-/// One is hundreds of megabytes: what such a thread asks is asked where the memory or the stream is.
+/// A context takes hundreds of megabytes. A thread without one makes its queries in the context of the memory or the
+/// stream.
 #[test]
 fn a_thread_without_a_context_makes_none_on_a_device_that_nobody_uses() {
     run_alone("threads::a_thread_without_a_context_makes_none_on_a_device_that_nobody_uses", || {
@@ -105,7 +106,8 @@ fn a_thread_without_a_context_makes_none_on_a_device_that_nobody_uses() {
     });
 }
 
-/// Memory of the host is of no device, and no context says which default stream is meant: that of each device in use.
+/// Host memory belongs to no device and no context says which default stream is meant, so that of each device in use
+/// counts.
 #[test]
 fn default_streams_beside_host_memory_are_those_of_the_devices_in_use() {
     run_alone("threads::default_streams_beside_host_memory_are_those_of_the_devices_in_use", || {
@@ -117,7 +119,7 @@ fn default_streams_beside_host_memory_are_those_of_the_devices_in_use() {
         place.legacy().fill(&data, 7);
         stream_wait(stream.handle(), legacy, Device::CUDA_HOST).unwrap();
         assert_eq!((stream.reads(&data), sim.live(Live::Contexts)), (7, before), "a context was made");
-        // What goes to the host does not go by way of another device.
+        // A copy to the host does not go through another device.
         let buffer = CudaBuffer::from_slice(MemoryKind::Device, 1, &[1_u8, 2]).unwrap();
         assert_eq!(Array::new(buffer, &[2]).to_vec::<u8>().unwrap(), [1, 2]);
         assert_eq!(sim.live(Live::Contexts), before, "a context was made");
@@ -192,14 +194,15 @@ fn a_drain_on_every_thread_releases_each_once() {
     assert!(ledgers.iter().all(|ledger| ledger.released() == 1));
 }
 
-/// Whose drop waits for what others release, of whom one may wait for this drop: a request from there waits for nobody.
+/// The drop of each owner finishes releases on another thread while that one may wait for this drop. A nested call
+/// waits for nothing.
 #[test]
 #[expect(unsafe_code, reason = "memory that is described by hand")]
 fn owners_that_finish_releases_on_two_threads_do_not_wait_for_each_other() {
     struct Finishing(Arc<Barrier>, Count);
     impl Drop for Finishing {
         fn drop(&mut self) {
-            // Both are being dropped from here on.
+            // From here on both are being dropped.
             self.0.wait();
             finish_releases();
             drop(Counted(self.1.clone(), ()));
@@ -211,7 +214,7 @@ fn owners_that_finish_releases_on_two_threads_do_not_wait_for_each_other() {
     let spins = (0..).zip(&data).map(|(ordinal, data)| {
         let info = RawDescriptor::new(data.at(), Device::cuda(ordinal), &[2]).validate().unwrap();
         let owner = Finishing(both.clone(), count.clone());
-        // SAFETY: the memory is there until the end of the test.
+        // SAFETY: the memory lives until the end of the test.
         let tensor = unsafe { export::<Versioned, _>(&info, owner, Ownership::Owned) }.unwrap();
         let spin = Place::primary(ordinal).non_blocking().spin();
         drop(tensor);
@@ -235,7 +238,7 @@ fn owners_that_finish_releases_on_two_threads_do_not_wait_for_each_other() {
     assert_eq!((finish_releases(), count.get()), (0, 2));
 }
 
-/// Drivers before 12.5 have no event of a context.
+/// Drivers before 12.5 cannot record an event for a whole context.
 #[test]
 fn in_the_background_a_driver_without_events_of_contexts_is_waited_for() {
     run_alone("threads::in_the_background_a_driver_without_events_of_contexts_is_waited_for", || {
@@ -260,7 +263,7 @@ fn in_the_background_a_driver_without_events_of_contexts_is_waited_for() {
     });
 }
 
-/// For the rest of the process a thread releases, so that it has one of its own.
+/// The background thread runs for the rest of the process, so the test runs in its own process.
 #[test]
 fn in_the_background_nobody_has_to_ask() {
     run_alone("threads::in_the_background_nobody_has_to_ask", || {

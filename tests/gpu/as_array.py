@@ -1,6 +1,7 @@
-"""An array of ours in memory of a GPU is used as an array: views in place, copies on its device, and what computes is refused in words.
+"""Arrays of the extension in GPU memory, used as arrays: views in place, copies on the device. Computations are
+refused with a message.
 
-It needs no partner, and runs on the simulated driver too.
+These tests need no other library and also run on the simulated driver.
 """
 
 import copy
@@ -19,7 +20,7 @@ def on_host(array):
 
 
 def made(kind):
-    """An array, and a neutral object of the same memory."""
+    """Returns an `Array` and an object of the class that functions return, over the same memory."""
     array = Array.full((4, 3), 2.0, device=kind)
     interop_demo.scale_(array[1:3], 3.0)
     return array, array.T.T

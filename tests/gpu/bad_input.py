@@ -1,5 +1,6 @@
-"""Arrays that lie about their memory or their stream: an error with the driver's answer, nothing read, nothing lost, and the
-process goes on.
+"""Arrays that state a wrong address or stream: the result is an error with the driver's answer.
+
+Nothing is read, nothing leaks, and the process continues.
 """
 
 import subprocess
@@ -17,7 +18,7 @@ CUDA = (2, 0)
 
 
 class Producer:
-    """A capsule that says of an address what it likes."""
+    """A capsule with any address, shape and device."""
 
     def __init__(self, address, shape=(4,), device=CUDA):
         self.tensor, self.device = Tensor(shape=shape, strides=(1,), data=address, device=device), device
@@ -35,7 +36,7 @@ each = pytest.mark.parametrize("protocol", SPEAKERS)
 
 @pytest.fixture
 def memory():
-    """Two megabytes: the driver's own unit, so that its end is the end of what is mapped."""
+    """Two megabytes: the driver maps memory in this unit, so the memory ends where the mapping ends."""
     address = driver.alloc(2 << 20)
     yield address
     driver.free(address)
@@ -86,7 +87,7 @@ def test_a_pointer_of_another_device(protocol):
     array = interop_demo.Array.full((4,), 1.0, device="cuda", ordinal=1)
     address = interop_demo.describe(array)["data"]
     if protocol == "cai":
-        # The interface names no device, so there is nothing to lie about: the driver says which.
+        # The interface states no device, so it cannot be wrong about it: the driver reports the device.
         assert interop_demo.describe(Interface(address))["device"] == (2, 1)
     else:
         refused(Producer(address), "driver")
@@ -120,13 +121,13 @@ else:
 
 @pytest.mark.parametrize("name", ["as_the_producers", "as_the_consumers", "of_an_export"])
 def test_a_destroyed_stream_is_never_taken(name):
-    """An error where the driver notices; driver 580 mostly ends the process, whatever is asked of such a handle."""
+    """An error if the driver notices. Driver 580 mostly ends the process on any call with such a handle."""
     program = DESTROYED.replace("NAME", repr(name))
     child = subprocess.run([sys.executable, "-B", "-c", program], capture_output=True, text=True, timeout=60, check=False)
     if child.returncode == 0:
         assert "refused:" in child.stdout and ("IS_DESTROYED" in child.stdout or "stream" in child.stdout), child.stdout
     else:
-        # Not by an exception of Python's, which would be 1.
+        # Not a Python exception, whose exit status would be 1.
         assert child.returncode < 0 and "taken" not in child.stdout, (child.returncode, child.stderr)
 
 
@@ -136,7 +137,7 @@ def test_nothing_is_asked_of_empty_arrays(protocol):
 
 
 def test_values_of_torch_that_are_not_those_in_memory():
-    """Conjugates and negatives are lazy there, and the table of torch does not say so."""
+    """In torch, conjugates and negatives can be lazy, and its exchange table does not mark them."""
     torch = pytest.importorskip("torch", reason="torch is not installed")
     lazy = torch.ones((2, 3), dtype=torch.complex64, device="cuda").mH
     for tensor, remedy in ((lazy, "resolve_conj"), (lazy.imag, "resolve_neg"), (lazy[0, 0].imag, "resolve_neg")):
@@ -149,7 +150,7 @@ def test_values_of_torch_that_are_not_those_in_memory():
 
 @pytest.mark.parametrize("cut", [np.s_[::-1], np.s_[::-1, ::-2], np.s_[1, ::-1]], ids=str)
 def test_strides_of_cupy_that_have_lost_their_sign(cut):
-    """Its capsules have those that go backwards wrong, so they come by the dict, with the work that is pending on them."""
+    """Negative strides are wrong in CuPy's capsules, so such arrays come through the dict, with their pending work."""
     cupy = pytest.importorskip("cupy", reason="CuPy is not installed")
     expected = np.arange(24, dtype=np.float32).reshape(4, 6)
     with cupy.cuda.Stream(non_blocking=True):
@@ -169,7 +170,7 @@ def fake(torch):
 
 def wrapper(torch):
     class Wrapper(torch.Tensor):
-        """Has a shape, and another tensor that does the work."""
+        """Has a shape, and passes each operation to another tensor."""
 
         @staticmethod
         def __new__(cls, tensor):
@@ -202,7 +203,7 @@ def closed(torch):
     return torch.ones(4, device="cuda").as_subclass(Closed)
 
 
-# What torch's table, or ours, says of each.
+# The message of torch's exchange table, or of ours, for each.
 WITHOUT_MEMORY = {
     "meta": (lambda torch: torch.ones(4, device="meta"), "meta"),
     "sparse": (lambda torch: torch.ones((4, 4), device="cuda").to_sparse(), "storage"),
@@ -212,7 +213,7 @@ WITHOUT_MEMORY = {
     "wrapper": (wrapper, "null pointer"),
     "masked": (masked, "null pointer"),
     "given back": (given_back, "null pointer"),
-    # Whose table would hand them out: what a subclass says itself counts.
+    # The exchange table would export this one, but the subclass refuses in its own method.
     "closed": (closed, "closed"),
 }
 
@@ -230,7 +231,7 @@ def test_tensors_of_torch_that_have_no_memory_to_give(name):
 
 
 def test_tensors_of_torch_in_the_middle_of_a_transformation():
-    """What a function under `vmap` or `grad` is called with has no elements of its own."""
+    """The argument of a function under `vmap` or `grad` has no elements of its own."""
     torch = pytest.importorskip("torch", reason="torch is not installed")
 
     def inside(tensor):

@@ -1,4 +1,6 @@
-"""Imports and exports while a graph is captured: the capture stays valid, and what would spoil it is refused before it does."""
+"""Imports and exports during graph capture: the capture stays valid, and calls that would invalidate it are refused
+first.
+"""
 
 import ctypes
 import gc
@@ -15,14 +17,14 @@ Array = interop_demo.Array
 
 @pytest.fixture(autouse=True)
 def warm():
-    """The first kernel of a context loads a module, which no capture allows."""
+    """The first kernel of a context loads a module, which a capture does not allow."""
     interop_demo.scale_(Array.full((4,), 1.0, device="cuda"), 1.0)
     interop_demo.finish_releases()
     driver.synchronize()
 
 
 def captured(work, mode="global"):
-    """The graph of what `work(stream handle)` queues."""
+    """Returns the graph of the work that `work(stream handle)` queues."""
     stream, graph = torch.cuda.Stream(), torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph, stream=stream, capture_error_mode=mode):
         work(stream.cuda_stream)
@@ -69,7 +71,7 @@ def test_ours_goes_to_torch():
 
 
 def test_an_edge_out_of_the_capture_is_refused():
-    """Work on another stream cannot be ordered after a capture: our answer comes before the driver spoils it."""
+    """A stream outside cannot wait for a capture: we return an error before the driver invalidates the capture."""
     tensor, other = torch.ones(1000, device="cuda"), driver.stream()
     refused = []
 
@@ -106,9 +108,9 @@ def test_releases_are_held():
 
 @pytest.mark.parametrize("mode", ["global", "thread_local", "relaxed"])
 def test_small_arrays_that_another_thread_drops_leave_the_capture_alone(mode):
-    """Nobody holds releases: a small array makes no driver call when it is dropped."""
+    """No hold is needed: a small array makes no driver call when it is dropped."""
     tensor = torch.ones(1000, device="cuda")
-    # Both ways: arrays of ours that torch has, and tensors of torch that are arrays of ours.
+    # In both directions: arrays of ours that torch holds, and tensors of torch that we hold.
     exported = [torch.from_dlpack(Array.full((1 << 16,), 1.0, device="cuda")) for _ in range(4)]
     imported = [interop_demo.asarray(torch.ones(1 << 16, device="cuda")) for _ in range(4)]
     interop_demo.finish_releases()
@@ -132,7 +134,7 @@ def test_small_arrays_that_another_thread_drops_leave_the_capture_alone(mode):
 
 
 class Producer:
-    """A capsule of so many rows of as many `float32` at an address."""
+    """A capsule of a square `float32` matrix at an address."""
 
     def __init__(self, address, rows):
         self.tensor = Tensor(shape=(rows, rows), strides=(rows, 1), data=address, device=(2, 0))
@@ -145,7 +147,7 @@ class Producer:
 
 
 def test_memory_that_the_graph_allocates_is_taken_on_trust():
-    """The driver knows it when the graph has run, and not before."""
+    """The driver knows this memory only after the graph has run."""
     told = []
 
     def work(stream):

@@ -1,4 +1,4 @@
-"""A walk through what the extension does on a GPU, for compute-sanitizer: no test runner, and no library but ours."""
+"""Runs the GPU features of the extension for compute-sanitizer, without a test runner and without other libraries."""
 
 import gc
 

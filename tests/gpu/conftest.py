@@ -1,4 +1,4 @@
-"""What all tests on a GPU share. `cargo xtask test python` runs some of them on the simulated driver."""
+"""Fixtures of the GPU tests. `cargo xtask test python` runs some of them on the simulated driver."""
 
 import gc
 import time
@@ -14,7 +14,7 @@ def pytest_addoption(parser):
 
 
 def counters():
-    """What is alive: exports, allocations, and releases that wait."""
+    """The numbers of live exports, live allocations and deferred releases."""
     return interop_demo.live_exports(), interop_demo.live_allocations(), interop_demo.pending_releases()
 
 
@@ -27,7 +27,7 @@ def released():
 
 @pytest.fixture(autouse=True)
 def nothing_leaks(request):
-    """After every test everything that it exported or allocated has been released."""
+    """Checks that each test has released everything that it exported or allocated."""
     before, failures = released(), request.session.testsfailed
     yield
     if request.session.testsfailed > failures:
@@ -40,13 +40,13 @@ def nothing_leaks(request):
 
 
 def more(after, before):
-    """Fewer is well: a library may have kept an array of an earlier test for a while."""
+    """Smaller counts are allowed: a library may have kept an array of an earlier test for a while."""
     return any(now > then for now, then in zip(after, before, strict=True))
 
 
 @pytest.fixture(scope="session")
 def simulated():
-    """The simulated driver, which gets the extension's kernels by it; a machine with a GPU need not have it."""
+    """Loads the extension's kernels into the simulated driver. A machine with a GPU need not have that driver."""
     try:
         from simulation import Simulation
     except ImportError:
@@ -56,7 +56,7 @@ def simulated():
 
 @pytest.fixture(scope="session", autouse=True)
 def gpu(simulated):
-    """Without a GPU nothing here says anything."""
+    """Without a GPU these tests prove nothing, so the run ends."""
     try:
         interop_demo.Array.full((1,), 0.0, device="cuda")
     except interop_demo.ArrayError as error:

@@ -1,9 +1,10 @@
-"""What copies of device arrays cost beside PyTorch's, all in one run.
+"""The speed of copies of device arrays compared with PyTorch's, measured in one run.
 
     run.sh copies           the limits are those for an H200
 
-`ours` copies for a consumer (`copy=True`) beside `clone()`, for the host beside `.cpu().numpy()`, and into memory of Rust's own
-(`benches/device_copies.rs`) beside `.contiguous()`. Every figure is the median of rounds that are taken in turns.
+`ours` copies for a consumer (`copy=True`; compared with `clone()`), for the host (compared with `.cpu().numpy()`),
+and into memory owned by Rust (`benches/device_copies.rs`; compared with `.contiguous()`). Each figure is the median
+of interleaved rounds.
 """
 
 import ctypes
@@ -24,7 +25,7 @@ COPY = {"copy": True, "max_version": (1, 0), "stream": 1}
 
 
 def layouts(torch):
-    """`(name, tensor)`, 256 MB of elements each; those of the bench in Rust by the same names."""
+    """Yields `(name, tensor)`, each with 256 MB of elements. The Rust benchmark uses the same names."""
     new = lambda *shape: torch.ones(shape, device="cuda")  # noqa: E731
     yield "contiguous", new(8192, 8192)
     yield "transposed, 2 axes", new(8192, 8192).t()
@@ -37,7 +38,7 @@ def layouts(torch):
 
 
 def medians(columns, rounds=ROUNDS):
-    """The functions answer milliseconds."""
+    """The functions return milliseconds."""
     found = {name: [] for name in columns}
     for _ in range(rounds):
         for name, run in columns.items():
@@ -47,7 +48,7 @@ def medians(columns, rounds=ROUNDS):
 
 
 def queued(work):
-    """The milliseconds that the device takes for one of many."""
+    """The milliseconds of device time for one of many queued calls."""
     work()
     driver.synchronize()
     start = time.perf_counter()
@@ -58,7 +59,7 @@ def queued(work):
 
 
 def host_time(work):
-    """The milliseconds until a call is back, when the device is idle and memory was had before."""
+    """The milliseconds until a call returns, with an idle device and memory that was allocated before."""
     times = []
     for _ in range(COPIES):
         driver.synchronize()
@@ -70,7 +71,7 @@ def host_time(work):
 
 
 def finished(work):
-    """The milliseconds of a call that waits."""
+    """The milliseconds of a call that waits for the device."""
     driver.synchronize()
     start = time.perf_counter()
     kept = work()
@@ -118,7 +119,7 @@ def owned(torch):
     lines = subprocess.run([BENCH, "--bench"], capture_output=True, text=True, check=True, timeout=120).stdout.splitlines()
     ours = {name: float(taken) for taken, _, name in (line.partition("\t") for line in lines) if name}
     for name, tensor in layouts(torch):
-        # `contiguous()` of a contiguous tensor is the tensor.
+        # `contiguous()` of a contiguous tensor returns the tensor itself.
         work = tensor.clone if tensor.is_contiguous() else tensor.contiguous
         yield f"owned import, 256 MB, {name}", {"ours": ours[name], **medians({"torch": lambda: queued(work)})}, 1 / 0.8
     base = torch.ones(4096, 8192)
@@ -129,13 +130,13 @@ def owned(torch):
         ("padded rows", torch.ones(4096, 4104)[:, :4096]),
     ):
         name = f"from the host, {name}"
-        # `cuda()` keeps the strides of a dense tensor, where an owned import is in C order.
+        # `cuda()` keeps the strides of a dense tensor, but an owned import is in C order.
         found = medians({"torch": lambda: queued(lambda: tensor.contiguous().cuda())}, 5)
         yield f"owned import, 64 MB, {name}", {"ours": ours[name], **found}, 1.1
 
 
 def keep_memory_of_the_pool():
-    """The pool of the device gives nothing back to the system when the host waits, as PyTorch's own does."""
+    """Makes the device's pool keep its memory when the host synchronizes, as PyTorch's own allocator does."""
     pool, most = driver.answer("cuDeviceGetDefaultMemPool", 0), ctypes.c_uint64((1 << 64) - 1)
     driver.call("cuMemPoolSetAttribute", ctypes.c_uint64(pool), 4, ctypes.byref(most))
 

@@ -1,5 +1,6 @@
-"""DALI 1.32 to 1.36 died of `stream: None` in an interface dict (NVIDIA/DALI#5423): `None`, no key and a stream are three
-things, for DALI and for us.
+"""DALI 1.32 to 1.36 crashed on `stream: None` in an interface dict (NVIDIA/DALI#5423).
+
+`None`, a missing key, and a stream are three cases, in DALI and here.
 """
 
 import driver
@@ -11,7 +12,7 @@ Array = interop_demo.Array
 
 
 class Interface:
-    """A device array's dict, with another `stream`."""
+    """The dict of a device array with another `stream`."""
 
     def __init__(self, array, version=3, **changes):
         self.array = array
@@ -38,7 +39,7 @@ def test_zero_is_no_stream(array):
 
 
 def test_nothing_pending_is_no_key():
-    """What crashed DALI is not written: a key without a stream."""
+    """We never write the value that crashed DALI; the key is left out instead."""
     pinned = interop_demo.Array.full((3, 4), 0.0, device="pinned")
     assert "stream" not in pinned.__cuda_array_interface__
 

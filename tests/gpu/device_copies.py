@@ -1,4 +1,4 @@
-"""Copies of device arrays in every layout: their values beside PyTorch's, and arrays of more elements than 31 bits count."""
+"""Copies of device arrays in each layout, compared with PyTorch's values, and arrays with more than 2^31 elements."""
 
 import ctypes
 import random
@@ -13,7 +13,7 @@ COPY = {"copy": True, "max_version": (1, 0)}
 
 
 class Part:
-    """A view of a device array in any layout that NumPy has, negative strides among them."""
+    """A view of a device array in any layout that NumPy has, including negative strides."""
 
     def __init__(self, address, base, view):
         offset = view.__array_interface__["data"][0] - base.__array_interface__["data"][0]
@@ -44,7 +44,7 @@ def memory():
 
 
 def random_view(base, seed):
-    """The array permuted, cut, stepped and flipped."""
+    """Permutes, slices, steps and flips the array at random."""
     choose = random.Random(seed)
     ndim = choose.choice([1, 2, 2, 3, 3, 4, 5, 7])
     shape, rest = [], base.size
@@ -63,7 +63,7 @@ def random_view(base, seed):
 
 
 def test_copies_beside_a_capture_leave_it_good(memory):
-    """The first copy of the process: the kernel is loaded while a graph is captured."""
+    """This is the first copy of the process: the kernel is loaded while a graph is captured."""
     base = np.arange(3000, dtype=np.float32)
     address, stream, graph = memory(base.nbytes), driver.stream(), ctypes.c_uint64()
     driver.write(address, bytearray(base.tobytes()))
@@ -91,7 +91,7 @@ def test_values_of_random_layouts(memory, dtype):
     for seed in range(60):
         view = random_view(base, seed)
         source = interop_demo.asarray(Part(address, base, view))
-        # In C order, by way of compact memory on the device.
+        # In C order, through contiguous memory on the device.
         assert np.array_equal(np.from_dlpack(source, device="cpu", copy=True), view), (seed, view.shape, view.strides)
         copy = interop_demo.asarray(source.__dlpack__(stream=1, **COPY), stream=1)
         assert np.array_equal(np.from_dlpack(copy, device="cpu"), view), (seed, view.shape, view.strides)
@@ -111,7 +111,7 @@ def test_values_beside_torch():
 
 @pytest.mark.parametrize("layout", ["transposed", "every second"])
 def test_more_elements_than_31_bits_count(memory, layout):
-    """Each byte tells its row from its neighbours'; the copy is compared in samples, forwards to the end."""
+    """Each byte differs from those of adjacent rows. Samples of the copy are compared, up to the end."""
     rows, columns = 1 << 16, (1 << 15) + 64
     address = memory(rows * columns * (2 if layout == "every second" else 1))
     row = np.arange(columns, dtype=np.uint32)
@@ -150,7 +150,9 @@ def test_the_host_does_not_wait_for_a_copy():
 
 
 def test_many_copies_take_the_memory_of_a_few(memory):
-    """Queued one after the other: each has memory that an earlier one gave back, although the host never waits."""
+    """The copies are queued one after the other. Each reuses memory that an earlier one freed, without a wait on the
+    host.
+    """
     if hasattr(driver.library(), "interop_sim_live"):
         pytest.skip("the simulated driver runs nothing before somebody waits")
     size, stream = 4 << 20, driver.stream()

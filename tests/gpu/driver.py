@@ -1,6 +1,6 @@
-"""The CUDA driver by ctypes: streams, memory and kernels that belong to no partner.
+"""The CUDA driver through ctypes: streams, memory and kernels that belong to none of the libraries under test.
 
-Every library here works in the primary context of device 0, which this module makes current.
+All libraries use the primary context of device 0, which this module makes current.
 """
 
 import contextlib
@@ -12,7 +12,7 @@ FOLDERS = [Path(__file__).parent.parent / "kernels", Path(__file__).parents[2] /
 
 
 class DriverError(RuntimeError):
-    """What the driver answered."""
+    """The error of a driver call."""
 
 
 @functools.cache
@@ -36,14 +36,14 @@ def call(name, *arguments):
 
 
 def answer(name, *arguments, kind=ctypes.c_uint64):
-    """Calls a function whose first argument is the place for its answer."""
+    """Calls a function whose first argument is an output parameter, and returns the output."""
     place = kind()
     call(name, ctypes.byref(place), *arguments)
     return place.value
 
 
 def enter(ordinal):
-    """Makes the primary context of a device current on this thread; it stays as long as the process."""
+    """Retains the primary context of a device for the rest of the process and makes it current on this thread."""
     library()
     call("cuCtxSetCurrent", ctypes.c_uint64(answer("cuDevicePrimaryCtxRetain", ordinal)))
 
@@ -54,16 +54,16 @@ def devices():
 
 
 def stream():
-    """A stream that is not ordered with the default stream. It lives as long as the process: handles are kept by many."""
+    """Creates a non-blocking stream. It is never destroyed, because much code keeps its handle."""
     library()
     return answer("cuStreamCreate", 1)
 
 
 @functools.cache
 def green_context():
-    """A context that has some of the device's processors, and a stream of it, which is not ordered with the default stream."""
+    """Creates a context with some of the device's processors, and a non-blocking stream in it."""
     library()
-    # `CUdevResource` has 144 bytes, in which nobody looks here.
+    # `CUdevResource` has 144 bytes. Its contents are not used here.
     whole, some, rest = (ctypes.create_string_buffer(256) for _ in range(3))
     count = ctypes.c_uint(1)
     call("cuDeviceGetDevResource", 0, whole, 1)
@@ -75,7 +75,7 @@ def green_context():
 
 @contextlib.contextmanager
 def current(context):
-    """A context current, and then the one before."""
+    """Makes a context current, and afterwards the previous one."""
     call("cuCtxPushCurrent_v2", ctypes.c_uint64(context))
     try:
         yield
@@ -84,7 +84,7 @@ def current(context):
 
 
 def sleep(on, milliseconds):
-    """Keeps a stream of any context busy for so long: the host sleeps in it."""
+    """Keeps a stream of any context busy for this time by sleeping in a host function."""
     call("cuLaunchHostFunc", ctypes.c_uint64(on), ctypes.CDLL(None).usleep, ctypes.c_void_p(milliseconds * 1000))
 
 
@@ -97,7 +97,7 @@ def synchronize(handle=None):
 
 
 def alloc(size, kind="device"):
-    """New memory; free it with `free`."""
+    """Allocates memory; release it with `free`."""
     library()
     if kind == "device":
         return answer("cuMemAlloc_v2", ctypes.c_size_t(size))
@@ -107,7 +107,7 @@ def alloc(size, kind="device"):
 
 
 def free_memory():
-    """Bytes of the device that nobody has."""
+    """The number of free bytes on the device."""
     synchronize()
     free, total = ctypes.c_size_t(), ctypes.c_size_t()
     call("cuMemGetInfo_v2", ctypes.byref(free), ctypes.byref(total))
@@ -119,12 +119,12 @@ def free(address, kind="device"):
 
 
 def write(address, data):
-    """Bytes from the host to anywhere."""
+    """Copies bytes from the host to any memory."""
     call("cuMemcpy", ctypes.c_uint64(address), ctypes.c_uint64(ctypes.addressof(ctypes.c_char.from_buffer(data))), len(data))
 
 
 def read(address, size):
-    """Bytes from anywhere to the host, after all work of the context."""
+    """Copies bytes from any memory to the host, after all work of the context."""
     data = bytearray(size)
     synchronize()
     call("cuMemcpy", ctypes.c_uint64(ctypes.addressof(ctypes.c_char.from_buffer(data))), ctypes.c_uint64(address), size)
@@ -140,7 +140,7 @@ def kernel(name, module="order"):
 
 
 def launch(function, on, arguments, threads=1):
-    """Queues a kernel on the stream `on`, with one block for every 256 threads."""
+    """Queues a kernel on the stream `on`, with one block per 256 threads."""
     places = (ctypes.c_void_p * len(arguments))(*(ctypes.addressof(argument) for argument in arguments))
     blocks = -(-threads // 256)
     sizes = (blocks, 1, 1, min(threads, 256), 1, 1, 0)
@@ -148,12 +148,14 @@ def launch(function, on, arguments, threads=1):
 
 
 def spin(on, milliseconds):
-    """Keeps a stream busy for about so long, at 1.7 GHz."""
+    """Keeps a stream busy for about this time, at 1.7 GHz."""
     launch(kernel("spin"), on, [ctypes.c_uint64(int(milliseconds * 1.7e6))])
 
 
 class Interface:
-    """An array at an address that has nothing but an interface dict: `float32` of a shape, or so many, unless it is said."""
+    """An array at an address that has only an interface dict. By default it is `float32` with this shape or number of
+    elements.
+    """
 
     def __init__(self, address, shape=(4,), **changes):
         shape = shape if isinstance(shape, tuple) else (shape,)
@@ -168,7 +170,7 @@ class View3(ctypes.Structure):
 
     @classmethod
     def of(cls, address, shape):
-        """The view of a compact array."""
+        """The view of a contiguous array."""
         _, width, channels = shape
         return cls(address, shape, (width * channels, channels, 1))
 
@@ -186,11 +188,11 @@ class View0(ctypes.Structure):
 
 
 def produce(on, address, count, value):
-    """Element i of `count` uint32 becomes `value + i`."""
+    """Writes `value + i` to element i of `count` uint32."""
     launch(kernel("produce"), on, [View1(address, count, 1), ctypes.c_uint32(value)], count)
 
 
 def consume(on, address, count, value, wrong):
-    """Adds to the uint64 at `wrong` how many of `count` uint32 are not what `produce` writes."""
+    """Adds to the uint64 at `wrong` the number of the `count` uint32 that differ from what `produce` writes."""
     arguments = [View1(address, count, 1), ctypes.c_uint32(value), View0(wrong)]
     launch(kernel("consume"), on, arguments, count)

@@ -1,4 +1,6 @@
-"""A process that forks while a GPU works for it, as data loaders do: the child uses memory of the host, and drops what it came with."""
+"""A process that forks while it uses a GPU, as data loaders do: the child uses host memory and drops the objects it
+inherited.
+"""
 
 import pytest
 from scripts import run

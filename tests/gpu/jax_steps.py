@@ -1,10 +1,10 @@
-"""Where the time of an import from JAX goes, step by step, on a GPU.
+"""Measures the steps of an import from JAX on a GPU.
 
     PYTHONPATH=tests/gpu:tests/python python tests/gpu/jax_steps.py
 
-Every figure is the median of rounds that are taken in turns, in nanoseconds. The steps differ in one thing each: `floor` is the bare
-method, asked for a stream; `version` is asked for a version as well, as we do; the rest is ours. On the simulated driver an import from
-such a class makes two driver calls, and as many instructions of ours as one from CuPy's.
+Each figure is the median of interleaved rounds, in nanoseconds. Each step adds one thing: `floor` is the bare method
+with a stream; `version` also passes a version, as we do; the rest is our code. On the simulated driver such an import
+makes two driver calls, and runs as many of our instructions as an import from CuPy.
 """
 
 import statistics
@@ -19,7 +19,7 @@ ROUNDS, TURNS = 41, 2000
 
 
 def counted(jax, array):
-    """How often an import asks for the device and for the capsule, once the class is known."""
+    """The number of calls for the device and for the capsule in one import, after the class has been cached."""
     kind, asked = type(array), []
     before = {name: getattr(kind, name) for name in ("__dlpack__", "__dlpack_device__")}
 

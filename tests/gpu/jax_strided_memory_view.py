@@ -1,5 +1,6 @@
-"""cuda.core's `StridedMemoryView` of JAX arrays with stream -1 failed (NVIDIA/cuda-python#285): -1 reached the driver, and the
-form of the capsule was guessed before it was there.
+"""cuda.core's `StridedMemoryView` of JAX arrays failed with stream -1 (NVIDIA/cuda-python#285).
+
+-1 reached the driver, and the form of the capsule was guessed before the capsule existed.
 """
 
 import driver
@@ -42,7 +43,7 @@ def test_ours_in_a_view(views, stream, step):
     interop_demo.scale_(array, 2.0)
     view = views.from_dlpack(array[::step], stream_ptr=handle)
     facts = interop_demo.describe(array[::step])
-    # Twice: an early version gave another answer to the second question.
+    # Twice, because an early version gave another result on the second call.
     for _ in range(2):
         assert (view.ptr, tuple(view.shape)) == (facts["data"], facts["shape"])
     assert view.device_id == 0 and view.is_device_accessible and not view.readonly
@@ -60,7 +61,7 @@ def test_our_dict_in_a_view(views, stream):
 
 @pytest.mark.parametrize("stream", [-1, "handle"])
 def test_a_view_of_jax(views, array, stream):
-    """The founding fault itself; JAX 0.11 still does not take -1, and that is its answer."""
+    """Reproduces the original bug. JAX 0.11 still refuses -1, and its error is passed on."""
     handle = driver.stream() if stream == "handle" else stream
     if stream == -1:
         with pytest.raises(Exception, match="INVALID_HANDLE|invalid"):

@@ -1,8 +1,9 @@
-"""How fast the kernels of the extension are beside PyTorch's, on one tensor in one run, and what the host waits for.
+"""The speed of the extension's kernels compared with PyTorch's, on one tensor in one run, and the host time of the
+calls.
 
     run.sh kernel_speed
 
-Rates are of 256 MB of float32, the median of rounds that are taken in turns. A byte that is read and written counts twice.
+Rates are for 256 MB of float32, the median of interleaved rounds. A byte that is read and written counts twice.
 """
 
 import importlib
@@ -15,12 +16,12 @@ import interop_demo
 
 ROUNDS, BYTES = 15, 256 << 20
 COUNT = BYTES // 4
-# What must hold: the rate beside PyTorch's, and the time on the host beside that of PyTorch's call.
+# The limits: the minimal rate relative to PyTorch's, and the maximal host time relative to that of PyTorch's call.
 RATE, HOST = 0.9, 1.5
 
 
 def layouts(torch):
-    """Tensors of `COUNT` elements by what they are."""
+    """Tensors of `COUNT` elements by name."""
 
     def new(*shape):
         return torch.ones(shape, device="cuda")
@@ -38,7 +39,7 @@ def layouts(torch):
 
 
 def on_device(torch, work):
-    """Seconds on the device for one call."""
+    """The seconds of device time for one call."""
     before, after = (torch.cuda.Event(enable_timing=True) for _ in range(2))
     before.record()
     work()
@@ -48,7 +49,7 @@ def on_device(torch, work):
 
 
 def to_the_end(_torch, work):
-    """Seconds until a call that waits for its result has it."""
+    """The seconds until a call that waits for its result returns."""
     driver.synchronize()
     start = time.perf_counter()
     work()
@@ -56,7 +57,7 @@ def to_the_end(_torch, work):
 
 
 def on_host(_torch, work, times=100):
-    """Seconds that the host spends in one of many calls, which queue work and return."""
+    """The seconds of host time for one of many calls that queue work and return."""
     driver.synchronize()
     start = time.perf_counter()
     kept = [work() for _ in range(times)]
@@ -67,7 +68,7 @@ def on_host(_torch, work, times=100):
 
 
 def compare(torch, measure, *works):
-    """The median of each work, taken in turns."""
+    """The median time of each function, measured in interleaved rounds."""
     for work in works:
         work()
     rounds = [[measure(torch, work) for work in works] for _ in range(ROUNDS)]
@@ -75,7 +76,7 @@ def compare(torch, measure, *works):
 
 
 class Bare:
-    """Memory of the driver, by `cuMemAlloc`."""
+    """Memory allocated with `cuMemAlloc`."""
 
     def __init__(self, count):
         self.address = driver.alloc(count)
@@ -145,7 +146,7 @@ def host_times(torch, stream):
         )
         interop_demo.finish_releases()
         host_row(f"full of {4 * count} bytes, device='pool'", pool, theirs)
-        # PyTorch has no such memory: the driver's own call takes so long.
+        # PyTorch has no such memory; this is the time of the driver's call itself.
         print(f"{'the same in plain memory; cuMemAlloc alone':<44}{cuda * 1e6:>10.1f}{bare * 1e6:>10.1f}")
 
 

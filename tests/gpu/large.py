@@ -1,4 +1,6 @@
-"""Arrays of more elements than 32 bits count, and further apart: what is counted in 32 bits anywhere comes out wrong here."""
+"""Arrays with more than 2^32 elements, and with larger distances between them: any arithmetic in 32 bits gives wrong
+results here.
+"""
 
 import ctypes
 
@@ -12,13 +14,15 @@ MANY = (1 << 32) + 5
 
 
 def array_of(address, shape):
-    """Bytes of our own memory."""
+    """An array of bytes in our own memory."""
     return interop_demo.asarray(driver.Interface(address, shape, typestr="|u1"))
 
 
 @pytest.fixture
 def memory():
-    """A function for so many bytes of the GPU, all of one value; a skip where there are not so many."""
+    """Returns a function that allocates this many bytes on the GPU, all of one value. Skips the test if memory is
+    short.
+    """
     driver.library()
     made = []
 
@@ -38,7 +42,7 @@ def memory():
 
 
 def at(address, *places):
-    """The bytes there."""
+    """Returns the bytes at these offsets."""
     return [driver.read(address + place, 1)[0] for place in places]
 
 
@@ -55,7 +59,7 @@ def test_every_element_is_met(memory):
 
 
 def test_strides_of_more_than_32_bits(memory):
-    """The corners of a square whose rows are 8 GiB apart, forwards and from the last."""
+    """The corners of a square whose rows are 8 GiB apart, with positive and with negative strides."""
     row = 8 * GIB + 16
     address = memory(row + 12, 0)
     for corner in (0, 8, row, row + 8):
@@ -112,7 +116,7 @@ def test_partners_see_every_element(memory, partner):
     ids=["many pixels", "two channels", "many rows"],
 )
 def test_a_blur_of_a_large_image(memory, shape):
-    """An image of one colour is itself, blurred; a pixel beside the last one is in the mean of both."""
+    """A blurred image of one colour is unchanged; a pixel next to a changed last pixel is the mean of both."""
     height, width, channels = shape
     bytes = height * width * channels
     source, target = memory(bytes, 9), memory(bytes, 0)
@@ -121,7 +125,8 @@ def test_a_blur_of_a_large_image(memory, shape):
     arguments = [driver.View3.of(source, shape), driver.View3.of(target, shape)]
     driver.launch(driver.kernel("blur_u8", "blur"), 1, arguments, threads=256 * 4096)
     driver.synchronize()
-    # The corner is four times in its own neighbourhood, beyond the edges; twice in those beside it, once across.
+    # Beyond the edges a pixel is repeated: the corner counts four times in its own mean, twice in those beside it,
+    # once diagonally.
     row = width * channels
     places = (0, bytes // 2, last - row - channels, last - row, last - channels, last)
     assert at(target, *places) == [9, 9, 18, 27, 27, 45]

@@ -1,7 +1,8 @@
-"""The kernels of the extension over every layout and type: each element is changed once, and nothing between them.
+"""The kernels of the extension on each layout and type: each element is changed once, and nothing between the
+elements.
 
-They are seldom wrong everywhere: what is loaded four at a time, what is left at the end, and what is counted in other
-widths are each other code.
+Vectorized loads, the remainder at the end, and other element widths are separate code paths, which can be wrong
+separately.
 """
 
 import driver
@@ -13,7 +14,7 @@ from numpy.lib.stride_tricks import as_strided
 SIZE = 1 << 15
 DTYPES = ["|i1", "<i2", "<i4", "<i8", "|u1", "<u2", "<u4", "<u8", "<f2", "<f4", "<f8"]
 
-# Shape, strides and the first element, in elements.
+# The shape, the strides and the offset of the first element, in elements.
 LAYOUTS = {
     "run": ((3001,), (1,), 0),
     "one element on": ((3001,), (1,), 1),
@@ -54,7 +55,7 @@ def test_every_element_once(memory, name, dtype):
     array = driver.Interface(memory + first * item, shape, typestr=dtype, strides=tuple(places))
     expected = as_strided(values[first:], shape, places)
     assert interop_demo.checksum(array) == expected.sum(dtype="f8")
-    # Beside the limits of a byte, which integers are kept within.
+    # Near the limits of a byte, to which integers are clamped.
     expected[...] = expected * np.array(5, dtype)
     interop_demo.scale_(array, 5.0)
     found = np.frombuffer(driver.read(memory, SIZE * item), dtype)

@@ -1,4 +1,6 @@
-"""What is made is released, once: counters at zero, the memory of the GPU and of the process flat."""
+"""Each resource is released once: the counters return to zero, and the memory use of the GPU and of the process does
+not grow.
+"""
 
 import contextlib
 import gc
@@ -54,7 +56,9 @@ def test_every_way_to_an_end(kind, end):
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("inside", [False, True], ids=["primary current", "green current"])
 def test_a_release_comes_after_work_in_a_green_context(kind, inside):
-    """The memory is the primary context's, whichever of the two is current, and its event covers the green one."""
+    """The memory belongs to the primary context, whichever context is current. Its event covers the work of the green
+    context.
+    """
     try:
         green, stream = driver.green_context()
     except (AttributeError, driver.DriverError) as error:
@@ -73,7 +77,7 @@ def test_a_release_comes_after_work_in_a_green_context(kind, inside):
 
 
 def flat(work, rounds, device_slack=8 << 20, host_slack=24 << 20):
-    """Runs `work` often; what the process and the device hold may not grow."""
+    """Runs `work` many times; the memory of the process and of the device may not grow."""
     for _ in range(rounds // 10):
         work()
     settled()
@@ -128,12 +132,12 @@ def test_many_dicts():
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_many_allocations(kind):
-    """Of 256 KiB each, of which a wait is the price."""
-    # The driver keeps managed memory that was freed, and gives back some 120 MiB of it at once.
+    """Of 256 KiB each; each release costs a wait."""
+    # The driver keeps managed memory that was freed, and returns about 120 MiB of it at once.
     rounds, slack = (TRIPS // 50, 192 << 20) if kind == "managed" else (TRIPS // 200, 8 << 20)
 
     def work():
         Array.full((1 << 16,), 1.0, device=kind)
-        driver.synchronize()  # memory of a pool is filled and freed in its own time
+        driver.synchronize()  # pool memory is filled and freed in stream order
 
     flat(work, rounds, slack)

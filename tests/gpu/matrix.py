@@ -1,5 +1,7 @@
-"""Every partner, both directions, every protocol, case, kind of memory and stream: in place with the right values, or refused
-by the partner as documented in `refusals.py`. pytest is run for one partner at a time: `matrix.py --partner torch`.
+"""Each library in both directions, with each protocol, case, kind of memory and stream.
+
+The result is an array in place with the right values, or a refusal that `refusals.py` lists. pytest runs for one
+library at a time: `matrix.py --partner torch`.
 """
 
 import functools
@@ -26,13 +28,13 @@ def handle():
 
 @functools.cache
 def library(name):
-    """The partner, or why it cannot be used."""
+    """Returns the library, or skips with the reason why it cannot be used."""
     try:
         partner = PARTNERS[name]()
-        # What a library brings with it stays: the collections after every test need not look at it.
+        # Objects of the library stay alive; the garbage collections after each test need not visit them.
         gc.freeze()
         return partner
-    except Exception as error:  # a partner that is there and does not start is told like one that is missing
+    except Exception as error:  # a library that is installed and does not start is treated like a missing one
         return f"{name}: {type(error).__name__}: {error}"
 
 
@@ -63,7 +65,7 @@ def partner(name):
 @each_case
 @each_stream
 def test_in(partner, name, protocol, kind, case, stream):
-    """An array of the partner's: the same address, the right facts, and the right sum, computed where it is."""
+    """Imports an array of the library: same address, right description, and the right sum, computed in place."""
     lacks = find(LACKS, f"{name} in {protocol} {kind} {case} {stream}")
     if lacks:
         pytest.skip(lacks[1])
@@ -84,7 +86,7 @@ def test_in(partner, name, protocol, kind, case, stream):
         return
     facts = interop_demo.describe(wrapped, stream=number)
     assert facts["protocol"].startswith(protocol)
-    # torch calls pinned memory CPU memory in its capsules. The dict of an array without elements names no memory.
+    # torch labels pinned memory as CPU memory in its capsules. The dict of an empty array refers to no memory.
     others = [(1, 0)] if kind == "pinned" else [(2, 0)] if (protocol, case) == ("cai", "empty") else []
     assert facts["device"] in [KINDS[kind], *others]
     expected = BASE if name in ("cuda_core", "dali") else CASES[case](BASE)
@@ -92,9 +94,9 @@ def test_in(partner, name, protocol, kind, case, stream):
         assert facts["data"] == where
     if name == "cuda_core":
         assert facts["nbytes"] == BASE.nbytes
-        return  # bytes, of which there is no sum to compare
+        return  # bytes, for which there is no sum to compare
     assert facts["shape"] == expected.shape
-    if facts["protocol"] == "dlpack_versioned":  # the other forms cannot say it, or libraries do not
+    if facts["protocol"] == "dlpack_versioned":  # the other forms cannot express it, or libraries do not
         assert facts["readonly"] == (case == "readonly")
     imported = interop_demo.asarray(wrapped, stream=number)
     driver.synchronize()
@@ -102,7 +104,7 @@ def test_in(partner, name, protocol, kind, case, stream):
 
 
 def ours(kind, case, stream):
-    """Our array, written last on this stream, and what is in it."""
+    """Returns our array, last written on this stream, and its values."""
     written = stream not in (None, -1) and case != "readonly"
     array = interop_demo.Array.full(BASE.shape, 1.0, device=WORDS[kind], readonly=case == "readonly")
     values = np.ones_like(BASE)
@@ -117,7 +119,7 @@ def ours(kind, case, stream):
 @each_case
 @each_stream
 def test_out(partner, name, protocol, kind, case, stream):
-    """An array of ours: the partner reads the same address and the right values, or says no as documented."""
+    """Exports our array: the library reads the same address and the right values, or refuses as documented."""
     lacks = find(LACKS, f"{name} out {protocol} {kind} {case} {stream}")
     if lacks:
         pytest.skip(lacks[1])
@@ -153,7 +155,7 @@ def test_out(partner, name, protocol, kind, case, stream):
 
 
 def test_every_line_of_the_tables_is_about_a_cell():
-    """A line that fits no cell hides a mistake."""
+    """A table line that matches no cell would hide a mistake."""
     cells = [
         f"{name} {direction} {protocol} {kind} {case} {stream}"
         for name, partner in PARTNERS.items()

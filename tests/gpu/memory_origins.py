@@ -1,5 +1,7 @@
-"""Memory however a program came by it: mapped piece by piece, from pools of device, host and managed memory, of a graph, of
-another process. It is taken for what the driver says it is, used in place, up to its end and no further.
+"""Memory from each source: mapped in pieces; from pools of device, host and managed memory; from a graph; from
+another process.
+
+The driver's answer determines what it is. It is used in place, up to its end and no further.
 """
 
 import contextlib
@@ -22,7 +24,7 @@ DEVICE, HOST, NUMA = 1, 2, 3
 
 
 class Properties(ctypes.Structure):
-    """`CUmemAllocationProp`, and the beginning of `CUmemPoolProps`."""
+    """`CUmemAllocationProp`, and the first fields of `CUmemPoolProps`."""
 
     _fields_ = [(name, ctypes.c_int) for name in ("type", "handles", "location", "ordinal")]
     _fields_ += [("rest", ctypes.c_byte * 112)]
@@ -44,7 +46,7 @@ def word(number):
 
 @contextlib.contextmanager
 def reserved(*pieces):
-    """Addresses for as many pieces, with memory where a piece says of which location and ordinal."""
+    """Reserves addresses for these pieces, and maps memory of the given location and ordinal to some of them."""
     driver.library()
     whole = size(len(pieces) * PIECE)
     first = driver.answer("cuMemAddressReserve", whole, size(0), word(0), word(0))
@@ -82,7 +84,7 @@ def pieces_of_the_host():
 
 @contextlib.contextmanager
 def pool(location, kind=1):
-    """Two allocations of a pool, of which the second is given."""
+    """Allocates twice from a pool and yields the second allocation."""
     driver.library()
     properties = Properties(kind, 0, location, 0)
     made = driver.answer("cuMemPoolCreate", ctypes.byref(properties))
@@ -109,7 +111,7 @@ class Node(ctypes.Structure):
 
 @contextlib.contextmanager
 def a_graph():
-    """Memory that a graph allocates when it runs, and that outlives the run."""
+    """Memory that a graph allocates when it runs, and that stays allocated after the run."""
     graph = driver.answer("cuGraphCreate", 0)
     node = Node(type=1, location=DEVICE, bytes=100_000)
     driver.answer("cuGraphAddMemAllocNode", word(graph), None, size(0), ctypes.byref(node))
@@ -134,7 +136,7 @@ PTX = b""".version 7.0
 
 @contextlib.contextmanager
 def a_variable():
-    """A variable of a module."""
+    """A global variable of a module."""
     module = driver.answer("cuModuleLoadData", PTX + b"\0")
     address, bytes = ctypes.c_uint64(), ctypes.c_size_t()
     driver.call("cuModuleGetGlobal_v2", ctypes.byref(address), ctypes.byref(bytes), word(module), b"table")
@@ -180,7 +182,7 @@ def another_process():
 
 @contextlib.contextmanager
 def registered():
-    """Host memory that is registered."""
+    """Registered host memory."""
     driver.library()
     memory = np.zeros(100_000, np.uint8)
     driver.call("cuMemHostRegister_v2", word(memory.ctypes.data), size(memory.nbytes), 0)
@@ -192,7 +194,7 @@ def registered():
 
 @contextlib.contextmanager
 def write_combined():
-    """Host memory that the host only writes."""
+    """Write-combined host memory."""
     driver.library()
     address = driver.answer("cuMemHostAlloc", size(100_000), 4)
     try:
@@ -217,7 +219,7 @@ ORIGINS = {
 
 
 def on_devices(address):
-    """The address for kernels of the device that is current, if it has access (`CU_POINTER_ATTRIBUTE_DEVICE_POINTER`)."""
+    """The address for kernels of the current device, if it has access (`CU_POINTER_ATTRIBUTE_DEVICE_POINTER`)."""
     try:
         return driver.answer("cuPointerGetAttribute", 3, word(address))
     except driver.DriverError:
@@ -226,7 +228,7 @@ def on_devices(address):
 
 @pytest.fixture(params=ORIGINS)
 def memory(request):
-    """An address, so many bytes, and the device that they are on."""
+    """An address, the size in bytes, and the device of the memory."""
     make, device = ORIGINS[request.param]
     with contextlib.ExitStack() as stack:
         try:
@@ -237,7 +239,7 @@ def memory(request):
 
 
 def test_all_of_it_is_used_in_place(memory):
-    """Elements from the first of its bytes to the last, with gaps."""
+    """The elements cover the first to the last byte, with gaps."""
     address, bytes, device = memory
     driver.write(address, bytearray(np.ones(bytes // 4, np.float32).tobytes()))
     stride = (bytes - 4) // 15 // 4 * 4
@@ -274,7 +276,7 @@ def test_a_release_comes_after_the_work_on_it(memory):
 
 @pytest.fixture
 def mapped():
-    """`reserved`, or a skip where the driver maps no such memory."""
+    """Like `reserved`; skips the test if the driver cannot map such memory."""
     with contextlib.ExitStack() as stack:
 
         def mapped(*pieces):
@@ -340,13 +342,13 @@ print("done")
 
 
 def test_tensors_of_torch_in_expandable_segments(monkeypatch):
-    """PyTorch maps 20 MB at a time then, and tensors lie across."""
+    """With this setting PyTorch maps 20 MB at a time, so tensors span several mappings."""
     pytest.importorskip("torch", reason="torch is not installed")
     monkeypatch.setenv("PYTORCH_CUDA_ALLOC_CONF", "expandable_segments:True")
     assert run(EXPANDABLE, timeout=120) == "done\n"
 
 
-# Those whose memory is not from `cuMemAlloc`, with where it is.
+# The resources whose memory does not come from `cuMemAlloc`, with its location.
 RESOURCES = {
     "PinnedMemoryResource": PINNED,
     "ManagedMemoryResource": MANAGED,
@@ -379,7 +381,7 @@ def test_every_memory_resource_of_cuda_core(name):
         assert interop_demo.checksum(array[: 3 * PIECE : PIECE // 4]) == 24
         assert interop_demo.checksum(by_dict) == 8
     else:
-        # A pool of the host, which cuda.core gives no device access to: for the host, and for no kernel.
+        # cuda.core gives devices no access to a host pool, so the memory is usable by the host and by no kernel.
         assert bytes(memoryview(by_dict)) == b"\2" * 4
         with pytest.raises(ArrayError, match="has no access"):
             interop_demo.checksum(by_dict)

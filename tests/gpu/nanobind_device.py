@@ -1,5 +1,6 @@
-"""nanobind returned GPU arrays with a CPU tag (wjakob/nanobind#628): a false tag is refused with the driver's answer before
-anybody reads from the address, and ours say where they are.
+"""nanobind returned GPU arrays with a CPU tag (wjakob/nanobind#628).
+
+A wrong tag is refused with the driver's answer before the address is read. Our own arrays have the right tag.
 """
 
 import driver
@@ -37,8 +38,8 @@ def test_right_tags_come_in(memory, kind):
     assert interop_demo.checksum(tagged(memory[kind], KINDS[kind])) == BASE.sum()
 
 
-# Memory that a false tag is harmless for: managed memory is memory of its device for who knows no other, and the host
-# reads pinned and managed memory.
+# Combinations where a wrong tag is harmless: managed memory works as device memory, and the host can read pinned and
+# managed memory.
 HARMLESS = {("managed", 2), ("pinned", 1), ("managed", 1)}
 
 
@@ -50,7 +51,7 @@ def test_wrong_tags_are_refused(memory, kind, tag):
         return
     with pytest.raises(interop_demo.ArrayError) as refused:
         interop_demo.describe(tagged(memory[kind], tag))
-    if tag != 10:  # memory of other makers is no matter of this driver
+    if tag != 10:  # this driver knows nothing about memory of other vendors
         assert "driver" in str(refused.value)
         assert f"{memory[kind]:#x}" in str(refused.value)
 

@@ -1,7 +1,7 @@
-"""The libraries that the matrix is about: how each makes an array, and how each takes one in.
+"""The libraries that `matrix.py` tests: how each creates an array, and how each imports one.
 
-A partner makes an array of 4 rows of 6 `float32`, row `i` full of `i + 1`, in memory of a kind. `protocols` are those that its
-arrays speak, `takes` says how it reads ours.
+Each creates an array with 4 rows of 6 `float32`, row `i` filled with `i + 1`, in a kind of memory. `protocols` are
+those that its arrays support; `takes` says how it imports ours.
 """
 
 import importlib
@@ -21,7 +21,7 @@ CASES = {
 
 
 class OnlyDLPack:
-    """An array with no other protocol, which may be asked for no ordering whatever the consumer says."""
+    """An array with DLPack only. With `unordered` it asks for stream -1, whatever stream the consumer passes."""
 
     def __init__(self, array, unordered=False):
         self.array, self.unordered = array, unordered
@@ -36,7 +36,7 @@ class OnlyDLPack:
 
 
 class OnlyCAI:
-    """An array with no other protocol."""
+    """An array with the CUDA Array Interface only."""
 
     def __init__(self, array, unordered=False):
         self.array = array
@@ -56,7 +56,7 @@ class Partner:
     module = None
     protocols = ("dlpack", "cai")
     takes = ()
-    # Whether the stream in an interface dict is waited for; if not, whoever exports synchronizes.
+    # Whether the library waits for the stream in an interface dict. If not, the exporter synchronizes.
     heeds_cai_stream = True
 
     def __init__(self):
@@ -67,7 +67,7 @@ class Partner:
         pass
 
     def make(self, kind):
-        """An array of `BASE`, or `None` where the library has no memory of this kind."""
+        """Returns an array with the values of `BASE`, or `None` if the library has no memory of this kind."""
         return None
 
     def cut(self, array, case):
@@ -77,7 +77,7 @@ class Partner:
         return array.__cuda_array_interface__["data"][0]
 
     def values(self, array):
-        """Its elements on the host; `None` where the library only describes them."""
+        """Returns its elements on the host, or `None` if the library only describes arrays."""
         return None
 
 
@@ -193,7 +193,7 @@ class Warp(Partner):
         return array.ptr
 
     def values(self, array):
-        # It reads pinned memory on the host at once, whatever its streams are at.
+        # The library reads pinned memory on the host immediately, whatever its streams do.
         self.library.synchronize()
         return array.numpy()
 
@@ -225,7 +225,7 @@ class CudaCore(Partner):
         return buffer
 
     def cut(self, array, case):
-        return array  # a buffer is a run of bytes and has no views
+        return array  # a buffer is a range of bytes and has no views
 
     def take(self, protocol, array):
         view, stream = self.library.utils.StridedMemoryView, int(self.stream.handle)
@@ -251,7 +251,7 @@ class NanobindArrays(Partner):
         memory = driver.alloc(BASE.nbytes, kind)
         driver.write(memory, bytearray(BASE.tobytes()))
         device = {"device": 2, "pinned": 3, "managed": 13}[kind]
-        # The memory stays: nanobind's array has no owner here.
+        # The memory is kept here, because nanobind's array has no owner.
         return memory, device
 
     def cut(self, array, case):
@@ -285,10 +285,10 @@ class Dali(Partner):
         return self.library.TensorGPU(cupy.asarray(BASE), "HW") if kind == "device" else None
 
     def cut(self, array, case):
-        return array  # a tensor of DALI has no views
+        return array  # a DALI tensor has no views
 
     def take(self, protocol, array):
-        # It takes capsules and dicts, but asks no object for a capsule.
+        # The library accepts capsules and dicts, but does not request a capsule from an object.
         return self.library.TensorGPU(array.__dlpack__(stream=1) if protocol == "dlpack" else array)
 
     def address(self, array):

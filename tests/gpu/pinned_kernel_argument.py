@@ -1,5 +1,6 @@
-"""Pinned buffers were no arguments for kernels in cuda.core (NVIDIA/cuda-python#715): memory of every kind goes through the same
-call here, and gives the same result. The half in Rust is in `tests/cuda`.
+"""cuda.core did not accept pinned buffers as kernel arguments (NVIDIA/cuda-python#715).
+
+Here memory of each kind goes through the same call with the same result. The Rust part is in `tests/cuda`.
 """
 
 import driver
@@ -8,7 +9,7 @@ import numpy as np
 import pytest
 from partners import BASE
 
-BYTES = np.arange(64, dtype=np.uint8)  # doubled, they are numbers of a signed byte still
+BYTES = np.arange(64, dtype=np.uint8)  # doubled, they still fit a signed byte
 
 
 def cuda_core(kind):
@@ -33,7 +34,7 @@ def cuda_core(kind):
 def cupy(kind):
     cupy = pytest.importorskip("cupy", exc_type=ImportError)
     if kind == "pinned":
-        # CuPy hands pinned memory to NumPy; what CUDA sees of it is an interface dict.
+        # CuPy exposes pinned memory through NumPy; for CUDA we describe it in an interface dict.
         memory = cupy.cuda.alloc_pinned_memory(BASE.nbytes)
         host = np.frombuffer(memory, BASE.dtype, BASE.size).reshape(BASE.shape)
         host[...] = BASE

@@ -1,7 +1,9 @@
-"""A producer that is late, and a consumer that is in no way told to wait but by the protocols: right every time. The same with
-the ordering switched off goes wrong, or the test would prove nothing.
+"""A late producer, and a consumer that only the protocols make wait: the result is right each time.
 
-`ROUNDS` says how often (1000, of 1 ms each); the delays are `spin` kernels on streams that nothing else orders.
+The same with the stream waits switched off must go wrong; otherwise the test would prove nothing.
+
+`ROUNDS` is the number of rounds (1000, of 1 ms each). The delays are `spin` kernels on streams that do not
+synchronize otherwise.
 """
 
 import ctypes
@@ -26,7 +28,7 @@ def streams():
 
 @pytest.fixture
 def wrong():
-    """A counter in device memory, of elements that came too early."""
+    """A counter in device memory of the elements that were wrong."""
     place = driver.alloc(8)
     driver.write(place, bytearray(8))
     yield place
@@ -39,12 +41,12 @@ def counted(wrong):
 
 
 class Producer:
-    """Memory that a late kernel on a stream writes, as an array of one protocol."""
+    """Memory that a late kernel on a stream writes, as an array with one protocol."""
 
     def __init__(self, stream):
         self.array = Array.full((COUNT,), 0, "<u4", device="cuda")
         self.stream, self.address = stream, interop_demo.describe(self.array)["data"]
-        # From here on the array says that it was last written on this stream.
+        # From here on the array states that it was last written on this stream.
         interop_demo.scale_(self.array, 1.0, stream=stream)
 
     def write(self, value):
@@ -72,7 +74,7 @@ def asarray(producer, protocol, stream):
 
 
 def rounds(producer, protocol, consumer, told, wrong, count):
-    """How many rounds there were in which the consumer read too early."""
+    """Returns the number of rounds in which the consumer read too early."""
     bad = before = 0
     for value in range(1, count + 1):
         producer.write(value * 7)
@@ -96,7 +98,7 @@ def test_a_late_producer(streams, wrong, protocol):
 
 @pytest.mark.parametrize("protocol", ["exchange", "dlpack", "cai"])
 def test_without_ordering_it_shows(streams, wrong, protocol):
-    """The control: -1 asks for no ordering."""
+    """The counterexample: -1 requests no wait."""
     first, second = streams
     producer = (TorchProducer if protocol == "exchange" else Producer)(first)
     assert rounds(producer, protocol, second, -1, wrong, 20) > 0
@@ -104,7 +106,7 @@ def test_without_ordering_it_shows(streams, wrong, protocol):
 
 @pytest.mark.parametrize("policy", ["wait_for_all", "legacy_default", "nothing_pending"])
 def test_a_producer_that_names_no_stream(streams, wrong, policy):
-    """torch, JAX, Warp and DALI write version 2: by default all work of the context is ordered first."""
+    """torch, JAX, Warp and DALI write version 2. By default the consumer then waits for all work of the context."""
     first, second = streams
     producer = Producer(first)
 
@@ -129,7 +131,7 @@ def test_a_producer_that_names_no_stream(streams, wrong, policy):
 
 
 def overtaken(kind, policy, streams, wrong, count):
-    """How many elements a slow consumer read after their memory had gone to somebody else."""
+    """Returns how many elements a slow consumer read after their memory had been reused."""
     first, second = streams
     interop_demo.set_release_policy(policy)
     try:
@@ -143,7 +145,7 @@ def overtaken(kind, policy, streams, wrong, count):
             driver.consume(second, address, COUNT, value, wrong)
             del array, imported
             gc.collect()
-            # The next owner of the same memory, if it was given back.
+            # The next owner of the same memory, if it was released.
             reused = Array.full((COUNT,), 1, "<u4", device=kind)
             driver.produce(first, interop_demo.describe(reused)["data"], COUNT, 0)
             driver.synchronize()
@@ -159,7 +161,8 @@ def test_a_slow_consumer(streams, wrong, kind):
 
 
 def overtaken_by_torch(policy, streams, wrong, count):
-    """How many elements a slow consumer read after torch's allocator had given their block to another tensor."""
+    """Returns how many elements a slow consumer read after torch's allocator had given their block to another tensor.
+    """
     torch = pytest.importorskip("torch", exc_type=ImportError)
     first, second = streams
     interop_demo.set_release_policy(policy)
@@ -181,12 +184,14 @@ def overtaken_by_torch(policy, streams, wrong, count):
 
 
 def test_a_slow_consumer_of_torch(streams, wrong):
-    """torch's allocator reuses a block as soon as its tensor is gone: our import keeps it until the work is done."""
+    """torch's allocator reuses a block as soon as its tensor is dropped. Our import keeps the tensor until the work
+    is done.
+    """
     assert overtaken_by_torch("after_context", streams, wrong, min(ROUNDS, 300)) == 0
 
 
 def test_without_ordered_releases_it_shows(streams, wrong):
-    """The control: the block is given back at once."""
+    """The counterexample: the block is released immediately."""
     assert overtaken_by_torch("immediate", streams, wrong, 20) > 0
 
 
@@ -207,7 +212,7 @@ def test_torch_reads_slowly_what_we_drop(streams, wrong):
 
 
 def test_a_host_reader_waits(streams):
-    """NumPy names no stream when it takes pinned memory."""
+    """NumPy passes no stream when it imports pinned memory."""
     import numpy as np
 
     first, _ = streams

@@ -1,10 +1,12 @@
-"""Random programs of several libraries and threads: arrays are made, passed on by any protocol to any stream, changed, cut,
-copied and dropped in an order that nobody wrote down, behind random delays, and what was copied is compared element by element.
+"""Random programs with several libraries and threads, with random delays; each copy is compared element by element.
 
-A memory has one array through which it is used, the last that it was passed to; those before it are only dropped, at any time.
-Memory that went back too early is written by whoever gets it next, and shows in a copy, as what was read too early does.
+Arrays are created, passed on through any protocol to any stream, changed, sliced, copied and dropped in random order.
+Each memory is used through one array, the one it was passed to last; the earlier ones are only dropped, at any time.
+Memory that is released too early is overwritten by its next owner. That shows in a copy, and so does memory that was
+read too early.
 
-`STEPS` is how many steps each thread takes (4000), `SEED` begins the numbers (0). A failure names what happened to the memory.
+`STEPS` is the number of steps of each thread (4000); `SEED` is the first seed (0). A failure prints the history of
+the memory.
 """
 
 import contextlib
@@ -22,9 +24,9 @@ from partners import OnlyCAI, OnlyDLPack
 STEPS = int(os.environ.get("STEPS", "4000"))
 SEED = int(os.environ.get("SEED", "0"))
 THREADS = 4
-# A missing order shows in most walks, and not in all: five were not enough once.
+# A missing wait shows in most walks, but not in all: five were once not enough.
 WALKS = 20
-# The most that a thread has at a time.
+# The largest number of memories that a thread has at a time.
 MEMORIES = 8
 SHAPES = [(1 << 12,), (64, 96), (7, 33, 64)]
 
@@ -35,7 +37,7 @@ def counting(library, shape, first, **where):
 
 
 class Ours:
-    """What the libraries have in common: arrays of float32 on a stream; `take` makes one of ours its own."""
+    """The interface of a library: float32 arrays on a stream; `take` imports one of our arrays."""
 
     name = "ours"
 
@@ -46,7 +48,7 @@ class Ours:
         return contextlib.nullcontext()
 
     def make(self, shape, first, kind):
-        """An array, and its elements; the other libraries have one kind of memory."""
+        """Returns an array and its elements. The other libraries have one kind of memory."""
         array = interop_demo.Array.full(shape, float(first), device=kind, ordinal=self.ordinal)
         return array, np.full(shape, first, np.float32)
 
@@ -61,7 +63,7 @@ class Ours:
         return interop_demo.asarray(array, stream=stream)
 
     def copy(self, array, stream):
-        """What is read later; here it is on the host at once."""
+        """Returns a copy that is read later; here it is on the host immediately."""
         return np.from_dlpack(OnlyDLPack(array), device="cpu", copy=True)
 
     def read(self, copy):
@@ -69,7 +71,7 @@ class Ours:
 
 
 class Library(Ours):
-    """Any other; its arrays count up."""
+    """Any other library; its arrays count up."""
 
     def __init__(self, ordinal):
         super().__init__(ordinal)
@@ -125,7 +127,7 @@ class CuPy(Library):
 
 
 class Jax(Library):
-    """Its arrays are values: a change makes another. It has streams of its own."""
+    """Its arrays are immutable: a change creates another array. JAX manages its own streams."""
 
     name = "jax"
 
@@ -157,27 +159,27 @@ LIBRARIES = {library.name: library for library in (Ours, Torch, CuPy, Jax)}
 
 
 class Memory:
-    """What the elements must be, the array through which they are used, and those before it."""
+    """The expected elements, the array through which they are used, and the arrays before it."""
 
     def __init__(self, library, array, values, stream):
         self.library, self.array, self.values, self.stream = library, array, values, stream
         self.before, self.story = [], [f"made by {library.name} on {stream:#x}"]
-        # What is JAX's, or was, is a value that nobody changes in place; and it takes compact arrays only.
+        # A JAX array, also a former one, is never changed in place. JAX accepts only contiguous arrays.
         self.frozen, self.compact = library.name == "jax", True
 
 
 class Walk:
-    """A thread's own memories and streams."""
+    """The memories and streams of a thread."""
 
     def __init__(self, names, seed, ordinal, ordered, others):
         self.chance, self.ordered, self.others = random.Random(seed), ordered, others
         driver.enter(ordinal)
-        # Before JAX starts, which may leave another device's context current.
+        # Before JAX starts, because JAX may leave another device's context current.
         self.streams = [driver.stream() for _ in range(3)]
         self.libraries = [LIBRARIES[name](ordinal) for name in names]
         self.ours = self.libraries[0]
-        # Memory of the driver's pool that is freed too early may be unmapped, which ends the context; and no library takes
-        # what is the host's too as it is.
+        # Pool memory that is freed too early may be unmapped, which ends the context. No library accepts
+        # host-accessible memory as it is.
         self.kinds = ["cuda", "pool"] if ordered else ["cuda"]
         self.kinds += ["pinned", "managed"] if names == ["ours"] else []
         self.memories, self.copies, self.wrong, self.compared = [], [], [], 0
@@ -208,7 +210,7 @@ class Walk:
             driver.sleep(stream, 1)
 
     def change(self, memory):
-        # Halved often enough, a number is 0, and shows nothing.
+        # A number that was halved often enough is 0 and shows no error.
         if memory.values.max(initial=1) < 1 or (memory.frozen and memory.library.name != "jax"):
             return
         with memory.library.on(memory.stream):
@@ -219,13 +221,13 @@ class Walk:
         memory.story.append("halved")
 
     def pass_on(self, memory):
-        """From a library to us, or from us to one, for another stream."""
+        """Passes the array from a library to us, or from us to a library, for another stream."""
         stream = self.chance.choice(self.streams)
-        # Of another thread's libraries, perhaps.
+        # The library may be one of another thread.
         if memory.library.name == "ours":
             other = self.chance.choice(self.libraries)
             if other.name == "jax" and (memory.frozen or not memory.compact):
-                return  # JAX asks for the legacy form, in which nothing read-only goes out
+                return  # JAX requests the legacy form, in which no read-only array is exported
             with other.on(stream):
                 array, protocol = self.given(memory.array, other)
                 array = other.take(array, stream)
@@ -240,11 +242,11 @@ class Walk:
         memory.story.append(f"to {memory.library.name} on {stream:#x} by {protocol}")
 
     def given(self, array, to):
-        """The array, with one of its protocols."""
+        """Returns the array with only one of its protocols."""
         if not self.ordered:
             return OnlyDLPack(array, unordered=True), "__dlpack__ without order"
         ways = ["all", "dlpack", "cai"]
-        # Only we heed all that a dict says of streams, or does not say.
+        # Only we respect each stream that a dict states or leaves out.
         way = self.chance.choice(ways if to.name == "ours" else ways[:2])
         if way == "cai" and hasattr(array, "__cuda_array_interface__"):
             return OnlyCAI(array), way
@@ -260,14 +262,14 @@ class Walk:
         memory.story.append(f"cut by {key[0]}")
 
     def copy(self, memory):
-        """A copy is queued, and looked at when everything around it has gone on."""
+        """Queues a copy. It is compared after other work has gone on."""
         with memory.library.on(memory.stream):
             copy = memory.library.copy(memory.array, memory.stream)
         memory.story.append("copied")
         self.copies.append((memory.library, copy, memory.values.copy(), memory.stream, list(memory.story)))
 
     def forget(self, memory):
-        """One of the arrays that came before."""
+        """Drops one of the earlier arrays."""
         if memory.before:
             memory.before.pop(self.chance.randrange(len(memory.before)))
 
@@ -275,7 +277,7 @@ class Walk:
         self.memories.remove(memory)
 
     def swap(self, memory):
-        """With another thread."""
+        """Exchanges a memory with another thread."""
         self.drop(memory)
         with contextlib.suppress(queue.Empty):
             self.memories.append(self.others.get_nowait())
@@ -293,7 +295,7 @@ class Walk:
 
 
 def walk(names, seed, ordinals=(0,), ordered=True):
-    """What was wrong, in all threads together."""
+    """Returns the errors of all threads."""
     wrong, compared, errors = [], [], []
     others = {ordinal: queue.Queue() for ordinal in ordinals}
 
@@ -308,7 +310,7 @@ def walk(names, seed, ordinals=(0,), ordered=True):
             one.compare()
             wrong.extend(one.wrong)
             compared.append(one.compared)
-        except BaseException as error:  # a thread's own would be lost
+        except BaseException as error:  # an exception of a thread would be lost
             errors.append(error)
 
     started = [threading.Thread(target=run, args=(number,)) for number in range(THREADS)]
@@ -355,13 +357,13 @@ def test_on_two_devices():
 
 
 def test_without_ordered_releases_it_shows():
-    """A control: what we let go of is the library's again at once."""
+    """A counterexample: memory that we drop returns to its library immediately."""
     with released("immediate"):
         assert any(walk(["ours", "torch"], SEED + more) for more in range(WALKS))
 
 
 @pytest.mark.parametrize("names", [["ours", "torch"], ["ours", "cupy"]], ids="-".join)
 def test_without_order_it_shows(names):
-    """The control: nobody asks for order."""
+    """The counterexample: no stream waits are requested."""
     with released("immediate"):
         assert any(walk(names, SEED + more, ordered=False) for more in range(WALKS))

@@ -1,7 +1,7 @@
-"""What the partners do not take or do not have, each with the reason. Every other cell of the matrix has to pass.
+"""What the libraries do not accept or do not have, each with the reason. All other cells of the matrix must pass.
 
-A cell is named `partner direction protocol kind case stream`; `*` and `[abc]` stand for more, and the first line that fits
-counts. `in` is an array of the partner's that we import, `out` is one of ours that it imports.
+A cell is named `partner direction protocol kind case stream`. `*` and `[abc]` match several, and the first matching
+line counts. `in` is an array of the library that we import; `out` is one of ours that the library imports.
 """
 
 from fnmatch import fnmatch
@@ -9,14 +9,14 @@ from importlib.metadata import PackageNotFoundError, version
 
 
 def is_before(partner, *limit):
-    """Whether the version of the partner that is installed is an older one; yes, where it is not."""
+    """Returns whether the installed version of the library is older; true if it is not installed."""
     try:
         return tuple(map(int, version(partner).split(".")[: len(limit)])) < limit
     except PackageNotFoundError:
         return True
 
 
-# Cells that cannot be tried: the partner has no such array.
+# Cells that cannot be tested, because the library has no such array.
 LACKS = (
     ("torch out dlpack device negative *", "torch 2.11 ends the process over negative strides in a capsule"),
     ("torch out cai * negative *", "torch 2.11 ends the process over negative strides in a dict"),
@@ -45,7 +45,7 @@ LACKS = (
     ("numba in * * readonly *", "the library has no read-only arrays"),
 )
 
-# Cells that the partner refuses: the class of its exception, a part of the text, and why.
+# Cells that the library refuses: the class of its exception, a part of its message, and the reason.
 REFUSALS = (
     # torch
     ("torch out dlpack pinned *", "BufferError|RuntimeError", "", "torch takes no kDLCUDAHost: `relabel_as_host()` is for it"),

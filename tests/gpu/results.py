@@ -1,6 +1,7 @@
-"""Results as arrays of PyTorch, TVM FFI, CuPy, JAX and Warp, in memory of a GPU.
+"""Results as arrays of PyTorch, TVM FFI, CuPy, JAX and Warp, in GPU memory.
 
-What is doubled is `float32` unless it is said. The counters return to zero after every test (`conftest.py`).
+Unless stated otherwise, the doubled arrays are `float32`. The counters return to zero after each test
+(`conftest.py`).
 """
 
 import gc
@@ -92,7 +93,7 @@ def test_many_pieces_are_gathered(torch):
 
 @pytest.mark.parametrize("round_", range(5))
 def test_torch_works_on_a_stream_of_its_own(torch, round_):
-    """What it queued comes before the kernel, and the kernel before what it queues next."""
+    """The kernel waits for the work that torch queued before, and torch's later work waits for the kernel."""
     stream = torch.cuda.Stream()
     tensor = torch.zeros(1 << 20, device="cuda")
     torch.cuda.synchronize()
@@ -113,7 +114,7 @@ def test_ours_as_a_tensor_in_place(torch):
     tensor += 1
     torch.cuda.synchronize()
     assert interop_demo.checksum(array) == 2.5 * 6
-    # Tensors of other tests, which were kept by a circle of references.
+    # Tensors of other tests, which a reference cycle kept alive.
     gc.collect()
     interop_demo.finish_releases()
     before = interop_demo.live_exports()

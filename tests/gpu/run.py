@@ -1,4 +1,4 @@
-"""Runs the parts of a GPU bundle, each in a process of its own with a time limit, and prints one table.
+"""Runs the parts of a GPU bundle, each in its own process with a time limit, and prints one table.
 
     run.sh [PART]... [--limit SECONDS] [--jobs N]      parts: rust, python, races, speed, sanitizer, examples; all without a name
 """
@@ -29,11 +29,11 @@ NAMED = (
     "torch_negative_strides",
     "as_array",
 )
-# What runs alone: other work on the GPU would show in its figures, in who is first, or in how much memory is free.
+# These run alone: other work on the GPU would change their timings, the outcome of races, or the free memory.
 TIMED = ("races", "speed", "lifetime", "device_copies")
 SANITIZERS = ("memcheck", "racecheck", "initcheck", "synccheck")
-# initcheck takes what was copied from device or managed memory of another context for uninitialized; so it does in a
-# program of C that makes the same six calls.
+# initcheck reports data copied from device or managed memory of another context as uninitialized. A C program that
+# makes the same six calls shows the same.
 TAKEN_FOR_FAULTS = {("initcheck", "cuda"): ["--skip", "a_copy_on_a_stream_of_another_context"]}
 
 
@@ -47,13 +47,13 @@ class Row:
     skipped: int = 0
     seconds: float = 0.0
     notes: Counter = field(default_factory=Counter)
-    # The parameters of the tests behind a note.
+    # The parameters of the tests that belong to a note.
     cells: dict = field(default_factory=dict)
 
 
 @dataclass
 class Part:
-    """Something that is run: a command, how its outcome is read, and for how long it may run."""
+    """A part: a command, the function that reads its outcome, and its time limit."""
 
     group: str
     name: str
@@ -63,7 +63,7 @@ class Part:
 
 
 def parts(work):
-    """Every part, in the order in which they run."""
+    """All parts in the order in which they run."""
     for program in programs("rust"):
         yield Part("rust", f"rust {program.name}", [program, "--show-output"], libtest, 180)
     for partner in PARTNERS:
@@ -85,7 +85,8 @@ def parts(work):
         own = [sys.executable, "-B", GPU / "compute_sanitizer.py"]
         compiled = [program for program in programs("rust") + programs("examples") if program.suffix != ".py"]
         for name, command in [("python", own), *((program.name, [program]) for program in compiled)]:
-            # Gigabytes take minutes under this tool, and no kernel there has shared memory to race in.
+            # Gigabytes take minutes under this tool, and no kernel there uses shared memory, so there are no races to
+            # find.
             if (tool, name) != ("racecheck", "bandwidth"):
                 left_out = TAKEN_FOR_FAULTS.get((tool, name), [])
                 yield Part("sanitizer", f"{tool} {name}", [*sanitize, *command, *left_out], sanitizer, 150)
@@ -100,7 +101,7 @@ def command_of(program):
 
 
 def pytest(work, group, name, file, *arguments, limit=150):
-    """A file of tests; what it did is read from the report that pytest writes."""
+    """A file of tests. The outcome is read from pytest's report."""
     report = work / f"{name.replace(' ', '-')}.xml"
     command = [sys.executable, "-B", "-m", "pytest", "-q", "-p", "no:cacheprovider", "--rootdir", GPU, "--tb=short"]
     command += ["-o", "faulthandler_timeout=100", "-o", "junit_family=xunit2", f"--junitxml={report}", GPU / file]
@@ -108,7 +109,7 @@ def pytest(work, group, name, file, *arguments, limit=150):
 
 
 def junit(row, code, text, report):
-    """One test case of the report after another; a process that died has written none."""
+    """Reads the test cases of a report. A process that crashed has written none."""
     if not report.exists():
         row.failed += 1
         row.notes[f"no report, exit status {code}: {last_line(text)}"] += 1
@@ -132,7 +133,7 @@ def junit(row, code, text, report):
 
 
 def libtest(row, code, text):
-    """The closing line of a Rust test program, and the names of what failed."""
+    """Reads the last line of a Rust test program and the names of the failed tests."""
     for passed, failed, ignored in re.findall(r"test result: .*?(\d+) passed; (\d+) failed; (\d+) ignored", text):
         row.passed, row.failed = row.passed + int(passed), row.failed + int(failed)
         row.skipped += int(ignored)
@@ -146,7 +147,7 @@ def libtest(row, code, text):
 
 
 def table(row, code, text):
-    """A program that prints lines which end in `holds` or `MISSED`."""
+    """Reads a program whose lines end in `holds` or `MISSED`."""
     row.passed, row.failed = len(re.findall(r"\bholds$", text, re.M)), len(re.findall(r"\bMISSED$", text, re.M))
     row.skipped = len(re.findall(r"\bskipped: ", text))
     for line in re.findall(r"^(.*\bMISSED)$", text, re.M):
@@ -159,7 +160,7 @@ def table(row, code, text):
 
 
 def status(row, code, text):
-    """A program that ends well or does not, or says that it lacks something."""
+    """Reads a program that succeeds, fails, or prints why it was skipped."""
     lacks = re.findall(r"^skipped: (.*)", text, re.M)
     row.passed, row.failed, row.skipped = int(code == 0 and not lacks), int(code != 0), int(code == 0 and bool(lacks))
     row.notes.update(f"skipped: {reason}" for reason in lacks)
@@ -168,7 +169,7 @@ def status(row, code, text):
 
 
 def promised(example):
-    """What the page of the examples says that one of them prints; nothing of one whose figures are of the machine."""
+    """The output that the page of the examples documents; nothing for examples whose figures depend on the machine."""
     page = next(page for page in (GPU / "examples.md", BUNDLE.parent / "examples" / "README.md") if page.exists())
     for section in page.read_text(encoding="utf-8").split("\n## ")[1:]:
         name, text = re.match(r"\[`(.*?)`\]", section), re.search(r"```text\n(.*?)```", section, re.S)
@@ -178,7 +179,7 @@ def promised(example):
 
 
 def printed(lines):
-    """A program that prints these lines, among others."""
+    """Reads a program that must print these lines, among others."""
 
     def read(row, code, text):
         status(row, code, text)
@@ -191,7 +192,7 @@ def printed(lines):
 
 
 def sanitizer(row, code, text):
-    """A program under compute-sanitizer: its own outcome is another part's matter."""
+    """Reads a program under compute-sanitizer. Another part judges its own outcome."""
     # racecheck closes with "RACECHECK SUMMARY: 0 hazards displayed (0 errors, 0 warnings)".
     found = re.findall(r"(?:ERROR SUMMARY: (\d+) error|RACECHECK SUMMARY: (\d+) hazard)", text)
     if not found:
@@ -215,7 +216,7 @@ def last_line(text):
 
 
 def run(part, limit):
-    """Runs a part to its end, or until its time is up; everything it started ends with it."""
+    """Runs a part until it ends or its time is up, then ends all processes that it started."""
     row, start = Row(part.name), time.monotonic()
     try:
         process = subprocess.Popen(
@@ -295,7 +296,7 @@ def main():
 
 
 def finish(part, end, work):
-    """Runs a part if there is time left, keeps its log, and says how it went."""
+    """Runs a part if time is left, keeps its log, and prints the outcome."""
     left = end - time.monotonic()
     if left < 5:
         return Row(part.name, failed=1, notes=Counter({"not run: no time was left": 1}))

@@ -1,12 +1,12 @@
-"""What an import costs on a GPU, beside the least that it could cost and beside other libraries, all in one run.
+"""The cost of an import on a GPU, compared with its lower bound and with other libraries, measured in one run.
 
     run.sh speed
 
-Every figure is the median of rounds that are taken in turns. `floor` is the bare call in C (`modules/gpu_floor.c`), `ours` a
-function of Rust's that takes the array as a typed view of two axes and gives it back: owned, validated, ordered.
+Each figure is the median of interleaved rounds. `floor` is the bare call in C (`modules/gpu_floor.c`). `ours` is a
+Rust function that takes the array as a typed view of two axes and returns: owned, validated, with stream waits.
 
-`cuda.core` orders as we do; ours must be ahead of it. nanobind and TVM FFI neither order nor check: beside the faster of them ours
-may take 1.3 times as long for PyTorch, and 1.5 times for the others.
+`cuda.core` makes the same waits as we do; ours must be faster. nanobind and TVM FFI neither wait nor validate:
+compared with the faster of them ours may take 1.3 times as long for PyTorch, and 1.5 times for the others.
 """
 
 import importlib
@@ -19,31 +19,31 @@ import native
 import numpy as np
 
 ROUNDS, TURNS = 41, 2000
-# The others release at once, whatever is queued: `immediate` is ours without that order, `batched` orders 32 together, `ours` is
-# the default.
+# The others release immediately, whatever is queued. `immediate` is ours with that policy, `batched` waits for 32
+# releases together, and `ours` has the default policy.
 COLUMNS = ("floor", "nanobind", "tvm-ffi", "cuda.core", "cupy", "immediate", "batched", "ours")
 
 
 def library(name):
-    """A library, or `None` after a line that says why there is none."""
+    """Returns a library, or `None` after printing the reason."""
     try:
         return importlib.import_module(name)
-    except Exception as error:  # what is there and does not start is as good as missing
+    except Exception as error:  # a library that is installed and does not start counts as missing
         print(f"skipped: {name}: {type(error).__name__}: {error}")
         return None
 
 
 class Figures:
-    """The rounds of a row, each column a function that gives nanoseconds."""
+    """The rounds of a row. Each column is a function that returns nanoseconds."""
 
     def __init__(self, floor):
         self.floor, self.columns = floor, {}
 
     def add(self, name, function, *arguments):
-        """A column, unless it cannot do this at all, which is said."""
+        """Adds a column. If the function fails, it prints the reason and adds nothing."""
         try:
             function(*arguments)
-        except Exception as error:  # another library's limits are no fault here
+        except Exception as error:  # a limitation of another library is no failure here
             print(f"skipped: {name}: {type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}")
         else:
             self.columns[name] = lambda: function(*arguments)
@@ -53,7 +53,7 @@ class Figures:
         return self.add(name, self.floor.calls, function, array, TURNS)
 
     def ours(self, function, array):
-        """With what is released when nobody says otherwise, and under two other policies."""
+        """Adds the columns for the default release policy and for two others."""
 
         def under(policy):
             before = interop_demo.set_release_policy(policy)
@@ -77,7 +77,7 @@ class Figures:
 
 
 class Others:
-    """What else takes arrays in."""
+    """The other libraries that import arrays."""
 
     def __init__(self):
         self.tvm, self.cupy = library("tvm_ffi"), library("cupy")
@@ -99,13 +99,13 @@ class Others:
 
 
 def most(found, beside_unordered):
-    """What ours may take at most."""
+    """The largest allowed time of ours."""
     others = [found[name] * beside_unordered for name in ("nanobind", "tvm-ffi") if name in found]
     return min([*others, found.get("cuda.core", float("inf"))])
 
 
 def rows(floor, others):
-    """`(what, medians, what ours may be at most)`, `None` where nothing else does the same."""
+    """Yields `(name, medians, limit of ours)`; the limit is `None` if nothing else does the same."""
     square = np.ones((4, 4), np.float32)
     ours, stream = interop_demo.is_square, ("stream",)
     if torch := library("torch"):
@@ -137,7 +137,9 @@ def rows(floor, others):
 
 
 def there_and_back(floor, others, tensor):
-    """A tensor into a function and one of the same memory out of it: at most what TVM FFI takes to hand one back."""
+    """Passes a tensor to a function that returns one of the same memory. The limit is the time that TVM FFI takes to
+    return one.
+    """
     figures = Figures(floor).calls("ours", interop_demo._as_it_came, tensor)
     if others.tvm:
         figures.calls("tvm-ffi", others.tvm.get_global_func("testing.echo"), tensor)
@@ -146,14 +148,14 @@ def there_and_back(floor, others, tensor):
 
 
 def edge(floor, torch, tensor):
-    """What the order of two streams adds to an import."""
+    """The additional time of a stream wait in an import."""
     first = driver.stream()
 
     def on(function, *arguments):
         with torch.cuda.stream(torch.cuda.ExternalStream(first)):
             return function(*arguments)
 
-    # Both sides are the default stream in the one column, and in the other torch works on a stream of its own.
+    # In one column both sides use the default stream; in the other torch works on its own stream.
     figures = Figures(floor).add("floor", floor.edge, first, 1, TURNS)
     figures.calls("same", interop_demo.is_square, tensor)
     figures.add("other", on, floor.calls, interop_demo.is_square, tensor, TURNS)

@@ -1,5 +1,7 @@
-"""PyTorch ends the process over negative strides up to 2.11, and raises in 2.15 (pytorch/pytorch#188023). What goes out of
-here backwards ends in PyTorch as what goes out of NumPy does, never in other values; a copy is the way in.
+"""PyTorch up to 2.11 ends the process on negative strides, and 2.15 raises an error (pytorch/pytorch#188023).
+
+An export of ours with negative strides has the same outcome in PyTorch as one of NumPy's, and never wrong values. A
+copy is accepted.
 """
 
 import subprocess
@@ -8,7 +10,7 @@ from importlib.util import find_spec
 
 import pytest
 
-# In a process of its own, which may not live to tell.
+# In its own process, which may crash.
 PROGRAM = """
 import sys, interop_demo, numpy as np, torch
 
@@ -33,7 +35,8 @@ else:
 
 
 def outcome(source, wish, device):
-    """What became of the exchange: `refused`, `taken True`, or `ended` by a signal. Anything else is shown."""
+    """Returns the outcome of the exchange: `refused`, `taken True`, or `ended` by a signal. Anything else is printed.
+    """
     command = [sys.executable, "-c", PROGRAM, source, wish, device]
     ran = subprocess.run(command, capture_output=True, text=True, timeout=120)
     lines = ran.stdout.splitlines()

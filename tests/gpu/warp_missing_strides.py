@@ -1,5 +1,6 @@
-"""Warp took a missing `strides` for a fault of the program (NVIDIA/warp#523), and later counted with the wrong item size
-(#763): absent, `None` and explicit strides are one thing, in the size of the source's items.
+"""Warp raised an error on missing `strides` (NVIDIA/warp#523), and later used the wrong item size (#763).
+
+A missing key, `None`, and explicit strides mean the same, in units of the source's item size.
 """
 
 import driver
@@ -69,7 +70,7 @@ def test_warp_takes_ours_as_vectors(wp, strides):
 
 @pytest.mark.parametrize("wrap", [lambda array: array, OnlyCAI], ids=["array", "dict"])
 def test_warp_takes_the_array_itself(wp, wrap):
-    """Warp refuses what has no `len()` before it looks at the dict."""
+    """Warp refuses an object without `len()` before it reads the dict."""
     array = Array.full((4, 6), 2.0, device="cuda")
     taken = wp.array(wrap(array), dtype=wp.float32, device="cuda:0", copy=False)
     assert taken.ptr == interop_demo.describe(array)["data"]

@@ -1,7 +1,7 @@
-"""DLPack structs made by hand: what producers write, and what none should; and a look into the structs of others.
+"""DLPack structs made by hand, valid and invalid, and a view of foreign structs.
 
-Every struct lies on a page of its own that nobody may write, right before a page that nobody may read. So a consumer
-that writes into the producer's struct, or reads beyond its numbers, does not survive the test.
+Each struct ends at the border of two pages: its own page is read-only, and the next is inaccessible. A consumer that
+writes to the producer's struct, or reads beyond its shape, crashes the test.
 """
 
 import ctypes
@@ -16,13 +16,13 @@ CPU, CUDA, CUDA_HOST, ROCM, CUDA_MANAGED = 1, 2, 3, 10, 13
 READ_ONLY, IS_COPIED, PADDED = 1, 2, 4
 FLOAT32 = (2, 32, 1)
 
-# The names live as long as the program: a capsule keeps the pointer, not the text.
+# The names live as long as the program, because a capsule keeps only the pointer.
 NAMES = {"legacy": b"dltensor", "versioned": b"dltensor_versioned"}
 USED = {"legacy": b"used_dltensor", "versioned": b"used_dltensor_versioned"}
 
 
 class DLTensor(ctypes.Structure):
-    """`DLTensor`, with plain numbers for pointers."""
+    """`DLTensor`, with integers instead of pointers."""
 
     _fields_ = [
         ("data", ctypes.c_void_p),
@@ -60,12 +60,12 @@ class Versioned(ctypes.Structure):
 STRUCTS = {"legacy": Legacy, "versioned": Versioned}
 
 
-# A handle of our own: `ctypes.pythonapi` is everybody's, and Warp gives its functions other signatures.
+# A separate handle: `ctypes.pythonapi` is shared, and Warp changes the signatures of its functions.
 interpreter = ctypes.PyDLL(None) if os.name == "posix" else ctypes.pythonapi
 
 
 def python_function(name, result, *arguments):
-    """A function of Python's C API; a capsule that is being destroyed is passed as a number."""
+    """A function of Python's C API. A capsule that is being destroyed is passed as an integer."""
     function = getattr(interpreter, name)
     function.restype, function.argtypes = result, arguments
     return function
@@ -79,12 +79,12 @@ set_name = python_function("PyCapsule_SetName", ctypes.c_int, ctypes.py_object, 
 
 @ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 def count_release(address):
-    """The deleter of every `Tensor`."""
+    """The deleter of each `Tensor`."""
     Tensor.alive[address].released += 1
 
 
 class Pages:
-    """Two pages, of which the first is filled from its end and then sealed, and the second cannot be touched."""
+    """Two pages: the first is filled from its end and then made read-only, and the second is inaccessible."""
 
     def __init__(self):
         self.map = mmap.mmap(-1, 2 * PAGE)
@@ -92,12 +92,12 @@ class Pages:
         self.end = self.start + PAGE
 
     def room(self, size):
-        """The address of `size` bytes, right before what was asked for last."""
+        """The address of `size` bytes directly before the previous allocation."""
         self.end = (self.end - size) & ~7
         return self.end
 
     def numbers(self, numbers):
-        """The address of these numbers; 0 for `None`, and the page that cannot be touched for none."""
+        """The address of these numbers. It is 0 for `None`, and the inaccessible page for an empty sequence."""
         if numbers is None:
             return 0
         if not numbers:
@@ -107,16 +107,16 @@ class Pages:
         return place
 
     def protect(self, first=PROT_READ):
-        """Locks both pages."""
+        """Protects both pages."""
         if libc is not None:
             assert libc.mprotect(ctypes.c_void_p(self.start), PAGE, first) == 0
             assert libc.mprotect(ctypes.c_void_p(self.start + PAGE), PAGE, PROT_NONE) == 0
 
 
 class Tensor:
-    """A managed tensor, by default a compact (2, 3) array of float32 in host memory; it counts its releases."""
+    """A managed tensor, by default a contiguous (2, 3) array of float32 in host memory. It counts its releases."""
 
-    # What a struct points to must outlive it, whoever holds it, so nothing is ever freed.
+    # The memory behind a struct must outlive it, whoever holds it, so nothing is ever freed.
     alive = {}
 
     def __init__(
@@ -137,7 +137,7 @@ class Tensor:
     ):
         self.form, self.device, self.released = form, device, 0
         self.room = ctypes.create_string_buffer(1024)
-        # 256 bytes before the first element are there for strides that go backwards.
+        # There are 256 bytes before the first element, for negative strides.
         self.memory = (ctypes.addressof(self.room) + 511) & ~255
         self.pages = Pages()
         rank = len(shape or ()) if ndim is None else ndim
@@ -156,7 +156,7 @@ class Tensor:
         Tensor.alive[self.address] = self
 
     def capsule(self, name=None):
-        """A capsule around the struct, without a destructor: who takes it is the only one to release it."""
+        """A capsule around the struct without a destructor: only its consumer releases the struct."""
         name = NAMES[self.form] if name is None else name
         return new_capsule(self.address, ctypes.cast(name, ctypes.c_void_p) if name else None, None)
 
@@ -166,7 +166,7 @@ class Tensor:
 
 
 class Producer:
-    """An object with `__dlpack__` around a tensor, as the standard has it; it notes what it is asked."""
+    """An object with `__dlpack__` around a tensor, as in the standard. It records the calls."""
 
     def __init__(self, tensor, device=None):
         self.tensor, self.device, self.asked = tensor, device or tensor.device, []
@@ -180,12 +180,12 @@ class Producer:
 
 
 def producer_with(**members):
-    """A producer of a fresh tensor whose class has these members as well."""
+    """A producer of a new tensor whose class has these additional members."""
     return type("Odd", (Producer,), members)(Tensor())
 
 
 def raising(error, notes=None):
-    """A method that raises, and notes the keywords of each call."""
+    """A method that raises, and records the keywords of each call."""
 
     def method(*_, **wishes):
         if notes is not None:
@@ -201,7 +201,7 @@ def name_of(capsule):
 
 
 def form_of(capsule):
-    """`legacy` or `versioned`, whether it was taken or not."""
+    """Returns `legacy` or `versioned`, whether the capsule was consumed or not."""
     return {name: form for names in (NAMES, USED) for form, name in names.items()}[get_name(capsule)]
 
 
@@ -211,22 +211,22 @@ def look(capsule):
 
 
 def numbers_at(address, count):
-    """`count` 64-bit numbers, or `None` for null."""
+    """Reads `count` 64-bit integers, or returns `None` for null."""
     return None if not address else tuple((ctypes.c_int64 * count).from_address(address))
 
 
 def take(capsule):
-    """Takes the struct out of a capsule as a consumer does; `release` gives it back."""
+    """Takes the struct out of a capsule as a consumer does; `release` releases it."""
     struct = look(capsule)
     set_name(capsule, USED[form_of(capsule)])
     return struct
 
 
 def release(struct):
-    """Calls the deleter of a struct as a consumer in C does that does not hold the interpreter's lock."""
+    """Calls the deleter of a struct as a C consumer does, without holding the GIL."""
     ctypes.CFUNCTYPE(None, ctypes.c_void_p)(struct.deleter)(ctypes.addressof(struct))
 
 
 def release_attached(struct):
-    """Calls the deleter of a struct with the interpreter's lock held."""
+    """Calls the deleter of a struct while holding the GIL."""
     ctypes.PYFUNCTYPE(None, ctypes.c_void_p)(struct.deleter)(ctypes.addressof(struct))

@@ -1,6 +1,6 @@
-"""What all Python tests share: the extension, marks for what a computer may lack, and a check for leaks.
+"""Shared by all Python tests: the extension, marks for what a machine may lack, and a check for leaks.
 
-Run them with `cargo xtask test python`, which builds the extension and installs the libraries first.
+Run the tests with `cargo xtask test python`, which first builds the extension and installs the libraries.
 """
 
 import gc
@@ -10,7 +10,7 @@ import time
 import interop_demo
 import pytest
 
-# How long a library may take to give memory back from a thread of its own, in seconds.
+# The time in seconds in which a library must release memory from its own thread.
 PATIENCE = 5.0
 
 
@@ -24,7 +24,7 @@ def pytest_configure(config):
 
 
 def missing_gpu():
-    """Why there is no GPU to test with, or `None`."""
+    """Returns why no GPU can be used, or `None`."""
     try:
         interop_demo.Array.full((1,), 0.0, device="cuda")
     except Exception as error:  # any reason is a reason to skip, and the skip shows it
@@ -33,7 +33,7 @@ def missing_gpu():
 
 
 def pytest_collection_modifyitems(items):
-    """Skips what this computer cannot run, each test with its reason."""
+    """Skips the tests that this machine cannot run, each with its reason."""
     gpu = missing_gpu() if any(item.get_closest_marker("cuda") for item in items) else None
     for item in items:
         for mark in item.iter_markers("needs"):
@@ -44,7 +44,7 @@ def pytest_collection_modifyitems(items):
 
 
 def counters():
-    """What is alive: exports that somebody still holds, allocations, releases that wait for a stream."""
+    """The numbers of live exports, live allocations, and deferred releases."""
     return {
         "exports": interop_demo.live_exports(),
         "allocations": interop_demo.live_allocations(),
@@ -54,15 +54,15 @@ def counters():
 
 @pytest.fixture(autouse=True)
 def nothing_leaks(request):
-    """After every test everything that it exported or allocated has been released."""
+    """Checks that each test has released everything that it exported or allocated."""
     gc.collect()
-    # What is alive now is no business of this test: the collector need not look at it again.
+    # Objects that are alive now do not belong to this test, so the collector need not visit them again.
     gc.freeze()
     before, failures = counters(), request.session.testsfailed
     yield
     if request.session.testsfailed > failures:
         return  # the traceback of a failed test keeps its variables alive
-    request.node.funcargs.clear()  # and so does the test what its fixtures made
+    request.node.funcargs.clear()  # the test keeps the values of its fixtures, too
     deadline = time.monotonic() + PATIENCE
     while (after := released()) != before and time.monotonic() < deadline:
         time.sleep(0.01)
@@ -70,6 +70,6 @@ def nothing_leaks(request):
 
 
 def released():
-    """The counters once Python has dropped what it no longer uses."""
+    """Returns the counters after Python has dropped unused objects."""
     gc.collect()
     return counters()

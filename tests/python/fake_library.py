@@ -1,6 +1,6 @@
-"""Libraries that are not installed here: a tensor class whose C exchange table is made of Python functions.
+"""Fake libraries: a tensor class whose C exchange table is made of Python functions.
 
-They stand for PyTorch and the like; their memory is counted as that of `Array`s.
+They replace PyTorch and others. Their memory is counted as that of `Array`s.
 """
 
 import ctypes
@@ -40,20 +40,20 @@ def address_of(function):
 
 
 def address_in(array):
-    """A managed tensor of an `Array`, which keeps it."""
+    """Returns a managed tensor that owns an `Array`."""
     stream = None if array.__dlpack_device__()[0] == 1 else 1
     return ctypes.addressof(take(array.__dlpack__(max_version=(1, 0), stream=stream)))
 
 
-# What a table points to is there for as long as the program runs.
+# The memory behind a table lives as long as the program.
 kept = []
 
 
 def library(*, module="fake", fails=None, allocator=True, refuses=None, stream=None):
-    """A fresh class of tensors around an `Array` each, with the notes that its table takes.
+    """Creates a class of tensors, each around an `Array`, and the list of calls that its table records.
 
-    `fails` is what the table has in place of the function that makes an object: its address, or "silent" for one that fails
-    without an exception. `refuses` is what the allocator says instead.
+    `fails` replaces the function that creates an object: an address, or "silent" for one that fails without an
+    exception. `refuses` is the error that the allocator reports.
     """
     notes = []
 

@@ -1,4 +1,4 @@
-"""Compiles the C and C++ modules that stand beside ours in tests and benchmarks."""
+"""Compiles the C and C++ modules that the tests and benchmarks compare with ours."""
 
 import importlib.util
 import os
@@ -11,12 +11,12 @@ from pathlib import Path
 
 SOURCES = Path(__file__).parent / "modules"
 C, CPLUSPLUS = shlex.split(os.environ.get("CC", "cc")), shlex.split(os.environ.get("CXX", "c++"))
-# Beside the packages of the environment, so that every Python has its own.
+# In the environment's folder, so that each Python has its own copies.
 BUILT = Path(sys.prefix) / "native"
 
 
 def missing():
-    """What this computer lacks for compiling modules, or `None`."""
+    """Returns what this machine lacks to compile modules, or `None`."""
     for compiler in (C, CPLUSPLUS):
         if shutil.which(compiler[0]) is None:
             return f"no compiler `{compiler[0]}`"
@@ -26,7 +26,7 @@ def missing():
 
 
 def required(name):
-    """As `load`, for tests, which are skipped where nothing can be compiled."""
+    """Like `load`, for tests: skips the test if nothing can be compiled."""
     import pytest
 
     if why := missing():
@@ -35,7 +35,7 @@ def required(name):
 
 
 def load(name):
-    """The module of this name, compiled if it is not, or if its source has changed since."""
+    """Returns the module of this name. Compiles it first if it is missing or its source has changed."""
     source = next(SOURCES.glob(f"{name}.c*"))
     module = BUILT / (name + sysconfig.get_config_var("EXT_SUFFIX"))
     newest = max(file.stat().st_mtime for file in (source, *SOURCES.glob("*.h")))
@@ -51,7 +51,7 @@ def load(name):
 
 
 def compile_command(source):
-    """How a source is compiled, the way the authors of such modules do it."""
+    """Returns the command that compiles a source, with the usual options for such modules."""
     options = ["-O3", "-DNDEBUG", "-shared", "-fPIC", "-fvisibility=hidden", f"-I{sysconfig.get_path('include')}"]
     if sys.platform == "darwin":
         options += ["-undefined", "dynamic_lookup"]

@@ -1,4 +1,6 @@
-"""Programs of their own, for what a test does not survive when it fails: crashes, exits, memory without end."""
+"""Runs test programs in their own process, for failures that would end the test: crashes, exits, unlimited memory
+use.
+"""
 
 import os
 import subprocess
@@ -15,8 +17,10 @@ LIMITED = "import resource; resource.setrlimit(resource.RLIMIT_AS, (1 << 30, 1 <
 
 
 def run(program, *, timeout=60, limited=False):
-    """Runs a Python program that finds the helpers of this folder; gives what it printed, or fails with its end."""
-    # The address sanitizer reserves far more addresses than it uses, and so does a Python without the lock.
+    """Runs a Python program that can import the helpers of this folder. Returns its output, or fails with the end of
+    it.
+    """
+    # The address sanitizer reserves far more addresses than it uses, and so does a free-threaded Python.
     reserves = "ASAN_OPTIONS" in os.environ or sysconfig.get_config_var("Py_GIL_DISABLED")
     limited = limited and os.name == "posix" and not reserves
     program = (LIMITED if limited else "") + textwrap.dedent(program)
@@ -35,7 +39,7 @@ def run(program, *, timeout=60, limited=False):
 
 
 def resident():
-    """The memory of the process, in bytes."""
+    """The resident memory of the process in bytes."""
     with open("/proc/self/statm") as file:
         return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 

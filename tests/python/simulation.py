@@ -1,7 +1,7 @@
-"""Orders and questions to the simulated CUDA driver, and the kernels of the extension as Python functions.
+"""Controls the simulated CUDA driver, and implements the kernels of the extension as Python functions.
 
-`cargo xtask test python` runs `test_cuda_*.py` in a process of their own that finds this driver as `libcuda.so.1`: other
-libraries would take it for a GPU.
+`cargo xtask test python` runs `test_cuda_*.py` in a separate process that finds this driver as `libcuda.so.1`,
+because other libraries would mistake it for a GPU.
 """
 
 import ctypes
@@ -12,7 +12,7 @@ import struct
 
 import interop_demo
 
-# Formats of elements by the name of a kernel, for each variant. Python has none for bfloat16.
+# The `struct` formats of the elements by kernel name, for each variant. Python has none for bfloat16.
 FORMATS = {"int8": "Bb", "int16": "Hh", "int32": "Ii", "int64": "Qq", "float16": "e", "float32": "f", "float64": "d"}
 KERNEL = ctypes.CFUNCTYPE(
     None,
@@ -24,7 +24,9 @@ KERNEL = ctypes.CFUNCTYPE(
 
 
 def scaled(value, factor, form):
-    """An integer times a factor: exact where that is an integer, else towards zero, and within the type."""
+    """An integer times a factor: exact if the factor is an integer, else rounded towards zero, and clamped to the
+    type.
+    """
     if math.isnan(factor):
         return 0
     bits = 8 * struct.calcsize(form)
@@ -33,7 +35,7 @@ def scaled(value, factor, form):
 
 
 class Arrays(ctypes.Structure):
-    """The first argument of the extension's kernels on one array: `Elementwise<1, 32>` of Rust."""
+    """The first argument of the extension's kernels on one array: `Elementwise<1, 32>` in Rust."""
 
     class Axis(ctypes.Structure):
         _fields_ = [("extent", ctypes.c_int64), ("inverse", ctypes.c_uint64), ("strides", ctypes.c_int64 * 1)]
@@ -49,7 +51,7 @@ class Arrays(ctypes.Structure):
     ]
 
     def elements(self, size, array=0):
-        """The address of each element of so many bytes, of one of the arrays."""
+        """Yields the address of each element of one of the arrays; `size` is the element size in bytes."""
         axes, first = self.axes[: self.rank], self.addresses[array]
         units = self.inner * axes[-1].extent
         for index in itertools.product(*(range(axis.extent) for axis in reversed(axes))):
@@ -59,7 +61,7 @@ class Arrays(ctypes.Structure):
 
 
 class Pair(ctypes.Structure):
-    """That of kernels on two arrays: `Elementwise<2, 32>`."""
+    """The argument of kernels on two arrays: `Elementwise<2, 32>`."""
 
     class Axis(ctypes.Structure):
         _fields_ = [("extent", ctypes.c_int64), ("inverse", ctypes.c_uint64), ("strides", ctypes.c_int64 * 2)]
@@ -73,7 +75,7 @@ class Pair(ctypes.Structure):
 
 
 class Simulation:
-    """The loaded driver, or `None` for `library` where another driver, or none, is found."""
+    """The loaded driver. `library` is `None` if another driver or none was found."""
 
     def __init__(self):
         try:
@@ -98,26 +100,26 @@ class Simulation:
         self.call("cuInit", 0)
         self.call("cuDevicePrimaryCtxRetain", ctypes.byref(context), 0)
         self.call("cuCtxSetCurrent", context)
-        # What the first sum allocates it keeps, which no test is to take for its own.
+        # The first sum allocates memory and keeps it; no test should count it as its own.
         interop_demo.checksum(interop_demo.Array.full((1,), 0.0, device="pinned"))
 
     def read(self, address, form):
         place = self.library.interop_sim_translate(address, struct.calcsize(form), 0)
-        if not place:  # the driver has noted it
+        if not place:  # the driver has recorded it
             return 0
         return struct.unpack(form, ctypes.string_at(place, struct.calcsize(form)))[0]
 
     def write(self, address, form, value):
         data = struct.pack(form, value)
         place = self.library.interop_sim_translate(address, len(data), 1)
-        if place:  # the driver has noted it otherwise
+        if place:  # the driver has recorded it otherwise
             ctypes.memmove(place, data, len(data))
 
     def register(self, name, function, *sizes, arrays=Arrays):
-        """Has the driver call a function, with pointers to the parameters, for a kernel of this name."""
+        """Registers a function that the driver calls for the kernel of this name, with pointers to the parameters."""
         sizes = (ctypes.sizeof(arrays), *sizes)
         kernel = KERNEL(lambda grid, block, shared, parameters: function(grid[0], parameters))
-        self.kernels.append(kernel)  # as long as the driver has it
+        self.kernels.append(kernel)  # kept as long as the driver uses it
         sizes = (ctypes.c_size_t * len(sizes))(*sizes)
         self.library.interop_sim_register_kernel(name.encode(), kernel, sizes, ctypes.c_uint64(len(sizes)))
 
@@ -139,7 +141,7 @@ class Simulation:
 
     def fill(self, size, blocks, parameters):
         array, value = Arrays.from_address(parameters[0]), ctypes.string_at(parameters[1], size)
-        count = array.axes[0].extent * array.width + array.tail  # new memory is one run of elements
+        count = array.axes[0].extent * array.width + array.tail  # new memory is one contiguous range of elements
         self.write(array.addresses[0], f"{count * size}s", value * count)
 
     def call(self, name, *arguments):
@@ -148,11 +150,11 @@ class Simulation:
         assert code == 0, f"{name} answered {code}"
 
     def calls(self, *names):
-        """How often these functions were called."""
+        """The number of calls of these functions."""
         return sum(self.library.interop_sim_calls(name.encode()) for name in names)
 
     def reports(self):
-        """What the program did wrong, such as a race or a use of freed memory, which is forgotten."""
+        """Returns and clears the reported mistakes of the program, such as a race or a use after free."""
         texts = []
         for at in range(self.library.interop_sim_report_count()):
             text = ctypes.create_string_buffer(1000)
@@ -162,7 +164,7 @@ class Simulation:
         return texts
 
     def stream(self):
-        """A new stream that is not ordered with the default stream (`CU_STREAM_NON_BLOCKING`)."""
+        """A new stream that does not synchronize with the default stream (`CU_STREAM_NON_BLOCKING`)."""
         handle = ctypes.c_uint64()
         self.call("cuStreamCreate", ctypes.byref(handle), 1)
         return handle.value

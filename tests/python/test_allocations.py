@@ -1,5 +1,7 @@
-"""Python's allocations while an array goes out are counted (bugs 175, 176): there is none but for what is handed out, so that no
-keyword goes through a dict and no name through a new string. A count is the same on a busy computer, a time is not.
+"""Counts Python's allocations during an export (bugs 175, 176): only the returned object is allocated.
+
+No keyword goes through a dict and no name through a new string. Unlike a time, a count does not depend on the load of
+the machine.
 """
 
 import importlib.util
@@ -14,7 +16,7 @@ pytestmark = pytest.mark.skipif(
 )
 
 
-# How many allocations a call makes: one after the other is made to fail.
+# Counts the allocations of a call: one after the other is made to fail.
 COUNTED = """
         import _testcapi, gc
         import numpy as np
@@ -72,7 +74,7 @@ def test_nothing_is_allocated_but_what_is_handed_out():
         )
     """)
     *exports, interface, by_hand = map(int, said.split())
-    # Before 3.11 Python binds a method to its object first, if it is called with keywords.
+    # Before 3.11 Python first binds a method to its object if it is called with keywords.
     bound = sys.version_info < (3, 11)
     assert exports == [1, 1 + bound, 1 + bound], "a capsule, whatever keywords say"
     assert 1 <= interface <= by_hand + 1, "a dict with its numbers, as Python makes it, and the text of the type"
@@ -80,7 +82,7 @@ def test_nothing_is_allocated_but_what_is_handed_out():
 
 @pytest.mark.skipif(native.missing() is not None, reason=f"a module in C cannot be compiled: {native.missing()}")
 def test_a_borrowed_tensor_allocates_nothing():
-    """R164: to look at ours, of which the numbers of each layout are kept once."""
+    """R164: our borrowed tensor allocates nothing, because the shape and strides of each layout are stored once."""
     said = run(COUNTED + """
         import native
         c = native.load("handwritten")

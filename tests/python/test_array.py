@@ -1,4 +1,4 @@
-"""What people expect of an array object besides the protocols: attributes, `len`, `repr`, NumPy, weak references."""
+"""What users expect of an array object besides the protocols: attributes, `len`, `repr`, NumPy, weak references."""
 
 import copy
 import gc
@@ -45,7 +45,7 @@ def test_attributes_are_those_of_numpy(case):
 
 @pytest.mark.parametrize("name", ["shape", "ndim", "size", "nbytes", "strides", "dtype", "device", "T", "__dlpack__", "new"])
 def test_nothing_can_be_set(name):
-    """The class is frozen: consumers rely on the memory that they were shown."""
+    """The class is frozen, because consumers rely on the memory that was exported."""
     for made in (Array.full((2, 3), 0), interop_demo.edges(Array.full((2, 3, 3), 0))):
         with pytest.raises(AttributeError):
             setattr(made, name, None)
@@ -65,7 +65,7 @@ def test_devices_and_types_without_a_code_of_numpy():
 
 
 def test_repr():
-    """With the elements where they are few and here; else with what the array is."""
+    """With the elements if they are few and on the host; else with the description of the array."""
     array = Array.full((2, 2), 0)
     assert repr(array) == "Array([[0., 0.],\n       [0., 0.]], dtype=float32)"
     assert str(array) == repr(array)
@@ -74,12 +74,12 @@ def test_repr():
     many = repr(Array.full((1001,), 0))
     assert all(part in many for part in ("Array", "shape=(1001,)", "dtype=<f4", "device=cpu"))
     assert "device=cuda:0" in repr(interop_demo.asarray(Tensor(device=(2, 0)).capsule()))
-    # There is no type of NumPy's for these.
+    # NumPy has no types for these.
     assert "dtype=float32x4" in repr(interop_demo.asarray(Tensor(dtype=(2, 32, 4)).capsule()))
 
 
 def test_iteration():
-    """Over the first axis, as any sequence."""
+    """Over the first axis, like any sequence."""
     array = Array.full((3, 2), 1.0)
     np.from_dlpack(array)[...] = [[1, 2], [3, 4], [5, 6]]
     assert [interop_demo.checksum(row) for row in array] == [3, 7, 11]
@@ -89,7 +89,7 @@ def test_iteration():
 
 
 def test_there_is_nothing_to_iterate_over_without_axes():
-    """An index of such an array is an IndexError, which to an iteration is the end: it was empty."""
+    """Indexing such an array raises an IndexError, which would end an iteration as if the array were empty."""
     for iterate in (iter, list, lambda array: [*array]):
         with pytest.raises(TypeError, match="iteration over an array without axes"):
             iterate(Array.full((), 1.0))
@@ -116,7 +116,7 @@ def test_numbers_are_those_of_numpy(value, convert, shape):
 
 
 def test_an_element_is_not_read_as_text():
-    """Python reads digits out of any buffer that is no number: the bytes "53" were the number 53."""
+    """Python parses digits from any buffer that is not a number: the bytes "53" became the number 53."""
     theirs = np.frombuffer(b"53", np.uint8)
     ours = interop_demo.asarray(theirs)
     assert np.array(list(ours)).tolist() == [53, 51]
@@ -134,7 +134,7 @@ def test_numbers_that_numpy_does_not_reach():
 
 
 def test_numpy_functions():
-    """`__array__`: in place where it can be, a copy where one is asked for."""
+    """`__array__`: in place if possible, a copy if one is requested."""
     array = Array.full((2, 3), 2.0)
     where = interop_demo.describe(array)["data"]
     assert np.asarray(array).__array_interface__["data"][0] == where
@@ -166,7 +166,7 @@ def test_memory_that_numpy_does_not_reach():
 
 
 def test_memory_for_which_there_is_no_room():
-    """An array of many elements in few bytes, and a struct that copies; the addresses of a process do not go so far."""
+    """An array of many elements in few bytes, and a struct that copies: the copy would not fit the address space."""
     for needs in (lambda: Array.full((2**46,), 1), lambda: interop_demo.trace(np.broadcast_to(np.float32(1), (2**23, 2**23)))):
         with pytest.raises(MemoryError):
             needs()
@@ -176,7 +176,7 @@ def test_wrong_calls_of_array():
     array = Array.full((2,), 0)
     wrong = [
         (("f4", None, None, 1, 2, 3), {}, "positional"),
-        # What `numpy.asarray` takes in this place is the order.
+        # The argument of `numpy.asarray` at this position is the order.
         (("f4", "F"), {}, "positional"),
         (("f4", True), {}, "positional"),
         ((), {"order": "F"}, "'order'"),
@@ -216,7 +216,9 @@ class Retitled(interop_demo._Titled):
 
 @pytest.mark.parametrize("travel", [copy.copy, copy.deepcopy, lambda made: pickle.loads(pickle.dumps(made))])
 def test_a_class_that_says_how_it_is_pickled(travel):
-    """By what `object` asks for, `__getnewargs__`, which the class has beside its array; or in its place, by `__reduce__`."""
+    """Through `__getnewargs__`, which `object` calls and the class has besides its array, or through `__reduce__`
+    instead.
+    """
     made = interop_demo._Titled("song")
     travelled = travel(made)
     assert (type(travelled), travelled.title) == (interop_demo._Titled, "song")
@@ -231,7 +233,7 @@ def test_no_subclass():
 
 
 def test_names_and_texts():
-    """The module says where its parts come from and what they do."""
+    """The module states where its parts come from and what they do."""
     assert Array.__module__ == "interop_demo"
     assert interop_demo.ArrayError.__name__ == "ArrayError"
     for name in (
@@ -254,7 +256,7 @@ def test_names_and_texts():
 
 @pytest.mark.parametrize("refused", [Array.relabel_as_device, lambda array: array.__dlpack__(dl_device=(2, 0)), memoryview])
 def test_a_refusal_keeps_nothing(refused):
-    """No call that comes later is needed to let go of the array."""
+    """The array is released without another call."""
     array = Array.full((2,), 0, "bfloat16")
     with pytest.raises(BufferError):
         refused(array)
@@ -275,7 +277,7 @@ def test_a_refusal_keeps_nothing(refused):
     ids=["hasattr", "device", "type", "keyword", "buffer"],
 )
 def test_refusals_leave_nothing_behind(refused):
-    """No error of a method waits for some function of the module to be called, be there thousands of them."""
+    """Errors of methods are released without a call of a module function, even thousands of them."""
     array = Array.full((2,), 0, "bfloat16")
 
     def often():
@@ -294,7 +296,7 @@ def test_refusals_leave_nothing_behind(refused):
 
 
 def test_a_class_that_was_imported_is_let_go():
-    """What is remembered of types must not keep every class alive that was ever seen, nor all that it holds."""
+    """The type cache must not keep every class alive, nor the objects that it refers to."""
 
     def once():
         class Local(np.ndarray):
@@ -321,7 +323,7 @@ def test_a_class_that_was_imported_is_let_go():
 
 
 def test_a_type_is_not_taken_for_another():
-    """Classes come and go at the same address: what is remembered of one is not said of the next."""
+    """Classes are created and destroyed at the same address: the cache entry of one must not be used for the next."""
     for number in range(300):
         kind = {"__array_interface__": np.ones(2).__array_interface__} if number % 2 else {}
         tensor = Tensor("legacy", device=(1 if number % 2 else 2, 0))
@@ -342,7 +344,7 @@ def test_a_type_is_not_taken_for_another():
 
 
 def refused(**wishes):
-    """The error of a call that is refused, with a note."""
+    """The error of a refused call, with a note."""
     with pytest.raises(interop_demo.ArrayError) as caught:
         Array.full((1,), 0).__dlpack__(**wishes)
     caught.value.note = "kept"
@@ -357,7 +359,9 @@ def refused(**wishes):
 @pytest.mark.parametrize("travel", [copy.copy, lambda error: pickle.loads(pickle.dumps(error))], ids=["copy", "pickle"])
 @pytest.mark.parametrize("offered", [True, False])
 def test_errors_of_workers_arrive(wishes, class_of, travel, offered, monkeypatch):
-    """A process of a pool sends them in a pickle, for which a class must be found; the text was lost without one."""
+    """A worker process of a pool sends errors as pickles, which needs a class that can be found; the message was lost
+    without one.
+    """
     for offering in (interop_demo.ArrayError, interop_demo.StreamError):
         assert offering.__module__ == "interop_demo"
         if not offered:

@@ -1,5 +1,7 @@
-"""The array API standard on DLPack, with every combination that it allows and a library that takes it by the letter
-(R100 to R136, bug 150). That no copy for the host is refused for memory of a device is in `test_cuda_rules.py`."""
+"""The array API standard's DLPack, with each combination that it allows and a library that follows it strictly.
+
+R100 to R136, bug 150. `test_cuda_rules.py` tests that a host request with `copy=False` is refused for device memory.
+"""
 
 import itertools
 
@@ -8,7 +10,7 @@ import numpy as np
 import pytest
 from capsules import name_of
 
-# All that the standard has.
+# All types of the standard.
 DTYPES = "bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 float32 float64 complex64 complex128".split()
 SHAPES = [(), (3,), (2, 2), (2, 0, 1), (1, 2, 3)]
 DEVICES = {1, 2, 3, 4, 7, 8, 9, 10, 13, 14}
@@ -61,7 +63,7 @@ def test_into_a_library_by_the_letter(dtype, copy):
     import array_api_strict as xp
 
     known = xp.__array_namespace_info__()
-    # Some of its devices are made to lack types.
+    # Some devices of that library lack types on purpose.
     devices = [device for device in known.devices() if dtype in known.dtypes(device=device)]
     for shape, device in itertools.product(SHAPES, [ABSENT, None, *devices]):
         expected = values(dtype, shape)

@@ -1,4 +1,4 @@
-"""`Array.full`: every argument, legal and illegal, and memory that there is not."""
+"""`Array.full`: each argument, valid and invalid, and more memory than there is."""
 
 import inspect
 
@@ -170,7 +170,7 @@ def test_the_whole_range_of_integers(dtype):
 
 @pytest.mark.parametrize("dtype", INTEGERS)
 def test_floats_that_integers_cannot_be(dtype):
-    """Refused as an integer of that size is; what is behind the point is dropped, as NumPy does it."""
+    """Refused like an integer of that size; a fraction is dropped, as in NumPy."""
     limits = np.iinfo(dtype)
     for value in (float("nan"), float("inf"), float("-inf"), 1e300, limits.max + 1.0, limits.min * 2.0 - 1):
         with pytest.raises(ArrayError, match=f"`value`.*within the range of {np.dtype(dtype).name}"):
@@ -203,7 +203,7 @@ def test_values_of_numpy():
 
 @pytest.mark.parametrize("dtype", ["<c8", "<c16"])
 def test_complex_elements(dtype):
-    """All types of the array API standard can be made, and no half of a number is lost on the way."""
+    """All types of the array API standard can be created, without losing the imaginary part."""
     for value in (1 + 2j, np.complex128(3 - 1j), True, 2, -(2**200), 0.5):
         array = Array.full((2, 3), value, dtype, order="F")
         with np.errstate(over="ignore"):
@@ -225,7 +225,7 @@ def test_complex_elements(dtype):
     ],
 )
 def test_memory_that_there_is_not(program):
-    """An exception, and not the end of the process."""
+    """The result is an exception and not the end of the process."""
     run(
         f"""
         import numpy as np, interop_demo

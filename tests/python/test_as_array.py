@@ -1,4 +1,4 @@
-"""An object of ours is used as an array: indexed, compared, computed with, copied, pickled, handed to libraries."""
+"""Our objects used as arrays: indexed, compared, computed with, copied, pickled, passed to libraries."""
 
 import copy
 import gc
@@ -15,7 +15,7 @@ Array = interop_demo.Array
 
 
 def neutral(shape=(2, 2, 3)):
-    """An object of the class that functions return, with the numbers from 0 on; and NumPy's array of the same memory."""
+    """An object of the class that functions return, with numbers from 0 on; and NumPy's array of the same memory."""
     made = interop_demo.edges(Array.full(shape, 0.0))
     twin = np.from_dlpack(made)
     twin[...] = np.arange(twin.size).reshape(shape)
@@ -51,7 +51,7 @@ def test_views(key):
 
 
 def test_views_of_views():
-    """However deep, a view keeps the first object only: a chain would end in a stack overflow."""
+    """A view keeps only the first object alive: a chain of views would end in a stack overflow."""
     array, twin = neutral((3, 4, 3))
     assert np.array_equal(array[1:][:, ::-1][0].T[2], twin[1:][:, ::-1][0].T[2])
     row = array.reshape(-1)
@@ -71,7 +71,7 @@ def test_elements_are_scalars_of_numpy():
     assert type(array[0, 1, 2]) is np.float32 and array[0, 1, 2] == twin[0, 1, 2]
     assert [type(value) for value in array[0, 0]] == [np.float32] * 3
     assert list(array[0, 0]) == twin[0, 0].tolist()
-    # The array API has arrays there; so it is where NumPy has no such element, and on a device.
+    # The array API returns arrays here. So do we if NumPy has no such element type, and on a device.
     assert array[0, 1, 2, ...].shape == () and on_device()[0, 0].shape == ()
 
 
@@ -88,7 +88,7 @@ def test_rows():
 def test_lists_and_masks_copy(key):
     array, twin = neutral()
     assert np.array_equal(array[key], twin[key])
-    # `Array` has a `__getitem__` of its own; this is the neutral class.
+    # `Array` has its own `__getitem__`; this is the class that functions return.
     with pytest.raises(TypeError, match=r"index.*CUDA \(2\).*integers, slices"):
         on_device().T[key]
 
@@ -157,7 +157,7 @@ def test_operators(make, name):
 
 @MAKERS
 def test_equality_is_of_elements(make):
-    """Never of objects, which would be told apart without a word."""
+    """Never of objects, which would silently compare as different."""
     array, twin = make()
     same = copy.copy(array)
     assert (array == same).all() and not (array != same).any()
@@ -246,7 +246,7 @@ def test_copies(make, function):
 @MAKERS
 @pytest.mark.parametrize("protocol", range(pickle.HIGHEST_PROTOCOL + 1))
 def test_pickles_are_of_numpy(make, protocol):
-    """Another process has no memory of this one's: the elements travel."""
+    """Another process cannot use this process's memory, so the elements are sent."""
     array, twin = make()
     travelled = pickle.loads(pickle.dumps(array[:, ::-1], protocol))
     assert type(travelled) is np.ndarray and np.array_equal(travelled, twin[:, ::-1])
@@ -275,7 +275,7 @@ def test_pillow():
 
 @pytest.mark.parametrize(("library", "function"), [("polars", lambda polars, array: polars.Series(array)), ("cv2", lambda cv2, array: cv2.blur(array, (3, 3)))])
 def test_others_say_what_they_take(library, function):
-    """An error, and nothing that is taken for the array; what NumPy makes of it is taken."""
+    """An error, and never a wrong conversion; where a library converts through NumPy, that is accepted."""
     module = pytest.importorskip(library)
     array, _ = neutral()
     with pytest.raises(Exception, match="unsupported type|not a numpy array"):  # noqa: PT011

@@ -1,4 +1,4 @@
-"""The buffer protocol of array objects: what `memoryview`, `bytes` and NumPy get of memory that the host can reach."""
+"""The buffer protocol of array objects: the results of `memoryview`, `bytes` and NumPy for host-accessible memory."""
 
 import ctypes
 import gc
@@ -13,7 +13,7 @@ import pytest
 
 Array, ArrayError = interop_demo.Array, interop_demo.ArrayError
 
-# Typestrs beside the formats of `struct`, native ones, as NumPy has them too.
+# Typestrs and the native formats of `struct`, which NumPy has, too.
 FORMATS = {
     "|b1": "?",
     "|i1": "b",
@@ -33,7 +33,7 @@ FORMATS = {
 
 
 def of(array):
-    """An `Array` in the memory of a NumPy array."""
+    """An `Array` over the memory of a NumPy array."""
     return interop_demo.asarray(array)
 
 
@@ -43,7 +43,7 @@ def test_every_type_is_spelled_as_numpy_spells_it(dtype, format):
     view = memoryview(of(source))
     assert (view.format, view.itemsize, view.nbytes) == (format, source.itemsize, source.nbytes)
     assert view.format == memoryview(source).format
-    assert np.asarray(of(source)).dtype.num == source.dtype.num  # `l` and `q` are two types of NumPy's
+    assert np.asarray(of(source)).dtype.num == source.dtype.num  # `l` and `q` are two types in NumPy
 
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "float8_e4m3fn"])
@@ -78,7 +78,7 @@ def test_shape_and_strides_are_those_of_the_array(cut):
 
 
 def test_a_row_of_bytes():
-    """Without a shape asked for, as `struct`, files and hashes ask."""
+    """Without a requested shape, as `struct`, files and hashes request it."""
     source = np.arange(6, dtype="<f4").reshape(2, 3)
     assert struct.unpack_from("<6f", of(source)) == tuple(range(6))
     assert io.BytesIO(of(source)).read() == source.tobytes()
@@ -129,18 +129,18 @@ LAYOUTS = {
 @pytest.mark.parametrize("source", LAYOUTS.values(), ids=LAYOUTS)
 @pytest.mark.parametrize("more", [0, FORMAT, WRITABLE])
 def test_what_is_asked_for_is_given_or_refused_as_numpy_does(source, flags, more):
-    """Every combination of flags, beside NumPy's own answer for the same memory."""
+    """Each combination of flags, compared with NumPy's result for the same memory."""
 
     def ask(array):
-        buffer = Request(obj=None if array is source else 1)  # what was there is nobody's reference
+        buffer = Request(obj=None if array is source else 1)  # the previous value is not a reference
         try:
             get_buffer(array, buffer, flags | more)
         except (BufferError, ValueError):  # NumPy raises a ValueError, where the protocol says BufferError
             assert buffer.obj is None
             return None
         if array is not source:
-            assert buffer.buf  # some consumers take null for a failure, also of an array without elements
-            assert buffer.ndim == (source.ndim if flags else 1)  # NumPy says how many axes it has also without a shape
+            assert buffer.buf  # some consumers treat null as a failure, also for an array without elements
+            assert buffer.ndim == (source.ndim if flags else 1)  # NumPy states the number of axes also without a shape
         axes = range(buffer.ndim)
         answer = {
             "len": buffer.len,
@@ -155,7 +155,7 @@ def test_what_is_asked_for_is_given_or_refused_as_numpy_does(source, flags, more
 
     given, expected = ask(of(source)), ask(source)
     if flags | more == FORMAT and sys.version_info >= (3, 12):
-        assert given is None  # the memoryview that Python puts between does not tell a format without a shape
+        assert given is None  # the intermediate memoryview of Python does not report a format without a shape
     else:
         assert given == expected
 
@@ -217,7 +217,7 @@ def test_results_of_rust_functions_have_it_too():
 
 
 def test_bools_that_rust_code_reads_unchecked_are_read_only():
-    """A consumer may leave other bytes, and the drop of a Rust struct would read them as bools."""
+    """A consumer may write other bytes, and the drop of a Rust struct would read them as bools."""
     flags = interop_demo._bools_in_a_vector(np.array([True, False]))
     for view in (np.asarray(flags), np.from_dlpack(flags)):
         assert (view.tolist(), view.flags.writeable) == ([True, False], False)
@@ -226,7 +226,7 @@ def test_bools_that_rust_code_reads_unchecked_are_read_only():
 
 
 def test_what_lies_between_fields_stays_in_the_process():
-    """The padding of a struct holds whatever was in the memory before."""
+    """The padding of a struct may hold old data."""
     with pytest.raises(BufferError, match="7 bytes of padding, the first at byte 1 of an element"):
         memoryview(interop_demo._hits())
     packed = np.asarray(interop_demo._packed_hits())
@@ -248,7 +248,7 @@ def test_not_while_rust_code_writes(make, use):
             refusals.append(str(error))
     work.join()
     assert "found a writer of" in refusals[0] and refusals[0].endswith("if one call gets the same array twice")
-    use(array)  # the view of Rust is over
+    use(array)  # the Rust view has ended
 
 
 def test_not_to_write_to_while_rust_code_reads():
@@ -263,13 +263,15 @@ def test_not_to_write_to_while_rust_code_reads():
 
 
 def test_a_derived_class_has_the_memory_that_it_inherits():
-    """Also one that was made before its base became a class of arrays: until 3.11 a class copies its base's functions."""
+    """Also a class that was created before its base became an array class: up to 3.11 a class copies its base's
+    functions.
+    """
     ours = interop_demo._Titled("dawn")
     assert (ours.title, memoryview(ours).tolist()) == ("dawn", [1.0, 2.0])
 
 
 def test_a_derived_class_with_an_array_of_its_own():
-    """Every protocol gives the same memory: the buffer gave that of the base."""
+    """Each protocol gives the same memory; the buffer protocol used that of the base."""
     ours = interop_demo._Levels()
     view = memoryview(ours)
     assert (view.format, view.tolist()) == ("B", [7, 8, 9])
@@ -278,13 +280,13 @@ def test_a_derived_class_with_an_array_of_its_own():
 
 
 def test_a_class_that_is_called_derived_and_is_not():
-    """A metaclass may say what it likes of its classes: an object that is no array is never read as one."""
+    """A metaclass may claim any base class: an object that is no array is never read as one."""
     with pytest.raises(TypeError, match="_Stranger"):
         memoryview(interop_demo._Stranger())
 
 
 def test_an_object_that_keeps_a_buffer_of_its_own_is_collected():
-    """From Python 3.12 on the memoryview was of something that the collector could not look into."""
+    """From Python 3.12 on the memoryview was of an object that the collector could not traverse."""
 
     class Mine(interop_demo._Titled):
         pass

@@ -1,6 +1,7 @@
-"""`parse_cai`: the keys shape, data, version, stream and mask, and what a dict may be (R25 to R49, bugs 1, 2, 77, 154).
+"""`parse_cai`: the keys shape, data, version, stream and mask, and the types of dicts (R25 to R49, bugs 1, 2, 77,
+154).
 
-The types of elements are in test_cai_types.py, strides in test_cai_strides.py.
+Element types are in test_cai_types.py, strides in test_cai_strides.py.
 """
 
 import collections
@@ -20,7 +21,7 @@ HUGE = 2**62
 
 
 class Index:
-    """An int in all but name."""
+    """An object that is an int through `__index__`."""
 
     def __init__(self, number):
         self.number = number
@@ -30,13 +31,13 @@ class Index:
 
 
 class Stubborn(int):
-    """An int whose operators are about something else."""
+    """An int with unrelated operators."""
 
     __rshift__ = __and__ = __lt__ = __index__ = __int__ = lambda self, *other: 5
 
 
 class Subclass(dict):
-    """A dict of one's own class."""
+    """A subclass of dict."""
 
 
 EMPTY = {"data": 0, "nbytes": 0}
@@ -101,7 +102,7 @@ LEGAL = table(
     ("stream-numpy", {"stream": np.int64(2)}, {"stream": 2}),
     # mask (R39)
     ("mask-none", {"mask": None}, {}),
-    # what is not ours
+    # unknown keys
     ("unknown-key", {"gpu": 1, "owner": object()}, {}),
 )
 
@@ -136,7 +137,7 @@ def test_any_mapping_will_do_and_stays_as_it_is(mapping):
 
 
 def test_reading_leaves_no_trace():
-    """A dict is as it was, and so are the numbers of references to what is in it; a refusal changes nothing either."""
+    """The dict and the reference counts of its values are unchanged, also after a refusal."""
     values = {
         "shape": (2000, 3000),
         "typestr": "<f4 or not"[:3],
@@ -175,7 +176,7 @@ def test_not_a_dict(value):
 @pytest.mark.parametrize("key", ["shape", "typestr", "data", "version"])
 @pytest.mark.parametrize("mapping", [dict, types.MappingProxyType, collections.UserDict])
 def test_missing_key(key, mapping):
-    """R25, R26: no KeyError, but an error that names the key."""
+    """R25, R26: not a KeyError, but an error that names the key."""
     assert_refused(mapping(dict_with(**{key: ABSENT})), ArrayError, key)
 
 
@@ -278,7 +279,7 @@ def test_a_refused_version_is_in_the_message(number):
 @pytest.mark.parametrize("key", ["shape", "typestr", "data", "version", "strides", "stream", "descr", "mask"])
 @pytest.mark.parametrize("error", [RuntimeError, ZeroDivisionError, LookupError, KeyboardInterrupt])
 def test_an_error_in_a_lookup_is_passed_on(key, error):
-    """R52, bug 152: only a KeyError means that there is no such key."""
+    """R52, bug 152: only a KeyError means that the key is missing."""
 
     class Raising(dict):
         def __getitem__(self, name):
@@ -308,7 +309,7 @@ def test_an_error_in_an_index_is_passed_on(key):
 
 
 def test_an_int_that_fails_to_be_one_says_why():
-    """The message is about the key, and the error of `__index__` is its cause."""
+    """The message names the key, and the error of `__index__` is its cause."""
 
     class Raising:
         def __index__(self):
@@ -320,7 +321,9 @@ def test_an_int_that_fails_to_be_one_says_why():
 
 
 def test_only_the_class_says_what_int_an_object_is():
-    """As everywhere in Python; a class that forwards every attribute is no number for that."""
+    """As everywhere in Python, `__index__` is looked up on the class; a class that forwards all attributes does not
+    become a number.
+    """
 
     class Forwards:
         def __getattr__(self, name):
@@ -332,7 +335,7 @@ def test_only_the_class_says_what_int_an_object_is():
 
 @pytest.mark.parametrize("key", ["shape", "strides"])
 def test_a_list_that_grows_while_it_is_read(key):
-    """Ends with an error, not with the memory."""
+    """Ends with an error, not when memory runs out."""
     run(
         f"""
         import interop_demo
@@ -382,7 +385,7 @@ def test_a_dict_that_computes_its_values():
 
 
 def test_the_class_of_refusals():
-    """Bug 149: whoever catches BufferError or ValueError catches it; it says what was found and what is allowed."""
+    """Bug 149: it can be caught as BufferError or ValueError; it states the value found and the allowed values."""
     assert issubclass(ArrayError, BufferError)
     assert issubclass(ArrayError, ValueError)
     assert not issubclass(ArrayError, TypeError)

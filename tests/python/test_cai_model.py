@@ -1,4 +1,4 @@
-"""`parse_cai` against a model of the interface in Python, which has no width of numbers to overflow (bugs 89, 92, 165)."""
+"""`parse_cai` compared with a Python model of the interface, whose integers cannot overflow (bugs 89, 92, 165)."""
 
 import math
 import random
@@ -15,7 +15,7 @@ ADDRESSES = [0, 1, 8, 4096, 2**20, 0x7F00_0000_0000, 2**63 - 1, 2**63, 2**64 - 4
 
 
 def model(shape, strides, item, address):
-    """The facts of an array, or `None` where there is no such array."""
+    """The description of an array, or `None` if there is no such array."""
     if any(extent < 0 for extent in shape) or (strides is not None and len(strides) != len(shape)):
         return None
     if 0 in shape:
@@ -26,17 +26,17 @@ def model(shape, strides, item, address):
     reaches = [(extent - 1) * stride for extent, stride in zip(shape, strides, strict=True) if extent > 1]
     low, high = sum(reach for reach in reaches if reach < 0), sum(reach for reach in reaches if reach > 0) + item
     fits = address > 0 and address + low >= 0 and address + high < 2**64 and count < 2**63
-    # No memory spans more than 2^60 bytes; bits are counted in 64 bits with a sign.
+    # No memory spans more than 2^60 bytes, because bits are counted in signed 64-bit integers.
     fits = fits and -(2**60) <= low and high < 2**60
     if not fits or any(extent > 1 and stride % item for extent, stride in zip(shape, strides, strict=True)):
         return None
-    # The stride of an axis of one element says nothing.
+    # The stride of an axis of extent 1 has no meaning.
     steps = [None if extent == 1 else stride // item for extent, stride in zip(shape, strides, strict=True)]
     return {"data": address, "nbytes": min(count * item, 2**64 - 1), "steps": steps}
 
 
 def random_array(generator):
-    """Extents, strides in bytes or `None`, a type, an address; some legal, some not."""
+    """Extents, strides in bytes or `None`, a type, an address; some valid, some not."""
     small = generator.random() < 0.6
     shape = tuple(generator.choice(EXTENTS[:8] if small else EXTENTS) for _ in range(generator.randint(0, 4)))
     typestr = generator.choice(list(TYPES))

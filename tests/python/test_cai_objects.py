@@ -1,4 +1,4 @@
-"""The CUDA Array Interface of objects, and which of two protocols is asked (R25, R49, R51, R53, bugs 41, 130)."""
+"""The CUDA Array Interface of objects, and the choice between the two protocols (R25, R49, R51, R53, bugs 41, 130)."""
 
 import interop_demo
 import pytest
@@ -10,7 +10,7 @@ describe = interop_demo.describe
 
 
 class Interface:
-    """An object with an interface; it counts how often it is asked."""
+    """An object with an interface; it counts the reads."""
 
     def __init__(self, interface):
         self.interface, self.asked = interface, 0
@@ -22,7 +22,9 @@ class Interface:
 
 
 def test_an_interface_without_a_driver():
-    """Nothing here can tell whose address that is; the error says so, names the object, and looked once."""
+    """Without a driver the owner of the address is unknown; the error says so, names the object, and read the dict
+    once.
+    """
     producer = Interface(dict_with())
     with pytest.raises(ArrayError, match="driver.*Interface"):
         describe(producer)
@@ -43,7 +45,7 @@ def test_an_interface_without_a_driver():
     ],
 )
 def test_an_interface_is_checked_like_a_dict(changes, error, place):
-    """And the message names the class, for whoever passed several arrays."""
+    """The message also names the class, because a call may have several array arguments."""
     with pytest.raises(error, match=rf"{place}.* \(from .*Interface\)$"):
         describe(Interface(dict_with(**changes)))
 
@@ -58,7 +60,7 @@ def test_a_key_that_an_interface_lacks():
 @pytest.mark.parametrize("key", ["shape", "strides", "data", "version", "stream"])
 @pytest.mark.parametrize("at", [0, 1])
 def test_what_an_interface_raises_is_passed_on(key, at):
-    """As it is: it is the producer's, and no statement of ours about the producer."""
+    """Unchanged: it is the producer's exception, and not our statement about the producer."""
     error = OverflowError("from the number")
     number = type("Number", (), {"__index__": raising(error)})()
     value = {"version": number, "stream": number}.get(key, (number, 4) if at == 0 else (4, number))
@@ -68,7 +70,7 @@ def test_what_an_interface_raises_is_passed_on(key, at):
 
 
 def test_a_method_that_is_none_is_no_method():
-    """As `__hash__ = None` is: a class takes back what its base offers, and what else it has is asked."""
+    """Like `__hash__ = None`: a class removes a method of its base, and its other protocol is used."""
 
     class Without(Interface):
         __dlpack__ = None
@@ -83,7 +85,7 @@ def test_an_interface_that_is_no_dict(value):
 
 
 def test_dlpack_is_preferred():
-    """R53: the interface is not even looked at."""
+    """R53: the interface is not even read."""
 
     class Both(Producer):
         @property
@@ -94,7 +96,7 @@ def test_dlpack_is_preferred():
 
 
 def test_an_error_of_dlpack_does_not_lead_to_the_interface():
-    """Bug 130: what a producer refuses is not tried another way."""
+    """Bug 130: after a producer refuses, no other protocol is tried."""
 
     class Both(Producer):
         __cuda_array_interface__ = property(lambda self: pytest.fail("asked for the interface"))
@@ -107,7 +109,7 @@ def test_an_error_of_dlpack_does_not_lead_to_the_interface():
 
 
 def losing():
-    """An object of a class that had the method when it was first met."""
+    """An object of a class that had the method when it was first seen."""
 
     class Losing(Interface):
         def __dlpack__(self, **wishes):
@@ -123,7 +125,7 @@ def losing():
 
 
 def hiding():
-    """An object that says that it has no such method, whatever its class says."""
+    """An object that hides the method of its class."""
 
     class Hiding(Interface):
         __dlpack__ = Producer.__dlpack__
@@ -137,7 +139,7 @@ def hiding():
 
 
 def classy():
-    """An object whose class has the method, as a method of the class itself."""
+    """An object whose class has the method as a class method."""
 
     class Meta(type):
         def __dlpack__(cls, **wishes):
@@ -148,7 +150,7 @@ def classy():
 
 @pytest.mark.parametrize("make", [losing, hiding, classy])
 def test_the_object_says_whether_it_has_a_method(make):
-    """What a class has is not what each of its objects has, nor what it will have."""
+    """The class alone does not determine whether an object has the method, now or later."""
     producer = make()
     with pytest.raises(ArrayError, match="driver"):
         describe(producer)

@@ -1,4 +1,4 @@
-"""`parse_cai`: strides, and what an array of them reaches (R28 to R31, R85 to R89, bugs 62 to 95, 165)."""
+"""`parse_cai`: strides, and the memory range that they cover (R28 to R31, R85 to R89, bugs 62 to 95, 165)."""
 
 import interop_demo
 import numpy as np
@@ -8,7 +8,7 @@ from interfaces import ABSENT, ArrayError, assert_facts, assert_refused, dict_wi
 HUGE = 2**62
 LOWEST = -(2**63)
 
-# Changes of the dict, and the strides in elements that come of them. Shape (2, 3) and "<f4" unless they say otherwise.
+# Changes of the dict, and the resulting strides in elements. Shape (2, 3) and "<f4" unless stated otherwise.
 LEGAL = table(
     # absent, None and explicit are the same (bugs 62, 64, 66)
     ("absent", {}, (3, 1)),
@@ -44,8 +44,8 @@ LEGAL = table(
     ("one-c-order-4d", {"shape": (1, 1, 768, 768), "strides": (2359296, 2359296, 3072, 4)}, (589824, 589824, 768, 1)),
 )
 
-# Nothing in an empty array has a place, so any strides will do (bugs 74, 76); shape (100, 0, 20). A stride that cannot
-# be counted in elements, and one that runs backwards, comes back as some other: `...` below.
+# An empty array has no elements, so any strides are valid (bugs 74, 76); shape (100, 0, 20). A stride that is no
+# multiple of the item size, or that is negative, is replaced by another: `...` below.
 EMPTY = table(
     ("compact", (80, 80, 4), (20, 20, 1)),
     ("zero", (0, 0, 0), (0, 0, 0)),
@@ -128,7 +128,7 @@ def test_illegal(changes, error, place):
 
 
 def test_a_backwards_array_starts_at_its_first_element():
-    """Bug 84: the address is that of element [0, 0], and the memory below it is the array's."""
+    """Bug 84: the address is that of element [0, 0], and the memory below it belongs to the array."""
     found = interop_demo.parse_cai(dict_with(data=(20, False), strides=(-12, -4)))
     assert_facts(found, data=20, strides=(-3, -1))
     with pytest.raises(ArrayError, match="strides"):
@@ -136,7 +136,7 @@ def test_a_backwards_array_starts_at_its_first_element():
 
 
 def test_the_three_spellings_of_c_order():
-    """Bug 62, design 4: absent, None and explicit are one."""
+    """Bug 62, design 4: absent, None and explicit mean the same."""
     facts = [
         interop_demo.parse_cai(dict_with(shape=(4, 5, 6), strides=strides)) for strides in (ABSENT, None, (120, 24, 4))
     ]
@@ -146,7 +146,7 @@ def test_the_three_spellings_of_c_order():
 
 @pytest.mark.parametrize("seed", range(20))
 def test_views_of_numpy_arrays(seed):
-    """R31: what NumPy says of a random view is what comes back."""
+    """R31: the result equals NumPy's description of a random view."""
     random = np.random.default_rng(seed)
     array = np.zeros(
         random.integers(1, 5, size=random.integers(1, 5)), dtype=random.choice(["<f4", "<i8", "|u1", "<c16"])

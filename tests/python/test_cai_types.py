@@ -6,7 +6,7 @@ import pytest
 from interfaces import ArrayError, assert_facts, assert_refused, dict_with, table
 from scripts import run
 
-# Spellings, the one that comes back, and the size in bytes.
+# The spellings, the normalized one, and the size in bytes.
 LEGAL = [
     (("|b1", "<b1", ">b1"), "|b1", 1),
     (("|i1", "<i1", ">i1"), "|i1", 1),
@@ -79,7 +79,7 @@ NONSENSE = [
     "(2,)<f4",
     "<2f4",
 ]
-# `=` is outside the grammar of the interface; everything else is what NumPy writes on other machines.
+# `=` is outside the grammar of the interface; the others are written by NumPy on other machines.
 FOREIGN = ["=f4", "=u1", "=b1", "=V8", ">i2", ">i4", ">i8", ">u2", ">u8", ">f2", ">f4", ">f8", ">c8", ">c16"]
 NO_ORDER = ["|i2", "|i4", "|u8", "|f2", "|f4", "|f8", "|c8"]
 SIZES = [
@@ -153,7 +153,9 @@ def test_no_text(typestr):
 
 
 def test_messages_help():
-    """R17, bug 101: `<V2`, PyTorch's bfloat16, is told to use DLPack; `>f4` the native spelling; a text is cut."""
+    """R17, bug 101: for `<V2`, PyTorch's bfloat16, the message suggests DLPack; for `>f4` the native spelling; long
+    strings are cut.
+    """
     with pytest.raises(ArrayError, match="use DLPack for a bfloat16 array"):
         interop_demo.parse_cai(dict_with(typestr="<V2"))
     with pytest.raises(ArrayError, match='found ">f4", allowed: the native byte order, "<f4"'):
@@ -164,7 +166,7 @@ def test_messages_help():
 
 
 def test_every_text_of_two_and_three_characters():
-    """R40: the ones that are taken are the ones in the table, and nothing else happens (bug 109)."""
+    """R40: exactly the strings of the table are accepted, and nothing else happens (bug 109)."""
     characters = "<>|= bBiufcVOSUMmt0123456789"
     accepted = {
         order + kind + size
@@ -186,7 +188,7 @@ def accepts(typestr):
     return True
 
 
-# descr: bytes of the element, the list.
+# descr: the size of the element in bytes, and the list.
 RECORDS = table(
     ("two-floats", 8, [("x", "<f4"), ("y", "<f4")]),
     ("mixed", 7, [("id", "<u2"), ("tag", "|i1"), ("value", "<f4")]),
@@ -239,7 +241,7 @@ def test_descr_that_says_no_more_than_the_typestr(descr):
     ids=str,
 )
 def test_descr_of_numpy(dtype):
-    """What NumPy writes for its own records."""
+    """The descr that NumPy writes for its own records."""
     found = interop_demo.parse_cai(dict_with(typestr=dtype.str, descr=dtype.descr))
     assert_facts(found, dtype=f"|V{dtype.itemsize}", nbytes=6 * dtype.itemsize)
 
@@ -324,7 +326,7 @@ def test_descr_that_contradicts_the_typestr(typestr, descr):
 
 
 def test_lists_that_contain_themselves():
-    """A list in itself has no end; it is refused at once."""
+    """A list that contains itself has no end; it is refused immediately."""
     alone = []
     alone.append(("x", alone))
     pair = []
@@ -348,7 +350,7 @@ def test_deep_nesting():
 
 
 def test_few_lists_that_say_much():
-    """Ten lists of ten entries, each of which is the list before: 10^10 fields, which nobody may write down."""
+    """Ten nested lists of ten entries: 10^10 fields, which must not be expanded."""
     run(
         """
         import interop_demo
@@ -368,7 +370,7 @@ def test_few_lists_that_say_much():
 
 
 def test_one_name_that_is_said_often():
-    """A name of a million letters in each of 65535 entries: 61 GiB, which nobody may write down, however short it says it is."""
+    """A name of a million letters in each of 65535 entries: 61 GiB, which must not be copied."""
     run(
         """
         import interop_demo
@@ -388,7 +390,7 @@ def test_one_name_that_is_said_often():
 
 
 def test_as_many_fields_as_there_can_be():
-    """Each name is another; to compare each with all others would take half a minute."""
+    """Each name is different; comparing each with all others would take half a minute."""
     run(
         """
         import interop_demo

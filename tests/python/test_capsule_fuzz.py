@@ -1,4 +1,4 @@
-"""Structs of every type and of any content: a fact or a refusal, never anything else (bugs 98, 169)."""
+"""Structs of each type and with random content: a description or a refusal, never anything else (bugs 98, 169)."""
 
 import ctypes
 
@@ -24,7 +24,7 @@ def test_the_biggest_opaque_elements(dtype):
 
 
 def test_every_type():
-    """Bug 98: 24 codes, all bits, lanes 0 to 4: a fact or a refusal, never anything else."""
+    """Bug 98: 24 codes, all bits, lanes 0 to 4: a description or a refusal, never anything else."""
     legal = {code: {8, 16, 32, 64} for code in (0, 1)} | {2: {16, 32, 64}, 4: {16}, 5: {32, 64, 128}, 6: {8}}
     legal |= {code: {8} for code in range(7, 15)} | {15: {6}, 16: {6}, 17: {4}}
     whole_bytes = set(range(8, 256, 8))
@@ -47,7 +47,9 @@ def test_every_type():
 
 @pytest.mark.parametrize("form", BOTH)
 def test_random_bytes(form):
-    """Structs of any content but the deleter are facts or refused; shape and strides are null or where they were."""
+    """Structs with random content except the deleter are accepted or refused; shape and strides are null or valid
+    pointers.
+    """
     import random
 
     generator = random.Random(6)

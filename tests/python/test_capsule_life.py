@@ -1,4 +1,4 @@
-"""How capsules live: names, who takes them, that each is released once (R59, R94, R107 to R112, bugs 20 to 31)."""
+"""The life of capsules: names, consumers, and that each is released once (R59, R94, R107 to R112, bugs 20 to 31)."""
 
 import contextlib
 import ctypes
@@ -14,7 +14,7 @@ from scripts import run
 ArrayError = interop_demo.ArrayError
 FORMS = ("versioned", "legacy")
 
-# Every function that imports what it is given.
+# Each function that imports its argument.
 CONSUMERS = {
     "describe": interop_demo.describe,
     "asarray": interop_demo.asarray,
@@ -25,7 +25,7 @@ CONSUMERS = {
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("consumer", CONSUMERS)
 def test_taken_once_released_once(form, consumer):
-    """Bug 20: renamed when it is taken, released when the import goes, a second import is refused."""
+    """Bug 20: a capsule is renamed when it is consumed and released with the import; a second import is refused."""
     tensor = Tensor(form)
     tensor.floats(6)[:] = range(6)
     capsule = tensor.capsule()
@@ -44,7 +44,7 @@ def test_taken_once_released_once(form, consumer):
 
 @pytest.mark.parametrize("form", FORMS)
 def test_never_taken(form):
-    """A capsule that nobody takes is its producer's business."""
+    """A capsule that is not consumed is released by its producer."""
     tensor = Tensor(form)
     capsule = tensor.capsule()
     del capsule
@@ -70,13 +70,13 @@ def test_never_taken(form):
 )
 @pytest.mark.parametrize("way", ["capsule", "producer"])
 def test_other_names(name, way):
-    """Bug 142: not taken, not looked into, not renamed; the pointer leads nowhere."""
+    """Bug 142: the capsule is not consumed, read or renamed; its pointer is invalid."""
     capsule = new_capsule(8, ctypes.cast(name, ctypes.c_void_p) if name is not None else None, None)
     source = capsule
     if way == "producer":
         source = Producer(Tensor())
         source.__class__ = type("Strange", (Producer,), {"__dlpack__": lambda self, **wishes: capsule})
-    # Whose `__dlpack__` it came from, where it was one: whoever passed several arrays has to find it.
+    # The message names the class whose `__dlpack__` returned it, because a call may have several array arguments.
     origin = {"capsule": "PyCapsule", "producer": "Strange"}[way]
     for consumer in CONSUMERS.values():
         with pytest.raises(ArrayError, match=rf"`capsule`.* \(from .*{origin}\)$") as refused:
@@ -87,7 +87,9 @@ def test_other_names(name, way):
 
 @pytest.mark.parametrize("form", FORMS)
 def test_the_name_decides_about_the_struct(form):
-    """R110, bug 8: whatever was asked for. A legacy capsule answers max_version, a versioned one no wish at all."""
+    """R110, bug 8: whatever was requested. A legacy capsule may answer max_version, and a versioned one no request at
+    all.
+    """
     tensor = Tensor(form)
     found = interop_demo.describe(Producer(tensor))
     assert found["protocol"] == {"versioned": "dlpack_versioned", "legacy": "dlpack"}[form]
@@ -102,7 +104,7 @@ def test_the_name_decides_about_the_struct(form):
 
 
 def test_renamed_back():
-    """Bug 29: a user who renames a capsule back has two imports of it; the first one is unharmed."""
+    """Bug 29: a user who renames a capsule back has two imports of it; the first one is not affected."""
     tensor = Tensor(sealed=False)
     tensor.floats(6)[:] = range(6)
     capsule = tensor.capsule()
@@ -115,11 +117,11 @@ def test_renamed_back():
 
 
 def test_what_a_deleter_raises_is_told(monkeypatch):
-    """A deleter in C that leaves an exception has nobody to catch it; an exception that is on its way is no less on it."""
+    """An exception that a C deleter sets has no handler; a pending exception must not be lost."""
     told = []
     monkeypatch.setattr(sys, "unraisablehook", lambda event: told.append(event.exc_type))
     tensor = Tensor(sealed=False)
-    # Sets a TypeError, whatever it is called with.
+    # Sets a TypeError, whatever its arguments.
     tensor.struct.deleter = ctypes.cast(ctypes.pythonapi.PyErr_BadArgument, ctypes.c_void_p).value
     interop_demo.describe(tensor.capsule())
     assert told == [TypeError]
@@ -143,13 +145,13 @@ def test_what_a_deleter_raises_is_told(monkeypatch):
 @pytest.mark.parametrize("hosted", [False, True], ids=["any device", "host"])
 @pytest.mark.parametrize("form", FORMS)
 def test_what_a_destructor_raises_is_told(form, hosted, monkeypatch):
-    """So with the destructor of a capsule that an object handed out: nobody else is to find the exception in his call."""
+    """The same for the destructor of a returned capsule: the exception must not surface in another call."""
     told = []
     monkeypatch.setattr(sys, "unraisablehook", lambda event: told.append(event.exc_type))
     tensor = Tensor(form, sealed=False)
     raises = ctypes.cast(ctypes.pythonapi.PyErr_BadArgument, ctypes.c_void_p)
     name = ctypes.cast(NAMES[form], ctypes.c_void_p)
-    # With an array interface of NumPy's kind, the class is for host memory.
+    # With NumPy's array interface the class is known to use host memory.
     members = {"__array_interface__": {}} if hosted else {}
     members["__dlpack__"] = lambda self, **_: new_capsule(self.tensor.address, name, raises)
     producer = type("Odd", (Producer,), members)(tensor)
@@ -166,7 +168,7 @@ NO_CAPSULES = [None, 0, 1.5, "dltensor", b"dltensor", (), [], {}, object(), type
 
 @pytest.mark.parametrize("value", NO_CAPSULES, ids=repr)
 def test_no_capsule_at_all(value):
-    """Bug 157: neither as an argument nor as an answer of `__dlpack__`."""
+    """Bug 157: neither as an argument nor as the result of `__dlpack__`."""
     for consumer in CONSUMERS.values():
         with pytest.raises(TypeError):
             consumer(value)
@@ -198,7 +200,7 @@ def test_no_capsule_at_all(value):
     ],
 )
 def test_errors_half_way(form, consume, fields, error):
-    """Bug 22: released once when an import is of no use, not at all when it was not taken."""
+    """Bug 22: released once if an import fails, not at all if the capsule was not consumed."""
     if form == "legacy":
         fields = {key: value for key, value in fields.items() if key != "flags"}
     tensor = Tensor(form, **fields)
@@ -228,7 +230,7 @@ def test_empty_tensors_are_released(form, fields):
 
 @pytest.mark.parametrize("form", FORMS)
 def test_an_import_that_is_exported_again(form):
-    """The struct of the producer lives as long as the last of all that came of it."""
+    """The producer's struct lives until the last object that was derived from it is dropped."""
     tensor = Tensor(form)
     tensor.floats(6)[:] = range(6)
     array = interop_demo.asarray(tensor.capsule())
@@ -256,7 +258,7 @@ def test_no_deleter():
 
 @pytest.mark.parametrize("major", [0, 2, 3, 2**32 - 1])
 def test_another_major_version(major):
-    """R59, bug 147: only the deleter is called; a struct of version 2 may end behind it."""
+    """R59, bug 147: only the deleter is called; a struct of version 2 may end after it."""
     out = run(
         f"""
         import ctypes
@@ -284,7 +286,7 @@ def test_another_major_version(major):
 
 @pytest.mark.parametrize("form", FORMS)
 def test_a_hidden_struct_is_not_read_before_it_is_taken(form):
-    """The pages of a capsule of another name cannot be read at all."""
+    """The memory of a capsule with another name is inaccessible."""
     run(
         f"""
         import ctypes, interop_demo
@@ -304,7 +306,7 @@ def test_a_hidden_struct_is_not_read_before_it_is_taken(form):
 
 @pytest.mark.parametrize("form", FORMS)
 def test_the_struct_is_copied_out(form):
-    """Bug 31: shape and strides are not looked at again after the import, nor anything else but the deleter."""
+    """Bug 31: after the import only the deleter of the struct is used."""
     tensor = Tensor(form, sealed=False)
     tensor.floats(6)[:] = range(6)
     array = interop_demo.asarray(tensor.capsule())
@@ -318,7 +320,7 @@ def test_the_struct_is_copied_out(form):
 
 
 def consume(capsule, start, taken):
-    """Takes the capsule when all are there, if nobody else was faster."""
+    """Consumes the capsule when all threads are ready, unless another thread was faster."""
     start.wait()
     with contextlib.suppress(ArrayError):
         taken.append(interop_demo.asarray(capsule))
@@ -326,7 +328,7 @@ def consume(capsule, start, taken):
 
 @pytest.mark.parametrize("form", FORMS)
 def test_many_threads_and_one_capsule(form):
-    """Two threads cannot both take it."""
+    """Only one thread can consume it."""
     for _ in range(50):
         tensor = Tensor(form)
         capsule = tensor.capsule()

@@ -1,6 +1,7 @@
-"""DLPack structs, legal and illegal, in raw capsules and from producers (R56 to R92, bugs 24, 25, 68, 85, 165 to 172).
+"""DLPack structs, valid and invalid, in raw capsules and from producers (R56 to R92, bugs 24, 25, 68, 85, 165 to
+172).
 
-How often the deleter is called is looked at on every path; test_capsule_life.py has the paths that are no import.
+Each test checks the number of deleter calls; test_capsule_life.py covers the paths without an import.
 """
 
 import ctypes
@@ -28,24 +29,24 @@ LOWEST = -(2**63)
 
 
 def in_both_forms(rows):
-    """Rows `(id, ...)` as parameters, once for each form of the struct."""
+    """Turns rows `(id, ...)` into parameters, once for each form of the struct."""
     return [pytest.param(form, *row, id=f"{name}-{form}") for name, *row in rows for form in BOTH]
 
 
 def vector(count=3):
-    """The fields of a compact array of one axis."""
+    """The fields of a contiguous array with one axis."""
     return {"shape": (count,), "strides": (1,)}
 
 
 def facts_of(form, **changes):
-    """What is known of the tensor that `Tensor(form)` is."""
+    """The description of the tensor `Tensor(form)`."""
     return {
         "protocol": {"versioned": "dlpack_versioned", "legacy": "dlpack"}[form],
         "device": (CPU, 0),
         "dtype": "<f4",
         "shape": (2, 3),
         "strides": (3, 1),
-        # The legacy form cannot say that an array may be written.
+        # The legacy form cannot state that an array may be written.
         "readonly": form == "legacy",
         "nbytes": 24,
         "stream": None,
@@ -54,13 +55,14 @@ def facts_of(form, **changes):
 
 
 def described(tensor, way):
-    """The facts of a tensor that comes in a raw capsule, or from a producer."""
+    """The description of a tensor in a raw capsule or from a producer."""
     return interop_demo.describe(tensor.capsule() if way == "capsule" else Producer(tensor))
 
 
 EMPTY = {"nbytes": 0}
 
-# The fields that differ, the facts that differ, and where the first element is, from `Tensor.memory`; None: address 0.
+# The fields and the parts of the description that differ, and the offset of the first element from `Tensor.memory`;
+# None: address 0.
 LEGAL = [
     ("plain", {}, {}, 0),
     # shape and strides (R82, R83, bugs 68, 69, 80)
@@ -148,7 +150,7 @@ LEGAL = [
     ("no-deleter", {"deleter": False}, {}, 0),
 ]
 
-# Type code, bits, lanes; the name; bytes of six elements (R55, R61 to R67, bugs 98 to 102, 110).
+# Type code, bits, lanes; the name; the size of six elements in bytes (R55, R61 to R67, bugs 98 to 102, 110).
 DTYPES = [
     *(
         ((code, bits, 1), ("|" if bits == 8 else "<") + f"{kind}{bits // 8}", 6 * bits // 8)
@@ -167,7 +169,7 @@ DTYPES = [
             ["e3m4", "e4m3", "e4m3b11fnuz", "e4m3fn", "e4m3fnuz", "e5m2", "e5m2fnuz", "e8m0fnu"], start=7
         )
     ),
-    # packed elements are counted together and rounded up once
+    # packed elements are summed in bits and rounded up once
     ((15, 6, 1), "float6_e2m3fn", 5),
     ((16, 6, 1), "float6_e3m2fn", 5),
     ((17, 4, 1), "float4_e2m1fn", 3),
@@ -182,7 +184,7 @@ DTYPES = [
     ((0, 64, 65535), "int64x65535", 6 * 8 * 65535),
     ((4, 16, 8), "bfloat16x8", 96),
     ((6, 8, 3), "boolx3", 18),
-    # codes that came later stay facts, by their numbers (R57)
+    # unknown codes are kept as numbers (R57)
     ((200, 32, 1), "dlpack_code200_bits32_lanes1", 24),
     ((99, 16, 2), "dlpack_code99_bits16_lanes2", 24),
     ((255, 248, 1), "dlpack_code255_bits248_lanes1", 186),
@@ -197,7 +199,8 @@ def test_legal(form, fields, facts, at, way):
     tensor = Tensor(form, **fields)
     found = described(tensor, way)
     expected = facts_of(form, data=0 if at is None else tensor.memory + at, **facts)
-    # A producer of memory that CUDA reaches is told the legacy default stream, which is what told nothing means too.
+    # A producer of memory that CUDA can access is passed the legacy default stream, which is also the meaning of no
+    # stream.
     if expected["device"][0] != CPU:
         expected["stream"] = 1
     assert found == expected
@@ -320,18 +323,18 @@ ILLEGAL = [
 @pytest.mark.parametrize(("form", "fields", "place"), in_both_forms(ILLEGAL))
 @pytest.mark.parametrize("way", ["capsule", "producer"])
 def test_illegal(form, fields, place, way):
-    """Refused with the place in the message, and released once (R94, bug 22)."""
+    """Refused with the location in the message, and released once (R94, bug 22)."""
     tensor = Tensor(form, **fields)
     with pytest.raises(ArrayError, match=re.escape(f"`{place}`")) as caught:
         described(tensor, way)
-    # A producer is not asked for memory on a device that we cannot use.
+    # A producer on an unsupported device is not asked for a capsule.
     asked = way == "capsule" or not place.startswith("device_")
     assert tensor.released == (1 if asked else 0)
     assert ("Producer" in str(caught.value)) == (way == "producer"), "a producer is named, a capsule cannot be"
 
 
 def test_unknown_flags_with_packed_elements():
-    """A flag of a later version may change where such elements lie, as the padding flag did (spec 2.4)."""
+    """A flag of a later version may change the packing of such elements, as the padding flag did (spec 2.4)."""
     tensor = Tensor(dtype=(17, 4, 1), flags=8)
     with pytest.raises(ArrayError, match="`flags`"):
         described(tensor, "capsule")
@@ -349,7 +352,7 @@ def test_a_refused_type_is_named_by_its_numbers():
 
 
 def test_elements_are_read_where_they_are():
-    """R74: what the facts say is where `checksum` reads; a backwards array of every other element."""
+    """R74: `checksum` reads at the described addresses; a reversed array of every second element."""
     tensor = Tensor(shape=(4,), strides=(-2,), byte_offset=28)
     tensor.floats(8)[:] = [1, 2, 4, 8, 16, 32, 64, 128]
     assert interop_demo.checksum(tensor.capsule()) == 128 + 32 + 8 + 2

@@ -1,4 +1,4 @@
-"""Classes of arrays that say more of themselves to PyO3, or have a method of an array themselves."""
+"""Array classes with further PyO3 options, or with their own version of an array method."""
 
 import copy
 import threading
@@ -9,7 +9,7 @@ import pytest
 
 
 def test_a_mapping_is_not_iterated():
-    """Its items have names: an iteration by index was a SystemError."""
+    """Its items have names: an iteration by index raised a SystemError."""
     named = interop_demo._Named()
     assert named["sum"] == "sum of 2"
     for iterate in (iter, list, lambda array: 1.0 in array):
@@ -19,7 +19,9 @@ def test_a_mapping_is_not_iterated():
 
 
 def test_an_array_of_a_class_for_one_thread_is_one_on_all():
-    """What an array's methods need is `Sync`, whatever the class is: they panicked, which ends a program that aborts then."""
+    """The array methods need only `Sync`, whatever the class is. They panicked, which ends a program that aborts on
+    panics.
+    """
     named, answers = interop_demo._Named(), []
 
     def elsewhere():
@@ -36,7 +38,7 @@ def test_an_array_of_a_class_for_one_thread_is_one_on_all():
 
 
 class Lacking:
-    """No attribute, whatever a class inherits."""
+    """Has no attributes, whatever a class inherits."""
 
     def __get__(self, *_):
         raise AttributeError
@@ -47,7 +49,7 @@ class Untold(interop_demo._Titled):
 
 
 def test_each_way_to_say_how_an_array_is_pickled():
-    """One is enough; without any it is refused, as what would travel is an array without its elements."""
+    """One is enough. Without any, pickling is refused, because an array without its elements would be sent."""
     with pytest.raises(TypeError, match="cannot pickle 'Untold', which shares memory"):
         copy.copy(Untold("song"))
     for name, way in [
@@ -59,7 +61,7 @@ def test_each_way_to_say_how_an_array_is_pickled():
 
 
 def test_a_method_of_its_own_is_not_passed_over():
-    """The exchange table would hand out what the class's own `__dlpack__` does not."""
+    """The exchange table would export what the class's own `__dlpack__` refuses."""
     kept = interop_demo._Kept()
     assert not hasattr(kept, "__dlpack_c_exchange_api__")
     for take in (interop_demo.describe, np.from_dlpack, pytest.importorskip("tvm_ffi").from_dlpack):
@@ -68,7 +70,7 @@ def test_a_method_of_its_own_is_not_passed_over():
 
 
 def test_nobody_writes_to_what_rust_may_have_lent():
-    """By no way in which the array goes out."""
+    """Through none of the protocols."""
     lent = interop_demo._Lent()
     views = [np.from_dlpack(lent), np.asarray(lent), np.frombuffer(lent, "f4"), np.asarray(memoryview(lent))]
     assert [(view.tolist(), view.flags.writeable) for view in views] == [([1.0, 2.0], False)] * 4

@@ -1,6 +1,8 @@
-"""The published corpus in `conformance/`: every case through the import, and from host memory on to NumPy and JAX.
+"""The published corpus in `conformance/`: each case is imported, and those in host memory are passed on to NumPy and
+JAX.
 
-`conformance/README.md` says what a case is. Where a case is refused, the class of the error and its place are compared.
+`conformance/README.md` describes the format of a case. For a refused case the error's class and location are
+compared.
 """
 
 import ctypes
@@ -25,19 +27,19 @@ KINDS_OF_NUMPY = {0: "i", 1: "u", 2: "f", 5: "c", BOOL: "?"}
 
 
 def cases(name):
-    """The cases of a file as parameters."""
+    """Returns the cases of a file as parameters."""
     return [pytest.param(case, id=case["id"]) for case in read(name)]
 
 
 def fields(coded):
-    """A dict of coded values, decoded."""
+    """Decodes a dict of coded values."""
     return {key: value(item) for key, item in coded.items()}
 
 
 def assert_refused(error, call):
-    """The error is of the class that its kind has, and names the place."""
+    """Checks that the error has the class of its kind and names the location."""
     expected = TypeError if error["kind"] == "type" else ArrayError
-    # The entries of `descr` are named one by one.
+    # The location names single entries of `descr`.
     end = "" if error["place"] == "descr" else "`"
     with pytest.raises(expected, match=re.escape(f"`{error['place']}{end}")) as caught:
         call()
@@ -45,7 +47,7 @@ def assert_refused(error, call):
 
 
 def assert_facts(found, facts, **others):
-    """What was found is what the facts say, but for strides that mean nothing."""
+    """Compares the result with the expected description, except for strides without a meaning."""
     strides = zip(found["strides"], facts["strides"], strict=True)
     assert all(known in (None, step) for step, known in strides), (found["strides"], facts["strides"])
     expected = {"shape": facts["shape"], "nbytes": facts["nbytes"], "readonly": facts["readonly"], **others}
@@ -95,7 +97,7 @@ def test_tensors(case):
         facts = fields(case["facts"])
         kind, ordinal = facts["device"]
         data = tensor.memory if case["tensor"]["data"] == "memory" else fields(case["tensor"])["data"]
-        # The legacy form cannot say whether an array may be written; here it may not.
+        # The legacy form cannot state whether an array may be written; here it counts as read-only.
         facts["readonly"] = facts["readonly"] is not False
         assert_facts(
             interop_demo.describe(tensor.capsule()),
@@ -108,19 +110,19 @@ def test_tensors(case):
 
 
 def elements_of(tensor, facts):
-    """The elements as NumPy reads them in memory, without any protocol."""
+    """The elements as NumPy reads them from memory, without any protocol."""
     code, bits, _ = facts["dtype"]
     dtype = np.dtype("?" if code == 6 else f"{KINDS_OF_NUMPY[code]}{bits // 8}")
     if facts["offset"] is None:
         return np.empty(facts["shape"], dtype)
-    # NumPy looks at strides that mean nothing as well.
+    # NumPy also checks strides without a meaning.
     strides = [(step or 0) * dtype.itemsize for step in facts["strides"]]
     memory = (ctypes.c_char * (BEFORE + BEHIND)).from_address(tensor.memory - BEFORE)
     return np.ndarray(facts["shape"], dtype, memory, BEFORE + facts["offset"], strides)
 
 
 def cases_in_host_memory():
-    """The legal cases that the host can read, of element types that NumPy has."""
+    """The valid cases that the host can read, with element types that NumPy has."""
     for case in read("dlpack.json"):
         if "facts" in case:
             facts = fields(case["facts"])
@@ -131,7 +133,7 @@ def cases_in_host_memory():
 
 
 def filled(case):
-    """The struct with numbers in its memory, its facts, and its elements."""
+    """Returns the struct with numbers in its memory, its description, and its elements."""
     tensor, facts = tensor_of(case), fields(case["facts"])
     below = 2 if facts["dtype"][0] == BOOL else 128
     memory = (ctypes.c_uint8 * (BEFORE + BEHIND)).from_address(tensor.memory - BEFORE)
@@ -140,14 +142,14 @@ def filled(case):
 
 
 def assert_same_elements(found, expected):
-    """They are equal to the bit."""
+    """Compares bit by bit."""
     assert (found.dtype, found.shape) == (expected.dtype, expected.shape)
     assert found.tobytes() == expected.tobytes()
 
 
 @pytest.mark.parametrize("case", list(cases_in_host_memory()))
 def test_handed_on_to_numpy(case):
-    """NumPy takes every one, in place."""
+    """NumPy accepts each one in place."""
     tensor, facts, expected = filled(case)
     handed = np.from_dlpack(interop_demo.asarray(Producer(tensor)))
     assert_same_elements(handed, expected)
@@ -159,7 +161,7 @@ def test_handed_on_to_numpy(case):
 
 
 def is_compact(facts):
-    """Whether the elements lie without gaps, in any order of the axes."""
+    """Returns whether the elements have no gaps, in any order of the axes."""
     expected = 1
     steps = [(step, extent) for step, extent in zip(facts["strides"], facts["shape"], strict=True) if step is not None]
     for step, extent in sorted(steps):
@@ -170,7 +172,7 @@ def is_compact(facts):
 
 
 class Asked(Producer):
-    """One of our arrays, and what it is asked for last."""
+    """One of our arrays, which records the last request."""
 
     def __init__(self, array):
         self.array, self.device, self.asked = array, array.__dlpack_device__(), []
@@ -187,7 +189,9 @@ class Asked(Producer):
 @pytest.mark.needs("jax")
 @pytest.mark.parametrize("case", list(cases_in_host_memory()))
 def test_handed_on_to_jax(case):
-    """JAX has the right elements, unless we refuse what its request cannot say, or it refuses what is not compact."""
+    """JAX has the right elements, unless we refuse what its request cannot express, or JAX refuses a non-contiguous
+    array.
+    """
     import jax
 
     try:

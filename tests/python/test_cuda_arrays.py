@@ -1,4 +1,4 @@
-"""The extension's arrays in memory of CUDA's kinds, on the simulated driver: what no GPU is needed for."""
+"""The extension's arrays in CUDA memory, on the simulated driver: everything that needs no GPU."""
 
 import ctypes
 import gc
@@ -22,12 +22,12 @@ each_kind = pytest.mark.parametrize("kind", KINDS)
 
 @pytest.fixture(autouse=True)
 def nothing_wrong(nothing_leaks):
-    """No test does anything that the driver has to complain about, and no memory of the driver's is left."""
+    """Checks that the driver has nothing to report and that no driver memory leaks."""
     live = SIM.library.interop_sim_live(0)
     yield
     gc.collect()
     assert interop_demo.finish_releases() == 0
-    # Memory of the pool that goes back in stream order.
+    # Pool memory that is freed in stream order.
     SIM.library.interop_sim_run_all()
     assert SIM.reports() == []
     assert SIM.library.interop_sim_live(0) == live
@@ -55,7 +55,7 @@ def test_both_protocols_describe_it(kind):
     assert (facts["device"], facts["shape"], facts["strides"]) == (KINDS[kind], (3, 4), (4, 1))
     interface = array.__cuda_array_interface__
     assert interface["data"] == (facts["data"], False)
-    # A device fills its memory on the legacy default stream; on another kind of memory nothing is pending.
+    # Device memory is filled on the legacy default stream; nothing is pending on other kinds of memory.
     assert interface.get("stream") == (1 if kind in ("cuda", "pool") else None)
 
     class ByInterface:
@@ -67,7 +67,7 @@ def test_both_protocols_describe_it(kind):
 
 
 def test_each_access_makes_a_dict():
-    """R20: it says what is pending at that moment, and nobody else has it."""
+    """R20: the dict states what is pending at that time, and no two reads share a dict."""
     array, stream = full("cuda"), SIM.stream()
     first = array.__cuda_array_interface__
     interop_demo.scale_(array, 2, stream=stream)
@@ -79,7 +79,7 @@ def test_each_access_makes_a_dict():
 
 @each_kind
 def test_the_dict_holds_what_the_interface_says_and_nothing_else(kind):
-    """R1 to R3, R22, bugs 65, 154: to the type of every value."""
+    """R1 to R3, R22, bugs 65, 154: including the type of each value."""
     interface = full(kind)[:, ::2].__cuda_array_interface__
     assert interface.pop("stream", 1) == 1
     types = {key: type(value) for key, value in interface.items()}
@@ -123,13 +123,13 @@ def test_views_go_backwards(kind):
 @pytest.mark.parametrize("kind", ["cuda", "pool"])
 @pytest.mark.parametrize("dtype", ["|u1", "<f2", "<f4", "<c8", "<c16"])
 def test_a_device_fills_its_memory_while_the_host_goes_on(kind, dtype):
-    """Nothing is zeroed, copied or waited for; whoever reads it comes after the kernel."""
+    """Nothing is zeroed, copied or waited for on the host; each reader waits for the kernel."""
     spin = SIM.library.interop_sim_spin(ctypes.c_uint64(1))
     before = SIM.calls("cuMemsetD8Async", "cuMemcpyAsync"), SIM.calls("cuLaunchKernel")
     waits = SIM.calls("cuStreamSynchronize", "cuCtxSynchronize", "cuEventSynchronize")
     array = full(kind, value=3, dtype=dtype)
     assert (SIM.calls("cuMemsetD8Async", "cuMemcpyAsync"), SIM.calls("cuLaunchKernel")) == (before[0], before[1] + 1)
-    # Memory of a pool is there once the stream is.
+    # Pool memory can be used after its stream has been reached.
     assert kind == "pool" or SIM.calls("cuStreamSynchronize", "cuCtxSynchronize", "cuEventSynchronize") == waits
     assert kind == "pool" or SIM.library.interop_sim_is_pending(ctypes.c_uint64(spin))
     SIM.library.interop_sim_release_spin(ctypes.c_uint64(spin))
@@ -137,7 +137,7 @@ def test_a_device_fills_its_memory_while_the_host_goes_on(kind, dtype):
 
 
 def test_a_new_array_spoils_no_capture():
-    """The kernel would be on the legacy default stream, which waits for the stream that captures."""
+    """The kernel would run on the legacy default stream, which waits for the capturing stream."""
     captures, graph = ctypes.c_uint64(), ctypes.c_uint64()
     SIM.call("cuStreamCreate", ctypes.byref(captures), 0)
     SIM.call("cuStreamBeginCapture_v2", captures, 2)
@@ -148,7 +148,7 @@ def test_a_new_array_spoils_no_capture():
 
 
 def test_a_sum_is_no_part_of_a_graph():
-    """Its kernel would write the parts of other sums whenever the graph is launched."""
+    """Its kernel would overwrite the partial sums of other calls each time the graph is launched."""
     array, captures, graph = full("pinned"), SIM.stream(), ctypes.c_uint64()
     SIM.call("cuStreamBeginCapture_v2", ctypes.c_uint64(captures), 2)
     launches = SIM.calls("cuLaunchKernel")
@@ -180,9 +180,9 @@ def test_an_array_knows_where_it_was_written():
     array, stream = full("cuda"), SIM.stream()
     row = array[0]
     interop_demo.scale_(row, 2, stream=stream)
-    # The view and the array are the same memory.
+    # The view and the array share their memory.
     assert array.__cuda_array_interface__["stream"] == stream
-    array.__dlpack__(stream=1, max_version=(1, 0))  # another test's last event may be of another context, and is tried first
+    array.__dlpack__(stream=1, max_version=(1, 0))  # another test's last event may be tried first
     before = SIM.calls("cuEventRecord"), SIM.calls("cuStreamWaitEvent"), SIM.calls("cuStreamSynchronize")
     array.__dlpack__(stream=1, max_version=(1, 0))
     after = SIM.calls("cuEventRecord"), SIM.calls("cuStreamWaitEvent"), SIM.calls("cuStreamSynchronize")
@@ -289,14 +289,14 @@ def test_what_is_believed_is_not_asked_for():
 
 
 def test_a_function_that_works_on_a_copy_says_how_to_make_one():
-    """It does not fetch the array from the device by itself."""
+    """It does not copy the array from the device by itself."""
     with pytest.raises(interop_demo.ArrayError, match=r"for a copy into host memory; copy it to the host, .*asnumpy\(x\)"):
         interop_demo.trace(full("cuda", (2, 2)))
 
 
 @pytest.mark.parametrize("stream", [1, 2, "handle"])
 def test_pinned_memory_is_handed_over_on_a_stream(stream):
-    """R138: kernels read it like other memory, so the work that is pending comes before the stream that is named."""
+    """R138: kernels read it like other memory, so the stream that is passed waits for pending work."""
     array, number = full("pinned"), SIM.stream() if stream == "handle" else stream
     interop_demo.scale_(array, 2, stream=SIM.stream())
     before = SIM.calls("cuEventRecord"), SIM.calls("cuStreamWaitEvent")
@@ -304,12 +304,12 @@ def test_pinned_memory_is_handed_over_on_a_stream(stream):
     after = SIM.calls("cuEventRecord"), SIM.calls("cuStreamWaitEvent")
     # An event of another context may be tried first.
     assert (after[0] - before[0] >= 1, after[1] - before[1]) == (True, 1)
-    # Read on that stream; the driver reports it if nothing came before.
+    # Reads on that stream; the driver reports a missing wait.
     assert interop_demo.checksum(capsule, stream=number) == 60
 
 
 def test_the_stream_2_is_that_of_the_thread_that_names_it():
-    """R135: each thread that asks for it gets the array ready on a stream of its own."""
+    """R135: each thread that passes 2 gets the array ready on its own per-thread stream."""
     array = full("cuda")
     interop_demo.scale_(array, 2, stream=SIM.stream())
     sums = []
@@ -349,7 +349,7 @@ def test_a_copy_is_made_once_the_work_is_done(kind, where):
 
 @each_kind
 def test_a_number_is_there_once_the_work_is_done(kind):
-    """Of memory that the host cannot reach, one element is copied; more than one is no number."""
+    """If the host cannot access the memory, one element is copied. More than one element is not a number."""
     array = full(kind, shape=())
     interop_demo.scale_(array, 2, stream=SIM.stream())
     assert (float(array), int(array), complex(array), bool(array)) == (5.0, 5, 5, True)
@@ -359,7 +359,7 @@ def test_a_number_is_there_once_the_work_is_done(kind):
 
 
 def test_what_numpy_cannot_have_of_a_device():
-    """The message is about the array that was asked, and says what helps; NumPy's is about a struct that nobody has seen."""
+    """The message is about the requested array and suggests a remedy; NumPy's is about an internal struct."""
     array = full("cuda")
     for without in (array, array[:0]):
         for convert in (np.asarray, Array.__array__):
@@ -391,7 +391,7 @@ RECORDS = {
 
 @pytest.mark.parametrize("dtype", RECORDS.values(), ids=RECORDS)
 def test_records_have_names_and_places(dtype):
-    """By the interface dict, which alone can describe them; NumPy makes of the buffer what it wrote into the dict."""
+    """Through the interface dict, which alone can describe them; NumPy reads its own records back from the buffer."""
     array = full("managed", (4 * dtype.itemsize,), 0, "|u1")
     values = np.asarray(array).view(dtype)
     for name in dtype.names:

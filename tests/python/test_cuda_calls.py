@@ -1,8 +1,8 @@
-"""The budget of driver calls: what each hand-over asks the driver, call by call, on the simulated one.
+"""The budget of driver calls of each exchange, call by call, on the simulated driver.
 
-The producers are made by hand and call the driver for nothing, so that every call is ours. An import asks one question about the
-pointer; a trusted import, and the release of a foreign tensor, ask nothing; a stream wait is a record and a wait. Every call beyond
-that has its reason beside it.
+The producers are made by hand and make no driver calls, so each call is ours. An import queries the pointer once. A
+trusted import, and the release of a foreign tensor, make no query. A stream wait is a record and a wait. Each further
+call has its reason next to it.
 """
 
 import ctypes
@@ -14,57 +14,57 @@ from test_cuda_arrays import SIM, full, nothing_wrong, pytestmark  # noqa: F401
 from test_exchange import FROM_OBJECT, Table, in_capsule
 
 POINTER = "cuPointerGetAttributes"
-# What a stream wait consists of.
+# The calls of a stream wait.
 RECORD, WAIT = "cuEventRecord", "cuStreamWaitEvent"
-# Whether a stream captures a graph: an event that is recorded or waited for on the wrong side of a capture spoils it.
+# Whether a stream captures a graph: recording or waiting for an event on the wrong side of a capture invalidates it.
 CAPTURES = "cuStreamIsCapturing"
-# Whether a stream is alive: the question whether it captures ends the process for one that was destroyed.
+# Whether a stream is alive: querying the capture status of a destroyed stream ends the process.
 ALIVE = "cuStreamGetCtx"
-# Which context is current. Default streams are those of the current context.
+# The current context, to which default streams refer.
 CURRENT = "cuCtxGetCurrent"
-# The mode in which queries and frees leave captures alone, set and put back.
+# Sets the capture mode in which queries and frees do not affect captures, and restores the previous one.
 MODE = "cuThreadExchangeStreamCaptureMode"
-# The event that a batch of releases shares, and the question whether the work before it is done.
+# The event that a batch of releases shares, and the query whether the work before it has finished.
 SHARED, DONE = "cuCtxRecordEvent", "cuEventQuery"
 # Whether a device is in use.
 IN_USE = "cuDevicePrimaryCtxGetState"
 FREE = "cuMemFree_v2"
 NAMES = [POINTER, RECORD, WAIT, CAPTURES, ALIVE, CURRENT, MODE, SHARED, DONE, IN_USE, FREE]
-# What makes the context of another device current: it is alive, and is pushed and popped.
+# Makes the context of another device current: a check that it is alive, a push and a pop.
 ABROAD = ["cuCtxGetApiVersion", "cuCtxPushCurrent_v2", "cuCtxPopCurrent_v2"]
 
 EDGE = {RECORD: 1, WAIT: 1}
 
 
 def count_all(action):
-    """What the driver is asked meanwhile, and the result."""
+    """Returns the driver calls of the action, and its result."""
     SIM.library.interop_sim_reset_calls()
     result = action()
     return {name: SIM.calls(name) for name in NAMES + ABROAD if SIM.calls(name)}, result
 
 
 def calls(action):
-    """As `count_all`, where nothing else may be asked than what has a name here."""
+    """Like `count_all`, but only calls with a name here are allowed."""
     found, result = count_all(action)
     assert sum(found.values()) == SIM.library.interop_sim_calls(None), "a call that is not in the list"
     return found, result
 
 
 def plus(*parts):
-    """The calls of several steps together."""
+    """The sum of the calls of several steps."""
     return {name: sum(part.get(name, 0) for part in parts) for name in NAMES if any(name in part for part in parts)}
 
 
 @pytest.fixture(autouse=True)
 def at_once():
-    """Releases make no call of their own."""
+    """Releases make no driver calls of their own."""
     before = interop_demo.set_release_policy("immediate")
     yield
     interop_demo.set_release_policy(before)
 
 
 def allocated():
-    """Memory of the device, by its address, for all tests."""
+    """The address of device memory for all tests."""
     address = ctypes.c_uint64()
     SIM.call("cuMemAlloc_v2", ctypes.byref(address), ctypes.c_size_t(256))
     return address.value
@@ -82,7 +82,7 @@ def tensor(memory, form="versioned"):
     return Tensor(form, shape=(4, 4), strides=(4, 1), device=(CUDA, 0), data=memory)
 
 
-# The stream that the library with the exchange table works on.
+# The stream that the library with the exchange table uses.
 work = {"stream": None}
 
 
@@ -112,13 +112,13 @@ class CupyLike(Producer):
 
 
 class JaxLike(Producer):
-    """Answers with a legacy capsule, whatever version it is asked for."""
+    """Returns a legacy capsule for any requested version."""
 
     __module__ = "jaxlib._jax"
 
 
 class Unknown(Producer):
-    """Of a library that nobody knows."""
+    """Belongs to an unknown library."""
 
 
 class NumbaLike:
@@ -135,9 +135,9 @@ class NumbaLike:
 
 
 PRODUCERS = {
-    # Its stream is asked of its table.
+    # The exchange table reports its stream.
     "torch": (lambda memory: TorchLike(tensor(memory)), {POINTER: 1}),
-    # A producer looks at the device that is current: which one is, only the driver knows.
+    # A producer reads the current device, which only the driver knows.
     "cupy": (lambda memory: CupyLike(tensor(memory)), {POINTER: 1, CURRENT: 1}),
     "jax": (lambda memory: JaxLike(tensor(memory, "legacy")), {POINTER: 1, CURRENT: 1}),
     "unknown": (lambda memory: Unknown(tensor(memory)), {POINTER: 1, CURRENT: 1}),
@@ -147,9 +147,9 @@ PRODUCERS = {
 
 @pytest.mark.parametrize("name", PRODUCERS)
 def test_an_import_asks_about_the_pointer(name, memory):
-    """And a release of what is foreign asks nothing."""
+    """The release of a foreign tensor makes no call."""
     make, budget = PRODUCERS[name]
-    interop_demo.is_square(make(memory))  # The class is met.
+    interop_demo.is_square(make(memory))  # The class is cached now.
     producer = make(memory)
     imported, array = calls(lambda: interop_demo.asarray(producer))
     assert imported == budget
@@ -161,7 +161,7 @@ def test_an_import_asks_about_the_pointer(name, memory):
 
 @pytest.mark.parametrize("name", PRODUCERS)
 def test_an_argument_that_is_given_back_at_once(name, memory):
-    """A struct without a `stream` field remembers where work is pending, which costs no call."""
+    """A struct without a `stream` field remembers where work is pending; that costs no call."""
     make, budget = PRODUCERS[name]
     interop_demo.is_square(make(memory))
     producer = make(memory)
@@ -182,11 +182,13 @@ def test_a_trusted_import_by_method_asks_which_device_is_current(memory):
 
 
 def test_our_own_array_in_and_out_by_the_table():
-    """An export, an import and two releases: the export and the import ask about the pointer, and that is all."""
+    """An export, an import and two releases: the export and the import query the pointer, and there are no other
+    calls.
+    """
     array = full("cuda", shape=(4, 4))
     interop_demo.is_square(array)
     assert calls(lambda: interop_demo.is_square(array))[0] == {POINTER: 2}
-    # What is trusted is the export.
+    # Only the export is trusted.
     assert calls(lambda: interop_demo.is_square_trusted(array))[0] == {POINTER: 1}
 
 
@@ -202,12 +204,12 @@ def test_an_export_asks_about_the_pointer():
 
 
 def test_the_release_of_our_own_memory_frees_it():
-    """In its context, and in the mode in which that leaves captures alone."""
+    """In its context, and in the capture mode that does not affect captures."""
     held = [full("cuda", shape=(4, 4))]
     capsule = [held[0].__dlpack__(max_version=(1, 0))]
     held.clear()
-    # The export has the last reference. The object may free in whatever context is current: its context is looked for before,
-    # and after it, and the mode is set. Our buffer does both for itself once more, as it may be dropped anywhere.
+    # The export is the last reference. The object may free in any current context, so the context is queried before
+    # and after, and the mode is set. Our buffer also does both itself, because it may be dropped anywhere.
     released, _ = calls(capsule.clear)
     assert released == {CURRENT: 3, MODE: 4, FREE: 1}
     held = [full("cuda", shape=(4, 4))]
@@ -216,7 +218,7 @@ def test_the_release_of_our_own_memory_frees_it():
 
 
 def test_a_stream_wait_is_a_record_and_a_wait(memory):
-    """Beside it both streams are asked whether they capture, and the one that waits whether it is alive."""
+    """In addition, both streams are queried for a capture, and the waiting stream is checked to be alive."""
     theirs, ours = SIM.stream(), SIM.stream()
     producer = TorchLike(tensor(memory))
     interop_demo.order(full("cuda"), theirs)
@@ -235,11 +237,11 @@ def test_a_stream_wait_is_a_record_and_a_wait(memory):
     assert imported(theirs, stream=ours) == two
     assert imported(ours, stream=ours) == {POINTER: 1}
     assert imported(None, stream=1) == {POINTER: 1}
-    # A default stream is that of the context that is current, so it is made sure that this is the memory's.
+    # A default stream belongs to the current context, so that must be checked to be the memory's.
     one_default = plus({POINTER: 1}, EDGE, {CAPTURES: 2, CURRENT: 1})
     assert imported(theirs) == one_default
     assert imported(None, stream=ours) == plus(one_default, {ALIVE: 1})
-    # An event will be recorded for the release, unless the stream captures a graph.
+    # The release will record an event, unless the stream captures a graph.
     interop_demo.set_release_policy("after_context")
     assert imported(ours, stream=ours) == {POINTER: 1, CAPTURES: 1}
     assert imported(theirs, stream=ours) == two
@@ -256,20 +258,21 @@ def test_a_dict_that_names_a_stream_is_ordered_after_it(memory):
 
 @pytest.fixture
 def eager():
-    """Work is done as soon as it is queued, so that one question is answered once."""
+    """Work finishes as soon as it is queued, so one query is enough."""
     SIM.library.interop_sim_set_policy(2)
     yield
     SIM.library.interop_sim_set_policy(0)
 
 
-# For each context: it is made sure that it is current and that no stream that can be seen captures in it. The mode allows the
-# question.
+# For each context: it must be current, and no visible stream may capture in it. The mode allows the query.
 DECIDED = {SHARED: 1, DONE: 1, CURRENT: 1, CAPTURES: 1, MODE: 2}
 
 
 @pytest.mark.parametrize("count", [1, 20])
 def test_releases_share_their_event(count, memory, eager):
-    """A small array makes no call when it is dropped, and the calls after it are the same for all that wait."""
+    """A small array makes no call when it is dropped. The later calls are the same for any number of deferred
+    releases.
+    """
     interop_demo.set_release_policy("after_context")
     interop_demo.is_square(TorchLike(tensor(memory)))
     arrays = [interop_demo.asarray(TorchLike(tensor(memory))) for _ in range(count)]
@@ -290,10 +293,12 @@ def test_the_next_import_decides(memory, eager):
 
 
 def test_a_release_after_all_contexts(memory, eager):
-    """Each device is asked whether it is in use, and has an event if it is. Its context is made current if it is another."""
+    """Each device is queried for use. If it is in use it gets an event, and its context is made current if another
+    one is.
+    """
     interop_demo.set_release_policy("after_all_contexts")
     full("cuda", ordinal=1)
-    for _ in range(2):  # The first time makes the events.
+    for _ in range(2):  # The first time creates the events.
         arrays = [interop_demo.asarray(TorchLike(tensor(memory))) for _ in range(20)]
         interop_demo.finish_releases()
         assert calls(arrays.clear)[0] == {}
@@ -304,11 +309,11 @@ def test_a_release_after_all_contexts(memory, eager):
 
 
 def test_a_large_array_is_decided_when_it_is_dropped(eager):
-    """With an event of its own."""
+    """A large array gets its own event."""
     interop_demo.set_release_policy("after_context")
     large = full("cuda", shape=(1 << 18,))
     view = [interop_demo.asarray(large)]
     interop_demo.finish_releases()
-    # The import and, inside of its release, the export that it was made of.
+    # The import and, within its release, the export from which it was made.
     assert calls(view.clear)[0] == plus(DECIDED, DECIDED)
     assert interop_demo.pending_releases() == 0

@@ -1,4 +1,6 @@
-"""Copies of device arrays for a consumer: every layout, on the device, queued on the consumer's stream, on the simulated driver."""
+"""Copies of device arrays for a consumer, on the simulated driver: each layout, on the device, queued on the
+consumer's stream.
+"""
 
 import ctypes
 import random
@@ -15,7 +17,7 @@ WAITS = ("cuStreamSynchronize", "cuEventSynchronize", "cuCtxSynchronize")
 
 
 class ByInterface:
-    """Part of an array's memory, in another layout, with work pending on a stream."""
+    """A part of an array's memory in another layout, with work pending on a stream."""
 
     def __init__(self, array, view, stream=None):
         self.array = array
@@ -33,9 +35,9 @@ class ByInterface:
 
 
 def filled(count, dtype):
-    """An array on the device whose elements are all different, and the same on the host."""
+    """Returns a device array with distinct elements, and the same on the host."""
     array, host = full("cuda", (count,), 1, dtype), np.arange(count).astype(dtype)
-    # `full` only queues the fill, which would come after what is written here.
+    # `full` only queues the fill, which would overwrite what is written here.
     SIM.library.interop_sim_run_all()
     address = interop_demo.describe(array)["data"]
     place = SIM.library.interop_sim_translate(address, host.nbytes, 1)
@@ -44,7 +46,7 @@ def filled(count, dtype):
 
 
 def views(host, seed):
-    """A view of the whole of a flat array that is permuted, cut, stepped, flipped or repeated."""
+    """Yields views of a flat array that are permuted, sliced, stepped, flipped or repeated."""
     choose = random.Random(seed)
     shape = choose.choice([(3, 4, 5, 6), (60, 6), (8, 45), (360,), (2, 3, 2, 5, 6), (1, 360, 1)])
     view = host[:360].reshape(shape)
@@ -60,7 +62,7 @@ def views(host, seed):
 
 
 def view_of(host, view):
-    """The view with its true base, of which NumPy keeps another one at times."""
+    """Returns the view with its true base, because NumPy sometimes keeps another one."""
     start = view.__array_interface__["data"][0] - host.__array_interface__["data"][0]
     return np.ndarray(view.shape, view.dtype, host.data, start, view.strides)
 
@@ -77,7 +79,7 @@ def test_random_layouts_are_copied_without_gaps_and_forwards(dtype):
         assert (sum(made[:2]), sum(made[2:])) == (1, 0), (seed, made)
         facts = interop_demo.describe(copy)
         assert facts["shape"] == view.shape
-        # Repeated elements stay repeated; the others have no gaps.
+        # Repeated elements stay repeated; the others are without gaps.
         kept = [(abs(stride), extent) for stride, extent in zip(facts["strides"], facts["shape"], strict=True)]
         assert all(stride >= 0 for stride in facts["strides"])
         expected = 1
@@ -86,7 +88,7 @@ def test_random_layouts_are_copied_without_gaps_and_forwards(dtype):
             expected *= extent
         assert not facts["readonly"]
         assert on_host(copy).tolist() == view.tolist(), seed
-        # To the host: compact there, whatever the layout.
+        # A copy to the host is contiguous, whatever the layout.
         assert on_host(source).tolist() == view.tolist(), seed
 
 
@@ -115,7 +117,7 @@ def test_windows_that_overlap_are_copied_as_they_are_or_spelled_out():
 
 @pytest.mark.parametrize("layout", ["compact", "transposed", "every second column"])
 def test_the_host_does_not_wait(layout):
-    """Work is pending on the array, and more is queued after the copy: it has the elements as they were in between."""
+    """Work is pending on the array, and more is queued after the copy. The copy has the elements from between them."""
     first, second = SIM.stream(), SIM.stream()
     array = full("cuda", (4, 6), 1.0)
     array = {"compact": array, "transposed": interop_demo.asarray(Transposed(array)), "every second column": array[:, ::2]}[layout]
@@ -157,14 +159,14 @@ def test_memory_comes_from_the_pool_and_goes_back_in_order(policy):
     interop_demo.set_release_policy(before)
     assert SIM.calls(*WAITS) == waits
     if policy == "after_context":
-        # The import of the copy is parked; its memory is not looked at again once that is gone.
+        # The release of the copy is deferred; its memory is not accessed after it has been released.
         SIM.library.interop_sim_release_spin(ctypes.c_uint64(spin))
         assert interop_demo.finish_releases() == 0
         assert SIM.calls("cuMemFreeAsync") - frees == 1
 
 
 def test_a_copy_that_nobody_takes_goes_back_behind_its_work():
-    """The next copy has its memory without a wait."""
+    """The next copy reuses its memory without a wait."""
     array, stream = full("cuda", (4, 6), 1.0), SIM.stream()
     interop_demo.scale_(array, 2, stream=stream)
     array.__dlpack__(copy=True, stream=stream, **V1)
@@ -196,7 +198,7 @@ def test_no_room_for_a_copy_says_how_much_it_takes(stream):
 
 
 def test_no_room_for_the_step_in_between():
-    """A copy for the host is put together there."""
+    """A copy for the host is gathered in this memory."""
     array, host = filled(24, "<f4")
     source = interop_demo.asarray(Transposed(interop_demo.asarray(ByInterface(array, host.reshape(4, 6)))))
     launches = SIM.calls("cuLaunchKernel")
@@ -206,7 +208,7 @@ def test_no_room_for_the_step_in_between():
 
 
 def test_a_copy_for_a_stream_that_captures_is_made_at_once():
-    """It is no part of the graph, and the capture stays good."""
+    """The copy is not part of the graph, and the capture stays valid."""
     array, stream, graph = full("cuda", (4, 6), 1.0), SIM.stream(), ctypes.c_uint64()
     SIM.call("cuStreamBeginCapture_v2", ctypes.c_uint64(stream), 0)
     with interop_demo.HoldReleases():

@@ -1,4 +1,4 @@
-"""What memory of CUDA goes out as, to the letter, and what is done before, on the simulated driver."""
+"""The exact exports of CUDA memory, and the waits before them, on the simulated driver."""
 
 import ctypes
 
@@ -52,7 +52,9 @@ def test_fields_go_out_as_they_came(descr):
 
 @pytest.mark.parametrize("kind", ["pinned", "managed"])
 def test_whoever_names_no_stream_finds_host_memory_ready(kind):
-    """R137: it may be the host, which reads at once; whoever names one is ordered there, and nobody waits."""
+    """R137: the consumer may be the host, which reads immediately. If it passes a stream, that stream waits and the
+    host does not.
+    """
     array, stream, other = full(kind), SIM.stream(), SIM.stream()
     spin = SIM.library.interop_sim_spin(stream)
     interop_demo.scale_(array, 2, stream=stream)
@@ -73,7 +75,7 @@ def test_a_copy_is_ready_on_the_stream_that_is_named(kind):
 
 @pytest.mark.skipif(native.missing() is not None, reason=f"a module in C cannot be compiled: {native.missing()}")
 def test_fields_of_one_type_are_a_last_axis():
-    """By every way that a tensor goes out."""
+    """Through each way to export a tensor."""
     memory = full("cuda", (6,))
     fields = {"typestr": "|V8", "descr": [("x", "<f4"), ("y", "<f4")], "shape": (3,)}
     array = interop_demo.asarray(ByInterface({**memory.__cuda_array_interface__, **fields}))

@@ -1,5 +1,5 @@
-"""Interface dicts on the simulated driver: of memory that host and kernels reach by different addresses, and beside capsules
-that cannot be used.
+"""Interface dicts on the simulated driver: of memory with different addresses on host and device, and next to
+unusable capsules.
 """
 
 import ctypes
@@ -14,7 +14,7 @@ from test_exchange import in_capsule, table
 
 @pytest.fixture
 def registered():
-    """Host memory that is registered, and its address for devices, which is another one."""
+    """Registered host memory and its device address, which is different."""
     memory = np.arange(4, dtype="<f4")
     first, on_devices = ctypes.c_uint64(memory.ctypes.data), ctypes.c_uint64()
     SIM.library.interop_sim_set_registered_apart(1)
@@ -27,7 +27,7 @@ def registered():
 
 
 class ByInterface:
-    """So many `float32` at an address."""
+    """This many `float32` at an address."""
 
     def __init__(self, address, count):
         interface = {"shape": (count,), "typestr": "<f4", "data": (address, False), "strides": None, "version": 3}
@@ -35,7 +35,7 @@ class ByInterface:
 
 
 def test_a_dict_has_the_address_that_kernels_use(registered):
-    """R35: whichever of its two addresses pinned memory came by."""
+    """R35: through whichever of its two addresses pinned memory was imported."""
     memory, on_devices = registered
     for address in (memory.ctypes.data, on_devices):
         array = interop_demo.asarray(ByInterface(address, 4))
@@ -56,7 +56,9 @@ def test_memory_that_no_kernel_reaches_has_no_dict(registered):
 
 
 class Backwards(Producer):
-    """An array that goes backwards, as CuPy has it: in the capsule the strides have lost their sign, in the dict they are right."""
+    """An array with negative strides, as in CuPy: in the capsule the strides have lost their sign, in the dict they
+    are right.
+    """
 
     __module__ = "cupy"
 
@@ -83,7 +85,9 @@ def test_what_a_capsule_cannot_say_comes_by_the_dict(stream):
 
 
 def test_as_an_argument_too():
-    """Also where arrays of the class are known to come by capsules from a GPU, so that nobody asks for their device."""
+    """Also after arrays of the class have come through capsules from a GPU, so that their device is no longer
+    requested.
+    """
     forwards = Backwards(strides=(0, 0))
     assert [interop_demo.describe(forwards)["protocol"] for _ in range(3)] == ["dlpack_versioned"] * 3
     producer = Backwards()
@@ -100,7 +104,7 @@ def test_from_the_exchange_table_too():
 
 
 def raises(kind):
-    """A member that raises a fresh exception: one that is kept for the next call keeps the array, in its traceback."""
+    """A member that raises a new exception each time: a cached one would keep the array alive through its traceback."""
     return lambda self: raising(kind("not now"))(self)
 
 
@@ -115,7 +119,7 @@ def raises(kind):
     ],
 )
 def test_the_capsule_is_refused_where_the_dict_will_not_do_either(member, why):
-    """What is wrong with the dict is its cause."""
+    """The error of the dict is the cause."""
     producer = type("Odd", (Backwards,), {"__cuda_array_interface__": property(member)})()
     with pytest.raises(interop_demo.ArrayError, match="offsets that fit the address space") as raised:
         interop_demo.asarray(producer)
@@ -134,7 +138,7 @@ def test_an_interrupt_of_the_dict_is_not_swallowed():
     ("differing", "place"), [({"dtype": (2, 7, 1)}, "dtype"), ({"shape": (2**40, 2**40)}, "shape")], ids=["dtype", "shape"]
 )
 def test_other_refusals_of_a_capsule_stand(differing, place):
-    """A dict tells less than a capsule: what is wrong with the one is not looked for in the other."""
+    """A dict says less than a capsule: other errors of a capsule do not lead to the dict."""
     producer = Backwards(**differing)
     with pytest.raises(interop_demo.ArrayError, match=f"^`{place}`"):
         interop_demo.asarray(producer)

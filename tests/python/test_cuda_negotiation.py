@@ -1,5 +1,5 @@
-"""What libraries with arrays in memory of CUDA are asked: for an array on a stream, for less if they refuse that, and whether
-they capture a graph.
+"""The requests to libraries with CUDA arrays: an array on a stream, a fallback if they refuse, and whether they
+capture a graph.
 """
 
 import ctypes
@@ -15,7 +15,7 @@ from test_cuda_arrays import SIM, full, nothing_wrong, pytestmark  # noqa: F401
 
 
 class Choosy:
-    """An array that takes some streams only, and notes which it was asked for."""
+    """An array that accepts only some streams, and records the requested ones."""
 
     def __init__(self, array, takes, error):
         self.array, self.takes, self.error, self.asked = array, takes, error, []
@@ -33,7 +33,8 @@ class Choosy:
 @pytest.mark.parametrize("error", [AssertionError, TypeError, ValueError], ids=["torch", "warp", "other"])
 @pytest.mark.parametrize("stream", [None, 1, 2, "handle"])
 def test_pinned_memory_of_those_who_give_it_no_stream(error, stream):
-    """PyTorch and Warp treat pinned memory like the host's: a stream is an error. All that is pending is ordered then."""
+    """PyTorch and Warp treat pinned memory like host memory: a stream is an error. We then wait for all pending work.
+    """
     array, number = full("pinned"), SIM.stream() if stream == "handle" else stream
     producer = Choosy(array, (None, -1), error("no stream for host memory"))
     before = SIM.calls("cuCtxRecordEvent"), SIM.calls("cuStreamWaitEvent"), SIM.calls("cuStreamSynchronize")
@@ -41,14 +42,14 @@ def test_pinned_memory_of_those_who_give_it_no_stream(error, stream):
     after = SIM.calls("cuCtxRecordEvent"), SIM.calls("cuStreamWaitEvent"), SIM.calls("cuStreamSynchronize")
     assert (facts["data"], facts["device"]) == (interop_demo.describe(array)["data"], (CUDA_HOST, 0))
     assert producer.asked == [number or 1, None]
-    # Every device reaches the memory: an event for each context in use, which is recorded for the release, too.
+    # Each device can access the memory: one event for each context in use, and again for the release.
     contexts = SIM.library.interop_sim_live(3)
     assert (after[0] - before[0] >= contexts, after[1] - before[1], after[2] - before[2]) == (True, contexts, 0)
 
 
 @pytest.mark.parametrize("stream", [None, 1, 2, "handle"])
 def test_pinned_memory_that_a_capsule_calls_host_memory_is_ordered_with_nothing(stream):
-    """PyTorch does. The event of a context would end a graph that is captured beside it."""
+    """PyTorch labels it so. The event of a context would invalidate a capture in progress."""
     array, number = full("pinned"), SIM.stream() if stream == "handle" else stream
 
     class Unpinned(Choosy):
@@ -63,7 +64,9 @@ def test_pinned_memory_that_a_capsule_calls_host_memory_is_ordered_with_nothing(
 
 
 def test_the_per_thread_default_stream_of_those_who_have_none():
-    """PyTorch refuses stream 2: the legacy one is ordered there, and the caller's after it here."""
+    """PyTorch refuses stream 2. It synchronizes with the legacy stream, and here the caller's stream waits for that
+    one.
+    """
     array = full("cuda")
     producer = Choosy(array, (1, -1), BufferError("per-thread default stream is not supported."))
     before = SIM.calls("cuEventRecord"), SIM.calls("cuStreamWaitEvent")
@@ -73,7 +76,7 @@ def test_the_per_thread_default_stream_of_those_who_have_none():
 
 
 def test_no_order_of_those_who_take_it_for_a_stream():
-    """JAX takes -1 for a handle, with which the driver fails: more is ordered then than was asked for."""
+    """JAX passes -1 to the driver as a handle, which fails: more is waited for than was requested."""
     array = full("cuda")
     producer = Choosy(array, (1,), RuntimeError("INTERNAL: CUDA error: CUDA_ERROR_INVALID_HANDLE"))
     assert interop_demo.describe(producer, stream=-1)["data"] == interop_demo.describe(array)["data"]
@@ -92,7 +95,7 @@ def test_no_order_of_those_who_take_it_for_a_stream():
     ],
 )
 def test_whoever_refuses_more_is_asked_no_further(kind, stream, asked):
-    """The error is that of the stream that was meant."""
+    """The error is that of the first requested stream."""
     producer = Choosy(full(kind), (), RuntimeError("never"))
     with pytest.raises(RuntimeError, match="never") as raised:
         interop_demo.describe(producer, stream=stream)
@@ -101,7 +104,7 @@ def test_whoever_refuses_more_is_asked_no_further(kind, stream, asked):
 
 
 def habitual(module="cupy"):
-    """A class that goes by a library's name, an array of it, and the list of what its objects are asked."""
+    """Returns a class with a library's module name, an array of it, and the list of the requests to its objects."""
     asked = []
 
     class Habitual:
@@ -145,7 +148,7 @@ def test_others_are_asked_both_every_time(module):
 
 @pytest.mark.parametrize(("kind", "ordinal"), [("cuda", 1), ("pinned", 0), ("managed", 0)])
 def test_an_array_in_an_unusual_place_is_asked_everything(kind, ordinal):
-    """It comes in as if nothing had come before, and what was asked of it in vain is given back."""
+    """It is imported as if the class were new, and an unneeded capsule is released."""
     habit, usual, asked = habitual()
     array = full(kind, ordinal=ordinal)
     facts = interop_demo.describe(habit(array))
@@ -189,7 +192,7 @@ def test_an_interrupt_is_no_refusal():
 
 
 def test_no_order_is_never_asked_of_jax():
-    """It hands -1 to the driver as a handle, and a handle that is none can end the process (bug 8)."""
+    """JAX passes -1 to the driver as a handle, and an invalid handle can end the process (bug 8)."""
     array = full("cuda")
     producer = type("Jax", (Choosy,), {"__module__": "jaxlib._jax"})(array, (1, -1), AssertionError())
     assert interop_demo.describe(producer, stream=-1)["data"] == interop_demo.describe(array)["data"]
@@ -239,7 +242,7 @@ driver.call("cuCtxSynchronize")  # the kernel that fills it is Python code, too
 
 
 def run_beside_a_library(program):
-    """What a process prints that works with a library that can be asked for its stream, `current_work_stream`."""
+    """The output of a process with a library that can report its stream, `current_work_stream`."""
     command = [sys.executable, "-c", LIBRARY + program]
     folder = Path(__file__).parent
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, cwd=folder)
@@ -248,7 +251,7 @@ def run_beside_a_library(program):
 
 
 def test_a_library_without_an_answer_loses_no_exception():
-    """A release asks the libraries whether they capture, also on the way of an exception that is not theirs."""
+    """A release queries the libraries for captures, also while another exception is pending."""
     program = """
 # A function that answers what is not zero, and sets no exception.
 table.functions[4] = ctypes.cast(ctypes.CDLL(None).getpid, ctypes.c_void_p).value
@@ -262,7 +265,7 @@ for _ in range(3):
 
 
 def test_whoever_waits_for_a_device_spoils_no_capture():
-    """Without the interpreter's lock libraries cannot be asked whether they capture: nothing is decided meanwhile."""
+    """Without the GIL libraries cannot be queried for captures: no event is recorded meanwhile."""
     program = """
 captures, graph = driver.stream(), ctypes.c_uint64()
 
@@ -286,7 +289,7 @@ print(interop_demo.finish_releases(), driver.reports())
 
 
 def test_what_a_library_drops_while_it_is_asked_waits_like_the_rest():
-    """It is asked in the middle of a look, which has the list of what waits in its hands."""
+    """The query happens within a poll, which holds the list of deferred releases."""
     program = """
 captures, graph = driver.stream(), ctypes.c_uint64()
 dropped = []
@@ -313,7 +316,7 @@ print(interop_demo.finish_releases(), driver.reports())
 
 
 def test_a_library_is_asked_for_the_devices_that_a_release_is_about():
-    """A capture on another device is not spoiled by the release, and each question costs."""
+    """A capture on another device is not affected by the release, and each query takes time."""
     program = """
 asked = []
 
@@ -338,7 +341,7 @@ for kind, device in [("cuda", 0), ("cuda", 1), ("pinned", 0)]:
 
 
 class Unstated:
-    """A dict that says nothing of streams."""
+    """A dict that states no stream."""
 
     def __init__(self, array):
         self.array = array
@@ -347,7 +350,7 @@ class Unstated:
 
 
 class Streamless(Choosy):
-    """Pinned memory whose producer takes it for the host's, which has no streams."""
+    """Pinned memory whose producer treats it as host memory, which has no streams."""
 
     def __init__(self, array):
         super().__init__(array, [None], BufferError("no streams"))
@@ -356,7 +359,7 @@ class Streamless(Choosy):
 @pytest.mark.skipif(native.missing() is not None, reason=f"the work of the host is in C and cannot be compiled: {native.missing()}")
 @pytest.mark.parametrize(("producer", "kind"), [(Unstated, "cuda"), (Unstated, "pinned"), (Streamless, "pinned")])
 def test_an_import_that_waits_lets_other_threads_run(producer, kind):
-    """Drivers before 12.5 have no event of a context: they wait for all work, which may need the interpreter."""
+    """Drivers before 12.5 cannot record an event for a context. The host waits for all work, which may need the GIL."""
     probe, array = native.load("threads"), producer(full(kind))
     SIM.call("cuLaunchHostFunc", ctypes.c_uint64(1), ctypes.c_void_p(probe.attachment()), None)
     SIM.library.interop_sim_fail_next(b"cuCtxRecordEvent", 500)

@@ -1,4 +1,4 @@
-"""The same memory under another device type, for libraries that do not know its own, on the simulated driver."""
+"""The same memory under another device type, for libraries that do not support its own, on the simulated driver."""
 
 import ctypes
 import gc
@@ -34,7 +34,7 @@ def test_memory_goes_by_another_name(kind, place, device, readonly):
 
 @pytest.mark.parametrize(("kind", "place"), [("cuda", "device"), ("pool", "device"), ("cpu", "host")])
 def test_memory_that_has_the_name_keeps_it(kind, place):
-    """So a program need not know what it was given."""
+    """The call changes nothing then, so a program need not check first."""
     array = full(kind)
     assert as_(place, array) is array
 

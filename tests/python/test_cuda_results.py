@@ -1,4 +1,4 @@
-"""Results in memory of CUDA's kinds, of the caller's library, on the simulated driver."""
+"""Results in CUDA memory as arrays of the caller's library, on the simulated driver."""
 
 import ctypes
 import gc
@@ -22,7 +22,7 @@ each_kind = pytest.mark.parametrize("kind", KINDS)
 
 @pytest.fixture(autouse=True)
 def nothing_wrong(nothing_leaks):
-    """No test does anything that the driver has to complain about, and no memory of the driver's is left."""
+    """Checks that the driver has nothing to report and that no driver memory leaks."""
     live = SIM.library.interop_sim_live(0)
     yield
     gc.collect()
@@ -40,7 +40,7 @@ def on_host(array):
 
 
 def read_on(stream, address, count):
-    """What a library reads that works on this stream; the driver tells of a race."""
+    """Returns what a library that uses this stream reads; the driver reports a race."""
     room = (ctypes.c_float * count)()
     size = ctypes.c_size_t(ctypes.sizeof(room))
     SIM.call("cuMemcpyDtoHAsync_v2", room, ctypes.c_uint64(address), size, ctypes.c_uint64(stream))
@@ -67,7 +67,7 @@ def test_an_array_in_many_pieces_is_doubled_by_one_kernel():
 
 
 def test_twice_comes_after_what_is_pending():
-    """On the stream that the array was last written on, where the result is ready."""
+    """The kernel runs on the stream on which the array was last written, and the result is ready there."""
     array, stream = full("cuda"), SIM.stream()
     interop_demo.scale_(array, 3, stream=stream)
     result = interop_demo.twice(array)
@@ -81,7 +81,7 @@ def test_what_a_kernel_cannot_double():
 
 
 def test_a_library_gets_results_in_memory_of_its_own():
-    """Whose allocator makes it, and on whose stream it is ready."""
+    """The library's allocator creates the memory, and the result is ready on its stream."""
     stream = SIM.stream()
     Kind = library(module="torch", stream=stream)
     source = Kind(full("cuda", (2, 3)))
@@ -130,7 +130,7 @@ def test_numpy_does_not_reach_memory_of_a_device():
 
 
 def test_cupy_by_name(monkeypatch):
-    """Its `from_dlpack` gets an object that exports for the stream it tells."""
+    """Its `from_dlpack` receives an object that exports for the stream that it passes."""
     asked = []
 
     def from_dlpack(array):
@@ -144,7 +144,7 @@ def test_cupy_by_name(monkeypatch):
 
 
 def test_memory_of_cupy(monkeypatch):
-    """`cupy.empty` on the argument's device; the object that it makes is the result."""
+    """`cupy.empty` on the argument's device; the object that it creates is the result."""
     notes = []
 
     class Device:

@@ -1,4 +1,4 @@
-"""Rules about streams, devices and owners that need a driver, on the simulated one."""
+"""Rules about streams, devices and owners that need a driver, on the simulated driver."""
 
 import ctypes
 import gc
@@ -25,7 +25,7 @@ def current_device():
 
 
 def test_every_stream_with_pending_work_is_waited_for():
-    """R140: work on an array in two streams, which its export joins, and a dict that names no stream at all."""
+    """R140: work on an array in two streams, which its export joins, and a dict that states no stream."""
     first, second, third, ours = (SIM.stream() for _ in range(4))
     array = full("cuda")
     spins = [SIM.library.interop_sim_spin(first)]
@@ -34,7 +34,7 @@ def test_every_stream_with_pending_work_is_waited_for():
     interop_demo.scale_(array, 2, stream=second)
     array.__dlpack__(stream=third, max_version=(1, 0))
     later = SIM.library.interop_sim_spin(first)
-    # The driver does what the third stream waits for, and no more.
+    # The driver runs only what the third stream waits for.
     SIM.call("cuStreamSynchronize", ctypes.c_uint64(third))
     assert [pending(spin) for spin in (*spins, later)] == [False, False, True]
 
@@ -51,7 +51,7 @@ def test_every_stream_with_pending_work_is_waited_for():
 
 
 class OnItsDevice:
-    """An array of the second device, which looks at the device that is current when it is asked."""
+    """An array on the second device that records the current device when it is called."""
 
     def __init__(self, fails):
         self.array, self.fails, self.seen = full("cuda", ordinal=1), fails, []
@@ -69,7 +69,7 @@ class OnItsDevice:
 @pytest.mark.parametrize("fails", [False, True], ids=["taken", "failed"])
 @pytest.mark.parametrize("package", ["theirs", "cupy"])
 def test_a_producer_is_asked_with_its_device_current(fails, package):
-    """R143: and the caller finds the device that it had, also after an error. A class of CuPy's is not asked twice where it is."""
+    """R143: the caller's current device is restored, also after an error. A class of CuPy's is asked only once."""
     producer = type("Theirs", (OnItsDevice,), {"__module__": package})(fails)
     assert current_device() == 0
     for times in (1, 2):
@@ -84,7 +84,7 @@ def test_a_producer_is_asked_with_its_device_current(fails, package):
 
 @pytest.mark.skipif(native.missing() is not None, reason=f"a module in C cannot be compiled: {native.missing()}")
 def test_the_exchange_table_waits_for_nothing():
-    """R174: work that is pending stays so; that what comes next on the current stream comes after it is no wait."""
+    """R174: pending work stays pending. That the current stream's later work follows it is not a host wait."""
     c = native.load("handwritten")
     array, stream = full("cuda"), SIM.stream()
     spin = SIM.library.interop_sim_spin(stream)
@@ -101,7 +101,7 @@ def test_the_exchange_table_waits_for_nothing():
 @pytest.mark.skipif(native.missing() is not None, reason=f"a module in C cannot be compiled: {native.missing()}")
 @pytest.mark.parametrize("function", ["table_borrow", "table_import"])
 def test_what_goes_out_by_the_table_comes_after_pending_work(function):
-    """On the stream that the table names, the legacy default one."""
+    """The export is ready on the stream that the table reports, the legacy default stream."""
     array, stream = full("cuda"), SIM.stream()
     spin = SIM.library.interop_sim_spin(stream)
     interop_demo.scale_(array, 2, stream=stream)
@@ -111,7 +111,7 @@ def test_what_goes_out_by_the_table_comes_after_pending_work(function):
 
 
 class Theirs:
-    """An array of a library that works on `stream`, and says so in its dict."""
+    """An array of a library that works on `stream` and states it in its dict."""
 
     def __init__(self, stream):
         self.array, self.asked = full("cuda"), 0
@@ -124,7 +124,7 @@ class Theirs:
 
 
 class Forgetful(Theirs):
-    """The same, but it has its dict once."""
+    """The same, but its dict can be read only once."""
 
     @property
     def __cuda_array_interface__(self):
@@ -134,7 +134,7 @@ class Forgetful(Theirs):
 
 
 class ByTable(Theirs):
-    """The same, but the stream is in the exchange table of its class, and that of the dict is not its own."""
+    """The same, but the stream is in the exchange table of its class; its dict states another."""
 
     def __init__(self, stream):
         super().__init__(SIM.stream())
@@ -150,14 +150,14 @@ class ByTable(Theirs):
 
 
 class Silent(Theirs):
-    """The same, but it says nothing."""
+    """The same, but it states no stream."""
 
     def __init__(self, _stream):
         super().__init__(None)
 
 
 def overwrite(producer, stream):
-    """What its library does next: it writes all bytes, on the stream that it works on."""
+    """The library's next operation: it writes all bytes on its stream."""
     address = interop_demo.describe(producer.array)["data"]
     SIM.call("cuMemsetD8Async", ctypes.c_uint64(address), 0, ctypes.c_size_t(48), ctypes.c_uint64(stream))
     SIM.call("cuStreamSynchronize", ctypes.c_uint64(stream))
@@ -165,7 +165,7 @@ def overwrite(producer, stream):
 
 @pytest.mark.parametrize(("library", "waits"), [(Theirs, 0), (ByTable, 0), (Silent, 1)])
 def test_later_work_of_a_library_comes_after_ours(library, waits):
-    """R46: without a wait of the host where it says where it works, and with one where it does not."""
+    """R46: without a host wait if the library states its stream, and with one otherwise."""
     theirs, synchronize = SIM.stream(), ["cuStreamSynchronize", "cuEventSynchronize", "cuCtxSynchronize"]
     producer = library(theirs)
     spin = SIM.library.interop_sim_spin(ctypes.c_uint64(1))
@@ -174,7 +174,7 @@ def test_later_work_of_a_library_comes_after_ours(library, waits):
     assert (SIM.calls(*synchronize) - before, pending(spin)) == (waits, waits == 0)
     overwrite(producer, theirs)
     assert not pending(spin)
-    # Who names a stream has said that he orders it: if he does not, the driver sees it.
+    # A caller that passes a stream must make the library's stream wait; the driver reports it if that is omitted.
     interop_demo.scale_(producer, 2, stream=SIM.stream())
     overwrite(producer, theirs)
     SIM.library.interop_sim_run_all()
@@ -191,7 +191,9 @@ def test_what_a_library_raises_on_the_way_back_is_passed_on():
 @pytest.mark.parametrize("copy", [None, True, False])
 @pytest.mark.parametrize(("kind", "reachable"), [("cuda", False), ("pool", False), ("pinned", True), ("managed", True)])
 def test_the_host_asks_for_an_array(kind, reachable, copy):
-    """Bug 150: in place where the host can reach it, else a copy; without one, a refusal of the class that the standard names."""
+    """Bug 150: in place if the host can access the memory, else a copy. With `copy=False` the refusal has the
+    standard's class.
+    """
     array, wishes = full(kind), {"dl_device": (1, 0), "copy": copy, "max_version": (1, 0)}
     if copy is False and not reachable:
         with pytest.raises(interop_demo.ArrayError, match="`copy`: found False with dl_device") as raised:
@@ -206,10 +208,10 @@ def test_the_host_asks_for_an_array(kind, reachable, copy):
 
 
 def test_a_dict_that_owns_the_memory_is_kept():
-    """Bug 42: a property that makes a temporary array, which nothing but the dict keeps alive."""
+    """Bug 42: a property that creates a temporary array, which only the dict keeps alive."""
 
     class Owning(dict):
-        """A dict that takes weak references and can keep something."""
+        """A dict that supports weak references and attributes."""
 
     class Fresh:
         @property
@@ -232,7 +234,7 @@ def test_a_dict_that_owns_the_memory_is_kept():
 
 
 def test_an_object_that_owns_the_memory_is_kept():
-    """Bug 42: its dict keeps nothing."""
+    """Bug 42: its dict keeps nothing alive."""
 
     class Holder:
         def __init__(self):
@@ -264,7 +266,7 @@ def test_an_import_by_the_table_is_ready_on_the_stream_that_is_named(stream):
 @pytest.mark.parametrize("kind", ["cuda", "pool", "pinned", "managed"])
 @pytest.mark.parametrize("version", [None, (1, 0)])
 def test_a_copy_of_a_read_only_array_may_be_written(kind, version):
-    """R123: whoever asked for it is the only one who has it; and the legacy form, which knows no read-only memory, has it."""
+    """R123: only the caller has the copy. The legacy form, which cannot state read-only, accepts it too."""
     array = full(kind, readonly=True)[::-1]
     sets = SIM.calls("cuMemsetD8Async")
     capsule = array.__dlpack__(copy=True, max_version=version)
@@ -279,14 +281,14 @@ def test_a_copy_of_a_read_only_array_may_be_written(kind, version):
         __cuda_array_interface__ = {**repeated, "strides": (0, 4)}
 
     if version:
-        # A write would be seen in other elements: it is no copy to write into.
+        # A write would change several elements, so the copy is read-only.
         copy = interop_demo.asarray(Broadcast()).__dlpack__(copy=True, max_version=version)
         assert look(copy).flags == IS_COPIED | READ_ONLY
 
 
 @pytest.mark.parametrize("kind", ["cuda", "pool", "pinned", "managed"])
 def test_a_copy_does_not_run_backwards(kind):
-    """B81: PyTorch up to 2.11 ends the process over negative strides, and a copy is the way in."""
+    """B81: PyTorch up to 2.11 ends the process on negative strides; a copy avoids them."""
     array = full(kind, (3, 4))
     for row in range(3):
         interop_demo.scale_(array[row], row + 1)
@@ -295,7 +297,7 @@ def test_a_copy_does_not_run_backwards(kind):
     assert (copy.shape, copy.strides) == ((3, 2), (8, 4))
     assert copy.__dlpack_device__() == backwards.__dlpack_device__()
     assert on_host(copy).tolist() == [[7.5] * 2, [5.0] * 2, [2.5] * 2]
-    # Of other strides those of memory that the host shares stay as they are.
+    # Other strides are kept for host-accessible memory.
     gaps = (8, 4) if kind in ("cuda", "pool") else (16, 8)
     assert interop_demo.asarray(array[:, ::2].__dlpack__(copy=True, max_version=(1, 0))).strides == gaps
 
@@ -308,13 +310,13 @@ def in_a_thread(work):
 
 @pytest.mark.parametrize("kind", ["pinned", "managed", "cuda"])
 def test_the_stream_2_of_another_thread_is_waited_for(kind):
-    """On this thread 2 is another stream, on which nothing is pending."""
+    """On this thread, 2 refers to another stream, on which nothing is pending."""
     array = full(kind)
 
     def work():
         SIM.library.interop_sim_spin(2)
         interop_demo.scale_(array, 2, stream=2)
-        # Here it still has its name.
+        # On the other thread the handle is still valid.
         assert array.__cuda_array_interface__["stream"] == 2
         assert interop_demo.describe(array, stream=2)["stream"] == 2
 
@@ -332,7 +334,7 @@ def test_an_import_for_the_stream_2_is_used_in_another_thread():
 
 @pytest.mark.parametrize("function", [interop_demo.checksum, lambda array, stream: interop_demo.scale_(array, 1, stream=stream)])
 def test_no_order_is_no_stream_to_remember(function):
-    """What is pending stays pending where it is, and whoever comes next waits for it."""
+    """Pending work stays pending on its stream, and the next consumer waits for it."""
     array, stream = full("cuda"), SIM.stream()
     interop_demo.scale_(array, 2, stream=stream)
     waits = SIM.calls("cuStreamWaitEvent")
@@ -345,7 +347,8 @@ def test_no_order_is_no_stream_to_remember(function):
 @pytest.mark.parametrize("stream", [None, 1, "handle"])
 @pytest.mark.parametrize("again", [False, True])
 def test_two_arrays_in_one_memory_know_of_each_others_work(stream, again):
-    """`asarray` of an array of ours: whoever gets the memory through one waits for the kernel that was launched through the other."""
+    """`asarray` of one of our arrays: a consumer of one array waits for a kernel that was launched through the other.
+    """
     array = full("cuda")
     interop_demo.scale_(array, 2, stream=SIM.stream())
     other = interop_demo.asarray(array, stream=SIM.stream() if stream == "handle" else stream)
@@ -356,7 +359,7 @@ def test_two_arrays_in_one_memory_know_of_each_others_work(stream, again):
 
 
 def test_the_dtype_of_struct_elements_is_numpys():
-    """Names, offsets, axes and padding, of fields that are structs too; and `repr` says them as errors do."""
+    """Names, offsets, axes and padding, with nested structs; `repr` writes them as error messages do."""
     array = full("cuda", shape=(24,))
     inner = np.dtype({"names": ["a", "b"], "formats": ["u1", "<i2"], "offsets": [0, 4], "itemsize": 8})
     described = [("pos", "<f4", (3,)), ("id", "<u4"), ("in", [("a", "|u1"), ("", "|V3"), ("b", "<i2"), ("", "|V2")])]

@@ -1,4 +1,4 @@
-"""Whoever waits for a device, on the simulated driver: other threads of Python go on meanwhile."""
+"""Waits for a device release the GIL, on the simulated driver: other Python threads continue meanwhile."""
 
 import ctypes
 
@@ -30,9 +30,9 @@ HOSTED = []
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("stream", [1, "handle"])
 def test_whoever_waits_for_a_device_lets_other_threads_run(way, stream):
-    """Work that is queued may be a function of the host that needs the interpreter: to wait with its lock would never end."""
+    """Queued work may be a host function that needs the GIL: waiting while holding the GIL would deadlock."""
     probe = native.load("threads")
-    # To make memory is to wait for the default stream.
+    # Allocating memory waits for the default stream.
     stream = SIM.stream() if stream == "handle" and way != "new memory" else 1
     array = full("cuda" if way == "a copy for the host" else "pinned", (3, 3))
     HOSTED[:] = [array.relabel_as_host()] if array.device == "cuda_host" else []
@@ -46,7 +46,9 @@ def test_whoever_waits_for_a_device_lets_other_threads_run(way, stream):
 @in_c
 @pytest.mark.parametrize(("kind", "wanted"), [("cuda", (1, 0)), ("pool", (1, 0)), ("pinned", None), ("managed", None)])
 def test_a_copy_that_waits_lets_other_threads_run(kind, wanted):
-    """It waits for the default stream, on which somebody else has work. Copies that stay on the device are queued and wait for nothing."""
+    """The copy waits for the default stream, on which other work is pending. Copies on the device are queued and wait
+    for nothing.
+    """
     probe, array = native.load("threads"), full(kind, (3, 3))
     SIM.call("cuLaunchHostFunc", ctypes.c_uint64(1), ctypes.c_void_p(probe.attachment()), None)
     array.__dlpack__(copy=True, dl_device=wanted, max_version=(1, 0))
@@ -57,7 +59,7 @@ def test_a_copy_that_waits_lets_other_threads_run(kind, wanted):
 @pytest.mark.parametrize("kind", ["cuda", "pinned", "managed"])
 @pytest.mark.parametrize("owner", ["an array", "a capsule", "a consumer"])
 def test_memory_that_is_freed_lets_other_threads_run(kind, owner):
-    """The driver waits for all work of the device before it frees, also for work that nobody ordered before."""
+    """Before it frees the driver waits for all work of the device, also for work that was unrelated."""
     probe, array = native.load("threads"), full(kind)
     if owner == "a capsule":
         array = array.__dlpack__(max_version=(1, 0))
@@ -85,7 +87,7 @@ def test_an_argument_that_the_host_works_on_lets_other_threads_run(function):
 
 @in_c
 def test_work_for_a_library_that_names_no_stream_lets_other_threads_run():
-    """The host waits for it, in the place of the library."""
+    """The host waits for the work on behalf of the library."""
     probe, array = native.load("threads"), Silent(None)
     SIM.call("cuLaunchHostFunc", ctypes.c_uint64(1), ctypes.c_void_p(probe.attachment()), None)
     interop_demo.scale_(array, 2)
@@ -95,7 +97,7 @@ def test_work_for_a_library_that_names_no_stream_lets_other_threads_run():
 @pytest.mark.parametrize("kind", ["pinned", "managed"])
 @pytest.mark.parametrize("stream", [1, "handle"])
 def test_an_argument_that_the_host_works_on_is_waited_for(kind, stream):
-    """The struct has no field for a stream: its memory knows that a kernel still writes."""
+    """The struct has no stream field, but its memory knows that a kernel still writes."""
     images = [full(kind, (1, 2, 3)) for _ in range(2)]
     for image in images:
         interop_demo.scale_(image[:, :1], 3, stream=SIM.stream() if stream == "handle" else stream)
@@ -105,7 +107,7 @@ def test_an_argument_that_the_host_works_on_is_waited_for(kind, stream):
 
 
 def test_a_hold_that_waits_for_a_release_lets_other_threads_run():
-    """Where no event comes after all work, a release is decided by a wait for the device, which a hold must not come between."""
+    """Without an event for the whole context a release waits for the device, and a hold must not interrupt it."""
     said = run("""
         import ctypes
         import threading

@@ -1,4 +1,4 @@
-"""Methods of classes that cannot change, which are called past the lookup."""
+"""Methods of immutable classes, which are called without an attribute lookup."""
 
 import interop_demo
 import native
@@ -9,7 +9,7 @@ describe = interop_demo.describe
 
 
 def test_what_only_looks_like_a_method_is_looked_up_each_time():
-    """One function for all objects of a class is only what was declared in C as its method."""
+    """Only a method declared in C is the same function for all objects of a class."""
     pretender = native.required("pretender")
     asked = []
 

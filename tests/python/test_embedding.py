@@ -1,4 +1,6 @@
-"""A program in C that embeds Python, and lets go of tensors on its own threads, also after the interpreter has ended (bug 52)."""
+"""A C program that embeds Python and releases tensors on its own threads, also after the interpreter has ended (bug
+52).
+"""
 
 import os
 import subprocess
@@ -15,7 +17,7 @@ LIBRARY = Path(sysconfig.get_config_var("LIBDIR") or "", sysconfig.get_config_va
 
 
 def missing():
-    """Why no such program can be made here, or `None`."""
+    """Returns why the program cannot be compiled here, or `None`."""
     if os.name != "posix":
         return "no POSIX threads, which the program uses"
     if not sysconfig.get_config_var("Py_ENABLE_SHARED") or not LIBRARY.is_file():

@@ -1,4 +1,4 @@
-"""Import through the C exchange table of a type, made here of ctypes functions (R158 to R171, bugs 159, 163)."""
+"""Imports through the C exchange table of a type, made here of ctypes functions (R158 to R171, bugs 159, 163)."""
 
 import ctypes
 
@@ -28,12 +28,12 @@ class Table(ctypes.Structure):
     ]
 
 
-# A table is there for as long as the program runs.
+# A table lives as long as the program.
 kept = []
 
 
 def table(major=1, minor=3, previous=0, from_object=True):
-    """The table of `Fast`; gives its address."""
+    """Creates a table for `Fast` and returns its address."""
     function = ctypes.cast(hand_over, ctypes.c_void_p).value if from_object else None
     kept.append(Table(major, minor, previous, None, function, None, None, None))
     return ctypes.addressof(kept[-1])
@@ -55,7 +55,7 @@ def hand_over(address, out):
 
 
 class Fast(Producer):
-    """A producer that may have a table; it notes by which way it was asked."""
+    """A producer that may have a table; it records how it was asked."""
 
     fails = False
 
@@ -66,13 +66,13 @@ class Fast(Producer):
 
 
 def make(fast=None, value=None, name="__dlpack_c_exchange_api__", **fields):
-    """A producer whose type offers a table."""
+    """A producer whose type has a table."""
     return Fast(fast or Tensor(**fields), **{name: value if value is not None else in_capsule(table())})
 
 
 @pytest.mark.parametrize("name", ["__dlpack_c_exchange_api__", "__c_dlpack_exchange_api__"])
 def test_both_names(name):
-    """R159: libraries had a capsule under the name of 1.2 too."""
+    """R159: some libraries also put a capsule under the name from version 1.2."""
     producer = make(name=name)
     facts = interop_demo.describe(producer)
     assert facts["protocol"] == "exchange"
@@ -117,7 +117,7 @@ def test_subclasses_have_the_table_as_well():
 
 
 def test_a_subclass_with_a_method_of_its_own_is_asked_by_it():
-    """It may hand out something else, or nothing; the table that it inherits knows nothing of that."""
+    """Its method may return something else or refuse; the inherited table ignores that."""
     base = type("Base", (Fast,), {"__dlpack_c_exchange_api__": in_capsule(table())})
     own = Tensor(shape=(5,))
     between = type("Between", (base,), {})
@@ -133,7 +133,7 @@ def test_a_subclass_with_a_method_of_its_own_is_asked_by_it():
 
 
 def test_a_table_that_a_metaclass_has():
-    """It is in no class, so no class is below it."""
+    """The table is in no class of the object, so no subclass can override it."""
     offering = type("Offering", (type,), {"__dlpack_c_exchange_api__": in_capsule(table())})
 
     class Offered(Fast, metaclass=offering):
@@ -146,7 +146,7 @@ def test_a_table_that_a_metaclass_has():
 
 @pytest.mark.parametrize("major", [2, 3, 2**32 - 1])
 def test_older_tables_are_looked_for(major):
-    """R160: by the chain of `prev_api`."""
+    """R160: along the chain of `prev_api`."""
     chain = table(major, previous=table(major, previous=table(1, 2)))
     assert interop_demo.describe(make(value=in_capsule(chain)))["protocol"] == "exchange"
 
@@ -199,7 +199,7 @@ def test_older_tables_are_looked_for(major):
     ],
 )
 def test_what_is_no_table_is_ignored(value):
-    """R160, R162, bug 159: the method of the object is asked."""
+    """R160, R162, bug 159: the object's method is called instead."""
     producer = Fast(Tensor(), __dlpack_c_exchange_api__=value())
     assert interop_demo.describe(producer)["protocol"] == "dlpack_versioned"
     assert producer.asked == [{"max_version": (1, 3)}]
@@ -207,7 +207,7 @@ def test_what_is_no_table_is_ignored(value):
 
 
 def test_no_int_is_followed():
-    """Bug 159: 1.2 had the address as an int, which any class can have, and which ended the process."""
+    """Bug 159: in 1.2 the address was an int, which any class can have; dereferencing it ended the process."""
     run(
         """
         import interop_demo
@@ -227,7 +227,7 @@ def test_a_chain_without_end():
 
 
 def test_the_table_of_an_instance_is_none():
-    """R159, bug 163: a proxy that forwards attributes does not have the table of what it stands for."""
+    """R159, bug 163: a proxy that forwards attributes does not have the table of the object behind it."""
 
     class Proxy:
         def __init__(self, target):
@@ -245,7 +245,7 @@ def test_the_table_of_an_instance_is_none():
 
 @pytest.mark.parametrize("stream", [None, 7])
 def test_memory_of_a_device_goes_by_the_method(stream):
-    """A table orders nothing: the memory of a device is asked for with the stream, and the first tensor given back."""
+    """A table makes no stream wait: device memory is requested with the stream, and the first tensor is released."""
     fast, tensor = Tensor(device=(CUDA, 0)), Tensor(device=(CUDA, 0))
     producer = Fast(fast, tensor, __dlpack_c_exchange_api__=in_capsule(table()))
     facts = interop_demo.describe(producer, stream=stream)
@@ -268,7 +268,7 @@ def test_memory_of_a_device_goes_by_the_method(stream):
     ],
 )
 def test_illegal_structs(fields, place):
-    """As in a capsule: refused with the place and the class, and released once."""
+    """Like in a capsule: refused with the location and the class, and released once."""
     fast = Tensor(**fields)
     with pytest.raises(ArrayError, match=f"`{place}.*Fast"):
         interop_demo.describe(make(fast))
@@ -288,11 +288,11 @@ COMPLEX, FLOAT, INT = (5, 64, 1), (2, 32, 1), (0, 32, 1)
     ],
 )
 def test_values_that_are_not_those_in_memory(bit, remedy, dtype, strides, function):
-    """PyTorch's table hands out lazy conjugates and negatives as what they are made of."""
+    """PyTorch's table exports lazy conjugates and negatives as the memory behind them."""
     producer = make(Tensor(shape=(3, 3), strides=strides, dtype=dtype))
     no, yes = (lambda self: False), (lambda self: True)
     producer.__class__ = type("Lazy", (type(producer),), {"is_conj": no, "is_neg": no, bit: yes})
-    with pytest.raises(ArrayError, match=rf"of the values in memory.*`{remedy}\(\)` makes one.*Lazy"):
+    with pytest.raises(ArrayError, match=rf"of the values in memory.*call `{remedy}\(\)` first.*Lazy"):
         function(producer)
     assert (producer.asked, producer.fast.released) == (["table"], 1)
     producer.__class__ = type("Resolved", (type(producer),), {bit: no})
@@ -302,11 +302,11 @@ def test_values_that_are_not_those_in_memory(bit, remedy, dtype, strides, functi
 @pytest.mark.parametrize("function", [interop_demo.asarray, interop_demo.describe, interop_demo.is_square])
 @pytest.mark.parametrize("form", ["versioned", "legacy"])
 def test_negatives_that_a_method_hands_out(form, function):
-    """PyTorch's `__dlpack__` refuses lazy conjugates, and looks at no negatives; older versions have no table."""
+    """PyTorch's `__dlpack__` refuses lazy conjugates but ignores lazy negatives; older versions have no table."""
     producer = Producer(Tensor(form, shape=(3, 3), strides=(6, 2), dtype=FLOAT))
     bits = {"is_conj": lambda self: False, "is_neg": lambda self: True}
     producer.__class__ = type("Lazy", (Producer,), bits)
-    with pytest.raises(ArrayError, match=r"the negatives.*`resolve_neg\(\)` makes one.*Lazy"):
+    with pytest.raises(ArrayError, match=r"the negatives.*call `resolve_neg\(\)` first.*Lazy"):
         function(producer)
     assert producer.tensor.released == 1
 
@@ -316,7 +316,8 @@ def test_negatives_that_a_method_hands_out(form, function):
     [((3, 1), (1, 1), True), ((), (), True), ((2, 3), (1, 2), True), ((2, 3), (3, 1), False)],
 )
 def test_which_values_may_be_lazy(shape, strides, asked):
-    """An imaginary part lies in steps, and is asked for; where no steps can be seen, too. Nothing else is."""
+    """A lazy imaginary part has strides of 2 or more, so such arrays are queried, and those whose strides cannot show
+    it. Others are not."""
     seen = []
     for dtype in (FLOAT, INT):
         producer = make(Tensor(shape=shape, strides=strides, dtype=dtype))
@@ -339,7 +340,7 @@ def test_no_deleter():
 
 
 def test_failures_without_an_exception():
-    """R163: a table that fails and does not say why, or says that it worked and gives nothing."""
+    """R163: a table that fails without an exception, or reports success without a tensor."""
     for fails, fast in ((True, Tensor()), (False, None)):
         producer = Fast(fast, __dlpack_c_exchange_api__=in_capsule(table()))
         producer.fails = fails
@@ -352,9 +353,9 @@ def test_failures_without_an_exception():
 
 
 def test_a_stream_that_is_told_with_an_exception():
-    """It is none: the method is asked, and the exception does not surface in somebody else's call."""
+    """It is ignored: the method is called, and the exception does not surface in another call."""
     fast, tensor = Tensor(device=(CUDA, 0)), Tensor(device=(CUDA, 0))
-    raises = ctypes.cast(ctypes.pythonapi.PyErr_BadArgument, ctypes.c_void_p).value  # sets a TypeError and answers 0
+    raises = ctypes.cast(ctypes.pythonapi.PyErr_BadArgument, ctypes.c_void_p).value  # sets a TypeError and returns 0
     address = table()
     kept[-1].stream = raises
     producer = Fast(fast, tensor, __dlpack_c_exchange_api__=in_capsule(address))
@@ -363,7 +364,7 @@ def test_a_stream_that_is_told_with_an_exception():
 
 
 def test_a_table_gives_what_the_type_says_and_no_keywords_matter():
-    """Bad streams are refused before the table is asked."""
+    """Invalid streams are refused before the table is called."""
     for stream in (0, -2, "s"):
         producer = make()
         with pytest.raises((ArrayError, TypeError)):

@@ -1,4 +1,4 @@
-"""The C exchange table that our classes offer, called from C and by tvm-ffi (R158, R161 to R168, R173, bugs 59, 163)."""
+"""The C exchange table of our classes, called from C and by tvm-ffi (R158, R161 to R168, R173, bugs 59, 163)."""
 
 import ctypes
 import gc
@@ -34,7 +34,7 @@ pointer = python_function("PyCapsule_GetPointer", ctypes.c_void_p, ctypes.py_obj
 
 
 def borrowed(array):
-    """The tensor that a consumer in C looks at."""
+    """Returns the tensor that a C consumer borrows."""
     table = Table.from_address(pointer(getattr(type(array), NAME), b"dlpack_exchange_api"))
     tensor = DLTensor()
     assert BORROW(table.borrow)(id(array), tensor) == 0
@@ -42,18 +42,18 @@ def borrowed(array):
 
 
 def numbers(tensor):
-    """Shape and strides, read where they are."""
+    """Reads the shape and strides in place."""
     return tuple(tuple((ctypes.c_int64 * tensor.ndim).from_address(at)) for at in (tensor.shape, tensor.strides))
 
 
 def returned():
-    """What a function of Rust returns, which is of a class of the runtime's."""
+    """The result of a Rust function, which is of the runtime's class."""
     return interop_demo.edges(np.zeros((2, 3, 3), np.float32))
 
 
 @pytest.mark.parametrize("owner", [Array.full((1,), 0), returned()], ids=["pyclass", "returned"])
 def test_the_table(owner):
-    """R158, R161, bug 163: on the type, always the same, of our version, without a hole."""
+    """R158, R161, bug 163: on the type, always the same, of our version, with all functions."""
     kind = type(owner)
     assert pointer(getattr(kind, NAME), b"dlpack_exchange_api") == pointer(vars(kind)[NAME], b"dlpack_exchange_api")
     assert c.table_members(owner) == {"version": (1, 3), "previous": False, "functions": (True,) * 5}
@@ -84,7 +84,7 @@ def test_read_only_arrays_say_so():
 
 
 def test_borrowed_numbers_stay():
-    """R164: the numbers of a borrowed tensor are good as long as the array, however many are borrowed after it."""
+    """R164: the shape and strides of a borrowed tensor live as long as the array, however many are borrowed later."""
     arrays = [Array.full((n, 2), 0) for n in range(1000)]
     tensors = [borrowed(array) for array in arrays]
     for n in range(100_000):
@@ -95,7 +95,7 @@ def test_borrowed_numbers_stay():
 
 @needs_proc
 def test_borrowed_numbers_do_not_pile_up():
-    """R164: a program may come with layouts without end; what is kept of them has an end."""
+    """R164: a program may use any number of layouts; the number of stored ones is limited."""
     run(
         """
         import interop_demo
@@ -163,7 +163,7 @@ def test_an_owned_tensor_that_is_refused_is_released(fields):
     ("shape", "dtype"), [((2, 3), (2, 32, 1)), ((), (0, 8, 1)), ((3, 0), (1, 16, 1)), ((5,), (2, 32, 4))], ids=repr
 )
 def test_allocations(shape, dtype):
-    """R167: like the prototype, of which data and strides are not read (C hands in wild pointers)."""
+    """R167: like the prototype, whose data and strides are not read (C passes wild pointers)."""
     facts = c.table_allocate(Array.full((1,), 0), shape, *dtype, CPU, 0)
     assert (facts["shape"], facts["dtype"], facts["device"]) == (shape, dtype, (CPU, 0))
     assert facts["data"] % 128 == 0
@@ -185,7 +185,7 @@ def test_allocations(shape, dtype):
     ids=repr,
 )
 def test_allocations_that_fail(shape, dtype, device, kind, place):
-    """R167: told once, through the function for errors, with the name of an exception; Python's own is not set."""
+    """R167: reported once through the error function, with the name of an exception; no Python exception is set."""
     ((found, text),) = c.table_allocate(Array.full((1,), 0), shape, *dtype, device, 0)
     assert found == kind
     assert place in text
@@ -200,7 +200,7 @@ def test_allocations_that_fail(shape, dtype, device, kind, place):
     ],
 )
 def test_an_allocation_without_its_extents(ndim, message):
-    """R167: by a caller in C, who is told which of the two is wrong."""
+    """R167: the message tells a C caller which argument is wrong."""
     report = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_char_p, ctypes.c_char_p)
     allocate = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, report)
     table = Table.from_address(pointer(getattr(Array, NAME), b"dlpack_exchange_api"))
@@ -213,12 +213,12 @@ def test_an_allocation_without_its_extents(ndim, message):
 
 @pytest.mark.parametrize("device", [CPU, CUDA, CUDA_HOST, CUDA_MANAGED])
 def test_the_stream(device):
-    """R168: none for host memory; elsewhere the legacy default stream, whose handle is null."""
+    """R168: none for host memory; otherwise the legacy default stream, whose handle is null."""
     assert c.table_stream(Array.full((1,), 0), device, 0) == 0
 
 
 def test_the_stream_of_a_device_that_nobody_knows():
-    """In the words of every refusal of a device."""
+    """The message is that of each refused device."""
     with pytest.raises(ArrayError, match=r"`device_type`: found .*77.*, allowed: CPU \(1\), CUDA \(2\)"):
         c.table_stream(Array.full((1,), 0), 77, 0)
 
@@ -230,7 +230,7 @@ def test_our_own_import_uses_it():
 
 
 def test_our_own_import_uses_that_of_a_c_module():
-    """Null members are those that the module does not have."""
+    """Null members are functions that the module does not have."""
     array = c.Array()
     assert c.table_members(array)["functions"] == (False, True, False, False, False)
     assert interop_demo.describe(array)["protocol"] == "exchange"
@@ -238,7 +238,7 @@ def test_our_own_import_uses_that_of_a_c_module():
 
 
 def test_what_had_to_wait_goes_before_the_next_tensor():
-    """Released without the lock, by a consumer that uses nothing but the table: all its arrays stayed."""
+    """A consumer that only uses the table released them without the GIL: all its arrays leaked."""
     array = Array.full((4,), 1.0)
     references = sys.getrefcount(array)
     release(take(array.__dlpack__(max_version=(1, 3))))
@@ -252,7 +252,7 @@ def refuse(*arguments, **keywords):
 
 
 def test_tvm_takes_it(monkeypatch):
-    """As an argument of a function too, which is tvm-ffi's fast way; it drops the read-only flag."""
+    """Also as a function argument, which is tvm-ffi's fast path; it drops the read-only flag."""
     tvm_ffi = pytest.importorskip("tvm_ffi")
     monkeypatch.setattr(Array, "__dlpack__", refuse)
     echo = tvm_ffi.get_global_func("testing.echo")
@@ -266,7 +266,7 @@ def test_tvm_takes_it(monkeypatch):
 
 
 def test_it_can_be_switched_off():
-    """R173: for both sides, before the module is loaded."""
+    """R173: for import and export, before the module is loaded."""
     script = f"""
         import os
         os.environ["INTEROP_SKIP_DLPACK_C_EXCHANGE_API"] = "1"

@@ -1,4 +1,4 @@
-"""What an `Array` in host memory exports: copies, read-only memory, the C struct, its life (R58 to R128)."""
+"""Exports of an `Array` in host memory: copies, read-only memory, the C struct, its life (R58 to R128)."""
 
 import ctypes
 import enum
@@ -34,7 +34,7 @@ def array():
 
 
 def edge_image(height=4, width=5):
-    """What a function that returns a struct gives: an object of another class, of which the same is expected."""
+    """A struct returned by a function: an object of another class with the same behaviour."""
     return interop_demo.edges(Array.full((height, width, 3), 1.0))
 
 
@@ -78,7 +78,7 @@ def test_copy_true(layout, version):
 
 
 def test_a_copy_that_a_bool_of_numpy_wishes_for():
-    """Arrays of NumPy's take it, and `numpy.from_dlpack` hands it on."""
+    """NumPy's arrays accept it, and `numpy.from_dlpack` passes it on."""
     array = Array.full((2, 3), 1.0)
     copied, shared = (np.from_dlpack(array, copy=copy) for copy in (np.True_, np.False_))
     assert not np.shares_memory(copied, shared)
@@ -94,7 +94,7 @@ def test_no_copy(array, copy):
 
 
 def test_an_array_is_no_wish(array):
-    """NumPy's arrays say so with a `ValueError`."""
+    """NumPy's arrays raise a `ValueError` for it."""
     with pytest.raises(ValueError, match="ambiguous"):
         array.__dlpack__(copy=np.ones(3))
 
@@ -199,13 +199,13 @@ def test_types(dtype, triple):
 
 
 def test_memory_is_aligned():
-    """Bug 88: JAX uses memory in place from 64 bytes on; ours is aligned to 128."""
+    """Bug 88: JAX uses memory in place if it is aligned to 64 bytes; ours is aligned to 128."""
     for size in (1, 3, 1000, 0):
         assert interop_demo.describe(Array.full((size,), 0, "|u1"))["data"] % 128 == 0
 
 
 def test_device(array):
-    """Bug 126: plain ints."""
+    """Bug 126: built-in ints."""
     for made in (array, edge_image()):
         device = made.__dlpack_device__()
         assert device == (1, 0)
@@ -214,7 +214,7 @@ def test_device(array):
 
 
 def test_no_interface_on_the_host(array):
-    """R18, bugs 128, 151: so that `hasattr` says so."""
+    """R18, bugs 128, 151: `hasattr` returns false."""
     for made in (array, edge_image(), Array.full((0,), 0)):
         assert not hasattr(made, "__cuda_array_interface__")
         with pytest.raises(AttributeError, match="DLPack"):
@@ -235,7 +235,7 @@ def test_export_as_often_as_you_like(array):
 
 @pytest.mark.parametrize("version", [None, (1, 0)], ids=["legacy", "versioned"])
 def test_a_consumer_that_clears_the_destructor(version):
-    """R109: then it need not rename the capsule, and what it took stays until it gives it back."""
+    """R109: then it need not rename the capsule, and the tensor lives until the consumer releases it."""
     capsule = Array.full((2, 3), 1.5).__dlpack__(max_version=version)
     struct = look(capsule)
     python_function("PyCapsule_SetDestructor", ctypes.c_int, ctypes.py_object, ctypes.c_void_p)(capsule, None)
@@ -260,12 +260,12 @@ def test_a_consumer_releases(version, let_go):
     assert numbers_at(struct.tensor.shape, 2) == (2, 3)
     let_go(struct)
     assert interop_demo.live_exports() == 0
-    assert interop_demo.live_allocations() == before  # which releases what had to wait
+    assert interop_demo.live_allocations() == before  # which runs deferred releases
     assert interop_demo.pending_releases() == 0
 
 
 def test_a_pending_exception_survives_the_capsule(array):
-    """R108, bug 23: the capsule on the stack is destroyed while the exception is on its way."""
+    """R108, bug 23: the capsule on the stack is destroyed while the exception propagates."""
 
     def fails():
         raise KeyError("on its way")
@@ -277,7 +277,7 @@ def test_a_pending_exception_survives_the_capsule(array):
 
 
 def test_imports_of_exports(array):
-    """An export is described as what it is, by every way in."""
+    """An imported export has the original description, through each way to import it."""
     facts = interop_demo.describe(array)
     assert facts["protocol"] in ("exchange", "dlpack_versioned")
     for source, protocol in [(array.__dlpack__(), "dlpack"), (array.__dlpack__(**V1), "dlpack_versioned")]:

@@ -1,4 +1,4 @@
-"""The keywords of `__dlpack__`, as the array API standard has them (R100 to R105, R121 to R136, bugs 145 to 150)."""
+"""The keywords of `__dlpack__`, as in the array API standard (R100 to R105, R121 to R136, bugs 145 to 150)."""
 
 import enum
 import inspect
@@ -27,7 +27,7 @@ def array():
 
 
 def edge_image(height=4, width=5):
-    """What a function that returns a struct gives: an object of another class, of which the same is expected."""
+    """A struct returned by a function: an object of another class with the same behaviour."""
     return interop_demo.edges(Array.full((height, width, 3), 1.0))
 
 
@@ -77,7 +77,7 @@ def test_unbound_calls(array):
 
 
 def test_keywords_are_compared_and_not_their_addresses(array):
-    """Bug 146: a name that was made at run time, and a str of another class."""
+    """Bug 146: a name created at run time, and an instance of a str subclass."""
     name = "".join(["max", "_", "version"])
     assert name_of(array.__dlpack__(**{name: (1, 0)})) == "dltensor_versioned"
     text = type("Text", (str,), {})("copy")
@@ -107,7 +107,7 @@ def test_max_version(array, version, name):
 
 
 class Number:
-    """An int that can be another one the next time."""
+    """An int that may differ at each call."""
 
     def __init__(self, number):
         self.number = number
@@ -126,7 +126,7 @@ def test_a_version_that_changes_its_mind(array):
 @pytest.mark.parametrize("keyword", ["max_version", "dl_device"])
 @pytest.mark.parametrize("make", [Number, lambda number: {number}], ids=["number", "none"])
 def test_arguments_are_let_go_at_once(array, keyword, make):
-    """Neither a version that is remembered, nor an error that was dropped on the way, keeps what it was told."""
+    """Neither a cached version nor an error that was dropped keeps its argument alive."""
     number = make(1)
     reference = weakref.ref(number)
     try:

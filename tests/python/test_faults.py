@@ -1,5 +1,7 @@
-"""Every step fails once, wherever it is: an allocation of Python's, a call into the producer. Nothing crashes, nothing leaks,
-and what was taken is released once."""
+"""Each step fails once: an allocation of Python's, a call into the producer.
+
+Nothing crashes, nothing leaks, and a consumed capsule is released once.
+"""
 
 import gc
 import itertools
@@ -23,7 +25,7 @@ class Producer:
 
 
 class Old:
-    """A producer that does not know `max_version`, so that it is asked twice."""
+    """A producer that does not know `max_version`, so it is called twice."""
 
     def __dlpack__(self, stream=None):
         return SOURCE.__dlpack__()
@@ -38,8 +40,9 @@ def refused(array):
 
 
 def buffer(array):
-    """What `memoryview` and `bytes` are made of. Python 3.12 and newer lose the buffer of any `__buffer__` where there is no
-    memory for what they wrap it in: there the method is called without them."""
+    """The buffer behind `memoryview` and `bytes`. From 3.12 on Python leaks the buffer of any `__buffer__` if it
+    cannot allocate the wrapper; there the method is called directly.
+    """
     return array.__buffer__(0) if sys.version_info >= (3, 12) else array
 
 
@@ -67,7 +70,7 @@ WORK = {
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.parametrize("work", WORK.values(), ids=WORK)
 def test_every_allocation_of_pythons_fails_once(work, capfd):
-    """Where PyO3 gives up over it there is another error, but an error."""
+    """If PyO3 fails instead, the error is another one, but there is an error."""
     faults = pytest.importorskip("_testcapi", reason="this Python has no `_testcapi`, which makes allocations fail")
     array = interop_demo.asarray(SOURCE)
     work(array)
@@ -81,7 +84,7 @@ def test_every_allocation_of_pythons_fails_once(work, capfd):
             faults.set_nomemory(step, step + 1)
             try:
                 work(array)
-            except BaseException as raised:  # PyO3's panic is none of the usual ones
+            except BaseException as raised:  # PyO3's panic is no ordinary exception
                 error = raised
             finally:
                 faults.remove_mem_hooks()
@@ -90,18 +93,18 @@ def test_every_allocation_of_pythons_fails_once(work, capfd):
         failures, good = failures + (error is not None), 0 if error is not None else good + 1
         del error
         assert (interop_demo.live_exports(), interop_demo.live_allocations()) == before, step
-        if good == 20:  # the work is over before the allocation that would fail
+        if good == 20:  # the work ended before the allocation that would fail
             break
     assert failures or work is WORK["attributes"]
-    capfd.readouterr()  # what PyO3 prints
+    capfd.readouterr()  # discards the output of PyO3
 
 
 class Step(Exception):
-    """The failure that is put in."""
+    """The injected failure."""
 
 
 class Fragile:
-    """A producer all of whose steps are counted, of which one fails."""
+    """A producer that counts its steps and fails at one of them."""
 
     def __init__(self, form, fails_at):
         self.tensor, self.left = Tensor(form=form), fails_at
@@ -144,7 +147,7 @@ def test_every_call_into_the_producer_fails_once(function, form):
         try:
             done = function(producer)
         except Step as error:
-            # A capsule that never arrived is its producer's.
+            # A capsule that was never returned belongs to its producer.
             assert error.__cause__ is None or isinstance(error.__cause__, TypeError)
             assert producer.tensor.released == 0
             continue

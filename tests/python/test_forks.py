@@ -1,4 +1,4 @@
-"""A process that is forked: both go on."""
+"""A forked process: parent and child continue."""
 
 import os
 
@@ -29,7 +29,7 @@ def test_both_processes_use_and_release_an_array():
 
 
 def test_while_a_thread_releases():
-    """The child has no such thread any more, which may have held a lock."""
+    """The child does not have that thread, which may have held a lock."""
     if why := native.missing():
         pytest.skip(f"a module in C is needed, and none can be compiled: {why}")
     run(
@@ -53,7 +53,7 @@ def test_while_a_thread_releases():
 
 
 def test_while_rust_code_writes():
-    """What a thread of the parent was at is nobody's in the child: the memory was busy for ever there."""
+    """A borrow by a thread of the parent does not count in the child, where the memory was borrowed for ever."""
     run(
         """
         import os, threading, time, interop_demo

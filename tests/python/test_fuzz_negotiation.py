@@ -1,5 +1,8 @@
-"""Random arguments of `__dlpack__`, and random producers: what the standard allows is done, all else is refused with the
-class it names, and every struct is released once (R100 to R120, bugs 140 to 164)."""
+"""Random arguments of `__dlpack__`, and random producers (R100 to R120, bugs 140 to 164).
+
+What the standard allows succeeds, everything else is refused with the class that it names, and each struct is
+released once.
+"""
 
 import gc
 import sys
@@ -22,7 +25,7 @@ class Kind(IntEnum):
 
 
 class Index:
-    """A number in all but type."""
+    """An int through `__index__`."""
 
     def __init__(self, number):
         self.number = number
@@ -32,10 +35,10 @@ class Index:
 
 
 class Foreign:
-    """A value that fits nowhere."""
+    """A value that is invalid everywhere."""
 
 
-# Values of each argument: what they mean on host memory, or the classes of exceptions that they may raise.
+# The values of each argument: their meaning for host memory, or the exception classes that they may raise.
 WRONG, REFUSED = (TypeError,), (BufferError, ValueError)
 STREAMS = [(None, None), (-1, None), (0, REFUSED), (1, REFUSED), (2**70, REFUSED), ("1", WRONG), (1.0, WRONG)]
 VERSIONS = [
@@ -68,7 +71,7 @@ COPIES = [(None, False), (False, False), (True, True), (1, WRONG), ("yes", WRONG
 
 
 def choose(random, values):
-    """One of them, one of the legal ones in most rounds."""
+    """Chooses a value; in most rounds a valid one."""
     legal = [value for value in values if not isinstance(value[1], tuple)]
     return random.choice(legal if random.random() < 0.8 else values)
 
@@ -118,7 +121,7 @@ def test_arguments_of_an_export():
 
 
 def producer(random):
-    """A producer, and what becomes of it: a protocol, or the exceptions of which one is raised; and its tensor."""
+    """Returns a producer, the expected protocol or exceptions, and its tensor."""
     form = random.choice(["legacy", "versioned"])
     wrong = random.choice([{}] * 6 + [{"shape": (2, -3)}, {"dtype": (2, 33, 1)}, {"ndim": -1}, {"device": (77, 0)}])
     tensor = Tensor(form, sealed=False, **wrong)
@@ -185,7 +188,7 @@ def test_producers():
             assert facts["protocol"] == outcome, told
             assert (facts["shape"], facts["data"]) == ((2, 3), tensor.memory), told
         del made
-        # Handed out at most once, and what was handed out was released once.
+        # Exported at most once, and each export was released once.
         assert tensor.released == len(called) <= 1, told
         Tensor.alive.pop(tensor.address)
 
@@ -199,7 +202,7 @@ VALUES = [
 
 
 def test_interface_dicts():
-    """Any value under any key: facts, or an error that names the interface's rules, and nothing else."""
+    """Any value for any key: a description, or an error about the interface's rules, and nothing else."""
     random = generator()
     taken = 0
     for _ in range(ROUNDS * 5):
@@ -225,7 +228,7 @@ def test_interface_dicts():
 
 @pytest.mark.parametrize("form", ["legacy", "versioned"])
 def test_a_capsule_that_is_consumed_in_between(form):
-    """The producer hands out what it has handed out before: one release, and a refusal for whoever comes second."""
+    """The producer returns the same capsule twice: one release, and a refusal for the second consumer."""
     tensor = Tensor(form)
     capsule = tensor.capsule()
     twice = Producer(tensor)

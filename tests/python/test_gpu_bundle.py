@@ -1,4 +1,4 @@
-"""How the runner of the tests on a GPU judges what it has run, which shows there and nowhere else."""
+"""How the runner of the GPU tests judges the outcome of a part, which otherwise only runs on a GPU machine."""
 
 import importlib.util
 import sys
@@ -13,7 +13,7 @@ ROOT = Path(__file__).resolve().parents[2]
 def runner():
     spec = importlib.util.spec_from_file_location("gpu_run", ROOT / "tests/gpu/run.py")
     module = importlib.util.module_from_spec(spec)
-    # A dataclass looks its module up.
+    # A dataclass looks up its module.
     sys.modules["gpu_run"] = module
     spec.loader.exec_module(module)
     yield module

@@ -1,4 +1,4 @@
-"""`blur_` and `edges`: structs as arguments and return values, what they compute, and what they refuse."""
+"""`blur_` and `edges`: structs as arguments and return values, their results, and their refusals."""
 
 import threading
 
@@ -16,7 +16,7 @@ def picture(height, width):
 
 
 def blurred(image, radius):
-    """The mean over the square around each pixel, cut at the borders."""
+    """The mean over the square around each pixel, cut off at the borders."""
     height, width, _ = image.shape
     out = np.empty_like(image)
     for y in range(height):
@@ -72,14 +72,14 @@ BAD_IMAGES = [
 
 @pytest.mark.parametrize(("make", "place"), BAD_IMAGES)
 def test_bad_images(make, place):
-    """What cannot be read as the struct is refused, with the axis or the word."""
+    """An argument that does not match the struct is refused; the error names the axis or the attribute."""
     for call in (lambda image: interop_demo.blur_(image, 1), interop_demo.edges):
         with pytest.raises((ArrayError, TypeError), match=place):
             call(make())
 
 
 def test_callers_are_told_what_callers_can_do():
-    """Advice for the author of a struct is for Rust alone: it is not the caller's code."""
+    """Advice for the author of a struct appears only in Rust, because the caller cannot change that code."""
     with pytest.raises(ArrayError, match="copy the array") as caught:
         interop_demo.edges(np.ones((4, 5, 3), "f4")[::-1])
     assert "struct" not in str(caught.value) and "`ascontiguousarray`" in str(caught.value)
@@ -124,7 +124,7 @@ def test_an_image_that_is_not_aligned():
 
 
 def test_many_threads_on_one_image():
-    """Readers work at the same time; a writer has the image for itself or is refused."""
+    """Readers run concurrently; a writer has exclusive access or is refused."""
     image = np.ones((64, 64, 3), "f4")
     errors = []
 

@@ -1,6 +1,7 @@
-"""What an object can be: none at all, on which device, one that changes (R117 to R119, bugs 153, 157).
+"""The objects that can be imported: unsupported ones, their devices, objects that change (R117 to R119, bugs 153,
+157).
 
-What interface it has is in test_cai_objects.py.
+Their interfaces are in test_cai_objects.py.
 """
 
 import array
@@ -19,7 +20,7 @@ from interfaces import DICT, dict_with
 ArrayError = interop_demo.ArrayError
 describe = interop_demo.describe
 Device = enum.IntEnum("Device", {"CPU": CPU, "CUDA": CUDA, "PINNED": CUDA_HOST})
-# No ints, but what the array API standard has as the type of a device.
+# Not ints, but the type of a device in the array API standard.
 Word = enum.Enum("Word", {"CPU": CPU, "NAMED": "cpu"})
 
 
@@ -37,7 +38,7 @@ Word = enum.Enum("Word", {"CPU": CPU, "NAMED": "cpu"})
     ],
 )
 def test_signatures(function, signature):
-    """The contract of the module: these names stay."""
+    """The public signatures of the module, which must not change."""
     assert str(inspect.signature(getattr(interop_demo, function))) == signature
 
 
@@ -86,7 +87,7 @@ NOTHING = {
 
 @pytest.mark.parametrize("value", NOTHING.values(), ids=NOTHING)
 def test_no_producer(value):
-    """Bug 153, 157: a TypeError for every function, and nothing worse."""
+    """Bug 153, 157: a TypeError from each function, and nothing worse."""
     for consumer in (describe, interop_demo.asarray, interop_demo.checksum, interop_demo.edges):
         with pytest.raises((TypeError, AttributeError)) as caught:
             consumer(value)
@@ -114,7 +115,7 @@ def test_spellings_of_the_device(device):
 
 @pytest.mark.parametrize("kind", [Device.CPU, Word.CPU, CPU, CUDA_HOST, CUDA_MANAGED], ids=repr)
 def test_memory_of_the_host_has_no_ordinal(kind):
-    """`(kDLCPU, None)` and `(kDLCUDAHost, None)` are what PaddlePaddle's tensors say."""
+    """PaddlePaddle's tensors return `(kDLCPU, None)` and `(kDLCUDAHost, None)`."""
     producer = Producer(Tensor(), (kind, None))
     assert describe(producer)["device"] == (1, 0)
     assert len(producer.asked) == 1
@@ -156,7 +157,7 @@ def test_bad_devices(device):
     "device", [(0, 0), (ROCM, 0), (77, 0), (-1, 0), (2, -1), (2**31, 0), (2**200, 0), (1, 2**40)], ids=repr
 )
 def test_devices_that_are_of_no_use(device):
-    """Refused before a capsule is asked for: other devices have other rules about streams."""
+    """Refused before a capsule is requested, because other devices have other stream rules."""
     producer = Producer(Tensor(), device)
     with pytest.raises(ArrayError, match=r"device.* \(from .*Producer\)$"):
         describe(producer)
@@ -171,7 +172,7 @@ HOST = (CPU, CUDA_HOST, CUDA_MANAGED)
     "found", [(CPU, 0), (CPU, 1), (CUDA, 0), (CUDA, 1), (CUDA_HOST, 0), (CUDA_MANAGED, 0)], ids=repr
 )
 def test_two_statements_about_the_device(said, found):
-    """R118: PyTorch calls pinned memory one thing here and another there, so all that the host reaches is one."""
+    """R118: PyTorch labels pinned memory inconsistently, so all host-accessible memory counts as one device."""
     tensor = Tensor(device=found)
     producer = Producer(tensor, said)
     if said == found or (said[0] in HOST and found[0] in HOST):
@@ -186,7 +187,7 @@ def test_two_statements_about_the_device(said, found):
 
 
 class Index:
-    """An index that does something first."""
+    """An index with a side effect."""
 
     def __init__(self, number, action):
         self.number, self.action = number, action
@@ -210,7 +211,7 @@ def test_lists_that_shrink_while_they_are_read():
 
 
 def test_tuples_that_iterate_as_they_like():
-    """What counts is what is in the tuple, or it is refused; never what has no end."""
+    """The items of the tuple count, or it is refused; an endless iterator is never followed."""
 
     class Endless(tuple):
         def __iter__(self):
@@ -229,7 +230,7 @@ def test_tuples_that_iterate_as_they_like():
 
 
 def test_a_dict_that_changes_while_it_is_read():
-    """All values are taken before the first is looked at, which can run code."""
+    """All values are read before the first is converted, which can run code."""
     for kind in (dict, collections.UserDict):
         changing = kind(DICT)
         changing["shape"] = (Index(2, lambda changing=changing: changing.pop("data", None)), 3)
@@ -240,7 +241,7 @@ def test_a_dict_that_changes_while_it_is_read():
 
 
 def test_keys_that_are_equal_and_not_the_same():
-    """A program that makes up its keys as it runs does not have the strings that others have."""
+    """A program that creates its keys at run time does not use the interned strings."""
 
     class Key(str):
         __hash__ = str.__hash__
@@ -286,7 +287,7 @@ def test_recursion_without_end():
 
 @pytest.mark.parametrize("device", ["cuda", "pinned", "managed"])
 def test_memory_of_a_gpu_that_may_not_be_there(device):
-    """An array, or an error that says what is missing; whatever is there, the next call works."""
+    """An array, or an error that says what is missing; in both cases the next call works."""
     try:
         array = interop_demo.Array.full((2, 3), 1.0, device=device)
     except (BufferError, RuntimeError) as error:
@@ -304,7 +305,9 @@ class Slotted:
 
 
 def test_a_class_of_rust_may_lack_the_word():
-    """It cannot be told from other compiled classes, so those are told too; what Python code made is not."""
+    """Such a class looks like any other compiled class, so the hint also appears for those; Python classes do not get
+    it.
+    """
     with pytest.raises(TypeError, match=r"found interop_demo.HoldReleases, .* by `#\[cuda_array\(pyclass\)\]`$"):
         describe(interop_demo.HoldReleases())
     for other in [Plain(), Slotted(), 3, "text", re.compile("x"), dict, enum.IntEnum, Device.CPU, describe]:
@@ -313,7 +316,7 @@ def test_a_class_of_rust_may_lack_the_word():
 
 
 def test_a_class_that_looks_compiled_and_holds_elements():
-    """As those of TensorStore and arro3, which need not be told what a Rust class lacks."""
+    """Like those of TensorStore and arro3, which do not need the hint about Rust classes."""
 
     class Compiled:
         __slots__ = ()
@@ -323,40 +326,40 @@ def test_a_class_that_looks_compiled_and_holds_elements():
         describe(Compiled())
     Compiled.__array__ = lambda self, dtype=None, copy=None: np.ones(2)
     assert describe(np.asarray(Compiled()))["shape"] == (2,)
-    with pytest.raises(TypeError, match="`numpy.asarray` makes one$"):
+    with pytest.raises(TypeError, match="convert it by `numpy.asarray`$"):
         describe(Compiled())
 
 
 class Series:
-    """As those of pandas: `NumPy` asks it for an array."""
+    """Like those of pandas: NumPy calls it for an array."""
 
     def __array__(self, dtype=None, copy=None):
         return np.ones(2)
 
 
 class Picture:
-    """As those of Pillow."""
+    """Like those of Pillow."""
 
     __array_interface__ = np.ones(2).__array_interface__
 
 
 def test_what_numpy_makes_an_array_of():
-    """The message says so, and it is true."""
+    """The message says so, and it works."""
     lent = [bytearray(4), memoryview(b"bytes"), array.array("f", [1.0])]
     for other in [[1.0], (1.0,), *lent, np.float32(1), np.ones(2).sum(), Series(), Picture()]:
         assert describe(np.asarray(other))
-        with pytest.raises(TypeError, match="`numpy.asarray` makes one$"):
+        with pytest.raises(TypeError, match="convert it by `numpy.asarray`$"):
             describe(other)
-    # For `asarray` they are one text, which no protocol expresses.
+    # NumPy's `asarray` makes one string of it, which no protocol can express.
     assert describe(np.frombuffer(b"bytes", "u1"))
-    with pytest.raises(TypeError, match="`numpy.frombuffer` makes one$"):
+    with pytest.raises(TypeError, match="convert it by `numpy.frombuffer`$"):
         describe(b"bytes")
 
 
 def test_none_in_the_place_of_a_method():
-    """It says that there is none, as with all special methods: what else the object has is asked."""
+    """`None` means that there is no method, as for all special methods; the object's other protocols are used."""
     for nothing in (None, property(lambda self: None)):
-        with pytest.raises(TypeError, match="`numpy.asarray` makes one$"):
+        with pytest.raises(TypeError, match="convert it by `numpy.asarray`$"):
             describe(type("Series", (Picture,), {"__dlpack__": nothing})())
     disowned = type("Odd", (Producer,), {"__cuda_array_interface__": dict_with(shape=(0,))})(Tensor())
     assert describe(disowned)["protocol"] == "dlpack_versioned"
@@ -365,7 +368,7 @@ def test_none_in_the_place_of_a_method():
 
 
 def test_a_property_that_raises_keeps_its_error():
-    """Whether there is a method is asked once more after a TypeError, and what that raises is not the answer."""
+    """After a TypeError the attribute is looked up again, and an error of that lookup is not reported."""
 
     def method(_):
         raise TypeError("unexpected keyword argument 'max_version'")
@@ -376,7 +379,7 @@ def test_a_property_that_raises_keeps_its_error():
 
 
 def test_a_class_that_does_not_say_what_it_has():
-    """It is asked for the sake of a message only."""
+    """It is inspected only for an error message."""
     meta = type("Meta", (type,), {"__getattribute__": raising(RuntimeError("no"))})
     with pytest.raises(TypeError, match="allowed: an object with `__dlpack__` or `__cuda_array_interface__`$"):
         describe(meta("Mute", (), {})())

@@ -1,4 +1,4 @@
-"""The end of the interpreter with arrays alive: exit status 0 (R97, bugs 55 to 57)."""
+"""The interpreter ends while arrays are alive: exit status 0 (R97, bugs 55 to 57)."""
 
 import os
 import sys

@@ -1,4 +1,6 @@
-"""JAX and Rust on one memory, both ways: JAX uses memory in place that is aligned to 64 bytes (bug 88)."""
+"""JAX and Rust on the same memory, in both directions: JAX uses memory in place if it is aligned to 64 bytes (bug
+88).
+"""
 
 import os
 
@@ -28,7 +30,7 @@ def test_rust_to_jax(dtype, shape):
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("shape", [(), (1,), (7,), (2, 3), (3, 1, 5)], ids=repr)
 def test_jax_to_rust(dtype, shape):
-    """JAX never says that memory may be written, and its arrays must not be."""
+    """JAX exports everything as read-only, and its arrays must not be written."""
     source = jax.numpy.ones(shape, "bfloat16" if dtype == "bfloat16" else np.dtype(dtype))
     facts = interop_demo.describe(source)
     assert facts["data"] == source.unsafe_buffer_pointer()
@@ -85,11 +87,11 @@ def test_empty_arrays():
 
 
 def test_jax_copies_what_it_cannot_use_in_place():
-    """A strided view is refused or copied by JAX; either way the numbers are right and nothing is left."""
+    """JAX refuses or copies a strided view; either way the numbers are right and nothing leaks."""
     array = Array.full((8, 8), 3.0)[1::2, ::3]
     try:
         seen = jax.dlpack.from_dlpack(array)
-    except Exception as error:  # which class is JAX's affair
+    except Exception as error:  # JAX chooses the class
         assert "stride" in str(error).lower() or "layout" in str(error).lower()
     else:
         assert float(seen.sum()) == interop_demo.checksum(array)

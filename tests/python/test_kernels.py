@@ -1,4 +1,4 @@
-"""`scale_` and `checksum`: work on whatever they are given, in place."""
+"""`scale_` and `checksum` work in place on any array."""
 
 import interop_demo
 import numpy as np
@@ -23,7 +23,7 @@ def test_scale_floats(dtype):
 
 @pytest.mark.parametrize("dtype", INTEGERS)
 def test_scale_integers(dtype):
-    """Rounded towards zero and kept within the range of the type."""
+    """Rounded towards zero and clamped to the range of the type."""
     limits = np.iinfo(dtype)
     array = np.array([0, 1, 2, 3, 7, limits.min, limits.max], dtype)
     interop_demo.scale_(array, 2.5)
@@ -101,7 +101,7 @@ def test_bad_factors(factor):
 
 
 def test_big_integers_scaled_by_one_stay():
-    """What is not changed must not change: 2**53 + 1 has no exact double."""
+    """An unchanged element must keep its value: 2**53 + 1 has no exact double."""
     array = np.array([2**53 + 1, -(2**62) - 1, 2**63 - 1], "<i8")
     expected = array.tolist()
     interop_demo.scale_(array, 1)
@@ -149,7 +149,7 @@ def test_bytes_that_are_no_bool():
     """Bug 99: a byte of 2 in a bool array is refused, and the same bytes as uint8 are read."""
     bytes_ = np.array([0, 1, 2], "|u1")
     assert interop_demo.checksum(bytes_) == 3
-    # What Rust calls u8 is eight bytes in NumPy's words.
+    # The message uses NumPy's name: Rust's u8 is eight bytes in NumPy.
     with pytest.raises(ArrayError, match="byte 2.*, allowed: 0 and 1; view the array as uint8"):
         interop_demo.checksum(bytes_.view("?"))
     assert interop_demo.describe(bytes_.view("?"))["dtype"] == "|b1"
@@ -157,6 +157,6 @@ def test_bytes_that_are_no_bool():
 
 @pytest.mark.parametrize("shape", [(0, 0), (0, 3), (3, 0), (1, 1), (2, 3), (3, 2)], ids=repr)
 def test_a_trace(shape):
-    """The number, with its sign: nothing adds up to 0.0 and not to -0.0."""
+    """The sign is right: an empty sum is 0.0 and not -0.0."""
     matrix = np.arange(1, 1 + np.prod(shape, dtype=int), dtype=np.float32).reshape(shape)
     assert repr(interop_demo.trace(matrix)) == repr(float(matrix.trace(dtype=np.float64)))

@@ -1,4 +1,4 @@
-"""Threads, the interpreter's lock, the garbage collector (R96, R98, bugs 37, 43, 47, 50 to 54)."""
+"""Threads, the GIL, and the garbage collector (R96, R98, bugs 37, 43, 47, 50 to 54)."""
 
 import ctypes
 import gc
@@ -16,7 +16,7 @@ Array = interop_demo.Array
 
 
 def in_threads(count, work):
-    """Runs `work(number)` in so many threads at once, and passes on what any of them raises."""
+    """Runs `work(number)` in `count` threads at once and raises any exception of theirs."""
     failures, start = [], threading.Barrier(count)
 
     def body(number):
@@ -85,14 +85,14 @@ def test_deleters_in_threads_without_the_lock(version):
 
     in_threads(9, work)
     assert interop_demo.live_exports() == 0
-    interop_demo.live_allocations()  # releases what had to wait
+    interop_demo.live_allocations()  # runs deferred releases
     assert interop_demo.pending_releases() == 0
     assert sys.getrefcount(array) == before
 
 
 def raw_thread(struct):
-    """Releases a struct in a thread that Python knows nothing of, and waits for it with the lock held."""
-    python = ctypes.PyDLL(None)  # whose functions are called without letting go of the lock
+    """Releases a struct in a thread that is unknown to Python, and waits for it while holding the GIL."""
+    python = ctypes.PyDLL(None)  # its functions are called without releasing the GIL
     thread = ctypes.c_ulong()
     start, join = python.pthread_create, python.pthread_join
     start.argtypes = [ctypes.POINTER(ctypes.c_ulong), ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p]
@@ -103,7 +103,7 @@ def raw_thread(struct):
 
 @pytest.mark.skipif(sys.platform != "linux", reason="no Linux: `pthread_create` is called by its name in libc")
 def test_a_deleter_never_waits_for_the_lock():
-    """Bug 54: this thread holds the lock and waits for the one that releases. It would wait for ever."""
+    """Bug 54: this thread holds the GIL and waits for the releasing thread, which would be a deadlock."""
     before = interop_demo.live_allocations()
     array = Array.full((1000,), 1.0)
     struct = take(array.__dlpack__())
@@ -156,7 +156,7 @@ def test_what_had_to_wait_is_released_soon(drain):
 
 
 def test_the_lock_and_a_foreign_deleter():
-    """The memory of somebody else, exported again and released without the lock: its deleter runs all the same."""
+    """Foreign memory is exported again and released without the GIL: its deleter still runs."""
     tensor = Tensor()
     struct = take(interop_demo.asarray(tensor.capsule()).__dlpack__(max_version=(1, 0)))
     assert tensor.released == 0
@@ -166,7 +166,7 @@ def test_the_lock_and_a_foreign_deleter():
 
 
 def test_two_interpreters():
-    """`PyGILState_Check` always says yes once there was a second interpreter; deleters must not believe it."""
+    """`PyGILState_Check` always returns true after a second interpreter existed; deleters must not rely on it."""
     run(
         """
         import interop_demo
@@ -192,7 +192,7 @@ def test_two_interpreters():
 
 
 def test_under_a_busy_collector():
-    """Bug 47: wrappers and tensors go in either order while the collector runs at every step."""
+    """Bug 47: wrappers and tensors are dropped in either order while the collector runs at each step."""
     threshold = gc.get_threshold()
     gc.set_threshold(1)
     try:
@@ -210,7 +210,7 @@ def test_under_a_busy_collector():
 
 
 def test_cycles_through_python_are_collected():
-    """Bug 50: an object that holds an array, and that the array's consumer holds, goes with the collector."""
+    """Bug 50: an object that holds an array and is held by the array's consumer is collected."""
 
     class Node:
         pass
@@ -253,7 +253,7 @@ CHAINS = {
 
 @pytest.mark.parametrize("step", CHAINS.values(), ids=CHAINS)
 def test_long_chains_end(step):
-    """An array that is handed on and on is a chain of owners; its end is no recursion as deep as the chain is long."""
+    """An array that is passed on many times is a chain of owners; its release must not recurse through the chain."""
     run(
         f"""
         import threading
@@ -298,7 +298,7 @@ def test_a_chain_ends_with_the_exception_that_is_on_its_way():
 
 
 def test_classes_without_end_are_forgotten():
-    """Also those that come and go at one address; what is kept of a class that is gone has a dead reference to it."""
+    """Also classes that reuse one address; the cache entry of a destroyed class has a dead reference to it."""
     run(
         """
         import gc, weakref
@@ -321,8 +321,9 @@ def test_classes_without_end_are_forgotten():
 
 
 def test_references_to_modules_and_singletons_stay_as_they_are():
-    """Bug 37. The cache in which the interpreter looks methods up refers to the names of those that it knows, so it is empty
-    whenever references are counted: what earlier tests left in it goes as others take its place."""
+    """Bug 37. The interpreter's method cache holds references to the names of its entries, so it is cleared before
+    each count: entries of earlier tests disappear when others replace them.
+    """
     forget = python_function("PyType_ClearCache", ctypes.c_uint)
     watched = [
         None,

@@ -1,4 +1,4 @@
-"""A class whose `__dlpack__` is written by hand: what `interop_core::python::export` answers, and whom it keeps alive."""
+"""A class with a handwritten `__dlpack__`: the result of `interop_core::python::export`, and what it keeps alive."""
 
 import inspect
 
@@ -15,7 +15,7 @@ def recording(count=4):
 
 
 def test_consumers_share_the_samples():
-    """Every capsule is of the same memory, which outlives the object, and is not what the recording was made of."""
+    """Each capsule refers to the same memory, which outlives the object and is not the constructor's argument."""
     source = np.arange(4, dtype=np.float32)
     ours = Recording(source, 44100)
     first, second = np.from_dlpack(ours), np.from_dlpack(ours)

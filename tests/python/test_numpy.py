@@ -1,4 +1,4 @@
-"""NumPy and Rust on one memory, both ways (R128, R175, R176, bugs 79 to 84, 99, 131 to 136)."""
+"""NumPy and Rust on the same memory, in both directions (R128, R175, R176, bugs 79 to 84, 99, 131 to 136)."""
 
 import interop_demo
 import numpy as np
@@ -12,7 +12,7 @@ ArrayError = interop_demo.ArrayError
 NUMBERS = ["|i1", "<i2", "<i4", "<i8", "|u1", "<u2", "<u4", "<u8", "<f2", "<f4", "<f8"]
 DTYPES = ["|b1", *NUMBERS, "<c8", "<c16"]
 
-# Views of NumPy, made of 24 elements in a (4, 6) array that may be written.
+# NumPy views of 24 elements in a writable (4, 6) array.
 LAYOUTS = {
     "plain": lambda a: a,
     "0d": lambda a: a[1, 2, ...],
@@ -43,7 +43,7 @@ def address(array):
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_there_and_back(dtype, layout):
-    """What NumPy has, Rust describes; what Rust shares, NumPy gets, the same memory."""
+    """Rust describes NumPy's arrays, and NumPy imports Rust's in place."""
     array = LAYOUTS[layout](numbered(dtype))
     facts = interop_demo.describe(array)
     assert facts["device"] == (1, 0)
@@ -86,7 +86,7 @@ def test_read_only_stays_read_only(dtype):
         again = interop_demo.asarray(interop_demo.asarray(source))
         assert interop_demo.describe(again)["readonly"] is True
         again = np.from_dlpack(again)
-        # For an array without elements NumPy makes one of its own, which may be written.
+        # For an array without elements NumPy creates its own, which is writable.
         assert again.flags.writeable is (source.size == 0)
         assert np.array_equal(again, source)
         with pytest.raises(ArrayError):
@@ -111,7 +111,7 @@ def test_full(dtype, order, shape):
 
 
 def test_numpy_asks_as_it_likes():
-    """The keywords that `np.from_dlpack` passes on."""
+    """The keywords that `np.from_dlpack` passes."""
     array = Array.full((2, 3), 1.5)
     where = interop_demo.describe(array)["data"]
     assert address(np.from_dlpack(array, device="cpu")) == where
@@ -125,7 +125,7 @@ def test_numpy_asks_as_it_likes():
 
 
 def test_what_numpy_refuses_is_passed_on():
-    """Bugs 73, 106, 149: foreign byte order, texts, objects, dates, records."""
+    """Bugs 73, 106, 149: foreign byte order, strings, objects, dates, records."""
     for dtype in (">f4", ">i8", "S4", "U4", "O", "M8[s]", "m8[s]", "V8", "f4,f4"):
         with pytest.raises(BufferError) as caught:
             interop_demo.describe(np.zeros(3, dtype))
@@ -136,7 +136,7 @@ def test_what_numpy_refuses_is_passed_on():
 
 @pytest.mark.skipif(not hasattr(np.dtypes, "register_dlpack_dtype"), reason="this NumPy has no `register_dlpack_dtype`; 2.5 has")
 def test_types_that_other_packages_register():
-    """Both ways, in place; a type that no other test uses, as it stays registered."""
+    """In both directions, in place. No other test uses this type, because it stays registered."""
     dtype = np.dtype(pytest.importorskip("ml_dtypes").float8_e3m4)
     np.dtypes.register_dlpack_dtype((7, 8), dtype)
     source = np.ones((4, 3), dtype)[::2, 1:]
@@ -148,7 +148,7 @@ def test_types_that_other_packages_register():
 
 @pytest.mark.filterwarnings("ignore::PendingDeprecationWarning")
 def test_numpy_classes():
-    """Subclasses, masked arrays, scalars of NumPy."""
+    """Subclasses, masked arrays, NumPy scalars."""
     assert interop_demo.describe(np.matrix([[1.0, 2.0]]))["shape"] == (1, 2)
     assert interop_demo.checksum(np.ma.array([1.0, 2.0])) == 3
     assert interop_demo.checksum(type("Mine", (np.ndarray,), {})((2,), "f8", np.array([1.0, 2.0]))) == 3
@@ -158,9 +158,9 @@ def test_numpy_classes():
 
 @pytest.mark.parametrize("function", [interop_demo.asarray, interop_demo.describe, interop_demo.is_square])
 def test_masked_elements(function):
-    """R38: `__dlpack__` hands out a masked array without its mask, which would be all elements."""
+    """R38: `__dlpack__` exports a masked array without its mask, which would expose all elements."""
     array = np.ma.array(np.ones((2, 2), "f4"), mask=[[True, False], [False, False]])
-    with pytest.raises(ArrayError, match=r"masked elements.*`filled\(\)` makes one.*MaskedArray"):
+    with pytest.raises(ArrayError, match=r"masked elements.*call `filled\(\)` first.*MaskedArray"):
         function(array)
     function(array.filled(0))
     array.mask = False
@@ -171,7 +171,7 @@ def test_masked_elements(function):
 
 
 def test_a_mask_of_another_kind():
-    """`mask` and `filled` may be anything of a class."""
+    """`mask` and `filled` may be anything in another class."""
     for mask in (None, 1, "any", lambda self: True, property(lambda self: 1 / 0)):
         other = type("Other", (np.ndarray,), {"mask": mask, "filled": None})((2,), "f8", np.array([1.0, 2.0]))
         if isinstance(mask, property):
@@ -184,7 +184,7 @@ def test_a_mask_of_another_kind():
 
 
 def test_broadcast_arrays_cannot_be_scaled():
-    """Bug 91: two indices on one element; reading is fine."""
+    """Bug 91: two indices share an element; reading is allowed."""
     base = np.arange(4.0)
     overlapping = np.lib.stride_tricks.as_strided(base, (2, 3), (8, 8), writeable=True)
     assert interop_demo.checksum(overlapping) == 0 + 1 + 2 + 1 + 2 + 3
@@ -206,7 +206,7 @@ def test_a_big_broadcast_array_is_described_and_no_more():
 
 @pytest.mark.parametrize("offset", range(8))
 def test_any_alignment(offset):
-    """R76, bug 87: a view needs no alignment, and kernels that read element by element neither."""
+    """R76, bug 87: a view needs no alignment, and neither do kernels that read element by element."""
     array = np.frombuffer(bytearray(8 * 4 + 8), "|u1")[offset : offset + 32].view("<f8")
     array[...] = [1, 2, 3, 4]
     assert interop_demo.describe(array)["data"] == address(array)
@@ -217,7 +217,7 @@ def test_any_alignment(offset):
 
 
 def test_the_source_may_go():
-    """Bugs 41, 42, 45: the import keeps the memory of a temporary array."""
+    """Bugs 41, 42, 45: the import keeps a temporary array alive."""
     array = interop_demo.asarray(np.arange(1000.0))
     others = [np.full(1000, 7.0) for _ in range(100)]
     assert interop_demo.checksum(array) == 499500
@@ -230,7 +230,7 @@ def test_the_source_may_go():
 @needs_proc
 @pytest.mark.parametrize("trip", ["there", "back", "both", "unused", "refused", "sliced"])
 def test_ten_thousand_trips_leave_nothing(trip):
-    """Bugs 21, 28, 32, 61: no export, no allocation, no memory."""
+    """Bugs 21, 28, 32, 61: no export, allocation or memory leaks."""
     outside = np.ones((64, 64), "<f4")
     inside = Array.full((64, 64), 1.0)
     trips = {

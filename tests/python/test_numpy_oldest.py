@@ -1,6 +1,6 @@
-"""The oldest NumPy that the Python at hand has a wheel of: 1.23, the first with `from_dlpack`, up to Python 3.11.
+"""The oldest NumPy with a wheel for this Python: 1.23, the first with `from_dlpack`, up to Python 3.11.
 
-It asks for capsules without a version, and takes `stream` as the only keyword.
+It requests capsules without a version and passes `stream` as the only keyword.
 """
 
 import sys
@@ -59,7 +59,7 @@ assert strided.strides == (24, -8) and strided.sum() == 9
 
 
 def test_read_only_arrays():
-    """Rust's are refused in a legacy capsule, which says so; NumPy's are refused by NumPy."""
+    """Read-only arrays of ours are refused in a legacy capsule, with a message; NumPy refuses its own."""
     oldest("""
 import re
 
@@ -81,7 +81,7 @@ else:
 
 
 def test_what_needs_no_capsule():
-    """Numbers, and `__array__` when somebody calls it: its `from_dlpack` takes no bools and nothing that is read-only."""
+    """Numbers, and an explicit `__array__`: its `from_dlpack` accepts no bools and no read-only arrays."""
     oldest("""
 for readonly in (False, True):
     full = lambda *arguments: interop_demo.Array.full((), *arguments, readonly=readonly)

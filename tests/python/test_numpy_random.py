@@ -1,4 +1,4 @@
-"""Ten thousand random shapes and strides a run, against NumPy's own answers (R85, R86, R89, R128, bugs 63 to 89)."""
+"""Ten thousand random shapes and strides in each run, compared with NumPy (R85, R86, R89, R128, bugs 63 to 89)."""
 
 import interop_demo
 import numpy as np
@@ -13,7 +13,7 @@ MEMORY = np.arange(1 << 14, dtype="u1")
 
 
 def random_array(random):
-    """A view of `MEMORY` with any strides that stay in it: empty, 0-d, repeated, overlapping and backward ones too."""
+    """A view of `MEMORY` with any strides within it: also empty, 0-d, repeated, overlapping and reversed."""
     dtype = np.dtype(random.choice(DTYPES))
     axes = [
         (random.choice([0, 1, 1, 2, 3, 4, 7]), random.choice([0, 1, -1, 2, -3, random.randint(-40, 40)]))
@@ -21,7 +21,7 @@ def random_array(random):
     ]
     low = dtype.itemsize * sum(min(0, (extent - 1) * step) for extent, step in axes if extent)
     high = dtype.itemsize * (1 + sum(max(0, (extent - 1) * step) for extent, step in axes if extent))
-    # The first element anywhere where all others fit; at the same alignment as the memory itself.
+    # The first element is anywhere where all others fit, with the alignment of the memory itself.
     places = (MEMORY.nbytes - high + low) // dtype.itemsize
     if places < 0:
         return random_array(random)
@@ -33,14 +33,14 @@ def random_array(random):
 
 
 def same_strides(array, found):
-    """Whether strides in bytes are those of an array, where they mean something."""
+    """Returns whether strides in bytes equal those of an array, except where they have no meaning."""
     idle = array.size == 0
     pairs = zip(array.shape, array.strides, found, strict=True)
     return all(idle or extent == 1 or mine == theirs for extent, mine, theirs in pairs)
 
 
 def check_described(array):
-    """What Rust says of an array of NumPy's."""
+    """Compares Rust's description of a NumPy array."""
     facts = interop_demo.describe(array)
     assert facts["dtype"] == array.dtype.str
     assert facts["shape"] == array.shape
@@ -51,14 +51,14 @@ def check_described(array):
 
 
 def check_there_and_back(array):
-    """What NumPy finds in what Rust found in an array of NumPy's."""
+    """Compares NumPy's import of an array that Rust imported from NumPy."""
     ours = interop_demo.asarray(array)
     back = np.from_dlpack(ours)
     assert (ours.shape, ours.ndim, ours.size, ours.nbytes) == (array.shape, array.ndim, array.size, array.nbytes)
     assert same_strides(array, ours.strides)
     assert (back.shape, back.dtype) == (array.shape, array.dtype)
     assert same_strides(array, back.strides)
-    # Of a tensor without elements NumPy makes an array of its own.
+    # For a tensor without elements NumPy creates its own array.
     assert array.size == 0 or back.flags.writeable == array.flags.writeable
     for flag in ("c_contiguous", "f_contiguous", "aligned"):
         assert getattr(back.flags, flag) == getattr(array.flags, flag), flag
@@ -69,7 +69,7 @@ def check_there_and_back(array):
 
 
 def check_interface(array):
-    """The same array as an interface dict: NumPy's own, of the CPU, read as CUDA's."""
+    """The same array as an interface dict: NumPy's own CPU dict, read as a CUDA dict."""
     interface = array.__array_interface__
     found = interop_demo.parse_cai({**interface, "version": 3})
     assert (found["shape"], found["dtype"], found["nbytes"]) == (array.shape, array.dtype.str, array.nbytes)
@@ -96,7 +96,7 @@ def test_random_arrays():
 
 
 def test_random_arrays_of_ours():
-    """Strides of our own making, compared with those of NumPy for the same shape."""
+    """Our own strides, compared with those of NumPy for the same shape."""
     random = generator()
     for _ in range(ARRAYS // 5):
         shape = tuple(random.choice([0, 1, 2, 3, 5]) for _ in range(random.randrange(8)))

@@ -1,4 +1,4 @@
-"""Element types that NumPy does not have of its own: what it learns from other packages, and what it never heard of."""
+"""Element types that NumPy does not have itself: those that other packages register, and unknown ones."""
 
 import gc
 import importlib
@@ -13,7 +13,7 @@ from scripts import run
 @pytest.mark.parametrize("use", [np.asarray, float, bool], ids=["asarray", "float", "bool"])
 @pytest.mark.parametrize("dtype", [(99, 8, 1), (2, 32, 4), (4, 16, 2)], ids=repr)
 def test_types_that_numpy_does_not_have(use, dtype):
-    """NumPy's refusal does not say which type it was, and is kept as the cause."""
+    """NumPy's refusal does not name the type, and is kept as the cause."""
     array = interop_demo.asarray(Tensor(shape=(), dtype=dtype).capsule())
     text = rf"^`dtype`: found {array.dtype}\b.* \(from interop_demo.Array\)$"
     with pytest.raises(interop_demo.ArrayError, match=text) as caught:
@@ -28,7 +28,7 @@ LEARNED = {"bfloat16": (4, 16, 1), "float8_e4m3fn": (10, 8, 1), "float8_e5m2": (
 @pytest.mark.needs("ml_dtypes")
 @pytest.mark.parametrize(("name", "dtype"), LEARNED.items())
 def test_types_that_numpy_learned(name, dtype):
-    """From `ml_dtypes`, as JAX's arrays come: the same memory, and every function of NumPy's."""
+    """From `ml_dtypes`, as in JAX's arrays: in place, with all NumPy functions."""
     learned = np.dtype(getattr(importlib.import_module("ml_dtypes"), name))
     source = np.arange(1, 9).reshape(2, 4).astype(learned)
     integers = source.view(f"u{learned.itemsize}")
@@ -43,7 +43,7 @@ def test_types_that_numpy_learned(name, dtype):
         assert np.asarray(array, "f4").sum() == source[:, 2::-2].astype("f4").sum()
         assert not np.shares_memory(np.array(array), seen)
         assert float(array[0, 0]) == float(source[0, 2])
-        # The view keeps the array.
+        # The view keeps the array alive.
         del array
         gc.collect()
         assert tensor.released == 0 and float(seen[1, 1]) == float(source[1, 0])
@@ -54,7 +54,7 @@ def test_types_that_numpy_learned(name, dtype):
 
 @pytest.mark.needs("ml_dtypes")
 def test_a_type_that_numpy_has_yet_to_learn():
-    """Whether it is there is asked each time, and the refusal says who brings it."""
+    """The package is looked up each time, and the refusal names the one that provides the type."""
     script = """
 import interop_demo, numpy as np
 array = interop_demo.Array.full((), 2.5, "bfloat16")

@@ -1,4 +1,4 @@
-"""Warp, PyArrow, nanobind and hand-written C on the same memory; with NumPy, JAX and tvm-ffi they have files of their own."""
+"""Warp, PyArrow, nanobind and handwritten C on the same memory. NumPy, JAX and tvm-ffi have their own files."""
 
 import gc
 import sys
@@ -14,7 +14,7 @@ ArrayError = interop_demo.ArrayError
 DTYPES = ["|i1", "<i2", "<i4", "<i8", "|u1", "<u2", "<u4", "<u8", "<f2", "<f4", "<f8"]
 
 
-# Warp, whose arrays are asked for a capsule with `stream` as the only keyword (R116), and which wants `len()`.
+# Warp passes `stream` as the only keyword (R116) and needs `len()`.
 
 
 @pytest.fixture(scope="module")
@@ -59,7 +59,7 @@ def test_warp_lets_go(warp):
     gc.collect()
 
 
-# PyArrow, whose arrays are columns that nobody may write, in a legacy capsule.
+# PyArrow's arrays are read-only columns in a legacy capsule.
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -75,14 +75,14 @@ def test_columns_of_arrow(dtype):
 
 
 def test_columns_that_arrow_refuses():
-    """R120: what the producer raises is passed on."""
+    """R120: the producer's exception is passed on."""
     arrow = pytest.importorskip("pyarrow")
     for column, kind in ((arrow.array([1, None]), "null"), (arrow.array(["a"]), "type"), (arrow.array([True]), "")):
         with pytest.raises((arrow.ArrowException, ArrayError, TypeError, ValueError), match=f"(?i){kind}"):
             interop_demo.describe(column)
 
 
-# nanobind, whose functions take `max_version=(1, 1)` capsules, and whose arrays do not rename them.
+# nanobind's functions accept `max_version=(1, 1)` capsules, and its arrays do not rename them.
 
 
 @pytest.fixture(scope="module")
@@ -110,7 +110,7 @@ def test_nanobind_refuses_what_its_functions_do_not_take(nanobind, wrong):
 
 
 def test_keywords_that_nanobind_does_not_know(nanobind):
-    """Its own errors are not taken for an old producer's."""
+    """Its own errors are not mistaken for those of an old producer."""
     theirs = nanobind.asarray(np.zeros((2, 2)))
     with pytest.raises(TypeError):
         theirs.__dlpack__(unknown=1)
@@ -131,7 +131,7 @@ def test_an_array_of_c():
 
 
 def test_a_method_in_the_dict_of_an_instance():
-    """It comes before the method of the type, also when the type was met without one."""
+    """It takes precedence over the method of the type, also if the type was cached without one."""
     c = native.required("handwritten")
     plain, dressed = c.Dressed(), c.Dressed()
     dressed.__dlpack__ = interop_demo.asarray(np.zeros(3, np.int8)).__dlpack__
@@ -139,7 +139,7 @@ def test_a_method_in_the_dict_of_an_instance():
 
 
 def test_a_table_that_refuses_leads_to_the_method():
-    """R171: its `BufferError` is no answer while the method has one, and is not left behind."""
+    """R171: its `BufferError` is discarded if the method succeeds."""
     c = native.required("handwritten")
     array = c.Array()
     assert interop_demo.describe(array)["protocol"] == "exchange"
@@ -153,7 +153,7 @@ def test_a_table_that_refuses_leads_to_the_method():
 
 
 def test_a_table_that_works_and_raises_all_the_same():
-    """The exception is the answer and nobody else's, and the tensor goes back."""
+    """The exception is raised in this call and in no other, and the tensor is released."""
     c = native.required("handwritten")
     array = c.Array()
     references = sys.getrefcount(array)
@@ -182,7 +182,7 @@ def test_a_capsule_of_c_without_a_deleter():
     assert interop_demo.describe(c.imagined())["device"] == (2, 0)
 
 
-# An owner that changes hands between all of them
+# An owner that is passed between all of them
 
 
 def test_a_chain_through_every_partner(nanobind, warp):

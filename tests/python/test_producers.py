@@ -1,6 +1,6 @@
-"""How producers are asked: streams, old signatures, odd callables (R113, R116, R129, R142, R156).
+"""How producers are asked: streams, old signatures, unusual callables (R113, R116, R129, R142, R156).
 
-Errors of their own are in test_producers_errors.py, what else an object can be in test_import_objects.py.
+Their errors are in test_producers_errors.py, other kinds of objects in test_import_objects.py.
 """
 
 import functools
@@ -15,13 +15,13 @@ describe = interop_demo.describe
 
 
 def test_strides_that_lost_their_sign():
-    """CuPy divides strides in bytes that go backwards as if they had no sign: the message says what helps."""
+    """CuPy divides negative strides in bytes as if they were unsigned: the message suggests a remedy."""
     strides = [(2**64 - step) // 4 for step in (16, 8)]
     with pytest.raises(ArrayError, match="offsets that fit the address space; make it contiguous by `ascontiguousarray`.*CuPy exports negative strides"):
         describe(Producer(Tensor(strides=strides)))
 
 
-# What it is asked (R113, R129, R142, bugs 4, 7, 9)
+# The arguments (R113, R129, R142, bugs 4, 7, 9)
 
 
 @pytest.mark.parametrize("stream", [None, -1, 1, 2, 0x7F00_1234_5670], ids=repr)
@@ -79,7 +79,7 @@ def test_stream_objects(handle, passed):
 
 
 class StreamWithProperty:
-    """As `cuda.core` was before 0.2."""
+    """Like `cuda.core` before 0.2."""
 
     @property
     def __cuda_stream__(self):
@@ -87,7 +87,7 @@ class StreamWithProperty:
 
 
 def test_a_stream_object_with_a_property():
-    """R156: what the protocol had before the method."""
+    """R156: the protocol's form before the method."""
     assert describe(Producer(Tensor(device=(CUDA, 0))), stream=StreamWithProperty())["stream"] == 7
 
 
@@ -126,7 +126,7 @@ class RaisingStream:
 )
 @pytest.mark.parametrize("kind", [CPU, CUDA])
 def test_bad_streams(stream, error, kind):
-    """Refused before the producer is asked, whatever its device."""
+    """Refused before the producer is asked, on any device."""
     for consumer in (describe, interop_demo.asarray):
         producer = Producer(Tensor(device=(kind, 0)))
         with pytest.raises(error):
@@ -142,7 +142,7 @@ def test_what_a_stream_may_be_is_told(stream):
 
 @pytest.mark.parametrize("answer", [(), (0,), (0, 1, 2)])
 def test_a_tuple_of_another_length_is_told_its_length(answer):
-    """Otherwise a tuple is found where a tuple is allowed."""
+    """Otherwise the message would say that a tuple was found where a tuple is allowed."""
     found = f"found tuple of length {len(answer)}, allowed: a tuple"
     with pytest.raises(TypeError, match=f"^`__cuda_stream__`: {found}"):
         describe(Producer(Tensor()), stream=Stream(*answer))
@@ -172,7 +172,7 @@ def nothing(self):
 
 
 def cython(self, **wishes):
-    """As Cython and pybind11 say it."""
+    """The error messages of Cython and pybind11."""
     if wishes:
         raise TypeError(
             "__dlpack__(): incompatible function arguments. The following argument types are supported: ..."
@@ -195,7 +195,7 @@ def test_old_signatures(method, form):
 @pytest.mark.parametrize("method", OLD[:2])
 @pytest.mark.parametrize("stream", [None, 7])
 def test_old_signatures_are_told_the_stream(method, stream):
-    """`stream` is dropped last, and on CUDA not at all."""
+    """`stream` is left out last, and never on CUDA."""
     producer = type("Old", (Producer,), {"__dlpack__": method})(Tensor("legacy", device=(CUDA, 0)))
     assert describe(producer, stream=stream)["stream"] == (stream or 1)
     assert producer.asked == [{"stream": stream or 1}]
@@ -219,7 +219,7 @@ def test_other_callables(make):
 
 
 def test_methods_of_the_instance():
-    """An object that forwards, such as a proxy."""
+    """A forwarding object, such as a proxy."""
 
     class Proxy:
         def __init__(self, target):
@@ -235,7 +235,7 @@ def test_methods_of_the_instance():
 
 @pytest.mark.parametrize("slots", [(), ("__dict__",)], ids=["slots", "dict"])
 def test_a_method_that_comes_later(slots):
-    """A class can be changed after its objects were met, also one that has its method from NumPy."""
+    """A class can change after its objects were seen, also one that inherits the method from NumPy."""
     array = np.zeros((2, 3)).view(type("Derived", (np.ndarray,), {"__slots__": slots}))
     assert describe(array)["shape"] == (2, 3)
     tensor = Tensor()
@@ -246,7 +246,7 @@ def test_a_method_that_comes_later(slots):
 
 @pytest.mark.parametrize("lose", ["by its class", "by itself"])
 def test_a_method_that_goes_again(lose):
-    """Also of a class whose arrays are in host memory, so that they are asked for a capsule and for nothing else."""
+    """Also a class whose arrays are in host memory and are therefore asked for a capsule only."""
     interface = {"shape": (2,), "typestr": "<f4", "data": (0x1000, False), "version": 3}
 
     class Losing(Producer):
@@ -274,7 +274,7 @@ def test_a_method_that_goes_again(lose):
 
 @pytest.mark.parametrize("error", [KeyError, RuntimeError, AttributeError])
 def test_a_metaclass_that_raises(error):
-    """Its objects are asked all the same: what is looked up on a class only spares them questions."""
+    """Its objects are asked anyway: the lookup on the class only saves calls."""
 
     class Meta(type):
         def __getattr__(cls, name):

@@ -1,4 +1,4 @@
-"""Errors of the producer's own are passed on as they are (R52, R114, R120, bugs 130, 144, 152)."""
+"""Errors of the producer are passed on unchanged (R52, R114, R120, bugs 130, 144, 152)."""
 
 import interop_demo
 import pytest
@@ -27,7 +27,7 @@ ERRORS = [
 
 @pytest.mark.parametrize("error", ERRORS, ids=repr)
 def test_an_error_in_dlpack_is_passed_on(error):
-    """As it is, after one call: `TypeError('bad dtype')` is not about the keywords (bug 144)."""
+    """Unchanged, after one call: `TypeError('bad dtype')` is not about the keywords (bug 144)."""
     calls = []
     producer = producer_with(__dlpack__=raising(error, calls))
     with pytest.raises(BaseException) as caught:
@@ -50,7 +50,7 @@ def unknown(keyword):
     ids=str,
 )
 def test_a_mistake_within_the_producer_is_not_about_our_keywords(error):
-    """Bug 144: asked for less, it might answer with a tensor that says less."""
+    """Bug 144: a second call with fewer keywords might return a tensor with less information."""
     calls = []
 
     def method(self, **wishes):
@@ -90,7 +90,7 @@ def test_an_error_in_dlpack_device_is_passed_on(error):
 @pytest.mark.parametrize("error", [error for error in ERRORS if not isinstance(error, AttributeError)], ids=repr)
 @pytest.mark.parametrize("name", ["__dlpack__", "__cuda_array_interface__"])
 def test_an_error_in_a_property_is_passed_on(error, name):
-    """R52, bug 152: only an AttributeError means that there is no such attribute."""
+    """R52, bug 152: only an AttributeError means that the attribute is missing."""
     producer = type("Odd", (), {name: property(raising(error))})()
     with pytest.raises(BaseException) as caught:
         describe(producer)
@@ -99,7 +99,7 @@ def test_an_error_in_a_property_is_passed_on(error, name):
 
 @pytest.mark.parametrize("name", ["__dlpack__", "__cuda_array_interface__"])
 def test_an_attribute_error_in_a_property_is_no_attribute(name):
-    """And the reason that it gives is the cause of the refusal."""
+    """The AttributeError is the cause of the refusal."""
     reason = AttributeError("none")
     producer = type("Odd", (), {name: property(raising(reason))})()
     with pytest.raises(TypeError, match="__dlpack__") as caught:
@@ -120,7 +120,7 @@ def test_an_interrupt_while_the_reason_is_asked_for(name):
 
 
 def test_the_first_error_is_kept():
-    """R114: where the second call fails as well, the first error is its cause."""
+    """R114: if the second call fails too, the first error is its cause."""
 
     def method(self, stream=None):
         raise ValueError("in the old method")
@@ -151,7 +151,7 @@ def test_an_error_that_cannot_be_printed():
 
 
 def test_an_exception_that_is_raised_again_is_not_its_own_cause():
-    """R114: whoever walks the causes of such an exception would never come to an end."""
+    """R114: following the causes of such an exception would never end."""
     kept = TypeError("unexpected keyword argument 'max_version'")
     with pytest.raises(TypeError) as caught:
         describe(producer_with(__dlpack__=raising(kept, calls := [])))
@@ -161,7 +161,9 @@ def test_an_exception_that_is_raised_again_is_not_its_own_cause():
 
 @pytest.mark.parametrize("ring", [False, True], ids=["inner", "ring"])
 def test_nor_the_cause_of_its_own_cause(ring):
-    """R114: of two exceptions that a producer keeps, one the cause of the other; and causes that already go round end no walk of ours."""
+    """R114: two exceptions that a producer keeps, one the cause of the other. A cycle of causes must not make us
+    loop.
+    """
     plain, inner = TypeError("no"), TypeError("inner")
     kept = TypeError("unexpected keyword argument 'max_version'")
     kept.__cause__, inner.__cause__ = inner, kept if ring else None

@@ -1,4 +1,4 @@
-"""Results as arrays of a library: by name, of the caller's kind, in memory of the caller's library."""
+"""Results as arrays of a library: by name, of the argument's type, in memory of the caller's library."""
 
 import contextlib
 import gc
@@ -20,7 +20,7 @@ BASE = np.arange(24.0).reshape(4, 6)
 
 @contextlib.contextmanager
 def held(exports, allocations=None):
-    """So many exports and allocations more are alive at the end of the block, and none after it."""
+    """Checks that this many more exports and allocations are alive at the end of the block, and none after it."""
     gc.collect()
     before = interop_demo.live_exports(), interop_demo.live_allocations()
     yield
@@ -132,7 +132,7 @@ def test_read_only_stays_read_only():
 
 
 def test_flags_of_a_plain_vector_are_read_only():
-    """Its own drop may read them, and NumPy may leave a byte there that is no bool."""
+    """The drop of the Rust vector may read them, and NumPy may write a byte that is no bool."""
     ours, plain = interop_demo._flags()
     assert ours.flags.writeable and not plain.flags.writeable
     assert (ours.dtype, ours.tolist(), plain.tolist()) == (np.bool_, [True, False], [True, False])
@@ -176,7 +176,7 @@ assert (interop_demo.live_exports(), interop_demo.live_allocations()) == (0, 0)
 """.replace(", error\nassert", "\nassert"))
 
 
-# Other libraries that are here.
+# Other installed libraries.
 
 
 def test_jax(monkeypatch):
@@ -202,7 +202,7 @@ def test_tvm_ffi():
 
 
 def test_warp_is_written_and_gets_arrays_of_its_own():
-    """Its capsules cannot say that they may be written, and its interface dict does."""
+    """Its capsules cannot state that they may be written; its interface dict can."""
     warp = pytest.importorskip("warp")
     warp.config.quiet = True
     source = warp.array([1.0, 2.0], dtype=warp.float32, device="cpu")
@@ -219,7 +219,7 @@ def test_the_namespace_of_the_standard():
     assert type(result) is type(strict.asarray(1.0)) and np.asarray(result).tolist() == [2, 4]
 
 
-# Classes of one's own.
+# Classes of the caller's own.
 
 
 def test_arrays_of_this_module():
@@ -262,7 +262,7 @@ def test_a_from_dlpack_that_raises_leaves_nothing():
             pytest.fail("it raised nothing")
 
 
-# Libraries by their exchange table.
+# Libraries with an exchange table.
 
 
 @pytest.mark.parametrize("module", ["fake", "torch"])
@@ -287,7 +287,7 @@ def raising():
 
 @pytest.mark.parametrize("fails", ["keeps", "releases", "later"])
 def test_a_table_that_raises_leaves_the_result_released_once(raising, fails):
-    """Its library may have released the tensor, or not, or do so when its exception goes."""
+    """Its library may have released the tensor, or not, or may release it with the exception."""
     Kind = library(fails=getattr(raising, fails))
     source = Kind(Array.full((2, 3), 1.5))
     for _ in range(3):
@@ -360,7 +360,7 @@ def test_a_library_that_is_not_installed(monkeypatch, function, module, name):
 
 
 def torch_with(**options):
-    """A module that has the tensors of a fake library."""
+    """A module with the tensors of a fake library."""
     module = types.ModuleType("torch")
     module.Tensor = library(module="torch", **options)
     return module
@@ -385,12 +385,12 @@ def test_pytorch_before_it_had_a_table(monkeypatch):
 def test_libraries_that_know_no_read_only_arrays(monkeypatch, name):
     monkeypatch.setitem(sys.modules, "torch", torch_with())
     monkeypatch.setitem(sys.modules, "cupy", types.ModuleType("cupy"))
-    with pytest.raises(ArrayError, match="found a read-only array, allowed: a writable array .* return a copy"):
+    with pytest.raises(ArrayError, match="found a read-only array, allowed: a writable array.* return a copy"):
         getattr(interop_demo, name)(locked(BASE.copy()))
 
 
 def test_pytorch_gets_nothing_that_goes_backwards(monkeypatch):
-    """It ends the process over it up to 2.11."""
+    """PyTorch up to 2.11 ends the process on negative strides."""
     monkeypatch.setitem(sys.modules, "torch", torch_with())
     for array in (BASE[::-1], BASE[:, ::-2]):
         with pytest.raises(ArrayError, match=r"`strides\[[01]\]`: found -\d, allowed: 0 and up, .* return a copy"):
@@ -404,11 +404,11 @@ def test_cupy_is_for_memory_of_devices(monkeypatch):
         interop_demo._as_cupy(BASE)
 
 
-# Who may write what came in a legacy capsule.
+# The mutability of legacy capsules.
 
 
 def legacy(interface, **fields):
-    """A producer of a legacy capsule, whose class has this interface dict of its tensor."""
+    """A producer of a legacy capsule whose class also has this interface dict of the tensor."""
     tensor = Tensor("legacy", **fields)
     members = {name: property(lambda self, data=data: {"data": data(tensor)}) for name, data in interface.items()}
     return type("Odd", (Producer,), members)(tensor)

@@ -1,4 +1,4 @@
-"""`Array[...]` against NumPy: shapes, strides, addresses, values and the classes of errors (bugs 63, 77, 84, 86)."""
+"""`Array[...]` compared with NumPy: shapes, strides, addresses, values and error classes (bugs 63, 77, 84, 86)."""
 
 import random
 
@@ -12,7 +12,7 @@ SHAPES = [(), (1,), (7,), (0,), (3, 4), (4, 0, 3), (1, 5, 1), (2, 3, 4, 5), (2,)
 
 
 def numbered(shape, dtype="<f4"):
-    """An array and the NumPy array of the same memory, all elements different."""
+    """Returns an array with distinct elements, and the NumPy array of the same memory."""
     array = Array.full(shape, 0, dtype)
     twin = np.from_dlpack(array)
     twin[...] = np.arange(twin.size).reshape(shape)
@@ -20,13 +20,13 @@ def numbered(shape, dtype="<f4"):
 
 
 def view_of(twin, key):
-    """`twin[key]` as a view also where NumPy gives a number: with an ellipsis at the end."""
+    """Returns `twin[key]` as a view, also where NumPy returns a number: with an ellipsis at the end."""
     key = key if isinstance(key, tuple) else (key,)
     return twin[key if any(item is ... for item in key) else (*key, ...)]
 
 
 def assert_same(array, twin):
-    """The same view of the same memory."""
+    """Checks that both are the same view of the same memory."""
     facts = interop_demo.describe(array)
     assert facts["shape"] == twin.shape
     assert facts["nbytes"] == twin.nbytes
@@ -47,7 +47,7 @@ def random_number(generator, extent):
 
 
 def random_key(generator, shape):
-    """Any key that NumPy calls basic."""
+    """A random key of NumPy's basic indexing."""
     items = []
     for extent in shape[: generator.randint(0, len(shape))]:
         if extent and generator.random() < 0.3:
@@ -57,7 +57,7 @@ def random_key(generator, shape):
             step = generator.choice([None, 1, 2, 3, -1, -2, -5, 10**30, -(10**30)])
             items.append(slice(random_number(generator, extent), random_number(generator, extent), step))
     if generator.random() < 0.3:
-        # What stands behind an ellipsis counts from the last axis; only whole slices fit wherever they come to stand.
+        # Items after an ellipsis count from the last axis; only full slices are valid at any position.
         items = [...] + [slice(None)] * generator.randint(0, len(shape)) if generator.random() < 0.3 else [*items, ...]
     for _ in range(generator.choice([0, 0, 1, 2])):
         items.insert(generator.randint(0, len(items)), None)
@@ -181,7 +181,7 @@ def test_errors_are_of_the_classes_of_numpy(key):
     "key", [True, False, [0], [True, False, True], np.array([0, 1]), np.array([True] * 3), (None, True)], ids=repr
 )
 def test_what_numpy_calls_advanced_is_refused(key):
-    """Such keys copy; taking them for a number would be wrong."""
+    """Such keys copy; treating them as integers would be wrong."""
     array, _ = numbered((3, 4))
     with pytest.raises((TypeError, IndexError)):
         array[key]
@@ -191,7 +191,7 @@ def test_new_axes():
     array, twin = numbered((3, 4))
     for key in (None, (None,), (None, 0), (0, None), (..., None), (None, ..., None), (slice(2), None, -1), (0, 0, None)):
         assert_same(array[key], view_of(twin, key))
-    # What reads an order from them finds that of a compact array.
+    # A consumer that infers the order from these strides finds that of a contiguous array.
     assert array[None].strides == (48, 16, 4)
     assert array[:, None, :, None].strides == (16, 16, 4, 4)
     with pytest.raises(IndexError, match="3 indices for 2 axes"):
@@ -246,7 +246,7 @@ def test_views_keep_what_the_array_is():
 
 
 def test_views_of_imports():
-    """A broadcast array of NumPy, and memory that starts behind its lowest address."""
+    """A broadcast NumPy array, and an array whose first element is not at the lowest address."""
     base = np.arange(12.0).reshape(3, 4)
     for source in (base[::-1, ::-1], base.T, base[:, 1:2], np.broadcast_to(base[0], (5, 4)), base[2:0:-1]):
         array = interop_demo.asarray(source)
@@ -259,7 +259,7 @@ def test_views_of_imports():
 
 
 def test_packed_elements():
-    """Two elements of 4 bits share a byte: a view may start at the first of them, not at the second."""
+    """Two 4-bit elements share a byte: a view may start at the first of them, not at the second."""
     tensor = Tensor(dtype=(17, 4, 1), shape=(4, 4), strides=(4, 1))
     array = interop_demo.asarray(tensor.capsule())
     for key, byte in [
@@ -286,7 +286,7 @@ def test_one_axis_more_than_a_view_can_drop():
 
 
 def test_extreme_strides_of_idle_axes():
-    """Numbers that say nothing must not overflow on the way."""
+    """Strides without a meaning must not overflow on the way."""
     highest, lowest = 2**63 - 1, -(2**63)
     for strides in [(highest, 1), (lowest, 1), (highest, lowest)]:
         array = interop_demo.asarray(Tensor(shape=(0, 5), strides=strides).capsule())

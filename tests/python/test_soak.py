@@ -1,4 +1,4 @@
-"""A million round trips in a process of their own (bug 61); `cargo xtask soak-python` makes ten."""
+"""A million round trips in a separate process (bug 61); `cargo xtask soak-python` makes ten million."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""The type stubs say what the module has (mypy's stubtest compares them), and what its callers may write."""
+"""The type stubs match the module (mypy's stubtest compares them) and accept what callers may write."""
 
 import subprocess
 import sys
@@ -16,7 +16,7 @@ HERE = Path(__file__).parent
 )
 def test_types(command, tmp_path):
     pytest.importorskip("mypy")
-    # In an empty folder, where nothing but the installed stubs is found, and the cache is gone afterwards.
+    # In an empty folder, where only the installed stubs are found, and whose cache is deleted afterwards.
     done = subprocess.run(
         [sys.executable, "-m", *command], cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False
     )

@@ -1,5 +1,8 @@
-"""Threads that import, export, look and drop at random, with the interpreter's lock and without it; `cargo xtask torture`
-does it for longer. Whatever order comes about, all is released, and every foreign struct once."""
+"""Threads that import, export, read and drop at random, with and without the GIL. `cargo xtask torture` does it for
+longer.
+
+In any order of events everything is released, and each foreign struct once.
+"""
 
 import gc
 import os
@@ -15,7 +18,7 @@ from capsules import Tensor, release, release_attached, take
 SECONDS = float(os.environ.get("INTEROP_TORTURE", "4"))
 Array = interop_demo.Array
 V1 = {"max_version": (1, 0)}
-# What ends up in the pool, from an array that is in it.
+# What is added to the pool, made from an array in it.
 MADE = [
     lambda array: array,
     lambda array: array[::-1],
@@ -34,27 +37,27 @@ MADE = [
 
 
 class Pool:
-    """Things that all threads take from and put into."""
+    """Objects that all threads take from and add to."""
 
     def __init__(self, size):
         self.lock, self.things = threading.Lock(), [None] * size
 
     def swap(self, chance, thing):
-        """Puts a thing in the place of another, which is dropped by whoever called."""
+        """Replaces an object with this one; the caller drops the old one."""
         place = chance.randrange(len(self.things))
         with self.lock:
             thing, self.things[place] = self.things[place], thing
         return thing
 
     def array(self, chance):
-        """One of the arrays, or a new one."""
+        """Returns one of the arrays, or a new one."""
         with self.lock:
             arrays = [thing for thing in self.things if isinstance(thing, Array)]
         return chance.choice(arrays) if arrays and chance.random() < 0.8 else Array.full((5, 3), 1.0)
 
 
 def drop(thing, chance):
-    """A struct that a consumer has taken is released, by this thread or by one that Python does not know."""
+    """Releases a struct that a consumer has taken, on this thread or on one that is unknown to Python."""
     if hasattr(thing, "deleter"):
         chance.choice([release, release_attached])(thing)
 
@@ -92,14 +95,14 @@ def test_random_work_in_threads(threads):
     assert sum(made) > 100 * threads, "hardly anything was done"
     while pool.things:
         drop(pool.things.pop(), random.Random(0))
-    interop_demo.live_allocations()  # lets go of what waited for a thread with the lock
+    interop_demo.live_allocations()  # runs releases that were deferred for a thread with the GIL
     gc.collect()
     released = [tensor.released for tensor in foreign]
     assert (released.count(1), released.count(0)) == (len(foreign) - len(capsules), len(capsules))
 
 
 def test_a_dict_that_another_thread_changes():
-    """It is read as it was at one moment, or refused; without the interpreter's lock the two really meet."""
+    """It is read as it was at one moment, or refused; without the GIL the two accesses are really concurrent."""
     memory = np.zeros((3, 4))
     interface = {"shape": (3, 4), "typestr": "<f8", "data": (memory.ctypes.data, False), "version": 3}
     failures, end, read = [], time.monotonic() + SECONDS / 4, 0

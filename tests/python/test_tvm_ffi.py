@@ -1,4 +1,4 @@
-"""tvm-ffi and Rust on one memory, both ways; it is the library that speaks every form of DLPack."""
+"""tvm-ffi and Rust on the same memory, in both directions; tvm-ffi supports each form of DLPack."""
 
 import interop_demo
 import numpy as np
@@ -41,7 +41,7 @@ def test_numpy_through_tvm():
 
 
 def test_the_kinds_of_capsules_of_tvm():
-    """Asked without a version it gives a legacy capsule, with one a versioned one."""
+    """Without a version it returns a legacy capsule, with one a versioned one."""
     tensor = tvm_ffi.from_dlpack(Array.full((3,), 1.0))
     assert interop_demo.describe(tensor.__dlpack__())["protocol"] == "dlpack"
     assert interop_demo.describe(tensor.__dlpack__(max_version=(1, 0)))["protocol"] == "dlpack_versioned"
@@ -61,7 +61,7 @@ def test_ten_thousand_trips_leave_nothing():
 
 
 def test_what_its_functions_return_is_an_array_like_any_other():
-    """TVM FFI makes it with our exchange table (`managed_tensor_to_py_object_no_sync`)."""
+    """TVM FFI creates it with our exchange table (`managed_tensor_to_py_object_no_sync`)."""
     array = interop_demo.asarray(np.arange(6, dtype="f4").reshape(2, 3))
     back = tvm_ffi.get_global_func("testing.echo")(array)
     names = ("shape", "ndim", "size", "nbytes", "strides", "dtype", "device")

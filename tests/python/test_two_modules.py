@@ -1,4 +1,4 @@
-"""Two extension modules with this crate in them, which share memory of the host."""
+"""Two extension modules that contain this crate and share host memory."""
 
 import importlib.util
 import shutil
@@ -12,7 +12,7 @@ import pytest
 
 @pytest.fixture(scope="module")
 def other(tmp_path_factory):
-    """The same module once more: a file of another name is another library, with variables of its own."""
+    """The same module again: a file with another name is another library with its own variables."""
     built = Path(interop_demo.__file__)
     file = shutil.copy(built, tmp_path_factory.mktemp("second") / built.name)
     spec = importlib.util.spec_from_file_location("interop_demo", file)
@@ -24,7 +24,7 @@ def other(tmp_path_factory):
 
 @pytest.mark.parametrize("first", [True, False], ids=["the-first-writes", "the-second-writes"])
 def test_a_writer_in_one_and_a_reader_in_the_other(other, first):
-    """They were not kept apart: each knew of its own readers and writers."""
+    """They were not synchronized: each knew only its own readers and writers."""
     writing, reading = (interop_demo, other) if first else (other, interop_demo)
     for module in (writing, reading):
         image = module.Array.full((500, 500, 3), 1.0)
@@ -45,6 +45,6 @@ def test_a_writer_in_one_and_a_reader_in_the_other(other, first):
         at_work = False
         thread.join()
         assert refusals and "a writer of 0x" in refusals[0], "the writer is never met"
-        # What has ended is forgotten.
+        # A borrow that has ended is forgotten.
         assert reading.checksum(image) == writing.checksum(image)
         writing.scale_(image, 2)

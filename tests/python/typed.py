@@ -1,4 +1,4 @@
-"""What callers write, for the type checker: every line that it must refuse says so, and an excuse too many is an error."""
+"""Code of callers for the type checker: each line that it must refuse is marked, and an unused mark is an error."""
 
 import interop_demo
 import numpy as np

@@ -2,7 +2,8 @@
 
 use interop_core::{Device, DeviceType};
 
-/// R55, bugs 115, 117: numbers and names of `dlpack.h` 1.3, and who may follow an address.
+/// R55, bugs 115, 117: the numbers and names of `dlpack.h` 1.3, and whether host or device may dereference an
+/// address.
 #[test]
 fn device_types_are_those_of_the_header() {
     let rows = [
@@ -31,7 +32,7 @@ fn device_types_are_those_of_the_header() {
     }
 }
 
-/// R56, R57: a number that the header does not list is reported by itself.
+/// R56, R57: a number that the header does not list is kept as a number.
 #[test]
 fn other_device_types_are_numbers() {
     for code in [0, 5, 6, 77, -1, i32::MIN, i32::MAX] {
@@ -44,7 +45,7 @@ fn other_device_types_are_numbers() {
     }
 }
 
-/// The devices that have a constant; the ordinal is shown where it means something.
+/// The devices with a constant; the ordinal is shown if it has a meaning.
 #[test]
 fn devices_have_names() {
     let rows = [

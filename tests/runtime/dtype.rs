@@ -1,4 +1,4 @@
-//! The one table between typestr, name and DLPack's triple.
+//! The table between typestr, name and DLPack's triple.
 
 use interop_core::cai::CudaArrayInterface;
 use interop_core::{DType, Device, ErrorKind, RawDescriptor};
@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use crate::support::assert_told;
 use crate::support::brute_force::settings;
 
-/// The constant, its code and bits, its name, its typestr, and the bytes of an element.
+/// The constant, its code and bits, its name, its typestr, and the size of an element in bytes.
 type Row = (DType, u8, u8, &'static str, Option<&'static str>, usize);
 
 const TABLE: [Row; 27] = [
@@ -40,7 +40,7 @@ const TABLE: [Row; 27] = [
     (DType::F4_E2M1FN, 17, 4, "float4_e2m1fn", None, 1),
 ];
 
-/// R15, R16, R55, R61, R62, bugs 105, 111: one table, which reads the same in both directions.
+/// R15, R16, R55, R61, R62, bugs 105, 111: one table, used in both directions.
 #[test]
 fn every_type_has_one_spelling() {
     for (dtype, code, bits, name, typestr, bytes) in TABLE {
@@ -60,7 +60,7 @@ fn every_type_has_one_spelling() {
     assert_eq!(format!("{:?}", DType::F32.typestr().unwrap()), "\"<f4\"", "a text, as in a dict");
 }
 
-/// R40, R41, bugs 101, 104, 105, 109: what is read, and what the error says where nothing is.
+/// R40, R41, bugs 101, 104, 105, 109: the accepted typestrs, and the errors for the others.
 #[test]
 fn typestrs_are_read_by_the_letter() {
     let legal = [
@@ -122,7 +122,7 @@ fn lanes_are_part_of_the_name() {
     }
 }
 
-/// A text that is no name is none.
+/// A string that is no name of a type is refused.
 #[test]
 fn other_names_name_nothing() {
     let rows = [
@@ -153,7 +153,7 @@ fn other_names_name_nothing() {
     }
 }
 
-/// The name of a blob reads back, as those of the other types do.
+/// The name of a blob can be parsed again, like those of the other types.
 #[test]
 fn blobs_have_names() {
     let blob = DType::opaque(12);
@@ -162,7 +162,7 @@ fn blobs_have_names() {
     assert_eq!(DType::from_name("opaque97"), None);
 }
 
-/// Bug 98, R56, R57, R65: every triple is understood, or an error with its numbers; nothing panics.
+/// Bug 98, R56, R57, R65: each triple is a type, or an error with its numbers; nothing panics.
 #[test]
 #[cfg_attr(miri, ignore = "327 680 triples are too many for an interpreter")]
 fn every_triple_is_answered() {
@@ -196,7 +196,7 @@ fn every_triple_is_answered() {
     }
 }
 
-/// What the errors of the hard cases say (R57, R63, R65, bug 99).
+/// The error messages of the hard cases (R57, R63, R65, bug 99).
 #[test]
 fn errors_say_what_a_code_allows() {
     let rows = [
@@ -216,7 +216,7 @@ fn errors_say_what_a_code_allows() {
         let claims = RawDescriptor { dtype, ..RawDescriptor::new(0x1000, Device::CPU, &[1]) };
         assert_told(&claims.validate().unwrap_err(), (ErrorKind::DType, "dtype", found, allowed));
     }
-    // A code that is too new for the table stays a fact, by its numbers (R57).
+    // A code that is too new for the table is kept as its numbers (R57).
     let newer = DType::new(200, 32, 1);
     let info =
         RawDescriptor { dtype: newer, ..RawDescriptor::new(0x1000, Device::CPU, &[3]) }.validate().unwrap();
@@ -227,7 +227,7 @@ fn errors_say_what_a_code_allows() {
 proptest! {
     #![proptest_config(settings())]
 
-    /// Bug 109: any text is a type or an error about the typestr, and a type that is read spells itself again.
+    /// Bug 109: any string is a type or an error about the typestr; a parsed type has the same typestr again.
     #[test]
     fn any_text_is_read_or_refused(text in "[<>|=]?[biufcVOStmM?é]{0,2}[0-9]{0,6}.{0,2}") {
         match DType::from_typestr(&text) {
@@ -236,7 +236,7 @@ proptest! {
         }
     }
 
-    /// Any text is a name that some type has, or none.
+    /// Any string is the name of a type, or none.
     #[test]
     fn any_text_is_a_name_or_none(text in "(u?int|float|bool|complex|opaque)?[0-9]{0,3}(x[+0-9]{0,3})?") {
         if let Some(dtype) = DType::from_name(&text) {

@@ -11,18 +11,18 @@ use interop_core::{
 use crate::support::arrays::Array;
 use crate::support::assert_told;
 
-/// Compares what a type says with the type.
+/// Compares the description of a type with the type.
 fn check<T: Element>(dtype: DType, axes: &[usize]) {
     let name = std::any::type_name::<T>();
     let said: ElementType = T::TYPE;
     assert_eq!((said.dtype(), said.axes()), (dtype, axes), "{name}");
     assert_eq!((said.size(), said.align()), (size_of::<T>(), align_of::<T>()), "{name}");
-    // Alone, an element of less than a byte has a byte.
+    // A single element of less than a byte takes a byte.
     let items: usize = axes.iter().product();
     assert_eq!(items * dtype.item_bits(dtype.lanes() == 1), 8 * size_of::<T>(), "{name}");
 }
 
-/// Bugs 103, 111: size, type and trailing axes of every element type.
+/// Bugs 103, 111: the size, type and trailing axes of each element type.
 #[test]
 fn every_element_is_what_it_says() {
     check::<i8>(DType::I8, &[]);
@@ -60,7 +60,7 @@ fn every_element_is_what_it_says() {
     check::<Pair>(DType::U16, &[2]);
 }
 
-/// Strides of elements that are arrays are strides of more items, where an axis has a stride at all.
+/// The strides of elements that are arrays are multiplied by their number of parts, if the axis has a stride.
 #[test]
 fn strides_of_parts_that_do_not_fit() {
     let of = |shape: &[usize], strides: &[isize]| {
@@ -103,7 +103,7 @@ fn field(name: &str, offset: usize, dtype: DType) -> StructField {
     StructField { name: name.into(), offset, dtype, shape: Vec::new(), struct_type: None }
 }
 
-/// A struct is a blob with its fields beside it, at the offsets that rustc gave them.
+/// A struct is a blob together with its fields, at the offsets that rustc chose.
 #[test]
 fn a_struct_is_a_record() {
     let nothing = Particle { position: [0.0; 3], kind: 0, mass: 0.0, spin: Spin { up: 0, down: 0 } };
@@ -119,7 +119,7 @@ fn a_struct_is_a_record() {
     assert_eq!((info.dtype(), info.shape(), info.nbytes()), (DType::opaque(32), &[2, 3][..], 192));
 }
 
-/// Parts of an element are the last axes, and count in the strides.
+/// The parts of an element are the last axes and count in the strides.
 #[test]
 fn parts_are_trailing_axes() {
     let pixels = Array::strided(vec![[0_u8; 4]; 12], &[3, 2], &[-4, 2]);
@@ -130,13 +130,13 @@ fn parts_are_trailing_axes() {
     assert_eq!((info.shape(), info.strides()), (&[3, 2, 5, 2][..], &[40, 20, 2, 1][..]));
     assert_eq!((info.dtype(), info.nbytes()), (DType::U16, 120));
     assert_eq!(info.byte_range().len(), (2 * 4 + 2 + 1) * 20);
-    // 64 axes hold for the parts too.
+    // The limit of 64 axes includes the parts.
     let told = (ErrorKind::Rank, "shape", "65 axes", "64");
     assert_told(&Array::new(vec![[1_u8; 1]], &[1; 64]).info().unwrap_err(), told);
     assert_eq!(Array::new(vec![[1_u8; 1]], &[1; 63]).info().unwrap().ndim(), 64);
 }
 
-/// A struct whose fields fill it is exported through both protocols; padding is nobody's business.
+/// A struct without padding is exported through both protocols; padding bytes are never exposed.
 #[test]
 fn padding_is_never_read() {
     let spins = Array::new(vec![Spin { up: 1, down: -2 }; 3], &[3]);
@@ -154,14 +154,15 @@ fn padding_is_never_read() {
     }
 }
 
-/// The alignment of the Rust type decides, whatever its `TYPE` says: a typed pointer is made of the address.
+/// The alignment of the Rust type counts, whatever its `TYPE` states, because the address becomes a typed pointer.
 #[test]
 #[expect(unsafe_code, reason = "an element of which less is said than there is")]
 fn the_alignment_is_that_of_the_rust_type() {
     #[derive(Clone, Copy, Debug, PartialEq)]
     #[repr(C, align(8))]
     struct Pixel([f32; 2]);
-    // SAFETY: two `f32` one after another; the alignment is more than that of theirs, against the first rule.
+    // SAFETY: two consecutive `f32`. The alignment is larger than that of `f32`, which deliberately violates the
+    // first rule.
     unsafe impl Element for Pixel {
         const TYPE: interop_core::ElementType = <[f32; 2]>::TYPE;
     }
@@ -182,7 +183,7 @@ fn the_alignment_is_that_of_the_rust_type() {
     assert_eq!(HostVec::<Pixel>::zeroed(3).as_mut_slice().unwrap().as_ptr().addr() % 8, 0);
 }
 
-/// Elements of more than 128 bytes of alignment find their place in a `HostVec`.
+/// A `HostVec` can hold elements with an alignment of more than 128 bytes.
 #[test]
 fn over_aligned_elements_are_aligned() {
     #[derive(Clone, Copy, Element)]
@@ -198,7 +199,7 @@ fn over_aligned_elements_are_aligned() {
     }
 }
 
-/// What an attribute below the derive may have made of a newtype that says `#[repr(transparent)]`.
+/// What an attribute below the derive may do to a newtype with `#[repr(transparent)]`.
 #[test]
 #[should_panic(expected = "the struct is not transparent")]
 fn a_newtype_has_the_layout_of_its_part() {
@@ -207,18 +208,19 @@ fn a_newtype_has_the_layout_of_its_part() {
     let _ = ElementType::newtype::<Aligned>(f32::TYPE);
 }
 
-/// A type of another crate, as `glam::Vec4`: more aligned than its parts, and no array or derived struct.
+/// A type of another crate, such as `glam::Vec4`: more aligned than its parts, and neither an array nor a derived
+/// struct.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[repr(C, align(16))]
 struct Vec4([f32; 4]);
 
-// SAFETY: four `f32` one after another.
+// SAFETY: four consecutive `f32`.
 #[expect(unsafe_code, reason = "a type that no derive can be put on is vouched for")]
 unsafe impl Element for Vec4 {
     const TYPE: ElementType = ElementType::same_as::<Self, [f32; 4]>();
 }
 
-/// It is what it lies in memory as, and views want its own alignment.
+/// It is described by its memory layout, and views require its own alignment.
 #[test]
 fn a_type_of_another_crate_is_like_an_element() {
     check::<Vec4>(DType::F32, &[4]);
@@ -229,7 +231,7 @@ fn a_type_of_another_crate_is_like_an_element() {
         array.view::<Vec4, 1>().unwrap().host_view().unwrap().read([1]).unwrap(),
         Vec4([5.0, 6.0, 7.0, 8.0])
     );
-    // From the second number on there is a whole element, at an address that is a multiple of 4 only.
+    // There is a whole element from the second number on, but its address is only a multiple of 4.
     let numbers = Array::new(HostVec::from([0.0_f32, 1.0, 2.0, 3.0, 4.0, 0.0, 0.0, 0.0]), &[2, 4]);
     assert_eq!(
         numbers.view::<Vec4, 1>().unwrap().host_view().unwrap().read([0]).unwrap(),
@@ -243,7 +245,7 @@ fn a_type_of_another_crate_is_like_an_element() {
     assert_eq!(shifted.to_vec::<Vec4>().unwrap(), [Vec4([1.0, 2.0, 3.0, 4.0])]);
 }
 
-/// It has the size of what it is like.
+/// It must have the size of the type that it is declared like.
 #[test]
 #[should_panic(expected = "the size of the Rust type is not that of the element")]
 fn a_type_of_another_size_is_not_like_an_element() {

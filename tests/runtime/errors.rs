@@ -1,4 +1,4 @@
-//! Errors, and refusals that lose nothing.
+//! Errors, and refusals that return the value.
 
 use std::error::Error as _;
 
@@ -9,7 +9,7 @@ use crate::support::arrays::Array;
 use crate::support::counted_owners::{Count, Counted};
 use crate::support::foreign_tensors::Claims;
 
-/// A refusal shows its error, and is one; its value waits inside.
+/// A refusal displays its error and implements `Error`; the value is inside.
 #[test]
 fn a_refusal_is_an_error_with_a_value() {
     let error = Error::new(ErrorKind::Rank, "shape", "3 axes", "2 axes");
@@ -22,7 +22,7 @@ fn a_refusal_is_an_error_with_a_value() {
     assert_eq!((Error::from(refused), count.get()), (error, 1));
 }
 
-/// Whoever has no use for what was refused writes `?`, and it is released at once.
+/// With `?` the refused value is released immediately.
 #[test]
 fn a_question_mark_releases() {
     fn wanted(import: Import) -> interop_core::Result<Array<Lease<f32>>> {
@@ -33,7 +33,7 @@ fn a_question_mark_releases() {
     assert_eq!((error.kind(), ledger.released()), (ErrorKind::DType, 1));
 }
 
-/// Errors are compared by all that they say, and go from thread to thread.
+/// Errors can be compared by all their parts and sent between threads.
 #[test]
 fn errors_are_values() {
     fn portable<T: Send + Sync + 'static>(_: &T) {}
@@ -48,7 +48,7 @@ fn errors_are_values() {
     );
 }
 
-/// Lists of extents are slices, in place or not.
+/// Lists of extents dereference to slices, whether they are stored in place or not.
 #[test]
 fn lists_are_slices() {
     for len in [0, 1, 5, 6, 7, 64] {

@@ -1,7 +1,7 @@
-//! The runtime alone: pure rooms, both protocols, storages and views, with good input and bad.
+//! Tests without a driver: arrays as numbers, both protocols, storages and views, with valid and invalid input.
 //!
-//! Names such as R54 and bug 72 (B72) are those of `conformance/TRACEABILITY.md`: requirements of the protocols, and
-//! faults that other libraries had.
+//! Names such as R54 and bug 72 (B72) refer to `conformance/TRACEABILITY.md`: requirements of the protocols, and bugs
+//! of other libraries.
 
 mod cai;
 mod conformance;

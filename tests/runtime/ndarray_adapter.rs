@@ -1,4 +1,4 @@
-//! Arrays and views of `ndarray`: out, in, and over memory of others.
+//! Arrays and views of `ndarray`: exports, imports, and views of foreign memory.
 #![expect(unsafe_code, reason = "views over memory are promises that nobody else writes")]
 
 use std::sync::Arc;
@@ -34,7 +34,8 @@ where
     NdArray(array).into_dlpack().unwrap_or_else(|refused| panic!("{}", refused.error))
 }
 
-/// Out and in again: the same numbers, and on the way the array's own address, extents and strides.
+/// Exports and imports an array: the numbers are the same. The export has the array's own address, extents and
+/// strides.
 fn there_and_back<T: Element + PartialEq + std::fmt::Debug, D: Dimension + 'static>(array: Array<T, D>) {
     let (expected, first) = (array.clone(), array.as_ptr().addr());
     let (shape, strides) = (array.shape().to_vec(), array.strides().to_vec());
@@ -44,7 +45,7 @@ fn there_and_back<T: Element + PartialEq + std::fmt::Debug, D: Dimension + 'stat
     if info.numel() > 0 {
         assert_eq!((info.address(), info.strides()), (first, &strides[..]));
     }
-    // A consumer may leave bytes that are no `bool`, and the array is plain Rust memory.
+    // A consumer may write bytes that are no `bool`, and the array is ordinary Rust memory.
     let mutability = if T::TYPE.dtype() == DType::BOOL { Mutability::ReadOnly } else { Mutability::Writable };
     assert_eq!((info.dtype(), info.mutability()), (T::TYPE.dtype(), mutability));
     assert_eq!(info.device(), Device::CPU);
@@ -53,7 +54,7 @@ fn there_and_back<T: Element + PartialEq + std::fmt::Debug, D: Dimension + 'stat
     assert_eq!(copy, expected);
 }
 
-/// Every layout that `ndarray` makes.
+/// Each layout that `ndarray` creates.
 #[test]
 fn owned_arrays_go_out_as_they_are_and_come_back_as_copies() {
     there_and_back(counted((3, 4)));
@@ -70,7 +71,7 @@ fn owned_arrays_go_out_as_they_are_and_come_back_as_copies() {
     there_and_back(Array1::from(vec![1_i64, -1]).slice_move(s![1..]));
 }
 
-/// Elements with axes of their own are trailing axes outside, and elements again inside.
+/// The axes of elements become trailing axes of the export, and parts of the elements again on import.
 #[test]
 fn elements_with_axes() {
     let points = array![[1.0_f32, 2.0, 3.0], [4.0, 5.0, 6.0]];
@@ -84,7 +85,7 @@ fn elements_with_axes() {
     );
 }
 
-/// Who may write: the sole owner of the elements. An export keeps them, and gives them back once.
+/// Only the sole owner of the elements may write. An export owns them and returns them once.
 #[test]
 fn shared_arrays_are_read_only() {
     let mutability = |array: &dyn Fn() -> ManagedTensor<Versioned>| {
@@ -98,24 +99,24 @@ fn shared_arrays_are_read_only() {
     let borrowed = ArrayView2::from_shape((2, 2), &CONSTANTS).unwrap();
     assert_eq!(mutability(&|| tensor(borrowed)), Mutability::ReadOnly);
     let lent = Box::into_raw(Box::new(counted((2, 2))));
-    // SAFETY: nobody else has the array.
+    // SAFETY: nothing else uses the array.
     let import = Import::from_dlpack(tensor(unsafe { &mut *lent }.view_mut())).unwrap();
     assert_eq!(import.info().mutability(), Mutability::Writable);
     drop(import);
-    // SAFETY: the import has given the elements back.
+    // SAFETY: the import has returned the elements.
     let view = Arc::new(NdArray(unsafe { &mut *lent }.view_mut()));
     assert_eq!(mutability(&|| view.share_dlpack().unwrap()), Mutability::ReadOnly);
     drop(view);
-    // SAFETY: made by a box above, and lent to nobody any more.
+    // SAFETY: the pointer comes from the box above, and nothing borrows it any more.
     drop(unsafe { Box::from_raw(lent) });
-    // An export is alive as long as its import is.
+    // An export lives as long as its import.
     let import = Import::from_dlpack(shared.share_dlpack().unwrap()).unwrap();
     assert_eq!(Arc::strong_count(&shared), 2);
     drop(import);
     assert_eq!(Arc::strong_count(&shared), 1);
 }
 
-/// What does not fit comes back whole.
+/// An import that does not match is returned unchanged.
 #[test]
 fn other_ranks_and_elements_are_refused() {
     let import = Import::from_dlpack(tensor(counted((2, 3)))).unwrap();
@@ -126,7 +127,7 @@ fn other_ranks_and_elements_are_refused() {
     assert_eq!(NdArray::<ArrayD<f32>>::from_import(import).unwrap(), NdArray(counted((2, 3)).into_dyn()));
 }
 
-/// Views over any strides see what is there, and write where it is.
+/// Views over any strides read the right elements and write to them.
 #[test]
 fn views_lie_over_memory_with_any_strides() {
     let turned = Strided::strided(
@@ -135,51 +136,51 @@ fn views_lie_over_memory_with_any_strides() {
         &[-3, -1],
     );
     let host = turned.view::<u32, 2>().unwrap().host_view().unwrap();
-    // SAFETY: nobody writes.
+    // SAFETY: nothing writes meanwhile.
     let view: ArrayView2<'_, u32> = unsafe { host.as_ndarray() }.unwrap();
     assert_eq!(view, array![[6, 5, 4], [3, 2, 1]]);
     assert_eq!((view.as_ptr().addr(), view.strides()), (turned.info().unwrap().address(), &[-3, -1][..]));
 
     let repeated = Strided::strided(vec![7_u8, 8], &[3, 2], &[0, 1]);
     let host = repeated.view::<u8, 2>().unwrap().host_view().unwrap();
-    // SAFETY: nobody writes.
+    // SAFETY: nothing writes meanwhile.
     assert_eq!(unsafe { host.as_ndarray() }.unwrap(), array![[7, 8], [7, 8], [7, 8]]);
 
     let mut columns = Strided::strided(HostVec::from_slice(&[0_i16; 6]), &[2, 3], &[1, 2]);
     let host = columns.view_mut::<i16, 2>().unwrap().into_host_view_mut().unwrap();
-    // SAFETY: nobody else reads or writes.
+    // SAFETY: nothing else reads or writes meanwhile.
     unsafe { host.into_ndarray() }.unwrap().assign(&array![[1, 2, 3], [4, 5, 6]]);
     assert_eq!(columns.data.as_mut_slice().unwrap(), [1, 4, 2, 5, 3, 6]);
 
     let elements = SharedBuffer::new(HostVec::from_slice(&[0_i16; 6]));
     let mut turned = Strided::strided(elements.byte_offset(4).unwrap(), &[2, 3], &[3, -1]);
     let host = turned.view_mut::<i16, 2>().unwrap().into_host_view_mut().unwrap();
-    // SAFETY: nobody else reads or writes.
+    // SAFETY: nothing else reads or writes meanwhile.
     unsafe { host.into_ndarray() }.unwrap().assign(&array![[1, 2, 3], [4, 5, 6]]);
     let all = Strided::new(elements, &[6]);
     assert_eq!(all.to_vec::<i16>().unwrap(), [3, 2, 1, 6, 5, 4]);
 }
 
-/// A view keeps what it was made for, not the view that it was made from.
+/// The lifetime of a view is that of the struct's borrow, not that of the view that it was made from.
 #[test]
 fn views_live_as_long_as_the_struct_is_borrowed() {
     let mut row = Strided::new(HostVec::from_slice(&[1_u8, 2]), &[2]);
-    // SAFETY: nobody writes.
+    // SAFETY: nothing writes meanwhile.
     let view = unsafe { row.view::<u8, 1>().unwrap().host_view().unwrap().as_ndarray() }.unwrap();
     assert_eq!(view, array![1, 2]);
     let host = row.view_mut::<u8, 1>().unwrap().into_host_view_mut().unwrap();
-    // SAFETY: nobody else reads or writes.
+    // SAFETY: nothing else reads or writes meanwhile.
     let mut view = unsafe { host.into_ndarray() }.unwrap();
     view += 1;
     assert_eq!(row.data.as_mut_slice().unwrap(), [2, 3]);
 }
 
-/// An array without elements has a view without elements, wherever it says that it is.
+/// An array without elements has an empty view, whatever its address is.
 #[test]
 fn views_without_elements() {
     let mut empty = Strided::strided(Vec::<u64>::new(), &[3, 0], &[isize::MIN, isize::MAX]);
     let host = empty.view::<u64, 2>().unwrap().host_view().unwrap();
-    // SAFETY: there is nothing to be written.
+    // SAFETY: there are no elements to write.
     let view = unsafe { host.as_ndarray() }.unwrap();
     assert_eq!((view.shape(), view.strides()), (&[3, 0][..], &[0, 0][..]));
     drop(host);
@@ -188,40 +189,40 @@ fn views_without_elements() {
     assert_eq!(unsafe { host.into_ndarray() }.unwrap().len(), 0);
 }
 
-/// A byte that is no `bool` is never one (habit of every typed view).
+/// A byte other than 0 and 1 never becomes a `bool`, as in each typed view.
 #[test]
 fn bytes_that_are_no_bools_are_refused() {
     let mut bytes = HostVec::from_slice(&[true, true, false, true]);
     let first: *mut bool = bytes.as_mut_slice().unwrap().as_mut_ptr();
-    // SAFETY: a byte of the vector, which nobody reads as a `bool` before it is checked.
+    // SAFETY: the byte belongs to the vector, and nothing reads it as a `bool` before it is checked.
     unsafe { first.cast::<u8>().wrapping_add(2).write(2) };
     let array = Strided::strided(bytes, &[2], &[2]);
     let host = array.view::<bool, 1>().unwrap().host_view().unwrap();
-    // SAFETY: nobody writes.
+    // SAFETY: nothing writes meanwhile.
     let error = unsafe { host.as_ndarray() }.unwrap_err();
     assert_told(&error, (ErrorKind::DType, "data", "the byte 2 in a bool", "0 and 1"));
 }
 
-/// Two bytes are looked at for two million million indices.
+/// Only two bytes are checked for two million million indices.
 #[test]
 fn a_bool_that_is_repeated_is_looked_at_once() {
     const TIMES: usize = 1 << 40;
     let last = SharedBuffer::new(vec![true, false]).byte_offset(1).unwrap();
     let array = Strided::strided(last, &[TIMES, 2], &[0, -1]);
     let host = array.view::<bool, 2>().unwrap().host_view().unwrap();
-    // SAFETY: nobody writes.
+    // SAFETY: nothing writes meanwhile.
     let view = unsafe { host.as_ndarray() }.unwrap();
     assert_eq!((view.dim(), view[[TIMES - 1, 0]], view[[TIMES - 1, 1]]), ((TIMES, 2), false, true));
 }
 
-/// Nothing, of extents that `ndarray` cannot multiply: refused, and whole.
+/// An empty array whose extents overflow `ndarray`'s product is refused and returned unchanged.
 #[test]
 fn extents_that_are_too_large_together_are_refused() {
     let huge = [0, 1 << 62, 4];
     let told = (ErrorKind::Overflow, "shape", "[0, 4611686018427387904, 4]", "fits `isize`");
     let array = Strided::new(Vec::<f32>::new(), &huge);
     let host = array.view::<f32, 3>().unwrap().host_view().unwrap();
-    // SAFETY: there is nothing to be written.
+    // SAFETY: there are no elements to write.
     assert_told(&unsafe { host.as_ndarray() }.unwrap_err(), told);
     drop(host);
     let import = Import::from_dlpack(array.into_dlpack().unwrap()).unwrap();
@@ -230,24 +231,24 @@ fn extents_that_are_too_large_together_are_refused() {
     assert_eq!(import.info().shape(), huge);
 }
 
-/// What lies between the elements of a view may be lent to somebody else, and who imports them could get at it.
+/// Other code may borrow the memory between the elements of a view, and an importer could access it.
 #[test]
 fn views_with_gaps_are_refused() {
     let all = Box::into_raw(Box::new(counted((4, 4))));
-    // SAFETY: nobody else has the array.
+    // SAFETY: nothing else uses the array.
     let (left, right) = unsafe { &mut *all }.view_mut().split_at(Axis(1), 2);
     let Refused { value: NdArray(left), error } = NdArray(left).into_dlpack().unwrap_err();
     assert_told(&error, (ErrorKind::Strides, "strides", "[4, 1] for shape [4, 2]", "`to_owned`"));
     for gaps in [right.view(), right.slice(s![.., 0..1]), left.t(), left.slice(s![..;2, ..])] {
         assert_eq!(NdArray(gaps).info().unwrap_err().kind(), ErrorKind::Strides, "{gaps:?}");
     }
-    // One element, one row, none.
+    // One element, one row, no row.
     for none in [right.slice(s![1..2, 1..2]), left.slice(s![3.., ..]), right.slice(s![2..2, ..])] {
         assert_eq!(NdArray(none).info().unwrap().shape(), none.shape());
     }
-    // SAFETY: made by a box above, and lent to nobody any more.
+    // SAFETY: the pointer comes from the box above, and nothing borrows it any more.
     let whole = unsafe { Box::from_raw(all) };
-    // Every second element, of all and of none.
+    // Every second element, of all rows and of none.
     assert_eq!(NdArray(whole.slice(s![.., ..;2])).info().unwrap_err().kind(), ErrorKind::Strides);
     assert_eq!(NdArray(whole.slice(s![2..2, ..;2])).info().unwrap().shape(), [0, 2]);
     let turned = whole.slice(s![..;-1, ..]);

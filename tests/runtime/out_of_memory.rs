@@ -1,9 +1,9 @@
-//! Memory runs out once, at every allocation: an error, with one release, wherever the input decides how much is asked for.
+//! Each allocation fails once. Where the input determines its size the result is an error, with one release.
 //!
-//! What the standard library asks for itself ends the program when it cannot be had, as a `Box` or a `Vec` does anywhere. That
-//! stays so for what is small whatever arrives: errors and their texts; the numbers of an array of more than five axes; the block of
-//! an export; the box of an owner, a handle, a note of who reads. Of a `descr` it is as much as its entries, whose number and
-//! length are limited.
+//! A failed allocation of the standard library, such as a `Box` or a `Vec`, aborts the program. That remains so for
+//! allocations that are small for any input: errors and their texts; the shape and strides of an array with more than
+//! five axes; the block of an export; the box of an owner, a handle, or a borrow record. For a `descr` the size
+//! depends on its entries, whose number and length are limited.
 #![expect(unsafe_code, reason = "facts are exported with owners that have nothing to do with them")]
 
 use std::env;
@@ -22,24 +22,25 @@ use crate::support::arrays::Array;
 use crate::support::counted_owners::{Count, Counted};
 use crate::support::foreign_tensors::{Claims, Ledger};
 
-/// The most bytes that are asked for in a way that ends the program: two numbers for each of 64 axes, and a struct.
+/// The largest size in bytes of an allocation that may abort the program: two numbers for each of 64 axes, and a
+/// struct.
 const SMALL: usize = 2048;
-/// Elements of an array that is not small.
+/// The number of elements of an array that is not small.
 const MANY: usize = 20_000;
 
-/// Work that is ready to be done, and the count of releases that it ends with.
+/// Work that is ready to run, and the number of releases after it.
 struct Scene {
     released: Box<dyn Fn() -> usize>,
     run: Box<dyn FnOnce() -> Result<(), Error>>,
 }
 
-/// Some work on an array of so many elements.
+/// Work on an array with a given number of elements.
 struct Work {
     name: &'static str,
     set: fn(usize) -> Scene,
-    /// How it ends where there is memory.
+    /// The result if there is enough memory.
     usual: Option<ErrorKind>,
-    /// Whether it asks for memory as large as the array.
+    /// Whether the work allocates as much memory as the array has.
     copies: bool,
 }
 
@@ -103,7 +104,7 @@ const WORKS: [Work; 17] = [
     }),
 ];
 
-/// A foreign tensor of two axes, and what takes it.
+/// A foreign tensor with two axes, and the function that consumes it.
 fn foreign(len: usize, take: fn(ManagedTensor<Versioned>) -> Result<(), Error>) -> Scene {
     taken(Claims { strides: Some(vec![1, 2]), ..Claims::new(&[2, len as i64 / 2]) }, take)
 }
@@ -113,7 +114,7 @@ fn taken(claims: Claims, take: fn(ManagedTensor<Versioned>) -> Result<(), Error>
     Scene { released: Box::new(move || ledger.released()), run: Box::new(move || take(tensor)) }
 }
 
-/// An export of this shape, and its end.
+/// An export of this shape that is dropped again.
 fn exported<A: interop_core::dlpack::TensorAbi>(shape: &[i64]) -> Scene {
     let info = RawDescriptor::new(0x1000, Device::CPU, shape).validate().expect("a legal array");
     let count = Count::default();
@@ -124,7 +125,7 @@ fn exported<A: interop_core::dlpack::TensorAbi>(shape: &[i64]) -> Scene {
     Scene { released: Box::new(move || count.get()), run: Box::new(run) }
 }
 
-/// An array of the other protocol, in and out.
+/// An array that is imported and exported through the CUDA Array Interface.
 fn interface(len: usize, descr: Option<Vec<DescrEntry>>) -> Scene {
     let interface = CudaArrayInterface {
         shape: vec![1, 1, 1, 1, 1, 1, len as i64],
@@ -150,8 +151,8 @@ fn fields() -> Vec<DescrEntry> {
     vec![field("outer", DescrType::Nested(inner))]
 }
 
-/// Everything larger than what is small cannot be had: an error for what is as large as the array, nothing for the rest, and the
-/// program goes on.
+/// All larger allocations fail. Work that needs memory as large as the array returns an error, other work succeeds,
+/// and the program continues.
 #[test]
 fn what_the_input_decides_is_an_error() {
     for Work { name, set, usual, copies } in WORKS {
@@ -163,10 +164,10 @@ fn what_the_input_decides_is_an_error() {
     }
 }
 
-/// The variable that says which work of which number of allocations fails, in a process of its own.
+/// The environment variable that selects the work and the allocation that fails in a child process.
 const INSIDE: &str = "INTEROP_NO_MEMORY";
 
-/// One allocation after the other fails, each in a process of its own, because some of them end it: those are small.
+/// One allocation after the other fails, each in its own process, because a failed small allocation aborts it.
 #[test]
 #[cfg_attr(miri, ignore = "starts processes, which Miri does not")]
 fn every_allocation_fails_once() {
@@ -180,7 +181,7 @@ fn every_allocation_fails_once() {
             let chosen = format!("{number} {step}");
             let arguments = ["out_of_memory::every_allocation_fails_once", "--exact", "--nocapture"];
             let mut inner = Command::new(&binary);
-            // A backtrace would take longer than all the rest.
+            // A backtrace would take longer than everything else.
             inner.args(arguments).env(INSIDE, &chosen).env("RUST_BACKTRACE", "0");
             let output = inner.output().expect("the binary starts");
             let [said, complaint] =
@@ -203,7 +204,7 @@ fn every_allocation_fails_once() {
     }
 }
 
-/// The inner half of [`every_allocation_fails_once`].
+/// The child's part of [`every_allocation_fails_once`].
 fn fail_once(chosen: &str) {
     let (number, step) = chosen.split_once(' ').expect("two numbers");
     let (number, step): (usize, usize) = (number.parse().expect("a work"), step.parse().expect("a step"));

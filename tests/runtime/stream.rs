@@ -1,4 +1,4 @@
-//! What a stream can be, and both protocols' integers for it.
+//! Stream values, and their integers in both protocols.
 
 use interop_core::{AsStream, Device, DeviceType, ErrorKind, FromStream, StreamHandle};
 use proptest::prelude::*;
@@ -10,7 +10,7 @@ use crate::support::streams::{from_cai, from_dlpack, stream as stream_of};
 use StreamHandle::{LegacyDefault, NothingPending, PerThreadDefault};
 
 const CPU: DeviceType = DeviceType::CPU;
-/// Devices with streams: host memory that a GPU works on has them too (R137, R138).
+/// Devices with streams. Host memory that a GPU can access is among them (R137, R138).
 const WITH_STREAMS: [DeviceType; 3] = [DeviceType::CUDA, DeviceType::CUDA_HOST, DeviceType::CUDA_MANAGED];
 
 fn raw(handle: usize) -> StreamHandle {
@@ -19,7 +19,7 @@ fn raw(handle: usize) -> StreamHandle {
     stream
 }
 
-/// Numbers that no stream can have in any protocol.
+/// Numbers that are not a stream in either protocol.
 const NEVER: [i128; 7] = [0, -2, -3, i64::MIN as i128, i128::MIN, i128::MAX, usize::MAX as i128 + 1];
 
 /// Numbers that are streams in both protocols.
@@ -34,7 +34,7 @@ fn streams() -> [(i128, StreamHandle); 6] {
     ]
 }
 
-/// R9, R43, R44, R45, R48, bug 5's kind: the key `stream` of an interface dict.
+/// R9, R43, R44, R45, R48, like bug 5: the key `stream` of an interface dict.
 #[test]
 fn cai_streams() {
     assert_eq!(from_cai(None), Ok(NothingPending));
@@ -53,7 +53,7 @@ fn cai_streams() {
     }
 }
 
-/// R131 to R135, R141: the argument of `__dlpack__` for memory that a GPU works on.
+/// R131 to R135, R141: the argument of `__dlpack__` for memory that a GPU can access.
 #[test]
 fn dlpack_streams_of_devices_with_streams() {
     for device in WITH_STREAMS {
@@ -62,7 +62,7 @@ fn dlpack_streams_of_devices_with_streams() {
         assert_eq!(NothingPending.to_dlpack(device), Some(-1), "R144: always explicit");
         for (number, stream) in streams() {
             assert_eq!(from_dlpack(device, Some(number)), Ok(stream), "{device}");
-            // Also those with the top bit set, which are no negative numbers.
+            // Handles with the top bit set are not negative numbers.
             assert_eq!(stream.to_dlpack(device), Some(number), "{device}");
         }
         for number in NEVER {
@@ -73,7 +73,7 @@ fn dlpack_streams_of_devices_with_streams() {
     }
 }
 
-/// R136, R142: host memory has no streams. -1 asks for nothing and is let through.
+/// R136, R142: host memory has no streams. -1 requests no wait and is accepted.
 #[test]
 fn dlpack_streams_of_the_host() {
     assert_eq!(from_dlpack(CPU, None), Ok(NothingPending));
@@ -89,7 +89,7 @@ fn dlpack_streams_of_the_host() {
     assert_eq!(NothingPending.to_dlpack(CPU), None);
 }
 
-/// R169: a null handle is the legacy default stream, and never goes out as 0.
+/// R169: a null handle is the legacy default stream and is never exported as 0.
 #[test]
 fn raw_handles() {
     assert_eq!(stream_of(0), LegacyDefault);
@@ -101,7 +101,7 @@ fn raw_handles() {
     assert_eq!(StreamHandle::default(), NothingPending);
 }
 
-/// What messages call a stream.
+/// The names of streams in messages.
 #[test]
 fn streams_have_names() {
     let rows = [
@@ -115,7 +115,7 @@ fn streams_have_names() {
     }
 }
 
-/// A field may be an `Option` of a stream: `None` is nothing pending, in both directions.
+/// A field may be an `Option` of a stream: `None` means that nothing is pending, in both directions.
 #[test]
 fn optional_streams() {
     assert_eq!(None::<StreamHandle>.as_stream(), NothingPending);
@@ -130,7 +130,7 @@ fn optional_streams() {
 proptest! {
     #![proptest_config(settings())]
 
-    /// Whatever the number is, both protocols agree on what a stream is, and what is read is written again.
+    /// For each number both protocols agree whether it is a stream, and a decoded number is encoded to itself.
     #[test]
     fn numbers_read_back(number in prop_oneof![any::<i128>(), -5_i128..5, any::<i64>().prop_map(i128::from)]) {
         let cai = from_cai(Some(number));

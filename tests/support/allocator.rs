@@ -1,4 +1,4 @@
-//! The allocator of the test binary: the system's, with a tally for the thread that asks for one, or with less memory.
+//! The allocator of the test binary: the system's, which can count the allocations of a thread or make them fail.
 #![expect(unsafe_code, reason = "a global allocator is an unsafe trait")]
 
 use std::alloc::{GlobalAlloc, Layout, System};
@@ -9,30 +9,30 @@ use std::thread;
 /// What a thread allocated and freed while it was watched.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Tally {
-    /// Allocations.
+    /// The number of allocations.
     pub(crate) made: usize,
-    /// Blocks of these that were freed.
+    /// The number of these allocations that were freed.
     pub(crate) freed: usize,
-    /// Blocks that were freed with another size or alignment than they were allocated with.
+    /// The number of blocks that were freed with another size or alignment than they were allocated with.
     pub(crate) mismatched: usize,
 }
 
-/// The most blocks that may be live in a watch.
+/// The largest number of blocks that may be live while a thread is watched.
 const MOST: usize = 64;
 
 /// The allocations of a thread that fail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
-    /// The one after so many others.
+    /// The allocation after this number of others.
     After(usize),
-    /// All of more than so many bytes.
+    /// All allocations of more than this number of bytes.
     Above(usize),
     #[allow(dead_code, reason = "only some test programs fork")]
-    /// None: the one after so many others waits until it may [go on](stopped_at).
+    /// None: the allocation after this number of others waits until [`stopped_at`] lets it continue.
     Stop(usize),
 }
 
-/// What a thread is at whose allocation waits: 0 is nothing, else one of these.
+/// The state of the thread whose allocation waits: 0 for none, else one of these.
 static STOPPED: AtomicU8 = AtomicU8::new(0);
 const WAITS: u8 = 1;
 #[allow(dead_code, reason = "likewise")]
@@ -42,7 +42,7 @@ struct Watch {
     on: bool,
     fault: Option<Fault>,
     tally: Tally,
-    /// Address, size and alignment of live blocks; address 0 is a free place.
+    /// Address, size and alignment of the live blocks. Address 0 is an unused entry.
     blocks: [(usize, usize, usize); MOST],
 }
 
@@ -64,7 +64,7 @@ impl Watch {
     }
 
     fn freed(&mut self, block: (usize, usize, usize)) {
-        // A block from before the watch is not known.
+        // A block from before the watch is unknown.
         if let Some(place) = self.blocks.iter_mut().find(|place| place.0 == block.0) {
             self.tally.freed += 1;
             self.tally.mismatched += usize::from(*place != block);
@@ -72,7 +72,7 @@ impl Watch {
         }
     }
 
-    /// Whether an allocation of so many bytes fails.
+    /// Returns whether an allocation of this size fails.
     fn fails(&mut self, bytes: usize) -> bool {
         match self.fault {
             Some(Fault::After(0)) => {
@@ -107,15 +107,16 @@ pub(crate) fn watch<R>(work: impl FnOnce() -> R) -> (R, Tally) {
     (result, tally)
 }
 
-/// Runs `work` on this thread with less memory than it asks for. The fault that is left says whether it was met.
+/// Runs `work` on this thread with failing allocations. The returned fault tells whether it occurred.
 pub(crate) fn failing<R>(fault: Fault, work: impl FnOnce() -> R) -> (R, Option<Fault>) {
     WATCH.with_borrow_mut(|watch| watch.fault = Some(fault));
     let result = work();
     (result, WATCH.with_borrow_mut(|watch| watch.fault.take()))
 }
 
-/// Runs `work` on a thread that stops in the allocation after so many others, whatever lock it has there, and `meanwhile` on this
-/// one while it stands. `None` if it comes to its end without that allocation. For one test of a process.
+/// Runs `work` on a thread that stops in the allocation after `others` others, with any lock that it holds there.
+/// Runs `meanwhile` on this thread during the stop. Returns `None` if `work` ends without that allocation. Only one
+/// test of a process may use it.
 #[allow(dead_code, reason = "likewise")]
 pub(crate) fn stopped_at<R>(
     before: usize,
@@ -142,7 +143,7 @@ struct Watching;
 #[global_allocator]
 static ALLOCATOR: Watching = Watching;
 
-/// Whether the allocation is one that is to fail.
+/// Returns whether this allocation must fail.
 fn refused(layout: Layout) -> bool {
     let asked =
         |watch: &RefCell<Watch>| watch.try_borrow_mut().is_ok_and(|mut watch| watch.fails(layout.size()));
@@ -157,11 +158,11 @@ fn tell(address: usize, layout: Layout, event: fn(&mut Watch, (usize, usize, usi
             }
         }
     };
-    // Threads that end free what they have after their variables are gone.
+    // A thread that ends frees memory after its thread-local variables are destroyed.
     let _ = WATCH.try_with(told);
 }
 
-// SAFETY: as the system's allocator, to which every call goes.
+// SAFETY: forwards each call to the system allocator.
 unsafe impl GlobalAlloc for Watching {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         if refused(layout) {
@@ -190,7 +191,7 @@ unsafe impl GlobalAlloc for Watching {
     }
 
     unsafe fn realloc(&self, block: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        // What grows is as large as it becomes.
+        // The new size counts as one allocation.
         if Layout::from_size_align(size, layout.align()).is_ok_and(refused) {
             return std::ptr::null_mut();
         }
@@ -204,7 +205,7 @@ unsafe impl GlobalAlloc for Watching {
     }
 }
 
-/// The tally sees sizes, alignments, growth, and what is left.
+/// The tally has the right sizes, alignments, reallocations, and live blocks.
 #[test]
 fn the_tally_is_right() {
     let (kept, tally) = watch(|| {

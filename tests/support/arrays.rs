@@ -1,9 +1,9 @@
-//! Structs and storages around memory that is there, or that is only claimed.
+//! Structs and storages around real memory, or around memory that is only described.
 #![expect(unsafe_code, reason = "storages vouch for their memory in an unsafe impl")]
 
 use interop_core::{CudaArray, Device, Element, HostVec, MemoryRegion, Mutability, Storage, StreamHandle};
 
-/// Any storage, of any rank and strides.
+/// An array of any storage, rank and strides.
 #[derive(Debug, CudaArray)]
 pub(crate) struct Array<S> {
     #[cuda_array(data)]
@@ -17,18 +17,18 @@ pub(crate) struct Array<S> {
 }
 
 impl<S> Array<S> {
-    /// Compact, in C order.
+    /// A contiguous array in C order.
     pub(crate) fn new(data: S, shape: &[usize]) -> Self {
         Self { data, shape: shape.to_vec(), strides: None, stream: StreamHandle::NothingPending }
     }
 
-    /// With these strides, in elements.
+    /// An array with these strides, in elements.
     pub(crate) fn strided(data: S, shape: &[usize], strides: &[isize]) -> Self {
         Self { strides: Some(strides.to_vec()), ..Self::new(data, shape) }
     }
 }
 
-/// Two axes, compact in C order.
+/// Two axes, contiguous in C order.
 #[derive(Debug, CudaArray)]
 #[cuda_array(shape = [rows, columns])]
 pub(crate) struct Matrix<S> {
@@ -38,7 +38,7 @@ pub(crate) struct Matrix<S> {
     pub(crate) columns: usize,
 }
 
-/// Two axes, compact in F order.
+/// Two axes, contiguous in F order.
 #[derive(Debug, CudaArray)]
 #[cuda_array(shape = [rows, columns], order = "F")]
 pub(crate) struct Fortran<S> {
@@ -48,7 +48,7 @@ pub(crate) struct Fortran<S> {
     pub(crate) columns: usize,
 }
 
-/// A storage that says what it is told to say. Nothing may follow its address.
+/// A storage that describes the memory it was given. Its address must not be dereferenced.
 #[derive(Clone, Debug)]
 pub(crate) struct Claimed(pub(crate) MemoryRegion);
 
@@ -59,28 +59,28 @@ impl Claimed {
     }
 }
 
-/// Where [`Claimed::gpu`] says that its memory is.
+/// The address of the memory that [`Claimed::gpu`] describes.
 pub(crate) const GPU_ADDRESS: usize = 0x7F00_0000_0000;
 
-// SAFETY: the tests that use it read nothing at the address; see there.
+// SAFETY: the tests that use it read nothing at the address; see [`Claimed`].
 unsafe impl Storage for Claimed {
     fn memory(&self) -> MemoryRegion {
         self.0.clone()
     }
 }
 
-/// Host memory that says that it is pinned.
+/// Host memory that is described as pinned.
 #[derive(Debug)]
 pub(crate) struct Pinned<T>(pub(crate) HostVec<T>);
 
-// SAFETY: as for a `HostVec`, but for 3: the host reaches the memory, and no test brings a GPU.
+// SAFETY: as for a `HostVec`, except rule 3: the host can access the memory, and no test uses a GPU with it.
 unsafe impl<T: Element> Storage for Pinned<T> {
     fn memory(&self) -> MemoryRegion {
         MemoryRegion { device: Device::CUDA_HOST, ..self.0.memory() }
     }
 }
 
-/// Host memory that says that it is managed: the driver is asked nothing about its address.
+/// Host memory that is described as managed. The driver is not queried about such an address.
 #[derive(Debug)]
 pub(crate) struct Managed<T>(pub(crate) HostVec<T>);
 
@@ -91,11 +91,11 @@ unsafe impl<T: Element> Storage for Managed<T> {
     }
 }
 
-/// A storage of our own with [`Mutability::WhenOwned`], as one that lends plain references to its elements.
+/// A storage with [`Mutability::WhenOwned`], like one that lends ordinary references to its elements.
 #[derive(Debug)]
 pub(crate) struct Borrowable(pub(crate) Vec<u16>);
 
-// SAFETY: as for the vector inside.
+// SAFETY: forwards to the inner vector.
 unsafe impl Storage for Borrowable {
     fn memory(&self) -> MemoryRegion {
         self.0.memory()

@@ -1,10 +1,10 @@
-//! Layouts by brute force: every index is visited, and nothing is clever.
+//! Layouts by brute force: each index is visited.
 
 use proptest::prelude::*;
 
 /// All indices of a shape, the last axis fastest.
 pub(crate) fn indices(shape: &[usize]) -> Vec<Vec<usize>> {
-    // Beside an extent of 0 the others may be too large to be listed.
+    // With an extent of 0 the others may be too large to be listed.
     if shape.contains(&0) {
         return Vec::new();
     }
@@ -14,7 +14,7 @@ pub(crate) fn indices(shape: &[usize]) -> Vec<Vec<usize>> {
     })
 }
 
-/// The offset of an index, which may be anything.
+/// The offset of an index, which may be out of range.
 pub(crate) fn offset(index: &[usize], strides: &[isize]) -> i128 {
     index.iter().zip(strides).map(|(index, stride)| *index as i128 * *stride as i128).sum()
 }
@@ -31,7 +31,7 @@ pub(crate) fn offsets_in_f_order(shape: &[usize], strides: &[isize]) -> Vec<i128
     offsets(&reversed(shape), &strides)
 }
 
-/// The extents and strides of a small array: empty, 0-d, overlapping, reversed and compact ones among them.
+/// The extents and strides of a small array, including empty, 0-d, overlapping, reversed and contiguous ones.
 pub(crate) fn small_layouts() -> impl Strategy<Value = (Vec<usize>, Vec<isize>)> {
     prop::collection::vec((0_usize..5, -12_isize..13), 0..5).prop_map(|axes| axes.into_iter().unzip())
 }

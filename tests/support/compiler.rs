@@ -1,11 +1,11 @@
-//! The compiler of this computer, for what is written in C or C++.
+//! The C or C++ compiler of this machine.
 
 use std::env;
 use std::ffi::OsString;
 use std::process::Command;
 
-/// The compiler in the environment's `variable`, else the first of `names` that runs. Where there is none, a computer that
-/// checks changes fails, and any other says what is not tested.
+/// Returns the compiler in the environment variable `variable`, else the first of `names` that runs. Without a
+/// compiler the test fails in CI and prints elsewhere what is not tested.
 pub(crate) fn find(variable: &str, names: &[&str], not_tested: &str) -> Option<Command> {
     let runs =
         |name: &OsString| Command::new(name).arg("--version").output().is_ok_and(|it| it.status.success());
@@ -18,7 +18,7 @@ pub(crate) fn find(variable: &str, names: &[&str], not_tested: &str) -> Option<C
     found.map(Command::new)
 }
 
-/// Compiles, without a word of the compiler.
+/// Runs the compiler, which must succeed without any output.
 #[track_caller]
 pub(crate) fn run(compiler: &mut Command) {
     let output = compiler.output().expect("the compiler starts");

@@ -1,27 +1,27 @@
-//! Owners that are counted when they are dropped.
+//! Owners that count their drops.
 
 use std::panic;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::{self, ThreadId};
 
-/// Counts how often something was released.
+/// A counter of releases.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Count(Arc<AtomicUsize>);
 
 impl Count {
-    /// One more.
+    /// Adds one.
     pub(crate) fn add(&self) {
         self.0.fetch_add(1, Ordering::SeqCst);
     }
 
-    /// How often.
+    /// The current count.
     pub(crate) fn get(&self) -> usize {
         self.0.load(Ordering::SeqCst)
     }
 }
 
-/// An owner of a size, which counts its drop.
+/// An owner with a payload that counts its drop.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Counted<T = ()>(pub(crate) Count, pub(crate) T);
 
@@ -31,24 +31,24 @@ impl<T> Drop for Counted<T> {
     }
 }
 
-/// A byte that is aligned to more than any number.
+/// A byte with a larger alignment than any number.
 #[derive(Clone, Debug, Default)]
 #[repr(align(128))]
 pub(crate) struct Aligned(pub(crate) u8);
 
-/// An owner whose drop panics after it was counted.
+/// An owner whose drop counts and then panics.
 #[derive(Debug)]
 pub(crate) struct Panicking(pub(crate) Count);
 
 impl Drop for Panicking {
     fn drop(&mut self) {
         self.0.add();
-        // Without a message, so that no hook prints one. The value has no size: nothing leaks when it is forgotten.
+        // Without a message, so that no hook prints one. The payload has size zero, so forgetting it leaks nothing.
         panic::resume_unwind(Box::new(()));
     }
 }
 
-/// An owner whose drop panics with a value whose drop panics too.
+/// An owner whose drop panics with a payload whose drop panics too.
 #[derive(Debug)]
 pub(crate) struct PanickingTwice(pub(crate) Count);
 
@@ -67,7 +67,7 @@ impl Drop for PanickingTwice {
     }
 }
 
-/// Runs `work` on a thread of its own, whose id is returned with the result.
+/// Runs `work` on another thread and returns its result and the thread's id.
 pub(crate) fn elsewhere<R: Send + 'static>(work: impl FnOnce() -> R + Send + 'static) -> (R, ThreadId) {
     let thread = thread::spawn(work);
     let id = thread.thread().id();

@@ -1,4 +1,4 @@
-//! A producer of managed tensors that is none of ours: structs made by hand, whose deleters count.
+//! A foreign producer of managed tensors: structs made by hand whose deleters count.
 #![expect(unsafe_code, reason = "foreign structs are raw pointers and C functions")]
 
 use std::ffi::c_void;
@@ -75,15 +75,15 @@ impl Form for DLManagedTensorVersioned {
     }
 }
 
-/// What the producer claims, true or not.
+/// The description that the producer states, which may be wrong.
 #[derive(Clone, Debug)]
 pub(crate) struct Claims {
-    /// The memory behind `data`; `None`: `data` is `address`.
+    /// The memory behind `data`; if `None`, `data` is `address`.
     pub(crate) memory: Option<Vec<i16>>,
-    /// `data`, where there is no memory.
+    /// The value of `data` if there is no memory.
     pub(crate) address: usize,
     pub(crate) device: Device,
-    /// `ndim`, where it is not the number of extents.
+    /// The value of `ndim` if it differs from the number of extents.
     pub(crate) ndim: Option<i32>,
     pub(crate) dtype: DType,
     /// `None` is a null pointer.
@@ -97,13 +97,13 @@ pub(crate) struct Claims {
 }
 
 impl Claims {
-    /// A compact, writable `int16` array of version 1.0 on the host, with the numbers 0, 1, 2, …
+    /// A contiguous, writable `int16` array of version 1.0 on the host, with the numbers 0, 1, 2, …
     pub(crate) fn new(shape: &[i64]) -> Self {
         let count = i16::try_from(shape.iter().product::<i64>()).expect("a small array");
         Self { memory: Some((0..count).collect()), ..Self::at(0, shape) }
     }
 
-    /// As [`new`](Self::new), at an address that nobody may follow.
+    /// Like [`new`](Self::new), at an address that must not be dereferenced.
     pub(crate) fn at(address: usize, shape: &[i64]) -> Self {
         Self {
             memory: None,
@@ -120,7 +120,7 @@ impl Claims {
         }
     }
 
-    /// The struct, and the ledger of its release, which is to be dropped later.
+    /// Returns the tensor and the ledger of its release. The ledger must be dropped later than the tensor.
     pub(crate) fn send<A: Form>(mut self) -> (Ledger, ManagedTensor<A>) {
         fn start<T>(items: Option<&mut Vec<T>>) -> *mut T {
             items.map_or(ptr::null_mut(), Vec::as_mut_ptr)
@@ -147,28 +147,30 @@ impl Claims {
         let managed = A::fill(head, tensor, Box::into_raw(Box::new(context)).cast(), deleter);
         let managed = Box::into_raw(Box::new(managed));
         if deleter.is_none() {
-            // SAFETY: nobody else frees a struct without a deleter, and the ledger outlives the tensor.
+            // SAFETY: nothing else frees a struct without a deleter, and the ledger outlives the tensor.
             ledger.rest = Some(Box::new(move || unsafe { free(managed) }));
         }
-        // SAFETY: a complete struct in a box of its own. What it says of its memory is true where a test reads some.
+        // SAFETY: the struct is complete and boxed. Its description is correct where a test reads the memory.
         (ledger, unsafe { ManagedTensor::from_raw(managed) })
     }
 }
 
-/// What the producer keeps behind `manager_ctx`.
+/// The producer's data behind `manager_ctx`.
 struct Context {
     claims: Claims,
     released: Count,
     thread: Arc<Mutex<Option<ThreadId>>>,
 }
 
+/// Frees the struct and the producer's data.
+///
 /// # Safety
 ///
 /// `managed` was made by [`Claims::send`] and is not used afterwards.
 unsafe fn free<A: Form>(managed: *mut A) {
-    // SAFETY: boxed by `send`.
+    // SAFETY: `send` boxed the struct.
     let managed = unsafe { Box::from_raw(managed) };
-    // SAFETY: likewise.
+    // SAFETY: as above.
     drop(unsafe { Box::from_raw(managed.context().cast::<Context>()) });
 }
 
@@ -180,7 +182,7 @@ unsafe fn free<A: Form>(managed: *mut A) {
 unsafe extern "C" fn release<A: Form>(managed: *mut A) {
     // SAFETY: the struct lives until `free`.
     let context = unsafe { (*managed).context() }.cast::<Context>();
-    // SAFETY: boxed by `send`, and shared with nobody.
+    // SAFETY: `send` boxed the context, and nothing else uses it.
     let Context { released, thread, .. } = unsafe { &*context };
     released.add();
     *thread.lock().expect("nobody panics with the lock") = Some(thread::current().id());
@@ -188,7 +190,7 @@ unsafe extern "C" fn release<A: Form>(managed: *mut A) {
     unsafe { free(managed) };
 }
 
-/// What became of a struct.
+/// Records what happened to a struct.
 #[derive(Default)]
 pub(crate) struct Ledger {
     released: Count,
@@ -197,7 +199,7 @@ pub(crate) struct Ledger {
 }
 
 impl Ledger {
-    /// How often the deleter ran.
+    /// The number of times that the deleter ran.
     pub(crate) fn released(&self) -> usize {
         self.released.get()
     }
@@ -222,7 +224,7 @@ impl fmt::Debug for Ledger {
     }
 }
 
-/// What a C consumer reads in a struct.
+/// The fields of a struct as a C consumer reads them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Seen {
     pub(crate) data: usize,
@@ -238,13 +240,13 @@ pub(crate) struct Seen {
     pub(crate) has_deleter: bool,
 }
 
-/// Reads a struct as a C consumer does.
+/// Reads a struct like a C consumer.
 pub(crate) fn look<A: Form>(tensor: &ManagedTensor<A>) -> Seen {
     // SAFETY: the struct lives as long as the handle.
     let managed = unsafe { &*tensor.as_ptr() };
     let DLTensor { data, device, ndim, dtype, shape, strides, byte_offset } = managed.tensor();
     let numbers = |first: *mut i64| {
-        // SAFETY: not null, so it points to `ndim` numbers.
+        // SAFETY: the pointer is not null, so it points to `ndim` numbers.
         (!first.is_null()).then(|| unsafe { std::slice::from_raw_parts(first, signed(ndim)) }.to_vec())
     };
     Seen {

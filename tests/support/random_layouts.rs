@@ -1,6 +1,6 @@
-//! Random shapes and strides over memory of a known size, and what they hold.
+//! Random shapes and strides over memory of a known size, and the places of their elements.
 
-/// Numbers that repeat for a seed.
+/// A generator with a fixed sequence for each seed.
 pub(crate) struct Random(u64);
 
 impl Random {
@@ -17,18 +17,18 @@ impl Random {
     }
 }
 
-/// An array somewhere in memory.
+/// The layout of an array within some memory.
 #[derive(Clone, Debug)]
 pub(crate) struct RandomLayout {
     pub(crate) shape: Vec<usize>,
     pub(crate) strides: Vec<isize>,
-    /// The offset of element \[0, …, 0\] and the elements of the memory.
+    /// The offset of element \[0, …, 0\] and the number of elements in the memory.
     pub(crate) first: usize,
     pub(crate) len: usize,
 }
 
 impl RandomLayout {
-    /// Permuted, padded, stepped, flipped or broadcast: up to eight axes, and up to some thousand elements.
+    /// A permuted, padded, stepped, flipped or broadcast layout with up to eight axes and some thousand elements.
     pub(crate) fn new(random: &mut Random) -> Self {
         let ndim = random.below(9);
         let most = [1, 70, 40, 14, 8, 5, 4, 3, 3][ndim];
@@ -65,7 +65,7 @@ impl RandomLayout {
         Self { shape, strides, first: before + below, len: before + above + 1 + random.below(3) }
     }
 
-    /// The offsets of the elements in the memory, in row-major order, or in column-major order.
+    /// The offsets of the elements in the memory, in row-major or in column-major order.
     pub(crate) fn offsets(&self, is_column_major: bool) -> Vec<usize> {
         let mut axes: Vec<_> = self.shape.iter().copied().zip(self.strides.iter().copied()).collect();
         if is_column_major {

@@ -1,11 +1,11 @@
-//! A test in a process of its own.
+//! Runs a test in its own process.
 
 use std::env;
 use std::process::Command;
 
-/// Runs `test` in a process of its own, where nothing else has used the driver or changes the counters of the crate: the
-/// test of this name starts its own binary again, with the name as the only one to run. Miri starts no processes and runs
-/// one test at a time.
+/// Runs `test` in its own process, where nothing else has used the driver or changes the counters of the crate. The
+/// test with this name starts its own binary again and selects only itself by that name. Miri starts no processes and
+/// runs one test at a time.
 pub(crate) fn run_alone(name: &str, test: impl FnOnce()) {
     const INSIDE: &str = "INTEROP_RUNTIME_ALONE";
     if cfg!(miri) || env::var_os(INSIDE).is_some() {

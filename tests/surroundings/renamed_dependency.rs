@@ -1,6 +1,6 @@
-//! The runtime is known under another name, and its own name is that of something else.
+//! The runtime has another name here, and its own name refers to another crate.
 
-// `::interop_core` is `core` now, so a path that the derive did not take from the attribute leads nowhere.
+// `::interop_core` is `core` here, so a path that the derive does not take from the attribute cannot be resolved.
 #[allow(unused_extern_crates)]
 extern crate core as interop_core;
 extern crate interop_core as arrays;

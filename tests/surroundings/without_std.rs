@@ -1,4 +1,4 @@
-//! A crate without the standard library in scope, which forbids unsafe code and demands documentation.
+//! A `no_std` crate that forbids unsafe code and requires documentation.
 #![no_std]
 #![forbid(unsafe_code, missing_docs)]
 

@@ -1,4 +1,4 @@
-"""What callers of `examples/hello-python` write, for the type checker: every line that it must refuse says so."""
+"""Code of callers of `examples/hello-python` for the type checker: each line that it must refuse is marked."""
 
 import hello_python
 import numpy as np

@@ -43,7 +43,7 @@ call("cuCtxSetCurrent", CONTEXT)
 
 
 class Tensor:
-    """Speaks the CUDA Array Interface, and has its memory for as long as it lives."""
+    """Supports the CUDA Array Interface and owns its memory."""
 
     def __init__(self, numbers):
         self.shape, self.address = numbers.shape, ctypes.c_uint64()
@@ -60,7 +60,7 @@ class Tensor:
 
 
 def numbers(array):
-    """The elements, by the way that the array has to the host."""
+    """Returns the elements, copied to the host in the way that the array supports."""
     if not isinstance(array, Tensor):
         return np.from_dlpack(array, device="cpu").tolist()
     host = np.empty(array.shape, np.float32)

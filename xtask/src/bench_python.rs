@@ -1,16 +1,16 @@
-//! `cargo xtask bench-python` and `cargo xtask soak-python`: what an exchange costs, and that it leaves nothing behind.
+//! `cargo xtask bench-python` and `cargo xtask soak-python`: measures exchanges and checks that they leak no memory.
 
 use crate::failure::{Failure, no_arguments};
 use crate::python::{Environment, Requirements};
 use crate::{command_step, extension};
 
-/// The table of times, with the limits that they are held against: all rows, or those whose names have these words.
+/// Prints the table of times with their limits: all rows, or those whose names contain these words.
 pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
     let words = arguments.join(" ");
     script("Benchmarks", "One table, every column of a row in one run.", &["benches/python/bench.py", &words])
 }
 
-/// Ten million round trips; what the process holds may not grow.
+/// Runs ten million round trips. The memory of the process must not grow.
 pub(crate) fn soak(arguments: &[String]) -> Result<(), Failure> {
     no_arguments("soak-python", arguments)?;
     script(

@@ -1,9 +1,10 @@
-//! `cargo xtask bless`: rewrites the files that record what the derive says and writes, and what users can name.
+//! `cargo xtask bless`: rewrites the recorded compiler messages, macro expansions and public items.
 
 use crate::failure::{Failure, no_arguments};
 use crate::{command_step, published, sim, workspace};
 
-/// Rewrites the expected compiler messages, the expected expansions and the public items; what changed is for `git diff` to show.
+/// Rewrites the expected compiler messages, the expected expansions and the public items. Review the changes with
+/// `git diff`.
 pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
     no_arguments("bless", arguments)?;
     command_step::announce("Expansions", "interop-derive/src/golden: what each kind of struct expands to.");

@@ -1,4 +1,4 @@
-//! `cargo xtask gpu-bundle`: everything that runs on a GPU, built, in a folder for a machine that has no Rust.
+//! `cargo xtask gpu-bundle`: builds everything that runs on a GPU into a folder for a machine without Rust.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -8,20 +8,20 @@ use crate::failure::{Failure, no_arguments};
 use crate::python::{Environment, Requirements};
 use crate::{command_step, extension, files, sim, workspace};
 
-/// What may be carried to a GPU machine, in MiB.
+/// The maximum size of the bundle, in MiB.
 const ROOM: u64 = 60;
 
-/// Packages whose programs go along.
+/// A package whose programs are part of the bundle.
 struct Programs {
     /// The folder of the package in the workspace.
     folder: &'static str,
-    /// How cargo builds them.
+    /// The cargo arguments that build the programs.
     build: &'static [&'static str],
-    /// Where they go in the bundle, which says how `run.py` runs them.
+    /// The folder in the bundle, which determines how `run.py` runs the programs.
     to: &'static str,
 }
 
-/// Another package of tests, examples or benches is another line here.
+/// The packages. To bundle another package of tests, examples or benches, add a line here.
 const PROGRAMS: [Programs; 3] = [
     Programs { folder: "tests/cuda", build: &["test", "--no-run", "--release", "--test=cuda"], to: "rust" },
     Programs { folder: "examples/cuda", build: &["build", "--release", "--bins"], to: "examples" },
@@ -32,7 +32,7 @@ const PROGRAMS: [Programs; 3] = [
     },
 ];
 
-/// Folders that go along as they are.
+/// Folders that are copied unchanged.
 const FOLDERS: [(&str, &str); 4] = [
     ("tests/gpu", "gpu"),
     ("tests/python/modules", "gpu/modules"),
@@ -40,7 +40,8 @@ const FOLDERS: [(&str, &str); 4] = [
     ("examples/py-extension/kernels/ptx", "kernels"),
 ];
 
-/// Examples in Python and what all print, helpers of the Python tests that the tests on a GPU use too, and what starts everything.
+/// Single files: Python examples, the README with the expected output, helpers shared with the Python tests, and
+/// `run.sh`.
 const FILES: [(&str, &str); 7] = [
     ("examples/from_python.py", "examples/from_python.py"),
     ("examples/two_gpus.py", "examples/two_gpus.py"),
@@ -51,14 +52,14 @@ const FILES: [(&str, &str); 7] = [
     ("tests/gpu/run.sh", "run.sh"),
 ];
 
-/// Builds the bundle and says how large it is.
+/// Builds the bundle and prints its size.
 pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
     no_arguments("gpu-bundle", arguments)?;
     let bundle = workspace::target().join("gpu-bundle");
     files::clear(&bundle)?;
     let environment = Environment::prepare(Requirements::Tests)?;
     take(&extension::compile(&environment)?, &bundle.join("python/interop_demo.abi3.so"))?;
-    // Programs with `cust` link a libcuda; they find the real one where they run.
+    // Programs with `cust` link a libcuda. At run time they find the real one of the GPU machine.
     sim::build()?;
     for programs in &PROGRAMS {
         for program in programs.built()? {
@@ -75,7 +76,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
     close(&bundle)
 }
 
-/// Says what there is and how large it is.
+/// Prints where the bundle is and how large it is.
 fn close(bundle: &Path) -> Result<(), Failure> {
     let bytes = size_of(bundle)?;
     let place = bundle.strip_prefix(workspace::root()).unwrap_or(bundle).display();
@@ -88,7 +89,7 @@ fn close(bundle: &Path) -> Result<(), Failure> {
 }
 
 impl Programs {
-    /// Builds the package; gives its programs.
+    /// Builds the package and returns its programs.
     fn built(&self) -> Result<Vec<PathBuf>, Failure> {
         let mut cargo = workspace::cargo(self.build);
         cargo.args(["--locked", "--message-format=json-render-diagnostics", "--manifest-path"]);
@@ -99,7 +100,7 @@ impl Programs {
     }
 }
 
-/// The program in a message of cargo's, which is one line of JSON.
+/// Returns the program that a message of cargo names. A message is one line of JSON.
 fn executable(message: &str) -> Option<PathBuf> {
     let (_, rest) = message.split_once("\"executable\":\"")?;
     let mut path = String::new();
@@ -113,7 +114,7 @@ fn executable(message: &str) -> Option<PathBuf> {
     }
 }
 
-/// The name of a program without the hash that cargo appends to tests.
+/// Returns the name of a program without the hash that cargo appends to tests.
 fn plain_name(program: &Path) -> String {
     let name = program.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let is_hash = |word: &str| word.len() == 16 && word.bytes().all(|byte| byte.is_ascii_hexdigit());
@@ -123,7 +124,7 @@ fn plain_name(program: &Path) -> String {
     }
 }
 
-/// Copies a program or library without what only a debugger reads.
+/// Copies a program or library without debug symbols.
 fn take(from: &Path, to: &Path) -> Result<(), Failure> {
     files::copy(from, to)?;
     let strip = env::var_os("STRIP").unwrap_or_else(|| "strip".into());

@@ -1,10 +1,10 @@
-//! `cargo xtask ci`: everything that a change must pass, in one report.
+//! `cargo xtask ci`: runs everything that a change must pass, in one report.
 
 use crate::failure::{Failure, no_arguments};
 use crate::report::Report;
 use crate::{command_step, free_threaded, fuzz, published, pyo3, sim, suites, workspace};
 
-/// Runs every check and every suite, also after one has failed.
+/// Runs every check and every suite, even after one has failed.
 pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
     no_arguments("ci", arguments)?;
     let mut report = Report::default();
@@ -46,13 +46,13 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
     report.close()
 }
 
-/// The layout of the sources.
+/// Checks the formatting of the sources.
 fn format() -> Result<(), Failure> {
     command_step::run(&mut workspace::cargo(["fmt", "--all", "--check"]))
 }
 
-/// The lints of the compiler and of clippy: everything at once, then the core with each of its parts alone, because
-/// what one part needs must not come from another.
+/// Runs the lints of the compiler and of clippy: on everything, and then on the core with each feature alone. A feature
+/// must not depend on something that only another feature enables.
 fn lints() -> Result<(), Failure> {
     let mut all = workspace::cargo(["clippy", "--workspace", "--all-targets", "--locked"]);
     command_step::run(all.arg(workspace::plain_features()).args(["--", "-D", "warnings"]))?;
@@ -65,7 +65,7 @@ fn lints() -> Result<(), Failure> {
     command_step::run(fuzz.args(["--features=python", "--", "-D", "warnings"]))
 }
 
-/// The pages of the workspace's own packages.
+/// Builds the documentation of the workspace's packages.
 fn docs() -> Result<(), Failure> {
     let mut docs = workspace::cargo(["doc", "--workspace", "--no-deps", "--locked"]);
     command_step::run(
@@ -73,12 +73,12 @@ fn docs() -> Result<(), Failure> {
     )
 }
 
-/// The two published packages.
+/// Packages the two published crates.
 fn packages() -> Result<(), Failure> {
     let mut cargo =
         workspace::cargo(["package", "--package=interop-derive", "--package=interop-core", "--locked"]);
     if !workspace::unattended() {
-        // Somebody who is still at work may ask before committing.
+        // Developers may run this before they commit.
         cargo.arg("--allow-dirty");
     }
     command_step::run(&mut cargo)

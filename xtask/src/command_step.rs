@@ -1,5 +1,5 @@
-//! Steps: each says what it does and why before it starts, shows its output as it comes, and names the command that
-//! failed when it fails.
+//! Steps of a command: a step prints its purpose before it starts, shows its output immediately, and names the command
+//! that failed.
 
 use std::ffi::OsStr;
 use std::io::{self, BufRead, BufReader, Write};
@@ -9,29 +9,29 @@ use std::process::{Command, ExitStatus, Stdio};
 use crate::failure::Failure;
 use crate::workspace;
 
-/// Says what comes next and why.
+/// Prints the title and the purpose of the next step.
 pub(crate) fn announce(what: &str, why: &str) {
     println!("\n==> {what}\n    {why}");
 }
 
-/// Runs a command that writes straight to the terminal.
+/// Runs a command that writes directly to the terminal.
 pub(crate) fn run(command: &mut Command) -> Result<(), Failure> {
     show(command);
     let status = command.status().map_err(|error| unstartable(command, &error))?;
     judge(command, status)
 }
 
-/// Runs a command, shows its output as it comes and hands each line of it to `read`. What it writes to its error
-/// stream goes straight to the terminal.
+/// Runs a command, shows its output immediately, and passes each line to `read`. Its error stream goes directly to the
+/// terminal.
 pub(crate) fn follow(command: &mut Command, mut read: impl FnMut(&str)) -> Result<(), Failure> {
     lines(command, |line| {
-        // A terminal that went away is no reason to stop counting.
+        // Tests are counted even if the terminal has been closed.
         let _ = io::stdout().write_all(line).and_then(|()| io::stdout().flush());
         read(String::from_utf8_lossy(line).trim_end());
     })
 }
 
-/// As [`follow`], for output that is for programs and not shown.
+/// As [`follow`], for output that is meant for programs and not shown.
 pub(crate) fn read(command: &mut Command, mut read: impl FnMut(&str)) -> Result<(), Failure> {
     lines(command, |line| read(String::from_utf8_lossy(line).trim_end()))
 }
@@ -42,7 +42,7 @@ fn lines(command: &mut Command, mut each: impl FnMut(&[u8])) -> Result<(), Failu
     if let Some(output) = child.stdout.take() {
         let mut output = BufReader::new(output);
         let mut line = Vec::new();
-        // Bytes, not strings: a test may print anything, and that must not end the run.
+        // Bytes, not strings: a test may print anything, and invalid UTF-8 must not end the run.
         while matches!(output.read_until(b'\n', &mut line), Ok(1..)) {
             each(&line);
             line.clear();
@@ -52,30 +52,30 @@ fn lines(command: &mut Command, mut each: impl FnMut(&[u8])) -> Result<(), Failu
     judge(command, status)
 }
 
-/// Runs a command quietly and returns what it printed, or `None` when it cannot be started or fails.
+/// Runs a command quietly and returns its output, or `None` if it cannot be started or fails.
 pub(crate) fn ask(command: &mut Command) -> Option<String> {
     let output = command.stdin(Stdio::null()).stderr(Stdio::null()).output().ok()?;
     output.status.success().then(|| String::from_utf8_lossy(&output.stdout).trim().to_owned())
 }
 
-/// Prints the command as it could be typed.
+/// Prints the command as a user could type it.
 fn show(command: &Command) {
     println!("    $ {}", spell(command));
-    // The command's own output must come after this line, also where the output is a file.
+    // The command's own output must come after this line, even if the output goes to a file.
     let _ = io::stdout().flush();
 }
 
-/// Success, or a failure that names the command and how it ended.
+/// Returns success, or a failure that names the command and its exit status.
 fn judge(command: &Command, status: ExitStatus) -> Result<(), Failure> {
     if status.success() { Ok(()) } else { Err(Failure::new(format!("`{}`: {status}", spell(command)))) }
 }
 
-/// The failure of a command that could not be started.
+/// Returns the failure of a command that could not be started.
 fn unstartable(command: &Command, error: &io::Error) -> Failure {
     Failure::new(format!("`{}` could not be run: {error}", spell(command)))
 }
 
-/// A command as it could be typed in the workspace's folder: the variables it sets, a short name of the program, its
+/// Formats a command as a user could type it in the workspace's folder: its variables, a short program name, its
 /// arguments.
 fn spell(command: &Command) -> String {
     let root = workspace::root();
@@ -87,14 +87,14 @@ fn spell(command: &Command) -> String {
         value.map(|value| format!("{}={}", name.to_string_lossy(), quote(&short(value))))
     });
     let program = Path::new(command.get_program());
-    // The toolchain's own path to cargo is of no use to anybody who types it.
+    // Users do not type the toolchain's full path to cargo.
     let program =
         if program.file_stem() == Some("cargo".as_ref()) { "cargo".into() } else { short(program.as_ref()) };
     let arguments = command.get_args().map(|argument| quote(&short(argument)));
     variables.chain([program]).chain(arguments).collect::<Vec<_>>().join(" ")
 }
 
-/// A word as a shell reads it back.
+/// Quotes a word for a shell.
 fn quote(word: &str) -> String {
     let plain = |c: char| c.is_alphanumeric() || "-_=./,:+@\\".contains(c);
     if !word.is_empty() && word.chars().all(plain) { word.to_owned() } else { format!("'{word}'") }

@@ -1,7 +1,7 @@
-//! `cargo xtask compile-time`: what the crate costs whoever compiles it.
+//! `cargo xtask compile-time`: measures what the crate adds to the compile time of its users.
 //!
-//! Crates are counted against limits, and too many fail. Times are only printed: they depend on the computer and on what
-//! else it does.
+//! The number of crates has a limit, and exceeding it is a failure. Times are only printed, because they depend on the
+//! computer and its load.
 
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
@@ -11,26 +11,26 @@ use std::time::{Duration, Instant};
 use crate::failure::{Failure, no_arguments};
 use crate::{command_step, files, workspace};
 
-/// The most crates in the tree of `interop-core` with default features, itself among them.
+/// The maximum number of crates in the tree of `interop-core` with default features, including itself.
 const MAX_CRATES: usize = 8;
-/// How many structs a crate derives.
+/// The number of structs that a generated crate derives.
 const STRUCTS: usize = 500;
 /// How often each crate is checked.
 const RUNS: usize = 5;
 
-/// A crate of many structs with one derive.
+/// A generated crate of many structs with one derive.
 struct Subject {
-    /// The package.
+    /// The name of the package.
     name: &'static str,
     /// Its dependency, as a line of `Cargo.toml`.
     dependency: fn() -> String,
-    /// What the file starts with.
+    /// The start of the source file.
     head: &'static str,
-    /// One of the structs, with this number.
+    /// Returns the struct with this number.
     item: fn(usize) -> String,
 }
 
-/// Ours, and the one that everybody knows. The same fields; serde knows no stream handle, so there it is the number.
+/// Our derive and serde's. The fields are the same, except that serde does not know stream handles and gets a number.
 const SUBJECTS: [Subject; 2] = [
     Subject {
         name: "derives-ours",
@@ -62,7 +62,7 @@ const SUBJECTS: [Subject; 2] = [
     },
 ];
 
-/// Counts crates, then measures.
+/// Counts the crates, then measures the times.
 pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
     no_arguments("compile-time", arguments)?;
     let folder = workspace::target().join("compile-time");
@@ -72,7 +72,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
     counted
 }
 
-/// The crates that somebody builds, with default features and without any.
+/// Counts the crates that users build, with default features and with none.
 fn count() -> Result<(), Failure> {
     command_step::announce("Crates", "What is built for `interop-core`, and that its core needs no macros.");
     let crates = tree(&[])?;
@@ -92,7 +92,7 @@ fn count() -> Result<(), Failure> {
     Ok(())
 }
 
-/// The crates in the tree of `interop-core`, each once; macros are marked.
+/// Returns the crates in the tree of `interop-core`, each once, with macros marked.
 fn tree(arguments: &[&str]) -> Result<Vec<String>, Failure> {
     let mut tree = workspace::cargo(["tree", "--package=interop-core", "--edges=normal,build", "--locked"]);
     tree.args(["--prefix=none", "--no-dedupe"]).args(arguments);
@@ -109,7 +109,7 @@ fn tree(arguments: &[&str]) -> Result<Vec<String>, Failure> {
     Ok(crates)
 }
 
-/// Builds `interop-core` where nothing has been built before.
+/// Builds `interop-core` into an empty folder.
 fn cold_build(folder: &Path) -> Result<(), Failure> {
     command_step::announce(
         "Cold build",
@@ -126,14 +126,14 @@ fn cold_build(folder: &Path) -> Result<(), Failure> {
     files::clear(folder)
 }
 
-/// Checks both crates in turn.
+/// Checks both generated crates in turn.
 fn many_structs(folder: &Path) -> Result<(), Failure> {
     let why =
         format!("`cargo check` of {STRUCTS} structs, dependencies built: ours beside serde's `Serialize`.");
     command_step::announce("Many structs", &why);
     let sources = generate(folder)?;
     let mut times = SUBJECTS.map(|_| Vec::new());
-    // One run more than is counted: the first one builds the dependencies.
+    // One additional run: the first one builds the dependencies and is not counted.
     for run in 0..=RUNS {
         for ((subject, file), times) in SUBJECTS.iter().zip(&sources).zip(&mut times) {
             let time = check(folder, subject, file)?;
@@ -150,7 +150,7 @@ fn many_structs(folder: &Path) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Writes a workspace of both crates and returns their files.
+/// Writes a workspace with both crates and returns their source files.
 fn generate(folder: &Path) -> Result<Vec<PathBuf>, Failure> {
     let mut sources = Vec::new();
     for Subject { name, dependency, head, item } in &SUBJECTS {
@@ -172,21 +172,21 @@ fn generate(folder: &Path) -> Result<Vec<PathBuf>, Failure> {
     let names = SUBJECTS.map(|Subject { name, .. }| format!("{name:?}")).join(", ");
     let manifest = format!("[workspace]\nresolver = \"3\"\nmembers = [{names}]\n");
     files::write(&folder.join("Cargo.toml"), manifest)?;
-    // The same versions as here; cargo drops what is not needed.
+    // Uses the same versions as this workspace; cargo removes unused entries.
     files::copy(&workspace::root().join("Cargo.lock"), &folder.join("Cargo.lock"))?;
     Ok(sources)
 }
 
-/// Checks one crate again, and nothing else.
+/// Checks one crate again, without its dependencies.
 fn check(folder: &Path, subject: &Subject, file: &Path) -> Result<Duration, Failure> {
-    // Written again, the file is new to cargo; without incremental builds it is to rustc.
+    // Rewriting the file makes cargo check it again, and without incremental builds rustc starts from scratch.
     files::write(file, files::read(file)?)?;
     let mut check = workspace::cargo(["check", "--package", subject.name, "--target-dir"]);
     check.arg(folder.join("target")).current_dir(folder).env("CARGO_INCREMENTAL", "0");
     quietly(&mut check)
 }
 
-/// Runs a command and tells how long it took; its output is shown when it fails.
+/// Runs a command and returns how long it took. Its output is shown only if it fails.
 fn quietly(command: &mut Command) -> Result<Duration, Failure> {
     let start = Instant::now();
     let output = command.stdin(Stdio::null()).output();
@@ -198,12 +198,12 @@ fn quietly(command: &mut Command) -> Result<Duration, Failure> {
     }
 }
 
-/// The one in the middle of sorted times.
+/// Returns the middle one of sorted times.
 fn median(sorted: &[Duration]) -> Duration {
     sorted[sorted.len() / 2]
 }
 
-/// The median, and between what it lies; the times are sorted.
+/// Formats the median and the range of the times, which this function sorts.
 fn spread(times: &mut [Duration]) -> String {
     times.sort();
     let seconds = |time: Duration| time.as_secs_f64();

@@ -1,10 +1,10 @@
-//! `cargo xtask demo`: the main job, on a photograph.
+//! `cargo xtask demo`: passes a photograph between Python and Rust without copies.
 
 use crate::failure::{Failure, no_arguments};
 use crate::python::{Environment, Requirements};
 use crate::{command_step, extension};
 
-/// Prepares what the demo needs and runs it.
+/// Prepares the environment and runs the demo.
 pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
     no_arguments("demo", arguments)?;
     let environment = Environment::prepare(Requirements::Demo)?;

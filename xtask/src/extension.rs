@@ -1,4 +1,4 @@
-//! The example extension: built by cargo, put where Python finds it.
+//! Builds the example extension with cargo and installs it for Python.
 
 use std::env;
 use std::ffi::OsStr;
@@ -8,7 +8,7 @@ use crate::failure::{Failure, no_arguments};
 use crate::python::{Environment, Requirements};
 use crate::{command_step, files, workspace};
 
-/// `cargo xtask python`: the environment with the extension in it, and how to enter it.
+/// `cargo xtask python`: prepares the environment with the extension, and prints how to use it.
 pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
     no_arguments("python", arguments)?;
     let environment = Environment::prepare(Requirements::Tests)?;
@@ -23,31 +23,31 @@ pub(crate) fn build(environment: &Environment) -> Result<(), Failure> {
     let module = if cfg!(windows) { "interop_demo.pyd" } else { "interop_demo.abi3.so" };
     let packages = environment.site_packages()?;
     files::replace(&compile(environment)?, &packages.join(module))?;
-    // Type checkers look for the types of a module without a folder of its own in a package of this name.
+    // For a module without a folder of its own, type checkers look for a stub package with this name.
     let stubs = packages.join("interop_demo-stubs/__init__.pyi");
     files::replace(&workspace::root().join("examples/py-extension/interop_demo.pyi"), &stubs)?;
-    // It names the types of the core.
+    // These stubs refer to the types of the core.
     let core = "interop_core-stubs/__init__.pyi";
     files::replace(&workspace::root().join("interop-core/python").join(core), &packages.join(core))
 }
 
-/// Builds the extension, and says where it is.
+/// Builds the extension and returns its path.
 pub(crate) fn compile(environment: &Environment) -> Result<PathBuf, Failure> {
     command_step::announce(
         "Example extension",
         "The Python module `interop_demo`, optimised, for any Python from 3.10 on.",
     );
-    // A folder of its own: an extension module is built against PyO3 with other settings than tests are, and each
-    // would otherwise undo what the other has built.
+    // A separate build folder: an extension module uses other PyO3 settings than tests, and each build would invalidate
+    // the other's.
     compile_for(environment.python().get_program(), &workspace::target().join("extension"))
 }
 
-/// Builds the extension for an interpreter, in this folder, and says where it is.
+/// Builds the extension for an interpreter in this folder, and returns its path.
 pub(crate) fn compile_for(python: &OsStr, folder: &Path) -> Result<PathBuf, Failure> {
     compile_in(&workspace::root(), python, folder, true)
 }
 
-/// As [`compile_for`], from a workspace that may be another; `locked` to the versions that it names.
+/// As [`compile_for`], for a workspace at `root`. `locked` keeps the versions of its lock file.
 pub(crate) fn compile_in(
     root: &Path,
     python: &OsStr,
@@ -59,7 +59,7 @@ pub(crate) fn compile_in(
     cargo.current_dir(root).args(locked.then_some("--locked"));
     cargo.arg("--target-dir").arg(folder).env("PYO3_BUILD_EXTENSION_MODULE", "1").env("PYO3_PYTHON", python);
     if cfg!(target_os = "macos") {
-        // Python's own symbols are there only once it has loaded the module.
+        // Python's symbols are available only when Python has loaded the module.
         cargo.args(["--", "-C", "link-arg=-undefined", "-C", "link-arg=dynamic_lookup"]);
     }
     command_step::run(&mut cargo)?;

@@ -1,38 +1,38 @@
-//! Why a command stopped, and the exit code that tells it.
+//! Failures of commands, and their exit codes.
 
 use std::fmt;
 use std::process::ExitCode;
 
-/// A command line that cannot be understood.
+/// The command line was not understood.
 const USAGE: u8 = 2;
-/// Work that was started and failed.
+/// The work was started and failed.
 const FAILED: u8 = 1;
 
 /// A command that did not succeed.
 #[derive(Debug)]
 pub(crate) struct Failure {
-    /// What to say, or `None` when a report has said it already and its closing line must stay the last one.
+    /// The message, or `None` if a report has already been printed, whose last line must stay the last.
     message: Option<String>,
     code: u8,
 }
 
 impl Failure {
-    /// Something failed; `message` says what, and what to do about it.
+    /// Creates a failure. `message` states what failed and what to do about it.
     pub(crate) fn new(message: impl Into<String>) -> Self {
         Self { message: Some(message.into()), code: FAILED }
     }
 
-    /// The command line was wrong.
+    /// Creates a failure for a wrong command line.
     pub(crate) fn usage(message: impl Into<String>) -> Self {
         Self { message: Some(message.into()), code: USAGE }
     }
 
-    /// A report on the terminal has already told everything.
+    /// Creates a failure that a report on the terminal has already described.
     pub(crate) fn reported() -> Self {
         Self { message: None, code: FAILED }
     }
 
-    /// Tells the user and returns the exit code.
+    /// Prints the message and returns the exit code.
     pub(crate) fn exit(&self) -> ExitCode {
         if self.message.is_some() {
             eprintln!("xtask: {self}");
@@ -47,7 +47,7 @@ impl fmt::Display for Failure {
     }
 }
 
-/// Refuses arguments after a command that takes none.
+/// Returns a failure if a command that takes no arguments received one.
 pub(crate) fn no_arguments(command: &str, arguments: &[String]) -> Result<(), Failure> {
     match arguments.first() {
         None => Ok(()),

@@ -1,21 +1,21 @@
-//! Files and folders: a failure names the path, and a folder that is needed is made.
+//! File operations: a failure names the path, and missing parent folders are created.
 
 use std::path::{Path, PathBuf};
 use std::{fs, io};
 
 use crate::failure::Failure;
 
-/// Makes an error about `path` a failure that names it.
+/// Converts an I/O error to a failure that names `path`.
 pub(crate) fn at(path: &Path) -> impl Fn(io::Error) -> Failure {
     move |error| Failure::new(format!("{}: {error}", path.display()))
 }
 
-/// Makes a folder and those around it, unless they are there.
+/// Creates a folder and its parents, unless they exist.
 pub(crate) fn make(folder: &Path) -> Result<(), Failure> {
     fs::create_dir_all(folder).map_err(at(folder))
 }
 
-/// Removes a folder and all in it, if it is there.
+/// Removes a folder and its contents, if it exists.
 pub(crate) fn clear(folder: &Path) -> Result<(), Failure> {
     match fs::remove_dir_all(folder) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(at(folder)(error)),
@@ -23,7 +23,7 @@ pub(crate) fn clear(folder: &Path) -> Result<(), Failure> {
     }
 }
 
-/// The text of a file.
+/// Reads a text file.
 pub(crate) fn read(file: &Path) -> Result<String, Failure> {
     fs::read_to_string(file).map_err(at(file))
 }
@@ -40,7 +40,7 @@ pub(crate) fn copy(from: &Path, to: &Path) -> Result<(), Failure> {
     fs::copy(from, to).map(drop).map_err(at(from))
 }
 
-/// Copies what is in a folder, without what Python leaves behind.
+/// Copies the contents of a folder, without Python's caches.
 pub(crate) fn copy_all(from: &Path, to: &Path) -> Result<(), Failure> {
     for entry in entries(from)? {
         let name = entry.file_name().unwrap_or_default().to_owned();
@@ -53,8 +53,9 @@ pub(crate) fn copy_all(from: &Path, to: &Path) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Puts a copy of `from` at `to` in one step: a program that runs meanwhile keeps the file that it has loaded. A file that is
-/// the same already stays, so that nothing is linked anew.
+/// Replaces `to` with a copy of `from` atomically, so that a running program keeps the file that it has loaded.
+///
+/// An identical file is left alone, so that nothing is linked again.
 pub(crate) fn replace(from: &Path, to: &Path) -> Result<(), Failure> {
     let bytes = fs::read(from).map_err(at(from))?;
     if fs::read(to).is_ok_and(|present| present == bytes) {
@@ -65,7 +66,7 @@ pub(crate) fn replace(from: &Path, to: &Path) -> Result<(), Failure> {
     fs::rename(&fresh, to).map_err(at(to))
 }
 
-/// What is in a folder.
+/// Returns the entries of a folder.
 pub(crate) fn entries(folder: &Path) -> Result<Vec<PathBuf>, Failure> {
     let found = fs::read_dir(folder).and_then(|found| found.map(|entry| Ok(entry?.path())).collect());
     found.map_err(at(folder))

@@ -1,4 +1,4 @@
-//! Python without the lock: compile checks, and the tests where there is such an interpreter.
+//! Free-threaded Python: compile checks, and the tests on such an interpreter.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -7,16 +7,17 @@ use crate::failure::Failure;
 use crate::test_counts::Counts;
 use crate::{command_step, extension, files, sim, suites, workspace};
 
-/// What the tests need, of what is there for such an interpreter.
+/// The packages for the tests that are available for free-threaded interpreters.
 const PACKAGES: [&str; 3] = ["numpy", "pytest", "nanobind"];
 
-/// Tests that say nothing there, beside those for the simulated driver, which has one thread at a time: JAX is not installed;
-/// the allocations that are counted or made to fail are those of the interpreter that has the lock (3.14 dies of its own
-/// failures).
+/// Tests that do not apply, in addition to those for the simulated driver, which is single-threaded.
+///
+/// JAX is not installed. The tests of allocations and of failing allocations use allocator hooks of the interpreter
+/// with the GIL (3.14 crashes on its own failed allocations).
 const LEFT_OUT: [&str; 3] =
     ["tests/python/test_jax.py", "tests/python/test_allocations.py", "tests/python/test_faults.py"];
 
-/// `cargo xtask free-threaded PYTHON`: the Python tests on an interpreter of 3.14 or later that was built without the lock.
+/// `cargo xtask free-threaded PYTHON`: runs the Python tests on a free-threaded interpreter of 3.14 or later.
 pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
     let [python] = arguments else {
         return Err(Failure::usage(
@@ -41,7 +42,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
     suites::pytest(sim::hidden(&mut tests), &what, &mut Counts::default())
 }
 
-/// Builds the extension for this interpreter, and gives the folder in which Python finds it.
+/// Builds the extension for this interpreter, and returns the folder in which Python finds it.
 fn build(python: &Path) -> Result<PathBuf, Failure> {
     let modules = folder().join("modules");
     let library = extension::compile_for(python.as_os_str(), &folder().join("extension"))?;
@@ -53,10 +54,10 @@ fn folder() -> PathBuf {
     workspace::target().join("free-threaded")
 }
 
-/// Compile checks for interpreters that need not be here: they are described to PyO3 instead.
+/// Runs compile checks for interpreters that need not be installed: PyO3 reads a description of them.
 pub(crate) fn check() -> Result<(), Failure> {
     let folder = folder();
-    // A CPython of its own version, and the stable interface that both kinds of CPython have from 3.15 on.
+    // Version-specific CPython 3.14, and the stable ABI that both builds of CPython share since 3.15.
     for (version, features) in [("3.14", "python"), ("3.15", "python,pyo3/abi3t-py315")] {
         let described = folder.join(format!("python-{version}.txt"));
         let text = format!(

@@ -1,4 +1,4 @@
-//! `cargo xtask fuzz`: the fuzz targets, each for some seconds, from the cases of the conformance corpus on.
+//! `cargo xtask fuzz`: runs each fuzz target for some seconds, starting from the conformance corpus.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -20,17 +20,18 @@ const TARGETS: [Target; 5] = [
     (PYTHON, "Fuzzing: Python objects"),
 ];
 
-/// The one that embeds Python.
+/// The target that embeds Python.
 const PYTHON: &str = "python";
 
-/// Seconds for each target, unless the command line says how many.
+/// Seconds per target, unless the command line gives a number.
 const SECONDS: u32 = 60;
 
-/// Seconds for each target among all other checks, which try the seeds and what is near them besides.
+/// Seconds per target in `ci`, which also runs tests on the seeds and variations of them.
 const SECONDS_OF_MANY: u32 = 20;
 
-/// What libFuzzer wants to see of a program (as `cargo fuzz`, which compiles the targets too, but each by itself), and
-/// what is to stop one.
+/// The compiler flags that libFuzzer needs, and the checks that stop a program.
+///
+/// `cargo fuzz` uses the same flags, but compiles each target separately.
 const FLAGS: [&str; 11] = [
     "--cfg=fuzzing",
     "-Cpasses=sancov-module",
@@ -45,7 +46,7 @@ const FLAGS: [&str; 11] = [
     "-Zsanitizer=address",
 ];
 
-/// Installs what is needed, and runs the targets that are named, or all.
+/// Installs the required tools and runs the named targets, or all.
 pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
     let (seconds, names) = match arguments.split_first() {
         Some((first, names)) if first.starts_with(|first: char| first.is_ascii_digit()) => {
@@ -71,7 +72,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
     report.close()
 }
 
-/// As [`run`], among all other checks; where there is no compiler for it, the reason.
+/// As [`run`], as part of `ci`. Skips the targets with a reason if there is no nightly compiler.
 pub(crate) fn suite(counts: &mut Counts) -> Result<(), Failure> {
     if let Some(why) = tools::no_nightly() {
         counts.skip(TARGETS.len(), why);
@@ -89,21 +90,21 @@ pub(crate) fn suite(counts: &mut Counts) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The targets, compiled, and their first inputs.
+/// The compiled targets and their initial inputs.
 struct Programs {
     folder: PathBuf,
-    /// What the target with Python embeds, or why it is not there.
+    /// The library that the Python target embeds, or the reason why it is missing.
     python: Result<Library, Failure>,
 }
 
 impl Programs {
-    /// Compiles all at once, so that nothing is compiled without Python and again with it.
+    /// Compiles all targets at once, so that nothing is compiled twice, without Python and with it.
     fn build() -> Result<Self, Failure> {
         sim::build()?;
         let mut seeds = workspace::cargo(["run", "--quiet", "--package=interop-fuzz", "--example=seeds"]);
         command_step::run(seeds.args(["--locked", "--"]).arg(place("seeds")))?;
         let python = Library::find();
-        // Named, so that the sanitizer goes into what runs and not into what runs at compile time.
+        // An explicit target, so that the sanitizer applies to the programs and not to build scripts and macros.
         let host = command_step::ask(tools::nightly("rustc").args(["--print", "host-tuple"]))
             .ok_or_else(|| Failure::new("the nightly compiler does not tell what it compiles for"))?;
         let mut cargo = tools::nightly("cargo");
@@ -119,7 +120,7 @@ impl Programs {
         Ok(Self { folder: place("build").join(host).join("release"), python })
     }
 
-    /// Runs a target. What it finds stays in `target/fuzz/artifacts`, what it learnt in `target/fuzz/corpus`.
+    /// Runs a target. Findings are stored in `target/fuzz/artifacts`, new inputs in `target/fuzz/corpus`.
     fn run(&self, target: &str, seconds: u32) -> Result<(), Failure> {
         let folder = |kind: &str| place(kind).join(target);
         for kind in ["corpus", "artifacts"] {
@@ -134,20 +135,20 @@ impl Programs {
             Err(_) => drop(sim::hidden(&mut program)),
         }
         if target == PYTHON {
-            // Python keeps memory on purpose, and its own pools would hide what is in them.
+            // Python keeps memory at exit on purpose, and its own pools would hide errors from the sanitizer.
             options.push_str(":detect_leaks=0");
             program.env("PYTHONMALLOC", "malloc");
         }
         program.env("ASAN_OPTIONS", options).arg(folder("corpus")).arg(folder("seeds"));
         program.arg(format!("-max_total_time={seconds}"));
         program.args(["-max_len=400", "-print_final_stats=1", "-verbosity=0"]);
-        // The slash at the end makes it a folder.
+        // The trailing slash makes this a folder.
         program.arg(format!("-artifact_prefix={}", folder("artifacts").join("").display()));
         command_step::run(&mut program)
     }
 }
 
-/// A folder for what fuzzing makes.
+/// Returns a folder for fuzzing data.
 fn place(kind: &str) -> PathBuf {
     workspace::target().join("fuzz").join(kind)
 }

@@ -1,6 +1,6 @@
-//! The workspace's own commands, run as `cargo xtask <command>`.
+//! The workspace's commands, run as `cargo xtask <command>`.
 //!
-//! One mechanism serves people and automation: what the automation runs is `cargo xtask ci`, and anybody can run it too.
+//! People and automation use the same commands: the automation runs `cargo xtask ci`.
 
 mod bench_python;
 mod bless;
@@ -35,19 +35,19 @@ use std::process::ExitCode;
 
 use failure::Failure;
 
-/// One line of the command table.
+/// A line of the command table.
 struct Command {
-    /// The word that follows `cargo xtask`.
+    /// The word after `cargo xtask`.
     name: &'static str,
-    /// What it takes after its name, for the list.
+    /// The arguments after its name, for the help.
     arguments: &'static str,
     /// What it does, in one line.
     help: &'static str,
-    /// Does it, with the arguments that followed the name.
+    /// Runs it with the arguments that followed the name.
     run: fn(&[String]) -> Result<(), Failure>,
 }
 
-/// Every command there is.
+/// All commands.
 const COMMANDS: &[Command] = &[
     Command {
         name: "demo",
@@ -177,12 +177,12 @@ fn main() -> ExitCode {
     }
 }
 
-/// Refuses a command line: says why, lists what there is, and returns the exit code for wrong usage.
+/// Rejects a command line: prints the reason and the list of commands, and returns the exit code for wrong usage.
 fn list(why: &str) -> ExitCode {
     Failure::usage(format!("{why}\n\n{}", table())).exit()
 }
 
-/// The commands with one line of help each.
+/// Formats the commands with one line of help each.
 fn table() -> String {
     let line = |Command { name, arguments, help, .. }: &Command| {
         format!("  {:<27}{help}", format!("{name} {arguments}"))

@@ -1,4 +1,4 @@
-//! `cargo xtask ptx`: the kernels of the examples, compiled by NVRTC to the PTX that lies beside them.
+//! `cargo xtask ptx`: compiles the kernels of the examples to PTX with NVRTC.
 
 use crate::command_step;
 use crate::failure::{Failure, no_arguments};
@@ -7,11 +7,11 @@ use crate::test_counts::Counts;
 
 const SCRIPT: &str = "examples/kernels/build_ptx.py";
 
-/// Whether there is an NVRTC for this system (for these there are wheels).
+/// Whether NVRTC exists for this system. Its wheels exist only for these.
 const THERE_IS_A_COMPILER: bool = cfg!(any(target_os = "linux", all(windows, target_arch = "x86_64")));
 const NO_COMPILER: &str = "there is no NVRTC for this system: it exists for Linux and for Windows on x86-64";
 
-/// Writes the PTX anew.
+/// Writes the PTX files.
 pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
     no_arguments("ptx", arguments)?;
     if !THERE_IS_A_COMPILER {
@@ -20,7 +20,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
     build(&[])
 }
 
-/// That the PTX is what the sources compile to, as a suite of one test.
+/// Checks that the PTX is what the sources compile to, as a suite with one test.
 pub(crate) fn check(counts: &mut Counts) -> Result<(), Failure> {
     if !THERE_IS_A_COMPILER {
         counts.skip(1, NO_COMPILER);

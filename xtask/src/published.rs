@@ -1,14 +1,18 @@
-//! `cargo xtask guard`: what the published packages promise to those who build on them.
+//! `cargo xtask guard`: checks what the published packages promise to their users.
 //!
-//! Since when each item of the standard library is there, the lint `incompatible_msrv` of `cargo clippy` knows; of the language
-//! itself (`let text = format_args!(…)`, since 1.89) only the oldest compiler can tell.
+//! The lint `incompatible_msrv` of `cargo clippy` knows since which version each item of the standard library exists.
+//! For the language itself (`let text = format_args!(…)`, since 1.89) only the oldest compiler can tell.
 //!
-//! The public items are recorded, and not compared with those of an earlier version as cargo-semver-checks does. The record
-//! shows more, such as another type of an argument or a new bound, and whoever changes it reads the difference. What that
-//! tool sees besides is seen too: a lost `Send` is in the record, a lost feature fails the test below, fields of a C struct
-//! that have changed places fail the assertions beside it, and a trait method that has lost its default does not compile
-//! with the storages and streams of the tests. Which version a release has to have is a question for that tool:
-//! `cargo semver-checks -p interop-core --baseline-rev TAG --only-explicit-features --features derive,half,ndarray,num-complex`.
+//! The public items are recorded in a file, not compared with an earlier version as cargo-semver-checks does. The
+//! record shows more, such as another argument type or a new bound, and its changes are reviewed. Other checks cover
+//! the rest of that tool: a lost `Send` shows in the record. A lost feature fails the test below. Moved fields of a C
+//! struct fail the assertions beside it. A trait method that lost its default does not compile with the storages and
+//! streams of the tests. Which version number a release needs is a question for that tool:
+//!
+//! ```text
+//! cargo semver-checks -p interop-core --baseline-rev TAG --only-explicit-features \
+//!     --features derive,half,ndarray,num-complex
+//! ```
 
 use std::process::Command;
 
@@ -84,7 +88,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
     suites::choose(&SUITES, arguments)
 }
 
-/// The part that takes little, where there is a nightly compiler, and otherwise the reason.
+/// Runs the fast check if there is a nightly compiler; otherwise skips it with the reason.
 pub(crate) fn suite(counts: &mut Counts) -> Result<(), Failure> {
     if let Some(why) = tools::no_nightly() {
         counts.skip(PUBLISHED.len(), why);
@@ -93,7 +97,7 @@ pub(crate) fn suite(counts: &mut Counts) -> Result<(), Failure> {
     public_items(counts)
 }
 
-/// Compares the public items with those that are recorded.
+/// Compares the public items with the recorded ones.
 fn public_items(counts: &mut Counts) -> Result<(), Failure> {
     let mut changes = Vec::new();
     for package in PUBLISHED {
@@ -119,7 +123,7 @@ fn public_items(counts: &mut Counts) -> Result<(), Failure> {
     Err(Failure::new(format!("the public items changed; {advice}\n{}", changes.join("\n"))))
 }
 
-/// Records the public items as they are.
+/// Records the current public items.
 pub(crate) fn bless() -> Result<(), Failure> {
     if let Some(why) = tools::no_nightly() {
         println!("    left as they are: {why}");
@@ -131,12 +135,12 @@ pub(crate) fn bless() -> Result<(), Failure> {
     Ok(())
 }
 
-/// The file with the items of a package.
+/// Returns the file with the recorded items of a package.
 fn record(package: &str) -> String {
     format!("{package}/public-api.txt")
 }
 
-/// The public items of a package with all its features.
+/// Returns the public items of a package with all its features.
 fn items(package: &str) -> Result<String, Failure> {
     let folder = workspace::target().join("guard/api");
     let mut rustdoc = tools::nightly("cargo");
@@ -158,7 +162,7 @@ fn items(package: &str) -> Result<String, Failure> {
     Ok(items)
 }
 
-/// Compiles the core with every set of its features.
+/// Compiles the core with every combination of its features.
 fn feature_sets(counts: &mut Counts) -> Result<(), Failure> {
     sim::build()?;
     for set in 0..1_usize << workspace::FEATURES.len() {
@@ -166,14 +170,14 @@ fn feature_sets(counts: &mut Counts) -> Result<(), Failure> {
         let chosen = chosen.map(|(_, feature)| *feature).collect::<Vec<_>>().join(",");
         let mut cargo = workspace::cargo(["check", "--quiet", "--locked", "--package=interop-core"]);
         cargo.args(["--no-default-features", "--features", &chosen]).env("RUSTFLAGS", "-D warnings");
-        // With other flags than anything else: a folder of its own keeps what the others have built.
+        // The flags differ from other builds, so a separate folder keeps those builds valid.
         command_step::run(cargo.arg("--target-dir").arg(workspace::target().join("guard/features")))?;
         counts.passed += 1;
     }
     Ok(())
 }
 
-/// The version of Rust that the packages promise.
+/// Returns the minimum Rust version that the packages promise.
 fn promised() -> Result<String, Failure> {
     let manifest = files::read(&workspace::root().join("Cargo.toml"))?;
     let version = manifest.lines().find_map(|line| line.strip_prefix("rust-version = "));
@@ -181,7 +185,7 @@ fn promised() -> Result<String, Failure> {
     Ok(version.trim_matches('"').to_owned())
 }
 
-/// Why the oldest compiler cannot be used, or `None`.
+/// Returns the reason why the oldest compiler cannot be used, or `None`.
 fn no_oldest() -> Option<String> {
     let version = promised().unwrap_or_default();
     let found = command_step::ask(tools::of_toolchain(&version, "rustc").arg("--version"));
@@ -189,7 +193,7 @@ fn no_oldest() -> Option<String> {
     found.is_none().then(why)
 }
 
-/// As the suite, where there is that compiler, and otherwise the reason.
+/// Runs the check if the oldest compiler is installed; otherwise skips it with the reason.
 pub(crate) fn oldest(counts: &mut Counts) -> Result<(), Failure> {
     if let Some(why) = no_oldest() {
         counts.skip(1, why);
@@ -198,7 +202,7 @@ pub(crate) fn oldest(counts: &mut Counts) -> Result<(), Failure> {
     oldest_compiler(counts)
 }
 
-/// Compiles both packages with the oldest compiler, but for the adapter of `cudarc`, whose dependencies want a newer one.
+/// Compiles both packages with the oldest compiler, except the `cudarc` adapter, whose dependencies need a newer one.
 fn oldest_compiler(counts: &mut Counts) -> Result<(), Failure> {
     sim::build()?;
     let mut cargo = tools::of_toolchain(&promised()?, "cargo");
@@ -209,10 +213,10 @@ fn oldest_compiler(counts: &mut Counts) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Platforms that the tests do not run on: other sizes of `c_long` and of a pointer, other ways to find a symbol.
+/// Platforms that the tests do not run on. They differ in the sizes of `c_long` and pointers, and in symbol lookup.
 const PLATFORMS: [&str; 3] = ["x86_64-pc-windows-msvc", "i686-pc-windows-msvc", "aarch64-apple-darwin"];
 
-/// Compiles the core for other platforms, as far as that goes without their linkers.
+/// Checks the core for other platforms, as far as this is possible without their linkers.
 fn platforms(counts: &mut Counts) -> Result<(), Failure> {
     let installed = command_step::ask(Command::new("rustup").args(["target", "list", "--installed"]));
     let installed = installed.unwrap_or_default();
@@ -222,7 +226,7 @@ fn platforms(counts: &mut Counts) -> Result<(), Failure> {
     }
     for platform in PLATFORMS {
         let mut cargo = workspace::cargo(["clippy", "--quiet", "--locked", "--package=interop-core"]);
-        // There is no interpreter of that platform to ask, and one is not needed for the stable ABI.
+        // PyO3 needs no interpreter of that platform for the stable ABI.
         cargo.arg(workspace::features_but(&["cust", "cudarc"])).arg("--features=pyo3/abi3-py310");
         cargo.args(["--target", platform]).env("PYO3_NO_PYTHON", "1");
         cargo.arg("--target-dir").arg(workspace::target().join("guard/platforms"));
@@ -232,11 +236,11 @@ fn platforms(counts: &mut Counts) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Compiles both packages, in a workspace of their own, with the oldest versions that their manifests allow.
+/// Compiles both packages, in a separate workspace, with the oldest dependencies that their manifests allow.
 fn oldest_dependencies(counts: &mut Counts) -> Result<(), Failure> {
     tools::need_nightly()?;
     let place = workspace::target().join("guard/oldest");
-    // Whatever an earlier run has left is in the way.
+    // Files of an earlier run would interfere.
     files::clear(&place)?;
     for package in PUBLISHED {
         files::copy_all(&workspace::root().join(package), &place.join(package))?;
@@ -250,7 +254,7 @@ fn oldest_dependencies(counts: &mut Counts) -> Result<(), Failure> {
     let mut lock = tools::nightly("cargo");
     command_step::run(lock.args(["generate-lockfile", "-Zminimal-versions"]).current_dir(&place))?;
     let mut check = workspace::cargo(["check", "--locked", "--workspace"]);
-    // Without `cust`: the oldest helper of its build script wants a CUDA toolkit, which the newest one does not.
+    // Without `cust`: the oldest helper of its build script needs a CUDA toolkit, which the newest one does not.
     check.arg(workspace::features_but(&["cust"]));
     check.arg("--target-dir").arg(place.with_file_name("oldest-build")).current_dir(&place);
     command_step::run(&mut check)?;

@@ -1,4 +1,4 @@
-//! `cargo xtask pyo3`: the Python tests with each minor version of `PyO3` that users may have.
+//! `cargo xtask pyo3`: runs the Python tests with each supported minor version of `PyO3`.
 
 use std::path::{Path, PathBuf};
 
@@ -7,20 +7,20 @@ use crate::python::{Environment, Requirements};
 use crate::test_counts::Counts;
 use crate::{extension, files, sim, suites, workspace};
 
-/// What the manifest of the workspace allows.
+/// The versions that the workspace's manifest allows.
 const RANGE: &str = ">=0.28, <0.31";
 const MINORS: [&str; 3] = ["0.28", "0.29", "0.30"];
-/// What the extension is made of.
+/// The packages that the extension consists of.
 const PACKAGES: [&str; 3] = ["interop-core", "interop-derive", "examples/py-extension"];
 
-/// Tests of what `PyO3` itself got wrong until 0.29: a thread that ended in its frames ended the process (its pull request
+/// Tests of bugs that `PyO3` had before 0.29: a thread that ended inside its frames ended the process (its pull request
 /// 6085), and each instance kept a reference to its class (6224).
 const FAULTS_UNTIL_29: [&str; 2] = [
     "tests/python/test_interpreter_exit.py::test_the_end_of_the_interpreter",
     "tests/python/test_lifetime.py::test_references_to_modules_and_singletons_stay_as_they_are",
 ];
 
-/// Runs the tests with the minor versions that are named, or with all.
+/// Runs the tests with the named minor versions, or with all.
 pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
     if let Some(unknown) = arguments.iter().find(|minor| !MINORS.contains(&minor.as_str())) {
         let minors = MINORS.join(", ");
@@ -30,15 +30,15 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
     MINORS.iter().filter(wanted).try_for_each(|minor| test(minor, &mut Counts::default()))
 }
 
-/// The tests with the oldest, for the automation.
+/// Runs the tests with the oldest version, for `ci`.
 pub(crate) fn oldest(counts: &mut Counts) -> Result<(), Failure> {
     test(MINORS[0], counts)
 }
 
-/// Builds the extension with this minor version, in a workspace of its own, and runs the Python tests over it.
+/// Builds the extension with this minor version in a separate workspace, and runs the Python tests on it.
 fn test(minor: &str, counts: &mut Counts) -> Result<(), Failure> {
     let environment = Environment::prepare(Requirements::Tests)?;
-    // The stubs, and what the tests import besides.
+    // Installs the stubs and the other modules that the tests import.
     extension::build(&environment)?;
     if cfg!(target_os = "linux") {
         sim::build()?;
@@ -62,7 +62,7 @@ fn test(minor: &str, counts: &mut Counts) -> Result<(), Failure> {
     suites::pytest_twice(with_module, counts)
 }
 
-/// The packages of the extension as a workspace that allows this minor version only, with the other versions as they are.
+/// Copies the extension's packages as a workspace that allows only this minor version and keeps all other versions.
 fn copy_workspace(copy: &Path, minor: &str) -> Result<(), Failure> {
     let root = workspace::root();
     let manifest = files::read(&root.join("Cargo.toml"))?;
@@ -75,12 +75,12 @@ fn copy_workspace(copy: &Path, minor: &str) -> Result<(), Failure> {
     let members = format!("members = {PACKAGES:?}");
     let place = lines.iter().position(|line| *line == "[workspace]").map_or(0, |at| at + 1);
     lines.insert(place, &members);
-    // Settings of packages that are not there.
+    // Removes the settings of packages that are not copied.
     let text = lines
         .join("\n")
         .replace("[profile.dev.package.interop-sim-driver]", "[profile.none]\ninherits = \"dev\"");
     for package in PACKAGES {
-        // What was removed since must not be built.
+        // Files that no longer exist must not be built.
         let place: PathBuf = copy.join(package);
         files::clear(&place)?;
         files::copy_all(&root.join(package), &place)?;

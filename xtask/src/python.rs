@@ -1,4 +1,4 @@
-//! A virtual environment for the demo and the Python tests, under `target/` and made when it is needed.
+//! A virtual environment for the demo and the Python tests, created under `target/` when it is needed.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -8,30 +8,31 @@ use std::{env, fs};
 use crate::failure::Failure;
 use crate::{command_step, files, sim, workspace};
 
-/// The oldest Python that the stable interface of the extension and the pinned packages support.
+/// The oldest Python that the extension's stable ABI and the pinned packages support.
 const OLDEST: (u32, u32) = (3, 10);
 
-/// Prints what must match between two interpreters for one to serve as the other, such as `3.11 cpython`; in words
-/// that Python 2 knows too, to be told from a Python that does not run.
+/// Prints the properties in which two interpreters must match to be interchangeable, such as `3.11 cpython`.
+///
+/// It also runs on Python 2, so that an old Python can be distinguished from one that does not run.
 const PROBE: &str = "\
 import platform, sys, sysconfig
 free = sysconfig.get_config_var('Py_GIL_DISABLED')
 kind = 'free-threaded' if free else platform.python_implementation().lower()
 print('%d.%d %s' % (sys.version_info[0], sys.version_info[1], kind))";
 
-/// The sets of packages, each pinned in a file.
+/// A set of packages, each pinned in a file.
 #[derive(Clone, Copy)]
 pub(crate) enum Requirements {
-    /// What the demo needs.
+    /// The packages of the demo.
     Demo,
-    /// What the Python tests need, which includes what the demo needs.
+    /// The packages of the Python tests, which include those of the demo.
     Tests,
     /// The compiler of the kernels.
     Kernels,
 }
 
 impl Requirements {
-    /// The file with the pinned packages.
+    /// Returns the file with the pinned packages.
     fn file(self) -> PathBuf {
         workspace::root().join(match self {
             Self::Demo => "examples/py-extension/requirements.txt",
@@ -40,7 +41,8 @@ impl Requirements {
         })
     }
 
-    /// The file with packages for a folder of their own, and that folder: versions that cannot stand beside the others.
+    /// Returns the file with packages that need a separate folder, and that folder: versions that conflict with the
+    /// others.
     fn apart(self) -> Option<(PathBuf, PathBuf)> {
         match self {
             Self::Demo | Self::Kernels => None,
@@ -48,7 +50,7 @@ impl Requirements {
         }
     }
 
-    /// The file that tells what was installed.
+    /// Returns the file that records what was installed.
     fn stamp(self) -> PathBuf {
         folder().join(match self {
             Self::Demo => "demo.installed",
@@ -57,7 +59,7 @@ impl Requirements {
         })
     }
 
-    /// What has to be fetched for it at most, roughly.
+    /// The approximate maximum download size.
     fn megabytes(self) -> u32 {
         match self {
             Self::Demo | Self::Tests => 400,
@@ -72,7 +74,7 @@ pub(crate) struct Environment {
 }
 
 impl Environment {
-    /// Makes the environment, unless it is there, and installs the packages, unless exactly these are.
+    /// Creates the environment and installs the packages, unless this has already been done.
     pub(crate) fn prepare(requirements: Requirements) -> Result<Self, Failure> {
         let base = Interpreter::find()?;
         let environment = Self {
@@ -85,33 +87,35 @@ impl Environment {
         Ok(environment)
     }
 
-    /// The Python that environments are made from.
+    /// Returns the Python that environments are created from.
     pub(crate) fn base() -> Result<String, Failure> {
         Interpreter::find().map(|base| base.program)
     }
 
-    /// The environment's interpreter, in the workspace's folder and free of what the caller's environment would add.
+    /// Returns a command that runs the environment's interpreter in the workspace's folder, without the caller's Python
+    /// variables.
     pub(crate) fn python(&self) -> Command {
         let mut python = Command::new(&self.interpreter);
         python.current_dir(workspace::root()).env_remove("PYTHONPATH").env_remove("PYTHONHOME");
-        // Nothing is written beside the sources, and output appears when it is printed.
+        // No bytecode is written next to the sources, and output appears immediately.
         python.args(["-B", "-u"]);
         python
     }
 
-    /// The folder for compiled modules.
+    /// Returns the folder for compiled modules.
     pub(crate) fn site_packages(&self) -> Result<PathBuf, Failure> {
         let ask = "import sysconfig; print(sysconfig.get_path('platlib'))";
         let folder = command_step::ask(self.python().args(["-c", ask]));
         folder.map(PathBuf::from).ok_or_else(|| broken("does not tell where its modules are"))
     }
 
-    /// What the interpreter is, or `None` when it does not work, or has no pip because its creation was interrupted.
+    /// Returns the interpreter's properties, or `None` if it does not work or has no pip because its creation was
+    /// interrupted.
     fn probe(&self) -> Option<String> {
         command_step::ask(self.python().args(["-c", &format!("import pip\n{PROBE}")]))
     }
 
-    /// Makes the environment, over whatever is left of an earlier one.
+    /// Creates the environment, replacing the remains of an earlier one.
     fn create(&self, base: &Interpreter) -> Result<(), Failure> {
         command_step::announce(
             "Virtual environment",
@@ -139,7 +143,7 @@ impl Environment {
         }
     }
 
-    /// Installs the packages of a requirements file, unless the stamp says that exactly these are installed.
+    /// Installs the packages of a requirements file, unless the stamp states that exactly these are installed.
     fn install(&self, requirements: Requirements, base: &Interpreter) -> Result<(), Failure> {
         let file = requirements.file();
         let mut wanted = format!("{}\n{}", base.probe, with_included(&file)?);
@@ -184,16 +188,16 @@ impl Environment {
     }
 }
 
-/// The Python that the virtual environment is made from.
+/// The Python that the virtual environment is created from.
 struct Interpreter {
-    /// How to start it.
+    /// The command that starts it.
     program: String,
-    /// What [`PROBE`] printed.
+    /// The output of [`PROBE`].
     probe: String,
 }
 
 impl Interpreter {
-    /// The one named by the variable `PYTHON`, else the first suitable one on the path.
+    /// Finds the interpreter in the variable `PYTHON`, or else the first suitable one on the path.
     fn find() -> Result<Self, Failure> {
         let candidates = match env::var("PYTHON") {
             Ok(chosen) if !chosen.is_empty() => vec![chosen],
@@ -216,7 +220,7 @@ impl Interpreter {
     }
 }
 
-/// The shared library of a Python, to be embedded in a program.
+/// The shared library of a Python, for embedding in a program.
 pub(crate) struct Library {
     program: String,
     home: String,
@@ -224,13 +228,13 @@ pub(crate) struct Library {
 }
 
 impl Library {
-    /// Prints the interpreter, its home, and its library, where there is one to share.
+    /// Prints the interpreter, its home, and its shared library if it has one.
     const PROBE: &str = "\
 import sys, sysconfig
 value = sysconfig.get_config_var
 print(sys.executable, sys.base_prefix, value('LIBDIR') if value('Py_ENABLE_SHARED') else '', value('LDLIBRARY'), sep='\\n')";
 
-    /// That of the Python that [`Environment`] would use.
+    /// Finds the library of the Python that [`Environment`] uses.
     pub(crate) fn find() -> Result<Self, Failure> {
         let Interpreter { program, .. } = Interpreter::find()?;
         let said = command_step::ask(Command::new(&program).args(["-c", Self::PROBE])).unwrap_or_default();
@@ -244,14 +248,14 @@ print(sys.executable, sys.base_prefix, value('LIBDIR') if value('Py_ENABLE_SHARE
         )))
     }
 
-    /// Has a program that a command builds and runs embed it, with no driver in sight.
+    /// Lets a program that `command` builds and runs embed this library, without access to a CUDA driver.
     pub(crate) fn embed(&self, command: &mut Command) {
         command.env("PYO3_PYTHON", &self.program).env("PYTHONHOME", &self.home);
         sim::hidden_beside(command, &self.folder);
     }
 }
 
-/// Why an interpreter cannot be used, from what [`PROBE`] printed; `None` when it can.
+/// Returns why an interpreter cannot be used, from the output of [`PROBE`], or `None` if it can.
 fn unsuitable(probe: Option<&str>) -> Option<String> {
     let Some(probe) = probe else { return Some("does not run".to_owned()) };
     let version = |version: &str| {
@@ -263,22 +267,22 @@ fn unsuitable(probe: Option<&str>) -> Option<String> {
         (None, _) => Some(format!("says `{probe}`")),
         (Some(version), _) if version < OLDEST => Some(format!("is Python {number}")),
         (Some(_), "cpython") => None,
-        // The stable interface that the extension is built for is the one of CPython with the lock.
+        // The extension is built for the stable ABI of CPython with the GIL.
         (Some(_), kind) => Some(format!("is a {kind} build")),
     }
 }
 
-/// The folder of the virtual environment.
+/// Returns the folder of the virtual environment.
 fn folder() -> PathBuf {
     workspace::target().join("venv")
 }
 
-/// The environment is in a state that only a new one mends.
+/// Returns the failure for an environment that must be created again.
 fn broken(what: &str) -> Failure {
     Failure::new(format!("the virtual environment {what}; remove the folder target/venv and run this again"))
 }
 
-/// A requirements file with the files that it includes, so that a change in any of them shows.
+/// Returns a requirements file with the files that it includes, so that a change in any of them is noticed.
 fn with_included(file: &Path) -> Result<String, Failure> {
     let mut text = files::read(file)?;
     let included: Vec<_> =

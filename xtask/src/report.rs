@@ -1,4 +1,4 @@
-//! The report of a run of checks and test suites: all are run, a table tells how each went, one line closes it.
+//! The report of checks and test suites: all of them run, a table shows the results, and the last line sums them up.
 
 use std::time::{Duration, Instant};
 
@@ -17,12 +17,12 @@ struct Row {
     name: &'static str,
     counts: Counts,
     time: Duration,
-    /// Why it failed, where more is to be said than the counts tell.
+    /// The reason of a failure, if the counts do not explain it.
     failure: Option<Failure>,
 }
 
 impl Report {
-    /// Runs a check that passes or fails as a whole and counts as one test.
+    /// Runs a check that counts as one test.
     pub(crate) fn check(
         &mut self,
         name: &'static str,
@@ -36,8 +36,10 @@ impl Report {
         });
     }
 
-    /// Runs a test suite that counts its tests itself. One that fails counts at least one failure, and one that ran
-    /// and skipped no test fails: a suite that silently tests nothing is the failure that nobody notices.
+    /// Runs a test suite that counts its own tests.
+    ///
+    /// A suite that fails counts at least one failure. A suite that neither ran nor skipped a test fails too, because
+    /// otherwise nobody would notice that it tests nothing.
     pub(crate) fn suite(
         &mut self,
         name: &'static str,
@@ -87,7 +89,7 @@ impl Report {
 mod tests {
     use super::*;
 
-    /// The counts of the only row.
+    /// Returns the counts of the only row.
     fn counts(report: &Report) -> Counts {
         let [row] = report.rows.as_slice() else { panic!("one row was expected") };
         row.counts

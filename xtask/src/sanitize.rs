@@ -1,15 +1,15 @@
-//! `cargo xtask sanitize`: the tests under the sanitizers of the nightly compiler, under valgrind, and in Miri.
+//! `cargo xtask sanitize`: runs the tests under the sanitizers of the nightly compiler, under valgrind, and in Miri.
 //!
-//! | word | what is compiled with the checker in it | what is not |
+//! | word | instrumented | not instrumented |
 //! | --- | --- | --- |
 //! | `address` | core, derive, tests, every crate that they use | the standard library, the simulated driver |
-//! | `thread` | these too, with the standard library and the simulated driver | nothing |
-//! | `python` | the extension with all its crates | CPython and its libraries; what they allocate is watched |
+//! | `thread` | the same, and the standard library and the simulated driver | nothing |
+//! | `python` | the extension with all its crates | CPython and its libraries; their allocations are tracked |
 //! | `valgrind` | nothing; every instruction is watched, CPython's own included | |
-//! | `miri` | nothing; core, tests and standard library are interpreted | the simulated driver, C, CPython: Miri loads no libraries |
+//! | `miri` | nothing; core, tests and standard library are interpreted | the simulated driver, C, CPython |
 //!
-//! Leaks are looked for in `address` and in the Rust half of `valgrind`; Python's tests count their exports, allocations
-//! and releases themselves, and CPython keeps memory on purpose.
+//! Leaks are detected in `address` and in the Rust half of `valgrind`. Python's tests count their exports, allocations
+//! and releases themselves, because CPython keeps memory on purpose.
 
 mod build;
 mod interpreter;
@@ -23,24 +23,26 @@ use crate::test_counts::Counts;
 use crate::{command_step, sim, tools, workspace};
 use build::Sanitizer;
 
-/// What computes at run time, without the messages of the compiler.
+/// The tests that compute at run time, without those of compiler messages.
 const TESTS: [&str; 4] = ["--package=interop-tests", "--test=runtime", "--test=derive", "--test=driver"];
-/// The fuzz targets over the conformance corpus and near it.
+/// The fuzz targets on the conformance corpus and variations of it.
 const TARGETS: [&str; 2] = ["--package=interop-fuzz", "--test=targets"];
 
-/// The tests about capsules and who releases what is in them.
+/// The tests of capsules and their release.
 const CAPSULES: [&str; 4] = [
     "tests/python/test_capsules.py",
     "tests/python/test_capsule_life.py",
     "tests/python/test_export.py",
     "tests/python/test_exchange_offered.py",
 ];
-/// What pytest is told under a sanitizer. A report ends the process, so it must not be held back. Left out are tests that look
-/// at the memory of the process, because freed memory is kept for a while, and that of the types, in which nothing runs.
+/// The pytest options under a sanitizer.
+///
+/// A report ends the process, so output must not be captured. Excluded are tests that measure the memory of the
+/// process, because freed memory is kept for a while, and the tests of type stubs, which run no code of the extension.
 const PYTEST: &str = "--capture=sys --deselect=tests/python/test_numpy.py::test_ten_thousand_trips_leave_nothing \
                       --deselect=tests/python/test_exchange_offered.py::test_borrowed_numbers_do_not_pile_up \
                       --deselect=tests/python/test_soak.py --deselect=tests/python/test_stubs.py";
-/// What valgrind is asked for. An error that it finds ends the program with a number of its own.
+/// The valgrind options. An error ends the program with an exit code of its own.
 const MEMCHECK: [&str; 6] = [
     "--quiet",
     "--error-exitcode=99",
@@ -102,7 +104,7 @@ fn address(counts: &mut Counts) -> Result<(), Failure> {
 fn thread(counts: &mut Counts) -> Result<(), Failure> {
     tools::need_nightly()?;
     build::must_find(Sanitizer::Thread, "race")?;
-    // A driver with the sanitizer in it: what threads agree on there is an order that must be seen.
+    // The driver is instrumented too, because threads synchronize in it and the sanitizer must see that.
     command_step::run(Sanitizer::Thread.cargo("build")?.arg("--package=interop-sim-driver"))?;
     let mut cargo = Sanitizer::Thread.cargo("test")?;
     cargo.env("INTEROP_SIM_DRIVER", Sanitizer::Thread.built("libinterop_sim_driver.so"));
@@ -115,19 +117,20 @@ fn python(counts: &mut Counts) -> Result<(), Failure> {
     let environment = Environment::prepare(Requirements::Tests)?;
     let mut cargo = Sanitizer::Address.cargo("rustc")?;
     cargo.env("PYO3_BUILD_EXTENSION_MODULE", "1").env("PYO3_PYTHON", environment.python().get_program());
-    // With debug assertions, but no frames so large that Python's own limit of recursion comes after the end of the stack.
+    // With debug assertions. The optimization keeps stack frames small, so that Python's recursion limit comes before a
+    // stack overflow.
     cargo.env("CARGO_PROFILE_DEV_OPT_LEVEL", "1");
     command_step::run(cargo.args(["--package=interop-demo-extension", "--lib"]))?;
     let modules = build::module(&Sanitizer::Address.built("libinterop_demo.so"), "address")?;
     let runtime = build::address_runtime()?;
-    // Without the sanitizer's runtime an extension with the sanitizer in it cannot be loaded.
+    // An instrumented extension cannot be loaded without the sanitizer's runtime.
     let imports = ["-c", "import interop_demo"];
     if command_step::ask(environment.python().env("PYTHONPATH", &modules).args(imports)).is_some() {
         return Err(Failure::new(format!("the module in {} has no sanitizer in it", modules.display())));
     }
     let watched = || {
         let mut python = environment.python();
-        // CPython's own pools of memory would hide what is in them.
+        // CPython's own memory pools would hide errors from the sanitizer.
         python.env("PYTHONPATH", &modules).env("PYTHONMALLOC", "malloc").env("LD_PRELOAD", &runtime);
         python.env("ASAN_OPTIONS", "detect_leaks=0:allocator_may_return_null=1");
         python.env("PYTEST_ADDOPTS", PYTEST);
@@ -157,7 +160,7 @@ fn valgrind(counts: &mut Counts) -> Result<(), Failure> {
     cargo.args([&workspace::plain_features(), "--", "dlpack::", "storage::"]);
     let runtime = suites::follow(sim::hidden(&mut cargo), counts);
     let environment = Environment::prepare(Requirements::Tests)?;
-    // Not optimised: LLVM may read what was never written as long as nothing comes of it, and valgrind reports that.
+    // Not optimized: LLVM may read uninitialized memory if the value has no effect, which valgrind would report.
     let mut cargo = workspace::cargo(["rustc", "--package=interop-demo-extension", "--lib", "--locked"]);
     let folder = workspace::target().join("extension");
     cargo.arg("--target-dir").arg(&folder).env("PYO3_BUILD_EXTENSION_MODULE", "1");

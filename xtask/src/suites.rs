@@ -8,7 +8,7 @@ use crate::report::Report;
 use crate::test_counts::Counts;
 use crate::{command_step, extension, ptx, sim, templates, workspace};
 
-/// Everything but the Python extension, which is tested from Python, and what is linked to a driver.
+/// Everything except the Python extension, which is tested from Python, and the packages that use a driver.
 const ALL: [&str; 7] = [
     "--workspace",
     "--exclude=interop-demo-extension",
@@ -19,7 +19,7 @@ const ALL: [&str; 7] = [
     "--exclude=interop-cuda-tests",
 ];
 
-/// What runs on the simulated driver, and is linked to it where `cust` is in it.
+/// The packages that run on the simulated driver. Those with `cust` also link it.
 const SIMULATED: [&str; 4] = [
     "--package=interop-sim-driver",
     "--package=cuda-smoke",
@@ -27,23 +27,23 @@ const SIMULATED: [&str; 4] = [
     "--package=interop-cuda-tests",
 ];
 
-/// What computes at run time.
+/// The packages that compute at run time.
 const RUNTIME: [&str; 3] =
     ["--package=interop-core", "--package=interop-tests", "--package=interop-demo-kernels"];
 
-/// One suite.
+/// A test suite.
 pub(crate) struct Suite {
-    /// What selects it on the command line.
+    /// The word that selects it on the command line.
     pub(crate) word: &'static str,
     /// Its name in the report.
     pub(crate) name: &'static str,
-    /// What it is there for.
+    /// Its purpose.
     pub(crate) why: &'static str,
     /// Runs it and counts its tests.
     pub(crate) run: fn(&mut Counts) -> Result<(), Failure>,
 }
 
-/// Every suite, in the order in which they run.
+/// All suites, in the order in which they run.
 const SUITES: [Suite; 7] = [
     Suite {
         word: "debug",
@@ -65,7 +65,7 @@ const SUITES: [Suite; 7] = [
         name: "Rust tests, release build",
         why: "The runtime without those: a number that would wrap must be caught by a check of our own.",
         run: |counts| {
-            // The test `messages` asks the compiler, whose answers are the same in both builds.
+            // The test `messages` checks compiler messages, which are the same in both builds.
             let arguments = ["--tests", "--release", "--", "--exact", "--skip", "messages"];
             rust(&RUNTIME, &arguments, sim::hidden, counts)
         },
@@ -101,7 +101,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
     choose(&SUITES, arguments)
 }
 
-/// Runs those of some suites that are named in `arguments`, or all.
+/// Runs the suites of `suites` that are named in `arguments`, or all.
 pub(crate) fn choose(suites: &[Suite], arguments: &[String]) -> Result<(), Failure> {
     if let Some(unknown) = arguments.iter().find(|word| suites.iter().all(|suite| suite.word != **word)) {
         let words = suites.iter().map(|suite| suite.word).collect::<Vec<_>>().join(", ");
@@ -124,8 +124,9 @@ fn run_into<'a>(report: &mut Report, suites: impl Iterator<Item = &'a Suite>) {
     }
 }
 
-/// Runs `cargo test` over some packages, with the features that add tests, with the driver that `with` lets it find, and
-/// past a program that fails.
+/// Runs `cargo test` for some packages with the features that add tests, and continues after a failing program.
+///
+/// `with` determines which driver the tests find.
 fn rust(
     packages: &[&str],
     arguments: &[&str],
@@ -138,8 +139,8 @@ fn rust(
     follow(&mut command, counts)
 }
 
-/// Runs the examples of every page, then those of the pages that need PyO3, which link Python; the README and the guide are among
-/// these.
+/// Runs the doc examples of all packages, then those that need PyO3 and link Python, including the README and the
+/// guide.
 fn doc(counts: &mut Counts) -> Result<(), Failure> {
     rust(&ALL, &["--doc"], sim::hidden, counts)?;
     let library = match Library::find() {
@@ -160,22 +161,23 @@ fn doc(counts: &mut Counts) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Runs a command that runs test programs, and adds up their tests.
+/// Runs a command that runs test programs, and sums up their tests.
 pub(crate) fn follow(command: &mut Command, counts: &mut Counts) -> Result<(), Failure> {
     let mut failed = Vec::new();
     let outcome = command_step::follow(command, |line| {
-        // One closing line for each test program.
+        // Each test program prints one such line at its end.
         if let Some(result) = Counts::from_libtest(line) {
             *counts += result;
         } else if line.starts_with("test ") && line.ends_with(" ... FAILED") {
             failed.push(format!("\n    {line}"));
         }
     });
-    // The names again at the end, where thousands of lines do not hide them.
+    // Repeats the names at the end, because they are hard to find among thousands of lines.
     outcome.map_err(|failure| Failure::new(format!("{failure}{}", failed.concat())))
 }
 
-/// The tests for the simulated driver, in a process of its own: other libraries would take the driver for a GPU.
+/// The tests for the simulated driver. They run in a separate process, because other libraries would take the driver
+/// for a GPU.
 pub(crate) const ON_SIMULATION: [&str; 10] = [
     "tests/python/test_cuda_arrays.py",
     "tests/python/test_cuda_negotiation.py",
@@ -189,8 +191,10 @@ pub(crate) const ON_SIMULATION: [&str; 10] = [
     "tests/python/test_cuda_without_gil.py",
 ];
 
-/// What the tests on a GPU ask of us alone about the faults that this crate was founded on, the one with JAX excepted, of which
-/// nothing is left without JAX. Here too, because a GPU is seldom at hand, and some of it is asked nowhere else.
+/// The GPU tests that need no partner library, for the faults in other libraries that motivated this crate.
+///
+/// The fault in JAX is left out, because its test needs JAX. They run here too, because GPUs are rarely available and
+/// some of these cases are tested nowhere else.
 const FAULTS: [&str; 11] = [
     "tests/gpu/dali_stream_none.py::test_every_stream_comes_in",
     "tests/gpu/dali_stream_none.py::test_zero_is_no_stream",
@@ -205,7 +209,7 @@ const FAULTS: [&str; 11] = [
     "tests/gpu/as_array.py",
 ];
 
-/// Builds the extension and runs pytest over it.
+/// Builds the extension and runs pytest on it.
 fn python(counts: &mut Counts) -> Result<(), Failure> {
     let environment = Environment::prepare(Requirements::Tests)?;
     extension::build(&environment)?;
@@ -215,7 +219,7 @@ fn python(counts: &mut Counts) -> Result<(), Failure> {
     pytest_twice(|| environment.python(), counts)
 }
 
-/// Runs pytest over everything without a driver, then over what is for the simulated one.
+/// Runs pytest on all tests without a driver, then on the tests for the simulated driver.
 pub(crate) fn pytest_twice(python: impl Fn() -> Command, counts: &mut Counts) -> Result<(), Failure> {
     let ignored = ON_SIMULATION.iter().flat_map(|file| ["--ignore", *file]);
     let ignoring: Vec<&str> = ["tests/python"].into_iter().chain(ignored).collect();
@@ -227,7 +231,7 @@ pub(crate) fn pytest_twice(python: impl Fn() -> Command, counts: &mut Counts) ->
     everything.and(pytest(sim::on_path(&mut python()), &simulated, counts))
 }
 
-/// `cargo xtask torture`: what looks for lost and repeated releases, for longer than the suite does.
+/// `cargo xtask torture`: searches for lost and repeated releases, for longer than the suite does.
 pub(crate) fn torture(arguments: &[String]) -> Result<(), Failure> {
     let seconds = match arguments {
         [] => "60",
@@ -250,20 +254,20 @@ pub(crate) fn torture(arguments: &[String]) -> Result<(), Failure> {
     )
 }
 
-/// Runs pytest and adds up its tests.
+/// Runs pytest and sums up its tests.
 pub(crate) fn pytest(python: &mut Command, what: &[&str], counts: &mut Counts) -> Result<(), Failure> {
-    // No cache folder among the sources; every skipped test with its reason; a misspelt mark is an error; a deadlock
-    // ends with the stack of every thread instead of never.
+    // No cache folder among the sources; a reason for every skipped test; a misspelt mark is an error; a deadlock ends
+    // with the stack of every thread.
     python.args(["-m", "pytest", "-p", "no:cacheprovider", "-ra", "--color=no", "--strict-markers"]);
     python.args(["-o", "faulthandler_timeout=120", "-o", "faulthandler_exit_on_timeout=true"]).args(what);
     follow_pytest(python, counts)
 }
 
-/// Runs a command that is pytest, and adds up its tests.
+/// Runs a command that is pytest, and sums up its tests.
 pub(crate) fn follow_pytest(pytest: &mut Command, counts: &mut Counts) -> Result<(), Failure> {
     let mut last = Counts::default();
     let outcome = command_step::follow(pytest, |line| {
-        // The last such line counts: one before it can only be the captured output of a test.
+        // Only the last such line counts. An earlier one is captured output of a test.
         if let Some(result) = Counts::from_pytest(line) {
             last = result;
         }
@@ -279,20 +283,20 @@ mod tests {
     use super::*;
     use crate::files;
 
-    /// The text of the file that has the modules of a folder.
+    /// Returns the text of the file that declares the modules of a folder.
     fn modules_of(folder: &Path) -> Option<String> {
         ["main.rs", "mod.rs"].iter().find_map(|name| files::read(&folder.join(name)).ok())
     }
 
-    /// The files and folders with Rust code in a folder of tests that no `mod` names, at any depth. Where none can, in a
-    /// folder without a file for that, it is every one.
+    /// Returns the Rust files and folders of a test folder that no `mod` declares, at any depth. If the folder has no
+    /// file that declares modules, it returns all of them.
     fn unnamed(folder: &Path) -> Vec<String> {
         let modules = modules_of(folder).unwrap_or_default();
         let is_named = |name: &str| modules.lines().any(|line| line.trim() == format!("mod {name};"));
         let mut unnamed = Vec::new();
         for path in files::entries(folder).expect("a folder of tests") {
             let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
-            // Programs of their own, which the manifest names.
+            // Separate programs, which the manifest lists.
             if ["main", "mod", "ui"].contains(&name.as_str()) {
                 continue;
             }
@@ -326,7 +330,7 @@ mod tests {
         }
     }
 
-    /// Without the driver some of them would skip all that they have.
+    /// Without the driver some of these files would skip all their tests.
     #[test]
     fn what_is_for_the_simulated_driver_runs_on_it() {
         let present = files::entries(&workspace::root().join("tests/python")).expect("the Python tests");

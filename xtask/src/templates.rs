@@ -1,4 +1,4 @@
-//! The projects to start from, copied out and built by their own instructions with maturin, as a user would.
+//! Tests the template projects: copies them and builds them with maturin, as their READMEs describe.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -8,12 +8,13 @@ use crate::python::Environment;
 use crate::test_counts::Counts;
 use crate::{command_step, files, sim, suites, workspace};
 
-/// From `PyPI`.
+/// Packages from `PyPI`.
 const TOOLS: [&str; 3] = ["maturin==1.16.0", PYTEST, "numpy"];
 const PYTEST: &str = "pytest==9.2.0";
 const MYPY: &str = "mypy==2.4.1";
 
-/// Builds both and runs their tests: the second on the simulated driver, the wheel of the first in a fresh environment.
+/// Builds both templates and runs their tests: the CUDA template on the simulated driver, the wheel of the Python
+/// template in a new environment.
 pub(crate) fn run(counts: &mut Counts) -> Result<(), Failure> {
     let hello = Template::copy("hello-python")?;
     hello.develop()?;
@@ -29,13 +30,13 @@ pub(crate) fn run(counts: &mut Counts) -> Result<(), Failure> {
     Ok(())
 }
 
-/// A copy of one, with an environment of its own.
+/// A copy of a template, with its own environment.
 struct Template {
     folder: PathBuf,
 }
 
 impl Template {
-    /// Copies it to where nothing around it helps, and lets it find the core, as its README says.
+    /// Copies a template out of the workspace, and points its dependency to the core, as its README says.
     fn copy(name: &str) -> Result<Self, Failure> {
         command_step::announce(name, "A copy under target/templates, built as its README says.");
         let folder = target().join(name);
@@ -46,14 +47,14 @@ impl Template {
         let manifest = files::read(&folder.join("Cargo.toml"))?;
         let core = workspace::root().join("interop-core").display().to_string().replace('\\', "/");
         files::write(&folder.join("Cargo.toml"), manifest.replace("../../interop-core", &core))?;
-        // The versions that are tested elsewhere, as far as they are the same packages.
+        // Uses the versions that are tested elsewhere, for the packages that both have.
         files::copy(&workspace::root().join("Cargo.lock"), &folder.join("Cargo.lock"))?;
         let template = Self { folder };
         template.environment("venv", &TOOLS)?;
         Ok(template)
     }
 
-    /// An environment with these packages.
+    /// Creates an environment with these packages.
     fn environment(&self, name: &str, packages: &[&str]) -> Result<PathBuf, Failure> {
         let folder = target().join("environments").join(self.name()).join(name);
         command_step::run(Command::new(Environment::base()?).args(["-m", "venv", "--clear"]).arg(&folder))?;
@@ -67,12 +68,12 @@ impl Template {
         self.folder.file_name().and_then(|name| name.to_str()).unwrap_or_default()
     }
 
-    /// A command of the environment that it is developed in.
+    /// Returns a command that runs a Python module in the development environment.
     fn command(&self, module: &str) -> Command {
         let environment = target().join("environments").join(self.name()).join("venv");
         let mut command = python(&environment);
         command.args(["-m", module]).current_dir(&self.folder).env("VIRTUAL_ENV", &environment);
-        // Both have most of what they build in common.
+        // Both templates share most of their dependencies.
         command.env("CARGO_TARGET_DIR", target().join("target")).env_remove("CONDA_PREFIX");
         command
     }
@@ -87,7 +88,7 @@ impl Template {
         counted(with(&mut pytest), counts)
     }
 
-    /// The types that the wheel will have are those that maturin writes.
+    /// Checks that the type stubs in the wheel are those that maturin generates.
     fn stubs(&self) -> Result<(), Failure> {
         let stubs = self.folder.join("stubs");
         files::clear(&stubs)?;
@@ -101,7 +102,7 @@ impl Template {
         Ok(())
     }
 
-    /// The wheel, in an environment that has nothing else, and where the sources are not.
+    /// Builds the wheel and tests it in an environment that contains nothing else, away from the sources.
     fn wheel(&self, counts: &mut Counts) -> Result<(), Failure> {
         let wheels = self.folder.join("wheels");
         files::clear(&wheels)?;
@@ -116,7 +117,7 @@ impl Template {
         let fresh = self.environment("fresh", &[&wheel.to_string_lossy(), PYTEST, MYPY])?;
         let mut pytest = python(&fresh);
         counted(pytest.args(["-m", "pytest"]).current_dir(&wheels).arg(self.folder.join("tests")), counts)?;
-        // What its types refuse is what Python would refuse, and they are those of the module.
+        // Checks that the stubs reject what Python rejects, and that they match the module.
         let callers = workspace::root().join("tests/templates/callers.py");
         command_step::run(
             python(&fresh)
@@ -135,7 +136,7 @@ impl Template {
     }
 }
 
-/// Runs pytest and adds up its tests; none at all is a failure.
+/// Runs pytest and sums up its tests. Fails if no test ran.
 fn counted(pytest: &mut Command, counts: &mut Counts) -> Result<(), Failure> {
     let before = counts.passed;
     suites::follow_pytest(pytest.args(["-p", "no:cacheprovider", "-ra", "--color=no"]), counts)?;
@@ -160,7 +161,7 @@ fn target() -> PathBuf {
 mod tests {
     use super::*;
 
-    /// A copy, because the project is to be complete where it is copied to.
+    /// The stubs are copied, because the template must be complete on its own.
     #[test]
     fn the_types_of_arrays_are_those_of_the_core() {
         let file = "interop_core-stubs/__init__.pyi";

@@ -1,9 +1,9 @@
-//! How many tests passed, failed and were skipped, read from the closing lines of the test runners.
+//! Counts of passed, failed and skipped tests, parsed from the last lines of the test runners.
 
 use std::fmt;
 use std::ops::AddAssign;
 
-/// What a test run counted.
+/// The counts of a test run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Counts {
     pub(crate) passed: u64,
@@ -12,18 +12,18 @@ pub(crate) struct Counts {
 }
 
 impl Counts {
-    /// Whether anything was executed at all; a skipped test was not.
+    /// Whether any test was executed. A skipped test does not count.
     pub(crate) fn ran(self) -> bool {
         self.passed + self.failed > 0
     }
 
-    /// Counts tests that cannot run here, and says why.
+    /// Counts tests that cannot run here, and prints the reason.
     pub(crate) fn skip(&mut self, tests: usize, why: impl fmt::Display) {
         println!("    skipped: {why}");
         self.skipped += tests as u64;
     }
 
-    /// Reads a closing line of `cargo test`:
+    /// Parses the last line of `cargo test`:
     /// `test result: ok. 12 passed; 0 failed; 3 ignored; 0 measured; 0 filtered out; finished in 0.05s`.
     pub(crate) fn from_libtest(line: &str) -> Option<Self> {
         let (_, tallies) = line.strip_prefix("test result: ")?.split_once(". ")?;
@@ -33,14 +33,14 @@ impl Counts {
                 Some((number, "passed")) => counts.passed = number,
                 Some((number, "failed")) => counts.failed = number,
                 Some((number, "ignored")) => counts.skipped = number,
-                // What was measured or filtered out is no test that was asked for; the rest is the time.
+                // Measured and filtered tests were not requested; the remaining field is the time.
                 _ => {}
             }
         }
         Some(counts)
     }
 
-    /// Reads the closing line of pytest, with or without its frame: `== 1 failed, 12 passed, 2 warnings in 0.12s ==`.
+    /// Parses the last line of pytest, with or without its frame: `== 1 failed, 12 passed, 2 warnings in 0.12s ==`.
     pub(crate) fn from_pytest(line: &str) -> Option<Self> {
         let (tallies, time) = line.trim_matches(|c| c == '=' || c == ' ').rsplit_once(" in ")?;
         if !time.starts_with(|c: char| c.is_ascii_digit()) {
@@ -54,7 +54,7 @@ impl Counts {
             let (number, word) = split_tally(tally)?;
             match word {
                 "passed" | "xpassed" => counts.passed += number,
-                // An error is a test whose preparation or clean-up failed.
+                // An error is a test whose setup or teardown failed.
                 "failed" | "error" | "errors" => counts.failed += number,
                 "skipped" | "xfailed" => counts.skipped += number,
                 "deselected" | "warning" | "warnings" => {}

@@ -1,4 +1,4 @@
-//! `cargo xtask trace`: the table from each rule of the protocols, and each fault that other libraries had, to its tests.
+//! `cargo xtask trace`: writes the table that maps each protocol rule, and each fault of other libraries, to its tests.
 
 mod ledger;
 
@@ -14,7 +14,7 @@ use ledger::{Entry, Proof, Section};
 const LEDGER: &str = "conformance/traceability.toml";
 const TABLE: &str = "conformance/TRACEABILITY.md";
 
-/// Writes the table anew. That it is what the ledger says is a test.
+/// Writes the table. A test checks that it matches the ledger.
 pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
     no_arguments("trace", arguments)?;
     let entries = checked()?;
@@ -25,7 +25,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
     files::write(&workspace::root().join(TABLE), table(&entries))
 }
 
-/// The entries, of which every id is known and there once, and every test exists.
+/// Returns the entries, after checking that every id is known and unique, and that every test exists.
 fn checked() -> Result<Vec<Entry>, Failure> {
     let entries =
         ledger::parse(&read(LEDGER)?).map_err(|error| Failure::new(format!("{LEDGER}: {error}")))?;
@@ -48,7 +48,7 @@ fn checked() -> Result<Vec<Entry>, Failure> {
     Ok(entries)
 }
 
-/// Ids that are missing, there twice, or of no section.
+/// Returns the problems with ids: missing, duplicate, or of an unknown section.
 fn faults_of_ids(entries: &[Entry]) -> Vec<String> {
     let mut missing: BTreeSet<(Section, u32)> = Section::ALL
         .into_iter()
@@ -66,7 +66,7 @@ fn faults_of_ids(entries: &[Entry]) -> Vec<String> {
     faults
 }
 
-/// Whether there is such a test; otherwise what is wrong.
+/// Checks that a test exists. The error states what is wrong.
 fn exists(file: &str, function: Option<&str>) -> Result<(), String> {
     let path = workspace::root().join(file);
     let text = fs::read_to_string(&path).map_err(|error| error.to_string())?;
@@ -80,14 +80,14 @@ fn exists(file: &str, function: Option<&str>) -> Result<(), String> {
     }
 }
 
-/// Whether the project has such a command; otherwise what is wrong.
+/// Checks that the project has this command. The error states what is wrong.
 fn is_command(command: &str) -> Result<(), String> {
     let name = command.split_whitespace().next().unwrap_or_default();
     let known = crate::COMMANDS.iter().any(|command| command.name == name);
     if known { Ok(()) } else { Err(format!("there is no command `cargo xtask {name}`")) }
 }
 
-/// Whether a source has a function of this name with `#[test]` among the lines above it.
+/// Whether a source contains a function with this name and `#[test]` in the lines above it.
 fn is_rust_test(text: &str, name: &str) -> bool {
     let head = format!("fn {name}(");
     let lines: Vec<&str> = text.lines().map(str::trim).collect();
@@ -101,9 +101,9 @@ fn is_rust_test(text: &str, name: &str) -> bool {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum State {
     Proven,
-    /// By tests that only run where there is a GPU.
+    /// By tests that run only on a GPU.
     OnGpu,
-    /// By a command of its own, beside what every run of the tests sees.
+    /// By a separate command, in addition to what every test run checks.
     ByCommand,
     InPart,
     Open,
@@ -145,14 +145,14 @@ fn state(entry: &Entry) -> State {
     }
 }
 
-/// How many entries are in each state.
+/// Returns the number of entries in each state.
 fn summary(entries: &[Entry]) -> String {
     let count = |wanted| entries.iter().filter(|entry| state(entry) == wanted).count();
     let words = State::ALL.map(|state| format!("{} {}", count(state), state.word()));
     format!("{} rules: {}", entries.len(), words.join(", "))
 }
 
-/// The table for people.
+/// Returns the table as Markdown.
 fn table(entries: &[Entry]) -> String {
     let mut text = format!(
         "# Traceability\n\nWhat proves each rule. Written by `cargo xtask trace` from `traceability.toml`; do not edit it here.\n\n\
@@ -172,12 +172,12 @@ fn table(entries: &[Entry]) -> String {
     text
 }
 
-/// A proof as it stands in the table: a link to the file of a test.
+/// Formats a proof for the table: a link to the file of a test.
 fn cell(proof: &Proof) -> String {
     match proof {
         Proof::Test { file, function } => {
             let path = Path::new(file);
-            // The name of a file says little where it is one of a folder of rooms.
+            // The folder is included, because the name of a file in a folder of modules says little.
             let name = path.strip_prefix("tests").unwrap_or(path).display();
             let function = function.as_ref().map(|name| format!("::{name}")).unwrap_or_default();
             format!("[`{name}{function}`](../{file})")

@@ -1,4 +1,4 @@
-//! The workspace: where it is, what its core can be built with, and cargo in it.
+//! The workspace: its location, the features of its core, and cargo commands in it.
 
 use std::env;
 use std::ffi::OsStr;
@@ -9,41 +9,43 @@ use std::process::Command;
 pub(crate) const FEATURES: [&str; 10] =
     ["derive", "python", "stubs", "cust", "cudarc", "half", "ndarray", "num-complex", "rayon", "counters"];
 
-/// The argument that selects all features but these.
+/// Returns the argument that selects all features except these.
 pub(crate) fn features_but(left_out: &[&str]) -> String {
     let chosen = FEATURES.iter().filter(|feature| !left_out.contains(feature));
     let chosen: Vec<_> = chosen.map(|feature| format!("interop-core/{feature}")).collect();
     format!("--features={}", chosen.join(","))
 }
 
-/// The argument that selects what works on any computer. A test program with the feature `python` would have to link Python;
-/// the example extension covers it. `cust` links libcuda: what has it runs on the simulated driver.
+/// Returns the argument that selects the features that work on any computer.
+///
+/// A test program with the feature `python` would have to link Python; the example extension covers it. `cust` links
+/// libcuda, so packages with it run on the simulated driver.
 pub(crate) fn plain_features() -> String {
     features_but(&["python", "stubs", "cust"])
 }
 
-/// The folder of the workspace.
+/// Returns the folder of the workspace.
 pub(crate) fn root() -> PathBuf {
     let package = Path::new(env!("CARGO_MANIFEST_DIR"));
     package.parent().unwrap_or(package).to_path_buf()
 }
 
-/// The folder for everything that is built; nothing is written anywhere else.
+/// Returns the folder for all build results. Nothing is written anywhere else.
 pub(crate) fn target() -> PathBuf {
     root().join("target")
 }
 
-/// Whether automation runs this, by the variable that every such service sets.
+/// Whether automation runs this command. Every CI service sets this variable.
 pub(crate) fn unattended() -> bool {
     env::var_os("CI").is_some_and(|value| !value.is_empty() && value != "false")
 }
 
-/// The cargo that runs us, in the workspace's folder.
+/// Returns the cargo that runs xtask, in the workspace's folder.
 pub(crate) fn cargo<I: IntoIterator<Item: AsRef<OsStr>>>(arguments: I) -> Command {
     let mut cargo = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     cargo.args(arguments).current_dir(root());
     if unattended() {
-        // Nothing is built twice there, so what incremental builds write would never be read.
+        // Nothing is built twice there, so incremental build data would never be used.
         cargo.env("CARGO_INCREMENTAL", "0");
     }
     cargo

@@ -1,4 +1,5 @@
-//! How fast the kernels are beside a copy of the driver's, and what a launch with an array costs beside one with plain numbers.
+//! Measures the kernels against a copy by the driver, and a launch with an array argument against one with plain
+//! numbers.
 #![expect(unsafe_code, reason = "a kernel does what its source says")]
 
 use std::fmt::Write as _;
@@ -35,7 +36,7 @@ type Any<T> = Result<T, Box<dyn std::error::Error>>;
 ///
 /// # Errors
 ///
-/// Those of the driver.
+/// Returns an error if a driver call fails.
 pub fn run(len: usize) -> Outcome {
     let context = interop_core::adapters::cudarc::context(0)?;
     let stream = context.new_stream()?;
@@ -53,7 +54,7 @@ pub fn run(len: usize) -> Outcome {
     Ok(text)
 }
 
-/// Where everything runs.
+/// The context and the stream of all measurements.
 struct Bench {
     context: Arc<CudaContext>,
     stream: Arc<CudaStream>,
@@ -64,7 +65,7 @@ impl Bench {
         Ok(self.context.load_module(Ptx::from_src(ptx))?.load_function(name)?)
     }
 
-    /// The median of `ROUNDS` times in seconds, by events around the work.
+    /// The median of `ROUNDS` times in seconds, measured with events before and after the work.
     fn seconds(&self, mut work: impl FnMut() -> Any<()>) -> Any<f64> {
         const ROUNDS: usize = 15;
         let timing = Some(sys::CUevent_flags::CU_EVENT_DEFAULT);
@@ -80,7 +81,7 @@ impl Bench {
         Ok(times[ROUNDS / 2])
     }
 
-    /// The bytes that a copy by the driver reads and writes in a second, and those of `vector_add`.
+    /// The bytes per second that a copy by the driver reads and writes, and those of `vector_add`.
     fn copy_and_add(&self, len: usize) -> Any<(f64, f64)> {
         let vector = || -> Any<Vector> { Ok(Vector { values: self.stream.alloc_zeros::<f32>(len)?, len }) };
         let (left, right, mut sum) = (vector()?, vector()?, vector()?);
@@ -93,14 +94,14 @@ impl Bench {
         let arrays: Arrays<'_, 3> = Arrays::new([&c, &a, &b])?;
         let launch = LaunchConfig::from(arrays.launch_size());
         let added = self.seconds(|| {
-            // SAFETY: `vector_add` takes these three arrays, which live until the time was taken.
+            // SAFETY: `vector_add` takes these three arrays, which stay alive until the time has been measured.
             unsafe { self.stream.launch_builder(&kernel).arg(&arrays).launch(launch)? };
             Ok(())
         })?;
         Ok((2.0 * bytes / copied, 3.0 * bytes / added))
     }
 
-    /// The bytes that `blur_f32` reads and writes in a second.
+    /// The bytes per second that `blur_f32` reads and writes.
     fn blur(&self, height: usize, width: usize) -> Any<f64> {
         let picture = || -> Any<Picture> {
             Ok(Picture { pixels: self.stream.alloc_zeros::<f32>(height * width * 3)?, height, width })
@@ -110,14 +111,14 @@ impl Bench {
         let launch = LaunchConfig::from(blur(height, width, 3, size_of::<f32>()));
         let (source, target) = (from.kernel_view::<f32, 3>()?, to.kernel_view_mut::<f32, 3>()?);
         let blurred = self.seconds(|| {
-            // SAFETY: `blur_f32` takes these two views, which live until the time was taken.
+            // SAFETY: `blur_f32` takes these two views, which stay alive until the time has been measured.
             unsafe { self.stream.launch_builder(&kernel).arg(&source).arg(&target).launch(launch)? };
             Ok(())
         })?;
         Ok(2.0 * (height * width * 3 * size_of::<f32>()) as f64 / blurred)
     }
 
-    /// The cost of a launch with an array that was taken before, and with the same bytes as plain numbers.
+    /// Measures a launch with an array that was prepared before, and a launch with the same bytes as plain numbers.
     fn launches(&self) -> Any<String> {
         const ROUNDS: usize = 15;
         const LAUNCHES: u32 = 1000;
@@ -125,7 +126,7 @@ impl Bench {
         let kernel = self.load(FILL_PTX, "fill_f32")?;
         let mut vector = Vector { values: stream.alloc_zeros::<f32>(256)?, len: 256 };
         let array: Arrays<'_, 1> = Arrays::new([&vector.kernel_view_mut::<f32, 1>()?])?;
-        // SAFETY: integers without a gap between them.
+        // SAFETY: both types consist of integers without padding.
         let bytes = Bytes(unsafe { core::mem::transmute::<Arrays<'_, 1>, [u64; WORDS]>(array) });
         let value = 1.0_f32;
         let one = LaunchConfig::for_num_elems(256);
@@ -136,7 +137,7 @@ impl Bench {
                 let start = Instant::now();
                 for _ in 0..LAUNCHES {
                     if which == 0 {
-                        // SAFETY: `fill_f32` takes the bytes of this array, and a value.
+                        // SAFETY: `fill_f32` takes the bytes of this array and a value.
                         unsafe { stream.launch_builder(&kernel).arg(&bytes).arg(&value).launch(one)? };
                     } else {
                         // SAFETY: `fill_f32` takes this array and a value.
@@ -157,12 +158,12 @@ impl Bench {
     }
 }
 
-/// The bytes of an argument without its type.
+/// The bytes of an argument, without its type.
 #[derive(Clone, Copy)]
 #[repr(C)]
 struct Bytes([u64; WORDS]);
 
 const WORDS: usize = size_of::<Arrays<'_, 1>>() / 8;
 
-// SAFETY: plain numbers.
+// SAFETY: the struct contains only integers.
 unsafe impl cudarc::driver::DeviceRepr for Bytes {}

@@ -1,4 +1,4 @@
-//! A blur with `cudarc`, over strided views: a region of a larger picture, upside down, into a compact picture.
+//! Blurs strided views with `cudarc`: reads a region of a larger picture upside down, and writes a contiguous picture.
 #![expect(unsafe_code, reason = "a kernel does what its source says")]
 
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use interop_demo_kernels::{BLUR_PTX, blur};
 
 use crate::Outcome;
 
-/// A picture; its rows need not follow each other.
+/// A picture, whose rows need not be contiguous with each other.
 #[derive(CudaArray)]
 #[cuda_array(export)]
 struct Picture<S = CudaSlice<f32>> {
@@ -26,11 +26,11 @@ struct Picture<S = CudaSlice<f32>> {
 
 const CHANNELS: usize = 3;
 
-/// Blurs the lower half of a picture of `height` × `width` pixels, its last row first.
+/// Blurs the lower half of a picture of `height` × `width` pixels, starting with its last row.
 ///
 /// # Errors
 ///
-/// Those of the driver.
+/// Returns an error if a driver call fails.
 pub fn run(height: usize, width: usize) -> Outcome {
     let context = interop_core::adapters::cudarc::context(0)?;
     let stream = context.new_stream()?;
@@ -40,7 +40,7 @@ pub fn run(height: usize, width: usize) -> Outcome {
     let source: Vec<f32> = (0..height * row).map(|index| (index % 251) as f32).collect();
     let pixels = stream.clone_htod(&source)?;
     let half = height / 2;
-    // The view begins at the first pixel of the last row, and its rows go backwards.
+    // The view starts at the first pixel of the last row and has a negative row stride.
     let pixels = SharedBuffer::new(pixels).byte_offset(((height - 1) * row * size_of::<f32>()) as isize)?;
     let turned = Picture {
         pixels,
@@ -57,7 +57,8 @@ pub fn run(height: usize, width: usize) -> Outcome {
 
     let config = blur(half, width, CHANNELS, size_of::<f32>()).into();
     let (from, to) = (turned.kernel_view::<f32, 3>()?, blurred.kernel_view_mut::<f32, 3>()?);
-    // SAFETY: `blur_f32` takes these two views; both pictures live until the result was read, which waits for it.
+    // SAFETY: `blur_f32` takes these two views. Both pictures live until the result has been read, which waits for the
+    // kernel.
     unsafe { stream.launch_builder(&kernel).arg(&from).arg(&to).launch(config)? };
 
     let picture = blurred.to_vec::<f32>()?;
@@ -67,7 +68,7 @@ pub fn run(height: usize, width: usize) -> Outcome {
     Ok(format!("blur: {half} x {width} x {CHANNELS} of {height} rows, upside down, {close}\n"))
 }
 
-/// The same on the host.
+/// Computes the same blur on the host.
 fn reference(source: &[f32], height: usize, width: usize) -> Vec<f32> {
     let half = height / 2;
     let at = |y: isize, x: isize, channel: usize| {

@@ -1,4 +1,4 @@
-//! The examples as functions, which the programs in `src/bin` print and the tests compare.
+//! The examples as functions. The programs in `src/bin` print their results, and the tests check them.
 #![expect(
     clippy::cast_precision_loss,
     clippy::cast_sign_loss,
@@ -14,14 +14,14 @@ pub mod simulated;
 pub mod two_streams;
 pub mod vector_add;
 
-/// What an example prints, or why it could not run.
+/// The text that an example prints, or the reason why it failed.
 pub type Outcome = Result<String, Box<dyn std::error::Error>>;
 
-/// The `main` of every example: prints, and says what is missing where there is no GPU.
+/// The `main` function of every example. Prints the result, or says that there is no CUDA driver.
 ///
 /// # Errors
 ///
-/// Those of the example.
+/// Returns the error of the example.
 pub fn show(run: impl FnOnce() -> Outcome) -> Result<(), Box<dyn std::error::Error>> {
     if !interop_core::cuda::is_available() {
         println!("skipped: no CUDA driver on this machine");
@@ -33,11 +33,11 @@ pub fn show(run: impl FnOnce() -> Outcome) -> Result<(), Box<dyn std::error::Err
     Ok(())
 }
 
-/// The number on the command line, or another.
+/// Returns the number on the command line, or `otherwise` if there is none.
 ///
 /// # Panics
 ///
-/// When the argument is no number.
+/// If the argument is not a number.
 #[must_use]
 pub fn argument(otherwise: usize) -> usize {
     std::env::args().nth(1).map_or(otherwise, |argument| argument.parse().expect("the argument is a number"))

@@ -1,4 +1,4 @@
-//! A kernel on pinned memory: the device reads and writes the host's memory in place, and nothing is copied.
+//! Runs a kernel on pinned memory: the device reads and writes host memory in place, without a copy.
 #![expect(unsafe_code, reason = "a kernel does what its source says")]
 
 use cust::memory::LockedBuffer;
@@ -8,7 +8,7 @@ use interop_demo_kernels::{Arrays, SCALE_PTX};
 
 use crate::Outcome;
 
-/// Samples in host memory that devices reach.
+/// Samples in pinned host memory, which devices can access.
 #[derive(CudaArray)]
 #[cuda_array(shape = [len], export)]
 struct Samples {
@@ -23,7 +23,7 @@ struct Samples {
 ///
 /// # Errors
 ///
-/// Those of the driver.
+/// Returns an error if a driver call fails.
 pub fn run(len: usize) -> Outcome {
     let _context = cust::quick_init()?;
     let module = Module::from_ptx(SCALE_PTX, &[])?;
@@ -35,11 +35,12 @@ pub fn run(len: usize) -> Outcome {
 
     let array: Arrays<'_, 1> = Arrays::new([&samples.kernel_view_mut::<f32, 1>()?])?;
     let LaunchSize { grid, block } = array.launch_size();
-    // SAFETY: `scale_f32` takes this array and a factor; the samples live until they were read, which waits for it.
+    // SAFETY: `scale_f32` takes this array and a factor. The samples live until they have been read, which waits for
+    // the kernel.
     unsafe { launch!(module.scale_f32<<<grid, block, 0, stream>>>(array, 2.0_f64))? };
     samples.stream = stream.as_stream();
 
-    // A view for the host waits for the stream that the struct names.
+    // A host view waits for the stream in the struct.
     let device = samples.info()?.device();
     let view = samples.view::<f32, 1>()?.host_view()?;
     let wrong = view.to_vec()?.iter().zip(&numbers).filter(|(now, before)| **now != 2.0 * **before).count();

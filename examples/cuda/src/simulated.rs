@@ -1,4 +1,4 @@
-//! The kernels for a simulated driver, which runs no PTX but functions of the host: so the examples run without a GPU.
+//! Registers the kernels with the simulated driver as host functions, so that the examples run without a GPU.
 
 use interop_demo_kernels::{MODULES, Module, host};
 use interop_sim_client::find;
@@ -17,11 +17,13 @@ impl host::MemoryRegion for Device {
     }
 }
 
-/// Gives the simulated driver all kernels; a real one needs nothing. Called when a driver is loaded.
+/// Registers all kernels with the simulated driver. Does nothing if the process uses a real driver.
+///
+/// Call this after the driver has been loaded.
 ///
 /// # Panics
 ///
-/// When a kernel has no reference on the host, which a test of the kernels sees first.
+/// If a kernel has no host implementation. The tests of the kernels detect this first.
 pub fn give_kernels() {
     let Ok(sim) = find() else { return };
     for name in MODULES.iter().flat_map(Module::kernels) {

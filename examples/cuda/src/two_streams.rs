@@ -1,4 +1,5 @@
-//! A producer and a consumer on two streams: the export makes the one wait for the other, and nothing waits on the host.
+//! Passes data from a producer to a consumer on another stream. The export makes that stream wait; the host never
+//! waits.
 #![expect(unsafe_code, reason = "a kernel does what its source says")]
 
 use std::sync::Arc;
@@ -21,7 +22,7 @@ struct Numbers<S = CudaSlice<u32>> {
     stream: Arc<CudaStream>,
 }
 
-/// A count, which is an array of no axis.
+/// A count: an array with no axes.
 #[derive(CudaArray)]
 #[cuda_array(shape = [], export)]
 struct Count {
@@ -29,18 +30,18 @@ struct Count {
     count: CudaSlice<u64>,
 }
 
-/// The kernels: `spin` delays the producer, so that a consumer who does not wait sees old numbers.
+/// The kernels. `spin` delays the producer, so that a consumer without a stream wait would see old numbers.
 struct Kernels {
     spin: CudaFunction,
     produce: CudaFunction,
     consume: CudaFunction,
 }
 
-/// Has a consumer read what a slow producer writes, `rounds` times; `cycles` is how slow.
+/// Lets a consumer read what a slow producer writes, `rounds` times. `cycles` sets the delay of the producer.
 ///
 /// # Errors
 ///
-/// Those of the driver.
+/// Returns an error if a driver call fails.
 pub fn run(len: usize, rounds: u32, cycles: u64) -> Outcome {
     let context = interop_core::adapters::cudarc::context(0)?;
     let module = context.load_module(Ptx::from_src(ORDER_PTX))?;
@@ -53,12 +54,12 @@ pub fn run(len: usize, rounds: u32, cycles: u64) -> Outcome {
         let data = producer.alloc_zeros::<u32>(len)?;
         let mut numbers = Numbers { data, len, stream: producer.clone() };
         kernels.write(&mut numbers, round, cycles)?;
-        // The export queues one event on the producer's stream and one wait on the consumer's.
+        // The export records one event on the producer's stream and queues one wait on the consumer's stream.
         let tensor = numbers.into_dlpack_for_stream(consumer.as_ref().as_stream())?;
         let import = Import::from_dlpack(tensor)?.with_stream(consumer.as_ref().as_stream());
         let borrowed = Numbers::<LeaseMut<u32>>::from_import(import)?;
         kernels.count(&borrowed, round, &mut old)?;
-        // The consumer's kernel has hardly begun: the memory goes back after it, whenever that is, and nobody waits.
+        // The consumer's kernel may still be running. The memory is released after it, and the host does not wait.
         drop(borrowed);
     }
     let old = old.to_vec::<u64>()?[0];
@@ -67,7 +68,7 @@ pub fn run(len: usize, rounds: u32, cycles: u64) -> Outcome {
 }
 
 impl Kernels {
-    /// Has the producer write the numbers of a round, late.
+    /// Queues the delay and the write of one round on the producer's stream.
     fn write(
         &self,
         numbers: &mut Numbers,
@@ -80,12 +81,12 @@ impl Kernels {
         // SAFETY: `spin` takes a number of cycles.
         unsafe { stream.launch_builder(&self.spin).arg(&cycles).launch(single)? };
         let view = numbers.kernel_view_mut::<u32, 1>()?;
-        // SAFETY: `produce` takes this view and a number; the export keeps the numbers until the work is done.
+        // SAFETY: `produce` takes this view and a number. The export keeps the numbers alive until the work is done.
         unsafe { stream.launch_builder(&self.produce).arg(&view).arg(&value).launch(config)? };
         Ok(())
     }
 
-    /// Adds the number of elements that are not those of this round.
+    /// Adds the number of elements that do not have this round's value.
     fn count(
         &self,
         numbers: &Numbers<LeaseMut<u32>>,
@@ -95,8 +96,8 @@ impl Kernels {
         let config = LaunchConfig::for_num_elems(u32::try_from(numbers.len)?);
         let (view, total) = (numbers.kernel_view::<u32, 1>()?, old.kernel_view_mut::<u64, 0>()?);
         let mut launch = numbers.stream.launch_builder(&self.consume);
-        // SAFETY: `consume` takes these two views and the number. The lease is released after the work that is queued on it,
-        // and the count lives until it was read.
+        // SAFETY: `consume` takes these two views and the number. The lease is released only after the work that is
+        // queued on it, and the count lives until it has been read.
         unsafe { launch.arg(&view).arg(&value).arg(&total).launch(config)? };
         Ok(())
     }

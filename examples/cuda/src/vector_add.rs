@@ -1,4 +1,5 @@
-//! Vector add with `cust`: buffers in derived structs, structs in `launch!`, the sum handed on as a DLPack tensor.
+//! Adds vectors with `cust`: derived structs hold the buffers, `launch!` takes them, and the sum is exported through
+//! DLPack.
 #![expect(unsafe_code, reason = "a kernel does what its source says")]
 
 use cust::memory::DeviceBuffer;
@@ -8,7 +9,7 @@ use interop_demo_kernels::{Arrays, VECTOR_ADD_PTX};
 
 use crate::Outcome;
 
-/// A vector in memory of any kind, and the stream on which it was last written.
+/// A vector in any kind of memory, and the stream on which it was last written.
 #[derive(CudaArray)]
 #[cuda_array(shape = [len])]
 struct Vector<S = DeviceBuffer<f32>> {
@@ -30,7 +31,7 @@ impl Vector {
 ///
 /// # Errors
 ///
-/// Those of the driver.
+/// Returns an error if a driver call fails.
 pub fn run(len: usize) -> Outcome {
     let _context = cust::quick_init()?;
     let module = Module::from_ptx(VECTOR_ADD_PTX, &[])?;
@@ -40,20 +41,22 @@ pub fn run(len: usize) -> Outcome {
     let (left, right) = (Vector::new(&numbers)?, Vector::new(&numbers)?);
     let mut sum = Vector::new(&vec![0.0; len])?;
 
-    // The stream of the kernel waits for what is pending on its arguments. No event where it is the same stream.
+    // Makes the kernel's stream wait for pending work on each argument. The same stream needs no event.
     for vector in [&left, &right, &sum] {
         vector.make_stream_wait(stream.as_stream())?;
     }
     let (a, b, c) =
         (left.kernel_view::<f32, 1>()?, right.kernel_view::<f32, 1>()?, sum.kernel_view_mut::<f32, 1>()?);
-    // Together, the output first: one kernel adds arrays of any rank and any strides.
+    // All arrays form one argument, the output first. The kernel adds arrays of any rank and any strides.
     let arrays: Arrays<'_, 3> = Arrays::new([&c, &a, &b])?;
     let LaunchSize { grid, block } = arrays.launch_size();
-    // SAFETY: `vector_add` takes these three arrays; all vectors live until the sum was read, which waits for it.
+    // SAFETY: `vector_add` takes these three arrays. All vectors live until the sum has been read, which waits for the
+    // kernel.
     unsafe { launch!(module.vector_add<<<grid, block, 0, stream>>>(arrays))? };
     sum.stream = stream.as_stream();
 
-    // To another library, and back: the same memory, ordered after the kernel, released when `borrowed` is dropped.
+    // Exports the sum and imports it again, as another library would: in place, after the kernel, released with
+    // `borrowed`.
     let address = sum.info()?.address();
     let borrowed: Vector<Lease<f32>> = Vector::from_dlpack(sum.into_dlpack()?)?;
     let place = if borrowed.info()?.address() == address { "in place" } else { "copied" };

@@ -1,11 +1,12 @@
-//! Every example on the simulated driver, or on a GPU where this is carried to one: what it prints is in the README.
+//! Runs every example on the simulated driver, or on a GPU if there is no simulated driver. The README shows the
+//! output.
 
 use std::sync::{Mutex, MutexGuard, Once, PoisonError};
 
 use interop_cuda_examples::{Outcome, bandwidth, blur, pinned, simulated, two_streams, vector_add};
 use interop_sim_client::find;
 
-/// Gives the simulated driver, where it is, the kernels as functions of the host; and one test its turn.
+/// Registers the kernels with the simulated driver, if there is one, and gives one test at a time exclusive use.
 fn turn() -> MutexGuard<'static, ()> {
     static TURN: Mutex<()> = Mutex::new(());
     static KERNELS: Once = Once::new();
@@ -13,7 +14,7 @@ fn turn() -> MutexGuard<'static, ()> {
     TURN.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What an example prints stands in the README of the examples.
+/// Checks that the README of the examples contains the printed text.
 #[track_caller]
 fn prints(outcome: Outcome) {
     let text = outcome.unwrap();
@@ -26,7 +27,7 @@ fn prints(outcome: Outcome) {
     }
 }
 
-/// Its figures are of a GPU; here it is seen to run.
+/// The figures depend on the GPU, so this test checks only that the example runs.
 #[test]
 fn bandwidth_runs() {
     let _turn = turn();

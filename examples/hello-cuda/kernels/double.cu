@@ -1,4 +1,4 @@
-// Every element times two, in place. `interop::view<float, 1>` is a `KernelViewMut<f32, 1>` of Rust.
+// Doubles every element in place. `interop::view<float, 1>` has the layout of Rust's `KernelViewMut<f32, 1>`.
 
 #include "interop.cuh"
 

@@ -1,4 +1,4 @@
-//! A Python module with a CUDA kernel of its own, which works on tensors of any library.
+//! A Python module with its own CUDA kernel, which works on tensors of any library.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
@@ -9,22 +9,25 @@ use interop_core::{CudaArray, LeaseMut, Storage, StreamHandle};
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 
-/// `kernels/double.cu`, compiled; the driver compiles it on for its device.
+/// The PTX of `kernels/double.cu`. The driver compiles it for its device when it loads the module.
 const PTX: &str = include_str!("../kernels/ptx/double.ptx");
 
-/// A row of numbers in memory of a device; the storage says whose memory it is.
+/// A row of numbers in device memory.
+///
+/// The storage type `S` determines who owns the memory: `LeaseMut<f32>` borrows the caller's memory, and
+/// `CudaSlice<f32>` owns new memory.
 #[derive(CudaArray)]
 #[cuda_array(shape = [len], device = "cuda", python)]
 struct Row<S> {
     #[cuda_array(data)]
     values: S,
     len: usize,
-    /// Where it was last worked on. An argument is ready for the legacy default stream, on which the kernel is launched.
+    /// The stream on which the row was last used. Imports are ready on the legacy default stream, where `launch` runs.
     #[cuda_array(stream)]
     stream: StreamHandle,
 }
 
-/// The kernel on a device, which is loaded there once.
+/// Returns the kernel for a device. The module is loaded once per device.
 fn kernel(ordinal: usize) -> Result<CudaFunction, DriverError> {
     static LOADED: Mutex<BTreeMap<usize, CudaFunction>> = Mutex::new(BTreeMap::new());
     let mut loaded = LOADED.lock().unwrap_or_else(PoisonError::into_inner);
@@ -42,13 +45,14 @@ fn launch<S: Storage>(row: &mut Row<S>) -> PyResult<()> {
     let view = row.kernel_view_mut::<f32, 1>()?;
     let launched = CudaContext::new(ordinal).and_then(|context| {
         let (stream, kernel) = (context.default_stream(), kernel(ordinal)?);
-        // SAFETY: the kernel takes this view. Whoever has the memory releases it after the work that is queued here.
+        // SAFETY: the kernel takes exactly this view. The lease or `CudaSlice` frees the memory only after the work
+        // queued here.
         unsafe { stream.launch_builder(&kernel).arg(&view).launch(LaunchConfig::for_num_elems(len)) }
     });
     launched.map(drop).map_err(|error| PyRuntimeError::new_err(error.to_string()))
 }
 
-/// Kernels from Rust.
+/// Functions that run CUDA kernels from Rust.
 #[pymodule]
 mod hello_cuda {
     use super::*;
@@ -59,7 +63,8 @@ mod hello_cuda {
         launch(&mut row)
     }
 
-    /// A new array with every element doubled: as a `CudaSlice` the argument is a copy.
+    /// Returns a new array with every element doubled. The argument is a `CudaSlice`, which is a copy of the caller's
+    /// array.
     #[pyfunction]
     fn double(mut row: Row<CudaSlice<f32>>) -> PyResult<Row<CudaSlice<f32>>> {
         launch(&mut row)?;

@@ -4,7 +4,7 @@ import pytest
 
 
 def libraries():
-    """What makes an array on a GPU, and what reads one, for each library that is here and finds a GPU."""
+    """Yields, for each installed library that finds a GPU, a function that makes an array and one that reads it."""
     try:
         import torch
 

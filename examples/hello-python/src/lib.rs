@@ -3,7 +3,10 @@
 use interop_core::{CudaArray, HostVec, Lease, LeaseMut};
 use pyo3::prelude::*;
 
-/// A row of numbers; the storage says whose memory it is.
+/// A row of numbers.
+///
+/// The storage type `S` determines who owns the memory: `Lease<f32>` and `LeaseMut<f32>` borrow the caller's memory,
+/// for reading and for writing. `HostVec<f32>` owns new memory.
 #[derive(CudaArray)]
 #[cuda_array(shape = [len], python)]
 struct Row<S> {

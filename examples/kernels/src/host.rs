@@ -1,5 +1,4 @@
-//! What the kernels compute, on the host and in plain loops: a reference for tests, and the bodies of the kernels for a
-//! driver that has no device.
+//! Host versions of the kernels, in simple loops: a reference for tests, and the kernels of a simulated driver.
 #![expect(unsafe_code, reason = "a kernel gets addresses, and untyped pointers to its arguments")]
 
 use core::ffi::c_void;
@@ -12,41 +11,45 @@ use interop_core::{Element, KernelView};
 
 use crate::Arrays;
 
-/// A kernel as a function of the host.
+/// A kernel as a host function.
 #[derive(Clone, Debug)]
 pub struct Kernel {
-    /// Does the work of a whole grid. Takes the three extents of the grid, those of a block, the bytes of dynamic shared
-    /// memory, and, as `cuLaunchKernel`, an array of pointers to the arguments; reads the memory of the arrays that they
-    /// describe, and writes to it.
+    /// Does the work of the whole grid.
     ///
-    /// Not `unsafe`, because tables of kernels hold plain functions, but whoever calls it promises what a launch does: all
-    /// these pointers are live and of the types in the table of [the crate](crate); nobody else writes to the memory, or
-    /// reads what the kernel writes; arrays that are combined have one shape, and the sums of parts an element for each
-    /// block.
+    /// It takes the three extents of the grid, the three of a block, the bytes of dynamic shared memory, and an array
+    /// of pointers to the arguments, as `cuLaunchKernel` does. It reads and writes the memory of the arrays that the
+    /// arguments describe.
+    ///
+    /// The type is not `unsafe`, because tables of kernels hold safe functions. Still, the caller promises what a
+    /// launch requires:
+    ///
+    /// - All these pointers are live, and their types are those in the table of [the crate](crate).
+    /// - Nobody else writes to the memory, or reads what the kernel writes.
+    /// - Arrays that are combined have the same shape, and the partial sums have one element per block.
     pub run: extern "C" fn(grid: *const u32, block: *const u32, shared: u32, params: *const *const c_void),
-    /// The bytes of each argument.
+    /// The size of each argument in bytes.
     pub sizes: Vec<usize>,
 }
 
-/// Where memory is that a kernel knows by its address on the device.
+/// Finds the memory that a kernel knows by its device address.
 pub trait MemoryRegion: 'static {
-    /// The place on the host of `bytes` bytes from `address` on; `None` for memory that a kernel may not touch, upon
-    /// which it does nothing.
+    /// Returns a host pointer to the `bytes` bytes at `address`, or `None` if a kernel may not access them. The kernel
+    /// then does nothing.
     fn place(address: u64, bytes: usize, mutability: bool) -> Option<*mut u8>;
 }
 
-/// Memory of the host itself: pinned memory, of which the addresses are those of the device.
+/// Memory of the host itself, such as pinned memory, whose host and device addresses are equal.
 #[derive(Clone, Copy, Debug)]
 pub struct Host;
 
 impl MemoryRegion for Host {
     fn place(address: u64, _bytes: usize, _writes: bool) -> Option<*mut u8> {
-        // Arguments name memory by number, so a number is all that there is to make the pointer of.
+        // Arguments name memory by its address as an integer, so the pointer is made from that.
         usize::try_from(address).ok().map(ptr::with_exposed_provenance_mut)
     }
 }
 
-/// The kernel of this name, `None` for a name that no module has.
+/// Returns the kernel with this name, or `None` if no module has it.
 ///
 /// ```
 /// use interop_demo_kernels::host::{Host, find};
@@ -85,16 +88,16 @@ fn of_stem<M: MemoryRegion, T: Number>(stem: &str) -> Option<Kernel> {
     }
 }
 
-/// The size of a view of so many axes.
+/// The size of a view with `ndim` axes.
 const fn view(ndim: usize) -> usize {
     size_of::<KernelView<'_, u8, 0>>()
         + ndim * (size_of::<KernelView<'_, u8, 1>>() - size_of::<KernelView<'_, u8, 0>>())
 }
 
-/// The element types of the kernels, as they compute with them.
+/// An element type of the kernels, with its conversions for computation.
 trait Number: Element {
     fn to_f64(self) -> f64;
-    /// Rounded; integers towards zero and to the nearest limit, and 0 for what is no number, as `as` converts.
+    /// Converts as `as` does: integers are rounded towards zero and saturate, and NaN becomes 0.
     fn from_f64(value: f64) -> Self;
 }
 
@@ -123,7 +126,7 @@ macro_rules! numbers {
 
 numbers!(f32 f64 u8);
 
-/// An element type that can be blurred, and the type in which its neighbourhood is added up.
+/// An element type that can be blurred, and the type in which its neighbourhood is added.
 trait Blurred: Element {
     type Sum: Copy + core::ops::Add<Output = Self::Sum>;
     fn widen(self) -> Self::Sum;
@@ -160,16 +163,17 @@ impl Blurred for u8 {
 struct Arguments(*const *const c_void);
 
 impl Arguments {
-    /// The argument of this number, which is an `A`.
+    /// Returns argument number `at`, which must be an `A`.
     fn get<A: Copy>(self, at: usize) -> A {
         // SAFETY: there are more than `at` pointers (`Kernel::run`: the kernel's own list of arguments).
         let argument = unsafe { self.0.wrapping_add(at).read() };
-        // SAFETY: it points to a live `A`, as above. A caller may have packed them, so no alignment is taken for granted.
+        // SAFETY: it points to a live `A`, as above. A caller may have packed the arguments, so no alignment is
+        // assumed.
         unsafe { argument.cast::<A>().read_unaligned() }
     }
 
-    /// The array of this number, `None` if the kernel may not touch its memory. A view to write has the bytes of one to
-    /// read.
+    /// Returns argument number `at` as an array, or `None` if the kernel may not access its memory. Read-only and
+    /// writable views have the same bytes.
     fn array<M: MemoryRegion, T: Element, const N: usize>(
         self,
         at: usize,
@@ -193,16 +197,17 @@ impl Arguments {
     }
 }
 
-/// Arrays of one shape in memory of the host.
+/// Arrays of the same shape in host memory.
 struct Taken<const K: usize> {
     arrays: Arrays<'static, K>,
-    /// What the offsets count from; null for arrays without elements.
+    /// The pointers that the offsets start from; null for arrays without elements.
     firsts: [*mut u8; K],
 }
 
 impl<const K: usize> Taken<K> {
-    /// The first argument of a kernel, whose arrays have elements of these sizes; `None` if it may not touch their memory.
-    /// It writes to the first array or to none.
+    /// Takes the first argument of a kernel, whose arrays have elements of these sizes.
+    ///
+    /// Returns `None` if the kernel may not access their memory. The kernel writes to the first array or to none.
     fn of<M: MemoryRegion>(arguments: Arguments, sizes: [usize; K], mutability: bool) -> Option<Self> {
         let arrays: Arrays<'static, K> = arguments.get(0);
         let mut firsts = [ptr::null_mut(); K];
@@ -225,9 +230,9 @@ impl<const K: usize> Taken<K> {
         self.firsts[array].cast::<T>().wrapping_offset(self.arrays.offsets(number)[array] as isize)
     }
 
-    /// An element of an array of `T`, by its number.
+    /// Returns an element of an array of `T`, by its number.
     fn get<T: Element>(&self, array: usize, number: usize) -> T {
-        // SAFETY: as for an `Array`: `of` has placed all elements.
+        // SAFETY: as for an `Array`: `of` has located all elements.
         unsafe { self.place::<T>(array, number).read() }
     }
 
@@ -238,7 +243,7 @@ impl<const K: usize> Taken<K> {
     }
 }
 
-/// An array in memory of the host.
+/// An array in host memory.
 struct Array<T, const N: usize> {
     first: *mut T,
     shape: [i64; N],
@@ -252,10 +257,10 @@ impl<T: Element, const N: usize> Array<T, N> {
         self.first.wrapping_offset(offset as isize)
     }
 
-    /// The element at an index within the extents.
+    /// Returns the element at an index within the extents.
     fn get(&self, index: [i64; N]) -> T {
-        // SAFETY: `Arguments::array` has placed all elements of these extents, which are aligned (a view's promise), live
-        // and not written meanwhile (`Kernel::run`).
+        // SAFETY: `Arguments::array` has located all elements of these extents. They are aligned (a view guarantees
+        // it), live, and not written meanwhile (`Kernel::run`).
         unsafe { self.place(index).read() }
     }
 
@@ -313,12 +318,12 @@ extern "C" fn sum<M: MemoryRegion, T: Number>(grid: *const u32, block: *const u3
     else {
         return;
     };
-    // SAFETY: the three extents of a grid (`Kernel::run`).
+    // SAFETY: `grid` points to the three extents of a grid (`Kernel::run`).
     let blocks = unsafe { grid.read() } as usize;
-    // SAFETY: those of a block.
+    // SAFETY: `block` points to the three extents of a block.
     let threads = unsafe { block.read() } as usize;
     let mut sums = vec![0.0; blocks];
-    // Each block has the elements of its threads, as in a kernel that loads one element at a time.
+    // Each block sums the elements of its threads, as a kernel does that loads one element at a time.
     for number in 0..taken.arrays.numel() {
         sums[number / threads % blocks] += taken.get::<T>(0, number).to_f64();
     }
@@ -334,7 +339,7 @@ extern "C" fn blur<M: MemoryRegion, T: Blurred>(_: *const u32, _: *const u32, _:
         return;
     };
     let [height, width, _] = from.shape;
-    // First down, then across, as the kernel adds: sums of floats depend on the order.
+    // Adds first down, then across, in the kernel's order: sums of floats depend on the order.
     let column = |y: i64, x: i64, channel| {
         let x = x.clamp(0, width - 1);
         let pixel = |y: i64| from.get([y.clamp(0, height - 1), x, channel]).widen();
@@ -346,12 +351,12 @@ extern "C" fn blur<M: MemoryRegion, T: Blurred>(_: *const u32, _: *const u32, _:
     });
 }
 
-/// A cycle takes a nanosecond here.
+/// A cycle takes one nanosecond here.
 extern "C" fn spin(_: *const u32, _: *const u32, _: u32, params: Params) {
     thread::sleep(Duration::from_nanos(Arguments(params).get(0)));
 }
 
-/// Element `i` of what is produced.
+/// The value of element `i` that `produce` writes.
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "values wrap around")]
 fn produced(value: u32, at: i64) -> u32 {
     value.wrapping_add(at as u32)

@@ -1,10 +1,12 @@
-//! The CUDA kernels of the examples, for a driver that runs them and for a computer that has none.
+//! The CUDA kernels of the examples, with host versions for machines without a GPU.
 //!
-//! The sources are the `.cu` files beside this package; `cargo xtask ptx` compiles them to the PTX that is built in here,
-//! so a build needs no toolkit. Arrays are arguments by value: [`Arrays`] where every element is for itself, whatever rank and
-//! strides the arrays have, else [`KernelView`](interop_core::KernelView) and
-//! [`KernelViewMut`](interop_core::KernelViewMut). Every kernel has a reference on the host of the same name, in
-//! [`host::find`], with which tests compare it and by which a simulated driver runs it.
+//! The sources are the `.cu` files of this package. `cargo xtask ptx` compiles them to the PTX that is included here,
+//! so a build needs no CUDA toolkit.
+//!
+//! The kernels take arrays as arguments by value. Elementwise kernels take [`Arrays`], for any rank and any strides.
+//! Others take [`KernelView`](interop_core::KernelView) and [`KernelViewMut`](interop_core::KernelViewMut).
+//! [`host::find`] returns the host version of each kernel. Tests compare the kernel with it, and a simulated driver
+//! runs it.
 //!
 //! | kernel | arguments | what it does |
 //! | --- | --- | --- |
@@ -17,19 +19,19 @@
 //! | `produce` | `u32` of 1 axis: out; value `u32` | element `i` becomes `value + i` |
 //! | `consume` | `u32` of 1 axis: in; value `u32`; `u64` of no axis: in and out | counts the elements that are not |
 //!
-//! `T` is `f32` or `u8`, and that of a `sum` may be `f64`.
+//! `T` is `f32` or `u8`; for `sum_T` it may also be `f64`.
 
 pub mod host;
 
 use interop_core::{Elementwise, LaunchSize};
 
-/// How many axes may be left of arrays once they are merged.
+/// The maximum number of axes that arrays may have after merging.
 pub const AXES: usize = 8;
 
-/// The argument of the kernels that take each element for itself.
+/// The argument of the elementwise kernels.
 pub type Arrays<'a, const K: usize> = Elementwise<'a, K, AXES>;
 
-/// The PTX of a source file, which is one module of the driver.
+/// The PTX of one source file, which is one module of the driver.
 #[derive(Clone, Copy, Debug)]
 pub struct Module {
     /// The name of the source without `.cu`.
@@ -59,7 +61,7 @@ macro_rules! modules {
             pub const $constant: &str = include_str!(concat!("../ptx/", $name, ".ptx"));
         )*
 
-        /// All of them.
+        /// All modules.
         pub const MODULES: &[Module] = &[$(Module { name: $name, ptx: $constant }),*];
     };
 }
@@ -80,7 +82,7 @@ modules! {
 }
 
 const THREADS: u32 = 256;
-/// The greatest grid along x and y (CUDA C++ Programming Guide, "Compute Capabilities").
+/// The maximum grid extents along x and y (CUDA C++ Programming Guide, "Compute Capabilities").
 const MOST_X: u64 = 0x7FFF_FFFF;
 const MOST_Y: u64 = 65_535;
 
@@ -88,12 +90,14 @@ fn blocks(wanted: u64, most: u64) -> u32 {
     u32::try_from(wanted.clamp(1, most)).unwrap_or(u32::MAX)
 }
 
-/// The blocks of a `sum` at most, each of which leaves a part: enough to keep the largest devices busy, and few enough to be
-/// added up in no time.
+/// The maximum number of blocks of a `sum`, each of which writes one partial sum.
+///
+/// It is enough to keep the largest devices busy, and few enough to be added quickly.
 pub const MOST_PARTS: u32 = 2048;
 
-/// The launch of a kernel that takes a plain view, over `len` elements. Any other grid is right, too; and so is this one for an
-/// empty array, of which every thread sees that there is nothing to do.
+/// The launch size of a kernel that takes a view, for `len` elements.
+///
+/// Any other grid is also correct. For an empty array every thread finds that there is nothing to do.
 ///
 /// ```
 /// use interop_demo_kernels::elementwise;
@@ -106,11 +110,11 @@ pub fn elementwise(len: usize) -> LaunchSize {
     LaunchSize { grid: (blocks(wanted, MOST_X), 1, 1), block: (THREADS, 1, 1) }
 }
 
-/// The launch of a blur over an image of `height` × `width` × `channels` elements of `item` bytes.
+/// The launch size of a blur over an image of `height` × `width` × `channels` elements of `item` bytes.
 ///
-/// A warp walks down a strip as wide as its lanes hold 16 bytes each, but for the lanes at either end. With this grid,
-/// images of 800 MB were blurred on an H200 at 91 to 92 % (`f32`) and 78 to 88 % (`u8`) of the rate at which the driver
-/// copies as much.
+/// A warp walks down a strip; each of its lanes covers 16 bytes of the width, except for the two outermost lanes. With
+/// this grid, blurs of 800 MB images on an H200 reached 91 to 92 % (`f32`) and 78 to 88 % (`u8`) of the driver's copy
+/// rate.
 ///
 /// ```
 /// use interop_demo_kernels::blur;
@@ -118,8 +122,8 @@ pub fn elementwise(len: usize) -> LaunchSize {
 /// ```
 #[must_use]
 pub fn blur(height: usize, width: usize, channels: usize, item: usize) -> LaunchSize {
-    /// Rows for each warp. More share the rows where strips meet among them, fewer have those still in the cache; a
-    /// multiple of the three rows that a turn of the kernel's loop takes.
+    /// Rows per warp. With more rows, fewer rows are read twice where strips meet; with fewer, those rows are still in
+    /// the cache. A multiple of the three rows that one unrolled iteration of the kernel's loop processes.
     const ROWS: u64 = 12;
     const WARPS: u32 = 4;
     let strip = 30 * (16 / item.clamp(1, 16) as u64);

@@ -1,4 +1,4 @@
-//! That PTX and references are of the same kernels, and that the references compute what the table says.
+//! Checks that the PTX and the host versions contain the same kernels, and that the host versions compute correctly.
 #![expect(unsafe_code, reason = "a storage implements `Storage`")]
 
 use core::ffi::c_void;
@@ -11,10 +11,10 @@ use interop_demo_kernels::{
     Arrays, FILL_PTX, MODULES, Module, SCALE_PTX, SUM_PTX, VECTOR_ADD_PTX, blur, elementwise,
 };
 
-/// Host memory that says that it is pinned.
+/// Host memory that reports itself as pinned.
 struct Pinned<T>(HostVec<T>);
 
-// SAFETY: as for a `HostVec`: the kernels of these tests run on the host.
+// SAFETY: as for a `HostVec`, because the kernels of these tests run on the host.
 unsafe impl<T: interop_core::Element> Storage for Pinned<T> {
     fn memory(&self) -> MemoryRegion {
         MemoryRegion { device: Device::CUDA_HOST, ..self.0.memory() }
@@ -54,7 +54,7 @@ impl<T: interop_core::Element> Array<T> {
     }
 }
 
-/// The pointer to an argument.
+/// Returns the pointer to an argument.
 fn pass<A>(argument: &A) -> *const c_void {
     (&raw const *argument).cast()
 }
@@ -62,11 +62,11 @@ fn pass<A>(argument: &A) -> *const c_void {
 fn launch(name: &str, grid: u32, threads: u32, params: &[*const c_void]) {
     let kernel = host::find::<Host>(name).expect(name);
     assert_eq!(kernel.sizes.len(), params.len(), "{name}");
-    // Every test passes what the table of kernels says, over arrays of its own.
+    // Every test passes the arguments that the table of kernels lists, over its own arrays.
     (kernel.run)([grid, 1, 1].as_ptr(), [threads, 1, 1].as_ptr(), 0, params.as_ptr());
 }
 
-/// The sizes of the parameters of a kernel, as its PTX declares them: `.param .align 8 .b8 name[24]` or `.param .f64 name`.
+/// The parameter sizes of a kernel, from its PTX: `.param .align 8 .b8 name[24]` or `.param .f64 name`.
 fn parameters(module: &Module, name: &str) -> Vec<usize> {
     let (_, rest) = module.ptx.split_once(&format!(".entry {name}(")).expect("the PTX has the kernel");
     let (list, _) = rest.split_once(')').expect("a list of parameters ends");
@@ -103,7 +103,7 @@ fn every_kernel_has_a_reference_and_no_name_is_lost() {
     }
 }
 
-/// Drivers from 535 on take this PTX, for devices from Volta on.
+/// Drivers since 535 accept this PTX, for devices since Volta.
 #[test]
 fn the_ptx_is_old_enough() {
     for Module { name, ptx } in MODULES {
@@ -111,7 +111,7 @@ fn the_ptx_is_old_enough() {
     }
 }
 
-/// Memory is read once and written once, in wide pieces, and nothing of the argument is copied to memory of the thread.
+/// Checks that memory is accessed in wide loads and stores, and that no argument is copied to local memory.
 #[test]
 fn elements_are_loaded_in_wide_pieces() {
     for Module { name, ptx } in MODULES {
@@ -184,7 +184,7 @@ fn blur_repeats_the_edges() {
     let mut blurred = Array::new(&[7_u8; 6], &[2, 3, 1]);
     let (from, to) = (image.read::<3>(), blurred.write::<3>());
     launch("blur_u8", 1, 32, &[pass(&from), pass(&to)]);
-    // The row above the first is the first, so its 90 counts twice there.
+    // The row above the first row is the first row itself, so its 90 counts twice there.
     assert_eq!(blurred.to_vec::<u8>().unwrap(), [20, 20, 20, 10, 10, 10]);
     let channels = Array::new(&[1.0_f32, 100.0, 2.0, 200.0, 3.0, 300.0], &[1, 3, 2]);
     let mut blurred = Array::new(&[0.0_f32; 6], &[1, 3, 2]);

@@ -1,23 +1,23 @@
-// Work on arrays whose element type is known at run time only, as Python's are: a kernel for each size and kind of elements,
-// of a name that `launch.rs` puts together. `variant` tells signed integers (1) from unsigned ones (0), and bfloat16 (1) from
-// float16 (0).
+// Kernels for arrays whose element type is known only at run time, as Python's are. There is one kernel for each size
+// and kind of elements; `launch.rs` builds its name. `variant` distinguishes signed integers (1) from unsigned ones
+// (0), and bfloat16 (1) from float16 (0).
 
 #include "elements.cuh"
 
-// Not in a namespace without a name: NVRTC would give what is in there another name in every run.
+// A named namespace, because NVRTC would give members of an unnamed one different names in every run.
 namespace dynamic {
 
 using interop::index_t;
 using word_t = unsigned long long;
 
-// `AXES` of `launch.rs`.
+// The same value as the number of axes of `Arrays` in `launch.rs`.
 template <typename... T>
 using arrays = interop::elementwise<32, T...>;
 
-// Types of 16 bits, which C++ has no arithmetic for.
+// The bits of a 16-bit float, because C++ has no arithmetic for these types.
 struct Half { unsigned short bits; };
 
-// The bit that is worth its negative.
+// Returns the sign bit of a signed type, and 0 for an unsigned one.
 template <typename T>
 __device__ word_t sign_bit(bool is_signed) {
     return static_cast<word_t>(is_signed) << (8 * sizeof(T) - 1);
@@ -30,7 +30,8 @@ __device__ inline double number(Half half, bool is_bfloat) {
 }
 __device__ inline double number(float value, bool) { return value; }
 __device__ inline double number(double value, bool) { return value; }
-// Without a condition, for which the compiler would write every loop twice. The upper half of a word is exact times 2^32.
+// Branch-free, because the compiler would duplicate every loop for a condition. The upper half of a 64-bit word is
+// exact when multiplied by 2^32.
 template <typename T>
 __device__ double number(T value, bool is_signed) {
     constexpr int SHIFT = sizeof(T) == 8 ? 32 : 0;
@@ -41,7 +42,7 @@ __device__ double number(T value, bool is_signed) {
     else return number * 4294967296.0 + static_cast<unsigned>(value);
 }
 
-// A factor, and as an integer where it is one whose products with integers of up to 16 bits fit 32.
+// A factor. If it is an integer whose products with integers of up to 16 bits fit 32 bits, also as an integer.
 struct Factor {
     double value;
     int whole;
@@ -50,11 +51,11 @@ struct Factor {
         : value(factor), whole(static_cast<int>(factor)), is_small(factor == whole && abs(whole) <= 0x7FFF) {}
 };
 
-// Of integers of up to 32 bits the product with an integer is exact in double, as far as it fits them.
+// For integers of up to 32 bits, the product with an integer is exact in double if it fits the type.
 template <typename T>
 __device__ T scaled(T element, Factor factor, bool is_signed) {
     if constexpr (sizeof(T) < 4) {
-        // With doubles the arithmetic takes longer than the memory.
+        // Here arithmetic in double would take longer than the memory accesses.
         if (factor.is_small) {
             const int sign = static_cast<int>(sign_bit<T>(is_signed)), number = element;
             const int product = (number - 2 * (number & sign)) * factor.whole;
@@ -63,7 +64,7 @@ __device__ T scaled(T element, Factor factor, bool is_signed) {
     }
     const double size = static_cast<double>(T(-1)), least = -static_cast<double>(sign_bit<T>(is_signed)), most = size + least;
     const double product = number(element, is_signed) * factor.value;
-    // `fmin` and `fmax` prefer the number to what is none.
+    // `fmin` and `fmax` return the other operand if one is NaN.
     const double within = fmin(fmax(product, least), most);
     return product == product ? static_cast<T>(static_cast<index_t>(within)) : T(0);
 }
@@ -74,15 +75,16 @@ __device__ inline Half scaled(Half element, Factor factor, bool is_bfloat) {
     const double value = number(element, is_bfloat) * factor.value;
     Half half;
     asm("cvt.rn.f16.f64 %0, %1;" : "=h"(half.bits) : "d"(value));
-    // By way of a float that is rounded to odd, which keeps what the second rounding, to nearest, has to know.
+    // The value is rounded to odd as a float first. This keeps the information that the second rounding, to nearest,
+    // needs.
     unsigned bits = __float_as_uint(__double2float_rz(value));
     if (static_cast<double>(__uint_as_float(bits)) != value) bits |= 1;
     const unsigned bfloat = value == value ? (bits + 0x7FFF + (bits >> 16 & 1)) >> 16 : 0x7FC0;
     return is_bfloat ? Half{static_cast<unsigned short>(bfloat)} : half;
 }
 
-// Exact where the factor is an integer, else towards zero; the nearest limit of the type where it does not fit. A call,
-// since it is long.
+// Exact if the factor is an integer, else rounded towards zero. Saturates at the limits of the type. Not inlined,
+// because the code is long.
 __device__ __noinline__ word_t scaled_word(word_t element, double factor, bool is_signed) {
     const bool below = is_signed && static_cast<index_t>(element) < 0;
     const bool negative = below != (factor < 0);
@@ -94,7 +96,7 @@ __device__ __noinline__ word_t scaled_word(word_t element, double factor, bool i
         product = __umul64hi(size, times) ? word_t(-1) : size * times;
     } else {
         const double real = fabs(number(element, is_signed) * factor);
-        // Not a number is 0; from 2^64 on no type has room.
+        // NaN becomes 0. No type can hold values from 2^64 on.
         product = real < 18446744073709551616.0 ? static_cast<word_t>(real) : real == real ? word_t(-1) : 0;
     }
     if (product > limit) product = limit;
@@ -106,8 +108,8 @@ __device__ inline word_t scaled(word_t element, Factor factor, bool is_signed) {
 
 }  // namespace dynamic
 
-// Every element of the second array times a factor, to its place in the first, which may be the same array; and the sum of the
-// elements in double, of which block `i` leaves its part in `parts[i]`.
+// `scale` writes every element of the second array, multiplied by a factor, to its place in the first, which may be the
+// same array. `sum` adds the elements in double, and block `i` writes its part to `parts[i]`.
 #define DEFINE(name, T)                                                                                   \
     extern "C" __global__ void scale_##name(dynamic::arrays<T, const T> arrays, double factor, int variant) { \
         const dynamic::Factor times(factor);                                                              \
@@ -128,7 +130,7 @@ DEFINE(float16, dynamic::Half)
 DEFINE(float32, float)
 DEFINE(float64, double)
 
-// Every element becomes a value, by its bits.
+// Sets every element to a value, given by its bits.
 #define DEFINE_FILL(name, T)                                                                          \
     extern "C" __global__ void name(dynamic::arrays<T> array, T value) {                               \
         array.map([value] { return value; });                                                         \

@@ -1,4 +1,4 @@
-//! A Python class of one's own whose instances are arrays.
+//! A Python class whose instances are arrays.
 
 use interop_core::python::{extract_integer, import_as, index_basic};
 use interop_core::{
@@ -11,7 +11,7 @@ use crate::cuda::{LastStream, Place};
 use crate::describe::import_any;
 use crate::kernels::{Value, filled};
 
-/// An array of any element type, shape and strides, in memory that it shares with whoever imports it.
+/// An array of any element type, shape and strides. It shares its memory with everyone who imports it.
 #[pyclass(frozen, weakref, module = "interop_demo")]
 #[derive(CudaArray)]
 #[cuda_array(pyclass)]
@@ -26,7 +26,7 @@ pub(crate) struct Array {
     pub(crate) stream: LastStream,
 }
 
-/// Uses the memory of any object that speaks a protocol, without a copy.
+/// Returns an array that uses the memory of any object that supports one of the protocols, without a copy.
 #[pyfunction]
 #[pyo3(signature = (obj, *, stream=None))]
 pub(crate) fn asarray(obj: &Bound<'_, PyAny>, stream: Option<Bound<'_, PyAny>>) -> PyResult<Array> {
@@ -34,9 +34,9 @@ pub(crate) fn asarray(obj: &Bound<'_, PyAny>, stream: Option<Bound<'_, PyAny>>) 
     if !named && own.is_none() && !obj.is_instance_of::<PyCapsule>() {
         return import_as(obj);
     }
-    let mut array = Array::from_import(import_any(obj, stream)?.import)?;
+    let mut array = Array::from_import(import_any(obj, stream)?)?;
     if let Some(own) = own {
-        // The two are the same memory, and know of each other's work.
+        // Both arrays use the same memory, so they share its stream.
         array.stream = own.get().stream.shared_with(array.stream.as_stream(), named);
     }
     Ok(array)
@@ -44,7 +44,7 @@ pub(crate) fn asarray(obj: &Bound<'_, PyAny>, stream: Option<Bound<'_, PyAny>>) 
 
 #[pymethods]
 impl Array {
-    /// A new array, all of whose elements are `value`; `device` is "cpu", "cuda", "pool", "pinned" or "managed".
+    /// Returns a new array in which every element is `value`. `device` is "cpu", "cuda", "pool", "pinned" or "managed".
     #[staticmethod]
     #[pyo3(signature = (shape, value, dtype="<f4", *, device="cpu", ordinal=0, order="C", readonly=false))]
     #[expect(clippy::too_many_arguments, reason = "keywords in Python")]
@@ -66,7 +66,8 @@ impl Array {
         };
         let place = Place::named(device, ordinal)?;
         let layout = Layout::contiguous(&extents(shape)?, order)?;
-        // What fills memory of a device waits for work of the device, which may be a function that needs the lock.
+        // Filling device memory waits for work on the device, which may include a host function that needs the
+        // interpreter's lock.
         let (memory, filled_on) = py.detach(|| filled(dtype, layout.numel(), value, place))?;
         let memory = if readonly { memory.read_only() } else { memory };
         let stream = LastStream::on(memory.memory().device);
@@ -74,7 +75,8 @@ impl Array {
         Ok(Self::of(memory, &layout, stream))
     }
 
-    /// A view of the same memory: integers, slices, an ellipsis, and `None` for a new axis, as in `NumPy`.
+    /// Returns a view of the same memory. Supports integers, slices, an ellipsis, and `None` for a new axis, as `NumPy`
+    /// does.
     fn __getitem__(&self, key: &Bound<'_, PyAny>) -> PyResult<Self> {
         let view = index_basic(&self.info()?, key)?;
         let memory = self.memory.byte_offset(view.byte_offset)?;
@@ -83,7 +85,7 @@ impl Array {
 }
 
 impl Array {
-    /// Another handle of the same memory and stream.
+    /// Returns another handle of the same memory and stream.
     pub(crate) fn alias(&self) -> Self {
         let Self { memory, shape, strides, stream } = self;
         let (shape, strides) = (shape.clone(), strides.clone());
@@ -95,11 +97,11 @@ impl Array {
     }
 }
 
-/// A shape as Python writes it: an extent, or a tuple or list of extents.
+/// Parses a Python shape: an extent, or a tuple or list of extents.
 fn extents(shape: &Bound<'_, PyAny>) -> PyResult<Vec<usize>> {
     let extent = |extent: Bound<'_, PyAny>| {
         let number = extract_integer(&extent, "shape")?;
-        // What has no elements may be this wide as well, but no protocol has a number for more.
+        // An array without elements may have any extent up to this limit; no protocol can express a larger one.
         isize::try_from(number).ok().and_then(|extent| usize::try_from(extent).ok()).ok_or_else(|| {
             Error::new(ErrorKind::Shape, "shape", number, "extents from 0 to 2**63 - 1").into()
         })

@@ -1,4 +1,5 @@
-//! Classes of arrays that are more besides. The module has them under names of its own, for its tests.
+//! Python classes that are arrays and have more properties. The module contains them under private names, for its
+//! tests.
 
 use std::ffi::CStr;
 
@@ -25,7 +26,7 @@ impl Samples {
     }
 }
 
-/// The same array, with more to it.
+/// A class that extends the array class.
 #[pyclass(frozen, extends = Samples, subclass, module = "interop_demo", name = "_Titled")]
 struct Titled {
     #[pyo3(get)]
@@ -39,13 +40,13 @@ impl Titled {
         PyClassInitializer::from(Samples::of(&[1.0, 2.0])).add_subclass(Self { title })
     }
 
-    /// For a copy and a pickle, which is a new one by the same name.
+    /// The arguments to create a copy, also for pickling: the same title.
     fn __getnewargs__(&self) -> (&str,) {
         (&self.title,)
     }
 }
 
-/// An array of its own, in the place of the one that it inherits.
+/// A class with its own array, which replaces the inherited one.
 #[pyclass(frozen, extends = Samples, module = "interop_demo", name = "_Levels")]
 #[derive(CudaArray)]
 #[cuda_array(shape = [len], export, pyclass)]
@@ -64,7 +65,7 @@ impl Levels {
     }
 }
 
-/// An array in a vector, of which Rust code may have plain references.
+/// An array in a `Vec`, to which Rust code may have references.
 #[pyclass(frozen, module = "interop_demo", name = "_Lent")]
 #[derive(CudaArray)]
 #[cuda_array(shape = [len], export, pyclass)]
@@ -82,7 +83,7 @@ impl Lent {
     }
 }
 
-/// An array whose items have names and no indices, and whose methods are for one thread.
+/// An array class that is a mapping with names as keys, and whose methods may run only on one thread.
 #[pyclass(frozen, mapping, unsendable, module = "interop_demo", name = "_Named")]
 #[derive(CudaArray)]
 #[cuda_array(shape = [len], export, pyclass)]
@@ -104,7 +105,7 @@ impl Named {
     }
 }
 
-/// An array that has a `__dlpack__` of its own, which hands out nothing.
+/// An array class with its own `__dlpack__`, which exports nothing.
 #[pyclass(frozen, module = "interop_demo", name = "_Kept")]
 #[derive(CudaArray)]
 #[cuda_array(shape = [len], export, pyclass)]
@@ -127,13 +128,13 @@ impl Kept {
     }
 }
 
-/// A copy of an image in a vector, which nobody has but the object that Python gets.
+/// Returns a copy of an image in a vector that only the returned object owns.
 #[pyfunction]
 fn in_a_vector(obj: Image<Vec<f32>>) -> Image<Vec<f32>> {
     obj
 }
 
-/// Flags in a vector, and structs whose fields leave a gap.
+/// A row for vectors of flags, and of structs whose fields leave padding.
 #[derive(CudaArray)]
 #[cuda_array(shape = [len], python)]
 struct Row<S> {
@@ -172,7 +173,7 @@ fn packed_hits() -> Row<HostVec<PackedHit>> {
     Row { values: HostVec::from([PackedHit { detector: 1, _pad: [0; 7], energy: 0.5 }]), len: 1 }
 }
 
-/// An array that is said to have more elements than its memory.
+/// An array that states more elements than its memory has.
 #[derive(CudaArray)]
 #[cuda_array(shape = [len], export, python)]
 struct Torn {
@@ -186,7 +187,7 @@ fn torn() -> Torn {
     Torn { values: HostVec::zeroed(1), len: 2 }
 }
 
-/// What a function of Python's returns that is called while the elements of an image are read.
+/// Calls a Python function while the elements of an image are being read, and returns the function's result.
 #[pyfunction]
 #[expect(clippy::needless_pass_by_value, reason = "the lease ends when the call does")]
 fn while_read<'py>(obj: Image<Lease<f32>>, function: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
@@ -194,7 +195,7 @@ fn while_read<'py>(obj: Image<Lease<f32>>, function: &Bound<'py, PyAny>) -> PyRe
     function.call0()
 }
 
-/// A class of Python's whose metaclass names another as derived from it, which is not.
+/// A Python class whose metaclass lists a subclass that is not one.
 const UNTRUE: &CStr = c"
 class Untrue(type):
     def __subclasses__(cls):
@@ -207,7 +208,8 @@ class Derived(_Samples, metaclass=Untrue):
     pass
 ";
 
-/// Adds them under their names. `PyO3` makes the first with the class that it derives from.
+/// Adds the classes and functions to the module. `PyO3` creates the base class `Samples` together with the first
+/// subclass.
 pub(crate) fn add(module: &Bound<'_, PyModule>) -> PyResult<()> {
     let py = module.py();
     module.setattr("_in_a_vector", wrap_pyfunction!(in_a_vector, module)?)?;

@@ -1,4 +1,5 @@
-//! Memory that CUDA reaches: where a new array goes, the stream that last wrote it, and the switches of order and release.
+//! CUDA memory: where a new array is allocated, the stream that last wrote it, and the settings for streams and
+//! releases.
 #![expect(unsafe_code, reason = "a stream is kept as its number, and a kernel fills memory")]
 
 use std::slice;
@@ -17,15 +18,15 @@ use pyo3::prelude::*;
 use crate::array::Array;
 use crate::launch;
 
-/// Where a new array goes: `device` and `ordinal` of `Array.full`.
+/// The location of a new array: the arguments `device` and `ordinal` of `Array.full`.
 #[derive(Clone, Copy)]
 pub(crate) struct Place {
-    /// `None` for host memory that CUDA knows nothing of.
+    /// `None` for host memory that CUDA does not know.
     kind: Option<MemoryKind>,
     ordinal: i32,
 }
 
-/// The words for kinds of memory.
+/// The names of the kinds of memory.
 const KINDS: [(&str, Option<MemoryKind>); 5] = [
     ("cpu", None),
     ("cuda", Some(MemoryKind::Device)),
@@ -35,7 +36,7 @@ const KINDS: [(&str, Option<MemoryKind>); 5] = [
 ];
 
 impl Place {
-    /// The place that the arguments `device` and `ordinal` name.
+    /// Parses the arguments `device` and `ordinal`.
     pub(crate) fn named(device: &str, ordinal: i32) -> Result<Self> {
         let known = KINDS.iter().find(|(word, _)| *word == device).map(|(_, kind)| *kind);
         match known {
@@ -48,18 +49,20 @@ impl Place {
         }
     }
 
-    /// New memory there of elements that are all `value`, and the stream on which it is filled: that of a kernel, in memory
-    /// that only devices reach.
+    /// Returns new memory at this location in which every element is `value`, and the stream on which it is filled.
+    ///
+    /// A kernel fills memory that only devices can access.
     pub(crate) fn filled<T: Element>(self, len: usize, value: T) -> Result<(SharedBuffer, StreamHandle)> {
         if let Some(kind @ (MemoryKind::Device | MemoryKind::Pool)) = self.kind
             && len > 0
         {
-            // SAFETY: filled by the kernel, on whose stream all users of the array come later; else dropped.
+            // SAFETY: the kernel fills the memory on the stream that all later users wait for. If the launch fails, the
+            // buffer is dropped.
             let buffer = unsafe { CudaBuffer::uninit::<T>(kind, self.ordinal, len) }?;
             let MemoryRegion { address, device, .. } = buffer.memory();
-            // SAFETY: an element without padding, as numbers are, is its bytes.
+            // SAFETY: numbers have no padding, so the bytes of an element are initialized.
             let bytes = unsafe { slice::from_raw_parts((&raw const value).cast(), size_of::<T>()) };
-            // SAFETY: the memory is new, and has so many elements.
+            // SAFETY: the memory is new and has `len` elements.
             if unsafe { launch::fill(device, address, len, bytes) }? {
                 return Ok((SharedBuffer::new(buffer), StreamHandle::LegacyDefault));
             }
@@ -80,19 +83,22 @@ fn words<T>(table: &[(&str, T)]) -> String {
     table.iter().map(|(word, _)| format!("\"{word}\"")).collect::<Vec<_>>().join(", ")
 }
 
-/// The stream on which memory was last written, one for an array and all its views: whoever gets the memory through
-/// any of them waits for the kernel that was launched through another. Host memory has no stream, and none to share.
+/// The stream on which memory was last written. An array shares it with all its views.
+///
+/// So a user of one view waits for a kernel that was launched through another. Host memory has no stream.
 #[derive(Clone, Debug)]
 pub(crate) struct LastStream(Option<Arc<AtomicUsize>>);
 
-/// No stream has this handle.
+/// The value for no pending work. No stream has this handle.
 const NOTHING_PENDING: usize = 0;
 
-/// The words for the per-thread default streams are odd, as no address of a stream is: from this one on, two a thread.
-/// (1 is the legacy default stream.)
+/// The first value for per-thread default streams.
+///
+/// These values are odd, because addresses of streams are even, and each thread gets its own. (1 is the legacy default
+/// stream.)
 const OF_THREADS: usize = 3;
 
-/// The word for the default stream of this thread, which is another on every other.
+/// Returns the value for this thread's default stream. Other threads have other values.
 fn of_this_thread() -> usize {
     static THREADS: AtomicUsize = AtomicUsize::new(0);
     thread_local! {
@@ -102,13 +108,15 @@ fn of_this_thread() -> usize {
 }
 
 impl LastStream {
-    /// Of memory on this device, where nothing is pending yet.
+    /// Creates the value for memory on this device, with no pending work.
     pub(crate) fn on(device: Device) -> Self {
         Self((device != Device::CPU).then(Arc::default))
     }
 
-    /// The same for another array in this memory, which has just come in. What is pending was ordered before the stream that
-    /// it came in for, which is what both go on with if it was `named`.
+    /// Returns the same stream for another array that was just imported from this memory.
+    ///
+    /// Pending work was ordered before `came_for`, the stream of the import. If the caller `named` that stream, both
+    /// arrays use it from now on.
     pub(crate) fn shared_with(&self, came_for: StreamHandle, named: bool) -> Self {
         if named && came_for != StreamHandle::NothingPending {
             self.set(came_for);
@@ -116,7 +124,7 @@ impl LastStream {
         self.clone()
     }
 
-    /// The memory has been written on `stream`.
+    /// Records that the memory was written on `stream`.
     pub(crate) fn set(&self, stream: StreamHandle) {
         let Some(last) = &self.0 else { return };
         let word = match stream {
@@ -131,10 +139,12 @@ impl AsStream for LastStream {
     fn as_stream(&self) -> StreamHandle {
         match self.0.as_ref().map_or(NOTHING_PENDING, |last| last.load(Ordering::Acquire)) {
             NOTHING_PENDING => StreamHandle::NothingPending,
-            // SAFETY: what `set` was told, which the array's producer keeps as the protocols ask.
+            // SAFETY: `set` stored this handle, and the array's producer keeps the stream alive, as the protocols
+            // require.
             word if word < OF_THREADS || word % 2 == 0 => unsafe { StreamHandle::from_raw(word) },
             word if word == of_this_thread() => StreamHandle::PerThreadDefault,
-            // Nothing names that of another thread; the legacy default stream comes after those of all threads.
+            // Another thread's default stream has no handle here. The legacy default stream waits for those of all
+            // threads.
             _ => StreamHandle::LegacyDefault,
         }
     }
@@ -154,13 +164,13 @@ pub(crate) fn order(array: &Bound<'_, Array>, stream: &Bound<'_, PyAny>) -> PyRe
     Ok(array.get().make_stream_wait(extract_stream(stream)?)?)
 }
 
-/// The number of releases that wait: for a thread that has the interpreter, or for work on a device.
+/// Returns the number of deferred releases: those that need the interpreter, and those that wait for work on a device.
 #[pyfunction]
 pub(crate) fn pending_releases() -> usize {
     interop_core::python::deferred_ref_count() + cuda::pending_releases()
 }
 
-/// Releases what is due, and says how many releases still wait.
+/// Performs the releases that are due, and returns the number of releases that are still deferred.
 #[pyfunction]
 pub(crate) fn poll_releases(py: Python<'_>) -> usize {
     cuda::poll_releases();
@@ -168,14 +178,15 @@ pub(crate) fn poll_releases(py: Python<'_>) -> usize {
     pending_releases()
 }
 
-/// Waits for the devices until everything can be released, releases it, and says how many releases still wait: those that
-/// are held, or that a capture keeps from being decided.
+/// Waits for the devices and performs all releases. Returns the number of releases that are still deferred.
+///
+/// Releases stay deferred if they are held, or if a graph capture prevents recording their event.
 #[pyfunction]
 pub(crate) fn finish_releases(py: Python<'_>) -> usize {
-    // What is released may own what is to be released in its turn, such as a view of a view.
+    // A released object may own another one that must be released then, such as a view of a view.
     const LONGEST_CHAIN: usize = 16;
     for _ in 0..LONGEST_CHAIN {
-        // Without the interpreter's lock: work on a device may wait for a host function that needs it.
+        // Without the interpreter's lock, because work on a device may wait for a host function that needs it.
         py.detach(cuda::finish_releases);
         if poll_releases(py) == 0 {
             break;
@@ -197,8 +208,8 @@ const UNSTATED: [(&str, MissingStreamPolicy); 3] = [
     ("nothing_pending", MissingStreamPolicy::NothingPending),
 ];
 
-/// Sets what releases of CUDA memory come after (`"after_context"`, `"after_all_contexts"`, `"batched"`, `"immediate"`),
-/// and says what it was.
+/// Sets what releases of CUDA memory wait for (`"after_context"`, `"after_all_contexts"`, `"batched"`, `"immediate"`),
+/// and returns the previous setting.
 #[pyfunction]
 pub(crate) fn set_release_policy(name: &str) -> PyResult<&'static str> {
     let policy = value_of(&POLICIES, name)?;
@@ -207,8 +218,8 @@ pub(crate) fn set_release_policy(name: &str) -> PyResult<&'static str> {
     Ok(before)
 }
 
-/// Sets what is ordered before work on arrays whose producer names no stream (`"wait_for_all"`, `"legacy_default"`,
-/// `"nothing_pending"`), and says what it was.
+/// Sets what work on an array waits for if its producer states no stream (`"wait_for_all"`, `"legacy_default"`,
+/// `"nothing_pending"`), and returns the previous setting.
 #[pyfunction]
 pub(crate) fn set_missing_stream_policy(name: &str) -> PyResult<&'static str> {
     let policy = value_of(&UNSTATED, name)?;
@@ -225,12 +236,12 @@ fn value_of<T: Copy>(table: &[(&str, T)], name: &str) -> PyResult<T> {
     })
 }
 
-/// The tables have every value of their type.
+/// Returns the name of a value. The tables contain every value of their type.
 fn word_of<T: PartialEq>(table: &[(&'static str, T)], value: &T) -> &'static str {
     table.iter().find(|(_, known)| known == value).map_or("", |(word, _)| word)
 }
 
-/// Holds releases while a graph is captured on a stream that the driver does not show: a context manager.
+/// A context manager that holds releases, for a graph capture on a stream that the driver does not report.
 #[pyclass(frozen, module = "interop_demo")]
 pub(crate) struct HoldReleases(Mutex<Option<cuda::HoldReleases>>);
 

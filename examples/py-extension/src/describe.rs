@@ -1,39 +1,43 @@
-//! What is known of an array, as a dict.
+//! Describes an array as a dict.
 
-use interop_core::python::{ImportedArray, extract_interface, extract_stream, import, import_capsule};
-use interop_core::{ArrayInfo, DeviceType, StreamHandle};
+use interop_core::python::{extract_interface, extract_stream, import, import_capsule};
+use interop_core::{ArrayInfo, DeviceType, Import, Protocol, StreamHandle};
 use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyDict, PyTuple};
 
-/// Imports an object that speaks a protocol, or a raw DLPack capsule, and says what it is.
+/// Imports an object that supports one of the protocols, or a raw DLPack capsule, and returns a description of its
+/// array.
 #[pyfunction]
 #[pyo3(signature = (obj, *, stream=None))]
 pub(crate) fn describe<'py>(
     obj: &Bound<'py, PyAny>,
     stream: Option<Bound<'py, PyAny>>,
 ) -> PyResult<Bound<'py, PyDict>> {
-    let imported = import_any(obj, stream)?;
-    dict_of(obj.py(), imported.import.info(), imported.protocol.name())
+    let import = import_any(obj, stream)?;
+    let protocol = match import.protocol() {
+        Some(Protocol::ExchangeTable) => "exchange",
+        Some(Protocol::DlpackVersioned) => "dlpack_versioned",
+        Some(Protocol::DlpackLegacy) => "dlpack",
+        _ => "cai",
+    };
+    dict_of(obj.py(), import.info(), protocol)
 }
 
-/// Reads a `__cuda_array_interface__` dict, without a driver and without looking at the memory.
+/// Describes a `__cuda_array_interface__` dict, without a driver and without access to the memory.
 #[pyfunction]
 pub(crate) fn parse_cai<'py>(d: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyDict>> {
     dict_of(d.py(), &extract_interface(d)?.info()?, "cai")
 }
 
-/// An import of an object or of a raw capsule.
-pub(crate) fn import_any(
-    object: &Bound<'_, PyAny>,
-    stream: Option<Bound<'_, PyAny>>,
-) -> PyResult<ImportedArray> {
+/// Imports an object or a raw capsule.
+pub(crate) fn import_any(object: &Bound<'_, PyAny>, stream: Option<Bound<'_, PyAny>>) -> PyResult<Import> {
     let stream = stream.map(|stream| extract_stream(&stream)).transpose()?;
     if object.is_instance_of::<PyCapsule>() {
-        let imported = import_capsule(object)?;
-        // Whoever names a stream has asked for the capsule with it.
+        let import = import_capsule(object)?;
+        // A caller that names a stream has passed it to `__dlpack__` when creating the capsule.
         return Ok(match stream {
-            Some(stream) => ImportedArray { import: imported.import.with_stream(stream), ..imported },
-            None => imported,
+            Some(stream) => import.with_stream(stream),
+            None => import,
         });
     }
     import(object, stream)

@@ -1,4 +1,4 @@
-//! A derived struct as argument and return value of Python functions.
+//! Python functions that take and return a derived struct.
 #![expect(
     clippy::cast_possible_truncation,
     clippy::cast_precision_loss,
@@ -9,7 +9,7 @@ use interop_core::{CudaArray, HostVec, Lease, LeaseMut, StreamHandle, cuda};
 use pyo3::prelude::*;
 use rayon::prelude::*;
 
-/// A colour image of `f32` where the host can reach it: the storage says whose memory it is.
+/// A colour image of `f32` in memory that the host can access. The storage type determines who owns the memory.
 #[derive(CudaArray)]
 #[cuda_array(shape = [height, width, 3], device = ["cpu", "cuda_host", "cuda_managed"], python)]
 pub(crate) struct Image<S> {
@@ -21,16 +21,16 @@ pub(crate) struct Image<S> {
 
 const CHANNELS: usize = 3;
 
-/// Blurs the image in place: every pixel becomes the mean of the square of `2 * radius + 1` pixels around it.
+/// Blurs the image in place: every pixel becomes the mean of the square of side `2 * radius + 1` around it.
 ///
-/// The image is whatever the caller has that may be written: a NumPy array, an `Array` of this module. JAX's arrays are
-/// read-only, and refused.
+/// The image may be any writable array: a NumPy array, or an `Array` of this module. JAX's arrays are read-only, so
+/// they raise an error.
 #[pyfunction]
 pub(crate) fn blur_(py: Python<'_>, mut obj: Image<LeaseMut<f32>>, radius: usize) -> PyResult<()> {
     let (height, width) = (obj.height, obj.width);
     wait(py, &obj)?;
     let view = obj.view_mut::<f32, 3>()?.into_host_view_mut()?;
-    // The pass over rows reads from a copy and writes in place, and so does the pass over columns.
+    // The pass over rows reads from a copy. The pass over columns writes its result to the image.
     py.detach(|| -> interop_core::Result<()> {
         let source = view.as_view().to_vec()?;
         let length = (width * CHANNELS).max(1);
@@ -43,7 +43,7 @@ pub(crate) fn blur_(py: Python<'_>, mut obj: Image<LeaseMut<f32>>, radius: usize
     Ok(())
 }
 
-/// The edges of an image, in new memory that Rust owns: the length of the gradient of each channel.
+/// Returns the edges of an image in new memory that Rust owns: the length of the gradient of each channel.
 #[pyfunction]
 #[expect(clippy::needless_pass_by_value, reason = "the lease ends when the call does")]
 pub(crate) fn edges(py: Python<'_>, obj: Image<Lease<f32>>) -> PyResult<Image<HostVec<f32>>> {
@@ -66,21 +66,23 @@ pub(crate) fn edges(py: Python<'_>, obj: Image<Lease<f32>>) -> PyResult<Image<Ho
     Ok(Image { pixels, height, width })
 }
 
-/// Waits for the work that is pending on an image, without the interpreter's lock, which that work may need. The image is
-/// looked at with the lock again: whoever else looks at it for a moment has it too, and nobody finds it busy.
+/// Waits for the pending work on an image without the interpreter's lock, because that work may need the lock.
+///
+/// The lock is held again when the image is accessed. Other users hold it too while they borrow the image, so the image
+/// is never found borrowed.
 fn wait(py: Python<'_>, image: &impl CudaArray) -> PyResult<()> {
     let info = image.info()?;
-    // Without a driver nothing is at work.
+    // Without a driver no work is pending.
     if info.stream() != StreamHandle::NothingPending && cuda::is_available() {
         py.detach(|| cuda::stream_synchronize(info.stream(), info.device()))?;
     }
     Ok(())
 }
 
-/// The mean of the `2 * radius + 1` pixels around each pixel of a line, fewer at its ends.
+/// Computes the mean of the `2 * radius + 1` pixels around each pixel of a line, or of fewer at its ends.
 fn box_line(line: &[f32], means: &mut [f32], channels: usize, radius: usize) {
     let pixels = line.len() / channels;
-    // A greater radius covers the whole line too.
+    // A larger radius covers the whole line too.
     let radius = radius.min(pixels);
     for channel in 0..channels {
         let value = |pixel: usize| f64::from(line[pixel * channels + channel]);
@@ -99,7 +101,7 @@ fn box_line(line: &[f32], means: &mut [f32], channels: usize, radius: usize) {
     }
 }
 
-/// As [`box_line`] for all columns at once: the sums go down row by row.
+/// As [`box_line`], for all columns at once: the sums move down row by row.
 fn box_columns(rows: &[f32], height: usize, length: usize, radius: usize) -> Vec<f32> {
     let row = |y: usize| &rows[y * length..][..length];
     let radius = radius.min(height);

@@ -1,4 +1,4 @@
-//! Work on arrays whose element type is known at run time only: on the host here, on a GPU by way of `launch.rs`.
+//! Operations on arrays whose element type is known only at run time: on the host here, on a GPU through `launch.rs`.
 #![expect(unsafe_code, reason = "vouches for the memory that kernels are launched on")]
 #![expect(
     clippy::cast_possible_truncation,
@@ -24,22 +24,22 @@ use crate::cuda::Place;
 use crate::describe::import_any;
 use crate::launch;
 
-/// Number types that the kernels compute with.
+/// A number type of the operations.
 trait Number: Element {
     const IS_FLOAT: bool;
     fn to_f64(self) -> f64;
     fn from_f64(value: f64) -> Self;
-    /// Multiplies all elements; exactly where they and the factor are integers.
+    /// Multiplies all elements. The product is exact if they and the factor are integers.
     fn scale(array: &mut Array, factor: f64) -> interop_core::Result<()> {
         array.map_inplace(|value: Self| Self::from_f64(value.to_f64() * factor))
     }
-    /// As [`times`](Self::times) two.
+    /// Doubles the value; integers saturate.
     fn doubled(self) -> Self;
-    /// `None` outside the range of an integer type.
+    /// Converts an integer. Returns `None` outside the range of an integer type.
     fn from_int(value: i128) -> Option<Self>;
 }
 
-/// Up to here every integer is a double.
+/// All integers up to this one are exact in a double.
 const EXACT: f64 = 9_007_199_254_740_992.0;
 
 macro_rules! integers {
@@ -68,7 +68,8 @@ macro_rules! integers {
                             product.clamp(Self::MIN as i128, Self::MAX as i128) as Self
                         });
                     };
-                    // No wider than it must be: so many fewer are multiplied at a time.
+                    // The narrowest product type that is wide enough, so that more elements are multiplied per
+                    // instruction.
                     array.map_inplace(|value: Self| {
                         let product = value as $product * own as $product;
                         product.clamp(Self::MIN as $product, Self::MAX as $product) as Self
@@ -137,7 +138,8 @@ floats! {
     f64, core::convert::identity, core::convert::identity;
 }
 
-/// Singles times a double, rounded once. The product of two singles is that too, and takes half the time.
+/// Multiplies `f32` values by a double, with one rounding. If the factor is an exact `f32`, a product in `f32` gives
+/// the same result in half the time.
 fn scale_singles(array: &mut Array, factor: f64) -> interop_core::Result<()> {
     let single = factor as f32;
     if f64::from(single).to_bits() == factor.to_bits() {
@@ -146,11 +148,11 @@ fn scale_singles(array: &mut Array, factor: f64) -> interop_core::Result<()> {
     array.map_inplace(|value: f32| (f64::from(value) * factor) as f32)
 }
 
-/// What `Array.full` makes elements of, for messages.
+/// The element types that `Array.full` supports, for error messages.
 const FILLED: &str =
     "bool, integers of 8 to 64 bits, float16, bfloat16, float32, float64, complex64 and complex128";
 
-/// Calls a function that is generic over the element type with the type that a dtype is; `allowed` says of which types it may be.
+/// Calls a function that is generic over the element type for a dtype. `allowed` lists the supported types.
 macro_rules! with_number {
     ($dtype:expr, $function:ident($($argument:expr),*), $allowed:expr) => {
         match $dtype {
@@ -171,11 +173,12 @@ macro_rules! with_number {
     };
 }
 
-/// Multiplies every element by `factor`, in place, whatever the array is; integers are rounded towards zero and kept
-/// within their range.
+/// Multiplies every element by `factor`, in place, whatever the shape and strides. Integers are rounded towards zero
+/// and saturate.
 ///
-/// In memory that CUDA reaches a kernel does it. It goes to `stream`, or to the one where the array is ready, as it does
-/// for -1. An array of this module knows then where it was last written. No other library does: without a `stream` its
+/// A kernel does this in memory that CUDA can access. It runs on `stream`, or on the array's own stream if that is
+/// omitted or -1. An array of this module remembers the stream. Other libraries do not learn of it: without `stream`,
+/// the array's producer must wait for the kernel, and so must the host if it can access the memory.
 /// later work is made to wait for the kernel, and so is the host where it reaches the memory.
 #[pyfunction]
 #[pyo3(signature = (obj, factor, *, stream=None))]
@@ -195,14 +198,14 @@ pub(crate) fn scale_(obj: &Bound<'_, PyAny>, factor: f64, stream: Option<Bound<'
     Ok(with_number!(work.info.dtype(), scale(&mut work.array, factor), launch::SCALED)?)
 }
 
-/// The sum of the elements, as a double; computed where the array is.
+/// Returns the sum of the elements as a double. It is computed on the array's device.
 #[pyfunction]
 #[pyo3(signature = (obj, *, stream=None))]
 pub(crate) fn checksum(obj: &Bound<'_, PyAny>, stream: Option<Bound<'_, PyAny>>) -> PyResult<f64> {
     fn sum<T: Number>(array: &Array) -> interop_core::Result<f64> {
         let mut sum = 0.0;
         array.for_each_chunk(|chunk: &[ReadOnlyCell<T>]| {
-            // Several sums at a time: each addition waits for the one before it.
+            // Several independent sums, because each addition waits for the one before it.
             let mut sums = [0.0; 16];
             let mut parts = chunk.chunks_exact(sums.len());
             for part in &mut parts {
@@ -219,7 +222,7 @@ pub(crate) fn checksum(obj: &Bound<'_, PyAny>, stream: Option<Bound<'_, PyAny>>)
     }
     let Work { array, info, stream, .. } = &Work::on(obj, stream)?;
     if info.device().device_type.is_cuda_accessible() {
-        // SAFETY: the array keeps the memory, which is ready on this stream.
+        // SAFETY: `array` keeps the memory alive, and the memory is ready on this stream.
         return Ok(obj.py().detach(|| unsafe { launch::sum(info, *stream) })?);
     }
     if info.dtype() == DType::BOOL {
@@ -229,17 +232,17 @@ pub(crate) fn checksum(obj: &Bound<'_, PyAny>, stream: Option<Bound<'_, PyAny>>)
     Ok(with_number!(info.dtype(), sum(array), launch::SUMMED)?)
 }
 
-/// An array on its way to a kernel, and the stream that the kernel goes to.
+/// An array that a kernel works on, and the stream of the kernel.
 pub(crate) struct Work {
     pub(crate) array: Array,
     pub(crate) info: ArrayInfo,
     pub(crate) stream: StreamHandle,
-    /// Whether the array is of a library that does not learn of the stream.
+    /// Whether the array belongs to a library that does not learn of the stream.
     pub(crate) is_silent: bool,
 }
 
 impl Work {
-    /// The array behind an object, ready on `stream`; on one of our choice if that is `None`.
+    /// Takes the array of an object, ready on `stream`, or on a stream of our choice if `stream` is `None`.
     pub(crate) fn on(obj: &Bound<'_, PyAny>, stream: Option<Bound<'_, PyAny>>) -> PyResult<Self> {
         let (mut is_silent, mut array) = (stream.is_none(), None);
         if let Ok(own) = obj.cast::<Array>()
@@ -250,7 +253,7 @@ impl Work {
         let array = match (array, stream) {
             (Some(array), Some(stream)) => {
                 match extract_stream(&stream)? {
-                    // -1 names no stream: what is pending stays pending where it is, and the kernel goes there.
+                    // -1 names no stream: the pending work stays on the array's stream, and the kernel runs there.
                     StreamHandle::NothingPending => {}
                     stream => {
                         array.make_stream_wait(stream)?;
@@ -260,16 +263,16 @@ impl Work {
                 array
             }
             (Some(array), None) => array,
-            (None, stream) => Array::from_import(import_any(obj, stream)?.import)?,
+            (None, stream) => Array::from_import(import_any(obj, stream)?)?,
         };
         Ok(Self { is_silent, ..Self::from_caller(array)? })
     }
 
-    /// An array of a library that does not learn of the stream, ready on it.
+    /// Takes an array of a library that does not learn of the stream.
     pub(crate) fn from_caller(array: Array) -> PyResult<Self> {
         let info = array.info()?;
         let stream = match info.stream() {
-            // What is ready may be worked on anywhere.
+            // An array without pending work may be used on any stream.
             StreamHandle::NothingPending => StreamHandle::LegacyDefault,
             stream => stream,
         };
@@ -282,8 +285,8 @@ impl Work {
 
     /// Queues the kernel.
     fn scale(&self, factor: f64) -> interop_core::Result<()> {
-        // SAFETY: the array is ready on this stream, and its memory is released after the work of the context: by the
-        // driver, which waits before it frees, or by the ordered release of imports and of memory from a pool.
+        // SAFETY: the array is ready on this stream. Its memory is released after the work of the context: either the
+        // driver waits before it frees, or the release of imports and of pool memory is ordered after that work.
         unsafe { launch::scale(&self.info, &self.info, factor, self.stream) }?;
         self.array.stream.set(self.stream);
         let on_host = self.is_silent && self.info.device().device_type.is_host_accessible();
@@ -291,7 +294,7 @@ impl Work {
     }
 }
 
-/// An array of any rank, of elements that are known.
+/// An array of any rank with a known element type.
 #[derive(CudaArray)]
 struct Strided<S> {
     #[cuda_array(data)]
@@ -302,7 +305,7 @@ struct Strided<S> {
     strides: Option<Dims<isize>>,
 }
 
-/// Writes the elements of an array, each changed, to another of the same shape and type.
+/// Writes the elements of an array, each changed, to another array of the same shape and type.
 fn fill<T: Element>(
     from: &impl CudaArray,
     to: &mut impl CudaArray,
@@ -311,7 +314,7 @@ fn fill<T: Element>(
     to.zip_map_inplace(from, |_: T, value: T| change(value))
 }
 
-/// The elements of an array, each changed, as a new array of the kind of `object`.
+/// Returns the elements of an array, each changed, as a new array of the same kind as `object`.
 fn changed<'py, T: Element + Send + Sync>(
     object: &Bound<'py, PyAny>,
     import: Import,
@@ -325,9 +328,10 @@ fn changed<'py, T: Element + Send + Sync>(
     like(object, Strided { elements, shape: from.shape, strides: None })?.into_pyobject(object.py())
 }
 
-/// A new array of the kind of `object`, of which this is an import in memory of the host, with every element doubled.
+/// Returns a new array of the same kind as `object` with every element doubled. `import` is an import of `object` in
+/// host memory.
 ///
-/// The memory is Rust's: the host's is the same whoever gives it out.
+/// Rust owns the new memory: for host memory it does not matter which library allocated it.
 pub(crate) fn doubled_on_host<'py>(
     object: &Bound<'py, PyAny>,
     import: Import,
@@ -357,18 +361,18 @@ pub(crate) fn double_on_host(from: &Array, to: &mut Array) -> interop_core::Resu
     }
 }
 
-/// What [`doubled_on_host`] takes, for messages.
+/// The element types that [`doubled_on_host`] supports, for error messages.
 const DOUBLED: &str =
     "integers of 8 to 64 bits, float16, bfloat16, float32, float64, complex64 and complex128";
 
-/// A Python number: integers keep all their digits.
+/// A Python number. Integers keep all their digits.
 #[derive(Clone, Copy)]
 pub(crate) enum Value {
     /// `True` and `False`.
     Bool(bool),
     /// An integer.
     Int(i128),
-    /// An integer of more than 128 bits, as near as a double comes.
+    /// An integer of more than 128 bits, as the nearest double.
     Huge(f64),
     /// Any other real number.
     Float(f64),
@@ -377,7 +381,7 @@ pub(crate) enum Value {
 }
 
 impl Value {
-    /// The value of a complex element.
+    /// Converts the value for a complex element.
     fn to_complex(self) -> Complex<f64> {
         match self {
             Self::Bool(value) => f64::from(value).into(),
@@ -403,7 +407,8 @@ impl<'py> FromPyObject<'_, 'py> for Value {
             }
             Err(error) => return Err(error),
         }
-        // Before it is asked for a real number, which a complex one of NumPy's gives without its other half.
+        // Checked before real numbers, because NumPy's complex numbers convert to a real one without their imaginary
+        // part.
         if let Ok(value) = object.cast::<PyComplex>() {
             return Ok(Self::Complex(Complex::new(value.real(), value.imag())));
         }
@@ -417,7 +422,7 @@ impl<'py> FromPyObject<'_, 'py> for Value {
     }
 }
 
-/// New memory of `len` elements, all `value`, and the stream on which it is filled.
+/// Returns new memory of `len` elements that are all `value`, and the stream on which it is filled.
 pub(crate) fn filled(
     dtype: DType,
     len: usize,

@@ -1,6 +1,6 @@
-//! Kernels on arrays whose element type and rank are known at run time only: `kernels/dynamic.cu`.
+//! Launches the kernels of `kernels/dynamic.cu`, for arrays whose element type and rank are known only at run time.
 //!
-//! The driver is opened when the first kernel is launched, so the module imports where there is none.
+//! The driver is opened at the first launch, so the module can be imported without a driver.
 #![expect(unsafe_code, reason = "calls the driver")]
 
 use core::ffi::{CStr, c_char, c_int, c_uint, c_void};
@@ -15,16 +15,16 @@ use libloading::Library;
 
 use crate::parts::Parts;
 
-/// The kernels, as text that ends in a zero.
+/// The PTX of the kernels, as text that ends with a zero.
 const PTX: &str = concat!(include_str!("../kernels/ptx/dynamic.ptx"), "\0");
 
-/// The arrays as the kernels take them; so many axes without a common step fit no memory that there is.
+/// The arrays as the kernels take them. More than 32 axes that cannot be merged do not fit into any memory.
 type Arrays<'a, const COUNT: usize> = Elementwise<'a, COUNT, 32>;
 
-/// What [`KERNELS`] are for but `bool`, for messages.
+/// The types of [`KERNELS`] except `bool`, for error messages.
 pub(crate) const SCALED: &str = "integers of 8 to 64 bits, float16, bfloat16, float32 and float64";
 
-/// Those with `bool`.
+/// The types of [`KERNELS`] including `bool`.
 pub(crate) const SUMMED: &str = "bool, integers of 8 to 64 bits, float16, bfloat16, float32 and float64";
 
 /// The kernels of an element type.
@@ -32,7 +32,7 @@ struct Kernels {
     dtype: DType,
     scale: &'static str,
     sum: &'static str,
-    /// Which of the types of that size.
+    /// Selects one of the types of the same size.
     variant: c_int,
 }
 
@@ -79,12 +79,15 @@ impl Kernels {
     }
 }
 
-/// Writes every element of `from`, multiplied by `factor`, to its place in `to`, an array of the same shape, or the same array.
-/// The kernel is queued on `stream` when this returns.
+/// Writes every element of `from`, multiplied by `factor`, to its place in `to`, which has the same shape or is the
+/// same array.
+///
+/// The kernel is queued on `stream` when this function returns.
 ///
 /// # Safety
 ///
-/// Both stay until the kernel is done, they are the same memory or share none, and work on both is ordered by `stream`.
+/// Both arrays stay alive until the kernel is done. They are the same memory or share none. All work on both is ordered
+/// with `stream`.
 pub(crate) unsafe fn scale(
     from: &ArrayInfo,
     to: &ArrayInfo,
@@ -108,15 +111,15 @@ pub(crate) unsafe fn scale(
     let mut arrays = Arrays::<2>::new([&DynKernelView::of(to)?, &DynKernelView::of(from)?])?;
     let (blocks, mut variant) = (arrays.launch_size().grid.0, kernels.variant);
     let mut arguments = [(&raw mut arrays).cast(), (&raw mut factor).cast(), (&raw mut variant).cast()];
-    // SAFETY: the kernel's parameters, of its types.
+    // SAFETY: these are the kernel's parameters, with its types.
     unsafe { launch(from.device(), kernels.scale, stream, blocks, &mut arguments) }
 }
 
-/// The sum of the elements, as a double. Waits for the kernel.
+/// Returns the sum of the elements as a double. Waits for the kernel.
 ///
 /// # Safety
 ///
-/// The memory is live, and work on it is ordered by `stream`.
+/// The memory is live, and all work on it is ordered with `stream`.
 pub(crate) unsafe fn sum(info: &ArrayInfo, stream: StreamHandle) -> Result<f64> {
     let kernels = Kernels::of(info, SUMMED)?;
     if info.numel() == 0 {
@@ -126,29 +129,32 @@ pub(crate) unsafe fn sum(info: &ArrayInfo, stream: StreamHandle) -> Result<f64> 
     let blocks = array.launch_size_within(Parts::MOST).grid.0;
     let driver = Driver::get()?;
     if driver.captures(info.device(), stream) {
-        // It would be the graph that writes the parts, whenever it is launched; this says why it cannot be.
+        // During a capture the kernel would run only when the graph is launched. This call returns the error that
+        // explains it.
         cuda::stream_synchronize(stream, info.device())?;
     }
     let parts = Parts::take(driver)?;
     let (mut address, mut variant) = (parts.address(), kernels.variant);
     let mut arguments = [(&raw mut array).cast(), (&raw mut address).cast(), (&raw mut variant).cast()];
-    // SAFETY: the kernel's parameters, of its types; there is one part for each block.
+    // SAFETY: these are the kernel's parameters, with its types. There is one part per block.
     unsafe { launch(info.device(), kernels.sum, stream, blocks, &mut arguments) }?;
     cuda::stream_synchronize(stream, info.device())?;
-    // SAFETY: the kernel has written them, and is done.
+    // SAFETY: the kernel has written the parts and is done.
     Ok(unsafe { parts.sum(blocks) })
 }
 
-/// The kernels that fill, by the size of the elements.
+/// The fill kernels, by the size of the elements.
 const FILLS: [(usize, &str); 5] =
     [(1, "fill_8\0"), (2, "fill_16\0"), (4, "fill_32\0"), (8, "fill_64\0"), (16, "fill_128\0")];
 
-/// Fills new memory of `len` elements with copies of these bytes, of one element. The kernel is queued when this returns, on
-/// the legacy default stream; `false` where it is not, since a graph is being captured that this would spoil.
+/// Fills new memory of `len` elements with copies of the bytes of one element.
+///
+/// The kernel is queued on the legacy default stream when this function returns `true`. It returns `false` if a graph
+/// capture is in progress that the launch would invalidate, or if no kernel has this element size.
 ///
 /// # Safety
 ///
-/// The memory has so many elements, and nobody else uses it before later work on that stream.
+/// The memory has `len` elements, and nobody else uses it except in later work on that stream.
 pub(crate) unsafe fn fill(device: Device, address: usize, len: usize, value: &[u8]) -> Result<bool> {
     let Some((size, kernel)) = FILLS.iter().find(|(size, _)| *size == value.len()) else {
         return Ok(false);
@@ -164,7 +170,7 @@ pub(crate) unsafe fn fill(device: Device, address: usize, len: usize, value: &[u
     bits[..value.len()].copy_from_slice(value);
     let blocks = array.launch_size().grid.0;
     let mut arguments = [(&raw mut array).cast(), (&raw mut bits).cast()];
-    // SAFETY: the kernel's parameters, of its types; the memory is as the caller promises.
+    // SAFETY: these are the kernel's parameters, with its types. The caller promises the memory.
     unsafe { launch(device, kernel, StreamHandle::LegacyDefault, blocks, &mut arguments) }?;
     Ok(true)
 }
@@ -173,7 +179,7 @@ pub(crate) unsafe fn fill(device: Device, address: usize, len: usize, value: &[u
 ///
 /// # Safety
 ///
-/// The kernel has these parameters, and what they point to stays until it is done.
+/// The kernel has these parameters, and what they point to stays alive until the kernel is done.
 unsafe fn launch(
     device: Device,
     kernel: &'static str,
@@ -185,10 +191,10 @@ unsafe fn launch(
     let context = driver.context_for(device)?;
     driver.within(context, || {
         let function = driver.function(context, kernel)?;
-        // An array that is ready may be worked on anywhere.
+        // An array without pending work may be used on any stream.
         let stream = stream.to_raw().unwrap_or(LEGACY);
         let arguments = arguments.as_mut_ptr();
-        // SAFETY: a function and a stream of the current context; the parameters as the caller promises.
+        // SAFETY: the function and the stream belong to the current context. The caller promises the parameters.
         let code = unsafe {
             (driver.launch)(function, blocks, 1, 1, THREADS, 1, 1, 0, stream, arguments, null_mut())
         };
@@ -196,7 +202,7 @@ unsafe fn launch(
     })
 }
 
-/// Threads of a block, as `Elementwise` counts blocks.
+/// Threads per block, as `Elementwise` assumes when it computes the number of blocks.
 const THREADS: u32 = 256;
 
 /// `CU_STREAM_LEGACY`.
@@ -216,7 +222,7 @@ type Launch = unsafe extern "C" fn(
     *mut *mut c_void,
 ) -> c_int;
 
-/// The functions that a launch takes. Those for order and memory are the library's.
+/// The driver functions that a launch needs. The library itself provides stream waits and memory.
 pub(crate) struct Driver {
     error_name: unsafe extern "C" fn(c_int, *mut *const c_char) -> c_int,
     current: unsafe extern "C" fn(*mut usize) -> c_int,
@@ -250,7 +256,7 @@ impl Driver {
         let name = if cfg!(windows) { "nvcuda.dll" } else { "libcuda.so.1" };
         // SAFETY: the driver's library may be loaded at any time.
         let library = unsafe { Library::new(name) }?;
-        // SAFETY: of this type in every driver (`cuda.h`).
+        // SAFETY: the function has this type in every driver (`cuda.h`).
         let error_name = *unsafe { library.get(b"cuGetErrorName\0") }?;
         // SAFETY: as above.
         let current = *unsafe { library.get(b"cuCtxGetCurrent\0") }?;
@@ -272,7 +278,7 @@ impl Driver {
         let exchange_capture_mode = *unsafe { library.get(b"cuThreadExchangeStreamCaptureMode\0") }?;
         // SAFETY: as above.
         let host_alloc = *unsafe { library.get(b"cuMemHostAlloc\0") }?;
-        // The functions are used until the end of the program.
+        // Keeps the library loaded until the end of the program.
         core::mem::forget(library);
         Ok(Self {
             error_name,
@@ -289,17 +295,19 @@ impl Driver {
         })
     }
 
-    /// The context in which memory of a device is worked on, and whose default streams are meant: as `cuda::stream_wait` has it,
-    /// the current one where it is of that device, else the device's primary context.
+    /// Returns the context for work on a device's memory. It also determines which default stream is meant.
+    ///
+    /// As in `cuda::stream_wait`, this is the current context if it belongs to the device, else the device's primary
+    /// context.
     fn context_for(&self, device: Device) -> Result<Context> {
         let (mut current, mut ordinal) = (0, 0);
-        // SAFETY: a place for a context.
+        // SAFETY: the pointer is valid for the write of a context.
         answer("cuCtxGetCurrent", unsafe { (self.current)(&raw mut current) })?;
-        // SAFETY: the driver's answer.
+        // SAFETY: the driver returned this context.
         let current = unsafe { Context::from_raw(current) };
         let wanted = (device.device_type == DeviceType::CUDA).then_some(device.device_id);
         if current.is_some() {
-            // SAFETY: a place for a number; a context is current.
+            // SAFETY: the pointer is valid for the write of a number, and a context is current.
             answer("cuCtxGetDevice", unsafe { (self.device)(&raw mut ordinal) })?;
         }
         match current {
@@ -310,22 +318,23 @@ impl Driver {
 
     /// Runs `work` while `context` is current.
     fn within<T>(&self, context: Context, work: impl FnOnce() -> Result<T>) -> Result<T> {
-        // SAFETY: a context of the driver's.
+        // SAFETY: the driver created this context.
         answer("cuCtxPushCurrent", unsafe { (self.push)(context.to_raw().get()) })?;
         let done = work();
         let mut popped = 0;
-        // SAFETY: a place for a context.
+        // SAFETY: the pointer is valid for the write of a context.
         let code = unsafe { (self.pop)(&raw mut popped) };
         done.and_then(|done| answer("cuCtxPopCurrent", code).map(|()| done))
     }
 
-    /// Whether work on a stream would become part of a graph, or would spoil one.
+    /// Whether work on a stream would become part of a graph or invalidate a capture. Also `true` if the query fails.
     fn captures(&self, device: Device, stream: StreamHandle) -> bool {
         const NONE: c_int = 0;
         let mut status = NONE;
         let asked = self.context_for(device).and_then(|context| {
             self.within(context, || {
-                // SAFETY: a stream of the current context; a place for the answer.
+                // SAFETY: the stream belongs to the current context, and the pointer is valid for the write of the
+                // status.
                 let code = unsafe { (self.is_capturing)(stream.to_raw().unwrap_or(LEGACY), &raw mut status) };
                 answer("cuStreamIsCapturing", code)
             })
@@ -333,20 +342,20 @@ impl Driver {
         asked.is_err() || status != NONE
     }
 
-    /// Pinned memory that every context reaches, kept to the end of the program.
+    /// Allocates pinned memory that every context can access. It is never freed.
     pub(crate) fn pinned(&self, bytes: usize) -> Result<usize> {
         const PORTABLE: c_uint = 1;
         const RELAXED: c_int = 2;
         let (mut mode, mut memory) = (RELAXED, null_mut());
         self.within(Context::primary(0)?, || {
-            // A capture elsewhere has nothing to do with it.
-            // SAFETY: a place for a mode, which comes back below.
+            // A capture elsewhere is not affected by this allocation.
+            // SAFETY: the pointer is valid for the exchange of the mode, which is restored below.
             answer("cuThreadExchangeStreamCaptureMode", unsafe {
                 (self.exchange_capture_mode)(&raw mut mode)
             })?;
-            // SAFETY: a place for an address.
+            // SAFETY: the pointer is valid for the write of an address.
             let code = unsafe { (self.host_alloc)(&raw mut memory, bytes, PORTABLE) };
-            // SAFETY: the mode from before.
+            // SAFETY: `mode` holds the previous mode.
             let back = unsafe { (self.exchange_capture_mode)(&raw mut mode) };
             answer("cuMemHostAlloc", code)?;
             answer("cuThreadExchangeStreamCaptureMode", back)
@@ -354,7 +363,7 @@ impl Driver {
         Ok(memory.expose_provenance())
     }
 
-    /// A kernel in the current context, loaded at its first launch there and kept.
+    /// Returns a kernel in the current context. It is looked up at its first launch there and cached.
     fn function(&self, context: Context, kernel: &'static str) -> Result<usize> {
         let mut kept = FUNCTIONS.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((_, _, function)) = kept.iter().find(|(of, name, _)| *of == context && *name == kernel) {
@@ -362,21 +371,22 @@ impl Driver {
         }
         let module = self.module(context)?;
         let mut function = 0;
-        // SAFETY: a place for a function, the module, and a name that ends in a zero.
+        // SAFETY: the pointer is valid for the write of a function, the module is loaded, and the name ends with a
+        // zero.
         let code = unsafe { (self.find)(&raw mut function, module, kernel.as_ptr().cast()) };
         answer("cuModuleGetFunction", code)?;
         kept.push((context, kernel, function));
         Ok(function)
     }
 
-    /// The kernels in the current context, compiled at the first launch there.
+    /// Returns the module in the current context. It is compiled at the first launch there and cached.
     fn module(&self, context: Context) -> Result<usize> {
         let mut kept = MODULES.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((_, module)) = kept.iter().find(|(of, _)| *of == context) {
             return Ok(*module);
         }
         let mut module = 0;
-        // SAFETY: a place for a module; a text that ends in a zero.
+        // SAFETY: the pointer is valid for the write of a module, and the text ends with a zero.
         answer("cuModuleLoadData", unsafe { (self.load)(&raw mut module, PTX.as_ptr().cast()) })?;
         kept.push((context, module));
         Ok(module)
@@ -389,10 +399,10 @@ fn answer(function: &'static str, code: c_int) -> Result<()> {
     }
     let driver = Driver::get()?;
     let mut name = core::ptr::null();
-    // SAFETY: a place for a pointer.
+    // SAFETY: the pointer is valid for the write of a pointer.
     let known = unsafe { (driver.error_name)(code, &raw mut name) };
     let name = match known {
-        // SAFETY: on success the driver's own text, which is never freed.
+        // SAFETY: on success this is the driver's own text, which is never freed.
         0 => unsafe { CStr::from_ptr(name) }.to_string_lossy(),
         _ => "an unknown error".into(),
     };

@@ -1,18 +1,18 @@
-//! The Python module `interop_demo`: derived structs go out to Python and come back, in place.
+//! The Python module `interop_demo`: passes derived structs to Python and back, in place.
 //!
 //! | file | what it shows |
 //! | --- | --- |
 //! | `image.rs` | `#[cuda_array(python)]`: a struct as argument and return value |
-//! | `array.rs` | `#[cuda_array(pyclass)]`: a Python class of one's own, with slicing |
-//! | `recording.rs` | a class that answers `__dlpack__` itself |
-//! | `info.rs` | imports by hand: `describe` and `parse_cai` |
-//! | `matrix.rs` | the least that a function can do with an array |
-//! | `kernels.rs` | work on arrays whose element type is known at run time only |
-//! | `cuda.rs` | memory of CUDA's kinds, the stream that last wrote it, order and release |
-//! | `launch.rs` | kernels on whatever arrives |
+//! | `array.rs` | `#[cuda_array(pyclass)]`: a Python class of arrays, with slicing |
+//! | `manual_export.rs` | a class that implements `__dlpack__` itself |
+//! | `describe.rs` | imports by hand: `describe` and `parse_cai` |
+//! | `matrix.rs` | minimal functions that take an array |
+//! | `kernels.rs` | operations on arrays whose element type is known only at run time |
+//! | `cuda.rs` | kinds of CUDA memory, the stream that last wrote it, settings for streams and releases |
+//! | `launch.rs` | kernels on arrays from any library |
 //! | `twice.rs` | results of the caller's kind, in memory of the caller's library |
-//! | `results.rs` | results as arrays of a library by name |
-//! | `family.rs` | classes that derive from a class of arrays |
+//! | `results.rs` | results as arrays of a library that is chosen by name |
+//! | `array_classes.rs` | classes that inherit from a class of arrays |
 
 mod array;
 mod array_classes;
@@ -69,7 +69,7 @@ mod interop_demo {
     }
 }
 
-/// The number of allocations that Rust has made for arrays and not freed.
+/// Returns the number of allocations that Rust has made for arrays and not freed yet.
 #[pyfunction]
 fn live_allocations(py: Python<'_>) -> usize {
     interop_core::cuda::poll_releases();
@@ -77,7 +77,7 @@ fn live_allocations(py: Python<'_>) -> usize {
     interop_core::live_allocations()
 }
 
-/// The number of exports that their consumers have not released.
+/// Returns the number of exports that their consumers have not released yet.
 #[pyfunction]
 fn live_exports() -> usize {
     interop_core::live_exports()

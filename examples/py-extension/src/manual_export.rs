@@ -1,4 +1,4 @@
-//! The protocol's methods written by hand: the array is a part of the object, and not the object itself.
+//! A class that implements the protocol's methods by hand: the array is only a part of the object.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ struct Samples {
     len: usize,
 }
 
-/// A recording: samples, and how many of them a second has.
+/// A recording: samples, and the number of samples per second.
 #[pyclass(frozen, module = "interop_demo")]
 pub(crate) struct Recording {
     samples: Arc<Samples>,
@@ -24,18 +24,18 @@ pub(crate) struct Recording {
 
 #[pymethods]
 impl Recording {
-    /// Of a copy of the samples, which may be any array of `float32` with one axis.
+    /// Copies the samples, which may be any one-dimensional array of `float32`.
     #[new]
     fn new(samples: &Bound<'_, PyAny>, rate: u32) -> PyResult<Self> {
         Ok(Self { samples: Arc::new(import_as(samples)?), rate })
     }
 
-    /// One sample; what has such a method can be looped over.
+    /// Returns one sample. Python iterates over objects with such a method.
     fn __getitem__(&self, index: usize) -> PyResult<f32> {
         Ok(self.samples.view::<f32, 1>()?.host_view()?.read([index])?)
     }
 
-    /// A `DLPack` capsule of the samples.
+    /// Returns a `DLPack` capsule of the samples.
     #[pyo3(signature = (*, stream=None, max_version=None, dl_device=None, copy=None))]
     fn __dlpack__<'py>(
         &self,
@@ -56,7 +56,7 @@ impl Recording {
         export(py, &self.samples, &request)
     }
 
-    /// The device type and the ordinal.
+    /// Returns the device type and the ordinal.
     fn __dlpack_device__(&self) -> PyResult<(i32, i32)> {
         let device = self.samples.info()?.device();
         Ok((device.device_type.0, device.device_id))

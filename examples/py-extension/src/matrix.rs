@@ -1,11 +1,11 @@
-//! The least that a function can do with an array: what `benches/python` and `tests/gpu` measure an import with.
+//! Minimal functions that take an array. `benches/python` and `tests/gpu` use them to measure imports.
 #![expect(unsafe_code, reason = "one function believes what it is told of memory")]
 
 use interop_core::python::{extract_interface, import_as_unchecked};
 use interop_core::{CudaArray, Lease};
 use pyo3::prelude::*;
 
-/// A matrix in memory of the caller's.
+/// A matrix in the caller's memory.
 #[derive(CudaArray)]
 #[cuda_array(shape = [rows, columns], python)]
 pub(crate) struct Matrix<S> {
@@ -23,23 +23,24 @@ pub(crate) fn is_square(obj: Matrix<Lease<f32>>) -> PyResult<bool> {
     Ok(rows == columns)
 }
 
-/// The sum of the diagonal of a matrix of `float32` in memory that the host reaches, which is copied for it.
+/// Returns the sum of the diagonal of a `float32` matrix in memory that the host can access. The matrix is copied
+/// first.
 #[pyfunction]
 #[expect(clippy::needless_pass_by_value, reason = "the copy is this function's own")]
 pub(crate) fn trace(obj: Matrix<Vec<f32>>) -> f64 {
     let diagonal = obj.elements.iter().step_by(obj.columns + 1).take(obj.rows);
-    // From 0: the `sum()` of nothing is -0.
+    // Starts at 0, because the `sum()` of nothing is -0.
     diagonal.fold(0.0, |sum, element| sum + f64::from(*element))
 }
 
-/// As `is_square`, for objects of libraries that tell the truth: the driver is not asked about their memory.
+/// As `is_square`, for objects of trusted libraries: their memory is not verified with the driver.
 #[pyfunction]
 pub(crate) fn is_square_trusted(obj: &Bound<'_, PyAny>) -> PyResult<bool> {
-    // SAFETY: whoever calls a function of this name vouches for the object; nothing is read from the memory.
+    // SAFETY: callers of this function vouch for the object, and nothing is read from the memory.
     is_square(unsafe { import_as_unchecked(obj) }?)
 }
 
-/// The bytes that the elements of a `__cuda_array_interface__` take; validates the interface, without a driver.
+/// Validates a `__cuda_array_interface__` without a driver, and returns the size of its elements in bytes.
 #[pyfunction]
 pub(crate) fn interface_nbytes(obj: &Bound<'_, PyAny>) -> PyResult<usize> {
     let interface = obj.getattr(pyo3::intern!(obj.py(), "__cuda_array_interface__"))?;

@@ -1,4 +1,4 @@
-//! The sums of blocks: pinned memory that kernels write and the host reads, allocated once for all sums.
+//! The partial sums of blocks: pinned memory that kernels write and the host reads, allocated once for all sums.
 #![expect(unsafe_code, reason = "reads what a kernel has written")]
 
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -9,22 +9,23 @@ use interop_core::Result;
 
 use crate::launch::Driver;
 
-/// Room for the parts of one sum, of those that are under way at a time.
+/// A slot for the partial sums of one running sum.
 pub(crate) struct Parts {
     slot: u32,
     address: usize,
 }
 
-/// How many sums may be under way, a bit each in `TAKEN`.
+/// The maximum number of sums that run at the same time. Each has a bit in `TAKEN`.
 const SLOTS: u32 = u32::BITS;
 static TAKEN: AtomicU32 = AtomicU32::new(0);
 
 impl Parts {
-    /// Blocks at most: so many that few devices wait long for the last ones. Each thread does as many elements as it takes.
+    /// The maximum number of blocks: enough that a device rarely waits long for the last ones. Threads process several
+    /// elements if needed.
     pub(crate) const MOST: u32 = 4096;
     const BYTES: usize = Self::MOST as usize * size_of::<f64>();
 
-    /// Room that nobody else has. Waits for one of the other sums where there are more than slots.
+    /// Takes a free slot. Waits for another sum to finish if all slots are taken.
     pub(crate) fn take(driver: &Driver) -> Result<Self> {
         let memory = memory(driver)?;
         loop {
@@ -39,19 +40,20 @@ impl Parts {
         }
     }
 
-    /// Where kernels write the part of the first block.
+    /// The address at which kernels write the part of the first block.
     pub(crate) fn address(&self) -> u64 {
         self.address as u64
     }
 
-    /// The sum of the parts of so many blocks.
+    /// Returns the sum of the parts of the first `blocks` blocks.
     ///
     /// # Safety
     ///
-    /// The kernel that wrote them is done.
+    /// The kernel that wrote the parts is done.
     pub(crate) unsafe fn sum(&self, blocks: u32) -> f64 {
         let parts = ptr::with_exposed_provenance::<f64>(self.address);
-        // SAFETY: within this slot, aligned, and written, as the caller promises; nobody else has it.
+        // SAFETY: the parts lie within this slot and are aligned. The caller promises that they are written, and nobody
+        // else uses the slot.
         unsafe { slice::from_raw_parts(parts, blocks as usize) }.iter().sum()
     }
 }
@@ -62,7 +64,7 @@ impl Drop for Parts {
     }
 }
 
-/// The memory of all slots.
+/// Returns the memory of all slots.
 fn memory(driver: &Driver) -> Result<usize> {
     static MEMORY: Mutex<Option<usize>> = Mutex::new(None);
     let mut memory = MEMORY.lock().unwrap_or_else(PoisonError::into_inner);

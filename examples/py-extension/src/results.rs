@@ -1,4 +1,4 @@
-//! Results as arrays of a library by name. The module has the functions under names of its own, for its tests.
+//! Results as arrays of a named library. The module contains the functions under private names, for its tests.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,31 +10,31 @@ use pyo3::prelude::*;
 use crate::array::Array;
 use crate::matrix::Matrix;
 
-/// The memory of any array as an array of NumPy's.
+/// Returns the memory of any array as a NumPy array.
 #[pyfunction]
 fn as_numpy(obj: &Bound<'_, PyAny>) -> PyResult<NumPy<Array>> {
     Ok(NumPy(import_as(obj)?))
 }
 
-/// As a tensor of PyTorch's.
+/// Returns it as a PyTorch tensor.
 #[pyfunction]
 fn as_torch(obj: &Bound<'_, PyAny>) -> PyResult<PyTorch<Array>> {
     Ok(PyTorch(import_as(obj)?))
 }
 
-/// As an array of CuPy's.
+/// Returns it as a CuPy array.
 #[pyfunction]
 fn as_cupy(obj: &Bound<'_, PyAny>) -> PyResult<CuPy<Array>> {
     Ok(CuPy(import_as(obj)?))
 }
 
-/// As an array of JAX's.
+/// Returns it as a JAX array.
 #[pyfunction]
 fn as_jax(obj: &Bound<'_, PyAny>) -> PyResult<Jax<Array>> {
     Ok(Jax(import_as(obj)?))
 }
 
-/// As it came.
+/// Returns an array of the same kind as the argument, in the same memory.
 #[pyfunction]
 #[expect(clippy::needless_pass_by_value, reason = "as functions of users take it")]
 fn as_it_came(obj: FromCaller<Array>) -> SameKind<Array> {
@@ -42,7 +42,7 @@ fn as_it_came(obj: FromCaller<Array>) -> SameKind<Array> {
     obj.like(array)
 }
 
-/// New memory of the caller's library, all ones: what it was before is nobody's.
+/// Returns new memory of the caller's library, filled with ones. Its previous contents are not used.
 #[pyfunction]
 #[expect(clippy::needless_pass_by_value, reason = "as functions of users take it")]
 fn ones_like(
@@ -54,7 +54,7 @@ fn ones_like(
     Ok(ones)
 }
 
-/// A matrix with every element doubled, in memory of Rust's.
+/// Returns a matrix with every element doubled, in memory that Rust owns.
 #[pyfunction]
 #[expect(clippy::needless_pass_by_value, reason = "as functions of users take it")]
 fn doubled(obj: FromCaller<Matrix<Lease<f32>>>) -> PyResult<SameKind<Matrix<HostVec<f32>>>> {
@@ -97,7 +97,7 @@ fn points() -> InNumPy<HostVec<Point>> {
     NumPy(row(&[Point { label: 1, place: [0.5, 1.5, 2.5] }, Point { label: 2, place: [0.0; 3] }]))
 }
 
-/// Flags that NumPy may change and Rust may not read without a look, and those of a plain vector.
+/// Returns flags that NumPy may change and that Rust must validate before reading, and flags in a `Vec`.
 #[pyfunction]
 fn flags() -> (InNumPy<HostVec<bool>>, InNumPy<Vec<bool>>) {
     (NumPy(row(&[true, false])), NumPy(Row { values: vec![true, false], len: 2 }))
@@ -105,14 +105,14 @@ fn flags() -> (InNumPy<HostVec<bool>>, InNumPy<Vec<bool>>) {
 
 type Floats = InNumPy<HostVec<f32>>;
 
-/// Results in a tuple, a list, a dict, and one that may not be there.
+/// Returns results in a tuple, a list, a dict, and an optional one.
 #[pyfunction]
 fn in_containers(there: bool) -> (Floats, Vec<Floats>, BTreeMap<&'static str, Floats>, Option<Floats>) {
     let make = || NumPy(row(&[1.0_f32, 2.0]));
     (make(), vec![make(), make()], BTreeMap::from([("key", make())]), there.then(make))
 }
 
-/// A vector that nobody has but NumPy, and one that Rust shares.
+/// Returns a vector that only NumPy owns, and one that Rust shares.
 #[pyfunction]
 fn vectors() -> (InNumPy<Vec<f64>>, InNumPy<Arc<Vec<f64>>>) {
     let values = vec![1.0, 2.0];

@@ -13,11 +13,13 @@ use crate::cuda::LastStream;
 use crate::kernels::{Work, double_on_host, doubled_on_host};
 use crate::launch;
 
-/// A new array of the same shape and of the caller's own kind, every element doubled: `numpy.ndarray` for one of those, a tensor
-/// for a tensor, an `Array` for an `Array`. Integers stay within their range.
+/// Returns a new array of the same shape and kind as the argument, with every element doubled.
 ///
-/// It is computed where the data is: on the host, or by a kernel. The memory of a result on a device is of the caller's library,
-/// where that gives out memory (not JAX).
+/// The result is a `numpy.ndarray` for a `numpy.ndarray`, a tensor for a tensor, an `Array` for an `Array`. Integers
+/// saturate.
+///
+/// The computation runs where the data is: on the host, or in a kernel. On a device, the caller's library allocates the
+/// result if it can (JAX cannot).
 #[pyfunction]
 pub(crate) fn twice<'py>(obj: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
     let py = obj.py();
@@ -28,7 +30,7 @@ pub(crate) fn twice<'py>(obj: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>>
         return Ok(Bound::new(py, result)?.into_any());
     }
     let import = match import(obj, None) {
-        Ok(imported) => imported.import,
+        Ok(import) => import,
         Err(error) => return fields_of(obj)?.map_or(Err(error), |names| twice_of_each(obj, &names)),
     };
     if !import.info().device().device_type.is_cuda_accessible() {
@@ -37,7 +39,7 @@ pub(crate) fn twice<'py>(obj: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>>
     let work = Work::from_caller(Array::from_import(import)?)?;
     let caller = FromCaller::new(obj, work.array.alias())?;
     if caller.can_allocate() {
-        // Its library waits for the kernel when it gets the result.
+        // The caller's library waits for the kernel when it receives the result.
         let mut result: NewArray<Array> = caller.new_like(py)?;
         double(py, &work, &mut result)?;
         return result.into_pyobject(py);
@@ -48,7 +50,7 @@ pub(crate) fn twice<'py>(obj: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>>
     caller.like(result).into_pyobject(py)
 }
 
-/// The names of the fields of `NumPy`'s structs, of which there is no tensor.
+/// Returns the field names of a `NumPy` structured array, which no tensor can represent.
 fn fields_of<'py>(obj: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyTuple>>> {
     let is_of_numpy = obj.get_type().module().is_ok_and(|module| module == "numpy");
     if !is_of_numpy {
@@ -58,7 +60,7 @@ fn fields_of<'py>(obj: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyTuple
     Ok(names.cast_into::<PyTuple>().ok())
 }
 
-/// Structs with each field doubled; a field is copied first, as it may lie in steps that no tensor has.
+/// Returns structs with each field doubled. Each field is copied first, because its strides may not fit a tensor.
 fn twice_of_each<'py>(obj: &Bound<'py, PyAny>, names: &Bound<'py, PyTuple>) -> PyResult<Bound<'py, PyAny>> {
     let result = obj.py().import("numpy")?.call_method1("zeros_like", (obj,))?;
     for name in names {
@@ -74,15 +76,15 @@ fn double(py: Python<'_>, work: &Work, result: &mut Array) -> PyResult<()> {
         return Ok(double_on_host(&work.array, result)?);
     }
     let info = result.info()?;
-    // New memory may come on a stream of its own.
+    // New memory may be pending on a stream of its own.
     result.make_stream_wait(work.stream)?;
     result.stream.set(work.stream);
-    // The interpreter's lock may be what a function of the host needs that the stream waits for.
+    // Detached, because the stream may wait for a host function that needs the interpreter's lock.
     // SAFETY: both arrays are ready on this stream, and their memory is released after the work of the context.
     Ok(py.detach(|| unsafe { launch::scale(&work.info, &info, 2.0, work.stream) })?)
 }
 
-/// New memory of Rust's, where the data is.
+/// Allocates new memory that Rust owns, on the device of the data.
 fn in_own_memory(info: &ArrayInfo) -> interop_core::Result<Array> {
     let layout = Layout::contiguous(info.shape(), Order::C)?;
     let (device, dtype, count) = (info.device(), info.dtype(), layout.numel());

@@ -1,10 +1,10 @@
-//! Arrays of our own, as a Python class.
+//! A Python class of the crate's own arrays.
 #![expect(unsafe_code, reason = "memory says that it is of a kind that it is not")]
 
 use interop_core::{CudaArray, Device, DeviceType, HostVec, MemoryRegion, SharedBuffer, Storage};
 use pyo3::prelude::*;
 
-/// The kinds of memory; those of CUDA are imagined, and there is no driver that knows better.
+/// The device types. Memory with a CUDA type is simulated, and there is no driver that could detect it.
 pub(super) const KINDS: [i32; 4] = [1, 2, 3, 13];
 
 /// An array of 3 × 4 numbers.
@@ -21,7 +21,7 @@ struct Imagined {
     device: Device,
 }
 
-// SAFETY: as the vector inside, which the host reaches; nobody brings a GPU that would look for the memory on it.
+// SAFETY: the memory is that of the vector inside, which the host can access. No GPU uses it.
 unsafe impl Storage for Imagined {
     fn memory(&self) -> MemoryRegion {
         MemoryRegion { device: self.device, ..self.numbers.memory() }
@@ -29,7 +29,7 @@ unsafe impl Storage for Imagined {
 }
 
 impl Array {
-    /// An array in memory of this kind.
+    /// Creates an array in memory of this device type.
     pub(super) fn new(kind: i32, readonly: bool) -> Self {
         let device = Device { device_type: DeviceType(kind), device_id: 0 };
         let data = SharedBuffer::new(Imagined { numbers: HostVec::zeroed(12), device });

@@ -1,4 +1,4 @@
-//! Interface dicts: the numbers of a legal or illegal interface, spelled in the ways that producers have, or any other values.
+//! Interface dicts: a legal or illegal interface, written in the ways that producers do, or with arbitrary values.
 
 use interop_core::cai::CudaArrayInterface;
 use interop_core::python::extract_interface;
@@ -13,7 +13,7 @@ use crate::dict;
 use crate::input::Input;
 
 const KEYS: [&str; 8] = ["shape", "typestr", "data", "version", "strides", "stream", "descr", "mask"];
-/// Who knows which of several wrong values is met first.
+/// Several values may be wrong, and it is not specified which one is reported.
 const ANY: u16 = TYPE | MAY_BE_CAUSED | REFUSED | OWN;
 
 /// Reads a dict.
@@ -22,7 +22,7 @@ pub(super) fn run(world: &World<'_>, input: &mut Input<'_>) {
     let values: Vec<(&str, Value)> =
         (0..replaced % 4).map(|_| (KEYS[usize::from(input.byte() % 8)], Value::read(input))).collect();
     let mut interface = dict::read(input);
-    // A record is spelled back by what it is in Rust, which other tests do.
+    // The conversion of records back to Python is covered by other tests.
     interface.descr = None;
     let made = spelled(world, &interface, spelling).expect("a dict");
     for (key, value) in &values {
@@ -34,7 +34,7 @@ pub(super) fn run(world: &World<'_>, input: &mut Input<'_>) {
     };
     let told = (&interface, &values);
     if !values.is_empty() {
-        // Whatever it is: facts, or an error of the interface, and the same when it is read again.
+        // The result is a description or an error of the interface, and reading it again gives the same result.
         let read = || extract_interface(&object).and_then(|found| Ok(found.info()?));
         match (read(), read()) {
             (Ok(first), Ok(second)) => assert_eq!(first, second, "{told:?}"),
@@ -51,7 +51,7 @@ pub(super) fn run(world: &World<'_>, input: &mut Input<'_>) {
     }
 }
 
-/// The same but for what is cut: more axes than any array has.
+/// Compares two interfaces, ignoring axes beyond the maximum number, which are not read.
 fn compare(found: &CudaArrayInterface, given: &CudaArrayInterface) {
     let cut = |list: &Vec<i64>| list[..list.len().min(65)].to_vec();
     let given = CudaArrayInterface {
@@ -62,7 +62,7 @@ fn compare(found: &CudaArrayInterface, given: &CudaArrayInterface) {
     assert_eq!(*found, given);
 }
 
-/// The interface as a dict.
+/// Converts the interface to a dict.
 fn spelled<'py>(
     world: &World<'py>,
     interface: &CudaArrayInterface,

@@ -1,4 +1,4 @@
-//! The way out: `__dlpack__` of our own arrays, with any arguments.
+//! Exports: calls `__dlpack__` of the crate's own arrays with arbitrary arguments.
 #![expect(unsafe_code, reason = "capsules are looked into, and taken, as consumers do")]
 
 use interop_core::CudaArray;
@@ -23,11 +23,11 @@ struct Call {
     kind: i32,
     readonly: bool,
     given: [Option<Value>; KEYWORDS.len()],
-    /// Whether the capsule is taken, or dropped as it came.
+    /// Whether the capsule is consumed, or dropped unconsumed.
     taken: bool,
 }
 
-/// The capsule that answers a legal call.
+/// The expected capsule of a legal call.
 #[derive(Debug)]
 struct Answer {
     versioned: bool,
@@ -35,7 +35,7 @@ struct Answer {
     copied: bool,
 }
 
-/// Runs a call.
+/// Makes a call and checks its result.
 pub(super) fn run(world: &World<'_>, input: &mut Input<'_>) {
     let byte = input.byte();
     let call = Call {
@@ -47,7 +47,7 @@ pub(super) fn run(world: &World<'_>, input: &mut Input<'_>) {
             (present % 4 != 0).then(|| Value::read(input))
         }),
     };
-    // An unknown keyword only now and then: nothing else is looked at then.
+    // An unknown keyword is passed only rarely, because the other arguments are not examined then.
     let given = if byte & 0xf0 == 0xf0 { &call.given[..] } else { &call.given[..4] };
     let py = world.py();
     let array = Bound::new(py, Array::new(call.kind, call.readonly)).expect("an array");
@@ -67,7 +67,7 @@ pub(super) fn run(world: &World<'_>, input: &mut Input<'_>) {
     assert_eq!((interop_core::live_exports(), interop_core::live_allocations()), (0, 0), "{call:?}");
 }
 
-/// What the standard says of the call. `None` is as good as no argument.
+/// Returns the result that the standard requires. `None` is the same as no argument.
 fn expected(call: &Call, keywords: usize) -> Expected<Answer> {
     let value = |at: usize| call.given[at].as_ref().filter(|value| **value != Value::None);
     let stream = value(0).map(Value::extract_integer).transpose();
@@ -92,7 +92,7 @@ fn expected(call: &Call, keywords: usize) -> Expected<Answer> {
     decide(call, stream, version.is_some_and(|[major, _]| major >= 1), device, copy).ok_or(REFUSED)
 }
 
-/// The answer to arguments of the right types.
+/// Returns the expected result for arguments of the right types.
 fn decide(
     call: &Call,
     stream: Option<i128>,
@@ -101,7 +101,7 @@ fn decide(
     copy: Option<bool>,
 ) -> Option<Answer> {
     let own = [call.kind, 0];
-    // Only the ordinals of GPUs count.
+    // Only GPUs have ordinals.
     let wanted = device.map_or(own, |[kind, ordinal]| [kind, if kind == 2 { ordinal } else { 0 }]);
     let to_host = wanted == [1, 0];
     let served = match stream {
@@ -113,7 +113,7 @@ fn decide(
     }
     let copied = copy == Some(true) || (to_host && call.kind == 2);
     if copied {
-        // What a copy of needs the driver, which is not there.
+        // Copies of device memory need the driver, which does not exist here.
         let reached = to_host && call.kind != 2;
         return (reached && copy != Some(false)).then_some(Answer { versioned, device: 1, copied });
     }
@@ -121,12 +121,12 @@ fn decide(
     sayable.then_some(Answer { versioned, device: wanted[0], copied })
 }
 
-/// Looks into the capsule, and lets go of it in one of the two ways.
+/// Checks the contents of the capsule, and then releases it.
 fn check(call: &Call, answer: &Answer, array: &Bound<'_, Array>, capsule: Bound<'_, PyAny>) {
     let own = array.get().info().expect("an array").address();
     if answer.versioned {
         let tensor = struct_in::<Versioned>(&capsule);
-        // SAFETY: the capsule has the name of this form.
+        // SAFETY: the capsule's name states this form.
         let DLManagedTensorVersioned { version, flags, .. } = unsafe { tensor.read() };
         let readonly = call.readonly && !answer.copied;
         let expected = if readonly { READ_ONLY } else { 0 } | if answer.copied { COPIED } else { 0 };
@@ -146,32 +146,32 @@ fn check_tensor(call: &Call, answer: &Answer, tensor: &DLTensor, own: usize) {
     assert_eq!((tensor.device.device_type.0, tensor.device.device_id), (answer.device, 0), "{call:?}");
     assert_eq!((tensor.data.addr() != own, tensor.byte_offset), (answer.copied, 0), "{call:?}");
     for (list, expected) in [(tensor.shape, [3, 4]), (tensor.strides, [4, 1])] {
-        // SAFETY: two axes.
+        // SAFETY: the array has two axes.
         assert_eq!(unsafe { list.cast::<[i64; 2]>().read() }, expected, "{call:?}");
     }
 }
 
-/// The struct in a capsule of this form.
+/// Returns the struct in a capsule of this form.
 fn struct_in<A: TensorAbi>(capsule: &Bound<'_, PyAny>) -> *mut A {
-    // SAFETY: an object, asked under a name that ends.
+    // SAFETY: `capsule` is a live object, and the name ends with a zero.
     let pointer = unsafe { ffi::PyCapsule_GetPointer(capsule.as_ptr(), A::CAPSULE_NAME.as_ptr()) };
     assert!(!pointer.is_null(), "a capsule of another form");
     pointer.cast()
 }
 
-/// The consumer's end of it.
+/// Releases the capsule as a consumer does.
 fn release<A: TensorAbi>(call: &Call, capsule: Bound<'_, PyAny>, tensor: *mut A) {
     if call.taken {
-        // SAFETY: a capsule; the name lives as long as the program.
+        // SAFETY: this is a capsule, and the name is static.
         unsafe { ffi::PyCapsule_SetName(capsule.as_ptr(), A::USED_CAPSULE_NAME.as_ptr()) };
-        // SAFETY: the struct was taken out of its capsule, and is released once.
+        // SAFETY: the struct was taken out of its capsule, and it is released once.
         drop(unsafe { ManagedTensor::<A>::from_raw(tensor) });
     }
     drop(capsule);
 }
 
-/// The references to an object.
+/// Returns the reference count of an object.
 pub(super) fn references<T>(object: &Bound<'_, T>) -> isize {
-    // SAFETY: a live object.
+    // SAFETY: the object is live.
     unsafe { ffi::Py_REFCNT(object.as_ptr()) }
 }

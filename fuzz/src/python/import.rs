@@ -1,11 +1,11 @@
-//! The way in: objects of every kind are imported.
+//! Imports: imports objects of every kind.
 #![expect(unsafe_code, reason = "structs are handed out as producers do")]
 
 use std::cell::RefCell;
 
 use interop_core::dlpack::{Legacy, Versioned};
-use interop_core::python::{ImportedArray, Protocol, import, import_as};
-use interop_core::{CudaArray, DType, Lease, StreamHandle};
+use interop_core::python::{import, import_as};
+use interop_core::{CudaArray, DType, Import, Lease, Protocol, StreamHandle};
 use pyo3::ffi;
 use pyo3::prelude::*;
 
@@ -18,39 +18,39 @@ use crate::input::Input;
 use crate::oracle::check;
 use crate::tensor::{self, Claims, Form, Pages, RELEASED};
 
-/// The address of an array that nobody looks at.
+/// The address of an array whose memory is never accessed.
 const ADDRESS: u64 = 0x7000;
 
-/// How `__dlpack__` answers.
+/// The result of `__dlpack__`.
 #[derive(Clone, Debug)]
 pub(super) enum Answer {
-    /// With a capsule of this name, of which the first is the right one.
+    /// A capsule with this name. Name 0 is the correct one.
     Capsule(u8),
     Value(Value),
     Raises(u8),
 }
 
-/// What an object is made of.
+/// The description of a producer object.
 #[derive(Clone, Debug)]
 pub(super) struct Program {
     pub(super) claims: Claims,
-    /// How `__dlpack__` takes its arguments; the last one is no function, and `None` no method.
+    /// Which arguments `__dlpack__` accepts. The last value is not callable, and `None` means that there is no method.
     pub(super) takes: Option<u8>,
-    /// Likewise, of a class that has `None` in the place of the method.
+    /// The same value for a class whose attribute `__dlpack__` is `None`.
     disowned: Option<u8>,
-    /// Whether `__dlpack__` is a property that raises this.
+    /// The error that `__dlpack__` raises if it is a property that raises.
     pub(super) raising: Option<u8>,
     pub(super) answers: [Answer; 3],
-    /// What `__dlpack_device__` gives, or the error that it raises.
+    /// The result of `__dlpack_device__`, or the error that it raises.
     pub(super) device: Option<Result<Value, u8>>,
-    /// Likewise for `__cuda_array_interface__`.
+    /// The same for `__cuda_array_interface__`.
     pub(super) interface: Option<Result<Value, u8>>,
     pub(super) host_only: bool,
     pub(super) table: Option<usize>,
     pub(super) conduct: Conduct,
     pub(super) remembered: bool,
     pub(super) stream: Option<StreamHandle>,
-    /// Whether it arrives as an argument of a struct.
+    /// Whether the object is passed as an argument of a struct type.
     typed: bool,
 }
 
@@ -65,7 +65,7 @@ struct Matrix {
 }
 
 impl Matrix {
-    /// The extents of an array that it can be; the claims are legal.
+    /// Returns the extents if the array fits this struct. The claims must be legal.
     fn expected(claims: &Claims) -> Option<[i128; 2]> {
         let (shape, strides) = tensor::legal(claims)?;
         let dtype = (DType::F32.code(), DType::F32.bits(), DType::F32.lanes());
@@ -77,7 +77,7 @@ impl Matrix {
     }
 }
 
-/// A producer at work.
+/// A producer in use.
 pub(super) struct Producer {
     pub(super) program: Program,
     pages: Pages,
@@ -86,7 +86,7 @@ pub(super) struct Producer {
 }
 
 thread_local! {
-    /// The producer that is asked at the time.
+    /// The producer whose methods are currently called.
     pub(super) static PRODUCER: RefCell<Option<Producer>> = const { RefCell::new(None) };
     static PAGES: RefCell<Option<Pages>> = const { RefCell::new(None) };
 }
@@ -131,16 +131,16 @@ impl Program {
                 3 => Conduct::Nothing,
                 _ => Conduct::Hands,
             },
-            // Of a class that is remembered it is known that it broke its word about the host.
+            // A class that broke its promise to be on the host is cached as such.
             remembered: input.byte() % 8 != 0 && !host_only,
             typed,
             stream: match input.byte() % 8 {
-                // An argument comes without a stream.
+                // An argument has no stream.
                 _ if typed => None,
                 0 => Some(StreamHandle::NothingPending),
                 1 => Some(StreamHandle::LegacyDefault),
                 2 => Some(StreamHandle::PerThreadDefault),
-                // SAFETY: no driver is there that would follow it.
+                // SAFETY: no driver is loaded, so nothing uses the handle.
                 3 => Some(unsafe { StreamHandle::from_raw(0x5000) }),
                 _ => None,
             },
@@ -148,7 +148,7 @@ impl Program {
     }
 }
 
-/// A legal array.
+/// Returns the description of a legal array.
 fn usual_claims(byte: u8, input: &mut Input<'_>) -> Claims {
     let kind = [1, 1, 1, 1, 2, 3, 13, 10][usize::from(byte >> 2 & 7)];
     Claims {
@@ -167,7 +167,7 @@ fn usual_claims(byte: u8, input: &mut Input<'_>) -> Claims {
 }
 
 impl Producer {
-    /// The struct, the first time.
+    /// Returns the struct, but only once.
     pub(super) fn hand<A: Form>(&mut self) -> Option<*mut A> {
         let fits = A::IS_VERSIONED == self.program.claims.versioned;
         if self.handed || !fits {
@@ -177,7 +177,7 @@ impl Producer {
         Some(tensor::build::<A>(&self.program.claims, &mut self.pages).into_raw())
     }
 
-    /// A capsule around the struct, without a destructor: who takes it is the only one to release it.
+    /// Returns a capsule with the struct and without a destructor: only its consumer releases it.
     fn capsule<'py>(&mut self, py: Python<'py>, name: u8) -> PyResult<Option<Bound<'py, PyAny>>> {
         let versioned = self.program.claims.versioned;
         let tensor = if versioned {
@@ -188,14 +188,14 @@ impl Producer {
         let Some(tensor) = tensor else { return Ok(None) };
         let fresh = if versioned { c"dltensor_versioned" } else { c"dltensor" };
         let name = [fresh, c"used_dltensor", c"", c"dltensor "][usize::from(name)];
-        // SAFETY: not null, and a name that lives as long as the program.
+        // SAFETY: the pointer is not null, and the name is static.
         let capsule = unsafe { ffi::PyCapsule_New(tensor, name.as_ptr(), None) };
         // SAFETY: a new reference, or null with an exception set.
         unsafe { Bound::from_owned_ptr_or_err(py, capsule) }.map(Some)
     }
 }
 
-/// What a method of the producer that is asked at the time answers.
+/// Returns the result of a method of the current producer.
 pub(super) fn answer<'py>(world: &World<'py>, which: u8) -> PyResult<Bound<'py, PyAny>> {
     let raise = |own: u8| Err(PyErr::from_value(world.raised(own)?));
     PRODUCER.with_borrow_mut(|producer| {
@@ -259,16 +259,16 @@ pub(super) fn run(world: &World<'_>, input: &mut Input<'_>) {
     PAGES.set(Some(producer.pages));
 }
 
-/// Compares what was imported with the claims. It is released at the end.
-fn compare(program: &Program, found: &ImportedArray, expected: Asked) {
-    let info = found.import.info();
+/// Compares an import with the claims.
+fn compare(program: &Program, found: &Import, expected: Asked) {
+    let info = found.info();
     let protocol = match expected {
-        Asked::Interface => Protocol::Cai,
+        Asked::Interface => Protocol::CudaArrayInterface,
         Asked::Table => Protocol::ExchangeTable,
         Asked::Method if program.claims.versioned => Protocol::DlpackVersioned,
-        Asked::Method => Protocol::Dlpack,
+        Asked::Method => Protocol::DlpackLegacy,
     };
-    assert_eq!(found.protocol, protocol, "{program:?}");
+    assert_eq!(found.protocol(), Some(protocol), "{program:?}");
     if expected == Asked::Interface {
         return;
     }

@@ -1,11 +1,11 @@
-//! What Python objects say to each other: the arguments of `__dlpack__`, the answers of producers of every kind, exchange
+//! Exchanges between Python objects: the arguments of `__dlpack__`, the results of producers of every kind, exchange
 //! tables, interface dicts, streams.
 //!
-//! Bytes are a program: an object, and what is asked of it. What comes of it is worked out by rules that are written down once
-//! more, in [`import`] and [`export`]; an error has to be of a class that the rules name, nothing may be left behind (an exception, an
-//! export, an allocation, a reference), and a struct that was handed over is released once.
+//! An input is a program: an object and an operation on it. The expected result comes from a second implementation of
+//! the rules, in [`import`] and [`export`]. An error must have a class that the rules name. Nothing may be left behind
+//! (an exception, an export, an allocation, a reference). A struct that was handed over must be released exactly once.
 //!
-//! The module `world.py` has the classes. There is no driver: whoever runs the target hides it.
+//! The module `world.py` contains the classes. No driver may be visible: whoever runs the target hides it.
 
 mod array;
 mod dict;
@@ -27,7 +27,7 @@ use world::World;
 ///
 /// # Panics
 ///
-/// When the crate and the rules differ.
+/// If the crate and the rules differ.
 pub fn run(data: &[u8]) {
     Python::attach(|py| {
         let (world, mut input) = (World::of(py), Input::new(data));

@@ -1,4 +1,4 @@
-//! What comes of an import, by the rules: the object is asked in the order in which a consumer asks.
+//! The expected result of an import by the rules: accesses the object in the same order as a consumer.
 
 use interop_core::StreamHandle;
 
@@ -10,7 +10,7 @@ use super::outcome::{
 use super::tables::{Conduct, OFFERS};
 use crate::tensor::legal;
 
-/// By which way an array came.
+/// The way by which an array was imported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Asked {
     Table,
@@ -18,7 +18,7 @@ pub(super) enum Asked {
     Interface,
 }
 
-/// What a call of `__dlpack__` gave.
+/// The result of a call of `__dlpack__`.
 #[derive(Clone, Copy)]
 enum Given {
     Tensor,
@@ -26,7 +26,7 @@ enum Given {
     NoCapsule,
 }
 
-/// An object that is asked.
+/// A producer during an import.
 pub(super) struct Model<'a> {
     program: &'a Program,
     answered: usize,
@@ -39,20 +39,20 @@ impl<'a> Model<'a> {
         Self { program, answered: 0, handed: false, taken: false }
     }
 
-    /// Whether the struct has changed hands.
+    /// Whether the consumer has taken the struct.
     pub(super) fn taken(&self) -> bool {
         self.taken
     }
 
-    /// An import of the object.
+    /// Returns the expected result of an import.
     pub(super) fn import(&mut self) -> Expected<Asked> {
         if let Some(end) = self.table() {
             return end;
         }
-        // A property that says that it is none is as if there were none.
+        // A property that raises an `AttributeError` counts as missing.
         let raises = self.program.raising.is_some_and(|own| 1 << own != OWN_ATTRIBUTE);
         let has_method = raises || (self.program.raising.is_none() && self.program.takes.is_some());
-        // A tensor that was given back has told that the arrays are not on the host alone.
+        // If a tensor was returned to the producer, its arrays are known not to be only on the host.
         if self.program.host_only && self.program.interface.is_none() && has_method && !self.taken {
             self.request(false).and_then(|given| self.receive(given))?;
             if self.program.claims.device[0] == 1 {
@@ -65,18 +65,18 @@ impl<'a> Model<'a> {
             _ => {}
         }
         match &self.program.interface {
-            // A property that says that it is none.
+            // A property that raises an `AttributeError`.
             Some(Err(own)) if 1 << own == OWN_ATTRIBUTE => Err(TYPE | CAUSED),
             Some(Err(own)) => Err(1 << own),
-            // Dicts are looked at elsewhere: none of these has the keys of one.
+            // Dicts are covered elsewhere: none of these has the required keys.
             Some(Ok(super::values::Value::Dict)) => Err(REFUSED),
-            // The property says why there is no method.
+            // The property's error explains why there is no method.
             None if self.program.raising.is_some() => Err(TYPE | CAUSED),
             Some(Ok(_)) | None => Err(TYPE),
         }
     }
 
-    /// The exchange table; `None` where the object itself is asked.
+    /// Models the exchange table. Returns `None` if the import continues with the object itself.
     fn table(&mut self) -> Option<Expected<Asked>> {
         let offer = OFFERS[self.program.table?];
         if !offer.usable || !offer.hands_out {
@@ -84,7 +84,7 @@ impl<'a> Model<'a> {
         }
         match self.program.conduct {
             Conduct::Hands if self.program.claims.versioned => {}
-            // The second of the errors is a `BufferError`, which is an answer.
+            // Error 1 is a `BufferError`, after which the object itself is used.
             Conduct::Hands | Conduct::Refuses | Conduct::Raises(1) => return None,
             Conduct::Raises(own) => return Some(Err(1 << own)),
             Conduct::Fails | Conduct::Nothing => return Some(Err(UNSAID)),
@@ -97,10 +97,10 @@ impl<'a> Model<'a> {
             return Some(Ok(Asked::Table));
         }
         if !offer.names_stream {
-            // Nothing is known of its work: the tensor goes back.
+            // The stream of its pending work is unknown, so the tensor is returned.
             return None;
         }
-        // The table works on the legacy default stream. Between two streams there is no order without a driver.
+        // The table works on the legacy default stream. Another stream cannot wait for it without a driver.
         let same = matches!(
             self.program.stream,
             None | Some(StreamHandle::LegacyDefault | StreamHandle::NothingPending)
@@ -108,7 +108,7 @@ impl<'a> Model<'a> {
         Some(if same { Ok(Asked::Table) } else { Err(REFUSED) })
     }
 
-    /// `__dlpack_device__`, then `__dlpack__`.
+    /// Models `__dlpack_device__`, then `__dlpack__`.
     fn method(&mut self) -> Expected<Asked> {
         let device = match &self.program.device {
             None => return Err(MISSING),
@@ -123,7 +123,8 @@ impl<'a> Model<'a> {
         let on_host = device[0] == 1;
         let given = match self.request(!on_host) {
             Err(first) if !on_host && first & OWN_INTERRUPT == 0 && self.asks_for_less(device[0]) => {
-                // Pinned memory has no streams for some; the rest is asked for the legacy default stream.
+                // Some producers have no streams for pinned memory; the others are asked again with the legacy default
+                // stream.
                 match self.request(device[0] != 3) {
                     Err(second) if second & OWN_INTERRUPT != 0 => Err(second),
                     second => second.map_err(|_| first),
@@ -138,7 +139,7 @@ impl<'a> Model<'a> {
         if !same {
             return Err(REFUSED);
         }
-        // A legacy tensor does not say whether it may be written, and the dict is asked.
+        // A legacy tensor does not state whether it is writable, so the dict is read too.
         match &self.program.interface {
             Some(Err(own)) if !self.program.claims.versioned && 1 << own == OWN_INTERRUPT => {
                 Err(OWN_INTERRUPT)
@@ -147,7 +148,7 @@ impl<'a> Model<'a> {
         }
     }
 
-    /// Whether a producer that refuses the stream is asked once more.
+    /// Whether a producer that rejects the stream is asked again.
     fn asks_for_less(&self, kind: i32) -> bool {
         let less = matches!(
             self.program.stream,
@@ -156,7 +157,7 @@ impl<'a> Model<'a> {
         kind == 3 || less
     }
 
-    /// A request, first with the version, then as producers of an older standard take it.
+    /// Models a request: first with `max_version`, then as producers of an older standard accept it.
     fn request(&mut self, stream: bool) -> Expected<Given> {
         match self.call(true, stream) {
             Err(kinds) if kinds == OWN_KEYWORD => self.call(false, stream).map_err(|kinds| kinds | CAUSED),
@@ -164,7 +165,7 @@ impl<'a> Model<'a> {
         }
     }
 
-    /// One call.
+    /// Models one call.
     fn call(&mut self, version: bool, stream: bool) -> Expected<Given> {
         if let Some(own) = self.program.raising {
             return Err(1 << own);
@@ -174,11 +175,11 @@ impl<'a> Model<'a> {
             Some(1) => !stream,
             Some(2) => !version,
             Some(3 | 5) => !version && !stream,
-            // A number, which cannot be called.
+            // A number, which is not callable.
             _ => return Err(TYPE),
         };
         if !taken {
-            // What Python says of keywords that a function does not have.
+            // The error of Python for unknown keywords.
             return Err(if version { OWN_KEYWORD } else { TYPE });
         }
         let at = self.answered.min(2);
@@ -194,7 +195,7 @@ impl<'a> Model<'a> {
         }
     }
 
-    /// The tensor of a capsule, taken and looked at.
+    /// Models how the tensor of a capsule is taken and validated.
     fn receive(&mut self, given: Given) -> Expected<()> {
         match given {
             Given::NoCapsule => Err(TYPE),
@@ -206,8 +207,8 @@ impl<'a> Model<'a> {
         }
     }
 
-    /// How a tensor is refused. If its strides are why, the dict is asked for, which will not do: none of these has the keys
-    /// of one.
+    /// Returns the errors for an illegal tensor. If its strides are the reason, the dict is tried, but none of these
+    /// has the required keys.
     fn refusal(&self) -> Kinds {
         match &self.program.interface {
             None => REFUSED,

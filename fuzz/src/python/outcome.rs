@@ -1,13 +1,13 @@
-//! How a call may end: what it gives, or the errors of which it raises one.
+//! The expected outcome of a call: a result, or a set of errors.
 
 use pyo3::exceptions::{PyAttributeError, PyBufferError, PySystemError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 
 use super::world::World;
 
-/// Kinds of errors, of which several may be expected where several things are wrong.
+/// A set of error kinds. Several are expected if several things are wrong.
 pub(super) type Kinds = u16;
-/// What a call gives, or the kinds of errors of which it raises one.
+/// A result, or the kinds of errors of which the call raises one.
 pub(super) type Expected<T> = Result<T, Kinds>;
 
 /// The producer's own errors are the bits from here on, in the order of `OWN` in Python.
@@ -19,23 +19,23 @@ pub(super) const OWN_INTERRUPT: Kinds = 1 << 5;
 pub(super) const TYPE: Kinds = 1 << 6;
 /// An `ArrayError`, which is a `BufferError` and a `ValueError`.
 pub(super) const REFUSED: Kinds = 1 << 7;
-/// An `AttributeError`: a member that the protocol demands is missing.
+/// An `AttributeError`: a member that the protocol requires is missing.
 pub(super) const MISSING: Kinds = 1 << 8;
-/// A `SystemError`: a table that fails and does not say why.
+/// A `SystemError`: a table function failed without an exception.
 pub(super) const UNSAID: Kinds = 1 << 9;
 
-/// Not a kind: the error came of a second call, and has that of the first as its cause, or what a property says.
+/// Not a kind: the error comes from a second call and has the first error as its cause, or the error of a property.
 pub(super) const CAUSED: Kinds = 1 << 15;
-/// Not a kind: the error may be about an object with `__index__`, and then has what Python says of that as its cause.
+/// Not a kind: the error may concern an object with `__index__`. Its cause is then the error that Python raised for it.
 pub(super) const MAY_BE_CAUSED: Kinds = 1 << 14;
-/// Not a kind: the refusal may be about the strides of a tensor, and then has what is wrong with the dict beside it as its cause.
+/// Not a kind: the error may concern the strides of a tensor. Its cause is then the error of the object's dict.
 pub(super) const DICT_MAY_CAUSE: Kinds = 1 << 13;
 
-/// The kind of an error. Every error has a text.
+/// Returns the kind of an error. Every error must have a text.
 ///
 /// # Panics
 ///
-/// For an error of no known kind: a panic, an error of the interpreter.
+/// If the kind is unknown: a panic, an error of the interpreter.
 pub(super) fn kind(world: &World<'_>, error: &PyErr) -> Kinds {
     let py = world.py();
     assert!(!error.value(py).to_string().is_empty(), "an error without a text: {error:?}");
@@ -55,11 +55,11 @@ pub(super) fn kind(world: &World<'_>, error: &PyErr) -> Kinds {
     known.map_or_else(|| panic!("an error of no known kind: {error}"), |(_, kind)| kind)
 }
 
-/// Compares how a call ended with how it may.
+/// Compares the outcome of a call with the expected one.
 ///
 /// # Panics
 ///
-/// When it ended otherwise.
+/// If they differ.
 pub(super) fn judge<T, E>(
     world: &World<'_>,
     found: PyResult<T>,

@@ -1,4 +1,4 @@
-//! Streams, as Python callers name them.
+//! Streams, as Python callers pass them.
 #![expect(unsafe_code, reason = "a number is said to be a stream")]
 
 use interop_core::StreamHandle;
@@ -19,7 +19,7 @@ pub(super) fn run(world: &World<'_>, input: &mut Input<'_>) {
 }
 
 fn raw(handle: usize) -> StreamHandle {
-    // SAFETY: no driver is there that would follow it.
+    // SAFETY: no driver is loaded, so nothing uses the handle.
     unsafe { StreamHandle::from_raw(handle) }
 }
 
@@ -28,7 +28,7 @@ fn expected(value: &Value) -> Expected<StreamHandle> {
         return match answer.integers() {
             Ok([0, handle]) => usize::try_from(handle).map(raw).map_err(|_| REFUSED),
             Ok(_) => Err(REFUSED),
-            // The version may be wrong besides, and is looked at first.
+            // The version may be wrong too, and is checked first.
             Err(kinds) => Err(kinds | REFUSED),
         };
     }

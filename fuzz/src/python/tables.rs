@@ -1,4 +1,4 @@
-//! Exchange tables of foreign types. What their functions do is up to the producer that runs at the time.
+//! Exchange tables of foreign types. The current producer determines what their functions do.
 #![expect(unsafe_code, reason = "tables are C functions")]
 
 use std::ffi::{c_int, c_void};
@@ -16,11 +16,11 @@ use super::world::World;
 /// How a type offers a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Offer {
-    /// Whether it is one that can be used: a capsule of the right name, with a version that is known.
+    /// Whether the table is usable: a capsule of the right name, with a known version.
     pub(super) usable: bool,
-    /// Whether it hands out tensors.
+    /// Whether it exports tensors.
     pub(super) hands_out: bool,
-    /// Whether it names a stream.
+    /// Whether it reports a stream.
     pub(super) names_stream: bool,
 }
 
@@ -28,32 +28,32 @@ const fn offer(usable: bool, hands_out: bool, names_stream: bool) -> Offer {
     Offer { usable, hands_out, names_stream }
 }
 
-/// The offers, in the order of the values that [`all`] makes.
+/// The offers, in the order of the values that [`all`] creates.
 pub(super) const OFFERS: [Offer; 9] = [
     offer(true, true, true),
     offer(true, true, false),
     offer(true, false, true),
-    // Behind a newer one.
+    // Behind a newer table.
     offer(true, true, true),
-    // As a number, which is no table.
+    // A number, which is not a table.
     offer(false, true, true),
-    // A newer one alone, one under another name, and what is no table.
+    // Only a newer table, a table under another name, and values that are not tables.
     offer(false, true, true),
     offer(false, true, true),
     offer(false, true, true),
     offer(false, true, true),
 ];
 
-/// What a function of a table does when it is asked for a tensor.
+/// What the table function for tensors does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Conduct {
     Hands,
-    /// Refuses this object, so that its method is asked.
+    /// Rejects this object, so that its method is called.
     Refuses,
     Raises(u8),
-    /// Fails, and does not say why.
+    /// Fails without an exception.
     Fails,
-    /// Succeeds, with nothing.
+    /// Succeeds without a result.
     Nothing,
 }
 
@@ -71,14 +71,14 @@ fn table(
         dltensor_from_py_object_no_sync: None,
         current_work_stream: names_stream.then_some(stream as _),
     };
-    // A table lives as long as the program.
+    // A table is static.
     Box::into_raw(Box::new(table)).cast()
 }
 
-/// The values of the attribute.
+/// Returns the values of the attribute.
 pub(super) fn all(py: Python<'_>) -> PyResult<Vec<Py<PyAny>>> {
     let capsule = |table: *mut c_void, name: &'static std::ffi::CStr| {
-        // SAFETY: a table and a name that live as long as the program.
+        // SAFETY: the table and the name are static.
         let capsule = unsafe { ffi::PyCapsule_New(table, name.as_ptr(), None) };
         // SAFETY: a new reference, or null with an exception set.
         unsafe { Bound::from_owned_ptr_or_err(py, capsule) }.map(Bound::unbind)
@@ -100,16 +100,16 @@ pub(super) fn all(py: Python<'_>) -> PyResult<Vec<Py<PyAny>>> {
 
 /// # Safety
 ///
-/// Called with the thread attached, and a place for the tensor.
+/// The thread is attached, and `out` is valid for the write of the tensor.
 unsafe extern "C" fn hand(_: *mut c_void, out: *mut *mut Versioned) -> c_int {
-    // SAFETY: as the caller promises.
+    // SAFETY: forwarded to the caller.
     let py = unsafe { Python::assume_attached() };
     let asked = |producer: &mut Option<Producer>| {
         let producer = producer.as_mut().expect("a producer that is asked");
         match producer.program.conduct {
             Conduct::Hands => match producer.hand::<Versioned>() {
                 Some(tensor) => {
-                    // SAFETY: as the caller promises.
+                    // SAFETY: forwarded to the caller.
                     unsafe { out.write(tensor) };
                     return 0;
                 }
@@ -129,9 +129,9 @@ unsafe extern "C" fn hand(_: *mut c_void, out: *mut *mut Versioned) -> c_int {
 
 /// # Safety
 ///
-/// Called with the thread attached, and a place for the stream.
+/// The thread is attached, and `out` is valid for the write of the stream.
 unsafe extern "C" fn stream(_: c_int, _: i32, out: *mut *mut c_void) -> c_int {
-    // SAFETY: as the caller promises: the legacy default stream.
+    // SAFETY: forwarded to the caller. Null is the legacy default stream.
     unsafe { out.write(null_mut()) };
     0
 }

@@ -1,4 +1,4 @@
-//! Values that Python code may bring: what they are made of, and what is known of them.
+//! Arbitrary Python values, and the results of their conversions.
 
 use pyo3::IntoPyObjectExt as _;
 use pyo3::prelude::*;
@@ -8,7 +8,7 @@ use super::outcome::{Expected, MAY_BE_CAUSED, OWN, REFUSED, TYPE};
 use super::world::World;
 use crate::input::Input;
 
-/// How deep values are nested.
+/// The maximum nesting depth.
 const DEPTH: usize = 3;
 
 /// A value.
@@ -17,15 +17,15 @@ pub(super) enum Value {
     None,
     Bool(bool),
     Int(i128),
-    /// Beyond 128 bits.
+    /// An integer beyond 128 bits.
     Huge,
     Float,
     Text(String),
-    /// An object with `__index__`, which answers with this.
+    /// An object whose `__index__` returns this value.
     Index(Box<Self>),
-    /// An object with `__index__`, which raises.
+    /// An object whose `__index__` raises.
     Raising,
-    /// An object with `__cuda_stream__`, which answers with this.
+    /// An object whose `__cuda_stream__` returns this value.
     Stream(Box<Self>),
     Tuple(Vec<Self>),
     List(Vec<Self>),
@@ -34,7 +34,7 @@ pub(super) enum Value {
 }
 
 impl Value {
-    /// Any value.
+    /// Decodes an arbitrary value.
     pub(super) fn read(input: &mut Input<'_>) -> Self {
         Self::nested(input, DEPTH)
     }
@@ -60,12 +60,12 @@ impl Value {
             15 => Self::List(list(input)),
             16 => Self::Dict,
             17 => Self::Foreign,
-            // What most arguments are in most calls.
+            // The usual form of most arguments.
             _ => Self::Tuple(vec![Self::Int(input.number().into()), Self::Int(input.number().into())]),
         }
     }
 
-    /// The value as Python has it.
+    /// Returns the value as a Python object.
     pub(super) fn object<'py>(&self, world: &World<'py>) -> PyResult<Bound<'py, PyAny>> {
         let py = world.py();
         let objects =
@@ -87,7 +87,7 @@ impl Value {
         })
     }
 
-    /// The integer that it is: anything with `__index__` but a bool.
+    /// Returns the integer value of anything with `__index__`, except a bool.
     pub(super) fn extract_integer(&self) -> Expected<i128> {
         match self {
             Self::Int(number) => Ok(*number),
@@ -96,7 +96,7 @@ impl Value {
             Self::Index(answer) => match &**answer {
                 Self::Int(number) => Ok(*number),
                 Self::Huge => Err(REFUSED),
-                // A bool is an int that Python's own functions take for one.
+                // A bool is an int, and Python's own functions accept it here.
                 Self::Bool(truth) => Ok((*truth).into()),
                 _ => Err(TYPE | MAY_BE_CAUSED),
             },
@@ -104,7 +104,7 @@ impl Value {
         }
     }
 
-    /// The two values of a tuple.
+    /// Returns the two values of a tuple.
     fn pair(&self) -> Expected<[&Self; 2]> {
         match self {
             Self::Tuple(values) => match &values[..] {
@@ -115,7 +115,8 @@ impl Value {
         }
     }
 
-    /// The two integers of a tuple. All that is wrong with both is expected, whichever is looked at first.
+    /// Returns the two integers of a tuple. If both are wrong, the errors of both are expected, because either may be
+    /// checked first.
     pub(super) fn integers(&self) -> Expected<[i128; 2]> {
         match self.pair()?.map(Self::extract_integer) {
             [Ok(first), Ok(second)] => Ok([first, second]),
@@ -123,7 +124,7 @@ impl Value {
         }
     }
 
-    /// Device type and ordinal: two integers of 32 bits, or `None` for the ordinal of memory of the host.
+    /// Returns device type and ordinal: two 32-bit integers. The ordinal may be `None` for host memory.
     pub(super) fn device(&self) -> Expected<[i32; 2]> {
         let wrong =
             |found: Expected<i128>| found.and_then(|number| i32::try_from(number).map_err(|_| REFUSED));

@@ -1,12 +1,12 @@
-"""The Python half of the target: classes of every kind that producers have, whose methods ask Rust what to answer."""
+"""The Python half of the target: producer classes of every kind, whose methods ask Rust for their results."""
 
 
 class Own(Exception):
-    """An error of a producer's own."""
+    """A producer's own error."""
 
 
 class OwnBuffer(BufferError):
-    """The same, of a class that the standards name."""
+    """The same, derived from a class that the standards name."""
 
 
 class OwnType(TypeError):
@@ -14,31 +14,31 @@ class OwnType(TypeError):
 
 
 class OwnKeyword(TypeError):
-    """The same, as if the call had an argument too many."""
+    """The same, with the message of a call with an unknown keyword."""
 
 
 class OwnAttribute(AttributeError):
-    """The same, as if there were no such attribute."""
+    """The same, for a missing attribute."""
 
 
 class OwnInterrupt(BaseException):
-    """No error, but an end."""
+    """An interrupt instead of an error."""
 
 
 OWN = (Own, OwnBuffer, OwnType, OwnKeyword, OwnAttribute, OwnInterrupt)
 
 
 def raised(which):
-    """An error of its own."""
+    """Returns one of the producer's own errors."""
     return OWN[which]("unexpected keyword argument" if OWN[which] is OwnKeyword else "the producer's own")
 
 
 class Foreign:
-    """A value that fits nowhere."""
+    """A value that no argument accepts."""
 
 
 class Index:
-    """A number in all but type, or none."""
+    """An object with `__index__` that is not an int. Its answer may be invalid."""
 
     def __init__(self, answer):
         self.answer = answer
@@ -50,7 +50,7 @@ class Index:
 
 
 class Stream:
-    """A stream of another library, as far as the answer goes."""
+    """A stream object of another library, defined only by its answer."""
 
     def __init__(self, answer):
         self.answer = answer
@@ -62,7 +62,7 @@ class Stream:
 
 
 class Dict(dict):
-    """A dict with methods of its own."""
+    """A dict subclass with its own methods."""
 
     def __contains__(self, key):
         return super().__contains__(key)
@@ -70,7 +70,7 @@ class Dict(dict):
 
 TENSOR, DEVICE, INTERFACE = range(3)
 RAISING = property(lambda self: answer(TENSOR))  # noqa: F821
-# The ways to take arguments, in the order of `Takes`.
+# The ways to accept arguments, in the order of `Takes`.
 TAKES = (
     lambda self, *, stream=None, max_version=None, dl_device=None, copy=None: answer(TENSOR),  # noqa: F821
     lambda self, *, max_version=None: answer(TENSOR),  # noqa: F821
@@ -83,7 +83,7 @@ CLASSES = {}
 
 
 def producer(takes, raising, device, interface, host_only, table, remembered):
-    """An object of a class with these members, where `None` and `False` are none."""
+    """Returns an object of a class with these members; `None` and `False` omit a member."""
     key = (takes, raising, device, interface, host_only, table)
     kind = CLASSES.get(key) if remembered else None
     if kind is None:
@@ -92,12 +92,12 @@ def producer(takes, raising, device, interface, host_only, table, remembered):
 
 
 def made(takes, raising, device, interface, host_only, table):
-    """A new class."""
+    """Creates a new class."""
     members = {}
     if raising:
         members["__dlpack__"] = RAISING
     elif takes is not None:
-        # What cannot be called, and what says that there is none.
+        # The last two are not callable, and state that there is no method.
         members["__dlpack__"] = (*TAKES, 3, None)[takes]
     if device:
         members["__dlpack_device__"] = lambda self: answer(DEVICE)  # noqa: F821

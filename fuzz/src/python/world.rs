@@ -1,4 +1,4 @@
-//! The interpreter, and the module of classes that are written in Python.
+//! The interpreter, and the module with the classes that are written in Python.
 
 use std::ffi::CString;
 
@@ -14,14 +14,14 @@ pub(super) struct World<'py> {
     module: Bound<'py, PyModule>,
 }
 
-/// What a producer's methods call.
+/// Returns the result of a method of the producer; the methods in `world.py` call this.
 #[pyfunction]
 fn answer(py: Python<'_>, which: u8) -> PyResult<Py<PyAny>> {
     import::answer(&World::of(py), which).map(Bound::unbind)
 }
 
 impl<'py> World<'py> {
-    /// The world of this interpreter, which is made once.
+    /// Returns the module of this interpreter, which is created once.
     pub(super) fn of(py: Python<'py>) -> Self {
         static MODULE: PyOnceLock<Py<PyModule>> = PyOnceLock::new();
         let module = MODULE.get_or_init(py, || make(py).expect("the module is made"));
@@ -32,22 +32,22 @@ impl<'py> World<'py> {
         self.module.py()
     }
 
-    /// Calls what the module has under this name.
+    /// Calls the module's object with this name.
     pub(super) fn call(&self, name: &str, arguments: impl PyCallArgs<'py>) -> PyResult<Bound<'py, PyAny>> {
         self.module.getattr(name)?.call1(arguments)
     }
 
-    /// An int of more than 128 bits.
+    /// Returns an int of more than 128 bits.
     pub(super) fn huge(&self) -> PyResult<Bound<'py, PyAny>> {
         self.module.getattr("HUGE")
     }
 
-    /// An error of a producer's own.
+    /// Returns one of the producer's own errors.
     pub(super) fn raised(&self, which: u8) -> PyResult<Bound<'py, PyAny>> {
         self.call("raised", (which % 6,))
     }
 
-    /// Which of the errors of a producer's own it is.
+    /// Returns the index of the producer's own error class, if it is one.
     pub(super) fn which_own(&self, error: &PyErr) -> Option<usize> {
         let own = self.module.getattr("OWN").expect("the classes").cast_into::<PyTuple>().expect("a tuple");
         own.iter_borrowed().position(|class| error.get_type(self.py()).is(&*class))

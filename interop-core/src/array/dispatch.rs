@@ -1,4 +1,4 @@
-//! From an element type that is known at run time to a Rust type.
+//! Selection of a Rust type by an element type that is known only at run time.
 
 use core::str::FromStr;
 
@@ -7,7 +7,8 @@ use crate::array::element::Element;
 use crate::error::{Error, ErrorKind, Result};
 
 impl DType {
-    /// The element type of a Rust type: of a struct the bytes of its size, of an array that of its items.
+    /// Returns the element type of a Rust type. For a struct these are opaque bytes of its size, for an array it is the
+    /// element type of its items.
     ///
     /// ```
     /// use interop_core::DType;
@@ -23,7 +24,7 @@ impl DType {
 impl FromStr for DType {
     type Err = Error;
 
-    /// Reads a typestr or a name: `"<f4"`, `"float32"`, `"bfloat16"`.
+    /// Parses a typestr or a name: `"<f4"`, `"float32"`, `"bfloat16"`.
     ///
     /// ```
     /// use interop_core::{DType, ErrorKind};
@@ -41,11 +42,11 @@ impl FromStr for DType {
     }
 }
 
-/// Runs code for the Rust type that an element type is: `dispatch!(dtype, T => expression)`.
+/// Runs code with the Rust type of an element type: `dispatch!(dtype, T => expression)`.
 ///
-/// Inside the expression the name stands for the type. Without a list it is an integer of 8 to 64 bits, an `f32` or an `f64`; a
-/// list names others: `dispatch!(dtype, [f32, bool], T => expression)`. The expression is compiled for each. The value is a
-/// `Result`, with [`ErrorKind::DType`](crate::error::ErrorKind::DType) for a type that is not listed.
+/// In the expression, `T` is the Rust type. By default it is an integer of 8 to 64 bits, an `f32` or an `f64`. A list
+/// selects other types: `dispatch!(dtype, [f32, bool], T => expression)`. The expression is compiled for each type. The
+/// value is a `Result`, with [`ErrorKind::DType`](crate::error::ErrorKind::DType) for a type that is not listed.
 ///
 /// ```
 /// use interop_core::{CudaArray, DType, ErrorKind, HostVec, Result, dispatch};
@@ -75,7 +76,7 @@ macro_rules! dispatch {
     }};
 }
 
-/// The error about an element type that is not in the list.
+/// The error for an element type that is not in the list.
 #[doc(hidden)]
 #[cold]
 #[must_use]

@@ -45,7 +45,10 @@ pub struct ArrayInfo {
     pub(crate) dtype: DType,
     pub(crate) padded: bool,
     /// The elements are a Rust struct with padding, whose content is arbitrary. Rust code may leave it uninitialized.
-    #[cfg_attr(not(feature = "python"), expect(dead_code, reason = "the buffer protocol asks"))]
+    #[cfg_attr(
+        not(feature = "python"),
+        expect(dead_code, reason = "read by the buffer protocol of the feature `python`")
+    )]
     pub(crate) has_stale_padding: bool,
     pub(crate) struct_type: Option<Arc<StructType>>,
     pub(crate) layout: Layout,
@@ -93,11 +96,12 @@ impl ArrayInfo {
         (self.range, self.address) = (relocated(self.range.start)..relocated(self.range.end), address);
     }
 
-    /// A part of the array: this layout, from the element on that lies so many bytes behind the first.
+    /// Returns a part of the array with this layout. Its first element is `byte_offset` bytes after that of the array.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::OutOfBounds`] when some of it lies outside the array, as where that has become another since it was asked.
+    /// [`ErrorKind::OutOfBounds`] if the part does not lie within the array, for example because the array has changed
+    /// since it was queried.
     #[cfg(feature = "python")]
     pub(crate) fn part(self, layout: Layout, byte_offset: isize) -> Result<Self> {
         if layout.is_empty() {
@@ -121,8 +125,9 @@ impl ArrayInfo {
         Ok(Self { address, range, layout, ..self })
     }
 
-    /// The addresses from the lowest element to the highest, with all that lies between: who imports the array may use other
-    /// strides. Below [`address`](Self::address) where strides are negative; empty for an array without elements.
+    /// The addresses from the lowest element to one past the highest, including gaps, because an import of the array
+    /// may use other strides. The range starts below [`address`](Self::address) if strides are negative. It is empty
+    /// for an array without elements.
     #[inline]
     #[must_use]
     pub fn byte_range(&self) -> Range<usize> {

@@ -59,17 +59,17 @@ impl fmt::Debug for RawStream {
     }
 }
 
-/// Where work is pending: a stream, or the default stream of a context that may not be the one that is current.
+/// The pending work on an array: a stream, or a default stream of a context that may not be current.
 ///
-/// On another thread, or later, another context may be current, and the same name means another stream. It is found when somebody
-/// asks: most arrays are used without a question about their stream.
+/// On another thread, or later, another context may be current. The handle of a default stream then means another
+/// stream. The stream is resolved only when it is needed, because most arrays are used without their stream.
 #[derive(Clone, Copy)]
 pub struct PendingWork {
     stream: StreamHandle,
     of: Option<OfContext>,
 }
 
-/// A context, and the function that finds its default stream on the thread that asks.
+/// A context, and the function that resolves its default stream on the calling thread.
 #[derive(Clone, Copy)]
 struct OfContext {
     context: NonZeroUsize,
@@ -77,13 +77,13 @@ struct OfContext {
 }
 
 impl PendingWork {
-    /// On a stream whose name means the same everywhere, or nowhere.
+    /// Creates pending work on a stream whose handle means the same stream in every context, or on no stream.
     #[inline]
     pub(crate) const fn on(stream: StreamHandle) -> Self {
         Self { stream, of: None }
     }
 
-    /// On a default stream of a context, which `find` finds.
+    /// Creates pending work on a default stream of a context. `find` resolves the stream.
     pub(crate) fn of_context(
         stream: StreamHandle,
         context: NonZeroUsize,
@@ -92,7 +92,7 @@ impl PendingWork {
         Self { stream, of: Some(OfContext { context, find }) }
     }
 
-    /// The stream by a name that is good on this thread, for memory of `device`.
+    /// Returns the handle of the stream that is valid on this thread, for memory of `device`.
     #[inline]
     pub(crate) fn stream(self, device: Device) -> StreamHandle {
         match self.of {
@@ -101,13 +101,13 @@ impl PendingWork {
         }
     }
 
-    /// The name of the stream, whatever it means on this thread.
+    /// The stored handle, which may mean another stream on this thread.
     #[inline]
     pub(crate) fn name(self) -> StreamHandle {
         self.stream
     }
 
-    /// The context whose default stream it is, if that is known.
+    /// The context of the default stream, if it is known.
     pub(crate) fn context(self) -> Option<NonZeroUsize> {
         self.of.map(|of| of.context)
     }

@@ -194,8 +194,8 @@ impl RawDescriptor<'_> {
         }
     }
 
-    /// The address of element \[0, …, 0\], and the range from the lowest element to one past the highest. The array has
-    /// elements, of `bits` bits each.
+    /// The address of element \[0, …, 0\], and the range from the lowest element to one past the highest. The array
+    /// has elements, of `bits` bits each.
     fn locate(&self, layout: &Layout, bits: i64) -> Result<(usize, Range<usize>)> {
         let offset = isize::try_from(self.byte_offset).ok();
         let address = offset.and_then(|offset| self.address.checked_add_signed(offset));

@@ -1,4 +1,4 @@
-//! How memory that was allocated here goes back to the driver.
+//! Memory that this crate allocates, and how it is freed.
 
 use core::ptr::with_exposed_provenance_mut;
 
@@ -8,7 +8,7 @@ use crate::cuda::driver::{Driver, Outcome, RawStream, driver};
 use crate::cuda::stream_query::{LEGACY, capture_of};
 use crate::process::counters;
 
-/// Allocated memory, freed by its drop.
+/// Allocated memory. Its drop frees it.
 pub(crate) struct Allocation {
     pub(crate) address: usize,
     pub(crate) kind: MemoryKind,
@@ -16,7 +16,7 @@ pub(crate) struct Allocation {
 }
 
 impl Allocation {
-    /// For memory that goes back by a call that was made already.
+    /// Forgets the allocation, because the call that frees it was already made.
     #[cfg(feature = "python")]
     pub(crate) fn was_freed(self) {
         core::mem::forget(self);
@@ -27,7 +27,7 @@ impl Allocation {
         let _entered = self.context.enter(driver)?;
         let _relaxed = Relaxed::new(driver);
         match self.kind {
-            // SAFETY: the block's own memory, freed once.
+            // SAFETY: the allocation owns the memory and frees it once.
             MemoryKind::Device | MemoryKind::Managed => unsafe { driver.memory_free(self.address as u64) },
             MemoryKind::Pool => {
                 // SAFETY: as above; the stream is live.
@@ -47,31 +47,31 @@ impl Drop for Allocation {
     fn drop(&mut self) {
         if let Ok(driver) = driver() {
             let free = || {
-                // A context that is gone took the memory with it.
+                // If the context is gone, the memory was freed with it.
                 let _ = self.free(driver);
             };
-            // A pool takes it back without a wait.
+            // Freeing pool memory does not wait.
             if self.kind == MemoryKind::Pool { free() } else { run_blocking(free) }
         }
         counters::ALLOCATIONS.sub();
     }
 }
 
-/// The kinds of memory that CUDA has.
+/// The kinds of CUDA memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum MemoryKind {
     /// Memory of one device (`cuMemAlloc`).
     Device,
-    /// Memory of one device from the stream-ordered pool that this crate has there (`cuMemAllocFromPoolAsync`).
+    /// Memory of one device from this crate's stream-ordered pool for it (`cuMemAllocFromPoolAsync`).
     Pool,
-    /// Host memory that all devices reach (`cuMemHostAlloc`, portable).
+    /// Host memory that all devices can reach (`cuMemHostAlloc`, portable).
     Pinned,
     /// Memory that the driver moves between host and devices (`cuMemAllocManaged`).
     Managed,
 }
 
-/// A device address of the driver's; CUDA has no 32-bit machines any more.
+/// Converts a device address of the driver. CUDA has no 32-bit machines any more.
 #[expect(clippy::cast_possible_truncation, reason = "as wide as an address")]
 pub(crate) const fn to_usize(address: u64) -> usize {
     address as usize
@@ -86,8 +86,8 @@ pub(crate) fn finished(driver: &Driver, work: impl FnOnce(RawStream) -> Outcome)
     })
 }
 
-/// Runs `work` with the legacy default stream of the current context. While a stream that joins with it captures a graph,
-/// which it would spoil, with a stream that is there for this work alone.
+/// Runs `work` with the legacy default stream of the current context. While a stream that synchronizes with it captures
+/// a graph, using it would invalidate the capture. Then `work` gets a stream that is created for this call only.
 pub(crate) fn with_usable_stream<R>(
     driver: &Driver,
     work: impl FnOnce(RawStream) -> Outcome<R>,
@@ -97,10 +97,10 @@ pub(crate) fn with_usable_stream<R>(
         return work(LEGACY);
     }
     let mut stream = 0;
-    // SAFETY: a place for a stream.
+    // SAFETY: `stream` is valid for a write.
     unsafe { driver.stream_create(&raw mut stream, NON_BLOCKING) }?;
     let done = work(stream);
-    // SAFETY: created above, used no more.
+    // SAFETY: the stream was created above and is not used any more.
     let _ = unsafe { driver.stream_destroy(stream) };
     done
 }

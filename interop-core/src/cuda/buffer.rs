@@ -1,4 +1,4 @@
-//! Memory of every kind that CUDA has, owned: device, pinned, managed, and from the device's pool.
+//! Owned CUDA memory of every kind: device, pinned, managed, and from the device's pool.
 
 use core::fmt;
 use core::ptr::null_mut;
@@ -22,12 +22,13 @@ use crate::cuda::verify::release_scope_for;
 use crate::error::{Result, text};
 use crate::process::counters;
 
-/// Owned memory of any of CUDA's kinds, zeroed, for elements of a type that is known at run time.
+/// Owned CUDA memory of any kind, zeroed, for elements of a type that is known at run time.
 ///
-/// One type, and one kind of address, for all kinds of memory: what takes one takes all. It is freed in its context, from
-/// any thread, whatever context is current there. The driver frees after all work of the device, and waits for it, without
-/// the lock of the Python interpreter where an array class drops it; memory from the pool, which the driver would free at
-/// once, is released as [`ReleasePolicy`](crate::cuda::release::policy::ReleasePolicy) says.
+/// This is one type for all kinds of memory, so code that takes one kind takes all. The memory is freed in its context,
+/// from any thread, whatever context is current there. The driver frees after all work of the device, and waits for
+/// that work; if an array class drops the buffer, the lock of the Python interpreter is released meanwhile. Pool
+/// memory, which the driver would free at once, is released according to
+/// [`ReleasePolicy`](crate::cuda::release::policy::ReleasePolicy).
 ///
 /// ```no_run
 /// use interop_core::cuda::{CudaBuffer, MemoryKind};
@@ -49,19 +50,20 @@ pub struct CudaBuffer {
     kind: MemoryKind,
     pub(crate) device: Device,
     pub(crate) context: Context,
-    /// The memory goes back to the pool in stream order, as it came.
+    /// Whether the memory returns to the pool in stream order, as it was allocated.
     #[cfg(feature = "python")]
     is_in_order: bool,
 }
 
 impl CudaBuffer {
-    /// `len` zeroed elements, in the primary context of the device `ordinal`. For pinned and managed memory the device is
-    /// the one whose context allocates.
+    /// Allocates `len` zeroed elements in the primary context of the device `ordinal`. Pinned and managed memory is
+    /// allocated in the context of that device.
     ///
     /// # Errors
     ///
-    /// By [`ErrorKind`](crate::ErrorKind): `Driver` without a driver, for an ordinal that is none, and when the memory is
-    /// used up; `Overflow` when the size does not fit the address space; `DType` for types packed below the byte.
+    /// By [`ErrorKind`](crate::ErrorKind): `Driver` without a driver, for an ordinal that does not exist, and if the
+    /// memory is used up; `Overflow` if the size does not fit the address space; `DType` for packed types of less than
+    /// a byte.
     pub fn zeroed(kind: MemoryKind, ordinal: i32, dtype: DType, len: usize) -> Result<Self> {
         let buffer = Self::for_elements(kind, ordinal, ElementType::of_whole_bytes(dtype, false)?, len)?;
         if buffer.bytes != 0 {
@@ -70,7 +72,7 @@ impl CudaBuffer {
         Ok(buffer)
     }
 
-    /// As [`uninitialized`](Self::uninitialized), in the primary context; ready on every stream.
+    /// As [`uninitialized`](Self::uninitialized), in the primary context. The memory is ready on every stream.
     pub(crate) fn for_elements(
         kind: MemoryKind,
         ordinal: i32,
@@ -88,8 +90,8 @@ impl CudaBuffer {
         Ok(buffer)
     }
 
-    /// Memory that nothing was written to, in a context of the device `ordinal`. Whoever asks for it writes all of it
-    /// before somebody else has it. Memory of the pool is ready on the legacy default stream.
+    /// Allocates uninitialized memory in a context of the device `ordinal`. The caller writes all of it before anybody
+    /// else gets it. Memory of the pool is ready on the legacy default stream.
     pub(crate) fn uninitialized(
         kind: MemoryKind,
         context: Context,
@@ -126,10 +128,10 @@ impl CudaBuffer {
         let _relaxed = Relaxed::new(driver);
         let bytes = self.bytes;
         let (mut address, mut host) = (0, null_mut());
-        // After a failure the places hold anything.
+        // After a failure the variables may hold anything.
         match self.kind {
             MemoryKind::Device => with_trimmed_pools(driver, || {
-                // SAFETY: a place for an address; a context is current.
+                // SAFETY: `address` is valid for a write; a context is current.
                 unsafe { driver.memory_alloc(&raw mut address, bytes) }
             })?,
             MemoryKind::Pool => {
@@ -145,7 +147,7 @@ impl CudaBuffer {
         Ok(())
     }
 
-    /// Memory of the pool, which is ready on the legacy default stream.
+    /// Allocates memory of the pool, which is ready on the legacy default stream.
     fn allocate_in_order(&mut self, driver: &Driver, stream: RawStream) -> Outcome {
         self.own(to_usize(memory_pool::allocate(driver, self.device.device_id, self.bytes, stream)?));
         if stream == LEGACY {
@@ -155,8 +157,8 @@ impl CudaBuffer {
         unsafe { driver.stream_synchronize(stream) }
     }
 
-    /// Bytes that nothing was written to, from the device's pool, to be used in the order of a stream of the current context.
-    /// Where the device has no pool they are plain device memory.
+    /// Allocates uninitialized bytes from the device's pool, for use in stream order on a stream of the current
+    /// context. If the device has no pool, allocates plain device memory.
     #[cfg(feature = "python")]
     pub(crate) fn in_order(
         driver: &Driver,
@@ -171,7 +173,7 @@ impl CudaBuffer {
             Err(failure) if matches!(failure.code, code::NOT_FOUND | code::NOT_SUPPORTED) => {
                 (buffer.kind, buffer.is_in_order) = (MemoryKind::Device, false);
                 let mut address = 0;
-                // SAFETY: a place for an address; a context is current.
+                // SAFETY: `address` is valid for a write; a context is current.
                 unsafe { driver.memory_alloc(&raw mut address, bytes) }?;
                 address
             }
@@ -181,7 +183,7 @@ impl CudaBuffer {
         Ok(buffer)
     }
 
-    /// Whether the drop orders the release itself, and whoever has the buffer need not.
+    /// Returns whether the drop itself makes the release come after pending work, so that the owner need not.
     #[cfg(feature = "python")]
     pub(crate) fn is_in_order(&self) -> bool {
         self.is_in_order
@@ -192,7 +194,7 @@ impl CudaBuffer {
         self.context
     }
 
-    /// From here on the drop frees the memory.
+    /// Stores the address. From here on the drop frees the memory.
     fn own(&mut self, address: usize) {
         self.address = address;
         counters::ALLOCATIONS.add();
@@ -205,17 +207,18 @@ impl CudaBuffer {
         finished(driver, |stream| unsafe { driver.set(self.address as u64, 0, self.bytes, stream) })
     }
 
-    /// The address; whoever takes it frees the memory.
+    /// Returns the address. The caller frees the memory.
     #[cfg(feature = "cust")]
     pub(crate) fn into_address(self) -> usize {
         counters::ALLOCATIONS.sub();
         core::mem::ManuallyDrop::new(self).address
     }
 
-    /// What the release of memory from a pool comes after.
+    /// Returns the scope of a release of pool memory.
     fn scope(&self) -> ReleaseScope {
         let Ok(driver) = driver() else { return ReleaseScope::of_context(self.context) };
-        // Memory in the order of a stream of a context that somebody made: that context has to be looked at, too.
+        // The memory may be used in stream order in a context that is not primary. The release has to wait for that one
+        // too.
         let is_primary = self.context.primary_ordinal().is_some();
         let scope = if is_primary {
             release_scope_for(driver, self.device)
@@ -225,19 +228,19 @@ impl CudaBuffer {
         scope.holding(self.bytes)
     }
 
-    /// The number of elements.
+    /// Returns the number of elements.
     #[must_use]
     pub fn len(&self) -> usize {
         self.bytes / self.element.size
     }
 
-    /// Whether there are none.
+    /// Returns whether there are no elements.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.bytes == 0
     }
 
-    /// The kind of memory.
+    /// Returns the kind of memory.
     #[must_use]
     pub fn kind(&self) -> MemoryKind {
         self.kind
@@ -253,7 +256,7 @@ impl Drop for CudaBuffer {
         match self.kind {
             #[cfg(feature = "python")]
             MemoryKind::Pool if self.is_in_order => free_in_order(allocation, self.scope()),
-            // Freeing it waits for nothing: the next owner would write while kernels still read.
+            // Freeing pool memory does not wait, so the next owner could write while kernels still read.
             MemoryKind::Pool => after_work(ErasedOwner::new(allocation), self.scope()),
             _ => drop(allocation),
         }

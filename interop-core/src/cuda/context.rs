@@ -1,4 +1,4 @@
-//! Contexts: made current for a few calls, and put back.
+//! Driver contexts: making one current for a few calls, and restoring the previous one.
 
 use core::num::NonZeroUsize;
 use core::sync::atomic::{AtomicUsize, Ordering};
@@ -6,16 +6,16 @@ use core::sync::atomic::{AtomicUsize, Ordering};
 use crate::cuda::driver::{Driver, Failure, Outcome, code, driver};
 use crate::error::Result;
 
-/// The handle of each device's primary context once that is kept, until then 0.
+/// The handle of each device's primary context once it is retained; 0 before that.
 static PRIMARY_CONTEXTS: [AtomicUsize; 64] = [const { AtomicUsize::new(0) }; 64];
 
-/// A `CUcontext`. It is not owned: whoever has memory or a stream in it keeps it.
+/// A `CUcontext`. It is not owned: the owners of memory and streams in it keep it alive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(transparent)]
 pub struct Context(NonZeroUsize);
 
 impl Context {
-    /// The context behind a `CUcontext` that a library handed out; `None` for null.
+    /// Wraps a `CUcontext` that a library returned; `None` for null.
     ///
     /// # Safety
     ///
@@ -25,23 +25,23 @@ impl Context {
         Self::from_driver(handle)
     }
 
-    /// A handle that the driver answered.
+    /// Wraps a handle that the driver returned.
     pub(crate) fn from_driver(handle: usize) -> Option<Self> {
         NonZeroUsize::new(handle).map(Self)
     }
 
-    /// The `CUcontext`.
+    /// Returns the `CUcontext`.
     #[must_use]
     pub const fn to_raw(self) -> NonZeroUsize {
         self.0
     }
 
-    /// The primary context of a device, which every library that uses the CUDA runtime works in. It is kept until the
-    /// end of the program.
+    /// Returns the primary context of a device, in which every library on the CUDA runtime works. It is retained until
+    /// the end of the program.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Driver`](crate::error::ErrorKind::Driver) without a driver, or for an ordinal that is none.
+    /// [`ErrorKind::Driver`](crate::error::ErrorKind::Driver) without a driver, or for an ordinal that does not exist.
     pub fn primary(ordinal: i32) -> Result<Self> {
         Self::primary_of(driver()?, ordinal).map_err(|failure| {
             failure.expecting(format_args!("a device of this machine, not number {ordinal}"))
@@ -53,9 +53,9 @@ impl Context {
         if let Some(retained) = place.and_then(|place| Self::from_driver(place.load(Ordering::Relaxed))) {
             return Ok(retained);
         }
-        // The driver's ordinals are its device handles. Two threads may both keep it, which is one time too many and no harm.
+        // The driver's ordinals are its device handles. Two threads may both retain the context, which does no harm.
         let mut context = 0;
-        // SAFETY: any number may be asked for; a place for a context.
+        // SAFETY: any number may be queried; `context` is valid for a write.
         unsafe { driver.primary_retain(&raw mut context, ordinal) }?;
         let context =
             Self::from_driver(context).unwrap_or_else(|| unreachable!("a retained context is not null"));
@@ -65,29 +65,31 @@ impl Context {
         Ok(context)
     }
 
-    /// The device's place in `PRIMARY_CONTEXTS`; `None` for more devices than a machine has, which are asked for each time.
+    /// Returns the device's entry in `PRIMARY_CONTEXTS`. `None` for an ordinal beyond it, whose context is queried each
+    /// time.
     fn primary_slot(ordinal: i32) -> Option<&'static AtomicUsize> {
         PRIMARY_CONTEXTS.get(usize::try_from(ordinal).ok()?)
     }
 
-    /// Keeps the primary context of a device that is in use until the end of the program.
+    /// Retains the primary context of a device until the end of the program, if it is in use.
     pub(crate) fn retain_primary(driver: &Driver, ordinal: i32) {
         let is_retained = |place: &AtomicUsize| place.load(Ordering::Relaxed) != 0;
         if !Self::primary_slot(ordinal).is_some_and(is_retained) {
-            // What cannot be kept now may be kept by the next export.
+            // If this fails, the next export may succeed.
             let _ = Self::primary_in_use(driver, ordinal);
         }
     }
 
-    /// The primary context of a device, if it is in use. To ask for one that is not would make it: hundreds of megabytes.
+    /// Returns the primary context of a device if it is in use. Retaining one that is not would create it, which takes
+    /// hundreds of megabytes.
     pub(crate) fn primary_in_use(driver: &Driver, ordinal: i32) -> Outcome<Option<Self>> {
         let (mut flags, mut active) = (0, 0);
-        // SAFETY: any number may be asked for; two places for numbers.
+        // SAFETY: any number may be queried; `flags` and `active` are valid for writes.
         unsafe { driver.primary_state(ordinal, &raw mut flags, &raw mut active) }?;
         if active == 0 { Ok(None) } else { Self::primary_of(driver, ordinal).map(Some) }
     }
 
-    /// The primary contexts that are in use, without those of devices on which nothing can be at work any more.
+    /// Returns the primary contexts in use, without those of devices on which no work can be left.
     pub(crate) fn all_in_use(driver: &Driver) -> Outcome<Vec<Self>> {
         let mut used = Vec::new();
         for ordinal in 0..driver.devices()? {
@@ -100,60 +102,63 @@ impl Context {
         Ok(used)
     }
 
-    /// The ordinal of the device whose primary context this is, if that is kept.
+    /// Returns the ordinal of the device whose primary context this is, if that context is retained.
     pub(crate) fn primary_ordinal(self) -> Option<i32> {
         let place =
             PRIMARY_CONTEXTS.iter().position(|retained| retained.load(Ordering::Relaxed) == self.0.get())?;
         i32::try_from(place).ok()
     }
 
-    /// The number that tells the context from an earlier one that had its handle; `None` for a primary context that is kept,
-    /// before which nobody had it.
+    /// Returns the number that distinguishes the context from an earlier one with the same handle. `None` for a
+    /// retained primary context, whose handle no other context had before.
     ///
-    /// Before 12.0 there is no such number, and a context that has the handle of an earlier one is taken for it.
+    /// Drivers before 12.0 have no such number. There a context with the handle of an earlier one is taken for that
+    /// one.
     pub(crate) fn number(self, driver: &Driver) -> Outcome<Option<u64>> {
         if self.primary_ordinal().is_some() {
             return Ok(None);
         }
         let mut number = 0;
-        // SAFETY: a context from the driver, for which the call fails if it was destroyed; a place for a number.
+        // SAFETY: the context comes from the driver, and the call fails if it was destroyed; `number` is valid for a
+        // write.
         match unsafe { driver.context_id(self.0.get(), &raw mut number) } {
             Err(failure) if failure.code != code::NOT_FOUND => Err(context_destroyed(failure)),
             _ => Ok(Some(number)),
         }
     }
 
-    /// The context that is current on this thread.
+    /// Returns the context that is current on this thread.
     pub(crate) fn current(driver: &Driver) -> Outcome<Option<Self>> {
         let mut context = 0;
-        // SAFETY: a place for a context.
+        // SAFETY: `context` is valid for a write.
         unsafe { driver.context_current(&raw mut context) }?;
         Ok(Self::from_driver(context))
     }
 
-    /// The ordinal of the device of the context that is current.
+    /// Returns the ordinal of the device of the current context.
     pub(crate) fn current_ordinal(driver: &Driver) -> Outcome<i32> {
         let mut ordinal = 0;
-        // SAFETY: a place for a number.
+        // SAFETY: `ordinal` is valid for a write.
         unsafe { driver.context_device(&raw mut ordinal) }?;
         Ok(ordinal)
     }
 
-    /// Whether this context, which is current, is of a device. The driver is asked about contexts that are not primary only.
+    /// Returns whether this context, which is current, belongs to a device. The driver is queried only for contexts
+    /// that are not retained primary contexts.
     pub(crate) fn is_of_device(self, driver: &Driver, ordinal: i32) -> Outcome<bool> {
         if let Some(own) = self.primary_ordinal() {
             return Ok(own == ordinal);
         }
         let own = Self::current_ordinal(driver)?;
-        // If it is the primary one, it is known next time.
+        // If it is the primary context, the next call needs no query.
         Self::retain_primary(driver, own);
         Ok(own == ordinal)
     }
 
-    /// Makes the context current as long as the guard lives; nothing is pushed when it is already.
+    /// Makes the context current while the guard lives. Pushes nothing if it is already current.
     ///
-    /// One that was destroyed is an error, for which its version is asked: the driver pushes it as if nothing were the
-    /// matter, and the process dies when it is popped.
+    /// Fails for a context that was destroyed, which a query of its version detects. The driver would push such a
+    /// context without an error, and the process would die when it is popped.
     pub(crate) fn enter(self, driver: &Driver) -> Outcome<Entered<'_>> {
         let before = Self::current(driver)?;
         if before != Some(self) {
@@ -168,19 +173,20 @@ impl Context {
     }
 
     fn push(self, driver: &Driver) -> Outcome {
-        // SAFETY: a context that is alive.
+        // SAFETY: the context is alive.
         unsafe { driver.context_push(self.0.get()) }
     }
 
-    /// An error for a context that was destroyed.
+    /// Returns an error if the context was destroyed.
     fn alive(self, driver: &Driver) -> Outcome {
         let mut version = 0;
-        // SAFETY: a context from the driver, for which the call fails if it was destroyed; a place for a number.
+        // SAFETY: the context comes from the driver, and the call fails if it was destroyed; `version` is valid for a
+        // write.
         unsafe { driver.context_version(self.0.get(), &raw mut version) }.map_err(context_destroyed)
     }
 }
 
-/// What the driver answers where it is asked about a context that was destroyed, by the name that it has elsewhere.
+/// Gives the failure of a query about a destroyed context the code that other calls return for it.
 fn context_destroyed(failure: Failure) -> Failure {
     match failure.code {
         code::INVALID_CONTEXT => Failure { code: code::CONTEXT_IS_DESTROYED, ..failure },
@@ -195,7 +201,7 @@ pub(crate) struct Entered<'d> {
     inside: Option<Inside<'d>>,
 }
 
-/// A context that is current, and what was before: the same, or another on which it was pushed.
+/// A context that is current, and the one before it: the same, or another on which it was pushed.
 struct Inside<'d> {
     driver: &'d Driver,
     context: Context,
@@ -203,7 +209,7 @@ struct Inside<'d> {
 }
 
 impl Entered<'_> {
-    /// For a context that is current anyway.
+    /// Creates a guard for a context that is already current.
     #[cfg_attr(
         not(feature = "python"),
         expect(unused_variables, reason = "only Python asks for the context")
@@ -216,15 +222,16 @@ impl Entered<'_> {
         }
     }
 
-    /// The context that is current.
+    /// Returns the context that is current.
     #[cfg(feature = "python")]
     pub(crate) fn context(&self) -> Context {
         self.context
     }
 
-    /// Puts back what was current, where code of others has run meanwhile. It may have made another context current
-    /// (`cuCtxSetCurrent`), in place of the thread's own if nothing was pushed. And to destroy a context that is current is to
-    /// pop it (CUDA driver API, `cuCtxDestroy`): a second pop would take the thread's own.
+    /// Restores the previous context after foreign code has run. That code may have made another context current
+    /// (`cuCtxSetCurrent`), which replaces the thread's own context if nothing was pushed. It may also have destroyed
+    /// the current context, which pops it (CUDA driver API, `cuCtxDestroy`): a second pop would take the thread's own
+    /// context.
     pub(crate) fn leave(mut self) {
         let Some(Inside { driver, context, before }) = &self.inside else { return };
         let current = Context::current(driver);
@@ -239,7 +246,7 @@ impl Entered<'_> {
             if current.is_ok_and(|current| current.is_some()) {
                 pop(driver);
             }
-            // It was current a moment ago, and lives.
+            // The context was current a moment ago and is alive.
             let _ = context.push(driver);
         }
     }
@@ -247,7 +254,7 @@ impl Entered<'_> {
 
 fn pop(driver: &Driver) {
     let mut popped = 0;
-    // SAFETY: a place for a context. It cannot fail after a push, and there is nothing to be done if it does.
+    // SAFETY: `popped` is valid for a write. The pop cannot fail after a push, and nothing could be done if it did.
     let _ = unsafe { driver.context_pop(&raw mut popped) };
 }
 
@@ -261,11 +268,11 @@ impl Drop for Entered<'_> {
     }
 }
 
-/// The thread's capture mode is `RELAXED` until this is dropped: freeing, querying and waiting on streams that capture
-/// nothing do not spoil a capture that goes on elsewhere.
+/// Sets the thread's capture mode to `RELAXED` until this is dropped. In this mode, freeing memory, and querying and
+/// waiting for streams that capture nothing, does not invalidate a capture elsewhere.
 pub(crate) struct Relaxed<'d> {
     driver: &'d Driver,
-    /// `None` where the mode could not be set.
+    /// `None` if the mode could not be set.
     before: Option<i32>,
 }
 
@@ -274,13 +281,13 @@ const RELAXED: i32 = 2;
 impl<'d> Relaxed<'d> {
     pub(crate) fn new(driver: &'d Driver) -> Self {
         let mut mode = RELAXED;
-        // SAFETY: a place with a mode.
+        // SAFETY: `mode` holds a mode and is valid for a write.
         let exchanged = unsafe { driver.exchange_capture_mode(&raw mut mode) };
         Self { driver, before: exchanged.is_ok().then_some(mode) }
     }
 }
 
-/// The relaxed mode for what another library allocates and frees; nothing without a driver.
+/// Sets the relaxed capture mode while another library allocates and frees. Does nothing without a driver.
 #[cfg(any(feature = "cust", feature = "cudarc"))]
 pub(crate) fn relaxed() -> Option<Relaxed<'static>> {
     driver().ok().map(Relaxed::new)
@@ -289,7 +296,7 @@ pub(crate) fn relaxed() -> Option<Relaxed<'static>> {
 impl Drop for Relaxed<'_> {
     fn drop(&mut self) {
         if let Some(before) = &mut self.before {
-            // SAFETY: the place holds the mode that the driver answered.
+            // SAFETY: `before` holds the mode that the driver returned.
             let _ = unsafe { self.driver.exchange_capture_mode(before) };
         }
     }

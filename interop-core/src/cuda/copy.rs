@@ -9,11 +9,11 @@ use crate::cuda::driver::{Driver, Outcome, driver};
 use crate::cuda::stream_wait::stream_synchronize;
 use crate::error::{Error, Result};
 
-/// Copies bytes between any two places, and waits for it.
+/// Copies bytes between any two addresses that the driver knows, and waits for the copy.
 ///
 /// # Safety
 ///
-/// Both places have so many bytes, and nobody writes to the source or uses the target meanwhile.
+/// Both ranges have this many bytes. Nobody writes to the source or uses the target meanwhile.
 pub(crate) unsafe fn copy_now(
     driver: &Driver,
     context: Context,
@@ -30,22 +30,23 @@ pub(crate) unsafe fn copy_now(
     finished(driver, |stream| unsafe { driver.copy(to as u64, from as u64, bytes, stream) })
 }
 
-/// A copy in host memory of all bytes that the elements of an array span, after the work that is pending on it.
+/// A copy in host memory of all bytes that the elements of an array span, made after the work that is pending on it.
 pub(crate) struct Staged {
-    /// Aligned for any element; kept while the facts are in use.
+    /// Aligned for any element; kept while `info` is in use.
     _bytes: Vec<u128>,
     pub(crate) info: ArrayInfo,
 }
 
-/// Copies the bytes of an array to the host: the same layout, at another address.
+/// Copies the bytes of an array to the host. The copy has the same layout at another address.
 ///
 /// # Errors
 ///
-/// As [`stream_synchronize`], and [`ErrorKind::OutOfMemory`](crate::error::ErrorKind::OutOfMemory) for more than fits the host's memory.
+/// As [`stream_synchronize`], and [`ErrorKind::OutOfMemory`](crate::error::ErrorKind::OutOfMemory) if the host does not
+/// have the memory.
 ///
 /// # Safety
 ///
-/// The memory that `info` describe is live.
+/// The memory that `info` describes is live.
 pub(crate) unsafe fn stage(info: &ArrayInfo) -> Result<Staged> {
     let (driver, range) = (driver()?, info.byte_range());
     stream_synchronize(info.stream(), info.device())?;
@@ -55,12 +56,12 @@ pub(crate) unsafe fn stage(info: &ArrayInfo) -> Result<Staged> {
     bytes.resize(words, 0_u128);
     let start = bytes.as_mut_ptr().expose_provenance();
     let context = crate::cuda::default_context::context_for(driver, info.device())?;
-    // SAFETY: the array's own range, live as the caller promises; the vector is new and as long.
+    // SAFETY: the range is the array's own, live as the caller promises; the vector is new and as long.
     unsafe { copy_now(driver, context, start, range.start, range.len()) }?;
     Ok(Staged { _bytes: bytes, info: moved(info, start, Device::CPU) })
 }
 
-/// The facts of the same bytes elsewhere, where nothing is pending on them.
+/// Returns the description of the same bytes at another address, where nothing is pending on them.
 pub(crate) fn moved(info: &ArrayInfo, start: usize, device: Device) -> ArrayInfo {
     let range = info.byte_range();
     ArrayInfo {

@@ -1,4 +1,4 @@
-//! Copies on a device: by the driver where it can, else by the copy kernel, which is loaded once for each context.
+//! Copies on a device: by the driver if it can, else by the copy kernel, which is loaded once for each context.
 
 use core::ffi::{CStr, c_char, c_void};
 
@@ -13,7 +13,7 @@ use crate::cuda::per_context::PerContext;
 /// `kernels/copy.cu`, as `cargo xtask ptx` compiles it.
 const PTX: &str = concat!(include_str!("../../kernels/ptx/copy.ptx"), "\0");
 
-/// The kernels by unit: first those that read by stride, then those that go through tiles.
+/// The kernels by unit: first those that read by stride, then those that use tiles.
 const KERNELS: [[&CStr; 5]; 2] = [
     [
         c"interop_copy_strided_1",
@@ -35,8 +35,8 @@ const KERNELS: [[&CStr; 5]; 2] = [
 ///
 /// # Safety
 ///
-/// `from` is the first element of the plan and `to` has room for the copy, both at addresses that the device of the context
-/// reaches, until the stream has come so far. The stream is live.
+/// `from` is the first element of the plan, and `to` has space for the copy. The device of the context can reach both
+/// until the stream has executed the copy. The stream is live.
 pub(crate) unsafe fn queue_copy(
     driver: &Driver,
     (context, stream): (Context, RawStream),
@@ -59,7 +59,7 @@ pub(crate) unsafe fn queue_copy(
     }
 }
 
-/// Queues a copy for each run of bytes: for drivers that do not take the kernel, at a microsecond a run.
+/// Queues one copy for each run of bytes, at a microsecond a run. For drivers that cannot load the kernel.
 ///
 /// # Safety
 ///
@@ -67,7 +67,7 @@ pub(crate) unsafe fn queue_copy(
 unsafe fn by_runs(driver: &Driver, stream: RawStream, plan: &CopyPlan, from: usize, to: usize) -> Outcome {
     visit(&plan.axes, (0, 0), &mut |from_offset, to_offset| {
         let (from, to) = (from.wrapping_add_signed(from_offset), to.wrapping_add_signed(to_offset));
-        // SAFETY: a run of the plan.
+        // SAFETY: the addresses are those of a run of the plan.
         unsafe { driver.copy(to as u64, from as u64, plan.run, stream) }
     })
 }
@@ -88,10 +88,10 @@ unsafe fn launch_all(
     let mut function = function_for(driver, context, &launches)?;
     let mut is_first = true;
     launches.each(|launch| {
-        // SAFETY: a part of the copy.
+        // SAFETY: the launch is a part of the copy.
         let mut queued = unsafe { self::launch(driver, function, stream, launch, from, to) };
         if is_first && queued.is_err_and(Failure::is_about_handles) {
-            // The primary context was reset, and the module went with what was in it.
+            // The primary context was reset, which destroyed the module.
             LOADED.forget(context);
             function = function_for(driver, context, &launches)?;
             // SAFETY: as above.
@@ -104,7 +104,7 @@ unsafe fn launch_all(
 
 /// # Safety
 ///
-/// The function is one of [`KERNELS`] for this launch; otherwise as [`queue_copy`].
+/// `function` is the one of [`KERNELS`] for this launch; otherwise as [`queue_copy`].
 unsafe fn launch(
     driver: &Driver,
     function: usize,
@@ -119,11 +119,11 @@ unsafe fn launch(
     let mut parameters: [*mut c_void; 3] =
         [(&raw mut to).cast(), (&raw mut from).cast(), (&raw mut arguments).cast()];
     let (blocks, parameters, none) = (launch.blocks, parameters.as_mut_ptr(), core::ptr::null_mut());
-    // SAFETY: as many parameters as the kernel has, of its types, which the driver copies during the call.
+    // SAFETY: the parameters have the number and the types of the kernel's. The driver copies them during the call.
     unsafe { driver.launch(function, blocks, 1, 1, THREADS, 1, 1, 0, stream, parameters, none) }
 }
 
-/// The kernels of a context; without a module where the driver does not take it.
+/// The kernels of a context. `module` is an error if the driver cannot load it.
 struct Loaded {
     module: Outcome<usize>,
     functions: [[usize; 5]; 2],
@@ -131,8 +131,8 @@ struct Loaded {
 
 static LOADED: PerContext<Loaded> = PerContext::new();
 
-/// The kernel for these launches, in the context that is current. The first call in a context loads the module, which the
-/// driver compiles.
+/// Returns the kernel for these launches in the current context. The first call in a context loads the module, which
+/// the driver compiles.
 fn function_for(driver: &Driver, context: Context, launches: &CopyLaunches) -> Outcome<usize> {
     let (row, column) = (usize::from(launches.is_tiled), launches.unit.ilog2() as usize);
     let make = || match load(driver) {
@@ -143,7 +143,7 @@ fn function_for(driver: &Driver, context: Context, launches: &CopyLaunches) -> O
         let (module, function) = (loaded.module?, &mut loaded.functions[row][column]);
         if *function == 0 {
             let name: *const c_char = KERNELS[row][column].as_ptr();
-            // SAFETY: a place for a function, a module of this context, a text.
+            // SAFETY: `function` is valid for a write, the module belongs to this context, and the name is a C string.
             unsafe { driver.module_function(&raw mut *function, module, name) }?;
         }
         Ok(*function)
@@ -152,12 +152,12 @@ fn function_for(driver: &Driver, context: Context, launches: &CopyLaunches) -> O
 
 fn load(driver: &Driver) -> Outcome<usize> {
     let mut module = 0;
-    // SAFETY: a place for a module, and a text with a zero at its end.
+    // SAFETY: `module` is valid for a write, and the text ends with a zero.
     unsafe { driver.module_load(&raw mut module, PTX.as_ptr().cast()) }?;
     Ok(module)
 }
 
-/// Memory of the device's pool for a step in between, which goes back in the order of its stream.
+/// Temporary memory from the device's pool. Its drop returns it in stream order.
 pub(crate) struct Scratch<'d> {
     driver: &'d Driver,
     pub(crate) address: usize,
@@ -165,7 +165,7 @@ pub(crate) struct Scratch<'d> {
 }
 
 impl<'d> Scratch<'d> {
-    /// In the current context, whose stream this is.
+    /// Allocates in the current context, to which `stream` belongs.
     pub(crate) fn new(driver: &'d Driver, bytes: usize, stream: RawStream) -> Outcome<Self> {
         let address = memory_pool::allocate(driver, Context::current_ordinal(driver)?, bytes, stream)?;
         Ok(Self { driver, address: to_usize(address), stream })
@@ -174,7 +174,8 @@ impl<'d> Scratch<'d> {
 
 impl Drop for Scratch<'_> {
     fn drop(&mut self) {
-        // SAFETY: its own memory, freed once, after all that was queued for it on its stream. A context that is gone took it along.
+        // SAFETY: it owns the memory and frees it once, after all work that was queued for it on its stream. If the
+        // context is gone, the memory was freed with it.
         let _ = unsafe { self.driver.memory_pool_free(self.address as u64, self.stream) };
     }
 }

@@ -1,9 +1,9 @@
-//! The launches of the copy kernel (`kernels/copy.cu`) for a plan: the unit, the axes in the kernel's order, and the pieces of
-//! what is larger than one launch.
+//! The launches of the copy kernel (`kernels/copy.cu`) for a plan: the unit, the axes in the kernel's order, and the
+//! parts of a copy that is too large for one launch.
 
 use crate::cuda::copy_plan::{CopyAxis, CopyPlan, visit};
 
-/// As in the kernel's source.
+/// The number of threads in a block. This and the next three constants are as in the kernel's source.
 pub(crate) const THREADS: u32 = 256;
 
 const UNITS_OF_THREAD: usize = 4;
@@ -15,16 +15,17 @@ const TILE_BYTES: usize = 16384;
 /// A tile has at least four units along an axis.
 const LEAST_LOG: u32 = 2;
 
-/// The widest unit.
+/// The size of the largest unit in bytes.
 const MOST_UNIT: usize = 16;
 
-/// The most units of a launch: the kernel counts them in 31 bits.
+/// The maximum number of units in a launch, because the kernel counts them in 31 bits.
 const MOST_UNITS: usize = 0x7FFF_FFFF;
 
-/// Above this distance of neighbours in the source, a tile reads as many sectors as the other kernel.
+/// From this distance of neighbouring units in the source on, in bytes, a tile reads as many sectors as the strided
+/// kernel.
 const FARTHEST_NEIGHBOUR: usize = 64;
 
-/// `Axis` of the kernel.
+/// The kernel's struct `Axis`.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C)]
 pub(crate) struct AxisArgument {
@@ -36,7 +37,7 @@ pub(crate) struct AxisArgument {
     to: i64,
 }
 
-/// `Arguments` of the kernel.
+/// The kernel's struct `Arguments`.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C)]
 pub(crate) struct CopyArguments {
@@ -48,7 +49,7 @@ pub(crate) struct CopyArguments {
     axes: [AxisArgument; MOST_AXES],
 }
 
-/// One launch: where its first unit is, counted in bytes from those of the array, and what the kernel is told.
+/// One launch: the offsets of its first unit from the first unit of the array, in bytes, and the kernel's arguments.
 #[derive(Debug)]
 pub(crate) struct CopyLaunch {
     pub(crate) from: isize,
@@ -60,17 +61,17 @@ pub(crate) struct CopyLaunch {
 /// All launches for a plan.
 #[derive(Debug)]
 pub(crate) struct CopyLaunches {
-    /// The bytes that a thread moves at once: 1, 2, 4, 8 or 16.
+    /// The number of bytes that a thread moves at once: 1, 2, 4, 8 or 16.
     pub(crate) unit: usize,
-    /// Whether tiles go through shared memory.
+    /// Whether the kernel copies tiles through shared memory.
     pub(crate) is_tiled: bool,
-    /// For tiles the fastest axis of the target and that of the source, then the others.
+    /// With tiles, the fastest axis of the target comes first, then the fastest axis of the source, then the others.
     axes: Vec<CopyAxis>,
     most_units: usize,
 }
 
 impl CopyLaunches {
-    /// For a plan with elements, from one address to another.
+    /// Creates the launches for a plan with elements, from one address to another.
     pub(crate) fn of(plan: &CopyPlan, from: usize, to: usize) -> Self {
         let strides = plan.axes.iter().map(|axis| axis.from.unsigned_abs());
         let bits = strides.fold(plan.run | from | to | MOST_UNIT, |bits, stride| bits | stride);
@@ -87,7 +88,7 @@ impl CopyLaunches {
         Self { unit, is_tiled: neighbours.is_some(), axes, most_units: MOST_UNITS }
     }
 
-    /// Calls `launch` for each of the launches that make up the copy.
+    /// Calls `launch` for each launch of the copy.
     pub(crate) fn each<E>(&self, mut launch: impl FnMut(&CopyLaunch) -> Result<(), E>) -> Result<(), E> {
         let (mut inner, mut units) = (0, 1_usize);
         while inner < self.axes.len().min(MOST_AXES) {
@@ -130,11 +131,11 @@ impl CopyLaunches {
         CopyLaunch { from, to, blocks: small(blocks), arguments }
     }
 
-    /// Sets what the kernel has to know of its tiles, and counts them.
+    /// Sets the arguments about tiles, and returns the number of tiles.
     fn tile(&self, axes: &[CopyAxis], arguments: &mut CopyArguments) -> usize {
         let extent = |at: usize| axes.get(at).map_or(1, |axis: &CopyAxis| axis.extent);
         if axes.len() < 2 {
-            // A piece of an axis that is longer than a launch.
+            // A piece of an axis that is longer than a launch has no second axis.
             (arguments.rank, arguments.axes[1]) = (2, divisor(1));
         }
         let log = (TILE_BYTES / self.unit.max(4)).ilog2();
@@ -143,7 +144,7 @@ impl CopyLaunches {
         let log_across = if across < log / 2 {
             across
         } else {
-            // What a short axis leaves free, the other one uses.
+            // The other axis uses what a short axis leaves free.
             (log - down.min(log - log / 2)).min(log - LEAST_LOG)
         };
         (arguments.log_across, arguments.log_down) = (log_across, log - log_across);
@@ -154,7 +155,7 @@ impl CopyLaunches {
     }
 }
 
-/// The axis on which the units of the source lie side by side, where it is another than the target's first.
+/// Returns the axis along which the units of the source lie side by side, if it is not the first axis of the target.
 fn neighbours_of_source(axes: &[CopyAxis]) -> Option<usize> {
     let distance = |axis: &CopyAxis| axis.from.unsigned_abs();
     let steps = axes.iter().enumerate().filter(|(_, axis)| axis.from != 0);
@@ -163,13 +164,13 @@ fn neighbours_of_source(axes: &[CopyAxis]) -> Option<usize> {
     (at != 0 && is_nearer).then_some(at)
 }
 
-/// So much of an axis that tiles are whole.
+/// Returns the length of the pieces of an axis, so that tiles are not cut if possible.
 fn piece_of(most: usize) -> usize {
     const TILE: usize = 64;
     if most > TILE { most - most % TILE } else { most.max(1) }
 }
 
-/// What divides numbers below 2^31 by an extent without a division.
+/// Returns the numbers with which the kernel divides numbers below 2^31 by an extent without a division.
 fn divisor(extent: usize) -> AxisArgument {
     let shift = extent.next_power_of_two().ilog2();
     let rest = (1_u64 << shift) - extent as u64;
@@ -179,7 +180,7 @@ fn divisor(extent: usize) -> AxisArgument {
     AxisArgument { extent: small(extent), multiplier, shift, ..AxisArgument::default() }
 }
 
-/// A number that the limit of a launch bounds.
+/// Converts a number that is bounded by the limit of a launch.
 fn small(number: usize) -> u32 {
     u32::try_from(number).unwrap_or_else(|_| unreachable!("a launch has fewer than 2^31 units"))
 }
@@ -197,7 +198,7 @@ mod tests {
         }
     }
 
-    /// The bytes of both offsets for every unit of a launch, in the way of the kernel.
+    /// Returns both offsets, in bytes, of every unit of a launch, computed as the kernel does.
     fn units(launches: &CopyLaunches, launch: &CopyLaunch) -> Vec<(i64, i64)> {
         let CopyArguments { count, rank, log_across, log_down, tiles, axes } = launch.arguments;
         let offsets = |mut number: u32, axes: &[AxisArgument]| {
@@ -238,7 +239,7 @@ mod tests {
         found
     }
 
-    /// That the launches move every byte of the elements to its place, once.
+    /// Checks that the launches move every byte of the elements to its place exactly once.
     fn check(
         shape: &[usize],
         strides: &[isize],

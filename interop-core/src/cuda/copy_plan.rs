@@ -11,17 +11,17 @@ pub(crate) struct CopyAxis {
     pub(crate) to: isize,
 }
 
-/// A copy into compact memory, in as few axes as there can be.
+/// A copy into compact memory, with as few axes as possible.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct CopyPlan {
-    /// The bytes that lie side by side in the source and in the target; 0 for no elements.
+    /// The number of bytes that are contiguous in the source and in the target; 0 for no elements.
     pub(crate) run: usize,
-    /// The axes over these runs, the fastest of the target first.
+    /// The axes over these runs. The fastest axis of the target comes first.
     pub(crate) axes: Vec<CopyAxis>,
 }
 
 impl CopyPlan {
-    /// A copy of elements of `item` bytes, compact in `order`.
+    /// Plans a copy of elements of `item` bytes into memory that is compact in `order`.
     pub(crate) fn compact(layout: &Layout, order: Order, item: usize) -> Self {
         let axes = layout.shape().iter().copied().zip(layout.strides().iter().copied());
         match order {
@@ -30,7 +30,8 @@ impl CopyPlan {
         }
     }
 
-    /// A copy over axes of these extents and strides, in elements of `item` bytes. The first varies fastest in the target.
+    /// Plans a copy over axes of these extents and strides, for elements of `item` bytes. The first axis varies fastest
+    /// in the target.
     pub(crate) fn of(axes: impl Iterator<Item = (usize, isize)>, item: usize) -> Self {
         let mut plan = Self { run: item, axes: Vec::new() };
         for (extent, stride) in axes {
@@ -49,7 +50,7 @@ impl CopyPlan {
         plan
     }
 
-    /// Adds an axis outside of all others, or continues the last one by it.
+    /// Adds an axis outside of all others, or merges it into the last one.
     fn add(&mut self, extent: usize, from: isize) {
         match self.axes.last_mut() {
             None if from == self.run as isize => self.run *= extent,
@@ -60,13 +61,13 @@ impl CopyPlan {
         }
     }
 
-    /// The bytes of the copy.
+    /// Returns the size of the copy in bytes.
     pub(crate) fn bytes(&self) -> usize {
         self.axes.iter().fold(self.run, |bytes, axis| bytes * axis.extent)
     }
 }
 
-/// Calls `visit` with the offsets of every index of some axes in the source and in the target, in bytes.
+/// Calls `visit_one` for every index of the axes, with its offsets in the source and in the target, in bytes.
 pub(crate) fn visit<E>(
     axes: &[CopyAxis],
     (from, to): (isize, isize),

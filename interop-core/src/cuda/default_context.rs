@@ -1,13 +1,13 @@
-//! Contexts in which memory is used: those whose default streams are meant, and in which it is freed.
+//! The contexts in which memory is used: the default streams are theirs, and the memory is freed in them.
 
 use crate::array::device::{Device, DeviceType};
 use crate::cuda::context::{Context, Entered};
 use crate::cuda::driver::{Driver, driver};
 use crate::error::Result;
 
-/// Calls `work` with a context that is current meanwhile: the one given, else that in which memory of a device is used.
-/// Memory of the host is used in the one that is current; where none is, in any that is in use, and `work` is called with
-/// one after the other.
+/// Calls `work` with a context current: the given one, else the one in which memory of a device is used. For host
+/// memory, pinned or managed, that is the current context. If none is current, calls `work` for each primary context in
+/// use, one after the other.
 pub(crate) fn with_each_context(
     driver: &Driver,
     device: Device,
@@ -29,8 +29,8 @@ pub(crate) fn with_each_context(
     Ok(())
 }
 
-/// The context in which memory of a device is used: the current one where it is of that device, else the primary one. For
-/// memory of the host where none is current, one that is in use.
+/// Returns the context in which memory of a device is used: the current one if it belongs to that device, else the
+/// primary one. For host memory without a current context, returns one that is in use.
 pub(crate) fn context_for(driver: &Driver, device: Device) -> Result<Context> {
     match used_for(driver, device)? {
         Some(used) => Ok(used.context()),
@@ -38,8 +38,8 @@ pub(crate) fn context_for(driver: &Driver, device: Device) -> Result<Context> {
     }
 }
 
-/// Makes a context of the memory's device current as long as the guard lives, if another is. Without a driver, or for
-/// host memory, there is nothing to do.
+/// Makes a context of the memory's device current while the guard lives, if another one is. Does nothing without a
+/// driver, or for memory of no single device (host, pinned or managed).
 ///
 /// # Errors
 ///
@@ -53,7 +53,7 @@ pub(crate) fn enter_device_context(device: Device) -> Result<Option<Entered<'sta
     used_for(driver, device)?.map(|used| used.enter(driver)).transpose()
 }
 
-/// Makes the context of the memory at an address current as long as the guard lives, so that it can be freed.
+/// Makes the context of the memory at an address current while the guard lives, so that the memory can be freed.
 #[cfg(feature = "cust")]
 pub(crate) fn enter_context_of(address: usize) -> Option<Entered<'static>> {
     let driver = driver().ok()?;
@@ -61,23 +61,23 @@ pub(crate) fn enter_context_of(address: usize) -> Option<Entered<'static>> {
     attributes.home(driver).ok()?.enter(driver).ok()
 }
 
-/// Makes a context current as long as the guard lives.
+/// Makes a context current while the guard lives.
 #[cfg(feature = "cudarc")]
 pub(crate) fn enter_context(context: Context) -> Option<Entered<'static>> {
     context.enter(driver().ok()?).ok()
 }
 
-/// Makes the primary context of a device current as long as the guard lives.
+/// Makes the primary context of a device current while the guard lives.
 ///
 /// # Errors
 ///
-/// [`ErrorKind::Driver`](crate::error::ErrorKind::Driver) without a driver, and for an ordinal that is none.
+/// [`ErrorKind::Driver`](crate::error::ErrorKind::Driver) without a driver, and for an ordinal that does not exist.
 #[cfg(feature = "cudarc")]
 pub(crate) fn enter_primary_context(ordinal: i32) -> Result<Entered<'static>> {
     Ok(Context::primary(ordinal)?.enter(driver()?)?)
 }
 
-/// Whether the default streams are those of a context, for memory of `device` on this thread.
+/// Returns whether the default streams are those of `context`, for memory of `device` on this thread.
 pub(crate) fn has_default_streams(context: Context, device: Device) -> bool {
     driver().is_ok_and(|driver| context_for(driver, device).is_ok_and(|used| used == context))
 }
@@ -103,7 +103,7 @@ impl Used {
     }
 }
 
-/// `None` for memory of the host where no context is current.
+/// Returns the context in which memory of a device is used. `None` for host memory without a current context.
 fn used_for(driver: &Driver, device: Device) -> Result<Option<Used>> {
     let current = Context::current(driver)?;
     if device.device_type != DeviceType::CUDA {
@@ -115,7 +115,8 @@ fn used_for(driver: &Driver, device: Device) -> Result<Option<Used>> {
     }
 }
 
-/// The primary contexts in use. To make one on a device that nobody uses takes hundreds of megabytes, and no work is there.
+/// Returns the primary contexts in use, or that of device 0 if there are none. Creating one on a device that nobody
+/// uses takes hundreds of megabytes, and no work is pending there.
 fn contexts_in_use(driver: &Driver) -> Result<Vec<Context>> {
     let used = Context::all_in_use(driver)?;
     if used.is_empty() { Ok(vec![Context::primary(0)?]) } else { Ok(used) }

@@ -1,4 +1,4 @@
-//! Streams that stand in for default streams of threads: those have no name where another context is current.
+//! Proxy streams for per-thread default streams, which have no handle while another context is current.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -9,22 +9,23 @@ use crate::cuda::stream_wait::stream_wait_in;
 use crate::error::Result;
 use crate::process::fork::PerProcess;
 
-/// The streams, each with the context of the default streams that it stands in for.
+/// The proxy streams, each with the context of the default streams that it stands for.
 static PROXIES: PerProcess<Mutex<Vec<(StreamHandle, Context)>>> = PerProcess::new(|_| Mutex::new(Vec::new()));
 
-/// Lets a stream, which lives as long as the program, stand in for the per-thread default streams of its context. The
-/// legacy default stream needs nobody to say so: a blocking stream and it wait for each other.
+/// Registers a stream as the proxy of the per-thread default streams of its context. The stream lives as long as the
+/// program.
+///
+/// The legacy default stream needs no registration, because it and a blocking stream wait for each other.
 #[cfg(feature = "cudarc")]
 pub(crate) fn register_proxy(stream: StreamHandle, context: Context) {
     PROXIES.get().lock().unwrap_or_else(PoisonError::into_inner).push((stream, context));
 }
 
-/// Makes this thread's default stream wait for what was ordered before the stream that stands in for it. Of any other stream
-/// there is nothing to be done.
+/// Makes this thread's default stream wait for the work on its proxy stream. Does nothing for any other stream.
 ///
 /// # Errors
 ///
-/// As [`stream_wait`](crate::cuda::stream_wait::order()).
+/// As [`stream_wait`](crate::cuda::stream_wait::stream_wait).
 pub(crate) fn join_default_stream(stream: StreamHandle, device: Device) -> Result<()> {
     let known = PROXIES.get().lock().unwrap_or_else(PoisonError::into_inner);
     let context = known.iter().find(|(of, _)| *of == stream).map(|(_, context)| *context);

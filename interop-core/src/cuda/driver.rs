@@ -1,9 +1,9 @@
-//! The driver's functions, found at run time.
+//! The functions of the CUDA driver, loaded at run time.
 //!
-//! `libcuda` is opened at the first call that needs it and stays open. Nothing of this crate links to it: a program
-//! with this crate in it starts on a machine without a driver, and only what needs one fails there.
+//! The first call that needs `libcuda` opens it, and it stays open. Nothing in this crate links to it: a program with
+//! this crate starts on a machine without a driver, and only calls that need the driver fail there.
 //!
-//! The plain symbols are taken, never those with `_ptsz`: stream 0 and 1 are the legacy default stream here.
+//! The symbols without the suffix `_ptsz` are used, so streams 0 and 1 are the legacy default stream.
 
 use core::ffi::{CStr, c_char, c_int, c_uint, c_ulonglong, c_void};
 use core::ptr::null;
@@ -15,7 +15,7 @@ use libloading::Library;
 use crate::error::{Error, ErrorKind, Result};
 use crate::process::fork::generation;
 
-/// A `CUcontext`, as a number: it is passed on and compared, never followed.
+/// A `CUcontext`, as a number. It is passed on and compared, never dereferenced.
 pub(crate) type RawContext = usize;
 
 /// A `CUevent`.
@@ -27,20 +27,21 @@ pub(crate) type RawStream = usize;
 /// A `CUmemoryPool`.
 pub(crate) type RawPool = usize;
 
-/// The names under which the driver's library is looked for.
+/// The file names of the driver's library.
 const LIBRARIES: &[&str] = if cfg!(windows) { &["nvcuda.dll"] } else { &["libcuda.so.1", "libcuda.so"] };
 
-/// A driver call that did not succeed: its name and the `CUresult`. It becomes an [`Error`] where a user will read it.
+/// A failed driver call: the name of the function and the `CUresult`. It is converted to an [`Error`] where a user sees
+/// it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Failure {
     pub(crate) symbol: &'static str,
     pub(crate) code: c_int,
 }
 
-/// The driver call went well, or which one did not.
+/// The result of a driver call.
 pub(crate) type Outcome<T = ()> = core::result::Result<T, Failure>;
 
-/// `CUresult` values that decide something here.
+/// The `CUresult` values that this crate distinguishes.
 pub(crate) mod code {
     pub(crate) const INVALID_VALUE: i32 = 1;
     pub(crate) const OUT_OF_MEMORY: i32 = 2;
@@ -58,10 +59,10 @@ pub(crate) mod code {
     #[cfg(any(feature = "cust", feature = "cudarc"))]
     pub(crate) const CAPTURE_WRONG_THREAD: i32 = 908;
 
-    /// Those after which nothing is at work: `NOT_INITIALIZED` and `DEINITIALIZED`; `ECC_UNCORRECTABLE`; `CONTAINED`;
-    /// `ILLEGAL_ADDRESS`; `LAUNCH_TIMEOUT`; `CONTEXT_IS_DESTROYED` and `ASSERT`; `HARDWARE_STACK_ERROR` to `LAUNCH_FAILED`;
-    /// `TENSOR_MEMORY_LEAK`; `MPS_CLIENT_TERMINATED`; `EXTERNAL_DEVICE`. Of the last three, and of `CONTAINED`, too, the
-    /// driver API says that the process has to be ended (`CUresult`).
+    /// The codes after which no work is left: `NOT_INITIALIZED` and `DEINITIALIZED`; `ECC_UNCORRECTABLE`; `CONTAINED`;
+    /// `ILLEGAL_ADDRESS`; `LAUNCH_TIMEOUT`; `CONTEXT_IS_DESTROYED` and `ASSERT`; `HARDWARE_STACK_ERROR` to
+    /// `LAUNCH_FAILED`; `TENSOR_MEMORY_LEAK`; `MPS_CLIENT_TERMINATED`; `EXTERNAL_DEVICE`. For the last three, and for
+    /// `CONTAINED`, the driver API documentation also says that the process has to be ended (`CUresult`).
     pub(crate) const FINAL: [core::ops::RangeInclusive<i32>; 10] = [
         3..=4,
         214..=214,
@@ -78,8 +79,8 @@ pub(crate) mod code {
 
 macro_rules! table {
     ($($(#[$doc:meta])* $method:ident = $symbol:ident($($argument:ident: $type:ty),*);)*) => {
-        /// One place for each function; empty where the driver is too old to have it. `CUDAAPI` is the calling convention of
-        /// the system: that of C, but for Windows with 32 bits.
+        /// One field for each function, `None` if the driver is too old to have it. `CUDAAPI` is the calling convention
+        /// of the system: that of C, except on 32-bit Windows.
         pub(crate) struct Driver {
             $($method: Option<unsafe extern "system" fn($($type),*) -> c_int>,)*
         }
@@ -96,7 +97,8 @@ macro_rules! table {
                 ///
                 /// # Safety
                 ///
-                /// Handles are live or were made by the driver, pointers point to what the function writes.
+                /// Handles are live or were created by the driver. Pointers are valid for what the function reads and
+                /// writes.
                 #[allow(clippy::too_many_arguments, reason = "as many as the driver's function has")]
                 #[inline]
                 pub(crate) unsafe fn $method(&self, $($argument: $type),*) -> Outcome {
@@ -105,7 +107,7 @@ macro_rules! table {
                         return Err(Failure { symbol, code: code::NOT_INITIALIZED });
                     }
                     let Some(function) = self.$method else { return Err(Failure { symbol, code: code::NOT_FOUND }) };
-                    // SAFETY: the function's own conditions, which are the caller's.
+                    // SAFETY: the function's own preconditions are forwarded to the caller.
                     match unsafe { function($($argument),*) } {
                         0 => Ok(()),
                         code => Err(Failure { symbol, code }),
@@ -117,88 +119,89 @@ macro_rules! table {
 }
 
 table! {
-    /// Starts the driver.
+    /// Initializes the driver.
     init = cuInit(flags: c_uint);
-    /// The name of a `CUresult`.
+    /// Returns the name of a `CUresult`.
     error_name = cuGetErrorName(code: c_int, text: *mut *const c_char);
-    /// What a `CUresult` means.
+    /// Returns the description of a `CUresult`.
     error_text = cuGetErrorString(code: c_int, text: *mut *const c_char);
-    /// The number of devices.
+    /// Returns the number of devices.
     device_count = cuDeviceGetCount(count: *mut c_int);
-    /// The bytes of a device's memory.
+    /// Returns the size of a device's memory in bytes.
     device_memory = cuDeviceTotalMem_v2(bytes: *mut usize, device: c_int);
-    /// The primary context of a device, which is kept.
+    /// Retains the primary context of a device.
     primary_retain = cuDevicePrimaryCtxRetain(context: *mut RawContext, device: c_int);
-    /// Whether a device's primary context is in use.
+    /// Returns whether a device's primary context is in use.
     primary_state = cuDevicePrimaryCtxGetState(device: c_int, flags: *mut c_uint, active: *mut c_int);
-    /// The context that is current on this thread.
+    /// Returns the context that is current on this thread.
     context_current = cuCtxGetCurrent(context: *mut RawContext);
     /// Makes a context current until it is popped.
     context_push = cuCtxPushCurrent_v2(context: RawContext);
-    /// Makes the context before it current again.
+    /// Makes the previous context current again.
     context_pop = cuCtxPopCurrent_v2(context: *mut RawContext);
-    /// The device of the current context.
+    /// Returns the device of the current context.
     context_device = cuCtxGetDevice(device: *mut c_int);
-    /// The version of the interface that a context was made for. It answers an error for one that was destroyed.
+    /// Returns the API version of a context. Fails for a context that was destroyed.
     context_version = cuCtxGetApiVersion(context: RawContext, version: *mut c_uint);
-    /// The number of a context, which no other has in this process, whoever has its handle later (12.0 and later).
+    /// Returns the number of a context (12.0 and later). No other context of this process has it, even one that gets
+    /// the same handle later.
     context_id = cuCtxGetId(context: RawContext, id: *mut c_ulonglong);
-    /// Waits for all work of the current context.
+    /// Waits on the host for all work of the current context.
     context_synchronize = cuCtxSynchronize();
-    /// Records an event after all work of a context, whatever the stream (12.5 and later).
+    /// Records an event after all work of a context, on any stream (12.5 and later).
     context_record = cuCtxRecordEvent(context: RawContext, event: RawEvent);
-    /// The context of a stream. It answers an error for a stream that was destroyed.
+    /// Returns the context of a stream. Fails for a stream that was destroyed.
     stream_context = cuStreamGetCtx(stream: RawStream, context: *mut RawContext);
-    /// Whether a stream captures a graph. A handle that is no stream ends the process.
+    /// Returns whether a stream captures a graph. A handle that is not a stream ends the process.
     stream_is_capturing = cuStreamIsCapturing(stream: RawStream, status: *mut c_int);
-    /// Which capture a stream takes part in.
+    /// Returns the capture that a stream is part of.
     stream_capture = cuStreamGetCaptureInfo_v2(
         stream: RawStream, status: *mut c_int, id: *mut c_ulonglong, graph: *mut usize, dependencies: *mut usize,
         count: *mut usize
     );
     /// Makes later work of a stream wait for an event.
     stream_wait = cuStreamWaitEvent(stream: RawStream, event: RawEvent, flags: c_uint);
-    /// A stream of the current context.
+    /// Creates a stream in the current context.
     stream_create = cuStreamCreate(stream: *mut RawStream, flags: c_uint);
-    /// Gives a stream back; its work goes on.
+    /// Destroys a stream. Its queued work still runs.
     stream_destroy = cuStreamDestroy_v2(stream: RawStream);
     /// Waits on the host for all work of a stream.
     stream_synchronize = cuStreamSynchronize(stream: RawStream);
-    /// Whether the work on a stream is done.
+    /// Returns whether the work on a stream is done.
     stream_query = cuStreamQuery(stream: RawStream);
-    /// An event of the current context.
+    /// Creates an event in the current context.
     event_create = cuEventCreate(event: *mut RawEvent, flags: c_uint);
-    /// Records an event after the work of a stream so far.
+    /// Records an event after the work that is on a stream now.
     event_record = cuEventRecord(event: RawEvent, stream: RawStream);
-    /// Whether the work before an event is done.
+    /// Returns whether the work before an event is done.
     event_query = cuEventQuery(event: RawEvent);
     /// Waits on the host for the work before an event.
     event_synchronize = cuEventSynchronize(event: RawEvent);
-    /// Gives an event back.
+    /// Destroys an event.
     event_destroy = cuEventDestroy_v2(event: RawEvent);
-    /// Several facts of an address in one call.
+    /// Returns several attributes of an address in one call.
     pointer_attributes = cuPointerGetAttributes(
         count: c_uint, attributes: *mut c_int, values: *mut *mut c_void, address: c_ulonglong
     );
-    /// One fact of an address.
+    /// Returns one attribute of an address.
     pointer_attribute = cuPointerGetAttribute(value: *mut c_void, attribute: c_int, address: c_ulonglong);
-    /// The allocation that an address is in.
+    /// Returns the allocation that contains an address.
     address_range = cuMemGetAddressRange_v2(start: *mut c_ulonglong, bytes: *mut usize, address: c_ulonglong);
-    /// Sets what captures mean to this thread, and says what was set.
+    /// Sets the capture mode of this thread and returns the previous one.
     exchange_capture_mode = cuThreadExchangeStreamCaptureMode(mode: *mut c_int);
-    /// Memory of the current context's device.
+    /// Allocates memory on the device of the current context.
     memory_alloc = cuMemAlloc_v2(address: *mut c_ulonglong, bytes: usize);
-    /// Frees such memory, or managed memory, once all work is done.
+    /// Frees device or managed memory after all work is done.
     memory_free = cuMemFree_v2(address: c_ulonglong);
-    /// Host memory that devices can reach.
+    /// Allocates host memory that devices can reach.
     memory_host_alloc = cuMemHostAlloc(address: *mut *mut c_void, bytes: usize, flags: c_uint);
-    /// Frees such memory, once all work is done.
+    /// Frees such host memory after all work is done.
     memory_host_free = cuMemFreeHost(address: *mut c_void);
-    /// Memory that host and devices share.
+    /// Allocates memory that host and devices share.
     memory_managed_alloc = cuMemAllocManaged(address: *mut c_ulonglong, bytes: usize, flags: c_uint);
-    /// Memory from the device's pool, in the order of a stream.
+    /// Allocates memory from a pool, in stream order.
     memory_pool_alloc = cuMemAllocFromPoolAsync(address: *mut c_ulonglong, bytes: usize, pool: RawPool, stream: RawStream);
-    /// Gives memory back to its pool, in the order of a stream.
+    /// Returns memory to its pool, in stream order.
     memory_pool_free = cuMemFreeAsync(address: c_ulonglong, stream: RawStream);
     /// Creates a memory pool.
     pool_create = cuMemPoolCreate(pool: *mut RawPool, properties: *const c_void);
@@ -206,26 +209,26 @@ table! {
     pool_set = cuMemPoolSetAttribute(pool: RawPool, attribute: c_int, value: *mut c_void);
     /// Returns free memory of a pool to the driver.
     pool_trim = cuMemPoolTrimTo(pool: RawPool, kept: usize);
-    /// Copies between any two places that the driver knows.
+    /// Queues a copy between any two addresses that the driver knows.
     copy = cuMemcpyAsync(to: c_ulonglong, from: c_ulonglong, bytes: usize, stream: RawStream);
-    /// Compiles a module in the current context.
+    /// Loads a module into the current context, and compiles it.
     module_load = cuModuleLoadData(module: *mut usize, image: *const c_char);
-    /// A kernel of a module.
+    /// Returns a kernel of a module.
     module_function = cuModuleGetFunction(function: *mut usize, module: usize, name: *const c_char);
-    /// Queues a kernel.
+    /// Queues a kernel launch.
     launch = cuLaunchKernel(
         function: usize, grid_x: c_uint, grid_y: c_uint, grid_z: c_uint, block_x: c_uint, block_y: c_uint, block_z: c_uint,
         shared: c_uint, stream: RawStream, parameters: *mut *mut c_void, extra: *mut *mut c_void
     );
-    /// Sets bytes.
+    /// Queues setting bytes to a value.
     set = cuMemsetD8Async(address: c_ulonglong, value: u8, bytes: usize, stream: RawStream);
 }
 
-/// The driver, opened and started at the first call.
+/// Returns the driver. The first call opens and initializes it.
 ///
 /// # Errors
 ///
-/// [`ErrorKind::Driver`] when there is none, or when it cannot start.
+/// [`ErrorKind::Driver`] if there is no driver, or if it cannot be initialized.
 #[inline]
 pub(crate) fn driver() -> Result<&'static Driver> {
     opened().map_or_else(open_once, Ok)
@@ -237,7 +240,7 @@ fn open_once() -> Result<&'static Driver> {
     known.as_ref().map_err(Error::clone)
 }
 
-/// Opens the driver, unless a process that this one was forked from was about to.
+/// Opens the driver, unless a process that this one was forked from had opened it or was about to.
 fn open_here() -> Result<&'static Result<Driver>> {
     let here = generation();
     let earlier = OPENER.compare_exchange(0, here, Ordering::Relaxed, Ordering::Relaxed);
@@ -254,21 +257,21 @@ fn open_here() -> Result<&'static Result<Driver>> {
 /// The [process](generation) that opened the driver, or is about to; 0 for none.
 static OPENER: AtomicUsize = AtomicUsize::new(0);
 
-/// Whether the driver was opened by a process that this one was forked from: it cannot be used here, of which CUDA says that it
-/// is undefined, and is not called any more.
+/// Returns whether a process that this one was forked from has opened the driver. CUDA leaves the use of the driver in
+/// such a process undefined, so the driver is not called there.
 #[inline]
 pub(crate) fn is_of_parent() -> bool {
     let opener = OPENER.load(Ordering::Relaxed);
     opener != 0 && opener != generation()
 }
 
-/// Whether the driver was opened before and started.
+/// Returns whether the driver is already open and initialized.
 #[inline]
 pub(crate) fn is_opened() -> bool {
     opened().is_some()
 }
 
-/// The driver, if it was opened before.
+/// Returns the driver if it is already open and initialized.
 #[inline]
 pub(crate) fn opened() -> Option<&'static Driver> {
     DRIVER.get()?.as_ref().ok()
@@ -278,10 +281,10 @@ static DRIVER: OnceLock<Result<Driver>> = OnceLock::new();
 
 fn open() -> Result<Driver> {
     let mut missing = Vec::new();
-    // Miri loads no libraries: under it there is no driver, as on a computer without a GPU.
+    // Miri loads no libraries: under Miri there is no driver, as on a computer without a GPU.
     let names = if cfg!(miri) { &[] } else { LIBRARIES };
     let library = names.iter().find_map(|name| {
-        // SAFETY: the driver's library may be loaded at any time; its initializers have no conditions.
+        // SAFETY: the driver's library may be loaded at any time; its initializers have no preconditions.
         unsafe { Library::new(*name) }.map_err(|error| missing.push(error.to_string())).ok()
     });
     let library = library.ok_or_else(|| {
@@ -289,32 +292,32 @@ fn open() -> Result<Driver> {
         Error::new(ErrorKind::Driver, "libcuda", missing.join("; "), allowed)
     })?;
     let driver = Driver::find(&library);
-    // The functions are used until the end of the program.
+    // The library stays loaded, because its functions are used until the end of the program.
     core::mem::forget(library);
-    // SAFETY: no conditions.
+    // SAFETY: the function has no preconditions.
     match unsafe { driver.init(0) } {
         Ok(()) => Ok(driver),
-        // `From<Failure>` would ask the opened driver for its texts, and there is none yet.
+        // `From<Failure>` would ask the opened driver for its texts, but no driver is open yet.
         Err(failure) => Err(failure.explain(Some(&driver), "a driver that can start, and a device")),
     }
 }
 
 impl Driver {
-    /// The number of devices.
+    /// Returns the number of devices.
     pub(crate) fn devices(&self) -> Outcome<i32> {
         static COUNT: OnceLock<i32> = OnceLock::new();
         if let Some(count) = COUNT.get() {
             return Ok(*count);
         }
         let mut count = 0;
-        // SAFETY: a place for a number.
+        // SAFETY: `count` is valid for a write.
         unsafe { self.device_count(&raw mut count) }?;
         Ok(*COUNT.get_or_init(|| count))
     }
 }
 
 impl Failure {
-    /// The error for a call that is expected to go well under the condition `allowed`.
+    /// Returns the error for a call that should succeed under the condition `allowed`.
     #[cold]
     pub(crate) fn expecting(self, allowed: impl core::fmt::Display) -> Error {
         self.explain(opened(), allowed)
@@ -325,7 +328,8 @@ impl Failure {
         let Self { symbol, code } = self;
         if is_of_parent() {
             let found = "CUDA_ERROR_NOT_INITIALIZED (3): CUDA was in use when this process was forked";
-            let allowed = "a process that was started anew: with Python's `multiprocessing` by \"spawn\"";
+            let allowed =
+                "a process that was not forked; in Python, `multiprocessing` with the start method \"spawn\"";
             return Error::new(ErrorKind::Driver, symbol, found, allowed);
         }
         if code == code::NOT_FOUND {
@@ -333,9 +337,9 @@ impl Failure {
         }
         let text = |ask: unsafe fn(&Driver, c_int, *mut *const c_char) -> Outcome| {
             let mut text = null();
-            // SAFETY: a place for a pointer.
+            // SAFETY: `text` is valid for a write.
             unsafe { ask(driver?, code, &raw mut text) }.ok()?;
-            // SAFETY: on success the driver's own text, which is never freed.
+            // SAFETY: on success `text` points to the driver's own string, which is never freed.
             Some(unsafe { CStr::from_ptr(text) }.to_string_lossy())
         };
         let name = text(Driver::error_name).unwrap_or("an unknown error".into());
@@ -343,25 +347,25 @@ impl Failure {
         Error::new(ErrorKind::Driver, symbol, format_args!("{name} ({code}): {meaning}"), allowed)
     }
 
-    /// Whether a handle was of another context, or of one that is gone.
+    /// Returns whether a handle belongs to another context, or to one that is gone.
     pub(crate) fn is_about_handles(self) -> bool {
         matches!(self.code, code::INVALID_HANDLE | code::CONTEXT_IS_DESTROYED)
     }
 
-    /// Whether there is nothing left to be at work: the context is gone or broken, or the driver itself is gone, as at the end
-    /// of the program. After a kernel that failed every call in its context fails the same way.
+    /// Returns whether no work is left: the context is gone or broken, or the driver has shut down, as at the end of
+    /// the program. After a kernel has failed, every call in its context fails in the same way.
     pub(crate) fn is_final(self) -> bool {
         code::FINAL.iter().any(|codes| codes.contains(&self.code))
     }
 
-    /// Whether the driver does not take a module, as one that is older than its PTX or has no compiler: `INVALID_IMAGE`,
-    /// `NO_BINARY_FOR_GPU`, `INVALID_PTX` and those after it about compilation.
+    /// Returns whether the driver cannot load a module, because it is older than the module's PTX or has no compiler:
+    /// `INVALID_IMAGE`, `NO_BINARY_FOR_GPU`, `INVALID_PTX` and the codes after it about compilation.
     pub(crate) fn is_about_modules(self) -> bool {
         self.symbol == "cuModuleLoadData"
             && matches!(self.code, 200 | 209 | 218 | 221..=223 | code::NOT_FOUND)
     }
 
-    /// Whether the call was refused because a stream captures a graph.
+    /// Returns whether the call was refused because a stream captures a graph.
     #[cfg(any(feature = "cust", feature = "cudarc"))]
     pub(crate) fn is_about_capture(self) -> bool {
         (code::CAPTURE_UNSUPPORTED..=code::CAPTURE_WRONG_THREAD).contains(&self.code)
@@ -374,13 +378,13 @@ impl From<Failure> for Error {
     }
 }
 
-/// The number of devices, 0 without a driver that says how many.
+/// Returns the number of devices, or 0 without a driver that reports it.
 #[must_use]
 pub fn device_count() -> i32 {
     driver().map_or(0, |driver| driver.devices().unwrap_or(0))
 }
 
-/// Whether there is a driver that can start.
+/// Returns whether there is a driver that can be initialized.
 #[must_use]
 pub fn is_available() -> bool {
     driver().is_ok()

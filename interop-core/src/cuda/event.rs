@@ -1,4 +1,4 @@
-//! Events: a pool for each context, because making one costs as much as recording and waiting.
+//! Events, with a pool for each context, because creating one costs as much as recording and waiting.
 
 use core::cell::Cell;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -10,8 +10,8 @@ use crate::process::fork::PerProcess;
 
 const DISABLE_TIMING: u32 = 2;
 
-/// The context of an event. The driver gives the handle of a destroyed context out again, and those of its events, of which
-/// somebody else may have one then: what is kept for later is used only while the same context has the handle.
+/// The context of an event. The driver reuses the handle of a destroyed context and the handles of its events, which
+/// somebody else may have then. So a kept event is used only while the same context has the handle.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct EventContext {
     context: Context,
@@ -23,18 +23,19 @@ impl EventContext {
         Ok(Self { context, number: context.number(driver)? })
     }
 
-    /// Whether the context is the one that the event was made in. Of a primary one, as nearly all are, nothing is asked.
+    /// Returns whether the handle still belongs to the context in which the event was created. A primary context, as
+    /// nearly all are, needs no query.
     fn is_there(self, driver: &Driver) -> bool {
         self.number.is_none() || Self::of(driver, self.context) == Ok(self)
     }
 }
 
-/// The events that are free, by context.
+/// The free events, by context.
 type Pool = Vec<(EventContext, Vec<RawEvent>)>;
 
 static POOL: PerProcess<Mutex<Pool>> = PerProcess::new(|_| Mutex::new(Pool::new()));
 
-/// The event that a thread used last: nearly always the one that it needs next.
+/// The event that a thread used last, which is nearly always the one that it needs next.
 struct Last(Cell<Option<(EventContext, RawEvent)>>);
 
 thread_local! {
@@ -47,7 +48,7 @@ fn last() -> Option<(EventContext, RawEvent)> {
 
 impl Drop for Last {
     fn drop(&mut self) {
-        // Programs start threads for ever, each of which would take an event with it.
+        // Without this, every thread that ends would leak an event.
         if let Some((home, raw)) = self.0.take() {
             into_pool(home, raw);
         }
@@ -66,8 +67,8 @@ fn into_pool(home: EventContext, raw: RawEvent) {
     }
 }
 
-/// The events that are kept for the next edges, as the driver's handles: those that no thread has, and this thread's own.
-/// Every other live event is in use or lost, which is what leak tests want to know.
+/// Returns the driver handles of the events that are kept for reuse: those that no thread has, and this thread's own.
+/// Every other live event is in use or lost, which leak tests check.
 #[cfg(feature = "counters")]
 #[must_use]
 pub fn pooled_events() -> Vec<RawEvent> {
@@ -76,9 +77,9 @@ pub fn pooled_events() -> Vec<RawEvent> {
     free.copied().chain(last().map(|(_, own)| own)).collect()
 }
 
-/// An event without timing, back in the pool when it is dropped.
+/// An event without timing. Its drop returns it to the pool.
 ///
-/// It may go back as soon as a wait for it is queued: a wait is for the last record before it.
+/// It may be returned as soon as a wait for it is queued, because a wait refers to the last record before it.
 pub(crate) struct Event<'d> {
     driver: &'d Driver,
     home: EventContext,
@@ -86,14 +87,14 @@ pub(crate) struct Event<'d> {
 }
 
 impl<'d> Event<'d> {
-    /// An event recorded after the work of a stream so far. A stream without a context to look for it is taken to be of the
-    /// context that the thread's last event was of; the driver says if it is not.
+    /// Records an event after the work that is on a stream now. Without a `context`, the stream is assumed to be in the
+    /// context of the thread's last event. The driver reports an error if it is not.
     pub(crate) fn of_stream(
         driver: &'d Driver,
         context: Option<Context>,
         stream: RawStream,
     ) -> Outcome<Self> {
-        // SAFETY: an event of the driver's; the stream is live, as everybody promises who names one (`StreamHandle`).
+        // SAFETY: the event comes from the driver; the stream is live, as required of every `StreamHandle`.
         let record = |event: &Self| unsafe { driver.event_record(event.raw, stream) };
         if let Some(context) = context {
             return Self::recorded(driver, context, record);
@@ -101,7 +102,7 @@ impl<'d> Event<'d> {
         if let Some(event) = Self::take_last(driver, |_| true) {
             match record(&event) {
                 Ok(()) => return Ok(event),
-                // Of another context after all, or destroyed, which the question for the context finds out.
+                // The stream is in another context, or was destroyed. `context_of` finds out which.
                 Err(failure) if failure.is_about_handles() => {}
                 Err(failure) => return Err(failure),
             }
@@ -111,9 +112,9 @@ impl<'d> Event<'d> {
         Self::recorded(driver, own, record)
     }
 
-    /// An event recorded after all work of a context so far, whatever the stream.
+    /// Records an event after all current work of a context, on any stream.
     pub(crate) fn of_context(driver: &'d Driver, context: Context) -> Outcome<Self> {
-        // SAFETY: an event of the context, and a context of the driver's.
+        // SAFETY: the event belongs to the context, and the context comes from the driver.
         Self::recorded(driver, context, |event| unsafe {
             driver.context_record(context.to_raw().get(), event.raw)
         })
@@ -123,14 +124,14 @@ impl<'d> Event<'d> {
         let event = Self::take(driver, context)?;
         match record(&event) {
             Ok(()) => Ok(event),
-            // The event went with what was in a primary context that was reset, or the fault is not its own.
+            // The event was destroyed when its primary context was reset, or the failure is not about the event.
             Err(failure) if failure.is_about_handles() => {
                 let fresh = Self::create(driver, context)?;
                 if let Err(failure) = record(&fresh) {
                     fresh.destroy();
                     return Err(failure);
                 }
-                // Not destroyed: somebody else may have the handle.
+                // Not destroyed, because somebody else may have the handle now.
                 core::mem::forget(event);
                 Ok(fresh)
             }
@@ -144,7 +145,7 @@ impl<'d> Event<'d> {
         }
         let home = EventContext::of(driver, context)?;
         let mut pool = pool();
-        // Those of an earlier context with the handle went with it.
+        // The events of an earlier context with this handle were destroyed with it.
         pool.retain(|(of, _)| of.context != context || *of == home);
         let free = pool.iter_mut().find(|(of, _)| *of == home).and_then(|(_, free)| free.pop());
         drop(pool);
@@ -154,7 +155,7 @@ impl<'d> Event<'d> {
         }
     }
 
-    /// The event that the thread used last, if it will do and is one still.
+    /// Takes the event that the thread used last, if `will_do` accepts its context and that context still exists.
     fn take_last(driver: &'d Driver, will_do: impl FnOnce(Context) -> bool) -> Option<Self> {
         let (home, raw) = last().filter(|(home, _)| will_do(home.context) && home.is_there(driver))?;
         let _ = LAST.try_with(|last| last.0.set(None));
@@ -163,18 +164,18 @@ impl<'d> Event<'d> {
 
     fn create(driver: &'d Driver, context: Context) -> Outcome<Self> {
         let _entered = context.enter(driver)?;
-        // A primary context is kept from here on, and need not be told from others by its number.
+        // A primary context is retained from here on, so its number is not needed to distinguish it.
         if let Ok(ordinal) = Context::current_ordinal(driver) {
             Context::retain_primary(driver, ordinal);
         }
         let home = EventContext::of(driver, context)?;
         let mut event = 0;
-        // SAFETY: a place for an event.
+        // SAFETY: `event` is valid for a write.
         unsafe { driver.event_create(&raw mut event, DISABLE_TIMING) }?;
         Ok(Self { driver, home, raw: event })
     }
 
-    /// Not back into the pool. Only for one that was just made.
+    /// Destroys the event instead of returning it to the pool. Only for an event that was just created.
     fn destroy(self) {
         // SAFETY: nobody else has the event.
         let _ = unsafe { self.driver.event_destroy(self.raw) };
@@ -187,8 +188,8 @@ impl<'d> Event<'d> {
         unsafe { self.driver.stream_wait(stream, self.raw, 0) }
     }
 
-    /// Calls `ask` with the event's own context current: whoever looks at it may have none. An error if the context is gone,
-    /// though another has its handle.
+    /// Calls `ask` with the event's context current, because the thread that polls may have none. Fails if that context
+    /// is gone, even if another one has its handle.
     pub(crate) fn in_context<R>(&self, ask: impl FnOnce() -> Outcome<R>) -> Outcome<R> {
         if !self.home.is_there(self.driver) {
             return Err(Failure { symbol: "cuCtxGetId", code: code::CONTEXT_IS_DESTROYED });
@@ -197,9 +198,9 @@ impl<'d> Event<'d> {
         ask()
     }
 
-    /// Whether the work before the event is done.
+    /// Returns whether the work before the event is done.
     pub(crate) fn is_done(&self) -> Outcome<bool> {
-        // SAFETY: an event of the driver's.
+        // SAFETY: the event comes from the driver.
         match unsafe { self.driver.event_query(self.raw) } {
             Ok(()) => Ok(true),
             Err(failure) if failure.code == code::NOT_READY => Ok(false),
@@ -209,14 +210,14 @@ impl<'d> Event<'d> {
 
     /// Waits on the host for the work before the event.
     pub(crate) fn wait(&self) -> Outcome {
-        // SAFETY: an event of the driver's.
+        // SAFETY: the event comes from the driver.
         unsafe { self.driver.event_synchronize(self.raw) }
     }
 }
 
 impl Drop for Event<'_> {
     fn drop(&mut self) {
-        // Where the thread is at its end there is no such place any more.
+        // A thread that is ending has no such slot any more.
         let before = LAST.try_with(|last| last.0.replace(Some((self.home, self.raw))));
         let spare = before.unwrap_or(Some((self.home, self.raw)));
         if let Some((home, raw)) = spare {

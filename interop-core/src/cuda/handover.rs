@@ -6,10 +6,10 @@ use crate::array::stream::StreamHandle;
 use crate::cuda::default_stream::join_default_stream;
 use crate::cuda::driver::is_available;
 use crate::cuda::release::queue::poll_in_passing;
-use crate::cuda::stream_wait::{order_pending, stream_synchronize, stream_wait};
+use crate::cuda::stream_wait::{stream_synchronize, stream_wait, wait_for_pending};
 use crate::error::{Error, ErrorKind, Result, text};
 
-/// Orders the work that is pending on an array before a consumer's stream.
+/// Makes the consumer's stream wait for the work that is pending on an array.
 ///
 /// # Errors
 ///
@@ -20,10 +20,10 @@ pub(crate) fn make_consumer_wait(info: &ArrayInfo, consumer: StreamHandle) -> Re
         return Ok(());
     }
     poll_in_passing();
-    order_pending(info.stream, consumer, info.device())
+    wait_for_pending(info.stream, consumer, info.device())
 }
 
-/// Orders work on an array that was queued on `stream` before what comes next on the array's own stream.
+/// Makes an array's own stream wait for the work on the array that was queued on `stream`.
 ///
 /// # Errors
 ///
@@ -33,15 +33,15 @@ pub(crate) fn wait_for_consumer(info: &ArrayInfo, stream: StreamHandle) -> Resul
         return Ok(());
     }
     if info.stream() == StreamHandle::NothingPending {
-        let found = text!("{}, and work on the {stream}", info.stream());
-        let allowed = "a struct whose `stream` field names a stream, on which the work can be joined";
+        let found = text!("{}, and pending work on the {stream}", info.stream());
+        let allowed = "a struct whose `stream` field holds a stream that can wait for the work";
         return Err(Error::new(ErrorKind::Stream, "stream", found, allowed));
     }
     stream_wait(info.stream(), stream, info.device())?;
     join_default_stream(info.stream(), info.device())
 }
 
-/// Waits for the work that is pending on an array that a consumer on the host is about to get.
+/// Waits on the host for the work that is pending on an array, before a consumer on the host gets the array.
 ///
 /// # Errors
 ///
@@ -56,7 +56,8 @@ pub(crate) fn synchronize_for_host(info: &ArrayInfo) -> Result<()> {
     stream_synchronize(info.stream(), info.device())
 }
 
-/// Waits for the work that is pending on memory that the host is about to read or write. Without a driver there is none.
+/// Waits on the host for the work that is pending on memory, before the host reads or writes it. Without a driver there
+/// is no such work.
 ///
 /// # Errors
 ///

@@ -1,4 +1,4 @@
-//! Arrays that name no device: the driver says where their address is.
+//! Arrays that state no device: the driver reports the device of their address.
 
 use crate::array::device::Device;
 use crate::array::info::ArrayInfo;
@@ -13,15 +13,18 @@ use crate::cuda::stream_wait::stream_wait_in;
 use crate::cuda::verify::pointer_attributes_of;
 use crate::error::Result;
 
-/// Completes the facts of an array that named no device: the driver says which, the work that is pending on its stream is
-/// ordered before work on `consumer`, which the caller notes. It gives back what the release has to come after, and whether `consumer`
-/// captures a graph, if that was asked. `stated`: whether the
-/// producer said which stream that is, or that there is none.
+/// Completes the description of an array that states no device, and makes `consumer` wait for the work that is pending
+/// on the array's stream. The device is the one that the driver reports. The caller then sets the array's stream to
+/// `consumer`.
+///
+/// `stated` says whether the producer stated its stream, or that it has none. Returns the release scope, and whether
+/// `consumer` captures a graph if that was queried.
 ///
 /// # Errors
 ///
-/// [`ErrorKind::Device`](crate::error::ErrorKind::Device) for an address that is not CUDA's,
-/// [`ErrorKind::OutOfBounds`](crate::error::ErrorKind::OutOfBounds) for elements outside the allocation, and as [`stream_wait`](crate::cuda::stream_wait::order).
+/// [`ErrorKind::Device`](crate::error::ErrorKind::Device) for an address that is not CUDA memory,
+/// [`ErrorKind::OutOfBounds`](crate::error::ErrorKind::OutOfBounds) for elements outside the allocation, and as
+/// [`stream_wait`](crate::cuda::stream_wait::stream_wait).
 pub(crate) fn locate_and_wait(
     info: &mut ArrayInfo,
     stated: bool,
@@ -34,8 +37,8 @@ pub(crate) fn locate_and_wait(
         None => current_device()?,
     };
     if info.device == Device::CUDA_HOST {
-        // The interface asks for an address that devices can use, and that of registered memory may be another than the
-        // host's. Here it is known by the host's; kernel views ask for the other (`device_address`).
+        // The interface states the address for devices, which may differ from the host address for registered memory.
+        // An `ArrayInfo` holds the host address. Kernel views look up the other one (`device_address`).
         info.move_to(host_address(info.address)?);
     }
     let context = attributes.as_ref().and_then(PointerAttributes::context);
@@ -45,7 +48,7 @@ pub(crate) fn locate_and_wait(
     };
     let pending = info.stream();
     let captured = match (scope, stated) {
-        // No elements, no work.
+        // An array without elements has no pending work.
         (None, _) => None,
         (_, true) => stream_wait_in(consumer, pending, info.device, context)?,
         (Some(scope), false) => {
@@ -56,7 +59,8 @@ pub(crate) fn locate_and_wait(
     Ok((scope, captured))
 }
 
-/// The device of an array without elements, which has no address to ask for: the one that is current.
+/// Returns the current device, for an array without elements, which has no address to query. Without a current context
+/// this is device 0.
 pub(crate) fn current_device() -> Result<Device> {
     let Ok(driver) = driver() else { return Ok(Device::cuda(0)) };
     let Some(_) = Context::current(driver)? else { return Ok(Device::cuda(0)) };

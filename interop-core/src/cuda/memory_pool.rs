@@ -1,8 +1,8 @@
 //! The memory pool of each device, from which copies and results are allocated.
 //!
 //! The device's default pool returns its free memory to the driver whenever the host has waited for the device, because
-//! its release threshold is 0. The next allocation maps the memory again, which takes longer than the copy into it. A pool
-//! of our own keeps some memory, and leaves the default pool as the program has set it.
+//! its release threshold is 0. The next allocation maps the memory again, which takes longer than the copy into it. A
+//! pool of our own keeps some memory, and leaves the default pool as the program has set it.
 
 use core::ffi::c_int;
 use core::ptr::null_mut;
@@ -36,16 +36,16 @@ fn pools() -> MutexGuard<'static, Vec<(i32, RawPool)>> {
     POOLS.get().lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Allocates from the pool of a device, in the order of a live stream of that device.
+/// Allocates from the pool of a device, in stream order on a live stream of that device.
 pub(crate) fn allocate(driver: &Driver, ordinal: i32, bytes: usize, stream: RawStream) -> Outcome<u64> {
     let pool = pool_of(driver, ordinal)?;
     let mut address = 0;
-    // SAFETY: a place for an address, a live pool, and a live stream.
+    // SAFETY: `address` is valid for a write, and the pool and the stream are live.
     match unsafe { driver.memory_pool_alloc(&raw mut address, bytes, pool, stream) } {
         Ok(()) => Ok(address),
         Err(failure) => {
             if failure.is_about_handles() {
-                // The device was reset, and the pool went with it.
+                // The device was reset, which destroyed the pool.
                 pools().retain(|(of, _)| *of != ordinal);
             }
             Err(failure)
@@ -78,21 +78,22 @@ fn create(driver: &Driver, ordinal: i32) -> Outcome<RawPool> {
         reserved: [0; 54],
     };
     let (mut pool, mut bytes) = (0, 0);
-    // SAFETY: a place for a pool, and properties that live during the call.
+    // SAFETY: `pool` is valid for a write, and the properties live during the call.
     unsafe { driver.pool_create(&raw mut pool, (&raw const properties).cast()) }?;
-    // SAFETY: a place for a number.
+    // SAFETY: `bytes` is valid for a write.
     unsafe { driver.device_memory(&raw mut bytes, ordinal) }?;
     let mut kept = bytes as u64 / KEPT_PART;
-    // SAFETY: a pool, and the 64 bits that this attribute has.
+    // SAFETY: the pool is live, and `kept` has the 64 bits of this attribute.
     unsafe { driver.pool_set(pool, RELEASE_THRESHOLD, (&raw mut kept).cast()) }?;
     Ok(pool)
 }
 
 /// Returns the free memory of this crate's memory pools to the driver.
 ///
-/// Copies on a device (`copy=True`) and [`MemoryKind::Pool`](crate::cuda::MemoryKind::Pool) allocate from a pool of each
-/// device. It keeps up to an eighth of the device's memory for later allocations. Call this before other code of the process
-/// needs nearly all of the device's memory. Memory that is in use, or whose release is still deferred, stays.
+/// Copies on a device (`copy=True`) and [`MemoryKind::Pool`](crate::cuda::MemoryKind::Pool) allocate from a pool of
+/// each device. It keeps up to an eighth of the device's memory for later allocations. Call this before other code of
+/// the process needs nearly all of the device's memory. Memory that is in use, or whose release is still deferred,
+/// stays.
 ///
 /// # Errors
 ///
@@ -109,12 +110,12 @@ pub fn trim_memory_pools() -> crate::Result<()> {
 
 fn trim(driver: &Driver) -> Outcome {
     pools().iter().try_for_each(|(_, pool)| {
-        // SAFETY: a live pool.
+        // SAFETY: the pool is live.
         unsafe { driver.pool_trim(*pool, 0) }
     })
 }
 
-/// Runs an allocation of other memory; once more, after the pools have returned their free memory, if there is none left.
+/// Runs an allocation of other memory. If no memory is left, trims the pools and runs it once more.
 pub(crate) fn with_trimmed_pools(driver: &Driver, mut allocate: impl FnMut() -> Outcome) -> Outcome {
     match allocate() {
         Err(failure) if failure.code == code::OUT_OF_MEMORY && !pools().is_empty() => {

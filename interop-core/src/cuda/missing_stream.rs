@@ -1,4 +1,5 @@
-//! Arrays that name no device, as those of the CUDA Array Interface: the driver names it, and their work is ordered.
+//! Producers that state no stream, such as the CUDA Array Interface before version 3: what the consumer's stream waits
+//! for.
 
 use core::sync::atomic::{AtomicU8, Ordering};
 
@@ -13,19 +14,19 @@ use crate::cuda::stream_wait::{stream_wait_in, wait_for_all_work};
 use crate::cuda::verify::release_scope_for;
 use crate::error::Result;
 
-/// What an import orders before the consumer's work when a producer says nothing of streams.
+/// What an import makes the consumer's stream wait for if the producer states no stream.
 ///
-/// The CUDA Array Interface has a `stream` since version 3. PyTorch, JAX, Warp and DALI write version 2, and work may be
-/// pending on what they hand out.
+/// The CUDA Array Interface has a `stream` since version 3. PyTorch, JAX, Warp and DALI write version 2, and work may
+/// be pending on the memory that they export.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(u8)]
 #[non_exhaustive]
 pub enum MissingStreamPolicy {
-    /// All work of the memory's context, whatever the stream: one event, nothing waits on the host (before driver 12.5 the
-    /// host waits, as there is no such event). For memory that is of no context or that all devices reach, from a pool,
-    /// pinned or managed, it is the work of every context that its release comes after
-    /// ([`ReleasePolicy::AfterContext`](crate::cuda::release::policy::ReleasePolicy::AfterContext)). It cannot be had while a graph is captured in
-    /// such a context.
+    /// All work of the memory's context, on any stream: one event, and the host does not wait. Drivers before 12.5 have
+    /// no such event; with them the host waits. For memory without a context, and for memory that all devices reach
+    /// (from a pool, pinned or managed), it is the work of every context that its release waits for
+    /// ([`ReleasePolicy::AfterContext`](crate::cuda::release::policy::ReleasePolicy::AfterContext)). This is not
+    /// possible while a graph is captured in such a context.
     #[default]
     WaitForAll,
     /// The work on the legacy default stream, and so on every blocking stream.
@@ -36,7 +37,7 @@ pub enum MissingStreamPolicy {
 
 static UNSTATED: AtomicU8 = AtomicU8::new(MissingStreamPolicy::WaitForAll as u8);
 
-/// Sets what is ordered before work on arrays whose producer says nothing of streams, for the whole program.
+/// Sets what the consumer's stream waits for if a producer states no stream, for the whole program.
 ///
 /// ```
 /// use interop_core::cuda::{MissingStreamPolicy, set_missing_stream_policy, missing_stream_policy};
@@ -49,7 +50,7 @@ pub fn set_missing_stream_policy(policy: MissingStreamPolicy) {
     UNSTATED.store(policy as u8, Ordering::Relaxed);
 }
 
-/// What is ordered before work on arrays whose producer says nothing of streams.
+/// Returns what the consumer's stream waits for if a producer states no stream.
 #[must_use]
 pub fn missing_stream_policy() -> MissingStreamPolicy {
     match UNSTATED.load(Ordering::Relaxed) {
@@ -59,11 +60,11 @@ pub fn missing_stream_policy() -> MissingStreamPolicy {
     }
 }
 
-/// Orders the work of a producer that says nothing of streams before `consumer`, as the user wishes.
+/// Makes `consumer` wait for the work of a producer that states no stream, as the policy says.
 ///
 /// # Errors
 ///
-/// As [`stream_wait`](crate::cuda::stream_wait::order).
+/// As [`stream_wait`](crate::cuda::stream_wait::stream_wait).
 pub(crate) fn wait_for_missing_stream(
     consumer: StreamHandle,
     device: Device,
@@ -79,7 +80,7 @@ pub(crate) fn wait_for_missing_stream(
     }
 }
 
-/// As [`wait_for_missing_stream`], for memory of CUDA's whose context is not known.
+/// As [`wait_for_missing_stream`], for CUDA memory whose context is unknown.
 #[cfg(feature = "python")]
 pub(crate) fn wait_for_unknown_stream(consumer: StreamHandle, device: Device) -> Result<()> {
     wait_for_missing_stream(consumer, device, None, release_scope_for(driver()?, device))

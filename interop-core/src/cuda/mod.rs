@@ -1,29 +1,31 @@
-//! CUDA at run time: what the driver knows of an address, order between streams, and releases that come after the work.
+//! CUDA at run time: what the driver knows about an address, stream waits, and releases that wait for work.
 //!
-//! Nothing here links to CUDA. The driver is opened at the first call that needs it; where there is none, that call fails
-//! with [`ErrorKind::Driver`](crate::ErrorKind::Driver) and everything else works.
+//! Nothing here links to CUDA. The first call that needs the driver opens it. Without a driver, that call fails with
+//! [`ErrorKind::Driver`](crate::ErrorKind::Driver), and everything else works.
 //!
-//! # Order
+//! # Stream waits
 //!
-//! Two streams are ordered by an event edge ([`stream_wait`]): an event is recorded on the one and waited for on the other.
-//! Nothing waits on the host, and nothing at all is called when both are the same stream. A host reader of pinned or
-//! managed memory waits ([`stream_synchronize`]).
+//! [`stream_wait`] makes one stream wait for another: it records an event on the one, and the other waits for the
+//! event. The host does not wait, and the driver is not called if both are the same stream. A reader of pinned or
+//! managed memory on the host waits on the host ([`stream_synchronize`]).
 //!
 //! # Release
 //!
-//! Dropping an import, or a consumer's call of the deleter of an export, releases memory that kernels may still be reading.
-//! The release therefore comes after all work of the context: see [`ReleasePolicy`] for what that costs and where it ends.
+//! Dropping an import, or a consumer's call of the deleter of an export, releases memory that kernels may still be
+//! reading. So the release waits for all work of the memory's context. [`ReleasePolicy`] describes the costs and the
+//! limits.
 //!
 //! # Forks
 //!
 //! CUDA cannot be used in a process that was forked from one that uses it. There every call fails with
-//! [`ErrorKind::Driver`](crate::ErrorKind::Driver), and what is dropped of the GPU's memory is forgotten: it is the parent's, and
-//! no deleter runs. Memory of the host is used and released as everywhere.
+//! [`ErrorKind::Driver`](crate::ErrorKind::Driver). GPU memory that is dropped there is leaked, because it belongs to
+//! the parent: no deleter runs. Host memory is used and released as everywhere.
 //!
 //! # Streams are trusted
 //!
-//! A [`StreamHandle`](crate::StreamHandle) with a handle in it is passed to the driver, which may end the process over one that is
-//! no stream. Nobody can tell. So `unsafe` code makes it of a number, and keeps the stream alive.
+//! A [`StreamHandle`](crate::StreamHandle) that contains a handle is passed to the driver. The driver may end the
+//! process if the handle is not a stream, which nobody can check. So only `unsafe` code creates one from a number, and
+//! that code keeps the stream alive.
 #![expect(unsafe_code, reason = "calls the driver")]
 
 pub(crate) mod allocation;
@@ -91,9 +93,9 @@ pub use crate::cuda::release::background::start_release_thread;
 #[cfg(feature = "counters")]
 #[doc(hidden)]
 pub use crate::cuda::release::batch::share_events_for;
-pub use crate::cuda::release::hold::HoldReleases;
 #[cfg(feature = "python")]
-pub(crate) use crate::cuda::release::hold::set_capture_hook;
+pub(crate) use crate::cuda::release::held::set_capture_hook;
+pub use crate::cuda::release::hold::HoldReleases;
 pub(crate) use crate::cuda::release::in_context::enter_scope;
 pub use crate::cuda::release::policy::{ReleasePolicy, release_policy};
 #[cfg(feature = "python")]

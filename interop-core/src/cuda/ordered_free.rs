@@ -1,4 +1,5 @@
-//! Pool memory that goes back behind the work that may use it, without a wait and without a look later.
+//! Frees pool memory in stream order after the work that may use it, without a wait on the host and without a later
+//! poll.
 
 use crate::cuda::allocation::Allocation;
 use crate::cuda::context::{Context, Relaxed};
@@ -12,15 +13,16 @@ use crate::cuda::release::queue::poll_in_passing;
 use crate::cuda::release::record::events_after;
 use crate::cuda::release::scope::ReleaseScope;
 
-/// Frees pool memory: a stream of our own waits for all work of the fence's contexts and then gives it back, so the next
-/// allocation has it without a question to the host. What cannot be ordered now is released as all other memory is.
+/// Frees pool memory: a stream of this crate waits for all work of the scope's contexts and then frees the memory. The
+/// next allocation can have it without a query by the host. If this is not possible now, the memory is released like
+/// all other memory.
 pub(crate) fn free_in_order(block: Allocation, scope: ReleaseScope) {
     if release_policy() == ReleasePolicy::AfterContext && !is_of_parent() {
         poll_in_passing();
         if let Ok(driver) = driver() {
             let _relaxed = Relaxed::new(driver);
             match events_after(driver, scope) {
-                // All work is done: nothing to order.
+                // All work is done, so nothing has to wait.
                 Some(events) if events.is_empty() => return drop(block),
                 Some(events) if queue_free(driver, &block, &events).is_ok() => return block.was_freed(),
                 _ => {}
@@ -34,24 +36,24 @@ fn queue_free(driver: &Driver, block: &Allocation, events: &[Event<'_>]) -> Outc
     let _entered = block.context.enter(driver)?;
     let stream = stream_of(driver, block.context)?;
     let waits = events.iter().try_for_each(|event| event.make_wait(stream));
-    // SAFETY: memory of the pool, used no more after the events; the stream is ours.
+    // SAFETY: the memory is from the pool and not used after the events; the stream is ours.
     let freed = waits.and_then(|()| unsafe { driver.memory_pool_free(block.address as u64, stream) });
     if freed.is_err_and(Failure::is_about_handles) {
-        // The primary context was reset, and the stream went with it.
+        // The primary context was reset, which destroyed the stream.
         STREAMS.forget(block.context);
     }
     freed
 }
 
-/// The streams that free, one for each context.
+/// The streams on which memory is freed, one for each context.
 static STREAMS: PerContext<RawStream> = PerContext::new();
 
-/// The stream of the context that is current.
+/// Returns the stream of `context`, which is current.
 fn stream_of(driver: &Driver, context: Context) -> Outcome<RawStream> {
     const NON_BLOCKING: u32 = 1;
     let make = || {
         let mut stream = 0;
-        // SAFETY: a place for a stream.
+        // SAFETY: `stream` is valid for a write.
         unsafe { driver.stream_create(&raw mut stream, NON_BLOCKING) }?;
         Ok(stream)
     };

@@ -1,4 +1,4 @@
-//! Work that was pending when memory arrived, as the storage remembers it that uses the memory in place.
+//! Work that was pending when memory was imported. A storage that uses the memory in place remembers it.
 
 use core::num::NonZeroUsize;
 
@@ -11,12 +11,12 @@ use crate::cuda::stream_wait::stream_synchronize;
 use crate::error::Result;
 
 impl PendingWork {
-    /// On a default stream of this context.
+    /// Pending work on a default stream of `context`.
     pub(crate) fn in_context(stream: StreamHandle, context: Context) -> Self {
         Self::of_context(stream, context.to_raw(), find)
     }
 
-    /// On the legacy default stream, of the context in which memory of `device` is used now.
+    /// Pending work on the legacy default stream of the context in which memory of `device` is used now.
     ///
     /// # Errors
     ///
@@ -28,8 +28,8 @@ impl PendingWork {
     }
 }
 
-/// The default stream of a context by a name that is good on this thread. Where it has none the host waits, and nothing is
-/// pending.
+/// Returns a default stream of a context by a handle that means it on this thread. If there is none, waits on the host,
+/// so that nothing is pending.
 fn find(stream: StreamHandle, context: NonZeroUsize, device: Device) -> StreamHandle {
     let Some(context) = Context::from_driver(context.get()) else { return stream };
     if names(context, device) { stream } else { waited_for(stream, context, device) }
@@ -40,13 +40,13 @@ fn waited_for(stream: StreamHandle, context: Context, device: Device) -> StreamH
     let Ok(driver) = driver() else { return stream };
     let done = match context.enter(driver) {
         Ok(_entered) => stream_synchronize(stream, device).is_ok(),
-        // The work went with it.
+        // The work is gone with its context.
         Err(failure) => Failure::is_final(failure),
     };
     if done { StreamHandle::NothingPending } else { stream }
 }
 
-/// Whether the default streams of a context of `device` are called so on this thread.
+/// Returns whether the handles of the default streams mean those of `context` on this thread, for memory of `device`.
 fn names(context: Context, device: Device) -> bool {
     let current = driver().ok().and_then(|driver| Context::current(driver).ok().flatten());
     current == Some(context) || has_default_streams(context, device)

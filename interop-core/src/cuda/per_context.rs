@@ -1,4 +1,4 @@
-//! Values that are kept for each context of the driver: modules, streams, memory.
+//! Values that are cached for each context: modules, streams, memory.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -6,13 +6,14 @@ use crate::cuda::context::Context;
 use crate::cuda::driver::{Driver, Outcome};
 use crate::process::fork::PerProcess;
 
-/// The context of a value, and the number that tells it from an earlier context with the same handle.
+/// The values, each with its context and the number that distinguishes the context from an earlier one with the same
+/// handle.
 type Kept<T> = Vec<(Context, Option<u64>, T)>;
 
 /// One value for each context, made at its first use there.
 ///
-/// What a value names goes with its context. The driver gives the handle of a destroyed context out again, so a value is used
-/// only while the same context has the handle.
+/// What a value refers to is destroyed with its context. The driver reuses the handle of a destroyed context, so a
+/// value is used only while the same context has the handle.
 pub(crate) struct PerContext<T: Send + 'static>(PerProcess<Mutex<Kept<T>>>);
 
 impl<T: Send> PerContext<T> {
@@ -24,7 +25,7 @@ impl<T: Send> PerContext<T> {
         self.0.get().lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Runs `work` with the value of a context, which is current. No other thread uses the values meanwhile.
+    /// Runs `work` with the value of a context, which is current. No other thread uses any of the values meanwhile.
     pub(crate) fn with<R>(
         &self,
         driver: &Driver,
@@ -45,7 +46,8 @@ impl<T: Send> PerContext<T> {
         Ok(work(&mut kept[at].2))
     }
 
-    /// Forgets the value of a context: a primary context keeps its handle and its number when it is reset.
+    /// Forgets the value of a context. This is for a primary context that was reset, because it keeps its handle and
+    /// its number.
     pub(crate) fn forget(&self, context: Context) {
         self.lock().retain(|(of, ..)| *of != context);
     }

@@ -1,4 +1,4 @@
-//! What the driver knows of an address.
+//! What the driver knows about an address.
 
 use core::ffi::c_void;
 use core::ops::Range;
@@ -9,7 +9,7 @@ use crate::cuda::context::Context;
 use crate::cuda::driver::{Driver, Outcome, code, driver, is_available};
 use crate::error::{Error, ErrorKind, Result, text};
 
-/// `CU_POINTER_ATTRIBUTE_...`
+/// The values of `CU_POINTER_ATTRIBUTE_...`.
 const CONTEXT: i32 = 1;
 
 const MEMORY_TYPE: i32 = 2;
@@ -30,12 +30,12 @@ const MAPPING_SIZE: i32 = 18;
 
 const MAPPING_BASE: i32 = 19;
 
-/// `CU_MEMORYTYPE_...`
+/// The values of `CU_MEMORYTYPE_...`.
 const HOST: usize = 1;
 
 const DEVICE: usize = 2;
 
-/// What the driver knows of an address (`cuPointerGetAttributes`, one call for nearly all memory).
+/// What the driver knows about an address (`cuPointerGetAttributes`, one call for nearly all memory).
 ///
 /// ```no_run
 /// use interop_core::{cuda, Device};
@@ -54,11 +54,11 @@ pub struct PointerAttributes {
     ordinal: i32,
     context: Option<Context>,
     range: Range<usize>,
-    /// What is mapped at the address in one piece; empty where the driver does not say it.
+    /// The range of the mapping that contains the address; empty if the driver does not report it.
     piece: Range<usize>,
 }
 
-/// What is mapped in one piece is a fact of the address, and no part of what is known of the memory.
+/// The mapping is not compared: it is a property of the address, not of the memory.
 impl PartialEq for PointerAttributes {
     fn eq(&self, other: &Self) -> bool {
         let info = |known: &Self| (known.device, known.ordinal, known.context, known.range.clone());
@@ -67,66 +67,66 @@ impl PartialEq for PointerAttributes {
 }
 
 impl PointerAttributes {
-    /// The kind of memory, as an export names it: CUDA with its ordinal, pinned (also registered) or managed.
+    /// Returns the kind of memory as an export states it: CUDA with its ordinal, pinned (also registered) or managed.
     #[must_use]
     pub fn device(&self) -> Device {
         self.device
     }
 
-    /// The ordinal of the device that the memory was allocated for. Of managed and pinned memory it says nothing about
-    /// where the bytes are.
+    /// Returns the ordinal of the device that the memory was allocated for. For managed and pinned memory it does not
+    /// say where the bytes are.
     #[must_use]
     pub fn ordinal(&self) -> i32 {
         self.ordinal
     }
 
-    /// The context that the memory was allocated in; `None` for memory that has none: from a pool, or mapped by the program
-    /// (`cuMemMap`).
+    /// Returns the context in which the memory was allocated. `None` for memory that has none: from a pool, or mapped
+    /// by the program (`cuMemMap`).
     #[must_use]
     pub fn context(&self) -> Option<Context> {
         self.context
     }
 
-    /// The addresses of the allocation. For memory from a caching allocator that is the allocator's block. For memory that
-    /// the program maps itself (`cuMemMap`, as PyTorch does with `expandable_segments`) it is all that was reserved, of which
-    /// parts may have no memory.
+    /// Returns the address range of the allocation. For memory from a caching allocator this is the allocator's block.
+    /// For memory that the program maps itself (`cuMemMap`, as PyTorch does with `expandable_segments`) it is the whole
+    /// reservation, parts of which may have no memory.
     #[must_use]
     pub fn range(&self) -> Range<usize> {
         self.range.clone()
     }
 }
 
-/// Asks the driver what memory an address is in; `None` for an address that is not CUDA's.
+/// Queries the driver about the memory at an address. Returns `None` for an address that is not CUDA memory.
 ///
 /// # Errors
 ///
-/// [`ErrorKind::Driver`] without a driver, and when it cannot answer.
+/// [`ErrorKind::Driver`] without a driver, and if it cannot answer.
 pub fn pointer_attributes(address: usize) -> Result<Option<PointerAttributes>> {
     Ok(ask(driver()?, address)?)
 }
 
-/// The driver's answers about an address, a word for each, of which some take the lower half: all machines with CUDA are
-/// little-endian. They stay zero for an address that the driver does not know.
+/// Returns the driver's answers about an address, one word for each attribute. Some answers take the lower half of the
+/// word only: all machines with CUDA are little-endian. They stay 0 for an address that the driver does not know.
 fn answers<const N: usize>(driver: &Driver, address: usize, mut attributes: [i32; N]) -> Outcome<[usize; N]> {
     let mut answers = [0_usize; N];
     let first = (&raw mut answers).cast::<usize>();
     let mut places: [*mut c_void; N] = core::array::from_fn(|at| first.wrapping_add(at).cast());
     #[expect(clippy::cast_possible_truncation, reason = "a handful")]
     let count = N as u32;
-    // SAFETY: as many attributes as places, none of them larger than a word (`cuda.h`). Any address may be asked for:
-    // nothing is read from it.
+    // SAFETY: there are as many attributes as places, and none of them is larger than a word (`cuda.h`). Any address
+    // may be queried, because nothing is read from it.
     unsafe {
         driver.pointer_attributes(count, attributes.as_mut_ptr(), places.as_mut_ptr(), address as u64)
     }?;
     Ok(answers)
 }
 
-/// Everything about an address, in one call for nearly all memory.
+/// Queries everything about an address, in one call for nearly all memory.
 pub(crate) fn ask(driver: &Driver, address: usize) -> Outcome<Option<PointerAttributes>> {
     let [memory_type, ordinal, managed, context, start, size, base, bytes] = all_answers(driver, address)?;
     let (ordinal, context) = (to_int(ordinal), Context::from_driver(context));
     let Some(device) = kind_of(memory_type, ordinal, managed) else { return Ok(None) };
-    // Made once its range is known: what is changed after it was made is read back from memory, which stalls.
+    // Constructed after its range is known. Changing it later would read it back from memory, which stalls.
     let known = |range, piece| PointerAttributes { device, ordinal, context, range, piece };
     let (named, piece) = (start..start.saturating_add(size), base..base.saturating_add(bytes));
     let range =
@@ -134,7 +134,8 @@ pub(crate) fn ask(driver: &Driver, address: usize) -> Outcome<Option<PointerAttr
     Ok(Some(known(range, piece)))
 }
 
-/// The answers to all questions about an address. A driver before 11.7 does not know the last two, and has no answers then.
+/// Returns the answers for all attributes of an address. A driver before 11.7 does not know the last two, whose answers
+/// are 0 then.
 fn all_answers(driver: &Driver, address: usize) -> Outcome<[usize; 8]> {
     const ASKED: [i32; 8] = [
         MEMORY_TYPE,
@@ -157,13 +158,13 @@ fn all_answers(driver: &Driver, address: usize) -> Outcome<[usize; 8]> {
     }
 }
 
-/// The lower half of a word, where the driver wrote an `int`.
+/// Returns the lower half of a word, where the driver wrote an `int`.
 #[expect(clippy::cast_possible_truncation, reason = "the driver wrote an `int`")]
 fn to_int(answer: usize) -> i32 {
     answer as i32
 }
 
-/// The kind of memory that the driver's answers name; `None` for an address that is not CUDA's.
+/// Returns the kind of memory that the answers describe, or `None` for an address that is not CUDA memory.
 fn kind_of(memory_type: usize, ordinal: i32, managed: usize) -> Option<Device> {
     match (memory_type, managed) {
         (_, 1..) => Some(Device::CUDA_MANAGED),
@@ -173,16 +174,16 @@ fn kind_of(memory_type: usize, ordinal: i32, managed: usize) -> Option<Device> {
     }
 }
 
-/// Whether an address is memory of a device that the host cannot reach: two questions, at half the price of all. One that
-/// failed says nothing: a process that was forked has a driver that answers errors only.
+/// Returns whether an address is device memory that the host cannot reach. Two attributes cost half as much as all of
+/// them. A failed query counts as no: in a forked process every driver call fails.
 pub(crate) fn is_of_a_device(driver: &Driver, address: usize) -> bool {
     let known = || answers(driver, address, [MEMORY_TYPE, IS_MANAGED]);
-    // An array without elements is nowhere.
+    // An array without elements has address 0.
     address != 0 && known().is_ok_and(|known| known == [DEVICE, 0])
 }
 
-/// The kind of the memory that is mapped at an address in one piece, and the addresses of the piece, among which the address
-/// is not where the driver does not say them; `None` where there is none.
+/// Returns the kind of the memory that is mapped at an address, and the range of the mapping. `None` if nothing is
+/// mapped there. If the driver does not report the range, it does not contain the address.
 pub(crate) fn piece_at(driver: &Driver, address: usize) -> Outcome<Option<(Device, Range<usize>)>> {
     let asked = [MEMORY_TYPE, DEVICE_ORDINAL, IS_MANAGED, MAPPING_BASE, MAPPING_SIZE];
     let [memory_type, ordinal, managed, base, size] = answers(driver, address, asked)?;
@@ -190,14 +191,14 @@ pub(crate) fn piece_at(driver: &Driver, address: usize) -> Outcome<Option<(Devic
     Ok(kind_of(memory_type, to_int(ordinal), managed).map(|device| (device, piece)))
 }
 
-/// The address under which devices reach memory: another than the host's for some registered memory, the same for all
-/// other.
+/// Returns the address under which devices reach memory. It differs from the host address for some registered memory,
+/// and for no other.
 ///
 /// # Errors
 ///
-/// As [`pointer_attributes`]; [`ErrorKind::Device`] for memory that no device can reach, and for memory of the host that the
-/// current device may not use: that from a pool of the host belongs to the host alone until somebody gives devices access
-/// (`cuMemPoolSetAccess`), as cuda.core does not.
+/// As [`pointer_attributes`]. [`ErrorKind::Device`] for memory that no device can reach, and for host memory that the
+/// current device may not use: memory from a host pool belongs to the host alone until somebody gives devices access
+/// (`cuMemPoolSetAccess`), which cuda.core does not do.
 pub fn device_address(address: usize) -> Result<usize> {
     let driver = driver()?;
     if let Some(found) = one(driver, address, DEVICE_POINTER)? {
@@ -212,31 +213,31 @@ pub fn device_address(address: usize) -> Result<usize> {
                 "give the device access to its pool (`cuMemPoolSetAccess`), or copy the array",
             ))
         }
-        // The context that is current is of another device, which cannot reach it.
+        // The current context belongs to another device, which cannot reach the memory.
         Some(_) => Ok(address),
         None => Err(not_cuda(address, "memory that a device can reach")),
     }
 }
 
-/// The address under which kernels see memory of a device that is known here under `address`.
+/// Returns the address under which kernels reach memory that this crate knows by `address`.
 ///
-/// They are the same under unified addressing, with one exception: pinned memory that was registered rather than
+/// The two are equal under unified addressing, with one exception: pinned memory that was registered rather than
 /// allocated, on a device whose attribute `CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM` is 0 (CUDA driver API, "Unified
-/// Addressing"). So the driver is asked about pinned memory. Where there is no driver nothing can be launched, and the
-/// address is good for code that is tested there.
+/// Addressing"). So the driver is queried for pinned memory. Without a driver nothing can be launched, and `address` is
+/// good enough for code that is tested there.
 ///
 /// # Errors
 ///
 /// As [`device_address`].
 pub(crate) fn address_for_kernels(address: usize, device: Device) -> Result<usize> {
-    // An array without elements is nowhere.
+    // An array without elements has address 0.
     if device != Device::CUDA_HOST || address == 0 || !is_available() {
         return Ok(address);
     }
     device_address(address)
 }
 
-/// The address under which the host has pinned memory, of which a producer may name either.
+/// Returns the host address of pinned memory. A producer may state the host or the device address.
 ///
 /// # Errors
 ///
@@ -245,9 +246,9 @@ pub(crate) fn host_address(address: usize) -> Result<usize> {
     Ok(one(driver()?, address, HOST_POINTER)?.unwrap_or(address))
 }
 
-/// One attribute of the size of a pointer; `None` for an address that is not CUDA's.
+/// Returns one attribute of the size of a pointer, or `None` for an address that is not CUDA memory.
 ///
-/// Unlike the question for several attributes it needs a context that is current.
+/// Unlike the query for several attributes, it needs a current context.
 fn one(driver: &Driver, address: usize, attribute: i32) -> Outcome<Option<usize>> {
     let _entered = match Context::current(driver)? {
         Some(_) => None,
@@ -257,7 +258,7 @@ fn one(driver: &Driver, address: usize, attribute: i32) -> Outcome<Option<usize>
         },
     };
     let mut value = 0_usize;
-    // SAFETY: a place for a pointer, which these attributes are.
+    // SAFETY: `value` is valid for a write of a pointer, which these attributes are.
     match unsafe { driver.pointer_attribute((&raw mut value).cast(), attribute, address as u64) } {
         Ok(()) => Ok(Some(value)),
         Err(failure) if failure.code == code::INVALID_VALUE => Ok(None),
@@ -266,20 +267,21 @@ fn one(driver: &Driver, address: usize, attribute: i32) -> Outcome<Option<usize>
 }
 
 impl PointerAttributes {
-    /// A context in which the memory can be asked about, and freed.
+    /// Returns a context in which the memory can be queried and freed.
     pub(crate) fn home(&self, driver: &Driver) -> Outcome<Context> {
         self.context.map_or_else(|| Context::primary_of(driver, self.ordinal), Ok)
     }
 
-    /// Whether all of these addresses are mapped in the piece that was asked about.
+    /// Returns whether all of these addresses lie in the mapping that contains the queried address.
     pub(crate) fn has_in_one_piece(&self, claimed: &Range<usize>) -> bool {
         self.piece.start <= claimed.start && claimed.end <= self.piece.end
     }
 
-    /// The addresses of the allocation, by the question that is for nothing else, which wants a context to be current; for
-    /// memory that it does not know either, those of the piece that is mapped there.
+    /// Returns the address range of the allocation by `cuMemGetAddressRange`, which needs a current context. For memory
+    /// that this call does not know either, returns the range of the mapping.
     ///
-    /// The attributes name a range that starts at a number within the pool for memory from a pool of the host (driver 580).
+    /// It is needed for memory from a host pool, for which the attributes give a range that starts at an offset within
+    /// the pool (driver 580).
     #[cold]
     fn block(&self, driver: &Driver, address: usize) -> Outcome<Range<usize>> {
         let _entered = match Context::current(driver)? {
@@ -287,7 +289,7 @@ impl PointerAttributes {
             None => Some(self.home(driver)?.enter(driver)?),
         };
         let (mut start, mut size) = (0, 0);
-        // SAFETY: places for an address and a number of bytes.
+        // SAFETY: `start` and `size` are valid for writes.
         let answer = unsafe { driver.address_range(&raw mut start, &raw mut size, address as u64) };
         let start = to_usize(start);
         let range = start..start.saturating_add(size);

@@ -1,18 +1,18 @@
-//! Questions about a stream: its context, and whether it captures a graph.
+//! Queries about a stream: its context, and whether it captures a graph.
 
 use crate::array::stream::StreamHandle;
 use crate::cuda::context::Context;
 use crate::cuda::driver::{Driver, Failure, Outcome, RawStream, code, driver};
 use crate::error::{Error, ErrorKind, Result, text};
 
-/// Whether a stream that joins with the legacy default stream of the current context captures a graph, which whatever
-/// names that stream would spoil; no without a driver.
+/// Returns whether a stream that synchronizes with the legacy default stream of the current context captures a graph.
+/// Using the legacy default stream would invalidate that capture. Returns false without a driver.
 #[cfg(feature = "cudarc")]
 pub(crate) fn legacy_stream_captures() -> bool {
     driver().is_ok_and(|driver| capture_of(driver, LEGACY).is_err_and(Failure::is_about_capture))
 }
 
-/// Whether a stream that is live captures a graph, as any but the legacy default stream can.
+/// Returns whether a live stream captures a graph. The legacy default stream cannot.
 pub(crate) fn captures(stream: StreamHandle) -> bool {
     let raw = stream.to_raw().filter(|raw| *raw != LEGACY);
     let (Some(raw), Ok(driver)) = (raw, driver()) else { return false };
@@ -22,8 +22,10 @@ pub(crate) fn captures(stream: StreamHandle) -> bool {
 /// `CU_STREAM_LEGACY`.
 pub(crate) const LEGACY: RawStream = 1;
 
-/// The context of a stream that is named by its handle, which is asked for before all else: for a stream that was destroyed
-/// it answers an error, and every other question would be fatal.
+/// Returns the context of a stream that is given by its handle, or `None` for a default stream.
+///
+/// This must be the first query about a stream: for a stream that was destroyed it returns an error, while every other
+/// query would end the process.
 pub(crate) fn context_of_live(
     driver: &Driver,
     handle: StreamHandle,
@@ -35,39 +37,39 @@ pub(crate) fn context_of_live(
     }
 }
 
-/// The context of a stream; an error for one that was destroyed.
+/// Returns the context of a stream. Fails for a stream that was destroyed.
 pub(crate) fn context_of(driver: &Driver, stream: RawStream) -> Outcome<Option<Context>> {
     let mut context = 0;
-    // SAFETY: the handle is or was a stream, as everybody promises who names one; a place for a context.
+    // SAFETY: the handle is or was a stream, as required of every `StreamHandle`; `context` is valid for a write.
     unsafe { driver.stream_context(stream, &raw mut context) }?;
     Ok(Context::from_driver(context))
 }
 
-/// As [`capture_of`], with the error that a user reads.
+/// As [`capture_of`], with the error that a user sees.
 pub(crate) fn capture(driver: &Driver, handle: StreamHandle, raw: RawStream) -> Result<Option<u64>> {
     capture_of(driver, raw).map_err(|failure| match failure.code {
         code::CAPTURE_IMPLICIT => {
-            capture_error(handle, "work on a stream that joins with the one that captures")
+            capture_error(handle, "work on a stream that synchronizes with a capturing stream")
         }
         _ => dead_stream(failure, handle),
     })
 }
 
-/// The capture that a stream takes part in.
+/// Returns the id of the capture that a stream is part of.
 pub(crate) fn capture_of(driver: &Driver, stream: RawStream) -> Outcome<Option<u64>> {
     let mut status = 0;
-    // SAFETY: a stream whose context the driver knows, or a default stream; a place for a status.
+    // SAFETY: the driver knows the stream's context, or it is a default stream; `status` is valid for a write.
     unsafe { driver.stream_is_capturing(stream, &raw mut status) }?;
     if status == 0 {
         return Ok(None);
     }
     let (mut id, null) = (0, core::ptr::null_mut());
-    // SAFETY: as above; a place for the id, and null for what is not asked.
+    // SAFETY: as above; `id` is valid for a write, and null stands for what is not requested.
     unsafe { driver.stream_capture(stream, &raw mut status, &raw mut id, null, null, null) }?;
     Ok(Some(id))
 }
 
-/// The error for a stream that the driver does not take.
+/// Returns the error for a stream that the driver rejects.
 pub(crate) fn dead_stream(failure: Failure, stream: StreamHandle) -> Error {
     failure.expecting(format_args!("a live stream of this process, not the {stream}"))
 }
@@ -75,6 +77,6 @@ pub(crate) fn dead_stream(failure: Failure, stream: StreamHandle) -> Error {
 #[cold]
 pub(crate) fn capture_error(stream: StreamHandle, what: impl core::fmt::Display) -> Error {
     let found = text!("{what} ({stream}), while a graph is captured");
-    let allowed = "the same stream on both sides, or no ordering (-1), while a graph is captured";
+    let allowed = "the same stream on both sides, or no wait (-1), while a graph is captured";
     Error::new(ErrorKind::StreamCapture, "stream", found, allowed)
 }

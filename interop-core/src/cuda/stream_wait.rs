@@ -1,4 +1,4 @@
-//! Order between streams: an event edge, or a wait of the host.
+//! Stream waits: one stream, or the host, waits for an event that is recorded on another stream.
 
 use crate::array::device::Device;
 use crate::array::stream::{PendingWork, StreamHandle};
@@ -11,19 +11,19 @@ use crate::cuda::release::scope::ReleaseScope;
 use crate::cuda::stream_query::{LEGACY, capture, capture_error, capture_of, context_of_live, dead_stream};
 use crate::error::{Result, text};
 
-/// Makes work that is queued later on `to` wait for the work that is on `from` now. Nothing waits on the host.
+/// Makes work that is queued later on `waiter` wait for the work that is on `on` now. The host does not wait.
 ///
-/// The default streams are those of the context in which memory of `device` is used: the current one where it is of
-/// that device, else the device's primary context. Pinned and managed memory is of no device: where no context is current,
-/// those of every primary context in use are meant. Nothing is called when both are the same stream, or when one is
-/// [`NothingPending`](StreamHandle::NothingPending).
+/// A default stream is that of the context in which memory of `device` is used: the current context if it belongs to
+/// that device, else the device's primary context. Pinned and managed memory belongs to no device: if no context is
+/// current, the default streams of every primary context in use are meant. The driver is not called if both are the
+/// same stream, or if one is [`NothingPending`](StreamHandle::NothingPending).
 ///
 /// # Errors
 ///
-/// [`ErrorKind::StreamCapture`](crate::ErrorKind::StreamCapture) when one of the streams captures a graph and the other is
-/// not part of the capture: the wait would spoil the capture. A default stream without pending work needs no wait and is no
-/// error. [`ErrorKind::Driver`](crate::ErrorKind::Driver) without a driver, and with the driver's answer for
-/// a stream that was destroyed, or a device that does not exist.
+/// [`ErrorKind::StreamCapture`](crate::ErrorKind::StreamCapture) if one of the streams captures a graph and the other
+/// is not part of the capture: the wait would invalidate the capture. A default stream without pending work needs no
+/// wait and is no error. [`ErrorKind::Driver`](crate::ErrorKind::Driver) without a driver, and with the driver's answer
+/// for a stream that was destroyed or a device that does not exist.
 ///
 /// ```
 /// use interop_core::{cuda, Device, StreamHandle};
@@ -37,7 +37,7 @@ pub fn stream_wait(waiter: StreamHandle, on: StreamHandle, device: Device) -> Re
     stream_wait_in(waiter, on, device, None).map(|_| ())
 }
 
-/// As [`stream_wait`], for memory of a context that is known. Says whether the streams capture a graph, if that was asked.
+/// As [`stream_wait`], for memory of a known context. Returns whether the streams capture a graph, if that was queried.
 pub(crate) fn stream_wait_in(
     to: StreamHandle,
     from: StreamHandle,
@@ -49,7 +49,7 @@ pub(crate) fn stream_wait_in(
         return Ok(None);
     }
     let (driver, from, to) = (driver()?, (from, source), (to, target));
-    // Only the default streams depend on what is current.
+    // Only the default streams depend on the current context.
     if [from, to].iter().all(|(stream, _)| matches!(stream, StreamHandle::Raw(_))) {
         return record_and_wait(driver, from, to, None).map(Some);
     }
@@ -61,11 +61,13 @@ pub(crate) fn stream_wait_in(
     Ok(captured)
 }
 
-/// The edge itself: an event of the pool is recorded and waited for. Says whether both streams are part of a capture. `context` is current, and that of the default streams.
+/// Records an event on `from` and makes `to` wait for it. Returns whether both streams are part of a capture. `context`
+/// is current, and is the context of the default streams.
 ///
-/// Three more calls make sure of the streams. An edge into or out of a capture would spoil it or be swallowed by it, so both
-/// are asked whether they capture. That question is always fatal for a stream that was destroyed; recording and
-/// `cuStreamGetCtx`, one of which comes before it, were seen to answer an error at times, and to end the process at others.
+/// Three more calls check the streams. A wait into or out of a capture would invalidate the capture or be swallowed by
+/// it, so both streams are asked whether they capture. For a stream that was destroyed, that query always ends the
+/// process. One of two other calls comes before it: recording the event, or `cuStreamGetCtx`. For a destroyed stream
+/// these were seen to return an error at times, and to end the process at others.
 fn record_and_wait(
     driver: &'static Driver,
     (from, source): (StreamHandle, RawStream),
@@ -73,9 +75,10 @@ fn record_and_wait(
     context: Option<Context>,
 ) -> Result<bool> {
     let record = |of| Event::of_stream(driver, of, source).map_err(|failure| dead_stream(failure, from));
-    // Whatever the default stream on the other side is one of: a stream with a handle has its own context.
+    // A stream with a handle has its own context, whatever the context of the default stream on the other side.
     let recorded = if let StreamHandle::Raw(_) = from { Some(record(None)?) } else { None };
-    // Recorded on a default stream while a blocking stream captures, an event would spoil the capture: that is asked first.
+    // While a blocking stream captures, recording an event on a default stream would invalidate the capture. So the
+    // query comes first.
     let begun = capture(driver, from, source)?;
     context_of_live(driver, to, target)?;
     let joined = capture(driver, to, target)?;
@@ -84,7 +87,7 @@ fn record_and_wait(
             return Ok(true);
         }
         let (who, other) = if begun.is_some() { (from, to) } else { (to, from) };
-        let what = text!("an order with the {other}, which is not part of the capture");
+        let what = text!("a wait between this stream and the {other}, which is not part of the capture");
         return Err(capture_error(who, what));
     }
     let event = recorded.map_or_else(|| record(context), Ok)?;
@@ -92,14 +95,15 @@ fn record_and_wait(
     Ok(joined.is_some())
 }
 
-/// Whether no work is pending on a default stream of the current context. Then a capture has nothing to wait for.
+/// Returns whether no work is pending on a default stream of the current context. A capture then has nothing to wait
+/// for.
 fn is_idle(driver: &Driver, default_stream: RawStream) -> bool {
     let _relaxed = Relaxed::new(driver);
     // SAFETY: a default stream is always live.
     unsafe { driver.stream_query(default_stream) }.is_ok()
 }
 
-/// Waits on the host until the work that is on `stream` now is done: what a reader on the host needs.
+/// Waits on the host until the work that is on `stream` now is done, as a reader on the host needs it.
 ///
 /// # Errors
 ///
@@ -110,7 +114,7 @@ pub fn stream_synchronize(stream: StreamHandle, device: Device) -> Result<()> {
     let own = context_of_live(driver, stream, raw)?;
     with_each_context(driver, device, own, |context| {
         if capture(driver, stream, raw)?.is_some() {
-            return Err(capture_error(stream, "a wait of the host"));
+            return Err(capture_error(stream, "a wait on the host"));
         }
         let _relaxed = Relaxed::new(driver);
         let event = Event::of_stream(driver, Some(context), raw);
@@ -118,17 +122,17 @@ pub fn stream_synchronize(stream: StreamHandle, device: Device) -> Result<()> {
     })
 }
 
-/// As [`stream_wait`], from a stream that may be the default stream of a context that is not current.
-pub(crate) fn order_pending(pending: PendingWork, consumer: StreamHandle, device: Device) -> Result<()> {
+/// As [`stream_wait`], for work that may be pending on the default stream of a context that is not current.
+pub(crate) fn wait_for_pending(pending: PendingWork, consumer: StreamHandle, device: Device) -> Result<()> {
     let context = pending.context().and_then(|context| Context::from_driver(context.get()));
     match (consumer, context) {
         (StreamHandle::NothingPending, _) => Ok(()),
-        // A stream with a handle is the same wherever it is named.
+        // A handle refers to the same stream in every context.
         (StreamHandle::Raw(target), Some(context)) => {
             let Some(source) = pending.name().to_raw() else { return Ok(()) };
             let driver = driver()?;
             let _entered = match context.enter(driver) {
-                // The work went with it.
+                // The work is gone with its context.
                 Err(failure) if failure.is_final() => return Ok(()),
                 entered => entered?,
             };
@@ -139,8 +143,8 @@ pub(crate) fn order_pending(pending: PendingWork, consumer: StreamHandle, device
     }
 }
 
-/// Orders a default stream, of the context in which memory of `device` is used, before the one of `context` that has the
-/// same name.
+/// Makes a default stream of `context` wait for the one with the same name in the context in which memory of `device`
+/// is used.
 ///
 /// # Errors
 ///
@@ -157,7 +161,7 @@ pub(crate) fn wait_for_default_streams(
         if used == context {
             return Ok(());
         }
-        let refused = || Err(capture_error(default, "an order with that of another context"));
+        let refused = || Err(capture_error(default, "a wait for the default stream of another context"));
         if capture(driver, default, raw)?.is_some() {
             return refused();
         }
@@ -171,8 +175,8 @@ pub(crate) fn wait_for_default_streams(
     })
 }
 
-/// Makes work that is queued later on `to` wait for all work that the release of the memory would come after: the edge for
-/// a producer that names no stream. `context` is that of the memory, if it is of one.
+/// Makes work that is queued later on `to` wait for all work that the release of the memory would wait for. This is the
+/// stream wait for a producer that states no stream. `context` is the memory's context, if it has one.
 ///
 /// # Errors
 ///
@@ -185,14 +189,14 @@ pub(crate) fn wait_for_all_work(
 ) -> Result<()> {
     let Some(target) = to.to_raw() else { return Ok(()) };
     let (driver, to) = (driver()?, (to, target));
-    // Only the default streams depend on what is current.
+    // Only the default streams depend on the current context.
     if let StreamHandle::Raw(_) = to.0 {
         return wait_for_scope(driver, to, scope);
     }
     with_each_context(driver, device, context, |_| wait_for_scope(driver, to, scope))
 }
 
-/// As [`wait_for_all_work`], for a default stream with its context current.
+/// As [`wait_for_all_work`]. If `to` is a default stream, its context is current.
 fn wait_for_scope(
     driver: &'static Driver,
     (to, target): (StreamHandle, RawStream),
@@ -200,7 +204,7 @@ fn wait_for_scope(
 ) -> Result<()> {
     context_of_live(driver, to, target)?;
     if capture(driver, to, target)?.is_some() {
-        return Err(capture_error(to, "an order with all other work, which is not part of the capture"));
+        return Err(capture_error(to, "a wait for all other work, which is not part of the capture"));
     }
     let others = scope.others(driver)?;
     for context in scope.own().into_iter().chain(others) {
@@ -211,22 +215,22 @@ fn wait_for_scope(
     Ok(())
 }
 
-/// An event after all work of a context. Before 12.5 there is none, and the host waits.
+/// Records an event after all work of a context. Drivers before 12.5 have no such event, and the host waits.
 fn record_context(
     driver: &'static Driver,
     to: StreamHandle,
     context: Context,
 ) -> Result<Option<Event<'static>>> {
     let _entered = context.enter(driver)?;
-    // A capture on a non-blocking stream cannot be seen.
+    // A capture on a non-blocking stream cannot be detected.
     if capture_of(driver, LEGACY).is_err_and(|failure| failure.code == code::CAPTURE_IMPLICIT) {
-        return Err(capture_error(to, "an order with all work of the context, in which a stream captures"));
+        return Err(capture_error(to, "a wait for all work of a context in which a stream is capturing"));
     }
     match Event::of_context(driver, context) {
         Ok(event) => Ok(Some(event)),
         Err(failure) if failure.code == code::NOT_FOUND => {
             let mut done = Ok(());
-            // SAFETY: no conditions; the context is current.
+            // SAFETY: the function has no preconditions; the context is current.
             run_blocking(|| done = unsafe { driver.context_synchronize() });
             done?;
             Ok(None)

@@ -1,4 +1,4 @@
-//! The comparison of what an array says of its memory with what the driver knows, and what a release has to come after.
+//! Compares what an array states about its memory with the driver's answer, and determines what a release waits for.
 
 use core::ops::Range;
 
@@ -10,16 +10,16 @@ use crate::cuda::pointer::{PointerAttributes, ask, is_of_a_device, not_cuda, pie
 use crate::cuda::release::scope::ReleaseScope;
 use crate::error::{Error, ErrorKind, Result, text};
 
-/// Whether the driver is asked about the memory of an array that arrives.
+/// Whether the driver is queried about the memory of an imported array.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verification {
-    /// What the array says of its memory is compared with what the driver knows.
+    /// What the array states about its memory is compared with the driver's answer.
     Full,
-    /// What the array says of its memory is believed.
+    /// What the array states about its memory is trusted.
     Skipped,
 }
 
-/// Checks the memory of an array that arrives, and says what its release has to come after.
+/// Checks the memory of an imported array, and returns the scope of its release.
 ///
 /// # Errors
 ///
@@ -34,14 +34,14 @@ pub(crate) fn check(info: &ArrayInfo, trust: Verification) -> Result<Option<Rele
         (_, Verification::Skipped) if info.numel() == 0 => Ok(None),
         (DeviceType::CUDA, _) => Ok(driver().ok().map(|driver| {
             let primary = Context::primary_of(driver, info.device().device_id);
-            // As for `release_scope_for`: a question that fails is no reason to wait for nothing.
+            // As in `release_scope_for`: after a failed query the release waits for every context in use.
             sized(primary.map_or(ReleaseScope::of_all(None), ReleaseScope::of_context))
         })),
         _ => Ok(Some(sized(ReleaseScope::of_all(None)))),
     }
 }
 
-/// What the release of memory comes after whose device is only claimed. `None` without elements or a driver.
+/// Returns the release scope of memory whose device is only stated, not verified. `None` without elements or a driver.
 pub(crate) fn release_scope_in_use(info: &ArrayInfo) -> Option<ReleaseScope> {
     if info.numel() == 0 || info.device() == Device::CPU {
         return None;
@@ -49,10 +49,10 @@ pub(crate) fn release_scope_in_use(info: &ArrayInfo) -> Option<ReleaseScope> {
     Some(release_scope_for(driver().ok()?, info.device()).holding(info.byte_range().len()))
 }
 
-/// What the release of memory comes after whose context is not known, or which has none of its own, as from a pool. It may
-/// be in use in the current context, which need not be a primary one: some libraries make their own.
+/// Returns the release scope of memory whose context is unknown, or that has none of its own, such as pool memory. It
+/// may be in use in the current context, which need not be a primary one: some libraries make their own.
 ///
-/// A question that fails is no reason to wait for nothing: then it is every context in use.
+/// If a query fails, the scope is every context in use.
 pub(crate) fn release_scope_for(driver: &Driver, device: Device) -> ReleaseScope {
     let primary = match device.device_type {
         DeviceType::CUDA => Context::primary_of(driver, device.device_id).ok(),
@@ -67,10 +67,10 @@ pub(crate) fn release_scope_for(driver: &Driver, device: Device) -> ReleaseScope
     }
 }
 
-/// What the release of exported memory comes after: the context that the driver knows it in.
+/// Returns the release scope of exported memory: the context that the driver reports for it.
 #[cold]
 pub(crate) fn release_scope_of(info: &ArrayInfo) -> Option<ReleaseScope> {
-    // Without elements there is the memory behind them, and it may be freed in its context alone.
+    // An array without elements may still own memory, which may be freed only in its context.
     let address = if info.numel() == 0 { info.range.start } else { info.address() };
     if address == 0 {
         return None;
@@ -79,24 +79,24 @@ pub(crate) fn release_scope_of(info: &ArrayInfo) -> Option<ReleaseScope> {
     let sized = |scope: ReleaseScope| scope.holding(info.byte_range().len());
     let attributes = match ask(driver, address) {
         Ok(attributes) => attributes?,
-        // A question that failed says nothing of the memory.
+        // A failed query says nothing about the memory.
         Err(_) => return Some(sized(release_scope_for(driver, info.device()))),
     };
-    // The export outlives whatever handle of the context its maker has.
+    // The export may outlive every handle of the context that its producer holds.
     Context::retain_primary(driver, attributes.ordinal());
     Some(sized(attributes.scope(driver)))
 }
 
-/// Compares what an array says of its memory with what the driver knows of the address, and says what its release has to
-/// come after.
+/// Compares what an array states about its memory with the driver's answer for its address. Returns the scope of its
+/// release.
 ///
-/// An array without elements has no memory. Where there is no driver there is nobody to ask, and no device that could
-/// follow the address either: the claim stands.
+/// An array without elements has no memory. Without a driver there is nothing to query, and no device that could use
+/// the address: the statement is accepted.
 ///
 /// # Errors
 ///
-/// [`ErrorKind::Device`] when the address is not CUDA's, or of another kind or device than claimed; [`ErrorKind::OutOfBounds`]
-/// when elements lie outside the allocation.
+/// [`ErrorKind::Device`] if the address is not CUDA memory, or is of another kind or device than stated.
+/// [`ErrorKind::OutOfBounds`] if elements lie outside the allocation.
 #[cold]
 fn compare(info: &ArrayInfo) -> Result<Option<ReleaseScope>> {
     crate::cuda::release::queue::poll_in_passing();
@@ -108,19 +108,19 @@ fn compare(info: &ArrayInfo) -> Result<Option<ReleaseScope>> {
     let attributes = ask(driver, info.address())?.ok_or_else(|| not_cuda(info.address(), claimed))?;
     if !agree(claimed, &attributes) {
         let found = text!("memory of {claimed}");
-        let allowed = text!("{}, where the driver says that {:#x} is", attributes.device(), info.address());
+        let allowed = text!("{}, which the driver reports for {:#x}", attributes.device(), info.address());
         return Err(Error::new(ErrorKind::Device, "device", found, allowed));
     }
     attributes.check_range(driver, &info.byte_range())?;
     Ok(Some(attributes.scope(driver)))
 }
 
-/// The memory of an array that named no device; `None` for an array without elements.
+/// Returns the attributes of the memory of an array that states no device, or `None` for an array without elements.
 ///
 /// # Errors
 ///
-/// [`ErrorKind::Device`] when the address is not CUDA's, [`ErrorKind::OutOfBounds`] when elements lie outside the allocation,
-/// [`ErrorKind::Driver`] without a driver.
+/// [`ErrorKind::Device`] if the address is not CUDA memory, [`ErrorKind::OutOfBounds`] if elements lie outside the
+/// allocation, [`ErrorKind::Driver`] without a driver.
 pub(crate) fn pointer_attributes_of(info: &ArrayInfo) -> Result<Option<PointerAttributes>> {
     if info.numel() == 0 {
         return Ok(None);
@@ -132,9 +132,9 @@ pub(crate) fn pointer_attributes_of(info: &ArrayInfo) -> Result<Option<PointerAt
     Ok(Some(attributes))
 }
 
-/// Refuses memory of a device that was handed out as host memory.
+/// Refuses device memory that is stated to be host memory.
 ///
-/// Only asked where the driver is in use: an array of host memory does not load it.
+/// The driver is queried only if it is already open: an array in host memory does not load it.
 #[inline]
 fn compare_host(info: &ArrayInfo) -> Result<()> {
     match opened() {
@@ -143,7 +143,8 @@ fn compare_host(info: &ArrayInfo) -> Result<()> {
     }
 }
 
-/// As [`compare_host`], before there are facts, which would have to be in memory to be looked at.
+/// Returns whether an address is not device memory. As [`compare_host`], but without an `ArrayInfo`, which would have
+/// to be written to memory first.
 #[inline(never)]
 pub(crate) fn is_host_memory(address: usize) -> bool {
     !opened().is_some_and(|driver| is_of_a_device(driver, address))
@@ -153,12 +154,12 @@ pub(crate) fn is_host_memory(address: usize) -> bool {
 fn handed_out_as_host(driver: &Driver, info: &ArrayInfo) -> Error {
     let address = info.address();
     let place = ask(driver, address).ok().flatten().map_or(Device::cuda(0), |attributes| attributes.device());
-    let allowed = text!("{place}, where the driver says that {address:#x} is");
+    let allowed = text!("{place}, which the driver reports for {address:#x}");
     Error::new(ErrorKind::Device, "device", "memory of CPU (1)", allowed)
 }
 
-/// Whether memory that the driver knows may be called `claimed`. Managed memory may be called memory of the device that
-/// it was allocated for, which is how it gets into libraries that do not know managed memory.
+/// Returns whether memory that the driver knows may be stated as `claimed`. Managed memory may be stated as memory of
+/// the device that it was allocated for, because that is how it gets into libraries that do not know managed memory.
 fn agree(claimed: Device, attributes: &PointerAttributes) -> bool {
     claimed == attributes.device()
         || (claimed == Device::cuda(attributes.ordinal()) && attributes.device() == Device::CUDA_MANAGED)
@@ -181,27 +182,27 @@ impl PointerAttributes {
                 text!("{start:#x} to {end:#x}, the allocation of {size} bytes that the driver knows there");
             return Err(beyond(claimed, allowed));
         }
-        // Only memory without a context can be in pieces.
+        // Only memory without a context can consist of several mappings.
         let whole = self.context().is_some() || self.has_in_one_piece(claimed);
         if whole { Ok(()) } else { self.check_pieces(driver, claimed) }
     }
 
-    /// Whether memory is mapped under all of the elements, and of one kind: a program that maps memory itself (`cuMemMap`)
-    /// can leave holes, and put memory of several devices side by side. One question for each piece.
+    /// Checks that memory of one kind is mapped under all elements. A program that maps memory itself (`cuMemMap`) can
+    /// leave holes, and put memory of several devices side by side. Makes one query for each mapping.
     #[cold]
     fn check_pieces(&self, driver: &Driver, claimed: &Range<usize>) -> Result<()> {
         let (start, own) = (claimed.start, self.device());
         let mut at = start;
         while at < claimed.end {
             let piece = match piece_at(driver, at) {
-                // A driver before 11.7 does not know the question.
+                // A driver before 11.7 does not support the query.
                 Err(failure) if failure.code == code::INVALID_VALUE => return Ok(()),
                 answer => answer?,
             };
             at = match piece {
                 Some((device, piece)) if device == own => {
                     if !piece.contains(&at) {
-                        // Mapped by the driver, which does not say where.
+                        // Mapped by the driver, which does not report the range.
                         return Ok(());
                     }
                     piece.end
@@ -212,7 +213,7 @@ impl PointerAttributes {
                     return Err(beyond(claimed, allowed));
                 }
                 None => {
-                    let allowed = text!("{start:#x} to {at:#x}, behind which no memory is mapped");
+                    let allowed = text!("{start:#x} to {at:#x}, the end of the mapped memory");
                     return Err(beyond(claimed, allowed));
                 }
             };

@@ -138,8 +138,8 @@ pub unsafe trait CudaArray {
     ///
     /// # Errors
     ///
-    /// `Device` for memory that the host cannot reach; otherwise as [`to_vec`](Self::to_vec), but for `OutOfMemory`. What came before
-    /// a byte that is no `bool` has been seen.
+    /// `Device` for memory that the host cannot access; otherwise as [`to_vec`](Self::to_vec), except `OutOfMemory`. If
+    /// a byte is not a valid `bool`, `see` has been called for the elements before it.
     #[inline]
     fn for_each<T: Element>(&self, see: impl FnMut(T)) -> Result<()> {
         // SAFETY: rule 1.
@@ -172,26 +172,29 @@ pub unsafe trait CudaArray {
     ///
     /// # Errors
     ///
-    /// As [`view_mut`](Self::view_mut), for any rank, and [`ArrayViewMut::into_host_view_mut`], but for the alignment;
-    /// [`ErrorKind::DType`](crate::error::ErrorKind::DType) for a byte that is no `bool`: what came before it has been changed.
+    /// As [`view_mut`](Self::view_mut), for any rank, and [`ArrayViewMut::into_host_view_mut`], except for the
+    /// alignment; [`ErrorKind::DType`](crate::error::ErrorKind::DType) for a byte that is not a valid `bool`, after the
+    /// elements before it have been changed.
     #[inline]
     fn map_inplace<T: Element>(&mut self, change: impl FnMut(T) -> T) -> Result<()> {
         // SAFETY: rule 1; the borrow is exclusive.
         unsafe { HostElementsMut::<T>::of(&self.info()?) }?.map_inplace(change)
     }
 
-    /// As [`map_inplace`](Self::map_inplace), with the counterparts of the elements in another array of its shape.
+    /// As [`map_inplace`](Self::map_inplace). `change` also gets the element at the same index of another array of the
+    /// same shape.
     ///
     /// # Errors
     ///
-    /// As there, and as [`for_each`](Self::for_each) for the other array; `Shape` for one of another shape.
+    /// As [`map_inplace`](Self::map_inplace), and as [`for_each`](Self::for_each) for the other array; `Shape` if the
+    /// shapes differ.
     #[inline]
     fn zip_map_inplace<T: Element, U: Element>(
         &mut self,
         other: &impl CudaArray,
         change: impl FnMut(T, U) -> T,
     ) -> Result<()> {
-        // SAFETY: rule 1, of the other.
+        // SAFETY: rule 1, for the other array.
         let other = unsafe { HostElements::of(&other.info()?, false) }?;
         // SAFETY: as in `map_inplace`.
         unsafe { HostElementsMut::of(&self.info()?) }?.zip_map_inplace(&other, change)
@@ -201,7 +204,7 @@ pub unsafe trait CudaArray {
     ///
     /// # Errors
     ///
-    /// As there.
+    /// As [`map_inplace`](Self::map_inplace).
     fn fill<T: Element>(&mut self, value: T) -> Result<()> {
         // SAFETY: as in `map_inplace`.
         unsafe { HostElementsMut::of(&self.info()?) }.map(|elements| elements.fill(value))
@@ -417,7 +420,8 @@ pub unsafe trait CudaArray {
     ///
     /// # Errors
     ///
-    /// As [`info`](Self::info), [`dlpack::export`](crate::dlpack::export) and [`cuda::stream_wait`](crate::cuda::stream_wait).
+    /// As [`info`](Self::info), [`dlpack::export`](crate::dlpack::export) and
+    /// [`cuda::stream_wait`](crate::cuda::stream_wait).
     fn share_dlpack(self: &Arc<Self>) -> Result<ManagedTensor<Versioned>>
     where
         Self: Sized + Send + Sync + 'static,
@@ -448,7 +452,7 @@ pub unsafe trait CudaArray {
     {
         let info = self.info()?;
         cuda::make_consumer_wait(&info, stream)?;
-        // SAFETY: rules 1 to 3 while the handle exists: `&mut` to the struct cannot be had then.
+        // SAFETY: rules 1 to 3 while the handle exists, because nothing can borrow the struct mutably then.
         Ok(unsafe { export_kept(&info, SharedHandle::new(self), Ownership::Shared) }?)
     }
 }

@@ -39,7 +39,7 @@ macro_rules! __python_conversions {
     };
 }
 
-/// The part of `python` for return values.
+/// The part of `python` for return values: a conversion to a Python object.
 #[cfg(feature = "python")]
 #[doc(hidden)]
 #[macro_export]
@@ -67,7 +67,7 @@ macro_rules! __python_export {
     };
 }
 
-/// The part of `python` for arguments.
+/// The part of `python` for arguments: a conversion from a Python object.
 #[cfg(feature = "python")]
 #[doc(hidden)]
 #[macro_export]
@@ -92,7 +92,7 @@ macro_rules! __python_import {
     };
 }
 
-/// A type for stubs, as a constant of a conversion.
+/// Adds the constant of a conversion that states its type for stubs.
 #[cfg(feature = "stubs")]
 #[doc(hidden)]
 #[macro_export]
@@ -103,7 +103,7 @@ macro_rules! __python_hint {
     };
 }
 
-/// No type for stubs: without the feature `PyO3` has no such constant.
+/// Adds nothing: without the feature `stubs`, PyO3 has no such constant.
 #[cfg(all(feature = "python", not(feature = "stubs")))]
 #[doc(hidden)]
 #[macro_export]
@@ -111,7 +111,7 @@ macro_rules! __python_hint {
     ($($any:tt)*) => {};
 }
 
-/// Likewise of a class.
+/// Adds nothing, as for conversions.
 #[cfg(all(feature = "python", not(feature = "stubs")))]
 #[doc(hidden)]
 #[macro_export]
@@ -130,7 +130,7 @@ macro_rules! __python_class {
     (type: $type:ty, pyo3: $pyo3:literal $(,)?) => {
         #[automatically_derived]
         impl $crate::__private::python::ArrayMethods for $type {}
-        // `PyO3` asks for the value when it makes the class, which is when the class gets the methods of an array.
+        // `PyO3` reads this attribute when it creates the class. At that time the class gets the methods of an array.
         #[$crate::__private::python::pyo3::pymethods]
         #[pyo3(crate = $pyo3)]
         impl $type {

@@ -1,12 +1,10 @@
 //! The trait that makes derived structs from imports.
-#![expect(unsafe_code, reason = "takes ownership of a tensor")]
 
-use crate::cuda::verify::Verification;
 use crate::error::{Refused, Result};
 use crate::memory::extraction::{Extraction, Requirements};
 use crate::memory::import::Import;
 use crate::protocols::dlpack::abi::TensorAbi;
-use crate::protocols::dlpack::managed_tensor::{ManagedTensor, release};
+use crate::protocols::dlpack::managed_tensor::ManagedTensor;
 
 /// A struct that can be made from an imported array. Implement it by `#[derive(CudaArray)]`.
 ///
@@ -79,19 +77,15 @@ pub trait FromArray: Sized {
         })
     }
 
-    /// Makes the struct from a managed tensor. On failure the tensor is released.
+    /// Makes the struct from a managed tensor. On failure the tensor is released; [`Import::from_dlpack`] and
+    /// [`from_import`](Self::from_import) return it instead.
     ///
     /// # Errors
     ///
     /// As [`Import::from_dlpack`] and [`from_import`](Self::from_import).
     #[inline]
     fn from_dlpack<A: TensorAbi>(tensor: ManagedTensor<A>) -> Result<Self> {
-        // SAFETY: `release::<A>` releases a struct of type `A` on any thread (3 of `ManagedTensor::from_raw`).
-        match unsafe {
-            Import::from_dlpack_fast(tensor, release::<A>, Verification::Full, Self::REQUIREMENTS.axes)
-        } {
-            Ok(mut import) => Self::assemble(&mut Extraction::new(&mut import)),
-            Err(tensor) => Ok(Self::from_import(Import::from_dlpack(tensor)?)?),
-        }
+        let mut import = Import::from_dlpack(tensor)?;
+        Self::assemble(&mut Extraction::new(&mut import))
     }
 }

@@ -14,7 +14,7 @@ pub struct RawMemory {
 }
 
 impl RawMemory {
-    /// Memory at `address`. The unsafe method `memory` of the field traits has taken the user's promise.
+    /// Describes memory at `address`. The unsafe method `memory` of the field traits states the contract.
     pub(crate) const fn new(address: usize, element: ElementType, mutability: Mutability) -> Self {
         Self { address, element, mutability }
     }

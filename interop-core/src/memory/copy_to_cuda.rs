@@ -1,4 +1,4 @@
-//! Copies of arrays into compact memory of CUDA: what an import into a buffer of another library is.
+//! Copies of imported arrays into contiguous CUDA memory, for the buffers of `cust` and `cudarc`.
 #![expect(unsafe_code, reason = "calls the driver, and reads the memory of imports")]
 
 use crate::array::device::{Device, DeviceType};
@@ -26,7 +26,7 @@ use crate::memory::import::Import;
 use crate::memory::storage::Storage;
 use crate::memory::upload::{LEAST_BYTES, upload};
 
-/// A context and a stream of it in which a copy is made.
+/// A context and one of its streams, on which a copy is made.
 struct CopyTarget {
     driver: &'static Driver,
     context: Context,
@@ -35,7 +35,7 @@ struct CopyTarget {
 }
 
 impl CopyTarget {
-    /// The place of a stream: its context; for a default stream the one in which memory of the device is used.
+    /// Finds the context of a stream. For a default stream, this is the context in which memory of `device` is used.
     fn of(stream: StreamHandle, device: Device) -> Result<Self> {
         let driver = driver()?;
         let raw = stream.to_raw().unwrap_or(LEGACY);
@@ -46,11 +46,12 @@ impl CopyTarget {
         Ok(Self { driver, context, ordinal, stream: raw })
     }
 
-    /// Copies the elements of an import, compact in `order`, to `target`. Whether it may still be pending on the stream.
+    /// Copies the elements of an import to `target`, contiguous in `order`. Returns whether the copy may still be
+    /// pending on the stream.
     ///
     /// # Safety
     ///
-    /// `target` has room for as many elements, in memory that the driver can reach, and nobody else uses it.
+    /// `target` has room for as many elements, in memory that the driver can access, and nothing else uses it.
     unsafe fn copy<T: Element>(&self, import: &Import, order: Order, target: usize) -> Result<bool> {
         let info = import.info();
         let plan = CopyPlan::compact(&info.layout_of(&T::TYPE)?, order, size_of::<T>());
@@ -58,12 +59,12 @@ impl CopyTarget {
         if T::TYPE.any_bits && (is_one_copy || self.reaches(info.device())) {
             let _entered = self.context.enter(self.driver)?;
             let at = (self.context, self.stream);
-            // SAFETY: the elements of the import, live while it is, and room for them in the target.
+            // SAFETY: the elements of the import are live while the import is. The target has room for them.
             unsafe { queue_copy(self.driver, at, &plan, info.address(), target) }?;
             return Ok(true);
         }
         if T::TYPE.any_bits && info.device().device_type == DeviceType::CUDA {
-            // SAFETY: as above; the driver copies from device to device.
+            // SAFETY: as above; the driver copies between devices.
             if unsafe { copy_compacted(info, &plan, target) }? {
                 return Ok(false);
             }
@@ -72,11 +73,11 @@ impl CopyTarget {
         unsafe { self.copy_by_host::<T>(import, &plan, order, target) }.map(|()| false)
     }
 
-    /// Copies what the host puts together first; complete on return.
+    /// Copies elements that may have to be checked or reordered on the host first. The copy is complete on return.
     ///
     /// # Safety
     ///
-    /// As [`copy`](Self::copy); the plan is that of the import's elements.
+    /// As [`copy`](Self::copy). `plan` copies the elements of the import.
     unsafe fn copy_by_host<T: Element>(
         &self,
         import: &Import,
@@ -86,7 +87,7 @@ impl CopyTarget {
     ) -> Result<()> {
         let info = import.info();
         let copy_from = |from, bytes| {
-            // SAFETY: as many bytes on both sides, both live until the copy is waited for.
+            // SAFETY: both sides have `bytes` bytes, and are live until the copy has been waited for.
             Ok(unsafe { copy_now(self.driver, self.context, target, from, bytes) }?)
         };
         if !info.device().device_type.is_host_accessible() {
@@ -94,7 +95,7 @@ impl CopyTarget {
             let elements = unsafe { fetch_vec::<T>(info, order) }?;
             return copy_from(elements.as_ptr().expose_provenance(), size_of_val(&*elements));
         }
-        // SAFETY: used while the import is there.
+        // SAFETY: the elements are used while the import exists.
         let elements = unsafe { import.elements::<T>() }?;
         if T::TYPE.any_bits && plan.axes.is_empty() {
             return copy_from(info.address(), plan.run);
@@ -109,13 +110,13 @@ impl CopyTarget {
         copy_from(elements.as_ptr().expose_provenance(), size_of_val(&*elements))
     }
 
-    /// Whether kernels of the device use memory of `device` by the address that it has here.
+    /// Whether kernels of this device can use memory of `device` at its host address.
     fn reaches(&self, device: Device) -> bool {
         device == Device::cuda(self.ordinal) || device == Device::CUDA_MANAGED
     }
 
-    /// Refuses while the stream captures a graph, or one that joins with it: before memory is asked for, which would end
-    /// the capture.
+    /// Returns an error if the stream, or a stream that synchronizes with it implicitly, captures a graph. The caller
+    /// checks this before it allocates memory, because an allocation would end the capture.
     fn refuse_capture(&self, stream: StreamHandle) -> Result<()> {
         let _entered = self.context.enter(self.driver)?;
         let which = match capture_of(self.driver, self.stream) {
@@ -125,7 +126,7 @@ impl CopyTarget {
             Err(failure) => return Err(dead_stream(failure, stream)),
         };
         let found = text!("{stream}, {which} captures a graph");
-        let allowed = "an import in place (`Lease`, `LeaseMut`) meanwhile: a copy needs new memory";
+        let allowed = "an import in place (`Lease`, `LeaseMut`), because a copy needs new memory";
         Err(Error::new(ErrorKind::StreamCapture, "stream", found, allowed))
     }
 
@@ -133,57 +134,58 @@ impl CopyTarget {
     fn finish(&self) -> Result<()> {
         let _entered = self.context.enter(self.driver)?;
         let _relaxed = Relaxed::new(self.driver);
-        // SAFETY: the stream is live, as for `of`.
+        // SAFETY: the stream is live, as the creator of its handle promised.
         Ok(unsafe { self.driver.stream_synchronize(self.stream) }?)
     }
 
-    /// Whether whoever keeps the stream means the same one. A default stream may be kept by a library that works in the primary
-    /// context, whatever is current here.
+    /// Whether another library that keeps the stream handle refers to the same stream. It may use a default stream in
+    /// the primary context, while another context is current here.
     #[cfg(feature = "cust")]
     fn is_named(&self, stream: StreamHandle) -> bool {
         let is_primary = || Context::primary_in_use(self.driver, self.ordinal) == Ok(Some(self.context));
         matches!(stream, StreamHandle::Raw(_)) || is_primary()
     }
 
-    /// Whether the release of the source comes after work in this context.
+    /// Whether the release of the source waits for work in this context.
     fn is_guarded(&self, source: Option<ReleaseScope>) -> bool {
         source.is_some_and(|scope| scope.covers(self.driver, self.context, self.ordinal))
     }
 }
 
-/// The device of a stream of its primary context; of a default stream the one in which memory of `device` is used.
+/// Returns the device of a stream of its primary context. For a default stream, this is the device of the context in
+/// which memory of `device` is used.
 ///
 /// # Errors
 ///
-/// [`ErrorKind::Driver`] without a driver, [`ErrorKind::Stream`] for a stream of another context.
+/// [`ErrorKind::Driver`] without a driver; [`ErrorKind::Stream`] for a stream of another context than the primary one.
 #[cfg(feature = "cudarc")]
 pub(crate) fn ordinal_of(stream: StreamHandle, device: Device) -> Result<usize> {
     let CopyTarget { context, ordinal, .. } = CopyTarget::of(stream, device)?;
     if matches!(stream, StreamHandle::Raw(_)) && Context::primary(ordinal)? != context {
         let found = text!("{stream}, of a context that is not the primary one of device {ordinal}");
         let allowed =
-            "a stream of the primary context, in which alone `cudarc` works; a `StreamHandle` holds any";
+            "a stream of the primary context, the only one that `cudarc` uses; a `StreamHandle` holds any";
         return Err(Error::new(ErrorKind::Stream, "stream", found, allowed));
     }
     Ok(ordinal.unsigned_abs() as usize)
 }
 
-/// A place for a copy on the legacy default stream of a device's primary context, which `cudarc` works in.
+/// The target of a copy on the legacy default stream of a device's primary context, in which `cudarc` works.
 #[cfg(feature = "cudarc")]
 pub(crate) struct DefaultStreamTarget {
     site: CopyTarget,
-    /// The stream before and after which the copy comes, and what the release of the source comes after.
+    /// The copy waits for this stream, and the stream for the copy. The scope is the release scope of the source.
     beside: (StreamHandle, Option<ReleaseScope>),
 }
 
 #[cfg(feature = "cudarc")]
 impl DefaultStreamTarget {
-    /// On the device of the stream that an import is kept beside.
+    /// Creates the target on the device of the import's copy stream.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Driver`] without a driver, and [`ErrorKind::StreamCapture`] while that stream captures a graph, or one that
-    /// joins with the default stream.
+    /// [`ErrorKind::Driver`] without a driver; [`ErrorKind::StreamCapture`] while that stream, or one that synchronizes
+    /// implicitly with the default stream, captures a graph.
     pub(crate) fn of(import: &Import) -> Result<Self> {
         let (stream, scope) = import.copy_stream();
         let device = import.info().device();
@@ -195,7 +197,8 @@ impl DefaultStreamTarget {
         if is_named || user.context == site.context {
             return Ok(Self { site, beside: (stream, scope) });
         }
-        // A default stream of another context, which has no name there: the host waits, now and for the copy.
+        // A default stream of another context cannot be named in the primary context. The host waits for it now, and
+        // later for the copy.
         stream_synchronize(stream, device)?;
         Ok(Self { site, beside: (StreamHandle::NothingPending, None) })
     }
@@ -205,16 +208,16 @@ impl DefaultStreamTarget {
     }
 }
 
-/// Copies the elements of an import, compact in `order`, into new memory: its address, which the caller frees, and the
-/// number of elements. Without elements there is no memory, and no driver is needed.
+/// Copies the elements of an import into new memory, contiguous in `order`. Returns its address, which the caller must
+/// free, and the number of elements. Without elements no memory is allocated, and no driver is needed.
 ///
-/// Device memory is on the device of the stream. It may be written by the copy until the stream that the import is kept
-/// beside has come so far; host-accessible memory is complete.
+/// Device memory is allocated on the device of the import's copy stream. On return, the copy may still be pending on
+/// that stream. A copy into host-accessible memory is complete.
 ///
 /// # Errors
 ///
-/// [`ErrorKind::Driver`] without a driver and with its answer when memory is used up, [`ErrorKind::StreamCapture`] for a stream
-/// that captures a graph, [`ErrorKind::DType`] for other elements and for a `bool` that is none.
+/// [`ErrorKind::Driver`] without a driver or if the allocation fails; [`ErrorKind::StreamCapture`] for a stream that
+/// captures a graph; [`ErrorKind::DType`] for other element types and for a byte that is not a valid `bool`.
 #[cfg(feature = "cust")]
 pub(crate) fn copied<T: Element>(import: &Import, kind: MemoryKind, order: Order) -> Result<(usize, usize)> {
     let info = import.info();
@@ -225,10 +228,10 @@ pub(crate) fn copied<T: Element>(import: &Import, kind: MemoryKind, order: Order
     let (stream, scope) = import.copy_stream();
     let site = CopyTarget::of(stream, info.device())?;
     site.refuse_capture(stream)?;
-    // The compact copy of a broadcast array can be larger than what the array spans.
+    // The contiguous copy of a broadcast array can be larger than the memory that the array spans.
     let bytes = count.checked_mul(size_of::<T>()).ok_or_else(|| T::TYPE.too_large(count))?;
     let target = CudaBuffer::uninitialized(kind, site.context, site.ordinal, T::TYPE, bytes)?;
-    // SAFETY: new memory of the driver's, with room for the elements.
+    // SAFETY: the memory is new and has room for the elements.
     let pending = unsafe { site.copy::<T>(import, order, target.memory().address) }?;
     if pending && !(kind == MemoryKind::Device && site.is_guarded(scope) && site.is_named(stream)) {
         site.finish()?;
@@ -236,16 +239,16 @@ pub(crate) fn copied<T: Element>(import: &Import, kind: MemoryKind, order: Order
     Ok((target.into_address(), count))
 }
 
-/// Copies the elements of an import, compact in `order`, to `target` on the legacy default stream of a device, after
-/// what is pending on the import and before later work of the stream that is kept beside it.
+/// Copies the elements of an import to `target`, contiguous in `order`, on the legacy default stream of a device. The
+/// copy waits for pending work on the import. Later work on the import's copy stream waits for the copy.
 ///
 /// # Errors
 ///
-/// As [`copied`] and [`stream_wait`](crate::cuda::stream_wait::order()).
+/// As [`copied`] and [`stream_wait`](crate::cuda::stream_wait::stream_wait).
 ///
 /// # Safety
 ///
-/// The place is that of the import; `target` has room for as many elements, in memory of its device, and nobody else
+/// `at` was created for this import. `target` has room for as many elements, in memory of its device, and nothing else
 /// uses it.
 #[cfg(feature = "cudarc")]
 pub(crate) unsafe fn copy_on_default_stream<T: Element>(
@@ -259,7 +262,7 @@ pub(crate) unsafe fn copy_on_default_stream<T: Element>(
     stream_wait_in(StreamHandle::LegacyDefault, *stream, device, here)?;
     // SAFETY: as the caller promises.
     let copied = unsafe { site.copy::<T>(import, order, target) };
-    // What came before a part that failed is queued, too.
+    // If a part failed, the parts before it are still queued.
     let pending = copied.as_ref().map_or(true, |pending| *pending);
     let finished = if pending && !site.is_guarded(*scope) { site.finish() } else { Ok(()) };
     copied.and(finished)?;

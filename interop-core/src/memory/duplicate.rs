@@ -1,4 +1,4 @@
-//! Copies of arrays in new memory of their own kind.
+//! Copies of arrays in new memory of the same kind.
 #![expect(unsafe_code, reason = "queues copies of memory that the caller vouches for")]
 
 use crate::array::device::{Device, DeviceType};
@@ -23,21 +23,26 @@ use crate::error::{Error, Result, text};
 use crate::memory::host_buffer::HostBuffer;
 use crate::memory::storage::Storage as _;
 
-/// Copies an array on its device into new memory of the same kind, ready on the consumer's stream. The copy is writable whether or
-/// not the original is, unless elements share their place: to write one would be to write others.
+/// Copies an array on its device into new memory of the same kind. The copy is ready on the consumer's stream.
 ///
-/// A copy of device memory keeps the order of the axes in memory, without gaps and forwards, and repeats no element. It is
-/// queued on the consumer's stream, and later work on the array's own stream waits for it. The host waits where the array or
-/// the consumer has no stream, or where the consumer's captures a graph: new memory is no part of a graph.
+/// The copy is writable even if the original is not, unless elements share memory, because a write to one would change
+/// others.
+///
+/// A copy of device memory keeps the memory order of the axes. It has no gaps and no negative strides, and stores a
+/// repeated element once. Overlapping windows and packed sub-byte elements keep their layout.
+///
+/// The copy is queued on the consumer's stream, and later work on the array's own stream waits for it.
+/// The host waits instead if the array or the consumer has no stream. It also waits if the consumer's stream captures a
+/// graph, because the new memory cannot be part of the graph.
 ///
 /// # Errors
 ///
-/// As [`stream_synchronize`](crate::cuda::stream_wait::wait()), [`stream_wait`](crate::cuda::stream_wait::order()) and [`CudaBuffer::zeroed`];
-/// [`ErrorKind::DType`](crate::error::ErrorKind::DType) for packed elements that run backwards.
+/// As [`stream_synchronize`], [`stream_wait`](crate::cuda::stream_wait::stream_wait) and [`CudaBuffer::zeroed`];
+/// [`ErrorKind::DType`](crate::error::ErrorKind::DType) for packed sub-byte elements with negative strides.
 ///
 /// # Safety
 ///
-/// The memory that `info` describe is live.
+/// The memory that `info` describes is live.
 pub(crate) unsafe fn duplicate(info: &ArrayInfo, consumer: StreamHandle) -> Result<(CudaBuffer, ArrayInfo)> {
     if info.device().device_type != DeviceType::CUDA {
         // SAFETY: as the caller promises.
@@ -65,7 +70,8 @@ pub(crate) unsafe fn duplicate(info: &ArrayInfo, consumer: StreamHandle) -> Resu
     Ok((buffer, info))
 }
 
-/// The consumer's stream with its context, if a copy can be queued there and the array's own stream can wait for it.
+/// Returns the context of the consumer's stream and the stream, if a copy can be queued there and the array's own
+/// stream can wait for it.
 fn queued_at(
     driver: &Driver,
     info: &ArrayInfo,
@@ -79,13 +85,13 @@ fn queued_at(
     Ok((is_there && capture_of(driver, raw) == Ok(None)).then_some((context, raw)))
 }
 
-/// What is copied of an array, and how the copy is laid out.
+/// The source of a copy, and the layout of the copy.
 struct CompactCopy {
     layout: Layout,
     plan: CopyPlan,
     /// The address of the first byte that the plan copies.
     from: usize,
-    /// Where element \[0, …, 0\] is in the copy.
+    /// The offset of element \[0, …, 0\] in the copy, in bytes.
     first: usize,
     bytes: usize,
 }
@@ -107,7 +113,7 @@ impl CompactCopy {
             let (layout, bytes) = (info.layout().clone(), range.len());
             return Ok(Self { layout, plan, from: range.start, first, bytes });
         }
-        // Windows that overlap and run backwards: each element is spelled out.
+        // For overlapping windows with negative strides, the copy stores each element separately.
         let element = ElementType::of_whole_bytes(info.dtype(), info.is_padded())?;
         info.numel().checked_mul(item).ok_or_else(|| element.too_large(info.numel()))?;
         let layout = Layout::contiguous(info.shape(), Order::C)?;
@@ -119,11 +125,12 @@ impl CompactCopy {
         Self { layout, plan, from: info.address(), first: 0, bytes }
     }
 
-    /// Queues the copy on the consumer's stream: after what is pending on the array, and before later work on its stream.
+    /// Queues the copy on the consumer's stream. It waits for pending work on the array; later work on the array's own
+    /// stream waits for it.
     ///
     /// # Safety
     ///
-    /// As [`duplicate`]; the stream is that of the consumer.
+    /// As [`duplicate`]. `at` is the context of the consumer's stream and the stream.
     unsafe fn queue(
         &self,
         driver: &Driver,
@@ -137,22 +144,23 @@ impl CompactCopy {
         let buffer = CudaBuffer::in_order(driver, at, info.device().device_id, self.bytes);
         let buffer = buffer.map_err(|failure| self.explain(failure))?;
         let to = buffer.memory().address;
-        // SAFETY: the array's own elements, live as the caller promises; the buffer is new and as large as the copy.
+        // SAFETY: the elements of the array are live, as the caller promises. The buffer is new and as large as the
+        // copy.
         let queued = unsafe { queue_copy(driver, at, &self.plan, self.from, to) }.map_err(Error::from);
         let done = queued.and_then(|()| wait_for_consumer(info, consumer));
         if done.is_err() {
-            // What was queued reads the array, whose stream knows nothing of it.
+            // The queued copy reads the array, but the array's own stream does not wait for it.
             // SAFETY: the stream is live.
             let _ = unsafe { driver.stream_synchronize(at.1) };
         }
         done.map(|()| buffer)
     }
 
-    /// Copies, and waits for it.
+    /// Copies, and waits on the host for the copy.
     ///
     /// # Safety
     ///
-    /// As [`duplicate`]; the context is current and the stream one of it.
+    /// As [`duplicate`]. The context is current, and the stream belongs to it.
     unsafe fn finish(
         &self,
         driver: &Driver,
@@ -166,7 +174,7 @@ impl CompactCopy {
         queued.and(unsafe { driver.stream_synchronize(at.1) }).map(|()| buffer)
     }
 
-    /// The error for a call that failed, which says how much memory was asked for.
+    /// Converts a failed call into an error that states how much memory was requested.
     fn explain(&self, failure: Failure) -> Error {
         if failure.symbol.starts_with("cuMemAlloc") {
             return failure.expecting(text!("{} bytes of free memory", self.bytes));
@@ -174,7 +182,7 @@ impl CompactCopy {
         failure.into()
     }
 
-    /// The facts of the copy, on which work is pending on `stream`.
+    /// Returns the description of the copy, with work pending on `stream`.
     fn info(&self, info: &ArrayInfo, buffer: &CudaBuffer, stream: StreamHandle) -> ArrayInfo {
         let start = buffer.memory().address;
         let mutability = if self.layout.is_injective() { Mutability::Writable } else { info.mutability() };
@@ -190,8 +198,8 @@ impl CompactCopy {
     }
 }
 
-/// The layout of the same elements without gaps, in the order in which they lie in memory, and the copy to there. Elements that
-/// are repeated by a stride of 0 are repeated in it. `None` where elements overlap in another way.
+/// Returns the layout of the same elements without gaps, in memory order, and the plan of the copy into it. Elements
+/// that are repeated by a stride of 0 stay repeated. Returns `None` if elements overlap in another way.
 fn dense(layout: &Layout, item: usize) -> Option<(Layout, CopyPlan)> {
     let (shape, strides) = (layout.shape(), layout.strides());
     let mut axes: Vec<usize> = (0..shape.len()).filter(|at| shape[*at] != 1 && strides[*at] != 0).collect();
@@ -208,15 +216,15 @@ fn dense(layout: &Layout, item: usize) -> Option<(Layout, CopyPlan)> {
         count *= shape[at];
     }
     for at in (0..shape.len()).rev().filter(|at| shape[*at] == 1) {
-        // As in a compact array, from which consumers read an order.
+        // As in a contiguous array, because consumers derive the memory order from it.
         dense[at] = dense.get(at + 1).map_or(1, |next| (next * shape[at + 1] as isize).max(1));
     }
     let plan = CopyPlan::of(axes.iter().map(|at| (shape[*at], strides[*at])), item);
     Some((Layout::strided(shape, &dense).ok()?, plan))
 }
 
-/// Copies pinned or managed memory into as many bytes of the same kind, and waits for it. The layout stays the same. Only an
-/// array with axes that run backwards is put together on the host, compact in C order.
+/// Copies pinned or managed memory into as many bytes of the same kind, and waits for the copy. The layout stays the
+/// same, except that an array with negative strides is first copied into C order on the host.
 ///
 /// # Safety
 ///
@@ -226,7 +234,7 @@ unsafe fn duplicate_shared(info: &ArrayInfo) -> Result<(CudaBuffer, ArrayInfo)> 
         DeviceType::CUDA_HOST => MemoryKind::Pinned,
         _ => MemoryKind::Managed,
     };
-    // Where the original is, so that no context is made on a device that nobody uses.
+    // The device of the original, so that no context is created on an unused device.
     let ordinal = crate::cuda::pointer::pointer_attributes(info.address())?
         .map_or(0, |attributes| attributes.ordinal());
     let (mut info, mut start) = (info.clone(), info.byte_range().start);
@@ -244,7 +252,8 @@ unsafe fn duplicate_shared(info: &ArrayInfo) -> Result<(CudaBuffer, ArrayInfo)> 
     }
     let bytes = info.byte_range().len();
     let buffer = CudaBuffer::for_elements(kind, ordinal, u8::TYPE, bytes)?;
-    // SAFETY: the array's own range, live as the caller promises, or put together above; the buffer is new and as long.
+    // SAFETY: the source is the range of the array, live as the caller promises, or the contiguous copy made above. The
+    // buffer is new and has as many bytes.
     unsafe { copy_now(driver()?, buffer.context(), buffer.memory().address, start, bytes) }?;
     let mutability = if info.layout().is_injective() { Mutability::Writable } else { info.mutability() };
     let device: Device = buffer.memory().device;

@@ -1,4 +1,4 @@
-//! Copies of device arrays in host memory: compact on the device first, then one copy to where they go.
+//! Copies of device arrays in host memory. The elements are made contiguous on the device, then copied to the host.
 #![expect(unsafe_code, reason = "fills memory that the caller vouches for")]
 
 use crate::array::element::Element;
@@ -21,16 +21,17 @@ use crate::memory::host::copy::copy_contiguous;
 #[cfg(feature = "python")]
 use crate::memory::host_buffer::HostBuffer;
 
-/// Copies the elements of a device array, compact on their device first, to wherever the driver reaches, after the work that is
-/// pending on the array; complete on return. `false` where the device has no room, or no pool, for the step in between.
+/// Copies the elements of a device array to any memory that the driver can access. They are first made contiguous on
+/// their device. Waits for pending work on the array; the copy is complete on return. Returns `false` if the device has
+/// no memory, or no memory pool, for the intermediate copy.
 ///
 /// # Errors
 ///
-/// As [`stream_synchronize`](crate::cuda::stream_wait::wait()).
+/// As [`stream_synchronize`].
 ///
 /// # Safety
 ///
-/// The memory that `info` describe is live, the plan is one of its elements, and `to` has room for the copy.
+/// The memory that `info` describes is live. `plan` copies its elements, and `to` has room for the copy.
 pub(crate) unsafe fn copy_compacted(info: &ArrayInfo, plan: &CopyPlan, to: usize) -> Result<bool> {
     let driver = driver()?;
     stream_synchronize(info.stream(), info.device())?;
@@ -47,9 +48,9 @@ pub(crate) unsafe fn copy_compacted(info: &ArrayInfo, plan: &CopyPlan, to: usize
             // SAFETY: as the caller promises.
             return unsafe { driver.copy(to, from as u64, bytes, stream) }.map(|()| true);
         }
-        // Without room for this step the caller puts the elements in order on the host.
+        // If there is no memory for the intermediate copy, the caller reorders the elements on the host.
         let Ok(compact) = Scratch::new(driver, bytes, stream) else { return Ok(false) };
-        // SAFETY: as the caller promises; the scratch is new and as large as the copy.
+        // SAFETY: as the caller promises; the scratch memory is new and as large as the copy.
         unsafe { queue_copy(driver, (context, stream), plan, from, compact.address) }?;
         // SAFETY: as above.
         unsafe { driver.copy(to, compact.address as u64, bytes, stream) }.map(|()| true)
@@ -63,15 +64,16 @@ pub(crate) unsafe fn copy_compacted(info: &ArrayInfo, plan: &CopyPlan, to: usize
     Ok(copied?)
 }
 
-/// Copies elements of `item` bytes from a device to the host, compact in `order`, after the work that is pending on the array.
+/// Copies elements of `item` bytes from a device to the host, contiguous in `order`. Waits for pending work on the
+/// array.
 ///
 /// # Errors
 ///
-/// As [`stream_synchronize`](crate::cuda::stream_wait::wait()).
+/// As [`stream_synchronize`].
 ///
 /// # Safety
 ///
-/// As [`copy_compacted`]; `layout` is that of the elements.
+/// As [`copy_compacted`]. `layout` is the layout of the elements.
 unsafe fn copy_to_host(
     info: &ArrayInfo,
     layout: &Layout,
@@ -86,40 +88,41 @@ unsafe fn copy_to_host(
     }
     // SAFETY: as the caller promises.
     let staged = unsafe { stage(info) }?;
-    // SAFETY: the elements of the layout, live in `staged`; the target as the caller promises.
+    // SAFETY: the elements of the layout are live in `staged`; the target is as the caller promises.
     unsafe { copy_contiguous(staged.info.address(), layout, order, item, target) };
     Ok(())
 }
 
-/// The elements of a device array on the host, compact in `order`, when the work that is pending on them is done.
+/// Copies the elements of a device array to the host, contiguous in `order`. Waits for pending work on the array.
 ///
 /// # Errors
 ///
-/// As [`stream_synchronize`](crate::cuda::stream_wait::wait()); [`ErrorKind::OutOfMemory`](crate::error::ErrorKind::OutOfMemory) for more than fits the host's memory,
-/// [`ErrorKind::DType`](crate::error::ErrorKind::DType) for other elements and for a `bool` that is none.
+/// As [`stream_synchronize`]; [`ErrorKind::OutOfMemory`](crate::error::ErrorKind::OutOfMemory) if the vector cannot be
+/// allocated; [`ErrorKind::DType`](crate::error::ErrorKind::DType) for other element types and for a byte that is not a
+/// valid `bool`.
 ///
 /// # Safety
 ///
-/// The memory that `info` describe is live.
+/// The memory that `info` describes is live.
 pub(crate) unsafe fn fetch_vec<T: Element>(info: &ArrayInfo, order: Order) -> Result<Vec<T>> {
     let layout = info.layout_of(&T::TYPE)?;
     let (count, mut elements) = (layout.numel(), Vec::<T>::new());
     let reserved = elements.try_reserve_exact(count);
     reserved.map_err(|_| Error::no_memory(count.saturating_mul(size_of::<T>())))?;
-    // SAFETY: as the caller promises; the vector is new, and has room for `count` elements.
+    // SAFETY: as the caller promises. The vector is new and has capacity for `count` elements.
     unsafe { copy_to_host(info, &layout, size_of::<T>(), order, elements.as_mut_ptr().cast()) }?;
-    // SAFETY: so many elements have been written.
+    // SAFETY: `count` elements have been written.
     unsafe { check_run(elements.as_ptr(), count) }?;
-    // SAFETY: and they are values of `T`.
+    // SAFETY: the elements are valid values of `T`.
     unsafe { elements.set_len(count) };
     Ok(elements)
 }
 
-/// A compact copy of a device array in host memory, in C order, when the work that is pending on it is done.
+/// Copies a device array into host memory in C order. Waits for pending work on the array.
 ///
 /// # Errors
 ///
-/// As [`fetch_vec`], and [`ErrorKind::DType`](crate::error::ErrorKind::DType) for types packed below the byte.
+/// As [`fetch_vec`]; [`ErrorKind::DType`](crate::error::ErrorKind::DType) also for packed sub-byte elements.
 ///
 /// # Safety
 ///
@@ -131,7 +134,7 @@ pub(crate) unsafe fn fetch_buffer(info: &ArrayInfo) -> Result<HostBuffer> {
     let element = ElementType::of_whole_bytes(info.dtype(), info.is_padded())?;
     let buffer = HostBuffer::of(element, info.numel())?;
     let target = core::ptr::with_exposed_provenance_mut(buffer.memory().address);
-    // SAFETY: as the caller promises; the buffer is new, and has room for the elements.
+    // SAFETY: as the caller promises. The buffer is new and has room for the elements.
     unsafe { copy_to_host(info, info.layout(), element.size, Order::C, target) }?;
     Ok(buffer)
 }

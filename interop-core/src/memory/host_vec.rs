@@ -149,8 +149,8 @@ impl<T: Element> HostVec<T> {
         self.buffer.memory.start().cast()
     }
 
-    /// The elements, for reading and writing. There is no `as_slice` with `&self`: a consumer of a shared export may write to
-    /// the elements. [`CudaArray`](crate::CudaArray) has loops that only read.
+    /// Returns the elements for reading and writing. There is no `as_slice` with `&self`, because a consumer of a
+    /// shared export may write to the elements. The loops of [`CudaArray`](crate::CudaArray) read them with `&self`.
     ///
     /// # Errors
     ///

@@ -29,6 +29,21 @@ pub struct Import {
     pub(crate) owner: Owner,
     /// The value of the struct's `stream` field, if it has one: the stream on which work may be pending.
     stream_field: StreamHandle,
+    protocol: Option<Protocol>,
+}
+
+/// The protocol by which an array was imported.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Protocol {
+    /// The C exchange table of a Python object's type (DLPack 1.3).
+    ExchangeTable,
+    /// A versioned DLPack tensor.
+    DlpackVersioned,
+    /// A legacy DLPack tensor, which cannot state whether it may be written.
+    DlpackLegacy,
+    /// A CUDA Array Interface.
+    CudaArrayInterface,
 }
 
 impl Import {
@@ -39,7 +54,7 @@ impl Import {
 
     #[inline(always)]
     pub(crate) const fn of(info: ArrayInfo, owner: Owner) -> Self {
-        Self { info, owner, stream_field: StreamHandle::NothingPending }
+        Self { info, owner, stream_field: StreamHandle::NothingPending, protocol: None }
     }
 
     /// Creates an import from a checked description and the owner of the memory.
@@ -137,7 +152,8 @@ impl Import {
         self.owner.scope().and_then(ReleaseScope::own)
     }
 
-    /// Leaves the release to the library that the owner belongs to: it needs neither a current context nor a capture mode.
+    /// Leaves the release to the library that the owner belongs to: no context is made current for it, and no capture mode is
+    /// changed.
     #[cfg(feature = "python")]
     pub(crate) fn leave_to_its_owner(&mut self) {
         if let Some(scope) = self.owner.scope().filter(|scope| *scope != ReleaseScope::NONE) {
@@ -172,6 +188,23 @@ impl Import {
     #[must_use]
     pub fn info(&self) -> &ArrayInfo {
         &self.info
+    }
+
+    /// The protocol by which the array was imported; `None` for [`from_parts`](Self::from_parts).
+    #[must_use]
+    pub fn protocol(&self) -> Option<Protocol> {
+        self.protocol
+    }
+
+    #[inline(always)]
+    pub(crate) const fn by(mut self, protocol: Protocol) -> Self {
+        self.protocol = Some(protocol);
+        self
+    }
+
+    #[inline]
+    pub(crate) fn set_protocol(&mut self, protocol: Protocol) {
+        self.protocol = Some(protocol);
     }
 
     /// States that the array is ready on another stream, which the producer has made wait for pending work.
@@ -229,9 +262,9 @@ impl Import {
         self
     }
 
-    /// Notes who may write, as the producer has said elsewhere.
+    /// Sets who may write, as the producer states elsewhere.
     #[cfg(feature = "python")]
-    pub(crate) fn put_writes(&mut self, mutability: Mutability) {
+    pub(crate) fn set_mutability(&mut self, mutability: Mutability) {
         self.info.mutability = mutability;
     }
 

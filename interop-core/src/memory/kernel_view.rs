@@ -1,4 +1,4 @@
-//! Views as kernels take them: plain bytes that `interop.cuh` declares for C++.
+//! Views that are passed to kernels by value. `interop.cuh` declares them for C++.
 
 use core::any::type_name;
 use core::fmt;
@@ -23,21 +23,25 @@ use crate::memory::array_view::{ArrayView, ArrayViewMut, RawView, printed};
 /// ```
 pub const KERNEL_HEADER: &str = include_str!("../../include/interop.cuh");
 
-/// An array of elements `T` with `N` axes as a kernel reads it: an argument by value, `interop::view<const T, N>` in C++.
+/// An array of elements `T` with `N` axes that a kernel reads. It is passed by value; in C++ it is `interop::view<const
+/// T, N>`.
 ///
-/// Made by [`CudaArray::kernel_view`](crate::derive::cuda_array::CudaArray::kernel_view) from any struct around memory that a CUDA device
-/// reaches, exported or imported, on a device, pinned or managed. It is `8 + 16 * N` bytes, aligned to 8, in this order:
-/// the address of element \[0, …, 0\] where the device sees it; the `N` extents; the `N` strides in elements, negative
-/// ones included. All are 64-bit integers.
+/// [`CudaArray::kernel_view`](crate::derive::cuda_array::CudaArray::kernel_view) makes it from any struct with memory
+/// that a CUDA device can access: exported or imported, device, pinned or managed memory. It has `8 + 16 * N` bytes,
+/// aligned to 8, in this order: the device address of element \[0, …, 0\]; the `N` extents; the `N` strides in
+/// elements, which may be negative. All are 64-bit integers.
 ///
-/// # How long the memory lives
+/// # Lifetime of the memory
 ///
-/// A view borrows the struct for `'a`, so safe code neither frees nor replaces the memory between making the view and
-/// launching with it; a copy of the view borrows as long. The borrow ends when the launch has *queued* the kernel, and
-/// the kernel runs later: that the memory lives, and that nobody else writes to it, until the kernel is done is among
-/// what a caller promises with the `unsafe` of a launch. Keep the struct until the stream has been waited for, or free
-/// its memory in the order of that stream. The view carries no stream: a kernel on another one than
-/// [`ArrayView::stream`](crate::memory::array_view::ArrayView::stream) has to be ordered after it.
+/// A view borrows the struct for `'a`, so safe code cannot free or replace the memory before the launch. A copy of the
+/// view borrows as long.
+///
+/// The borrow ends when the launch has *queued* the kernel, and the kernel runs later. The caller of the unsafe launch
+/// promises that the memory lives, and that nothing else writes to it, until the kernel is done. Keep the struct until
+/// the stream has been waited for, or free its memory in the order of that stream.
+///
+/// The view has no stream. To launch the kernel on another stream than
+/// [`ArrayView::stream`](crate::memory::array_view::ArrayView::stream), make that other stream wait first.
 ///
 /// # Example
 ///
@@ -68,7 +72,7 @@ pub const KERNEL_HEADER: &str = include_str!("../../include/interop.cuh");
 /// # Ok::<(), interop_core::Error>(())
 /// ```
 ///
-/// A kernel that takes it, beside [`KERNEL_HEADER`]:
+/// A kernel with such arguments, which includes [`KERNEL_HEADER`]:
 ///
 /// ```cuda
 /// #include "interop.cuh"
@@ -85,11 +89,12 @@ pub struct KernelView<'a, T, const N: usize> {
     marker: PhantomData<&'a T>,
 }
 
-/// An array of elements `T` with `N` axes as a kernel writes it: an argument by value, `interop::view<T, N>` in C++.
+/// An array of elements `T` with `N` axes that a kernel writes. It is passed by value; in C++ it is `interop::view<T,
+/// N>`.
 ///
-/// Made by [`CudaArray::kernel_view_mut`](crate::derive::cuda_array::CudaArray::kernel_view_mut) from writable memory. Bytes and lifetime are
-/// those of [`KernelView`], but the borrow is exclusive. It can be copied all the same, as launch functions need it:
-/// a view lends nothing to code on the host, and every copy holds the exclusive borrow.
+/// [`CudaArray::kernel_view_mut`](crate::derive::cuda_array::CudaArray::kernel_view_mut) makes it from writable memory.
+/// Its bytes and lifetime are those of [`KernelView`], but the borrow is exclusive. It is `Copy`, because launch
+/// functions need that. Host code cannot access the elements through a view, and every copy keeps the exclusive borrow.
 #[derive(Clone, Copy)]
 #[repr(C, align(8))]
 pub struct KernelViewMut<'a, T, const N: usize> {
@@ -97,7 +102,8 @@ pub struct KernelViewMut<'a, T, const N: usize> {
     marker: PhantomData<&'a mut T>,
 }
 
-/// What both consist of. 64 bits whatever the host's pointers have: devices know no others.
+/// The fields of both views. They have 64 bits even if host pointers are smaller, because device addresses have 64
+/// bits.
 #[derive(Clone, Copy)]
 #[repr(C)]
 struct Fields<const N: usize> {
@@ -144,7 +150,7 @@ impl<const N: usize> Fields<N> {
     }
 }
 
-/// Where kernels see the memory of an array.
+/// Returns the address at which kernels access the memory of an array.
 pub(crate) fn address(address: usize, device: Device, align: usize) -> Result<u64> {
     if !device.device_type.is_cuda_accessible() {
         let allowed =
@@ -162,20 +168,20 @@ pub(crate) fn address(address: usize, device: Device, align: usize) -> Result<u6
 }
 
 impl<'a, T: Element, const N: usize> ArrayView<'a, T, N> {
-    /// The view as a kernel takes it.
+    /// Returns the view as a kernel argument.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Device`] for memory that no CUDA device reaches; for pinned memory also as
-    /// [`cuda::device_address`](crate::cuda::device_address), where there is a driver; [`ErrorKind::Alignment`] when the address
-    /// is not aligned for `T`: a kernel that reads such an element ends the whole context.
+    /// [`ErrorKind::Device`] for memory that no CUDA device can access; [`ErrorKind::Alignment`] if the address is not
+    /// aligned for `T`, because a kernel that reads such an element makes the whole context unusable. For pinned memory
+    /// also as [`cuda::device_address`](crate::cuda::device_address), if there is a driver.
     pub fn kernel_view(&self) -> Result<KernelView<'a, T, N>> {
         Ok(KernelView { fields: Fields::of::<T>(&self.raw)?, marker: PhantomData })
     }
 }
 
 impl<'a, T: Element, const N: usize> ArrayViewMut<'a, T, N> {
-    /// The view as a kernel takes it.
+    /// Returns the view as a kernel argument.
     ///
     /// # Errors
     ///
@@ -186,7 +192,7 @@ impl<'a, T: Element, const N: usize> ArrayViewMut<'a, T, N> {
 }
 
 impl<'a, T, const N: usize> KernelViewMut<'a, T, N> {
-    /// The same view for reading, `interop::view<const T, N>` in C++.
+    /// Returns a read-only view of the same elements, `interop::view<const T, N>` in C++.
     #[must_use]
     pub fn as_view(&self) -> KernelView<'a, T, N> {
         KernelView { fields: self.fields, marker: PhantomData }
@@ -214,7 +220,7 @@ macro_rules! getters {
                 self.fields.strides
             }
 
-            /// The number of elements, from which a launch takes its grid.
+            /// The number of elements, from which the grid of a launch is computed.
             #[must_use]
             #[expect(
                 clippy::cast_possible_truncation,
@@ -222,7 +228,7 @@ macro_rules! getters {
                 reason = "the extents came from `usize`"
             )]
             pub fn numel(&self) -> usize {
-                // Beside an extent of 0 the product of the others may be any.
+                // If one extent is 0, the product of the others may overflow.
                 product(self.fields.shape.iter().map(|extent| *extent as usize)).unwrap_or(0)
             }
         }

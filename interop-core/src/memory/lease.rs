@@ -64,7 +64,7 @@ pub struct LeaseMut<T> {
     pub(crate) marker: PhantomData<fn() -> T>,
 }
 
-/// What a lease holds.
+/// The contents of a lease.
 pub(crate) struct LeasedMemory {
     address: usize,
     range: Range<usize>,
@@ -72,7 +72,7 @@ pub(crate) struct LeasedMemory {
     /// Pending work, if the struct has no stream field.
     pending: PendingWork,
     pub(crate) owner: Owner,
-    /// The type of the value that lends the memory; none of what was imported.
+    /// The type of the value that lends the memory, or `None` for imported memory.
     pub(crate) lender: Option<fn() -> TypeId>,
 }
 
@@ -136,7 +136,7 @@ impl<T: Element> LeaseMut<T> {
 }
 
 impl LeasedMemory {
-    /// Memory of the host that its owner lends for as long as it is there.
+    /// Describes host memory that lives as long as its owner.
     pub(crate) fn from_owned_memory<O: 'static>(address: usize, bytes: usize, owner: Owner) -> Self {
         let pending = PendingWork::on(StreamHandle::NothingPending);
         let (range, lender) = (address..address + bytes, Some(TypeId::of::<O> as fn() -> TypeId));

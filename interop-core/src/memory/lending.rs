@@ -1,4 +1,4 @@
-//! More ways for a value to lend its memory to a lease, and the way back to the value.
+//! Leases of values that lend their elements through a function or as bytes, and the conversion back to the value.
 #![expect(unsafe_code, reason = "keeps a borrow of a boxed value for as long as the box")]
 
 use core::any::TypeId;
@@ -10,7 +10,7 @@ use crate::memory::lease::{Lease, LeaseMut, LeasedMemory};
 use crate::memory::owner::Owner;
 
 impl<T: Element> Lease<T> {
-    /// As [`from_owner`](Self::from_owner), of a value whose elements a function borrows from it.
+    /// As [`from_owner`](Self::from_owner), for a value from which a function borrows the elements.
     ///
     /// ```
     /// use interop_core::Lease;
@@ -24,8 +24,8 @@ impl<T: Element> Lease<T> {
         F: FnOnce(&O) -> &[T],
     {
         let (owner, place) = Owner::new_with_address(owner);
-        // SAFETY: the value is in its box until the owner is dropped, which comes after the last use of the elements;
-        // nobody else gets at it until then, so this borrow of it goes on.
+        // SAFETY: the value stays in its box until the owner is dropped, which happens after the last use of the
+        // elements. Nothing else accesses the value until then, so this borrow stays valid.
         let elements = elements(unsafe { place.as_ref() });
         let memory = LeasedMemory::from_owned_memory::<O>(
             elements.as_ptr().expose_provenance(),
@@ -35,14 +35,15 @@ impl<T: Element> Lease<T> {
         Self { memory, marker: PhantomData }
     }
 
-    /// The elements in the bytes that a value lends, in place, as of Arrow's `Buffer`, of `Bytes` or of a memory map.
+    /// Uses the bytes of a value in place as elements `T`: those of an Arrow `Buffer`, of `Bytes` or of a memory map.
     ///
-    /// Not of types that some bytes are no value of, such as `bool`, at compile time: import those, which checks them.
+    /// Types with invalid bit patterns, such as `bool`, do not compile. Import such an array instead: the import checks
+    /// the bytes.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Alignment`] for bytes that are not aligned for `T`, and [`ErrorKind::OutOfBounds`] for a number of them that is
-    /// no multiple of its size. The value comes back.
+    /// [`ErrorKind::Alignment`] if the bytes are not aligned for `T`; [`ErrorKind::OutOfBounds`] if their number is not
+    /// a multiple of its size. The value is returned with the error.
     ///
     /// ```
     /// use interop_core::{ErrorKind, Lease};
@@ -63,13 +64,13 @@ impl<T: Element> Lease<T> {
         let memory = LeasedMemory::from_owned_memory::<O>(address, len, owner);
         match check::<T>(address, len) {
             Ok(()) => Ok(Self { memory, marker: PhantomData }),
-            // SAFETY: the value was put there above.
+            // SAFETY: the owner was made above for an `O`, and the borrow of its bytes is not used any more.
             Err(error) => Err(Refused { value: unsafe { memory.owner.into_value::<O>() }, error }),
         }
     }
 }
 
-/// Refuses bytes that are no elements.
+/// Returns an error if the bytes cannot be elements `T`.
 fn check<T: Element>(address: usize, len: usize) -> Result<()> {
     let (align, size) = (align_of::<T>(), size_of::<T>());
     if len > 0 && address % align != 0 {
@@ -84,7 +85,7 @@ fn check<T: Element>(address: usize, len: usize) -> Result<()> {
 }
 
 impl<T: Element> LeaseMut<T> {
-    /// As [`from_owner`](Self::from_owner), of a value whose elements a function borrows from it, such as a matrix of
+    /// As [`from_owner`](Self::from_owner), for a value from which a function borrows the elements, such as a matrix of
     /// `nalgebra`: `LeaseMut::from_owner_with(matrix, DMatrix::as_mut_slice)`.
     ///
     /// ```
@@ -113,7 +114,7 @@ impl<T: Element> LeaseMut<T> {
             );
         };
         let (owner, mut place) = Owner::new_with_address(owner);
-        // SAFETY: as for `Lease`; the borrow is the only one.
+        // SAFETY: as for `Lease`; this is the only borrow.
         let elements = elements(unsafe { place.as_mut() });
         let bytes = size_of_val(elements);
         let memory =
@@ -125,11 +126,11 @@ impl<T: Element> LeaseMut<T> {
 macro_rules! way_back {
     ($lease:ident) => {
         impl<T: Element> $lease<T> {
-            /// The value that lent the memory, where it is of this type.
+            /// Returns the value that lends the memory, if it has this type.
             ///
             /// # Errors
             ///
-            /// The lease, where its memory was imported or is another value's.
+            /// The lease, if its memory was imported or belongs to a value of another type.
             ///
             /// ```
             #[doc = concat!("use interop_core::", stringify!($lease), ";")]
@@ -142,7 +143,8 @@ macro_rules! way_back {
                 if self.memory.lender.is_none_or(|lender| lender() != TypeId::of::<O>()) {
                     return Err(self);
                 }
-                // SAFETY: the value is of this type, as it said when it was put there; nothing of the lease remains.
+                // SAFETY: the value has this type, which was recorded when the owner was made. The lease is consumed,
+                // so no borrow of the value is left.
                 Ok(unsafe { self.memory.owner.into_value::<O>() })
             }
         }

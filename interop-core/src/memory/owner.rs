@@ -51,14 +51,15 @@ impl Owner {
         (Self { value: pointer.cast(), release: Some(drop_box::<T>), scope: None }, pointer)
     }
 
-    /// The value back out of its box.
+    /// Moves the value out of its box.
     ///
     /// # Safety
     ///
-    /// The owner was made by [`boxed`](Self::boxed) for a `T`, and no borrow of the value goes on.
+    /// The owner was made by [`new_with_address`](Self::new_with_address) for a `T`, and no borrow of the value is used
+    /// any more.
     pub(crate) unsafe fn into_value<T>(self) -> T {
         let this = ManuallyDrop::new(self);
-        // SAFETY: the place of a leaked box of a `T`, as the caller promises; `self` is not dropped.
+        // SAFETY: the pointer is that of a leaked box of a `T`, as the caller promises. `self` is not dropped.
         *unsafe { Box::from_raw(this.value.cast::<T>().as_ptr()) }
     }
 

@@ -107,14 +107,15 @@ pub unsafe trait Storage {
         StreamHandle::NothingPending
     }
 
-    /// The same, which need not be a stream with a name on this thread yet.
+    /// As [`stream`](Self::stream). A default stream is resolved only when it is used, because its name may mean
+    /// another stream on another thread.
     #[doc(hidden)]
     #[inline]
     fn pending(&self) -> PendingWork {
         PendingWork::on(self.stream())
     }
 
-    /// The derive's call on the way out.
+    /// Describes the memory. Expanded code of the derive macro calls this.
     #[doc(hidden)]
     #[inline]
     fn describe(&self) -> InfoBuilder<'_>

@@ -1,4 +1,4 @@
-//! Memory that a kernel fills.
+//! CUDA memory that a kernel initializes.
 #![expect(unsafe_code, reason = "fills memory that the caller vouches for")]
 
 use crate::array::element::Element;
@@ -8,8 +8,8 @@ use crate::cuda::context::Context;
 use crate::error::Result;
 
 impl CudaBuffer {
-    /// Memory for `len` elements that nothing was written to, for a kernel that writes them: unlike
-    /// [`zeroed`](Self::zeroed) it waits for no work. Memory of the pool is allocated in the order of the legacy default stream.
+    /// Allocates uninitialized memory for `len` elements that a kernel writes. Unlike [`zeroed`](Self::zeroed) it waits
+    /// for no work. Memory of the pool is allocated in the order of the legacy default stream.
     ///
     /// # Errors
     ///
@@ -17,8 +17,9 @@ impl CudaBuffer {
     ///
     /// # Safety
     ///
-    /// 1. Every element is written before anything reads it, in the order of a stream.
-    /// 2. Work on memory of [`MemoryKind::Pool`] comes after the legacy default stream of the device's primary context.
+    /// 1. Every element is written before anything reads it, in stream order.
+    /// 2. Work that uses memory of [`MemoryKind::Pool`] is ordered after the legacy default stream of the device's
+    ///    primary context.
     ///
     /// ```no_run
     /// use interop_core::cuda::{CudaBuffer, MemoryKind};

@@ -1,4 +1,5 @@
-//! Copies of strided host arrays to a device: put together piece by piece in pinned memory, while the piece before is on its way.
+//! Copies of strided host arrays to a device. Each piece is made contiguous in pinned memory while the piece before it
+//! is copied.
 #![expect(unsafe_code, reason = "reads host memory and fills memory that the caller vouches for")]
 
 use core::ptr::{null_mut, with_exposed_provenance_mut};
@@ -15,24 +16,26 @@ use crate::error::Result;
 use crate::memory::host::elements::HostElements;
 use crate::memory::host::strided::Strided;
 
-/// The bytes of a piece. Two of them take turns.
+/// The size of a piece in bytes. Two pieces are used in turn.
 const PIECE: usize = 4 << 20;
 
-/// Smaller arrays are put together in memory of the process, which costs less than to pin some.
+/// Smaller arrays are made contiguous in pageable memory, because pinning memory would cost more.
 pub(crate) const LEAST_BYTES: usize = 1 << 20;
 
-/// Two pieces of pinned memory, which stay: to pin memory takes longer than to fill it.
+/// Two pieces of pinned memory for each context. They are kept, because pinning memory takes longer than filling it.
 static PIECES: PerContext<usize> = PerContext::new();
 
-/// Copies elements to memory of a device, compact in `order`; complete on return. `false` where there is no pinned memory.
+/// Copies elements to memory of a device, contiguous in `order`. The copy is complete on return. Returns `false` if no
+/// pinned memory can be allocated.
 ///
 /// # Errors
 ///
-/// [`ErrorKind::Driver`](crate::ErrorKind::Driver) with the driver's answer, [`ErrorKind::DType`](crate::ErrorKind::DType) for a `bool` that is none.
+/// [`ErrorKind::Driver`](crate::ErrorKind::Driver) if a driver call fails;
+/// [`ErrorKind::DType`](crate::ErrorKind::DType) for a byte that is not a valid `bool`.
 ///
 /// # Safety
 ///
-/// `target` has room for the elements, in memory that the driver can reach, and nobody else uses it.
+/// `target` has room for the elements, in memory that the driver can access, and nothing else uses it.
 pub(crate) unsafe fn upload<T: Element>(
     (driver, context): (&Driver, Context),
     elements: &HostElements<T>,
@@ -45,9 +48,9 @@ pub(crate) unsafe fn upload<T: Element>(
     let work = |pieces: &mut usize| {
         with_usable_stream(driver, |stream| {
             let mut turns = Turns { driver, context, stream, pieces: *pieces, queued: [None, None], next: 0 };
-            // SAFETY: as the caller promises; the pieces are this call's own while they are locked.
+            // SAFETY: as the caller promises. Only this call uses the pieces while they are locked.
             copied = unsafe { copy_pieces(&mut turns, elements, order, target) };
-            // Also after an error, as the pieces go to the next one.
+            // Wait after an error, too, because the next call uses the pieces.
             // SAFETY: the stream is live.
             unsafe { driver.stream_synchronize(stream) }
         })
@@ -60,12 +63,12 @@ pub(crate) unsafe fn upload<T: Element>(
 
 fn pin(driver: &Driver) -> Outcome<usize> {
     let mut memory = null_mut();
-    // SAFETY: a place for an address; a context is current.
+    // SAFETY: the pointer is valid for a write. A context is current.
     unsafe { driver.memory_host_alloc(&raw mut memory, 2 * PIECE, 0) }?;
     Ok(memory.expose_provenance())
 }
 
-/// The two pieces, and the copies from them that are on their way.
+/// The two pieces, and the pending copies from them.
 struct Turns<'d> {
     driver: &'d Driver,
     context: Context,
@@ -76,11 +79,11 @@ struct Turns<'d> {
 }
 
 impl Turns<'_> {
-    /// Fills a piece that is free, and queues its copy.
+    /// Fills a free piece and queues its copy.
     ///
     /// # Safety
     ///
-    /// `fill` writes so many bytes, for which there is room at `target`.
+    /// `fill` writes `bytes` bytes. `target` has room for as many.
     unsafe fn take(
         &mut self,
         target: usize,
@@ -93,7 +96,7 @@ impl Turns<'_> {
         }
         let piece = self.pieces + self.next * PIECE;
         fill(piece)?;
-        // SAFETY: so many bytes on both sides, which stay until the stream is waited for.
+        // SAFETY: both sides have `bytes` bytes, and are live until the stream has been waited for.
         unsafe { driver.copy(target as u64, piece as u64, bytes, stream) }?;
         self.queued[self.next] = Some(Event::of_stream(driver, Some(context), stream)?);
         self.next = 1 - self.next;
@@ -103,7 +106,7 @@ impl Turns<'_> {
 
 /// # Safety
 ///
-/// As [`upload`]; the pieces of `turns` are nobody else's.
+/// As [`upload`]. Nothing else uses the pieces of `turns`.
 unsafe fn copy_pieces<T: Element>(
     turns: &mut Turns<'_>,
     elements: &HostElements<T>,
@@ -122,9 +125,9 @@ unsafe fn copy_pieces<T: Element>(
         let count: usize = shape.iter().product();
         let strides = &strides[strides.len() - shape.len()..];
         let from = first.wrapping_add_signed(offset * item as isize);
-        // SAFETY: elements of the array, which is live.
+        // SAFETY: the elements of the array are live.
         let part = unsafe { Strided::<T>::new(from, shape, strides) };
-        // SAFETY: a piece has room for so many elements, and so has the target from here on.
+        // SAFETY: a piece has room for this many elements, and so has the target from `at` on.
         let fill = |piece: usize| unsafe { part.copy_to(Order::C, with_exposed_provenance_mut(piece)) };
         // SAFETY: as above.
         unsafe { turns.take(at, count * item, fill) }?;
@@ -133,8 +136,8 @@ unsafe fn copy_pieces<T: Element>(
     })
 }
 
-/// Calls `see` with consecutive parts of an array of at most so many elements: where each begins, in elements, and the extents of
-/// its last axes.
+/// Calls `see` with consecutive parts of an array, of at most `most` elements each. The arguments are the offset of the
+/// part, in elements, and the extents of its last axes.
 fn each_piece(
     shape: &mut [usize],
     strides: &[isize],
@@ -150,7 +153,7 @@ fn each_piece(
     let (extent, rows) = (shape[cut], (most / elements).max(1));
     let (outer, inner) = shape.split_at_mut(cut);
     let axis = |(extent, stride): (&usize, &isize)| CopyAxis { extent: *extent, from: *stride, to: 0 };
-    // The outermost last, as `visit` takes them.
+    // `visit` expects the outermost axis last.
     let outer: Vec<CopyAxis> = outer.iter().zip(strides).map(axis).rev().collect();
     visit(&outer, (0, 0), &mut |offset, _| {
         for start in (0..extent).step_by(rows) {

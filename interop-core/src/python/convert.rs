@@ -109,7 +109,7 @@ pub(crate) fn pair<'a, 'py>(
 /// #[pyfunction]
 /// fn nbytes(array: &Bound<'_, PyAny>, stream: &Bound<'_, PyAny>) -> PyResult<usize> {
 ///     let imported = import(array, Some(extract_stream(stream)?))?;
-///     Ok(imported.import.info().nbytes())
+///     Ok(imported.info().nbytes())
 /// }
 /// ```
 pub fn extract_stream(stream: &Bound<'_, PyAny>) -> PyResult<StreamHandle> {

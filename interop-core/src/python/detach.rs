@@ -4,7 +4,7 @@
 use pyo3::prelude::*;
 
 use crate::cuda;
-use crate::cuda::release::hold::DeferRecording;
+use crate::cuda::release::held::DeferRecording;
 use crate::python::interpreter::is_attached;
 use crate::python::py_owner::release_deferred_refs;
 

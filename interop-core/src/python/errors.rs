@@ -188,10 +188,10 @@ pub(crate) fn not_an_array(object: &Bound<'_, PyAny>) -> PyErr {
     let hint = if object.is_instance_of::<PyCapsule>() {
         "; pass the array itself, which makes its capsules"
     } else if object.is_instance_of::<PyBytes>() {
-        "; `numpy.frombuffer` makes one"
+        "; convert it by `numpy.frombuffer`"
     } else if holds_elements(object) {
         // Compiled classes of other libraries too, which the next question takes for Rust's.
-        "; `numpy.asarray` makes one"
+        "; convert it by `numpy.asarray`"
     } else if is_compiled(&object.get_type()) {
         "; a Rust class has them by `#[cuda_array(pyclass)]`"
     } else {

@@ -146,7 +146,6 @@ pub use crate::python::import::capsule::import_capsule;
 pub use crate::python::import::interface_dict::extract_interface;
 pub use crate::python::import::pipeline::{import, import_unchecked};
 pub use crate::python::import::producer_wait::make_producer_wait;
-pub use crate::python::import::protocol::{ImportedArray, Protocol};
 pub use crate::python::py_owner::{deferred_ref_count, release_deferred_refs};
 
 /// What the expansions of `python` and `pyclass` call.

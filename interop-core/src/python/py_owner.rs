@@ -97,7 +97,7 @@ impl ExportedObject {
 }
 
 impl ExportOwner for ExportedObject {
-    fn treated_as(&mut self, scope: ReleaseScope) -> ReleaseScope {
+    fn adapt_scope(&mut self, scope: ReleaseScope) -> ReleaseScope {
         self.scope = Some(scope);
         scope.self_reliant()
     }
@@ -116,7 +116,7 @@ impl Drop for ExportedObject {
 impl ExportOwner for HostBuffer {}
 
 impl ExportOwner for CudaBuffer {
-    fn orders_its_release(&self) -> bool {
+    fn waits_on_drop(&self) -> bool {
         self.is_in_order()
     }
 }

@@ -1,15 +1,16 @@
-//! Kernels as host functions.
+//! Kernels, simulated by host functions.
 
 use std::ffi::c_void;
 
-/// The host function behind a kernel: the three extents of the grid, those of the block, the bytes of dynamic shared
-/// memory, and a pointer to each parameter. It runs once for a launch and loops over the threads itself. It must not
-/// call the driver and must not panic; device addresses become usable by [`crate::Sim::read`] and
-/// [`crate::Sim::write`].
+/// The host function that simulates a kernel.
+///
+/// It receives the three extents of the grid, the three of the block, the bytes of dynamic shared memory, and a pointer
+/// to each parameter. It runs once per launch and loops over the threads itself. It must not call the driver and must
+/// not panic. [`crate::Sim::read`] and [`crate::Sim::write`] turn device addresses into usable pointers.
 pub type KernelFunction =
     extern "C" fn(grid: *const u32, block: *const u32, shared: u32, parameters: *const *const c_void);
 
-/// The parameters of a launch, for the body of a [`KernelFunction`].
+/// The parameters of a launch, for use in a [`KernelFunction`].
 ///
 /// ```
 /// use interop_sim_client::{Arguments, sim};
@@ -36,26 +37,27 @@ pub type KernelFunction =
 pub struct Arguments(*const *const c_void);
 
 impl Arguments {
-    /// The parameters that a [`KernelFunction`] was called with.
+    /// Wraps the parameters that a [`KernelFunction`] received.
     ///
     /// # Safety
     ///
-    /// `parameters` is what the driver passed, and the function has not returned.
+    /// `parameters` is the pointer that the driver passed, and the function has not returned yet.
     pub unsafe fn new(parameters: *const *const c_void) -> Self {
         Self(parameters)
     }
 
-    /// The value of a parameter.
+    /// Returns the value of a parameter.
     ///
     /// # Safety
     ///
-    /// `index` is below the number of registered parameters, and `T` has the registered size and is valid for the bytes
-    /// that the launch passed.
+    /// `index` is below the number of registered parameters. `T` has the registered size, and the bytes that the launch
+    /// passed are a valid `T`.
     pub unsafe fn get<T: Copy>(self, index: usize) -> T {
         let value = self.0.wrapping_add(index);
-        // SAFETY: there are more than `index` pointers, by the caller's promise.
+        // SAFETY: the caller promises that there are more than `index` pointers.
         let value = unsafe { value.read() };
-        // SAFETY: it points to a `T`, by the caller's promise, in words that are aligned for any parameter.
+        // SAFETY: the caller promises that it points to a `T`. The driver stores it in words that are aligned for any
+        // parameter.
         unsafe { value.cast::<T>().read() }
     }
 }

@@ -1,8 +1,7 @@
-//! Orders and questions to the simulated CUDA driver, for tests of any package.
+//! Controls and queries the simulated CUDA driver from the tests of any package.
 //!
-//! [`sim`] finds the library and, because the program's own loading of `libcuda.so.1` finds what is loaded already,
-//! also decides that the program uses it: a test calls it before anything that calls the driver. What the driver
-//! simulates is told in `sim-driver/README.md`.
+//! Call [`sim`] before anything that calls the driver. It loads the library into the process, so a later load of
+//! `libcuda.so.1` by the program finds the same library. `sim-driver/README.md` describes what the driver simulates.
 //!
 //! ```no_run
 //! use interop_sim_client::{Live, sim};
@@ -30,20 +29,20 @@ use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
 
 /// The name under which programs load the driver.
 const NAME: &str = "libcuda.so.1";
-/// `RTLD_NOLOAD` of Linux: only what is loaded already.
+/// Linux's `RTLD_NOLOAD`: opens the library only if it is already loaded.
 const RTLD_NOLOAD: i32 = 4;
 
 /// What [`Sim::live`] counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum Live {
-    /// Allocations and registrations that were not freed.
+    /// Allocations and registrations that have not been freed.
     Allocations = 0,
-    /// Streams that were created and not destroyed.
+    /// Created streams that have not been destroyed.
     Streams = 1,
-    /// Events that were not destroyed.
+    /// Events that have not been destroyed.
     Events = 2,
-    /// Contexts, primary ones that are retained among them.
+    /// Contexts, including retained primary contexts.
     Contexts = 3,
     /// Operations that have not ended.
     Operations = 4,
@@ -55,22 +54,22 @@ pub enum Live {
     Graphs = 7,
 }
 
-/// When operations run that nobody has to wait for yet.
+/// When an operation runs if no call waits for it yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum Policy {
-    /// Only when a call waits for them, and then nothing else; frees as soon as they may. The default.
+    /// Only when a call waits for it; other operations do not run then. Frees run as soon as they may. The default.
     Late = 0,
-    /// As late, but a wait may also run any other operation that could run.
+    /// As `Late`, but a wait may also run any other operation that is ready.
     Random = 1,
-    /// At once.
+    /// Immediately.
     Eager = 2,
 }
 
-/// Declares the table of hooks.
+/// Declares the table of the library's functions for tests.
 macro_rules! hooks {
     ($($name:ident = $symbol:literal ($($type:ty),*) $(-> $result:ty)?;)*) => {
-        /// The hooks of the loaded library.
+        /// The functions for tests of the loaded library.
         struct Hooks {
             $($name: extern "C" fn($($type),*) $(-> $result)?,)*
         }
@@ -78,8 +77,8 @@ macro_rules! hooks {
         impl Hooks {
             fn find(library: &Library) -> Result<Self, libloading::Error> {
                 Ok(Self {$(
-                    // SAFETY: a library that has functions with these names is the simulated driver of this workspace,
-                    // where they have these types and no conditions beyond those of the methods below.
+                    // SAFETY: only the simulated driver of this workspace has functions with these names. They have
+                    // these types there and no preconditions beyond those of the methods below.
                     $name: *unsafe { library.get::<extern "C" fn($($type),*) $(-> $result)?>($symbol) }?,
                 )*})
             }
@@ -118,33 +117,36 @@ hooks! {
     translate = b"interop_sim_translate\0" (u64, u64, u32) -> *mut u8;
 }
 
-/// The simulated driver of this process. All tests of a process share it: tests that count or order something take
-/// turns, or run in processes of their own.
+/// The simulated driver of this process.
+///
+/// All tests of a process share it. Tests that count calls or control the driver must take turns or run in separate
+/// processes.
 pub struct Sim {
     hooks: Hooks,
-    /// Never closed: whoever loads `libcuda.so.1` after us gets the same library.
+    /// Never closed, so every later load of `libcuda.so.1` gets the same library.
     library: Library,
 }
 
-/// What a host thread knows to be done, on its way to others.
+/// The work that a host thread knows to be finished, to be passed to another thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HandedOver(u64);
 
-/// An operation that ends when the test says so, or when something must wait for it unless the policy is
-/// [`Policy::Eager`].
+/// An operation that ends when the test releases it.
+///
+/// It also ends when a call must wait for it, unless the policy is [`Policy::Eager`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Spin(u64);
 
-/// The simulated driver.
+/// Returns the simulated driver.
 ///
 /// # Panics
 ///
-/// If it is not there, or if the process has loaded another driver; the message says what to do.
+/// If the library was not built, or if the process has loaded another driver. The message says what to do.
 pub fn sim() -> &'static Sim {
     find().unwrap_or_else(|why| panic!("{why}"))
 }
 
-/// The simulated driver, or why there is none: for tests that also run against a real driver.
+/// Returns the simulated driver, or the reason why there is none, for tests that also run against a real driver.
 ///
 /// # Errors
 ///
@@ -154,10 +156,10 @@ pub fn find() -> Result<&'static Sim, &'static str> {
     SIM.get_or_init(open).as_ref().map_err(String::as_str)
 }
 
-/// A file that is taken instead, for a library that was built in another way.
+/// The environment variable that names another library file to load, for example one built with other flags.
 const CHOSEN: &str = "INTEROP_SIM_DRIVER";
 
-/// Where `cargo xtask sim` puts the library, and where cargo does when it builds the tests of the library itself.
+/// The files to try: the one that `cargo xtask sim` makes, and the one that cargo builds for the library's own tests.
 fn places() -> Vec<PathBuf> {
     if let Some(chosen) = std::env::var_os(CHOSEN) {
         return vec![chosen.into()];
@@ -172,19 +174,19 @@ fn places() -> Vec<PathBuf> {
     beside.into_iter().chain([root.join("target/sim/lib64").join(NAME)]).collect()
 }
 
-/// Whether a program is a test of the simulated driver, which must run against the library as it was just built.
+/// Whether a program is a test of the simulated driver itself, which must load the library that cargo has just built.
 fn is_own_test(program: &Path) -> bool {
     program.file_name().is_some_and(|name| name.to_string_lossy().starts_with("sim_driver-"))
 }
 
-/// Finds the library: the one in the process, else the one that was built.
+/// Opens the library that is loaded in the process, or else the one that was built.
 fn open() -> Result<Sim, String> {
     let flags = RTLD_NOW | RTLD_LOCAL;
-    // SAFETY: the library is in the process already, so that nothing is initialised.
+    // SAFETY: the library is already in the process, so no initializer runs.
     let loaded = unsafe { Library::open(Some(NAME), flags | RTLD_NOLOAD) }.ok();
     let library = loaded.or_else(|| {
         let place = places().into_iter().find(|place| place.exists())?;
-        // SAFETY: the simulated driver has no initialisers.
+        // SAFETY: the simulated driver has no initializers.
         unsafe { Library::open(Some(place), flags) }.ok()
     });
     let library = library.ok_or("the simulated CUDA driver was not built: run `cargo xtask sim`")?;
@@ -197,74 +199,83 @@ fn open() -> Result<Sim, String> {
     Ok(Sim { hooks, library })
 }
 
-/// A name as C code reads it.
+/// Converts a name to a C string.
 fn text(name: &str) -> CString {
     CString::new(name).expect("names of functions have no zero in them")
 }
 
 impl Sim {
-    /// How often a function of the driver was called, by its exported name such as `cuMemFree_v2`.
+    /// The number of calls of a driver function, by its exported name such as `cuMemFree_v2`.
     pub fn calls(&self, name: &str) -> u64 {
         (self.hooks.calls)(text(name).as_ptr())
     }
 
-    /// How many calls of any function there were.
+    /// The number of calls of all functions together.
     pub fn all_calls(&self) -> u64 {
         (self.hooks.calls)(std::ptr::null())
     }
 
-    /// Starts all counts of calls at zero.
+    /// Resets all call counts to zero.
     pub fn reset_calls(&self) {
         (self.hooks.reset_calls)();
     }
 
-    /// The program on the host reads `bytes` at an address that devices reach too, now: the driver cannot see it.
+    /// Declares that the host program reads `bytes` now, at an address that devices use too. The driver cannot see such
+    /// reads.
     pub fn host_reads(&self, address: u64, bytes: usize) {
         (self.hooks.host_access)(address, bytes as u64, 0);
     }
 
-    /// The same for bytes that are written.
+    /// Declares that the host program writes `bytes` now, as [`host_reads`](Self::host_reads) does for reads.
     pub fn host_writes(&self, address: u64, bytes: usize) {
         (self.hooks.host_access)(address, bytes as u64, 1);
     }
 
-    /// Whether each host thread knows only what it waited for itself, what was known when it began, what threads knew
-    /// that have ended, and what is declared by [`hand_over`](Self::hand_over). Otherwise the host is one, because
-    /// threads hand things over in ways that no driver sees.
+    /// Chooses whether the driver tracks host threads separately.
+    ///
+    /// If so, a thread knows of the work that it waited for itself, that was known when it started, that ended threads
+    /// knew of, and that [`take_over`](Self::take_over) passes to it. By default all host threads share their
+    /// knowledge, because threads synchronize in ways that no driver sees.
     pub fn set_threads_apart(&self, apart: bool) {
         (self.hooks.set_threads_apart)(apart.into());
     }
 
-    /// Whether host memory that is registered from now on has another address for devices than for the host, as where
-    /// devices lack `CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM`. A kernel that uses the host's address is reported.
+    /// Chooses whether host memory that is registered from now on has a different address on devices than on the host.
+    ///
+    /// Devices without `CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM` behave so. A kernel that uses the host's address is
+    /// reported.
     pub fn set_registered_apart(&self, apart: bool) {
         (self.hooks.set_registered_apart)(apart.into());
     }
 
-    /// Whether the handles of contexts, streams and events that are destroyed from now on, and the addresses of memory that is
-    /// freed, are given out again, as the real driver does: the last that was given up is the first that is used again. A
-    /// use of what is gone is then one of what came after it, and cannot be reported.
+    /// Chooses whether the driver reuses handles and addresses from now on, as the real driver does.
+    ///
+    /// This applies to handles of destroyed contexts, streams and events, and to addresses of freed memory. The one
+    /// that was released last is reused first. A use after destruction then refers to the new object and cannot be
+    /// reported.
     pub fn set_reuse(&self, reuse: bool) {
         (self.hooks.set_reuse)(reuse.into());
     }
 
-    /// What this thread knows to be done, for another to take over.
+    /// Returns what this thread knows to be finished, for another thread to [take over](Self::take_over).
     pub fn hand_over(&self) -> HandedOver {
         HandedOver((self.hooks.hand_over)())
     }
 
-    /// From now on this thread knows what another has handed over.
+    /// Adds to this thread the knowledge that another thread has handed over.
     pub fn take_over(&self, handed: HandedOver) {
         (self.hooks.take_over)(handed.0);
     }
 
-    /// Has one call of `cuStreamWaitEvent` or `cuCtxRecordEvent` do nothing but answer success: the one after `before`
-    /// more. The event of a record that is lost counts as never recorded. What it takes to see that the call matters.
+    /// Makes one call of `cuStreamWaitEvent` or `cuCtxRecordEvent` return success without doing anything.
+    ///
+    /// It is the call after the next `before` calls of that function. An event whose record is lost counts as never
+    /// recorded. A test uses this to show that the call is necessary.
     pub fn lose(&self, name: &str, before: u64) {
         (self.hooks.lose)(text(name).as_ptr(), before);
     }
 
-    /// How many there are of something.
+    /// The number of live objects of one kind.
     pub fn live(&self, what: Live) -> u64 {
         (self.hooks.live)(what as u32)
     }
@@ -274,44 +285,49 @@ impl Sim {
         (self.hooks.set_policy)(policy as u32);
     }
 
-    /// Starts the choices of the scheduler again, from a seed.
+    /// Restarts the scheduler's random choices from a seed.
     pub fn set_seed(&self, seed: u64) {
         (self.hooks.set_seed)(seed);
     }
 
-    /// Runs everything to the end, spins included, as a wait for all that there is: what was before and what comes after
-    /// is ordered by it.
+    /// Runs everything to the end, including spins.
+    ///
+    /// Like a wait for all work, it puts everything that was queued before it before everything that comes after it.
     pub fn run_all(&self) {
         (self.hooks.run_all)();
     }
 
-    /// Runs one operation that may run now; `false` if there is none.
+    /// Runs one operation that is ready. Returns `false` if there is none.
     pub fn step(&self) -> bool {
         (self.hooks.step)() != 0
     }
 
-    /// Orders the answer of the next call of a function for which none is ordered yet, by its name with or without the
-    /// version. The call does nothing else; a call that is to succeed is made.
+    /// Sets the result of the next call of a function whose result is not set yet.
+    ///
+    /// `name` is the exported name, with or without the version suffix. The call does nothing else, except that with
+    /// code 0 the driver executes it normally.
     pub fn fail_next(&self, name: &str, code: i32) {
         (self.hooks.fail_next)(text(name).as_ptr(), code);
     }
 
-    /// Has every call answer this code and do nothing from now on, but for those that need no start of the driver: as at the
-    /// end of the program (4), in a process that was forked (3), or after an error that ends all. 0 takes it back.
+    /// Makes every call return this code and do nothing from now on. Code 0 ends this.
+    ///
+    /// Functions that need no initialized driver still work. This simulates the end of the program (4), a forked
+    /// process (3), or an unrecoverable error.
     pub fn fail_all(&self, code: i32) {
         (self.hooks.fail_all)(code);
     }
 
-    /// Forgets the answers that were ordered, and the calls that were to be lost.
+    /// Clears the results set by `fail_next` and `fail_all` and the calls chosen by [`lose`](Self::lose).
     pub fn clear_faults(&self) {
         (self.hooks.clear_faults)();
     }
 
-    /// Queues a spin on a stream of the current context: a handle, or 0, 1 and 2 for the default streams.
+    /// Queues a spin on a stream of the current context. `stream` is a handle, or 0, 1 or 2 for the default streams.
     ///
     /// # Panics
     ///
-    /// If no context is current, or the stream captures.
+    /// If no context is current, or the stream is capturing.
     pub fn spin(&self, stream: u64) -> Spin {
         let spin = (self.hooks.spin)(stream);
         assert_ne!(spin, u64::MAX, "no spin can be queued on stream {stream:#x}");
@@ -323,25 +339,28 @@ impl Sim {
         (self.hooks.release_spin)(spin.0);
     }
 
-    /// Whether a spin has not ended.
+    /// Whether a spin has not ended yet.
     pub fn is_pending(&self, spin: Spin) -> bool {
         (self.hooks.is_pending)(spin.0) != 0
     }
 
-    /// Registers the host function behind a kernel of any module whose PTX has `.entry <name>`, with the sizes of its
-    /// parameters in bytes. [`Arguments`] tells how the function reads them.
+    /// Registers the host function that simulates every kernel with `.entry <name>` in its module's PTX.
+    ///
+    /// `sizes` holds the size of each parameter in bytes. The function reads the parameters with [`Arguments`].
     pub fn register_kernel(&self, name: &str, sizes: &[usize], run: KernelFunction) {
         (self.hooks.register_kernel)(text(name).as_ptr(), run, sizes.as_ptr(), sizes.len() as u64);
     }
 
-    /// The usable address of `count` elements that a kernel reads at a device address, which is how it says that it does;
-    /// outside a kernel or host function the test looks at them, and that is no access of the program. `None`, and a
-    /// report, if they may not be touched.
+    /// Returns a usable pointer to `count` elements at a device address.
+    ///
+    /// In a kernel or host function this also declares that the kernel reads them. Elsewhere the test inspects them,
+    /// which does not count as an access by the program. Returns `None`, and adds a report, if the elements may not be
+    /// accessed.
     pub fn read<T>(&self, address: u64, count: usize) -> Option<*const T> {
         self.place::<T>(address, count, false).map(<*mut T>::cast_const)
     }
 
-    /// The same for elements that are written.
+    /// Returns a usable pointer for writing, as [`read`](Self::read) does for reading.
     pub fn write<T>(&self, address: u64, count: usize) -> Option<*mut T> {
         self.place(address, count, true)
     }
@@ -352,17 +371,17 @@ impl Sim {
         (!place.is_null()).then_some(place.cast())
     }
 
-    /// A function of the driver, to be called as C code would.
+    /// Returns a driver function, to be called as C code would call it.
     ///
     /// # Safety
     ///
-    /// `F` is the type that the function has by `cuda.h`.
+    /// `F` is the function's type in `cuda.h`.
     ///
     /// # Panics
     ///
     /// If the library has no such function.
     pub unsafe fn function<F: Copy>(&self, name: &str) -> F {
-        // SAFETY: the caller's promise.
+        // SAFETY: forwarded to the caller.
         let found = unsafe { self.library.get::<F>(text(name).as_bytes_with_nul()) };
         *found.unwrap_or_else(|error| panic!("{name}: {error}"))
     }

@@ -1,36 +1,36 @@
-//! What the driver has noticed that the program does wrong.
+//! Reports of the mistakes that the driver has detected in the program.
 
 use std::fmt;
 use std::marker::PhantomData;
 
 use crate::Sim;
 
-/// What sort of mistake a [`Report`] is about.
+/// The kind of mistake of a [`Report`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u32)]
 pub enum Mistake {
-    /// Two accesses of the same bytes, one of them a write, that nothing orders.
+    /// Two unordered accesses of the same bytes, at least one of them a write.
     Race = 0,
-    /// An access that comes after the free of its memory, or that nothing orders before it.
+    /// An access after the free of its memory, or one that is not ordered before the free.
     UseAfterFree = 1,
-    /// An access that nothing orders after the stream-ordered allocation of its memory.
+    /// An access that is not ordered after the stream-ordered allocation of its memory.
     UseBeforeAllocation = 2,
     /// Memory was freed twice.
     DoubleFree = 3,
-    /// Memory was freed while a context was current that is not its own; of the pool, one of another device.
+    /// Memory was freed while another context than its own was current; for pool memory, a context of another device.
     WrongContext = 4,
-    /// An event was neither destroyed nor kept: see [`Sim::report_leaked_events`].
+    /// An event was neither destroyed nor listed as kept: see [`Sim::report_leaked_events`].
     LeakedEvent = 5,
-    /// The host waited for a device while [`NoWaits`] lived.
+    /// The host waited for a device while a [`NoWaits`] guard existed.
     HostWait = 6,
-    /// A capture was spoilt, or ended without work that it had begun.
+    /// A capture was invalidated, or ended without work that belongs to it.
     Capture = 7,
-    /// A stream was used that had been destroyed, alone or with its context. The real driver crashes, answers an error,
-    /// or takes the handle for that of a newer stream.
+    /// A stream was used after it or its context was destroyed. The real driver crashes, returns an error, or treats
+    /// the handle as that of a newer stream.
     DestroyedStream = 8,
-    /// An event was used that had been destroyed, or that is none.
+    /// An event was used that was destroyed or never existed.
     DestroyedEvent = 9,
-    /// An access beyond an allocation, outside all of them, or by the host where only devices reach.
+    /// An access beyond an allocation, outside every allocation, or by the host to memory that only devices can access.
     OutOfBounds = 10,
     /// The driver was called from a host function or a kernel.
     CallInside = 11,
@@ -39,7 +39,7 @@ pub enum Mistake {
 }
 
 impl Mistake {
-    /// Each under its number.
+    /// All kinds, each at the index of its number.
     const ALL: [Self; 13] = [
         Self::Race,
         Self::UseAfterFree,
@@ -70,13 +70,15 @@ const _: () = {
     }
 };
 
-/// Something that the program did wrong. For two uses of memory the text names both, each with its function, operation,
-/// stream and bytes, then the allocation, and the edge that is missing.
+/// A mistake of the program.
+///
+/// For two uses of memory the text names both, each with its function, operation, stream and bytes. Then it names the
+/// allocation and the missing dependency.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Report {
-    /// What sort of mistake it is.
+    /// The kind of mistake.
     pub mistake: Mistake,
-    /// What was done, in words.
+    /// A description of what the program did.
     pub text: String,
 }
 
@@ -86,11 +88,11 @@ impl fmt::Display for Report {
     }
 }
 
-/// A time, for [`Sim::report_leaked_events`].
+/// A point in time, for [`Sim::report_leaked_events`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mark(u64);
 
-/// While it lives, a call of this thread that makes the host wait is reported.
+/// A guard. While it exists, every call of its thread that makes the host wait is reported.
 pub struct NoWaits<'s>(&'s Sim, PhantomData<*const ()>);
 
 impl Drop for NoWaits<'_> {
@@ -100,7 +102,7 @@ impl Drop for NoWaits<'_> {
 }
 
 impl Sim {
-    /// What the program did wrong so far.
+    /// The reports so far.
     pub fn reports(&self) -> Vec<Report> {
         let read = |index| {
             let (mut kind, mut bytes) = (0, vec![0; 4096]);
@@ -111,36 +113,36 @@ impl Sim {
         (0..(self.hooks.report_count)()).map(read).collect()
     }
 
-    /// The reports, which are forgotten.
+    /// Returns the reports and clears them.
     pub fn take_reports(&self) -> Vec<Report> {
         let reports = self.reports();
         (self.hooks.clear_reports)();
         reports
     }
 
-    /// Takes the reports, of which there may be none.
+    /// Clears the reports and checks that there were none.
     ///
     /// # Panics
     ///
-    /// If there are any, with their texts.
+    /// If there are any. The message contains their texts.
     #[track_caller]
     pub fn assert_no_reports(&self) {
         let texts: Vec<_> = self.take_reports().iter().map(Report::to_string).collect();
         assert!(texts.is_empty(), "the driver reports:\n{}", texts.join("\n"));
     }
 
-    /// The mark after which events count that are created from now on.
+    /// Returns a mark. [`report_leaked_events`](Self::report_leaked_events) counts events that are created after it.
     pub fn mark(&self) -> Mark {
         Mark((self.hooks.mark)())
     }
 
-    /// Reports every event that was created after the mark, that lives, and that is not one of those in `kept`, such as a
-    /// pool for later use.
+    /// Reports every live event that was created after the mark and is not in `kept`. `kept` lists events that the
+    /// program keeps for later use, for example in a pool.
     pub fn report_leaked_events(&self, since: Mark, kept: &[u64]) {
         (self.hooks.report_leaked_events)(since.0, kept.as_ptr(), kept.len() as u64);
     }
 
-    /// Reports every call of this thread that makes the host wait for a device while the guard lives.
+    /// Reports every call of this thread that makes the host wait for a device, as long as the guard exists.
     pub fn no_waits(&self) -> NoWaits<'_> {
         (self.hooks.forbid_waits)(1);
         NoWaits(self, PhantomData)

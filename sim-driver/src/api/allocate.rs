@@ -1,4 +1,4 @@
-//! Memory: device, managed, pinned and registered.
+//! Functions that allocate and free memory: device, managed, pinned and registered.
 
 #![allow(unsafe_code, reason = "the names are exported")]
 
@@ -9,14 +9,15 @@ use crate::report::Mistake;
 use crate::state::{Handle, Sim};
 use crate::status::{Answer, Status};
 
-/// Makes an allocation for the current context.
+/// Allocates memory for the current context.
 fn allocate(sim: &mut Sim, kind: Kind, bytes: usize, flags: u32) -> Answer<u64> {
     let owner = sim.current_owner()?;
     sim.check_capture_mode()?;
     sim.memory.allocate(kind, bytes as u64, owner, flags)
 }
 
-/// Answers with an address. Where there is none the driver promises nothing of the place: it holds one that is nobody's.
+/// Returns an address to the caller. On failure it writes an address that belongs to no memory, because the driver
+/// leaves the result undefined.
 pub(super) fn give(out: &Out<u64>, allocated: Answer<u64>) -> Answer {
     const NOBODYS: u64 = 0x7c00_0000_0000_0000;
     if allocated.is_err() {
@@ -25,21 +26,21 @@ pub(super) fn give(out: &Out<u64>, allocated: Answer<u64>) -> Answer {
     out.set(allocated?)
 }
 
-/// Frees an allocation now.
+/// Frees an allocation immediately.
 fn free_now(sim: &mut Sim, first: u64) {
     let step = sim.host_step();
     sim.note_whole(&step, What::Free, first);
     sim.memory.free(first);
 }
 
-/// Waits for all work of the device that an allocation belongs to, and frees it.
+/// Waits for all work of the allocation's device, and then frees it.
 fn free_after_work(sim: &mut Sim, first: u64, device: usize) {
     let work = sim.work_of_device(device);
     sim.wait(&work);
     free_now(sim, first);
 }
 
-/// Reports that memory is freed in `context`, unless that is its own. Memory of a pool belongs to the device.
+/// Reports that memory is freed in `context`, unless `context` owns it. Pool memory belongs to the device.
 pub(super) fn check_owner(sim: &mut Sim, address: u64, context: Handle) -> Answer {
     let device = sim.context(context)?.device;
     let Some(known) = sim.memory.at(address) else { return Ok(()) };
@@ -57,7 +58,7 @@ pub(super) fn check_owner(sim: &mut Sim, address: u64, context: Handle) -> Answe
     Ok(())
 }
 
-/// Why memory cannot be freed by this address: a second free is an error of the program.
+/// Returns the error for an address that cannot be freed. Reports a second free.
 pub(super) fn unknown(sim: &mut Sim, function: &str, address: u64) -> Status {
     if sim.memory.at(address).is_some_and(|known| known.free_queued.is_some()) {
         sim.report(Mistake::DoubleFree, format!("{function}: {address:#x} is being freed already"));
@@ -96,7 +97,7 @@ extern "C" fn cuMemFree_v2(address: u64) -> Code {
         check_owner(sim, address, context)?;
         let found = sim.memory.at(address).filter(|known| known.free_queued.is_none());
         match found.map(|known| (known.kind, known.device)) {
-            // Memory of the pool goes back at once, whoever still uses it.
+            // Pool memory is returned immediately, even if work still uses it.
             Some((Kind::Pool | Kind::HostPool, _)) => free_now(sim, address),
             Some((Kind::Device | Kind::Managed, device)) => free_after_work(sim, address, device),
             _ => return Err(unknown(sim, "cuMemFree_v2", address)),
@@ -148,7 +149,7 @@ extern "C" fn cuMemHostRegister_v2(address: u64, bytes: usize, flags: u32) -> Co
     })
 }
 
-/// Waits for nothing: an operation that still uses the memory finds it unknown.
+/// Does not wait. An operation that still uses the memory then fails to find it.
 #[unsafe(no_mangle)]
 extern "C" fn cuMemHostUnregister(address: u64) -> Code {
     call("cuMemHostUnregister", |sim| {

@@ -1,4 +1,4 @@
-//! Contexts and which is current.
+//! Functions for contexts and the current context.
 
 #![allow(unsafe_code, reason = "the names are exported")]
 
@@ -8,10 +8,10 @@ use crate::state::{Handle, Sim};
 use crate::status::{Answer, Status};
 use crate::stream::die;
 
-/// The version of the interface that a context has.
+/// The API version of every context.
 const API_VERSION: u32 = 3020;
 
-/// Makes a context and its device current.
+/// Creates a context on a device and makes it current.
 fn create(sim: &mut Sim, out: &Out<Handle>, flags: u32, device: i32) -> Answer {
     let (index, _) = sim.device(device)?;
     if out.is_null() {
@@ -27,7 +27,7 @@ extern "C" fn cuCtxCreate_v2(out: Out<Handle>, flags: u32, device: i32) -> Code 
     call("cuCtxCreate_v2", |sim| create(sim, &out, flags, device))
 }
 
-/// The affinities of the third version are accepted and mean nothing here.
+/// The affinity parameters of version 3 are accepted and ignored.
 #[unsafe(no_mangle)]
 extern "C" fn cuCtxCreate_v3(out: Out<Handle>, _affinity: u64, _count: i32, flags: u32, device: i32) -> Code {
     call("cuCtxCreate_v3", |sim| create(sim, &out, flags, device))
@@ -51,7 +51,7 @@ extern "C" fn cuCtxDestroy_v2(context: Handle) -> Code {
     })
 }
 
-/// A context that was destroyed is pushed as if nothing were the matter.
+/// Pushes a destroyed context without an error, as the real driver does.
 #[unsafe(no_mangle)]
 extern "C" fn cuCtxPushCurrent_v2(context: Handle) -> Code {
     call("cuCtxPushCurrent_v2", |sim| {
@@ -155,7 +155,7 @@ extern "C" fn cuCtxSynchronize() -> Code {
     })
 }
 
-/// Limits, cache and bank settings are hints that a program may set; none of them changes anything here.
+/// Limits, cache and shared-memory bank settings are hints. They are accepted and change nothing.
 #[unsafe(no_mangle)]
 extern "C" fn cuCtxSetLimit(_limit: i32, _value: usize) -> Code {
     call("cuCtxSetLimit", |sim| sim.current().map(drop))

@@ -1,4 +1,4 @@
-//! Copies and sets.
+//! Functions that copy and set memory.
 
 #![allow(unsafe_code, reason = "the names are exported, and host memory is read when a copy is queued")]
 
@@ -10,7 +10,7 @@ use crate::queue::{Place, Work};
 use crate::state::{Handle, Sim, State};
 use crate::status::{Answer, Status};
 
-/// The memory at an address: the driver's, or the program's own.
+/// Returns the memory at an address: known to the driver, or other host memory.
 fn place(state: &State, address: u64, bytes: u64) -> Answer<Place> {
     match state.memory.find(address) {
         None if address == 0 => Err(Status::INVALID_VALUE),
@@ -21,7 +21,7 @@ fn place(state: &State, address: u64, bytes: u64) -> Answer<Place> {
     }
 }
 
-/// The memory at an address that a device must be able to reach.
+/// Returns the memory at an address that a device must be able to access.
 pub(super) fn on_device(state: &State, address: u64, bytes: u64) -> Answer<Place> {
     match place(state, address, bytes)? {
         Place::Cuda(address) if state.memory.on_devices(address) == address => Ok(Place::Cuda(address)),
@@ -37,21 +37,23 @@ struct Copy {
 }
 
 impl Copy {
-    /// Checks both ends; `device` says which must be memory of a device.
+    /// Checks both ends. `device` states for each end whether it must be device memory.
     fn new(state: &State, to: u64, from: u64, bytes: usize, device: [bool; 2]) -> Answer<Self> {
         let bytes = bytes as u64;
         let check = |address, device| if device { on_device } else { place }(state, address, bytes);
         Ok(Self { to: check(to, device[0])?, from: check(from, device[1])?, bytes })
     }
 
-    /// Queues the copy on a stream. Host memory that the driver does not know is read now and written before the call
-    /// returns, as the driver does.
+    /// Queues the copy on a stream.
+    ///
+    /// As in the real driver, a source in unknown host memory is read now, and a target in it is written before the
+    /// call returns.
     fn submit(mut self, sim: &mut Sim, stream: Handle) -> Answer {
         let captures = sim.streams[&stream].capture.is_some();
         if let (Place::Host(address), false) = (&self.from, captures) {
             let count = usize::try_from(self.bytes).map_err(|_| Status::INVALID_VALUE)?;
             let source = std::ptr::with_exposed_provenance::<u8>(*address as usize);
-            // SAFETY: the caller of the copy promises `bytes` readable bytes there during the call.
+            // SAFETY: the caller of the copy promises that `bytes` bytes are readable there during the call.
             let source = unsafe { slice::from_raw_parts(source, count) };
             self.from = Place::Staged(source.into());
         }
@@ -66,7 +68,7 @@ impl Copy {
     }
 }
 
-/// A copy on a stream, with both ends as [`Copy::new`] takes them.
+/// Implements an asynchronous copy; `ends` and `device` are as for [`Copy::new`].
 fn asynchronous(name: &'static str, ends: [u64; 2], device: [bool; 2], bytes: usize, stream: Handle) -> Code {
     call(name, |sim| {
         sim.current()?;
@@ -78,7 +80,7 @@ fn asynchronous(name: &'static str, ends: [u64; 2], device: [bool; 2], bytes: us
     })
 }
 
-/// A copy on the legacy default stream that the host waits for, unless both ends are memory of a device.
+/// Implements a copy on the legacy default stream. The host waits for it, unless both ends are device memory.
 fn synchronous(name: &'static str, ends: [u64; 2], device: [bool; 2], bytes: usize) -> Code {
     call(name, |sim| {
         let stream = sim.stream(0, name)?;
@@ -99,7 +101,7 @@ fn synchronous(name: &'static str, ends: [u64; 2], device: [bool; 2], bytes: usi
     })
 }
 
-/// Declares the copies that have two addresses and a size.
+/// Declares the copies that take two addresses and a size.
 macro_rules! copies {
     ($($name:ident $with_stream:ident $device:expr;)*) => {$(
         #[unsafe(no_mangle)]
@@ -144,8 +146,9 @@ extern "C" fn cuMemcpyPeer(
     synchronous("cuMemcpyPeer", [to, from], [true, true], bytes)
 }
 
-/// Queues a set of `count` elements of `width` bytes; on the legacy default stream without a stream. The host waits only
-/// for sets of memory that it can reach, and only without a stream.
+/// Queues a set of `count` elements of `width` bytes, on the legacy default stream if `stream` is `None`.
+///
+/// The host waits only without a stream, and only for memory that it can access.
 fn set(
     name: &'static str,
     to: u64,
@@ -198,7 +201,7 @@ sets! {
     cuMemsetD32_v2 cuMemsetD32Async u32;
 }
 
-/// Checks a hint about memory, which changes nothing here.
+/// Checks the address of a hint. Hints change nothing here.
 fn hint(name: &'static str, address: u64, bytes: usize) -> Code {
     call(name, |sim| on_device(sim, address, bytes as u64).map(drop))
 }
@@ -208,7 +211,7 @@ extern "C" fn cuMemPrefetchAsync(address: u64, bytes: usize, _device: i32, _stre
     hint("cuMemPrefetchAsync", address, bytes)
 }
 
-/// The location is a struct of two integers, which travels as one word.
+/// The location is a struct of two integers, which is passed in one register.
 #[unsafe(no_mangle)]
 extern "C" fn cuMemPrefetchAsync_v2(
     address: u64,

@@ -1,4 +1,4 @@
-//! Devices and their primary contexts.
+//! Functions for devices and their primary contexts.
 
 #![allow(unsafe_code, reason = "the names are exported")]
 
@@ -7,10 +7,10 @@ use crate::memory::Memory;
 use crate::state::Handle;
 use crate::status::Status;
 
-/// The name that a device tells.
+/// The name of every device.
 const NAME: &[u8] = b"Simulated CUDA device\0";
 
-/// What a device answers for an attribute, by its number in `CUdevice_attribute`; the others are zero.
+/// The attributes of a device, by their number in `CUdevice_attribute`. All others are zero.
 const ATTRIBUTES: [(i32, i32); 23] = [
     (1, 1024),       // MAX_THREADS_PER_BLOCK
     (2, 1024),       // MAX_BLOCK_DIM_X
@@ -36,9 +36,9 @@ const ATTRIBUTES: [(i32, i32); 23] = [
     (89, 1),         // CONCURRENT_MANAGED_ACCESS
     (115, 1),        // MEMORY_POOLS_SUPPORTED
 ];
-/// `CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM`, which a test decides.
+/// `CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM`; a test chooses its value.
 const REGISTERED_AS_ON_HOST: i32 = 91;
-/// No attribute has a greater number.
+/// The greatest attribute number.
 const LAST_ATTRIBUTE: i32 = 150;
 
 #[unsafe(no_mangle)]
@@ -66,7 +66,7 @@ extern "C" fn cuDeviceGetName(name: Out<u8>, room: i32, device: i32) -> Code {
     })
 }
 
-/// Sixteen bytes that tell the devices apart.
+/// Returns the UUID of a device; its last byte is the device's ordinal.
 fn uuid(device: usize) -> [u8; 16] {
     let mut uuid = *b"interop-sim-gpu\0";
     uuid[15] = u8::try_from(device).unwrap_or(u8::MAX);

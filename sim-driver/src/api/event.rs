@@ -1,4 +1,4 @@
-//! Events.
+//! Functions for events.
 
 #![allow(unsafe_code, reason = "the names are exported")]
 
@@ -9,14 +9,14 @@ use crate::state::{Handle, Sim, Thing};
 use crate::status::{Answer, Status};
 use crate::stream::{DISABLE_TIMING, Event};
 
-/// How long one operation takes, in the milliseconds that events tell.
+/// The duration of an operation, in milliseconds, as events measure it.
 const OPERATION: f32 = 0.001;
 
 #[unsafe(no_mangle)]
 extern "C" fn cuEventCreate(out: Out<Handle>, flags: u32) -> Code {
     call("cuEventCreate", |sim| {
         let context = sim.current()?;
-        // BLOCKING_SYNC, DISABLE_TIMING and INTERPROCESS, which demands DISABLE_TIMING.
+        // The flags are BLOCKING_SYNC, DISABLE_TIMING and INTERPROCESS. The last requires DISABLE_TIMING.
         if flags > 7 || (flags & 4 != 0 && flags & DISABLE_TIMING == 0) {
             return Err(Status::INVALID_VALUE);
         }
@@ -27,7 +27,7 @@ extern "C" fn cuEventCreate(out: Out<Handle>, flags: u32) -> Code {
     })
 }
 
-/// The event is gone at once; waits that were queued still hold.
+/// Destroys the event immediately. Stream waits that are already queued stay in effect.
 #[unsafe(no_mangle)]
 extern "C" fn cuEventDestroy_v2(event: Handle) -> Code {
     call("cuEventDestroy_v2", |sim| {
@@ -42,7 +42,7 @@ extern "C" fn cuEventDestroy_v2(event: Handle) -> Code {
 fn record(name: &'static str, event: Handle, stream: Handle, flags: u32) -> Code {
     call(name, |sim| {
         let handle = sim.stream(stream, name)?;
-        // CU_EVENT_RECORD_EXTERNAL adds a node to a graph, which is not simulated.
+        // CU_EVENT_RECORD_EXTERNAL would add a graph node, which is not simulated.
         match flags {
             0 => sim.record(event, handle),
             1 => Err(Status::NOT_SUPPORTED),
@@ -61,7 +61,7 @@ extern "C" fn cuEventRecordWithFlags(event: Handle, stream: Handle, flags: u32) 
     record("cuEventRecordWithFlags", event, stream, flags)
 }
 
-/// Records an event after all work of a context, whatever the stream.
+/// Records an event after all work of a context, on every stream.
 #[unsafe(no_mangle)]
 extern "C" fn cuCtxRecordEvent(context: Handle, event: Handle) -> Code {
     call("cuCtxRecordEvent", |sim| {
@@ -75,7 +75,7 @@ extern "C" fn cuCtxRecordEvent(context: Handle, event: Handle) -> Code {
             return Ok(());
         }
         let Before { operations: after, clock } = sim.work_of(|other| other == context);
-        // The legacy default stream is among the streams that the record comes after, and stands for all.
+        // The record comes after all streams, so the legacy default stream represents them all.
         let agent = sim.streams[&sim.context(context)?.legacy].agent;
         let step = sim.step_after(agent, "cuCtxRecordEvent", clock);
         let record = (step.moment.number, (*step.clock).clone());
@@ -98,7 +98,7 @@ extern "C" fn cuCtxWaitEvent(context: Handle, event: Handle) -> Code {
     })
 }
 
-/// The record that a question about an event is about, if there was one.
+/// Returns what must end before an event query or synchronization succeeds.
 fn latest(sim: &mut Sim, event: Handle, name: &str) -> Answer<Before> {
     sim.check_not_captured(event, name)?;
     sim.check_capture_mode()?;
@@ -122,7 +122,7 @@ extern "C" fn cuEventSynchronize(event: Handle) -> Code {
     })
 }
 
-/// Time is counted in operations.
+/// Returns the time between two events. Time is counted in operations.
 fn elapsed(name: &'static str, out: &Out<f32>, start: Handle, end: Handle) -> Code {
     call(name, |sim| {
         let mut times = [0; 2];

@@ -1,4 +1,4 @@
-//! Capture, and graphs as captures leave them.
+//! Functions for stream capture and for captured graphs.
 
 #![allow(unsafe_code, reason = "the names are exported")]
 
@@ -35,7 +35,7 @@ extern "C" fn cuThreadExchangeStreamCaptureMode(mode: Out<u32>) -> Code {
     })
 }
 
-/// Makes a graph ready for launches, as a copy.
+/// Creates an executable graph, which is a copy of the graph.
 fn instantiate(state: &mut State, out: &Out<Handle>, graph: Handle) -> Answer {
     let copy = state.graphs.get(&graph).ok_or(Status::INVALID_VALUE)?.clone();
     let handle = state.fresh_handle();
@@ -48,7 +48,7 @@ extern "C" fn cuGraphInstantiateWithFlags(out: Out<Handle>, graph: Handle, _flag
     call("cuGraphInstantiateWithFlags", |sim| instantiate(sim, &out, graph))
 }
 
-/// The node that fails and the text about it are left alone: a captured graph cannot fail here.
+/// The error node and the log buffer are not written, because a captured graph cannot fail here.
 #[unsafe(no_mangle)]
 extern "C" fn cuGraphInstantiate_v2(
     out: Out<Handle>,
@@ -83,7 +83,7 @@ extern "C" fn cuGraphExecDestroy(graph: Handle) -> Code {
     call("cuGraphExecDestroy", |sim| sim.graphs.remove(&graph).map(drop).ok_or(Status::INVALID_VALUE))
 }
 
-/// The number of nodes; the nodes themselves are not simulated.
+/// Returns the number of nodes. The nodes themselves are not simulated.
 #[unsafe(no_mangle)]
 extern "C" fn cuGraphGetNodes(graph: Handle, nodes: Out<Handle>, count: Out<usize>) -> Code {
     call("cuGraphGetNodes", |sim| {

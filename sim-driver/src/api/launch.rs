@@ -1,4 +1,4 @@
-//! Modules, functions and launches.
+//! Functions for modules, kernels and launches.
 
 #![allow(unsafe_code, reason = "the names are exported")]
 
@@ -12,7 +12,7 @@ use crate::report::Mistake;
 use crate::state::{Handle, Sim};
 use crate::status::{Answer, Status};
 
-/// The most threads of a block.
+/// The maximum number of threads per block.
 const THREADS: u64 = 1024;
 
 /// Loads a module from its PTX.
@@ -29,7 +29,7 @@ extern "C" fn cuModuleLoadData(out: Out<Handle>, image: In<c_char>) -> Code {
     call("cuModuleLoadData", |sim| load(sim, &out, &image.text()?))
 }
 
-/// The options are those of a compiler that is not there.
+/// The options are for the JIT compiler and are ignored.
 #[unsafe(no_mangle)]
 extern "C" fn cuModuleLoadDataEx(
     out: Out<Handle>,
@@ -41,7 +41,7 @@ extern "C" fn cuModuleLoadDataEx(
     call("cuModuleLoadDataEx", |sim| load(sim, &out, &image.text()?))
 }
 
-/// The container is searched for PTX as a plain file is.
+/// Treats the image as PTX text, as the other load functions do.
 #[unsafe(no_mangle)]
 extern "C" fn cuModuleLoadFatBinary(out: Out<Handle>, image: In<c_char>) -> Code {
     call("cuModuleLoadFatBinary", |sim| load(sim, &out, &image.text()?))
@@ -151,7 +151,7 @@ extern "C" fn cuLaunchKernel(
     extra: In<u64>,
 ) -> Code {
     call("cuLaunchKernel", |sim| {
-        // Parameters packed into one buffer are not simulated.
+        // Packed parameters (`extra`) are not simulated.
         if !extra.is_null() {
             return Err(Status::NOT_SUPPORTED);
         }
@@ -179,7 +179,7 @@ extern "C" fn cuLaunchCooperativeKernel(
     })
 }
 
-/// `CUlaunchConfig`. The attributes at its end are hints here.
+/// `CUlaunchConfig`. The attributes at its end are hints and are ignored.
 #[repr(C)]
 #[derive(Clone, Copy)]
 struct Configuration {
@@ -232,7 +232,7 @@ extern "C" fn cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(
     cuOccupancyMaxActiveBlocksPerMultiprocessor(out, function, block, shared)
 }
 
-/// The grid that fills the device, and the block.
+/// Returns a grid that fills the device, and the block size for it.
 #[unsafe(no_mangle)]
 extern "C" fn cuOccupancyMaxPotentialBlockSize(
     grid: Out<i32>,

@@ -1,4 +1,4 @@
-//! Start, version, error texts and functions by name.
+//! Functions for initialization, version, error texts and symbol lookup.
 
 #![allow(unsafe_code, reason = "the names are exported, and functions are found by name")]
 
@@ -46,31 +46,31 @@ extern "C" fn cuGetErrorString(code: i32, out: Out<*const c_char>) -> Code {
     })
 }
 
-/// The functions whose newest form is not the one to answer, with that one.
+/// Functions for which the lookup returns a form that is not the newest, with that form.
 const FORMS: [(&str, &str); 2] =
     [("cuStreamGetCaptureInfo", "cuStreamGetCaptureInfo_v2"), ("cuCtxCreate", "cuCtxCreate_v2")];
 
-/// The newest form of a function that this library has, or null.
+/// Returns the newest form of a function that this library has, or null.
 fn find(name: &str) -> *mut c_void {
     let fixed = FORMS.iter().find(|(plain, _)| *plain == name).map(|(_, form)| (*form).to_owned());
     let forms = fixed.into_iter().chain([format!("{name}_v2"), name.to_owned()]);
     forms.map(|form| symbol(&form)).find(|found| !found.is_null()).unwrap_or(ptr::null_mut())
 }
 
-/// A symbol of this library, or null.
+/// Returns a symbol of this library, or null.
 fn symbol(name: &str) -> *mut c_void {
     let Ok(name) = CString::new(name) else { return ptr::null_mut() };
     let flags = libc::RTLD_LAZY | libc::RTLD_NOLOAD;
-    // SAFETY: the name ends with a zero; the library is loaded, so nothing is initialised.
+    // SAFETY: the name ends with a zero. The library is already loaded, so no initializer runs.
     let library = unsafe { libc::dlopen(c"libcuda.so.1".as_ptr(), flags) };
     if library.is_null() {
         return library;
     }
-    // SAFETY: the library was opened in the line above and is never closed.
+    // SAFETY: `library` was opened above and is never closed.
     unsafe { libc::dlsym(library, name.as_ptr()) }
 }
 
-/// Finds a function by the name it has in the documentation.
+/// Finds a function by its name in the documentation, without a version suffix.
 fn look_up(name: &In<c_char>, out: &Out<*mut c_void>) -> Answer {
     let found = find(&name.text()?);
     out.set(found)?;

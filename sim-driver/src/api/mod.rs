@@ -1,5 +1,6 @@
-//! The functions of the driver, by what they are about. Each has the name and the arguments of `cuda.h`; handles and
-//! addresses are numbers, enums are integers.
+//! The exported functions of the driver, grouped by topic.
+//!
+//! Each has the name and the arguments of `cuda.h`. Handles and addresses are integers, and so are enums.
 
 #![allow(non_snake_case, reason = "the names are the driver's")]
 

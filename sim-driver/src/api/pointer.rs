@@ -1,4 +1,4 @@
-//! Questions about addresses.
+//! Functions that query pointers.
 
 #![allow(unsafe_code, reason = "the names are exported")]
 
@@ -9,14 +9,16 @@ use crate::status::{Answer, Status};
 
 use super::pool::pool_of;
 
-/// What an attribute is, in the size that the driver writes.
+/// The value of a pointer attribute, in the size that the driver writes.
 enum Value {
     Word(u64),
     Half(u32),
 }
 
-/// The attribute that `CUpointer_attribute` numbers, of an address. An address that is none of the driver's is an
-/// invalid argument, and so is a question that makes no sense for its memory.
+/// Returns the attribute `number` of `CUpointer_attribute` for an address.
+///
+/// An address that the driver does not know is an invalid argument, and so is an attribute that its memory does not
+/// have.
 fn attribute(state: &State, number: i32, address: u64) -> Answer<Value> {
     let (first, known) = state.memory.find_live(address).ok_or(Status::INVALID_VALUE)?;
     let flag = |yes: bool| Ok(Value::Half(yes.into()));
@@ -25,9 +27,9 @@ fn attribute(state: &State, number: i32, address: u64) -> Answer<Value> {
     match number {
         // CONTEXT.
         1 => Ok(Value::Word(if known.kind.is_of_no_context() { 0 } else { known.context })),
-        // MEMORY_TYPE: host, or device, which managed memory counts as.
+        // MEMORY_TYPE: host or device. Managed memory counts as device memory.
         2 => Ok(Value::Half(if known.kind.is_pinned() { 1 } else { 2 })),
-        // DEVICE_POINTER, for kernels of the current context: they reach no memory of another device (without peer access).
+        // DEVICE_POINTER for the current context: there is no peer access, so memory of another device has none.
         3 if known.kind.is_hidden() && state.current_owner().is_ok_and(|(_, own)| own != device) => {
             Err(Status::INVALID_VALUE)
         }
@@ -40,26 +42,26 @@ fn attribute(state: &State, number: i32, address: u64) -> Answer<Value> {
         8 => flag(known.kind == Kind::Managed),
         // DEVICE_ORDINAL.
         9 => Ok(Value::Half(u32::try_from(device).unwrap_or(u32::MAX))),
-        // RANGE_START_ADDR, RANGE_SIZE, MAPPED. Of memory from a pool of the host the real driver names a start within the pool.
+        // RANGE_START_ADDR, RANGE_SIZE, MAPPED. For a host pool the real driver returns a start within the pool.
         11 if known.kind == Kind::HostPool => Ok(Value::Word(512 * known.id)),
         11 => Ok(Value::Word(first)),
         12 => Ok(Value::Word(known.bytes)),
         13 => flag(true),
-        // SYNC_MEMOPS, and whether other processes and devices may reach it: none of these is simulated.
+        // SYNC_MEMOPS, and access by other processes or devices: not simulated.
         6 | 10 | 15 => flag(false),
         // ACCESS_FLAGS: read and write.
         16 => Ok(Value::Half(3)),
         // ALLOWED_HANDLE_TYPES, MEMPOOL_HANDLE.
         14 => Ok(Value::Word(0)),
         17 => Ok(Value::Word(pool_of(known.kind, device))),
-        // MAPPING_SIZE, MAPPING_BASE_ADDR: what the program mapped in one go. The driver's own memory is mapped whole.
+        // MAPPING_SIZE, MAPPING_BASE_ADDR: one mapping of the program. Memory that the driver allocated is one mapping.
         18 => Ok(Value::Word(piece.map_or(known.bytes, |(_, piece)| piece.bytes))),
         19 => Ok(Value::Word(piece.map_or(first, |(first, _)| first))),
         _ => Err(Status::INVALID_VALUE),
     }
 }
 
-/// Whether an attribute is written as eight bytes; the others are four.
+/// Whether an attribute is written as eight bytes. All others are four.
 const fn is_word(number: i32) -> bool {
     matches!(number, 1 | 3 | 4 | 7 | 11 | 12 | 14 | 17..=20)
 }
@@ -74,14 +76,14 @@ fn write(out: u64, value: &Value) -> Answer {
 
 #[unsafe(no_mangle)]
 extern "C" fn cuPointerGetAttribute(out: u64, number: i32, address: u64) -> Code {
-    // Unlike the plural, this wants a context to be current.
+    // Unlike `cuPointerGetAttributes`, this function requires a current context.
     call("cuPointerGetAttribute", |sim| {
         sim.current()?;
         write(out, &attribute(sim, number, address)?)
     })
 }
 
-/// Unlike the singular, this answers zeros for addresses that it does not know.
+/// Unlike `cuPointerGetAttribute`, this function returns zeros for unknown addresses.
 #[unsafe(no_mangle)]
 extern "C" fn cuPointerGetAttributes(count: u32, numbers: In<i32>, outs: In<u64>, address: u64) -> Code {
     call("cuPointerGetAttributes", |sim| {
@@ -100,7 +102,8 @@ extern "C" fn cuPointerGetAttributes(count: u32, numbers: In<i32>, outs: In<u64>
 #[unsafe(no_mangle)]
 extern "C" fn cuMemGetAddressRange_v2(base: Out<u64>, size: Out<usize>, address: u64) -> Code {
     call("cuMemGetAddressRange_v2", |sim| {
-        // Unlike the attributes, this wants a context to be current, and tells the pieces of a reserved range apart.
+        // Unlike the attributes, this function requires a current context, and distinguishes the mappings of a reserved
+        // range.
         sim.current()?;
         let (first, known) = sim.memory.find_live(address).ok_or(Status::NOT_FOUND)?;
         let piece = sim.memory.mapped.piece(address);

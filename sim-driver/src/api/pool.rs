@@ -1,4 +1,4 @@
-//! Memory from pools, in the order of streams.
+//! Functions for memory pools and stream-ordered allocation.
 
 #![allow(unsafe_code, reason = "the names are exported")]
 
@@ -10,12 +10,12 @@ use crate::status::{Answer, Status};
 
 use super::allocate::{check_owner, give, unknown};
 
-/// The bits that tell the handle of a pool from a device's ordinal.
+/// The bits that mark the handle of a device memory pool; the device's ordinal is added.
 const POOL: Handle = 0x7b00_0000_0000_0000;
-/// The same, for a pool of host memory.
+/// The handle of the host memory pool.
 const HOST_POOL: Handle = 0x7b01_0000_0000_0000;
 
-/// The pool that memory of this kind is from, or zero.
+/// Returns the pool that memory of this kind comes from, or zero.
 pub(super) fn pool_of(kind: Kind, device: usize) -> Handle {
     match kind {
         Kind::Pool => POOL + device as u64,
@@ -24,7 +24,7 @@ pub(super) fn pool_of(kind: Kind, device: usize) -> Handle {
     }
 }
 
-/// Memory from the pool, in the order of a stream.
+/// Allocates pool memory in stream order.
 fn allocate_async(
     sim: &mut Sim,
     out: &Out<u64>,
@@ -65,11 +65,12 @@ extern "C" fn cuMemAllocFromPoolAsync(out: Out<u64>, bytes: usize, pool: Handle,
     })
 }
 
-/// A pool of device memory is the device's own, and there is one pool of host memory.
+/// Creates no new pool: each device has one pool, and there is one pool of host memory.
 #[unsafe(no_mangle)]
 extern "C" fn cuMemPoolCreate(out: Out<Handle>, properties: In<i32>) -> Code {
     call("cuMemPoolCreate", |sim| {
-        // `CUmemPoolProps`: CU_MEM_ALLOCATION_TYPE_PINNED, the types of handles, CU_MEM_LOCATION_TYPE_..., and of what.
+        // `CUmemPoolProps`: CU_MEM_ALLOCATION_TYPE_PINNED, the handle types, CU_MEM_LOCATION_TYPE_..., and the
+        // location's id.
         match (properties.get(0)?, properties.get(2)?, properties.get(3)?) {
             (1, 1, device) => out.set(POOL + sim.device(device)?.0 as u64),
             (1, 2 | 3, _) => out.set(HOST_POOL),
@@ -83,7 +84,7 @@ extern "C" fn cuMemPoolDestroy(_pool: Handle) -> Code {
     call("cuMemPoolDestroy", |_| Ok(()))
 }
 
-/// Every device reaches every pool.
+/// Every device can access every pool.
 #[unsafe(no_mangle)]
 extern "C" fn cuMemPoolSetAccess(_pool: Handle, _map: u64, _count: usize) -> Code {
     call("cuMemPoolSetAccess", |_| Ok(()))
@@ -99,7 +100,7 @@ extern "C" fn cuMemFreeAsync(address: u64, raw: Handle) -> Code {
         sim.check_capture_mode()?;
         let known = sim.memory.at(address).map(|known| (known.kind, known.free_queued.is_some()));
         match known {
-            // `cuMemFreeAsync` also takes memory of `cuMemAlloc`, and frees it in the order of the stream.
+            // `cuMemFreeAsync` also accepts memory of `cuMemAlloc`, and frees it in stream order.
             Some((Kind::Pool | Kind::HostPool | Kind::Device, false)) => {}
             _ => return Err(unknown(sim, "cuMemFreeAsync", address)),
         }
@@ -122,7 +123,7 @@ extern "C" fn cuDeviceGetMemPool(out: Out<Handle>, device: i32) -> Code {
     call("cuDeviceGetMemPool", |sim| out.set(POOL + sim.device(device)?.0 as u64))
 }
 
-/// A pool gives everything back at once, whatever is set.
+/// Accepts and ignores the attribute: a pool always releases its memory immediately.
 #[unsafe(no_mangle)]
 extern "C" fn cuMemPoolSetAttribute(_pool: Handle, _attribute: i32, _value: u64) -> Code {
     call("cuMemPoolSetAttribute", |_| Ok(()))

@@ -1,4 +1,4 @@
-//! Streams.
+//! Functions for streams.
 
 #![allow(unsafe_code, reason = "the names are exported")]
 
@@ -8,7 +8,7 @@ use crate::state::{Handle, Thing};
 use crate::status::{Answer, Status};
 use crate::stream::{NON_BLOCKING, Sort, Stream};
 
-/// Makes a stream in the current context.
+/// Creates a stream in the current context.
 fn create(name: &'static str, out: &Out<Handle>, flags: u32, priority: i32) -> Code {
     call(name, |sim| {
         let context = sim.current()?;
@@ -30,7 +30,7 @@ extern "C" fn cuStreamCreateWithPriority(out: Out<Handle>, flags: u32, priority:
     create("cuStreamCreateWithPriority", &out, flags, priority)
 }
 
-/// The stream is gone at once; its work is not.
+/// Destroys the stream immediately. Its queued work still runs.
 #[unsafe(no_mangle)]
 extern "C" fn cuStreamDestroy_v2(stream: Handle) -> Code {
     call("cuStreamDestroy_v2", |sim| {
@@ -74,7 +74,7 @@ extern "C" fn cuStreamQuery(stream: Handle) -> Code {
 extern "C" fn cuStreamWaitEvent(stream: Handle, event: Handle, flags: u32) -> Code {
     call("cuStreamWaitEvent", |sim| {
         let handle = sim.stream(stream, "cuStreamWaitEvent")?;
-        // CU_EVENT_WAIT_EXTERNAL adds a node to a graph, which is not simulated.
+        // CU_EVENT_WAIT_EXTERNAL would add a graph node, which is not simulated.
         match flags {
             0 if sim.is_lost("cuStreamWaitEvent") => Ok(()),
             0 => sim.wait_event(handle, event),
@@ -125,7 +125,7 @@ extern "C" fn cuStreamGetId(stream: Handle, out: Out<u64>) -> Code {
     })
 }
 
-/// What `cuStreamIsCapturing` answers: none, active or invalidated, and the capture.
+/// Returns the result of `cuStreamIsCapturing` (none, active or invalidated) and the capture's id.
 fn capturing(sim: &mut crate::state::Sim, stream: Handle, function: &str) -> Answer<(i32, u64)> {
     let handle = sim.stream(stream, function)?;
     if sim.is_implicit(handle) {
@@ -151,7 +151,7 @@ extern "C" fn cuStreamGetCaptureInfo(stream: Handle, status: Out<i32>, id: Out<u
     })
 }
 
-/// The graph under way and its nodes are not simulated; nobody gets more than that there are none.
+/// The graph under capture and its nodes are not simulated: these outputs are set to 0.
 #[unsafe(no_mangle)]
 extern "C" fn cuStreamGetCaptureInfo_v2(
     stream: Handle,

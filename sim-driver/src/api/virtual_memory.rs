@@ -1,4 +1,4 @@
-//! Memory that the program maps itself, of devices only.
+//! Functions for virtual memory management, for device memory only.
 
 #![allow(unsafe_code, reason = "the names are exported")]
 
@@ -13,7 +13,7 @@ extern "C" fn cuMemGetAllocationGranularity(out: Out<usize>, _properties: In<i32
     call("cuMemGetAllocationGranularity", |_| out.set(usize::try_from(GRANULARITY).unwrap_or(usize::MAX)))
 }
 
-/// The bytes of the whole range are there from the start, and can be used where memory is mapped.
+/// Reserves a range. Its bytes exist from the start, and can be used where memory is mapped.
 #[unsafe(no_mangle)]
 extern "C" fn cuMemAddressReserve(
     out: Out<u64>,
@@ -23,7 +23,7 @@ extern "C" fn cuMemAddressReserve(
     _flags: u64,
 ) -> Code {
     call("cuMemAddressReserve", |sim| {
-        // No context has to be current: the range is of none.
+        // No current context is needed, because the range belongs to no context.
         let allocated = sim.memory.allocate(Kind::Reserved, bytes as u64, (0, 0), 0)?;
         out.set(allocated)
     })
@@ -34,7 +34,7 @@ extern "C" fn cuMemAddressFree(address: u64, bytes: usize) -> Code {
     call("cuMemAddressFree", |sim| {
         let whole = |known: &&mut Allocation| known.kind == Kind::Reserved && known.bytes == bytes as u64;
         let _known = sim.memory.at(address).filter(whole).ok_or(Status::INVALID_VALUE)?;
-        // What is mapped comes out first.
+        // Mapped memory must be unmapped first.
         if sim.memory.mapped.touches(address, bytes as u64) {
             return Err(Status::INVALID_VALUE);
         }
@@ -46,7 +46,8 @@ extern "C" fn cuMemAddressFree(address: u64, bytes: usize) -> Code {
 #[unsafe(no_mangle)]
 extern "C" fn cuMemCreate(out: Out<Handle>, bytes: usize, properties: In<i32>, _flags: u64) -> Code {
     call("cuMemCreate", |sim| {
-        // `CUmemAllocationProp`: CU_MEM_ALLOCATION_TYPE_PINNED, the types of handles, CU_MEM_LOCATION_TYPE_DEVICE, which.
+        // `CUmemAllocationProp`: CU_MEM_ALLOCATION_TYPE_PINNED, the handle types, CU_MEM_LOCATION_TYPE_DEVICE, the
+        // device.
         let (1, 1, device) = (properties.get(0)?, properties.get(2)?, properties.get(3)?) else {
             return Err(Status::NOT_SUPPORTED);
         };
@@ -72,7 +73,7 @@ extern "C" fn cuMemMap(address: u64, bytes: usize, offset: usize, handle: Handle
     })
 }
 
-/// Every device may use everything.
+/// Every device may access all mapped memory.
 #[unsafe(no_mangle)]
 extern "C" fn cuMemSetAccess(address: u64, bytes: usize, _descriptions: u64, _count: usize) -> Code {
     call("cuMemSetAccess", |sim| {
@@ -81,7 +82,7 @@ extern "C" fn cuMemSetAccess(address: u64, bytes: usize, _descriptions: u64, _co
     })
 }
 
-/// Waits for nothing: an operation that still uses the memory finds none.
+/// Does not wait. An operation that still uses the memory then fails to find it.
 #[unsafe(no_mangle)]
 extern "C" fn cuMemUnmap(address: u64, bytes: usize) -> Code {
     call("cuMemUnmap", |sim| sim.memory.mapped.unmap(address, bytes as u64))

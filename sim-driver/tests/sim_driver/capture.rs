@@ -1,4 +1,4 @@
-//! Capture: what is allowed meanwhile and what spoils it, case by case as a driver was seen to do.
+//! Stream capture: which calls are allowed and which invalidate the capture, as observed with a real driver.
 
 use std::thread;
 
@@ -11,16 +11,16 @@ const GLOBAL: u32 = 0;
 const THREAD_LOCAL: u32 = 1;
 const RELAXED: u32 = 2;
 
-/// What a call does while a stream captures: the code it answers.
+/// The name of a call, and a function that makes it during a capture and returns the result code.
 type Call<'a> = (&'a str, &'a (dyn Fn() -> i32 + Sync));
 
-/// Whether a stream captures, and whether that was spoilt.
+/// The capture status of a stream: none, active or invalidated.
 fn state(stream: u64) -> i32 {
     get(|out| cuStreamIsCapturing(stream, out))
 }
 
-/// Captures on a stream of its own in `mode` while `call` runs on another thread in `thread_mode`; returns what the call
-/// and the end of the capture answer.
+/// Captures on a new stream in `mode` while `call` runs on another thread in `thread_mode`. Returns the results of the
+/// call and of the end of the capture.
 fn beside(room: &Room, mode: u32, thread_mode: u32, call: &(dyn Fn() -> i32 + Sync)) -> (i32, i32) {
     let stream = room.stream();
     ok(cuStreamBeginCapture_v2(stream, mode));
@@ -34,7 +34,7 @@ fn beside(room: &Room, mode: u32, thread_mode: u32, call: &(dyn Fn() -> i32 + Sy
         other.join().expect("the other thread")
     });
     let end = cuStreamEndCapture(stream, &mut 0);
-    // What spoils a capture is reported, and nothing else is.
+    // An invalidated capture is reported; nothing else is.
     assert_eq!(room.expect_only(Mistake::Capture), usize::from(end != code::OK));
     (answer, end)
 }

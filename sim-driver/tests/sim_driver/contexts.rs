@@ -1,4 +1,4 @@
-//! Contexts: the stack of a thread, primary contexts, ends.
+//! Contexts: a thread's stack, primary contexts, and destruction.
 
 use std::thread;
 
@@ -45,7 +45,7 @@ fn a_destroyed_context_is_no_longer_usable() {
     let stream = get(|out| cuStreamCreate(out, 0));
     ok(cuCtxPushCurrent_v2(other));
     ok(cuCtxDestroy_v2(other));
-    // The second push of it is still there, and refers to nothing.
+    // The context was pushed twice; the remaining entry refers to a destroyed context.
     assert_eq!(cuCtxSynchronize(), code::DESTROYED);
     assert_eq!(cuStreamGetCtx(stream, &mut 0), code::DESTROYED);
     room.expect(Mistake::DestroyedStream, "cuStreamGetCtx");
@@ -75,7 +75,7 @@ fn memory_that_goes_with_its_context_is_freed_then() {
     let memory = room.memory(4);
     ok(cuMemsetD8Async(memory, 1, 4, user));
     while room.sim.step() {}
-    // It waits for its own streams, and for no other.
+    // The destruction waits for the context's own streams only.
     ok(cuCtxDestroy_v2(other));
     room.expect(Mistake::UseAfterFree, "by cuCtxDestroy_v2");
 }

@@ -1,4 +1,4 @@
-//! Copies and sets: every direction, at once and queued.
+//! Copies and sets in every direction, synchronous and queued.
 
 use interop_sim_client::Mistake;
 
@@ -45,7 +45,7 @@ fn copies_of_pinned_memory_run_when_somebody_waits() {
     ok(cuMemsetD8_v2(pinned.0, 1, 4));
     ok(cuMemcpyAsync(memory, pinned.0, 4, stream));
     assert_eq!(room.peek(memory), 0);
-    // Whoever changes the source too early sees the change arrive.
+    // A change of the source before the copy has run reaches the target.
     ok(cuMemsetD8_v2(pinned.0, 2, 4));
     ok(cuStreamSynchronize(stream));
     assert_eq!(room.peek(memory), 2);

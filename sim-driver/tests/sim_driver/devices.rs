@@ -1,4 +1,4 @@
-//! Devices, versions, texts and functions by name.
+//! Devices, versions, error texts and symbol lookup.
 
 use std::ffi::CStr;
 use std::ptr;
@@ -52,7 +52,7 @@ fn a_name_is_cut_to_the_room_and_ends_with_a_zero() {
 #[test]
 fn attributes_are_those_of_a_device_that_can_all_that_is_simulated() {
     let _room = Room::new();
-    // Threads of a block, unified addressing, managed memory, pools; one that is not simulated.
+    // Threads per block, unified addressing, managed memory, pools, and an attribute that is not simulated.
     for (attribute, value) in [(1, 1024), (41, 1), (83, 1), (115, 1), (88, 0)] {
         assert_eq!(get(|out| cuDeviceGetAttribute(out, attribute, 0)), value, "{attribute}");
     }
@@ -63,7 +63,7 @@ fn attributes_are_those_of_a_device_that_can_all_that_is_simulated() {
 fn codes_have_the_names_of_the_driver() {
     let mut name = ptr::null();
     ok(cuGetErrorName(code::DESTROYED, &mut name));
-    // SAFETY: the driver's names are texts that stay.
+    // SAFETY: the driver's names are texts that live as long as the process.
     assert_eq!(unsafe { CStr::from_ptr(name) }, c"CUDA_ERROR_CONTEXT_IS_DESTROYED");
     assert_eq!(cuGetErrorName(-5, &mut name), code::INVALID_VALUE);
 }

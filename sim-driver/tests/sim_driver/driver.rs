@@ -1,16 +1,16 @@
-//! The functions of the driver, with the types of `cuda.h`.
+//! The driver functions, with the types of `cuda.h`.
 
 use std::ffi::{CStr, c_void};
 
 use interop_sim_client::sim;
 
-/// Declares functions of the driver. Results go to `&mut` arguments, which are pointers in C.
+/// Declares driver functions. Results go to `&mut` arguments, which are pointers in C.
 macro_rules! functions {
     ($($name:ident($($argument:ident: $type:ty),*);)*) => {$(
         #[allow(non_snake_case, reason = "the name is the driver's")]
         #[allow(clippy::too_many_arguments, reason = "the signature is the driver's")]
         pub(crate) fn $name($($argument: $type),*) -> i32 {
-            // SAFETY: the function has these types by `cuda.h`.
+            // SAFETY: the function has these types in `cuda.h`.
             let function: extern "C" fn($($type),*) -> i32 = unsafe { sim().function(stringify!($name)) };
             function($($argument),*)
         }
@@ -108,7 +108,7 @@ functions! {
     cuArrayDestroy(array: u64);
 }
 
-/// Result codes that tests expect.
+/// The result codes that tests expect.
 pub(crate) mod code {
     pub(crate) const OK: i32 = 0;
     pub(crate) const INVALID_VALUE: i32 = 1;
@@ -134,19 +134,19 @@ pub(crate) mod code {
     pub(crate) const WRONG_THREAD: i32 = 908;
 }
 
-/// Success, or a failure with the driver's name for the code.
+/// Checks that a call succeeded. Fails with the driver's name for the code.
 #[track_caller]
 pub(crate) fn ok(answer: i32) {
     let mut name = c"no name".as_ptr();
     if answer != code::OK {
         cuGetErrorName(answer, &mut name);
     }
-    // SAFETY: the driver's names are texts that stay, and so is the one from here.
+    // SAFETY: the driver's names live as long as the process, and so does the literal above.
     let name = unsafe { CStr::from_ptr(name) };
     assert_eq!(answer, code::OK, "{}", name.to_string_lossy());
 }
 
-/// What a function writes to its first argument.
+/// Returns what a function writes to its first argument.
 #[track_caller]
 pub(crate) fn get<T: Default>(function: impl FnOnce(&mut T) -> i32) -> T {
     let mut value = T::default();

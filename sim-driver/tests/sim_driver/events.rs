@@ -1,4 +1,4 @@
-//! Events: which record counts, and who waits for it.
+//! Events: which record counts, and what waits for it.
 
 use interop_sim_client::Mistake;
 
@@ -97,7 +97,7 @@ fn a_destroyed_event_is_an_error_of_the_program() {
 fn flags_that_do_not_exist_are_refused() {
     let room = Room::new();
     assert_eq!(cuEventCreate(&mut 0, 8), code::INVALID_VALUE);
-    // CU_EVENT_INTERPROCESS demands CU_EVENT_DISABLE_TIMING.
+    // CU_EVENT_INTERPROCESS requires CU_EVENT_DISABLE_TIMING.
     assert_eq!(cuEventCreate(&mut 0, 4), code::INVALID_VALUE);
     assert_eq!(cuStreamWaitEvent(room.stream(), room.event(), 2), code::INVALID_VALUE);
 }

@@ -1,4 +1,4 @@
-//! What each test starts with: the driver for itself, and a context of its own.
+//! The fixture of every test: exclusive use of the driver, and a new context.
 
 use std::process::{Command, Output};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -14,7 +14,7 @@ pub(crate) const NON_BLOCKING: u32 = 1;
 /// `CU_EVENT_DISABLE_TIMING`.
 pub(crate) const UNTIMED: u32 = 2;
 
-/// A context on the first device, current on this thread, in a driver that nobody else uses meanwhile.
+/// A context on the first device, current on this thread. No other test uses the driver while it exists.
 pub(crate) struct Room {
     pub(crate) sim: &'static Sim,
     pub(crate) context: u64,
@@ -30,7 +30,7 @@ impl Room {
         sim.clear_faults();
         sim.set_policy(Policy::Late);
         sim.set_seed(1);
-        // What a failed test has left behind.
+        // A failed test may have left this behind.
         sim.take_reports();
         sim.set_threads_apart(false);
         sim.set_reuse(false);
@@ -50,7 +50,7 @@ impl Room {
         get(|out| cuEventCreate(out, UNTIMED))
     }
 
-    /// Device memory full of zeros.
+    /// Returns zeroed device memory.
     pub(crate) fn memory(&self, bytes: usize) -> u64 {
         let address = get(|out| cuMemAlloc_v2(out, bytes));
         ok(cuMemsetD8_v2(address, 0, bytes));
@@ -58,21 +58,21 @@ impl Room {
         address
     }
 
-    /// Pinned memory full of zeros, which a queued copy writes when it runs.
+    /// Returns zeroed pinned memory. Queued copies write it only when they run.
     pub(crate) fn pinned(&self, bytes: usize) -> Pinned {
         let address = get(|out| cuMemHostAlloc(out, bytes, 0));
         ok(cuMemsetD8_v2(address, 0, bytes));
         Pinned(address)
     }
 
-    /// The byte at a device address, now, without waiting for anything.
+    /// Reads the byte at a device address now, without waiting for queued work.
     pub(crate) fn peek(&self, address: u64) -> u8 {
         let place = self.sim.read::<u8>(address, 1).expect("memory that may be read");
-        // SAFETY: one byte may be read there, and no operation runs.
+        // SAFETY: one byte is readable there, and no operation runs.
         unsafe { place.read() }
     }
 
-    /// Takes the only report there is.
+    /// Takes the single report, and checks its kind and that its text contains `words`.
     #[track_caller]
     pub(crate) fn expect(&self, mistake: Mistake, words: &str) -> String {
         let mut reports = self.sim.take_reports();
@@ -83,7 +83,7 @@ impl Room {
         report.text
     }
 
-    /// Takes the reports, which are all of one sort, and says how many there are.
+    /// Takes the reports, checks that all are of one kind, and returns their number.
     #[track_caller]
     pub(crate) fn expect_only(&self, mistake: Mistake) -> usize {
         let reports = self.sim.take_reports();
@@ -108,7 +108,7 @@ impl Drop for Room {
 pub(crate) struct Pinned(pub(crate) u64);
 
 impl Pinned {
-    /// The first byte, as the host sees it now.
+    /// Reads the first byte as the host sees it now.
     pub(crate) fn first(self) -> u8 {
         let place = std::ptr::with_exposed_provenance::<u8>(usize::try_from(self.0).expect("64 bits"));
         // SAFETY: the memory is readable until its context is destroyed.
@@ -116,23 +116,24 @@ impl Pinned {
     }
 }
 
-/// Reads a byte as a host program would, whatever is there.
+/// Reads a byte as a host program would. The address may be invalid.
 pub(crate) fn touch(address: u64) -> u8 {
     Pinned(address).first()
 }
 
-/// The address of host memory, as the driver takes it.
+/// Returns the address of host memory, as the driver expects it.
 pub(crate) fn address_of<T>(values: &[T]) -> u64 {
     values.as_ptr().expose_provenance() as u64
 }
 
-/// The address of host memory that the driver is to write.
+/// Returns the address of host memory that the driver is to write.
 pub(crate) fn address_of_mut<T>(values: &mut [T]) -> u64 {
     values.as_mut_ptr().expose_provenance() as u64
 }
 
-/// Runs `inside` in a process of its own, where it may end the process: the test of this name starts its own binary
-/// again. Returns how that ended, or `None` inside.
+/// Runs `inside` in a separate process, where it may abort the process.
+///
+/// The test called `name` starts its own binary again. Returns that process's output, or `None` in the process itself.
 pub(crate) fn alone(name: &str, variables: &[(&str, &str)], inside: impl FnOnce()) -> Option<Output> {
     const INSIDE: &str = "INTEROP_SIM_ALONE";
     if std::env::var_os(INSIDE).is_some() {
@@ -146,7 +147,7 @@ pub(crate) fn alone(name: &str, variables: &[(&str, &str)], inside: impl FnOnce(
     Some(command.output().expect("the program starts"))
 }
 
-/// The signal that ended a process.
+/// Returns the signal that ended a process.
 pub(crate) fn signal(output: &Output) -> Option<i32> {
     std::os::unix::process::ExitStatusExt::signal(&output.status)
 }

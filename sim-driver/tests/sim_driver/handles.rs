@@ -1,4 +1,4 @@
-//! Streams that are gone: what the driver notices, and what ends the process.
+//! Destroyed streams: which uses are reported, and which abort the process.
 
 use interop_sim_client::{Live, Mistake};
 
@@ -8,7 +8,7 @@ use crate::fixture::{Room, alone, signal};
 /// `SIGABRT`.
 const ABORTED: i32 = 6;
 
-/// A function of the driver that takes a stream.
+/// The name of a driver function that takes a stream, and a call of it.
 type Call<'a> = (&'a str, &'a dyn Fn(u64) -> i32);
 
 #[test]
@@ -36,7 +36,7 @@ fn every_use_of_a_destroyed_stream_is_reported_and_does_nothing() {
     assert_eq!(room.peek(memory), 0);
 }
 
-/// Checks that `inside` ends the process with a message that has these words.
+/// Checks that `inside` aborts the process with a message that contains `words`.
 fn dies(name: &str, words: &str, inside: impl FnOnce(&Room)) {
     let Some(output) = alone(name, &[], || inside(&Room::new())) else { return };
     let said = String::from_utf8_lossy(&output.stderr);
@@ -61,7 +61,7 @@ fn leaving_a_context_that_was_destroyed_before_it_was_entered_ends_the_process()
 fn a_handle_that_is_no_stream_ends_the_process_everywhere() {
     let words = "this is no stream";
     dies("handles::a_handle_that_is_no_stream_ends_the_process_everywhere", words, |room| {
-        // An event is no stream either.
+        // An event is not a stream either.
         cuStreamGetCtx(room.event(), &mut 0);
     });
 }
@@ -75,7 +75,7 @@ fn handles_are_not_used_again() {
     assert!(!later.contains(&first));
 }
 
-/// As the real driver does: the last that was given up is the first that is used again.
+/// As in the real driver, the handle that was released last is reused first.
 #[test]
 fn handles_and_addresses_are_used_again_where_a_test_says_so() {
     let room = Room::new();
@@ -103,7 +103,7 @@ fn handles_and_addresses_are_used_again_where_a_test_says_so() {
     assert_ne!(room.event(), kept);
 }
 
-/// What went on a stream that was destroyed stays before what comes after it, whoever has the handle.
+/// The context still waits for the work of a destroyed stream. A new stream with the same handle does not.
 #[test]
 fn the_work_of_a_destroyed_stream_is_not_that_of_the_one_with_its_handle() {
     let room = Room::new();

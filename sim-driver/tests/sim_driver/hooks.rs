@@ -1,4 +1,4 @@
-//! The hooks for tests.
+//! The functions that control the driver from tests.
 
 use std::thread;
 use std::time::Duration;
@@ -17,7 +17,7 @@ fn an_ordered_failure_comes_once_and_does_nothing() {
     let mut stream = 77;
     assert_eq!(cuStreamCreate(&mut stream, 0), code::OUT_OF_MEMORY);
     assert_eq!((stream, room.sim.live(Live::Streams)), (77, before));
-    // The name without the version serves for every version.
+    // The name without the version applies to every version.
     assert_eq!(cuMemAlloc_v2(&mut 0, 4), code::OUT_OF_MEMORY);
     ok(cuStreamCreate(&mut stream, 0));
     ok(cuMemAlloc_v2(&mut 0, 4));
@@ -31,7 +31,7 @@ fn all_calls_fail_until_it_is_taken_back() {
     for _ in 0..2 {
         assert_eq!((cuStreamCreate(&mut stream, 0), cuCtxSynchronize(), stream), (3, 3, 77));
     }
-    // The texts of errors are there to the end.
+    // Error texts remain available.
     let mut text = std::ptr::null();
     ok(cuGetErrorName(3, &mut text));
     room.sim.fail_all(0);

@@ -1,4 +1,4 @@
-//! Modules, and kernels as host functions.
+//! Modules, and kernels that are simulated by host functions.
 
 use std::ffi::{CStr, c_void};
 use std::ptr;
@@ -12,7 +12,7 @@ use crate::fixture::{Room, address_of_mut};
 const PTX: &CStr =
     c".version 7.0\n.target sm_70\n.visible .entry add(.param .u64 p) { ret; }\n.entry  lonely() { ret; }";
 
-/// The extents and the shared memory of the latest launch.
+/// The extents and the shared memory size of the latest launch.
 static EXTENTS: Mutex<([u32; 6], u32)> = Mutex::new(([0; 6], 0));
 
 /// `add(unsigned char *bytes, size_t count, unsigned char value)`
@@ -20,11 +20,11 @@ extern "C" fn add(grid: *const u32, block: *const u32, shared: u32, parameters: 
     let mut extents = [0; 6];
     for (index, extent) in extents.iter_mut().enumerate() {
         let place = if index < 3 { grid.wrapping_add(index) } else { block.wrapping_add(index - 3) };
-        // SAFETY: there are three extents of each.
+        // SAFETY: the grid and the block have three extents each.
         *extent = unsafe { place.read() };
     }
     *EXTENTS.lock().expect("no test panics with it") = (extents, shared);
-    // SAFETY: this is what the driver passed.
+    // SAFETY: this is the pointer that the driver passed.
     let arguments = unsafe { Arguments::new(parameters) };
     // SAFETY: the parameters are registered with this type.
     let bytes = unsafe { arguments.get::<u64>(0) };
@@ -33,21 +33,21 @@ extern "C" fn add(grid: *const u32, block: *const u32, shared: u32, parameters: 
     // SAFETY: as above.
     let value = unsafe { arguments.get::<u8>(2) };
     let Some(bytes) = sim().write::<u8>(bytes, count) else { return };
-    // SAFETY: `count` bytes may be touched there while the kernel runs, and nothing else touches them.
+    // SAFETY: `count` bytes may be accessed there while the kernel runs, and nothing else accesses them.
     let bytes = unsafe { std::slice::from_raw_parts_mut(bytes, count) };
     for byte in bytes {
         *byte = byte.wrapping_add(value);
     }
 }
 
-/// The kernel of a fresh module.
+/// Returns the kernel of a new module.
 fn kernel(room: &Room) -> u64 {
     room.sim.register_kernel("add", &[8, 8, 1], add);
     let module = get(|out| cuModuleLoadData(out, PTX.as_ptr()));
     get(|out| cuModuleGetFunction(out, module, c"add".as_ptr()))
 }
 
-/// Launches the kernel with one block of `threads`.
+/// Launches the kernel with `threads` threads per block.
 fn launch(function: u64, threads: u32, stream: u64, bytes: u64, count: usize, value: u8) -> i32 {
     let parameters =
         [ptr::from_ref(&bytes).cast(), ptr::from_ref(&count).cast(), ptr::from_ref(&value).cast::<c_void>()];
@@ -58,7 +58,7 @@ fn launch(function: u64, threads: u32, stream: u64, bytes: u64, count: usize, va
 fn a_kernel_runs_in_its_turn_with_the_parameters_of_its_launch() {
     let room = Room::new();
     let (function, stream, memory) = (kernel(&room), room.stream(), room.memory(4));
-    // The parameters are gone when the kernel runs.
+    // The local variables no longer exist when the kernel runs.
     ok(launch(function, 32, stream, memory, 4, 5));
     ok(launch(function, 32, stream, memory + 1, 1, 1));
     assert_eq!(room.peek(memory), 0);

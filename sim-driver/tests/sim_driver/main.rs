@@ -1,4 +1,4 @@
-//! The simulated driver through its C ABI, as a program sees it.
+//! Tests the simulated driver through its C ABI, as a program uses it.
 
 #![expect(unsafe_code, reason = "functions are found by name and kernels get raw parameters")]
 

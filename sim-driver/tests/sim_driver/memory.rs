@@ -1,4 +1,4 @@
-//! Allocations: who can touch them, and when they are gone.
+//! Allocations: who can access them, and when they are freed.
 
 use interop_sim_client::{Live, Mistake};
 

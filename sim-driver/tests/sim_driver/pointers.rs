@@ -1,4 +1,4 @@
-//! What the driver knows of an address.
+//! Pointer attributes.
 
 use crate::driver::*;
 use crate::fixture::{Room, address_of, address_of_mut};
@@ -26,7 +26,7 @@ const ALL: [i32; 10] = [
     POOL,
 ];
 
-/// All attributes of an address in one call. Half of them are four bytes, which leave the rest of their word alone.
+/// Returns all attributes of an address in one call. Half of them are four bytes; their upper halves are not written.
 fn attributes(address: u64) -> [u64; 10] {
     let mut values = [0; 10];
     let places: Vec<u64> =
@@ -98,7 +98,7 @@ fn registered_memory_may_have_an_address_of_its_own_for_devices() {
         assert_eq!(attributes(seen + offset), [context, 1, both[0], both[1], 0, 0, seen, 64, 1, 0]);
     }
     assert_eq!(attributes(device + 64), [0; 10]);
-    // The same bytes; only the one address is for devices, and only the other for the host.
+    // Both addresses refer to the same bytes, but devices can use only one of them and the host only the other.
     ok(cuMemsetD8_v2(device + 8, 7, 8));
     ok(cuStreamSynchronize(0));
     assert_eq!((memory[7], memory[8], memory[15], memory[16]), (0, 7, 7, 0));

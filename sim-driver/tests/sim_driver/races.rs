@@ -1,4 +1,4 @@
-//! What comes before what, and the accesses that nothing orders: by the edges there are, not by what happened to run first.
+//! Happens-before and races: what counts is synchronization, not the order in which operations happened to run.
 
 use std::ffi::{CStr, c_void};
 use std::ptr;
@@ -8,24 +8,24 @@ use interop_sim_client::{Arguments, Mistake, Policy, sim};
 use crate::driver::*;
 use crate::fixture::Room;
 
-/// Two streams that nothing orders, and memory that the first is about to write.
+/// Returns two unordered streams, and memory that the first has a queued write to.
 fn written(room: &Room) -> ([u64; 2], u64) {
     let (streams, memory) = ([room.stream(), room.stream()], room.memory(8));
     ok(cuMemsetD8Async(memory, 1, 8, streams[0]));
     (streams, memory)
 }
 
-/// Reads `memory` on a stream; how many races that is, once all has run.
+/// Reads `memory` on a stream and runs everything. Returns the number of races.
 #[track_caller]
 fn races_of_a_read(room: &Room, memory: u64, stream: u64) -> usize {
-    // Not set to anything, which would be work on the legacy stream.
+    // The target is not initialized, because that would be work on the legacy stream.
     let target = get(|out| cuMemAlloc_v2(out, 8));
     ok(cuMemcpyDtoDAsync_v2(target, memory, 8, stream));
     ok(cuCtxSynchronize());
     room.expect_only(Mistake::Race)
 }
 
-/// An edge between two streams.
+/// Makes the stream `to` wait for the stream `from`.
 fn edge(room: &Room, from: u64, to: u64) {
     let event = room.event();
     ok(cuEventRecord(event, from));
@@ -147,7 +147,7 @@ fn the_legacy_stream_orders_blocking_streams_and_no_others() {
         ok(cuMemsetD8Async(memory, 1, 8, from));
         assert_eq!(races_of_a_read(&room, memory, to), races, "{from:#x} to {to:#x}");
     }
-    // Between two blocking streams, anything on the legacy stream is an edge.
+    // Any work on the legacy stream orders two blocking streams.
     let memory = room.memory(8);
     ok(cuMemsetD8Async(memory, 1, 8, blocking[0]));
     ok(cuEventRecord(room.event(), 1));
@@ -175,10 +175,10 @@ fn only_bytes_in_common_race_and_only_if_one_is_written() {
     assert_eq!(room.expect_only(Mistake::Race), 0, "two that read");
 }
 
-/// Work on some memory on a stream.
+/// A name, a function that queues work on memory on a stream, and whether it replaces the earlier use.
 type Work<'a> = (&'a str, &'a dyn Fn(u64, u64), bool);
 
-/// What is remembered of an allocation is what later uses may race with, and no more.
+/// The history of an allocation keeps exactly what later uses may race with.
 #[test]
 fn a_later_use_stands_for_an_earlier_one_only_if_it_is_as_much() {
     let room = Room::new();
@@ -226,7 +226,7 @@ fn memory_of_the_pool_is_ordered_from_its_allocation_to_its_free() {
     ok(cuMemFreeAsync(memory, owner));
     ok(cuCtxSynchronize());
     assert_eq!(room.expect_only(Mistake::UseAfterFree), 0);
-    // In the order that frees too late for it to be seen by what is read: the use has ended.
+    // Here the use has ended before the free is queued, so the data shows no error; the report still appears.
     let memory = get(|out| cuMemAllocAsync(out, 8, owner));
     edge(&room, owner, user);
     ok(cuMemsetD8Async(memory, 1, 8, user));
@@ -239,7 +239,7 @@ const PTX: &CStr = c".version 7.0\n.target sm_70\n.entry says() { ret; }\n.entry
 
 /// `says(const unsigned char *from, unsigned char *to)`, four bytes each
 extern "C" fn says(_: *const u32, _: *const u32, _: u32, parameters: *const *const c_void) {
-    // SAFETY: the driver hands over what was registered.
+    // SAFETY: the driver passes the registered parameters.
     let arguments = unsafe { Arguments::new(parameters) };
     // SAFETY: the parameters are registered with this type.
     let from = unsafe { arguments.get::<u64>(0) };
@@ -248,7 +248,7 @@ extern "C" fn says(_: *const u32, _: *const u32, _: u32, parameters: *const *con
     let _ = (sim().read::<u8>(from, 4), sim().write::<u8>(to, 4));
 }
 
-/// Takes the same, and says nothing of what it does with it.
+/// Takes the same parameters and declares no access.
 extern "C" fn silent(_: *const u32, _: *const u32, _: u32, _: *const *const c_void) {}
 
 #[test]
@@ -264,7 +264,7 @@ fn a_kernel_that_says_nothing_is_taken_to_write_what_it_is_handed() {
         let parameters = [ptr::from_ref(&from).cast(), ptr::from_ref(&to).cast::<c_void>()];
         let values = parameters.as_ptr();
         ok(cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, first, values, ptr::null()));
-        // The first four bytes are read by both; the last four are the kernel's for who knows what.
+        // Both read the first four bytes. What the kernel does with the last four bytes is unknown.
         ok(cuMemcpyDtoDAsync_v2(room.memory(8), from, 4, second));
         ok(cuMemsetD8Async(to + 4, 1, 4, second));
         ok(cuCtxSynchronize());
@@ -284,7 +284,7 @@ fn what_the_host_does_with_memory_that_it_shares_is_declared() {
     room.sim.host_reads(pinned.0 + 7, 1);
     room.expect(Mistake::Race, "by the program");
     ok(cuStreamSynchronize(first));
-    // What the host does comes before whatever it asks for later.
+    // A host access comes before everything that the host requests later.
     room.sim.host_writes(pinned.0, 8);
     ok(cuMemsetD8Async(pinned.0, 3, 8, first));
     ok(cuCtxSynchronize());
@@ -355,7 +355,7 @@ fn a_call_that_is_lost_orders_nothing() {
         ok(cuStreamWaitEvent(first, event, 0));
         ok(cuCtxRecordEvent(room.context, event));
         ok(cuStreamWaitEvent(second, event, 0));
-        // The first wait is of no use to this read.
+        // The first wait has no effect on this read.
         let races = usize::from((name, before) != ("cuStreamWaitEvent", 0));
         assert_eq!(races_of_a_read(&room, memory, second), races, "{name} after {before}");
         let ([_, second], memory) = written(&room);

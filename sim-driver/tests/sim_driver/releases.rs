@@ -1,11 +1,11 @@
-//! Which frees wait for running work, and what happens after those that do not.
+//! Which frees wait for running work, and what is reported after those that do not.
 
 use interop_sim_client::Mistake;
 
 use crate::driver::*;
 use crate::fixture::Room;
 
-/// Memory of the pool that is ready for use on every stream.
+/// Returns pool memory that is ready for use on every stream.
 fn pool_memory(stream: u64) -> u64 {
     let memory = get(|out| cuMemAllocAsync(out, 4, stream));
     ok(cuStreamSynchronize(stream));

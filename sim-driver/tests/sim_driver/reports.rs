@@ -1,4 +1,4 @@
-//! Each sort of mistake, made on purpose. Accesses that nothing orders are in `races`.
+//! Every kind of mistake, made on purpose. `races` tests unordered accesses in detail.
 
 use interop_sim_client::{Mistake, Report};
 
@@ -77,7 +77,7 @@ fn a_free_in_a_wrong_context() {
         ok(free());
         room.expect(Mistake::WrongContext, name);
     }
-    // Memory of the pool belongs to its device.
+    // Pool memory belongs to its device.
     ok(cuMemFree_v2(pool[0]));
     ok(cuCtxDestroy_v2(same_device));
     let other_device = get(|out| cuCtxCreate_v2(out, 0, 1));
@@ -148,7 +148,7 @@ fn a_capture_that_is_spoilt() {
     ok(cuStreamBeginCapture_v2(stream, 2));
     assert_eq!(cuCtxSynchronize(), code::UNSUPPORTED);
     assert_eq!(cuCtxSynchronize(), code::UNSUPPORTED);
-    // Once: it cannot be spoilt any more.
+    // Reported once: an invalidated capture cannot be invalidated again.
     room.expect(
         Mistake::Capture,
         &format!("cuCtxSynchronize spoils the capture that stream {stream:#x} began"),

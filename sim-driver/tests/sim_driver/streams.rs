@@ -1,4 +1,4 @@
-//! Order between streams: what is promised, and what is not.
+//! Order between streams: what is guaranteed, and what is not.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
@@ -29,8 +29,8 @@ fn a_wait_runs_only_what_it_needs() {
     assert_eq!(room.peek(memory), 0);
 }
 
-/// Writes 1 on one stream and copies that on another; returns what was copied. A race is reported exactly if that is not
-/// what was written.
+/// Writes 1 on one stream, copies it on another, and returns the copied value. Checks that a race is reported exactly
+/// if the copy did not see the write.
 fn producer_and_consumer(room: &Room, producer: u64, consumer: u64, edge: bool) -> u8 {
     let [source, target] = [room.memory(4), room.memory(4)];
     ok(cuMemsetD8Async(source, 1, 4, producer));
@@ -158,7 +158,7 @@ fn a_host_function_runs_in_its_turn_and_may_not_call_the_driver() {
     room.expect(Mistake::CallInside, "was called from a host function");
 }
 
-/// The order in which two unordered writes of one byte end, over many tries.
+/// Queues two unordered writes of one byte, many times. Returns which one ended last each time.
 fn last_writers(room: &Room, seed: u64) -> Vec<u8> {
     room.sim.set_seed(seed);
     let [first, second] = [room.stream(), room.stream()];
@@ -214,7 +214,7 @@ static COUNTED: AtomicU64 = AtomicU64::new(0);
 
 extern "C" fn count(_: u64) {
     COUNTED.fetch_add(1, Ordering::SeqCst);
-    // Long enough for other threads to come along while the lock is open.
+    // Gives other threads time to run while the lock is released.
     thread::yield_now();
 }
 

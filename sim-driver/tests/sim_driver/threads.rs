@@ -1,4 +1,4 @@
-//! What one host thread knows of what another has waited for.
+//! What a host thread knows of work that another thread has waited for.
 
 use std::sync::mpsc::channel;
 use std::thread;
@@ -8,8 +8,8 @@ use interop_sim_client::{HandedOver, Mistake};
 use crate::driver::*;
 use crate::fixture::Room;
 
-/// Writes memory on one stream and waits for it, here; reads it on another stream on a thread that lives already and gets
-/// the address by a channel. How many races that is.
+/// Writes memory on one stream and waits for it. A thread that already exists receives the address through a channel
+/// and reads the memory on another stream. Returns the number of races.
 fn races(room: &Room, declared: bool) -> usize {
     let [first, second] = [room.stream(), room.stream()];
     let (memory, target) = (room.memory(4), room.memory(4));

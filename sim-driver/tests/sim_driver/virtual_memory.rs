@@ -1,4 +1,4 @@
-//! Memory that the program maps itself, piece by piece, and pools that it makes.
+//! Virtual memory management, and memory pools that the program creates.
 
 use interop_sim_client::Mistake;
 
@@ -6,15 +6,15 @@ use crate::driver::*;
 use crate::fixture::{Room, touch};
 
 const PIECE: usize = 2 << 20;
-/// What tells a range from what is mapped in it: the context, the start and size of the range, the size and start of the
-/// mapping, and the pool.
+/// The attributes that distinguish a range from a mapping in it: the context, the start and size of the range, the size
+/// and start of the mapping, and the pool.
 const ASKED: [i32; 6] = [1, 11, 12, 18, 19, 17];
 
 fn asked(address: u64) -> [u64; 6] {
     ASKED.map(|attribute| get(|out| cuPointerGetAttribute(out, attribute, address)))
 }
 
-/// Maps a piece of new memory of a device.
+/// Maps new memory of a device.
 fn map(address: u64, device: i32) {
     let memory = get(|out| cuMemCreate(out, PIECE, [1, 0, 1, device].as_ptr(), 0));
     ok(cuMemMap(address, PIECE, 0, memory, 0));

@@ -1,1 +1,1 @@
-//! Nothing: this package is there for its tests.
+//! An empty library: the package exists for its tests.

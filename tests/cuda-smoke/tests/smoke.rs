@@ -1,6 +1,7 @@
-//! The same small program with both crates: allocate, copy, launch between two streams with an event, read back.
+//! The same small program with both crates: allocate, copy, launch on two streams with an event between them, read
+//! back.
 //!
-//! In one test, because both share the driver of the process, and its counters are compared.
+//! It is one test, because both crates share the driver of the process and the test compares its counters.
 
 #![expect(unsafe_code, reason = "launches of kernels are unsafe in both crates")]
 
@@ -13,7 +14,7 @@ const COUNT: usize = 1000;
 
 /// `scale(float *data, size_t count, float factor)`
 extern "C" fn scale(_: *const u32, _: *const u32, _: u32, parameters: *const *const c_void) {
-    // SAFETY: this is what the driver passed.
+    // SAFETY: these are the parameters that the driver passed.
     let arguments = unsafe { Arguments::new(parameters) };
     // SAFETY: the parameters are registered below, with these types.
     let data = unsafe { arguments.get::<u64>(0) };
@@ -22,7 +23,7 @@ extern "C" fn scale(_: *const u32, _: *const u32, _: u32, parameters: *const *co
     // SAFETY: as above.
     let factor = unsafe { arguments.get::<f32>(2) };
     let Some(data) = sim().write::<f32>(data, count) else { return };
-    // SAFETY: `count` elements may be written there, and nothing else runs on the device meanwhile.
+    // SAFETY: the simulator allows writes of `count` elements there, and nothing else runs on the device meanwhile.
     let data = unsafe { std::slice::from_raw_parts_mut(data, count) };
     for value in data {
         *value *= factor;
@@ -47,7 +48,7 @@ fn with_cust() -> Result<Vec<f32>, Box<dyn std::error::Error>> {
     let event = Event::new(EventFlags::DISABLE_TIMING)?;
     let host = LockedBuffer::from_slice(&numbers())?;
     let mut device = DeviceBuffer::from_slice(&vec![0.0_f32; COUNT])?;
-    // SAFETY: both buffers live until the streams have been waited for.
+    // SAFETY: both buffers live until the streams have been synchronized.
     unsafe { device.async_copy_from(&host, &first) }?;
     event.record(&first)?;
     second.wait_event(event, StreamWaitEventFlags::DEFAULT)?;

@@ -1,4 +1,4 @@
-//! A `cust` stream cannot be made of the caller's handle.
+//! A `cust` stream cannot be made from the caller's handle.
 use cust::memory::DeviceBuffer;
 use cust::stream::Stream;
 use interop_core::CudaArray;

@@ -1,4 +1,4 @@
-//! A borrowed part of a slice cannot be given away.
+//! A borrowed part of a slice cannot be exported as owned.
 use cudarc::driver::CudaView;
 use interop_core::CudaArray;
 use interop_core::dlpack::{ManagedTensor, Versioned};

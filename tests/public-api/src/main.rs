@@ -1,13 +1,13 @@
-//! Prints the public items of a crate, a line each, from the JSON that rustdoc wrote about it.
+//! Prints the public items of a crate, one per line, from the JSON output of rustdoc.
 //!
-//! Implementations that follow from others are left out; derived ones are not, because users rely on a `Clone`. Of what the
-//! compiler decides about, `Send` and `Sync` are there: a private field takes them away, and no line of ours would change.
+//! Blanket implementations are left out. Derived ones are included, because users rely on a `Clone`. Of the auto
+//! traits, `Send` and `Sync` are included, because a private field can remove them without any other visible change.
 
 use std::env;
 use std::error::Error;
 use std::path::PathBuf;
 
-/// What the compiler decides about besides, in implementations.
+/// The other auto traits that rustdoc lists.
 const OTHER_AUTO: [&str; 5] = [
     "core::marker::Freeze for ",
     "core::marker::Unpin for ",

@@ -1,4 +1,4 @@
-/* The interface dict in C, out and in: the floor that the benchmarks measure against. Nothing is checked. */
+/* Exports and imports an interface dict in C: the lower bound for the benchmarks. Nothing is checked. */
 
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
@@ -7,7 +7,7 @@ enum { SHAPE, TYPESTR, DATA, STRIDES, VERSION, STREAM, KEYS };
 static const char *const spelled[KEYS] = {"shape", "typestr", "data", "strides", "version", "stream"};
 static PyObject *keys[KEYS], *name_interface, *typestr_f4;
 
-/* The dict of a 4x4 array of float32 on a GPU that is not there, made for each who asks. */
+/* Creates the dict of a 4x4 array of float32 on a GPU that does not exist, anew for each call. */
 static PyObject *interface(PyObject *self, void *unused) {
     PyObject *dict = PyDict_New();
     PyObject *values[KEYS] = {
@@ -25,7 +25,7 @@ static PyObject *interface(PyObject *self, void *unused) {
     return dict;
 }
 
-/* nbytes(object): the bytes that the dict of a compact array describes; every key is read. */
+/* nbytes(object): the size in bytes of the contiguous array that the dict describes; each key is read. */
 static PyObject *nbytes(PyObject *module, PyObject *object) {
     PyObject *dict = PyObject_GetAttr(object, name_interface), *values[KEYS];
     if (!dict) return NULL;

@@ -1,4 +1,4 @@
-// Arrays of nanobind's whose device tag is whatever the caller says, and a handle of what arrives.
+// nanobind arrays with any device tag that the caller states, and a handle of an imported array.
 
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
@@ -6,14 +6,14 @@
 
 namespace nb = nanobind;
 
-// What keeps the array of somebody else, and says where it is.
+// Keeps an imported array alive and reports its address.
 struct Array {
     nb::ndarray<nb::ro> array;
 };
 
 template <typename T>
 static nb::ndarray<nb::array_api, T> make(uintptr_t address, std::vector<size_t> shape, std::vector<int64_t> strides, int device, int id) {
-    // An owner that does nothing: the memory stays as long as the program.
+    // An owner that does nothing: the memory lives as long as the program.
     nb::capsule owner(reinterpret_cast<void *>(&make<T>), [](void *) noexcept {});
     return nb::ndarray<nb::array_api, T>(reinterpret_cast<void *>(address), shape.size(), shape.data(), owner, strides.data(),
                           nb::dtype<float>(), device, id);

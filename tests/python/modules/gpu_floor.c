@@ -1,6 +1,7 @@
-/* What the figures of `speed.py` are held against: the bare calls, nothing checked, nothing owned beyond the call.
-
-   A loop is in C, so that Python's own loop is in no figure; each gives the nanoseconds of a turn. */
+/* The lower bounds for the figures of `speed.py`: bare calls without checks and without ownership beyond the call.
+ *
+ * The loops are in C, so that no figure includes Python's loop. Each function returns the nanoseconds of one
+ * iteration. */
 
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
@@ -50,7 +51,8 @@ static PyObject *edge(PyObject *module, PyObject *arguments) {
     return PyFloat_FromDouble((now() - start) / turns);
 }
 
-/* exchange(object, turns): the table's tensor, given back at once; exchange_view: the borrowed one and the stream. */
+/* exchange(object, turns): takes the table's tensor and releases it immediately; exchange_view: the borrowed tensor
+ * and the stream. */
 static Table *table_of(PyObject *object) {
     PyObject *value = PyObject_GetAttrString((PyObject *)Py_TYPE(object), "__dlpack_c_exchange_api__");
     if (!value) return NULL;
@@ -89,7 +91,7 @@ static PyObject *exchange_view(PyObject *module, PyObject *arguments) {
     return PyFloat_FromDouble((now() - start) / turns);
 }
 
-/* calls(function, object, turns): a call from C, as Python's loop would be most of a fast one. */
+/* calls(function, object, turns): calls from C, because Python's loop would dominate a fast call. */
 static PyObject *calls(PyObject *module, PyObject *arguments) {
     PyObject *function, *object, *names = NULL, *value = NULL;
     long turns;

@@ -1,5 +1,7 @@
-/* What somebody writes who needs one kind of array and the whole of CPython's interface: the floor that the benchmarks
-   measure against, and a partner for the tests. Nothing that arrives is checked beyond what cannot be left out. */
+/* A handwritten extension for one kind of array that implements the whole of CPython's interface.
+ *
+ * It is the lower bound for the benchmarks and a partner in the tests. Imports are checked only where it cannot be
+ * avoided. */
 
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
@@ -74,7 +76,7 @@ static PyObject *dlpack_device(PyObject *self, PyObject *unused) {
     return Py_BuildValue("(ii)", 1, 0);
 }
 
-/* Whether what can refuse does (1), or raises and says that it worked (2). */
+/* Whether the functions that can fail do so (1), or raise an exception and report success (2). */
 static long refusing;
 
 static int table_from_object(void *object, Managed **out) {
@@ -124,7 +126,7 @@ static Table *table_of(PyObject *object) {
     return found;
 }
 
-/* The table of the type, which is looked up once. */
+/* The table of the type, looked up once. */
 static Table *known_table_of(PyObject *object) {
     static PyTypeObject *type;
     static Table *known;
@@ -164,7 +166,8 @@ static void array_free(PyObject *self) {
     Py_TYPE(self)->tp_free(self);
 }
 
-/* What a foreign table answers, each function called once: a dict, or the exception that the function set. */
+/* Reports the results of a foreign table; each function is called once. Returns a dict, or the exception that the
+ * function set. */
 static void set_error(void *context, const char *kind, const char *message) {
     PyList_Append(context, Py_BuildValue("(ss)", kind, message));
 }
@@ -192,7 +195,7 @@ static PyObject *table_members(PyObject *module, PyObject *object) {
         PyBool_FromLong(found->borrow != NULL), PyBool_FromLong(found->stream != NULL));
 }
 
-/* table_borrow(type_owner, object): the facts of a borrowed tensor. */
+/* table_borrow(type_owner, object): the description of a borrowed tensor. */
 static PyObject *table_borrow(PyObject *module, PyObject *arguments) {
     PyObject *owner, *object;
     Tensor tensor;
@@ -202,7 +205,7 @@ static PyObject *table_borrow(PyObject *module, PyObject *arguments) {
     return facts_of(&tensor);
 }
 
-/* table_import(type_owner, object): the facts of an owned tensor, its version and flags; it is released again. */
+/* table_import(type_owner, object): the description of an owned tensor, its version and flags; it is released again. */
 static PyObject *table_import(PyObject *module, PyObject *arguments) {
     PyObject *owner, *object;
     Managed *managed;
@@ -215,7 +218,7 @@ static PyObject *table_import(PyObject *module, PyObject *arguments) {
     return facts;
 }
 
-/* table_wrap(type_owner, object): a new object of the first one's type, around memory of the second's. */
+/* table_wrap(type_owner, object): a new object of the first object's type around memory of the second. */
 static PyObject *table_wrap(PyObject *module, PyObject *arguments) {
     PyObject *owner, *object;
     void *wrapped;
@@ -226,7 +229,8 @@ static PyObject *table_wrap(PyObject *module, PyObject *arguments) {
     return wrapped;
 }
 
-/* table_allocate(type_owner, shape, code, bits, lanes, device type, device id): facts, or the errors that were told. */
+/* table_allocate(type_owner, shape, code, bits, lanes, device type, device id): the description, or the reported
+ * errors. */
 static PyObject *table_allocate(PyObject *module, PyObject *arguments) {
     PyObject *owner, *shape;
     Tensor prototype = {0};
@@ -241,7 +245,7 @@ static PyObject *table_allocate(PyObject *module, PyObject *arguments) {
     for (int axis = 0; axis < prototype.ndim; axis++) numbers[axis] = PyLong_AsLongLong(PyTuple_GET_ITEM(shape, axis));
     prototype.dtype.code = code, prototype.dtype.bits = bits, prototype.dtype.lanes = lanes;
     prototype.shape = numbers;
-    /* Neither may be read. */
+    /* Neither may be dereferenced. */
     prototype.data = (void *)8, prototype.strides = (int64_t *)8;
     PyObject *errors = PyList_New(0);
     Managed *managed;
@@ -263,7 +267,7 @@ static PyObject *table_stream(PyObject *module, PyObject *arguments) {
     return PyLong_FromVoidPtr(stream);
 }
 
-/* A capsule of an array on a GPU that is not there, at an address that nobody looks at. */
+/* A capsule of an array on a GPU that does not exist, at an address that is never read. */
 static PyObject *imagined(PyObject *module, PyObject *unused) {
     static int64_t numbers[] = {4, 4, 4, 1};
     static Managed managed = {{1, 3}, NULL, NULL, 0, {(void *)0x7f0000000000, {2, 0}, 2, {2, 32, 1}, numbers, numbers + 2, 0}};
@@ -283,7 +287,8 @@ static PyTypeObject ArrayType = {
     .tp_new = array_new,
     .tp_dealloc = array_free,
 };
-/* Arrays whose methods the type alone does not decide: instances of one have a dict, the other is asked for attributes. */
+/* Arrays whose methods are not determined by the type alone: instances of one type have a dict, the other has its own
+ * `tp_getattro`. */
 typedef struct {
     Array array;
     PyObject *dict;

@@ -1,4 +1,4 @@
-// The same as `handwritten.c`, as nanobind has it written.
+// The same as `handwritten.c`, written with nanobind.
 
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
@@ -9,7 +9,7 @@ using Matrix = nb::ndarray<float, nb::ndim<2>, nb::device::cpu>;
 
 using Result = nb::ndarray<nb::numpy, float, nb::ndim<2>>;
 
-// A new array of NumPy's with every element doubled, as the documentation of nanobind makes one.
+// A new NumPy array with each element doubled, as in nanobind's documentation.
 static Result doubled(nb::ndarray<const float, nb::ndim<2>, nb::c_contig, nb::device::cpu> matrix) {
     float* elements = new float[matrix.size()];
     nb::capsule owner(elements, [](void* pointer) noexcept { delete[] static_cast<float*>(pointer); });

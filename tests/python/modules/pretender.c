@@ -1,4 +1,4 @@
-/* A class that cannot change, whose `__dlpack__` looks like a method and is another function for every second object. */
+/* An immutable class whose `__dlpack__` looks like a method and returns another function for each second object. */
 
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>

@@ -1,9 +1,9 @@
-// Functions of an exchange table that fail with an exception, which functions of ctypes cannot leave behind.
+// Functions of an exchange table that fail with an exception set, which ctypes functions cannot do.
 
 #include <Python.h>
 #include <stdint.h>
 
-// As far as the deleter, which is all that is used.
+// The fields up to the deleter; the others are not used.
 typedef struct Tensor {
     uint32_t version[2];
     void* context;
@@ -47,7 +47,7 @@ static struct PyModuleDef definition = {PyModuleDef_HEAD_INIT, "raising_table", 
 PyMODINIT_FUNC PyInit_raising_table(void) {
     PyObject* module = PyModule_Create(&definition);
     if (module == NULL) return NULL;
-    // The addresses, for a table that is made elsewhere.
+    // The addresses of the functions, for a table that is made elsewhere.
     PyModule_AddObject(module, "keeps", PyLong_FromVoidPtr((void*)keeps));
     PyModule_AddObject(module, "releases", PyLong_FromVoidPtr((void*)releases));
     PyModule_AddObject(module, "later", PyLong_FromVoidPtr((void*)later));

@@ -1,4 +1,4 @@
-/* Threads that Python knows nothing of, and what they see. */
+/* Threads that are unknown to Python, and what they observe. */
 
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
@@ -7,19 +7,19 @@
 
 #include "tensors.h"
 
-/* Work of the host that is queued on a stream: whether the thread that runs it has the interpreter. */
+/* A host function that is queued on a stream. It records whether its thread is attached to the interpreter. */
 static int attached;
 
 static void note_attached(void *unused) { attached = PyGILState_Check(); }
 
-/* attachment(): the address of that work; attachment(1): what it noted. */
+/* attachment(): the address of that function; attachment(1): the recorded value. */
 static PyObject *attachment(PyObject *module, PyObject *arguments) {
     if (PyTuple_GET_SIZE(arguments)) return PyBool_FromLong(attached);
     attached = -1;
     return PyLong_FromVoidPtr((void *)note_attached);
 }
 
-/* Tensors whose deleters a thread calls one after the other that Python knows nothing of. */
+/* Tensors whose deleters are called one after the other by a thread that is unknown to Python. */
 static Managed **let_go;
 static pthread_t letting_go;
 

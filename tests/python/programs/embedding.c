@@ -1,5 +1,7 @@
-/* A program that embeds Python and keeps tensors longer than the objects they came from: fault 52. Its threads know nothing of
- * Python; one releases while the interpreter runs and another thread holds its lock, one after the interpreter has ended. */
+/* A program that embeds Python and keeps tensors longer than the objects they came from: bug 52.
+ *
+ * Its threads are unknown to Python. One releases while the interpreter runs and another thread holds the GIL; one
+ * releases after the interpreter has ended. */
 #include <Python.h>
 #include <pthread.h>
 #include <stdint.h>
@@ -27,7 +29,7 @@ static void *release(void *tensor) {
     return NULL;
 }
 
-/* On a thread of its own, while this one holds whatever it holds. */
+/* Runs on another thread while this one keeps its locks. */
 static void release_elsewhere(Managed *tensor) {
     pthread_t thread;
     if (pthread_create(&thread, NULL, release, tensor) != 0 || pthread_join(thread, NULL) != 0) {
@@ -35,7 +37,7 @@ static void release_elsewhere(Managed *tensor) {
     }
 }
 
-/* The tensor of a fresh array, as a consumer takes it. */
+/* Takes the tensor of a new array, as a consumer does. */
 static Managed *take(PyObject *scope, const char *array) {
     PyObject *capsule = PyRun_String(array, Py_eval_input, scope, scope);
     Managed *tensor = capsule ? PyCapsule_GetPointer(capsule, "dltensor_versioned") : NULL;

@@ -1,4 +1,4 @@
-//! The key `descr`: structs of fields, nested and padded.
+//! The key `descr`: structs of fields, with nesting and padding.
 
 use interop_core::cai::{CudaArrayInterface, DescrEntry, DescrType};
 use interop_core::{
@@ -47,7 +47,7 @@ struct Outer {
     last: i16,
 }
 
-/// R23: the fields with their gaps, whose sizes sum to the size in the typestr; and back again, field by field.
+/// R23: the fields and their gaps are exported and imported field by field; their sizes sum to that of the typestr.
 #[test]
 fn structs_are_written_and_read() {
     let array = Array::new(Claimed::gpu::<Outer>(4, 0), &[2, 2]);
@@ -68,7 +68,7 @@ fn structs_are_written_and_read() {
     assert_eq!((back.dtype(), back.nbytes()), (DType::opaque(40), 160));
 }
 
-/// Padding in pieces is the same blob as padding in one (found by the fuzz target).
+/// Padding in several pieces is the same blob as padding in one piece (found by the fuzz target).
 #[test]
 fn padding_alone_is_no_record() {
     let pieces = with_descr("|V12", vec![entry("", "|V4", &[]), entry("", "|V4", &[2])]).info().unwrap();
@@ -76,7 +76,7 @@ fn padding_alone_is_no_record() {
     assert_eq!(pieces, with_descr("|V12", vec![entry("", "|V12", &[])]).info().unwrap());
 }
 
-/// R42: one plain field says no more than the typestr (CuPy always sends it).
+/// R42: a single simple field says no more than the typestr (CuPy always sends it).
 #[test]
 fn one_plain_field_is_no_record() {
     for (typestr, descr) in [
@@ -101,7 +101,7 @@ fn one_plain_field_is_no_record() {
     assert_told(&error, (ErrorKind::DType, "descr", "float32[1]", "one field of type \"<f4\""));
 }
 
-/// Padding is where no name is; it moves the fields behind it.
+/// An entry without a name is padding; it moves the fields behind it.
 #[test]
 fn padding_has_no_name() {
     let descr =
@@ -112,7 +112,7 @@ fn padding_has_no_name() {
     assert_eq!(offsets, [("a", 4), ("b", 7)]);
 }
 
-/// What does not sum up, and what cannot be read.
+/// Sizes that do not match, and values that cannot be read.
 #[test]
 fn refusals() {
     let deep = (0..20).fold(vec![entry("x", "<f4", &[])], |inner, _| vec![nested("n", inner, &[])]);
@@ -165,7 +165,7 @@ fn refusals() {
     }
 }
 
-/// R17: a field that has no typestr is refused like an array of its type; nothing else is written for it.
+/// R17: a field without a typestr is refused like an array of its type; no other type is written instead.
 #[test]
 fn fields_without_a_typestr_are_refused() {
     #[derive(Clone, Copy, Element)]
@@ -178,7 +178,7 @@ fn fields_without_a_typestr_are_refused() {
     assert_told(&error, (ErrorKind::DType, "descr field \"values\"", "float8_e4m3fn", "use DLPack"));
 }
 
-/// An imported struct array fits the Rust struct with the same fields, and no other.
+/// An imported struct array matches the Rust struct with the same fields, and no other.
 #[test]
 #[expect(unsafe_code, reason = "an interface owns nothing, so importing it is a promise")]
 fn records_are_compared_field_by_field() {
@@ -203,7 +203,7 @@ fn records_are_compared_field_by_field() {
     }
 }
 
-/// A struct of any fields with gaps of any size: its entries, and the bytes that they take.
+/// Generates a struct with any fields and gaps of any size: its entries and its size in bytes.
 fn structs() -> impl Strategy<Value = (Vec<DescrEntry>, usize)> {
     let sized = [("|b1", 1), ("|u1", 1), ("<i2", 2), ("<f4", 4), ("<c8", 8), ("|V3", 3)];
     let plain = prop::sample::select(sized.to_vec())
@@ -230,7 +230,7 @@ fn structs() -> impl Strategy<Value = (Vec<DescrEntry>, usize)> {
 proptest! {
     #![proptest_config(settings())]
 
-    /// R23: whatever is read is written again, field by field and gap by gap.
+    /// R23: an imported descr is exported unchanged, field by field and gap by gap.
     #[test]
     fn structs_of_any_fields_come_back((entries, bytes) in structs()) {
         let interface = with_descr(&format!("|V{bytes}"), entries);
@@ -253,7 +253,7 @@ fn fields_have_as_many_axes_as_arrays() {
     assert_told(&read(65).unwrap_err(), (ErrorKind::Rank, "descr field \"x\"", "65 axes", "at most 64 axes"));
 }
 
-/// A record in a record says its own padding at its end.
+/// A nested record includes the padding at its end.
 #[test]
 fn a_nested_record_is_padded_to_its_end() {
     #[derive(Clone, Copy, Element)]

@@ -1,4 +1,4 @@
-//! What a struct says in its `__cuda_array_interface__`.
+//! The `__cuda_array_interface__` of a struct.
 
 use interop_core::cai::CudaArrayInterface;
 use interop_core::{
@@ -13,7 +13,7 @@ use crate::support::brute_force::{settings, small_layouts};
 use crate::support::signed;
 use crate::support::streams::stream as stream_of;
 
-/// R1 to R5, R11: a compact array.
+/// R1 to R5, R11: a contiguous array.
 #[test]
 fn a_compact_array_says_little() {
     let interface = Array::new(Claimed::gpu::<f32>(6, 0), &[2, 3]).to_cai().unwrap();
@@ -30,10 +30,10 @@ fn a_compact_array_says_little() {
     assert_eq!(interface, expected);
 }
 
-/// Shape and strides in elements, and the strides that the interface says.
+/// The shape and the strides in elements, and the strides in the interface.
 type Row = (&'static [usize], &'static [isize], Option<&'static [i64]>);
 
-/// R6, R8, bugs 66, 67, 73, 83, 84: strides in bytes where they say something, the address of the first element.
+/// R6, R8, bugs 66, 67, 73, 83, 84: strides in bytes if they are needed; the address of the first element.
 #[test]
 fn strides_are_bytes() {
     let rows: [Row; 7] = [
@@ -58,7 +58,7 @@ fn strides_are_bytes() {
     assert_eq!((reversed.data.0, reversed.strides), (0x1010, Some(vec![-4])));
 }
 
-/// The stride of an idle axis says nothing; it may not spoil the dict (R6: a multiple of the item size).
+/// The stride of an axis of extent 1 has no meaning, but must still be valid (R6: a multiple of the item size).
 #[test]
 fn strides_of_idle_axes_fit() {
     let strides = Strides::Elements(&[i64::MAX / 2, 1, 5]);
@@ -68,14 +68,14 @@ fn strides_of_idle_axes_fit() {
     assert_eq!(said[0] % 4, 0, "{said:?}");
 }
 
-/// R7, R77's kind: no address without elements.
+/// R7, and like R77: an array without elements has address 0.
 #[test]
 fn an_empty_array_has_address_0() {
     let interface = Array::new(Claimed::gpu::<f32>(6, 0), &[2, 0]).to_cai().unwrap();
     assert_eq!((interface.data, interface.strides, interface.shape), ((0, false), None, vec![2, 0]));
 }
 
-/// R9, R10, R11, R14: the stream on which the data was written, and none in version 2.
+/// R9, R10, R11, R14: the stream on which the data was written, and no stream in version 2.
 #[test]
 fn streams_and_versions() {
     let rows = [
@@ -96,7 +96,7 @@ fn streams_and_versions() {
     }
 }
 
-/// R19, bugs 131, 140: whoever shares the array may write, or not.
+/// R19, bugs 131, 140: whether a consumer may write.
 #[test]
 fn the_readonly_flag() {
     for (mutability, readonly) in
@@ -111,7 +111,7 @@ fn the_readonly_flag() {
     }
 }
 
-/// R18, R21, bugs 118, 128: memory that CUDA can reach, and no other.
+/// R18, R21, bugs 118, 128: only memory that CUDA can access is exported.
 #[test]
 fn memory_kinds() {
     let pinned = Array::new(Pinned(HostVec::from_slice(&[1_i32, 2])), &[2]);
@@ -129,7 +129,7 @@ fn facts_of<T: Element>() -> ArrayInfo {
     Array::new(Claimed::gpu::<T>(2, 0), &[2]).info().unwrap()
 }
 
-/// R17, bugs 101, 102: types without a typestr are refused, with the way that they can go.
+/// R17, bugs 101, 102: types without a typestr are refused; the error names the alternative.
 #[test]
 fn types_without_a_typestr() {
     let vector = DType::F32.with_lanes(4);
@@ -151,7 +151,7 @@ fn types_without_a_typestr() {
     }
 }
 
-/// Trailing axes of `[T; N]` are axes here too.
+/// The trailing axes of `[T; N]` become axes.
 #[test]
 fn parts_are_axes() {
     let pixels = Array::strided(Claimed::gpu::<[u8; 3]>(100, 0), &[4, 5], &[10, 1]).to_cai().unwrap();
@@ -164,7 +164,7 @@ fn parts_are_axes() {
 proptest! {
     #![proptest_config(settings())]
 
-    /// Export, import: every layout of every type that can be spelled comes back as it was.
+    /// Export and import: each layout of each type with a typestr is preserved.
     #[test]
     fn what_goes_out_comes_back(
         (shape, strides) in small_layouts(),

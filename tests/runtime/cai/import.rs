@@ -1,4 +1,4 @@
-//! What a `__cuda_array_interface__` says becomes facts, or an error that names the key.
+//! Imports of a `__cuda_array_interface__`: a description, or an error that names the key.
 
 use std::cell::Cell;
 
@@ -14,7 +14,7 @@ use crate::support::{Told, assert_told};
 
 const ADDRESS: usize = 0x7F00_0000_0000;
 
-/// The interface of a compact `float32` array.
+/// The interface of a contiguous `float32` array.
 fn plain(shape: &[i64]) -> CudaArrayInterface {
     CudaArrayInterface {
         shape: shape.to_vec(),
@@ -25,7 +25,7 @@ fn plain(shape: &[i64]) -> CudaArrayInterface {
     }
 }
 
-/// R26, R27: versions 0 to 3, and a newer one only for those who say so.
+/// R26, R27: versions 0 to 3; a newer one only if the caller opts in.
 #[test]
 fn versions() {
     assert_eq!(VERSION, 3);
@@ -45,14 +45,14 @@ fn versions() {
     assert!(plain(&[1]).info_with_max_version(2).is_err(), "the caller may allow less too");
 }
 
-/// R38, bug 111's kind: a mask is refused, whatever else is right.
+/// R38, like bug 111: a mask is refused, whatever the other keys are.
 #[test]
 fn masks() {
     let error = CudaArrayInterface { mask: true, ..plain(&[2]) }.info().unwrap_err();
     assert_told(&error, (ErrorKind::Mask, "mask", "a mask", "None"));
 }
 
-/// R43, R44, R45, R48: the stream is part of the facts.
+/// R43, R44, R45, R48: the stream is part of the description.
 #[test]
 fn streams() {
     let default = [StreamHandle::NothingPending, StreamHandle::LegacyDefault, StreamHandle::PerThreadDefault];
@@ -61,10 +61,10 @@ fn streams() {
     }
 }
 
-/// Shape, typestr and strides of an interface, and the strides in elements.
+/// The shape, typestr and strides of an interface, and the strides in elements.
 type Row = (&'static [i64], &'static str, Option<&'static [i64]>, &'static [isize]);
 
-/// R28, R29, bugs 62, 64, 67: no strides are C order, counted with the item size of the source.
+/// R28, R29, bugs 62, 64, 67: no strides mean C order. Strides are divided by the item size of the source.
 #[test]
 fn strides() {
     let rows: [Row; 7] = [
@@ -86,7 +86,7 @@ fn strides() {
     }
 }
 
-/// R25 and the others: what is wrong is refused with the name of the key.
+/// R25 and others: an invalid value is refused with the name of the key.
 #[test]
 fn refusals() {
     let strides = |strides: &[i64]| CudaArrayInterface { strides: Some(strides.to_vec()), ..plain(&[2, 3]) };
@@ -128,7 +128,7 @@ fn empty_arrays_and_scalars() {
     assert_eq!((scalar.numel(), scalar.nbytes(), scalar.address()), (1, 4, ADDRESS));
 }
 
-/// R19, R37, bug 140: the flag becomes the right to write.
+/// R19, R37, bug 140: the flag determines the mutability.
 #[test]
 fn the_readonly_flag() {
     assert_eq!(plain(&[2]).info().unwrap().mutability(), Mutability::Writable);
@@ -136,7 +136,7 @@ fn the_readonly_flag() {
     assert_eq!(readonly.info().unwrap().mutability(), Mutability::ReadOnly);
 }
 
-/// The interface names no device: the caller does, and only one that CUDA reaches (R34, R36, bug 119).
+/// The interface states no device: the caller does, and only one that CUDA can access (R34, R36, bug 119).
 #[test]
 #[expect(unsafe_code, reason = "an interface owns nothing, so importing it is a promise")]
 fn the_caller_knows_the_device() {
@@ -167,7 +167,7 @@ fn the_caller_knows_the_device() {
     assert_eq!(dropped.get(), 1, "a refused import drops its owner");
 }
 
-/// A struct around an imported interface has its memory, its strides and its stream; what is pending is not read.
+/// A struct made from an interface has its memory, its strides and its stream; the pending data is not read.
 #[test]
 #[expect(unsafe_code, reason = "an interface owns nothing, so importing it is a promise")]
 fn an_interface_becomes_a_struct() {
@@ -200,8 +200,8 @@ fn an_interface_becomes_a_struct() {
     assert!(lease.to_cai().unwrap().data.1, "R72: still read-only");
 }
 
-/// A struct with a stream of its own takes what is ready there, or everywhere; for work on another stream a driver has to
-/// make its own wait, and without one the import comes back.
+/// A struct with its own stream accepts data that is ready on that stream or everywhere. For another stream the
+/// driver must make the struct's stream wait; without a driver the import is refused and returned.
 #[test]
 #[cfg_attr(miri, ignore = "asks for the driver's library, and Miri loads none")]
 #[expect(unsafe_code, reason = "an interface owns nothing, so importing it is a promise")]

@@ -1,4 +1,4 @@
-//! `cai.json`, through the typed form of a dict.
+//! Runs `cai.json` through the typed form of a dict.
 
 use interop_core::cai::{CudaArrayInterface, DescrEntry, DescrType};
 use interop_core::{Result, StreamHandle};
@@ -7,18 +7,18 @@ use serde_json::{Map, Value};
 use super::{assert_facts, assert_refused, fit, integer, items, numbers, run, some, text};
 use crate::support::streams::from_cai;
 
-// In the program, which may run where the sources are not.
+// Included in the program, which may run on a machine without the sources.
 const CORPUS: &str = include_str!("../../../conformance/cai.json");
 
-/// The interface of a dict; `None` for one whose values are of other types, which Rust cannot write down. A stream that is none
-/// is refused where it is read.
+/// The interface of a dict, or `None` if its values have types that Rust cannot represent. An invalid stream is an
+/// error.
 fn interface(dict: &Map<String, Value>) -> Option<Result<CudaArrayInterface>> {
     let stream = from_cai(optional(dict, "stream", integer)?);
     let interface = plain_interface(dict)?;
     Some(stream.map(|stream| CudaArrayInterface { stream, ..interface }))
 }
 
-/// As [`interface`], without a stream.
+/// Like [`interface`], without the stream.
 fn plain_interface(dict: &Map<String, Value>) -> Option<CudaArrayInterface> {
     let [address, readonly] = dict.get("data")?.as_array()?.as_slice() else { return None };
     Some(CudaArrayInterface {
@@ -33,7 +33,7 @@ fn plain_interface(dict: &Map<String, Value>) -> Option<CudaArrayInterface> {
     })
 }
 
-/// A key that may be absent or null: `Some(None)`. The outer `None` stands for a value of another type.
+/// Reads a key that may be absent or null: `Some(None)`. The outer `None` stands for a value of another type.
 #[expect(clippy::option_option, reason = "nothing there, and something of another type, are two answers")]
 fn optional<T>(dict: &Map<String, Value>, key: &str, read: fn(&Value) -> Option<T>) -> Option<Option<T>> {
     some(dict, key).map_or(Some(None), |value| read(value).map(Some))
@@ -57,7 +57,7 @@ fn entry(value: &Value) -> Option<DescrEntry> {
         [name, dtype, shape] => (name, dtype, numbers(shape).or_else(|| Some(vec![fit(shape)?]))?),
         _ => return None,
     };
-    // Of a title and a name the name counts.
+    // Of a title and a name the name is used.
     let name = name.as_array().filter(|pair| pair.len() == 2).map_or(name, |pair| &pair[1]);
     let dtype = match dtype.as_str() {
         Some(typestr) => DescrType::Typestr(typestr.into()),
@@ -66,7 +66,7 @@ fn entry(value: &Value) -> Option<DescrEntry> {
     Some(DescrEntry { name: name.as_str()?.into(), dtype, shape })
 }
 
-/// Every dict of the corpus (R25 to R48, bugs 62 to 111 and 165 to 173 as they concern dicts).
+/// Each dict of the corpus (R25 to R48; bugs 62 to 111 and 165 to 173 where they concern dicts).
 #[test]
 fn every_dict_is_judged_as_the_corpus_says() {
     let mut written_down = 0;

@@ -1,6 +1,6 @@
-//! The published corpus in `conformance/`: every case through the import (spec and faults as each case names them).
+//! The published corpus in `conformance/`: each case is imported (each case names its spec sections and bugs).
 //!
-//! `conformance/README.md` says what a case is.
+//! `conformance/README.md` describes the format of a case.
 
 mod dicts;
 mod tensors;
@@ -8,7 +8,7 @@ mod tensors;
 use interop_core::{ArrayInfo, Error, ErrorKind};
 use serde_json::{Map, Value};
 
-/// A number, whichever way it is written: plain, beyond what JSON readers hold, or in all but type.
+/// Reads an integer in any of its notations: plain, beyond the range of JSON readers, or tagged with another type.
 fn integer(value: &Value) -> Option<i128> {
     match value {
         Value::Number(number) => number.as_i64().map(i128::from),
@@ -20,13 +20,13 @@ fn integer(value: &Value) -> Option<i128> {
     }
 }
 
-/// The items of a tuple, or of a list.
+/// The items of a tuple or a list.
 fn items(value: &Value) -> Option<&[Value]> {
     let items = value.as_object().map_or(Some(value), |tagged| tagged.get("$list"))?;
     items.as_array().map(Vec::as_slice)
 }
 
-/// A number of the type that a field has.
+/// An integer converted to the type of a field.
 fn fit<T: TryFrom<i128>>(value: &Value) -> Option<T> {
     T::try_from(integer(value)?).ok()
 }
@@ -36,12 +36,12 @@ fn numbers<T: TryFrom<i128>>(value: &Value) -> Option<Vec<T>> {
     items(value)?.iter().map(fit).collect()
 }
 
-/// What a key holds if it is there and not null.
+/// The value of a key that is present and not null.
 fn some<'a>(map: &'a Map<String, Value>, key: &str) -> Option<&'a Value> {
     map.get(key).filter(|value| !value.is_null())
 }
 
-/// Runs `judge` over every case of a corpus, with the id, the input and what is expected of it; counts the cases.
+/// Runs `judge` on each case of a corpus with the id, the input and the expected result; counts the cases.
 fn run(
     corpus: &str,
     input: &str,
@@ -76,21 +76,21 @@ fn kind(error: &Error) -> &'static str {
     }
 }
 
-/// Compares an error with kind and place.
+/// Compares the kind and the place of an error.
 #[track_caller]
 fn assert_refused(id: &str, error: &Error, expected: &Value) {
-    // The fields of a record are named one by one.
+    // The location names single fields of a record; only its first word is compared.
     let place = error.location().split(' ').next().unwrap_or_default();
     assert_eq!((kind(error), place), (text(expected, "kind"), text(expected, "place")), "{id}: {error}");
 }
 
-/// Compares what both protocols say, with element \[0, …, 0\] counted from `base`.
+/// Compares the description, with element \[0, …, 0\] counted from `base`.
 #[track_caller]
 fn assert_facts(id: &str, info: &ArrayInfo, expected: &Value, base: i128) {
     let shape: Vec<usize> = numbers(&expected["shape"]).expect("extents");
     assert_eq!(info.shape(), shape, "{id}");
     for (found, expected) in info.strides().iter().zip(items(&expected["strides"]).expect("strides")) {
-        // A stride that means nothing is null.
+        // A stride without meaning is null in the corpus.
         assert!(
             expected.is_null() || integer(expected) == Some(*found as i128),
             "{id}: {:?}",
@@ -106,7 +106,7 @@ fn assert_facts(id: &str, info: &ArrayInfo, expected: &Value, base: i128) {
     }
 }
 
-/// A text of a case.
+/// A string of a case.
 #[track_caller]
 fn text<'a>(value: &'a Value, key: &str) -> &'a str {
     value[key].as_str().unwrap_or_else(|| panic!("no text {key} in {value}"))

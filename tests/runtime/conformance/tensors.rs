@@ -1,4 +1,4 @@
-//! `dlpack.json`, as structs whose deleters count.
+//! Runs `dlpack.json` through structs whose deleters count.
 
 use interop_core::dlpack::{Legacy, Versioned};
 use interop_core::{DType, Device, DeviceType, Import};
@@ -7,14 +7,14 @@ use serde_json::{Map, Value};
 use super::{assert_facts, assert_refused, fit, integer, numbers, run, some, text};
 use crate::support::foreign_tensors::{Claims, Form};
 
-// In the program, which may run where the sources are not.
+// Included in the program, which may run on a machine without the sources.
 const CORPUS: &str = include_str!("../../../conformance/dlpack.json");
 
-/// The bytes before and behind `data` where it is memory.
+/// The number of bytes before and behind `data` if it is real memory.
 const BEFORE: usize = 256;
 const BEHIND: usize = 512;
 
-/// The struct of a case, and the address that `data` has; `memory` is for the cases that ask for some.
+/// The struct of a case; `memory` is for the cases whose `data` is real memory.
 fn claims(tensor: &Map<String, Value>, memory: &[u8]) -> Option<Claims> {
     let device: Vec<i32> = numbers(&tensor["device"])?;
     let dtype: Vec<u16> = numbers(&tensor["dtype"])?;
@@ -35,7 +35,7 @@ fn claims(tensor: &Map<String, Value>, memory: &[u8]) -> Option<Claims> {
     })
 }
 
-/// One case: what the struct says, at both doors, and how often it is released.
+/// Checks one case: the description of the struct through both constructors, and the number of releases.
 fn judge<A: Form>(id: &str, claims: &Claims, expected: Result<&Value, &Value>) {
     let (ledger, tensor) = claims.clone().send::<A>();
     match (tensor.info(), expected) {
@@ -50,7 +50,7 @@ fn judge<A: Form>(id: &str, claims: &Claims, expected: Result<&Value, &Value>) {
             assert_facts(id, &info, expected, base);
             let offset = integer(&expected["offset"]);
             assert_eq!(info.address() as i128, offset.map_or(0, |offset| base + offset), "{id}");
-            // The legacy form cannot say whether it may be written, and counts as read-only.
+            // The legacy form has no flag for this and counts as read-only.
             assert_eq!(info.is_read_only(), expected["readonly"].as_bool().unwrap_or(true), "{id}");
             let dtype = info.dtype();
             let triple = [i64::from(dtype.code()), i64::from(dtype.bits()), i64::from(dtype.lanes())];
@@ -65,7 +65,7 @@ fn judge<A: Form>(id: &str, claims: &Claims, expected: Result<&Value, &Value>) {
     assert_eq!(ledger.released(), usize::from(claims.has_deleter), "{id}");
 }
 
-/// Every struct of the corpus, and each is released once (R54 to R92, bugs 24, 25, 68 to 91, 98 to 110, 165 to 172).
+/// Each struct of the corpus is released once (R54 to R92, bugs 24, 25, 68 to 91, 98 to 110, 165 to 172).
 #[test]
 fn every_tensor_is_judged_as_the_corpus_says() {
     let memory = vec![0; BEFORE + BEHIND];

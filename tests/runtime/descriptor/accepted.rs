@@ -1,4 +1,4 @@
-//! What becomes of claims that hold.
+//! Valid descriptions: the resulting `ArrayInfo`.
 
 use interop_core::{DType, Device, DeviceType, Layout, Mutability, Order, RawDescriptor, Strides};
 use proptest::prelude::*;
@@ -13,7 +13,7 @@ fn on_cuda(shape: &[i64]) -> RawDescriptor<'_> {
     RawDescriptor::new(ADDRESS, Device::cuda(3), shape)
 }
 
-/// What was claimed is what is known, field by field.
+/// The result has what the description states, field by field.
 #[test]
 fn facts_say_what_was_claimed() {
     let stream = stream_of(0xABCD);
@@ -37,7 +37,7 @@ fn facts_say_what_was_claimed() {
     assert_eq!(info.layout(), &Layout::contiguous(&[2, 3], Order::F).unwrap());
 }
 
-/// R28, R82, bugs 62, 64, 67, 68, 92: no strides mean compact, in the order of the protocol or the struct.
+/// R28, R82, bugs 62, 64, 67, 68, 92: no strides mean contiguous, in the memory order of the protocol or the struct.
 #[test]
 fn no_strides_are_compact_strides() {
     let strides = |order| {
@@ -48,7 +48,7 @@ fn no_strides_are_compact_strides() {
     assert_eq!((strides(Order::C), strides(Order::F)), (vec![12, 4, 1], vec![1, 2, 6]));
 }
 
-/// R29: strides that happen to be compact are such strides, in bytes and in elements.
+/// R29: explicit strides that are contiguous count as such, in bytes and in elements.
 #[test]
 fn explicit_strides_may_be_compact() {
     let compact = on_cuda(&[2, 3]).validate().unwrap();
@@ -57,7 +57,7 @@ fn explicit_strides_may_be_compact() {
     }
 }
 
-/// R31, R88, bugs 81, 84, 90: negative strides reach below the first element, zero strides repeat it.
+/// R31, R88, bugs 81, 84, 90: negative strides reach below the first element; a stride of 0 repeats it.
 #[test]
 fn strides_have_signs() {
     let rows: [(&[i64], &[i64], _, _); 5] = [
@@ -76,14 +76,14 @@ fn strides_have_signs() {
     }
 }
 
-/// Bug 83: as many idle axes as fit in place, all of which claim to run backwards.
+/// Bug 83: as many axes of extent 1 as fit in place, all with negative strides.
 #[test]
 fn idle_axes_do_not_run_backwards() {
     let claims = RawDescriptor { strides: Strides::Elements(&[-1; 5]), ..on_cuda(&[1; 5]) };
     assert_eq!(claims.validate().unwrap().strides(), [1; 5]);
 }
 
-/// R7, R33, R78, R79, bugs 76, 77, 79: an array without elements has no address, whatever it claims.
+/// R7, R33, R78, R79, bugs 76, 77, 79: an array without elements has no address, whatever the description states.
 #[test]
 fn an_empty_array_claims_anything() {
     let rows: [(usize, u64, &[i64]); 4] = [
@@ -103,7 +103,7 @@ fn an_empty_array_claims_anything() {
     }
 }
 
-/// R83, bug 80: no axes are one element.
+/// R83, bug 80: an array without axes has one element.
 #[test]
 fn a_scalar_has_an_element() {
     let info = on_cuda(&[]).validate().unwrap();
@@ -111,7 +111,7 @@ fn a_scalar_has_an_element() {
     assert_eq!((info.shape(), info.strides()), (&[][..], &[][..]));
 }
 
-/// R76, bug 87: an address may be odd. Whether that matters is known when somebody reads.
+/// R76, bug 87: an address may be misaligned; alignment is checked when the elements are read.
 #[test]
 fn alignment_is_not_demanded() {
     for address in [1, 3, 0x1001] {
@@ -122,14 +122,14 @@ fn alignment_is_not_demanded() {
     assert_eq!(info.address(), ADDRESS + 3);
 }
 
-/// Bug 166: more than 2 GiB, and nearly everything.
+/// Bug 166: arrays of more than 2 GiB, up to nearly the whole address space.
 #[test]
 fn great_arrays_are_arrays() {
     let info = on_cuda(&[(1 << 31) + 5]).validate().unwrap();
     assert_eq!(info.byte_range().len(), (1 << 33) + 20);
     let info = RawDescriptor { address: 1, dtype: DType::U8, ..on_cuda(&[1 << 59]) }.validate().unwrap();
     assert_eq!((info.nbytes(), info.byte_range()), (1 << 59, 1..(1 << 59) + 1));
-    // The elements repeat, so that their bytes are more than the memory, and more than can be counted.
+    // The elements repeat: their total size is more than the memory, and more than `usize` holds.
     let strides = Strides::Elements(&[0, 0]);
     let info = RawDescriptor { strides, dtype: DType::COMPLEX128, ..on_cuda(&[1 << 30, 1 << 32]) }
         .validate()
@@ -137,7 +137,7 @@ fn great_arrays_are_arrays() {
     assert_eq!((info.byte_range().len(), info.nbytes()), (16, usize::MAX));
 }
 
-/// A view that begins at the lowest element has the others farther away than the array has.
+/// After flipping all axes the elements are farther away from the first one than before.
 #[test]
 fn what_is_turned_around_can_be_described_too() {
     let middle = 1_usize << 61;
@@ -152,14 +152,14 @@ fn what_is_turned_around_can_be_described_too() {
     assert!(at(middle, [-(1 << 56), 1 << 56]).is_ok() && at(middle, [-(1 << 57), 1 << 57]).is_err());
 }
 
-/// R90, R91, bugs 112, 115, 127: the ordinal of host memory may be anything; a device may be unknown.
+/// R90, R91, bugs 112, 115, 127: the ordinal of host memory does not matter; a device may be unknown.
 #[test]
 fn devices() {
     for device_type in [DeviceType::CPU, DeviceType::CUDA_HOST, DeviceType::CUDA_MANAGED] {
         for device_id in [0, 5, -1, i32::MIN] {
             let device = Some(Device { device_type, device_id });
             let info = RawDescriptor { device, ..on_cuda(&[1]) }.validate().unwrap();
-            // As it is compared: not a device of its own for every ordinal.
+            // The ordinal is normalized, so that comparing devices works.
             assert_eq!(info.device(), Device { device_type, device_id: 0 });
         }
     }
@@ -173,7 +173,7 @@ fn devices() {
 proptest! {
     #![proptest_config(settings())]
 
-    /// R89, bugs 89, 95: the range is that of the bytes of all elements, and memory is compared with all of it.
+    /// R89, bugs 89, 95: the range covers the bytes of all elements, and all of it is compared with the memory.
     #[test]
     fn memory_is_compared_with_the_visited_bytes(
         (shape, strides) in small_layouts(),

@@ -1,4 +1,4 @@
-//! Claims and facts: what is accepted, what is refused, and what the refusal says.
+//! Validation of descriptions: what is accepted, what is refused, and the error messages.
 
 mod accepted;
 mod oracle;

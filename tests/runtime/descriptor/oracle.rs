@@ -1,4 +1,4 @@
-//! Claims of any numbers, judged by wide arithmetic: what fits is accepted, what does not is refused.
+//! Random descriptions, checked with wide arithmetic: what fits is accepted, what does not fit is refused.
 
 use interop_core::dlpack::Versioned;
 use interop_core::{DType, Device, ErrorKind, Import, Order, RawDescriptor, Strides};
@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use crate::support::brute_force::settings;
 use crate::support::foreign_tensors::Claims;
 
-/// Bugs live at these numbers.
+/// Numbers that tend to cause overflows.
 const EXTENTS: [i64; 13] = [-1, 0, 1, 1, 1, 2, 3, 7, 1 << 31, 1 << 32, 1 << 61, i64::MAX, i64::MIN];
 const STRIDES: [i64; 14] = [
     0,
@@ -27,7 +27,7 @@ const STRIDES: [i64; 14] = [
 ];
 const ADDRESSES: [usize; 6] = [1, 0x1_0000, 1 << 47, 1 << 63, usize::MAX - 64, usize::MAX];
 
-/// The number of elements and the addresses that they take; or the kind of the error.
+/// Returns the number of elements and their address range, or the kind of the error.
 fn judge(
     shape: &[i64],
     strides: Option<&[i64]>,
@@ -56,11 +56,11 @@ fn judge(
     if !fits(&(ends[1] - ends[0])) {
         return Err(ErrorKind::Overflow);
     }
-    // Sizes are counted in bits, which are 63 of them: 2^60 bytes, beyond any address space there is.
+    // Sizes are counted in bits, in 63 bits: 2^60 bytes, which is beyond any address space.
     let bit_ends = ends.map(|end| end.checked_mul(bits));
     let [Some(low), Some(high)] = bit_ends else { return Err(ErrorKind::Overflow) };
     let range = [low.div_euclid(8), (high + 7).div_euclid(8)].map(|end| address as i128 + end);
-    // From the lowest element the others are as far away as a view of the array may have to reach.
+    // A view may begin at the lowest element, so the distance from there to the highest must fit too.
     let there = ends.iter().all(fits) && fits(&low) && fits(&(high + 7)) && fits(&(high - low + 7));
     let there = there && range.iter().all(|end| (0..=usize::MAX as i128).contains(end));
     if there { Ok((numel, range)) } else { Err(ErrorKind::Overflow) }
@@ -69,7 +69,7 @@ fn judge(
 proptest! {
     #![proptest_config(settings())]
 
-    /// R84, R89, bugs 89, 98, 165, 168, 169: no number wraps around, in debug and in release builds.
+    /// R84, R89, bugs 89, 98, 165, 168, 169: no arithmetic wraps, in debug and in release builds.
     #[test]
     fn what_fits_is_accepted_and_nothing_else(
         axes in prop::collection::vec((prop::sample::select(&EXTENTS[..]), prop::sample::select(&STRIDES[..])), 0..8),
@@ -98,7 +98,7 @@ proptest! {
             (info, judged) => prop_assert!(false, "{info:?} but {judged:?}"),
         }
 
-        // A foreign struct that claims the same is answered the same, whatever its rank.
+        // A foreign struct with the same description gets the same result, whatever its rank.
         let strides = given.map(<[i64]>::to_vec);
         let (ledger, tensor) = Claims { dtype, strides, ..Claims::at(address, &shape) }.send::<Versioned>();
         prop_assert_eq!(tensor.info(), info.clone());

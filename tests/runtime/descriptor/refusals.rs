@@ -1,4 +1,4 @@
-//! Every false claim is an error that names the place, what was found there and what is allowed.
+//! Each invalid description is an error that names the location, the value found there and the allowed values.
 
 use interop_core::{
     DType, Device, DeviceType, ErrorKind, Order, RawDescriptor, Strides, StructField, StructType,
@@ -8,14 +8,14 @@ use crate::support::{Told, assert_told};
 
 const ADDRESS: usize = 0x1000;
 
-/// A compact `float32` array of this shape, with one claim or more replaced.
+/// The description of a contiguous `float32` array of this shape, with some fields replaced.
 macro_rules! claims {
     ($shape:expr $(, $field:ident: $value:expr)*) => {
         RawDescriptor { $($field: $value,)* ..RawDescriptor::new(ADDRESS, Device::cuda(0), $shape) }
     };
 }
 
-/// Each of these claims is refused so.
+/// Checks that each of these descriptions is refused with this error.
 fn refused(rows: Vec<(RawDescriptor<'_>, Told)>) {
     for (claims, told) in rows {
         let shown = format!("{claims:?}");
@@ -33,7 +33,7 @@ fn shapes() {
     refused(vec![
         (claims!(&[-1]), negative("shape[0]", "-1")),
         (claims!(&[2, 3, i64::MIN]), negative("shape[2]", "-9223372036854775808")),
-        // Bug 165: not even next to an extent of 0.
+        // Bug 165: an extent of 0 next to it makes no difference.
         (claims!(&[0, -1]), negative("shape[1]", "-1")),
         (claims!(&[1; 65]), (ErrorKind::Rank, "shape", "65 axes", "at most 64 axes")),
         (claims!(&[-1; 1000]), (ErrorKind::Rank, "shape", "1000 axes", "at most 64 axes")),
@@ -68,19 +68,19 @@ fn overflow() {
     refused(vec![
         (claims!(&[1 << 32, 1 << 32, 16], dtype: DType::I32), told("shape", "[4294967296, 4294967296, 16]")),
         (claims!(&[i64::MAX, 2]), told("shape", "9223372036854775807")),
-        // The product fits, its bytes do not.
+        // The number of elements fits, but not their size in bytes.
         (claims!(&[1 << 61]), told("shape", "2305843009213693952")),
         (claims!(&[1 << 47, 2], dtype: wide), told("shape", "140737488355328")),
         (claims!(&[2], strides: Strides::Elements(&[i64::MAX])), told("strides", "9223372036854775807")),
         (claims!(&[2], strides: Strides::Elements(&[i64::MAX / 8])), told("strides", "1152921504606846975")),
         (claims!(&[2], strides: Strides::Elements(&[i64::MIN])), told("strides", "-9223372036854775808")),
-        // Below address 0, and beyond the last.
+        // Below address 0, and beyond the last address.
         (claims!(&[2], strides: Strides::Bytes(&[-0x1004])), told("strides", "at 0x1000")),
         (claims!(&[2], address: usize::MAX - 6), told("shape", "at 0xfffffffffffffff9")),
     ]);
 }
 
-/// R77: `byte_offset` is a number of its own, with its own end.
+/// R77: `byte_offset` is checked separately.
 #[test]
 fn byte_offset() {
     let told = |found| (ErrorKind::Overflow, "byte_offset", found, "an offset that fits the address space");
@@ -91,19 +91,19 @@ fn byte_offset() {
     ]);
 }
 
-/// R32, R80: no address for elements.
+/// R32, R80: a null address with elements.
 #[test]
 fn null() {
     let told = (ErrorKind::NullPointer, "data", "a null pointer", "the array has elements");
     refused(vec![
         (claims!(&[1], address: 0), told),
         (claims!(&[], address: 0), told),
-        // An offset does not make an address of null.
+        // An offset does not make null an address.
         (claims!(&[2, 3], address: 0, byte_offset: 64), told),
     ]);
 }
 
-/// R56, R57, bugs 112, 127: devices that cannot be served, by name and number.
+/// R56, R57, bugs 112, 127: unsupported devices, reported by name and number.
 #[test]
 fn devices() {
     let on = |device_type, device_id| Some(Device { device_type: DeviceType(device_type), device_id });
@@ -124,7 +124,7 @@ fn devices() {
     ]);
 }
 
-/// Bug 89: memory that is known to end.
+/// Bug 89: memory whose size is known.
 #[test]
 fn bounds() {
     let told = |found, allowed| (ErrorKind::OutOfBounds, "shape", found, allowed);
@@ -144,8 +144,8 @@ fn bounds() {
     ]);
 }
 
-/// The fields of a record lie in its bytes, and its type is such bytes. R23: one behind the other, because a
-/// `descr` could not say anything else.
+/// The fields of a record must lie within its bytes, and its type must have that size. R23: the fields are in
+/// ascending order without overlap, because a `descr` cannot express anything else.
 #[test]
 fn records() {
     let field =
@@ -182,7 +182,7 @@ fn records() {
     assert_eq!(info.struct_type(), Some(&struct_type));
 }
 
-/// An array of no type is refused for that, and one of no shape is not looked for in memory.
+/// An unknown type is reported as such; an invalid shape is reported before its memory is checked.
 #[test]
 fn the_error_is_the_one_that_explains_the_others() {
     let all_wrong = claims!(&[-1], dtype: DType::new(4, 32, 1), address: 0);
@@ -195,7 +195,7 @@ fn the_error_is_the_one_that_explains_the_others() {
     assert_eq!(strided.validate().unwrap_err().kind(), ErrorKind::NullPointer);
 }
 
-/// The message of an error is one line, which says everything; the first origin stays.
+/// An error message is one line with all parts; the first location is kept.
 #[test]
 fn messages_are_one_line() {
     let error = claims!(&[2, -3]).validate().unwrap_err().with_origin("cupy.ndarray").with_origin("dict");

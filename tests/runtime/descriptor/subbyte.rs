@@ -10,7 +10,7 @@ const ADDRESS: usize = 0x1_0000;
 const F4: DType = DType::F4_E2M1FN;
 const F6: DType = DType::F6_E2M3FN;
 
-/// Bytes of all elements without gaps: packed elements are counted together and rounded up once.
+/// The size of all elements without gaps: packed elements are summed in bits and rounded up once.
 #[test]
 fn bytes_are_rounded_once() {
     let rows: [(DType, bool, &[i64], usize); 12] = [
@@ -37,7 +37,7 @@ fn bytes_are_rounded_once() {
     }
 }
 
-/// A repeated element may be counted in more bits than a number holds, and in fewer bytes.
+/// For repeated elements the number of bits may not fit an integer although the number of bytes does.
 #[test]
 fn bytes_of_repeated_elements_are_counted() {
     for (dtype, nbytes) in [(F4, 1 << 62), (F6, 3 << 61), (F6.with_lanes(3), usize::MAX)] {
@@ -48,10 +48,10 @@ fn bytes_of_repeated_elements_are_counted() {
     }
 }
 
-/// Whole bytes need no padding, so the flag says nothing about them.
+/// Elements of whole bytes need no padding, so the flag has no meaning for them.
 #[test]
 fn whole_bytes_are_never_padded() {
-    // What runs backwards is not usual, and looked at by other code.
+    // Negative strides are not the common case and go through other code.
     for strides in [Strides::Contiguous(Order::C), Strides::Elements(&[-1])] {
         for dtype in [DType::F32, DType::U8, DType::F8_E4M3, DType::BOOL] {
             let plain = RawDescriptor { dtype, strides, ..RawDescriptor::new(ADDRESS, Device::CPU, &[3]) };
@@ -61,7 +61,7 @@ fn whole_bytes_are_never_padded() {
     }
 }
 
-/// Byte strides of padded elements are fine: each has its bytes.
+/// Byte strides of padded elements are valid, because each element has its own bytes.
 #[test]
 fn padded_elements_have_byte_strides() {
     let claims =
@@ -74,7 +74,7 @@ fn padded_elements_have_byte_strides() {
 proptest! {
     #![proptest_config(settings())]
 
-    /// The range has every byte that holds a bit of an element, and no more; also below the first element.
+    /// The range covers each byte with a bit of an element, and no more; also below the first element.
     #[test]
     fn packed_elements_reach_the_bytes_of_their_bits(
         (shape, strides) in small_layouts(),

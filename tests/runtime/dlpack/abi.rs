@@ -9,7 +9,7 @@ use interop_core::dlpack::{
 };
 use interop_core::{DType, Device};
 
-/// Sizes and offsets, as a C compiler printed them for the header.
+/// Sizes and offsets as a C compiler computed them from the header.
 #[test]
 #[cfg(target_pointer_width = "64")]
 fn structs_lie_as_in_c() {
@@ -65,12 +65,12 @@ fn the_exchange_table_lies_as_in_c() {
     }
 }
 
-/// The bytes of a type are those that a C compiler writes.
+/// The bytes of a type are those that a C compiler would produce.
 #[test]
 #[expect(unsafe_code, reason = "the bytes of a type are looked at")]
 fn a_type_is_its_four_bytes() {
     let dtype = DType::new(5, 128, 0x0102);
-    // SAFETY: both are four bytes without padding, and any bytes are numbers.
+    // SAFETY: both are four bytes without padding, and any bytes are valid.
     let bytes = unsafe { std::mem::transmute::<DType, [u8; 4]>(dtype) };
     assert_eq!(bytes[..2], [5, 128]);
     assert_eq!(u16::from_ne_bytes([bytes[2], bytes[3]]), 0x0102);

@@ -1,4 +1,5 @@
-//! One allocation an export, none an import, and all of it freed as it was made (bugs 27, 30, 34, 49).
+//! An export makes one allocation and an import none, and each is freed with the layout of its allocation (bugs 27,
+//! 30, 34, 49).
 #![expect(unsafe_code, reason = "facts are exported with owners that have nothing to do with them")]
 
 use std::mem::{align_of, size_of};
@@ -20,7 +21,7 @@ use crate::support::run_alone;
 const ONE: Tally = Tally { made: 1, freed: 0, mismatched: 0 };
 const NONE: Tally = Tally { made: 0, freed: 0, mismatched: 0 };
 
-/// The promise of the README: the two-dimensional common case.
+/// A promise of the README: the two-dimensional common case.
 #[test]
 fn an_export_is_one_allocation_and_an_import_is_none() {
     fn case<A: Form>() {
@@ -48,7 +49,7 @@ fn an_export_is_one_allocation_and_an_import_is_none() {
     assert_eq!((tally, leased.rows), (NONE, 2), "a foreign struct");
 }
 
-/// As many axes as fit in place are as cheap as two; more of them keep one allocation all the same.
+/// As many axes as fit in place cost no more than two. More axes still cost one allocation.
 #[test]
 fn the_number_of_axes_adds_no_allocation_that_stays() {
     for ndim in [0, 1, 5, 6, 7, 64] {
@@ -60,7 +61,7 @@ fn the_number_of_axes_adds_no_allocation_that_stays() {
     }
 }
 
-/// Exports with this owner, the whole life of the struct, in both forms, to the end on this thread.
+/// Exports with this owner and runs the whole life of the struct on this thread, in both forms.
 fn whole_life<O: Send + 'static>(make: impl Fn() -> O) {
     fn case<A: Form, O: Send + 'static>(owner: O) {
         let name = std::any::type_name::<O>();
@@ -71,14 +72,14 @@ fn whole_life<O: Send + 'static>(make: impl Fn() -> O) {
             assert_eq!(tensor.as_ptr().addr() % align_of::<O>().max(align_of::<A>()), 0, "{name}");
             drop(tensor);
         });
-        // What the owner had before is freed too, but is not counted.
+        // Memory that the owner allocated before is freed too, but not counted.
         assert_eq!(tally, Tally { made: 1, freed: 1, mismatched: 0 }, "{name}");
     }
     case::<Versioned, O>(make());
     case::<Legacy, O>(make());
 }
 
-/// Bugs 27, 180: owners of any size and alignment are freed as they were made, and dropped once.
+/// Bugs 27, 180: owners of any size and alignment are freed with the right layout and dropped once.
 #[test]
 fn owners_of_any_size_and_alignment() {
     static ZEROS: AtomicUsize = AtomicUsize::new(0);
@@ -105,7 +106,7 @@ fn owners_of_any_size_and_alignment() {
     assert_eq!(count.get(), 6);
 }
 
-/// R95, R96: the struct, its numbers and its owner go together, on whichever thread.
+/// R95, R96: the struct, its shape and strides, and its owner are freed together, on any thread.
 #[test]
 fn the_owner_is_dropped_with_the_struct() {
     fn case<A: Form>() {
@@ -123,13 +124,13 @@ fn the_owner_is_dropped_with_the_struct() {
     case::<Legacy>();
 }
 
-/// A consumer may change every number of the struct: what is freed is known to us alone.
+/// A consumer may change each field of the struct: the deleter uses none of them.
 #[test]
 fn a_consumer_that_writes_into_the_struct_is_survived() {
     let ((), tally) = watch(|| {
         let array = Matrix { data: HostVec::<i16>::zeroed(6), rows: 2, columns: 3 };
         let pointer = array.into_dlpack().unwrap().into_raw();
-        // SAFETY: the pointer is ours alone until it is taken back.
+        // SAFETY: nothing else uses the pointer until it is taken back.
         let managed = unsafe { &mut *pointer };
         managed.dl_tensor.ndim = 64;
         managed.dl_tensor.shape = std::ptr::null_mut();
@@ -137,13 +138,13 @@ fn a_consumer_that_writes_into_the_struct_is_survived() {
         managed.manager_ctx = std::ptr::null_mut();
         managed.flags = u64::MAX;
         managed.version.major = 99;
-        // SAFETY: given away above; a null shape is refused before it is followed.
+        // SAFETY: the pointer was given away above; a null shape is refused before it is dereferenced.
         drop(unsafe { ManagedTensor::from_raw(pointer) });
     });
     assert_eq!((tally.made, tally.freed, tally.mismatched), (2, 2, 0));
 }
 
-/// Bugs 20, 21, 28, 34: the counters return to zero, by whichever way everything goes.
+/// Bugs 20, 21, 28, 34: the counters return to zero on each path.
 #[test]
 fn the_counters_return_to_zero() {
     run_alone("dlpack::allocations::the_counters_return_to_zero", || {

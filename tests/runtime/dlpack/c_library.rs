@@ -1,5 +1,4 @@
-//! Bug 185: the contract for C, kept by both sides: a library in C, compiled against the header, uses tensors of ours and
-//! gives us its own.
+//! Bug 185: a C library, compiled against the header, uses our tensors and gives us its own.
 #![expect(unsafe_code, reason = "calls a library in C, which takes and makes pointers")]
 
 use std::fs;
@@ -16,11 +15,11 @@ use crate::support::arrays::{Array, Matrix};
 use crate::support::compiler;
 use crate::support::counted_owners::elsewhere;
 
-/// `c_users.c` as a library, if there is a compiler.
+/// Compiles `c_users.c` to a library, if there is a compiler.
 fn compiled() -> Option<Library> {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("c_users");
     fs::create_dir_all(&folder).expect("the folder for tests is ours");
-    // The header as it is published, so that the constant is what is tested.
+    // The published header, so that the constant is tested.
     fs::write(folder.join("interop_dlpack.h"), C_HEADER).expect("the folder is ours");
     let (library, here) = (folder.join("c_users.so"), Path::new(env!("CARGO_MANIFEST_DIR")));
     let strict = ["-Wall", "-Wextra", "-Wpedantic", "-Werror", "-I"];
@@ -34,16 +33,16 @@ fn compiled() -> Option<Library> {
     Some(unsafe { Library::new(&library) }.expect("it was compiled"))
 }
 
-/// A function of the library's, which stays loaded.
+/// A function of the library, which stays loaded.
 macro_rules! c {
     ($library:ident, $name:ident($($argument:ty),*) $(-> $result:ty)?) => {{
-        // SAFETY: the type that the function has in `c_users.c`.
+        // SAFETY: this is the type of the function in `c_users.c`.
         let found = unsafe { $library.get::<unsafe extern "C" fn($($argument),*) $(-> $result)?>(stringify!($name)) };
         *found.expect("the library has the function")
     }};
 }
 
-/// The numbers 1 to 6 in two rows, column after column.
+/// The numbers 1 to 6 in two rows, stored column by column.
 fn by_columns() -> Array<HostVec<i16>> {
     Array::strided(HostVec::from_slice(&[1, 4, 2, 5, 3, 6]), &[2, 3], &[1, 2])
 }
@@ -60,7 +59,7 @@ fn rust_and_c_keep_the_contract() {
 fn declares_the_structs(library: &Library) {
     let c_layout = c!(library, c_layout(*mut usize) -> i32);
     let mut found = [0; 15];
-    // SAFETY: a place for as many numbers as the function writes.
+    // SAFETY: the buffer has room for as many numbers as the function writes.
     assert_eq!(unsafe { c_layout(found.as_mut_ptr()) }, 15);
     let expected = [
         size_of::<DLManagedTensorVersioned>(),
@@ -85,11 +84,11 @@ fn declares_the_structs(library: &Library) {
 fn c_uses_what_rust_makes(library: &Library) {
     let c_use = c!(library, c_use(*mut DLManagedTensorVersioned) -> i64);
     let c_use_legacy = c!(library, c_use_legacy(*mut DLManagedTensor) -> i64);
-    // SAFETY: the pointer is handed over.
+    // SAFETY: ownership of the pointer is passed on.
     let given = |tensor: ManagedTensor<Versioned>| unsafe { c_use(tensor.into_raw()) };
     let shared = std::sync::Arc::new(by_columns());
     assert_eq!(given(shared.share_dlpack().unwrap()), 21);
-    // C may write into what is not read-only, and has.
+    // C may write to memory that is not read-only, and did.
     assert_eq!(shared.to_vec::<i16>().unwrap(), [0, 2, 3, 4, 5, 6]);
     let readonly = std::sync::Arc::new(Array::new(vec![1_i16, 2, 3], &[3]));
     assert_eq!(given(readonly.share_dlpack().unwrap()), 6);
@@ -105,16 +104,16 @@ fn rust_uses_what_c_makes(library: &Library) {
     let c_make = c!(library, c_make(u32, i32, i32) -> *mut DLManagedTensorVersioned);
     let (released, unchanged) = (c!(library, c_released() -> i32), c!(library, c_unchanged() -> i32));
     let make = |major, strides, deleter| {
-        // SAFETY: numbers.
+        // SAFETY: the arguments are plain numbers.
         let pointer = unsafe { c_make(major, strides, deleter) };
         assert!(!pointer.is_null());
-        // SAFETY: a tensor that is nobody else's, live until it is released.
+        // SAFETY: nothing else owns the tensor, which lives until it is released.
         (pointer, unsafe { ManagedTensor::<Versioned>::from_raw(pointer) })
     };
     let mut so_far = 0;
     let mut one_more = || {
         so_far += 1;
-        // SAFETY: no conditions.
+        // SAFETY: the function has no preconditions.
         let released = unsafe { released() };
         // SAFETY: as above.
         assert_eq!((released, unsafe { unchanged() }), (so_far, so_far), "once, and as it was made");
@@ -134,10 +133,10 @@ fn rust_uses_what_c_makes(library: &Library) {
     assert_eq!(refused.error.kind(), ErrorKind::Version);
     drop(refused);
     one_more();
-    // Without a deleter there is nothing to call: the memory stays its maker's.
+    // Without a deleter nothing is called: the producer keeps the memory.
     let (pointer, tensor) = make(1, 0, 0);
     assert_eq!(Matrix::<Vec<i16>>::from_dlpack(tensor).unwrap().data, [1, 2, 3, 4, 5, 6]);
     let c_free = c!(library, c_free(*mut DLManagedTensorVersioned));
-    // SAFETY: nobody uses the tensor any more.
+    // SAFETY: nothing uses the tensor any more.
     unsafe { c_free(pointer) };
 }

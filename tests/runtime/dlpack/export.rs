@@ -1,4 +1,4 @@
-//! What a C consumer finds in our structs.
+//! Our structs as a C consumer sees them.
 #![expect(unsafe_code, reason = "facts are exported with an owner that has nothing to do with them")]
 
 use std::collections::HashSet;
@@ -20,12 +20,12 @@ use crate::support::counted_owners::{Count, Counted};
 use crate::support::foreign_tensors::{Form, Seen, flags, look};
 use crate::support::signed;
 
-/// The head of the versioned form, with these flags.
+/// The header fields of the versioned form with these flags.
 fn head<A: Form>(flags: u64) -> Option<(u32, u32, u64)> {
     A::IS_VERSIONED.then_some((1, 3, flags))
 }
 
-/// R58, R69, R75, R81, R93: a plain array, field by field.
+/// R58, R69, R75, R81, R93: a simple array, field by field.
 #[test]
 fn a_plain_array() {
     fn case<A: Form>() {
@@ -49,8 +49,7 @@ fn a_plain_array() {
     case::<Legacy>();
 }
 
-/// R83, bugs 68, 69, 80: any number of axes. Where there are axes their numbers are not null, where there are none they
-/// are.
+/// R83, bugs 68, 69, 80: any number of axes. Shape and strides are null exactly if there are no axes.
 #[test]
 fn any_number_of_axes() {
     fn case<A: Form>() {
@@ -84,7 +83,7 @@ fn any_number_of_axes() {
     case::<Legacy>();
 }
 
-/// R78, bugs 40, 79: no address without elements.
+/// R78, bugs 40, 79: an array without elements has a null address.
 #[test]
 fn an_empty_array_has_no_address() {
     fn case<A: Form>() {
@@ -116,7 +115,7 @@ fn offsets_are_folded_into_the_address() {
         strides: Strides::Elements(&[-2]),
         ..RawDescriptor::new(base, Device::CPU, &[3])
     };
-    // SAFETY: the owner keeps six elements, of which these are three.
+    // SAFETY: the owner keeps six elements alive, of which these are three.
     let flipped = unsafe { Import::from_parts(claims.validate().unwrap(), owner) };
     assert_eq!(info.address(), base);
     let lease: Array<LeaseMut<u32>> = Array::from_import(flipped).unwrap();
@@ -127,7 +126,7 @@ fn offsets_are_folded_into_the_address() {
     assert_eq!(Array::<Vec<u32>>::from_dlpack(tensor).unwrap().data, [5, 3, 1]);
 }
 
-/// R90, bug 115: the ordinal goes out where it says something.
+/// R90, bug 115: the ordinal is exported if it has a meaning.
 #[test]
 fn ordinals() {
     for (device_type, id) in [(1, 0), (2, 9), (3, 0), (13, 0)] {
@@ -139,7 +138,7 @@ fn ordinals() {
     }
 }
 
-/// Bug 112: nobody knows where it is, so nobody is told that it is somewhere.
+/// Bug 112: memory on an unknown device is not exported, because no device could be stated.
 #[test]
 fn an_unknown_device_is_not_exported() {
     let info =
@@ -152,7 +151,7 @@ fn an_unknown_device_is_not_exported() {
     assert_eq!(dropped.get(), 0, "the owner comes back");
 }
 
-/// R70, R73, bug 136: the flags say who may write, that a copy was made, and nothing else.
+/// R70, R73, bug 136: the flags state whether a consumer may write and whether a copy was made, and nothing else.
 #[test]
 fn flags_say_how_it_is_held() {
     let rows = [
@@ -178,7 +177,7 @@ fn flags_say_how_it_is_held() {
     }
 }
 
-/// R66, R67: small floats keep their form; the legacy form cannot say that they are padded.
+/// R66, R67: small floats keep their packing; the legacy form cannot state that they are padded.
 #[test]
 fn small_floats() {
     let padded = Array::new(vec![Float6E2m3fn(1); 4], &[4]);
@@ -219,7 +218,8 @@ struct Mixed {
     b: i32,
 }
 
-/// A struct of equal fields is a trailing axis, and comes back as the struct; others are refused with the way to go.
+/// A struct of equal fields becomes a trailing axis and is imported as the struct again. Others are refused; the
+/// error names the alternative.
 #[test]
 fn structs_of_equal_fields_are_flattened() {
     let vertex = |n: u8| {
@@ -246,13 +246,13 @@ fn structs_of_equal_fields_are_flattened() {
     assert_told(&refused.error, told);
     assert_eq!(dropped.get(), 0, "the owner comes back");
 
-    // The trailing axis is one axis too many.
+    // The trailing axis would be the 65th axis.
     let refused = Array::new(vertices, &[1; 64]).into_dlpack().unwrap_err();
     assert_told(&refused.error, (ErrorKind::Rank, "shape", "65 axes", "64"));
     assert_eq!(refused.value.data.len(), 6);
 }
 
-/// Blobs travel as `OpaqueHandle` with a lane for each byte.
+/// Blobs are exported as `OpaqueHandle` with a lane for each byte.
 #[test]
 fn blobs() {
     let blobs = vec![Opaque(*b"abc"), Opaque(*b"def")];
@@ -262,7 +262,7 @@ fn blobs() {
     assert_eq!(Array::<Vec<Opaque<3>>>::from_dlpack(tensor).unwrap().data, blobs);
 }
 
-/// R99, bugs 20, 21, 31: exports are repeatable; each is a struct of its own over the same memory.
+/// R99, bugs 20, 21, 31: exports are repeatable; each is a separate struct over the same memory.
 #[test]
 fn exports_are_repeatable() {
     const EXPORTS: usize = if cfg!(miri) { 10 } else { 1000 };
@@ -289,7 +289,7 @@ fn same(a: &ArrayInfo, b: &ArrayInfo) -> bool {
 proptest! {
     #![proptest_config(settings())]
 
-    /// Export, import: every layout of every type comes back as it was (R72).
+    /// Export and import: each layout of each type is preserved (R72).
     #[test]
     fn what_goes_out_comes_back(
         (shape, strides) in small_layouts(),

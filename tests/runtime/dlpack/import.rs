@@ -1,4 +1,4 @@
-//! Foreign structs that are what they should be, and those that are only a little odd.
+//! Foreign structs that are valid, including unusual ones.
 #![expect(unsafe_code, reason = "an import is made writable, which is a promise")]
 
 use interop_core::dlpack::{FLAG_IS_COPIED, FLAG_READ_ONLY, FLAG_SUBBYTE_PADDED, Legacy, Versioned};
@@ -11,7 +11,7 @@ use crate::support::arrays::Array;
 use crate::support::assert_told;
 use crate::support::foreign_tensors::{Claims, Form, look};
 
-/// What an import of these claims knows.
+/// The description that an import of these claims has.
 fn info<A: Form>(claims: Claims) -> ArrayInfo {
     let (ledger, tensor) = claims.send::<A>();
     let info = Import::from_dlpack(tensor).unwrap().info().clone();
@@ -19,13 +19,13 @@ fn info<A: Form>(claims: Claims) -> ArrayInfo {
     info
 }
 
-/// The elements of these claims, in row-major order of their indices.
+/// The elements of these claims in row-major order.
 fn elements<A: Form>(claims: Claims) -> Vec<i16> {
     let (_ledger, tensor) = claims.send::<A>();
     Array::<Lease<i16>>::from_dlpack(tensor).unwrap().to_vec().unwrap()
 }
 
-/// A tensor with nothing odd in it.
+/// An ordinary tensor.
 #[test]
 fn a_plain_tensor() {
     fn case<A: Form>(mutability: Mutability) {
@@ -40,7 +40,7 @@ fn a_plain_tensor() {
     case::<Legacy>(Mutability::ReadOnly);
 }
 
-/// R82, bugs 68, 69: null strides are compact, whatever the version says.
+/// R82, bugs 68, 69: null strides mean contiguous in every version.
 #[test]
 fn null_strides_are_compact() {
     fn case<A: Form>(version: (u32, u32)) {
@@ -64,7 +64,7 @@ fn null_strides_are_compact() {
     case::<Legacy>((0, 0));
 }
 
-/// R60: a larger minor version only adds values; each is looked at for itself.
+/// R60: a larger minor version only adds values; each value is checked separately.
 #[test]
 fn larger_minor_versions_are_read() {
     for minor in [4, 99, u32::MAX] {
@@ -73,7 +73,7 @@ fn larger_minor_versions_are_read() {
     }
 }
 
-/// R31, R74, R87, bugs 84, 85: `byte_offset` is added, and strides go in any direction from there.
+/// R31, R74, R87, bugs 84, 85: `byte_offset` is added, and strides may be negative.
 #[test]
 fn elements_are_where_they_are_said_to_be() {
     fn case<A: Form>() {
@@ -97,13 +97,13 @@ fn elements_are_where_they_are_said_to_be() {
     case::<Legacy>();
 }
 
-/// R83, bug 80: no axes, no numbers; one element.
+/// R83, bug 80: without axes the pointers are null, and there is one element.
 #[test]
 fn a_scalar_has_null_pointers() {
     fn case<A: Form>() {
         let scalar = Claims { shape: None, strides: None, ..Claims::new(&[]) };
         assert_eq!(elements::<A>(scalar), [0]);
-        // Pointers that are there are not followed: there is nothing behind them.
+        // Pointers that are not null are not dereferenced: there is nothing behind them.
         let (_ledger, tensor) =
             Claims { ndim: Some(0), shape: Some(vec![]), strides: Some(vec![]), ..Claims::new(&[]) }
                 .send::<A>();
@@ -113,7 +113,7 @@ fn a_scalar_has_null_pointers() {
     case::<Legacy>();
 }
 
-/// R79, bugs 25, 76, 79: an empty array has any address and any strides, none of which is used.
+/// R79, bugs 25, 76, 79: an array without elements may have any address and any strides; none of them is used.
 #[test]
 fn an_empty_tensor_has_any_address() {
     fn case<A: Form>() {
@@ -132,7 +132,8 @@ fn an_empty_tensor_has_any_address() {
     case::<Legacy>();
 }
 
-/// R76, bugs 87, 170: odd addresses are imported and read by value; a view of elements in place refuses them.
+/// R76, bugs 87, 170: misaligned addresses are imported and can be read by value; a view of the elements refuses
+/// them.
 #[test]
 fn alignment_is_checked_when_it_matters() {
     let odd = || Claims { shape: Some(vec![2]), byte_offset: 1, ..Claims::new(&[3]) };
@@ -146,7 +147,7 @@ fn alignment_is_checked_when_it_matters() {
     assert_eq!(copied.data, [0x0100, 0x0200].map(i16::from_le));
 }
 
-/// R90, R91, bug 127: the ordinal of host, pinned and managed memory is dropped, that of a GPU is kept.
+/// R90, R91, bug 127: the ordinal of host, pinned and managed memory is dropped; that of a GPU is kept.
 #[test]
 fn ordinals_count_on_gpus_only() {
     let on = |device_type, device_id| {
@@ -161,7 +162,7 @@ fn ordinals_count_on_gpus_only() {
     assert_eq!((on(DeviceType::CUDA, 0), on(DeviceType::CUDA, 7)), (Device::cuda(0), Device::cuda(7)));
 }
 
-/// R71, R127, bugs 131, 132, 135, 139: the flag is obeyed, and the form that has none counts as read-only.
+/// R71, R127, bugs 131, 132, 135, 139: the flag is respected, and the form without it counts as read-only.
 #[test]
 fn the_readonly_flag() {
     let mutability = |flags| info::<Versioned>(Claims { flags, ..Claims::new(&[2]) }).mutability();
@@ -170,20 +171,20 @@ fn the_readonly_flag() {
         (mutability(FLAG_READ_ONLY), mutability(FLAG_READ_ONLY | FLAG_IS_COPIED)),
         (Mutability::ReadOnly, Mutability::ReadOnly)
     );
-    // Unknown flags mean nothing for whole bytes (R69).
+    // Unknown flags have no meaning for elements of whole bytes (R69).
     assert_eq!((mutability(1 << 63), mutability(u64::MAX)), (Mutability::Writable, Mutability::ReadOnly));
 
     let (_ledger, tensor) = Claims::new(&[2]).send::<Legacy>();
     let refused = Array::<LeaseMut<i16>>::from_import(Import::from_dlpack(tensor).unwrap()).unwrap_err();
     assert_eq!(refused.error.kind(), ErrorKind::ReadOnly);
-    // SAFETY: the test's own memory, which nobody else uses.
+    // SAFETY: the memory belongs to the test, and nothing else uses it.
     let import = unsafe { refused.value.assume_writable() };
     let mut array: Array<LeaseMut<i16>> = Array::from_import(import).unwrap();
     array.map_inplace(|element: i16| element + 40).unwrap();
     assert_eq!(array.to_vec::<i16>().unwrap(), [40, 41]);
 }
 
-/// R66, R67: packed and padded small floats, and the form in which PyTorch sends them.
+/// R66, R67: packed and padded small floats, and the form that PyTorch sends.
 #[test]
 fn small_floats() {
     let padded = |dtype, flags| info::<Versioned>(Claims { dtype, flags, ..Claims::at(0x1000, &[5]) });
@@ -201,7 +202,7 @@ fn small_floats() {
     assert_eq!(packed.unwrap_err().kind(), ErrorKind::DType, "a byte each is not how they lie");
 }
 
-/// R64, bug 110: lanes are the parts of an element, and no axis.
+/// R64, bug 110: lanes are parts of an element, not an axis.
 #[test]
 fn vector_types_are_array_elements() {
     let dtype = DType::I16.with_lanes(3);
@@ -211,12 +212,12 @@ fn vector_types_are_array_elements() {
     assert_eq!(array.shape, [2, 2]);
     assert_eq!(array.to_vec::<[i16; 3]>().unwrap(), [[0, 1, 2], [3, 4, 5], [6, 7, 8], [9, 10, 11]]);
     for other in [array.view::<i16, 2>().map(|_| ()), array.view::<[i16; 2], 2>().map(|_| ())] {
-        // The struct has the elements of its storage, three parts each.
+        // The struct has the elements of its storage, with three parts each.
         assert!(other.is_err());
     }
 }
 
-/// Lanes that share bytes are not the parts of an element that have a byte each.
+/// Packed lanes share bytes, so they are not parts of an element with a byte each.
 #[test]
 fn packed_lanes_are_not_padded_parts() {
     let dtype = DType::F6_E2M3FN.with_lanes(4);
@@ -230,7 +231,7 @@ fn packed_lanes_are_not_padded_parts() {
     assert_eq!(padded.unwrap().shape(), [5]);
 }
 
-/// Bug 70: the producer's numbers are read and left alone.
+/// Bug 70: the producer's shape and strides are read and not changed.
 #[test]
 fn the_struct_is_not_written() {
     fn case<A: Form>() {

@@ -1,4 +1,4 @@
-//! DLPack: structs of our own and of others, in both forms.
+//! DLPack: our structs and foreign ones, in both forms.
 
 mod abi;
 mod allocations;

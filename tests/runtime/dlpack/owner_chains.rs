@@ -1,4 +1,4 @@
-//! R92: arrays that are passed on and on. The owner of each holds the one before, and the end of the last is the end of all.
+//! R92: arrays that are passed on many times. Each owner holds the previous one, so the drop of the last drops all.
 
 use std::panic::{self, AssertUnwindSafe};
 
@@ -8,10 +8,11 @@ use crate::support::arrays::Array;
 use crate::support::counted_owners::{Count, Counted, Panicking};
 use crate::support::owner_chains::{on_a_small_stack, passed_on};
 
-/// So many that their drops, one inside another, would be beyond the stack. Miri takes minutes for as many, and counts releases.
+/// Enough links that nested drops would overflow the stack. Miri would take minutes, so it only counts the releases
+/// of a few.
 const LINKS: usize = if cfg!(miri) { 40 } else { 20_000 };
 
-/// The last of a chain that begins with a vector.
+/// The last array of a chain that begins with a vector.
 fn last<S: Send + 'static>() -> Array<S>
 where
     Array<S>: CudaArray + FromArray,
@@ -31,7 +32,7 @@ fn the_end_of_a_long_chain_is_not_the_end_of_the_stack() {
     });
 }
 
-/// Everything is dropped, once, when the outermost drop is over.
+/// Each link is dropped once before the outermost drop returns.
 #[test]
 fn every_link_is_dropped() {
     on_a_small_stack(|| {
@@ -46,7 +47,8 @@ fn every_link_is_dropped() {
     });
 }
 
-/// A panic in one drop is nobody else's: all are dropped, and whoever drops the last sees that of the outermost links alone.
+/// A panic in one drop does not affect the others: all are dropped. The caller only sees the panic of the outermost
+/// links.
 #[test]
 fn a_panic_in_a_link_loses_no_other() {
     on_a_small_stack(|| {
@@ -59,10 +61,10 @@ fn a_panic_in_a_link_loses_no_other() {
                 _ => Owner::new((counted, owner)),
             };
         }
-        // Deep in the chain, and so put off.
+        // The link is deep in the chain, so its drop is deferred.
         panic::catch_unwind(AssertUnwindSafe(|| drop(owner))).unwrap();
         assert_eq!(count.get(), 101);
-        // The thread goes on as if nothing had been.
+        // The thread continues normally.
         let outer = Owner::new((Owner::new(Counted(count.clone(), ())), Panicking(count.clone())));
         panic::catch_unwind(AssertUnwindSafe(|| drop(outer))).unwrap_err();
         assert_eq!(count.get(), 103);

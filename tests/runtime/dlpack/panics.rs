@@ -1,4 +1,4 @@
-//! R98, bug 184: no panic of an owner crosses into C; the process goes on, and the struct is freed.
+//! R98, bug 184: no panic of an owner crosses into C; the process continues, and the struct is freed.
 #![expect(unsafe_code, reason = "deleters are called as C code calls them")]
 
 use std::panic;
@@ -27,7 +27,7 @@ fn released<A: Form, O: Send + 'static>(owner: O) {
     assert!(tally.made > 0);
 }
 
-/// An owner that panics, and one whose panic panics when it is dropped.
+/// An owner that panics, and one whose panic payload panics when it is dropped.
 #[test]
 fn a_panic_in_a_drop_stays_inside() {
     let count = Count::default();
@@ -38,7 +38,7 @@ fn a_panic_in_a_drop_stays_inside() {
     assert_eq!(count.get(), 4, "each was dropped once");
 }
 
-/// What an owner has beside the part that panics is dropped as well.
+/// The other fields of an owner that panics are dropped as well.
 #[test]
 fn the_other_parts_of_the_owner_are_dropped() {
     let (panicked, dropped) = (Count::default(), Count::default());
@@ -48,7 +48,7 @@ fn the_other_parts_of_the_owner_are_dropped() {
     assert_eq!((panicked.get(), dropped.get()), (1, 2));
 }
 
-/// As a C consumer does it: the function in the struct, on a thread of its own.
+/// Calls the function in the struct on another thread, as a C consumer does.
 #[test]
 fn a_deleter_that_is_called_from_c_returns() {
     let count = Count::default();
@@ -62,24 +62,24 @@ fn a_deleter_that_is_called_from_c_returns() {
     let (returned, _) = elsewhere(move || {
         let versioned = std::ptr::with_exposed_provenance_mut::<DLManagedTensorVersioned>(addresses.0);
         let legacy = std::ptr::with_exposed_provenance_mut::<DLManagedTensor>(addresses.1);
-        // SAFETY: a live struct.
+        // SAFETY: the struct is live.
         let deleter = unsafe { (*versioned).deleter }.unwrap();
-        // SAFETY: its own deleter, called once.
+        // SAFETY: this is the struct's own deleter, called once.
         unsafe { deleter(versioned) };
-        // SAFETY: a live struct.
+        // SAFETY: the struct is live.
         let deleter = unsafe { (*legacy).deleter }.unwrap();
-        // SAFETY: its own deleter, called once.
+        // SAFETY: this is the struct's own deleter, called once.
         unsafe { deleter(legacy) };
         true
     });
     assert_eq!((returned, count.get()), (true, 2));
 }
 
-/// A storage that panics when it is dropped, behind every kind of import.
+/// A storage that panics when it is dropped, behind each kind of import.
 #[derive(Debug)]
 struct Grenade(HostVec<i16>, Count);
 
-// SAFETY: as for the vector inside.
+// SAFETY: forwards to the inner vector.
 unsafe impl Storage for Grenade {
     fn memory(&self) -> MemoryRegion {
         self.0.memory()
@@ -93,7 +93,7 @@ impl Drop for Grenade {
     }
 }
 
-/// Importers do not notice: the deleter ends well, wherever the import was.
+/// Importers are not affected: the deleter returns normally, whatever the import became.
 #[test]
 fn importers_do_not_notice() {
     let count = Count::default();
@@ -110,7 +110,7 @@ fn importers_do_not_notice() {
     assert_eq!(count.get(), 5);
 }
 
-/// A Rust owner that panics is not hidden from Rust code: an `Owner` of our own passes the panic on, and drops once.
+/// The panic of a Rust owner is visible to Rust code: our own `Owner` passes it on and drops once.
 #[test]
 fn a_rust_owner_panics_as_any_value() {
     let count = Count::default();
@@ -119,7 +119,7 @@ fn a_rust_owner_panics_as_any_value() {
     assert_eq!(count.get(), 1);
 }
 
-/// A panic that is under way meets the panic of an owner: the first goes on, and nothing aborts.
+/// If an owner panics while another panic is unwinding, the first continues and the process does not abort.
 #[test]
 fn a_panic_under_way_goes_on() {
     let count = Count::default();

@@ -1,4 +1,4 @@
-//! R70 to R72, bugs 131 to 135, 140, 141: who may write what is exported. Storage × {given away, shared} × form.
+//! R70 to R72, bugs 131 to 135, 140, 141: who may write to an export. Storage × {owned, shared} × form.
 #![expect(unsafe_code, reason = "some structs hold raw pointers")]
 
 use std::fmt;
@@ -17,7 +17,7 @@ use crate::support::assert_told;
 use crate::support::counted_owners::Count;
 use crate::support::foreign_tensors::{Claims, Form, flags};
 
-/// The answer to an export.
+/// The result of an export.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Answer {
     /// The consumer may write.
@@ -30,14 +30,14 @@ enum Answer {
 
 use Answer::{ReadOnly, Refused, Writable};
 
-/// Given away in both forms, shared in both forms: versioned, legacy, versioned, legacy.
+/// Owned versioned, owned legacy, shared versioned, shared legacy.
 type Answers = [Answer; 4];
 
 const WRITABLE: Answers = [Writable; 4];
 const READ_ONLY: Answers = [ReadOnly, Refused, ReadOnly, Refused];
 const WHEN_OWNED: Answers = [Writable, Writable, ReadOnly, Refused];
 
-/// The answer that a struct gives when it is given away. A refusal gives it back unchanged.
+/// The result of an owned export. A refusal returns the struct unchanged.
 fn give<A: Form, S: CudaArray + Send + 'static>(array: S) -> Answer {
     let info = array.info().unwrap();
     match array.into_dlpack_as::<A>(StreamHandle::LegacyDefault) {
@@ -52,7 +52,7 @@ fn give<A: Form, S: CudaArray + Send + 'static>(array: S) -> Answer {
     }
 }
 
-/// The answer that a struct gives when it is shared.
+/// The result of a shared export.
 fn share<A: Form, S: CudaArray + Send + Sync + 'static>(array: &Arc<S>) -> Answer {
     match array.share_dlpack_as::<A>(StreamHandle::LegacyDefault) {
         Ok(tensor) if flags(&tensor).unwrap_or(0) & FLAG_READ_ONLY == 0 => Writable,
@@ -81,7 +81,7 @@ fn check<S: CudaArray + Send + Sync + 'static>(
     assert_eq!(found, answers, "{what}");
 }
 
-/// Memory that Rust code may hold references to is writable for a sole owner at most.
+/// Memory to which Rust code may hold references is writable for a sole owner at most.
 #[test]
 fn host_storages() {
     let four = [1_u16, 2, 3, 4];
@@ -94,11 +94,11 @@ fn host_storages() {
     check("Arc of one that lends", || Array::new(Arc::new(Borrowable(four.to_vec())), &[4]), READ_ONLY);
 }
 
-/// A consumer may leave bytes that are no `bool`, and plain Rust code reads them unchecked: the drop of the struct, for one. A
-/// `HostVec` and leases check what they read.
+/// A consumer may write bytes that are no `bool`, and Rust code may read them unchecked, for example in the drop of
+/// the struct. `HostVec` and leases check what they read.
 #[test]
 fn bools_of_plain_rust_code() {
-    /// Counts the elements that are set, when it is dropped.
+    /// Counts the `true` elements when it is dropped.
     #[derive(CudaArray)]
     #[cuda_array(shape = [4])]
     struct Flags<S: AsRef<[bool]>> {
@@ -124,13 +124,13 @@ fn bools_of_plain_rust_code() {
     check("ndarray's", || NdArray(ndarray::Array1::from_elem(4, true)), READ_ONLY);
     check("HostVec<bool>", || Array::new(HostVec::from_slice(&[true; 4]), &[4]), WRITABLE);
     check("Lease<bool>", || Array::new(Lease::from_owner([true; 4]), &[4]), READ_ONLY);
-    // Within the program a `bool` is all that is written.
+    // Within the program only valid `bool` values are written.
     let mut array = Array::new(vec![true, false], &[2]);
     array.map_inplace(|flag: bool| !flag).unwrap();
     assert_eq!(array.data, [false, true]);
 }
 
-/// Memory that Rust code never borrows is writable for everybody.
+/// Memory that Rust code never borrows is writable for all.
 #[test]
 fn storages_made_for_sharing() {
     let four = [1_u16, 2, 3, 4];
@@ -141,7 +141,7 @@ fn storages_made_for_sharing() {
     check("GPU memory", || Array::new(Claimed::gpu::<f32>(4, 0), &[4]), WRITABLE);
 }
 
-/// What shares a storage shares its rule.
+/// A storage wrapper has the rule of the storage inside.
 #[test]
 fn shared_storages() {
     let four = || HostVec::from_slice(&[1_u16, 2, 3, 4]);
@@ -161,7 +161,7 @@ fn shared_storages() {
     check("part of Shared, read-only", move || Array::new(part(), &[3]), READ_ONLY);
 }
 
-/// Imports keep the rule of their producer; a lease for reading never passes on the right to write.
+/// Imports keep the mutability of their producer; a read-only lease never exports as writable.
 #[test]
 fn leases() {
     fn import<S>(flags: u64) -> Array<S>
@@ -169,7 +169,7 @@ fn leases() {
         Array<S>: FromArray,
     {
         let (ledger, tensor) = Claims { flags, ..Claims::new(&[4]) }.send::<Versioned>();
-        // The ledger may go first: the deleter frees what there is.
+        // The ledger may be dropped first: the deleter frees what remains.
         drop(ledger);
         Array::from_dlpack(tensor).unwrap()
     }
@@ -182,7 +182,7 @@ fn leases() {
     check("a copy for sharing", || import::<HostVec<i16>>(FLAG_READ_ONLY), WRITABLE);
 }
 
-/// Raw pointers say it with their type.
+/// The type of a raw pointer determines the mutability.
 #[test]
 fn raw_pointers() {
     macro_rules! raw {
@@ -190,7 +190,7 @@ fn raw_pointers() {
             #[derive(CudaArray)]
             #[cuda_array(shape = [4], export)]
             struct $name {
-                // SAFETY: the owner keeps the memory of four elements.
+                // SAFETY: the owner keeps the memory of four elements alive.
                 #[cuda_array(data(unsafe_raw $($($word)*)?))]
                 pointer: $pointer,
                 #[cuda_array(device)]
@@ -199,10 +199,10 @@ fn raw_pointers() {
                 owner: Owner,
             }
 
-            // SAFETY: the pointer leads to memory of the owner, which may go anywhere.
+            // SAFETY: the pointer refers to memory of the owner, which may move to any thread.
             unsafe impl Send for $name {}
 
-            // SAFETY: as above; nobody reads through the struct.
+            // SAFETY: as above; nothing reads through the struct.
             unsafe impl Sync for $name {}
         };
     }
@@ -244,7 +244,7 @@ fn raw_pointers() {
     check("an address", address, WRITABLE);
 }
 
-/// The word `readonly` overrides every storage.
+/// The attribute `readonly` overrides each storage.
 #[test]
 fn the_word_readonly() {
     #[derive(CudaArray)]
@@ -260,7 +260,7 @@ fn the_word_readonly() {
     assert!(gpu.to_cai().unwrap().data.1, "R19: in both protocols");
 }
 
-/// Writes through an export reach the memory.
+/// Writes through an export change the memory.
 #[test]
 fn writes_arrive() {
     let array = Arc::new(Array::new(HostVec::from_slice(&[1_i32, 2, 3, 4]), &[2, 2]));

@@ -1,4 +1,4 @@
-//! Foreign structs that are wrong: each is an error, the tensor comes back whole, and is released once.
+//! Invalid foreign structs: each is an error, the tensor is returned unchanged, and it is released once.
 
 use interop_core::dlpack::{Legacy, ManagedTensor, Versioned};
 use interop_core::{
@@ -11,7 +11,7 @@ use crate::support::{Told, assert_told};
 
 const ADDRESS: usize = 0x1_0000;
 
-/// Refuses the claims at both doors, and follows the tensor.
+/// Checks that both constructors refuse the claims, and follows the tensor.
 #[track_caller]
 fn refused<A: Form>(claims: &Claims, told: Told) {
     let (ledger, tensor) = claims.clone().send::<A>();
@@ -72,7 +72,7 @@ fn addresses() {
         (at(0, 0), (ErrorKind::NullPointer, "data", "a null pointer", "the array has elements")),
         (at(0, 64), (ErrorKind::NullPointer, "data", "a null pointer", "the array has elements")),
         (at(ADDRESS, u64::MAX), offset),
-        // A negative offset that was cut to an unsigned number.
+        // A negative offset converted to an unsigned number.
         (at(ADDRESS, u64::MAX - 15), offset),
         (at(usize::MAX, 1), offset),
         (at(usize::MAX - 2, 0), (ErrorKind::Overflow, "shape", "at 0xfffffffffffffffd", "the address space")),
@@ -83,7 +83,7 @@ fn addresses() {
     ]);
 }
 
-/// R56, R57, R63, R64, R65: types and devices that are not understood.
+/// R56, R57, R63, R64, R65: unknown types and devices.
 #[test]
 fn types_and_devices() {
     let typed =
@@ -108,20 +108,20 @@ fn types_and_devices() {
     ]);
 }
 
-/// R59, bug 69: of a struct of another major version, the version and the deleter are read and nothing else.
+/// R59, bug 69: in a struct of another major version only the version and the deleter are read.
 #[test]
 fn other_major_versions() {
     for (version, found) in
         [((0, 8), "DLPack 0.8"), ((2, 0), "DLPack 2.0"), ((u32::MAX, 3), "DLPack 4294967295.3")]
     {
-        // Whoever reads on follows pointers into nothing.
+        // Reading further would dereference invalid pointers.
         let claims = Claims { version, ndim: Some(3), flags: u64::MAX, ..Claims::at(8, &[]) };
         let claims = Claims { shape: Some(vec![]), strides: Some(vec![]), ..claims };
         refused::<Versioned>(&claims, (ErrorKind::Version, "version", found, "major version 1"));
     }
 }
 
-/// Flags of a later minor version may say where small elements lie: such elements are refused, others are not.
+/// Flags of a later minor version may state the packing of small elements: such elements are refused, others are not.
 #[test]
 fn unknown_flags() {
     let small = |flags| Claims { flags, dtype: DType::F4_E2M1FN, ..Claims::at(ADDRESS, &[2]) };
@@ -132,8 +132,7 @@ fn unknown_flags() {
     assert!(tensor.info().is_ok());
 }
 
-/// The refusal of a struct gives the import back: nothing is released before it is dropped, and another struct may have
-/// it.
+/// A refusal of a struct returns the import: it is not released until it is dropped, and another struct can use it.
 #[test]
 fn what_a_struct_does_not_want_comes_back() {
     fn case<T: FromArray + std::fmt::Debug>(claims: Claims, told: Told) {
@@ -180,14 +179,14 @@ fn what_a_struct_does_not_want_comes_back() {
     case::<Array<Lease<[i16; 3]>>>(flipped(), (ErrorKind::Strides, "strides", "", "contiguous axes [3]"));
 }
 
-/// A tensor that is handed on as a pointer is whoever's who has the pointer.
+/// A tensor passed on as a pointer belongs to the holder of the pointer.
 #[test]
 #[expect(unsafe_code, reason = "a raw pointer is taken back")]
 fn raw_pointers_own_nothing() {
     let (ledger, tensor) = Claims::new(&[2]).send::<Versioned>();
     let pointer = tensor.into_raw();
     assert_eq!(ledger.released(), 0);
-    // SAFETY: it was given away one line above.
+    // SAFETY: the pointer was given away one line above.
     let tensor = unsafe { ManagedTensor::from_raw(pointer) };
     assert_eq!((tensor.as_ptr(), ledger.released()), (pointer.cast_const(), 0));
     drop(tensor);

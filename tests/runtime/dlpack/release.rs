@@ -1,4 +1,4 @@
-//! R92 to R99, bugs 20, 24, 25, 28, 32, 33: one release, on every path, on whichever thread.
+//! R92 to R99, bugs 20, 24, 25, 28, 32, 33: one release on each path, on any thread.
 #![expect(unsafe_code, reason = "some structs hold raw pointers")]
 
 use std::panic::{self, AssertUnwindSafe};
@@ -14,7 +14,7 @@ use crate::support::foreign_tensors::{Claims, Form, Ledger};
 /// A struct that holds imported memory by address.
 #[derive(Debug, CudaArray)]
 struct Raw {
-    // SAFETY: the struct is made by imports alone, and its owner keeps the memory.
+    // SAFETY: only imports make the struct, and its owner keeps the memory alive.
     #[cuda_array(data(unsafe_raw))]
     pointer: *const i16,
     #[cuda_array(shape)]
@@ -25,10 +25,10 @@ struct Raw {
     owner: Owner,
 }
 
-// SAFETY: the pointer leads to memory that its owner keeps, and that nobody writes.
+// SAFETY: the pointer refers to memory that its owner keeps alive and that nothing writes.
 unsafe impl Send for Raw {}
 
-/// A way that a tensor can go, at the end of which it is released.
+/// A path that a tensor can take; it is released at the end.
 type Path<A> = (&'static str, fn(ManagedTensor<A>));
 
 fn paths<A: Form>() -> Vec<Path<A>> {
@@ -78,13 +78,13 @@ fn paths<A: Form>() -> Vec<Path<A>> {
         }),
         ("leaked as a pointer and found again", |tensor| {
             let pointer = tensor.into_raw();
-            // SAFETY: given away one line above.
+            // SAFETY: the pointer was given away one line above.
             drop(unsafe { ManagedTensor::from_raw(pointer) });
         }),
     ]
 }
 
-/// Every path of arrays with elements and without, of any rank, ends in one call of the deleter.
+/// Each path of arrays of any rank, with and without elements, ends in one call of the deleter.
 #[test]
 fn every_path_releases_once() {
     fn case<A: Form>() {
@@ -100,7 +100,7 @@ fn every_path_releases_once() {
     case::<Legacy>();
 }
 
-/// R92, bug 24: without a deleter there is nothing to call.
+/// R92, bug 24: a null deleter is not called.
 #[test]
 fn a_null_deleter_is_not_called() {
     fn case<A: Form>() {
@@ -114,7 +114,7 @@ fn a_null_deleter_is_not_called() {
     case::<Legacy>();
 }
 
-/// R96, bug 43: whoever drops the last handle calls the deleter, on that thread.
+/// R96, bug 43: the thread that drops the last handle calls the deleter.
 #[test]
 fn the_deleter_runs_where_the_drop_is() {
     fn case<A: Form>(take: fn(ManagedTensor<A>) -> Box<dyn Send>) {
@@ -132,7 +132,7 @@ fn the_deleter_runs_where_the_drop_is() {
     case::<Legacy>(|tensor| Box::new(Raw::from_dlpack(tensor).unwrap()));
 }
 
-/// A lease holds the memory as long as it lives, whatever else is dropped; a copy holds nothing (bug 32).
+/// A lease keeps the memory alive while it lives, whatever else is dropped; a copy keeps nothing alive (bug 32).
 #[test]
 fn memory_is_held_as_long_as_it_is_used() {
     let send = || -> (Ledger, ManagedTensor<Versioned>) { Claims::new(&[2, 3]).send() };
@@ -151,7 +151,7 @@ fn memory_is_held_as_long_as_it_is_used() {
     assert_eq!(ledger.released(), 1);
 }
 
-/// Four threads drop clones at the same moment: one release, after the last read (section 2.8: the count is atomic).
+/// Four threads drop clones at the same time: one release, after the last read (section 2.8: the count is atomic).
 #[test]
 fn threads_that_drop_together_release_once() {
     for _ in 0..50 {

@@ -1,5 +1,7 @@
-//! Arrays of one shape taken together for a kernel: every element once, at its own place in each array, by Rust's numbers and
-//! by the loops of `interop.cuh`, which a compiler for the host runs thread by thread.
+//! Arrays of one shape combined for an elementwise kernel: each element is visited once, at its place in each array.
+//!
+//! The Rust computation is compared with the loops of `interop.cuh`, which a host compiler builds and runs thread by
+//! thread.
 #![expect(unsafe_code, reason = "the bytes of an argument are read as bytes")]
 
 use std::io::Write as _;
@@ -20,7 +22,7 @@ use crate::support::compiler;
 
 const ADDRESS: u64 = 0x7F00_0000_0000;
 
-/// Shape, strides, address and size of the elements.
+/// The shape, strides, address and element size.
 type Plain = (Vec<usize>, Vec<isize>, u64, usize);
 
 fn together<const K: usize, const N: usize>(
@@ -32,7 +34,7 @@ fn together<const K: usize, const N: usize>(
     Elementwise::new(views.each_ref().map(|view| view as &dyn KernelOperand<'_>))
 }
 
-/// The address of every element in each array, element by element.
+/// The address of each element in each array, element by element.
 fn model<const K: usize>(arrays: &[Plain; K]) -> Vec<[i128; K]> {
     let each = arrays.each_ref().map(|(shape, strides, address, size)| {
         let places = offsets(shape, strides).into_iter();
@@ -41,7 +43,7 @@ fn model<const K: usize>(arrays: &[Plain; K]) -> Vec<[i128; K]> {
     (0..each[0].len()).map(|number| each.each_ref().map(|places| places[number])).collect()
 }
 
-/// The same, in the order of the kernel.
+/// The same in the order of the kernel.
 fn found<const K: usize, const N: usize>(
     arrays: &[Plain; K],
     taken: &Elementwise<'_, K, N>,
@@ -65,7 +67,7 @@ fn check<const K: usize>(arrays: &[Plain; K]) -> Elementwise<'_, K, 6> {
     taken
 }
 
-/// One array: rank, width and the first address.
+/// Combines a single array and returns its rank, width and first address.
 fn run_alone(shape: &[usize], strides: &[isize], address: u64, size: usize) -> (usize, usize, u64) {
     let arrays = [(shape.to_vec(), strides.to_vec(), address, size)];
     let taken = check(&arrays);
@@ -187,14 +189,14 @@ fn views_and_facts_are_operands() {
     assert_told(&DynKernelView::of(&host).unwrap_err(), told);
 }
 
-/// Counted in 32 bits somewhere, an offset of these comes out wrong.
+/// If a computation used 32 bits, an offset of these arrays would be wrong.
 #[test]
 fn large_arrays_are_counted_in_64_bits() {
     let far = (vec![3, 1 << 33], vec![1 << 40, 3], ADDRESS, 1);
     let arrays = [far];
     let taken = together::<1, 2>(&arrays).unwrap();
     assert_eq!((taken.rank(), taken.numel()), (2, 3 << 33));
-    // The longest axis was put outermost.
+    // The longest axis was made the outermost.
     assert_eq!(taken.offsets(3 * 7 + 2), [2 * (1 << 40) + 7 * 3]);
     assert_eq!(taken.offsets((3 << 33) - 1), [2 * (1 << 40) + ((1 << 33) - 1) * 3]);
     let flat = [(vec![(1 << 34) + 3], vec![1], ADDRESS, 4)];
@@ -202,13 +204,13 @@ fn large_arrays_are_counted_in_64_bits() {
     assert_eq!((taken.numel(), taken.offsets((1 << 34) + 2)), ((1 << 34) + 3, [(1 << 34) + 2]));
 }
 
-/// Strides that keep elements apart: a permutation of the axes, with gaps, some of them turned around.
+/// Strides that keep elements apart: a permutation of the axes with gaps, some of them negative.
 fn spread(shape: &[usize], order: u64, gaps: u64, turns: u64) -> Vec<isize> {
     let mut axes: Vec<usize> = (0..shape.len()).collect();
     axes.sort_by_key(|axis| (order >> (8 * axis)) & 0xFF);
     let (mut strides, mut step) = (vec![0; shape.len()], 1);
     for axis in axes {
-        // Without a gap, with one that vectors go on behind, or with an odd one.
+        // No gap, a gap that keeps vectors aligned, or an odd gap.
         step += [0, 0, 8, 1][(gaps >> (2 * axis) & 3) as usize] * step;
         strides[axis] = if turns >> axis & 1 == 1 { -step } else { step };
         step *= shape[axis].max(1) as isize;
@@ -235,7 +237,7 @@ prop_compose! {
 proptest! {
     #![proptest_config(settings())]
 
-    /// The element-by-element walk is the model.
+    /// Compared with the element-by-element model.
     #[test]
     fn every_element_is_visited_once(
         (one, two, three) in small_shapes().prop_flat_map(|shape| {
@@ -260,25 +262,28 @@ fn compile(folder: &Path) -> Option<PathBuf> {
     Some(program)
 }
 
-/// A case for the program: the number of the kernel, the launch, the argument, and the memory of every array.
+/// The input of the program for a case: the number of the kernel, the launch, the argument, and the memory of each
+/// array.
 fn case<const K: usize>(kernel: u64, arrays: &[Plain; K], launch: [u64; 2]) -> Vec<u8> {
     let taken = together::<K, 8>(arrays).expect("eight axes are enough");
     let mut bytes = Vec::new();
     let mut number = |number: u64| bytes.extend(number.to_ne_bytes());
     [kernel, launch[0], launch[1], K as u64, MEMORY as u64, ADDRESS].into_iter().for_each(&mut number);
-    // SAFETY: an argument is integers without padding, as is asserted where it is defined, and borrowed meanwhile.
+    // SAFETY: an argument consists of integers without padding, as is asserted where it is defined, and is borrowed
+    // meanwhile.
     bytes.extend(unsafe { slice::from_raw_parts((&raw const taken).cast::<u8>(), size_of_val(&taken)) });
     bytes
 }
 
-/// The bytes of each array, of which [0, …] is in the middle; they are numbered from the array's number on.
+/// The bytes of each array, with [0, …] in the middle. They are numbered from the array's number on.
 const MEMORY: usize = 1 << 16;
 
 fn memory(array: usize) -> Vec<u8> {
     (0..MEMORY).map(|at| (at * 37 / 8 + array).to_le_bytes()[0]).collect()
 }
 
-/// What the kernels of `elementwise.cpp` compute, element by element: the first array, or a sum in its first eight bytes.
+/// The result of the kernels of `elementwise.cpp`, element by element: the first array, or a sum in its first eight
+/// bytes.
 fn expected<const K: usize>(kernel: u64, arrays: &[Plain; K]) -> Vec<u8> {
     let memories: Vec<Vec<u8>> = (0..K).map(memory).collect();
     let mut first = memories[0].clone();
@@ -308,7 +313,7 @@ fn expected<const K: usize>(kernel: u64, arrays: &[Plain; K]) -> Vec<u8> {
     first
 }
 
-/// Runs the cases in one process, and compares the memory of the first array.
+/// Runs the cases in one process and compares the memory of the first array.
 fn run<const K: usize>(program: &Path, kernel: u64, sizes: [usize; K], cases: u32) {
     let mut runner = proptest::test_runner::TestRunner::deterministic();
     let shapes = prop::collection::vec(1_usize..6, 0..4);
@@ -322,7 +327,7 @@ fn run<const K: usize>(program: &Path, kernel: u64, sizes: [usize; K], cases: u3
             if at == 0 && kernel != 3 && strides.contains(&0) {
                 *strides = spread(shape, 0, 0, 0);
             }
-            // The middle of the memory, in whole vectors, and sometimes elements further.
+            // The middle of the memory, in whole vectors, sometimes shifted by elements.
             *address = ADDRESS + (MEMORY / 2) as u64 + (*address - ADDRESS) / *size as u64 * *size as u64;
         }
         let fits = |place: &i128| (0..MEMORY as i128 - 8).contains(&(place - i128::from(ADDRESS)));
@@ -332,7 +337,8 @@ fn run<const K: usize>(program: &Path, kernel: u64, sizes: [usize; K], cases: u3
         let launch = [[1, 1], [3, 32], [2, 7], [1, 256]][number as usize % 4];
         let mut input = case(kernel, &arrays, launch);
         if number % 3 == 0 {
-            // As if one index of the outermost axis had as many units as 32 bits count: the slabs of large arrays.
+            // Pretends that one index of the outermost axis has as many units as 32 bits can count, as for large
+            // arrays.
             let piece = input.len() - size_of::<Elementwise<'_, K, 8>>();
             input[piece..piece + 8].copy_from_slice(&1_i64.to_ne_bytes());
         }

@@ -1,5 +1,7 @@
-//! `interop.cuh` against the Rust side: a C++ program gets the bytes of a view and the memory it looks at, and prints what
-//! it sees. The compiler of the host stands in for the one of the device, which reads the same header.
+//! Compares `interop.cuh` with the Rust side: a C++ program receives the bytes of a view and its memory, and prints
+//! what it reads.
+//!
+//! A host compiler replaces the device compiler, which reads the same header.
 #![expect(unsafe_code, reason = "the bytes of a view are read as bytes")]
 
 use std::fmt::Write as _;
@@ -19,7 +21,7 @@ use crate::support::signed;
 fn compile(folder: &Path) -> Option<PathBuf> {
     let mut command =
         compiler::find("CXX", &["c++", "g++", "clang++"], "that C++ and Rust see the same elements")?;
-    // The header as it is published, so that the constant is what is tested.
+    // The published header, so that the constant is tested.
     std::fs::write(folder.join("interop.cuh"), KERNEL_HEADER).expect("the folder is ours");
     let program = folder.join("header.exe");
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("runtime/kernel_view/header.cpp");
@@ -37,19 +39,20 @@ fn compile(folder: &Path) -> Option<PathBuf> {
     Some(program)
 }
 
-/// What goes to the program: the rank, the address and the values of the memory, then the bytes of the view.
+/// The input of the program: the rank, the address and values of the memory, then the bytes of the view.
 fn question<const N: usize>(view: &KernelView<'_, i32, N>, memory: usize, values: &[i32]) -> Vec<u8> {
     let mut bytes = Vec::new();
     for number in [N as u64, memory as u64, values.len() as u64] {
         bytes.extend(number.to_ne_bytes());
     }
     bytes.extend(values.iter().flat_map(|value| value.to_ne_bytes()));
-    // SAFETY: a view is integers without padding, as is asserted where it is defined, and borrowed meanwhile.
+    // SAFETY: a view consists of integers without padding, as is asserted where it is defined, and is borrowed
+    // meanwhile.
     bytes.extend(unsafe { slice::from_raw_parts((&raw const *view).cast::<u8>(), size_of_val(view)) });
     bytes
 }
 
-/// What the program has to print, from the extents and strides alone.
+/// The expected output of the program, computed from the extents and strides alone.
 fn answer(array: &Array<SharedBuffer>, first: isize) -> String {
     let (shape, info) = (&array.shape, array.info().expect("the arrays of the table are sound"));
     let mut text = String::new();
@@ -102,7 +105,7 @@ fn rust_and_cpp_see_the_same_elements() {
     check(&program, [4, 3, 2], [-8, 2, 1], 60);
     check(&program, [2, 3, 4, 5], [60, 20, 5, 1], 0);
     check(&program, [2, 3, 4, 5], [1, -2, 6, 24], 4);
-    // Beside an extent of 0 the product of the others may be any, and the program dies of a number that overflows.
+    // With an extent of 0 the product of the others may overflow, and the program aborts on an overflow.
     check(&program, [1 << 62, 4, 0], [0, 0, 1], 0);
     check(&program, [0, 1 << 62, 4], [0, 0, 1], 0);
 }

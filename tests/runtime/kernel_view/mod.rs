@@ -1,4 +1,4 @@
-//! Views as kernels take them: which arrays become one, what is in it, and that C++ reads the same elements.
+//! Kernel views: which arrays can become one, their contents, and that C++ reads the same elements.
 
 mod elementwise;
 mod header;

@@ -1,4 +1,4 @@
-//! What is in a kernel view, and which arrays become none.
+//! The contents of a kernel view, and the arrays that are refused.
 
 use core::mem::{align_of, size_of};
 
@@ -25,7 +25,7 @@ fn gpu(shape: &[usize], strides: &[isize]) -> Array<Claimed> {
     Array::strided(Claimed::gpu::<f32>(1000, 0), shape, strides)
 }
 
-/// Address, extents and strides are those of the view, which counts strides in elements.
+/// The address, extents and strides are those of the view; strides are in elements.
 #[test]
 fn it_holds_what_the_view_holds() {
     let mut array = gpu(&[4, 3], &[5, 1]);
@@ -43,7 +43,7 @@ fn it_holds_what_the_view_holds() {
     assert_eq!((read.address(), read.shape(), read.strides()), (GPU_ADDRESS as u64, [4, 3], [5, 1]));
 }
 
-/// Bug 165: beside an extent of 0 the others may have any product.
+/// Bug 165: with an extent of 0 the others may have any product.
 #[test]
 fn no_elements_are_counted_as_none() {
     let array = gpu(&[1 << 62, 4, 0], &[0, 0, 1]);
@@ -51,7 +51,7 @@ fn no_elements_are_counted_as_none() {
     assert_eq!(array.kernel_view::<f32, 3>().unwrap().numel(), 0);
 }
 
-/// The bytes that `interop.cuh` expects, whatever the element is.
+/// The size that `interop.cuh` expects, for any element type.
 #[test]
 fn the_size_depends_on_the_rank_alone() {
     fn check<T: Element, const N: usize>() {
@@ -66,7 +66,7 @@ fn the_size_depends_on_the_rank_alone() {
     check::<[f32; 4], 64>();
 }
 
-/// Views can be sent to the thread that launches, as any plain value.
+/// Views can be sent to the thread that launches, like any plain value.
 #[test]
 fn views_are_plain_values() {
     fn check<T: Copy + Send + Sync + core::fmt::Debug>() {}
@@ -74,7 +74,7 @@ fn views_are_plain_values() {
     check::<KernelViewMut<'static, f32, 2>>();
 }
 
-/// Pinned and managed memory is reached by kernels as device memory is, and so is memory of somebody else.
+/// Kernels can access pinned and managed memory like device memory, and also foreign memory.
 #[test]
 fn every_memory_that_a_device_reaches() {
     for device in [Device::cuda(1), Device::CUDA_MANAGED] {
@@ -89,7 +89,7 @@ fn every_memory_that_a_device_reaches() {
     }
 }
 
-/// Where there is a driver, it is asked what the address of pinned memory is for devices, and knows which memory is pinned.
+/// With a driver, the device address of pinned memory is queried, and the driver reports which memory is pinned.
 #[test]
 fn the_driver_knows_pinned_memory() {
     let claimed = Array::new(Pinned(HostVec::from_slice(&[1_i16, 2])), &[2]);
@@ -101,19 +101,19 @@ fn the_driver_knows_pinned_memory() {
     }
 }
 
-/// A kernel cannot follow an address of plain host memory.
+/// A kernel cannot dereference an address of ordinary host memory.
 #[test]
 fn host_memory_is_refused() {
     let mut array = Array::new(HostVec::from_slice(&[1.0_f32, 2.0]), &[2]);
     let told = (ErrorKind::Device, "device", "CPU (1)", "CUDA (2), CUDAHost (3) or CUDAManaged (13); copy");
     assert_told(&array.kernel_view::<f32, 1>().unwrap_err(), told);
     assert_told(&array.kernel_view_mut::<f32, 1>().unwrap_err(), told);
-    // Not even where there is nothing to follow: the next array of the same struct would have elements.
+    // Also refused without elements: the next array of the same struct would have some.
     let empty = Array::new(HostVec::<f32>::zeroed(0), &[0]);
     assert_told(&empty.kernel_view::<f32, 1>().unwrap_err(), told);
 }
 
-/// Other elements and other axes are refused, with the words of a view.
+/// Other element types and ranks are refused with the messages of a host view.
 #[test]
 fn element_and_rank_are_compared() {
     let mut array = gpu(&[2, 6], &[6, 1]);
@@ -127,7 +127,8 @@ fn element_and_rank_are_compared() {
     assert_told(&array.kernel_view::<f32, 0>().unwrap_err(), rank);
 }
 
-/// What is read-only stays so, and where indices meet in one element a kernel would race with itself.
+/// Read-only memory is refused, and so are arrays whose indices share elements, on which a kernel would race with
+/// itself.
 #[test]
 fn a_writable_view_needs_writable_elements() {
     let (_ledger, tensor) = Claims { device: Device::cuda(0), ..Claims::new(&[2]) }.send::<Versioned>();
@@ -142,7 +143,7 @@ fn a_writable_view_needs_writable_elements() {
     assert_eq!(broadcast.kernel_view::<f32, 2>().unwrap().strides(), [0, 1]);
 }
 
-/// A load from an odd address ends a context on the device; it is refused before.
+/// A misaligned load on the device destroys the context, so such addresses are refused.
 #[test]
 fn odd_addresses_are_refused() {
     let words = SharedBuffer::new(Managed(HostVec::from_slice(&[0_u16; 3])));
@@ -152,7 +153,7 @@ fn odd_addresses_are_refused() {
     assert_told(&odd.kernel_view_mut::<u16, 1>().unwrap_err(), told);
 }
 
-/// No axes and no elements are arrays too.
+/// Arrays without axes and arrays without elements are allowed.
 #[test]
 fn scalars_and_empty_arrays() {
     let scalar = gpu(&[], &[]);
@@ -167,7 +168,7 @@ fn scalars_and_empty_arrays() {
 proptest! {
     #![proptest_config(settings())]
 
-    /// Any extents and strides arrive as they are, negative strides too.
+    /// Any extents and strides are passed on unchanged, including negative strides.
     #[test]
     fn extents_and_strides_arrive(
         shape in prop::array::uniform3(2_usize..6),

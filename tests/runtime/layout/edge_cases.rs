@@ -1,4 +1,4 @@
-//! The corners of the arithmetic, and the axes that say nothing.
+//! Edge cases of the arithmetic, and axes of extent 1.
 
 use interop_core::{ErrorKind, Layout, MAX_NDIM, Order};
 
@@ -27,7 +27,7 @@ fn what_does_not_fit_is_refused() {
     let strides: [(&[usize], &[isize]); 8] = [
         (&[2], &[MAX]),
         (&[3], &[MIN]),
-        // In reach from the first element, but not from the lowest one, where a view may begin.
+        // Within reach of the first element, but not of the lowest one, where a view may begin.
         (&[2], &[MIN + 1]),
         (&[2, 2], &[MIN / 2, MAX / 2]),
         (&[2, 2], &[MAX / 2 + 1, MAX / 2 + 1]),
@@ -42,7 +42,7 @@ fn what_does_not_fit_is_refused() {
     }
 }
 
-/// The last ones that fit.
+/// The largest values that fit.
 #[test]
 fn what_just_fits_is_accepted() {
     let longest = Layout::contiguous(&[(1 << 63) - 1], Order::C).unwrap();
@@ -57,13 +57,13 @@ fn what_just_fits_is_accepted() {
     for (shape, strides, offsets) in rows {
         let layout = Layout::strided(shape, strides).unwrap();
         assert_eq!(layout.offsets(), offsets, "{shape:?} {strides:?}");
-        // Sums of magnitudes are taken here too; they may be twice as great.
+        // The injectivity check sums magnitudes, which may be twice as large.
         assert_eq!(layout.is_injective(), *strides != [0, 0], "{shape:?} {strides:?}");
         assert!(!layout.is_contiguous(Order::C) && !layout.is_contiguous(Order::F));
     }
 }
 
-/// R84, bug 172: the number of axes.
+/// R84, bug 172: the maximum number of axes.
 #[test]
 fn there_are_64_axes_at_most() {
     assert_eq!(MAX_NDIM, 64);
@@ -99,7 +99,7 @@ fn there_is_one_stride_for_each_axis() {
     }
 }
 
-/// Bug 165: no product of the other extents makes an array without elements too great.
+/// Bug 165: an array without elements is never too large, whatever the other extents are.
 #[test]
 fn an_empty_array_has_any_extents() {
     let rows: [&[usize]; 5] =
@@ -113,15 +113,15 @@ fn an_empty_array_has_any_extents() {
             );
         }
     }
-    // Where the product fits, the strides are those of NumPy.
+    // If the product fits, the strides are those of NumPy.
     assert_eq!(Layout::contiguous(&[3, 0, 2], Order::C).unwrap().strides(), [2, 2, 1]);
     assert_eq!(Layout::contiguous(&[3, 0, 2], Order::F).unwrap().strides(), [1, 3, 3]);
-    // Where it does not, they are 0 from there on, though the product that wraps is a number like any other.
+    // If it does not fit, they are 0 from there on, even if the wrapped product looks valid.
     let wide = Layout::contiguous(&[5, 0, 2, (1 << 62) + 1, 4], Order::C).unwrap();
     assert_eq!(wide.strides(), [0, 0, 0, 4, 1]);
 }
 
-/// Bug 76: whatever strides an empty array brings.
+/// Bug 76: an empty array may have any strides.
 #[test]
 fn an_empty_array_has_any_strides() {
     let rows: [[isize; 3]; 5] = [[20, 20, 1], [0, 0, 0], [7, -3, 5], [MAX, MIN, MAX], [MIN, MIN, MIN]];
@@ -135,8 +135,8 @@ fn an_empty_array_has_any_strides() {
     }
 }
 
-/// Bugs 72, 73, 75, 83: an axis of extent 1 puts no condition on its stride. A number that a consumer could read an
-/// order from is kept; a negative one, which says nothing, becomes the compact one.
+/// Bugs 72, 73, 75, 83: the stride of an axis of extent 1 is unconstrained. A value from which a consumer could infer
+/// an order is kept; a negative one has no meaning and is replaced by the contiguous one.
 #[test]
 fn an_axis_of_one_has_any_stride() {
     let rows: [(&[usize], &[isize], &[isize]); 9] = [
@@ -157,14 +157,14 @@ fn an_axis_of_one_has_any_stride() {
         assert!(layout.is_injective(), "{shape:?} {strides:?}");
         assert_eq!(layout.offsets(), 0..layout.numel().try_into().unwrap());
     }
-    // In bytes: 4 is no multiple of 8, but it does not matter on the axis of 1 (numpy#20336).
+    // In bytes: 4 is not a multiple of 8, but that does not matter for the axis of extent 1 (numpy#20336).
     let layout = Layout::strided_in_bytes(&[1, 10], &[4, 8], 8).unwrap();
     assert_eq!(layout.strides(), [10, 1]);
     let told = (ErrorKind::Strides, "strides[0]", "4 bytes", "8 bytes");
     assert_told(&Layout::strided_in_bytes(&[2, 10], &[4, 8], 8).unwrap_err(), told);
 }
 
-/// Bug 89 by numbers: shape (3, 3), byte strides (16, 12), items of 4 bytes span 60 bytes.
+/// Bug 89 with numbers: shape (3, 3), byte strides (16, 12) and items of 4 bytes span 60 bytes.
 #[test]
 fn the_span_of_a_gapped_array() {
     let layout = Layout::strided_in_bytes(&[3, 3], &[16, 12], 4).unwrap();
@@ -173,7 +173,7 @@ fn the_span_of_a_gapped_array() {
     assert_eq!(reversed.offsets(), -8..7);
 }
 
-/// 0 axes are one element.
+/// A layout without axes has one element.
 #[test]
 fn no_axes_are_one_element() {
     for order in [Order::C, Order::F] {
@@ -184,7 +184,7 @@ fn no_axes_are_one_element() {
     assert_eq!(Layout::strided(&[], &[]), Layout::contiguous(&[], Order::C));
 }
 
-/// Layouts are equal when all their numbers are, whether there is room for these in place or not.
+/// Layouts are equal if all their numbers are, whether the numbers are stored in place or not.
 #[test]
 fn equal_layouts_have_equal_numbers() {
     let long = |first: usize| [first, 1, 1, 1, 1, 1, 2];

@@ -1,4 +1,4 @@
-//! Shapes and strides: against brute force, and at the corners of the arithmetic.
+//! Shapes and strides: compared with brute force, and edge cases of the arithmetic.
 
 mod edge_cases;
 mod properties;

@@ -1,4 +1,4 @@
-//! Small layouts, compared with what visiting every index says.
+//! Small layouts, compared with a visit of each index.
 
 use std::collections::HashSet;
 
@@ -10,7 +10,7 @@ use crate::support::brute_force::{
 };
 use crate::support::signed;
 
-/// Whether the elements lie at 0, 1, 2, … in the order in which they are visited.
+/// Returns whether the elements lie at 0, 1, 2, … in the order of the visit.
 fn runs(offsets: &[i128]) -> bool {
     offsets.iter().zip(0..).all(|(offset, expected)| *offset == expected)
 }
@@ -18,7 +18,7 @@ fn runs(offsets: &[i128]) -> bool {
 proptest! {
     #![proptest_config(settings())]
 
-    /// R89, bug 89: the span comes from the lowest and the highest sum of strides, not from the product.
+    /// R89, bug 89: the span follows from the lowest and the highest sum of strides, not from the product.
     #[test]
     fn the_span_is_that_of_the_visited_elements((shape, strides) in small_layouts()) {
         let layout = Layout::strided(&shape, &strides).unwrap();
@@ -32,7 +32,8 @@ proptest! {
         prop_assert_eq!((layout.shape(), layout.ndim()), (&shape[..], shape.len()));
     }
 
-    /// Bugs 72, 74, 76, R86: contiguity is what the visited elements say, so extents of 1 and 0 put no condition.
+    /// Bugs 72, 74, 76, R86: contiguity is determined by the visited elements, so extents of 1 and 0 add no
+    /// condition.
     #[test]
     fn contiguity_is_that_of_the_visited_elements((shape, strides) in small_layouts()) {
         let layout = Layout::strided(&shape, &strides).unwrap();
@@ -40,7 +41,7 @@ proptest! {
         prop_assert_eq!(layout.is_contiguous(Order::F), runs(&offsets_in_f_order(&shape, &strides)));
     }
 
-    /// Compact strides are those of NumPy, where an extent of 0 counts as 1.
+    /// Contiguous strides are those of NumPy, where an extent of 0 counts as 1.
     #[test]
     fn compact_layouts_run_through_memory(shape in small_shapes()) {
         let c = Layout::contiguous(&shape, Order::C).unwrap();
@@ -55,7 +56,7 @@ proptest! {
         prop_assert_eq!(Layout::strided(&shape, c.strides()), Ok(c));
     }
 
-    /// Two indices never meet in an element of a layout that is said to be injective.
+    /// In an injective layout no two indices share an element.
     #[test]
     fn injective_layouts_share_no_element((shape, strides) in small_layouts()) {
         let visited = offsets(&shape, &strides);
@@ -64,7 +65,7 @@ proptest! {
         prop_assert!(!injective || distinct.len() == visited.len());
     }
 
-    /// What slicing, transposing and flipping make of a compact array is injective: views of it may be written.
+    /// Slicing, transposing and flipping a contiguous array keeps it injective, so its views may be written.
     #[test]
     fn views_of_compact_arrays_are_injective(
         shape in small_shapes(),
@@ -85,7 +86,7 @@ proptest! {
         prop_assert!(Layout::strided(&shape, &strides).unwrap().is_injective());
     }
 
-    /// Bugs 75, 85, R85: byte strides divide by the item size where they matter, and only there.
+    /// Bugs 75, 85, R85: byte strides must be multiples of the item size only if they matter.
     #[test]
     fn byte_strides_divide_where_they_matter(
         (shape, strides) in small_layouts(),

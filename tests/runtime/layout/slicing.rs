@@ -1,4 +1,4 @@
-//! Slices and selections, compared with taking the indices one by one.
+//! Slices and selections, compared with picking the indices one by one.
 
 use std::panic;
 
@@ -9,7 +9,7 @@ use crate::support::allocator::watch;
 use crate::support::brute_force::{indices, offset, offsets, settings, small_layouts};
 use crate::support::signed;
 
-/// A slice of an extent: start, step and length, such that all that is taken exists.
+/// Generates a slice of an extent: start, step and length within the extent.
 fn slices(extent: usize) -> impl Strategy<Value = (usize, isize, usize)> {
     (0..extent.max(1), -3_isize..4).prop_flat_map(move |(start, step)| {
         let most = match step {
@@ -25,7 +25,7 @@ fn slices(extent: usize) -> impl Strategy<Value = (usize, isize, usize)> {
 proptest! {
     #![proptest_config(settings())]
 
-    /// A slice visits the elements that its indices name, and nothing else (bugs 84, 86).
+    /// A slice visits the elements at its indices, and nothing else (bugs 84, 86).
     #[test]
     fn a_slice_takes_what_it_names(
         (axis, (start, step, len), shape, strides) in small_layouts()
@@ -50,12 +50,12 @@ proptest! {
         prop_assert_eq!(part.shape(), &taken[..]);
         prop_assert_eq!(part.numel(), expected.len());
         prop_assert_eq!(visited, expected);
-        // What comes out is a layout like any other: its offsets are those of its elements.
+        // The result is an ordinary layout: its offsets are those of its elements.
         let again = Layout::strided(part.shape(), part.strides()).unwrap();
         prop_assert_eq!(again.offsets(), part.offsets());
     }
 
-    /// A selection visits what its index names, on one axis less.
+    /// A selection visits the elements at its index and has one axis less.
     #[test]
     fn a_selection_drops_its_axis(
         (axis, index, shape, strides) in small_layouts()
@@ -77,7 +77,7 @@ proptest! {
     }
 }
 
-/// As many axes as fit in place need no memory of their own.
+/// As many axes as fit in place need no allocation.
 #[test]
 fn a_selection_of_few_axes_allocates_nothing() {
     for (ndim, made) in [(4, 0), (6, 0), (7, 4)] {
@@ -87,7 +87,7 @@ fn a_selection_of_few_axes_allocates_nothing() {
     }
 }
 
-/// Whatever does not exist is a panic that names the axis, in release builds too.
+/// An index outside the axis panics with the number of the axis, in release builds too.
 #[test]
 fn a_slice_outside_the_axis_panics() {
     let layout = Layout::contiguous(&[10], Order::C).unwrap();
@@ -101,7 +101,7 @@ fn a_slice_outside_the_axis_panics() {
         (0, -1, 2),
         (usize::MAX, 1, 1),
         (0, isize::MAX, 3),
-        // The length is -1 when it is cut to a signed number.
+        // The length becomes -1 if it is converted to a signed number.
         (0, -1, usize::MAX),
     ];
     for (start, step, len) in rows {
@@ -110,18 +110,18 @@ fn a_slice_outside_the_axis_panics() {
     }
     assert!(panic::catch_unwind(|| layout.slice(1, 0, 1, 1)).is_err(), "there is no axis 1");
     assert!(panic::catch_unwind(|| layout.select(0, 10)).is_err(), "there is no index 10");
-    // Every element that is taken exists, but so many no array has: the product must not wrap in a release build.
+    // Each selected element exists, but no array can have so many: the product must not wrap in a release build.
     let wide = Layout::contiguous(&[2, 1 << 60], Order::C).unwrap();
     assert!(panic::catch_unwind(|| wide.slice(0, 0, 0, 1 << 40)).is_err(), "too many elements");
     assert!(panic::catch_unwind(|| layout.select(1, 0)).is_err(), "there is no axis 1");
-    // No element, but an extent that `isize` does not hold (found by the fuzz target).
+    // No element, but an extent that does not fit `isize` (found by the fuzz target).
     let endless = Layout::contiguous(&[usize::MAX, 0], Order::C).unwrap();
     assert_eq!(endless.slice(0, 0, isize::MAX, 3).0.shape(), [3, 0]);
     assert_eq!(endless.slice(0, usize::MAX - 1, isize::MIN, 2).0.shape(), [2, 0]);
     assert!(panic::catch_unwind(|| endless.slice(0, 1, isize::MAX, 4)).is_err(), "beyond the extent");
 }
 
-/// The stride is that of so many elements, and stays what it was where no second element is taken.
+/// The stride covers the skipped elements; it is unchanged if there is no second element.
 #[test]
 fn a_slice_steps_over_what_lies_between() {
     let layout = Layout::contiguous(&[10, 4], Order::C).unwrap();
@@ -137,7 +137,7 @@ fn a_slice_steps_over_what_lies_between() {
     }
 }
 
-/// A slice of nothing moves nowhere, wherever it starts.
+/// An empty slice does not move the address, wherever it starts.
 #[test]
 fn a_slice_of_nothing_is_empty() {
     let layout = Layout::contiguous(&[10, 3], Order::C).unwrap();
@@ -147,7 +147,7 @@ fn a_slice_of_nothing_is_empty() {
     }
 }
 
-/// In an array without elements no product and no stride is too great (bug 165).
+/// In an array without elements no product and no stride is too large (bug 165).
 #[test]
 fn slices_of_empty_arrays_do_not_overflow() {
     let huge = Layout::contiguous(&[1 << 62, 4, 5, 0], Order::C).unwrap();
@@ -159,7 +159,7 @@ fn slices_of_empty_arrays_do_not_overflow() {
     assert_eq!(far.select(1, 2).1, 0);
 }
 
-/// Found by fuzzing: turned around, an axis starts at the other end, and everything is as far away as the whole is wide.
+/// Found by fuzzing: a flipped axis starts at its other end, so offsets are as large as the whole span.
 #[test]
 fn what_is_turned_around_is_a_layout_too() {
     let widest = Layout::strided(&[2, 2], &[-(isize::MAX / 2), isize::MAX / 2]).unwrap();

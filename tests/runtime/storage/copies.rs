@@ -1,4 +1,4 @@
-//! Imports that copy: strided memory is gathered, in the order that the struct has.
+//! Imports that copy: strided memory is gathered in the memory order of the struct.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use crate::support::brute_force::{offsets, offsets_in_f_order, settings, small_l
 use crate::support::foreign_tensors::Claims;
 use crate::support::signed;
 
-/// Strides over enough numbers 0, 1, 2, …, and what they hold in row-major and in column-major order.
+/// An array with these strides over the numbers 0, 1, 2, …, and its elements in row-major and in column-major order.
 fn numbers(shape: &[usize], strides: &[isize]) -> (Array<SharedBuffer>, Vec<i16>, Vec<i16>) {
     let visited = offsets(shape, strides);
     let low = visited.iter().min().copied().unwrap_or(0);
@@ -32,7 +32,7 @@ fn numbers(shape: &[usize], strides: &[isize]) -> (Array<SharedBuffer>, Vec<i16>
 proptest! {
     #![proptest_config(settings())]
 
-    /// Bugs 63, 71, 93, 94, 95: copies hold what the indices name, and are compact.
+    /// Bugs 63, 71, 93, 94, 95: a copy holds the elements at the indices and is contiguous.
     #[test]
     fn copies_hold_what_the_indices_name((shape, strides) in small_layouts()) {
         let (array, c, _) = numbers(&shape, &strides);
@@ -48,7 +48,7 @@ proptest! {
         prop_assert!(info.layout().is_contiguous(Order::C), "bug 94: the strides are those of the copy");
     }
 
-    /// The same for a struct in column-major order, and for every storage that copies.
+    /// The same for a struct in column-major order, and for each storage that copies.
     #[test]
     fn every_copy_has_the_order_of_its_struct(
         rows in 0_usize..5, columns in 0_usize..5, down in -7_isize..8, across in -7_isize..8,
@@ -68,7 +68,7 @@ proptest! {
         prop_assert_eq!((host.rows, host.columns), (rows, columns));
     }
 
-    /// Elements of parts and structs are gathered whole.
+    /// Elements that are arrays or structs are gathered as a whole.
     #[test]
     fn elements_of_parts_are_gathered_whole(
         len in 0_usize..6,
@@ -92,12 +92,13 @@ fn refused<S: FromImport + std::fmt::Debug>() {
     let refused = Array::<S>::from_import(import).unwrap_err();
     let told = (ErrorKind::Device, "device", "CUDA (2), ordinal 0", "");
     assert_told(&refused.error, told);
-    // The storage alone refuses too, and gives back what it was given.
+    // The storage itself refuses too and returns the import.
     let refused = S::from_import(refused.value, Order::C).unwrap_err();
     assert_eq!((refused.error.kind(), ledger.released()), (ErrorKind::Device, 0));
 }
 
-/// Copies are host memory: a GPU's is refused, pinned and managed memory are not (bugs 117, 118).
+/// Copies are made in host memory: the memory of a GPU is refused; pinned and managed memory is accepted (bugs 117,
+/// 118).
 #[test]
 fn copies_come_from_memory_that_the_host_reaches() {
     for device in [Device::CPU, Device::CUDA_HOST, Device::CUDA_MANAGED] {
@@ -110,18 +111,23 @@ fn copies_come_from_memory_that_the_host_reaches() {
     refused::<HostVec<i16>>();
 }
 
-/// No stream works on memory that is the host's alone: a struct that says so is not believed, and not copied.
+/// No stream works on memory that only the host can access. A description with such a stream is refused and not
+/// copied.
 #[test]
 #[expect(unsafe_code, reason = "facts with a pending stream are put together by hand")]
 fn copies_do_not_overtake_pending_work() {
     let array =
         Array { stream: StreamHandle::LegacyDefault, ..Array::new(HostVec::from_slice(&[1_i16, 2]), &[2]) };
-    let told =
-        (ErrorKind::Stream, "stream", "work pending on the legacy default stream (1)", "nothing pending");
+    let told = (
+        ErrorKind::Stream,
+        "stream",
+        "work pending on the legacy default stream (1)",
+        "CPU memory has no pending work",
+    );
     assert_told(&array.to_vec::<i16>().unwrap_err(), told);
     assert_told(&array.for_each(|_: i16| ()).unwrap_err(), told);
     let info = array.info().unwrap();
-    // SAFETY: the array is the owner of its memory.
+    // SAFETY: the array owns its memory.
     let import = unsafe { Import::from_parts(info, interop_core::Owner::new(array)) };
     let refused = Array::<Vec<i16>>::from_import(import).unwrap_err();
     assert_told(&refused.error, told);
@@ -129,7 +135,7 @@ fn copies_do_not_overtake_pending_work() {
     assert_eq!(lease.stream, StreamHandle::LegacyDefault, "whoever uses it in place is told");
 }
 
-/// Bug 99: bytes that are no `bool` are refused before one is made of them; as `u8` they are fine.
+/// Bug 99: bytes other than 0 and 1 are refused before they become a `bool`; as `u8` they are valid.
 #[test]
 fn bytes_that_are_no_bool() {
     let bytes = |last: i16| {
@@ -157,7 +163,7 @@ fn bytes_that_are_no_bool() {
     assert_told(&view.to_vec().unwrap_err(), told);
 }
 
-/// Types are never confused, however alike their bytes are (bugs 99, 100, 101, 107).
+/// Types are never confused, even if their bytes are alike (bugs 99, 100, 101, 107).
 #[test]
 fn types_are_compared() {
     fn refused<T: Element + std::fmt::Debug>(dtype: DType) {

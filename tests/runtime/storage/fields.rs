@@ -1,4 +1,4 @@
-//! Extents and strides on their way into the fields of a struct, whose types may be too small for them.
+//! Extents and strides in the fields of a struct, whose types may be too small for them.
 
 use interop_core::dlpack::Versioned;
 use interop_core::{
@@ -61,7 +61,7 @@ struct Unsigned {
     strides: [u64; 1],
 }
 
-/// Six structs of which it is known at run time what is in them.
+/// Six structs whose type is known only at run time.
 struct Blobs(StructType);
 
 // SAFETY: nothing is read at the address.
@@ -83,10 +83,10 @@ fn import(shape: &[i64], strides: &[i64], dtype: DType) -> Import {
     Import::from_dlpack(tensor).unwrap()
 }
 
-/// Shape, strides in elements, type, and strides in bytes.
+/// The shape, the strides in elements, the type, and the strides in bytes.
 type Row = (&'static [i64], &'static [i64], DType, &'static [i64]);
 
-/// Strides in bytes are those in elements times the size of an element, out and in again.
+/// Strides in bytes are the strides in elements times the element size, exported and imported.
 #[test]
 fn strides_in_bytes_make_the_round_trip() {
     let rows: [Row; 6] = [
@@ -105,7 +105,7 @@ fn strides_in_bytes_make_the_round_trip() {
     }
 }
 
-/// An element that is a list has strides of its own size, behind which the axes of the list come.
+/// The strides of array elements count whole elements; the axes of the element follow.
 #[test]
 fn strides_in_bytes_count_whole_lists() {
     let array = InBytes { data: vec![[0_u16; 3]; 6], shape: vec![2, 2], strides: vec![18, 6] };
@@ -113,7 +113,7 @@ fn strides_in_bytes_count_whole_lists() {
     assert_eq!((info.shape(), info.strides()), (&[2, 2, 3][..], &[9, 3, 1][..]));
 }
 
-/// A stride that says nothing is no reason to refuse, even if it does not fit in bytes.
+/// A stride without meaning does not cause a refusal, even if its value in bytes overflows.
 #[test]
 fn idle_strides_fit_in_bytes() {
     let array: InBytes<Lease<f64>> =
@@ -122,7 +122,7 @@ fn idle_strides_fit_in_bytes() {
     assert!(array.info().is_ok());
 }
 
-/// Elements that share bytes have no strides in bytes.
+/// Packed elements share bytes, so they have no strides in bytes.
 #[test]
 fn packed_elements_have_no_byte_strides() {
     for lanes in [1, 3] {
@@ -134,7 +134,7 @@ fn packed_elements_have_no_byte_strides() {
     }
 }
 
-/// Numbers that a field cannot hold are refused, and nothing is cut off.
+/// Numbers that a field cannot hold are refused and never truncated.
 #[test]
 fn numbers_that_do_not_fit_their_field() {
     let refused = |shape: &[i64], strides: &[i64], told| {
@@ -155,13 +155,13 @@ fn numbers_that_do_not_fit_their_field() {
     let far = Table { data: vec![1], rows: 1, columns: u64::MAX };
     let told = (ErrorKind::Overflow, "shape[1]", "18446744073709551615", "64-bit");
     assert_told(&far.info().unwrap_err(), told);
-    // Cut off, it would be a step backwards.
+    // Truncated, it would become a negative stride.
     let far = Unsigned { data: vec![1, 2], shape: [2], strides: [u64::MAX] };
     let told = (ErrorKind::Overflow, "strides[0]", "18446744073709551615", "64-bit");
     assert_told(&far.info().unwrap_err(), told);
 }
 
-/// Arrays of a constant rank that few arrays are like: those have a check of their own, and these pass as well.
+/// Arrays of a constant rank outside the common case: a separate check covers that case, and these pass too.
 #[test]
 fn unusual_arrays_of_a_constant_rank() {
     #[derive(CudaArray)]
@@ -201,7 +201,7 @@ fn unusual_arrays_of_a_constant_rank() {
     assert_eq!(array.info().unwrap().struct_type(), Some(&spins));
 }
 
-/// DLPack spells a struct of one scalar type as a trailing axis, whatever the fields are that take no bytes of it.
+/// In DLPack a struct of one scalar type becomes a trailing axis. Fields of size zero do not count.
 #[test]
 fn fields_without_items_take_no_part() {
     let empty =

@@ -1,4 +1,4 @@
-//! Host memory made for sharing.
+//! Host memory for sharing.
 
 use std::ops::Range;
 
@@ -9,7 +9,7 @@ use interop_core::{
 use crate::support::arrays::Array;
 use crate::support::{assert_told, run_alone};
 
-/// Bug 88: aligned to 128 bytes, whatever the element and the number of them.
+/// Bug 88: the memory is aligned to 128 bytes for any element type and count.
 #[test]
 fn memory_is_aligned() {
     fn case<T: interop_core::Element>() {
@@ -29,7 +29,7 @@ fn memory_is_aligned() {
     }
 }
 
-/// Elements in, elements out, and zeros where nobody wrote.
+/// Elements are stored and returned; unwritten elements are zero.
 #[test]
 fn elements_are_kept() {
     let mut vector = HostVec::from(vec![1_u32, 2, 3]);
@@ -46,7 +46,7 @@ fn elements_are_kept() {
     assert_eq!(buffer.to_vec::<i16>().unwrap(), [0; 3]);
 }
 
-/// An iterator that says that there is more than there is.
+/// An iterator that overstates its length.
 struct Fewer(Range<u32>);
 
 impl Iterator for Fewer {
@@ -61,7 +61,7 @@ impl Iterator for Fewer {
     }
 }
 
-/// However many elements an iterator has, and whatever it says of their number.
+/// Any number of elements, with any size hint.
 #[test]
 fn elements_are_collected() {
     let most = if cfg!(miri) { 300 } else { 3_000_000 };
@@ -79,7 +79,7 @@ fn elements_are_collected() {
     }
 }
 
-/// Bug 99: a consumer may leave anything in a `bool`.
+/// Bug 99: a consumer may write any byte into a `bool`.
 #[test]
 fn bytes_that_are_no_bool() {
     let array = Array::new(HostVec::from_slice(&[true, false, true]), &[3]);
@@ -95,19 +95,19 @@ fn bytes_that_are_no_bool() {
     assert_told(&array.to_vec::<bool>().unwrap_err(), told);
     assert_told(&array.map_inplace(|element: bool| !element).unwrap_err(), told);
     write_byte(address + 1, 1);
-    // The first one had been changed before the bad one was met.
+    // The first element had been changed before the invalid one was found.
     assert_eq!(array.data.as_mut_slice().unwrap(), [false, true, true]);
 }
 
-/// Writes as a consumer of an export does.
+/// Writes like a consumer of an export.
 #[expect(unsafe_code, reason = "a consumer writes by address")]
 fn write_byte(address: usize, byte: u8) {
     let place = std::ptr::with_exposed_provenance_mut::<u8>(address);
-    // SAFETY: a byte of exported memory, of which no Rust reference exists.
+    // SAFETY: the byte belongs to exported memory, to which there is no Rust reference.
     unsafe { place.write(byte) };
 }
 
-/// Bugs 165, 168: sizes that do not fit are errors, as is memory that is not there.
+/// Bugs 165, 168: sizes that overflow are errors, and so is memory that is not available.
 #[test]
 fn sizes_that_do_not_fit() {
     let told = |found| (ErrorKind::Overflow, "shape", found, "fits the address space");
@@ -119,7 +119,7 @@ fn sizes_that_do_not_fit() {
     assert!(std::panic::catch_unwind(|| HostVec::<u64>::zeroed(usize::MAX)).is_err());
 }
 
-/// Memory that no machine has is an error and no abort.
+/// More memory than any machine has is an error and does not abort.
 #[test]
 #[cfg_attr(miri, ignore = "Miri stops where memory ends")]
 fn memory_that_is_not_there() {
@@ -129,7 +129,7 @@ fn memory_that_is_not_there() {
     });
 }
 
-/// Types that a buffer cannot have.
+/// Types that a buffer cannot hold.
 #[test]
 fn types_without_bytes() {
     let told = |found, allowed| (ErrorKind::DType, "dtype", found, allowed);
@@ -142,7 +142,7 @@ fn types_without_bytes() {
     assert_eq!(Array::new(torch, &[4]).info().unwrap().nbytes(), 4);
 }
 
-/// Allocations are counted, and end with the last export.
+/// Allocations are counted and freed with the last export.
 #[test]
 fn allocations_are_counted() {
     run_alone("storage::host_vec::allocations_are_counted", || {

@@ -1,4 +1,4 @@
-//! Leases of what a value lends.
+//! Leases of memory that a value lends.
 
 use std::borrow::Cow;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -9,7 +9,7 @@ use interop_core::{CudaArray, Element, ErrorKind, FromArray, Lease, LeaseMut, Mu
 
 use crate::support::arrays::{Array, Fortran};
 
-/// Lends its elements, which are in itself, and says at its end what has become of them.
+/// Lends elements that are stored inside the value, and reports their final values when it is dropped.
 struct Inline {
     elements: [i16; 6],
     end: Sender<[i16; 6]>,
@@ -33,7 +33,7 @@ impl Drop for Inline {
     }
 }
 
-/// The value stays where it is while the lease is moved, exported and imported, and ends once, after all of them.
+/// The value does not move while the lease is moved, exported and imported. It is dropped once, after all of them.
 #[test]
 fn a_value_lends_its_elements_in_place() {
     let (end, ended) = channel();
@@ -52,7 +52,7 @@ fn a_value_lends_its_elements_in_place() {
     assert_eq!(ended.iter().collect::<Vec<_>>(), [[1, 3, 5, 7, 9, 11]]);
 }
 
-/// What is lent for reading is never written, and has the order that the struct says.
+/// Memory lent for reading is never written and has the memory order of the struct.
 #[test]
 fn a_value_lends_its_elements_for_reading() {
     let (end, ended) = channel();
@@ -69,7 +69,7 @@ fn a_value_lends_its_elements_for_reading() {
     assert_eq!(ended.iter().count(), 1);
 }
 
-/// What is borrowed for ever, what owns a heap, what is empty.
+/// Static data, owned heap memory, and empty memory.
 #[test]
 fn many_types_lend() {
     fn lent<T: Element + PartialEq + std::fmt::Debug>(owner: impl AsRef<[T]> + Send + 'static, want: &[T]) {
@@ -84,7 +84,7 @@ fn many_types_lend() {
     lent([0_i32; 0], &[]);
 }
 
-/// A value that panics instead of lending is dropped.
+/// A value that panics while lending is dropped.
 #[test]
 fn a_panic_drops_the_value() {
     struct Mute(#[expect(dead_code, reason = "kept for its drop")] Arc<()>);
@@ -101,7 +101,7 @@ fn a_panic_drops_the_value() {
     assert_eq!(Arc::strong_count(&count), 1);
 }
 
-/// What was imported, and what another value lends, is not the value that is asked for: the lease comes back.
+/// An imported lease, or one of another value, does not contain the requested value: the lease is returned.
 #[test]
 fn only_the_value_that_lends_comes_back() {
     let (end, ended) = channel();
@@ -117,7 +117,7 @@ fn only_the_value_that_lends_comes_back() {
     assert!(imported.data.try_into_owner::<Vec<i16>>().is_err());
 }
 
-/// Of the right size and alignment, or refused with the bytes.
+/// The bytes need the right size and alignment, or they are returned with an error.
 #[test]
 fn bytes_are_lent_as_elements() {
     #[repr(align(8))]

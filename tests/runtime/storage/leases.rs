@@ -17,7 +17,7 @@ fn import(claims: Claims) -> Import {
     Import::from_dlpack(tensor).unwrap()
 }
 
-/// The memory is the producer's, before and after.
+/// The memory stays that of the producer.
 #[test]
 fn memory_is_used_in_place() {
     let (_ledger, tensor) = Claims::new(&[2, 3]).send::<Versioned>();
@@ -31,7 +31,7 @@ fn memory_is_used_in_place() {
     assert_eq!(shared.to_vec::<i16>().unwrap(), [0, -1, -2, -3, -4, -5]);
 }
 
-/// Any device, any strides, any memory kind: nothing is read.
+/// Any device, strides and memory kind are accepted, because nothing is read.
 #[test]
 fn leases_take_memory_from_anywhere() {
     let on = |device| Claims {
@@ -56,7 +56,7 @@ fn leases_take_memory_from_anywhere() {
     }
 }
 
-/// The stride that is in the way is one that matters.
+/// The error names a stride that matters, not that of an axis of extent 1.
 #[test]
 fn an_axis_of_one_is_not_to_blame() {
     let gapped = Claims { strides: Some(vec![7, 3]), ..Claims::at(0x1_0000, &[1, 2]) };
@@ -66,7 +66,7 @@ fn an_axis_of_one_is_not_to_blame() {
     assert_told(&refused.error, told);
 }
 
-/// A lease reaches what the import reached, and a struct around it cannot reach further.
+/// A lease covers the memory of the import, and a struct around it cannot reach further.
 #[test]
 fn leases_end_where_the_import_ends() {
     let part =
@@ -83,7 +83,7 @@ fn leases_end_where_the_import_ends() {
     assert_eq!(lease.to_vec::<i16>().unwrap(), [5, 4, 3, 2, 1]);
 }
 
-/// Bugs 140, 141: a storage checks for itself, also when no struct asks it to.
+/// Bugs 140, 141: a storage validates by itself, also without a struct.
 #[test]
 fn leases_check_for_themselves() {
     let refused = |claims, kind, make: fn(Import) -> Result<(), Refused<Import>>| {
@@ -110,7 +110,7 @@ fn leases_check_for_themselves() {
     assert_eq!((lease.memory().mutability, lease.memory().range.len()), (Mutability::Writable, 12));
 }
 
-/// Trailing axes become the parts of an element, where they lie as such.
+/// Trailing axes become the parts of an element if their layout matches.
 #[test]
 fn leases_of_parts() {
     #[derive(Clone, Copy, Debug, PartialEq, Element)]
@@ -148,7 +148,7 @@ fn leases_of_parts() {
     );
 }
 
-/// A lease says what and where it is, and no element.
+/// The debug output of a lease has its type and address, but no elements.
 #[test]
 fn leases_can_be_shown() {
     let claims = || Claims { device: Device::cuda(1), ..Claims::at(0x1000, &[3]) };
@@ -159,7 +159,7 @@ fn leases_can_be_shown() {
     assert!(format!("{:?}", import(claims())).starts_with("Import(ArrayInfo"));
 }
 
-/// The owner of a lease may be kept instead of it.
+/// The owner of a lease may outlive it.
 #[test]
 fn owners_outlive_leases() {
     let (ledger, tensor) = Claims::new(&[3]).send::<Versioned>();
@@ -171,7 +171,7 @@ fn owners_outlive_leases() {
     drop(interop_core::Owner::none());
 }
 
-/// An empty import is a lease of nothing.
+/// An empty import becomes an empty lease.
 #[test]
 fn empty_leases() {
     let lease: Array<LeaseMut<i16>> = Array::from_import(import(Claims::at(0xDEAD_BEEF, &[0, 3]))).unwrap();
@@ -180,7 +180,7 @@ fn empty_leases() {
     assert!(Array::<LeaseMut<i16>>::from_dlpack(host.into_dlpack().unwrap()).is_ok());
 }
 
-/// R136, bug 9: no stream works on memory that is the host's alone, whatever stream the importer works on.
+/// R136, bug 9: no stream works on memory that only the host can access, whatever stream the importer uses.
 #[test]
 fn host_memory_is_ready_on_every_stream() {
     let import = || {

@@ -1,4 +1,4 @@
-//! What each storage says of its memory.
+//! The memory that each storage describes.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::support::arrays::{Array, Borrowable, Claimed, Fortran, GPU_ADDRESS, M
 use crate::support::assert_told;
 use crate::support::streams::stream as stream_of;
 
-/// Compares what a storage of six `u16` says with where they are.
+/// Compares the description of a storage of six `u16` with the expected values.
 #[track_caller]
 fn check(storage: &impl Storage, address: usize, device: Device, mutability: Mutability) {
     let MemoryRegion { address: said, range, element, device: on, mutability: who } = storage.memory();
@@ -22,7 +22,7 @@ fn check(storage: &impl Storage, address: usize, device: Device, mutability: Mut
 
 const SIX: [u16; 6] = [0, 1, 2, 3, 4, 5];
 
-/// Bugs 112, 129: address, extent, device and the right to write, as the storage is and not as somebody guesses.
+/// Bugs 112, 129: the address, extent, device and mutability are those of the storage.
 #[test]
 fn every_storage_says_where_it_is() {
     let vector = SIX.to_vec();
@@ -47,7 +47,7 @@ fn every_storage_says_where_it_is() {
     check(&Arc::new(Claimed::gpu::<u16>(6, 2)), GPU_ADDRESS, Device::cuda(2), Mutability::Writable);
 }
 
-/// A handle says all that its storage says.
+/// A handle describes the same memory as its storage.
 #[test]
 fn handles_hand_on_what_the_storage_knows() {
     struct Known(StructType);
@@ -73,7 +73,7 @@ fn handles_hand_on_what_the_storage_knows() {
     assert_eq!(Storage::stream(&handle), stream_of(0x40));
 }
 
-/// Room that a vector has beyond its length is not initialized, and not part of the memory.
+/// The spare capacity of a vector is not initialized and not part of the memory.
 #[test]
 fn capacity_is_no_memory() {
     let mut vector = Vec::with_capacity(100);
@@ -82,7 +82,7 @@ fn capacity_is_no_memory() {
     assert_eq!(Array::new(vector, &[7]).info().unwrap_err().kind(), ErrorKind::OutOfBounds);
 }
 
-/// Nothing at all is an empty array.
+/// An empty storage is an empty array.
 #[test]
 fn storages_may_be_empty() {
     fn case<S: Storage>(storage: S) {
@@ -101,7 +101,7 @@ fn storages_may_be_empty() {
     assert_told(&Array::new(Vec::<f64>::new(), &[]).info().unwrap_err(), told);
 }
 
-/// Bugs 89, 91, 107: shapes and strides that need more than the storage has, in every order.
+/// Bugs 89, 91, 107: shapes and strides that need more than the storage has, in each memory order.
 #[test]
 fn shapes_stay_within_the_storage() {
     let refused = |array: Array<Vec<u16>>, bytes: &str| {
@@ -130,7 +130,7 @@ fn shapes_stay_within_the_storage() {
     assert_told(&Array::strided(vector(), &[2, 3], &[3]).info().unwrap_err(), told);
 }
 
-/// The order of the struct is that of its strides.
+/// The memory order of the struct determines its strides.
 #[test]
 fn orders_are_strides() {
     let matrix = Matrix { data: SIX.to_vec(), rows: 2, columns: 3 }.info().unwrap();
@@ -140,7 +140,7 @@ fn orders_are_strides() {
     assert!(fortran.info().unwrap().layout().is_contiguous(Order::F));
 }
 
-/// Which imports copy and which hold on to the memory, and the elements that they want.
+/// Which imports copy and which use the memory in place, and the element types that they require.
 #[test]
 fn imports_copy_or_hold() {
     fn copies<S: FromImport>() -> (bool, Option<DType>) {
@@ -156,7 +156,7 @@ fn imports_copy_or_hold() {
     assert_eq!(copies::<SharedBuffer>(), (false, None));
 }
 
-/// What a storage prints says what and where it is, and no element.
+/// The debug output of a storage has its type and address, but no elements.
 #[test]
 fn storages_can_be_shown() {
     let host = HostVec::<[f32; 3]>::zeroed(4);

@@ -1,4 +1,4 @@
-//! What the `data` field can be: what each storage says, and what an import makes of it.
+//! The types of the `data` field: how each storage describes its memory, and how an import creates it.
 
 mod copies;
 mod fields;

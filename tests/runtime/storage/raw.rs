@@ -1,4 +1,4 @@
-//! `data(unsafe_raw)`: memory that a struct has by address, with the owner that an import brings.
+//! `data(unsafe_raw)`: memory that a struct holds by address, with the owner of an import.
 #![expect(unsafe_code, reason = "the structs hold raw pointers")]
 
 use std::ffi::c_void;
@@ -17,7 +17,7 @@ macro_rules! by_address {
         #[derive(Debug, CudaArray)]
         #[cuda_array(shape = [rows, 3])]
         struct $name {
-            // SAFETY: the owner keeps the memory, or nothing is read at the address.
+            // SAFETY: the owner keeps the memory alive, or nothing is read at the address.
             #[cuda_array(data(unsafe_raw $($($word)*)?))]
             pointer: $pointer,
             rows: i32,
@@ -39,7 +39,7 @@ by_address!(Word, usize, , element = i16);
 by_address!(Void, *mut c_void, , element = i16);
 by_address!(ConstantVoid, *const c_void, , element = i16);
 
-/// Imports into each, and compares the facts with those of the tensor.
+/// Imports into each struct and compares the description with that of the tensor.
 macro_rules! check {
     ($($name:ident => $mutability:expr),*) => {
         $(
@@ -57,7 +57,7 @@ macro_rules! check {
     };
 }
 
-/// Every form of a pointer is filled, and says what it may be used for.
+/// Each pointer type is filled, and its type determines the mutability.
 #[test]
 fn pointers_are_filled() {
     check!(
@@ -71,7 +71,7 @@ fn pointers_are_filled() {
     );
 }
 
-/// Read-only memory goes into a `*const` alone, whether it says what it points to or not, and what does not fit comes back.
+/// Read-only memory is only accepted by `*const`, typed or not. An import that does not match is returned.
 #[test]
 fn pointers_refuse_what_does_not_fit() {
     let import = |claims: Claims| {
@@ -112,7 +112,7 @@ fn pointers_refuse_what_does_not_fit() {
     refused(Claims::at(0x1000, &[1 << 31, 3]), (ErrorKind::Overflow, "rows", "2147483648", "`i32`"));
 }
 
-/// A pointer to nothing: fine without elements, refused with some.
+/// A null pointer is valid without elements and refused with elements.
 #[test]
 fn null_pointers() {
     let at = |address: usize, rows| Mutable {
@@ -129,13 +129,13 @@ fn null_pointers() {
     );
     assert_told(&at(0x1000, -1).info().unwrap_err(), (ErrorKind::Shape, "shape[0]", "-1", "0 or greater"));
     assert_eq!(at(0x1000, 1).info().unwrap().stream(), StreamHandle::LegacyDefault);
-    // An empty import leaves a pointer that is not null where null cannot be.
+    // For an empty import a pointer type that cannot be null gets another value.
     let (_ledger, tensor) = Claims::at(0, &[0, 3]).send::<Versioned>();
     let empty = NotNull::from_dlpack(tensor).unwrap();
     assert_eq!((empty.info().unwrap().numel(), empty.rows), (0, 0));
 }
 
-/// Memory that Rust made, held by address, goes out and comes back; its owner is dropped once.
+/// Rust memory held by address is exported and imported; its owner is dropped once.
 #[test]
 fn memory_by_address_makes_the_round_trip() {
     let dropped = Count::default();
@@ -154,13 +154,13 @@ fn memory_by_address_makes_the_round_trip() {
     assert_eq!((copy.data, dropped.get()), (vec![100, 101, 102, 103, 104, 105], 1));
 }
 
-/// A struct with a raw pointer, which is on its owner's memory and may go to any thread.
+/// A struct with a raw pointer to its owner's memory that may be sent to any thread.
 struct Sendable(Mutable);
 
-// SAFETY: the memory is the owner's, which may go anywhere.
+// SAFETY: the memory belongs to the owner, which may move to any thread.
 unsafe impl Send for Sendable {}
 
-// SAFETY: as the struct inside.
+// SAFETY: forwards to the inner struct.
 unsafe impl CudaArray for Sendable {
     fn info(&self) -> interop_core::Result<interop_core::ArrayInfo> {
         self.0.info()

@@ -16,7 +16,7 @@ use crate::support::counted_owners::Count;
 use crate::support::foreign_tensors::Claims;
 use crate::support::streams::stream as stream_of;
 
-/// Parts are views of the same memory, at byte offsets within it.
+/// Parts are views of the same memory at byte offsets within it.
 #[test]
 fn parts_stay_inside() {
     let all = SharedBuffer::new(HostVec::from_slice(&[0_u32, 1, 2, 3]));
@@ -48,8 +48,8 @@ fn parts_stay_inside() {
     );
 }
 
-/// Between the fields of a struct there may be nothing that can be read, so a part begins where an element does; an element
-/// that is a list of structs, where one of them does.
+/// Padding between the fields of a struct cannot be read, so a part begins at an element. If the element is an array
+/// of structs, it may begin at one of them.
 #[test]
 fn parts_of_structs_are_whole() {
     #[derive(Clone, Copy, Debug, PartialEq, Element)]
@@ -74,7 +74,7 @@ fn parts_of_structs_are_whole() {
     assert_eq!(pairs.byte_offset(16).unwrap().memory().address, pairs.memory().address + 16);
 }
 
-/// The last handle releases the memory, whichever it is.
+/// The last handle to be dropped releases the memory.
 #[test]
 fn the_last_handle_releases() {
     #[derive(Debug)]
@@ -84,7 +84,7 @@ fn the_last_handle_releases() {
             self.1.add();
         }
     }
-    // SAFETY: as the vector inside.
+    // SAFETY: forwards to the inner vector.
     #[expect(unsafe_code, reason = "a storage vouches for its memory")]
     unsafe impl Storage for Noted {
         fn memory(&self) -> MemoryRegion {
@@ -110,7 +110,7 @@ struct Mixed {
     b: i32,
 }
 
-/// Any element type goes through, and keeps what it is: structs, small floats, types of tomorrow.
+/// Any element type is accepted and keeps its type: structs, small floats, unknown types.
 #[test]
 fn any_type_goes_through() {
     for (dtype, flags) in [
@@ -143,12 +143,12 @@ fn any_type_goes_through() {
     assert_eq!((read.len(), read[2].a, read[2].b), (3, 1, 2));
 }
 
-/// A storage that knows where work on its memory is pending is asked whenever an array is described; the struct's own
-/// stream goes before it.
+/// A storage that knows where work on its memory is pending is queried each time an array is described. The stream of
+/// the struct takes precedence.
 #[test]
 fn work_that_is_pending_stays_pending_when_memory_is_shared() {
     struct Busy(Arc<AtomicUsize>);
-    // SAFETY: memory on a GPU, at an address that nothing follows.
+    // SAFETY: the memory is on a GPU, at an address that is never dereferenced.
     #[expect(unsafe_code, reason = "a storage vouches for its memory")]
     unsafe impl Storage for Busy {
         fn memory(&self) -> MemoryRegion {
@@ -171,7 +171,7 @@ fn work_that_is_pending_stays_pending_when_memory_is_shared() {
     assert_eq!(own.info().unwrap().stream(), StreamHandle::LegacyDefault);
 }
 
-/// What only a sole owner may write is read-only as soon as it is shared.
+/// Memory that only a sole owner may write becomes read-only when it is shared.
 #[test]
 fn sharing_takes_the_right_of_a_sole_owner() {
     assert_eq!(SharedBuffer::new(vec![1_u8]).memory().mutability, Mutability::ReadOnly);

@@ -1,4 +1,4 @@
-//! What arrives has one taker, whatever a struct asks for: behind a second one nobody would keep the memory.
+//! The memory of an import is taken by one part of a struct: nothing would keep it alive for a second one.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -9,13 +9,13 @@ use interop_core::{ErrorKind, FromArray, Import, Lease, Owner, Result};
 use crate::support::assert_told;
 use crate::support::foreign_tensors::Claims;
 
-/// A part of what arrives; the derive asks for one that takes the memory, and for that last.
+/// Takes one part of an import. The derive takes the memory last and once.
 type Ask = fn(&mut Extraction<'_>) -> Option<Box<dyn Send>>;
 
 const STORAGE: Ask = |arrival| Some(Box::new(arrival.storage::<Lease<i16>>()?));
 const OWNER: Ask = |arrival| Some(Box::new(arrival.owner::<Owner>()?));
 
-/// A struct that asks for two parts.
+/// A struct that takes two parts.
 struct Two<const FIRST: bool, const SECOND: bool>([Box<dyn Send>; 2]);
 
 const fn ask(owner: bool) -> Ask {
@@ -40,7 +40,7 @@ fn refuses<const FIRST: bool, const SECOND: bool>() {
     let (ledger, tensor) = Claims::new(&[2]).send::<Versioned>();
     assert_told(&Two::<FIRST, SECOND>::from_dlpack(tensor).map(|two| two.0.len()).unwrap_err(), told);
     assert_eq!(ledger.released(), 1);
-    // Here the import should come back with the error, and there is none any more.
+    // The import should be returned with the error, but it has been consumed.
     let (ledger, tensor) = Claims::new(&[2]).send::<Versioned>();
     let import = Import::from_dlpack(tensor).unwrap();
     assert!(catch_unwind(AssertUnwindSafe(|| Two::<FIRST, SECOND>::from_import(import).is_ok())).is_err());

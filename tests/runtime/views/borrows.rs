@@ -1,4 +1,4 @@
-//! Memory that several structs share has one writer or many readers, whoever they are.
+//! Memory that several structs share has one writer or many readers at a time.
 
 use std::panic::{self, AssertUnwindSafe};
 use std::sync::Arc;
@@ -16,7 +16,7 @@ fn host(len: usize) -> HostVec<u32> {
     HostVec::zeroed(len)
 }
 
-/// Two structs over one memory: while the one is written the other is not touched, and the other way round.
+/// Two structs over the same memory: while one is borrowed for writing, the other is refused, and vice versa.
 #[track_caller]
 fn exclusive<A: CudaArray, B: CudaArray>(mut a: A, mut b: B) {
     let busy = |error: &Error, found| {
@@ -43,7 +43,7 @@ fn exclusive<A: CudaArray, B: CudaArray>(mut a: A, mut b: B) {
     assert_eq!(a.to_vec::<u32>().unwrap()[0], 1);
 }
 
-/// Every way in which two structs come to share writable memory.
+/// Each way in which two structs can share writable memory.
 #[test]
 fn sharers_exclude_each_other() {
     let all = Arc::new(host(4));
@@ -60,7 +60,7 @@ fn sharers_exclude_each_other() {
         ..Claims::new(&[])
     }
     .send::<Versioned>();
-    // Host memory of this producer may lie at any even address.
+    // Host memory of this producer may be at any even address.
     let import: Array<SharedBuffer> = Array::from_dlpack(tensor).unwrap();
     let again = Array::new(import.data.clone(), &[2]);
     if import.info().unwrap().address() % 4 == 0 {
@@ -68,7 +68,7 @@ fn sharers_exclude_each_other() {
     }
 }
 
-/// The struct that was exported is read under the same rule as those who import it.
+/// The exported struct is read under the same rule as its imports.
 #[test]
 fn an_exporter_reads_what_importers_write() {
     let array = Arc::new(Array::new(host(4), &[4]));
@@ -87,7 +87,7 @@ fn an_exporter_reads_what_importers_write() {
     assert_eq!(array.to_vec::<u32>().unwrap(), [7; 4]);
 }
 
-/// Who may only read is seen by who may write, although neither can make the other's view.
+/// A read-only borrower conflicts with a writer, although neither could create the other's view.
 #[test]
 fn a_reader_without_the_right_to_write_counts() {
     let array = Arc::new(Array::new(host(4), &[4]));
@@ -102,7 +102,7 @@ fn a_reader_without_the_right_to_write_counts() {
     assert_eq!(lease.to_vec::<u32>().unwrap(), [0; 4]);
 }
 
-/// The parts of a cut view hold the whole until the last is gone.
+/// The parts of a split view borrow the whole memory until the last part is dropped.
 #[test]
 fn parts_of_a_view_hold_the_memory() {
     let all = SharedBuffer::new(host(4));
@@ -114,7 +114,7 @@ fn parts_of_a_view_hold_the_memory() {
     assert!(b.to_vec::<u32>().is_ok());
 }
 
-/// Memory apart is not in the way: neither parts that do not meet, nor neighbours that touch, nor nothing at all.
+/// Disjoint memory does not conflict: parts without overlap, adjacent parts, and empty parts.
 #[test]
 fn memory_apart_is_apart() {
     let all = SharedBuffer::new(host(8));
@@ -131,7 +131,7 @@ fn memory_apart_is_apart() {
     drop((one, two, none));
 }
 
-/// What Rust's own borrow rules see to is not asked for again: readers of a `Vec`, and its one writer.
+/// The compiler already checks the borrows of a `Vec`, so they are not checked again at run time.
 #[test]
 fn a_vector_is_borrowed_by_the_compiler() {
     let mut array = Array::new(vec![1_u32, 2, 3], &[3]);
@@ -145,14 +145,14 @@ fn a_vector_is_borrowed_by_the_compiler() {
     assert_eq!(array.data, [9, 2, 3]);
 }
 
-/// A view that is leaked keeps its memory in use, and that of no later vector at its address.
+/// A leaked view keeps its memory borrowed, but not that of a later vector at the same address.
 #[test]
 fn a_leaked_view_holds_no_later_memory() {
     let mut seen = Vec::new();
     for _ in 0..if cfg!(miri) { 4 } else { 2000 } {
         let mut array = Array::new(host(64), &[64]);
         let address = array.info().unwrap().address();
-        // Refused, where the leaked view of an earlier vector still counted.
+        // This would be refused if the leaked view of an earlier vector still counted.
         std::mem::forget(array.view_mut::<u32, 1>().unwrap().into_host_view_mut().unwrap());
         assert_eq!(array.to_vec::<u32>().unwrap_err().kind(), ErrorKind::AlreadyBorrowed);
         if seen.contains(&address) {
@@ -164,7 +164,7 @@ fn a_leaked_view_holds_no_later_memory() {
     assert!(is_slow, "the allocator gives out no place again");
 }
 
-/// A panic while elements are changed lets go of them; so does an error.
+/// A panic or an error while elements are changed ends the borrow.
 #[test]
 fn panics_and_errors_let_go() {
     let all = SharedBuffer::new(host(4));
@@ -181,12 +181,12 @@ fn panics_and_errors_let_go() {
     }));
     assert!(caught.is_err());
     assert_eq!(b.to_vec::<u32>().unwrap(), [1, 2, 0, 0]);
-    // Whoever asks for the memory that it is changing is refused, and does not wait for himself for ever.
+    // A nested access to the borrowed memory is refused and does not deadlock.
     a.map_inplace(|_: u32| b.to_vec::<u32>().unwrap_err().kind() as u32).unwrap();
     assert!(b.to_vec::<u32>().unwrap().iter().all(|kind| *kind == ErrorKind::AlreadyBorrowed as u32));
 }
 
-/// Imports that copy read under the rule too.
+/// Imports that copy also borrow the memory for reading.
 #[test]
 fn copies_are_readers() {
     let array = Arc::new(Array::new(host(4), &[4]));
@@ -199,7 +199,7 @@ fn copies_are_readers() {
     assert!(Array::<Vec<u32>>::from_dlpack(send()).is_ok());
 }
 
-/// Threads that insist get their turn, and no count is lost.
+/// Threads that retry get access eventually, and no borrow is miscounted.
 #[test]
 fn threads_take_turns() {
     const ROUNDS: u32 = if cfg!(miri) { 5 } else { 500 };

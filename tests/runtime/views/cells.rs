@@ -1,4 +1,4 @@
-//! Elements as cells, rows of cells and iterators, which are safe to have whoever else writes.
+//! Elements as cells, rows of cells and iterators, which are sound even if other code writes meanwhile.
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ fn values(cells: &[ReadOnlyCell<u16>]) -> Vec<u16> {
     cells.iter().map(ReadOnlyCell::get).collect()
 }
 
-/// Contiguous views are one slice of cells, of whatever storage.
+/// A contiguous view of any storage is one slice of cells.
 #[test]
 fn contiguous_views_are_cells() {
     let list = Array::new(vec![1_u16, 2, 3, 4, 5, 6], &[2, 3]);
@@ -49,7 +49,7 @@ where
     assert_eq!(view.rows().unwrap().map(values).collect::<Vec<_>>(), [[1, 2, 3]]);
 }
 
-/// Whatever the storage, also one whose memory nobody may write.
+/// For each storage, also one with read-only memory.
 #[test]
 fn every_storage_has_cells() {
     case(vec![1_u16, 2, 3]);
@@ -59,7 +59,7 @@ fn every_storage_has_cells() {
     case(HostVec::from([1_u16, 2, 3]));
 }
 
-/// Stacked Borrows has no cells over a slice that is borrowed for reading, not even cells that are only read.
+/// Under Stacked Borrows there can be no cells over a slice that is borrowed for reading, not even read-only cells.
 #[test]
 #[cfg_attr(miri, ignore = "`cargo xtask sanitize miri` runs it under Tree Borrows")]
 fn borrowed_slices_have_cells() {
@@ -67,7 +67,7 @@ fn borrowed_slices_have_cells() {
     case(&[1_u16, 2, 3][..]);
 }
 
-/// What somebody else writes meanwhile is seen at the next look.
+/// Writes by other code are visible at the next read.
 #[test]
 #[expect(unsafe_code, reason = "another library writes by address")]
 fn cells_show_what_others_write() {
@@ -76,16 +76,16 @@ fn cells_show_what_others_write() {
     let cells = view.as_cells().unwrap();
     let before = cells[1].get();
     let place = std::ptr::with_exposed_provenance_mut::<u16>(list.info().unwrap().address() + 2);
-    // SAFETY: an element of memory that is made to be shared, to which there are cells only.
+    // SAFETY: the element belongs to memory for sharing, to which there are only cells.
     unsafe { place.write(20) };
     assert_eq!((before, cells[1].get()), (2, 20));
 }
 
-/// A `bool` that was checked may be none a moment later, so there are no cells of it.
+/// Other code may change a `bool` after it was checked, so there are no cells of `bool`.
 #[test]
 fn bools_are_no_cells() {
     let mut flags = Array::new(HostVec::from([[true, false], [true, true]]), &[2]);
-    let told = |found| (ErrorKind::DType, "dtype", found, "every bit pattern is a value");
+    let told = |found| (ErrorKind::DType, "dtype", found, "without invalid bit patterns");
     let view = flags.view::<bool, 2>().unwrap().host_view().unwrap();
     assert_told(&view.as_cells().unwrap_err(), told("bool"));
     assert_told(&view.rows().unwrap_err(), told("bool"));
@@ -98,13 +98,13 @@ fn bools_are_no_cells() {
     assert_told(&view.as_ndarray_cells::<ndarray::Ix1>().unwrap_err(), told("bool with trailing axes [2]"));
 }
 
-/// An iterator cannot refuse a byte that is no `bool`, and takes it for `true`, as C does.
+/// For a `bool` byte other than 0 and 1 an iterator cannot return an error. It yields `true`, as C does.
 #[test]
 #[expect(unsafe_code, reason = "another library writes by address")]
 fn bytes_that_are_no_bool_are_true() {
     let list = Array::new(HostVec::from([[true, false], [false, true]]), &[2]);
     let place = std::ptr::with_exposed_provenance_mut::<u8>(list.info().unwrap().address() + 1);
-    // SAFETY: a byte of memory that is made to be shared, to which there are no references.
+    // SAFETY: the byte belongs to memory for sharing, to which there are no references.
     unsafe { place.write(2) };
     let view = list.view::<[bool; 2], 1>().unwrap().host_view().unwrap();
     assert_eq!(view.iter().collect::<Vec<_>>(), [[true, true], [false, true]]);
@@ -115,7 +115,7 @@ fn bytes_that_are_no_bool_are_true() {
     assert_eq!((count, view.read([0]).unwrap_err().kind()), (2, ErrorKind::DType));
 }
 
-/// Rows with gaps between them, backwards, and of an array in F order, whose lanes are along the first axis.
+/// Rows with gaps between them, in reverse, and of an array in F order, whose lanes are along the first axis.
 #[test]
 fn rows_and_lanes() {
     let memory = SharedBuffer::new((0_u16..12).collect::<HostVec<_>>());
@@ -124,7 +124,8 @@ fn rows_and_lanes() {
     let rows = view.rows().unwrap();
     assert_eq!((rows.len(), format!("{rows:?}")), (2, "Lanes(2 of 3 elements)".into()));
     assert_eq!(rows.map(values).collect::<Vec<_>>(), [[4, 5, 6], [0, 1, 2]]);
-    let told = (ErrorKind::Strides, "strides", "-4 along axis 0", "1: elements that lie next to one another");
+    let told =
+        (ErrorKind::Strides, "strides", "-4 along axis 0", "1, for contiguous elements along the axis");
     assert_told(&view.lanes(0).unwrap_err(), told);
     assert_told(&view.lanes(2).unwrap_err(), (ErrorKind::Rank, "axis", "2", "less than 2"));
     assert_eq!(view.t().lanes(0).unwrap().map(values).collect::<Vec<_>>(), [[4, 5, 6], [0, 1, 2]]);
@@ -139,7 +140,7 @@ fn rows_and_lanes() {
     }
     drop(view);
     assert_eq!(Array::new(memory, &[12]).to_vec::<u16>().unwrap(), [1, 0, 3, 2, 5, 4, 7, 6, 9, 8, 11, 10]);
-    // One element in a row, whose stride says nothing; rows without elements; no rows; no axis.
+    // Rows of one element, whose stride has no meaning; rows without elements; no rows; no axes.
     let column = Array::strided(vec![1_u16, 2, 3], &[2, 1], &[2, 9]);
     let view = column.view::<u16, 2>().unwrap().host_view().unwrap();
     assert_eq!(view.rows().unwrap().map(values).collect::<Vec<_>>(), [[1], [3]]);
@@ -152,7 +153,7 @@ fn rows_and_lanes() {
     assert_told(&scalar.view::<u16, 0>().unwrap().host_view().unwrap().rows().unwrap_err(), told);
 }
 
-/// Parts of a view, beside those of `ndarray`.
+/// Compares parts of a view with those of `ndarray`.
 fn compare(view: &interop_core::HostView<'_, u16, 3>, model: &ndarray::ArrayView3<'_, u16>) {
     let elements: Vec<u16> = model.iter().copied().collect();
     assert_eq!(view.shape(), [0, 1, 2].map(|axis| model.shape()[axis]));
@@ -180,7 +181,7 @@ fn compare(view: &interop_core::HostView<'_, u16, 3>, model: &ndarray::ArrayView
     }
 }
 
-/// Whether some strides lead to these places in row-major order.
+/// Returns whether these places in row-major order can be expressed by strides.
 fn has_strides(places: &[isize], shape: &[usize]) -> bool {
     let index = |mut at: usize| {
         let mut index = vec![0; shape.len()];
@@ -239,7 +240,7 @@ proptest! {
             }
         }
         let elements: Vec<u16> = model.iter().copied().collect();
-        // The element of index i was made i, so elements are places.
+        // The element with index i has the value i, so values are places.
         let places: Vec<isize> = elements.iter().map(|value| signed::<u16, isize>(*value)).collect();
         let rows = target[0];
         let columns = elements.len().checked_div(rows).unwrap_or(target[1]);
@@ -254,7 +255,7 @@ proptest! {
     }
 }
 
-/// What is not there is refused, with what is.
+/// Parts outside the array are refused; the error names the extent.
 #[test]
 fn parts_that_are_not_there() {
     let array = Array::new(vec![0_u16; 6], &[2, 3]);
@@ -280,7 +281,7 @@ fn parts_that_are_not_there() {
     assert_told(&view.t().reshape([6]).unwrap_err(), strides);
 }
 
-/// Parts of a view to write to are that too, and hold the memory while there is one of them.
+/// Parts of a mutable view can be written, and each of them keeps the memory borrowed.
 #[test]
 fn parts_are_written() {
     let memory = SharedBuffer::new(HostVec::<u16>::zeroed(12));

@@ -1,4 +1,5 @@
-//! Loops over all elements, beside a walk that visits them one by one: every method, every layout, elements of every size.
+//! Loops over all elements, compared with an element-by-element walk: each method, many layouts, elements of several
+//! sizes.
 #![expect(unsafe_code, reason = "a storage implements `Storage`")]
 
 use std::fmt::Debug;
@@ -12,7 +13,7 @@ use crate::support::arrays::{Array, Fortran};
 use crate::support::brute_force::{offsets, offsets_in_f_order, settings};
 use crate::support::{assert_told, signed};
 
-/// A struct with bytes between its fields that nobody writes.
+/// A struct with padding between its fields, which is never written.
 #[derive(Clone, Copy, Debug, Element)]
 #[repr(C)]
 struct Padded {
@@ -26,17 +27,17 @@ impl PartialEq for Padded {
     }
 }
 
-/// Where some elements are.
+/// The layout of some elements in memory.
 #[derive(Clone, Debug)]
 struct Place {
     shape: Vec<usize>,
     strides: Vec<isize>,
-    /// In bytes behind an aligned address.
+    /// The distance in bytes from an aligned address.
     shift: usize,
 }
 
 impl Place {
-    /// The places of the elements, in row-major order, from the lowest on; and how many places there are.
+    /// The places of the elements in row-major order, relative to the lowest, and the number of places.
     fn places(&self) -> (Vec<usize>, usize) {
         let all = offsets(&self.shape, &self.strides);
         let low = all.iter().min().copied().unwrap_or(0);
@@ -45,10 +46,10 @@ impl Place {
         (places, count)
     }
 
-    /// An array there, over `elements`, of which there are as many as places; and the same memory as a list.
+    /// An array with this layout over `elements`, one for each place; and the same memory as a one-dimensional array.
     fn array<T: Element>(&self, elements: &[T]) -> (Array<SharedBuffer>, Array<SharedBuffer>) {
         let whole = SharedBuffer::new(elements.iter().chain(&elements[..1]).copied().collect::<HostVec<T>>());
-        // Structs lie where elements do.
+        // Parts of structs must begin at an element.
         let whole = whole.byte_offset(signed(self.shift % size_of::<T>())).unwrap_or(whole);
         let mut list = Array::new(whole.clone(), &[elements.len()]);
         list.copy_from_slice(elements).unwrap();
@@ -58,7 +59,8 @@ impl Place {
     }
 }
 
-/// Strides of an array in which no two indices meet: axes in any order, forwards or backwards, with gaps between them.
+/// Strides of an array whose indices do not share elements: axes in any order, forwards or backwards, with gaps
+/// between them.
 fn apart(shape: &[usize], order: &[usize], gaps: &[usize], backwards: &[bool]) -> Vec<isize> {
     let mut axes: Vec<usize> = (0..shape.len()).collect();
     axes.sort_by_key(|axis| order[*axis]);
@@ -71,11 +73,11 @@ fn apart(shape: &[usize], order: &[usize], gaps: &[usize], backwards: &[bool]) -
     strides
 }
 
-/// A place to write to, and two of the same shape to read from, in which elements may repeat.
+/// A layout to write to, and two of the same shape to read from, whose elements may repeat.
 fn places() -> impl Strategy<Value = [Place; 3]> {
     let small =
         prop::collection::vec(0..if cfg!(miri) { 3_usize } else { 4 }, 0..if cfg!(miri) { 4 } else { 5 });
-    // Long enough for tiles, chunks and the loops of vector instructions.
+    // Long enough for tiles, chunks and vector instructions.
     let wide = prop::collection::vec(1..if cfg!(miri) { 5_usize } else { 40 }, 2..3);
     prop_oneof![small, wide].prop_flat_map(|shape| {
         let ndim = shape.len();
@@ -104,7 +106,7 @@ fn places() -> impl Strategy<Value = [Place; 3]> {
     })
 }
 
-/// Every method beside the walk, with elements that `make` makes, and `mix` of two of them.
+/// Compares each method with the walk. `make` creates elements, and `mix` combines two of them.
 fn compare<T: Element + PartialEq + Debug>(
     [to, from, dense]: &[Place; 3],
     make: impl Fn(usize) -> T,
@@ -124,7 +126,7 @@ fn compare<T: Element + PartialEq + Debug>(
     let mut copy = elements(3, values.len());
     other.copy_to_slice(&mut copy).unwrap();
     assert_eq!(copy, values);
-    // By address: no element of the target repeats, so it can be told in which order they come.
+    // In address order: no element of the target repeats, so the order is defined.
     let mut sorted = to_at.clone();
     sorted.sort_unstable();
     let by_address: Vec<T> = sorted.iter().map(|at| old[*at]).collect();
@@ -164,7 +166,7 @@ fn compare<T: Element + PartialEq + Debug>(
     }
 }
 
-/// What only views have: two arrays beside the one that is written.
+/// Methods that only views have: two arrays are read while one is written.
 fn compare_views<T: Element + PartialEq + Debug>(
     (target, other): (&mut Array<SharedBuffer>, &Array<SharedBuffer>),
     dense: &Place,
@@ -186,7 +188,7 @@ fn compare_views<T: Element + PartialEq + Debug>(
     let mut expected: Vec<_> = third_at.iter().copied().zip(values.iter().copied()).collect();
     expected.sort_by_key(|(at, _)| *at);
     let mut expected: Vec<(T, T)> = expected.into_iter().map(|(at, value)| (make(50 + at), value)).collect();
-    // Where the second array lies in another order, pairs come tile by tile.
+    // If the second array has another memory order, the pairs come tile by tile.
     let key = |pair: &(T, T)| format!("{pair:?}");
     found.sort_by_key(key);
     expected.sort_by_key(key);
@@ -236,7 +238,7 @@ proptest! {
         compare(&places, padded, |one, two| Padded { tag: two.tag, value: one.value ^ two.value });
     }
 
-    /// Copies into the other order, which are made in tiles.
+    /// Copies into the other memory order, which go tile by tile.
     #[test]
     fn copies_into_f_order(rows in 0..if cfg!(miri) { 5_usize } else { 700 }, columns in 0_usize..40) {
         let all: Vec<u16> = (0..).take(rows * columns).collect();
@@ -250,7 +252,7 @@ proptest! {
     }
 }
 
-/// More than one tile along each axis, of every kind: a step beyond a tile, powers of two, a few long rows and many short ones.
+/// More than one tile along each axis: one element more than a tile, powers of two, a few long rows, many short ones.
 #[test]
 fn tiles_have_all_elements() {
     fn case<T: Element + PartialEq + Debug>([rows, columns]: [usize; 2], make: impl Fn(usize) -> T) {
@@ -272,7 +274,7 @@ fn tiles_have_all_elements() {
     }
 }
 
-/// Rows that are lent where they are, and rows that are copied together; by address in both cases.
+/// Contiguous rows are borrowed in place, and other rows are gathered; both come in address order.
 #[test]
 fn chunks_are_long() {
     let all: Vec<u32> = (0..12_000).collect();
@@ -298,7 +300,7 @@ fn chunks_are_long() {
 fn other_shapes_are_refused() {
     let mut array = Array::new(vec![0_u8; 6], &[2, 3]);
     let other = Array::new(vec![1_u8; 6], &[3, 2]);
-    let told = (ErrorKind::Shape, "shape", "[3, 2]", "[2, 3], the shape of the array beside it");
+    let told = (ErrorKind::Shape, "shape", "[3, 2]", "[2, 3], the shape of the other array");
     assert_told(&array.zip_map_inplace(&other, |_: u8, other: u8| other).unwrap_err(), told);
     let from = other.view::<u8, 2>().unwrap().host_view().unwrap();
     let mut view = array.view_mut::<u8, 2>().unwrap().into_host_view_mut().unwrap();
@@ -312,7 +314,7 @@ fn other_shapes_are_refused() {
     assert_eq!(array.data, [0; 6]);
 }
 
-/// A target that shares memory with what it is to be made of cannot be had beside it.
+/// A target that shares memory with its source is refused.
 #[test]
 fn overlapping_targets_are_refused() {
     let memory = SharedBuffer::new(HostVec::<u16>::zeroed(10));
@@ -329,7 +331,8 @@ fn overlapping_targets_are_refused() {
     );
 }
 
-/// A byte that is no `bool` is found wherever it is; what comes before it has been seen, and what comes after it has not.
+/// A byte that is no `bool` is found at any position. The elements before it were visited, and those after it were
+/// not.
 #[test]
 fn bytes_that_are_no_bool() {
     for (len, bad) in [(1, 0), (100, 63), (5000, 0), (5000, 4095), (5000, 4096), (9000, 8999)] {
@@ -348,7 +351,7 @@ fn bytes_that_are_no_bool() {
             assert_told(&array.to_vec::<bool>().unwrap_err(), told);
             let mut slice = vec![false; len];
             assert_told(&array.copy_to_slice(&mut slice).unwrap_err(), told);
-            // One that was none would be undefined behaviour, which Miri sees.
+            // Any other byte would be undefined behaviour, which Miri detects.
             assert!(slice.iter().all(|flag| *flag));
             assert_told(&array.for_each_chunk(|_: &[ReadOnlyCell<bool>]| ()).unwrap_err(), told);
             let other = Array::new(vec![true; len], &[len]);
@@ -359,7 +362,7 @@ fn bytes_that_are_no_bool() {
     }
 }
 
-/// A list with a byte that is no `bool` is the first that is not seen.
+/// A list that contains a byte that is no `bool` is the first that is not visited.
 #[test]
 fn lists_that_are_no_bools() {
     let mut bytes = vec![1_u8; 4 * 50];
@@ -372,18 +375,18 @@ fn lists_that_are_no_bools() {
     assert_eq!(seen, 30);
 }
 
-/// Bytes as an array of `bool`, and as what they are.
+/// The same bytes as an array of `bool` and as bytes.
 fn flags(bytes: HostVec<u8>, len: usize, step: isize) -> (Array<Flags>, Array<SharedBuffer>) {
     let bytes = SharedBuffer::new(bytes);
     let count = bytes.memory().range.len();
     (Array::strided(Flags(bytes.clone()), &[len], &[step]), Array::new(bytes, &[count]))
 }
 
-/// Bytes that are called `bool`.
+/// Bytes that are described as `bool`.
 #[derive(Debug)]
 struct Flags(SharedBuffer);
 
-// SAFETY: as the storage inside: a `bool` of somebody else may be any byte.
+// SAFETY: forwards to the inner storage. The rules allow any byte for a foreign `bool`.
 unsafe impl Storage for Flags {
     fn memory(&self) -> MemoryRegion {
         MemoryRegion { element: bool::TYPE, ..self.0.memory() }

@@ -1,4 +1,4 @@
-//! Typed views: what they show, what they refuse, and who may have them at the same time.
+//! Typed views: their contents, the arrays that are refused, and concurrent borrows.
 
 mod borrows;
 mod cells;

@@ -1,4 +1,4 @@
-//! The loops of many threads do what those of one do.
+//! The parallel loops have the same result as the sequential ones.
 #![cfg(not(miri))]
 
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -8,7 +8,8 @@ use interop_core::{CudaArray, ErrorKind, HostVec, SharedBuffer};
 use crate::support::arrays::Array;
 use crate::support::signed;
 
-/// Enough elements for several pieces, in layouts of every kind: extents, strides, where the first element is, and the memory.
+/// Enough elements for several pieces, in several layouts: extents, strides, offset of the first element, and memory
+/// size.
 const LAYOUTS: [([usize; 3], [isize; 3], usize, usize); 6] = [
     ([3, 250, 400], [100_000, 400, 1], 0, 300_000),
     ([3, 250, 400], [1, 3, 750], 0, 300_000),
@@ -35,7 +36,7 @@ fn all(memory: SharedBuffer, layout: usize) -> Vec<u32> {
 fn many_threads_do_what_one_does() {
     for layout in 0..LAYOUTS.len() {
         let ((mut one, one_memory), (mut many, many_memory)) = (array(layout, 1), array(layout, 1));
-        // Another layout of the same shape, or the same.
+        // Another layout of the same shape, or the same layout.
         let (other, third) = (array(layout, 2).0, many_threads_source(layout));
         let other = other.view::<u32, 3>().unwrap().host_view().unwrap();
         let third = third.view::<u32, 3>().unwrap().host_view().unwrap();
@@ -51,7 +52,7 @@ fn many_threads_do_what_one_does() {
         let add = |sum: u64, value: u32| sum + u64::from(value);
         let sum = right.as_view().par_fold(|| 0, add, |one, other| one + other).unwrap();
         assert_eq!(left.as_view().fold(0, add).unwrap(), sum);
-        // The parts are put together in order.
+        // The pieces are concatenated in order.
         let push = |mut seen: Vec<u32>, value| {
             seen.push(value);
             seen
@@ -66,7 +67,7 @@ fn many_threads_do_what_one_does() {
     }
 }
 
-/// An array of the same shape as those of a layout, in F order.
+/// An array in F order with the shape of a layout.
 fn many_threads_source(layout: usize) -> Array<SharedBuffer> {
     let ([planes, rows, columns], ..) = LAYOUTS[layout];
     let len = planes * rows * columns;
@@ -75,7 +76,7 @@ fn many_threads_source(layout: usize) -> Array<SharedBuffer> {
     Array::strided(SharedBuffer::new(elements), &[planes, rows, columns], &strides)
 }
 
-/// More than one thread is at it, and an error or a shape that does not fit comes back.
+/// Several threads take part, and an error or a shape mismatch is returned.
 #[test]
 fn threads_share_the_work_and_the_errors() {
     let mut array = Array::new(HostVec::<u32>::zeroed(1 << 20), &[1 << 20]);
@@ -97,7 +98,7 @@ fn threads_share_the_work_and_the_errors() {
     assert_eq!(empty.par_fold(|| 5, |_, _| 6, |one, _| one).unwrap(), 5);
 }
 
-/// A byte that is no `bool`, in whichever piece it is.
+/// A byte that is no `bool`, in any piece.
 #[test]
 #[expect(unsafe_code, reason = "another library writes by address")]
 fn bytes_that_are_no_bool() {
@@ -114,7 +115,7 @@ fn bytes_that_are_no_bool() {
         .unwrap();
     assert_eq!(count(&array.view::<bool, 1>().unwrap().host_view().unwrap()).unwrap(), 100_000);
     let place = std::ptr::with_exposed_provenance_mut::<u8>(array.info().unwrap().address() + 70_000);
-    // SAFETY: a byte of memory that is made to be shared, to which there are no references.
+    // SAFETY: the byte belongs to memory for sharing, to which there are no references.
     unsafe { place.write(2) };
     assert_eq!(
         count(&array.view::<bool, 1>().unwrap().host_view().unwrap()).unwrap_err().kind(),

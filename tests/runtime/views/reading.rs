@@ -1,4 +1,4 @@
-//! Views for reading: rank and element type are checked, and elements are where the indices say.
+//! Views for reading: rank and element type are checked, and each index leads to the right element.
 
 use interop_core::dlpack::{FLAG_SUBBYTE_PADDED, Versioned};
 use interop_core::{
@@ -21,7 +21,7 @@ struct Point {
     id: u32,
 }
 
-/// The claims of a view are those of its struct.
+/// A view has the description of its struct.
 #[test]
 fn a_view_is_what_its_struct_is() {
     let array = Array {
@@ -38,7 +38,7 @@ fn a_view_is_what_its_struct_is() {
     assert_eq!(copy.shape(), view.shape(), "a view for reading may be copied");
 }
 
-/// Views print what they are of, also of elements that do not print.
+/// The debug output of a view has the array's description, also for elements without `Debug`.
 #[test]
 fn a_view_prints_what_it_is_of() {
     #[derive(Clone, Copy, Element)]
@@ -69,7 +69,7 @@ fn a_view_prints_what_it_is_of() {
     );
 }
 
-/// Bugs 63, 71, 107: other elements, other axes.
+/// Bugs 63, 71, 107: other element types and ranks.
 #[test]
 fn element_and_rank_are_compared() {
     let words = Array::new(vec![0_u16; 12], &[2, 6]);
@@ -87,12 +87,12 @@ fn element_and_rank_are_compared() {
     assert_told(&words.view::<u16, 3>().unwrap_err(), rank("3 axes"));
     let told = (ErrorKind::Rank, "shape", "1 axis, shape [2]", "2 axes");
     assert_told(&words.view::<[u16; 6], 2>().unwrap_err(), told);
-    // Whatever the rank is, all elements can be had, and their type is compared all the same.
+    // All elements can be copied for any rank, but their type is still compared.
     assert_eq!(words.to_vec::<u16>().unwrap(), [0; 12]);
     assert_told(&words.to_vec::<i16>().unwrap_err(), dtype("int16"));
 }
 
-/// The last axes may be the parts of an element, where they lie as such.
+/// The last axes may be the parts of an element if their layout matches.
 #[test]
 fn trailing_axes_are_parts() {
     let cells = Array::new((0..24_u16).collect::<Vec<_>>(), &[2, 3, 4]);
@@ -120,13 +120,13 @@ fn trailing_axes_are_parts() {
     let told =
         (ErrorKind::Strides, "strides[0]", "6", "a multiple of 4, the number of items in an element [4]");
     assert_told(&stepped.view::<[u16; 4], 1>().unwrap_err(), told);
-    // Axes that say nothing do not stand in the way.
+    // Axes of extent 1 do not matter.
     assert!(Array::strided(vec![0_u16; 4], &[1, 4], &[7, 1]).view::<[u16; 4], 1>().is_ok());
     assert!(Array::strided(vec![0_u16; 4], &[3, 1], &[1, 9]).view::<[u16; 1], 1>().is_ok());
     assert!(Array::strided(vec![0_u16; 4], &[0, 4], &[7, 3]).view::<[u16; 4], 1>().is_ok());
 }
 
-/// R67: parts of less than a byte are parts where each has a byte of its own, as it has in Rust.
+/// R67: parts of less than a byte are parts of an element only if each has its own byte, as in Rust.
 #[test]
 fn parts_that_are_packed_are_no_parts() {
     let padded = Array::new(vec![[Float6E2m3fn(5); 4]; 2], &[2]);
@@ -138,7 +138,7 @@ fn parts_that_are_packed_are_no_parts() {
     assert_told(&error, (ErrorKind::DType, "dtype", "float6_e2m3fn", "float6_e2m3fn with trailing axes [4]"));
 }
 
-/// R67: two lanes in one byte are a field of a struct; two lanes with a byte each are none.
+/// R67: two lanes in one byte are a field of a struct; two lanes with a byte each are not.
 #[test]
 fn lanes_that_are_padded_are_no_fields() {
     #[derive(Clone, Copy, Debug, PartialEq, Element)]
@@ -166,7 +166,7 @@ struct Renamed {
     id: u32,
 }
 
-/// Structs are read whole, and only as what they are.
+/// Structs are read as a whole and only as their own type.
 #[test]
 fn structs_are_elements() {
     let point = |id: u8| Point { x: f32::from(id), y: -f32::from(id), id: id.into() };
@@ -187,7 +187,7 @@ fn structs_are_elements() {
     assert_eq!(pairs.view::<[Point; 2], 1>().unwrap().host_view().unwrap().read([2]).unwrap()[1], point(2));
 }
 
-/// Bugs 114, 117, 118, 119: the host reads host memory, and nothing else.
+/// Bugs 114, 117, 118, 119: the host reads only host-accessible memory.
 #[test]
 #[cfg_attr(miri, ignore = "asks for the driver's library, and Miri loads none")]
 fn the_host_reads_what_it_reaches() {
@@ -205,18 +205,18 @@ fn the_host_reads_what_it_reaches() {
     assert_eq!(managed.view::<i16, 1>().unwrap().host_view().unwrap().read([1]).unwrap(), 1);
 }
 
-/// No stream works on host memory. (Pinned and managed memory is waited for: see the tests with a driver.)
+/// No stream works on ordinary host memory. (The tests with a driver cover waiting for pinned and managed memory.)
 #[test]
 fn pending_work_is_not_overtaken() {
     for stream in [StreamHandle::LegacyDefault, StreamHandle::PerThreadDefault, stream_of(0xAB)] {
         let array = Array { stream, ..Array::new(HostVec::from_slice(&[1_i16, 2]), &[2]) };
         let error = array.view::<i16, 1>().unwrap().host_view().unwrap_err();
         let found = format!("work pending on the {stream}");
-        assert_told(&error, (ErrorKind::Stream, "stream", &found, "nothing pending"));
+        assert_told(&error, (ErrorKind::Stream, "stream", &found, "CPU memory has no pending work"));
     }
 }
 
-/// Indices outside are errors that name the axis; an empty view has none inside.
+/// An index out of range is an error that names the axis; in an empty view each index is out of range.
 #[test]
 fn indices_are_checked() {
     let array = Array::new((0..6_u8).collect::<Vec<_>>(), &[2, 3]);
@@ -233,7 +233,7 @@ fn indices_are_checked() {
     assert_eq!(scalar.view::<u8, 0>().unwrap().host_view().unwrap().read([]).unwrap(), 7);
 }
 
-/// Bug 87: an address between two elements is no place for a reference, and no place for a view that could lend one.
+/// Bug 87: a misaligned address cannot be referenced, so views that could return a reference are refused.
 #[test]
 fn odd_addresses() {
     let words = SharedBuffer::new(HostVec::from_slice(&[0x0201_u16, 0x0403, 0x0605]));
@@ -244,7 +244,7 @@ fn odd_addresses() {
     assert_eq!(odd.info().unwrap().dtype(), DType::U16);
 }
 
-/// R33: an array without elements has any strides, whatever is taken for an element of it.
+/// R33: an array without elements may have any strides, whatever the element type.
 #[test]
 fn no_elements_of_any_strides() {
     let far = isize::MAX;
@@ -256,7 +256,7 @@ fn no_elements_of_any_strides() {
     }
 }
 
-/// R33: an index into no elements is refused, however far the axes before the empty one go.
+/// R33: an index into an empty array is refused, however large the axes before the empty one are.
 #[test]
 fn no_index_into_the_empty() {
     let far = isize::MAX.unsigned_abs();
@@ -273,7 +273,7 @@ fn no_index_into_the_empty() {
 proptest! {
     #![proptest_config(settings())]
 
-    /// Every index of a strided view is where brute force says, also backwards and with repeated elements.
+    /// Each index of a strided view leads to the element found by brute force, also with negative and zero strides.
     #[test]
     fn elements_are_where_the_indices_say(
         shape in prop::array::uniform3(0_usize..5),

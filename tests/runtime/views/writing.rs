@@ -1,4 +1,4 @@
-//! Views for writing: only of memory that may be written, element by element.
+//! Views for writing: only of writable memory, element by element.
 
 use std::panic;
 use std::thread;
@@ -13,7 +13,7 @@ use crate::support::brute_force::{offsets, settings, small_layouts};
 use crate::support::foreign_tensors::Claims;
 use crate::support::streams::stream as stream_of;
 
-/// One element, all elements, nothing else.
+/// Writes one element and all elements, and nothing else.
 #[test]
 fn elements_are_written() {
     let mut array = Array::strided(vec![0_i32; 8], &[2, 2], &[4, 2]);
@@ -32,7 +32,7 @@ fn elements_are_written() {
     assert_eq!(array.data, [10, 0, 60, 0, -60, 0, 10, 0]);
 }
 
-/// Elements of parts are written whole.
+/// Elements that are arrays are written as a whole.
 #[test]
 fn parts_are_written_whole() {
     let mut array = Array::new(HostVec::<u8>::zeroed(12), &[2, 2, 3]);
@@ -42,7 +42,7 @@ fn parts_are_written_whole() {
     assert_eq!(array.data.as_mut_slice().unwrap(), [0, 0, 0, 0, 0, 0, 1, 2, 3, 0, 0, 0]);
 }
 
-/// Elements are changed by address, whatever their indices are.
+/// Elements are changed in address order, whatever their indices are.
 #[test]
 fn elements_are_changed_in_memory_order() {
     let mut array = Array::strided(vec![0_u8; 6], &[2, 3], &[1, 2]);
@@ -77,7 +77,7 @@ fn readonly_memory_is_not_written() {
     refused::<SharedBuffer>(Array::from_dlpack(tensor).unwrap());
 }
 
-/// R88, bug 91: where two indices meet in an element, writing one is writing the other.
+/// R88, bug 91: if two indices share an element, a write through one changes the other.
 #[test]
 fn elements_that_meet_are_not_written() {
     let rows: [(&[usize], &[isize]); 5] =
@@ -91,11 +91,11 @@ fn elements_that_meet_are_not_written() {
         assert!(array.view_mut::<i16, 1>().is_err() && array.view_mut::<i16, 2>().is_err());
         assert!(array.to_vec::<i16>().is_ok(), "reading is fine");
     }
-    // A stride of 0 on an axis that does not step says nothing.
+    // A stride of 0 on an axis of extent 1 does not matter.
     assert!(Array::strided(vec![1_u8; 3], &[1, 3], &[0, 1]).view_mut::<u8, 2>().is_ok());
 }
 
-/// Bug 118: neither is memory that the host cannot reach, nor what a GPU still works on.
+/// Bug 118: memory that the host cannot access, or on which a GPU still works, is not written.
 #[test]
 fn device_memory_is_not_written() {
     let mut gpu = Array::new(Claimed::gpu::<f32>(4, 0), &[4]);
@@ -104,12 +104,13 @@ fn device_memory_is_not_written() {
     assert_told(&gpu.view_mut::<f32, 1>().unwrap().into_host_view_mut().unwrap_err(), told);
     assert_told(&gpu.map_inplace(|element: f32| element).unwrap_err(), told);
     let mut busy = Array { stream: stream_of(9), ..Array::new(vec![1_u8; 4], &[4]) };
-    let told = (ErrorKind::Stream, "stream", "work pending on the stream 0x9", "nothing pending");
+    let told =
+        (ErrorKind::Stream, "stream", "work pending on the stream 0x9", "CPU memory has no pending work");
     assert_told(&busy.view_mut::<u8, 1>().unwrap().into_host_view_mut().unwrap_err(), told);
     assert_told(&busy.map_inplace(|element: u8| element).unwrap_err(), told);
 }
 
-/// An address between two elements: by value yes, in place no.
+/// A misaligned address can be accessed by value, but not by reference.
 #[test]
 fn odd_addresses() {
     let bytes = SharedBuffer::new(HostVec::from_slice(&[1_u16, 2, 3]));
@@ -153,7 +154,7 @@ fn parts_are_written_by_two_threads() {
     );
 }
 
-/// Cuts at the ends, of strided and of empty views; beyond the end is a panic.
+/// Splits at both ends, of strided and of empty views; a split beyond the end panics.
 #[test]
 fn views_are_cut_anywhere() {
     let mut array = Array::strided(
@@ -187,7 +188,7 @@ fn views_are_cut_anywhere() {
     assert!(cut.is_err(), "there is no axis to cut");
 }
 
-/// Writes outside are errors that name the axis, and change nothing.
+/// A write out of range is an error that names the axis and changes nothing.
 #[test]
 fn indices_are_checked() {
     let mut array = Array::new(vec![0_u8; 6], &[2, 3]);
@@ -207,7 +208,7 @@ fn indices_are_checked() {
 proptest! {
     #![proptest_config(settings())]
 
-    /// Writing through a view writes what its indices name and nothing else, or is refused because two indices meet.
+    /// A write changes the element at its index and nothing else, or is refused because two indices share an element.
     #[test]
     fn writes_go_where_the_indices_say((shape, strides) in small_layouts()) {
         let visited = offsets(&shape, &strides);
@@ -234,7 +235,7 @@ proptest! {
     }
 }
 
-/// A lease writes into the producer's memory.
+/// A lease writes to the producer's memory.
 #[test]
 fn leases_are_written_in_place() {
     let (_ledger, tensor) = Claims::new(&[3, 2]).send::<Versioned>();

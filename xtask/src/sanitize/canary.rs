@@ -1,11 +1,11 @@
-//! A program with a fault of each kind that `cargo xtask sanitize` looks for, to see that the fault is found: a checker
-//! that is not in the program finds nothing either. `rustc` compiles it by itself; it is no module of `xtask`.
+//! A program with a fault of each kind that `cargo xtask sanitize` looks for. It shows that the fault is found: a
+//! checker that is not active finds nothing either. `rustc` compiles it separately; it is not a module of `xtask`.
 
 use std::alloc::{Layout, alloc, dealloc};
 use std::hint::black_box;
 use std::thread;
 
-/// A number that threads write without taking turns.
+/// A number that threads write without synchronization.
 static mut SHARED: u64 = 0;
 
 fn main() {
@@ -29,7 +29,7 @@ fn use_after_free() {
 }
 
 fn leak() {
-    // In a thread that ends, so that no register or slot of its stack holds the address when leaks are looked for.
+    // In a thread that ends, so that no register or stack slot holds the address when leaks are searched.
     let thread = thread::spawn(|| {
         for number in 0..16_u64 {
             black_box(Box::leak(Box::new(number)));
@@ -38,7 +38,7 @@ fn leak() {
     thread.join().expect("the thread only allocates");
 }
 
-/// Reaches the second of two numbers by a pointer that was made from a reference to the first.
+/// Reads the second of two numbers through a pointer that was made from a reference to the first.
 fn narrow() {
     let mut two = [1_u64, 2];
     let first: *mut u64 = &mut two[0];

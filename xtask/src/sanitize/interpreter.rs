@@ -1,4 +1,4 @@
-//! The tests in Miri, which knows of every pointer what it was made from and what it may reach.
+//! Runs the tests in Miri, which tracks the provenance of every pointer.
 
 use std::process::Command;
 
@@ -7,25 +7,25 @@ use crate::failure::Failure;
 use crate::test_counts::Counts;
 use crate::{command_step, sim, suites, tools, workspace};
 
-/// The tests of the runtime, but for those that only compute, in thousands of cases.
+/// The tests of the runtime, except those that only compute thousands of cases.
 const RUNTIME: [&str; 7] =
     ["--package=interop-tests", "--test=runtime", "--", "--skip", "conformance::", "--skip", "dtype::"];
 
-/// The derived structs.
+/// The tests of derived structs.
 const DERIVE: [&str; 2] = ["--package=interop-tests", "--test=derive"];
 
-/// What counts bits and bytes, once more where an address has 32 bits.
+/// The tests of bit and byte counts, repeated for 32-bit addresses.
 const NARROW: [&str; 5] =
     ["--package=interop-core", "--lib", "--target=i686-unknown-linux-gnu", "--", "a_gigabyte"];
 
-/// What Stacked Borrows, the older of the two models of Miri's, refuses.
+/// A test that Stacked Borrows, the older of Miri's two models, rejects.
 const TREE_BORROWS: [&str; 5] =
     ["--package=interop-tests", "--test=runtime", "--", "--ignored", "borrowed_slices_have_cells"];
 
-/// Addresses go through both protocols as numbers, and come back as pointers to what was exposed.
+/// Both protocols pass addresses as integers, which are converted back to pointers with exposed provenance.
 const FLAGS: &str = "-Zmiri-permissive-provenance";
 
-/// Runs the tests, once Miri has found what it is there for: a pointer that was made from one field and reaches another.
+/// Runs the tests, after checking that Miri finds a pointer that was made from one field and accesses another.
 pub(super) fn run(counts: &mut Counts) -> Result<(), Failure> {
     tools::need_nightly()?;
     let setup = command_step::ask(miri("setup").arg("--print-sysroot")).ok_or_else(|| {
@@ -48,7 +48,7 @@ pub(super) fn run(counts: &mut Counts) -> Result<(), Failure> {
     })
 }
 
-/// A command of Miri's.
+/// Returns a Miri command.
 fn miri(word: &str) -> Command {
     let mut cargo = tools::nightly("cargo");
     cargo.args(["miri", word]);

@@ -1,6 +1,6 @@
-//! The ledger `traceability.toml`, of which a line is an entry: `R1 = ["the rule", "file::function", "open: …"]`.
+//! Parses the ledger `traceability.toml`. Each line is an entry: `R1 = ["the rule", "file::function", "open: …"]`.
 //!
-//! That is TOML, and all of TOML that is read here: a reader of the rest would be a dependency.
+//! The format is valid TOML, but only this subset is parsed, because a full TOML parser would be a dependency.
 
 /// The two lists of rules.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -12,7 +12,7 @@ pub(super) enum Section {
 impl Section {
     pub(super) const ALL: [Self; 2] = [Self::Requirements, Self::Faults];
 
-    /// What ids begin with.
+    /// The first letter of the ids.
     pub(super) fn letter(self) -> &'static str {
         match self {
             Self::Requirements => "R",
@@ -47,21 +47,21 @@ pub(super) struct Entry {
     pub(super) proofs: Vec<Proof>,
 }
 
-/// What stands behind a rule.
+/// What proves a rule.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Proof {
-    /// A test that fails if the rule is broken; without a function a message of the derive.
+    /// A test that fails if the rule is broken. Without a function, it is a test of a compiler message of the derive.
     Test { file: String, function: Option<String> },
-    /// A command of the project that fails if the rule is broken, and that takes too long, or needs too much, for every run
-    /// of the tests: what follows `cargo xtask`.
+    /// A command of the project that fails if the rule is broken, but takes too long or needs too much for every test
+    /// run. It is the part after `cargo xtask`.
     Command(String),
-    /// Why it cannot be broken here.
+    /// The reason why the rule cannot be broken here.
     NotApplicable(String),
-    /// The proof that is missing.
+    /// A description of the missing proof.
     Open(String),
 }
 
-/// The entries of a ledger, or what is wrong with which line.
+/// Parses the entries of a ledger. The error names the line and the problem.
 pub(super) fn parse(text: &str) -> Result<Vec<Entry>, String> {
     let mut section = None;
     let mut entries = Vec::new();

@@ -1,25 +1,26 @@
-//! Releases an owner after the work that was queued.
+//! The start of every release: drops an owner now, or defers it until the queued work is done.
 
 use core::sync::atomic::Ordering;
 
 use crate::cuda::driver::{driver, is_of_parent, opened};
 use crate::cuda::release::erased::ErasedOwner;
-use crate::cuda::release::hold::is_held;
+use crate::cuda::release::held::is_held;
 use crate::cuda::release::in_context::drop_in_context;
 use crate::cuda::release::policy::{POLICY, ReleasePolicy, release_policy};
 use crate::cuda::release::queue::{defer, defer_in_batch, policy_changed, poll_in_passing};
 use crate::cuda::release::record::events_after;
 use crate::cuda::release::scope::ReleaseScope;
 
-/// Sets what releases of CUDA memory come after, for the whole program.
+/// Sets what releases of CUDA memory wait for, for the whole program.
 pub fn set_release_policy(policy: ReleasePolicy) {
     POLICY.store(policy as u8, Ordering::Relaxed);
     policy_changed();
 }
 
-/// Drops `owner` when the work that may use its memory is done: now, or at a later look.
+/// Drops `owner` when the work that may use its memory is done: now, or at a later poll.
 ///
-/// A process that was forked from one that uses CUDA cannot give its memory back, and so does not try: the memory is the parent's.
+/// In a process that was forked from one that uses CUDA, the owner is leaked: the driver cannot free the memory there,
+/// and the memory belongs to the parent.
 #[cold]
 pub(crate) fn after_work(owner: ErasedOwner, scope: ReleaseScope) {
     if is_of_parent() {
@@ -30,18 +31,18 @@ pub(crate) fn after_work(owner: ErasedOwner, scope: ReleaseScope) {
     }
     let policy = release_policy();
     let (immediate, batched) = (policy == ReleasePolicy::Immediate, policy == ReleasePolicy::Batched);
-    // A small array makes no driver call, because a graph may be captured on another thread.
+    // A small array makes no driver call here, because another thread may be capturing a graph.
     let small = scope.small_bytes() != 0 && !immediate && !batched;
     if !small {
         poll_in_passing();
     }
     let driver = if immediate { opened() } else { driver().ok() };
-    // Without a driver nothing can be at work.
+    // Without a driver no work can be pending.
     let Some(driver) = driver else { return drop(owner) };
     if immediate {
         return drop_in_context(driver, owner, scope);
     }
-    // Decided now, because the policy may change before the events are recorded.
+    // Applied now, because the policy may change before the events are recorded.
     let scope = if policy == ReleasePolicy::AfterAllContexts { scope.everywhere() } else { scope };
     if small || batched {
         return defer_in_batch(owner, scope);

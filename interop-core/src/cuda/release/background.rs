@@ -1,4 +1,4 @@
-//! A thread that looks at the releases that wait, for programs that ask for one.
+//! A background thread that polls deferred releases, for programs that start it.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -8,17 +8,18 @@ use crate::cuda::release::record::need_synchronize;
 use crate::error::{Error, ErrorKind, Result};
 use crate::process::fork::PerProcess;
 
-/// Starts a thread that releases what was parked, for programs that import and export too rarely to do it in passing. It
-/// looks about once a millisecond while something is parked, and runs until the program ends; a process that is forked has no such
-/// thread until it asks for its own. It waits for the work only
-/// with a driver before 12.5, for which see [`ReleasePolicy`](crate::cuda::release::policy::ReleasePolicy).
+/// Starts a thread that polls deferred releases, for programs that import and export too rarely to poll in passing.
+///
+/// The thread polls about once a millisecond while something is deferred, and runs until the program ends. A forked
+/// process has no such thread until it starts its own. The thread waits for work on the host only with a driver before
+/// 12.5; see [`ReleasePolicy`](crate::cuda::release::policy::ReleasePolicy).
 ///
 /// The thread cannot ask a library whether it captures a graph on another thread. A program that captures graphs holds
 /// releases meanwhile ([`HoldReleases`](crate::cuda::release::hold::HoldReleases)).
 ///
 /// # Errors
 ///
-/// [`ErrorKind::Unsupported`](crate::error::ErrorKind::Unsupported) when no thread can be made.
+/// [`ErrorKind::Unsupported`](crate::error::ErrorKind::Unsupported) if the thread cannot be started.
 pub fn start_release_thread() -> Result<()> {
     static STARTED: PerProcess<Mutex<bool>> = PerProcess::new(|_| Mutex::new(false));
     let mut started = STARTED.get().lock().unwrap_or_else(PoisonError::into_inner);

@@ -7,7 +7,7 @@ use crate::cuda::release::scope::ReleaseScope;
 
 /// A value of any type, as a pointer and the function that drops it.
 ///
-/// It is dropped once, on whichever thread.
+/// It is dropped once, on any thread.
 pub(crate) struct ErasedOwner {
     value: NonNull<()>,
     release: unsafe fn(NonNull<()>),
@@ -19,13 +19,13 @@ pub(crate) struct ErasedOwner {
 unsafe impl Send for ErasedOwner {}
 
 impl ErasedOwner {
-    /// Owns `value`, in a box.
+    /// Moves `value` into a box.
     pub(crate) fn new<T: Send + 'static>(value: T) -> Self {
         let place = NonNull::from(Box::leak(Box::new(value)));
         Self { value: place.cast(), release: drop_box::<T>, scope: None }
     }
 
-    /// Owns what `release` releases.
+    /// Takes ownership of a value that `release` releases.
     ///
     /// # Safety
     ///
@@ -40,7 +40,7 @@ impl ErasedOwner {
         self.scope
     }
 
-    /// The same owner, whose release waits for this.
+    /// Sets what its release waits for.
     pub(crate) fn after(mut self, scope: Option<ReleaseScope>) -> Self {
         self.scope = scope;
         self
@@ -50,7 +50,7 @@ impl ErasedOwner {
 impl Drop for ErasedOwner {
     #[inline]
     fn drop(&mut self) {
-        // SAFETY: the pair was made together, and a value is dropped once.
+        // SAFETY: the constructors set `value` and `release` together, and a value is dropped once.
         unsafe { (self.release)(self.value) };
     }
 }
@@ -63,11 +63,11 @@ pub(crate) unsafe fn drop_box<T>(value: NonNull<()>) {
     drop(unsafe { Box::from_raw(value.cast::<T>().as_ptr()) });
 }
 
-/// Runs a drop, of which a panic ends here.
+/// Runs a drop and catches its panic.
 #[inline]
 pub(crate) fn contain_panic(run: impl FnOnce()) {
     if let Err(payload) = catch_unwind(AssertUnwindSafe(run)) {
-        // It is leaked: its drop could panic again.
+        // The payload is leaked, because its drop could panic again.
         core::mem::forget(payload);
     }
 }

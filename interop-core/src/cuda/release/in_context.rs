@@ -2,17 +2,18 @@
 
 use crate::cuda::context::Relaxed;
 use crate::cuda::driver::{Driver, is_of_parent, opened};
-use crate::cuda::release::AtHome;
+use crate::cuda::release::ScopeContext;
 use crate::cuda::release::erased::ErasedOwner;
 use crate::cuda::release::scope::ReleaseScope;
 
-/// Drops an owner. A foreign one is left to its library. For any other the context of its memory is current meanwhile, in the
-/// relaxed mode of captures.
+/// Drops an owner with the context of its memory current, in the relaxed capture mode. A self-reliant owner, such as
+/// one of another library, is dropped without either.
 ///
-/// The drop may happen on any thread. Some libraries free in whatever context is current (`cust`; `cudarc` on a default
-/// stream), and some leave their own current (`cudarc`), and an owner may destroy the context. Afterwards the thread has its own again.
+/// The drop may run on any thread. Some libraries free in whatever context is current (`cust`; `cudarc` on a default
+/// stream), some leave their own context current (`cudarc`), and an owner may destroy the context. Afterwards the
+/// thread's previous context is current again.
 pub(crate) fn drop_in_context(driver: &Driver, owner: ErasedOwner, scope: ReleaseScope) {
-    // The drop of the one before may have forked.
+    // The drop of an earlier owner may have forked.
     if is_of_parent() {
         return core::mem::forget(owner);
     }
@@ -27,9 +28,9 @@ pub(crate) fn drop_in_context(driver: &Driver, owner: ErasedOwner, scope: Releas
     }
 }
 
-/// As for [`drop_in_context`]: the context of some memory current, and the mode in which it may be freed beside a capture.
-pub(crate) fn enter_scope(scope: ReleaseScope) -> Option<AtHome> {
+/// Makes the context of a scope current, in the relaxed capture mode, so that its memory may be freed during a capture.
+pub(crate) fn enter_scope(scope: ReleaseScope) -> Option<ScopeContext> {
     let driver = opened()?;
     let entered = scope.own()?.enter(driver).ok()?;
-    Some(AtHome { entered: Some(entered), _relaxed: Relaxed::new(driver) })
+    Some(ScopeContext { entered: Some(entered), _relaxed: Relaxed::new(driver) })
 }

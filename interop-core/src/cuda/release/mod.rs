@@ -1,17 +1,26 @@
-//! Releases that come after the work that was queued: memory goes back to its owner when nobody reads it any more.
+//! Releases of CUDA memory: an owner is dropped after the work that may still use its memory.
 //!
-//! A stream that was named in some earlier call may be destroyed by now, so a release asks for no stream. It records one
-//! event after *all* work of the context (`cuCtxRecordEvent`). If that is done the owner is dropped at once; if not, the
-//! release is parked and looked at again whenever something is imported, exported, handed over or released, and when the user
-//! says so. Small arrays wait for others first, to share the event.
-//! Nothing here waits, unless the user asks for it (`finish_releases`); what an owner does when it is dropped is its own
-//! affair, and `cuMemFree` waits for all work of the device, also later work.
+//! A stream that an earlier call named may be destroyed by now, so a release uses no stream. Instead it records one
+//! event after *all* work of each context in its `ReleaseScope` (`cuCtxRecordEvent`). A dropped owner takes one of
+//! three ways:
+//!
+//! - Released now: all events are done, the scope is empty, there is no driver, or the policy is `Immediate`.
+//! - Deferred with recorded events: work is pending. The owner is dropped once all of its events are done.
+//! - Deferred without an event yet: a guard holds releases, a graph is captured, or the driver failed to record an
+//!   event. Small arrays, and all arrays under `Batched`, also wait here in a batch to share an event. A later poll
+//!   records it.
+//!
+//! The queue is polled in passing by imports, exports, hand-overs and the releases of larger arrays, and on request by
+//! `poll_releases` and `finish_releases`. Nothing here waits on the host unless the user asks for it
+//! (`finish_releases`). The drop of an owner may wait by itself: `cuMemFree` waits for all work of the device, also for
+//! later work.
 
 pub(crate) mod after_work;
 pub(crate) mod background;
 pub(crate) mod batch;
 pub(crate) mod deferred;
 pub(crate) mod erased;
+pub(crate) mod held;
 pub(crate) mod hold;
 pub(crate) mod in_context;
 pub(crate) mod policy;
@@ -24,18 +33,19 @@ pub(crate) mod ticks;
 use crate::cuda::context::{Entered, Relaxed};
 use crate::cuda::release::policy::{ReleasePolicy, release_policy};
 
-/// Whether the release of an import records events.
+/// Returns whether the release of an import records events.
 pub(crate) fn records_events() -> bool {
     release_policy() != ReleasePolicy::Immediate
 }
 
-/// A context that is current for the drop of an owner, and put back afterwards whatever the owner has made current.
-pub(crate) struct AtHome {
+/// Keeps a context current while an owner is dropped. Afterwards the previous context is current again, whatever
+/// context the owner has made current.
+pub(crate) struct ScopeContext {
     entered: Option<Entered<'static>>,
     _relaxed: Relaxed<'static>,
 }
 
-impl Drop for AtHome {
+impl Drop for ScopeContext {
     fn drop(&mut self) {
         if let Some(entered) = self.entered.take() {
             entered.leave();

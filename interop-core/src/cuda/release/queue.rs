@@ -1,4 +1,8 @@
-//! Releases that wait: the list of them, and who looks at it when.
+//! The queue of deferred releases, and when it is polled.
+//!
+//! A deferred release is in one of three places: in [`Queue::recorded`] with its events, in [`Queue::unrecorded`]
+//! without an event, or in [`Batches`] to share an event with others. A poll moves the batches to `unrecorded`, records
+//! the missing events, and drops the owners whose events are done. [`Poll`] lists the occasions.
 
 use core::cell::Cell;
 use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -18,34 +22,34 @@ use crate::cuda::release::scope::ReleaseScope;
 use crate::cuda::release::signal::Signal;
 use crate::process::fork::PerProcess;
 
-/// The releases that [`ReleasePolicy::Batched`] decides together.
+/// The number of releases that share events under [`ReleasePolicy::Batched`].
 const BATCH: usize = 32;
 
-/// Everything that waits.
+/// The deferred releases that are not in [`Batches`].
 struct List {
-    /// One for each fence, of which a program has few.
+    /// One queue for each set of contexts. A program has few.
     queues: Vec<Queue>,
-    /// How many owners the threads have taken out, to look at them or to drop them.
+    /// The number of owners that threads have taken out to poll or drop them.
     in_progress: usize,
 }
 
-/// The list, and what is told of it without its lock.
+/// The list, and what can be read without its lock.
 struct Waiting {
     list: Mutex<List>,
     batches: Batches,
-    /// Something is in the list.
+    /// Notified when something is in the list.
     not_empty: Signal,
-    /// What was away is back or dropped.
+    /// Notified when owners that were taken out are back in the list or dropped.
     put_back: Signal,
-    /// How many owners are in the list, or away.
+    /// The number of owners in the list or taken out.
     pending: AtomicUsize,
-    /// Whether imports and exports should look at the list in passing.
+    /// Whether imports and exports should poll the list in passing.
     worth_polling: AtomicBool,
-    /// A thread looks in passing.
+    /// Whether a thread is polling in passing.
     passing: AtomicBool,
 }
 
-/// Nothing waits in a process that was forked: what the parent has on its GPU is the parent's to release.
+/// A forked process starts with an empty queue: only the parent releases its GPU memory.
 static WAITING: PerProcess<Waiting> = PerProcess::new(|_| Waiting {
     list: Mutex::new(List { queues: Vec::new(), in_progress: 0 }),
     batches: Batches::new(),
@@ -57,34 +61,34 @@ static WAITING: PerProcess<Waiting> = PerProcess::new(|_| Waiting {
 });
 
 thread_local! {
-    /// The owners that this thread has taken out: not zero in the drop of one of them.
+    /// The number of owners that this thread has taken out. It is not 0 while one of them is dropped.
     static OWN_IN_PROGRESS: Cell<usize> = const { Cell::new(0) };
-    /// The thread that looks in passing is this one.
+    /// Whether this thread is the one that polls in passing.
     static PASSES: Cell<bool> = const { Cell::new(false) };
 }
 
-/// What a look is for.
+/// The reason for a poll. It decides whether missing events are recorded, and whether the host waits.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Poll {
-    /// Something else is being done.
+    /// In passing, as part of another operation.
     Opportunistic,
-    /// A thread has as many left as may wait.
+    /// A batch is full.
     Full,
-    /// The user asked.
+    /// The user requested the poll ([`poll_releases`]).
     Requested,
-    /// The user waits for the work.
+    /// The user waits on the host for the work ([`finish_releases`]).
     Blocking,
 }
 
-/// What came of a look.
+/// The result of a poll.
 struct PollResult {
-    /// Something was released.
+    /// Whether an owner was released.
     released: bool,
-    /// No other thread had taken something out at any time at which this one looked.
+    /// Whether no other thread had taken owners out at any step of this poll.
     everything: bool,
 }
 
-/// Under [`ReleasePolicy::Batched`] only a batch is decided in passing.
+/// Returns whether a poll in passing records events only for a full batch.
 fn waits_for_batches() -> bool {
     release_policy() == ReleasePolicy::Batched
 }
@@ -98,7 +102,7 @@ impl List {
         let scope = scope.contexts();
         let known = self.queues.iter().position(|queue| queue.scope == scope);
         let at = known.unwrap_or_else(|| {
-            // Contexts come and go.
+            // Contexts come and go, so queues that are no longer used are removed.
             self.queues.retain(|queue| !queue.is_empty());
             self.queues.push(Queue { scope, recorded: VecDeque::new(), unrecorded: Vec::new() });
             self.queues.len() - 1
@@ -106,12 +110,12 @@ impl List {
         &mut self.queues[at]
     }
 
-    /// Whether there is nothing in the list, nor left for it.
+    /// Returns whether nothing is deferred, in the list or in a batch.
     fn is_empty(&self) -> bool {
         self.queues.iter().all(Queue::is_empty) && WAITING.get().batches.len() == 0
     }
 
-    /// Puts what the threads have left where it belongs.
+    /// Moves the owners in the batches to the queues of their contexts.
     fn collect_batches(&mut self) {
         let waiting = WAITING.get();
         waiting.batches.take(&waiting.pending, |owner| {
@@ -120,19 +124,19 @@ impl List {
         });
     }
 
-    /// How many are undecided.
+    /// Returns the number of owners in the list without an event.
     fn unrecorded(&self) -> usize {
         self.queues.iter().map(|queue| queue.unrecorded.len()).sum()
     }
 
-    /// Whether what is undecided is to be decided in a look for `poll`.
-    fn is_to_be_decided(&self, poll: Poll) -> bool {
+    /// Returns whether a poll for this reason records the missing events.
+    fn should_record_events(&self, poll: Poll) -> bool {
         let batches = &WAITING.get().batches;
         match poll {
             Poll::Requested | Poll::Blocking => true,
             _ if waits_for_batches() => self.unrecorded() + batches.len() >= BATCH,
             Poll::Opportunistic => self.unrecorded() != 0 || (batches.is_occupied() && batches.is_due()),
-            // Another thread may have emptied the lists.
+            // Another thread may have emptied the batches meanwhile.
             Poll::Full => batches.is_full(),
         }
     }
@@ -140,14 +144,14 @@ impl List {
     fn update_worth_polling(&self) {
         let recorded = self.queues.iter().any(|queue| !queue.recorded.is_empty());
         let unrecorded = if waits_for_batches() {
-            self.is_to_be_decided(Poll::Opportunistic)
+            self.should_record_events(Poll::Opportunistic)
         } else {
             self.unrecorded() != 0
         };
         WAITING.get().worth_polling.store(recorded || unrecorded, Ordering::Relaxed);
     }
 
-    /// Counts owners that were taken out, and notes whether another thread had some at that time.
+    /// Counts owners that this thread takes out. Notes in `result` whether another thread has some at this time.
     fn take_out(&mut self, owners: usize, result: &mut PollResult) {
         result.everything &= self.in_progress == OWN_IN_PROGRESS.get();
         self.in_progress += owners;
@@ -155,9 +159,9 @@ impl List {
         self.update_worth_polling();
     }
 
-    /// Counts owners that are no longer away: back, or dropped.
+    /// Counts owners that are no longer taken out: they are back in the list, or dropped.
     fn put_back(&mut self, owners: usize) {
-        // Where a drop has forked, the child's list knows nothing of what the parent's look took out.
+        // If a drop has forked, the child's list does not count the owners that the parent took out.
         self.in_progress = self.in_progress.saturating_sub(owners);
         OWN_IN_PROGRESS.set(OWN_IN_PROGRESS.get() - owners);
         self.update_worth_polling();
@@ -169,22 +173,22 @@ impl List {
     }
 }
 
-/// The number of releases that wait for work on a device.
+/// Returns the number of deferred releases.
 #[must_use]
 pub fn pending_releases() -> usize {
     let waiting = WAITING.get();
-    // In this order: what is taken from there is counted here first.
+    // In this order, because owners are counted in `pending` before they leave the batches.
     waiting.batches.len() + waiting.pending.load(Ordering::SeqCst)
 }
 
-/// Has a release wait for the events; without events, for the look that decides it.
+/// Defers a release until `events` are done. With `None` it is deferred without an event, until a poll records one.
 pub(crate) fn defer(owner: ErasedOwner, scope: ReleaseScope, events: Option<Vec<Event<'static>>>) {
     let mut list = list();
     let queue = list.queue(scope);
     let owner = owner.after(Some(scope));
     match events {
         Some(events) => queue.recorded.push_back(Deferred { events, owners: vec![owner] }),
-        // What is undecided is decided together.
+        // All releases without an event get their events together.
         None => queue.unrecorded.push(owner),
     }
     let waiting = WAITING.get();
@@ -193,7 +197,7 @@ pub(crate) fn defer(owner: ErasedOwner, scope: ReleaseScope, events: Option<Vec<
     waiting.not_empty.notify();
 }
 
-/// Has a release wait for others, to share their event. No driver call is made, unless this is the last that may wait.
+/// Defers a release in a batch, so that it shares an event. Makes no driver call, unless this release fills the batch.
 pub(crate) fn defer_in_batch(owner: ErasedOwner, scope: ReleaseScope) {
     let waiting = WAITING.get();
     let full = waiting.batches.push(owner, scope);
@@ -203,24 +207,24 @@ pub(crate) fn defer_in_batch(owner: ErasedOwner, scope: ReleaseScope) {
     }
     let full = if waits_for_batches() { waiting.batches.len() >= BATCH } else { full };
     if full {
-        // Whoever is looking: the list may have been filled behind them.
+        // Polls even if another thread is polling: the batch may have been filled after that thread has emptied it.
         drain(Poll::Full);
     }
 }
 
-/// The list is looked at under another policy from now on.
+/// Makes the next polls follow a new policy.
 pub(crate) fn policy_changed() {
     make_due();
     list().update_worth_polling();
 }
 
-/// Has the next import or export decide what waits for others to share an event.
+/// Makes the next import or export record the event of the releases in batches.
 pub(crate) fn make_due() {
     WAITING.get().batches.make_due();
 }
 
-/// Releases what is due, where it is worth a look and no other thread is looking: what is due is released once, and others
-/// would only wait for the list. Whatever imports, exports, hands over or releases CUDA memory does so.
+/// Polls the queue if that is worthwhile and no other thread polls in passing. One thread is enough; others would only
+/// wait for the lock. Everything that imports, exports, hands over or releases CUDA memory calls this function.
 #[inline]
 pub(crate) fn poll_in_passing() {
     let waiting = WAITING.get();
@@ -242,7 +246,7 @@ fn pass() {
         }
     }
 
-    // The thread goes on looking within what it releases: each release can park another.
+    // A drop inside a poll may defer another release, so this thread polls again.
     if PASSES.get() {
         drain(Poll::Opportunistic);
         return;
@@ -255,8 +259,11 @@ fn pass() {
     }
 }
 
-/// Releases what is due, and says how many still wait. Imports, exports and releases of CUDA memory do this in passing, and so
-/// does [`make_stream_wait`](crate::derive::cuda_array::CudaArray::make_stream_wait).
+/// Records missing events, releases memory whose work is done, and returns the number of releases that are still
+/// deferred.
+///
+/// Imports, exports and releases of CUDA memory poll in passing, and so does
+/// [`make_stream_wait`](crate::derive::cuda_array::CudaArray::make_stream_wait).
 ///
 /// ```
 /// // At a point where the program is idle, so that nothing stays until the next import:
@@ -265,27 +272,29 @@ fn pass() {
 /// ```
 #[expect(clippy::must_use_candidate, reason = "called for what it does")]
 pub fn poll_releases() -> usize {
-    // One release may lead to another: that of an import to that of the export it came from.
+    // One release may lead to another: releasing an import releases the export that it came from.
     while pending_releases() != 0 && drain(Poll::Requested).released {}
     make_due();
     pending_releases()
 }
 
-/// Waits on the host until everything that was parked is released, by this thread or by another, and says how many still
-/// wait: what was parked during a capture, is held, or is work that the driver fails to wait for, stays.
+/// Waits on the host until every deferred release is done, by this thread or by another.
 ///
-/// Before you call it, give up every lock that a release may need, such as the Python interpreter's (`py.detach`): another
-/// thread may be waiting for that lock to release something. Called from the drop of an owner that is being released, it
-/// does not wait for other threads, because they may be waiting for that drop.
+/// Returns the number of releases that are still deferred: those that a guard holds, those deferred during a capture,
+/// and those for whose work the driver fails to wait.
+///
+/// Before the call, release every lock that a deferred release may need, such as the Python interpreter's
+/// (`py.detach`): another thread may be waiting for that lock to release something. A call from the drop of an owner
+/// that is being released does not wait for other threads, because they may be waiting for that drop.
 pub fn finish_releases() -> usize {
     while pending_releases() != 0 {
         let result = drain(Poll::Blocking);
         make_due();
-        // One release may lead to another: that of an import to that of the export it came from.
+        // One release may lead to another: releasing an import releases the export that it came from.
         if result.released {
             continue;
         }
-        // What is left cannot be decided; or this is called from a release, for which another thread may wait.
+        // The rest gets no event now; or this is a call from a release, which another thread may be waiting for.
         if result.everything || OWN_IN_PROGRESS.get() != 0 {
             break;
         }
@@ -294,27 +303,27 @@ pub fn finish_releases() -> usize {
     pending_releases()
 }
 
-/// Waits until something is parked.
+/// Waits until a release is deferred.
 pub(crate) fn wait_until_not_empty() {
     WAITING.get().not_empty.wait_while(list(), List::is_empty);
 }
 
-/// Releases what is due.
+/// Polls the queue: records missing events if the reason asks for it, then releases what is done.
 #[cold]
 fn drain(poll: Poll) -> PollResult {
     let mut result = PollResult { released: false, everything: true };
     let Some(driver) = opened() else { return result };
     let (fences, unrecorded) = {
         let mut list = list();
-        // What waits for others stays where it is until it is decided.
-        let unrecorded = list.is_to_be_decided(poll);
+        // Batches stay where they are unless this poll records their events.
+        let unrecorded = list.should_record_events(poll);
         if unrecorded {
             list.collect_batches();
         }
         let waiting = list.queues.iter().filter(|queue| !queue.is_empty());
         let fences: Vec<ReleaseScope> = waiting.map(|queue| queue.scope).collect();
         if fences.is_empty() {
-            // Another thread that has taken something out may put it back.
+            // The list is empty, but another thread may put back the owners that it has taken out.
             result.everything = list.in_progress == OWN_IN_PROGRESS.get();
         }
         (fences, unrecorded)
@@ -328,7 +337,7 @@ fn drain(poll: Poll) -> PollResult {
     result
 }
 
-/// Decides what was undecided, if that can be done now.
+/// Records the events of the releases that have none. If that is not possible now, they stay as they are.
 fn record_events(driver: &'static Driver, scope: ReleaseScope, poll: Poll, result: &mut PollResult) {
     let mut owners = {
         let mut list = list();
@@ -339,7 +348,7 @@ fn record_events(driver: &'static Driver, scope: ReleaseScope, poll: Poll, resul
     if owners.is_empty() {
         return;
     }
-    // Outside the lock: libraries are asked whether they capture.
+    // Without the lock, because this asks libraries whether they capture a graph.
     let events = events_after(driver, scope);
     let events = events.or_else(|| (poll == Poll::Blocking).then(|| synchronized(driver, scope)).flatten());
     let (mut list, recorded) = (list(), owners.len());
@@ -353,23 +362,24 @@ fn record_events(driver: &'static Driver, scope: ReleaseScope, poll: Poll, resul
     list.put_back(recorded);
 }
 
-/// Releases what is decided and done.
+/// Releases the owners whose events are done.
 fn release_due(driver: &'static Driver, scope: ReleaseScope, poll: Poll, result: &mut PollResult) {
-    // All of it is taken out before the first is released. A release may import or export, which looks at the list in
-    // passing: it would release the next within this one, as deep as the list is long.
+    // All are taken out before the first is dropped. A drop may import or export, which polls in passing. That poll
+    // would drop the next owner inside this drop, and so on, as deep as the queue is long.
     let due = take_due(driver, scope, poll, result);
     result.released |= !due.is_empty();
-    // It counts them, whatever process a drop makes, and ends in.
+    // Taken before the drops: if a drop forks and the child returns here, it must not decrease the counter of its new,
+    // empty queue.
     let pending = &WAITING.get().pending;
     for deferred in due {
         release(deferred, driver, pending);
     }
 }
 
-/// Takes out what is decided and done: from the front as far as it goes.
+/// Takes out the releases whose events are done, from the front up to the first that is not done.
 fn take_due(driver: &Driver, scope: ReleaseScope, poll: Poll, result: &mut PollResult) -> VecDeque<Deferred> {
     let mut due = VecDeque::new();
-    // One at first: nearly always it says that there is nothing to be done, whatever the number of those behind it.
+    // Starts with one. Nearly always it is not done, and then none behind it has to be checked, however many they are.
     let mut most = 1;
     loop {
         let mut front = {
@@ -387,7 +397,7 @@ fn take_due(driver: &Driver, scope: ReleaseScope, poll: Poll, result: &mut PollR
             let owners = count(&front);
             let mut list = list();
             let recorded = &mut list.queue(scope).recorded;
-            // In front of those behind them, which may be many and are not touched.
+            // Put back at the front, so that the releases behind them, which may be many, are not moved.
             front.into_iter().rev().for_each(|deferred| recorded.push_front(deferred));
             list.put_back(owners);
             return due;
@@ -399,7 +409,7 @@ fn take_due(driver: &Driver, scope: ReleaseScope, poll: Poll, result: &mut PollR
     }
 }
 
-/// Drops the owners. Outside the lock: a drop may run any code, come back here, or panic.
+/// Drops the owners, without the lock: a drop may run any code, come back here, or panic.
 fn release(deferred: Deferred, driver: &Driver, pending: &AtomicUsize) {
     let owners = deferred.owners.len();
     for owner in deferred.owners {

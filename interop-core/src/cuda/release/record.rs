@@ -5,12 +5,12 @@ use core::sync::atomic::{AtomicBool, Ordering};
 use crate::cuda::context::{Context, Relaxed};
 use crate::cuda::driver::{Driver, Failure, Outcome, code};
 use crate::cuda::event::Event;
-use crate::cuda::release::hold::unless_held;
+use crate::cuda::release::held::unless_held;
 use crate::cuda::release::scope::ReleaseScope;
 use crate::cuda::stream_query::{LEGACY, capture_of};
 
-/// Events after all work of the contexts, without those that are done; `None` while it cannot be decided, such as during a
-/// capture.
+/// Records an event after all work of each context in `scope`. Returns the events that are not done yet, or `None` if
+/// they cannot be recorded now, for example during a capture.
 pub(crate) fn events_after(driver: &'static Driver, scope: ReleaseScope) -> Option<Vec<Event<'static>>> {
     unless_held(scope, || {
         let _relaxed = Relaxed::new(driver);
@@ -18,12 +18,12 @@ pub(crate) fn events_after(driver: &'static Driver, scope: ReleaseScope) -> Opti
         for context in contexts(driver, scope)? {
             match event_after(driver, context) {
                 Ok(Some(event)) => events.push(event),
-                // Nothing is known of the work then, and it may go better at the next look.
+                // The state of the work is unknown. A later poll may succeed.
                 Err(failure) if !failure.is_final() => {
                     WITHOUT_CONTEXT_EVENTS.fetch_or(failure.code == code::NOT_FOUND, Ordering::Relaxed);
                     return None;
                 }
-                // Done; or the context is gone or broken, and with it the work.
+                // The work is done; or the context is gone or broken, and its work with it.
                 Ok(None) | Err(_) => {}
             }
         }
@@ -31,16 +31,16 @@ pub(crate) fn events_after(driver: &'static Driver, scope: ReleaseScope) -> Opti
     })
 }
 
-/// The driver has no event of a context.
+/// Set when the driver has no `cuCtxRecordEvent`.
 static WITHOUT_CONTEXT_EVENTS: AtomicBool = AtomicBool::new(false);
 
-/// Whether nothing but a wait decides a release, as before 12.5.
+/// Returns whether a release can only be completed by waiting on the host, as with drivers before 12.5.
 pub(crate) fn need_synchronize() -> bool {
     WITHOUT_CONTEXT_EVENTS.load(Ordering::Relaxed)
 }
 
-/// Waits for all contexts where no event can be had of them, and gives none; `None` where one cannot be waited for, as while
-/// a graph is captured.
+/// Waits on the host for all contexts in `scope`, if no event can be recorded. Returns no events, or `None` if it
+/// cannot wait for one of the contexts, for example while a graph is captured.
 pub(crate) fn synchronized(driver: &Driver, scope: ReleaseScope) -> Option<Vec<Event<'static>>> {
     unless_held(scope, || {
         let _relaxed = Relaxed::new(driver);
@@ -49,15 +49,15 @@ pub(crate) fn synchronized(driver: &Driver, scope: ReleaseScope) -> Option<Vec<E
     })
 }
 
-/// Waits for all work of a context.
+/// Waits on the host for all work of a context.
 fn finish(driver: &Driver, context: Context) -> Outcome {
     let _entered = context.enter(driver)?;
     capture_of(driver, LEGACY)?;
-    // SAFETY: no conditions; the context is current.
+    // SAFETY: the function has no preconditions; the context is current.
     unsafe { driver.context_synchronize() }
 }
 
-/// An event after all work of a context, unless that is done.
+/// Records an event after all work of a context. Returns `None` if that work is done.
 fn event_after(driver: &'static Driver, context: Context) -> Outcome<Option<Event<'static>>> {
     let _entered = context.enter(driver)?;
     capture_of(driver, LEGACY)?;
@@ -65,11 +65,11 @@ fn event_after(driver: &'static Driver, context: Context) -> Outcome<Option<Even
     Ok(if event.is_done()? { None } else { Some(event) })
 }
 
-/// The contexts of a fence; `None` while the driver does not say which are in use.
+/// Returns the contexts of a scope, or `None` if the driver does not report which are in use.
 fn contexts(driver: &Driver, scope: ReleaseScope) -> Option<impl Iterator<Item = Context>> {
     let others = match scope.others(driver) {
         Ok(others) => others,
-        // The driver is gone, and with it the work.
+        // The driver has shut down, so no work is left.
         Err(failure) if failure.is_final() => Vec::new(),
         Err(_) => return None,
     };

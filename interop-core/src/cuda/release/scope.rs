@@ -1,4 +1,4 @@
-//! What a release waits for, in one word.
+//! Release scopes: the contexts that a release waits for, in one word.
 
 use core::num::NonZeroUsize;
 
@@ -7,34 +7,36 @@ use crate::cuda::driver::{Driver, Outcome};
 #[cfg(any(feature = "cust", feature = "cudarc"))]
 use crate::cuda::release::policy::{ReleasePolicy, release_policy};
 
-/// The contexts in which memory may be in use when it is released, and how a release is treated.
+/// The contexts in which memory may be in use when it is released, and how its owner is dropped.
 ///
-/// One word, because every owner carries one. A `CUcontext` is the address of something that was allocated, so four bits are free:
+/// It is one word, because every owner carries one. A `CUcontext` is the address of an allocation, so four bits are
+/// free:
 ///
 /// | bits | meaning |
 /// | --- | --- |
-/// | 0 | other contexts use the memory too |
-/// | 1, 2 | the size of the array: 1 to 3, as in `SMALL`; 0: larger, or unknown |
+/// | 0 | every primary context in use belongs to the scope too |
+/// | 1, 2 | the size class of the array: 1 to 3, as in `SMALL`; 0: larger, or unknown |
 /// | 3 | the release needs neither a current context nor a capture mode |
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ReleaseScope(NonZeroUsize);
 
-/// Arrays of fewer bytes than one of these share the event of their release.
+/// The limits of the size classes, in bytes. Arrays below the last limit share the event of their release.
 const SMALL: [usize; 3] = [16 << 10, 128 << 10, 1 << 20];
 
 impl ReleaseScope {
     const EVERYWHERE: usize = 1;
     const SIZE: usize = 6;
     const SELF_RELIANT: usize = 8;
-    /// For memory whose work somebody else orders. It is the size of an array that is used nowhere.
+    /// No contexts: somebody else makes sure that the release comes after the work. It is encoded as a size class
+    /// without a context.
     pub(crate) const NONE: Self = Self(NonZeroUsize::MIN.saturating_add(1));
 
-    /// For memory of one device.
+    /// The scope of memory of one device.
     pub(crate) fn of_context(context: Context) -> Self {
         Self(context.to_raw())
     }
 
-    /// For memory that every device reaches, pinned or managed.
+    /// The scope of memory that every device reaches, pinned or managed: `own` and every primary context in use.
     pub(crate) fn of_all(own: Option<Context>) -> Self {
         own.map_or(Self(NonZeroUsize::MIN), |context| Self::of_context(context).everywhere())
     }
@@ -43,38 +45,39 @@ impl ReleaseScope {
         Self(self.0 | Self::EVERYWHERE)
     }
 
-    /// For an array of this size.
+    /// Sets the size class to that of an array of `bytes` bytes.
     pub(crate) fn holding(self, bytes: usize) -> Self {
         let class = SMALL.iter().position(|limit| bytes < *limit).map_or(0, |class| class + 1);
         NonZeroUsize::new(self.0.get() & !Self::SIZE | class << 1).map_or(self, Self)
     }
 
-    /// For an owner that belongs to another library, or that makes current itself what it needs.
+    /// Marks an owner that belongs to another library, or that itself makes current what it needs.
     pub(crate) fn self_reliant(self) -> Self {
         Self(self.0 | Self::SELF_RELIANT)
     }
 
-    /// Whether the owner needs neither a current context nor a capture mode when it is dropped.
+    /// Returns whether the owner needs neither a current context nor a capture mode when it is dropped.
     pub(crate) fn is_self_reliant(self) -> bool {
         self.0.get() & Self::SELF_RELIANT != 0
     }
 
-    /// The size of an array that is so small that its release shares an event, rounded up; 0 for any other.
+    /// Returns the size of an array that is small enough to share an event, rounded up to its class; 0 for any other
+    /// array.
     pub(crate) fn small_bytes(self) -> usize {
         let class = (self.0.get() & Self::SIZE) >> 1;
         class.checked_sub(1).map_or(0, |class| SMALL[class])
     }
 
-    /// What is waited for, without the rest: releases with the same one share their events.
+    /// Returns the scope without size class and flag. Releases with equal results share their events.
     pub(crate) fn contexts(self) -> Self {
         let contexts = self.0.get() & !(Self::SIZE | Self::SELF_RELIANT);
         NonZeroUsize::new(contexts).map_or(self, Self)
     }
 
-    /// Whether work in a context comes before the release.
+    /// Returns whether the release waits for the work of a context.
     #[cfg(any(feature = "cust", feature = "cudarc"))]
     pub(crate) fn covers(self, driver: &Driver, context: Context, ordinal: i32) -> bool {
-        // The policy answers for the user's work, not for what is queued here.
+        // Under `Immediate` the user makes sure of their own work only, not of work that this crate queues.
         if release_policy() == ReleasePolicy::Immediate {
             return false;
         }
@@ -86,13 +89,13 @@ impl ReleaseScope {
         Context::from_driver(self.0.get() & !(Self::EVERYWHERE | Self::SIZE | Self::SELF_RELIANT))
     }
 
-    /// The one device whose work the release comes after, if that is known; on any other a graph may be captured meanwhile:
-    /// in the relaxed mode, nothing that is asked of a context touches captures in those of other devices.
+    /// Returns the one device whose work the release waits for, if it is known. A graph may be captured on any other
+    /// device meanwhile: in the relaxed mode, calls about a context do not affect captures on other devices.
     pub(crate) fn device(self) -> Option<i32> {
         if self.is_everywhere() { None } else { self.own()?.primary_ordinal() }
     }
 
-    /// The contexts beside its own.
+    /// Returns the contexts of the scope other than its own.
     pub(crate) fn others(self, driver: &Driver) -> Outcome<Vec<Context>> {
         if !self.is_everywhere() {
             return Ok(Vec::new());

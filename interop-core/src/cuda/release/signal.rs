@@ -1,9 +1,9 @@
-//! How a thread waits for a change of what a lock guards, at no cost for those who change it while nobody does.
+//! A condition variable that costs a notifying thread next to nothing while no thread waits.
 
 use core::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Condvar, MutexGuard, PoisonError};
 
-/// Wakes threads that wait. It counts them, because even a wake-up without any costs a system call.
+/// Wakes waiting threads. It counts them, because a wake-up costs a system call even if no thread waits.
 pub(crate) struct Signal {
     waiting: AtomicUsize,
     condition: Condvar,
@@ -14,20 +14,22 @@ impl Signal {
         Self { waiting: AtomicUsize::new(0), condition: Condvar::new() }
     }
 
-    /// Called with the lock held.
+    /// Wakes the waiting threads. The caller holds the lock.
     pub(crate) fn notify(&self) {
         if self.is_awaited() {
             self.condition.notify_all();
         }
     }
 
-    /// Whether a thread waits, or is about to look whether it has to. Who changes something without the lock asks this
-    /// afterwards, and then takes the lock to notify: the thread has either seen the change or is counted here.
+    /// Returns whether a thread waits, or is about to check whether it has to.
+    ///
+    /// A thread that changes something without the lock calls this afterwards. If the result is true, it takes the lock
+    /// and notifies. So a waiting thread either has seen the change or is counted here.
     pub(crate) fn is_awaited(&self) -> bool {
         self.waiting.load(Ordering::SeqCst) != 0
     }
 
-    /// Waits while something holds of what the lock guards.
+    /// Waits while `holds` is true for the guarded value.
     pub(crate) fn wait_while<T>(&self, guarded: MutexGuard<'_, T>, holds: impl Fn(&T) -> bool) {
         self.waiting.fetch_add(1, Ordering::SeqCst);
         let woken = self.condition.wait_while(guarded, |guarded| holds(guarded));

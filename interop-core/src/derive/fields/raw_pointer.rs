@@ -30,7 +30,10 @@ pub trait RawPointer: Copy {
     ///
     /// # Safety
     ///
-    /// As [`RawMemory::new`].
+    /// As long as the struct lives, the pointer points to live, initialized memory on the device that the struct's
+    /// `device` field names. The memory covers all elements that shape and strides reach, and everything between them.
+    /// It may be written, unless the pointer is a `*const` or the struct is `readonly`. Only methods with `&mut self`
+    /// free or replace it.
     #[doc(hidden)]
     unsafe fn memory(&self) -> RawMemory {
         RawMemory::new(self.address(), Self::Element::TYPE, Self::MUTABILITY)
@@ -106,7 +109,7 @@ pub trait RawAddress: Copy {
     ///
     /// # Safety
     ///
-    /// As [`RawMemory::at_address`].
+    /// As [`RawPointer::memory`], for elements `T` at the address.
     #[doc(hidden)]
     unsafe fn memory<T: Element>(&self) -> RawMemory {
         // An address that does not fit becomes null, which `validate` rejects for an array with elements.

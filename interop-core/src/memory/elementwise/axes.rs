@@ -1,4 +1,4 @@
-//! Axes of several arrays of one shape: sorted by stride, merged, vectorized, cut into slabs.
+//! Axes of several arrays of one shape: sorted by stride, merged, vectorized and split into slabs.
 #![expect(
     clippy::cast_possible_truncation,
     clippy::cast_possible_wrap,
@@ -10,20 +10,21 @@ use core::cmp::Ordering;
 use crate::array::dims::MAX_NDIM;
 use crate::error::{Error, ErrorKind, Result, text};
 
-/// The bytes and the elements that a thread loads at once, at most.
+/// The maximum number of bytes that a thread loads at once.
 pub(crate) const MAX_LOAD: usize = 16;
 
+/// The maximum number of elements that a thread loads at once.
 const MAX_WIDTH: usize = 8;
 
-/// The units of a slab: with those of a launch beyond they are fewer than 2^32.
+/// The maximum number of units in a slab. The indices by which a launch exceeds the slab still fit 32 bits.
 pub(crate) const MAX_UNITS: i64 = i32::MAX as i64;
 
-/// An axis, counted in units but for the strides, which are in elements.
+/// An axis. The extent is counted in units, the strides in elements.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub(crate) struct Axis<const K: usize> {
     pub(crate) extent: i64,
-    /// 2^64 / extent, rounded up: a multiplication by it divides every number of 32 bits.
+    /// 2^64 / extent, rounded up. A multiplication by it divides any 32-bit number by the extent.
     pub(crate) inverse: u64,
     pub(crate) strides: [i64; K],
 }
@@ -32,12 +33,12 @@ impl<const K: usize> Axis<K> {
     pub(crate) const ONE: Self = Self { extent: 1, inverse: 0, strides: [1; K] };
 }
 
-/// 2^64 / extent, rounded up. There is no division by 1 or 0.
+/// Returns 2^64 / extent, rounded up, or 0 for extents 1 and 0, by which kernels do not divide.
 pub(crate) fn inverse(extent: i64) -> u64 {
     if extent < 2 { 0 } else { u64::MAX / extent.unsigned_abs() + 1 }
 }
 
-/// Axes that are being sorted and merged, the innermost first.
+/// Axes that are being sorted and merged, innermost first.
 pub(crate) struct Axes<const K: usize> {
     pub(crate) list: [Axis<K>; MAX_NDIM],
     pub(crate) len: usize,
@@ -54,7 +55,7 @@ impl<const K: usize> Axes<K> {
         self.len += 1;
     }
 
-    /// Puts an axis where it belongs by its strides; turned around where it runs backwards in all arrays.
+    /// Inserts an axis at its position by strides. An axis that runs backwards in all arrays is reversed first.
     pub(crate) fn insert(&mut self, mut axis: Axis<K>, sizes: [usize; K]) {
         let last = axis.extent - 1;
         if axis.strides.iter().all(|stride| *stride <= 0) {
@@ -68,7 +69,7 @@ impl<const K: usize> Axes<K> {
         self.list[at..self.len].rotate_right(1);
     }
 
-    /// Makes one axis of neighbours in which every array goes on where the inner one ends.
+    /// Merges adjacent axes if in every array the outer one continues where the inner one ends.
     pub(crate) fn merge(&mut self) {
         let mut kept = 0;
         for at in 1..self.len {
@@ -84,15 +85,16 @@ impl<const K: usize> Axes<K> {
             }
         }
         if self.len == 0 {
-            // One element.
+            // The arrays have one element.
             self.push(Axis::ONE);
         } else {
             self.len = kept + 1;
         }
     }
 
-    /// The units in one index of the outermost axis, which slabs are cut along. Where these are too many for 32 bits, the
-    /// longest axis becomes the outermost: what is next to each other is then not loaded together, but counted.
+    /// Returns the number of units in one index of the outermost axis, along which slabs are split. If that number
+    /// exceeds [`MAX_UNITS`], the longest axis becomes the outermost. Accesses are then not coalesced, but the units
+    /// can be counted.
     pub(crate) fn cut(&mut self) -> Result<u32> {
         let inner =
             |axes: &[Axis<K>]| axes.iter().try_fold(1_i64, |units, axis| units.checked_mul(axis.extent));
@@ -115,8 +117,8 @@ impl<const K: usize> Axes<K> {
         Ok(units as u32)
     }
 
-    /// Counts the innermost axis in pieces that are loaded at once, if all arrays allow it. The elements of a piece, and
-    /// how many are left.
+    /// Counts the innermost axis in units that are loaded at once, if all arrays allow it. Returns the number of
+    /// elements of a unit, and the number of elements after the last unit.
     pub(crate) fn vectorize(&mut self, sizes: [usize; K]) -> (u32, u32) {
         let width = width_of(sizes);
         let wide = width as i64;
@@ -139,13 +141,13 @@ impl<const K: usize> Axes<K> {
     }
 }
 
-/// The order of axes: the smaller stride further in, and those that repeat furthest out.
+/// Compares axes: the one with the smaller stride is further in, and axes that repeat elements are the outermost.
 fn compare<const K: usize>(left: &Axis<K>, right: &Axis<K>) -> Ordering {
     let key = |axis: &Axis<K>| axis.strides.map(|stride| stride.unsigned_abs().wrapping_sub(1));
     key(left).cmp(&key(right))
 }
 
-/// How many elements of these sizes are loaded at once, as `interop.cuh` computes it too.
+/// Returns how many elements of these sizes are loaded at once. `interop.cuh` computes the same number.
 fn width_of<const K: usize>(sizes: [usize; K]) -> usize {
     let most = sizes.into_iter().max().unwrap_or(1);
     if most > MAX_LOAD || !sizes.iter().all(|size| size.is_power_of_two()) {

@@ -1,4 +1,4 @@
-//! Arrays of one shape as one elementwise kernel takes them, whatever their layouts: axes sorted, merged and vectorized.
+//! Arguments of elementwise kernels: arrays of one shape and any layouts, with sorted, merged and vectorized axes.
 #![expect(
     clippy::cast_possible_truncation,
     clippy::cast_possible_wrap,
@@ -20,22 +20,28 @@ use crate::memory::elementwise::axes::{Axes, Axis, MAX_LOAD, MAX_UNITS, inverse}
 use crate::memory::kernel_view;
 use crate::memory::kernel_view::{KernelView, KernelViewMut};
 
-/// The threads of a block.
+/// The number of threads per block.
 const THREADS: u32 = 256;
 
-/// The greatest extent of a grid along x.
+/// The maximum extent of a grid along x.
 const MAX_BLOCKS: u32 = 0x7FFF_FFFF;
 
-/// `K` arrays of one shape as an argument of an elementwise kernel, by value: `interop::elementwise<N, T...>` in C++, where
-/// the `K` types are in the order of the arrays, and const where the kernel only reads.
+/// `K` arrays of one shape, passed by value to an elementwise kernel.
 ///
-/// One kernel serves every rank and every layout. Axes of extent 1 are dropped; the others are sorted by stride, the first
-/// array's (the output's) before the next; axes that run backwards in all arrays are turned around; and neighbouring axes
-/// become one where all arrays allow it. So a transposed array is as fast as a contiguous one. Elements that lie one
-/// after the other are loaded 16 bytes at once where all addresses and strides are aligned for it. `N` is how many axes may
-/// be left.
+/// In C++ the type is `interop::elementwise<N, T...>`. The `K` types are in the order of the arrays, and const if the
+/// kernel only reads the array.
 ///
-/// The order of the elements is that of memory, not that of the indices. Memory, lifetime and streams are as for
+/// One kernel serves every rank and every layout:
+///
+/// - Axes of extent 1 are dropped.
+/// - The other axes are sorted by the stride of the first array (the output), then by those of the next arrays.
+/// - An axis that runs backwards in all arrays is reversed.
+/// - Adjacent axes are merged if all arrays allow it.
+///
+/// So a transposed array is as fast as a contiguous one. Contiguous elements are loaded 16 bytes at a time if all
+/// addresses and strides are aligned for it. `N` is the maximum number of axes that remain.
+///
+/// The kernel visits the elements in memory order, not in index order. For memory, lifetime and streams see
 /// [`KernelView`].
 ///
 /// ```
@@ -57,7 +63,7 @@ const MAX_BLOCKS: u32 = 0x7FFF_FFFF;
 /// # Ok::<(), interop_core::Error>(())
 /// ```
 ///
-/// A kernel for it, beside [`KERNEL_HEADER`](crate::KERNEL_HEADER):
+/// A kernel with this argument, which includes [`KERNEL_HEADER`](crate::KERNEL_HEADER):
 ///
 /// ```cuda
 /// extern "C" __global__ void add(interop::elementwise<8, float, const float, const float> arrays) {
@@ -67,16 +73,16 @@ const MAX_BLOCKS: u32 = 0x7FFF_FFFF;
 #[derive(Clone, Copy, Debug)]
 #[repr(C, align(8))]
 pub struct Elementwise<'a, const K: usize, const N: usize> {
-    /// How many indices of the outermost axis a slab has, of which the units are counted in 32 bits.
+    /// The number of indices of the outermost axis in a slab. The units of a slab are counted in 32 bits.
     piece: i64,
-    /// The units in one index of the outermost axis.
+    /// The number of units in one index of the outermost axis. A unit is `width` elements that are loaded at once.
     inner: u32,
     rank: u32,
     width: u32,
-    /// The elements behind the last unit, of arrays without gaps.
+    /// The number of elements after the last unit. Only arrays that are contiguous as a whole have such a tail.
     tail: u32,
     addresses: [u64; K],
-    /// The innermost first.
+    /// Innermost first.
     axes: [Axis<K>; N],
     marker: PhantomData<&'a ()>,
 }
@@ -86,16 +92,17 @@ const _: () = {
     assert!(size_of::<Elementwise<'_, 2, 4>>() == 40 + 4 * 32);
 };
 
-/// The grid and the blocks of a launch, as `cust` and `cudarc` take them.
+/// The grid and block size of a launch, in the form that `cust` and `cudarc` use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LaunchSize {
-    /// The blocks along x, y and z.
+    /// The number of blocks along x, y and z.
     pub grid: (u32, u32, u32),
-    /// The threads of a block along x, y and z.
+    /// The number of threads of a block along x, y and z.
     pub block: (u32, u32, u32),
 }
 
-/// An array whose element type and rank are known at run time, by the numbers of its layout. It borrows these, not memory.
+/// The layout of an array whose element type and rank are known only at run time. It borrows the shape and strides, not
+/// the memory.
 #[derive(Clone, Copy, Debug)]
 pub struct DynKernelView<'a> {
     address: u64,
@@ -105,11 +112,13 @@ pub struct DynKernelView<'a> {
 }
 
 impl<'a> DynKernelView<'a> {
-    /// An array of elements of `item_size` bytes, of which \[0, …, 0\] is at `address` on the device; strides in elements.
+    /// Describes an array with elements of `item_size` bytes. `address` is the device address of element \[0, …, 0\].
+    /// `strides` are in elements.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Rank`] for more than [`MAX_NDIM`] axes, [`ErrorKind::Strides`] when there is not one stride for each axis.
+    /// [`ErrorKind::Rank`] for more than [`MAX_NDIM`] axes; [`ErrorKind::Strides`] if the number of strides is not the
+    /// number of axes.
     pub fn new(address: u64, item_size: usize, shape: &'a [usize], strides: &'a [isize]) -> Result<Self> {
         if shape.len() > MAX_NDIM {
             return Err(crate::array::layout::errors::too_many(shape.len()));
@@ -121,19 +130,19 @@ impl<'a> DynKernelView<'a> {
         Ok(Self { address, item_size, shape, strides })
     }
 
-    /// The array that was checked, where kernels see it.
+    /// Describes a checked array, at the address that kernels use.
     ///
     /// # Errors
     ///
-    /// As [`ArrayView::kernel_view`](crate::memory::array_view::ArrayView::kernel_view); [`ErrorKind::DType`] for elements packed below the
-    /// byte.
+    /// As [`ArrayView::kernel_view`](crate::memory::array_view::ArrayView::kernel_view); [`ErrorKind::DType`] for
+    /// packed sub-byte elements.
     pub fn of(info: &'a ArrayInfo) -> Result<Self> {
         let bits = info.dtype().item_bits(info.is_padded());
         if bits % 8 != 0 {
             return Err(Error::new(ErrorKind::DType, "dtype", info.dtype(), "elements of whole bytes"));
         }
         let item_size = bits / 8;
-        // The lowest bit of the size: 4 for 12 bytes.
+        // The lowest set bit of the size: 4 for 12 bytes.
         let align = (item_size & item_size.wrapping_neg()).clamp(1, MAX_LOAD);
         let address = kernel_view::address(info.address(), info.device(), align)?;
         Ok(Self { address, item_size, shape: info.shape(), strides: info.strides() })
@@ -141,7 +150,7 @@ impl<'a> DynKernelView<'a> {
 }
 
 mod sealed {
-    /// What the layout of an array consists of.
+    /// The parts of an array's layout.
     pub trait Layout {
         fn address(&self) -> u64;
         fn item_size(&self) -> usize;
@@ -151,7 +160,7 @@ mod sealed {
     }
 }
 
-/// An array that [`Elementwise`] takes: a [`KernelView`], a [`KernelViewMut`] or a [`DynKernelView`].
+/// An array that [`Elementwise`] accepts: a [`KernelView`], a [`KernelViewMut`] or a [`DynKernelView`].
 pub trait KernelOperand<'a>: sealed::Layout {}
 
 macro_rules! operands {
@@ -196,7 +205,7 @@ impl sealed::Layout for DynKernelView<'_> {
     }
 
     fn axis(&self, axis: usize) -> (i64, i64) {
-        // Extents beyond are refused with the number of elements; no host has wider words.
+        // An extent that does not fit is rejected by the check of the number of elements. `isize` has at most 64 bits.
         (i64::try_from(self.shape[axis]).unwrap_or(i64::MAX), self.strides[axis] as i64)
     }
 }
@@ -204,12 +213,12 @@ impl sealed::Layout for DynKernelView<'_> {
 impl<'a> KernelOperand<'a> for DynKernelView<'a> {}
 
 impl<'a, const K: usize, const N: usize> Elementwise<'a, K, N> {
-    /// Takes arrays together, the output first.
+    /// Combines arrays into one argument. The output comes first.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Shape`] when they are not of one shape, [`ErrorKind::Rank`] when more than `N` axes are left,
-    /// [`ErrorKind::Overflow`] for more elements than 63 bits count, or more than 31 bits count without the longest axis.
+    /// [`ErrorKind::Shape`] unless all arrays have the same shape; [`ErrorKind::Rank`] if more than `N` axes remain;
+    /// [`ErrorKind::Overflow`] if the number of elements does not fit 63 bits, or 31 bits without the longest axis.
     pub fn new(arrays: [&dyn KernelOperand<'a>; K]) -> Result<Self> {
         const { assert!(K > 0 && N > 0, "at least one array, and room for one axis") };
         let (ndim, sizes) = (arrays[0].ndim(), arrays.map(sealed::Layout::item_size));
@@ -242,16 +251,18 @@ impl<'a, const K: usize, const N: usize> Elementwise<'a, K, N> {
         Ok(Self { piece, inner, rank: len as u32, width, tail, addresses, axes, marker: PhantomData })
     }
 
-    /// The launch in which each thread has two vectors or four elements. Any other of one dimension is right, too.
+    /// Returns the launch size in which each thread processes two vectors or four elements. Any other one-dimensional
+    /// launch is correct, too.
     #[must_use]
     pub fn launch_size(&self) -> LaunchSize {
         self.launch_size_within(MAX_BLOCKS)
     }
 
-    /// As [`launch_size`](Self::launch_size), of not more blocks than these: for a reduction, which leaves one number each.
+    /// As [`launch_size`](Self::launch_size), with at most `blocks` blocks: for a reduction, which leaves one number
+    /// per block.
     #[must_use]
     pub fn launch_size_within(&self, blocks: u32) -> LaunchSize {
-        // As many as the loops of `interop.cuh` have on their way.
+        // The number of loads that the loops of `interop.cuh` have in flight.
         let each = if self.width > 1 { 2 } else { 4 };
         let wanted = (self.piece.unsigned_abs() * u64::from(self.inner)).div_ceil(each * u64::from(THREADS));
         let most = blocks.clamp(1, MAX_BLOCKS);
@@ -265,13 +276,14 @@ impl<'a, const K: usize, const N: usize> Elementwise<'a, K, N> {
         (self.units() * i64::from(self.width) + i64::from(self.tail)) as usize
     }
 
-    /// The number of axes that are left, at least 1.
+    /// The number of axes that remain, at least 1.
     #[must_use]
     pub fn rank(&self) -> usize {
         self.rank as usize
     }
 
-    /// How many elements a thread loads at once: as many as 16 bytes hold of the largest element type, 8 at most; or one.
+    /// The number of elements that a thread loads at once: 1, or as many of the largest element type as fit 16 bytes,
+    /// at most 8.
     #[must_use]
     pub fn width(&self) -> usize {
         self.width as usize
@@ -281,18 +293,18 @@ impl<'a, const K: usize, const N: usize> Elementwise<'a, K, N> {
         self.axes[self.rank() - 1].extent * i64::from(self.inner)
     }
 
-    /// The address in an array from which [`offsets`](Self::offsets) count: that of the first element in the order of the
-    /// kernel.
+    /// Returns the address in an array from which [`offsets`](Self::offsets) are counted: that of the first element in
+    /// kernel order.
     ///
     /// # Panics
     ///
-    /// When there is no such array.
+    /// If there is no such array.
     #[must_use]
     pub fn address(&self, array: usize) -> u64 {
         self.addresses[array]
     }
 
-    /// Where the element of this number, in the order of the kernel, lies in each array, in elements.
+    /// Returns the offset of an element in each array, in elements. `number` is its position in kernel order.
     ///
     /// ```
     /// use interop_core::{DynKernelView, Elementwise};
@@ -308,7 +320,7 @@ impl<'a, const K: usize, const N: usize> Elementwise<'a, K, N> {
         let width = i64::from(self.width);
         let (mut unit, within) = (number as i64 / width, number as i64 % width);
         if unit >= self.units() {
-            // The tail of arrays without gaps.
+            // The tail of contiguous arrays.
             return [number as i64; K];
         }
         let mut offsets = [within; K];
@@ -322,7 +334,7 @@ impl<'a, const K: usize, const N: usize> Elementwise<'a, K, N> {
         offsets
     }
 
-    /// The lowest and the highest of the offsets in an array that has elements.
+    /// Returns the lowest and the highest offset in an array, which must have elements.
     ///
     /// # Panics
     ///
@@ -331,12 +343,12 @@ impl<'a, const K: usize, const N: usize> Elementwise<'a, K, N> {
     pub fn span(&self, array: usize) -> RangeInclusive<i64> {
         let ends = self.axes[..self.rank()].iter().map(|axis| (axis.extent - 1) * axis.strides[array]);
         let (low, high) = ends.fold((0, 0), |(low, high), end| (low + end.min(0), high + end.max(0)));
-        // From the first element of the last unit to the last; the tail is behind it.
+        // `high` is the first element of the last unit. The other elements of the unit and the tail follow it.
         low..=high + i64::from(self.width) - 1 + i64::from(self.tail)
     }
 }
 
-/// The extents of all arrays.
+/// Returns the extents, which must be the same for all arrays.
 fn common_shape<const K: usize>(arrays: &[&dyn KernelOperand<'_>; K]) -> Result<[i64; MAX_NDIM]> {
     let mut shape = [1; MAX_NDIM];
     for (at, array) in arrays.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! Reads of elements in host memory: whether the host may read it, and whether the bytes are a value.
+//! Checked reads of host memory: whether the host can access it, and whether the bytes are valid values.
 
 use core::mem::MaybeUninit;
 use core::ptr;
@@ -8,25 +8,24 @@ use crate::array::element::Element;
 use crate::array::stream::StreamHandle;
 use crate::cuda::handover::synchronize_if_available;
 use crate::error::{Error, ErrorKind, Result, text};
-use crate::memory::host::elements::first_no_bool;
 
 /// Reads one element.
 ///
 /// # Safety
 ///
-/// `element` points to `size_of::<T>()` live, initialized bytes; any alignment will do.
+/// `element` points to `size_of::<T>()` live, initialized bytes. The pointer may have any alignment.
 pub(crate) unsafe fn read<T: Element>(element: *const T) -> Result<T> {
-    // Copied first and looked at afterwards: another library may write to the element meanwhile.
+    // The bytes are copied before the check, because another library may write to the element meanwhile.
     let mut copy = MaybeUninit::<T>::uninit();
-    // SAFETY: live, initialized bytes, as the caller promises, and a place for as many.
+    // SAFETY: the source is live and initialized, as the caller promises. The destination has room for as many bytes.
     unsafe { ptr::copy_nonoverlapping(element.cast::<u8>(), copy.as_mut_ptr().cast::<u8>(), size_of::<T>()) };
     // SAFETY: the bytes of one element have been written.
     unsafe { check_run(copy.as_ptr(), 1)? };
-    // SAFETY: and they are a `T`, either because all are or because they were checked.
+    // SAFETY: the bytes are a valid `T`, because all bit patterns are valid or because they were checked.
     Ok(unsafe { copy.assume_init() })
 }
 
-/// Refuses `bool` elements that are none.
+/// Returns an error if `T` consists of `bool`s and a byte is not a valid one.
 ///
 /// # Safety
 ///
@@ -35,30 +34,30 @@ pub(crate) unsafe fn check_run<T: Element>(first: *const T, count: usize) -> Res
     if T::TYPE.any_bits {
         return Ok(());
     }
-    // SAFETY: as the caller promises, in bytes.
+    // SAFETY: as the caller promises, counted in bytes.
     unsafe { check_bools(first.cast(), count * size_of::<T>()) }
 }
 
-/// Refuses bytes that are no `bool`, the one element with invalid bit patterns.
+/// Returns an error if a byte is not a valid `bool`. `bool` is the only scalar type with invalid bit patterns.
 ///
 /// # Safety
 ///
-/// `bytes` points to `count` live, initialized bytes, which nobody writes meanwhile.
+/// `bytes` points to `count` live, initialized bytes, which nothing writes during the call.
 unsafe fn check_bools(bytes: *const u8, count: usize) -> Result<()> {
     // SAFETY: as the caller promises.
     let bytes = unsafe { core::slice::from_raw_parts(bytes, count) };
-    first_no_bool(bytes).map_or(Ok(()), |byte| Err(no_bool(byte)))
+    first_invalid_bool(bytes).map_or(Ok(()), |byte| Err(invalid_bool(byte)))
 }
 
-/// The error for a byte that is no `bool`.
+/// The error for a byte that is not a valid `bool`.
 #[cold]
-pub(crate) fn no_bool(byte: u8) -> Error {
+pub(crate) fn invalid_bool(byte: u8) -> Error {
     let found = text!("the byte {byte} in a bool");
     let error = Error::new(ErrorKind::DType, "data", found, "0 and 1");
     error.with_rust_hint("view the array as `u8`").with_python_hint("view the array as uint8")
 }
 
-/// Refuses memory that the host cannot reach, and waits for the work that is pending on pinned and managed memory.
+/// Returns an error for memory that the host cannot access. Waits for pending work on pinned and managed memory.
 pub(crate) fn check_readable(device: Device, stream: StreamHandle) -> Result<()> {
     device.check_for_host()?;
     if stream == StreamHandle::NothingPending {
@@ -66,8 +65,16 @@ pub(crate) fn check_readable(device: Device, stream: StreamHandle) -> Result<()>
     }
     if device.device_type == DeviceType::CPU {
         let found = text!("work pending on the {stream}");
-        let allowed = "nothing pending: no stream works on memory that is the host's alone";
+        let allowed = "no stream, because CPU memory has no pending work";
         return Err(Error::new(ErrorKind::Stream, "stream", found, allowed));
     }
     synchronize_if_available(stream, device)
+}
+
+/// Returns the first byte that is not a valid `bool`. Blocks of 1024 bytes are tested together, so that the compiler
+/// vectorizes the test.
+#[inline]
+pub(crate) fn first_invalid_bool(bytes: &[u8]) -> Option<u8> {
+    let is_bad = |block: &&[u8]| block.iter().fold(0, |all, byte| all | byte) > 1;
+    bytes.chunks(1024).find(is_bad)?.iter().copied().find(|byte| *byte > 1)
 }

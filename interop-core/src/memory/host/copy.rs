@@ -1,4 +1,5 @@
-//! Copies from any layout into any other: whole runs where both are dense, squares where they are transposed.
+//! Copies between host arrays of any layout. Runs that are contiguous on both sides are copied whole; transposed arrays
+//! are copied in tiles.
 
 use core::mem::MaybeUninit;
 use core::ops::Range;
@@ -8,22 +9,22 @@ use crate::array::element::Element;
 use crate::array::layout::Layout;
 use crate::array::layout::order::{Order, contiguous_strides};
 use crate::error::Result;
-use crate::memory::host::checked_read::{check_run, no_bool};
-use crate::memory::host::elements::first_no_bool;
+use crate::memory::host::checked_read::first_invalid_bool;
+use crate::memory::host::checked_read::{check_run, invalid_bool};
 use crate::memory::host::elementwise::assign;
 use crate::memory::host::loops::{Axis, Loops, Plane, Visit};
 
-/// Fewer bytes are copied by loads and stores: a call for them takes longer.
+/// Runs of at most this many bytes are copied by loads and stores, because a call of `memcpy` would take longer.
 const SHORT: usize = 32;
 
-/// One side of a copy: where the first element is, and the strides in elements.
+/// One side of a copy: the pointer to the first element, and the strides in elements.
 #[derive(Clone, Copy)]
 pub(crate) struct Side<'a, P> {
     pub(crate) first: P,
     pub(crate) strides: &'a [isize],
 }
 
-/// Copies runs of elements to where they are next to one another. Unless there is an error, they are values of `T`.
+/// Copies the runs of a plane into contiguous memory. Without an error, all copied elements are valid values of `T`.
 ///
 /// # Errors
 ///
@@ -31,7 +32,7 @@ pub(crate) struct Side<'a, P> {
 ///
 /// # Safety
 ///
-/// The elements are live and initialized, with room for as many at `to`, which nobody else uses.
+/// The elements are live and initialized. `to` has room for as many, and nothing else uses it.
 #[inline]
 pub(crate) unsafe fn copy_runs<T: Element>(from: *const T, rows: Axis, run: Axis, to: *mut T) -> Result<()> {
     let rows = Axis { steps: [run.extent as isize, rows.steps[0], 0], ..rows };
@@ -44,16 +45,16 @@ pub(crate) unsafe fn copy_runs<T: Element>(from: *const T, rows: Axis, run: Axis
         // SAFETY: as the caller promises.
         unsafe { copy_steps::<_, 1, 0>(source, target, rows, run) };
     }
-    // SAFETY: they have been written.
+    // SAFETY: the elements have been written.
     unsafe { check_run(to.cast_const(), rows.extent * run.extent) }
 }
 
-/// Copies elements of `item` bytes into compact order.
+/// Copies elements of `item` bytes into contiguous memory.
 ///
 /// # Safety
 ///
-/// The elements of `layout`, from `address` on, are live, initialized host memory; `target` has room for as many bytes,
-/// and none of them is among the elements.
+/// The elements of `layout`, relative to `address`, are live, initialized host memory. `target` has room for as many
+/// bytes, none of which belongs to the elements.
 pub(crate) unsafe fn copy_contiguous(
     address: usize,
     layout: &Layout,
@@ -64,7 +65,7 @@ pub(crate) unsafe fn copy_contiguous(
     let first = ptr::with_exposed_provenance::<u8>(address);
     let strides = contiguous_strides(layout.shape(), order);
     let (from, to) = (Side { first, strides: layout.strides() }, Side { first: target, strides: &strides });
-    // SAFETY: as the caller promises, for a compact target.
+    // SAFETY: as the caller promises; the target is contiguous.
     unsafe { copy(layout.shape(), item, from, to) };
 }
 
@@ -74,18 +75,19 @@ impl<'a, T> Side<'a, *const T> {
     }
 }
 
-/// The bytes that are copied and checked together: they are in the cache when they are checked.
+/// The number of bytes that are copied and then checked together, so that they are still in the cache for the check.
 const CHECKED: usize = 1 << 14;
 
-/// As [`copy`], of elements of `bool`s into compact order. Whether there is an error or not, what was written are `bool`s.
+/// Copies elements that consist of `bool`s into contiguous memory, as [`copy`]. All written bytes are valid `bool`s,
+/// even if an error is returned.
 ///
 /// # Errors
 ///
-/// [`ErrorKind::DType`](crate::error::ErrorKind::DType) for a byte that is none.
+/// [`ErrorKind::DType`](crate::error::ErrorKind::DType) for a byte that is not a valid `bool`.
 ///
 /// # Safety
 ///
-/// As for [`copy`]; the target is compact, and nobody else uses it.
+/// As for [`copy`]. The target is contiguous, and nothing else uses it.
 pub(crate) unsafe fn copy_bools(
     shape: &[usize],
     item: usize,
@@ -99,55 +101,55 @@ pub(crate) unsafe fn copy_bools(
     let Some(first) = loops.one_run() else {
         // SAFETY: as the caller promises.
         unsafe { copy(shape, item, from, to) };
-        // SAFETY: all of the compact target has been written.
+        // SAFETY: the whole contiguous target has been written.
         return unsafe { check_copied(to.first, 0..count) };
     };
     let from = from.first.wrapping_offset(first[1].wrapping_mul(item as isize));
     for begin in (0..count).step_by(CHECKED) {
         let bytes = CHECKED.min(count - begin);
-        // SAFETY: as the caller promises: one run on both sides.
+        // SAFETY: as the caller promises; the elements are one contiguous run on both sides.
         unsafe { ptr::copy_nonoverlapping(from.wrapping_add(begin), to.first.wrapping_add(begin), bytes) };
-        // SAFETY: these have been written.
+        // SAFETY: these bytes have been written.
         unsafe { check_copied(to.first, begin..begin + bytes) }?;
     }
     Ok(())
 }
 
-/// Refuses bytes that are no `bool`, and makes some of them.
+/// Returns an error if a byte is not a valid `bool`, after making all bytes of the range valid.
 ///
 /// # Safety
 ///
-/// These bytes have been written, and nobody else uses them.
+/// The bytes have been written, and nothing else uses them.
 unsafe fn check_copied(first: *mut u8, range: Range<usize>) -> Result<()> {
     // SAFETY: as the caller promises.
     let bytes = unsafe { core::slice::from_raw_parts_mut(first.wrapping_add(range.start), range.len()) };
-    match first_no_bool(bytes) {
+    match first_invalid_bool(bytes) {
         None => Ok(()),
         Some(byte) => {
             for byte in bytes {
                 *byte &= 1;
             }
-            Err(no_bool(byte))
+            Err(invalid_bool(byte))
         }
     }
 }
 
-/// Copies elements. Unless there is an error, what was written are values of `T`.
+/// Copies elements. Without an error, all copied elements are valid values of `T`.
 ///
 /// # Errors
 ///
-/// [`ErrorKind::DType`](crate::error::ErrorKind::DType) for a byte that is no `bool`.
+/// [`ErrorKind::DType`](crate::error::ErrorKind::DType) for a byte that is not a valid `bool`.
 ///
 /// # Safety
 ///
-/// There are live, initialized elements of this shape at `from`, and room for as many at `to`, which nobody else uses.
+/// `from` has live, initialized elements of this shape. `to` has room for as many, and nothing else uses it.
 pub(crate) unsafe fn copy_values<T: Element>(
     shape: &[usize],
     from: Side<'_, *const T>,
     to: Side<'_, *mut T>,
 ) -> Result<()> {
     if T::TYPE.any_bits {
-        // SAFETY: as the caller promises; the two sides do not overlap, as nobody else uses the target.
+        // SAFETY: as the caller promises. The two sides do not overlap, because nothing else uses the target.
         unsafe {
             copy(shape, size_of::<T>(), from.bytes(), Side { first: to.first.cast(), strides: to.strides });
         };
@@ -164,11 +166,11 @@ pub(crate) unsafe fn copy_values<T: Element>(
 ///
 /// # Safety
 ///
-/// There are live elements of this shape on both sides, at most once each in the target, which may be written; none is on
-/// both sides.
+/// Both sides have live elements of this shape. Those of the target may be written, and no two indices share one. No
+/// element is on both sides.
 pub(crate) unsafe fn copy(shape: &[usize], item: usize, from: Side<'_, *const u8>, to: Side<'_, *mut u8>) {
     let Some(loops) = Loops::new(shape, &[to.strides, from.strides], Visit::Memory) else { return };
-    // Bytes between the fields of a struct may never have been written, which `MaybeUninit` passes on as they are.
+    // Padding bytes of a struct may be uninitialized. `MaybeUninit` copies them as they are.
     let copy: unsafe fn(&Loops, (*const u8, *mut u8), usize) = match item {
         1 => copy_units::<MaybeUninit<u8>>,
         2 => copy_units::<MaybeUninit<u16>>,
@@ -182,14 +184,14 @@ pub(crate) unsafe fn copy(shape: &[usize], item: usize, from: Side<'_, *const u8
         32 => copy_units::<[MaybeUninit<u64>; 4]>,
         _ => copy_items,
     };
-    // SAFETY: as the caller promises, in units of the size of an item.
+    // SAFETY: as the caller promises; each unit has the size of an item.
     unsafe { copy(&loops.in_tiles(item), (from.first, to.first), item) };
 }
 
-/// Copies the elements of two loops, the outer one first.
+/// Copies the elements of a plane. The arguments are the source, the target, the outer axis and the inner axis.
 type CopyPlane<U> = unsafe fn(*const U, *mut U, Axis, Axis);
 
-/// Copies elements of as many bytes as a `U` has.
+/// Copies elements that have the size of `U`.
 ///
 /// # Safety
 ///
@@ -197,7 +199,7 @@ type CopyPlane<U> = unsafe fn(*const U, *mut U, Axis, Axis);
 unsafe fn copy_units<U: Copy>(loops: &Loops, (from, to): (*const u8, *mut u8), _: usize) {
     let (from, to) = (from.cast::<U>(), to.cast::<U>());
     for Plane { first, rows, run } in loops.planes() {
-        // The usual steps are constants, so that the compiler knows which loads go together.
+        // Frequent steps are compile-time constants, so that the compiler can combine loads.
         let copy: CopyPlane<U> = match (run.steps[0], run.steps[1]) {
             (1, 1) if run.extent * size_of::<U>() > SHORT => copy_dense,
             (1, 1) => copy_steps::<U, 1, 1>,
@@ -206,25 +208,25 @@ unsafe fn copy_units<U: Copy>(loops: &Loops, (from, to): (*const u8, *mut u8), _
             (1, _) => copy_steps::<U, 1, 0>,
             _ => copy_steps::<U, 0, 0>,
         };
-        // SAFETY: elements on both sides, as the caller promises.
+        // SAFETY: the elements of a plane on both sides, as the caller promises.
         unsafe { copy(from.wrapping_offset(first[1]), to.wrapping_offset(first[0]), rows, run) };
     }
 }
 
 /// # Safety
 ///
-/// As for [`copy`]; the runs have no gaps on either side.
+/// As for [`copy`]. The runs are contiguous on both sides.
 unsafe fn copy_dense<U: Copy>(from: *const U, to: *mut U, rows: Axis, run: Axis) {
     let bytes = run.extent * size_of::<U>();
     for row in 0..rows.extent {
         let [target, source, _] = rows.to(row);
         let (from, to) = (from.wrapping_offset(source).cast::<u8>(), to.wrapping_offset(target).cast::<u8>());
-        // SAFETY: as the caller promises; as bytes, which have any alignment.
+        // SAFETY: as the caller promises. Bytes have any alignment.
         unsafe { ptr::copy_nonoverlapping(from, to, bytes) };
     }
 }
 
-/// Copies runs whose steps are these, or any that are called 0.
+/// Copies runs with the given constant steps. 0 stands for any step.
 ///
 /// # Safety
 ///
@@ -241,16 +243,16 @@ unsafe fn copy_steps<U: Copy, const TARGET: isize, const SOURCE: isize>(
         let [to_row, from_row, _] = rows.to(row);
         let (mut from, mut to) = (from.wrapping_offset(from_row), to.wrapping_offset(to_row));
         for _ in 0..run.extent {
-            // SAFETY: an element of the run; any alignment will do.
+            // SAFETY: an element of the run; any alignment is allowed.
             let unit = unsafe { from.read_unaligned() };
-            // SAFETY: its place.
+            // SAFETY: the element of the target at the same index.
             unsafe { to.write_unaligned(unit) };
             (from, to) = (from.wrapping_offset(source), to.wrapping_offset(target));
         }
     }
 }
 
-/// Copies elements of any size, one by one where they are not next to one another.
+/// Copies elements of any size. Elements that are not contiguous on both sides are copied one by one.
 ///
 /// # Safety
 ///
@@ -265,7 +267,7 @@ unsafe fn copy_items(loops: &Loops, (from, to): (*const u8, *mut u8), item: usiz
                 let [target, source, _] = core::array::from_fn(|side| {
                     bytes(first[side].wrapping_add(rows.to(row)[side]).wrapping_add(run.to(at)[side]))
                 });
-                // SAFETY: an element on both sides, or a run of them without gaps.
+                // SAFETY: an element on both sides, or a contiguous run of elements on both sides.
                 unsafe {
                     ptr::copy_nonoverlapping(from.wrapping_offset(source), to.wrapping_offset(target), size);
                 };

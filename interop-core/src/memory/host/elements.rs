@@ -1,4 +1,4 @@
-//! Elements in host memory as runs of bytes: any rank, any strides, any alignment.
+//! Elements in host memory, with any rank, strides and alignment.
 
 use core::marker::PhantomData;
 
@@ -14,7 +14,7 @@ use crate::memory::host::checked_read::check_readable;
 use crate::memory::host::loops::Visit;
 use crate::memory::host::strided::Strided;
 
-/// Elements in host-accessible memory, of any rank, at any alignment.
+/// The elements of an array in host-accessible memory, with any rank and alignment.
 pub(crate) struct HostElements<T> {
     address: usize,
     layout: Layout,
@@ -23,11 +23,12 @@ pub(crate) struct HostElements<T> {
 }
 
 impl<T: Element> HostElements<T> {
-    /// The elements that `info` describe; with access to them, for reading or for writing, until the value is dropped.
+    /// Creates the value from the description of an array, and records an access for reading or writing until the value
+    /// is dropped.
     ///
     /// # Safety
     ///
-    /// The memory that `info` describe is live and initialized while the value is used.
+    /// The memory that `info` describes is live and initialized while the value is used.
     pub(crate) unsafe fn of(info: &ArrayInfo, exclusive: bool) -> Result<Self> {
         check_readable(info.device(), info.stream())?;
         let layout = info.layout_of(&T::TYPE)?;
@@ -36,7 +37,8 @@ impl<T: Element> HostElements<T> {
     }
 
     fn strided(&self) -> Strided<'_, T> {
-        // SAFETY: live and initialized (contract of `of`), and host memory; a layout was checked when it was made.
+        // SAFETY: the memory is live and initialized (contract of `of`), and host memory. A layout was checked when it
+        // was made.
         unsafe { Strided::new(self.address, self.layout.shape(), self.layout.strides()) }
     }
 
@@ -44,7 +46,7 @@ impl<T: Element> HostElements<T> {
         self.layout.numel()
     }
 
-    /// The address of element \[0, …, 0\], and the layout from there on.
+    /// Returns the address of element \[0, …, 0\] and the layout.
     #[cfg(any(feature = "cust", feature = "cudarc"))]
     pub(crate) fn place(&self) -> (usize, &Layout) {
         (self.address, &self.layout)
@@ -54,11 +56,11 @@ impl<T: Element> HostElements<T> {
         self.strided().to_vec(order)
     }
 
-    /// Copies the elements into compact order. Unless there is an error, what was written are values of `T`.
+    /// Copies the elements into contiguous memory. Without an error, all copied elements are valid values of `T`.
     ///
     /// # Safety
     ///
-    /// `target` has room for [`count`](Self::count) elements, and nobody else uses it.
+    /// `target` has room for [`count`](Self::count) elements, and nothing else uses it.
     pub(crate) unsafe fn copy_to(&self, order: Order, target: *mut T) -> Result<()> {
         // SAFETY: as the caller promises.
         unsafe { self.strided().copy_to(order, target) }
@@ -68,7 +70,7 @@ impl<T: Element> HostElements<T> {
         self.strided().copy_to_slice(slice)
     }
 
-    /// Calls `see` with every element, in row-major order.
+    /// Calls `see` with each element, in row-major order.
     #[inline]
     pub(crate) fn for_each(&self, mut see: impl FnMut(T)) -> Result<()> {
         self.strided().fold(Visit::Index(Order::C), (), |(), element| see(element))
@@ -78,30 +80,31 @@ impl<T: Element> HostElements<T> {
         self.strided().for_each_chunk(see)
     }
 
-    /// Puts all elements together, in memory order.
+    /// Folds all elements in memory order.
     #[inline]
     pub(crate) fn fold<A>(&self, start: A, add: impl FnMut(A, T) -> A) -> Result<A> {
         self.strided().fold(Visit::Memory, start, add)
     }
 }
 
-/// Elements that may be written; access to them was asked for.
+/// The elements of a writable array, with a recorded access for writing.
 pub(crate) struct HostElementsMut<T>(HostElements<T>);
 
 impl<T: Element> HostElementsMut<T> {
-    /// As [`HostElements::of`], for writing; refuses read-only arrays, and those in which two indices may meet.
+    /// As [`HostElements::of`], for writing. Returns an error for read-only arrays and for arrays in which two indices
+    /// may share an element.
     ///
     /// # Safety
     ///
-    /// As there; the memory may be written if `info` say so, and while the value is used no Rust code reads or writes it
-    /// that has not to ask for it.
+    /// As for [`HostElements::of`]. The memory may be written if `info` says so. While the value is used, no Rust code
+    /// reads or writes the memory without recording an access.
     pub(crate) unsafe fn of(info: &ArrayInfo) -> Result<Self> {
         check_writable(info)?;
         // SAFETY: as the caller promises.
         unsafe { HostElements::of(info, true) }.map(Self)
     }
 
-    /// Replaces every element by `change` of it, in memory order.
+    /// Replaces each element by `change` of it, in memory order.
     #[inline]
     pub(crate) fn map_inplace(&self, change: impl FnMut(T) -> T) -> Result<()> {
         // SAFETY: as the caller of `of` promises.
@@ -127,11 +130,4 @@ impl<T: Element> HostElementsMut<T> {
         // SAFETY: as above.
         unsafe { self.0.strided().copy_from_slice(slice) }
     }
-}
-
-/// The first byte that is no `bool`. Many are looked at together, before it is decided whether there is one.
-#[inline]
-pub(crate) fn first_no_bool(bytes: &[u8]) -> Option<u8> {
-    let is_bad = |block: &&[u8]| block.iter().fold(0, |all, byte| all | byte) > 1;
-    bytes.chunks(1024).find(is_bad)?.iter().copied().find(|byte| *byte > 1)
 }

@@ -1,16 +1,16 @@
-//! Loops that read elements and write elements, compiled for each closure: the inner one runs over pointers, which the
-//! compiler vectorises where the elements are next to one another.
+//! Elementwise loops over one to three arrays. Each is compiled together with its closure.
 //!
-//! They become part of the function that has the closure, so that what the closure changes is in registers meanwhile.
+//! The inner loop runs over pointers, so the compiler vectorizes it if the elements are contiguous. The functions are
+//! inlined so that the variables that the closure changes stay in registers.
 #![expect(clippy::inline_always, reason = "loops are compiled together with the closure that they are for")]
 
 use crate::array::element::Element;
 use crate::error::Result;
-use crate::memory::host::checked_read::no_bool;
+use crate::memory::host::checked_read::invalid_bool;
 use crate::memory::host::loops::{Axis, Loops, Plane, Steps};
 use crate::memory::host::operands::{Operands, Scratch};
 
-/// Elements of one run, which are values.
+/// Elements of one run whose bytes were checked.
 #[derive(Clone, Copy)]
 struct Values<S> {
     from: S,
@@ -18,12 +18,13 @@ struct Values<S> {
     count: usize,
 }
 
-/// The next elements of a run of which so many have been had: all others, or as many as are checked together. With the byte
-/// that is no `bool` behind them, if there is one.
+/// Returns the next elements of a run after the first `had`. If all bit patterns are valid, these are all remaining
+/// elements. Otherwise they are at most one chunk, checked together. Also returns the first byte that is not a valid
+/// `bool`, which follows the returned elements.
 ///
 /// # Safety
 ///
-/// The elements of the run are live, counted from `from`.
+/// The elements of the run are live. `from` points to the first of them in each array.
 #[inline(always)]
 unsafe fn next_values<S: Operands>(
     from: S,
@@ -35,21 +36,22 @@ unsafe fn next_values<S: Operands>(
         return (Values { from, steps: run.steps, count: run.extent }, None);
     }
     let count = S::CHUNK.min(run.extent - had);
-    // SAFETY: elements of the run, as the caller promises.
+    // SAFETY: these are elements of the run, as the caller promises.
     let (from, steps, good, byte) = unsafe { from.moved(run.to(had)).checked(run.steps, count, scratch) };
     (Values { from, steps, count: good }, (good < count).then_some(byte))
 }
 
-/// Replaces every element of the first array of `loops` by `change` of itself and those of the others.
+/// Replaces each element of the first array of `loops` by `change` of the elements of all arrays at the same index.
 ///
 /// # Errors
 ///
-/// [`ErrorKind::DType`](crate::error::ErrorKind::DType) for a byte that is no `bool`; what came before it has been changed.
+/// [`ErrorKind::DType`](crate::error::ErrorKind::DType) for a byte that is not a valid `bool`. The elements before it
+/// have been changed.
 ///
 /// # Safety
 ///
-/// The elements of `loops`, counted from `from` in each array, are live. `to` is the first of these; its elements may be
-/// written, and no other Rust code reads or writes them meanwhile.
+/// The elements of `loops` are live, at offsets from the pointers in `from`. `to` is the pointer of the first array.
+/// Its elements may be written, and no other Rust code reads or writes them during the call.
 #[inline(always)]
 pub(crate) unsafe fn map<T: Element, S: Operands>(
     loops: &Loops,
@@ -61,7 +63,7 @@ pub(crate) unsafe fn map<T: Element, S: Operands>(
     unsafe { write::<T, S>(loops, to, from, |steps| steps, change) }
 }
 
-/// Writes to every element of the first array of `loops` what `make` makes of those of the others.
+/// Writes to each element of the first array of `loops` the result of `make` for the elements of the other arrays.
 ///
 /// # Errors
 ///
@@ -69,7 +71,8 @@ pub(crate) unsafe fn map<T: Element, S: Operands>(
 ///
 /// # Safety
 ///
-/// As for [`map`]; `from` are the arrays behind the first, and the elements of the first need not be initialized.
+/// As for [`map`]. `from` holds the pointers of the second and third arrays. The elements of the first array may be
+/// uninitialized.
 #[inline(always)]
 pub(crate) unsafe fn assign<T, S: Operands>(
     loops: &Loops,
@@ -81,7 +84,7 @@ pub(crate) unsafe fn assign<T, S: Operands>(
     unsafe { write::<T, S>(loops, to, from, |[_, second, third]| [second, third, 0], make) }
 }
 
-/// As [`map`]; `read` are the steps of the arrays that are read, among those of all.
+/// As [`map`]. `read` selects the steps of the arrays that are read from the steps of all arrays.
 ///
 /// # Safety
 ///
@@ -103,12 +106,12 @@ unsafe fn write<T, S: Operands>(
             let from = from.moved(read(first)).moved(read(begin));
             let mut at = 0;
             while at < run.extent {
-                // SAFETY: elements of the loops, as the caller promises.
+                // SAFETY: these are elements of the loops, as the caller promises.
                 let (values, bad) = unsafe { next_values(from, read_run, at, &mut scratch) };
-                // SAFETY: as many elements, which may be written.
+                // SAFETY: `to` has as many elements, which may be written.
                 unsafe { write_run(to.wrapping_offset(run.to(at)[0]), run.steps[0], values, &mut make) };
                 if let Some(byte) = bad {
-                    return Err(no_bool(byte));
+                    return Err(invalid_bool(byte));
                 }
                 at += values.count;
             }
@@ -119,7 +122,7 @@ unsafe fn write<T, S: Operands>(
 
 /// # Safety
 ///
-/// There are so many elements; those from `to` on may be written.
+/// `values` has `count` live elements. As many elements from `to` on may be written.
 #[inline(always)]
 unsafe fn write_run<T, S: Operands>(
     to: *mut T,
@@ -130,9 +133,9 @@ unsafe fn write_run<T, S: Operands>(
     let Values { from, steps, count } = values;
     if step == 1 && S::is_dense(steps) {
         for at in 0..count {
-            // SAFETY: one of the elements.
+            // SAFETY: `at < count`, so this is one of the elements.
             let item = unsafe { from.moved([at as isize; 3]).read() };
-            // SAFETY: the place of its own that it has.
+            // SAFETY: `to` has an element at each `at < count`, which may be written.
             unsafe { to.wrapping_add(at).write_unaligned(make(item)) };
         }
         return;
@@ -147,15 +150,16 @@ unsafe fn write_run<T, S: Operands>(
     }
 }
 
-/// Puts all elements together, one after another in the order of the loops.
+/// Folds all elements in the order of the loops.
 ///
 /// # Errors
 ///
-/// [`ErrorKind::DType`](crate::error::ErrorKind::DType) for a byte that is no `bool`; what came before it has been seen.
+/// [`ErrorKind::DType`](crate::error::ErrorKind::DType) for a byte that is not a valid `bool`. The elements before it
+/// have been passed to `add`.
 ///
 /// # Safety
 ///
-/// The elements of `loops`, counted from `from` in each array, are live.
+/// The elements of `loops` are live, at offsets from the pointers in `from`.
 #[inline(always)]
 pub(crate) unsafe fn fold<S: Operands, A>(
     loops: &Loops,
@@ -169,12 +173,12 @@ pub(crate) unsafe fn fold<S: Operands, A>(
             let from = from.moved(first).moved(rows.to(row));
             let mut at = 0;
             while at < run.extent {
-                // SAFETY: elements of the loops, as the caller promises.
+                // SAFETY: these are elements of the loops, as the caller promises.
                 let (values, bad) = unsafe { next_values(from, run, at, &mut scratch) };
-                // SAFETY: so many elements.
+                // SAFETY: `next_values` returned `count` checked elements.
                 folded = unsafe { fold_run(values, folded, &mut add) };
                 if let Some(byte) = bad {
-                    return Err(no_bool(byte));
+                    return Err(invalid_bool(byte));
                 }
                 at += values.count;
             }
@@ -185,39 +189,39 @@ pub(crate) unsafe fn fold<S: Operands, A>(
 
 /// # Safety
 ///
-/// There are so many elements, which are values.
+/// `values` has `count` live elements, whose bytes are valid values.
 #[inline(always)]
 unsafe fn fold_run<S: Operands, A>(values: Values<S>, start: A, add: &mut impl FnMut(A, S::Item) -> A) -> A {
     let Values { from, steps, count } = values;
     let mut folded = start;
     if S::is_dense(steps) {
         for at in 0..count {
-            // SAFETY: one of the elements.
+            // SAFETY: `at < count`, so this is one of the elements.
             folded = add(folded, unsafe { from.moved([at as isize; 3]).read() });
         }
         return folded;
     }
     let mut from = from;
     for _ in 0..count {
-        // SAFETY: one of the elements.
+        // SAFETY: this is one of the elements.
         folded = add(folded, unsafe { from.read() });
         from = from.moved(steps);
     }
     folded
 }
 
-/// Writes the same value to every element of the one array of `loops`.
+/// Writes `value` to each element of the only array of `loops`.
 ///
 /// # Safety
 ///
-/// As for [`map`]; the elements need not be initialized.
+/// As for [`map`]. The elements may be uninitialized.
 pub(crate) unsafe fn fill<T: Copy>(loops: &Loops, to: *mut T, value: T) {
     for Plane { first, rows, run } in loops.planes() {
         for row in 0..rows.extent {
             let mut to = to.wrapping_offset(first[0].wrapping_add(rows.to(row)[0]));
             if run.steps[0] == 1 {
                 for at in 0..run.extent {
-                    // SAFETY: an element of the loops.
+                    // SAFETY: this is an element of the loops.
                     unsafe { to.wrapping_add(at).write_unaligned(value) };
                 }
                 continue;

@@ -1,4 +1,4 @@
-//! Elements by value, one after another.
+//! An iterator over the elements by value.
 
 use core::fmt;
 use core::iter::FusedIterator;
@@ -9,13 +9,13 @@ use crate::array::element::Element;
 use crate::array::layout::order::Order;
 use crate::memory::host::HostView;
 
-/// The elements of a view in row-major order: see [`HostView::iter`].
+/// An iterator over the elements of a view by value, in row-major order; see [`HostView::iter`].
 pub struct Iter<'a, T, const N: usize> {
-    /// The element that comes next, of those that are left in the run.
+    /// The next element. `run` elements are left in the current run.
     next: *const T,
     step: isize,
     run: usize,
-    /// The other runs: how many are left, how long each is, and where it begins.
+    /// The number of the other runs that are left. Each has `len` elements; the current one begins at `begin`.
     runs: usize,
     len: usize,
     begin: *const T,
@@ -26,11 +26,11 @@ pub struct Iter<'a, T, const N: usize> {
 }
 
 impl<T: Element, const N: usize> HostView<'_, T, N> {
-    /// The elements by value, in row-major order of their indices. [`fold`](Self::fold) and
-    /// [`for_each_chunk`](Self::for_each_chunk) are faster where the order does not matter, [`as_cells`](Self::as_cells) where
-    /// there are no gaps.
+    /// Returns an iterator over the elements by value, in row-major order of their indices.
     ///
-    /// A byte that is no `bool` is taken for `true`; the others refuse it.
+    /// [`fold`](Self::fold) and [`for_each_chunk`](Self::for_each_chunk) are faster if the order does not matter, and
+    /// [`as_cells`](Self::as_cells) if the array is contiguous. A byte that is not a valid `bool` is read as `true`;
+    /// the other methods return an error for it.
     ///
     /// ```
     /// use interop_core::CudaArray;
@@ -52,7 +52,7 @@ impl<T: Element, const N: usize> HostView<'_, T, N> {
             (false, Some(extent), Some(stride)) => (*extent, *stride),
             _ => (layout.numel(), 1),
         };
-        // Without elements, there is one run of none.
+        // An array without elements has one run of length 0.
         let runs = layout.numel().checked_div(run).map_or(0, |runs| runs - 1);
         let begin = core::ptr::with_exposed_provenance(self.raw.address);
         let index = [0; N];
@@ -60,11 +60,11 @@ impl<T: Element, const N: usize> HostView<'_, T, N> {
     }
 }
 
-/// Reads an element, whose bytes may be no `bool`.
+/// Reads an element, whose bytes may be invalid for `bool`.
 ///
 /// # Safety
 ///
-/// It is live, initialized and aligned.
+/// The element is live, initialized and aligned.
 #[inline]
 unsafe fn read<T: Element>(element: *const T) -> T {
     if T::TYPE.any_bits {
@@ -73,17 +73,17 @@ unsafe fn read<T: Element>(element: *const T) -> T {
     }
     let mut value = MaybeUninit::<T>::uninit();
     for at in 0..size_of::<T>() {
-        // SAFETY: a byte of the element.
+        // SAFETY: one of the bytes of the element.
         let byte = unsafe { element.cast::<u8>().wrapping_add(at).read() };
-        // SAFETY: its place in a value that consists of such bytes only.
+        // SAFETY: the byte at the same offset of `value`. The type consists of `bool`s only.
         unsafe { value.as_mut_ptr().cast::<u8>().wrapping_add(at).write(u8::from(byte != 0)) };
     }
-    // SAFETY: all bytes have been written, and each is a `bool`.
+    // SAFETY: all bytes have been written, and each is a valid `bool`.
     unsafe { value.assume_init() }
 }
 
 impl<T, const N: usize> Iter<'_, T, N> {
-    /// Goes to the first element of the next run, which there is.
+    /// Moves to the first element of the next run, which must exist.
     fn advance(&mut self) {
         for axis in (0..N.saturating_sub(1)).rev() {
             self.index[axis] += 1;
@@ -111,7 +111,7 @@ impl<T: Element, const N: usize> Iterator for Iter<'_, T, N> {
             }
             self.advance();
         }
-        // SAFETY: an element of the view, which is borrowed: live, initialized, aligned.
+        // SAFETY: an element of the borrowed view, which is live, initialized and aligned.
         let element = unsafe { read(self.next) };
         self.next = self.next.wrapping_offset(self.step);
         self.run -= 1;
@@ -127,7 +127,7 @@ impl<T: Element, const N: usize> Iterator for Iter<'_, T, N> {
         let mut folded = start;
         loop {
             let (first, step) = (self.next, self.step);
-            // Known to be 1, the step is no part of the loop, which the compiler vectorises then.
+            // With a constant step of 1, the compiler vectorizes the loop.
             if step == 1 {
                 for at in 0..self.run {
                     // SAFETY: as in `next`.

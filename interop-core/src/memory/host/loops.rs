@@ -1,34 +1,35 @@
-//! The order in which one to three arrays of one shape are walked together: axes sorted by stride and merged.
+//! Loops over one to three arrays of one shape. Axes are sorted by stride and merged where possible.
 
 use core::cmp::Reverse;
 
 use crate::array::dims::Dims;
 use crate::array::layout::order::Order;
 
-/// The most arrays that are walked together.
+/// The maximum number of arrays in one loop.
 pub(crate) const MOST: usize = 3;
 
-/// How far each array steps along an axis, in elements; 0 for arrays that are not there.
+/// The step of each array along an axis, in elements. Arrays that do not exist have step 0.
 pub(crate) type Steps = [isize; MOST];
 
-/// A tile, in which arrays of opposite memory orders meet: the most steps of the second loop, and the elements.
+/// The size of the tiles for arrays of opposite memory orders: the maximum extent of the second loop, and the number of
+/// elements.
 type Tile = (usize, usize);
 
-/// Where the elements to which the inner loop leads have places of their own in the cache.
+/// The tile if the elements at the stride of the inner loop map to different cache sets.
 const SQUARE: Tile = (128, 128 * 64);
 
-/// Where they share some, as with strides that are powers of two; and where an element is a byte.
+/// The tile if they map to few cache sets, as with strides that are powers of two, and for elements of one byte.
 const NARROW: Tile = (512, 512 * 16);
 
-/// An inner loop of fewer steps takes longer to begin than to run.
+/// An inner loop with fewer steps takes longer to start than to run.
 const SHORT: usize = 8;
 
-/// In which order elements are visited.
+/// The order in which elements are visited.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Visit {
-    /// Whatever lies next to one another in the first array, from the lowest address on.
+    /// By address in the first array, from the lowest address on.
     Memory,
-    /// As the indices count.
+    /// By index.
     Index(Order),
 }
 
@@ -40,17 +41,17 @@ pub(crate) struct Axis {
 }
 
 impl Axis {
-    /// A loop that runs once.
+    /// A loop with one iteration.
     pub(crate) const ONCE: Self = Self { extent: 1, steps: [0; MOST] };
 
-    /// The steps from the first index to this one.
+    /// Returns the steps from index 0 to `index`.
     #[inline]
     pub(crate) fn to(&self, index: usize) -> Steps {
         self.steps.map(|step| step.wrapping_mul(index as isize))
     }
 }
 
-/// The two inner loops, from these offsets on.
+/// The two inner loops, starting at the offsets `first`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Plane {
     pub(crate) first: Steps,
@@ -58,15 +59,15 @@ pub(crate) struct Plane {
     pub(crate) run: Axis,
 }
 
-/// Loops over all elements; none of them runs zero times.
+/// Nested loops over all elements. No loop has 0 iterations.
 #[derive(Clone, Debug)]
 pub(crate) struct Loops {
-    /// From the outermost to the innermost; those behind `ndim` are unused.
+    /// From the outermost to the innermost. Only the first `ndim` are used.
     axes: Dims<Axis>,
     ndim: usize,
-    /// The offset of the element that is visited first, in each array.
+    /// The offset of the first visited element, in each array.
     first: Steps,
-    /// In what tiles the two inner loops run.
+    /// The tile size of the two inner loops.
     tile: Option<Tile>,
 }
 
@@ -76,7 +77,8 @@ fn sum(offsets: Steps, steps: Steps) -> Steps {
 }
 
 impl Loops {
-    /// The loops over arrays of this shape, given the strides of each in elements; `None` without elements.
+    /// Creates the loops over arrays of this shape, given the strides of each in elements. Returns `None` for arrays
+    /// without elements.
     #[inline]
     pub(crate) fn new(shape: &[usize], strides: &[&[isize]], visit: Visit) -> Option<Self> {
         if shape.contains(&0) {
@@ -104,7 +106,7 @@ impl Loops {
         Self { axes, ndim, first: [0; MOST], tile: None }
     }
 
-    /// Walks each axis in the direction in which the first array that moves along it goes up.
+    /// Reverses each axis along which the first array that moves has a negative step.
     fn turn_forward(&mut self) {
         for axis in &mut self.axes[..self.ndim] {
             if axis.steps.iter().find(|step| **step != 0).is_some_and(|step| *step < 0) {
@@ -114,7 +116,7 @@ impl Loops {
         }
     }
 
-    /// Makes one loop of two where the outer goes on where the inner ends, in all arrays.
+    /// Merges two adjacent loops if in all arrays the outer one continues where the inner one ends.
     fn merge(&mut self) {
         if self.ndim == 0 {
             self.axes[0] = Axis::ONCE;
@@ -133,8 +135,8 @@ impl Loops {
         self.ndim = last + 1;
     }
 
-    /// Where an array has its elements next to one another along another axis than the first array has, makes that the
-    /// second loop, and has the two run in tiles. The inner one is the longer if the other is short.
+    /// If another array has a smaller stride along another axis than along the inner one, makes that axis the second
+    /// loop and tiles the two. If one of the two is short, the longer one becomes the inner loop.
     pub(crate) fn in_tiles(mut self, item: usize) -> Self {
         let inner = self.ndim - 1;
         for array in 1..MOST {
@@ -152,7 +154,8 @@ impl Loops {
         self
     }
 
-    /// The loops in two parts, cut across the outermost one that runs more than once. There is more than one element.
+    /// Splits the loops in two along the outermost loop with more than one iteration. There must be more than one
+    /// element.
     #[cfg(feature = "rayon")]
     pub(crate) fn halves(mut self) -> (Self, Self) {
         let at = self.axes[..self.ndim].iter().position(|axis| axis.extent > 1).unwrap_or(0);
@@ -164,7 +167,7 @@ impl Loops {
         (self, rest)
     }
 
-    /// The first offsets, if the elements of the first two arrays are one run without gaps.
+    /// Returns the first offsets if the elements of the first two arrays are one contiguous run.
     pub(crate) fn one_run(&self) -> Option<Steps> {
         let is_dense = self.ndim == 1 && self.axes[0].steps[..2] == [1, 1];
         (is_dense || self.count() == 1).then_some(self.first)
@@ -175,7 +178,7 @@ impl Loops {
         self.axes[..self.ndim].iter().map(|axis| axis.extent).product()
     }
 
-    /// The two inner loops, for each step of the outer ones; in tiles where that is better.
+    /// Returns the two inner loops for each step of the outer ones, in tiles if that is faster.
     pub(crate) fn planes(&self) -> Planes<'_> {
         let (outer, inner) = self.axes[..self.ndim].split_at(self.ndim.saturating_sub(2));
         let (rows, run) = match inner {
@@ -192,19 +195,19 @@ impl Loops {
     }
 }
 
-/// Planes, one after another. The loop over them is in one place of the caller's, with all that it works on.
+/// An iterator over planes. It lets the caller keep the loop over them in one place.
 #[derive(Debug)]
 pub(crate) struct Planes<'a> {
     outer: &'a [Axis],
     index: Dims<usize>,
-    /// The plane that comes next, or of which the next tile is a part.
+    /// The next plane, or the plane of the next tile.
     whole: Option<Plane>,
-    /// How large tiles are, and where the next begins, on the two axes.
+    /// The tile size, and where the next tile begins on the two axes.
     tile: Option<(Tile, (usize, usize))>,
 }
 
 impl Planes<'_> {
-    /// The plane behind the one that begins there.
+    /// Returns the plane that follows the given one.
     fn behind(&mut self, whole: Plane) -> Option<Plane> {
         let mut first = whole.first;
         for (index, axis) in self.index.iter_mut().zip(self.outer).rev() {
@@ -249,16 +252,16 @@ impl Iterator for Planes<'_> {
     }
 }
 
-/// How many multiples of a stride, in bytes, have lines of their own in the cache of the first level.
+/// Returns how many multiples of a stride in bytes have their own cache line in the first-level cache.
 fn apart(stride: usize) -> usize {
     const LINE: usize = 64;
     const WAY: usize = 4096;
-    // The greatest power of two in both; eight lines have one place.
+    // The greatest power of two that divides both. The cache is 8-way associative, so a set holds eight lines.
     let common = 1_usize << stride.trailing_zeros().min(WAY.trailing_zeros());
     8 * WAY / common.max(LINE)
 }
 
-/// What axes are sorted by: how far each array steps. Those along which an array repeats its elements are the outermost.
+/// The sort key of an axis: the step of each array. Axes along which an array repeats its elements are the outermost.
 fn reach(axis: &Axis) -> [usize; MOST] {
     axis.steps.map(|step| step.unsigned_abs().wrapping_sub(1))
 }

@@ -1,6 +1,8 @@
-//! Elements of host-accessible memory, read and written one at a time; slices only under a promise.
-#![expect(unsafe_code, reason = "this room reads and writes array elements on the host")]
+//! Views that read and write elements of host-accessible memory one at a time. Only unsafe methods return slices of
+//! elements.
+#![expect(unsafe_code, reason = "reads and writes array elements on the host")]
 
+pub(crate) mod cell_views;
 pub(crate) mod cells;
 pub(crate) mod checked_read;
 pub(crate) mod copy;
@@ -30,11 +32,11 @@ use crate::memory::host::loops::Visit;
 #[cfg(feature = "ndarray")]
 use crate::memory::host::strided::Strided;
 
-/// A view whose elements host code can read: the memory is host-accessible, aligned, and nothing is pending on it.
+/// A view whose elements host code can read: the memory is host-accessible and aligned, and no work is pending on it.
 ///
-/// Elements are read by value. A library that shares the memory may write to it between two reads, so plain references
-/// are only handed out by [`as_slice`](Self::as_slice), under a promise. Rust code that shares it, through another struct,
-/// cannot write while the view lives.
+/// Elements are read by value, because another library that shares the memory may write to it between two reads.
+/// References are only returned by the unsafe [`as_slice`](Self::as_slice). Rust code that shares the memory through
+/// another struct cannot write to it while the view exists.
 #[derive(Clone)]
 pub struct HostView<'a, T, const N: usize> {
     pub(crate) raw: RawView<N>,
@@ -42,10 +44,11 @@ pub struct HostView<'a, T, const N: usize> {
     marker: PhantomData<&'a T>,
 }
 
-/// A view whose elements host code can read and write; see [`HostView`], which [`as_view`](Self::as_view) gives for all that reads.
+/// A view whose elements host code can read and write. [`as_view`](Self::as_view) returns a [`HostView`] of the same
+/// elements, which has more methods for reading.
 ///
-/// A view that is leaked, as by `mem::forget`, keeps its memory in use: that of a [`HostVec`](crate::HostVec) until it is freed,
-/// imported memory until the program ends.
+/// A leaked view, for example after `mem::forget`, keeps its memory borrowed: the memory of a
+/// [`HostVec`](crate::HostVec) until it is freed, imported memory until the program ends.
 ///
 /// ```
 /// use interop_core::{CudaArray, HostVec};
@@ -77,13 +80,15 @@ pub struct HostViewMut<'a, T, const N: usize> {
 printed!(raw: HostView HostViewMut);
 
 impl<'a, T: Element, const N: usize> ArrayView<'a, T, N> {
-    /// The view for reading on the host. Work that is pending on pinned or managed memory is waited for.
+    /// Returns a view for reading on the host. Waits for pending work on pinned or managed memory.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Device`] for memory that the host cannot reach, [`ErrorKind::Stream`] for a stream beside memory that is
-    /// the host's alone, [`ErrorKind::Alignment`] when the address is not aligned for `T`, [`ErrorKind::AlreadyBorrowed`] while Rust code
-    /// writes to the memory through another struct; as [`cuda::stream_synchronize`](crate::cuda::stream_synchronize).
+    /// - [`ErrorKind::Device`] for memory that the host cannot access.
+    /// - [`ErrorKind::Stream`] if work is pending on a stream although the memory is plain CPU memory.
+    /// - [`ErrorKind::Alignment`] if the address is not aligned for `T`.
+    /// - [`ErrorKind::AlreadyBorrowed`] while Rust code writes to the memory through another struct.
+    /// - Any error of [`cuda::stream_synchronize`](crate::cuda::stream_synchronize).
     pub fn host_view(&self) -> Result<HostView<'a, T, N>> {
         check_host::<T, N>(&self.raw)?;
         Ok(HostView { raw: self.raw, access: BorrowGuard::new(self.raw.shared, false)?, marker: PhantomData })
@@ -91,11 +96,12 @@ impl<'a, T: Element, const N: usize> ArrayView<'a, T, N> {
 }
 
 impl<'a, T: Element, const N: usize> ArrayViewMut<'a, T, N> {
-    /// The view for reading and writing on the host.
+    /// Returns a view for reading and writing on the host.
     ///
     /// # Errors
     ///
-    /// As [`ArrayView::host_view`]; [`ErrorKind::AlreadyBorrowed`] also while Rust code reads the memory through another struct.
+    /// As [`ArrayView::host_view`]; also [`ErrorKind::AlreadyBorrowed`] while Rust code reads the memory through
+    /// another struct.
     pub fn into_host_view_mut(self) -> Result<HostViewMut<'a, T, N>> {
         check_host::<T, N>(&self.raw)?;
         Ok(HostViewMut {
@@ -106,10 +112,10 @@ impl<'a, T: Element, const N: usize> ArrayViewMut<'a, T, N> {
     }
 }
 
-/// Held while memory that others may have is read or written.
+/// The recorded access to memory that may be shared. The access ends when the last clone is dropped.
 ///
-/// It has the lifetime of the view's borrow and a drop of its own, so the compiler sees that the borrow lasts until the access
-/// is given up: a writer that comes before is an error when the program is compiled, and not when it runs.
+/// The type has the lifetime of the view's borrow and implements `Drop`, so the compiler extends the borrow to the
+/// drop. A writer that comes earlier is a compile error and not a runtime error.
 #[derive(Clone)]
 struct BorrowGuard<'a> {
     _record: Option<Arc<Borrow>>,
@@ -137,13 +143,13 @@ fn check_host<T: Element, const N: usize>(raw: &RawView<N>) -> Result<()> {
 }
 
 impl<const N: usize> RawView<N> {
-    /// The pointer to the element at `index`.
+    /// Returns a pointer to the element at `index`.
     #[inline]
     fn element<T>(&self, index: [usize; N]) -> Result<*mut T> {
         let (mut offset, mut is_inside) = (0_isize, true);
         for (at, (extent, stride)) in index.iter().zip(self.shape.iter().zip(&self.strides)) {
             is_inside &= at < extent;
-            // May be out of reach where the index is refused.
+            // The offset is not used if the index is out of bounds.
             offset = offset.wrapping_add((*at as isize).wrapping_mul(*stride));
         }
         if !is_inside {
@@ -159,7 +165,7 @@ impl<const N: usize> RawView<N> {
         Error::new(ErrorKind::IndexOutOfBounds, format_args!("index[{axis}]"), index[axis], allowed)
     }
 
-    /// The first element and the number of elements, when they lie without gaps in this order.
+    /// Returns a pointer to the first element, and the number of elements, if the array is contiguous in this order.
     fn run<T>(&self, order: Order) -> Result<(*mut T, usize)> {
         let layout = self.layout();
         layout.check_contiguous(order)?;
@@ -171,11 +177,11 @@ impl<const N: usize> RawView<N> {
         Ok((first, layout.numel()))
     }
 
-    /// The element with the lowest address.
+    /// Returns a pointer to the element with the lowest address.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::DType`] for bytes that are no `bool`.
+    /// [`ErrorKind::DType`] if a byte is not a valid `bool`.
     ///
     /// # Safety
     ///
@@ -190,7 +196,8 @@ impl<const N: usize> RawView<N> {
             ptr::with_exposed_provenance_mut::<T>(self.address).wrapping_offset(layout.offsets().start);
         if !T::TYPE.any_bits {
             let places = layout.places();
-            // SAFETY: as the caller promises; host memory, as `check_host` saw. The places are those of the elements.
+            // SAFETY: the elements are live and initialized, as the caller promises, and in host memory, because
+            // `check_host` succeeded. `places` visits only memory locations of these elements.
             unsafe { Strided::<T>::new(lowest.addr(), places.shape(), places.strides()) }.fold(
                 Visit::Memory,
                 (),
@@ -202,7 +209,7 @@ impl<const N: usize> RawView<N> {
 }
 
 impl<'a, T: Element, const N: usize> HostView<'a, T, N> {
-    /// The view of some of the elements, or of all under other indices.
+    /// Returns a view of some of the elements, or of all elements under other indices.
     fn over<const M: usize>(&self, raw: RawView<M>) -> HostView<'a, T, M> {
         HostView { raw, access: self.access.clone(), marker: PhantomData }
     }
@@ -213,50 +220,53 @@ impl<'a, T: Element, const N: usize> HostView<'a, T, N> {
         self.raw.shape
     }
 
-    /// The element at `index`.
+    /// Reads the element at `index`.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::IndexOutOfBounds`] outside the array; [`ErrorKind::DType`] for a byte that is no `bool`.
+    /// [`ErrorKind::IndexOutOfBounds`] outside the array; [`ErrorKind::DType`] for a byte that is not a valid `bool`.
     #[inline]
     pub fn read(&self, index: [usize; N]) -> Result<T> {
         let element = self.raw.element::<T>(index)?;
-        // SAFETY: the view's memory is live and initialized (contract of `from_info`), `element` lies within it, and
-        // `check_host` saw that it is host memory, aligned for `T`: strides count whole elements.
+        // SAFETY: the memory of the view is live and initialized (contract of `from_info`). `element` lies within it.
+        // `check_host` ensured that it is host memory and that the address is aligned for `T`; strides count whole
+        // elements.
         unsafe { read(element) }
     }
 
-    /// The elements as a slice.
+    /// Returns the elements as a slice.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Strides`] unless the array is C-contiguous; [`ErrorKind::DType`] for bytes that are no `bool`.
+    /// [`ErrorKind::Strides`] unless the array is C-contiguous; [`ErrorKind::DType`] if a byte is not a valid `bool`.
     ///
     /// # Safety
     ///
-    /// Nobody writes the elements for `'a`: no library that shares them, no thread of it, no kernel.
+    /// Nothing writes to the elements during `'a`: no other library that shares them, none of its threads, no kernel.
     pub unsafe fn as_slice(&self) -> Result<&'a [T]> {
         let (first, count) = self.raw.run::<T>(Order::C)?;
-        // SAFETY: as in `read`, for `count` elements without gaps.
+        // SAFETY: as in `read`, for `count` contiguous elements.
         unsafe { check_run(first, count)? };
-        // SAFETY: live, initialized, aligned, within one object; unwritten for `'a` as the caller promises.
+        // SAFETY: the elements are live, initialized, aligned and within one object. Nothing writes to them during
+        // `'a`, as the caller promises.
         Ok(unsafe { core::slice::from_raw_parts(first, count) })
     }
 }
 
 impl<'a, T: Element, const N: usize> HostViewMut<'a, T, N> {
-    /// As [`HostView::over`], where the view is used no more, but for elements that are not in `raw`.
+    /// As [`HostView::over`]. After the call, the caller uses `self` only for elements that are not in `raw`, or not at
+    /// all.
     fn over<const M: usize>(&self, raw: RawView<M>) -> HostViewMut<'a, T, M> {
         HostViewMut { raw, access: self.access.clone(), marker: PhantomData }
     }
 
-    /// The same view, borrowed: for methods that take a view by value.
+    /// Reborrows the view, for methods that take a view by value.
     #[must_use]
     pub fn as_view_mut(&mut self) -> HostViewMut<'_, T, N> {
         HostViewMut { raw: self.raw, access: self.access.clone(), marker: PhantomData }
     }
 
-    /// The same view for reading.
+    /// Returns a read-only view of the same elements.
     #[must_use]
     pub fn as_view(&self) -> HostView<'_, T, N> {
         HostView { raw: self.raw, access: self.access.clone(), marker: PhantomData }
@@ -268,7 +278,7 @@ impl<'a, T: Element, const N: usize> HostViewMut<'a, T, N> {
         self.raw.shape
     }
 
-    /// The element at `index`.
+    /// Reads the element at `index`.
     ///
     /// # Errors
     ///
@@ -288,13 +298,13 @@ impl<'a, T: Element, const N: usize> HostViewMut<'a, T, N> {
     #[inline]
     pub fn write(&mut self, index: [usize; N], value: T) -> Result<()> {
         let element = self.raw.element::<T>(index)?;
-        // SAFETY: the view's memory is live, writable and unshared among Rust code (contract of `from_info`); `element`
-        // lies within it and is aligned, as in `HostView::read`.
+        // SAFETY: the memory of the view is live, writable and not shared with other Rust code (contract of
+        // `from_info`). `element` lies within it and is aligned, as in `HostView::read`.
         unsafe { element.write(value) };
         Ok(())
     }
 
-    /// The elements as a slice.
+    /// Returns the elements as a mutable slice.
     ///
     /// # Errors
     ///
@@ -302,12 +312,14 @@ impl<'a, T: Element, const N: usize> HostViewMut<'a, T, N> {
     ///
     /// # Safety
     ///
-    /// Nobody else reads or writes the elements for `'a`: no library that shares them, no thread of it, no kernel.
+    /// Nothing else reads or writes the elements during `'a`: no other library that shares them, none of its threads,
+    /// no kernel.
     pub unsafe fn into_slice(self) -> Result<&'a mut [T]> {
         let (first, count) = self.raw.run::<T>(Order::C)?;
         // SAFETY: as in `HostView::as_slice`.
         unsafe { check_run(first, count)? };
-        // SAFETY: live, initialized, aligned, writable; unshared for `'a` as the caller promises.
+        // SAFETY: the elements are live, initialized, aligned and writable. Nothing else uses them during `'a`, as the
+        // caller promises.
         Ok(unsafe { core::slice::from_raw_parts_mut(first, count) })
     }
 }

@@ -1,68 +1,71 @@
-//! What elementwise loops read: one to three arrays at a time.
+//! The operands of elementwise loops: pointers into one to three arrays.
 
 use core::ptr;
 
 use crate::array::element::Element;
 use crate::memory::host::loops::{MOST, Steps};
 
-/// The most bytes of one array that are checked before they are used.
+/// The maximum number of bytes of one array that are checked together.
 const CHECKED: usize = 4096;
 
-/// The place of one element in each of some arrays; at any alignment.
+/// Pointers to one element in each of one to three arrays, with any alignment.
 pub(crate) trait Operands: Copy {
-    /// The elements, one of each array.
+    /// The values of the elements, one of each array.
     type Item;
 
-    /// Whether every bit pattern is a value of all of them.
+    /// Whether every bit pattern is valid for all element types.
     const ANY_BITS: bool;
 
-    /// How many elements are checked together.
+    /// The number of elements that are checked together.
     const CHUNK: usize;
 
-    /// As many steps further as `steps` says for each array.
+    /// Moves the pointer of each array by its number of steps.
     fn moved(self, steps: Steps) -> Self;
 
-    /// Whether the elements of a run are next to one another in all arrays.
+    /// Whether the elements of a run are contiguous in all arrays.
     fn is_dense(steps: Steps) -> bool;
 
     /// # Safety
     ///
-    /// The places are those of live elements, whose bytes are values of their types.
+    /// The pointers point to live elements, whose bytes are valid values of their types.
     unsafe fn read(self) -> Self::Item;
 
-    /// Copies what may not be a value out of the reach of others, and checks the copy. Gives the places of elements that are
-    /// values, their steps, and how many there are; with fewer than `count`, the byte that is none.
+    /// Copies elements whose bytes may be invalid into `scratch`, where other libraries cannot change them, and checks
+    /// the copies. Returns pointers to the valid elements, their steps, their number, and the byte at which the check
+    /// failed. That byte has a meaning only if the number is less than `count`.
     ///
     /// # Safety
     ///
-    /// The places are those of the first of `count` live elements, [`CHUNK`](Self::CHUNK) at most.
+    /// The pointers point to the first of `count` live elements in each array. `count` is at most
+    /// [`CHUNK`](Self::CHUNK).
     unsafe fn checked(self, steps: Steps, count: usize, scratch: &mut Scratch) -> (Self, Steps, usize, u8);
 }
 
-/// Room for the copies of elements that are checked, for each array.
+/// Buffers for the copies of elements that are checked, one for each array.
 pub(crate) type Scratch = [Vec<u8>; MOST];
 
-/// Copies `count` elements and compares their bytes with those of a `bool`: how many come before one that is none, and that.
+/// Copies `count` elements and checks that each byte is a valid `bool`. Returns the number of elements before the first
+/// invalid byte, and that byte.
 ///
 /// # Safety
 ///
-/// `from` is the first of so many live elements, `step` elements apart.
+/// `from` points to the first of `count` live elements, which are `step` elements apart.
 unsafe fn gather<T>(from: *const T, step: isize, count: usize, room: &mut Vec<u8>) -> (usize, u8) {
     let size = size_of::<T>();
     room.clear();
     room.reserve(count * size);
     if step == 1 {
-        // SAFETY: elements without gaps, as the caller promises; room for as many.
+        // SAFETY: the elements are contiguous, as the caller promises, and the buffer has room for as many.
         unsafe { ptr::copy_nonoverlapping(from.cast::<u8>(), room.as_mut_ptr(), count * size) };
     } else {
         for at in 0..count {
             let element = from.wrapping_offset(step.wrapping_mul(at as isize)).cast::<u8>();
             let place = room.as_mut_ptr().wrapping_add(at * size);
-            // SAFETY: one of the elements, and a place of its own for it.
+            // SAFETY: one of the elements, and the range of the buffer for its copy.
             unsafe { ptr::copy_nonoverlapping(element, place, size) };
         }
     }
-    // SAFETY: so many bytes have been written.
+    // SAFETY: this many bytes have been written.
     unsafe { room.set_len(count * size) };
     if room.iter().fold(0, |all, byte| all | byte) <= 1 {
         return (count, 0);
@@ -73,7 +76,7 @@ unsafe fn gather<T>(from: *const T, step: isize, count: usize, room: &mut Vec<u8
 
 macro_rules! operands {
     ($($type:ident $at:tt),+) => {
-        // Two arrays and more are a tuple, and so are their elements.
+        // Two or three arrays are a tuple, and so are their elements. The single element of one array is no tuple.
         #[allow(unused_parens, reason = "one array is no tuple")]
         impl<$($type: Element),+> Operands for ($(*const $type),+,) {
             type Item = ($($type),+);
@@ -101,7 +104,7 @@ macro_rules! operands {
 
             #[inline(always)]
             unsafe fn read(self) -> Self::Item {
-                // SAFETY: as the caller promises; any alignment will do.
+                // SAFETY: as the caller promises; any alignment is allowed.
                 ($(unsafe { self.$at.read_unaligned() }),+)
             }
 

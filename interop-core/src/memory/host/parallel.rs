@@ -1,4 +1,4 @@
-//! The loops over all elements by the threads of rayon, each with parts of its own.
+//! Loops over all elements on the threads of rayon. Each thread works on its own part of the elements.
 
 use crate::array::element::Element;
 use crate::error::Result;
@@ -7,10 +7,10 @@ use crate::memory::host::loops::{Loops, Visit};
 use crate::memory::host::strided::Strided;
 use crate::memory::host::{HostView, HostViewMut};
 
-/// As many elements, or half as many, are one piece of work.
+/// The maximum number of elements of one task. Larger loops are halved.
 const PIECE: usize = 1 << 15;
 
-/// Does `work` on pieces of some loops, which share no element, and puts the results together.
+/// Splits the loops into parts that share no element, runs `work` on each, and combines the results.
 fn pieces<R: Send>(
     loops: Loops,
     work: &(impl Fn(&Loops) -> Result<R> + Sync),
@@ -27,8 +27,8 @@ fn pieces<R: Send>(
 fn nothing((): (), (): ()) {}
 
 impl<T: Element, const N: usize> HostView<'_, T, N> {
-    /// As [`fold`](Self::fold), by all threads of rayon: each puts parts together, from `identity` on, and `reduce` puts these
-    /// together. The order of the parts is that of the memory, how many there are is not promised.
+    /// Folds all elements on the threads of rayon, as [`fold`](Self::fold). Each part is folded from `identity` on, and
+    /// `reduce` combines the results. The parts are combined in memory order; their number is not specified.
     ///
     /// # Errors
     ///
@@ -55,12 +55,12 @@ impl<T: Element, const N: usize> HostView<'_, T, N> {
     ) -> Result<A> {
         let all = self.strided();
         let Some(loops) = all.loops(Visit::Memory) else { return Ok(identity()) };
-        // SAFETY: elements of the view, live and initialized.
+        // SAFETY: the elements of the view are live and initialized.
         let work = |loops: &Loops| unsafe { fold(loops, (all.place(),), identity(), &add) };
         pieces(loops, &work, &reduce)
     }
 
-    /// As [`par_fold`](Self::par_fold), with the elements of two arrays, pair by pair.
+    /// As [`par_fold`](Self::par_fold), for pairs of elements of two arrays.
     ///
     /// # Errors
     ///
@@ -82,11 +82,11 @@ impl<T: Element, const N: usize> HostView<'_, T, N> {
 }
 
 impl<T: Element, const N: usize> HostViewMut<'_, T, N> {
-    /// As [`map_inplace`](Self::map_inplace), by all threads of rayon.
+    /// As [`map_inplace`](Self::map_inplace), on the threads of rayon.
     ///
     /// # Errors
     ///
-    /// As there; of the other elements some have been changed.
+    /// As [`map_inplace`](Self::map_inplace). Any other elements may have been changed.
     ///
     /// ```
     /// use interop_core::{CudaArray, HostVec};
@@ -103,17 +103,17 @@ impl<T: Element, const N: usize> HostViewMut<'_, T, N> {
     pub fn par_map_inplace(&mut self, change: impl Fn(T) -> T + Sync) -> Result<()> {
         let all = self.strided();
         let Some(loops) = all.loops(Visit::Memory) else { return Ok(()) };
-        // SAFETY: elements of the view: live, writable and unshared among Rust code (contract of `from_info`). No two indices
-        // meet, so no two pieces do.
+        // SAFETY: the elements of the view are live, writable and not used by other Rust code (contract of
+        // `from_info`). No two indices share an element, so no two parts do.
         let work = |loops: &Loops| unsafe { map(loops, all.place_mut(), (all.place(),), &change) };
         pieces(loops, &work, &nothing)
     }
 
-    /// As [`zip_map_inplace`](Self::zip_map_inplace), by all threads of rayon.
+    /// As [`zip_map_inplace`](Self::zip_map_inplace), on the threads of rayon.
     ///
     /// # Errors
     ///
-    /// As there; of the other elements some have been changed.
+    /// As [`zip_map_inplace`](Self::zip_map_inplace). Any other elements may have been changed.
     pub fn par_zip_map_inplace<U: Element>(
         &mut self,
         other: &HostView<'_, U, N>,
@@ -128,11 +128,11 @@ impl<T: Element, const N: usize> HostViewMut<'_, T, N> {
         pieces(loops, &work, &nothing)
     }
 
-    /// As [`zip2_map_inplace`](Self::zip2_map_inplace), by all threads of rayon.
+    /// As [`zip2_map_inplace`](Self::zip2_map_inplace), on the threads of rayon.
     ///
     /// # Errors
     ///
-    /// As there; of the other elements some have been changed.
+    /// As [`zip2_map_inplace`](Self::zip2_map_inplace). Any other elements may have been changed.
     pub fn par_zip2_map_inplace<U: Element, V: Element>(
         &mut self,
         second: &HostView<'_, U, N>,
@@ -149,7 +149,7 @@ impl<T: Element, const N: usize> HostViewMut<'_, T, N> {
     }
 }
 
-/// What the threads share.
+/// The threads share references to these values.
 const _: fn() = || {
     fn shared<S: Sync>() {}
     shared::<Strided<'_, f32>>();

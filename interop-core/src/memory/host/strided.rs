@@ -1,4 +1,4 @@
-//! Elements anywhere in host memory, of any rank and strides and at any alignment, and all that is done with all of them.
+//! Elements in host memory with any rank, strides and alignment, and the operations on all of them.
 
 use core::marker::PhantomData;
 use core::ptr;
@@ -12,10 +12,10 @@ use crate::memory::host::copy::{Side, copy, copy_bools, copy_runs, copy_values};
 use crate::memory::host::elementwise::{fill, fold, map};
 use crate::memory::host::loops::{Axis, Loops, Plane, Visit};
 
-/// The bytes of a chunk of copies; as many next to one another are lent where they are.
+/// The size of a chunk of copied elements, in bytes. Contiguous runs of at least this size are passed in place.
 const CHUNK: usize = 8192;
 
-/// Elements in host memory.
+/// The elements of an array in host memory.
 #[derive(Clone, Copy)]
 pub(crate) struct Strided<'a, T> {
     first: *mut T,
@@ -24,18 +24,19 @@ pub(crate) struct Strided<'a, T> {
     marker: PhantomData<&'a [T]>,
 }
 
-// SAFETY: a place is no access; what reads says so by `new`, what writes is unsafe. Elements are `Send` and `Sync`.
+// SAFETY: the type is a pointer and a layout. The caller of `new` permits reads, and methods that write are unsafe. `T`
+// is `Send` and `Sync`.
 unsafe impl<T: Element> Send for Strided<'_, T> {}
 
 // SAFETY: as above.
 unsafe impl<T: Element> Sync for Strided<'_, T> {}
 
 impl<'a, T: Element> Strided<'a, T> {
-    /// The elements of a layout whose arithmetic was checked, from this address on.
+    /// Creates the value from an address and a layout whose arithmetic was checked.
     ///
     /// # Safety
     ///
-    /// They are live and initialized host memory while the value is used.
+    /// The elements are live, initialized host memory while the value is used.
     pub(crate) unsafe fn new(address: usize, shape: &'a [usize], strides: &'a [isize]) -> Self {
         Self { first: ptr::with_exposed_provenance_mut(address), shape, strides, marker: PhantomData }
     }
@@ -52,12 +53,12 @@ impl<'a, T: Element> Strided<'a, T> {
         product(self.shape.iter().copied()).unwrap_or_else(|| unreachable!("a layout that was checked"))
     }
 
-    /// Where the first element is.
+    /// A pointer to the first element.
     pub(crate) fn place(&self) -> *const T {
         self.first
     }
 
-    /// Where the first element is, to be written.
+    /// A mutable pointer to the first element.
     pub(crate) fn place_mut(&self) -> *mut T {
         self.first
     }
@@ -66,14 +67,14 @@ impl<'a, T: Element> Strided<'a, T> {
         Loops::new(self.shape, &[self.strides], visit)
     }
 
-    /// The loops over both, in memory order.
+    /// Returns the loops over both arrays, in memory order.
     pub(crate) fn loops_with<U: Element>(&self, other: &Strided<'_, U>) -> Result<Option<Loops>> {
         self.check_shape(other.shape)?;
         let loops = Loops::new(self.shape, &[self.strides, other.strides], Visit::Memory);
         Ok(loops.map(|loops| loops.in_tiles(size_of::<T>())))
     }
 
-    /// The loops over all three, in memory order.
+    /// Returns the loops over all three arrays, in memory order.
     pub(crate) fn loops_with_two<U: Element, V: Element>(
         &self,
         second: &Strided<'_, U>,
@@ -85,12 +86,12 @@ impl<'a, T: Element> Strided<'a, T> {
         Ok(loops.map(|loops| loops.in_tiles(size_of::<T>())))
     }
 
-    /// Refuses elements of another shape.
+    /// Returns an error if the shape differs.
     fn check_shape(&self, shape: &[usize]) -> Result<()> {
         if self.shape == shape { Ok(()) } else { Err(other_shape(shape, self.shape)) }
     }
 
-    /// Refuses a slice of another length.
+    /// Returns an error if the length differs from the number of elements.
     fn check_len(&self, len: usize) -> Result<()> {
         let count = self.count();
         if count == len { Ok(()) } else { Err(other_length(len, count)) }
@@ -101,23 +102,23 @@ impl<'a, T: Element> Strided<'a, T> {
         elements
             .try_reserve_exact(count)
             .map_err(|_| Error::no_memory(count.saturating_mul(size_of::<T>())))?;
-        // SAFETY: the vector is new, and has room for `count` elements.
+        // SAFETY: the vector is new, and has capacity for `count` elements.
         unsafe { self.copy_to(order, elements.as_mut_ptr())? };
-        // SAFETY: they have been written, and are values of `T`.
+        // SAFETY: the elements have been written, and are valid values of `T`.
         unsafe { elements.set_len(count) };
         Ok(elements)
     }
 
-    /// Copies the elements into compact order. Unless there is an error, what was written are values of `T`.
+    /// Copies the elements into contiguous memory. Without an error, all copied elements are valid values of `T`.
     ///
     /// # Safety
     ///
-    /// `target` has room for [`count`](Self::count) elements, and nobody else uses it.
+    /// `target` has room for [`count`](Self::count) elements, and nothing else uses it.
     pub(crate) unsafe fn copy_to(&self, order: Order, target: *mut T) -> Result<()> {
         let strides = contiguous_strides(self.shape, order);
         let (from, to) = (self.source().bytes(), Side { first: target.cast(), strides: &strides });
         if T::TYPE.any_bits {
-            // SAFETY: the elements are live and initialized (contract of `new`); the target as the caller promises.
+            // SAFETY: the elements are live and initialized (contract of `new`). The target is as the caller promises.
             unsafe { copy(self.shape, size_of::<T>(), from, to) };
             return Ok(());
         }
@@ -127,14 +128,15 @@ impl<'a, T: Element> Strided<'a, T> {
 
     pub(crate) fn copy_to_slice(&self, slice: &mut [T]) -> Result<()> {
         self.check_len(slice.len())?;
-        // SAFETY: as many elements, borrowed by nobody else; those that are written are values, also if there is an error.
+        // SAFETY: the slice has as many elements, and nothing else borrows it. The written elements are valid even if
+        // an error is returned.
         unsafe { self.copy_to(Order::C, slice.as_mut_ptr()) }
     }
 
     #[inline]
     pub(crate) fn fold<A>(&self, visit: Visit, start: A, add: impl FnMut(A, T) -> A) -> Result<A> {
         let Some(loops) = self.loops(visit) else { return Ok(start) };
-        // SAFETY: live and initialized (contract of `new`).
+        // SAFETY: the elements are live and initialized (contract of `new`).
         unsafe { fold(&loops, (self.place(),), start, add) }
     }
 
@@ -151,7 +153,8 @@ impl<'a, T: Element> Strided<'a, T> {
         unsafe { fold(&loops, from, start, |folded, (one, other)| add(folded, one, other)) }
     }
 
-    /// Calls `see` with the elements, many at a time, in memory order: with long runs where they are, with others in copies.
+    /// Calls `see` with chunks of elements in memory order. Long contiguous runs are passed in place, others are
+    /// copied.
     pub(crate) fn for_each_chunk(&self, mut see: impl FnMut(&[ReadOnlyCell<T>])) -> Result<()> {
         let Some(loops) = self.loops(Visit::Memory) else { return Ok(()) };
         let most = (CHUNK / size_of::<T>()).max(1).min(self.count());
@@ -164,23 +167,24 @@ impl<'a, T: Element> Strided<'a, T> {
             let (mut row, mut at) = (0, 0);
             while row < rows.extent {
                 if T::TYPE.any_bits && run.steps[0] == 1 && run.extent >= most && self.first.is_aligned() {
-                    // SAFETY: elements next to one another, live and initialized (contract of `new`), aligned.
+                    // SAFETY: the elements are contiguous, live and initialized (contract of `new`), and aligned.
                     see(unsafe { ReadOnlyCell::slice(place(row, 0), run.extent) });
                     row += 1;
                     continue;
                 }
                 let room = most - chunk.len();
                 chunk.try_reserve_exact(room).map_err(|_| Error::no_memory(room * size_of::<T>()))?;
-                // Some rows, or a part of one that is longer than the room.
+                // Several whole rows, or a part of one that is longer than the free capacity.
                 let (height, length) = match room / run.extent {
                     whole if at == 0 && whole > 0 => (whole.min(rows.extent - row), run.extent),
                     _ => (1, room.min(run.extent - at)),
                 };
                 let (part, line) = (Axis { extent: height, ..rows }, Axis { extent: length, ..run });
                 let target = chunk.as_mut_ptr().wrapping_add(chunk.len());
-                // SAFETY: elements of the loops, live and initialized (contract of `new`); room for as many.
+                // SAFETY: elements of the loops, which are live and initialized (contract of `new`). The chunk has
+                // capacity for as many.
                 unsafe { copy_runs(place(row, at), part, line, target) }?;
-                // SAFETY: they have been written, and are values of `T`.
+                // SAFETY: they have been written, and are valid values of `T`.
                 unsafe { chunk.set_len(chunk.len() + height * length) };
                 at += length;
                 if at == run.extent {
@@ -200,17 +204,17 @@ impl<'a, T: Element> Strided<'a, T> {
     /// As [`map_inplace`](Self::map_inplace).
     pub(crate) unsafe fn fill(&self, value: T) {
         if let Some(loops) = self.loops(Visit::Memory) {
-            // SAFETY: elements, writable as the caller promises.
+            // SAFETY: the elements are writable, as the caller promises.
             unsafe { fill(&loops, self.first, value) };
         }
     }
 
     /// # Safety
     ///
-    /// As [`map_inplace`](Self::map_inplace); none of the elements is among the others.
+    /// As [`map_inplace`](Self::map_inplace). The two arrays share no element.
     pub(crate) unsafe fn copy_from(&self, other: &Strided<'_, T>) -> Result<()> {
         self.check_shape(other.shape)?;
-        // SAFETY: live and initialized (contract of `new`), writable as the caller promises.
+        // SAFETY: the elements are live and initialized (contract of `new`), and writable as the caller promises.
         unsafe { copy_values(self.shape, other.source(), self.target()) }
     }
 
@@ -221,19 +225,20 @@ impl<'a, T: Element> Strided<'a, T> {
         self.check_len(slice.len())?;
         let strides = contiguous_strides(self.shape, Order::C);
         let from = Side { first: slice.as_ptr(), strides: &strides };
-        // SAFETY: the elements of a slice, which nobody else writes; writable as the caller promises.
+        // SAFETY: the elements of a slice, to which nothing else writes. The target is writable as the caller promises.
         unsafe { copy_values(self.shape, from, self.target()) }
     }
 
-    /// Replaces every element by `change` of it, in memory order.
+    /// Replaces each element by `change` of it, in memory order.
     ///
     /// # Safety
     ///
-    /// The elements may be written, no two indices meet in one, and no other Rust code reads or writes them meanwhile.
+    /// The elements may be written. No two indices share an element. No other Rust code reads or writes the elements
+    /// during the call.
     #[inline]
     pub(crate) unsafe fn map_inplace(&self, change: impl FnMut(T) -> T) -> Result<()> {
         let Some(loops) = self.loops(Visit::Memory) else { return Ok(()) };
-        // SAFETY: live and initialized (contract of `new`), writable as the caller promises.
+        // SAFETY: the elements are live and initialized (contract of `new`), and writable as the caller promises.
         unsafe { map(&loops, self.place_mut(), (self.place(),), change) }
     }
 
@@ -270,7 +275,7 @@ impl<'a, T: Element> Strided<'a, T> {
 
 #[cold]
 fn other_shape(found: &[usize], wanted: &[usize]) -> Error {
-    let allowed = format!("{wanted:?}, the shape of the array beside it");
+    let allowed = format!("{wanted:?}, the shape of the other array");
     Error::new(ErrorKind::Shape, "shape", format_args!("{found:?}"), allowed)
 }
 

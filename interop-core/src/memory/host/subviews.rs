@@ -1,4 +1,4 @@
-//! Views of parts of a view, and of the same elements under other indices.
+//! Views of parts of a view, and views of the same elements under other indices.
 
 use core::ops::{Bound, RangeBounds};
 
@@ -8,7 +8,7 @@ use crate::memory::array_view::RawView;
 use crate::memory::host::{HostView, HostViewMut};
 
 impl<const N: usize> RawView<N> {
-    /// The same memory with other axes, from an element on that is so far from the first.
+    /// Returns a view of the same memory with other axes. Its first element is `offset` elements after that of `self`.
     fn with<T, const M: usize>(&self, shape: [usize; M], strides: [isize; M], offset: isize) -> RawView<M> {
         let Self { address, device, stream, shared, .. } = *self;
         let address = if shape.contains(&0) {
@@ -19,7 +19,7 @@ impl<const N: usize> RawView<N> {
         RawView { address, shape, strides, device, stream, shared }
     }
 
-    /// With the axes in this order.
+    /// Returns the view with its axes in the given order.
     fn permuted(&self, axes: [usize; N]) -> Result<Self> {
         let mut seen = [false; N];
         for axis in axes {
@@ -39,7 +39,7 @@ impl<const N: usize> RawView<N> {
         Err(Error::new(ErrorKind::Rank, "axis", axis, text!("less than {N}, the number of axes")))
     }
 
-    /// Every `step`-th element of a range of an axis; from its end on if `step` is negative.
+    /// Returns every `step`-th element of a range of an axis. A negative step begins at the end of the range.
     fn sliced<T>(&self, axis: usize, range: impl RangeBounds<usize>, step: isize) -> Result<Self> {
         Self::check_axis(axis)?;
         let extent = self.shape[axis];
@@ -76,7 +76,7 @@ impl<const N: usize> RawView<N> {
         Ok(self.with::<T, N>(shape, strides, self.strides[axis].wrapping_mul(first as isize)))
     }
 
-    /// Without an axis, of which one index is taken.
+    /// Removes an axis and selects one of its indices.
     fn indexed<T, const M: usize>(&self, axis: usize, index: usize) -> Result<RawView<M>> {
         const { assert!(M + 1 == N, "the view of one index has one axis less than the view") };
         Self::check_axis(axis)?;
@@ -95,7 +95,7 @@ impl<const N: usize> RawView<N> {
         Ok(self.with::<T, M>(shape, strides, self.strides[axis].wrapping_mul(index as isize)))
     }
 
-    /// With other extents, in C order, where that needs no copy.
+    /// Returns the elements under other extents in C order, if that needs no copy.
     fn reshaped<T, const M: usize>(&self, shape: [usize; M]) -> Result<RawView<M>> {
         let layout = self.layout().reshape(&shape)?;
         let mut strides = [0; M];
@@ -103,7 +103,7 @@ impl<const N: usize> RawView<N> {
         Ok(self.with::<T, M>(shape, strides, 0))
     }
 
-    /// Two parts: the first `at` indices of the first axis, and the others.
+    /// Splits the view into the first `at` indices of the first axis and the others.
     pub(crate) fn split<T>(&self, at: usize) -> (Self, Self) {
         assert!(at <= self.shape[0], "{at} is beyond the first axis");
         let (mut head, mut tail) = (self.shape, self.shape);
@@ -117,7 +117,7 @@ impl<const N: usize> RawView<N> {
 macro_rules! subviews {
     ($View:ident, $self:ident: $Receiver:ty) => {
         impl<'a, T: Element, const N: usize> $View<'a, T, N> {
-            /// The view with its axes in reverse order, as `NumPy`'s `.T`.
+            /// Returns the view with its axes in reverse order, as NumPy's `.T`.
             #[must_use]
             pub fn t($self: $Receiver) -> Self {
                 let mut raw = $self.raw;
@@ -126,22 +126,24 @@ macro_rules! subviews {
                 $self.over(raw)
             }
 
-            /// The view with its axes in another order, as `NumPy`'s `transpose`: axis `i` is `axes[i]` of this one.
+            /// Returns the view with its axes in another order, as NumPy's `transpose`: axis `i` is axis `axes[i]` of
+            /// this view.
             ///
             /// # Errors
             ///
-            /// [`ErrorKind::Rank`] unless each axis is there once.
+            /// [`ErrorKind::Rank`] unless `axes` contains each axis once.
             pub fn transpose($self: $Receiver, axes: [usize; N]) -> Result<Self> {
                 let raw = $self.raw.permuted(axes)?;
                 Ok($self.over(raw))
             }
 
-            /// Every `step`-th index of a range of an axis; a negative step begins with the last one.
+            /// Selects every `step`-th index of a range of an axis. A negative step begins with the last index of the
+            /// range.
             ///
             /// # Errors
             ///
-            /// [`ErrorKind::IndexOutOfBounds`] for a range beyond the axis and for a step of 0, [`ErrorKind::Rank`] where there is no such
-            /// axis.
+            /// [`ErrorKind::IndexOutOfBounds`] for a range beyond the axis and for a step of 0; [`ErrorKind::Rank`] if
+            /// the axis does not exist.
             pub fn slice_axis(
                 $self: $Receiver,
                 axis: usize,
@@ -152,12 +154,12 @@ macro_rules! subviews {
                 Ok($self.over(raw))
             }
 
-            /// The view of one index of an axis, with `M` axes, one less than this one has.
+            /// Selects one index of an axis. The result has `M` axes, one less than this view.
             ///
             /// # Errors
             ///
-            /// [`ErrorKind::IndexOutOfBounds`] outside the axis, [`ErrorKind::Rank`] where there is no such axis. Another `M` does not
-            /// compile.
+            /// [`ErrorKind::IndexOutOfBounds`] outside the axis; [`ErrorKind::Rank`] if the axis does not exist. Any
+            /// other `M` is a compile error.
             pub fn index_axis<const M: usize>(
                 $self: $Receiver,
                 axis: usize,
@@ -167,21 +169,22 @@ macro_rules! subviews {
                 Ok($self.over(raw))
             }
 
-            /// The same elements, in row-major order, under the indices of another shape.
+            /// Returns the same elements, in row-major order, under another shape.
             ///
             /// # Errors
             ///
-            /// [`ErrorKind::Shape`] for another number of elements, [`ErrorKind::Strides`] where only a copy could have that shape.
+            /// [`ErrorKind::Shape`] if the number of elements differs; [`ErrorKind::Strides`] if the shape requires a
+            /// copy.
             pub fn reshape<const M: usize>($self: $Receiver, shape: [usize; M]) -> Result<$View<'a, T, M>> {
                 let raw = $self.raw.reshaped::<T, M>(shape)?;
                 Ok($self.over(raw))
             }
 
-            /// Cuts the view in two along the first axis; the parts share no element, so two threads may have them.
+            /// Splits the view in two along the first axis. The parts share no element, so two threads may use them.
             ///
             /// # Panics
             ///
-            /// When there is no first axis or `at` is beyond its extent.
+            /// Panics if there is no first axis or if `at` is beyond its extent.
             #[must_use]
             pub fn split_at($self: $Receiver, at: usize) -> (Self, Self) {
                 let (head, tail) = $self.raw.split::<T>(at);

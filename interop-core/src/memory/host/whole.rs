@@ -1,4 +1,4 @@
-//! What is done with all elements of a view.
+//! Operations on all elements of a host view.
 
 use crate::array::element::Element;
 use crate::array::layout::order::Order;
@@ -10,47 +10,51 @@ use crate::memory::host::{HostView, HostViewMut};
 
 impl<T: Element, const N: usize> HostView<'_, T, N> {
     pub(crate) fn strided(&self) -> Strided<'_, T> {
-        // SAFETY: the view's memory is live and initialized (contract of `from_info`), and `check_host` saw that it is host
-        // memory; a view has a checked layout.
+        // SAFETY: the memory of the view is live and initialized (contract of `from_info`). `check_host` ensured that
+        // it is host memory. The layout of a view was checked when the view was made.
         unsafe { Strided::new(self.raw.address, &self.raw.shape, &self.raw.strides) }
     }
 
-    /// All elements in row-major order of their indices, whatever the strides are.
+    /// Copies all elements into a vector, in row-major order of their indices. The strides may have any values.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::DType`](crate::error::ErrorKind::DType) for a byte that is no `bool`; [`ErrorKind::OutOfMemory`](crate::error::ErrorKind::OutOfMemory)
-    /// when there is no room for the copy.
+    /// [`ErrorKind::DType`](crate::error::ErrorKind::DType) for a byte that is not a valid `bool`;
+    /// [`ErrorKind::OutOfMemory`](crate::error::ErrorKind::OutOfMemory) if the vector cannot be allocated.
     pub fn to_vec(&self) -> Result<Vec<T>> {
         self.strided().to_vec(Order::C)
     }
 
-    /// Copies all elements in row-major order of their indices.
+    /// Copies all elements into a slice, in row-major order of their indices.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Shape`](crate::error::ErrorKind::Shape) for a slice of another length than there are elements;
-    /// [`ErrorKind::DType`](crate::error::ErrorKind::DType) for a byte that is no `bool`, after which some have been copied.
+    /// [`ErrorKind::Shape`](crate::error::ErrorKind::Shape) if the length of the slice is not the number of elements;
+    /// [`ErrorKind::DType`](crate::error::ErrorKind::DType) for a byte that is not a valid `bool`, after some elements
+    /// have been copied.
     pub fn copy_to_slice(&self, slice: &mut [T]) -> Result<()> {
         self.strided().copy_to_slice(slice)
     }
 
-    /// Calls `see` with every element, in row-major order of their indices.
+    /// Calls `see` with each element, in row-major order of their indices.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::DType`](crate::error::ErrorKind::DType) for a byte that is no `bool`; what came before it has been seen.
+    /// [`ErrorKind::DType`](crate::error::ErrorKind::DType) for a byte that is not a valid `bool`. `see` has been
+    /// called for the elements before it.
     #[inline]
     pub fn for_each(&self, mut see: impl FnMut(T)) -> Result<()> {
         self.strided().fold(Visit::Index(Order::C), (), |(), element| see(element))
     }
 
-    /// Calls `see` with all elements, many at a time, in memory order: by address, whatever the indices are. Long runs are lent
-    /// where they are, others are copied together, so a loop over a chunk is as fast as over any slice, whatever the strides are.
+    /// Calls `see` with chunks of elements, in memory order: by address, independent of the indices. Long contiguous
+    /// runs are passed in place; other elements are copied into chunks. So a loop over a chunk is as fast as over any
+    /// slice, with any strides.
     ///
     /// # Errors
     ///
-    /// As [`for_each`](Self::for_each), after the chunks that came before; [`ErrorKind::OutOfMemory`](crate::error::ErrorKind::OutOfMemory).
+    /// As [`for_each`](Self::for_each), after the preceding chunks;
+    /// [`ErrorKind::OutOfMemory`](crate::error::ErrorKind::OutOfMemory).
     ///
     /// ```
     /// use interop_core::CudaArray;
@@ -73,7 +77,7 @@ impl<T: Element, const N: usize> HostView<'_, T, N> {
         self.strided().for_each_chunk(see)
     }
 
-    /// Puts all elements together, in memory order: by address, whatever the indices are.
+    /// Folds all elements in memory order: by address, independent of the indices.
     ///
     /// # Errors
     ///
@@ -83,11 +87,12 @@ impl<T: Element, const N: usize> HostView<'_, T, N> {
         self.strided().fold(Visit::Memory, start, add)
     }
 
-    /// Puts the elements of two arrays together, pair by pair, in the memory order of the first.
+    /// Folds the elements of two arrays pair by pair, in the memory order of the first array.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Shape`](crate::error::ErrorKind::Shape) unless both have one shape; as [`for_each`](Self::for_each).
+    /// [`ErrorKind::Shape`](crate::error::ErrorKind::Shape) unless both arrays have the same shape; otherwise as
+    /// [`for_each`](Self::for_each).
     #[inline]
     pub fn zip_fold<U: Element, A>(
         &self,
@@ -105,22 +110,25 @@ impl<T: Element, const N: usize> HostViewMut<'_, T, N> {
         unsafe { Strided::new(self.raw.address, &self.raw.shape, &self.raw.strides) }
     }
 
-    /// Replaces every element by `change` of it, in memory order: by address, whatever the indices are.
+    /// Replaces each element by `change` of it, in memory order: by address, independent of the indices.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::DType`](crate::error::ErrorKind::DType) for a byte that is no `bool`; what came before it has been changed.
+    /// [`ErrorKind::DType`](crate::error::ErrorKind::DType) for a byte that is not a valid `bool`. The elements before
+    /// it have been changed.
     #[inline]
     pub fn map_inplace(&mut self, change: impl FnMut(T) -> T) -> Result<()> {
-        // SAFETY: writable, without indices that meet, and unshared among Rust code (contract of `from_info`).
+        // SAFETY: the elements are writable, no two indices share one, and no other Rust code uses them (contract of
+        // `from_info`).
         unsafe { self.strided().map_inplace(change) }
     }
 
-    /// Replaces every element by `change` of it and of its counterpart in another array, in memory order.
+    /// Replaces each element by `change` of it and of the element at the same index in another array, in memory order.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Shape`](crate::error::ErrorKind::Shape) unless both have one shape; as [`map_inplace`](Self::map_inplace).
+    /// [`ErrorKind::Shape`](crate::error::ErrorKind::Shape) unless both arrays have the same shape; otherwise as
+    /// [`map_inplace`](Self::map_inplace).
     ///
     /// ```
     /// use interop_core::{CudaArray, HostVec};
@@ -150,7 +158,7 @@ impl<T: Element, const N: usize> HostViewMut<'_, T, N> {
     ///
     /// # Errors
     ///
-    /// As there.
+    /// As [`zip_map_inplace`](Self::zip_map_inplace).
     #[inline]
     pub fn zip2_map_inplace<U: Element, V: Element>(
         &mut self,
@@ -162,20 +170,21 @@ impl<T: Element, const N: usize> HostViewMut<'_, T, N> {
         unsafe { self.strided().zip2_map_inplace((&second.strided(), &third.strided()), change) }
     }
 
-    /// Writes the same value to all elements.
+    /// Writes `value` to all elements.
     pub fn fill(&mut self, value: T) {
         // SAFETY: as in `map_inplace`.
         unsafe { self.strided().fill(value) };
     }
 
-    /// Copies all elements of another array. Arrays that share memory cannot both be had: see
-    /// [`ErrorKind::AlreadyBorrowed`](crate::error::ErrorKind::AlreadyBorrowed).
+    /// Copies all elements of another array. The two arrays cannot share memory, because the second view would fail
+    /// with [`ErrorKind::AlreadyBorrowed`](crate::error::ErrorKind::AlreadyBorrowed).
     ///
     /// # Errors
     ///
     /// As [`zip_map_inplace`](Self::zip_map_inplace).
     pub fn copy_from(&mut self, other: &HostView<'_, T, N>) -> Result<()> {
-        // SAFETY: as in `map_inplace`: what nobody else reads meanwhile is not among the other's elements.
+        // SAFETY: as in `map_inplace`. No other Rust code reads these elements, so none of them is an element of
+        // `other`.
         unsafe { self.strided().copy_from(&other.strided()) }
     }
 
@@ -183,7 +192,7 @@ impl<T: Element, const N: usize> HostViewMut<'_, T, N> {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Shape`](crate::error::ErrorKind::Shape) for a slice of another length than there are elements.
+    /// [`ErrorKind::Shape`](crate::error::ErrorKind::Shape) if the length of the slice is not the number of elements.
     pub fn copy_from_slice(&mut self, slice: &[T]) -> Result<()> {
         // SAFETY: as in `map_inplace`.
         unsafe { self.strided().copy_from_slice(slice) }

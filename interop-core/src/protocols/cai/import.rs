@@ -5,7 +5,7 @@ use crate::array::device::Device;
 use crate::array::stream::StreamHandle;
 use crate::cuda;
 use crate::error::Result;
-use crate::memory::import::Import;
+use crate::memory::import::{Import, Protocol};
 use crate::memory::owner::Owner;
 use crate::protocols::cai::CudaArrayInterface;
 
@@ -29,7 +29,8 @@ impl Import {
         owner: impl Send + 'static,
     ) -> Result<Self> {
         // SAFETY: forwarded to the caller.
-        Ok(unsafe { Self::from_parts(interface.info_on_device(device)?, Owner::new(owner)) })
+        let import = unsafe { Self::from_parts(interface.info_on_device(device)?, Owner::new(owner)) };
+        Ok(import.by(Protocol::CudaArrayInterface))
     }
 
     /// Imports the array of an interface dict for use on the stream `consumer`.
@@ -56,7 +57,7 @@ impl Import {
         let mut info = interface.info()?;
         let stated = interface.version >= 3 || interface.stream != StreamHandle::NothingPending;
         let (scope, captured) = cuda::locate_and_wait(&mut info, stated, consumer)?;
-        let mut import = Self::of(info, Owner::new(owner).after(scope));
+        let mut import = Self::of(info, Owner::new(owner).after(scope)).by(Protocol::CudaArrayInterface);
         let own = import.context();
         import.put_on_ordered_stream(consumer, captured, own);
         Ok(import)

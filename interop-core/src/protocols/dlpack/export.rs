@@ -108,7 +108,7 @@ pub unsafe fn export<A: TensorAbi, O: Send + 'static>(
     exported.map_err(|Refused { value: Plain(value), error }| Refused { value, error })
 }
 
-/// As [`export`], for an owner that may have a treatment of its own.
+/// As [`export`], for an owner that may adapt its release scope.
 ///
 /// # Safety
 ///
@@ -244,9 +244,9 @@ fn pack<A: TensorAbi, O: ExportOwner>(
         strides: null_without_axes(strides),
         byte_offset: 0,
     };
-    let is_free = info.device() == Device::CPU || owner.get_mut().orders_its_release();
+    let is_free = info.device() == Device::CPU || owner.get_mut().waits_on_drop();
     let scope = if is_free { None } else { cuda::release_scope_of(info) };
-    let scope = scope.map(|scope| owner.get_mut().treated_as(scope));
+    let scope = scope.map(|scope| owner.get_mut().adapt_scope(scope));
     let managed = A::wrap(tensor, flags, start.cast::<c_void>(), release::<A, O>);
     let package = start.cast::<Package<A, O>>();
     // SAFETY: `alloc_layout` starts with a package and is aligned for one.

@@ -1,4 +1,4 @@
-//! What keeps the memory of an export, and how it is let go.
+//! Owners of the memory of an export, and how they are dropped.
 
 use std::sync::Arc;
 
@@ -7,25 +7,26 @@ use crate::cuda::release::scope::ReleaseScope;
 
 /// The owner in an export.
 pub(crate) trait ExportOwner: Send + 'static {
-    /// Says how the release of the owner is treated, for memory with this fence. An owner that makes the context of the memory
-    /// current itself, where it needs that, notes the fence.
-    fn treated_as(&mut self, scope: ReleaseScope) -> ReleaseScope {
+    /// Returns the release scope of the owner, given that of the memory. An owner that makes the context of the memory
+    /// current itself stores the scope and marks the result as self-reliant.
+    fn adapt_scope(&mut self, scope: ReleaseScope) -> ReleaseScope {
         scope
     }
 
-    /// Whether the drop comes after the work on the memory by itself, and need not be put off.
-    fn orders_its_release(&self) -> bool {
+    /// Whether the drop itself is ordered after work on the memory, so that the release need not be deferred.
+    fn waits_on_drop(&self) -> bool {
         false
     }
 }
 
-/// An owner of any type: it may free the memory in whatever context is current.
+/// An owner of any type. It may free the memory in the context that is current.
 #[repr(transparent)]
 pub(crate) struct Plain<O>(pub(crate) O);
 
 impl<O: Send + 'static> ExportOwner for Plain<O> {}
 
-/// A handle of a shared array. The context of its memory is made current for the drop of the array, and for no other handle.
+/// A handle of a shared array. The drop of the last handle makes the context of the memory current and drops the array.
+/// The drop of any other handle needs no context.
 pub(crate) struct SharedHandle<T: Send + Sync + 'static> {
     array: Option<Arc<T>>,
     scope: Option<ReleaseScope>,
@@ -38,7 +39,7 @@ impl<T: Send + Sync + 'static> SharedHandle<T> {
 }
 
 impl<T: Send + Sync + 'static> ExportOwner for SharedHandle<T> {
-    fn treated_as(&mut self, scope: ReleaseScope) -> ReleaseScope {
+    fn adapt_scope(&mut self, scope: ReleaseScope) -> ReleaseScope {
         self.scope = Some(scope);
         scope.self_reliant()
     }

@@ -14,7 +14,7 @@ use crate::cuda;
 use crate::cuda::release::scope::ReleaseScope;
 use crate::cuda::verify::Verification;
 use crate::error::{Refused, Result};
-use crate::memory::import::Import;
+use crate::memory::import::{Import, Protocol};
 use crate::memory::owner::Owner;
 use crate::protocols::dlpack::abi::TensorAbi;
 use crate::protocols::dlpack::managed_tensor::{ManagedTensor, release};
@@ -75,7 +75,7 @@ impl Import {
         verification: Verification,
     ) -> Result<Self, Refused<ManagedTensor<A>>> {
         // SAFETY: `release::<A>` releases a struct of type `A` on any thread (3 of `ManagedTensor::from_raw`).
-        match unsafe { Self::from_dlpack_fast(tensor, release::<A>, verification, None) } {
+        match unsafe { Self::from_host_tensor(tensor, release::<A>, verification) } {
             Ok(import) => Ok(import),
             Err(tensor) => {
                 let mut import = Self::EMPTY;
@@ -86,35 +86,37 @@ impl Import {
         }
     }
 
-    /// The fast path: host memory and at most four axes. It compares the number of axes with `axes` if given. Returns
-    /// any other tensor.
+    /// The fast path: host memory, and one to four axes. Returns any other tensor.
     ///
     /// # Safety
     ///
     /// `release` releases a struct of type `A` on any thread.
     #[inline(always)]
-    pub(crate) unsafe fn from_dlpack_fast<A: TensorAbi>(
+    pub(crate) unsafe fn from_host_tensor<A: TensorAbi>(
         tensor: ManagedTensor<A>,
         release: unsafe fn(NonNull<()>),
         verification: Verification,
-        axes: Option<usize>,
     ) -> Result<Self, ManagedTensor<A>> {
         let asks_driver = verification == Verification::Full && cuda::is_opened();
-        match tensor.info_fast(axes, |address| !asks_driver || cuda::is_host_memory(address)) {
+        match tensor.info_fast(|address| !asks_driver || cuda::is_host_memory(address)) {
             Some(info) => {
                 // SAFETY: we release the struct, once, on any thread (1 and 3 of `ManagedTensor::from_raw`).
                 let owner = unsafe { Owner::from_raw(tensor.into_non_null(), release) };
-                Ok(Self::of(info, owner))
+                Ok(Self::of(info, owner).by(protocol_of::<A>()))
             }
             None => Err(tensor),
         }
     }
 
-    /// Replaces [`EMPTY`](Self::EMPTY) by any tensor, in any memory. On failure the import stays empty.
+    /// Replaces [`EMPTY`](Self::EMPTY) by the array of any tensor, in any memory. On failure the import stays empty.
+    ///
+    /// # Errors
+    ///
+    /// As [`from_dlpack`](Self::from_dlpack).
     ///
     /// # Safety
     ///
-    /// As [`from_dlpack_fast`](Self::from_dlpack_fast).
+    /// As [`from_host_tensor`](Self::from_host_tensor).
     #[inline(never)]
     pub(crate) unsafe fn receive<A: TensorAbi>(
         &mut self,
@@ -122,21 +124,26 @@ impl Import {
         release: unsafe fn(NonNull<()>),
         verification: Verification,
     ) -> Result<(), Refused<ManagedTensor<A>>> {
-        let scope =
-            match tensor.info_into(&mut self.info).and_then(|()| cuda::check(&self.info, verification)) {
-                Ok(scope) => scope,
-                Err(error) => {
-                    self.info = ArrayInfo::EMPTY;
-                    return Err(Refused { value: tensor, error });
-                }
-            };
+        let checked = tensor.info_into(&mut self.info);
+        let scope = match checked.and_then(|()| cuda::check(&self.info, verification)) {
+            Ok(scope) => scope,
+            Err(error) => {
+                self.info = ArrayInfo::EMPTY;
+                return Err(Refused { value: tensor, error });
+            }
+        };
         if self.info.device != Device::CPU {
-            // A producer that is told no stream orders its work before this one.
+            // Without a `stream` argument the producer synchronizes with the legacy default stream.
             self.info.stream = PendingWork::on(StreamHandle::LegacyDefault);
         }
         // SAFETY: the struct is ours to release once, on any thread (1 and 3 of `ManagedTensor::from_raw`).
         self.owner = unsafe { Owner::from_raw(tensor.into_non_null(), release) }
             .after(scope.map(ReleaseScope::self_reliant));
+        self.set_protocol(protocol_of::<A>());
         Ok(())
     }
+}
+
+const fn protocol_of<A: TensorAbi>() -> Protocol {
+    if A::IS_VERSIONED { Protocol::DlpackVersioned } else { Protocol::DlpackLegacy }
 }

@@ -89,7 +89,7 @@ impl<A: TensorAbi> ManagedTensor<A> {
     pub(crate) fn info_into(&self, to: &mut ArrayInfo) -> Result<()> {
         let flags = self.flags().map_err(unsupported_version)?;
         // SAFETY: the tensor is part of a live struct of a supported version; 2 of `from_raw`.
-        *to = match unsafe { read_fast(self.tensor_ptr(), flags, None, |_, _| true) } {
+        *to = match unsafe { read_fast(self.tensor_ptr(), flags, |_, _| true) } {
             Some(info) => info,
             // SAFETY: as above.
             None => unsafe { read_any(self.tensor_ptr(), flags) }?,
@@ -97,14 +97,10 @@ impl<A: TensorAbi> ManagedTensor<A> {
         Ok(())
     }
 
-    /// The fast path of [`info`](Self::info), for host memory and the given number of axes, if any. `is_on_host` checks
-    /// the address. Returns `None` for any other array.
+    /// The fast path of [`info`](Self::info), for host memory. `is_on_host` checks the address. Returns `None` for any
+    /// other array.
     #[inline(always)]
-    pub(crate) fn info_fast(
-        &self,
-        axes: Option<usize>,
-        is_on_host: impl FnOnce(usize) -> bool,
-    ) -> Option<ArrayInfo> {
+    pub(crate) fn info_fast(&self, is_on_host: impl FnOnce(usize) -> bool) -> Option<ArrayInfo> {
         let is_wanted = |tensor: &DLTensor, shape: &[i64]| {
             if tensor.device.device_type != DeviceType::CPU {
                 return false;
@@ -115,7 +111,7 @@ impl<A: TensorAbi> ManagedTensor<A> {
             shape.contains(&0) || is_on_host(tensor.data.addr().wrapping_add(offset()))
         };
         // SAFETY: as in `info_into`.
-        unsafe { read_fast(self.tensor_ptr(), self.flags().ok()?, axes, is_wanted) }
+        unsafe { read_fast(self.tensor_ptr(), self.flags().ok()?, is_wanted) }
     }
 
     /// The flags, or the unsupported version.
@@ -158,7 +154,6 @@ fn unsupported_version(version: DLPackVersion) -> Error {
 unsafe fn read_fast(
     tensor: *const DLTensor,
     flags: u64,
-    axes: Option<usize>,
     is_wanted: impl FnOnce(&DLTensor, &[i64]) -> bool,
 ) -> Option<ArrayInfo> {
     // SAFETY: the caller guarantees a live tensor; every bit pattern of its numbers and pointers is valid.
@@ -167,9 +162,6 @@ unsafe fn read_fast(
         return None;
     }
     let ndim = usize::try_from(tensor.ndim).ok()?;
-    if axes.is_some_and(|axes| axes != ndim) {
-        return None;
-    }
     // SAFETY: the shape is not null, so the caller guarantees `ndim` numbers.
     for_rank!(ndim, N => unsafe { read_ranked::<N>(&tensor, flags, is_wanted) })
 }

@@ -1,10 +1,12 @@
 //! Which classes are arrays, and the C functions that are their methods.
 #![expect(unsafe_code, reason = "methods are C functions that Python calls")]
 
+use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::pyclass::boolean_struct::True;
 use pyo3::{PyClass, ffi};
 
+use crate::array::info::ArrayInfo;
 use crate::derive::cuda_array::CudaArray;
 use crate::python::ffi_boundary::catch_panics;
 use crate::python::py_owner::release_deferred_refs;
@@ -69,4 +71,16 @@ pub(crate) unsafe fn body<T: ArrayClass>(
     };
     // SAFETY: the thread is attached, as the caller promises.
     unsafe { catch_panics(run) }.map_or(core::ptr::null_mut(), Py::into_ptr)
+}
+
+/// An iterator over the items of `__getitem__`, by index up to an `IndexError`. For an array without axes that error would end the
+/// loop as if the array were empty, so it is refused here.
+pub(crate) fn items<T: ArrayClass>(array: &Bound<'_, T>, info: &ArrayInfo) -> PyResult<Py<PyAny>> {
+    if info.ndim() == 0 {
+        return Err(PyTypeError::new_err("iteration over an array without axes"));
+    }
+    // SAFETY: a live object with a `__getitem__`.
+    let rows = unsafe { ffi::PySeqIter_New(array.as_ptr()) };
+    // SAFETY: a new reference, or null with an exception set.
+    Ok(unsafe { Bound::from_owned_ptr_or_err(array.py(), rows) }?.unbind())
 }

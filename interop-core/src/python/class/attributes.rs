@@ -12,11 +12,12 @@ use pyo3::types::{PyString, PyTuple, PyType};
 use crate::array::device::{Device, DeviceType};
 use crate::array::dtype::DType;
 use crate::array::info::ArrayInfo;
-use crate::python::class::array_class::{ArrayClass, body, struct_of};
+use crate::python::class::array_class::{ArrayClass, body, items, struct_of};
 use crate::python::class::method::{Call, Method};
+use crate::python::class::numpy::repr_with_elements;
 use crate::python::class::numpy::{NUMBERS, array, dtype_of, learned_type, number_as};
+use crate::python::class::pickling::reduce;
 use crate::python::class::relabel::{relabel_as_device, relabel_as_host};
-use crate::python::class::views::{elements, is_just_an_array, pickled};
 
 /// A read-only attribute: its name, its documentation, and its value for what is known of the array.
 pub(crate) struct Attribute {
@@ -163,7 +164,7 @@ pub(crate) fn methods<T: ArrayClass>() -> [Method; 11] {
         (
             c"__reduce_ex__",
             Call::One(reduce::<T>),
-            c"__reduce_ex__($self, protocol, /)\n--\n\nAs the class says; without a word of its own the elements as NumPy's array.",
+            c"__reduce_ex__($self, protocol, /)\n--\n\nAs the class defines it; otherwise the elements as NumPy's array.",
         ),
         (
             c"relabel_as_device",
@@ -233,18 +234,6 @@ unsafe extern "C" fn iter<T: ArrayClass>(
     unsafe { body::<T>(this, |array| items(array, &struct_of(array).info()?)) }
 }
 
-/// As the interpreter iterates over what has a `__getitem__`, by index up to an `IndexError`; that error would make an
-/// array without axes an empty one.
-pub(crate) fn items<T: ArrayClass>(array: &Bound<'_, T>, info: &ArrayInfo) -> PyResult<Py<PyAny>> {
-    if info.ndim() == 0 {
-        return Err(PyTypeError::new_err("iteration over an array without axes"));
-    }
-    // SAFETY: a live object with a `__getitem__`.
-    let rows = unsafe { ffi::PySeqIter_New(array.as_ptr()) };
-    // SAFETY: a new reference, or null with an exception set.
-    Ok(unsafe { Bound::from_owned_ptr_or_err(array.py(), rows) }?.unbind())
-}
-
 /// # Safety
 ///
 /// Called by Python as a method of `T` without arguments.
@@ -255,7 +244,7 @@ unsafe extern "C" fn repr<T: ArrayClass>(
     let run = |array: &Bound<'_, T>| {
         let info = struct_of(array).info()?;
         let class = array.as_any().get_type().qualname()?;
-        if let Some(text) = elements(array, &info, &class) {
+        if let Some(text) = repr_with_elements(array, &info, &class) {
             return Ok(PyString::new(array.py(), &text).into_any().unbind());
         }
         let shape = PyTuple::new(array.py(), info.shape())?.repr()?;
@@ -265,45 +254,4 @@ unsafe extern "C" fn repr<T: ArrayClass>(
     };
     // SAFETY: as the caller promises.
     unsafe { body::<T>(this, run) }
-}
-
-/// For the protocol of pickles, by which `copy` goes too.
-///
-/// # Safety
-///
-/// Called by Python as a method of `T` with one argument.
-unsafe extern "C" fn reduce<T: ArrayClass>(
-    this: *mut ffi::PyObject,
-    protocol: *mut ffi::PyObject,
-) -> *mut ffi::PyObject {
-    let run = |array: &Bound<'_, T>| {
-        let (class, object) = (array.as_any().get_type(), array.py().get_type::<PyAny>());
-        // SAFETY: the caller holds a reference to the argument.
-        let protocol = unsafe { Borrowed::from_ptr(array.py(), protocol) };
-        if says_how_it_is_pickled(&class, &object)? {
-            return Ok(object.call_method1("__reduce_ex__", (array, protocol))?.unbind());
-        }
-        if is_just_an_array(array)? {
-            return Ok(pickled(array, &protocol)?.unbind());
-        }
-        let class = class.qualname()?;
-        let text =
-            format!("cannot pickle '{class}', which shares memory; pickle a copy, such as numpy.array(x)");
-        Err(PyTypeError::new_err(text))
-    };
-    // SAFETY: as the caller promises.
-    unsafe { body::<T>(this, run) }
-}
-
-/// Whether a class, or one that it derives from, has what `object` would pickle an instance by, and does not have itself.
-pub(crate) fn says_how_it_is_pickled(
-    class: &Bound<'_, PyType>,
-    object: &Bound<'_, PyType>,
-) -> PyResult<bool> {
-    for name in ["__getnewargs__", "__getnewargs_ex__", "__setstate__"] {
-        if class.hasattr(name)? {
-            return Ok(true);
-        }
-    }
-    Ok(!class.getattr("__reduce__")?.is(object.getattr("__reduce__")?))
 }

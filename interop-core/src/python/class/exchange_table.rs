@@ -37,7 +37,7 @@ use crate::python::class::exported_array::new_object;
 use crate::python::errors::origin;
 use crate::python::ffi_boundary::catch_panics;
 use crate::python::import::exchange_table::CAPSULE_NAME;
-use crate::python::import::receive::ImportSlot;
+use crate::python::import::receive::receive;
 use crate::python::interpreter::is_attached;
 use crate::python::py_owner::{ExportedObject, release_deferred_refs};
 
@@ -197,7 +197,7 @@ unsafe extern "C" fn wrap(tensor: *mut Versioned, out: *mut *mut c_void) -> c_in
         // SAFETY: an owned tensor, which the caller hands over.
         let tensor = unsafe { ManagedTensor::<Versioned>::from_raw(tensor.as_ptr()) };
         let mut import = Import::EMPTY;
-        ImportSlot { import: &mut import, trust: Verification::Full }.receive(tensor)?;
+        receive(&mut import, tensor, Verification::Full)?;
         let object = new_object(py, Adopted(import))?;
         // SAFETY: a place for the object, as the caller promises.
         unsafe { out.write(object.into_ptr().cast()) };

@@ -11,5 +11,6 @@ pub(crate) mod install;
 pub(crate) mod instance;
 pub(crate) mod method;
 pub(crate) mod numpy;
+pub(crate) mod pickling;
 pub(crate) mod relabel;
 pub(crate) mod views;

@@ -221,3 +221,34 @@ pub(crate) unsafe extern "C" fn array<T: ArrayClass>(
     // SAFETY: as the caller promises.
     unsafe { body::<T>(this, run) }
 }
+
+/// The array as an array of `NumPy`, if the host can reach it.
+pub(crate) fn on_host<'py, T: ArrayClass>(array: &Bound<'py, T>) -> PyResult<Bound<'py, PyAny>> {
+    array.as_any().call_method0(pyo3::intern!(array.py(), "__array__"))
+}
+
+/// The `repr` of a small host array, with its elements. `None` if `NumPy` cannot format it.
+pub(crate) fn repr_with_elements<T: ArrayClass>(
+    array: &Bound<'_, T>,
+    info: &ArrayInfo,
+    class: &Bound<'_, PyAny>,
+) -> Option<String> {
+    /// `NumPy` shortens longer arrays.
+    const FEW: usize = 1000;
+    if info.numel() > FEW || !info.device().device_type.is_host_accessible() {
+        return None;
+    }
+    let py = array.py();
+    let numpy = py.import("numpy").ok()?;
+    let view = view_of(&numpy, array, info.dtype()).ok()?;
+    let options = PyDict::new(py);
+    options.set_item("separator", ", ").ok()?;
+    options.set_item("prefix", format!("{class}(")).ok()?;
+    let text = numpy.call_method("array2string", (&view,), Some(&options)).ok()?;
+    let shape =
+        if info.numel() == 0 { format!("shape={}, ", view.getattr("shape").ok()?) } else { String::new() };
+    let dtype = view.getattr("dtype").ok()?;
+    // A type of fields has no name.
+    let dtype = if info.struct_type().is_some() { dtype } else { dtype.getattr("name").ok()? };
+    Some(format!("{class}({text}, {shape}dtype={dtype})"))
+}

@@ -10,14 +10,14 @@ use crate::array::info::ArrayInfo;
 use crate::array::layout::Layout;
 use crate::array::layout::order::Order;
 use crate::error::{Error, ErrorKind};
-use crate::python::class::array_class::{ArrayClass, body, struct_of};
-use crate::python::class::attributes::{items, says_how_it_is_pickled};
+use crate::python::class::array_class::{ArrayClass, body, items, struct_of};
 use crate::python::class::exchange_table::Adopted;
 use crate::python::class::exported_array::new_object;
 use crate::python::class::exported_array::part_of;
 use crate::python::class::index::{Indexed, has_ellipsis, index_basic, is_basic};
 use crate::python::class::method::{Call, Method};
-use crate::python::class::numpy::view_of;
+use crate::python::class::numpy::{on_host, view_of};
+use crate::python::class::pickling::is_just_an_array;
 use crate::python::export::dlpack::answer;
 use crate::python::export::request::DlpackArgs;
 use crate::python::import::capsule::import_capsule;
@@ -54,11 +54,6 @@ pub(crate) fn methods<T: ArrayClass>() -> [Method; 6] {
             c"__deepcopy__($self, memo, /)\n--\n\nThe elements in new memory of the same device.",
         ),
     ]
-}
-
-/// The array for `NumPy`, where the host can reach it.
-fn on_host<'py, T: ArrayClass>(array: &Bound<'py, T>) -> PyResult<Bound<'py, PyAny>> {
-    array.as_any().call_method0(pyo3::intern!(array.py(), "__array__"))
 }
 
 /// # Safety
@@ -288,52 +283,11 @@ fn duplicate<T: ArrayClass>(array: &Bound<'_, T>, memo: Option<&Bound<'_, PyAny>
         let owner = ExportedObject::new(array.clone().into_any().unbind());
         // SAFETY: the object keeps the array alive, and its class is frozen.
         let capsule = unsafe { answer(py, struct_of(array), owner, &request) }?;
-        return Ok(new_object(py, Adopted(import_capsule(&capsule)?.import))?.unbind());
+        return Ok(new_object(py, Adopted(import_capsule(&capsule)?))?.unbind());
     }
     let told: Bound<'_, PyTuple> = array.as_any().call_method1("__reduce_ex__", (4,))?.cast_into()?;
     let mut arguments =
         vec![array.clone().into_any(), memo.cloned().unwrap_or_else(|| py.None().into_bound(py))];
     arguments.extend(told.iter());
     Ok(py.import("copy")?.call_method1("_reconstruct", PyTuple::new(py, arguments)?)?.unbind())
-}
-
-/// Whether an object is nothing but an array: of the very class, which does not say how it is pickled.
-pub(crate) fn is_just_an_array<T: ArrayClass>(array: &Bound<'_, T>) -> PyResult<bool> {
-    let py = array.py();
-    let class = array.as_any().get_type();
-    Ok(class.is(py.get_type::<T>()) && !says_how_it_is_pickled(&class, &py.get_type::<PyAny>())?)
-}
-
-/// The text of an array with its elements, for one of few on the host; `None` where `NumPy` cannot say it.
-pub(crate) fn elements<T: ArrayClass>(
-    array: &Bound<'_, T>,
-    info: &ArrayInfo,
-    class: &Bound<'_, PyAny>,
-) -> Option<String> {
-    /// NumPy shows the elements of as many.
-    const FEW: usize = 1000;
-    if info.numel() > FEW || !info.device().device_type.is_host_accessible() {
-        return None;
-    }
-    let py = array.py();
-    let numpy = py.import("numpy").ok()?;
-    let view = view_of(&numpy, array, info.dtype()).ok()?;
-    let options = PyDict::new(py);
-    options.set_item("separator", ", ").ok()?;
-    options.set_item("prefix", format!("{class}(")).ok()?;
-    let text = numpy.call_method("array2string", (&view,), Some(&options)).ok()?;
-    let shape =
-        if info.numel() == 0 { format!("shape={}, ", view.getattr("shape").ok()?) } else { String::new() };
-    let dtype = view.getattr("dtype").ok()?;
-    // A type of fields has no name.
-    let dtype = if info.struct_type().is_some() { dtype } else { dtype.getattr("name").ok()? };
-    Some(format!("{class}({text}, {shape}dtype={dtype})"))
-}
-
-/// What `copy` and `pickle` ask an array for, by which a pickle has its elements as `NumPy`'s array.
-pub(crate) fn pickled<'py, T: ArrayClass>(
-    array: &Bound<'py, T>,
-    protocol: &Bound<'py, PyAny>,
-) -> PyResult<Bound<'py, PyAny>> {
-    on_host(array)?.call_method1("__reduce_ex__", (protocol,))
 }

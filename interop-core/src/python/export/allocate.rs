@@ -37,7 +37,8 @@ use crate::python::errors::{of, origin};
 use crate::python::export::into_library::into_library;
 use crate::python::export::numpy_api::{Api, type_number};
 use crate::python::import::exchange_table::{Table, makes_objects, member, object_of};
-use crate::python::import::library_kind::{Kind, Library, library};
+use crate::python::import::kind::Kind;
+use crate::python::import::library_kind::{Library, library};
 use crate::python::import::pipeline::import;
 use crate::python::import::producer_wait::make_producer_wait;
 use crate::python::py_owner::{PyOwner, release_deferred_refs};
@@ -104,7 +105,7 @@ pub(crate) fn new_memory<B: FromArray + CudaArray>(
     };
     let import = match direct {
         Some(import) => import,
-        None => import(&object, None)?.import,
+        None => import(&object, None)?,
     };
     let address = import.info().address();
     if import.info().is_read_only() && import.info().numel() > 0 {
@@ -314,7 +315,7 @@ impl Refusal {
             return error;
         }
         let Some((class, text)) = self.0 else {
-            return PySystemError::new_err("the allocator of the exchange table failed and said no reason");
+            return PySystemError::new_err("the allocator of the exchange table failed without an error");
         };
         let named = py.import("builtins").and_then(|builtins| builtins.getattr(class));
         let named = named.ok().and_then(|class| class.cast_into::<PyType>().ok());

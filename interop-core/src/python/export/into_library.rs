@@ -29,7 +29,8 @@ use crate::python::exception_state::with_saved_exception;
 use crate::python::export::dlpack::waiting;
 use crate::python::export::numpy_api::{Api, extents, type_number};
 use crate::python::import::exchange_table::{Table, object_of, work_stream};
-use crate::python::import::library_kind::{Kind, Library, library};
+use crate::python::import::kind::Kind;
+use crate::python::import::library_kind::{Library, library};
 use crate::python::py_owner::release_deferred_refs;
 
 /// An array as an object of a library.
@@ -86,7 +87,7 @@ fn check_writable(info: &ArrayInfo, library: Library) -> PyResult<()> {
     if info.is_writable_by_owner() || info.numel() == 0 {
         return Ok(());
     }
-    let allowed = format!("a writable array for {}, which knows no read-only ones", library.names().0);
+    let allowed = format!("a writable array: {} has no read-only ones", library.names().0);
     let error = Error::new(ErrorKind::ReadOnly, "the result", "a read-only array", allowed);
     Err(error
         .with_python_hint("return a copy (`HostVec<T>`), or `python::NumPy`, whose arrays can be read-only")

@@ -12,7 +12,7 @@ use crate::python::class::exported_array::AnyThread;
 use crate::python::export::allocate::{NewArray, new_memory};
 use crate::python::export::into_library::into_library;
 use crate::python::import::argument::import_as;
-use crate::python::import::library_kind::Kind;
+use crate::python::import::kind::Kind;
 
 /// The two conversions of a result, which differ in where the object comes from.
 macro_rules! result_of {
@@ -279,7 +279,7 @@ impl<'py, A: CudaArray + AnyThread> IntoPyObject<'py> for SameKind<A> {
 ///
 /// #[pyfunction]
 /// fn extents(object: &Bound<'_, PyAny>) -> PyResult<SameKind<Extents>> {
-///     let array = import(object, None)?.import;
+///     let array = import(object, None)?;
 ///     let extents: HostVec<i64> = array.info().shape().iter().map(|extent| *extent as i64).collect();
 ///     like(object, Extents { axes: extents.len(), extents })
 /// }

@@ -7,12 +7,15 @@ use crate::cuda::verify::Verification;
 use crate::derive::from_array::FromArray;
 use crate::memory::extraction::Extraction;
 use crate::memory::import::Import;
-use crate::protocols::dlpack::abi::Versioned;
-use crate::python::capsule::CapsuleTensor;
+use crate::python::capsule::{CapsuleTensor, take_from};
 use crate::python::detach::{AssertSend, detached};
 use crate::python::errors::of;
-use crate::python::import::pipeline::{EarlyTensor, first_steps, remaining_steps};
-use crate::python::import::receive::{ImportSlot, release_foreign};
+use crate::python::import::dlpack_call::{call_dlpack, lacks_method};
+use crate::python::import::exchange_table::tensor_of;
+use crate::python::import::receive::host_import;
+use crate::python::import::request::Request;
+use crate::python::import::type_cache::type_info;
+use crate::python::py_owner::release_deferred_refs;
 
 /// Imports any object as a derived struct: what `#[cuda_array(python)]` does with an argument, to be done by hand, as in a
 /// `#[new]` method of a class.
@@ -65,29 +68,44 @@ pub unsafe fn import_as_unchecked<T: FromArray>(object: &Bound<'_, PyAny>) -> Py
 }
 
 #[inline(always)]
-#[expect(clippy::inline_always, reason = "one code from the object to the struct, a 15th of an import")]
-fn import_as_with<T: FromArray>(object: &Bound<'_, PyAny>, trust: Verification) -> PyResult<T> {
-    let mut early = EarlyTensor::default();
-    let cached_type = first_steps(object, &mut early)?;
-    if let Some(CapsuleTensor::Versioned(tensor)) = early.taken {
-        // Nearly all arrays of the host are read here, where it is known what the struct wants.
-        // SAFETY: `release_foreign::<Versioned>` releases a struct of this form, on any thread (3 of
-        // `ManagedTensor::from_raw`).
-        match unsafe {
-            Import::from_dlpack_fast(tensor, release_foreign::<Versioned>, trust, T::REQUIREMENTS.axes)
-        } {
+#[expect(clippy::inline_always, reason = "the fast path is compiled for the struct")]
+fn import_as_with<T: FromArray>(object: &Bound<'_, PyAny>, verification: Verification) -> PyResult<T> {
+    let named = |error| of(object, error).into();
+    release_deferred_refs(object.py());
+    let class = type_info(object)?;
+    let request = Request { object, class: &class, stream: None, verification };
+    let mut tensor = None;
+    if class.has_host_arrays() {
+        host_tensor(&request, &mut tensor)?;
+    }
+    // The fast path saves a tenth of an import from NumPy: the import is not moved.
+    if let Some(CapsuleTensor::Versioned(versioned)) = tensor {
+        match host_import(versioned, verification) {
             Ok(mut import) => {
-                cached_type.values.check(object, import.info())?;
-                return T::assemble(&mut Extraction::new(&mut import))
-                    .map_err(|error| of(object, error).into());
+                class.values.check(object, import.info())?;
+                return T::assemble(&mut Extraction::new(&mut import)).map_err(named);
             }
-            Err(tensor) => early.taken = Some(CapsuleTensor::Versioned(tensor)),
+            Err(versioned) => tensor = Some(CapsuleTensor::Versioned(versioned)),
         }
     }
     let mut import = Import::EMPTY;
-    remaining_steps(&mut ImportSlot { import: &mut import, trust }, object, &cached_type, early, None)?;
-    let mut extraction = Extraction::new(&mut import).waiting_in(take_detached);
-    T::assemble(&mut extraction).map_err(|error| of(object, error).into())
+    request.import_with_tensor(tensor, &mut import)?;
+    T::assemble(&mut Extraction::new(&mut import).waiting_in(take_detached)).map_err(named)
+}
+
+/// The tensor of an object of a class whose arrays have all been in host memory. It needs no stream.
+fn host_tensor(request: &Request<'_, '_>, to: &mut Option<CapsuleTensor>) -> PyResult<()> {
+    let Request { object, class, .. } = *request;
+    *to = match class.exchange {
+        Some(table) => tensor_of(table, object)?.map(CapsuleTensor::Versioned),
+        None => match call_dlpack(object, &class.method, None) {
+            Ok(capsule) => Some(take_from(object, capsule)?),
+            // The object is asked whether it offers another protocol.
+            Err(error) if lacks_method(object, &error)? => None,
+            Err(error) => return Err(error),
+        },
+    };
+    Ok(())
 }
 
 /// [`detached`], for the storage of an argument.

@@ -1,5 +1,5 @@
-//! Import through `__cuda_array_interface__`.
-#![expect(unsafe_code, reason = "believes what an object says of its memory")]
+//! Import by `__cuda_array_interface__`.
+#![expect(unsafe_code, reason = "relies on what an object states about its memory")]
 
 use pyo3::prelude::*;
 
@@ -8,28 +8,25 @@ use crate::memory::import::Import;
 use crate::python::detach::free_detached;
 use crate::python::errors::of;
 use crate::python::import::interface_dict::interface_in;
-use crate::python::import::protocol::Protocol;
-use crate::python::import::receive::ImportSlot;
+use crate::python::import::request::{Answer, Request};
 use crate::python::interpreter::attribute;
 use crate::python::py_owner::PyOwner;
 
-/// Through the interface dict, if there is one: the driver says where the address is, and the producer's stream is ordered
-/// before ours.
-pub(crate) fn from_cai(
-    to: &mut ImportSlot<'_>,
-    object: &Bound<'_, PyAny>,
-    stream: Option<StreamHandle>,
-) -> PyResult<Option<Protocol>> {
+/// The last step: the interface dict. The driver determines the device, and the consumer's stream is made to wait for the
+/// producer's.
+pub(crate) fn from_cuda_array_interface(request: &Request<'_, '_>, to: &mut Import) -> Answer {
+    let object = request.object;
     let name = pyo3::intern!(object.py(), "__cuda_array_interface__");
-    let Some(interface) = attribute(object, name)? else { return Ok(None) };
-    // Both: a property may make a fresh array, which nothing but the dict that it returns keeps alive.
+    let Some(interface) = attribute(object, name)? else { return Ok(false) };
+    // Both are kept: a property may create an array that only the returned dict keeps alive.
     let owner = [object, &interface].map(|held| PyOwner::new(held.clone().unbind()));
-    let interface = interface_in(&interface).map_err(|fault| fault.of(object))?;
-    let consumer = stream.unwrap_or(StreamHandle::LegacyDefault);
+    let interface = interface_in(&interface).map_err(|failure| failure.of(object))?;
+    let consumer = request.stream.unwrap_or(StreamHandle::LegacyDefault);
     free_detached();
-    // SAFETY: the object vouches for the memory that it describes, as long as it lives, and for its stream now.
+    // SAFETY: the object states that its memory lives as long as it does, and that its stream is alive now.
     let import = unsafe { Import::from_cai_for_stream(&interface, consumer, owner) };
-    *to.import = import.map_err(|error| of(object, error))?;
-    to.import.leave_to_its_owner();
-    Ok(Some(Protocol::Cai))
+    // Not `Failure::Invalid`: there is no other protocol to fall back to.
+    *to = import.map_err(|error| PyErr::from(of(object, error)))?;
+    to.leave_to_its_owner();
+    Ok(true)
 }

@@ -55,7 +55,7 @@ impl DlpackMethod {
         let takes_unordered = library.is_none_or(|library| library.takes_unordered);
         let expected_device = match library {
             _ if host_only => ExpectedDevice::of(ExpectedDevice::packed(Device::CPU)),
-            Some(_) => ExpectedDevice::of(ExpectedDevice::NEW),
+            Some(_) => ExpectedDevice::new(),
             None => ExpectedDevice::of(ExpectedDevice::NONE),
         };
         // Arrays of JAX do not change, and NumPy before 2.1 has always counted as read-only.
@@ -85,6 +85,11 @@ impl ExpectedDevice {
     const NEW: u64 = Self::packed(Device::UNKNOWN);
     /// The arrays are in several places, or in unknown ones: a device that does not exist.
     const NONE: u64 = !Self::NEW;
+
+    /// Of a class of which no array has come yet.
+    pub(crate) fn new() -> Self {
+        Self::of(Self::NEW)
+    }
 
     fn of(word: u64) -> Self {
         Self(AtomicU64::new(word))
@@ -121,13 +126,13 @@ impl ExpectedDevice {
 
 /// The capsule of an object whose work comes before `consumer`, and the stream that it was told. Some producers do not take
 /// every stream that their device has: they are asked once more, for less, and the rest of the order is up to the caller.
-pub(crate) fn request_for<'py>(
+pub(crate) fn call_dlpack_for<'py>(
     object: &Bound<'py, PyAny>,
     method: &DlpackMethod,
     consumer: StreamHandle,
     device: Device,
 ) -> PyResult<(Bound<'py, PyAny>, Option<StreamHandle>)> {
-    let first = match request(object, method, consumer.to_dlpack(device.device_type)) {
+    let first = match call_dlpack(object, method, consumer.to_dlpack(device.device_type)) {
         Ok(capsule) => return Ok((capsule, Some(consumer))),
         Err(error) => error,
     };
@@ -144,7 +149,7 @@ pub(crate) fn request_for<'py>(
     if !first.is_instance_of::<PyException>(object.py()) {
         return Err(first);
     }
-    match request(object, method, less.and_then(|stream| stream.to_dlpack(device.device_type))) {
+    match call_dlpack(object, method, less.and_then(|stream| stream.to_dlpack(device.device_type))) {
         Ok(capsule) => Ok((capsule, less)),
         // What the producer said of the stream that was meant, unless this is no answer but an interrupt.
         Err(second) if second.is_instance_of::<PyException>(object.py()) => Err(first),
@@ -177,7 +182,7 @@ pub(crate) fn lacks_method(object: &Bound<'_, PyAny>, error: &PyErr) -> PyResult
 
 /// Calls `__dlpack__`, first as the current standard has it, then as producers of an older one take it.
 #[inline(always)]
-pub(crate) fn request<'py>(
+pub(crate) fn call_dlpack<'py>(
     object: &Bound<'py, PyAny>,
     method: &DlpackMethod,
     stream: Option<i128>,
@@ -197,7 +202,7 @@ pub(crate) fn request<'py>(
             call(object, method, words, &words.with_stream, [version, stream.as_any()])
         }
     };
-    first.or_else(|error| request_with_fewer_keywords(object, stream, error))
+    first.or_else(|error| call_with_fewer_keywords(object, stream, error))
 }
 
 /// Calls `__dlpack__` with one keyword argument for each of `names`.
@@ -217,11 +222,11 @@ fn call<'py, const N: usize>(
     }
 }
 
-/// As [`request`], of a producer that answered with `first` to the keywords of the current standard.
+/// As [`call_dlpack`], of a producer that answered with `first` to the keywords of the current standard.
 ///
 /// It is asked again only when the first call failed over its keywords, so that no error of the producer's is hidden.
 #[cold]
-fn request_with_fewer_keywords<'py>(
+fn call_with_fewer_keywords<'py>(
     object: &Bound<'py, PyAny>,
     stream: Option<i128>,
     first: PyErr,

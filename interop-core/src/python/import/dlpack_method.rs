@@ -1,67 +1,71 @@
-//! Import through `__dlpack__`, for arrays that are not on the host by definition.
+//! Import by `__dlpack__`.
 
 use pyo3::exceptions::PyException;
 use pyo3::prelude::*;
 
 use crate::array::device::Device;
-use crate::array::stream::StreamHandle;
 use crate::cuda;
 use crate::error::{Error, ErrorKind};
 use crate::memory::import::Import;
+use crate::python::capsule::take_from;
 use crate::python::convert::device;
 use crate::python::detach::free_detached;
 use crate::python::errors::{Failure, of};
-use crate::python::import::capsule::from_capsule;
-use crate::python::import::dlpack_call::{DlpackMethod, request, request_for};
-use crate::python::import::protocol::Protocol;
-use crate::python::import::receive::ImportSlot;
+use crate::python::import::dlpack_call::{call_dlpack, call_dlpack_for, has_method, lacks_method};
+use crate::python::import::receive::receive_capsule;
+use crate::python::import::request::{Answer, Request};
 
-/// Through `__dlpack__`, which is told the stream of our work where the memory has one.
-pub(crate) fn from_method(
-    to: &mut ImportSlot<'_>,
-    object: &Bound<'_, PyAny>,
-    method: &DlpackMethod,
-    stream: Option<StreamHandle>,
-) -> Result<Protocol, Failure> {
-    // A class that promised host memory has been asked for it.
-    if let Some(expected) = method.expected_device.device().filter(|expected| *expected != Device::CPU) {
-        if let Some(protocol) = from_expected_device(to, object, method, stream, expected)? {
-            return Ok(protocol);
+/// The second step: `__dlpack__`, with the consumer's stream if the memory has streams.
+pub(crate) fn from_dlpack(request: &Request<'_, '_>, to: &mut Import) -> Answer {
+    let (object, method) = (request.object, &request.class.method);
+    if let Some(expected) = method.expected_device.device() {
+        if from_expected_device(request, to, expected)? {
+            return Ok(true);
         }
-        method.expected_device.give_up();
-        *to.import = Import::EMPTY;
+        *to = Import::EMPTY;
     }
-    from_any_device(to, object, method, stream)
+    if !method.has_method && !has_method(object)? {
+        return Ok(false);
+    }
+    match from_any_device(request, to) {
+        Err(Failure::Raised(error)) if method.has_method && lacks_method(object, &error)? => Ok(false),
+        answer => answer.map(|()| true),
+    }
 }
 
-/// As [`from_method`], of a class of which it is not known where its arrays are.
-fn from_any_device(
-    to: &mut ImportSlot<'_>,
-    object: &Bound<'_, PyAny>,
-    method: &DlpackMethod,
-    stream: Option<StreamHandle>,
-) -> Result<Protocol, Failure> {
-    let py = object.py();
-    let said = object.call_method0(pyo3::intern!(py, "__dlpack_device__"))?;
-    let said = device(&said, "__dlpack_device__").map_err(|fault| fault.of(object))?;
+/// Imports the tensor of a capsule that the object returned.
+fn from_capsule(
+    request: &Request<'_, '_>,
+    to: &mut Import,
+    capsule: Bound<'_, PyAny>,
+) -> Result<(), Failure> {
+    let tensor = take_from(request.object, capsule)?;
+    Ok(receive_capsule(to, tensor, request.verification).map_err(|error| of(request.object, error))?)
+}
+
+/// Imports an array of a class whose device is not known: `__dlpack_device__` is called first.
+fn from_any_device(request: &Request<'_, '_>, to: &mut Import) -> Result<(), Failure> {
+    let (object, method, stream) = (request.object, &request.class.method, request.stream);
+    let stated = object.call_method0(pyo3::intern!(object.py(), "__dlpack_device__"))?;
+    let stated = device(&stated, "__dlpack_device__").map_err(|failure| failure.of(object))?;
     let named = |error| of(object, error);
-    // Before a capsule is asked for: other kinds of device have other rules about streams.
-    said.check().map_err(named)?;
-    let consumer = method.consumer(stream, said);
-    // Producers look at the device that is current, and the default streams are those of its context.
-    let entered = cuda::enter_device_context(said).map_err(named)?;
-    let (capsule, told) = request_for(object, method, consumer, said)?;
-    let protocol = from_capsule(to, object, capsule)?;
-    let found = to.import.info().device();
-    if !same_memory(said, found) {
-        let place = "__dlpack_device__";
-        let allowed = format!("{found}, which its capsule says");
-        return Err(named(Error::new(ErrorKind::Device, place, said, allowed)).into());
+    // Checked before `__dlpack__` is called, because other device types have other rules about streams.
+    stated.check().map_err(named)?;
+    let consumer = method.consumer(stream, stated);
+    // Producers use the current device, and the default streams are those of the current context.
+    let entered = cuda::enter_device_context(stated).map_err(named)?;
+    let (capsule, told) = call_dlpack_for(object, method, consumer, stated)?;
+    from_capsule(request, to, capsule)?;
+    let found = to.info().device();
+    if !same_memory(stated, found) {
+        let allowed = format!("{found}, as its capsule states");
+        return Err(named(Error::new(ErrorKind::Device, "__dlpack_device__", stated, allowed)).into());
     }
     if told == Some(consumer) {
         method.expected_device.note(found);
     } else if found != Device::CPU && cuda::is_available() {
-        // No stream works on what is the host's alone, as PyTorch calls pinned memory in its capsules; nor without a driver.
+        // The producer did not take the consumer's stream, so the wait is made here. CPU memory has no streams; `PyTorch` calls
+        // pinned memory CPU memory in its capsules.
         free_detached();
         match told {
             Some(told) => cuda::stream_wait(consumer, told, found),
@@ -69,34 +73,34 @@ fn from_any_device(
         }
         .map_err(named)?;
     }
-    to.import.put_on_ordered_stream(consumer, None, entered.map(|entered| entered.context()));
-    Ok(protocol)
+    to.put_on_ordered_stream(consumer, None, entered.map(|entered| entered.context()));
+    Ok(())
 }
 
-/// As [`from_method`], of a class whose arrays have always been on this device; `None` when this one is not, or when it
-/// does not take our stream.
-#[cold]
-fn from_expected_device(
-    to: &mut ImportSlot<'_>,
-    object: &Bound<'_, PyAny>,
-    method: &DlpackMethod,
-    stream: Option<StreamHandle>,
-    expected: Device,
-) -> Result<Option<Protocol>, Failure> {
-    let consumer = method.consumer(stream, expected);
+/// Imports an array of a class whose arrays have all been on `expected`: one call instead of two. Returns `false` if this array
+/// is on another device, or if the object does not take the consumer's stream.
+fn from_expected_device(request: &Request<'_, '_>, to: &mut Import, expected: Device) -> Answer {
+    let (object, method) = (request.object, &request.class.method);
+    let consumer = method.consumer(request.stream, expected);
     let entered = cuda::enter_device_context(expected).map_err(|error| of(object, error))?;
-    let capsule = match request(object, method, consumer.to_dlpack(expected.device_type)) {
+    let capsule = match call_dlpack(object, method, consumer.to_dlpack(expected.device_type)) {
         Ok(capsule) => capsule,
-        // The array may be where other streams are taken.
-        Err(error) if error.is_instance_of::<PyException>(object.py()) => return Ok(None),
+        // The object is asked whether it offers another protocol.
+        Err(error) if expected == Device::CPU && lacks_method(object, &error)? => return Ok(false),
+        // The array may be on a device that takes other streams.
+        Err(error) if expected != Device::CPU && error.is_instance_of::<PyException>(object.py()) => {
+            method.expected_device.give_up();
+            return Ok(false);
+        }
         Err(error) => return Err(error.into()),
     };
-    let protocol = from_capsule(to, object, capsule)?;
-    if to.import.info().device() != expected {
-        return Ok(None);
+    from_capsule(request, to, capsule)?;
+    if to.info().device() != expected {
+        method.expected_device.give_up();
+        return Ok(false);
     }
-    to.import.put_on_ordered_stream(consumer, None, entered.map(|entered| entered.context()));
-    Ok(Some(protocol))
+    to.put_on_ordered_stream(consumer, None, entered.map(|entered| entered.context()));
+    Ok(true)
 }
 
 /// Whether two statements about a device agree. Libraries name pinned and managed memory one way in

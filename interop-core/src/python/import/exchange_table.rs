@@ -16,9 +16,7 @@ use crate::process::fork::PerProcess;
 use crate::protocols::dlpack::abi::{MAJOR_VERSION, Versioned};
 use crate::protocols::dlpack::exchange_api::{DLPackExchangeAPI, DLPackExchangeAPIHeader};
 use crate::protocols::dlpack::managed_tensor::ManagedTensor;
-use crate::python::errors::of;
 use crate::python::exception_state::with_saved_exception;
-use crate::python::import::receive::ImportSlot;
 use crate::python::interpreter::is_attached;
 
 /// A member of a table: a C function, or `None` for null.
@@ -155,24 +153,6 @@ pub(crate) fn tensor_of(
     }
     // SAFETY: the table hands over a tensor that nobody else releases.
     Ok(Some(unsafe { ManagedTensor::from_raw(tensor) }))
-}
-
-/// Orders a tensor of the exchange table, which orders nothing itself: work on the stream that its library says is ordered
-/// here. Where it says none, nothing is taken: `__dlpack__` is asked, which is told our stream.
-pub(crate) fn wait_for_table_stream(
-    to: &mut ImportSlot<'_>,
-    object: &Bound<'_, PyAny>,
-    table: Table,
-    stream: Option<StreamHandle>,
-) -> PyResult<bool> {
-    let device = to.import.info().device();
-    let Some(current) = work_stream(table, object.py(), device) else { return Ok(false) };
-    let consumer = stream.unwrap_or(StreamHandle::LegacyDefault);
-    // The default streams are those of the memory's context, which need not be asked for again.
-    let own = to.import.context();
-    let captured = cuda::stream_wait_in(consumer, current, device, own).map_err(|error| of(object, error))?;
-    to.import.put_on_ordered_stream(consumer, captured, own);
-    Ok(true)
 }
 
 /// The name of the capsule around a table.

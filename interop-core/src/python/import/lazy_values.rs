@@ -63,9 +63,9 @@ fn ask_for_bits(object: &Bound<'_, PyAny>) -> PyResult<()> {
         (
             pyo3::intern!(py, "is_conj"),
             "the conjugates of the values in memory",
-            "`resolve_conj()` makes one",
+            "call `resolve_conj()` first",
         ),
-        (pyo3::intern!(py, "is_neg"), "the negatives of the values in memory", "`resolve_neg()` makes one"),
+        (pyo3::intern!(py, "is_neg"), "the negatives of the values in memory", "call `resolve_neg()` first"),
     ] {
         match says(object, bit)? {
             // Not PyTorch's.
@@ -84,7 +84,7 @@ fn check_mask(object: &Bound<'_, PyAny>) -> PyResult<()> {
     let Some(mask) = attribute(object, pyo3::intern!(py, "mask"))? else { return Ok(()) };
     // What cannot be asked is another thing of that name.
     match says(&mask, pyo3::intern!(py, "any"))? {
-        Some(true) => Err(refused(object, "masked elements", "`filled()` makes one")),
+        Some(true) => Err(refused(object, "masked elements", "call `filled()` first")),
         _ => Ok(()),
     }
 }

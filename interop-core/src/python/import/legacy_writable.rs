@@ -10,7 +10,7 @@ use crate::array::device::Device;
 use crate::array::info::ArrayInfo;
 use crate::array::mutability::Mutability;
 use crate::memory::import::Import;
-use crate::python::import::dlpack_call::DlpackMethod;
+use crate::python::import::request::Request;
 use crate::python::interpreter::attribute;
 
 /// Makes an import writable that came in a legacy capsule, if an interface dict of the object says so of its address. Warp has
@@ -19,16 +19,13 @@ use crate::python::interpreter::attribute;
 /// # Errors
 ///
 /// What an interrupt raises; a dict that cannot be read says nothing.
-pub(crate) fn believe_interface(
-    object: &Bound<'_, PyAny>,
-    method: &DlpackMethod,
-    import: &mut Import,
-) -> PyResult<()> {
-    if import.info().mutability() != Mutability::ReadOnly || !method.has_writable_dict {
+pub(crate) fn trust_interface(request: &Request<'_, '_>, import: &mut Import) -> PyResult<()> {
+    let object = request.object;
+    if import.info().mutability() != Mutability::ReadOnly || !request.class.method.has_writable_dict {
         return Ok(());
     }
     match says_writable(object, import.info()) {
-        Ok(true) => import.put_writes(Mutability::Writable),
+        Ok(true) => import.set_mutability(Mutability::Writable),
         Err(error) if !error.is_instance_of::<PyException>(object.py()) => return Err(error),
         _ => {}
     }

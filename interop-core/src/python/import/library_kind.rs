@@ -9,24 +9,9 @@ use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyDict, PyString, PyType};
 
 use crate::python::import::exchange_table::{Table, makes_objects};
+use crate::python::import::kind::Kind;
 use crate::python::import::type_cache::{offered, type_info};
 use crate::python::interpreter::{ignore_exception, imported};
-
-/// The library that makes an object of an array.
-#[derive(Clone, Debug)]
-pub(crate) enum Kind {
-    NumPy,
-    /// With the exchange table of its tensors, which it has from 2.10 on.
-    PyTorch(Option<Table>),
-    CuPy,
-    Jax,
-    /// Any other class whose exchange table makes objects.
-    Table(Table),
-    /// A class, an array namespace or a package that has the function `from_dlpack`.
-    FromDlpack(Arc<Py<PyAny>>),
-    /// None that is known: the array becomes an object of this crate's own class.
-    Neutral,
-}
 
 impl Kind {
     /// The library of an object, found once for each type.

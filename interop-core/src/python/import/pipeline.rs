@@ -1,5 +1,5 @@
-//! Any object that speaks a protocol, as an [`Import`].
-#![expect(unsafe_code, reason = "believes what an object says of its memory")]
+//! The import of a Python object: the protocols in the order in which the object is asked.
+#![expect(unsafe_code, reason = "does not verify what an object states about its memory")]
 
 use pyo3::exceptions::PyException;
 use pyo3::prelude::*;
@@ -8,18 +8,88 @@ use crate::array::device::Device;
 use crate::array::stream::StreamHandle;
 use crate::cuda::verify::Verification;
 use crate::error::{Error, ErrorKind};
-use crate::memory::import::Import;
-use crate::python::capsule::{CapsuleTensor, take_from};
+use crate::memory::import::{Import, Protocol};
+use crate::python::capsule::CapsuleTensor;
 use crate::python::errors::{Failure, not_an_array, of};
-use crate::python::import::cuda_array_interface::from_cai;
-use crate::python::import::dlpack_call::{DlpackMethod, has_method, lacks_method, request};
-use crate::python::import::dlpack_method::from_method;
-use crate::python::import::exchange_table::{Table, tensor_of, wait_for_table_stream};
-use crate::python::import::legacy_writable::believe_interface;
-use crate::python::import::protocol::{ImportedArray, Protocol};
-use crate::python::import::receive::ImportSlot;
-use crate::python::import::type_cache::{CachedType, TypeInfo, type_info};
+use crate::python::import::cuda_array_interface::from_cuda_array_interface;
+use crate::python::import::dlpack_method::from_dlpack;
+use crate::python::import::from_exchange_table::from_exchange_table;
+use crate::python::import::legacy_writable::trust_interface;
+use crate::python::import::receive::receive_capsule;
+use crate::python::import::request::{Request, Step};
+use crate::python::import::type_cache::type_info;
 use crate::python::py_owner::release_deferred_refs;
+
+/// The steps of an import, in their order.
+const STEPS: [Step; 3] = [from_exchange_table, from_dlpack, from_cuda_array_interface];
+
+impl Request<'_, '_> {
+    /// Fills an empty import by the first step whose protocol the object offers.
+    pub(crate) fn import_to(&self, to: &mut Import) -> PyResult<()> {
+        self.ask_in_order(to)?;
+        self.finish(to)
+    }
+
+    fn finish(&self, to: &mut Import) -> PyResult<()> {
+        if to.protocol() == Some(Protocol::DlpackLegacy) {
+            trust_interface(self, to)?;
+        }
+        self.class.values.check(self.object, to.info())
+    }
+
+    /// As [`import_to`](Self::import_to), after the class was taken for one of host arrays and returned this tensor, if any.
+    pub(crate) fn import_with_tensor(&self, tensor: Option<CapsuleTensor>, to: &mut Import) -> PyResult<()> {
+        let Some(tensor) = tensor else { return self.import_to(to) };
+        if let Err(error) = receive_capsule(to, tensor, self.verification) {
+            self.recover(of(self.object, error).into(), to)?;
+            return self.finish(to);
+        }
+        if to.info().device() != Device::CPU {
+            *to = Import::EMPTY;
+            self.class.is_not_on_host();
+            return self.import_to(to);
+        }
+        if self.class.exchange.is_some() {
+            to.set_protocol(Protocol::ExchangeTable);
+        }
+        self.finish(to)
+    }
+
+    fn ask_in_order(&self, to: &mut Import) -> PyResult<()> {
+        for step in STEPS {
+            match step(self, to) {
+                Ok(true) => return Ok(()),
+                Ok(false) => {}
+                Err(failure) => return self.recover(failure, to),
+            }
+        }
+        Err(not_an_array(self.object))
+    }
+
+    /// After a failure, imports by the interface dict if the strides of the tensor were why: `CuPy` writes negative strides
+    /// correctly in its dict. Without a usable dict the failure is returned, with the error about the dict as its cause.
+    #[cold]
+    fn recover(&self, failure: Failure, to: &mut Import) -> PyResult<()> {
+        let is_recoverable = matches!(&failure, Failure::Invalid(error) if lost_negative_strides(error));
+        let (py, refused) = (self.object.py(), PyErr::from(failure));
+        if !is_recoverable {
+            return Err(refused);
+        }
+        match from_cuda_array_interface(self, to).map_err(|failure| failure.of(self.object)) {
+            Ok(true) => return Ok(()),
+            Ok(false) => {}
+            Err(why) if why.is_instance_of::<PyException>(py) => refused.set_cause(py, Some(why)),
+            Err(interrupt) => return Err(interrupt),
+        }
+        Err(refused)
+    }
+}
+
+/// Whether a tensor was refused for strides as `CuPy` writes them for arrays that go backwards: it divides them as unsigned
+/// numbers.
+fn lost_negative_strides(error: &Error) -> bool {
+    error.kind() == ErrorKind::Overflow && error.location() == "strides"
+}
 
 /// Imports any object that speaks a protocol, for work on `stream`.
 ///
@@ -53,185 +123,41 @@ use crate::python::py_owner::release_deferred_refs;
 /// #[pyfunction]
 /// #[pyo3(signature = (array, stream=None))]
 /// fn describe(array: &Bound<'_, PyAny>, stream: Option<&Bound<'_, PyAny>>) -> PyResult<String> {
-///     let imported = import(array, stream.map(extract_stream).transpose()?)?;
-///     let info = imported.import.info();
-///     Ok(format!("{} {:?} on {} by {}", info.dtype(), info.shape(), info.device(), imported.protocol.name()))
+///     let import = import(array, stream.map(extract_stream).transpose()?)?;
+///     let info = import.info();
+///     Ok(format!("{} {:?} on {} by {:?}", info.dtype(), info.shape(), info.device(), import.protocol()))
 /// }
 /// ```
-pub fn import(object: &Bound<'_, PyAny>, stream: Option<StreamHandle>) -> PyResult<ImportedArray> {
+pub fn import(object: &Bound<'_, PyAny>, stream: Option<StreamHandle>) -> PyResult<Import> {
     import_with(object, stream, Verification::Full)
 }
 
-/// As [`import`], but what a DLPack tensor says of its memory is believed: the driver is not asked where the address is and
-/// how far the allocation goes, which saves one call for memory of CUDA. An interface dict says too little to be believed.
-/// Memory that a graph allocates while it is captured comes in this way only, because the driver knows it when the graph has
-/// run.
+/// As [`import`], but does not ask the driver about the device and the size of the memory that a DLPack tensor states. This saves
+/// one driver call for CUDA memory. An interface dict is always verified, because it does not name the device.
+///
+/// It is the only way to import memory that a graph allocates during capture, because the driver knows it only after the graph
+/// has run.
 ///
 /// # Errors
 ///
-/// As [`import`], for what can be seen without the driver.
+/// As [`import`], for rules that need no driver.
 ///
 /// # Safety
 ///
-/// The object tells the truth about the device and the extent of its memory, and work on it is in primary contexts
-/// ([`Import::from_dlpack_unchecked`]). Objects of a library of which that is known are the only ones to be imported this way.
-pub unsafe fn import_unchecked(
-    object: &Bound<'_, PyAny>,
-    stream: Option<StreamHandle>,
-) -> PyResult<ImportedArray> {
+/// The device and the extent that the object states are correct, and work on the memory is in primary contexts
+/// ([`Import::from_dlpack_unchecked`]). Import only objects of libraries that are known to state them correctly.
+pub unsafe fn import_unchecked(object: &Bound<'_, PyAny>, stream: Option<StreamHandle>) -> PyResult<Import> {
     import_with(object, stream, Verification::Skipped)
 }
 
 fn import_with(
     object: &Bound<'_, PyAny>,
     stream: Option<StreamHandle>,
-    trust: Verification,
-) -> PyResult<ImportedArray> {
-    let mut import = Import::EMPTY;
-    let protocol = import_to(&mut ImportSlot { import: &mut import, trust }, object, stream)?;
-    Ok(ImportedArray { import, protocol })
-}
-
-/// As [`import`], to where the array will stay.
-fn import_to(
-    to: &mut ImportSlot<'_>,
-    object: &Bound<'_, PyAny>,
-    stream: Option<StreamHandle>,
-) -> PyResult<Protocol> {
-    let mut early = EarlyTensor::default();
-    let cached_type = first_steps(object, &mut early)?;
-    remaining_steps(to, object, &cached_type, early, stream)
-}
-
-/// A tensor that came without a word about streams, if one did, and from where.
-#[derive(Default)]
-pub(crate) struct EarlyTensor {
-    pub(crate) taken: Option<CapsuleTensor>,
-    /// The exchange table of the type; otherwise the type has promised host memory.
-    table: Option<Table>,
-}
-
-/// What is known of an object's type; and, in its place, the tensor of an object that hands one out at once: returned, it
-/// would be moved as soon as it was stored, which stalls.
-pub(crate) fn first_steps(object: &Bound<'_, PyAny>, early: &mut EarlyTensor) -> PyResult<CachedType> {
+    verification: Verification,
+) -> PyResult<Import> {
     release_deferred_refs(object.py());
-    let cached_type = type_info(object)?;
-    if let Some(table) = cached_type.exchange {
-        if let Some(owned) = tensor_of(table, object)? {
-            (early.taken, early.table) = (Some(CapsuleTensor::Versioned(owned)), Some(table));
-            return Ok(cached_type);
-        }
-    }
-    if cached_type.method.expected_device.device() == Some(Device::CPU) {
-        match request(object, &cached_type.method, None) {
-            Ok(capsule) => early.taken = Some(take_from(object, capsule)?),
-            // What else it has is seen to later.
-            Err(error) if lacks_method(object, &error)? => {}
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(cached_type)
-}
-
-/// As [`import_to`], of an object that was met.
-pub(crate) fn remaining_steps(
-    to: &mut ImportSlot<'_>,
-    object: &Bound<'_, PyAny>,
-    cached_type: &TypeInfo,
-    early: EarlyTensor,
-    stream: Option<StreamHandle>,
-) -> PyResult<Protocol> {
-    let protocol = match import_memory(to, object, cached_type, early, stream) {
-        Err(Failure::Invalid(error)) if lost_negative_strides(&error) => {
-            fall_back_to_cai(to, object, stream, error.into())?
-        }
-        answer => answer?,
-    };
-    if protocol == Protocol::Dlpack {
-        believe_interface(object, &cached_type.method, to.import)?;
-    }
-    cached_type.values.check(object, to.import.info())?;
-    Ok(protocol)
-}
-
-/// Whether a tensor was refused for strides such as `CuPy` writes for arrays that go backwards, which it divides as if they
-/// had no sign.
-fn lost_negative_strides(error: &Error) -> bool {
-    error.kind() == ErrorKind::Overflow && error.location() == "strides"
-}
-
-/// By the interface dict, in which `CuPy` has the strides right; what is wrong with the tensor if that does not do, with what
-/// is wrong with the dict as its cause.
-#[cold]
-fn fall_back_to_cai(
-    to: &mut ImportSlot<'_>,
-    object: &Bound<'_, PyAny>,
-    stream: Option<StreamHandle>,
-    refused: PyErr,
-) -> PyResult<Protocol> {
-    let py = object.py();
-    match from_cai(to, object, stream) {
-        Ok(Some(protocol)) => return Ok(protocol),
-        Ok(None) => {}
-        Err(why) if why.is_instance_of::<PyException>(py) => refused.set_cause(py, Some(why)),
-        Err(interrupt) => return Err(interrupt),
-    }
-    Err(refused)
-}
-
-/// As [`remaining_steps`], whatever the values in the memory are.
-fn import_memory(
-    to: &mut ImportSlot<'_>,
-    object: &Bound<'_, PyAny>,
-    cached_type: &TypeInfo,
-    early: EarlyTensor,
-    stream: Option<StreamHandle>,
-) -> Result<Protocol, Failure> {
-    let EarlyTensor { taken, table } = early;
-    if let Some(taken) = taken {
-        let by_capsule = to.receive_taken(taken).map_err(|error| of(object, error))?;
-        let protocol = if table.is_some() { Protocol::ExchangeTable } else { by_capsule };
-        if is_ordered(to, object, &cached_type.method, table, stream)? {
-            return Ok(protocol);
-        }
-    }
-    import_asked(to, object, &cached_type.method, stream)
-}
-
-/// Whether the array that came without a word about streams can be used on ours; otherwise it is given back.
-fn is_ordered(
-    to: &mut ImportSlot<'_>,
-    object: &Bound<'_, PyAny>,
-    method: &DlpackMethod,
-    table: Option<Table>,
-    stream: Option<StreamHandle>,
-) -> PyResult<bool> {
-    if to.import.info().device() == Device::CPU {
-        return Ok(true);
-    }
-    match table {
-        Some(table) if wait_for_table_stream(to, object, table, stream)? => return Ok(true),
-        Some(_) => {}
-        None => method.expected_device.give_up(),
-    }
-    *to.import = Import::EMPTY;
-    Ok(false)
-}
-
-/// As [`import_to`], by the methods and attributes that the object has.
-fn import_asked(
-    to: &mut ImportSlot<'_>,
-    object: &Bound<'_, PyAny>,
-    method: &DlpackMethod,
-    stream: Option<StreamHandle>,
-) -> Result<Protocol, Failure> {
-    if method.has_method {
-        match from_method(to, object, method, stream) {
-            Err(Failure::Raised(error)) if lacks_method(object, &error)? => {}
-            answer => return answer,
-        }
-    } else if has_method(object)? {
-        return from_method(to, object, method, stream);
-    }
-    Ok(from_cai(to, object, stream)?.ok_or_else(|| not_an_array(object))?)
+    let class = type_info(object)?;
+    let mut import = Import::EMPTY;
+    Request { object, class: &class, stream, verification }.import_to(&mut import)?;
+    Ok(import)
 }

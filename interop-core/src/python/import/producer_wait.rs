@@ -35,7 +35,7 @@ use crate::python::interpreter::attribute;
 /// #[pyfunction]
 /// fn blur(object: &Bound<'_, PyAny>, stream: &Bound<'_, PyAny>) -> PyResult<()> {
 ///     let stream = extract_stream(stream)?;
-///     let array = import(object, Some(stream))?.import;
+///     let array = import(object, Some(stream))?;
 ///     // … kernels that read and write the array, on `stream` …
 ///     make_producer_wait(object, stream, array.info().device())
 /// }

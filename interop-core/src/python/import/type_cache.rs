@@ -11,12 +11,13 @@ use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyString, PyType, PyWeakrefMethods, PyWeakrefReference};
 
+use crate::array::device::Device;
 use crate::process::fork::PerProcess;
 use crate::python::import::direct_call::DirectCall;
-use crate::python::import::dlpack_call::DlpackMethod;
+use crate::python::import::dlpack_call::{DlpackMethod, ExpectedDevice};
 use crate::python::import::exchange_table::{Table, table};
+use crate::python::import::kind::Kind;
 use crate::python::import::lazy_values::Values;
-use crate::python::import::library_kind::Kind;
 use crate::python::interpreter::ignore_exception;
 use crate::python::shared_borrows::share_borrow_table;
 
@@ -28,7 +29,9 @@ pub(crate) struct TypeInfo {
     class: Option<Py<PyWeakrefReference>>,
     /// Its C exchange table.
     pub(crate) exchange: Option<Table>,
-    /// How its `__dlpack__` is asked.
+    /// The device on which all arrays from its exchange table have been.
+    pub(crate) table_device: ExpectedDevice,
+    /// How its `__dlpack__` is called.
     pub(crate) method: DlpackMethod,
     /// What its objects may be beside the values in their memory.
     pub(crate) values: Values,
@@ -37,6 +40,20 @@ pub(crate) struct TypeInfo {
 }
 
 impl TypeInfo {
+    /// Whether all arrays of the class have been in host memory, so that the next one needs no stream.
+    pub(crate) fn has_host_arrays(&self) -> bool {
+        self.expected_device().device() == Some(Device::CPU)
+    }
+
+    /// An array was on a device.
+    pub(crate) fn is_not_on_host(&self) {
+        self.expected_device().give_up();
+    }
+
+    fn expected_device(&self) -> &ExpectedDevice {
+        if self.exchange.is_some() { &self.table_device } else { &self.method.expected_device }
+    }
+
     fn is_of(&self, py: Python<'_>, class: *mut ffi::PyTypeObject) -> bool {
         let alive = |weak: &Py<PyWeakrefReference>| weak.bind(py).upgrade().is_some();
         self.address == class.addr() && self.class.as_ref().is_none_or(alive)
@@ -139,7 +156,15 @@ fn look_up(object: &Bound<'_, PyAny>, class: &Bound<'_, PyType>) -> PyResult<Typ
     // SAFETY: a type.
     let heap = unsafe { ffi::PyType_HasFeature(class.as_type_ptr(), ffi::Py_TPFLAGS_HEAPTYPE) } != 0;
     let class = if heap { Some(PyWeakrefReference::new(class)?.unbind()) } else { None };
-    Ok(TypeInfo { address, class, exchange, method, values, kind: PyOnceLock::new() })
+    Ok(TypeInfo {
+        address,
+        class,
+        exchange,
+        table_device: ExpectedDevice::new(),
+        method,
+        values,
+        kind: PyOnceLock::new(),
+    })
 }
 
 /// The exchange table that a class offers, if it means its objects to be handed out by it.
