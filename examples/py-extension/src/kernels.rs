@@ -265,18 +265,22 @@ impl Work {
             (Some(array), None) => array,
             (None, stream) => Array::from_import(import_any(obj, stream)?)?,
         };
-        Ok(Self { is_silent, ..Self::from_caller(array)? })
+        Self::ready(array, is_silent)
     }
 
     /// Takes an array of a library that does not learn of the stream.
     pub(crate) fn from_caller(array: Array) -> PyResult<Self> {
+        Self::ready(array, true)
+    }
+
+    fn ready(array: Array, is_silent: bool) -> PyResult<Self> {
         let info = array.info()?;
         let stream = match info.stream() {
             // An array without pending work may be used on any stream.
             StreamHandle::NothingPending => StreamHandle::LegacyDefault,
             stream => stream,
         };
-        Ok(Self { array, info, stream, is_silent: true })
+        Ok(Self { array, info, stream, is_silent })
     }
 
     pub(crate) fn is_for_devices(&self) -> bool {

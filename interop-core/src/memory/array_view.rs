@@ -123,6 +123,7 @@ impl<T: Element, const N: usize> ArrayView<'_, T, N> {
     ///
     /// The memory that `info` describes is live and initialized for the lifetime of the view, on the device that it
     /// names. For host memory, the provenance of the address has been exposed.
+    #[inline]
     pub unsafe fn from_info(info: &ArrayInfo) -> Result<Self> {
         let raw = RawView::of::<T>(info)?;
         Ok(Self { raw, marker: PhantomData })
@@ -141,6 +142,7 @@ impl<T: Element, const N: usize> ArrayViewMut<'_, T, N> {
     ///
     /// As for [`ArrayView::from_info`]. In addition, the memory may be written if `info` says so, and no other Rust
     /// code accesses the elements for the lifetime of the view.
+    #[inline]
     pub unsafe fn from_info(info: &ArrayInfo) -> Result<Self> {
         check_writable(info)?;
         let raw = RawView::of::<T>(info)?;
@@ -156,6 +158,7 @@ impl<T: Element, const N: usize> ArrayViewMut<'_, T, N> {
 
 /// The address range of the elements if two structs may share them. Memory that only a sole owner may write is borrowed
 /// like any Rust value, so the compiler checks it.
+#[inline]
 pub(crate) fn shared_range(info: &ArrayInfo) -> Option<(usize, usize)> {
     let range = info.byte_range();
     (info.mutability() != Mutability::WhenOwned && !range.is_empty()).then_some((range.start, range.end))

@@ -131,13 +131,16 @@ impl<'a> InfoBuilder<'a> {
             stream: self.stream.name(),
             memory: self.bounded.then_some(range),
         };
-        let mut info = match element.is_scalar() {
+        let mut result = match element.is_scalar() {
             true if INLINED => descriptor.validate_inlined(),
             true => descriptor.validate(),
             false => with_element_axes(descriptor, element),
-        }?;
-        info.stream = self.stream;
-        Ok(info)
+        };
+        // In place: a move of the description costs more than its check.
+        if let Ok(info) = &mut result {
+            info.stream = self.stream;
+        }
+        result
     }
 }
 
